@@ -13,29 +13,46 @@ import (
 
 // SearchOptions say how to search for the highest rate that an engine sustains.
 type SearchOptions struct {
-	// Connect gives a thread's way into the engine, once for the whole search. What comes out of the engine is told to Search.Done.
+	// Connect connects a thread to the engine, once for the whole search. The caller passes every
+	// tuple that comes out of the engine to Search.Done.
 	Connect func(thread int) (Sink, error)
 	Tuples  *Tuples
-	Threads int // 0 is 1
+	Threads int // 0 means 1
 	Batch   int // as in SenderOptions
 
-	Start      float64       // the first rate tried, tuples a second; 0 is 10,000
-	Highest    float64       // never tried above; 0 is as far as the generator's own ceiling goes
-	Resolution float64       // the search ends when a sustained and an unsustained rate are this close; 0 is 0.01
-	Growth     float64       // the share of the rate by which the backlog may grow and still count as noise; 0 is 0.005
-	Latency    time.Duration // the 99th percentile that a sustained rate may not exceed; 0 is no limit
-	WarmUp     time.Duration // of each trial, which is not judged; 0 is 1 s
-	Trial      time.Duration // that is judged; three times an engine's longest regular pause, or more; 0 is 5 s
-	Confirm    int           // how often the found rate is tried again; 0 is 3
-	Drain      time.Duration // how long an engine may take after a trial to let out what is left; 0 is 10 s
-	MaxTrials  int           // 0 is 50; those for the curve come on top
-	NoCurve    bool          // leaves out the short trials below what was found, which fill the curve of latency over load
+	// Start is the first rate that is tried, in tuples a second. 0 means 10,000.
+	Start float64
+	// Highest is the highest rate that may be tried. 0 means that only the generator's own ceiling
+	// limits the rate.
+	Highest float64
+	// Resolution ends the search when a sustained and an unsustained rate are this close. 0 means
+	// 0.01.
+	Resolution float64
+	// Growth is the share of the rate by which the backlog may grow and still count as noise. 0
+	// means 0.005.
+	Growth float64
+	// Latency is the 99th percentile that a sustained rate may not exceed. 0 means no limit.
+	Latency time.Duration
+	// WarmUp begins each trial, and is not judged. 0 means 1 s.
+	WarmUp time.Duration
+	// Trial is the judged time of each trial. It should be three times an engine's longest regular
+	// pause, or more. 0 means 5 s.
+	Trial time.Duration
+	// Confirm is how often the found rate is tried again. 0 means 3.
+	Confirm int
+	// Drain is how long an engine may take after a trial to let out what is left. 0 means 10 s.
+	Drain time.Duration
+	// MaxTrials does not count the trials for the curve. 0 means 50.
+	MaxTrials int
+	// NoCurve leaves out the short trials below the found rate. They give the curve of latency over
+	// load.
+	NoCurve bool
 
-	// IDs makes the ids of a thread. nil takes them from handlers.OpenIDs.
+	// IDs makes the ids of a thread. If it is nil, they come from handlers.OpenIDs.
 	IDs func(thread int) (IDSource, error)
 
-	Progress func(phase string, rate float64, trials int) // before each trial; may be nil
-	Notice   func(Notice)                                 // of trials, and of Search.Mark; may be nil
+	Progress func(phase string, rate float64, trials int) // called before each trial; may be nil
+	Notice   func(Notice)                                 // of a trial or Search.Mark; may be nil
 }
 
 // A Trial is one rate, tried once.
@@ -54,32 +71,35 @@ type Trial struct {
 	Check     Check         `json:"check"`
 	Marks     []Marked      `json:"marks,omitempty"`
 	Length    time.Duration `json:"length_ns"`
-	Cut       bool          `json:"cut"` // ended early, as the engine was far behind
+	Cut       bool          `json:"cut"` // ended early because the engine was far behind
 }
 
-// What limits a search's result.
+// What limits the rate that a search found.
 const (
 	ByEngine    = "engine"    // a higher rate is not sustained
-	ByGenerator = "generator" // no higher rate could be offered: the engine may sustain more
-	ByHighest   = "highest"   // no higher rate was wanted: the engine may sustain more
+	ByGenerator = "generator" // the generator could offer no more: the engine may sustain more
+	ByHighest   = "highest"   // the options allow no higher rate: the engine may sustain more
 	ByNothing   = "nothing"   // no rate was sustained
 )
 
 // A SearchResult is what a search found.
 type SearchResult struct {
-	Sustained float64  `json:"sustained"`       // the highest rate that was sustained, tuples a second; 0: none
-	Failed    float64  `json:"failed"`          // the lowest above it that was not; 0: none was tried
-	LimitedBy string   `json:"limited_by"`      // ByEngine and so on
-	Why       []Reason `json:"why"`             // what was wrong at Failed
-	Stalls    Stalls   `json:"stalls"`          // of the engine, at the sustained rate
-	Ceiling   float64  `json:"ceiling"`         // the generator's own, into nothing
-	Confirmed int      `json:"confirmed"`       // times in a row
-	Wanted    int      `json:"wanted"`          // times that it was to be confirmed
-	Trials    []Trial  `json:"trials"`          // in the order in which they were made
-	Marks     []Marked `json:"marks,omitempty"` // of Search.Mark; those of a trial's sender are with the trial
+	// Sustained is the highest rate that was sustained, in tuples a second. 0 means none.
+	Sustained float64 `json:"sustained"`
+	// Failed is the lowest rate above it that was not sustained. 0 means that none was tried.
+	Failed    float64  `json:"failed"`
+	LimitedBy string   `json:"limited_by"` // ByEngine and so on
+	Why       []Reason `json:"why"`        // Failed was not sustained
+	Stalls    Stalls   `json:"stalls"`     // of the engine, at the sustained rate
+	Ceiling   float64  `json:"ceiling"`    // the rate at which the generator can send into nothing
+	Confirmed int      `json:"confirmed"`  // how often in a row
+	Wanted    int      `json:"wanted"`     // SearchOptions.Confirm
+	Trials    []Trial  `json:"trials"`     // in the order in which they were made
+	// Marks are those of Search.Mark. The marks of a trial's sender are with the trial.
+	Marks []Marked `json:"marks,omitempty"`
 }
 
-// A Search finds the highest rate that an engine sustains. It is used once.
+// A Search finds the highest rate that an engine sustains. It can run once.
 type Search struct {
 	o       SearchOptions
 	clock   Clock
@@ -93,20 +113,25 @@ type Search struct {
 	marks   Marks
 	result  SearchResult
 
-	// measureCeiling and try are replaced by tests that simulate engines.
+	// Tests that simulate engines replace measureCeiling and try.
 	measureCeiling func(ctx context.Context) (float64, error)
-	try            func(ctx context.Context, rate float64, warmUp, length time.Duration) (Observation, error)
+	try            func(
+		ctx context.Context, rate float64, warmUp, length time.Duration,
+	) (Observation, error)
 }
 
-// ceilingShare is how near to the generator's own ceiling a rate may come: above it, a stall of this machine cannot be made good.
+// ceilingShare is the share of the generator's own ceiling that a rate may reach. At higher rates
+// the generator cannot catch up after a stall of this machine.
 const ceilingShare = 0.8
 
 // NewSearch checks the options.
 func NewSearch(o SearchOptions) (*Search, error) {
-	o.Threads, o.Batch, o.Confirm, o.MaxTrials = cmp.Or(o.Threads, 1), cmp.Or(o.Batch, 1), cmp.Or(o.Confirm, 3), cmp.Or(o.MaxTrials, 50)
+	o.Threads, o.Batch = cmp.Or(o.Threads, 1), cmp.Or(o.Batch, 1)
+	o.Confirm, o.MaxTrials = cmp.Or(o.Confirm, 3), cmp.Or(o.MaxTrials, 50)
 	o.Start, o.Highest = cmp.Or(o.Start, 10_000), cmp.Or(o.Highest, maxRate)
 	o.Resolution, o.Growth = cmp.Or(o.Resolution, 0.01), cmp.Or(o.Growth, 0.005)
-	o.WarmUp, o.Trial, o.Drain = cmp.Or(o.WarmUp, time.Second), cmp.Or(o.Trial, 5*time.Second), cmp.Or(o.Drain, 10*time.Second)
+	o.WarmUp, o.Trial = cmp.Or(o.WarmUp, time.Second), cmp.Or(o.Trial, 5*time.Second)
+	o.Drain = cmp.Or(o.Drain, 10*time.Second)
 	bad := func(format string, args ...any) (*Search, error) {
 		return nil, fmt.Errorf("search: %w: %s", ErrOptions, fmt.Sprintf(format, args...))
 	}
@@ -116,15 +141,20 @@ func NewSearch(o SearchOptions) (*Search, error) {
 	case o.Tuples == nil || o.Tuples.Len() == 0:
 		return bad("no Tuples are loaded")
 	case !(o.Start > 0) || !(o.Highest >= o.Start) || o.Highest > maxRate:
-		return bad("Start %g, Highest %g: want 0 < Start ≤ Highest ≤ %g", o.Start, o.Highest, maxRate)
+		return bad("Start %g, Highest %g: want 0 < Start ≤ Highest ≤ %g",
+			o.Start, o.Highest, maxRate)
 	case !(o.Resolution >= 0.001 && o.Resolution <= 0.5):
 		return bad("Resolution %g: want 0.001 to 0.5", o.Resolution)
 	case !(o.Growth > 0 && o.Growth <= 0.1):
 		return bad("Growth %g: want more than 0 and at most 0.1", o.Growth)
 	case o.WarmUp < 0 || o.Trial < time.Second || o.Drain < 0 || o.Latency < 0:
-		return bad("WarmUp %s, Trial %s, Drain %s, Latency %s: a trial takes 1 s or more, and none may be negative", o.WarmUp, o.Trial, o.Drain, o.Latency)
+		return bad("WarmUp %s, Trial %s, Drain %s, Latency %s: "+
+			"want a Trial of 1 s or more, and no negative time",
+			o.WarmUp, o.Trial, o.Drain, o.Latency)
 	case o.Threads < 1 || o.Threads > 256 || o.Batch < 1 || o.Confirm < 1 || o.MaxTrials < 3:
-		return bad("Threads %d, Batch %d, Confirm %d, MaxTrials %d", o.Threads, o.Batch, o.Confirm, o.MaxTrials)
+		return bad("Threads %d, Batch %d, Confirm %d, MaxTrials %d: "+
+			"want 1 to 256 Threads, 3 MaxTrials or more, and 1 or more of the others",
+			o.Threads, o.Batch, o.Confirm, o.MaxTrials)
 	}
 	s := &Search{o: o}
 	s.result.Wanted = o.Confirm
@@ -133,19 +163,21 @@ func NewSearch(o SearchOptions) (*Search, error) {
 	return s, nil
 }
 
-// Done tells the search that tuples came out of the engine. Any goroutine may call it, at any time; for many ids at a time it is cheaper.
+// Done tells the search that tuples came out of the engine. Any goroutine may call it, at any time.
+// One call with many ids is cheaper than many calls.
 func (s *Search) Done(ids ...uint64) {
 	if o := s.current.Load(); o != nil {
 		o.take(ids)
 	}
 }
 
-// Mark has something noted with the search that a sink found out, or who calls Done: that a connection broke, or that what came back was malformed. Any
-// goroutine may call it.
+// Mark notes an event with the search, such as a broken connection or a malformed reply. It is for
+// sinks and for callers of Done. Any goroutine may call it.
 func (s *Search) Mark(mark Mark, text string) { s.marks.make(mark, 1, "%s", text) }
 
-// Run measures the generator's ceiling, brackets the engine's limit, narrows it down, confirms what it found, and tries shares of it
-// for the curve. An error is one of the generator or of a sink; with it comes what was found so far.
+// Run measures the generator's ceiling. It brackets the engine's limit, narrows it down and
+// confirms the rate that it found. Then it tries shares of that rate for the curve. An error comes
+// from the generator or from a sink. The result is then what was found before it.
 func (s *Search) Run(ctx context.Context) (SearchResult, error) {
 	defer s.close()
 	err := s.run(ctx)
@@ -172,23 +204,26 @@ func (s *Search) run(ctx context.Context) (err error) {
 		if rate < leastRate || s.o.NoCurve {
 			break
 		}
-		if _, err := s.tryOnce(ctx, "curve", rate, s.o.WarmUp/2, s.quick(), quickGrowth); err != nil {
+		_, err := s.tryOnce(ctx, "curve", rate, s.o.WarmUp/2, s.quick(), quickGrowth)
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// curveShares of what was found are tried once more, in short trials: a search itself climbs so fast that it sees little of how latency grows with load.
+// curveShares are the shares of the found rate at which short trials follow the search. The search
+// itself climbs so fast that it shows little of how latency grows with load.
 var curveShares = []float64{0.9, 0.8, 0.65, 0.5, 0.35, 0.2}
 
-// quick is how long a trial is that decides nothing alone.
+// quick is the length of a trial that decides nothing alone.
 func (s *Search) quick() time.Duration { return max(time.Second, s.o.Trial/3) }
 
-// A bracket is what a search knows: lo was sustained, hi was not; 0 and infinity stand for not known.
+// A bracket is what a search knows: lo was sustained, and hi was not. If lo is 0, no sustained rate
+// is known. If hi is infinite, no unsustained rate is known.
 type bracket struct {
 	lo, hi float64
-	hint   float64 // what came out when too much went in: the engine's limit, perhaps; 0 where nothing told
+	hint   float64 // the rate that came out when too much went in, perhaps the limit; 0: not known
 	by     string  // what failed at hi
 	why    []Reason
 }
@@ -196,9 +231,11 @@ type bracket struct {
 // bracketFactor is how fast a search climbs.
 const bracketFactor = 4
 
-// quickGrowth is what may grow in the short trials of the bracket. A longer trial decides before anything is reported.
+// quickGrowth replaces SearchOptions.Growth in short trials. Longer trials decide before anything
+// is reported.
 const quickGrowth = 0.05
 
+// narrow looks for the engine's limit up to the rate top, which topBy sets.
 func (s *Search) narrow(ctx context.Context, top float64, topBy string) error {
 	b := bracket{hi: math.Inf(1), by: topBy}
 	for rate := min(s.o.Start, top); math.IsInf(b.hi, 1) || b.lo == 0; {
@@ -209,7 +246,7 @@ func (s *Search) narrow(ctx context.Context, top float64, topBy string) error {
 		b.learn(rate, v)
 		switch {
 		case v.kept() && rate >= top:
-			b.hi, b.by, b.why = rate, topBy, nil // as far as it may go
+			b.hi, b.by, b.why = rate, topBy, nil
 		case v.kept():
 			rate = min(top, rate*bracketFactor)
 		case b.lo == 0 && rate <= leastRate:
@@ -240,7 +277,7 @@ func (s *Search) narrow(ctx context.Context, top float64, topBy string) error {
 		confirmed = 0
 		b.learn(rate, v)
 		if b.lo == 0 {
-			// What the short trials took for sustained was not. Go down from here.
+			// No rate that the short trials took for sustained was so. Go down from here.
 			b.lo = b.hi / (1 + 4*s.o.Resolution)
 			for b.lo > 0 {
 				v, err := s.trial(ctx, "bisect", b.lo, s.o.WarmUp, s.o.Trial, s.o.Growth)
@@ -279,22 +316,25 @@ func (b *bracket) learn(rate float64, v Verdict) {
 		return
 	}
 	if rate <= b.lo {
-		b.lo = 0 // it was sustained before, and is not now: it does not count
+		b.lo = 0 // it was sustained before, and is not now, so it does not count
 	}
 	if rate < b.hi || rate == b.hi && b.why == nil {
 		b.hi, b.why, b.by = rate, v.Reasons, ByEngine
 		if slices.Contains(v.Reasons, Generator) {
 			b.by = ByGenerator
 		}
-		if v.Delivered < rate*0.98 { // what comes out as fast as it goes in tells nothing of the engine's limit
+		// If tuples come out as fast as they go in, that says nothing about the engine's limit.
+		if v.Delivered < rate*0.98 {
 			b.hint = v.Delivered
 		}
 	}
 }
 
-// next is the rate to try within the bracket. Where it is known what came out under too much load, that is near the limit: first the rates at either
-// side of it, so near that the search ends if the limit is between them; then away from it in steps that double; never beyond the middle. A rate above the limit
-// by less than growth still counts as sustained, so that the rates are at either side of that.
+// next returns the rate to try within the bracket. The hint, if there is one, is near the limit. So
+// next first tries a rate on either side of it. These two are so close that the search ends if the
+// limit is between them. After that it moves away from the hint in steps that double, but never
+// beyond the middle. A rate above the limit by less than growth still counts as sustained, so the
+// two rates are on either side of the hint plus growth.
 func (b *bracket) next(resolution, growth float64) float64 {
 	middle := math.Sqrt(b.lo * b.hi)
 	if b.hint == 0 {

@@ -11,14 +11,19 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// How often a rate is tried again. Where the generator itself fell behind, that says nothing about the engine. Where the engine did, while this
-// machine was so busy that tuples were sent late, it may have been kept from its work as well: once more.
+// How often a rate is tried again.
 const (
+	// If the generator itself fell behind, the trial says nothing about the engine.
 	generatorRetries = 2
-	busyRetries      = 1
+	// If this machine was so busy that tuples were sent late, the engine may have been held up too.
+	busyRetries = 1
 )
 
-func (s *Search) trial(ctx context.Context, phase string, rate float64, warmUp, length time.Duration, growth float64) (v Verdict, err error) {
+// trial tries a rate, and again if a trial shows too little to judge the engine.
+func (s *Search) trial(
+	ctx context.Context, phase string, rate float64,
+	warmUp, length time.Duration, growth float64,
+) (v Verdict, err error) {
 	for tries := 1; ; tries++ {
 		v, err = s.tryOnce(ctx, phase, rate, warmUp, length, growth)
 		if err != nil || v.kept() || len(s.result.Trials) >= s.o.MaxTrials {
@@ -35,8 +40,11 @@ func (s *Search) trial(ctx context.Context, phase string, rate float64, warmUp, 
 	}
 }
 
-// tryOnce tries a rate and keeps what it showed.
-func (s *Search) tryOnce(ctx context.Context, phase string, rate float64, warmUp, length time.Duration, growth float64) (Verdict, error) {
+// tryOnce tries a rate once, judges it and keeps the trial.
+func (s *Search) tryOnce(
+	ctx context.Context, phase string, rate float64,
+	warmUp, length time.Duration, growth float64,
+) (Verdict, error) {
 	if err := ctx.Err(); err != nil {
 		return Verdict{}, err
 	}
@@ -48,10 +56,16 @@ func (s *Search) tryOnce(ctx context.Context, phase string, rate float64, warmUp
 		return Verdict{}, fmt.Errorf("at %.0f/s: %w", rate, err)
 	}
 	v := judge(o, limits{growth, s.o.Latency})
-	t := Trial{Phase: phase, Rate: rate, Verdict: v, Sustained: v.kept(), Lateness: o.Sender.Lateness, Sent: o.Sender.Sent, Check: o.Check, Marks: o.Sender.Marks, Length: length, Cut: o.Cut}
+	t := Trial{
+		Phase: phase, Rate: rate, Length: length, Cut: o.Cut,
+		Verdict: v, Sustained: v.kept(),
+		Lateness: o.Sender.Lateness, Sent: o.Sender.Sent, Marks: o.Sender.Marks,
+		Check: o.Check,
+	}
 	if o.Latency != nil && o.Latency.TotalCount() > 0 {
 		at := func(q float64) time.Duration { return time.Duration(o.Latency.ValueAtQuantile(q)) }
-		t.P50, t.P90, t.P99, t.P999, t.Max = at(50), at(90), at(99), at(99.9), time.Duration(o.Latency.Max())
+		t.P50, t.P90, t.P99, t.P999 = at(50), at(90), at(99), at(99.9)
+		t.Max = time.Duration(o.Latency.Max())
 	}
 	s.result.Trials = append(s.result.Trials, t)
 	return v, nil
@@ -62,17 +76,23 @@ func (s *Search) measureOwnCeiling(ctx context.Context) (float64, error) {
 	if err := s.connect(); err != nil {
 		return 0, err
 	}
-	return ceiling(ctx, s.o.Tuples, s.o.Threads, s.o.Batch, s.clock, func(thread int, id, due uint64) { s.rings[thread].put(id, due) })
+	due := func(thread int, id, due uint64) { s.rings[thread].put(id, due) }
+	return ceiling(ctx, s.o.Tuples, s.o.Threads, s.o.Batch, s.clock, due)
 }
 
-// Ceiling is how many tuples a second this machine can send into nothing, by so many threads. No rate above it is ever reached.
+// Ceiling measures how many tuples a second this machine can send into nothing with so many
+// threads. It can never send at a higher rate.
 func Ceiling(ctx context.Context, tuples *Tuples, threads, batch int) (float64, error) {
 	return ceiling(ctx, tuples, threads, batch, nil, nil)
 }
 
-func ceiling(ctx context.Context, tuples *Tuples, threads, batch int, clock Clock, due func(thread int, id, due uint64)) (float64, error) {
+func ceiling(
+	ctx context.Context, tuples *Tuples, threads, batch int,
+	clock Clock, due func(thread int, id, due uint64),
+) (float64, error) {
 	sender, err := NewSender(SenderOptions{
-		FlatOut: ceilingTime, Tuples: tuples, Threads: threads, Batch: batch, Clock: clock, due: due,
+		FlatOut: ceilingTime, Tuples: tuples, Threads: threads, Batch: batch,
+		Clock: clock, due: due,
 		IDs:     func(int) (IDSource, error) { return &freeIDs{}, nil },
 		Connect: func(int) (Sink, error) { return Discard{}, nil },
 	})
@@ -88,12 +108,12 @@ func ceiling(ctx context.Context, tuples *Tuples, threads, batch int, clock Cloc
 
 const ceilingTime = 300 * time.Millisecond
 
-// freeIDs makes ids that leave the machine nowhere.
+// freeIDs makes ids for tuples that never leave this process.
 type freeIDs struct{ next uint64 }
 
 func (f *freeIDs) Next() (uint64, bool) { f.next++; return f.next, true }
 
-// connect makes what all trials use: clock, connections, ids.
+// connect makes what all trials share: the clock, the connections and the ids.
 func (s *Search) connect() error {
 	var err error
 	if s.clock, err = NewClock(); err != nil {
@@ -117,13 +137,15 @@ func (s *Search) connect() error {
 		if err != nil {
 			return fmt.Errorf("thread %d: %w", i, err)
 		}
-		s.sinks, s.ids, s.rings, s.sent = append(s.sinks, sink), append(s.ids, ids), append(s.rings, newDueRing()), append(s.sent, End{})
+		s.sinks, s.ids = append(s.sinks, sink), append(s.ids, ids)
+		s.rings = append(s.rings, newDueRing())
+		s.sent = append(s.sent, End{})
 		s.spare = append(s.spare, nil)
 	}
 	return nil
 }
 
-// close says the end on every connection, and gives back what the search holds.
+// close sends the end on every connection, and releases what the search holds.
 func (s *Search) close() {
 	s.current.Store(nil)
 	for i, sink := range s.sinks {
@@ -139,7 +161,7 @@ type heldSink struct{ Sink }
 
 func (heldSink) Close(End) error { return nil }
 
-// heldPush is a Push that does, and that a sender knows for one.
+// heldPush is a Push that stays open after a trial. A sender still recognizes it as a Push.
 type heldPush struct{ *Push }
 
 func (heldPush) Close(End) error { return nil }
@@ -163,18 +185,26 @@ func hold(s Sink) Sink {
 const farBehind_s = 0.5
 
 // tryRate sends at a rate for some time, and watches what comes out.
-func (s *Search) tryRate(ctx context.Context, rate float64, warmUp, length time.Duration) (Observation, error) {
+func (s *Search) tryRate(
+	ctx context.Context, rate float64, warmUp, length time.Duration,
+) (Observation, error) {
 	schedule, err := Constant(rate, warmUp+length)
 	if err != nil {
 		return Observation{}, err
 	}
-	out := &outlet{rings: map[uint64]*dueRing{}, first: map[uint64]uint64{}, hz: s.clock.Frequency_hz(), latency: newLatencies()}
+	out := &outlet{
+		rings: map[uint64]*dueRing{}, first: map[uint64]uint64{},
+		hz: s.clock.Frequency_hz(), latency: newLatencies(),
+	}
 	o := Observation{Rate: rate, WarmUp: warmUp, Length: length}
 	sender, err := NewSender(SenderOptions{
-		Schedule: schedule, Tuples: s.o.Tuples, Threads: s.o.Threads, Batch: s.o.Batch, Clock: s.clock, Notice: s.o.Notice, GiveUp: 2 * time.Second,
+		Schedule: schedule, Tuples: s.o.Tuples, Threads: s.o.Threads, Batch: s.o.Batch,
+		Clock: s.clock, Notice: s.o.Notice, GiveUp: 2 * time.Second,
 		Connect: func(thread int) (Sink, error) { return hold(s.sinks[thread]), nil },
-		IDs:     func(thread int) (IDSource, error) { return &trialIDs{search: s, thread: thread, out: out}, nil },
-		due:     func(thread int, id, due uint64) { s.rings[thread].put(id, due) },
+		IDs: func(thread int) (IDSource, error) {
+			return &trialIDs{search: s, thread: thread, out: out}, nil
+		},
+		due: func(thread int, id, due uint64) { s.rings[thread].put(id, due) },
 	})
 	if err != nil {
 		return o, err
@@ -213,13 +243,17 @@ func (s *Search) tryRate(ctx context.Context, rate float64, warmUp, length time.
 	o.Check, o.Latency = out.checker.check(), out.latency
 	for i, h := range out.slices {
 		if h.TotalCount() > 0 {
-			o.Slices = append(o.Slices, LatencySlice{time.Duration(i) * latencySlice, time.Duration(h.ValueAtQuantile(50)) * time.Microsecond})
+			o.Slices = append(o.Slices, LatencySlice{
+				At:     time.Duration(i) * latencySlice,
+				Median: time.Duration(h.ValueAtQuantile(50)) * time.Microsecond,
+			})
 		}
 	}
 	return o, nil
 }
 
-// A trialIDs gives a thread's ids in one trial, first those that the last one did not use, and has the outlet know which is the first.
+// A trialIDs gives a thread its ids in one trial. It begins with those that the last trial did not
+// use. It tells the outlet which id is the first.
 type trialIDs struct {
 	search *Search
 	thread int
@@ -241,7 +275,9 @@ func (t *trialIDs) Next() (id uint64, ok bool) {
 }
 
 // watch samples a trial every millisecond, and cuts it when the engine is far behind.
-func (s *Search) watch(o *Observation, sender *Sender, out *outlet, ended chan struct{}, cut func()) {
+func (s *Search) watch(
+	o *Observation, sender *Sender, out *outlet, ended chan struct{}, cut func(),
+) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	all := uint64(math.Ceil(o.Rate * (o.WarmUp + o.Length).Seconds()))
@@ -252,7 +288,8 @@ func (s *Search) watch(o *Observation, sender *Sender, out *outlet, ended chan s
 		case <-tick.C:
 		}
 		start := sender.Start()
-		// What came out is read first, then what went in: no sample shows more coming out than there was.
+		// Read first what came out, and then what went in. No sample then shows that more came out
+		// than went in.
 		done, sent, now := out.done.Load(), sender.Sent(), asm.Counter()
 		if start == 0 || now < start {
 			continue
@@ -263,7 +300,8 @@ func (s *Search) watch(o *Observation, sender *Sender, out *outlet, ended chan s
 			return
 		}
 		o.Samples = append(o.Samples, sample)
-		if backlog := sample.backlog(); backlog > max(100, farBehind_s*o.Rate) && sample.At > o.WarmUp+o.Length/6 {
+		farBehind := sample.backlog() > max(100, farBehind_s*o.Rate)
+		if farBehind && sample.At > o.WarmUp+o.Length/6 {
 			o.Cut = true
 			cut()
 			return
@@ -271,11 +309,13 @@ func (s *Search) watch(o *Observation, sender *Sender, out *outlet, ended chan s
 	}
 }
 
-// drain waits until everything came out, or nothing has for a second, or for the time that an engine is given.
+// drain waits until everything has come out, until nothing has for a second or more, or until the
+// engine has had SearchOptions.Drain.
 func (s *Search) drain(ctx context.Context, out *outlet, sent uint64) {
 	const idle = time.Second
 	seen, at := out.done.Load(), time.Now()
-	for begun := time.Now(); out.done.Load() < sent && ctx.Err() == nil; time.Sleep(2 * time.Millisecond) {
+	begun := time.Now()
+	for ; out.done.Load() < sent && ctx.Err() == nil; time.Sleep(2 * time.Millisecond) {
 		if now := out.done.Load(); now != seen {
 			seen, at = now, time.Now()
 		}
