@@ -11,8 +11,8 @@ import (
 // blocks to a new, sealed log at path. For rows that are missing between them it writes Drops with
 // the reason Damaged. If the log has no header, fallback gives the fields that only a header has.
 // The report is the account of the old log; the new log accounts for the rows that are missing in
-// it. Errors wrap ErrVersion, ErrFormat, ErrNotLog if nothing of a log was found, or an error of the
-// system. After an error there is no file at path.
+// it. Errors wrap ErrVersion, ErrFormat, an error of the system, or ErrNotLog if nothing of a log
+// was found. After an error there is no file at path.
 func Salvage(from io.Reader, name, path string, fallback Header) (Report, error) {
 	r := newReader(from, name)
 	var first *Block

@@ -37,8 +37,8 @@ func sampleHeader(t testing.TB) Header {
 	}
 }
 
-// sampleBlocks are blocks of every kind, with two shards of events, one of them plain, and drops that
-// account for the missing rows.
+// sampleBlocks returns blocks of every kind, with two shards of events, one of them plain. Their
+// drops account for the missing rows.
 func sampleBlocks() []*Block {
 	rng := rand.New(rand.NewPCG(1, 2))
 	events := func(first uint64, shard, n int) *Block {
