@@ -97,7 +97,7 @@ func start(c Config) (a *Agent, err error) {
 	}
 	if c.Client != nil {
 		node := c.Client.Node()
-		o.Quantum_cycles, o.CoreSlack_cycles = node.QuantumCycles, node.CoreSlackCycles
+		o.Quantum_cycles, o.CoreSlack_cycles = node.Quantum_cycles, node.CoreSlack_cycles
 	}
 	for _, before := range a.state.Before {
 		o.Before = append(o.Before, filepath.Join(c.State, before))

@@ -60,5 +60,5 @@ func (a *Agent) widen_cycles() uint64 {
 		return a.c.Quantum_cycles + a.c.CoreSlack_cycles
 	}
 	node := a.c.Client.Node()
-	return node.QuantumCycles + node.CoreSlackCycles
+	return node.Quantum_cycles + node.CoreSlack_cycles
 }

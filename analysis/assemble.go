@@ -39,8 +39,8 @@ func (a *assembler) answer() *Answer {
 	}
 	for _, n := range in.nodes {
 		out.Nodes = append(out.Nodes, Node{
-			Name: n.Name, ID: n.ID, Epoch: n.Epoch, Quantum_cycles: n.described.QuantumCycles,
-			CoreSlack_cycles: n.described.CoreSlackCycles,
+			Name: n.Name, ID: n.ID, Epoch: n.Epoch, Quantum_cycles: n.described.Quantum_cycles,
+			CoreSlack_cycles: n.described.CoreSlack_cycles,
 			FrequencyLo_hz:   n.FrequencyLo_hz, FrequencyHi_hz: n.FrequencyHi_hz,
 			Virtual: n.Virtual,
 			Facts:   n.Facts, Left: n.Left,

@@ -189,7 +189,7 @@ func (t *timer) between(first, second int, x, y uint64) (tscratio.Duration, erro
 				return tscratio.Duration{}, t.none[k]
 			}
 			n := t.in.nodes[a].described
-			return trivial(x, y, int64(n.QuantumCycles+n.CoreSlackCycles)+slack)
+			return trivial(x, y, int64(n.Quantum_cycles+n.CoreSlack_cycles)+slack)
 		}
 	}
 	if t.known[k].far(x, y) {
@@ -203,13 +203,13 @@ func (t *timer) between(first, second int, x, y uint64) (tscratio.Duration, erro
 	return d, err
 }
 
-// mostCycles is the longest duration that is reported: decades. It leaves room for adding a slack,
+// most_cycles is the longest duration that is reported: decades. It leaves room for adding a slack,
 // and for the difference of two durations.
-const mostCycles = 1 << 60
+const most_cycles = 1 << 60
 
 // isDuration reports whether a span has ends that a duration can have, so that nothing overflowed.
 func isDuration(s tscratio.Elapsed) bool {
-	return -mostCycles <= s.Lo && s.Lo <= s.Hi && s.Hi <= mostCycles
+	return -most_cycles <= s.Lo && s.Lo <= s.Hi && s.Hi <= most_cycles
 }
 
 // many computes durations between events of two nodes, as tscratio.Ways.Durations does.
@@ -223,7 +223,7 @@ func (t *timer) many(a, b int, xs, ys []uint64,
 				return len(xs), tscratio.Duration{}, t.none[k]
 			}
 			n := t.in.nodes[a].described
-			d, err := trivial(xs[0], ys[0], int64(n.QuantumCycles+n.CoreSlackCycles))
+			d, err := trivial(xs[0], ys[0], int64(n.Quantum_cycles+n.CoreSlack_cycles))
 			elapsed[0] = d.Elapsed
 			return 1, d, err
 		}
@@ -321,7 +321,7 @@ func (t *timer) place(source int, reading uint64) (tscratio.Interval, tscratio.V
 	if node == t.in.clocks.reference {
 		// What another core of the node would have read at that moment.
 		n := t.in.nodes[node].described
-		e := n.CoreSlackCycles + n.QuantumCycles + slack
+		e := n.CoreSlack_cycles + n.Quantum_cycles + slack
 		return tscratio.Interval{Lo: reading - min(reading, e), Hi: reading +
 			min(^uint64(0)-reading, e)}, tscratio.Consistent, nil
 	}

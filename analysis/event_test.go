@@ -53,7 +53,7 @@ func TestEventsHoldDurations(t *testing.T) {
 						t.Errorf("third nodes %v: tuple %d was at %s at %d, outside of %v", third,
 							e.ID, e.Point, truth, e.At)
 					}
-					if e.At.HalfWidth() > 2*farCycles {
+					if e.At.HalfWidth() > 2*far_cycles {
 						t.Errorf("third nodes %v: tuple %d was at %s in %v, more than is needed",
 							third, e.ID, e.Point, e.At)
 					}
@@ -81,15 +81,15 @@ func TestEventsHoldDurations(t *testing.T) {
 	})
 }
 
-// farCycles is how long packets take between two nodes that are far apart.
-const farCycles = 200_000
+// far_cycles is how long packets take between two nodes that are far apart.
+const far_cycles = 200_000
 
 // far replaces the relation of two nodes in a run by one of nodes that are far apart.
 func far(t *testing.T, run string, a, b *simrun.Node) {
 	t.Helper()
 	describe := func(n *simrun.Node) tscratio.Node {
 		return tscratio.Node{
-			Name: n.Name, Epoch: "epoch-" + n.Name, NominalHz: simrun.Hz, QuantumCycles: 1,
+			Name: n.Name, Epoch: "epoch-" + n.Name, Nominal_hz: simrun.Hz, Quantum_cycles: 1,
 		}
 	}
 	pair, err := tscratio.NewPair(describe(a), describe(b), tscratio.DefaultAssumptions())
@@ -98,7 +98,7 @@ func far(t *testing.T, run string, a, b *simrun.Node) {
 	}
 	for at := uint64(0); at < 3*simrun.Hz; at += simrun.Hz / 10 {
 		stamp := func(n *simrun.Node, after uint64) tscratio.Interval {
-			return tscratio.At(n.Reading(at + after*farCycles))
+			return tscratio.At(n.Reading(at + after*far_cycles))
 		}
 		x := tscratio.Exchange{
 			Sent: stamp(a, 0), Received: stamp(b, 1), Answered: stamp(b, 2), Returned: stamp(a, 3),

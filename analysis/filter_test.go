@@ -114,7 +114,7 @@ func TestUTCIsWidenedOutward(t *testing.T) {
 				nodes: []nodeInput{
 					{
 						Node:      runs.Node{FrequencyLo_hz: 1e9, FrequencyHi_hz: 2e9},
-						described: tscratio.Node{QuantumCycles: 26, CoreSlackCycles: 4},
+						described: tscratio.Node{Quantum_cycles: 26, CoreSlack_cycles: 4},
 					},
 				},
 				sources: []source{

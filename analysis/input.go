@@ -186,8 +186,8 @@ func (in *input) relate(pairs []*tscratio.Pair) error {
 		var ok bool
 		if n.described, ok = described[n.Name]; !ok {
 			n.described = tscratio.Node{
-				Name: n.Name, Epoch: n.Epoch, QuantumCycles: max(n.Quantum_cycles, 1),
-				CoreSlackCycles: n.CoreSlack_cycles,
+				Name: n.Name, Epoch: n.Epoch, Quantum_cycles: max(n.Quantum_cycles, 1),
+				CoreSlack_cycles: n.CoreSlack_cycles,
 			}
 		}
 	}

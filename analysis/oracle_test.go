@@ -69,8 +69,8 @@ func (o *oracle) place(e oracleEvent) tscratio.Interval {
 	if e.node == o.reference {
 		n := o.nodes[e.node]
 		return tscratio.Interval{
-			Lo: e.reading - n.QuantumCycles - n.CoreSlackCycles,
-			Hi: e.reading + n.QuantumCycles + n.CoreSlackCycles,
+			Lo: e.reading - n.Quantum_cycles - n.CoreSlack_cycles,
+			Hi: e.reading + n.Quantum_cycles + n.CoreSlack_cycles,
 		}
 	}
 	v := o.views[e.node]

@@ -131,7 +131,7 @@ func (in *input) resolveFilter() error {
 			"counter and UTC relate, or its frequency is not known: choose by cycles", n.Name)
 	}
 	// Rounded outward: what may lie within the times is chosen.
-	e := float64(n.described.CoreSlackCycles + n.described.QuantumCycles +
+	e := float64(n.described.CoreSlack_cycles + n.described.Quantum_cycles +
 		h.Stamp.OrderingSlack_cycles())
 	cycles := func(ns int64, hz float64) float64 { return float64(ns) * hz / 1e9 }
 	least := func(ns int64) float64 {

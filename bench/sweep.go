@@ -371,7 +371,7 @@ func startSweepClient(id *tscclient.Identity, notice *minrtt.StepNotice, server,
 	config.Node = id.Node
 	config.Node.Name = name
 	config.Clock = minrtt.SystemClock(id.Counter, notice, id.RealtimeStep)
-	config.Clock.Quantum_cycles = id.Node.QuantumCycles
+	config.Clock.Quantum_cycles = id.Node.Quantum_cycles
 	client, err := tscclient.Start(config)
 	if err != nil {
 		return nil, err

@@ -121,7 +121,7 @@ func (m *Register) check() error {
 	if err := first(
 		checkText("nonce", m.Nonce), checkName("name", m.Name), checkName("instance", m.Instance),
 		checkLine("epoch", m.Epoch), checkLine("machine", m.Machine),
-		checkLine("software", m.Software), checkRate(m.NominalHz),
+		checkLine("software", m.Software), checkRate(m.Nominal_hz),
 	); err != nil {
 		return err
 	}
@@ -218,7 +218,7 @@ func (t *Target) check() error {
 	if len(t.Key) > MaxKeyBytes {
 		return fmt.Errorf("key of %d bytes, more than %d", len(t.Key), MaxKeyBytes)
 	}
-	if err := checkRate(t.NominalHz); err != nil {
+	if err := checkRate(t.Nominal_hz); err != nil {
 		return err
 	}
 	return first(checkName("peer", t.Peer), checkText("peer_epoch", t.PeerEpoch),

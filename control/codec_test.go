@@ -21,8 +21,8 @@ var examples = []Message{
 	&Hello{Name: "node-a", Software: "tsc-client 1"},
 	&Challenge{Nonce: "00ff"},
 	&Register{
-		Nonce: "n", Name: "a", Instance: "i", Epoch: "e", NominalHz: 2_600_000_001,
-		QuantumCycles: 26, CoreSlackCycles: 170, Number: 3, Virtual: true, Machine: "m", Cores: 4,
+		Nonce: "n", Name: "a", Instance: "i", Epoch: "e", Nominal_hz: 2_600_000_001,
+		Quantum_cycles: 26, CoreSlack_cycles: 170, Number: 3, Virtual: true, Machine: "m", Cores: 4,
 		Capabilities: []string{CanProbe, CanRun}, ProbeAddress: "192.0.2.1:4000", Software: "s",
 		Facts: json.RawMessage(`{"cpu":"x"}`), Frequency: exampleFrequency, OpenRun: "r",
 	},
@@ -40,7 +40,7 @@ var examples = []Message{
 	&Probe{
 		Target: Target{
 			Peer: "b", PeerEpoch: "e2", Address: "[2001:db8::1]:5", Key: []byte{9},
-			NominalHz: 1e9, QuantumCycles: 2, CoreSlackCycles: 3,
+			Nominal_hz: 1e9, Quantum_cycles: 2, CoreSlack_cycles: 3,
 		},
 		Manner: Manner{Exchanges: 5, Timeout_ns: 6, Attempts: 7, UserStamps: true, Spin_ns: 8},
 		Trains: 9, Gap_ns: 10, Limit_ns: 11,
@@ -53,7 +53,7 @@ var examples = []Message{
 	&Probing{
 		Manner: Manner{Exchanges: 1, Timeout_ns: 2, Attempts: 3},
 		Targets: []Target{
-			{Peer: "c", PeerEpoch: "e3", Address: "192.0.2.3:1", NominalHz: 1e9},
+			{Peer: "c", PeerEpoch: "e3", Address: "192.0.2.3:1", Nominal_hz: 1e9},
 		},
 		Period_ns: 4,
 	},

@@ -122,8 +122,8 @@ func (f *fleet) welcomes() <-chan Incoming {
 
 func node(name string) Register {
 	return Register{
-		Name: name, Instance: "i1", Epoch: "e1", NominalHz: 2e9, QuantumCycles: 1,
-		CoreSlackCycles: 100, Machine: "m", Cores: 2,
+		Name: name, Instance: "i1", Epoch: "e1", Nominal_hz: 2e9, Quantum_cycles: 1,
+		CoreSlack_cycles: 100, Machine: "m", Cores: 2,
 		Capabilities: []string{CanProbe}, ProbeAddress: "127.0.0.1:4000", Software: "test",
 	}
 }
@@ -176,7 +176,7 @@ func TestServerSendsAndHearsAnswers(t *testing.T) {
 	}
 	ask := &Probe{
 		Target: Target{
-			Peer: "b", PeerEpoch: "e", Address: "127.0.0.1:1", Key: []byte{1}, NominalHz: 2e9,
+			Peer: "b", PeerEpoch: "e", Address: "127.0.0.1:1", Key: []byte{1}, Nominal_hz: 2e9,
 		},
 		Manner: Manner{Exchanges: 3, Timeout_ns: 5, Attempts: 2},
 		Trains: 1, Gap_ns: 7, Limit_ns: 9,

@@ -38,21 +38,21 @@ type Challenge struct {
 
 // Register is what a node says about itself. The server answers with a Welcome or a Refusal.
 type Register struct {
-	Nonce           string          `json:"nonce"`
-	Name            string          `json:"name"`
-	Instance        string          `json:"instance"` // of the process: random
-	Epoch           string          `json:"epoch"`
-	NominalHz       uint64          `json:"nominal_hz,string"`
-	QuantumCycles   uint64          `json:"quantum_cycles,string"`
-	CoreSlackCycles uint64          `json:"core_slack_cycles,string"`
-	Number          int             `json:"number,omitempty"` // in the node's tuple ids
-	Virtual         bool            `json:"virtual,omitempty"`
-	Machine         string          `json:"machine"` // nodes on one machine share Cores
-	Cores           int             `json:"cores"`
-	Capabilities    []string        `json:"capabilities"`
-	ProbeAddress    string          `json:"probe_address,omitempty"` // address:port
-	Software        string          `json:"software"`
-	Facts           json.RawMessage `json:"facts,omitempty"` // of its host, for people
+	Nonce            string          `json:"nonce"`
+	Name             string          `json:"name"`
+	Instance         string          `json:"instance"` // of the process: random
+	Epoch            string          `json:"epoch"`
+	Nominal_hz       uint64          `json:"nominal_hz,string"`
+	Quantum_cycles   uint64          `json:"quantum_cycles,string"`
+	CoreSlack_cycles uint64          `json:"core_slack_cycles,string"`
+	Number           int             `json:"number,omitempty"` // in the node's tuple ids
+	Virtual          bool            `json:"virtual,omitempty"`
+	Machine          string          `json:"machine"` // nodes on one machine share Cores
+	Cores            int             `json:"cores"`
+	Capabilities     []string        `json:"capabilities"`
+	ProbeAddress     string          `json:"probe_address,omitempty"` // address:port
+	Software         string          `json:"software"`
+	Facts            json.RawMessage `json:"facts,omitempty"` // of its host, for people
 
 	// Frequency is the measured frequency of its counter. It serves to show results in seconds.
 	Frequency *Frequency `json:"frequency,omitempty"`
@@ -126,9 +126,9 @@ type Target struct {
 	Key       []byte `json:"key,omitempty"` // minrtt's
 
 	// These are what the peer registered.
-	NominalHz       uint64 `json:"nominal_hz,string"`
-	QuantumCycles   uint64 `json:"quantum_cycles,string"`
-	CoreSlackCycles uint64 `json:"core_slack_cycles,string"`
+	Nominal_hz       uint64 `json:"nominal_hz,string"`
+	Quantum_cycles   uint64 `json:"quantum_cycles,string"`
+	CoreSlack_cycles uint64 `json:"core_slack_cycles,string"`
 }
 
 // Manner says how trains are run.

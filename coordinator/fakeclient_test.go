@@ -63,7 +63,7 @@ func (f *fleet) join(name string) *fakeClient {
 	}
 	c.register = control.Register{
 		Name: name, Instance: fmt.Sprintf("i%d", f.r.Uint64()), Epoch: "e1",
-		NominalHz: 2.6e9, QuantumCycles: 1, CoreSlackCycles: 50, Machine: "m-" + name, Cores: 2,
+		Nominal_hz: 2.6e9, Quantum_cycles: 1, CoreSlack_cycles: 50, Machine: "m-" + name, Cores: 2,
 		Capabilities: []string{
 			control.CanProbe, control.CanRun, control.CanTable, control.CanFiles,
 		},

@@ -93,8 +93,8 @@ func (h *hostile) run() error {
 	}
 	n := h.job.Node
 	h.register = control.Register{
-		Name: n.Name, Instance: "hostile", Epoch: n.Epoch, NominalHz: n.NominalHz,
-		QuantumCycles: n.QuantumCycles, CoreSlackCycles: n.CoreSlackCycles, Virtual: true,
+		Name: n.Name, Instance: "hostile", Epoch: n.Epoch, Nominal_hz: n.Nominal_hz,
+		Quantum_cycles: n.Quantum_cycles, CoreSlack_cycles: n.CoreSlack_cycles, Virtual: true,
 		Machine: "this", Cores: h.job.Cores, Software: "test",
 		ProbeAddress: h.job.Listen.String(),
 		Capabilities: []string{

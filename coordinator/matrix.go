@@ -29,24 +29,24 @@ type Matrix struct {
 
 // NodeStatus is what is known of a node.
 type NodeStatus struct {
-	Name            string `json:"name"`
-	Epoch           string `json:"epoch"`
-	Alive           bool   `json:"alive"`
-	Left            string `json:"left,omitempty"`
-	Heard_ns        int64  `json:"heard_ns"` // time since it was last heard of
-	Virtual         bool   `json:"virtual,omitempty"`
-	Machine         string `json:"machine"`
-	Address         string `json:"probe_address,omitempty"`
-	Software        string `json:"software"`
-	NominalHz       uint64 `json:"nominal_hz,string"`
-	QuantumCycles   uint64 `json:"quantum_cycles,string"`
-	CoreSlackCycles uint64 `json:"core_slack_cycles,string"`
-	Restarts        int    `json:"restarts"`
-	TableGeneration uint64 `json:"table_generation,string"`
-	TableError      string `json:"table_error,omitempty"`
-	Load            string `json:"load,omitempty"`
-	DroppedReports  uint64 `json:"dropped_reports,string"`
-	Accused         bool   `json:"accused,omitempty"` // all disagreements of the fleet involve it
+	Name             string `json:"name"`
+	Epoch            string `json:"epoch"`
+	Alive            bool   `json:"alive"`
+	Left             string `json:"left,omitempty"`
+	Heard_ns         int64  `json:"heard_ns"` // time since it was last heard of
+	Virtual          bool   `json:"virtual,omitempty"`
+	Machine          string `json:"machine"`
+	Address          string `json:"probe_address,omitempty"`
+	Software         string `json:"software"`
+	Nominal_hz       uint64 `json:"nominal_hz,string"`
+	Quantum_cycles   uint64 `json:"quantum_cycles,string"`
+	CoreSlack_cycles uint64 `json:"core_slack_cycles,string"`
+	Restarts         int    `json:"restarts"`
+	TableGeneration  uint64 `json:"table_generation,string"`
+	TableError       string `json:"table_error,omitempty"`
+	Load             string `json:"load,omitempty"`
+	DroppedReports   uint64 `json:"dropped_reports,string"`
+	Accused          bool   `json:"accused,omitempty"` // all disagreements of the fleet involve it
 }
 
 // PairStatus is the relation that maps readings of From to cycles of Into.
@@ -134,8 +134,8 @@ func (c *core) copyFleet() func() *Matrix {
 		status := NodeStatus{
 			Name: r.Name, Epoch: r.Epoch, Alive: n.alive(), Left: n.left,
 			Heard_ns: int64(now.Sub(n.heard)), Virtual: r.Virtual, Machine: r.Machine,
-			Address: r.ProbeAddress, Software: r.Software, NominalHz: r.NominalHz,
-			QuantumCycles: r.QuantumCycles, CoreSlackCycles: r.CoreSlackCycles,
+			Address: r.ProbeAddress, Software: r.Software, Nominal_hz: r.Nominal_hz,
+			Quantum_cycles: r.Quantum_cycles, CoreSlack_cycles: r.CoreSlack_cycles,
 			Restarts: n.restarts, TableGeneration: n.generation, TableError: n.tableError,
 			DroppedReports: n.dropped,
 		}
@@ -225,7 +225,7 @@ func (s *fleetCopy) evaluate() *Matrix {
 	m := &s.matrix
 	hz := map[string]float64{}
 	for _, n := range m.Nodes {
-		hz[n.Name] = float64(n.NominalHz)
+		hz[n.Name] = float64(n.Nominal_hz)
 	}
 	var all []*tscratio.Relation
 	type evaluated struct {

@@ -47,16 +47,16 @@ func (n *node) name() string { return n.registered.Name }
 
 func nodeOf(r control.Register) tscratio.Node {
 	return tscratio.Node{
-		Name: r.Name, Epoch: r.Epoch, NominalHz: r.NominalHz,
-		QuantumCycles: r.QuantumCycles, CoreSlackCycles: r.CoreSlackCycles,
+		Name: r.Name, Epoch: r.Epoch, Nominal_hz: r.Nominal_hz,
+		Quantum_cycles: r.Quantum_cycles, CoreSlack_cycles: r.CoreSlack_cycles,
 	}
 }
 
 // describe replaces what is known of the node's counter.
 func (n *node) describe(d tscratio.Node) {
 	r := &n.registered
-	r.NominalHz = d.NominalHz
-	r.QuantumCycles, r.CoreSlackCycles = d.QuantumCycles, d.CoreSlackCycles
+	r.Nominal_hz = d.Nominal_hz
+	r.Quantum_cycles, r.CoreSlack_cycles = d.Quantum_cycles, d.CoreSlack_cycles
 }
 
 // reportWindow is how many numbers a report may be behind the highest one.
@@ -103,7 +103,7 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 		refuse(control.Malformed, "%v", err)
 		return
 	}
-	other := tscratio.Node{Name: r.Name + "'", Epoch: "-", NominalHz: 1e9}
+	other := tscratio.Node{Name: r.Name + "'", Epoch: "-", Nominal_hz: 1e9}
 	if _, err := tscratio.NewPair(nodeOf(*r), other, c.config.Assumptions); err != nil {
 		refuse(control.Malformed, "%v", err)
 		return

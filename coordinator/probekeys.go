@@ -62,8 +62,9 @@ func (n *node) target(to *node) control.Target {
 	r := to.registered
 	return control.Target{
 		Peer: r.Name, PeerEpoch: r.Epoch, Address: r.ProbeAddress,
-		Key:       to.keys.secret.Key(n.keys.prober).Encode(),
-		NominalHz: r.NominalHz, QuantumCycles: r.QuantumCycles, CoreSlackCycles: r.CoreSlackCycles,
+		Key:        to.keys.secret.Key(n.keys.prober).Encode(),
+		Nominal_hz: r.Nominal_hz, Quantum_cycles: r.Quantum_cycles,
+		CoreSlack_cycles: r.CoreSlack_cycles,
 	}
 }
 

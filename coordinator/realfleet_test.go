@@ -79,7 +79,7 @@ func newRealFleet(t *testing.T, r *rand.Rand, nodes int) *realFleet {
 	makeKey("admin", control.RoleAdmin)
 	f.startServer()
 	physical := virtual.Physical{
-		Counter: asm.Counter(), Realtime_ns: time.Now().UnixNano(), Hz: id.Node.NominalHz,
+		Counter: asm.Counter(), Realtime_ns: time.Now().UnixNano(), Hz: id.Node.Nominal_hz,
 	}
 	for i := range nodes {
 		name := fmt.Sprintf("n%02d", i)
@@ -96,9 +96,9 @@ func newRealFleet(t *testing.T, r *rand.Rand, nodes int) *realFleet {
 		}
 		node := id.Node
 		node.Name, node.Epoch = name, "virtual-1"
-		node.QuantumCycles = virtual.Quantum_cycles(clocks.Counter, id.Node.QuantumCycles)
+		node.Quantum_cycles = virtual.Quantum_cycles(clocks.Counter, id.Node.Quantum_cycles)
 		// The virtual counter may run a little faster than this machine's.
-		node.CoreSlackCycles += node.CoreSlackCycles/50 + 2
+		node.CoreSlack_cycles += node.CoreSlack_cycles/50 + 2
 		f.clients = append(f.clients, &realClient{truth: truth, job: job{
 			Address: f.address(), Key: f.keyFile(name + ".secret"),
 			Public: f.keyFile("server.public"), Node: node,

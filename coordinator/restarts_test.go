@@ -20,9 +20,9 @@ func (c *fakeClient) startAgain() {
 	f.run(f.config.Dead+time.Second, nil) // until then its name is taken
 	c.report, c.unacked, c.probing = 0, nil, nil
 	c.register.Instance = fmt.Sprintf("i%d", f.r.Uint64())
-	c.register.NominalHz = 2.6e9 + f.r.Uint64N(10_000)
-	c.register.CoreSlackCycles = 30 + f.r.Uint64N(60)
-	c.register.QuantumCycles = 1 + f.r.Uint64N(3)
+	c.register.Nominal_hz = 2.6e9 + f.r.Uint64N(10_000)
+	c.register.CoreSlack_cycles = 30 + f.r.Uint64N(60)
+	c.register.Quantum_cycles = 1 + f.r.Uint64N(3)
 	c.state = running
 	c.connect()
 }
@@ -39,7 +39,7 @@ func (all acknowledged) add(t *testing.T, by *fakeClient, m *control.Trains) {
 	}
 	p := all[key]
 	if p == nil {
-		wide := tscratio.Node{NominalHz: 2.6e9, QuantumCycles: 3, CoreSlackCycles: 89}
+		wide := tscratio.Node{Nominal_hz: 2.6e9, Quantum_cycles: 3, CoreSlack_cycles: 89}
 		nodes := [2]tscratio.Node{wide, wide}
 		nodes[0].Name, nodes[0].Epoch = key.a, key.epochA
 		nodes[1].Name, nodes[1].Epoch = key.b, key.epochB
@@ -217,14 +217,14 @@ func TestACounterIsAsWideAsAnyProcessSaid(t *testing.T) {
 	for _, slack := range []uint64{400, 20} {
 		c.startAgain()
 		r := &c.register
-		r.NominalHz, r.CoreSlackCycles, r.QuantumCycles = 2.6e9+7, slack, 1
+		r.Nominal_hz, r.CoreSlack_cycles, r.Quantum_cycles = 2.6e9+7, slack, 1
 		c.connect()
 		f.run(5*time.Second, nil)
 	}
 	for key, p := range f.core.pairs {
 		for _, of := range p.both() {
 			for _, n := range []tscratio.Node{of.A, of.B} {
-				if n.Name == "n01" && n.CoreSlackCycles != 400 {
+				if n.Name == "n01" && n.CoreSlack_cycles != 400 {
 					t.Errorf("%v: %+v", key, n)
 				}
 			}
@@ -251,7 +251,7 @@ func TestACounterIsAsWideAsAnyProcessSaid(t *testing.T) {
 		trains += p.Trains()
 		for _, n := range []tscratio.Node{p.A, p.B} {
 			want := map[bool]uint64{true: 400, false: 50}[n.Name == "n01"]
-			if n.CoreSlackCycles != want || n.NominalHz != 2.6e9 {
+			if n.CoreSlack_cycles != want || n.Nominal_hz != 2.6e9 {
 				t.Errorf("%s with %s has %+v", p.A.Name, p.B.Name, n)
 			}
 		}
@@ -316,7 +316,7 @@ func TestWhatIsKnownOfACounterIsTheSameInAllPairs(t *testing.T) {
 	f.wantSweep(time.Minute)
 	f.core.flush()
 	c := f.clients["n01"]
-	c.register.CoreSlackCycles = 400
+	c.register.CoreSlack_cycles = 400
 	c.connect()
 	f.run(time.Millisecond, nil)
 	for _, key := range f.core.sortedPairs()[1:] {
@@ -325,9 +325,9 @@ func TestWhatIsKnownOfACounterIsTheSameInAllPairs(t *testing.T) {
 	f.core.nodesDirty = false
 	f.core.flush()
 	f.restart()
-	c.register.CoreSlackCycles = 50
+	c.register.CoreSlack_cycles = 50
 	f.run(20*time.Second, nil)
-	if m := f.wantTrue(); !m.Healthy() || m.Nodes[1].CoreSlackCycles != 400 {
+	if m := f.wantTrue(); !m.Healthy() || m.Nodes[1].CoreSlack_cycles != 400 {
 		t.Errorf("unhealthy: %q, node %+v", m.Unhealthy, m.Nodes[1])
 	}
 }

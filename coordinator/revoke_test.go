@@ -83,7 +83,7 @@ func (k *keyed) join(t *testing.T, name, server string, public control.Key) {
 	}
 	config := tscclient.DefaultConfig()
 	config.Node = tscratio.Node{
-		Name: name, Epoch: "e", NominalHz: 2.6e9, QuantumCycles: 30, CoreSlackCycles: 2000,
+		Name: name, Epoch: "e", Nominal_hz: 2.6e9, Quantum_cycles: 30, CoreSlack_cycles: 2000,
 	}
 	config.Clock = minrtt.Clock{Counter: asm.Counter}
 	config.Listen = netip.MustParseAddrPort("127.0.0.1:0")

@@ -119,8 +119,8 @@ func runNode(n *node) runs.Node {
 	r := n.registered
 	out := runs.Node{
 		ID: r.Machine, Name: r.Name, Number: r.Number, Epoch: r.Epoch, Virtual: r.Virtual,
-		Quantum_cycles: r.QuantumCycles, CoreSlack_cycles: r.CoreSlackCycles,
-		FrequencyLo_hz: float64(r.NominalHz), FrequencyHi_hz: float64(r.NominalHz),
+		Quantum_cycles: r.Quantum_cycles, CoreSlack_cycles: r.CoreSlack_cycles,
+		FrequencyLo_hz: float64(r.Nominal_hz), FrequencyHi_hz: float64(r.Nominal_hz),
 		FrequencySource: "nominal", NoLogs: !n.can(control.CanFiles),
 	}
 	if r.Frequency != nil {

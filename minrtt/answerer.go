@@ -108,7 +108,7 @@ func (a *Answerer) answer(rx Received) {
 	}
 	a.counts.Accepted++
 	transmit, receive := a.transport.Sources()
-	p.received = stamp{counter_cycles: rx.AfterCycles, source: receive}
+	p.received = stamp{counter_cycles: rx.After_cycles, source: receive}
 	if receive == Kernel {
 		p.received.setKernel(&a.clock, rx.RealtimeNS)
 	}
@@ -142,7 +142,7 @@ func (a *Answerer) answer(rx Received) {
 	a.counts.Sent++
 	if isExchange {
 		s.previous, s.answered = p.sequence,
-			stamp{counter_cycles: sent.BeforeCycles, source: transmit}
+			stamp{counter_cycles: sent.Before_cycles, source: transmit}
 		if transmit == Kernel {
 			s.answered.source = Missing // until its stamp comes
 		}

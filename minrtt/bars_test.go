@@ -98,8 +98,8 @@ func simulateNodes(t *testing.T, r *rand.Rand, queries int) (out simulated) {
 		e.virtual = v
 		// The kernel stamps with the physical clock.
 		e.realtime = func(at time.Duration) int64 { return fakeBegin + int64(at) }
-		nodes[i] = tscratio.Node{Name: string(rune('a' + i)), Epoch: "1", NominalHz: 2_600_000_000,
-			QuantumCycles: v.quantum + 1}
+		nodes[i] = tscratio.Node{Name: string(rune('a' + i)), Epoch: "1", Nominal_hz: 2_600_000_000,
+			Quantum_cycles: v.quantum + 1}
 	}
 	f.p.clock, f.a.clock = f.prober.clock(), f.answerer.clock()
 	f.route = func(*fakeEnd, []byte) []time.Duration {

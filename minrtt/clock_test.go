@@ -108,7 +108,7 @@ func TestSystemClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer n.Close()
-	c := SystemClock(asm.Counter, n, wholeNs)
+	c := SystemClock(asm.Counter, n, whole_ns)
 	e := c.open()
 	r := c.close(&e)
 	if r.status != clockRelated || r.step_ns != 1 || newRealtime(&r) == nil {
@@ -122,8 +122,8 @@ func TestSystemClock(t *testing.T) {
 	}
 }
 
-// wholeNs is RealtimeStep of a clock that is rounded down to whole ns.
-func wholeNs() (step_ns uint32, err error) { return 1, nil }
+// whole_ns is RealtimeStep of a clock that is rounded down to whole ns.
+func whole_ns() (step_ns uint32, err error) { return 1, nil }
 
 // The kernel may get another clocksource, or cores about which nothing is known, at any time.
 func TestStepOfTheClock(t *testing.T) {

@@ -17,10 +17,10 @@ type Config struct {
 	// Timeout is how long to wait for an answer.
 	Timeout time.Duration
 
-	// SlackCycles is how far readings of one node may be in the wrong order: its core slack and
+	// Slack_cycles is how far readings of one node may be in the wrong order: its core slack and
 	// quantum, for the node where they are larger. Stamps that contradict each other by more are
 	// refused as impossible.
-	SlackCycles uint64
+	Slack_cycles uint64
 
 	// Attempts is how many answers in succession may be missing before a train is given up.
 	Attempts int

@@ -129,7 +129,7 @@ func (e *fakeEnd) clock() Clock {
 			e.net.now += fakeRead
 			return e.realtime(e.net.now)
 		},
-		RealtimeStep: wholeNs,
+		RealtimeStep: whole_ns,
 		Discipline:   func() (Discipline, error) { return e.discipline, e.clockError },
 		Steps:        func() (uint64, error) { return e.steps, e.clockError },
 	}
@@ -160,7 +160,7 @@ func (e *fakeEnd) SentStamps(found func([]byte, int64)) {
 }
 
 func (e *fakeEnd) Send(packet []byte, to netip.AddrPort) (Sent, error) {
-	s := Sent{BeforeCycles: e.counter()}
+	s := Sent{Before_cycles: e.counter()}
 	if err := e.nextError(); err != nil {
 		return Sent{}, err
 	}
@@ -220,7 +220,7 @@ func (e *fakeEnd) Receive(b []byte, until time.Time) (Received, error) {
 	e.inbox = e.inbox[1:]
 	copy(b, d.packet)
 	e.net.now += e.wake
-	r := Received{Length: len(d.packet), From: d.from, AfterCycles: e.counter()}
+	r := Received{Length: len(d.packet), From: d.from, After_cycles: e.counter()}
 	var h header
 	if parseHeader(d.packet, &h) == nil {
 		if _, again := e.trueReceived[h.sequence]; !again {

@@ -108,7 +108,7 @@ func trainsBetween(
 func report(t *testing.T, name string, trains []Train, stamps func(Train) []tscratio.Exchange) {
 	t.Helper()
 	const slack_cycles = 500
-	us := func(cycles float64) float64 { return cycles / counterHz(t) * 1e6 }
+	us := func(cycles float64) float64 { return cycles / counter_hz(t) * 1e6 }
 	var plains, intersections, widths []float64
 	best, lo, hi := math.Inf(1), math.Inf(-1), math.Inf(1)
 	for _, tr := range trains {
@@ -138,17 +138,17 @@ func median(v []float64) float64 {
 	return v[len(v)/2]
 }
 
-var measuredHz float64
+var measured_hz float64
 
-// counterHz is accurate enough for a log line only.
-func counterHz(t *testing.T) float64 {
+// counter_hz is accurate enough for a log line only.
+func counter_hz(t *testing.T) float64 {
 	t.Helper()
-	if measuredHz == 0 {
+	if measured_hz == 0 {
 		begin, from := time.Now(), asm.Counter()
 		time.Sleep(20 * time.Millisecond)
-		measuredHz = float64(asm.Counter()-from) / time.Since(begin).Seconds()
+		measured_hz = float64(asm.Counter()-from) / time.Since(begin).Seconds()
 	}
-	return measuredHz
+	return measured_hz
 }
 
 // saturate sends as much TCP through the link as it carries, until the test ends.

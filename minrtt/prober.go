@@ -188,7 +188,7 @@ func (p *Prober) exchange(ctx context.Context, k kind) (bool, error) {
 	}
 	p.counts.Sent++
 	transmit, receive := p.transport.Sources()
-	this.sent = stamp{counter_cycles: tx.BeforeCycles, source: transmit}
+	this.sent = stamp{counter_cycles: tx.Before_cycles, source: transmit}
 	if transmit == Kernel {
 		this.sent.source = Missing // until its stamp comes
 	}
@@ -249,7 +249,7 @@ func (p *Prober) take(rx Received, receive Source) error {
 	p.counts.Accepted++
 	this.answered = true
 	this.received = a.received
-	this.returned = stamp{counter_cycles: rx.AfterCycles, source: receive}
+	this.returned = stamp{counter_cycles: rx.After_cycles, source: receive}
 	if receive == Kernel {
 		this.returned.setKernel(&p.clock, rx.RealtimeNS)
 	}
@@ -366,7 +366,7 @@ func (p *Prober) fill(t *Train) error {
 
 // possible refuses stamps that no counters which run forwards can show.
 func (p *Prober) possible(q *probe, floor_cycles uint64) error {
-	before := func(x, y uint64) bool { return x < y && y-x > p.config.SlackCycles }
+	before := func(x, y uint64) bool { return x < y && y-x > p.config.Slack_cycles }
 	received, leaving := q.received.counter_cycles, q.leaving.counter_cycles
 	switch {
 	case before(received, p.latest_cycles):

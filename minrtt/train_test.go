@@ -27,7 +27,7 @@ func TestTrain(t *testing.T) {
 			t.Errorf("exchange %d has sequence number %d", i, e.Sequence)
 		}
 		// The round trip takes two delays of 10 µs, and the time between the reads of the counters.
-		trip := e.User.RoundTripCycles() - (e.User.Answered.Lo-e.User.Received.Lo)*2/3
+		trip := e.User.RoundTrip_cycles() - (e.User.Answered.Lo-e.User.Received.Lo)*2/3
 		if want := uint64(2000 * 2 * 10); trip < want || trip > want+2000 {
 			t.Errorf("exchange %d: round trip less hold is %d cycles, want %d and a little",
 				i, trip, want)

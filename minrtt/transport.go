@@ -36,15 +36,15 @@ type Transport interface {
 
 // Sent is the transmit stamp of a packet.
 type Sent struct {
-	BeforeCycles uint64 // read before the packet was handed to the kernel
+	Before_cycles uint64 // read before the packet was handed to the kernel
 }
 
 // Received is a packet's sender, length and receive stamp.
 type Received struct {
-	Length      int // of the packet, which may exceed the buffer
-	From        netip.AddrPort
-	AfterCycles uint64 // read after the kernel handed the packet out
-	RealtimeNS  int64  // the kernel's stamp, in CLOCK_REALTIME; 0 if there is none
+	Length       int // of the packet, which may exceed the buffer
+	From         netip.AddrPort
+	After_cycles uint64 // read after the kernel handed the packet out
+	RealtimeNS   int64  // the kernel's stamp, in CLOCK_REALTIME; 0 if there is none
 }
 
 var (

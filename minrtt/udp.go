@@ -243,7 +243,7 @@ func (u *UDP) Send(packet []byte, to netip.AddrPort) (Sent, error) {
 			if u.spin > 0 {
 				u.lastPacket = time.Now()
 			}
-			return Sent{BeforeCycles: before}, nil
+			return Sent{Before_cycles: before}, nil
 		case unix.EINTR:
 			continue // nothing was sent: take the stamp again
 		}
@@ -371,7 +371,7 @@ func (u *UDP) receive(b []byte, flags uintptr) (Received, syscall.Errno) {
 			flags, uintptr(unsafe.Pointer(&u.in.sender)),
 			uintptr(unsafe.Pointer(&u.in.header.Namelen)))
 	}
-	return Received{Length: int(n), AfterCycles: u.counter()}, errno
+	return Received{Length: int(n), After_cycles: u.counter()}, errno
 }
 
 // address writes an address to where sendto reads it.

@@ -73,7 +73,7 @@ func machineClock() (Clock, func(), error) {
 	if err != nil {
 		return Clock{}, nil, err
 	}
-	return SystemClock(asm.Counter, notice, wholeNs), func() { _ = notice.Close() }, nil
+	return SystemClock(asm.Counter, notice, whole_ns), func() { _ = notice.Close() }, nil
 }
 
 var loopbacks = []string{"127.0.0.1:0", "[::1]:0"}
@@ -202,9 +202,9 @@ func TestUDPCarriesPackets(t *testing.T) {
 			if rx.From.Addr() != listener.LocalAddr().Addr() || rx.From.Port() == 0 {
 				t.Errorf("%v, %v: received from %v", local, spin, rx.From)
 			}
-			if rx.AfterCycles <= sent.BeforeCycles {
+			if rx.After_cycles <= sent.Before_cycles {
 				t.Errorf("%v, %v: received at %d, sent at %d",
-					local, spin, rx.AfterCycles, sent.BeforeCycles)
+					local, spin, rx.After_cycles, sent.Before_cycles)
 			}
 			if _, err := listener.Send([]byte("back"), rx.From); err != nil {
 				t.Fatal(err)

@@ -104,7 +104,8 @@ func TestWhiskers(t *testing.T) {
 			[2]Interval{{90, 92}, {300, 302}}, 0},
 		"some beyond": {durations(bin(-80, 4), bin(90, 1), bin(100, 5), bin(300, 1), bin(900, 3)),
 			[2]Interval{{90, 92}, {300, 302}}, 7},
-		"at the fence": {durations(bin(-49, 1), bin(349, 1)), [2]Interval{{-49, -47}, {349, 351}}, 0},
+		"at the fence": {durations(bin(-49, 1), bin(349, 1)),
+			[2]Interval{{-49, -47}, {349, 351}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var s Span

@@ -337,8 +337,8 @@ func (f *from) tuples() {
 			x.Total.Lo_cycles/2+x.Total.Hi_cycles/2)
 	})
 	for i, w := range slowest {
-		t := Tuple{ID: uint64(w.ID), Why: fmt.Sprintf("%dth slowest", i+1), Total: interval(w.Total),
-			Verdict: Consistent}
+		t := Tuple{ID: uint64(w.ID), Why: fmt.Sprintf("%dth slowest", i+1),
+			Total: interval(w.Total), Verdict: Consistent}
 		if i < len(ordinals) {
 			t.Why = ordinals[i]
 		}

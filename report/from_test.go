@@ -355,9 +355,9 @@ func TestFromShowsTheTruth(t *testing.T) {
 	}
 	for i, s := range d.Truth.Spans {
 		h := s.Held
-		if s.Name == "" || s.Place != Remote || s.True != (Interval{7, 8}) || s.Median.Hi_cycles == 0 ||
-			h.Outside != int64(i) || h.Used_50 != 0.2 || h.Largest != 0.5 ||
-			math.Abs(h.Shares[3]-1) > 1e-9 {
+		if s.Name == "" || s.Place != Remote || s.True != (Interval{7, 8}) ||
+			s.Median.Hi_cycles == 0 || h.Outside != int64(i) || h.Used_50 != 0.2 ||
+			h.Largest != 0.5 || math.Abs(h.Shares[3]-1) > 1e-9 {
 			t.Errorf("span %d: %+v", i, s)
 		}
 	}

@@ -18,7 +18,7 @@ type sample struct {
 }
 
 const (
-	sampleHz      = 2.596e9
+	sample_hz     = 2.596e9
 	sampleSeconds = 90
 	sampleBuckets = 180
 	sampleDraws   = 18000      // durations that are drawn for a span
@@ -57,14 +57,15 @@ func drawSample(seed uint64) *Data {
 		Begun:   UTC{1795186800_000_120_000, 1795186800_004_120_000},
 		Ended:   UTC{1795186890_655_882_000, 1795186890_659_882_000},
 		Program: "cprof sample"}
-	length := int64(sampleSeconds * sampleHz)
+	length := int64(sampleSeconds * sample_hz)
 	d.Reference = Reference{Node: "edge", Why: "smallest median bound to the other nodes",
-		Lo_hz: sampleHz - 2600, Hi_hz: sampleHz + 2600,
+		Lo_hz: sample_hz - 2600, Hi_hz: sample_hz + 2600,
 		Hz_source: "CLOCK_MONOTONIC_RAW over the run",
 		Seconds: "seconds are cycles divided by 2.5960000 GHz ± 2.6 kHz, measured against " +
 			"CLOCK_MONOTONIC_RAW over the run; their bounds include its error",
 		Wander_ppb: 1000, Window_ns: 10e9,
-		Length: Interval{length - 1650, length + 1650}, Length_means: "from the first record of the " +
+		Length: Interval{length - 1650, length + 1650},
+		Length_means: "from the first record of the " +
 			"sources to the first poison pill at the sinks"}
 	d.Timeline = Timeline{Start: 18446744073009551615 - 1<<40,
 		Bucket_cycles: length / sampleBuckets, Buckets: sampleBuckets}
@@ -76,7 +77,7 @@ func drawSample(seed uint64) *Data {
 		{"audit", []string{"core-1"}, sampleTuples / 50},
 		{"window", []string{"core-1", "core-2"}, sampleTuples * 2},
 		{"sink", []string{"edge"}, sampleTuples - 2316}}
-	cycles := func(us float64) float64 { return us * sampleHz / 1e6 }
+	cycles := func(us float64) float64 { return us * sample_hz / 1e6 }
 	for _, w := range []struct {
 		kind              Kind
 		place             Place
@@ -110,7 +111,8 @@ func drawSample(seed uint64) *Data {
 	slow := func(i int, us, bound float64) Slow {
 		x := &d.Spans[i]
 		return Slow{Name: x.Name, Points: x.Points,
-			Median: Interval{int64(cycles(us - bound)), int64(cycles(us + bound))}, Verdict: x.Verdict}
+			Median:  Interval{int64(cycles(us - bound)), int64(cycles(us + bound))},
+			Verdict: x.Verdict}
 	}
 	d.Paths = []Path{{Begins: []string{"source"}, Ends: []string{"audit", "sink"},
 		Points: "source/intended", Tuples: sampleTuples,

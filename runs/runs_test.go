@@ -39,7 +39,7 @@ func exampleRun() Run {
 func pairOf(t *testing.T, r Run) *tscratio.Pair {
 	t.Helper()
 	node := func(n Node) tscratio.Node {
-		return tscratio.Node{Name: n.Name, Epoch: n.Epoch, NominalHz: 1e9, QuantumCycles: 1}
+		return tscratio.Node{Name: n.Name, Epoch: n.Epoch, Nominal_hz: 1e9, Quantum_cycles: 1}
 	}
 	p, err := tscratio.NewPair(node(r.Nodes[0]), node(r.Nodes[1]), tscratio.DefaultAssumptions())
 	if err != nil {

@@ -60,8 +60,8 @@ func startNode(t *testing.T, name string, change func(*Config)) *testNode {
 	clock.Counter = func() uint64 { return counter() + uint64(n.reset.Load()) }
 	config := DefaultConfig()
 	config.Node = tscratio.Node{
-		Name: name, Epoch: n.epoch.Load().(string), NominalHz: 2.6e9,
-		QuantumCycles: clock.Quantum_cycles, CoreSlackCycles: testSlack_cycles,
+		Name: name, Epoch: n.epoch.Load().(string), Nominal_hz: 2.6e9,
+		Quantum_cycles: clock.Quantum_cycles, CoreSlack_cycles: testSlack_cycles,
 	}
 	config.Clock = clock
 	config.Epoch = func() (string, error) { return n.epoch.Load().(string), nil }
@@ -293,7 +293,7 @@ func TestTrainEndsWithItsContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	p := Peer{Node: tscratio.Node{Name: "silent", NominalHz: 1e9}, Address: silent.LocalAddr()}
+	p := Peer{Node: tscratio.Node{Name: "silent", Nominal_hz: 1e9}, Address: silent.LocalAddr()}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
 	if _, err := a.Train(ctx, p); !errors.Is(err, context.DeadlineExceeded) {
@@ -316,7 +316,7 @@ func TestTrainEndsWithItsContext(t *testing.T) {
 
 func TestConfigIsChecked(t *testing.T) {
 	good := DefaultConfig()
-	good.Node = tscratio.Node{Name: "a", NominalHz: 1e9}
+	good.Node = tscratio.Node{Name: "a", Nominal_hz: 1e9}
 	good.Clock.Counter = asm.Counter
 	if err := good.Validate(); err != nil {
 		t.Fatal(err)
@@ -326,7 +326,7 @@ func TestConfigIsChecked(t *testing.T) {
 		"no counter":   func(c *Config) { c.Clock.Counter = nil },
 		"listen":       func(c *Config) { c.Listen = netip.AddrPort{} },
 		"max trains":   func(c *Config) { c.MaxTrains = 1 },
-		"window":       func(c *Config) { c.Node.NominalHz = 0 },
+		"window":       func(c *Config) { c.Node.Nominal_hz = 0 },
 		"manner":       func(c *Config) { c.Manner.Exchanges = 0 },
 		"pace":         func(c *Config) { c.Pace.Target = 0 },
 		"budget":       func(c *Config) { c.Budget.CPUShare = 7 },

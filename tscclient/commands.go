@@ -25,21 +25,21 @@ const (
 
 // NodeAnswer answers AskNode.
 type NodeAnswer struct {
-	Name            string `json:"name"`
-	Epoch           string `json:"epoch"`
-	NominalHz       uint64 `json:"nominal_hz,string"`
-	QuantumCycles   uint64 `json:"quantum_cycles,string"`
-	CoreSlackCycles uint64 `json:"core_slack_cycles,string"`
-	ProbeAddress    string `json:"probe_address"`
-	ProbeKey        []byte `json:"probe_key,omitempty"`
-	Software        string `json:"software"`
+	Name             string `json:"name"`
+	Epoch            string `json:"epoch"`
+	Nominal_hz       uint64 `json:"nominal_hz,string"`
+	Quantum_cycles   uint64 `json:"quantum_cycles,string"`
+	CoreSlack_cycles uint64 `json:"core_slack_cycles,string"`
+	ProbeAddress     string `json:"probe_address"`
+	ProbeKey         []byte `json:"probe_key,omitempty"`
+	Software         string `json:"software"`
 }
 
 // Node returns the answer as a tscratio.Node.
 func (a NodeAnswer) Node() tscratio.Node {
 	return tscratio.Node{
-		Name: a.Name, Epoch: a.Epoch, NominalHz: a.NominalHz,
-		QuantumCycles: a.QuantumCycles, CoreSlackCycles: a.CoreSlackCycles,
+		Name: a.Name, Epoch: a.Epoch, Nominal_hz: a.Nominal_hz,
+		Quantum_cycles: a.Quantum_cycles, CoreSlack_cycles: a.CoreSlack_cycles,
 	}
 }
 
@@ -170,8 +170,8 @@ func (s *Commands) node() (NodeAnswer, error) {
 	}
 	n := s.client.Node()
 	return NodeAnswer{
-		Name: n.Name, Epoch: n.Epoch, NominalHz: n.NominalHz,
-		QuantumCycles: n.QuantumCycles, CoreSlackCycles: n.CoreSlackCycles,
+		Name: n.Name, Epoch: n.Epoch, Nominal_hz: n.Nominal_hz,
+		Quantum_cycles: n.Quantum_cycles, CoreSlack_cycles: n.CoreSlack_cycles,
 		ProbeAddress: s.client.Address().String(), ProbeKey: s.client.Key().Encode(),
 		Software: s.software,
 	}, nil

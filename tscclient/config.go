@@ -95,7 +95,7 @@ func (c Config) Validate() error {
 		return fmt.Errorf("max trains: %d, want at least %d", c.MaxTrains, minTrains)
 	}
 	// A pair with a node of another name shows whether assumptions and node are valid.
-	other := tscratio.Node{Name: c.Node.Name + "'", NominalHz: 1e9}
+	other := tscratio.Node{Name: c.Node.Name + "'", Nominal_hz: 1e9}
 	if _, err := tscratio.NewPair(c.Node, other, c.Assumptions); err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ const minTrains = 100
 func (m Manner) config(key minrtt.Key, slack_cycles uint64) minrtt.Config {
 	return minrtt.Config{
 		Key: key, Exchanges: m.Exchanges, Timeout: m.Timeout,
-		SlackCycles: slack_cycles, Attempts: m.Attempts,
+		Slack_cycles: slack_cycles, Attempts: m.Attempts,
 	}
 }
 

@@ -28,7 +28,7 @@ func Example() {
 	config := tscclient.DefaultConfig()
 	config.Node, config.Epoch = id.Node, id.Epoch
 	config.Clock = minrtt.SystemClock(asm.Counter, notice, id.RealtimeStep)
-	config.Clock.Quantum_cycles = id.Node.QuantumCycles
+	config.Clock.Quantum_cycles = id.Node.Quantum_cycles
 	config.Listen = netip.MustParseAddrPort("0.0.0.0:7341")
 	client, err := tscclient.Start(config)
 	if err != nil {
@@ -40,7 +40,7 @@ func Example() {
 	other := tscclient.Peer{
 		Node: tscratio.Node{
 			Name: "sink-1", Epoch: "…",
-			NominalHz: 2_596_000_000, QuantumCycles: 26, CoreSlackCycles: 200,
+			Nominal_hz: 2_596_000_000, Quantum_cycles: 26, CoreSlack_cycles: 200,
 		},
 		Address: netip.MustParseAddrPort("198.51.100.7:7341"),
 	}

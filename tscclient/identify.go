@@ -65,10 +65,10 @@ func Identify(name string, kept Kept) (*Identity, error) {
 		}
 	}
 	id := &Identity{Report: report, kept: kept, Node: tscratio.Node{
-		Name:            name,
-		NominalHz:       (report.Frequency.Lo_millihz/2 + report.Frequency.Hi_millihz/2) / 1000,
-		QuantumCycles:   report.Quantum.Step_cycles,
-		CoreSlackCycles: report.Slack.Slack_cycles,
+		Name:             name,
+		Nominal_hz:       (report.Frequency.Lo_millihz/2 + report.Frequency.Hi_millihz/2) / 1000,
+		Quantum_cycles:   report.Quantum.Step_cycles,
+		CoreSlack_cycles: report.Slack.Slack_cycles,
 	}}
 	id.RealtimeStep = host.StampStep(os.DirFS("/"), report.Slack.Cores)
 	observer := host.Observer{Root: os.DirFS("/"), Clocks: host.SystemClocks()}
@@ -76,7 +76,7 @@ func Identify(name string, kept Kept) (*Identity, error) {
 		id.events, observer.Restores = events, events
 	}
 	if err := id.begin(host.WatchOptions{
-		Observe: observer.Observe, Widen_cycles: id.Node.QuantumCycles + id.Node.CoreSlackCycles,
+		Observe: observer.Observe, Widen_cycles: id.Node.Quantum_cycles + id.Node.CoreSlack_cycles,
 		Virtual:   report.Facts.Hypervisor != "",
 		Listening: id.events != nil && report.Facts.HasVMGenID, Settle: time.Second,
 	}); err != nil {

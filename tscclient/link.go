@@ -222,8 +222,8 @@ func (l *Link) register() (*control.Welcome, error) {
 		return nil, err
 	}
 	n, r := l.client.Node(), l.config.Register
-	r.Name, r.Epoch, r.NominalHz = n.Name, epoch, n.NominalHz
-	r.QuantumCycles, r.CoreSlackCycles = n.QuantumCycles, n.CoreSlackCycles
+	r.Name, r.Epoch, r.Nominal_hz = n.Name, epoch, n.Nominal_hz
+	r.Quantum_cycles, r.CoreSlack_cycles = n.Quantum_cycles, n.CoreSlack_cycles
 	r.ProbeAddress = l.config.Advertise.String()
 	if !r.Can(control.CanProbe) {
 		r.Capabilities = append([]string{control.CanProbe}, r.Capabilities...)

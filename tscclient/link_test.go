@@ -87,8 +87,8 @@ func target(n *testNode) control.Target {
 	p := n.peer()
 	return control.Target{
 		Peer: p.Node.Name, PeerEpoch: p.Node.Epoch, Address: p.Address.String(),
-		Key: p.Key.Encode(), NominalHz: p.Node.NominalHz,
-		QuantumCycles: p.Node.QuantumCycles, CoreSlackCycles: p.Node.CoreSlackCycles,
+		Key: p.Key.Encode(), Nominal_hz: p.Node.Nominal_hz,
+		Quantum_cycles: p.Node.Quantum_cycles, CoreSlack_cycles: p.Node.CoreSlack_cycles,
 	}
 }
 
@@ -132,8 +132,8 @@ func TestServerCommandsAClient(t *testing.T) {
 	})
 	r := s.welcome()
 	n := a.Node()
-	if r.Name != "a" || r.Epoch != n.Epoch || r.NominalHz != n.NominalHz ||
-		r.QuantumCycles != n.QuantumCycles || r.ProbeAddress != a.Address().String() ||
+	if r.Name != "a" || r.Epoch != n.Epoch || r.Nominal_hz != n.Nominal_hz ||
+		r.Quantum_cycles != n.Quantum_cycles || r.ProbeAddress != a.Address().String() ||
 		!r.Can(control.CanProbe) || !r.Can(control.CanRun) || r.Instance == "" {
 		t.Errorf("registers as %+v", r)
 	}
@@ -457,7 +457,7 @@ func TestIdentityOfThisMachine(t *testing.T) {
 	n := id.Node
 	epoch, err := id.Epoch()
 	if err != nil || epoch == "" || epoch != n.Epoch || n.Name != "here" ||
-		n.NominalHz < 1e6 || n.QuantumCycles == 0 {
+		n.Nominal_hz < 1e6 || n.Quantum_cycles == 0 {
 		t.Errorf("%+v, %q, %v", n, epoch, err)
 	}
 	if id.Counter() == 0 {

@@ -24,8 +24,8 @@ func peerOf(t control.Target) (Peer, error) {
 	}
 	return Peer{
 		Node: tscratio.Node{
-			Name: t.Peer, Epoch: t.PeerEpoch, NominalHz: t.NominalHz,
-			QuantumCycles: t.QuantumCycles, CoreSlackCycles: t.CoreSlackCycles,
+			Name: t.Peer, Epoch: t.PeerEpoch, Nominal_hz: t.Nominal_hz,
+			Quantum_cycles: t.Quantum_cycles, CoreSlack_cycles: t.CoreSlack_cycles,
 		},
 		Address: address, Key: key,
 	}, nil

@@ -150,7 +150,7 @@ func medianBound(pair *tscratio.Pair) (time.Duration, bool) {
 	}
 	slices.Sort(widths)
 	half_cycles := float64(widths[len(widths)/2]) / 2
-	return time.Duration(half_cycles / float64(r.Into.NominalHz) * 1e9), true
+	return time.Duration(half_cycles / float64(r.Into.Nominal_hz) * 1e9), true
 }
 
 func (p *pairs) trains() (n int) {

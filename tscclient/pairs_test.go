@@ -34,7 +34,7 @@ func fakeTrain(r *rand.Rand, at, least uint64) minrtt.Train {
 }
 
 func fakeNode(name string) tscratio.Node {
-	return tscratio.Node{Name: name, Epoch: "e", NominalHz: 1e9, QuantumCycles: 1}
+	return tscratio.Node{Name: name, Epoch: "e", Nominal_hz: 1e9, Quantum_cycles: 1}
 }
 
 // However many trains come, and with however many peers, no more than max are kept. The newest
@@ -229,14 +229,14 @@ func TestPairsKeepWhatTheyKnowOfAPeerThatIsStartedAgain(t *testing.T) {
 	p := newPairs(1000, tscratio.DefaultAssumptions())
 	a, b := fakeNode("a"), fakeNode("b")
 	for i, slack := range []uint64{50, 90, 20} {
-		b.CoreSlackCycles, b.NominalHz = slack, 1e9+uint64(i)
+		b.CoreSlack_cycles, b.Nominal_hz = slack, 1e9+uint64(i)
 		train := fakeTrain(rand.New(rand.NewPCG(1, 0)), 1e9+uint64(i)*1e6, 1000)
 		if _, err := p.add(a, b, train); err != nil {
 			t.Fatal(err)
 		}
 	}
 	all := p.copies()
-	if len(all) != 1 || all[0].Trains() != 3 || all[0].B.CoreSlackCycles != 90 {
+	if len(all) != 1 || all[0].Trains() != 3 || all[0].B.CoreSlack_cycles != 90 {
 		t.Errorf("%d pairs, the first of %d trains with %+v",
 			len(all), all[0].Trains(), all[0].B)
 	}

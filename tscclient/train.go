@@ -84,7 +84,7 @@ func (c *Client) run(ctx context.Context, o *Outcome, m Manner) {
 		return
 	}
 	own, peer := c.Node(), o.Peer.Node
-	slack := max(own.CoreSlackCycles+own.QuantumCycles, peer.CoreSlackCycles+peer.QuantumCycles)
+	slack := max(own.CoreSlack_cycles+own.Quantum_cycles, peer.CoreSlack_cycles+peer.Quantum_cycles)
 	key := proberKey{o.Peer.Address, own.Epoch + "\x00" + peer.Epoch, m, slack}
 	prober, err := c.prober(key)
 	if err != nil {

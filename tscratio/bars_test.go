@@ -86,7 +86,7 @@ func TestBarSimulatedQueries(t *testing.T) {
 				for range 500 {
 					got := must(r.Translate(y.b.count(uint64((10 +
 						y.rng.Float64()*40) * second))))(t)
-					half = append(half, float64(got.Width())/2/float64(y.a.node.NominalHz)*1e6)
+					half = append(half, float64(got.Width())/2/float64(y.a.node.Nominal_hz)*1e6)
 				}
 			}
 			mu.Lock()
@@ -261,8 +261,8 @@ func TestBarStepsAreNamed(t *testing.T) {
 				if cycles < -1<<32 {
 					cycles = -int64(x.b.count(at)) + 1000
 				} else {
-					seconds := float64(cycles) / float64(x.a.node.NominalHz)
-					cycles = int64(seconds * float64(x.b.node.NominalHz))
+					seconds := float64(cycles) / float64(x.a.node.Nominal_hz)
+					cycles = int64(seconds * float64(x.b.node.Nominal_hz))
 				}
 			}
 			stepped.steps = []step{{at, cycles}}

@@ -9,7 +9,7 @@ func (w *Ways) Durations(xs, ys []uint64, elapsed []Elapsed) (int, Duration, err
 	ys, elapsed = ys[:len(xs)], elapsed[:len(xs)]
 	n, d := 0, Duration{}
 	if w.trivial {
-		n, d = w.differences(xs, ys, elapsed, w.first.errorCycles()), Duration{Scenario: Trivial}
+		n, d = w.differences(xs, ys, elapsed, w.first.error_cycles()), Duration{Scenario: Trivial}
 	} else if xs[0] >= w.base && xs[0] <= w.last && len(w.segments) > 0 {
 		n, d = w.alike(xs, ys, elapsed)
 	}
@@ -45,7 +45,7 @@ func (w *Ways) alike(xs, ys []uint64, elapsed []Elapsed) (int, Duration) {
 	a, b := w.a, w.b
 	switch {
 	case w.same:
-		n = w.differences(xs[:n], ys, elapsed, w.first.errorCycles())
+		n = w.differences(xs[:n], ys, elapsed, w.first.error_cycles())
 		n = s.scaleAll(xs[:n], elapsed)
 	case s.way == onFirst:
 		n, verdict = w.secondOnFirst.countAll(ys[:n], a)

@@ -161,13 +161,13 @@ func (e *evidence) eachWindow(places []uint64, f func(within Interval, k int64))
 		last := uint64(0)
 		for i, y := range places {
 			if i > 0 && i < len(places)-1 &&
-				y-last < uint64(length)*e.windowCycles/leastWindowsApart {
+				y-last < uint64(length)*e.window_cycles/leastWindowsApart {
 				continue
 			}
 			last = y
 			if k, ok := e.windows(y); ok {
 				k = max(k, length)
-				half := min(uint64(k)*e.windowCycles, maxReachCycles)
+				half := min(uint64(k)*e.window_cycles, maxReach_cycles)
 				f(Interval{down(y, half), up(y, half)}, k)
 			}
 		}

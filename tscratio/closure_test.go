@@ -29,8 +29,8 @@ func newFleet(rng *rand.Rand, nodes, seconds int, w Wander, quantum, slack uint6
 	f := &fleet{rng: rng, w: w, pairs: map[[2]int]*Pair{}, lies: map[[2]int]int64{}}
 	for i := range nodes {
 		hz := 2e9 + rng.Float64()*1.5e9
-		n := Node{Name: string(rune('a' + i)), Epoch: fmt.Sprint(i), NominalHz: uint64(hz),
-			QuantumCycles: max(1, quantum), CoreSlackCycles: slack}
+		n := Node{Name: string(rune('a' + i)), Epoch: fmt.Sprint(i), Nominal_hz: uint64(hz),
+			Quantum_cycles: max(1, quantum), CoreSlack_cycles: slack}
 		d := sine(rng, (seconds+2)*second/segment)
 		for j := range d {
 			d[j] *= float64(w) * 1e-12 / 2 * 0.999
@@ -204,7 +204,7 @@ func TestPapersScenariosAreNotTighter(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 0))
 	f := newFleet(rng, 3, 40, 0, 1, 0)
 	for _, c := range f.clocks {
-		c.node.QuantumCycles = 0
+		c.node.Quantum_cycles = 0
 	}
 	paper := map[[2]int]PaperRelation{}
 	for _, p := range [][2]int{{0, 1}, {0, 2}, {1, 2}} {
@@ -455,8 +455,8 @@ func TestCountersNearTheirEnds(t *testing.T) {
 // and either holds the truth or is refused.
 func TestDurationOfCenturies(t *testing.T) {
 	const years = uint64(1) << 61 // cycles
-	p := must(NewPair(Node{Name: "a", NominalHz: 3e9, QuantumCycles: 1},
-		Node{Name: "b", NominalHz: 3e9, QuantumCycles: 1}, DefaultAssumptions()))(t)
+	p := must(NewPair(Node{Name: "a", Nominal_hz: 3e9, Quantum_cycles: 1},
+		Node{Name: "b", Nominal_hz: 3e9, Quantum_cycles: 1}, DefaultAssumptions()))(t)
 	for _, begin := range []uint64{1e9, 1e9 + years} {
 		for at := begin; at < begin+60e9; at += 1e9 {
 			p.Add(Train{OneWay: []Constraint{{Kind: Lower, B: at, A: at - 500},

@@ -46,8 +46,8 @@ type Contradiction struct {
 	Asked Wander // in that window
 	Least Wander // the smallest wander that the constraints there allow
 
-	// JumpCycles is how far Into's counter jumped. It is set for Stepped only.
-	JumpCycles Elapsed
+	// Jump_cycles is how far Into's counter jumped. It is set for Stepped only.
+	Jump_cycles Elapsed
 }
 
 func (c Contradiction) String() string {
@@ -55,7 +55,7 @@ func (c Contradiction) String() string {
 		"%v, %v was asked for",
 		c.Fault, c.From, c.Into, c.At.Lo, c.At.Hi, c.From, c.Least, c.Asked)
 	if c.Fault == Stepped {
-		s += fmt.Sprintf("; %q jumped by %v cycles", c.Into, c.JumpCycles)
+		s += fmt.Sprintf("; %q jumped by %v cycles", c.Into, c.Jump_cycles)
 	}
 	return s
 }
@@ -93,8 +93,8 @@ func (e *evidence) contradictions(places []uint64, w Wander) []Contradiction {
 		c := e.contradiction(chords, within, k, w)
 		// Windows overlap. Most see what another window saw, or the flank of that.
 		for i := range cs {
-			if c.At.Lo <= up(cs[i].At.Hi, e.windowCycles) &&
-				cs[i].At.Lo <= up(c.At.Hi, e.windowCycles) {
+			if c.At.Lo <= up(cs[i].At.Hi, e.window_cycles) &&
+				cs[i].At.Lo <= up(c.At.Hi, e.window_cycles) {
 				if cs[i].Least < c.Least {
 					cs[i] = c
 				}
@@ -146,7 +146,7 @@ func (e *evidence) contradiction(cs chords, within Interval, k int64, w Wander) 
 	}
 	if lengthened, ok := w.over(k); ok {
 		if jump, ok := e.jump(left, right, lengthened); ok {
-			c.Fault, c.JumpCycles = Stepped, jump
+			c.Fault, c.Jump_cycles = Stepped, jump
 		}
 	}
 	return c
@@ -238,7 +238,7 @@ func (p *Pair) CheckLast(trains int) *Contradiction {
 		begin, end = min(begin, newest.b.Lo), max(end, newest.b.Hi)
 	}
 	// Any window that ends with the last train will do.
-	within := Interval{down(end, 2*p.B.cycles(p.Declared.Window)), up(end, maxErrorCycles*2)}
+	within := Interval{down(end, 2*p.B.cycles(p.Declared.Window)), up(end, maxError_cycles*2)}
 	recent := &Pair{A: p.A, B: p.B, Declared: p.Declared}
 	for i := n - 1; i >= 0 && p.trains[i].b.Hi >= within.Lo; i-- {
 		recent.trains = append(recent.trains, p.trains[i])
@@ -250,7 +250,7 @@ func (p *Pair) CheckLast(trains int) *Contradiction {
 		return nil
 	}
 	c := e.contradiction(cs, within, 1, p.Declared.Wander)
-	if c.At.Hi < down(begin, p.B.CoreSlackCycles) {
+	if c.At.Hi < down(begin, p.B.CoreSlack_cycles) {
 		return nil // it came with an earlier train
 	}
 	return &c

@@ -37,7 +37,7 @@ func TestStepIsNamed(t *testing.T) {
 					// rate.
 					stepped, jump := x.a, float64(cycles)
 					if rng.IntN(2) == 0 {
-						rate := float64(x.a.node.NominalHz) / float64(x.b.node.NominalHz)
+						rate := float64(x.a.node.Nominal_hz) / float64(x.b.node.Nominal_hz)
 						cycles = int64(float64(cycles) / rate)
 						stepped, jump = x.b, -float64(cycles)*rate
 					}
@@ -59,8 +59,8 @@ func TestStepIsNamed(t *testing.T) {
 							if c.Fault != Stepped {
 								t.Errorf("named as %v", c)
 							}
-							if float64(c.JumpCycles.Lo) > jump+2 ||
-								float64(c.JumpCycles.Hi) < jump-2 {
+							if float64(c.Jump_cycles.Lo) > jump+2 ||
+								float64(c.Jump_cycles.Hi) < jump-2 {
 								t.Errorf("%v does not hold the true jump %g", c, jump)
 							}
 							if from, to := x.b.count(at-1), x.b.count(at); c.At.Lo > from ||

@@ -48,14 +48,14 @@ func (r *Relation) SameNode(first, second uint64) (Elapsed, error) {
 	return both, nil
 }
 
-// errorCycles is how far a duration between two readings of the node may be off: they may come from
-// two cores and from anywhere within their steps.
-func (n Node) errorCycles() int64 { return int64(n.QuantumCycles + n.CoreSlackCycles) }
+// error_cycles is how far a duration between two readings of the node may be off: they may come
+// from two cores and from anywhere within their steps.
+func (n Node) error_cycles() int64 { return int64(n.Quantum_cycles + n.CoreSlack_cycles) }
 
 // lasted returns the time between events at two readings of the node, in the node's own cycles.
 func (n Node) lasted(first, second uint64) (Elapsed, error) {
 	d, ok := difference(second, first)
-	e := n.errorCycles()
+	e := n.error_cycles()
 	if most := math.MaxInt64 - e; !ok || d > most || d < -most {
 		return Elapsed{}, fmt.Errorf("measure the time from %d to %d of %q: %w",
 			first, second, n.Name, ErrOutOfRange)
@@ -108,13 +108,13 @@ func (r *Relation) passed(y, length uint64, forward bool) (lo, hi uint64, err er
 	if !forward {
 		limit = down(y, r.limits.Lo)
 	}
-	if length > up(limit, uint64(r.From.errorCycles())) {
+	if length > up(limit, uint64(r.From.error_cycles())) {
 		if forward {
 			return 0, 0, r.beyond(up(y, length))
 		}
 		return 0, 0, r.beyond(down(y, length))
 	}
-	longest := max(r.windowCycles, length/maxSteps+1)
+	longest := max(r.window_cycles, length/maxSteps+1)
 	for length > 0 {
 		step := min(length, longest)
 		from, to := y, up(y, step)

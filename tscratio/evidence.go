@@ -10,9 +10,9 @@ import (
 // slack, and sorted. For a relation from A to B the constraints are turned round. In this file b is
 // a reading of the node that is translated from, and a one of the node that is translated into.
 type evidence struct {
-	from, into   Node
-	declared     Assumptions
-	windowCycles uint64 // W in cycles of from
+	from, into    Node
+	declared      Assumptions
+	window_cycles uint64 // W in cycles of from
 
 	lower, upper []fact   // b ascending
 	trains       []extent // lo ascending
@@ -35,7 +35,7 @@ func (p *Pair) evidence(into Side) *evidence {
 	if into == SideB {
 		e.from, e.into = p.A, p.B
 	}
-	e.windowCycles = e.from.cycles(p.Declared.Window)
+	e.window_cycles = e.from.cycles(p.Declared.Window)
 	for i := range p.trains {
 		v := p.widened(&p.trains[i], into)
 		for _, r := range v.lower {
@@ -136,13 +136,13 @@ func (e *evidence) windows(y uint64) (k int64, ok bool) {
 	if !(lowerBefore && upperBefore && lowerAfter && upperAfter) {
 		return 0, false
 	}
-	return windowsFor(reach, e.windowCycles), reach <= maxReachCycles-e.windowCycles
+	return windowsFor(reach, e.window_cycles), reach <= maxReach_cycles-e.window_cycles
 }
 
 // windowsFor returns how many stated windows long a window must be to reach that far.
-func windowsFor(reach, windowCycles uint64) int64 {
-	k := reach / windowCycles
-	if reach%windowCycles != 0 {
+func windowsFor(reach, window_cycles uint64) int64 {
+	k := reach / window_cycles
+	if reach%window_cycles != 0 {
 		k++
 	}
 	return max(1, int64(k))
@@ -216,12 +216,12 @@ func (e *evidence) look(s *seen, y uint64, within Interval, w Wander) bool {
 func relative(kind Kind, a, anchor uint64) (int64, bool) {
 	d, ok := difference(a, anchor)
 	switch {
-	case ok && -maxRelativeCycles <= d && d <= maxRelativeCycles:
+	case ok && -maxRelative_cycles <= d && d <= maxRelative_cycles:
 		return d, true
 	case kind == Lower && a > anchor:
-		return maxRelativeCycles, true
+		return maxRelative_cycles, true
 	case kind == Upper && a < anchor:
-		return -maxRelativeCycles, true
+		return -maxRelative_cycles, true
 	}
 	return 0, false
 }
@@ -263,8 +263,8 @@ func (e *evidence) solveAt(s *seen, y uint64, w Wander) solution {
 // the constraints reach too far to compute with.
 func (e *evidence) solveAll(s *seen, y uint64) bool {
 	all := e.all()
-	s.k = windowsFor(all.Width(), e.windowCycles)
-	return all.Width() <= maxReachCycles && e.look(s, y, all, 0)
+	s.k = windowsFor(all.Width(), e.window_cycles)
+	return all.Width() <= maxReach_cycles && e.look(s, y, all, 0)
 }
 
 // all returns the interval of readings that the trains lie in.
@@ -292,7 +292,7 @@ func (s *seen) move(y uint64) {
 
 // solveWithin does what solveAt does for a window of known length and the wander in it.
 func (e *evidence) solveWithin(s *seen, y uint64, k int64, w Wander) solution {
-	half := uint64(k) * e.windowCycles
+	half := uint64(k) * e.window_cycles
 	within := Interval{down(y, half), up(y, half)}
 	if !e.look(s, y, within, w) {
 		return insufficient

@@ -21,14 +21,14 @@ type Exchange struct {
 	Returned Interval // the answer arrives at the starter
 }
 
-// RoundTripCycles returns the longest time that the exchange can have taken, in the starter's
+// RoundTrip_cycles returns the longest time that the exchange can have taken, in the starter's
 // cycles.
-func (e Exchange) RoundTripCycles() uint64 { return down(e.Returned.Hi, e.Sent.Lo) }
+func (e Exchange) RoundTrip_cycles() uint64 { return down(e.Returned.Hi, e.Sent.Lo) }
 
 // Check returns an error that wraps ErrImpossible if the stamps contradict themselves: an interval
 // is empty, or an effect is earlier than its cause even if the cores of the counter disagree by its
 // slack.
-func (e Exchange) Check(starterSlackCycles, answererSlackCycles uint64) error {
+func (e Exchange) Check(starterSlack_cycles, answererSlack_cycles uint64) error {
 	for _, s := range [...]struct {
 		name string
 		iv   Interval
@@ -39,11 +39,11 @@ func (e Exchange) Check(starterSlackCycles, answererSlackCycles uint64) error {
 				s.name, s.iv, ErrImpossible)
 		}
 	}
-	if up(e.Returned.Hi, starterSlackCycles) < e.Sent.Lo {
+	if up(e.Returned.Hi, starterSlack_cycles) < e.Sent.Lo {
 		return fmt.Errorf("check exchange: returned in %v before sent in %v: %w",
 			e.Returned, e.Sent, ErrImpossible)
 	}
-	if up(e.Answered.Hi, answererSlackCycles) < e.Received.Lo {
+	if up(e.Answered.Hi, answererSlack_cycles) < e.Received.Lo {
 		return fmt.Errorf("check exchange: answered in %v before received in %v: %w",
 			e.Answered, e.Received, ErrImpossible)
 	}

@@ -70,7 +70,7 @@ func (p *Pair) encodeHeader() []byte {
 			b = binary.LittleEndian.AppendUint16(b, uint16(len(s)))
 			b = append(b, s...)
 		}
-		b = appendUint64s(b, n.NominalHz, n.QuantumCycles, n.CoreSlackCycles)
+		b = appendUint64s(b, n.Nominal_hz, n.Quantum_cycles, n.CoreSlack_cycles)
 	}
 	d := p.Declared
 	return appendUint64s(b, uint64(d.Wander), uint64(d.Window), uint64(d.ExtrapolationLimit),
@@ -274,7 +274,7 @@ func (p *Pair) checkTrain(t *train) error {
 		if t.by == StartedByB {
 			starter, answerer = p.B, p.A
 		}
-		if err := t.best.Check(starter.CoreSlackCycles, answerer.CoreSlackCycles); err != nil {
+		if err := t.best.Check(starter.CoreSlack_cycles, answerer.CoreSlack_cycles); err != nil {
 			return fmt.Errorf("train: %w: %w", err, ErrMalformed)
 		}
 	}
@@ -345,7 +345,7 @@ func (f *fields) string(v *string) bool {
 
 func (f *fields) node(n *Node) bool {
 	return f.string(&n.Name) && f.string(&n.Epoch) &&
-		f.uint64s(&n.NominalHz, &n.QuantumCycles, &n.CoreSlackCycles)
+		f.uint64s(&n.Nominal_hz, &n.Quantum_cycles, &n.CoreSlack_cycles)
 }
 
 func (f *fields) readings(v *[]reading) bool {

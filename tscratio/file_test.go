@@ -21,10 +21,10 @@ var update = flag.Bool("update", false, "write the golden files")
 // smallPair has a different value in every field.
 func smallPair(t testing.TB) *Pair {
 	t.Helper()
-	a := Node{Name: "a", Epoch: "boot 1", NominalHz: 2_596_000_000, QuantumCycles: 26,
-		CoreSlackCycles: 170}
-	b := Node{Name: "beta", Epoch: "", NominalHz: 1_000_000_000, QuantumCycles: 40,
-		CoreSlackCycles: 5}
+	a := Node{Name: "a", Epoch: "boot 1", Nominal_hz: 2_596_000_000, Quantum_cycles: 26,
+		CoreSlack_cycles: 170}
+	b := Node{Name: "beta", Epoch: "", Nominal_hz: 1_000_000_000, Quantum_cycles: 40,
+		CoreSlack_cycles: 5}
 	p := must(NewPair(a, b,
 		Assumptions{Wander: 100 * PPB, Window: 10 * time.Second, ExtrapolationLimit: time.Minute,
 			MaxWander: 16 * PPM}))(t)
@@ -229,8 +229,8 @@ func FuzzRelate(f *testing.F) {
 	}
 	f.Add(bytes.Repeat([]byte{0, 1, 0, 9, 1, 1, 0, 9, 2, 9, 0, 9}, 20), uint8(36), uint8(63))
 	f.Fuzz(func(t *testing.T, data []byte, spreadB, spreadA uint8) {
-		a := Node{Name: "a", NominalHz: 2e9, QuantumCycles: 1}
-		b := Node{Name: "b", NominalHz: 3e9, QuantumCycles: 1, CoreSlackCycles: 100}
+		a := Node{Name: "a", Nominal_hz: 2e9, Quantum_cycles: 1}
+		b := Node{Name: "b", Nominal_hz: 3e9, Quantum_cycles: 1, CoreSlack_cycles: 100}
 		p := must(NewPair(a, b, DefaultAssumptions()))(t)
 		for len(data) >= 12 && len(p.trains) < 20 {
 			at := uint64(binary.LittleEndian.Uint32(data)) << (spreadB % 32)

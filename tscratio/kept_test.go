@@ -73,7 +73,7 @@ func TestMergeRefuses(t *testing.T) {
 	}{
 		"another epoch":       {func(q *Pair) { q.B.Epoch = "later" }, ErrEpoch},
 		"another node":        {func(q *Pair) { q.B.Name = "c" }, ErrAssumption},
-		"another quantum":     {func(q *Pair) { q.A.QuantumCycles++ }, ErrAssumption},
+		"another quantum":     {func(q *Pair) { q.A.Quantum_cycles++ }, ErrAssumption},
 		"pruned for less":     {func(q *Pair) { q.Declared.MaxWander-- }, ErrAssumption},
 		"with another window": {func(q *Pair) { q.Declared.Window *= 2 }, ErrAssumption},
 		"turned, other epochs": {func(q *Pair) { q.A, q.B = q.B, q.A; q.A.Epoch = "later" },

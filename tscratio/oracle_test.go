@@ -29,7 +29,7 @@ func rat(x int64) *big.Rat { return big.NewRat(x, 1) }
 // its own. If rounded is set, the wander over a distance is rounded up to a whole cycle, as the
 // product does; everything else is exact in either case.
 func oracle(p *Pair, y uint64, k int64, w Wander, rounded bool) oraclePolygon {
-	half := new(big.Rat).SetInt64(k * int64(p.B.NominalHz) * int64(p.Declared.Window/time.Second))
+	half := new(big.Rat).SetInt64(k * int64(p.B.Nominal_hz) * int64(p.Declared.Window/time.Second))
 	wander := big.NewRat(int64(w), 1_000_000_000_000)
 	if k > 1 {
 		wander.Mul(wander, rat(2*k))
@@ -40,8 +40,8 @@ func oracle(p *Pair, y uint64, k int64, w Wander, rounded bool) oraclePolygon {
 		v.Sub(v, at)
 		return v.Add(v, rat(d))
 	}
-	qA, sA := int64(p.A.QuantumCycles), int64(p.A.CoreSlackCycles)
-	qB, sB := int64(p.B.QuantumCycles), int64(p.B.CoreSlackCycles)
+	qA, sA := int64(p.A.Quantum_cycles), int64(p.A.CoreSlack_cycles)
+	qB, sB := int64(p.B.Quantum_cycles), int64(p.B.CoreSlack_cycles)
 	planes := []halfPlane{
 		{rat(0), rat(-1), rat(0)},      // r ≥ 0
 		{rat(0), rat(1), rat(1 << 14)}, // r ≤ 2¹⁴

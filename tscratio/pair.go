@@ -31,17 +31,17 @@ type Node struct {
 	// nothing to do with each other.
 	Epoch string
 
-	// NominalHz says how long a window is in cycles of this counter. It need not be accurate: no
+	// Nominal_hz says how long a window is in cycles of this counter. It need not be accurate: no
 	// bound is computed from it.
-	NominalHz uint64
+	Nominal_hz uint64
 
-	// QuantumCycles is the step q in which the counter moves: a reading c means a count in [c, c +
+	// Quantum_cycles is the step q in which the counter moves: a reading c means a count in [c, c +
 	// q]. It is 1 for a counter that moves in single cycles, so even that gives no exact point.
-	QuantumCycles uint64
+	Quantum_cycles uint64
 
-	// CoreSlackCycles is how far readings taken on different cores at one moment may differ. 0 is
+	// CoreSlack_cycles is how far readings taken on different cores at one moment may differ. 0 is
 	// right only where all readings of the node come from one core.
-	CoreSlackCycles uint64
+	CoreSlack_cycles uint64
 }
 
 // Assumptions are what a relation rests on, beside quantum, core slack and unbroken epochs.
@@ -115,9 +115,9 @@ func NewPair(a, b Node, declared Assumptions) (*Pair, error) {
 	return p, nil
 }
 
-// maxErrorCycles limits a quantum and a core slack: 2²⁰ cycles are at least 200 µs, far more than
+// maxError_cycles limits a quantum and a core slack: 2²⁰ cycles are at least 200 µs, far more than
 // any real counter needs.
-const maxErrorCycles = 1 << 20
+const maxError_cycles = 1 << 20
 
 func (p *Pair) check() error {
 	if p.A.Name == p.B.Name {
@@ -144,19 +144,19 @@ func (p *Pair) check() error {
 		case !utf8.ValidString(n.Name) || !utf8.ValidString(n.Epoch):
 			return fmt.Errorf("name %q or epoch %q is not UTF-8: %w",
 				n.Name, n.Epoch, ErrAssumption)
-		case w < minWindowCycles || w > maxReachCycles/2:
+		case w < minWindow_cycles || w > maxReach_cycles/2:
 			return fmt.Errorf("node %q: a window of %v at %d Hz is not between %d and %d cycles: "+
-				"%w", n.Name, d.Window, n.NominalHz, minWindowCycles, maxReachCycles/2,
+				"%w", n.Name, d.Window, n.Nominal_hz, minWindow_cycles, maxReach_cycles/2,
 				ErrAssumption)
-		case n.NominalHz > maxHz:
+		case n.Nominal_hz > max_hz:
 			return fmt.Errorf("node %q: nominal rate of %d Hz is above %d: %w",
-				n.Name, n.NominalHz, uint64(maxHz), ErrAssumption)
-		case n.QuantumCycles > maxErrorCycles:
+				n.Name, n.Nominal_hz, uint64(max_hz), ErrAssumption)
+		case n.Quantum_cycles > maxError_cycles:
 			return fmt.Errorf("node %q: quantum of %d cycles is above %d: %w",
-				n.Name, n.QuantumCycles, maxErrorCycles, ErrAssumption)
-		case n.CoreSlackCycles > maxErrorCycles:
+				n.Name, n.Quantum_cycles, maxError_cycles, ErrAssumption)
+		case n.CoreSlack_cycles > maxError_cycles:
 			return fmt.Errorf("node %q: core slack of %d cycles is above %d: %w",
-				n.Name, n.CoreSlackCycles, maxErrorCycles, ErrAssumption)
+				n.Name, n.CoreSlack_cycles, maxError_cycles, ErrAssumption)
 		}
 	}
 	return nil
@@ -165,14 +165,14 @@ func (p *Pair) check() error {
 const (
 	maxTrainConstraints = 1 << 20
 
-	minWindowCycles = 1000
-	maxHz           = 1 << 40
-	maxWindows      = 1000 // of extrapolation
+	minWindow_cycles = 1000
+	max_hz           = 1 << 40
+	maxWindows       = 1000 // of extrapolation
 )
 
 // cycles returns d in cycles of the node's counter at its nominal rate, rounded down.
 func (n Node) cycles(d time.Duration) uint64 {
-	hi, lo := bits.Mul64(n.NominalHz, uint64(d))
+	hi, lo := bits.Mul64(n.Nominal_hz, uint64(d))
 	if hi >= uint64(time.Second) {
 		return math.MaxUint64
 	}
@@ -197,8 +197,8 @@ func (p *Pair) CheckEpochs(epochA, epochB string) error {
 // Wider returns the node with the larger quantum and the larger core slack of the two descriptions,
 // so that both hold.
 func (n Node) Wider(m Node) Node {
-	n.QuantumCycles = max(n.QuantumCycles, m.QuantumCycles)
-	n.CoreSlackCycles = max(n.CoreSlackCycles, m.CoreSlackCycles)
+	n.Quantum_cycles = max(n.Quantum_cycles, m.Quantum_cycles)
+	n.CoreSlack_cycles = max(n.CoreSlack_cycles, m.CoreSlack_cycles)
 	return n
 }
 
@@ -251,13 +251,13 @@ func (p *Pair) Add(t Train) error {
 		nt.add(c)
 	}
 	for _, e := range t.Exchanges {
-		if err := e.Check(starter.CoreSlackCycles, answerer.CoreSlackCycles); err != nil {
+		if err := e.Check(starter.CoreSlack_cycles, answerer.CoreSlack_cycles); err != nil {
 			return fmt.Errorf("add train to %q with %q: %w", p.A.Name, p.B.Name, err)
 		}
 		lower, upper := e.Constraints(t.By)
 		nt.add(lower)
 		nt.add(upper)
-		if !nt.whole || e.RoundTripCycles() < nt.best.RoundTripCycles() {
+		if !nt.whole || e.RoundTrip_cycles() < nt.best.RoundTrip_cycles() {
 			nt.whole, nt.best = true, e
 		}
 	}

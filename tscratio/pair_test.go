@@ -3,8 +3,8 @@ package tscratio
 import "testing"
 
 func TestDescribeWidens(t *testing.T) {
-	a := Node{Name: "a", Epoch: "1", NominalHz: 1e9, QuantumCycles: 4, CoreSlackCycles: 10}
-	b := Node{Name: "b", Epoch: "1", NominalHz: 2e9, QuantumCycles: 1, CoreSlackCycles: 20}
+	a := Node{Name: "a", Epoch: "1", Nominal_hz: 1e9, Quantum_cycles: 4, CoreSlack_cycles: 10}
+	b := Node{Name: "b", Epoch: "1", Nominal_hz: 2e9, Quantum_cycles: 1, CoreSlack_cycles: 20}
 	for _, test := range []struct {
 		is, wantA, wantB Node
 	}{

@@ -91,7 +91,7 @@ func smallestRoundTrip(es []Exchange) (Exchange, error) {
 		if err := e.Check(0, 0); err != nil {
 			return Exchange{}, err
 		}
-		if e.RoundTripCycles() < best.RoundTripCycles() {
+		if e.RoundTrip_cycles() < best.RoundTrip_cycles() {
 			best = e
 		}
 	}

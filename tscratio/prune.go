@@ -33,7 +33,7 @@ func (p *Pair) Prune() int {
 	f := p.Declared.MaxWander.fraction()
 	for n := range p.trains {
 		t, rA, rB := &p.trains[n], ratesA[n], ratesB[n]
-		if rA == (RateInterval{}) || rB == (RateInterval{}) || t.a.Width() > maxReachCycles {
+		if rA == (RateInterval{}) || rB == (RateInterval{}) || t.a.Width() > maxReach_cycles {
 			continue
 		}
 		// What goes must be implied in relations into A and in relations into B, which see it
@@ -56,7 +56,7 @@ func (p *Pair) Prune() int {
 // the nominal rates. The train must have both kinds. The choice affects how much is pruned, and
 // nothing else.
 func (p *Pair) anchors(t *train) (lower, upper int) {
-	a, b := int64(p.A.NominalHz), int64(p.B.NominalHz)
+	a, b := int64(p.A.Nominal_hz), int64(p.B.Nominal_hz)
 	// a_i − a_j > (b_i − b_j)·rate; distances within a train are below 2⁶³.
 	tighter := func(i, j reading) bool {
 		return product(int64(i.b-j.b), a).less(product(int64(i.a-j.a), b))

@@ -111,7 +111,7 @@ func TestNeverWiderThanPaper(t *testing.T) {
 			"near and steady"}
 		x := newWorld(rng, 60, still, 0, 10*time.Second, 1, 0)
 		x.net = networks[names[rng.IntN(len(names))]]
-		x.a.node.QuantumCycles, x.b.node.QuantumCycles = 0, 0
+		x.a.node.Quantum_cycles, x.b.node.Quantum_cycles = 0, 0
 		d := DefaultAssumptions()
 		d.Wander = 0
 		all := must(NewPair(x.a.node, x.b.node, d))(t)

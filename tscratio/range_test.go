@@ -52,7 +52,7 @@ func TestArithmeticAtTheEnds(t *testing.T) {
 func edgePair(t *testing.T, starts ...[2]uint64) *Pair {
 	t.Helper()
 	d := DefaultAssumptions()
-	node := Node{Epoch: "1", NominalHz: 2_500_000_000, QuantumCycles: 26, CoreSlackCycles: 100}
+	node := Node{Epoch: "1", Nominal_hz: 2_500_000_000, Quantum_cycles: 26, CoreSlack_cycles: 100}
 	a, b := node, node
 	a.Name, b.Name = "a", "b"
 	p := must(NewPair(a, b, d))(t)
@@ -209,9 +209,9 @@ func TestFarthestExtrapolation(t *testing.T) {
 	p.Declared.Wander, p.Declared.MaxWander = 0, 0
 	r := must(p.Relate(SideA, 0))(t)
 	last := r.knots[len(r.knots)-1].y
-	if got := r.Limits().Hi - last; got > maxReachCycles {
+	if got := r.Limits().Hi - last; got > maxReach_cycles {
 		t.Errorf("translates %d cycles beyond the constraints, computes with %d",
-			got, uint64(maxReachCycles))
+			got, uint64(maxReach_cycles))
 	}
 	for _, y := range []uint64{r.Limits().Lo, r.Limits().Hi, last + 1<<45} {
 		if at := must(r.Translate(y))(t); !at.Contains(y) {

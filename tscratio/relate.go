@@ -54,7 +54,7 @@ func (e *evidence) relation(
 	places []uint64, w, least Wander,
 ) (r *Relation, more Wander, err error) {
 	r = &Relation{From: e.from, Into: e.into, Declared: e.declared, Wander: w, Least: least,
-		windowCycles: e.windowCycles}
+		window_cycles: e.window_cycles}
 	if w < 2*least {
 		r.Wander, r.Verdict = 2*least, Suspect
 		r.Contradictions = e.contradictions(places, w)
@@ -80,7 +80,7 @@ const (
 func (e *evidence) places(domain Interval) []uint64 {
 	ys := []uint64{domain.Lo}
 	last := func() uint64 { return ys[len(ys)-1] }
-	near, far := e.windowCycles/minKnotsPerWindow, e.windowCycles/knotsPerWindow
+	near, far := e.window_cycles/minKnotsPerWindow, e.window_cycles/knotsPerWindow
 	until := func(y uint64) {
 		if y > domain.Hi || y <= last() || y-last() <= near {
 			return
@@ -107,7 +107,7 @@ func (e *evidence) places(domain Interval) []uint64 {
 // at one place refute r.Wander, it stops and returns the wander that they allow there.
 func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
 	// Farther than this from a knot, nothing is known or nothing can be computed.
-	reach := down(r.Wander.reach(r.windowCycles), e.from.QuantumCycles)
+	reach := down(r.Wander.reach(r.window_cycles), e.from.Quantum_cycles)
 	limit := min(e.from.cycles(e.declared.ExtrapolationLimit), reach)
 	var ys []uint64
 	apart := map[uint64]bool{} // no reading between this and the one before can be answered
@@ -129,7 +129,7 @@ func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
 	}
 	if len(ys) == 0 {
 		return 0, fmt.Errorf("no window of %d cycles or less around any of %d readings: %w",
-			uint64(maxReachCycles), len(places), ErrTooFew)
+			uint64(maxReach_cycles), len(places), ErrTooFew)
 	}
 	var s seen
 	constant := r.Wander == 0 && e.solveAll(&s, ys[0])
@@ -141,7 +141,7 @@ func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
 		if constant {
 			s.move(y)
 		} else if e.solveAt(&s, y, r.Wander) != feasible {
-			half := uint64(s.k) * e.windowCycles
+			half := uint64(s.k) * e.window_cycles
 			c, _ := e.chordsWithin(&scratch{}, Interval{down(y, half), up(y, half)})
 			// The window is infeasible under r.Wander. The true wander is more than that, whatever
 			// the window's chords say.
@@ -201,7 +201,7 @@ func (r *Relation) extend(s *seen, distance uint64, before bool) {
 	var d, m uint64
 	for k := s.k; d < distance; k++ {
 		w, _ := r.Wander.over(k) // where it does not answer, add refuses the piece
-		end := min(distance, uint64(k)*r.windowCycles)
+		end := min(distance, uint64(k)*r.window_cycles)
 		ends, moved = append(ends, d), append(moved, m)
 		m += w.fraction().of(end - d)
 		d = end
@@ -235,15 +235,15 @@ func (r *Relation) extend(s *seen, distance uint64, before bool) {
 // bound move linearly from one value to another.
 func (r *Relation) add(s *seen, start, reach uint64, lo, loEnd, hi, hiEnd int64, length uint64) {
 	// The count may be a quantum past the reading, and so past the piece's end.
-	w, ok := r.Wander.over(max(s.k, windowsFor(reach+r.From.QuantumCycles, r.windowCycles)))
-	_, wideHi := s.rates().wander(w.fraction()).Hi.times(r.From.QuantumCycles)
-	const margin = 2 * maxReachCycles >> slopeBits // what rounding of the slope adds over a piece
+	w, ok := r.Wander.over(max(s.k, windowsFor(reach+r.From.Quantum_cycles, r.window_cycles)))
+	_, wideHi := s.rates().wander(w.fraction()).Hi.times(r.From.Quantum_cycles)
+	const margin = 2 * maxReach_cycles >> slopeBits // what rounding of the slope adds over a piece
 	over := hiEnd > 0 && uint64(hiEnd) > down(math.MaxUint64-margin, s.anchor)
 	if !ok || over || wideHi > math.MaxUint32 {
 		r.hole(start) // at rates of thousands nothing useful is known
 		return
 	}
-	p := piece{wideLo: uint32(r.Into.QuantumCycles), wideHi: uint32(wideHi)}
+	p := piece{wideLo: uint32(r.Into.Quantum_cycles), wideHi: uint32(wideHi)}
 	var inexact bool
 	p.slopeLo, _ = shiftedQuotient(uint64(loEnd-lo), slopeBits, length)
 	if p.slopeHi, inexact = shiftedQuotient(uint64(hiEnd-hi), slopeBits, length); inexact {

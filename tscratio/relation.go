@@ -49,8 +49,8 @@ type Relation struct {
 	Verdict        Verdict
 	Contradictions []Contradiction // where the constraints refute the wander asked for
 
-	limits       Interval // readings that are translated
-	windowCycles uint64
+	limits        Interval // readings that are translated
+	window_cycles uint64
 
 	// The bound as pieces: piece i begins at starts[i] and ends before starts[i+1], or at
 	// limits.Hi.
@@ -169,20 +169,20 @@ func (r *Relation) count(y Interval) (Interval, error) {
 }
 
 // counts returns the interval of a core's count when a program read a value in c there.
-func (n Node) counts(c Interval) Interval { return Interval{c.Lo, up(c.Hi, n.QuantumCycles)} }
+func (n Node) counts(c Interval) Interval { return Interval{c.Lo, up(c.Hi, n.Quantum_cycles)} }
 
 // readings returns what a program can have read on a core whose count was in c.
-func (n Node) readings(c Interval) Interval { return Interval{down(c.Lo, n.QuantumCycles), c.Hi} }
+func (n Node) readings(c Interval) Interval { return Interval{down(c.Lo, n.Quantum_cycles), c.Hi} }
 
 // otherCore returns what any core of the node may have shown when one showed c. Relations include
 // this already.
 func (n Node) otherCore(c Interval) Interval {
-	return Interval{down(c.Lo, n.CoreSlackCycles), up(c.Hi, n.CoreSlackCycles)}
+	return Interval{down(c.Lo, n.CoreSlack_cycles), up(c.Hi, n.CoreSlack_cycles)}
 }
 
 // stamps returns the interval of any core's count when a program read a value in c on some core.
 func (n Node) stamps(c Interval) Interval {
-	return Interval{down(c.Lo, n.CoreSlackCycles), up(c.Hi, n.CoreSlackCycles+n.QuantumCycles)}
+	return Interval{down(c.Lo, n.CoreSlack_cycles), up(c.Hi, n.CoreSlack_cycles+n.Quantum_cycles)}
 }
 
 func (r *Relation) beyond(y uint64) error {
@@ -281,8 +281,8 @@ func (r *Relation) rateOver(from, to uint64) (RateInterval, error) {
 		i++
 	}
 	k := &r.knots[i]
-	reach := up(max(distance(k.y, from), distance(k.y, to)), r.From.QuantumCycles)
-	windows := max(k.k, windowsFor(reach, r.windowCycles))
+	reach := up(max(distance(k.y, from), distance(k.y, to)), r.From.Quantum_cycles)
+	windows := max(k.k, windowsFor(reach, r.window_cycles))
 	w, ok := r.Wander.over(windows)
 	if !ok {
 		const format = "take the rate of %q from %d to %d: %d windows from the constraints, a " +

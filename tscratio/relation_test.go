@@ -114,7 +114,7 @@ func TestRelateRefuses(t *testing.T) {
 		}
 	}
 	beyond := float64(r.Limits().Hi - p.trains[len(p.trains)-1].b.Lo)
-	if got := beyond / float64(x.b.node.NominalHz); got < 59.99 || got > 60 {
+	if got := beyond / float64(x.b.node.Nominal_hz); got < 59.99 || got > 60 {
 		t.Errorf("translates to %g s beyond the last train, want 60", got)
 	}
 	short := &Pair{A: p.A, B: p.B, Declared: p.Declared, trains: p.trains[:1]}

@@ -21,12 +21,12 @@ func TestWanderReach(t *testing.T) {
 			t.Errorf("%v over %d windows, its reach of %d cycles: %v, %v",
 				w, k, reach, lengthened, ok)
 		}
-		if lengthened, ok := w.over(k + 1); ok && reach != maxReachCycles {
+		if lengthened, ok := w.over(k + 1); ok && reach != maxReach_cycles {
 			t.Errorf("%v over %d windows, one past its reach: %v", w, k+1, lengthened)
 		}
 	}
-	if got := Wander(0).reach(window); got != maxReachCycles {
-		t.Errorf("without wander: a reach of %d cycles, want %d", got, uint64(maxReachCycles))
+	if got := Wander(0).reach(window); got != maxReach_cycles {
+		t.Errorf("without wander: a reach of %d cycles, want %d", got, uint64(maxReach_cycles))
 	}
 	for _, k := range []int64{1 << 26, 1 << 40, math.MaxInt64} {
 		if got := maxWander.times(k); got != maxWander {
@@ -56,10 +56,11 @@ func TestSaturatedWanderIsRefused(t *testing.T) {
 
 	window := x.b.node.cycles(d.Window)
 	last, first := r.knots[len(r.knots)-1].y, r.knots[0].y
-	if got, want := r.Limits().Hi, last+62*window-x.b.node.QuantumCycles; got != want {
+	if got, want := r.Limits().Hi, last+62*window-x.b.node.Quantum_cycles; got != want {
 		t.Errorf("translates up to %d windows after the last train, want 62", (got-last)/window)
 	}
-	if got, want := r.Limits().Lo, first-min(first, 62*window-x.b.node.QuantumCycles); got != want {
+	want := first - min(first, 62*window-x.b.node.Quantum_cycles)
+	if got := r.Limits().Lo; got != want {
 		t.Errorf("translates from %d windows before the first train on, want 62",
 			(first-got)/window)
 	}
@@ -85,7 +86,7 @@ func TestSaturatedWanderIsRefused(t *testing.T) {
 	if truth := int64(x.a.read(v, 0) - x.a.read(u, 0)); err != nil || !span.Contains(truth) {
 		t.Errorf("duration over the gap: %v, %v, truth %d", span, err, truth)
 	}
-	if span.Width() > x.a.node.NominalHz/100 {
+	if span.Width() > x.a.node.Nominal_hz/100 {
 		t.Errorf("duration over the gap: %v, by a rate instead of its ends", span)
 	}
 	if got, err := r.scale(x.b.read(u, 0), Elapsed{0, int64(at(2010) - at(10))}); !errors.Is(err,

@@ -34,7 +34,7 @@ type step struct {
 }
 
 func newClock(node Node, start uint64, hz float64, deviation []float64) *clock {
-	c := &clock{node: node, cores: []uint64{0, node.CoreSlackCycles}}
+	c := &clock{node: node, cores: []uint64{0, node.CoreSlack_cycles}}
 	whole, part := start, uint64(0)
 	for _, d := range deviation {
 		c.whole, c.part = append(c.whole, whole), append(c.part, part)
@@ -70,7 +70,7 @@ func (c *clock) count(t uint64) uint64 {
 // read returns what a program reads at t on some core.
 func (c *clock) read(t uint64, core int) uint64 {
 	n := c.count(t) + c.cores[core%len(c.cores)]
-	return n - n%max(1, c.node.QuantumCycles)
+	return n - n%max(1, c.node.Quantum_cycles)
 }
 
 // world is two clocks and a network between them.
@@ -177,10 +177,10 @@ func newWorld(
 	rng *rand.Rand, seconds int, s shape, w Wander, window time.Duration, quantum, slack uint64,
 ) *world {
 	hzA, hzB := 2e9+rng.Float64()*1.5e9, 2e9+rng.Float64()*1.5e9
-	nodeA := Node{Name: "a", Epoch: "a1", NominalHz: uint64(hzA), QuantumCycles: max(1, quantum),
-		CoreSlackCycles: slack}
-	nodeB := Node{Name: "b", Epoch: "b1", NominalHz: uint64(hzB), QuantumCycles: max(1, quantum/2),
-		CoreSlackCycles: slack / 2}
+	nodeA := Node{Name: "a", Epoch: "a1", Nominal_hz: uint64(hzA), Quantum_cycles: max(1, quantum),
+		CoreSlack_cycles: slack}
+	nodeB := Node{Name: "b", Epoch: "b1", Nominal_hz: uint64(hzB),
+		Quantum_cycles: max(1, quantum/2), CoreSlack_cycles: slack / 2}
 	hzA *= 1 + (rng.Float64()-0.5)*1e-4
 	hzB *= 1 + (rng.Float64()-0.5)*1e-4
 	n := (seconds + 2) * second / segment
@@ -245,7 +245,7 @@ func (x *world) wander(window time.Duration) float64 {
 // stamp returns an interval that holds what c showed at t.
 func (x *world) stamp(c *clock, t uint64) Interval {
 	r := c.read(t, x.rng.IntN(2))
-	u := x.net.stamp * 1e-6 * float64(c.node.NominalHz)
+	u := x.net.stamp * 1e-6 * float64(c.node.Nominal_hz)
 	return Interval{r - uint64(x.rng.Float64()*u), r + uint64(x.rng.Float64()*u)}
 }
 

@@ -90,7 +90,7 @@ func (c *Closure) View(from, into string) (*View, error) {
 			from, into, ErrNoPath)
 	}
 	v.from, v.into = c.nodes[i], c.nodes[j]
-	v.quantum = v.from.QuantumCycles
+	v.quantum = v.from.Quantum_cycles
 	if from == into {
 		v.same = true
 		return v, nil

@@ -51,19 +51,19 @@ func (w Wander) over(k int64) (Wander, bool) {
 }
 
 // reach returns how far from a knot the wander is known, that is, how far over answers.
-// windowCycles is the length of the stated window.
-func (w Wander) reach(windowCycles uint64) uint64 {
+// window_cycles is the length of the stated window.
+func (w Wander) reach(window_cycles uint64) uint64 {
 	windows := uint64(1)
 	if w == 0 {
-		return maxReachCycles
+		return maxReach_cycles
 	}
 	if k := uint64(maxWander / (2 * w)); k > 1 {
 		windows = k
 	}
-	if hi, lo := bits.Mul64(windows, windowCycles); hi == 0 {
-		return min(lo, maxReachCycles)
+	if hi, lo := bits.Mul64(windows, window_cycles); hi == 0 {
+		return min(lo, maxReach_cycles)
 	}
-	return maxReachCycles
+	return maxReach_cycles
 }
 
 // times returns k·w, or maxWander if that is less.

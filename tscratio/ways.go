@@ -61,7 +61,7 @@ func (c *Closure) Ways(reference, first, second string) (*Ways, error) {
 		*n.node = c.nodes[i]
 	}
 	w.same, w.trivial = first == second, first == second && first == reference
-	w.quanta = [2]uint64{w.first.QuantumCycles, w.second.QuantumCycles}
+	w.quanta = [2]uint64{w.first.Quantum_cycles, w.second.Quantum_cycles}
 	var covers *View
 	if first != second {
 		w.secondOnFirst, _ = c.View(second, first)
@@ -149,14 +149,14 @@ func (w *Ways) narrows(s *waySegment, d uint64) bool {
 		if int64(d) < 0 {
 			d = -d
 		}
-		return scaleUp(d, uint64(s.rate.Hi-s.rate.Lo), rateBits) > narrowCycles
+		return scaleUp(d, uint64(s.rate.Hi-s.rate.Lo), rateBits) > narrow_cycles
 	}
 	return s.way != onReference && !(s.way == onFirst && w.first.Name == w.reference.Name) &&
 		!(s.way == onSecond && w.second.Name == w.reference.Name)
 }
 
-// narrowCycles is less than the bound of two events that are translated to another node.
-const narrowCycles = 32
+// narrow_cycles is less than the bound of two events that are translated to another node.
+const narrow_cycles = 32
 
 // onReference translates both events to the reference.
 func (w *Ways) onReference(x, y uint64) (Elapsed, Verdict, bool) {
@@ -315,8 +315,8 @@ func (w *Ways) choose(s *waySegment, x uint64) {
 
 // hold stores the rate that holds around a reading.
 func (s *waySegment) hold(r *Relation, y, reach uint64) {
-	s.longest = int64(r.windowCycles / 4)
-	reach += r.windowCycles / 4
+	s.longest = int64(r.window_cycles / 4)
+	reach += r.window_cycles / 4
 	s.from, s.to = max(r.limits.Lo, down(y, reach)), min(r.limits.Hi, up(y, reach))
 	if s.from > s.to {
 		s.from, s.to = 1, 0

@@ -9,8 +9,8 @@ import "math/bits"
 //
 // so a cross product is at most 2·2⁴⁸·2⁶² and a value a + (x − b)·rate at most 2⁶⁰ + 2⁶².
 const (
-	maxReachCycles    = 1 << 46 // the farthest that a window reaches: 3.9 h at 5 GHz
-	maxRelativeCycles = 1 << 60
+	maxReach_cycles    = 1 << 46 // the farthest that a window reaches: 3.9 h at 5 GHz
+	maxRelative_cycles = 1 << 60
 	// cycles of one counter per cycle of the other: 5 GHz over 1 MHz is 5,000
 	maxRate = 1 << 14
 )

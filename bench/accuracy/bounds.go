@@ -88,9 +88,9 @@ func (s *session) pairUpTo(stamps Stamps, most tscratio.Wander) (*tscratio.Pair,
 	var nodes [2]tscratio.Node
 	for i, c := range s.nodes {
 		nodes[i] = tscratio.Node{
-			Name: c.Name, Epoch: "1", NominalHz: s.machine.Hz,
-			QuantumCycles:   virtual.Quantum_cycles(c.Counter, s.machine.Quantum_cycles),
-			CoreSlackCycles: s.machine.virtualSlack(),
+			Name: c.Name, Epoch: "1", Nominal_hz: s.machine.Hz,
+			Quantum_cycles:   virtual.Quantum_cycles(c.Counter, s.machine.Quantum_cycles),
+			CoreSlack_cycles: s.machine.virtualSlack(),
 		}
 	}
 	declared := tscratio.DefaultAssumptions()
@@ -318,15 +318,15 @@ type view struct {
 
 // lower returns the least reading of A that a constraint allows at y. upper returns the greatest.
 func (v view) lower(c tscratio.Constraint) uint64 {
-	at := c.B + v.b.QuantumCycles + v.b.CoreSlackCycles
-	return c.A - v.a.CoreSlackCycles - v.a.QuantumCycles +
+	at := c.B + v.b.Quantum_cycles + v.b.CoreSlack_cycles
+	return c.A - v.a.CoreSlack_cycles - v.a.Quantum_cycles +
 		uint64(int64(math.Floor(v.least(int64(v.y-at)))))
 }
 
 func (v view) upper(c tscratio.Constraint) uint64 {
-	at := c.B - v.b.CoreSlackCycles
-	return c.A + v.a.CoreSlackCycles + v.a.QuantumCycles +
-		uint64(int64(math.Ceil(-v.least(-int64(v.y+v.b.QuantumCycles-at)))))
+	at := c.B - v.b.CoreSlack_cycles
+	return c.A + v.a.CoreSlack_cycles + v.a.Quantum_cycles +
+		uint64(int64(math.Ceil(-v.least(-int64(v.y+v.b.Quantum_cycles-at)))))
 }
 
 // least returns the smallest product of a distance within a train, below 2⁴⁰ cycles, and the rate.

@@ -120,7 +120,7 @@ func (l *lab) spinning(ctx context.Context, answererCPU int) (cycles []float64, 
 			return nil, err
 		}
 		for _, e := range t.User()[1:] {
-			cycles = append(cycles, float64(e.RoundTripCycles()-(e.Answered.Lo-e.Received.Lo)))
+			cycles = append(cycles, float64(e.RoundTrip_cycles()-(e.Answered.Lo-e.Received.Lo)))
 		}
 	}
 	return cycles, nil

@@ -124,7 +124,7 @@ func (l *lab) prober(nodes [2]vnode.Config, from int, s Setting, zeroMQ bool) (*
 	config.Exchanges, config.Timeout = s.Exchanges, patience
 	// Two readings may be wrong by how far one core is behind another, and by their own quantum.
 	quantum := max(l.quantum(nodes[0]), l.quantum(nodes[1]))
-	config.SlackCycles = 2 * (l.machine.virtualSlack() + quantum)
+	config.Slack_cycles = 2 * (l.machine.virtualSlack() + quantum)
 	if p.Prober, err = minrtt.NewProber(p.transport, clock, peer.address, config); err != nil {
 		return fail(err)
 	}

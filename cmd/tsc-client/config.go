@@ -122,7 +122,7 @@ func (c config) plan() (p plan, err error) {
 		Window: c.Window, ExtrapolationLimit: c.ExtrapolationLimit,
 	}
 	check := p.client // with a node that stands for the one that is not measured yet
-	check.Node = tscratio.Node{Name: "node", NominalHz: 1e9}
+	check.Node = tscratio.Node{Name: "node", Nominal_hz: 1e9}
 	check.Clock.Counter = func() uint64 { return 0 }
 	if err := check.Validate(); err != nil {
 		return p, err

@@ -80,7 +80,7 @@ func becomeVirtual(c *tscclient.Config, v vnode.Config) error {
 	if v.Name != "" {
 		c.Node.Name = v.Name
 	}
-	c.Node.QuantumCycles = clock.Quantum_cycles
-	c.Node.CoreSlackCycles = faster(c.Node.CoreSlackCycles)
+	c.Node.Quantum_cycles = clock.Quantum_cycles
+	c.Node.CoreSlack_cycles = faster(c.Node.CoreSlack_cycles)
 	return nil
 }

@@ -406,10 +406,10 @@ func virtualNodes(
 		nodes = append(nodes, NodeFacts{
 			Name: name, Start: c.Counter.Start, Rate: rate * 1e6, Shape: shape, Clocks: c,
 			Node: tscratio.Node{
-				Name: name, Epoch: "demo", NominalHz: uint64(float64(physical.Hz) * (1 + rate)),
-				QuantumCycles: virtual.Quantum_cycles(c.Counter, physical.Quantum_cycles),
+				Name: name, Epoch: "demo", Nominal_hz: uint64(float64(physical.Hz) * (1 + rate)),
+				Quantum_cycles: virtual.Quantum_cycles(c.Counter, physical.Quantum_cycles),
 				// A distance between cores is translated to the virtual counter as a step is.
-				CoreSlackCycles: virtual.Quantum_cycles(c.Counter, physical.CoreSlack_cycles),
+				CoreSlack_cycles: virtual.Quantum_cycles(c.Counter, physical.CoreSlack_cycles),
 			},
 		})
 	}

@@ -261,7 +261,7 @@ func TestWrongCountersAreFoundOut(t *testing.T) {
 	o.Tuples = 300
 	o.spoil = func(r *Result) {
 		b := &r.Nodes[1]
-		b.Clocks.Counter.Start += b.Node.NominalHz / 100
+		b.Clocks.Counter.Start += b.Node.Nominal_hz / 100
 	}
 	r, err := Run(t.Context(), o)
 	if err != nil {

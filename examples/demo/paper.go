@@ -58,7 +58,7 @@ func (p *Paper) add(before, after [2][]tscratio.Exchange) error {
 		for _, set := range [][]tscratio.Exchange{before[i], after[i]} {
 			p.Exchanges += len(set)
 			for _, e := range set {
-				if trip := e.RoundTripCycles(); p.RoundTrip == 0 || trip < p.RoundTrip {
+				if trip := e.RoundTrip_cycles(); p.RoundTrip == 0 || trip < p.RoundTrip {
 					p.RoundTrip = trip
 				}
 			}

@@ -43,7 +43,7 @@ func OpenNode(name, rings string, log *slog.Logger, c *tscclient.Config) (*Node,
 	}
 	c.Node, c.Epoch = identity.Node, identity.Epoch
 	c.Clock = minrtt.SystemClock(identity.Counter, notice, identity.RealtimeStep)
-	c.Clock.Quantum_cycles = identity.Node.QuantumCycles
+	c.Clock.Quantum_cycles = identity.Node.Quantum_cycles
 	c.Secret = minrtt.NewSecret()
 	return &Node{identity.Report.Facts, identity, notice}, nil
 }

@@ -88,9 +88,9 @@ func Measure(ctx context.Context, o Options, clocks []Clock, looked func(done, o
 	widths := make([][]uint64, len(clocks))
 	for i, c := range clocks {
 		results[i].Clock = c
-		counter := tscratio.Node{Name: "counter", NominalHz: o.Hz, QuantumCycles: o.Quantum,
-			CoreSlackCycles: o.Slack}
-		clock := tscratio.Node{Name: c.Name, NominalHz: 1e9, QuantumCycles: max(1, c.Step_ns)}
+		counter := tscratio.Node{Name: "counter", Nominal_hz: o.Hz, Quantum_cycles: o.Quantum,
+			CoreSlack_cycles: o.Slack}
+		clock := tscratio.Node{Name: c.Name, Nominal_hz: 1e9, Quantum_cycles: max(1, c.Step_ns)}
 		var err error
 		if pairs[i], err = tscratio.NewPair(counter, clock, assumptions(o.Window)); err != nil {
 			return nil, fmt.Errorf("measure wander against %q: %w", c.Name, err)

@@ -68,8 +68,8 @@ type Channel struct {
 // apart, and the nodes start them in turn.
 func Relate(rng *rand.Rand, a, b *Node, from, to uint64) (*tscratio.Pair, error) {
 	describe := func(n *Node) tscratio.Node {
-		return tscratio.Node{Name: n.Name, Epoch: n.epoch(), NominalHz: Hz,
-			QuantumCycles: max(n.Quantum, 1)}
+		return tscratio.Node{Name: n.Name, Epoch: n.epoch(), Nominal_hz: Hz,
+			Quantum_cycles: max(n.Quantum, 1)}
 	}
 	pair, err := tscratio.NewPair(describe(a), describe(b), tscratio.DefaultAssumptions())
 	if err != nil {

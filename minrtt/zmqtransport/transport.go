@@ -125,7 +125,7 @@ func (t *Transport) Send(packet []byte, _ netip.AddrPort) (minrtt.Sent, error) {
 			return minrtt.Sent{}, fmt.Errorf("send by ZeroMQ: %w", err)
 		}
 		t.owes = false
-		return minrtt.Sent{BeforeCycles: before}, nil
+		return minrtt.Sent{Before_cycles: before}, nil
 	}
 }
 
@@ -162,7 +162,7 @@ func (t *Transport) receive(
 		t.wait = wait
 	}
 	packet, err := t.socket.RecvBytes(0)
-	r.AfterCycles = t.counter()
+	r.After_cycles = t.counter()
 	switch {
 	case err == nil:
 		t.owes = t.answers

@@ -157,7 +157,8 @@ func printSpans(out io.Writer, a *analysis.Answer) {
 				p99, _ := group.d.Percentiles.At(99)
 				if !ok {
 					fmt.Fprintf(out, "%-*s  %-11s %-7s %9d  %24s %24s %24s  %s\n",
-						width, spanName(l), l.Kind, group.where, 0, "-", "", "", verdictOf(l, group.d))
+						width, spanName(l), l.Kind, group.where, 0, "-", "", "",
+						verdictOf(l, group.d))
 					continue
 				}
 				fmt.Fprintf(out, "%-*s  %-11s %-7s %9d  %24s %24s %24s  %s\n",

@@ -87,8 +87,8 @@ func (f *aFleet) key(name string) string { return filepath.Join(f.keys, name) }
 func (f *aFleet) join(name string, more ...string) (leave func()) {
 	f.t.Helper()
 	config := tscclient.DefaultConfig()
-	config.Node = tscratio.Node{Name: name, Epoch: "e1", NominalHz: 2.6e9, QuantumCycles: 30,
-		CoreSlackCycles: 2000}
+	config.Node = tscratio.Node{Name: name, Epoch: "e1", Nominal_hz: 2.6e9, Quantum_cycles: 30,
+		CoreSlack_cycles: 2000}
 	offset := uint64(name[0]) << 50
 	config.Clock = minrtt.Clock{Counter: func() uint64 { return asm.Counter() + offset }}
 	config.Secret = minrtt.NewSecret()

@@ -107,7 +107,7 @@ func writeNodes(out io.Writer, m *coordinator.Matrix) {
 			state += ", virtual"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%.3f\t%d\t%d\t%s\t%d\t%s\n", n.Name, state, ago(n.Heard_ns),
-			float64(n.NominalHz)/1e6, n.QuantumCycles, n.CoreSlackCycles,
+			float64(n.Nominal_hz)/1e6, n.Quantum_cycles, n.CoreSlack_cycles,
 			n.Address, n.TableGeneration, command.Line(n.Software))
 	}
 	w.Flush()

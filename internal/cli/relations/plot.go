@@ -92,7 +92,7 @@ func (s *summary) figure() plot.Figure {
 	r := s.relation
 	knots := r.Knots()
 	first, last := knots[0].Reading, knots[len(knots)-1].Reading
-	at_s := func(y uint64) float64 { return float64(int64(y-first)) / float64(r.From.NominalHz) }
+	at_s := func(y uint64) float64 { return float64(int64(y-first)) / float64(r.From.Nominal_hz) }
 
 	var half, band curve
 	for i := range uint64(plotSamples + 1) {
@@ -121,7 +121,7 @@ func (s *summary) figure() plot.Figure {
 	notes := []string{
 		fmt.Sprintf("Assumed: the relative rate stays within %v of its mean in any ±%v, no epoch "+
 			"is broken, cores agree within %d and %d cycles.",
-			r.Wander, d.Window, s.pair.A.CoreSlackCycles, s.pair.B.CoreSlackCycles),
+			r.Wander, d.Window, s.pair.A.CoreSlack_cycles, s.pair.B.CoreSlack_cycles),
 	}
 	notes[0] += " The marks are readings as they were taken; the bound beyond them is quantum " +
 		"and core slack of both nodes, and wander."
@@ -152,9 +152,9 @@ func (s *summary) brokenFigure() plot.Figure {
 	beginB, beginA := first.B.Mid(), first.A.Mid()
 	slope := float64(int64(last.A.Mid()-beginA)) / float64(int64(last.B.Mid()-beginB))
 	if math.IsNaN(slope) || math.IsInf(slope, 0) {
-		slope = float64(a.NominalHz) / float64(b.NominalHz)
+		slope = float64(a.Nominal_hz) / float64(b.Nominal_hz)
 	}
-	at_s := func(y uint64) float64 { return float64(int64(y-beginB)) / float64(b.NominalHz) }
+	at_s := func(y uint64) float64 { return float64(int64(y-beginB)) / float64(b.Nominal_hz) }
 	lower := plot.Series{Name: "not below: packets of " + a.Name, Kind: plot.Points,
 		Color: plot.Green}
 	upper := plot.Series{Name: "not above: packets of " + b.Name, Kind: plot.Points,
@@ -180,7 +180,7 @@ func (s *summary) brokenFigure() plot.Figure {
 	for _, c := range s.contradictions() {
 		at := at_s(c.At.Mid())
 		if c.From == a.Name {
-			at = float64(int64(c.At.Mid()-beginA)) / float64(a.NominalHz)
+			at = float64(int64(c.At.Mid()-beginA)) / float64(a.Nominal_hz)
 		}
 		rule.X = append(rule.X, at)
 		notes = append(notes, "Contradiction: "+s.contradictionText(c))

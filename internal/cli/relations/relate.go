@@ -357,8 +357,8 @@ func (m *measurement) train(ctx context.Context, flags relateFlags, from,
 	err = from.ask(ctx, tscclient.AskTrains, tscclient.TrainsArgument{
 		Target: control.Target{
 			Peer: a.Name, PeerEpoch: a.Epoch, Address: to.address.String(), Key: a.ProbeKey,
-			NominalHz: a.NominalHz, QuantumCycles: a.QuantumCycles,
-			CoreSlackCycles: a.CoreSlackCycles,
+			Nominal_hz: a.Nominal_hz, Quantum_cycles: a.Quantum_cycles,
+			CoreSlack_cycles: a.CoreSlack_cycles,
 		},
 		Manner: control.Manner{Exchanges: flags.exchanges, Timeout_ns: 200e6, Attempts: 3,
 			UserStamps: flags.userOnly},

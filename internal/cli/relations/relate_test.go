@@ -32,8 +32,8 @@ func startANode(t *testing.T, name string, server control.ServerConfig) *aNode {
 	n.offset.Store(uint64(name[0]) << 50)
 	n.epoch.Store("e1")
 	config := tscclient.DefaultConfig()
-	config.Node = tscratio.Node{Name: name, Epoch: "e1", NominalHz: 2.6e9, QuantumCycles: 30,
-		CoreSlackCycles: 2000}
+	config.Node = tscratio.Node{Name: name, Epoch: "e1", Nominal_hz: 2.6e9, Quantum_cycles: 30,
+		CoreSlack_cycles: 2000}
 	config.Clock = minrtt.Clock{Counter: func() uint64 { return asm.Counter() + n.offset.Load() }}
 	config.Epoch = func() (string, error) { return n.epoch.Load().(string), nil }
 	config.Secret = minrtt.NewSecret()

@@ -160,7 +160,7 @@ func side(pair *tscratio.Pair, name string, other tscratio.Side, flag string) (t
 // us turns a bound in cycles of a node into microseconds, rounded up. It uses the node's nominal
 // rate, because a relation knows no other.
 func us(n tscratio.Node, cycles float64) float64 {
-	return command.RoundUp(cycles/float64(n.NominalHz)*1e6, 6)
+	return command.RoundUp(cycles/float64(n.Nominal_hz)*1e6, 6)
 }
 
 // A summary is what commands print about a pair and its relation.
@@ -202,7 +202,7 @@ func summarize(pair *tscratio.Pair, relation *tscratio.Relation, why error) *sum
 		}
 		b = tscratio.Interval{Lo: min(b.Lo, k.B.Lo), Hi: max(b.Hi, k.B.Hi)}
 	}
-	s.span = time.Duration(float64(b.Width()) / float64(pair.B.NominalHz) * 1e9)
+	s.span = time.Duration(float64(b.Width()) / float64(pair.B.Nominal_hz) * 1e9)
 	if relation == nil {
 		return s
 	}

@@ -30,8 +30,8 @@ func readingB(ns uint64, step int64) uint64 {
 // storedPair writes the relation file of one minute, with delays of 10 µs and more.
 func storedPair(t *testing.T, step int64, change func(*tscratio.Pair)) string {
 	t.Helper()
-	a := tscratio.Node{Name: "a", Epoch: "boot-a", NominalHz: 1e9, QuantumCycles: 1}
-	b := tscratio.Node{Name: "b", Epoch: "boot-b", NominalHz: 2.5e9, QuantumCycles: 1}
+	a := tscratio.Node{Name: "a", Epoch: "boot-a", Nominal_hz: 1e9, Quantum_cycles: 1}
+	b := tscratio.Node{Name: "b", Epoch: "boot-b", Nominal_hz: 2.5e9, Quantum_cycles: 1}
 	pair, err := tscratio.NewPair(a, b, tscratio.DefaultAssumptions())
 	if err != nil {
 		t.Fatal(err)
@@ -228,8 +228,8 @@ func TestRelationRefuses(t *testing.T) {
 
 // A file with a single train has no relation, and show says so.
 func TestRelationOfOneTrain(t *testing.T) {
-	pair, err := tscratio.NewPair(tscratio.Node{Name: "a", NominalHz: 1e9},
-		tscratio.Node{Name: "b", NominalHz: 1e9}, tscratio.DefaultAssumptions())
+	pair, err := tscratio.NewPair(tscratio.Node{Name: "a", Nominal_hz: 1e9},
+		tscratio.Node{Name: "b", Nominal_hz: 1e9}, tscratio.DefaultAssumptions())
 	if err != nil {
 		t.Fatal(err)
 	}

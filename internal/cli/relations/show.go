@@ -73,7 +73,7 @@ func (s *summary) print(w io.Writer) error {
 	for i, n := range []tscratio.Node{p.A, p.B} {
 		line([]string{"node A", "node B"}[i], "%s, nominal %.4f GHz, quantum %d cycles, core "+
 			"slack %d cycles, epoch %s",
-			n.Name, float64(n.NominalHz)/1e9, n.QuantumCycles, n.CoreSlackCycles,
+			n.Name, float64(n.Nominal_hz)/1e9, n.Quantum_cycles, n.CoreSlack_cycles,
 			cmp.Or(n.Epoch, "(unnamed)"))
 	}
 	d := p.Declared
@@ -172,7 +172,7 @@ func (s *summary) contradictionText(c tscratio.Contradiction) string {
 		}
 	}
 	at := func(reading uint64) string {
-		return fmt.Sprintf("%.3f", float64(int64(reading-first))/float64(node.NominalHz))
+		return fmt.Sprintf("%.3f", float64(int64(reading-first))/float64(node.Nominal_hz))
 	}
 	return fmt.Sprintf("%s to %s s after the first train: %v", at(c.At.Lo), at(c.At.Hi), c)
 }
@@ -207,11 +207,11 @@ type (
 		Contradictions []contradictionJSON `json:"contradictions,omitempty"`
 	}
 	nodeJSON struct {
-		Name      string `json:"name"`
-		Epoch     string `json:"epoch"`
-		NominalHz string `json:"nominal_hz"`
-		Quantum   string `json:"quantum_cycles"`
-		CoreSlack string `json:"core_slack_cycles"`
+		Name       string `json:"name"`
+		Epoch      string `json:"epoch"`
+		Nominal_hz string `json:"nominal_hz"`
+		Quantum    string `json:"quantum_cycles"`
+		CoreSlack  string `json:"core_slack_cycles"`
 	}
 	intervalJSON struct {
 		Lo float64 `json:"lo"`
@@ -239,8 +239,8 @@ func decimal(v uint64) string { return strconv.FormatUint(v, 10) }
 
 func (s *summary) json() relationJSON {
 	node := func(n tscratio.Node) nodeJSON {
-		return nodeJSON{n.Name, n.Epoch, decimal(n.NominalHz), decimal(n.QuantumCycles),
-			decimal(n.CoreSlackCycles)}
+		return nodeJSON{n.Name, n.Epoch, decimal(n.Nominal_hz), decimal(n.Quantum_cycles),
+			decimal(n.CoreSlack_cycles)}
 	}
 	p, d := s.pair, s.pair.Declared
 	j := relationJSON{
@@ -259,8 +259,8 @@ func (s *summary) json() relationJSON {
 			Asked_ppm: c.Asked.PPM(), Least_ppm: c.Least.PPM(),
 		}
 		if c.Fault == tscratio.Stepped {
-			cj.JumpLo, cj.JumpHi = strconv.FormatInt(c.JumpCycles.Lo, 10),
-				strconv.FormatInt(c.JumpCycles.Hi, 10)
+			cj.JumpLo, cj.JumpHi = strconv.FormatInt(c.Jump_cycles.Lo, 10),
+				strconv.FormatInt(c.Jump_cycles.Hi, 10)
 		}
 		j.Contradictions = append(j.Contradictions, cj)
 	}
