@@ -78,6 +78,10 @@ func (e *evidence) add(t *timer, in *input, way []passage) {
 	}
 }
 
+// leastSure is the share of tuples, one in so many, whose order must be proven for that to decide. It
+// is more than chance matches of ids would give, each of which may prove a false order.
+const leastSure = 100
+
 // precedes reports whether tuples pass p before q. The bounds decide where they can, then the names
 // of the points, then the middles of the intervals. If tuples pass them in both orders, the points
 // are parallel.
@@ -85,7 +89,7 @@ func (e *evidence) precedes(p, q int, points []point) bool {
 	if e.both[p][q] == 0 {
 		return false
 	}
-	if sure := e.surely[p][q] + e.surely[q][p]; sure > 0 {
+	if sure := e.surely[p][q] + e.surely[q][p]; sure > 0 && sure*leastSure >= e.both[p][q] {
 		return e.surely[p][q]*100 >= sure*99
 	}
 	if a, b := points[p], points[q]; a.actor == b.actor && pointOrder[a.name] > 0 &&

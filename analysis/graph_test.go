@@ -19,6 +19,8 @@ func TestWhatPrecedes(t *testing.T) {
 		{"a/recv", "b/recv", 200, [2]uint64{99, 1}, [2]uint64{0, 200}, [2]bool{true, false}},
 		{"a/recv", "b/recv", 200, [2]uint64{98, 2}, [2]uint64{200, 0}, [2]bool{}},
 		{"a/send", "a/recv", 200, [2]uint64{100, 0}, [2]uint64{200, 0}, [2]bool{true, false}},
+		{"a/recv", "b/recv", 20_000, [2]uint64{0, 1}, [2]uint64{19_000, 1000}, [2]bool{true, false}},
+		{"a/recv", "b/recv", 20_000, [2]uint64{0, 200}, [2]uint64{19_800, 200}, [2]bool{false, true}},
 		{"a/start", "a/end", 200, [2]uint64{}, [2]uint64{0, 200}, [2]bool{true, false}},
 		{"a/intended", "a/start", 200, [2]uint64{}, [2]uint64{50, 150}, [2]bool{false, true}},
 		{"a/end", "b/start", 200, [2]uint64{}, [2]uint64{75, 25}, [2]bool{true, false}},
