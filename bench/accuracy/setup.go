@@ -52,8 +52,9 @@ func examine() (Machine, error) {
 	return Machine{
 		Hz:             (r.Frequency.Lo_millihz/2 + r.Frequency.Hi_millihz/2) / 1000,
 		Quantum_cycles: max(r.Quantum.Step_cycles, 1),
-		Slack_cycles:   min(r.Slack.Slack_cycles, slack.Slack_cycles), // both are proven
-		Cores:          r.Slack.Cores,
+		// Either measurement may have seen an offset that the other did not.
+		Slack_cycles: max(r.Slack.Slack_cycles, slack.Slack_cycles),
+		Cores:        r.Slack.Cores,
 	}, nil
 }
 
