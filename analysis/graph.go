@@ -78,8 +78,8 @@ func (e *evidence) add(t *timer, in *input, way []passage) {
 	}
 }
 
-// leastSure is the share of tuples, one in so many, whose order must be proven for that to decide. It
-// is more than chance matches of ids would give, each of which may prove a false order.
+// leastSure is the share of tuples, one in so many, whose order must be proven for that to decide.
+// It is more than chance matches of ids would give, each of which may prove a false order.
 const leastSure = 100
 
 // precedes reports whether tuples pass p before q. The bounds decide where they can, then the names
