@@ -21,9 +21,9 @@ type Change struct {
 	AfterLo_ns  float64 `json:"after_lo_ns"`
 	AfterHi_ns  float64 `json:"after_hi_ns"`
 
-	// Noise_ns is how far the percentile of a run moves by chance. It is the distance from the
-	// percentile to the ends of its 99 % confidence interval, by ranks, in the run where that is
-	// larger.
+	// Noise_ns is how far the difference moves by chance in 99 of 100 cases. For one run that is the
+	// distance from the percentile to the ends of its confidence interval, by ranks. The chances of
+	// two runs are independent, so their squares add up.
 	Noise_ns float64 `json:"noise_ns"`
 
 	// Suspect says that durations of either run rest on a suspect relation: the change is an
@@ -109,7 +109,7 @@ func change(l, m *Span, percent float64, before, after Reference) (Change, bool)
 	}
 	c.BeforeLo_ns, c.BeforeHi_ns = before.ns(x)
 	c.AfterLo_ns, c.AfterHi_ns = after.ns(y)
-	c.Noise_ns = max(l.All.noise(percent, before), m.All.noise(percent, after))
+	c.Noise_ns = math.Hypot(l.All.noise(percent, before), m.All.noise(percent, after))
 	switch {
 	case c.AfterHi_ns+c.Noise_ns < c.BeforeLo_ns:
 		c.Verdict = Faster

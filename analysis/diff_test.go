@@ -123,8 +123,12 @@ func TestVerdictOfAChange(t *testing.T) {
 			5, Faster},
 		"noise of the second run": {median(100, 110, 0, 0), median(115, 120, 0, 5), exact,
 			5, Undecided},
-		"the larger noise": {median(100, 110, 3, 5), median(115, 120, 4, 2), exact,
+		"noise of both": {median(100, 110, 3, 3), median(115, 120, 4, 4), exact,
 			5, Undecided},
+		"more than the noise of both": {median(100, 110, 3, 3), median(116, 120, 4, 4), exact,
+			5, Slower},
+		"by more than either noise, and less than both": {
+			median(100, 110, 5, 0), median(116, 120, 12, 0), exact, 13, Undecided},
 		"one value": {median(100, 100, 0, 0), median(100, 100, 0, 0), exact,
 			0, Same},
 		"within the noise": {median(100, 101, 5, 0), median(104, 105, 0, 0), exact,
