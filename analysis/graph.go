@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"fmt"
+	"maps"
 	"math/bits"
 	"slices"
 	"strings"
@@ -186,13 +187,22 @@ func (in *input) declared() (*graph, error) {
 		precedes[p] = make([]bool, n)
 	}
 	for _, e := range in.options.Edges {
-		p, ok := index[e[0]]
-		q, ok2 := index[e[1]]
-		if !ok || !ok2 {
-			in.find(FindNote, "the declared edge %s to %s has an end without a channel", e[0], e[1])
-			continue
+		ends := [2]int{}
+		known := true
+		for i, name := range e {
+			var ok bool
+			if ends[i], ok = index[name]; ok {
+				continue
+			}
+			known = false
+			if !in.hasUnseen(name) {
+				return nil, fmt.Errorf("the declared edge from %s to %s: no channel is at %q: use "+
+					"some of %s", e[0], e[1], name, someOf(slices.Sorted(maps.Keys(index))))
+			}
 		}
-		precedes[p][q] = true
+		if known {
+			precedes[ends[0]][ends[1]] = true
+		}
 	}
 	for via := range n { // the transitive closure
 		for p := range n {
@@ -209,6 +219,17 @@ func (in *input) declared() (*graph, error) {
 		}
 	}
 	return in.sorted(precedes, "edges"), nil
+}
+
+// hasUnseen reports whether a point of this name has a channel that was not chosen, or whose log is
+// not there.
+func (in *input) hasUnseen(name string) bool {
+	for p := range in.unseen {
+		if p.String() == name {
+			return true
+		}
+	}
+	return false
 }
 
 // sorted orders points so that each comes after those that precede it.

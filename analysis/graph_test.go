@@ -1,8 +1,12 @@
 package analysis
 
 import (
+	"context"
+	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
 // What decides which of two points comes first: tuples for which the bounds decide, the names of an
@@ -43,5 +47,34 @@ func TestWhatPrecedes(t *testing.T) {
 			t.Errorf("%s and %s, surely %v, by the middle %v: %v, want %v", test.p, test.q,
 				test.surely, test.middle, got, test.want)
 		}
+	}
+}
+
+// An edge between points that the run does not have is an error: it would change nothing. Points
+// whose channels were not chosen may be named all the same.
+func TestDeclaredEdgeToNowhere(t *testing.T) {
+	parent := t.TempDir()
+	rng := rand.New(rand.NewPCG(1, 2))
+	channels := []simrun.Channel{{Name: "a/send"}, {Name: "b/recv", Node: 1}}
+	for i := range channels {
+		channels[i].Records = []simrun.Record{{Time: simrun.Hz + uint64(i)*simrun.Hz/1000, ID: 7}}
+	}
+	if err := simrun.Write(rng, parent, "job", simrun.Nodes(rng, 2), channels); err != nil {
+		t.Fatal(err)
+	}
+	dir := openRun(t, parent, "job")
+	for to, want := range map[string]string{
+		"b/recv": "",
+		"b/rcv":  `no channel is at "b/rcv": use some of a/send, b/recv`,
+	} {
+		_, err := Run(context.Background(), dir, Options{Edges: [][2]string{{"a/send", to}}})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("an edge to %s: error %v, want %q", to, err, want)
+		}
+	}
+	chosen := Options{Edges: [][2]string{{"a/send", "b/recv"}}}
+	chosen.Filter.Channels = []string{"a/*"}
+	if _, err := Run(context.Background(), dir, chosen); err != nil {
+		t.Errorf("an edge to a channel that was not chosen: %v", err)
 	}
 }
