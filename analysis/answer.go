@@ -122,9 +122,11 @@ type Point struct {
 
 	Tuples     uint64 `json:"tuples"`     // that passed
 	Duplicates uint64 `json:"duplicates"` // further events of tuples that had passed already
-	// Lost counts tuples that were not seen again although a later tuple of the same node was:
-	// they were lost, or filtered on purpose.
+	// Lost counts tuples that were not seen again although a later tuple of the same node was.
 	Lost uint64 `json:"lost"`
+	// Filtered counts such tuples where the same share of them ends all the time, one in twenty or
+	// more: the operator drops them on purpose. They are not among the lost.
+	Filtered uint64 `json:"filtered"`
 	// InFlight counts tuples that were not seen again, and neither was a later one of their node.
 	InFlight uint64 `json:"in_flight"`
 	// Appeared counts tuples that were not seen earlier, although this is not a source.

@@ -216,6 +216,9 @@ func (a *assembler) points(out *Answer) {
 			}
 		}
 		slices.Sort(point.Nodes)
+		if f.filters(point.PerBin) {
+			point.Filtered, point.Lost = point.Lost, 0
+		}
 		if off > 0 {
 			in.find(FindUndecided, "%d events at %s lie far from the time in which counters "+
 				"were measured, or at an unknown time: what is shown over time lacks them", off,

@@ -21,9 +21,9 @@ type Change struct {
 	AfterLo_ns  float64 `json:"after_lo_ns"`
 	AfterHi_ns  float64 `json:"after_hi_ns"`
 
-	// Noise_ns is how far the difference moves by chance in 99 of 100 cases. For one run that is the
-	// distance from the percentile to the ends of its confidence interval, by ranks. The chances of
-	// two runs are independent, so their squares add up.
+	// Noise_ns is how far the difference moves by chance in 99 of 100 cases. For one run that is
+	// the distance from the percentile to the ends of its confidence interval, by ranks. The
+	// chances of two runs are independent, so their squares add up.
 	Noise_ns float64 `json:"noise_ns"`
 
 	// Suspect says that durations of either run rest on a suspect relation: the change is an

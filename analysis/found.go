@@ -27,6 +27,48 @@ type pointFound struct {
 	// by node: the last reading of a tuple that went on
 	newest []uint64
 	ended  [][]uint64 // by node: readings of tuples that ended after it
+	// by bin of the time axis: tuples that nothing followed
+	endedBins []uint64
+}
+
+// endedIn counts tuples that ended in a bin.
+func (f *pointFound) endedIn(bin int, n uint64) {
+	for len(f.endedBins) <= bin {
+		f.endedBins = append(f.endedBins, 0)
+	}
+	f.endedBins[bin] += n
+}
+
+// filters reports whether a point drops tuples on purpose, as far as the data can show it: at least
+// one in twenty ends there, and at every time about the same share. Losses come and go, and are
+// seldom that many. passed are the point's tuples by bin.
+func (f *pointFound) filters(passed []uint64) bool {
+	const leastShare, fewest, leastBins = 0.05, 100, 3
+	var all, ended uint64
+	for bin, n := range passed {
+		all += n
+		if bin < len(f.endedBins) {
+			ended += f.endedBins[bin]
+		}
+	}
+	share, judged := float64(ended)/float64(max(all, 1)), 0
+	if share < leastShare {
+		return false
+	}
+	for bin, n := range passed {
+		if n < fewest {
+			continue
+		}
+		judged++
+		var here float64
+		if bin < len(f.endedBins) {
+			here = float64(f.endedBins[bin]) / float64(n)
+		}
+		if here < share/2 || here > 2*share {
+			return false
+		}
+	}
+	return judged >= leastBins
 }
 
 // slow is a tuple that took long.
@@ -123,6 +165,9 @@ func (f *found) merge(o *found, slowest int) {
 		a.duplicates += b.duplicates
 		a.appeared += b.appeared
 		a.lost += b.lost
+		for bin, n := range b.endedBins {
+			a.endedIn(bin, n)
+		}
 		for n := range a.newest {
 			a.newest[n] = max(a.newest[n], b.newest[n])
 			a.ended[n] = append(a.ended[n], b.ended[n]...)

@@ -27,7 +27,7 @@ func compare(t *testing.T, o *oracle, want *oracleAnswer, got *Answer, exact boo
 		for what, pair := range map[string][2]int{
 			"tuples":     {int(p.Tuples), want.pass[p.Name]},
 			"duplicates": {int(p.Duplicates), want.duplicates[p.Name]},
-			"lost":       {int(p.Lost), want.lost[p.Name]},
+			"lost":       {int(p.Lost + p.Filtered), want.lost[p.Name]},
 			"in flight":  {int(p.InFlight), want.inFlight[p.Name]},
 			"appeared":   {int(p.Appeared), want.appeared[p.Name]},
 			"late":       {int(p.Disordered), want.disordered[p.Name]},

@@ -187,6 +187,9 @@ func (w *gatherer) begins(first passage) bool {
 func (w *gatherer) end(r int, e *passage) {
 	f := &w.found.points[r]
 	node := int(w.nodeOf[e.source])
+	if bin, on := w.axes[node].bin(e.reading); on {
+		f.endedIn(bin, 1)
+	}
 	if e.reading < f.newest[node] {
 		f.lost++
 		return

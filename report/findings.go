@@ -51,11 +51,12 @@ func (f *from) assumptions() {
 
 func (f *from) findings() {
 	var events, durations, transfers, complete uint64
-	var lost, inFlight, duplicates, disordered, appeared, after, withheld uint64
+	var lost, filtered, inFlight, duplicates, disordered, appeared, after, withheld uint64
 	var undecided, unplaced, dropped, unaccounted, damage uint64
 	for _, p := range f.a.Points {
 		events += p.Events
 		lost, inFlight, duplicates = lost+p.Lost, inFlight+p.InFlight, duplicates+p.Duplicates
+		filtered += p.Filtered
 		disordered, appeared = disordered+p.Disordered, appeared+p.Appeared
 		if p.Undecided != "" {
 			f.Undecided = append(f.Undecided, fmt.Sprintf("Which tuples were lost after %s: %s.",
@@ -111,7 +112,11 @@ func (f *from) findings() {
 			"would be false: not all tuples that a tuple was made of are in the logs")
 	}
 	add("lost", lost, tuples, Good, Note, "tuples seen no more, though a later one of the same "+
-		"node went on: lost, or filtered on purpose")
+		"node went on")
+	if filtered > 0 {
+		add("filtered", filtered, tuples, Good, Good, "tuples that an operator drops on purpose: "+
+			"the same share of them ends there all the time")
+	}
 	add("in flight", inFlight, tuples, Good, Note, "tuples seen no more, and no later one "+
 		"either: on their way when the run ended")
 	add("duplicated", duplicates, events, Good, Note, "events of tuples that had passed the same "+

@@ -239,16 +239,16 @@ func printPoints(out io.Writer, a *analysis.Answer) {
 	head := false
 	for i := range a.Points {
 		p := &a.Points[i]
-		if p.Lost+p.InFlight+p.Duplicates+p.Appeared+p.Disordered == 0 {
+		if p.Lost+p.Filtered+p.InFlight+p.Duplicates+p.Appeared+p.Disordered == 0 {
 			continue
 		}
 		if !head {
-			fmt.Fprintf(out, "\n%-24s %10s %10s %10s %10s %10s %10s\n", "point", "tuples", "lost",
-				"in flight", "duplicate", "appeared", "late")
+			fmt.Fprintf(out, "\n%-24s %10s %10s %10s %10s %10s %10s %10s\n", "point", "tuples",
+				"lost", "filtered", "in flight", "duplicate", "appeared", "late")
 			head = true
 		}
-		fmt.Fprintf(out, "%-24s %10d %10d %10d %10d %10d %10d", p.Name, p.Tuples, p.Lost,
-			p.InFlight, p.Duplicates, p.Appeared, p.Disordered)
+		fmt.Fprintf(out, "%-24s %10d %10d %10d %10d %10d %10d %10d", p.Name, p.Tuples, p.Lost,
+			p.Filtered, p.InFlight, p.Duplicates, p.Appeared, p.Disordered)
 		if p.Undecided != "" && p.Lost+p.InFlight > 0 {
 			fmt.Fprintf(out, "  lost or not logged: %s", p.Undecided)
 		}
