@@ -216,6 +216,16 @@ func (a *assembler) points(out *Answer) {
 			}
 		}
 		slices.Sort(point.Nodes)
+		if f.shared > 0 {
+			in.find(FindUndecided, "%d ids begin at %s on %s and on %s: two programs log the same "+
+				"ids, and which later events belong to which is guessed from their times: give "+
+				"each program ids of its own", f.shared, point.Name, in.nodes[f.nodes[0]].Name,
+				in.nodes[f.nodes[1]].Name)
+		}
+		if f.again > 0 {
+			in.find(FindNote, "%d ids begin at %s more than once: each time they are taken for "+
+				"another tuple", f.again, point.Name)
+		}
 		if f.filters(point.PerBin) {
 			point.Filtered, point.Lost = point.Lost, 0
 		}

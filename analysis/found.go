@@ -29,6 +29,29 @@ type pointFound struct {
 	ended  [][]uint64 // by node: readings of tuples that ended after it
 	// by bin of the time axis: tuples that nothing followed
 	endedBins []uint64
+
+	again  uint64   // ids that begin here more than once, on one node
+	shared uint64   // ids that begin here on more than one node
+	nodes  [2]int32 // of the shared ids, the first two nodes of one
+}
+
+// beginsAgain counts an id that begins n tuples here, on the given nodes.
+func (f *pointFound) beginsAgain(nodes []int32, n int) {
+	switch {
+	case len(nodes) > 1:
+		slices.Sort(nodes)
+		f.share(1, [2]int32(nodes))
+	case n > 1:
+		f.again++
+	}
+}
+
+// share counts ids that begin on several nodes. The least pair is kept, whoever found it.
+func (f *pointFound) share(n uint64, nodes [2]int32) {
+	if n > 0 && (f.shared == 0 || slices.Compare(nodes[:], f.nodes[:]) < 0) {
+		f.nodes = nodes
+	}
+	f.shared += n
 }
 
 // endedIn counts tuples that ended in a bin.
@@ -165,6 +188,8 @@ func (f *found) merge(o *found, slowest int) {
 		a.duplicates += b.duplicates
 		a.appeared += b.appeared
 		a.lost += b.lost
+		a.again += b.again
+		a.share(b.shared, b.nodes)
 		for bin, n := range b.endedBins {
 			a.endedIn(bin, n)
 		}

@@ -1,6 +1,11 @@
 package analysis
 
-import "testing"
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
+)
 
 // An operator that drops the same share of tuples all the time filters them. Bursts, and a few
 // tuples now and then, are losses.
@@ -25,6 +30,44 @@ func TestFiltersOrLoses(t *testing.T) {
 		}
 		if got := f.filters(test.passed); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+// Ids that two programs have in common are named, with the nodes. Ids that one program sends again
+// are noted.
+func TestIDsThatBeginTwice(t *testing.T) {
+	const ms = simrun.Hz / 1000
+	for name, test := range map[string]struct {
+		second int // the node of the other source
+		want   string
+	}{
+		"two programs": {1, "20 ids begin at client/start on A and on B"},
+		"sent again":   {0, "20 ids begin at client/start more than once"},
+	} {
+		channels := []simrun.Channel{
+			{Name: "client#0/start"}, {Name: "client#1/start", Node: test.second},
+			{Name: "server#0/recv", Node: 2},
+		}
+		for id := range uint64(20) {
+			at := simrun.Hz + id*10*ms
+			for i := range uint64(2) {
+				channels[i].Records = append(channels[i].Records,
+					simrun.Record{Time: at + i*3*ms, ID: id})
+				channels[2].Records = append(channels[2].Records,
+					simrun.Record{Time: at + i*3*ms + ms, ID: id})
+			}
+		}
+		parent := t.TempDir()
+		rng := rand.New(rand.NewPCG(1, 2))
+		if err := simrun.Write(rng, parent, "job", simrun.Nodes(rng, 3), channels); err != nil {
+			t.Fatal(err)
+		}
+		for _, workers := range []int{1, 3} {
+			a := analyze(t, openRun(t, parent, "job"), Options{Workers: workers})
+			if !mentions(a, test.want) {
+				t.Errorf("%s: findings %v, want %q", name, a.Findings, test.want)
+			}
 		}
 	}
 }

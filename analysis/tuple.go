@@ -63,11 +63,17 @@ func (w *gatherer) repeated(id uint64, events []passage) {
 	// Each event at the point where the id first occurs begins a tuple. Any other event belongs to
 	// the last of these that does not certainly begin after it, or else to the first.
 	w.beginnings = slices.Grow(w.beginnings[:0], len(events))
+	var two [2]int32
+	nodes := two[:0] // on which tuples with this id begin
 	for i := range w.cut {
 		if w.cut[i].rank == first {
 			w.beginnings = append(w.beginnings, beginning{lo: w.cut[i].at.Lo, mask: 1 << first})
+			if n := w.nodeOf[w.cut[i].source]; len(nodes) < 2 && !slices.Contains(nodes, n) {
+				nodes = append(nodes, n)
+			}
 		}
 	}
+	w.found.points[first].beginsAgain(nodes, len(w.beginnings))
 	lower(w.beginnings)
 	// The events of a tuple are adjacent, with room for each point at which the id occurs.
 	width := bits.OnesCount64(mask)
