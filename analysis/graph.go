@@ -195,9 +195,14 @@ func (in *input) declared() (*graph, error) {
 				continue
 			}
 			known = false
-			if !in.hasUnseen(name) {
-				return nil, fmt.Errorf("the declared edge from %s to %s: no channel is at %q: use "+
-					"some of %s", e[0], e[1], name, someOf(slices.Sorted(maps.Keys(index))))
+			err := fmt.Errorf("the declared edge from %s to %s: no channel is at %q: use some of "+
+				"%s: %w", e[0], e[1], name, someOf(slices.Sorted(maps.Keys(index))), ErrEdge)
+			switch {
+			case in.hasUnseen(name):
+			case len(in.missing) > 0 || in.options.Filter.any(): // its logs may be what is missing
+				in.find(FindUndecided, "%v", err)
+			default:
+				return nil, err
 			}
 		}
 		if known {

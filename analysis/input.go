@@ -24,6 +24,9 @@ const (
 // of a known node.
 var ErrNothing = errors.New("nothing to analyze")
 
+// ErrEdge is returned for a declared edge to a point that the run does not have.
+var ErrEdge = errors.New("declare edges between points of the run")
+
 // input is what an answer is made from.
 type input struct {
 	run      *runs.Directory

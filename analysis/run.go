@@ -25,8 +25,8 @@ func (in *input) workers() int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// Run analyzes a run. The error wraps ErrNothing, ErrScratch, the context's cause, or what the
-// options' functions return. What is missing or damaged is part of the answer and not an error.
+// Run analyzes a run. The error wraps ErrNothing, ErrEdge, ErrScratch, the context's cause, or what
+// the options' functions return. What is missing or damaged is part of the answer and not an error.
 func Run(ctx context.Context, dir *runs.Directory, o Options) (answer *Answer, err error) {
 	began := time.Now()
 	if err := o.defaults(); err != nil {

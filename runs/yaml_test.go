@@ -85,6 +85,9 @@ missing:
 				1)
 		},
 		"frequency": func(s string) string { return strings.Replace(s, "12.5", ".nan", 1) },
+		"frequency of almost nothing": func(s string) string {
+			return strings.Replace(s, "12.5", "1e-300", 1)
+		},
 		"negative wander": func(s string) string {
 			return strings.Replace(s, "wander_ppt: 5", "wander_ppt: -5", 1)
 		},
