@@ -269,8 +269,8 @@ func (n *Node) validate() error {
 		known[e.Epoch] = true
 	}
 	switch {
-	// The condition refuses NaN. 0 says that the frequency is not known; below 1 Hz, durations in ns
-	// would not be finite.
+	// The condition refuses NaN. 0 says that the frequency is not known; below 1 Hz, durations in
+	// ns would not be finite.
 	case !((n.FrequencyLo_hz == 0 || n.FrequencyLo_hz >= 1) &&
 		n.FrequencyLo_hz <= n.FrequencyHi_hz && n.FrequencyHi_hz < 1e15):
 		return fmt.Errorf("frequency from %v to %v Hz: %w", n.FrequencyLo_hz, n.FrequencyHi_hz,
