@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Ask asks the other end one question and reads the answer into result, unless result is nil. It
+// Ask asks the server one question and decodes the answer into result, unless result is nil. It
 // waits and fails as Call does.
 func (l *Client) Ask(ctx context.Context, what string, argument, result any) error {
 	question := &Ask{What: what}

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits on what a message may say. They keep one peer from costing another too much.
+// Limits on the content of a message. They keep one peer from costing another too much.
 const (
 	MaxMessageBytes = 4 << 20 // all frames of a message
 	MaxChunkBytes   = 1 << 20
@@ -33,7 +33,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checkName checks the name of a node or a run. People read it, and it becomes a file name.
+// checkName checks the name of a node or a run. The name is shown to people and becomes a file
+// name.
 func checkName(what, name string) error {
 	switch {
 	case name == "":
@@ -52,7 +53,7 @@ func checkName(what, name string) error {
 	return nil
 }
 
-// CheckName returns an error unless the text may name a node or a run.
+// CheckName returns an error unless the text is a valid name for a node or a run.
 func CheckName(name string) error { return checkName("name", name) }
 
 func checkText(what, text string) error {
@@ -75,8 +76,8 @@ func checkLine(what, text string) error {
 	return nil
 }
 
-// Cut makes an error's text fit into a message. A peer would refuse a whole message whose text is
-// too long or not UTF-8.
+// Cut makes an error's text fit into a message. A peer would refuse a whole message because of a
+// text that is too long or not UTF-8.
 func Cut(text string) string { return CutTo(text, MaxTextBytes) }
 
 // CutTo is Cut with another limit.
@@ -158,7 +159,7 @@ func (m *Register) check() error {
 	return nil
 }
 
-// Can says whether the node has a capability.
+// Can reports whether the node has a capability.
 func (m *Register) Can(capability string) bool {
 	return slices.Contains(m.Capabilities, capability)
 }

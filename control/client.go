@@ -15,8 +15,8 @@ var (
 	// ErrRefused is wrapped by a *RefusedError.
 	ErrRefused = errors.New("refused by the server")
 
-	// ErrUnreachable is returned when a message did not leave in time. Either nothing answers at
-	// the server's address, or what answers has another key.
+	// ErrUnreachable is returned when a message was not sent in time. Either nothing answers at the
+	// server's address, or the program there has another key.
 	ErrUnreachable = errors.New("server cannot be reached")
 
 	// ErrKey is returned when the server rejects the client's key. It wraps ErrUnreachable.
@@ -31,23 +31,23 @@ func (e *RefusedError) Error() string {
 }
 func (e *RefusedError) Unwrap() error { return ErrRefused }
 
-// ClientConfig is what a Client needs.
+// ClientConfig configures a Client.
 type ClientConfig struct {
 	Server string // host:port
 	Key    *Key   // the client's own, with its secret; nil: no keys, for a server on this machine
 	Public string // the server's public key
 
 	// Publics returns the public keys that the server may have. It is for a server whose key is
-	// being replaced: the client tries one key after the other. It is called before each new
-	// connection. Nil: Public alone.
+	// being replaced: the client tries one key after the other. Publics is called before each new
+	// connection. If it is nil, only Public is tried.
 	Publics func() ([]string, error)
 
 	speaks Version // Current, except in tests
 }
 
-// Client is the end of the link at a node or a command. Any goroutine may use it. It connects by
-// itself, and connects again when the connection ended. The server then sees a new peer, and
-// refuses its messages as NotRegistered until it registers again.
+// Client is the end of the link at a node or a command. Any goroutine may use it. It connects on
+// its own, and reconnects when the connection ends. For the server, each new connection is a new
+// peer, whose messages it refuses as NotRegistered until the client registers again.
 type Client struct {
 	server   string
 	speaks   Version
@@ -63,12 +63,12 @@ type Client struct {
 
 	mu      sync.Mutex
 	request uint64
-	asked   map[uint64]chan Incoming // has room for one
+	asked   map[uint64]chan Incoming // each channel has room for one answer
 }
 
-// clients is the context that all clients of this process share, because a context costs two
+// clients is the ZeroMQ context that all clients of this process share, because a context costs two
 // threads. Each client has five sockets. ZeroMQ's default limit of one thousand sockets would allow
-// two hundred clients.
+// only two hundred clients.
 var clients = sync.OnceValues(func() (*zmq4.Context, error) {
 	ctx, err := zmq4.NewContext()
 	if err == nil {
@@ -77,7 +77,7 @@ var clients = sync.OnceValues(func() (*zmq4.Context, error) {
 	return ctx, err
 })
 
-// Check returns the error that makes Dial give up before it opens anything.
+// Check returns the error with which Dial would fail before it opens anything.
 func (c ClientConfig) Check() error {
 	if c.Key == nil && !onThisMachine(c.Server) {
 		return fmt.Errorf("connect to %q: %w", c.Server, ErrNeedsKeys)
@@ -124,8 +124,8 @@ func (l *Client) open() error {
 	return err
 }
 
-// connect opens a socket that connects, and reconnects, to the server, and a second one that
-// reports its refused handshakes.
+// connect opens a socket that connects, and reconnects, to the server. It opens a second socket
+// that reports the first one's refused handshakes.
 func (l *Client) connect(ctx *zmq4.Context) (dealer, monitor *zmq4.Socket, err error) {
 	if dealer, err = ctx.NewSocket(zmq4.DEALER); err != nil {
 		return nil, nil, err
@@ -159,10 +159,10 @@ func (l *Client) connect(ctx *zmq4.Context) (dealer, monitor *zmq4.Socket, err e
 	return dealer, monitor, nil
 }
 
-// serverKey returns the key to expect of the server.
+// serverKey returns the public key to expect from the server.
 func (l *Client) serverKey() string {
 	if l.config.Publics != nil {
-		// On an error, the last list stays.
+		// On an error, the last list remains in use.
 		if read, err := l.config.Publics(); err == nil && len(read) > 0 {
 			l.publics = read
 		}
@@ -174,8 +174,8 @@ func (l *Client) serverKey() string {
 // never retries a connection whose handshake was refused, but the server may accept the key later.
 const stuckLimit = time.Second
 
-// Receive waits for the next message that is not the answer to a Call of this client. It answers a
-// message that it cannot read with a Refusal, and skips it.
+// Receive waits for the next message that does not answer a Call of this client. If a message
+// cannot be decoded, the client answers it with a Refusal and skips it.
 func (l *Client) Receive(ctx context.Context) (Incoming, error) {
 	select {
 	case in := <-l.incoming:
@@ -187,8 +187,9 @@ func (l *Client) Receive(ctx context.Context) (Incoming, error) {
 	}
 }
 
-// Send sends a message and returns once a connection has taken it. An answer repeats the number of
-// its request. The error wraps ErrUnreachable if there was no connection until the context ended.
+// Send sends a message and returns as soon as a connection has accepted it. An answer repeats the
+// number of its request. The error wraps ErrUnreachable if there was no connection until the
+// context ended.
 func (l *Client) Send(ctx context.Context, request uint64, m Message) error {
 	frames, err := encode(m, request, l.speaks)
 	if err != nil {
@@ -226,7 +227,7 @@ func (l *Client) Call(ctx context.Context, m Message) (Message, error) {
 	answer := make(chan Incoming, 1)
 	l.mu.Lock()
 	l.request++
-	// The server's own requests also count from 1. The top bit tells the two apart.
+	// The server's own requests also count from 1. The top bit distinguishes the two.
 	request := l.request | 1<<63
 	l.asked[request] = answer
 	l.mu.Unlock()
@@ -280,13 +281,13 @@ func (l *Client) Close() error {
 	return nil
 }
 
-// run is the only goroutine that touches the dealer.
+// run is the only goroutine that uses the dealer.
 func (l *Client) run() {
 	id := l.loop.poller.Add(l.dealer, zmq4.POLLIN)
 	l.loop.poller.Add(l.monitor, zmq4.POLLIN)
-	var waiting []outgoing // the dealer does not take these yet
-	var stuck time.Time    // since when the dealer takes nothing; zero: it takes messages
-	known := false         // the server proved its key and refused ours
+	var waiting []outgoing // the dealer does not accept these yet
+	var stuck time.Time    // since when the dealer accepts nothing; zero: it accepts messages
+	known := false         // the server proved its key and refused the client's
 	for closed, refused := false, false; !closed; {
 		wait, events := time.Duration(-1), zmq4.POLLIN
 		if len(l.incoming) == cap(l.incoming) {
@@ -307,7 +308,7 @@ func (l *Client) run() {
 			if p.Socket == l.monitor {
 				event, _, _, err := l.monitor.RecvEvent(zmq4.DONTWAIT)
 				if err == nil && event == zmq4.EVENT_HANDSHAKE_FAILED_AUTH {
-					// Without a key of its own, the client has no key to blame.
+					// Without a key of its own, the client cannot be refused because of its key.
 					refused = l.config.Key != nil
 				}
 			}
@@ -353,7 +354,7 @@ func (l *Client) run() {
 	close(l.done)
 }
 
-// put sends messages in order and returns those that must wait.
+// put sends messages in order and returns the messages that must wait.
 func (l *Client) put(queue []outgoing) []outgoing {
 	for i, o := range queue {
 		if !o.until.IsZero() && time.Now().After(o.until) {
@@ -384,7 +385,7 @@ func (l *Client) drain() {
 			_, code := reasonOf(err)
 			m = Refuse(code, err.Error())
 			if l.answered(Incoming{Request: request, Message: m}) {
-				continue // a Call of ours gets the error
+				continue // a Call of this client gets the error
 			}
 			if encoded, err := encode(m, request, l.speaks); err == nil {
 				l.loop.put(outgoing{
@@ -401,14 +402,14 @@ func (l *Client) drain() {
 	}
 }
 
-// answered hands a message to the Call that waits for it.
+// answered passes a message to the Call that waits for it. It reports whether the message is done.
 func (l *Client) answered(in Incoming) bool {
 	l.mu.Lock()
 	answer := l.asked[in.Request]
 	delete(l.asked, in.Request)
 	l.mu.Unlock()
 	if answer == nil {
-		return in.Request&(1<<63) != 0 // too late: its Call has returned
+		return in.Request&(1<<63) != 0 // too late: the Call has returned
 	}
 	answer <- in
 	return true

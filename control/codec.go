@@ -13,9 +13,9 @@ import (
 	"unicode/utf8"
 )
 
-// Version is the version of the messages. Two ends understand each other if their minor versions
-// are at most one apart: the older end skips new fields and kinds. FORMAT.md says what each version
-// brought.
+// Version is the version of the messages. Two ends understand each other if their major versions
+// are equal and their minor versions are at most one apart: the older end skips new fields and
+// kinds. FORMAT.md lists what each version added.
 type Version struct{ Major, Minor uint8 }
 
 // Current is the version that this program speaks.
@@ -23,7 +23,7 @@ var Current = Version{2, 0}
 
 func (v Version) String() string { return fmt.Sprintf("%d.%d", v.Major, v.Minor) }
 
-// Understands says whether two ends with these versions understand each other.
+// Understands reports whether two ends with these versions understand each other.
 func (v Version) Understands(w Version) bool {
 	return v.Major == w.Major && max(v.Minor, w.Minor)-min(v.Minor, w.Minor) <= 1
 }
@@ -75,7 +75,7 @@ func decodeHeader(b []byte) (h header, err error) {
 }
 
 // Encode returns the frames of a message. The sender chooses the request's number, and the answer
-// repeats it. An error says why any receiver would refuse the message.
+// repeats it. An error means that any receiver would refuse the message, and gives the reason.
 func Encode(m Message, request uint64) ([][]byte, error) { return encode(m, request, Current) }
 
 func encode(m Message, request uint64, speaks Version) ([][]byte, error) {
@@ -108,8 +108,8 @@ func size(frames [][]byte) (n int) {
 }
 
 // Decode returns the message in some frames. An error wraps ErrMessage, ErrVersion, ErrKind or
-// ErrTooLarge. The request's number is returned as soon as the header could be read, so that a
-// Refusal can answer it. The message shares memory with the frames.
+// ErrTooLarge. The request's number is returned whenever the header was readable, so that a Refusal
+// can answer the request. The message shares memory with the frames.
 func Decode(frames [][]byte) (m Message, request uint64, err error) {
 	return decode(frames, Current)
 }
@@ -125,7 +125,8 @@ func decode(frames [][]byte, speaks Version) (Message, uint64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	// A refusal is understood in every version. Otherwise nobody could report that versions differ.
+	// Every version understands a refusal. If it did not, neither end could report that versions
+	// differ.
 	if !speaks.Understands(h.version) && h.kind != KindRefusal {
 		return nil, h.request, fmt.Errorf(
 			"%w: the other end speaks %s, this one %s: "+
@@ -179,11 +180,11 @@ func (m *Chunk) setBulk(b []byte) error {
 	return nil
 }
 
-// MaxAnswerBytes is the limit of an Answer's result before compression.
+// MaxAnswerBytes is the largest size of an Answer's result before compression.
 const MaxAnswerBytes = 64 << 20
 
-// compressors keeps compressors for reuse. Each takes a megabyte, and most answers need a hundred
-// bytes.
+// compressors keeps compressors for reuse. Each uses a megabyte, while most answers need only a
+// hundred bytes.
 var compressors = sync.Pool{New: func() any {
 	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is a valid one
 	return w

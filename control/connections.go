@@ -7,18 +7,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fdProperty is the property of a message in which ZeroMQ gives the socket that it came from. It is
-// what ZMQ_SRCFD returns.
+// fdProperty is the message property in which ZeroMQ returns the socket from which the message
+// came. It equals the result of ZMQ_SRCFD.
 const fdProperty = "__fd"
 
-// A connection is what the server knows of a peer that came with a key.
+// A connection is the server's record of a peer that connected with a key.
 type connection struct {
 	public string // the peer's key
 	fd     int    // ZeroMQ's descriptor; −1: not known
 	remote netip.AddrPort
 }
 
-// note remembers a peer's connection when its first message arrives.
+// note records a peer's connection when its first message arrives.
 func (s *Server) note(peer Peer, public, fd string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,7 +45,7 @@ func (s *Server) ended(fd int) {
 	}
 }
 
-// revoke ends all connections of a key, and tells the receiver of the server's messages.
+// revoke ends all connections of a key, and reports this to the receiver of the server's messages.
 func (s *Server) revoke(key Key) {
 	if log := s.refused.log; log != nil {
 		log.Warn("key was taken off the list: its connections end",
@@ -66,16 +66,16 @@ func (s *Server) revoke(key Key) {
 	s.revoked = append(s.revoked, Incoming{Key: key, Revoked: true})
 }
 
-// cut ends a peer's connection. ZeroMQ itself cannot end one, so cut shuts the TCP socket down.
-// ZeroMQ then treats the socket like any whose other end is gone. A new connection has to prove its
-// key.
+// cut ends a peer's connection. ZeroMQ offers no call for this, so cut shuts down the TCP socket.
+// ZeroMQ then treats the socket like any other whose peer is gone. A new connection has to prove
+// its key.
 func (s *Server) cut(peer Peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.connections[peer]
 	delete(s.connections, peer)
 	delete(s.registered, peer)
-	// The descriptor may belong to another socket by now, which must stay open.
+	// By now the descriptor may belong to another socket, which must stay open.
 	if remote, ok := remoteOf(c.fd); ok && remote == c.remote {
 		_ = unix.Shutdown(c.fd, unix.SHUT_RDWR)
 	}

@@ -9,33 +9,33 @@ import (
 )
 
 // flows limits the memory that unfinished messages take. ZeroMQ keeps the frames of a message until
-// the last one has come, and whole messages until they are taken. It limits the size of a frame
-// (see setCommon), but neither their number nor their sum, so one peer could fill this machine's
-// memory. flows therefore compares, from outside, the bytes that each connection brought with the
-// bytes of the messages that came out, and cuts a connection when the difference passes a limit.
-// Any goroutine may use it.
+// the last frame has arrived, and whole messages until they are received. It limits the size of a
+// frame (see setCommon), but neither the number of frames nor their sum, so one peer could fill
+// this machine's memory. flows therefore compares, for each connection, the bytes that arrived on
+// its socket with the bytes of the messages that ZeroMQ delivered. It cuts a connection when the
+// difference exceeds a limit. Any goroutine may use flows.
 type flows struct {
 	port    int // the server's
 	refused *refusals
 
 	mu    sync.Mutex
 	open  map[int]*flow // by ZeroMQ's descriptor of the connection
-	blind bool          // this ZeroMQ does not say by which descriptor a message came
+	blind bool          // this ZeroMQ does not report the descriptor of a message
 }
 
 // A flow is one connection.
 type flow struct {
-	base  uint64 // bytes received when all whole messages had last been taken
-	taken uint64 // bytes of messages since then
+	base  uint64 // bytes received when all whole messages had last been delivered
+	taken uint64 // bytes of messages delivered since then
 }
 
 const (
-	// maxPending is the limit of one connection. It holds a message of the longest kind, the
+	// maxPending is the limit of one connection. It allows for a message of the longest kind, the
 	// messages that wait for their turn, and the system's own buffers.
 	maxPending = 64 << 20
 
-	// maxPendingAll is the limit of all connections together, since one key may have many. The
-	// connection with the most bytes is cut first.
+	// maxPendingAll is the limit of all connections together, since one key may have many
+	// connections. The connection with the most bytes is cut first.
 	maxPendingAll = 192 << 20
 )
 
@@ -55,7 +55,7 @@ func (f *flows) ended(fd int) {
 	delete(f.open, fd)
 }
 
-// took notes a message of some bytes. The descriptor is a text because ZeroMQ gives it as one.
+// took records a message of some bytes. The descriptor is a text because ZeroMQ returns it as text.
 func (f *flows) took(fd string, bytes int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -67,8 +67,8 @@ func (f *flows) took(fd string, bytes int) {
 	}
 }
 
-// drained notes that all whole messages have been taken. What a connection has brought beyond them
-// belongs to a message that is still arriving.
+// drained records that all whole messages have been delivered. All other bytes of a connection
+// belong to a message that is still arriving.
 func (f *flows) drained() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -82,8 +82,8 @@ func (f *flows) drained() {
 	}
 }
 
-// received returns how many bytes a connection has brought. It fails if the descriptor is not, or
-// no longer, a connection of the server.
+// received returns the number of bytes that arrived on a connection. It fails if the descriptor is
+// not, or no longer, a connection of the server.
 func (f *flows) received(fd int) (uint64, error) {
 	own, err := unix.Getsockname(fd)
 	if err != nil {
@@ -106,7 +106,7 @@ func (f *flows) received(fd int) (uint64, error) {
 	return info.Bytes_received, nil
 }
 
-// look cuts the connections that have brought too much.
+// look cuts the connections with too many bytes of unfinished messages.
 func (f *flows) look() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -137,7 +137,7 @@ func (f *flows) look() {
 		}
 		f.refused.add(ReasonTooLarge, "connection cut: it sends and does not end its message",
 			"bytes", pending[most])
-		// ZeroMQ sees that the connection ended, and frees all that came.
+		// ZeroMQ notices that the connection ended, and frees all that arrived on it.
 		_ = unix.Shutdown(most, unix.SHUT_RDWR)
 		all -= pending[most]
 		delete(pending, most)

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// A gate lets a connection register if it repeats the nonce that it was given, once and in time. A
-// registration that was overheard and is sent again fails, on this and on any other connection.
-// Only one goroutine may use a gate.
+// A gate allows a connection to register if it repeats the nonce that it was given, once and in
+// time. Replaying an overheard registration fails, on this and on any other connection. Only one
+// goroutine may use a gate.
 type gate struct {
 	now    func() time.Time
 	random func([]byte)
 
 	open  map[Peer]challenge
-	order []Peer // of open, oldest first; may hold peers that left open
+	order []Peer // of open, oldest first; may contain peers that left open
 }
 
 type challenge struct {
@@ -44,7 +44,7 @@ func (g *gate) challenge(peer Peer) string {
 	return c.nonce
 }
 
-// admit says whether a registration is the first answer to the last challenge of its connection.
+// admit reports whether a registration is the first answer to the last challenge of its connection.
 func (g *gate) admit(peer Peer, nonce string) bool {
 	c, ok := g.open[peer]
 	delete(g.open, peer)

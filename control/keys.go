@@ -17,13 +17,13 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
-// Role says what the owner of a key may do.
+// Role defines what the owner of a key may do.
 type Role string
 
 const (
 	RoleServer Role = "server" // runs as the server
 	RoleNode   Role = "node"   // registers as a node
-	RoleAdmin  Role = "admin"  // registers as a node, and may ask the server to do things
+	RoleAdmin  Role = "admin"  // registers as a node, and may ask the server questions
 )
 
 // Key is a CURVE key pair, or its public half.
@@ -31,20 +31,20 @@ type Key struct {
 	Name   string
 	Role   Role
 	Public string // Z85, 40 characters
-	Secret string // likewise; "" in the public half
+	Secret string // also Z85; "" in the public half
 }
 
 var (
 	// ErrKeyFile is returned for a file that is not a key.
 	ErrKeyFile = errors.New("not a key file")
 
-	// ErrKeyMode is returned for a secret key that others may read.
+	// ErrKeyMode is returned for a secret key that other users may read.
 	ErrKeyMode = errors.New("secret key is readable by others")
 
-	// ErrKeyRole is returned for a key whose role is not the one needed.
+	// ErrKeyRole is returned for a key whose role does not fit its use.
 	ErrKeyRole = errors.New("key has another role")
 
-	// ErrNeedsKeys is returned for an address beyond this machine when there are no keys.
+	// ErrNeedsKeys is returned for an address outside this machine when there are no keys.
 	ErrNeedsKeys = errors.New("without keys only addresses of this machine (127.0.0.1, ::1) " +
 		"are used: make keys with \"cprof keys\"")
 )
@@ -79,8 +79,8 @@ func (k Key) check() error {
 	return nil
 }
 
-// isKey says whether a text is 32 bytes in Z85 (ZeroMQ's RFC 32), where five characters are a
-// 32-bit number to the base 85.
+// isKey reports whether a text is 32 bytes in Z85 (ZeroMQ's RFC 32), where five characters encode a
+// 32-bit number in base 85.
 func isKey(text string) bool {
 	const alphabet = "0123456789abcdefghijklmnopqrstuvwxyz" +
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
@@ -177,7 +177,7 @@ func parseKeys(text []byte) (keys []Key, err error) {
 	return keys, nil
 }
 
-// ReadKey reads a key file. It refuses a secret key that anybody but its owner may read or write.
+// ReadKey reads a key file. It refuses a secret key that anyone but its owner may read or write.
 func ReadKey(path string) (Key, error) {
 	keys, err := readKeys(path)
 	if err != nil {
@@ -217,8 +217,8 @@ func readKeys(path string) ([]Key, error) {
 	return keys, nil
 }
 
-// ReadServerKeys reads the public keys that a server may have. While its key is being replaced, the
-// file holds two, one after the other: the present key and the next one.
+// ReadServerKeys reads the public keys that a server may have. While the server's key is being
+// replaced, the file contains two, one after the other: the present key and the next one.
 func ReadServerKeys(path string) (public []string, err error) {
 	keys, err := readKeys(path)
 	if err != nil {
@@ -234,8 +234,8 @@ func ReadServerKeys(path string) (public []string, err error) {
 	return public, nil
 }
 
-// Write writes the key to a new file: with mode 0600 if it holds the secret, else 0644. It fails if
-// the file exists.
+// Write writes the key to a new file. The mode is 0600 if the key includes the secret, and 0644 if
+// it does not. Write fails if the file exists.
 func (k Key) Write(path string) error {
 	mode := fs.FileMode(0o644)
 	if k.Secret != "" {
@@ -253,9 +253,10 @@ func (k Key) Write(path string) error {
 	return nil
 }
 
-// ClientKeys returns a function that lists the public keys in a directory. One goroutine may call
-// it. It reads the directory again when a file came or went, and otherwise at most once a second,
-// however often it is called: strangers can cause calls, and there may be thousands of files.
+// ClientKeys returns a function that lists the public keys in a directory. Only one goroutine may
+// call the function. It reads the directory again when a file was added or removed. If none was, it
+// reads the directory at most once a second, however often it is called. This matters because
+// strangers can cause calls, and there may be thousands of files.
 func ClientKeys(dir string) func() ([]Key, error) {
 	d := &keyDirectory{path: dir, now: time.Now}
 	return d.list
@@ -266,12 +267,12 @@ type keyDirectory struct {
 	now  func() time.Time
 
 	read    time.Time // when the directory was last read
-	changed time.Time // its modification time at that moment
+	changed time.Time // the directory's modification time at that moment
 	keys    []Key
 	err     error
 }
 
-// keysAge is how old the list may grow while no file comes or goes.
+// keysAge is the greatest age of the list while no file is added or removed.
 const keysAge = time.Second
 
 func (d *keyDirectory) list() ([]Key, error) {
@@ -287,12 +288,12 @@ func (d *keyDirectory) list() ([]Key, error) {
 }
 
 // ReadClientKeys reads the public keys in a directory, from every file whose name ends in
-// ".public". A file that is not a client's key does not affect the others; nor does a key that an
-// earlier file holds under another name. Each such file causes an error, returned with the keys of
-// the others.
+// ".public". Two kinds of files are skipped: a file that is not a client's key, and a file with a
+// key that an earlier file contains under another name. Each skipped file causes an error, which is
+// returned with the keys of the other files.
 func ReadClientKeys(dir string) ([]Key, error) {
 	entries, err := os.ReadDir(dir)
-	if err != nil { // a list that was read in part says nothing about who is let in
+	if err != nil { // a list that was read in part does not tell who is let in
 		return nil, fmt.Errorf("read client keys: %w", err)
 	}
 	var paths []string

@@ -36,7 +36,7 @@ const (
 	KindProbeSecrets  Kind = 28
 )
 
-// kinds holds the name and the message of every kind.
+// kinds contains the name and the message of every kind.
 var kinds = map[Kind]struct {
 	name string
 	make func() Message
@@ -78,21 +78,21 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint16(k))
 }
 
-// Code is the number of a reason to refuse. ONLY APPEND.
+// Code is the number of a reason for a refusal. ONLY APPEND.
 type Code uint16
 
 const (
-	Malformed     Code = 1  // not a message, or one with unusable content
+	Malformed     Code = 1  // not a message, or a message with unusable content
 	WrongVersion  Code = 2  // of a version too far from this program's
-	UnknownKind   Code = 3  // a kind that this end does not know, or does not take
+	UnknownKind   Code = 3  // a kind that this end does not know, or does not accept
 	TooLarge      Code = 4  // longer than MaxMessageBytes
 	NotRegistered Code = 5  // the peer is not, or no longer, registered: register (again)
 	Replayed      Code = 6  // a registration that answers no open challenge of its connection
 	NameTaken     Code = 7  // another process is alive under that name: wait, or use another name
 	NotAllowed    Code = 8  // the key may not do this
-	NotNow        Code = 9  // the request is right, but it came at the wrong moment
+	NotNow        Code = 9  // the request is valid, but arrived at the wrong moment
 	NotFound      Code = 10 // what was asked for does not exist
-	Failed        Code = 11 // it was tried and did not work
+	Failed        Code = 11 // it was tried and failed
 )
 
 var codes = map[Code]string{

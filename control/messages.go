@@ -2,10 +2,11 @@ package control
 
 import "encoding/json"
 
-// Message is a pointer to one of the structs below. FORMAT.md says who sends which, and when.
+// Message is a pointer to one of the structs below. FORMAT.md lists who sends which message, and
+// when.
 type Message interface {
 	Kind() Kind
-	check() error // returns what is wrong with a decoded message beyond its types
+	check() error // returns an error about content that Go's types do not exclude
 }
 
 // bulky is a message with a third frame.
@@ -20,7 +21,7 @@ const (
 	CanProbe    = "probe"    // probes others and answers probes
 	CanRun      = "run"      // opens and closes runs
 	CanTable    = "table"    // applies a handler table
-	CanFiles    = "files"    // hands out the log segments of a run
+	CanFiles    = "files"    // provides the log segments of a run
 	CanSnapshot = "snapshot" // dumps its flight recorders
 )
 
@@ -31,12 +32,12 @@ type Hello struct {
 	Software string `json:"software"` // of the client, for people
 }
 
-// Challenge holds a nonce that the next Register on this connection has to repeat.
+// Challenge contains a nonce that the next Register on this connection has to repeat.
 type Challenge struct {
 	Nonce string `json:"nonce"`
 }
 
-// Register is what a node says about itself. The server answers with a Welcome or a Refusal.
+// Register is a node's description of itself. The server answers with a Welcome or a Refusal.
 type Register struct {
 	Nonce            string          `json:"nonce"`
 	Name             string          `json:"name"`
@@ -54,42 +55,44 @@ type Register struct {
 	Software         string          `json:"software"`
 	Facts            json.RawMessage `json:"facts,omitempty"` // of its host, for people
 
-	// Frequency is the measured frequency of its counter. It serves to show results in seconds.
+	// Frequency is the measured frequency of the node's counter. It serves to display results in
+	// seconds.
 	Frequency *Frequency `json:"frequency,omitempty"`
 
-	// OpenRun is the run that it keeps logs for. The run may have ended meanwhile.
+	// OpenRun is the run for which the node keeps logs. The run may have ended meanwhile.
 	OpenRun string `json:"open_run,omitempty"`
 }
 
-// Frequency is the interval that holds the mean rate of a counter, measured by a clock.
+// Frequency is the interval that contains the mean rate of a counter, measured by a clock.
 type Frequency struct {
 	Lo_millihz uint64 `json:"lo_millihz,string"`
 	Hi_millihz uint64 `json:"hi_millihz,string"`
 	Clock      string `json:"clock"`
 }
 
-// Welcome tells a node that it is registered.
+// Welcome confirms a registration.
 type Welcome struct {
-	// Server names the server's process. Another process has forgotten what was under way.
+	// Server identifies the server's process. A different process no longer has the old one's
+	// requests.
 	Server string `json:"server"`
 
 	Heartbeat_ns int64  `json:"heartbeat_ns"`
-	Dead_ns      int64  `json:"dead_ns"` // either end gives the other up after this silence
+	Dead_ns      int64  `json:"dead_ns"` // either end treats the other as gone after this silence
 	Generation   uint64 `json:"generation,string"`
 }
 
-// Refusal says that a request is not done, and why. Both ends send it.
+// Refusal reports that a request was not carried out, and why. Both ends send it.
 type Refusal struct {
 	Code Code   `json:"code"`
 	Text string `json:"text"`
 }
 
-// Refuse returns a Refusal. It cuts a text that is too long.
+// Refuse returns a Refusal. It shortens a text that is too long.
 func Refuse(code Code, text string) *Refusal { return &Refusal{code, Cut(text)} }
 
 // Ping is a client's sign of life, every Heartbeat_ns. The server answers with a Pong.
 type Ping struct {
-	Counter_cycles uint64 `json:"counter_cycles,string"` // its node's counter now; 0: it has none
+	Counter_cycles uint64 `json:"counter_cycles,string"` // the node's counter now; 0: none
 }
 
 // Pong answers a Ping.
@@ -108,11 +111,11 @@ type LoadRequest struct {
 	Over_ns int64 `json:"over_ns"`
 }
 
-// Load is what a node did during Over_ns. Its own probes and control messages are left out as far
-// as possible.
+// Load is a node's load during Over_ns. The node's own probes and control messages are excluded as
+// far as possible.
 type Load struct {
 	Over_ns       int64    `json:"over_ns"`
-	Busy_ppm      int64    `json:"busy_ppm"` // of all its cores' time; −1: unknown
+	Busy_ppm      int64    `json:"busy_ppm"` // busy part of all cores' time; −1: unknown
 	ReceivedBytes uint64   `json:"received_bytes,string"`
 	SentBytes     uint64   `json:"sent_bytes,string"`
 	Unknown       []string `json:"unknown,omitempty"` // what could not be read, and why
@@ -121,7 +124,7 @@ type Load struct {
 // Target is a node to probe.
 type Target struct {
 	Peer      string `json:"peer"`
-	PeerEpoch string `json:"peer_epoch"` // as the server knows it; Trains repeats it
+	PeerEpoch string `json:"peer_epoch"` // as registered; Trains repeats it
 	Address   string `json:"address"`
 	Key       []byte `json:"key,omitempty"` // minrtt's
 
@@ -131,12 +134,12 @@ type Target struct {
 	CoreSlack_cycles uint64 `json:"core_slack_cycles,string"`
 }
 
-// Manner says how trains are run.
+// Manner defines how trains are run.
 type Manner struct {
 	Exchanges  int   `json:"exchanges"`         // of each train, after its warm-up
 	Timeout_ns int64 `json:"timeout_ns"`        // for one answer
-	Attempts   int   `json:"attempts"`          // how many answers in a row may be missing
-	UserStamps bool  `json:"user_stamps"`       // leave the kernel's stamps off
+	Attempts   int   `json:"attempts"`          // answers in a row that may be missing
+	UserStamps bool  `json:"user_stamps"`       // do not use the kernel's stamps
 	Spin_ns    int64 `json:"spin_ns,omitempty"` // how long to poll for an answer before sleeping
 }
 
@@ -150,9 +153,9 @@ type Probe struct {
 	Limit_ns int64 `json:"limit_ns"`
 }
 
-// Probing orders trains to many nodes in turn, one train every Period_ns, until the next Probing.
-// One without targets ends them. The answer is a Done; after it, Trains with request 0 follow from
-// time to time.
+// Probing orders trains to many nodes in turn, one train every Period_ns, until the next Probing. A
+// Probing without targets ends these trains. The answer is a Done; after it, Trains with request 0
+// follow from time to time.
 type Probing struct {
 	Manner
 	Targets   []Target `json:"targets"`
@@ -160,19 +163,19 @@ type Probing struct {
 }
 
 // Trains reports trains that a node ran with a peer. The server answers with an Ack of the report's
-// number. The node keeps a report until then, as far as its memory allows.
+// number. Until then the node keeps the report, as far as its memory allows.
 type Trains struct {
 	Report    uint64  `json:"report,string"` // counted from 1 in each process; 0: needs no Ack
 	Peer      string  `json:"peer"`
 	PeerEpoch string  `json:"peer_epoch"`
 	Epoch     string  `json:"epoch"` // of the reporting node
 	Lost      uint64  `json:"lost,string"`
-	Dropped   uint64  `json:"dropped,string"` // reports without an Ack that had to make room
+	Dropped   uint64  `json:"dropped,string"` // reports without an Ack that the node dropped
 	Error     string  `json:"error,omitempty"`
 	Trains    []Train `json:"-"`
 }
 
-// Ack says that the server keeps all reports up to a number.
+// Ack confirms that the server has stored all reports up to a number.
 type Ack struct {
 	Report uint64 `json:"report,string"`
 }
@@ -183,7 +186,7 @@ type Run struct {
 	Close bool   `json:"close,omitempty"`
 }
 
-// RunState says how far a node is with a run.
+// RunState describes a node's progress with a run.
 type RunState struct {
 	Name     string   `json:"name"`
 	Closed   bool     `json:"closed"`
@@ -199,10 +202,10 @@ type Table struct {
 	Text       []byte `json:"-"`
 }
 
-// TableState says which table a node uses.
+// TableState names the table that a node uses.
 type TableState struct {
 	Generation uint64 `json:"generation,string"`
-	Channels   int    `json:"channels"` // channels that the table reached
+	Channels   int    `json:"channels"` // channels to which the table was applied
 	Error      string `json:"error,omitempty"`
 }
 
@@ -215,7 +218,7 @@ type ListFiles struct {
 type Files struct {
 	Run   string `json:"run"`
 	Files []File `json:"files"`
-	More  bool   `json:"more,omitempty"` // the run is still open: files may grow, and more may come
+	More  bool   `json:"more,omitempty"` // the run is still open: files may grow, or appear
 }
 
 // File is a file of a run.
@@ -229,10 +232,10 @@ type ReadFile struct {
 	Run    string `json:"run"`
 	Path   string `json:"path"`
 	Offset int64  `json:"offset"`
-	Bytes  int64  `json:"bytes"` // at most this many; no more than MaxChunkBytes
+	Bytes  int64  `json:"bytes"` // the most to return; no more than MaxChunkBytes
 }
 
-// Chunk is a part of a file. It may be shorter than the request; it is empty only at the end.
+// Chunk is a part of a file. It may be shorter than requested, but is empty only at the end.
 type Chunk struct {
 	Path   string `json:"path"`
 	Offset int64  `json:"offset"`
@@ -241,15 +244,15 @@ type Chunk struct {
 	Data   []byte `json:"-"`
 }
 
-// Snapshot asks a node to dump its flight recorders. The answer is a SnapshotState. A node sends
-// one when a program on it asks for a snapshot. The server passes it on to all other nodes, and
-// does not answer it.
+// Snapshot asks a node to dump its flight recorders. The answer is a SnapshotState. A node itself
+// sends a Snapshot when a program on it asks for one. The server forwards it to all other nodes,
+// and does not answer it.
 type Snapshot struct {
 	Channels string `json:"channels"` // pattern that matches their names; "": all
 	Reason   string `json:"reason"`
 }
 
-// SnapshotState says what was dumped.
+// SnapshotState describes what was dumped.
 type SnapshotState struct {
 	Channels int    `json:"channels"`
 	Records  uint64 `json:"records,string"`
@@ -262,13 +265,13 @@ type Ask struct {
 	Argument json.RawMessage `json:"argument,omitempty"`
 }
 
-// Answer answers an Ask. It travels compressed, because a large fleet makes megabytes of JSON.
+// Answer answers an Ask. It is compressed, because a large fleet produces megabytes of JSON.
 type Answer struct {
 	Result json.RawMessage `json:"-"`
 }
 
-// ProbeSecrets names the secrets of the probe keys that a node accepts from now on. The answer is a
-// Done.
+// ProbeSecrets contains the secrets of the probe keys that a node accepts from now on. The answer
+// is a Done.
 type ProbeSecrets struct {
 	Secrets []ProbeSecret `json:"secrets"`
 }

@@ -13,7 +13,7 @@ type Reason string
 const (
 	ReasonMalformed    Reason = "malformed"    // not a message
 	ReasonVersion      Reason = "version"      // message of a version too far away
-	ReasonKind         Reason = "kind"         // kind not known, or not taken from this peer
+	ReasonKind         Reason = "kind"         // kind not known, or not accepted from this peer
 	ReasonTooLarge     Reason = "too_large"    // message longer than MaxMessageBytes
 	ReasonUnregistered Reason = "unregistered" // message from a peer that must register first
 	ReasonReplayed     Reason = "replayed"     // registration that answers no open challenge
@@ -21,11 +21,11 @@ const (
 	ReasonRole         Reason = "role"         // question from a key that may not ask
 	ReasonHandshake    Reason = "handshake"    // no key, a wrong key, or too slow
 	ReasonDisconnected Reason = "disconnected" // connection died, or was cut for what it sent
-	ReasonUnsent       Reason = "unsent"       // message to a peer that is gone or takes nothing
+	ReasonUnsent       Reason = "unsent"       // message to a peer that is gone or accepts nothing
 	ReasonIdentity     Reason = "identity"     // peer that chose its own routing id
 )
 
-// Reasons holds every reason, in the order of FORMAT.md.
+// Reasons lists every reason, in the order of FORMAT.md.
 var Reasons = []Reason{
 	ReasonMalformed, ReasonVersion, ReasonKind, ReasonTooLarge, ReasonUnregistered, ReasonReplayed,
 	ReasonKey, ReasonRole, ReasonHandshake, ReasonDisconnected, ReasonUnsent, ReasonIdentity,
@@ -38,7 +38,7 @@ type refusals struct {
 	mu     sync.Mutex
 	counts map[Reason]uint64
 	logged map[Reason]time.Time
-	silent map[Reason]uint64 // counted since the last log line
+	silent map[Reason]uint64 // number since the last log line
 }
 
 func newRefusals(log *slog.Logger) *refusals {

@@ -20,15 +20,16 @@ type Peer string
 
 func (p Peer) String() string { return hex.EncodeToString([]byte(p)) }
 
-// ServerConfig is what a Server needs.
+// ServerConfig configures a Server.
 type ServerConfig struct {
-	Address string // host:port; port 0 takes a free one
+	Address string // host:port; port 0 means any free port
 	Key     *Key   // the server's, with its secret; nil: no keys, and an address of this machine
 
-	// Clients returns the keys that the server accepts. It is called once a second, and at most ten
-	// times a second when connections come. An error does not take back the keys that are returned
-	// with it. When two calls in a row, a second apart, do not return a key, its connections are
-	// closed, unless the error says that the list cannot be read for now.
+	// Clients returns the keys that the server accepts. It is called once a second, and up to ten
+	// times a second while connections arrive. If Clients also returns an error, the returned keys
+	// are still accepted. When two calls in a row, a second apart, do not return a key, the key's
+	// connections are closed. An error that means that the list cannot be read for now prevents
+	// this.
 	Clients func() ([]Key, error)
 
 	Log *slog.Logger // nil: silent
@@ -36,15 +37,16 @@ type ServerConfig struct {
 	speaks Version // Current, except in tests
 }
 
-// Incoming is a message that came in.
+// Incoming is a received message.
 type Incoming struct {
 	Peer    Peer // server only
 	Key     Key  // of the peer; server only; the zero Key if there are no keys
 	Request uint64
 	Message Message // nil: the message with number Request did not reach Peer, or see Revoked
 
-	// Revoked says that Key was taken off the list, and that Peer's connection was closed. After
-	// the Incomings for all its peers comes one without a Peer, even if there were no peers.
+	// Revoked reports that Key was taken off the list, and that Peer's connection was closed. Such
+	// an Incoming follows for each peer with the key, and then one without a Peer, even if there
+	// were no peers.
 	Revoked bool
 
 	bytes int64 // length of the message on the wire
@@ -65,14 +67,14 @@ type Server struct {
 	context  *zmq4.Context
 	router   *zmq4.Socket // the loop's
 
-	revoked []Incoming // the loop's: they wait for room in incoming
+	revoked []Incoming // the loop's: they wait until incoming has room
 
 	mu          sync.Mutex
 	registered  map[Peer]bool
 	connections map[Peer]connection // of peers with keys
 }
 
-// Check returns the error that makes Listen give up before it opens anything.
+// Check returns the error with which Listen would fail before it opens anything.
 func (c ServerConfig) Check() error {
 	if c.Key == nil && !onThisMachine(c.Address) {
 		return fmt.Errorf("listen on %q: %w", c.Address, ErrNeedsKeys)
@@ -175,14 +177,14 @@ func (s *Server) open(c ServerConfig) (err error) {
 	return nil
 }
 
-// Address returns the host:port that the server listens on.
+// Address returns the host:port on which the server listens.
 func (s *Server) Address() string { return s.address }
 
-// Refused returns how often something was refused, by reason.
+// Refused returns the number of refusals, by reason.
 func (s *Server) Refused() map[Reason]uint64 { return s.refused.all() }
 
 // Receive waits for the next message that was not refused. A Register that it returns has answered
-// its challenge, and its peer counts as registered until Forget.
+// its challenge. Its peer is then treated as registered until Forget.
 func (s *Server) Receive(ctx context.Context) (Incoming, error) {
 	taken := func(in Incoming) (Incoming, error) {
 		s.queued.Add(-in.bytes)
@@ -216,14 +218,14 @@ func (s *Server) Send(to Peer, request uint64, m Message) error {
 	return nil
 }
 
-// Forget undoes a peer's registration. Its messages are refused until it registers again.
+// Forget undoes a peer's registration. The peer's messages are refused until it registers again.
 func (s *Server) Forget(p Peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.registered, p)
 }
 
-// Admit makes a peer count as registered until Forget, as Register does.
+// Admit treats a peer as registered until Forget, as a Register does.
 func (s *Server) Admit(p Peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -237,14 +239,14 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// run is the only goroutine that touches the router.
+// run is the only goroutine that uses the router.
 func (s *Server) run() {
 	gate := newGate(time.Now)
 	looked := time.Now()
 	id := s.loop.poller.Add(s.router, zmq4.POLLIN)
 	for closed := false; !closed; {
 		wait := lookEvery
-		if s.full() { // senders wait, so that this server's memory does not grow
+		if s.full() { // senders must wait, so that this server's memory does not grow
 			s.loop.poller.Update(id, 0)
 			wait = time.Millisecond
 		} else {
@@ -302,15 +304,15 @@ func (s *Server) put(o outgoing) {
 	}
 }
 
-// maxQueued is how many bytes of messages may wait for Receive. Decoded they may take several times
-// as much memory.
+// maxQueued is the number of bytes of messages that may wait for Receive. Decoded, these messages
+// may take several times as much memory.
 const maxQueued = 16 << 20
 
 func (s *Server) full() bool {
 	return len(s.incoming) == cap(s.incoming) || s.queued.Load() >= maxQueued
 }
 
-// drain takes the messages that have come, as long as there is room for Receive.
+// drain passes messages that have arrived to Receive, as long as Receive's queue has room.
 func (s *Server) drain(g *gate) {
 	for !s.full() {
 		peer, err := s.router.RecvBytes(zmq4.DONTWAIT)
@@ -326,14 +328,14 @@ func (s *Server) drain(g *gate) {
 	}
 }
 
-// maxFrames is how many frames of a message are read. Later versions may have more than the three
-// of this one.
+// maxFrames is the number of frames of a message that are read. Later versions may have more than
+// this version's three.
 const maxFrames = 8
 
-// frames takes the frames of a message that follow the one with the peer's id. Of a message that is
-// too long it keeps only the first frame, and adds tooLong so that decode refuses it.
+// frames reads the frames of a message that follow the frame with the peer's id. If the message is
+// too long, frames keeps only the first frame, and adds tooLong so that decode refuses the message.
 func (s *Server) frames() (frames [][]byte, properties map[string]string, err error) {
-	// The frame with the peer's id has no properties; the frames after it have.
+	// The frame with the peer's id has no properties; the frames after it have them.
 	frame, properties, err := s.router.RecvBytesWithMetadata(
 		zmq4.DONTWAIT, "User-Id", "Peer-Address", fdProperty)
 	bytes := 0
@@ -353,13 +355,13 @@ func (s *Server) frames() (frames [][]byte, properties map[string]string, err er
 	return frames, properties, err
 }
 
-// tooLong stands for frames that were not kept.
+// tooLong replaces the frames of a message that is too long.
 var tooLong = make([]byte, MaxMessageBytes+1)
 
-// maxSmall is how long a message may be that carries neither trains nor files.
+// maxSmall is the largest length of a message of a kind that is not large.
 const maxSmall = 2 * MaxFactsBytes
 
-// large says whether a message of this kind may be longer than maxSmall.
+// large reports whether a message of this kind may be longer than maxSmall.
 func large(k Kind) bool {
 	switch k {
 	case KindTrains, KindRunState, KindFiles, KindChunk, KindAsk:
@@ -368,7 +370,7 @@ func large(k Kind) bool {
 	return false
 }
 
-// judge hands a message to Receive, or refuses it.
+// judge passes a message to Receive, or refuses it.
 func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[string]string) {
 	var key Key
 	if s.zap != nil {
@@ -389,8 +391,8 @@ func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[strin
 			s.put(outgoing{peer: peer, frames: encoded, request: request})
 		}
 	}
-	// ZeroMQ's own ids look like this. Any other was chosen by the peer, perhaps to pose as an
-	// earlier one.
+	// ZeroMQ's own ids have this form. Any other id was chosen by the peer, perhaps to pose as an
+	// earlier peer.
 	if len(peer) != 5 || peer[0] != 0 {
 		refuse(0, ReasonIdentity, Malformed, "a client must not choose its routing id")
 		return
@@ -400,7 +402,7 @@ func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[strin
 	s.mu.Unlock()
 	asks := s.zap == nil || key.Role == RoleAdmin
 	bytes := size(frames)
-	if bytes > maxSmall && len(frames) > 0 { // do not decode much for a peer that is not known
+	if bytes > maxSmall && len(frames) > 0 { // do not decode much for an unknown peer
 		h, err := decodeHeader(frames[0])
 		if err == nil && (!large(h.kind) || !registered && !(h.kind == KindAsk && asks)) {
 			refuse(h.request, ReasonTooLarge, TooLarge,
@@ -453,7 +455,7 @@ func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[strin
 		return
 	}
 	s.queued.Add(int64(bytes))
-	// There is room: drain has looked, and nobody else adds to the channel.
+	// The channel has room: drain has checked, and no other goroutine adds to the channel.
 	s.incoming <- Incoming{
 		Peer: peer, Key: key, Request: request, Message: m, bytes: int64(bytes),
 	}
@@ -471,7 +473,7 @@ func reasonOf(err error) (Reason, Code) {
 	return ReasonMalformed, Malformed
 }
 
-// watch counts what ZeroMQ refuses before a message is whole.
+// watch counts what ZeroMQ refuses before a message is complete.
 func (s *Server) watch(monitor *zmq4.Socket) {
 	defer close(s.monitor)
 	defer monitor.Close()

@@ -19,17 +19,17 @@ import (
 var ErrClosed = errors.New("link is closed")
 
 const (
-	handshakeLimit    = 2 * time.Second // for the whole handshake, however slowly bytes come
+	handshakeLimit    = 2 * time.Second // for the whole handshake, however slowly bytes arrive
 	wireHeartbeat     = 2 * time.Second // of ZeroMQ itself: finds dead connections
-	wireHeartbeatDead = 6 * time.Second // likewise, and messages whose bytes come too slowly
+	wireHeartbeatDead = 6 * time.Second // also finds messages whose bytes arrive too slowly
 	wireOverhead      = 1024            // what CURVE adds; a longer frame ends its connection
 	sendQueue         = 1000            // messages to one peer that wait in ZeroMQ
 	lookEvery         = 50 * time.Millisecond
 	lingerAtClose     = 200 * time.Millisecond
 )
 
-// onThisMachine says whether no other machine can reach "host:port". Of names it knows only
-// localhost; it looks up none.
+// onThisMachine reports whether no other machine can reach "host:port". The only name that it
+// accepts is localhost; it looks up no names.
 func onThisMachine(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -54,20 +54,21 @@ func setCommon(s *zmq4.Socket, address string) error {
 		s.SetHeartbeatTimeout(wireHeartbeatDead),
 		s.SetLinger(lingerAtClose),
 		s.SetSndhwm(sendQueue),
-		// ZeroMQ aborts the whole process if a peer goes away while ZeroMQ waits for somebody to
-		// read the peer's messages. So it must always read on, and flows limits what waits.
+		// ZeroMQ aborts the whole process if a peer goes away while ZeroMQ waits for the program to
+		// read that peer's messages. So ZeroMQ must always continue to read, and flows limits what
+		// waits.
 		s.SetRcvhwm(0),
 		s.SetIpv6(strings.HasPrefix(address, "[")),
 	)
 }
 
-// A loop owns a ZeroMQ socket, which only one goroutine at a time may use, and a pair of sockets
-// with which other goroutines wake it.
+// A loop owns a ZeroMQ socket, which only one goroutine at a time may use. It also owns a pair of
+// sockets with which other goroutines wake it.
 type loop struct {
 	poller *zmq4.Poller
 	bell   *zmq4.Socket // the loop's end
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the following fields
 	ringer *zmq4.Socket
 	rung   bool
 	closed bool
@@ -81,10 +82,10 @@ type outgoing struct {
 	request uint64
 	revoked *Key       // server only, alone in its message: the key to revoke
 	until   time.Time  // client only: when to give up
-	sent    chan error // client only: has room for one
+	sent    chan error // client only: has room for one error
 }
 
-// pairs counts the pairs of sockets in this process. Each needs its own name.
+// pairs counts the pairs of sockets in this process. Each pair needs a name of its own.
 var pairs atomic.Int64
 
 func newLoop(ctx *zmq4.Context) (l *loop, err error) {
@@ -105,7 +106,7 @@ func newLoop(ctx *zmq4.Context) (l *loop, err error) {
 	return l, nil
 }
 
-// put queues a message and wakes the loop. It returns false if the loop is closed or the queue
+// put queues a message and wakes the loop. It returns false if the loop is closed or the queue is
 // full.
 func (l *loop) put(o outgoing) bool {
 	l.mu.Lock()
@@ -126,7 +127,7 @@ func (l *loop) ring() {
 	}
 }
 
-// take returns what was queued, and whether the loop must end.
+// take returns the queued messages, and whether the loop must end.
 func (l *loop) take() (queue []outgoing, closed bool) {
 	for {
 		if _, err := l.bell.RecvBytes(zmq4.DONTWAIT); err != nil {
@@ -150,7 +151,7 @@ func (l *loop) close() {
 	}
 }
 
-// end releases the bell. It is the last thing that the loop does.
+// end releases the bell. It is the last action of the loop.
 func (l *loop) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,21 +6,21 @@ import (
 	"fmt"
 )
 
-// Train is one train as reported by the node that ran it. It holds the stamps of package minrtt and
-// no conclusions from them.
+// Train is one train as reported by the node that ran it. It contains the stamps of package minrtt
+// and no conclusions from them.
 type Train struct {
-	KernelStamps uint64 // how many of the four stamps of each exchange were the kernel's
+	KernelStamps uint64 // number of stamps, of the four of each exchange, that the kernel took
 	Exchanges    []Exchange
 	Arrivals     []Arrival
 }
 
 // Exchange is a probe and its answer. Sent and Returned are readings of the reporting node's
-// counter, Received and Answered are readings of its peer's.
+// counter, Received and Answered are readings of its peer's counter.
 type Exchange struct {
 	Sent, Received, Answered, Returned Interval
 }
 
-// Arrival is a probe whose answer gave no information.
+// Arrival is a probe whose answer yielded no constraint.
 type Arrival struct {
 	Sent, Received Interval
 }
@@ -28,7 +28,7 @@ type Arrival struct {
 // Interval is a stamp: the reading was at least Lo and at most Hi.
 type Interval struct{ Lo, Hi uint64 }
 
-// MaxBatchStamps is how many stamps one Trains may hold.
+// MaxBatchStamps is the largest number of stamps in one Trains.
 const MaxBatchStamps = 400_000
 
 var errTrainsEnd = errors.New("trains end early")
@@ -91,8 +91,8 @@ func (r *trainReader) fail(err error) {
 	r.b = nil
 }
 
-// count reads the number of things that follow. Each takes at least the given bytes and holds the
-// given number of stamps.
+// count reads the number of the following elements. Each element takes at least the given bytes and
+// contains the given number of stamps.
 func (r *trainReader) count(what string, bytes, stamps int) int {
 	n := r.uvarint()
 	if n > uint64(len(r.b)/bytes) {

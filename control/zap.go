@@ -11,29 +11,29 @@ import (
 
 const zapDomain = "cloudprofiler"
 
-// A zap answers ZeroMQ's question whether a key is accepted (RFC 27, version 1.0 of ZAP), and
-// notices when a key no longer is.
+// A zap answers ZeroMQ's question whether a key is accepted (RFC 27, version 1.0 of ZAP). It also
+// notices when a key is no longer accepted.
 type zap struct {
 	read    func() ([]Key, error)
 	revoke  func(Key) bool // false: try again later
 	refused *refusals
-	socket  *zmq4.Socket // its goroutine's
+	socket  *zmq4.Socket // used only by the goroutine of serve
 	done    chan struct{}
 	close   func()
 
 	mu   sync.Mutex
-	keys map[string]Key // by public key: those on the list, and those to be revoked
+	keys map[string]Key // by public key: keys on the list, and keys still to be revoked
 
-	// Its goroutine's:
+	// Used only by the goroutine of serve:
 	allowed  map[string]bool
-	missing  map[string]bool // keys that the last look did not find
+	missing  map[string]bool // keys that were not on the list at the last check
 	readAt   time.Time
 	lookedAt time.Time
-	complain string // what was last wrong with the list
-	partial  bool   // the list could not be read whole, for a reason that will pass
+	complain string // the last error about the list
+	partial  bool   // the list could not be read completely, for a temporary reason
 }
 
-// listEvery is how often zap looks for keys that have left the list.
+// listEvery is the interval at which zap checks for keys that have left the list.
 const listEvery = time.Second
 
 func newZap(
@@ -72,14 +72,14 @@ func (z *zap) serve(stop chan struct{}) {
 		z.look(time.Now())
 		m, err := z.socket.RecvMessage(0)
 		if err != nil {
-			continue // a timeout, or the context ended and stop comes next
+			continue // a timeout, or the context ended and stop follows
 		}
 		z.socket.SendMessage(z.answer(m))
 	}
 }
 
-// answer returns the reply to a request. The request holds version, id, domain, address, identity,
-// mechanism and credentials.
+// answer returns the reply to a request. The request consists of version, id, domain, address,
+// identity, mechanism and credentials.
 func (z *zap) answer(m []string) []string {
 	if len(m) < 2 {
 		return []string{"1.0", "", "500", "short request", "", ""}
@@ -89,7 +89,7 @@ func (z *zap) answer(m []string) []string {
 		return no("not a CURVE request")
 	}
 	public := zmq4.Z85encode(m[6])
-	// A key that was just put on the list is accepted at once. A stranger cannot cause more than
+	// A key that was just added to the list is accepted at once. A stranger cannot cause more than
 	// ten reads a second.
 	age := time.Since(z.readAt)
 	if age > time.Second || age > 100*time.Millisecond && !z.allowed[public] {
@@ -127,8 +127,8 @@ func (z *zap) reload() {
 	}
 }
 
-// look revokes a key that was on the list and that two looks in a row did not find. One is not
-// enough, because a file is missing for a moment while somebody replaces it.
+// look revokes a key that was on the list and was then missing at two checks in a row. One check is
+// not enough, because a file is missing for a moment while someone replaces it.
 func (z *zap) look(now time.Time) {
 	if now.Sub(z.lookedAt) < listEvery {
 		return
@@ -153,7 +153,8 @@ func (z *zap) look(now time.Time) {
 	}
 }
 
-// passes says whether an error in reading the list says nothing about who is on it.
+// passes reports whether an error in reading the list is temporary and so reveals nothing about the
+// list.
 func passes(err error) bool {
 	for _, passing := range []error{
 		syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EIO, syscall.ESTALE,

@@ -9,7 +9,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// endRun records when the run ended, unless that is recorded.
+// endRun records when the run ended, unless an end is already recorded.
 func (c *core) endRun() {
 	if err := c.run.draft.Update(func(r *runs.Run) {
 		if r.Ended.IsZero() {
@@ -20,15 +20,15 @@ func (c *core) endRun() {
 	}
 }
 
-// endOf returns the end of a run that began at begun and ends now. If the clock was set back in
-// between, the end still does not come before the beginning: the run ended at some time after it.
+// endOf returns the end of a run that began at begun and ends now. If the clock was set back in the
+// meantime, the end is still not before the beginning, only less certain.
 func endOf(begun runs.UTC, now time.Time) runs.UTC {
 	end := runs.UTCOf(now, utcSlack)
 	end.Hi_ns = max(end.Hi_ns, begun.Hi_ns)
 	return end
 }
 
-// abortRun ends the run at once with what is there. It waits for no node.
+// abortRun ends the run at once with the data that is there. It waits for no node.
 func (c *core) abortRun() error {
 	r := c.run
 	if r == nil {
@@ -38,7 +38,7 @@ func (c *core) abortRun() error {
 		return fmt.Errorf("run %q is being aborted already", r.name())
 	}
 	r.lacks("run.yaml", fmt.Sprintf("the run was aborted: %s", r.phase))
-	if c.sweep != nil { // the run's own: during a run there is no other
+	if c.sweep != nil { // this sweep belongs to the run: during a run there is no other
 		c.sweep, c.swept = nil, c.now()
 	}
 	r.aborted = true
@@ -47,7 +47,7 @@ func (c *core) abortRun() error {
 		c.targetsChanged()
 		c.endRun()
 		for _, n := range c.sorted() {
-			// A node may have opened the run and not said so yet.
+			// A node may have opened the run without having reported it yet.
 			if n.alive() && n.can(control.CanRun) {
 				c.ask(n, &control.Run{Name: r.name(), Close: true}, c.config.AnswerLimit,
 					closingRun, func(control.Message, error) {})

@@ -14,30 +14,30 @@ import (
 // The questions that a server answers, as values of control.Ask.What.
 const (
 	AskNodes       = "nodes"        // → Matrix
-	AskRegistered  = "registered"   // → names of the nodes that are there and can be measured
+	AskRegistered  = "registered"   // → names of the nodes that are registered and can be measured
 	AskSweep       = "sweep"        // SweepRequest → SweepStatus
 	AskSweepStatus = "sweep-status" // → SweepStatus, or null
-	AskTable       = "table"        // → TableRequest; Base is its generation
+	AskTable       = "table"        // → TableRequest; Base is the table's generation
 	AskSetTable    = "set-table"    // TableRequest → TableRequest
 	AskStartRun    = "start-run"    // RunRequest → RunStatus
 	AskStopRun     = "stop-run"     // → RunStatus
 	AskAbortRun    = "abort-run"    // → RunStatus
 	AskCollectRun  = "collect-run"  // RunRequest → RunStatus
-	AskRun         = "run"          // → RunStatus of the present or else the last run, or null
+	AskRun         = "run"          // → RunStatus of the present or the last run, or null
 	AskRuns        = "runs"         // → []RunEntry
 	AskRemoveRun   = "remove-run"   // RunRequest → nothing
 	AskSnapshot    = "snapshot"     // SnapshotRequest → []SnapshotResult
 	AskForgetNode  = "forget-node"  // NodeRequest → nothing
 )
 
-// SweepRequest asks for a sweep. A zero field means the configured value.
+// SweepRequest asks for a sweep. A zero field stands for the configured value.
 type SweepRequest struct {
 	Trains    int  `json:"trains,omitempty"`
 	Exchanges int  `json:"exchanges,omitempty"`
 	Width     int  `json:"width,omitempty"`
 	NoQuiet   bool `json:"no_quiet,omitempty"` // do not wait for quiet moments
 
-	// Nodes names the nodes whose pairs are measured. None: all nodes.
+	// Nodes names the nodes whose pairs are measured. If it is empty, all nodes are.
 	Nodes []string `json:"nodes,omitempty"`
 }
 
@@ -62,8 +62,8 @@ func (c *core) answer(in control.Incoming, ask *control.Ask) {
 			c.send(in.Peer, in.Request, control.Refuse(control.Failed, err.Error()))
 			return
 		}
-		// The network may refuse an answer that is too large even when compressed. The question
-		// must get an answer even then.
+		// The network may refuse an answer that is too large even when compressed. The asker must
+		// then still get an answer.
 		if err := c.network.Send(in.Peer, in.Request, &control.Answer{Result: text}); err != nil {
 			why := fmt.Sprintf("the answer to %q has %d bytes: %v", ask.What, len(text), err)
 			c.send(in.Peer, in.Request, control.Refuse(control.TooLarge, why))

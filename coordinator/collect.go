@@ -17,33 +17,33 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// A collection fetches a node's files into the run, one after another. The part of a file that has
-// come waits beside the server's state until the file is whole. After the node came back or the
-// server was restarted, fetching continues there.
+// A collection fetches a node's files into the run, one after another. An incomplete file is stored
+// beside the server's state until the rest arrives. After the node returns or the server restarts,
+// fetching continues there.
 type collection struct {
 	run     *run
 	node    string
 	files   []control.File
 	at      int             // index into files
-	resumed bool            // a part of the file came earlier, and fetching continued after it
+	resumed bool            // a part of the file arrived earlier, and fetching continued after it
 	done    map[string]bool // paths that need nothing more
 	got     int64
 	of      int64
 	tries   int
-	looked  time.Time   // when progress was last seen
-	came    int64       // and how far it had come
-	until   time.Time   // the node is gone, and is waited for until then; zero: it is not gone
+	looked  time.Time   // when progress was last checked
+	came    int64       // and the progress then
+	until   time.Time   // how long to wait for a node that is gone; zero: it is not gone
 	over    func(error) // called once
 }
 
 const collectTries = 5
 
-// errFetchAgain is returned for a damaged file whose parts came at several times. One of the parts
-// may have been damaged here.
+// errFetchAgain is returned for a damaged file that was fetched in several sessions. One of the
+// earlier parts may have been damaged on this machine.
 var errFetchAgain = errors.New("a part that came earlier may be damaged")
 
-// collectAll fetches the files of all nodes that have the run, in parallel, and then completes the
-// run.
+// collectAll fetches the files of all nodes that opened the run, in parallel, and then completes
+// the run.
 func (c *core) collectAll() {
 	r := c.run
 	var nodes []*node
@@ -67,7 +67,7 @@ func (c *core) collectAll() {
 			over()
 		}
 		r.collect = append(r.collect, k)
-		if r.again { // the node may not have heard that the run ended
+		if r.again { // the node may not know that the run ended
 			c.tellOne(n, true, func() { c.list(k) })
 			continue
 		}
@@ -76,7 +76,8 @@ func (c *core) collectAll() {
 	over()
 }
 
-// collectFailed waits for a node that is gone to come back. It gives up on any other node.
+// collectFailed waits for the return of a node that is gone. It gives up on a node that is not
+// gone.
 func (c *core) collectFailed(k *collection, why error) {
 	if c.ended(k) {
 		return
@@ -90,7 +91,7 @@ func (c *core) collectFailed(k *collection, why error) {
 	k.over(why)
 }
 
-// stepCollect gives up on nodes that do not come back.
+// stepCollect gives up on nodes that did not return in time.
 func (c *core) stepCollect() {
 	if c.run == nil {
 		return
@@ -105,8 +106,7 @@ func (c *core) stepCollect() {
 	}
 }
 
-// collectOn continues with a node that was waited for. The node may have missed that the run was
-// closed.
+// collectOn continues with a node that has returned. The node may not know that the run was closed.
 func (c *core) collectOn(n *node) {
 	for _, k := range c.run.collect {
 		if k.node == n.name() && !k.until.IsZero() {
@@ -146,7 +146,7 @@ func (c *core) list(k *collection) {
 		"a list of its files", done)
 }
 
-// nextFile starts with the next file that is needed, or continues with it.
+// nextFile begins with the next file that is needed, or continues it.
 func (c *core) nextFile(k *collection) {
 	r := k.run
 	for k.at < len(k.files) && (k.done[k.files[k.at].Path] || r.has(k.node, k.files[k.at])) {
@@ -221,8 +221,8 @@ func (c *core) fetch(k *collection) {
 	})
 }
 
-// keepFile puts a fetched file into the run. If it is damaged and came at several times, keepFile
-// fetches it once more.
+// keepFile moves a fetched file into the run. If the file is damaged and was fetched in several
+// sessions, keepFile fetches it once more.
 func (c *core) keepFile(k *collection, f control.File, part string) {
 	r := k.run
 	draft := r.draft
@@ -250,18 +250,19 @@ func (c *core) keepFile(k *collection, f control.File, part string) {
 	})
 }
 
-// ended says whether fetching is over for k, because its run was aborted or is no longer the
+// ended reports whether fetching for k is over, because its run was aborted or is no longer the
 // present one.
 func (c *core) ended(k *collection) bool { return c.run != k.run || k.run.aborted }
 
-// slowest is the least number of bytes that a node's files must bring in a minute. Without it, a
-// node that sends endless files byte by byte would hold the run up for ever.
+// slowest is the least number of bytes that a node must send in a minute. Without this limit, a
+// node that sends endless files byte by byte would delay the run for ever.
 const slowest = 1 << 20
 
-// stalls says why nothing more is fetched from a node: too little comes, or the disk is full.
+// stalls returns why fetching from a node must stop: the node sends too little, or the disk is
+// full.
 func (c *core) stalls(k *collection) error {
 	if took := c.now().Sub(k.looked); took > time.Minute {
-		came := k.got + int64(k.at)<<16 // a small file is work as well
+		came := k.got + int64(k.at)<<16 // a small file is progress, too
 		if came-k.came < slowest {
 			return fmt.Errorf("it gave %d bytes of %q in %v, want %d bytes a minute",
 				came-k.came, k.files[k.at].Path, took.Round(time.Second), slowest)
@@ -285,7 +286,7 @@ func partSize(path string) (int64, error) {
 	return info.Size(), nil
 }
 
-// place returns where a node's file belongs in a run. "": it belongs nowhere.
+// place returns the path of a node's file in a run, or "" if the file does not belong into a run.
 func place(node, file string) string {
 	switch base := path.Base(file); {
 	case strings.HasSuffix(base, ".cplog"):
@@ -298,14 +299,14 @@ func place(node, file string) string {
 	return ""
 }
 
-// isOf says whether m says that this file is missing from the run or damaged in it.
+// isOf reports whether m lists this file as missing from the run or damaged.
 func isOf(m runs.Missing, node string, f control.File) bool {
 	return m.Part == "node "+node &&
 		strings.HasPrefix(m.Reason, fmt.Sprintf("%s%q: ", notWhole, f.Path))
 }
 
-// has says whether a file is already in the run, from before a restart of the server. The files of
-// a closed run do not change.
+// has reports whether a file is already in the run, from before a restart of the server. The files
+// of a closed run do not change.
 func (r *run) has(node string, f control.File) bool {
 	to := place(node, f.Path)
 	if to == "" {
@@ -318,10 +319,10 @@ func (r *run) has(node string, f control.File) bool {
 	return err == nil && info.Size() == f.Bytes
 }
 
-// keep puts a fetched file into the run. Of a damaged log it keeps what is whole, and the error
-// says where the damage is.
+// keep moves a fetched file into the run. Of a damaged log it keeps the intact part, and the error
+// describes where the damage is.
 func keep(draft *runs.Draft, node string, f control.File, part string, resumed bool) error {
-	if err := appendTo(part, nil); err != nil { // an empty file was never created
+	if err := appendTo(part, nil); err != nil { // an empty file does not exist yet
 		return err
 	}
 	from, err := os.Open(part)

@@ -14,13 +14,13 @@ type Config struct {
 	Heartbeat time.Duration // how often clients send a ping
 	Dead      time.Duration // the silence that ends a registration
 
-	Sweep      SweepOptions  // how sweeps are done unless a request says otherwise
+	Sweep      SweepOptions  // how sweeps are done unless a request overrides it
 	SweepEvery time.Duration // 0: only when nodes join, and around runs
 	Settle     time.Duration // how long a sweep waits for more nodes after one has joined
 
-	// Budget is how many exchanges a second the whole fleet spends while a run is open.
+	// Budget is the number of exchanges per second of the whole fleet while a run is open.
 	Budget         int
-	TrainExchanges int // in each train that this budget is spent on
+	TrainExchanges int // in each train that Budget pays for
 
 	AnswerLimit time.Duration // for answers that need no work: runs, tables, lists of files
 	Return      time.Duration // how long a run waits for the files of a silent node
@@ -31,18 +31,18 @@ type Config struct {
 	FlushEvery  time.Duration        // how often measurements are written to disk
 }
 
-// SweepOptions says how a sweep over all pairs is done.
+// SweepOptions determine how a sweep over all pairs is done.
 type SweepOptions struct {
 	Trains     int           // in each direction of each pair
 	Exchanges  int           // of each train
 	Gap        time.Duration // between the trains of a batch
 	Timeout    time.Duration // for one answer
-	Attempts   int           // answers in a row that may be missing
+	Attempts   int           // number of missing answers in a row that are tolerated
 	UserStamps bool
 	Spin       time.Duration
 
-	// Width is how many pairs are measured at once. 0: as many as leave each node a core of its
-	// machine.
+	// Width is the number of pairs measured at once. 0: the largest number that leaves each node
+	// one core of its machine.
 	Width int
 
 	Quiet Quiet
@@ -50,12 +50,12 @@ type SweepOptions struct {
 	Nodes []string // the nodes that take part; none: all
 }
 
-// Quiet says what a quiet moment is, and how long to wait for one before each round.
+// Quiet defines a quiet moment, and how long to wait for one before each round.
 type Quiet struct {
 	Over         time.Duration // how long nodes are watched; 0: they are not watched
-	Limit        time.Duration // how long to wait at most
-	Busy_ppm     int64         // of a node's cores
-	BytesASecond uint64        // of a node's traffic, in each direction
+	Limit        time.Duration // the longest wait
+	Busy_ppm     int64         // load limit, as a part of a node's cores
+	BytesASecond uint64        // limit on a node's traffic, in each direction
 }
 
 // DefaultConfig returns 1 s heartbeats, a sweep every minute, and 2,000 exchanges a second during
@@ -117,8 +117,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// train returns the options as a minrtt.Config. Its Validate refuses here what nodes would refuse
-// later.
+// train returns the options as a minrtt.Config. Its Validate method refuses early what nodes would
+// refuse later.
 func (o SweepOptions) train() minrtt.Config {
 	return minrtt.Config{Exchanges: o.Exchanges, Timeout: o.Timeout, Attempts: o.Attempts}
 }
@@ -144,8 +144,8 @@ func (o SweepOptions) Validate() error {
 	return nil
 }
 
-// limit is how long one direction of a pair may take: a hundred times what it takes on a good link,
-// plus the time for missing answers.
+// limit is the longest time for one direction of a pair: a hundred times what it takes on a good
+// link, plus the time for missing answers.
 func (o SweepOptions) limit() time.Duration {
 	exchanges := time.Duration(o.Exchanges+2) * 2 * time.Millisecond
 	return 100*time.Millisecond + time.Duration(o.Trains)*(o.Gap+exchanges) +

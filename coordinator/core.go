@@ -13,15 +13,16 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// network is how a core reaches its peers. *control.Server is one.
+// network is how a core reaches its peers. *control.Server implements it.
 type network interface {
 	Send(to control.Peer, request uint64, m control.Message) error
-	Forget(control.Peer) // undo its registration
-	Admit(control.Peer)  // make it count as registered, as registering does
+	Forget(control.Peer) // undo the peer's registration
+	Admit(control.Peer)  // treat the peer as registered
 }
 
-// core holds the rules of the server. It never waits: it is told what came in (handle) and that
-// time has passed (tick), and asks the network to send. One goroutine may use it.
+// core contains the rules of the server. It never waits: its caller passes messages to handle and
+// calls tick when time has passed, and core asks the network to send. Only one goroutine may use
+// it.
 type core struct {
 	config   Config
 	now      func() time.Time
@@ -30,12 +31,12 @@ type core struct {
 	log      *slog.Logger
 	instance string
 
-	// background does work off the core's goroutine, then calls then with its result on that
-	// goroutine. The default, which tests use, does both at once.
+	// background runs work off the core's goroutine, then calls then with the result on the core's
+	// goroutine. The default, which tests use, calls both at once.
 	background func(work func() error, then func(error))
 
-	// took returns how much time has passed since began, for the nodes' shares. The default, which
-	// tests use, returns 0.
+	// took returns the time since began, for the nodes' shares. The default, which tests use,
+	// returns 0.
 	took func(began time.Time) time.Duration
 
 	nodes      map[string]*node
@@ -49,29 +50,29 @@ type core struct {
 	pending  map[uint64]*pending
 
 	sweep   *sweep
-	sweepBy time.Time // when the sweep is due for nodes that joined; zero: none is
+	sweepBy time.Time // when the sweep for nodes that joined is due; zero: none is due
 	swept   time.Time // when the last sweep ended
 	last    *SweepStatus
 	sweeps  uint64
-	asked   int // exchanges of the longest train that any sweep has asked for
+	asked   int // number of exchanges in the longest train that any sweep has asked for
 
 	wants      []func(*Matrix) // called with the next matrix whose evaluation begins
 	evaluating bool
 
 	run       *run
 	lastRun   *RunStatus
-	anchoring bool // nodes were told to probe on their own
+	anchoring bool // nodes have been told to probe on their own
 
 	table tableState
 
-	renewed time.Time // when all nodes were last told new secrets for probe keys
-	rekeyAt time.Time // when probers get keys made from new secrets; zero: no secret is new
+	renewed time.Time // when all nodes last got new secrets for probe keys
+	rekeyAt time.Time // when probers get keys derived from new secrets; zero: no secret is new
 
-	acks    map[control.Peer]uint64 // sent once the reports are on disk
+	acks    map[control.Peer]uint64 // to be sent once the reports are on disk
 	flushed time.Time
 }
 
-// A pending is a request that waits for its answer.
+// A pending is a request whose answer has not arrived.
 type pending struct {
 	node  *node
 	until time.Time
@@ -79,10 +80,10 @@ type pending struct {
 	done  func(control.Message, error)
 }
 
-// errLate is the error of a request whose answer did not come in time.
+// errLate is the error of a request whose answer did not arrive in time.
 var errLate = errors.New("no answer in time")
 
-// newCore returns a core that continues with what is in the store.
+// newCore returns a core that continues with the contents of the store.
 func newCore(
 	config Config, store *Store, network network, now func() time.Time, log *slog.Logger,
 ) (*core, error) {
@@ -135,7 +136,7 @@ func (c *core) settle(id uint64, m control.Message, err error) {
 	}
 }
 
-// handle takes in a message.
+// handle processes a message.
 func (c *core) handle(in control.Incoming) {
 	if in.Revoked {
 		c.revoked(in)
@@ -195,7 +196,7 @@ func (c *core) handle(in control.Incoming) {
 	}
 }
 
-// tick does what is due.
+// tick does everything that is due.
 func (c *core) tick() {
 	now := c.now()
 	c.buryTheDead()
@@ -225,7 +226,7 @@ func (c *core) tick() {
 	}
 }
 
-// next returns when tick must be called again, at the latest.
+// next returns the time by which tick must be called again.
 func (c *core) next() time.Time {
 	next := c.flushed.Add(c.config.FlushEvery)
 	earlier := func(t time.Time) {
@@ -263,7 +264,7 @@ func (c *core) next() time.Time {
 	return next
 }
 
-// flush writes new measurements to disk, and acknowledges them.
+// flush writes new measurements to disk, then acknowledges them.
 func (c *core) flush() {
 	c.flushed = c.now()
 	if err := c.save(); err != nil {

@@ -12,9 +12,9 @@ type NodeRequest struct {
 	Name string `json:"name"`
 }
 
-// forgetNode drops a node that is gone, and all that is kept of it outside of runs: its pairs, its
-// key's claim to the name, and what the last sweep said about it. It returns when that is on disk.
-// The error wraps fs.ErrNotExist if the name is not known.
+// forgetNode drops a node that is gone, and everything that is stored about it outside of runs: its
+// pairs, the binding of its key to the name, and its entries in the last sweep's status. It returns
+// when the change is on disk. The error wraps fs.ErrNotExist if the name is unknown.
 func (c *core) forgetNode(name string) error {
 	n := c.nodes[name]
 	if n.alive() {
@@ -68,9 +68,9 @@ func (k pairKey) has(name string) bool { return k.a == name || k.b == name }
 
 func (k pairKey) names() [2]string { return [2]string{k.a, k.b} }
 
-// forgetStrangers drops pairs with a node that is not known. Either the node was forgotten, or the
-// server died before it wrote the node to disk; then the trains are reported again. Pairs that a
-// run has stay.
+// forgetStrangers drops pairs with an unknown node. Either the node was forgotten, or the server
+// died before it wrote the node to disk; then the node reports the trains again. Pairs that a run
+// uses stay.
 func (c *core) forgetStrangers() error {
 	var err error
 	for _, key := range c.sortedPairs() {
@@ -82,7 +82,7 @@ func (c *core) forgetStrangers() error {
 	return err
 }
 
-// drop removes a pair, from the disk as well.
+// drop removes a pair, also from the disk.
 func (c *core) drop(key pairKey) error {
 	delete(c.pairs, key)
 	if err := c.store.remove(pairFile(key)); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Limits on the list of what is missing. A node may report more and more without end.
+// Limits on the list of what is missing: a node could report missing parts without end.
 const (
 	maxMissing     = 10_000 // for a run
 	maxMissingPart = 64     // for one part of it
@@ -36,11 +36,11 @@ func (r *run) lacks(part, reason string) {
 	}
 }
 
-// maxEpochs is how many epochs of a node a run keeps apart. No machine is suspended more often, and
-// each epoch costs a relation with every other node.
+// maxEpochs limits the epochs of a node in one run. No machine is suspended more often, and each
+// epoch costs a relation with every other node.
 const maxEpochs = 64
 
-// enter notes the node's present description in the run. changed says that its epoch is a new one.
+// enter adds the node's present description to the run. changed reports whether its epoch is new.
 func (r *run) enter(about runs.Node) (changed bool, err error) {
 	of := r.draft.Run()
 	known, ok := of.Node(about.Name)
@@ -53,7 +53,7 @@ func (r *run) enter(about runs.Node) (changed bool, err error) {
 	return changed, err
 }
 
-// takes says whether the run keeps trains between two counters.
+// takes reports whether the run keeps trains between two counters.
 func (r *run) takes(a, b tscratio.Node) bool {
 	of := r.draft.Run()
 	return r.gathers() && of.PairPath(a, b) != ""

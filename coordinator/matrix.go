@@ -12,7 +12,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Matrix is what is known of a fleet: of every node, and of every pair in both directions.
+// Matrix is the state of a fleet: of every node, and of every pair in both directions.
 type Matrix struct {
 	At        time.Time    `json:"at"`
 	Server    string       `json:"server"`
@@ -27,7 +27,7 @@ type Matrix struct {
 	Refused    map[control.Reason]uint64 `json:"refused,omitempty"`
 }
 
-// NodeStatus is what is known of a node.
+// NodeStatus is the state of a node.
 type NodeStatus struct {
 	Name             string `json:"name"`
 	Epoch            string `json:"epoch"`
@@ -59,11 +59,11 @@ type PairStatus struct {
 	Reading_cycles uint64        `json:"reading_cycles,string,omitempty"`
 	Lo_cycles      uint64        `json:"lo_cycles,string,omitempty"`
 	Hi_cycles      uint64        `json:"hi_cycles,string,omitempty"`
-	Bound_ns       float64       `json:"bound_ns"`        // half that width, with the closure
-	Direct_ns      float64       `json:"direct_bound_ns"` // without it; 0: no direct relation
+	Bound_ns       float64       `json:"bound_ns"`        // half that width, using the closure
+	Direct_ns      float64       `json:"direct_bound_ns"` // the same without closure; 0: none
 	LoPath         tscratio.Path `json:"lo_path,omitempty"`
 	HiPath         tscratio.Path `json:"hi_path,omitempty"`
-	Wander_ppb     float64       `json:"wander_ppb"` // that the bound allows for
+	Wander_ppb     float64       `json:"wander_ppb"` // for which the bound allows
 	Least_ppb      float64       `json:"least_wander_ppb"`
 	Verdict        string        `json:"verdict"` // consistent, suspect or none
 	RateLo_ppb     float64       `json:"rate_lo_ppb"`
@@ -77,7 +77,7 @@ type PairStatus struct {
 	Unhealthy      string        `json:"unhealthy,omitempty"`
 }
 
-// Stamps says whether the kernel or user space took the pair's stamps.
+// Stamps names who took the pair's stamps: the kernel, user space or both.
 func (p PairStatus) Stamps() string {
 	switch {
 	case p.Exchanges == 0:
@@ -90,7 +90,7 @@ func (p PairStatus) Stamps() string {
 	return fmt.Sprintf("kernel %.0f%%", p.Kernel_percent)
 }
 
-// Path names the nodes that the bound came over.
+// Path names the third nodes over which the bound was derived.
 func (p PairStatus) Path() string {
 	via := map[string]bool{}
 	for _, path := range []tscratio.Path{p.LoPath, p.HiPath} {
@@ -106,22 +106,22 @@ func (p PairStatus) Path() string {
 	return "via " + strings.Join(slices.Sorted(maps.Keys(via)), ", ")
 }
 
-// A fleetCopy holds all that a Matrix is made of, copied from the core, because evaluating many
-// pairs takes long.
+// A fleetCopy contains everything from which a Matrix is computed. It is copied from the core,
+// because evaluating many pairs takes long.
 type fleetCopy struct {
 	matrix Matrix
 	pairs  []pairCopy
 }
 
 type pairCopy struct {
-	pair          // its live pair is in encoded
+	pair          // its live pair is in the field encoded
 	encoded       []byte
 	old           bool
 	neverMeasured bool
 }
 
-// copyFleet copies what a Matrix is made of. It returns a function that evaluates the copy, on any
-// goroutine.
+// copyFleet copies everything from which a Matrix is computed. It returns a function that evaluates
+// the copy, on any goroutine.
 func (c *core) copyFleet() func() *Matrix {
 	now := c.now()
 	s := &fleetCopy{}
@@ -157,11 +157,11 @@ func (c *core) copyFleet() func() *Matrix {
 	return s.evaluate
 }
 
-// maxNeverMeasured is how many pairs are listed that were never measured. 12,000 new nodes have 72
-// million of them.
+// maxNeverMeasured is the largest number of never measured pairs in the list. 12,000 new nodes have
+// 72 million such pairs.
 const maxNeverMeasured = 1000
 
-// addNeverMeasured lists the pairs that should have been measured and never were.
+// addNeverMeasured lists the pairs that should have been measured but never were.
 func (s *fleetCopy) addNeverMeasured(c *core) {
 	var all []*node
 	for _, n := range c.sorted() {
@@ -195,8 +195,8 @@ func (s *fleetCopy) addNeverMeasured(c *core) {
 	}
 }
 
-// matrix evaluates the fleet in the background. However many callers there are, one evaluation is
-// under way at a time.
+// matrix evaluates the fleet in the background. Only one evaluation is under way at a time, however
+// many callers there are.
 func (c *core) matrix(then func(*Matrix)) {
 	c.wants = append(c.wants, then)
 	if !c.evaluating {
@@ -244,7 +244,7 @@ func (s *fleetCopy) evaluate() *Matrix {
 			continue
 		}
 		k.encoded = nil
-		live.Prune() // a pruned pair answers the same in a fraction of the time
+		live.Prune() // a pruned pair gives the same answers in a fraction of the time
 		both, err := relations(live)
 		if err != nil {
 			results[i].err = err
@@ -345,7 +345,7 @@ func (s *fleetCopy) status(
 	return p
 }
 
-// complain lists in words what is unhealthy.
+// complain describes in words what is unhealthy.
 func (s *fleetCopy) complain() {
 	m := &s.matrix
 	say := func(format string, args ...any) {
@@ -381,8 +381,8 @@ func (s *fleetCopy) complain() {
 	}
 }
 
-// Healthy says whether every pair of the nodes that are there has a consistent bound, and nothing
-// else is wrong.
+// Healthy reports whether every pair of the present nodes has a consistent bound, and nothing else
+// is wrong.
 func (m *Matrix) Healthy() bool {
 	for _, p := range m.Pairs {
 		if !p.Old && p.Verdict != tscratio.Consistent.String() {

@@ -9,8 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// matrixAge is how old the matrix for metrics may be. Evaluating one is expensive, and scrapers
-// come often.
+// matrixAge is the greatest age of a matrix used for metrics. Evaluating a matrix is expensive, and
+// scrapers ask often.
 const matrixAge = 5 * time.Second
 
 var (
@@ -51,7 +51,7 @@ func description(name, help string, labels ...string) *prometheus.Desc {
 }
 
 // Describe implements prometheus.Collector. It describes nothing in advance, because collecting
-// needs a core that runs.
+// needs a running core.
 func (s *Server) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.

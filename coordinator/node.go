@@ -11,15 +11,15 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// A node is what is known of one name. It stays when its client is gone.
+// A node is the state of one name. It stays when its client is gone.
 type node struct {
 	registered control.Register // its last registration
-	key        string           // public key that it came with; "" without keys
+	key        string           // the public key with which it registered; "" without keys
 	peer       control.Peer     // its connection; "" while it is gone
 	joined     time.Time
 	heard      time.Time // when it was last heard of
 	mute       string    // why it is skipped; "" if it is not
-	late       int       // answers in a row that did not come in time
+	late       int       // answers in a row that did not arrive in time
 	left       string    // why it is gone; "" while it is there
 	restarts   int       // how often another process, or another epoch, took its place
 
@@ -33,12 +33,12 @@ type node struct {
 	snapshot    *SnapshotRequest // what a program on it wants from the other nodes; nil: nothing
 	snapshotDue time.Time        // when it may have the next one
 
-	reports uint64          // highest number of a report of this instance that was taken in
-	seen    map[uint64]bool // numbers of reports that were taken in, of the last reportWindow
+	reports uint64          // highest number of a report of this instance that was processed
+	seen    map[uint64]bool // numbers of processed reports, within the last reportWindow
 	dropped uint64          // reports that the node had to drop
 }
 
-// alive says whether the node is there. A node that was forgotten (nil) is not.
+// alive reports whether the node is connected. A node that was forgotten (nil) is not.
 func (n *node) alive() bool { return n != nil && n.peer != "" }
 
 func (n *node) can(capability string) bool { return n.registered.Can(capability) }
@@ -52,17 +52,17 @@ func nodeOf(r control.Register) tscratio.Node {
 	}
 }
 
-// describe replaces what is known of the node's counter.
+// describe replaces the description of the node's counter.
 func (n *node) describe(d tscratio.Node) {
 	r := &n.registered
 	r.Nominal_hz = d.Nominal_hz
 	r.Quantum_cycles, r.CoreSlack_cycles = d.Quantum_cycles, d.CoreSlack_cycles
 }
 
-// reportWindow is how many numbers a report may be behind the highest one.
+// reportWindow limits how far the number of a report may be behind the highest number.
 const reportWindow = 4096
 
-// isNew says whether a report was not taken in before, and notes that it is now.
+// isNew reports whether a report is new, and records it as processed.
 func (n *node) isNew(report uint64) bool {
 	if n.seen == nil {
 		n.seen = map[uint64]bool{}
@@ -81,7 +81,7 @@ func (n *node) isNew(report uint64) bool {
 		if n.reports > reportWindow {
 			delete(n.seen, n.reports-reportWindow)
 		}
-		if report-n.reports > 2*reportWindow { // no process makes so many reports one by one
+		if report-n.reports > 2*reportWindow { // no process makes this many reports one by one
 			n.reports = report - reportWindow
 			clear(n.seen)
 			n.seen[report] = true
@@ -90,8 +90,8 @@ func (n *node) isNew(report uint64) bool {
 	return true
 }
 
-// maxNodes is how many nodes may be known, alive or gone: as many as one order to probe can name,
-// and the node that gets the order.
+// maxNodes is the largest number of nodes, alive or gone: the number that one order to probe can
+// name, plus the node that gets the order.
 const maxNodes = control.MaxTargets + 1
 
 func (c *core) register(in control.Incoming, r *control.Register) {
@@ -145,7 +145,7 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 		joined: c.now(), heard: c.now(), share: taken,
 	}
 	n.registered.Nonce = ""
-	// One epoch is one counter, which this process has measured again.
+	// One epoch identifies one counter. This process has only measured it again.
 	if old != nil && old.registered.Epoch == r.Epoch {
 		n.describe(nodeOf(old.registered).Wider(nodeOf(*r)))
 	}
@@ -162,9 +162,9 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 			n.restarts++
 		}
 	}
-	c.nodes[r.Name] = n // before old ends: all that waits for old then continues with n
+	c.nodes[r.Name] = n // before old ends: everything that waits for old then continues with n
 	if old != nil && old.alive() {
-		same := old.peer == in.Peer // it registers again on one connection, which must stay
+		same := old.peer == in.Peer // it registers again on the same connection, which must stay
 		c.gone(old, "connected again")
 		if same {
 			c.network.Admit(in.Peer)
@@ -183,13 +183,13 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 	c.joinRun(n)
 	c.renewSecret(n)
 	c.targetsChanged()
-	if n.probing() { // otherwise takesSecret does it
+	if n.probing() { // if not, takesSecret does this
 		c.sweepBy = c.now().Add(c.config.Settle)
 	}
 }
 
-// mayBe returns the reason why a key must not register as a node. One key is one node, because the
-// count of nodes that agree must be a count of keys. Without keys anybody may be any node.
+// mayBe returns the reason why a key must not register as a node. Each node has a key of its own,
+// because "two third nodes agree" must mean two keys. Without keys, anyone may be any node.
 func (c *core) mayBe(name string, key control.Key) error {
 	if key.Public == "" {
 		return nil
@@ -208,8 +208,8 @@ func (c *core) mayBe(name string, key control.Key) error {
 	return nil
 }
 
-// heardOf notes that a node was heard of. A node that is alive and answers nothing is skipped until
-// it answers, or until the next sweep tries it again.
+// heardOf records that a node was heard of. A node that is alive but answers no requests is skipped
+// until it answers one, or until the next sweep tries it again.
 func (c *core) heardOf(n *node) {
 	n.heard = c.now()
 	if n.late < 2 {
@@ -217,7 +217,7 @@ func (c *core) heardOf(n *node) {
 	}
 }
 
-// gone marks a node as gone. Its measurements stay. All requests to it fail.
+// gone marks a node as gone. The server keeps its measurements. All requests to the node fail.
 func (c *core) gone(n *node, why string) {
 	if !n.alive() {
 		return
@@ -254,8 +254,8 @@ func (c *core) buryTheDead() {
 	}
 }
 
-// wasBusy tells the core that it has handled no message for a time d. Messages from that time still
-// wait. It therefore counts neither as silence of the nodes nor as delay of their answers.
+// wasBusy tells the core that it has handled no message for a time d. Messages from that time are
+// still queued. So that time is neither silence of the nodes nor delay of their answers.
 func (c *core) wasBusy(d time.Duration) {
 	if d < c.config.Heartbeat {
 		return
@@ -268,8 +268,8 @@ func (c *core) wasBusy(d time.Duration) {
 	}
 }
 
-// sorted returns the nodes by name, so that whatever is done to all of them happens in an order
-// that a test can repeat.
+// sorted returns the nodes by name, so that everything done to all nodes happens in an order that a
+// test can repeat.
 func (c *core) sorted() []*node {
 	all := make([]*node, 0, len(c.nodes))
 	for _, n := range c.nodes {

@@ -11,9 +11,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// pairKey identifies two counters by the nodes' names, sorted, and their epochs. Nothing else tells
-// pairs apart. Each process measures the rest of a counter's description again; that is evidence
-// about the counter (widen).
+// pairKey identifies two counters by the nodes' names, sorted, and their epochs. Nothing else
+// distinguishes pairs. Each process measures the other properties of a counter again, and the core
+// combines the results (core.widen).
 type pairKey struct{ a, b, epochA, epochB string }
 
 // A pair is what was measured between two counters.
@@ -25,7 +25,7 @@ type pair struct {
 	readA, readB uint64    // readings in the middle of the newest train
 	at           time.Time // when that train was reported
 	ends         []uint64  // readings of B after each train of live, oldest first
-	trains       uint64    // how many there have ever been
+	trains       uint64    // their number since the pair began
 	exchanges    uint64
 	lost         uint64
 	kernel       uint64 // stamps that the kernel took
@@ -35,8 +35,8 @@ type pair struct {
 	dirty        bool
 }
 
-// pruneEvery is how many trains come between two prunings of a run's pair. Each pruning looks at
-// all of its trains.
+// pruneEvery is the number of trains between two prunings of a run's pair. Each pruning examines
+// all trains of the pair.
 const pruneEvery = 256
 
 // pairOf returns the pair of two nodes in their present epochs.
@@ -69,8 +69,8 @@ func (c *core) pairOf(m, n *node) (*pair, error) {
 	return p, nil
 }
 
-// widen finds the widest description that was ever stated of some nodes' counters in their present
-// epochs, and applies it, also to earlier trains.
+// widen combines all descriptions of each node's counter in its present epoch into the widest one,
+// and applies the result, also to earlier trains.
 func (c *core) widen(nodes ...*node) {
 	type counter struct{ name, epoch string }
 	of := func(n tscratio.Node) counter { return counter{n.Name, n.Epoch} }
@@ -102,7 +102,8 @@ func (c *core) widen(nodes ...*node) {
 	}
 }
 
-// both returns the trains between runs and, if there is one, those of the open run.
+// both returns the pair with the trains between runs and, if there is one, the pair of the open
+// run.
 func (p *pair) both() []*tscratio.Pair {
 	if p.run == nil {
 		return []*tscratio.Pair{p.live}
@@ -110,8 +111,8 @@ func (p *pair) both() []*tscratio.Pair {
 	return []*tscratio.Pair{p.live, p.run}
 }
 
-// forget drops a pair of an epoch that ended, because nobody asks about it any more. A pair that a
-// run has is dropped when the run is complete.
+// forget drops a pair whose epoch ended, because it is no longer needed. A pair that a run uses is
+// dropped when the run is complete.
 func (c *core) forget(key pairKey) {
 	p := c.pairs[key]
 	if p == nil || p.run != nil || c.current[key.names()] == key {
@@ -144,13 +145,13 @@ func trainOf(t control.Train, by tscratio.Starter) tscratio.Train {
 	return out
 }
 
-// trains takes in a node's report of trains.
+// trains processes a node's report of trains.
 func (c *core) trains(n *node, request uint64, m *control.Trains) {
 	n.dropped = max(n.dropped, m.Dropped)
 	if m.Report > 0 {
 		c.acks[n.peer] = max(c.acks[n.peer], m.Report)
 		if !n.isNew(m.Report) {
-			return // the node did not get the acknowledgement
+			return // the node did not receive the acknowledgement
 		}
 	}
 	peer := c.nodes[m.Peer]
@@ -183,8 +184,8 @@ func (c *core) trains(n *node, request uint64, m *control.Trains) {
 	}
 }
 
-// judge compares new trains with the assumptions, and drops old trains. Judging many trains at once
-// costs as much as judging one.
+// judge checks new trains against the assumptions, and drops old trains. Checking many trains at
+// once costs no more than checking one.
 func (c *core) judge(p *pair, trains int) {
 	if contradiction := p.live.CheckLast(trains); contradiction != nil {
 		p.complaint, p.complaintAt = contradiction.String(), c.now()
@@ -238,15 +239,16 @@ func (c *core) add(p *pair, train tscratio.Train, t control.Train) error {
 	return nil
 }
 
-// longestTrain is the greatest number of packets in a train that was ordered. The cost of keeping a
-// train grows with the square of its length, so a node must not choose the length.
+// longestTrain is the largest number of packets in a train that any node was ordered to send. The
+// cost of keeping a train grows with the square of its length, so a node must not choose the
+// length.
 func (c *core) longestTrain() int {
 	o := c.config.Sweep
 	const warmUpAndClose = 2
 	return (max(o.Exchanges, c.config.TrainExchanges, c.asked) + warmUpAndClose) * o.Attempts
 }
 
-// shorten drops the older half of a pair's trains between runs.
+// shorten drops the older half of the trains that a pair keeps between runs.
 func (c *core) shorten(p *pair) {
 	cut := p.ends[len(p.ends)-c.config.LiveTrains-1] + 1
 	if _, after := p.live.Split(cut); after.Trains() > 0 {
@@ -268,7 +270,7 @@ func relations(p *tscratio.Pair) (both []*tscratio.Relation, err error) {
 	return both, nil
 }
 
-// why puts an error of an evaluation into words for a table.
+// why describes an error of an evaluation in a few words, for a table.
 func why(err error) string {
 	switch {
 	case errors.Is(err, tscratio.ErrTooFew):

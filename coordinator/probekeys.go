@@ -8,39 +8,40 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
 )
 
-// This file hands out the keys of probes. The server draws a secret for each node and tells it only
-// to that node. A prober of the node gets a key that is made from the secret for that prober. So no
-// node knows the key of two others, and one new secret makes all keys of a node invalid.
+// This file distributes the keys of probes. The server draws a secret for each node and sends it
+// only to that node. Each prober of the node gets its own key, derived from that secret. So no node
+// knows the key between two others, and a new secret invalidates all keys for probing that node.
 
 const (
-	// secretLife is how often a node gets a new secret. The previous secret stays valid beside the
-	// new one, so a key lives at most twice as long.
+	// secretLife is the time after which a node gets a new secret. The previous secret stays valid
+	// beside the new one, so a key is valid for at most twice this time.
 	secretLife = 10 * time.Minute
 
-	// settleKeys is how long probers wait for new keys, so that they get those of all nodes at
-	// once.
+	// settleKeys is how long probers wait for new keys, so that they get the new keys for all nodes
+	// at once.
 	settleKeys = 100 * time.Millisecond
 )
 
-// probeKeys holds what the keys of a node's probes are made from.
+// probeKeys is the state from which the keys of a node's probes are derived.
 type probeKeys struct {
 	numbered time.Time     // when the node got its number
-	prober   uint64        // the node's number in the keys that it gets for others
-	secret   minrtt.Secret // makes others' keys for it; the node said that it accepts them
-	told     uint64        // number of the last secret that it was told
-	alone    bool          // the next secret must make the earlier ones invalid
-	renewAt  time.Time     // when it is told again, as it did not answer; zero: no need
+	prober   uint64        // the node's number in the keys with which it probes others
+	secret   minrtt.Secret // basis of others' keys for this node; the node has accepted it
+	told     uint64        // number of the last secret that was sent to the node
+	alone    bool          // the next secret must invalidate the earlier ones
+	renewAt  time.Time     // when to send again, as the node did not answer; zero: no need
 }
 
-// numberLife is how long a node keeps its number, however often its process changes. An answerer
-// has room for a limited number of keys, and one node must not use many of them.
+// numberLife is the shortest time for which a node keeps its number, however often its process
+// changes. An answerer can store only a limited number of keys, and one node must not use many of
+// them.
 const numberLife = time.Minute
 
-// newProbeKeys returns the keys of a node that registers: the ones that it had, if it is the same
-// process.
+// newProbeKeys returns the keys of a node that registers. If it is the same process as before, it
+// keeps its keys.
 func (c *core) newProbeKeys(old *node, instance string) probeKeys {
 	switch {
-	case old == nil || old.keys.prober == 0: // nor was it numbered since the server started
+	case old == nil || old.keys.prober == 0: // it has had no number since the server started
 	case old.registered.Instance == instance:
 		return old.keys
 	case c.now().Sub(old.keys.numbered) < numberLife:
@@ -49,15 +50,15 @@ func (c *core) newProbeKeys(old *node, instance string) probeKeys {
 	return probeKeys{prober: rand.Uint64(), numbered: c.now()}
 }
 
-// takesPart says whether the node is one of those that measure each other.
+// takesPart reports whether the node is one of those that measure each other.
 func (n *node) takesPart() bool {
 	return n.alive() && n.can(control.CanProbe) && n.registered.ProbeAddress != ""
 }
 
-// probing says whether the node can be measured, because there are keys for it.
+// probing reports whether the node can be measured, because there are keys for it.
 func (n *node) probing() bool { return n.takesPart() && n.keys.secret.Number != 0 }
 
-// target returns what a node needs to probe another one.
+// target returns what node n needs to probe another node.
 func (n *node) target(to *node) control.Target {
 	r := to.registered
 	return control.Target{
@@ -68,8 +69,8 @@ func (n *node) target(to *node) control.Target {
 	}
 }
 
-// renewSecret draws a secret for a node and tells the node. Others get keys made from it once the
-// node has answered.
+// renewSecret draws a secret for a node and sends it to the node. Once the node has answered, other
+// nodes get keys derived from this secret.
 func (c *core) renewSecret(n *node) {
 	if !n.takesPart() {
 		return
@@ -98,7 +99,7 @@ func (c *core) renewSecret(n *node) {
 	})
 }
 
-// takesSecret notes that a node accepts the keys that are made from a secret.
+// takesSecret records that a node accepts the keys derived from a secret.
 func (c *core) takesSecret(n *node, s minrtt.Secret) {
 	first := !n.probing()
 	n.keys.secret = s
@@ -113,9 +114,9 @@ func (c *core) takesSecret(n *node, s minrtt.Secret) {
 	c.sweepBy = c.now().Add(c.config.Settle)
 }
 
-// revoked marks a node as gone because its key was taken off the list. Probe keys that were given
-// to the key's owner, or passed on by the owner, must end. So every node gets a new secret, and the
-// earlier ones become invalid everywhere.
+// revoked marks a node as gone because its key was taken off the list. Probe keys that the key's
+// owner got, and perhaps passed on, must become invalid. So every node gets a new secret, and the
+// earlier secrets become invalid everywhere.
 func (c *core) revoked(in control.Incoming) {
 	if n := c.peers[in.Peer]; n != nil {
 		c.gone(n, "its key was taken off the list")
@@ -129,7 +130,7 @@ func (c *core) revoked(in control.Incoming) {
 	}
 }
 
-// stepKeys does what is due about keys.
+// stepKeys does everything that is due about keys.
 func (c *core) stepKeys() {
 	now := c.now()
 	everybody := now.Sub(c.renewed) >= secretLife

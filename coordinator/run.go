@@ -12,44 +12,45 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Phase is how far a run is. A run goes through all phases in this order.
+// Phase is the stage that a run has reached. A run passes through all phases in this order. Anchors
+// are the trains that relate the counters of a run's nodes.
 type Phase string
 
 const (
 	PhaseBefore     Phase = "anchors before" // a sweep
-	PhaseOpening    Phase = "opening"        // nodes are told
+	PhaseOpening    Phase = "opening"        // nodes are told to open the run
 	PhaseOpen       Phase = "open"           // anchors on a budget; the workload may run
-	PhaseClosing    Phase = "closing"        // nodes are told
+	PhaseClosing    Phase = "closing"        // nodes are told to close the run
 	PhaseAfter      Phase = "anchors after"  // a sweep
 	PhaseCollecting Phase = "collecting"     // files of the nodes are fetched
 	PhaseComplete   Phase = "complete"
 )
 
-// A run is the run that is under way.
+// A run is the state of the run that is under way.
 type run struct {
 	draft   *runs.Draft
 	phase   Phase
 	begun   time.Time
-	waiting int             // nodes that were told and have not answered
-	opened  map[string]bool // nodes that have it open
+	waiting int             // number of nodes that were told and have not answered
+	opened  map[string]bool // nodes that have opened the run
 	missing []runs.Missing
 	collect []*collection
 	stop    bool // close the run as soon as it is open
-	again   bool // it was complete, and its files are only being collected once more
-	aborted bool // complete it with what is there, as soon as keeping is 0
-	keeping int  // files that are being put into it
+	again   bool // the run was complete, and only its files are being collected once more
+	aborted bool // complete the run with the data that is there, as soon as keeping is 0
+	keeping int  // number of files that are being moved into the run
 
-	// back is how long the run waits for nodes that lost the server to its restart. An earlier
-	// sweep would find no node. Zero: it does not wait.
+	// back is the time until which the run waits for nodes that lost the connection when the server
+	// restarted. A sweep before that time would find no node. Zero: the run does not wait.
 	back time.Time
 }
 
-// RunStatus says how far a run is.
+// RunStatus describes how far a run is.
 type RunStatus struct {
 	Name    string         `json:"name"`
 	Phase   Phase          `json:"phase"`
 	Begun   time.Time      `json:"begun"`
-	Nodes   []string       `json:"nodes"` // that have or had it open
+	Nodes   []string       `json:"nodes"` // that have opened the run
 	Pairs   int            `json:"pairs"`
 	Trains  int            `json:"trains"`
 	Bytes   int64          `json:"bytes,omitempty"` // collected
@@ -60,13 +61,13 @@ type RunStatus struct {
 	Problem string         `json:"problem,omitempty"`
 }
 
-// gathers says whether new trains belong to the run.
+// gathers reports whether new trains belong to the run.
 func (r *run) gathers() bool { return !r.again }
 
 func (r *run) name() string { return r.draft.Run().Name }
 
-// utcSlack is how far the server's own clock is assumed to be off. That clock labels runs, and no
-// bound rests on it.
+// utcSlack is the assumed error of the server's own clock. That clock labels runs, and no bound
+// rests on it.
 const utcSlack = time.Second
 
 // RunRequest is the argument of "run start".
@@ -76,7 +77,7 @@ type RunRequest struct {
 	Reference string `json:"reference,omitempty"`
 }
 
-// startRun begins a run with a sweep. It returns when the run's directory exists.
+// startRun begins a run with a sweep. It returns as soon as the run's directory exists.
 func (c *core) startRun(r RunRequest) error {
 	if c.run != nil {
 		return fmt.Errorf("run %q is %s: stop it first", c.run.name(), c.run.phase)
@@ -95,7 +96,7 @@ func (c *core) startRun(r RunRequest) error {
 			about.Nodes = append(about.Nodes, runNode(n))
 		}
 	}
-	if err := c.store.removeParts(); err != nil { // of a run that could not be resumed
+	if err := c.store.removeParts(); err != nil { // left over from a run that could not be resumed
 		return err
 	}
 	draft, err := runs.Create(c.store.runs, about)
@@ -146,8 +147,8 @@ func setFrequency(n *runs.Node, f *control.Frequency) {
 	n.FrequencySource = f.Clock
 }
 
-// noteFrequency notes the frequency that a node measured over the run. It is the best one of that
-// node.
+// noteFrequency records the frequency that a node measured over the run. It is the best measurement
+// of that node.
 func (r *run) noteFrequency(node string, f *control.Frequency) error {
 	return r.draft.Update(func(run *runs.Run) {
 		for i := range run.Nodes {
@@ -158,7 +159,7 @@ func (r *run) noteFrequency(node string, f *control.Frequency) error {
 	})
 }
 
-// stopRun ends the open run. It returns at once; runStatus says how far the run is.
+// stopRun ends the open run. It returns at once; runStatus tells how far the run is.
 func (c *core) stopRun() error {
 	switch r := c.run; {
 	case r == nil:
@@ -174,7 +175,7 @@ func (c *core) stopRun() error {
 	}
 }
 
-// stepRun continues a run that waits only for its turn.
+// stepRun continues a run that waits only for the end of a sweep or for back.
 func (c *core) stepRun() {
 	r := c.run
 	if r == nil || r.aborted || c.sweep != nil || c.now().Before(r.back) {
@@ -193,7 +194,7 @@ func (c *core) stepRun() {
 	}
 }
 
-// sweepFor takes a run's anchors before or after it.
+// sweepFor measures a run's anchors, before or after the run.
 func (c *core) sweepFor(r *run, when string) {
 	done := func(s *SweepStatus) { c.runSwept(r, s) }
 	if err := c.startSweep(when+r.name(), c.config.Sweep, done); err != nil {
@@ -233,8 +234,8 @@ func (c *core) runSwept(r *run, s *SweepStatus) {
 	c.collectAll()
 }
 
-// A reason why a run lacks something of a node begins with one of these, if the node may still be
-// able to give it.
+// A reason for which a run lacks something of a node begins with one of these texts, if the node
+// may still be able to provide it.
 const (
 	openingRun = "opening the run"
 	closingRun = "closing the run"
@@ -242,7 +243,7 @@ const (
 	notWhole   = "file is not whole: "
 )
 
-// tell tells all nodes to open or close the run.
+// tell tells all nodes to open or close the run, then calls then.
 func (c *core) tell(closing bool, then func()) {
 	r := c.run
 	var tell []*node
@@ -291,7 +292,7 @@ func (c *core) tellOne(n *node, closing bool, then func()) {
 	})
 }
 
-// joinRun tells a node that comes, or comes back, of the run that is open.
+// joinRun tells a node that joins or returns about the open run.
 func (c *core) joinRun(n *node) {
 	c.closeEnded(n)
 	r := c.run
@@ -317,7 +318,7 @@ func (c *core) joinRun(n *node) {
 	case r.phase == PhaseOpen && n.can(control.CanRun):
 		c.tellOne(n, false, func() {})
 	case (r.phase == PhaseClosing || r.phase == PhaseAfter) && n.registered.OpenRun == r.name():
-		c.tellOne(n, true, func() {}) // it was away when the others were told
+		c.tellOne(n, true, func() {}) // it was away when the other nodes were told
 	case r.phase == PhaseCollecting:
 		c.collectOn(n)
 	}
@@ -345,7 +346,7 @@ func (c *core) targetsChanged() {
 				Exchanges: c.config.TrainExchanges, Timeout_ns: int64(o.Timeout),
 				Attempts: o.Attempts, UserStamps: o.UserStamps, Spin_ns: int64(o.Spin),
 			}
-			// A train is its exchanges, one to warm up, and one that closes it.
+			// A train consists of its exchanges, plus one to warm up and one to close the train.
 			packets := int64(len(probing)) * int64(c.config.TrainExchanges+2)
 			m.Period_ns = max(1, packets*int64(time.Second)/int64(c.config.Budget))
 			for _, p := range probing {
@@ -405,7 +406,7 @@ func (c *core) resumeRun(noted *notedRun) error {
 		r.opened[name] = true
 	}
 	r.back = c.now().Add(c.config.Dead)
-	// Nodes are told to open or close the run when they come back.
+	// Nodes are told to open or close the run when they return.
 	switch r.phase {
 	case PhaseOpening:
 		r.phase = PhaseOpen

@@ -12,8 +12,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// closeEnded tells a node to close a run that ended while the node was away. It does not touch a
-// run that this server does not have.
+// closeEnded tells a node to close a run that ended while the node was away. It ignores runs that
+// this server does not have.
 func (c *core) closeEnded(n *node) {
 	name := n.registered.OpenRun
 	if name == "" || !c.hasEnded(name, n.name()) {
@@ -31,7 +31,7 @@ func (c *core) closeEnded(n *node) {
 	c.ask(n, &control.Run{Name: name, Close: true}, c.config.AnswerLimit, closingRun, done)
 }
 
-// hasEnded says whether a run is over and has the node.
+// hasEnded reports whether a run is over and includes the node.
 func (c *core) hasEnded(name, node string) bool {
 	if c.run != nil && c.run.name() == name {
 		return c.run.again
@@ -47,8 +47,8 @@ func (c *core) hasEnded(name, node string) bool {
 	return slices.ContainsFunc(dir.Run.Nodes, func(n runs.Node) bool { return n.Name == node })
 }
 
-// collectRun fetches once more the files that a complete run lacks. Their nodes may be back, or the
-// files may be whole by now.
+// collectRun fetches once more the files that a complete run lacks. By now their nodes may have
+// returned, or the files may have been completed.
 func (c *core) collectRun(name string) error {
 	if c.run != nil {
 		return fmt.Errorf("run %q is %s: wait until it is complete", c.run.name(), c.run.phase)
@@ -71,7 +71,7 @@ func (c *core) collectRun(name string) error {
 		node, ok := strings.CutPrefix(m.Part, "node ")
 		if ok && r.opened[node] && (strings.HasPrefix(m.Reason, notFetched) ||
 			strings.HasPrefix(m.Reason, closingRun)) {
-			continue // if it is still so, it is found again
+			continue // if this is still so, it is found again
 		}
 		if node := path.Base(m.Part); m.Part == runs.LogsPath(node) && r.opened[node] {
 			continue
@@ -96,7 +96,7 @@ func (c *core) closeRun() {
 	})
 }
 
-// completeRun writes what the server itself knows into the run, and completes it.
+// completeRun writes the server's own data into the run, and completes it.
 func (c *core) completeRun() {
 	r := c.run
 	keys := c.sortedPairs()

@@ -10,7 +10,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// Server is the server's rules behind a link. Any goroutine may use it. Run may be called once.
+// Server is a core behind a link. Any goroutine may use it, but Run may be called only once.
 type Server struct {
 	link *control.Server
 	core *core
@@ -50,7 +50,7 @@ func NewServer(
 	return s, nil
 }
 
-// Run serves until the context ends, and then writes to disk what is not there yet. It closes
+// Run serves until the context ends, and then writes the remaining changes to disk. It closes
 // neither the link nor the store.
 func (s *Server) Run(ctx context.Context) error {
 	defer close(s.ended)
@@ -99,7 +99,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// Matrix returns what is known of the fleet, at most age old. It returns nil once Run has ended.
+// Matrix returns the state of the fleet, at most age old. It returns nil once Run has ended.
 func (s *Server) Matrix(age time.Duration) *Matrix {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +114,7 @@ func (s *Server) Matrix(age time.Duration) *Matrix {
 	}
 	select {
 	case m := <-reply:
-		own := *m // other callers may have got the same m
+		own := *m // other callers may have received the same m
 		own.Refused = s.link.Refused()
 		s.matrix, s.matrixAt = &own, time.Now()
 		return s.matrix

@@ -13,7 +13,7 @@ type SnapshotRequest struct {
 	Reason   string `json:"reason,omitempty"`
 }
 
-// SnapshotResult is what a node dumped.
+// SnapshotResult describes what a node dumped.
 type SnapshotResult struct {
 	Node     string `json:"node"`
 	Channels int    `json:"channels"`
@@ -21,12 +21,13 @@ type SnapshotResult struct {
 	Error    string `json:"error,omitempty"`
 }
 
-// snapshotEvery is how often a node may make the whole fleet dump its flight recorders. Orders that
-// come sooner are merged into one, which is carried out at the next opportunity.
+// snapshotEvery is the shortest interval at which a node may make the whole fleet dump its flight
+// recorders. Orders that arrive sooner are merged into one, which is carried out as soon as
+// allowed.
 const snapshotEvery = time.Second
 
 // wantSnapshot makes the fleet dump because a program on a node asked for it. The node's own agent
-// has dumped already.
+// has already dumped.
 func (c *core) wantSnapshot(n *node, m *control.Snapshot) {
 	if w := n.snapshot; w != nil {
 		if w.Channels != m.Channels {
@@ -39,7 +40,7 @@ func (c *core) wantSnapshot(n *node, m *control.Snapshot) {
 	c.stepSnapshots()
 }
 
-// stepSnapshots carries out the snapshots that nodes wanted and may have now.
+// stepSnapshots carries out the snapshots that nodes asked for and that are due.
 func (c *core) stepSnapshots() {
 	for _, n := range c.sorted() {
 		if n.snapshot == nil || c.now().Before(n.snapshotDue) {
@@ -51,8 +52,8 @@ func (c *core) stepSnapshots() {
 	}
 }
 
-// snapshots asks all nodes that can dump for a dump, except one that has done it. It replies when
-// all have answered.
+// snapshots asks all nodes that can dump for a dump, except the node but, which has already dumped.
+// It replies when all nodes have answered.
 func (c *core) snapshots(r SnapshotRequest, but *node, reply func(any)) {
 	results := []SnapshotResult{}
 	var ask []*node

@@ -20,17 +20,17 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Store is the directory in which a server keeps what it knows (FORMAT.md). Whenever the server
-// dies, each file is there whole or not at all. The Store promises no more if the machine dies. One
-// Server at a time may use it.
+// Store is the directory in which a server keeps its state (FORMAT.md). If the server dies at any
+// moment, each file is either whole or absent. If the machine dies, this is not guaranteed. Only
+// one Server at a time may use it.
 type Store struct {
 	dir  string
 	runs string
 	lock *os.File
 }
 
-// OpenStore opens a server's directory and keeps other servers out of it. It makes the directory if
-// need be. Runs are kept in a directory of their own.
+// OpenStore opens a server's directory and locks out other servers. It creates the directory if it
+// does not exist. Runs are kept in a directory of their own.
 func OpenStore(dir, runs string) (*Store, error) {
 	for _, d := range []string{filepath.Join(dir, "pairs"), runs} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
@@ -49,7 +49,7 @@ func OpenStore(dir, runs string) (*Store, error) {
 	return &Store{dir, runs, lock}, nil
 }
 
-// Close lets another server use the directory.
+// Close allows another server to use the directory.
 func (s *Store) Close() error { return s.lock.Close() }
 
 func (s *Store) write(name string, text []byte) error {
@@ -72,7 +72,7 @@ func (s *Store) writeJSON(name string, v any) error {
 	return s.write(name, append(text, '\n'))
 }
 
-// A server writes no state longer than these: its own state, a pair with its trains, and the
+// A server writes no file longer than these limits: its own state, a pair with its trains, and the
 // configuration of a virtual node.
 const (
 	maxStateBytes = 64 << 20
@@ -95,7 +95,7 @@ func (s *Store) readJSON(name string, v any) (bool, error) {
 	return true, nil
 }
 
-// remove removes a file, which need not exist.
+// remove removes a file if it exists.
 func (s *Store) remove(name string) error {
 	if err := os.Remove(filepath.Join(s.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove state: %w", err)
@@ -128,15 +128,14 @@ func (s *Store) putRun(r *run) error {
 	return s.writeJSON("run.json", n)
 }
 
-// partPath is where a file that is being fetched waits. The names of these files are the store's
-// own.
+// partPath is the path of a file that is being fetched. The store chooses the names of these files.
 func (s *Store) partPath(run, node, path string) string {
 	sum := sha256.Sum256([]byte(run + "\x00" + node + "\x00" + path))
 	return filepath.Join(s.dir, "parts", hex.EncodeToString(sum[:12]))
 }
 
-// room returns how many bytes may still be written. Other programs need the rest: a twentieth of
-// the disk, or 1 GB of a large disk.
+// room returns the number of bytes that may still be written. The rest is left to other programs: a
+// twentieth of the disk, or 1 GB of a large disk.
 func (s *Store) room() (int64, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(s.dir, &fs); err != nil {
@@ -146,7 +145,7 @@ func (s *Store) room() (int64, error) {
 	return int64(fs.Bavail)*block - min(int64(fs.Blocks)*block/20, 1<<30), nil
 }
 
-// removeParts removes the parts of files, because their run is over.
+// removeParts removes all incomplete files, because their run is over.
 func (s *Store) removeParts() error { return os.RemoveAll(filepath.Join(s.dir, "parts")) }
 
 // notedNode is the form in which a node is written to disk.
@@ -178,8 +177,8 @@ func pairFile(k pairKey) string {
 	return filepath.Join("pairs", hex.EncodeToString(sum[:12])+".pair")
 }
 
-// save writes all changes to disk. Nodes come last, because they say which reports were taken in.
-// They must not say that of a report whose trains are not on disk.
+// save writes all changes to disk. It writes nodes last, because their file lists the reports that
+// were processed. The file must not list a report whose trains are not on disk.
 func (c *core) save() error {
 	for _, key := range c.sortedPairs() {
 		p := c.pairs[key]
@@ -218,7 +217,8 @@ func (c *core) save() error {
 	return nil
 }
 
-// restore reads what an earlier core wrote. It logs pairs that cannot be read, and sets them aside.
+// restore reads what an earlier core wrote. It logs pairs that cannot be read, and renames their
+// files.
 func (c *core) restore() error {
 	if _, err := c.store.readJSON("table.json", &c.table); err != nil {
 		return err
@@ -262,7 +262,7 @@ func (c *core) restore() error {
 	if err := c.forgetStrangers(); err != nil {
 		return err
 	}
-	// A server that died while it wrote may have written a description to only some of the pairs.
+	// A server that died while writing may have written a description to only some of the pairs.
 	c.widen(c.sorted()...)
 	return nil
 }

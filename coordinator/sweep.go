@@ -10,7 +10,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// A sweep measures all pairs of the nodes that are there, in rounds.
+// A sweep measures all pairs of the present nodes, in rounds.
 type sweep struct {
 	number  uint64
 	why     string
@@ -22,31 +22,31 @@ type sweep struct {
 	queue   [][2]string   // pairs of this round that have not begun
 	running int           // pairs
 	inUse   map[string]int
-	mends   int // passes over failed pairs so far
-	before  int // pairs that were done when this pass began
-	pairs   int // to measure
+	mends   int // number of passes over failed pairs so far
+	before  int // number of pairs that were done when this pass began
+	pairs   int // number of pairs to measure
 	done    int
 	nodes   int
 	round   int
-	total   int // rounds
+	total   int // number of rounds
 
-	lost map[[2]string]string // pairs that are not complete, and why
+	lost map[[2]string]string // pairs that are not complete, and the reasons
 
 	// failed lists, for each node, the peers with which trains failed in this pass. Either node of
-	// such a pair may be to blame, so the other pairs of both wait for the next pass. There, a node
-	// that fails with two peers and succeeds with none is skipped.
+	// such a pair may be to blame, so the other pairs of both nodes wait for the next pass. In the
+	// next pass, a node that fails with two peers and succeeds with none is skipped.
 	failed    map[string]map[string]bool
 	succeeded map[string]bool
 
-	looking  int       // nodes that were asked how busy they are
-	noisy    []string  // nodes that were busy at the last look
-	lookFrom time.Time // when this round looked first
+	looking  int       // number of nodes asked for their load that have not answered
+	noisy    []string  // nodes that were busy when they were last asked
+	lookFrom time.Time // when nodes were first asked in this round
 	found    map[string]string
 	waited   time.Duration
-	wake     time.Time // when to look again; zero: it waits for no time
+	wake     time.Time // when to ask again; zero: no time is set
 }
 
-// SweepStatus says how a sweep goes, or went.
+// SweepStatus describes how a sweep goes, or went.
 type SweepStatus struct {
 	Number    uint64      `json:"number"`
 	Why       string      `json:"why"`
@@ -59,7 +59,7 @@ type SweepStatus struct {
 	Round     int         `json:"round"`
 	Rounds    int         `json:"rounds"`
 	Lost      []LostPair  `json:"lost,omitempty"`
-	Quiet     string      `json:"quiet"`           // what the looks at the nodes found
+	Quiet     string      `json:"quiet"`           // what the nodes' loads showed
 	Noisy     []NoisyNode `json:"noisy,omitempty"` // nodes not quiet when their rounds began
 	Waited_ns int64       `json:"waited_ns"`       // for quiet moments
 }
@@ -77,8 +77,8 @@ type NoisyNode struct {
 	What string `json:"what"`
 }
 
-// startSweep begins a sweep over all nodes that can be measured. While another sweep is under way,
-// it does nothing and returns an error. ended may be nil.
+// startSweep begins a sweep over all nodes that can be measured. If another sweep is under way, it
+// does nothing and returns an error. ended may be nil.
 func (c *core) startSweep(why string, o SweepOptions, ended func(*SweepStatus)) error {
 	if err := o.Validate(); err != nil {
 		return err
@@ -117,7 +117,7 @@ func (c *core) startSweep(why string, o SweepOptions, ended func(*SweepStatus)) 
 	return nil
 }
 
-// stepSweep begins a sweep that is due, or continues one that waited for a time.
+// stepSweep begins a sweep that is due, or continues a sweep whose time to ask again has come.
 func (c *core) stepSweep() {
 	now := c.now()
 	if s := c.sweep; s != nil {
@@ -127,7 +127,7 @@ func (c *core) stepSweep() {
 		}
 		return
 	}
-	if c.run != nil { // a sweep would disturb the run, whose own anchors measure
+	if c.run != nil { // a sweep would disturb the run, which measures its own anchors
 		if c.run.gathers() {
 			c.sweepBy = time.Time{}
 		}
@@ -135,7 +135,7 @@ func (c *core) stepSweep() {
 	}
 	switch {
 	case !c.sweepBy.IsZero() && !now.Before(c.sweepBy):
-		// It cannot fail: no sweep is under way, and its options are the configured ones.
+		// This cannot fail: no sweep is under way, and the options are the configured ones.
 		_ = c.startSweep("nodes joined", c.config.Sweep, nil)
 	case c.config.SweepEvery > 0 && now.Sub(c.swept) >= c.config.SweepEvery:
 		_ = c.startSweep("regular", c.config.Sweep, nil)
@@ -162,10 +162,10 @@ func (c *core) nextRound() {
 	c.look()
 }
 
-// maxMends is how many passes a sweep makes over failed pairs, as long as each pass completes some.
+// maxMends is the largest number of passes over failed pairs. Each pass must complete some.
 const maxMends = 3
 
-// mend tries lost pairs again whose nodes are there now.
+// mend tries again the lost pairs whose nodes are present now.
 func (c *core) mend() bool {
 	s := c.sweep
 	if s.mends == maxMends || s.mends > 0 && s.done == s.before {
@@ -183,7 +183,7 @@ func (c *core) mend() bool {
 			again = append(again, p)
 		}
 	}
-	// Each round takes as many disjoint pairs as it can.
+	// Each round contains as many disjoint pairs as possible.
 	for len(again) > 0 {
 		busy := map[string]bool{}
 		var round, rest [][2]string
@@ -205,7 +205,7 @@ func (c *core) mend() bool {
 	return true
 }
 
-// look asks the nodes of the round how busy they are.
+// look asks the nodes of the round for their loads.
 func (c *core) look() {
 	s := c.sweep
 	q := s.options.Quiet
@@ -244,7 +244,7 @@ func (c *core) look() {
 	}
 }
 
-// finds says what is not quiet, or "".
+// finds returns what is not quiet, or "".
 func (q Quiet) finds(l *control.Load) string {
 	over := max(time.Duration(l.Over_ns), time.Millisecond)
 	rate := func(bytes uint64) uint64 { return uint64(float64(bytes) / over.Seconds()) }
@@ -267,7 +267,7 @@ func (c *core) looked() {
 		return
 	}
 	if len(s.noisy) == 0 {
-		for _, p := range s.queue { // they became quiet after a moment
+		for _, p := range s.queue { // the nodes became quiet after a moment
 			delete(s.found, p[0])
 			delete(s.found, p[1])
 		}
@@ -276,7 +276,7 @@ func (c *core) looked() {
 	c.launch()
 }
 
-// launch begins as many pairs of the round as there is room for.
+// launch begins the pairs of the round for which cores are free.
 func (c *core) launch() {
 	s := c.sweep
 	for i := 0; i < len(s.queue); {
@@ -327,7 +327,7 @@ func (c *core) launch() {
 	}
 }
 
-// note records how a pair ended.
+// note records the result of a pair.
 func (s *sweep) note(p [2]string, err error) {
 	if err == nil {
 		s.done++
@@ -343,7 +343,7 @@ func (s *sweep) note(p [2]string, err error) {
 	}
 }
 
-// doubts says why a pair is not tried in this pass, or "".
+// doubts returns the reason why a pair is not tried in this pass, or "".
 func (s *sweep) doubts(p [2]string) string {
 	for _, name := range p {
 		switch n := len(s.failed[name]); {
@@ -354,7 +354,7 @@ func (s *sweep) doubts(p [2]string) string {
 	return ""
 }
 
-// unfit says why two nodes cannot be measured now, or "".
+// unfit returns the reason why two nodes cannot be measured now, or "".
 func (c *core) unfit(nodes ...*node) string {
 	for _, n := range nodes {
 		switch {
@@ -369,8 +369,8 @@ func (c *core) unfit(nodes ...*node) string {
 	return ""
 }
 
-// room says whether a pair can be measured beside those under way. Each node needs a core of its
-// machine. A pair that has a machine to itself may use it however small it is.
+// room reports whether a pair can be measured beside the pairs under way. Each node needs a core of
+// its machine. But a pair may always use a machine that no other pair uses, however small.
 func (s *sweep) room(a, b *node) bool {
 	if s.options.Width > 0 {
 		return s.running < s.options.Width
@@ -385,7 +385,7 @@ func (s *sweep) room(a, b *node) bool {
 	return fits(ra.Machine, ra.Cores, 1) && fits(rb.Machine, rb.Cores, 1)
 }
 
-// direction makes one node probe another.
+// direction makes node from probe node to.
 func (c *core) direction(from, to *node, done func(error)) {
 	o := c.sweep.options
 	if why := c.unfit(from, to); why != "" {
@@ -456,8 +456,8 @@ func (s *sweep) status(now time.Time) *SweepStatus {
 	return t
 }
 
-// sweepStatus returns the status of the sweep that is under way, else of the last one. It returns
-// nil if there was none.
+// sweepStatus returns the status of the sweep under way. If there is none, it returns the status of
+// the last sweep, or nil before the first one.
 func (c *core) sweepStatus() *SweepStatus {
 	if c.sweep != nil {
 		return c.sweep.status(c.now())

@@ -8,7 +8,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// tableState is the handler table that is served.
+// tableState is the handler table that the server serves.
 type tableState struct {
 	Generation uint64 `json:"generation,string"` // 0: none yet
 	Text       string `json:"text"`
@@ -18,14 +18,14 @@ type tableState struct {
 type TableRequest struct {
 	Text string `json:"text"`
 
-	// Base is the generation that Text was made from. If another one is served by now, the request
-	// is refused. 0: replace any generation.
+	// Base is the generation from which Text was made. If another generation is served by now, the
+	// request is refused. 0: replace any generation.
 	Base uint64 `json:"base,string"`
 
 	By string `json:"by,omitempty"`
 }
 
-// errStale is returned for a table that was made from one that is no longer served.
+// errStale is returned for a table that was made from a generation that is no longer served.
 var errStale = fmt.Errorf("the table was changed meanwhile: get it again")
 
 // setTable checks a table and serves it.

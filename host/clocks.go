@@ -2,8 +2,8 @@ package host
 
 import "fmt"
 
-// Clocks are the counter and the clocks of a node. Nothing here sleeps or takes the time from
-// elsewhere. The zero value is not usable. SystemClocks returns the machine's own.
+// Clocks are the counter and the clocks of a node. Code that uses them never sleeps, and takes the
+// time from nowhere else. The zero value is not usable. SystemClocks returns the machine's own.
 type Clocks struct {
 	EdgeOpen     func() uint64
 	EdgeClose    func() uint64
@@ -12,12 +12,12 @@ type Clocks struct {
 	Boottime_ns  func() (int64, error) // CLOCK_BOOTTIME
 }
 
-// One reading may be interrupted, but hardly each of several.
+// One try may be interrupted, but hardly each of several.
 const bracketTries = 16
 
 // Bracket reads CLOCK_MONOTONIC_RAW between two readings of the counter and returns the narrowest
-// of several tries. Readings on two cores may disagree by the core slack; the narrowest try of an
-// unpinned thread rarely has two.
+// of several tries. Readings on two cores may disagree by the core slack. If the thread is not
+// pinned, the two readings of the narrowest try rarely come from two cores.
 func (c Clocks) Bracket() (Bracket, error) {
 	var narrowest Bracket
 	for try := range bracketTries {
@@ -34,9 +34,9 @@ func (c Clocks) Bracket() (Bracket, error) {
 	return narrowest, nil
 }
 
-// Slept_ns returns how long the machine has slept since it was booted. It is true to within the
-// time that this takes: some hundred nanoseconds, and more if the thread is interrupted. It is for
-// programs that must look often. A Watch looks at more.
+// Slept_ns returns how long the machine has slept since it was booted. The error is at most the
+// time that the call takes: some hundred nanoseconds, and more if the thread is interrupted. It is
+// for programs that must check often. A Watch checks more.
 func (c Clocks) Slept_ns() (int64, error) {
 	awake_ns, err := c.Monotonic_ns()
 	if err != nil {
@@ -49,8 +49,8 @@ func (c Clocks) Slept_ns() (int64, error) {
 	return boot_ns - awake_ns, nil
 }
 
-// suspended returns the narrowest span that CLOCK_BOOTTIME less CLOCK_MONOTONIC lies in: the time
-// that the machine has slept.
+// suspended returns the narrowest interval that contains CLOCK_BOOTTIME minus CLOCK_MONOTONIC. This
+// is the time that the machine has slept.
 func (c Clocks) suspended() (lo_ns, hi_ns int64, err error) {
 	for try := range bracketTries {
 		before, err := c.Monotonic_ns()

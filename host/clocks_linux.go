@@ -6,7 +6,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 )
 
-// SystemClocks reads the machine that this runs on. Safe for concurrent use.
+// SystemClocks reads the clocks of this machine. It is safe for concurrent use.
 func SystemClocks() Clocks {
 	read := func(clock int32) func() (int64, error) {
 		return func() (int64, error) {

@@ -9,25 +9,26 @@ import (
 	"strings"
 )
 
-// clocksource is what the kernel makes its clocks from.
+// clocksource is the kernel's basis for its clocks.
 type clocksource struct {
-	step_ns int64 // how much later than a reading of theirs the clocks may stand
+	step_ns int64 // the most by which the clocks may be ahead of what they show
 	counter bool  // it is the node's counter, scaled
 }
 
-// clocksources is all that is known of clocksources. Linux gives the rates: drivers/clocksource,
-// arch/x86/kernel.
+// clocksources lists the clocksources whose properties are known. The rates come from Linux:
+// drivers/clocksource, arch/x86/kernel.
 var clocksources = map[string]clocksource{
-	// This is the counter times a factor, rounded down to whole ns. The counter's own steps are its
-	// quantum.
+	// This is the counter times a factor, rounded down to whole ns. The quantum already includes
+	// the counter's own steps.
 	"tsc":              {1, true},
 	"arch_sys_counter": {1, true},
 
-	// This is the counter in ns. The hypervisor's factor rounds it down once, the kernel's again.
+	// This is the counter in ns, rounded down once by the hypervisor's factor and once by the
+	// kernel's.
 	"kvm-clock": {2, true},
 	"xen":       {2, true},
 
-	// This counts at 10 MHz, whatever the counter behind it does.
+	// This counts at 10 MHz, whatever the rate of the counter behind it.
 	"hyperv_clocksource_tsc_page": {101, true},
 	"hyperv_clocksource_msr":      {101, true},
 	"hyperv_clocksource":          {101, true},
@@ -39,8 +40,8 @@ var clocksources = map[string]clocksource{
 // coarsestStep_ns is the step of the periodic tick: no clock stands still for longer.
 const coarsestStep_ns = 10_000_001
 
-// ClockStep_ns returns how far the kernel's clocks may be past what they show, and whether that is
-// known of a clocksource. If it is not known, it is the periodic tick.
+// ClockStep_ns returns how far the kernel's clocks may be ahead of what they show, and whether this
+// is known for the clocksource. For an unknown clocksource it returns the periodic tick.
 func ClockStep_ns(name string) (step_ns int64, known bool) {
 	if c, ok := clocksources[name]; ok {
 		return c.step_ns, true
@@ -52,18 +53,18 @@ func ClockStep_ns(name string) (step_ns int64, known bool) {
 // itself, scaled.
 func FromCounter(name string) bool { return clocksources[name].counter }
 
-// StampStep returns a function that returns how far the kernel's clock may be past one of its
-// stamps, or why the kernel's stamps prove nothing. The function looks again at each call: while
-// programs run, another clocksource can be chosen and cores can be brought online. The core that
-// takes the interrupt takes the stamp, so all cores that are online must be among the proven ones,
-// which are those of a Slack.
+// StampStep returns a function that returns how far the kernel's clock may be ahead of one of its
+// stamps, or an error that explains why the kernel's stamps prove nothing. The function checks the
+// machine at each call: while programs run, another clocksource can be chosen and cores can be
+// brought online. The core that takes the interrupt also takes the stamp. So proven must contain
+// all cores that are online; proven is the list Slack.Cores.
 func StampStep(root fs.FS, proven []int) func() (step_ns uint32, err error) {
 	release, _ := readText(root, "proc/sys/kernel/osrelease")
 	never := checkRelease(release)
 	cpus := "/" + path.Dir(onlineFile)
 	mounts, _ := readText(root, "proc/self/mountinfo")
 	if never == nil && mountedOver(mounts, cpus) {
-		// LXC shows a container the cores that it may use, as if there were no others.
+		// LXC shows a container the cores that it may use, as if no other cores existed.
 		never = &noStamps{
 			"something is mounted over " + cpus + ", so which cores may take them is not known",
 			"show the kernel's own /sys to this process (LXC: no lxcfs there), " +
@@ -104,7 +105,7 @@ func StampStep(root fs.FS, proven []int) func() (step_ns uint32, err error) {
 	}
 }
 
-// mountedOver reports whether mountinfo, see proc_pid_mountinfo(5), shows a mount in a directory.
+// mountedOver reports whether mountinfo, see proc_pid_mountinfo(5), lists a mount in a directory.
 func mountedOver(mountinfo, directory string) bool {
 	for line := range strings.Lines(mountinfo) {
 		fields := strings.Fields(line)
@@ -117,13 +118,13 @@ func mountedOver(mountinfo, directory string) bool {
 
 const showSys = "show /sys to this process"
 
-// noStamps says why the kernel's stamps prove nothing on a machine.
+// noStamps explains why the kernel's stamps prove nothing on a machine.
 type noStamps struct{ why, remedy string }
 
 func (n *noStamps) Error() string { return "use kernel stamps: " + n.why + ": " + n.remedy }
 
 // checkRelease refuses kernels that apply a frequency only at the tick after adjtimex has shown it.
-// Linux does so at once since 4.19 ("timekeeping: Update multiplier when NTP frequency is set
+// Since 4.19, Linux applies it at once ("timekeeping: Update multiplier when NTP frequency is set
 // directly").
 func checkRelease(release string) error {
 	var major, minor int
@@ -139,7 +140,7 @@ func checkRelease(release string) error {
 	return nil
 }
 
-// stampsFinding says whether this machine's bounds may rest on kernel stamps.
+// stampsFinding reports whether this machine's bounds may rest on kernel stamps.
 func stampsFinding(root fs.FS, slack *Slack) Finding {
 	const name = "clock of stamps"
 	var proven []int

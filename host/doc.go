@@ -1,4 +1,4 @@
-// Package host finds out what one node is and how far its counter can be trusted.
+// Package host measures the properties of one node and how far its counter can be trusted.
 //
 // Every bound of the product names its assumptions. Those about a single node are measured here:
 //
@@ -8,13 +8,14 @@
 //	frequency   cycles a second, as an interval; for display only                 FrequencyBetween
 //	facts       name, CPU, hypervisor, clocksource, cores, container              ReadFacts
 //
-// Examine does all of it and returns a Report: findings with a verdict and a remedy each.
+// Examine does all of this and returns a Report: a list of findings, each with a verdict and a
+// remedy.
 //
-// Each type says what is proven about it and what is not. The mathematics are pure functions of
-// readings. Counters, clocks and the file system are passed in, so that tests can use machines that
-// are not at hand.
+// Each type states what is proven about it and what is not. The mathematics are pure functions of
+// readings. Counters, clocks and the file system are passed in, so that tests can simulate other
+// machines.
 //
-// The package does not relate two nodes (package tscratio) and does not look at network stamps or
+// The package does not relate two nodes (package tscratio) and does not examine network stamps or
 // chrony. It changes no setting of the machine and needs no privilege. It is for Linux on amd64 and
 // arm64. On arm64 it was tested only under user-mode emulation: the speed and the ordering of
 // readings on real cores were not measured.

@@ -19,21 +19,21 @@ var ErrEpochText = errors.New("not an epoch")
 // Epoch names a span in which a node's counter ran unbroken. Two epochs are the same if and only if
 // they are equal, as values or as texts. Readings of a node may be compared only within one epoch.
 //
-// Processes of one boot arrive at the same epoch on their own. Only breaks that a running Watch
-// alone can see give the epoch a Token. So one Watch on each node should name the epoch for all
-// processes.
+// Processes of one boot compute the same epoch independently. An epoch has a Token only after a
+// break that nothing but a running Watch can detect. So on each node, one Watch should name the
+// epoch for all processes.
 type Epoch struct {
 	Boot       string // the kernel's boot id
 	Sleep      int64  // time spent suspended since boot, in steps of 16 ms
-	Disruption uint64 // the hypervisor's markers (VMClock); 0 where there are none
+	Disruption uint64 // the hypervisor's markers (VMClock); 0 if there are none
 	Generation uint64
 	HasVMClock bool
-	Token      string // "" until a break was seen that the fields above cannot express
+	Token      string // "" until a break that the fields above cannot express
 }
 
 // Suspending and resuming takes far longer than this. A reading of the time slept is some hundred
-// nanoseconds wide. One on the edge between two steps could be taken for either, with a chance of
-// some 10^-5 a suspend.
+// nanoseconds wide. If it lies on the edge between two steps, two readings may fall into different
+// steps. The chance of this is some 10^-5 for each suspend.
 const sleepStep_ns = 16_000_000
 
 func (e Epoch) String() string {
@@ -92,15 +92,16 @@ func ParseEpoch(text string) (Epoch, error) {
 	return e, nil
 }
 
-// Observation is one look at everything that shows whether the counter still runs unbroken.
+// Observation is one set of readings of everything that shows whether the counter still runs
+// unbroken.
 type Observation struct {
 	Boot         string   `json:"boot"`
 	Clocksource  string   `json:"clocksource"`
 	Bracket      Bracket  `json:"bracket"`
-	SleepLo_ns   int64    `json:"sleep_lo_ns,string"` // CLOCK_BOOTTIME less CLOCK_MONOTONIC
+	SleepLo_ns   int64    `json:"sleep_lo_ns,string"` // CLOCK_BOOTTIME minus CLOCK_MONOTONIC
 	SleepHi_ns   int64    `json:"sleep_hi_ns,string"`
 	VMClock      *VMClock `json:"vmclock,omitempty"`
-	Restores     uint64   `json:"-"` // restore events that this process was told of
+	Restores     uint64   `json:"-"` // restore events that this process has received
 	RestoresLost bool     `json:"-"` // events were lost: there may have been more
 }
 
@@ -140,8 +141,8 @@ func (o Observer) Observe() (Observation, error) {
 	return now, nil
 }
 
-// A time namespace shifts CLOCK_BOOTTIME and CLOCK_MONOTONIC for its processes, each by another
-// amount.
+// timeNamespaceShift_ns returns by how much a time namespace shifts the difference of
+// CLOCK_BOOTTIME and CLOCK_MONOTONIC. It shifts each clock by a different amount.
 func timeNamespaceShift_ns(root fs.FS) int64 {
 	text, err := readText(root, "proc/self/timens_offsets")
 	if err != nil {
@@ -185,15 +186,15 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
-// Reason says what ended an epoch.
+// Reason names what ended an epoch.
 type Reason string
 
 const (
 	Booted             Reason = "boot"        // another boot id
 	Suspended          Reason = "suspend"     // the machine slept
-	Disrupted          Reason = "disruption"  // the hypervisor says so: a live migration
+	Disrupted          Reason = "disruption"  // the hypervisor reports it: a live migration
 	Restored           Reason = "restore"     // a snapshot was restored or the machine was cloned
-	Jumped             Reason = "jump"        // the counter moved unlike CLOCK_MONOTONIC_RAW
+	Jumped             Reason = "jump"        // the counter jumped against CLOCK_MONOTONIC_RAW
 	WentBack           Reason = "backwards"   // the counter is smaller than it was
 	ClocksourceChanged Reason = "clocksource" // the kernel may have found the counter unstable
 )
@@ -204,29 +205,29 @@ type Break struct {
 	Detail string `json:"detail"`
 }
 
-// WatchOptions says what a Watch looks at, and how closely.
+// WatchOptions determine what a Watch checks, and how closely.
 type WatchOptions struct {
 	Observe func() (Observation, error) // required; see Observer
 
-	Widen_cycles uint64 // quantum and core slack: what two readings may differ by on their own
+	Widen_cycles uint64 // quantum and core slack: the largest error of a difference of two readings
 	Virtual      bool   // a hypervisor is present: migrations and restores are possible
-	Listening    bool   // Observe is told of restore events
+	Listening    bool   // Observe includes restore events
 
 	// DriftLimit_ppm is how far the counter's rate against CLOCK_MONOTONIC_RAW may change from one
-	// span to the next before it counts as a jump. Default 20: two crystals on one board move by
-	// less.
+	// span to the next before the change is reported as a jump. Default 20: two crystals on one
+	// board move by less.
 	DriftLimit_ppm int64
 
 	// Settle is the span over which that rate is measured. Default 1 s.
 	Settle time.Duration
 
-	// From continues from what another process saw. Breaks in between are found.
+	// From continues from what another process saved. Breaks since then are found.
 	From *Saved
 
 	token func() string
 }
 
-// Saved is what a Watch knows, for a later process.
+// Saved is the state of a Watch, for a later process.
 type Saved struct {
 	Epoch Epoch       `json:"epoch"`
 	Last  Observation `json:"last"`
@@ -234,26 +235,26 @@ type Saved struct {
 	Rate  *Frequency  `json:"rate,omitempty"`
 }
 
-// State is the answer of one Check.
+// State is the result of one Check.
 type State struct {
-	Epoch    Epoch   // the one that holds now
-	Unbroken bool    // nothing broke since the Check before
+	Epoch    Epoch   // the present one
+	Unbroken bool    // nothing broke since the previous Check
 	Breaks   []Break // what broke
 
-	// Blind lists breaks that cannot be seen here. They show only as contradictions with other
-	// nodes.
+	// Blind lists kinds of breaks that this node cannot detect. Such breaks show only as
+	// contradictions with other nodes.
 	Blind     []string
 	Frequency *Frequency
 
-	// UnseenMoves says whether a live migration or a restore may go unseen.
+	// UnseenMoves reports whether a live migration or a restore may go undetected.
 	UnseenMoves bool
 
-	// Threshold_cycles is the smallest jump that this Check was sure to see. It is 0 while the rate
-	// is not known.
+	// Threshold_cycles is the smallest jump that this Check was sure to detect. It is 0 until the
+	// rate is known.
 	Threshold_cycles uint64
 }
 
-// Watch follows the epoch of one node. It must not be used by two goroutines at once.
+// Watch follows the epoch of one node. It is not safe for concurrent use.
 type Watch struct {
 	o     WatchOptions
 	epoch Epoch
@@ -263,7 +264,8 @@ type Watch struct {
 	rate  *Frequency
 }
 
-// NewWatch makes the first observation. With From, the first Check reports what broke since then.
+// NewWatch makes the first observation. With WatchOptions.From, the first Check reports what broke
+// since then.
 func NewWatch(options WatchOptions) (*Watch, error) {
 	w := &Watch{o: options}
 	if w.o.DriftLimit_ppm == 0 {
@@ -299,14 +301,14 @@ func (w *Watch) begin(now Observation, token string) {
 	w.first, w.last, w.mark, w.rate = now, now, now, nil
 }
 
-// Epoch returns the epoch that held at the last look.
+// Epoch returns the epoch as of the last observation.
 func (w *Watch) Epoch() Epoch { return w.epoch }
 
-// Save returns what a later process needs to continue.
+// Save returns the state that a later process needs to continue.
 func (w *Watch) Save() Saved { return Saved{w.epoch, w.last, w.mark, w.rate} }
 
-// Check looks again and says whether the counter ran unbroken since the look before. A break begins
-// a new epoch. An error means that it could not look, and says nothing about the epoch.
+// Check makes an observation and reports whether the counter ran unbroken since the previous one. A
+// break begins a new epoch. An error means that the observation failed; it does not mean a break.
 func (w *Watch) Check() (State, error) {
 	now, err := w.o.Observe()
 	if err != nil {
@@ -314,7 +316,7 @@ func (w *Watch) Check() (State, error) {
 	}
 	s := State{Blind: w.blind(now), UnseenMoves: w.o.Virtual && now.VMClock == nil}
 	s.Breaks = append(s.Breaks, compareMarkers(w.last, now)...)
-	// Another boot has another counter.
+	// A different boot has a different counter.
 	if !slices.ContainsFunc(s.Breaks, func(b Break) bool { return b.Reason == Booted }) {
 		breaks, threshold_cycles := w.compareCounter(now)
 		s.Breaks = append(s.Breaks, breaks...)
@@ -322,7 +324,7 @@ func (w *Watch) Check() (State, error) {
 	}
 	if len(s.Breaks) > 0 {
 		token := ""
-		if now.epoch(w.epoch.Token) == w.epoch { // the markers cannot tell the two apart
+		if now.epoch(w.epoch.Token) == w.epoch { // the markers are the same in both epochs
 			token = w.o.token()
 		}
 		w.begin(now, token)
@@ -346,7 +348,7 @@ func (w *Watch) Check() (State, error) {
 	return s, nil
 }
 
-// compareMarkers compares what the kernel and the hypervisor report.
+// compareMarkers compares what the kernel and the hypervisor reported.
 func compareMarkers(last, now Observation) []Break {
 	var breaks []Break
 	add := func(reason Reason, format string, args ...any) {
@@ -386,8 +388,8 @@ func compareMarkers(last, now Observation) []Break {
 	return breaks
 }
 
-// compareCounter compares how far the counter went with CLOCK_MONOTONIC_RAW, since the last look
-// and since the mark of the rate.
+// compareCounter compares the advance of the counter with that of CLOCK_MONOTONIC_RAW, since the
+// last observation and since the field mark.
 func (w *Watch) compareCounter(now Observation) (breaks []Break, threshold_cycles uint64) {
 	for _, since := range []Observation{w.last, w.mark} {
 		widen := int64(w.o.Widen_cycles)
@@ -417,7 +419,7 @@ func (w *Watch) compareCounter(now Observation) (breaks []Break, threshold_cycle
 	return breaks, threshold_cycles
 }
 
-// expected returns how far the counter goes in a span of CLOCK_MONOTONIC_RAW, at the known rate and
+// expected returns the counter's advance in a span of CLOCK_MONOTONIC_RAW, at the known rate and
 // within the drift limit.
 func (w *Watch) expected(ns, step_ns int64) Cycles {
 	bound := func(millihz uint64, ns, millionths int64) int64 {
@@ -432,8 +434,8 @@ func (w *Watch) expected(ns, step_ns int64) Cycles {
 	}
 }
 
-// blind lists what cannot be seen. It is a promise to the reader of a bound: everything else would
-// have been seen.
+// blind lists the kinds of breaks that cannot be detected. It promises the reader of a bound that
+// every other break would have been detected.
 func (w *Watch) blind(now Observation) []string {
 	var blind []string
 	if w.o.Virtual && now.VMClock == nil {

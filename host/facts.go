@@ -14,15 +14,15 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 )
 
-// Facts are what a node says about itself. Nothing here is measured, and no bound rests on it. What
-// could not be read is "" or nil.
+// Facts are what a node reports about itself. Nothing here is measured, and no bound rests on it.
+// What could not be read is "" or nil.
 type Facts struct {
 	Hostname string `json:"hostname"`
-	// MachineID is a keyed hash. It is the same for one installation and of no use elsewhere.
+	// MachineID is a keyed hash. It is constant for one installation and of no use elsewhere.
 	MachineID string `json:"machine_id"`
 	Kernel    string `json:"kernel"`
 	CPU       string `json:"cpu"`
-	// Hypervisor is its name, or "yes" if only its presence is known.
+	// Hypervisor is the hypervisor's name, or "yes" if only its presence is known.
 	Hypervisor string `json:"hypervisor,omitempty"`
 	// Container is docker, podman, kubernetes, lxc, systemd-nspawn or wsl.
 	Container string `json:"container,omitempty"`
@@ -37,10 +37,10 @@ type Facts struct {
 	// nonstop_tsc.
 	KernelDoubtsCounter bool `json:"kernel_doubts_counter"`
 
-	// HasVMGenID: restores are announced to those who listen (ListenRestores).
+	// HasVMGenID: the kernel announces restores to processes that called ListenRestores.
 	HasVMGenID    bool   `json:"has_vmgenid"`
-	HasVMClock    bool   `json:"has_vmclock"`              // the hypervisor offers VMClock,
-	OpensVMClock  bool   `json:"opens_vmclock"`            // and this process may read it
+	HasVMClock    bool   `json:"has_vmclock"`              // the hypervisor offers VMClock
+	OpensVMClock  bool   `json:"opens_vmclock"`            // this process may read VMClock
 	ClaimsFreq_hz uint64 `json:"claims_freq_hz,omitempty"` // by CPU or hypervisor; a label
 
 	Features asm.Features `json:"-"`
@@ -61,8 +61,8 @@ const (
 	onlineFile     = "sys/devices/system/cpu/online"
 )
 
-// ReadFacts reads the facts from below a root directory (os.DirFS("/") for this machine) and from
-// what the CPU says (asm.Read). What cannot be read stays empty: containers hide much of it.
+// ReadFacts reads the facts from a root directory (os.DirFS("/") for this machine) and from what
+// the CPU reports (asm.Read). What cannot be read stays empty: containers hide much of it.
 func ReadFacts(root fs.FS, features asm.Features) Facts {
 	text := func(name string) string {
 		s, _ := readText(root, name)
@@ -108,7 +108,7 @@ func exists(root fs.FS, name string) bool {
 	return err == nil
 }
 
-// bound reports whether a driver has a device.
+// bound reports whether a driver is bound to a device.
 func bound(root fs.FS, driver string) bool {
 	for _, bus := range []string{"platform", "acpi"} {
 		entries, err := fs.ReadDir(root, path.Join("sys/bus", bus, "drivers", driver))
@@ -174,7 +174,7 @@ func parseCPUInfo(text string) cpuInfo {
 	return info
 }
 
-// armCores names the cores that are found in clouds and on desks. Linux gives only numbers.
+// armCores names the cores that are common in clouds and on desks. Linux reports only numbers.
 var armCores = map[string]string{
 	"0x41/0xd03": "Arm Cortex-A53", "0x41/0xd07": "Arm Cortex-A57", "0x41/0xd08": "Arm Cortex-A72",
 	"0x41/0xd0b": "Arm Cortex-A76",
@@ -251,7 +251,8 @@ func container(root fs.FS) string {
 	return ""
 }
 
-// cpuQuota reads the limit of a control group that this process sees as its root, as containers do.
+// cpuQuota reads the limit of the control group that is the root for this process, as in
+// containers.
 func cpuQuota(root fs.FS) string {
 	quota, period := "", ""
 	if v2, err := readText(root, "sys/fs/cgroup/cpu.max"); err == nil {

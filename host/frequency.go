@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// ErrSpanTooShort is returned when two brackets are too close for what is asked of them.
+// ErrSpanTooShort is returned when two brackets are too close together for the requested result.
 var ErrSpanTooShort = errors.New("span too short")
 
-// Bracket says that a clock was read while the counter went from Open to Close.
+// Bracket records that a clock was read while the counter went from Open to Close.
 type Bracket struct {
 	Open   uint64 `json:"open,string"`
 	Raw_ns int64  `json:"raw_ns,string"` // CLOCK_MONOTONIC_RAW
 	Close  uint64 `json:"close,string"`
 }
 
-// Width_cycles is how long the reading took, and so what the bracket leaves open.
+// Width_cycles is how long the reading took, and so how uncertain its place on the counter is.
 func (b Bracket) Width_cycles() uint64 { return b.Close - b.Open }
 
 // Frequency is the counter's rate against a clock: the mean over the span is in [Lo, Hi], rounded
 // outward.
 //
-// The kernel makes CLOCK_MONOTONIC_RAW from its own clocksource. If that is the counter itself, the
-// frequency is the kernel's own calibration and says nothing new about the oscillator. So it labels
-// seconds and proves none.
+// The kernel makes CLOCK_MONOTONIC_RAW from its own clocksource. If that clocksource is the counter
+// itself, the frequency is only the kernel's calibration, not a measurement of the oscillator. So
+// use it to label seconds, not to prove them.
 type Frequency struct {
 	Lo_millihz uint64        `json:"lo_millihz,string"`
 	Hi_millihz uint64        `json:"hi_millihz,string"`
@@ -39,7 +39,8 @@ func (f Frequency) Contains(millihz uint64) bool {
 	return f.Lo_millihz <= millihz && millihz <= f.Hi_millihz
 }
 
-// Uncertainty_ppb is half the interval's width, in parts of 10^9 of its middle, rounded up.
+// Uncertainty_ppb is half the interval's width, relative to its middle, in parts per 10^9, rounded
+// up.
 func (f Frequency) Uncertainty_ppb() uint64 {
 	middle := f.Lo_millihz/2 + f.Hi_millihz/2
 	if middle == 0 {
@@ -54,8 +55,8 @@ func (f Frequency) String() string {
 		middle/1e9, middle%1e9/1e3, f.Uncertainty_ppb()/1e3, f.Uncertainty_ppb()%1e3, f.Clock)
 }
 
-// FrequencyOver returns the counter's mean rate between two observations. It fails if the counter
-// or the clock changed in between, as far as their markers tell.
+// FrequencyOver returns the counter's mean rate between two observations. It fails if their markers
+// show that the counter or the clock changed in between.
 func FrequencyOver(first, last Observation, widen_cycles uint64) (Frequency, error) {
 	if breaks := compareMarkers(first, last); len(breaks) > 0 {
 		b := breaks[0]
@@ -65,9 +66,9 @@ func FrequencyOver(first, last Observation, widen_cycles uint64) (Frequency, err
 	return FrequencyBetween(first.Bracket, last.Bracket, widen_cycles, step_ns)
 }
 
-// FrequencyBetween returns the counter's mean rate between two brackets. widen_cycles is how far a
-// reading may be off: the quantum, and the core slack unless one core took all readings. step_ns is
-// the step in which the clock moves (ClockStep_ns).
+// FrequencyBetween returns the counter's mean rate between two brackets. widen_cycles is the
+// largest error of a reading: the quantum, plus the core slack unless one core took all readings.
+// step_ns is the step in which the clock moves (ClockStep_ns).
 func FrequencyBetween(first, last Bracket, widen_cycles uint64, step_ns int64) (Frequency, error) {
 	ns := last.Raw_ns - first.Raw_ns
 	cycles := new(big.Int).SetUint64(last.Open - first.Close)

@@ -28,7 +28,7 @@ func (c Cycles) join(d Cycles) Cycles {
 	return Cycles{min(c.Lo_cycles, d.Lo_cycles), max(c.Hi_cycles, d.Hi_cycles)}
 }
 
-// width_cycles returns how far apart the possible values are.
+// width_cycles returns the distance between the smallest and the largest possible value.
 func (c Cycles) width_cycles() uint64 { return uint64(c.Hi_cycles) - uint64(c.Lo_cycles) }
 
 // Magnitude returns the largest possible distance from zero.
@@ -55,8 +55,8 @@ func magnitude(v int64) uint64 {
 	return uint64(v)
 }
 
-// addOutward adds two upper bounds. If no int64 holds the sum, it returns the nearest weaker bound
-// that one holds.
+// addOutward adds two upper limits. If the sum does not fit an int64, it returns the nearest weaker
+// limit that fits.
 func addOutward(a, b int64) int64 {
 	if a == math.MaxInt64 || b == math.MaxInt64 {
 		return math.MaxInt64

@@ -5,20 +5,22 @@ import (
 	"slices"
 )
 
-// muchWider is how many times as wide as the narrowest look a look may be and still count. In a
-// wider one an end did not run at times, so it says little about the offset.
+// An interval more than muchWider times as wide as the narrowest one is ignored by looks.joined
+// unless it contradicts the others. In so wide an exchange one end was not running for some time,
+// so the interval shows little about the offset.
 const muchWider = 4
 
-// looks is what was seen of the offset between two cores: an interval for each exchange, in order.
+// looks contains what was measured of the offset between two cores: one interval for each exchange,
+// in order. A look is one such interval.
 //
-// Looks are joined and never intersected. On a busy host a hypervisor moves virtual cores to other
-// cores every few milliseconds, and the counters of those may disagree: one pair was seen at
-// offsets 150 cycles apart. The intersection of what several placements prove holds for none of
-// them.
+// Looks are joined, never intersected. On a busy host a hypervisor moves virtual cores to other
+// physical cores every few milliseconds, and the counters of these cores may disagree: one pair was
+// seen at offsets 150 cycles apart. An intersection of looks from several placements would be wrong
+// for every placement.
 type looks []Cycles
 
-// joined covers every offset that the looks prove. A look much wider than the narrowest counts only
-// if it contradicts the others.
+// joined covers every offset that the looks prove. A look much wider than the narrowest is included
+// only if it contradicts the others.
 func (l looks) joined() Cycles {
 	if len(l) == 0 {
 		return Cycles{math.MinInt64, math.MaxInt64}
@@ -42,7 +44,7 @@ func (l looks) joined() Cycles {
 	return joined
 }
 
-// moved reports whether no constant offset explains the looks.
+// moved reports whether no constant offset is consistent with all looks.
 func (l looks) moved() bool {
 	highest, lowest := int64(math.MinInt64), int64(math.MaxInt64)
 	for _, c := range l {
@@ -51,9 +53,9 @@ func (l looks) moved() bool {
 	return highest > lowest
 }
 
-// drifts reports whether the offset went to where it had not been: a look of the last quarter
-// contradicts every look of the first half. Virtual cores that are moved come back to earlier
-// offsets.
+// drifts reports whether the offset reached values that are new: a look of the last quarter
+// contradicts every look of the first half. A drift differs from moved virtual cores, which return
+// to earlier offsets.
 func (l looks) drifts() bool {
 	before := l[:(len(l)+1)/2]
 	return slices.ContainsFunc(l[max(len(l)*3/4, len(before)):], func(late Cycles) bool {

@@ -14,8 +14,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 )
 
-// AllowedCores lists the cores that this process may run on. Masks wider than 1,024 cores are not
-// supported.
+// AllowedCores lists the cores that this process may run on. It does not support masks wider than
+// 1,024 cores.
 func AllowedCores() ([]int, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
@@ -30,8 +30,8 @@ func AllowedCores() ([]int, error) {
 	return cores, nil
 }
 
-// OnCore runs f on a thread that may run on one core alone. Afterwards it restores the thread's
-// affinity and the thread ends, so that no other goroutine inherits the pin.
+// OnCore runs f on a thread that is pinned to one core. Afterwards it restores the thread's
+// affinity and ends the thread, so that no other goroutine inherits the pin.
 func OnCore(core int, f func()) error {
 	done := make(chan error)
 	go func() {
@@ -53,7 +53,8 @@ func OnCore(core int, f func()) error {
 				"measure again", core)
 			return
 		}
-		// The process's first thread cannot end, and its mask would show as that of the process.
+		// The process's first thread cannot end, and its mask would be shown as the mask of the
+		// process.
 		err := unix.SchedSetaffinity(0, &before)
 		if err != nil {
 			err = fmt.Errorf("put affinity back after core %d: %w", core, err)
@@ -63,16 +64,16 @@ func OnCore(core int, f func()) error {
 	return <-done
 }
 
-// line is a word that two cores share. Nothing else is on its cache line, or on the line that is
-// fetched with it.
+// line contains a word that two cores share. Nothing else is on its cache line, or on the
+// neighbouring line that the CPU fetches with it.
 type line struct {
 	sequence atomic.Uint64
-	fetched  atomic.Uint64 // see hand
+	fetched  atomic.Uint64 // see line.hand
 	_        [128 - 16]byte
 }
 
-// hand hands a number over and returns the counter's reading before that. It fetches the line
-// first: if a core had to ask for it after reading the counter, it would prove that much less.
+// hand hands a number over and returns the counter's reading from just before. It fetches the cache
+// line first. If it fetched the line after reading the counter, the fetch would widen the result.
 func (l *line) hand(n uint64) (sent uint64) {
 	l.fetched.Store(n)
 	sent = counterBefore()
@@ -87,12 +88,12 @@ type table struct {
 	_    [127]byte
 }
 
-// pauses is how long an end may pause between looks, in readings of the counter. An end that never
-// pauses takes the line back before the other end has used it. One that pauses for long is late. So
-// each round has its own pause, and the best round counts.
+// pauses is the limit of the pause between two checks of the word, in readings of the counter. An
+// end that never pauses takes the line back before the other end has used it. An end that pauses
+// for long notices the word late. So each round has its own pause, and the best round is used.
 const pauses = 32
 
-// await spins until the word holds want. It rarely looks at the clock, which costs more than a
+// await spins until l.sequence is want. It rarely reads the clock, which costs more than a
 // hand-over.
 func (t *table) await(l *line, want uint64, deadline time.Time) bool {
 	for spins := 1; l.sequence.Load() != want; spins++ {
@@ -106,7 +107,7 @@ func (t *table) await(l *line, want uint64, deadline time.Time) bool {
 			if t.stop.Load() {
 				return false
 			}
-			runtime.Gosched() // where Go has one P, the other end needs it
+			runtime.Gosched() // if Go has only one P, the other end needs it
 		}
 	}
 	return true
@@ -127,10 +128,11 @@ func (b *best) take(from, to int, sent, received uint64) {
 // stamps are one end's readings of one round.
 type stamps struct{ sent, received uint64 }
 
-// pingPong passes a message between two pinned threads, rounds times or until patience ends. It
-// returns the hand-overs that narrowest chooses.
+// pingPong passes a message between two pinned threads, until it has done the given rounds or
+// patience runs out. It returns the hand-overs that narrowest chooses.
 func pingPong(a, b int, rounds int, patience time.Duration) (forth, back Handover, err error) {
-	// Two ends that spin need two threads of Go. A container with a CPU quota may have only one.
+	// Two ends that spin need two threads of Go. In a container with a CPU quota Go may use only
+	// one.
 	if before := runtime.GOMAXPROCS(0); before < 2 {
 		runtime.GOMAXPROCS(2)
 		defer runtime.GOMAXPROCS(before)
@@ -190,13 +192,14 @@ func pingPong(a, b int, rounds int, patience time.Duration) (forth, back Handove
 	return forth, back, nil
 }
 
-// undisturbedRounds is how many times as long as the median round an undisturbed round may take. An
-// interrupt takes longer. So does a hypervisor that moves a virtual core: it must leave and enter
-// it.
+// undisturbedRounds limits an undisturbed round, as a multiple of the median round. A round with an
+// interrupt takes longer. So does a round in which a hypervisor moves a virtual core, because the
+// hypervisor must leave and enter that core.
 const undisturbedRounds = 4
 
-// narrowest returns the two hand-overs, one in each direction, that prove most together, among
-// those with no disturbed round between them. With one, the offset of the cores may have changed.
+// narrowest returns two hand-overs, one in each direction, with no disturbed round between them. Of
+// all such pairs it returns the one that proves most. In a disturbed round the offset of the cores
+// may have changed.
 func narrowest(a, b int, atA, atB []stamps) (forth, back Handover) {
 	if len(atA) == 0 {
 		return Handover{}, Handover{}

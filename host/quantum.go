@@ -16,47 +16,49 @@ var (
 	ErrCounterBackwards = errors.New("counter went backwards on one core")
 )
 
-// Quantum is the step in which a counter really moves: a reading v says that the ideal counter,
+// Quantum is the step in which a counter really moves. A reading v means that the ideal counter,
 // which moves evenly, stood in [v, v + Step_cycles).
 //
 // If a counter moves in even steps, all its differences are multiples of the step. So the greatest
-// common divisor of the differences is the step or a multiple of it, never less: errors are on the
-// safe side. With every different difference it becomes half as likely that it is a multiple.
+// common divisor of the differences is the step or a multiple of the step, never less: errors are
+// on the safe side. Each new distinct difference halves the chance that the divisor is a multiple.
 //
 // A counter that a hypervisor scales moves in steps that alternate between two neighbouring
-// integers. Their greatest common divisor is 1, which would promise too much. Such a counter is
-// recognised because its differences lie around the multiples of one real number, ρ. If too few
-// differences are different to tell chance from rule, the larger step is taken.
+// integers. The greatest common divisor of such steps is 1, which would promise too much. Such a
+// counter is recognised because its differences lie around the multiples of one real number, ρ. If
+// there are too few distinct differences to rule out chance, the larger step is used.
 //
-// Two kinds of uneven steps are not recognised: those below 8 cycles, and those so nearly even that
-// all readings together lost less than a cycle by it. With 20,000 readings that is a scale within
-// 1 ppm of a whole number. (KVM scales by 250 ppm or more, or not at all.) Such a counter may have
-// counted one or two cycles more than Step_cycles says.
+// Two kinds of uneven steps are not recognised. The first are steps below 8 cycles. The second are
+// steps so nearly even that the error over all readings is less than a cycle. With 20,000 readings
+// that is a scale within 1 ppm of a whole number. (KVM scales by 250 ppm or more, or not at all.)
+// Such a counter may have counted one or two cycles more than Step_cycles allows for.
 type Quantum struct {
 	Step_cycles uint64 `json:"step_cycles,string"`
 	Uneven      bool   `json:"uneven"` // scaled: steps alternate between two neighbouring integers
 	Readings    int    `json:"readings"`
-	Moves       int    `json:"moves"` // readings that differed from the one before
-	// Different is how many different differences there were. The certainty rests on them.
+	Moves       int    `json:"moves"` // readings that differed from the previous one
+	// Different is the number of distinct differences. The certainty rests on it.
 	Different int `json:"different"`
-	// Dissenting is how many of 8 blocks of readings would have given a smaller step.
+	// Dissenting is the number of blocks of readings, out of 8, that would have given a smaller
+	// step.
 	Dissenting int  `json:"dissenting"`
-	AtMost     bool `json:"at_most"` // too few different differences: the step may be smaller
+	AtMost     bool `json:"at_most"` // too few distinct differences: the step may be smaller
 }
 
 const (
 	quantumBlocks = 8
 
-	// A block needs this many different differences before its divisor is believed. The chance that
-	// it is a multiple is then less than 2^-7.
+	// A block needs this many distinct differences before its divisor is accepted. The chance that
+	// the divisor is a multiple of the step is then less than 2^-7.
 	quantumEvidence = 8
 
-	// A scaled step is believed if a counter without steps would look like it with a chance below
-	// 2^-40, or if there are so few differences that nothing refutes it.
+	// A scaled step is accepted if the chance that a counter without steps produces matching
+	// differences is below 2^-40. It is also accepted if there are too few differences to refute
+	// it.
 	scaledEvidenceBits = 40
 	scaledFew          = 32
 
-	// This is the smallest scaled step that is looked for, in cycles.
+	// This is the smallest scaled step that scaledStep looks for, in cycles.
 	smallestScaled = 8
 )
 
@@ -72,8 +74,8 @@ func MeasureQuantum(counter func() uint64, readings int) (Quantum, error) {
 	random := uint64(0x9e3779b97f4a7c15)
 	sink := uint64(0)
 	for i := range values {
-		// With gaps of one length a tight loop would show the same two or three differences for
-		// ever.
+		// With gaps of equal length, a tight loop would show only the same two or three
+		// differences.
 		random ^= random << 13
 		random ^= random >> 7
 		random ^= random << 17
@@ -100,7 +102,7 @@ func quantumOf(values []uint64) (Quantum, error) {
 	q := Quantum{Readings: len(values)}
 	var differences []uint64
 	var divisors []uint64 // of each block
-	rich := uint64(0)     // the largest divisor of a block that has evidence enough
+	rich := uint64(0)     // the largest divisor of a block that has enough evidence
 	size := (len(values) + quantumBlocks - 1) / quantumBlocks
 	for start := 0; start < len(values); start += size {
 		divisor := uint64(0)
@@ -133,10 +135,10 @@ func quantumOf(values []uint64) (Quantum, error) {
 	distinct := slices.Compact(differences)
 	q.Different = len(distinct)
 
-	// The largest divisor of a block is the safe one: a live migration between two readings makes
-	// that block's divisor too small, and nothing makes one smaller than the step.
+	// The largest divisor of a block is the safe choice. A live migration between two readings
+	// makes that block's divisor too small, and nothing makes a divisor smaller than the step.
 	q.Step_cycles = rich
-	if rich == 0 { // no block is rich enough: judge all differences together
+	if rich == 0 { // no block has enough evidence: use all differences together
 		for _, d := range distinct {
 			q.Step_cycles = gcd(q.Step_cycles, d)
 		}
@@ -147,22 +149,22 @@ func quantumOf(values []uint64) (Quantum, error) {
 			q.Dissenting++
 		}
 	}
-	// A migration spoils one block, by a jump of any length. If more blocks disagree, or one does
-	// by a difference as short as the others, the steps may be uneven by so little that most blocks
-	// saw none of it.
+	// A migration spoils one block, by a jump of any length. The steps may instead be uneven by so
+	// little that most blocks do not show it. This is likely if several blocks disagree, or if one
+	// block disagrees by a difference as short as the others.
 	if q.Step_cycles == 1 || q.Dissenting > 1 || hasShortStray(distinct, q.Step_cycles) {
 		step, sure, ok := scaledStep(distinct, q.Step_cycles >= smallestScaled)
 		if ok && step+1 > q.Step_cycles {
-			// A reading floor(k·ρ) stands for [k·ρ, (k+1)·ρ): up to a step and the fraction cut
-			// off.
+			// A reading floor(k·ρ) stands for [k·ρ, (k+1)·ρ): up to one step plus the fraction that
+			// was cut off.
 			q.Step_cycles, q.Uneven, q.Dissenting, q.AtMost = step+1, true, 0, !sure
 		}
 	}
 	return q, nil
 }
 
-// hasShortStray reports whether some difference is no multiple of the step and at most twice the
-// longest one that is. The differences are sorted.
+// hasShortStray reports whether some difference is not a multiple of the step, yet at most twice
+// the longest difference that is a multiple. The differences must be sorted.
 func hasShortStray(distinct []uint64, step_cycles uint64) bool {
 	shortest, longest := uint64(0), uint64(0)
 	for _, d := range distinct {
@@ -176,22 +178,22 @@ func hasShortStray(distinct []uint64, step_cycles uint64) bool {
 }
 
 // scaledStep looks for the largest real step ρ ≥ 8 such that every difference lies within 1 of a
-// multiple of ρ, and returns ρ rounded up. sure says that chance is excluded. It is excluded from
-// the start if stepped: whole blocks of readings then show that the counter has steps. The
-// differences are sorted and different.
+// multiple of ρ, and returns ρ rounded up. sure reports that the match is not by chance. If
+// stepped, whole blocks of readings already show that the counter has steps, so sure is true. The
+// differences must be sorted and distinct.
 func scaledStep(distinct []uint64, stepped bool) (step uint64, sure, ok bool) {
 	smallest := float64(distinct[0])
 	for multiple := 1.0; smallest/multiple >= smallestScaled; multiple++ {
 		lo, hi := (smallest-1)/multiple, (smallest+1)/multiple // ρ is in (lo, hi)
-		// chance is the probability that the differences of a counter without steps would fit too.
+		// chance is the probability that the differences of a counter without steps would also fit.
 		chance := 1.0
 		fits := true
 		for _, d := range distinct {
 			d := float64(d)
 			m := float64(int64(d/((lo+hi)/2) + 0.5))
-			open := m*(hi-lo) + 2 // integers that would fit around this multiple
+			open := m*(hi-lo) + 2 // number of integers that would fit around this multiple
 			if m == 0 || open >= lo {
-				continue // ρ is not yet known well enough to say which multiple this is
+				continue // ρ is not yet known well enough to decide which multiple this is
 			}
 			chance *= open / lo
 			lo, hi = max(lo, (d-1)/m), min(hi, (d+1)/m)

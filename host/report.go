@@ -13,13 +13,13 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 )
 
-// Verdict is the answer to one question about a node. The numbers rise with concern.
+// Verdict is the answer to one question about a node. A larger number means more concern.
 type Verdict int
 
 const (
-	Fit     Verdict = iota // nothing stands against it
-	Warning                // it can be used, within what the detail says
-	Unknown                // it could not be found out
+	Fit     Verdict = iota // nothing speaks against it
+	Warning                // it can be used, within the limits that the detail describes
+	Unknown                // it could not be determined
 	Unfit                  // bounds that rest on it would be false
 )
 
@@ -45,7 +45,7 @@ func (v *Verdict) UnmarshalText(text []byte) error {
 	return fmt.Errorf("parse verdict %q: want one of %s", text, strings.Join(verdicts[:], ", "))
 }
 
-// Finding is one thing that was found out about a node. Remedy is "" if there is nothing to do.
+// Finding is one result about a node. Remedy is "" if there is nothing to do.
 type Finding struct {
 	Name    string  `json:"name"`
 	Verdict Verdict `json:"verdict"`
@@ -53,11 +53,11 @@ type Finding struct {
 	Remedy  string  `json:"remedy,omitempty"`
 }
 
-// Report is all that was found out about a node.
+// Report contains all results about a node.
 type Report struct {
 	Facts Facts  `json:"facts"`
 	Epoch string `json:"epoch"`
-	// Those that could not be measured are nil, and a finding says why.
+	// A field is nil if the value could not be measured; then a finding explains why.
 	Quantum   *Quantum   `json:"quantum,omitempty"`
 	Slack     *Slack     `json:"slack,omitempty"`
 	Frequency *Frequency `json:"frequency,omitempty"`
@@ -103,7 +103,7 @@ func verdictSentence(v Verdict) string {
 	return "its counter cannot be trusted"
 }
 
-// writeWrapped writes words after a first indent, 100 columns wide. The next lines begin below the
+// writeWrapped writes words after an indent, 100 columns wide. The following lines begin below the
 // first word.
 func writeWrapped(b *strings.Builder, indent, text string) {
 	const width = 100
@@ -132,7 +132,7 @@ func plural(n uint64, noun string) string {
 	return noun + "s"
 }
 
-// Options are what Examine looks at and measures with. SystemOptions returns those of this machine.
+// Options are the inputs and settings of Examine. SystemOptions returns those for this machine.
 type Options struct {
 	Root     fs.FS
 	Features asm.Features
@@ -146,8 +146,8 @@ type Options struct {
 	FrequencySpan   time.Duration // default 100 ms
 }
 
-// Examine finds out everything about a node. On a few cores it takes less than a second. It never
-// fails: what it could not find out is a finding.
+// Examine measures everything about a node. On a few cores it takes less than a second. It never
+// fails: what it could not determine becomes a finding.
 func Examine(o Options) Report {
 	if o.QuantumReadings == 0 {
 		o.QuantumReadings = 20_000
@@ -207,10 +207,10 @@ func Examine(o Options) Report {
 			"show /proc to this process"})
 		return r
 	}
-	o.Wait(o.FrequencySpan) // the first span gives the rate,
+	o.Wait(o.FrequencySpan) // the first span yields the rate
 	var state State
 	if state, err = watch.Check(); err == nil && state.Unbroken {
-		o.Wait(o.FrequencySpan) // the second is held against it
+		o.Wait(o.FrequencySpan) // the second span is compared with it
 		state, err = watch.Check()
 	}
 	r.Epoch = state.Epoch.String()
@@ -223,11 +223,11 @@ func Examine(o Options) Report {
 	return r
 }
 
-// open returns the cores that this process may use: all that are online, except those from which
-// its control group bars it. Its own affinity does not matter.
+// open returns the cores that this process may use: all online cores, except those that its control
+// group excludes. Its own affinity does not matter.
 func (o Options) open(c Cores) []int {
 	if len(c.Online) == 0 {
-		allowed, _ := AllowedCores() // none: then nothing can be measured, which says so
+		allowed, _ := AllowedCores() // none: a finding reports the failure
 		return allowed
 	}
 	return slices.DeleteFunc(slices.Clone(c.Online), func(core int) bool {
@@ -250,8 +250,8 @@ func (o Options) quantum(facts Facts) (q Quantum, err error) {
 	return q, failed
 }
 
-// A claim that is off by more than this is worth a line. Crystals are within 100 ppm of what is
-// printed on them.
+// A claimed frequency that is off by more than this is reported. Crystals are within 100 ppm of the
+// frequency printed on them.
 const claimLimit_ppm = 200
 
 func frequencyFinding(f *Frequency, facts Facts) Finding {

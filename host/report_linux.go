@@ -7,7 +7,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 )
 
-// SystemOptions examines the machine that this runs on.
+// SystemOptions returns the options for examining this machine.
 func SystemOptions() Options {
 	return Options{
 		Root: os.DirFS("/"), Features: asm.Read(), Clocks: SystemClocks(), Wait: time.Sleep,

@@ -10,10 +10,11 @@ import (
 )
 
 // RestoreEvents counts the kernel's announcements that a hypervisor gave the machine a new
-// generation id: it was restored from a snapshot or cloned. Programs cannot read the id, so a
-// restore before listening stays unseen. It needs no privilege. The kernel sends nothing to network
-// namespaces that belong to a user namespace other than the first. Kernels announce restores since
-// about 6.8, with CONFIG_VMGENID. It is not safe for concurrent use.
+// generation id: the machine was restored from a snapshot or cloned. Programs cannot read the id,
+// so a restore that happens before ListenRestores is not seen. Listening needs no privilege. The
+// kernel sends no announcements to network namespaces that belong to a user namespace other than
+// the first. Kernels announce restores since about 6.8, with CONFIG_VMGENID. A RestoreEvents is not
+// safe for concurrent use.
 type RestoreEvents struct {
 	fd    int
 	count uint64
@@ -36,8 +37,8 @@ func ListenRestores() (*RestoreEvents, error) {
 	return &RestoreEvents{fd: fd}, nil
 }
 
-// Count reads what has arrived, without waiting. It returns how many restores were announced so
-// far, and whether announcements were lost.
+// Count reads the announcements that have arrived, without waiting. It returns the number of
+// restores announced so far, and whether announcements were lost.
 func (r *RestoreEvents) Count() (restores uint64, lost bool, err error) {
 	buffer := make([]byte, 8192)
 	for {
@@ -53,7 +54,7 @@ func (r *RestoreEvents) Count() (restores uint64, lost bool, err error) {
 		case err != nil:
 			return r.count, r.lost, fmt.Errorf("read restore announcements: %w", err)
 		}
-		// Port 0 is the kernel. Anybody else may lie.
+		// Port 0 is the kernel. Any other sender may lie.
 		sender, ok := from.(*unix.SockaddrNetlink)
 		if ok && sender.Pid == 0 && isRestore(buffer[:n]) {
 			r.count++

@@ -8,33 +8,32 @@ import (
 	"time"
 )
 
-// ErrCoresDisagree is returned when the offset between two cores leaves the range that was seen, or
-// when hand-overs contradict each other.
+// ErrCoresDisagree is returned when the offset between two cores leaves the range that was measured
+// before, or when hand-overs contradict each other.
 var ErrCoresDisagree = errors.New("no constant offset between cores explains the readings")
 
-// Handover is one message from core to core through shared memory. The counter is read on From
-// before the message is sent (counterBefore), and on To after it was received (counterAfter). It
-// proves that the first reading was taken before the second. A hand-over that was delayed proves
-// less, and never something false.
+// Handover is one message from core to core through shared memory. The counter is read on core From
+// before the message is sent (counterBefore), and on core To after it was received (counterAfter).
+// The hand-over proves that the first reading was taken before the second. A delayed hand-over
+// proves less, but never anything false.
 type Handover struct {
 	From, To       int
 	Sent, Received uint64
 }
 
-// handed returns the largest offset from one core to the other (To's counter less From's at one
-// instant) that a hand-over allows. Sent ≤ ideal < Sent + q on one core, and the ideal reading on
-// the other is < Received + q.
+// handed returns the largest offset (To's counter minus From's at one instant) that a hand-over
+// allows. On From, Sent ≤ ideal < Sent + q. On To, the ideal reading is < Received + q.
 func handed(h Handover, quantum_cycles int64) int64 {
 	return addOutward(int64(h.Received-h.Sent), quantum_cycles)
 }
 
-// SlackOptions says how MeasureSlack works.
+// SlackOptions are the settings of MeasureSlack.
 type SlackOptions struct {
 	Cores          []int  // all on which a program or the kernel may read the counter
 	Quantum_cycles uint64 // default 1; take it from MeasureQuantum
 
-	// Budget is the time that measuring may take. The default is 500 ms and 1 ms for each pair, at
-	// most 3 s. It is ten times as long if that does not make the slack Known.
+	// Budget is the time for measuring. The default is 500 ms plus 1 ms for each pair, at most 3 s.
+	// If the slack is not Known by then, up to ten times the budget is used.
 	Budget time.Duration
 
 	// Exchange passes a message between two cores back and forth. It returns one hand-over in each
@@ -50,7 +49,7 @@ const CoreSlack = "core slack"
 type Slack struct {
 	Slack_cycles uint64 `json:"slack_cycles,string"` // proven for Cores
 	Cores        []int  `json:"cores"`
-	Unmeasured   []int  `json:"unmeasured,omitempty"` // cores asked for of which nothing is known
+	Unmeasured   []int  `json:"unmeasured,omitempty"` // requested cores that could not be measured
 
 	// Worst is the pair with the largest possible disagreement, and Between is its interval.
 	Worst   [2]int `json:"worst"`
@@ -61,35 +60,36 @@ type Slack struct {
 	Handovers int  `json:"handovers"`
 }
 
-// mostSlack_cycles is the largest slack that a relation takes (package tscratio): 200 µs and more.
-// Working cores disagree by far less. A larger slack means that an end did not run during the
+// mostSlack_cycles is the largest slack that a relation accepts (package tscratio): at least 200
+// µs. Working cores disagree by far less. A larger slack means that one end did not run during the
 // hand-overs.
 const mostSlack_cycles = 1 << 20
 
-// Known reports whether a node's readings may be used with this slack: every core was related
+// Known reports whether a node's readings may be used with this slack: every core was measured
 // closely enough.
 func (s Slack) Known() bool { return len(s.Unmeasured) == 0 && s.Slack_cycles <= mostSlack_cycles }
 
 // exchangeRounds makes one exchange between two running cores last a millisecond. That is long
-// enough for some hand-overs with both caches and both pipelines at their best, and shorter than
-// most hypervisors leave a core where it is.
+// enough for some hand-overs with both caches and both pipelines at their best. It is also shorter
+// than the time for which most hypervisors leave a virtual core in one place.
 const exchangeRounds = 2000
 
-// patienceLooks is how many looks without change end the measuring.
+// Measuring ends after patienceLooks successive looks without a change. A look is one exchange
+// between two cores.
 const patienceLooks = 256
 
-// mostBudgets is how many budgets a busy machine gets, on which the two ends seldom run at one
-// time. A core that was never reached must not be taken for one that agrees: that would make bounds
-// false.
+// mostBudgets is the number of budgets for a busy machine, on which the two ends seldom run at the
+// same time. A core that was never reached must not be treated as one that agrees: that would make
+// bounds false.
 const mostBudgets = 10
 
 // MeasureSlack passes messages between cores until the budget is used up or nothing changes. It
-// first looks at every core with the lowest one. Then it looks at the pair that is known worst, and
-// now and then at the others again. A slack that is not Known by then gets more time. The error
-// wraps ErrCoresDisagree if an offset drifts.
+// first measures every core against the lowest one. Then it measures the pair with the largest
+// possible offset, and now and then the others again. If the slack is not Known by then,
+// MeasureSlack continues for longer. The error wraps ErrCoresDisagree if an offset drifts.
 //
-// The slack holds for the time of measuring, and covers each placement of virtual cores that was
-// seen in it (type looks). It holds later only if no placement has offsets beyond those.
+// The slack is valid for the time of measuring, and covers each placement of virtual cores that was
+// measured (type looks). Afterwards it is valid only as long as no placement has larger offsets.
 func MeasureSlack(options SlackOptions) (Slack, error) {
 	if len(options.Cores) == 0 {
 		return Slack{}, errors.New("measure core slack: no cores")
@@ -105,10 +105,10 @@ func MeasureSlack(options SlackOptions) (Slack, error) {
 	return m.result(err)
 }
 
-// pairLooks is what is known of one pair.
+// pairLooks contains the measurements of one pair.
 type pairLooks struct {
 	looks  looks
-	joined Cycles // of them all
+	joined Cycles // covers all looks
 }
 
 // slackMeter is one measurement of the slack.
@@ -142,7 +142,7 @@ func newSlackMeter(o SlackOptions) *slackMeter {
 	}
 }
 
-// lookAtAll looks at each core with the lowest one.
+// lookAtAll measures each core against the lowest one.
 func (m *slackMeter) lookAtAll() error {
 	for _, core := range m.cores[1:] {
 		if _, err := m.look([2]int{m.cores[0], core}); err != nil || m.late() {
@@ -152,8 +152,8 @@ func (m *slackMeter) lookAtAll() error {
 	return nil
 }
 
-// lookAtWorst looks at the pair that is known worst until nothing changes. Each fourth look is at
-// another pair: however well a core is known, its drift shows only when it is measured again.
+// lookAtWorst measures the worst pair until nothing changes. Every fourth measurement is of another
+// pair: even if a core was measured well, its drift shows only when it is measured again.
 func (m *slackMeter) lookAtWorst() error {
 	worst, between, _ := m.worst()
 	for idle := 0; idle < patienceLooks && worst[0] != worst[1] && !m.late(); idle++ {
@@ -175,7 +175,7 @@ func (m *slackMeter) lookAtWorst() error {
 	return nil
 }
 
-// lookUntilKnown gives more budgets to a slack that is not Known.
+// lookUntilKnown continues with more budgets while the slack is not Known.
 func (m *slackMeter) lookUntilKnown() error {
 	m.deadline = m.deadline.Add((mostBudgets - 1) * m.Budget)
 	for !m.late() {
@@ -195,13 +195,14 @@ func (m *slackMeter) lookUntilKnown() error {
 
 func (m *slackMeter) late() bool { return !m.Now().Before(m.deadline) }
 
-// share is the part of the budget that one core may use. A core may not run, because its hypervisor
-// halted it or a real-time task holds it. It must not use up the time of the others.
+// share is the part of the budget that one core may use. A core may not be running, because its
+// hypervisor halted it or a real-time task occupies it. Such a core must not use up the time of the
+// others.
 func (m *slackMeter) share() time.Duration {
 	return m.Budget / time.Duration(max(1, len(m.cores)-1))
 }
 
-// look takes one look at a pair of cores, and reports whether that changed what is known of it.
+// look measures a pair of cores once, and reports whether this changed the pair's offset interval.
 func (m *slackMeter) look(pair [2]int) (changed bool, err error) {
 	patience := max(0, min(m.share(), m.deadline.Sub(m.Now())))
 	forth, back, err := m.Exchange(pair[0], pair[1], exchangeRounds, patience)
@@ -232,7 +233,7 @@ func (m *slackMeter) look(pair [2]int) (changed bool, err error) {
 }
 
 // worst returns the pair of cores with the largest possible offset, the interval of that offset,
-// and the cores of which nothing is known.
+// and the cores that have not been measured.
 func (m *slackMeter) worst() (pair [2]int, between Cycles, unknown []int) {
 	known := m.cores[:1:1]
 	for _, core := range m.cores[1:] {
@@ -253,8 +254,9 @@ func (m *slackMeter) worst() (pair [2]int, between Cycles, unknown []int) {
 	return pair, between, unknown
 }
 
-// between returns the possible offsets of two cores: those that were seen, or else those that their
-// offsets to the lowest core allow. The two are never intersected, for the same reason as looks.
+// between returns the possible offsets of two cores. If the pair was measured, these are the
+// measured offsets; if not, those that the cores' offsets to the lowest core allow. The two
+// intervals are never intersected, for the same reason as looks.
 func (m *slackMeter) between(a, b int) Cycles {
 	if p := m.pairs[[2]int{a, b}]; p != nil {
 		return p.joined

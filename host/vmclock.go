@@ -8,16 +8,18 @@ import (
 	"io/fs"
 )
 
-// ErrVMClock is returned when the VMClock device does not hold what its specification says.
+// ErrVMClock is returned when the VMClock device does not have the content that its specification
+// requires.
 var ErrVMClock = errors.New("not a VMClock page")
 
-// VMClock is what a hypervisor says about disruptions of the counter
-// (https://uapi-group.org/specifications/specs/vmclock/). Linux shows the page as /dev/vmclock0
+// VMClock is a hypervisor's report about disruptions of the counter
+// (https://uapi-group.org/specifications/specs/vmclock/). Linux provides the page as /dev/vmclock0
 // (CONFIG_PTP_1588_CLOCK_VMCLOCK).
 type VMClock struct {
 	// Disruption changes when the counter may have been disrupted, for example by a live migration.
 	Disruption uint64 `json:"disruption,string"`
-	// Generation changes when the machine was cloned or restored. It is 0 if it is not given.
+	// Generation changes when the machine was cloned or restored. It is 0 if the hypervisor does
+	// not provide it.
 	Generation uint64 `json:"generation,string"`
 }
 
@@ -49,11 +51,11 @@ func parseVMClock(page []byte) (vmclock VMClock, stable bool, err error) {
 
 // readVMClock returns nil and fs.ErrNotExist if there is no such device.
 func readVMClock(root fs.FS) (*VMClock, error) {
-	const tries = 100 // the hypervisor holds the page for a moment only
+	const tries = 100 // the hypervisor locks the page only for a moment
 	for range tries {
 		f, err := root.Open("dev/vmclock0")
 		if errors.Is(err, fs.ErrPermission) {
-			return nil, fs.ErrNotExist // counts as not there: Facts says that it is
+			return nil, fs.ErrNotExist // treated as missing: Facts reports that it exists
 		}
 		if err != nil {
 			return nil, err

@@ -18,19 +18,19 @@ type Answerer struct {
 	failures int // of the transport, in succession
 	in, out  []byte
 	packet   packet
-	stamped  func([]byte, int64) // takeStamp, created once
+	stamped  func([]byte, int64) // Answerer.takeStamp, created once
 
-	mu       sync.Mutex // protects what follows
+	mu       sync.Mutex // protects the following fields
 	counts   Counts
 	secrets  map[uint64]*accepted // by number
 	sessions map[keyID]*session
 }
 
-// maxFailures is how often in succession the transport may fail before Serve gives up.
+// maxFailures is the number of successive failures of the transport after which Serve gives up.
 const maxFailures = 1000
 
-// NewAnswerer returns an answerer that accepts keys made from the given secrets. Without secrets it
-// answers anybody, until Accept. Nothing else may use the transport.
+// NewAnswerer returns an answerer that accepts keys derived from the given secrets. Without secrets
+// it answers any prober, until Accept is called. Nothing else may use the transport.
 func NewAnswerer(t Transport, clock Clock, secrets []Secret) (*Answerer, error) {
 	if clock.Counter == nil {
 		return nil, errors.New("new answerer: no counter given")
@@ -51,7 +51,7 @@ func NewAnswerer(t Transport, clock Clock, secrets []Secret) (*Answerer, error) 
 	return a, nil
 }
 
-// Counts returns what became of the packets so far.
+// Counts returns the counts of packets so far, by their fate.
 func (a *Answerer) Counts() Counts {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -80,8 +80,8 @@ func (a *Answerer) Serve(ctx context.Context) error {
 // serveOne waits for one packet and answers it if it is a probe.
 func (a *Answerer) serveOne(until time.Time) error {
 	rx, err := a.transport.Receive(a.in, until)
-	// The counts stay locked from the receipt on. Few callers ask for them, so this does not
-	// matter.
+	// The counts stay locked from here until the answer is sent. Counts is rarely called, so this
+	// does not matter.
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
@@ -116,8 +116,8 @@ func (a *Answerer) answer(rx Received) {
 	case kindOpen:
 		s.opening = a.clock.open()
 		if p.received.source == Kernel {
-			// The probe came before the clock was first read, so what the clock did in between is
-			// unknown.
+			// The probe arrived before the clock was first read, so the clock's behaviour in
+			// between is unknown.
 			p.received.source, p.received.realtime_ns = NoClock, 0
 		}
 	case kindClose:
@@ -128,7 +128,8 @@ func (a *Answerer) answer(rx Received) {
 	p.previous, p.answered = s.previous, s.answered
 	a.out = s.codec.append(a.out[:0], p)
 
-	// A close's answer belongs to no exchange. If it gets lost, the next one must carry the same.
+	// A close's answer belongs to no exchange. If it gets lost, the next close answer must carry
+	// the same stamp.
 	isExchange := p.kind != kindClose|answerBit
 	if isExchange {
 		s.previous = noSequence
@@ -144,12 +145,12 @@ func (a *Answerer) answer(rx Received) {
 		s.previous, s.answered = p.sequence,
 			stamp{counter_cycles: sent.Before_cycles, source: transmit}
 		if transmit == Kernel {
-			s.answered.source = Missing // until its stamp comes
+			s.answered.source = Missing // until its stamp arrives
 		}
 	}
 }
 
-// takeStamp stores a transmit stamp of an answer.
+// takeStamp stores the transmit stamp of an answer.
 func (a *Answerer) takeStamp(packet []byte, realtime_ns int64) {
 	var h header
 	if !sentHeader(packet, &h) {

@@ -11,24 +11,25 @@ import (
 	"unsafe"
 )
 
-// vdsoBracket is what bracketVDSO fills. Assembly knows its layout.
+// vdsoBracket is what bracketVDSO fills. The assembly code depends on its layout.
 type vdsoBracket struct {
 	before_cycles uint64
 	second        int64 // of the clock; a struct timespec
 	nanosecond    int64
 	after_cycles  uint64
-	// of the kernel's function: the lower half is an int, 0 if it read the clock
+	// return value of the kernel's function: the lower half is an int, 0 if it read the clock
 	result int64
 }
 
-// bracketVDSO reads the counter, then CLOCK_REALTIME through the kernel's function at an address,
-// then the counter again.
+// bracketVDSO reads the counter, then CLOCK_REALTIME through the kernel's function at the given
+// address, then the counter again.
 //
 //go:noescape
 func bracketVDSO(function uintptr, b *vdsoBracket)
 
-// systemBracket returns a function that reads a bracket and nothing else. time.Now reads two clocks
-// and is twice as wide. The result is nil if the kernel's function is not found.
+// systemBracket returns a function that reads a bracket and nothing else. A bracket made with
+// time.Now is twice as wide, because time.Now reads two clocks. The result is nil if the kernel's
+// function is not found.
 var systemBracket = sync.OnceValue(func() func() (
 	before_cycles uint64, realtime_ns int64, after_cycles uint64,
 ) {
@@ -42,7 +43,7 @@ var systemBracket = sync.OnceValue(func() func() (
 	return func() (uint64, int64, uint64) {
 		var b vdsoBracket
 		if !b.read(function) {
-			return 0, 0, 0 // no readings around it confirm this
+			return 0, 0, 0 // the readings around it will not confirm this
 		}
 		return b.before_cycles, b.second*1_000_000_000 + b.nanosecond, b.after_cycles
 	}
@@ -76,7 +77,7 @@ func vdsoFunction(name string) (uintptr, error) {
 	return 0, fmt.Errorf("find %s in the vDSO: it is not there", name)
 }
 
-// vdso returns the library's bytes and its address.
+// vdso returns the bytes of the vDSO and its address.
 func vdso() ([]byte, uintptr, error) {
 	maps, err := os.Open("/proc/self/maps")
 	if err != nil {
@@ -94,7 +95,7 @@ func vdso() ([]byte, uintptr, error) {
 			end <= begin || rights[0] != 'r' {
 			return nil, 0, fmt.Errorf("find the vDSO: %q in %s", line, maps.Name())
 		}
-		// The kernel's mapping never moves, and the garbage collector does not know it.
+		// The kernel's mapping never moves, and the garbage collector ignores it.
 		first := *(**byte)(unsafe.Pointer(&begin))
 		return unsafe.Slice(first, end-begin), begin, nil
 	}

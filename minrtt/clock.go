@@ -10,50 +10,51 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Clock is a node's clocks, as functions, so that a node can have clocks other than the machine's.
-// Kernel stamps are used only if Realtime, RealtimeStep, Discipline and Steps are given. The
-// functions may be called from any goroutine.
+// Clock contains a node's clocks, as functions, so that a node can have clocks other than the
+// machine's. Kernel stamps are used only if Realtime, RealtimeStep, Discipline and Steps are set.
+// The functions may be called from any goroutine.
 type Clock struct {
-	// Counter reads the node's counter, after everything that precedes the call. Required.
+	// Counter reads the node's counter, after everything before the call. Required.
 	Counter func() uint64
 
-	// Quantum_cycles is the step in which the counter moves: a reading c means that it stood in [c,
-	// c + quantum]. 0 means 1.
+	// Quantum_cycles is the step in which the counter moves: a reading c means that the counter
+	// stood in [c, c + quantum]. 0 means 1.
 	Quantum_cycles uint64
 
 	// Realtime reads CLOCK_REALTIME, the clock of kernel stamps, in ns since 1970.
 	Realtime func() int64
 
-	// Bracket reads the counter, Realtime's clock and the counter again, closer together than calls
-	// of Counter, Realtime and Counter do. A bracket is used only if calls of Counter before and
-	// after it agree with it. If Bracket is nil, the separate calls make the bracket.
+	// Bracket reads the counter, Realtime's clock and the counter again, closer together than
+	// separate calls of Counter, Realtime and Counter. A bracket is used only if it is consistent
+	// with calls of Counter before and after it. If Bracket is nil, separate calls are used.
 	Bracket func() (before_cycles uint64, realtime_ns int64, after_cycles uint64)
 
-	// RealtimeStep returns how much later than its reading the clock may stand: 1 for a clock that
-	// is rounded down to whole ns. It is called at both ends of a train. Kernel stamps are not used
-	// if it fails, or if the two results differ.
+	// RealtimeStep returns the most by which the clock may be ahead of its reading: 1 for a clock
+	// that is rounded down to whole ns. It is called at both ends of a train. Kernel stamps are not
+	// used if it fails, or if the two results differ.
 	RealtimeStep func() (step_ns uint32, err error)
 
-	// Discipline returns what steers that clock.
+	// Discipline returns the present steering of the clock.
 	Discipline func() (Discipline, error)
 
-	// Steps returns how often the clock was set, rather than steered, since some fixed moment.
+	// Steps returns the number of times that the clock was set, rather than steered, since some
+	// fixed moment.
 	Steps func() (uint64, error)
 
-	// KernelStamp returns what Realtime showed when the kernel took a stamp. If nil, that is the
-	// stamp.
+	// KernelStamp returns what Realtime showed when the kernel took a stamp. If KernelStamp is nil,
+	// this is the stamp itself.
 	KernelStamp func(realtime_ns int64) int64
 }
 
-// SystemClock returns the machine's clocks, given its counter. What Clock.RealtimeStep must return
-// depends on the kernel, its clocksource and the machine's cores; package host knows it.
+// SystemClock returns the machine's clocks, given its counter. What realtimeStep must return
+// depends on the kernel, its clocksource and the machine's cores; package host provides it.
 func SystemClock(
 	counter func() uint64, notice *StepNotice, realtimeStep func() (step_ns uint32, err error),
 ) Clock {
 	return Clock{
 		Counter: counter,
-		// time.Now goes through the vDSO but reads two clocks: about 60 ns between counter
-		// readings, where a bracket takes 30 ns. ClockGettime of x/sys is a system call.
+		// time.Now goes through the vDSO but reads two clocks. Between two counter readings it
+		// takes about 60 ns, where a bracket takes 30 ns. ClockGettime of x/sys is a system call.
 		Realtime:     func() int64 { return time.Now().UnixNano() },
 		Bracket:      systemBracket(),
 		RealtimeStep: realtimeStep,
@@ -73,15 +74,15 @@ func (c *Clock) kernelStamp(realtime_ns int64) int64 {
 	return c.KernelStamp(realtime_ns)
 }
 
-// Discipline is what steers CLOCK_REALTIME, according to adjtimex. The clock's rate is the
-// counter's, times a factor. That factor is constant as long as Frequency and Tick are, and the
-// other fields are zero.
+// Discipline describes how CLOCK_REALTIME is steered, according to adjtimex. The clock's rate is
+// the counter's rate times a factor. This factor is constant as long as Frequency and Tick are
+// constant and the other fields are zero.
 type Discipline struct {
 	Frequency_ppm16 int64 // 2⁻¹⁶ ppm
-	Tick_us         int64 // per 1/100 s of the kernel; 10,000 unless somebody slews
-	Offset_ns       int64 // what the kernel's phase-locked loop has yet to correct
+	Tick_us         int64 // per 1/100 s of the kernel; 10,000 unless someone slews
+	Offset_ns       int64 // what the kernel's phase-locked loop still has to correct
 	TimeConstant    int64 // of that loop: each second it corrects the offset's 2^−(2 + constant)
-	Adjust_us       int64 // what adjtime(3) has yet to correct, at no more than 500 ppm
+	Adjust_us       int64 // what adjtime(3) still has to correct, at no more than 500 ppm
 	PulsePerSecond  bool  // a pulse-per-second signal steers: the next second's rate is unknown
 }
 
@@ -110,16 +111,17 @@ func ReadDiscipline() (Discipline, error) {
 }
 
 const (
-	// steady_ppb is how far the clock's rate moves while nothing steers it. The kernel follows the
-	// exact rate by steps of its multiplier, each below 0.2 ppm.
+	// steady_ppb is how far the clock's rate moves while nothing steers it. The kernel approximates
+	// the exact rate by changing its multiplier in steps, each below 0.2 ppm.
 	steady_ppb = 1_000
 
 	// adjust_ppb is the most that adjtime adds to the rate.
 	adjust_ppb = 500_000
 
-	// anything_ppb is how far the rate can move from its mean at all: tick ± 10 %, frequency ± 500
-	// ppm, adjtime, and a phase-locked loop that corrects, each second, a quarter of at most half a
-	// second. Rates of 0.77 to 1.23 times the nominal one mean 0.81 to 1.30 counter cycles per ns.
+	// anything_ppb is the most by which the rate can move from its mean in any case: tick ± 10 %,
+	// frequency ± 500 ppm, adjtime, and a phase-locked loop that corrects, each second, a quarter
+	// of at most half a second. Rates of 0.77 to 1.23 times the nominal rate mean 0.81 to 1.30
+	// counter cycles per ns.
 	anything_ppb = 300_000_000
 )
 
@@ -131,19 +133,19 @@ func wander(before, after Discipline, opening_ns, closing_ns int64) uint32 {
 		return anything_ppb
 	}
 	ppb := uint64(steady_ppb)
-	// Each second the loop corrects a share of the remaining offset. Twice that covers its
-	// decrease.
+	// Each second the loop corrects a share of the remaining offset. The factor 2 covers the
+	// decrease of this share.
 	if offset := max(magnitude(before.Offset_ns), magnitude(after.Offset_ns)); offset != 0 {
 		constant := min(before.TimeConstant, after.TimeConstant)
 		ppb += 1 + 2*offset>>(2+min(max(constant, 0), 10))
-		// adjtimex shows at once how a frequency-locked loop uses the offset, and the clock follows
-		// at its next tick: by no more than a quarter of the offset in 256 s. The share of a
-		// phase-locked loop is far below the term above.
+		// adjtimex shows at once how a frequency-locked loop uses the offset, but the clock follows
+		// only at its next tick. It then changes by no more than a quarter of the offset in 256 s.
+		// The share of a phase-locked loop is far below the term above.
 		ppb += 1 + offset>>10
 	}
-	// At the first tick of a second, the kernel takes that second's share of adjtime from what is
-	// left. During the last such second adjtimex therefore shows that nothing is left. It ends
-	// where a second ends.
+	// At the first tick of each second, the kernel subtracts that second's share of adjtime from
+	// what is left. So during the last second of the correction, adjtimex shows that nothing is
+	// left. The correction ends at the end of that second.
 	const tick = int64(10 * time.Millisecond)
 	second := int64(time.Second)
 	if before.Adjust_us != 0 || after.Adjust_us != 0 ||
@@ -168,7 +170,7 @@ func floorDiv(x, y int64) int64 {
 	return q
 }
 
-// clockEnd holds what is read of a clock at one end of a train.
+// clockEnd contains the readings of a clock at one end of a train.
 type clockEnd struct {
 	steps      uint64
 	discipline Discipline
@@ -207,8 +209,8 @@ func (c *Clock) bracket() (b bracket) {
 			b.before_cycles <= b.after_cycles && b.after_cycles <= after_cycles {
 			return b
 		}
-		// The bracket failed, or is of another counter, or the thread moved to a core whose counter
-		// is behind.
+		// The bracket failed, or is from another counter, or the thread moved to a core whose
+		// counter is behind.
 	}
 	b.before_cycles = c.Counter()
 	b.realtime_ns = c.Realtime()
@@ -216,14 +218,14 @@ func (c *Clock) bracket() (b bracket) {
 	return b
 }
 
-// close reads the clock after a train and reports what it did since open.
+// close reads the clock after a train and reports how the clock behaved since open.
 func (c *Clock) close(opening *clockEnd) clockReport {
 	var r clockReport
 	if !opening.known {
 		return r
 	}
-	// The order is the reverse of open's, so that the readings of the clock's step, its discipline
-	// and its setting span the brackets.
+	// The order is the reverse of that in open, so that the readings of RealtimeStep, Discipline
+	// and Steps enclose the brackets.
 	c.readBrackets(&r.closing)
 	step_ns, err1 := c.RealtimeStep()
 	discipline, err2 := c.Discipline()
@@ -243,33 +245,33 @@ func (c *Clock) close(opening *clockEnd) clockReport {
 	return r
 }
 
-// clockStatus says what a clockReport may be used for. The numbers are on the wire.
+// clockStatus tells what a clockReport may be used for. The numbers are on the wire.
 type clockStatus uint8
 
 const (
-	clockAbsent  clockStatus = 0 // kernel stamps cannot be turned into counter readings
-	clockRelated clockStatus = 1 // the brackets say how they can
+	clockAbsent  clockStatus = 0 // kernel stamps cannot be converted into counter readings
+	clockRelated clockStatus = 1 // the brackets convert kernel stamps into counter readings
 	clockStepped clockStatus = 2 // the clock was set during the train
 
 	clockStatuses = 3
 )
 
-// StepNotice counts how often CLOCK_REALTIME was set. The kernel records each time, even if the
-// clock was set there and back between two calls. Any goroutine may use it.
+// StepNotice counts how often CLOCK_REALTIME was set. The kernel reports each time, even if the
+// clock was set forth and back between two calls. Any goroutine may use it.
 type StepNotice struct {
 	mu    sync.Mutex
 	timer int // -1 if closed
 	steps uint64
 }
 
-// OpenStepNotice starts a count.
+// OpenStepNotice begins to count.
 func OpenStepNotice() (*StepNotice, error) {
 	timer, err := unix.TimerfdCreate(unix.CLOCK_REALTIME, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("watch for steps of the clock: %w",
 			os.NewSyscallError("timerfd_create", err))
 	}
-	// The timer itself must never expire; only its cancellation matters.
+	// The timer must never expire; only its cancellation matters.
 	const never_s = math.MaxInt64/1_000_000_000 - 1
 	when := unix.ItimerSpec{Value: unix.Timespec{Sec: never_s}}
 	const flags = unix.TFD_TIMER_ABSTIME | unix.TFD_TIMER_CANCEL_ON_SET
@@ -281,7 +283,7 @@ func OpenStepNotice() (*StepNotice, error) {
 	return &StepNotice{timer: timer}, nil
 }
 
-// Steps returns the count. Several steps since the last call may count as one.
+// Steps returns the count. Several steps since the last call may be counted as one.
 func (n *StepNotice) Steps() (uint64, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Config is what a Prober and its Answerer agree on, and how the Prober behaves. DefaultConfig
-// fills all fields but Key.
+// Config contains what a Prober and its Answerer agree on, and the settings of the Prober.
+// DefaultConfig fills all fields but Key.
 type Config struct {
-	// Key authenticates packets. It is made from a secret that the answerer accepts.
+	// Key authenticates packets. It must be derived from a secret that the answerer accepts.
 	Key Key
 
 	// Exchanges is the number of exchanges after a train's warm-up.
@@ -17,12 +17,12 @@ type Config struct {
 	// Timeout is how long to wait for an answer.
 	Timeout time.Duration
 
-	// Slack_cycles is how far readings of one node may be in the wrong order: its core slack and
-	// quantum, for the node where they are larger. Stamps that contradict each other by more are
-	// refused as impossible.
+	// Slack_cycles is the largest difference by which readings of one node may be in the wrong
+	// order: core slack plus quantum, of the node where they are larger. Stamps that contradict
+	// each other by more are refused as impossible.
 	Slack_cycles uint64
 
-	// Attempts is how many answers in succession may be missing before a train is given up.
+	// Attempts is the number of successive missing answers after which a train is given up.
 	Attempts int
 }
 
@@ -34,7 +34,7 @@ func DefaultConfig() Config {
 // maxExchanges keeps a train far shorter than any window, even on slow links.
 const maxExchanges = 1000
 
-// maxTimeout is also how long an answerer regards a silent train as alive.
+// maxTimeout is also the time for which an answerer regards a silent train as alive.
 const maxTimeout = time.Minute
 
 // Validate returns an error that names the first invalid field.

@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file asks the kernel for its software stamps and finds them in what recvmsg fills. A receive
-// stamp comes with its packet. A transmit stamp comes through the socket's error queue, with a copy
-// of the packet behind the headers that it had by then. That copy, rather than a count of packets,
-// says which packet the stamp belongs to.
+// This file requests the kernel's software stamps and finds them in the control data of recvmsg. A
+// receive stamp arrives with its packet. A transmit stamp arrives through the socket's error queue,
+// with a copy of the packet and of the headers before it. This copy identifies the packet to which
+// the stamp belongs; packets are not counted for this.
 
 func (u *UDP) askForStamps() {
 	const report = unix.SOF_TIMESTAMPING_SOFTWARE
@@ -52,7 +52,7 @@ func (u *UDP) SentStamps(found func(packet []byte, realtime_ns int64)) {
 			continue
 		}
 		if errno != 0 {
-			return // EAGAIN if empty; any other error brings no stamp either
+			return // EAGAIN: the queue is empty; any other error yields no stamp either
 		}
 		if ns := u.errors.kernelStamp(); ns != 0 {
 			found(u.queued[:n], ns)

@@ -7,14 +7,14 @@ import (
 	"fmt"
 )
 
-// keyBytes is the length of a secret and of a key made from it.
+// keyBytes is the length of a secret and of a key derived from it.
 const keyBytes = sha256.Size
 
-// A Secret is what the keys of an answerer's probers are made from, one key for each prober.
-// Whoever knows it can make them all, so only the answerer and the server that hands out its keys
-// hold it. The zero Secret means none.
+// A Secret is the basis of the keys of an answerer's probers, one key for each prober. Whoever
+// knows the secret can derive all of these keys. So only the answerer, and the server that
+// distributes its keys, know it. The zero Secret means none.
 type Secret struct {
-	Number uint64 // names it on the wire; never 0
+	Number uint64 // identifies the secret on the wire; never 0
 	Bytes  [keyBytes]byte
 }
 
@@ -34,11 +34,11 @@ func newNumber() uint64 {
 }
 
 // A Key authenticates the trains of one prober with one answerer. Two probers that share a key end
-// each other's trains. The zero Key runs trains with an answerer that demands none: damaged packets
-// are noticed, but nobody is kept out.
+// each other's trains. The zero Key is for an answerer that demands no key: damaged packets are
+// noticed, but nobody is kept out.
 type Key struct {
-	Secret uint64 // the number of the secret that it is made from
-	Prober uint64 // the prober, by the number that the maker of the key gave it
+	Secret uint64 // number of the secret from which the key is derived
+	Prober uint64 // number that identifies the prober
 	Bytes  [keyBytes]byte
 }
 
@@ -54,7 +54,7 @@ func (s *Secret) Key(prober uint64) Key {
 const keyLabel = "MRTT key"
 
 // hmacOnce returns the HMAC-SHA256 of a message no longer than a packet. Unlike crypto/hmac it
-// allocates nothing for a key that is used once, such as that of a forged packet.
+// allocates nothing, which suits keys that are used once, such as the key of a forged packet.
 func hmacOnce(key *[keyBytes]byte, message []byte) [sha256.Size]byte {
 	var inner [sha256.BlockSize + longSize]byte
 	var outer [sha256.BlockSize + sha256.Size]byte
@@ -74,8 +74,8 @@ func hmacOnce(key *[keyBytes]byte, message []byte) [sha256.Size]byte {
 // keyTextBytes is the length of an encoded key.
 const keyTextBytes = 8 + 8 + keyBytes
 
-// Encode returns the key in the form in which it is handed out: its two numbers, big-endian, and
-// its bytes. The zero Key gives nil.
+// Encode returns the key in the form in which it is distributed: its two numbers, big-endian, and
+// its bytes. For the zero Key it returns nil.
 func (k Key) Encode() []byte {
 	if k == (Key{}) {
 		return nil

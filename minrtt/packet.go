@@ -17,7 +17,7 @@ const (
 	macSize    = 16
 	headerSize = 20
 	bodySize   = 56 // of every packet; a close has a clock report in addition
-	keyOffset  = 58 // of the key's two numbers, with which every body ends
+	keyOffset  = 58 // of the key's two numbers, which end every body
 	shortSize  = headerSize + bodySize + macSize
 
 	maxBrackets = 4 // at each end of a train
@@ -27,7 +27,7 @@ const (
 	longSize    = headerSize + bodySize + clockSize + macSize
 )
 
-// kind says what a packet is. An answer's kind is its probe's with the bit answerBit set.
+// kind is the kind of a packet. An answer has the kind of its probe with the bit answerBit set.
 type kind uint8
 
 const (
@@ -50,7 +50,7 @@ func (k kind) size() int {
 	return shortSize
 }
 
-// These errors say why a packet was refused.
+// These errors are the reasons for refusing a packet.
 var (
 	errShort   = errors.New("packet is shorter than its kind demands")
 	errLong    = errors.New("packet is longer than its kind demands")
@@ -72,15 +72,16 @@ type header struct {
 	key      keyID
 }
 
-// keyID names the key that authenticates a packet.
+// keyID identifies the key that authenticates a packet.
 type keyID struct {
 	secret uint64 // the number of the answerer's secret
 	prober uint64
 }
 
-// body is what an answer says. A probe's is zero; it only makes the probe as long as its answer.
+// body is the content of an answer. A probe's body is zero; it only makes the probe as long as its
+// answer.
 type body struct {
-	received stamp // of the probe that this answers
+	received stamp // stamp of the probe that this answers
 
 	// previous and answered are the sequence number and the transmit stamp of the session's
 	// previous answer. An answer cannot carry its own stamp.
@@ -88,9 +89,9 @@ type body struct {
 	answered stamp
 }
 
-// stamp holds a node's readings around one packet.
+// stamp contains a node's readings for one packet.
 type stamp struct {
-	// counter_cycles is the counter, read before a packet is handed to the kernel, or after the
+	// counter_cycles is the counter, read before the packet is handed to the kernel, or after the
 	// kernel hands it out.
 	counter_cycles uint64
 
@@ -114,7 +115,7 @@ func (s *stamp) setKernel(c *Clock, realtime_ns int64) {
 	}
 }
 
-// clockReport is what a close's answer says in addition to its body. It suffices to turn the
+// clockReport is what a close's answer contains in addition to its body. It suffices to convert the
 // session's kernel stamps into readings of the answerer's counter.
 type clockReport struct {
 	status        clockStatus
@@ -255,8 +256,8 @@ func parseClock(m []byte, r *clockReport) error {
 	return nil
 }
 
-// parseHeader decodes the header and checks the length that it demands. It does not check the
-// authentication code.
+// parseHeader decodes the header and checks that the packet has the length of its kind. It does not
+// check the authentication code.
 func parseHeader(b []byte, h *header) error {
 	switch {
 	case len(b) < len(magic) || string(b[:len(magic)]) != magic:
@@ -282,7 +283,7 @@ func parseHeader(b []byte, h *header) error {
 	return nil
 }
 
-// sentHeader decodes the header of a packet that we sent. Other bytes may precede the packet.
+// sentHeader decodes the header of a packet that this end sent. Other bytes may precede the packet.
 func sentHeader(b []byte, h *header) bool {
 	for _, size := range [...]int{shortSize, longSize} {
 		if len(b) >= size && parseHeader(b[len(b)-size:], h) == nil {

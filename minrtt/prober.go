@@ -22,7 +22,7 @@ type Prober struct {
 	key     keyID
 	in, out []byte
 	packet  packet
-	stamped func([]byte, int64) // takeStamp, created once
+	stamped func([]byte, int64) // Prober.takeStamp, created once
 
 	latest_cycles uint64 // the latest reading of the peer's counter, in any train so far
 
@@ -34,13 +34,13 @@ type Prober struct {
 	peers   clockReport
 	counts  Counts
 
-	// ownClock and peersClock are the relations of own and peers. refuted says whether a stamp has
-	// just refuted one of them.
+	// ownClock and peersClock are made from own and peers. refuted reports whether a stamp has just
+	// refuted one of the two clocks.
 	ownClock, peersClock *realtime
 	refuted              bool
 }
 
-// probe is what is known of one probe and its answer.
+// probe is the state of one probe and its answer.
 type probe struct {
 	kind    kind
 	sent    stamp
@@ -76,7 +76,7 @@ func NewProber(t Transport, clock Clock, peer netip.AddrPort, config Config) (*P
 	return p, nil
 }
 
-// Use makes later trains use another key. The prober keeps what it knows of the peer's counter.
+// Use makes later trains use another key. The prober keeps its readings of the peer's counter.
 func (p *Prober) Use(key Key) {
 	if key != p.config.Key {
 		p.config.Key = key
@@ -88,13 +88,13 @@ func (p *Prober) setKey() {
 	k := p.config.Key
 	p.codec, p.key = k.codec(), keyID{k.Secret, k.Prober}
 	if k == (Key{}) {
-		p.key.prober = newNumber() // an answerer tells probers apart by their numbers
+		p.key.prober = newNumber() // an answerer distinguishes probers by their numbers
 	}
 }
 
-// Train runs one train. The error wraps ErrNoAnswer if too many answers in succession were missing,
+// Train runs one train. The error wraps ErrNoAnswer if too many successive answers were missing,
 // ErrReplayed or tscratio.ErrImpossible if the peer's stamps cannot be true, ErrClockSet,
-// ErrClosed, or the context's error. The train's Counts are valid even with an error.
+// ErrClosed, or the context's error. The train's Counts are valid even if there is an error.
 func (p *Prober) Train(ctx context.Context) (Train, error) {
 	t := Train{Peer: p.peer}
 	p.session = newestSession.Add(1)
@@ -114,9 +114,9 @@ func (p *Prober) Train(ctx context.Context) (Train, error) {
 }
 
 // newestSession is the highest number of a session in this process. An answerer accepts only a
-// number above the highest that it has seen under the key, so an old packet is useless to somebody
-// who sends it again. Numbers follow the clock from one process to the next, and grow within a
-// process with each train.
+// number above the highest that it has seen under the key, so repeating an old packet is useless.
+// Within a process the numbers grow with each train. A new process begins at the time of the clock.
+// So its numbers are higher than those of the previous process, unless the clock was set back.
 var newestSession atomic.Uint64
 
 func init() { newestSession.Store(uint64(time.Now().UnixNano())) }
@@ -166,7 +166,7 @@ func (p *Prober) noAnswer() error {
 		ErrNoAnswer, p.config.Attempts, p.config.Timeout)
 }
 
-// exchange sends one probe and waits for its answer, and reports whether it came.
+// exchange sends one probe and waits for its answer. It reports whether the answer arrived.
 func (p *Prober) exchange(ctx context.Context, k kind) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -190,7 +190,7 @@ func (p *Prober) exchange(ctx context.Context, k kind) (bool, error) {
 	transmit, receive := p.transport.Sources()
 	this.sent = stamp{counter_cycles: tx.Before_cycles, source: transmit}
 	if transmit == Kernel {
-		this.sent.source = Missing // until its stamp comes
+		this.sent.source = Missing // until its stamp arrives
 	}
 
 	until := p.transport.Now().Add(p.config.Timeout)
@@ -259,7 +259,7 @@ func (p *Prober) take(rx Received, receive Source) error {
 	return p.takePrevious(a)
 }
 
-// takePrevious stores the transmit stamp of the previous answer, which an answer carries.
+// takePrevious stores the transmit stamp of the previous answer, which the present answer carries.
 func (p *Prober) takePrevious(a *packet) error {
 	switch {
 	case a.previous == noSequence:
@@ -274,7 +274,7 @@ func (p *Prober) takePrevious(a *packet) error {
 			a.received.counter_cycles
 		return nil
 	}
-	// Several closes carry the same stamp, but the kernel's part may have come in between.
+	// Several closes carry the same stamp, but the kernel's stamp may have arrived in between.
 	if before.leaving.counter_cycles != a.answered.counter_cycles {
 		return fmt.Errorf("answer %d was sent at %d and at %d: %w", a.previous,
 			before.leaving.counter_cycles, a.answered.counter_cycles, tscratio.ErrImpossible)
@@ -286,7 +286,7 @@ func (p *Prober) takePrevious(a *packet) error {
 	return nil
 }
 
-// takeStamp stores a transmit stamp of a probe.
+// takeStamp stores the transmit stamp of a probe.
 func (p *Prober) takeStamp(packet []byte, realtime_ns int64) {
 	var h header
 	if !sentHeader(packet, &h) || h.session != p.session || h.sequence >= uint32(len(p.probes)) ||
@@ -296,7 +296,7 @@ func (p *Prober) takeStamp(packet []byte, realtime_ns int64) {
 	p.probes[h.sequence].sent.setKernel(&p.clock, realtime_ns)
 }
 
-// finish puts what is known of the probes into a train. It refuses the train if one of them is
+// finish puts the results of the probes into a train. It refuses the train if one of them is
 // impossible.
 func (p *Prober) finish(t *Train) error {
 	for _, end := range []struct {
@@ -330,7 +330,7 @@ func (p *Prober) remember() {
 	}
 }
 
-// fill does the work of finish, given the clocks as they are known by now.
+// fill does the work of finish, with the clocks that have not been refuted so far.
 func (p *Prober) fill(t *Train) error {
 	t.Exchanges, t.Arrivals = nil, nil
 	// floor_cycles is a reading of the peer's counter from before the current probe can have
@@ -364,7 +364,7 @@ func (p *Prober) fill(t *Train) error {
 	return nil
 }
 
-// possible refuses stamps that no counters which run forwards can show.
+// possible refuses stamps that counters running forwards cannot show.
 func (p *Prober) possible(q *probe, floor_cycles uint64) error {
 	before := func(x, y uint64) bool { return x < y && y-x > p.config.Slack_cycles }
 	received, leaving := q.received.counter_cycles, q.leaving.counter_cycles
@@ -386,7 +386,7 @@ func (p *Prober) possible(q *probe, floor_cycles uint64) error {
 }
 
 // complete returns the exchange of a probe that was answered. If the answer's transmit stamp did
-// not arrive, the exchange has none either.
+// not arrive, the exchange lacks it.
 func (p *Prober) complete(q *probe, floor_cycles uint64) Exchange {
 	sent, returned := q.sent.counter_cycles, q.returned.counter_cycles
 	received, leaving := q.received.counter_cycles, q.leaving.counter_cycles
@@ -396,7 +396,8 @@ func (p *Prober) complete(q *probe, floor_cycles uint64) Exchange {
 		Answered: tscratio.At(leaving),
 		Returned: tscratio.At(returned),
 	}}
-	// A kernel stamp lies between two user stamps. The outer one is the stamp that it replaces.
+	// A kernel stamp lies between two user stamps. The outer of these is the stamp that it
+	// replaces.
 	e.Best.Sent, e.Sent = p.narrow(q.sent, p.ownClock, tscratio.Interval{Lo: sent, Hi: returned})
 	e.Best.Received, e.Received = p.narrow(q.received, p.peersClock,
 		tscratio.Interval{Lo: min(floor_cycles, received), Hi: received})
@@ -406,15 +407,16 @@ func (p *Prober) complete(q *probe, floor_cycles uint64) Exchange {
 	}
 	e.Best.Returned, e.Returned = p.narrow(q.returned, p.ownClock,
 		tscratio.Interval{Lo: sent, Hi: returned})
-	// Two kernel stamps may each be possible and yet contradict each other.
+	// Two kernel stamps may each be possible but contradict each other.
 	if e.Best.Sent.Lo > e.Best.Returned.Hi {
 		p.refute(p.ownClock)
 	}
 	return e
 }
 
-// narrow returns what a stamp says about its node's counter. It uses the kernel's stamp if there is
-// one, its clock is known, and it lies between the user stamps around it.
+// narrow returns the interval of the node's counter in which a packet was stamped. It uses the
+// kernel's stamp if there is one, its clock is known, and it lies between the user stamps around
+// it.
 func (p *Prober) narrow(
 	s stamp, clock *realtime, between tscratio.Interval,
 ) (tscratio.Interval, Source) {

@@ -6,40 +6,40 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// A realtime relates CLOCK_REALTIME to the counter over one train. It says what the counter showed
-// when the kernel took a stamp.
+// A realtime relates CLOCK_REALTIME to the counter over one train. It computes what the counter
+// showed when the kernel took a stamp.
 //
-// Let C be the counter as a function of the clock. A bracket ⟨before, t, after⟩ says that at some
+// Let C be the counter as a function of the clock. A bracket ⟨before, t, after⟩ proves that at some
 // moment between its readings the clock showed t, and so stood in [t, t + step]: C(t) ≤ after and
 // C(t + step) ≥ before. A step is 1 ns, because readings are rounded down, unless the clock moves
-// in larger ones. The clock's rate stays within wander of its mean R, in cycles per ns. For a
-// bracket at distance d from x it follows that
+// in larger steps. The clock's rate stays within wander of its mean R, in cycles per ns. So for a
+// bracket at distance d from x:
 //
 //	C(x) + R·(d − wander·|d|) ≤ after,  C(x) + R·(d + wander·|d|) ≥ before.
 //
-// With R > 0 these are linear inequalities in C(x) and R. Eliminating R from any two of them bounds
-// C(x), and the least of these bounds is the solution. Each bound holds on its own; none depends on
-// the others.
+// With R > 0 these are linear inequalities in C(x) and R. Eliminating R from any two of them yields
+// a limit on C(x), and the tightest of these limits is the solution. Each limit is valid on its
+// own, independent of the others.
 type realtime struct {
 	wander float64
 	step   float64 // ns
 
-	// refuted is set when a stamp contradicts the user stamps around it. The clock is then not as
-	// assumed, and no other stamp of the train can be trusted.
+	// refuted is set when a stamp contradicts the user stamps around it. Then the clock does not
+	// behave as assumed, and no other stamp of the train can be trusted.
 	refuted bool
 
-	// These are relative to origin, which keeps them small: see reach.
+	// These are relative to origin, which keeps them small: see the constant reach.
 	origin bracket
 	upper  []point // C(x_ns) ≤ y_cycles
 	lower  []point // C(x_ns) ≥ y_cycles
 
-	// The clock is known between the first bracket and the last, but not beyond.
+	// The relation is valid between the first bracket and the last, but not beyond.
 	first_ns, last_ns float64
 }
 
 type point struct{ x_ns, y_cycles float64 }
 
-// bracket says that CLOCK_REALTIME showed realtime_ns between two readings of the counter.
+// bracket records that CLOCK_REALTIME showed realtime_ns between two readings of the counter.
 type bracket struct {
 	before_cycles uint64
 	realtime_ns   int64
@@ -47,8 +47,8 @@ type bracket struct {
 }
 
 const (
-	// reach is how far, in ns and in cycles, anything may be from the origin: 17 s. A float64's
-	// error there is 2⁻¹⁹.
+	// reach is the largest distance from the origin, in ns and in cycles: 17 s. At that distance a
+	// float64 is accurate to 2⁻¹⁹.
 	reach = 1 << 34
 
 	// coarsest_ns is the largest step of a clock with useful stamps.
@@ -57,11 +57,11 @@ const (
 	// flattest limits how much an elimination may enlarge rounding errors.
 	flattest = 1.0 / 64
 
-	// margin is added to each bound, in cycles. Rounding errors stay below it.
+	// margin is added to each limit, in cycles. Rounding errors are smaller.
 	margin = 1.0 / 64
 )
 
-// newRealtime returns the relation that a report describes, or nil if it describes none.
+// newRealtime returns the relation that a report describes, or nil if the report describes none.
 func newRealtime(r *clockReport) *realtime {
 	if r.status != clockRelated || r.openingLength == 0 || r.closingLength == 0 ||
 		r.wander_ppb > anything_ppb ||
@@ -86,14 +86,14 @@ func newRealtime(r *clockReport) *realtime {
 	return c
 }
 
-// near returns a − b and whether that is within reach.
+// near returns a − b and whether the result is within reach.
 func near(a, b uint64) (float64, bool) {
 	d := int64(a - b)
 	return float64(d), -reach <= d && d <= reach
 }
 
 // counts returns what the counter showed when the kernel took a stamp. It reports false if the
-// stamp is from outside the train or the brackets contradict each other.
+// stamp is from outside the train, or if the brackets contradict each other.
 func (c *realtime) counts(stamp_ns int64) (tscratio.Interval, bool) {
 	x, ok := near(uint64(stamp_ns), uint64(c.origin.realtime_ns))
 	if !ok || x < c.first_ns || x > c.last_ns {
@@ -111,7 +111,7 @@ func (c *realtime) counts(stamp_ns int64) (tscratio.Interval, bool) {
 	return iv, iv.Valid() // a range past the end of the counter is not valid
 }
 
-// early returns the smallest distance that a point may have from x, in ns at the mean rate; late
+// early returns the smallest possible distance of a point from x, in ns at the mean rate. late
 // returns the largest.
 func (c *realtime) early(p point, x float64) float64 {
 	d := p.x_ns - x
@@ -123,7 +123,7 @@ func (c *realtime) late(p point, x float64) float64 {
 	return d + c.wander*math.Abs(d)
 }
 
-// atMost returns the least upper bound of C(x).
+// atMost returns the smallest proven upper limit of C(x).
 func (c *realtime) atMost(x float64) float64 {
 	best := math.Inf(1)
 	for _, p := range c.upper {
@@ -136,7 +136,7 @@ func (c *realtime) atMost(x float64) float64 {
 				best = min(best, (v*p.y_cycles-u*q.y_cycles)/(v-u))
 			}
 		}
-		for _, q := range c.lower { // points on p's side of x, but farther away
+		for _, q := range c.lower { // points on p's side of x, but further away
 			if a := u / c.late(q, x); 0 <= a && a < 1-flattest {
 				best = min(best, (p.y_cycles-a*q.y_cycles)/(1-a))
 			}
@@ -145,7 +145,7 @@ func (c *realtime) atMost(x float64) float64 {
 	return best
 }
 
-// atLeast returns the greatest lower bound of C(x). It mirrors atMost.
+// atLeast returns the largest proven lower limit of C(x). It mirrors atMost.
 func (c *realtime) atLeast(x float64) float64 {
 	best := math.Inf(-1)
 	for _, p := range c.lower {

@@ -9,18 +9,19 @@ import (
 
 // This file decides which probes an answerer accepts: under which keys, and of which trains.
 
-// overlap is how long an answerer still accepts keys of a secret that was withdrawn. It lets
-// current trains end, and lets probers hear of their new keys.
+// overlap is how long an answerer still accepts keys derived from a withdrawn secret. In this time,
+// current trains can end, and probers can receive their new keys.
 const overlap = 2 * time.Second
 
-// accepted is a secret from which the keys of an answerer's probers may be made.
+// accepted is a secret from which the keys of an answerer's probers may be derived.
 type accepted struct {
-	Secret           // zero if anybody is answered
+	Secret           // zero if any prober is answered
 	until  time.Time // zero: until the next Accept
 }
 
-// Accept says which secrets' keys the answerer accepts from now on. It accepts those of earlier
-// secrets for two more seconds. An answerer that answered anybody stops doing so at once.
+// Accept makes the answerer accept keys derived from these secrets. Keys derived from earlier
+// secrets are accepted for two more seconds. An answerer that answered any prober stops doing so at
+// once.
 func (a *Answerer) Accept(secrets []Secret) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -52,32 +53,31 @@ func (a *Answerer) drop(number uint64) {
 	}
 }
 
-// A session is what an answerer knows about one key: its newest train. A prober runs one train at a
-// time, so a newer train ends the one before. Nobody else can end it.
+// A session is an answerer's state for one key: the newest train. A prober runs one train at a
+// time, so a newer train ends the previous one. No other prober can end it.
 type session struct {
 	codec    *codec
 	number   uint64 // of the train. Packets with a lower number are replays
 	used     time.Time
 	peer     netip.AddrPort
 	last     uint32 // highest sequence number seen
-	previous uint32 // the answer that the stamp answered belongs to
+	previous uint32 // the answer whose transmit stamp is in answered
 	answered stamp
 	opening  clockEnd
 }
 
 const (
-	// maxSessions is how many keys an answerer remembers at a time, each in some 1.5 kB.
+	// maxSessions is the largest number of keys that an answerer stores, each in some 1.5 kB.
 	maxSessions = 4096
 
-	// liveFor is how long a train lives without a packet: as long as a prober may wait for an
-	// answer. A new train may replace the longest silent one if that is dead. Live trains are never
-	// replaced.
+	// liveFor is how long a train stays alive without a packet: the longest time that a prober may
+	// wait for an answer. A new train may replace the train that has been silent longest, if that
+	// train is dead. Live trains are never replaced.
 	liveFor = maxTimeout
 )
 
-// take decodes a packet into a.packet and returns its session, or nil if it must not be answered.
-// Before the packet's code is checked, the packet costs only two look-ups and the making of one
-// key.
+// take decodes a packet into a.packet and returns its session, or nil if the packet must not be
+// answered. A packet whose code is wrong costs only two look-ups, one derived key and one check.
 func (a *Answerer) take(b []byte, peer netip.AddrPort) *session {
 	p := &a.packet
 	if err := parseHeader(b, &p.header); err != nil {
@@ -117,8 +117,8 @@ func (a *Answerer) take(b []byte, peer netip.AddrPort) *session {
 	return s
 }
 
-// secretOf returns the secret that a key is made from, or nil if that is not, or no longer,
-// accepted.
+// secretOf returns the secret from which a key is derived. It returns nil if that secret is not, or
+// no longer, accepted.
 func (a *Answerer) secretOf(key keyID) *accepted {
 	secret := a.secrets[key.secret]
 	if secret != nil && !secret.until.IsZero() && a.transport.Now().After(secret.until) {
@@ -128,8 +128,9 @@ func (a *Answerer) secretOf(key keyID) *accepted {
 	return secret
 }
 
-// codec returns a codec for the packet whose header is in a.packet. It is the session's or, without
-// one, that of the key that the packet names. It returns nil if the packet does not match that key.
+// codec returns a codec for the packet whose header is in a.packet. If there is a session, this is
+// the session's codec. If there is none, it is a codec for the key that the packet names, or nil if
+// the packet does not match that key.
 func (a *Answerer) codec(secret *accepted, s *session, b []byte) *codec {
 	switch {
 	case s != nil:
@@ -146,7 +147,8 @@ func (a *Answerer) codec(secret *accepted, s *session, b []byte) *codec {
 	return newCodec(bytes.Clone(key.Bytes[:]))
 }
 
-// begin begins the train that a.packet opens. It replaces the key's previous train, if any.
+// begin begins the train that a.packet opens. It replaces the key's previous train, if there is
+// one.
 func (a *Answerer) begin(s *session, codec *codec, peer netip.AddrPort) *session {
 	p := &a.packet
 	switch {
@@ -165,7 +167,8 @@ func (a *Answerer) begin(s *session, codec *codec, peer netip.AddrPort) *session
 	return s
 }
 
-// forgetDead forgets the longest silent train, unless that is alive. It reports whether it did.
+// forgetDead forgets the train that has been silent longest, if that train is dead. It reports
+// whether it forgot one.
 func (a *Answerer) forgetDead() bool {
 	var dead keyID
 	oldest := a.transport.Now().Add(-liveFor)

@@ -6,31 +6,32 @@ import (
 	"time"
 )
 
-// A Transport carries packets and stamps them as they pass. Prober and Answerer call it from one
+// A Transport carries packets and stamps them as they pass. Prober and Answerer use it from one
 // goroutine at a time.
 type Transport interface {
-	// Send sends a packet. The stamp holds a counter reading from before the packet was handed on.
-	// Its kernel stamp comes later, through SentStamps.
+	// Send sends a packet. It returns a counter reading from before the packet was handed on. The
+	// kernel stamp follows later, through SentStamps.
 	Send(packet []byte, to netip.AddrPort) (Sent, error)
 
 	// Receive waits for a packet until the given moment of Now and copies it to b. It returns
-	// ErrTimeout if none came, an error that wraps ErrClosed if none can come any more, and another
-	// error if a packet or a wait failed.
+	// ErrTimeout if no packet arrived, an error that wraps ErrClosed if none can arrive any more,
+	// and another error if a packet or a wait failed.
 	Receive(b []byte, until time.Time) (Received, error)
 
 	// SentStamps calls found for each transmit stamp that the kernel has delivered since the last
-	// call. It does not wait. The slice ends with the packet that was sent; whatever the kernel
-	// puts in front of it comes first. The slice is valid only during the call, and found must not
-	// use the transport.
+	// call. It does not wait. The slice ends with the packet that was sent; headers that the kernel
+	// added precede it. The slice is valid only during the call, and found must not use the
+	// transport.
 	SentStamps(found func(packet []byte, realtime_ns int64))
 
-	// Sources says where transmit and receive stamps come from: Kernel, or the reason why not.
+	// Sources returns the sources of transmit and receive stamps: Kernel, or the reason why not
+	// Kernel.
 	Sources() (transmit, receive Source)
 
-	// Now reads the clock that Receive's deadlines refer to.
+	// Now reads the clock to which Receive's deadlines refer.
 	Now() time.Time
 
-	// Close ends the transport. Any goroutine may call it. It ends a Receive that is waiting.
+	// Close ends the transport. Any goroutine may call it. A Receive that is waiting returns.
 	Close() error
 }
 
@@ -48,24 +49,24 @@ type Received struct {
 }
 
 var (
-	// ErrTimeout is returned by Receive when no packet came in time.
+	// ErrTimeout is returned by Receive when no packet arrived in time.
 	ErrTimeout = errors.New("no packet in time")
 
 	// ErrClosed is returned by a closed Transport.
 	ErrClosed = errors.New("transport is closed")
 )
 
-// Source says where a stamp comes from and, if not from the kernel, why not. The numbers are on the
-// wire.
+// Source names where a stamp comes from. For a user stamp it also gives the reason why the kernel's
+// was not used. The numbers are on the wire.
 type Source uint8
 
 const (
 	Unasked     Source = 0 // user stamp: kernel stamps are switched off
 	Kernel      Source = 1 // the kernel's software stamp, between the user stamps around it
 	Unsupported Source = 2 // user stamp: the kernel does not stamp this socket
-	Missing     Source = 3 // user stamp: the kernel gave none for this packet, or not in time
+	Missing     Source = 3 // user stamp: the kernel delivered none for this packet, or not in time
 	Outside     Source = 4 // user stamp: a kernel stamp of this clock contradicted the user stamps
-	NoClock     Source = 5 // user stamp: the kernel's stamp cannot be turned into cycles
+	NoClock     Source = 5 // user stamp: the kernel's stamp cannot be converted into cycles
 
 	sources = 6
 )

@@ -16,12 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// UDPConfig is what ListenUDP and DialUDP need.
+// UDPConfig configures ListenUDP and DialUDP.
 type UDPConfig struct {
-	// Counter reads the node's counter, after everything that precedes the call. Required.
+	// Counter reads the node's counter, after everything before the call. Required.
 	Counter func() uint64
 
-	// Spin is how long after a packet Receive polls before it sleeps in the kernel. A sleeping CPU
+	// Spin is how long Receive polls after a packet before it sleeps in the kernel. A sleeping CPU
 	// takes tens of microseconds to wake; a polling one uses up its core. 0 means to sleep at once.
 	Spin time.Duration
 
@@ -29,9 +29,9 @@ type UDPConfig struct {
 	UserStampsOnly bool
 }
 
-// UDP is a Transport on a socket of its own, with raw system calls: the runtime's network poller
-// would put a scheduler between a packet and its stamp. Only one goroutine at a time may use it,
-// but any may call Close.
+// UDP is a Transport on a socket of its own, with raw system calls. The runtime's network poller
+// would put a scheduler between a packet and its stamp. Only one goroutine at a time may use a UDP,
+// but any goroutine may call Close.
 type UDP struct {
 	counter func() uint64
 	spin    time.Duration
@@ -44,7 +44,7 @@ type UDP struct {
 
 	fd          int
 	closed      atomic.Bool
-	interrupted atomic.Uint64 // receives that a signal ended
+	interrupted atomic.Uint64 // number of receives that a signal ended
 	// use is held during system calls on fd, so that Close does not close fd under them.
 	use sync.Mutex
 
@@ -56,7 +56,7 @@ type UDP struct {
 	queued     []byte        // buffer for errors
 	to         unix.RawSockaddrAny
 	toLength   uint32
-	toAddr     netip.AddrPort // what to was made from
+	toAddr     netip.AddrPort // the address that to contains
 }
 
 // message is what recvmsg fills.
@@ -86,12 +86,13 @@ func (m *message) arm(b []byte) {
 // should be rare.
 const maxWait = 1 << 16 * time.Millisecond
 
-// pollsPerTurn is how often Receive polls before it yields. It reads the time in every fourth turn.
+// pollsPerTurn is the number of polls before Receive yields. It reads the time in every fourth
+// turn.
 const pollsPerTurn = 16
 
 func yield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
-// ListenUDP opens a socket that answers on a local address; port 0 takes a free one.
+// ListenUDP opens a socket that answers on a local address. Port 0 means any free port.
 func ListenUDP(local netip.AddrPort, config UDPConfig) (*UDP, error) {
 	u, err := openUDP(local, config)
 	if err != nil {
@@ -147,13 +148,13 @@ func openUDP(local netip.AddrPort, config UDPConfig) (*UDP, error) {
 
 func (u *UDP) setUp(local netip.AddrPort) error {
 	if u.ipv6 {
-		// One socket serves one family, so an IPv4 peer is written in only one form.
+		// One socket serves one address family, so an IPv4 peer has only one written form.
 		if err := unix.SetsockoptInt(u.fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1); err != nil {
 			return os.NewSyscallError("setsockopt IPV6_V6ONLY", err)
 		}
 	}
-	// With GRO, packets that are received together share one stamp. It is off by default, but
-	// somebody may have turned it on. Kernels before 5.0 do not know it.
+	// With GRO, packets that are received together share one stamp. GRO is off by default, but
+	// someone may have turned it on. Kernels before 5.0 do not have it.
 	_ = unix.SetsockoptInt(u.fd, unix.IPPROTO_UDP, unix.UDP_GRO, 0)
 	u.address(local)
 	if err := u.withAddress(unix.SYS_BIND); err != nil {
@@ -196,7 +197,7 @@ func (u *UDP) withAddress(call uintptr) error {
 	return nil
 }
 
-// LocalAddr returns the address that the socket is bound to.
+// LocalAddr returns the address to which the socket is bound.
 func (u *UDP) LocalAddr() netip.AddrPort { return u.local }
 
 // Now implements Transport.
@@ -207,7 +208,7 @@ func (u *UDP) Close() error {
 	if u.closed.Swap(true) {
 		return ErrClosed
 	}
-	// On a socket that is not connected this is an error, but it still wakes a waiting Receive.
+	// On a socket that is not connected this fails, but it still wakes a waiting Receive.
 	_ = unix.Shutdown(u.fd, unix.SHUT_RD)
 	u.use.Lock()
 	defer u.use.Unlock()
@@ -229,12 +230,12 @@ func (u *UDP) Send(packet []byte, to netip.AddrPort) (Sent, error) {
 	}
 	address, length := unsafe.Pointer(&u.to), uintptr(u.toLength)
 	if u.connected {
-		// The socket knows its route. Given an address, the kernel would look the route up again.
+		// The socket has its route. If given an address, the kernel would look the route up again.
 		address, length = nil, 0
 	}
 	for {
 		before := u.counter()
-		// Sending does not wait: a packet that meets a full queue counts as lost.
+		// Sending does not wait: a packet that finds the queue full is treated as lost.
 		_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(u.fd),
 			uintptr(unsafe.Pointer(unsafe.SliceData(packet))),
 			uintptr(len(packet)), unix.MSG_DONTWAIT, uintptr(address), length)
@@ -268,8 +269,8 @@ func (u *UDP) Receive(b []byte, until time.Time) (Received, error) {
 			if i%pollsPerTurn != 0 {
 				continue
 			}
-			// If the other end shares this CPU, it cannot answer while we poll, and a round trip of
-			// 10 µs takes milliseconds.
+			// If the other end shares this CPU, it cannot answer while this thread polls. A round
+			// trip of 10 µs then takes milliseconds.
 			yield()
 			if i%(4*pollsPerTurn) == 0 && !time.Now().Before(end) {
 				break
@@ -282,7 +283,7 @@ func (u *UDP) Receive(b []byte, until time.Time) (Received, error) {
 		}
 		left := time.Until(until)
 		if left <= 0 {
-			// A packet that is here by now counts, however late this goroutine is.
+			// A packet that has arrived by now is accepted, however late this goroutine is.
 			r, errno := u.receive(b, unix.MSG_DONTWAIT)
 			if errno == unix.EAGAIN || errno == unix.EINTR {
 				return Received{}, ErrTimeout
@@ -304,8 +305,8 @@ func (u *UDP) Receive(b []byte, until time.Time) (Received, error) {
 }
 
 // setWait sets the longest sleep of one receive to about the time that is left: no less, and at
-// most four times as much. Setting it costs a system call. The common case, one timeout for all,
-// does not pay it.
+// most four times as much. Setting it costs a system call. In the common case, all calls have the
+// same timeout, and setWait changes nothing.
 func (u *UDP) setWait(left time.Duration) error {
 	left = min(left, maxWait)
 	if left <= u.wait && u.wait <= 4*left {
@@ -323,7 +324,7 @@ func (u *UDP) setWait(left time.Duration) error {
 	return nil
 }
 
-// received does the rest of the work, after the stamp.
+// received completes the result, after the stamp.
 func (u *UDP) received(r Received, errno syscall.Errno) (Received, error) {
 	if u.closed.Load() {
 		return Received{}, ErrClosed
@@ -341,9 +342,9 @@ func (u *UDP) received(r Received, errno syscall.Errno) (Received, error) {
 	return r, nil
 }
 
-// receive is one system call and the stamp after it. The runtime must know of a call that sleeps.
-// For one that polls, telling the runtime would cost as much as the call. With MSG_TRUNC the kernel
-// returns the packet's length, not that of the part that fitted.
+// receive makes one system call and takes the stamp after it. The runtime must be told of a call
+// that sleeps. For a call that polls, telling the runtime would cost as much as the call. With
+// MSG_TRUNC the kernel returns the length of the whole packet, even if only a part fitted.
 func (u *UDP) receive(b []byte, flags uintptr) (Received, syscall.Errno) {
 	flags |= unix.MSG_TRUNC
 	polls := flags&unix.MSG_DONTWAIT != 0
@@ -374,7 +375,7 @@ func (u *UDP) receive(b []byte, flags uintptr) (Received, syscall.Errno) {
 	return Received{Length: int(n), After_cycles: u.counter()}, errno
 }
 
-// address writes an address to where sendto reads it.
+// address writes an address into u.to, from which sendto reads it.
 func (u *UDP) address(a netip.AddrPort) {
 	u.toAddr = a
 	port := [2]byte{byte(a.Port() >> 8), byte(a.Port())}
@@ -397,7 +398,8 @@ func (u *UDP) address(a netip.AddrPort) {
 	u.toLength = unix.SizeofSockaddrInet6
 }
 
-// scopeOf returns the index of an interface given by index or name, or 0 if it is neither.
+// scopeOf returns the index of the interface that zone names by index or name, or 0 if there is no
+// such interface.
 func scopeOf(zone string) uint32 {
 	if zone == "" {
 		return 0

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// DefaultAddress is where chronyd answers on the same machine, unless its configuration says
-// "cmdport 0".
+// DefaultAddress is the address at which chronyd answers on the same machine, unless its
+// configuration contains "cmdport 0".
 const DefaultAddress = "127.0.0.1:323"
 
 var (
-	// ErrNoDaemon is returned when nobody answers.
+	// ErrNoDaemon is returned when no daemon answers.
 	ErrNoDaemon = errors.New("no chrony daemon answers")
 	// ErrReply is returned for an answer that violates chrony's protocol.
 	ErrReply = errors.New("not a chrony reply")
@@ -26,7 +26,7 @@ var (
 )
 
 // This is chrony's command protocol, version 6, in network byte order, as in candm.h of chrony's
-// source. The only command used is "tracking", which everybody on the machine may send.
+// source. The only command used is "tracking", which any user of the machine may send.
 const (
 	protocolVersion = 6
 	packetRequest   = 1
@@ -36,7 +36,7 @@ const (
 
 	replyHeader   = 28
 	trackingBytes = 76
-	// A request is as long as its reply, so nobody can use the daemon to multiply traffic.
+	// A request is as long as its reply, so the daemon cannot be used to multiply traffic.
 	packetBytes = replyHeader + trackingBytes
 )
 
@@ -45,7 +45,7 @@ const (
 	patience = time.Second // in total, unless the context ends sooner
 )
 
-// Ask asks the chrony daemon at an address what it claims now. An empty address means
+// Ask asks the chrony daemon at an address for its present claim. An empty address means
 // DefaultAddress. Errors wrap ErrNoDaemon, ErrReply, ErrRefused or the context's error.
 func Ask(ctx context.Context, address string) (Claim, error) {
 	if address == "" {
@@ -76,11 +76,11 @@ func ask(ctx context.Context, address string) (Claim, error) {
 			break
 		}
 		if _, err := conn.Write(request(sequence, attempt)); err != nil {
-			reason = err // nobody is there; the error belongs to an earlier packet
+			reason = err // no daemon is there; the error belongs to an earlier packet
 			continue
 		}
 		conn.SetReadDeadline(time.Now().Add(patience / attempts))
-		if ctx.Err() != nil { // it may have ended just before its deadline was overwritten
+		if ctx.Err() != nil { // ctx may have ended just before its deadline was overwritten
 			break
 		}
 		var b [2 * packetBytes]byte
@@ -165,14 +165,15 @@ func decode(b []byte, sequence uint32) (Claim, error) {
 	return c, nil
 }
 
-// float decodes chrony's 32-bit number: 7 bits of exponent above 25 of coefficient, both signed.
+// float decodes chrony's 32-bit number: 7 bits of exponent above 25 bits of coefficient, both
+// signed.
 func float(w uint32) float64 {
 	exponent := int(int32(w) >> 25)
 	coefficient := int32(w<<7) >> 7
 	return math.Ldexp(float64(coefficient), exponent-25)
 }
 
-// address decodes chrony's address: 16 bytes, of which IPv4 uses 4, and the family.
+// address decodes chrony's address: 16 bytes, of which IPv4 uses 4, and then the family.
 func address(b []byte) netip.Addr {
 	switch binary.BigEndian.Uint16(b[16:]) {
 	case 1:
@@ -183,11 +184,11 @@ func address(b []byte) netip.Addr {
 	return netip.Addr{}
 }
 
-// moment decodes chrony's time: seconds in two words, of which the upper may say "none", and
-// nanoseconds.
+// moment decodes chrony's time: seconds in two words, and nanoseconds. A special value of the upper
+// word means that it is unused.
 func moment(high, low, nsec uint32) time.Time {
 	if high == 0x7fffffff {
-		high = 0 // the daemon knows only 32 bits of seconds
+		high = 0 // the daemon has only 32 bits of seconds
 	}
 	if high == 0 && low == 0 || nsec >= 1e9 {
 		return time.Time{}

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Claim is what an NTP daemon says about the system clock at one moment.
+// Claim is an NTP daemon's report about the system clock at one moment.
 type Claim struct {
-	Offset_ns         int64  // estimated offset that has yet to be added to the system clock
+	Offset_ns         int64  // estimated offset that still has to be added to the system clock
 	RootDelay_ns      uint64 // round trip to the reference clock
 	RootDispersion_ns uint64 // how far the estimate may be off, according to NTP
 	Frequency_ppt     int64  // the clock's estimated rate error, parts per 10¹²
-	Skew_ppt          uint64 // how far that estimate may be off
+	Skew_ppt          uint64 // how far the estimate of the frequency may be off
 	Stratum           uint64 // steps to the reference clock; 0: not synchronised
 	Leap              Leap
 	ReferenceID       uint64
-	// the server that is followed; zero if there is none, or if it is a reference clock
+	// the server that the daemon follows; zero if there is none, or if it is a reference clock
 	Source  netip.Addr
 	Updated time.Time // when the estimate was made; zero if never
 }
@@ -31,9 +31,9 @@ const (
 	LeapUnsynchronised Leap = 3
 )
 
-// Bound_ns returns how far the system clock may be from UTC by the daemon's claim: |offset| +
-// dispersion + delay/2, rounded up. ok is false if the daemon claims nothing because it follows no
-// source.
+// Bound_ns returns how far the system clock may be from UTC according to the daemon's claim:
+// |offset| + dispersion + delay/2, rounded up. ok is false if the daemon claims nothing because it
+// follows no source.
 func (c Claim) Bound_ns() (bound_ns uint64, ok bool) {
 	if c.Leap >= LeapUnsynchronised || c.Stratum == 0 || c.Stratum > 15 {
 		return 0, false

@@ -9,8 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// End is the end where tuples arrive. Only one goroutine at a time may call Log. Any may call the
-// other methods.
+// End is the end where tuples arrive. Only one goroutine at a time may call Log. Any goroutine may
+// call the other methods.
 type End struct {
 	arrived, echoed *handlers.Channel
 	conn            net.PacketConn
@@ -19,12 +19,12 @@ type End struct {
 	out             [packetSize]byte // used by Log only
 	counts          counters
 	done            chan struct{} // closed when the receiver ends
-	err             error         // why it ended, unless by Close; read after done
+	err             error         // why the receiver ended, unless by Close; read after done
 }
 
 // NewEnd opens the channels ACTOR/ret-arrived and ACTOR/ret-echoed, and receives the echoes that
-// come to conn. It sends acknowledgements to start, where a Start of the same stream receives. The
-// End owns conn from now on; if NewEnd fails, conn is unchanged.
+// arrive at conn. It sends acknowledgements to start, the address of a Start of the same stream.
+// The End owns conn from now on; if NewEnd fails, conn is unchanged.
 func NewEnd(conn net.PacketConn, start net.Addr, actor string, o Options) (*End, error) {
 	e := &End{conn: conn, start: start, stream: o.Stream, done: make(chan struct{})}
 	e.counts.news = make(chan struct{}, 1)
@@ -42,8 +42,8 @@ func NewEnd(conn net.PacketConn, start net.Addr, actor string, o Options) (*End,
 	return e, nil
 }
 
-// Log says that a tuple has arrived, and acknowledges it. It costs a log call and a system call. A
-// program that cannot pay this for every tuple may call Log for some. A nil End does nothing.
+// Log records that a tuple has arrived, and acknowledges it. It costs a log call and a system call.
+// A program that cannot afford this for every tuple may call Log for some. A nil End does nothing.
 func (e *End) Log(id uint64) {
 	if e == nil {
 		return
@@ -53,9 +53,9 @@ func (e *End) Log(id uint64) {
 	e.counts.post(e.conn, e.out[:], e.start)
 }
 
-// Settle waits until as many echoes have come as acknowledgements were sent. If a packet was lost,
-// it waits until ctx ends and returns ctx's error. Log must not be called meanwhile. A nil End does
-// nothing.
+// Settle waits until the number of echoes received reaches the number of acknowledgements sent. If
+// a packet was lost, Settle waits until ctx ends and returns ctx's error. Log must not be called
+// meanwhile. A nil End does nothing.
 func (e *End) Settle(ctx context.Context) error {
 	if e == nil {
 		return nil
@@ -68,17 +68,17 @@ func (e *End) Settle(ctx context.Context) error {
 		select {
 		case <-e.counts.news:
 		case <-e.done:
-			return nil // no more echoes can come; Close says why
+			return nil // no more echoes can arrive; Close returns the reason
 		case <-ctx.Done():
 			return fmt.Errorf("wait for echoes: %d of %d came: %w", c.Received, c.Sent, ctx.Err())
 		}
 	}
 }
 
-// Counts counts acknowledgements sent and echoes received.
+// Counts returns the numbers of acknowledgements sent and echoes received.
 func (e *End) Counts() Counts { return e.counts.read() }
 
-// Close ends the measurement and gives the channels to the drainer. A nil End does nothing.
+// Close ends the measurement and passes the channels to the drainer. A nil End does nothing.
 func (e *End) Close() error {
 	if e == nil {
 		return nil

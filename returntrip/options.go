@@ -8,7 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// These are the points of the four channels, which follow the actor's name.
+// These are the points of the four channels. In a channel's name, the point follows the actor's
+// name.
 const (
 	PointSent         = "ret-sent"         // at the start: the tuple leaves
 	PointArrived      = "ret-arrived"      // at the end: the tuple arrives
@@ -18,18 +19,18 @@ const (
 
 // Options configure a start or an end. Both ends must have the same Stream.
 type Options struct {
-	// Stream separates this measurement's packets from others'. Any number will do; a random one is
-	// best.
+	// Stream distinguishes this measurement's packets from others. Any number will do; a random one
+	// is best.
 	Stream uint64
 
-	// Channels says how the channels are opened.
+	// Channels are the options with which the channels are opened.
 	Channels handlers.Options
 }
 
-// Counts say what became of packets.
+// Counts are the numbers of packets, by their fate.
 type Counts struct {
 	Sent     uint64 // acknowledgements or echoes handed to the network
-	Unsent   uint64 // those that the network did not accept
+	Unsent   uint64 // acknowledgements or echoes that the network did not accept
 	Received uint64 // echoes or acknowledgements, each logged
 	Foreign  uint64 // packets of another stream, version or kind, which were ignored
 }
@@ -38,8 +39,8 @@ type Counts struct {
 type counters struct {
 	sent, unsent, received, foreign atomic.Uint64
 
-	// news holds an element if a packet was received since the last look. It is nil if nobody
-	// looks.
+	// news contains an element if a packet was received since the last read from news. It is nil if
+	// nothing reads from it.
 	news chan struct{}
 }
 
@@ -48,7 +49,7 @@ func (c *counters) read() Counts {
 		Foreign: c.foreign.Load()}
 }
 
-// post sends a packet and counts it. If the network fails, the program goes on.
+// post sends a packet and counts it. If sending fails, the program continues.
 func (c *counters) post(conn net.PacketConn, b []byte, to net.Addr) {
 	if _, err := conn.WriteTo(b, to); err != nil {
 		c.unsent.Add(1)
@@ -57,12 +58,12 @@ func (c *counters) post(conn net.PacketConn, b []byte, to net.Addr) {
 	c.sent.Add(1)
 }
 
-// receive handles packets until the connection is closed. If it ends for another reason it returns
-// that.
+// receive handles packets until the connection is closed. If it ends for another reason, it returns
+// that reason.
 func (c *counters) receive(
 	conn net.PacketConn, k kind, stream uint64, take func(id uint64, from net.Addr),
 ) error {
-	var b [packetSize + 1]byte // a longer packet is cut to this
+	var b [packetSize + 1]byte // a longer packet is cut to this length
 	for {
 		n, from, err := conn.ReadFrom(b[:])
 		if errors.Is(err, net.ErrClosed) {

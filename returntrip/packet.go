@@ -20,7 +20,7 @@ const (
 	kindEcho            kind = 2
 )
 
-// These errors say why a packet was refused.
+// These errors are the reasons for refusing a packet.
 var (
 	errSize    = errors.New("packet is not as long as it should be")
 	errForeign = errors.New("packet does not start with the magic")

@@ -8,18 +8,18 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// Start is the end where tuples begin. Only one goroutine at a time may call Log. Any may call the
-// other methods.
+// Start is the end where tuples begin. Only one goroutine at a time may call Log. Any goroutine may
+// call the other methods.
 type Start struct {
 	sent, acknowledged *handlers.Channel
 	conn               net.PacketConn
 	counts             counters
 	done               chan struct{} // closed when the receiver ends
-	err                error         // why it ended, unless by Close; read after done
+	err                error         // why the receiver ended, unless by Close; read after done
 }
 
 // NewStart opens the channels ACTOR/ret-sent and ACTOR/ret-acknowledged, and answers the
-// acknowledgements that come to conn. The Start owns conn from now on; if NewStart fails, conn is
+// acknowledgements that arrive at conn. The Start owns conn from now on; if NewStart fails, conn is
 // unchanged.
 func NewStart(conn net.PacketConn, actor string, o Options) (*Start, error) {
 	s := &Start{conn: conn, done: make(chan struct{})}
@@ -41,18 +41,18 @@ func NewStart(conn net.PacketConn, actor string, o Options) (*Start, error) {
 	return s, nil
 }
 
-// Log says that a tuple leaves now. It costs a log call. A nil Start does nothing.
+// Log records that a tuple leaves now. It costs a log call. A nil Start does nothing.
 func (s *Start) Log(id uint64) {
 	if s != nil {
 		s.sent.Log(id)
 	}
 }
 
-// Counts counts echoes sent and acknowledgements received.
+// Counts returns the numbers of echoes sent and acknowledgements received.
 func (s *Start) Counts() Counts { return s.counts.read() }
 
-// Close stops answering and gives the channels to the drainer. The Ends must have settled before. A
-// nil Start does nothing.
+// Close stops answering and passes the channels to the drainer. The Ends must have settled before.
+// A nil Start does nothing.
 func (s *Start) Close() error {
 	if s == nil {
 		return nil

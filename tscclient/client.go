@@ -27,25 +27,25 @@ type Client struct {
 	ctx     context.Context // ended by Close
 	running sync.WaitGroup
 	closing sync.Once
-	changed chan struct{} // wakes the probing goroutine; has room for one
+	changed chan struct{} // wakes the probing goroutine; has room for one element
 
-	// busy has room for one element. A goroutine runs a train while its element is in it. Two
-	// trains at once would disturb each other.
+	// busy has room for one element. A goroutine that runs a train keeps an element in it, because
+	// two trains at once would disturb each other.
 	busy    chan struct{}
-	probers map[proberKey]*prober // owned by the goroutine that is busy
+	probers map[proberKey]*prober // owned by the goroutine that put its element into busy
 
 	mu        sync.Mutex
-	secret    minrtt.Secret   // makes the keys that Key returns; zero: there are none
-	given     []minrtt.Secret // secrets that Accept got
+	secret    minrtt.Secret   // basis of the keys that Key returns; zero: no keys
+	given     []minrtt.Secret // secrets passed to Accept
 	node      tscratio.Node   // with the present epoch
 	pairs     pairs
 	probing   probing
-	observers []*func(Outcome) // replaced, never changed: they are called without the lock
+	observers []*func(Outcome) // replaced, never modified: they are called without the lock
 	stats     Stats
 	serving   error // why the answerer ended; nil while it runs
 }
 
-// probing is what SetPeers was given.
+// probing contains the arguments of SetPeers.
 type probing struct {
 	peers  []Peer
 	manner Manner
@@ -59,14 +59,14 @@ type Outcome struct {
 	Train minrtt.Train
 	Cost  Cost
 
-	// Err is nil, or says why the train failed.
+	// Err is nil, or explains why the train failed.
 	Err error
 
-	// Contradiction says how the pair's constraints, with this train, contradict its assumptions.
-	// It is nil if they do not.
+	// Contradiction describes how the pair's constraints, with this train, contradict its
+	// assumptions. It is nil if they are consistent.
 	Contradiction *tscratio.Contradiction
 
-	// Continuous says that the client ran the train on its own (SetPeers).
+	// Continuous reports that the client ran the train on its own (SetPeers).
 	Continuous bool
 }
 
@@ -76,15 +76,15 @@ type Stats struct {
 	Failed         uint64         // that did not succeed
 	ClocksSet      uint64         // failed because CLOCK_REALTIME was set during the train
 	Refused        uint64         // failed because the peer's stamps cannot be true
-	Contradictions uint64         // trains that brought one
+	Contradictions uint64         // trains that revealed a contradiction
 	Epochs         uint64         // how often this node's epoch changed
-	Forgotten      uint64         // trains that were dropped to make room
+	Forgotten      uint64         // trains that were dropped because of MaxTrains
 	Exchanges      uint64         // completed
 	KernelStamps   uint64         // of the four stamps of each exchange
 	UserStamps     uint64         // the other stamps
 	WhyUser        map[string]int // counts the reasons for user stamps
 	Cost           Cost           // of all trains
-	Answers        minrtt.Counts  // what happened to the packets that this node's answerer received
+	Answers        minrtt.Counts  // counts of the packets that this node's answerer received
 	Pairs          int            // with present and former peers
 	KeptTrains     int            // in these pairs
 	AnswererFailed string         // why the answerer ended, if it did
@@ -135,7 +135,7 @@ func (c *Client) answer() {
 	}
 }
 
-// Close ends the client. A train that is under way is given up.
+// Close ends the client. A train that is under way is abandoned.
 func (c *Client) Close() error {
 	c.closing.Do(func() {
 		c.stop()
@@ -151,8 +151,8 @@ func (c *Client) Close() error {
 // Address returns the address at which the client answers probes.
 func (c *Client) Address() netip.AddrPort { return c.address }
 
-// Key returns a key for one prober of this client. Each call returns another key. If the client's
-// Config has no Secret it returns the zero Key, and the client answers everybody.
+// Key returns a key for one prober of this client. Each call returns a different key. If the
+// client's Config has no Secret, Key returns the zero Key, and the client answers any prober.
 func (c *Client) Key() minrtt.Key {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,9 +162,9 @@ func (c *Client) Key() minrtt.Key {
 	return c.secret.Key(mathrand.Uint64())
 }
 
-// Accept gives the client secrets beside the one of Key. From now on the client answers probes
-// under keys that are made from these. Earlier secrets stay valid for a moment, so that trains
-// under way can finish.
+// Accept gives the client secrets in addition to that of Key. From now on the client answers probes
+// under keys derived from them. Earlier secrets stay valid for a moment, so that trains under way
+// can finish.
 func (c *Client) Accept(secrets []minrtt.Secret) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,7 +172,7 @@ func (c *Client) Accept(secrets []minrtt.Secret) {
 	c.accept()
 }
 
-// RenewSecret makes all keys invalid that Key has returned so far.
+// RenewSecret invalidates all keys that Key has returned so far.
 func (c *Client) RenewSecret() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,7 +182,7 @@ func (c *Client) RenewSecret() {
 	}
 }
 
-// accept tells the answerer which secrets to accept. The caller holds c.mu.
+// accept passes all valid secrets to the answerer. The caller must have locked c.mu.
 func (c *Client) accept() {
 	secrets := slices.Clone(c.given)
 	if c.secret.Number != 0 {
@@ -201,7 +201,7 @@ func (c *Client) Node() tscratio.Node {
 // Counter reads the node's counter.
 func (c *Client) Counter() uint64 { return c.config.Clock.Counter() }
 
-// Stats returns what the client has done so far.
+// Stats returns the statistics of the client so far.
 func (c *Client) Stats() Stats {
 	answers := c.answerer.Counts()
 	c.mu.Lock()
@@ -227,7 +227,7 @@ func (c *Client) Pairs() []*tscratio.Pair {
 	return c.pairs.copies()
 }
 
-// Observe calls f with the outcome of every train until stop is called. It does so on the goroutine
+// Observe calls f with the outcome of every train until stop is called. f runs on the goroutine
 // that ran the train, so f must be quick and must not run trains.
 func (c *Client) Observe(f func(Outcome)) (stop func()) {
 	c.mu.Lock()
@@ -241,7 +241,7 @@ func (c *Client) Observe(f func(Outcome)) (stop func()) {
 	}
 }
 
-// Check looks up the node's epoch and returns it. When the epoch changes, all pairs end.
+// Check determines the node's epoch and returns it. When the epoch changes, all pairs end.
 func (c *Client) Check() (string, error) {
 	if c.config.Epoch == nil {
 		return c.Node().Epoch, nil
@@ -259,8 +259,8 @@ func (c *Client) Check() (string, error) {
 	return epoch, nil
 }
 
-// SetPeers says which peers the client probes on its own from now on, how, and on which budget.
-// Without peers it probes none.
+// SetPeers sets the peers that the client probes on its own from now on, the manner and the budget.
+// Without peers it probes no node.
 func (c *Client) SetPeers(peers []Peer, manner Manner, budget Budget) error {
 	if err := budget.Validate(); err != nil {
 		return err
@@ -283,7 +283,7 @@ func (c *Client) SetPeers(peers []Peer, manner Manner, budget Budget) error {
 	return nil
 }
 
-// Config returns the configuration that the client was started with.
+// Config returns the configuration with which the client was started.
 func (c *Client) Config() Config { return c.config }
 
 func (c *Client) checkPeer(p Peer) error {

@@ -14,8 +14,8 @@ import (
 )
 
 // This file lets a command ("cprof relate") ask a client directly, without a server. The command
-// uses control.Ask with a control.Server that the client runs. Without keys, only commands on this
-// machine can reach it.
+// sends control.Ask messages to a control.Server that the client runs. Without keys, only commands
+// on this machine can reach it.
 
 // Questions that a command may ask.
 const (
@@ -43,7 +43,7 @@ func (a NodeAnswer) Node() tscratio.Node {
 	}
 }
 
-// TrainsArgument says with which node to run trains, and how.
+// TrainsArgument determines the node to run trains with, and how to run them.
 type TrainsArgument struct {
 	control.Target
 	control.Manner
@@ -52,7 +52,7 @@ type TrainsArgument struct {
 	Limit_ns int64 `json:"limit_ns"`
 }
 
-// maxAskedTrains is how many trains one question may ask for. Their answer still fits into a
+// maxAskedTrains is the largest number of trains for one question. Their answer still fits into a
 // message.
 const maxAskedTrains = 100
 
@@ -64,9 +64,9 @@ type TrainsAnswer struct {
 
 	Epoch   string         `json:"epoch"`
 	Trains  int            `json:"trains"`
-	Lost    uint64         `json:"lost,string"`        // answers that did not come
-	WhyUser map[string]int `json:"why_user,omitempty"` // reasons for stamps not the kernel's
-	Error   string         `json:"error,omitempty"`    // why there are fewer trains than asked for
+	Lost    uint64         `json:"lost,string"`        // answers that did not arrive
+	WhyUser map[string]int `json:"why_user,omitempty"` // reasons for user stamps
+	Error   string         `json:"error,omitempty"`    // why fewer trains were run than asked for
 	Refused bool           `json:"refused,omitempty"`  // the peer's stamps cannot be true
 }
 
@@ -79,10 +79,10 @@ type Commands struct {
 	running  sync.WaitGroup
 }
 
-// maxQuestions is how many questions are worked on at once.
+// maxQuestions is the number of questions that are worked on at once.
 const maxQuestions = 16
 
-// ServeCommands begins to answer commands. Software is how the client describes itself.
+// ServeCommands begins to answer commands. software is how the client describes itself.
 func ServeCommands(c *Client, config control.ServerConfig, software string) (*Commands, error) {
 	server, err := control.Listen(config)
 	if err != nil {
@@ -98,7 +98,7 @@ func ServeCommands(c *Client, config control.ServerConfig, software string) (*Co
 // Address returns the host:port at which commands reach the client.
 func (s *Commands) Address() string { return s.server.Address() }
 
-// Close stops answering. Trains that are under way are given up.
+// Close stops answering. Trains that are under way are abandoned.
 func (s *Commands) Close() error {
 	s.stop()
 	s.running.Wait()
@@ -113,7 +113,7 @@ func (s *Commands) serve(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		if in.Revoked { // its owner may have got probe keys, and passed them on
+		if in.Revoked { // its owner may have received probe keys, and passed them on
 			s.client.RenewSecret()
 			continue
 		}
@@ -137,7 +137,7 @@ func (s *Commands) serve(ctx context.Context) {
 		go func() {
 			defer s.running.Done()
 			defer func() { <-room }()
-			// A command that is gone needs no answer.
+			// An answer to a command that is gone may get lost.
 			_ = s.server.Send(in.Peer, in.Request, s.answer(ctx, ask))
 		}()
 	}

@@ -10,52 +10,51 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Config configures a Client. DefaultConfig fills in all but Node and Clock.
+// Config configures a Client. DefaultConfig fills all fields but Node and Clock.
 type Config struct {
-	// Node is this node: its name, and what is true of readings of its counter. Identify finds that
-	// out.
+	// Node is this node: its name and the properties of its counter. Identify determines them.
 	Node tscratio.Node
 
-	// Clock holds the node's clocks. Counter is required. Kernel stamps are used only if the other
-	// clocks are there too.
+	// Clock contains the node's clocks. Counter is required. Kernel stamps are used only if the
+	// other clocks are set, too.
 	Clock minrtt.Clock
 
-	// Epoch returns the epoch that the counter is in. It is called before each train. When its
+	// Epoch returns the present epoch of the counter. It is called before each train. When its
 	// result changes, new pairs begin with every peer. Nil: the epoch is always that of Node.
 	Epoch func() (string, error)
 
-	// Listen is the address at which probes are answered. Port 0 takes a free one.
+	// Listen is the address at which probes are answered. Port 0 means any free port.
 	Listen netip.AddrPort
 
-	// Secret makes the keys that Client.Key returns, until RenewSecret. A server that commands the
-	// client adds secrets of its own. Zero: the client answers everybody's probes, until a server
-	// adds a secret.
+	// Secret is the basis of the keys that Client.Key returns, until RenewSecret. A server that
+	// commands the client adds secrets of its own. Zero: the client answers any prober until a
+	// server adds a secret.
 	Secret minrtt.Secret
 
-	// AnswerSpin is how long the answerer polls after a packet before it sleeps. Polling takes a
-	// core while probes come. It saves tens of microseconds where the kernel gives no stamps. 0: it
-	// sleeps at once.
+	// AnswerSpin is how long the answerer polls after a packet before it sleeps. Polling occupies a
+	// core while probes arrive. It saves tens of microseconds if the kernel does not stamp packets.
+	// 0: the answerer sleeps at once.
 	AnswerSpin time.Duration
 
 	// UserStamps turns the kernel's stamps off.
 	UserStamps bool
 
-	// Manner is how trains are run unless they ask for another manner.
+	// Manner is how trains are run unless a call specifies another manner.
 	Manner Manner
 
-	// Assumptions are those of all pairs.
+	// Assumptions are the assumptions of all pairs.
 	Assumptions tscratio.Assumptions
 
 	// Budget and Pace are for the client's own trains (SetPeers).
 	Budget Budget
 	Pace   Pace
 
-	// MaxTrains is how many trains are kept of all peers together. Each takes some 500 bytes. The
-	// oldest trains of the largest pairs are dropped first.
+	// MaxTrains is the number of trains that the client keeps for all peers together. Each train
+	// takes some 500 bytes. The oldest trains of the largest pairs are dropped first.
 	MaxTrains int
 }
 
-// Manner says how a train is run.
+// Manner defines how a train is run.
 type Manner struct {
 	Exchanges  int           // after the warm-up
 	Timeout    time.Duration // for one answer

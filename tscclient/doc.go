@@ -1,16 +1,18 @@
 // Package tscclient is a node's part in measuring: it answers probes, runs trains with other nodes,
-// and keeps what they prove.
+// and keeps the constraints that they prove.
 //
 //	Client       answers probes; Train runs a train; SetPeers makes it probe on its own, on a
-//	             budget, more often where the bound is wide; Pairs returns what is known
-//	Identify     finds this machine's node: quantum, core slack, epoch
+//	             budget, more often where the bound is wide; Pairs returns the pairs
+//	Identify     determines this machine's node: quantum, core slack, epoch
 //	Link         lets a server command a client (package control)
 //	Commands     answers "cprof relate" without a server
 //
-// A client works without a server. A program that embeds one calls Train, or sets peers and lets it
-// probe, and takes the pairs. Clocks are passed in as functions (minrtt.Clock), so a node can have
-// clocks other than the machine's. The package knows nothing of virtual nodes.
+// A client works without a server. A program that embeds a client calls Train, or sets peers and
+// lets the client probe, and then reads the pairs. Clocks are passed in as functions
+// (minrtt.Clock), so a node can have clocks other than the machine's. The package is independent of
+// virtual nodes.
 //
-// It finds no peers, plans no rounds between nodes (package coordinator) and writes no file. The
-// only conclusion it draws from what it keeps is the width of the bound, by which it schedules.
+// The package finds no peers, plans no rounds between nodes (package coordinator) and writes no
+// file. The only conclusion that it draws from the trains is the width of the bound, by which it
+// schedules.
 package tscclient

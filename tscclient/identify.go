@@ -19,27 +19,28 @@ type Identity struct {
 	Report host.Report
 
 	// RealtimeStep is for minrtt.SystemClock. It returns how far the kernel's clock may be ahead of
-	// one of the kernel's stamps, or the reason why such a stamp proves nothing here.
+	// one of the kernel's stamps, or the reason why such a stamp proves nothing.
 	RealtimeStep func() (step_ns uint32, err error)
 
 	kept     Kept
 	watching sync.Mutex
 	watch    *host.Watch
-	named    host.Epoch          // the epoch that kept holds
+	named    host.Epoch          // the epoch that kept contains
 	events   *host.RestoreEvents // nil: the kernel reports no restores
 }
 
-// Kept stores for the next process what that process could not find out: that the counter jumped.
-// After a jump the same boot has an epoch with another name. Without Kept, readings from before and
-// after would seem to be of one epoch. The zero value keeps nothing.
+// Kept stores, for the next process, a fact that the next process cannot find out: the counter
+// jumped. After a jump, the epoch has a new name although the boot is the same. Without Kept,
+// readings from before and after the jump would seem to be of one epoch. The zero value stores
+// nothing.
 type Kept struct {
-	Read  func() ([]byte, error) // nil and no error: nothing is kept
-	Write func(text []byte)      // empty text: nothing to keep any more; reports its own failures
+	Read  func() ([]byte, error) // nil and no error: nothing is stored
+	Write func(text []byte)      // empty text: delete what is stored; reports its own failures
 }
 
-// Identify measures what is true of readings of this machine's counter, which takes about a second,
-// and begins to watch its epoch. An empty name means the host's name. An error says that the
-// counter cannot be used. The caller must close the identity.
+// Identify measures the properties of this machine's counter, which takes about a second, and
+// begins to watch its epoch. An empty name means the host's name. An error means that the counter
+// cannot be used. The caller must close the identity.
 func Identify(name string, kept Kept) (*Identity, error) {
 	report := host.Examine(host.SystemOptions())
 	if name == "" {
@@ -86,8 +87,7 @@ func Identify(name string, kept Kept) (*Identity, error) {
 	return id, nil
 }
 
-// begin watches the epoch. It continues from what the process before this one has kept, if
-// anything.
+// begin watches the epoch. If the previous process has stored a state, begin continues from it.
 func (id *Identity) begin(o host.WatchOptions) error {
 	if id.kept.Read != nil {
 		text, err := id.kept.Read()
@@ -108,8 +108,8 @@ func (id *Identity) begin(o host.WatchOptions) error {
 	return err
 }
 
-// look returns the epoch that the counter is in. It keeps the epoch's name if nobody else could
-// find it.
+// look returns the present epoch of the counter. It stores the epoch's name if another process
+// could not find it.
 func (id *Identity) look() (string, error) {
 	state, err := id.watch.Check()
 	if err != nil {
@@ -128,7 +128,7 @@ func (id *Identity) look() (string, error) {
 	return state.Epoch.String(), nil
 }
 
-// Epoch checks whether the counter still runs unbroken, and returns the epoch that it is in.
+// Epoch checks whether the counter still runs unbroken, and returns its present epoch.
 func (id *Identity) Epoch() (string, error) {
 	id.watching.Lock()
 	defer id.watching.Unlock()

@@ -16,25 +16,25 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// LinkConfig says how a server commands a client.
+// LinkConfig configures how a server commands a client.
 type LinkConfig struct {
 	Server control.ClientConfig
 
 	// Register describes the node. The link fills in name, epoch, counter and probe address from
-	// the client, and instance and nonce.
+	// the client. It also fills in instance and nonce.
 	Register control.Register
 
-	// Advertise is the address at which others reach the client's answerer. Zero: the address that
-	// the client listens on; or, if it listens on all addresses, the one that packets to the server
-	// come from.
+	// Advertise is the address at which others reach the client's answerer. Zero: the address on
+	// which the client listens. If the client listens on all addresses, it is the address from
+	// which packets to the server are sent.
 	Advertise netip.AddrPort
 
-	// Handle answers orders that have nothing to do with probing: runs, tables, files, snapshots.
-	// If it is nil, or returns neither message nor error, the order is refused as unknown. It is
+	// Handle answers orders that do not concern probing: runs, tables, files, snapshots. If Handle
+	// is nil, or returns neither message nor error, the order is refused as unknown. Handle is
 	// called from several goroutines. Its context ends with the link.
 	Handle func(ctx context.Context, m control.Message) (control.Message, error)
 
-	// OpenRun returns the run that the node has open, or "". Nil: it has none.
+	// OpenRun returns the run that the node has open, or "". If OpenRun is nil, the node has none.
 	OpenRun func() string
 
 	Log *slog.Logger // nil: silent
@@ -46,15 +46,15 @@ type LinkState struct {
 	Server        string    // the server's process at the newest registration
 	Since         time.Time // when Registered last changed
 	Problem       string    // why it is not registered; "" if it is
-	Lasting       bool      // the problem stays until somebody does something
+	Lasting       bool      // the problem stays until someone solves it
 	Registrations uint64
 	Reports       uint64 // reports without an acknowledgement
-	Dropped       uint64 // reports that were dropped to make room
+	Dropped       uint64 // reports that were dropped because there were too many
 }
 
 // A Link keeps a client registered with a server and carries out the server's orders: trains,
-// continuous probing, questions about load. It registers again, with growing pauses, when the
-// server went away or was restarted, and when the node's epoch changed. Any goroutine may use it.
+// continuous probing, questions about load. When the server disappears or restarts, or the node's
+// epoch changes, the Link registers again, with growing pauses. Any goroutine may use it.
 type Link struct {
 	client  *Client
 	config  LinkConfig
@@ -71,7 +71,7 @@ type Link struct {
 	state LinkState
 }
 
-// Pauses between attempts to register. After a refusal that will stay, attempts are rare.
+// Pauses between attempts to register. After a refusal that lasts, attempts are rare.
 const (
 	firstPause   = 100 * time.Millisecond
 	longestPause = 10 * time.Second
@@ -80,8 +80,8 @@ const (
 	registerTimeout = 5 * time.Second
 	answerTimeout   = 10 * time.Second
 
-	// maxOrders is how many of the server's orders are worked on at once. The server waits for most
-	// answers, so more orders are a mistake.
+	// maxOrders is the number of the server's orders that are worked on at once. The server waits
+	// for most answers, so more orders are a mistake.
 	maxOrders = 64
 )
 
@@ -123,7 +123,7 @@ func Connect(c *Client, config LinkConfig) (*Link, error) {
 	return l, nil
 }
 
-// addressTowards returns the address that packets to a server would come from. It sends none.
+// addressTowards returns the address from which packets to a server would be sent. It sends none.
 func addressTowards(server string) (netip.Addr, error) {
 	c, err := net.Dial("udp", server)
 	if err != nil {
@@ -150,13 +150,13 @@ func (l *Link) Tell(ctx context.Context, m control.Message) error {
 	return l.control.Send(ctx, 0, m)
 }
 
-// Close says goodbye and ends the link. The server does not get reports that were not acknowledged,
-// but the client still has the pairs.
+// Close says goodbye and ends the link. Reports that were not acknowledged may not reach the
+// server, but the client still has the pairs.
 func (l *Link) Close() error {
 	if l.ctx.Err() == nil && l.State().Registered {
 		ctx, cancel := context.WithTimeout(l.ctx, time.Second)
 		l.flushNow(ctx)
-		// If it is lost, the server notices a little later.
+		// If this message is lost, the server notices a little later that the client is gone.
 		_ = l.control.Send(ctx, 0, &control.Leave{Why: "closed"})
 		cancel()
 	}
@@ -192,7 +192,7 @@ func (l *Link) keep() {
 	}
 }
 
-// lasting says whether a refusal stays until somebody does something.
+// lasting reports whether the reason for a refusal stays until someone removes it.
 func lasting(err error) bool {
 	var refused *control.RefusedError
 	if !errors.As(err, &refused) {
@@ -205,7 +205,7 @@ func lasting(err error) bool {
 	return false
 }
 
-// sleep waits for d, or until somebody wants to register again.
+// sleep waits for d, or until registerAgain is called.
 func (l *Link) sleep(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -231,7 +231,7 @@ func (l *Link) register() (*control.Welcome, error) {
 	if l.config.OpenRun != nil {
 		r.OpenRun = l.config.OpenRun()
 	}
-	// Before the server can order anything: the reports that answer orders come after these.
+	// Do this before the server can order anything: reports that answer orders must follow these.
 	l.reports.again()
 	ctx, cancel := context.WithTimeout(l.ctx, registerTimeout)
 	defer cancel()
@@ -246,7 +246,7 @@ func (l *Link) register() (*control.Welcome, error) {
 	l.state.Since = time.Now()
 	l.state.Registrations++
 	l.mu.Unlock()
-	if another { // the new process knows nothing of its predecessor's orders
+	if another { // the new process does not know the old one's orders
 		_ = l.client.SetPeers(nil, l.client.Config().Manner, Budget{})
 	}
 	l.config.Log.Info("registered", "server", l.config.Server.Server, "node", r.Name,
@@ -272,7 +272,7 @@ func (l *Link) notRegistered(err error) {
 
 var errAgain = errors.New("registering again")
 
-// alive sends pings until the registration ends, and returns why it ended.
+// alive sends pings until the registration ends, and returns the reason for the end.
 func (l *Link) alive(w *control.Welcome) error {
 	beat, dead := time.Duration(w.Heartbeat_ns), time.Duration(w.Dead_ns)
 	registered := l.client.Node().Epoch
@@ -311,7 +311,8 @@ func (l *Link) alive(w *control.Welcome) error {
 func (l *Link) receive() {
 	defer l.running.Done()
 	orders := make(chan struct{}, maxOrders)
-	// For each kind of order that holds: closed once the newest order is done and answered.
+	// For each kind of order for which holds is true: closed once the newest order is done and
+	// answered.
 	newest := map[control.Kind]chan struct{}{}
 	for {
 		in, err := l.control.Receive(l.ctx)
@@ -328,7 +329,7 @@ func (l *Link) receive() {
 			}
 			continue
 		case *control.Pong, *control.Welcome, *control.Challenge, *control.Answer:
-			continue // they come too late for their calls
+			continue // they arrived too late for their calls
 		}
 		select {
 		case orders <- struct{}{}:
@@ -357,8 +358,8 @@ func (l *Link) receive() {
 	}
 }
 
-// holds says whether an order holds until the next one of its kind. Such orders are carried out in
-// the order in which they came, so that the last one holds.
+// holds reports whether an order stays in force until the next order of its kind. Such orders are
+// carried out in the order in which they arrived, so that the last one stays in force.
 func holds(m control.Message) bool {
 	switch m.(type) {
 	case *control.Table, *control.Run, *control.Probing, *control.ProbeSecrets:

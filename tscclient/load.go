@@ -16,7 +16,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// measureLoad measures how busy the node is for a while. It leaves out what the client itself does.
+// measureLoad measures the node's load for the given time. It excludes the client's own work.
 func measureLoad(ctx context.Context, c *Client, over time.Duration) (control.Message, error) {
 	first := lookAtLoad(c)
 	timer := time.NewTimer(over)
@@ -29,13 +29,13 @@ func measureLoad(ctx context.Context, c *Client, over time.Duration) (control.Me
 	return loadBetween(first, lookAtLoad(c)), nil
 }
 
-// loadLook holds what a node has done so far.
+// loadLook contains a node's totals at one moment.
 type loadLook struct {
 	at             time.Time
 	cpu            cpuTimes
 	traffic        traffic
 	own_ns         uint64 // CPU time of this process
-	ownBytes       uint64 // of probes and answers, in both directions together
+	ownBytes       uint64 // bytes of probes and answers, in both directions together
 	unknownCPU     error
 	unknownTraffic error
 }
@@ -47,7 +47,7 @@ func lookAtLoad(c *Client) loadLook {
 	} else {
 		l.cpu, l.unknownCPU = parseCPU(text)
 	}
-	// The interfaces of this process's own network namespace.
+	// Read the interfaces of this process's own network namespace.
 	if text, err := os.ReadFile("/proc/thread-self/net/dev"); err != nil {
 		l.unknownTraffic = err
 	} else {
@@ -117,7 +117,7 @@ func parseTraffic(dev []byte) (traffic, error) {
 	return t, lines.Err()
 }
 
-// less subtracts and stops at zero, because the counters are not read at one moment.
+// less subtracts, but not below zero, because the counters are not read at the same moment.
 func less(x, y uint64) uint64 { return x - min(x, y) }
 
 func loadBetween(a, b loadLook) *control.Load {
@@ -137,8 +137,8 @@ func loadBetween(a, b loadLook) *control.Load {
 			fmt.Sprintf("traffic: %v", cmp.Or(a.unknownTraffic, err)))
 		return load
 	}
-	// Probes and answers have about the same length, so half of the client's own bytes went each
-	// way.
+	// Probes and answers have about the same length, so half of the client's own bytes went in each
+	// direction.
 	own := less(b.ownBytes, a.ownBytes) / 2
 	load.ReceivedBytes = less(less(b.traffic.received, a.traffic.received), own)
 	load.SentBytes = less(less(b.traffic.sent, a.traffic.sent), own)

@@ -47,7 +47,7 @@ func mannerOf(m control.Manner) Manner {
 	}
 }
 
-// maxBatchTime is the limit of a batch whose order has none.
+// maxBatchTime is the time limit of a batch whose order has none.
 const maxBatchTime = 10 * time.Minute
 
 // batch runs the trains of an order and reports them together.
@@ -71,16 +71,16 @@ func (l *Link) batch(m *control.Probe) (control.Message, error) {
 
 // A batch is the result of several trains with one peer.
 type batch struct {
-	Epoch  string // of this node, during all of the trains
+	Epoch  string // of this node, during all trains
 	Trains []minrtt.Train
-	Lost   uint64 // answers that did not come
+	Lost   uint64 // answers that did not arrive
 
-	// Err says why the batch ended early. The trains before that are valid.
+	// Err explains why the batch ended early. The trains before that are valid.
 	Err error
 }
 
-// runBatch runs trains with one peer, with a pause after each. It gives up when more trains would
-// be useless: nobody answers, the peer's stamps cannot be true, or an epoch ended.
+// runBatch runs trains with one peer, with a pause after each. It stops when more trains would be
+// useless: the peer does not answer, its stamps cannot be true, or an epoch ended.
 func runBatch(
 	ctx context.Context, c *Client, p Peer, m Manner, trains int, gap time.Duration,
 ) batch {
@@ -152,8 +152,8 @@ func reported(t minrtt.Train) control.Train {
 	return out
 }
 
-// continuous starts or ends continuous probing. The order's period limits the number of trains, and
-// the client's own budget limits all else.
+// continuous starts or ends continuous probing. The order's period limits the number of trains; the
+// client's own budget limits CPU time and bytes.
 func (l *Link) continuous(m *control.Probing) (control.Message, error) {
 	if len(m.Targets) == 0 {
 		if err := l.client.SetPeers(nil, l.client.Config().Manner, Budget{}); err != nil {
@@ -192,7 +192,7 @@ func (l *Link) observe(o Outcome) {
 	l.reports.collect(o)
 }
 
-// flushEvery is how often the client's own trains are reported.
+// flushEvery is the interval at which the client's own trains are reported.
 const flushEvery = time.Second
 
 func (l *Link) flush() {

@@ -9,7 +9,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// pairs holds what is known with each peer. It is not safe for concurrent use.
+// pairs contains the pairs with all peers. It is not safe for concurrent use.
 type pairs struct {
 	max         int
 	assumptions tscratio.Assumptions
@@ -18,10 +18,11 @@ type pairs struct {
 	forgotten   uint64
 }
 
-// pairKey holds the epochs because readings of different epochs have nothing to do with each other.
+// pairKey includes the epochs because readings of different epochs have nothing to do with each
+// other.
 type pairKey struct{ epoch, peer, peerEpoch string }
 
-// known is one pair, and a copy of its newest trains by which its bound is judged.
+// known is one pair, and a copy of its newest trains, from which its bound is computed.
 type known struct {
 	pair   *tscratio.Pair
 	added  uint64 // value of pairs.added after the newest train
@@ -34,16 +35,16 @@ type known struct {
 }
 
 const (
-	// pruneEvery is how many trains come between two prunings. Each pruning looks at all trains of
+	// pruneEvery is the number of trains between two prunings. Each pruning examines all trains of
 	// the pair.
 	pruneEvery = 256
 
-	// recentTrains is the least number of trains by which a bound is judged. The greatest is twice
-	// as many.
+	// recentTrains is the smallest number of trains from which a bound is computed. The largest
+	// number is 2*recentTrains.
 	recentTrains = 24
 
-	// judgeEvery is how many trains come between two judgements. A judgement costs as much as some
-	// trains. After each of the first few trains the bound is judged.
+	// judgeEvery is the number of trains between two computations of the bound. A computation costs
+	// as much as some trains. During the first few trains, the bound is computed after each.
 	judgeEvery = 16
 )
 
@@ -51,12 +52,12 @@ func newPairs(most int, assumptions tscratio.Assumptions) pairs {
 	return pairs{max: most, assumptions: assumptions, known: map[pairKey]*known{}}
 }
 
-// add keeps a train that own ran with peer, and returns how the pair now contradicts its
+// add keeps a train that the node own ran with peer. It returns how the pair now contradicts its
 // assumptions, or nil. An error wraps tscratio.ErrImpossible.
 func (p *pairs) add(own, peer tscratio.Node, t minrtt.Train) (*tscratio.Contradiction, error) {
 	key := pairKey{own.Epoch, peer.Name, peer.Epoch}
 	k := p.known[key]
-	if k != nil { // a node that was restarted has measured itself again
+	if k != nil { // a node that was restarted has measured its counter again
 		for _, n := range []tscratio.Node{own, peer} {
 			k.pair.Describe(n)
 			k.recent.Describe(n)
@@ -90,7 +91,7 @@ func (p *pairs) add(own, peer tscratio.Node, t minrtt.Train) (*tscratio.Contradi
 	return k.pair.Check(), nil
 }
 
-// constraints returns what a train proved.
+// constraints returns the constraints that a train proved.
 func constraints(t minrtt.Train) tscratio.Train {
 	kernel, user := kernelStamps(t)
 	train := tscratio.Train{
@@ -103,7 +104,7 @@ func constraints(t minrtt.Train) tscratio.Train {
 	return train
 }
 
-// forgetRecent halves the copy of the newest trains once it has twice recentTrains.
+// forgetRecent halves the copy of the newest trains once it contains 2*recentTrains.
 func (k *known) forgetRecent() {
 	if k.recent.Trains() < 2*recentTrains {
 		return
@@ -123,7 +124,8 @@ func trainStart(pair *tscratio.Pair, number int) uint64 {
 	return 0
 }
 
-// halfWidth returns the median bound of a pair over its newest trains, and whether there is one.
+// halfWidth returns the median bound of a pair over its newest trains, and whether there is a
+// bound.
 func (p *pairs) halfWidth(epoch string, peer tscratio.Node) (time.Duration, bool) {
 	k := p.known[pairKey{epoch, peer.Name, peer.Epoch}]
 	if k == nil {
@@ -137,8 +139,7 @@ func (p *pairs) halfWidth(epoch string, peer tscratio.Node) (time.Duration, bool
 	return k.halfWidth, k.judged
 }
 
-// medianBound returns the median half-width of a pair's relation, in nanoseconds at the nominal
-// rate.
+// medianBound returns the median bound of a pair's relation, in time at the nominal rate.
 func medianBound(pair *tscratio.Pair) (time.Duration, bool) {
 	r, err := pair.Relate(tscratio.SideA, pair.Declared.Wander)
 	if err != nil {
@@ -160,8 +161,8 @@ func (p *pairs) trains() (n int) {
 	return n
 }
 
-// makeRoom drops trains until no more than max are kept: the oldest ones of the largest pair, and
-// whole pairs that have had no train for longest.
+// makeRoom drops trains until no more than max are kept. It drops whole pairs that have had no
+// train for longest, and the oldest trains of the largest pair.
 func (p *pairs) makeRoom() {
 	for n := p.trains(); n > p.max; n = p.trains() {
 		var largest, stalest *known

@@ -10,14 +10,15 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// maxReports is how many reports wait for an acknowledgement. maxCollected is how many trains are
-// put into one report. A report of maxCollected trains with five exchanges has some 30 kB.
+// maxReports is the number of reports that may wait for an acknowledgement. maxCollected is the
+// number of trains in one report. A report of maxCollected trains with five exchanges has some 30
+// kB.
 const (
 	maxReports   = 2000
 	maxCollected = 200
 )
 
-// reports keeps measurements until the server has them. Any goroutine may use it.
+// reports keeps measurements until the server has stored them. Any goroutine may use it.
 type reports struct {
 	transmit func(context.Context, *control.Trains) error
 
@@ -35,9 +36,9 @@ func newReports(transmit func(context.Context, *control.Trains) error) *reports 
 	return &reports{transmit: transmit, collected: map[pairKey]*control.Trains{}}
 }
 
-// answer makes a report of a batch that answers an order, and sends it. It sends all reports with
-// smaller numbers first, because the server acknowledges all reports up to a number. While those
-// cannot be sent, the new one waits with them, and the order gets no answer.
+// answer makes a report of a batch that answers an order, and sends it. It first sends all reports
+// with smaller numbers, because the server acknowledges all reports up to a number. If these cannot
+// be sent, the new report waits with them, and the order gets no answer.
 func (r *reports) answer(ctx context.Context, m *control.Trains, transmit func()) {
 	r.sending.Lock()
 	defer r.sending.Unlock()
@@ -63,7 +64,7 @@ func (r *reports) numbered(m *control.Trains) *control.Trains {
 	return m
 }
 
-// collect takes a train that no single order asked for.
+// collect adds a train that no single order asked for.
 func (r *reports) collect(o Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,7 +120,7 @@ func (r *reports) send(ctx context.Context, listening bool) {
 	r.sendUnsent(ctx)
 }
 
-// sendUnsent sends the waiting reports. The caller holds r.sending.
+// sendUnsent sends the waiting reports. The caller must have locked r.sending.
 func (r *reports) sendUnsent(ctx context.Context) {
 	for {
 		r.mu.Lock()
@@ -150,7 +151,8 @@ func (r *reports) acknowledged(number uint64) {
 	r.unsent = slices.DeleteFunc(r.unsent, has)
 }
 
-// again sends every report again that was not acknowledged. The server may be a new process.
+// again queues every report that was not acknowledged to be sent again, since the server may be a
+// new process.
 func (r *reports) again() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -6,17 +6,19 @@ import (
 	"time"
 )
 
-// Budget limits continuous probing. Each limit holds over any period, apart from what may be saved
-// up: one second's worth, and one train.
+// Budget limits continuous probing. Over any period, a limit may be exceeded only by what was saved
+// up before, at most the budget of one second, and by one train.
 type Budget struct {
-	// TrainsPerSecond is for all peers together. 0: no trains.
+	// TrainsPerSecond is the limit for all peers together. 0: no trains.
 	TrainsPerSecond float64
 
-	// CPUShare is how much of one core the node's own trains may take, as CPU time of their thread.
-	// Time for answers to other nodes is not counted: the node that probes pays. 0: no limit.
+	// CPUShare is the part of one core that the node's own trains may use, as CPU time of their
+	// thread. Time for answers to other nodes is not counted: the node that probes pays. 0: no
+	// limit.
 	CPUShare float64
 
-	// BytesPerSecond is how much trains may send and receive, with IP and UDP headers. 0: no limit.
+	// BytesPerSecond limits the bytes that trains send and receive, with IP and UDP headers. 0: no
+	// limit.
 	BytesPerSecond float64
 }
 
@@ -44,23 +46,23 @@ func (b Budget) Validate() error {
 	return nil
 }
 
-// Cost is the part of the budget that a train took.
+// Cost is the part of the budget that a train used.
 type Cost struct {
 	CPU   time.Duration
 	Bytes uint64
 }
 
-// Pace says how often a peer is probed if the budget allows it.
+// Pace determines how often a peer is probed if the budget allows it.
 type Pace struct {
-	// Target is the half-width that is good enough. A pair with a better one is probed once every
-	// Slowest. A pair whose half-width is k times Target is probed k times as often, at most once
+	// Target is a bound that is good enough. A pair with a better bound is probed once every
+	// Slowest. A pair whose bound is k times Target is probed k times as often, but at most once
 	// every Fastest.
 	Target           time.Duration
 	Fastest, Slowest time.Duration
 }
 
-// DefaultPace returns a target of 0.5 µs and a train every 0.25 to 2 s. Windows of ±10 s then hold
-// at least ten trains.
+// DefaultPace returns a target of 0.5 µs and a train every 0.25 to 2 s. Windows of ±10 s then
+// contain at least ten trains.
 func DefaultPace() Pace {
 	return Pace{
 		Target:  500 * time.Nanosecond,
@@ -87,21 +89,21 @@ func (p Pace) interval(halfWidth time.Duration) time.Duration {
 	return max(p.Fastest, time.Duration(scaled))
 }
 
-// unknown is the half-width of a pair without a relation.
+// unknown is the bound of a pair without a relation.
 const unknown = time.Duration(math.MaxInt64)
 
-// A scheduler says which peer to probe next, and when. It reads no clock. Its caller gives it the
-// times, which must not go back. It is not safe for concurrent use.
+// A scheduler decides which peer to probe next, and when. It reads no clock. Its caller passes in
+// the times, which must not go back. It is not safe for concurrent use.
 //
-// Every peer has an interval, which follows from its pair's bound. The next peer is the one whose
-// last train is longest ago, measured in its own intervals. If the budget suffices, each peer is
-// probed at its interval. If not, all wait in proportion. No peer is forgotten, because its measure
-// grows as long as it waits.
+// Every peer has an interval, which follows from its pair's bound. The next peer is the one with
+// the largest quotient of the time since its last train and its interval. If the budget suffices,
+// each peer is probed at its interval. If not, all peers wait longer by the same factor. No peer is
+// forgotten, because its quotient grows as long as it waits.
 type scheduler struct {
 	budget Budget
 	pace   Pace
 	peers  map[string]*turn
-	order  []*turn // as they were given; among equals the first one comes first
+	order  []*turn // as they were given; among equals the first one is first
 
 	begun              bool
 	at                 time.Time // the time of the balances
@@ -115,8 +117,8 @@ type turn struct {
 	interval time.Duration
 }
 
-// A balance is how much may be spent of one limit. It grows with time. It may fall below zero by
-// one train, because a train's cost is known only at its end.
+// A balance is the amount of one limit that may be spent. It grows with time. It may fall below
+// zero by one train, because a train's cost is known only at its end.
 type balance struct {
 	perSecond, most, have float64
 	limited               bool
@@ -131,7 +133,7 @@ func (b *balance) top(passed time.Duration) {
 	b.have = min(b.most, b.have+b.perSecond*passed.Seconds())
 }
 
-// wait returns how long it takes until the balance reaches want.
+// wait returns the time until the balance reaches want.
 func (b *balance) wait(want float64) time.Duration {
 	if !b.limited || b.have >= want {
 		return 0
@@ -158,7 +160,7 @@ func newScheduler(budget Budget, pace Pace) (*scheduler, error) {
 	return s, nil
 }
 
-// setPeers says which peers to probe. A peer that was there before keeps its turn.
+// setPeers sets the peers to probe. A peer that was set before keeps its turn.
 func (s *scheduler) setPeers(names []string) {
 	peers, order := map[string]*turn{}, []*turn(nil)
 	for _, name := range names {
@@ -174,8 +176,8 @@ func (s *scheduler) setPeers(names []string) {
 	s.peers, s.order = peers, order
 }
 
-// next returns the peer whose turn it is, or how long it is nobody's turn. Without peers or without
-// a budget, it returns an hour, which stands for ever.
+// next returns the peer whose turn it is. If it is no peer's turn, next returns how long to wait.
+// Without peers or without a budget, this is an hour, which stands for ever.
 func (s *scheduler) next(now time.Time) (peer string, wait time.Duration) {
 	const never = time.Hour
 	if len(s.order) == 0 || s.budget.TrainsPerSecond == 0 {
@@ -207,7 +209,7 @@ func (s *scheduler) next(now time.Time) (peer string, wait time.Duration) {
 	return best.name, 0
 }
 
-// began notes that a train with a peer begins.
+// began records that a train with a peer begins.
 func (s *scheduler) began(peer string, now time.Time) {
 	s.top(now)
 	s.trains.have--
@@ -216,7 +218,7 @@ func (s *scheduler) began(peer string, now time.Time) {
 	}
 }
 
-// ended notes what the train cost and how wide the pair's bound is now. If the pair has no bound,
+// ended records the train's cost and the pair's present bound, halfWidth. If the pair has no bound,
 // known is false.
 func (s *scheduler) ended(
 	peer string, now time.Time, cost Cost, halfWidth time.Duration, known bool,
@@ -232,8 +234,8 @@ func (s *scheduler) ended(
 	}
 }
 
-// failed notes that a train with a peer failed. The peer's next turn comes after the slowest
-// interval, so that a dead peer does not take the budget of the living ones.
+// failed records that a train with a peer failed. The peer's next turn follows after the slowest
+// interval, so that a dead peer does not use the budget of living ones.
 func (s *scheduler) failed(peer string, now time.Time, cost Cost) {
 	s.ended(peer, now, cost, 0, true)
 }

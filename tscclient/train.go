@@ -14,8 +14,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// proberKey says which trains may share a prober. A prober remembers how far the peer's counter has
-// come, so another epoch needs another prober. Another key does not.
+// proberKey determines which trains may share a prober. A prober stores the latest reading of the
+// peer's counter, so another epoch needs another prober. Another key does not.
 type proberKey struct {
 	address netip.AddrPort
 	epoch   string
@@ -29,15 +29,15 @@ type prober struct {
 	used      uint64
 }
 
-// maxProbers is how many sockets are kept. The one unused for longest is dropped first.
+// maxProbers is the number of sockets that are kept. The one unused for longest is dropped first.
 const maxProbers = 128
 
-// Train runs one train with a peer in the client's configured manner, and keeps what it proved.
+// Train runs one train with a peer in the client's configured manner, and keeps its constraints.
 func (c *Client) Train(ctx context.Context, p Peer) (Outcome, error) {
 	return c.TrainIn(ctx, p, c.config.Manner)
 }
 
-// TrainIn is Train in another manner. It returns the outcome's error.
+// TrainIn does what Train does, in the given manner. It returns the outcome's error.
 func (c *Client) TrainIn(ctx context.Context, p Peer, m Manner) (Outcome, error) {
 	if err := c.checkPeer(p); err != nil {
 		return Outcome{Peer: p, Err: err}, err
@@ -78,7 +78,7 @@ func (c *Client) closedOr(err error) error {
 	return err
 }
 
-// run runs the train and keeps what it proved. The caller is busy.
+// run runs the train and keeps its constraints. The caller must have put its element into c.busy.
 func (c *Client) run(ctx context.Context, o *Outcome, m Manner) {
 	if o.Epoch, o.Err = c.Check(); o.Err != nil {
 		return
@@ -94,8 +94,8 @@ func (c *Client) run(ctx context.Context, o *Outcome, m Manner) {
 	prober.Use(o.Peer.Key)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// A prober sleeps in the kernel until an answer comes or its time is over. Closing its socket
-	// wakes it.
+	// A prober sleeps in the kernel until an answer arrives or its time is over. Closing the
+	// prober's socket wakes it.
 	woken := context.AfterFunc(ctx, func() { _ = prober.transport.Close() })
 	o.Train, o.Cost, err = measured(ctx, prober.Prober)
 	if !woken() || errors.Is(err, minrtt.ErrClosed) {
@@ -121,7 +121,7 @@ func (c *Client) run(ctx context.Context, o *Outcome, m Manner) {
 	}
 }
 
-// explain adds to an error what a peer's impossible stamps mean.
+// explain adds to an error the meaning of a peer's impossible stamps.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, minrtt.ErrReplayed):
@@ -134,9 +134,9 @@ func explain(err error) error {
 	return err
 }
 
-// measured runs a train and returns what it cost.
+// measured runs a train and returns its cost.
 func measured(ctx context.Context, p *minrtt.Prober) (minrtt.Train, Cost, error) {
-	runtime.LockOSThread() // so the thread's CPU time is the train's
+	runtime.LockOSThread() // so that the thread's CPU time is the train's
 	defer runtime.UnlockOSThread()
 	before := threadTime()
 	t, err := p.Train(ctx)
@@ -151,7 +151,8 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// prober returns the prober for a key, and makes it if there is none. The caller is busy.
+// prober returns the prober for a key, and creates it if there is none. The caller must have put
+// its element into c.busy.
 func (c *Client) prober(key proberKey) (*prober, error) {
 	var oldest proberKey
 	var latest uint64
@@ -230,8 +231,8 @@ func (c *Client) account(o *Outcome) {
 	}
 }
 
-// kernelStamps returns how many of a train's stamps are the kernel's and how many are not. Each
-// exchange has four.
+// kernelStamps returns the number of a train's kernel stamps and the number of its user stamps.
+// Each exchange has four stamps.
 func kernelStamps(t minrtt.Train) (kernel, user int) {
 	for _, e := range t.Exchanges {
 		for _, from := range sources(e) {
@@ -249,7 +250,7 @@ func sources(e minrtt.Exchange) [4]minrtt.Source {
 	return [4]minrtt.Source{e.Sent, e.Received, e.Answered, e.Returned}
 }
 
-// countUserStamps counts the reasons for stamps that are not the kernel's.
+// countUserStamps counts the reasons for user stamps.
 func countUserStamps(t minrtt.Train, why map[string]int) {
 	for _, e := range t.Exchanges {
 		for _, from := range sources(e) {

@@ -1,10 +1,10 @@
 package tscratio
 
-// Assumed is one thing that bounds rest on: its name, its value, and what that means.
+// Assumed is one assumption that bounds rest on: its name, its value, and what the two mean.
 type Assumed struct{ Name, Value, Means string }
 
-// StampsAssumed lists what must hold for a kernel stamp to be true, beyond the relation's own
-// assumptions. Stamps that a program takes around its system calls assume none of it.
+// StampsAssumed lists what kernel stamps assume, in addition to the relation's own assumptions.
+// Stamps that a program takes around its system calls need none of this.
 func StampsAssumed() []Assumed {
 	return []Assumed{
 		{"transmit stamps", "before the device",

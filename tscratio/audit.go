@@ -6,14 +6,14 @@ import "slices"
 type Audit struct {
 	Disagreements []*DisagreementError // at most one per triangle
 
-	// Accused are the nodes that all disagreements share. One disagreement accuses all of its
-	// nodes; with more of them, the node that is wrong remains.
+	// Accused are the nodes that all disagreements share. A single disagreement accuses all of its
+	// nodes. More disagreements narrow the list to the node that is wrong.
 	Accused []string
 }
 
-// Audit compares, for every three nodes, the direct relation with the path over the third. It does
-// so at the given number of readings, spread evenly over those that the direct relation translates.
-// It ignores ThirdNodes.
+// Audit compares, for every three nodes, the direct relation with the path over the third. It
+// compares them at the given number of readings, spread evenly over those that the direct relation
+// translates. It ignores ThirdNodes.
 func (c *Closure) Audit(readings int) Audit {
 	var a Audit
 	for from := range c.names {

@@ -1,9 +1,10 @@
 package tscratio
 
 // Durations finds the durations of the leading pairs of readings that one method covers. It covers
-// at least one pair, stores the durations in spans and returns their number. Scenario and Verdict
-// of the Duration hold for all of them. Each is the one that Duration would give, but takes a
-// fraction of the time if readings come roughly in order. An error concerns only the first pair.
+// at least one pair, stores the durations in elapsed and returns the number of pairs. Scenario and
+// Verdict of the returned Duration apply to all of them. Each duration is what Ways.Duration would
+// return, but takes a fraction of the time if readings come roughly in order. An error concerns
+// only the first pair.
 func (w *Ways) Durations(xs, ys []uint64, elapsed []Elapsed) (int, Duration, error) {
 	xs = xs[:min(len(xs), batchRows)]
 	ys, elapsed = ys[:len(xs)], elapsed[:len(xs)]
@@ -24,8 +25,8 @@ func (w *Ways) Durations(xs, ys []uint64, elapsed []Elapsed) (int, Duration, err
 // batchRows is the most durations that one call finds.
 const batchRows = 512
 
-// alike finds the leading durations by the method of the first pair, up to the end of the pieces
-// that it uses.
+// alike finds the leading durations by the method of the first pair. It stops at the end of the
+// pieces that this method uses.
 func (w *Ways) alike(xs, ys []uint64, elapsed []Elapsed) (int, Duration) {
 	s := w.segment(xs[0])
 	if s.state != fast {
@@ -70,8 +71,8 @@ func (w *Ways) alike(xs, ys []uint64, elapsed []Elapsed) (int, Duration) {
 	return w.narrowed(s, n, &d, xs, ys, elapsed), d
 }
 
-// narrowed intersects the first n spans with those through the reference, as by does for one pair.
-// It returns how many spans hold.
+// narrowed intersects the first n durations in elapsed with those through the reference, as Ways.by
+// does for one pair. It returns the number of leading durations for which this succeeded.
 func (w *Ways) narrowed(s *waySegment, n int, d *Duration, xs, ys []uint64, elapsed []Elapsed) int {
 	if n == 0 {
 		return 0
@@ -105,8 +106,8 @@ func (w *Ways) narrowed(s *waySegment, n int, d *Duration, xs, ys []uint64, elap
 	return n
 }
 
-// differences sets spans to ys − xs ± e, up to the first pair whose difference is not a duration.
-// It returns how many it set.
+// differences sets elapsed[i] to ys[i] − xs[i] ± e. It stops at the first pair whose difference is
+// not a duration, and returns the number of durations that it set.
 func (w *Ways) differences(xs, ys []uint64, elapsed []Elapsed, e int64) int {
 	for i, x := range xs {
 		d, ok := difference(ys[i], x)
@@ -118,10 +119,10 @@ func (w *Ways) differences(xs, ys []uint64, elapsed []Elapsed, e int64) int {
 	return len(xs)
 }
 
-// maxSpan leaves room for what is later added to a duration.
+// maxSpan leaves a margin for what is later added to a duration.
 const maxSpan = 1 << 62
 
-// points returns the intervals of counts that the readings stand for.
+// points returns, for each reading, the interval of counts that it stands for.
 func points(readings []uint64, quantum uint64, out []Interval) []Interval {
 	out = out[:len(readings)]
 	for i, y := range readings {
@@ -130,7 +131,8 @@ func points(readings []uint64, quantum uint64, out []Interval) []Interval {
 	return out
 }
 
-// between sets spans to second − first. It stops at the first overflow and returns how many it set.
+// between sets elapsed to second − first. It stops at the first overflow and returns the number of
+// durations that it set.
 func between(first, second []Interval, elapsed []Elapsed) int {
 	second, elapsed = second[:len(first)], elapsed[:len(first)]
 	for i := range first {
@@ -150,8 +152,8 @@ func negate(elapsed []Elapsed) {
 	}
 }
 
-// countAll translates the leading readings that lie on one piece of one relation, as count does. It
-// returns how many there are.
+// countAll translates the leading readings that lie on one piece of one relation, as View.count
+// does. It returns the number of these readings.
 func (v *View) countAll(ys []uint64, out []Interval) (int, Verdict) {
 	if len(ys) == 0 {
 		return 0, Consistent
@@ -192,8 +194,9 @@ func (v *View) countAll(ys []uint64, out []Interval) (int, Verdict) {
 	return len(ys), s.verdict
 }
 
-// scaleAll scales the leading spans, each from its reading, as scale does. It stops where the
-// segment's rate no longer holds, and returns how many it scaled.
+// scaleAll does for many durations what scale does for one: elapsed[i] begins at reading ys[i]. It
+// stops at the first duration that the segment's rate does not cover, and returns the number that
+// it scaled.
 func (s *waySegment) scaleAll(ys []uint64, elapsed []Elapsed) int {
 	elapsed = elapsed[:len(ys)]
 	for i, y := range ys {

@@ -2,7 +2,7 @@ package tscratio
 
 import "math/big"
 
-// This file finds the smallest wander that the constraints of a window allow.
+// This file finds the smallest wander that the constraints in a window allow.
 //
 // Let the rate stay between r·(1−w) and r·(1+w). Take an upper constraint u, φ(b_u) ≤ a_u, and a
 // later lower constraint l, φ(b_l) ≥ a_l. They prove
@@ -14,11 +14,10 @@ import "math/big"
 //
 //	s/(1+w) ≤ r ≤ f/(1−w), and therefore w ≥ (s − f)/(s + f).
 //
-// The constraints say no more than that about w: if every two of them are consistent in this sense,
-// some function with such rates satisfies them all (the smallest one that lies above the lower
-// constraints and rises fast enough). The result bounds the true wander from below, whatever the
-// network does. It is stronger than the question whether a polygon is empty, which measures wander
-// from y alone.
+// The constraints prove nothing more about w: if every two of them are consistent in this sense,
+// some function with such rates satisfies them all (the smallest function that lies above the lower
+// constraints and rises fast enough). The true wander is at least this w, whatever the network
+// does. Asking whether a polygon is empty is weaker, because it measures wander from y alone.
 
 // chord is a straight line from one constraint to a later one of the other kind.
 type chord struct {
@@ -32,7 +31,7 @@ type chords struct {
 }
 
 // chordsWithin returns the chords of the constraints whose trains lie wholly within the given
-// readings. It reports whether both chords exist.
+// readings. It reports whether a steepest and a flattest chord exist.
 func (e *evidence) chordsWithin(s *scratch, within Interval) (chords, bool) {
 	i := firstFrom(e.lower, within.Lo)
 	if i == len(e.lower) {
@@ -77,7 +76,7 @@ type scratch struct{ lower, upper []point }
 // Both must be sorted by c. It reports whether there is any chord.
 //
 // It improves one chord step by step, as Newton's method does. The chord that rises most above the
-// current slope is steeper; when none rises above it, the current slope is the largest.
+// current slope is steeper. When no chord rises above the current slope, that slope is the largest.
 func steepest(first, second []point) (chord, bool) {
 	if len(first) == 0 || len(second) == 0 || first[0].c >= second[len(second)-1].c {
 		return chord{}, false
@@ -125,8 +124,8 @@ func (c chords) least() Wander {
 	return min(Wander(num.Div(num, den).Int64()), maxWander)
 }
 
-// merge returns the chords of two sets of constraints whose rates have the same mean. It leaves out
-// chords from one set to the other.
+// merge returns the chords of two sets of constraints whose rates have the same mean. It ignores
+// chords that lead from one set to the other.
 func (c chords) merge(d chords) chords {
 	if product(c.steepest.rise, d.steepest.run).less(product(d.steepest.rise, c.steepest.run)) {
 		c.steepest = d.steepest
@@ -137,8 +136,8 @@ func (c chords) merge(d chords) chords {
 	return c
 }
 
-// shorter returns the chord over the shorter run. It spans the place where something happened; the
-// longer one is only what that is compared with.
+// shorter returns the chord over the shorter run. The shorter chord spans the place where something
+// happened; the longer one serves only as a comparison.
 func (c chords) shorter() chord {
 	if c.steepest.run < c.flattest.run {
 		return c.steepest
@@ -146,16 +145,16 @@ func (c chords) shorter() chord {
 	return c.flattest
 }
 
-// leastWindowsApart is how many windows begin within half of one when w_min is sought. A chord that
-// is longer than the rest of a window may be missed, which loses next to nothing.
+// In the search for w_min, successive windows are 1/leastWindowsApart of half a window apart. A
+// chord that is longer than the rest of a window may be missed, which matters very little.
 const leastWindowsApart = 16
 
-// leastWindows are the window lengths that are searched, as multiples of the stated length. Slow
-// movement, and any movement seen through wide constraints, shows only in the longer ones.
+// leastWindows are the window lengths to search, as multiples of the stated length. Slow movement,
+// and any movement seen through wide constraints, shows only in the longer windows.
 var leastWindows = [...]int64{1, 2, 4, 8}
 
-// eachWindow calls f with windows that together hold all constraints. k is how many times longer
-// than the stated window each is.
+// eachWindow calls f with windows that together contain all constraints. Each window is k times as
+// long as the stated window.
 func (e *evidence) eachWindow(places []uint64, f func(within Interval, k int64)) {
 	for _, length := range leastWindows {
 		last := uint64(0)
@@ -174,7 +173,7 @@ func (e *evidence) eachWindow(places []uint64, f func(within Interval, k int64))
 	}
 }
 
-// least returns w_min: the constraints refute every smaller wander.
+// least returns w_min: the constraints refute any smaller wander.
 //
 // In a window of k times the stated length the rate stays within k·w of some value. Its logarithm
 // moves by at most 2·artanh(w) in each of k adjoining windows, so it stays within k·artanh(w) of

@@ -14,21 +14,22 @@ import (
 // ErrNoPath is returned when no chain of relations leads from one node to another.
 var ErrNoPath = errors.New("no relation")
 
-// ThirdNodes says how far other nodes may narrow what is known about two. A value that goes over a
-// third node is only as true as what that node reported. A lie smaller than the bounds along the
-// path cannot be seen.
+// ThirdNodes selects how far other nodes may narrow what is proven about two nodes. A value that
+// rests on a third node is only as true as what that node reported. A lie smaller than the bounds
+// along the path goes undetected.
 type ThirdNodes uint8
 
 const (
-	// ThirdAgreed narrows each end as far as two third nodes agree on it. If at most one node lies,
-	// in any manner, it moves only its own relations. This is the default.
+	// ThirdAgreed narrows each end of an interval only as far as two third nodes agree. If at most
+	// one node lies, in any manner, only that node's own relations become wrong. This is the
+	// default.
 	ThirdAgreed ThirdNodes = iota
 
-	// ThirdAny narrows as far as any third node does. Nothing is tighter, and everything rests on
-	// every node.
+	// ThirdAny narrows as far as any third node allows. Nothing is tighter, but every value rests
+	// on every node.
 	ThirdAny
 
-	// ThirdNone never narrows. However many nodes lie, each moves only its own relations.
+	// ThirdNone never narrows. However many nodes lie, each affects only its own relations.
 	ThirdNone
 )
 
@@ -54,7 +55,7 @@ func (t *ThirdNodes) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// needed returns how many third nodes must agree.
+// needed returns the number of third nodes that must agree.
 func (t ThirdNodes) needed() int {
 	switch t {
 	case ThirdAny:
@@ -65,9 +66,9 @@ func (t ThirdNodes) needed() int {
 	return math.MaxInt
 }
 
-// Closure relates the nodes of a fleet over every third node. φ_AC ∘ φ_CB bounds φ_AB as a direct
-// relation does, and the intersection of all such bounds is tighter than each. ThirdNodes says
-// which third nodes are believed. A Closure is immutable; any number of goroutines may use it.
+// Closure relates the nodes of a fleet over every third node. Like a direct relation, φ_AC ∘ φ_CB
+// bounds φ_AB, and the intersection of all such intervals is tighter than each. ThirdNodes selects
+// the third nodes to believe. A Closure is immutable; any number of goroutines may use it.
 //
 // A path is consistent if all of its relations are. Other paths are used only where consistent ones
 // do not suffice, and their results are marked suspect.
@@ -133,8 +134,8 @@ func (c *Closure) over(from, into int) iter.Seq[path] {
 	}
 }
 
-// Related returns nil if some readings of one node can be translated to the other. Otherwise it
-// returns an error that says why not and wraps ErrNoPath.
+// Related returns nil if some readings of one node can be translated to the other. If none can, it
+// returns an error that gives the reason and wraps ErrNoPath.
 func (c *Closure) Related(from, into string) error {
 	i, j := c.index(from), c.index(into)
 	if i < 0 || j < 0 {
@@ -154,8 +155,8 @@ type Closed struct {
 	Verdict        Verdict
 }
 
-// DisagreementError says that two paths between the same nodes leave no common value. An assumption
-// is broken on one of them, or stamps lie.
+// DisagreementError reports that the intervals of two paths between the same nodes do not overlap.
+// An assumption is broken on one of the paths, or stamps lie.
 type DisagreementError struct {
 	Reading uint64 // of the paths' first node
 	Paths   [2]Path
@@ -176,8 +177,9 @@ func (e *DisagreementError) Nodes() []string {
 	return slices.Compact(all)
 }
 
-// Translate returns the interval in which into's counter stood when from's showed y, as
-// Relation.Translate does. An empty intersection is a *DisagreementError.
+// Translate returns the interval of into's counter at the moment when from's counter showed y, as
+// Relation.Translate does. If the paths' intervals do not overlap, the error is a
+// *DisagreementError.
 func (c *Closure) Translate(from, into string, y uint64) (Closed, error) {
 	closed, err := c.count(from, into, y)
 	if err != nil {
@@ -228,14 +230,14 @@ type told struct {
 	at Interval
 }
 
-// settled holds what each end of a value rests on: the direct relation, or as many third nodes as
-// must agree. The last of these third nodes is the loosest and gives the end.
+// settled contains what each end of a value rests on: the direct relation, or the required number
+// of third nodes. The last of these third nodes is the loosest and determines the end.
 type settled struct {
 	lo, hi  []told
 	verdict Verdict
 }
 
-// settle carries a count along all paths. For each end it chooses the tightest basis that
+// settle translates a count along all paths. For each end it chooses the tightest basis that
 // ThirdNodes permits.
 func (c *Closure) settle(paths []path, start Interval) (settled, error) {
 	var failed error

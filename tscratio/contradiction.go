@@ -14,11 +14,12 @@ const (
 	// RateMoved: the rate moved further than the wander allows.
 	RateMoved Fault = iota + 1
 
-	// Stepped: one counter jumped against the other between two trains, and all is well on either
-	// side. The cause is a reset or a migration that did not break the epoch, or false stamps.
+	// Stepped: one counter jumped relative to the other between two trains, and the constraints
+	// before and after the jump are consistent. The cause is a reset or a migration that did not
+	// break the epoch, or false stamps.
 	Stepped
 
-	// RanBackwards: a later reading is smaller; no two counters that run forwards give such
+	// RanBackwards: a later reading is smaller. No two counters that run forwards produce such
 	// constraints. The cause is a reset, or a step back that is longer than the time between
 	// trains.
 	RanBackwards
@@ -60,7 +61,8 @@ func (c Contradiction) String() string {
 	return s
 }
 
-// RefutedError is returned when the constraints need more wander than they were kept for.
+// RefutedError is returned when the constraints need more wander than the largest for which they
+// were kept.
 type RefutedError struct {
 	Least, Max     Wander
 	Contradictions []Contradiction
@@ -80,8 +82,8 @@ func (e *RefutedError) Error() string {
 // Unwrap returns ErrWanderAboveMax.
 func (e *RefutedError) Unwrap() error { return ErrWanderAboveMax }
 
-// contradictions returns the places where the constraints refute w, in order. Of several places
-// less than a window apart it returns the one with the strongest evidence.
+// contradictions returns, in order, the places where the constraints refute w. Of several places
+// less than a window apart, it returns the one with the strongest evidence.
 func (e *evidence) contradictions(places []uint64, w Wander) []Contradiction {
 	var cs []Contradiction
 	var s scratch
@@ -91,7 +93,8 @@ func (e *evidence) contradictions(places []uint64, w Wander) []Contradiction {
 			return
 		}
 		c := e.contradiction(chords, within, k, w)
-		// Windows overlap. Most see what another window saw, or the flank of that.
+		// Windows overlap. Most windows show a contradiction, or part of one, that another window
+		// showed before.
 		for i := range cs {
 			if c.At.Lo <= up(cs[i].At.Hi, e.window_cycles) &&
 				cs[i].At.Lo <= up(c.At.Hi, e.window_cycles) {
@@ -121,7 +124,7 @@ func (e *evidence) contradiction(cs chords, within Interval, k int64, w Wander) 
 	if needed, _ := e.windows(within.Mid()); k > max(needed, 1) {
 		return c // in a window that long, the rate may move enough to look like a step
 	}
-	// Before and after a step nothing contradicts the wander, and the rate is the same.
+	// Before and after a step nothing contradicts the wander, and both sides have the same rate.
 	total := w.times(k)
 	left, right := Interval{within.Lo, at.from}, Interval{at.to, within.Hi}
 	for _, t := range e.trains {
@@ -152,8 +155,8 @@ func (e *evidence) contradiction(cs chords, within Interval, k int64, w Wander) 
 	return c
 }
 
-// jump returns how far into's count, right of a gap, is ahead of what the constraints left of the
-// gap predict.
+// jump returns how far into's count after a gap is ahead of what the constraints before the gap
+// predict.
 func (e *evidence) jump(left, right Interval, w Wander) (Elapsed, bool) {
 	var before, after seen
 	y := left.Hi + (right.Lo-left.Hi)/2
@@ -179,7 +182,7 @@ func (e *evidence) jump(left, right Interval, w Wander) (Elapsed, bool) {
 	return jump, err == nil
 }
 
-// backwards returns two readings within a window between which no increasing function satisfies the
+// backwards returns two readings in a window between which no increasing function satisfies the
 // constraints: φ(b) ≥ a and φ(b') ≤ a' with b ≤ b' and a > a'.
 func (e *evidence) backwards(within Interval) (Interval, bool) {
 	i := firstFrom(e.lower, within.Lo)
@@ -200,7 +203,7 @@ func (e *evidence) backwards(within Interval) (Interval, bool) {
 	return Interval{}, false
 }
 
-// limit narrows the polygon to rates from lo to hi, which lie within the polygon's own.
+// limit narrows the polygon to rates from lo to hi. Both must lie within the polygon's rates.
 func (g *polygon) limit(lo, hi slope) {
 	for _, s := range []struct{ own, to *slope }{{&g.min, &lo}, {&g.max, &hi}} {
 		*s.own = slope{
@@ -211,12 +214,12 @@ func (g *polygon) limit(lo, hi slope) {
 	}
 }
 
-// Check looks for a contradiction that came with the last train or the one before it. A step beyond
-// the bound shows within two trains. The cost does not depend on the number of trains.
+// Check looks for a contradiction that the last train, or the train before it, caused. A step
+// larger than the bound shows within two trains. The cost does not depend on the number of trains.
 func (p *Pair) Check() *Contradiction { return p.CheckLast(1) }
 
-// CheckLast does what Check does for several trains that were added since the last check, at the
-// cost of one. It sees only those that lie within two windows of the last train.
+// CheckLast checks several trains that were added since the last check, at the cost of one Check.
+// It sees only the trains that lie within two windows of the last train.
 func (p *Pair) CheckLast(trains int) *Contradiction {
 	n := len(p.trains)
 	if n < 2 {
@@ -226,7 +229,8 @@ func (p *Pair) CheckLast(trains int) *Contradiction {
 	begin, end := p.trains[first].b.Lo, p.trains[first].b.Hi
 	for i := first + 1; i < n; i++ {
 		newest, previous := &p.trains[i], &p.trains[i-1]
-		// If a counter went back, its trains come in another order than the other counter's.
+		// If a counter went back, its readings order two trains differently than the other
+		// counter's do.
 		if newest.b.Lo > previous.b.Hi && newest.a.Hi < previous.a.Lo ||
 			newest.a.Lo > previous.a.Hi && newest.b.Hi < previous.b.Lo {
 			return &Contradiction{

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// Between returns the duration from an event at reading x of Into's counter to one at reading y of
-// From's, in cycles of Into. Quantum and core slack of both nodes are included.
+// Between returns the duration from an event at reading x of Into's counter to an event at reading
+// y of From's counter, in cycles of Into. It includes quantum and core slack of both nodes.
 func (r *Relation) Between(x, y uint64) (Elapsed, error) {
 	at, err := r.Translate(y)
 	if err != nil {
@@ -18,8 +18,8 @@ func (r *Relation) Between(x, y uint64) (Elapsed, error) {
 // SameNode returns the duration between two events, both at readings of From's counter, in cycles
 // of Into.
 //
-// The rate gives the best bound for short durations, and the two translated ends for long ones. The
-// result is the intersection of both.
+// For short durations, scaling by the rate gives the best bound; for long ones, translating both
+// ends does. The result is the intersection of both intervals.
 func (r *Relation) SameNode(first, second uint64) (Elapsed, error) {
 	for _, y := range []uint64{first, second} {
 		if !r.limits.Contains(y) {
@@ -48,8 +48,8 @@ func (r *Relation) SameNode(first, second uint64) (Elapsed, error) {
 	return both, nil
 }
 
-// error_cycles is how far a duration between two readings of the node may be off: they may come
-// from two cores and from anywhere within their steps.
+// error_cycles is the largest error of a duration between two readings of the node: the readings
+// may come from two cores, and from anywhere within a quantum.
 func (n Node) error_cycles() int64 { return int64(n.Quantum_cycles + n.CoreSlack_cycles) }
 
 // lasted returns the time between events at two readings of the node, in the node's own cycles.
@@ -63,8 +63,8 @@ func (n Node) lasted(first, second uint64) (Elapsed, error) {
 	return Elapsed{d - e, d + e}, nil
 }
 
-// scale returns in cycles of Into a duration of d cycles of From's count. It begins at y, give or
-// take quantum and core slack.
+// scale converts a duration of d cycles of From's count into cycles of Into. The duration begins at
+// y ± quantum and core slack.
 func (r *Relation) scale(y uint64, d Elapsed) (Elapsed, error) {
 	ends := func(d int64) (lo, hi int64, err error) {
 		length := uint64(d)
@@ -96,13 +96,13 @@ func (r *Relation) scale(y uint64, d Elapsed) (Elapsed, error) {
 }
 
 // maxSteps is the largest number of steps that a duration is cut into. A window takes some seconds,
-// so only durations of half a day or more are cut more coarsely than into windows. A program that
-// logs a counter of its own making may give a duration of centuries.
+// so each step is one window, except in durations of half a day or more. There a step is longer: a
+// program that logs a counter of its own making may give a duration of centuries.
 const maxSteps = 4096
 
 // passed returns the least and the most cycles of Into that pass while From counts length cycles,
-// forwards or backwards from y. It goes window by window, each by the rate of the knot in its
-// middle.
+// forwards or backwards from y. It adds up one window after another, each at the rate of the knot
+// nearest to the window's middle.
 func (r *Relation) passed(y, length uint64, forward bool) (lo, hi uint64, err error) {
 	limit := down(r.limits.Hi, y)
 	if !forward {
@@ -149,21 +149,22 @@ const (
 	// Trivial: both events are on the reference node.
 	Trivial Scenario = iota + 1
 
-	// SameNode: both events are on one other node, and its rate scales the difference. The paper's
-	// Scenario 1.
+	// SameNode: both events are on one node other than the reference, and that node's rate scales
+	// the difference. The paper's Scenario 1.
 	SameNode
 
-	// Direct: the events are on two nodes. The relation of that pair puts both on one of the two
-	// counters. Unless that counter is the reference, a rate then scales the difference to it. The
-	// paper's Scenarios 2 and 3.
+	// Direct: the events are on two nodes. The relation of the two nodes translates one reading
+	// into cycles of the other's counter, and the difference is in cycles of that counter. If that
+	// counter is not the reference's, a rate converts the difference into the reference's cycles.
+	// The paper's Scenarios 2 and 3.
 	Direct
 
 	// ThroughReference: the events are on two nodes, and each is translated to the reference on its
-	// own. The paper's baseline. The reference is then a third node on whose word alone the
-	// duration rests, so only ThirdAny allows this.
+	// own. The paper's baseline. The duration then rests on the reference alone, as a third node.
+	// Therefore only ThirdAny allows this.
 	ThroughReference
 
-	// ByClosure: as Direct or ThroughReference, but over third nodes too.
+	// ByClosure: like Direct or ThroughReference, but over third nodes too.
 	ByClosure
 )
 
@@ -232,13 +233,13 @@ func (c *Closure) duration(reference string, first, second Event) (Duration, err
 }
 
 // overReference reports whether events of two nodes may both be translated to the reference, which
-// then is a third node like others.
+// is then a third node like any other.
 func (c *Closure) overReference(reference, first, second string) bool {
 	return c.third == ThirdAny && reference != first && reference != second
 }
 
-// on finds the duration by putting both events on one node's counter and scaling the difference to
-// the reference.
+// on finds the duration by translating both events to one node's counter and scaling the difference
+// to the reference.
 func (c *Closure) on(
 	node, reference string, first, second Event, by Scenario,
 ) (Elapsed, Scenario, Verdict, error) {

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// evidence is a pair's constraints as one of its sides sees them: widened by quantum and core
-// slack, and sorted. For a relation from A to B the constraints are turned round. In this file b is
-// a reading of the node that is translated from, and a one of the node that is translated into.
+// evidence contains a pair's constraints in one direction: widened by quantum and core slack, and
+// sorted. For a relation from A to B the constraints are turned round. In this file b is a reading
+// of the node to translate from, and a is a reading of the node to translate into.
 type evidence struct {
 	from, into    Node
 	declared      Assumptions
@@ -24,7 +24,7 @@ type fact struct {
 	train Interval
 }
 
-// extent is where a train lies and which kinds of constraint it has.
+// extent is the interval of a train's readings and the kinds of constraint that the train has.
 type extent struct {
 	Interval
 	lower, upper bool
@@ -54,14 +54,14 @@ func (p *Pair) evidence(into Side) *evidence {
 	return e
 }
 
-// widened is a train's constraints as seen by the side that is translated into.
+// widened contains a train's constraints, in the direction of the node to translate into.
 type widened struct {
 	lower, upper []reading // in the train's order; SideB exchanges lower and upper
 	extent       Interval  // of the train's readings, widened as its constraints are
 }
 
-// widened returns a train's constraints. It moves each reading by as much as its node's quantum and
-// core slack may have moved it, in the direction that keeps the inequality true.
+// widened returns a train's constraints. It moves each reading by its node's quantum and core
+// slack, in the direction that keeps the inequality true.
 func (p *Pair) widened(t *train, into Side) widened {
 	from, to := p.B, p.A
 	lower, upper, extent := t.lower, t.upper, t.b
@@ -92,8 +92,8 @@ func down(x, d uint64) uint64 { return x - min(x, d) }
 
 func up(x, d uint64) uint64 { return x + min(math.MaxUint64-x, d) }
 
-// domain returns the readings that have constraints of both kinds on both sides. It reports whether
-// there are any.
+// domain returns the readings that have constraints of both kinds before and after them. It reports
+// whether there are any such readings.
 func (e *evidence) domain() (Interval, bool) {
 	const none = math.MaxUint64
 	firstLower, firstUpper := uint64(none), uint64(none)
@@ -113,8 +113,8 @@ func (e *evidence) domain() (Interval, bool) {
 	return Interval{first + 1, last - 1}, true
 }
 
-// windows returns how many times longer than the stated one the window around y must be to hold
-// constraints of both kinds on both sides of y. It reports whether any window does.
+// windows returns the smallest k such that a window of k times the stated length around y contains
+// constraints of both kinds before and after y. It reports whether there is such a k.
 func (e *evidence) windows(y uint64) (k int64, ok bool) {
 	var lowerBefore, upperBefore, lowerAfter, upperAfter bool
 	var reach uint64
@@ -139,7 +139,7 @@ func (e *evidence) windows(y uint64) (k int64, ok bool) {
 	return windowsFor(reach, e.window_cycles), reach <= maxReach_cycles-e.window_cycles
 }
 
-// windowsFor returns how many stated windows long a window must be to reach that far.
+// windowsFor returns how many times the stated length a window must have to reach that far.
 func windowsFor(reach, window_cycles uint64) int64 {
 	k := reach / window_cycles
 	if reach%window_cycles != 0 {
@@ -167,8 +167,8 @@ func firstFrom(fs []fact, b uint64) int {
 	return i
 }
 
-// seen is a polygon and the place from which it is seen: distances are from y, readings of a
-// relative to anchor. It is reused from one window to the next.
+// seen is a polygon seen from y: distances are from y, and readings of a are relative to the field
+// anchor. It is reused from one window to the next.
 type seen struct {
 	polygon
 	y, anchor uint64
@@ -176,7 +176,7 @@ type seen struct {
 }
 
 // look fills s with the hulls of the constraints whose trains lie wholly within the given readings
-// around y, with wander w. It reports whether there are constraints of both kinds.
+// around y, for a wander of w. It reports whether there are constraints of both kinds.
 //
 // The wander over a distance, w·|b − y|, is rounded up to whole cycles. This moves a lower
 // constraint to the right and an upper one to the left, by less than a cycle. The rate is positive,
@@ -210,9 +210,9 @@ func (e *evidence) look(s *seen, y uint64, within Interval, w Wander) bool {
 	return len(s.lower) > 0 && len(s.upper) > 0
 }
 
-// relative returns a − anchor for a constraint of the given kind. A distance that is too large to
-// compute with is replaced by the largest possible one if that loosens the constraint. Otherwise
-// relative reports false.
+// relative returns a − anchor for a constraint of the given kind. If the distance is too large to
+// compute with, relative returns the largest possible distance, provided that this loosens the
+// constraint. If it would tighten the constraint, relative reports false.
 func relative(kind Kind, a, anchor uint64) (int64, bool) {
 	d, ok := difference(a, anchor)
 	switch {
@@ -243,8 +243,8 @@ func behind(b, y uint64, f fraction) int64 {
 }
 
 // solveAt fills s with the polygon at y under wander w. It returns insufficient if no window has
-// constraints on both sides or the lengthened wander is too large to compute with, and infeasible
-// if no line satisfies the constraints.
+// constraints before and after y, or if the wander of the long window is too large to compute with.
+// It returns infeasible if no line satisfies the constraints.
 func (e *evidence) solveAt(s *seen, y uint64, w Wander) solution {
 	k, ok := e.windows(y)
 	if !ok {
@@ -259,15 +259,15 @@ func (e *evidence) solveAt(s *seen, y uint64, w Wander) solution {
 }
 
 // solveAll fills s with all constraints, seen from y, for a rate that does not wander. Windows
-// overlap, so a rate that is constant in each of them is constant everywhere. It reports false if
-// the constraints reach too far to compute with.
+// overlap, so a rate that is constant in each window is constant everywhere. It reports false if
+// the constraints span too many cycles to compute with.
 func (e *evidence) solveAll(s *seen, y uint64) bool {
 	all := e.all()
 	s.k = windowsFor(all.Width(), e.window_cycles)
 	return all.Width() <= maxReach_cycles && e.look(s, y, all, 0)
 }
 
-// all returns the interval of readings that the trains lie in.
+// all returns the interval that contains the readings of all trains.
 func (e *evidence) all() Interval {
 	all := Interval{math.MaxUint64, 0}
 	for _, t := range e.trains {
@@ -276,7 +276,7 @@ func (e *evidence) all() Interval {
 	return all
 }
 
-// move moves the point of view to another reading. It is right only for a window without wander.
+// move sees the same polygon from another reading. It is correct only for a window without wander.
 func (s *seen) move(y uint64) {
 	d := int64(y - s.y)
 	for _, q := range []*point{&s.min.lower, &s.min.upper, &s.max.lower, &s.max.upper} {
@@ -290,7 +290,7 @@ func (s *seen) move(y uint64) {
 	s.y = y
 }
 
-// solveWithin does what solveAt does for a window of known length and the wander in it.
+// solveWithin does what solveAt does, for a window of k times the stated length with wander w.
 func (e *evidence) solveWithin(s *seen, y uint64, k int64, w Wander) solution {
 	half := uint64(k) * e.window_cycles
 	within := Interval{down(y, half), up(y, half)}

@@ -10,8 +10,8 @@ import (
 var ErrImpossible = errors.New("impossible exchange")
 
 // Exchange is one probe and its answer: four stamps in the order in which they happened. Each is an
-// interval that holds the true reading, because few stamps are single readings. A kernel stamp, for
-// example, is known only to lie between two readings.
+// interval that contains the true reading, because few stamps are single readings. A kernel stamp,
+// for example, only lies somewhere between two readings.
 //
 // Sent and Returned are readings of the starter's counter, Received and Answered of the answerer's.
 type Exchange struct {
@@ -25,9 +25,9 @@ type Exchange struct {
 // cycles.
 func (e Exchange) RoundTrip_cycles() uint64 { return down(e.Returned.Hi, e.Sent.Lo) }
 
-// Check returns an error that wraps ErrImpossible if the stamps contradict themselves: an interval
-// is empty, or an effect is earlier than its cause even if the cores of the counter disagree by its
-// slack.
+// Check returns an error that wraps ErrImpossible if the stamps contradict each other: an interval
+// is empty, or an effect is earlier than its cause even if the cores of that node disagree by its
+// core slack.
 func (e Exchange) Check(starterSlack_cycles, answererSlack_cycles uint64) error {
 	for _, s := range [...]struct {
 		name string
@@ -76,8 +76,8 @@ func (k Kind) String() string {
 // Constraint is what one packet proves about φ, the function that maps B's counter to A's.
 type Constraint struct {
 	Kind Kind
-	B    uint64 // B's counter: the end of the stamp that keeps the inequality true
-	A    uint64 // A's counter, likewise
+	B    uint64 // B's counter: that end of the stamp's interval which keeps the inequality true
+	A    uint64 // A's counter: likewise
 }
 
 // Constraints returns the two inequalities that an exchange between A and B proves.

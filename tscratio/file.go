@@ -44,7 +44,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Encode returns the pair in its stored form, which holds everything that Relate needs.
+// Encode returns the pair in its stored form, which contains everything that Relate needs.
 func (p *Pair) Encode() []byte {
 	out := []byte(fileMagic)
 	out = binary.LittleEndian.AppendUint32(out, fileVersion)
@@ -109,7 +109,7 @@ func appendUint64s(b []byte, vs ...uint64) []byte {
 }
 
 // DecodePair reads what Encode returned. An error wraps ErrNotPair, ErrVersion, ErrTorn,
-// ErrChecksum or ErrMalformed, and names the byte at which the damaged block begins. To refuse a
+// ErrChecksum or ErrMalformed, and gives the byte at which the damaged block begins. To refuse a
 // pair of another epoch, call CheckEpochs on the result.
 func DecodePair(data []byte) (*Pair, error) {
 	if !bytes.HasPrefix(data, []byte(fileMagic)) {
@@ -135,14 +135,14 @@ func DecodePair(data []byte) (*Pair, error) {
 	return p, nil
 }
 
-// decoder walks the blocks of a file. at is where the current block begins.
+// decoder walks the blocks of a file. The current block begins at the field at.
 type decoder struct {
 	data    []byte
 	at      int
 	version uint32
 }
 
-// block returns the payload of the block at d.at and where the next one begins.
+// block returns the payload of the block at d.at, and the offset of the next block.
 func (d *decoder) block() (payload fields, next int, err error) {
 	rest := d.data[d.at:]
 	if len(rest) < 4 {
@@ -251,7 +251,7 @@ func decodeTrain(f fields, version uint32) (train, error) {
 	return t, nil
 }
 
-// checkTrain returns an error unless Add can have made t, pruned or not.
+// checkTrain returns an error unless t is a train that Add could have made, pruned or not.
 func (p *Pair) checkTrain(t *train) error {
 	if len(t.lower)+len(t.upper) == 0 {
 		return fmt.Errorf("train without constraints: %w", ErrMalformed)
@@ -288,8 +288,8 @@ func (p *Pair) checkTrain(t *train) error {
 	return nil
 }
 
-// fields is the rest of a payload. Its methods take a field off its front and report whether it was
-// there.
+// fields is the rest of a payload. Each method takes a field off the front and reports whether the
+// field was there.
 type fields []byte
 
 func (f *fields) take(n int) []byte {

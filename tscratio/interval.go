@@ -7,27 +7,27 @@ import (
 	"math/big"
 )
 
-// ErrOutOfRange is returned when a result does not fit a 64-bit counter value or duration: the
-// caller asks for readings that the counters never showed.
+// ErrOutOfRange is returned when a result does not fit a 64-bit counter value or duration. It means
+// that the caller asked for readings that the counters never showed.
 var ErrOutOfRange = errors.New("result exceeds 64 bits")
 
 // Interval is the closed set of counter values from Lo to Hi, in cycles of one counter. A counter
-// value is a count since some unknown moment, so two of them can be compared only if they come from
-// one counter and one epoch.
+// value is a count since some unknown moment. So two counter values can be compared only if they
+// are of one counter and one epoch.
 type Interval struct {
 	Lo, Hi uint64
 }
 
-// At returns the interval that holds the one reading c.
+// At returns the interval that contains only the reading c.
 func At(c uint64) Interval { return Interval{c, c} }
 
-// Valid reports whether the interval holds anything.
+// Valid reports whether the interval is not empty.
 func (i Interval) Valid() bool { return i.Lo <= i.Hi }
 
 // Width returns Hi − Lo in cycles.
 func (i Interval) Width() uint64 { return i.Hi - i.Lo }
 
-// HalfWidth returns half of the width, rounded up: the bound of the value.
+// HalfWidth returns half of the width, rounded up. It is the bound of the value.
 func (i Interval) HalfWidth() uint64 { return i.Width()/2 + i.Width()%2 }
 
 // Mid returns the centre, rounded down.
@@ -36,7 +36,7 @@ func (i Interval) Mid() uint64 { return i.Lo + (i.Hi-i.Lo)/2 }
 // Contains reports whether c lies in the interval.
 func (i Interval) Contains(c uint64) bool { return i.Lo <= c && c <= i.Hi }
 
-// Intersect returns what both intervals hold. The result is not Valid if that is nothing.
+// Intersect returns the intersection. The result is not Valid if the intervals do not overlap.
 func (i Interval) Intersect(j Interval) Interval {
 	return Interval{max(i.Lo, j.Lo), min(i.Hi, j.Hi)}
 }
@@ -59,13 +59,13 @@ func difference(x, y uint64) (int64, bool) {
 	return d, (x >= y) == (d >= 0) && d != math.MinInt64
 }
 
-// Elapsed is an interval of durations in cycles of one counter. A negative duration says that the
-// second event came first.
+// Elapsed is an interval of durations in cycles of one counter. A negative duration means that the
+// second event happened first.
 type Elapsed struct {
 	Lo, Hi int64
 }
 
-// Valid reports whether the interval holds anything.
+// Valid reports whether the interval is not empty.
 func (s Elapsed) Valid() bool { return s.Lo <= s.Hi }
 
 // Width returns Hi − Lo in cycles.
@@ -74,7 +74,7 @@ func (s Elapsed) Width() uint64 { return uint64(s.Hi) - uint64(s.Lo) }
 // Contains reports whether d lies in the interval.
 func (s Elapsed) Contains(d int64) bool { return s.Lo <= d && d <= s.Hi }
 
-// Intersect returns what both intervals hold. The result is not Valid if that is nothing.
+// Intersect returns the intersection. The result is not Valid if the intervals do not overlap.
 func (s Elapsed) Intersect(t Elapsed) Elapsed {
 	return Elapsed{max(s.Lo, t.Lo), min(s.Hi, t.Hi)}
 }
@@ -112,7 +112,8 @@ func (o Order) String() string {
 }
 
 // intervalOf rounds the real interval [lo, hi] outward. A counter shows no value below 0 or above
-// 2⁶⁴ − 1, so it clamps the ends to these, and refuses an interval that lies wholly beyond them.
+// 2⁶⁴ − 1, so intervalOf clamps the ends to these values. It refuses an interval that lies wholly
+// outside them.
 func intervalOf(lo, hi *big.Rat) (Interval, error) {
 	l, h := floor(lo), ceil(hi)
 	if h.Sign() < 0 || l.Cmp(maxUint64) > 0 {

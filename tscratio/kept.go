@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Kept is a train as a pair keeps it.
+// Kept is a train in the form in which a pair keeps it.
 type Kept struct {
 	By          Starter
 	Exchanges   int  // complete ones in it
@@ -41,10 +41,10 @@ func (p *Pair) Kept() iter.Seq[Kept] {
 	}
 }
 
-// Merge adds the trains of another pair of the same two nodes: two nodes that probe each other each
-// know only their own trains. The other pair may call either node A. The error wraps ErrEpoch if a
-// node's epoch differs. It wraps ErrAssumption if the nodes or their properties differ, or if the
-// other pair was pruned for less wander.
+// Merge adds the trains of another pair of the same two nodes. Two nodes that probe each other need
+// this: each has only the trains that it started. The other pair may call either node A. The error
+// wraps ErrEpoch if a node's epoch differs. It wraps ErrAssumption if the nodes or their properties
+// differ, or if the other pair was pruned for less wander.
 func (p *Pair) Merge(q *Pair) error {
 	a, b := q.A, q.B
 	turned := a.Name == p.B.Name
@@ -72,7 +72,7 @@ func (p *Pair) Merge(q *Pair) error {
 		if turned {
 			trains[i] = trains[i].turned()
 		}
-		// A long train may fit a window of one node only.
+		// A long train may fit into a window of one node but not of the other.
 		if err := p.checkTrain(&trains[i]); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}

@@ -12,14 +12,14 @@ import (
 )
 
 var (
-	// ErrAssumption is returned for assumptions, or a description of a node, that cannot be used.
+	// ErrAssumption is returned for an assumption or a description of a node that cannot be used.
 	ErrAssumption = errors.New("unusable assumption")
 
-	// ErrWanderAboveMax is returned when a relation is asked for more wander than constraints were
-	// kept for, or turns out to need more.
+	// ErrWanderAboveMax is returned when a relation is asked for more wander than the constraints
+	// were kept for, or turns out to need more.
 	ErrWanderAboveMax = errors.New("wander above w_max")
 
-	// ErrEpoch is returned when two things that must share a node's epoch do not.
+	// ErrEpoch is returned when two things that must belong to one epoch of a node do not.
 	ErrEpoch = errors.New("another epoch")
 )
 
@@ -31,28 +31,29 @@ type Node struct {
 	// nothing to do with each other.
 	Epoch string
 
-	// Nominal_hz says how long a window is in cycles of this counter. It need not be accurate: no
-	// bound is computed from it.
+	// Nominal_hz converts the length of a window into cycles of this counter. It need not be
+	// accurate: no bound is computed from it.
 	Nominal_hz uint64
 
 	// Quantum_cycles is the step q in which the counter moves: a reading c means a count in [c, c +
-	// q]. It is 1 for a counter that moves in single cycles, so even that gives no exact point.
+	// q]. A counter that moves in single cycles has a quantum of 1, so even its readings are not
+	// exact.
 	Quantum_cycles uint64
 
-	// CoreSlack_cycles is how far readings taken on different cores at one moment may differ. 0 is
-	// right only where all readings of the node come from one core.
+	// CoreSlack_cycles is the largest difference between readings taken on different cores at one
+	// moment. 0 is correct only if all readings of the node come from one core.
 	CoreSlack_cycles uint64
 }
 
-// Assumptions are what a relation rests on, beside quantum, core slack and unbroken epochs.
+// Assumptions are what a relation rests on, in addition to quantum, core slack and unbroken epochs.
 type Assumptions struct {
 	// Wander is how far the rate may move from its mean within Window to either side of any
 	// reading.
 	Wander Wander
 	Window time.Duration
 
-	// ExtrapolationLimit is how far readings are translated before the first constraint and after
-	// the last one.
+	// ExtrapolationLimit is the longest time before the first constraint, and after the last one,
+	// for which readings are translated.
 	ExtrapolationLimit time.Duration
 
 	// MaxWander is the largest wander for which Prune keeps every constraint that matters. The pair
@@ -79,8 +80,8 @@ const (
 	SideB
 )
 
-// Pair holds what is known about two counters: constraints, and the assumptions under which they
-// were gathered. Relate evaluates it. Only one goroutine at a time may use a Pair.
+// Pair contains everything that is proven about two counters: constraints, and the assumptions
+// under which they were gathered. Relate evaluates it. Only one goroutine at a time may use a Pair.
 type Pair struct {
 	A, B     Node
 	Declared Assumptions
@@ -88,11 +89,11 @@ type Pair struct {
 	trains []train // in the order in which they were added
 }
 
-// reading is the pair of readings, of B and of A, that one constraint compares.
+// reading contains the readings of B and of A that one constraint compares.
 type reading struct{ b, a uint64 }
 
-// train holds the constraints that were gathered back to back. A window holds the whole train or
-// none of it, so a constraint may stand in for another of the same train in any window.
+// train contains the constraints that were gathered back to back. Every window contains the whole
+// train or none of it, so within a train a constraint may replace another that it implies.
 type train struct {
 	exchanges uint32 // complete ones in it
 	gathered  uint32 // constraints before pruning; 0 in files that do not say
@@ -115,8 +116,8 @@ func NewPair(a, b Node, declared Assumptions) (*Pair, error) {
 	return p, nil
 }
 
-// maxError_cycles limits a quantum and a core slack: 2²⁰ cycles are at least 200 µs, far more than
-// any real counter needs.
+// maxError_cycles limits quantum and core slack. 2²⁰ cycles are at least 200 µs, far more than any
+// real counter needs.
 const maxError_cycles = 1 << 20
 
 func (p *Pair) check() error {
@@ -180,7 +181,7 @@ func (n Node) cycles(d time.Duration) uint64 {
 	return q
 }
 
-// CheckEpochs returns an error wrapping ErrEpoch unless the pair holds these epochs of its nodes.
+// CheckEpochs returns an error that wraps ErrEpoch unless the pair's nodes have these epochs.
 func (p *Pair) CheckEpochs(epochA, epochB string) error {
 	for _, e := range []struct {
 		n    Node
@@ -195,16 +196,17 @@ func (p *Pair) CheckEpochs(epochA, epochB string) error {
 }
 
 // Wider returns the node with the larger quantum and the larger core slack of the two descriptions,
-// so that both hold.
+// so that the result is valid for both.
 func (n Node) Wider(m Node) Node {
 	n.Quantum_cycles = max(n.Quantum_cycles, m.Quantum_cycles)
 	n.CoreSlack_cycles = max(n.CoreSlack_cycles, m.CoreSlack_cycles)
 	return n
 }
 
-// Describe takes in another description of one of the pair's nodes. The larger quantum and core
-// slack hold, also for earlier trains. The nominal rate becomes n's, since no bound rests on it. A
-// node of another name or epoch changes nothing. Describe reports whether the pair changed.
+// Describe adds another description of one of the pair's nodes. The larger quantum and the larger
+// core slack apply from now on, to earlier trains too. The nominal rate becomes that of n, since no
+// bound rests on it. A node of another name or epoch changes nothing. Describe reports whether the
+// pair changed.
 func (p *Pair) Describe(n Node) (changed bool) {
 	for _, own := range []*Node{&p.A, &p.B} {
 		if own.Name != n.Name || own.Epoch != n.Epoch {
@@ -216,27 +218,27 @@ func (p *Pair) Describe(n Node) (changed bool) {
 	return changed
 }
 
-// Train is what one train of exchanges, or one exchange on its own, brought.
+// Train is the result of one train of exchanges, or of one exchange on its own.
 type Train struct {
 	By        Starter
 	Exchanges []Exchange
 
-	// OneWay holds what single packets proved whose exchange failed.
+	// OneWay contains the constraints of single packets whose exchange failed.
 	OneWay []Constraint
 
 	// Stamps says where the stamps come from, for reports. No bound depends on it.
 	Stamps Stamps
 }
 
-// Stamps counts stamps by who took them.
+// Stamps contains the number of stamps by who took them.
 type Stamps struct {
 	Kernel uint32 // the kernel, where the packet passed it
 	User   uint32 // a program, around its system calls
 }
 
-// Add adds a train. The train must be short compared with the window: only windows that hold it
-// whole use it. One impossible exchange makes Add refuse the whole train, with an error that wraps
-// ErrImpossible.
+// Add adds a train. The train must be short compared with the window: only windows that contain the
+// whole train use it. One impossible exchange makes Add refuse the whole train, with an error that
+// wraps ErrImpossible.
 func (p *Pair) Add(t Train) error {
 	if n := 2*len(t.Exchanges) + len(t.OneWay); n > maxTrainConstraints {
 		return fmt.Errorf("add train to %q with %q: %d constraints are more than %d: split it",
@@ -323,8 +325,8 @@ func (p *Pair) Best(by Starter) []Exchange {
 	return es
 }
 
-// Split returns, as two pairs, the trains that lie wholly before B's reading b and those wholly
-// after it. It is the remedy for a step.
+// Split returns, as two pairs, the trains that lie wholly before B's reading b and the trains that
+// lie wholly after b. It is the remedy for a step.
 func (p *Pair) Split(b uint64) (before, after *Pair) {
 	before = &Pair{A: p.A, B: p.B, Declared: p.Declared}
 	after = &Pair{A: p.A, B: p.B, Declared: p.Declared}

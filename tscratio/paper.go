@@ -6,24 +6,26 @@ import (
 	"math/big"
 )
 
-// This file is the method of the Cloudprofiler paper (Yang, Jeong, Scholz, Burgstaller), kept by
-// name so that ours can be compared with it. It has two anchors, each the exchange of smallest
-// round trip of a quiet period, and draws a straight line between them. Half of the larger round
-// trip is the bound. It assumes that the relative rate never moves between the anchors (w = 0) and
-// that readings are exact. Numbers in parentheses are the paper's equations.
+// This file is the method of the Cloudprofiler paper (Yang, Jeong, Scholz, Burgstaller). It is kept
+// so that our method can be compared with it. The paper's method takes two anchors, each the
+// exchange of smallest round trip in a quiet period, and draws a straight line between them. Half
+// of the larger round trip is the bound. The method assumes that the relative rate never moves
+// between the anchors (w = 0) and that readings are exact. Numbers in parentheses are the paper's
+// equations.
 //
-// All computation is in exact rationals, which is slow but needs no error analysis.
+// All computation uses exact rationals, which is slow but needs no error analysis.
 
-// ErrExtrapolated is returned for a reading that does not lie between the anchors, where the
-// paper's bound is not valid. TranslateGrown gives a bound that is.
+// ErrExtrapolated is returned for a reading that does not lie between the anchors. There the
+// paper's bound is not valid, but the bound of TranslateGrown is valid.
 var ErrExtrapolated = errors.New("reading is not between the anchors")
 
-// PaperRelation maps readings of the answering node's counter to cycles of the starting node's. The
-// starter is the paper's reference A, the answerer its B. A PaperRelation is immutable.
+// PaperRelation maps readings of the answering node's counter to cycles of the starting node's
+// counter. The starting node is the paper's reference A, the answering node its B. A PaperRelation
+// is immutable.
 type PaperRelation struct {
 	// lower and upper are the lines between which φ lies if its rate is constant. In the paper an
 	// answerer's stamps are single readings. For such anchors the mean of the lines is (4), and
-	// half their distance is the unequal form of the bound.
+	// half the distance between the lines is the unequal form of the bound.
 	lower, upper line
 
 	from, to uint64   // readings of B between which the lines are proven
@@ -49,8 +51,8 @@ func integer(x uint64) *big.Rat { return new(big.Rat).SetUint64(x) }
 
 func signed(x int64) *big.Rat { return new(big.Rat).SetInt64(x) }
 
-// PaperRelate takes the exchange of smallest round trip from each of two quiet periods, before and
-// after the experiment. The same node must have started all of them.
+// PaperRelate relates two nodes by the exchange of smallest round trip from each of two quiet
+// periods, before and after the experiment. The same node must have started all exchanges.
 func PaperRelate(before, after []Exchange) (PaperRelation, error) {
 	j, err := smallestRoundTrip(before)
 	if err != nil {
@@ -98,7 +100,7 @@ func smallestRoundTrip(es []Exchange) (Exchange, error) {
 	return best, nil
 }
 
-// Ratio returns how many A cycles pass in a B cycle (2).
+// Ratio returns the number of A cycles in a B cycle (2).
 func (p PaperRelation) Ratio() *big.Rat {
 	return half(new(big.Rat).Add(p.lower.slope, p.upper.slope))
 }
@@ -112,7 +114,8 @@ func (p PaperRelation) E() *big.Rat {
 	return j
 }
 
-// gap returns half the distance of the two lines. At an anchor this is its δ (3).
+// gap returns half the distance between the two lines at b. At an anchor this is the anchor's δ
+// (3).
 func (p PaperRelation) gap(b *big.Rat) *big.Rat {
 	return half(new(big.Rat).Sub(p.upper.at(b), p.lower.at(b)))
 }
@@ -162,10 +165,10 @@ func (p PaperRelation) Value(y uint64) (PaperValue, error) {
 	return PaperValue{p.mid(b), p.E(), p.gap(b)}, nil
 }
 
-// TranslateGrown does what Translate does for any reading. Outside the anchors the errors of both
-// add up, and the bound grows to (|1−λ| + |λ|)·e. λ is the reading's place between the anchors: 0
-// at the first, 1 at the second. The growth covers the error of the line, but not a rate that
-// moves.
+// TranslateGrown does what Translate does, but for any reading. Outside the anchors the errors of
+// both anchors add up, and the bound grows to (|1−λ| + |λ|)·e. λ is the reading's place between the
+// anchors: 0 at the first, 1 at the second. The larger bound covers the error of the line, but not
+// a rate that moves.
 func (p PaperRelation) TranslateGrown(y uint64) (Interval, error) {
 	if v, err := p.Value(y); err == nil {
 		return v.Interval()
@@ -179,10 +182,10 @@ func (p PaperRelation) TranslateGrown(y uint64) (Interval, error) {
 	return PaperValue{Centre: p.mid(b), Paper: bound}.Interval()
 }
 
-// WanderedBound returns e corrected for rates that wander by w, in A cycles. At reading y it is e
-// plus the most by which the rate can have moved the line since the nearer anchor. With T between
-// the anchors it is at most e + w·T/2, in the middle. Outside the anchors it returns
-// ErrExtrapolated.
+// WanderedBound returns e corrected for rates that wander by w, in A cycles. At reading y the
+// result is e plus the most by which the rate can have moved the line since the nearer anchor. If
+// the anchors are T apart, the result is at most e + w·T/2, in the middle. Outside the anchors
+// WanderedBound returns ErrExtrapolated.
 func (p PaperRelation) WanderedBound(y uint64, w Wander) (*big.Rat, error) {
 	v, err := p.Value(y)
 	if err != nil {
@@ -197,7 +200,7 @@ func (p PaperRelation) WanderedBound(y uint64, w Wander) (*big.Rat, error) {
 	return moved.Add(moved, v.Paper), nil
 }
 
-// span returns the distance of the anchors in B cycles.
+// span returns the distance between the anchors in B cycles.
 func (p PaperRelation) span() *big.Rat { return new(big.Rat).Sub(p.m, p.j) }
 
 // slopeError returns the bound of Ratio.
@@ -219,8 +222,8 @@ func (p PaperRelation) SameNode(w, y uint64) PaperValue {
 	}
 }
 
-// FromReference is Scenario 2: the first event is at reading x on A, the second at y on B. The
-// duration is in A cycles.
+// FromReference is Scenario 2: the first event is at reading x on A, the second at reading y on B.
+// The duration is in A cycles.
 func (p PaperRelation) FromReference(x, y uint64) (PaperValue, error) {
 	v, err := p.Value(y)
 	if err != nil {
@@ -230,10 +233,10 @@ func (p PaperRelation) FromReference(x, y uint64) (PaperValue, error) {
 	return v, nil
 }
 
-// PaperDirect is Scenario 3: the first event is at reading u on B, the second at v on C. The
-// duration is in cycles of A, which saw neither. ba maps B to A. cb, measured directly between the
-// two, maps C to B. The bound as the paper gives it is (8). It omits the product of the duration's
-// error and the rate's error; the tight bound includes it.
+// PaperDirect is Scenario 3: the first event is at reading u on B, the second at reading v on C.
+// The duration is in cycles of A, where neither event happened. ba maps B to A. cb, measured
+// directly between B and C, maps C to B. The bound as the paper gives it is (8), which omits the
+// product of the duration's error and the rate's error. The tight bound includes this product.
 func PaperDirect(ba, cb PaperRelation, u, v uint64) (PaperValue, error) {
 	onB, err := cb.FromReference(u, v)
 	if err != nil {
@@ -254,8 +257,8 @@ func PaperDirect(ba, cb PaperRelation, u, v uint64) (PaperValue, error) {
 	return PaperValue{Centre: new(big.Rat).Mul(r, d), Paper: paper, Tight: tight}, nil
 }
 
-// PaperBaseline is the paper's baseline for the same case (11): each event is translated to A on
-// its own.
+// PaperBaseline is the paper's baseline for Scenario 3 (11): each event is translated to A on its
+// own.
 func PaperBaseline(ba, ca PaperRelation, u, v uint64) (PaperValue, error) {
 	first, err := ba.Value(u)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// path is the direct relation of two nodes, or one into a third node and one from there.
+// path is the direct relation of two nodes, or a relation into a third node and one from there.
 type path struct{ first, second *Relation }
 
 func (p path) verdict() Verdict {
@@ -25,7 +25,7 @@ func (p path) nodes() Path {
 	return names
 }
 
-// count carries an interval of the first node's count along the path.
+// count translates an interval of the first node's count along the path.
 func (p path) count(c Interval) (Interval, error) {
 	c, err := p.first.count(c)
 	if err != nil || p.second == nil {
@@ -34,14 +34,14 @@ func (p path) count(c Interval) (Interval, error) {
 	return p.second.count(c)
 }
 
-// Path names the nodes that a value passed through, from its own node to the one in whose cycles it
-// is given.
+// Path names the nodes along the path of a value, from the node that read it to the node in whose
+// cycles it is given.
 type Path []string
 
 func (p Path) String() string { return strings.Join(p, " → ") }
 
-// paths returns all usable paths from one node to another, the direct relation first. The error
-// says why there are not enough.
+// paths returns all usable paths from one node to another, the direct relation first. If there are
+// too few, the error gives the reason.
 func (c *Closure) paths(from, into int) ([]path, error) {
 	var ps []path
 	direct := c.relations[from][into]
@@ -62,8 +62,8 @@ func (c *Closure) paths(from, into int) ([]path, error) {
 	return ps, nil
 }
 
-// search intersects all durations that were found: the consistent ones or, if there are none, the
-// suspect ones.
+// search intersects the durations found by all consistent methods. If there are none, it intersects
+// those found by suspect methods.
 type search struct {
 	found     [2]bool // by verdict
 	all, best [2]Duration
@@ -72,7 +72,7 @@ type search struct {
 
 func (s *search) offer(d Elapsed, by Scenario, v Verdict, err error) {
 	if err != nil {
-		// Keep a disagreement even if another method failed for want of a relation.
+		// Keep a disagreement even if another method failed because a relation was missing.
 		var broken *DisagreementError
 		if s.err == nil || errors.As(err, &broken) {
 			s.err = err

@@ -6,19 +6,19 @@ package tscratio
 //
 // find the extent of p + r·x for any x over all feasible (p, r), and the extent of r.
 //
-// A pair (p, r) is a straight line c ↦ p + r·c. It is feasible if it passes above every point (c,
-// a) of a lower constraint and below every point of an upper one. So only the upper hull of the
-// lowers and the lower hull of the uppers matter. Every extreme line rests on two points: two of
-// one hull, or one of each. All decisions are made in exact integers, and an extent is a quotient
-// of exact integers rounded outward. The results therefore contain those of rational arithmetic and
-// exceed them by less than one cycle.
+// A pair (p, r) is a straight line c ↦ p + r·c. It is feasible if the line passes above every point
+// (c, a) of a lower constraint and below every point of an upper constraint. So only the upper hull
+// of the lower points and the lower hull of the upper points matter. Every extreme line rests on
+// two points: two of one hull, or one of each. All decisions are made in exact integers, and an
+// extent is a quotient of exact integers rounded outward. The results therefore contain those of
+// rational arithmetic and exceed them by less than one cycle.
 
 // point is a constraint seen from y. c is the distance of its reading of B from y, with the wander
-// included; a is its reading of A less an anchor.
+// included. a is its reading of A, relative to the field anchor of seen.
 type point struct{ c, a int64 }
 
-// slope is a rate as a fraction, num/den with den > 0, and the points of the two hulls that a line
-// of that rate rests on.
+// slope is a rate as a fraction, num/den with den > 0, and the two points, one of each hull, that a
+// line of that rate rests on.
 type slope struct {
 	num, den     int64
 	lower, upper point
@@ -36,7 +36,7 @@ type polygon struct {
 	min, max     slope   // smallest and largest feasible rate
 }
 
-// addLower appends a point to the upper hull of the lower constraints. Points must come with c
+// addLower appends a point to the upper hull of the lower constraints. Points must be added with c
 // ascending.
 func addLower(hull []point, q point) []point {
 	for n := len(hull); n > 0; n-- {
@@ -52,7 +52,7 @@ func addLower(hull []point, q point) []point {
 	return append(hull, q)
 }
 
-// addUpper appends a point to the lower hull of the upper constraints. Points must come with c
+// addUpper appends a point to the lower hull of the upper constraints. Points must be added with c
 // ascending.
 func addUpper(hull []point, q point) []point {
 	for n := len(hull); n > 0; n-- {
@@ -68,8 +68,8 @@ func addUpper(hull []point, q point) []point {
 	return append(hull, q)
 }
 
-// turn is positive if the path from p over q to r turns left, negative if it turns right, and 0 if
-// it is straight.
+// turn is positive if the path from p over q to r turns left, negative if the path turns right, and
+// 0 if it is straight.
 func turn(p, q, r point) int {
 	left, right := product(q.c-p.c, r.a-p.a), product(r.c-p.c, q.a-p.a)
 	switch {
@@ -81,18 +81,19 @@ func turn(p, q, r point) int {
 	return 0
 }
 
-// solve finds the extreme rates and reports whether any line is feasible. If none is, the rest of
-// the polygon must not be used. Both hulls must hold points.
+// solve finds the extreme rates and reports whether any line is feasible. If it reports false, the
+// rest of the polygon must not be used. Both hulls must contain points.
 //
-// For a rate r, the feasible p range from max(a − r·c) over the lowers to min(a − r·c) over the
-// uppers. The difference of these two is a concave function of r, and its roots are the extreme
-// rates. Newton's method, started outside, reaches a root without passing it. The function is
-// piecewise linear, so this takes finitely many steps: each step's rate is that of the line through
-// the two points that the last step rested on.
+// For a rate r, the feasible p range from max(a − r·c) over the lower points to min(a − r·c) over
+// the upper points. The second value minus the first is a concave function of r, and its roots are
+// the extreme rates. Newton's method, started outside, reaches a root without passing it. The
+// function is piecewise linear, so finitely many steps suffice: each step's rate is that of the
+// line through the two points on which the lines of the previous step rested.
 func (g *polygon) solve() bool {
 	l, u := g.lower, g.upper
 
-	// Go down from an infinite rate, at which the line rests on the first lower and the last upper.
+	// Go down from an infinite rate. There the lines rest on the first lower and the last upper
+	// point.
 	il, iu := 0, len(u)-1
 	g.max = slope{maxRate, 1, point{}, point{}}
 	if l[il].c < u[iu].c {
@@ -114,8 +115,8 @@ func (g *polygon) solve() bool {
 		return false
 	}
 
-	// Go up from an infinitely negative rate, at which the line rests on the last lower and the
-	// first upper.
+	// Go up from an infinitely negative rate. There the lines rest on the last lower and the first
+	// upper point.
 	il, iu = len(l)-1, 0
 	g.min = slope{0, 1, point{}, point{}}
 	if u[iu].c < l[il].c {
@@ -137,8 +138,8 @@ func (g *polygon) solve() bool {
 		return false
 	}
 
-	// Counters run forwards, and at rates below maxRate. These limits replace an extreme rate that
-	// the points did not give.
+	// Counters run forwards, at rates below maxRate. These limits apply where the points did not
+	// yield an extreme rate.
 	for _, s := range [...]*slope{&g.min, &g.max} {
 		if s.lower == (point{}) && s.upper == (point{}) {
 			s.lower = l[restLower(l, 0, +1, s.num, s.den)]
@@ -149,7 +150,7 @@ func (g *polygon) solve() bool {
 }
 
 // restLower returns the index of the lower point on which a line of rate num/den rests from above.
-// It searches from index i in steps of step.
+// It starts at index i and moves by step.
 func restLower(l []point, i, step int, num, den int64) int {
 	for j := i + step; j >= 0 && j < len(l); i, j = j, j+step {
 		// a − r·c grows from i to j
@@ -160,7 +161,7 @@ func restLower(l []point, i, step int, num, den int64) int {
 	return i
 }
 
-// restUpper does what restLower does, for the upper points and a line that rests from below.
+// restUpper does the same as restLower for the upper points, on which a line rests from below.
 func restUpper(u []point, i, step int, num, den int64) int {
 	for j := i + step; j >= 0 && j < len(u); i, j = j, j+step {
 		if !product(u[j].a-u[i].a, den).less(product(num, u[j].c-u[i].c)) {
@@ -172,9 +173,9 @@ func restUpper(u []point, i, step int, num, den int64) int {
 
 // maxAt returns the largest p + r·x, rounded up.
 func (g *polygon) maxAt(x int64) int64 {
-	// Without limits on the rate, the highest line at x lies on the edge of the uppers' hull that
-	// spans x. The height falls on either side of that edge's rate, so with limits the rate nearest
-	// to it is best.
+	// Without limits on the rate, the highest line at x lies on the edge of the upper points' hull
+	// that spans x. The height falls on either side of that edge's rate. So with limits, the
+	// allowed rate nearest to the edge's rate is best.
 	i := after(g.upper, x)
 	switch {
 	case i == 0:

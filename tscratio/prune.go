@@ -5,28 +5,27 @@ import (
 	"slices"
 )
 
-// pruneWindows is how many times the stated length a window may be for Prune to leave its answers
-// the same.
+// Prune leaves answers unchanged for windows of up to pruneWindows times the stated length.
 const pruneWindows = 8
 
-// Prune drops constraints that change no answer and returns their number. Answers stay the same to
-// the cycle in every window of up to 8 times the stated length whose wander is at most MaxWander.
-// In other windows they stay true. w_min stays the same too, while what such a window proves is at
-// most MaxWander.
+// Prune drops constraints that change no answer, and returns the number of dropped constraints.
+// Answers stay the same to the cycle in every window of up to 8 times the stated length whose
+// wander is at most MaxWander. In other windows they stay true. w_min also stays the same, as long
+// as the wander that such a window proves is at most MaxWander.
 //
-// A lower constraint i may go if the same train has some j with
+// A lower constraint i may be dropped if the same train has some j with
 //
 //	a_j − a_i ≥ max over r of r·[(b_j − b_i) + w_max·|b_j − b_i|]
 //
-// since j then implies i at every y. For upper constraints this is mirrored. Only constraints of
-// the same train count, because a window holds a train whole or not at all. The rates r are those
-// of every window that may hold the train (provenRates). They are proven from the anchors,
-// constraints that always stay. Each train's exchange of smallest round trip is stored beside its
-// constraints and is not touched.
+// since j then implies i at every y. The rule for upper constraints is the mirror image. Only
+// constraints of the same train can replace each other, because a window contains a whole train or
+// none of it. The rates r are those of every window that may contain the train (provenRates). They
+// are proven from the anchors, which are constraints that are never dropped. Each train's exchange
+// of smallest round trip is stored beside its constraints and is not touched.
 //
-// Prune leaves alone a train that lacks one kind of constraint, and one that has too few
-// constraints on either side to prove a rate. More trains may be added afterwards, and Prune called
-// again.
+// Prune does not change a train that lacks one kind of constraint, or a train with too few
+// constraints before or after it to prove a rate. More trains may be added afterwards, and Prune
+// may be called again.
 func (p *Pair) Prune() int {
 	before := p.Constraints()
 	ratesA, ratesB := p.provenRates(SideA), p.provenRates(SideB)
@@ -36,8 +35,8 @@ func (p *Pair) Prune() int {
 		if rA == (RateInterval{}) || rB == (RateInterval{}) || t.a.Width() > maxReach_cycles {
 			continue
 		}
-		// What goes must be implied in relations into A and in relations into B, which see it
-		// turned round.
+		// A dropped constraint must be implied both in relations into A and in relations into B,
+		// where it is turned round.
 		intoA, intoB := p.widened(t, SideA), p.widened(t, SideB)
 		lower, upper := p.anchors(t)
 		t.lower = thin(t.lower, lower, func(j, i int) bool {
@@ -52,9 +51,9 @@ func (p *Pair) Prune() int {
 	return before - p.Constraints()
 }
 
-// anchors returns which lower and which upper constraint of a train always stay: the tightest at
-// the nominal rates. The train must have both kinds. The choice affects how much is pruned, and
-// nothing else.
+// anchors returns the indices of the lower and the upper constraint of a train that are never
+// dropped: the tightest at the nominal rates. The train must have both kinds. The choice affects
+// only how much is pruned.
 func (p *Pair) anchors(t *train) (lower, upper int) {
 	a, b := int64(p.A.Nominal_hz), int64(p.B.Nominal_hz)
 	// a_i − a_j > (b_i − b_j)·rate; distances within a train are below 2⁶³.
@@ -74,12 +73,13 @@ func (p *Pair) anchors(t *train) (lower, upper int) {
 	return lower, upper
 }
 
-// thin returns the anchor and the readings that no other reading implies.
+// thin returns the anchor and all readings that no other reading implies.
 func thin(rs []reading, anchor int, implies func(j, i int) bool) []reading {
 	gone := make([]bool, len(rs))
 	for i := range rs {
 		for j := range rs {
-			// Whatever a dropped reading implies, the kept reading that implies it implies too.
+			// Implication is transitive: what a dropped reading implies, a kept reading implies
+			// too.
 			if i != j && i != anchor && !gone[j] && implies(j, i) {
 				gone[i] = true
 				break
@@ -129,14 +129,14 @@ func atLeast(a, a2 uint64, d int64, rates RateInterval) bool {
 	return have >= 0 || uint64(-have) <= slack
 }
 
-// provenRates returns rates for each train. They include all rates in the polygon of every window
-// that holds the train, if the wander in the window is at most MaxWander and its length at most 8
-// times the stated one. The zero interval means that there is no such proof.
+// provenRates returns a rate interval for each train. It includes all rates in the polygon of every
+// window that contains the train, if the wander in the window is at most MaxWander and the window
+// is at most 8 times the stated length. The zero interval means that there is no such proof.
 //
-// Take a window around y that reaches H to either side and holds a train from x to z. It also holds
-// every other train within [z − H, z] if y ≤ z, or else within [x, x + H]. So the train and its
-// farthest partner, on at least one side, bound the rate of every window. For two constraints,
-// lower (b, a) and upper (b', a'),
+// Take a window around y that reaches H to either side and contains a train from x to z. If y ≤ z,
+// the window also contains every other train within [z − H, z]. If y > z, it contains every train
+// within [x, x + H]. So in every window, the train and its farthest partner on at least one side
+// bound the rate. For two constraints, lower (b, a) and upper (b', a'),
 //
 //	a − a' ≤ r·[(b − b') + w·(|b − y| + |b' − y|)], where the sum of distances is at most 2H.
 //
@@ -207,8 +207,8 @@ next:
 	return proven
 }
 
-// rateBetween bounds the rate by two exchanges, the second after the first, whose distances are
-// uncertain by apart. It reports false if that proves no upper bound.
+// rateBetween returns an interval of the rate, proven by two exchanges, the second after the first.
+// Their distances are uncertain by apart. It reports false if the exchanges prove no upper limit.
 func rateBetween(lower, upper, laterLower, laterUpper reading, apart uint64) (RateInterval, bool) {
 	var r RateInterval
 	rise, run := down(laterLower.a, upper.a), up(down(laterLower.b, upper.b), apart)

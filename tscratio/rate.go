@@ -14,8 +14,9 @@ const rateBits = 48
 // Float returns the rate for display. Nothing is computed from it.
 func (r Rate) Float() float64 { return math.Ldexp(float64(r), -rateBits) }
 
-// times returns r·d in cycles, rounded down and up. A product that does not fit 64 bits becomes
-// their largest number. That is a valid lower bound; as an upper bound it means "unknown".
+// times returns r·d in cycles, rounded down and rounded up. A product that does not fit 64 bits
+// becomes the largest 64-bit number. That is a valid lower limit; as an upper limit it means
+// "unknown".
 func (r Rate) times(d uint64) (down, up uint64) {
 	if hi, _ := bits.Mul64(d, uint64(r)); hi>>rateBits != 0 {
 		return math.MaxUint64, math.MaxUint64
@@ -31,8 +32,8 @@ type RateInterval struct {
 // Contains reports whether r lies in the interval.
 func (i RateInterval) Contains(r Rate) bool { return i.Lo <= r && r <= i.Hi }
 
-// PPB returns, for display, by how many parts in 10⁹ the interval's ends differ from the reference
-// rate.
+// PPB returns, for display, the difference between each end of the interval and the reference rate,
+// in parts per 10⁹.
 func (i RateInterval) PPB(reference float64) (lo_ppb, hi_ppb float64) {
 	return (i.Lo.Float()/reference - 1) * 1e9, (i.Hi.Float()/reference - 1) * 1e9
 }
@@ -41,7 +42,7 @@ func (i RateInterval) String() string {
 	return fmt.Sprintf("[%.12f, %.12f]", i.Lo.Float(), i.Hi.Float())
 }
 
-// wander returns the rates that occur if the rate moves by f from a mean in the interval:
+// wander returns the rates that are possible if the rate moves by f from a mean in the interval:
 // [lo·(1−f), hi·(1+f)].
 func (i RateInterval) wander(f fraction) RateInterval {
 	return RateInterval{

@@ -5,12 +5,12 @@ import (
 	"math"
 )
 
-// Relate evaluates the pair: what do readings of the other node's counter mean in cycles of into's,
-// if the rate wanders by at most w? Declared.Wander is the usual w.
+// Relate evaluates the pair. The relation translates readings of the other node's counter into
+// cycles of into's counter, if the rate wanders by at most w. Declared.Wander is the usual w.
 //
-// The answer is suspect if w is less than twice the wander that the constraints themselves prove.
-// An error wraps ErrTooFew or ErrWanderAboveMax, or is a *RefutedError. The last means that the
-// constraints prove more wander than MaxWander allows, and says where.
+// The verdict is Suspect if w is less than twice the wander that the constraints themselves prove.
+// An error wraps ErrTooFew or ErrWanderAboveMax, or is a *RefutedError. A *RefutedError means that
+// the constraints prove more wander than MaxWander allows, and lists the places.
 func (p *Pair) Relate(into Side, w Wander) (*Relation, error) {
 	r, err := p.evidence(into).relate(w)
 	if err != nil {
@@ -47,9 +47,9 @@ func (e *evidence) relate(w Wander) (*Relation, error) {
 	}
 }
 
-// relation evaluates the constraints for a wander of w, or of twice least if that is more. A knot's
-// own window may refute that wander where the windows behind least missed it. relation then returns
-// the wander that this window allows.
+// relation evaluates the constraints for the wander w, or for 2*least if that is larger. least was
+// computed from a sample of windows, so the window of a knot may show that more wander is needed.
+// In this case, relation returns that wander as more.
 func (e *evidence) relation(
 	places []uint64, w, least Wander,
 ) (r *Relation, more Wander, err error) {
@@ -67,16 +67,16 @@ func (e *evidence) relation(
 	return r, more, err
 }
 
-// Knots are so dense that the wander from a knot to the readings half-way to the next adds little:
-// at 1 ppm and ±10 s, w·W/160 is 62 ns.
+// Knots are so dense that the wander from a knot to the readings half-way to the next knot adds
+// little: at 1 ppm and ±10 s, w·W/160 is 62 ns.
 const (
-	knotsPerWindow    = 80   // between trains, unless that is more than knotsPerGap
-	minKnotsPerWindow = 1000 // trains closer than this share a knot
+	knotsPerWindow    = 80   // between trains, but at most knotsPerGap
+	minKnotsPerWindow = 1000 // trains closer together than W/1000 share a knot
 	knotsPerGap       = 32
 )
 
-// places returns the readings at which the programme is solved: in every train, half-way between
-// trains, and at more places between if the trains are far apart.
+// places returns the readings at which the programme is solved: one in every train, one half-way
+// between trains, and more in between if the trains are far apart.
 func (e *evidence) places(domain Interval) []uint64 {
 	ys := []uint64{domain.Lo}
 	last := func() uint64 { return ys[len(ys)-1] }
@@ -104,9 +104,9 @@ func (e *evidence) places(domain Interval) []uint64 {
 }
 
 // fill solves the programme at all places that allow it, and makes the pieces. If the constraints
-// at one place refute r.Wander, it stops and returns the wander that they allow there.
+// at one place refute r.Wander, fill stops and returns the smallest wander that they allow there.
 func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
-	// Farther than this from a knot, nothing is known or nothing can be computed.
+	// Further than this from a knot, nothing is proven or nothing can be computed.
 	reach := down(r.Wander.reach(r.window_cycles), e.from.Quantum_cycles)
 	limit := min(e.from.cycles(e.declared.ExtrapolationLimit), reach)
 	var ys []uint64
@@ -143,8 +143,8 @@ func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
 		} else if e.solveAt(&s, y, r.Wander) != feasible {
 			half := uint64(s.k) * e.window_cycles
 			c, _ := e.chordsWithin(&scratch{}, Interval{down(y, half), up(y, half)})
-			// The window is infeasible under r.Wander. The true wander is more than that, whatever
-			// the window's chords say.
+			// The window is infeasible under r.Wander, so the true wander is larger, whatever the
+			// window's chords show.
 			return max(c.least()/Wander(s.k), r.Wander+1), nil
 		}
 		r.knots = append(r.knots, knot{y, s.k, s.rates(), s.interval(s.minAt(0), s.maxAt(0))})
@@ -166,14 +166,14 @@ func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
 		r.extend(&s, after, false)
 	}
 	if len(r.pieces) == 0 {
-		r.hole(r.limits.Lo) // there is one knot, and nothing may be extrapolated
+		r.hole(r.limits.Lo) // there is one knot, and extrapolation is not allowed
 	}
 	r.index()
 	return 0, nil
 }
 
-// reached returns how far a knot is used towards the next one. It is the nearer of the two up to
-// half the gap.
+// reached returns the distance to which a knot is used towards the next knot. Up to half the gap,
+// this knot is the nearer of the two.
 func reached(half uint64, apart bool, limit, reach uint64) uint64 {
 	if apart {
 		return min(half, limit)
@@ -186,17 +186,17 @@ func (s *seen) interval(lo, hi int64) Interval {
 	return Interval{offset(s.anchor, lo), offset(s.anchor, hi)}
 }
 
-// extend adds the pieces on one side of s.y, up to a distance within the wander's reach. They are
-// the knot's polygon, sheared by the distance and opened by the wander. Within the knot's own
-// window its own wander holds. Beyond it, the wander is that of the window that is just long enough
-// to reach there. The polygon includes the mean rate of the stated window at y, which is where
-// Wander.over starts from.
+// extend adds the pieces on one side of s.y, up to a distance within reach of the wander. The
+// pieces are the knot's polygon, sheared by the distance and widened by the wander. Within the
+// knot's own window, the wander of that window applies. Outside the knot's window, the wander is
+// that of the shortest window that reaches there. The polygon includes the mean rate of the stated
+// window at y, from which the proof of Wander.over starts.
 func (r *Relation) extend(s *seen, distance uint64, before bool) {
 	if distance == 0 {
 		return
 	}
-	// ends are the distances between which the wander is constant. moved is the most by which
-	// wander has moved readings there.
+	// Between two successive elements of ends, distances from s.y, the wander is constant. moved
+	// contains the most by which wander has moved readings there.
 	var ends, moved []uint64
 	var d, m uint64
 	for k := s.k; d < distance; k++ {
@@ -208,8 +208,8 @@ func (r *Relation) extend(s *seen, distance uint64, before bool) {
 	}
 	ends, moved = append(ends, d), append(moved, m)
 
-	// Between two ends the upper bound is the maximum over the polygon of p + r·(distance + moved),
-	// which is convex and so lies below its chord. The lower bound is concave.
+	// Between two ends the upper limit is the maximum over the polygon of p + r·(distance + moved).
+	// This maximum is convex, so it lies below its chord. The lower limit is concave.
 	n := len(ends) - 1
 	los, his := make([]int64, n+1), make([]int64, n+1)
 	for i, d := range ends {
@@ -231,16 +231,16 @@ func (r *Relation) extend(s *seen, distance uint64, before bool) {
 	}
 }
 
-// add adds a piece that starts at start, with all of it within reach of s.y. On it the ends of the
-// bound move linearly from one value to another.
+// add adds a piece that begins at start and lies within reach of s.y. On the piece, each end of the
+// interval moves linearly from one value to another.
 func (r *Relation) add(s *seen, start, reach uint64, lo, loEnd, hi, hiEnd int64, length uint64) {
-	// The count may be a quantum past the reading, and so past the piece's end.
+	// The count may exceed the reading by a quantum, and so lie past the end of the piece.
 	w, ok := r.Wander.over(max(s.k, windowsFor(reach+r.From.Quantum_cycles, r.window_cycles)))
 	_, wideHi := s.rates().wander(w.fraction()).Hi.times(r.From.Quantum_cycles)
 	const margin = 2 * maxReach_cycles >> slopeBits // what rounding of the slope adds over a piece
 	over := hiEnd > 0 && uint64(hiEnd) > down(math.MaxUint64-margin, s.anchor)
 	if !ok || over || wideHi > math.MaxUint32 {
-		r.hole(start) // at rates of thousands nothing useful is known
+		r.hole(start) // at relative rates of thousands no useful answer is possible
 		return
 	}
 	p := piece{wideLo: uint32(r.Into.Quantum_cycles), wideHi: uint32(wideHi)}
@@ -249,8 +249,8 @@ func (r *Relation) add(s *seen, start, reach uint64, lo, loEnd, hi, hiEnd int64,
 	if p.slopeHi, inexact = shiftedQuotient(uint64(hiEnd-hi), slopeBits, length); inexact {
 		p.slopeHi++
 	}
-	// Readings from before the other counter began are left out: an interval cut off at 0 would not
-	// hold the true duration.
+	// Readings from before the other counter began are left out: an interval clamped at 0 would not
+	// contain the true duration.
 	if lo < 0 && uint64(-lo) > s.anchor {
 		r.hole(start)
 		before := p.rises(uint64(-lo) - s.anchor)
@@ -266,7 +266,7 @@ func (r *Relation) add(s *seen, start, reach uint64, lo, loEnd, hi, hiEnd int64,
 	r.pieces = append(r.pieces, p)
 }
 
-// rises returns after how many readings the lower line has risen by the given cycles.
+// rises returns the number of readings after which the lower line has risen by the given cycles.
 func (p *piece) rises(cycles uint64) uint64 {
 	if cycles>>(64-slopeBits) >= p.slopeLo {
 		return math.MaxUint64

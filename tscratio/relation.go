@@ -11,19 +11,20 @@ var (
 	ErrTooFew = errors.New("too few constraints")
 
 	// ErrBeyondLimit is returned for a reading further from the constraints than the extrapolation
-	// limit.
+	// limit allows.
 	ErrBeyondLimit = errors.New("reading beyond the extrapolation limit")
 )
 
-// Verdict says whether the constraints leave room for the declared wander.
+// Verdict tells whether the declared wander is at least twice what the constraints need.
 type Verdict uint8
 
 const (
-	// Consistent: the declared wander is at least twice the smallest that the constraints allow.
+	// Consistent: the declared wander is at least twice the smallest wander that the constraints
+	// allow.
 	Consistent Verdict = iota
 
-	// Suspect: the declared wander is less than that. The relation is computed with twice the
-	// smallest, and its bounds are estimates.
+	// Suspect: the declared wander is less than twice the smallest that the constraints allow. The
+	// relation is computed with twice the smallest, and its bounds are estimates.
 	Suspect
 )
 
@@ -37,39 +38,40 @@ func (v Verdict) String() string {
 // Relation maps readings of From's counter to cycles of Into's counter, as intervals. It is
 // immutable; any number of goroutines may use it.
 //
-// Its bounds are true if the rate of the two counters stays within Wander of its mean in any window
-// of the declared length, the cores of each node agree within its core slack, each counter moves in
-// steps of at most its quantum, and no epoch is broken. If the verdict is Suspect, the data refute
-// the declared wander, or nearly do, and the bounds are estimates.
+// Its bounds are true under four conditions. The relative rate of the two counters stays within
+// Wander of its mean in any window of the declared length. The cores of each node agree within its
+// core slack. Each counter moves in steps of at most its quantum. No epoch is broken. If the
+// verdict is Suspect, the data refute the declared wander, or nearly do, and the bounds are
+// estimates.
 type Relation struct {
 	From, Into     Node
 	Declared       Assumptions
-	Wander         Wander // used: the one asked for, or 2·Least if that is more
-	Least          Wander // w_min: the constraints refute every wander below it
+	Wander         Wander // in use: the wander asked for, or 2·Least if that is more
+	Least          Wander // w_min: the constraints refute any smaller wander
 	Verdict        Verdict
 	Contradictions []Contradiction // where the constraints refute the wander asked for
 
 	limits        Interval // readings that are translated
 	window_cycles uint64
 
-	// The bound as pieces: piece i begins at starts[i] and ends before starts[i+1], or at
-	// limits.Hi.
+	// The interval is stored in pieces: piece i begins at starts[i] and ends before starts[i+1].
+	// The last piece ends at limits.Hi.
 	starts []uint64
 	pieces []piece
 
-	// buckets[j] is the piece that limits.Lo + j·2^bucketBits lies in.
+	// buckets[j] is the index of the piece that contains limits.Lo + j·2^bucketBits.
 	buckets    []int32
 	bucketBits uint
 
 	knots []knot
 }
 
-// piece is the bound over an interval of readings: two straight lines.
+// piece is the interval over a range of readings: two straight lines.
 type piece struct {
 	lo, hi           uint64 // at the start
 	slopeLo, slopeHi uint64 // in units of 2⁻⁴⁰
 
-	// wideLo and wideHi are how far the quanta of both nodes widen the lines.
+	// wideLo and wideHi are the cycles by which the quanta of both nodes widen the lines.
 	wideLo, wideHi uint32
 }
 
@@ -83,7 +85,7 @@ type knot struct {
 	value Interval     // extent of p
 }
 
-// hole adds a piece on which nothing is known.
+// hole adds a piece on which nothing is proven.
 func (r *Relation) hole(start uint64) {
 	r.starts = append(r.starts, start)
 	r.pieces = append(r.pieces, piece{lo: 1, hi: 0})
@@ -107,7 +109,7 @@ func (r *Relation) index() {
 	r.buckets[n] = int32(len(r.starts) - 1)
 }
 
-// find returns the index of the piece that y, which lies within the limits, is on.
+// find returns the index of the piece that contains y, which must lie within the limits.
 func (r *Relation) find(y uint64) int {
 	j := (y - r.limits.Lo) >> r.bucketBits
 	i, end := int(r.buckets[j]), int(r.buckets[j+1])
@@ -124,12 +126,13 @@ func (r *Relation) find(y uint64) int {
 // Limits returns the readings of From that the relation translates.
 func (r *Relation) Limits() Interval { return r.limits }
 
-// Translate returns the interval in which Into's counter stood when From's showed y: what a program
-// would have read there, on any core. It includes quantum and core slack of both nodes. Outside of
-// Limits the error wraps ErrBeyondLimit.
+// Translate returns the interval in which Into's counter stood when From's counter showed y: the
+// values that a program on any core of Into could have read. The interval includes quantum and core
+// slack of both nodes. Outside of Limits the error wraps ErrBeyondLimit.
 //
-// The constraints are widened by the core slack, so each holds for any core. The relation therefore
-// holds for whichever two cores the events were read on, and their readings need no further slack.
+// The constraints are widened by the core slack, so each is valid for any core. The relation is
+// therefore valid whichever cores the events were read on, and their readings need no further
+// slack.
 func (r *Relation) Translate(y uint64) (Interval, error) {
 	if !r.limits.Contains(y) {
 		return Interval{}, r.beyond(y)
@@ -149,8 +152,9 @@ func (r *Relation) on(i int, y uint64) (Interval, error) {
 	return Interval{down(lo, uint64(p.wideLo)), up(hi, uint64(p.wideHi))}, nil
 }
 
-// count translates an interval of From's count to Into's. A count, unlike a reading, is an exact
-// moment, so no quantum widens the result. A chain of relations consists of such steps.
+// count translates an interval of From's count into Into's count. A count, unlike a reading, is an
+// exact moment, so no quantum widens the result. A path over a third node is translated step by
+// step in this way.
 func (r *Relation) count(y Interval) (Interval, error) {
 	for _, end := range []uint64{y.Lo, y.Hi} {
 		if !r.limits.Contains(end) {
@@ -168,19 +172,21 @@ func (r *Relation) count(y Interval) (Interval, error) {
 	}, nil
 }
 
-// counts returns the interval of a core's count when a program read a value in c there.
+// counts returns the interval of a core's count at the moment when a program read a value in c
+// there.
 func (n Node) counts(c Interval) Interval { return Interval{c.Lo, up(c.Hi, n.Quantum_cycles)} }
 
-// readings returns what a program can have read on a core whose count was in c.
+// readings returns the values that a program can have read on a core whose count was in c.
 func (n Node) readings(c Interval) Interval { return Interval{down(c.Lo, n.Quantum_cycles), c.Hi} }
 
-// otherCore returns what any core of the node may have shown when one showed c. Relations include
-// this already.
+// otherCore returns the values that any core of the node may have shown when one core showed c.
+// Relations include this already.
 func (n Node) otherCore(c Interval) Interval {
 	return Interval{down(c.Lo, n.CoreSlack_cycles), up(c.Hi, n.CoreSlack_cycles)}
 }
 
-// stamps returns the interval of any core's count when a program read a value in c on some core.
+// stamps returns the interval of any core's count at the moment when a program read a value in c on
+// some core.
 func (n Node) stamps(c Interval) Interval {
 	return Interval{down(c.Lo, n.CoreSlack_cycles), up(c.Hi, n.CoreSlack_cycles+n.Quantum_cycles)}
 }
@@ -264,7 +270,7 @@ func (r *Relation) Rate(y uint64) (RateInterval, error) {
 	return r.rateOver(y, y)
 }
 
-// rateOver returns the rates that may occur between two readings, seen from the knot nearest to
+// rateOver returns the rates that are possible between two readings, seen from the knot nearest to
 // their middle. The error wraps ErrBeyondLimit if that knot is so far away that the wander allows
 // any rate.
 func (r *Relation) rateOver(from, to uint64) (RateInterval, error) {

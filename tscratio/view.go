@@ -3,16 +3,17 @@ package tscratio
 import "fmt"
 
 // A closure answers each question from all of its paths. View and Ways answer many questions of one
-// kind. For each segment of readings they look at all paths once, and from then on use those that
-// were tightest there. Their answers are as true, and at most a little wider.
+// kind. For each segment of readings they evaluate all paths once, and afterwards use only the
+// paths that were tightest there. Their intervals also contain the truth, and are at most a little
+// wider.
 
 const (
 	viewSegments   = 4096 // at most, over all readings that can be translated
 	minSegmentBits = 24   // the shortest segment is a hundredth of a second
 )
 
-// View translates readings of one node into counts of another. It remembers what it found, so only
-// one goroutine may use it.
+// View translates readings of one node into counts of another. It caches what it finds, so only one
+// goroutine may use it.
 type View struct {
 	closure    *Closure
 	from, into Node
@@ -37,14 +38,14 @@ type segmentState uint8
 const (
 	unknown segmentState = iota
 	fast
-	slow // ask the closure, which knows the error
+	slow // ask the closure, which returns the error
 )
 
 // crossing is a relation and the piece of it that was used last.
 type crossing struct {
 	r           *Relation
 	i           int
-	start, next uint64 // piece i has the readings from start to before next
+	start, next uint64 // piece i covers start ≤ reading < next
 }
 
 func (l *crossing) count(c Interval) (Interval, bool) {
@@ -115,8 +116,8 @@ func (c *Closure) View(from, into string) (*View, error) {
 	return v, nil
 }
 
-// Limits returns the smallest and the largest reading that may be translated. Some readings between
-// them may not be.
+// Limits returns the smallest and the largest reading that can be translated. Some readings between
+// the two may not be translatable.
 func (v *View) Limits() (lo, hi uint64) { return v.base, v.last }
 
 // Translate does what Closure.Translate does, but returns no paths.
@@ -163,8 +164,9 @@ func (s *viewSegment) count(start Interval) (Interval, bool) {
 	return i, ok && i.Valid()
 }
 
-// allow returns everything that any of the given paths allows. There are as many paths as
-// ThirdNodes needs to agree, so at least one of them is true, though not always the same one.
+// allow returns the smallest interval that contains the intervals of all given paths. Their number
+// is the number of third nodes that must agree, so at least one of the paths is true. Which of them
+// is true may change from reading to reading.
 func allow(paths []crossings, c Interval) (Interval, bool) {
 	all, ok := paths[0].count(c)
 	for _, p := range paths[1:] {

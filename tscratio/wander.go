@@ -5,8 +5,8 @@ import (
 	"math/bits"
 )
 
-// Wander is how far the relative rate of two counters may move from its mean within a window. It is
-// a fraction in parts per 10¹².
+// Wander is how far the relative rate of two counters may move from its mean within a window of,
+// for example, ±10 s. It is a fraction in parts per 10¹².
 type Wander int64
 
 const (
@@ -14,8 +14,9 @@ const (
 	PPB        = 1000 * PPT
 	PPM        = 1000 * PPB
 
-	// maxWander is the largest wander that is computed with. Beyond it a relation says nothing, and
-	// the factor 2 in over would no longer cover the terms of second order.
+	// maxWander is the largest wander for which anything is computed. Above it a relation has no
+	// useful content, and the factor 2 in Wander.over would no longer cover the terms of second
+	// order.
 	maxWander = 250_000 * PPM
 )
 
@@ -24,22 +25,23 @@ func (w Wander) PPM() float64 { return float64(w) / float64(PPM) }
 
 func (w Wander) String() string { return fmt.Sprintf("%g ppm", w.PPM()) }
 
-// over returns the wander in a window that is k times as long as the one that w is stated for:
+// over returns the wander in a window that is k times as long as the window for which w is stated:
 //
 //	k = 1: w     k > 1: 2·k·w
 //
 // Proof. Let r be the mean rate of the stated window, whose half-length is W. The long window
-// reaches k·W from its centre, so n = ⌈(k−1)/2⌉ further windows of length 2W, laid end to end, lead
-// from the stated window to its edge. Neighbours share a reading, at which the rate is within w of
-// both means. So from one window to the next the mean changes by a factor of at most (1+w)/(1−w),
-// and at the edge the rate is at most r·(1+w)ⁿ⁺¹/(1−w)ⁿ. That is r·(1 + (2n+1)·w + …) with 2n + 1 ≤
-// k + 1 < 2k for k > 1. The difference, at least (k−1)·w, covers the terms of higher order while
-// 2·k·w ≤ 1/4.
+// reaches k·W from its centre. So n = ⌈(k−1)/2⌉ further windows of length 2W, laid end to end, lead
+// from the stated window to the edge of the long one. Neighbouring windows share a reading, at
+// which the rate is within w of both means. So from one window to the next the mean changes by a
+// factor of at most (1+w)/(1−w), and at the edge the rate is at most r·(1+w)ⁿ⁺¹/(1−w)ⁿ. That is
+// r·(1 + (2n+1)·w + …) with 2n + 1 ≤ k + 1 < 2k for k > 1. The excess of 2·k·w over (2n+1)·w is at
+// least (k−1)·w. It covers the terms of higher order while 2·k·w ≤ 1/4.
 //
-// The rates in a long window's polygon therefore include the mean of the stated window at its
+// Therefore the rates in a long window's polygon include the mean rate of the stated window at its
 // centre.
 //
-// In a longer window the rate may be anything, and over reports false.
+// If the long window's wander exceeds maxWander, the rate there may be anything, and over reports
+// false.
 func (w Wander) over(k int64) (Wander, bool) {
 	if k == 1 {
 		return w, true
@@ -50,8 +52,8 @@ func (w Wander) over(k int64) (Wander, bool) {
 	return 0, false
 }
 
-// reach returns how far from a knot the wander is known, that is, how far over answers.
-// window_cycles is the length of the stated window.
+// reach returns the distance from a knot up to which Wander.over returns a wander. window_cycles is
+// the length of the stated window.
 func (w Wander) reach(window_cycles uint64) uint64 {
 	windows := uint64(1)
 	if w == 0 {
@@ -88,5 +90,6 @@ func (w Wander) fraction() fraction {
 	return fraction(q)
 }
 
-// of returns by how many cycles d cycles may differ from their length at the mean rate, rounded up.
+// of returns the number of cycles, rounded up, by which d cycles may differ from their length at
+// the mean rate.
 func (f fraction) of(d uint64) uint64 { return scaleUp(d, uint64(f), fractionBits) }

@@ -2,15 +2,15 @@ package tscratio
 
 import "fmt"
 
-// Ways finds durations between events of two nodes, or of one. It remembers what it found, so only
-// one goroutine may use it.
+// Ways finds durations between events of two nodes, or of one node. It caches what it finds, so
+// only one goroutine may use it.
 type Ways struct {
 	closure                  *Closure
 	first, second, reference Node
 	same, trivial            bool // first is second; and both are the reference
 	quanta                   [2]uint64
 
-	// The views that are used; nil if there is none.
+	// The views in use; nil if there is none.
 	secondOnFirst, firstOnSecond *View
 	firstOnRef, secondOnRef      *View
 	// The relations to the reference; nil if there is none, or if the node is the reference.
@@ -37,16 +37,16 @@ type waySegment struct {
 	way      way
 	scenario Scenario
 	verdict  Verdict
-	rate     RateInterval // of the node that both events are put on, in reference cycles
-	from, to uint64       // that node's readings between which the rate holds
-	// longest is the longest duration that rate scales: a quarter of the window, within which the
-	// wander stays what it is at one moment.
+	rate     RateInterval // of the node to which both events are translated, in reference cycles
+	from, to uint64       // that node's readings between which the rate is valid
+	// longest is the longest duration that rate scales: a quarter of the window. Within it the
+	// wander of one moment applies.
 	longest int64
 }
 
 // Ways returns a finder of durations from events of one node to events of another, in cycles of the
-// reference. The error wraps ErrNoPath if a node is unknown. If no chain of relations joins them,
-// Duration reports that.
+// reference. The error wraps ErrNoPath if a node is unknown. If no chain of relations joins the
+// nodes, Ways.Duration reports that.
 func (c *Closure) Ways(reference, first, second string) (*Ways, error) {
 	w := &Ways{closure: c}
 	for _, n := range []struct {
@@ -108,8 +108,8 @@ func (w *Ways) Duration(x, y uint64) (Duration, error) {
 	return w.ask(x, y)
 }
 
-// segment returns the segment of a reading of first between base and last, and chooses its method
-// first if need be.
+// segment returns the segment of a reading of first between base and last. If the segment has no
+// method yet, it chooses one.
 func (w *Ways) segment(x uint64) *waySegment {
 	j := (x - w.base) >> w.bits
 	s := &w.segments[j]
@@ -124,7 +124,7 @@ func (w *Ways) ask(x, y uint64) (Duration, error) {
 }
 
 // by finds a duration by the segment's method. If both events may be translated to the reference,
-// it intersects the result with the difference of the translated events, so that a duration never
+// it intersects the result with the difference of the translated events. So a duration never
 // contradicts these.
 func (w *Ways) by(s *waySegment, x, y uint64) (Elapsed, Verdict, bool) {
 	d, verdict, ok := w.along(s, x, y)
@@ -144,7 +144,7 @@ func (w *Ways) narrows(s *waySegment, d uint64) bool {
 	if w.firstOnRef == nil || w.secondOnRef == nil {
 		return false
 	}
-	// On one node, this helps only if the rate's error over the duration exceeds a bound.
+	// On one node, this helps only if the rate's error over the duration exceeds narrow_cycles.
 	if w.same {
 		if int64(d) < 0 {
 			d = -d
@@ -155,7 +155,8 @@ func (w *Ways) narrows(s *waySegment, d uint64) bool {
 		!(s.way == onSecond && w.second.Name == w.reference.Name)
 }
 
-// narrow_cycles is less than the bound of two events that are translated to another node.
+// narrow_cycles is less than the bound of the difference of two events that are translated to
+// another node.
 const narrow_cycles = 32
 
 // onReference translates both events to the reference.
@@ -216,7 +217,8 @@ func (w *Ways) along(s *waySegment, x, y uint64) (Elapsed, Verdict, bool) {
 	}
 }
 
-// scale does what Relation.scale does, by the segment's rate, where that holds.
+// scale does what Relation.scale does, by the segment's rate, if that rate is valid for the
+// duration.
 func (s *waySegment) scale(y uint64, d Elapsed) (Elapsed, bool) {
 	if d.Hi > s.longest || d.Lo < -s.longest || offset(y, min(d.Lo, 0)) < s.from ||
 		offset(y, max(d.Hi, 0)) > s.to || y < s.from || y > s.to {
@@ -240,7 +242,7 @@ func (s *waySegment) scale(y uint64, d Elapsed) (Elapsed, bool) {
 	return scaled, true
 }
 
-// choose finds the method that is tightest in the middle of a segment, for two events at one
+// choose finds the method that is tightest in the middle of a segment, for two events at the same
 // moment.
 func (w *Ways) choose(s *waySegment, x uint64) {
 	s.state = slow
@@ -313,7 +315,7 @@ func (w *Ways) choose(s *waySegment, x uint64) {
 	*s = best
 }
 
-// hold stores the rate that holds around a reading.
+// hold stores the rate around a reading, and the readings for which it is valid.
 func (s *waySegment) hold(r *Relation, y, reach uint64) {
 	s.longest = int64(r.window_cycles / 4)
 	reach += r.window_cycles / 4

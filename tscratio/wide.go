@@ -2,14 +2,14 @@ package tscratio
 
 import "math/bits"
 
-// Products of two differences of counter values need more than 64 bits. The bounds below keep every
-// one of them within 127:
+// Products of two differences of counter values need more than 64 bits. These limits keep every
+// product within 127 bits:
 //
 //	|b − y| ≤ 2⁴⁶, |a − anchor| ≤ 2⁶⁰, rates ≤ 2¹⁴,
 //
 // so a cross product is at most 2·2⁴⁸·2⁶² and a value a + (x − b)·rate at most 2⁶⁰ + 2⁶².
 const (
-	maxReach_cycles    = 1 << 46 // the farthest that a window reaches: 3.9 h at 5 GHz
+	maxReach_cycles    = 1 << 46 // the furthest that a window reaches: 3.9 h at 5 GHz
 	maxRelative_cycles = 1 << 60
 	// cycles of one counter per cycle of the other: 5 GHz over 1 MHz is 5,000
 	maxRate = 1 << 14
@@ -23,7 +23,7 @@ type wide struct {
 
 func product(x, y int64) wide {
 	hi, lo := bits.Mul64(uint64(x), uint64(y))
-	// The unsigned product of negative operands is too large by the other operand, times 2⁶⁴.
+	// For a negative operand the unsigned product is too large by the other operand times 2⁶⁴.
 	return wide{int64(hi) - (x >> 63 & y) - (y >> 63 & x), lo}
 }
 
@@ -36,7 +36,7 @@ func (v wide) minus(w wide) wide {
 func (v wide) less(w wide) bool { return v.hi < w.hi || v.hi == w.hi && v.lo < w.lo }
 
 // floorDiv returns the greatest integer ≤ v/d, for d > 0. The quotient must fit an int64, which the
-// bounds above ensure.
+// limits above ensure.
 func (v wide) floorDiv(d int64) int64 {
 	if v.hi < 0 {
 		return -wide{}.minus(v).ceilDiv(d)

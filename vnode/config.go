@@ -9,7 +9,7 @@ import (
 	"math"
 )
 
-// ErrConfig is returned when a configuration describes no virtual node.
+// ErrConfig is returned for a configuration that does not describe a virtual node.
 var ErrConfig = errors.New("not a virtual node")
 
 // Version is the version of the configuration's format (FORMAT.md).
@@ -71,7 +71,7 @@ type RealtimeConfig struct {
 	Steps       []RealtimeStep `json:"steps,omitempty"`
 }
 
-// Adjustment sets frequency and tick from an instant on. Before the first one they are 0 and
+// Adjustment sets frequency and tick from a time on. Before the first adjustment they are 0 and
 // 10,000.
 type Adjustment struct {
 	At_ns   int64 `json:"at_ns,string"`
@@ -86,7 +86,7 @@ type Slew struct {
 	Rate_ppm  int64 `json:"rate_ppm"`
 }
 
-// length_ns returns how long the slew takes. It is exact, because Rate_ppm divides a million.
+// length_ns returns the duration of the slew. It is exact, because Rate_ppm divides a million.
 func (s Slew) length_ns() int64 { return max(s.Offset_ns, -s.Offset_ns) * (1_000_000 / s.Rate_ppm) }
 
 // RealtimeStep sets the clock.
@@ -98,7 +98,7 @@ type RealtimeStep struct {
 // PPM converts parts per million to 2^-40, the unit of rates and wanders.
 func PPM(ppm float64) int64 { return int64(math.Round(ppm * (1 << 40) / 1e6)) }
 
-// DefaultConfig returns a node whose clocks read as the physical ones do.
+// DefaultConfig returns a node whose clocks show the same readings as the physical ones.
 func DefaultConfig() Config {
 	return Config{Version: Version, Counter: CounterConfig{Quantum_cycles: 1,
 		Wander: WanderConfig{Shape: Steady, SegmentLog2: 28}}}
@@ -232,7 +232,7 @@ func (c RealtimeConfig) validate() error {
 				i), s.Offset_ns, fmt.Sprintf("within ±%d", most))
 		}
 	}
-	if len(c.Slews) > 64 { // they may overlap, and their rates add
+	if len(c.Slews) > 64 { // slews may overlap, and their rates add up
 		return wrong("realtime.slews", len(c.Slews), "at most 64")
 	}
 	previous = 0
@@ -282,7 +282,7 @@ func ParseConfig(text []byte) (Config, error) {
 	return c, nil
 }
 
-// Node is a virtual node's clocks.
+// Node contains a virtual node's clocks.
 type Node struct {
 	Counter  *Counter
 	Realtime *Realtime

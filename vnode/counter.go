@@ -17,8 +17,9 @@ type Counter struct {
 	steps    []step
 }
 
-// A segment is the counter between two knots. At its start the counter stands at whole + frac/2^40
-// and moves at rate/2^40 cycles a physical cycle. Until its end that rate grows by slope/2^40.
+// A segment is the counter between two knots. At the segment's start the counter is at whole +
+// frac/2^40 and moves at rate/2^40 cycles per physical cycle. By the segment's end, the rate has
+// grown by slope/2^40.
 type segment struct {
 	whole uint64
 	frac  uint64
@@ -28,7 +29,7 @@ type segment struct {
 
 type step struct {
 	at    uint64
-	total uint64 // of all steps up to this one, modulo 2^64
+	total uint64 // sum of all steps up to this one, modulo 2^64
 }
 
 // NewCounter makes a counter. The error wraps ErrConfig.
@@ -48,7 +49,7 @@ func NewCounter(c CounterConfig) (*Counter, error) {
 	for i := range counter.segments {
 		at.rate, at.slope = rates[i], int64(rates[i+1]-rates[i])
 		counter.segments[i] = at
-		// The area under a straight line is a power of two of cycles at the mean of the two rates.
+		// The counter advances by a power of two of cycles times the mean of the two rates.
 		hi, lo := bits.Mul64(rates[i]+rates[i+1], 1<<(counter.shift-1))
 		at.whole, at.frac = carry(at.whole, at.frac, hi, lo)
 	}
@@ -69,7 +70,7 @@ func carry(whole, frac, hi, lo uint64) (uint64, uint64) {
 	return whole + (hi<<(64-rateBits) | lo>>rateBits), lo & (rateOne - 1)
 }
 
-// Virtual returns the virtual counter's reading at a physical one.
+// Virtual returns the virtual counter's reading at a physical reading.
 func (c *Counter) Virtual(physical uint64) uint64 {
 	n := physical - c.origin
 	s, u := &c.last, n
@@ -80,8 +81,8 @@ func (c *Counter) Virtual(physical uint64) uint64 {
 	} else {
 		u = n - uint64(len(c.segments))<<c.shift
 	}
-	// This is rate·u + slope·u²/2^(shift+1). The second term is rounded down on its own. That
-	// changes nothing: the rest is a whole number of 2^-40.
+	// This is rate·u + slope·u²/2^(shift+1). Rounding down the second term separately changes
+	// nothing: the other terms are whole numbers of 2^-40.
 	hi, lo := bits.Mul64(s.rate, u)
 	if s.slope >= 0 {
 		ch, cl := bits.Mul64(uint64(s.slope), u*u)
@@ -118,7 +119,7 @@ func (c *Counter) finish(v, physical uint64) uint64 {
 	return v
 }
 
-// beforeOrigin goes back from the origin at the first knot's rate, and rounds down.
+// beforeOrigin extrapolates back from the origin at the first knot's rate, and rounds down.
 func (c *Counter) beforeOrigin(physical uint64) uint64 {
 	start := c.last.whole
 	if len(c.segments) > 0 {

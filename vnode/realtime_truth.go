@@ -5,7 +5,7 @@ import (
 	"math/big"
 )
 
-// TimeSpan holds all whole nanoseconds from First_ns to Last_ns.
+// TimeSpan contains all whole nanoseconds from First_ns to Last_ns.
 type TimeSpan struct {
 	First_ns, Last_ns int64
 }
@@ -14,13 +14,13 @@ type TimeSpan struct {
 func (s TimeSpan) Contains(t_ns int64) bool { return s.First_ns <= t_ns && t_ns <= s.Last_ns }
 
 // RealtimeTruth is the second implementation of a virtual REALTIME: the sum, in big integers, of
-// everything that acted on it, and the inverse of that. It is immutable and safe for concurrent
-// use.
+// everything that acted on the clock, and the inverse of this sum. It is immutable and safe for
+// concurrent use.
 type RealtimeTruth struct {
 	config RealtimeConfig
 }
 
-// NewRealtimeTruth makes the truth about a clock. The error wraps ErrConfig.
+// NewRealtimeTruth returns the truth about a clock. The error wraps ErrConfig.
 func NewRealtimeTruth(c RealtimeConfig) (*RealtimeTruth, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (t *RealtimeTruth) exact(physical_ns int64) *big.Int {
 		}
 	}
 	sum.Mul(sum, big.NewInt(freqOne))
-	// add adds what a rate does between two instants, as far as that time has passed.
+	// add adds the effect of a rate between two times, as far as that interval has passed.
 	add := func(rate, from_ns, until_ns int64) {
 		if until_ns = min(until_ns, physical_ns); until_ns > from_ns {
 			gain := big.NewInt(rate)
@@ -64,15 +64,15 @@ func (t *RealtimeTruth) exact(physical_ns int64) *big.Int {
 	return sum
 }
 
-// Reading returns what the virtual REALTIME shows when the physical one shows the given time.
+// Reading returns the reading of the virtual REALTIME when the physical one shows the given time.
 func (t *RealtimeTruth) Reading(physical_ns int64) int64 {
 	v := t.exact(physical_ns)
 	return v.Div(v, big.NewInt(freqOne)).Int64() // Div rounds down for a positive divisor
 }
 
 // Instants returns all physical times, from the year 1970 to 2043, at which the virtual clock shows
-// the given one, in ascending order. Usually there is one. There is none within a forward step, or
-// where a fast clock skips a nanosecond, and several after the clock was set back.
+// the given time, in ascending order. Usually there is one span. There is none within a forward
+// step, or where a fast clock skips a nanosecond. There are several after the clock was set back.
 func (t *RealtimeTruth) Instants(reading_ns int64) []TimeSpan {
 	from_ns := int64(0)
 	var ends []int64 // of the intervals between steps
@@ -82,7 +82,7 @@ func (t *RealtimeTruth) Instants(reading_ns int64) []TimeSpan {
 	ends = append(ends, mostTime_ns)
 	var spans []TimeSpan
 	for _, until_ns := range ends {
-		// Find the first instant at which the clock shows at least the reading, and the first at
+		// Find the first time at which the clock shows at least the reading, and the first time at
 		// which it shows more.
 		first := t.firstAtLeast(from_ns, until_ns, reading_ns)
 		next := t.firstAtLeast(from_ns, until_ns, reading_ns+1)
@@ -99,7 +99,7 @@ func (t *RealtimeTruth) Instants(reading_ns int64) []TimeSpan {
 }
 
 // firstAtLeast searches an interval without steps, in which the clock never goes back. It returns
-// until + 1 if there is no such instant.
+// until + 1 if the clock does not reach the wanted reading.
 func (t *RealtimeTruth) firstAtLeast(from_ns, until_ns, want_ns int64) int64 {
 	low, high := from_ns, until_ns+1
 	for low < high {

@@ -6,7 +6,7 @@ import (
 	"math/bits"
 )
 
-// Span holds all whole numbers from First to Last.
+// Span contains all whole numbers from First to Last.
 type Span struct {
 	First, Last uint64
 }
@@ -15,7 +15,7 @@ type Span struct {
 func (s Span) Contains(v uint64) bool { return s.First <= v && v <= s.Last }
 
 // Truth is the second implementation of a virtual counter: the formula of the package's
-// documentation in big integers, and its inverse. An answer takes about a microsecond. A Truth is
+// documentation in big integers, and its inverse. A call takes about a microsecond. A Truth is
 // immutable and safe for concurrent use.
 type Truth struct {
 	config   CounterConfig
@@ -23,7 +23,7 @@ type Truth struct {
 	integral []*big.Int // of the wander from the origin to each knot, in units of 2^-41 cycles
 }
 
-// NewTruth makes the truth about a counter. The error wraps ErrConfig.
+// NewTruth returns the truth about a counter. The error wraps ErrConfig.
 func NewTruth(c CounterConfig) (*Truth, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
@@ -46,15 +46,15 @@ func NewTruth(c CounterConfig) (*Truth, error) {
 	return t, nil
 }
 
-// Exact returns the counter at a physical reading, neither rounded nor reduced modulo 2^64, and
+// Exact returns the counter at a physical reading, not rounded, not reduced modulo 2^64, and
 // without the quantum.
 func (t *Truth) Exact(physical uint64) *big.Rat {
 	unit := new(big.Int).Lsh(big.NewInt(1), t.unitBits())
 	return new(big.Rat).SetFrac(t.exact(physical), unit)
 }
 
-// unitBits says that all terms are whole numbers of 2^-(41 + segment). The wander's integral within
-// a segment is the coarsest of them.
+// unitBits is the exponent of a common unit: all terms are whole numbers of 2^-(41 + segment). The
+// wander's integral within a segment needs the most bits.
 func (t *Truth) unitBits() uint { return uint(rateBits + 1 + t.config.Wander.SegmentLog2) }
 
 func (t *Truth) exact(physical uint64) *big.Int {
@@ -108,7 +108,7 @@ func (t *Truth) whole(physical uint64) *big.Int {
 
 var twoTo64 = new(big.Int).Lsh(big.NewInt(1), 64)
 
-// Reading returns the virtual counter's reading at a physical one.
+// Reading returns the virtual counter's reading at a physical reading.
 func (t *Truth) Reading(physical uint64) uint64 {
 	v := t.whole(physical)
 	v.Mod(v, twoTo64)
@@ -116,9 +116,9 @@ func (t *Truth) Reading(physical uint64) uint64 {
 	return v.Sub(v, new(big.Int).Mod(v, q)).Uint64()
 }
 
-// Instants returns all physical readings at which the virtual counter reads as given, as maximal
-// spans in ascending order. Usually there is one. There is none within a forward step or between
-// two quanta, and there are several after a reset or a wrap.
+// Instants returns all physical readings at which the virtual counter shows the given reading, as
+// maximal spans in ascending order. Usually there is one span. There is none within a forward step
+// or between two quanta. There are several after a reset or a wrap.
 func (t *Truth) Instants(reading uint64) []Span {
 	q := t.config.Quantum_cycles
 	if reading%q != 0 {
@@ -179,7 +179,7 @@ func (t *Truth) appendInstants(spans []Span, from, until, bottom, top uint64) []
 }
 
 // firstAtLeast returns the first physical reading in [from, until] at which the counter, rounded
-// down, is at least want. It comes close by the mean rate and bisects from there.
+// down, is at least want. It approximates this reading by the mean rate, and then bisects.
 func (t *Truth) firstAtLeast(from, until uint64, want *big.Int) (uint64, bool) {
 	at := func(p uint64) bool { return t.whole(p).Cmp(want) >= 0 }
 	if at(from) {
@@ -236,14 +236,14 @@ func (t *Truth) firstAtLeast(from, until uint64, want *big.Int) (uint64, bool) {
 	return high, true
 }
 
-// Translate returns what the other counter reads while this one reads as given. For each span of
-// instants the result holds all readings from the first to the last. Between two of its steps, the
-// other counter takes only these values.
+// Translate returns the other counter's readings while this counter shows the given reading. Each
+// span of instants is split where the other counter steps. For each part, the result contains all
+// readings from the first to the last.
 func (t *Truth) Translate(reading uint64, other *Truth) []Span {
 	var spans []Span
 	for _, s := range t.Instants(reading) {
 		from := s.First
-		// The other counter does not pass all readings across a step.
+		// Across a step, the other counter skips or repeats readings.
 		for _, step := range other.config.Steps {
 			if step.At > from && step.At <= s.Last {
 				spans = append(spans, Span{other.Reading(from), other.Reading(step.At - 1)})
@@ -255,7 +255,7 @@ func (t *Truth) Translate(reading uint64, other *Truth) []Span {
 	return spans
 }
 
-// Wander_2e40 returns the counter's true wander, as the package's documentation defines it, over
+// Wander_2e40 returns the counter's true wander, as defined in the package's documentation, for
 // windows of the given length. The length is rounded up to whole segments, and the wander to 2^-40.
 func (t *Truth) Wander_2e40(window_cycles uint64) uint64 {
 	w := t.config.Wander
@@ -292,9 +292,9 @@ func (t *Truth) rateAround(physical uint64) (lo, hi uint64) {
 }
 
 // PairWander_2e40 returns the wander of the relative rate of two counters over windows of physical
-// cycles, rounded up. It is never less than the truth and exceeds it by at most one segment's
-// share, because windows are taken from knot to knot. To convert a relation's window, which is in
-// b's cycles, divide it by b's rate.
+// cycles, rounded up. The result is never less than the truth. It exceeds the truth by at most one
+// segment's share, because windows extend from knot to knot. A relation's window is in b's cycles;
+// to convert it to physical cycles, divide it by b's rate.
 func PairWander_2e40(a, b *Truth, window_cycles uint64) uint64 {
 	at := mergeKnots(a, b)
 	type ratio struct{ lo, hi uint64 } // in units of 2^-61
@@ -317,7 +317,7 @@ func PairWander_2e40(a, b *Truth, window_cycles uint64) uint64 {
 		}
 		highs, lows = append(highs, i), append(lows, i)
 		// The window ends within the segment before knot i, so it may begin within the segment
-		// after knot from.
+		// after the knot from.
 		for i > 0 && from+1 < len(at) && at[i-1]-at[from+1] >= window_cycles &&
 			at[i-1] >= at[from+1] {
 			from++
@@ -337,7 +337,7 @@ func PairWander_2e40(a, b *Truth, window_cycles uint64) uint64 {
 		if rest > 0 {
 			q++
 		}
-		// (max - min)/(max + min), and the halves that were rounded down
+		// (max - min)/(max + min), plus the halves that were rounded down
 		most = max(most, (q+1)/2+1)
 	}
 	return most

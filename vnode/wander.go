@@ -5,9 +5,9 @@ import (
 	"math/bits"
 )
 
-// knots returns the rates at the knots, in units of 2^-40: 1 + rate + wander. There is one more
-// knot than there are segments, and at least one. The wander is the largest of its shape that keeps
-// the limit, apart from rounding.
+// knots returns the rates at the knots, in units of 2^-40: 1 + rate + wander. The number of knots
+// is the number of segments plus one. Apart from rounding, the wander is the largest of its shape
+// within the limit.
 func knots(c CounterConfig) ([]uint64, error) {
 	base := uint64(rateOne + c.Rate_2e40)
 	w := c.Wander
@@ -27,8 +27,8 @@ func knots(c CounterConfig) ([]uint64, error) {
 	if largest == 0 {
 		return rates, nil
 	}
-	// The limit means (max - min)/(max + min) ≤ limit, where max + min is about twice the base.
-	// Start from that, then correct until it holds exactly.
+	// The limit requires (max - min)/(max + min) ≤ limit, where max + min is about twice the base.
+	// Start from this approximation, then correct the scale until the limit is kept exactly.
 	hi, lo := bits.Mul64(2*uint64(w.Limit_2e40), base)
 	scale := hi<<(64-rateBits) | lo>>rateBits
 	const tries = 64
@@ -75,13 +75,13 @@ func scaled(raw int64, scale, largest uint64) int64 {
 	return int64(q)
 }
 
-// windowSegments returns the window in segments, rounded up. What holds in a longer window holds in
-// a shorter one.
+// windowSegments returns the window in segments, rounded up. A limit kept in a longer window is
+// also kept in a shorter one.
 func windowSegments(w WanderConfig) int {
 	return int(min((w.Window_cycles+1<<w.SegmentLog2-1)>>w.SegmentLog2, mostSegments))
 }
 
-// wanderOf returns the smallest w, in units of 2^-40 and rounded up, for which (max - min)/(max +
+// wanderOf returns the smallest w, in units of 2^-40 and rounded up, such that (max - min)/(max +
 // min) ≤ w within every window. In windows of whole segments, a piecewise linear function has its
 // extremes at knots.
 func wanderOf(rates []uint64, window int) uint64 {
@@ -143,7 +143,7 @@ func rawShape(w WanderConfig, n int) []int64 {
 		}
 	case Temperature:
 		level, target := int64(0), int64(0)
-		next := w.Period_cycles / 4 // the first change comes early, so that short runs see one
+		next := w.Period_cycles / 4 // the first change is early, so that short runs include one
 		for i := range raw {
 			for at := uint64(i) << w.SegmentLog2; at >= next; next += w.Period_cycles {
 				target = int64(r.next()>>34) - 1<<29
@@ -168,9 +168,9 @@ func rawShape(w WanderConfig, n int) []int64 {
 	return raw
 }
 
-// sine returns the sine of turn/2^32 full turns, times 2^30. It uses the polynomial that has the
-// sine's value and slope at 0 and at a quarter turn, which is accurate to 0.04 %. It uses integers,
-// because floating point may be rounded differently by another compiler.
+// sine returns the sine of turn/2^32 full turns, times 2^30. It uses a polynomial that has the
+// sine's values and slopes at 0 and at a quarter turn. The polynomial is accurate to 0.04 %.
+// Integers are used because another compiler might round floating point differently.
 func sine(turn uint32) int64 {
 	const one = 1 << 30
 	quarter := turn >> 30

@@ -16,15 +16,15 @@ import (
 )
 
 // Transport is a minrtt.Transport on one REQ or REP socket. Only one goroutine at a time may use
-// it, but any may call Close.
+// it, but any goroutine may call Close.
 type Transport struct {
 	counter func() uint64
-	// All packets are from and to peer. For a REP socket it is empty: ZeroMQ does not name the
-	// peer.
+	// All packets are from and to peer. For a REP socket peer is empty, because ZeroMQ does not
+	// name it.
 	peer netip.AddrPort
 
-	answers bool // REP: it must send once after each packet that it receives
-	owes    bool // it has yet to send an answer
+	answers bool // REP: the socket must send once after each packet that it receives
+	owes    bool // the socket still has to send an answer
 
 	closed atomic.Bool
 	use    sync.Mutex // held during calls on the socket
@@ -36,14 +36,14 @@ type Transport struct {
 var _ minrtt.Transport = (*Transport)(nil)
 
 const (
-	// patience is how long one call waits for a packet. Close waits as long.
+	// patience is how long one call waits for a packet. Close may have to wait for this time, too.
 	patience = 20 * time.Millisecond
 
-	// connecting is how long sending a packet waits for the connection.
+	// connecting is how long Send waits for the connection.
 	connecting = time.Second
 )
 
-// Listen opens a REP socket that answers on a local address; port 0 takes a free one.
+// Listen opens a REP socket that answers on a local address. Port 0 means any free port.
 func Listen(
 	local netip.AddrPort, counter func() uint64,
 ) (t *Transport, bound netip.AddrPort, err error) {
@@ -65,12 +65,12 @@ func Listen(
 	return t, bound, nil
 }
 
-// Dial opens a REQ socket to one remote address. This call starts a thread, which makes the
-// connection in the network namespace of the calling thread.
+// Dial opens a REQ socket to one remote address. Dial starts a thread, which makes the connection
+// in the network namespace of the calling thread.
 func Dial(remote netip.AddrPort, counter func() uint64) (*Transport, error) {
 	t, err := open(zmq4.REQ, remote, counter, func(s *zmq4.Socket) error {
-		// A request whose answer got lost must not block the next, and a late answer must not be
-		// taken for another.
+		// A request whose answer got lost must not block the next request, and a late answer must
+		// not be mistaken for another answer.
 		return errors.Join(s.SetReqRelaxed(1), s.SetReqCorrelate(1), s.Connect(endpoint(remote)))
 	})
 	if err != nil {
@@ -89,7 +89,8 @@ func open(
 	if counter == nil {
 		return nil, errors.New("no counter given")
 	}
-	// Each socket has its own context: a context's threads start where its first socket is made.
+	// Each socket has its own context, because a context's threads start in the network namespace
+	// of the thread that creates its first socket.
 	zmq, err := zmq4.NewContext()
 	if err != nil {
 		return nil, err
@@ -138,8 +139,8 @@ func (t *Transport) Receive(b []byte, until time.Time) (minrtt.Received, error) 
 	}
 }
 
-// receive waits no longer than patience, so that Close gets its turn, and reports whether there is
-// a result.
+// receive waits no longer than patience, so that Close gets its turn. It reports whether there is a
+// result.
 func (t *Transport) receive(
 	b []byte, left time.Duration,
 ) (r minrtt.Received, done bool, err error) {
@@ -149,7 +150,7 @@ func (t *Transport) receive(
 		return r, true, minrtt.ErrClosed
 	}
 	if t.owes {
-		// The last packet deserved no answer, but the socket demands one.
+		// The last packet got no answer, but the socket demands one.
 		if _, err := t.socket.SendBytes(nil, 0); err != nil {
 			return r, true, fmt.Errorf("send by ZeroMQ: %w", err)
 		}
@@ -177,10 +178,10 @@ func (t *Transport) receive(
 	return r, true, fmt.Errorf("receive by ZeroMQ: %w", err)
 }
 
-// SentStamps implements minrtt.Transport. There are none.
+// SentStamps implements minrtt.Transport. There are no such stamps.
 func (t *Transport) SentStamps(func([]byte, int64)) {}
 
-// Sources implements minrtt.Transport. ZeroMQ hides its sockets, so nobody can ask the kernel for
+// Sources implements minrtt.Transport. ZeroMQ hides its sockets, so the kernel cannot be asked for
 // stamps.
 func (t *Transport) Sources() (transmit, receive minrtt.Source) {
 	return minrtt.Unsupported, minrtt.Unsupported
