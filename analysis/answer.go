@@ -15,9 +15,9 @@ const AnswerVersion = 2
 // report page is made from that JSON.
 //
 // Numbers whose name ends in _cycles are cycles of the reference node. Values that cross nodes are
-// intervals, lo_cycles to hi_cycles. A counter's reading or an id may need 64 bits and is a decimal
-// string; durations and counts are numbers. Seconds appear nowhere: divide by the reference's
-// frequency, which is itself an interval, as Reference.Seconds does.
+// intervals, from lo_cycles to hi_cycles. A counter's reading or an id may need 64 bits, and is a
+// decimal string. Durations and counts are numbers. Seconds appear nowhere: divide cycles by the
+// reference's frequency, which is itself an interval, as Reference.Seconds does.
 type Answer struct {
 	Version int    `json:"version"`
 	Run     string `json:"run"`
@@ -39,8 +39,8 @@ type Answer struct {
 	Channels []Channel `json:"channels"`
 	Spans    []Span    `json:"spans"` // spans between consecutive points: the edges of the graph
 	Paths    []Path    `json:"paths"` // paths, and which of their spans are slow
-	// EndToEnd is measured from where tuples begin to where they end. A pair of points that Spans
-	// has already, with nothing between them, is left out.
+	// EndToEnd is measured from where tuples begin to where they end. It leaves out a pair of
+	// points that Spans already contains and between which no other point lies.
 	EndToEnd []Span     `json:"end_to_end"`
 	Length   *RunLength `json:"run_length,omitempty"`
 	Counters []Counter  `json:"counters,omitempty"` // of channels that count
@@ -48,12 +48,12 @@ type Answer struct {
 	// Bins is the time axis of everything that is shown over time.
 	Bins Bins `json:"bins"`
 
-	// Comparisons put our bound beside those of other methods, for each pair of related nodes.
+	// Comparisons put our bound beside the bounds of other methods, for each pair of related nodes.
 	Comparisons []Comparison `json:"comparisons,omitempty"`
 
 	ReturnTrips []ReturnTrips `json:"return_trips,omitempty"`
 
-	// Held sums up all durations of Spans and EndToEnd that were checked against the truth. It is
+	// Held sums up all durations of Spans and EndToEnd that were checked against the truth. Held is
 	// absent where the truth is not known.
 	Held *Held `json:"held,omitempty"`
 
@@ -68,11 +68,11 @@ type Answer struct {
 type Reference struct {
 	Node   string `json:"node"`
 	Chosen bool   `json:"chosen"` // the analysis chose it, for its small bounds
-	// The interval of its frequency, and what that was measured against. Everything that is shown
-	// in seconds uses this one frequency. Equal ends: nominal, nobody measured it. 0: not known.
+	// The interval of the node's frequency. Everything that is shown in seconds uses this
+	// frequency. Equal ends: it is nominal, because nobody measured it. 0: it is not known.
 	FrequencyLo_hz float64 `json:"frequency_lo_hz,omitempty"`
 	FrequencyHi_hz float64 `json:"frequency_hi_hz,omitempty"`
-	Source         string  `json:"frequency_source,omitempty"`
+	Source         string  `json:"frequency_source,omitempty"` // of the measurement
 }
 
 // Node is a node of the run.
@@ -94,8 +94,8 @@ type Node struct {
 type Pair struct {
 	A string `json:"a"`
 	B string `json:"b"`
-	// Half-widths of B's readings translated into A's, using the direct relation and third nodes.
-	// Bound_cycles is the median.
+	// Half-widths of B's readings translated into A's cycles by the direct relation and third
+	// nodes. Bound_cycles is the median.
 	Bound_cycles    uint64  `json:"bound_cycles"`
 	Worst_cycles    uint64  `json:"worst_cycles"`
 	Best_cycles     uint64  `json:"best_cycles"`
@@ -122,27 +122,30 @@ type Point struct {
 
 	Tuples     uint64 `json:"tuples"`     // that passed
 	Duplicates uint64 `json:"duplicates"` // further events of tuples that had passed already
-	// Lost counts tuples that were not seen again although a later tuple of the same node was.
+	// Lost counts tuples that ended here although a later tuple of the same node reached a later
+	// point.
 	Lost uint64 `json:"lost"`
 	// Filtered counts such tuples where the same share of them ends all the time, one in twenty or
 	// more: the operator drops them on purpose. They are not among the lost.
 	Filtered uint64 `json:"filtered"`
-	// InFlight counts tuples that were not seen again, and neither was a later one of their node.
+	// InFlight counts tuples that ended here, and after which no tuple of the same node reached a
+	// later point.
 	InFlight uint64 `json:"in_flight"`
-	// Appeared counts tuples that were not seen earlier, although this is not a source.
+	// Appeared counts tuples that no earlier point saw, although this point is not a source.
 	Appeared uint64 `json:"appeared"`
-	// Disordered counts events that came after a greater id of the same origin (RFC 4737).
+	// Disordered counts events that were logged after a greater id of the same origin (RFC 4737).
 	Disordered uint64 `json:"disordered"`
 
 	Completeness Completeness `json:"completeness"`
 
-	// Undecided says why lost tuples cannot be told from others here. Empty: they can.
+	// Undecided is the reason why lost tuples cannot be distinguished from other tuples here.
+	// Empty: they can.
 	Undecided string `json:"undecided,omitempty"`
 
 	PerBin []uint64 `json:"per_bin"` // events in each bin
 }
 
-// Channel is the log of one channel that was opened once.
+// Channel is the log of one channel from one opening of it.
 type Channel struct {
 	Name        string `json:"name"`
 	Node        string `json:"node"`
@@ -150,8 +153,8 @@ type Channel struct {
 	Handler     string `json:"handler"` // when the log begins
 	Rows        uint64 `json:"rows"`
 	Poison      uint64 `json:"poison"`
-	Dropped     uint64 `json:"dropped"`    // the log accounts for them
-	Unaccounted uint64 `json:"missing"`    // written once, and not accounted for
+	Dropped     uint64 `json:"dropped"`    // dropped events, which the log accounts for
+	Unaccounted uint64 `json:"missing"`    // events once logged, and not accounted for
 	Damage      int    `json:"damage"`     // damaged places
 	Sealed      bool   `json:"sealed"`     // the log was ended
 	Changes     int    `json:"changes"`    // of its handler
@@ -163,21 +166,21 @@ type Span struct {
 	From string `json:"from"`
 	To   string `json:"to"`
 
-	// Kind is computation (start to end, or recv to send, of one actor), inside (other spans within
-	// an actor), transfer, gap, or end-to-end. A gap lies across points that may have been passed
-	// without a record, because their logs do not have every tuple: Past names them.
+	// Kind is computation (start to end, or recv to send, of one actor), inside (any other span
+	// within an actor), transfer, gap, or end-to-end. A gap spans points that a tuple may have
+	// passed without a record, because their logs do not have every tuple. Past names these points.
 	Kind string   `json:"kind"`
 	Past []string `json:"past,omitempty"`
 
-	// Completeness is how many of the tuples that passed From and To are in the logs. What is said
-	// of the durations holds for those.
+	// Completeness is how many of the tuples that passed From and To are in the logs. The durations
+	// describe only the tuples in the logs.
 	Completeness Completeness `json:"completeness"`
 
-	// Origin is set for tuples that were made of others. It says from which of those the span is
-	// measured: earliest or latest.
+	// Origin is set for tuples that were made of other tuples. The span begins where one of those
+	// began: the earliest or the latest.
 	Origin string `json:"origin,omitempty"`
-	// Whole counts the tuples whose whole path is this span. No point can lie between its ends, so
-	// EndToEnd does not repeat these tuples.
+	// Whole is the number of tuples whose whole path is this span. No point can lie between its two
+	// ends, so EndToEnd does not repeat these tuples.
 	Whole uint64 `json:"whole,omitempty"`
 
 	All    Durations  `json:"all"`
@@ -200,8 +203,8 @@ type NodePair struct {
 type Durations struct {
 	Count uint64 `json:"count"`
 
-	// Percentiles are [that of the los, that of the his]. With more than 65,536 durations they are
-	// rounded outward, by at most 1/2048.
+	// Percentiles are intervals: [percentile of the los, percentile of the his]. With more than
+	// 65,536 durations they are rounded outward, by at most 1/2048.
 	Percentiles Percentiles `json:"percentiles"`
 	Mean        Interval    `json:"mean"`
 	Min         Interval    `json:"min"`
@@ -211,26 +214,26 @@ type Durations struct {
 	Scenarios map[string]uint64 `json:"scenarios"`
 
 	Suspect uint64 `json:"suspect"` // estimates: they rest on a suspect relation
-	// Unplaced durations could not be computed, because the nodes are not related at that time. No
-	// other field counts them.
+	// Unplaced is the number of durations that could not be computed, because the nodes are not
+	// related at that time. No other field counts them.
 	Unplaced uint64 `json:"unplaced"`
-	// Withheld durations could be computed, and would be false: not all tuples are in the logs of
-	// which the tuple was made. No other field counts them.
+	// Withheld is the number of durations that could be computed but would be false, because the
+	// logs lack some of the tuples of which the tuple was made. No other field counts them.
 	Withheld  uint64 `json:"withheld,omitempty"`
-	Before    uint64 `json:"before"`    // From certainly came first
+	Before    uint64 `json:"before"`    // From is certainly earlier than To
 	Undecided uint64 `json:"undecided"` // the bound is too wide to tell
-	After     uint64 `json:"after"`     // To certainly came first: received before sent, must be 0
+	After     uint64 `json:"after"`     // To is certainly earlier: received before sent, must be 0
 
-	Held *Held `json:"held,omitempty"` // checked against the truth; absent where that is not known
+	Held *Held `json:"held,omitempty"` // compared with the truth; absent where that is not known
 
-	// For plots: how many los, his and half-widths fell into each bin. There are at most 16 bins
-	// for each power of two.
+	// For plots: the number of los, his and half-widths in each bin. There are at most 16 bins for
+	// each power of two.
 	Lows   []Bin `json:"lows"`
 	Highs  []Bin `json:"highs"`
 	Widths []Bin `json:"widths"`
 }
 
-// Interval is a duration with its bounds.
+// Interval is the interval of a duration.
 type Interval struct {
 	Lo_cycles int64 `json:"lo_cycles"`
 	Hi_cycles int64 `json:"hi_cycles"`
@@ -241,7 +244,7 @@ func intervalOf(s tscratio.Elapsed) Interval { return Interval{s.Lo, s.Hi} }
 // Percentiles belong to one set of durations, in rising order.
 type Percentiles []Percentile
 
-// At returns the given percentile; ok is false if there is none such.
+// At returns the given percentile. ok is false if the set does not have it.
 func (p Percentiles) At(percent float64) (at Interval, ok bool) {
 	i := slices.IndexFunc(p, func(p Percentile) bool { return p.Percent == percent })
 	if i < 0 {
@@ -277,7 +280,7 @@ type Bins struct {
 	Count        int     `json:"count"`
 }
 
-// BinDurations is what fell into one bin.
+// BinDurations are the durations in one bin.
 type BinDurations struct {
 	Bin   int      `json:"bin"`
 	Count uint64   `json:"count"`
@@ -286,13 +289,14 @@ type BinDurations struct {
 }
 
 // RunLength is the time from the first tuple that any first-last channel saw to the end of the run.
-// The end is the last of the channels' first poisons, or the last tuple if there was no poison.
+// The end is the latest of the channels' first poisons. If no channel saw poison, the end is the
+// last tuple.
 type RunLength struct {
 	Interval
 	From    string `json:"from"` // channel and node
 	To      string `json:"to"`
 	Poison  bool   `json:"poison"` // the end is a poison
-	Tuples  uint64 `json:"tuples"` // that the channels at the end counted
+	Tuples  uint64 `json:"tuples"` // that were counted by the channels at the end
 	Verdict string `json:"verdict"`
 }
 
@@ -331,7 +335,7 @@ type Passed struct {
 	Verdict string    `json:"verdict"`
 }
 
-// Finding is something that a reader of the answer must know.
+// Finding is something that a reader of the answer needs to know.
 type Finding struct {
 	Kind FindingKind `json:"kind"`
 	Text string      `json:"text"`
@@ -346,7 +350,7 @@ const (
 	FindImpossible FindingKind = "impossible" // received before sent: an assumption is broken
 	FindUndecided  FindingKind = "undecided"  // the run cannot tell
 	FindDamage     FindingKind = "damage"     // a log is damaged
-	FindNote       FindingKind = "note"       // good to know; does not make an answer partial
+	FindNote       FindingKind = "note"       // informative; does not make an answer partial
 )
 
 // Missing is a part of the run that is absent or incomplete.
@@ -363,8 +367,8 @@ type Work struct {
 	Scratch_bytes int64   `json:"scratch_bytes"`
 }
 
-// Reading is a 64-bit counter value or id. In JSON it is a decimal string, because numbers in a
-// browser have 53 bits.
+// Reading is a 64-bit counter value or id. In JSON it is a decimal string, because a number in a
+// browser has only 53 exact bits.
 type Reading uint64
 
 // MarshalJSON writes a decimal string.

@@ -130,8 +130,8 @@ func (a *assembler) pairs(out *Answer) {
 	}
 }
 
-// auditReadings is at how many readings third nodes are checked against each relation. With many
-// nodes it is few.
+// auditReadings returns the number of readings at which third nodes are checked against each
+// relation. With many nodes the number is small.
 func auditReadings(nodes int) int {
 	if nodes > maxClosed {
 		return 1

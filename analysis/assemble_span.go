@@ -17,12 +17,13 @@ func (a *assembler) spans(out *Answer) {
 		}
 	}
 	slices.SortFunc(keys, func(x, y spanKey) int {
-		// Tuples from their first point to their last come before those that were made of others.
+		// Whole paths of tuples come before spans from the origins of tuples that were made of
+		// others.
 		return cmp.Or(cmp.Compare(max(x.kind, wholePath), max(y.kind, wholePath)),
 			cmp.Compare(x.from, y.from), cmp.Compare(x.to, y.to), cmp.Compare(x.kind, y.kind))
 	})
-	// unplaced counts spans with durations that could not be computed; most is the largest number
-	// of these in one span.
+	// unplaced is the number of durations that could not be computed. most is the largest number in
+	// one span.
 	var unplaced, most uint64
 	var mostOf string
 	for _, k := range keys {
@@ -199,7 +200,7 @@ func durations(p *spanPart) Durations {
 	return d
 }
 
-// plots are the ends and half-widths in coarse bins.
+// plots returns the ends and the half-widths in coarse bins.
 func (d *distribution) plots() (lows, highs, widths []Bin) {
 	if d.lo != nil {
 		return coarseBins(d.lo), coarseBins(d.hi), coarseBins(d.bound)
@@ -233,7 +234,7 @@ func coarseBins(c *counts) []Bin {
 	return bins
 }
 
-// way is a tuple's whole path.
+// path returns a tuple's whole path.
 func (a *assembler) path(s slow) TuplePath {
 	w := TuplePath{ID: Reading(s.id), Total: intervalOf(s.total)}
 	for i, e := range s.path {
@@ -259,8 +260,9 @@ func (a *assembler) path(s slow) TuplePath {
 	return w
 }
 
-// length is the time from the first tuple to the end, over all channels that record these. The span
-// holds the time between every two of them, so it does not matter which was first.
+// length is the time from the first tuple to the end, over all channels that record first and last
+// tuples. It takes the largest low end and the largest high end of the intervals between every two
+// channels, so it need not know which channel was first.
 func (a *assembler) length() *RunLength {
 	var out *RunLength
 	poison := slices.ContainsFunc(a.told, func(t told) bool { return t.firstLast.Poison != 0 })
@@ -297,7 +299,7 @@ func (a *assembler) length() *RunLength {
 		return nil
 	}
 	out.Verdict = worst.String()
-	// The end of the job is the channels that no other first-last channel follows.
+	// The job ends at the channels that no other first-last channel follows.
 	last := -1
 	for i := range a.told {
 		if a.told[i].firstLast.Count > 0 {

@@ -10,15 +10,16 @@ import (
 // maxBins is the largest number of bins on the time axis.
 const maxBins = 256
 
-// axis maps a node's readings to bins. It is approximate, which suffices for plots over time.
+// axis maps a node's readings to bins. The mapping is approximate, which suffices for plots over
+// time.
 type axis struct {
 	base  uint64 // the first reading of bin 0
 	scale uint64 // bin = (reading - base)·scale / 2^64
 	count int    // 0: the node has no place on the time axis
 }
 
-// bin returns the bin of a reading. It is false for a reading more than a bin off the axis; less
-// than that may be an error of the mapping.
+// bin returns the bin of a reading. ok is false if the reading is more than a bin off the axis. A
+// smaller distance may be an error of the mapping.
 func (a *axis) bin(reading uint64) (int, bool) {
 	if a.count == 0 {
 		return 0, false
@@ -47,19 +48,19 @@ func (a *axis) edge(bin int) uint64 {
 	return at
 }
 
-// binRange returns where the readings begin that share the bin of a given reading, and how many
-// cycles they span. bin is the bin of that reading.
+// binRange returns the first reading of a bin, and how many cycles the bin spans. The range is
+// widened to contain the given reading, which was mapped to the bin.
 func (a *axis) binRange(bin int, reading uint64) (from, length uint64) {
 	from = min(a.edge(bin), reading)
 	return from, max(a.edge(bin+1), reading) - from
 }
 
-// axes lays one time axis over the counters of all nodes. It covers all readings that can be placed
-// on the reference's counter. A reading that cannot be placed is wrong or of another time, and so
-// is one of the reference far from all its measurements. The axis then ends where the measurements
-// do, so that one wild counter leaves bins for the others.
+// axes lays one time axis over the counters of all nodes. The axis covers all readings that can be
+// placed on the reference's counter. A reading that cannot be placed is wrong or of another time.
+// So is a reading of the reference far from all its measurements. Without such readings the axis
+// ends where the measurements end, so that one wild counter leaves bins for the others.
 func (in *input) axes(t *timer) (Bins, []axis) {
-	// of each node's readings; invalid: it is not related
+	// by node, the range of its measured readings; invalid: the node is not related
 	measured := make([]tscratio.Interval, len(in.nodes))
 	reference := in.clocks.reference
 	all := tscratio.Interval{Lo: math.MaxUint64}
@@ -88,7 +89,7 @@ func (in *input) axes(t *timer) (Bins, []axis) {
 		return Bins{}, make([]axis, len(in.nodes))
 	}
 	width := max((hi-lo)/(maxBins-1), 1)
-	if width >= 1<<53 { // so that every reader of JSON holds it exactly
+	if width >= 1<<53 { // so that every reader of JSON represents it exactly
 		width = (width | (1<<4 - 1)) + 1
 	}
 	b := Bins{From_cycles: Reading(lo), Width_cycles: width, Count: int((hi-lo)/width) + 1}
@@ -99,8 +100,9 @@ func (in *input) axes(t *timer) (Bins, []axis) {
 	return b, axes
 }
 
-// seen is where the readings of a source lie on the reference's counter, as far as its node was
-// measured. It is invalid if none of them can be placed.
+// seen returns the range on the reference's counter that the readings of one log cover. An end that
+// cannot be placed is first moved into measured. The result is invalid if an end still cannot be
+// placed.
 func (t *timer) seen(source int, measured tscratio.Interval) tscratio.Interval {
 	s := &t.in.sources[source]
 	none := tscratio.Interval{Lo: math.MaxUint64}
@@ -137,7 +139,8 @@ func (t *timer) seen(source int, measured tscratio.Interval) tscratio.Interval {
 	return tscratio.Interval{Lo: lo, Hi: hi}
 }
 
-// axisOf is the time axis on a node's counter; hi is its end on the reference's counter.
+// axisOf is the time axis on a node's counter. hi is the end of the axis on the reference's
+// counter.
 func (in *input) axisOf(node int, b Bins, hi uint64) axis {
 	lo, width := uint64(b.From_cycles), float64(b.Width_cycles)
 	a := axis{base: lo, count: b.Count}

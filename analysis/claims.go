@@ -10,23 +10,22 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// Claim is what a node's NTP daemon claimed between two readings of the node's counter. It claimed
-// that its clock is off UTC by at most Bound_ns. Put differently, the clock is off by Offset_ns,
-// with the rest of Bound_ns as error. Claims are a baseline for comparison; nothing else rests on
-// them.
+// Claim is what a node's NTP daemon claimed between two readings of the node's counter: its clock
+// is off UTC by at most Bound_ns. More precisely, the clock is off by Offset_ns, and the rest of
+// Bound_ns is the error of that. Claims are a baseline for comparison; nothing else rests on them.
 type Claim struct {
 	CounterLo, CounterHi uint64
 	Bound_ns             uint64
 	Offset_ns            int64
-	Synchronised         bool // otherwise it claimed nothing
+	Synchronised         bool // false: it claimed nothing
 }
 
-// maxClaims is how many claims of a node are read: those of twelve days.
+// maxClaims is the largest number of a node's claims that are read. Twelve days have that many.
 const maxClaims = 1 << 20
 
 // Claims reads what a node's NTP daemon claimed during an epoch of a run, oldest first. The error
-// wraps fs.ErrNotExist if nothing was kept. If the file is damaged, Claims returns what can be read
-// and an error that wraps *logstore.CorruptionError.
+// wraps fs.ErrNotExist if no claims were kept. If the file is damaged, Claims returns what can be
+// read and an error that wraps *logstore.CorruptionError.
 func Claims(dir *runs.Directory, node, epoch string) ([]Claim, error) {
 	file, err := dir.OpenBaseline(node)
 	if err != nil {

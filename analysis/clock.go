@@ -29,8 +29,8 @@ type pairClock struct {
 // boundSamples is the number of readings at which a pair's bound is computed.
 const boundSamples = 101
 
-// boundTo is the median half-width of readings of one node, translated into another's cycles. It is
-// false if the nodes are not related.
+// boundTo is the median half-width of one node's readings, translated into another node's cycles.
+// ok is false if the nodes are not related.
 func (c *clocks) boundTo(from, into string) (uint64, bool) {
 	widths := c.boundsTo(from, into)
 	if len(widths) == 0 {
@@ -40,8 +40,8 @@ func (c *clocks) boundTo(from, into string) (uint64, bool) {
 	return widths[len(widths)/2], true
 }
 
-// boundsTo are the half-widths of readings of one node, translated into another's cycles. The
-// readings are evenly spaced over the time in which the two were measured.
+// boundsTo returns the half-widths of one node's readings, translated into another node's cycles.
+// The readings are evenly spaced over the time in which the two nodes were measured.
 func (c *clocks) boundsTo(from, into string) []uint64 {
 	v, err := c.closure.View(from, into)
 	if err != nil {
@@ -59,8 +59,8 @@ func (c *clocks) boundsTo(from, into string) []uint64 {
 	return widths
 }
 
-// measured is the range of readings of one node over which it was measured against another. It is
-// false if the two are not related.
+// measured is the range of one node's readings over which the node was measured against another. ok
+// is false if the two are not related.
 func (c *clocks) measured(from, into string) (tscratio.Interval, bool) {
 	v, err := c.closure.View(from, into)
 	if err != nil {
@@ -71,7 +71,7 @@ func (c *clocks) measured(from, into string) (tscratio.Interval, bool) {
 }
 
 // between is the range of a view's readings from the first measurement of the two nodes to the
-// last. If only other nodes measured them, it is the whole view.
+// last. If the two were measured only by way of other nodes, it is the whole view.
 func (c *clocks) between(v *tscratio.View, from, into string) (of tscratio.Interval) {
 	of.Lo, of.Hi = v.Limits()
 	for _, p := range c.pairs {
@@ -84,11 +84,12 @@ func (c *clocks) between(v *tscratio.View, from, into string) (of tscratio.Inter
 	return of
 }
 
-// chooseReference takes the node that was asked for, or else the one with the smallest median bound
-// to the others.
+// chooseReference takes the node that was asked for. Without one, it takes the node with the
+// smallest median bound to the others.
 func (in *input) chooseReference() error {
 	wanted := cmp.Or(in.options.Reference, in.run.Run.Reference)
-	// A node with several epochs counts once for each. The best is taken unless one is named.
+	// A node with several epochs is a candidate once for each. The best is taken unless one is
+	// named.
 	candidate := func(n nodeInput) bool {
 		return wanted == "" || n.Name == wanted || n.node == wanted
 	}
@@ -126,7 +127,7 @@ func (in *input) chooseReference() error {
 			in.clocks.reference, related, best = i, len(bounds), median
 		}
 	}
-	// Nothing is related. At least what happened on one node with logs can be answered.
+	// Nothing is related. What happened on a single node that has logs can still be answered.
 	if related == 0 && wanted == "" {
 		for _, s := range in.sources {
 			in.clocks.reference = s.node
@@ -177,7 +178,7 @@ const mostSlack_cycles = 1 << 40
 
 var errUnrelated = errors.New("the nodes are not related")
 
-// between is the duration from an event of one source to an event of another.
+// between is the duration from an event of one log to an event of another.
 func (t *timer) between(first, second int, x, y uint64) (tscratio.Duration, error) {
 	a, b := int(t.nodeOf[first]), int(t.nodeOf[second])
 	k := a*len(t.in.nodes) + b
@@ -203,11 +204,11 @@ func (t *timer) between(first, second int, x, y uint64) (tscratio.Duration, erro
 	return d, err
 }
 
-// most_cycles is the longest duration that is reported: decades. It leaves room for adding a slack,
-// and for the difference of two durations.
+// most_cycles is the longest duration that is reported: decades. Adding a slack to it, or
+// subtracting two durations, does not overflow.
 const most_cycles = 1 << 60
 
-// isDuration reports whether a span has ends that a duration can have, so that nothing overflowed.
+// isDuration reports whether an interval is a possible duration, so that nothing overflowed.
 func isDuration(s tscratio.Elapsed) bool {
 	return -most_cycles <= s.Lo && s.Lo <= s.Hi && s.Hi <= most_cycles
 }
@@ -275,10 +276,10 @@ func (t *timer) way(k, a, b int) *tscratio.Ways {
 	return w
 }
 
-// known are the readings of two nodes that can be placed: each on the other's counter and on the
-// reference's. For any other reading the closure would return an error, which takes it a thousand
-// times longer than an answer. A program that logs counters of its own making has millions of
-// these.
+// known has the readings of two nodes that can be placed: each on the other's counter and on the
+// reference's. For any other reading the closure returns an error, which takes it a thousand times
+// longer than a result. A program that logs counters of its own making has millions of such
+// readings.
 type known struct {
 	onOther, onReference [2]tscratio.Interval
 }
@@ -308,7 +309,7 @@ func (t *timer) limits(from, into int) (of tscratio.Interval) {
 	return of
 }
 
-// far reports whether nothing is known about the distance of two readings.
+// far reports whether the distance between two readings is unknown.
 func (k *known) far(x, y uint64) bool {
 	return !k.onOther[0].Contains(x) && !k.onOther[1].Contains(y) &&
 		!(k.onReference[0].Contains(x) && k.onReference[1].Contains(y))

@@ -13,41 +13,42 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Comparison shows, over the time axis, how precisely each method knows a duration from one node to
-// another.
+// Comparison shows, over the time axis, how precisely each method determines a duration from one
+// node to another.
 type Comparison struct {
 	A       string   `json:"a"`
 	B       string   `json:"b"`
 	Verdict string   `json:"verdict"` // of our own bound: consistent, suspect
-	Methods []Method `json:"methods"` // one of each name below, in their order
+	Methods []Method `json:"methods"` // one for each name below, in the order of the names
 }
 
 // The names of methods.
 const (
 	Ours = "cloudprofiler"
-	// MinRTT is the paper's method: two anchors, half of the larger of their round trips, and what
-	// the rates may have wandered since the nearer anchor.
+	// MinRTT is the paper's method. It fits a line through two exchanges, the anchors. Its bound is
+	// half of their larger round trip, and what the rates may have wandered since the nearer
+	// anchor.
 	MinRTT = "minrtt"
-	// ReT is return trips: half of the round trip of a tuple's acknowledgement, the median of a
-	// bin.
+	// ReT is the method of return trips. Its bound is half of the round trip of a tuple's
+	// acknowledgement. The value in a bin is the median.
 	ReT = "ret"
 	// NTP is |offset| + dispersion + delay/2, added up for both nodes.
 	NTP = "ntp"
 )
 
-// Method is one method's bound: how far it may be off in either direction.
+// Method is one method and its bound: how far it may be off in either direction.
 type Method struct {
 	Name string `json:"name"`
-	// under the assumptions that the answer names; otherwise it is a claim
+	// true: proven under the assumptions that the answer names; false: only claimed
 	Proven bool   `json:"proven"`
 	Absent string `json:"absent,omitempty"` // why there are no values
-	// what the method measures, if that differs from the others
+	// what the method measures, if that differs from the other methods
 	About string `json:"about,omitempty"`
 
-	// Held says how the method's values compare with the truth; absent where that is not known. For
-	// ours and minrtt, a value is what one counter reads while the other shows a given reading, at
-	// moments of the run. For ret it is a tuple's duration. For ntp it is the difference of the two
-	// clocks, as both daemons state it at one time.
+	// Held says how the method's values compare with the truth. It is absent where the truth is not
+	// known. For ours and minrtt, a value is what one counter reads while the other shows a given
+	// reading, at moments of the run. For ret, a value is a tuple's duration. For ntp, it is the
+	// difference of the two clocks, as both daemons state it at one time.
 	Held *Held `json:"held,omitempty"`
 
 	Bounds_cycles Column `json:"bounds_cycles"` // in each bin
@@ -58,11 +59,11 @@ type Method struct {
 	Worst_cycles  int64 `json:"worst_cycles"`
 }
 
-// comparisonSamples is the number of moments at which a bound is computed. Each value holds until
-// the next.
+// comparisonSamples is the number of moments at which a bound is computed. Each value is used until
+// the next moment.
 const comparisonSamples = 90
 
-// comparer puts our bound of each pair beside those of other methods.
+// comparer puts our bound of each pair beside the bounds of other methods.
 type comparer struct {
 	in     *input
 	bins   Bins
@@ -74,7 +75,7 @@ type comparer struct {
 // claimed is what a node's daemon claimed over time, or the reason why that is not known.
 type claimed struct {
 	bounds Column
-	claims []*Claim // the one that holds in each bin; nil: none
+	claims []*Claim // the claim that applies in each bin; nil: none
 	absent string
 }
 
@@ -144,8 +145,8 @@ func (c *comparer) translate(from, into string, reading uint64) (tscratio.Interv
 	return i, err == nil
 }
 
-// sampled computes a bound at moments of the run, given as readings of a node. Each value holds
-// until the next moment.
+// sampled computes a bound at moments of the run. bound gets each moment as a reading of a node.
+// Each value is used until the next moment.
 func (c *comparer) sampled(node string, bound func(reading uint64) (int64, bool)) Column {
 	column := empty(c.bins.Count)
 	step := max(1, c.bins.Count/comparisonSamples)
@@ -181,7 +182,7 @@ func (c *comparer) ours(p *pairClock) (Method, tscratio.Verdict) {
 }
 
 // minRTT is the paper's bound, with anchors before and after the run. Either node may have started
-// the exchanges: the smaller e wins.
+// the exchanges: the smaller bound wins.
 func (c *comparer) minRTT(p *pairClock) Method {
 	m := Method{Name: MinRTT, Absent: "neither node started exchanges before and after the run"}
 	var best *big.Rat
@@ -226,8 +227,8 @@ func (c *comparer) holdPaper(h *Held, r tscratio.PaperRelation, bound *big.Rat, 
 	return c.hold(h, node, reading, into, at)
 }
 
-// hold checks against the truth an interval of what one counter reads while another shows a given
-// reading. Without a truth it does nothing.
+// hold compares an interval with the truth. The interval is for what one counter reads while
+// another shows a given reading. Without a truth hold does nothing.
 func (c *comparer) hold(h *Held, node string, reading uint64, into string,
 	at tscratio.Interval) *Held {
 	if c.in.options.Truth == nil {
@@ -240,7 +241,7 @@ func (c *comparer) hold(h *Held, node string, reading uint64, into string,
 	if h == nil {
 		h = new(Held)
 	}
-	from := at.Lo // subtracted, so that ends fit into 64 signed bits
+	from := at.Lo // subtracted, so that both ends fit into 64 signed bits
 	h.hold(tscratio.Elapsed{Hi: int64(at.Hi - from)}, tscratio.Elapsed{
 		Lo: int64(truth.Lo - from), Hi: int64(truth.Hi - from),
 	})
@@ -248,7 +249,7 @@ func (c *comparer) hold(h *Held, node string, reading uint64, into string,
 }
 
 // anchored uses the best exchanges before and after the answer's time as the paper's anchors. If
-// there are none on one side, it uses the first or the last exchange.
+// one side has no exchanges, it uses the first or the last exchange of all.
 func (c *comparer) anchored(exchanges []tscratio.Exchange,
 	answerer string) (tscratio.PaperRelation, error) {
 	begin, ok := c.at(answerer, uint64(c.bins.From_cycles))
@@ -268,12 +269,12 @@ func (c *comparer) anchored(exchanges []tscratio.Exchange,
 		exchanges[min(from(end), len(exchanges)-1):])
 }
 
-// claimHolds_s is how long a daemon's claim holds if no other follows. During a run the daemon is
+// claimHolds_s is how long a daemon's claim is used if no other follows. During a run the daemon is
 // asked every second.
 const claimHolds_s = 10
 
-// ntp adds up what both nodes' daemons claimed: the error of a duration from one clock to the
-// other.
+// ntp adds up what both nodes' daemons claimed. The sum is the error of a duration from one clock
+// to the other.
 func (c *comparer) ntp(a, b string) Method {
 	m := Method{Name: NTP}
 	x, y := c.claimsOf(a), c.claimsOf(b)
@@ -291,13 +292,13 @@ func (c *comparer) ntp(a, b string) Method {
 	return m
 }
 
-// sharedClock says what chrony's claims are about on virtual nodes.
+// sharedClock describes the clock that chrony's claims are about on virtual nodes.
 const sharedClock = "REALTIME of the one machine that the virtual nodes are on. In truth " +
 	"it is the same for both; chrony does not see their own clocks"
 
-// holdClaims checks what the daemons of two virtual nodes say of their clocks against the truth.
-// Both speak of the same clock, that of their machine, so any difference of their offsets is an
-// error.
+// holdClaims compares what the daemons of two virtual nodes state about their clocks with the
+// truth. Both daemons describe one clock, the clock of their machine, so any difference of their
+// offsets is an error.
 func (c *comparer) holdClaims(m *Method, a, b string, x, y []*Claim) {
 	if c.in.options.Truth == nil {
 		return
@@ -328,7 +329,7 @@ func (c *comparer) holdClaims(m *Method, a, b string, x, y []*Claim) {
 
 func abs(v int64) int64 { return max(v, -v) }
 
-// claimsOf are a node's claims over time. A claim holds until the next.
+// claimsOf returns a node's claims over time. A claim is used until the next.
 func (c *comparer) claimsOf(node string) claimed {
 	if known, ok := c.claims[node]; ok {
 		return known
@@ -383,8 +384,8 @@ func (c *comparer) readClaims(node string) (claimed, error) {
 	return known, nil
 }
 
-// rateOf is how many cycles of the reference pass in one cycle of a node. It uses the rate of their
-// relation, or else the stated frequencies.
+// rateOf is how many cycles of the reference pass in one cycle of a node. It uses the rate of the
+// two nodes' relation. Without a relation it uses the stated frequencies.
 func (in *input) rateOf(node string) float64 {
 	reference := in.nodes[in.clocks.reference]
 	if node == reference.Name {
@@ -407,8 +408,8 @@ func (in *input) rateOf(node string) float64 {
 	return 1
 }
 
-// mostBound_cycles is the largest bound that is reported: every reader of JSON holds it exactly,
-// and the sum of two.
+// mostBound_cycles is the largest bound that is reported. Every reader of JSON represents it
+// exactly, and also the sum of two such bounds.
 const mostBound_cycles = 1 << 52
 
 // scaled converts a number of cycles by a scale and rounds up. The factor 1+1e-12 covers the error

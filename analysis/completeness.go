@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// Kept says how much of what passed a point, or of what a set is about, is in the logs. A greater
-// value says less.
+// Kept states how much is in the logs of what passed a point, or of what a set is about. The values
+// below are in order, from complete to unknown.
 type Kept string
 
 const (
 	All     Kept = "all"     // every tuple
 	Sampled Kept = "sampled" // those that a handler chose by a rule
 	Lossy   Kept = "lossy"   // events were dropped, or a log lacks rows
-	Unknown Kept = "unknown" // a log is not there, or was not chosen
+	Unknown Kept = "unknown" // a log is missing, or was not chosen
 )
 
-// Completeness is how much of a set is there, and why not all of it.
+// Completeness is how much of a set is in the logs, and why the rest is not.
 type Completeness struct {
 	Kept Kept     `json:"kept"`
 	Why  []string `json:"why,omitempty"` // sorted; none if all is kept
@@ -37,7 +37,7 @@ func (c Completeness) with(d Completeness) Completeness {
 	return c
 }
 
-// kept says how much of its channel's events a source's log has.
+// kept returns how much of its channel's events a log has.
 func (t *told) kept(s *source) Completeness {
 	c := Completeness{Kept: All}
 	if t.thins != "" {
@@ -56,10 +56,10 @@ func (t *told) kept(s *source) Completeness {
 	return c
 }
 
-// keepsLinks reports whether a source's channel keeps links, and no events.
+// keepsLinks reports whether a log's channel keeps links, and no events.
 func (s *source) keepsLinks() bool { return s.header.Settings.Kind.String() == "link" }
 
-// ofRun says whether nodes that may have seen any tuple have no log at all.
+// ofRun names the nodes that may have seen any tuple and have no log at all.
 func (a *assembler) ofRun() Completeness {
 	c := Completeness{Kept: All}
 	for _, n := range a.in.silent {
@@ -68,8 +68,8 @@ func (a *assembler) ofRun() Completeness {
 	return c
 }
 
-// completeness says how much the logs of a point have of what passed it. except, unless it is
-// empty, is a sampling by id that does not count: the same tuples were chosen elsewhere.
+// completeness is how much of what passed a point is in the logs. except, unless it is empty, is a
+// rule of sampling by id that is ignored, because the same tuples were chosen elsewhere.
 func (a *assembler) completeness(rank int, except string) Completeness {
 	if except == "" && a.complete[rank].Kept != "" {
 		return a.complete[rank]
@@ -94,7 +94,7 @@ func (a *assembler) completeness(rank int, except string) Completeness {
 }
 
 // sampledByID is the rule by which all channels of a point choose tuples by their ids, during the
-// whole run. Empty: they do not, or by several rules.
+// whole run. It is empty if the channels use no such rule, or several.
 func (a *assembler) sampledByID(rank int) string {
 	rule := ""
 	for i := range a.told {
@@ -121,8 +121,8 @@ func (a *assembler) undecided(rank int) string {
 	return strings.Join(c.Why, "; ")
 }
 
-// past are the points between two others at which a tuple may have been without an event, because
-// their logs do not have every tuple.
+// past returns the points between two others that a tuple may have passed without an event, because
+// the logs of these points do not have every tuple.
 func (a *assembler) past(from, to int) []string {
 	var names []string
 	for rest := a.graph.after[from] & a.graph.before[to]; rest != 0; rest &= rest - 1 {

@@ -14,8 +14,8 @@ type Change struct {
 	Origin  string  `json:"origin,omitempty"`
 	Percent float64 `json:"percent"`
 
-	// All in ns, because runs have different reference nodes. The intervals include what is not
-	// known of the frequencies.
+	// All in ns, because runs have different reference nodes. The intervals include the uncertainty
+	// of the frequencies.
 	BeforeLo_ns float64 `json:"before_lo_ns"`
 	BeforeHi_ns float64 `json:"before_hi_ns"`
 	AfterLo_ns  float64 `json:"after_lo_ns"`
@@ -26,14 +26,14 @@ type Change struct {
 	// chances of two runs are independent, so their squares add up.
 	Noise_ns float64 `json:"noise_ns"`
 
-	// Suspect says that durations of either run rest on a suspect relation: the change is an
+	// Suspect is true if durations of either run rest on a suspect relation. The change is then an
 	// estimate.
 	Suspect bool `json:"suspect"`
 
 	Verdict Verdict `json:"verdict"`
 }
 
-// Verdict is what can be said of a change.
+// Verdict is how a change is judged.
 type Verdict string
 
 const (
@@ -123,10 +123,10 @@ func change(l, m *Span, percent float64, before, after Reference) (Change, bool)
 	return c, true
 }
 
-// noise is how far a percentile may be from that of infinitely many tuples. With n independent
-// tuples its rank is binomial, and lies within 2.58 standard deviations in 99 of 100 cases. Tuples
-// that queue behind each other are not independent, so ten of them count as one. The values at such
-// ranks are read from the coarse bins.
+// noise is how far a percentile may be from the percentile of infinitely many tuples. With n
+// independent tuples its rank is binomial, and lies within 2.58 standard deviations in 99 of 100
+// cases. Tuples that queue behind each other are not independent, so ten of them count as one. The
+// values at the two ranks are read from the coarse bins.
 func (d *Durations) noise(percent float64, r Reference) float64 {
 	const deviations, together = 2.58, 10.0
 	n := float64(d.Count) / together

@@ -8,10 +8,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// exactValues is how many durations a distribution keeps exactly. If there are more, it counts them
-// in buckets whose width is at most 1/2048 of the value, and percentiles are rounded outward to
-// bucket edges. HdrHistogram does not fit: it takes no negative values, which the low end of a
-// short duration between nodes is, and it reports bucket middles, which are not bounds.
+// exactValues is the largest number of durations that a distribution keeps exactly. Beyond that it
+// counts durations in buckets whose width is at most 1/2048 of the value, and rounds percentiles
+// outward to bucket edges. HdrHistogram does not fit, for two reasons. It takes no negative values,
+// but the low end of a short duration between nodes may be negative. And it reports the middles of
+// buckets, which are not bounds.
 const exactValues = 1 << 16
 
 const (
@@ -21,8 +22,8 @@ const (
 	bucketsMax = (64-subBits)<<subBits + 1<<subBits
 )
 
-// bucketOf is the bucket of a value that is not negative. Below 2^12 it is the value itself; above,
-// there are 2^11 buckets for each power of two.
+// bucketOf is the bucket of a value that is not negative. Values below 2^12 have a bucket each.
+// Above that, there are 2^11 buckets for each power of two.
 func bucketOf(v uint64) int {
 	n := bits.Len64(v)
 	if n <= subBits+1 {
@@ -44,7 +45,7 @@ func edges(bucket int) (lo, hi uint64) {
 
 // counts counts values in buckets.
 type counts struct {
-	// positive counts values v from 0 up; negative counts -v-1 of those below 0.
+	// positive counts values v ≥ 0. negative counts the values v < 0, each as -v-1.
 	positive, negative [bucketsMax>>pageShift + 1]*[bucketPage]uint64
 }
 
@@ -119,13 +120,13 @@ func (c *counts) each(tell func(lo, hi int64, n uint64) bool) {
 	}
 }
 
-// distribution summarises many durations. It keeps the durations while they are few, and then
-// counts their ends in buckets.
+// distribution summarises many durations. It keeps the durations themselves until there are too
+// many. Then it counts their ends in buckets.
 type distribution struct {
 	n          uint64
-	most       int // how many durations exact may hold
+	most       int // the largest length of exact
 	exact      []tscratio.Elapsed
-	lo, hi     *counts // nil while exact
+	lo, hi     *counts // nil as long as durations are kept in exact
 	bound      *counts // half-widths
 	sumLo      sum
 	sumHi      sum
@@ -189,8 +190,8 @@ func (d *distribution) addAll(elapsed []tscratio.Elapsed) {
 	}
 }
 
-// note adds durations, and returns the smallest and largest ends among them. It does not count
-// their ends in lo and hi: if counted is true, the caller has to.
+// note adds durations to the sums, and returns the smallest and the largest ends among them. It
+// does not count the ends in d.lo and d.hi. If counted is true, the caller has to count them there.
 func (d *distribution) note(elapsed []tscratio.Elapsed) (
 	least, largest tscratio.Elapsed, counted bool) {
 	if len(elapsed) == 0 {
@@ -233,7 +234,7 @@ func (d *distribution) note(elapsed []tscratio.Elapsed) (
 		}
 		return least, largest, false
 	}
-	// Bounds change slowly: most are equal to the one before.
+	// Bounds change slowly: most bounds are equal to the one before.
 	last, n := halfWidth(elapsed[0]), uint64(0)
 	for _, s := range elapsed {
 		b := halfWidth(s)
@@ -299,9 +300,9 @@ func (d *distribution) merge(e *distribution) {
 	d.bound.merge(e.bound)
 }
 
-// rankOf is the rank, from 0, of a percentile among n values: the smallest rank such that at least
-// that share of the values is not above it. The percentile is in thousandths, so that the result is
-// exact.
+// rankOf is the rank, from 0, of a percentile among n values. It is the smallest rank such that at
+// least that share of the values is not above the value with that rank. The percentile is in
+// thousandths, so that the result is exact.
 func rankOf(percent_milli uint64, n uint64) uint64 {
 	if n == 0 {
 		return 0
@@ -314,7 +315,8 @@ func rankOf(percent_milli uint64, n uint64) uint64 {
 	return min(max(q, 1), n) - 1
 }
 
-// percentiles are [that of the los, that of the his] for each percentile, which must rise.
+// percentiles returns [percentile of the los, percentile of the his] for each of the percentiles,
+// which must rise.
 func (d *distribution) percentiles(percents_milli []uint64) []tscratio.Elapsed {
 	found := make([]tscratio.Elapsed, len(percents_milli))
 	if d.n == 0 {

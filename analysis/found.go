@@ -7,7 +7,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// found is what a gatherer found. Those of several gatherers are merged.
+// found is what a gatherer found. The results of several gatherers are merged.
 type found struct {
 	tuples  uint64
 	spans   map[spanKey]*span
@@ -19,12 +19,12 @@ type found struct {
 	apart   uint64 // a pair of such points, as in plan
 	backs   []backwards
 
-	overused uint64 // ids that occur too often to be those of tuples
+	overused uint64 // ids that occur too often to identify tuples
 }
 
 type pointFound struct {
 	tuples, duplicates, appeared, lost uint64
-	// by node: the last reading of a tuple that went on
+	// by node: the last reading of a tuple that reached a later point
 	newest []uint64
 	ended  [][]uint64 // by node: readings of tuples that ended after it
 	// by bin of the time axis: tuples that nothing followed
@@ -111,8 +111,8 @@ type backwards struct {
 
 const maxBackwards = 5
 
-// backwards keeps the pairs of the lowest ids. So the pairs that are named do not depend on who
-// found them first.
+// backwards keeps the pairs with the lowest ids. So the pairs that are named do not depend on which
+// worker found them first.
 func (f *found) backwards(b backwards) {
 	if len(f.backs) == maxBackwards && b.id > f.backs[maxBackwards-1].id {
 		return
@@ -133,7 +133,7 @@ func (f *found) slow(total tscratio.Elapsed, id uint64, path []passage, most int
 	}
 }
 
-// settle counts as lost the ended tuples that a later one has overtaken.
+// settle counts an ended tuple as lost if a later tuple of the same node reached a later point.
 func (f *pointFound) settle(node int) {
 	kept := f.ended[node][:0]
 	for _, reading := range f.ended[node] {
@@ -146,7 +146,8 @@ func (f *pointFound) settle(node int) {
 	f.ended[node] = kept
 }
 
-// inFlight is how many ended tuples no later one has overtaken. They must have been settled.
+// inFlight is the number of ended tuples that are not lost. settle must have been called for each
+// node.
 func (f *pointFound) inFlight() uint64 {
 	var n uint64
 	for _, readings := range f.ended {

@@ -29,8 +29,9 @@ type gatherer struct {
 	rankOf []uint8 // by source: the rank of its point
 	nodeOf []int32 // by source
 
-	// The partition. runs are its events. If they make pages, pageRuns are the runs cut at pages.
-	// Otherwise each event has its source, and heads and next chain events whose ids share a hash.
+	// The partition. runs are its events. If the events make pages, pageRuns are the runs cut at
+	// pages, and paged is true. If they do not, sources has the source of each event, and heads and
+	// next chain events whose ids share a hash.
 	runs     []run
 	pageRuns []pageRun
 	paged    bool
@@ -42,28 +43,28 @@ type gatherer struct {
 	buffer   []logstore.Event // what was read from the scratch file
 
 	chain      []passage // the events of one id
-	firsts     []passage // the first of these at each point
+	firsts     []passage // the first event of the chain at each point
 	mixed      []mixed   // a chain with several ids
 	cut        []copied  // the events of one id, in order of time
 	beginnings []beginning
-	placed     []passage // the events of its tuples
+	placed     []passage // the events of these tuples
 
-	// passed has a tuple's events by rank. Ranks that are not in its mask hold events of other
-	// tuples.
+	// passed has a tuple's events by rank. Ranks that are not in the tuple's mask have events of
+	// other tuples.
 	passed [maxPoints]passage
 
 	// The partition's ids that are parents and children.
 	links    []logstore.Link
 	parents  map[uint64]bool
 	children map[uint64]bool
-	unseen   map[uint64]bool // parents that are no children, and of which no event was seen yet
+	unseen   map[uint64]bool // parents that are not children, and of which no event was seen yet
 	lineage  *lineage        // nil: there are no links
-	orphans  uint64          // linked tuples that came to the end and whose origin is not known
+	orphans  uint64          // linked tuples that reached the end and whose origin is not known
 	emit     *lineageAppenders
 
 	single  bool               // each duration is computed alone
 	elapsed []tscratio.Elapsed // of durations that are computed together
-	apart   []apart            // the durations of a tuple whose events are exported as well
+	apart   []apart            // durations of a tuple whose events are exported too
 	passing []passage          // a tuple's path
 	number  uint64             // of the tuple
 
@@ -175,7 +176,7 @@ type mixed struct {
 }
 
 // several splits a chain with several ids. It sorts the events, because somebody who chooses ids
-// may choose many with one hash.
+// may choose many ids with one hash.
 func (w *gatherer) several(head uint32, tell func(id uint64, events []passage)) {
 	w.mixed = w.mixed[:0]
 	for i := head; i != 0; i = w.next[i-1] {
@@ -194,7 +195,8 @@ func (w *gatherer) several(head uint32, tell func(id uint64, events []passage)) 
 }
 
 // sample reads partitions until enough tuples have shown the order in which they pass points. For
-// points that few tuples pass, it goes on until one of these is seen or all partitions are read.
+// points that few tuples pass, sample reads on until one of their tuples is seen or no partition is
+// left.
 func (in *input) sample(ctx context.Context, s *scattered, axes []axis) (*graph, error) {
 	if len(in.options.Edges) > 0 {
 		return in.declared()
@@ -221,8 +223,8 @@ func (in *input) sample(ctx context.Context, s *scattered, axes []axis) (*graph,
 	return in.graphOf(e, s.told), nil
 }
 
-// earliest are the first events of an id at each point. Even if ids repeat, a tuple passes a point
-// for the first time after the points before it.
+// earliest returns the first event of an id at each point. Even if ids repeat, a tuple's first
+// event at a point is later than its first events at the points before.
 func (w *gatherer) earliest(events []passage) []passage {
 	var mask uint64
 	path := w.firsts[:0]
@@ -304,7 +306,7 @@ func (in *input) gather(ctx context.Context, s *scattered, g *graph, axes []axis
 	return all, together(failed)
 }
 
-// settle adds to found what was collected.
+// settle adds to w.found what was collected.
 func (w *gatherer) settle() {
 	for _, p := range w.plans {
 		w.found.tuples += p.tuples

@@ -16,12 +16,12 @@ type graph struct {
 	rank   []int    // by point
 	before []uint64 // by rank: the ranks that precede it in every tuple that passes both
 	after  []uint64
-	// apart has, by rank, the ranks that no tuple of the sample passed together with it. It is nil
+	// apart[rank] has the ranks that no tuple of the sample passed together with rank. apart is nil
 	// for a declared graph.
 	apart []uint64
 }
 
-// rankOf is the rank of a source's point; -1 if it has no point.
+// rankOf is the rank of the point of a log; -1 if the log has no point.
 func (g *graph) rankOf(s *source) int {
 	if s.point < 0 {
 		return -1
@@ -29,12 +29,12 @@ func (g *graph) rankOf(s *source) int {
 	return g.rank[s.point]
 }
 
-// evidence is what a sample of tuples says about the order of points.
+// evidence is what a sample of tuples shows about the order of points.
 type evidence struct {
 	points int
 	both   [][]uint64 // tuples that pass both
-	surely [][]uint64 // of these, those that certainly pass the first before the second
-	middle [][]uint64 // of these, those for which the middle of the interval says so
+	surely [][]uint64 // of these, tuples that certainly pass the first before the second
+	middle [][]uint64 // of these, tuples with the middle of the interval in that order
 	tuples int
 }
 
@@ -49,7 +49,7 @@ func newEvidence(points int) *evidence {
 	return e
 }
 
-// sampleTuples is how many tuples the order is taken from.
+// sampleTuples is the number of tuples from which the order is derived.
 const sampleTuples = 20_000
 
 // add takes a tuple that passes each of its points once.
@@ -79,13 +79,14 @@ func (e *evidence) add(t *timer, in *input, way []passage) {
 	}
 }
 
-// leastSure is the share of tuples, one in so many, whose order must be proven for that to decide.
-// It is more than chance matches of ids would give, each of which may prove a false order.
+// leastSure is the smallest share of tuples with a proven order that decides: one in leastSure. The
+// share is larger than the share of ids that match by chance. Each chance match may prove a false
+// order.
 const leastSure = 100
 
-// precedes reports whether tuples pass p before q. The bounds decide where they can, then the names
-// of the points, then the middles of the intervals. If tuples pass them in both orders, the points
-// are parallel.
+// precedes reports whether tuples pass p before q. The intervals decide where they can, then the
+// names of the points, then the middles of the intervals. If tuples pass p and q in both orders,
+// the points are parallel.
 func (e *evidence) precedes(p, q int, points []point) bool {
 	if e.both[p][q] == 0 {
 		return false
@@ -100,8 +101,8 @@ func (e *evidence) precedes(p, q int, points []point) bool {
 	if m := e.middle[p][q] + e.middle[q][p]; m > 0 {
 		return e.middle[p][q]*4 >= m*3
 	}
-	// Their nodes are not related. A point that leaves an actor precedes one that arrives at
-	// another.
+	// The nodes of p and q are not related. A point where tuples leave an actor precedes a point
+	// where tuples arrive at another.
 	return pointOrder[points[p].name] >= pointOrder["end"] &&
 		slices.Contains([]int{pointOrder["recv"], pointOrder["start"]}, pointOrder[points[q].name])
 }
@@ -123,7 +124,7 @@ func (in *input) graphOf(e *evidence, told []told) *graph {
 				in.points[p])
 		}
 	}
-	switch len(unrelated) { // with many nodes they would hide other findings
+	switch len(unrelated) { // with many nodes a finding for each pair would hide other findings
 	case 0:
 	case 1:
 		in.find(FindUndecided, "tuples pass %s and %s, whose nodes are not related: "+
@@ -152,7 +153,7 @@ func (in *input) graphOf(e *evidence, told []told) *graph {
 	return g
 }
 
-// alone are the points with events none of whose tuples was seen at another point.
+// alone returns the points that have events, but whose tuples were seen at no other point.
 func (in *input) alone(e *evidence, told []told) (mask uint64) {
 	for p, both := range e.both {
 		if len(e.both) > 1 && in.hasEvents(p, told) &&
@@ -294,11 +295,11 @@ type plan struct {
 	tuples uint64
 	spans  []planned
 	whole  *planned // from the first point to the last
-	ends   []int    // ranks that nothing follows here, though something could
-	starts []int    // ranks that nothing precedes here, though something could
-	goesOn uint64   // ranks that something follows here
+	ends   []int    // ranks that no rank follows here, though some could
+	starts []int    // ranks that no rank precedes here, though some could
+	goesOn uint64   // ranks that another rank follows here
 	// apart has two ranks whose order is not known, because no tuple of the sample passed both. 0:
-	// there are none.
+	// there are no such ranks.
 	apart uint64
 }
 
@@ -307,7 +308,7 @@ type planned struct {
 	from, to int
 	span     *span
 
-	// sources are those of the tuple before, and part is the part of span that belongs to them.
+	// sources are the sources of the tuple before. part is the part of span between their nodes.
 	sources [2]int32
 	part    *spanPart
 }
@@ -345,12 +346,13 @@ func (g *graph) planOf(mask uint64, spanOf func(from, to int, whole bool) *span)
 	return p
 }
 
-// direct are the points of a tuple that precede one, with none of its points between.
+// direct returns the points of a tuple that directly precede a given point, so that none of the
+// tuple's points is between.
 func (g *graph) direct(mask uint64, to int) uint64 {
 	all := mask & g.before[to]
 	found := all
 	for rest := all; rest != 0; rest &= rest - 1 {
-		// What precedes this one is not direct.
+		// Whatever precedes this rank does not precede to directly.
 		found &^= g.before[bits.TrailingZeros64(rest)]
 	}
 	return found

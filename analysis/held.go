@@ -6,17 +6,18 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Held says how values compare with the truth. Only a run of virtual nodes knows the truth
+// Held says how values compare with the truth. The truth is known only in a run of virtual nodes
 // (Options.Truth).
 type Held struct {
 	Count uint64 `json:"count"` // values that were checked
-	// whose interval does not contain the truth: must be 0 for what is proven
+	// values whose interval does not contain the truth: must be 0 for what is proven
 	Outside uint64 `json:"outside"`
 
-	// Used is a histogram of how much of its bound the error of each other value used, in steps of
-	// a twentieth. The error is the distance from the middle of the interval to the truth.
+	// Used is a histogram of the errors of all other values, each as a share of the value's bound,
+	// in steps of a twentieth. The error is the distance from the middle of the interval to the
+	// truth.
 	Used [UsedSteps]uint64 `json:"used"`
-	// 1 is the whole bound; above 1 if something is outside
+	// 1 is the whole bound; it is above 1 if a value is outside
 	MostUsed float64 `json:"most_used"`
 
 	// True are the percentiles of the true durations; empty if the values are not durations.
@@ -26,11 +27,11 @@ type Held struct {
 // UsedSteps is the number of steps of Used.
 const UsedSteps = 20
 
-// hold checks one interval against everything the truth may be.
+// hold compares one interval with an interval that contains the truth.
 func (h *Held) hold(s, truth tscratio.Elapsed) {
 	h.Count++
-	// In half cycles, so that the middle is a whole number. Unsigned, because two ends may lie 2^64
-	// apart.
+	// In half cycles, so that the middle is a whole number. Unsigned, because the two ends may lie
+	// 2^64 apart.
 	width := uint64(s.Hi) - uint64(s.Lo)
 	var used uint64 // the largest error, in half cycles
 	for _, t := range [2]int64{truth.Lo, truth.Hi} {
@@ -62,11 +63,11 @@ func (h *Held) hold(s, truth tscratio.Elapsed) {
 	h.Used[step]++
 }
 
-// mostUsed limits what is far outside to a number that people can read.
+// mostUsed caps Held.MostUsed, so that people can read the number.
 const mostUsed = 1e9
 
 // Merge adds the results for other values. Percentiles of true durations stay as they are, because
-// they cannot be added.
+// percentiles cannot be added.
 func (h *Held) Merge(o *Held) {
 	h.Count += o.Count
 	h.Outside += o.Outside
@@ -76,8 +77,8 @@ func (h *Held) Merge(o *Held) {
 	h.MostUsed = max(h.MostUsed, o.MostUsed)
 }
 
-// UsedPercentile is a percentile of how much of their bound values used: 1 is the whole bound. It
-// is rounded up to a twentieth.
+// UsedPercentile is a percentile of the share of their bound that values used. 1 is the whole
+// bound. The result is rounded up to a twentieth.
 func (h *Held) UsedPercentile(percent float64) float64 {
 	var inside, below uint64
 	for _, n := range h.Used {
@@ -106,7 +107,7 @@ func (p *heldPart) merge(q *heldPart) {
 	p.truths.merge(&q.truths)
 }
 
-// held converts it for an answer; nil: nothing is known.
+// held converts the results for an answer. nil: there are none.
 func (p *heldPart) held() *Held {
 	if p == nil {
 		return nil

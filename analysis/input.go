@@ -11,17 +11,17 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// The most that one answer can tell apart. Points are bits of a tuple's mask.
+// The most that one answer can distinguish. A tuple's mask has a bit for each point.
 const (
 	maxPoints  = 64
 	maxSources = 1<<16 - 1
-	// maxClosed is the largest number of nodes for which third nodes are considered: paths grow
-	// with the cube of the nodes.
+	// maxClosed is the largest number of nodes for which third nodes are considered, because the
+	// number of paths grows with the cube of the nodes.
 	maxClosed = 32
 )
 
-// ErrNothing is returned for a run that offers nothing to analyze: no log can be read, or none is
-// of a known node.
+// ErrNothing is returned for a run with nothing to analyze: no log can be read, or no log is of a
+// known node.
 var ErrNothing = errors.New("nothing to analyze")
 
 // ErrEdge is returned for a declared edge to a point that the run does not have.
@@ -33,24 +33,25 @@ type input struct {
 	options  Options
 	nodes    []nodeInput // by name
 	sources  []source
-	points   []point // by actor, and within one in the order in which tuples pass them
+	points   []point // by actor, and within an actor in the order in which tuples pass them
 	clocks   clocks
 	missing  []runs.Missing
-	recorded int              // how many of missing were noted when the run was made
-	unseen   map[point]string // why not all logs of a point are looked at
+	recorded int              // number of entries of missing that were noted when the run was made
+	unseen   map[point]string // why not all logs of a point are read
 	silent   []string         // nodes that should have logs, and have none
 	findings []Finding
 }
 
-// nodeInput is a node in one epoch. A node whose counter was interrupted becomes as many as it has
-// epochs, each with its own name, because their readings have nothing to do with each other.
+// nodeInput is a node in one epoch. A node whose counter was interrupted becomes one nodeInput for
+// each epoch, each with its own name. The readings of two epochs have nothing to do with each
+// other.
 type nodeInput struct {
 	runs.Node
 	node      string // what the run calls it
 	described tscratio.Node
 }
 
-// epochName is the name of a node in one of its epochs, counted from 0.
+// epochName is the name of a node in one of its epochs. Epochs are counted from 0.
 func epochName(n *runs.Node, epoch int) string {
 	if len(n.Earlier) == 0 {
 		return n.Name
@@ -65,14 +66,14 @@ func (in *input) nodeOf(node, epoch string) int {
 	})
 }
 
-// source is the log of one ring: events of one channel from one open of it.
+// source is the log of one ring: the events of one channel from one opening of it.
 type source struct {
 	node     int
 	point    int       // -1: a return trip, which is joined separately
 	trip     tripEvent // noTrip: not part of a return trip
 	segments []logstore.Segment
 	header   logstore.Header
-	events   uint64 // about how many; for sizing
+	events   uint64 // approximate number; for sizing
 	lo, hi   uint64 // smallest and largest counter of its rows
 	name     string // of its channel
 }
@@ -99,8 +100,8 @@ func openInput(dir *runs.Directory, o Options) (*input, error) {
 	return in, in.chooseReference()
 }
 
-// miss notes missing parts, each once. What was noted about a part when the run was made does not
-// hide what is wrong with it now.
+// miss notes missing parts, each once. A note from when the run was made does not hide what is
+// wrong with the same part now.
 func (in *input) miss(missing ...runs.Missing) {
 	for _, m := range missing {
 		known := slices.Contains(in.missing[:in.recorded], m)
@@ -257,7 +258,7 @@ func (in *input) list(logs []runs.NodeLogs) {
 	}
 }
 
-// named are the sorted names of nodes, and of channels that have a log.
+// named returns the sorted names of nodes, and of channels that have a log.
 func named(of []runs.Node, logs []runs.NodeLogs) (nodes, channels []string) {
 	for _, n := range of {
 		nodes = append(nodes, n.Name)
@@ -274,7 +275,7 @@ func named(of []runs.Node, logs []runs.NodeLogs) (nodes, channels []string) {
 
 func pointOf(s logstore.Segment) point { return point{s.Channel.Actor, s.Channel.Point} }
 
-// addSources opens the log of one ring, and makes a source of its part in each epoch.
+// addSources opens the log of one ring, and makes a source of each epoch's part of the log.
 func (in *input) addSources(node string, ring []logstore.Segment, rank map[point]int) {
 	name := ring[0].Channel.String()
 	if !in.options.Filter.channel(node, name) {

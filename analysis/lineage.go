@@ -11,26 +11,27 @@ import (
 // maxGenerations is the largest number of generations from a tuple back to its origin.
 const maxGenerations = 64
 
-// lineage traces tuples that were made of others back to where those began. Origins are passed from
-// parent to child in rounds. Each round joins the origins of one generation with the links, by
-// partitions.
+// lineage traces tuples that were made of others back to where those others began. It passes
+// origins from parent to child in rounds. Each round joins the origins of one generation with the
+// links, one partition at a time.
 type lineage struct {
 	in      *input
 	bits    uint
 	scratch *scratch
-	origins *store[origin] // of parents that are no children
-	ends    *store[ending] // of children that came to the end
+	origins *store[origin] // of parents that are not children
+	ends    *store[ending] // of children that reached the end
 
-	// lossy says that links may be missing, and with them some tuples that a tuple was made of.
+	// lossy is true if links may be missing. With a link, a tuple of which another was made is
+	// missing.
 	lossy bool
 }
 
-// origin is where the tuples began that an id was made of: the first and the last of them.
+// origin is where the tuples began that an id was made of: the first and the last of these tuples.
 type origin struct {
 	id               uint64
-	earliest, latest passage // of source nowhere: not known
-	// lacking says that where some of these tuples began is not in the logs. It was before
-	// earliest, or after latest, or neither.
+	earliest, latest passage // if source is nowhere: not known
+	// lacking is true if the logs do not show where some of these tuples began. That moment may be
+	// before earliest, after latest, or between them.
 	lacking bool
 }
 
@@ -90,7 +91,7 @@ func (w *gatherer) loadLinks(s *scattered, partition int) error {
 	for _, l := range w.links {
 		if l.Parent != l.Child {
 			w.children[l.Child] = true
-			delete(w.unseen, l.Child) // what it was made of has its origin
+			delete(w.unseen, l.Child) // the child's origin is the origin of its parents
 		}
 	}
 	return nil
@@ -116,7 +117,7 @@ func (w *gatherer) lineageOf(id, mask uint64, path *[maxPoints]passage, parent, 
 	}
 }
 
-// follow measures all tuples that were made of others and came to the end.
+// follow measures all tuples that were made of others and reached the end.
 func (l *lineage) follow(ctx context.Context, of *scattered, w *gatherer) error {
 	arrived := newStore[origin](l.scratch, l.bits, 64)
 	current := l.origins
@@ -138,7 +139,8 @@ func (l *lineage) follow(ctx context.Context, of *scattered, w *gatherer) error 
 	return l.measure(arrived, w)
 }
 
-// round passes the origins of one generation to its children. It returns nil if there were none.
+// round passes the origins of one generation to its children. It returns nil if there are no
+// children.
 func (l *lineage) round(ctx context.Context, current, arrived *store[origin], of *scattered,
 	w *gatherer) (*store[origin], error) {
 	made := newStore[origin](l.scratch, l.bits, 64)
@@ -188,8 +190,8 @@ func (l *lineage) round(ctx context.Context, current, arrived *store[origin], of
 	return made, nil
 }
 
-// joined merges the rows of each id. If an id should have one row and has more, several tuples
-// share it, and which of them the others were made of is not known.
+// joined merges the rows of each id. once means that an id should have one row. If an id has more
+// rows, several tuples share it, and it is not known of which of these the others were made.
 func (l *lineage) joined(rows []origin, once bool, w *gatherer) map[uint64]origin {
 	byID := make(map[uint64]origin, len(rows))
 	for _, o := range rows {
@@ -216,7 +218,7 @@ func (l *lineage) joined(rows []origin, once bool, w *gatherer) map[uint64]origi
 	return byID
 }
 
-// earlier orders any two events by the middle of their intervals.
+// earlier orders any two events by the middles of their intervals.
 func (w *gatherer) earlier(a, b passage) bool {
 	x, _, errA := w.timer.place(int(a.source), a.reading)
 	y, _, errB := w.timer.place(int(b.source), b.reading)
@@ -254,8 +256,8 @@ func (l *lineage) measure(arrived *store[origin], w *gatherer) error {
 				w.orphans++
 				continue
 			}
-			// What began after the end is another tuple of that id: the one that was meant is not
-			// seen.
+			// If the origin began after the end, it belongs to another tuple with the same id. The
+			// logs lack the tuple that was meant.
 			lacking := o.lacking || l.lossy || w.surelyAfter(o.latest, e.last)
 			to := w.graph.rank[l.in.sources[e.last.source].point]
 			for _, from := range []struct {

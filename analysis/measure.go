@@ -6,8 +6,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// measureAll adds tuples to a span, given the readings at its ends. idOf is called where a finding
-// names a tuple. pathOf, unless it is nil, is called for tuples among the slowest.
+// measureAll adds tuples to a span, given the readings at both ends. It calls idOf where a finding
+// names a tuple. It calls pathOf, unless that is nil, for tuples among the slowest.
 func (w *gatherer) measureAll(l *span, p *spanPart, xs, ys []uint64, idOf func(int) uint64,
 	pathOf func(int) []passage) {
 	if w.elapsed == nil {
@@ -54,9 +54,10 @@ type apart struct {
 }
 
 // tellEvents exports a tuple's events, each placed on the reference's counter. If the reference is
-// a third node to two of them, what their nodes know of each other may reach beyond the difference
-// of these places, because it does not rest on the reference alone. The later event's interval is
-// then widened, so that differences of exported events still contain the duration.
+// a third node to two events, the interval of the duration between them may extend beyond the
+// difference of the two placed intervals, because it does not rest on the reference alone. The
+// later event's interval is then widened, so that the difference still contains the interval of the
+// duration.
 func (w *gatherer) tellEvents(id, mask uint64, path *[maxPoints]passage) {
 	var at [maxPoints]tscratio.Interval
 	var verdicts [maxPoints]tscratio.Verdict

@@ -13,20 +13,20 @@ import (
 
 // Options say what to ask of a run. The zero value asks for everything.
 type Options struct {
-	// Reference is the node in whose cycles the answer is given. Empty: the one that the run names,
-	// or else the node with the smallest median bound to the others.
+	// Reference is the node in whose cycles the answer is given. If it is empty, the run's own
+	// choice is used. Without that, the node with the smallest median bound to the others is used.
 	Reference string
 
-	// Wander is assumed for each pair instead of the stored wander; 0: as stored.
+	// Wander is assumed for each pair instead of the stored wander. 0: the stored wander.
 	Wander tscratio.Wander
 
-	// ThirdNodes says how far other nodes may narrow what is known of two. With more than 32 nodes,
-	// none may.
+	// ThirdNodes says how far other nodes may narrow the relation of two nodes. With more than 32
+	// nodes, third nodes are not used.
 	ThirdNodes tscratio.ThirdNodes
 
 	// Memory_bytes is how much memory events may take; 0 is 512 MiB. The rest goes to a scratch
-	// file in Scratch, or in the system's directory for temporary files, of at most Scratch_bytes;
-	// 0 is 64 GiB.
+	// file of at most Scratch_bytes; 0 is 64 GiB. The file is in the directory Scratch, or in the
+	// system's directory for temporary files.
 	Memory_bytes  int64
 	Scratch       string
 	Scratch_bytes int64
@@ -34,20 +34,20 @@ type Options struct {
 	// Workers is the number of cores to use; 0: all.
 	Workers int
 
-	// Slowest is how many of the slowest tuples are kept with their whole path; 0 is 10, negative
-	// is none. For a tuple of which others were made, the path under its own id is kept.
+	// Slowest is the number of slowest tuples that are kept with their whole path; 0 is 10,
+	// negative is none. For a tuple of which others were made, the path under its own id is kept.
 	Slowest int
 
-	// Edges declare which points follow which, each as actor/point. They replace what is found in
-	// the data.
+	// Edges declare which points follow which, each as actor/point. They replace the graph that is
+	// found in the data.
 	Edges [][2]string
 
 	Filter Filter
 
-	// Truth returns the least and the most that another node's counter truly read when a node's
-	// counter showed a reading. ok is false where that is not known. It is known only for virtual
-	// nodes (internal/truth); then the whole answer is checked against it. Many goroutines call it.
-	// nil: the truth is not known.
+	// Truth returns the smallest and the largest value that the counter of node other may truly
+	// have read when node's counter showed reading. ok is false where that is not known. It is
+	// known only for virtual nodes (internal/truth). The whole answer is then checked against
+	// Truth. Many goroutines call Truth. nil: the truth is not known.
 	Truth func(node string, reading uint64, other string) (read tscratio.Interval, ok bool)
 
 	// Progress is called with the share of the work that is done, from 0 to 1, and with what is
@@ -55,7 +55,7 @@ type Options struct {
 	Progress func(done float64, what string)
 
 	// Events and Durations are called for every event and every duration, one at a time and in no
-	// order. They may be nil. An error from them ends the analysis. If one is set, one core is
+	// order. Either may be nil. An error from them ends the analysis. If either is set, one core is
 	// used.
 	Events    func(EventRow) error
 	Durations func(DurationRow) error
@@ -67,15 +67,15 @@ type Options struct {
 // Filter chooses a part of a run. Its zero value chooses everything.
 type Filter struct {
 	// Tuples that began between From_cycles and To_cycles of the reference node, unless To_cycles
-	// is 0. A tuple whose interval overlaps them is chosen.
+	// is 0. A tuple is chosen if the interval of its begin overlaps that time.
 	From_cycles, To_cycles uint64
-	// The same in ns of UTC by the reference node's clock, unless To_utc_ns is 0.
+	// Same choice in ns of UTC by the reference node's clock, unless To_utc_ns is 0.
 	From_utc_ns, To_utc_ns int64
 
 	Nodes []string // only events on these nodes; none: on all
 	// Only events of channels whose name matches one of these patterns (path.Match); none: of all.
 	Channels []string
-	// Only tuples whose id lies between the two of a pair, or is one of them; none: all.
+	// Only tuples whose id is between the two ids of a pair, ends included; none: all.
 	IDs [][2]uint64
 }
 
@@ -179,8 +179,8 @@ func (f *Filter) channel(node, name string) bool {
 	return len(f.Channels) == 0
 }
 
-// unmatched are the nodes and patterns that choose nothing of a run, with the names that exist. A
-// node and a pattern that each choose something, but nothing together, are not among them.
+// unmatched returns the nodes and patterns that choose nothing of a run, with the names that exist.
+// It does not return a node and a pattern that each choose something, but together choose nothing.
 func (f *Filter) unmatched(nodes, channels []string) (missing []runs.Missing) {
 	for _, n := range f.Nodes {
 		if !slices.Contains(nodes, n) {
@@ -206,7 +206,7 @@ func (f *Filter) unmatched(nodes, channels []string) (missing []runs.Missing) {
 	return missing
 }
 
-// someOf lists names, or the first of many.
+// someOf lists names. If there are many, it lists only the first.
 func someOf(names []string) string {
 	const most = 12
 	switch {

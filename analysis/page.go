@@ -10,20 +10,20 @@ import (
 
 const pageRows = 1 << pageBits
 
-// page is a table of the events of one page of ids: a row for each id, and a column for each point
-// by its rank. Tuples with consecutive ids that took the same path are adjacent rows, and are
+// page is a table of the events of one page of ids. It has a row for each id, and a column for each
+// rank of a point. Tuples with consecutive ids that took the same path are adjacent rows, and are
 // measured together.
 type page struct {
 	masks   [pageRows]uint64 // by row: the ranks with an event
 	columns [maxPoints]*column
 	used    uint64 // ranks with an event
-	mixed   uint64 // of these, those with events of several sources
+	mixed   uint64 // of these, ranks with events of several sources
 
 	repeated [pageRows / 64]uint64 // rows with more than one event of a rank
 	again    []repeat              // events whose place in a column is taken
 }
 
-// column has a page's events of one rank. Rows that are not in the masks hold events of other
+// column has a page's events of one rank. Rows whose mask lacks the rank have events of other
 // pages.
 type column struct {
 	readings [pageRows]uint64
@@ -46,7 +46,7 @@ func (p *page) clear() {
 	}
 }
 
-// fill puts events of one source into the page. Until clear, all ids must be of one page.
+// fill puts events of one source into the page. Until clear is called, all ids must be of one page.
 func (p *page) fill(events []logstore.Event, source uint16, rank uint8) {
 	bit := uint64(1) << rank
 	c := p.columns[rank]
@@ -103,8 +103,8 @@ func (p *page) chain(row int, chain []passage) []passage {
 
 func (p *page) repeats(row int) bool { return p.repeated[row/64]>>(row%64)&1 != 0 }
 
-// alike is how many rows, from the given one on, have events of the same sources and no others. It
-// is 0 if the row has several events of one rank.
+// alike is the number of rows, from the given row on, that have events of exactly the same sources.
+// It is 0 if the given row has several events of one rank.
 func (p *page) alike(row int) int {
 	mask := p.masks[row]
 	mixed, repeats := mask&p.mixed, len(p.again) > 0
@@ -138,7 +138,7 @@ type pageRun struct {
 	page uint64
 }
 
-// findPages cuts the partition's runs at pages, and sorts the pieces by page. It reports false
+// findPages cuts the partition's runs at pages, and sorts the pieces by page. It returns false
 // unless most events are of the same page as the event before, and pages are reasonably full.
 func (w *gatherer) findPages() bool {
 	const leastPageRun, leastPerPage = 16, 64
@@ -188,11 +188,11 @@ func (w *gatherer) eachPage(tell func(first uint64, p *page)) {
 	}
 }
 
-// leastAlike is the smallest number of rows that are worth measuring together. With fewer, looking
-// up what they share takes longer than it saves.
+// leastAlike is the smallest number of rows that are worth measuring together. With fewer rows,
+// looking up what they share takes longer than measuring together saves.
 const leastAlike = 8
 
-// tuples takes the tuples of a page.
+// tuples measures the tuples of a page.
 func (w *gatherer) tuples(first uint64, p *page) {
 	together := !w.single && w.lineage == nil && w.in.options.Filter.To_cycles == 0
 	for row := 0; row < pageRows; {
@@ -225,7 +225,8 @@ func (w *gatherer) tuples(first uint64, p *page) {
 	}
 }
 
-// ways is way for rows that are alike. Nobody may have asked for each tuple.
+// paths does what path does, for n rows that are alike. It must not be used if single tuples are
+// exported.
 func (w *gatherer) paths(first uint64, p *page, row, n int) {
 	mask := p.masks[row]
 	plan := w.planOf(mask)

@@ -8,36 +8,40 @@ import (
 	"strings"
 )
 
-// Path is a path: points that the same tuples pass. It is a part of the graph that is connected to
-// no other. Tuples that were made of others have their own ids, and so a path of their own.
+// Path is a set of points that the same tuples pass. It is a part of the graph that is connected to
+// no other part. Tuples that were made of others have their own ids, and so have a Path of their
+// own.
 type Path struct {
 	From   []string `json:"from"` // points where tuples begin
 	To     []string `json:"to"`   // points where they end
 	Tuples uint64   `json:"tuples"`
 
-	// MadeOf are the paths of the tuples of which those of this path were made.
+	// MadeOf are the paths of the tuples of which this path's tuples were made.
 	MadeOf []int `json:"made_of,omitempty"`
 
-	// Spans are the spans of the path that have durations, largest median first, by its low end.
+	// Spans are the spans of the path that have durations, ordered by the low end of the median,
+	// largest first.
 	Spans []RankedSpan `json:"spans"`
 }
 
 // RankedSpan is a span in the order of its path.
 type RankedSpan struct {
 	Span int `json:"span"` // index in Answer's Spans
-	// Surely says that its true median is above those of all spans after it. Their bounds do not
-	// overlap, none is an estimate, and every duration of the path could be computed.
+	// Surely is true if the span's true median is above the true medians of all spans after it.
+	// Their intervals do not overlap, none is an estimate, and every duration of the path could be
+	// computed.
 	Surely bool `json:"surely"`
 }
 
-// Lateness reports whether a span is not work of the program but how late its load was: from when a
-// tuple was due, at a point that load generators call intended, to where it began.
+// Lateness reports whether a span is not work of the program, but shows how late its load was. Such
+// a span begins when the tuple was due, at a point that load generators call intended. It ends
+// where the tuple began.
 func (l *Span) Lateness() bool {
 	return strings.HasSuffix(l.From, "/intended") &&
 		l.Kind == "inside"
 }
 
-// paths finds which points the same tuples pass, and which of their spans are slow.
+// paths finds which points the same tuples pass, and which spans between these points are slow.
 func (a *assembler) paths(out *Answer) {
 	var masks []uint64 // of ranks, disjoint
 	for mask := range a.found.masks {

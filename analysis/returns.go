@@ -10,8 +10,8 @@ import (
 )
 
 // ReturnTrips are durations from one node to another, each computed twice: from the acknowledgement
-// that came back over the network (ReT), and from the related counters. Package returntrip logs
-// them.
+// that came back over the network (ReT), and from the related counters. Package returntrip logs the
+// events.
 type ReturnTrips struct {
 	From     string `json:"from"` // actor that tuples leave
 	To       string `json:"to"`   // actor where they arrive
@@ -20,11 +20,10 @@ type ReturnTrips struct {
 
 	// Unanswered counts tuples that left and arrived, and whose acknowledgement or echo was lost.
 	Unanswered uint64 `json:"unanswered"`
-	Disagree   uint64 `json:"disagree"` // whose two intervals do not overlap: must be 0
+	Disagree   uint64 `json:"disagree"` // tuples whose two intervals do not overlap: must be 0
 
-	// Let start and end be the round trips that were measured at either side. The tuple took from
-	// start − end to start. So the bound of ByReturnTrip is what ReT claims, half of the round trip
-	// measured at the end.
+	// Let start and end be the round trips that were measured at either side. The tuple took
+	// between start − end and start. So the bound of ByReturnTrip is what ReT claims: half of end.
 	ByReturnTrip Durations `json:"by_return_trip"`
 	ByCounters   Durations `json:"by_counters"`
 
@@ -54,7 +53,7 @@ const (
 )
 
 // tripPoints are the points at which package returntrip opens its channels.
-// TestPointsAreThoseOfChannels compares both.
+// TestPointsAreThoseOfChannels compares tripPoints with that package.
 var tripPoints = map[string]tripEvent{
 	"ret-sent": sent, "ret-arrived": arrived, "ret-acknowledged": acknowledged,
 	"ret-echoed": echoed,
@@ -70,16 +69,16 @@ func (k tripKey) compare(l tripKey) int {
 		cmp.Compare(k.fromNode, l.fromNode), cmp.Compare(k.toNode, l.toNode))
 }
 
-// tripGroup is what the return trips of one key say.
+// tripGroup sums up the return trips of one key.
 type tripGroup struct {
 	unanswered, disagree uint64
 
 	trips, counters tripSide
-	id              uint64 // of the first tuple that disagrees
+	id              uint64 // of the first tuple whose intervals do not overlap
 	says            [2]tscratio.Elapsed
 }
 
-// tripSide are durations by one of the two methods.
+// tripSide has durations by one of the two methods.
 type tripSide struct {
 	part   *spanPart
 	span   span // over time
@@ -103,9 +102,9 @@ func (s *tripSide) add(d *tscratio.Duration, x uint64, axis *axis) {
 type returns struct {
 	w      *gatherer
 	groups map[tripKey]*tripGroup
-	unsent uint64 // tuples that arrived, with no log of where they left
-	// ambiguous counts tuples whose id left twice, or was at several nodes where only one is
-	// possible.
+	unsent uint64 // tuples that arrived, without a log of where they left
+	// ambiguous counts tuples whose id left twice, or whose id was at several nodes where a tuple
+	// can be at only one.
 	ambiguous uint64
 }
 
@@ -147,8 +146,8 @@ func (in *input) returnTrips(ctx context.Context, s *scattered, g *graph,
 	return r, nil
 }
 
-// tuple takes all events of an id. If packets, or the tuple on one node, came more than once, the
-// earliest count: an acknowledgement cannot come before the first arrival, nor an echo before the
+// tuple takes all events of an id. If a packet, or the tuple on one node, arrived more than once,
+// the earliest event is used: an acknowledgement cannot precede the first arrival, nor an echo the
 // first acknowledgement.
 func (r *returns) tuple(id uint64, events []passage) {
 	var first [tripEvents]passage
@@ -238,13 +237,13 @@ func (r *returns) measure(g *tripGroup, id uint64, e *[tripEvents]passage) {
 	}
 }
 
-// hold checks what a return trip says against the truth.
+// hold compares the interval of a return trip with the truth.
 func (r *returns) hold(p *spanPart, s tscratio.Elapsed, e *[tripEvents]passage) {
 	r.w.in.hold(p, r.node(e[sent]), r.node(e[arrived]), []tscratio.Elapsed{s},
 		[]uint64{e[sent].reading}, []uint64{e[arrived].reading})
 }
 
-// held sums up the return trips between two nodes in both directions; nil: the truth is not known.
+// held sums up the return trips between two nodes in both directions. nil: the truth is not known.
 func (r *returns) held(in *input, a, b string) (h *Held) {
 	for k, g := range r.groups {
 		if x, y := in.nodes[k.fromNode].Name,
@@ -289,8 +288,8 @@ func (r *returns) answer(in *input) []ReturnTrips {
 	return all
 }
 
-// bounds are, over time, the medians of the bounds that return trips between two nodes claim, in
-// both directions.
+// bounds returns, over time, the median of the bounds that return trips between two nodes claim.
+// Both directions are taken together.
 func (r *returns) bounds(in *input, a, b string, bins int) Column {
 	var widths span
 	for k, g := range r.groups {

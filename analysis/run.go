@@ -91,7 +91,7 @@ func Run(ctx context.Context, dir *runs.Directory, o Options) (answer *Answer, e
 		Tuples: f.tuples, Seconds: time.Since(began).Seconds(), Scratch_bytes: s.used.Load(),
 	}
 	if o.Filter.any() && f.tuples == 0 && answer.Length == nil && len(answer.Counters) == 0 {
-		answer.Comparisons = nil // they are about the time of tuples
+		answer.Comparisons = nil // comparisons are about the time of tuples
 		answer.Missing = append(answer.Missing, Missing{
 			Part: "tuples",
 			Reason: "no tuple of the run is among those chosen by time, node, channel or id: " +
@@ -130,7 +130,7 @@ func (in *input) resolveFilter() error {
 		return fmt.Errorf("choose tuples by UTC: no log of reference node %q says how its "+
 			"counter and UTC relate, or its frequency is not known: choose by cycles", n.Name)
 	}
-	// Rounded outward: what may lie within the times is chosen.
+	// Rounded outward: whatever may lie within the times is chosen.
 	e := float64(n.described.CoreSlack_cycles + n.described.Quantum_cycles +
 		h.Stamp.OrderingSlack_cycles())
 	cycles := func(ns int64, hz float64) float64 { return float64(ns) * hz / 1e9 }

@@ -2,18 +2,18 @@ package analysis
 
 import "github.com/cloudprofiler/cloudprofiler/logstore"
 
-// maxSamples is how many samples of a counter are kept. Beyond that every second is kept, then
-// every fourth. A sample counts everything since the beginning, so thinning loses only when
-// something was counted.
+// maxSamples is the largest number of samples of a counter that are kept. Beyond it only every
+// second sample is kept, then only every fourth. A sample is the count since the beginning, so no
+// count is lost with a sample, only the time of its events.
 const maxSamples = 1 << 14
 
-// samples are those of a channel that counts.
+// samples are the samples of a channel that counts.
 type samples struct {
 	rows      []logstore.Sample // rising
-	every     uint64            // one of this many is kept; 0 is 1
+	every     uint64            // one in every samples is kept; 0 means 1
 	seen      uint64
 	last      logstore.Sample
-	backwards uint64 // samples that count less than the one before, or were taken before it
+	backwards uint64 // samples with a smaller count than the one before, or taken before it
 }
 
 func (s *samples) add(rows []logstore.Sample) {

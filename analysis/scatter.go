@@ -13,18 +13,18 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// told is what a source's log said besides its events.
+// told is what a log contains besides its events.
 type told struct {
 	report     logstore.Report
-	err        error // why it could not be read to its end
+	err        error // why the log could not be read to its end
 	rows       uint64
 	events     uint64 // that were chosen
 	poison     uint64
 	links      uint64
 	disordered uint64
-	tooMixed   bool // ids of too many origins to know whether they came in order
+	tooMixed   bool // ids of too many origins to follow the order of each
 	changes    int
-	thins      string // the handlers that do not keep every tuple; empty: there is none
+	thins      string // the handlers that do not keep every tuple; empty: there are none
 	firstLast  logstore.FirstLast
 	samples    samples
 	perBin     []uint64
@@ -114,8 +114,8 @@ func (in *input) scatter(ctx context.Context, s *scratch, axes []axis) (*scatter
 	return out, together(failed)
 }
 
-// together joins the errors of workers. An error that ended several of them, as a signal does,
-// appears once.
+// together joins the errors of workers. If one cause, such as a signal, ended several workers, its
+// error appears once.
 func together(failed []error) error {
 	var told []error
 	for _, err := range failed {
@@ -215,7 +215,7 @@ func (t *told) noteHandler(kind, settings string) {
 	}
 }
 
-// block takes the events of one block. It may change them.
+// block takes the events of one block, and may change them.
 func (r *reader) block(source int, t *told, o *order, axis *axis, events []logstore.Event) {
 	if filter := &r.in.options.Filter; len(filter.IDs) > 0 {
 		events = slices.DeleteFunc(events, func(e logstore.Event) bool {
@@ -226,8 +226,8 @@ func (r *reader) block(source int, t *told, o *order, axis *axis, events []logst
 	if r.in.sources[source].trip != noTrip {
 		a = r.returns
 	}
-	// Most events are of the same page as the event before. They are handled together, one step
-	// after another.
+	// Most events are of the same page as the event before. Events of one page are handled
+	// together, one step after another.
 	for len(events) > 0 {
 		page := events[0].ID >> pageBits
 		n := 1
@@ -250,7 +250,7 @@ func (r *reader) block(source int, t *told, o *order, axis *axis, events []logst
 	}
 }
 
-// tally counts events in the bins of their readings, and returns how many lie off the axis.
+// tally counts events in the bins of their readings, and returns how many events lie off the axis.
 func (a *axis) tally(perBin []uint64, events []logstore.Event) (off uint64) {
 	if a.count == 0 { // the node is not related, which is reported elsewhere
 		return 0
@@ -272,22 +272,22 @@ func (a *axis) tally(perBin []uint64, events []logstore.Event) (off uint64) {
 	return off
 }
 
-// originShift reduces an id to its origin: the node and instance that made it.
+// originShift reduces an id to its origin: the node and instance that made the id.
 const originShift = 40
 
 // maxOrigins is the largest number of origins whose order is followed.
 const maxOrigins = 4096
 
-// order checks whether ids come in the order in which they were made. As RFC 4737 defines
-// reordering, an id is late if a greater one of the same origin came before.
+// order checks whether ids are logged in the order in which they were made. As RFC 4737 defines
+// reordering, an id is late if a greater id of the same origin was logged before.
 type order struct {
-	origin, next uint64 // the last origin seen, and the least id that would be in order
+	origin, next uint64 // the last origin seen, and the smallest id that would be in order
 	others       map[uint64]uint64
 }
 
 func newOrder() *order { return &order{origin: ^uint64(0), others: map[uint64]uint64{}} }
 
-// take takes events of one page, and so of one origin.
+// take takes events of one page, which are therefore of one origin.
 func (o *order) take(t *told, events []logstore.Event) {
 	for _, e := range events {
 		if e.ID >= o.next && e.ID>>originShift == o.origin {
@@ -317,7 +317,7 @@ func (o *order) other(t *told, id uint64) {
 		o.next = id + 1
 		return
 	}
-	if id+1 < o.next { // a copy of the greatest id has no greater one before it
+	if id+1 < o.next { // a copy of the greatest id has no greater id before it
 		t.disordered++
 	}
 }

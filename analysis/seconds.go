@@ -10,9 +10,10 @@ import (
 
 // Seconds are cycles of the reference divided by its frequency, which is an interval. They are
 // computed in whole picoseconds and rounded outward, so that all outputs show the same digits. The
-// page does the same in web/src/number.ts; analysis/testdata/seconds.json tests both.
+// report page computes them in the same way in web/src/number.ts. analysis/testdata/seconds.json
+// tests both.
 
-// Measured reports whether the frequency was measured. Otherwise it is nominal.
+// Measured reports whether the frequency was measured. If not, it is nominal.
 func (r Reference) Measured() bool { return r.FrequencyHi_hz > r.FrequencyLo_hz }
 
 // Seconds prints an interval of cycles in seconds, as "40.02 ± 0.64 µs". The bound includes the
@@ -33,7 +34,7 @@ func (r Reference) Bound(cycles int64) string {
 	return roundUp(r.picoseconds(cycles, true), 3, secondUnits)
 }
 
-// SecondsMean says how seconds were computed.
+// SecondsMean describes how seconds were computed.
 func (r Reference) SecondsMean() string {
 	switch {
 	case !(r.FrequencyLo_hz > 0):
@@ -85,8 +86,8 @@ func (r Reference) picoseconds(cycles int64, most bool) *big.Int {
 	return floorDiv(n, f)
 }
 
-// millihertz is an end of the frequency. Stored frequencies are whole in mHz, but here they are
-// float64 in Hz. The rounding error of that must not widen the interval by one.
+// millihertz is an end of the frequency's interval. Stored frequencies are whole in mHz, but here
+// they are float64 in Hz. The rounding error of float64 must not widen the interval by one mHz.
 func (r Reference) millihertz(most bool) *big.Int {
 	const lacks = 0x1p-51
 	if most {
@@ -100,16 +101,16 @@ func wholeOf(v float64) *big.Int {
 	return n
 }
 
-// units are the names of 10^12, 10^9, 10^6 and 10^3 of the whole unit.
+// units are the names of 10^12, 10^9, 10^6 and 10^3 of the smallest step.
 type units [4]string
 
 var (
-	secondUnits = units{"s", "ms", "µs", "ns"}     // picoseconds are whole
-	hertzUnits  = units{"GHz", "MHz", "kHz", "Hz"} // millihertz are
+	secondUnits = units{"s", "ms", "µs", "ns"}     // the step is a picosecond
+	hertzUnits  = units{"GHz", "MHz", "kHz", "Hz"} // the step is a millihertz
 )
 
-// of is the largest unit that a number reaches, with its power of ten; the smallest unit if it
-// reaches none.
+// of is the largest unit that a number reaches, with the unit's power of ten. If the number reaches
+// no unit, it is the smallest.
 func (u units) of(n *big.Int) (name string, power int) {
 	for i, name := range u {
 		if power := 12 - 3*i; digitsOf(n) > power {
@@ -119,8 +120,8 @@ func (u units) of(n *big.Int) (name string, power int) {
 	return u[3], 3
 }
 
-// plusMinus prints the interval between two whole numbers. The bound has two digits, and a unit of
-// its own if it is much smaller than the value.
+// plusMinus prints the interval between two whole numbers. The bound has two digits. It has its own
+// unit if it is much smaller than the value.
 func plusMinus(lo, hi *big.Int, u units) string {
 	larger := lo
 	if hi.CmpAbs(lo) > 0 {
@@ -133,7 +134,7 @@ func plusMinus(lo, hi *big.Int, u units) string {
 	step := powerOfTen(cut)
 	twice := new(big.Int).Add(lo, hi)
 	value := floorDiv(twice.Add(twice, step), new(big.Int).Lsh(step, 1)) // the middle, rounded
-	// The rounding of the value took from one side; the bound makes up for it.
+	// The rounding of the value moved the middle. The bound makes up for that.
 	at := new(big.Int).Mul(value, step)
 	need := new(big.Int).Sub(hi, at)
 	if below := at.Sub(at, lo); below.Cmp(need) > 0 {
@@ -145,7 +146,7 @@ func plusMinus(lo, hi *big.Int, u units) string {
 	return decimal(value, power-cut) + " ± " + decimal(ceilDiv(need, step), power-cut) + " " + name
 }
 
-// roundUp prints a whole number rounded up to so many digits.
+// roundUp prints a whole number, rounded up to the given number of digits.
 func roundUp(n *big.Int, digits int, u units) string {
 	if n.Sign() <= 0 {
 		return "0 " + u[3]

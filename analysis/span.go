@@ -13,8 +13,8 @@ type spanKind uint8
 const (
 	between      spanKind = iota // from one point to the next
 	wholePath                    // a tuple from its first point to its last
-	fromEarliest                 // a tuple made of others, from where the first of these began
-	fromLatest                   // the same from where the last of these began
+	fromEarliest                 // a tuple made of others, from where the first of those began
+	fromLatest                   // a tuple made of others, from where the last of those began
 )
 
 type spanKey struct {
@@ -28,16 +28,16 @@ type span struct {
 	parts []*spanPart // by first node·nodes + second node
 	bins  []*binned   // over time
 
-	// again is set for a whole path if no point can lie between its two. The span between the same
-	// points already has its durations. They are computed once more to find the slowest tuples, and
-	// counted.
+	// again is set for a whole path if no point can lie between its two ends. The span between the
+	// same points then has its durations already. They are computed once more only to find the
+	// slowest tuples, and to count them.
 	again bool
 }
 
 func (l *span) from(in *input, g *graph) string { return in.points[g.order[l.key.from]].String() }
 func (l *span) to(in *input, g *graph) string   { return in.points[g.order[l.key.to]].String() }
 
-// words are the span's kind, and its origin if it has one.
+// words returns the span's kind, and its origin if it has one.
 func (l *span) words(in *input, g *graph) string {
 	kind := kindOf(l.key.kind, in.points[g.order[l.key.from]], in.points[g.order[l.key.to]])
 	switch l.key.kind {
@@ -49,7 +49,7 @@ func (l *span) words(in *input, g *graph) string {
 	return kind
 }
 
-// spanPart is the part of a span between two nodes. Pairs of readings are collected and computed
+// spanPart is the part of a span between two nodes. It collects pairs of readings and computes many
 // together, because that takes less time for each.
 type spanPart struct {
 	distribution
@@ -67,18 +67,18 @@ type spanPart struct {
 type fresh struct {
 	n           int
 	xs, ys, ids [freshPairs]uint64
-	// The paths of tuples that may be among the slowest: ways[from[i]:from[i+1]].
+	// The paths of tuples that may be among the slowest: paths[from[i]:from[i+1]].
 	from  []int32
 	paths []passage
 }
 
-// freshPairs is how many pairs are collected at most.
+// freshPairs is the largest number of pairs that are collected.
 const freshPairs = 512
 
 func (f *fresh) clear() { f.n, f.from, f.paths = 0, f.from[:0], f.paths[:0] }
 
-// add adds durations of one scenario and verdict that began at readings xs. It returns the smallest
-// and largest ends among them.
+// add adds durations of one scenario and verdict that began at the readings xs. It returns the
+// smallest and the largest ends among them.
 func (l *span) add(p *spanPart, elapsed []tscratio.Elapsed, d *tscratio.Duration, xs []uint64,
 	axis *axis) (least, largest tscratio.Elapsed) {
 	n := uint64(len(elapsed))
@@ -173,8 +173,8 @@ func (l *span) merge(m *span) {
 	}
 }
 
-// binned is a coarse histogram of how long the tuples of one bin of time took. Negative los count
-// as 0.
+// binned is a coarse histogram of the durations of tuples in one bin of time. Negative los are
+// counted as 0.
 type binned struct {
 	n      uint64
 	lo, hi [coarseBuckets]uint32
@@ -196,7 +196,7 @@ func coarse(v int64) int {
 	return shift<<coarseBits + int(u>>shift)
 }
 
-// coarseOf is the coarse bucket of the values in one of bucketOf's buckets.
+// coarseOf is the coarse bucket that contains the values of one of bucketOf's buckets.
 func coarseOf(bucket int) int {
 	if bucket < 2<<subBits {
 		return coarse(int64(bucket))
@@ -237,8 +237,8 @@ func (b *binned) count(elapsed []tscratio.Elapsed) {
 	}
 }
 
-// countBoth counts durations here and their ends in a distribution that has noted them. Most of the
-// work is shared.
+// countBoth counts durations here, and their ends in a distribution whose note has them already.
+// The two counts share most of the work.
 func (b *binned) countBoth(elapsed []tscratio.Elapsed, d *distribution) {
 	b.n += uint64(len(elapsed))
 	los, his := &d.lo.positive, &d.hi.positive

@@ -13,8 +13,8 @@ import (
 // into memory.
 var ErrScratch = errors.New("scratch space is used up")
 
-// Ids are put into partitions by pages of 2^pageBits. Consecutive ids stay together, and so do
-// their memory accesses.
+// Ids are put into partitions by pages of 2^pageBits. So the memory accesses for consecutive ids
+// are close to each other.
 const pageBits = 12
 
 // mix spreads the bits of a page's number (the finaliser of MurmurHash3).
@@ -26,8 +26,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>33
 }
 
-// scratch is an unnamed file for what does not fit into memory, and the budgets of both. Any number
-// of goroutines may use it.
+// scratch is an unnamed file for what does not fit into memory, and the budgets of file and memory.
+// Any number of goroutines may use it.
 type scratch struct {
 	directory string
 	most      int64 // largest size of the file
@@ -46,7 +46,7 @@ func newScratch(directory string, memory, most int64) *scratch {
 	return s
 }
 
-// take takes bytes from the memory budget, if it has that many.
+// take takes bytes from the memory budget. It returns false if the budget has fewer.
 func (s *scratch) take(bytes int64) bool {
 	if s.memory.Add(-bytes) >= 0 {
 		return true
@@ -61,7 +61,7 @@ func (s *scratch) give(bytes int64) { s.memory.Add(bytes) }
 func (s *scratch) write(b []byte) (int64, error) {
 	s.open.Do(func() {
 		if s.file, s.err = os.CreateTemp(s.directory, "cprof-analyze-"); s.err == nil {
-			s.err = os.Remove(s.file.Name()) // it lives as long as it is open
+			s.err = os.Remove(s.file.Name()) // the file exists as long as it is open
 		}
 	})
 	if s.err != nil {
@@ -94,8 +94,8 @@ func (s *scratch) close() error {
 }
 
 // store keeps rows by partition, in memory or in the scratch file. Rows must not contain pointers,
-// because the file holds them as they are in memory. Appenders fill the store, one for each
-// goroutine; afterwards partitions are loaded.
+// because the file has the same bytes as the memory. Appenders fill the store, one for each
+// goroutine. After that, partitions are loaded.
 type store[T any] struct {
 	scratch   *scratch
 	bits      uint // 2^bits partitions
@@ -113,7 +113,7 @@ type chunk[T any] struct {
 	sources []stint
 }
 
-// stint says from which row on the rows of a chunk are of a source.
+// stint marks the row from which on the rows of a chunk are of a source.
 type stint struct {
 	from   int32
 	source int32
@@ -141,8 +141,8 @@ func bytesOf[T any](rows []T) []byte {
 		len(rows)*int(rowBytes[T]()))
 }
 
-// each calls tell with a partition's rows, those of one source at a time, in no copy if they are in
-// memory. Rows in the file are read into buffer, which may grow and is returned.
+// each calls tell with a partition's rows, one source at a time. Rows in memory are not copied.
+// Rows in the file are read into buffer, which may grow and is returned.
 func (s *store[T]) each(partition int, buffer []T, tell func(rows []T, source int32)) ([]T, error) {
 	inFile := 0
 	for _, c := range s.chunks[partition] {
@@ -189,14 +189,14 @@ func (s *store[T]) peek(partition int, rows []T) ([]T, error) {
 	return rows, nil
 }
 
-// load is peek, and empties the partition.
+// load does what peek does, and then empties the partition.
 func (s *store[T]) load(partition int, rows []T) ([]T, error) {
 	rows, err := s.peek(partition, rows)
 	s.drop(partition)
 	return rows, err
 }
 
-// drop empties a partition and returns its memory to the budget. Rows that somebody still holds are
+// drop empties a partition and returns its memory to the budget. Rows that somebody still uses are
 // no longer counted.
 func (s *store[T]) drop(partition int) {
 	for _, c := range s.chunks[partition] {
@@ -219,7 +219,7 @@ func extend[T any](s []T, n int) []T {
 type appender[T any] struct {
 	store *store[T]
 	open  []openChunk[T]
-	err   error // the first; later rows are dropped
+	err   error // the first error; after it rows are dropped
 }
 
 type openChunk[T any] struct {
@@ -262,7 +262,7 @@ func (a *appender[T]) addAll(page uint64, source int32, rows []T) {
 	}
 }
 
-// turn makes room in a partition's open chunk for rows of a source.
+// turn prepares a partition's open chunk for rows of a source.
 func (a *appender[T]) turn(p int, source int32) {
 	c := &a.open[p]
 	if len(c.rows) == cap(c.rows) {

@@ -26,7 +26,8 @@ func (w *gatherer) tuple(id uint64, events []passage) {
 	w.path(id, mask, path)
 }
 
-// maxCopies is how often one id may occur. An id that occurs more often does not identify a tuple.
+// maxCopies is the largest number of times that one id may occur. An id that occurs more often does
+// not identify a tuple.
 const maxCopies = 1 << 22
 
 // copied is an event of an id that occurs again at some point.
@@ -36,8 +37,8 @@ type copied struct {
 	at   tscratio.Interval
 }
 
-// repeated takes the events of an id that passes some point more than once. They are tuples that
-// share the id, or copies of one.
+// repeated takes the events of an id that passes some point more than once. The events belong to
+// several tuples that share the id, or are copies of one tuple's events.
 func (w *gatherer) repeated(id uint64, events []passage) {
 	if len(events) > maxCopies {
 		w.found.overused++
@@ -47,7 +48,7 @@ func (w *gatherer) repeated(id uint64, events []passage) {
 	first, mask := uint8(maxPoints), uint64(0)
 	for _, e := range events {
 		c := copied{passage: e, rank: w.rankOf[e.source] & (maxPoints - 1)}
-		// Where a node is not related, its own readings have to do: any order will.
+		// If the node is not related, its own readings are used instead: any order will do.
 		var err error
 		if c.at, _, err = w.timer.place(int(e.source), e.reading); err != nil {
 			c.at = tscratio.At(e.reading)
@@ -61,7 +62,8 @@ func (w *gatherer) repeated(id uint64, events []passage) {
 			cmp.Compare(a.source, b.source), cmp.Compare(a.reading, b.reading))
 	})
 	// Each event at the point where the id first occurs begins a tuple. Any other event belongs to
-	// the last of these that does not certainly begin after it, or else to the first.
+	// the last of these tuples that does not certainly begin after the event. If all do, it belongs
+	// to the first.
 	w.beginnings = slices.Grow(w.beginnings[:0], len(events))
 	var two [2]int32
 	nodes := two[:0] // on which tuples with this id begin
@@ -75,7 +77,7 @@ func (w *gatherer) repeated(id uint64, events []passage) {
 	}
 	w.found.points[first].beginsAgain(nodes, len(w.beginnings))
 	lower(w.beginnings)
-	// The events of a tuple are adjacent, with room for each point at which the id occurs.
+	// The events of a tuple are adjacent, with a place for each point at which the id occurs.
 	width := bits.OnesCount64(mask)
 	place := func(tuple int, rank uint8) *passage {
 		return &w.placed[tuple*width+bits.OnesCount64(mask&(1<<rank-1))]
@@ -110,10 +112,10 @@ func (w *gatherer) repeated(id uint64, events []passage) {
 	}
 }
 
-// beginning is one of the tuples that share an id.
+// beginning is where one of the tuples that share an id began.
 type beginning struct {
-	// lo is the low end of where it began. After lower, it is the least of that and of all that
-	// follow.
+	// lo is the low end of that moment's interval. After lower, lo is the smallest of its own value
+	// and those of all beginnings that follow.
 	lo   uint64
 	mask uint64
 }
@@ -125,13 +127,13 @@ func lower(all []beginning) {
 	}
 }
 
-// lastNotAfter is the last whose low end is not above hi, or else the first. The low ends must have
-// been lowered.
+// lastNotAfter is the last beginning whose low end is not above hi, or 0 if there is none. lower
+// must have been called.
 func lastNotAfter(all []beginning, hi uint64) int {
 	return max(sort.Search(len(all), func(i int) bool { return all[i].lo > hi })-1, 0)
 }
 
-// way measures the spans of one tuple.
+// path measures the spans of one tuple.
 func (w *gatherer) path(id, mask uint64, path *[maxPoints]passage) {
 	if f := &w.in.options.Filter; f.To_cycles != 0 && !w.begins(path[bits.TrailingZeros64(mask)]) {
 		return
@@ -189,7 +191,7 @@ func (w *gatherer) begins(first passage) bool {
 	return err == nil && at.Lo <= f.To_cycles && at.Hi >= f.From_cycles
 }
 
-// end takes an event that nothing follows, although something could.
+// end takes an event that no other follows, although one could.
 func (w *gatherer) end(r int, e *passage) {
 	f := &w.found.points[r]
 	node := int(w.nodeOf[e.source])

@@ -6,7 +6,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// partOf is part for a plan's span. Most often it is that of the tuple before.
+// partOf is part for a span of a plan. Most often the result is the part of the tuple before.
 func (w *gatherer) partOf(p *planned, from, to int32) *spanPart {
 	if p.part == nil || p.sources != [2]int32{from, to} {
 		p.part, p.sources = w.part(p.span, from, to), [2]int32{from, to}
@@ -63,8 +63,8 @@ func (w *gatherer) pass(mask uint64, path *[maxPoints]passage) {
 	}
 }
 
-// alone computes one duration. It is used where stamps have a slack of their own, or durations are
-// exported.
+// alone computes one duration. It is used where stamps have a slack of their own, or where
+// durations are exported.
 func (w *gatherer) alone(l *span, part *spanPart, id uint64, from, to *passage) {
 	d, err := w.timer.between(int(from.source), int(to.source), from.reading, to.reading)
 	if err != nil {
@@ -85,7 +85,7 @@ func (w *gatherer) alone(l *span, part *spanPart, id uint64, from, to *passage) 
 	if d.Hi < 0 {
 		w.found.backwards(backwards{id, l.key, part.a, part.b, d.Elapsed})
 	}
-	// a lineage has no path of its own, and no events
+	// a tuple that was made of others has no path of its own here, and no events
 	if w.in.options.Events != nil && w.number > 0 {
 		w.apart = append(w.apart, apart{l.key.from, l.key.to, d.Elapsed})
 	}

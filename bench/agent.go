@@ -36,22 +36,22 @@ type AgentRow struct {
 	Name    string
 	Seconds float64
 
-	// RatioToCounter is the cost of a log call, with all its waiting, over that of a bare counter
-	// reading. It is 0 if it was not measured.
+	// RatioToCounter is the cost of a log call, including all its waiting, divided by the cost of a
+	// bare counter reading. It is 0 if it was not measured.
 	RatioToCounter float64
 	Counter_ns     float64
-	Turns          int // turns of logging that count for the ratio
+	Turns          int // turns of logging that the ratio uses
 
-	// Disturbed is how many turns had other processes take a tenth of a core. They count for the
-	// ratio only if there are too few others.
+	// Disturbed is the number of turns in which other processes took a tenth of a core. The ratio
+	// uses these turns only if there are too few others.
 	Disturbed int
 
-	// Lost is how many of Events are not in the log with their id, dropped ones included.
+	// Lost is the number of Events whose id is not in the log. It includes dropped events.
 	Events, Lost uint64
 	LogBytes     int64
 
 	AgentCores     float64
-	AgentPrivateMB float64 // the most that was seen
+	AgentPrivateMB float64 // the largest that was seen
 }
 
 // AgentRows names the rows.
@@ -66,7 +66,7 @@ const (
 	producerBuffer = "8MiB"
 )
 
-// Agent measures agents, each a process of its own.
+// Agent measures agents. Each runs in a process of its own.
 func Agent(ctx context.Context, o AgentOptions) ([]AgentRow, error) {
 	if o.Rows == nil {
 		o.Rows = AgentRows()
@@ -86,7 +86,7 @@ func Agent(ctx context.Context, o AgentOptions) ([]AgentRow, error) {
 }
 
 // A producer logs for a row in a directory of rings, while the agent runs as process pid. It
-// returns how many events it logged on each channel.
+// returns the number of events that it logged on each channel.
 type producer func(ctx context.Context, o AgentOptions, rings string, pid int,
 	row *AgentRow) (map[string]uint64, error)
 
@@ -165,7 +165,7 @@ type loggingTurn struct {
 	calls uint64
 }
 
-// fewestTurns is how many undisturbed turns a ratio needs.
+// fewestTurns is the number of undisturbed turns that a ratio requires.
 const fewestTurns = 4
 
 // oneProducer logs at full speed on one channel that blocks, and reads the bare counter between
@@ -259,7 +259,8 @@ func manyProducers(ctx context.Context, o AgentOptions, rings string, _ int,
 		if at >= o.Duration || ctx.Err() != nil {
 			break
 		}
-		// Log what is due by now on every channel: a millisecond's worth, and what was held up.
+		// Log on every channel what is due by now: the events of a millisecond, and any that were
+		// delayed.
 		for due := uint64(at.Seconds() * eventsASecond); id < due; id++ {
 			for _, c := range channels {
 				c.Log(id)
@@ -273,8 +274,8 @@ func manyProducers(ctx context.Context, o AgentOptions, rings string, _ int,
 	return logged, ctx.Err()
 }
 
-// noProducer opens channels on which nothing happens. The median second counts: other load on the
-// machine makes some seconds dearer.
+// noProducer opens channels on which nothing happens. It uses the median second, because other load
+// on the machine makes some seconds more expensive.
 func noProducer(ctx context.Context, o AgentOptions, rings string, pid int,
 	row *AgentRow) (map[string]uint64, error) {
 	for i := range idleChannels {
@@ -284,7 +285,7 @@ func noProducer(ctx context.Context, o AgentOptions, rings string, pid int,
 		}
 		defer c.Close()
 	}
-	if err := pause(ctx, comesToRest); err != nil { // the agent finds them
+	if err := pause(ctx, comesToRest); err != nil { // in this time the agent finds the channels
 		return nil, err
 	}
 	var shares []float64
@@ -307,7 +308,7 @@ func noProducer(ctx context.Context, o AgentOptions, rings string, pid int,
 	return nil, nil
 }
 
-// lost reads all logs and counts what they lack: a channel must have its ids from 0 on, in order.
+// lost reads all logs and counts missing events: a channel must have its ids from 0 on, in order.
 func lost(ctx context.Context, dir string,
 	logged map[string]uint64) (n uint64, bytes int64, err error) {
 	segments, err := logstore.Segments(dir)
@@ -339,7 +340,7 @@ func lost(ctx context.Context, dir string,
 	return n, bytes, nil
 }
 
-// inOrder counts the events of a log whose id follows the one before.
+// inOrder counts the events of a log whose id is the next after the event before.
 func inOrder(ctx context.Context, segments []logstore.Segment,
 	want uint64) (good uint64, err error) {
 	r := logstore.ReadLog(segments)
@@ -398,7 +399,7 @@ func startAgent(command []string, rings, state string) (*agentProcess, error) {
 	return p, nil
 }
 
-// end has the agent write down everything.
+// end ends the agent, which first writes everything down.
 func (p *agentProcess) end() error {
 	p.in.Close()
 	if err := p.cmd.Wait(); err != nil {
@@ -413,7 +414,7 @@ func (p *agentProcess) kill() {
 }
 
 // threadsTime returns the processor time of a process's threads, to the nanosecond. /proc/PID/stat
-// counts in hundredths of a second.
+// has it only in hundredths of a second.
 func threadsTime(pid int) (sum time.Duration, err error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err != nil {
@@ -437,7 +438,8 @@ func threadsTime(pid int) (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// AgentProcess is an agent that drains rings into state until its input ends. Agent starts it.
+// AgentProcess is an agent that drains rings into state until its input ends. Agent starts this
+// process.
 func AgentProcess(rings, state string, in io.Reader, out io.Writer) error {
 	agent.LimitMemory()
 	a, err := agent.Start(agent.Config{

@@ -21,9 +21,9 @@ import (
 
 // AnalyzeOptions say how large the analysed runs are.
 type AnalyzeOptions struct {
-	Tuples       int    // of the run, which has three channels on three nodes
-	MemoryTuples int    // of the run that memory is measured on; 0: the same run
-	DuckTuples   int    // of the run that DuckDB joins too; 0: none
+	Tuples       int    // in the run, which has three channels on three nodes
+	MemoryTuples int    // in the run with which memory is measured; 0: the same run
+	DuckTuples   int    // in the run that DuckDB joins too; 0: none
 	Python       string // the Python that has DuckDB; "": python3
 	Repetitions  int
 	Dir          string // where the runs are made; "": a temporary directory
@@ -34,14 +34,14 @@ type AnalyzeOptions struct {
 type AnalyzeResult struct {
 	PerSecond    []float64 // tuples in a second of processor time, one for each repetition
 	MemoryTuples int
-	Peak_mb      float64 // most memory of this process during the analysis
+	Peak_mb      float64 // largest memory of this process during the analysis
 	Scratch_mb   float64
-	Ratios       []float64 // DuckDB's time for the join over that of the analysis
+	Ratios       []float64 // DuckDB's time for the join divided by the time of the analysis
 	NoDuck       string    // why there are no ratios
 }
 
-// Analyze measures the join of three channels on three nodes from compressed logs: to decode, to
-// join, to translate and to find percentiles.
+// Analyze measures the join of three channels on three nodes from compressed logs. This includes
+// decoding, joining, translating, and finding percentiles.
 func Analyze(ctx context.Context, o AnalyzeOptions) (result AnalyzeResult, err error) {
 	dir := o.Dir
 	if dir == "" {
@@ -115,7 +115,7 @@ func chainRun(dir, name string, tuples int) (string, error) {
 	return filepath.Join(dir, name), nil
 }
 
-// analyzeChain analyses a run and checks that the answer lacks no tuples.
+// analyzeChain analyses a run and checks that the answer contains all tuples.
 func analyzeChain(ctx context.Context, path string, tuples int, o analysis.Options,
 	answer *analysis.Answer) error {
 	d, err := runs.Open(path)
@@ -138,7 +138,7 @@ func analyzeChain(ctx context.Context, path string, tuples int, o analysis.Optio
 	return nil
 }
 
-// peakMemory returns the most memory that this process had since the peak was reset.
+// peakMemory returns the largest memory of this process since the peak was reset.
 func peakMemory() (float64, error) {
 	f, err := os.Open("/proc/self/status")
 	if err != nil {
@@ -183,7 +183,7 @@ for line in sys.stdin:
     print(time.monotonic() - t, flush=True)
 `
 
-// duck compares the analysis with DuckDB, in turns, both on all cores.
+// duck compares the analysis with DuckDB. They run in turns, both on all cores.
 func (r *AnalyzeResult) duck(ctx context.Context, dir string, o AnalyzeOptions,
 	progress func(string, ...any)) error {
 	python := o.Python

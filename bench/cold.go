@@ -10,7 +10,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// ColdRow is the cost of a call that comes every 10 µs. Between calls the program uses the caches
+// ColdRow is the cost of a call that is made every 10 µs. Between calls the program uses the caches
 // for something else.
 type ColdRow struct {
 	Name   string
@@ -22,10 +22,10 @@ type ColdRow struct {
 const (
 	coldCalls     = 20_000
 	coldGap       = 10 * time.Microsecond
-	coldWorkBytes = 64 << 20 // more than a core's caches hold
+	coldWorkBytes = 64 << 20 // more than fits into a core's caches
 )
 
-// cold measures the identity handler and, in the same place, the bare counter.
+// cold measures the identity handler and, at the same place in the program, the bare counter.
 func cold(ctx context.Context, dir string) ([]ColdRow, error) {
 	options := handlers.Options{Handler: "id", Policy: "overwrite", Dir: dir}
 	c, err := handlers.Open("bench#0/cold", options)
@@ -54,7 +54,7 @@ func cold(ctx context.Context, dir string) ([]ColdRow, error) {
 			return nil, err
 		}
 		for k, row := range calls {
-			// Between two events a program walks through memory of its own.
+			// Between two events a program accesses its own memory.
 			var sum byte
 			for end := time.Now().Add(coldGap); time.Now().Before(end); {
 				for i := 0; i < 4096; i += 64 {
@@ -63,7 +63,7 @@ func cold(ctx context.Context, dir string) ([]ColdRow, error) {
 				at = (at + 4096) % len(work)
 			}
 			work[at] = sum
-			asm.EdgeClose() // wait for that store, which is not the call's
+			asm.EdgeClose() // wait for that store, which is not part of the call
 			open := asm.EdgeOpen()
 			row.call(id)
 			cycles[k] = append(cycles[k], asm.EdgeClose()-open)

@@ -5,13 +5,14 @@ import (
 	"slices"
 )
 
-// Two cores may share what executes instructions, and the hypervisor may run somebody else on the
-// other one. Then instructions take up to twice as long, but a reading of the counter, which waits
-// for itself, takes hardly longer. The kernel does not know about it. Additions that wait for
-// nothing show it: there are two kinds of turns, whose times differ by a factor of about 1.8.
+// Two cores may share their execution units, and the hypervisor may run another machine on the
+// second core. Instructions then take up to twice as long. But a reading of the counter, which
+// waits for earlier instructions, takes hardly longer. The kernel does not notice this. Additions
+// that wait for nothing show it: there are two kinds of turns, whose times differ by a factor of
+// about 1.8.
 
-// crowdedBy is how much longer than in the quietest turns additions may take in a turn that counts,
-// in readings of the counter.
+// crowdedBy limits the turns that are used. In such a turn, additions may take crowdedBy times as
+// long as in the quietest turns, in readings of the counter.
 const crowdedBy = 1.25
 
 // crowdAdditions take about two tenths of a millisecond.
@@ -42,11 +43,12 @@ func measureCrowd() float64 {
 type turn struct {
 	ratio float64 // to the base
 	ns    float64 // of one call
-	crowd float64 // one round of additions beside it, in readings of its base
+	crowd float64 // one round of additions beside the call, in readings of its base
 }
 
-// quietest returns how long additions take in the quietest turns. It is the value that a twentieth
-// of the turns is below: an interruption of the base makes a few turns look quieter than any is.
+// quietest returns how long additions take in the quietest turns. A twentieth of the turns is below
+// the returned value. It ignores these, because an interruption of the base makes a few turns look
+// quieter than they are.
 func quietest(all []turn) float64 {
 	if len(all) == 0 {
 		return 0
@@ -59,8 +61,8 @@ func quietest(all []turn) float64 {
 	return crowds[len(crowds)/20]
 }
 
-// repetitions makes repetitions of the turns that were not crowded, one after another, and returns
-// the median of each.
+// repetitions forms repetitions from the turns that were not crowded, in their order, and returns
+// the median of each repetition.
 func repetitions(all []turn, quiet float64) (ratios, ns []float64) {
 	var ratio, took samples
 	for _, t := range all {

@@ -1,9 +1,9 @@
-// Package bench measures what the product costs on this machine: the figures behind "cp-bench".
+// Package bench measures what the product costs on this machine. Its figures are printed by
+// "cp-bench".
 //
-// A cost is a ratio to a base that is measured beside it, because the machine's speed drifts, and
-// then both drift together. The two take turns every few milliseconds. A repetition is many such
-// turns and gives their median. It does not count if other processes took more than a tenth of a
-// core.
+// A cost is a ratio to a base that is measured beside it. The machine's speed drifts, but then both
+// drift together. The two take turns every few milliseconds. A repetition is many such turns and
+// gives their median. A repetition is not used if other processes took more than a tenth of a core.
 //
 // The package prints nothing and judges nothing: tables and limits are in package bench/commands,
 // which reports bars to package proof.

@@ -18,25 +18,25 @@ var pushPullSource []byte
 
 // GenOptions say how long to measure the generator.
 type GenOptions struct {
-	Repetitions int           // how many must count; at least 1
-	Limit       time.Duration // begin no further repetition of a row after it
-	Tuples      int           // in a turn of single; the other rows have their share
+	Repetitions int           // smallest number of valid repetitions; at least 1
+	Limit       time.Duration // after this time begin no further repetition of a row
+	Tuples      int           // in a turn of single; the other rows have a share of this
 	Rows        []string      // empty: all of GenRows
 
 	// Progress is called before each repetition and may be nil.
 	Progress func(row string, counted, disturbed int)
 }
 
-// GenRow is one row. GenRows says what it means.
+// GenRow is one row. GenRows describes its meaning.
 type GenRow struct {
 	Name    string
 	Figures []float64 // one for each counted repetition
-	Rates   []float64 // tuples a second; schedule: the rate that was asked for
+	Rates   []float64 // tuples a second; for schedule, the intended rate
 	Base    []float64 // single: the C loop's rate; factory: ns to decode a tuple inline
 	Wrong   uint64    // tuples that were lost, doubled or out of order
 
-	Disturbed int    // repetitions that do not count
-	Absent    string // why it was not measured
+	Disturbed int    // repetitions that are not used
+	Absent    string // why the row was not measured
 
 	// Only schedule has these.
 
@@ -49,9 +49,9 @@ type GenRow struct {
 	restless bool // schedule: the machine was not idle in the last repetition
 }
 
-// Beside is how much was late in a repetition of schedule, and how much a loop that sends nothing
-// would have had late on the same core right before and after. The loop shows what the machine
-// itself does to a schedule.
+// Beside is the share that was late in a repetition of schedule, and the share that would have been
+// late in a loop that sends nothing, on the same core right before and after. The loop shows how
+// much the machine itself disturbs a schedule.
 type Beside struct {
 	Late_percent, Loop_percent float64
 }
@@ -104,8 +104,8 @@ func Gen(ctx context.Context, o GenOptions) ([]GenRow, error) {
 	return rows, nil
 }
 
-// repeat measures once. If other processes were busy it drops the figures, but wrong tuples still
-// count.
+// repeat measures once. If other processes were busy, it drops the figures, but still counts wrong
+// tuples.
 func (r *GenRow) repeat(ctx context.Context, measure genMeasure, tuples int) error {
 	runtime.GC() // collect the last row's garbage now
 	before, err := readUsage()
@@ -158,7 +158,7 @@ func genTurn(ctx context.Context, r *GenRow, dir string, tuples int) (genMeasure
 	return nil, fmt.Errorf("unknown row %q, want one of %q", r.Name, GenRows)
 }
 
-// buildPushPull compiles the C loop, or says why it cannot.
+// buildPushPull compiles the C loop. If that is not possible, absent is the reason.
 func buildPushPull(ctx context.Context, dir string) (program, absent string) {
 	compiler := os.Getenv("CC")
 	if compiler == "" {
@@ -178,10 +178,10 @@ func buildPushPull(ctx context.Context, dir string) (program, absent string) {
 	return program, ""
 }
 
-// singleBatch is how many messages cross into C in one call. Each is one tuple.
+// singleBatch is the number of messages for one call into C. Each message is one tuple.
 const singleBatch = 64
 
-// tupleBody is a body of 265 bytes: with its length and id a tuple has 277.
+// tupleBody is a body of 265 bytes: with its length and id, a tuple has 277 bytes.
 const tupleBody = 265
 
 // single runs the C loop, this product, and the C loop again.
@@ -234,13 +234,13 @@ func batched(ctx context.Context, r *GenRow, tuples int) error {
 	return nil
 }
 
-// A genRun is what both ends counted.
+// A genRun has the counts of both ends.
 type genRun struct {
 	sent     generator.SenderResult
 	received generator.ReceiverResult
 }
 
-// wrong returns how many tuples did not arrive once and in order.
+// wrong returns the number of tuples that did not arrive exactly once and in order.
 func (g genRun) wrong() uint64 {
 	c := g.received.Check
 	wrong := c.Lost + c.Duplicates + c.Reordered + c.Malformed
@@ -253,7 +253,7 @@ func (g genRun) wrong() uint64 {
 // A receive receives tuples until they end.
 type receive func(context.Context) (generator.ReceiverResult, error)
 
-// checkOnly makes a receiver that does nothing with tuples but check them.
+// checkOnly makes a receiver that only checks tuples.
 func checkOnly(o generator.ReceiverOptions) (receive, error) {
 	receiver, err := generator.NewReceiver(o)
 	if err != nil {

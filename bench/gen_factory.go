@@ -21,10 +21,10 @@ type advertisement struct {
 	Pad   string `json:"pad"`
 }
 
-// factory sends the same tuples over ZeroMQ twice. The first time the consumer decodes them itself,
-// the second time it takes objects from the factory. What counts is the processor time of the
-// consumer's thread for a tuple. Inline that is the decoding alone, though the thread also
-// receives. With the factory it is all that the thread does.
+// factory sends the same tuples over ZeroMQ twice. The first time the consumer decodes the tuples
+// itself. The second time it takes objects from the factory. The figure is the processor time of
+// the consumer's thread for a tuple. The first time only decoding is included, though the thread
+// also receives. The second time everything that the thread does is included.
 func factory(ctx context.Context, r *GenRow, tuples int) error {
 	n := tuples / 8 // decoding is the slow part
 	inline, received, err := decodeInline(ctx, n)
@@ -45,7 +45,7 @@ func factory(ctx context.Context, r *GenRow, tuples int) error {
 
 var decode = generator.JSON[advertisement]()
 
-// clicks makes a consumer look at an object.
+// clicks makes a consumer use an object.
 func clicks(a *advertisement) int {
 	if a.Event == "click" {
 		return 1

@@ -14,15 +14,15 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/generator"
 )
 
-// scheduleQueue is how many messages may wait at each end. It is enough for the receiver to pause
-// for some milliseconds.
+// scheduleQueue is the number of messages that may wait at each end. It is large enough for the
+// receiver to pause for some milliseconds.
 const scheduleQueue = 50_000
 
-// onSchedule sends from a core that the sender has for itself: everything else in this process
-// keeps to the other cores. If it may, it runs there before everything else. The rate is half of
-// what the same setup reaches flat out.
+// onSchedule sends from a core of the sender's own: everything else in this process keeps to the
+// other cores. If this process may, the sender has priority over everything else on its core. The
+// rate is half of what the same setup reaches flat out.
 func onSchedule(ctx context.Context, r *GenRow, tuples int, own []int) error {
-	// A thread that is in C gives its place in the Go runtime away, and needs another when it
+	// A thread that is in C gives up its processor of the Go runtime, and needs another one when it
 	// returns.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2 * len(own)))
 	senders := own[len(own)-1:]
@@ -78,16 +78,17 @@ func onSchedule(ctx context.Context, r *GenRow, tuples int, own []int) error {
 	return nil
 }
 
-// maxLoop_percent is how much a loop that only looks at the counter may have late beside a
-// repetition that counts. After a pause, a sender at half of its full rate is late for as many
-// tuples again, until it has caught up. So a machine that takes more than this takes half of the
-// one percent that a sender may have late, and is not idle.
+// maxLoop_percent is the largest share that may be late in a loop that only reads the counter,
+// beside a valid repetition. After a pause of the machine, a sender at half of its full rate is
+// late with the tuples of the pause, and then with the same number again until it has caught up. So
+// at this limit the machine alone causes half of the one percent that a sender may have late. Above
+// the limit the machine is not idle.
 const maxLoop_percent = 0.25
 
-// mayRealtime reports whether this process may have threads run before all others.
+// mayRealtime reports whether this process may give threads priority over all others.
 func mayRealtime() bool { return onOwnThread(func() error { return realtime(0) }) == nil }
 
-// realtime has a thread run before all others, as a sender with Realtime does.
+// realtime gives a thread priority over all others, as a sender with Realtime does.
 func realtime(thread int) error {
 	attr := unix.SchedAttr{
 		Size: uint32(unsafe.Sizeof(unix.SchedAttr{})), Policy: unix.SCHED_FIFO,
@@ -96,7 +97,7 @@ func realtime(thread int) error {
 	return unix.SchedSetAttr(thread, &attr, 0)
 }
 
-// onOwnThread calls a function on a thread that ends with it.
+// onOwnThread calls f on a thread that ends with f.
 func onOwnThread(f func() error) error {
 	done := make(chan error)
 	go func() {
@@ -109,11 +110,11 @@ func onOwnThread(f func() error) error {
 // lateAfter is how late a tuple may be sent.
 const lateAfter = 10 * time.Microsecond
 
-// lateIn returns the part of a pause in which what is due will be late: all but its end.
+// lateIn returns the part of a pause in which due tuples will be late: all but its end.
 func lateIn(pause time.Duration) time.Duration { return max(0, pause-lateAfter) }
 
-// lateLoop looks at the counter on a core for 0.2 s, and returns the share of that time in which
-// what is due is late.
+// lateLoop reads the counter on a core for 0.2 s, and returns the share of that time in which due
+// tuples would be late.
 func lateLoop(core []int, first bool) (share float64, err error) {
 	err = onOwnThread(func() error {
 		if err := pinThread(0, core); err != nil {
@@ -126,7 +127,7 @@ func lateLoop(core []int, first bool) (share float64, err error) {
 		}
 		var all, late time.Duration
 		for range 40 {
-			// This is shorter than the time after which Go's scheduler takes the thread away.
+			// 5 ms is shorter than the time after which Go's scheduler takes the thread away.
 			for begun, last := time.Now(), time.Now(); ; {
 				now := time.Now()
 				late += lateIn(now.Sub(last))
@@ -154,8 +155,8 @@ func pinThread(thread int, to []int) error {
 	return nil
 }
 
-// pinAll keeps all threads of this process, and those that they start, on some cores. It ignores
-// threads that end meanwhile.
+// pinAll keeps all threads of this process, and all threads that they start, on some cores. It
+// ignores threads that end in the meantime.
 func pinAll(to []int) (restore func(), err error) {
 	all, err := cores()
 	if err != nil {

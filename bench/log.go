@@ -17,8 +17,8 @@ import (
 
 // LogOptions say how long to measure log calls.
 type LogOptions struct {
-	Repetitions int           // how many must count; at least 1
-	Limit       time.Duration // begin no further repetition after it
+	Repetitions int           // smallest number of valid repetitions; at least 1
+	Limit       time.Duration // after this time begin no further repetition
 	Dir         string        // where the rings are made; "" as in handlers.Options
 
 	// Progress is called before each repetition and may be nil.
@@ -28,7 +28,7 @@ type LogOptions struct {
 // LogResult is what log calls cost.
 type LogResult struct {
 	Counter_ns          float64 // bare RDTSCP, the base
-	CounterUnordered_ns float64 // bare RDTSC, the base of the rows with that stamp
+	CounterUnordered_ns float64 // bare RDTSC, the base of the rows with an unordered stamp
 	Counted, Disturbed  int     // repetitions
 	Rows                []LogRow
 	Cold                []ColdRow
@@ -42,7 +42,7 @@ type LogRow struct {
 	NS      []float64 // of one call
 	Writers int
 	Dropped uint64
-	Absent  string // why it was not measured
+	Absent  string // why the row was not measured
 }
 
 // logCase is a row to be measured.
@@ -51,10 +51,10 @@ type logCase struct {
 	options handlers.Options
 	shared  bool
 	writers int
-	calls   uint64 // of each writer in a turn: a few milliseconds
+	calls   uint64 // of each writer in a turn; they take a few milliseconds
 }
 
-// turns is how many turns a repetition has. A turn measures the base and every row once.
+// turns is the number of turns in a repetition. A turn measures the base and every row once.
 const turns = 8
 
 var logCases = []logCase{
@@ -152,7 +152,7 @@ func Log(ctx context.Context, o LogOptions) (LogResult, error) {
 	return result, nil
 }
 
-// judge gives each row the repetitions that count, and returns how many every row has at least.
+// judge gives each row its valid repetitions, and returns the smallest number that any row has.
 func judge(rows []*logRun) int {
 	byBase := map[string][]turn{}
 	for _, r := range rows {
@@ -172,7 +172,7 @@ func judge(rows []*logRun) int {
 	return max(0, counted)
 }
 
-// samples collects one figure: the median of each repetition that counts.
+// samples collects one figure: the median of each valid repetition.
 type samples struct {
 	turns   []float64
 	counted []float64
@@ -187,7 +187,7 @@ func (s *samples) endRepetition(counts bool) {
 	s.turns = s.turns[:0]
 }
 
-// figure is the median of the repetitions that counted, 0 if none did.
+// figure is the median of the valid repetitions, or 0 if there are none.
 func (s *samples) figure() float64 { return median(s.counted) }
 
 func median(v []float64) float64 {
@@ -210,7 +210,7 @@ func nsPerCall(n uint64, do func(n uint64)) float64 {
 	return float64(time.Since(start)) / float64(n)
 }
 
-// measure times the base of a stamp: about two milliseconds.
+// measure times the base of a stamp, which takes about two milliseconds.
 func (b *base) measure(stamp string) float64 {
 	if stamp == channel.Unordered.String() {
 		ns := nsPerCall(200_000, func(n uint64) { asm.LoopCounterUnordered(n) })
@@ -231,7 +231,7 @@ func (b *base) endRepetition(counts bool) {
 type logRun struct {
 	LogRow
 	logCase
-	now, all []turn // of this repetition; of all that were not disturbed
+	now, all []turn // of this repetition; of all undisturbed repetitions
 	channel  *handlers.Channel
 	consumer *ring.Consumer
 	other    *otherWriter
@@ -251,7 +251,7 @@ func newLogRun(c logCase, dir string, own []int) (*logRun, error) {
 	o, open := c.options, handlers.Open
 	o.Dir, o.Policy = dir, channel.Overwrite.String()
 	if c.shared {
-		// Each shard has room for all that a core logs in a turn.
+		// Each shard is large enough for what a core logs in a turn.
 		open, o.Policy, o.Buffer = handlers.OpenShared, channel.Drop.String(), "32MiB"
 	}
 	var err error
@@ -268,7 +268,7 @@ func newLogRun(c logCase, dir string, own []int) (*logRun, error) {
 			return nil, err
 		}
 	}
-	r.log(c.calls) // touch everything once
+	r.log(c.calls) // touch all memory once
 	return r, r.drain()
 }
 
@@ -303,7 +303,7 @@ func (r *logRun) turn(b *base) error {
 	return r.drain()
 }
 
-// drain makes room in a ring that does not overwrite.
+// drain empties a ring that does not overwrite.
 func (r *logRun) drain() error {
 	if !r.shared {
 		return nil
@@ -341,7 +341,7 @@ func (r *logRun) finish() error {
 	return nil
 }
 
-// close frees what the row holds, and removes its ring.
+// close releases the row's resources, and removes its ring.
 func (r *logRun) close() {
 	if r.other != nil {
 		r.other.stop()
@@ -378,7 +378,7 @@ func newOtherWriter(c *handlers.Channel, core int) (*otherWriter, error) {
 		for !w.ended.Load() {
 			n := w.todo.Load()
 			if n == 0 {
-				// While it is idle it must not take the core from other measurements.
+				// An idle writer must not take the core from other measurements.
 				time.Sleep(50 * time.Microsecond)
 				continue
 			}

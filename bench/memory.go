@@ -6,8 +6,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/memory"
 )
 
-// watchMemory watches a process. The function that it returns ends that and returns the most
-// private memory that was seen. It must be called, and may be called again.
+// watchMemory watches a process. The returned function ends this and returns the largest private
+// memory that was seen. That function must be called, and may be called again.
 func watchMemory(ctx context.Context, pid int) func() (peak_bytes int64, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	var peak int64

@@ -36,7 +36,7 @@ func pin(core int) (unpin func(), err error) {
 		return nil, fmt.Errorf("pin to core %d: %w", core, err)
 	}
 	return func() {
-		// A thread that cannot be given back ends with its goroutine.
+		// If the affinity cannot be restored, the thread ends with its goroutine.
 		if unix.SchedSetaffinity(0, &before) == nil {
 			runtime.UnlockOSThread()
 		}

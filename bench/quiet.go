@@ -10,18 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// disturbedShare is the share of a core that other processes may take during a repetition that
-// counts.
+// disturbedShare is the largest share of a core that other processes may take during a valid
+// repetition.
 const disturbedShare = 0.1
 
 // usage is the processor time spent up to some moment.
 type usage struct {
 	at   time.Time
-	busy time.Duration // of everybody on this machine, and what its hypervisor took
+	busy time.Duration // of all processes on this machine, and the time that its hypervisor took
 	own  time.Duration // of this process and of its children that have ended
 }
 
-// tick is the kernel's unit in /proc/stat, the same on every Linux that Go runs on.
+// tick is the unit of the kernel in /proc/stat. It is the same on every Linux on which Go runs.
 const tick = 10 * time.Millisecond
 
 func readUsage() (usage, error) {
@@ -44,7 +44,7 @@ func readUsage() (usage, error) {
 }
 
 // busyTime adds up the first line of /proc/stat. It leaves out idle and iowait (the 4th and 5th
-// number), and guest time (the 9th and 10th), which is in user time already.
+// numbers). It also leaves out guest time (the 9th and 10th), which is part of user time already.
 func busyTime(stat []byte) (time.Duration, error) {
 	line, _, _ := bytes.Cut(stat, []byte("\n"))
 	fields := bytes.Fields(line)
@@ -64,7 +64,7 @@ func busyTime(stat []byte) (time.Duration, error) {
 	return time.Duration(ticks) * tick, nil
 }
 
-// othersSince returns how many cores others have used since before.
+// othersSince returns how many cores other processes have used since before.
 func (u usage) othersSince(before usage) float64 {
 	elapsed := u.at.Sub(before.at)
 	if elapsed <= 0 {

@@ -22,13 +22,13 @@ import (
 
 // StoreOptions say how long to measure logs.
 type StoreOptions struct {
-	Repetitions int           // how many must count; at least 1
-	Limit       time.Duration // begin no further repetition of either part after it
+	Repetitions int           // smallest number of valid repetitions; at least 1
+	Limit       time.Duration // after this time begin no further repetition of either part
 	Sets        []string      // data sets to measure; nil: all
 
 	// These are for the sustained row.
 
-	Sustained time.Duration // how much logging must count; 0 leaves the row out
+	Sustained time.Duration // shortest total time of valid logging; 0 leaves the row out
 	Buffer    string        // of its channel, as in handlers.Options
 	Dir       string        // where its ring is made, as in handlers.Options
 	Logs      string        // where its log is written; "": a temporary directory
@@ -37,7 +37,7 @@ type StoreOptions struct {
 	Progress func(part string, counted, disturbed int)
 }
 
-// StoreResult is what keeping events costs.
+// StoreResult is what it costs to keep events.
 type StoreResult struct {
 	Rows      []StoreRow
 	Sustained SustainedRow
@@ -49,18 +49,18 @@ type StoreRow struct {
 	BytesPerEvent float64
 	EntropyBytes  float64 // of an event
 
-	// Encode and Decode are in GB of records, of 16 bytes each, in a second of processor time. Each
-	// repetition has one.
+	// Encode and Decode are in GB of records, of 16 bytes each, in a second of processor time. They
+	// have one value for each repetition.
 	Encode, Decode []float64
 }
 
-// SustainedRow is what a log call costs a program that logs without a pause, while another core
-// compresses its events to disk.
+// SustainedRow is the cost of a log call for a program that logs without a pause, while another
+// core compresses the events to disk.
 type SustainedRow struct {
 	Buffer        string
-	Ratios        []float64 // to a bare rdtscp, one for each second that counted
+	Ratios        []float64 // to a bare rdtscp, one for each valid second
 	NS            []float64 // of a call
-	Disturbed     int       // seconds that did not count
+	Disturbed     int       // seconds that are not valid
 	Events        uint64
 	Dropped       uint64
 	Logged        uint64 // events that were read back from the log
@@ -68,16 +68,17 @@ type SustainedRow struct {
 }
 
 const (
-	// storeBlocks is how many blocks of logstore.MaxRows events a set has: two million events, more
-	// than a core's caches hold.
+	// storeBlocks is the number of blocks of logstore.MaxRows events in a set. These are two
+	// million events, more than fit into a core's caches.
 	storeBlocks = 32
 
-	// entropyRecords is how many records the entropy of a set without a formula is measured over.
+	// entropyRecords is the number of records with which the entropy of a set without a formula is
+	// measured.
 	entropyRecords = 10 << 20
 )
 
-// Store measures the size and the speed of logs on every data set, and then what a program pays
-// while its events are kept.
+// Store measures the size and the speed of logs on every data set. Then it measures what a program
+// pays while its events are kept.
 func Store(ctx context.Context, o StoreOptions) (StoreResult, error) {
 	var result StoreResult
 	if o.Dir == "" {
@@ -161,8 +162,8 @@ type storeRun struct {
 	seed   uint64
 }
 
-// recordBuffer holds the events of one set at a time, because all sets together would take too much
-// memory.
+// recordBuffer contains the events of one set at a time, because all sets together would take too
+// much memory.
 type recordBuffer struct {
 	counters, ids []uint64
 	events        []logstore.Event
@@ -226,7 +227,7 @@ func (r *storeRun) turn(b *recordBuffer, dir string) error {
 	if err != nil {
 		return err
 	}
-	r.seed++ // other records in every repetition, and in each file
+	r.seed++ // a new seed for every repetition, and so for each file
 	b.fill(set, n)
 	path := filepath.Join(dir, "bench"+logstore.Suffix)
 	w, err := logstore.Create(nil, path, r.header)
@@ -283,14 +284,15 @@ func (r *storeRun) turn(b *recordBuffer, dir string) error {
 	return err
 }
 
-// appendSpeed appends how many GB/s of records a turn has coded since begin, in this thread's time.
+// appendSpeed appends the speed in GB/s at which a turn has coded records since begin, in this
+// thread's time.
 func appendSpeed(all []float64, begin time.Duration) ([]float64, error) {
 	end, err := threadTime()
 	return append(all, storeBlocks*logstore.MaxRows*ring.RecordBytes/float64(end-begin)), err
 }
 
 // threadTime returns the processor time of this thread. A pinned goroutine stays on its thread, and
-// other threads on the same core do not count.
+// the time of other threads on the same core is not included.
 func threadTime() (time.Duration, error) {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
@@ -300,22 +302,22 @@ func threadTime() (time.Duration, error) {
 }
 
 // sustainedTurn is how long a program logs without a pause between two measurements of the base.
-// These take two milliseconds.
+// Such a measurement takes two milliseconds.
 const sustainedTurn = time.Second
 
-// sustained logs at full speed on one core while a drainer of its own writes to disk on another.
+// sustained logs at full speed on one core while its own drainer writes to disk on another core.
 func sustained(ctx context.Context, o StoreOptions) (row SustainedRow, err error) {
 	own, err := cores()
 	if err != nil {
 		return row, err
 	}
 	if len(own) < 2 {
-		return row, nil // there is no other core, and the row is absent
+		return row, nil // there is no other core, so the row is absent
 	}
 	if err := ring.MakeDirectory(o.Dir); err != nil {
 		return row, err
 	}
-	// The node's own directory may have another drainer at work.
+	// Another drainer may be working in the node's own directory.
 	rings, err := os.MkdirTemp(o.Dir, "bench-rings-")
 	if err != nil {
 		return row, err
@@ -347,7 +349,7 @@ func sustained(ctx context.Context, o StoreOptions) (row SustainedRow, err error
 	defer unpin()
 	var base base
 	var id uint64
-	asm.LoopCounter(1_000_000) // let the core's clock come up
+	asm.LoopCounter(1_000_000) // let the core reach its full clock frequency
 	deadline := time.Now().Add(o.Limit)
 	lasting := func() bool {
 		counted := time.Duration(len(row.Ratios)) * sustainedTurn
@@ -400,7 +402,7 @@ func sustained(ctx context.Context, o StoreOptions) (row SustainedRow, err error
 	return row, err
 }
 
-// countEvents returns how many events the only log in a directory has.
+// countEvents returns the number of events in the only log in a directory.
 func countEvents(dir string) (n uint64, err error) {
 	segments, err := logstore.Segments(dir)
 	if err != nil {

@@ -26,16 +26,17 @@ import (
 type SweepOptions struct {
 	Clients   int
 	Exchanges int // of a pair, each way
-	Width     int // pairs at one time; 0: as the server chooses, for quality
-	Trains    int // how many trains share the exchanges; 0: one
+	Width     int // pairs at one time; 0: the server's choice, for quality
+	Trains    int // number of trains that share the exchanges; 0: one
 
-	// Alone is how many other pairs are measured, each alone, to compare with the fleet's.
+	// Alone is the number of other pairs that are measured one at a time, for a comparison with the
+	// fleet.
 	Alone int
 
 	// Command starts this program again, so that it calls SweepServer or SweepClients.
 	Command func(job string) (*exec.Cmd, error)
 
-	// Progress is told what happens now, and may be nil.
+	// Progress is called with the current step, and may be nil.
 	Progress func(step string)
 }
 
@@ -52,19 +53,19 @@ type SweepResult struct {
 	Pairs         int // complete in both directions
 	Lost          []coordinator.LostPair
 	Seconds       float64 // from the first registration to the last pair
-	SweepSeconds  float64 // of that, the sweep
-	ServerPrivate int64   // bytes, at most
+	SweepSeconds  float64 // the part of Seconds that the sweep took
+	ServerPrivate int64   // bytes, the largest seen
 	Median_ns     float64 // half-width of a pair, from this sweep alone
-	Alone_ns      float64 // the same of pairs that were measured alone; 0: none were
+	Alone_ns      float64 // half-width of a pair that was measured alone; 0: none was
 	KernelStamps  float64 // percent
 }
 
-// clientsPerProcess is how many clients share a process. They are few, so that they are scheduled
-// like processes. One each would be too many processes for a hundred clients.
+// clientsPerProcess is the number of clients that share a process. It is small, so that clients are
+// scheduled like processes. With one process each, a hundred clients would be too many processes.
 const clientsPerProcess = 25
 
 // Sweep measures a sweep over clients on this machine's loopback interface. The server has a
-// process of its own, and the clients have a few.
+// process of its own, and the clients share a few processes.
 func Sweep(ctx context.Context, o SweepOptions) (r SweepResult, err error) {
 	progress := o.Progress
 	if progress == nil {
@@ -111,7 +112,7 @@ func Sweep(ctx context.Context, o SweepOptions) (r SweepResult, err error) {
 		defer w.stop()
 		workers = append(workers, w)
 	}
-	for _, w := range workers { // each examines the machine, which is no part of a sweep
+	for _, w := range workers { // each worker examines the machine, which is not part of a sweep
 		var ready bool
 		if err := w.out.Decode(&ready); err != nil {
 			return r, fmt.Errorf("clients of the sweep: %w", err)
@@ -263,7 +264,7 @@ func startWorker(ctx context.Context,
 	return w, nil
 }
 
-// stop ends the worker, by force if it must.
+// stop ends the worker, by force if necessary.
 func (w *worker) stop() {
 	w.end.Close()
 	kill := time.AfterFunc(10*time.Second, func() { w.cmd.Process.Kill() })

@@ -10,13 +10,13 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 )
 
-// A Clock is what a sender goes by: this machine's counter, or a test's.
+// A Clock gives a sender its time: this machine's counter, or a test's clock.
 type Clock interface {
 	// Now reads the counter.
 	Now() uint64
-	// Wait returns when the counter has reached a value. It may return earlier if that takes long.
+	// Wait returns when the counter has reached a value, or earlier if that takes long.
 	Wait(until uint64)
-	// Frequency_hz is how many steps the counter makes in a second.
+	// Frequency_hz is the number of steps that the counter makes in a second.
 	Frequency_hz() float64
 }
 
@@ -24,10 +24,10 @@ type Clock interface {
 type counterClock struct{ hz float64 }
 
 // calibration is how long NewClock compares the counter with the system's clock. Two readings, each
-// true within 50 ns, give a rate true within 2 ppm. A schedule's rate is no better than that.
+// true within 50 ns, give a rate true within 2 ppm. The rate of a schedule is no more accurate.
 const calibration = 50 * time.Millisecond
 
-// NewClock finds out how fast this machine's counter runs, which takes 50 ms. The error wraps
+// NewClock measures how fast this machine's counter runs, which takes 50 ms. The error wraps
 // asm.ErrUnfit where the counter cannot be used.
 func NewClock() (Clock, error) {
 	if err := asm.Read().Check(); err != nil {
@@ -39,8 +39,8 @@ func NewClock() (Clock, error) {
 	return &counterClock{hz: float64(c1-c0) / t1.Sub(t0).Seconds()}, nil
 }
 
-// reading returns the counter and the system's clock at one moment: the closest pair of several
-// tries.
+// reading returns the counter and the system's clock at one moment. It tries several times and
+// keeps the closest pair.
 func reading() (at time.Time, counter uint64) {
 	best := uint64(1<<64 - 1)
 	for range 32 {
@@ -56,8 +56,8 @@ func reading() (at time.Time, counter uint64) {
 func (c *counterClock) Now() uint64           { return asm.Counter() }
 func (c *counterClock) Frequency_hz() float64 { return c.hz }
 
-// A sleeping thread wakes up late, by about 60 µs on virtual machines. It sleeps while more than
-// spin_s is left, and spins for the rest.
+// A sleeping thread wakes up late, by about 60 µs on virtual machines. So a thread that waits
+// sleeps only while more than spin_s is left, and spins for the rest.
 const (
 	spin_s     = 150e-6
 	longestNap = 20 * time.Millisecond // so that a cancelled run ends soon

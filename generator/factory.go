@@ -16,18 +16,18 @@ type Object[T any] struct {
 	Value T
 }
 
-// FactoryOptions say how a Factory decodes. Receiver says how it receives; the factory sets
-// Receiver.Handle itself.
+// FactoryOptions say how a Factory decodes. Receiver has the options for receiving. The factory
+// sets Receiver.Handle itself.
 type FactoryOptions[T any] struct {
 	Receiver ReceiverOptions
 	Decode   Decoder[T]
 
-	// Workers is how many goroutines decode the tuples of each connection, beside its receiving
-	// thread. They take buckets in turn, so that order is kept. With 0, the receiving thread itself
-	// decodes, in parallel only between connections.
+	// Workers is the number of goroutines that decode the tuples of each connection, beside its
+	// receiving thread. They take buckets in turn, so that order is kept. With 0, the receiving
+	// thread itself decodes. Only different connections then decode in parallel.
 	Workers int
-	// Queue is how many buckets may wait for the consumer of each connection. The connection waits
-	// while the queue is full: that is back-pressure, and counted. 0 means 64.
+	// Queue is the number of buckets that may wait for the consumer of each connection. While the
+	// queue is full, the connection waits. That is back-pressure, and it is counted. 0 means 64.
 	Queue int
 }
 
@@ -36,18 +36,17 @@ type FactoryResult struct {
 	ReceiverResult        // Malformed includes tuples that the decoder refused
 	Objects        uint64 // decoded and handed over
 	Undecodable    uint64 // tuples that the decoder refused
-	FullQueues     uint64 // buckets that waited for room: the consumer is slower than the decoder
-	Abandoned      uint64 // objects that found no room when the run was ended
+	FullQueues     uint64 // buckets that had to wait for a full queue, because of a slow consumer
+	Abandoned      uint64 // objects that were dropped at a full queue when the run was ended
 }
 
-// A Factory is the object factory. It receives serialised tuples and decodes them off the
-// consumer's critical path. It hands objects over through a bounded queue for each connection, in
-// the order in which the tuples came there.
+// A Factory turns serialised tuples into objects, off the consumer's thread. Each connection has a
+// bounded queue of objects, in the order in which its tuples arrived.
 //
-// Each connection's receiving thread takes a bucket of tuples. Where there are workers, it gives
-// buckets to them in turn, each through a queue of its own. The consumer takes from the workers in
-// the same turn. So order is kept without sequence numbers, and every queue has one producer and
-// one consumer.
+// Each connection's receiving thread takes a bucket of tuples. If there are workers, it deals
+// buckets to them in turn, each through a queue of its own. The consumer takes buckets from the
+// workers in the same turn. So order is kept without sequence numbers, and every queue has one
+// producer and one consumer.
 type Factory[T any] struct {
 	o           FactoryOptions[T]
 	receiver    *Receiver
@@ -58,14 +57,14 @@ type Factory[T any] struct {
 	workers     sync.WaitGroup
 }
 
-// factoryConnection is what belongs to one connection.
+// factoryConnection is the state of one connection.
 type factoryConnection[T any] struct {
 	deal int // the next lane; only the receiving thread uses it
 	Consumer[T]
 }
 
-// A lane carries every n-th bucket of a connection. Full buckets go from the receiving thread
-// through the worker to the consumer. Empty ones go back.
+// A lane carries every n-th bucket of a connection. Full buckets pass from the receiving thread
+// through the worker to the consumer. Empty buckets pass back.
 type lane[T any] struct {
 	raw     *spsc[*rawBucket]  // receiving thread to worker; nil without workers
 	rawBack *spsc[*rawBucket]  // worker to receiving thread
@@ -73,8 +72,8 @@ type lane[T any] struct {
 	back    *spsc[[]Object[T]] // from the consumer
 }
 
-// A rawBucket holds copies of tuples on their way to a worker, because the receiver fills its own
-// bucket again at once.
+// A rawBucket is a bucket of tuples on its way to a worker. It has copies of the tuples, because
+// the receiver fills its own bucket again at once.
 type rawBucket struct {
 	tuples []Tuple
 	bytes  []byte
@@ -82,7 +81,7 @@ type rawBucket struct {
 
 // A Consumer takes the objects of one connection. One goroutine uses it.
 type Consumer[T any] struct {
-	lanes  []*lane[T] // as many as workers, or one
+	lanes  []*lane[T] // one for each worker; without workers, one
 	turn   int
 	bucket []Object[T]
 	at     int
@@ -126,9 +125,9 @@ func (f *Factory[T]) Consumer(connection int) *Consumer[T] {
 	return &f.connections[connection].Consumer
 }
 
-// Run receives and decodes until the receiver ends, then closes the queues. Consumers take what is
-// left, and then see the end. When ctx is cancelled, Run drops buckets that find no room, so that a
-// consumer that has gone does not block it.
+// Run receives and decodes until the receiver ends, and then closes the queues. Consumers take what
+// is left, and then see the end. When ctx is cancelled, Run drops buckets that find a full queue,
+// so that a consumer that has stopped does not block it.
 func (f *Factory[T]) Run(ctx context.Context) (FactoryResult, error) {
 	stop := context.AfterFunc(ctx, f.closeReady)
 	defer stop()
@@ -275,11 +274,11 @@ func (c *Consumer[T]) Next() (o Object[T], ok bool) {
 	}
 }
 
-// Received returns how many tuples have come so far. Any goroutine may call it.
+// Received returns the number of tuples that have arrived so far. Any goroutine may call it.
 func (f *Factory[T]) Received() uint64 { return f.receiver.Received() }
 
 // A Decoder makes an object of a serialised tuple. Several goroutines call it at once. It may not
-// keep the body.
+// keep a reference to body.
 type Decoder[T any] func(body []byte) (T, error)
 
 // JSON decodes with encoding/json.

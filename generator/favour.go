@@ -28,8 +28,8 @@ func (o *SenderOptions) favour(number int) error {
 	return nil
 }
 
-// runFirst gives the calling thread priority over all others that want its core, or takes that
-// priority away again.
+// runFirst gives the calling thread priority over all other threads that want its core, or takes
+// that priority away.
 func runFirst(first bool) error {
 	attr := unix.SchedAttr{Policy: unix.SCHED_NORMAL, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
 	if first {
@@ -41,15 +41,15 @@ func runFirst(first bool) error {
 }
 
 // The kernel lets real-time threads have 950 ms of each second, and stops them for the other 50 ms,
-// even if nothing else waits for their core (sched_rt_runtime_us). So a thread that does not sleep
-// a tenth of the time gives up its priority now and then. It then loses less time at once, and on a
-// core of its own it loses none.
+// even if nothing else waits for their core (sched_rt_runtime_us). So a thread that sleeps less
+// than a tenth of the time gives up its priority now and then. It then never loses 50 ms at once.
+// On a core of its own it loses nothing.
 const (
 	firstFor_s = 45e-3
 	amongFor_s = 5e-3
 )
 
-// turns says when a thread has priority over others. It belongs to the thread.
+// turns decides when a thread has priority over others. It belongs to the thread.
 type turns struct {
 	wanted       bool
 	hz           float64
@@ -69,7 +69,7 @@ func (t *turns) look(now uint64) {
 	case t.until == 0: // favour has just given the thread its priority
 	case t.among:
 		t.among = false
-		_ = runFirst(true) // it worked before; if it fails now, the sender is late and says so
+		_ = runFirst(true) // this worked before; if it fails now, tuples are late and counted
 	case float64(ran_ns-t.ran_ns)/1e9 > maxShare*float64(now-t.begun)/t.hz:
 		t.among, length_s = true, amongFor_s // the thread slept less than a tenth of its turn
 		_ = runFirst(false)
@@ -86,8 +86,8 @@ func processorTime_ns() int64 {
 	return t.Nano()
 }
 
-// favourable checks before a run whether favour will work. It tries it on a thread that ends with
-// the check.
+// favourable checks before a run whether favour will work. It tries favour on a thread that ends
+// with the check.
 func (o *SenderOptions) favourable() error {
 	if len(o.Cores) == 0 && !o.Realtime {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// A Mark is a fact that a reader of a run's numbers must know.
+// A Mark is a fact that a reader of a run's numbers needs to know.
 type Mark string
 
 // The marks. Scripts read them: append only.
@@ -22,21 +22,21 @@ const (
 	Duplicated   Mark = "duplicated"    // tuples arrived twice
 	SenderGone   Mark = "sender-gone"   // a sender ended without its poison pill, or fell silent
 	Interrupted  Mark = "interrupted"   // the run was ended from outside
-	NotLogged    Mark = "not-logged"    // events found no room: the logs lack them, and say so
+	NotLogged    Mark = "not-logged"    // events found a full ring: the logs lack them, and say so
 )
 
-// A Notice reports, as soon as it happens, what a run's marks report at the end.
+// A Notice reports a mark as soon as it is made. The marks themselves are reported at the end.
 type Notice struct {
 	Mark Mark
 	Text string
 }
 
-// Marks holds the marks of a run, with how often each was made. The zero value is ready to use. Any
-// number of goroutines may make marks.
+// Marks contains the marks of a run, and how often each was made. The zero value is ready to use.
+// Any number of goroutines may make marks.
 type Marks struct {
 	mu     sync.Mutex
 	counts map[Mark]uint64
-	texts  map[Mark]string // of the first time
+	texts  map[Mark]string // of the first time that each mark was made
 	notice func(Notice)    // may be nil
 }
 
@@ -63,21 +63,21 @@ func (m *Marks) make(mark Mark, n uint64, format string, args ...any) {
 	}
 }
 
-// say sends a notice without counting a mark, such as that a connection is back.
+// say sends a notice without counting a mark. It reports, for example, that a connection is back.
 func (m *Marks) say(mark Mark, format string, args ...any) {
 	if m.notice != nil {
 		m.notice(Notice{mark, fmt.Sprintf(format, args...)})
 	}
 }
 
-// notLogged marks events that found no room in a channel.
+// notLogged marks events that were not logged because a channel was full.
 func (m *Marks) notLogged(events uint64) {
 	m.make(NotLogged, events,
 		"%d events found no room in their channels, and are not in the logs: "+
 			"no agent drains them, or it is too slow", events)
 }
 
-// A Marked is a mark, how often it was made, and what was said the first time.
+// A Marked is a mark, how often it was made, and its text of the first time.
 type Marked struct {
 	Mark  Mark   `json:"mark"`
 	Count uint64 `json:"count"`

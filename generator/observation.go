@@ -7,7 +7,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// A Sample is where a trial was at one moment after its start.
+// A Sample is the state of a trial at one moment after its start.
 type Sample struct {
 	At   time.Duration
 	Due  uint64 // tuples that were due
@@ -17,13 +17,13 @@ type Sample struct {
 
 func (s Sample) backlog() float64 { return float64(s.Due) - float64(s.Done) }
 
-// A LatencySlice is the median latency of the tuples that came out in a stretch of a trial.
+// A LatencySlice is the median latency of the tuples that came out in one slice of a trial's time.
 type LatencySlice struct {
 	At     time.Duration
 	Median time.Duration
 }
 
-// An Observation is what was seen in a trial. The verdict follows from it alone.
+// An Observation is what was observed in a trial. The verdict follows from it alone.
 type Observation struct {
 	Rate    float64       // tuples a second that were due
 	WarmUp  time.Duration // not judged
@@ -37,7 +37,7 @@ type Observation struct {
 }
 
 // A Stall is a time in which nothing came out of the engine although tuples were sent and waited in
-// it.
+// the engine.
 type Stall struct {
 	At  time.Duration
 	For time.Duration
@@ -47,7 +47,7 @@ type Stall struct {
 type Stalls struct {
 	Count   int           `json:"count"`
 	Typical time.Duration `json:"typical_ns"` // the median length
-	Every   time.Duration `json:"every_ns"`   // the median from one to the next; 0 if irregular
+	Every   time.Duration `json:"every_ns"`   // the median from stall to stall; 0 if irregular
 }
 
 // A Reason says why a rate is not sustained.
@@ -60,7 +60,7 @@ const (
 	TuplesLost     Reason = "tuples-lost"
 	TuplesDoubled  Reason = "tuples-doubled"
 	LatencyTooHigh Reason = "latency-too-high"
-	Generator      Reason = "generator" // the generator fell behind: nothing is known of the engine
+	Generator      Reason = "generator" // the generator fell behind: the trial judges no engine
 	NothingSeen    Reason = "nothing-came-out"
 )
 
@@ -68,34 +68,34 @@ const (
 type Verdict struct {
 	Reasons   []Reason `json:"reasons,omitempty"` // empty: sustained
 	Achieved  float64  `json:"achieved"`          // tuples a second sent in the judged time
-	Delivered float64  `json:"delivered"`         // tuples a second that came out in it
+	Delivered float64  `json:"delivered"`         // came out in that time, tuples a second
 
-	// BacklogGrowth is in tuples a second, from the smallest backlog of the judged time's first
-	// third to that of its last.
+	// BacklogGrowth is in tuples a second. It is measured from the smallest backlog in the first
+	// third of the judged time to the smallest backlog in the last third.
 	BacklogGrowth float64 `json:"backlog_growth"`
-	// LatencyGrowth is in seconds a second, from the smallest median of the first third to that of
-	// the last.
+	// LatencyGrowth is in seconds a second. It is measured from the smallest median in the first
+	// third to the smallest median in the last third.
 	LatencyGrowth float64 `json:"latency_growth"`
 	Backlog       float64 `json:"backlog"` // the largest
 	Stalls        Stalls  `json:"stalls"`
 }
 
-// kept says whether the engine kept up.
+// kept reports whether the engine kept up.
 func (v Verdict) kept() bool { return len(v.Reasons) == 0 }
 
-// limits are what judge holds a trial against.
+// limits are the values with which judge compares a trial.
 type limits struct {
 	growth  float64       // the share of the rate by which the backlog may grow
 	latency time.Duration // the highest 99th percentile; 0 means no limit
 }
 
-// judge holds a trial against the limits.
+// judge compares a trial with the limits.
 //
-// The backlog of an engine that pauses now and then looks like a saw. The engine sustains the rate
-// if it gets rid of the backlog again. So judge compares the smallest backlog in the first third of
-// the judged time with that in the last third. The teeth of the saw then do not count, if a third
-// is longer than a tooth. The backlog is what was due and has not come out. It includes tuples that
-// the engine has refused to take.
+// The backlog is what was due and has not come out. It includes tuples that the engine has refused
+// to take. The backlog of an engine that pauses now and then looks like a saw. The engine sustains
+// the rate if it works off the backlog again. So judge compares the smallest backlog in the first
+// third of the judged time with the smallest backlog in the last third. This ignores the teeth of
+// the saw, if a third is longer than a tooth.
 func judge(o Observation, l limits) Verdict {
 	var v Verdict
 	window := o.Samples
@@ -132,8 +132,8 @@ func judge(o Observation, l limits) Verdict {
 		return (end - begin) / (span.Seconds() * 2 / 3)
 	}
 	v.BacklogGrowth = growth(Sample.backlog)
-	// Growth by what is due in a millisecond is noise: a sample, or the engine, may have been held
-	// up for that long.
+	// Growth by what is due in a millisecond is noise: a sample, or the engine, may have been
+	// delayed for that long.
 	noise := max(10, o.Rate*1e-3) / (span.Seconds() * 2 / 3)
 	allowed := max(l.growth*o.Rate, noise)
 	unsent := growth(func(s Sample) float64 { return float64(s.Due) - float64(s.Sent) })
@@ -160,8 +160,8 @@ func judge(o Observation, l limits) Verdict {
 	return v
 }
 
-// latencyGrowth returns by how many seconds the latency grows in a second, from the smallest median
-// of the first third to that of the last.
+// latencyGrowth returns by how many seconds the latency grows in a second. It is measured from the
+// smallest median in the first third of the time to the smallest median in the last third.
 func latencyGrowth(list []LatencySlice, from, to time.Duration) float64 {
 	span := to - from
 	begin, end := time.Duration(-1), time.Duration(-1)
@@ -182,7 +182,7 @@ func latencyGrowth(list []LatencySlice, from, to time.Duration) float64 {
 	return (end - begin).Seconds() / (span.Seconds() * 2 / 3)
 }
 
-// A stall is at least this long, and at least this many tuples were due in it: at a low rate a
+// A stall is at least this long, and at least this many tuples were due in it. At a low rate a
 // pause means nothing.
 const (
 	shortestStall = 5 * time.Millisecond
@@ -190,7 +190,7 @@ const (
 )
 
 // findStalls looks for times in which nothing came out although tuples went in and waited. A stall
-// must hold three samples: a time in which this machine did not run has none.
+// must contain three samples: a time in which this machine did not run contains none.
 func findStalls(samples []Sample) []Stall {
 	var found []Stall
 	for i := 0; i < len(samples); {
@@ -210,8 +210,9 @@ func findStalls(samples []Sample) []Stall {
 }
 
 // sumUp sums up stalls, and finds their period if they have one. They have one if there are three
-// or more, and most gaps are within a fifth of the median gap. It ignores stalls of less than half
-// the typical length when it looks for the period: on a busy machine any engine has such stalls.
+// or more, and most gaps are within a fifth of the median gap. When sumUp looks for the period, it
+// ignores stalls of less than half the typical length: on a busy machine any engine has short
+// stalls.
 func sumUp(found []Stall) Stalls {
 	if len(found) == 0 {
 		return Stalls{}

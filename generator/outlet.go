@@ -10,12 +10,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 )
 
-// dueSlots is for how many of a thread's latest tuples the due time is remembered. A tuple that
-// comes out after more later ones were sent has no latency, and is counted. A search ends its trial
-// long before.
+// dueSlots is the number of a thread's latest tuples whose due time is remembered. A tuple that
+// comes out after more than dueSlots later tuples were sent has no latency, and is counted. A
+// search ends its trial long before that.
 const dueSlots = 1 << 20
 
-// A dueRing remembers when a thread's tuples were due. One goroutine writes, any may read.
+// A dueRing remembers when a thread's tuples were due. One goroutine writes; any may read.
 type dueRing struct {
 	slots []struct{ id, due atomic.Uint64 }
 }
@@ -28,7 +28,7 @@ func newDueRing() *dueRing {
 
 func (r *dueRing) put(id, due uint64) {
 	s := &r.slots[id%dueSlots]
-	s.id.Store(Poison) // so that no reader takes one tuple's due time for another's
+	s.id.Store(Poison) // so that no reader mistakes one tuple's due time for another's
 	s.due.Store(due)
 	s.id.Store(id)
 }
@@ -42,11 +42,11 @@ func (r *dueRing) get(id uint64) (due uint64, ok bool) {
 	return due, s.id.Load() == id
 }
 
-// latencySlice is the length of the slices of a trial whose latencies are summed up apart. Their
-// growth shows between slices.
+// latencySlice is the length of a slice of a trial. The latencies of each slice are summed up
+// separately. How latencies grow shows from slice to slice.
 const latencySlice = 100 * time.Millisecond
 
-// An outlet is where a trial learns what came out of the engine.
+// An outlet receives for a trial what came out of the engine.
 type outlet struct {
 	done atomic.Uint64 // tuples of this trial that came out
 
@@ -58,20 +58,20 @@ type outlet struct {
 	unknown uint64              // tuples whose due time was forgotten
 	start   uint64              // counter
 	hz      float64
-	from    uint64 // counter; latency holds the tuples that were due from then on
+	from    uint64 // counter; latency contains the tuples that were due from then on
 	latency *hdrhistogram.Histogram
 	slices  []*hdrhistogram.Histogram // µs, by when tuples came out
 }
 
-// begin registers a thread's first id in this trial, before that is sent, and the ring with its due
-// times.
+// begin registers a thread's first id in this trial, before that tuple is sent, and the ring with
+// the thread's due times.
 func (o *outlet) begin(id uint64, ring *dueRing) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.first[id>>countBits], o.rings[id>>countBits] = id, ring
 }
 
-// take registers tuples that came out.
+// take records tuples that came out.
 func (o *outlet) take(ids []uint64) {
 	now := asm.Counter()
 	o.mu.Lock()
@@ -106,5 +106,5 @@ func (o *outlet) take(ids []uint64) {
 	}
 }
 
-// maxSlices bounds what an endless trial remembers.
+// maxSlices limits how many slices an endless trial remembers.
 const maxSlices = 10 * 3600

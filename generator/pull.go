@@ -7,8 +7,8 @@ import (
 	"github.com/pebbe/zmq4"
 )
 
-// A Bucket is a handful of tuples that came together. Receive uses its memory again, so its content
-// is valid only until it is filled anew.
+// A Bucket is a handful of tuples that arrived together. Receive uses its memory again, so its
+// content is valid only until the next call of Receive.
 type Bucket struct {
 	Tuples    []Tuple
 	Ends      []End
@@ -20,19 +20,19 @@ type Bucket struct {
 
 // A Source gives the tuples of one connection. One goroutine uses it.
 type Source interface {
-	// Receive fills a bucket with at most max messages. If nothing comes it returns soon all the
-	// same, with an empty bucket.
+	// Receive fills a bucket with at most max messages. If nothing arrives, it returns soon with an
+	// empty bucket.
 	Receive(b *Bucket, max int) error
-	// Close gives back what the source holds.
+	// Close releases the resources of the source.
 	Close() error
 }
 
 // PullOptions say how a Pull receives.
 type PullOptions struct {
-	// HighWater is how many messages may wait here. 0 means 1,000.
+	// HighWater is the number of messages that may wait here. 0 means 1,000.
 	HighWater int
-	// Peer is called, from another goroutine, when a connection breaks (gone) and when one comes.
-	// It may be nil.
+	// Peer is called, from another goroutine, when a connection breaks (gone is true) and when one
+	// is made. It may be nil.
 	Peer func(gone bool)
 }
 
@@ -45,7 +45,7 @@ type Pull struct {
 }
 
 // bucketBytes is the size of a bucket's memory. It fits into a core's cache. A longer message makes
-// it grow once.
+// the memory grow once.
 const bucketBytes = 256 << 10
 
 // receiveWait is how long Receive waits for the first message.
@@ -96,7 +96,7 @@ func NewPull(endpoint string, o PullOptions) (*Pull, error) {
 // Endpoint is the address to connect to, with the port that was chosen.
 func (p *Pull) Endpoint() string { return p.endpoint }
 
-// Receive waits a little for the first message, then takes those that have come already.
+// Receive waits a little for the first message, then takes the messages that have arrived already.
 func (p *Pull) Receive(b *Bucket, max int) error {
 	b.Tuples, b.Ends, b.Malformed = b.Tuples[:0], b.Ends[:0], b.Malformed[:0]
 	if b.bytes == nil {

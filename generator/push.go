@@ -11,17 +11,17 @@ import (
 
 // PushOptions say how a Push sends.
 type PushOptions struct {
-	// Batch is how many tuples a message may hold; 0 means 1. SenderOptions.Batch limits how many
-	// the sender hands over together.
+	// Batch is the largest number of tuples in a message; 0 means 1. SenderOptions.Batch limits how
+	// many tuples the sender hands over together.
 	Batch int
-	// HighWater is how many messages may wait at each end of the connection before the engine
-	// counts as not taking them. 0 means 1,000.
+	// HighWater is the number of messages that may wait at each end of the connection. When that
+	// many wait, the engine is regarded as not taking tuples. 0 means 1,000.
 	HighWater int
-	// Patience is how long to wait for a receiver to answer, and at the end for messages to leave.
-	// 0 means 5 s.
+	// Patience is how long NewPush waits for a receiver to answer, and how long Close waits for
+	// messages to leave. 0 means 5 s.
 	Patience time.Duration
-	// Peer is called, from another goroutine, when a connection breaks (gone) and when it is back.
-	// It may be nil.
+	// Peer is called, from another goroutine, when a connection breaks (gone is true) and when it
+	// is back. It may be nil.
 	Peer func(gone bool)
 }
 
@@ -102,7 +102,7 @@ func (p *Push) Send(tuples []Tuple) (int, error) {
 	return taken, nil
 }
 
-// encode writes tuples as messages into scratch, one after the other.
+// encode writes tuples as messages into p.scratch, one after the other.
 func (p *Push) encode(tuples []Tuple, batch int) error {
 	p.scratch, p.sizes, p.counts = p.scratch[:0], p.sizes[:0], p.counts[:0]
 	for left := tuples; len(left) > 0; {
@@ -128,15 +128,15 @@ func (p *Push) encode(tuples []Tuple, batch int) error {
 	return nil
 }
 
-// paces says whether sendAt may be used. It may not for messages of several tuples, whose times
-// differ.
+// paces reports whether sendAt may be used. It may not be used for messages of several tuples,
+// whose times differ.
 func (p *Push) paces(c Clock) bool {
 	_, real := c.(*counterClock)
 	return real && p.o.Batch == 1
 }
 
-// sendAt sends each tuple at its time. It waits for that in C, where Go's scheduler and garbage
-// collector do not interfere.
+// sendAt sends each tuple at its time. It waits for that time in C, where Go's scheduler and
+// garbage collector do not interfere.
 func (p *Push) sendAt(
 	tuples []Tuple, due []uint64, noted []paced, lateAfter uint64, hz float64,
 ) (int, error) {

@@ -16,38 +16,39 @@ import (
 type ReceiverOptions struct {
 	Sources []Source // one for each connection; each has a thread of its own
 
-	// Senders is how many sender's threads use each connection. A connection is done after as many
-	// ends. 0 means 1.
+	// Senders is the number of sender's threads that use each connection. A connection is done when
+	// it has received an end from each. 0 means 1.
 	Senders int
-	// Bucket is how many messages a thread takes at a time, at most. 0 means 64.
+	// Bucket is the largest number of messages that a thread takes at a time. 0 means 64.
 	Bucket int
-	// Silence is how long a connection may bring nothing, after its first tuple, before the thread
-	// gives it up. 0 means 5 s.
+	// Silence is how long a connection, after its first tuple, may deliver nothing before the
+	// thread gives the connection up. 0 means 5 s.
 	Silence time.Duration
 	// Patience is how long to wait for the first tuple. 0 waits for ever.
 	Patience time.Duration
 
-	// Log holds the options for channel receiver#C/recv of each connection C. nil opens none.
+	// Log contains the options for channel receiver#C/recv of each connection C. nil opens no
+	// channel.
 	Log *handlers.Options
 
 	// Handle is called with every bucket, on its connection's thread, after the ids were checked.
-	// The bucket is borrowed.
+	// Handle may use the bucket only until it returns.
 	Handle func(connection int, b *Bucket)
 
 	// Notice is called as soon as a mark is first made, from any goroutine. It may be nil.
 	Notice func(Notice)
 }
 
-// ReceiverResult is what came.
+// ReceiverResult is what was received.
 type ReceiverResult struct {
 	Check
 	Elapsed time.Duration // from the first tuple to the last
 	Rate    float64       // tuples a second in that time
 	Marks   []Marked
-	Drops   string // why a channel could not be opened, "" if all were
+	Drops   string // why a channel could not be opened; "" if all were
 }
 
-// A Receiver takes tuples from connections. It checks that every id comes once and in order.
+// A Receiver takes tuples from connections. It checks that every id arrives once and in order.
 type Receiver struct {
 	o        ReceiverOptions
 	threads  []*receiveThread
@@ -56,8 +57,8 @@ type Receiver struct {
 	drops    string
 }
 
-// receiveThread is the thread of one connection. What is not atomic belongs to its goroutine until
-// Run has returned.
+// receiveThread is the thread of one connection. Its fields that are not atomic belong to its
+// goroutine until Run has returned.
 type receiveThread struct {
 	checker
 	number      int
@@ -90,10 +91,10 @@ func NewReceiver(o ReceiverOptions) (*Receiver, error) {
 	return r, nil
 }
 
-// Received returns how many tuples have come so far. Any goroutine may call it.
+// Received returns the number of tuples that have arrived so far. Any goroutine may call it.
 func (r *Receiver) Received() uint64 { return r.received.Load() }
 
-// Run receives until every connection has brought its ends or has fallen silent, or ctx is
+// Run receives until every connection has delivered its ends or has fallen silent, or until ctx is
 // cancelled. Then it closes the sources.
 func (r *Receiver) Run(ctx context.Context) (ReceiverResult, error) {
 	var wait sync.WaitGroup
@@ -153,10 +154,10 @@ func (r *Receiver) run(ctx context.Context, t *receiveThread) error {
 	return nil
 }
 
-// quietNotice is how long a connection may bring nothing before a notice says so.
+// quietNotice is how long a connection may deliver nothing before a notice reports that.
 const quietNotice = time.Second
 
-// givesUp says whether to give up a connection that brings nothing.
+// givesUp reports whether to give up a connection that delivers nothing.
 func (r *Receiver) givesUp(t *receiveThread, waited time.Duration, quiet *bool) bool {
 	if t.first.IsZero() {
 		if r.o.Patience > 0 && waited > r.o.Patience {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Answer says in a sentence or two what a search found.
+// Answer describes in a sentence or two what a search found.
 func (r SearchResult) Answer() string {
 	var text strings.Builder
 	switch r.LimitedBy {

@@ -15,7 +15,7 @@ import (
 // ErrSchedule is wrapped by errors about impossible schedules.
 var ErrSchedule = errors.New("bad schedule")
 
-// A Schedule says when each tuple of a run is due. It never changes, so any number of goroutines
+// A Schedule fixes when each tuple of a run is due. It never changes, so any number of goroutines
 // may use it.
 //
 // Times are absolute. Each is computed from the tuple's number, so errors do not add up over a run,
@@ -25,7 +25,8 @@ type Schedule interface {
 	Thread(i, n int) Times
 	// Duration is the time that the schedule spans.
 	Duration() time.Duration
-	// Tuples is how many tuples it holds. A random schedule returns how many are expected.
+	// Tuples is the number of tuples in the schedule. A random schedule returns the expected
+	// number.
 	Tuples() float64
 	// String returns the form that ParseSchedule reads.
 	String() string
@@ -35,15 +36,14 @@ type Schedule interface {
 // decrease. ok is false after the last.
 type Times func() (due_ns float64, ok bool)
 
-// maxRate is beyond any machine: about a tuple a cycle. A lower rate may still be too much; then
-// the sender says so.
+// maxRate is beyond any machine: about a tuple a cycle. A lower rate may still be too high for this
+// machine; then the sender reports that.
 const maxRate = 1e10
 
 // maxDuration keeps times exact to a hundredth of a nanosecond in a float64.
 const maxDuration = 24 * time.Hour
 
-// A Stretch is a part of a schedule in which the rate goes in a straight line from one value to
-// another.
+// A Stretch is a part of a schedule in which the rate changes linearly from one value to another.
 type Stretch struct {
 	From, To float64 // tuples a second
 	For      time.Duration
@@ -54,7 +54,7 @@ type linear struct {
 	text     string
 	stretch  []Stretch
 	begin_ns []float64 // when each stretch begins, and when the last ends
-	before   []float64 // tuples due before each stretch, and in all
+	before   []float64 // tuples due before each stretch, and in total
 }
 
 // Constant sends at one rate.
@@ -62,7 +62,7 @@ func Constant(rate float64, d time.Duration) (Schedule, error) {
 	return Stretches("constant:"+number(rate)+"x"+d.String(), Stretch{rate, rate, d})
 }
 
-// Ramp goes from one rate to another in a straight line.
+// Ramp changes linearly from one rate to another.
 func Ramp(from, to float64, d time.Duration) (Schedule, error) {
 	return Stretches("ramp:"+number(from)+"-"+number(to)+"x"+d.String(), Stretch{from, to, d})
 }
@@ -171,9 +171,9 @@ type poisson struct {
 	seed uint64
 }
 
-// Poisson returns a schedule with random times, as of many independent users. The same seed gives
-// the same times. Each thread has a random stream of its own at its share of the rate. Together
-// they are the process asked for.
+// Poisson returns a schedule with random times, like the load of many independent users. The same
+// seed gives the same times. Each thread has a random stream of its own, with its share of the
+// rate. All threads together are a Poisson process of the whole rate.
 func Poisson(rate float64, d time.Duration, seed uint64) (Schedule, error) {
 	p := poisson{rate, d, seed}
 	if !(rate > 0 && rate <= maxRate) || d <= 0 || d > maxDuration {
@@ -205,9 +205,9 @@ type replay struct {
 	due_ns []float64
 }
 
-// Replay returns a schedule with the times of a trace. The trace has a line for each tuple, its
-// time in seconds, in order. The first time is the start. Replay skips empty lines and lines that
-// begin with #.
+// Replay returns a schedule with the times of a trace. The trace has a line for each tuple with its
+// time in seconds, in rising order. The first time is the start. Replay skips empty lines and lines
+// that begin with #.
 func Replay(name string, trace io.Reader) (Schedule, error) {
 	s := &replay{name: name}
 	lines, first, last := bufio.NewScanner(trace), 0.0, 0.0

@@ -17,8 +17,8 @@ import (
 //	poisson:RATExDURATION[@SEED]      poisson:50000x10s@7
 //	replay:FILE                       a time in seconds a line
 //
-// Rates are tuples a second and may have a fraction. open opens a replay's file. If it is nil, no
-// replay is allowed.
+// Rates are tuples a second and may have a fraction. open opens a replay's file. If it is nil,
+// replay is not allowed.
 func ParseSchedule(text string, open func(name string) (io.ReadCloser, error)) (Schedule, error) {
 	kind, rest, _ := strings.Cut(text, ":")
 	bad := func(want string) error { return fmt.Errorf("%w %q: want %s", ErrSchedule, text, want) }

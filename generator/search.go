@@ -25,30 +25,30 @@ type SearchOptions struct {
 	// Highest is the highest rate that may be tried. 0 means that only the generator's own ceiling
 	// limits the rate.
 	Highest float64
-	// Resolution ends the search when a sustained and an unsustained rate are this close. 0 means
-	// 0.01.
+	// Resolution ends the search when a sustained and an unsustained rate are this close, as a
+	// share of the rate. 0 means 0.01.
 	Resolution float64
-	// Growth is the share of the rate by which the backlog may grow and still count as noise. 0
-	// means 0.005.
+	// Growth is the share of the rate by which the backlog may grow and still be regarded as noise.
+	// 0 means 0.005.
 	Growth float64
-	// Latency is the 99th percentile that a sustained rate may not exceed. 0 means no limit.
+	// Latency is the highest 99th percentile that a sustained rate may have. 0 means no limit.
 	Latency time.Duration
 	// WarmUp begins each trial, and is not judged. 0 means 1 s.
 	WarmUp time.Duration
-	// Trial is the judged time of each trial. It should be three times an engine's longest regular
-	// pause, or more. 0 means 5 s.
+	// Trial is the judged time of each trial. It should be at least three times the engine's
+	// longest regular pause. 0 means 5 s.
 	Trial time.Duration
 	// Confirm is how often the found rate is tried again. 0 means 3.
 	Confirm int
 	// Drain is how long an engine may take after a trial to let out what is left. 0 means 10 s.
 	Drain time.Duration
-	// MaxTrials does not count the trials for the curve. 0 means 50.
+	// MaxTrials is the largest number of trials, without the trials for the curve. 0 means 50.
 	MaxTrials int
-	// NoCurve leaves out the short trials below the found rate. They give the curve of latency over
-	// load.
+	// NoCurve leaves out the short trials below the found rate. These trials show the curve of
+	// latency over load.
 	NoCurve bool
 
-	// IDs makes the ids of a thread. If it is nil, they come from handlers.OpenIDs.
+	// IDs makes the ids of a thread. If it is nil, the ids come from handlers.OpenIDs.
 	IDs func(thread int) (IDSource, error)
 
 	Progress func(phase string, rate float64, trials int) // called before each trial; may be nil
@@ -77,7 +77,7 @@ type Trial struct {
 // What limits the rate that a search found.
 const (
 	ByEngine    = "engine"    // a higher rate is not sustained
-	ByGenerator = "generator" // the generator could offer no more: the engine may sustain more
+	ByGenerator = "generator" // the generator could send no more: the engine may sustain more
 	ByHighest   = "highest"   // the options allow no higher rate: the engine may sustain more
 	ByNothing   = "nothing"   // no rate was sustained
 )
@@ -86,16 +86,17 @@ const (
 type SearchResult struct {
 	// Sustained is the highest rate that was sustained, in tuples a second. 0 means none.
 	Sustained float64 `json:"sustained"`
-	// Failed is the lowest rate above it that was not sustained. 0 means that none was tried.
+	// Failed is the lowest rate above Sustained that was not sustained. 0 means that none was
+	// tried.
 	Failed    float64  `json:"failed"`
 	LimitedBy string   `json:"limited_by"` // ByEngine and so on
-	Why       []Reason `json:"why"`        // Failed was not sustained
+	Why       []Reason `json:"why"`        // why Failed was not sustained
 	Stalls    Stalls   `json:"stalls"`     // of the engine, at the sustained rate
 	Ceiling   float64  `json:"ceiling"`    // the rate at which the generator can send into nothing
-	Confirmed int      `json:"confirmed"`  // how often in a row
+	Confirmed int      `json:"confirmed"`  // how many times in a row the rate was confirmed
 	Wanted    int      `json:"wanted"`     // SearchOptions.Confirm
 	Trials    []Trial  `json:"trials"`     // in the order in which they were made
-	// Marks are those of Search.Mark. The marks of a trial's sender are with the trial.
+	// Marks are the marks of Search.Mark. The marks of a trial's sender are with the trial.
 	Marks []Marked `json:"marks,omitempty"`
 }
 
@@ -120,8 +121,8 @@ type Search struct {
 	) (Observation, error)
 }
 
-// ceilingShare is the share of the generator's own ceiling that a rate may reach. At higher rates
-// the generator cannot catch up after a stall of this machine.
+// ceilingShare is the largest share of the generator's own ceiling that a rate may be. At higher
+// rates the generator cannot catch up after a stall of this machine.
 const ceilingShare = 0.8
 
 // NewSearch checks the options.
@@ -163,21 +164,21 @@ func NewSearch(o SearchOptions) (*Search, error) {
 	return s, nil
 }
 
-// Done tells the search that tuples came out of the engine. Any goroutine may call it, at any time.
-// One call with many ids is cheaper than many calls.
+// Done informs the search that tuples came out of the engine. Any goroutine may call it, at any
+// time. One call with many ids is cheaper than many calls.
 func (s *Search) Done(ids ...uint64) {
 	if o := s.current.Load(); o != nil {
 		o.take(ids)
 	}
 }
 
-// Mark notes an event with the search, such as a broken connection or a malformed reply. It is for
+// Mark records an event in the search, such as a broken connection or a malformed reply. It is for
 // sinks and for callers of Done. Any goroutine may call it.
 func (s *Search) Mark(mark Mark, text string) { s.marks.make(mark, 1, "%s", text) }
 
-// Run measures the generator's ceiling. It brackets the engine's limit, narrows it down and
-// confirms the rate that it found. Then it tries shares of that rate for the curve. An error comes
-// from the generator or from a sink. The result is then what was found before it.
+// Run measures the generator's ceiling. It brackets the engine's limit, narrows the bracket and
+// confirms the rate that it found. Then it tries shares of that rate for the curve. If the
+// generator or a sink fails, Run returns the error and what was found before it.
 func (s *Search) Run(ctx context.Context) (SearchResult, error) {
 	defer s.close()
 	err := s.run(ctx)
@@ -213,29 +214,29 @@ func (s *Search) run(ctx context.Context) (err error) {
 }
 
 // curveShares are the shares of the found rate at which short trials follow the search. The search
-// itself climbs so fast that it shows little of how latency grows with load.
+// itself climbs so fast that it shows little about how latency grows with load.
 var curveShares = []float64{0.9, 0.8, 0.65, 0.5, 0.35, 0.2}
 
-// quick is the length of a trial that decides nothing alone.
+// quick is the length of a trial that decides nothing by itself.
 func (s *Search) quick() time.Duration { return max(time.Second, s.o.Trial/3) }
 
-// A bracket is what a search knows: lo was sustained, and hi was not. If lo is 0, no sustained rate
-// is known. If hi is infinite, no unsustained rate is known.
+// A bracket contains the limit: lo was sustained, and hi was not. If lo is 0, no sustained rate is
+// known. If hi is infinite, no unsustained rate is known.
 type bracket struct {
 	lo, hi float64
-	hint   float64 // the rate that came out when too much went in, perhaps the limit; 0: not known
+	hint   float64 // the rate that came out when more went in, perhaps the limit; 0: not known
 	by     string  // what failed at hi
 	why    []Reason
 }
 
-// bracketFactor is how fast a search climbs.
+// bracketFactor is the factor from one rate to the next while a search climbs.
 const bracketFactor = 4
 
 // quickGrowth replaces SearchOptions.Growth in short trials. Longer trials decide before anything
 // is reported.
 const quickGrowth = 0.05
 
-// narrow looks for the engine's limit up to the rate top, which topBy sets.
+// narrow looks for the engine's limit up to the rate top. topBy says what limits the rate to top.
 func (s *Search) narrow(ctx context.Context, top float64, topBy string) error {
 	b := bracket{hi: math.Inf(1), by: topBy}
 	for rate := min(s.o.Start, top); math.IsInf(b.hi, 1) || b.lo == 0; {
@@ -277,7 +278,8 @@ func (s *Search) narrow(ctx context.Context, top float64, topBy string) error {
 		confirmed = 0
 		b.learn(rate, v)
 		if b.lo == 0 {
-			// No rate that the short trials took for sustained was so. Go down from here.
+			// None of the rates that short trials found sustained is really sustained. Go down from
+			// here.
 			b.lo = b.hi / (1 + 4*s.o.Resolution)
 			for b.lo > 0 {
 				v, err := s.trial(ctx, "bisect", b.lo, s.o.WarmUp, s.o.Trial, s.o.Growth)
@@ -306,35 +308,36 @@ func (s *Search) narrow(ctx context.Context, top float64, topBy string) error {
 	return nil
 }
 
-// leastRate is where a search gives up, tuples a second.
+// leastRate is where a search gives up, in tuples a second.
 const leastRate = 1
 
-// learn narrows the bracket by a trial.
+// learn narrows the bracket by the result of a trial.
 func (b *bracket) learn(rate float64, v Verdict) {
 	if v.kept() {
 		b.lo = max(b.lo, rate)
 		return
 	}
 	if rate <= b.lo {
-		b.lo = 0 // it was sustained before, and is not now, so it does not count
+		b.lo = 0 // the rate was sustained before, but not now, so it is ignored
 	}
 	if rate < b.hi || rate == b.hi && b.why == nil {
 		b.hi, b.why, b.by = rate, v.Reasons, ByEngine
 		if slices.Contains(v.Reasons, Generator) {
 			b.by = ByGenerator
 		}
-		// If tuples come out as fast as they go in, that says nothing about the engine's limit.
+		// If tuples come out as fast as they go in, the trial shows nothing about the engine's
+		// limit.
 		if v.Delivered < rate*0.98 {
 			b.hint = v.Delivered
 		}
 	}
 }
 
-// next returns the rate to try within the bracket. The hint, if there is one, is near the limit. So
-// next first tries a rate on either side of it. These two are so close that the search ends if the
-// limit is between them. After that it moves away from the hint in steps that double, but never
-// beyond the middle. A rate above the limit by less than growth still counts as sustained, so the
-// two rates are on either side of the hint plus growth.
+// next returns the rate to try within the bracket. If there is a hint, the limit is near it. So
+// next first tries one rate on each side of the hint. These two rates are so close that the search
+// ends if the limit is between them. After that, next moves away from the hint in steps that
+// double, but never beyond the middle of the bracket. A rate above the limit by less than growth
+// still counts as sustained, so the first two rates are on each side of the hint plus growth.
 func (b *bracket) next(resolution, growth float64) float64 {
 	middle := math.Sqrt(b.lo * b.hi)
 	if b.hint == 0 {

@@ -17,7 +17,7 @@ import (
 // ErrOptions is wrapped by errors about impossible options.
 var ErrOptions = errors.New("bad options")
 
-// An IDSource makes the ids of one thread: each is one more than the last.
+// An IDSource makes the ids of one thread. Each id is one more than the one before.
 type IDSource interface {
 	Next() (id uint64, ok bool)
 }
@@ -32,34 +32,37 @@ type SenderOptions struct {
 	// FlatOut sends as fast as the sinks take tuples, for this long, and replaces the schedule.
 	// Every tuple is then due when it is sent.
 	FlatOut time.Duration
-	// Limit ends a thread of a flat-out run after that many tuples. 0 means no limit.
+	// Limit ends a thread of a flat-out run after this number of tuples. 0 means no limit.
 	Limit uint64
 
-	// Batch is how many tuples may be handed to a sink at a time; 0 means 1. No tuple waits for
-	// others: only those that are already due go together.
+	// Batch is the largest number of tuples that are handed to a sink at a time; 0 means 1. No
+	// tuple waits for others: only tuples that are already due are handed over together.
 	Batch int
 
-	// Cores pins each thread to one core, taking these in turn. A thread should have its core for
+	// Cores pins each thread to one of these cores, in turn. A thread should have its core for
 	// itself. Empty leaves the choice to the kernel.
 	Cores []int
 	// Realtime gives the threads priority over all others on their cores, with SCHED_FIFO. It needs
 	// root or CAP_SYS_NICE.
 	Realtime bool
 
-	// LateAfter is how long after it was due a tuple counts as late. 0 means 10 µs.
+	// LateAfter is how long after its due time a tuple is regarded as late. 0 means 10 µs.
 	LateAfter time.Duration
-	// CatchUp limits how fast late tuples are sent: this many times as fast as they were due, after
-	// a first burst of as many milliseconds' worth. Give 1 or more; 0 means 4.
+	// CatchUp limits how fast late tuples are sent. A thread first sends a burst of what is due in
+	// CatchUp milliseconds. After that it sends CatchUp times as fast as tuples were due. Give 1 or
+	// more; 0 means 4.
 	CatchUp float64
-	// GiveUp is how late a tuple may be and still be sent. Later ones are skipped and counted. At
-	// the end of the schedule the sender also waits this long for an engine that does not take the
-	// rest. 0 means 1 s.
+	// GiveUp is how late a tuple may be and still be sent. Later tuples are skipped and counted.
+	// GiveUp is also how long the sender waits, at the end of the schedule, for an engine that does
+	// not take the remaining tuples. 0 means 1 s.
 	GiveUp time.Duration
 
-	// Log holds the options for channels generator#T/intended and generator#T/send. nil opens none.
+	// Log contains the options for channels generator#T/intended and generator#T/send. nil opens no
+	// channel.
 	Log *handlers.Options
 
-	// IDs makes the ids of a thread. nil takes them from handlers.OpenIDs, in the directory of Log.
+	// IDs makes the ids of a thread. If it is nil, the ids come from handlers.OpenIDs, in the
+	// directory of Log.
 	IDs func(thread int) (IDSource, error)
 
 	// Notice is called as soon as a mark is first made, from any goroutine. It may be nil.
@@ -84,7 +87,7 @@ type Lateness struct {
 	Busy uint64 `json:"busy"`
 
 	// CatchingUp counts late tuples that were due after their cause had ended, and were late only
-	// because the thread was still catching up. They are also in one of the counts above.
+	// because the thread was still catching up. Blocked, Stalled or Busy counts them too.
 	CatchingUp uint64 `json:"catching_up"`
 }
 
@@ -109,8 +112,8 @@ type SenderResult struct {
 	Unsent    uint64 // given up at the end, or when the run was interrupted
 	Lateness
 
-	BlockedSends uint64        // offers that the engine did not take whole
-	Blocked      time.Duration // how long threads waited for the engine, added up
+	BlockedSends uint64        // offers of which the engine did not take all tuples
+	Blocked      time.Duration // the total time that threads waited for the engine
 	Elapsed      time.Duration // from the start until the last tuple was sent
 
 	IntendedRate float64 // tuples a second that the schedule asked for; 0 if flat out
@@ -119,7 +122,7 @@ type SenderResult struct {
 	SendLag *hdrhistogram.Histogram // ns from due to sent, of every tuple sent
 	Ends    []End                   // what each thread sent
 	Marks   []Marked
-	Drops   string // why a channel could not be opened, "" if all were
+	Drops   string // why a channel could not be opened; "" if all were
 }
 
 // A Sender sends a schedule once.
@@ -179,7 +182,7 @@ func NewSender(o SenderOptions) (*Sender, error) {
 	return s, nil
 }
 
-// abandon releases what a sender holds that will not run.
+// abandon releases the resources of a sender that will not run.
 func (s *Sender) abandon() {
 	for _, t := range s.threads {
 		t.sink.Close(End{})
@@ -200,15 +203,15 @@ func (s *Sender) Sent() uint64 {
 // it.
 func (s *Sender) Start() uint64 { return s.start.Load() }
 
-// Mark adds a mark that a sink found out. Any goroutine may call it.
+// Mark records a mark that a sink found. Any goroutine may call it.
 func (s *Sender) Mark(mark Mark, text string) { s.marks.make(mark, 1, "%s", text) }
 
-// leadTime_s is the time from Run to the first due time, in which threads get ready.
+// leadTime_s is the time from Run to the first due time. Threads prepare in it.
 const leadTime_s = 2e-3
 
-// Run sends the schedule to its end, sends the end on each sink, closes the sinks, and returns what
-// became of the tuples. If ctx is cancelled, Run ends early and returns the numbers so far with the
-// mark Interrupted. An error comes from a sink; the numbers are true all the same.
+// Run sends the schedule, sends the end on each sink, closes the sinks, and returns what became of
+// the tuples. If ctx is cancelled, Run ends early and returns the numbers so far with the mark
+// Interrupted. An error comes from a sink; the numbers are still true.
 func (s *Sender) Run(ctx context.Context) (SenderResult, error) {
 	start := s.clock.Now() + uint64(leadTime_s*s.clock.Frequency_hz())
 	s.start.Store(start)

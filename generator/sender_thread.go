@@ -12,14 +12,14 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// A sendThread sends a thread's share of a schedule. What is not atomic belongs to its goroutine
-// until run has returned.
+// A sendThread sends a thread's share of a schedule. Its fields that are not atomic belong to its
+// goroutine until run has returned.
 type sendThread struct {
 	sender *Sender
 	number int
 	sink   Sink
-	room   RoomWaiter // the sink, if it is a RoomWaiter; else nil
-	pacer  pacer      // the sink, if it is a pacer; else nil
+	room   RoomWaiter // the sink, if it is a RoomWaiter; nil if not
+	pacer  pacer      // the sink, if it is a pacer; nil if not
 	ids    IDSource
 	held   []io.Closer
 
@@ -37,8 +37,8 @@ type sendThread struct {
 	notLogged                  uint64 // events
 	firstID, lastSent          uint64
 
-	// cause says why the thread is behind its schedule, also for tuples that are due while it
-	// catches up. It points to a count of late, and is nil while the thread is not behind.
+	// cause is why the thread is behind its schedule. It stays while the thread catches up. cause
+	// points to a field of late. It is nil while the thread is not behind.
 	cause *uint64
 	over  uint64 // counter when the cause ended; tuples due later are late from catching up
 
@@ -89,7 +89,7 @@ func newSendThread(s *Sender, number int) (*sendThread, error) {
 	return t, nil
 }
 
-// channel opens one of the thread's channels. If that fails, the run goes on without the channel.
+// channel opens one of the thread's channels. If that fails, the run continues without the channel.
 func (t *sendThread) channel(point string) *handlers.Channel {
 	c, err := handlers.Open(fmt.Sprintf("generator#%d/%s", t.number, point), *t.sender.o.Log)
 	if err != nil {
@@ -132,16 +132,16 @@ func (t *sendThread) run(start uint64) error {
 	return err
 }
 
-// maxCredit_s is the longest pause of a thread that earns credit at once, times CatchUp. A thread
-// that did not run for a second has a second's tuples to send, and must not throw them all at the
-// engine.
+// maxCredit_s, times CatchUp, is the most credit that a thread earns by one pause. A thread that
+// did not run for a second has to send the tuples of a second, and must not throw all of them at
+// the engine.
 const maxCredit_s = 1e-3
 
 // follow sends each tuple when it is due.
 //
-// There are two times. One is the counter's. The other, allowed, follows it, and is behind only
-// when the thread is late. It then advances at most CatchUp times as fast as the counter. A tuple
-// may be sent once allowed has reached its due time.
+// There are two times. One is the counter's. The other, allowed, follows the counter, and is behind
+// it only when the thread is late. The time allowed then advances at most CatchUp times as fast as
+// the counter. A tuple may be sent once allowed has reached the tuple's due time.
 func (t *sendThread) follow(start uint64) error {
 	o, clock := &t.sender.o, t.sender.clock
 	hz := clock.Frequency_hz()
@@ -166,7 +166,7 @@ func (t *sendThread) follow(start uint64) error {
 	allowed := looked
 	for more {
 		if t.stopped.Load() {
-			t.unsent++ // the one in hand; later tuples were never due
+			t.unsent++ // the tuple in hand; later tuples were never due
 			return nil
 		}
 		t.turns.look(looked)
@@ -180,7 +180,7 @@ func (t *sendThread) follow(start uint64) error {
 		allowed = min(now, allowed+uint64(o.CatchUp*float64(min(elapsed, maxCredit))))
 		if due > allowed {
 			if due > now {
-				t.cause = nil // nothing else waits to be sent
+				t.cause = nil // no other tuple waits to be sent
 				if t.pacer != nil && due-now < ahead {
 					due, more, err = t.pace(now, now+ahead, due, next, lateAfter, deadline)
 					if err != nil {
@@ -198,7 +198,7 @@ func (t *sendThread) follow(start uint64) error {
 				clock.Wait(until)
 				looked = clock.Now()
 				if looked > until+lateAfter {
-					t.blame(&t.late.Stalled, looked) // woken up late
+					t.blame(&t.late.Stalled, looked) // the thread woke up late
 				}
 				allowed = min(looked, until+maxCredit)
 			}
@@ -224,27 +224,28 @@ func (t *sendThread) follow(start uint64) error {
 		}
 		if err := t.offer(lateAfter, deadline); err != nil {
 			if more {
-				t.unsent++ // the one in hand
+				t.unsent++ // the tuple in hand
 			}
 			return err
 		}
 		looked = clock.Now()
-		// The time in offer earns credit like any other: it is the thread's own work, or is counted
-		// as blocked.
+		// The time spent in t.offer also earns credit for catching up. In that time the thread
+		// worked, or the engine refused tuples, which is counted as blocked.
 		allowed = min(looked, allowed+uint64(o.CatchUp*float64(min(looked-now, maxCredit))))
 	}
 	return nil
 }
 
-// ahead_s is how far ahead a pacer is given tuples, and maxAhead how many. Making and booking their
-// messages takes 0.1 to 0.2 µs each. All of it must take less time than a tuple may be late.
+// ahead_s is how long before its due time a pacer may be given a tuple. maxAhead is the largest
+// number of tuples that it is given at once. Making and booking one message takes 0.1 to 0.2 µs.
+// All of them must take less time than a tuple may be late.
 const (
 	ahead_s  = 500e-6
 	maxAhead = 16
 )
 
-// pace has the pacer send the tuples that are due before until. It returns the first tuple that is
-// due later.
+// pace has the pacer send the tuples that are due before until. It returns the due time of the
+// first tuple that remains.
 func (t *sendThread) pace(
 	now, until, due uint64, next func() (uint64, bool), lateAfter, deadline uint64,
 ) (uint64, bool, error) {
@@ -265,7 +266,7 @@ func (t *sendThread) pace(
 	if err == nil {
 		for i, n := range t.noted[:taken] {
 			if i == 0 && n.before&waited == 0 && n.sent-now > lateAfter {
-				n.before |= paused // making the messages takes less time than that
+				n.before |= paused // making the messages takes less time than lateAfter
 			}
 			t.learn(n, n.sent > t.due[i]+lateAfter)
 			t.send.LogAt(n.sent, t.batch[i].ID)
@@ -289,8 +290,8 @@ func (t *sendThread) pace(
 	return due, more, err
 }
 
-// learn takes from a pacer's note why the thread is behind, or that it no longer is. What came
-// before a wait matters only if the wait ended late because of it.
+// learn finds out from a pacer's note why the thread is behind, or that it no longer is. What
+// happened before a wait matters only if it made the wait end late.
 func (t *sendThread) learn(n paced, late bool) {
 	if n.before&waited != 0 {
 		t.cause = nil
@@ -329,8 +330,8 @@ func (t *sendThread) take(due uint64) error {
 	return nil
 }
 
-// offer hands the batch to the sink until all of it is taken. If the sink takes nothing until the
-// deadline, the run ends.
+// offer hands the batch to the sink until the sink has taken all of it. If the sink takes nothing
+// until the deadline, the run ends.
 func (t *sendThread) offer(lateAfter, deadline uint64) error {
 	clock := t.sender.clock
 	nsPerCycle := 1e9 / clock.Frequency_hz()
@@ -397,7 +398,7 @@ func (t *sendThread) offer(lateAfter, deadline uint64) error {
 	}
 }
 
-// giveBack counts tuples as unsent and keeps their ids for the next ones.
+// giveBack counts tuples as unsent and keeps their ids for the next tuples.
 func (t *sendThread) giveBack(rest []Tuple) {
 	t.unsent += uint64(len(rest))
 	var ids []uint64
@@ -407,10 +408,10 @@ func (t *sendThread) giveBack(rest []Tuple) {
 	t.spare = append(ids, t.spare...)
 }
 
-// longestRoomWait is the longest that a refused thread goes without looking at the clock.
+// longestRoomWait is the longest time for which a refused thread does not look at the clock.
 const longestRoomWait = 5 * time.Millisecond
 
-// blockedNotice_ns is how long an engine may take nothing before a notice says so.
+// blockedNotice_ns is how long an engine may take nothing before a notice reports that.
 const blockedNotice_ns = 100e6
 
 // book counts how late a tuple was sent, and why.
@@ -432,15 +433,15 @@ func (t *sendThread) book(now, due, lateAfter uint64, nsPerCycle float64) {
 	}
 }
 
-// blame notes why the thread is behind from now on, and when that cause ended. A cause that it has
-// already stays.
+// blame records why the thread is behind from now on, and when that cause ended. If the thread has
+// a cause already, that one stays.
 func (t *sendThread) blame(cause *uint64, over uint64) {
 	if t.cause == nil {
 		t.cause, t.over = cause, over
 	}
 }
 
-// flatOut sends as fast as the sink takes.
+// flatOut sends as fast as the sink takes tuples.
 func (t *sendThread) flatOut(start uint64) error {
 	o, clock := &t.sender.o, t.sender.clock
 	hz := clock.Frequency_hz()

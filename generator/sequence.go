@@ -2,28 +2,28 @@ package generator
 
 import "slices"
 
-// An id's upper bits name its source, its lower ones count: see FORMAT.md.
+// An id's upper bits name its source, and its lower bits count: see FORMAT.md.
 const countBits = 40
 
-// maxGaps limits what a sequence remembers of ids that it still waits for. With more gaps, it gives
-// up the oldest one as lost.
+// maxGaps is the largest number of gaps that a sequence remembers. If there are more, the sequence
+// gives up the oldest gap as lost.
 const maxGaps = 4096
 
-// A gap is a range of counts that did not come. It begins with from and ends before to.
+// A gap is a range of counts that did not arrive: from ≤ count < to.
 type gap struct{ from, to uint64 }
 
-// A sequence knows for every id of one source whether it came. An id that comes in order, as nearly
-// all do, costs one comparison. One goroutine uses it.
+// A sequence records for every id of one source whether it arrived. An id that arrives in order, as
+// nearly all do, costs one comparison. One goroutine uses it.
 type sequence struct {
 	started    bool
 	first      uint64 // the smallest count seen
-	next       uint64 // one more than the largest
+	next       uint64 // one more than the largest count
 	gaps       []gap  // in order, between first and next
 	forgotten  uint64 // counts in gaps that were given up
-	forgetting uint64 // where the last of those ended
+	forgetting uint64 // where the last of these gaps ended
 	received   uint64
 	duplicates uint64
-	reordered  uint64 // came after a later one
+	reordered  uint64 // ids that arrived after a later id
 	end        *End
 }
 
@@ -56,8 +56,9 @@ func (s *sequence) see(count uint64) {
 	}
 }
 
-// seeEarlier takes a count below the next one, which fills a gap or came before. A count among
-// those that were given up is unknown: it is taken for a late one that was counted as lost.
+// seeEarlier takes a count below s.next. Such a count fills a gap, or arrived before. For a count
+// in a gap that was given up, it is not known which. That count is then regarded as late, and no
+// longer as lost.
 func (s *sequence) seeEarlier(count uint64) {
 	i, _ := slices.BinarySearchFunc(s.gaps, count, func(g gap, c uint64) int {
 		if g.to <= c {
@@ -88,8 +89,8 @@ func (s *sequence) seeEarlier(count uint64) {
 	}
 }
 
-// lost returns how many ids are missing between those that came. If the source has sent its end, it
-// also counts those before the first and after the last that came.
+// lost returns the number of ids that are missing between those that arrived. If the source has
+// sent its end, lost also counts the ids that are missing before the first and after the last.
 func (s *sequence) lost() uint64 {
 	n := s.forgotten
 	for _, g := range s.gaps {
@@ -113,18 +114,18 @@ func (s *sequence) lost() uint64 {
 
 // A Check is what became of the tuples of some sources.
 type Check struct {
-	Received uint64 `json:"received"` // tuples that came, duplicates included
-	// Lost counts tuples that did not come. Before a source's end is known, it counts only those
-	// whose loss later tuples prove.
+	Received uint64 `json:"received"` // tuples that arrived, duplicates included
+	// Lost counts tuples that did not arrive. Before a source's end is known, Lost counts only
+	// tuples whose loss is proven by later tuples.
 	Lost       uint64 `json:"lost"`
-	Duplicates uint64 `json:"duplicates"` // tuples that came again
-	Reordered  uint64 `json:"reordered"`  // tuples that came after a later one of the same source
+	Duplicates uint64 `json:"duplicates"` // tuples that arrived again
+	Reordered  uint64 `json:"reordered"`  // tuples that arrived after a later one of their source
 	Malformed  uint64 `json:"malformed"`  // messages or tuples that could not be read
 	Sources    int    `json:"sources"`    // threads that sent
-	Ended      int    `json:"ended"`      // of these, how many sent their end
+	Ended      int    `json:"ended"`      // threads that sent their end
 }
 
-// Whole says whether every tuple of every source came once.
+// Whole reports whether every tuple of every source arrived exactly once.
 func (c Check) Whole() bool {
 	return c.Lost == 0 && c.Duplicates == 0 && c.Malformed == 0 && c.Ended == c.Sources
 }
@@ -144,7 +145,7 @@ func (c Check) plus(o Check) Check {
 // A checker checks the ids of several sources. One goroutine uses it.
 type checker struct {
 	sources   map[uint64]*sequence
-	last      *sequence // that of lastOf, kept because tuples of one source come together
+	last      *sequence // the sequence of lastOf, kept because tuples of one source arrive together
 	lastOf    uint64
 	malformed uint64
 }

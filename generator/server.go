@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// A Server is an engine with a known limit. It is a token bucket that lets a rate through. It may
-// stall for a time in every period; no tokens come in a stall.
+// A Server is an engine with a known limit. It is a token bucket that lets tuples out at the rate.
+// It may stall once in every period; in a stall no tokens are added.
 //
-// Tuples wait in memory. While some wait, the server loses no time. What it could have let out
-// while this machine did not run it, it lets out as soon as it runs. So its limit is the same on a
-// busy machine.
+// Tuples wait in memory. While tuples wait, the server loses no tokens. If this machine did not run
+// the server for a time, the server lets out what it missed as soon as it runs. So its limit is the
+// same on a busy machine.
 type Server struct {
 	Rate   float64       // tuples a second
 	Stall  time.Duration // 0 if it does not stall
@@ -24,15 +24,15 @@ type Server struct {
 	mu      sync.Mutex // guards what follows
 	begun   time.Time
 	waiting []uint64
-	since   time.Duration // when the first that waits came, after begun
+	since   time.Duration // when the first tuple that waits arrived, after begun
 	stopped bool
 }
 
-// maxWaiting is how many tuples a server lets wait. It refuses more.
+// maxWaiting is the largest number of tuples that a server lets wait. It refuses more.
 const maxWaiting = 4 << 20
 
-// tokenSpan limits the tokens that the bucket holds while nothing waits, as a time at the rate.
-// They hide that much overload from a trial: the fewer, the sharper the limit.
+// tokenSpan limits the tokens in the bucket while no tuple waits, as a time at the rate. The tokens
+// hide an overload of that size from a trial: the fewer they are, the sharper the limit.
 const tokenSpan = time.Millisecond
 
 // ParseServer reads bucket:RATE or bucket:RATE,stall:DURATION/PERIOD.
@@ -77,8 +77,8 @@ func (s *Server) Connect(int) (Sink, error) {
 	}), nil
 }
 
-// Start starts the server, which calls done with the tuples that come out. The returned function
-// stops it.
+// Start starts the server. The server calls done with the tuples that come out. The returned
+// function stops the server.
 func (s *Server) Start(done func(ids ...uint64)) (stop func()) {
 	s.done, s.begun = done, time.Now()
 	ended := make(chan struct{})
@@ -126,8 +126,8 @@ func (s *Server) serve() {
 	}
 }
 
-// fill adds the tokens of the time from last to busy, in which nothing waited, and of the time from
-// busy to now, in which something did. In the first time the bucket holds only so many.
+// fill adds the tokens of two times. From last to busy no tuple waited, and the bucket has a limit.
+// From busy to now tuples waited, and it has none.
 func (s *Server) fill(tokens float64, last, busy, now time.Duration) float64 {
 	if busy > last {
 		tokens = min(tokens+s.Rate*s.open(last, busy).Seconds(), s.Rate*tokenSpan.Seconds())
@@ -135,7 +135,7 @@ func (s *Server) fill(tokens float64, last, busy, now time.Duration) float64 {
 	return tokens + s.Rate*s.open(busy, now).Seconds()
 }
 
-// open returns how much of a time lies outside of stalls. A stall begins each period.
+// open returns how much of a time lies outside of stalls. Each period begins with a stall.
 func (s *Server) open(from, to time.Duration) time.Duration {
 	if s.Stall == 0 {
 		return to - from

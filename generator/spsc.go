@@ -6,8 +6,8 @@ import (
 )
 
 // A spsc is a bounded queue between one producer and one consumer. Each may wait. Each side writes
-// only its own fields, and remembers what it has read of the other's. So a queue that is neither
-// full nor empty moves no cache lines but those of its values.
+// only its own fields, and keeps a copy of what it has read from the other side. So a queue that is
+// neither full nor empty moves only the cache lines of its values.
 type spsc[T any] struct {
 	slots []T
 	mask  uint64
@@ -35,8 +35,8 @@ func newSPSC[T any](capacity int) *spsc[T] {
 	return q
 }
 
-// put waits for room. ok is false once the queue is closed. waited is true if there was no room at
-// once.
+// put waits until the queue has space. ok is false once the queue is closed. waited is true if the
+// queue was full at first.
 func (q *spsc[T]) put(v T) (waited, ok bool) {
 	tail := q.tail.Load()
 	for tail-q.headSeen > q.mask {
@@ -58,7 +58,7 @@ func (q *spsc[T]) put(v T) (waited, ok bool) {
 	return waited, true
 }
 
-// tryPut does not wait. It returns false if there is no room.
+// tryPut does not wait. It returns false if the queue is full.
 func (q *spsc[T]) tryPut(v T) bool {
 	tail := q.tail.Load()
 	if tail-q.headSeen > q.mask {
@@ -101,7 +101,7 @@ func (q *spsc[T]) tryTake() (v T, ok bool) {
 func (q *spsc[T]) takeAt(head uint64) T {
 	var zero T
 	v := q.slots[head&q.mask]
-	q.slots[head&q.mask] = zero // so that the queue keeps no value alive
+	q.slots[head&q.mask] = zero // so that the queue does not keep a value alive
 	q.head.Store(head + 1)
 	q.full.wake()
 	return v
@@ -114,8 +114,8 @@ func (q *spsc[T]) close() {
 	q.empty.wake()
 }
 
-// A sleeper is where one side of a queue waits for the other. It looks a few times, then sleeps
-// until the bell rings.
+// A sleeper is where one side of a queue waits for the other. It polls a few times, then sleeps
+// until bell has a value.
 type sleeper struct {
 	asleep atomic.Bool
 	bell   chan struct{}
@@ -129,7 +129,7 @@ func (s *sleeper) sleep(awake func() bool) {
 		runtime.Gosched()
 	}
 	s.asleep.Store(true)
-	if awake() { // the other side may have come after the last look, and seen asleep still false
+	if awake() { // the other side may have come after the last poll, and seen asleep still false
 		s.asleep.Store(false)
 		return
 	}

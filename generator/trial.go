@@ -13,13 +13,13 @@ import (
 
 // How often a rate is tried again.
 const (
-	// If the generator itself fell behind, the trial says nothing about the engine.
+	// If the generator itself fell behind, the trial shows nothing about the engine.
 	generatorRetries = 2
-	// If this machine was so busy that tuples were sent late, the engine may have been held up too.
+	// If this machine was so busy that tuples were sent late, the engine may have been delayed too.
 	busyRetries = 1
 )
 
-// trial tries a rate, and again if a trial shows too little to judge the engine.
+// trial tries a rate. It tries again if a trial shows too little to judge the engine.
 func (s *Search) trial(
 	ctx context.Context, phase string, rate float64,
 	warmUp, length time.Duration, growth float64,
@@ -71,7 +71,7 @@ func (s *Search) tryOnce(
 	return v, nil
 }
 
-// measureOwnCeiling connects, then sends flat out into nothing.
+// measureOwnCeiling connects, then sends flat out to a sink that keeps nothing.
 func (s *Search) measureOwnCeiling(ctx context.Context) (float64, error) {
 	if err := s.connect(); err != nil {
 		return 0, err
@@ -80,8 +80,8 @@ func (s *Search) measureOwnCeiling(ctx context.Context) (float64, error) {
 	return ceiling(ctx, s.o.Tuples, s.o.Threads, s.o.Batch, s.clock, due)
 }
 
-// Ceiling measures how many tuples a second this machine can send into nothing with so many
-// threads. It can never send at a higher rate.
+// Ceiling measures how many tuples a second this machine can send with the given number of threads
+// to a sink that keeps nothing. It can never send at a higher rate.
 func Ceiling(ctx context.Context, tuples *Tuples, threads, batch int) (float64, error) {
 	return ceiling(ctx, tuples, threads, batch, nil, nil)
 }
@@ -145,7 +145,7 @@ func (s *Search) connect() error {
 	return nil
 }
 
-// close sends the end on every connection, and releases what the search holds.
+// close sends the end on every connection, and releases the search's resources.
 func (s *Search) close() {
 	s.current.Store(nil)
 	for i, sink := range s.sinks {
@@ -161,7 +161,7 @@ type heldSink struct{ Sink }
 
 func (heldSink) Close(End) error { return nil }
 
-// heldPush is a Push that stays open after a trial. A sender still recognizes it as a Push.
+// heldPush is a Push that stays open after a trial. A sender still recognizes it as a pacer.
 type heldPush struct{ *Push }
 
 func (heldPush) Close(End) error { return nil }
@@ -252,8 +252,8 @@ func (s *Search) tryRate(
 	return o, nil
 }
 
-// A trialIDs gives a thread its ids in one trial. It begins with those that the last trial did not
-// use. It tells the outlet which id is the first.
+// A trialIDs gives a thread its ids in one trial. It begins with the ids that the last trial did
+// not use. It tells the outlet the first id.
 type trialIDs struct {
 	search *Search
 	thread int
@@ -288,7 +288,7 @@ func (s *Search) watch(
 		case <-tick.C:
 		}
 		start := sender.Start()
-		// Read first what came out, and then what went in. No sample then shows that more came out
+		// Read first what came out, and then what went in. So no sample shows that more came out
 		// than went in.
 		done, sent, now := out.done.Load(), sender.Sent(), asm.Counter()
 		if start == 0 || now < start {
@@ -309,8 +309,8 @@ func (s *Search) watch(
 	}
 }
 
-// drain waits until everything has come out, until nothing has for a second or more, or until the
-// engine has had SearchOptions.Drain.
+// drain waits until everything has come out, but at most for SearchOptions.Drain. It gives up
+// earlier if nothing has come out for a second or more.
 func (s *Search) drain(ctx context.Context, out *outlet, sent uint64) {
 	const idle = time.Second
 	seen, at := out.done.Load(), time.Now()

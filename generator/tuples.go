@@ -9,7 +9,7 @@ import (
 	"math/rand/v2"
 )
 
-// Poison is the id that ends a stream, the same as package channel's.
+// Poison is the id that ends a stream. Package channel uses the same id.
 const Poison uint64 = 1<<64 - 1
 
 // MaxTuple is the longest serialised tuple, in bytes.
@@ -18,15 +18,15 @@ const MaxTuple = 128 << 10
 // ErrTuple is wrapped by errors about tuples that cannot be sent.
 var ErrTuple = errors.New("bad tuple")
 
-// A Tuple is a serialised tuple and its id. A function that is given one may not keep the body.
+// A Tuple is a serialised tuple and its id. A function that is given a Tuple may not keep Body.
 type Tuple struct {
 	ID   uint64
 	Body []byte
 }
 
-// Tuples holds the serialised tuples of a run. All are in memory before the run begins, so that
-// sending does nothing but send. A sender goes through them again and again, with new ids each
-// time. One goroutine may load; once loaded, any number may read.
+// Tuples contains the serialised tuples of a run. All are in memory before the run begins, so that
+// the sender does nothing but send. It repeats them again and again, with new ids each time. One
+// goroutine may load; once loaded, any number may read.
 type Tuples struct {
 	bytes []byte
 	ends  []int
@@ -43,7 +43,8 @@ func (t *Tuples) LoadBytes(body []byte) error {
 	return nil
 }
 
-// GetBytes appends tuple number i with an id to b, as a message holds it, and returns the whole.
+// GetBytes appends tuple number i with an id to b, in the form that a message has, and returns the
+// extended slice.
 func (t *Tuples) GetBytes(b []byte, i int, id uint64) []byte {
 	return appendTuple(b, Tuple{id, t.body(i)})
 }
@@ -77,8 +78,8 @@ func (t *Tuples) LoadLines(r io.Reader) error {
 	return nil
 }
 
-// LoadDelimited loads tuples that each follow their length as a varint, the usual form of protobuf
-// messages in a file.
+// LoadDelimited loads tuples that each follow their length as a varint. This is the usual form of
+// protobuf messages in a file.
 func (t *Tuples) LoadDelimited(r io.Reader) error {
 	in := bufio.NewReader(r)
 	for {
@@ -104,8 +105,8 @@ func (t *Tuples) LoadDelimited(r io.Reader) error {
 }
 
 // Advertisements returns n JSON tuples of size bytes each, the events of an advertising stream.
-// They are used where no other tuples are given. A size of 265 and the 12 bytes before it make 277
-// bytes, the tuple of streaming benchmarks.
+// They are used where no other tuples are given. A body of 265 bytes with its prefix of 12 bytes
+// makes 277 bytes, the size of a tuple in streaming benchmarks.
 func Advertisements(n, size int, seed uint64) (*Tuples, error) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	id := func() string {

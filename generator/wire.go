@@ -50,7 +50,7 @@ func appendEnd(b []byte, e End) []byte {
 }
 
 // parseMessage appends a message's tuples to tuples. Their bodies point into the message. If the
-// message is an end, it returns that instead. After an error nothing was appended.
+// message is an end, parseMessage returns that instead. After an error nothing was appended.
 func parseMessage(m []byte, tuples []Tuple) (_ []Tuple, end *End, err error) {
 	before := len(tuples)
 	bad := func(format string, args ...any) ([]Tuple, *End, error) {

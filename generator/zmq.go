@@ -8,15 +8,15 @@ package generator
 #include <string.h>
 #include <zmq.h>
 
-// A cp_puller keeps the message that found no room in the last bucket.
+// A cp_puller keeps a message that did not fit into the last bucket.
 typedef struct {
 	zmq_msg_t msg;
 	int pending;
 } cp_puller;
 
-// cp_receive puts at most n messages one after the other into buf, and stops before one that does
-// not fit. It waits only for the first, as long as the socket's ZMQ_RCVTIMEO says. It returns how
-// many it received, 0 if none came in that time, or -1 and errno.
+// cp_receive puts at most n messages one after the other into buf, and stops before a message that
+// does not fit. It waits only for the first message, for at most the socket's ZMQ_RCVTIMEO. It
+// returns the number of messages, 0 if none arrived in that time, or -1 and errno.
 static int cp_receive(void *socket, cp_puller *p, char *buf, size_t room, uint32_t *sizes, int n) {
 	int i = 0;
 	while (i < n) {
@@ -53,8 +53,8 @@ static void cp_drop(cp_puller *p) {
 	p->pending = 0;
 }
 
-// cp_event waits for an event of a monitor. It returns its number, 0 if none came in time, or -1 if
-// none will come.
+// cp_event waits for an event of a monitor. It returns the event's number, 0 if no event occurred
+// in time, or -1 if none will ever occur.
 static int cp_event(void *socket) {
 	zmq_msg_t msg;
 	int event = 0;
@@ -93,11 +93,11 @@ import (
 	"github.com/pebbe/zmq4"
 )
 
-// Package zmq4 crosses into C four times for a message, and allocates each one that it receives.
-// Here that costs more than ZeroMQ itself. So this package has sockets of its own, which cross into
-// C once for a bucket of messages. From zmq4 it takes the names of errors and events.
+// Package zmq4 calls C four times for a message, and allocates each message that it receives. Here
+// that costs more than ZeroMQ itself. So this package has sockets of its own, which call C once for
+// a bucket of messages. From zmq4 it uses only the names of errors and events.
 
-// monitorEvents are the events that say whether there is a peer.
+// monitorEvents are the events that show whether there is a peer.
 const monitorEvents = zmq4.EVENT_HANDSHAKE_SUCCEEDED |
 	zmq4.EVENT_DISCONNECTED |
 	zmq4.EVENT_MONITOR_STOPPED
@@ -111,7 +111,7 @@ type socket struct {
 	sending         // of a PUSH socket
 }
 
-// onPeers is called from the monitor's goroutine when a connection comes (gone is false) or ends.
+// onPeers is called from the monitor's goroutine when a connection is made (gone is false) or ends.
 type onPeers func(gone bool)
 
 func newSocket(kind zmq4.Type, notify onPeers) (*socket, error) {
@@ -135,7 +135,7 @@ func newSocket(kind zmq4.Type, notify onPeers) (*socket, error) {
 	return s, nil
 }
 
-// monitor watches the socket's connections through a second socket, and tells notify.
+// monitor watches the socket's connections through a second socket, and calls notify.
 func (s *socket) monitor(notify onPeers) error {
 	name := C.CString("inproc://peers")
 	defer C.free(unsafe.Pointer(name))
@@ -162,7 +162,7 @@ func (s *socket) monitor(notify onPeers) error {
 				established++
 				notify(false)
 			case event == zmq4.EVENT_DISCONNECTED && established > 0:
-				// With 0, this connection was never established.
+				// At 0, this connection was never established.
 				established--
 				notify(true)
 			case event == zmq4.EVENT_MONITOR_STOPPED, event < 0:
@@ -191,8 +191,8 @@ func (s *socket) setMaxMessage(bytes int64) error {
 	return nil
 }
 
-// uninterrupted repeats a call of ZeroMQ until no signal ends it. The runtime sends signals to
-// preempt goroutines. ZeroMQ notices them before it begins what it was asked for.
+// uninterrupted repeats a call of ZeroMQ until it is not ended by a signal. The Go runtime sends
+// signals to preempt goroutines. ZeroMQ notices a signal before it begins its work.
 func uninterrupted(call func() (code int, err error)) error {
 	for {
 		code, err := call()
@@ -238,8 +238,8 @@ func (s *socket) bind(endpoint string) (string, error) {
 	return C.GoString(&text[0]), nil
 }
 
-// close releases the socket. Received messages are dropped at once. Messages to send have the
-// linger time that was set.
+// close releases the socket. Received messages are dropped at once. Messages that wait to be sent
+// have the linger time that was set.
 func (s *socket) close() {
 	if s.closed {
 		return
@@ -259,7 +259,7 @@ func zmqError(err error) error {
 	return err
 }
 
-// A puller is the C part of a Pull. It lives in C memory, because libzmq knows its address.
+// A puller is the C part of a Pull. It is in C memory, because libzmq has its address.
 type puller struct{ c *C.cp_puller }
 
 func newPuller() puller {
@@ -282,7 +282,7 @@ func (p puller) receive(s *socket, b []byte, sizes []uint32) (int, error) {
 	return int(n), nil
 }
 
-// pending says whether a message waits that did not fit.
+// pending reports whether a message waits that did not fit.
 func (p puller) pending() bool { return p.c.pending != 0 }
 
 // The options that a socket of this package uses.

@@ -17,17 +17,16 @@ enum {
 	CP_SLOW = 4,         // the message before took that long to send, and the thread was running
 };
 
-// A cp_slot holds a message while libzmq has it.
+// A cp_slot contains a message while libzmq uses it.
 typedef struct {
-	// The sender sets busy. The thread of libzmq that is done with the message clears it.
+	// The sender sets busy. A thread of libzmq clears it when libzmq no longer needs the message.
 	_Alignas(64) _Atomic uint32_t busy;
 	char bytes[CP_SLOT_BYTES];
 } cp_slot;
 
-// A cp_pool holds messages until they are sent. Without it libzmq allocates memory for each
+// A cp_pool contains messages until they are sent. Without a pool, libzmq allocates memory for each
 // message, and its I/O thread frees it. Both threads then wait for the allocator's lock, and so for
-// each other. A message that is longer than a slot, or that finds no free slot, is still sent in
-// that way.
+// each other. A message still takes that way if it is longer than a slot or finds no free slot.
 typedef struct {
 	cp_slot *slots;
 	uint32_t next;
@@ -66,8 +65,8 @@ static int cp_one(void *socket, cp_pool *p, const char *message, uint32_t size) 
 	return 0;
 }
 
-// cp_send sends the first of n messages, which lie one after the other in buf, until one does not
-// fit. It returns how many it sent, or -1 and errno.
+// cp_send sends n messages, which lie one after the other in buf, until the socket refuses one. It
+// returns the number that it sent, or -1 and errno.
 static int cp_send(void *socket, cp_pool *p, const char *buf, const uint32_t *sizes, int n) {
 	for (int i = 0; i < n; i++) {
 		if (cp_one(socket, p, buf, sizes[i]) < 0) {
@@ -105,7 +104,7 @@ static uint64_t cp_cpu_ns(void) {
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-// A cp_pacing holds the limits of cp_pace, and a thread's processor time at some moment.
+// A cp_pacing contains the limits of cp_pace, and a thread's processor time at some moment.
 typedef struct {
 	uint64_t late; // counter steps
 	double ns;     // of a step
@@ -116,18 +115,19 @@ typedef struct {
 	uint64_t sent, before; // before: bits of CP_WAITED, CP_PAUSED and CP_SLOW
 } cp_paced;
 
-// cp_cpu_age_ns is how old the processor time may be that cp_ran compares with. A thread that
+// cp_cpu_age_ns is the largest age of the processor time with which cp_ran compares. A thread that
 // sleeps between two calls sleeps longer than that.
 static const double cp_cpu_age_ns = 50e3;
 
-// cp_ran says whether a thread was on a processor for most of the last steps of the counter.
+// cp_ran reports whether a thread was on a processor for most of the last steps of the counter.
 static int cp_ran(const cp_pacing *p, uint64_t now, uint64_t steps) {
 	double away_ns = (double)(now - p->counter) * p->ns - (double)(cp_cpu_ns() - p->cpu_ns);
 	return away_ns < (double)steps * p->ns / 2;
 }
 
-// cp_pace is cp_send with a time for each message. It spins until that time, and notes when it sent
-// the message and what came before. What came after the last message is in noted[n].
+// cp_pace does what cp_send does, with a time for each message. It spins until that time, and
+// records when it sent the message and what happened before. What happened after the last message
+// is in noted[n].
 static int cp_pace(void *socket, cp_pool *pool, cp_pacing *p, const char *buf,
 		const uint32_t *sizes, const uint64_t *due, cp_paced *noted, int n) {
 	uint64_t last = cp_counter();
@@ -185,10 +185,10 @@ type sending struct {
 	pacing C.cp_pacing // of the thread that sends
 }
 
-// makePool says whether there was memory for the pool.
+// makePool reports whether there was memory for the pool.
 func (s *sending) makePool() bool { return C.cp_pool_make(&s.pool) == 0 }
 
-// freePool may be called only when libzmq holds no message.
+// freePool may be called only when libzmq no longer has any message.
 func (s *sending) freePool() { C.free(unsafe.Pointer(s.pool.slots)) }
 
 // send sends the messages that lie one after the other in b and returns how many the socket took.
@@ -203,8 +203,9 @@ func (s *socket) send(b []byte, sizes []uint32) (int, error) {
 	return int(n), nil
 }
 
-// pace sends each message at its time. It notes when it did, and what came before; noted has one
-// entry more than there are messages. Late means more than lateAfter, in steps of hz a second.
+// pace sends each message at its time. It records in noted when it did, and what happened before.
+// noted has one entry more than there are messages. Late means more than lateAfter, in steps of hz
+// a second.
 func (s *socket) pace(
 	b []byte, sizes []uint32, lateAfter uint64, hz float64, due []uint64, noted []paced,
 ) (int, error) {

@@ -12,11 +12,12 @@ import (
 // ErrData is returned for data that a page cannot show as they are.
 var ErrData = errors.New("unusable report data")
 
-// exact is the number up to which every reader of JSON holds all whole numbers exactly. Beyond it,
-// a reader holds those that have at most 53 bits before their trailing zeros.
+// exact is the largest number up to which every reader of JSON represents all whole numbers
+// exactly. Beyond it, a reader represents only the numbers that have at most 53 bits before their
+// trailing zeros.
 const exact = 1<<53 - 1
 
-// roundDown is the largest number up to v that every reader of JSON holds exactly.
+// roundDown is the largest number up to v that every reader of JSON represents exactly.
 func roundDown(v int64) int64 {
 	magnitude := uint64(v)
 	if v < 0 {
@@ -26,8 +27,8 @@ func roundDown(v int64) int64 {
 	return v >> zeros << zeros
 }
 
-// roundUp is the smallest such number from v on. Near the end of 64 bits it is the largest there
-// is.
+// roundUp is the smallest number from v on that every reader of JSON represents exactly. Near the
+// end of 64 bits it is the largest such number.
 func roundUp(v int64) int64 {
 	if v > math.MaxInt64-1<<10 {
 		return roundDown(math.MaxInt64)
@@ -35,7 +36,8 @@ func roundUp(v int64) int64 {
 	return -roundDown(-v)
 }
 
-// Check returns an error for the first thing that a page would show wrongly. It wraps ErrData.
+// Check returns an error for the first value that a page would show wrongly. The error wraps
+// ErrData.
 func (d *Data) Check() error {
 	if d.Version != Version {
 		return fmt.Errorf("check report: version %d, this program writes %d: %w",

@@ -6,7 +6,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 )
 
-// compare shows our bound of each pair beside those of other methods.
+// compare shows our bound of each pair beside the bounds of other methods.
 func (f *from) compare() {
 	all := slices.Clone(f.a.Comparisons)
 	if len(all) == 0 || f.Timeline.Buckets == 0 {
@@ -14,7 +14,7 @@ func (f *from) compare() {
 		return
 	}
 	if n := len(all); n > maxComparisons {
-		// Pairs with the reference carry most of the answer.
+		// Pairs with the reference are the most important for the answer.
 		slices.SortStableFunc(all,
 			func(x, y analysis.Comparison) int { return f.withReference(y) - f.withReference(x) })
 		all = all[:maxComparisons]

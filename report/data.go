@@ -5,15 +5,15 @@ import "github.com/cloudprofiler/cloudprofiler/analysis"
 // Version is the version of Data that this package writes. A page shows only this one.
 const Version = 1
 
-// MaxBytes is how large a page may be.
+// MaxBytes is the largest size of a page.
 const MaxBytes = 3 << 20
 
-// Data is what one page shows. If a part is empty, Absent says why. FORMAT.md has the unit and the
-// meaning of each field.
+// Data is all that one page shows. If a part is empty, Absent has the reason. FORMAT.md has the
+// unit and the meaning of each field.
 //
 // Durations and moments are in cycles of the reference node. A moment is counted from
-// Timeline.Start, the beginning of the run, so that JSON's numbers hold it. 64-bit counters and ids
-// are decimal strings.
+// Timeline.Start, the beginning of the run, so that a JSON number represents it exactly. 64-bit
+// counters and ids are decimal strings.
 type Data struct {
 	Version int `json:"version"`
 
@@ -39,13 +39,13 @@ type Data struct {
 	Absent      []Absent     `json:"absent"`
 }
 
-// Verdict says whether the data refute the assumptions that a value rests on.
+// Verdict is whether the data refute the assumptions that a value rests on.
 type Verdict string
 
 const (
 	// Consistent data do not refute the assumptions.
 	Consistent Verdict = "consistent"
-	// Suspect data do, or nearly do: the value is an estimate, not a bound.
+	// Suspect data refute the assumptions, or nearly do: the value is an estimate, not a bound.
 	Suspect Verdict = "suspect"
 )
 
@@ -64,15 +64,15 @@ type UTC struct {
 	Hi_ns int64 `json:"hi_ns,string"`
 }
 
-// Reference is the node in whose cycles everything is given, with its frequency, by which the page
-// shows seconds.
+// Reference is the node in whose cycles everything is given. The page uses its frequency to show
+// seconds.
 type Reference struct {
 	Node           string   `json:"node"`
-	Why            string   `json:"why"`   // it is the reference
+	Why            string   `json:"why"`   // why it is the reference
 	Lo_hz          float64  `json:"lo_hz"` // frequency; 0: not known, the page shows only cycles
 	Hi_hz          float64  `json:"hi_hz"`
 	Hz_source      string   `json:"hz_source"`
-	Seconds        string   `json:"seconds"`    // what they mean on this page
+	Seconds        string   `json:"seconds"`    // what seconds mean on this page
 	Wander_ppb     float64  `json:"wander_ppb"` // declared
 	Window_ns      int64    `json:"window_ns"`
 	Length         Interval `json:"length"` // of the run, from the first event to the last
@@ -80,7 +80,7 @@ type Reference struct {
 	Length_means   string   `json:"length_means"` // how the two ends were found
 }
 
-// Timeline says how time is cut into equal buckets. Each series has one value for each bucket.
+// Timeline divides the run into equal buckets of time. Each series has one value for each bucket.
 type Timeline struct {
 	Start         uint64 `json:"start,string"` // the reference counter at the beginning
 	Bucket_cycles int64  `json:"bucket_cycles"`
@@ -91,11 +91,11 @@ type Timeline struct {
 type Totals struct {
 	Events   int64 `json:"events"`
 	Tuples   int64 `json:"tuples"`   // ids seen
-	Complete int64 `json:"complete"` // those of them that went the whole path
+	Complete int64 `json:"complete"` // tuples that passed the whole path
 	Channels int64 `json:"channels"`
 }
 
-// Interval is an interval that holds a duration, or a moment since the beginning of the run.
+// Interval is an interval that contains a duration, or a moment since the beginning of the run.
 type Interval struct {
 	Lo_cycles int64 `json:"lo_cycles"`
 	Hi_cycles int64 `json:"hi_cycles"`
@@ -108,13 +108,13 @@ type Actor struct {
 	Events int64    `json:"events"`
 }
 
-// Path is the path that the same tuples take. Tuples that were made of others have another path.
+// Path is the path of certain tuples. Tuples that were made of others have another path.
 type Path struct {
 	Begins  []string `json:"begins"` // operators at which its tuples begin
 	Ends    []string `json:"ends"`   // operators at which they end
 	Points  string   `json:"points"` // points at which they begin
 	Tuples  int64    `json:"tuples"`
-	Made_of []int    `json:"made_of"` // numbers from 0 of the paths whose tuples these are made of
+	Made_of []int    `json:"made_of"` // indices of the paths whose tuples these are made of
 	Slowest []Slow   `json:"slowest"` // a few of its spans, slowest median first
 }
 
@@ -125,7 +125,7 @@ type Slow struct {
 	Means   string   `json:"means"`
 	Median  Interval `json:"median"`
 	Verdict Verdict  `json:"verdict"`
-	Surely  bool     `json:"surely"` // its median is proven to be above those of all after it
+	Surely  bool     `json:"surely"` // proven: its median exceeds the medians of all after it
 }
 
 // Kind says what a span is.
@@ -133,7 +133,7 @@ type Kind string
 
 const (
 	Computation Kind = "computation" // within one operator, from its start to its end
-	Inside      Kind = "inside"      // within one operator, between other points of it
+	Inside      Kind = "inside"      // within one operator, between two other points
 	Transfer    Kind = "transfer"    // from one operator to the next
 	Gap         Kind = "gap"         // across points whose logs do not have every tuple
 	EndToEnd    Kind = "end_to_end"  // from the first to the last
@@ -147,8 +147,8 @@ const (
 	Remote Place = "remote"
 )
 
-// Span is a row of the page: a span, with its durations and their bounds. A span that some
-// tuples take within a node and others between nodes has two rows.
+// Span is a row of the page: a span, with its durations and their bounds. A span that some tuples
+// take within a node and others between nodes has two rows.
 type Span struct {
 	ID        string          `json:"id"` // unique in the page
 	Name      string          `json:"name"`
@@ -157,8 +157,8 @@ type Span struct {
 	From      string          `json:"from"`   // operator
 	To        string          `json:"to"`     // operator; the same for a computation
 	Points    string          `json:"points"` // where it begins and ends, as "from → to"
-	Means     string          `json:"means"`  // what tuples wait for, if the points tell it
-	Nodes     []string        `json:"nodes"`  // one if both ends are on it, else those of each end
+	Means     string          `json:"means"`  // what tuples wait for, if the points show it
+	Nodes     []string        `json:"nodes"`  // one if both ends are on it, or those of each end
 	Scenarios []ScenarioCount `json:"scenarios"`
 	Verdict   Verdict         `json:"verdict"`
 	Count     int64           `json:"count"`
@@ -169,25 +169,25 @@ type Span struct {
 	Mean        Interval     `json:"mean"`
 	// Whiskers are the outermost durations within 1.5 interquartile ranges of the box.
 	Whiskers [2]Interval `json:"whiskers"`
-	Outliers int64       `json:"outliers"` // durations beyond them
+	Outliers int64       `json:"outliers"` // durations beyond the whiskers
 	Density  Density     `json:"density"`  // of the middles of the durations
 
 	Bounds       []Bound `json:"bounds"`        // percentiles of the half-widths
 	BoundDensity Density `json:"bound_density"` // of the half-widths
 
 	Over []Over `json:"over"` // over the timeline
-	// Over_same is the id of the row whose Over this one shares. Series are kept for all nodes
-	// together.
+	// Over_same is the id of the row that has the Over of this row. Series are kept only for all
+	// nodes together.
 	Over_same string `json:"over_same"`
 }
 
-// ScenarioCount says how many durations were computed by a scenario.
+// ScenarioCount is the number of durations that were computed by a scenario.
 type ScenarioCount struct {
 	Scenario string `json:"scenario"`
 	Count    int64  `json:"count"`
 }
 
-// Percentile is an interval: the percentile of all low ends, and that of all high ends.
+// Percentile is an interval: the percentile of all low ends, and the percentile of all high ends.
 type Percentile struct {
 	P         float64 `json:"p"` // of 100
 	Lo_cycles int64   `json:"lo_cycles"`
@@ -200,8 +200,8 @@ type Bound struct {
 	Cycles int64   `json:"cycles"`
 }
 
-// Density says how values are spread: their shares in bins that are equally wide on a logarithmic
-// axis. Values below 1 cycle are in the first bin.
+// Density is how values are distributed: their shares in bins that are equally wide on a
+// logarithmic axis. Values below 1 cycle are in the first bin.
 type Density struct {
 	From_cycles float64   `json:"from_cycles"`
 	To_cycles   float64   `json:"to_cycles"`
@@ -216,7 +216,7 @@ type Over struct {
 	Hi_cycles Column  `json:"hi_cycles"`
 }
 
-// Throughput counts what passed one place, over the timeline.
+// Throughput is the number of tuples that passed one point, over the timeline.
 type Throughput struct {
 	Name   string `json:"name"`
 	Source string `json:"source"` // what was counted: joined events, or a periodic counter
@@ -242,28 +242,29 @@ const (
 // Method is one method and its bound: by how much it may be wrong, up or down.
 type Method struct {
 	Name   string `json:"name"`
-	Proven bool   `json:"proven"` // under the assumptions on the page; else it is a claim
+	Proven bool   `json:"proven"` // under the assumptions on the page; false: only claimed
 	Bound  Column `json:"bound_cycles"`
 	Absent string `json:"absent"` // why there is no value at all
 }
 
-// Truth says how values compare with the truth, which only virtual nodes know. Durations.Held is 0
-// if nobody knows it.
+// Truth is how values compare with the truth, which is known only for virtual nodes. Durations.Held
+// is 0 if the truth is not known.
 type Truth struct {
 	Durations Held         `json:"durations"` // all durations of the page
-	Remote    Held         `json:"remote"`    // those between nodes
+	Remote    Held         `json:"remote"`    // durations between nodes
 	Spans     []TrueSpan   `json:"spans"`
 	Methods   []TrueMethod `json:"methods"`
 }
 
-// Held counts the values that were held against the truth.
+// Held counts the values that were compared with the truth.
 type Held struct {
 	Held    int64 `json:"held"`    // values
-	Outside int64 `json:"outside"` // whose interval does not hold the truth: 0 if it is proven
+	Outside int64 `json:"outside"` // values whose interval lacks the truth: 0 if proven
 
-	// A value inside uses a part of its bound: its error, divided by the bound. Shares says how
-	// these parts are spread, in equal steps from 0 to 1; its sum is 1. Half of the values use at
-	// most Used_50, rounded up to a step. Largest is that of all values, above 1 if one is outside.
+	// A value inside uses a part of its bound: its error, divided by the bound. Shares is how these
+	// parts are distributed, in equal steps from 0 to 1; its sum is 1. Used_50 is the part that
+	// half of the values do not exceed, rounded up to a step. Largest is the largest part of all
+	// values. It is above 1 if a value is outside.
 	Shares  []float64 `json:"shares"`
 	Used_50 float64   `json:"used_50"`
 	Used_99 float64   `json:"used_99"`
@@ -277,16 +278,16 @@ type TrueSpan struct {
 	Kind   Kind     `json:"kind"`
 	Place  Place    `json:"place"`
 	Median Interval `json:"median"`
-	// True is known to a few cycles, because other virtual counters move in cycles of their own.
+	// True is known to a few cycles, because other virtual counters move in their own cycles.
 	True Interval `json:"true_median"`
 	Held Held     `json:"held"`
 }
 
-// TrueMethod is Held for what a method said of all pairs of nodes.
+// TrueMethod is Held for the values of a method on all pairs of nodes.
 type TrueMethod struct {
 	Name  string `json:"name"`
-	What  string `json:"what"`  // what was held: moments, tuples, pairs of claims
-	About string `json:"about"` // what its values mean, if not the same as those of other methods
+	What  string `json:"what"`  // what was compared: moments, tuples, pairs of claims
+	About string `json:"about"` // what its values mean, if they differ in kind
 	Held  Held   `json:"held"`
 }
 
@@ -299,7 +300,7 @@ type Tuple struct {
 	Steps   []Step   `json:"steps"` // in the order of the path
 }
 
-// Step is one span of one tuple's path. Start and End count from the tuple's first event.
+// Step is one span of one tuple's path. Start and End are counted from the tuple's first event.
 type Step struct {
 	Name  string   `json:"name"`
 	Kind  Kind     `json:"kind"`
@@ -307,11 +308,12 @@ type Step struct {
 	To    string   `json:"to"`   // node
 	Start Interval `json:"start"`
 	End   Interval `json:"end"`
-	// Duration is often narrower than End − Start, because their errors are not independent.
+	// Duration is often narrower than End − Start, because the errors of these two are not
+	// independent.
 	Duration  Interval `json:"duration"`
 	Scenario  string   `json:"scenario"`
 	Verdict   Verdict  `json:"verdict"`
-	Undecided bool     `json:"undecided"` // the bound does not tell whether End is after Start
+	Undecided bool     `json:"undecided"` // the bound is too wide to tell if End is after Start
 }
 
 // Node is one machine.
@@ -323,13 +325,13 @@ type Node struct {
 	Facts   []Fact `json:"facts"`
 }
 
-// Fact is something known about a node.
+// Fact is a known fact about a node.
 type Fact struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
-// Pair is the relation of two nodes, or says that there is none.
+// Pair is the relation of two nodes, or states that there is none.
 type Pair struct {
 	A            string  `json:"a"`
 	B            string  `json:"b"`
@@ -338,11 +340,11 @@ type Pair struct {
 	Bound_cycles int64   `json:"bound_cycles"` // median over the run
 	Worst_cycles int64   `json:"worst_cycles"`
 	Rate         float64 `json:"rate"`       // A's cycles in one of B's, a middle; 0: not known
-	Wander_ppb   float64 `json:"wander_ppb"` // the wander by which the bound is computed
-	Least_ppb    float64 `json:"least_ppb"`  // the data refute a wander below this
+	Wander_ppb   float64 `json:"wander_ppb"` // the wander with which the bound is computed
+	Least_ppb    float64 `json:"least_ppb"`  // the data refute any smaller wander
 	Exchanges    int64   `json:"exchanges"`
 	Trains       int64   `json:"trains"`
-	Paths        string  `json:"paths"` // how the bound came about: direct, or over which nodes
+	Paths        string  `json:"paths"` // how the bound was derived: directly, or over which nodes
 }
 
 // Assumption is something that the bounds rest on.
@@ -353,7 +355,7 @@ type Assumption struct {
 	Verdict Verdict `json:"verdict"` // empty: this run cannot test it
 }
 
-// Weight says how much a finding matters.
+// Weight is how much a finding matters.
 type Weight string
 
 const (
@@ -366,7 +368,7 @@ const (
 type Finding struct {
 	Name   string `json:"name"`
 	Count  int64  `json:"count"`
-	Of     int64  `json:"of"` // 0: not of a number
+	Of     int64  `json:"of"` // the total; 0: there is none
 	Weight Weight `json:"weight"`
 	Means  string `json:"means"`
 }
@@ -374,13 +376,13 @@ type Finding struct {
 // ReceivedBeforeSent is the name of the finding that must be zero. The page shows it first.
 const ReceivedBeforeSent = "received before sent"
 
-// Remark is something that readers of the answer must know, and that is not a count.
+// Remark is something that readers of the answer need to know, and that is not a count.
 type Remark struct {
 	Weight Weight `json:"weight"`
 	Text   string `json:"text"`
 }
 
-// Missing is a part of the run that is not there or not whole.
+// Missing is a part of the run that is absent or incomplete.
 type Missing struct {
 	Part   string `json:"part"`
 	Reason string `json:"reason"`
@@ -400,7 +402,7 @@ const (
 	PartSeconds    = "seconds"
 )
 
-// Absent is a part that the page does not show, and why. A part may be named more than once.
+// Absent is a part that the page does not show, and the reason. A part may be named more than once.
 type Absent struct {
 	Part   string `json:"part"`
 	Reason string `json:"reason"`

@@ -43,7 +43,7 @@ func (f *from) spans() {
 	}
 }
 
-// spanOf names a span and says its kind.
+// spanOf returns a span's name and kind.
 func (f *from) spanOf(l *analysis.Span) Span {
 	x := Span{Kind: Transfer, From: f.actorOf(l.From), To: f.actorOf(l.To),
 		Points: l.From + " → " + l.To}
@@ -66,7 +66,7 @@ func (f *from) spanOf(l *analysis.Span) Span {
 	default:
 		x.Name = x.From + " → " + x.To
 	}
-	// Points tell apart two spans of one kind between the same actors.
+	// The points distinguish two spans of one kind between the same actors.
 	if x.Kind != EndToEnd && slices.ContainsFunc(f.a.Spans, func(o analysis.Span) bool {
 		return f.actorOf(o.From) == x.From && f.actorOf(o.To) == x.To && o.Kind == l.Kind &&
 			(o.From != l.From || o.To != l.To)
@@ -79,8 +79,8 @@ func (f *from) spanOf(l *analysis.Span) Span {
 	return x
 }
 
-// parts are the rows that show a span: one for each pair of nodes or, if there are many pairs, one
-// within nodes and one between them.
+// parts returns the rows that show a span: one row for each pair of nodes. If there are many pairs,
+// it returns one row within nodes and one between nodes.
 func (f *from) parts(l *analysis.Span) []Span {
 	x := f.spanOf(l)
 	var parts []Span
@@ -166,8 +166,8 @@ func (f *from) filled(s Span, d *analysis.Durations) Span {
 	return s
 }
 
-// whiskers sets the outermost durations within 1.5 interquartile ranges of the box. They are as
-// exact as a bin is wide.
+// whiskers sets the outermost durations within 1.5 interquartile ranges of the box. They are exact
+// to the width of a bin.
 func whiskers(s *Span, d *analysis.Durations) {
 	s.Whiskers = [2]Interval{interval(d.Min), interval(d.Max)}
 	q := func(percent float64) float64 {
@@ -217,8 +217,9 @@ func whiskers(s *Span, d *analysis.Durations) {
 	s.Outliers += count((nl + nh) / 2)
 }
 
-// densityOf puts bins into others that are equally wide on a logarithmic axis. All lists have equal
-// weight: for low and high ends, the result is about how their middles are spread.
+// densityOf puts bins into bins that are equally wide on a logarithmic axis. All lists have equal
+// weight. For lists of low and high ends, the result roughly shows how their middles are
+// distributed.
 func densityOf(lists ...[]analysis.Bin) Density {
 	first, last := math.Inf(1), 1.0
 	var total float64
@@ -250,7 +251,7 @@ func densityOf(lists ...[]analysis.Bin) Density {
 			}
 		}
 	}
-	for i, s := range d.Shares { // more digits show nothing
+	for i, s := range d.Shares { // more digits would show nothing
 		d.Shares[i] = math.Round(s*1e6) / 1e6
 	}
 	return d

@@ -73,7 +73,7 @@ func (f *from) findings() {
 		}
 	}
 	for _, l := range f.a.EndToEnd {
-		if l.Origin == "" { // those with an origin are the same tuples, from farther back
+		if l.Origin == "" { // spans with an origin are of the same tuples, from farther back
 			complete += l.All.Count
 		}
 		withheld += l.All.Withheld

@@ -12,19 +12,19 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// How much of a run a page shows. Absent says what it leaves out.
+// The largest numbers of things that a page shows. Absent names what is left out.
 const (
 	maxSpans       = 120
 	maxSplit       = 4 // a span of more pairs of nodes is not shown pair by pair
 	maxSlow        = 3 // slowest spans of a path
-	maxThroughputs = 6 // as many as there are colours
+	maxThroughputs = 6 // the number of colours
 	maxNodes       = 60
 	maxComparisons = 60
 	maxRemarks     = 60
 	densityBins    = 60
 )
 
-// From makes an answer into what a page shows. The run says when it was.
+// From converts an answer to the data of a page. The times of the run are taken from run.
 func From(a *analysis.Answer, run *runs.Directory, program string) *Data {
 	d := &Data{Version: Version, Verdict: Consistent}
 	d.Run = Run{Name: a.Run, Note: a.Note, Program: program, Begun: UTC(run.Run.Begun),
@@ -60,13 +60,13 @@ func (f *from) absent(part, format string, args ...any) {
 	f.Absent = append(f.Absent, Absent{part, fmt.Sprintf(format, args...)})
 }
 
-// span rounds an interval outward to ends that every reader of JSON holds exactly. Only durations
-// of a month and more are rounded, which a wild counter can make.
+// interval rounds an interval outward to ends that every reader of JSON represents exactly. This
+// changes only durations of a month and more, which a wild counter can cause.
 func interval(i analysis.Interval) Interval {
 	return Interval{roundDown(i.Lo_cycles), roundUp(i.Hi_cycles)}
 }
 
-// percentile is span for a percentile.
+// percentile does for a percentile what interval does for an interval.
 func percentile(percent float64, i analysis.Interval) Percentile {
 	s := interval(i)
 	return Percentile{percent, s.Lo_cycles, s.Hi_cycles}
@@ -74,7 +74,7 @@ func percentile(percent float64, i analysis.Interval) Percentile {
 
 func count(n uint64) int64 { return int64(min(n, exact)) }
 
-// verdict reads a verdict. Only what is known to be consistent is called so.
+// verdict parses a verdict. Any text but Consistent is Suspect.
 func verdict(text string) Verdict {
 	if text == string(Consistent) {
 		return Consistent
@@ -239,7 +239,7 @@ func (f *from) throughput() {
 		f.absent(PartThroughput, "the run has no events, so no time")
 		return
 	}
-	// What enters the job and what leaves it say most.
+	// The entry and the exit of the job are the most important.
 	points := slices.Clone(f.a.Points)
 	slices.SortStableFunc(points, func(x, y analysis.Point) int {
 		order := func(p analysis.Point) int {
@@ -276,7 +276,7 @@ func (f *from) throughput() {
 			}
 		}
 		if n := len(column); n > 1 {
-			column[n-1] = None // the run ends within it
+			column[n-1] = None // the run ends within this bucket
 		}
 		add(Throughput{p.Name, "events in the logs of " + strings.Join(p.Nodes, ", "), column})
 	}
@@ -288,7 +288,7 @@ func (f *from) throughput() {
 	}
 }
 
-// spread distributes what a counter counted between two samples over the buckets between them. It
+// spread distributes what was counted between two samples over the buckets between the samples. It
 // keeps the sum.
 func (f *from) spread(periods []analysis.Period) Column {
 	shares := make([]float64, f.Timeline.Buckets)
@@ -316,8 +316,8 @@ func (f *from) spread(periods []analysis.Period) Column {
 	return column
 }
 
-// within is the kind of a step between two points of one actor: that of the span between them, if
-// there is one.
+// within is the kind of a step between two points of one actor. If there is a span between the
+// points, it is the span's kind.
 func (f *from) within(before, after string) Kind {
 	for _, l := range f.a.Spans {
 		if l.From == before && l.To == after && l.Kind == "computation" {
@@ -330,7 +330,7 @@ func (f *from) within(before, after string) Kind {
 var ordinals = []string{"slowest", "2nd slowest", "3rd slowest"}
 
 func (f *from) tuples() {
-	// The page prints middles, so they give the order.
+	// The page prints middles, so tuples are ordered by their middles.
 	slowest := slices.Clone(f.a.Slowest)
 	slices.SortStableFunc(slowest, func(x, y analysis.TuplePath) int {
 		return cmp.Compare(y.Total.Lo_cycles/2+y.Total.Hi_cycles/2,

@@ -2,7 +2,7 @@ package report
 
 import "reflect"
 
-// fill turns nil slices into empty ones, so that a reader of the JSON finds only lists.
+// fill turns nil slices into empty slices, so that a reader of the JSON finds only lists.
 func fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:

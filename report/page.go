@@ -14,19 +14,20 @@ import (
 //go:embed page.html
 var page []byte
 
-// place is where the data go. It is the content of a script element that the browser does not run.
+// place is replaced by the data. It is the content of a script element that the browser does not
+// run.
 var place = []byte("{{report.Data}}")
 
-// Write writes a page. The same data give the same bytes. It turns nil lists in the data into empty
-// ones. The error wraps ErrData for data that cannot be shown, or that make a page of more than
-// MaxBytes.
+// Write writes a page. The same data give the same bytes. Write turns nil lists in the data into
+// empty lists. The error wraps ErrData if the data cannot be shown, or if the page would be longer
+// than MaxBytes.
 func Write(w io.Writer, d *Data) error {
 	if err := d.Check(); err != nil {
 		return err
 	}
 	fill(reflect.ValueOf(d).Elem())
-	// encoding/json writes <, > and & as \u003c, \u003e and \u0026, so no name can end the element
-	// that it is in.
+	// encoding/json writes <, > and & as \u003c, \u003e and \u0026. So no name can end the script
+	// element.
 	text, err := json.Marshal(d)
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)

@@ -50,7 +50,7 @@ func (f *from) truth() {
 	}
 }
 
-// heldOf says, for each method, what was held against the truth.
+// heldOf names, for each method, what was compared with the truth.
 var heldOf = map[string]string{Ours: "moments", MinRTT: "moments", ReT: "tuples",
 	NTP: "pairs of claims"}
 

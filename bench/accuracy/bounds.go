@@ -16,30 +16,31 @@ type Stamps string
 
 const (
 	User   Stamps = "user"   // the counter around the system calls
-	Kernel Stamps = "kernel" // the kernel's own where it gave them
+	Kernel Stamps = "kernel" // the kernel's own stamps where it took them
 )
 
-// Bound says how a bound is made.
+// Bound is how a bound is made.
 type Bound string
 
 const (
-	// Plain is at a train, from its exchange of smallest round trip alone: half of that exchange's
-	// time on the way.
+	// Plain is a bound at a train. It uses only the train's exchange of smallest round trip: half
+	// of that exchange's time on the way.
 	Plain Bound = "plain"
 
-	// Intersected is at a train, from all of its packets, each direction by itself.
+	// Intersected is a bound at a train. It uses all of the train's packets, separately for each
+	// direction.
 	Intersected Bound = "intersected"
 
-	// Windowed is at any moment, from all trains within the window around it.
+	// Windowed is a bound at any moment. It uses all trains within the window around that moment.
 	Windowed Bound = "windowed"
 
-	// Paper is at any moment, as the paper does it: a straight line through the exchanges of
-	// smallest round trip in the first and in the last ten trains. The bound is half of the larger
-	// of these round trips. It knows no wander, quantum or slack.
+	// Paper is the paper's bound at any moment. The paper draws a straight line through the
+	// exchanges of smallest round trip in the first ten and in the last ten trains. The bound is
+	// half of the larger of these two round trips. It ignores wander, quantum and slack.
 	Paper Bound = "paper"
 )
 
-// anchorTrains is how many trains the paper's method has at either end of a session.
+// anchorTrains is the number of trains that the paper's method uses at either end of a session.
 const anchorTrains = 10
 
 // Series is a session's bound over time, for plots.
@@ -49,7 +50,8 @@ type Series struct {
 	Points []Point
 }
 
-// Point is the windowed bound at a moment, and the paper's: ends relative to the truth, which is 0.
+// Point is the windowed interval and the paper's interval at a moment. Their ends are relative to
+// the truth, which is 0.
 type Point struct {
 	At_s                   float64
 	Lo_us, Hi_us           float64
@@ -57,28 +59,28 @@ type Point struct {
 	HasPaper               bool
 }
 
-// Row is one bound under one setting. Its figures are for the two nodes' events, so they include
+// Row is one bound under one setting. Its figures are for events on the two nodes, so they include
 // the quantum and the core slack of both.
 type Row struct {
 	Setting
 	Bound      Bound
 	Stamps     Stamps
 	Verdict    tscratio.Verdict
-	Least      tscratio.Wander // the least wander that the constraints allow
-	TrueWander tscratio.Wander // that of the nodes, in windows of the declared length
+	Least      tscratio.Wander // the smallest wander that the constraints allow
+	TrueWander tscratio.Wander // true wander of the nodes, in windows of the declared length
 
-	HalfWidths_us []float64 // of every query, from the smallest on
+	HalfWidths_us []float64 // of every query, in rising order
 	Queries       int
-	Outside       int // queries whose truth was not in the bound
+	Outside       int // queries whose truth was not in the interval
 
 	Trains, Failed int
-	LoadGbit       float64 // what came through in a second
+	LoadGbit       float64 // load that arrived in a second
 }
 
 // Name is the row's name: the bound and the stamps.
 func (r Row) Name() string { return string(r.Bound) + "-" + string(r.Stamps) }
 
-// pair puts a session's trains together.
+// pair combines a session's trains.
 func (s *session) pair(stamps Stamps) (*tscratio.Pair, error) {
 	return s.pairUpTo(stamps, 16*max(s.Wander, tscratio.PPB))
 }
@@ -118,7 +120,7 @@ func train(t minrtt.Train, stamps Stamps) tscratio.Train {
 	return out
 }
 
-// rows evaluates a session, with about so many queries for each row.
+// rows evaluates a session, with roughly the given number of queries for each row.
 func (s *session) rows(r *rand.Rand, queries int) (rows []Row, all []Series, err error) {
 	for _, stamps := range []Stamps{User, Kernel} {
 		p, err := s.pair(stamps)
@@ -187,7 +189,8 @@ func (s *session) paper(stamps Stamps) (tscratio.PaperRelation, error) {
 	return tscratio.PaperRelate(best(s.trains[:n]), best(s.trains[len(s.trains)-n:]))
 }
 
-// byPaper queries the paper's relation, which leads from B to A, between the trains of its anchors.
+// byPaper queries the paper's relation, which translates from B to A. The queries are for moments
+// between the trains of the two anchors.
 func (s *session) byPaper(p tscratio.PaperRelation) query {
 	n := min(anchorTrains, len(s.trains)/3)
 	first, last := s.trains[n-1].after, s.trains[len(s.trains)-n].before
@@ -198,7 +201,7 @@ func (s *session) byPaper(p tscratio.PaperRelation) query {
 	}
 }
 
-// series follows the bound over time.
+// series returns the bound over time.
 func (s *session) series(stamps Stamps, into *tscratio.Relation,
 	paper tscratio.PaperRelation) (Series, error) {
 	const points = 2000
@@ -224,7 +227,7 @@ func (s *session) series(stamps Stamps, into *tscratio.Relation,
 	return out, nil
 }
 
-// query makes a query: the moment that is asked for, and the truth.
+// query makes a query. It returns the interval that was computed for a moment, and the truth.
 type query func(r *rand.Rand) (got tscratio.Interval, truth uint64, err error)
 
 // anywhere queries a session's relations at moments between its first and its last train.
@@ -241,7 +244,7 @@ func (s *session) anywhere(into [2]*tscratio.Relation) query {
 // mostDeclared is the largest wander at which declared evaluates a session.
 const mostDeclared = 16 * tscratio.PPM
 
-// declared evaluates a session at its wander and at multiples of it.
+// declared evaluates a session with its declared wander and with multiples of it.
 func (s *session) declared(r *rand.Rand) (all []Declared, err error) {
 	const queries = 1000
 	for _, stamps := range []Stamps{User, Kernel} {
@@ -277,11 +280,11 @@ func (s *session) declared(r *rand.Rand) (all []Declared, err error) {
 	return all, nil
 }
 
-// reading returns what the machine's counter shows when it stands at a count.
+// reading returns what the machine's counter shows at a count of cycles.
 func (m Machine) reading(count uint64) uint64 { return count - count%m.Quantum_cycles }
 
-// atTrain queries moments within trains, by what each train alone proves. Within a train the rate
-// moves readings by less than a cycle, so it takes the windowed relation's rate.
+// atTrain queries moments within trains, using only what each train proves by itself. Within a
+// train the rate moves readings by less than a cycle, so atTrain uses the windowed relation's rate.
 func (s *session) atTrain(b Bound, stamps Stamps, p *tscratio.Pair,
 	rates *tscratio.Relation) query {
 	return func(r *rand.Rand) (tscratio.Interval, uint64, error) {
@@ -309,14 +312,14 @@ func (s *session) atTrain(b Bound, stamps Stamps, p *tscratio.Pair,
 	}
 }
 
-// view moves constraints to a reading y of B that is close by.
+// view moves constraints to a reading y of B that is near them.
 type view struct {
 	y    uint64
 	rate tscratio.RateInterval
 	a, b tscratio.Node
 }
 
-// lower returns the least reading of A that a constraint allows at y. upper returns the greatest.
+// lower returns the smallest reading of A that a constraint allows at y. upper returns the largest.
 func (v view) lower(c tscratio.Constraint) uint64 {
 	at := c.B + v.b.Quantum_cycles + v.b.CoreSlack_cycles
 	return c.A - v.a.CoreSlack_cycles - v.a.Quantum_cycles +
@@ -334,11 +337,11 @@ func (v view) least(d int64) float64 {
 	return min(float64(d)*v.rate.Lo.Float(), float64(d)*v.rate.Hi.Float())
 }
 
-// virtualSlack is the machine's core slack in a virtual node's cycles: 1 ‰ more, because no rate
-// here is faster than that, and one for rounding.
+// virtualSlack is the machine's core slack in a virtual node's cycles. It is 1 ‰ more, because no
+// rate here is faster than that, and one cycle more for rounding.
 func (m Machine) virtualSlack() uint64 { return m.Slack_cycles + m.Slack_cycles/1000 + 1 }
 
-// trueWander is the wander of the nodes, rounded up.
+// trueWander is the true wander of the nodes, rounded up.
 func (s *session) trueWander() tscratio.Wander {
 	// The relation's window is ±10 s by a counter that may differ from the machine's by 100 ppm.
 	w := vnode.PairWander_2e40(s.truths[0], s.truths[1], 20*s.machine.Hz/10_000*10_001)

@@ -1,10 +1,10 @@
-// Package accuracy measures how narrow the bounds between two nodes are, and whether they are true:
-// the figures behind "cp-bench probe" and docs/accuracy.md.
+// Package accuracy measures how narrow the bounds between two nodes are, and whether they are true.
+// Its figures are shown by "cp-bench probe" and in docs/accuracy.md.
 //
 // The nodes are two network namespaces of this machine with a link between them. Without root they
 // are two sockets on its loopback interface. Each node has virtual clocks (packages vnode and
-// virtual). They differ as those of two machines do, but their truth is known exactly. The packets,
-// the stamps and the load are real.
+// virtual). These clocks differ like the clocks of two machines, but the truth about them is known
+// exactly. The packets, the stamps and the load are real.
 //
 //	setup.go      the two ends, the processes in them, and what the machine's counter is good for
 //	peer.go       the process of the other end: answers, takes load, makes load

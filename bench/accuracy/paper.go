@@ -13,22 +13,22 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// PaperRow compares the paper's method with ours on the same exchanges: each node starts a hundred
-// before a pause and a hundred after it. The nodes' rates do not wander, as the paper assumes. Our
-// method uses w = 0 too.
+// PaperRow compares the paper's method with ours on the same exchanges. Each node starts a hundred
+// exchanges before a pause and a hundred after it. The nodes' rates do not wander, as the paper
+// assumes. Our method uses w = 0 too.
 type PaperRow struct {
 	Transport string // "udp" or "zmq"
 	Spin      bool
 	Load      bool
 
 	// Paper_us has one element a repetition: half of the larger of the two smallest round trips, in
-	// the better direction.
+	// the direction where that is smaller.
 	Paper_us   []float64
 	Ours_us    []float64 // our half-width at the median query, with quantum and core slack
 	Ratios     []float64 // Paper_us over Ours_us
 	Queries    int
-	Outside    int // queries whose truth is outside of the paper's bound
-	OursBeyond int // queries whose truth is outside of ours
+	Outside    int // queries whose truth is outside the paper's interval
+	OursBeyond int // queries whose truth is outside our interval
 }
 
 // Name is the row's name. The paper's own method is a plain bound over ZeroMQ.
@@ -81,7 +81,7 @@ func (l *lab) paper(ctx context.Context, r *rand.Rand, row *PaperRow, queries in
 		}
 		defer func() { _, _ = unload() }()
 	}
-	var periods [2][2]minrtt.Train // before and after, by who started them
+	var periods [2][2]minrtt.Train // before and after, by the node that started them
 	var between [2]uint64
 	for i := range periods {
 		err := onThread(row.Spin, 0, func() (err error) {
@@ -108,8 +108,8 @@ func (l *lab) paper(ctx context.Context, r *rand.Rand, row *PaperRow, queries in
 	return l.compare(r, row, queries, nodes, truths, periods, between)
 }
 
-// insist runs a train, and runs it again if it came to nothing: on a busy machine an end may be
-// away for longer than the prober waits.
+// insist runs a train, and runs it again if it had no result. On a busy machine an end may stop for
+// longer than the prober waits.
 func (p *prober) insist(ctx context.Context) (t minrtt.Train, err error) {
 	for range 5 {
 		t, err = p.Train(ctx)
@@ -129,7 +129,7 @@ func (l *lab) compare(r *rand.Rand, row *PaperRow, queries int, nodes [2]vnode.C
 	if err != nil {
 		return err
 	}
-	var papers [2]tscratio.PaperRelation // by who started
+	var papers [2]tscratio.PaperRelation // by the node that started the exchanges
 	for by := range papers {
 		before, after := periods[0][by].User(), periods[1][by].User()
 		if papers[by], err = tscratio.PaperRelate(before, after); err != nil {

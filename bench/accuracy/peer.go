@@ -29,25 +29,25 @@ const (
 	makeLoad     role = "make load"
 )
 
-// order is what a peer process is told, as one JSON object on its standard input.
+// order is what a peer process should do, as one JSON object on its standard input.
 type order struct {
 	Do        role           `json:"do"`
 	At        netip.AddrPort `json:"at"` // where to listen; for makeLoad, where to send
 	Node      vnode.Config   `json:"node"`
 	Quantum   uint64         `json:"quantum_cycles"` // of the machine's counter
-	Cores     []int          `json:"cores"`          // of the machine, whose counters agree
+	Cores     []int          `json:"cores"`          // of the machine, with counters that agree
 	Spin      time.Duration  `json:"spin_ns"`
 	ZeroMQ    bool           `json:"zeromq"`
 	UserStamp bool           `json:"user_stamps_only"`
 }
 
-// report is what a peer process says when its input ends.
+// report is what a peer process writes when its input ends.
 type report struct {
 	CPU   time.Duration `json:"cpu_ns"` // processor time of the thread that answered
-	Bytes int64         `json:"bytes"`  // load that came in
+	Bytes int64         `json:"bytes"`  // load that arrived
 }
 
-// Peer is the process of the other end. It does what its order says until its input ends.
+// Peer is the process of the other end. It carries out its order until its input ends.
 func Peer(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -125,7 +125,7 @@ func listen(o order, counter func() uint64) (minrtt.Transport, netip.AddrPort, e
 	return u, u.LocalAddr(), nil
 }
 
-// take counts what one TCP connection brings.
+// take counts the bytes that arrive on one TCP connection.
 func take(ctx context.Context, at netip.AddrPort, say func(netip.AddrPort) error) (int64, error) {
 	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(at))
 	if err != nil {
@@ -145,13 +145,13 @@ func take(ctx context.Context, at netip.AddrPort, say func(netip.AddrPort) error
 	return n, nil
 }
 
-// These types hide the shortcuts that io.Copy would take: splice, and a buffer of its own size.
+// These types hide the shortcuts that io.Copy would take: splice, and a buffer of another size.
 type (
 	writerOnly struct{ io.Writer }
 	readerOnly struct{ io.Reader }
 )
 
-// load writes to one TCP connection as fast as it takes.
+// load writes to one TCP connection as fast as the connection accepts data.
 func load(ctx context.Context, to netip.AddrPort, say func(netip.AddrPort) error) error {
 	c, err := net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(to))
 	if err != nil {
@@ -163,12 +163,12 @@ func load(ctx context.Context, to netip.AddrPort, say func(netip.AddrPort) error
 	}
 	for b := make([]byte, 1<<17); ; {
 		if _, err := c.Write(b); err != nil {
-			return ctx.Err() // the other end sometimes goes first, and that is no failure
+			return ctx.Err() // if the other end closed first, that is no failure
 		}
 	}
 }
 
-// PeerArguments are the command line with which this program, started again, calls Peer.
+// PeerArguments are the arguments with which this program, started again, calls Peer.
 var PeerArguments = []string{"probe-peer"}
 
 // start starts a peer process at an end of the lab.

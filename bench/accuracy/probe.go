@@ -16,15 +16,15 @@ import (
 type Options struct {
 	Seed        uint64
 	Lasting     time.Duration // length of each session
-	Limit       time.Duration // begin no further part after it; 0: no limit
+	Limit       time.Duration // after this time begin no further part; 0: no limit
 	Queries     int           // for each row
 	Loopback    bool          // put both ends on the loopback interface: no namespaces, no root
 	Settings    []Setting     // one session each
 	Repetitions int           // of round trips, and of the comparison with the paper's method
 	WithPaper   bool
 
-	// Progress may be nil. It is called now and then with the number of the part, how many parts
-	// there are, what the part does, and how long it has run.
+	// Progress may be nil. It is called now and then with the number of the part, the number of
+	// parts, what the part does, and how long it has run.
 	Progress func(part, parts int, what string, elapsed time.Duration)
 }
 
@@ -41,8 +41,8 @@ type Result struct {
 	Declared   []Declared
 }
 
-// Declared is the half-width that the same trains give if another wander is declared: the price of
-// declaring more.
+// Declared is the half-width that the same trains give if a different wander is declared. It shows
+// the price of declaring more wander.
 type Declared struct {
 	Setting
 	Stamps       Stamps
@@ -57,7 +57,8 @@ type Cost struct {
 	Lasted           time.Duration
 }
 
-// Settings returns the settings to measure: the usual ones first, then, with all, the others.
+// Settings returns the settings to measure: the usual settings and, if all is set, the others after
+// them.
 func Settings(all bool) []Setting {
 	var out []Setting
 	add := func(s Setting) {
@@ -96,7 +97,7 @@ func (s Setting) String() string {
 	return fmt.Sprintf("%s, %s, %s, w = %v, %s", kind, mode, load, s.Wander, s.Shape)
 }
 
-// Probe measures. If it fails, the result has what was measured before.
+// Probe measures. If it fails, the result contains what was measured before.
 func Probe(ctx context.Context, o Options) (result Result, err error) {
 	machine, err := examine()
 	if err != nil {
@@ -172,7 +173,7 @@ func probe(ctx context.Context, o Options, machine Machine) (result Result, err 
 	return result, nil
 }
 
-// session runs a session and puts what it measured into the result.
+// session runs a session and adds its measurements to the result.
 func (l *lab) session(ctx context.Context, r *rand.Rand, setting Setting, o Options, result *Result,
 	progress func(time.Duration)) error {
 	s, err := l.run(ctx, r, setting, o.Lasting, progress)
@@ -198,10 +199,10 @@ func (l *lab) session(ctx context.Context, r *rand.Rand, setting Setting, o Opti
 	return nil
 }
 
-// Median returns the middle of the values, which it sorts; 0 if there are none.
+// Median returns the middle of the values. It sorts v, and returns 0 if there are no values.
 func Median(v []float64) float64 { return Quantile(v, 0.5) }
 
-// Quantile returns the value below which a share of the values lies. It sorts them.
+// Quantile returns the value below which a share of the values lies. It sorts v.
 func Quantile(v []float64, share float64) float64 {
 	if len(v) == 0 {
 		return 0

@@ -31,12 +31,12 @@ func (r *running) stop() (report, error) {
 	timer := time.AfterFunc(settle, func() { _ = r.cmd.Process.Kill() })
 	defer timer.Stop()
 	err := r.stdin.Close()
-	err = errors.Join(err, r.out.Decode(&got)) // before Wait, which closes the pipe that it reads
+	err = errors.Join(err, r.out.Decode(&got)) // before Wait, which closes the pipe
 	return got, errors.Join(err, r.cmd.Wait())
 }
 
-// onThread runs f on one thread. If f spins, the thread gets a CPU of its own, the first or the
-// second that this process may use: two ends that spin on one CPU wait for each other.
+// onThread runs f on one thread. If f spins, the thread gets a CPU of its own: the first or the
+// second CPU that this process may use. Two ends that spin on one CPU would wait for each other.
 func onThread(spins bool, end int, f func() error) error {
 	if spins {
 		if cpus, err := host.AllowedCores(); err == nil && len(cpus) > end {

@@ -19,13 +19,13 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
 )
 
-// RoundTrips compares the round trips of exchanges with those of a bare ping-pong. The ends of the
-// exchanges spin, each on a CPU of its own, and the answerer's hold time is left out. The ping-pong
-// makes raw system calls and counter readings and does nothing but count. Its packets are as long,
-// its sockets are like theirs, and it lets others run as often. Each slice has one element a
-// repetition.
+// RoundTrips compares the round trips of exchanges with the round trips of a bare ping-pong. The
+// ends of the exchanges spin, each on a CPU of its own, and the time in which the answerer holds a
+// probe is left out. The ping-pong makes raw system calls and counter readings and only counts. It
+// resembles the exchanges in the length of packets, in its sockets, and in how often it lets other
+// threads run. Each slice has one element a repetition.
 type RoundTrips struct {
-	Absent string // why there are none
+	Absent string // why there are no round trips
 
 	Smallest_us, Median_us         []float64
 	BareSmallest_us, BareMedian_us []float64
@@ -69,8 +69,7 @@ func (l *lab) roundTrips(ctx context.Context, to *RoundTrips) error {
 	return nil
 }
 
-// on runs f on a CPU. The function that it returns calls stop, waits for f to end, and returns its
-// error.
+// on runs f on a CPU. The returned function calls stop, waits for f to end, and returns the error.
 func on(cpu int, stop func(), f func()) (wait func() error) {
 	done := make(chan error, 1)
 	go func() { done <- host.OnCore(cpu, f) }()
@@ -107,7 +106,7 @@ func (l *lab) spinning(ctx context.Context, answererCPU int) (cycles []float64, 
 	}
 	defer dialer.Close()
 	train := minrtt.DefaultConfig()
-	// Nothing gets lost here. Only a busy machine makes it wait.
+	// Nothing is lost here. The prober waits only if the machine is busy.
 	train.Exchanges, train.Timeout = perTrain, 5*time.Second
 	p, err := minrtt.NewProber(dialer, minrtt.Clock{Counter: asm.Counter}, listener.LocalAddr(),
 		train)

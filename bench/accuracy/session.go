@@ -16,7 +16,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// Setting says under what conditions one session is measured.
+// Setting is the set of conditions under which one session is measured.
 type Setting struct {
 	Wander    tscratio.Wander // declared; the nodes' relative rate wanders by half of it
 	Shape     vnode.Shape     // how the rates wander
@@ -30,18 +30,18 @@ const (
 	// spin is how long an end polls after a packet: longer than any pause within a train.
 	spin = 2 * time.Millisecond
 
-	// patience is how long to wait for an answer. Packets get lost only under load.
+	// patience is how long to wait for an answer. Packets are lost only under load.
 	patience = 100 * time.Millisecond
 )
 
-// session is what trains between two virtual nodes gave. Node A belongs to the prober.
+// session is the result of trains between two virtual nodes. Node A belongs to the prober.
 type session struct {
 	Setting
 	machine Machine
 	nodes   [2]vnode.Config
 	truths  [2]*vnode.Truth
 	trains  []timed
-	failed  int // trains that came to nothing
+	failed  int // trains without a result
 
 	cpu      [2]time.Duration // of the prober's thread and of the answerer's
 	lasted   time.Duration
@@ -81,8 +81,8 @@ func (p *prober) close() (report, error) {
 	return r, errors.Join(err, stopErr)
 }
 
-// prober starts the answerer at the end to, with that node's clocks, and connects the other end to
-// it.
+// prober starts the answerer at the other end, with that node's clocks, and connects the end from
+// to the answerer.
 func (l *lab) prober(nodes [2]vnode.Config, from int, s Setting, zeroMQ bool) (*prober, error) {
 	to := 1 - from
 	o := order{
@@ -122,7 +122,7 @@ func (l *lab) prober(nodes [2]vnode.Config, from int, s Setting, zeroMQ bool) (*
 	}
 	config := minrtt.DefaultConfig()
 	config.Exchanges, config.Timeout = s.Exchanges, patience
-	// Two readings may be wrong by how far one core is behind another, and by their own quantum.
+	// The error of two readings is how far one core is behind another, and the quantum of each.
 	quantum := max(l.quantum(nodes[0]), l.quantum(nodes[1]))
 	config.Slack_cycles = 2 * (l.machine.virtualSlack() + quantum)
 	if p.Prober, err = minrtt.NewProber(p.transport, clock, peer.address, config); err != nil {
@@ -135,8 +135,8 @@ func (l *lab) quantum(c vnode.Config) uint64 {
 	return virtual.Quantum_cycles(c.Counter, l.machine.Quantum_cycles)
 }
 
-// load saturates the link. The function that it returns ends that, and says how many bits a second
-// came through.
+// load saturates the link. The returned function ends the load, and returns how many bits a second
+// arrived.
 func (l *lab) load() (stop func() (float64, error), err error) {
 	sink, err := l.start(1, order{Do: takeLoad, At: netip.AddrPortFrom(l.addr(1), 0)})
 	if err != nil {
@@ -156,7 +156,7 @@ func (l *lab) load() (stop func() (float64, error), err error) {
 	}, nil
 }
 
-// run runs trains for the time lasting.
+// run runs trains for the given time.
 func (l *lab) run(ctx context.Context, r *rand.Rand, s Setting, lasting time.Duration,
 	progress func(time.Duration)) (*session, error) {
 	result := &session{Setting: s, machine: l.machine}

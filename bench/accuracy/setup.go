@@ -13,7 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
 )
 
-// Machine is what is known of this machine's counter before anything else is measured.
+// Machine has the facts about this machine's counter that are measured before anything else.
 type Machine struct {
 	Hz             uint64 // cycles a second, for windows and to convert figures
 	Quantum_cycles uint64
@@ -24,9 +24,9 @@ type Machine struct {
 // Micros returns cycles as microseconds.
 func (m Machine) Micros(cycles float64) float64 { return cycles / float64(m.Hz) * 1e6 }
 
-// slackTime is the longest that core slack is measured. On a quiet machine half a second shows all
-// there is to show. On a busy one the two ends seldom run at the same time, and what they did not
-// show widens every bound.
+// slackTime is the longest time for which core slack is measured. On a quiet machine half a second
+// shows everything. On a busy machine the two ends seldom run at the same time, and what the
+// measurement did not show widens every bound.
 const slackTime = 5 * time.Second
 
 // examine measures the machine's counter. It takes about a second on an idle machine.
@@ -52,13 +52,13 @@ func examine() (Machine, error) {
 	return Machine{
 		Hz:             (r.Frequency.Lo_millihz/2 + r.Frequency.Hi_millihz/2) / 1000,
 		Quantum_cycles: max(r.Quantum.Step_cycles, 1),
-		// Either measurement may have seen an offset that the other did not.
+		// Either measurement may have seen an offset that the other did not see.
 		Slack_cycles: max(r.Slack.Slack_cycles, slack.Slack_cycles),
 		Cores:        r.Slack.Cores,
 	}, nil
 }
 
-// lab has the two ends and what they share. One goroutine may use it.
+// lab has the two ends and their shared state. One goroutine may use it.
 type lab struct {
 	machine Machine
 	pair    *netns.Pair // nil: both ends are on the loopback interface

@@ -95,7 +95,7 @@ func runBenchGen(ctx context.Context, flags benchGenFlags, given func(string) bo
 		}
 	case size == proof.Small && !given("repetitions"):
 		flags.repetitions = minCounted
-		if !given("rows") { // schedule wants a machine that is idle for minutes
+		if !given("rows") { // schedule requires a machine that is idle for minutes
 			flags.rows = []string{"single", "batched", "factory"}
 		}
 	}
@@ -194,8 +194,8 @@ func printGenTable(w io.Writer, rows []bench.GenRow, bars []proof.Bar) error {
 	return nil
 }
 
-// beside returns what share of all repetitions was late, and what share a loop beside them would
-// have had late: medians, in percent.
+// beside returns the median share of tuples that were late in all repetitions, in percent. It also
+// returns the median share that would have been late in a loop at the same time.
 func beside(row bench.GenRow) (late, loop float64) {
 	var lates, loops []float64
 	for _, b := range row.Beside {
@@ -224,9 +224,9 @@ type genLine struct {
 	Disturbed   int                 `json:"disturbed"`
 	Absent      string              `json:"absent,omitempty"`
 
-	// Only schedule has these two: the medians of all repetitions, counted or not. AllLate is what
-	// was late or not sent, LoopLate what a loop that sends nothing would have had late on the same
-	// core beside them.
+	// Only schedule has these two. They are medians of all repetitions, counted or not. AllLate is
+	// the share that was late or not sent. LoopLate is the share that would have been late in a
+	// loop that sends nothing, on the same core right before and after.
 	AllLate  *float64 `json:"all_late_percent,omitempty"`
 	LoopLate *float64 `json:"loop_late_percent,omitempty"`
 }

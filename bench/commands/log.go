@@ -15,7 +15,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// logLimits are the bars: the median ratio of a row to its base must be no more.
+// logLimits are the bars: the largest median ratio of a row to its base.
 var logLimits = map[string]float64{
 	"null": 0.1, "counter": 0.2, "counter-multi": 0.4,
 	"xoy-2-of-1024": 0.25, "downsample-1-of-1000": 0.25,
@@ -157,7 +157,7 @@ func printLogTable(w io.Writer, result bench.LogResult, bars []proof.Bar) error 
 // logLine is a row of "cp-bench log --json". Scripts read it: append only.
 type logLine struct {
 	Name           string   `json:"name"`
-	Base           string   `json:"base,omitempty"` // what the ratio is to
+	Base           string   `json:"base,omitempty"` // the row to which the ratio relates
 	NSPerOp        *float64 `json:"ns_per_op,omitempty"`
 	RatioToCounter *float64 `json:"ratio_to_counter,omitempty"`
 	RatioLow       *float64 `json:"ratio_low,omitempty"`

@@ -29,14 +29,15 @@ type benchProbeFlags struct {
 }
 
 const (
-	// fewestSeconds is the shortest session: two trains within a window to either side of a moment.
+	// fewestSeconds is the shortest session: two trains within a window on each side of a moment.
 	fewestSeconds = 6
 
-	// roundTripLimit is the most that a round trip may cost, as a ratio to a bare ping-pong's.
+	// roundTripLimit is the largest cost of a round trip, as a ratio to a bare ping-pong's round
+	// trip.
 	roundTripLimit = 1.1
-	// coreLimit is the most that two trains a second may take, in percent of a core.
+	// coreLimit is the largest cost of two trains a second, in percent of a core.
 	coreLimit = 0.3
-	// queriesWanted is how many queries must be compared with the truth.
+	// queriesWanted is the number of queries that must be compared with the truth.
 	queriesWanted = 100_000
 )
 
@@ -175,8 +176,8 @@ func runBenchProbe(ctx context.Context, flags benchProbeFlags, given func(string
 	return probeVerdict(result, flags.seed)
 }
 
-// probeVerdict makes the exit code. A bound that does not hold the truth is a failure of the
-// product.
+// probeVerdict returns the error that becomes the exit code. If an interval does not contain the
+// truth, the product has failed.
 func probeVerdict(result accuracy.Result, seed uint64) error {
 	outside, suspect := 0, 0
 	for _, row := range result.Rows {
@@ -227,11 +228,11 @@ func schedule(s accuracy.Setting) string {
 	return "trains"
 }
 
-// usual reports whether a session is of the kind that the bars are about.
+// usual reports whether the bars are about sessions of this kind.
 func usual(s accuracy.Setting) bool { return !s.Spin && s.Exchanges > 1 }
 
-// probeBars holds the figures against their limits. If loopback is not empty, it says why the bars
-// of two namespaces cannot be measured.
+// probeBars compares the figures with their limits. If loopback is not empty, it is the reason why
+// the bars of two namespaces cannot be measured.
 func probeBars(result accuracy.Result, loopback string) []proof.Bar {
 	var bars []proof.Bar
 	add := func(bar proof.Bar, figures []float64) {
@@ -357,7 +358,7 @@ func printProbeTable(w io.Writer, result accuracy.Result, bars []proof.Bar,
 	return nil
 }
 
-// sessionTitle says under what conditions a session was measured.
+// sessionTitle describes the conditions under which a session was measured.
 func sessionTitle(row accuracy.Row) string {
 	kind := fmt.Sprintf("trains of 1 and %d exchanges, %d a second", row.Exchanges, row.PerSecond)
 	if schedule(row.Setting) == "singles" {

@@ -48,7 +48,8 @@ func colorOf(s accuracy.Stamps) plot.Color {
 	return plot.Orange
 }
 
-// shown reports whether the plots show a session: trains, blocking, rates that follow a sine.
+// shown reports whether the plots show a session: with trains, blocking, and rates that follow a
+// sine.
 func shown(s accuracy.Setting) bool { return usual(s) && s.Shape == vnode.Sine }
 
 // boundOverTime shows the windowed bound around the truth, session by session.
@@ -79,7 +80,7 @@ func boundOverTime(result accuracy.Result) plot.Figure {
 	return figure
 }
 
-// halfWidths shows what share of the queries has a half-width of no more than a given one.
+// halfWidths shows the share of the queries whose half-width does not exceed a given value.
 func halfWidths(result accuracy.Result) plot.Figure {
 	figure := plot.Figure{
 		Title: "How narrow bounds are: user stamps, kernel stamps, and the paper's way",
@@ -100,7 +101,7 @@ func halfWidths(result accuracy.Result) plot.Figure {
 				continue
 			}
 			if row.Stamps == accuracy.User && row.Wander.PPM() != 1 {
-				continue // next to the delay the wander does not show
+				continue // the wander is too small to show next to the delay
 			}
 			series := shares(row.HalfWidths_us)
 			series.Name = fmt.Sprintf("windowed, %s stamps, w = %v", row.Stamps, row.Wander)
@@ -124,7 +125,7 @@ func halfWidths(result accuracy.Result) plot.Figure {
 	return figure
 }
 
-// shares is the line of a distribution: below each value, what share is.
+// shares is the line of a distribution: for each value, the share of the values below it.
 func shares(values []float64) plot.Series {
 	series := plot.Series{Kind: plot.Line}
 	for share := 0; share <= 100; share++ {
@@ -134,7 +135,7 @@ func shares(values []float64) plot.Series {
 	return series
 }
 
-// priceOfWander shows what declaring more wander than there is costs.
+// priceOfWander shows the cost of declaring more wander than there is.
 func priceOfWander(result accuracy.Result) plot.Figure {
 	figure := plot.Figure{
 		Title: "What it costs to declare more wander",

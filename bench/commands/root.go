@@ -50,10 +50,10 @@ Exit codes: 0 measured, 1 failed, 2 wrong usage, 3 a figure is absent.`,
 // so it does not wait for a quiet moment.
 const smallLimit = 20 * time.Second
 
-// minCounted is the fewest repetitions that a bar is judged by.
+// minCounted is the smallest number of valid repetitions by which a bar is judged.
 const minCounted = 5
 
-// counted puts a row's repetitions into its bar, or says in it why there is no figure.
+// counted puts a row's repetitions into its bar, or the reason why there is no figure.
 func counted(bar proof.Bar, repetitions []float64, disturbed int, absent string) proof.Bar {
 	switch {
 	case absent != "":
@@ -67,8 +67,8 @@ func counted(bar proof.Bar, repetitions []float64, disturbed int, absent string)
 	return bar
 }
 
-// answer records the bars of a benchmark, prints its rows, and then names the first bar that was
-// not measured.
+// answer records the bars of a benchmark, prints its rows, and then returns an error for the first
+// bar that was not measured.
 func answer(bars []proof.Bar, print func() error) error {
 	if err := proof.Report(bars...); err != nil {
 		return err

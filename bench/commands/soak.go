@@ -21,16 +21,16 @@ import (
 // The bars of a soak.
 //
 // Memory: the smallest thing that a daemon can keep of every tuple is an id or a pointer, of 8
-// bytes. The bar is half of that. What daemons do keep is trains: the coordinator keeps those of
-// the run until it is collected, and an agent keeps those that it started, up to a number
-// (tscclient.Config.MaxTrains). A train takes some 500 bytes, and as much again waits for the
+// bytes. The bar is half of that. What daemons do keep is trains. The coordinator keeps the trains
+// of the run until the run is collected. An agent keeps the trains that it started, up to a number
+// (tscclient.Config.MaxTrains). A train takes some 500 bytes, and another 500 bytes wait for the
 // garbage collector. A process of the job also runs a NATS server, whose memory settles for longer
-// than a soak lasts. But it logs each tuple at least twice, in 32 bytes, and the bar is half of
-// that.
+// than a soak lasts. But such a process logs each tuple at least twice, in 32 bytes, and its bar is
+// half of that.
 //
-// Bounds: a period's bound is a median over thousands of durations, and as wide as the trains of
-// the ten seconds around make it. If other load delays these, it may be half as wide again. One
-// half of the hour must not be a tenth wider than the other.
+// Bounds: a period's bound is a median over thousands of durations. The bound depends on the trains
+// of the surrounding ten seconds. If other load delays these trains, the bound may be half as wide
+// again. One half of the hour must not have a bound a tenth wider than the other half.
 const (
 	soakDaemon_bytes  = 4 // a tuple
 	soakProgram_bytes = 16
@@ -39,11 +39,11 @@ const (
 	soakDrift         = 1.1
 )
 
-// soakSettled is how long growth is watched at least: heaps grow to their size in the first
-// minutes.
+// soakSettled is the shortest time for which growth is watched, because heaps reach their size only
+// in the first minutes.
 const soakSettled = 20 * time.Minute
 
-// soakSmall is long enough to see that everything works. It says nothing about growth.
+// soakSmall is long enough to see that everything works. It shows nothing about growth.
 const soakSmall = 30 * time.Second
 
 type benchSoakFlags struct {
@@ -168,7 +168,7 @@ func runBenchSoak(ctx context.Context, flags benchSoakFlags, stdout, stderr io.W
 	return cmp.Or(demo.Failure(&s.Result, checked, outside), err)
 }
 
-// soakBars holds a soak against what it must show.
+// soakBars compares a soak with what it must show.
 func soakBars(s *demo.Soak) []proof.Bar {
 	checked, _, outside := s.Checked()
 	suspect := 0
@@ -216,7 +216,7 @@ func soakBars(s *demo.Soak) []proof.Bar {
 	return append(bars, worst, drift)
 }
 
-// soakGrowth_MB is by how much a process may grow in the second half.
+// soakGrowth_MB is the amount by which a process may grow in the second half.
 func soakGrowth_MB(s *demo.Soak, process string) float64 {
 	tuples := float64(s.SecondHalfTuples())
 	trains := float64(s.Trains) * tuples / float64(s.Tuples)
@@ -229,11 +229,12 @@ func soakGrowth_MB(s *demo.Soak, process string) float64 {
 	return (soakDaemon_bytes*tuples + soakTrain_bytes*trains) / 1e6
 }
 
-// soakRow is how many periods make one row of the table: five minutes, in a soak of an hour.
+// soakRow is the number of periods in one row of the table. In a soak of an hour these are five
+// minutes.
 const soakRow = 5
 
-// soakTable shows what was found over time: memory and disk at the end of some periods, and bound
-// and truth over them.
+// soakTable shows the results over time. For every few periods it has memory and disk at their end,
+// and bound and truth during them.
 func soakTable(s *demo.Soak, markdown bool) string {
 	var b strings.Builder
 	row := func(cells ...string) {

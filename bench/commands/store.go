@@ -128,7 +128,7 @@ const (
 	sustainedLimit = 1.25 // × a bare rdtscp
 )
 
-// speedLimit is how fast a set must be coded and decoded; 0 is no limit.
+// speedLimit is the speed at which a set must be coded and decoded; 0 is no limit.
 func speedLimit(name string) float64 {
 	switch {
 	case strings.HasPrefix(name, "loop/seq/"):

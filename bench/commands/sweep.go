@@ -17,7 +17,7 @@ import (
 // sweepProcess is the hidden command by which "cp-bench sweep" starts its server and its clients.
 const sweepProcess = "sweep-process"
 
-// The bars of a sweep, by the number of clients and exchanges that they are for.
+// The bars of a sweep, by the number of clients and exchanges to which they apply.
 var sweepBars = []struct {
 	clients, exchanges int
 	seconds            float64
@@ -86,7 +86,7 @@ itself which pairs to keep apart. Their bounds are compared with those of pairs 
 func barsOfSweep(r bench.SweepResult) (bars []proof.Bar) {
 	name := fmt.Sprintf("sweep of %d clients, %d exchanges each way", r.Clients, r.Exchanges)
 	absent := ""
-	if len(r.Lost) > 0 { // nodes that get no core for seconds are taken for silent
+	if len(r.Lost) > 0 { // nodes that get no core for seconds are regarded as silent
 		absent = fmt.Sprintf("%d pairs were not measured", len(r.Lost))
 	}
 	if r.Alone_ns > 0 {

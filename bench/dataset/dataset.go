@@ -20,8 +20,8 @@ const (
 	burstRecords        = 256 // a gap is idle with probability 1/burstRecords
 	idleMinimum_cycles  = 100 * cyclesPerMicrosecond
 	idleMean_cycles     = 1000 * cyclesPerMicrosecond // beyond the minimum
-	interruptionRecords = 2000                        // one loop gap in so many is an interruption
-	interruption_cycles = 2000                        // its mean beyond interruptionMinimum_cycles
+	interruptionRecords = 2000                        // one in this many loop gaps is long
+	interruption_cycles = 2000                        // mean beyond interruptionMinimum_cycles
 	interruptionMinimum = 300
 	shuffleGroup        = 64
 )
@@ -58,7 +58,7 @@ type Set struct {
 	rng *rand.Rand
 
 	steps    uint64  // whole steps of the counter so far
-	fraction float64 // poisson: part of the step that has gone by, in [0, 1)
+	fraction float64 // poisson: elapsed part of the step, in [0, 1)
 	cycles   uint64  // loop: cycles within the step
 	started  bool
 
@@ -134,7 +134,8 @@ func (s *Set) poisson(mean_cycles float64) {
 	s.fraction = t - whole
 }
 
-// geometric draws from P(n) = (1-r)·rⁿ with a given mean: an exponential, cut down to an integer.
+// geometric draws from P(n) = (1-r)·rⁿ with a given mean. It draws an exponential and rounds it
+// down to an integer.
 func (s *Set) geometric(mean float64) uint64 {
 	return uint64(s.rng.ExpFloat64() / math.Log1p(1/mean))
 }
@@ -173,7 +174,8 @@ func (s *Set) nextID() uint64 {
 }
 
 // EntropyBits returns the entropy rate of each column in bits a record, computed from the
-// distribution. The counter's is NaN on loop, which has no closed form: use [PlugIn].
+// distribution. For the set loop the counter's entropy has no closed form: it is NaN, and [PlugIn]
+// can be used instead.
 func (s *Set) EntropyBits() (counter, id float64) {
 	q := float64(s.Quantum)
 	switch s.Gaps {
@@ -237,7 +239,7 @@ func poissonBits(mean float64) float64 {
 	return h
 }
 
-// PlugIn is the plug-in entropy of a column's differences: the entropy of their relative
+// PlugIn is the plug-in entropy of a column's differences, which is the entropy of their relative
 // frequencies. Its zero value is ready to use.
 type PlugIn struct {
 	count map[uint64]uint64
@@ -245,7 +247,7 @@ type PlugIn struct {
 	last  uint64
 }
 
-// Observe counts the differences in a column. The column continues the one observed before.
+// Observe counts the differences in a column, which continues the column observed before.
 func (p *PlugIn) Observe(column []uint64) {
 	if p.count == nil {
 		p.count = make(map[uint64]uint64)

@@ -1,7 +1,7 @@
 // Package dataset makes records whose information content is known: named, seeded streams of
 // ⟨counter, id⟩ for measuring how small and how fast a log can be.
 //
-// The package knows nothing of logs or of their format: it fills two columns of 64-bit numbers. A
+// The package is independent of logs and of their format: it fills two columns of 64-bit numbers. A
 // name is GAPS/IDS/QUANTUM:
 //
 //	GAPS     loop           a program that does nothing but log: 47 to 52 cycles between records,
@@ -18,17 +18,17 @@
 //
 // # Entropy
 //
-// [Set.EntropyBits] is computed from the distribution that a set is drawn from, not from its
-// records:
+// [Set.EntropyBits] is computed from the distribution of which a set is a sample, not from the
+// set's records:
 //
-//   - poisson: the counter is q·⌊t/q⌋ of a Poisson process. How many records share a step is
-//     Poisson with mean λ = q/mean, independent from step to step. The sequence of counters says
-//     exactly what these numbers say. So the rate is H(Poisson(λ))/λ bits a record.
+//   - poisson: the counter is q·⌊t/q⌋ of a Poisson process. The number of records in a step is
+//     Poisson with mean λ = q/mean, independent from step to step. The sequence of counters
+//     contains the same information as these numbers. So the rate is H(Poisson(λ))/λ bits a record.
 //   - bursts: gaps are independent by construction, in steps. With probability 1/256 a gap is idle
-//     (100 µs and a geometric rest with mean 1 ms), else it is tight. The two do not overlap, so
-//     H = h(1/256) + 255/256·H(tight) + 1/256·H(geometric).
+//     (100 µs and a geometric rest with mean 1 ms). All other gaps are tight. Idle and tight gaps
+//     differ in length, so H = h(1/256) + 255/256·H(tight) + 1/256·H(geometric).
 //   - loop: consecutive gaps depend on each other once the counter is quantised, and there is no
-//     closed form. The measure is the plug-in entropy of the gaps ([PlugIn]) over ten million
-//     records or more.
+//     closed form. The measure is the plug-in entropy of the gaps ([PlugIn]) over at least ten
+//     million records.
 //   - ids: 0, log2(64!)/64 and 64 bits.
 package dataset

@@ -9,8 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
 )
 
-// startClient finds out what this node is and starts to answer probes. It fills in who commands the
-// agent, and the client, which the agent closes.
+// startClient finds out what this node is and starts to answer probes. It sets the fields of a that
+// name the agent's commander and its client. The agent closes the client.
 func startClient(s daemon.Start[config], a *agent.Config) (*daemon.Node, error) {
 	c := s.Config
 	measuring := tscclient.DefaultConfig()

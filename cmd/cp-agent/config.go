@@ -15,8 +15,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
 )
 
-// config is what the file, the environment and the flags say. configs/cp-agent.yaml explains each
-// key.
+// config is the configuration from the file, the environment and the flags. configs/cp-agent.yaml
+// explains each key.
 type config struct {
 	Node            string `mapstructure:"node"`
 	User            string `mapstructure:"user"`
@@ -48,7 +48,7 @@ func changed(x, y config) (keys []string) {
 	return keys
 }
 
-// addFlags gives each key a flag of its name, with '-' for '_'.
+// addFlags adds a flag for each key, with the key's name and '-' for '_'.
 func addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	d := agent.DefaultConfig()
@@ -86,7 +86,7 @@ func (c *config) check() error {
 	return err
 }
 
-// agent returns the configuration as package agent has it.
+// agent returns the configuration in the form that package agent uses.
 func (c config) agent() (agent.Config, error) {
 	a := agent.Config{
 		Node: c.Node, Rings: c.Rings, State: c.State, Table: c.HandlerTable,
@@ -129,7 +129,7 @@ func (c config) agent() (agent.Config, error) {
 	return a, err
 }
 
-// parseShare reads a share such as "5%" or 0.05. It joins what is wrong with it to others.
+// parseShare reads a share such as "5%" or 0.05. It joins an error about the share to others.
 func parseShare(text string, others error) (float64, error) {
 	number, percent := strings.CutSuffix(strings.TrimSpace(text), "%")
 	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)

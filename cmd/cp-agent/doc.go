@@ -1,3 +1,3 @@
 // Command cp-agent is the daemon of a node: it keeps what the node's programs log. The work is in
-// package agent. Here are the configuration, the signals and the privileges that it gives up.
+// package agent. Here are the configuration, the signals, and the code that gives up privileges.
 package main

@@ -112,7 +112,7 @@ func serve(ctx context.Context, s daemon.Start[config], reload <-chan os.Signal)
 	}
 }
 
-// apply puts into force what can change while the agent runs.
+// apply applies the settings that can change while the agent runs.
 func apply(running *agent.Agent, old, next config) error {
 	a, err := next.agent()
 	if err != nil {

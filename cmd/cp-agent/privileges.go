@@ -14,15 +14,16 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/agent"
 )
 
-// droppedVariable marks a process that was started again without privileges, and holds what could
-// not be dropped.
+// droppedVariable marks a process that was started again without privileges. Its value lists what
+// could not be dropped.
 const droppedVariable = "CLOUDPROFILER_AGENT_DROPPED"
 
-// drop starts this program again, in place of itself, as another user or as root without
+// drop replaces this process by a new start of the same program, as another user or as root without
 // capabilities. It returns only with an error, or if there is nothing to drop.
 //
-// With C code linked in, one thread of a Go program cannot change the others. But what a thread
-// gives up holds for the whole program that it executes.
+// With C code linked in, one thread of a Go program cannot drop the privileges of the other
+// threads. But if a thread drops privileges and then executes a program, the whole new process
+// lacks them.
 func drop(c config) error {
 	if os.Geteuid() != 0 {
 		if c.User != "" && !isCurrentUser(c.User) {
@@ -38,7 +39,8 @@ func drop(c config) error {
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
-	// For ever: no other goroutine should run without what this thread gives up.
+	// Never unlocked: no other goroutine should run without the privileges that this thread gives
+	// up.
 	runtime.LockOSThread()
 	if c.User == "" {
 		err = dropCapabilities(true)
@@ -64,12 +66,12 @@ func isCurrentUser(name string) bool {
 	return err == nil && (u.Username == name || u.Uid == name)
 }
 
-// dropCapabilities gives up all capabilities of this thread, those that its programs would have as
-// root, and the way to new ones.
+// dropCapabilities gives up all capabilities of this thread, and the means to get new ones. If
+// bounding is set, it also gives up the capabilities that the thread's programs would have as root.
 func dropCapabilities(bounding bool) error {
 	var errs []error
 	if bounding {
-		// Being root must give no capabilities to the programs that it executes.
+		// Being root must give no capabilities to the programs that this thread executes.
 		const noRoot, locked = 1<<0 | 1<<2, 1<<1 | 1<<3 // SECBIT_NOROOT, SECBIT_NO_SETUID_FIXUP
 		if err := unix.Prctl(unix.PR_SET_SECUREBITS, noRoot|locked, 0, 0, 0); err != nil {
 			errs = append(errs, fmt.Errorf("give up root's capabilities: %w", err))
@@ -93,8 +95,8 @@ func dropCapabilities(bounding bool) error {
 	return errors.Join(errs...)
 }
 
-// giveState makes the directory of logs for the user. It does not take an existing directory from
-// its owner.
+// giveState makes the directory of logs for the user. It does not change the owner of an existing
+// directory.
 func giveState(state string, uid, gid int) error {
 	if err := os.MkdirAll(filepath.Dir(state), 0o755); err != nil {
 		return fmt.Errorf("make a place for logs: %w", err)
@@ -118,8 +120,8 @@ func giveState(state string, uid, gid int) error {
 	return nil
 }
 
-// becomeUser makes this thread the user's. It makes the directory of logs first, because only root
-// can make it in its usual place.
+// becomeUser changes this thread's user. Before that it makes the directory of logs, because only
+// root can make the directory in its usual place.
 func becomeUser(c config) error {
 	u, err := user.Lookup(c.User)
 	if err != nil {
@@ -137,12 +139,13 @@ func becomeUser(c config) error {
 		if state, err = agent.DefaultState(); err != nil {
 			return err
 		}
-		os.Args = append(os.Args, "--state", state) // the default of that user is another one
+		os.Args = append(os.Args, "--state", state) // that user has another default
 	}
 	if err := giveState(state, uid, gid); err != nil {
 		return fmt.Errorf("become user %q: %w", c.User, err)
 	}
-	// Raw calls change only this thread, which then executes. Package syscall would change all.
+	// Raw calls change only this thread, which then executes the program. The calls of package
+	// syscall would change all threads.
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); errno != 0 {
 		return fmt.Errorf("become user %q: leave root's groups: %w", c.User, errno)
 	}

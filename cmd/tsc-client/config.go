@@ -16,8 +16,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// config is what the file, the environment and the flags say. configs/tsc-client.yaml explains each
-// key.
+// config is the configuration from the file, the environment and the flags. configs/tsc-client.yaml
+// explains each key.
 type config struct {
 	Node      string `mapstructure:"node"`
 	Probes    string `mapstructure:"probes"`
@@ -48,7 +48,7 @@ type config struct {
 
 const virtualFlag = "virtual"
 
-// addFlags gives each key a flag of its name, with '-' for '_'.
+// addFlags adds a flag for each key, with the key's name and '-' for '_'.
 func addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	d := tscclient.DefaultConfig()
@@ -80,7 +80,7 @@ func addFlags(cmd *cobra.Command) {
 	f.Duration("extrapolation-limit", d.Assumptions.ExtrapolationLimit,
 		"how far before the first and after the last train readings are translated")
 	f.String(virtualFlag, "", "be the virtual node that this `file` describes: for tests")
-	_ = f.MarkHidden(virtualFlag) // it fails only for a flag that does not exist
+	_ = f.MarkHidden(virtualFlag) // an error is possible only for a flag that does not exist
 }
 
 // check reports what is wrong with the configuration.
@@ -121,7 +121,7 @@ func (c config) plan() (p plan, err error) {
 		Wander: w, MaxWander: 16 * w,
 		Window: c.Window, ExtrapolationLimit: c.ExtrapolationLimit,
 	}
-	check := p.client // with a node that stands for the one that is not measured yet
+	check := p.client // with a stand-in for the node, which is not measured yet
 	check.Node = tscratio.Node{Name: "node", Nominal_hz: 1e9}
 	check.Clock.Counter = func() uint64 { return 0 }
 	if err := check.Validate(); err != nil {
@@ -141,7 +141,7 @@ func (c config) plan() (p plan, err error) {
 	}
 	if c.Server != "" {
 		if c.Node != "" {
-			if err := runs.CheckNodeName(c.Node); err != nil { // as the server does
+			if err := runs.CheckNodeName(c.Node); err != nil { // the server checks this too
 				return p, fmt.Errorf("node: %w", err)
 			}
 		}

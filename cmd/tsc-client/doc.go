@@ -1,5 +1,5 @@
-// Command tsc-client is a node's part in measuring, as a process of its own: it answers probes and
-// runs trains with other nodes, by order of a tsc-server or of "cprof relate". The work is in
+// Command tsc-client is a node's part in measuring, as a separate process. It answers probes, and
+// runs trains with other nodes by order of a tsc-server or of "cprof relate". The work is in
 // package tscclient. Here are the configuration and the signals. A node that runs cp-agent needs no
-// tsc-client: the agent does the same.
+// tsc-client, because the agent does the same work.
 package main

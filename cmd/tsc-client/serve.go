@@ -66,15 +66,15 @@ func serve(ctx context.Context, s daemon.Start[config]) error {
 	return nil
 }
 
-// becomeVirtual replaces the machine's clocks, and what is known of its counter, by those of a
+// becomeVirtual replaces the machine's clocks, and the facts about its counter, by those of a
 // virtual node.
 func becomeVirtual(c *tscclient.Config, v vnode.Config) error {
 	clock, err := virtual.Clock(v, c.Clock)
 	if err != nil {
 		return err
 	}
-	// A virtual counter may run faster than the machine's, by its rate and wander. Its core slack
-	// grows with it.
+	// A virtual counter may run faster than the machine's counter, by its rate and wander. Its core
+	// slack is larger by the same factor.
 	faster := func(n uint64) uint64 { return n + n/100 + 2 }
 	c.Clock = clock
 	if v.Name != "" {

@@ -14,8 +14,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// config is what the file, the environment and the flags say. configs/tsc-server.yaml explains each
-// key.
+// config is the configuration from the file, the environment and the flags. configs/tsc-server.yaml
+// explains each key.
 type config struct {
 	Listen         string        `mapstructure:"listen"`
 	Key            string        `mapstructure:"key"`
@@ -38,7 +38,7 @@ type config struct {
 	Dead           time.Duration `mapstructure:"dead"`
 }
 
-// addFlags gives each key a flag of its name, with '-' for '_'.
+// addFlags adds a flag for each key, with the key's name and '-' for '_'.
 func addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	d := coordinator.DefaultConfig()
@@ -73,7 +73,8 @@ func addFlags(cmd *cobra.Command) {
 	f.Duration("dead", d.Dead, "how long a silence may last before it ends a registration")
 }
 
-// check fills in where things are kept, and reports what is wrong with the configuration.
+// check sets the directories that the configuration leaves out, and reports what is wrong with the
+// configuration.
 func (c *config) check() error {
 	if c.State == "" {
 		c.State = defaultState()
@@ -108,7 +109,7 @@ func defaultState() string {
 	return "cloudprofiler-server"
 }
 
-// coordinator returns the configuration as package coordinator has it.
+// coordinator returns the configuration in the form that package coordinator uses.
 func (c config) coordinator() coordinator.Config {
 	d := coordinator.DefaultConfig()
 	d.SweepEvery, d.Heartbeat, d.Dead, d.Budget = c.SweepEvery, c.Heartbeat, c.Dead, c.Budget
@@ -121,11 +122,11 @@ func (c config) coordinator() coordinator.Config {
 	d.Assumptions.Wander = tscratio.Wander(c.WanderPPM * float64(tscratio.PPM))
 	d.Assumptions.MaxWander = 16 * d.Assumptions.Wander
 	d.Assumptions.Window = c.Window
-	_ = d.ThirdNodes.UnmarshalText([]byte(c.ThirdNodes)) // check tells an error
+	_ = d.ThirdNodes.UnmarshalText([]byte(c.ThirdNodes)) // check returns an error of this call
 	return d
 }
 
-// link returns the configuration as package control has it. It reads the keys.
+// link returns the configuration in the form that package control uses. It reads the keys.
 func (c config) link() (control.ServerConfig, error) {
 	return daemon.Listen(c.Listen,
 		daemon.Setting{Key: "key", Value: c.Key},

@@ -5,6 +5,6 @@
 //	go run ./examples/adstream -logs /tmp/ads      # three nodes in one process
 //	adstream -node b -placement placement.yaml     # node b of a placement; start each node so
 //
-// docs/adstream.md says what it does and what to look at. Package job is how it works, and what to
-// copy.
+// docs/adstream.md describes what it does and what to look at. Package job is the implementation,
+// and contains what to copy.
 package main

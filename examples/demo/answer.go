@@ -15,7 +15,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// answer makes the report of the collected run, as "cprof report" does, and holds it against the
+// answer makes the report of the collected run, as "cprof report" does, and compares it with the
 // truth.
 func (d *demonstration) answer(ctx context.Context, run *runs.Directory) error {
 	physical, err := readPhysicals(nil, d.logs()...)
@@ -69,8 +69,8 @@ func (d *demonstration) analyse(
 		}
 		o := analysis.Options{Edges: edges, Durations: check.duration, Scratch: d.scratch}
 		if edges == nil {
-			// The page shows this answer. It is held against the truth by the logs alone, as is
-			// that of any run of virtual nodes.
+			// The page shows this answer. Like the answer of any run of virtual nodes, it is
+			// compared with the truth by means of the logs alone.
 			o.Truth = known.Truth
 		}
 		answer, err := analysis.Run(ctx, run, o)
@@ -88,7 +88,7 @@ func (d *demonstration) analyse(
 	return nil
 }
 
-// percentilesOf returns the percentiles that the answer gives for a hop.
+// percentilesOf returns the percentiles of a hop in the answer.
 func percentilesOf(a *analysis.Answer, h *Hop) analysis.Percentiles {
 	for _, spans := range [][]analysis.Span{a.Spans, a.EndToEnd} {
 		for _, l := range spans {

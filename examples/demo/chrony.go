@@ -23,13 +23,13 @@ func findChrony() string {
 	return ""
 }
 
-// chronyDaemon is a chronyd in a namespace. It does not set the clock. All of them see the one
-// CLOCK_REALTIME of this machine, and their claims are about that one.
+// chronyDaemon is a chronyd in a namespace. It does not set the clock. All daemons see the one
+// CLOCK_REALTIME of this machine, and their claims are about that clock.
 type chronyDaemon struct {
 	cmd *exec.Cmd
 }
 
-// startChrony starts the hub's daemon, which serves time, or that of a node, which asks the hub's.
+// startChrony starts a daemon. The hub's daemon serves time, and a node's daemon asks the hub's.
 func (p *place) startChrony(
 	ctx context.Context, path string, end int, dir string,
 ) (*chronyDaemon, error) {
@@ -41,12 +41,13 @@ func (p *place) startChrony(
 	if end == netns.Hub {
 		args = append(args, "local stratum 3", "allow", "cmdport 0")
 	} else {
-		// It asks four times at once, then twice a second.
+		// This daemon asks four times at once, then twice a second.
 		hub := p.star.Addr(netns.Hub).String()
 		args = append(args, "server "+hub+" iburst minpoll -1 maxpoll -1 xleave", "port 0")
 	}
 	cmd := exec.CommandContext(ctx, path, args...)
-	// It dies with the namespace's thread, and so with this program, however that ends.
+	// The daemon dies with the namespace's thread, and so with this program, however this program
+	// ends.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := p.star.Do(end, cmd.Start); err != nil {
 		return nil, err

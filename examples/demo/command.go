@@ -106,7 +106,7 @@ func NewProcess() *cobra.Command {
 	}
 }
 
-// maxDemoTuples is how many tuples can be checked against the truth in memory.
+// maxDemoTuples is the number of tuples that can be compared with the truth in memory.
 const maxDemoTuples = 1_000_000
 
 // longestDemo is how long the job may last.
@@ -166,7 +166,7 @@ func runDemo(
 	return Failure(result, checked, outside)
 }
 
-// Failure returns an error if a demonstration did not show what it must.
+// Failure returns an error if a demonstration did not show what it must show.
 func Failure(r *Result, checked, outside int) error {
 	switch {
 	case outside > 0:
@@ -194,7 +194,7 @@ func Microseconds(r *Result, cycles float64) float64 {
 }
 
 // demoBars are what a demonstration must show. The median half-width is a bar only at full size,
-// because it needs a machine with nothing else to do.
+// because it requires a machine with nothing else to do.
 func demoBars(r *Result, size proof.Size) []proof.Bar {
 	checked, between, outside := r.Checked()
 	suspect := 0
@@ -235,8 +235,8 @@ func demoBars(r *Result, size proof.Size) []proof.Bar {
 	return bars
 }
 
-// demoVerdict returns the worst verdict of all relations, and the least wander that the exchanges
-// of all of them allow.
+// demoVerdict returns the worst verdict of all relations, and the smallest wander that the
+// exchanges of all relations allow.
 func demoVerdict(r *Result) (verdict string, least_ppm float64) {
 	verdict = "consistent"
 	if !r.Consistent() {
@@ -280,7 +280,7 @@ func printNodes(w io.Writer, r *Result) {
 	}
 }
 
-// bound returns a bound of cycles of A in seconds, rounded up.
+// bound converts a bound in cycles of A to seconds, rounded up.
 func (r *Result) bound(cycles float64) string {
 	return r.Answer.Reference.Bound(int64(math.Ceil(cycles)))
 }
@@ -299,7 +299,7 @@ func printBound(w io.Writer, r *Result) {
 		paper, r.bound(paper), paper/half, r.Paper.Exchanges/max(len(r.Paper.Anchors), 1))
 }
 
-// otherMethods have a column each, with the bound that they would have claimed.
+// otherMethods are the other methods. Each has a column with the bound that it would have claimed.
 var otherMethods = []string{analysis.MinRTT, analysis.ReT, analysis.NTP}
 
 func printHops(w io.Writer, r *Result) {
@@ -389,17 +389,17 @@ type demoLine struct {
 	Nodes               int     `json:"nodes"`
 	Namespaces          bool    `json:"namespaces"`
 
-	// What the run's answer and its page check against the truth, by the logs alone.
+	// What the run's answer and its page compare with the truth, by means of the logs alone.
 	PageDurations int     `json:"page_durations"`
 	BoundUsedMost float64 `json:"bound_used_most"` // as a share, from 0 to 1
 
 	Methods map[string]demoMethod `json:"methods"` // by name
 }
 
-// demoMethod is what a method said of all pairs of nodes, compared with the truth.
+// demoMethod has a method's values for all pairs of nodes, compared with the truth.
 type demoMethod struct {
 	BoundUSMed float64 `json:"bound_us_median"` // median over pairs, of each pair's median
-	Held       uint64  `json:"held"`            // values that were checked against the truth
+	Held       uint64  `json:"held"`            // values that were compared with the truth
 	Outside    uint64  `json:"outside"`
 	UsedMost   float64 `json:"used_most"` // share of the bound, from 0 to 1
 }

@@ -33,27 +33,27 @@ import (
 type Options struct {
 	Tuples    int
 	PerSecond int
-	Exchanges int // of the paper's method: so many each way before the job, and again after it
+	Exchanges int // of the paper's method: each way before the job, and again after it
 
-	// LoadBytes is how many bytes one node sends another each second, beside the job.
+	// LoadBytes is the number of bytes that one node sends another each second, beside the job.
 	LoadBytes int
 
 	// Loopback puts all processes on the loopback interface. Without it, each node has a network
-	// namespace of its own, if this process may make namespaces. As a rule that needs root.
+	// namespace of its own, if this process may make namespaces. That usually requires root.
 	Loopback bool
 
-	// Command starts this program in such a way that it calls Process.
+	// Command is a command line that starts this program so that it calls Process.
 	Command []string
 
-	// Keep is where the run and its page are kept. Run makes this directory. If it is empty,
+	// Keep is the directory for the run and its page. Run makes this directory. If it is empty,
 	// nothing is kept.
 	Keep string
 
-	// Scratch is the directory for logs and the run while the demonstration goes on. If it is
-	// empty, they lie beside the rings, in shared memory.
+	// Scratch is the directory for logs and the run during the demonstration. If it is empty, they
+	// are beside the rings, in shared memory.
 	Scratch string
 
-	// Program is the name and version that the page gives as its maker.
+	// Program is the name and version that the page shows for the program that made it.
 	Program string
 
 	// Progress is called before each step. It may be nil.
@@ -66,25 +66,25 @@ type Options struct {
 	shared  string        // directory of shared memory; "": the machine's
 }
 
-// LastPoint is where a tuple ends. The window that counted it goes on.
+// LastPoint is where a tuple ends. The window that counted the tuple continues.
 const LastPoint = "count/end"
 
-// wander_ppm is the most that the relative rate of two nodes wanders within ±10 s. It is half of
-// what relations assume, so they are consistent.
+// wander_ppm is the largest distance by which the relative rate of two nodes wanders within ±10 s.
+// It is half of what relations assume, so the relations are consistent.
 const wander_ppm = 0.5
 
-// around is how long trains go on before the job and after it. Without it, bounds would be wider at
-// the job's beginning and end.
+// around is how long trains run before the job and after it. Without these trains, bounds would be
+// wider at the job's beginning and end.
 const around = 500 * time.Millisecond
 
 // Result is what the demonstration found.
 type Result struct {
 	Nodes       []NodeFacts
-	Namespaces  bool             // each node had one of its own
+	Namespaces  bool             // each node had its own namespace
 	WhyLoopback error            // why the nodes could not have namespaces; nil: nothing failed
 	NTP         bool             // chronyd was asked for its claims
-	WhyNoNTP    error            // why chronyd was started but gave no claims; or nil
-	Answer      *analysis.Answer // what "cprof analyze" says of the run
+	WhyNoNTP    error            // why chronyd was started but made no claims; or nil
+	Answer      *analysis.Answer // the answer of "cprof analyze"
 	Hops        []*Hop           // in the order in which tuples pass them
 	Wander      tscratio.Wander  // assumed of each pair
 
@@ -98,7 +98,7 @@ type Result struct {
 	Paper Paper
 }
 
-// Consistent says whether every relation is.
+// Consistent reports whether every relation is consistent.
 func (r *Result) Consistent() bool {
 	for _, p := range r.Answer.Pairs {
 		if p.Verdict != tscratio.Consistent.String() {
@@ -112,23 +112,23 @@ func (r *Result) Consistent() bool {
 type NodeFacts struct {
 	Name   string
 	Start  uint64        // its counter when the demonstration began
-	Rate   float64       // of its counter against the physical one, in ppm; 0 is equal
+	Rate   float64       // of its counter relative to the physical one, in ppm; 0 is equal
 	Shape  vnode.Shape   // of its wander
-	Node   tscratio.Node // as the relations know it
+	Node   tscratio.Node // as described in the relations
 	Clocks vnode.Config
 }
 
-// A demonstration is one that is under way.
+// A demonstration is a demonstration that is running.
 type demonstration struct {
 	o Options
 	Result
 	dir      string // of the rings
-	scratch  string // of all else; may be dir
+	scratch  string // of everything else; may be dir
 	place    *place
 	server   *process
 	nodes    []*process // agents
 	programs []*process
-	chrony   []*chronyDaemon // the hub's and the nodes'; none if it is not installed
+	chrony   []*chronyDaemon // the hub's and the nodes'; none if chronyd is not installed
 	setups   []nodeSetup
 	soak     *Soak // nil: a demonstration
 }
@@ -146,7 +146,7 @@ func Run(ctx context.Context, o Options) (result *Result, err error) {
 	return &d.Result, nil
 }
 
-// within makes the directories for run, calls it, and removes everything that it leaves.
+// within makes the directories for run, calls run, and removes everything that it left.
 func (d *demonstration) within(ctx context.Context, run func(context.Context) error) (err error) {
 	shared, err := makeDirectory(cmp.Or(d.o.shared, sharedMemory()))
 	if err != nil {
@@ -172,8 +172,8 @@ func (d *demonstration) within(ctx context.Context, run func(context.Context) er
 }
 
 func (d *demonstration) stop() {
-	// Programs stop first, because the agents drain them. Agents stop before the coordinator,
-	// because each takes its leave of it.
+	// Programs stop before the agents, because the agents drain them. Agents stop before the
+	// coordinator, because each agent leaves the coordinator in good order.
 	for _, some := range [][]*process{d.programs, d.nodes} {
 		var stopping sync.WaitGroup
 		for _, p := range some {
@@ -319,7 +319,8 @@ func (d *demonstration) start(ctx context.Context, physical machine) (err error)
 }
 
 // startChrony starts chronyd for the hub and for each node, and returns the address at which each
-// agent asks its own. It starts none if chronyd is not installed, or if nodes share an address.
+// agent asks its own chronyd. It starts none if chronyd is not installed, or if nodes share an
+// address.
 func (d *demonstration) startChrony(
 	ctx context.Context, temporary string,
 ) (address string, err error) {
@@ -347,15 +348,16 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// A machine is the physical machine, from which the virtual nodes are made.
+// A machine is the physical machine, from which the virtual nodes are derived.
 type machine struct {
 	virtual.Physical
 	Quantum_cycles   uint64
 	CoreSlack_cycles uint64
-	Cores            []int // those within the core slack
+	Cores            []int // the cores within the core slack
 }
 
-// examine measures the physical counter. If other load disturbed it, it measures again.
+// examine measures the physical counter. If other load disturbed the measurement, it measures
+// again.
 func examine() (machine, error) {
 	const attempts = 5
 	for range attempts {
@@ -384,9 +386,9 @@ func examine() (machine, error) {
 		"or not quiet enough: cprof doctor says why")
 }
 
-// mostUncertain_ppb is how uncertain the frequency may be that virtual nodes are made from. During
-// an examination that adds up to some hundred µs. A core that other programs kept busy then looks
-// as if its counter were off by so much.
+// mostUncertain_ppb is the largest uncertainty of the frequency from which virtual nodes are
+// derived. During an examination that adds up to some hundred µs. If a core was kept busy by other
+// programs, its counter then seems to be off by that much.
 const mostUncertain_ppb = 1e6
 
 // virtualNodes makes the nodes: A, which is the reference, and the others. Their counters began at
@@ -408,7 +410,8 @@ func virtualNodes(
 			Node: tscratio.Node{
 				Name: name, Epoch: "demo", Nominal_hz: uint64(float64(physical.Hz) * (1 + rate)),
 				Quantum_cycles: virtual.Quantum_cycles(c.Counter, physical.Quantum_cycles),
-				// A distance between cores is translated to the virtual counter as a step is.
+				// A distance between cores is converted to the virtual counter like a step of the
+				// counter.
 				CoreSlack_cycles: virtual.Quantum_cycles(c.Counter, physical.CoreSlack_cycles),
 			},
 		})

@@ -10,7 +10,8 @@ import (
 )
 
 // directory is a private directory that does not outlive its process for long. The process removes
-// it at its end. If it is killed, the next process that makes a directory beside it does.
+// it at its end. If the process is killed, the next process that makes a directory beside it
+// removes it.
 type directory struct {
 	path string
 	lock *os.File // held while the process lives
@@ -21,7 +22,8 @@ const (
 	lockName        = "lock"
 )
 
-// sharedMemory is the directory for shared memory or, without one, that for temporary files.
+// sharedMemory is the directory for shared memory. If there is none, it is the directory for
+// temporary files.
 func sharedMemory() string {
 	const dir = "/dev/shm"
 	if _, err := os.Stat(dir); err != nil {
@@ -30,8 +32,8 @@ func sharedMemory() string {
 	return dir
 }
 
-// makeDirectory makes a private directory, and removes those that killed demonstrations have left
-// beside it.
+// makeDirectory makes a private directory, and removes directories that killed demonstrations have
+// left beside it.
 func makeDirectory(parent string) (_ *directory, err error) {
 	removeAbandoned(parent)
 	d := &directory{}
@@ -44,7 +46,8 @@ func makeDirectory(parent string) (_ *directory, err error) {
 			err = errors.Join(err, d.remove())
 		}
 	}()
-	// The lock file gets its name only once it is locked. So an unlocked one is abandoned.
+	// The lock file gets its name only once it is locked. So a lock file that is not locked is
+	// abandoned.
 	early := filepath.Join(d.path, lockName+".new")
 	if d.lock, err = os.OpenFile(early, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 		return nil, err
@@ -63,8 +66,8 @@ func (d *directory) remove() error {
 	return err
 }
 
-// removeAbandoned removes the directories whose process is gone. It leaves those of other users,
-// which it cannot open.
+// removeAbandoned removes the directories whose process is gone. It leaves the directories of other
+// users, which it cannot open.
 func removeAbandoned(parent string) {
 	// Glob fails only for a malformed pattern.
 	found, _ := filepath.Glob(filepath.Join(parent, directoryPrefix+"*", lockName))

@@ -1,19 +1,19 @@
 // Package demo runs the whole product on one machine, with nothing to configure: a coordinator,
 // four virtual nodes with an agent each, and the job of examples/adstream across them. The
 // coordinator, each agent and each node's part of the job are processes. Where it is allowed, each
-// node has a network namespace of its own. The run has anchors before and after the job, and trains
-// during it. It is collected and analysed like any other. Then every duration is compared with the
-// truth, which is known because the nodes are virtual.
+// node has a network namespace of its own. Nodes measure each other before and after the job, and
+// by trains during it. The run is collected and analysed like any other run. Then every duration is
+// compared with the truth, which is known because the nodes are virtual.
 //
-// A node's counter is a known function of the one physical counter. It takes the place of another
-// machine's counter: the stamps that minrtt sees are virtual, and the logs are translated once they
-// are collected, because programs read the physical counter. The product's code knows nothing of
-// this. The agents' own copies of the logs keep the physical readings. From these the truth is
-// computed, by package vnode's second implementation.
+// A node's counter is a known function of the one physical counter. It replaces another machine's
+// counter: the stamps that minrtt sees are virtual. The logs are translated once they are
+// collected, because programs read the physical counter. The product's code is not aware of this.
+// The agents' own copies of the logs keep the physical readings. The truth is computed from these,
+// by package vnode's second implementation.
 //
 // The results also show the bound of the paper's method, from exchanges over ZeroMQ around the job,
 // and what return trips and NTP would have claimed. chronyd runs in the namespaces without setting
-// the clock. The nodes share one CLOCK_REALTIME, so NTP's claim is about that one.
+// the clock. The nodes share one CLOCK_REALTIME, so NTP's claim is about that clock.
 //
 // Nothing here is for use outside of the demonstration.
 package demo

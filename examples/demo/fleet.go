@@ -13,14 +13,15 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/netns"
 )
 
-// place is where the processes run. Each node has a network namespace of its own, with links to all
-// others and to the coordinator's; or all nodes share the loopback interface.
+// place is where the processes run. There are two kinds. Either each node has a network namespace
+// of its own, with links to all other nodes and to the coordinator's, or all nodes share the
+// loopback interface.
 type place struct {
 	star *netns.Star // nil on the loopback interface
 }
 
-// newPlace makes namespaces unless loopback is set. If it may not, as without root and in many
-// containers, it returns a place on the loopback interface, and the reason in whyNot.
+// newPlace makes namespaces unless loopback is set. If namespaces are not allowed, as without root
+// and in many containers, it returns a place on the loopback interface, and the reason in whyNot.
 func newPlace(nodes int, loopback bool) (_ *place, whyNot error) {
 	if loopback {
 		return &place{}, nil
@@ -38,8 +39,7 @@ func (p *place) close() {
 	}
 }
 
-// address is the address of a node, or of netns.Hub. onLoopback is what it would be on the loopback
-// interface.
+// address is the address of a node, or of netns.Hub. On the loopback interface, it is onLoopback.
 func (p *place) address(end int, onLoopback netip.Addr) netip.Addr {
 	if p.star == nil {
 		return onLoopback
@@ -61,9 +61,9 @@ func (p *place) start(
 ) (*process, error) {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stderr = os.Stderr
-	// Whatever it leaves there when it is killed is removed with the rest.
+	// Files that the process leaves there when it is killed are removed with the rest.
 	cmd.Env = append(os.Environ(), "TMPDIR="+temporary)
-	// A Ctrl-C reaches only its parent, which ends it.
+	// A Ctrl-C reaches only the parent of the process. The parent then ends it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = 10 * time.Second
 	input, err := cmd.StdinPipe()

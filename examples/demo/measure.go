@@ -26,7 +26,7 @@ func (d *demonstration) measure(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return err
 			}
-			d.WhyNoNTP = err // only the column of NTP stays empty
+			d.WhyNoNTP = err // only NTP's column stays empty
 			break
 		}
 	}
@@ -89,7 +89,8 @@ func (d *demonstration) measure(ctx context.Context) error {
 	return nil
 }
 
-// load makes the second node send the third so many bytes a second, beside the job. 0 ends it.
+// load makes the second node send the third the given number of bytes a second, beside the job.
+// With 0 bytes it ends the load.
 func (d *demonstration) load(bytesPerSecond int) error {
 	_, err := d.nodes[1].link.ask(order{
 		Do: orderLoad, Peer: d.nodes[2].Load, BytesPerSecond: bytesPerSecond,
@@ -98,7 +99,7 @@ func (d *demonstration) load(bytesPerSecond int) error {
 }
 
 // paperExchanges makes the exchanges of each pair, in both directions. A soak has none, because
-// over an hour the paper's bound is all wander.
+// over an hour the paper's bound consists almost only of wander.
 func (d *demonstration) paperExchanges(when string) (pairs [][2][]tscratio.Exchange, err error) {
 	if d.soak != nil {
 		return nil, nil
@@ -159,7 +160,7 @@ func (d *demonstration) jobLasts() time.Duration {
 	return time.Duration(float64(d.o.Tuples) / float64(d.o.PerSecond) * float64(time.Second))
 }
 
-// clocksBeyond is how much longer than the job the nodes' clocks are made for.
+// clocksBeyond is how much longer than the job the nodes' clocks are defined.
 const clocksBeyond = 5 * time.Minute
 
 // keepTruth writes the truth about each node's clocks into the node's part of the run.
@@ -176,7 +177,8 @@ func (d *demonstration) keepTruth() error {
 	return nil
 }
 
-// translate replaces the physical readings in the collected run by those of the virtual counters.
+// translate replaces the physical readings in the collected run by readings of the virtual
+// counters.
 func (d *demonstration) translate() error {
 	path := d.runPath()
 	for i, n := range d.setups {

@@ -22,8 +22,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
 )
 
-// node is the process of a virtual node. It does what cp-agent does, but with virtual clocks in
-// place of the machine's.
+// node is the process of a virtual node. It does what cp-agent does, but with virtual clocks
+// instead of the machine's clocks.
 type node struct {
 	setup  nodeSetup
 	clock  minrtt.Clock

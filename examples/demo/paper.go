@@ -14,22 +14,22 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Paper is what the paper's method says of the same nodes. It has exchanges over ZeroMQ before and
-// after the job, and assumes no wander.
+// Paper is the result of the paper's method on the same nodes. The method has exchanges over ZeroMQ
+// before and after the job, and assumes no wander.
 type Paper struct {
 	Exchanges int       // of all pairs
 	RoundTrip uint64    // the smallest, in cycles of the node that started it
 	Anchors   []Anchors // one for each pair: from whichever node gives the smaller bound
 }
 
-// Anchors are those of one pair.
+// Anchors are the two exchanges through which the paper's method relates one pair.
 type Anchors struct {
 	E            *big.Rat // the bound, in cycles of the node that started the exchanges
 	Apart_cycles uint64   // from the first anchor to the second
 }
 
-// HalfWidth_cycles is the paper's bound e for the median pair, corrected for a wander of w:
-// e + w·T/2.
+// HalfWidth_cycles is the paper's bound e for the median pair, corrected for a wander of w. That is
+// e + w·T/2, with the time T between the anchors.
 func (p Paper) HalfWidth_cycles(w tscratio.Wander) float64 {
 	if len(p.Anchors) == 0 {
 		return 0
@@ -43,7 +43,7 @@ func (p Paper) HalfWidth_cycles(w tscratio.Wander) float64 {
 	return all[len(all)/2]
 }
 
-// add takes the exchanges of one pair: those that one node started, and those of the other.
+// add takes the exchanges of one pair. Each array has the exchanges by the node that started them.
 func (p *Paper) add(before, after [2][]tscratio.Exchange) error {
 	var best *Anchors
 	for i := range before {
@@ -68,7 +68,7 @@ func (p *Paper) add(before, after [2][]tscratio.Exchange) error {
 	return nil
 }
 
-// paperAnswerer answers what probePaper sends.
+// paperAnswerer answers the probes of probePaper.
 type paperAnswerer struct {
 	address   netip.AddrPort
 	transport *zmqtransport.Transport
@@ -76,7 +76,7 @@ type paperAnswerer struct {
 	served    chan struct{}
 }
 
-// counterAlone is a clock without kernel stamps, which ZeroMQ cannot take.
+// counterAlone is a clock without kernel stamps, which do not exist for ZeroMQ.
 func counterAlone(c minrtt.Clock) minrtt.Clock {
 	return minrtt.Clock{Counter: c.Counter, Quantum_cycles: c.Quantum_cycles}
 }
@@ -96,7 +96,7 @@ func answerPaper(
 	ctx, p.stop = context.WithCancel(ctx)
 	go func() {
 		defer close(p.served)
-		answerer.Serve(ctx) // it ends with the context or the socket, so its error says nothing
+		answerer.Serve(ctx) // its error only reports the end of the context or the socket
 	}()
 	return p, nil
 }

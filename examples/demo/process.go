@@ -14,8 +14,8 @@ type role interface {
 }
 
 // Process runs one of the demonstration's processes: the coordinator, the agent of a virtual node,
-// or a node's part of the job. It obeys its parent's orders until its input ends, which also stops
-// an order that is under way.
+// or a node's part of the job. It obeys its parent's orders until its input ends. The end of the
+// input also stops an order that is being carried out.
 func Process(ctx context.Context, in io.Reader, out io.Writer) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -12,8 +12,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// The parent and its processes talk in JSON, one message a line, over the standard input and output
-// of each process. A process whose input ends has lost its parent, and ends too.
+// The parent and its processes exchange JSON, one message a line, over the standard input and
+// output of each process. A process whose input ends has lost its parent, and ends too.
 
 // setup is the parent's first message. Exactly one of its fields is set.
 type setup struct {
@@ -29,7 +29,7 @@ type serverSetup struct {
 	Runs    string        `json:"runs"`    // directory
 	Key     control.Key   `json:"key"`
 	Admin   control.Key   `json:"admin"`
-	Clients []control.Key `json:"clients"` // public halves of the keys that it lets in
+	Clients []control.Key `json:"clients"` // public halves of the keys that the coordinator accepts
 	Brief   bool          `json:"brief"`   // for tests: sweeps of a few exchanges
 }
 
@@ -38,7 +38,7 @@ type nodeSetup struct {
 	Clocks                 vnode.Config  `json:"clocks"`
 	Node                   tscratio.Node `json:"node"` // how a relation describes its counter
 	PhysicalQuantum_cycles uint64        `json:"physical_quantum_cycles,string"`
-	PhysicalCores          []int         `json:"physical_cores"` // those within Node's core slack
+	PhysicalCores          []int         `json:"physical_cores"` // cores within Node's core slack
 	Address                netip.Addr    `json:"address"`
 	Number                 int           `json:"number"` // in the ids of tuples
 	Rings                  string        `json:"rings"`  // directory of the node's rings
@@ -80,7 +80,7 @@ const (
 	orderStamps = "stamps" // answer report.Stamps
 )
 
-// orderWork tells a program to run its part of the job and answer report.Job.
+// orderWork asks a program to run its part of the job and answer report.Job.
 const orderWork = "work"
 
 type order struct {
@@ -99,12 +99,12 @@ type report struct {
 	Stamps    *stamps             `json:"stamps,omitempty"`
 }
 
-// stamps counts the exchanges in the trains that a node started, and their stamps.
+// stamps are the numbers of exchanges in the trains that a node started, and of their stamps.
 type stamps struct {
 	Exchanges, Kernel, User uint64
 }
 
-// link is one end of the conversation.
+// link is one end of the connection between the parent and a process.
 type link struct {
 	in  *json.Decoder
 	out io.Writer

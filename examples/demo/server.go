@@ -38,7 +38,7 @@ func startServer(ctx context.Context, s serverSetup) (_ role, says ready, err er
 		return nil, says, err
 	}
 	config := coordinator.DefaultConfig()
-	config.SweepEvery, config.Settle = 0, time.Hour // no sweeps but those around the run
+	config.SweepEvery, config.Settle = 0, time.Hour // the only sweeps are before and after the run
 	if s.Brief {
 		config.Sweep.Trains, config.Sweep.Exchanges = 1, 10
 		config.Sweep.Quiet = coordinator.Quiet{}
@@ -112,7 +112,7 @@ func (v *server) obey(ctx context.Context, o order) (r report, err error) {
 // patience is how long a run may take from one phase to the next.
 const patience = time.Minute
 
-// until repeats a request until enough accepts the answer, which it finds in result.
+// until repeats a request until enough returns true. enough finds the answer in result.
 func (v *server) until(
 	ctx context.Context, what string, result any, enough func() (bool, error),
 ) error {

@@ -16,15 +16,15 @@ import (
 )
 
 // Soak is a long demonstration at a moderate rate, and the memory and disk that it took. Its nodes
-// exchange as many trains as a fleet's nodes do. It has no hops and no bound of the paper. Its
-// durations are checked against the truth a few periods at a time, so that they need no more memory
-// than those of a demonstration.
+// exchange as many trains as the nodes of a fleet do. It has no hops and no bound of the paper. Its
+// durations are compared with the truth a few periods at a time, so that they need no more memory
+// than the durations of a demonstration.
 type Soak struct {
 	Result
 	Every     time.Duration // the length of a period
-	Processes []string      // those that were watched
+	Processes []string      // the processes that were watched
 	Samples   []Sample      // one for each period while the job ran
-	Periods   []Period      // by when their tuples were made
+	Periods   []Period      // by the time when the period's tuples were made
 }
 
 // Sample is the memory and disk in use in one period.
@@ -41,7 +41,7 @@ type Period struct {
 	widths []int64
 }
 
-// RunSoak runs a demonstration in periods of length every. It does not use Options.Exchanges and
+// RunSoak runs a demonstration in periods of length every. It ignores Options.Exchanges and
 // Options.Keep.
 func RunSoak(ctx context.Context, o Options, every time.Duration) (*Soak, error) {
 	if o.Progress == nil {
@@ -55,11 +55,11 @@ func RunSoak(ctx context.Context, o Options, every time.Duration) (*Soak, error)
 	return d.soak, nil
 }
 
-// samplesAPeriod is how often a period's memory is read. The median of these is not disturbed by a
-// single garbage collection.
+// samplesAPeriod is how often the memory is read in a period. The median of these readings is not
+// disturbed by a single garbage collection.
 const samplesAPeriod = 6
 
-// watched runs the job. In a soak it samples memory and disk meanwhile.
+// watched runs the job. In a soak it also samples memory and disk.
 func (d *demonstration) watched(job func() error) error {
 	if d.soak == nil {
 		return job()
@@ -115,7 +115,7 @@ func sum(v []int64) (s int64) {
 	return s
 }
 
-// Growth_bytes is how much a process grew in the second half of the samples. It takes the median of
+// Growth_bytes is how much a process grew in the second half of the samples. It uses the median of
 // the slopes between every two samples (Theil and Sen), which a few outliers do not move. ok is
 // false if there are too few samples.
 func (s *Soak) Growth_bytes(process int) (bytes float64, ok bool) {
@@ -134,10 +134,10 @@ func (s *Soak) Growth_bytes(process int) (bytes float64, ok bool) {
 	return slopes[len(slopes)/2] * float64(len(half)), true
 }
 
-// fewestSamples is how many samples the second half needs for Growth_bytes.
+// fewestSamples is the number of samples that Growth_bytes needs in the second half.
 const fewestSamples = 10
 
-// SecondHalfTuples is the number of tuples that were sent in the time that Growth_bytes is about.
+// SecondHalfTuples is the number of tuples that were sent in the second half of the samples.
 func (s *Soak) SecondHalfTuples() int {
 	if len(s.Samples) == 0 {
 		return 0
@@ -145,9 +145,9 @@ func (s *Soak) SecondHalfTuples() int {
 	return s.Tuples * (len(s.Samples) - len(s.Samples)/2) / len(s.Samples)
 }
 
-// Spread says how steady the bound was. worst is the largest bound of a period divided by the
+// Spread shows how steady the bound was. worst is the largest bound of a period divided by the
 // median of all periods' bounds. drift is the median of the second half of the periods divided by
-// that of the first half.
+// the median of the first half.
 func (s *Soak) Spread() (worst, drift float64) {
 	median := func(some []Period) float64 {
 		var v []float64
@@ -181,7 +181,7 @@ func (s *Soak) Checked() (durations, between, outside int) {
 type idRange struct{ first, last uint64 }
 
 // idPeriods finds the period in which an id was made. It assumes that programs make ids at a steady
-// rate, with counts that grow.
+// rate, with rising counts.
 type idPeriods struct {
 	ranges  map[uint64]*idRange // by the id without its count
 	periods uint64
@@ -203,7 +203,7 @@ func (p *idPeriods) of(id uint64) int {
 	return int((id&channel.MaxCount - r.first) * p.periods / (r.last - r.first + 1))
 }
 
-// within returns the ranges of the ids from one period to before another.
+// within returns the ranges of the ids in periods from ≤ period < to.
 func (p *idPeriods) within(from, to int) (ids [][2]uint64) {
 	for prefix, r := range p.ranges {
 		begin := func(period int) uint64 { // the least count of the period
@@ -217,11 +217,11 @@ func (p *idPeriods) within(from, to int) (ids [][2]uint64) {
 	return ids
 }
 
-// tuplesAtOnce is how many tuples are checked against the truth at once, in memory.
+// tuplesAtOnce is the number of tuples that are compared with the truth at once, in memory.
 const tuplesAtOnce = 300_000
 
-// answerSoak analyses the collected run as "cprof analyze" does. Then it checks the durations
-// against the truth, a few periods at a time.
+// answerSoak analyses the collected run as "cprof analyze" does. Then it compares the durations
+// with the truth, a few periods at a time.
 func (d *demonstration) answerSoak(ctx context.Context, run *runs.Directory) (err error) {
 	d.Wander = run.Run.Assumptions().Wander
 	d.o.Progress("joining tuples")

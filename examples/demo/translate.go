@@ -11,8 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// translateLogs replaces the physical readings in a directory's logs by those of a virtual counter.
-// From then on they are the logs of another machine.
+// translateLogs replaces the physical readings in a directory's logs by readings of a virtual
+// counter. After that they are like the logs of another machine.
 func translateLogs(dir string, counter *vnode.Counter) error {
 	translated := dir + ".virtual"
 	if err := os.Mkdir(translated, 0o700); err != nil {
@@ -37,7 +37,7 @@ func translateLogs(dir string, counter *vnode.Counter) error {
 	return os.Rename(translated, dir)
 }
 
-// translateInPlace does so with a single file.
+// translateInPlace does the same with a single file.
 func translateInPlace(path string, counter *vnode.Counter) error {
 	translated := path + ".virtual"
 	if err := translateLog(path, translated, counter); err != nil {

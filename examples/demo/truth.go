@@ -18,10 +18,10 @@ import (
 // Hop is the durations of all tuples from one point to another.
 type Hop struct {
 	From, To  string             // points
-	Since     bool               // From is where tuples begin, and other points lie between
+	Since     bool               // From is where tuples begin, and other points are in between
 	Crosses   int                // number of durations from one node to another
 	Durations []tscratio.Elapsed // as they were measured, in cycles of A
-	Truth     []int64            // as the virtual nodes know them, in cycles of A
+	Truth     []int64            // true durations, from the virtual nodes, in cycles of A
 	Outside   int                // number of durations that did not contain the truth: must be 0
 
 	Percentiles analysis.Percentiles // of the durations, from the run's answer
@@ -31,8 +31,8 @@ type Hop struct {
 }
 
 // Claimed_cycles is the median bound that another method (analysis.MinRTT, …) claims for a pair of
-// nodes. The pair is the one that most of the hop's durations between nodes belong to. ok is false
-// if the method claims nothing. Return trips go only from where tuples begin to LastPoint.
+// nodes. It is the pair with the most durations of the hop between its nodes. ok is false if the
+// method claims nothing. Return trips exist only from where tuples begin to LastPoint.
 func (r *Result) Claimed_cycles(h *Hop, method string) (bound int64, ok bool) {
 	if method == analysis.ReT && !(h.Since && h.To == LastPoint) {
 		return 0, false
@@ -67,8 +67,8 @@ type event struct {
 // physicals are the events of each point, by id.
 type physicals map[string][]event
 
-// readPhysicals reads the events of the wanted ids from the logs that the nodes' agents kept. A nil
-// want wants all.
+// readPhysicals reads the events of the wanted ids from the logs that the nodes' agents kept. If
+// want is nil, it reads all events.
 func readPhysicals(want func(id uint64) bool, dirs ...string) (physicals, error) {
 	all := physicals{}
 	if want == nil {
@@ -143,7 +143,7 @@ func (p physicals) at(point string, id uint64) (uint64, error) {
 	return events[i].physical, nil
 }
 
-// checker finds the truth about each duration.
+// checker computes the true value of each duration.
 type checker struct {
 	physical  physicals
 	reference *vnode.Truth
@@ -161,8 +161,8 @@ func newChecker(
 // duration takes the rows of analysis.Options.Durations.
 func (c *checker) duration(d analysis.DurationRow) error {
 	if strings.Contains(d.Kind, ",") {
-		// It begins with the first or the last of the tuples in a window. Which one that truly was
-		// cannot be told from the events of this tuple.
+		// This duration begins with the first or the last of the tuples in a window. The events of
+		// this tuple do not show which tuple that truly was.
 		return nil
 	}
 	first, err := c.physical.at(d.From, d.ID)
@@ -177,7 +177,7 @@ func (c *checker) duration(d analysis.DurationRow) error {
 	return nil
 }
 
-// hops gathers durations by the two points that they lie between.
+// hops groups durations by the two points at which they begin and end.
 type hops struct {
 	since  bool
 	byEnds map[[2]string]*Hop
@@ -188,7 +188,7 @@ func newHops(since bool) *hops { return &hops{since: since, byEnds: map[[2]strin
 
 func (h *hops) take(d analysis.DurationRow, truth int64) {
 	if d.Kind == "end-to-end" && !h.since {
-		return // the spans since tuples began have it
+		return // the spans from where tuples begin include this one
 	}
 	key := [2]string{d.From, d.To}
 	hop := h.byEnds[key]
@@ -208,7 +208,7 @@ func (h *hops) take(d analysis.DurationRow, truth int64) {
 	}
 }
 
-// Checked returns how many durations were checked against the truth, how many of these were between
+// Checked returns how many durations were compared with the truth, how many of these were between
 // nodes, and how many did not contain the truth.
 func (r *Result) Checked() (durations, between, outside int) {
 	for _, hop := range r.Hops {

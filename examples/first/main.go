@@ -10,20 +10,21 @@ import (
 )
 
 func main() {
-	// Each tuple gets an id that no other program makes. If your tuples have ids, use those.
+	// Each tuple gets an id that no other program makes. If your tuples have ids already, use
+	// those.
 	ids, err := handlers.OpenIDs("", handlers.AnyInstance)
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer ids.Close()
 
-	// Only one goroutine may log to a channel of Open. Where several must, use OpenShared.
+	// Only one goroutine may log to a channel of Open. If several goroutines log, use OpenShared.
 	parsed := open("parser#0/start", handlers.Options{})
 	defer parsed.Close()
 	hashed := open("hasher#0/end", handlers.Options{})
 	defer hashed.Close()
-	// A fast operator logs a sample. Channels with the same parameters keep the same tuples, so
-	// paths stay whole: here 2 of 1024.
+	// A fast operator logs only a sample. Channels with the same parameters keep the same tuples,
+	// so paths stay whole. Here 2 of 1024 tuples are kept.
 	twoOf1024 := channel.Params{"x": 2, "y": 1024}
 	sampled := open("hasher#0/sampled", handlers.Options{Handler: "xoy", Params: twoOf1024})
 	defer sampled.Close()
@@ -43,7 +44,7 @@ func main() {
 	fmt.Printf("hashed 10000 tuples to %x…; see: cprof ring list\n", sum[:4])
 }
 
-// open returns a channel even after an error: log calls to it then do nothing. Profiling is no
+// open returns a channel even after an error: log calls to that channel do nothing. Profiling is no
 // reason for a program to stop.
 func open(name string, o handlers.Options) *handlers.Channel {
 	c, err := handlers.Open(name, o)

@@ -66,7 +66,7 @@ func run(ctx context.Context, trial time.Duration, memory, asJSON bool) error {
 	return r.WriteText(os.Stdout)
 }
 
-// A broker is the engine: a JetStream server, and connections of a producer and a consumer to it.
+// A broker is the engine: a JetStream server, and the connections of a producer and a consumer.
 type broker struct {
 	server    *server.Server
 	dir       string
@@ -76,8 +76,8 @@ type broker struct {
 	stream    jetstream.Stream
 }
 
-// maxPending limits the messages that the server has not acknowledged. At the limit the engine
-// takes nothing.
+// maxPending is the largest number of messages that the server has not acknowledged. At that limit
+// the engine takes nothing.
 const maxPending = 1000
 
 func startBroker(ctx context.Context, memory bool) (_ *broker, err error) {
@@ -118,13 +118,13 @@ func startBroker(ctx context.Context, memory bool) (_ *broker, err error) {
 	}
 	b.stream, err = b.publisher.CreateStream(ctx, jetstream.StreamConfig{
 		Name: "tuples", Subjects: []string{"tuples"}, Storage: storage,
-		// A search may send more tuples than the disk holds.
+		// A search may send more tuples than fit on the disk.
 		MaxMsgs: 200_000, Discard: jetstream.DiscardOld,
 	})
 	return b, err
 }
 
-// publish is the sink. It takes tuples until maxPending of them are not acknowledged.
+// publish is the sink. It takes tuples until maxPending tuples are not acknowledged.
 func (b *broker) publish(tuples []generator.Tuple) (taken int, err error) {
 	for _, t := range tuples {
 		if b.publisher.PublishAsyncPending() >= maxPending {

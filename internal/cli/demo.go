@@ -35,7 +35,8 @@ the PATH.`,
 	}
 }
 
-// findDemo looks beside this program first: a demonstration on the PATH may be another version.
+// findDemo looks for the demonstration beside this program first, because a demonstration on the
+// PATH may be of another version.
 func findDemo() (string, error) {
 	if self, err := os.Executable(); err == nil {
 		beside := filepath.Join(filepath.Dir(self), demoProgram)

@@ -21,5 +21,5 @@ func newVersion() *cobra.Command {
 	}
 }
 
-// thisVersion returns one line that says which build this is.
+// thisVersion returns one line that identifies this build.
 func thisVersion() string { return daemon.Version("cprof") }

@@ -40,7 +40,7 @@ func (w *WanderFlag) Set(text string) error {
 	return nil
 }
 
-// parseWander reads a fraction: a number and its unit, which is ppm if none is given.
+// parseWander reads a fraction: a number and its unit. Without a unit, it is ppm.
 func parseWander(text string) (tscratio.Wander, error) {
 	unit := tscratio.Wander(tscratio.PPM)
 	number := strings.TrimSpace(text)

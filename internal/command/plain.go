@@ -12,8 +12,8 @@ import (
 // plain is the writer for all output of cprof. Names, errors and descriptions come from nodes,
 // programs and files that may be hostile. So a character that a terminal would obey instead of
 // showing is written as text, such as \u001b for ESC, which JSON reads as the same character.
-// Newlines and tabs pass. Close it at the end: an incomplete character waits for its
-// rest.
+// Newlines and tabs pass unchanged. Close plain at the end: it may have kept an incomplete
+// character.
 type plain struct {
 	to   io.Writer
 	rest []byte // incomplete character at the end of the last Write
@@ -25,7 +25,7 @@ func (p *plain) Write(b []byte) (int, error) {
 		b = append(p.rest, b...)
 		p.rest = nil
 	}
-	begin := 0 // start of what is not written yet
+	begin := 0 // start of the part that is not written yet
 	for i := 0; i < len(b); {
 		if c := b[i]; c >= ' ' && c < 0x7f || c == '\n' || c == '\t' {
 			i++
@@ -56,7 +56,7 @@ func (p *plain) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// Close writes an incomplete character that waits.
+// Close writes the incomplete character, if there is one.
 func (p *plain) Close() error {
 	if len(p.rest) == 0 {
 		return nil
@@ -66,13 +66,13 @@ func (p *plain) Close() error {
 	return err
 }
 
-// commands reports whether a terminal would obey the character instead of showing it: control
-// characters, and those that change the direction of writing.
+// commands reports whether a terminal would obey the character instead of showing it. Such are
+// control characters, and characters that change the direction of writing.
 func commands(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
 }
 
-// FileOf returns the file that a writer leads to, if it is one.
+// FileOf returns the file to which a writer leads, if there is one.
 func FileOf(w io.Writer) (*os.File, bool) {
 	if p, ok := w.(*plain); ok {
 		w = p.to
@@ -81,7 +81,7 @@ func FileOf(w io.Writer) (*os.File, bool) {
 	return file, ok
 }
 
-// Line puts a foreign text on one line, so that it cannot pass for several.
+// Line puts a foreign text on one line, so that it cannot be mistaken for several.
 func Line(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {

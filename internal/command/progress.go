@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Progress rewrites one line on a terminal. If the output is not a terminal it prints nothing: logs
-// should hold results.
+// Progress rewrites one line on a terminal. If the output is not a terminal, it prints nothing,
+// because logs should contain only results.
 type Progress struct {
 	w     io.Writer
 	shown int
@@ -46,8 +46,8 @@ func (p *Progress) Done() {
 	}
 }
 
-// Share returns a function that shows which part of the work is done, from 0 to 1, and what is
-// being done. It may be called by several goroutines, and writes at most ten times a second.
+// Share returns a function that shows which share of the work is done, from 0 to 1, and what is
+// being done. Several goroutines may call the function. It writes at most ten times a second.
 func (p *Progress) Share() func(done float64, what string) {
 	shows := make(chan struct{}, 1)
 	var last time.Time

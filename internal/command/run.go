@@ -13,13 +13,14 @@ import (
 // The exit codes of every subcommand.
 const (
 	Answered = 0 // the question was answered
-	Failed   = 1 // it was not answered
+	Failed   = 1 // the question was not answered
 	Usage    = 2 // the command line is wrong, and nothing was done
-	Partial  = 3 // it was answered, with suspect or missing parts
+	Partial  = 3 // the question was answered, with suspect or missing parts
 )
 
 // ErrPartial is returned (wrapped) by a subcommand that has printed its answer, if parts of the
-// answer are suspect or missing. Its text is printed after the answer and names the parts.
+// answer are suspect or missing. The error's text is printed after the answer and names these
+// parts.
 var ErrPartial = errors.New("answered with suspect or missing parts")
 
 // A UsageError reports a wrong command line that flags and argument counts do not reveal, for
@@ -59,8 +60,8 @@ func Run(ctx context.Context, root *cobra.Command, args []string, out, errs io.W
 	}
 }
 
-// Prepare gives all commands under root what they have in common. The result becomes true when a
-// subcommand's own code begins to run: every error before that is a wrong command line.
+// Prepare gives all commands under root what they have in common. begun becomes true when a
+// subcommand's own code begins to run. Every error before that is a wrong command line.
 func Prepare(root *cobra.Command) (begun *bool) {
 	root.SilenceErrors = true
 	root.SilenceUsage = true
@@ -97,15 +98,15 @@ func Prepare(root *cobra.Command) (begun *bool) {
 	walk(root)
 	if root.Version != "" {
 		line := root.Version
-		root.Version = "" // else cobra answers
+		root.Version = "" // without this, cobra would answer --version
 		AnswerVersion(root, line)
 	}
 	return begun
 }
 
-// wrongArguments returns an error that names the missing or surplus argument, by the words of the
-// command's usage. Cobra only counts them ("accepts 1 arg(s), received 0"), or takes a surplus
-// argument for a command.
+// wrongArguments returns an error that names the missing or surplus argument in the words of the
+// command's usage. Cobra only counts arguments ("accepts 1 arg(s), received 0"), or mistakes a
+// surplus argument for a command.
 func wrongArguments(cmd *cobra.Command, args []string, err error) error {
 	wanted := strings.Fields(cmd.Use)[1:]
 	switch {
@@ -118,8 +119,9 @@ func wrongArguments(cmd *cobra.Command, args []string, err error) error {
 	}
 }
 
-// makeGroup lets a command that only holds others answer a wrong word with the nearest right one.
-// Without it, cobra prints the help of "cprof log" for "cprof log nosuch", and succeeds.
+// makeGroup makes a command that only has subcommands answer a wrong word with the nearest right
+// word. Without makeGroup, cobra prints the help of "cprof log" for "cprof log nosuch", and
+// succeeds.
 func makeGroup(cmd *cobra.Command) {
 	unknown := func(cmd *cobra.Command, word string) error {
 		cmd.SuggestionsMinimumDistance = 2
@@ -139,8 +141,8 @@ func makeGroup(cmd *cobra.Command) {
 		}
 		return errors.New("a command is missing")
 	}
-	// Cobra parses flags before it looks at the word, but "cprof log dmup --json" should be about
-	// "dmup", not about "--json".
+	// Cobra parses flags before it checks the word. But the error for "cprof log dmup --json"
+	// should be about "dmup", not about "--json".
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if word := cmd.Flags().Arg(0); word != "" && cmd.HasSubCommands() {
 			return unknown(cmd, word)

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// WriteWhole replaces a file at once: the old one stays until the new one is complete. It writes
+// WriteWhole replaces a file at once: the old file stays until the new file is complete. It writes
 // directly to a path that is not a regular file, such as a pipe or a device.
 func WriteWhole(path string, text []byte) error {
 	mode := fs.FileMode(0o644)

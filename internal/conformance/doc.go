@@ -1,7 +1,7 @@
-// Package conformance tests every language's library against the same expectations: a program in Go
-// and its twin in C get the same orders, the same drainer takes what they logged, and the logs must
-// say the same.
+// Package conformance tests the libraries of all languages in the same way. A program in Go and its
+// twin in C get the same orders, and one drainer takes what they logged. The two logs must then
+// have the same content.
 //
-// A library in another language gets a twin of sdk/c/test/writer.c, and its line in writers. The
-// package consists of tests alone.
+// A library in another language needs a twin of sdk/c/test/writer.c, and a line in writers. The
+// package contains only tests.
 package conformance

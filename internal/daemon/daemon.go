@@ -20,12 +20,13 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
-// A Daemon is a command that serves until it is told to end. C is its configuration: a struct in
+// A Daemon is a command that serves until it is asked to end. C is its configuration: a struct in
 // which each field has a tag `mapstructure:"key"`.
 type Daemon[C any] struct {
 	Name  string
 	Short string
-	// Run adds what holds for all daemons: where the configuration comes from, and exit codes
+	// Run adds what is the same for all daemons: where the configuration is read from, and exit
+	// codes.
 	Long    string
 	Example string
 
@@ -34,7 +35,7 @@ type Daemon[C any] struct {
 	// Check returns what is wrong with a configuration, and fills in values that depend on other
 	// keys. It has no other effect.
 	Check func(*C) error
-	// Serve is the daemon's work. It ends in good order when ctx does.
+	// Serve does the daemon's work. It ends in good order when ctx ends.
 	Serve func(ctx context.Context, s Start[C]) error
 }
 
@@ -55,8 +56,8 @@ const (
 // Main is a command's main function.
 func Main[C any](d Daemon[C]) { os.Exit(d.Run(UntilSignal(), os.Args[1:], os.Stdout, os.Stderr)) }
 
-// UntilSignal returns a context that the first SIGINT or SIGTERM ends, which asks the program to
-// write everything down and end. After that, signals act as usual: a second one kills.
+// UntilSignal returns a context that ends with the first SIGINT or SIGTERM. The program should then
+// write everything down and end. After that, signals act as usual: a second one kills the program.
 func UntilSignal() context.Context {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
@@ -79,7 +80,7 @@ override environment variables (%s_%s for --%s), and these override the file. Ex
 is wrong with it, or with the command line.`,
 			variables, strings.ToUpper(Keys[C]()[0]), flagOf(Keys[C]()[0])),
 		Example: d.Example,
-		// cobra.NoArgs would call it an unknown command
+		// cobra.NoArgs would call the argument an unknown command
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return fmt.Errorf("unexpected argument %q", args[0])
@@ -124,7 +125,8 @@ is wrong with it, or with the command line.`,
 
 const maxConfigBytes = 1 << 20
 
-// read reads the file, if there is one, and overrides it with the environment and the flags.
+// read reads the file, if there is one. The environment overrides the file, and flags override
+// both.
 func (d Daemon[C]) read(path, variables string, cmd *cobra.Command) (c C, err error) {
 	v := viper.New()
 	v.SetEnvPrefix(variables)

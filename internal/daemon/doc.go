@@ -2,6 +2,6 @@
 // environment and flags; signals, a log on standard error, exit codes and the version. From a
 // configuration it also makes the keys of a link and this machine's node.
 //
-// What a daemon does, and which keys it has and what they mean, is left to its command. cprof is no
-// daemon, but takes its version and signals from here as well.
+// What a daemon does, and its keys and their meaning, is left to its command. cprof is not a
+// daemon, but also uses the version and the signals of this package.
 package daemon

@@ -13,8 +13,8 @@ import (
 // A Setting is a key of a configuration, and its value.
 type Setting struct{ Key, Value string }
 
-// Link returns how a node reaches its server: with its own secret key and the server's public one,
-// or with no keys. An empty node or advertise is found out later.
+// Link returns how a node reaches its server: with the node's secret key and the server's public
+// key, or with no keys. If node or advertise is empty, its value is found out later.
 func Link(node, server, key, serverKey, advertise string) (l tscclient.LinkConfig, err error) {
 	l.Server.Server = server
 	if advertise != "" {
@@ -46,8 +46,8 @@ func Link(node, server, key, serverKey, advertise string) (l tscclient.LinkConfi
 	return l, l.Server.Check()
 }
 
-// Listen returns where others connect, and with which keys: this program's secret one, and the
-// public ones in a directory. Without keys, no other machine can connect.
+// Listen returns where others connect, and with which keys: this program's secret key, and the
+// public keys in a directory. Without keys, no other machine can connect.
 func Listen(address string, key, clients Setting) (control.ServerConfig, error) {
 	c := control.ServerConfig{Address: address}
 	if (key.Value == "") != (clients.Value == "") {

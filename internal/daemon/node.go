@@ -17,7 +17,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
 )
 
-// A Node is what a client of package tscclient knows of this machine. Close it after the client.
+// A Node is this machine's node, as a client of package tscclient uses it. Close the client first.
 type Node struct {
 	Facts host.Facts
 
@@ -25,10 +25,11 @@ type Node struct {
 	notice   *minrtt.StepNotice
 }
 
-// OpenNode finds out what this machine's node is, which takes about a second, and puts it into a
-// client's configuration: node, epoch and clock, and a new secret for the keys of probes. An empty
-// name becomes the host's. If the counter breaks off in a way that leaves no mark, that is kept in
-// the directory of rings (default if empty), which lasts as long as the boot does.
+// OpenNode finds out what this machine's node is, which takes about a second. It puts node, epoch
+// and clock into a client's configuration, and a new secret for the keys of probes. An empty name
+// becomes the host's name. If the counter breaks off in a way that leaves no mark, that is recorded
+// in the directory rings, which lasts as long as the boot. An empty rings means the default
+// directory.
 func OpenNode(name, rings string, log *slog.Logger, c *tscclient.Config) (*Node, error) {
 	if rings == "" {
 		rings = ring.DefaultDirectory()
@@ -48,7 +49,7 @@ func OpenNode(name, rings string, log *slog.Logger, c *tscclient.Config) (*Node,
 	return &Node{identity.Report.Facts, identity, notice}, nil
 }
 
-// epochFile holds the epoch of a counter that broke off without a mark, in some hundred bytes.
+// epochFile contains the epoch of a counter that broke off without a mark, in some hundred bytes.
 const (
 	epochFile     = "epoch"
 	maxEpochBytes = 1 << 16
@@ -89,7 +90,7 @@ func writeEpoch(rings, path string, text []byte) error {
 	return plainfile.Replace(path, text)
 }
 
-// Register returns what the node tells a server about its machine.
+// Register returns the node's description of its machine for a server.
 func (n *Node) Register(program string) (control.Register, error) {
 	facts, err := json.Marshal(n.Facts)
 	if err != nil {

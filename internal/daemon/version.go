@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Version returns one line that says which build of a program runs.
+// Version returns one line that identifies the build of a program.
 func Version(program string) string { return version(program, buildInfo()) }
 
-// Release is a shorter Version, without what only its builders need.
+// Release is a shorter Version, without what only the builders of a program need.
 func Release(program string) string { return program + " " + number(buildInfo()) }
 
 func buildInfo() *debug.BuildInfo {
@@ -19,8 +19,8 @@ func buildInfo() *debug.BuildInfo {
 	return &debug.BuildInfo{GoVersion: runtime.Version()}
 }
 
-// archive is the version in the name of the archive that this command comes from, or "".
-// scripts/dist sets it.
+// archive is the version in the name of the archive that contains this command, or "". scripts/dist
+// sets it.
 var archive string
 
 func number(info *debug.BuildInfo) string {

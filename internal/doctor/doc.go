@@ -1,7 +1,7 @@
-// Package doctor examines what surrounds a node's counter: where rings live, which interfaces give
-// kernel stamps, what steers CLOCK_REALTIME, whether the machine may fall asleep, and the limits
-// that a process runs into. Each becomes a finding with a verdict and a remedy, like those of
-// package host, which examines the counter itself.
+// Package doctor examines what surrounds a node's counter: where rings are, which interfaces give
+// kernel stamps, what steers CLOCK_REALTIME, whether the machine may be suspended, and the limits
+// of processes. Each becomes a finding with a verdict and a remedy, like the findings of package
+// host, which examines the counter itself.
 //
-// What it examines is passed in, so that tests can stand in for other machines. It changes nothing.
+// What doctor examines is passed in, so that tests can imitate other machines. It changes nothing.
 package doctor

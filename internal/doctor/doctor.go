@@ -38,13 +38,13 @@ type User struct {
 	Name string
 }
 
-// Filesystem is what holds a directory.
+// Filesystem is the file system of a directory.
 type Filesystem struct {
-	Memory      bool // it is in memory
+	Memory      bool // the file system is in memory
 	Bytes, Free uint64
 }
 
-// StampKinds says which packets an interface's driver lets the kernel stamp.
+// StampKinds are the directions in which an interface's driver lets the kernel stamp packets.
 type StampKinds struct{ Transmit, Receive bool }
 
 // System returns this machine.

@@ -15,8 +15,9 @@ import (
 // lastSystemUser is the largest id of a user whose shared memory logind leaves alone.
 const lastSystemUser = 999
 
-// Logout says whether systemd empties the directory of rings when this user's last session ends.
-// What no drainer has taken by then is lost, and so are the drainer's lock and the agent's socket.
+// Logout reports whether systemd empties the directory of rings when this user's last session ends.
+// Events that no drainer has taken by then are lost, and so are the drainer's lock and the agent's
+// socket.
 func (m Machine) Logout() host.Finding {
 	f := host.Finding{Name: "logout", Verdict: host.Fit}
 	below, err := filepath.Rel("/dev/shm", filepath.Clean(m.Rings))
@@ -48,7 +49,8 @@ func (m Machine) exists(name string) bool {
 }
 
 // removesIPC reads logind's setting as logind does: the first logind.conf, overridden by all
-// drop-ins in the order of their names. Of drop-ins with one name, the first directory's counts.
+// drop-ins in the order of their names. If several directories have a drop-in of one name, the
+// drop-in of the first directory is used.
 func (m Machine) removesIPC() bool {
 	dirs := []string{"etc/systemd", "run/systemd", "usr/local/lib/systemd", "usr/lib/systemd"}
 	removes := true // the default
@@ -73,7 +75,8 @@ func (m Machine) removesIPC() bool {
 	return removes
 }
 
-// setting returns what the last line of a text sets a key to, or was if none does.
+// setting returns the value that the last line of a text gives a key. If no line has the key, it
+// returns was.
 func setting(text, key string, was bool) bool {
 	for line := range strings.Lines(text) {
 		name, value, ok := strings.Cut(strings.TrimSpace(line), "=")

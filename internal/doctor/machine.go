@@ -13,7 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/host"
 )
 
-// stamps says of each interface that is up whether the kernel stamps its packets.
+// stamps reports for each interface that is up whether the kernel stamps its packets.
 func (m Machine) stamps() []host.Finding {
 	unknown := func(err error) []host.Finding {
 		return []host.Finding{{Name: "kernel stamps", Verdict: host.Unknown,
@@ -67,7 +67,7 @@ func (m Machine) stamps() []host.Finding {
 	return findings
 }
 
-// realtime says what steers the clock of kernel stamps.
+// realtime reports what steers the clock of kernel stamps.
 func (m Machine) realtime() host.Finding {
 	f := host.Finding{Name: "realtime"}
 	d, err := m.Discipline()
@@ -105,7 +105,8 @@ func (m Machine) realtime() host.Finding {
 	return f
 }
 
-// chrony says what the NTP daemon claims, which an agent keeps with each run. No bound rests on it.
+// chrony reports what the NTP daemon claims. An agent keeps such claims with each run. No bound
+// rests on them.
 func (m Machine) chrony() host.Finding {
 	f := host.Finding{Name: "chrony", Verdict: host.Warning}
 	claim, err := m.Chrony()
@@ -131,7 +132,7 @@ func (m Machine) chrony() host.Finding {
 	return f
 }
 
-// sleep says whether the machine may be suspended while it measures, which ends an epoch.
+// sleep reports whether the machine may be suspended while it measures. Suspending ends an epoch.
 func (m Machine) sleep() host.Finding {
 	f := host.Finding{Name: "sleep", Verdict: host.Fit}
 	states, err := fs.ReadFile(m.Root, "sys/power/state")
@@ -152,7 +153,7 @@ func (m Machine) sleep() host.Finding {
 // enoughFiles is one file for each of some thousand rings, and some more.
 const enoughFiles = 4096
 
-// files says how many rings an agent can hold open.
+// files reports how many rings an agent can keep open.
 func (m Machine) files() host.Finding {
 	f := host.Finding{Name: "open files", Verdict: host.Fit}
 	l, err := m.Limit(unix.RLIMIT_NOFILE)
@@ -170,7 +171,7 @@ func (m Machine) files() host.Finding {
 	return f
 }
 
-// processors says whether cores slow down or sleep deeply. Bounds stay true then, and get wider.
+// processors reports whether cores slow down or sleep deeply. Bounds then stay true, and get wider.
 func (m Machine) processors() host.Finding {
 	f := host.Finding{Name: "frequency scaling", Verdict: host.Fit}
 	governors := map[string]int{}

@@ -10,7 +10,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// ringDirectory says whether rings can be made where they belong.
+// ringDirectory reports whether rings can be made in their directory.
 func (m Machine) ringDirectory() host.Finding {
 	err := m.CheckRings(m.Rings)
 	switch {
@@ -29,12 +29,13 @@ func (m Machine) ringDirectory() host.Finding {
 	}
 }
 
-// enoughBytes is room for some dozens of channels of the usual length.
+// enoughBytes is enough for some dozens of channels of the usual length.
 const enoughBytes = 256 << 20
 
-// sharedMemory says whether the rings are in memory, and whether there is enough.
+// sharedMemory reports whether the rings are in memory, and whether there is enough memory.
 func (m Machine) sharedMemory() host.Finding {
-	// If the directory does not exist yet, its file system is that of the nearest one above it.
+	// If the directory does not exist yet, its file system is the one of the nearest directory
+	// above.
 	at := m.Rings
 	held, err := m.Filesystem(at)
 	for err != nil && errors.Is(err, fs.ErrNotExist) && at != filepath.Dir(at) {

@@ -3,7 +3,7 @@
 //
 //	func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 //
-// It is for tests alone. It looks once, after all of them; to find the one that leaks, run them one
-// by one. It does not see goroutines within a C library or a system call, except by the descriptors
-// that they hold. Memory is left to the soak ("cp-bench soak").
+// It is only for tests. It checks once, after all tests. To find the test that leaks, run the tests
+// one by one. It sees a goroutine within a C library or a system call only by the descriptors that
+// the goroutine has open. Memory is left to the soak ("cp-bench soak").
 package leak

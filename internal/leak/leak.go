@@ -16,12 +16,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-// patience is how long goroutines may take to end: those of a NATS server take a while after it
-// says that it is closed. Only a leak makes Main wait that long.
+// patience is how long goroutines may take to end. The goroutines of a NATS server run for a while
+// after it reports that it is closed. Main waits that long only if there is a leak.
 const patience = 20 * time.Second
 
-// Main runs the tests and returns the exit code of the process. It is 1 also if the tests passed
-// and left something behind.
+// Main runs the tests and returns the exit code of the process. The code is 1 even if all tests
+// passed but left something behind.
 func Main(m *testing.M) int {
 	before := look()
 	code := m.Run()
@@ -37,7 +37,7 @@ func Main(m *testing.M) int {
 
 // A process is the state of this process at a moment.
 type process struct {
-	descriptors []string // what they refer to, sorted
+	descriptors []string // what the descriptors refer to, sorted
 	goroutines  goleak.Option
 }
 
@@ -45,7 +45,7 @@ func look() process {
 	return process{descriptors: descriptors(), goroutines: goleak.IgnoreCurrent()}
 }
 
-// left waits until the process has no more than before, and returns what is left.
+// left waits until the process has no more than it had before, and returns what is left.
 func (before process) left(wait time.Duration) error {
 	var err error
 	for end := time.Now().Add(wait); ; time.Sleep(10 * time.Millisecond) {
@@ -70,11 +70,11 @@ func more(what string, before, after []string) error {
 	return fmt.Errorf("%d %s: %s", len(after), what, strings.Join(after, ", "))
 }
 
-// closedRings is behind the closed rings of a process, and stays.
+// closedRings is the file behind the closed rings of a process. It stays open.
 const closedRings = "/memfd:cloudprofiler-closed"
 
-// descriptors returns what this process has open, without what the runtime and libraries may open
-// at any time: the poller, events, random numbers, and the limits of the process's group.
+// descriptors returns what this process has open. It leaves out what the runtime and libraries may
+// open at any time: the poller, events, random numbers, and the limits of the process's group.
 func descriptors() []string {
 	const directory = "/proc/self/fd"
 	entries, err := os.ReadDir(directory)
@@ -97,8 +97,8 @@ func descriptors() []string {
 	return open
 }
 
-// mappings returns the files mapped into this process that no longer exist. The directories of
-// tests are removed after each.
+// mappings returns the files mapped into this process that no longer exist. Each test's directory
+// is removed after the test, so a file that a test left mapped is among them.
 func mappings() []string {
 	text, err := os.ReadFile("/proc/self/maps")
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Private_bytes returns the memory that a process alone has. Mapped rings and files do not count,
-// even if no other process maps them: they are shared, or can be read again.
+// Private_bytes returns the memory that only this process has. It does not count mapped rings and
+// files, even if no other process maps them: they are shared, or can be read again.
 func Private_bytes(pid int) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -26,8 +26,8 @@ func Private_bytes(pid int) (int64, error) {
 
 const peakEvery = 500 * time.Millisecond
 
-// Peak_bytes returns the most private memory that a process has until ctx ends, as far as looking
-// twice a second shows. It fails if it could never look.
+// Peak_bytes returns the largest private memory of a process until ctx ends. It reads the memory
+// twice a second, and fails if it could never read it.
 func Peak_bytes(ctx context.Context, pid int) (peak int64, err error) {
 	ticker := time.NewTicker(peakEvery)
 	defer ticker.Stop()
@@ -45,7 +45,7 @@ func Peak_bytes(ctx context.Context, pid int) (peak int64, err error) {
 		}
 	}
 	if peak > 0 {
-		return peak, nil // it may have ended in the meantime
+		return peak, nil // the process may have ended in the meantime
 	}
 	return 0, err
 }

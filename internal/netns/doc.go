@@ -1,6 +1,7 @@
-// Package netns makes network namespaces with links between them, as a pair or a star: nodes on one
-// machine whose packets take the kernel's whole path. It is for tests, benchmarks and the
-// demonstration when they run as root, and needs no program besides the kernel.
+// Package netns makes network namespaces with links between them, as a pair or a star. They are
+// nodes on one machine whose packets take the kernel's whole path. The package is for tests,
+// benchmarks and the demonstration when they run as root. It requires no program besides the
+// kernel.
 //
 // It limits neither bandwidth nor delay, and makes no other kind of namespace: clocks, files and
 // users are shared.

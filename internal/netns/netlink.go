@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file has as much of rtnetlink(7) as a veth needs: requests of a fixed part and attributes,
-// each answered by an error number. All is in the machine's byte order.
+// This file implements as much of rtnetlink(7) as a veth requires. A request has a fixed part and
+// attributes, and the kernel answers with an error number. Everything is in the machine's byte
+// order.
 
 var native = binary.NativeEndian
 
@@ -69,15 +70,15 @@ func setUp(index int) error {
 
 func addAddress(index int, p netip.Prefix) error { return addAddressTo(index, p, p.Addr()) }
 
-// addAddressTo is addAddress for a link to one other address, or, if to is p's own address, to all
-// of p.
+// addAddressTo gives a link the address of p. The link leads to the address to, or to all of p if
+// to is p's own address.
 func addAddressTo(index int, p netip.Prefix, to netip.Addr) error {
 	family := byte(unix.AF_INET)
 	if p.Addr().Is6() {
 		family = unix.AF_INET6
 	}
-	// This is a struct ifaddrmsg. No other host can have the address, so the kernel need not probe
-	// for it, which takes a second.
+	// This is a struct ifaddrmsg. No other host can have the address. So the kernel need not probe
+	// for the address, which takes a second.
 	request := []byte{family, byte(p.Bits()), unix.IFA_F_NODAD, unix.RT_SCOPE_UNIVERSE}
 	request = native.AppendUint32(request, uint32(index))
 	request = attribute(request, unix.IFA_LOCAL, p.Addr().AsSlice())

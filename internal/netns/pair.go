@@ -12,7 +12,7 @@ type Pair struct {
 	ends [2]thread
 }
 
-const link = "link" // the name of its end in either namespace
+const link = "link" // the name of the link's end in either namespace
 
 var (
 	addresses = [2]netip.Prefix{netip.MustParsePrefix("192.0.2.1/24"),
@@ -21,8 +21,8 @@ var (
 		netip.MustParsePrefix("2001:db8::2/64")}
 )
 
-// NewPair makes a pair. The pair lasts until Close and until the last socket or process in it is
-// gone.
+// NewPair makes a pair. The namespaces exist until Close, or until the last socket or process in
+// them is gone, if that is later.
 func NewPair() (*Pair, error) {
 	p := new(Pair)
 	for i := range p.ends {
@@ -79,8 +79,8 @@ func bringUp(addresses ...netip.Prefix) error {
 }
 
 // Do runs f on a thread in a namespace, 0 or 1, after earlier calls for that namespace. A socket
-// that f opens, and a process that it starts, stay in the namespace. A goroutine that it starts
-// does not begin there.
+// that f opens, and a process that f starts, stay in the namespace. A goroutine that f starts does
+// not run in it.
 func (p *Pair) Do(end int, f func() error) error { return p.ends[end].do(f) }
 
 // Addr returns the address of an end, 0 or 1.
@@ -89,7 +89,8 @@ func (p *Pair) Addr(end int) netip.Addr { return addresses[end].Addr() }
 // Addr6 returns the IPv6 address of an end.
 func (p *Pair) Addr6(end int) netip.Addr { return ipv6[end].Addr() }
 
-// Close releases the namespaces. It must not be called twice, nor before all Do have returned.
+// Close releases the namespaces. It must not be called twice, nor before all calls of Do have
+// returned.
 func (p *Pair) Close() {
 	for _, end := range p.ends {
 		close(end)

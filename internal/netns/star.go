@@ -7,9 +7,9 @@ import (
 	"net/netip"
 )
 
-// Star is namespaces that reach each other over a bridge, which is in a namespace of its own, the
-// hub. In a star of NewMesh they reach each other directly, and the hub over the bridge. It may be
-// used by several goroutines.
+// Star is a set of namespaces that reach each other over a bridge. The bridge is in a namespace of
+// its own, the hub. In a star of NewMesh the ends reach each other directly, and reach the hub over
+// the bridge. Several goroutines may use a Star.
 type Star struct {
 	hub  thread
 	ends []thread
@@ -20,7 +20,7 @@ const Hub = -1
 
 const bridge = "bridge"
 
-// NewStar makes a star with the given number of ends, at most 100. It lasts as a Pair does.
+// NewStar makes a star with the given number of ends, at most 100. It lasts as long as a Pair does.
 func NewStar(ends int) (*Star, error) {
 	s := &Star{hub: newThread(), ends: make([]thread, ends)}
 	for i := range s.ends {
@@ -34,7 +34,7 @@ func NewStar(ends int) (*Star, error) {
 }
 
 // NewMesh makes a star in which every two ends also have a link of their own, which their packets
-// take: between them is one veth and no bridge. Cut leaves these links as they are.
+// take. That link is one veth, without a bridge. Cut does not change these links.
 func NewMesh(ends int) (*Star, error) {
 	s, err := NewStar(ends)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *Star) connect(a, b int) error {
 			if err != nil {
 				return err
 			}
-			// The route leads to one host, so the kernel prefers it to that of the bridge, which
+			// The route leads to one host. So the kernel prefers it to the bridge's route, which
 			// leads to all.
 			if err := addAddressTo(i.Index, netip.PrefixFrom(s.Addr(near), 32),
 				s.Addr(far)); err != nil {
@@ -148,7 +148,7 @@ func (s *Star) setUp() error {
 // port returns the name of the hub's end of a link.
 func port(end int) string { return fmt.Sprintf("port%d", end) }
 
-// Do runs f on a thread in the namespace of an end, or in that of the hub, as Pair.Do does.
+// Do runs f on a thread in the namespace of an end, or of the hub, as Pair.Do does.
 func (s *Star) Do(end int, f func() error) error {
 	if end == Hub {
 		return s.hub.do(f)
@@ -164,7 +164,7 @@ func (s *Star) Addr(end int) netip.Addr {
 	return netip.AddrFrom4([4]byte{192, 0, 2, byte(100 + end)})
 }
 
-// Cut takes an end's link down, or up again. Packets are lost silently in between.
+// Cut takes an end's link down, or up again. While the link is down, packets are lost silently.
 func (s *Star) Cut(end int, cut bool) error {
 	return s.Do(Hub, func() error {
 		p, err := net.InterfaceByName(port(end))

@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A thread runs tasks, one after another, in a namespace of its own once it has left that of the
-// process. Closing it ends the thread, and its namespace unless something else is in it.
+// A thread runs tasks, one after another. After leave, it runs them in a namespace of its own
+// instead of the namespace of the process. Closing the channel ends the thread, and also its
+// namespace unless something else is in it.
 type thread chan task
 
 type task struct {

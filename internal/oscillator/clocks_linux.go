@@ -11,8 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/host"
 )
 
-// Clocks returns the clocks that this machine has besides its counter, and what each is worth. The
-// caller closes them. For clocks that cannot be opened it returns the reasons.
+// Clocks returns the clocks that this machine has besides its counter, and of what Kind each is.
+// The caller closes them. For clocks that cannot be opened, left has the reasons.
 func Clocks() (clocks []Clock, left []string) {
 	text, _ := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 	source := strings.TrimSpace(string(text))

@@ -10,15 +10,15 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// A Kind says how a clock relates to the counter's oscillator.
+// A Kind is the relation between a clock and the counter's oscillator.
 type Kind int
 
 const (
-	// Same: the clock is made from the counter. It moves with it by construction.
+	// Same: the clock is made from the counter. So it moves with the counter.
 	Same Kind = iota
 
-	// Steered: the clock is made from the counter, or from its oscillator, and steered towards
-	// something else. What it shows includes the steering.
+	// Steered: the clock is made from the counter, or from the counter's oscillator, and steered
+	// towards something else. What it shows includes the steering.
 	Steered
 
 	// Independent: the clock has an oscillator of its own.
@@ -34,7 +34,7 @@ func (k Kind) String() string {
 type Clock struct {
 	Name    string
 	Kind    Kind
-	Why     string                // what makes it that kind
+	Why     string                // why the clock is of that kind
 	Read    func() (int64, error) // ns; a reading may be up to Step_ns late
 	Step_ns uint64                // at least 1
 	Close   func() error          // nil if there is nothing to close
@@ -42,15 +42,16 @@ type Clock struct {
 
 // Options say how to measure. All are required.
 type Options struct {
-	// Open and Close read the counter: Open not later than what follows, Close not earlier than
-	// what came before.
+	// Open and Close read the counter. Open reads it before any later instruction takes effect.
+	// Close reads it after all earlier instructions have taken effect.
 	Open, Close func() uint64
-	Wait        func(time.Duration) // wait between two looks
+	Wait        func(time.Duration) // waits between two looks: readings of the clocks
 	Hz          uint64              // nominal rate of the counter
 	Quantum     uint64              // cycles in which the counter moves
-	// Slack is how many cycles two cores may differ by. It is 0 if one core takes all readings.
+	// Slack is the number of cycles by which two cores may differ. It is 0 if one core takes all
+	// readings.
 	Slack  uint64
-	Window time.Duration // half of a window, to either side
+	Window time.Duration // half of a window: a window extends this far to either side
 	Span   time.Duration // length of the measurement: at least two windows
 	Every  time.Duration // time from one look to the next
 }
@@ -59,11 +60,11 @@ type Options struct {
 type Result struct {
 	Clock Clock
 
-	// Refuted: the wander of counter and clock together is more than this, if the clock is what it
-	// claims to be.
+	// Refuted is what the clock refutes: if it is what it claims to be, the wander of counter and
+	// clock together exceeds Refuted.
 	Refuted tscratio.Wander
 
-	// Unseen is about the largest wander that could have gone unseen.
+	// Unseen is roughly the largest wander that would not have been noticed.
 	Unseen tscratio.Wander
 
 	Looks      int
@@ -71,8 +72,8 @@ type Result struct {
 	Err        error   // why there is no result
 }
 
-// tries is how often each look reads the clock. One reading may be interrupted, so the narrowest of
-// several counts.
+// tries is how often each look reads the clock. One reading may be interrupted, so the look keeps
+// the narrowest of several.
 const tries = 12
 
 // Measure compares the counter with the clocks, for as long as Span. If looked is not nil, Measure
@@ -125,7 +126,7 @@ func Measure(ctx context.Context, o Options, clocks []Clock, looked func(done, o
 	return results, nil
 }
 
-// assumptions returns the assumptions of a pair that is only asked what it refutes.
+// assumptions returns the assumptions of a pair that is used only to find out what it refutes.
 func assumptions(window time.Duration) tscratio.Assumptions {
 	return tscratio.Assumptions{Wander: 0, Window: window, ExtrapolationLimit: window,
 		MaxWander: 1000 * tscratio.PPM}
@@ -165,8 +166,8 @@ func (r *Result) conclude(o Options, pair *tscratio.Pair, widths []uint64) {
 	slices.Sort(widths)
 	half := widths[len(widths)/2]
 	r.Bracket_ns = float64(half) / float64(o.Hz) * 1e9
-	// A rate that changes by d in the middle of a window bends the line of readings by d·W/2. That
-	// shows if it is more than the width of a look.
+	// A rate that changes by d in the middle of a window bends the line of readings by d·W/2. The
+	// bend is noticed if it is more than the width of a look.
 	open_ns := r.Bracket_ns + float64(r.Clock.Step_ns) +
 		float64(o.Quantum+o.Slack)/float64(o.Hz)*1e9
 	r.Unseen = tscratio.Wander(2 * open_ns / float64(o.Window.Nanoseconds()) * 1e12)
@@ -183,9 +184,9 @@ func (r *Result) conclude(o Options, pair *tscratio.Pair, widths []uint64) {
 }
 
 // Advice returns the wander to assume for a pair of machines like this one, and whether any clock
-// justifies it. Twice what the independent clocks refute makes a relation consistent. Twice that
-// again, plus what they could not see, leaves room for warmer days. The result is for a pair: this
-// node's own share is half of it.
+// justifies it. A relation is consistent with twice the wander that independent clocks refute. To
+// allow for warmer days, Advice doubles that again. It returns at least twice the largest wander
+// that the clocks could not notice. The result is for a pair: this node's own share is half of it.
 func Advice(results []Result) (w tscratio.Wander, justified bool) {
 	for _, r := range results {
 		if r.Err != nil || r.Clock.Kind != Independent {

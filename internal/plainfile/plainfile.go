@@ -61,7 +61,7 @@ func kindOf(m fs.FileMode) string {
 // ErrNotRegular or ErrTooLong, or is the system's.
 func Read(path string, limit int64) ([]byte, error) { return read(path, limit, 0) }
 
-// ReadOwn is Read for a file in a directory that others write to: it does not follow a symbolic
+// ReadOwn is Read for a file in a directory that others write to. It does not follow a symbolic
 // link.
 func ReadOwn(path string, limit int64) ([]byte, error) { return read(path, limit, unix.O_NOFOLLOW) }
 
@@ -75,7 +75,7 @@ func read(path string, limit int64, flags int) ([]byte, error) {
 }
 
 // ReadAll reads a stream of at most limit bytes to its end. The error names the stream, and wraps
-// ErrTooLong if there is more.
+// ErrTooLong if the stream is longer.
 func ReadAll(r io.Reader, name string, limit int64) ([]byte, error) {
 	var size int64
 	if f, ok := r.(*os.File); ok {
@@ -94,12 +94,12 @@ func ReadAll(r io.Reader, name string, limit int64) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// Replace gives a file new content as a whole: a reader meanwhile, or after a crash, finds the old
-// content. It writes a new file beside it and renames that, so it follows no link and waits for
-// nothing. Only one process may replace a file at a time.
+// Replace gives a file new content at once. Someone who reads the file meanwhile, or after a crash,
+// finds the old content. Replace writes a new file beside the old one and renames it, so it follows
+// no link and waits for nothing. Only one process may replace a file at a time.
 func Replace(path string, content []byte) error {
 	part := path + ".part"
-	// A killed process left one, or somebody put something else here.
+	// A killed process may have left such a file, or somebody may have put something else here.
 	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

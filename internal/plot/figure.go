@@ -2,7 +2,7 @@ package plot
 
 import "math"
 
-// A Figure is one image: panels below each other.
+// A Figure is one image of panels, one below the other.
 type Figure struct {
 	Title    string
 	Subtitle string
@@ -10,15 +10,15 @@ type Figure struct {
 	Notes    []string // printed below the panels, one a line
 }
 
-// A Panel is a pair of axes with series, drawn in their order. Each panel has axes of its own. To
-// line up panels above each other, give them the same X.From and X.To.
+// A Panel is a pair of axes with series, drawn in the order of Series. Each panel has its own axes.
+// To align the panels of a figure, give them the same X.From and X.To.
 type Panel struct {
 	Title  string
 	X, Y   Axis
 	Series []Series
 }
 
-// An Axis says what a panel's values are. Without From and To it spans the data.
+// An Axis describes a panel's values. Without From and To the axis spans the data.
 type Axis struct {
 	Label string
 	Unit  string // "" for a number
@@ -26,7 +26,7 @@ type Axis struct {
 	Zero  bool   // the axis begins at zero, or contains it
 	Whole bool   // values are counts: no tick lies between two of them
 
-	// From and To fix the axis if From < To. Values beyond are left out.
+	// From and To fix the axis if From < To. Values beyond them are left out.
 	From, To float64
 }
 
@@ -51,7 +51,7 @@ type Series struct {
 	Color  Color
 }
 
-// A Color is a place in the palette. Zero is the next color that the panel has not used.
+// A Color is an index in the palette. Zero is the next color that the panel has not used.
 type Color uint8
 
 const (
@@ -66,7 +66,7 @@ const (
 
 const colors = int(Grey)
 
-// length returns how many values of a series can be drawn.
+// length returns the number of values of a series that can be drawn.
 func (s Series) length() int {
 	switch s.Kind {
 	case Line, Points:
@@ -138,17 +138,17 @@ func (a Axis) takes(v float64) bool {
 	return !a.fixed() || a.From <= v && v <= a.To
 }
 
-// Values beyond most are gaps, and differences below least do not show, so arithmetic on the rest
-// stays finite.
+// Values beyond most are gaps, and differences below least are not shown. So arithmetic on the
+// remaining values stays finite.
 const most, least = 1e30, 1e-30
 
-// fixed reports whether From and To hold.
+// fixed reports whether From and To are valid, so that they fix the axis.
 func (a Axis) fixed() bool {
 	return math.Abs(a.From) <= most && math.Abs(a.To) <= most && a.To-a.From >= least &&
 		!(a.Log && a.From < least)
 }
 
-// A span is the smallest interval that holds the added values.
+// A span is the smallest interval that contains the added values.
 type span struct {
 	lo, hi float64
 	any    bool

@@ -17,7 +17,8 @@ type tick struct {
 	label string
 }
 
-// newScale returns a scale for values in an interval. If round is set, it begins and ends at ticks.
+// newScale returns a scale for the values in an interval. If round is set, the scale begins and
+// ends at ticks.
 func newScale(a Axis, values span, wanted int, round bool) scale {
 	fixed := a.fixed()
 	if fixed {
@@ -60,8 +61,8 @@ func newScale(a Axis, values span, wanted int, round bool) scale {
 	return s
 }
 
-// logScale returns a scale that begins and ends at powers of ten, or at 2 and 5 times them if that
-// leaves more than three.
+// logScale returns a scale that begins and ends at powers of ten. Its ticks are powers of ten, and
+// also 2 and 5 times these if that makes at most wanted ticks.
 func logScale(values span, wanted int) scale {
 	s := scale{log: true, lo: math.Floor(math.Log10(values.lo) + 1e-9),
 		hi: math.Ceil(math.Log10(values.hi) - 1e-9)}
@@ -84,8 +85,8 @@ func logScale(values span, wanted int) scale {
 	return s
 }
 
-// place returns where a value lies. The result is outside of 0 and 1 for values outside of the
-// scale.
+// place returns the position of a value, from 0 to 1. It is below 0 or above 1 for values beyond
+// the scale.
 func (s scale) place(v float64) float64 {
 	if s.log {
 		v = math.Log10(v)
@@ -111,8 +112,8 @@ func powerOfTen(power, factor int) string {
 	return number(float64(factor)*math.Pow(10, float64(power)), max(0, -power))
 }
 
-// number formats a tick: with a true minus sign, no negative zero, and no more digits than tell
-// ticks apart.
+// number formats a tick, with a true minus sign and no negative zero. It has only as many digits as
+// are necessary to distinguish ticks.
 func number(v float64, decimals int) string {
 	if decimals > 6 || math.Abs(v) >= 1e7 {
 		return strconv.FormatFloat(v, 'g', 6, 64)

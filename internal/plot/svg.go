@@ -10,10 +10,10 @@ import (
 	"unicode/utf8"
 )
 
-// These are sizes in pixels of the image, which scales to any size.
+// These are sizes in pixels. The image can be scaled to any size.
 const (
 	imageWidth  = 760
-	left        = 72 // of a panel's axes: room for the labels of y
+	left        = 72 // of a panel's axes, with space for the labels of y
 	right       = 20
 	panelHeight = 220
 	textSize    = 12
@@ -25,8 +25,8 @@ func (f Figure) WriteSVG(w io.Writer) error {
 	return err
 }
 
-// style names every color twice. Custom properties would be shorter, but several programs that show
-// SVG do not know them.
+// style defines every color twice. Custom properties would be shorter, but several programs that
+// show SVG do not support them.
 const style = `
 text{font:12px system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;fill:#24292f}
 .bg{fill:#ffffff}
@@ -56,7 +56,7 @@ text{fill:#e6edf3}
 }
 `
 
-// dashes tell lines apart where colors do not.
+// dashes distinguish lines where colors do not.
 var dashes = [colors + 1]string{3: "7 3", 4: "2 3", 5: "9 3 2 3", 6: "4 2", 7: "1 4"}
 
 func (f Figure) svg() []byte {
@@ -89,7 +89,7 @@ func (f Figure) svg() []byte {
 	return out.Bytes()
 }
 
-// describe returns what a screen reader says.
+// describe returns the text for a screen reader.
 func (f Figure) describe() string {
 	parts := []string{}
 	if f.Subtitle != "" {
@@ -145,12 +145,12 @@ func (c *canvas) paragraph(s, class string, x, y, lineHeight float64) float64 {
 	return y + lineHeight
 }
 
-// textWidth returns a generous estimate, because the reader's font is unknown.
+// textWidth returns a generous estimate of a text's width, because the reader's font is unknown.
 func textWidth(s string, size float64) float64 {
 	return 0.58 * size * float64(utf8.RuneCountInString(s))
 }
 
-// A frame is where a panel's axes are.
+// A frame is the position of a panel's axes.
 type frame struct {
 	x, y          scale
 	top           float64
@@ -354,7 +354,8 @@ func (p Panel) runs(s Series) [][]int {
 	return runs
 }
 
-// A column is what a run shows at one pixel. lo is the upper end: pixels count downward.
+// A column is what a run shows at one pixel. lo is the upper end, because pixels are counted
+// downward.
 type column struct{ x, first, last, lo, hi float64 }
 
 // byPixel thins a run: neighbors at the same pixel become one column.
@@ -395,7 +396,7 @@ func px(v float64) string {
 	return strings.TrimSuffix(strings.Replace(text, "-0.0", "0.0", 1), ".0")
 }
 
-// escape makes any text fit for XML. XML has no control characters, not even escaped ones.
+// escape makes any text valid in XML. XML allows no control characters, not even escaped ones.
 func escape(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == utf8.RuneError || r == 0xFFFE || r == 0xFFFF {

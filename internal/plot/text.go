@@ -117,7 +117,7 @@ func newCells(width, rows int) *cells {
 	return c
 }
 
-// cell returns in which of n cells a place from 0 to 1 is.
+// cell returns the index of the cell, of n cells, that contains a position from 0 to 1.
 func cell(at float64, n int) int {
 	return min(n-1, max(0, int(math.Round(at*float64(n-1)))))
 }
@@ -191,7 +191,7 @@ func pad(s string, width int) string {
 	return strings.Repeat(" ", max(0, width-utf8.RuneCountInString(s))) + s
 }
 
-// printable keeps control characters, and so commands to a terminal, out of the output.
+// printable replaces control characters, so that the output contains no commands to a terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 || r == utf8.RuneError {

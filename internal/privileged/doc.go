@@ -1,8 +1,8 @@
-// Package privileged is for tests that need root: for network namespaces, other users, and file
-// locks of others.
+// Package privileged is for tests that require root: for network namespaces, other users, and file
+// locks of other users.
 //
-// Such a test is named TestPrivileged… and begins with [Need]. A plain "go test" skips it and so
-// asks nothing of the machine. "make test-privileged" runs all of them; there a lacking privilege
-// fails the test instead of skipping it. If a machine lacks something else, such as a kernel
-// feature, the test itself fails with the feature's name.
+// Such a test is named TestPrivileged… and begins with [Need]. A plain "go test" skips it, and so
+// requires nothing of the machine. "make test-privileged" runs all such tests; there a missing
+// privilege fails the test instead of skipping it. If a machine lacks something else, such as a
+// kernel feature, the test itself fails and names the feature.
 package privileged

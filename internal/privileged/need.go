@@ -17,8 +17,8 @@ type T interface {
 	Skip(args ...any)
 }
 
-// Need skips the test unless privileged tests were asked for. It fails the test if they were but
-// cannot run.
+// Need skips the test unless privileged tests were asked for. It fails the test if privileged tests
+// were asked for but cannot run.
 func Need(t T) {
 	t.Helper()
 	if os.Getenv(Variable) != "1" {
@@ -35,7 +35,7 @@ func Check() error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("privileged tests need root: sudo make test-privileged")
 	}
-	// Root in a container may still lack what counts: so try it, on a thread that ends with the
+	// Root in a container may still lack the privilege. So try it, on a thread that ends with the
 	// attempt.
 	result := make(chan error)
 	go func() {

@@ -7,29 +7,29 @@ import (
 	"slices"
 )
 
-// A Bar is one figure that the product must reach, and what it reached.
+// A Bar is one figure that the product must reach, and its measured value.
 type Bar struct {
 	Name   string  `json:"name"`   // what was measured; unique within its command
 	Figure float64 `json:"figure"` // the median, if there were repetitions
 	Limit  float64 `json:"limit"`  //
-	// the figure may not be below the limit; unset: not above it
+	// true: the figure may not be below the limit; false: not above it
 	AtLeast bool       `json:"at_least,omitempty"`
 	Unit    string     `json:"unit"`           // of figure and limit, as in "× rdtscp" or "GB/s"
-	Reps    int        `json:"reps,omitempty"` // repetitions that counted; 0: a single figure
+	Reps    int        `json:"reps,omitempty"` // valid repetitions; 0: a single figure
 	Spread  [2]float64 `json:"spread"`         // smallest and largest repetition
 	// why there is no figure: a lacking privilege, too much noise
 	Absent string `json:"absent,omitempty"`
 
-	// Timing marks a time, a speed, a share of a core, or memory. Such a figure depends on the
-	// machine and on what else runs there, so only the full run judges it.
+	// Timing marks a time, a speed, a share of a core, or an amount of memory. Such a figure
+	// depends on the machine and on what else runs there, so only the full run judges it.
 	Timing bool `json:"timing,omitempty"`
 }
 
-// Judged reports whether a run of this size may fail by this bar. A promise, such as "no event is
-// lost", is judged everywhere.
+// Judged reports whether a run of this size may fail because of this bar. A promise, such as "no
+// event is lost", is judged at every size.
 func (b Bar) Judged(size Size) bool { return !b.Timing || size == Full }
 
-// From returns b with the median and the spread of the repetitions that counted. If none did, b is
+// From returns b with the median and the spread of the valid repetitions. If there are none, b is
 // absent.
 func (b Bar) From(repetitions []float64) Bar {
 	b.Reps = len(repetitions)
@@ -91,7 +91,8 @@ func (b Bar) repetitions() string {
 	return fmt.Sprintf(", %s to %s in %d", number(b.Spread[0]), number(b.Spread[1]), b.Reps)
 }
 
-// number formats four significant digits, and whole numbers in full: more digits are noise.
+// number formats four significant digits, because more would be noise. It formats whole numbers in
+// full.
 func number(v float64) string {
 	if v == math.Trunc(v) && math.Abs(v) < 1e15 {
 		return fmt.Sprintf("%.0f", v)
@@ -99,7 +100,7 @@ func number(v float64) string {
 	return fmt.Sprintf("%.4g", v)
 }
 
-// validate refuses a bar that cannot have been measured as it says.
+// validate refuses a bar with values that no measurement can have.
 func (b Bar) validate() error {
 	finite := func(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 	switch {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A Machine is what figures depend on and readers should know.
+// A Machine has the facts about a machine on which figures depend.
 type Machine struct {
 	CPU    string
 	Cores  int // that this process may use
@@ -16,8 +16,7 @@ type Machine struct {
 	Go     string
 }
 
-// ThisMachine returns the facts of the machine on which it runs. A fact that cannot be read is
-// "unknown".
+// ThisMachine returns the facts about this machine. A fact that cannot be read is "unknown".
 func ThisMachine() Machine {
 	return Machine{
 		CPU:    field("/proc/cpuinfo", "model name", ":"),

@@ -25,7 +25,7 @@ type Result struct {
 	Name    string
 	Command string // as a user would type it
 	Took    time.Duration
-	Err     error // the command's own failure; a missed bar may be one
+	Err     error // the command's own failure; a missed bar may be the reason
 	Bars    []Bar
 	Text    string // the command's text for the record, as Markdown
 }
@@ -45,8 +45,8 @@ func (t Tally) String() string {
 	return text
 }
 
-// Count counts the verdicts. A command that failed, or reported nothing, without a missed bar to
-// show for it counts as missed: silence proves nothing.
+// Count counts the verdicts. A command that failed without a missed bar, or reported no bar, counts
+// as missed: silence proves nothing.
 func (r Record) Count() Tally {
 	var sum Tally
 	for _, result := range r.Results {
@@ -133,7 +133,7 @@ func (b Bar) cells() []string {
 	return cells
 }
 
-// cell keeps a text in its cell.
+// cell escapes a text so that it stays in its table cell.
 func cell(text string) string {
 	return strings.NewReplacer(`\`, `\\`, "|", `\|`, "\n", " ", "\r", " ").Replace(text)
 }

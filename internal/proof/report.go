@@ -9,17 +9,16 @@ import (
 	"os"
 )
 
-// A Size is how much is measured. The limits do not depend on it.
+// A Size is how much is measured. The limits do not depend on the size.
 type Size string
 
 const (
 	None  Size = ""      // bars were not asked for
 	Small Size = "small" // some seconds for each bar: make test
-	Full  Size = "full"  // what the bar says: make prove
+	Full  Size = "full"  // all that the bar requires: make prove
 )
 
-// These are the environment variables through which command prove talks to the commands that it
-// starts.
+// Command prove passes these environment variables to the commands that it starts.
 const (
 	sizeVariable = "CLOUDPROFILER_PROOF"      // a Size
 	fileVariable = "CLOUDPROFILER_PROOF_FILE" // where Report appends
@@ -35,13 +34,13 @@ func Wanted() (Size, error) {
 	}
 }
 
-// entry is one line of the file: a bar, or a text in its place.
+// entry is one line of the file: a bar or a text.
 type entry struct {
 	*Bar
 	Text string `json:"text,omitempty"`
 }
 
-// Report hands bars to the command that runs the proofs. Without one it does nothing.
+// Report passes bars to the command that runs the proofs. If no such command runs, it does nothing.
 func Report(bars ...Bar) error {
 	if os.Getenv(fileVariable) == "" {
 		return nil
@@ -56,8 +55,8 @@ func Report(bars ...Bar) error {
 	return report(lines)
 }
 
-// Describe hands over what the record says above the table of bars, as Markdown. Without a command
-// that runs the proofs it does nothing.
+// Describe passes on the Markdown text that the record has above the table of bars. If no command
+// runs the proofs, it does nothing.
 func Describe(markdown string) error { return report([]entry{{Text: markdown}}) }
 
 func report(all []entry) error {
@@ -123,8 +122,8 @@ type T interface {
 	Log(args ...any)
 }
 
-// Begin skips a test of bars unless bars were asked for: a plain "go test" shares the machine with
-// other tests, and times nothing.
+// Begin skips a test of bars unless bars were asked for. A plain "go test" shares the machine with
+// other tests, and should time nothing.
 func Begin(t T) Size {
 	t.Helper()
 	size, err := Wanted()
@@ -137,7 +136,7 @@ func Begin(t T) Size {
 	return size
 }
 
-// Check reports bars, and fails the test for each missed bar that this size of run judges. Absent
+// Check reports bars, and fails the test for each missed bar that a run of this size judges. Absent
 // bars are left to the command that runs the proofs.
 func Check(t T, bars ...Bar) {
 	t.Helper()

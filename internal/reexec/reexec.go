@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// EmulatorVariable names the environment variable that holds the emulator's command line, if there
-// is one.
+// EmulatorVariable is the environment variable with the emulator's command line, if there is an
+// emulator.
 const EmulatorVariable = "CLOUDPROFILER_EMULATOR"
 
 // Argv returns the command line that starts this program again.

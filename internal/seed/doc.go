@@ -1,5 +1,6 @@
-// Package seed gives random tests a seed that is new each time, printed if a test fails, and taken
-// from the environment to repeat it: CLOUDPROFILER_SEED=n go test -run '^TestName$' ./package.
+// Package seed gives random tests a seed. The seed is new each time, and is printed if a test
+// fails. To repeat a test, set the seed in the environment: CLOUDPROFILER_SEED=n go test -run
+// '^TestName$' ./package.
 //
-// It is for tests alone. Randomness in the product itself comes from crypto/rand.
+// It is only for tests. Randomness in the product itself is taken from crypto/rand.
 package seed

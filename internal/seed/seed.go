@@ -43,9 +43,9 @@ func Random(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(Of(t), 0))
 }
 
-// Share returns by how much a test of numbers does less of the same here. It is more than 1 under
+// Share returns the divisor for the amount of work of a test with numbers. It is more than 1 under
 // the race detector and under an emulator: code is ten times slower there, and the ordinary run
-// tests the same numbers. It is not for tests in which threads or processes race.
+// tests the same numbers. Tests in which threads or processes race must not use it.
 func Share() int {
 	if raceBuild || os.Getenv(reexec.EmulatorVariable) != "" {
 		return 10
@@ -53,8 +53,8 @@ func Share() int {
 	return 1
 }
 
-// Numbers returns the seeds 1 to n, fewer by Share, or the environment's seed alone. They are for
-// tests that must run the same way each time.
+// Numbers returns the seeds 1 to n, fewer by Share, or only the seed of the environment. They are
+// for tests that must run in the same way each time.
 func Numbers(t testing.TB, n int) []uint64 {
 	t.Helper()
 	if given, ok := fromEnvironment(t); ok {

@@ -22,7 +22,7 @@ const Hz = 2_600_000_000
 // Node is a node's counter.
 type Node struct {
 	Name    string
-	Start   uint64 // its reading at time 0
+	Start   uint64 // the counter's reading at time 0
 	Rate    int64  // how much faster than the true clock, in parts per 10^9
 	Quantum uint64 // 0 means 1
 	Epoch   string // if empty, "epoch-" and the name
@@ -60,12 +60,12 @@ type Channel struct {
 	Name    string
 	Handler string // with its parameters, such as "xoy x=3 y=4"; buffered if empty
 	Records []Record
-	// Dropped is how many links the channel had no room for, after the records.
+	// Dropped is the number of links that the channel dropped after the records.
 	Dropped uint64
 }
 
-// Relate measures a pair from one time to another. The trains of exchanges are at most a second
-// apart, and the nodes start them in turn.
+// Relate measures a pair from one time to another. Trains are at most a second apart, and the nodes
+// start them in turn.
 func Relate(rng *rand.Rand, a, b *Node, from, to uint64) (*tscratio.Pair, error) {
 	describe := func(n *Node) tscratio.Node {
 		return tscratio.Node{Name: n.Name, Epoch: n.epoch(), Nominal_hz: Hz,

@@ -8,8 +8,8 @@ import (
 )
 
 // Suspect makes a run of 100 tuples over two nodes, A and B. Both also log when the run began and
-// ended, in first-last channels. From 20 s on, B runs faster by 6 ppm: more than is declared, but
-// not so much that their relation is refused.
+// ended, in first-last channels. From 20 s on, B runs faster by 6 ppm. That is more than the
+// declared wander, but not so much that the relation is refused.
 func Suspect(rng *rand.Rand, parent, name string) error {
 	nodes := Nodes(rng, 2)
 	d, err := Begin(rng, parent, name, nodes, Hz, 20*Hz)

@@ -10,12 +10,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
-// sources are those of the C library, relative to a package at the top.
+// sources is the directory of the C library, relative to a package at the top of the repository.
 const sources = "../sdk/c"
 
-// AlsoC has every second program be one in C, from sdk/c/test/testimony.c, with the given number of
-// writers on the shared channel. It returns the languages. Without a compiler that is Go alone, or
-// an error if all tests must run.
+// AlsoC makes every second program a C program, from sdk/c/test/testimony.c, with the given number
+// of writers on the shared channel. It returns the languages. Without a compiler, only Go is used;
+// if all tests must run, the test then fails.
 func (s *Stage) AlsoC(writers int, links bool) (languages string) {
 	s.t.Helper()
 	for _, tool := range []string{"make", "gcc"} {
@@ -27,7 +27,7 @@ func (s *Stage) AlsoC(writers int, links bool) (languages string) {
 			return "Go"
 		}
 	}
-	// The go command reuses an old result if the files that a test read are unchanged: so this
+	// The go command reuses an old result if the files that a test read are unchanged. So this test
 	// reads the sources.
 	err := filepath.WalkDir(sources, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && e.Type().IsRegular() {

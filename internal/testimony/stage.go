@@ -12,24 +12,24 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
 
-// A Stage is a directory of rings with processes of this program around it. They end with the test
-// at the latest.
+// A Stage is a directory of rings and the processes of this program that use it. The processes end
+// with the test at the latest.
 type Stage struct {
 	Rings string
 
 	t        testing.TB
-	variable string // environment variable that tells a process its role
+	variable string // environment variable that has a process's role
 	files    []string
 	c        func(file string) *exec.Cmd // a program in C; nil if there is none
 }
 
-// NewStage makes a stage. Processes find their role in the environment variable of this name.
+// NewStage makes a stage. Processes read their role from the environment variable of this name.
 func NewStage(t testing.TB, variable string) *Stage {
 	t.Helper()
 	return &Stage{Rings: Rings(t), t: t, variable: variable}
 }
 
-// Rings makes a directory of rings in shared memory, like those of programs.
+// Rings makes a directory of rings in shared memory, where programs have theirs too.
 func Rings(t testing.TB) string {
 	t.Helper()
 	rings, err := os.MkdirTemp("/dev/shm", "cloudprofiler-test")
@@ -61,8 +61,8 @@ func (s *Stage) start(cmd *exec.Cmd) *exec.Cmd {
 	return cmd
 }
 
-// StartProgram starts a process of the role "program", whose arguments are the directory of rings
-// and the file of its testimony, or its twin in C.
+// StartProgram starts a process of the role "program", or its twin in C. Its arguments are the
+// directory of rings and the file of its testimony.
 func (s *Stage) StartProgram() *exec.Cmd {
 	s.t.Helper()
 	file := filepath.Join(s.t.TempDir(), "testimony")
@@ -73,7 +73,7 @@ func (s *Stage) StartProgram() *exec.Cmd {
 	return s.Start("program", s.Rings, file)
 }
 
-// WaitForCalls waits until a call of the program that was started first has returned.
+// WaitForCalls waits until a call of the first program that was started has returned.
 func (s *Stage) WaitForCalls() {
 	s.t.Helper()
 	said, err := Open(s.files[0])
@@ -101,13 +101,13 @@ func (s *Stage) Each(show func(said *Testimony)) {
 
 // KillAtRandom kills one of two programs, the drainer of their rings, or both, the given number of
 // times. It starts them again after a pause of random length. In each pause it fills or empties the
-// drainer's disk. At the end it kills all.
+// drainer's disk. At the end it kills all processes.
 func (s *Stage) KillAtRandom(rng *rand.Rand, kills int, pause time.Duration,
 	start func() *exec.Cmd) {
 	s.t.Helper()
 	drainer := start()
 	programs := []*exec.Cmd{s.StartProgram(), s.StartProgram()}
-	s.WaitForCalls() // else a slow machine kills them all before they begin
+	s.WaitForCalls() // without this, a slow machine kills all programs before they begin
 	for range kills {
 		time.Sleep(time.Duration(rng.Int64N(int64(pause))))
 		setDisk(s.t, rng, drainer)
@@ -130,16 +130,17 @@ func (s *Stage) KillAtRandom(rng *rand.Rand, kills int, pause time.Duration,
 	}
 }
 
-// KillAtPoint has the drainer of the rings kill itself under load, several times: for each n of
-// times, start starts it so that it dies when it reaches some point the n-th time. A program is
-// killed beside every second drainer, or beside all of them if only an ended program leads to the
-// point. KillAtPoint returns how many drainers reached the point. The first has half a minute,
-// because machines may be slow.
+// KillAtPoint has the drainer of the rings kill itself under load, several times. For each n of
+// times it calls start, which starts a drainer that dies when it reaches some point the n-th time.
+// A program is killed beside every second drainer. If ended is set, because only an ended program
+// leads to the point, a program is killed beside every drainer. KillAtPoint returns the number of
+// drainers that reached the point. The first drainer has half a minute, because machines may be
+// slow.
 func (s *Stage) KillAtPoint(rng *rand.Rand, times []int, ended bool,
 	start func(n int) *exec.Cmd) (deaths int) {
 	s.t.Helper()
 	program := s.StartProgram()
-	s.WaitForCalls() // else a slow machine kills it before it has a ring
+	s.WaitForCalls() // without this, a slow machine kills the program before it has a ring
 	for _, n := range times {
 		drainer := start(n)
 		dead := make(chan bool)
@@ -149,7 +150,7 @@ func (s *Stage) KillAtPoint(rng *rand.Rand, times []int, ended bool,
 			Kill(program)
 			program = s.StartProgram()
 		}
-		patience := 400 * time.Millisecond // it may not reach the point so often
+		patience := 400 * time.Millisecond // the drainer may not reach the point that often
 		if deaths == 0 {
 			patience = 30 * time.Second
 		}

@@ -59,7 +59,7 @@ func (t *Testimony) Begin(rings ...string) {
 // Begun reports whether the program lived until it had its rings.
 func (t *Testimony) Begun() bool { return atomic.LoadUint64(&t.begun) != 0 }
 
-// Incarnation returns that of a ring, even if the ring is gone.
+// Incarnation returns the incarnation of a ring, even if the ring is gone.
 func (t *Testimony) Incarnation(ring int) string {
 	parts := strings.Split(filepath.Base(strings.TrimRight(string(t.rings[ring][:]), "\x00")), ".")
 	return parts[len(parts)-2]

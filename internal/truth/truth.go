@@ -10,8 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// Counters are those of the virtual nodes of a run. They are immutable, and may be used by several
-// goroutines.
+// Counters are the counters of the virtual nodes of a run. They are immutable, and several
+// goroutines may use them.
 type Counters struct {
 	nodes map[string]*counter
 }
@@ -23,8 +23,8 @@ type counter struct {
 	exact   *vnode.Truth
 }
 
-// Of reads the truth that a run keeps. It returns nil if there is none, as in runs of real nodes.
-// Truth that cannot be read is named as missing.
+// Of reads the truth of a run. It returns nil if the run has none, as a run of real nodes. Truth
+// that cannot be read is returned as missing.
 func Of(run *runs.Directory) (*Counters, []runs.Missing) {
 	c := &Counters{nodes: map[string]*counter{}}
 	var missing []runs.Missing
@@ -34,7 +34,7 @@ func Of(run *runs.Directory) (*Counters, []runs.Missing) {
 		}
 		text, err := run.Truth(n.Name)
 		if err == nil && text == nil {
-			continue // it was measured on virtual nodes, and what they were was not kept
+			continue // the truth about this virtual node was not kept
 		}
 		if err == nil {
 			err = c.add(n.Name, n.ID, text)
@@ -69,8 +69,8 @@ func (c *Counters) add(node, machine string, text []byte) error {
 	return nil
 }
 
-// Truth is analysis.Options.Truth: it returns the range of another node's counter while a node's
-// counter had a given reading. It returns false if that is not known.
+// Truth is analysis.Options.Truth: it returns the range of the counter of node other while node's
+// counter had a given reading. ok is false if that is not known.
 func (c *Counters) Truth(node string, reading uint64, other string) (read tscratio.Interval,
 	ok bool) {
 	from, into := c.nodes[node], c.nodes[other]
@@ -94,7 +94,7 @@ func (c *Counters) Truth(node string, reading uint64, other string) (read tscrat
 // instants returns the physical readings at which the counter has the given reading. It returns
 // false if there are none, or if the counter had the reading twice.
 func (c *counter) instants(reading uint64) (vnode.Span, bool) {
-	if len(c.config.Steps) > 0 { // it may go back: only the exact inverse knows all instants
+	if len(c.config.Steps) > 0 { // it may go back: only the exact inverse finds all instants
 		spans := c.exact.Instants(reading)
 		if len(spans) != 1 {
 			return vnode.Span{}, false

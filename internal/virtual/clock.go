@@ -30,8 +30,8 @@ func Clock(c vnode.Config, physical minrtt.Clock) (minrtt.Clock, error) {
 				n.Counter.Virtual(after_cycles)
 		}
 	}
-	// A physical reading may be late by its step, and a virtual one by up to 1.11 ns for each ns of
-	// that. It is rounded down as well.
+	// A physical reading may be late by its step. A virtual reading may be late by up to 1.11 ns
+	// for each ns of that, and is rounded down as well.
 	clock.RealtimeStep = func() (uint32, error) {
 		step_ns, err := physical.RealtimeStep()
 		return step_ns*10/9 + 2, err
@@ -44,8 +44,8 @@ func Clock(c vnode.Config, physical minrtt.Clock) (minrtt.Clock, error) {
 		x := n.Realtime.Timex(physical.Realtime(),
 			vnode.Timex{Freq: d.Frequency_ppm16, Tick_us: d.Tick_us})
 		d.Frequency_ppm16, d.Tick_us = x.Freq, x.Tick_us
-		// A slew moves as adjtime's does, at up to 500 ppm. The rest of it is rounded up to µs, so
-		// that it shows.
+		// A slew moves the clock as adjtime does, at up to 500 ppm. The remaining slew is rounded
+		// up to µs, so that it is visible.
 		switch left := x.Offset_ns; {
 		case left > 0:
 			d.Adjust_us += (left + 999) / 1000
@@ -62,8 +62,8 @@ func Clock(c vnode.Config, physical minrtt.Clock) (minrtt.Clock, error) {
 	return clock, nil
 }
 
-// HostClocks returns the counter of a virtual node, with those clocks of its machine that nothing
-// sets.
+// HostClocks returns the counter of a virtual node, together with the clocks of its machine that
+// nothing sets.
 func HostClocks(c vnode.Config, physical host.Clocks) (host.Clocks, error) {
 	counter, err := vnode.NewCounter(c.Counter)
 	if err != nil {
@@ -80,7 +80,7 @@ func HostClocks(c vnode.Config, physical host.Clocks) (host.Clocks, error) {
 func Quantum_cycles(c vnode.CounterConfig, physical_cycles uint64) uint64 {
 	physical_cycles = max(physical_cycles, 1)
 	hi, lo := bits.Mul64(physical_cycles, uint64(max(c.Rate_2e40, 0)))
-	// A hundredth covers the wander, which moves the rate by less. One cycle covers what that
-	// rounds down, and one the reading.
+	// A hundredth covers the wander, which changes the rate by less than that. One cycle covers the
+	// rounding of this division, and one covers the reading.
 	return max(c.Quantum_cycles, physical_cycles+(hi<<24|lo>>40)+physical_cycles/100+2)
 }

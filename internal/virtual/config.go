@@ -7,20 +7,20 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// Physical is what the virtual nodes of one machine are functions of.
+// Physical is the state of one machine, of which its virtual nodes are functions.
 type Physical struct {
 	Counter     uint64 // now
 	Realtime_ns int64  // now
 	Hz          uint64 // approximate rate of the counter
 }
 
-// Config returns a node like one of a real fleet. Its counter began at a time of its own and runs
-// at up to 50 ppm beside the physical one. Its REALTIME is off by up to a quarter of an hour, is
-// steered by up to 100 ppm, and slews by a millisecond every ten seconds, or about sixty times in a
-// long run.
+// Config returns a node like one of a real fleet. Its counter began at a random value, and its rate
+// differs from the physical rate by up to 50 ppm. Its REALTIME is off by up to a quarter of an
+// hour, is steered by up to 100 ppm, and slews by a millisecond every ten seconds. In a run of more
+// than ten minutes it slews about sixty times in all.
 //
-// Its rate wanders, in windows of 20 s, by at most half of share_ppm: so the relative rate of two
-// nodes with the same share stays within it.
+// The node's rate wanders, in windows of 20 s, by at most half of share_ppm. So the relative rate
+// of two nodes with the same share wanders by at most share_ppm.
 func Config(r *rand.Rand, name string, now Physical, shape vnode.Shape, share_ppm float64,
 	lasts time.Duration) vnode.Config {
 	const windowSeconds = 20

@@ -30,9 +30,9 @@ var joinSQL string
 //go:embed percentiles.sql
 var percentilesSQL string
 
-// Run analyses a run and writes the kinds into its exports directory. They replace older files,
-// which stay if Run fails. It returns the names of the files. It sets Events and Durations of the
-// options.
+// Run analyses a run and writes the chosen kinds of files into its exports directory. They replace
+// older files; if Run fails, the older files stay. It returns the names of the files. It sets
+// o.Events and o.Durations.
 func Run(ctx context.Context, dir *runs.Directory, o analysis.Options, kinds Kind) (files []string,
 	answer *analysis.Answer, err error) {
 	var sinks []sink

@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	// groupRows is how many rows a row group has. All of them are in memory until it is written.
+	// groupRows is the number of rows in a row group. All of them are in memory until the row group
+	// is written.
 	groupRows = 1 << 17
-	// batchRows is how many rows are handed to the writer at once.
+	// batchRows is the number of rows that are passed to the writer at once.
 	batchRows = 1 << 10
 )
 
@@ -48,7 +49,7 @@ type durationRow struct {
 // table is a Parquet file that is being written.
 type table[Row any] struct {
 	name   string
-	rows   []Row // that the writer does not have yet
+	rows   []Row // rows that the writer does not have yet
 	writer *parquet.GenericWriter[Row]
 }
 
@@ -74,7 +75,7 @@ func (t *table[Row]) flush() error {
 	return nil
 }
 
-// finish ends the file. It does not close what is underneath.
+// finish ends the file. It does not close the underlying writer.
 func (t *table[Row]) finish(about [][2]string) error {
 	if err := t.flush(); err != nil {
 		return err

@@ -11,16 +11,17 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 )
 
-// traceTuples is how many tuples a trace shows. They are far more than fit a screen.
+// traceTuples is the number of tuples that a trace shows. That is far more than fit a screen.
 const traceTuples = 2000
 
-// trace writes tuples' paths as Perfetto reads them: a track for each tuple, a slice for each span.
-// A trace knows only instants, so slices lie between the middles of intervals, by the middle of the
-// frequency. Their annotations have the duration in cycles and in seconds: that is the answer.
+// trace writes tuples' paths in the form that Perfetto reads: a track for each tuple, a slice for
+// each span. A trace contains only instants. So slices lie between the middles of intervals,
+// converted by the middle of the frequency. The annotations of slices have the duration in cycles
+// and in seconds: these are the answer.
 //
-// The encoding is that of protocol buffers, with the field numbers of Perfetto's
-// trace_packet.proto, track_event.proto, track_descriptor.proto and debug_annotation.proto. These
-// numbers never change, and are few enough to write out.
+// The encoding is protocol buffers, with the field numbers of Perfetto's trace_packet.proto,
+// track_event.proto, track_descriptor.proto and debug_annotation.proto. These numbers never change,
+// and are few enough to write out.
 type trace struct {
 	w    *bufio.Writer
 	ways map[uint64]*tracedWay
@@ -51,7 +52,7 @@ func (t *trace) event(e *analysis.EventRow) error {
 }
 
 func (t *trace) duration(d *analysis.DurationRow) error {
-	if d.Tuple == 0 { // the tuple was made of others, and has no way
+	if d.Tuple == 0 { // the tuple was made of others, and has no path
 		return nil
 	}
 	if way := t.way(d.ID, d.Tuple); way != nil {
@@ -122,7 +123,7 @@ func (t *trace) finish(a *analysis.Answer) error {
 	}
 	name := fmt.Appendf(nil, "run %s, in cycles of %s; %s", a.Run, a.Reference.Node, means)
 	t.packet(message{}.bytes(packetTrack, message{}.number(trackUUID, root).bytes(trackName, name)))
-	// All tracks count from the first event, so that numbers are small.
+	// All tracks are counted from the first event, so that numbers are small.
 	zero := ^uint64(0)
 	for _, way := range t.ways {
 		for _, e := range way.events {
@@ -154,13 +155,14 @@ func (t *trace) finish(a *analysis.Answer) error {
 			if !ok || !ok2 {
 				continue
 			}
-			// A slice cannot end before it begins. If the middles say so, the order is undecided.
+			// A slice cannot end before it begins. If the middles are in that order, the order is
+			// undecided.
 			begin, end := ns(from), max(ns(to), ns(from))
 			edges = append(edges, edge{begin, true, end - begin, d},
 				edge{end, false, end - begin, d})
 		}
-		// Slices nest. At one instant, ends come before beginnings. Longer slices begin first and
-		// end last. Slices without length begin and end within the others.
+		// Slices nest. At one instant, ends precede beginnings. Longer slices begin first and end
+		// last. Slices without length begin and end within the others.
 		class := func(e edge) int {
 			switch {
 			case e.long == 0:

@@ -10,13 +10,13 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/returntrip"
 )
 
-// operator is the work of one instance. The goroutine of its actor alone calls it.
+// operator is the work of one instance. Only the goroutine of the instance's actor calls it.
 type operator interface {
 	// prepare is called once, before the first tuple.
 	prepare(ctx context.Context) error
 
 	// work does the work on one tuple. It returns the tuple for the next operator, or nil, and the
-	// key that chooses an instance there. The caller uses only id and fields of out, and those
+	// key that chooses an instance of that operator. The caller uses only id and fields of out, and
 	// only until the next call.
 	work(ctx context.Context, in *message) (out *message, key uint64, err error)
 
@@ -25,7 +25,7 @@ type operator interface {
 	advance(watermark_us int64, emit func(out *message, key uint64) error) error
 }
 
-// An actor runs one instance of an operator. A source is the exception: it receives nothing.
+// An actor runs one instance of an operator. An actor of a source receives nothing.
 type actor struct {
 	stage    string
 	instance int
@@ -129,7 +129,7 @@ func (a *actor) emit(ctx context.Context, out *message, key uint64) error {
 func (a *actor) settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleFor)
 	defer cancel()
-	_ = a.arrived.Settle(ctx) // fails if packets were lost, which the counts show
+	_ = a.arrived.Settle(ctx) // an error means that packets were lost, which the counts show
 }
 
 func (a *actor) close() error {

@@ -12,12 +12,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// count counts views by campaign and window. It emits a window when no more tuples of it can
-// arrive.
+// count counts views by campaign and window. It emits a window when no more tuples of that window
+// can arrive.
 //
-// A window is a tuple of its own, and gets an id when its first view arrives. Channel
-// window#i/start logs when it begins, and window#i/end when it is emitted. Channel count#i/link
-// logs the pair ⟨view, window⟩ for each view, so that a view can be followed to the store.
+// A window is itself a tuple, and gets an id when its first view arrives. Channel window#i/start
+// logs when the window begins, and window#i/end when it is emitted. Channel count#i/link logs the
+// pair ⟨view, window⟩ for each view, so that a view can be followed to the store.
 type count struct {
 	stream *Stream
 	ids    *handlers.IDs

@@ -21,8 +21,8 @@ func (j *runner) acks(stage string, instance int) string {
 	return fmt.Sprintf("%s.%s.%d.acks", j.name, stage, instance)
 }
 
-// sender sends an instance's tuples to the instances of the next operator. The instance's goroutine
-// owns it. Acknowledgements arrive on another goroutine.
+// sender sends an instance's tuples to the instances of the next operator. It belongs to the
+// instance's goroutine. Acknowledgements arrive on another goroutine.
 type sender struct {
 	conn     *nats.Conn
 	from     int
@@ -35,12 +35,12 @@ type sender struct {
 type lane struct {
 	subject string
 	sent    uint64
-	acked   atomic.Uint64 // how many of these the receiver has taken
-	news    chan struct{} // holds a value if acked grew since the sender looked
+	acked   atomic.Uint64 // number of these tuples that the receiver has taken
+	news    chan struct{} // has a value if acked grew since the sender last checked it
 }
 
-// An acknowledgement is the receiver's number among its operator's instances (2 bytes), and how
-// many of the sender's tuples it has taken (8 bytes).
+// An acknowledgement is the receiver's number among its operator's instances (2 bytes), and the
+// number of the sender's tuples that the receiver has taken (8 bytes).
 const ackSize = 10
 
 // newSender listens for acknowledgements. The subscription ends with the connection.
@@ -70,9 +70,10 @@ func (j *runner) newSender(conn *nats.Conn, stage int, from int) (*sender, error
 	return s, err
 }
 
-// greet waits until every receiver is ready, and all instances that follow it. An answer proves
-// that tuples and acknowledgements get through: servers tell each other of subscriptions in the
-// order in which they were made, and that for acknowledgements was made before that for answers.
+// greet waits until every receiver is ready, and all instances after the receivers. An answer
+// proves that tuples and acknowledgements get through, because servers announce subscriptions to
+// each other in the order in which these were made. The subscription for acknowledgements was made
+// first, before the one for answers.
 func (s *sender) greet(ctx context.Context) error {
 	hello := (&message{kind: kindHello, from: s.from}).append(nil)
 	for i := range s.lanes {
@@ -86,7 +87,7 @@ func (s *sender) greet(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return fmt.Errorf("wait for %s: %w", s.lanes[i].subject, context.Cause(ctx))
 			}
-			if errors.Is(err, nats.ErrNoResponders) { // known at once, so wait here
+			if errors.Is(err, nats.ErrNoResponders) { // this error returns at once, so wait here
 				select {
 				case <-ctx.Done():
 				case <-time.After(20 * time.Millisecond):
@@ -114,7 +115,7 @@ func (s *sender) send(ctx context.Context, m *message, key uint64) error {
 	return s.publish(l, m)
 }
 
-// publish does not change the message, which an actor may still be working on.
+// publish does not change the message, because an actor may still be working on it.
 func (s *sender) publish(l *lane, m *message) error {
 	s.buffer = m.append(s.buffer[:0])
 	if err := s.conn.Publish(l.subject, s.buffer); err != nil { // copies the buffer
@@ -123,7 +124,7 @@ func (s *sender) publish(l *lane, m *message) error {
 	return nil
 }
 
-// end sends each receiver its poison.
+// end sends poison to each receiver.
 func (s *sender) end() error {
 	for i := range s.lanes {
 		l := &s.lanes[i]
@@ -137,14 +138,14 @@ func (s *sender) end() error {
 	return s.conn.Flush()
 }
 
-// receiver is what an instance knows of its senders. The instance's goroutine owns it.
+// receiver is an instance's state of its senders. It belongs to the instance's goroutine.
 type receiver struct {
 	conn      *nats.Conn
 	in        chan *nats.Msg
 	instance  int
 	ackEvery  uint64
 	senders   []upstream
-	watermark int64 // the least of the senders' watermarks
+	watermark int64 // the smallest of the senders' watermarks
 	open      int   // senders that have not ended
 }
 
@@ -165,14 +166,14 @@ func (j *runner) newReceiver(conn *nats.Conn, stage, instance int) (*receiver, e
 		r.senders[i].acks = j.acks(before, i)
 	}
 	r.open = len(r.senders)
-	// There must be room for all tuples in flight and for repeated hellos: the client drops what
-	// has no room.
+	// r.in must be long enough for all tuples in flight and for repeated hellos, because the client
+	// drops messages that find it full.
 	r.in = make(chan *nats.Msg, len(r.senders)*(j.Stream.InFlight+64)+64)
 	_, err := conn.ChanSubscribe(j.subject(Stages[stage], instance), r.in)
 	return r, err
 }
 
-// taken counts a tuple. It acknowledges every ackEvery tuples of a sender.
+// taken counts a tuple. It acknowledges a sender's tuples once for every ackEvery of them.
 func (r *receiver) taken(m *message) error {
 	u := &r.senders[m.from]
 	u.taken++
@@ -185,7 +186,8 @@ func (r *receiver) taken(m *message) error {
 	return r.conn.Publish(u.acks, b[:])
 }
 
-// ended notes a sender's poison. The error says how many of its tuples are missing.
+// ended records a sender's poison. The error has the number of the sender's tuples that are
+// missing.
 func (r *receiver) ended(m *message) error {
 	u := &r.senders[m.from]
 	if u.ended {
@@ -199,7 +201,8 @@ func (r *receiver) ended(m *message) error {
 	return nil
 }
 
-// advance notes a sender's watermark. It returns whether the least of all watermarks has grown.
+// advance records a sender's watermark. It returns whether the smallest of all watermarks has
+// grown.
 func (r *receiver) advance(m *message) bool {
 	r.senders[m.from].watermark_us = m.watermark_us
 	least := r.senders[0].watermark_us

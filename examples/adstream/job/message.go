@@ -26,7 +26,7 @@ type message struct {
 type kind uint8
 
 const (
-	kindHello  kind = 1 // a request; answered once the receiver and all that follows it is ready
+	kindHello  kind = 1 // a request; answered once the receiver and those after it are ready
 	kindTuple  kind = 2
 	kindPoison kind = 3 // the sender's last message
 )

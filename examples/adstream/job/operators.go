@@ -19,7 +19,7 @@ type passive struct{}
 func (passive) prepare(context.Context) error                             { return nil }
 func (passive) advance(int64, func(out *message, key uint64) error) error { return nil }
 
-// Places of the fields in a tuple that deserialise, project, join or count has made.
+// Indices of the fields in a tuple that deserialise, project, join or count has made.
 const (
 	fieldAd, fieldEventType, fieldEventTime = 2, 4, 5
 	projectedAd, projectedTime              = 0, 1
@@ -30,7 +30,7 @@ const (
 
 var errTuple = errors.New("not a tuple for this operator")
 
-// expect returns an error if the tuple has another number of fields.
+// expect returns an error if the tuple has a different number of fields.
 func expect(in *message, fields int) error {
 	if len(in.fields) != fields {
 		return fmt.Errorf("%d fields, want %d: %w", len(in.fields), fields, errTuple)
@@ -107,10 +107,10 @@ type join struct {
 	out       message
 }
 
-// tableName is the bucket that holds the campaign of each ad.
+// tableName is the bucket with the campaign of each ad.
 const tableName = "campaigns"
 
-// loadedKey is written last: a table that has it is complete.
+// loadedKey is written last: a table that contains it is complete.
 const loadedKey = "loaded"
 
 func (j *join) prepare(ctx context.Context) (err error) {
@@ -135,8 +135,8 @@ func (j *join) prepare(ctx context.Context) (err error) {
 	}
 }
 
-// load fills the table. It writes several entries at a time, because the cluster must agree on
-// each.
+// load fills the table. It writes several entries at a time, because the cluster takes long to
+// agree on each.
 func (j *join) load(ctx context.Context, what string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// peers is what a process knows of the nodes of other processes. Processes ask each other for their
+// peers is a process's view of the nodes of other processes. Processes ask each other for their
 // state. So a job that fails on one node fails on all, and no server stops while others need it.
 type peers struct {
 	runner *runner
@@ -25,13 +25,13 @@ type peers struct {
 
 type peer struct {
 	node  string
-	gone  chan struct{}             // closed when nobody asks it any more
-	lost  bool                      // it stopped answering; read it once gone is closed
-	heard atomic.Pointer[time.Time] // its last answer; nil before the first
+	gone  chan struct{}             // closed when nobody asks the peer any more
+	lost  bool                      // the peer stopped answering; read only once gone is closed
+	heard atomic.Pointer[time.Time] // time of the peer's last answer; nil before the first
 }
 
-// heardSince returns whether the peer is not to blame: it has answered since a time, or it was not
-// for silence that asking it ended.
+// heardSince reports whether the peer is not to blame. It is not if it has answered since t, or if
+// this process stopped asking it for a reason other than silence.
 func (o *peer) heardSince(t time.Time) bool {
 	select {
 	case <-o.gone:
@@ -57,8 +57,8 @@ var errPeer = errors.New("another node's part of the job failed")
 
 func (j *runner) stateOf(node string) string { return j.name + ".state." + node }
 
-// watchPeers answers for this process's nodes and asks all others. It calls cancel when one of them
-// has failed or is lost.
+// watchPeers answers for this process's nodes and asks all others. It calls cancel when another
+// node has failed or is lost.
 func (j *runner) watchPeers(ctx context.Context, cancel context.CancelCauseFunc) (*peers, error) {
 	p := &peers{runner: j, parted: make(chan struct{}), cancel: cancel}
 	running := stateRunning
@@ -115,9 +115,9 @@ func (p *peers) watch(o *peer) {
 	}
 }
 
-// part announces that this process has ended: well, or with ctx. It waits until the others know.
-// If all is well, it waits until they have ended too. It returns why the job failed, here or
-// elsewhere.
+// part announces that this process has ended, either well or because ctx ended. It waits until the
+// other processes have received this. If all is well, it also waits until they have ended. It
+// returns why the job failed, here or elsewhere.
 func (p *peers) part(ctx context.Context) error {
 	say := func(state string) { p.state.Store(&state) }
 	if ctx.Err() == nil {
@@ -139,13 +139,13 @@ func (p *peers) part(ctx context.Context) error {
 	close(p.parted)
 	p.asking.Wait()
 	if len(p.others) > 0 {
-		time.Sleep(3 * askEvery) // so that each asks once more
+		time.Sleep(3 * askEvery) // so that each process asks once more
 	}
 	return err
 }
 
-// blame adds the nodes that do not answer to an error. The loss of a node is often first seen as a
-// failed request, whose error does not name the node.
+// blame adds to an error the nodes that do not answer. The loss of a node is often first noticed as
+// a failed request, whose error does not name the node.
 func (p *peers) blame(err error) error {
 	failed := time.Now()
 	for _, o := range p.others {

@@ -33,7 +33,7 @@ type Placement struct {
 	Actors  map[string][]string `yaml:"actors"` // by operator: the nodes of its instances, in order
 	Stream  Stream              `yaml:"stream"`
 
-	// ReturnTrip has count acknowledge each tuple to source#0, for the baseline of that name.
+	// ReturnTrip makes count acknowledge each tuple to source#0, for the baseline of that name.
 	ReturnTrip bool `yaml:"return_trip"`
 }
 
@@ -67,7 +67,7 @@ type Stream struct {
 	Keep time.Duration `yaml:"keep"`
 
 	// Begin_us is the event time of the first tuple, in µs since 1970. 0: a tuple's event time is
-	// when it was due.
+	// when the tuple was due.
 	Begin_us int64 `yaml:"begin_us"`
 }
 
@@ -98,8 +98,8 @@ func ReadPlacement(path string) (*Placement, error) {
 	return p, nil
 }
 
-// ParsePlacement reads a placement, sets what it leaves out, and validates it. Errors wrap
-// ErrPlacement.
+// ParsePlacement reads a placement, sets the values that it leaves out, and validates it. Errors
+// wrap ErrPlacement.
 func ParsePlacement(text []byte) (*Placement, error) {
 	if len(text) > maxFileBytes {
 		return nil, fmt.Errorf("more than %d bytes: %w", maxFileBytes, ErrPlacement)
@@ -139,7 +139,7 @@ func (p *Placement) fill() {
 	}
 }
 
-// Validate returns all that is wrong. The error wraps ErrPlacement.
+// Validate returns everything that is wrong. The error wraps ErrPlacement.
 func (p *Placement) Validate() error {
 	var found []error
 	bad := func(format string, args ...any) {
@@ -230,7 +230,7 @@ func (p *Placement) node(name string) *Node {
 }
 
 // OnLoopback gives each node a random address of its own on this machine's loopback interface, so
-// that several clusters do not meet.
+// that several clusters do not collide.
 func (p *Placement) OnLoopback() {
 	address := [4]byte{127, byte(1 + rand.IntN(254)), byte(rand.IntN(256)), 0}
 	for i := range p.Nodes {

@@ -12,12 +12,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// Instrumentation says what the job's channels do.
+// Instrumentation is what the job's channels do.
 type Instrumentation string
 
 const (
 	Full Instrumentation = "full" // keep every event
-	Null Instrumentation = "null" // discard every event, by the handler
+	Null Instrumentation = "null" // the handler discards every event
 	Off  Instrumentation = "off"  // there are no channels: a log call only finds a nil Channel
 )
 
@@ -39,8 +39,8 @@ type channels struct {
 	open            []*handlers.Channel
 }
 
-// named opens a channel. Unlike most programs, this one fails if it cannot: it is there to be
-// measured.
+// named opens a channel. Unlike most programs, this program fails if a channel cannot be opened,
+// because it exists to be measured.
 func (c *channels) named(name, handler string) (*handlers.Channel, error) {
 	o := c.options
 	o.Handler = handler
@@ -66,12 +66,13 @@ func (c *channels) close() error {
 	return errors.Join(errs...)
 }
 
-// probes are the channels of an instance. The zero value has none, and log calls to it do nothing.
+// probes are the channels of an instance. The zero value has no channels, and log calls to it do
+// nothing.
 type probes struct {
 	start, end *handlers.Channel // before and after the work on a tuple
 	intended   *handlers.Channel // for a source with a rate: when a tuple was due
 
-	// For count alone: when a window begins, when it is emitted, and which views are in it.
+	// Only for count: when a window begins, when it is emitted, and which views are in it.
 	windowStart, windowEnd, link *handlers.Channel
 }
 
@@ -96,7 +97,7 @@ func (c *channels) probes(stage string) (p probes, err error) {
 	return p, err
 }
 
-// poison ends the stream on all channels but link.
+// poison logs the end of the stream on all channels but link.
 func (p *probes) poison() {
 	for _, ch := range []*handlers.Channel{p.intended, p.start, p.end, p.windowStart, p.windowEnd} {
 		ch.Log(channel.Poison)
@@ -104,9 +105,9 @@ func (p *probes) poison() {
 }
 
 // Switch turns the instrumentation of a running job on (Options.Instrumentation) and off (Off), so
-// that its cost can be measured. Each instance follows at its next tuple. The zero Switch is off.
-// It serves one job. Any goroutine may call Set and Messages, but Messages only once Options.Begin
-// was called.
+// that its cost can be measured. Each instance follows the switch at its next tuple. The zero
+// Switch is off. A Switch is for one job. Any goroutine may call Set and Messages, but Messages
+// only after Options.Begin was called.
 type Switch struct {
 	on    atomic.Bool
 	conns []*nats.Conn // of the actors; complete when Options.Begin is called
@@ -115,7 +116,7 @@ type Switch struct {
 // Set turns the channels on or off.
 func (s *Switch) Set(on bool) { s.on.Store(on) }
 
-// Messages is how many messages all instances of this process have received.
+// Messages is the number of messages that all instances of this process have received.
 func (s *Switch) Messages() uint64 {
 	sum := uint64(0)
 	for _, conn := range s.conns {
@@ -131,7 +132,7 @@ type switched struct {
 	open probes
 }
 
-// follow sets p to the open probes or to none, as the switch says.
+// follow sets p to the open probes or to none, according to the switch.
 func (s *switched) follow(p *probes) {
 	if s.by == nil || s.by.on.Load() == s.on {
 		return
@@ -144,7 +145,8 @@ func (s *switched) follow(p *probes) {
 	}
 }
 
-// openProbes opens an instance's channels. With a switch they are off until it turns them on.
+// openProbes opens an instance's channels. If there is a switch, they are off until it turns them
+// on.
 func (j *runner) openProbes(c *channels, stage string) (p probes, s switched, err error) {
 	p, err = c.probes(stage)
 	if j.options.Switch != nil {

@@ -21,10 +21,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// Options say how to run a job. With the zero value, every event is kept, and an agent must drain.
+// Options say how to run a job. With the zero value, every event is kept, and an agent must drain
+// the rings.
 type Options struct {
 	// Name is the job's name in subjects and tables: letters, digits, '-' and '_'. Each job on a
-	// cluster needs its own. "" is "ads".
+	// cluster needs a different name. "" is "ads".
 	Name string
 
 	// Instrumentation "" is Full.
@@ -36,25 +37,26 @@ type Options struct {
 	// Channels are the options of all channels. The job sets their handlers.
 	Channels handlers.Options
 
-	// Rings is a directory that holds a ring directory for each node, Rings/NODE. "" is
-	// Channels.Dir for all nodes; if that is "" too, it is where the node's agent drains.
+	// Rings is a directory with a ring directory for each node, Rings/NODE. If Rings is "", all
+	// nodes use Channels.Dir. If that is "" too, they use the directory that the node's agent
+	// drains.
 	Rings string
 
-	// Logs is a directory: this process drains the rings of its nodes into Logs/NODE. It needs
-	// Rings. "": an agent drains.
+	// Logs is a directory: this process drains the rings of its nodes into Logs/NODE. Logs requires
+	// Rings. "": an agent drains the rings.
 	Logs string
 
-	// Latencies makes the result hold the time from when each view was due until it was counted.
-	// All nodes must have the same clock, so they must be on one machine.
+	// Latencies adds to the result the time from when each view was due until it was counted. All
+	// nodes must have the same clock, so they must be on one machine.
 	Latencies bool
 
 	// Begin is called just before the first tuple of this process's sources is due. End is called
-	// when the last tuple was stored and, with Logs, everything is drained; it is not called if
+	// when the last tuple was stored and, with Logs, everything was drained. End is not called if
 	// the job fails. Both may be nil.
 	Begin, End func()
 }
 
-// Counts are the tuples of one instance.
+// Counts are the numbers of tuples of one instance.
 type Counts struct {
 	Taken uint64 `json:"taken"`
 	Sent  uint64 `json:"sent"`
@@ -65,8 +67,8 @@ type Result struct {
 	Actors      map[string]Counts            `json:"actors"` // by operator#instance
 	ReturnTrips map[string]returntrip.Counts `json:"return_trips,omitempty"`
 
-	// Dropped are events that channels dropped, and Events those that were drained. Both are 0
-	// without Logs.
+	// Dropped is the number of events that channels dropped. Events is the number of events that
+	// were drained. Both are 0 without Logs.
 	Dropped uint64 `json:"dropped"`
 	Events  uint64 `json:"events"`
 
@@ -89,7 +91,7 @@ type runner struct {
 	ids      map[string]*handlers.IDs // by node
 	sources  []*source
 	actors   []*actor
-	conns    []*nats.Conn // one for each node, beside those of the instances
+	conns    []*nats.Conn // one for each node, besides the connections of the instances
 	counts   []*count
 }
 
@@ -138,7 +140,7 @@ func (c *Cluster) Run(ctx context.Context, o Options) (result Result, err error)
 	return result, nil
 }
 
-// open opens all that the job needs on this process's nodes. It opens receivers before their
+// open opens everything that the job uses on this process's nodes. It opens receivers before their
 // senders.
 func (j *runner) open() error {
 	for _, n := range j.cluster.nodes {
@@ -174,7 +176,7 @@ func (j *runner) open() error {
 		for instance, name := range j.Actors[Stages[stage]] {
 			i := slices.IndexFunc(j.cluster.nodes, func(n *Node) bool { return n.Name == name })
 			if i < 0 {
-				continue // it is in another process
+				continue // the instance is in another process
 			}
 			err := j.openActor(stage, instance, j.cluster.nodes[i])
 			if err != nil {
@@ -245,7 +247,7 @@ func (j *runner) openSource(instance int, n *Node, cs *channels) (err error) {
 
 // operator makes the operator of an actor.
 func (j *runner) operator(a *actor, n *Node) operator {
-	// The first instance of an operator that uses a table makes it.
+	// If an operator uses a table, its first instance makes the table.
 	type opener = func(context.Context) (jetstream.KeyValue, error)
 	table := func(bucket string, keep time.Duration) opener {
 		return func(ctx context.Context) (jetstream.KeyValue, error) {
@@ -274,7 +276,7 @@ func (j *runner) operator(a *actor, n *Node) operator {
 	panic("no operator for stage " + a.stage)
 }
 
-// work runs all instances to their end. It returns when the first tuple was due.
+// work runs all instances to their end. It returns the time when the first tuple was due.
 func (j *runner) work(ctx context.Context) (begun time.Time, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -304,7 +306,7 @@ func (j *runner) work(ctx context.Context) (begun time.Time, err error) {
 	for _, s := range j.sources {
 		start(func() error {
 			greeted := sync.OnceFunc(ready.Done)
-			defer greeted() // if it fails, the other sources must not wait for it
+			defer greeted() // if this source fails, the other sources must not wait for it
 			return s.run(ctx, func() time.Time {
 				greeted()
 				ready.Wait()
@@ -314,7 +316,7 @@ func (j *runner) work(ctx context.Context) (begun time.Time, err error) {
 	}
 	running.Wait()
 	if begun.IsZero() {
-		begun = time.Now() // no source is here
+		begun = time.Now() // this process has no source
 	}
 	return begun, peers.part(ctx)
 }
@@ -371,7 +373,7 @@ func (j *runner) close(result *Result) error {
 	return errors.Join(errs...)
 }
 
-// returnStart starts return trips on a source's node. It returns nil if there are to be none.
+// returnStart starts return trips on a source's node. It returns nil if there are no return trips.
 func (j *runner) returnStart(n *Node, cs *channels) (*returntrip.Start, error) {
 	if !j.ReturnTrip || cs.instrumentation != Full {
 		return nil, nil

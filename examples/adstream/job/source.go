@@ -30,8 +30,8 @@ type source struct {
 	opened   moment
 }
 
-// run sends the tuples. It calls begin once all instances that follow are ready. begin returns the
-// time at which the first tuple is due.
+// run sends the tuples. It calls begin once all later instances are ready. begin returns the time
+// at which the first tuple is due.
 func (s *source) run(ctx context.Context, begin func() time.Time) error {
 	if err := s.sender.greet(ctx); err != nil {
 		return s.failed(err)
@@ -46,8 +46,8 @@ func (s *source) run(ctx context.Context, begin func() time.Time) error {
 		}
 		due := epoch.Add(s.stream.due(i))
 		if s.stream.PerSecond > 0 {
-			// The schedule is absolute: a late tuple does not shift those that follow. The event
-			// time is when the tuple was due.
+			// The schedule is absolute: a late tuple does not shift later tuples. The event time is
+			// when the tuple was due.
 			time.Sleep(time.Until(due))
 		}
 		s.switched.follow(&s.probes)
@@ -77,14 +77,14 @@ func (s *source) run(ctx context.Context, begin func() time.Time) error {
 	return nil
 }
 
-// moment is a reading of the counter and a reading of the clock from the same time.
+// moment is a reading of the counter and a reading of the clock at one time.
 type moment struct {
 	counter uint64
 	at      time.Time
 }
 
-// now repeats the readings until they come no closer together, so that none is kept between which
-// this thread was held up.
+// now reads the counter before and after the clock, and repeats this until the two readings of the
+// counter get no closer. So it returns no moment at which this thread was interrupted.
 func now() (m moment) {
 	for narrow := uint64(1<<64 - 1); ; {
 		before := asm.Counter()
@@ -97,7 +97,8 @@ func now() (m moment) {
 	}
 }
 
-// counterAt is the counter at a time shortly before now. It uses the counter's mean rate since m.
+// counterAt is the counter at the time due, which is shortly before now. It uses the counter's mean
+// rate since m.
 func (m moment) counterAt(due time.Time, now moment) uint64 {
 	rate := float64(now.counter-m.counter) / float64(now.at.Sub(m.at))
 	return now.counter - uint64(max(0, float64(now.at.Sub(due))*rate))

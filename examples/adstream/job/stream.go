@@ -20,13 +20,13 @@ type event struct {
 	address        string
 }
 
-// random makes the random numbers of one event. They depend only on the seed and the event's place
-// in the stream, so sources can share a stream without talking to each other.
+// random makes the random numbers of one event. They depend only on the seed and the event's index
+// in the stream, so sources can share a stream without communicating.
 func (s *Stream) random(index int) *rand.Rand {
 	return rand.New(rand.NewPCG(s.Seed, uint64(index)))
 }
 
-// event makes the event at a place in the stream.
+// event makes the event at an index in the stream.
 func (s *Stream) event(index int, begin_us int64) event {
 	r := s.random(index)
 	return event{
@@ -48,7 +48,7 @@ func (s *Stream) begin_us(now time.Time) int64 {
 	return now.UnixMicro()
 }
 
-// due is how long after the first tuple the one at a place in the stream is to be sent.
+// due is the time from the first tuple to the tuple at an index in the stream.
 func (s *Stream) due(index int) time.Duration {
 	perSecond := s.PerSecond
 	if perSecond == 0 {
@@ -64,10 +64,10 @@ func campaignName(campaign int) string { return "campaign-" + strconv.Itoa(campa
 // campaign is the campaign of an ad. The join asks the key-value store instead.
 func (s *Stream) campaign(ad int) string { return campaignName(ad / s.AdsPerCampaign) }
 
-// window is the beginning of the window that holds an event time.
+// window is the beginning of the window that contains an event time.
 func (s *Stream) window(time_us int64) int64 { return time_us - time_us%s.Window.Microseconds() }
 
-// json writes the event as the benchmark's producer does.
+// json writes the event in the form of the benchmark's producer.
 func (e *event) json(b []byte) []byte {
 	field := func(name, value string) {
 		b = append(append(append(append(b, '"'), name...), `":"`...), value...)
@@ -91,7 +91,7 @@ type Window struct {
 	Begin_us int64
 }
 
-// Expect counts in a loop what the job must count, so that a test can compare the two.
+// Expect computes in a loop the counts that the job must find, so that a test can compare the two.
 func (s *Stream) Expect(begin_us int64) map[Window]int {
 	counts := map[Window]int{}
 	for i := range s.Tuples {

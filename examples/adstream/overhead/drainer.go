@@ -15,8 +15,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// Another process drains, as an agent does in production. So the time that draining takes is known
-// by itself, and is not part of the stretch that follows the events.
+// Another process drains, as an agent does in production. So the time of draining is measured
+// separately, and is not part of the stretch after the events.
 
 // drained is a drainer's result.
 type drained struct {
@@ -54,7 +54,7 @@ func startDrainer(command []string, rings, logs string) (*drainer, error) {
 	return d, nil
 }
 
-// stop waits until the drainer has drained what is left and has ended.
+// stop waits until the drainer has drained the remaining events and has ended.
 func (d *drainer) stop() (result drained, err error) {
 	d.input.Close()
 	if err := json.NewDecoder(d.out).Decode(&result); err != nil {

@@ -5,23 +5,19 @@ import (
 	"slices"
 )
 
-// interval is what pairs say of an effect: the estimate of Hodges and Lehmann with its two-sided
-// 95 % confidence interval, which is Wilcoxon's.
-//
-// It assumes only that the values are distributed symmetrically around the effect. Logarithms of
-// ratios are, because the order within a pair alternates: whatever a machine does to the second of
-// a pair raises the ratio of one pair and lowers that of the next. A few disturbed pairs do not
-// move the interval. Without any, it is a fifth narrower than the interval of the median.
+// interval is the size of an effect, derived from pairs: the estimate of Hodges and Lehmann with
+// its two-sided 95 % confidence interval, which is Wilcoxon's.
 type interval struct {
 	Estimate float64 `json:"estimate"`
 	Lo       float64 `json:"lo"`
 	Hi       float64 `json:"hi"`
 }
 
-// intervalOf needs six values or more. Fewer cannot reach 95 %, and the interval has no ends.
+// intervalOf needs six values or more. With fewer, no interval reaches 95 %, and the result has no
+// ends.
 func intervalOf(values []float64) interval {
 	n := len(values)
-	means := make([]float64, 0, n*(n+1)/2) // of every two values, and of each with itself
+	means := make([]float64, 0, n*(n+1)/2) // of every two values, and of each value with itself
 	for i, v := range values {
 		for _, w := range values[i:] {
 			means = append(means, (v+w)/2)
@@ -40,14 +36,15 @@ func (i interval) mapped(f func(float64) float64) interval {
 	return interval{f(i.Estimate), f(i.Lo), f(i.Hi)}
 }
 
-// exactRanks is the most values for which the distribution of the sum of ranks is counted exactly.
-// For more values the normal distribution is off by less than one rank in a thousand.
+// exactRanks is the largest number of values for which the distribution of the sum of ranks is
+// counted exactly. For more values the normal distribution is off by less than one rank in a
+// thousand.
 const exactRanks = 60
 
 // outside is the largest k for which the k-th smallest and the k-th largest mean of n values
-// enclose the effect with a probability of at least 95 %. That is the largest k for which a sum of
-// ranks is below k with a probability of at most 2.5 %, where a coin decides for each of the n
-// ranks whether it counts.
+// enclose the effect with a probability of at least 95 %. To compute it, let a coin decide for each
+// of the n ranks whether the rank is added to a sum. Then k is the largest number that the sum is
+// below with a probability of at most 2.5 %.
 func outside(n int) int {
 	most := n * (n + 1) / 2
 	if n > exactRanks {

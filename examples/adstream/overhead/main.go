@@ -17,8 +17,8 @@ import (
 )
 
 // placement is the job that is measured. Each operator has one instance, and each hop is between
-// nodes. No window ends during the measurement: the store's work, which comes all at once, would be
-// in some stretches and not in those beside them.
+// nodes. No window ends during the measurement. Otherwise the store would do all its work at once,
+// in some stretches and not in their neighbours.
 const placement = `
 version: 1
 nodes:
@@ -36,10 +36,10 @@ actors:
 stream: {seed: 1, window: 1h}
 `
 
-// limit_percent is the bar for the upper end of the interval.
+// limit_percent is the limit for the upper end of the interval.
 const limit_percent = 3
 
-// minPairs is the fewest pairs that have an interval.
+// minPairs is the smallest number of pairs that gives an interval.
 const minPairs = 6
 
 // minStretch is long compared with the runtime's time slices.
@@ -50,7 +50,7 @@ const drainerWord = "drain-for-overhead"
 
 func main() {
 	if len(os.Args) == 4 && os.Args[1] == drainerWord {
-		signal.Ignore(syscall.SIGINT) // a Ctrl-C reaches it too, but its parent ends it
+		signal.Ignore(syscall.SIGINT) // a Ctrl-C reaches this process too, but its parent ends it
 		if err := beDrainer(os.Args[2], os.Args[3], os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, "overhead: drain:", err)
 			os.Exit(1)
@@ -121,7 +121,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return f.print(stdout)
 }
 
-// problem says what is wrong with the command line, or "".
+// problem returns what is wrong with the command line, or "".
 func (p *plan) problem(args []string) string {
 	switch fewest := min(p.Pairs, p.Null); {
 	case len(args) > 0:

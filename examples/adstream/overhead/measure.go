@@ -23,19 +23,20 @@ type plan struct {
 	Pairs int `json:"pairs"`      // of stretches with channels and without
 	Null  int `json:"null_pairs"` // of stretches with channels that discard and without
 
-	// Stretch is the length of a stretch in processor time, so that a stretch on a busy machine is
-	// worth as much as any other.
+	// Stretch is the length of a stretch in processor time. So a stretch on a busy machine contains
+	// as much work as any other stretch.
 	Stretch time.Duration `json:"stretch_ns"`
 
 	Rate       float64 `json:"rate"`       // tuples a second; 0: as fast as the job takes them
 	Processors int     `json:"processors"` // 0: as Go chooses
 
 	// Drainer is the command line of a process that drains. The directories of rings and logs are
-	// added to it.
+	// appended to it.
 	Drainer []string `json:"-"`
 }
 
-// stillFor is how long the job may do nothing at all. Until then a stretch goes on.
+// stillFor is how long the job may do nothing at all. A stretch in which it does nothing is
+// extended up to that time.
 const stillFor = 10 * time.Second
 
 // stretch is what this process did in one stretch.
@@ -50,7 +51,7 @@ type figures struct {
 	Full compared `json:"full"` // every event is kept, and drained by another process
 	Null compared `json:"null"` // the handler discards
 
-	// Of the stretches that are off, the median of CPU time a tuple and of tuples a second.
+	// Medians over the stretches that are off: CPU time a tuple, and tuples a second.
 	OffCPU_us    float64 `json:"off_cpu_us"`
 	OffPerSecond float64 `json:"off_per_second"`
 
@@ -62,13 +63,13 @@ type figures struct {
 	Drainer        float64 `json:"drainer_percent"`  // CPU time of the drainer beside the job's
 }
 
-// compared is how much more the stretches with channels took, in percent.
+// compared is how much more time the stretches with channels took, in percent.
 type compared struct {
 	CPU  interval `json:"cpu_percent"`  // CPU time for the same work
-	Wall interval `json:"wall_percent"` // time for the same work, so what throughput loses
+	Wall interval `json:"wall_percent"` // time for the same work: the loss of throughput
 }
 
-// measurement is what the full job and the null job share.
+// measurement is the state that the full job and the null job share.
 type measurement struct {
 	plan
 	cluster   *job.Cluster
@@ -210,20 +211,20 @@ func spend(ctx context.Context, cpu time.Duration) error {
 }
 
 // takePairs turns the channels on and off, from stretch to stretch. The order within a pair
-// alternates, so a drift affects both sides alike.
+// alternates, so a drift affects both sides equally.
 func (m *measurement) takePairs(ctx context.Context, pairs int, by *job.Switch, t *taken) error {
 	for i := range pairs {
 		m.progress(m.done, m.Pairs+m.Null)
 		m.done++
 		for _, on := range []bool{i%2 == 0, i%2 != 0} {
 			by.Set(on)
-			// By then each instance has followed the switch at its next message.
+			// After this time each instance has followed the switch at its next message.
 			if err := spend(ctx, m.Stretch/20); err != nil {
 				return err
 			}
 			wall, cpu, messages := time.Now(), ownTime(), by.Messages()
 			var s stretch
-			for s.messages == 0 { // other programs may hold the machine for a whole stretch
+			for s.messages == 0 { // other programs may occupy the machine for a whole stretch
 				if s.wall > stillFor {
 					return fmt.Errorf("measure overhead: the job has stood still for %s: "+
 						"is the machine overloaded?", stillFor)
@@ -244,7 +245,7 @@ func (m *measurement) takePairs(ctx context.Context, pairs int, by *job.Switch, 
 }
 
 // drainerShare measures the drainer's processor time in percent of the job's, while every event is
-// kept. It measures for so long that the events which wait at its begin and end do not matter.
+// kept. It measures so long that the events waiting at the begin and at the end do not matter.
 func drainerShare(ctx context.Context, d *drainer) (percent float64, err error) {
 	// The drainer gathers events for a second before it writes a block.
 	if err := pause(ctx, 1500*time.Millisecond); err != nil {
@@ -262,9 +263,10 @@ func drainerShare(ctx context.Context, d *drainer) (percent float64, err error) 
 	return 100 * float64(after-before) / float64(ownTime()-own), err
 }
 
-// eventsOf is the number of log calls in all instances, whatever became of the events: two for each
-// tuple that the source sent or another instance took, one more for each tuple of a source with a
-// rate, one for each view that was counted (its link), and two for each window.
+// eventsOf is the number of log calls in all instances, whatever became of the events. There are
+// two calls for each tuple that the source sent or another instance took, and two for each window.
+// There is one more for each tuple of a source with a rate, and one (its link) for each view that
+// was counted.
 func eventsOf(actors map[string]job.Counts, scheduled bool) uint64 {
 	sum := 2 * actors["source#0"].Sent
 	if scheduled {
@@ -300,7 +302,7 @@ func ownTime() time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// calls measures a log call by itself. In a loop it is at its cheapest.
+// calls measures a log call by itself. In a loop, a call is cheapest.
 func (f *figures) calls(dir string) error {
 	ch, err := handlers.Open("call#0/start", handlers.Options{
 		Dir: filepath.Join(dir, "calls"), Policy: channel.Overwrite.String(),
@@ -319,7 +321,7 @@ func (f *figures) calls(dir string) error {
 	return nil
 }
 
-// perCall measures briefly, so that most of its repetitions are not interrupted.
+// perCall measures briefly, so that most repetitions are not interrupted.
 func perCall(ch *handlers.Channel) float64 {
 	const many = 10_000
 	begin := time.Now()

@@ -89,8 +89,8 @@ func (f *analyzeFlags) options() (analysis.Options, error) {
 	}{{"reference", []string{f.reference}}, {"edge", f.edges}, {"node", f.nodes},
 		{"channel", f.channels}, {"id", f.ids}, {"from", []string{f.from}},
 		{"to", []string{f.to}}} {
-		// A script may have passed a variable that it never set. An answer about everything is not
-		// what was asked for then.
+		// A script may have passed a variable that it never set. An answer about everything is then
+		// not what was asked for.
 		if f.given(chosen.flag) && (len(chosen.all) == 0 || slices.Contains(chosen.all, "")) {
 			return o, command.Usagef("--%s %q: it is empty: say what to use, or leave the flag out",
 				chosen.flag, strings.Join(chosen.all, ","))
@@ -191,8 +191,8 @@ func analyzeRun(ctx context.Context, path string, o analysis.Options,
 	return analyzeOpen(ctx, dir, o, stderr)
 }
 
-// analyzeOpen analyzes a run that is open. A run of virtual nodes keeps the truth; analyzeOpen then
-// compares everything with it.
+// analyzeOpen analyzes an open run. A run of virtual nodes keeps the truth. analyzeOpen then
+// compares everything with the truth.
 func analyzeOpen(ctx context.Context, dir *runs.Directory, o analysis.Options,
 	stderr io.Writer) (*analysis.Answer, error) {
 	counters, missing := truth.Of(dir)

@@ -172,7 +172,8 @@ func printSpans(out io.Writer, a *analysis.Answer) {
 // slowSpans is how many spans of a path are named as slow.
 const slowSpans = 3
 
-// PrintPaths names the slowest spans of each path, and says whether the bounds prove their order.
+// PrintPaths names the slowest spans of each path, and reports whether the bounds prove their
+// order.
 func PrintPaths(out io.Writer, a *analysis.Answer) {
 	title := "\nslowest by the median\n"
 	for _, r := range a.Paths {
@@ -234,7 +235,8 @@ func spansWidth(a *analysis.Answer) (width int) {
 	return width
 }
 
-// printPoints lists the points at which tuples were lost, duplicated, late or the like.
+// printPoints lists the points at which tuples were lost, duplicated, late or otherwise
+// conspicuous.
 func printPoints(out io.Writer, a *analysis.Answer) {
 	head := false
 	for i := range a.Points {
@@ -272,7 +274,7 @@ func printCounters(out io.Writer, a *analysis.Answer) {
 	}
 }
 
-// rateText returns how many events a second there were, if n were counted within an interval of
+// rateText returns the number of events a second, if n events were counted within an interval of
 // cycles.
 func rateText(n uint64, lo_cycles, hi_cycles int64, r analysis.Reference) string {
 	if !(r.FrequencyLo_hz > 0) || lo_cycles <= 0 {
@@ -284,8 +286,8 @@ func rateText(n uint64, lo_cycles, hi_cycles int64, r analysis.Reference) string
 	return fmt.Sprintf("%.0f ± %.0f", middle, math.Ceil(max(most-middle, middle-least)))
 }
 
-// printReturnTrips prints what return trips say of tuples beside what related counters say of the
-// same tuples.
+// printReturnTrips prints the durations of tuples by return trips beside the durations of the same
+// tuples by related counters.
 func printReturnTrips(out io.Writer, a *analysis.Answer) {
 	for i := range a.ReturnTrips {
 		r := &a.ReturnTrips[i]

@@ -41,7 +41,7 @@ func printTruth(out io.Writer, a *analysis.Answer) {
 	}
 }
 
-// trueText returns the median of the true durations: a number, or the few cycles within which it
+// trueText returns the median of the true durations: a number, or the few cycles between which it
 // lies.
 func trueText(all analysis.Percentiles) string {
 	p50, ok := all.At(50)
@@ -54,7 +54,7 @@ func trueText(all analysis.Percentiles) string {
 	return cyclesText(p50)
 }
 
-// heldText says in one line how values compare with the truth.
+// heldText describes in one line how values compare with the truth.
 func heldText(h *analysis.Held, what string) string {
 	outside := "all inside"
 	if h.Outside > 0 {
@@ -65,7 +65,7 @@ func heldText(h *analysis.Held, what string) string {
 		h.UsedPercentile(50)*100, h.UsedPercentile(99)*100, math.Ceil(h.MostUsed*100))
 }
 
-// verdictOf says in a few words how sure durations of a span are.
+// verdictOf describes in a few words how certain the durations of a span are.
 func verdictOf(s *analysis.Span, d *analysis.Durations) string {
 	var words []string
 	switch s.Completeness.Kept {
@@ -108,7 +108,7 @@ func suspectText(suspect bool) string {
 // comparedPairs is how many pairs of nodes are compared on a screen.
 const comparedPairs = 8
 
-// printComparisons prints our bound beside what other methods would have said.
+// printComparisons prints our bound beside the bounds that other methods would have given.
 func printComparisons(out io.Writer, a *analysis.Answer) {
 	if len(a.Comparisons) == 0 {
 		return
@@ -161,8 +161,8 @@ func printComparisons(out io.Writer, a *analysis.Answer) {
 }
 
 // HeldMethods returns how the claims of each method compare with the truth, over all pairs, in the
-// order of methods. If a method makes claims about something else than the others do, about says
-// about what.
+// order of methods. If a method's claims are about something other than the claims of the other
+// methods, about describes it.
 func HeldMethods(a *analysis.Answer) (names []string, held, about map[string]string) {
 	what := map[string]string{analysis.Ours: "moment", analysis.MinRTT: "moment",
 		analysis.ReT: "tuple", analysis.NTP: "pair of claims"}

@@ -71,7 +71,7 @@ suspect, missing or undecided.`,
 	}
 	flags.add(cmd)
 	flags.addSlowest(cmd)
-	flags.slowest = 10 // a page has more room than a screen
+	flags.slowest = 10 // a page has more space than a screen
 	cmd.Flags().Lookup("slowest").DefValue = "10"
 	cmd.Flags().StringVarP(&output, "output", "o", "",
 		"file to write instead of report.html in the run's directory; - is the standard output")

@@ -181,7 +181,7 @@ func (s *serverFlags) setTable(cmd *cobra.Command, r coordinator.TableRequest) e
 	return err
 }
 
-// maxTableBytes is above the limit that Parse has, so that Parse reports the error.
+// maxTableBytes is above the limit of Parse, so that Parse reports the error.
 const maxTableBytes = 2 << 20
 
 func readTable(path string) ([]byte, error) {

@@ -131,7 +131,7 @@ func newKeysClient() *cobra.Command {
 	return cmd
 }
 
-// writeKeys writes both halves of a key, or neither.
+// writeKeys writes both halves of a key. After an error neither half is written.
 func writeKeys(key control.Key, secret, public string) error {
 	if err := key.Write(secret); err != nil {
 		return err

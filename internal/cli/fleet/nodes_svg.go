@@ -10,9 +10,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// heatMap draws the matrix as one self-contained SVG image. Package plot draws over two axes of
-// numbers; this image has names on both. The color is the bound's, on a logarithmic scale. Each
-// cell also has the number, so that it can be read without color.
+// heatMap draws the matrix as one self-contained SVG image. It does not use package plot, whose
+// axes have numbers: this image has names on both axes. The color shows the bound, on a logarithmic
+// scale. Each cell also has the number, so that it can be read without color.
 func heatMap(m *coordinator.Matrix) string {
 	const side, top, left = 54, 110, 130
 	n := len(m.Nodes)

@@ -142,7 +142,7 @@ Exit code 3: parts are still missing; they are listed.`,
 
 func isComplete(s *coordinator.RunStatus) bool { return s.Phase == coordinator.PhaseComplete }
 
-// A runOrder is what the commands share that change the state of a run.
+// A runOrder is what the commands that change the state of a run have in common.
 type runOrder struct {
 	server         serverFlags
 	asJSON, noWait bool
@@ -154,8 +154,8 @@ func (o *runOrder) add(cmd *cobra.Command, noWait string) {
 	cmd.Flags().BoolVar(&o.noWait, "no-wait", false, noWait)
 }
 
-// give asks the server to change a run. It waits until done says that the run has come so far,
-// unless --no-wait is given, and prints the run.
+// give asks the server to change a run, and prints the run. Unless --no-wait is given, it first
+// waits until done accepts the run's state.
 func (o *runOrder) give(cmd *cobra.Command, what string, argument any,
 	done func(*coordinator.RunStatus) bool) error {
 	link, err := o.server.dial()
@@ -252,7 +252,7 @@ func poll(ctx context.Context, f func() (done bool, err error)) error {
 	}
 }
 
-// waitForRun waits until a run has come so far.
+// waitForRun waits until the given function accepts a run's state.
 func waitForRun(cmd *cobra.Command, link *control.Client, name string,
 	until func(*coordinator.RunStatus) bool) (status *coordinator.RunStatus, err error) {
 	p := command.NewProgress(cmd.ErrOrStderr())
@@ -280,12 +280,12 @@ func waitForRun(cmd *cobra.Command, link *control.Client, name string,
 	return status, err
 }
 
-// waitForSweep has the server measure all pairs, and waits for that.
+// waitForSweep has the server measure all pairs, and waits until they are measured.
 func waitForSweep(cmd *cobra.Command, link *control.Client) error {
 	var status *coordinator.SweepStatus
 	var refused *control.RefusedError
 	err := ask(cmd.Context(), link, coordinator.AskSweep, coordinator.SweepRequest{}, &status)
-	// a sweep is running, and that one will do
+	// a sweep is already running, which is enough
 	if errors.As(err, &refused) && refused.Code == control.NotNow {
 		err = ask(cmd.Context(), link, coordinator.AskSweepStatus, nil, &status)
 		if err == nil && status == nil {

@@ -17,7 +17,7 @@ import (
 // defaultServer is the default address of a server.
 const defaultServer = "127.0.0.1:7330"
 
-// serverFlags say where the server is and with which key to ask it.
+// serverFlags are the server's address and the keys with which to ask it.
 type serverFlags struct{ address, key, serverKey string }
 
 func (s *serverFlags) add(cmd *cobra.Command) {

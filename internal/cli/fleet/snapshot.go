@@ -102,7 +102,7 @@ func snapshotFleet(cmd *cobra.Command, server *serverFlags, channels string, asJ
 	return nil
 }
 
-// named says which names a pattern matches, or nothing if it matches all.
+// named describes which names a pattern matches. It returns "" if the pattern matches all.
 func named(pattern string) string {
 	if pattern == "" {
 		return ""

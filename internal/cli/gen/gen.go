@@ -50,7 +50,7 @@ func (f *tupleFlags) add(cmd *cobra.Command) {
 		"has 12 more")
 }
 
-// madeUp is how many tuples are made up.
+// madeUp is the number of tuples that are made up.
 const madeUp = 10_000
 
 func (f *tupleFlags) load() (*generator.Tuples, error) {
@@ -97,7 +97,7 @@ func (f *channelFlags) add(cmd *cobra.Command) {
 }
 
 // options returns nil if nothing is to be logged. A load test must not wait for a drainer, so
-// events that find no room are dropped and counted in the ring.
+// events that find a full ring are dropped, and the ring counts them.
 func (f *channelFlags) options() *handlers.Options {
 	if f.off {
 		return nil
@@ -137,7 +137,8 @@ func (n *noticeWriter) show(format string, args ...any) {
 	n.line.Show(format, args...)
 }
 
-// marked turns the marks of a run into an error, so that its numbers do not pass for clean ones.
+// marked turns the marks of a run into an error, so that its numbers are not mistaken for clean
+// numbers.
 func marked(marks []generator.Marked) error {
 	if len(marks) == 0 {
 		return nil

@@ -58,12 +58,12 @@ func plotSearch(w io.Writer, in io.Reader, svg bool) error {
 	return searchFigure(r).WriteText(w, 100)
 }
 
-// beyond is how far the figure goes, as a multiple of the sustained rate. A search begins far above
-// that, and drawing it all would leave no room for what matters.
+// beyond is the highest rate in the figure, as a multiple of the sustained rate. A search begins
+// far above the sustained rate, and showing all of it would leave no space for what matters.
 const beyond = 1.5
 
-// searchFigure returns a figure with latency over load above, and the engine's throughput below. It
-// draws the medians of trials at one rate.
+// searchFigure returns a figure with latency over load above, and the engine's throughput below.
+// Where several trials have one rate, it draws their medians.
 func searchFigure(r generator.SearchResult) plot.Figure {
 	edge, out := math.Inf(1), 0
 	if r.Sustained > 0 {

@@ -71,7 +71,7 @@ went away.`,
 	return cmd
 }
 
-// portsFrom returns n addresses, at a port and those after it.
+// portsFrom returns n addresses, with a port and the ports after it.
 func portsFrom(at string, n int) ([]string, error) {
 	if n == 1 {
 		return []string{at}, nil

@@ -111,8 +111,8 @@ func runGenSearch(ctx context.Context, flags genSearchFlags, stdout, stderr io.W
 	o.Progress = func(phase string, rate float64, trials int) {
 		notices.show("trial %d, %s: %.0f tuples a second", trials+1, phase, rate)
 	}
-	// The sender's notices in a trial, such as that an engine refuses too much load, are what the
-	// search is looking for: they are in its verdict.
+	// Some notices of the sender in a trial, such as that the engine refuses too much load, are
+	// what the search is looking for: its verdict contains them.
 	o.Notice = func(n generator.Notice) {
 		if n.Mark == generator.ReceiverGone || n.Mark == generator.SenderGone ||
 			n.Mark == generator.Malformed {
@@ -184,7 +184,7 @@ func runGenSearch(ctx context.Context, flags genSearchFlags, stdout, stderr io.W
 	return marked(r.Marks)
 }
 
-// listenBack tells the search what an engine sends back.
+// listenBack passes to the search what an engine sends back.
 func listenBack(ctx context.Context, at []string, done func(ids ...uint64),
 	mark func(generator.Mark, string)) (stop func(), err error) {
 	var pulls []*generator.Pull

@@ -174,8 +174,8 @@ func runGenSend(ctx context.Context, flags genSendFlags, stdout, stderr io.Write
 	if err != nil {
 		return asUsage(err)
 	}
-	// If this machine cannot reach the rate even with no receiver, say so before the run. Every
-	// machine reaches rates up to surelyReached.
+	// If this machine cannot reach the rate even without a receiver, report that before the run.
+	// Every machine reaches rates up to surelyReached.
 	if rate := schedule.Tuples() / schedule.Duration().Seconds(); rate > surelyReached {
 		most, err := generator.Ceiling(ctx, tuples, flags.threads, flags.batch)
 		if err != nil {

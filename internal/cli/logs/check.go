@@ -47,13 +47,13 @@ type checkLine struct {
 	Missing   uint64   `json:"missing_rows"`
 	Dropped   uint64   `json:"dropped_rows"`
 	Damage    []string `json:"damage,omitempty"`
-	Unread    string   `json:"unread,omitempty"` // why it could not be read at all
+	Unread    string   `json:"unread,omitempty"` // why the log could not be read at all
 	Duplicate int      `json:"duplicate_blocks"`
 	Foreign   int      `json:"foreign_blocks"`
 
-	// What the last file says follows it: next, away or done; "" if it does not say.
+	// What follows the last file, as the file itself states: next, away or done; "" if it does not.
 	Then string `json:"then"`
-	// Segments that are gone or were replaced.
+	// Segments that are missing or were replaced.
 	Lacks []string `json:"lacks,omitempty"`
 }
 
@@ -100,8 +100,8 @@ func checkLogs(w io.Writer, paths []string, asJSON bool) error {
 	return nil
 }
 
-// unreadAdvice says what to do about a log of which nothing could be read. It returns "" if the
-// error says that.
+// unreadAdvice returns what to do about a log of which nothing could be read. It returns "" if the
+// error already contains that advice.
 func unreadAdvice(l aLog, err error) string {
 	switch {
 	case errors.Is(err, logstore.ErrVersion):

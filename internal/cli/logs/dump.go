@@ -65,7 +65,7 @@ type dumpRow struct {
 	values []string
 }
 
-// set sets the row's values: a name and its value in turn.
+// set sets the row's values. pairs has a name and its value in turn.
 func (r *dumpRow) set(pairs ...any) {
 	for i := 0; i < len(pairs); i += 2 {
 		r.names = append(r.names, pairs[i].(string))
@@ -144,8 +144,8 @@ func dumpLog(w io.Writer, l aLog, flags dumpFlags) (whole bool, err error) {
 	return l.whole(report), nil
 }
 
-// rowOf makes a row of a block printable. It also returns the counter at which the row stands, 0 if
-// it has none.
+// rowOf makes a row of a block printable. It also returns the row's counter, or 0 if the row has
+// none.
 func rowOf(b *logstore.Block, i int) (counter uint64, row dumpRow) {
 	row = dumpRow{Kind: b.Kind().String(), Shard: b.Shard, Sequence: b.First + uint64(i)}
 	switch b.Kind() {

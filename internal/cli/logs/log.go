@@ -41,10 +41,10 @@ type aLog struct {
 	name  string // for people: a file, or a channel with its incarnation
 	files []string
 	open  func() (blockReader, io.Closer, error)
-	lacks []string // files that are gone or were replaced, by the manifest of the directory
+	lacks []string // files that are missing or were replaced, according to the directory's manifest
 }
 
-// whole reports whether everything is there that is known to have been.
+// whole reports whether nothing is missing that is known to have existed.
 func (l aLog) whole(r logstore.Report) bool { return r.Whole() && len(l.lacks) == 0 }
 
 // findLogs finds the logs of paths. A file is a log of its own. In a directory, the segments of a
@@ -167,7 +167,7 @@ func totals(r logstore.Report) (rows, missing, dropped uint64) {
 	return rows, missing, dropped
 }
 
-// headerLine says what a log is.
+// headerLine describes a log in one line.
 func headerLine(h logstore.Header) string {
 	line := fmt.Sprintf("channel %s, handler %s, stamp %s, policy %s", h.Channel, h.Settings,
 		h.Stamp, h.Policy)

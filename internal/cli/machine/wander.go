@@ -31,7 +31,7 @@ type wanderClock struct {
 	Kind        string  `json:"kind"`
 	Why         string  `json:"why"`
 	Refuted_ppm float64 `json:"refuted_ppm"` // the wander of counter and clock together is more
-	Unseen_ppm  float64 `json:"unseen_ppm"`  // about the largest that could have gone unseen
+	Unseen_ppm  float64 `json:"unseen_ppm"`  // roughly the largest unnoticed wander
 	Bracket_ns  float64 `json:"bracket_ns"`
 	Looks       int     `json:"looks"`
 	Error       string  `json:"error,omitempty"`
@@ -42,8 +42,8 @@ const (
 	wanderEvery  = 100 * time.Millisecond
 )
 
-// doctorWander compares this machine's counter with its other clocks and says what wander that
-// justifies.
+// doctorWander compares this machine's counter with its other clocks. It prints the wander that
+// this comparison justifies.
 func doctorWander(ctx context.Context, seconds float64, asJSON bool, stdout,
 	stderr io.Writer) error {
 	span := time.Duration(seconds * 1e9)
@@ -70,7 +70,7 @@ func doctorWander(ctx context.Context, seconds float64, asJSON bool, stdout,
 	}
 	var results []oscillator.Result
 	var err error
-	// All readings are on one core, so that its counter alone is compared.
+	// All readings are on one core, so that only that core's counter is compared.
 	pinned := host.OnCore(report.Facts.Cores.Allowed[0], func() {
 		results, err = oscillator.Measure(ctx, options, clocks, func(done, of int) {
 			line.Show("comparing the counter with %d other clocks: %.0f of %.0f s",

@@ -68,7 +68,8 @@ Exit code 1: the data refute every bound. Exit code 3: the relation is suspect.`
 	return cmd
 }
 
-// columnsOf returns the width of a terminal. Files and pipes get 100, which keeps lines readable.
+// columnsOf returns the width of a terminal. For files and pipes it returns 100, which keeps lines
+// readable.
 func columnsOf(w io.Writer) int {
 	if file, ok := command.FileOf(w); ok {
 		if size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ); err == nil &&
@@ -138,8 +139,8 @@ func (s *summary) figure() plot.Figure {
 	}
 }
 
-// brokenFigure shows constraints that allow no relation, relative to the line from the first train
-// to the last.
+// brokenFigure shows constraints that no relation satisfies, relative to the line from the first
+// train to the last.
 func (s *summary) brokenFigure() plot.Figure {
 	a, b := s.pair.A, s.pair.B
 	var trains []tscratio.Kept
@@ -223,7 +224,7 @@ func (s *summary) residuals(time plot.Axis, band curve, at_s func(uint64) float6
 			if c.Kind == tscratio.Upper {
 				series = &upper
 			}
-			if r.From.Name == s.pair.A.Name { // the constraints are B's view
+			if r.From.Name == s.pair.A.Name { // the constraints are given from B's point of view
 				y, x = c.A, c.B
 				if c.Kind == tscratio.Upper {
 					series = &lower
@@ -239,7 +240,7 @@ func (s *summary) residuals(time plot.Axis, band curve, at_s func(uint64) float6
 			series.Y = append(series.Y, us(r.Into, float64(int64(x-at.Mid()))))
 		}
 	}
-	// A late packet proves little and would flatten everything else, so the axis fits most packets,
+	// A late packet proves little and would flatten everything else. So the axis fits most packets,
 	// not all.
 	spread := 4 * quantile(s.halves_us, 0.9)
 	near := slices.Concat(lower.Y, upper.Y)
@@ -297,7 +298,7 @@ func (s *summary) rates(time plot.Axis, knots []tscratio.Knot,
 	}
 }
 
-// stampPanel shows whose stamps were used. It returns false if the file does not say.
+// stampPanel shows whose stamps were used. It returns false if the file does not state that.
 func (s *summary) stampPanel(time plot.Axis, at_s func(uint64) float64) (plot.Panel, bool) {
 	kernel := plot.Series{Name: "of the kernel", Kind: plot.Points, Color: plot.Green}
 	user := plot.Series{Name: "around system calls", Kind: plot.Points, Color: plot.Orange}

@@ -83,7 +83,7 @@ suspect, or parts are missing.`,
 }
 
 const (
-	relateTimeout = 3 * time.Second // for a node's answer, on top of the time that its work takes
+	relateTimeout = 3 * time.Second // for a node's answer, in addition to the time of its work
 	trainTimeout  = 2 * time.Second // for a train
 	giveUpAfter   = 3               // failed trains in a row
 )
@@ -93,7 +93,7 @@ type relateNode struct {
 	where   string // as on the command line
 	client  *control.Client
 	answer  tscclient.NodeAnswer
-	address netip.AddrPort // of its answerer, as the other node reaches it
+	address netip.AddrPort // of the node's answerer, as the other node reaches it
 }
 
 func (n *relateNode) String() string {
@@ -164,12 +164,12 @@ func resolve(ctx context.Context, where string) (netip.Addr, error) {
 	return addresses[0].Unmap(), nil
 }
 
-// A measurement holds the results of trains between two nodes.
+// A measurement is the result of trains between two nodes.
 type measurement struct {
 	pair    *tscratio.Pair
 	lost    uint64
 	whyUser map[string]int
-	problem error // why it ended early
+	problem error // why the measurement ended early
 }
 
 func relate(ctx context.Context, flags relateFlags, where []string, stdout,
@@ -285,7 +285,7 @@ func meetBoth(ctx context.Context, flags relateFlags, where []string) ([2]*relat
 	return nodes, errors.Join(nodes[0].reach(ctx, nodes[1]), nodes[1].reach(ctx, nodes[0]))
 }
 
-// measurePair runs trains from both nodes in turn, spread evenly over the time.
+// measurePair runs trains from both nodes in turn, spread evenly over the measuring time.
 func measurePair(ctx context.Context, flags relateFlags, nodes [2]*relateNode,
 	line *command.Progress) (*measurement, error) {
 	assumptions := tscratio.DefaultAssumptions()
@@ -348,7 +348,7 @@ func measurePair(ctx context.Context, flags relateFlags, nodes [2]*relateNode,
 // errSilent is wrapped when a node no longer answers commands.
 var errSilent = errors.New("no longer answers: was it stopped, or cut off?")
 
-// train has one node run a train with the other. It returns refused if the other node's stamps
+// train has the node from run a train with the node to. It returns refused if the stamps of to
 // cannot be true.
 func (m *measurement) train(ctx context.Context, flags relateFlags, from,
 	to *relateNode) (refused bool, err error) {
@@ -397,7 +397,7 @@ func (m *measurement) train(ctx context.Context, flags relateFlags, from,
 	return false, nil
 }
 
-// writeNew writes a file that must not exist, whole or not at all.
+// writeNew writes a file that must not exist yet. After an error the file does not exist.
 func writeNew(name string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(name), ".relate-*")
 	if err != nil {

@@ -29,7 +29,7 @@ other node's cycles if you like. "cprof relate" makes such a file, and every run
 	return cmd
 }
 
-// relationFlags say how to evaluate a stored pair.
+// relationFlags are the options for evaluating a stored pair.
 type relationFlags struct {
 	into   string
 	wander command.WanderFlag
@@ -51,7 +51,7 @@ func (f *relationFlags) addInto(cmd *cobra.Command) {
 // maxRelationBytes is far above the size of a relation of days.
 const maxRelationBytes = 1 << 30
 
-// readPair reads a relation file, and merges the files in with into it.
+// readPair reads a relation file, and merges the files of with into it.
 func readPair(file string, with []string) (*tscratio.Pair, error) {
 	pair, err := readPairFile(file)
 	if err != nil {
@@ -105,7 +105,7 @@ func relationRemedy(err error) string {
 	return ""
 }
 
-// relate evaluates a pair as the flags say.
+// relate evaluates a pair according to the flags.
 func (f *relationFlags) relate(pair *tscratio.Pair) (*tscratio.Relation, error) {
 	into, err := side(pair, f.into, tscratio.SideA, "--into")
 	if err != nil {
@@ -157,8 +157,8 @@ func side(pair *tscratio.Pair, name string, other tscratio.Side, flag string) (t
 		pair.B.Name)
 }
 
-// us turns a bound in cycles of a node into microseconds, rounded up. It uses the node's nominal
-// rate, because a relation knows no other.
+// us converts a bound in cycles of a node to microseconds, rounded up. It uses the node's nominal
+// rate, because a relation contains no other rate.
 func us(n tscratio.Node, cycles float64) float64 {
 	return command.RoundUp(cycles/float64(n.Nominal_hz)*1e6, 6)
 }
@@ -167,7 +167,7 @@ func us(n tscratio.Node, cycles float64) float64 {
 type summary struct {
 	pair     *tscratio.Pair
 	relation *tscratio.Relation // nil if there is none
-	why      error              // why not
+	why      error              // why there is none
 
 	trains, byA, exchanges, gathered, kept int
 	stamps                                 tscratio.Stamps
@@ -221,7 +221,7 @@ func summarize(pair *tscratio.Pair, relation *tscratio.Relation, why error) *sum
 	return s
 }
 
-// quantile returns the quantile q of sorted values.
+// quantile returns the value below which the share q of the sorted values lies.
 func quantile(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 {
 		return 0

@@ -116,7 +116,7 @@ func (s *summary) print(w io.Writer) error {
 	return nil
 }
 
-// refuted says which wanders the data refute.
+// refuted describes which wanders the data refute.
 func refuted(least tscratio.Wander) string {
 	if least == 0 {
 		return "the data refute none"
@@ -155,7 +155,8 @@ func (s *summary) verdictText() string {
 		"bounds are estimates, computed with %v", s.relation.Wander)
 }
 
-// contradictionText adds the time since the first constraint to what tscratio says in cycles.
+// contradictionText adds the time since the first constraint to tscratio's text, which is in
+// cycles.
 func (s *summary) contradictionText(c tscratio.Contradiction) string {
 	node, first := s.pair.B, uint64(0)
 	if c.From == s.pair.A.Name {

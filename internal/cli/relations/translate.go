@@ -132,7 +132,7 @@ func (t *translator) all(in io.Reader) error {
 	return nil
 }
 
-// one translates one reading, and reports whether it could.
+// one translates one reading. ok is false if the reading could not be translated.
 func (t *translator) one(text string) (ok bool, err error) {
 	r := t.relation
 	line := translationLine{Reading: text, From: r.From.Name, Into: r.Into.Name}

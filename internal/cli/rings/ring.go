@@ -108,8 +108,8 @@ func readRingState(r *ring.Reader) (ringState, error) {
 	return s, nil
 }
 
-// chooseRing finds the ring that a word names: a file, or the start of a channel's name or
-// incarnation.
+// chooseRing finds the ring that a word names. The word is a file, or the start of a channel's name
+// or incarnation.
 func chooseRing(dir, word string) (string, error) {
 	if strings.ContainsRune(word, filepath.Separator) {
 		if _, err := os.Lstat(word); err == nil {
@@ -146,7 +146,7 @@ func chooseRing(dir, word string) (string, error) {
 			"incarnation:%s", word, dir, len(found), names.String())
 }
 
-// ringEvent is a record, or a hole: a place that was reserved and never written.
+// ringEvent is a record, or a hole: a cell that was reserved and never written.
 type ringEvent struct {
 	shard    int
 	sequence uint64
@@ -154,8 +154,8 @@ type ringEvent struct {
 	hole     bool
 }
 
-// eachEvent calls do with every event that a ring holds, shard after shard. It reports holes only
-// if the owner is dead.
+// eachEvent calls do with every event in a ring, shard after shard. It reports holes only if the
+// ring's owner is dead.
 func eachEvent(r *ring.Reader, alive bool, do func(ringEvent) error) error {
 	buffer := make([]ring.Record, 4096)
 	for i := range r.Header().Shards {
@@ -178,7 +178,7 @@ func eachEvent(r *ring.Reader, alive bool, do func(ringEvent) error) error {
 			next = first + uint64(n)
 			switch {
 			case unfinished && alive:
-				next = state.Tail // its writer has not finished: nothing further can be seen
+				next = state.Tail // the writer has not finished: nothing after this is visible
 			case unfinished:
 				if err := do(ringEvent{shard: i, sequence: next, hole: true}); err != nil {
 					return err
@@ -192,8 +192,8 @@ func eachEvent(r *ring.Reader, alive bool, do func(ringEvent) error) error {
 	return nil
 }
 
-// writeRing prints a ring as plain text: what it is, then one event a line, then what its cells
-// hold.
+// writeRing prints a ring as plain text: a description, then one event a line, then the content of
+// its cells.
 func writeRing(w io.Writer, r *ring.Reader) (events uint64, err error) {
 	state, err := readRingState(r)
 	if err != nil {

@@ -65,7 +65,7 @@ func salvageRings(w io.Writer, dir string, o drain.Options, words []string) erro
 	if err != nil {
 		return err
 	}
-	// A directory whose manifest said that it was complete has more logs now.
+	// A directory whose manifest stated that it was complete has more logs now.
 	if _, err := logstore.ReadManifest(o.Logs); err == nil {
 		wrote := func(s logstore.Segment) bool {
 			return slices.ContainsFunc(all, func(one drain.Salvaged) bool {
@@ -102,8 +102,8 @@ func salvageRings(w io.Writer, dir string, o drain.Options, words []string) erro
 	return nil
 }
 
-// onlyEpoch returns the name that the agent gives this boot's epoch, or "" if a ring may be of an
-// earlier epoch.
+// onlyEpoch returns the name that the agent gives this boot's epoch. It returns "" if a ring may be
+// of an earlier epoch.
 func onlyEpoch() string {
 	observe := host.Observer{Root: os.DirFS("/"), Clocks: host.SystemClocks()}.Observe
 	watch, err := host.NewWatch(host.WatchOptions{Observe: observe})

@@ -1,4 +1,3 @@
-// Package commandtest helps tests of the commands for people: it runs command lines, compares
-// what they print with golden files, and checks what the commands say about themselves. It is for
-// tests alone.
+// Package commandtest helps tests of the commands for people. It runs command lines, compares their
+// output with golden files, and checks that the examples in --help exist. It is only for tests.
 package commandtest

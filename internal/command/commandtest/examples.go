@@ -9,7 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 )
 
-// Examples wants every example in --help to be a command that exists, with flags that exist.
+// Examples fails the test unless every example in --help is an existing command with existing
+// flags.
 func Examples(t *testing.T, root *cobra.Command) {
 	t.Helper()
 	command.Prepare(root)

@@ -31,8 +31,8 @@ func Run(commands []*cobra.Command, args ...string) (code int, stdout, stderr st
 	return code, out.String(), errs.String()
 }
 
-// Golden wants got to be what the file testdata/name holds. With the flag -update it writes the
-// file instead.
+// Golden fails the test unless got is the content of the file testdata/name. With the flag -update
+// it writes the file instead.
 func Golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)

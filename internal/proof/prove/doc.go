@@ -1,4 +1,4 @@
-// Command prove runs every proof of the product and says which bars were reached.
+// Command prove runs every proof of the product and reports which bars were reached.
 //
 //	go run ./internal/proof/prove                          small, to the terminal: make bars
 //	go run ./internal/proof/prove -size full -record DIR   at full size, into a record: make prove
@@ -6,8 +6,8 @@
 //
 // Its exit code is 0 if all bars were reached, 1 if one was missed, 2 on wrong usage, and 3 if all
 // measured bars were reached but some could not be measured. The proofs run one after the other,
-// because each wants the machine for itself.
+// because each requires the whole machine.
 //
-// Package proof, above this one, knows what a bar is and how it is recorded. Here are the list of
-// commands that report bars, and the code that runs them. Nothing is measured here.
+// Package proof, above this one, defines what a bar is and how it is recorded. Here are the list of
+// commands that report bars, and the code that runs these commands. Nothing is measured here.
 package main

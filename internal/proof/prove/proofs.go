@@ -1,11 +1,11 @@
 package main
 
-// A listed proof is a command that reports bars (package proof). It runs in the repository's root,
-// without a shell.
+// A listed proof is a command that reports bars (package proof). The command runs in the
+// repository's root, without a shell.
 type listed struct {
 	name    string
 	command []string
-	byName  bool // it takes long, and runs only with -only
+	byName  bool // the command takes long, and runs only with -only
 }
 
 // proofs lists every bar of the product. "-count=1" keeps the go command from answering with an old
