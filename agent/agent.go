@@ -20,7 +20,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
 )
 
-// Agent is a running agent. Any goroutine may use it.
+// Agent is a running agent. Any number of goroutines may use it.
 type Agent struct {
 	c       Config
 	started time.Time
@@ -37,7 +37,7 @@ type Agent struct {
 
 	link atomic.Pointer[tscclient.Link] // nil: there is no server
 
-	runsMu    sync.Mutex   // held while a run is opened or closed
+	runsMu    sync.Mutex   // locked while a run is opened or closed
 	frequency runFrequency // of the newest run; guarded by runsMu
 
 	mu    sync.Mutex // guards all below
@@ -51,11 +51,11 @@ type TableStatus struct {
 	Source     string    `json:"source"`
 	Generation uint64    `json:"generation,omitempty"` // the server's
 	Since      time.Time `json:"since,omitzero"`
-	Error      string    `json:"error,omitempty"` // why a newer table is not in force
+	Error      string    `json:"error,omitempty"` // why a newer table was not adopted
 }
 
-// Start begins to drain and to answer. The error wraps ErrConfig, or ring.ErrLocked if another
-// agent has the directory of rings or of logs.
+// Start begins to drain rings and to answer requests. The error wraps ErrConfig, or ring.ErrLocked
+// if another agent uses the directory of rings or of logs.
 func Start(c Config) (*Agent, error) {
 	a, err := start(c)
 	if err != nil {
@@ -112,7 +112,7 @@ func start(c Config) (a *Agent, err error) {
 	a.stop = stop
 	a.chrony = newPoller(c.Chrony, c.Node, a.epochs.epoch, a.notify)
 	if a.state.Run != "" {
-		a.beginFrequency(a.state.Run) // of the rest of the run
+		a.beginFrequency(a.state.Run) // measures only the rest of the run
 		a.chrony.open(a.baselinePath(a.state.Run))
 	}
 	a.running.Go(func() { a.chrony.run(ctx) })
@@ -133,8 +133,8 @@ func makeState(dir string) error {
 	return ring.CheckPrivate(dir, "directory of logs and runs", "state")
 }
 
-// chooseTable sets the handler table for the start: the file's, or else the last one that a server
-// sent.
+// chooseTable sets the first handler table: the configured file, or, without one, the last table
+// that a server sent.
 func (a *Agent) chooseTable(o *drain.Options) error {
 	a.table = TableStatus{Source: "none"}
 	if a.c.Table != "" {
@@ -162,7 +162,7 @@ func (a *Agent) notify(err error) {
 	}
 }
 
-// SetTable puts a server's handler table in force on all channels at once, and keeps it for times
+// SetTable applies a server's handler table to all channels at once, and stores it for a start
 // without the server. The generation is the server's, for display. The error wraps
 // handlertable.ErrTable.
 func (a *Agent) SetTable(text []byte, generation uint64) (channels int, err error) {
@@ -178,8 +178,8 @@ func (a *Agent) SetTable(text []byte, generation uint64) (channels int, err erro
 	}
 	a.table = TableStatus{Source: "server", Generation: generation, Since: time.Now()}
 	a.state.Saw = generation
-	// The table is in force. Failing to keep it is reported, and harms only an agent that starts
-	// without a server.
+	// The table has been applied. A failure to store it is reported, and matters only if the agent
+	// starts without a server.
 	keepErr := plainfile.Replace(filepath.Join(a.c.State, tableFile), text)
 	if keepErr == nil {
 		keepErr = a.state.write(a.c.State)
@@ -195,12 +195,12 @@ func (a *Agent) SetLimits(maxRunBytes int64, minFree float64) error {
 	return a.drainer.SetLimits(maxRunBytes, minFree)
 }
 
-// Flush writes what the rings hold now.
+// Flush writes the present content of the rings to the logs.
 func (a *Agent) Flush() error { return a.drainer.Flush() }
 
-// Snapshot dumps what flight recorders hold. The pattern selects channels by name, as in the
-// handler table, and "" selects all. Snapshot returns how many channels there were and how many
-// records came.
+// Snapshot writes the content of flight recorders to the logs. The pattern selects channels by
+// name, as in the handler table, and "" selects all. Snapshot returns the number of channels and
+// the number of records written.
 func (a *Agent) Snapshot(pattern string) (channels int, records uint64, err error) {
 	var match func(channel.Name) bool
 	if pattern != "" {
@@ -225,8 +225,8 @@ func (a *Agent) Snapshot(pattern string) (channels int, records uint64, err erro
 	return channels, max(after, before) - before, err
 }
 
-// Close drains what the rings hold, leaves the logs to the next agent, and ends. The error names
-// what could not be drained.
+// Close drains the present content of the rings, leaves the logs for the next agent, and ends this
+// agent. The error names the rings that could not be drained.
 func (a *Agent) Close() error {
 	a.once.Do(func() {
 		a.stop()

@@ -18,20 +18,21 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// ChronyStatus is what chrony claims, as far as it is known.
+// ChronyStatus is the last claim of chrony: its estimate of the clock's error.
 type ChronyStatus struct {
 	At       time.Time `json:"at,omitzero"` // of the last answer
 	Bound_ns uint64    `json:"bound_ns,string"`
-	Bounded  bool      `json:"bounded"` // it follows a source: by its claim, Bound_ns holds
+	Bounded  bool      `json:"bounded"` // chrony follows a source, and claims Bound_ns
 	Claim    ntp.Claim `json:"-"`
-	Error    string    `json:"error,omitempty"` // why it did not give the last answer
+	Error    string    `json:"error,omitempty"` // why chrony did not answer last
 }
 
-// claimsHeld is how many claims are written at once. A killed agent loses as many. They are only a
-// baseline for comparison.
+// claimsHeld is the number of claims that are gathered before they are written to disk. An agent
+// that is killed loses at most that many, or more if writing has failed. That is acceptable,
+// because claims are only a baseline for comparison.
 const claimsHeld = 10
 
-// poller asks chrony and keeps its claims in the run's file.
+// poller asks chrony for its claims, and writes them to the run's baseline file.
 type poller struct {
 	address string
 	node    string
@@ -56,7 +57,7 @@ func newPoller(address, node string, epoch func() string, notify func(error)) *p
 	}
 }
 
-// run asks until the context ends: often during a run, and rarely otherwise.
+// run asks chrony until the context ends: often during a run, and rarely between runs.
 func (p *poller) run(ctx context.Context) {
 	if p.address == ChronyOff {
 		return
@@ -101,7 +102,7 @@ func (p *poller) poll(ctx context.Context) {
 		return
 	}
 	if p.epoch() != p.writer.Header().Epoch {
-		// These are readings of another counter. Those in the file are of the epoch that it names.
+		// These readings are of another epoch than the file's, so they must not go into the file.
 		return
 	}
 	p.rows = append(p.rows, logstore.NTP{
@@ -119,7 +120,7 @@ func (p *poller) poll(ctx context.Context) {
 	}
 }
 
-// flush writes the claims that are held. The caller holds mu.
+// flush writes the gathered claims. The caller has locked p.mu.
 func (p *poller) flush() error {
 	if len(p.rows) == 0 {
 		return nil
@@ -136,8 +137,8 @@ func (p *poller) flush() error {
 	return nil
 }
 
-// open begins the file of a run, or continues it. If that fails the run goes on, because the file
-// is only a baseline.
+// open begins the baseline file of a run, or continues it. If that fails, the run continues without
+// the file, which is only for comparison.
 func (p *poller) open(path string) {
 	if p.address == ChronyOff {
 		return
@@ -184,7 +185,7 @@ func (p *poller) tryOpen(path string) error {
 	return nil
 }
 
-// close ends the file of the run.
+// close ends the baseline file of the run.
 func (p *poller) close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -196,7 +197,7 @@ func (p *poller) close() error {
 	return err
 }
 
-// leave writes the claims that are held, and leaves the file to the next agent.
+// leave writes the gathered claims, and leaves the file for the next agent.
 func (p *poller) leave() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -208,7 +209,7 @@ func (p *poller) leave() error {
 	return err
 }
 
-// Status returns what is known now.
+// Status returns the present status.
 func (p *poller) Status() ChronyStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -18,38 +18,39 @@ import (
 // ErrConfig is returned for a configuration that cannot be used.
 var ErrConfig = errors.New("bad configuration of the agent")
 
-// Config says what an agent does. The zero value with State set works.
+// Config configures an agent. A Config in which only State is set is valid.
 type Config struct {
-	Node string // its name, as in a run; "": the host's
-	// Rings is the directory of the rings. "" means $CLOUDPROFILER_DIR, or else one of this user's
-	// in shared memory.
+	Node string // the node's name, as in a run; "": the host's name
+	// Rings is the directory of the rings. "" means $CLOUDPROFILER_DIR, or, if that is not set,
+	// this user's directory in shared memory.
 	Rings string
 	State string // directory of logs and runs; "": the user's own
 
 	Table   string // file with the handler table; "": the last one that a server sent, if any
 	Workers int    // how many rings are drained at once; 0: one for every four cores
 
-	MaxRunBytes     int64   // for the logs of a run, and for those of no run; 0: no limit
+	MaxRunBytes     int64   // of the logs of one run, or of one time between runs; 0: no limit
 	MinFree         float64 // share of State's file system that must stay free, 0 to 1
 	MaxProcessRings int     // for one process; 0: no limit
 	MaxProcessBytes int64   // of shared memory, for one process; 0: no limit
-	// KeepRuns is how many closed runs are kept. Opening another run removes older ones. 0 keeps
-	// all.
+	// KeepRuns is the number of closed runs that are kept. When another run is opened, older closed
+	// runs are removed. 0 keeps all.
 	KeepRuns int
 
 	Chrony string // address of chronyd; "": the usual one; "off": it is not asked
 	Listen string // address:port for /metrics and /status; "": only the socket in Rings
 
-	// Client is the node's part in measuring. It answers probes, and knows the node's epoch,
-	// quantum and core slack for the headers of logs. The agent closes it. nil means that there is
-	// none, and the fields below apply.
+	// Client is the node's part in measuring. It answers probes, and supplies the node's epoch,
+	// quantum and core slack for the headers of logs. The agent closes Client. If Client is nil,
+	// the fields after Observe supply these values.
 	Client *tscclient.Client
 
-	// Observe reads the node's counter beside a clock, at both ends of a run. The mean rate in
-	// between converts the run's cycles to seconds. nil: that is not measured.
+	// Observe reads the node's counter together with a clock, at the beginning and at the end of a
+	// run. The mean rate between these readings converts the run's cycles to seconds. nil: the rate
+	// is not measured.
 	Observe func() (host.Observation, error)
 
-	// These describe the node if there is no Client; see drain.Options.
+	// These describe the node if Client is nil; see drain.Options.
 	Epoch            string
 	Quantum_cycles   uint64
 	CoreSlack_cycles uint64
@@ -58,11 +59,12 @@ type Config struct {
 	// Register.Capabilities. nil: there is none.
 	Server *tscclient.LinkConfig
 
-	// Notify is told once of everything that goes wrong or changes. Several goroutines call it.
-	// nil: nobody is told.
+	// Notify is called once for each failure or change. Several goroutines call it. nil: nothing is
+	// reported.
 	Notify func(error)
 
-	// Fault is drain.Options.Fault. Tests use it to see what a death, or a disk that hangs, leaves.
+	// Fault is used as drain.Options.Fault. Tests use it to check what an agent leaves behind if it
+	// dies or the disk hangs.
 	Fault func(drain.FaultPoint)
 }
 
@@ -78,8 +80,8 @@ func DefaultConfig() Config {
 }
 
 const (
-	claimPeriod  = time.Second      // between two questions to chrony during a run
-	claimPatient = 10 * time.Second // the same without a run
+	claimPeriod  = time.Second      // between two requests to chrony during a run
+	claimPatient = 10 * time.Second // between two requests to chrony without a run
 )
 
 // normalise fills in defaults and checks the rest.
@@ -117,8 +119,8 @@ func (c Config) normalise() (Config, error) {
 	return c, nil
 }
 
-// DefaultState returns where an agent of this user keeps its data: below /var/lib/cloudprofiler for
-// root, below $XDG_STATE_HOME or ~/.local/state for others.
+// DefaultState returns the default directory for an agent's data: below /var/lib/cloudprofiler for
+// root, and below $XDG_STATE_HOME or ~/.local/state for other users.
 func DefaultState() (string, error) {
 	if os.Geteuid() == 0 {
 		return "/var/lib/cloudprofiler/agent", nil

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// maxConnections is how many connections an agent has at each of its addresses. More callers wait,
-// and take no descriptor of the agent.
+// maxConnections is the largest number of connections that an agent accepts at each of its
+// addresses. Further callers wait, and do not take a descriptor of the agent.
 const maxConnections = 64
 
 // bounded is a listener that limits its open connections.

@@ -8,23 +8,23 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/host"
 )
 
-// Checking everything that tells whether the counter ran on takes a tenth of a millisecond. That is
-// too long before each block of a log. So it is done every epochEvery, and in between only when the
-// machine has slept. A suspend is seen at once. After another break, such as a migration, up to
-// that much logging may stay in the epoch before it.
+// A full check whether the counter ran on takes a tenth of a millisecond. That is too long before
+// each block of a log. So a full check is made every epochEvery, and also whenever the machine has
+// slept. A suspend is thus noticed at once. After another break, such as a migration, logs may stay
+// in the old epoch for up to epochEvery.
 const (
 	epochEvery    = 200 * time.Millisecond
-	sleepLeast_ns = 8_000_000 // half of the step in which an epoch's name counts it
+	sleepLeast_ns = 8_000_000 // half of the step of the sleep time in an epoch's name
 )
 
 // epochs follows the node's epoch. Any goroutine may use it.
 type epochs struct {
-	look  func() string         // at everything
-	slept func() (int64, error) // quickly
+	look  func() string         // makes the full check and returns the epoch
+	slept func() (int64, error) // quick: how long the machine has slept
 
 	mu       sync.Mutex // guards all below
 	now      string
-	seen     time.Time // when the last look was
+	seen     time.Time // when the last full check was made
 	sleep_ns int64     // how long the machine had slept by then
 }
 
@@ -44,7 +44,7 @@ func newEpochs(c *Config) *epochs {
 	return e
 }
 
-// epoch names the span in which the node's counter is, as the server and the headers of logs do.
+// epoch returns the name of the present epoch of the node's counter, as in the headers of logs.
 func (e *epochs) epoch() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -7,8 +7,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/host"
 )
 
-// runFrequency is the frequency of the node's counter over a run. It is measured from when the run
-// is opened, or when this agent takes it over, until it is closed. The zero value is of no run.
+// runFrequency is the frequency of the node's counter over a run. It is measured from the opening
+// of the run, or from the start of this agent if that is later, until the run is closed. In the
+// zero value there is no run.
 type runFrequency struct {
 	run   string
 	epoch string
@@ -16,7 +17,7 @@ type runFrequency struct {
 	is    *control.Frequency // nil: unknown
 }
 
-// beginFrequency reads the counter for the first time. A failure is reported, but costs no data.
+// beginFrequency makes the first reading. A failure is reported, but loses no data.
 func (a *Agent) beginFrequency(run string) {
 	a.frequency = runFrequency{}
 	if a.c.Observe == nil {
@@ -31,7 +32,7 @@ func (a *Agent) beginFrequency(run string) {
 	a.frequency = runFrequency{run: run, epoch: epoch, begun: begun}
 }
 
-// endFrequency reads the counter for the last time.
+// endFrequency makes the last reading.
 func (a *Agent) endFrequency(run string) {
 	f := &a.frequency
 	if f.run != run {

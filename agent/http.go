@@ -17,12 +17,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// SocketName is the agent's socket in the directory of rings. It takes orders, so only its owner
-// may connect.
+// SocketName is the name of the agent's socket in the directory of rings. Only the directory's
+// owner may connect, because the agent accepts orders over this socket.
 const SocketName = "agent.sock"
 
-// These are the paths that the agent serves. Those below /do/ are orders. They need POST, and the
-// socket.
+// These are the paths that the agent serves. Paths below /do/ are orders, which require POST and
+// are served only on the socket.
 const (
 	PathStatus     = "/status"
 	PathStatusJSON = "/status.json"
@@ -79,7 +79,7 @@ func (a *Agent) serve(server *http.Server, l net.Listener) {
 	})
 }
 
-// newServer makes a server that Close closes. orders says whether it takes orders.
+// newServer makes a server that Close closes. orders says whether the server accepts orders.
 func (a *Agent) newServer(orders bool) *http.Server {
 	server := newServer(a.mux(orders))
 	a.servers = append(a.servers, server)
@@ -92,7 +92,7 @@ func newServer(h http.Handler) *http.Server {
 		MaxHeaderBytes: 1 << 14}
 }
 
-// mux returns the served paths, including those of orders if orders is true.
+// mux returns the handler of all paths, including orders if orders is true.
 func (a *Agent) mux(orders bool) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+PathStatusJSON,

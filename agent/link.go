@@ -17,13 +17,13 @@ type LinkStatus struct {
 	Server    string    `json:"server,omitempty"` // "": there is none
 	Connected bool      `json:"connected"`
 	Since     time.Time `json:"since,omitzero"`
-	Error     string    `json:"error,omitempty"` // why it is away
+	Error     string    `json:"error,omitempty"` // why there is no connection
 }
 
-// capabilities is what a server may order, beside probes.
+// capabilities lists what a server may order beside probes.
 var capabilities = []string{control.CanRun, control.CanTable, control.CanFiles, control.CanSnapshot}
 
-// connect puts the agent under a server's command, if there is one.
+// connect begins to connect to the server, if one is configured.
 func (a *Agent) connect() error {
 	if a.c.Server == nil {
 		return nil
@@ -39,11 +39,11 @@ func (a *Agent) connect() error {
 	return nil
 }
 
-// tellLimit is how long telling the server something may take.
+// tellLimit is the time after which sending a message to the server fails.
 const tellLimit = time.Second
 
-// asked makes the other nodes take a snapshot, because a program on this one asked for it. This
-// node's snapshot does not wait for that.
+// asked makes the other nodes take a snapshot, because a program on this node asked for one. The
+// snapshot of this node does not wait for the other nodes.
 func (a *Agent) asked() {
 	link := a.link.Load()
 	if link == nil {
@@ -70,8 +70,8 @@ func (a *Agent) linkStatus() LinkStatus {
 	}
 }
 
-// Handle does what a server orders, and returns the answer. It returns nil for orders that are not
-// for agents.
+// Handle carries out an order of the server, and returns the answer. It returns nil for orders that
+// are not for agents.
 func (a *Agent) Handle(_ context.Context, m control.Message) (control.Message, error) {
 	switch m := m.(type) {
 	case *control.Table:
@@ -131,12 +131,12 @@ func (a *Agent) generation() uint64 {
 	return a.table.Generation
 }
 
-// cut returns the text of an error, short enough for a message.
+// cut returns the text of an error, cut to a length that fits into a message.
 func cut(err error) string {
 	return control.Cut(err.Error())
 }
 
-// refusal says why an order is not done.
+// refusal returns the answer to an order that failed.
 func refusal(err error) *control.Refusal {
 	r := &control.Refusal{Code: control.Failed, Text: cut(err)}
 	switch {

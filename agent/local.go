@@ -25,9 +25,9 @@ type Local struct {
 	http http.Client
 }
 
-// Connect finds the agent of a directory of rings. "" means the default one. Connect asks nothing
-// yet. The error wraps ring.ErrDirectory if the directory cannot be trusted, and ErrNoAgent if
-// there is none.
+// Connect finds the agent of a directory of rings. "" means the default directory. Connect does not
+// send a request yet. The error wraps ring.ErrDirectory if the directory cannot be trusted, and
+// ErrNoAgent if it does not exist.
 func Connect(rings string) (*Local, error) {
 	if rings == "" {
 		rings = ring.DefaultDirectory()
@@ -53,25 +53,25 @@ func (l *Local) Status(ctx context.Context) (s Status, err error) {
 	return s, err
 }
 
-// Flush makes the agent write what the rings hold now.
+// Flush makes the agent write the present content of the rings.
 func (l *Local) Flush(ctx context.Context) error {
 	return l.ask(ctx, http.MethodPost, PathFlush, nil, &struct{}{})
 }
 
-// Snapshot makes the agent dump flight recorders. The pattern selects them by name, and "" selects
-// all.
+// Snapshot makes the agent write the content of flight recorders. The pattern selects channels by
+// name, and "" selects all.
 func (l *Local) Snapshot(ctx context.Context, channels string) (s SnapshotAnswer, err error) {
 	err = l.ask(ctx, http.MethodPost, PathSnapshot, url.Values{"channels": {channels}}, &s)
 	return s, err
 }
 
-// OpenRun makes the agent keep what is logged from now on apart, under a name.
+// OpenRun opens a run: the agent puts everything that is logged from now on into this run.
 func (l *Local) OpenRun(ctx context.Context, name string) (r RunAnswer, err error) {
 	err = l.ask(ctx, http.MethodPost, PathOpenRun, url.Values{"name": {name}}, &r)
 	return r, err
 }
 
-// CloseRun ends that.
+// CloseRun closes the run.
 func (l *Local) CloseRun(ctx context.Context, name string) (r RunAnswer, err error) {
 	err = l.ask(ctx, http.MethodPost, PathCloseRun, url.Values{"name": {name}}, &r)
 	return r, err

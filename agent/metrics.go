@@ -7,7 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// metrics are the agent's figures for Prometheus. Each request makes them from one Status.
+// metrics collects the agent's figures for Prometheus. All figures of a request are from one
+// Status.
 type metrics struct{ a *Agent }
 
 // A metric is one figure. Dashboards depend on the names: append only.
@@ -104,7 +105,7 @@ var (
 		"Records that wait in the rings of a channel.", []string{"channel"}, nil)
 )
 
-// maxChannelSeries bounds the cost of a scrape. Channels beyond it share one series.
+// maxChannelSeries limits the cost of a request. All further channels share one series.
 const maxChannelSeries = 1000
 
 const otherChannels = "(others)"
@@ -148,7 +149,7 @@ func (m metrics) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// chronyBound is the only figure that may be absent.
+// chronyBound describes the only figure of the node that may be absent.
 var chronyBound = nodeMetrics[len(nodeMetrics)-1].desc
 
 func (a *Agent) registry() *prometheus.Registry {

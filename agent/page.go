@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// markup is HTML that is written in this file. A constant converts to it implicitly. A variable
-// does not: do not convert one.
+// markup is HTML from constants in this file. A constant converts to markup implicitly. Never
+// convert a variable, which could contain anything.
 type markup string
 
-// page is HTML that is being written. It does not use html/template, because that makes the linker
-// keep every exported method of the program, which is a fifth of the agent.
+// page is HTML that is being written. It does not use html/template, because that package makes the
+// linker keep every exported method of the program, which makes up a fifth of the agent.
 type page struct{ b bytes.Buffer }
 
 // write writes markup with each %s replaced by an escaped value. A value must not stand in a tag, a
@@ -46,7 +46,7 @@ td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
 <h1>cp-agent on %s</h1>
 `
 
-// statusPage returns /status for people. It loads nothing from anywhere.
+// statusPage returns /status as HTML for people. The page loads nothing from other places.
 func statusPage(s *Status) []byte {
 	var p page
 	p.write(pageHead, s.Node, s.Node)

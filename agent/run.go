@@ -19,9 +19,9 @@ import (
 var (
 	// ErrRunOpen is returned if another run is open on this node.
 	ErrRunOpen = errors.New("another run is open")
-	// ErrRunClosed is returned if a run of the name was closed on this node before.
+	// ErrRunClosed is returned if a run with this name was already closed on this node.
 	ErrRunClosed = errors.New("a run of this name was closed here")
-	// ErrNoRun is returned for a run that is not open, or not here.
+	// ErrNoRun is returned for a run that is not open, or not on this node.
 	ErrNoRun = errors.New("no such run")
 )
 
@@ -29,8 +29,8 @@ var (
 type RunState struct {
 	Name     string
 	Closed   bool
-	Channels int      // that have a log in it
-	Missing  []string // what should be in it but is not, and why
+	Channels int      // number of channels with a log in the run
+	Missing  []string // what should be in the run but is not, and why
 
 	Frequency *control.Frequency // of the node's counter over the run; nil: unknown
 }
@@ -40,7 +40,7 @@ func (a *Agent) baselinePath(run string) string {
 	return filepath.Join(a.c.State, a.runPath(run), runs.BaselinePath(a.c.Node))
 }
 
-// OpenRun makes everything that is logged from now on part of the run. If the run is open already,
+// OpenRun puts everything that is logged from now on into the run. If the run is open already,
 // OpenRun does nothing.
 func (a *Agent) OpenRun(name string) (RunState, error) {
 	a.runsMu.Lock()
@@ -80,7 +80,8 @@ func (a *Agent) openRun(name string) (RunState, error) {
 	return a.runState(name, false), nil
 }
 
-// CloseRun seals this node's part of the run. What is logged from now on is not in it.
+// CloseRun seals this node's part of the run. Nothing that is logged from now on is part of the
+// run.
 func (a *Agent) CloseRun(name string) (RunState, error) {
 	a.runsMu.Lock()
 	defer a.runsMu.Unlock()
@@ -104,8 +105,8 @@ func (a *Agent) CloseRun(name string) (RunState, error) {
 	return state, nil
 }
 
-// moveLogs sends logs to a directory. "" means a new one for a time without a run. It writes the
-// state file first, so that after a kill the next agent continues the move.
+// moveLogs moves all logs to the directory logs; "" means a new directory for a time without a run.
+// It writes the state file first, so that the next agent continues the move if this one is killed.
 func (a *Agent) moveLogs(run, logs string) error {
 	a.mu.Lock()
 	next := a.state
@@ -167,7 +168,7 @@ func (a *Agent) runState(name string, closed bool) RunState {
 	return s
 }
 
-// missing lists what rings had but no log has.
+// missing lists which rows were in rings but are not in any log.
 func (a *Agent) missing() (all []string) {
 	stats := a.drainer.Stats()
 	for _, r := range stats.Rings {
@@ -193,10 +194,10 @@ func (a *Agent) missing() (all []string) {
 	return all
 }
 
-// removeOld removes the closed runs, or the directories of times without a run, beyond those that
-// are kept, the oldest first. By then the server has collected the runs, or nobody will. The order
-// is that in which they were begun. The clock decides only among those from before agents noted
-// that order.
+// removeOld removes the oldest closed runs, or the oldest directories of times without a run, so
+// that only the configured number is kept. By then the server has collected the runs, or it never
+// will. Age is decided by the order in which the directories were begun. Only for directories from
+// before agents noted that order, age is decided by the clock.
 func (a *Agent) removeOld(folder string) error {
 	if a.c.KeepRuns == 0 {
 		return nil
@@ -234,14 +235,14 @@ func (a *Agent) removeOld(folder string) error {
 	return nil
 }
 
-// File is a file of a run on this node. The path is within the run, with slashes.
+// File is a file of a run on this node. The path is relative to the run's directory, with slashes.
 type File struct {
 	Path  string
 	Bytes int64
 }
 
-// Files lists the files of a run. more is true while the run is open: files may grow and come. The
-// error wraps ErrNoRun.
+// Files lists the files of a run. more is true while the run is open: files may still grow, and new
+// ones may appear. The error wraps ErrNoRun.
 func (a *Agent) Files(run string) (files []File, more bool, err error) {
 	root, err := a.openRoot(run)
 	if err != nil {
@@ -268,8 +269,9 @@ func (a *Agent) Files(run string) (files []File, more bool, err error) {
 	return files, a.run() == run, nil
 }
 
-// ReadFile reads a part of a file of a run, and returns the present length of the file. At the end
-// it returns fewer bytes than into holds, and no error. The error wraps ErrNoRun or fs.ErrNotExist.
+// ReadFile reads into from a file of a run, and returns the present length of the file. At the end
+// of the file n is less than len(into), without an error. The error wraps ErrNoRun or
+// fs.ErrNotExist.
 func (a *Agent) ReadFile(run, path string, offset int64,
 	into []byte) (n int, size int64, err error) {
 	root, err := a.openRoot(run)
@@ -277,7 +279,7 @@ func (a *Agent) ReadFile(run, path string, offset int64,
 		return 0, 0, err
 	}
 	defer root.Close()
-	f, err := root.Open(filepath.FromSlash(path)) // leads nowhere outside it
+	f, err := root.Open(filepath.FromSlash(path)) // cannot lead out of the run's directory
 	if err != nil {
 		return 0, 0, fmt.Errorf("read file of run %q: %w", run, err)
 	}

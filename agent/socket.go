@@ -18,7 +18,8 @@ const socketTick = time.Second
 // openSocket makes the agent's socket in the directory of rings.
 func (a *Agent) openSocket() (*net.UnixListener, fs.FileInfo, error) {
 	path := filepath.Join(a.c.Rings, SocketName)
-	// A killed agent leaves its socket. The lock of the directory proves that no other agent lives.
+	// A killed agent leaves its socket behind. This agent has the lock of the directory, so no
+	// other agent uses the socket.
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("make the agent's socket: %w", err)
 	}
@@ -27,8 +28,8 @@ func (a *Agent) openSocket() (*net.UnixListener, fs.FileInfo, error) {
 		return nil, nil, fmt.Errorf("make the agent's socket: %w: use a shorter path for the rings",
 			err)
 	}
-	socket.SetUnlinkOnClose(false) // by then the name may be another's
-	// Until here the directory's mode, 700, keeps others out.
+	socket.SetUnlinkOnClose(false) // by then the name may lead to another agent's socket
+	// Until this call, the directory's mode, 700, keeps other users out.
 	err = os.Chmod(path, 0o600)
 	info, statErr := os.Lstat(path)
 	if err = errors.Join(err, statErr); err != nil {
@@ -38,8 +39,8 @@ func (a *Agent) openSocket() (*net.UnixListener, fs.FileInfo, error) {
 	return socket, info, nil
 }
 
-// keepSocket makes the socket anew if somebody has removed it, as systemd does at a logout, until
-// ctx ends.
+// keepSocket makes a new socket whenever somebody has removed it, as systemd does at a logout,
+// until ctx ends.
 func (a *Agent) keepSocket(ctx context.Context, server *http.Server, socket *net.UnixListener,
 	made fs.FileInfo) {
 	ticker := time.NewTicker(socketTick)
@@ -55,7 +56,7 @@ func (a *Agent) keepSocket(ctx context.Context, server *http.Server, socket *net
 		case <-ticker.C:
 		}
 		if isThere(path, made) || a.drainer.Stats().Lost != nil {
-			continue // otherwise the directory may be another agent's
+			continue // the directory may belong to another agent now
 		}
 		next, nextMade, err := a.openSocket()
 		if err != nil {

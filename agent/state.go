@@ -13,30 +13,32 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
-// state is what an agent must know about its predecessor. All paths are below Config.State.
+// state is what an agent must know about the agent before it. All paths are relative to
+// Config.State.
 type state struct {
 	Logs string `json:"logs"` // where logs are written
-	// Before lists where logs may have been left that will be continued, the latest first.
+	// Before lists directories with logs that may have to be continued, the latest first.
 	Before []string `json:"before"`
 	Run    string   `json:"run"`   // the open run; "": none
-	Spans  int      `json:"spans"` // times without a run, each with a directory below logs
-	// Begun lists the directories that logs have gone to and that are still there, in order. The
-	// clock cannot give the order, because it may be set back.
+	Spans  int      `json:"spans"` // number of times without a run; each has a directory below logs
+	// Begun lists the directories to which logs were written and that still exist, in order. The
+	// order cannot be taken from the clock, which may be set back.
 	Begun []string  `json:"begun,omitempty"`
 	Since time.Time `json:"since"`
 	Saw   uint64    `json:"table_generation"` // of the server's table in table.yaml
 }
 
-// begun returns the index in Begun of a directory, or of one below it. It returns -1 if logs went
-// there before the order was noted.
+// begun returns the index in Begun of dir, or of a directory below dir. It returns -1 if dir is
+// from before agents noted the order.
 func (s state) begun(dir string) int {
 	return slices.IndexFunc(s.Begun, func(logs string) bool {
 		return logs == dir || strings.HasPrefix(logs, dir+string(filepath.Separator))
 	})
 }
 
-// keptBefore is how many directories are searched for a ring's old log, once all logs have been
-// moved. While a disk fails, a log may be left in any directory of Before.
+// keptBefore is the number of directories in Before that are kept once all logs have been moved, to
+// search them for a ring's old log. While a disk fails, Before is not cut to this number, because a
+// log may be left in any of its directories.
 const keptBefore = 8
 
 const (
@@ -47,7 +49,7 @@ const (
 	runsFolder = "runs"
 )
 
-// maxStateBytes is more than the names of all runs that an agent keeps.
+// maxStateBytes is more than the length of the names of all runs that an agent keeps.
 const maxStateBytes = 16 << 20
 
 func readState(dir string) (state, error) {
@@ -72,10 +74,10 @@ func readState(dir string) (state, error) {
 	return s, nil
 }
 
-// span returns where logs go in a time without a run. No directory is written to twice.
+// span returns the directory of logs for the nth time without a run. Each has its own directory.
 func span(n int) string { return filepath.Join(logsFolder, fmt.Sprintf("%06d", n)) }
 
-// write replaces the file as a whole. If the agent dies meanwhile, the old one stays.
+// write replaces the state file as a whole. If the agent dies meanwhile, the old file stays.
 func (s state) write(dir string) error {
 	text, err := json.MarshalIndent(s, "", "\t")
 	if err != nil {
@@ -84,8 +86,8 @@ func (s state) write(dir string) error {
 	return plainfile.Replace(filepath.Join(dir, stateFile), append(text, '\n'))
 }
 
-// to returns the state with logs going elsewhere. there says which of the directories in Before
-// have not been removed.
+// to returns the state after logs are sent to another directory. there reports whether a directory
+// still exists.
 func (s state) to(logs string, there func(logs string) bool) state {
 	if logs == s.Logs {
 		return s
@@ -99,7 +101,7 @@ func (s state) to(logs string, there func(logs string) bool) state {
 	return s
 }
 
-// moved returns the state in which every log has been continued where logs go now.
+// moved returns the state after every log has been moved to the present directory.
 func (s state) moved() state {
 	s.Before = s.Before[:min(len(s.Before), keptBefore)]
 	return s

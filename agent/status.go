@@ -9,7 +9,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/drain"
 )
 
-// Status is what an agent says about itself. Scripts read its JSON: append only.
+// Status describes an agent. Scripts read its JSON: append only.
 type Status struct {
 	Node      string       `json:"node"`
 	ProcessID int          `json:"process_id"`
@@ -21,7 +21,7 @@ type Status struct {
 	Link      LinkStatus   `json:"server"`
 	Chrony    ChronyStatus `json:"chrony"`
 	Limit     string       `json:"limit,omitempty"` // why records are not stored now
-	// why the directory of rings is not this agent's now
+	// why this agent has lost the directory of rings
 	Lost     string `json:"lost,omitempty"`
 	Total    Counts `json:"total"`          // since the agent began
 	Finished uint64 `json:"finished_rings"` // of ended programs, completely in their logs
@@ -34,10 +34,10 @@ type Status struct {
 	Warnings  []string       `json:"warnings,omitempty"` // what somebody should look at
 }
 
-// Counts add up what rings had and what happened to it. In JSON they are decimal strings, because
-// they have 64 bits.
+// Counts counts the events of rings and what happened to them. In JSON the numbers are decimal
+// strings, because they have 64 bits.
 type Counts struct {
-	Events    uint64 `json:"events,string"`     // that came
+	Events    uint64 `json:"events,string"`     // that were logged
 	Dropped   uint64 `json:"dropped,string"`    // by programs whose rings were full
 	NotStored uint64 `json:"not_stored,string"` // taken while a limit was reached
 	OverRate  uint64 `json:"over_rate,string"`  // taken above the handler table's rate
@@ -59,16 +59,16 @@ type RingStatus struct {
 	Handler     string `json:"handler"`
 	Policy      string `json:"policy"`
 	Alive       bool   `json:"alive"`               // the program has it open; false if unknown
-	SetAside    bool   `json:"set_aside,omitempty"` // it cannot be trusted and is no longer drained
+	SetAside    bool   `json:"set_aside,omitempty"` // it is not trusted and no longer drained
 	Waiting     uint64 `json:"waiting,string"`      // records in the ring
 	RingBytes   int64  `json:"ring_bytes"`
 	Counts
 	Trouble string `json:"trouble,omitempty"`
 }
 
-// ProcessUsage is what the rings of a process take.
+// ProcessUsage is the number and size of the rings of a process.
 type ProcessUsage struct {
-	// 0: processes that claim to be another; -1: processes that had ended
+	// 0: processes whose rings falsely name another; -1: processes that had ended
 	ProcessID int   `json:"process_id"`
 	Rings     int   `json:"rings"`
 	RingBytes int64 `json:"ring_bytes"`
@@ -129,7 +129,7 @@ func ringStatus(r drain.RingStats) RingStatus {
 		},
 	}
 	if r.Channel == (channel.Name{}) {
-		one.Channel = r.Path // it could not be opened
+		one.Channel = r.Path // the ring could not be opened, so its name is not known
 	}
 	switch {
 	case r.SetAside != nil:
@@ -147,7 +147,7 @@ func ringStatus(r drain.RingStats) RingStatus {
 	return one
 }
 
-// warnings returns what somebody should look at, the worst first.
+// warnings returns what a person should look at, the worst first.
 func (s *Status) warnings() (all []string) {
 	if s.Lost != "" {
 		all = append(all, "nothing is drained: "+s.Lost)
@@ -173,7 +173,8 @@ func (s *Status) warnings() (all []string) {
 	return append(all, s.troubles()...)
 }
 
-// maxTroubles is how many troubles of channels are listed. More are counted.
+// maxTroubles is the largest number of channel troubles that are listed. Further ones are only
+// counted.
 const maxTroubles = 100
 
 // troubles returns what is wrong with channels, each once.
@@ -198,7 +199,7 @@ func (s *Status) troubles() (all []string) {
 	return all
 }
 
-// described returns how many of the rings that are set aside are among the channels.
+// described returns the number of set-aside rings that are listed in Channels.
 func (s *Status) described() (n int) {
 	for _, c := range s.Channels {
 		if c.SetAside {

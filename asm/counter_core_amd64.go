@@ -1,4 +1,5 @@
 package asm
 
-// CounterCore reads the counter, and the core that it was read on, in one instruction.
+// CounterCore reads the counter, and the number of the core on which it was read, in one
+// instruction.
 func CounterCore() (counter uint64, core uint32)

@@ -1,14 +1,15 @@
-// Package asm reads this CPU's counter, and the core that it was read on, and says whether the
-// counter can measure time.
+// Package asm reads this CPU's counter and the number of the core on which it was read, and checks
+// whether the counter can measure time.
 //
 // On amd64 the counter is the time-stamp counter (TSC); on arm64 it is the virtual count
-// (CNTVCT_EL0). Every value is a 64-bit count. The package knows nothing of seconds, rates or other
-// machines: package host proves what one node's counter does, and package tscratio relates two.
+// (CNTVCT_EL0). Every value is a 64-bit count. The package does not deal with seconds, rates or
+// other machines: package host proves how the counter of one node behaves, and package tscratio
+// relates the counters of two nodes.
 //
 // # Which reading to use
 //
-// A CPU executes instructions out of program order. The stamp of an event and the two edges of an
-// interval need different guarantees:
+// A CPU executes instructions out of program order. The stamp of an event and the two readings
+// around a measured piece of code need different guarantees:
 //
 //	Counter           The stamp of an event. It is read after all earlier instructions have
 //	                  executed. Later ones may have started.
@@ -18,5 +19,6 @@
 //	EdgeClose         The closing edge. It is read after everything that precedes it is done,
 //	                  stores included.
 //
-// Around a system call Counter is enough on amd64: entering and leaving the kernel orders the rest.
+// Around a system call Counter is enough on amd64, because entering and leaving the kernel orders
+// the other instructions.
 package asm

@@ -8,20 +8,20 @@ import (
 // ErrUnfit is returned when the CPU's counter cannot be used to measure time.
 var ErrUnfit = errors.New("counter unfit")
 
-// Features is what the CPU says about its counter. It is read once and does not change.
+// Features describes the counter as the CPU does. It never changes.
 type Features struct {
-	CPU        string // brand string, "" where the CPU gives none
-	Hypervisor string // signature such as KVMKVMKVM, "" where none shows itself
+	CPU        string // brand string; "" if the CPU has none
+	Hypervisor string // signature such as KVMKVMKVM; "" if none is found
 	Ordered    bool   // one instruction reads counter and core in order (RDTSCP); true on arm64
 	Invariant  bool   // the counter runs at one rate in every power and frequency state
 
-	// Frequency_hz is what the CPU or the hypervisor claims, 0 where neither does. It is shown
-	// until a measured one is known. No bound rests on it.
+	// Frequency_hz is the frequency that the CPU or the hypervisor claims, or 0 if neither claims
+	// one. It is shown until the frequency has been measured. No bound depends on it.
 	Frequency_hz uint64
 }
 
-// Check returns nil if the counter can measure time. Otherwise the error wraps ErrUnfit and says
-// what to do.
+// Check returns nil if the counter can measure time. If it cannot, the error wraps ErrUnfit and
+// says what to do.
 func (f Features) Check() error {
 	switch {
 	case !f.Ordered:

@@ -7,10 +7,10 @@ import (
 
 func cpuid(leaf, subleaf uint32) (eax, ebx, ecx, edx uint32)
 
-// Read returns what CPUID says about the time-stamp counter.
+// Read returns the features of the time-stamp counter according to CPUID.
 func Read() Features { return decode(cpuid) }
 
-// decode takes CPUID as a function, so that tests can decode CPUs that this machine does not have.
+// decode takes CPUID as a function, so that tests can imitate other CPUs.
 func decode(cpuid func(leaf, subleaf uint32) (eax, ebx, ecx, edx uint32)) Features {
 	var f Features
 	maxBasic, _, _, _ := cpuid(0, 0)
@@ -58,7 +58,7 @@ func appendRegisters(to []byte, registers ...uint32) []byte {
 	return to
 }
 
-// text ends at the first zero byte, as CPUID's strings do.
+// text returns the part of b before the first zero byte, as CPUID's strings end there.
 func text(b []byte) string {
 	s, _, _ := strings.Cut(string(b), "\x00")
 	return strings.TrimSpace(s)

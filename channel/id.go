@@ -5,9 +5,10 @@ import (
 	"fmt"
 )
 
-// From the top, a tuple id has the node that made it (14 bits), an instance on that node (10 bits)
-// and a count (40 bits), so that programs make ids without asking each other. A program may use ids
-// of its own: only equality matters, and Poison.
+// From the highest bit, a tuple id consists of the number of the node that made it (14 bits), an
+// instance number on that node (10 bits) and a count (40 bits). So programs can make unique ids
+// without communicating. A program may also make ids in its own way: all ids but Poison are only
+// compared for equality.
 const (
 	MaxNode     = 1<<14 - 1
 	MaxInstance = 1<<10 - 1

@@ -9,8 +9,8 @@ import (
 // ErrHandler is returned when there is no handler of the given name.
 var ErrHandler = errors.New("unknown handler")
 
-// Kind says what a channel does with an event. The numbers are in shared memory and in files:
-// append only.
+// Kind is what a channel does with an event. The numbers are in shared memory and in files: append
+// only.
 type Kind uint8
 
 const (
@@ -42,7 +42,7 @@ func ParseKind(s string) (Kind, error) {
 		s, strings.Join(kindNames[:], ", "), ErrHandler)
 }
 
-// Known reports whether k is a kind of this version. Others write the memory that kinds are in.
+// Known reports whether k is a kind of this version. A kind from shared memory can be any number.
 func (k Kind) Known() bool { return k < kinds }
 
 func (k Kind) String() string {
@@ -55,18 +55,19 @@ func (k Kind) String() string {
 // ErrPolicy is returned when there is no full-ring policy of the given name.
 var ErrPolicy = errors.New("unknown policy")
 
-// Policy says what happens to an event when the ring is full. Numbers are append-only.
+// Policy is what happens to an event when the ring is full. Numbers are append-only.
 type Policy uint8
 
 const (
-	// Block waits for the drainer. After a second without movement it drops and counts, until the
-	// drainer moves again.
+	// Block waits for the drainer. If the drainer does not move for a second, Block drops and
+	// counts events until the drainer moves again.
 	Block Policy = 0
 
 	// Drop drops the event and counts it.
 	Drop Policy = 1
 
-	// Overwrite overwrites the oldest: a flight recorder of the last records, read on demand.
+	// Overwrite overwrites the oldest record. The channel is a flight recorder: it keeps the last
+	// records, which are read on demand.
 	Overwrite Policy = 2
 
 	policies = 3
@@ -98,14 +99,16 @@ func (p Policy) String() string {
 // ErrStamp is returned when there is no stamp of the given name.
 var ErrStamp = errors.New("unknown stamp")
 
-// Stamp says how the counter is read at an event. Numbers are append-only.
+// Stamp is the way in which the counter is read at an event. Numbers are append-only.
 type Stamp uint8
 
 const (
-	// Ordered reads after all earlier instructions have executed: RDTSCP, or ISB and CNTVCT_EL0.
+	// Ordered reads the counter after all earlier instructions have executed: RDTSCP, or ISB and
+	// CNTVCT_EL0.
 	Ordered Stamp = 0
 
-	// Unordered reads anywhere near: RDTSC, or CNTVCT_EL0 alone. It costs half on amd64.
+	// Unordered reads the counter without such an order: RDTSC, or CNTVCT_EL0 alone. On amd64 it
+	// costs half as much.
 	Unordered Stamp = 1
 
 	stamps = 2
@@ -113,9 +116,10 @@ const (
 
 var stampNames = [stamps]string{"rdtscp", "rdtsc"}
 
-// UnorderedSlack_cycles is how far an unordered stamp may be from its place in the program. RDTSC
-// may execute early or late by what fits into the reorder window: today at most 512 instructions,
-// each of which may wait for memory. Every bound that rests on such a stamp is widened by it.
+// UnorderedSlack_cycles is the largest distance of an unordered stamp from its place in the
+// program. RDTSC may execute early or late by as many instructions as fit into the CPU's reorder
+// window. Today these are at most 512, each of which may wait for memory. Every interval that
+// depends on an unordered stamp is widened by UnorderedSlack_cycles.
 const UnorderedSlack_cycles = 2000
 
 // ParseStamp reads a stamp's name. The error wraps ErrStamp.
@@ -139,7 +143,8 @@ func (s Stamp) String() string {
 	return stampNames[s]
 }
 
-// OrderingSlack_cycles is how far a stamp of this kind may be from its place in the program.
+// OrderingSlack_cycles returns the largest distance of a stamp of this kind from its place in the
+// program.
 func (s Stamp) OrderingSlack_cycles() uint64 {
 	if s == Unordered {
 		return UnorderedSlack_cycles

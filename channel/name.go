@@ -10,7 +10,8 @@ import (
 // ErrName is returned when a channel name does not have the form actor[#instance]/point.
 var ErrName = errors.New("bad channel name")
 
-// The points that the analysis knows. A name may use any other word for a point of its own.
+// The points to which the analysis gives a meaning. A name may also use any other word as its
+// point.
 const (
 	PointStart = "start" // an operator starts to work on a tuple
 	PointEnd   = "end"   // an operator is done with a tuple
@@ -21,8 +22,8 @@ const (
 // MaxNameBytes is the longest channel name.
 const MaxNameBytes = 128
 
-// Name says where in a program events are logged: the operator (Actor), which of its instances, and
-// the point in its work.
+// Name is a place in a program where events are logged: the operator (Actor), the operator's
+// instance, and the point in the operator's work.
 type Name struct {
 	Actor    string
 	Instance int // 0 to MaxInstance; 0 if the name gives none
@@ -69,8 +70,7 @@ func ParseName(s string) (Name, error) {
 	return n, nil
 }
 
-// A word is plain ASCII, so that a name is the same in file names, in YAML, in URLs and on every
-// screen.
+// A word is plain ASCII, so that a name is written the same way in file names, YAML and URLs.
 func notInWord(r rune) bool {
 	switch {
 	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '-', r == '_',
@@ -80,7 +80,7 @@ func notInWord(r rune) bool {
 	return true
 }
 
-// String gives back what ParseName read.
+// String returns the text that ParseName parsed.
 func (n Name) String() string {
 	if n.instanceGiven || n.Instance != 0 {
 		return fmt.Sprintf("%s#%d/%s", n.Actor, n.Instance, n.Point)
@@ -88,8 +88,8 @@ func (n Name) String() string {
 	return n.Actor + "/" + n.Point
 }
 
-// FileStem is the name as part of a file name: '/' becomes '~', which no name contains.
+// FileStem returns the name as part of a file name: '/' is replaced by '~', which no name contains.
 func (n Name) FileStem() string { return strings.Replace(n.String(), "/", "~", 1) }
 
-// ParseFileStem reads what FileStem wrote.
+// ParseFileStem parses a result of FileStem.
 func ParseFileStem(s string) (Name, error) { return ParseName(strings.Replace(s, "~", "/", 1)) }

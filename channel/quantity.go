@@ -25,12 +25,12 @@ func ParseCount(v any) (uint64, error) {
 		return parseCountString(v)
 	case uint64:
 		return v, nil
-	case float64: // what JSON and some YAML readers make of a number
+	case float64: // the type that JSON and some YAML readers give a number
 		if v >= 0 && v < 1<<53 && v == float64(uint64(v)) {
 			return uint64(v), nil
 		}
 	default:
-		// The other integer types, by their decimal form.
+		// Other integer types are read by their decimal form.
 		if n, err := strconv.ParseUint(fmt.Sprint(v), 10, 64); err == nil {
 			return n, nil
 		}

@@ -19,12 +19,11 @@ type Params map[string]any
 
 // Settings are a handler and its parameters, checked. The zero value is the null handler.
 //
-// Settings from shared memory or from a file must pass Validate before anything is computed with
-// them.
+// Settings from shared memory or from a file must pass Validate before they are used.
 type Settings struct {
 	Kind Kind
 
-	// A and B are the parameters as they are in shared memory and in files:
+	// A and B are the parameters, as in shared memory and in files:
 	//
 	//	downsample   A = n, at least 1
 	//	xoy          A = x, B = y; y at least 1, x at most y
@@ -33,8 +32,8 @@ type Settings struct {
 	A, B uint64
 }
 
-// The default and the least period of a counter. The drainer samples all counters of a node at one
-// instant.
+// The default and the shortest period of the handler counter. The drainer samples all counting
+// channels with the same period at one instant.
 const (
 	DefaultPeriod_ns = uint64(time.Second)
 	MinPeriod_ns     = uint64(time.Millisecond)
@@ -47,7 +46,7 @@ type parameter struct {
 	required bool
 }
 
-// parameters lists what each kind takes, in the order of Settings.A and B.
+// parameters lists the parameters of each kind, in the order of Settings.A and B.
 var parameters = [kinds][]parameter{
 	Counter:    {{name: "period", parse: parsePeriod, fallback: DefaultPeriod_ns}},
 	Downsample: {{name: "n", parse: ParseCount, required: true}},
@@ -99,7 +98,7 @@ func parameterNames(takes []parameter) string {
 	return strings.Join(names, " and ")
 }
 
-// Validate returns nil if the settings may be worked with. Errors wrap ErrHandler or ErrParameter.
+// Validate returns nil if the settings are valid. Errors wrap ErrHandler or ErrParameter.
 func (s Settings) Validate() error {
 	if !s.Kind.Known() {
 		return fmt.Errorf("check handler number %d: this version knows 0 to %d: %w",
@@ -133,7 +132,7 @@ func (s Settings) Validate() error {
 	return nil
 }
 
-// Parameter is a parameter as people write it.
+// Parameter is a parameter as text.
 type Parameter struct{ Name, Text string }
 
 // Params lists the parameters in the order of A and B, as NewSettings reads them.
@@ -153,7 +152,7 @@ func (s Settings) Params() []Parameter {
 	return params
 }
 
-// String is the handler with its parameters, such as "xoy x=2 y=1024".
+// String returns the handler and its parameters, such as "xoy x=2 y=1024".
 func (s Settings) String() string {
 	text := s.Kind.String()
 	for _, p := range s.Params() {

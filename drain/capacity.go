@@ -16,12 +16,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// ErrFull is returned, through Options.Notify and Stats, if a drainer can hold no more rings.
+// ErrFull is returned, through Options.Notify and Stats, if a drainer cannot open more rings.
 var ErrFull = errors.New("no room for more rings")
 
-// capacity is how many rings a drainer holds at once, and how many bytes of them it maps. A
-// directory's rings are those of one user, so it bounds what a user's programs cost the drainer. It
-// keeps back descriptors and mappings for logs and for queries.
+// capacity is the number of rings that a drainer may have open at once, and the number of bytes of
+// rings that it may map. All rings of a directory belong to one user, so capacity limits what one
+// user's programs cost the drainer. It reserves descriptors and mappings for logs and for queries.
 type capacity struct {
 	rings  int
 	mapped int64
@@ -32,21 +32,22 @@ const (
 	// A ring takes a descriptor for its file, one for its log, and a mapping.
 	filesOfRing = 2
 	mapsOfRing  = 1
-	// These are kept for everything else, or a quarter of what there is if that is less.
+	// These are reserved for everything else, but at most a quarter of all.
 	filesReserve = 512
 	mapsReserve  = 8192
 
-	defaultMaps = 65530 // the kernel's default, if it does not say
+	defaultMaps = 65530 // the kernel's default, used if the limit cannot be read
 
-	// maxRings allows for what a drainer takes for each ring: up to 30 KB with the kernel's share.
-	// So the rings fit a service with 1 GiB.
+	// A ring costs a drainer up to 30 KB, including the kernel's memory. So a drainer with maxRings
+	// rings fits into a service with 1 GiB.
 	maxRings = 1 << 14
 
-	// maxMapped is how many bytes of rings a drainer maps. It can be charged for no more of them.
+	// maxMapped is the largest number of bytes of rings that a drainer maps. The drainer cannot be
+	// charged for more bytes of rings.
 	maxMapped = 512 << 20
 )
 
-// newCapacity computes a capacity from what the kernel allows a process.
+// newCapacity computes a capacity from the numbers of files and mappings that a process may have.
 func newCapacity(files, maps uint64) capacity {
 	byFiles := int((files - min(files/4, filesReserve)) / filesOfRing)
 	byMaps := int((maps - min(maps/4, mapsReserve)) / mapsOfRing)
@@ -71,7 +72,7 @@ func systemCapacity() (capacity, error) {
 	return newCapacity(min(l.Cur, 1<<30), maxMaps()), nil
 }
 
-// maxMaps returns how many mappings a process may have.
+// maxMaps returns the number of mappings that a process may have.
 func maxMaps() uint64 {
 	text, err := os.ReadFile("/proc/sys/vm/max_map_count")
 	if err != nil {
@@ -84,7 +85,7 @@ func maxMaps() uint64 {
 	return n
 }
 
-// full returns why no other ring can be held, or nil. The caller holds mu.
+// full returns why no other ring can be opened, or nil. The caller has locked d.mu.
 func (d *Drainer) full() error {
 	switch {
 	case len(d.sources) >= d.room.rings:
@@ -103,14 +104,14 @@ type postponed struct {
 	again time.Duration // when to try it again
 	isNew bool          // as in Drainer.open
 
-	// These are set if there is no room for it:
+	// These are set if there is no room for the ring:
 	why     error
 	process process
 	bytes   int64
 }
 
-// leave notes that a ring is left alone for now. The first one is reported, and then no other until
-// none is left alone.
+// leave notes that a ring is not drained for now. The first such ring is reported. The next report
+// follows only after a time in which no ring was left alone.
 func (d *Drainer) leave(whose process, why error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -120,8 +121,8 @@ func (d *Drainer) leave(whose process, why error) {
 	d.leaving[whose]++
 }
 
-// left reports how many rings the last scan and the scans after it left alone, and shares out the
-// room.
+// left counts the rings that the last full scan, and partial scans after it, left alone. It reports
+// the reason if there were none before. Then it divides the room among the processes.
 func (d *Drainer) left() {
 	d.mu.Lock()
 	count := 0
@@ -137,9 +138,10 @@ func (d *Drainer) left() {
 	}
 }
 
-// shareOut gives each process the same share of the room, as far as it has rings for it. If a
-// process has less than its share, those that have more give some back. The caller holds mu, at the
-// end of a scan.
+// shareOut divides the room equally among the processes if there is not room for all rings. No
+// process gets more room than it has rings. If a process is below its share and has rings that
+// wait, processes above their shares give up rings. The caller has locked d.mu and is at the end of
+// a scan.
 func (d *Drainer) shareOut() {
 	d.share = math.MaxInt
 	if len(d.leaving) == 0 {
@@ -171,7 +173,7 @@ func (d *Drainer) shareOut() {
 		over[p] = has.Rings - d.share
 	}
 	for _, s := range d.sources {
-		if s.yields.Load() { // so it will be gone soon
+		if s.yields.Load() { // this ring will be left soon
 			needed--
 			over[s.process]--
 		}
@@ -191,7 +193,8 @@ func (d *Drainer) shareOut() {
 	}
 }
 
-// level returns the most that each may have, given what each wants, so that all together have room.
+// level returns the largest share for which the sum of min(want, share) over all wants is at most
+// room, but at least 1.
 func level(wants []int, room int) int {
 	slices.Sort(wants)
 	for i, want := range wants {
@@ -204,9 +207,9 @@ func level(wants []int, room int) int {
 	return math.MaxInt
 }
 
-// yield leaves a ring whose room another process is to have. It returns false if the ring's log
-// cannot be ended. When there is room, the ring is drained again, and its log continues in the
-// directory of that time.
+// yield gives up a ring so that another process gets its room. It returns false if the ring's log
+// cannot be ended. When there is room again, the ring is drained again, and its log continues in
+// the log directory of that time.
 func (s *source) yield(w *worker) bool {
 	for i := range s.places {
 		if s.takeSkipped(w, i) != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// cells writes what the handlers counter and first-last keep in the ring: the samples that are due,
-// or the present values.
+// cells writes the results of the handlers counter and first-last: the samples that are due, or the
+// present values in the ring's cells.
 func (s *source) cells(w *worker, now phase) error {
 	final := now != live
 	counting := s.settings.Kind == channel.Counter && now != dead
@@ -43,7 +43,8 @@ func (s *source) cells(w *worker, now phase) error {
 	return nil
 }
 
-// takeSamples writes the sampler's samples if they are worth a block.
+// takeSamples writes the sampler's samples if all is true, or if they are old enough or many enough
+// for a block.
 func (s *source) takeSamples(w *worker, all bool) error {
 	rows, since := s.d.sampler.taken(s)
 	if len(rows) == 0 || !all && w.now-since < blockHold && len(rows) < samplesKept/2 {
@@ -58,7 +59,7 @@ func (s *source) takeSamples(w *worker, all bool) error {
 	return nil
 }
 
-// lastSample writes the count of the events since the last sample.
+// lastSample writes one more sample if the count has changed since the last one.
 func (s *source) lastSample(w *worker) error {
 	var count [1]uint64
 	var failed [1]error
@@ -95,7 +96,7 @@ func (s *source) takeFirstLast(w *worker) error {
 	return nil
 }
 
-// fromRow reverses what takeFirstLast makes from a cell.
+// fromRow converts a row that takeFirstLast wrote back to the content of a cell.
 func fromRow(r logstore.FirstLast) ring.FirstAndLast {
 	return ring.FirstAndLast{
 		Count: r.Count, First: ring.Record{Counter: r.FirstCounter, ID: r.FirstID},
@@ -103,8 +104,8 @@ func fromRow(r logstore.FirstLast) ring.FirstAndLast {
 	}
 }
 
-// sampler reads the counts of all counting channels whose period ends at one instant, even while
-// their workers wait for a slow disk.
+// sampler takes the samples of all counting channels. Channels whose periods end at the same
+// instant are read together. The sampler continues even while a worker waits for a slow disk.
 type sampler struct {
 	changed chan struct{} // wakes the sampler for another ring
 
@@ -122,13 +123,13 @@ type sampling struct {
 	period time.Duration
 	due    time.Duration
 
-	rows  []logstore.Sample // not yet in the log
+	rows  []logstore.Sample // samples that are not yet in the log
 	since time.Duration     // when the first of them was taken
 	err   error
 }
 
-// samplesKept is how many samples wait for a log that cannot be written. Later ones are left out.
-// The counts go on, so only the step to the next sample grows.
+// samplesKept is the number of samples that may wait for a log that cannot be written. Later
+// samples are left out. No count is lost: only the step to the next sample is larger.
 const samplesKept = 4096
 
 // sample begins to sample a ring, with its present period.
@@ -151,7 +152,8 @@ func (p *sampler) sample(s *source, now time.Duration) error {
 	return s.sampling.err
 }
 
-// nextDue gives samples of one period the same instants, whenever their channels were opened.
+// nextDue returns the next multiple of the period. So all channels with the same period are sampled
+// at the same instants, whenever they were opened.
 func nextDue(now, period time.Duration) time.Duration { return now - now%period + period }
 
 func (p *sampler) wake() {
@@ -161,15 +163,15 @@ func (p *sampler) wake() {
 	}
 }
 
-// taken returns the samples that wait, and when the first of them was taken. The caller may read
-// them until it drops them.
+// taken returns the waiting samples, and when the first of them was taken. The caller may read the
+// samples until it calls drop.
 func (p *sampler) taken(s *source) ([]logstore.Sample, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return s.sampling.rows[:len(s.sampling.rows):len(s.sampling.rows)], s.sampling.since
 }
 
-// drop removes the first n samples that wait.
+// drop removes the first n waiting samples.
 func (p *sampler) drop(s *source, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -187,8 +189,8 @@ func (p *sampler) stop(s *source) {
 	s.sampling = nil
 }
 
-// sweepTries is how often counts are read. The quickest reading counts, because losing the core in
-// between makes the instant long.
+// sweepTries is how often the counts of one sweep are read. The quickest reading is used, because a
+// reading takes long if its thread loses the core.
 const sweepTries = 3
 
 // sweep takes the samples that are due, and returns when the next ones are due.
@@ -199,7 +201,7 @@ func (p *sampler) sweep(now time.Duration) (next time.Duration) {
 	next = now + time.Hour
 	for _, one := range p.all {
 		if one.err != nil {
-			continue // its worker does not know yet
+			continue // its worker has not seen the error yet
 		}
 		if one.due <= now {
 			p.rings, p.due = append(p.rings, one.reader), append(p.due, one)

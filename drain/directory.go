@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// keepLock reports whether this drainer still has the directory. Somebody may remove it, or its
-// lock, as systemd does at a logout. Then keepLock takes the lock anew. If another drainer came
-// first, this one lets go of the rings that the other can find, as if it had died. It takes them
-// back when the other has ended. The caller holds scanning.
+// keepLock reports whether this drainer still has the directory's lock. Somebody may remove the
+// directory or the lock file, as systemd does at a logout. Then keepLock locks again. If another
+// drainer was first, this drainer gives up the rings that the other can find, as if this one had
+// died. It drains them again when the other has ended. The caller has locked d.scanning.
 func (d *Drainer) keepLock() bool {
 	fresh, err := d.lock.Keep()
 	if fresh {
@@ -28,12 +28,12 @@ func (d *Drainer) keepLock() bool {
 	return err == nil
 }
 
-// letGo leaves the rings that still have their names. Nobody else can find the others. When the
-// directory is this drainer's again, it finds the rings like a drainer that starts: with logs that
-// were begun before.
+// letGo gives up the rings that still have their names. It keeps the others, because no other
+// drainer can find them. When the directory is this drainer's again, it finds the rings like a
+// drainer that starts: their logs may have been begun before.
 func (d *Drainer) letGo() {
 	d.begun = false
-	clear(d.later) // the other may begin their logs
+	clear(d.later) // the other drainer may begin the logs of these rings
 	for _, w := range d.workers {
 		w.call(func() {
 			w.takeIn()
@@ -51,10 +51,10 @@ func (d *Drainer) letGo() {
 	}
 }
 
-// let notes that a ring is another drainer's now, or is left alone for a while.
+// let notes that a ring now belongs to another drainer, or is not drained for a while.
 func (d *Drainer) let(s *source, err error) {
 	c := s.snapshot()
-	c.Dropped = 0 // the ring counts on
+	c.Dropped = 0 // the ring itself keeps this count
 	d.mu.Lock()
 	delete(d.sources, c.Path)
 	d.logsOf[c.Path] = s.dir

@@ -38,15 +38,15 @@ type Drainer struct {
 
 	scanning  sync.Mutex // guards the group below
 	watcher   *handlertable.Watcher
-	nextVouch time.Duration     // when processes are asked again which rings are theirs
-	files     map[process]files // of processes that were asked after a scan had seen the rings
+	nextVouch time.Duration     // when to check again which rings a process has open
+	files     map[process]files // of processes that were checked during this scan
 	dirTime   unix.Timespec     // of the directory, when it was last read
 	nextRead  time.Duration
 	nextTable time.Duration
 	parts     map[string]time.Duration // unfinished rings without a lock, and since when
 	later     map[string]postponed     // rings that could not be opened
-	soon      map[string]bool          // those of them that may soon have room
-	// the directory was read, so rings that are found now are new
+	soon      map[string]bool          // rings in later that may soon have room
+	// the directory was read once, so rings that are found from now on are new
 	begun bool
 
 	once     sync.Once
@@ -55,12 +55,12 @@ type Drainer struct {
 	mu         sync.Mutex // guards all below
 	sources    map[string]*source
 	processes  processes
-	share      int                   // rings that a process may have if there is not room for all
-	logsOf     map[string]string     // where the logs of rings are that were let go, by path
+	share      int                   // rings of one process, if there is not room for all
+	logsOf     map[string]string     // by path: directory of the log of a ring that was given up
 	mapped     int64                 // bytes of the rings that are open
-	aside      map[string]*RingStats // nil: one beyond maxAside
+	aside      map[string]*RingStats // nil: only counted, beyond maxAside
 	leaving    map[process]int       // rings left alone by the last scan or since
-	leavingWhy error                 // why the first of them was
+	leavingWhy error                 // why the first ring in leaving was left alone
 	leftAlone  int                   // the reported number; does not change during a scan
 	leftWhy    error
 	ended      Totals // of rings that are gone
@@ -87,7 +87,7 @@ func Start(dir string, o Options) (*Drainer, error) {
 	return d, nil
 }
 
-// newDrainer makes a drainer that does nothing on its own.
+// newDrainer makes a drainer without starting its goroutines.
 func newDrainer(dir string, o Options, now func() time.Duration) (*Drainer, error) {
 	o, err := o.normalise()
 	if err != nil {
@@ -137,8 +137,8 @@ func (d *Drainer) notify(err error) {
 	}
 }
 
-// SetTable puts another handler table in force, which must not change any more. nil leaves settings
-// as they are. The file of Options.TableFile, if there is one, is still checked: its next version
+// SetTable puts another handler table in force. The caller must not change the table any more. nil
+// leaves all settings as they are. If Options.TableFile is set, the next version of that file
 // replaces this table.
 func (d *Drainer) SetTable(t *handlertable.Table) error {
 	if t != nil {
@@ -158,8 +158,8 @@ func (d *Drainer) scan(now time.Duration) {
 		d.nextTable = now + tablePoll
 		d.readTable()
 	}
-	// A directory's time tells that something came or went, unless that happened within the same
-	// tick of the kernel's clock.
+	// A directory's modification time changes whenever a file is added or removed, except within
+	// one tick of the kernel's clock.
 	var st unix.Stat_t
 	err := unix.Stat(d.dir, &st)
 	if err == nil && st.Mtim == d.dirTime && now < d.nextRead {
@@ -169,7 +169,7 @@ func (d *Drainer) scan(now time.Duration) {
 	d.readDirectory(now)
 }
 
-// rescan finds what is there now.
+// rescan finds the rings that are in the directory now.
 func (d *Drainer) rescan() {
 	d.scanning.Lock()
 	defer d.scanning.Unlock()
@@ -187,7 +187,7 @@ func (d *Drainer) readDirectory(now time.Duration) {
 	d.came.take() // these are among the entries
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {
-		return // gone; the open rings go on
+		return // the directory is gone; continue with the open rings
 	}
 	seen := make(map[string]bool, len(entries))
 	// All logs are listed once for all new rings, if there are any.
@@ -251,7 +251,7 @@ func (d *Drainer) find(path string, now time.Duration, list func() (begun, error
 		}
 		return
 	case again && before.why != nil:
-		// The ring is opened only if there is room for it, or to see whose rings its process really
+		// Open the ring only if there is room for it, or to check which rings its process really
 		// has.
 		why := d.admit(before.process, before.bytes)
 		if why != nil && (errors.Is(why, ErrFull) || now < d.nextVouch) {
@@ -269,18 +269,18 @@ func (d *Drainer) find(path string, now time.Duration, list func() (begun, error
 	if err != nil {
 		err = logFailure{err}
 	} else if s, err = d.open(path, logs, isNew); causeOf(err) == ofLog {
-		isNew = false // this drainer may have begun its log just now
+		isNew = false // this drainer may just have begun the ring's log
 	}
 	switch of := causeOf(err); {
 	case of == none:
 		delete(d.later, path)
 	case of == passing && errors.Is(err, fs.ErrNotExist):
-		return // gone in the meantime
+		return // the ring was removed in the meantime
 	case of == hostile:
 		d.setAside(&source{stats: RingStats{Path: path}}, err)
 		return
 	default:
-		// Too many open files, no memory, or a log that cannot be read: it may pass.
+		// Too many open files, no memory, or a log that cannot be read: try again later.
 		p := postponed{again: now + time.Second, isNew: isNew}
 		if refused, ok := errors.AsType[*refusal](err); ok {
 			p.process, p.bytes, p.why = refused.process, refused.bytes, err
@@ -312,7 +312,8 @@ func (d *Drainer) findPart(path string, now time.Duration) {
 		d.parts[path] = now
 		return
 	}
-	// A program locks the file right after creating it, and must not find it locked.
+	// A program locks the file directly after creating it. Do not lock the file before the program
+	// does.
 	if now-since < partAge {
 		return
 	}
@@ -324,7 +325,7 @@ func (d *Drainer) findPart(path string, now time.Duration) {
 	lock.Close()
 }
 
-// forget drops what is known about files that are gone. Rings that are drained go on.
+// forget deletes the state of files that no longer exist. Open rings are still drained.
 func (d *Drainer) forget(seen map[string]bool) {
 	for path := range d.parts {
 		if !seen[path] {
@@ -353,7 +354,7 @@ func (d *Drainer) forget(seen map[string]bool) {
 	}
 }
 
-// setAside remembers a ring that must not be drained. It replaces its source if there is one.
+// setAside notes that a ring must not be drained, and removes its source, if there is one.
 func (d *Drainer) setAside(s *source, reason error) {
 	s.count(func(c *RingStats) { c.SetAside = reason })
 	c := s.snapshot()
@@ -376,8 +377,8 @@ func (d *Drainer) setAside(s *source, reason error) {
 	}
 }
 
-// remove removes a ring whose log is complete. Whoever sees that the file is gone finds the ring
-// counted.
+// remove removes a ring whose log is complete. Once the file is gone, Stats counts the ring as
+// finished.
 func (d *Drainer) remove(s *source) error {
 	c := s.snapshot()
 	d.mu.Lock()
@@ -391,7 +392,7 @@ func (d *Drainer) remove(s *source) error {
 	return nil
 }
 
-// gone notes that a source has ended, whose ring was removed or set aside, and releases it.
+// gone releases the room of a source whose ring was removed or set aside.
 func (d *Drainer) gone(s *source) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -399,7 +400,7 @@ func (d *Drainer) gone(s *source) {
 	d.mapped -= s.header.MappedBytes()
 }
 
-// closed notes how a source was left.
+// closed notes the error, if any, with which the draining of a source ended.
 func (d *Drainer) closed(s *source, err error) {
 	if err == nil {
 		return
@@ -430,7 +431,8 @@ func (d *Drainer) runSweeps() {
 	}
 }
 
-// Flush writes what the rings hold now. The error names those that could not be drained.
+// Flush writes the present content of the rings to the logs. The error names the rings that could
+// not be drained.
 func (d *Drainer) Flush() error {
 	return d.each(func(w *worker, s *source) (more, gone bool, err error) {
 		gone = s.look(w, flush)
@@ -440,8 +442,8 @@ func (d *Drainer) Flush() error {
 
 var errClosed = errors.New("drainer is closed")
 
-// each makes every worker do something with each of its rings, including those that appeared just
-// now, until there is no more to do.
+// each makes every worker call do for each of its rings, including rings that have just appeared,
+// until do returns false for more.
 func (d *Drainer) each(do func(*worker, *source) (more, gone bool, err error)) error {
 	select {
 	case <-d.closing:
@@ -467,8 +469,8 @@ func (d *Drainer) each(do func(*worker, *source) (more, gone bool, err error)) e
 	return errors.Join(all...)
 }
 
-// Close drains what the rings hold now, and leaves them and their logs so that another drainer can
-// continue. The error names those that could not be drained.
+// Close drains the present content of the rings, and leaves the rings and their logs so that
+// another drainer can continue. The error names the rings that could not be drained.
 func (d *Drainer) Close() error {
 	d.once.Do(func() {
 		d.rescan()

@@ -32,8 +32,8 @@ func (s *source) finish(w *worker) error {
 	return nil
 }
 
-// complete returns an error if the ring of a dead program has anything that its log lacks. Whatever
-// was forgotten before then stays in the ring.
+// complete returns an error if the ring of a dead program contains anything that is not in its log.
+// Then the ring is not removed, so nothing is lost even if draining has a defect.
 func (s *source) complete() error {
 	for i := range s.places {
 		if err := s.completeShard(i); err != nil {
@@ -90,7 +90,7 @@ func (s *source) completeShard(i int) error {
 	return nil
 }
 
-// leave releases what the source holds. The log can be opened again.
+// leave closes the ring and its log. Both can be opened again.
 func (s *source) leave(w *worker) error {
 	s.d.sampler.stop(s)
 	err := s.log.Close()
@@ -100,7 +100,8 @@ func (s *source) leave(w *worker) error {
 	return err
 }
 
-// setAside gives up a ring that can no longer be trusted. The log says what was not read.
+// setAside gives up a ring that can no longer be trusted. It notes in the log which rows were not
+// read.
 func (s *source) setAside(w *worker, reason error) {
 	for i := range s.places {
 		p := &s.places[i]

@@ -6,19 +6,20 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// A segment names one epoch, in which all its rows were logged. A block's rows are read from the
-// ring before the epoch is asked for. So they were logged in the log's epoch if that is still the
-// answer. If it is not, nobody knows in which of the two epochs they were logged, nor those that
-// the ring had by then. They go to a segment whose epoch is named after both, and which belongs to
-// no relation. Then the log continues in the new epoch. The content of a ring without a log counts
-// as logged in the epoch in which the ring is found.
+// All rows of a segment were logged in one epoch, which the segment names. The rows of a block are
+// read from the ring before the present epoch is looked up. If this is still the log's epoch, the
+// rows were logged in it. If it is a new epoch, nobody knows in which of the two epochs these rows,
+// and all other rows in the ring at that time, were logged. They go to a segment whose epoch is
+// named after both epochs, and for which there is no relation. After those rows, the log continues
+// in the new epoch. If a ring has no log yet, its content counts as logged in the epoch in which
+// the ring is found.
 
 // betweenEpochs names the epoch of rows that were logged in one of two epochs, or between them.
 func betweenEpochs(before, now string) string { return between + before + and + now }
 
 const between, and = "between ", " and "
 
-// beginEpoch continues in the epoch that the log has reached. The ring's content may be of that
+// beginEpoch continues in the epoch with which the log ends. The ring's content may be of that
 // epoch or of a later one.
 func (s *source) beginEpoch() error {
 	s.epoch = s.log.Epoch()
@@ -36,7 +37,7 @@ func (s *source) noteBreak() (err error) {
 	return err
 }
 
-// tails returns how far the shards have come.
+// tails returns the tails of the shards.
 func (s *source) tails() ([]uint64, error) {
 	tails := make([]uint64, s.header.Shards)
 	for i := range tails {
@@ -49,7 +50,8 @@ func (s *source) tails() ([]uint64, error) {
 	return tails, nil
 }
 
-// holdEpoch makes sure that rows read before go to a segment that says when they were logged.
+// holdEpoch makes sure that the rows that were read before the call go to a segment with the right
+// epoch.
 func (s *source) holdEpoch() error {
 	now := s.d.o.epochNow(s.header)
 	if now == s.epoch {
@@ -89,8 +91,8 @@ func (s *source) enter(epoch string) error {
 	return nil
 }
 
-// findBoot finds the boot of a ring that does not name it, because its program had no /proc. It is
-// this boot if somebody has the ring open, or if the ring is in memory.
+// findBoot sets the boot of a ring whose header does not name one, because its program had no
+// /proc. The ring is of the present boot if a program has it open, or if it is in memory.
 func (s *source) findBoot() {
 	if s.header.Boot != ([16]byte{}) {
 		return

@@ -17,7 +17,7 @@ import (
 // limit is reached.
 var ErrLimit = errors.New("limit of the logs is reached")
 
-// limits tells whether there is room for more.
+// limits decides whether more may be stored.
 type limits struct {
 	mu      sync.Mutex // guards all below
 	max     int64      // of the directory; 0: none
@@ -27,19 +27,19 @@ type limits struct {
 	used    int64
 	over    error
 	said    bool
-	again   time.Duration // no report before this time
+	again   time.Duration // no further report before this time
 	next    time.Duration // when to check the file system again
 }
 
-// limitTick is how often the free space of the file system is checked. At a gigabyte a second that
-// is a fifth of a gigabyte.
+// limitTick is the time between two checks of the file system's free space. At a gigabyte a second,
+// a fifth of a gigabyte is written in that time.
 const limitTick = 200 * time.Millisecond
 
-// limitQuiet is how long a limit that comes and goes is not reported again. A file system at its
-// limit flickers.
+// limitQuiet is the shortest time between two reports of a limit, because a file system near its
+// limit may cross it again and again.
 const limitQuiet = 5 * time.Second
 
-// begin counts what a directory holds.
+// begin counts the bytes in a directory.
 func (l *limits) begin(dir string) {
 	var used int64
 	filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
@@ -82,7 +82,7 @@ func (l *limits) reached(now time.Duration) error {
 		return l.over
 	}
 	l.next, l.over = now+limitTick, nil
-	// If the file system cannot be asked, writing will say what is wrong.
+	// If the free space cannot be read, ignore that: a write will fail with the reason.
 	if free, err := l.free(l.dir); err == nil && free < l.minFree {
 		l.over = fmt.Errorf(
 			"the file system of %q has %.1f %% free, %.1f %% are to stay so: make room: %w", l.dir,
@@ -101,8 +101,8 @@ func freeShare(dir string) (float64, error) {
 	return float64(st.Bavail) / float64(st.Blocks), nil
 }
 
-// limitReached reports a reached limit once. It reports again when there was room in between, or
-// the directory or the limits changed.
+// limitReached reports a reached limit once. It reports again after there was room in between, or
+// after the directory or the limits have changed.
 func (d *Drainer) limitReached(now time.Duration, why error) {
 	l := &d.limits
 	l.mu.Lock()
@@ -129,7 +129,7 @@ func (d *Drainer) SetLimits(maxBytes int64, minFree float64) error {
 // Limit returns why nothing more is stored, or nil.
 func (d *Drainer) Limit() error { return d.limits.reached(d.now()) }
 
-// skip notes rows that were not stored and are gone.
+// skip notes rows that were not stored and are lost.
 func (s *source) skip(w *worker, i int, rows uint64, why error) {
 	p := &s.places[i]
 	if p.skipped == 0 {
@@ -139,8 +139,9 @@ func (s *source) skip(w *worker, i int, rows uint64, why error) {
 	s.count(func(c *RingStats) { c.NotStored += rows; c.Limit = why })
 }
 
-// takeSkipped writes how many rows were not stored: before other rows are written, and otherwise
-// now and then. If the drainer dies before that, the rows are found missing.
+// takeSkipped writes the number of rows that were not stored. It is called before other rows are
+// written, and from time to time. If the drainer dies before such a call, readers of the log find
+// the rows missing.
 func (s *source) takeSkipped(w *worker, i int) error {
 	p := &s.places[i]
 	if p.skipped == 0 {

@@ -14,16 +14,16 @@ import (
 // Logs returns the directory to which logs are written.
 func (d *Drainer) Logs() string { return *d.logs.Load() }
 
-// SetLogs sends what is logged from now on to another directory, which it creates if necessary. The
-// present content of the rings still goes to the directory before, whose logs are sealed. When
-// SetLogs has returned nil, each ring has a segment in the new directory. After an error, the logs
-// that could not be moved are tried again. A drainer that starts later needs the new directory as
-// Options.Logs and the old one in Options.Before, so note both before the call.
+// SetLogs makes all rings log to another directory, which it creates if necessary. The present
+// content of the rings still goes to the old directory, whose logs are then sealed. When SetLogs
+// has returned nil, each ring has a segment in the new directory. After an error, the drainer tries
+// again to move the logs that it could not move. A drainer that starts later needs the new
+// directory as Options.Logs and the old directory in Options.Before, so note both before the call.
 func (d *Drainer) SetLogs(dir string) error {
 	if err := makeLogs(dir); err != nil {
 		return fmt.Errorf("change log directory: %w", err)
 	}
-	d.rescan() // new rings have logged for the directory before
+	d.rescan() // what new rings contain by now goes to the old directory
 	d.limits.begin(dir)
 	d.logs.Store(&dir)
 	return d.Flush()
@@ -36,13 +36,13 @@ func makeLogs(dir string) error {
 	return nil
 }
 
-// begun is what directories held of logs when a scan found a new ring.
+// begun lists the segments in the log directories at the time when a scan found a new ring.
 type begun struct {
 	dirs     []string // the current one first
 	segments [][]logstore.Segment
 }
 
-// listLogs lists all logs, once for all new rings.
+// listLogs lists the segments in all log directories.
 func (d *Drainer) listLogs() (begun, error) {
 	if err := makeLogs(d.Logs()); err != nil {
 		return begun{}, err
@@ -58,7 +58,7 @@ func (d *Drainer) listLogs() (begun, error) {
 	return b, nil
 }
 
-// and adds a directory if it is not listed yet.
+// and adds a directory if it is not listed yet, and returns the result.
 func (b begun) and(dir string) (begun, error) {
 	if slices.Contains(b.dirs, dir) {
 		return b, nil
@@ -70,8 +70,8 @@ func (b begun) and(dir string) (begun, error) {
 	return begun{append(slices.Clone(b.dirs), dir), append(slices.Clone(b.segments), segments)}, nil
 }
 
-// of returns the directory in which a ring's log continues, and the segments there. It is the
-// directory with the latest segment: a directory may have been written to, left, and come back to.
+// of returns the directory in which a ring's log continues, and the log's segments there. It is the
+// directory with the log's latest segment, because a log may leave a directory and return to it.
 func (b begun) of(name channel.Name,
 	incarnation logstore.Incarnation) (dir string, segments []logstore.Segment) {
 	dir = b.dirs[0]
@@ -85,7 +85,7 @@ func (b begun) of(name channel.Name,
 	return dir, segments
 }
 
-// has tells whether a ring's log was begun anywhere.
+// has reports whether a ring's log was begun in any directory.
 func (b begun) has(name channel.Name, incarnation logstore.Incarnation) bool {
 	_, segments := b.of(name, incarnation)
 	return len(segments) > 0

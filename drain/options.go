@@ -22,20 +22,20 @@ type Options struct {
 	// DefaultLogs.
 	Logs string
 
-	// Before are directories, the latest first, in which logs may have been begun that continue in
-	// Logs: see SetLogs.
+	// Before lists directories, the latest first, with logs that may have to be continued in Logs:
+	// see SetLogs.
 	Before []string
 
-	// MaxBytes is how many bytes Logs may hold. MinFree is the share of its file system that must
-	// stay free, 0 to 1. When either limit is reached, records are taken from the rings but not
-	// stored. The programs go on, and the log says how many records are missing and where. 0: no
-	// limit.
+	// MaxBytes is the largest number of bytes in Logs. MinFree is the share of Logs' file system
+	// that must stay free, 0 to 1. When either limit is reached, records are taken from the rings
+	// but not stored. The programs continue, and the log says how many records are missing and
+	// where. 0: no limit.
 	MaxBytes int64
 	MinFree  float64
 
-	// MaxProcessRings and MaxProcessBytes limit the rings of one process. Rings beyond them are
-	// left alone until other rings of the process are gone. The policy of each ring decides what
-	// happens to its events. 0: no limit.
+	// MaxProcessRings and MaxProcessBytes limit the rings of one process. Rings beyond these limits
+	// are not drained until other rings of the process are gone. Meanwhile the policy of each such
+	// ring decides what happens to its events. 0: no limit.
 	MaxProcessRings int
 	MaxProcessBytes int64
 
@@ -43,28 +43,29 @@ type Options struct {
 	// host's name.
 	Node string
 
-	// Epoch names the span in which the counter runs unbroken now, for the headers of logs. Several
-	// goroutines call it before each block, so it should be quick. When it names another span, the
-	// log continues in another segment. nil, and "", mean the kernel's boot id, which tells boots
-	// apart, but not suspends or migrations. Rings from before this boot always get the epoch of
-	// their own boot.
+	// Epoch returns the name of the counter's present epoch, for the headers of logs. Several
+	// goroutines call Epoch before each block, so it should be quick. When the name changes, the
+	// log continues in another segment. If Epoch is nil or returns "", the epoch is named after the
+	// kernel's boot id, which changes at a boot, but not at a suspend or a migration. Rings from
+	// before this boot always get the epoch of their own boot.
 	Epoch func() string
 
 	// These describe the node's counter, for the headers of logs. 0: unknown.
 	Quantum_cycles   uint64
 	CoreSlack_cycles uint64
 
-	// Table is the handler table. TableFile is the file of one, which is checked again and again.
-	// At most one of them may be set. Without either, settings stay as they are.
+	// Table is the handler table. TableFile is a file with a handler table, which is read again
+	// whenever it changes. At most one of Table and TableFile may be set. If both are empty,
+	// settings stay as they are.
 	Table     *handlertable.Table
 	TableFile string
 
-	// Workers is how many rings are drained at once. 0 means one for every four cores, at least 1
-	// and at most 4.
+	// Workers is the number of rings that are drained at once. 0 means one for every four cores,
+	// but 1 to 4.
 	Workers int
 
-	// Poll is the longest time between two looks at a ring. When nothing has come for a second it
-	// doubles, and after three seconds it doubles again. 0 means DefaultPoll.
+	// Poll is the longest time between two looks at a ring. If a worker has seen no records for a
+	// second, this time doubles, and after three seconds it doubles again. 0 means DefaultPoll.
 	Poll time.Duration
 
 	// SegmentBytes is the length at which a log file is full. 0 means logstore.SegmentLimit.
@@ -73,17 +74,18 @@ type Options struct {
 	// FileSystem is where logs are written. nil means the operating system's.
 	FileSystem logstore.FileSystem
 
-	// Notify is told once of each ring that is set aside, each log that cannot be written, and each
-	// table that cannot be used. Several goroutines call it, and it must not call the Drainer.
-	// Stats reports the same.
+	// Notify is called once for each ring that is set aside, each log that cannot be written, and
+	// each table that cannot be used. Several goroutines call Notify, and it must not call the
+	// Drainer. Stats reports the same errors.
 	Notify func(error)
 
-	// Asked is called when a program has asked for a snapshot, before this directory's is taken. It
-	// lets other nodes take theirs. It should return soon. nil: nobody else is told.
+	// Asked is called when a program has asked for a snapshot, before the snapshot of this
+	// directory is taken. Asked can make other nodes take snapshots too, and should return soon.
+	// nil: only this directory's snapshot is taken.
 	Asked func()
 
-	// Fault is called at each FaultPoint. Tests use it to see what a death there leaves. nil costs
-	// nothing.
+	// Fault is called at each FaultPoint. Tests use it to check what a drainer leaves behind if it
+	// dies there. nil costs nothing.
 	Fault func(FaultPoint)
 }
 
@@ -92,56 +94,60 @@ const (
 	// working directory.
 	DefaultLogs = "cloudprofiler-logs"
 
-	// DefaultPoll is how long a ring may go without a look. It decides what an idle drainer costs,
-	// and how long a burst after silence may wait.
+	// DefaultPoll is the default of Options.Poll. It determines the cost of an idle drainer, and
+	// how long a burst after silence may wait.
 	DefaultPoll = 20 * time.Millisecond
 
-	// WorkerBytes is about how much memory a worker takes: a block of records, and the buffers for
-	// encoding it.
+	// WorkerBytes is about the memory that a worker takes: a block of records, and the buffers for
+	// encoding the block.
 	WorkerBytes = 8 << 20
 
-	// Events of handler id are in the file at most this long after they were seen, and others this
-	// long. Until then they gather, so that blocks are long.
+	// An event waits in the ring for at most identityHold if the handler is id, and for at most
+	// blockHold if it is another, before it is written. Waiting events gather, so that blocks are
+	// long.
 	identityHold = 50 * time.Millisecond
 	blockHold    = time.Second
 
-	// tick is how often things are checked that change rarely: the owner, the settings, the
+	// tick is the time between two checks of what changes rarely: the owner, the settings, the
 	// journal.
 	tick = 200 * time.Millisecond
 
-	// rescanEvery is how often the directory is read if no change is known.
+	// rescanEvery is the time after which the directory is read again even if no change is known.
 	rescanEvery = time.Second
 
-	// tablePoll is how often the table's file is read.
+	// tablePoll is the time between two checks of the table's file.
 	tablePoll = 250 * time.Millisecond
 
-	// Log files that cannot be written are tried again after the first of these times. The wait
-	// grows up to the second. A program with policy block waits for a second.
+	// After a failure to write a log file, the drainer tries again after retryFirst. Each further
+	// failure doubles the wait, up to retryLast. Even that is short compared with the second for
+	// which a program with policy block waits.
 	retryFirst = 20 * time.Millisecond
 	retryLast  = 300 * time.Millisecond
 
-	// partAge is how long an unfinished ring may be without a lock before it counts as abandoned.
+	// partAge is the time after which an unfinished ring without a lock counts as abandoned.
 	partAge = 10 * time.Second
 
-	// lookRecords is how many records one look takes from a ring, or at least leastRecords if many
-	// rings have more. A block counts as blockRecords at least. So the others of a worker wait for
-	// some rings for milliseconds only, whatever these hold.
+	// One look takes at most lookRecords records from a ring. If many rings have more, they share
+	// this number, but each may take leastRecords. A block with fewer than blockRecords records
+	// counts as blockRecords. So no ring keeps a worker busy for more than some milliseconds,
+	// however much it holds. The worker's other rings do not wait long.
 	lookRecords  = 2 * logstore.MaxRows
 	leastRecords = 1 << 13
 	blockRecords = 1 << 9
 
-	// yieldsOfPass is how many rings are left in a pass so that others have room. Each must end its
-	// log.
+	// yieldsOfPass is the largest number of rings that a worker gives up in one pass so that other
+	// rings have room. For each, a log must be ended, which takes time.
 	yieldsOfPass = 8
 
-	// holeRecords is how many records that were never written are examined at once.
+	// holeRecords is the number of never-written records that are examined at once.
 	holeRecords = 1 << 18
 
-	// maxAside is how many rings that were set aside are described. More are counted.
+	// maxAside is the number of set-aside rings that Stats describes. Further ones are only
+	// counted.
 	maxAside = 1000
 
-	// dumpRecords is how many records of a flight recorder are copied at once. The rest may be
-	// overwritten while these are written.
+	// dumpRecords is the largest number of records that a snapshot copies from a flight recorder,
+	// the newest ones. Older records are left out.
 	dumpRecords = 1 << 22
 )
 
@@ -200,8 +206,8 @@ func (o Options) normalise() (Options, error) {
 	return o, nil
 }
 
-// BootEpoch names the epoch if only boots can be told apart: by the kernel's boot id. If the kernel
-// gives none, the epoch is that of this process only.
+// BootEpoch names the epoch by the kernel's boot id, so only a boot begins a new epoch. If the
+// kernel gives no boot id, the epoch is valid only in this process.
 func BootEpoch() string {
 	if boot := ring.Boot(); boot != ([16]byte{}) {
 		return epochOf(boot)
@@ -211,20 +217,20 @@ func BootEpoch() string {
 
 var processEpoch = sync.OnceValue(func() string { return unknownBoot + "process " + rand.Text() })
 
-// unknownBoot begins the names of epochs that no other ring or process shares, and that relate to
-// nothing.
+// unknownBoot begins the names of epochs that belong to a single ring or process, and for which
+// there are no relations.
 const unknownBoot = "boot unknown, "
 
 func epochOf(boot [16]byte) string { return "boot " + hex.EncodeToString(boot[:]) }
 
-// epochNow returns the epoch of events that a ring logs now.
+// epochNow returns the epoch of events that are logged to a ring now.
 func (o *Options) epochNow(h ring.Header) string {
 	switch h.Boot {
 	case ring.Boot():
 	case [16]byte{}:
 		return unknownBoot + "ring " + h.IncarnationText()
 	default:
-		return epochOf(h.Boot) // nothing is logged any more
+		return epochOf(h.Boot) // a ring from an earlier boot: nothing more is logged to it
 	}
 	if epoch := o.Epoch(); epoch != "" {
 		return epoch

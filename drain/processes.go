@@ -14,14 +14,14 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// ErrProcess is returned, through Options.Notify and Stats, if a process has more rings than one
-// may have.
+// ErrProcess is returned, through Options.Notify and Stats, if a process has more rings than
+// Options allows.
 var ErrProcess = errors.New("process has too many rings")
 
-// ProcessStats is what the rings of a process take. The rings name their process.
+// ProcessStats is the number and size of the rings of a process. Each ring names its process.
 type ProcessStats struct {
 	PIDNamespace uint64 // in which the process id is valid; 0: unknown
-	ProcessID    int    // 0: processes that claim to be another; -1: processes that had ended
+	ProcessID    int    // 0: processes whose rings name another; -1: processes that had ended
 	Rings        int
 	RingBytes    int64 // of shared memory
 }
@@ -32,9 +32,9 @@ type process struct {
 	id        int
 }
 
-// These stand for all processes of a namespace whose rings claimed to be another's, and for all
-// that had ended when a ring was found or checked. Nobody can say whose such a ring was, and it
-// will be drained soon.
+// unvouched stands for all processes of a namespace with rings that falsely named another process.
+// hasEnded stands for all processes that had ended when one of their rings was found or checked:
+// nobody can find out whose such a ring was, and it will be drained soon.
 const (
 	unvouched = 0
 	hasEnded  = -1
@@ -55,7 +55,7 @@ func (p process) String() string {
 	return fmt.Sprintf("process %d of PID namespace %d", p.id, p.namespace)
 }
 
-// processes is what the drained rings take, by process.
+// processes counts the rings that are drained, by process.
 type processes map[process]ProcessStats
 
 func (p processes) add(s *source, sign int) {
@@ -71,7 +71,7 @@ func (p processes) add(s *source, sign int) {
 	p[whose] = one
 }
 
-// refusal says that there is no room for a ring, or for another ring of its process.
+// refusal is the error if there is no room for a ring, or if its process has too many rings.
 type refusal struct {
 	process process
 	bytes   int64
@@ -80,7 +80,8 @@ type refusal struct {
 
 func (r *refusal) Unwrap() error { return r.error }
 
-// admit returns a refusal if a ring is more than its process may have, or if there is no room.
+// admit returns a refusal if a process may not have another ring of this size, or if there is no
+// room.
 func (d *Drainer) admit(of process, bytes int64) error {
 	d.mu.Lock()
 	has, share, full := d.processes[of], d.share, d.full()
@@ -105,14 +106,16 @@ func (d *Drainer) admit(of process, bytes int64) error {
 	return nil
 }
 
-// vouchEvery is how often the rings of a process that seems to have too many are checked.
+// vouchEvery is the shortest time between two checks of the rings of a process that seems to have
+// too many.
 const vouchEvery = time.Second
 
-// admitNew is admit for a ring that was not seen before. The ring may claim the process id of
-// another program, to use up that one's allowance. Or it may claim a new id each time, to get more
-// than one process may have. So if little room is left, or somebody was found to do this, the
-// process is asked whether it has the ring open. And if a process seems to have too many rings,
-// those that it does not have open no longer count as its own.
+// admitNew does the same as admit, for a ring that was not seen before. A hostile program could
+// name another process in its rings, to use up that process's allowance. Or it could name a new
+// process in each ring, to get more rings than one process may have. So if little room is left, or
+// if such a ring was found before, admitNew checks whether the named process has the ring open. If
+// a process seems to have too many rings, admitNew checks all of them, and those that the process
+// does not have open no longer count as its own.
 func (d *Drainer) admitNew(s *source) error {
 	d.mu.Lock()
 	liars := d.processes[process{s.process.namespace, unvouched}]
@@ -140,7 +143,8 @@ func (d *Drainer) admitNew(s *source) error {
 	return d.admit(s.process, s.header.FileBytes())
 }
 
-// vouch finds out which of these rings the process that they name has open.
+// vouch checks which of these rings, which all name the same process, that process has open. The
+// other rings count as unvouched or hasEnded.
 func (d *Drainer) vouch(all []*source) {
 	whose := all[0].process
 	files, asked := d.files[whose]
@@ -171,14 +175,14 @@ func (d *Drainer) vouch(all []*source) {
 	}
 }
 
-// files are the files that a process has open, if that is known.
+// files is the set of files that a process has open, if the set is known.
 type files struct {
 	open  map[ring.FileID]bool
 	known bool
 }
 
-// filesOf returns the files that a process has open, according to the kernel. They are unknown for
-// a process in another namespace, and for one that this user may not inspect.
+// filesOf returns the files that a process has open, according to the kernel. known is false for a
+// process in another namespace, and for a process that this user may not inspect.
 func filesOf(p process) (open map[ring.FileID]bool, known bool) {
 	var own unix.Stat_t
 	if err := unix.Stat("/proc/self/ns/pid", &own); err != nil || own.Ino != p.namespace {
@@ -187,7 +191,7 @@ func filesOf(p process) (open map[ring.FileID]bool, known bool) {
 	dir := filepath.Join("/proc", strconv.Itoa(p.id), "fd")
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, true // it has ended, or never was
+		return nil, true // the process has ended, or never existed
 	}
 	if err != nil {
 		return nil, false

@@ -6,9 +6,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// rate limits the rows of a log to the handler table's rule. It is a bucket that holds two seconds'
-// worth and begins full. It is filled once a second, so that a channel above its rate has one gap a
-// second and not one a look.
+// rate limits the rows of a log to the rate in the handler table. It is a token bucket for the rows
+// of two seconds, and is full at the beginning. It is refilled only once a second, so that a
+// channel above its rate has one gap a second, and not a gap in each look.
 type rate struct {
 	perSecond uint64 // 0: no limit
 	left      uint64
@@ -17,14 +17,14 @@ type rate struct {
 
 const rateFill = time.Second
 
-// set changes the rate. If the rate is another one, its bucket begins full.
+// set sets the rate. If that is a change, the bucket is full again.
 func (r *rate) set(perSecond uint64) {
 	if r.perSecond != perSecond {
 		*r = rate{perSecond: perSecond, left: 2 * perSecond}
 	}
 }
 
-// take returns how many of the rows may be kept.
+// take returns the number of rows that may be kept.
 func (r *rate) take(now time.Duration, rows uint64) uint64 {
 	if r.perSecond == 0 {
 		return rows
@@ -41,9 +41,9 @@ func (r *rate) take(now time.Duration, rows uint64) uint64 {
 	return kept
 }
 
-// takeOverRate accounts for the rows from..to of the worker's buffer. The shard's head is at the
-// first of them. The log is told before the ring, as for stored rows. So a death in between makes
-// neither more nor less rows missing.
+// takeOverRate accounts for the rows [from, to) of the worker's buffer, which are not stored. The
+// shard's head must be at row from. As for stored rows, it writes to the log before it moves the
+// ring's head. So if the drainer dies in between, the number of missing rows is still right.
 func (s *source) takeOverRate(w *worker, i int, from, to uint64) error {
 	if err := s.takeSkipped(w, i); err != nil {
 		return err

@@ -9,9 +9,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// readLog finds in the end of the log what the ring may not know to be there. After each block the
-// ring is told before the next is written, so it is in the last block. How far each kind had come
-// is in the last block of that kind.
+// readLog reads the end of the log. It looks for records that were written but not yet acknowledged
+// in the ring. Each block is acknowledged before the next is written, so these can only be in the
+// last block. For each kind of row, the last block of that kind shows how much had been written.
 func (s *source) readLog(segments []logstore.Segment) error {
 	for i, segment := range segments {
 		if i > 0 && i < len(segments)-1 {
@@ -20,7 +20,8 @@ func (s *source) readLog(segments []logstore.Segment) error {
 		f, err := logstore.OpenFile(segment.Path)
 		if errors.Is(err, logstore.ErrHeader) || errors.Is(err, logstore.ErrNotLog) ||
 			errors.Is(err, fs.ErrNotExist) {
-			// a damaged segment; the log continues after it, and its rows are missing there
+			// a damaged segment; the log continues after it, and the damaged segment's rows are
+			// missing
 			continue
 		}
 		if err != nil {
@@ -66,7 +67,7 @@ func (s *source) readSegment(f *logstore.File) error {
 	return nil
 }
 
-// sync makes ring and log agree on what is in the log.
+// sync makes the ring and the log agree on what is in the log.
 func (s *source) sync(w *worker) error {
 	for i := range s.places {
 		p := &s.places[i]
@@ -81,7 +82,8 @@ func (s *source) sync(w *worker) error {
 				s.ring.Path(), i, state.Tail, next, ring.ErrDamaged)
 		}
 		if next < state.Head {
-			// Rows that the ring gave up as safe are in none of these logs.
+			// The rows from next on were released in the ring as safe, but are in none of these
+			// logs.
 			lost := (state.Head - next + s.per - 1) / s.per
 			drop := logstore.Drop{Reason: uint64(logstore.Damaged), At: next / s.per, Count: lost}
 			if err := s.appendDrop(w, i, drop); err != nil {
@@ -114,7 +116,7 @@ func (s *source) sync(w *worker) error {
 		}
 		p.head, p.drops, p.journal = next, drops, journal
 		p.accounted, p.leftAt = accounted, noPlace
-		p.told = 1<<64 - 1 // by earlier drainers: any number
+		p.told = 1<<64 - 1 // earlier drainers may have released any number
 		if err := s.release(i); err != nil {
 			return err
 		}

@@ -11,18 +11,19 @@ import (
 // ErrAlive is returned for a ring that a program has open.
 var ErrAlive = errors.New("ring is in use")
 
-// Salvaged is the result for one ring.
+// Salvaged is the result of Salvage for one ring.
 type Salvaged struct {
 	Path  string
 	Stats RingStats
-	Err   error // the ring stays where it is
+	Err   error // if it is not nil, the ring stays where it is
 }
 
 // Salvage does once, for some rings of a directory, what a Drainer does continuously for rings of
-// dead programs: it moves their content into logs in Options.Logs, and removes the rings. A log
-// that was begun there is continued. A log that begins there reports rows as missing that were
-// taken from the ring before. Salvage leaves rings of living programs alone, with ErrAlive. The
-// error wraps ring.ErrLocked if somebody drains the directory.
+// dead programs: it moves their content into logs in Options.Logs, and removes the rings. If a
+// ring's log was begun there, Salvage continues it. If not, Salvage begins a log, in which rows
+// that a drainer took from the ring earlier are reported as missing. Salvage does not touch rings
+// of living programs, whose Err is ErrAlive. The error wraps ring.ErrLocked if another process
+// drains the directory.
 func Salvage(dir string, paths []string, o Options) ([]Salvaged, error) {
 	begin := time.Now()
 	o.Workers = 1
@@ -57,7 +58,7 @@ func (d *Drainer) salvage(path string, logs begun) (RingStats, error) {
 	w := d.workers[0]
 	w.now = d.now()
 	for s.more = true; s.more && err == nil; {
-		_, err = s.drain(w, flush) // which leaves s when s is empty
+		_, err = s.drain(w, flush) // which closes s when the ring is empty
 	}
 	switch causeOf(err) {
 	case hostile:

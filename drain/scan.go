@@ -13,24 +13,25 @@ import (
 )
 
 const (
-	// After each reading of the directory, and each search for new rings, comes a pause of this
-	// many times its length.
+	// After each reading of the directory, and after each search for new rings, there is a pause
+	// that is scanPause times as long.
 	scanPause = 3
 
-	// arrivedEvery is the number of files of a directory after which new arrivals are looked for.
+	// While the directory is read, new arrivals are looked for after every arrivedEvery files.
 	arrivedEvery = 1 << 10
 
-	// Rings for which others yield are tried again after this time, at most this many at once. The
-	// others wait until the directory is read again.
+	// Rings for which other rings give up their room are tried again after soonEvery, at most
+	// maxSoon of them at once. The rest wait until the directory is read again.
 	soonEvery = 50 * time.Millisecond
 	maxSoon   = 1 << 10
 
-	// maxArrived is how many names of new files are kept. If there are more, the directory is read.
+	// maxArrived is the largest number of names of new files that are kept. If there are more, the
+	// directory is read instead.
 	maxArrived = 1 << 12
 )
 
-// runScans looks for rings, and for a changed handler table. It does so when the kernel reports new
-// rings, and otherwise now and then.
+// runScans looks for new rings whenever the kernel reports one. At regular times it also reads the
+// directory and checks for a changed handler table.
 func (d *Drainer) runScans() {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -49,7 +50,7 @@ func (d *Drainer) runScans() {
 	}
 	watch()
 	defer func() { unwatch() }()
-	var readAt, lookAt time.Duration // not before these
+	var readAt, lookAt time.Duration // the earliest times of the next reading and the next search
 	timed := func(do func()) (again time.Duration) {
 		begin := d.now()
 		do()
@@ -62,7 +63,7 @@ func (d *Drainer) runScans() {
 		}
 		if d.moved.Swap(false) {
 			watch()
-			continue // arrivals before the watch began
+			continue // read again: rings may have arrived before the watch began
 		}
 		for read := false; !read; {
 			if pause := lookAt - d.now(); pause > 0 {
@@ -90,15 +91,15 @@ func (d *Drainer) runScans() {
 	}
 }
 
-// expects tells whether some rings may soon have room.
+// expects reports whether some waiting rings may soon have room.
 func (d *Drainer) expects() bool {
 	d.scanning.Lock()
 	defer d.scanning.Unlock()
 	return len(d.soon) > 0
 }
 
-// scanArrived finds the rings that have arrived. It returns false if that takes reading the whole
-// directory.
+// scanArrived finds the rings that have arrived. It returns false if the whole directory must be
+// read to find them.
 func (d *Drainer) scanArrived() bool {
 	d.scanning.Lock()
 	defer d.scanning.Unlock()
@@ -112,8 +113,8 @@ func (d *Drainer) scanArrived() bool {
 	return all
 }
 
-// findArrived calls find for each ring whose name came since the last time. It returns these rings,
-// and whether they are all. The caller holds scanning.
+// findArrived calls find for each ring whose name the kernel has reported since the last call. It
+// returns these rings, and whether they are all that arrived. The caller has locked d.scanning.
 func (d *Drainer) findArrived(now time.Duration) (paths []string, all bool) {
 	names, all := d.came.take()
 	logs := sync.OnceValues(d.listLogs)
@@ -128,7 +129,7 @@ func (d *Drainer) findArrived(now time.Duration) (paths []string, all bool) {
 	return paths, all
 }
 
-// scanSoon tries the rings again for which others yield.
+// scanSoon tries again to open the rings for which other rings give up their room.
 func (d *Drainer) scanSoon() {
 	d.scanning.Lock()
 	defer d.scanning.Unlock()
@@ -142,7 +143,7 @@ func (d *Drainer) scanSoon() {
 		waits = waits && d.processes[p.process].Rings < d.share
 		full := d.full()
 		if waits && full == nil {
-			// find counts it again if it must
+			// if there is still no room for it, find counts it again
 			if d.leaving[p.process]--; d.leaving[p.process] <= 0 {
 				delete(d.leaving, p.process)
 			}
@@ -164,17 +165,17 @@ func (d *Drainer) scanSoon() {
 	}
 }
 
-// arrivals are names of rings that have come to a directory, as reported by the kernel.
+// arrivals collects the names of rings that have arrived in a directory, as reported by the kernel.
 type arrivals struct {
-	some chan struct{} // has a value while there are some
+	some chan struct{} // has a value while names wait
 
 	mu    sync.Mutex // guards all below
 	names []string
 	lost  bool // some names were lost
 }
 
-// watch makes the kernel report what comes to a directory, until stop is closed. It fails if the
-// kernel's limits for this user are reached.
+// watch makes the kernel report files that arrive in a directory, until stop is closed. It fails if
+// this user has too many watches.
 func (a *arrivals) watch(dir string, stop <-chan struct{}) error {
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	if err != nil {
@@ -202,7 +203,7 @@ func (a *arrivals) watch(dir string, stop <-chan struct{}) error {
 	return nil
 }
 
-// add takes events of inotify: see inotify(7).
+// add adds the names in events of inotify: see inotify(7).
 func (a *arrivals) add(events []byte) {
 	const head = unix.SizeofInotifyEvent
 	a.mu.Lock()
@@ -225,7 +226,7 @@ func (a *arrivals) add(events []byte) {
 	}
 }
 
-// take returns the names that came since the last time, and whether they are all.
+// take returns the names that have arrived since the last call, and whether they are all.
 func (a *arrivals) take() (names []string, all bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -9,11 +9,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// ErrRefused is returned, through Options.Notify and Stats, if the handler table asks for something
-// that a channel cannot do.
+// ErrRefused is returned, through Options.Notify and Stats, if the handler table gives a channel a
+// handler that it cannot have.
 var ErrRefused = errors.New("channel cannot take the handler")
 
-// apply sets what the handler table says, once for each table.
+// apply applies the settings of the handler table, once for each table.
 func (s *source) apply() error {
 	table := s.d.table.Load()
 	if table == nil || table == s.table {
@@ -33,8 +33,8 @@ func (s *source) apply() error {
 		return nil
 	}
 	if want != s.settings {
-		// The program notes every change. As long as the journal has room, nothing in it is
-		// overwritten.
+		// The program writes a journal entry for every change. Wait until the journal has room, so
+		// that no entry is overwritten.
 		for i := range s.places {
 			entries, _, err := s.ring.Journal(i)
 			if err != nil {

@@ -9,34 +9,35 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// place is how far a shard is drained. Numbers are the ring's: head and tail count records.
+// place is the state of draining a shard. The positions are those of the ring: head and tail count
+// records and not rows.
 type place struct {
-	head, drops, journal uint64 // safe in the log, as the ring was told
+	head, drops, journal uint64 // safe in the log, and released in the ring
 
 	tail      uint64        // as seen at the last look
 	looked    time.Duration // when the last look was
-	since     time.Duration // how long the oldest has waited at most
-	dropped   uint64        // as seen when ranges of drops were last taken
+	since     time.Duration // not after the arrival of the oldest waiting record
+	dropped   uint64        // as seen when ranges of drops were last written
 	accounted uint64        // dropped events that are in the log
-	// bit k: the program was told at some time that drops − k ranges are safe
+	// bit k: at some time, the ring's number of released ranges was drops − k
 	told uint64
-	// leftAt is the place of a range that was left, which is over when the tail has passed it; or
-	// noPlace.
+	// leftAt is the place of a range that was not written yet because it may grow until the tail
+	// has passed this place; or noPlace.
 	leftAt     uint64
 	unfinished bool // a record is reserved but not written
 
-	// These are rows that were not stored because of a limit, and for which the log does not
-	// account yet.
+	// These describe rows that were not stored because of a limit, and that are not yet accounted
+	// for in the log.
 	skipped, skippedAt uint64
 	skippedSince       time.Duration
 
 	rate    float64 // records a second: see pace
 	shown   shown   // as in the stats
-	lastGen uint64  // last generation that the log has
-	lastAt  uint64  // last place of a range of drops, plus 1, that the log had then
+	lastGen uint64  // last generation of settings in the log
+	lastAt  uint64  // 1 + place of the last range of drops in the log at the start; 0: none
 }
 
-// noPlace is after all records.
+// noPlace is a place after all records.
 const noPlace = 1<<64 - 1
 
 // shard does for one shard what the phase asks for.
@@ -52,7 +53,7 @@ func (s *source) shard(w *worker, i int, now phase) error {
 		s.nextLook = min(s.nextLook, w.now+p.pace(state, w.now, s.header.Records))
 	}
 	if state.Flags&ring.FlagClosed != 0 && s.alive {
-		s.nextTick = w.now // its owner is about to let go of it
+		s.nextTick = w.now // its program is about to release the lock
 		s.nextLook = min(s.nextLook, w.now+time.Millisecond)
 	}
 	p.tail, p.looked = state.Tail, w.now
@@ -70,10 +71,10 @@ func (s *source) shard(w *worker, i int, now phase) error {
 			c.shards[i] = next
 		})
 	}
-	return err // the stats of a ring go on while its log cannot be written
+	return err // update the stats even if the log cannot be written
 }
 
-// take writes the content of a shard into the log, as far as it is due.
+// take writes those parts of a shard that are due into the log.
 func (s *source) take(w *worker, i int, state ring.State, now phase) error {
 	p := &s.places[i]
 	if state.Dropped != p.dropped || state.Tail > p.leftAt || now == dead {
@@ -81,21 +82,21 @@ func (s *source) take(w *worker, i int, state ring.State, now phase) error {
 			return err
 		}
 	}
-	if s.header.Policy == channel.Overwrite { // is left until somebody wants it
+	if s.header.Policy == channel.Overwrite { // the records stay until a snapshot is taken
 		return nil
 	}
 	return s.takeRecords(w, i, state.Tail, now)
 }
 
-// fastest is more records than a core logs in a second.
+// fastest is more than the number of records that a core can log in a second.
 const fastest = 1e8
 
-// pace returns how long to wait before the next look at a shard, so that no more than a quarter of
-// it has filled by then. It returns 0 if that much waits already.
+// pace returns how long to wait before the next look at a shard, so that at most a quarter of the
+// shard is full by then. It returns 0 if a quarter is full already.
 //
-// Programs log in bursts, so the highest recent rate counts. It is halved at each look at which the
-// program was slower, which doubles the time to the next look. Nobody knows how fast a program
-// would be that waited for room.
+// Programs log in bursts, so pace uses the highest recent rate. At each look at which the program
+// was slower, pace halves this rate, which doubles the time to the next look. If the shard was
+// full, the program may have waited for room, so its rate is unknown and taken as fastest.
 func (p *place) pace(state ring.State, now time.Duration, records uint64) time.Duration {
 	const longest = time.Hour
 	came := state.Tail - p.tail
@@ -114,13 +115,13 @@ func (p *place) pace(state ring.State, now time.Duration, records uint64) time.D
 		return 0
 	}
 	seconds := float64(records/4-waiting) / max(p.rate, 1) / 2
-	// Halving alone would look more and more often as the quarter comes near. If there is time
-	// until the ring is full, a look can wait.
+	// This time alone would get shorter and shorter as the shard fills up to a quarter. Wait a
+	// little longer if the shard will not be full soon.
 	seconds = max(seconds, min(early.Seconds(), float64(records-waiting)/max(p.rate, 1)/8))
 	return time.Duration(min(seconds*1e9, float64(longest)))
 }
 
-// hold returns how long events may gather.
+// hold returns how long events may wait in the ring before they are written.
 func (s *source) hold() time.Duration {
 	if s.settings.Kind == channel.Identity {
 		return identityHold
@@ -128,10 +129,10 @@ func (s *source) hold() time.Duration {
 	return blockHold
 }
 
-// takeRecords writes what waits in a shard below a tail, if it is due.
+// takeRecords writes the waiting records of a shard below tail, if they are due.
 func (s *source) takeRecords(w *worker, i int, tail uint64, now phase) error {
 	p := &s.places[i]
-	// The next look may come a poll later than now.
+	// The next look may be as late as one Poll from now.
 	due := now != live || w.now+s.d.o.Poll-p.since >= s.hold()
 	p.unfinished = false
 	end := tail
@@ -167,7 +168,7 @@ func (s *source) takeRecords(w *worker, i int, tail uint64, now phase) error {
 			continue
 		}
 		kept := rows
-		// At a limit nothing is kept, and rows above the rate are not told one by one.
+		// At a limit nothing is stored, so the rate does not matter.
 		if s.d.limits.reached(w.now) == nil {
 			kept = s.rate.take(w.now, rows)
 		}
@@ -194,17 +195,18 @@ func (s *source) takeRecords(w *worker, i int, tail uint64, now phase) error {
 	switch {
 	case p.head == tail:
 		p.since = w.now
-	case p.head >= p.tail: // what waits came after the last look
+	case p.head >= p.tail: // the waiting records arrived after the last look
 		p.since = max(p.since, p.looked)
 	}
 	return nil
 }
 
-// batch returns how many records to take at once from the rest of the look's budget, in whole
+// batch returns how many records to copy at once, within the rest of the look's budget and in whole
 // pairs.
 func (s *source) batch() uint64 { return uint64(max(s.budget, blockRecords)) / s.per * s.per }
 
-// store writes the first rows in the worker's buffer, or notes that there is no room for them.
+// store writes the first rows in the worker's buffer. If a limit is reached, it only notes that
+// they were not stored.
 func (s *source) store(w *worker, i int, rows uint64) error {
 	if why := s.d.limits.reached(w.now); why != nil {
 		s.d.limitReached(w.now, why)
@@ -230,15 +232,15 @@ func (s *source) rows(w *worker, i, n int) logstore.Block {
 	return b
 }
 
-// takeHole accounts for the next records that a dead owner reserved but never wrote. Of a large
-// hole it takes a part.
+// takeHole accounts for the next records that a dead program reserved but never wrote. It takes a
+// large hole in several parts.
 func (s *source) takeHole(w *worker, i int, tail uint64) error {
 	p := &s.places[i]
 	more, err := s.ring.Unwritten(i, p.head+s.per, s.per, min(holeRecords, 4*s.batch()))
 	if err != nil {
 		return err
 	}
-	s.budget -= int(more / 4) // it is only examined
+	s.budget -= int(more / 4) // the records are only examined, and not written
 	end := p.head + s.per + more
 	if err := s.takeSkipped(w, i); err != nil {
 		return err
@@ -257,15 +259,15 @@ func (s *source) takeHole(w *worker, i int, tail uint64) error {
 func (s *source) takeJournal(w *worker, i int) error {
 	p := &s.places[i]
 	if s.alive && p.lastGen == s.word.Generation() {
-		return nil // the program notes nothing before it is given something
+		return nil // without new settings the program writes no entry
 	}
 	entries, _, err := s.ring.Journal(i)
 	if err != nil {
 		return err
 	}
 	n := len(entries)
-	// In a full journal the next change overwrites the newest entry. That entry is final only if
-	// the program has adopted the drainer's last settings. apply prevents this case.
+	// If the journal is full, the next change overwrites the newest entry. So that entry is final
+	// only if the program has adopted the drainer's last settings. apply prevents full journals.
 	if n == ring.JournalSize && s.alive && entries[n-1].Word != s.word {
 		n--
 	}

@@ -8,11 +8,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// Snapshot writes what flight recorders hold: the last records of channels with policy overwrite.
-// match chooses channels, and nil means all. Records that an earlier snapshot has written are not
-// written again.
+// Snapshot writes the content of flight recorders: the last records of channels with policy
+// overwrite. match selects channels; nil selects all. Records that an earlier snapshot has written
+// are not written again.
 func (d *Drainer) Snapshot(match func(channel.Name) bool) error {
-	// This does not answer what programs ask for from here on.
+	// Note the requests so far. This snapshot does not answer later requests.
 	err := d.each(func(_ *worker, s *source) (more, gone bool, err error) {
 		s.asked, _, err = s.ring.Asked()
 		return false, false, err
@@ -55,7 +55,7 @@ func (d *Drainer) runSnapshots() {
 		}
 		err := d.Snapshot(nil)
 		select {
-		case <-d.closing: // ends the snapshot too
+		case <-d.closing: // closing also makes Snapshot fail: no report
 		default:
 			if err != nil {
 				d.notify(err)
@@ -64,7 +64,7 @@ func (d *Drainer) runSnapshots() {
 	}
 }
 
-// wantsSnapshot tells whether the program has asked for a snapshot.
+// wantsSnapshot requests a snapshot from runSnapshots if the program has asked for one.
 func (s *source) wantsSnapshot() error {
 	_, open, err := s.ring.Asked()
 	if open {
@@ -76,7 +76,7 @@ func (s *source) wantsSnapshot() error {
 	return err
 }
 
-// dump writes what a flight recorder holds and the log lacks.
+// dump writes the records of a flight recorder that are not in the log.
 func (s *source) dump(w *worker) error {
 	const shard = 0 // a flight recorder has one writer
 	p := &s.places[shard]

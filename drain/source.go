@@ -22,14 +22,14 @@ type source struct {
 	dir    string        // where the log is
 	kind   logstore.Kind // of its rows
 	per    uint64        // records in a row
-	// The process to which the ring counts. The drainer's mu guards it once the drainer has the
-	// source.
+	// The process to which the ring is attributed. Drainer.mu guards it once the source is in
+	// Drainer.sources.
 	process process
 	file    ring.FileID
-	yields  atomic.Bool // another process needs its room
+	yields  atomic.Bool // the ring is to be given up, because another process needs its room
 	enough  uint64      // records that are worth a block: a quarter of a shard, or a whole block
 
-	epoch    string // the present one; the log's, unless breaks are set
+	epoch    string // the present epoch; also the log's, unless breaks is set
 	places   []place
 	synced   bool // ring and log agree on the places
 	settings channel.Settings
@@ -40,18 +40,18 @@ type source struct {
 
 	budget int      // how many records this look may still take
 	first  int      // the shard at which the next look begins
-	more   bool     // the last look, a flush or one at a dead ring, left something for the next
-	until  []uint64 // tails of the shards at the beginning of the present flush; nil: there is none
+	more   bool     // the last look had phase flush or dead, and must be continued
+	until  []uint64 // tails of the shards when the present flush began; nil: there is no flush
 
 	nextLook  time.Duration
 	lookedAt  time.Duration
 	nextTick  time.Duration
 	nextCells time.Duration
 	retryAt   time.Duration // after a failure of the log
-	retry     time.Duration // the next wait
+	retry     time.Duration // the last wait after a failure; 0: there was no failure
 
-	before string // the last epoch before the break, if breaks are set
-	// tails of the shards when the log's epoch was found ended; nil: it has not ended
+	before string // the last epoch before the break, if breaks is set
+	// tails of the shards when the log's epoch was found to have ended; nil: it has not ended
 	breaks    []uint64
 	firstLast ring.FirstAndLast // as in the log
 	counted   uint64            // as in the log
@@ -63,7 +63,7 @@ type source struct {
 	stats RingStats
 }
 
-// open opens a ring and its log. A new ring has no log yet.
+// open opens a ring and its log. If isNew is true, the ring must not have a log yet.
 func (d *Drainer) open(path string, logs begun, isNew bool) (*source, error) {
 	c, err := ring.OpenConsumer(path)
 	if err != nil {
@@ -125,12 +125,13 @@ func (s *source) prepare(logs begun) error {
 		return err
 	}
 	if now := logs.dirs[0]; s.log.Size() == 0 && dir != now {
-		// It was left sealed, and nothing comes to a directory that was left.
+		// The log was sealed in a directory that is no longer in use, and must not continue there.
 		if err := s.openLog(now, segments, begin); err != nil {
 			return err
 		}
 	}
-	// The drainer before died during the move. What the ring holds came after it.
+	// An earlier drainer died while it moved the log. The content of the ring was logged after that
+	// move began.
 	if logs := s.d.Logs(); s.log.Moved() && dir != logs {
 		if err := s.log.Move(logs); err != nil {
 			return logFailure{err}
@@ -172,7 +173,7 @@ func (s *source) release(i int) error {
 	return nil
 }
 
-// append writes a block. The caller then tells the ring.
+// append writes a block. The caller then releases the block's rows in the ring.
 func (s *source) append(b *logstore.Block, as logstore.Block) error {
 	*b = as
 	b.Incarnation = s.header.Incarnation
@@ -184,7 +185,7 @@ func (s *source) append(b *logstore.Block, as logstore.Block) error {
 	removed := s.log.Removed()
 	switch err := s.log.Append(b); {
 	case errors.Is(err, logstore.ErrSequence), errors.Is(err, logstore.ErrBlock):
-		// A disk cannot cause this. What the ring says about itself cannot be true.
+		// A disk cannot cause this error, so the ring contradicts itself.
 		return fmt.Errorf("drain ring %q: %w: %w", s.ring.Path(), err, ring.ErrDamaged)
 	case err != nil:
 		return logFailure{err}
@@ -206,7 +207,7 @@ func (s *source) append(b *logstore.Block, as logstore.Block) error {
 	return nil
 }
 
-// appendDrop writes that rows are not in the log, and why.
+// appendDrop writes which rows are not in the log, and why.
 func (s *source) appendDrop(w *worker, shard int, drop logstore.Drop) error {
 	drop.Of = uint64(s.kind)
 	return s.append(&w.block, logstore.Block{
@@ -220,8 +221,7 @@ func (s *source) count(change func(*RingStats)) {
 	s.mu.Unlock()
 }
 
-// look does for the ring what the phase asks for. done means that there is nothing left to do,
-// ever.
+// look does for the ring what the phase requires. done means that the source has ended.
 func (s *source) look(w *worker, asked phase) (done bool) {
 	if w.now < s.retryAt && asked == live {
 		s.nextLook = s.retryAt
@@ -240,12 +240,12 @@ func (s *source) look(w *worker, asked phase) (done bool) {
 		s.setAside(w, err)
 		return true
 	}
-	s.more = false // not before its time
+	s.more = false // do not continue before retryAt
 	s.fail(w, err)
 	return false
 }
 
-// fail makes what failed be tried again later.
+// fail reports an error, and makes the next look try again later.
 func (s *source) fail(w *worker, err error) {
 	if s.retry == 0 {
 		s.d.notify(err)
@@ -259,7 +259,7 @@ func (s *source) fail(w *worker, err error) {
 	makeLogs(s.d.Logs()) // the directory may be gone
 }
 
-// drain is look, and returns its error.
+// drain does the work of look, and returns errors without handling them.
 func (s *source) drain(w *worker, asked phase) (done bool, err error) {
 	s.budget, s.more = w.portion(), false
 	if !s.synced {
@@ -332,7 +332,8 @@ func (s *source) drain(w *worker, asked phase) (done bool, err error) {
 func (s *source) tick() error {
 	if s.alive {
 		var err error
-		// Once alive is false nothing changes any more, so what is read after it is final.
+		// Once alive is false, the program changes nothing any more, so what is read after this is
+		// final.
 		if s.alive, err = s.ring.Alive(); err != nil {
 			return err
 		}
@@ -352,8 +353,8 @@ func (s *source) tick() error {
 	return s.apply()
 }
 
-// readSettings reads the ring's present settings. Settings that nobody can take become those that
-// the program uses in their place.
+// readSettings reads the ring's present settings. It replaces invalid settings with null, as the
+// program does.
 func (s *source) readSettings() error {
 	settings, word, err := s.ring.Settings()
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// RingStats is what is known about a ring. Counts are this drainer's, from when it found the ring,
-// unless another beginning is given.
+// RingStats describes a ring. Unless stated otherwise, a count is from this drainer only, and
+// begins when it found the ring.
 type RingStats struct {
 	Path         string
 	Channel      channel.Name
@@ -22,15 +22,15 @@ type RingStats struct {
 	Policy       channel.Policy
 	Settings     channel.Settings // the ring's present settings
 	Alive        bool             // the program has it open
-	SetAside     error            // not nil: it cannot be trusted and is no longer drained
+	SetAside     error            // not nil: the ring cannot be trusted and is no longer drained
 
-	Events   uint64 // that came since the first look
+	Events   uint64 // that were logged since the first look
 	Waiting  uint64 // records in the ring
 	Dropped  uint64 // by the program since it opened the channel
 	Misused  bool   // the program logs events on a link channel, or links on another
 	Rejected bool   // the program was given settings that it could not take
 
-	Rows      uint64 // of all kinds, that were written
+	Rows      uint64 // rows of all kinds that were written
 	Blocks    uint64
 	LogBytes  uint64
 	Holes     uint64 // rows that were reserved but never written
@@ -48,10 +48,10 @@ type RingStats struct {
 	shards []shown
 }
 
-// shown is what the stats say about a shard.
+// shown is the part of the stats about a shard.
 type shown struct{ waiting, dropped, flags uint64 }
 
-// Stats is what a drainer does.
+// Stats describes the state of a drainer.
 type Stats struct {
 	Rings     []RingStats    // present rings, including those set aside, sorted by path
 	Finished  uint64         // rings that were drained completely and removed
@@ -61,8 +61,8 @@ type Stats struct {
 	Table     error          // why the handler table's file is not in use
 	SetAside  int            // rings that are no longer drained; Rings has the first thousand
 	Left      int            // rings that are not drained yet because there are too many
-	LeftWhy   error          // why the first of them is not
-	Lost      error          // why the directory is not this drainer's now; nothing is drained
+	LeftWhy   error          // why the first of these rings is not drained
+	Lost      error          // why this drainer has lost the directory; then nothing is drained
 }
 
 // Totals are sums over rings.
@@ -87,7 +87,8 @@ func (t *Totals) add(c *RingStats) {
 	t.Removed += c.Removed
 }
 
-// sum returns the largest number if the sum of what rings say is larger.
+// sum returns a + b, or the largest uint64 on overflow, because the numbers in rings can be
+// anything.
 func sum(a, b uint64) uint64 {
 	if a+b < a {
 		return 1<<64 - 1
@@ -124,7 +125,7 @@ func (d *Drainer) Stats() Stats {
 		stats.Rings = append(stats.Rings, c)
 	}
 	for _, c := range d.aside {
-		if c != nil { // otherwise it is among those that ended
+		if c != nil { // nil: the ring is already in d.ended
 			stats.Total.add(c)
 			stats.Rings = append(stats.Rings, *c)
 		}

@@ -17,13 +17,14 @@ import (
 type worker struct {
 	d       *Drainer
 	now     time.Duration // when this pass began
-	moved   time.Duration // when records last came
+	moved   time.Duration // when records last arrived
 	sources []*source
-	hungry  int // rings that had more in this pass than they were allowed
-	starved int // the same for the pass before
-	yielded int // rings that were due to be left, in this pass
+	hungry  int // rings that had more records in this pass than one look may take
+	starved int // hungry of the previous pass
+	yielded int // rings that this pass has given up, or tried to give up
 
-	// Records are copied out of a ring once, and encoded from there. The two slices share memory.
+	// Records are copied once, from the ring into this buffer, and are encoded from it. The slices
+	// records and events share memory.
 	records     []ring.Record
 	events      []logstore.Event
 	pairs       []logstore.Link
@@ -37,8 +38,8 @@ type worker struct {
 	ended    bool
 }
 
-// A record of a ring has the layout of an event of a log. Each of these fails to compile if it has
-// not.
+// A record of a ring has the same layout as an event of a log. If it does not, these lines fail to
+// compile.
 const (
 	_ = -uint(unsafe.Sizeof(ring.Record{}) ^ unsafe.Sizeof(logstore.Event{}))
 	_ = -uint(unsafe.Offsetof(ring.Record{}.ID) ^ unsafe.Offsetof(logstore.Event{}.ID))
@@ -63,7 +64,7 @@ func (w *worker) links(n int) []logstore.Link {
 
 // run drains until the drainer is closed.
 func (w *worker) run() {
-	runtime.LockOSThread() // it mostly sleeps in the kernel, so this is less work for Go
+	runtime.LockOSThread() // it mostly sleeps in the kernel, which this makes cheaper for Go
 	defer runtime.UnlockOSThread()
 	for {
 		next := w.pass(w.d.now())
@@ -77,7 +78,7 @@ func (w *worker) run() {
 	}
 }
 
-// pass looks at all rings whose time has come, and returns when the next look is due.
+// pass looks at all rings that are due, and returns when the next look is due.
 func (w *worker) pass(now time.Duration) (next time.Duration) {
 	w.begin(now)
 	w.takeIn()
@@ -113,8 +114,8 @@ func (w *worker) begin(now time.Duration) {
 	w.yielded = 0
 }
 
-// portion returns how many records a look may take. Rings that have more share what one ring may
-// have alone.
+// portion returns how many records a look may take. All rings that had more records in the previous
+// pass share the portion of one ring.
 func (w *worker) portion() int { return max(lookRecords/max(w.starved, 1), leastRecords) }
 
 // takeIn takes over the rings that were given to the worker.
@@ -126,20 +127,20 @@ func (w *worker) takeIn() {
 	w.incoming = w.incoming[:0]
 }
 
-// early is how much too early a ring may be looked at if it can wait. So there is a pause between
-// passes even with many rings.
+// A ring may be looked at up to early before its time. Looks are thus gathered in fewer passes,
+// with pauses between them even if there are many rings.
 const early = time.Millisecond
 
-// due tells whether it is time to look.
+// due reports whether it is time to look.
 func (s *source) due(now time.Duration) bool {
 	return s.nextLook <= now || s.nextLook <= now+early && now-s.lookedAt >= 4*early
 }
 
-// longQuiet is how long a worker must see no records before it looks rarely.
+// longQuiet is the time without any records after which a worker looks least often.
 const longQuiet = 3 * time.Second
 
-// rest returns the longest time to the next look at a ring. Waking up is nearly all that an idle
-// drainer costs.
+// rest returns the longest time until the next look at a ring. It grows while no records arrive,
+// because waking up is nearly the whole cost of an idle drainer.
 func (w *worker) rest() time.Duration {
 	switch quiet := w.now - w.moved; {
 	case quiet > longQuiet:
@@ -150,17 +151,17 @@ func (w *worker) rest() time.Duration {
 	return w.d.o.Poll
 }
 
-// awakeLimit is the shortest wait for which a worker sleeps. A ring that fills more quickly would
-// be full before a sleeping thread had its core back: that takes from 50 µs to more than a
-// millisecond.
+// awakeLimit is the shortest wait for which a worker sleeps. A sleeping thread gets its core back
+// only after 50 µs to more than a millisecond, so a ring that must be looked at sooner could be
+// full by then.
 const awakeLimit = 200 * time.Microsecond
 
 // sleep waits until a moment at most four polls away. Nothing wakes a worker.
 func (w *worker) sleep(until time.Duration) {
 	left := until - w.d.now()
 	if left >= awakeLimit {
-		// Go's own timers have a resolution of a millisecond, and cost an idle process half as much
-		// again.
+		// Go's own timers have a resolution of a millisecond, and increase the cost of an idle
+		// process by half.
 		pause := unix.NsecToTimespec(int64(left))
 		unix.Nanosleep(&pause, nil)
 		return
@@ -176,8 +177,8 @@ func (w *worker) add(s *source) {
 	w.mu.Unlock()
 }
 
-// call makes the worker do something between two passes, and waits for it. It returns false if the
-// worker has ended.
+// call makes the worker call do between two passes, and waits until do has returned. It returns
+// false if the worker has ended.
 func (w *worker) call(do func()) bool {
 	done := make(chan struct{})
 	w.mu.Lock()
@@ -191,13 +192,13 @@ func (w *worker) call(do func()) bool {
 	return true
 }
 
-// each does something with each ring, in turns, until there is no more to do. Meanwhile finished
-// rings are looked at as usual.
+// each calls do for each ring in turn, until do has returned false for more. A ring for which that
+// has happened is looked at as usual until the others are finished.
 func (w *worker) each(do func(s *source) (more, gone bool)) {
 	waiting := map[*source]bool{}
 	for _, s := range w.sources {
 		waiting[s] = true
-		s.until = nil // this request is later than the one before
+		s.until = nil // a new request begins: do not continue an earlier flush
 	}
 	for len(waiting) > 0 {
 		w.begin(w.d.now())
@@ -218,7 +219,7 @@ func (w *worker) each(do func(s *source) (more, gone bool)) {
 	}
 }
 
-// end drains what the rings hold now, and leaves them to the next drainer.
+// end drains the present content of the rings, and leaves the rings to the next drainer.
 func (w *worker) end() {
 	w.pass(w.d.now()) // takes in the incoming rings
 	w.mu.Lock()
@@ -243,7 +244,7 @@ func (w *worker) end() {
 	w.sources = nil
 }
 
-// leaveIncoming leaves rings that came when the worker had ended.
+// leaveIncoming closes rings that were given to the worker after it had ended.
 func (w *worker) leaveIncoming() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

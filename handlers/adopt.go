@@ -11,13 +11,15 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// errLinkOnly refuses a change from handler link to another that keeps events, or the other way.
+// errLinkOnly is the error for a change from handler link to any other but null, and for a change
+// to link.
 var errLinkOnly = errors.New("handler link is chosen at the open and stays")
 
-// adopted is what a program has made of a switching word. It does not change once it is published.
+// adopted contains the settings of a switching word in the form that log calls use. It does not
+// change once it is published.
 type adopted struct {
 	word  uint64
-	mode  uint64 // what assembly does
+	mode  uint64 // what the assembly does with an event
 	sieve sieve
 	kind  channel.Kind
 }
@@ -34,15 +36,15 @@ const (
 	modeGo          = 7 // call Go
 )
 
-// handler is one way to treat an event.
+// handler implements a handler kind.
 type handler struct {
-	// prepare turns checked settings into what a log call needs, so that it never divides.
+	// prepare computes from checked settings what a log call needs, so that log calls never divide.
 	prepare func(s channel.Settings, many bool) adopted
-	// log keeps an event, in Go.
+	// log handles an event, in Go.
 	log func(c *Channel, set *adopted, id uint64)
 }
 
-// byKind lists the handlers. Each is in a file of its own.
+// byKind lists the handlers. Each has its own file.
 var byKind = [...]handler{
 	channel.Null:       null,
 	channel.Identity:   identity,
@@ -54,9 +56,9 @@ var byKind = [...]handler{
 	channel.Link:       link,
 }
 
-// adopt takes over the settings that the switching word points to, notes in the ring's journal from
-// which record on they hold, and returns them. If no handler takes the settings, the channel goes
-// on null and raises a flag.
+// adopt adopts the settings that the switching word points to, notes in the ring's journal from
+// which record on they apply, and returns them. If the channel cannot take the settings, it adopts
+// the null handler and sets a flag.
 func (c *Channel) adopt() *adopted {
 	c.changes.Lock()
 	defer c.changes.Unlock()
@@ -73,13 +75,13 @@ func (c *Channel) adopt() *adopted {
 	}
 	now := asm.Counter()
 	for i := range c.ring.Shards {
-		// A word of zero, which only damage writes, would make the journal's entry an empty one.
+		// A word of 0, which can only be damage, would make the journal's entry an unfinished one.
 		c.ring.Shards[i].Journal(max(word, 1), settings, now)
 	}
 	return c.hold(settings, word)
 }
 
-// hold makes log calls do what settings say, until the switching word changes.
+// hold makes log calls use the settings until the switching word changes.
 func (c *Channel) hold(settings channel.Settings, word ring.Word) *adopted {
 	next := byKind[settings.Kind].prepare(settings, c.writer == writerMany)
 	next.word, next.kind = uint64(word), settings.Kind
@@ -97,8 +99,8 @@ func (c *Channel) hold(settings channel.Settings, word ring.Word) *adopted {
 	return &next
 }
 
-// admit returns an error if the channel cannot take the settings. Others write the memory that they
-// come from.
+// admit returns an error if the channel cannot take the settings, which are from memory that other
+// processes can write.
 func (c *Channel) admit(settings channel.Settings) error {
 	if err := settings.Validate(); err != nil {
 		return err

@@ -11,32 +11,34 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// Options say how to open a channel. The zero value keeps every event, compressed, and loses none
-// while a drainer runs.
+// Options say how to open a channel. With the zero value, the channel keeps every event,
+// compressed, and loses no event while a drainer runs.
 type Options struct {
-	// Handler says what becomes of an event: id, buffered, counter, downsample, xoy, first-last,
-	// link or null. "" is buffered. The node's handler table may change it while the program runs.
+	// Handler is what the channel does with an event: id, buffered, counter, downsample, xoy,
+	// first-last, link or null. "" is buffered. The node's handler table may change the handler
+	// while the program runs.
 	Handler string
 
 	// Params are the handler's parameters: n for downsample, x and y for xoy, period for counter.
 	// They are numbers, or strings with a unit: "64Ki", "10KB", "500ms".
 	Params channel.Params
 
-	// Policy says what happens when the ring is full. block waits for the drainer; after a second
-	// without movement it drops and counts until the drainer moves again. drop drops and counts.
-	// overwrite keeps the last records. "" is block.
+	// Policy is what happens when the ring is full. block waits for the drainer. If the drainer
+	// does not move for a second, block drops and counts events until it moves again. drop drops
+	// events and counts them. overwrite keeps only the last records. "" is block.
 	Policy string
 
-	// Stamp is the instruction that reads the counter: rdtscp, or rdtsc, which costs half and may
-	// be early or late by channel.UnorderedSlack_cycles. "" is rdtscp.
+	// Stamp is the instruction that reads the counter: rdtscp or rdtsc. rdtsc costs half as much,
+	// and its stamp may be early or late by channel.UnorderedSlack_cycles. "" is rdtscp.
 	Stamp string
 
-	// Buffer is the memory for records, such as "1MiB". An event takes 16 bytes, and the number of
-	// events is rounded up to a power of two. "" is 1 MiB.
+	// Buffer is the size of the memory for records, such as "1MiB". An event takes 16 bytes, and
+	// the number of events is rounded up to a power of two. "" is 1 MiB.
 	Buffer string
 
-	// Dir is the directory of the node's rings. "" is $CLOUDPROFILER_DIR, else a directory of this
-	// user in /dev/shm, which systemd may empty when the user logs out: see "cprof doctor".
+	// Dir is the directory of the node's rings. "" is $CLOUDPROFILER_DIR or, if that is not set,
+	// this user's directory in /dev/shm, which systemd may empty when the user logs out: see "cprof
+	// doctor".
 	Dir string
 }
 
@@ -73,37 +75,38 @@ func (o Options) config(name channel.Name, many bool) (c ring.Config, err error)
 	return c, nil
 }
 
-// Channel is a named place in a program where events are logged. A nil Channel, one that did not
-// open and one that was closed are no-ops.
+// Channel is a named place in a program where events are logged. All methods do nothing if the
+// Channel is nil, did not open or was closed.
 //
-// A channel of Open belongs to one goroutine at a time. It may be handed to another, but two must
-// not log at once; the race detector reports that. Any number of goroutines may use a channel of
-// OpenShared. Any goroutine may call Close.
+// Only one goroutine at a time may log to a channel that Open returned. If two goroutines log at
+// once, the race detector reports it. Any number of goroutines may use a channel that OpenShared
+// returned. Any goroutine may call Close.
 type Channel struct {
-	// Every log call reads these fields, and assembly knows them. Under the word idle, nothing is
-	// kept. Under the word plain, one writer keeps every event with an ordered stamp. Both are
-	// neverWord otherwise.
+	// Every log call reads these fields, and the assembly uses their offsets. If the switching word
+	// equals idle, the handler keeps nothing. If it equals plain, there is one writer, which keeps
+	// every event with an ordered stamp. A field that does not apply to the present settings is
+	// neverWord, which equals no switching word.
 	word     *uint64 // the ring's switching word; &noWord if there is no ring
 	idle     uint64
 	plain    uint64
-	set      *adopted        // what the program has made of the word
-	shard    *ring.Shard     // the first, or only, shard
-	coreMask uint64          // many writers: core & coreMask is the shard
+	set      *adopted        // the settings that the program has adopted
+	shard    *ring.Shard     // the first shard
+	coreMask uint64          // many writers: core & coreMask is the shard's index
 	writer   uint64          // how a record is written: writerOrdered, writerUnordered, writerMany
 	counter  *uint64         // the counting handler's cell
 	cell     *ring.FirstLast // the first-last handler's cell
 
-	// Log calls write these fields. They have a cache line of their own, so that many writers do
-	// not slow down each other's reads of the fields above.
+	// Log calls write these fields. They have their own cache line, so that many writers do not
+	// slow down each other's reads of the fields above.
 	_     [64]byte
-	calls uint64 // events that the downsample handler has seen since it was adopted
+	calls uint64 // events since the downsample handler was adopted
 	turn  int    // written in race builds only, so that the race detector sees two writers
-	given uint64 // while LogAt runs, the stamp that it was given; 0: read the counter
+	given uint64 // while LogAt runs, its stamp; 0: read the counter
 	_     [40]byte
 
 	name    channel.Name
 	ring    *ring.Producer
-	changes sync.Mutex // guards what follows, adopt and Close
+	changes sync.Mutex // guards all below, and the calls of adopt and Close
 	links   bool       // opened with handler link
 	closed  bool
 }
@@ -115,26 +118,26 @@ const (
 	writerMany      = 2 // many writers, one shard for each core
 )
 
-// neverWord is not a switching word, because its slot does not exist. It is random, so that nobody
-// who writes into a ring can guess it: such a change would go unseen.
+// neverWord is not a valid switching word, because its slot does not exist. It is random, so that
+// nobody can guess it: a channel would not notice a change of its switching word to neverWord.
 var neverWord = rand.Uint64() | 0xFF
 
-// noWord is the switching word of channels without a ring. It equals their idle word.
+// noWord is the switching word of channels without a ring. It equals their field idle.
 var noWord uint64
 
-// cpu asks the CPU once.
+// cpu returns the CPU's features, which it reads once.
 var cpu = sync.OnceValue(asm.Read)
 
-// noop makes a channel that did not open.
+// noop returns a channel that does nothing.
 func noop() *Channel { return &Channel{word: &noWord, closed: true} }
 
-// Open makes a channel for one goroutine at a time. The name is operator[#instance]/point; the
-// analysis knows the points start, end, send and recv. If there is an error, the channel is a
-// no-op, so that the program may report the error and go on.
+// Open opens a channel for one goroutine at a time. The name is operator[#instance]/point; the
+// analysis uses the points start, end, send and recv. Even with an error, Open returns a channel,
+// whose methods do nothing. So the program may report the error and continue.
 func Open(name string, o Options) (*Channel, error) { return open(name, o, false) }
 
-// OpenShared makes a channel for any number of goroutines. A log call costs about a third of a
-// counter read more.
+// OpenShared opens a channel for any number of goroutines. A log call costs about a third of a
+// counter read more than with Open.
 func OpenShared(name string, o Options) (*Channel, error) { return open(name, o, true) }
 
 func open(name string, o Options, many bool) (*Channel, error) {
@@ -178,7 +181,7 @@ func open(name string, o Options, many bool) (*Channel, error) {
 	return c, nil
 }
 
-// Name is the channel's name, zero if it did not open.
+// Name returns the channel's name, or the zero Name if the channel did not open.
 func (c *Channel) Name() channel.Name {
 	if c == nil {
 		return channel.Name{}
@@ -186,7 +189,7 @@ func (c *Channel) Name() channel.Name {
 	return c.name
 }
 
-// Path is the ring's file, "" if the channel did not open.
+// Path returns the path of the ring's file, or "" if the channel did not open.
 func (c *Channel) Path() string {
 	if c == nil || c.ring == nil {
 		return ""
@@ -194,7 +197,7 @@ func (c *Channel) Path() string {
 	return c.ring.Path
 }
 
-// Log gives the channel's handler an event: the counter now, and the tuple's id.
+// Log passes an event to the channel's handler: the present counter, and the tuple's id.
 func (c *Channel) Log(id uint64) {
 	if c.keepsNothing() {
 		return
@@ -202,14 +205,15 @@ func (c *Channel) Log(id uint64) {
 	log(c, id)
 }
 
-// keepsNothing is true on the null handler, after Close, and if the channel did not open.
+// keepsNothing reports whether the handler is null, or the channel was closed or did not open.
 func (c *Channel) keepsNothing() bool {
 	return c == nil || atomic.LoadUint64(c.word) == atomic.LoadUint64(&c.idle)
 }
 
-// Snapshot asks for what the flight recorders of all nodes hold. Those are the channels with policy
-// overwrite. It returns at once. The agent sees the request within a fraction of a second, so a
-// recorder should hold at least the last second. Any channel of the program may ask.
+// Snapshot requests that the content of the flight recorders of all nodes, which are the channels
+// with policy overwrite, is written to their logs. Any channel can be used for the request.
+// Snapshot returns at once. The agent sees the request within a fraction of a second, so a flight
+// recorder should have room for at least the last second.
 func (c *Channel) Snapshot() {
 	if c == nil {
 		return
@@ -221,8 +225,8 @@ func (c *Channel) Snapshot() {
 	}
 }
 
-// Dropped is how many events have found no room since the open. The log will say that they are
-// missing. After Close it is 0. Any goroutine may ask.
+// Dropped returns the number of events that found no room in the ring since the open. The log will
+// say that these events are missing. After Close, Dropped returns 0. Any goroutine may call it.
 func (c *Channel) Dropped() (n uint64) {
 	if c == nil || c.ring == nil {
 		return 0
@@ -238,7 +242,7 @@ func (c *Channel) Dropped() (n uint64) {
 	return n
 }
 
-// Close gives the ring to the drainer. Log calls after it keep nothing. A second Close returns nil.
+// Close gives the ring to the drainer. Later log calls do nothing. A second Close returns nil.
 func (c *Channel) Close() error {
 	if c == nil {
 		return nil

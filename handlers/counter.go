@@ -6,8 +6,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// counter counts the events in a cell of the ring. It takes no stamp: once a period, the drainer
-// samples all cells of a node at one instant and takes differences. The cell is never reset.
+// counter counts the events in a cell of the ring. It does not read the CPU's counter: the drainer
+// samples the cells of all counting channels with the same period at one instant. The cell is never
+// reset.
 var counter = handler{
 	prepare: func(_ channel.Settings, many bool) adopted {
 		if many {

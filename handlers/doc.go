@@ -1,4 +1,5 @@
-// Package handlers is what programs call: open a channel, log events, close it.
+// Package handlers is the package that programs call: open a channel, log events, close the
+// channel.
 //
 //	ch, err := handlers.Open("parser#0/start", handlers.Options{})
 //	if err != nil {
@@ -8,16 +9,16 @@
 //	…
 //	ch.Log(tuple.ID)
 //
-// A channel has one handler at a time, which decides what becomes of an event. Each handler has a
-// file here. The drainer can change the handler while the program runs, and the next log call
-// adopts the new one.
+// A channel has one handler at a time, which determines what the channel does with an event. Each
+// handler has its own file in this package. The drainer can change the handler while the program
+// runs, and the next log call adopts the new one.
 //
-// A log call costs little more than one counter read. It allocates nothing, takes no lock, calls no
-// kernel and faults no page. On amd64 it is assembly (log_amd64.s). The same call in Go (log.go)
-// serves rare cases on amd64, and all cases in builds for arm64 and for the race detector. A test
-// holds the two against each other.
+// A log call costs little more than one counter read. It allocates nothing, takes no lock, makes no
+// system call and causes no page fault. On amd64 it is assembly (log_amd64.s). The same call in Go
+// (log.go) handles rare cases on amd64, and all cases in builds for arm64 and for the race
+// detector. A test compares both implementations.
 //
-// The package needs no agent. What was logged stays in shared memory until something drains it, and
-// the channel's policy says what happens when the ring is full. The package writes no files but
-// rings, starts no goroutines and opens no sockets.
+// The package needs no agent. Logged events stay in shared memory until a drainer takes them, and
+// the channel's policy determines what happens when the ring is full. The package writes no files
+// but rings and the files of OpenIDs, starts no goroutines and opens no sockets.
 package handlers

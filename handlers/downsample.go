@@ -6,8 +6,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// downsample keeps the first of every n events of the channel, in the order of the calls. Two
-// channels keep different tuples. Use xoy to follow the same tuples over channels.
+// downsample keeps the first of every n events of the channel, in the order of the calls. Different
+// channels keep different tuples. Use xoy to follow the same tuples through several channels.
 var downsample = handler{
 	prepare: func(s channel.Settings, many bool) adopted {
 		set := adopted{mode: modeDownsample, sieve: newSieve(1, s.A)}

@@ -8,8 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// firstLast keeps the first event, the last one, and the stamp of the first poison, in cells of the
-// ring. It shows how long a run took, for two stores an event.
+// firstLast keeps the first event, the last event and the stamp of the first poison, in cells of
+// the ring. It shows how long a run took, at the cost of a few stores for each event.
 var firstLast = handler{
 	prepare: func(_ channel.Settings, many bool) adopted {
 		if many {
@@ -22,8 +22,9 @@ var firstLast = handler{
 			c.cell.Put(ring.Record{Counter: c.stamp(), ID: id})
 			return
 		}
-		// Each shard has a cell. A goroutine may lose its core while it holds one, so others do not
-		// wait for it: they take the next cell, and the reader merges all of them.
+		// Each shard has a cell. A goroutine may lose its core while it uses a cell, so other
+		// goroutines do not wait for the cell: they use the next one, and the reader merges all
+		// cells.
 		shards := c.ring.Shards
 		_, core := asm.CounterCore()
 		for i := uint64(core); ; i++ {

@@ -18,33 +18,33 @@ import (
 // ErrInstance is returned when another program on this node makes ids for the same instance.
 var ErrInstance = errors.New("instance is taken")
 
-// AnyInstance tells OpenIDs to choose an instance that no other program on this node has.
+// AnyInstance makes OpenIDs choose an instance number that no other program on this node has.
 const AnyInstance = -1
 
-// idLease is how many counts a program takes from the file at a time. A program that dies wastes
-// what is left of them: at most one part in 65,536 of the 2^40 that there are.
+// idLease is the number of counts that a program takes from the file at a time. When a program
+// dies, the rest of these counts is wasted: at most one part in 65,536 of all 2^40 counts.
 const idLease = 1 << 24
 
-// IDs makes tuple ids that no other program makes. An id has the node's number, an instance of this
-// node that only this program has, and a count, which begins where the last program with that
-// instance ended. Any number of goroutines may use it.
+// IDs makes tuple ids that no other program makes. An id consists of the node's number, an instance
+// number that only this program has on this node, and a count, which begins where the last program
+// with that instance number ended. Any number of goroutines may use the same IDs.
 type IDs struct {
-	// RandomNode is true if the directory had no node number and one was drawn. Among n such nodes,
-	// two have the same number with a probability of n²/32768. Give nodes numbers if that is too
-	// much.
+	// RandomNode is true if the directory had no node number, so that a random one was used. Among
+	// n such nodes, the probability that two have the same number is about n²/32768. If that is too
+	// high, give the nodes numbers.
 	RandomNode bool
 
 	prefix uint64        // node and instance
 	next   atomic.Uint64 // the next count
-	leased atomic.Uint64 // counts below it are this program's
+	leased atomic.Uint64 // this program may use counts below this one
 
 	leasing sync.Mutex // guards the file's content
-	file    *os.File   // has the first count that nobody has leased; its lock is the instance
+	file    *os.File   // has the first unleased count; its lock reserves the instance
 }
 
-// OpenIDs takes an instance for this program: one from 0 to channel.MaxInstance, or AnyInstance.
-// dir is the directory of rings, as in Options. The error wraps ErrInstance if another program has
-// the instance.
+// OpenIDs reserves an instance number for this program: instance, which is from 0 to
+// channel.MaxInstance, or a free one if instance is AnyInstance. dir is the directory of rings, as
+// in Options. The error wraps ErrInstance if another program has the instance number.
 func OpenIDs(dir string, instance int) (*IDs, error) {
 	if dir == "" {
 		dir = ring.DefaultDirectory()
@@ -120,7 +120,8 @@ func (ids *IDs) take(dir string, node, instance int) error {
 // Next makes an id. ok is false if this instance has made all of its 2^40 ids, or its file cannot
 // be written any more.
 func (ids *IDs) Next() (id uint64, ok bool) {
-	// A count that led to no id is not given back: another call may have taken the next one.
+	// If lease fails, the count is not returned, because another call may already have taken the
+	// next one.
 	count := ids.next.Add(1) - 1
 	if count >= ids.leased.Load() && !ids.lease(count) {
 		return 0, false
@@ -128,13 +129,13 @@ func (ids *IDs) Next() (id uint64, ok bool) {
 	return ids.prefix | count, true
 }
 
-// lease takes counts from the file for this program, up to count and beyond.
+// lease takes counts from the file for this program, at least up to count.
 func (ids *IDs) lease(count uint64) bool {
 	ids.leasing.Lock()
 	defer ids.leasing.Unlock()
 	for count >= ids.leased.Load() {
-		// The last count of an instance is never used: of the last node and instance it is the
-		// poison.
+		// The last count of an instance is never used: with the highest node and instance numbers,
+		// the id would be channel.Poison.
 		end := min(ids.leased.Load()+idLease, channel.MaxCount)
 		if count >= channel.MaxCount {
 			return false
@@ -149,5 +150,5 @@ func (ids *IDs) lease(count uint64) bool {
 	return true
 }
 
-// Close gives the instance back. Make no id after it.
+// Close releases the instance number. Do not call Next after Close.
 func (ids *IDs) Close() error { return ids.file.Close() }

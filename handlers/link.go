@@ -3,16 +3,16 @@ package handlers
 import "github.com/cloudprofiler/cloudprofiler/channel"
 
 // link keeps pairs of ids, so that the analysis can follow tuples through an operator that makes
-// one tuple of many, or many of one. A pair is two records with one stamp: the parent's at an even
-// sequence, and the child's at the odd one after it. Single records would break that order, so a
-// link channel takes no handler but link and null.
+// one tuple from many, or many from one. A pair is two records with the same stamp: the parent's
+// record has an even sequence number, and the child's has the next one. Single records would break
+// this order, so a link channel accepts only the handlers link and null.
 var link = handler{
 	prepare: func(channel.Settings, bool) adopted { return adopted{mode: modeGo} },
 	log:     func(c *Channel, _ *adopted, _ uint64) { c.misuse() },
 }
 
-// Link keeps the pair of a parent's id and a child's: the child was made of the parent, perhaps
-// among others. The channel needs the handler link.
+// Link logs that tuple child was made from tuple parent, and perhaps from other tuples too. The
+// channel must have the handler link.
 func (c *Channel) Link(parent, child uint64) {
 	if c.keepsNothing() {
 		return

@@ -9,8 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// logGo is the log call in Go. On amd64 it serves rare cases: new settings, a full ring, handlers
-// that assembly does not know. Builds without assembly use it for every event.
+// logGo is the log call in Go. On amd64 it handles rare cases: new settings, a full ring, and
+// handlers that the assembly does not implement. Builds without assembly use it for every event.
 //
 //lint:ignore U1000 assembly jumps here
 func logGo(c *Channel, id uint64) {
@@ -21,7 +21,7 @@ func logGo(c *Channel, id uint64) {
 	byKind[set.kind].log(c, set, id)
 }
 
-// current returns the settings that hold. It adopts them if they are new.
+// current returns the settings that apply now. It adopts them if they are new.
 func (c *Channel) current() *adopted {
 	if raceBuild && c.writer != writerMany {
 		c.turn++ // not atomic on purpose, so that a second writer is a data race
@@ -33,8 +33,8 @@ func (c *Channel) current() *adopted {
 	return set
 }
 
-// record writes an event into the ring. If the ring is full, the event waits or is dropped, as the
-// policy says.
+// record writes an event into the ring. If the ring is full, the policy determines whether record
+// waits or drops the event.
 func (c *Channel) record(id uint64) {
 	var ids [2]uint64
 	ids[0] = id
@@ -59,9 +59,10 @@ func (c *Channel) write(ids [2]uint64, n uint64) {
 	atomic.StoreUint64(s.Tail, tail+n)
 }
 
-// writeMany reserves places on the shard of this core, then fills them. It stores the id first and
-// the counter word last, because the lap's mark in that word says that the record is whole. It
-// fills from the end, so that a pair is whole as soon as its first record is.
+// writeMany reserves places in the shard of this core, and then writes the records. In each record
+// it stores the id first and the counter word last, because the lap mark in the counter word means
+// that the record is finished. It writes the last record first, so that a pair is finished as soon
+// as its first record is.
 func (c *Channel) writeMany(ids [2]uint64, n uint64) {
 	counter, core := asm.CounterCore()
 	s := &c.ring.Shards[uint64(core)&c.coreMask]
@@ -84,11 +85,10 @@ func (c *Channel) writeMany(ids [2]uint64, n uint64) {
 	}
 }
 
-// LogAt gives the channel's handler an event with a stamp that the caller has: the moment at which
-// something was due, say, or a reading that other work needed too. The stamp is a value of this
-// node's counter, below 2^63 and not 0. Readers of the log take it for what the channel's name
-// says. LogAt needs a channel of Open, because many writers stamp an event where they reserve its
-// place.
+// LogAt passes an event with a given stamp to the channel's handler. The stamp can be the moment at
+// which something was due, or a counter reading that the caller has already made. It is a value of
+// this node's counter, below 2^63 and not 0. The channel must be from Open and not from OpenShared,
+// because many writers read the counter when they reserve the event's place.
 func (c *Channel) LogAt(counter, id uint64) {
 	if c.keepsNothing() {
 		return
@@ -102,7 +102,8 @@ func (c *Channel) LogAt(counter, id uint64) {
 	c.given = 0
 }
 
-// stamp reads the counter by the instruction that the channel was opened with.
+// stamp returns the stamp that was given to LogAt, or else reads the counter with the instruction
+// in Options.Stamp.
 func (c *Channel) stamp() uint64 {
 	if c.given != 0 {
 		return c.given
@@ -119,13 +120,14 @@ func put(s *ring.Shard, seq uint64, r ring.Record) {
 	atomic.StoreUint64(&at.Counter, r.Counter)
 }
 
-// misuse notes a Log on a link channel, a Link on another, or a LogAt with a stamp or on a channel
-// that it cannot serve.
+// misuse notes a call of Log on a link channel, of Link on an event channel, or of LogAt with a bad
+// stamp or on a channel of OpenShared.
 func (c *Channel) misuse() { c.ring.Raise(ring.FlagMisuse) }
 
-// sieve keeps the numbers v with v mod modulus < below, without a division. The reciprocal is
-// floor((2^64 − 1) / modulus), which is at most 1 below 2^64 / modulus. v is below 2^64, so
-// v·reciprocal / 2^64 is less than 1 below v / modulus: its floor is the quotient, or one less.
+// sieve tests whether v mod modulus < below, without a division. The reciprocal is floor((2^64 − 1)
+// / modulus), which is at most 1 less than 2^64 / modulus. Since v < 2^64, v·reciprocal / 2^64 is
+// less than v / modulus by less than 1. So floor(v·reciprocal / 2^64) is the quotient, or the
+// quotient minus 1.
 type sieve struct {
 	reciprocal uint64
 	modulus    uint64 // at least 1

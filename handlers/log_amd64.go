@@ -10,12 +10,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// log is the log call of amd64, in log_amd64.s. It leaves rare cases to logGo.
+// log is the log call for amd64, in log_amd64.s. It calls logGo in rare cases.
 //
 //go:noescape
 func log(c *Channel, id uint64)
 
-// Offsets and sizes of package ring for log_amd64.s: assembly sees only constants of its own
+// Offsets and sizes from package ring for log_amd64.s. Assembly can use only constants of its own
 // package.
 const (
 	shardTail    = unsafe.Offsetof(ring.Shard{}.Tail)

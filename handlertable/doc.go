@@ -1,6 +1,6 @@
-// Package handlertable reads the table that says which handler a channel gets. A table is a YAML
-// file of rules, with patterns on the names of nodes and channels. FORMAT.md describes it.
+// Package handlertable reads the table that gives each channel its handler. A table is a YAML file
+// of rules, with patterns for the names of nodes and channels. FORMAT.md describes it.
 //
-// A table is checked as a whole before anybody uses it. Package drain applies it to channels, and
-// package control carries it between nodes.
+// A table is checked completely before it is used. Package drain applies a table to channels, and
+// package control sends it to other nodes.
 package handlertable

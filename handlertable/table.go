@@ -13,25 +13,25 @@ type Rule struct {
 	Node     string // pattern on the node's name; "" matches all
 	Channel  string // pattern on the channel's name
 	Settings channel.Settings
-	Rate_hz  uint64 // at most so many rows a second are stored; 0: all that the handler keeps
+	Rate_hz  uint64 // largest number of rows stored a second; 0: no limit
 }
 
-// Table is a list of rules. The first rule that matches a channel decides. A channel that no rule
-// matches keeps the settings that its program chose. The zero value, and nil, have no rules. A
-// Table does not change once it is in use, so any number of goroutines may use it.
+// Table is a list of rules. The first rule that matches a channel applies to it. A channel that no
+// rule matches keeps the settings that its program chose. The zero Table and a nil *Table have no
+// rules. A Table does not change once it is in use, so any number of goroutines may use it.
 type Table struct {
 	Rules []Rule
 }
 
-// The size of a table is bounded, because it may come over a network.
+// The size of a table is limited, because it may be received over a network.
 const (
 	maxRules        = 10_000
 	maxPatternBytes = 256
-	maxRate_hz      = 1 << 40 // beyond what any machine logs
+	maxRate_hz      = 1 << 40 // more than any machine logs
 	maxFileBytes    = 1 << 20
 )
 
-// For returns the rule for a channel on a node. ok is false if no rule matches it.
+// For returns the rule for a channel on a node. ok is false if no rule matches the channel.
 func (t *Table) For(node string, name channel.Name) (rule Rule, ok bool) {
 	if t == nil {
 		return Rule{}, false
@@ -50,7 +50,7 @@ func (r *Rule) takes(node string, name channel.Name, full string) bool {
 		return false
 	}
 	if !strings.Contains(r.Channel, "#") {
-		// Instances are copies of one operator: a pattern that names none means all.
+		// Instances are copies of one operator: a pattern without an instance matches all of them.
 		full = name.Actor + "/" + name.Point
 	}
 	return match(r.Channel, full)
@@ -59,8 +59,8 @@ func (r *Rule) takes(node string, name channel.Name, full string) bool {
 // match reports whether a text matches a pattern, in which * stands for any run of bytes and ? for
 // any one byte.
 func match(pattern, text string) bool {
-	// If the text does not fit after the last *, that * takes one byte more. Earlier ones never
-	// need to, so the time is bounded.
+	// If the text does not match the pattern after the last *, let that * match one byte more.
+	// Earlier * never need to match more, so the time is limited.
 	star, resume := -1, 0
 	p, t := 0, 0
 	for t < len(text) {

@@ -2,21 +2,21 @@ package handlertable
 
 import "bytes"
 
-// Watcher watches a table in a file that people edit while it is in use. It always returns the last
-// good version: a bad one changes only the error. It reads the file at each look, because the
-// file's time may not change, and reading costs microseconds. One goroutine at a time may use a
-// Watcher.
+// Watcher watches a table in a file that people edit while the table is in use. Table always
+// returns the last valid version; an invalid version changes only the error of Look. Look always
+// reads the file, because the file's time does not change with every edit, and reading takes only
+// microseconds. One goroutine at a time may use a Watcher.
 type Watcher struct {
 	path string
 	read func(path string) ([]byte, error)
 
-	table  *Table // the last good one
+	table  *Table // the last valid version
 	looked bool   // the file has been read
-	text   []byte // what was in it
-	err    error  // what is wrong with that
+	text   []byte // the text that was read last
+	err    error  // what is wrong with text
 }
 
-// Watch reads the table for the first time. If there is an error, there is no table to begin with.
+// Watch reads the table for the first time. If the table is not valid, Watch returns only an error.
 func Watch(path string) (*Watcher, error) { return watch(path, readFile) }
 
 func watch(path string, read func(string) ([]byte, error)) (*Watcher, error) {
@@ -27,11 +27,11 @@ func watch(path string, read func(string) ([]byte, error)) (*Watcher, error) {
 	return w, nil
 }
 
-// Table is the last good version.
+// Table returns the last valid version.
 func (w *Watcher) Table() *Table { return w.table }
 
-// Look reads the file again and reports whether Table has changed. The error says why the file's
-// present text is not in use. Look returns it each time until the file is mended.
+// Look reads the file again and reports whether Table has changed. The error says why the present
+// text of the file is not used. Every Look returns it until the file is corrected.
 func (w *Watcher) Look() (changed bool, err error) {
 	text, err := w.read(w.path)
 	if err != nil {

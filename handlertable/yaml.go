@@ -26,8 +26,8 @@ var (
 // Version is the version of the tables that this package reads and writes.
 const Version = 1
 
-// Parse reads a table and checks all of it. The name is for errors. There is one error for each
-// finding, with its line; each wraps ErrTable.
+// Parse reads a table and checks it completely. The name is for errors. The returned error joins an
+// error with a line number for each mistake; each wraps ErrTable.
 func Parse(text []byte, name string) (*Table, error) {
 	p := parser{name: name}
 	t := p.table(text)
@@ -37,7 +37,7 @@ func Parse(text []byte, name string) (*Table, error) {
 	return t, nil
 }
 
-// Read is Parse for a file.
+// Read does the same as Parse, for a file.
 func Read(path string) (*Table, error) {
 	text, err := readFile(path)
 	if err != nil {
@@ -54,13 +54,13 @@ func readFile(path string) ([]byte, error) {
 	return text, nil
 }
 
-// maxFindings is how many findings Parse reports.
+// maxFindings is the largest number of mistakes that Parse reports.
 const maxFindings = 20
 
-// parser collects what is wrong with a table.
+// parser collects the mistakes in a table.
 type parser struct {
 	name     string
-	found    []error // the first findings
+	found    []error // the first maxFindings mistakes
 	findings int
 }
 
@@ -94,7 +94,7 @@ func (p *parser) table(text []byte) *Table {
 	}
 	t := &Table{}
 	root := document.Content[0]
-	// The version comes first: in another one, everything else may mean something else.
+	// Check the version first: in another version, all keys may have other meanings.
 	switch version := valueOf(root, "version"); {
 	case root.Kind == yaml.MappingNode && version == nil:
 		p.fail(root.Line, "no version: begin with %q", "version: 1")
@@ -138,7 +138,7 @@ func valueOf(mapping *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// lineOf finds the line in what the YAML reader says.
+// lineOf finds the line number in an error of the YAML reader.
 func lineOf(err error) int {
 	_, after, _ := strings.Cut(err.Error(), "line ")
 	line := 1
@@ -187,8 +187,8 @@ func (p *parser) rule(node *yaml.Node) Rule {
 	return r
 }
 
-// mapping reads the fields of a mapping, which may have these keys and no others, each once. It
-// returns nil if the node is not a mapping.
+// mapping returns the values of a mapping by key. The mapping may have only the given keys, each
+// once. mapping returns nil if the node is not a mapping.
 func (p *parser) mapping(node *yaml.Node, what string, keys ...string) map[string]*yaml.Node {
 	if node.Kind != yaml.MappingNode {
 		p.fail(node.Line, "%s is not made of keys and values: it takes %s",
@@ -211,12 +211,12 @@ func (p *parser) mapping(node *yaml.Node, what string, keys ...string) map[strin
 	return fields
 }
 
-// word reads a text. It is empty if the node is absent.
+// word reads a text. It returns "" if the node is absent.
 func (p *parser) word(node *yaml.Node, what string) string {
 	if node == nil {
 		return ""
 	}
-	// YAML reads the handler name null as no value.
+	// YAML reads null, which is also a handler's name, as no value.
 	if node.Kind != yaml.ScalarNode ||
 		node.ShortTag() == "!!null" && node.Value != channel.Null.String() {
 		p.fail(node.Line, "%s is not a single word", what)
@@ -226,7 +226,7 @@ func (p *parser) word(node *yaml.Node, what string) string {
 }
 
 // params reads a handler's parameters: numbers, or texts such as "64Ki" and "500ms". Package
-// channel knows which of them a handler takes.
+// channel checks whether the handler has these parameters.
 func (p *parser) params(node *yaml.Node) channel.Params {
 	if node == nil {
 		return nil
@@ -248,7 +248,7 @@ func (p *parser) params(node *yaml.Node) channel.Params {
 	return params
 }
 
-// rate reads how many rows a second are kept.
+// rate reads a rate in rows a second.
 func (p *parser) rate(node *yaml.Node) uint64 {
 	n, err := uint64(0), error(channel.ErrParameter)
 	if node.Kind == yaml.ScalarNode && (node.ShortTag() == "!!str" || node.ShortTag() == "!!int") {
@@ -265,7 +265,7 @@ func (p *parser) rate(node *yaml.Node) uint64 {
 	return n
 }
 
-// Text writes the table as Parse reads it, without the comments of the file.
+// Text returns the table as text that Parse can read, without the comments of the original file.
 func (t *Table) Text() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "version: %d\nrules:", Version)

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Range is the sequences from From up to but not including To.
+// Range is a range of sequence numbers: from From up to but not including To.
 type Range struct{ From, To uint64 }
 
 // Report says what was read, what is damaged, and what is missing.
@@ -25,29 +25,29 @@ type Report struct {
 	MoreDamage int                // damage beyond these
 	Rows       []Account
 
-	Then  End     // what the last file says about what follows it
+	Then  End     // what follows the last file, according to its end
 	Chain []Break // in the order of the segments; only if segments were read as one log
 }
 
 // maxDamage bounds the memory that a damaged file can cost a report.
 const maxDamage = 1000
 
-// Account is what is known about the rows of one kind in one shard.
+// Account describes which rows of one kind in one shard were read, and which were not.
 type Account struct {
 	Kind  Kind
 	Shard int
 	Rows  uint64 // read
-	Next  uint64 // sequence after the last row that is known to have been written
+	Next  uint64 // 1 + sequence number of the last row that is known to have been written
 
-	// Missing are the rows that were written but not read, and for which no Drops account.
+	// Missing lists the rows that were written but not read, and that no Drop accounts for.
 	Missing []Range
-	// Dropped counts the rows for which Drops account, by Reason. Those with RingFull never had a
-	// sequence.
+	// Dropped counts the rows that Drops account for, by Reason. Rows dropped with reason RingFull
+	// never had sequence numbers.
 	Dropped map[Reason]uint64
 }
 
-// Whole tells whether all rows that are known to have been written are there or accounted for. Only
-// the end of the log can say that nothing more was written: see Then.
+// Whole reports whether each row that is known to have been written was read or is accounted for.
+// Only the end of the log can show that nothing more was written: see Then.
 func (r *Report) Whole() bool {
 	for _, a := range r.Rows {
 		if len(a.Missing) > 0 {
@@ -57,7 +57,7 @@ func (r *Report) Whole() bool {
 	return len(r.Damage) == 0 && len(r.Chain) == 0
 }
 
-// MissingRows returns how many rows are missing without an account.
+// MissingRows returns the number of missing rows that no Drop accounts for.
 func (a *Account) MissingRows() uint64 {
 	var n uint64
 	for _, m := range a.Missing {
@@ -94,7 +94,7 @@ func (r *Report) damage(e *CorruptionError) {
 	}
 }
 
-// stream is the rows of one kind in one shard. Each stream has its own sequences.
+// stream identifies the rows of one kind in one shard. Each stream has its own sequence numbers.
 type stream struct {
 	kind  Kind
 	shard int
@@ -123,14 +123,15 @@ func (t tracker) of(kind Kind, shard int) *streamState {
 	return s
 }
 
-// begin notes where a file says that its rows begin. The rows before must be in earlier files.
+// begin notes where the rows of a file begin according to its header. All rows before these places
+// must be in earlier files.
 func (t tracker) begin(places []Place) {
 	for _, p := range places {
 		t.known(p.Kind, p.Shard, p.Next)
 	}
 }
 
-// skipTo notes where the account of rows begins. Rows before that are not missing.
+// skipTo notes where the account of rows begins. Rows before these places are not missing.
 func (t tracker) skipTo(places []Place) {
 	for _, p := range places {
 		s := t.of(p.Kind, p.Shard)
@@ -144,8 +145,8 @@ func (t tracker) known(kind Kind, shard int, next uint64) {
 	s.end = max(s.end, next)
 }
 
-// accept notes that rows were read, and returns those that no earlier block had. If these are in
-// several pieces, it returns the first. No writer makes such pieces.
+// accept notes that rows were read, and returns the range of those rows that no earlier block
+// contained. If there are several such ranges, which no writer causes, accept returns the first.
 func (t tracker) accept(kind Kind, shard int, first uint64, rows int) Range {
 	s := t.of(kind, shard)
 	read := Range{max(first, s.from), first + uint64(rows)}
@@ -166,7 +167,8 @@ func (t tracker) accept(kind Kind, shard int, first uint64, rows int) Range {
 	return read
 }
 
-// insertRange adds a range to ranges that are sorted and disjoint. It must overlap none of them.
+// insertRange adds a range to ranges that are sorted and disjoint. The new range must not overlap
+// any of them.
 func insertRange(ranges []Range, r Range) []Range {
 	at, _ := slices.BinarySearchFunc(ranges, r, func(a, b Range) int {
 		return cmp.Compare(a.From, b.From)
@@ -204,7 +206,7 @@ func (t tracker) account(shard int, drops []Drop) {
 	}
 }
 
-// pass moves streams past the rows that come next if drops say that these will not come.
+// pass advances each stream past its next rows if drops declare these rows absent.
 func (t tracker) pass(shard int, drops []Drop) {
 	for _, d := range drops {
 		if d.Of == 0 || d.Of >= kinds || d.At+d.Count < d.At || !Reason(d.Reason).InSequence() {
@@ -217,7 +219,8 @@ func (t tracker) pass(shard int, drops []Drop) {
 	}
 }
 
-// wrote notes a block that the file has. Its rows end before to, and drops are its drops.
+// wrote notes a block in the file. Its rows end before to, and drops is its content if its kind is
+// Drops.
 func (t tracker) wrote(kind Kind, shard int, to uint64, drops []Drop) {
 	s := t.of(kind, shard)
 	s.next = max(s.next, to)
@@ -241,7 +244,7 @@ func (t tracker) report() []Account {
 	return all
 }
 
-// without returns the parts of ranges that none of others covers. ranges must be sorted and
+// without returns the parts of ranges that others does not cover. ranges must be sorted and
 // disjoint.
 func without(ranges, others []Range) []Range {
 	others = slices.Clone(others)
@@ -266,7 +269,7 @@ func without(ranges, others []Range) []Range {
 	return left
 }
 
-// places lists how far each stream has come.
+// places lists the next sequence number of each stream.
 func (t tracker) places() []Place {
 	var all []Place
 	for key, s := range t {

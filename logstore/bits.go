@@ -6,11 +6,11 @@ import "encoding/binary"
 // as one 64-bit word.
 const packPad = 7
 
-// packLimit is the most bits that a packed value may have. With up to 7 bits of its neighbor it
-// must fit into a word.
+// packLimit is the largest number of bits of a packed value. A value and up to 7 bits of its
+// neighbor must fit into a word.
 const packLimit = 56
 
-// packedSize returns the bytes that n values take at width bits each.
+// packedSize returns the number of bytes that n packed values of width bits take.
 func packedSize(n, width int) int {
 	if width == 0 {
 		return 0
@@ -18,8 +18,8 @@ func packedSize(n, width int) int {
 	return (n*width+7)/8 + packPad
 }
 
-// appendPacked appends the low width bits of each value less base. The first value is in the lowest
-// bits.
+// appendPacked appends the low width bits of value − base for each value. The first value is in the
+// lowest bits.
 func appendPacked(dst []byte, values []uint64, base uint64, width int) []byte {
 	if width == 0 {
 		return dst
@@ -44,7 +44,7 @@ func appendPacked(dst []byte, values []uint64, base uint64, width int) []byte {
 	return dst[:start+size]
 }
 
-// grow returns b longer by n bytes of any content.
+// grow returns b extended by n bytes of arbitrary content.
 func grow(b []byte, n int) []byte {
 	if cap(b)-len(b) < n {
 		bigger := make([]byte, len(b), 2*cap(b)+n)
@@ -78,8 +78,8 @@ func packSymbols(dst, symbols []byte, width int) []byte {
 		}
 	case 1:
 		for i := range out {
-			// Gather the lowest bits of 8 bytes. Each bit of the product's top byte comes from one
-			// of them.
+			// Gather the lowest bits of 8 bytes. Each bit of the product's top byte is the lowest
+			// bit of one of these bytes.
 			x := binary.LittleEndian.Uint64(symbols[8*i:]) & 0x0101010101010101
 			out[i] = byte(x * 0x0102040810204080 >> 56)
 		}
@@ -116,7 +116,8 @@ func unpackSymbols(symbols, packed []byte, width int) {
 		}
 	case 1:
 		for i, b := range in {
-			// Copy the byte into each of 8, keep bit j in byte j, and turn "not zero" into 1.
+			// Copy b into each of 8 bytes, keep only bit j in byte j, and replace each nonzero byte
+			// with 1.
 			x := uint64(b) * 0x0101010101010101 & 0x8040201008040201
 			x = (x + 0x7f7f7f7f7f7f7f7f) >> 7 & 0x0101010101010101
 			binary.LittleEndian.PutUint64(symbols[8*i:], x)
@@ -144,8 +145,8 @@ func unpack(values []uint64, packed []byte, base uint64, width int) {
 	}
 }
 
-// join makes values from their high parts and their packed low parts. symbols must be as long as
-// values, and len(packed) must be their packedSize.
+// join makes values from their high parts, which are symbols, and their packed low parts.
+// len(symbols) must be len(values), and len(packed) must be their packedSize.
 func join(values []uint64, symbols, packed []byte, base uint64, width int) {
 	symbols = symbols[:len(values)]
 	if width == 0 {
@@ -164,10 +165,11 @@ func join(values []uint64, symbols, packed []byte, base uint64, width int) {
 	}
 }
 
-// anyAtLeast tells whether one of the eight bytes of x is at least limit. limit must not be 0.
+// anyAtLeast reports whether one of the eight bytes of x is at least limit. limit must not be 0.
 func anyAtLeast(x uint64, limit byte) bool {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
-	// Add 128 less limit to the lower seven bits. Bytes that reach limit carry into the eighth bit.
+	// Add 128 − limit to the lower seven bits of each byte. In bytes of at least limit, this
+	// carries into the eighth bit.
 	if limit > 128 {
 		return (x&^tops+ones*uint64(-limit))&x&tops != 0
 	}

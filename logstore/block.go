@@ -10,10 +10,11 @@ import (
 )
 
 const (
-	// MaxRows is the most rows that a block may have.
+	// MaxRows is the largest number of rows in a block.
 	MaxRows = 1 << 16
 
-	// BlockOverhead is how many bytes a block may take beyond its rows, at 8 bytes a word.
+	// BlockOverhead is the largest number of bytes that a block takes beyond 8 bytes for each word
+	// of its rows.
 	BlockOverhead = blockHeaderSize
 
 	// maxShard is the highest shard number.
@@ -27,8 +28,8 @@ type Incarnation [16]byte
 // kind.
 type Block struct {
 	Incarnation Incarnation
-	Shard       int    // of the ring; 0 for kinds that come from no ring
-	First       uint64 // sequence of the first row; each kind in each shard counts its rows from 0
+	Shard       int    // of the ring; 0 for kinds that are not from a ring
+	First       uint64 // sequence number of the first row; each kind in each shard begins at 0
 	// write the rows uncompressed; readers leave it false
 	Plain bool
 
@@ -59,7 +60,7 @@ func (b *Block) Len() int {
 	return len(w) / k.columns()
 }
 
-// byKind returns the slices of all kinds.
+// byKind returns the block's slices, indexed by their kinds.
 func (b *Block) byKind() [kinds]rowsOfKind {
 	return [kinds]rowsOfKind{
 		Events: (*rowSlice[Event])(&b.Events), Links: (*rowSlice[Link])(&b.Links),
@@ -193,7 +194,8 @@ func parseBlockHeader(b []byte) (blockHeader, bool) {
 // size returns the length of the whole block.
 func (h *blockHeader) size() int { return blockHeaderSize + h.length }
 
-// sane tells whether the numbers agree with each other. It bounds what reading the payload costs.
+// sane reports whether the numbers in the header agree with each other. This limits the cost of
+// reading the payload.
 func (h *blockHeader) sane() bool {
 	if !h.kind.known() || h.rows < 1 || h.rows > MaxRows || h.length < 1 ||
 		h.first+uint64(h.rows) < h.first {
@@ -231,8 +233,8 @@ type encoder struct {
 	buffer  []byte // for the user of the encoder
 }
 
-// encoders are shared by all writers. One holds some megabytes, and a drainer may have hundreds of
-// logs open.
+// encoders is shared by all writers, because an encoder takes some megabytes, and a drainer may
+// have hundreds of logs open.
 var encoders = sync.Pool{New: func() any { return new(encoder) }}
 
 // appendBlock appends a block, which must have passed its check.

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// End is what a sealed segment says about what follows it. Files hold the numbers: append only.
+// End says what follows a sealed segment. Files contain the numbers: append only.
 type End uint8
 
 const (
@@ -32,12 +32,12 @@ func (e End) String() string {
 
 // Break is a place where the segments of a log do not fit together.
 type Break struct {
-	// The segments that are gone, from From up to but not including To. None is if both are equal.
+	// The segments from From up to but not including To are gone. If both are equal, none is gone.
 	From, To int
-	More     bool // the segments after these are gone too, if there were any
+	More     bool // segments after these may have existed, and are gone too
 
-	// Changed names a segment that is not the one after which the next was begun. It is "" if From
-	// and To say everything.
+	// Changed names a segment that is present but is not the file after which the next segment was
+	// begun. It is "" if From and To describe the break.
 	Changed string
 }
 
@@ -55,10 +55,11 @@ func (b Break) String() string {
 	return fmt.Sprintf("segments %d to %d are gone", b.From, b.To-1)
 }
 
-// CheckChain checks whether these segments of one ring in one directory, in order, are all that
-// there were. Each segment says to which part of the log it belongs, which segment was before it,
-// and what follows it. CheckChain reads the beginning and the end of each. Segments of version 1
-// say none of this, so segments before a first or after a last one of version 1 are not missed.
+// CheckChain checks whether these segments of one ring in one directory, in order, are complete.
+// Each segment says to which part of the log it belongs, which segment was before it, and what
+// follows it. CheckChain reads the beginning and the end of each segment. Segments of version 1 do
+// not contain this information. So if the first or the last segment is of version 1, CheckChain
+// does not notice that segments before or after it are gone.
 func CheckChain(segments []Segment) ([]Break, error) {
 	var breaks []Break
 	var before link
@@ -87,7 +88,7 @@ func CheckChain(segments []Segment) ([]Break, error) {
 	return breaks, nil
 }
 
-// link is what a segment says about its place in its log.
+// link is a segment with the information in it about its place in its log.
 type link struct {
 	Segment
 	known  bool // its header could be read and matches the file's name
@@ -100,7 +101,7 @@ func readLink(s Segment) (link, error) {
 	l := link{Segment: s}
 	file, err := os.Open(s.Path)
 	if errors.Is(err, fs.ErrNotExist) {
-		// The file went after the segments were listed. Reading its blocks reports that.
+		// The file was removed after the segments were listed. Reading its blocks will report that.
 		return l, nil
 	}
 	if err != nil {
@@ -135,7 +136,7 @@ func readLink(s Segment) (link, error) {
 	return l, err
 }
 
-// between says what is wrong between two segments that are neighbors in the list.
+// between returns what is wrong between two segments that are neighbors in the list.
 func between(a, b link) []Break {
 	next := a.Number + 1
 	switch {
@@ -146,7 +147,7 @@ func between(a, b link) []Break {
 		}
 		return nil
 	case b.known && b.header.Part > a.Number:
-		// The log moved away, and came back with the segment that begins its part.
+		// The log moved away, and returned with a segment that begins a part.
 		var breaks []Break
 		if a.then != Moved && a.then != Ended && (!a.known || a.header.version > 1) {
 			breaks = append(breaks, Break{From: next, To: next + 1, More: true})

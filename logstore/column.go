@@ -18,18 +18,18 @@ func columnError(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{errColumn}, args...)...)
 }
 
-// The ways in which coded numbers stand for a column. Append only.
+// The kinds of columns: how coded numbers represent the values. Append only.
 const (
 	columnPlain  = 0 // the values themselves
 	columnDelta  = 1 // the first value, then differences in units of a quantum
-	columnFrames = 2 // the smallest of every 64 values, and the distance of each from it
-	columnMerged = 3 // the source of each value, and its distance from the last one of that source
+	columnFrames = 2 // the smallest of every 64 values, and each value's distance from it
+	columnMerged = 3 // each value's source, and its distance from that source's previous value
 )
 
 // The codings of numbers. Append only.
 const (
 	numbersConstant = 0 // all equal
-	// low bits packed, high bits as symbols, exceptions for those that fit no symbol
+	// low bits packed, high bits as symbols, exceptions for numbers whose high bits fit no symbol
 	numbersSplit = 1
 	numbersWhole = 2 // eight bytes each
 )
@@ -44,8 +44,8 @@ const (
 const (
 	frameLength = 64
 
-	// sourceShift splits a value into its source and its count. A tuple id begins with the node and
-	// the instance that made it.
+	// sourceShift splits a value into its source, the upper 24 bits, and its count. The source of a
+	// tuple id is the node and the instance that made the id.
 	sourceShift = 40
 	countMask   = 1<<sourceShift - 1
 	maxSources  = 255
@@ -53,14 +53,14 @@ const (
 	// symbolLimit is the first high part that can never be a symbol, because it means "exception".
 	symbolLimit = 255
 
-	// sampleSize is the number of values from which the shape of a column is judged.
+	// sampleSize is the number of values from which the shape of a column is chosen.
 	sampleSize = 512
 
-	// exceptionDepth is how deep exceptions may themselves have exceptions.
+	// exceptionDepth is the largest depth of exceptions within exceptions.
 	exceptionDepth = 3
 )
 
-// columnView is one column of rows that lie in memory row by row.
+// columnView is one column of rows that are stored in memory row by row.
 type columnView struct {
 	words []uint64 // from the column's first value
 	width int      // of a row
@@ -73,7 +73,7 @@ func viewColumn(words []uint64, c, width int) columnView {
 
 func (v columnView) first() uint64 { return v.words[0] }
 
-// columnEncoder holds the buffers for encoding columns. Its zero value is ready for use. One
+// columnEncoder contains the buffers for encoding columns. Its zero value is ready for use. One
 // goroutine at a time may use it.
 type columnEncoder struct {
 	huffman    huff0.Scratch
@@ -102,8 +102,8 @@ func (e *columnEncoder) appendCounters(dst []byte, column columnView,
 	return e.appendDeltas(dst, column.first(), quantum, d), lo, hi
 }
 
-// appendValues appends a column about which nothing is known. A sample decides which way is
-// smallest.
+// appendValues appends a column about which nothing is known. It chooses the kind that is smallest
+// for a sample of the column.
 func (e *columnEncoder) appendValues(dst []byte, column columnView) []byte {
 	if step, steady := steady(column); steady {
 		dst = append(dst, columnDelta)
@@ -120,7 +120,7 @@ func (e *columnEncoder) appendValues(dst []byte, column columnView) []byte {
 	asPlain := e.shapeOf(values).cost_bits
 	phase := framePhase(values)
 	bases, rest := e.frames(values, phase)
-	const base_bits = 16.0 / frameLength // a guess, so that frames are a sure gain
+	const base_bits = 16.0 / frameLength // a guess, so that frames are chosen only if they gain
 	asFrames := e.shapeOf(rest).cost_bits + base_bits
 	if e.merged.take(values) {
 		asMerged := e.merged.cost_bits() + e.shapeOf(e.merged.counts).cost_bits
@@ -165,16 +165,16 @@ func (e *columnEncoder) appendDeltas(dst []byte, first, quantum uint64, deltas [
 	return e.appendNumbers(dst, deltas, 0)
 }
 
-// deltas returns the signed differences of a column in units of quantum, and the smallest and the
-// largest value. It returns nil if a difference is not a multiple of quantum.
+// deltas returns the signed differences between neighboring values of a column in units of quantum,
+// and the smallest and the largest value. d is nil if a difference is not a multiple of quantum.
 func (e *columnEncoder) deltas(column columnView, quantum uint64) (d []uint64, lo, hi uint64) {
 	e.numbers = slices.Grow(e.numbers[:0], column.rows)[:column.rows-1]
 	d = e.numbers
 	words, width := column.words, column.width
 	last := words[0]
 	at := width
-	// Judge all differences at once by the bits that any of them has. That suffices for counters
-	// that only rise, which is the usual case.
+	// Check all differences at once, by the bits that are set in any of them. This is enough for
+	// counters that only rise, which is the usual case.
 	var any uint64
 	if quantum == 1 {
 		for i := range d {
@@ -195,8 +195,8 @@ func (e *columnEncoder) deltas(column columnView, quantum uint64) (d []uint64, l
 			any |= y
 		}
 	}
-	// If the differences are this small, all are whole multiples, none is negative, and their sum
-	// can wrap at most once.
+	// If the differences are this small, all are multiples of quantum, none is negative, and their
+	// sum can wrap at most once.
 	if any <= math.MaxInt64/quantum/uint64(column.rows) && last >= words[0] {
 		return d, words[0], last
 	}
@@ -219,10 +219,11 @@ func (e *columnEncoder) deltas(column columnView, quantum uint64) (d []uint64, l
 	return d, lo, hi
 }
 
-// exactInverse returns how to divide by a divisor below 2^63: multiply by inverse, then rotate
-// right by shift. If there is a remainder, the result is above (2^64-1)/divisor: multiplication by
-// the inverse of an odd number permutes all numbers, and maps the multiples to the lowest.
-// (Granlund and Montgomery, Division by invariant integers using multiplication, 1994, section 9.)
+// exactInverse returns the numbers for a division by a divisor below 2^63: multiply by inverse,
+// then rotate right by shift. If the division has a remainder, the result is above
+// (2^64-1)/divisor: multiplication by the inverse of an odd number permutes all numbers, and maps
+// the multiples of that number to the lowest numbers. (Granlund and Montgomery, Division by
+// invariant integers using multiplication, 1994, section 9.)
 func exactInverse(divisor uint64) (inverse uint64, shift int) {
 	shift = bits.TrailingZeros64(divisor)
 	odd := divisor >> shift
@@ -233,13 +234,13 @@ func exactInverse(divisor uint64) (inverse uint64, shift int) {
 	return inverse, shift
 }
 
-// framePhase guesses the index at which frames begin, modulo their length. Only such an index
-// counts at which all earlier values lie below all later ones. The most frequent phase wins, then
-// the smallest.
+// framePhase guesses the index at which frames begin, modulo their length. It considers each index
+// at which all earlier values are below all later values. It returns the most frequent phase of
+// these, and the smallest of equally frequent ones.
 func framePhase(values []uint64) int {
 	const look = 16 * frameLength
 	v := values[:min(look, len(values))]
-	var above [look]bool // value i and all later ones of v lie above all earlier ones
+	var above [look]bool // values i and later of v are above all earlier values
 	lowest := uint64(math.MaxUint64)
 	var least [look]uint64
 	for i := len(v) - 1; i >= 0; i-- {
@@ -266,8 +267,8 @@ func framePhase(values []uint64) int {
 	return best
 }
 
-// frames splits values into frames. If phase is not 0, the first frame has that length. frames
-// returns the smallest value of each frame, and the distance of each value from it.
+// frames splits values into frames. If phase is not 0, the first frame has phase values. frames
+// returns the smallest value of each frame, and the distance of each value from that of its frame.
 func (e *columnEncoder) frames(values []uint64, phase int) (bases, rest []uint64) {
 	e.numbers = slices.Grow(e.numbers[:0], len(values))[:len(values)]
 	rest = e.numbers
@@ -304,7 +305,8 @@ func frameCount(n, phase int) int {
 	return count + (n+frameLength-1)/frameLength
 }
 
-// steady tells whether all differences in a column are equal. It is false for less than two values.
+// steady reports whether all differences between neighboring values of a column are equal. It
+// returns false for fewer than two values.
 func steady(column columnView) (step uint64, yes bool) {
 	if column.rows < 2 {
 		return 0, false
@@ -313,7 +315,7 @@ func steady(column columnView) (step uint64, yes bool) {
 	step = words[width] - words[0]
 	last, at := words[0], width
 	for left := column.rows - 1; left > 0; {
-		stride := min(64, left) // leaves early without a test at each value
+		stride := min(64, left) // stop early without a test at each value
 		left -= stride
 		var differ uint64
 		for range stride {

@@ -7,11 +7,11 @@ import (
 	"github.com/klauspost/compress/huff0"
 )
 
-// columnDecoder holds the buffers for decoding columns. Its zero value is ready for use. One
+// columnDecoder contains the buffers for decoding columns. Its zero value is ready for use. One
 // goroutine at a time may use it.
 //
-// The input is not trusted. Every length is checked against the bytes that are there before it is
-// used. The memory taken is at most what the caller's count of values asks for.
+// The input is not trusted. Before a length is used, it is compared with the number of bytes that
+// are left. The decoder's memory depends only on the number of values that the caller asks for.
 type columnDecoder struct {
 	huffman    huff0.Scratch
 	values     []uint64
@@ -23,8 +23,8 @@ type columnDecoder struct {
 	places     [exceptionDepth + 1][]uint32 // of exceptions
 }
 
-// column decodes the values of a column, at least one, from the front of src. It returns the bytes
-// after them.
+// column decodes a column of at least one value from the front of src. It returns the bytes after
+// the column.
 func (d *columnDecoder) column(to columnView, src []byte) ([]byte, error) {
 	if len(src) == 0 {
 		return nil, columnError("no kind")
@@ -170,7 +170,7 @@ func (d *columnDecoder) merged(to columnView, src []byte) ([]byte, error) {
 }
 
 // numbers decodes len(values) numbers, at least one, from the front of src. It returns the bytes
-// after them.
+// after the numbers.
 func (d *columnDecoder) numbers(values []uint64, src []byte, depth int) ([]byte, error) {
 	if len(src) == 0 {
 		return nil, columnError("no coding of numbers")

@@ -10,13 +10,13 @@ import (
 type merged struct {
 	slots   [1024]uint16 // a source's index plus 1, at its hash or the next free slot after it
 	last    []uint64     // last value of each source
-	before  []uint64     // the value before the first of each source
+	before  []uint64     // an invented value before the first of each source: see take
 	sources []byte       // index of each value's source
-	counts  []uint64     // distance of each value from the last of its source
+	counts  []uint64     // distance of each value from the previous value of its source
 }
 
-// take splits a column by source. It returns false if that is no use: if there is one source, or
-// too many.
+// take splits a column by source. It returns false if that is useless, because there is only one
+// source, or too many.
 func (m *merged) take(values []uint64) bool {
 	clear(m.slots[:])
 	m.last, m.before = m.last[:0], m.before[:0]
@@ -34,8 +34,8 @@ func (m *merged) take(values []uint64) bool {
 			if len(m.last) == maxSources {
 				return false
 			}
-			// Pretend that the value before was there. Then a source that counts by one has equal
-			// distances.
+			// Pretend that this source's count was one lower before. Then all distances are equal
+			// if the source counts by one.
 			before := v&^countMask | (v-1)&countMask
 			m.last, m.before = append(m.last, before), append(m.before, before)
 			at = uint16(len(m.last))
@@ -49,7 +49,7 @@ func (m *merged) take(values []uint64) bool {
 	return len(m.last) > 1
 }
 
-// cost_bits returns what the sources cost, in bits a value.
+// cost_bits returns the average number of bits for the source of a value.
 func (m *merged) cost_bits() float64 {
 	var count [maxSources]float64
 	for _, s := range m.sources {
@@ -72,7 +72,7 @@ func (e *columnEncoder) appendMerged(dst []byte) []byte {
 	return e.appendNumbers(dst, m.counts, 0)
 }
 
-// sourceWidth returns how many bits the index of one of n sources takes.
+// sourceWidth returns the number of bits for the index of one of n sources.
 func sourceWidth(n int) int {
 	switch {
 	case n <= 2:

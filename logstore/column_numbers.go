@@ -8,7 +8,8 @@ import (
 	"github.com/klauspost/compress/huff0"
 )
 
-// appendNumbers appends numbers in the smallest known way. depth counts exceptions of exceptions.
+// appendNumbers appends numbers in the coding that is expected to be smallest. depth is the depth
+// of exceptions within exceptions.
 func (e *columnEncoder) appendNumbers(dst []byte, numbers []uint64, depth int) []byte {
 	if constant(numbers) {
 		dst = append(dst, numbersConstant)
@@ -28,7 +29,7 @@ func (e *columnEncoder) appendNumbers(dst []byte, numbers []uint64, depth int) [
 
 func constant(numbers []uint64) bool {
 	first := numbers[0]
-	// Strides leave early without a test at each value.
+	// Strides allow an early return without a test at each value.
 	for len(numbers) >= 64 {
 		var differ uint64
 		for _, v := range numbers[:64] {
@@ -62,7 +63,7 @@ func (e *columnEncoder) appendSplit(dst []byte, numbers []uint64, s shape, depth
 	e.symbols = slices.Grow(e.symbols[:0], len(numbers))[:len(numbers)]
 	symbols := e.symbols
 	base, low := s.base, uint(s.low)&63
-	var counts [4][256]uint32 // four, because a count that was just stored is slow to load again
+	var counts [4][256]uint32 // four, because loading a count that was just stored is slow
 	i := 0
 	for ; i+4 <= len(numbers); i += 4 {
 		n, s := numbers[i:i+4:i+4], symbols[i:i+4:i+4]
@@ -105,7 +106,8 @@ func (e *columnEncoder) appendSplit(dst []byte, numbers []uint64, s shape, depth
 	return dst
 }
 
-// takeExceptions collects the numbers that fit no symbol, and sets their symbols to the escape.
+// takeExceptions collects the numbers whose high parts fit no symbol, and sets their symbols to the
+// highest one, which means "exception".
 func (e *columnEncoder) takeExceptions(numbers []uint64, width, depth int) {
 	symbols := e.symbols[:len(numbers)]
 	exceptions := e.exceptions[depth][:0]
@@ -130,8 +132,8 @@ func (e *columnEncoder) takeExceptions(numbers []uint64, width, depth int) {
 	e.exceptions[depth] = exceptions
 }
 
-// symbolWidth finds the smallest width of symbols that adds few exceptions to the inevitable ones.
-// It returns the number of all exceptions too.
+// symbolWidth finds the smallest width of symbols that causes few exceptions beyond the inevitable
+// ones. It also returns the number of all exceptions.
 func symbolWidth(count *[256]int, n int) (width, escapes int) {
 	if count[0] == n {
 		return 0, 0

@@ -6,19 +6,19 @@ import (
 	"slices"
 )
 
-// shape says how to split numbers.
+// shape describes how to split numbers.
 type shape struct {
 	base      uint64
 	low       int     // number of low bits to pack
-	cost_bits float64 // expected, a number
+	cost_bits float64 // expected bits for each number
 }
 
-// shapeOf judges numbers by an evenly spaced sample.
+// shapeOf chooses a shape for numbers by an evenly spaced sample.
 func (e *columnEncoder) shapeOf(numbers []uint64) shape {
 	sample := numbers
 	if len(numbers) > sampleSize {
-		// The spacing is a fraction, so that a period in the numbers does not meet one in the
-		// sample.
+		// The spacing is not a whole number, so that a period in the numbers does not coincide with
+		// the spacing.
 		step := uint64(len(numbers)-1) << 32 / (sampleSize - 1)
 		for i := range e.sample {
 			e.sample[i] = numbers[uint64(i)*step>>32]
@@ -27,7 +27,7 @@ func (e *columnEncoder) shapeOf(numbers []uint64) shape {
 	} else {
 		sample = e.sample[:copy(e.sample[:], numbers)]
 	}
-	// Sort by sign. The xor moves the negative ones below.
+	// Sort as signed numbers. The xor moves the negative numbers below the others.
 	const sign = 1 << 63
 	for i := range sample {
 		sample[i] ^= sign
@@ -48,17 +48,19 @@ func (e *columnEncoder) shapeOf(numbers []uint64) shape {
 	return best
 }
 
-// shapeFrom finds how many low bits to pack if high parts count from base. sample is sorted by
-// sign.
+// shapeFrom finds the best number of low bits to pack if base is subtracted from all numbers.
+// sample is sorted as signed numbers.
 func shapeFrom(sample []uint64, base uint64) shape {
 	best := shape{cost_bits: math.Inf(1)}
 	n := len(sample)
-	// More than a tenth of exceptions never pays. Nor do low bits that nearly all numbers lack.
+	// If more than a tenth of the numbers were exceptions, or if the low bits were more than nearly
+	// all numbers have, the result would never be smaller.
 	first := max(bits.Len64(sample[n-1-n/10]-base)-8, 0)
 	span := bits.Len64(sample[n-1] - base)
 	for low := first; low <= packLimit; low++ {
 		cost := cost(sample, base, low, span)
-		// Of two equals, the wider has fewer symbols. It is faster, and its table is shorter.
+		// If two costs are equal, prefer more low bits: with fewer symbols, decoding is faster and
+		// the table is shorter.
 		if cost <= best.cost_bits+0.01 {
 			best = shape{base: base, low: low, cost_bits: min(cost, best.cost_bits)}
 		}
@@ -69,7 +71,7 @@ func shapeFrom(sample []uint64, base uint64) shape {
 	return best
 }
 
-// cost estimates the bits that a number takes. sample is sorted by sign.
+// cost estimates the number of bits for each number. sample is sorted as signed numbers.
 func cost(sample []uint64, base uint64, low, span int) float64 {
 	n := float64(len(sample))
 	var sum float64 // of count·log2(count)

@@ -16,7 +16,7 @@ var (
 	ErrFormat = errors.New("unknown log format")
 	// ErrHeader is returned for a file that begins like a log but has a damaged header.
 	ErrHeader = errors.New("damaged log header")
-	// ErrBytes is returned for bytes where neither a block nor the end of the log begins.
+	// ErrBytes is returned for bytes at which neither a block nor the end of the log begins.
 	ErrBytes = errors.New("bytes that are no block")
 	// ErrTorn is returned for a block that the end of the file cuts off.
 	ErrTorn = errors.New("torn block")
@@ -24,11 +24,11 @@ var (
 	ErrChecksum = errors.New("bad checksum of a block")
 	// ErrPayload is returned for a block whose payload matches its checksum but does not decode.
 	ErrPayload = errors.New("senseless payload of a block")
-	// ErrForeign is returned for a whole block that is not of the file's ring.
+	// ErrForeign is returned for a whole block of another ring than the file's.
 	ErrForeign = errors.New("block of a foreign incarnation")
 	// ErrIndex is returned if the index at the end of a file contradicts the blocks.
 	ErrIndex = errors.New("index contradicts the blocks")
-	// ErrSegment is returned for a file that has the name of another segment of its log.
+	// ErrSegment is returned for a file with the name of another segment of its log.
 	ErrSegment = errors.New("segment of another number")
 	// ErrSequence is returned for an appended block that begins before the next row.
 	ErrSequence = errors.New("block out of sequence")

@@ -10,9 +10,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
-// File reads chosen parts of a log. The index of a sealed file says where they are. In another file
-// the headers of all blocks are read once, when it is opened. One goroutine at a time may use a
-// File and its cursors.
+// File reads chosen parts of a log file. In a sealed file, the index shows where the parts are. If
+// the file is not sealed, the headers of all blocks are read once, when the file is opened. One
+// goroutine at a time may use a File and its cursors.
 type File struct {
 	name    string
 	from    io.ReaderAt
@@ -22,12 +22,13 @@ type File struct {
 	indexBy indexBy
 	entries []indexEntry
 	indexes []indexEntry // of the index's blocks, if the file was searched for blocks
-	then    End          // what the end of the file says
-	places  []Place      // how far the streams came according to the index
+	then    End          // from the end of the file
+	places  []Place      // where the streams end according to the index
 	closer  io.Closer
 }
 
-// indexBy says how a File's index was made. The order is from the quickest way to the surest.
+// indexBy says how a File's index was made. The order is from the quickest way to the most reliable
+// one.
 type indexBy uint8
 
 const (
@@ -58,7 +59,7 @@ func OpenFile(path string) (*File, error) {
 	return f, nil
 }
 
-// NewFile is OpenFile for a log in the first size bytes of from.
+// NewFile does the same as OpenFile, for a log in the first size bytes of from.
 func NewFile(from io.ReaderAt, size int64, name string) (*File, error) {
 	f, err := newFile(from, size, name)
 	if err != nil {
@@ -96,17 +97,16 @@ func (f *File) Close() error {
 	return f.closer.Close()
 }
 
-// Header returns what the log says about itself.
+// Header returns the header of the log file.
 func (f *File) Header() Header { return f.header }
 
 // Then returns what the file's end says about what follows the file.
 func (f *File) Then() End { return f.then }
 
-// Blocks returns how many blocks of rows are known in the file.
+// Blocks returns the number of known blocks of rows in the file.
 func (f *File) Blocks() int { return len(f.entries) }
 
-// readIndex reads the index of a sealed file. It returns false if there is none that can be
-// believed.
+// readIndex reads the index of a sealed file. It returns false if there is no believable index.
 func (f *File) readIndex() bool {
 	tail := make([]byte, endSize)
 	if _, err := f.from.ReadAt(tail, f.size-endSize); err != nil && err != io.EOF {
@@ -133,8 +133,8 @@ func (f *File) readIndex() bool {
 	return true
 }
 
-// readIndexBack reads the index from its last block back. The first row of each block leads to the
-// block before.
+// readIndexBack reads the index backwards from its last block. The first row of each index block
+// gives the place of the previous one.
 func (f *File) readIndexBack(e end, limit uint64) ([]indexEntry, bool) {
 	if e.rows == 0 {
 		return nil, e.offset == limit
@@ -164,7 +164,7 @@ func (f *File) readIndexBack(e end, limit uint64) ([]indexEntry, bool) {
 	return slices.Concat(blocks...), true
 }
 
-// readIndexOn reads the index of a file of version 1, whose blocks follow one another.
+// readIndexOn reads the index of a file of version 1, in which the index blocks follow one another.
 func (f *File) readIndexOn(e end, limit uint64) (entries []indexEntry, ok bool) {
 	from := uint64(f.header.headerLength)
 	for at := e.offset; at < limit; {
@@ -201,8 +201,8 @@ func (f *File) readIndexBlock(at, limit uint64) (rows []indexEntry, to uint64, o
 	return c.block.index, to, err == nil
 }
 
-// believable tells whether entries describe blocks of rows that follow one another between two
-// offsets. So a file cannot make a reader take memory for more of them than it has room for.
+// believable reports whether entries describe blocks of rows that follow one another between two
+// offsets. So a file cannot make a reader take memory for more blocks than the file has room for.
 func believable(entries []indexEntry, from, to uint64) bool {
 	for _, e := range entries {
 		if !e.ofRows() || e.Offset < from || e.Offset+e.Length > to {
@@ -213,8 +213,8 @@ func believable(entries []indexEntry, from, to uint64) bool {
 	return true
 }
 
-// scan makes the index of a file that has none. It reads only headers as long as each leads to the
-// next. From the first damage on it reads everything.
+// scan makes the index of a file without one. As long as each block header leads to the next, it
+// reads only headers. From the first damage on it reads everything.
 func (f *File) scan() error {
 	f.indexBy = byHeaders
 	offset, last := f.header.headerLength, f.header.headerLength
@@ -280,7 +280,8 @@ func (f *File) lastEntries() []indexEntry {
 }
 
 // Between returns a cursor over the blocks that have rows with counters from lo to hi. Blocks of
-// kinds without a counter range are included. The blocks keep their rows outside the range.
+// kinds without counters are included. The rows of these blocks that are outside the range are
+// returned too.
 func (f *File) Between(lo, hi uint64) *Cursor {
 	return &Cursor{file: f, lo: lo, hi: hi, tracker: tracker{}}
 }
@@ -298,7 +299,7 @@ func (f *File) Of(kind Kind) *Cursor {
 // Last returns a cursor over the last block of a kind in each shard.
 func (f *File) Last(kind Kind) *Cursor {
 	last := *f
-	// Damage in one of these is no reason to search for more.
+	// Damage in one of these blocks must not start a search.
 	last.entries, last.indexBy = f.lastEntries(), bySearch
 	return last.Of(kind)
 }
@@ -316,7 +317,7 @@ func (f *File) CounterRange() (lo, hi uint64, ok bool) {
 	return lo, hi, ok
 }
 
-// Cursor goes through a part of a File. One goroutine at a time may use it.
+// Cursor iterates over blocks of a File. One goroutine at a time may use it.
 type Cursor struct {
 	file    *File
 	lo, hi  uint64
@@ -329,7 +330,8 @@ type Cursor struct {
 }
 
 // Next returns the next block, which is valid until the next call. A *CorruptionError reports
-// damage, and Next continues after it. At the end Next returns io.EOF. Any other error is final.
+// damage, and the next call continues after it. At the end Next returns io.EOF. Any other error is
+// final.
 func (c *Cursor) Next() (*Block, error) {
 	for c.next < len(c.file.entries) {
 		e := c.file.entries[c.next]
@@ -338,8 +340,9 @@ func (c *Cursor) Next() (*Block, error) {
 			continue
 		}
 		block, err := c.read(e)
-		// The index is wrong about this place: bytes came or went, or a header lied. Only a search
-		// can say where the blocks are now. Sequences identify the blocks that were returned.
+		// The index is wrong here: bytes were inserted or removed, or a header was false. Only a
+		// search can find where the blocks are now. Their sequence numbers show which were returned
+		// already.
 		from := int64(-1)
 		switch {
 		case c.file.indexBy == byEnd && errors.Is(err, ErrIndex):
@@ -391,7 +394,7 @@ func (c *Cursor) verify(e indexEntry) (h blockHeader, payload []byte, err error)
 	if int64(e.Offset)+int64(size) > c.file.size {
 		return h, nil, c.damage(e, ErrTorn)
 	}
-	// Lengths come from a file. Verify the header before taking memory for the payload.
+	// The length is from a file, so verify the header before taking memory for the payload.
 	c.buffer = slices.Grow(c.buffer[:0], frameLimit)
 	head := c.buffer[:min(frameLimit, size)]
 	whole, err := c.readAt(head, int64(e.Offset))
@@ -428,8 +431,8 @@ func (c *Cursor) readAt(b []byte, offset int64) (whole bool, err error) {
 	return false, fmt.Errorf("read log %q: offset %d: %w", c.file.name, offset, err)
 }
 
-// Continues lists how far the rows of each kind and shard have come at the end of the file. Rows
-// that a Drop declares absent count as well.
+// Continues lists, for each kind and shard, the sequence number that follows the file's last row. A
+// row that a Drop declares absent counts as a row of the file.
 func (f *File) Continues() ([]Place, error) {
 	t := tracker{}
 	t.skipTo(f.header.Continues)

@@ -5,12 +5,13 @@ import (
 	"io"
 )
 
-// Fingerprint identifies a file without reading all of it. A sealed segment begins with its header,
-// and ends with the list of its blocks. The blocks' checksums protect the middle.
+// Fingerprint identifies a file without reading all of it. It covers the header at the beginning of
+// a sealed segment and the list of blocks at the end. The blocks' own checksums protect the rest.
 type Fingerprint struct {
 	Bytes int64 // length of the file
 
-	// Checksums of the first and the last fingerprintBytes, or of all if there are fewer.
+	// Checksums of the first and the last fingerprintBytes of the file, or of all bytes if it is
+	// shorter.
 	Head, Tail uint32
 }
 

@@ -6,10 +6,10 @@ import (
 	"io"
 )
 
-// After its header a file is a sequence of frames: blocks, and in a sealed file the blocks of the
-// index and one end.
+// After its header a file is a sequence of frames. A frame is a block of rows, an index block, or
+// the end of a sealed file.
 
-// frameLimit is how many bytes suffice to identify a frame.
+// frameLimit is a number of bytes that is enough to identify a frame.
 const frameLimit = blockHeaderSize
 
 const (
@@ -48,7 +48,7 @@ func parseEnd(b []byte) (end, bool) {
 	}, then < ends && checksum(b[:28]) == binary.LittleEndian.Uint32(b[28:])
 }
 
-// startsFrame tells whether the rest of a file is the front part of a frame.
+// startsFrame reports whether b, the rest of a file, can be the beginning of a frame.
 func startsFrame(b []byte) bool {
 	for _, s := range []string{blockMagic, endMagic} {
 		if n := min(len(b), len(s)); string(b[:n]) == s[:n] {
@@ -58,7 +58,7 @@ func startsFrame(b []byte) bool {
 	return false
 }
 
-// window is the part of a file that a reader sees.
+// window is the part of a file that is in a reader's buffer.
 type window struct {
 	from   io.Reader
 	buffer []byte

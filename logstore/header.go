@@ -13,14 +13,14 @@ import (
 )
 
 // Version is the version of the files that this package writes. The package also reads version 1,
-// whose files do not say how long their log is.
+// whose files do not show whether a log is complete.
 const Version = 2
 
-// Header is what a file says about itself before its first block.
+// Header is the header of a log file, before the first block.
 type Header struct {
 	Node       string // name of the node
 	NodeNumber int    // as in the tuple ids that the node makes; channel.MaxNode + 1: none
-	Epoch      string // name of the span in which the node's counter ran unbroken
+	Epoch      string // name of the counter's epoch
 
 	Channel     channel.Name
 	Settings    channel.Settings // in force when the file was begun; Transitions report changes
@@ -30,10 +30,10 @@ type Header struct {
 	ProcessID   int // of the program, for display
 
 	Quantum_cycles   uint64 // step in which the counter moves; 0: unknown
-	CoreSlack_cycles uint64 // how far the node's cores may disagree
+	CoreSlack_cycles uint64 // how far the counters of the node's cores may disagree
 
-	// The counter read Counter at an instant between these two nanoseconds of UTC since 1970, by
-	// the node's clock.
+	// At some time between UTCLo_ns and UTCHi_ns, in ns since 1970 UTC by the node's clock, the
+	// counter was at Counter.
 	Counter  uint64
 	UTCLo_ns int64
 	UTCHi_ns int64
@@ -41,12 +41,12 @@ type Header struct {
 	Segment  int         // number of the file among the ring's files, from 0
 	Part     int         // the segment with which the log begins in this directory, or UnknownPart
 	Previous Fingerprint // of the segment before; zero: there is none, or it is unknown
-	// Rewritten says that the file was made from another one. The next segment has that one as its
-	// Previous.
+	// Rewritten is true if the file was made from another one. Previous of the next segment is then
+	// the fingerprint of that other file.
 	Rewritten bool
 
-	// Continues says how many rows the segments before this one hold. Unlisted kinds and shards
-	// begin at 0.
+	// Continues lists where the rows of this file begin, after those of earlier segments. Kinds and
+	// shards that are not listed begin at 0.
 	Continues []Place
 
 	version      int   // of the file from which the header was read
@@ -56,19 +56,20 @@ type Header struct {
 // UnknownPart is the Part of a file of version 1, and of one whose header was lost.
 const UnknownPart = -1
 
-// Place says how far the rows of a kind in a shard have come. Next is the sequence of the next row.
+// Place is a position in the rows of a kind in a shard. Next is the sequence number of the next
+// row.
 type Place struct {
 	Kind  Kind
 	Shard int
 	Next  uint64
 }
 
-// stampSlack_cycles follows from the stamp. Its line in the header is for people.
+// stampSlack_cycles is written to the header only for people, because it follows from the stamp.
 func (h *Header) stampSlack_cycles() uint64 { return h.Stamp.OrderingSlack_cycles() }
 
 const (
 	headerMagic  = "cloudprofiler-log "
-	headerFormat = "compressed" // stands after the version; FORMAT.md has the names that are gone
+	headerFormat = "compressed" // follows the version; FORMAT.md also has former names
 	headerLimit  = 1 << 16      // bytes
 )
 
@@ -166,8 +167,8 @@ func parseHeader(b []byte) (Header, error) {
 	}
 	end++
 	text := b[:end-sumLine]
-	// In every version the header ends in this line, and the version is in its first. So a whole
-	// header of a new version differs from a damaged one.
+	// In every version, the last line of the header is its checksum, and the first has the version.
+	// So a header of a newer version can be distinguished from a damaged one.
 	if want := checksumLine(text); want != string(b[end-sumLine:end]) {
 		return Header{}, fmt.Errorf("it ends with %q, want %q: %w",
 			b[end-sumLine:end], want, ErrHeader)

@@ -9,7 +9,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// Kind says what the rows of a block are. Files contain the numbers: append only.
+// Kind is the kind of the rows in a block. Files contain the numbers: append only.
 type Kind uint8
 
 const (
@@ -32,13 +32,14 @@ type Event struct{ Counter, ID uint64 }
 // Link says that tuple Child was made from tuple Parent.
 type Link struct{ Parent, Child uint64 }
 
-// Sample is the number of events that a channel had counted, since its ring was opened, when the
-// counter was read.
+// Sample is the number of events that a channel had counted since its ring was opened, and the
+// CPU's counter at that moment.
 type Sample struct{ Counter, Count uint64 }
 
-// FirstLast is what a first-last channel had kept at an instant. It replaces the row before it.
+// FirstLast is the content of a first-last channel's cells at an instant. It replaces the row
+// before it.
 type FirstLast struct {
-	Count        uint64 // of tuples; if 0, the four fields below do not hold
+	Count        uint64 // of tuples; if it is 0, the next four fields are not valid
 	FirstCounter uint64
 	FirstID      uint64
 	LastCounter  uint64
@@ -47,7 +48,7 @@ type FirstLast struct {
 }
 
 // Transition says which settings applied from row From of Events or Links on. With many writers, a
-// few calls under the older settings may follow that row.
+// few rows after From may still be under the earlier settings.
 type Transition struct {
 	From       uint64
 	Generation uint64
@@ -55,10 +56,10 @@ type Transition struct {
 	A, B       uint64 // the handler's parameters, as in channel.Settings
 	Counter    uint64 // at the change
 	Dropped    uint64 // how many events the channel had dropped until then
-	Skipped    uint64 // changes just before this one of which nothing more is known
+	Skipped    uint64 // changes directly before this one that were not recorded
 }
 
-// Settings returns the handler and its parameters. They come from a file: validate them before use.
+// Settings returns the handler and its parameters. They are from a file: validate them before use.
 func (t Transition) Settings() channel.Settings {
 	return channel.Settings{Kind: channel.Kind(min(t.Handler, math.MaxUint8)), A: t.A, B: t.B}
 }
@@ -77,8 +78,9 @@ type Drop struct {
 type Reason uint64
 
 const (
-	// RingFull rows found no room and have no place in the sequence. They would have come before
-	// row At. For all other reasons rows At to At+Count-1 are missing.
+	// RingFull means that the rows found no room in the ring. Such rows have no sequence numbers;
+	// they would have been logged before row At. For all other reasons, rows At to At+Count-1 are
+	// missing.
 	RingFull     Reason = 1
 	NeverWritten Reason = 2 // reserved by a writer that died
 	Overwritten  Reason = 3 // a flight recorder overwrote them
@@ -100,11 +102,11 @@ func (r Reason) String() string {
 	return fmt.Sprintf("reason-%d", uint64(r))
 }
 
-// InSequence tells whether the missing rows have sequences of their own.
+// InSequence reports whether the missing rows have sequence numbers.
 func (r Reason) InSequence() bool { return r != RingFull }
 
-// ReturnTrip is the way of a tuple to its end and of the acknowledgement back. This node's counter
-// gave both readings.
+// ReturnTrip describes the way of a tuple to its end and the way of the acknowledgement back. Sent
+// and Acknowledged are readings of this node's counter.
 type ReturnTrip struct{ ID, Sent, Acknowledged uint64 }
 
 // NTP is what an NTP daemon claimed between two readings of the counter.
@@ -134,8 +136,8 @@ type indexEntry struct {
 type kindInfo struct {
 	name    string
 	columns []string
-	// Columns of counters. They mostly rise, in steps of the quantum, and the block's range is
-	// theirs. A counter that may be 0 for "none" is not among them.
+	// The columns of counters, which mostly rise in steps of the quantum. The counter range of a
+	// block is over these columns. They do not include counters that are 0 for "none".
 	counters []int
 }
 
@@ -193,9 +195,9 @@ type rowsOfKind interface {
 
 type rowSlice[R row] []R
 
-// words returns the 64-bit words of rows. It concerns memory only: files are written word by word
-// in a fixed byte order. TestRowsAreWords checks that every row has as many words as its kind has
-// columns.
+// words returns the rows in memory as 64-bit words. The byte order of files does not depend on
+// this, because files are written word by word. TestRowsAreWords checks that every row has one word
+// for each column of its kind.
 func (s *rowSlice[R]) words() []uint64 {
 	var r R
 	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(*s))),

@@ -12,7 +12,7 @@ import (
 // SegmentLimit is the default length, in bytes, at which a segment is full.
 const SegmentLimit = 256 << 20
 
-// Log is the log of one ring, in as many segments as it takes. One goroutine at a time may use it.
+// Log is the log of one ring, in as many segments as necessary. One goroutine at a time may use it.
 type Log struct {
 	fs     FileSystem
 	dir    string
@@ -20,14 +20,14 @@ type Log struct {
 	header Header
 	writer *Writer
 	places []Place // where the next segment begins; set while there is no writer
-	then   End     // what the last segment says about the next; set while there is no writer
+	then   End     // End of the last segment; set while there is no writer
 
 	removed int
 }
 
-// OpenLog begins the log of a ring. If the log has segments, OpenLog continues it where the last
-// one ends, in that segment's epoch. The Log sets the header's Segment and Continues. A limit of 0
-// means SegmentLimit, and a nil file system means the operating system's.
+// OpenLog begins the log of a ring. If the log already has segments, OpenLog continues it at the
+// end of the last one, in that segment's epoch. The Log sets Segment and Continues in the header. A
+// limit of 0 means SegmentLimit, and a nil file system means the operating system's.
 func OpenLog(fsys FileSystem, dir string, h Header, limit int64) (*Log, error) {
 	segments, err := Segments(dir)
 	if err != nil {
@@ -36,8 +36,8 @@ func OpenLog(fsys FileSystem, dir string, h Header, limit int64) (*Log, error) {
 	return OpenSegments(fsys, dir, segments, h, limit)
 }
 
-// OpenSegments is OpenLog for a directory whose segments are already listed. One list can serve
-// many logs.
+// OpenSegments does the same as OpenLog, for a directory whose segments are already listed. One
+// list can be used for many logs.
 func OpenSegments(fsys FileSystem, dir string, segments []Segment, h Header,
 	limit int64) (*Log, error) {
 	if fsys == nil {
@@ -89,8 +89,8 @@ func fingerprintOf(fsys FileSystem, path string) (Fingerprint, error) {
 	return TakeFingerprint(file, st.Size())
 }
 
-// goOn takes over the epoch and the relation of counter and UTC from the segment before. Only the
-// writer can know that the counter has entered another epoch since.
+// goOn copies the epoch and the relation of counter and UTC from the header of the segment before.
+// If the counter has entered another epoch since then, the user of the Log must call Enter.
 func (h *Header) goOn(before *Header) {
 	h.Epoch, h.Counter, h.UTCLo_ns, h.UTCHi_ns = before.Epoch, before.Counter, before.UTCLo_ns,
 		before.UTCHi_ns
@@ -99,9 +99,9 @@ func (h *Header) goOn(before *Header) {
 	}
 }
 
-// goOnBehind finds where a log ends if none of its segments can be written to. It reads the last
-// readable header, and how far that segment came. The rows of a damaged segment are not counted, so
-// they are missing where the next segment begins.
+// goOnBehind finds where a log ends if none of its segments can be written to. It takes this from
+// the last segment whose header can be read. It does not count the rows of damaged segments after
+// that one, so readers find these rows missing at the beginning of the next segment.
 func (l *Log) goOnBehind(segments []Segment) error {
 	for i := len(segments) - 1; i >= 0; i-- {
 		f, err := OpenFile(segments[i].Path)
@@ -122,7 +122,7 @@ func (l *Log) goOnBehind(segments []Segment) error {
 	return nil
 }
 
-// Next returns the sequence of the next row of a kind in a shard.
+// Next returns the sequence number of the next row of a kind in a shard.
 func (l *Log) Next(kind Kind, shard int) uint64 {
 	if l.writer != nil {
 		return l.writer.Next(kind, shard)
@@ -147,11 +147,11 @@ func (l *Log) Size() int64 {
 }
 
 // Append writes a block. It begins a new segment if the current one is full or was removed. It
-// returns the errors of Writer.Append. After an error nothing of the block counts as written, and
+// returns the errors of Writer.Append. After an error no part of the block is in the log, and
 // Append may be called again.
 func (l *Log) Append(b *Block) error {
 	for attempt := 0; ; attempt++ {
-		// A segment of version 1 cannot say what comes after it.
+		// A segment of version 1 cannot say what follows it, so begin a new one.
 		if l.writer != nil && (l.writer.Size() >= l.limit || l.writer.header.version < Version) {
 			if err := l.rotate(GoesOn); err != nil && !errors.Is(err, ErrRemoved) {
 				return err
@@ -166,7 +166,8 @@ func (l *Log) Append(b *Block) error {
 		if !errors.Is(err, ErrRemoved) || attempt > 0 {
 			return err
 		}
-		// The rows of the removed segment are lost. The gap before the next segment says which.
+		// The rows of the removed segment are lost. The gap before the next segment shows which
+		// rows.
 		l.removed++
 		l.leave()
 	}
@@ -188,7 +189,8 @@ func (l *Log) begin() error {
 	return nil
 }
 
-// rotate seals the current segment. If the segment was removed, rotate only leaves it.
+// rotate seals the current segment and leaves it. If the segment was removed, rotate only leaves
+// it, and returns ErrRemoved.
 func (l *Log) rotate(then End) error {
 	err := l.writer.SealAs(then)
 	if errors.Is(err, ErrRemoved) {
@@ -201,7 +203,7 @@ func (l *Log) rotate(then End) error {
 	return err
 }
 
-// leave moves to the next segment.
+// leave gives up the current segment, so that Append begins the next one.
 func (l *Log) leave() {
 	if l.header.Previous = l.writer.print; l.writer.file != nil { // the segment was not sealed
 		l.header.Previous = l.writer.fingerprint()
@@ -212,8 +214,8 @@ func (l *Log) leave() {
 	l.header.Segment++
 }
 
-// end seals the log in its directory. If the last segment says that another follows there, end
-// writes that one without rows.
+// end seals the log in its directory. If the last segment says that another one follows in the
+// directory, end writes that segment, without rows.
 func (l *Log) end(then End) error {
 	if l.writer == nil && l.then == GoesOn {
 		if err := l.begin(); err != nil {
@@ -226,8 +228,7 @@ func (l *Log) end(then End) error {
 	return l.rotate(then)
 }
 
-// Change sets the settings, and the relation of counter and UTC, in the headers of segments that
-// begin from now on.
+// Change sets the settings, and the relation of counter and UTC, for the headers of later segments.
 func (l *Log) Change(settings channel.Settings, counter uint64, utcLo_ns, utcHi_ns int64) error {
 	h := l.header
 	h.Settings, h.Counter, h.UTCLo_ns, h.UTCHi_ns = settings, counter, utcLo_ns, utcHi_ns
@@ -241,8 +242,8 @@ func (l *Log) Change(settings channel.Settings, counter uint64, utcLo_ns, utcHi_
 // Epoch returns the epoch of the segment to which the next block goes.
 func (l *Log) Epoch() string { return l.header.Epoch }
 
-// Enter seals the current segment. From the next block on, rows go to a segment of the given epoch,
-// with this relation of counter and UTC.
+// Enter seals the current segment. The next block begins a segment of the given epoch, with the
+// given relation of counter and UTC.
 func (l *Log) Enter(epoch string, counter uint64, utcLo_ns, utcHi_ns int64) error {
 	h := l.header
 	h.Epoch, h.Counter, h.UTCLo_ns, h.UTCHi_ns = epoch, counter, utcLo_ns, utcHi_ns
@@ -260,12 +261,13 @@ func (l *Log) Enter(epoch string, counter uint64, utcLo_ns, utcHi_ns int64) erro
 	return nil
 }
 
-// Moved tells whether the log was sealed in order to move, but did not reach the other directory.
+// Moved reports whether the log was sealed in order to move, but has no segment in the other
+// directory yet.
 func (l *Log) Moved() bool { return l.writer == nil && l.then == Moved }
 
-// Move ends the log in its directory and continues it in another. It creates a segment there at
-// once, which says where it continues. After an error the log may be in either directory, and Move
-// may be called again.
+// Move ends the log in its directory and continues it in another. It creates a segment in the other
+// directory at once, whose header says where the log continues. After an error the log may be in
+// either directory, and Move may be called again.
 func (l *Log) Move(dir string) error {
 	if err := l.end(Moved); err != nil && !errors.Is(err, ErrRemoved) {
 		return err

@@ -11,10 +11,10 @@ import (
 )
 
 // LogReader reads the segments of one ring as one log. Its report says what is missing before,
-// between and after them. One goroutine at a time may use it.
+// between and after the segments. One goroutine at a time may use it.
 type LogReader struct {
 	segments []Segment
-	whole    bool // the segments are all that the directory has
+	whole    bool // the segments are all that are in their directory
 	file     *os.File
 	reader   *Reader
 	header   Header
@@ -29,17 +29,17 @@ func ReadLog(segments []Segment) *LogReader {
 	return &LogReader{segments: segments, whole: true, tracker: tracker{}}
 }
 
-// ReadSegments is ReadLog for some of a log's segments. It does not report the others as missing.
-// CheckChain checks the whole log.
+// ReadSegments does the same as ReadLog for some of a log's segments, without reporting the others
+// as missing. CheckChain checks the whole log.
 func ReadSegments(segments []Segment) *LogReader {
 	return &LogReader{segments: segments, tracker: tracker{}}
 }
 
-// Header returns the header of the segment that held the last block.
+// Header returns the header of the segment of the last block.
 func (l *LogReader) Header() Header { return l.header }
 
-// Report returns the account of what was read so far. After Next has returned io.EOF it covers the
-// whole log.
+// Report returns the account of what was read so far. After Next has returned io.EOF, the report
+// covers the whole log.
 func (l *LogReader) Report() Report {
 	report := l.report
 	report.Damage = slices.Clone(report.Damage)
@@ -62,8 +62,8 @@ func (r *Report) add(of Report) {
 	}
 }
 
-// Next is Reader.Next over all segments. A segment whose header cannot be read counts as damage as
-// a whole.
+// Next does the same as Reader.Next, over all segments. If the header of a segment cannot be read,
+// Next reports the whole segment as damage.
 func (l *LogReader) Next() (*Block, error) {
 	for {
 		if l.reader == nil {
@@ -83,7 +83,7 @@ func (l *LogReader) Next() (*Block, error) {
 	}
 }
 
-// atEnd checks whether the segments are all that there were, and returns io.EOF.
+// atEnd checks whether any segments are gone, and returns io.EOF.
 func (l *LogReader) atEnd() (err error) {
 	if l.whole {
 		l.report.Chain, err = CheckChain(l.segments)
@@ -107,7 +107,7 @@ func (l *LogReader) open() error {
 			r.header.Incarnation, ErrForeign)
 	}
 	if err == nil && r.header.Segment != s.Number {
-		// The rows belong to the log all the same.
+		// The rows still belong to the log.
 		err := fmt.Errorf("named as segment %d, written as %d: %w",
 			s.Number, r.header.Segment, ErrSegment)
 		l.report.damage(&CorruptionError{File: s.Path, Err: err})
@@ -125,8 +125,9 @@ func (l *LogReader) open() error {
 		return err
 	}
 	l.file, l.reader, l.header = file, r, r.header
-	// Sequences continue from the segment before. If this one begins later, rows are missing. The
-	// rows before the first segment are in other directories, unless the log began here.
+	// Sequence numbers continue from the segment before. If this segment begins with a later one,
+	// rows are missing. Rows before the first segment are in other directories, unless the log
+	// began in this directory.
 	if l.next == 1 && !(l.whole && r.header.Part == 0) {
 		l.tracker.skipTo(r.header.Continues)
 	}

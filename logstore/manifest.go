@@ -18,9 +18,9 @@ const ManifestName = "manifest.txt"
 // know.
 var ErrManifest = errors.New("bad manifest of logs")
 
-// Manifest lists the segments that a directory had when no more were expected. It reports two
-// losses that no segment can: a log whose segments are all gone, and the lost end of a log that was
-// never sealed.
+// Manifest lists the segments that a directory had when no more were expected. It can show two
+// losses that no segment can show: that all segments of a log are gone, and that the end of a log
+// that was never sealed is gone.
 type Manifest []ManifestEntry
 
 // ManifestEntry is a segment: the name of its file, and the file's fingerprint.
@@ -34,10 +34,10 @@ const (
 	manifestLimit = 64 << 20 // bytes: half a million segments
 )
 
-// ExtendManifest adds segments to the manifest of a directory: those that are not in it, and those
-// for which anew is true because they were rewritten. A nil anew means that none were. The manifest
-// is created if it is missing. Its other entries stay. ExtendManifest returns the errors of
-// ReadManifest and of the system.
+// ExtendManifest adds the segments of a directory that are not in the directory's manifest. It also
+// replaces the entries of segments for which anew returns true because they were rewritten; a nil
+// anew means that none were. Other entries stay. A missing manifest is created. ExtendManifest
+// returns the errors of ReadManifest and of the system.
 func ExtendManifest(dir string, anew func(Segment) bool) error {
 	m, err := ReadManifest(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -72,7 +72,7 @@ func ExtendManifest(dir string, anew func(Segment) bool) error {
 	return nil
 }
 
-// write writes the manifest to a file that appears whole.
+// write writes the manifest to a file that appears at its path only when it is complete.
 func (m Manifest) write(path string) error {
 	unfinished := path + ".new"
 	if err := os.Remove(unfinished); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -106,8 +106,7 @@ func ReadManifest(dir string) (Manifest, error) {
 	return m, nil
 }
 
-// readRegular reads a regular file that anybody may have made. It reads at most one byte more than
-// the manifest's limit.
+// readRegular reads a regular file that is not trusted. It reads at most manifestLimit + 1 bytes.
 func readRegular(path string) ([]byte, error) {
 	st, err := os.Lstat(path)
 	if err != nil {
@@ -171,8 +170,8 @@ func parseManifest(text []byte) (Manifest, error) {
 // Departure is a file that differs from its entry in a manifest.
 type Departure struct{ Name, Reason string }
 
-// Check compares the segments in a directory with the manifest. A file that was made from another,
-// as salvage does, may differ.
+// Check compares the segments in a directory with the manifest. A file that was made from another
+// one, as by Salvage, may differ.
 func (m Manifest) Check(dir string) ([]Departure, error) {
 	segments, err := Segments(dir)
 	if err != nil {
@@ -204,7 +203,7 @@ func (m Manifest) Check(dir string) ([]Departure, error) {
 	return all, nil
 }
 
-// differs says how a file differs from its entry, or "" if it does not.
+// differs returns how a file differs from its entry, or "" if it does not differ.
 func (e ManifestEntry) differs(s Segment) (string, error) {
 	print, err := fingerprintOf(OS{}, s.Path)
 	if err != nil || print == e.Print {

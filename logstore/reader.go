@@ -10,8 +10,9 @@ import (
 	"slices"
 )
 
-// Reader reads a log from beginning to end, whatever its state. After damage it continues with the
-// next whole block. It takes memory for one block. One goroutine at a time may use it.
+// Reader reads a log file from beginning to end, whatever the state of the file. After damage it
+// continues with the next whole block. A Reader takes memory for one block. One goroutine at a time
+// may use it.
 type Reader struct {
 	name    string
 	header  Header
@@ -26,12 +27,12 @@ type Reader struct {
 	firstAt   int64      // offset of the index's first block
 	lastIndex indexEntry // of the index's last block
 	listed    uint64     // sum of the hashes of the index's rows
-	seen      uint64     // sum of the hashes of all blocks; the same if the index is right
+	seen      uint64     // sum of the hashes of all blocks; equal to listed if the index is right
 	ended     bool       // the end of a sealed file was read
 	then      End        // what the end said
-	searched  int64      // bytes of damaged payloads in which blocks were searched
+	searched  int64      // bytes of damaged payloads that were searched for blocks
 
-	// If not nil, the blocks are noted here. Then only drops and the index are decoded.
+	// If file is not nil, the blocks are noted in it, and only drops and the index are decoded.
 	file *File
 }
 
@@ -66,11 +67,11 @@ func (r *Reader) readHeader() error {
 	return nil
 }
 
-// Header returns what the log says about itself.
+// Header returns the header of the log file.
 func (r *Reader) Header() Header { return r.header }
 
-// Report returns the account of what was read so far. After Next has returned io.EOF it covers the
-// whole log. It does not cover the rows of earlier segments.
+// Report returns the account of what was read so far. After Next has returned io.EOF, the report
+// covers the whole file. It does not cover earlier segments.
 func (r *Reader) Report() Report {
 	report := r.report
 	report.Damage = slices.Clone(report.Damage)
@@ -79,9 +80,9 @@ func (r *Reader) Report() Report {
 	return report
 }
 
-// Next returns the next block of rows that no earlier block had. The block is valid until the next
-// call. A *CorruptionError reports damage, and Next continues after it when called again. At the
-// end Next returns io.EOF. Any other error comes from the underlying reader and is final.
+// Next returns the next block of rows, without rows that were in an earlier block. The block is
+// valid until the next call. A *CorruptionError reports damage, and the next call continues after
+// it. At the end Next returns io.EOF. Any other error is from the underlying reader and is final.
 func (r *Reader) Next() (*Block, error) {
 	for {
 		b := r.window.ahead(frameLimit)
@@ -115,8 +116,8 @@ func (r *Reader) Next() (*Block, error) {
 	}
 }
 
-// readBlock reads the block that begins here. It returns neither a block nor an error if there is
-// nothing to report.
+// readBlock reads the block at the present position. It returns neither a block nor an error if
+// there is nothing to report.
 func (r *Reader) readBlock(h *blockHeader) (*Block, error) {
 	size := h.size()
 	b := r.window.ahead(size)
@@ -200,7 +201,7 @@ func (r *Reader) readEnd(e *end) error {
 	r.window.consume(endSize)
 	r.ended, r.then = true, e.then
 	if len(r.report.Damage)+r.report.Duplicates+r.report.Overlaps > 0 {
-		return nil // they cannot agree, as is known already
+		return nil // index and blocks cannot agree, because of damage that was reported already
 	}
 	seen, at := r.seen, r.firstAt
 	if r.header.version > 1 && r.indexed > 0 {
@@ -212,11 +213,11 @@ func (r *Reader) readEnd(e *end) error {
 	return nil
 }
 
-// skipDamaged passes a block with a whole header and a damaged payload, and returns where it began.
-// The length may be what is wrong, so skipDamaged searches within the payload for other blocks.
+// skipDamaged skips a block with a whole header and a damaged payload, and returns the offset of
+// the block. Because the length may be wrong, it searches the payload for other blocks.
 func (r *Reader) skipDamaged(size int, short bool) (from int64) {
-	// Each header that is found costs the checksum of a payload. This limits what a file of false
-	// headers can cost.
+	// For each header that is found, the checksum of a payload is computed. This limits the cost of
+	// a file with many false headers.
 	const floor = 64 << 20
 	if r.searched > floor+2*r.window.offset && !short {
 		from = r.window.offset
@@ -227,8 +228,8 @@ func (r *Reader) skipDamaged(size int, short bool) (from int64) {
 	return r.search(1)
 }
 
-// search advances by n bytes, and then to the next place where a frame begins. It returns where it
-// began.
+// search advances by n bytes, and then to the next place at which a frame begins. It returns the
+// offset at which the search began.
 func (r *Reader) search(n int) (from int64) {
 	from = r.window.offset
 	r.window.consume(n)
@@ -241,7 +242,7 @@ func (r *Reader) search(n int) (from int64) {
 				r.window.consume(len(b))
 				return from
 			}
-			// The last bytes may be the first of a frame.
+			// The last bytes may be the beginning of a frame.
 			r.window.consume(len(b) - min(len(b), len(endMagic)))
 			continue
 		}
@@ -274,12 +275,12 @@ func entryOf(h *blockHeader, offset int64) indexEntry {
 	}
 }
 
-// ofRows tells whether an entry can be that of a block of rows.
+// ofRows reports whether an entry can describe a block of rows.
 func (e indexEntry) ofRows() bool {
 	return e.Kind < kinds && Kind(e.Kind).known() && Kind(e.Kind) != index && e.sane()
 }
 
-// sane tells whether the numbers of an entry agree with each other.
+// sane reports whether the numbers in an entry agree with each other.
 func (e indexEntry) sane() bool {
 	return e.Shard <= maxShard && e.Count >= 1 && e.Count <= MaxRows &&
 		e.First+e.Count >= e.First &&
@@ -290,7 +291,8 @@ var hashSeed = maphash.MakeSeed()
 
 func (e indexEntry) hash() uint64 { return maphash.Comparable(hashSeed, e) }
 
-// Check reads a log to its end and returns the account. Damage is in the account and is no error.
+// Check reads a log file to its end and returns the report. Damage is in the report and is not an
+// error.
 func Check(from io.Reader, name string) (Report, error) {
 	r, err := NewReader(from, name)
 	if err != nil {
@@ -301,7 +303,7 @@ func Check(from io.Reader, name string) (Report, error) {
 }
 
 // EachBlock calls do for each block that next returns, until next returns io.EOF or another final
-// error. It skips damage. A nil do means that reading is all.
+// error. It skips damage. If do is nil, EachBlock only reads.
 func EachBlock(next func() (*Block, error), do func(*Block) error) error {
 	for {
 		b, err := next()

@@ -7,11 +7,11 @@ import (
 	"os"
 )
 
-// Salvage reads a log in whatever state it is, even one with a damaged header. It writes all whole
-// blocks to a new, sealed log at path. For rows that are missing between them it writes Drops with
-// the reason Damaged. If the log has no header, fallback gives the fields that only a header has.
-// The report is the account of the old log; the new log accounts for the rows that are missing in
-// it. Errors wrap ErrVersion, ErrFormat, an error of the system, or ErrNotLog if nothing of a log
+// Salvage reads a log file in any state, even one with a damaged header. It writes all whole blocks
+// to a new, sealed file at path. For rows that are missing between these blocks, it writes Drops
+// with the reason Damaged. If the header cannot be read, fallback supplies the fields that only a
+// header contains. The report is about the old file; in the new file, Drops account for the missing
+// rows. Errors wrap ErrVersion, ErrFormat, an error of the system, or ErrNotLog if no part of a log
 // was found. After an error there is no file at path.
 func Salvage(from io.Reader, name, path string, fallback Header) (Report, error) {
 	r := newReader(from, name)
@@ -82,7 +82,8 @@ func salvage(r *Reader, w *Writer, first *Block) error {
 	for shard, all := range drops {
 		for len(all) > 0 {
 			n := min(len(all), MaxRows)
-			// The drops' own sequence continues after all that is known to have been written.
+			// The sequence numbers of the Drops themselves continue after all rows of that kind
+			// that are known to have been written.
 			next := max(w.Next(Drops, shard), r.tracker.of(Drops, shard).end)
 			if err := w.Append(&Block{Incarnation: w.header.Incarnation, Shard: shard, First: next,
 				Drops: all[:n]}); err != nil {

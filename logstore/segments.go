@@ -22,7 +22,7 @@ func SegmentName(name channel.Name, incarnation Incarnation, segment int) string
 	return fmt.Sprintf("%s.%x.%06d%s", name.FileStem(), incarnation, segment, Suffix)
 }
 
-// Segment is a log file, described by its name alone.
+// Segment is a log file, described only by its name.
 type Segment struct {
 	Path        string
 	Channel     channel.Name
@@ -30,7 +30,7 @@ type Segment struct {
 	Number      int
 }
 
-// ParseSegment parses a name that SegmentName made. Directories may stand before the name.
+// ParseSegment parses a name that SegmentName made. Directories may precede the name.
 func ParseSegment(path string) (Segment, bool) {
 	base, found := strings.CutSuffix(filepath.Base(path), Suffix)
 	if !found {
@@ -71,7 +71,7 @@ func cutLast(s string, separator byte) (before, after string, found bool) {
 	return s[:i], s[i+1:], true
 }
 
-// Segments lists the log files of a directory. Those of one ring stand together, in their order.
+// Segments lists the log files of a directory. The segments of one ring are adjacent and in order.
 func Segments(dir string) ([]Segment, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -90,7 +90,7 @@ func Segments(dir string) ([]Segment, error) {
 	return all, nil
 }
 
-// SegmentsOf returns those of the listed segments that belong to one ring. Segments made the list.
+// SegmentsOf returns the segments of one ring from a list that Segments returned.
 func SegmentsOf(all []Segment, name channel.Name, incarnation Incarnation) []Segment {
 	order := func(s Segment, _ int) int {
 		return cmp.Or(strings.Compare(s.Channel.String(), name.String()),

@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// FileSystem is what a Writer needs of a file system. Tests use their own, to fail at a chosen
-// place.
+// FileSystem is the part of a file system that a Writer needs. Tests use their own implementations,
+// which fail at chosen places.
 type FileSystem interface {
 	// OpenFile is os.OpenFile.
 	OpenFile(path string, flag int, mode fs.FileMode) (WriterFile, error)
@@ -18,7 +18,7 @@ type FileSystem interface {
 	Stat(path string) (fs.FileInfo, error)
 }
 
-// WriterFile is what a Writer needs of an *os.File.
+// WriterFile is the part of *os.File that a Writer needs.
 type WriterFile interface {
 	io.ReaderAt
 	io.WriterAt
@@ -42,8 +42,9 @@ func (OS) Remove(path string) error              { return os.Remove(path) }
 func (OS) Stat(path string) (fs.FileInfo, error) { return os.Stat(path) }
 
 // Writer appends blocks to a log file. When Append has returned nil, the block is in the file, and
-// every reader can return it: this process buffers nothing. So it survives the death of processes,
-// but nothing is synced against that of the machine. One goroutine at a time may use a Writer.
+// every reader can return it, because a Writer buffers nothing. So the block survives the death of
+// any process. It may not survive a crash of the machine, because nothing is synced. One goroutine
+// at a time may use a Writer.
 type Writer struct {
 	fs      FileSystem
 	path    string
@@ -52,20 +53,20 @@ type Writer struct {
 	offset  int64 // after the last whole block
 	index   []indexEntry
 	indexed uint64     // rows of the index that are in the file
-	last    indexEntry // of the block that holds the last of them
+	last    indexEntry // of the index block with the last of these rows
 	tracker tracker
 	sealed  bool
 	print   Fingerprint // of the file, once it is sealed
 }
 
-// indexRows is how many rows of the index wait in memory, at 64 bytes each. When there are more,
-// they go into the file between the blocks.
+// indexRows is the number of index rows that wait in memory, at 64 bytes each. When there are more,
+// they are written to the file between the blocks.
 const indexRows = 1 << 12
 
 const fileMode = 0o600
 
-// Create begins a log file. The file has its header when it appears at its path. No file may be
-// there before. A nil file system means the operating system's.
+// Create begins a log file. The file has its header when it appears at its path. No file may be at
+// the path before. A nil file system means the operating system's.
 func Create(fsys FileSystem, path string, h Header) (*Writer, error) {
 	if fsys == nil {
 		fsys = OS{}
@@ -86,8 +87,8 @@ func create(fsys FileSystem, path string, h Header) (*Writer, error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	// A file with its final name has a whole header. A death before that leaves a file with another
-	// name.
+	// A file with its final name must have a whole header. If the process dies before, it leaves a
+	// file with another name.
 	unfinished := path + ".new"
 	file, err := fsys.OpenFile(unfinished, os.O_RDWR|os.O_CREATE|os.O_TRUNC, fileMode)
 	if err != nil {
@@ -114,9 +115,9 @@ func newWriter(fsys FileSystem, path string, file WriterFile, h Header) *Writer 
 	return w
 }
 
-// Resume opens a log file that was not sealed, in order to append to it after the last whole block.
-// It cuts off what follows, which is the torn block of a writer that died. It leaves earlier damage
-// for readers to find.
+// Resume opens a log file that was not sealed, to append blocks after the last whole one. It cuts
+// off everything after that block, which is the torn block of a writer that died. It does not
+// change earlier damage, which readers find.
 func Resume(fsys FileSystem, path string) (*Writer, error) {
 	if fsys == nil {
 		fsys = OS{}
@@ -160,8 +161,8 @@ func resume(fsys FileSystem, path string, file WriterFile) (*Writer, error) {
 			w.index = append(w.index, e)
 		}
 	}
-	// Rows that only a torn block's header announced were never acknowledged, so they will come
-	// again. Count only the rows that are there.
+	// The rows of a torn block were never acknowledged, so they will be appended again. Count only
+	// the rows of whole blocks.
 	c := f.All()
 	for _, e := range f.entries {
 		var drops []Drop
@@ -186,16 +187,17 @@ func resume(fsys FileSystem, path string, file WriterFile) (*Writer, error) {
 	return w, nil
 }
 
-// scanToResume finds the blocks, and leaves out what is torn. It reads all headers, but only the
-// payloads of the last block of each kind in each shard. Programs wait for Resume, and a segment
-// has up to [SegmentLimit] bytes.
+// scanToResume finds the blocks, and leaves out a torn one. It reads all headers, but of the
+// payloads only those of the last block of each kind in each shard. It must be quick, because
+// programs wait for Resume, and a segment has up to [SegmentLimit] bytes.
 //
-// That is as sure as reading everything. A writer puts each block where the last one ended, in one
-// call, after the call for the last one has succeeded. So whenever a process dies, a header after a
-// payload proves that the payload is whole. Only the last block can be torn: the file ends within
-// it, or older bytes follow it that could not be taken back. Where the log continues depends on the
-// last blocks alone. So damage by others than writers is noticed where it would lose rows without a
-// trace. Other damage stays where it is, and the index leads readers to it.
+// This is as safe as reading everything. A writer writes each block in one call, directly after the
+// previous block, and only after the call for that one has succeeded. So a header after a payload
+// proves that the payload was written completely. Only the last block can be torn: the file ends
+// within it, or it is followed by older bytes that could not be removed. The last block of each
+// kind in each shard determines where the log continues. Damage in these blocks, whatever caused
+// it, could lose rows unnoticed, so scanToResume checks them. Other damage stays in the file, and
+// the index leads readers to it.
 func (f *File) scanToResume() error {
 	if err := f.scan(); err != nil {
 		return err
@@ -231,14 +233,14 @@ func (f *File) scanToResume() error {
 	}
 }
 
-// Header returns what the log says about itself.
+// Header returns the header of the log file.
 func (w *Writer) Header() Header { return w.header }
 
 // Size returns the length of the file.
 func (w *Writer) Size() int64 { return w.offset }
 
-// Next returns the sequence of the next row of a kind in a shard. It is after the last row in this
-// file and the files before it, and after rows that a Drop declares absent.
+// Next returns the sequence number of the next row of a kind in a shard. It is above those of all
+// rows in this file and the files before it, and of all rows that a Drop declares absent.
 func (w *Writer) Next(kind Kind, shard int) uint64 {
 	if s := w.tracker[stream{kind, shard}]; s != nil {
 		return s.next
@@ -246,13 +248,13 @@ func (w *Writer) Next(kind Kind, shard int) uint64 {
 	return 0
 }
 
-// Continues lists where the next segment continues.
+// Continues lists the places at which the next segment continues.
 func (w *Writer) Continues() []Place { return w.tracker.places() }
 
-// Append writes a block. Its incarnation must be the file's, and its first row must not be before
-// Next. After an error nothing of the block counts as written, and Append may be called again when
-// there is space. The error wraps ErrBlock, ErrForeign or ErrSequence for a block that cannot be
-// written, ErrRemoved if the file is no longer at its path, or an error of the system.
+// Append writes a block. The block's incarnation must be the file's, and its first row must not be
+// before Next. After an error no part of the block is in the log, and Append may be called again
+// when there is space. The error wraps ErrBlock, ErrForeign or ErrSequence for a block that cannot
+// be written, ErrRemoved if the file is no longer at its path, or an error of the system.
 func (w *Writer) Append(b *Block) error {
 	err := b.check()
 	switch {
@@ -276,7 +278,7 @@ func (w *Writer) Append(b *Block) error {
 	return nil
 }
 
-// append writes a checked block, wherever it is in the sequence.
+// append writes a checked block, whatever its sequence numbers are.
 func (w *Writer) append(b *Block) error {
 	if err := w.present(); err != nil {
 		return err
@@ -324,8 +326,8 @@ func (w *Writer) present() error {
 	return nil
 }
 
-// write writes all bytes at the end or none. It takes back a part that was written. If that fails,
-// the next block overwrites the part.
+// write appends all bytes or none. If it can write only a part, it cuts the part off again. If that
+// fails, the next block overwrites the part.
 func (w *Writer) write(b []byte) error {
 	n, err := w.file.WriteAt(b, w.offset)
 	if err == nil && n < len(b) {
@@ -337,9 +339,9 @@ func (w *Writer) write(b []byte) error {
 	return err
 }
 
-// appendIndex appends the rows of the index that are not in the file. The first row of each block
-// of the index describes the block of the index before it. appendIndex returns how many rows the
-// file then has, and the entry of the block with the last of them.
+// appendIndex appends the rows of the index that are not in the file yet. The first row of each
+// index block describes the previous index block. appendIndex returns the number of index rows that
+// the file then has, and the entry of the last index block.
 func (w *Writer) appendIndex(e *encoder, b []byte) (out []byte, rows uint64, last indexEntry) {
 	rows, last = w.indexed, w.last
 	start := len(b)
@@ -368,12 +370,12 @@ func (w *Writer) appendOldIndex(e *encoder, b []byte) ([]byte, uint64) {
 	return b, uint64(len(w.index))
 }
 
-// Seal is SealAs for a log that ends here.
+// Seal calls SealAs for a log that ends with this file.
 func (w *Writer) Seal() error { return w.SealAs(Ended) }
 
-// SealAs writes the index and what follows the file, and closes the file. After an error the file
-// is as before and open, and Seal or Append may be called again. A file of version 1 cannot say
-// what follows it.
+// SealAs writes the index and an end that says what follows the file, and closes the file. After an
+// error the file is unchanged and open, and Seal or Append may be called again. In a file of
+// version 1 the end cannot say what follows.
 func (w *Writer) SealAs(then End) error {
 	if w.sealed {
 		return fmt.Errorf("seal log %q: %w", w.path, ErrSealed)
@@ -406,8 +408,8 @@ func (w *Writer) SealAs(then End) error {
 	return w.Close()
 }
 
-// fingerprint returns the fingerprint of the file as written. It has no checksums if the file can
-// no longer be read.
+// fingerprint returns the fingerprint of the file as written so far. If the file can no longer be
+// read, the fingerprint has no checksums.
 func (w *Writer) fingerprint() Fingerprint {
 	f, err := TakeFingerprint(w.file, w.offset)
 	if err != nil {
@@ -416,7 +418,8 @@ func (w *Writer) fingerprint() Fingerprint {
 	return f
 }
 
-// Close closes the file. Unless it was sealed, it can be resumed. A closed Writer must not be used.
+// Close closes the file. If the file was not sealed, it can be resumed. A closed Writer must not be
+// used.
 func (w *Writer) Close() error {
 	if w.file == nil {
 		return nil

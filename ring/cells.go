@@ -13,11 +13,11 @@ func (r *Reader) Counted() (uint64, error) {
 	return n, nil
 }
 
-// FirstAndLast is what the first-last handler kept.
+// FirstAndLast is the result of the first-last handler.
 type FirstAndLast struct {
-	Count         uint64 // events; 0: First and Last do not hold
+	Count         uint64 // events; if it is 0, First and Last are not valid
 	First, Last   Record
-	PoisonCounter uint64 // counter at the first poison; 0: none came
+	PoisonCounter uint64 // counter at the first poison; 0: there was none
 }
 
 // FirstAndLast reads the cells of all shards, and returns the earliest first and the latest last.
@@ -60,13 +60,14 @@ func (all *FirstAndLast) add(one FirstAndLast) {
 	}
 }
 
-// load reads a cell while its writer may write it. The record that the count points to is written
-// again only after the count has moved. load returns false if the count never stood still.
+// load reads a cell while its writer may be writing. The record that f.count points to is
+// overwritten only after f.count has changed. load returns false if f.count changed during every
+// attempt.
 func (f *FirstLast) load() (got FirstAndLast, still bool) {
 	for range patience {
-		// Count and last record are on one cache line and are read in direct succession, because a
-		// writer at full speed leaves no more time. The first record does not change once there is
-		// one.
+		// The count and the last record are on one cache line and are read one directly after the
+		// other, because a writer at full speed leaves no more time. The first record never changes
+		// once it is written.
 		got.Count = load(&f.count)
 		got.Last = f.last[got.Count&1].load()
 		if still = load(&f.count) == got.Count; still {

@@ -11,15 +11,15 @@ import (
 )
 
 // The address space of a closed ring stays reserved, because a goroutine may still be in a log
-// call. Private memory is mapped there. It takes only the pages that late calls write.
+// call. Private memory is mapped there. Only the pages to which such late calls write take memory.
 //
 // If the system promises no more memory than it has (overcommit_memory=2), it charges even for such
 // a mapping. A program that opens and closes channels would then run out of memory. In that case
 // one memory file backs all closed rings of the process, because a shared mapping of a file is not
-// charged. A ring maps the file's bytes at the offset of its own address, so that neighbors make
-// one mapping.
+// charged. A ring at address a maps the file from offset a, so that neighboring rings share one
+// mapping.
 
-// overcommitFile says what the system promises.
+// overcommitFile contains the kernel's overcommit mode.
 var overcommitFile = "/proc/sys/vm/overcommit_memory"
 
 func promisesNoMore() bool {
@@ -30,10 +30,11 @@ func promisesNoMore() bool {
 // closedBytes is more than any address in user space.
 const closedBytes = 1 << 48
 
-// closedFile creates the file behind closed rings, once. It is -1 if that is impossible.
+// closedFile returns the memory file behind closed rings, which the first call creates, or -1 if
+// that fails.
 var closedFile = sync.OnceValue(func() int {
 	var l unix.Rlimit
-	// A process that makes a file longer than it may gets a signal that ends it.
+	// A process that makes a file longer than this limit is ended by a signal.
 	if err := unix.Prlimit(0, unix.RLIMIT_FSIZE, nil, &l); err != nil || l.Cur < closedBytes {
 		return -1
 	}
@@ -48,7 +49,7 @@ var closedFile = sync.OnceValue(func() int {
 	return fd
 })
 
-// detach replaces the mapping by memory that reads zero and that nobody else reads.
+// detach replaces the mapping with zeroed memory that nobody else reads.
 func detach(mapping []byte) error {
 	const access = unix.PROT_READ | unix.PROT_WRITE
 	at := unsafe.Pointer(&mapping[0])

@@ -19,8 +19,8 @@ type Consumer struct {
 	generation uint64
 }
 
-// OpenConsumer maps a ring for draining. Its file must have the name that its identity gives it. A
-// file with another name is a copy, and its records must not go where those of the ring go.
+// OpenConsumer maps a ring for draining. The name of the file must be the one in the ring's
+// identity. A file with another name is a copy, whose records must not go to the log of the ring.
 func OpenConsumer(path string) (*Consumer, error) {
 	r, err := open(path, true)
 	if err != nil {
@@ -43,8 +43,8 @@ func OpenConsumer(path string) (*Consumer, error) {
 }
 
 // Release tells the program what is safe in the log: the shard's records below head, and the given
-// numbers of ranges of drops and of journal entries, both counted since the open. It refuses
-// numbers that would go back.
+// numbers of drop ranges and of journal entries, both counted since the open. Release refuses
+// numbers below those released before.
 func (c *Consumer) Release(i int, head, drops, journal uint64) error {
 	s, err := c.State(i)
 	if err != nil {
@@ -82,8 +82,8 @@ func (c *Consumer) Release(i int, head, drops, journal uint64) error {
 	return refused
 }
 
-// Apply changes the channel's settings. They apply from the program's next log call on, which
-// writes them into the journal.
+// Apply changes the channel's settings. The program's next log call adopts them and writes them
+// into the journal.
 func (c *Consumer) Apply(settings channel.Settings) (Word, error) {
 	if err := settings.Validate(); err != nil {
 		return 0, fmt.Errorf("change settings of %s: %w", c.header.Name, err)
@@ -92,7 +92,8 @@ func (c *Consumer) Apply(settings channel.Settings) (Word, error) {
 	if err != nil {
 		return 0, err
 	}
-	// Stay above every generation seen, so that an overwritten word cannot bring an old one back.
+	// Stay above every generation seen so far. Then no generation is used twice, even if somebody
+	// overwrites the word.
 	c.generation = max(c.generation, current.Generation())
 	if c.generation > maxGeneration-2 {
 		return 0, c.damaged("switching word %d: no generation is left", uint64(current))
@@ -114,7 +115,8 @@ func (c *Consumer) Apply(settings channel.Settings) (Word, error) {
 	return w, nil
 }
 
-// next returns the word of the next generation. Generations use the drainer's slots in turn.
+// next returns the word of the next generation. Successive generations use the drainer's slots in
+// turn.
 func (c *Consumer) next(kind channel.Kind) Word {
 	c.generation++
 	return NewWord(c.generation, kind, chosenSlot+1+int(c.generation%(slots-1)))
@@ -153,8 +155,8 @@ func (r *Reader) File() (FileID, error) {
 	return FileID{uint64(st.Dev), st.Ino}, nil
 }
 
-// Named reports whether the ring's name still leads to this file. It does not if somebody has
-// removed the file, or put another in its place.
+// Named reports whether the ring's name still leads to this file. If somebody has replaced the
+// file, Named returns false; if somebody has removed it, an error.
 func (r *Reader) Named() (bool, error) {
 	var open unix.Stat_t
 	if err := unix.Fstat(int(r.file.Fd()), &open); err != nil {
@@ -172,7 +174,7 @@ func leadsTo(path string, file unix.Stat_t) (bool, error) {
 	return byName.Ino == file.Ino && byName.Dev == file.Dev, nil
 }
 
-// Remove deletes the ring's file. Its name must still lead to this file.
+// Remove deletes the ring's file. The ring's name must still lead to this file.
 func (c *Consumer) Remove() error {
 	mine, err := c.Named()
 	if err != nil {

@@ -7,19 +7,19 @@ import (
 // unknownKind is a kind of no version. The check of settings refuses it.
 const unknownKind = channel.Kind(0xFF)
 
-// patience is how often one end rereads what the other has changed. An honest one needs a few
-// readings.
+// patience is how often one end reads again what the other end changed during the reading. If the
+// other end is honest, a few readings are enough.
 const patience = 10_000
 
-// load reads the settings that the switching word points to. They are unchecked. If a word
-// contradicts its slot, or does not stand still, load returns settings that pass no check.
+// load returns the settings that the switching word points to, unchecked. If the word contradicts
+// its slot, or changes during every attempt, load returns settings that fail every check.
 func (c *control) load() (channel.Settings, Word) {
 	var w Word
 	for range patience {
 		w = Word(load(&c.word))
 		settings := c.slot[w.slot()%slots].load()
-		// A slot is written again only when no word points to it. If the word did not change,
-		// neither did the slot.
+		// The drainer writes only to a slot that the word does not point to. So if the word has not
+		// changed, the slot has not changed either.
 		if Word(load(&c.word)) != w {
 			continue
 		}

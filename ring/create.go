@@ -23,11 +23,12 @@ import (
 // ErrConfig is returned for a configuration that no ring can have.
 var ErrConfig = errors.New("bad ring configuration")
 
-// DefaultRecords is how many records a ring holds by default: 1 MiB. A drainer that looks every
-// millisecond keeps that from filling at the highest rate there is.
+// DefaultRecords is the number of records in a ring by default: 1 MiB. If a drainer looks every
+// millisecond, such a ring does not fill even at the highest possible rate.
 const DefaultRecords = 1 << 16
 
-// minShardRecords is the least that a core gets when the records of a ring are divided among many.
+// minShardRecords is the smallest number of records for a core when the records of a ring are
+// divided among many cores.
 const minShardRecords = 1 << 10
 
 // Config says what ring to create.
@@ -37,7 +38,7 @@ type Config struct {
 	Policy      channel.Policy
 	Stamp       channel.Stamp
 	ManyWriters bool
-	Records     uint64 // in all; rounded up to a power of two a shard; 0: DefaultRecords
+	Records     uint64 // of all shards; rounded up to a power of two for each; 0: DefaultRecords
 }
 
 // normalise fills in defaults. It returns the records of a shard and the number of shards.
@@ -77,14 +78,14 @@ func (c Config) normalise(cores int) (records uint64, shards int, err error) {
 	return 1 << bits.Len64(records-1), shards, nil
 }
 
-// shardCores returns how many cores get a shard. arm64 cannot read the core with the counter, so it
-// has one shard.
+// shardCores returns the number of cores that get their own shard. arm64 cannot read the core's
+// number together with the counter, so there a ring has one shard.
 func shardCores() int {
 	if runtime.GOARCH != "amd64" {
 		return 1
 	}
-	// Count possible cores, not those this process may use now: the affinity of a running program
-	// can change.
+	// Count all possible cores and not only those that this process may use now, because the
+	// affinity of a running program can change.
 	if text, err := os.ReadFile("/sys/devices/system/cpu/possible"); err == nil {
 		if n := highestCore(string(text)) + 1; n > 0 {
 			return n
@@ -106,24 +107,24 @@ func highestCore(list string) int {
 
 // Producer is the program's end of a ring. Package handlers writes through its shards.
 //
-// One goroutine may use a shard of a ring with one writer. Any number may use those of a ring with
-// many. Anyone may call Close once, at any time: writers that are still in a call write to memory
-// that nobody reads.
+// In a ring with one writer, only one goroutine may use the shard. In a ring with many writers, any
+// number of goroutines may use any shard. Anyone may call Close at any time: goroutines that are
+// still in a log call write to memory that nobody reads.
 type Producer struct {
 	Path        string
 	Incarnation [16]byte
 	Shards      []Shard
 	NodeNumber  int // channel.MaxNode + 1: the directory has none
 
-	file    *os.File // holds the lock: the ring lives while it is open
+	file    *os.File // has the lock: the ring is alive while file is open
 	mapping []byte
 	header  *header
 	closing sync.Once
 }
 
-// Create creates the ring file in a directory that MakeDirectory has passed, locks it and maps it.
-// It allocates and touches all its memory, so that a full file system, or a control group's limit,
-// is an error here and no fault later.
+// Create creates the ring file in a directory that MakeDirectory has accepted, locks the file and
+// maps it. Create allocates and touches all memory of the ring, so that a full file system, or a
+// control group's limit, is an error here and not a fault later.
 func Create(dir string, c Config) (*Producer, error) { return create(dir, c, shardCores()) }
 
 func create(dir string, c Config, cores int) (*Producer, error) {
@@ -159,7 +160,8 @@ func create(dir string, c Config, cores int) (*Producer, error) {
 
 func (p *Producer) prepare(c Config, records uint64, shards int, part string) error {
 	size := fileBytes(shards, records)
-	// Lock before naming. Then whoever finds the file under its name finds it locked or abandoned.
+	// Lock the file before it gets its name. Then a file with that name is unlocked only if it is
+	// abandoned.
 	if err := lock(p.file); err != nil {
 		return err
 	}
@@ -183,7 +185,7 @@ func (p *Producer) prepare(c Config, records uint64, shards int, part string) er
 		return fmt.Errorf("keep the ring from children: %w", err)
 	}
 	for i := 0; i < size; i += pageBytes {
-		// Cause a write fault now. MAP_POPULATE has mapped the page for reading only.
+		// Cause the write fault now, because MAP_POPULATE has mapped the page only for reading.
 		mapping[i] = 0
 	}
 
@@ -199,7 +201,8 @@ func (p *Producer) prepare(c Config, records uint64, shards int, part string) er
 		page := (*shard)(unsafe.Pointer(&mapping[shardOffset(i)]))
 		first := recordsOffset(shards) + i*int(records)*RecordBytes
 		p.Shards[i].init(page, unsafe.Pointer(&mapping[first]), records, c, lost)
-		// This precedes the name: a drainer may change the settings as soon as it sees the ring.
+		// Do this before the ring gets its name: a drainer may change the settings as soon as it
+		// sees the ring.
 		p.Shards[i].Journal(FirstWord(c.Settings.Kind), c.Settings, p.header.identity.openedCounter)
 	}
 	if err := os.Rename(part, p.Path); err != nil {
@@ -235,8 +238,8 @@ func (p *Producer) identify(c Config, records uint64, shards int) {
 	id.checksum = id.sum()
 }
 
-// pidNamespace returns the inode number of this process's PID namespace, or 0 if the kernel does
-// not tell.
+// pidNamespace returns the inode number of this process's PID namespace, or 0 if it cannot be
+// found.
 func pidNamespace() (inode uint64) {
 	var st unix.Stat_t
 	if unix.Stat("/proc/self/ns/pid", &st) != nil {
@@ -252,13 +255,13 @@ func (id *identity) sum() uint32 {
 	return crc32.Checksum(b, castagnoli)
 }
 
-// boot is what Boot has found out. nil: nothing yet.
+// boot is the id that Boot has read. nil: it has not been read yet.
 var boot atomic.Pointer[[16]byte]
 
-// Boot returns the random id of the kernel's present boot, as in Header. It is zero if the kernel
-// gives none; then a ring from before a reboot cannot be recognized. Boot asks the kernel until it
-// answers and keeps the answer. So a process that knows the id does not lose it when it has no
-// descriptor left.
+// Boot returns the random id of the kernel's present boot, as in Header. The id is zero if the
+// kernel does not give one; then a ring from before a reboot cannot be recognized. Each call asks
+// the kernel until one call has got the id, which later calls return. So Boot works later even if
+// the process has no file descriptor left.
 func Boot() (id [16]byte) {
 	if known := boot.Load(); known != nil {
 		return *known
@@ -292,7 +295,8 @@ func roomAdvice(err error) string {
 	return "use a smaller ring or make room"
 }
 
-// Word returns the switching word. The hot path compares it with the one that it has adopted.
+// Word returns the address of the switching word. The hot path compares the word with the one that
+// it adopted last.
 func (p *Producer) Word() *uint64 { return &p.header.control.word }
 
 // Settings returns the settings that the switching word points to now, unchecked, and the word.
@@ -301,13 +305,13 @@ func (p *Producer) Settings() (channel.Settings, Word) { return p.header.control
 // Raise sets a flag in the ring's first shard.
 func (p *Producer) Raise(flag uint64) { p.Shards[0].raise(flag) }
 
-// Snapshot asks the drainer to write what the node's flight recorders hold.
+// Snapshot asks the drainer to write the content of the node's flight recorders.
 func (p *Producer) Snapshot() { p.Shards[0].ask() }
 
-// Close marks the ring as closed and releases its lock. The drainer takes the rest. The address
-// space stays reserved, without memory behind it, because a goroutine may still be in a log call. A
-// ring that nobody closes lives until the process ends: its mapping holds the lock even if the
-// garbage collector closes the file.
+// Close marks the ring as closed and releases its lock. The drainer then takes the records that are
+// left. The address space stays reserved, without memory behind it, because a goroutine may still
+// be in a log call. A ring that nobody closes stays alive until the process ends: its mapping keeps
+// the lock even if the garbage collector closes the file.
 func (p *Producer) Close() error {
 	var err error
 	p.closing.Do(func() {

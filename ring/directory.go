@@ -18,16 +18,17 @@ import (
 // private to this user.
 var ErrDirectory = errors.New("unfit directory")
 
-// DirectoryVariable names the environment variable that says where a node's rings are.
+// DirectoryVariable is the environment variable with the directory of a node's rings.
 const DirectoryVariable = "CLOUDPROFILER_DIR"
 
 const (
 	ringSuffix = ".ring"
 	partSuffix = ".part" // an unfinished ring; it has no reader yet
-	nodeFile   = "node"  // holds the node's number, in decimal
+	nodeFile   = "node"  // contains the node's number, in decimal
 )
 
-// DefaultDirectory is $CLOUDPROFILER_DIR, or else a directory of this user's in shared memory.
+// DefaultDirectory returns $CLOUDPROFILER_DIR, or, if that is empty, this user's directory in
+// shared memory.
 func DefaultDirectory() string {
 	if dir := os.Getenv(DirectoryVariable); dir != "" {
 		return dir
@@ -35,9 +36,9 @@ func DefaultDirectory() string {
 	return fmt.Sprintf("/dev/shm/cloudprofiler-%d", os.Geteuid())
 }
 
-// MakeDirectory creates the directory, private to this user, or checks an existing one. It must
-// belong to this user, be no symbolic link, and be closed to others for writing. Errors of the
-// check wrap ErrDirectory.
+// MakeDirectory creates the directory, private to this user, or checks an existing one. The
+// directory must belong to this user and must not be a symbolic link, and others must not be able
+// to write to it. Errors of the check wrap ErrDirectory.
 func MakeDirectory(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make ring directory %q: set %s to a place where this user may write: %w",
@@ -46,14 +47,15 @@ func MakeDirectory(dir string) error {
 	return CheckDirectory(dir)
 }
 
-// CheckDirectory is MakeDirectory for callers that must not create one. Its errors wrap
-// ErrDirectory, or fs.ErrNotExist.
+// CheckDirectory makes the checks of MakeDirectory, but creates no directory. Its errors wrap
+// ErrDirectory or fs.ErrNotExist.
 func CheckDirectory(dir string) error {
 	return CheckPrivate(dir, "ring directory", DirectoryVariable)
 }
 
-// CheckPrivate is CheckDirectory for other private directories. what describes the directory, and
-// setting names the option that chooses another.
+// CheckPrivate makes the checks of CheckDirectory for another private directory. For error
+// messages, what describes the directory, and setting names the option with which the user chooses
+// another directory.
 func CheckPrivate(dir, what, setting string) error {
 	var st unix.Stat_t
 	// Clean the path, because a slash at the end would follow a link.
@@ -77,8 +79,8 @@ func CheckPrivate(dir, what, setting string) error {
 	return nil
 }
 
-// InSharedMemory reports whether dir is on a memory file system. Elsewhere rings work, but because
-// of the kernel's write-back a log call faults a page now and then.
+// InSharedMemory reports whether dir is on a memory file system. On other file systems rings work
+// too, but the kernel's write-back makes a log call cause a page fault now and then.
 func InSharedMemory(dir string) (bool, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -87,13 +89,13 @@ func InSharedMemory(dir string) (bool, error) {
 	return st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC, nil
 }
 
-// fileName returns the name of a ring's file, by its identity.
+// fileName returns the file name of the ring with this identity.
 func fileName(name channel.Name, incarnation [16]byte) string {
 	return fmt.Sprintf("%s.%x%s", name.FileStem(), incarnation, ringSuffix)
 }
 
-// Files lists the ring files of a directory, sorted by name. A directory that does not exist has
-// none.
+// Files lists the ring files of a directory, sorted by name. If the directory does not exist, the
+// list is empty.
 func Files(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -111,11 +113,11 @@ func Files(dir string) ([]string, error) {
 	return files, nil
 }
 
-// maxNodeBytes is longer than any file with a node's number.
+// maxNodeBytes is more than the length of any file with a node's number.
 const maxNodeBytes = 64
 
-// NodeNumber reads the node's number that the directory was given. ok is false if it has none.
-// Programs write to the directory, so NodeNumber reads only a short regular file.
+// NodeNumber reads the node's number from the directory. ok is false if the directory has none.
+// Because programs can write to the directory, NodeNumber reads only a short regular file.
 func NodeNumber(dir string) (number int, ok bool, err error) {
 	path := filepath.Join(dir, nodeFile)
 	text, err := plainfile.ReadOwn(path, maxNodeBytes)
@@ -133,7 +135,7 @@ func NodeNumber(dir string) (number int, ok bool, err error) {
 	return number, true, nil
 }
 
-// SetNodeNumber gives the directory its node's number.
+// SetNodeNumber writes the node's number to the directory.
 func SetNodeNumber(dir string, number int) error {
 	if number < 0 || number > channel.MaxNode {
 		return fmt.Errorf("set node number: %d is not from 0 to %d", number, channel.MaxNode)

@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockFile tells drainers of all versions, in all languages, that a directory is drained.
+// lockFile is the file that drainers of all versions, in all languages, lock.
 const lockFile = "drainer.lock"
 
-// DirectoryLock says that this process drains a directory. It holds until it is closed or the
-// process dies.
+// DirectoryLock makes this process the only one that drains a directory, until the DirectoryLock is
+// closed or the process dies.
 //
-// It consists of two locks: one on the file drainer.lock, and one on the directory itself. Somebody
-// can remove the file and lock a new one, but cannot remove the directory without the rings in it.
-// One goroutine at a time may use a DirectoryLock.
+// A DirectoryLock consists of two locks: one on the file drainer.lock, and one on the directory
+// itself. Somebody can remove the file and lock a new one, but cannot remove the directory without
+// the rings in it. One goroutine at a time may use a DirectoryLock.
 type DirectoryLock struct {
 	dir  string
 	root *os.File // the directory
@@ -28,8 +28,8 @@ type DirectoryLock struct {
 // held keeps directory locks from the garbage collector, which would close their files.
 var held sync.Map
 
-// LockDirectory makes this process the one that drains a directory. The error wraps ErrLocked if
-// another process does.
+// LockDirectory makes this process the only one that drains a directory. The error wraps ErrLocked
+// if another process already drains it.
 func LockDirectory(dir string) (*DirectoryLock, error) {
 	if err := CheckDirectory(dir); err != nil {
 		return nil, err
@@ -42,8 +42,8 @@ func LockDirectory(dir string) (*DirectoryLock, error) {
 	return l, nil
 }
 
-// take locks the directory that has the name now, and its file. After an error it holds what it
-// held before.
+// take locks the directory that has the name now, and the lock file in it. After an error, l has
+// the same locks as before the call.
 func (l *DirectoryLock) take() error {
 	root := l.root
 	if same, err := l.same(l.dir, root); err != nil || !same {
@@ -94,10 +94,10 @@ func lockError(dir string, err error) error {
 	return fmt.Errorf("lock ring directory %q: %w", dir, err)
 }
 
-// Keep checks whether the lock is still on the directory and the file that have the names now. If
-// they were removed, as by a logout, it creates them and takes the lock anew. fresh says that the
-// directory is another one. The error wraps ErrLocked if another process came first. Keep may be
-// called again.
+// Keep checks whether the names still lead to the directory and the file that are locked. If
+// somebody has removed either, as systemd does at a logout, Keep creates what is missing and locks
+// again. fresh means that the name now leads to another directory. The error wraps ErrLocked if
+// another process was first. Keep may be called again after an error.
 func (l *DirectoryLock) Keep() (fresh bool, err error) {
 	sameRoot, err := l.same(l.dir, l.root)
 	if err != nil {
@@ -119,7 +119,7 @@ func (l *DirectoryLock) Keep() (fresh bool, err error) {
 	return !sameRoot, nil
 }
 
-// same reports whether a path leads to an open file. A path that leads nowhere does not.
+// same reports whether a path leads to an open file. It returns false if nothing is at the path.
 func (l *DirectoryLock) same(path string, file *os.File) (bool, error) {
 	if file == nil {
 		return false, nil

@@ -1,14 +1,13 @@
-// Package ring is the shared memory between a program that logs and the drainer that keeps the
-// records. It has the layout of a ring file (FORMAT.md), its two ends, and the rules of ownership
-// and liveness.
+// Package ring is the shared memory between a program that logs and the drainer that stores the
+// records. It implements the layout of a ring file (FORMAT.md), the two ends of a ring, and the
+// rules of ownership and liveness.
 //
-// A ring belongs to one process and one open. Create creates it and returns the producer's end. The
-// program writes through that end, and no other process may. OpenConsumer returns the consumer's
-// end, and Open one that only reads. Both trust nothing that they read. They check the file before
-// they map it, copy records out of it before they look at them (records.go), and report a file that
-// shrinks as an error.
+// Exactly one process opens a ring for logging, and only once: Create creates the ring and returns
+// the producer's end. OpenConsumer returns the consumer's end, and Open returns an end that only
+// reads. OpenConsumer and Open trust nothing in the file. They check it before they map it, copy
+// records before they use them (records.go), and report a file that shrinks as an error.
 //
-// The package does not decide what a channel keeps (package handlers), and it does not store it
-// (packages drain and logstore). It runs on Linux only: it needs tmpfs, open-file-description locks
-// and MADV_DONTFORK.
+// The package does not decide which events a channel keeps (package handlers), and does not store
+// them (packages drain and logstore). It runs only on Linux: it needs tmpfs, open-file-description
+// locks and MADV_DONTFORK.
 package ring

@@ -2,7 +2,7 @@ package ring
 
 // DropRange is a run of events that were dropped at one place in the sequence.
 type DropRange struct {
-	At           uint64 // they would have come before this sequence
+	At           uint64 // the events would have been logged before this sequence number
 	Before       uint64 // events dropped before this range
 	Count        uint64
 	FirstCounter uint64 // counter at the first of them
@@ -10,7 +10,7 @@ type DropRange struct {
 }
 
 // Drops returns the ranges of dropped events that are not yet in the log, and the number of ranges
-// before them. The last range may still grow.
+// that are. The last range may still grow.
 func (r *Reader) Drops(i int) (ranges []DropRange, before uint64, err error) {
 	page := r.shards[i]
 	var total, begun, taken, tail uint64
@@ -18,8 +18,9 @@ func (r *Reader) Drops(i int) (ranges []DropRange, before uint64, err error) {
 	still := false
 	err = guard(func() {
 		for range patience {
-			// A range begins before its first event is counted, and total is read last, so no count
-			// can be negative. If another range began in the meantime, total may count its events.
+			// A range begins before its first event is counted, and total is read after the table.
+			// So no count can be negative. If another range began in the meantime, total may
+			// include its events, and the loop reads again.
 			taken = load(&page.consumer.drops)
 			begun = load(&page.producer.drops)
 			for k := range table {

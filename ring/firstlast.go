@@ -7,14 +7,14 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// The hot path finds the count of a FirstLast and its two last records at these offsets.
+// The hot path finds the fields count and last of a FirstLast at these offsets.
 const (
 	FirstLastCountOffset = unsafe.Offsetof(FirstLast{}.count)
 	FirstLastLastOffset  = unsafe.Offsetof(FirstLast{}.last)
 )
 
-// Put keeps a record, for one writer at a time. It stores the count last. Until then the record
-// before is the last one.
+// Put stores a record. Only one writer at a time may call it. Put increases f.count only at the
+// end; until then, readers see the previous record as the last one.
 func (f *FirstLast) Put(r Record) {
 	if r.ID == channel.Poison {
 		if f.poison == 0 {

@@ -9,8 +9,8 @@ import (
 // ErrShrunk is returned if a ring file was cut while it was read.
 var ErrShrunk = errors.New("ring file shrank under its reader")
 
-// guard runs f, which accesses a mapping of somebody else's file. A missing page would end the
-// process; guard makes it an error.
+// guard runs f, which accesses a mapping of a file that other processes can cut. Without guard,
+// access to a missing page would end the process; guard returns an error instead.
 func guard(f func()) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

@@ -9,7 +9,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// Header is what a ring says about itself, checked.
+// Header is the checked identity of a ring.
 type Header struct {
 	Name        channel.Name
 	Incarnation [16]byte
@@ -22,10 +22,10 @@ type Header struct {
 	Stamp       channel.Stamp
 
 	OpenedCounter  uint64    // the counter at the open
-	OpenedEarliest time.Time // the interval of UTC in which it was read, by this node's clock
+	OpenedEarliest time.Time // the UTC interval, by this node's clock, of that reading
 	OpenedLatest   time.Time
 
-	ProcessID    int    // as the program says
+	ProcessID    int    // as given by the program, unchecked
 	PIDNamespace uint64 // in which ProcessID is valid; 0: unknown
 	NodeNumber   int    // channel.MaxNode + 1: none
 }
@@ -36,8 +36,8 @@ func (h Header) IncarnationText() string { return hex.EncodeToString(h.Incarnati
 // FileBytes returns the length of the ring's file, which is the shared memory that it takes.
 func (h Header) FileBytes() int64 { return int64(fileBytes(h.Shards, h.Records)) }
 
-// MappedBytes returns how much of the file a reader maps: the header and a page for each shard. A
-// reader is charged for no more.
+// MappedBytes returns how many bytes of the file a reader maps: the header and a page for each
+// shard. The reader can be charged for at most these bytes.
 func (h Header) MappedBytes() int64 { return int64(recordsOffset(h.Shards)) }
 
 // check makes a Header from an identity that anyone may have written.

@@ -4,20 +4,21 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// JournalEntry says from which record on settings apply.
+// JournalEntry describes a change of settings.
 type JournalEntry struct {
 	Word     Word
 	Settings channel.Settings // what the program made of the word
-	// From is the first sequence under the settings. With many writers a few calls that were in
-	// flight may follow it.
+	// From is the sequence number of the first record under the settings. With many writers, calls
+	// that were in flight at the change may put a few records under the earlier settings after it.
 	From    uint64
 	Counter uint64 // counter at the change
 	Dropped uint64 // events dropped before the change
-	Skipped uint64 // changes just before this one of which the journal has no entry
+	Skipped uint64 // changes directly before this one that have no entry in the journal
 }
 
-// Journal returns the entries that are not yet in the log, and the number of entries before them.
-// The newest is left out while it is written, and forever if the owner died over it.
+// Journal returns the entries that are not yet in the log, and the number of entries that are. The
+// newest entry is left out while the program writes it, and forever if the program died during
+// that.
 func (r *Reader) Journal(i int) (entries []JournalEntry, before uint64, err error) {
 	page := r.shards[i]
 	var written, taken, tail uint64
@@ -34,7 +35,7 @@ func (r *Reader) Journal(i int) (entries []JournalEntry, before uint64, err erro
 				whole = whole && ok
 			}
 			tail = load(&page.producer.tail)
-			// Entries that the drainer has taken in the meantime may have been replaced.
+			// Entries that the drainer took during this reading may have been overwritten.
 			if still = whole && taken == load(&page.consumer.journal); still {
 				break
 			}
@@ -77,7 +78,7 @@ func (r *Reader) Journal(i int) (entries []JournalEntry, before uint64, err erro
 	return entries, taken, nil
 }
 
-// load returns false if the entry was written in the meantime.
+// load returns false if the entry changed during the reading.
 func (e *journalEntry) load() (journalEntry, bool) {
 	word := load(&e.word)
 	got := journalEntry{word: word, kind: load(&e.kind), a: load(&e.a), b: load(&e.b),

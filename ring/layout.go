@@ -8,7 +8,7 @@ import (
 )
 
 // This is the layout of a ring file, as in FORMAT.md. All numbers are in the byte order of the
-// machine, because a ring never leaves it.
+// machine, because a ring never leaves its machine.
 
 const (
 	magic   = "CP-RING\n"
@@ -18,25 +18,25 @@ const (
 
 	slots = 8 // parameter slots for the switching word to point to
 
-	// JournalSize is how many changes of settings a shard notes before a drainer takes them.
-	// DropsSize is the same for ranges of dropped events.
+	// JournalSize is the number of changes of settings for which a shard has room until a drainer
+	// takes them. DropsSize is the number of ranges of dropped events for which it has room.
 	JournalSize = 16
 	DropsSize   = 64
 
 	// RecordBytes is the size of a record.
 	RecordBytes = 16
 
-	// MinRecords is the least number of records in a shard, a power of two. MaxRecords is the most
-	// in a ring.
+	// MinRecords is the smallest number of records in a shard, a power of two. MaxRecords is the
+	// largest number of records in a ring.
 	MinRecords = 16
 	MaxRecords = 1 << 28
-	// MaxShards is the most shards of a ring with many writers. Up to that there is one for each
-	// core.
+	// MaxShards is the largest number of shards of a ring with many writers. Up to this number,
+	// each core has its own shard.
 	MaxShards = 64
 )
 
-// MaxEvents is more events than a shard can drop or count. A larger number is damage. Sums over all
-// shards of a ring do not overflow.
+// MaxEvents is more events than a shard can drop or count. A larger number in a file is damage.
+// MaxEvents is small enough that sums over all shards of a ring do not overflow.
 const MaxEvents = 1 << 56
 
 // A Record is one event: the counter at the event and the tuple's id.
@@ -45,15 +45,15 @@ type Record struct {
 	ID      uint64
 }
 
-// A counter word in a ring has 63 bits for the counter. In a ring with many writers the 64th bit
-// distinguishes a finished record of this lap from the earlier content of its place.
+// A counter word in a ring has 63 bits for the counter. In a ring with many writers, the 64th bit
+// is the lap mark: it distinguishes a finished record from the earlier content of its place.
 const (
 	lapBit      = 1 << 63
 	counterMask = lapBit - 1
 )
 
-// lapMark returns the mark of a finished record at sequence seq. Lap 0 is marked, so fresh zeros
-// are unfinished.
+// lapMark returns the lap mark of a finished record with sequence number seq. In lap 0 the bit is
+// set, so initial zeros are unfinished records.
 func lapMark(seq, records uint64) uint64 {
 	if seq&records == 0 {
 		return lapBit
@@ -71,9 +71,9 @@ type identity struct {
 	incarnation    [16]byte
 	boot           [16]byte // random boot id of the kernel
 	openedCounter  uint64   // the counter at the open
-	openedUTCLo_ns int64    // the interval of UTC, since 1970, in which it was read
+	openedUTCLo_ns int64    // the UTC interval, since 1970, in which openedCounter was read
 	openedUTCHi_ns int64
-	pid            uint32 // for display; the lock, and never the process id, decides liveness
+	pid            uint32 // for display; only the lock shows whether the program is alive
 	nodeNumber     uint32 // of the directory at the open; channel.MaxNode + 1: none
 	manyWriters    uint8
 	policy         uint8
@@ -96,8 +96,8 @@ type control struct {
 	slot [slots]slot
 }
 
-// slot holds the parameters that a switching word points to. It does not change while a word points
-// to it.
+// slot contains the settings that a switching word points to. A slot does not change while the word
+// points to it.
 type slot struct {
 	kind uint64
 	a, b uint64
@@ -114,8 +114,8 @@ type header struct {
 
 // producerLine is written by the program.
 type producerLine struct {
-	// tail is the sequence of the next record. Records below it are finished, or only reserved if
-	// there are many writers.
+	// tail is the sequence number of the next record. With one writer, all records below it are
+	// finished. With many writers, some may only be reserved.
 	tail    uint64
 	dropped uint64 // events dropped since the open
 	drops   uint64 // ranges begun in the drops table
@@ -127,8 +127,8 @@ type producerLine struct {
 
 // These are the flags that the program raises in a producer line. They stay set.
 const (
-	FlagBadSettings = 1 << 0 // got settings that no handler takes; the channel is on null
-	FlagMisuse      = 1 << 1 // Log on a link channel or Link on another; such calls keep nothing
+	FlagBadSettings = 1 << 0 // received settings that no handler accepts; the channel uses null
+	FlagMisuse      = 1 << 1 // Log on a link channel, or Link on an event channel; stores nothing
 	FlagClosed      = 1 << 2 // the program closed the channel; nothing follows
 )
 
@@ -141,7 +141,7 @@ type consumerLine struct {
 	_       [96]byte
 }
 
-// cells hold what the counting and thinning handlers keep. They are never reset.
+// cells contains the results of the handlers counter and first-last. The cells are never reset.
 type cells struct {
 	counter   uint64 // events counted
 	_         [56]byte
@@ -160,27 +160,28 @@ type FirstLast struct {
 	_      [56]byte
 }
 
-// journalEntry says from which record on settings apply.
+// journalEntry describes a change of settings.
 type journalEntry struct {
 	word uint64 // the switching word that was adopted
-	kind uint64 // what the program made of it; null for refused settings
+	kind uint64 // the kind that the program adopted; null if it refused the settings
 	a, b uint64
-	// from is the first sequence under these settings. Calls in flight on other cores may put a few
-	// older records after it.
+	// from is the sequence number of the first record under these settings. Calls that were in
+	// flight on other cores may put a few records under the earlier settings after it.
 	from    uint64
 	counter uint64 // counter at the change
-	dropped uint64 // dropped up to the change
+	dropped uint64 // events dropped before the change
 	skipped uint64 // entries merged into this one because the journal was full
 }
 
 // dropRange is a run of events that were dropped at one place in the sequence.
 type dropRange struct {
-	at uint64 // the events would have come before this sequence
-	// before is the number of events dropped before this range. The range's own count is the before
-	// of the next range minus this, or dropped minus this.
+	at uint64 // the events would have been logged before this sequence number
+	// before is the number of events dropped before this range. The number of events in this range
+	// is the next range's before minus this range's before; for the newest range,
+	// producerLine.dropped minus this range's before.
 	before uint64
-	first  uint64 // smallest counter of them
-	last   uint64 // largest counter of them
+	first  uint64 // smallest counter of the events
+	last   uint64 // largest counter of the events
 }
 
 // shard is one page for each shard: its two lines, its cells, its journal and its drops.
@@ -200,9 +201,9 @@ func fileBytes(shards int, records uint64) int {
 	return recordsOffset(shards) + shards*int(records)*RecordBytes
 }
 
-// Word is the switching word, which says which settings apply. From the lowest bit it has 8 bits
-// for the parameter slot, 8 bits for the kind, and 48 bits for the generation. The program compares
-// it at each call with the one that it has adopted.
+// Word is the switching word, which selects the settings that apply. From the lowest bit on, it has
+// 8 bits for the parameter slot, 8 bits for the kind, and 48 bits for the generation. At each log
+// call the program compares the switching word with the one that it adopted last.
 type Word uint64
 
 // NewWord makes a switching word from its parts.
@@ -213,17 +214,18 @@ func NewWord(generation uint64, kind channel.Kind, slot int) Word {
 // FirstWord returns the switching word of a ring whose settings nobody has changed yet.
 func FirstWord(kind channel.Kind) Word { return NewWord(1, kind, chosenSlot) }
 
-// chosenSlot is the slot of the program's own settings. No drainer writes it, so they can be set
-// again.
+// chosenSlot is the slot of the program's own settings. No drainer writes to it, so a drainer can
+// set these settings again.
 const chosenSlot = 0
 
-// maxGeneration is more changes than there can be. No drainer of ours wrote a larger one.
+// maxGeneration is more than the number of changes that can happen. A larger generation is not from
+// a drainer of ours.
 const maxGeneration = 1<<48 - 1
 
 // Generation counts the changes of settings, from 1.
 func (w Word) Generation() uint64 { return uint64(w) >> 16 }
 
-// Kind returns the handler, for display. The slot decides.
+// Kind returns the handler, for display. The kind in the slot is the one that applies.
 func (w Word) Kind() channel.Kind { return channel.Kind(w >> 8) }
 
 func (w Word) slot() int { return int(w & 0xFF) }
@@ -232,7 +234,7 @@ func (w Word) String() string { return fmt.Sprintf("generation %d, %s", w.Genera
 
 // Other languages compile against this layout. Each line fails to compile if a size changes.
 const (
-	// a ring may be larger than 4 GiB, and its words are read whole
+	// A 64-bit machine: a ring may be larger than 4 GiB, and a word is read in one access.
 	_ = -uint(unsafe.Sizeof(uintptr(0)) ^ 8)
 	_ = -uint(unsafe.Sizeof(identity{}) ^ 256)
 	_ = -uint(unsafe.Offsetof(header{}.control) ^ 1024)

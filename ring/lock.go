@@ -11,12 +11,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
-// Liveness is an open-file-description lock on the whole ring file. The kernel releases it with the
-// last descriptor, however the owner dies. The lock tells processes apart that have the same id in
-// different containers. Unlike a POSIX lock, it survives when another part of the owner opens and
-// closes the same file.
+// A program is alive as long as it has an open-file-description lock on the whole ring file. The
+// kernel releases the lock with the last descriptor, however the program dies. The lock works even
+// if processes in different containers have the same id. Unlike a POSIX lock, it survives when
+// another part of the program opens and closes the same file.
 
-// ErrLocked is returned if another open of the file holds its lock.
+// ErrLocked is returned if another open of the file has the lock.
 var ErrLocked = errors.New("locked by another")
 
 func lock(f *os.File) error {
@@ -32,8 +32,8 @@ func lock(f *os.File) error {
 	return nil
 }
 
-// OpenLocked opens a file of this user's, or creates it, and locks it until it is closed or the
-// process ends. The error wraps ErrLocked if another open has the lock.
+// OpenLocked opens or creates a regular file, and locks it until it is closed or the process ends.
+// The error wraps ErrLocked if another open of the file has the lock.
 func OpenLocked(path string) (*os.File, error) {
 	const flags = unix.O_RDWR | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
 	fd, err := unix.Open(path, flags, 0o600)
@@ -55,7 +55,7 @@ func OpenLocked(path string) (*os.File, error) {
 	return f, nil
 }
 
-// locked reports whether somebody else holds a lock on the file.
+// locked reports whether another open of the file has the lock.
 func locked(f *os.File) (bool, error) {
 	whole := unix.Flock_t{Type: unix.F_WRLCK}
 	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &whole)

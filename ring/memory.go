@@ -19,13 +19,13 @@ func keptInMemory(f *os.File) bool {
 		(int64(s.Type) == unix.TMPFS_MAGIC || int64(s.Type) == unix.RAMFS_MAGIC)
 }
 
-// CheckMemory refuses a size for which the control groups of this process, or the machine, have no
-// memory. The kernel does not refuse shared memory beyond a group's limit: it ends a process of the
-// group. root is the root of the file system. What cannot be read there counts as no limit. Others
-// can take the memory between this check and its use. The C library has the same check, and the
-// conformance test compares both.
+// CheckMemory returns an error if the control groups of this process, or the machine, do not have
+// this much memory left. The kernel does not refuse shared memory beyond a group's limit: it ends a
+// process of the group. root is the root of the file system. A limit that cannot be read there is
+// ignored. Other processes can take the memory between the check and the use. The C library has the
+// same check, and the conformance test compares both.
 func CheckMemory(root fs.FS, bytes int64) error {
-	// The kernel needs tables of the pages too, and the program some memory to go on.
+	// The kernel also needs page tables, and the program needs some memory to continue.
 	wanted := bytes + bytes/64 + 1<<20
 	groups, _ := fs.ReadFile(root, "proc/self/cgroup")
 	for line := range strings.Lines(string(groups)) {
@@ -37,8 +37,9 @@ func CheckMemory(root fs.FS, bytes int64) error {
 		if !ok {
 			continue
 		}
-		// A container may see its own group as the root of the mount, under the host's path. Then
-		// the path leads nowhere, but its ancestors end at the right group.
+		// In a container, the root of the mount may be the container's own group while the path is
+		// the host's. Then nothing is at the path, but its last ancestor, the root, is the right
+		// group.
 		for group := path.Clean("/" + field[2]); ; group = path.Dir(group) {
 			if left, limit := files.left(root, group); left < wanted {
 				return fmt.Errorf("%d bytes of shared memory, and control group %q has %d left "+
@@ -57,15 +58,15 @@ func CheckMemory(root fs.FS, bytes int64) error {
 	return nil
 }
 
-// groupFiles names where a version of control groups keeps its numbers.
+// groupFiles names the files in which a version of control groups has its numbers.
 type groupFiles struct {
 	mount, limit, usage string
 	// in memory.stat: memory that the kernel reclaims before it ends a process
 	cache [3]string
 }
 
-// memoryController tells from a line of /proc/self/cgroup whether it is about memory, and where the
-// numbers are.
+// memoryController gets the fields of a line of /proc/self/cgroup. It returns whether the line is
+// about memory, and the names of the files with the numbers.
 func memoryController(hierarchy, controllers string) (groupFiles, bool) {
 	if hierarchy == "0" && controllers == "" {
 		return groupFiles{
@@ -84,8 +85,8 @@ func memoryController(hierarchy, controllers string) (groupFiles, bool) {
 	return groupFiles{}, false
 }
 
-// left returns what a group may still take, and its limit. There is none if it cannot be read, or
-// is "max".
+// left returns how many bytes a group may still take, and its limit. A limit that cannot be read,
+// or is "max", counts as none.
 func (g groupFiles) left(root fs.FS, group string) (left, limit int64) {
 	dir := path.Join(g.mount, group)
 	limit, err1 := readNumber(root, path.Join(dir, g.limit))
@@ -108,7 +109,7 @@ func readNumber(root fs.FS, name string) (int64, error) {
 	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 }
 
-// statistic finds the number after a name, in a file with one of each a line.
+// statistic finds the number after a name, in a file with one name and one number on each line.
 func statistic(root fs.FS, file, name string) (int64, bool) {
 	text, _ := fs.ReadFile(root, file)
 	for line := range strings.Lines(string(text)) {

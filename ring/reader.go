@@ -23,8 +23,8 @@ var (
 	ErrDamaged = errors.New("damaged ring")
 )
 
-// Reader reads a ring without changing it. It trusts nothing: what it returns is checked or a copy.
-// One goroutine at a time may use it.
+// Reader reads a ring without changing it. It trusts nothing in the ring: everything that it
+// returns is checked, or is a copy. One goroutine at a time may use a Reader.
 type Reader struct {
 	path    string
 	header  Header
@@ -35,12 +35,12 @@ type Reader struct {
 	shards  []*shard
 	last    []State // as last seen; tails and drops must not go back
 	fence   uint64  // see settle
-	// Only a Consumer has heads, because only it moves them. They are where it left them, or
-	// unknownHead.
+	// heads is nil except in a Consumer, because only a Consumer moves the heads. Each is the head
+	// that the Consumer stored or saw last, or unknownHead.
 	heads []uint64
 }
 
-// unknownHead is no head: State refuses it.
+// unknownHead is a value that no head can have, because State refuses it.
 const unknownHead = 1<<64 - 1
 
 // Open maps a ring for reading. Errors wrap ErrUntrusted, ErrVersion, ErrDamaged or an error of the
@@ -103,7 +103,7 @@ func (r *Reader) load(fd, protection int) error {
 	// Do not map the records: see records.go.
 	mapped := r.header.MappedBytes()
 	if keptInMemory(r.file) {
-		// A program has written to each page. Looking at a missing page would create it.
+		// The program has written to each page. A load from a missing page would create the page.
 		if hole, err := unix.Seek(fd, 0, unix.SEEK_HOLE); err == nil && hole < mapped {
 			return fmt.Errorf("its header of %d bytes has a hole at %d: %w", mapped, hole,
 				ErrDamaged)
@@ -123,11 +123,12 @@ func (r *Reader) load(fd, protection int) error {
 // Path returns the path of the ring's file.
 func (r *Reader) Path() string { return r.path }
 
-// Header returns what the ring says about itself.
+// Header returns the checked identity of the ring.
 func (r *Reader) Header() Header { return r.header }
 
-// Alive reports whether the program that created the ring still has it open. After false, nothing
-// in the ring changes any more: read State once more then.
+// Alive reports whether the program that created the ring still has it open. Once Alive has
+// returned false, the program changes nothing in the ring any more; only a State read after that is
+// final.
 func (r *Reader) Alive() (bool, error) {
 	alive, err := locked(r.file)
 	if err != nil {
@@ -136,21 +137,21 @@ func (r *Reader) Alive() (bool, error) {
 	return alive, nil
 }
 
-// State says how far one shard is.
+// State is the present state of one shard.
 type State struct {
-	Tail    uint64 // sequence of the next record
+	Tail    uint64 // sequence number of the next record
 	Head    uint64 // records below it are safe in the log
 	Dropped uint64
 	Flags   uint64
 }
 
-// oldest returns the sequence of the oldest record that a shard certainly still holds. The program
-// may be overwriting records below the head.
+// oldest returns the sequence number of the oldest record that certainly is still in the shard. The
+// program may be overwriting older records.
 func (r *Reader) oldest(s State) uint64 {
 	if r.header.Policy != channel.Overwrite {
 		return s.Head
 	}
-	// It may be overwriting what it writes at this moment: one record, or a pair.
+	// At this moment the program may be overwriting the oldest record, or the oldest pair.
 	held := r.header.Records - 1
 	if r.header.Links {
 		held = r.header.Records - 2
@@ -161,7 +162,7 @@ func (r *Reader) oldest(s State) uint64 {
 	return s.Tail - held
 }
 
-// State reads how far a shard is, and checks it. For a Consumer, a head that somebody else has
+// State reads the state of a shard, and checks it. In a Consumer, a head that somebody else has
 // moved is damage. Errors wrap ErrDamaged or ErrShrunk.
 func (r *Reader) State(i int) (State, error) {
 	var s State
@@ -169,8 +170,9 @@ func (r *Reader) State(i int) (State, error) {
 	still := false
 	err := guard(func() {
 		for range patience {
-			// Read the head first. Then the tail is at or past it. If the head moved in between,
-			// the two may be further apart than the ring is long.
+			// Read the head before the tail, so that the tail cannot be below the head. If the head
+			// moved between the two loads, tail and head may differ by more than the length of the
+			// ring.
 			s.Head = load(&page.consumer.head)
 			s.Tail = load(&page.producer.tail)
 			if still = load(&page.consumer.head) == s.Head; still {
@@ -220,11 +222,12 @@ func (r *Reader) damaged(format string, args ...any) error {
 	return fmt.Errorf("read ring %q: %s: %w", r.path, fmt.Sprintf(format, args...), ErrDamaged)
 }
 
-// Copy copies finished records of a shard into a buffer, from sequence from on. It returns the
-// sequence of the first copied record, and their number. That sequence is after from if the ring no
-// longer holds the record at from, because it was overwritten or released. unfinished says that the
-// record after the copied ones is reserved but not written. Its writer may be writing it. If the
-// owner is dead, it is a hole that will never be written: continue after it.
+// Copy copies finished records of a shard into a buffer, beginning with sequence number from. It
+// returns first, the sequence number of the first copied record, and n, the number of copied
+// records. first is above from if the record at from is no longer in the ring, because it was
+// overwritten or released. unfinished means that the record after the copied records is reserved
+// but not written. If the owner is alive, a writer may still write that record. If the owner is
+// dead, it is a hole that will never be written: continue after it.
 func (r *Reader) Copy(i int, from uint64,
 	into []Record) (first uint64, n int, unfinished bool, err error) {
 	s, err := r.State(i)
@@ -240,7 +243,7 @@ func (r *Reader) Copy(i int, from uint64,
 		return from, 0, false, r.failed(err)
 	}
 	unfinished = n < len(into)
-	// A record that may have been overwritten during the copy does not count.
+	// Discard records that may have been overwritten during the copy.
 	if s, err = r.State(i); err != nil {
 		return from, 0, false, err
 	}

@@ -6,27 +6,30 @@ import (
 	"unsafe"
 )
 
-// Records are read through the file and not through a mapping. Looking at an unwritten page of
-// shared memory through a mapping creates the page, and charges it to the reader. A sparse ring of
-// gigabytes would end a drainer with a limit. Reading a hole of a file takes no memory.
+// Records are read through the file and not through a mapping. A load from an unwritten page of
+// shared memory through a mapping creates the page and charges it to the reader. A sparse ring of
+// gigabytes would then end a drainer that has a memory limit. Reading a hole of a file takes no
+// memory.
 //
 // The kernel copies from the page cache, which is the memory that the program writes to through its
 // mapping. So only the order of loads matters.
 //
-// Before a read the reader loads the tail in the mapping, with an atomic load. The kernel's loads
-// come after it on the same thread, and that suffices: on x86 no load passes an earlier one, and on
-// arm64 none passes an acquiring load (LDAR). Neither a system call nor a move to another core
-// weakens that. So records below the tail are there, if they were stored before the tail.
+// Before a read, the reader loads the tail from the mapping with an atomic load. The kernel's loads
+// follow on the same thread, and that is enough: on x86 no load happens before an earlier load of
+// its thread, and on arm64 no load happens before an earlier acquiring load (LDAR). Neither a
+// system call nor a move to another core weakens this order. So the read sees all records that were
+// stored before the tail.
 //
-// Within a read there is no order, and even a word may be copied in parts. A record that somebody
-// may be writing does not count until a later load proves it: see copyOut and Copy.
+// Inside one read the loads have no order, and even a word may be loaded in parts. A record that a
+// program may be writing is accepted only if a later load proves that it was complete: see copyOut
+// and Copy.
 //
-// After a read comes settle, so that later loads cannot happen before it.
+// After a read, settle keeps later loads from happening before the read.
 
-// copyOut copies records and returns how many. With many writers it stops at the first record that
-// is not finished. There the tail also covers records that are only reserved, and a record's own
-// counter word says that the rest is written. What was read beside that word may be older than the
-// word, so finished records are read once more.
+// copyOut copies records and returns their number. With many writers, some records below the tail
+// may only be reserved, and the lap mark in a record's counter word shows that the record is
+// finished. copyOut stops at the first unfinished record. An id may have been read before the
+// counter word beside it was stored, so copyOut reads the finished records a second time.
 func (r *Reader) copyOut(i int, first uint64, into []Record) (n int, err error) {
 	if err := r.readRecords(i, first, into); err != nil {
 		return 0, err
@@ -44,8 +47,8 @@ func (r *Reader) copyOut(i int, first uint64, into []Record) (n int, err error) 
 	return n, nil
 }
 
-// finished counts the records at the front that have the mark of their lap. The counter word is
-// stored last.
+// finished returns the number of finished records before the first unfinished one. A record is
+// finished if it has the mark of its lap, because its counter word is stored last.
 func (r *Reader) finished(first uint64, records []Record) int {
 	for k := range records {
 		if records[k].Counter&lapBit != lapMark(first+uint64(k), r.header.Records) {
@@ -55,7 +58,7 @@ func (r *Reader) finished(first uint64, records []Record) int {
 	return len(records)
 }
 
-// readRecords reads records without checks. A file that was cut has fewer of them.
+// readRecords reads records without checking them. It returns ErrShrunk if the file was cut.
 func (r *Reader) readRecords(i int, first uint64, into []Record) error {
 	size := r.header.Records
 	shard := int64(recordsOffset(r.header.Shards)) + int64(i)*int64(size)*RecordBytes
@@ -74,21 +77,21 @@ func (r *Reader) readRecords(i int, first uint64, into []Record) error {
 	return nil
 }
 
-// settle orders all earlier loads, even the kernel's, before all later ones. On x86 the store is an
-// exchange, which nothing passes. On arm64 it is a releasing store (STLR), which no earlier load
-// passes. The load after it acquires (LDAR): it does not pass such a store, and no later load
-// passes it.
+// settle makes all earlier loads, even the kernel's, happen before all later loads. On x86 the
+// store is an exchange, which is a full barrier. On arm64 it is a releasing store (STLR), which
+// happens after all earlier loads. The load after it is an acquiring load (LDAR), which happens
+// after the STLR and before all later loads.
 func (r *Reader) settle() {
 	atomic.StoreUint64(&r.fence, 0)
 	atomic.LoadUint64(&r.fence)
 }
 
-// Unwritten looks at unwrittenFirst records at first, then at more each time, up to unwrittenMost.
+// Unwritten first reads unwrittenFirst records at once, then more each time, up to unwrittenMost.
 const unwrittenFirst, unwrittenMost = 1 << 6, 1 << 12
 
-// Unwritten counts records from a sequence on, at most most of them, that were reserved but not
-// written. It is for a ring whose owner is dead. The first record of a pair decides: step is 2 for
-// pairs, else 1.
+// Unwritten returns the number of records, beginning with sequence number from, that were reserved
+// but not written, up to most. The ring's owner must be dead. step is 2 in a ring of pairs, where
+// only the first record of each pair is examined, and 1 in other rings.
 func (r *Reader) Unwritten(i int, from, step, most uint64) (n uint64, err error) {
 	s, err := r.State(i)
 	if err != nil || from >= s.Tail {

@@ -14,28 +14,30 @@ import (
 // stallLimit is how long a program waits for a drainer that does not move.
 const stallLimit = time.Second
 
-// Shard is the producer's end of one sequence of records: all of a ring with one writer, or those
-// of one core in a ring with many.
+// Shard is the producer's end of one sequence of records. A ring with one writer has one shard. A
+// ring with many writers has one for each core.
 //
-// The hot path of package handlers writes records and the tail itself, through the pointers. Shard
-// handles the case without room. A shard of one writer belongs to that writer. All writers may call
-// the methods of a shard of many.
+// The hot path of package handlers writes records and the tail itself, through the pointers Records
+// and Tail. The methods of Shard handle the case that there is no room. In a ring with one writer,
+// only this writer may use the shard. In a ring with many writers, all of them may call its
+// methods.
 type Shard struct {
-	Tail    *uint64        // sequence of the next record
+	Tail    *uint64        // sequence number of the next record
 	Records unsafe.Pointer // to the first record
 	Mask    uint64         // records − 1
 
-	// Limit is the tail at which there may be no room: the hot path must not pass it. It is the
-	// furthest head seen plus the records of the ring. With policy overwrite it is never reached.
+	// Limit is the tail up to which there certainly is room: the hot path must not pass it. Limit
+	// is the largest head seen so far plus the number of records in the shard. With policy
+	// overwrite it is never reached.
 	Limit uint64
 
 	page        *shard
 	policy      channel.Policy
 	manyWriters bool
 
-	claimed atomic.Bool // many writers: one of them uses the cell of FirstLast
+	claimed atomic.Bool // with many writers: one of them is using the cell of FirstLast
 
-	// With many writers, mu guards all below and what they write besides records.
+	// With many writers, mu guards all below, and everything that the methods write to the ring.
 	mu      sync.Mutex
 	stalled bool         // the head has not moved for stallLimit or longer
 	lost    *atomic.Bool // the same for all rings in the directory: see lostDrainer
@@ -43,7 +45,7 @@ type Shard struct {
 	now   func() time.Duration // since a fixed moment
 	pause func(attempt int)
 
-	_ [40]byte // keeps two shards of an array in separate pairs of cache lines
+	_ [40]byte // gives each shard of an array its own pairs of cache lines
 }
 
 const _ = -uint(unsafe.Sizeof(Shard{}) % 128)
@@ -64,18 +66,19 @@ func (s *Shard) init(page *shard, records unsafe.Pointer, n uint64, c Config, lo
 	}
 }
 
-// directories has a mark for each directory in which this process has created rings.
+// directories has a lostDrainer mark for each directory in which this process has created rings.
 var directories sync.Map // of *atomic.Bool by path
 
-// lostDrainer returns the mark that says that a wait for the drainer of a directory was in vain. It
-// spares the program a wait of stallLimit in each of its rings and shards. The first one that sees
-// its head move clears the mark.
+// lostDrainer returns the mark of a directory. The mark is set if a wait for the directory's
+// drainer was in vain, so that the program does not wait for stallLimit again in each of its rings
+// and shards. The first shard that sees its head move clears the mark.
 func lostDrainer(dir string) *atomic.Bool {
 	mark, _ := directories.LoadOrStore(filepath.Clean(dir), new(atomic.Bool))
 	return mark.(*atomic.Bool)
 }
 
-// pause waits a little: at first only for another goroutine, then for up to a millisecond.
+// pause waits a little: in early attempts it only lets other goroutines run, and later it sleeps
+// for up to a millisecond.
 func pause(attempt int) {
 	if attempt < 100 {
 		runtime.Gosched()
@@ -84,15 +87,15 @@ func pause(attempt int) {
 	time.Sleep(min(time.Duration(attempt-99)*10*time.Microsecond, time.Millisecond))
 }
 
-// Head returns the drainer's position, as it says.
+// Head returns the head that the drainer has published, unchecked.
 func (s *Shard) Head() uint64 { return atomic.LoadUint64(&s.page.consumer.head) }
 
-// refresh reads the head again. It tells whether there is room for n records at the tail, and
-// whether the head has moved. A head past the tail, or behind its former place, is from no drainer
-// of ours: it neither makes room nor counts as movement.
+// refresh reads the head again. It reports whether there is room for n records at the tail, and
+// whether the head has moved. A head past the tail, or below an earlier head, is not from a drainer
+// of ours: it neither makes room nor is a movement.
 func (s *Shard) refresh(n uint64) (room, moved bool) {
 	head := s.Head()
-	// Load the tail after the head. Other writers and the drainer may both have moved in between.
+	// Load the tail after the head. A tail that was loaded before could be below the head.
 	tail := atomic.LoadUint64(s.Tail)
 	if head > tail {
 		return false, false
@@ -109,8 +112,9 @@ func (s *Shard) refresh(n uint64) (room, moved bool) {
 	return tail+n <= limit, moved
 }
 
-// Room waits, as the policy says, until n records have room at the tail. If they get none, it
-// counts them as one dropped event, with the counter at the event, and returns false.
+// Room returns true if there is room for n records at the tail. With policy block it waits for
+// room. If there is none, Room counts the n records as one dropped event at the given counter, and
+// returns false.
 func (s *Shard) Room(n, counter uint64) bool {
 	if s.manyWriters {
 		s.mu.Lock()
@@ -127,8 +131,8 @@ func (s *Shard) Room(n, counter uint64) bool {
 }
 
 // wait returns true when there is room, and false when the head has not moved for stallLimit. After
-// a drainer was given up, here or in another ring, wait does not wait for it again until it has
-// moved.
+// one such failure, here or in another ring of the directory, wait returns false at once until the
+// drainer has moved a head.
 func (s *Shard) wait(n uint64) bool {
 	since := s.now()
 	for attempt := 0; ; attempt++ {
@@ -149,9 +153,9 @@ func (s *Shard) wait(n uint64) bool {
 	}
 }
 
-// drop counts one event as dropped, and notes its place in the sequence and its time. The count
-// decides. A range is written before the event is counted, so a program that dies in between leaves
-// an empty range.
+// drop counts one event as dropped, and notes its place in the sequence and its counter in a range.
+// The range is written before the event is counted, so a program that dies in between leaves an
+// empty range. The number of dropped events is line.dropped, whatever the ranges say.
 func (s *Shard) drop(counter uint64) {
 	line := &s.page.producer
 	dropped, begun, tail := atomic.LoadUint64(&line.dropped), line.drops, atomic.LoadUint64(s.Tail)
@@ -165,9 +169,10 @@ func (s *Shard) drop(counter uint64) {
 		atomic.StoreUint64(&next.first, counter)
 		atomic.StoreUint64(&next.last, counter)
 		atomic.StoreUint64(&line.drops, begun+1)
-	// The same place, or a full table: then the last range covers more than it should.
+	// The tail is the same as in the last range, or the table is full. If it is full, the last
+	// range covers more than it should.
 	default:
-		// With many writers, the one that was stamped first need not come here first.
+		// With many writers, events need not get here in the order of their stamps.
 		atomic.StoreUint64(&last.first, min(last.first, counter))
 		atomic.StoreUint64(&last.last, max(last.last, counter))
 	}
@@ -184,12 +189,12 @@ func (s *Shard) Journal(w Word, settings channel.Settings, counter uint64) {
 	n := line.journal
 	skipped := uint64(0)
 	if n > 0 && n-atomic.LoadUint64(&s.page.consumer.journal) >= JournalSize {
-		// Nobody reads. The newest entry replaces the one before it, and says so.
+		// The journal is full: overwrite the newest entry, and note that one is skipped.
 		n--
 		skipped = s.page.journal[n%JournalSize].skipped + 1
 	}
 	e := &s.page.journal[n%JournalSize]
-	atomic.StoreUint64(&e.word, 0) // unfinished, for a reader that has just come
+	atomic.StoreUint64(&e.word, 0) // marks the entry as unfinished, for readers
 	atomic.StoreUint64(&e.kind, uint64(settings.Kind))
 	atomic.StoreUint64(&e.a, settings.A)
 	atomic.StoreUint64(&e.b, settings.B)
@@ -215,11 +220,12 @@ func (s *Shard) Counter() *uint64 { return &s.page.cells.counter }
 // FirstLast returns the cell of the first-last handler.
 func (s *Shard) FirstLast() *FirstLast { return &s.page.cells.firstLast }
 
-// ClaimCell claims the cell of FirstLast for one of many writers, which stamps, puts and releases
-// it. It returns false if another writer has the cell. Nobody waits for that one, because it may
-// have lost its core. The stamp is read under the claim, so the stamps in a cell rise. The claim is
-// in the program's own memory: in the ring, another process could hold it forever.
+// ClaimCell reserves the cell of FirstLast for one of many writers. That writer then reads the
+// counter, calls Put and calls ReleaseCell. ClaimCell returns false if another writer has the cell;
+// nobody waits for that writer, because it may have lost its core. Since the counter is read while
+// the cell is reserved, the counters in a cell only increase. The mark of the reservation is in the
+// program's own memory: in the ring, another process could keep it set forever.
 func (s *Shard) ClaimCell() bool { return s.claimed.CompareAndSwap(false, true) }
 
-// ReleaseCell releases the cell.
+// ReleaseCell ends the reservation by ClaimCell.
 func (s *Shard) ReleaseCell() { s.claimed.Store(false) }

@@ -6,9 +6,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 )
 
-// Sweep reads the counting cells of rings at one instant, as nearly as one core can. Each count is
-// from a moment at which the counter was between before and after. Cells that cannot be read have
-// their errors in errs.
+// Sweep reads the cells of the counting handler in several rings, as close to one instant as one
+// core can. Each count is from a moment at which the CPU's counter was between before and after. If
+// the cell of rings[i] cannot be read, errs[i] is the error.
 func Sweep(rings []*Reader, counts []uint64, errs []error) (before, after uint64) {
 	before = asm.EdgeOpen()
 	for i, r := range rings {
@@ -17,15 +17,15 @@ func Sweep(rings []*Reader, counts []uint64, errs []error) (before, after uint64
 	return before, asm.EdgeClose()
 }
 
-// Instant is one reading of the counter, and the interval of UTC in which it was read, by this
-// node's clock.
+// Instant is one reading of the counter, and the interval of UTC in which the counter was read, by
+// this node's clock.
 type Instant struct {
 	Counter          uint64
 	Earliest, Latest time.Time
 }
 
-// Now reads counter and clock. If the clock is set back in between, it reads them again, because
-// there is no such interval.
+// Now reads the counter and the clock. If the clock is set back meanwhile, Now reads both again,
+// because the two times then form no interval.
 func Now() Instant { return instant(time.Now) }
 
 func instant(clock func() time.Time) Instant {
@@ -33,7 +33,7 @@ func instant(clock func() time.Time) Instant {
 		before := clock()
 		counter := asm.Counter()
 		after := clock()
-		// by the clock itself: Before uses the monotonic one
+		// compare the wall clock, because time.Time.Before compares the monotonic clock
 		if before.UnixNano() <= after.UnixNano() {
 			return Instant{Counter: counter, Earliest: before, Latest: after}
 		}

@@ -16,15 +16,15 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// ErrNotRun is returned for a directory that holds no run.
+// ErrNotRun is returned for a directory that is not a run.
 var ErrNotRun = errors.New("not a run")
 
-// Directory is a run that is read. Any number of goroutines may use it.
+// Directory is a run that is open for reading. Any number of goroutines may use it.
 type Directory struct {
 	Path string
 	Run  Run
-	// Complete says that the run has its final name. Otherwise it is being written, or its writer
-	// died.
+	// Complete is true if the run has its final name. If not, the run is being written, or its
+	// writer died.
 	Complete bool
 
 	root *os.Root
@@ -69,7 +69,7 @@ func Open(dir string) (*Directory, error) {
 	return d, nil
 }
 
-// openRoot opens a directory as a root that no name leads out of.
+// openRoot opens a directory as an os.Root, so that no name leads out of it.
 func openRoot(dir string) (*os.Root, error) {
 	info, err := os.Stat(dir)
 	var named *fs.PathError
@@ -85,7 +85,8 @@ func openRoot(dir string) (*os.Root, error) {
 	return os.OpenRoot(dir)
 }
 
-// readFile reads a regular file of at most most bytes. It reads nothing of a longer one.
+// readFile reads a regular file of at most most bytes. If the file is longer, readFile returns an
+// error.
 func readFile(root *os.Root, name string, most int64) ([]byte, error) {
 	f, size, err := openFile(root, name)
 	if err != nil {
@@ -98,7 +99,8 @@ func readFile(root *os.Root, name string, most int64) ([]byte, error) {
 	return plainfile.ReadAll(f, name, most)
 }
 
-// openFile opens a regular file. It refuses others, because opening a FIFO waits for a writer.
+// openFile opens a regular file. It refuses all other files, because opening a FIFO waits for a
+// writer.
 func openFile(root *os.Root, name string) (f *os.File, size int64, err error) {
 	info, err := root.Lstat(name)
 	if err != nil {
@@ -114,7 +116,7 @@ func openFile(root *os.Root, name string) (f *os.File, size int64, err error) {
 // Close closes the directory.
 func (d *Directory) Close() error { return d.root.Close() }
 
-// list returns the entries of a directory of the run, or none if it is not there.
+// list returns the entries of a directory of the run, or none if the directory does not exist.
 func (d *Directory) list(dir string) ([]fs.DirEntry, error) {
 	info, err := d.root.Lstat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -129,8 +131,8 @@ func (d *Directory) list(dir string) ([]fs.DirEntry, error) {
 	return fs.ReadDir(d.root.FS(), dir)
 }
 
-// Relations reads all stored pairs, in the order of their files' names. Those that cannot be used
-// are missing, with the reason.
+// Relations reads all stored pairs, in the order of their files' names. Pairs that cannot be used
+// are returned as missing, with the reason.
 func (d *Directory) Relations() ([]*tscratio.Pair, []Missing) {
 	entries, err := d.list(relationsDir)
 	if err != nil {
@@ -198,12 +200,12 @@ func (d *Directory) readRelation(name string) (*tscratio.Pair, error) {
 // NodeLogs are the logs of one node.
 type NodeLogs struct {
 	Node     string
-	Segments []logstore.Segment // those of one ring together and in order
+	Segments []logstore.Segment // the segments of one ring are adjacent and in order
 }
 
-// Logs lists the logs of all nodes, including nodes that run.yaml does not name. What cannot be
-// listed is missing, with the reason. So is each segment that is gone or has changed, under the
-// name of its file.
+// Logs lists the logs of all nodes, including nodes that run.yaml does not name. Logs that cannot
+// be listed are returned as missing, with the reason. Each segment that is gone or has changed is
+// also returned as missing, under the name of its file.
 func (d *Directory) Logs() ([]NodeLogs, []Missing) {
 	entries, err := d.list(logsDir)
 	if err != nil {
@@ -233,8 +235,8 @@ func (d *Directory) Logs() ([]NodeLogs, []Missing) {
 	return logs, missing
 }
 
-// departures names the segments of a node that are gone or have changed. The manifest and the other
-// segments tell.
+// departures names the segments of a node that are gone or have changed, according to the manifest
+// and the other segments.
 func departures(part, dir string, segments []logstore.Segment) (missing []Missing) {
 	lacks := func(name, reason string) {
 		name = path.Join(part, name)
@@ -271,7 +273,8 @@ func departures(part, dir string, segments []logstore.Segment) (missing []Missin
 	return missing
 }
 
-// Table reads the changes of the handler table. Without error and changes, none were noted.
+// Table reads the changes of the handler table. If the run has no table.yaml, Table returns no
+// changes and no error.
 func (d *Directory) Table() ([]TableChange, error) {
 	text, err := readFile(d.root, tableFile, maxTableBytes)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -298,8 +301,8 @@ func (d *Directory) Truth(node string) ([]byte, error) {
 	return text, nil
 }
 
-// OpenBaseline opens the file of what a node's NTP daemon claimed. If nothing was kept, the error
-// wraps fs.ErrNotExist. Close the file.
+// OpenBaseline opens the file with the claims of a node's NTP daemon. If there is no such file, the
+// error wraps fs.ErrNotExist. Close the file.
 func (d *Directory) OpenBaseline(node string) (*os.File, error) {
 	if err := checkNode(&d.Run, node); err != nil {
 		return nil, fmt.Errorf("open baseline: %w", err)
@@ -342,7 +345,7 @@ func (e *Export) Finish() error {
 // Abandon removes the unfinished file.
 func (e *Export) Abandon() error { return e.file.abandon() }
 
-// WriteReport replaces report.html. If that fails, the old one stays.
+// WriteReport replaces report.html. If that fails, the old file stays.
 func (d *Directory) WriteReport(page []byte) error {
 	if err := put(d.root, reportFile, bytes.NewReader(page)); err != nil {
 		return fmt.Errorf("write report: %w", err)
@@ -350,8 +353,8 @@ func (d *Directory) WriteReport(page []byte) error {
 	return nil
 }
 
-// Lacks names what the run should have but lacks: logs of each node that keeps some, a relation of
-// each pair, and an end.
+// Lacks names the missing parts of the run. A run should have logs of each node that keeps logs, a
+// relation of each pair of nodes, and an end.
 func (d *Directory) Lacks() []Missing {
 	pairs, missing := d.Relations()
 	logs, unlisted := d.Logs()
@@ -359,8 +362,8 @@ func (d *Directory) Lacks() []Missing {
 	return append(missing, d.Absent(pairs, logs, missing)...)
 }
 
-// Absent is Lacks for a caller that has read Relations and Logs. It leaves out what these named as
-// missing.
+// Absent does the same as Lacks for a caller that has already called Relations and Logs. known is
+// what these two returned as missing; Absent leaves it out.
 func (d *Directory) Absent(pairs []*tscratio.Pair, logs []NodeLogs,
 	known []Missing) (missing []Missing) {
 	named := map[string]bool{}

@@ -1,5 +1,5 @@
-// Package runs is the run directory. It keeps everything of one experiment in one place that
-// explains itself. FORMAT.md says where things are.
+// Package runs is the run directory, which contains everything that is stored about one experiment.
+// FORMAT.md describes its files.
 //
 //	d, err := runs.Create(root, runs.Run{Name: "tuesday", …})   // root/tuesday.part
 //	dir, err := d.LogDirectory("node-a")                        // for a drainer; d.AddLog copies
@@ -10,13 +10,13 @@
 //	pairs, missing := r.Relations()
 //	logs, missing := r.Logs()
 //
-// A run that is being written is called NAME.part and can be read at any moment. When it is
-// complete it is renamed. The parts that should be there but are not are named in run.yaml, and
-// again by every reader. Nothing is left out silently.
+// A run that is being written has the name NAME.part and can be read at any moment. When the run is
+// complete, it is renamed. Missing parts are listed in run.yaml, and every reader reports them
+// again. Nothing is left out silently.
 //
-// A directory may come from elsewhere, so it is not trusted. Names are checked, and no link is
-// followed out of it. Damage is an error that names the part.
+// A run directory may be a copy from elsewhere, so it is not trusted. Names are checked, and no
+// link that leads out of the directory is followed. Damage is an error that names the damaged part.
 //
-// The package measures nothing and decides nothing about a run. It can read a stored pair and a
-// log, but it neither joins nor translates.
+// The package does not measure anything or plan runs. It can read stored pairs and logs, but does
+// not join logs or translate counters.
 package runs

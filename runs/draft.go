@@ -18,7 +18,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// ErrExists is returned if a run of the name exists already, complete or not.
+// ErrExists is returned if a run with this name already exists, complete or not.
 var ErrExists = errors.New("run exists")
 
 const (
@@ -27,11 +27,11 @@ const (
 )
 
 // Draft is a run that is being written. Any number of goroutines of one process may use it. Each
-// part appears whole under its own name, or not at all. Logs are different: they are readable in
-// any state.
+// file gets its final name only when it is complete. Only logs are written in place, because they
+// can be read in any state.
 type Draft struct {
 	parent string // the directory of runs
-	path   string // of this run; ends in ".part" until Complete
+	path   string // this run's directory; ends in ".part" until Complete
 	root   *os.Root
 
 	mu  sync.Mutex
@@ -79,7 +79,7 @@ func Create(parent string, r Run) (*Draft, error) {
 	return d, nil
 }
 
-// Resume continues a run that was not completed, for example after a restart.
+// Resume continues a run that is not complete, for example after a restart.
 func Resume(parent, name string) (*Draft, error) {
 	fail := func(err error) (*Draft, error) {
 		return nil, fmt.Errorf("resume run %q: %w", name, err)
@@ -106,7 +106,7 @@ func Resume(parent, name string) (*Draft, error) {
 	return d, nil
 }
 
-// Reopen continues a complete run, to add what it lacks. Until Complete it has the name of an
+// Reopen continues a complete run, to add missing parts. Until Complete, the run has the name of an
 // incomplete run again.
 func Reopen(parent, name string) (*Draft, error) {
 	fail := func(err error) (*Draft, error) {
@@ -160,7 +160,7 @@ func (d *Draft) Update(change func(*Run)) error {
 	return nil
 }
 
-// save writes run.yaml. The caller holds the lock, or nobody else knows the draft yet.
+// save writes run.yaml. The caller has locked d.mu, or no other goroutine has the draft yet.
 func (d *Draft) save() error {
 	about := d.run
 	about.Missing = shorten(about.Missing)
@@ -175,13 +175,13 @@ func (d *Draft) save() error {
 	return d.put(runFile, text)
 }
 
-// shorten cuts the list of missing parts to half of what may be read, and says how many parts it
-// leaves out.
+// shorten cuts the list of missing parts to half of the largest length of run.yaml. A last entry
+// says how many parts it leaves out.
 func shorten(missing []Missing) []Missing {
-	const perEntry = 64 // at most, beside the texts
+	const perEntry = 64 // largest number of bytes of an entry beside its texts
 	bytes := 0
 	for i, m := range missing {
-		// a byte may need four
+		// one byte of a reason may take four bytes in YAML
 		if bytes += len(m.Part) + 4*len(m.Reason) + perEntry; bytes > maxRunBytes/2 {
 			return append(slices.Clone(missing[:i]), Missing{
 				runFile, fmt.Sprintf("%d more parts are missing", len(missing)-i),
@@ -195,7 +195,7 @@ func (d *Draft) put(name string, data []byte) error {
 	return put(d.root, name, bytes.NewReader(data))
 }
 
-// put writes a file that appears whole.
+// put writes a file that gets its name only when it is complete.
 func put(root *os.Root, name string, from io.Reader) error {
 	f, err := begin(root, name)
 	if err != nil {
@@ -207,7 +207,7 @@ func put(root *os.Root, name string, from io.Reader) error {
 	return f.finish()
 }
 
-// begun is a file that gets its name when it is finished.
+// begun is a file that gets its name only when it is finished.
 type begun struct {
 	*os.File
 	root       *os.Root
@@ -235,7 +235,7 @@ func (b *begun) finish() error {
 
 func (b *begun) abandon() error { return errors.Join(b.Close(), b.root.Remove(b.temp)) }
 
-// PutRelation writes what is known about a pair. It replaces what was known before.
+// PutRelation writes the relation of a pair. It replaces an earlier relation of the pair.
 func (d *Draft) PutRelation(pair *tscratio.Pair) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -275,7 +275,8 @@ func (d *Draft) AddTable(change TableChange) error {
 	return nil
 }
 
-// LogDirectory returns where a drainer on this machine writes the logs of a node.
+// LogDirectory returns the directory to which a drainer on this machine can write the logs of a
+// node.
 func (d *Draft) LogDirectory(node string) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -296,8 +297,8 @@ func (d *Draft) makeLogs(node string) error {
 	return nil
 }
 
-// AddLog copies a segment of a log into the run. name is the segment's file name. A segment of that
-// name is replaced.
+// AddLog copies a segment of a log into the run. name is the segment's file name. An existing
+// segment with that name is replaced.
 func (d *Draft) AddLog(node, name string, from io.Reader) error {
 	fail := func(err error) error {
 		return fmt.Errorf("add log %q of node %q: %w", name, node, err)
@@ -321,7 +322,7 @@ func (d *Draft) AddLog(node, name string, from io.Reader) error {
 	return nil
 }
 
-// noteAnew adds a segment that came later to a manifest, if there is one.
+// noteAnew adds a new or replaced segment to the node's manifest, if there is one.
 func (d *Draft) noteAnew(node, name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -332,14 +333,14 @@ func (d *Draft) noteAnew(node, name string) error {
 		err = logstore.ExtendManifest(dir, anew)
 	}
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, logstore.ErrManifest) {
-		// Complete makes a missing manifest. A bad one is named as missing.
+		// Complete will create a missing manifest, and will report a damaged one as missing.
 		return nil
 	}
 	return err
 }
 
-// CheckLog checks a segment of a log, or a baseline, against its checksums. The error says where it
-// is damaged, and wraps one of logstore's.
+// CheckLog checks a segment of a log, or a baseline, against its checksums. The error says where
+// the file is damaged, and wraps an error of package logstore.
 func CheckLog(from io.Reader, name string) error {
 	report, err := logstore.Check(from, name)
 	if err == nil && len(report.Damage) > 0 {
@@ -349,7 +350,8 @@ func CheckLog(from io.Reader, name string) error {
 	return err
 }
 
-// BaselinePath returns where on this machine the NTP blocks of a node are to be written.
+// BaselinePath returns the path on this machine to which the NTP blocks of a node are to be
+// written.
 func (d *Draft) BaselinePath(node string) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -388,8 +390,8 @@ func (d *Draft) PutTruth(node string, config []byte) error {
 	return nil
 }
 
-// Complete finds the missing parts, notes them beside those noted before, and gives the run its
-// final name. After Complete, even after an error, the draft must not be used.
+// Complete finds the missing parts, adds them to those noted before, and gives the run its final
+// name. After Complete, even if it returns an error, the draft must not be used.
 func (d *Draft) Complete() ([]Missing, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -419,7 +421,8 @@ func (d *Draft) Complete() ([]Missing, error) {
 	return slices.Clone(d.run.Missing), nil
 }
 
-// noteLogs adds all segments to each node's manifest. A bad manifest stays, and is missing.
+// noteLogs adds all segments to each node's manifest. A damaged manifest is not changed, and is
+// reported as missing.
 func (d *Draft) noteLogs(reader *Directory) error {
 	logs, _ := reader.Logs()
 	for _, l := range logs {
@@ -432,18 +435,18 @@ func (d *Draft) noteLogs(reader *Directory) error {
 	return nil
 }
 
-// Close leaves the run as it is. Resume continues it.
+// Close closes the draft and leaves the run incomplete. Resume can continue it.
 func (d *Draft) Close() error { return d.root.Close() }
 
-// renameNew renames a directory to a name that must be free.
+// renameNew renames a directory to a name that must not exist.
 func renameNew(from, to string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 	switch {
 	case errors.Is(err, unix.EEXIST):
 		return fmt.Errorf("%q is there: %w", to, ErrExists)
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
-		// Not every filesystem supports this. An existing run is safe even then, because it is not
-		// empty.
+		// This file system does not support RENAME_NOREPLACE. Even so, an existing run is not
+		// replaced, because its directory is not empty.
 		err = os.Rename(from, to)
 	}
 	if err != nil {

@@ -23,8 +23,8 @@ const (
 	truthSuffix    = ".json"
 )
 
-// These limit what is read of a file at once. A relation takes some 200 bytes a train, and several
-// times that in memory.
+// These are the largest files that are read at once. A relation takes some 200 bytes a train in the
+// file, and several times that in memory.
 const (
 	maxRunBytes      = 4 << 20
 	maxTableBytes    = 64 << 20
@@ -32,13 +32,13 @@ const (
 	maxTruthBytes    = 64 << 20
 )
 
-// RelationPath returns where in a run the stored pair of two nodes is.
+// RelationPath returns the path in a run of the stored pair of two nodes.
 func RelationPath(a, b string) string {
 	return path.Join(relationsDir, pairName(a, b)+relationSuffix)
 }
 
-// pairName returns the name of two nodes in a file's name. If dashes in their names make the name
-// ambiguous, the length of the first is appended.
+// pairName returns the part of a file's name that stands for a pair of nodes. If dashes in the
+// nodes' names make it ambiguous, the length of the first node's name is appended.
 func pairName(a, b string) string {
 	name := a + "--" + b
 	if strings.Index(name, "--") == len(a) && strings.LastIndex(name, "--") == len(a) {
@@ -47,8 +47,8 @@ func pairName(a, b string) string {
 	return fmt.Sprintf("%s~%d", name, len(a))
 }
 
-// PairPath returns where in the run a pair is. That is RelationPath for the first epochs of both
-// nodes. It returns "" if one of the nodes or epochs is not of the run.
+// PairPath returns the path in the run of a stored pair. For the first epochs of both nodes, this
+// is RelationPath. PairPath returns "" if one of the nodes or epochs is not in the run.
 func (r *Run) PairPath(a, b tscratio.Node) string {
 	var epochs [2]int
 	for i, n := range []tscratio.Node{a, b} {
@@ -65,14 +65,14 @@ func (r *Run) PairPath(a, b tscratio.Node) string {
 		fmt.Sprintf("%s@%d-%d%s", pairName(a.Name, b.Name), epochs[0], epochs[1], relationSuffix))
 }
 
-// LogsPath returns where in a run the logs of a node are.
+// LogsPath returns the path in a run of a node's logs.
 func LogsPath(node string) string { return path.Join(logsDir, node) }
 
-// BaselinePath returns where in a run the claims of a node's NTP daemon are: a log with blocks of
+// BaselinePath returns the path in a run of the claims of a node's NTP daemon: a log with blocks of
 // kind ntp.
 func BaselinePath(node string) string { return path.Join(baselinesDir, node+baselineSuffix) }
 
-// TruthPath returns where in a run the configuration of a virtual node is.
+// TruthPath returns the path in a run of the configuration of a virtual node.
 func TruthPath(node string) string { return path.Join(truthDir, node+truthSuffix) }
 
 func checkNode(r *Run, node string) error {

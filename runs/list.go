@@ -16,11 +16,11 @@ type Entry struct {
 	Path     string
 	Complete bool
 	Run      Run   // valid if Err is nil
-	Err      error // why it could not be read
+	Err      error // why the run could not be read
 }
 
-// List lists the runs of a directory by name. It lists none if the directory does not exist. A
-// directory without a run.yaml is no run, unless its name says that one was begun there.
+// List lists the runs in a directory, sorted by name. It lists none if the directory does not
+// exist. A directory without a run.yaml is not a run, unless its name ends in ".part".
 func List(parent string) ([]Entry, error) {
 	entries, err := os.ReadDir(parent)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -51,8 +51,8 @@ func List(parent string) ([]Entry, error) {
 	return found, nil
 }
 
-// Remove removes a run, complete or not. It removes nothing else. The error wraps ErrName,
-// ErrNotRun or fs.ErrNotExist.
+// Remove removes a run, complete or not. It does not remove a directory that is not a run. The
+// error wraps ErrName, ErrNotRun or fs.ErrNotExist.
 func Remove(parent, name string) error {
 	fail := func(err error) error { return fmt.Errorf("remove run %q: %w", name, err) }
 	if err := CheckName(name); err != nil {
@@ -75,7 +75,7 @@ func Remove(parent, name string) error {
 		if !info.IsDir() {
 			return fail(fmt.Errorf("%q is no directory: %w", filepath.Join(parent, dir), ErrNotRun))
 		}
-		// If the creator of a run died early, the run may lack its run.yaml.
+		// An incomplete run has no run.yaml if its creator died early.
 		if _, err := root.Lstat(filepath.Join(dir, runFile)); err != nil && dir == name {
 			return fail(fmt.Errorf("%q has no %s: remove it by hand if it is yours: %w",
 				filepath.Join(parent, dir), runFile, ErrNotRun))

@@ -14,10 +14,10 @@ import (
 )
 
 var (
-	// ErrRun is returned for a run.yaml that describes no run.
+	// ErrRun is returned for a run.yaml that is not valid.
 	ErrRun = errors.New("bad run")
-	// ErrVersion is returned for a run of a version that this program does not know. It comes with
-	// ErrRun.
+	// ErrVersion is returned, together with ErrRun, for a run of a version that this program does
+	// not know.
 	ErrVersion = errors.New("unknown version of a run")
 )
 
@@ -30,17 +30,17 @@ type Run struct {
 	Name    string `yaml:"name"`
 	Note    string `yaml:"note,omitempty"` // for people
 
-	// Begun and Ended say when the run began and ended, each as an interval. Ended is zero while
-	// the run goes on.
+	// Begun and Ended are the times at which the run began and ended, as intervals. Ended is zero
+	// while the run is open.
 	Begun UTC `yaml:"begun"`
 	Ended UTC `yaml:"ended,omitempty"`
 
-	// Reference is the node in whose cycles results are wanted. If it is empty, the reader of the
-	// run chooses.
+	// Reference is the reference node, in whose cycles results are given. If it is empty, the
+	// reader of the run chooses one.
 	Reference string `yaml:"reference,omitempty"`
 
-	// These were assumed of each pair of counters, as in tscratio.Assumptions. Each stored pair has
-	// its own as well.
+	// These are the assumptions for each pair of counters, as in tscratio.Assumptions. Each stored
+	// pair also has its own.
 	Wander_ppt int64 `yaml:"wander_ppt"`
 	Window_ns  int64 `yaml:"window_ns"`
 
@@ -48,16 +48,16 @@ type Run struct {
 	Missing []Missing `yaml:"missing,omitempty"`
 }
 
-// UTC is an instant between two known ones, in ns since 1970.
+// UTC is the interval that contains an instant, in ns since 1970.
 type UTC struct {
 	Lo_ns int64 `yaml:"lo_ns"`
 	Hi_ns int64 `yaml:"hi_ns"`
 }
 
-// IsZero tells whether nothing is known.
+// IsZero reports whether the instant is unknown.
 func (u UTC) IsZero() bool { return u == UTC{} }
 
-// UTCOf returns the instant of a clock that is off by at most slack.
+// UTCOf returns the interval for a time from a clock that is off by at most slack.
 func UTCOf(t time.Time, slack time.Duration) UTC {
 	return UTC{Lo_ns: t.UnixNano() - int64(slack), Hi_ns: t.UnixNano() + int64(slack)}
 }
@@ -71,9 +71,9 @@ type Epoch struct {
 
 // Node is a node of a run: one counter, in its last epoch in the run.
 type Node struct {
-	ID               string `yaml:"id,omitempty"` // of the machine, across its names
+	ID               string `yaml:"id,omitempty"` // of the machine, whatever its name
 	Name             string `yaml:"name"`
-	Number           int    `yaml:"number"` // in the tuple ids that the node makes
+	Number           int    `yaml:"number"` // the node's number in the tuple ids that it makes
 	Epoch            string `yaml:"epoch"`
 	Quantum_cycles   uint64 `yaml:"quantum_cycles"`
 	CoreSlack_cycles uint64 `yaml:"core_slack_cycles"`
@@ -81,20 +81,20 @@ type Node struct {
 	// Earlier are the epochs that ended during the run, in order.
 	Earlier []Epoch `yaml:"earlier,omitempty"`
 
-	// The counter's frequency is an interval, for display only. The source says against what it was
-	// measured. 0: unknown.
+	// The interval of the counter's frequency, for display only; 0: unknown. FrequencySource says
+	// against which clock the frequency was measured.
 	FrequencyLo_hz  float64 `yaml:"frequency_lo_hz,omitempty"`
 	FrequencyHi_hz  float64 `yaml:"frequency_hi_hz,omitempty"`
 	FrequencySource string  `yaml:"frequency_source,omitempty"`
 
-	// its counter is a function of another's, which truth/ gives
+	// its counter is a function of another counter; truth/ has the function
 	Virtual bool              `yaml:"virtual"`
 	Facts   map[string]string `yaml:"facts,omitempty"`   // about the host, by name
-	NoLogs  bool              `yaml:"no_logs,omitempty"` // it only takes part in measuring
-	Left    string            `yaml:"left,omitempty"`    // why it was not there to the end
+	NoLogs  bool              `yaml:"no_logs,omitempty"` // the node only takes part in measuring
+	Left    string            `yaml:"left,omitempty"`    // why the node left before the end
 }
 
-// Missing is a part that should be there but is not, or is not whole.
+// Missing is a part that should be in the run but is absent or incomplete.
 type Missing struct {
 	// a path in the run directory, or a node's name with "node " before it
 	Part   string `yaml:"part"`
@@ -103,7 +103,8 @@ type Missing struct {
 
 func (m Missing) String() string { return m.Part + ": " + m.Reason }
 
-// Assumptions returns the default assumptions with those that the run declares.
+// Assumptions returns the assumptions of the run. Those that the run does not declare have default
+// values.
 func (r *Run) Assumptions() tscratio.Assumptions {
 	a := tscratio.DefaultAssumptions()
 	if r.Wander_ppt > 0 {
@@ -116,7 +117,7 @@ func (r *Run) Assumptions() tscratio.Assumptions {
 	return a
 }
 
-// Node returns the node of a name.
+// Node returns the node with a name.
 func (r *Run) Node(name string) (Node, bool) {
 	for _, n := range r.Nodes {
 		if n.Name == name {
@@ -126,20 +127,21 @@ func (r *Run) Node(name string) (Node, bool) {
 	return Node{}, false
 }
 
-// Epochs returns all epochs of the node in the run, in order. There is one, unless the counter was
-// interrupted.
+// Epochs returns all epochs of the node in the run, in order. There is only one, unless the counter
+// was interrupted.
 func (n *Node) Epochs() []Epoch {
 	return append(slices.Clone(n.Earlier), Epoch{n.Epoch, n.Quantum_cycles, n.CoreSlack_cycles})
 }
 
-// epochNumber returns the place of an epoch among those of the node, from 1. It returns 0 if the
-// node does not have the epoch.
+// epochNumber returns the position of an epoch in n.Epochs, from 1. It returns 0 if the epoch is
+// not in n.Epochs.
 func (n *Node) epochNumber(epoch string) int {
 	return 1 + slices.IndexFunc(n.Epochs(), func(e Epoch) bool { return e.Epoch == epoch })
 }
 
-// Enter notes a node's present state. If the node had another epoch, that becomes an earlier one,
-// and changed is true. Enter keeps the narrowest frequency of one epoch.
+// Enter notes a node's present state. If the node was in another epoch before, that epoch becomes
+// an earlier one, and changed is true. Within an epoch, Enter keeps the narrowest measured interval
+// of the frequency.
 func (r *Run) Enter(now Node) (changed bool) {
 	i := slices.IndexFunc(r.Nodes, func(n Node) bool { return n.Name == now.Name })
 	if i < 0 {
@@ -158,7 +160,7 @@ func (r *Run) Enter(now Node) (changed bool) {
 	return changed
 }
 
-// measured says whether the frequency was measured. One with equal ends is nominal.
+// measured reports whether the frequency was measured. If both ends are equal, it is nominal.
 func (n *Node) measured() bool { return n.unsure_hz() > 0 }
 
 func (n *Node) unsure_hz() float64 { return n.FrequencyHi_hz - n.FrequencyLo_hz }
@@ -174,7 +176,7 @@ func parseRun(text []byte, name string) (Run, error) {
 	if len(text) > maxRunBytes {
 		return fail(fmt.Errorf("%d bytes, at most %d", len(text), maxRunBytes))
 	}
-	// The version comes first. Of another version nothing else is known.
+	// Check the version first, because in another version all other keys are unknown.
 	if err := yaml.Unmarshal(text, &head); err != nil {
 		return fail(err)
 	}
@@ -214,7 +216,7 @@ func (r Run) Encode() ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// Validate names the first key that makes no sense. The error wraps ErrRun.
+// Validate returns an error that names the first invalid key. The error wraps ErrRun.
 func (r *Run) Validate() error {
 	if err := CheckName(r.Name); err != nil {
 		return fmt.Errorf("name: %w: %w", err, ErrRun)
@@ -254,8 +256,8 @@ func (n *Node) validate() error {
 	if err := CheckNodeName(n.Name); err != nil {
 		return fmt.Errorf("name: %w: %w", err, ErrRun)
 	}
-	// A counter that moves in steps of seconds, or whose cores disagree by seconds, is of no use.
-	// Sums of these must not overflow.
+	// A counter that moves in steps of seconds, or whose cores disagree by seconds, is useless.
+	// Below this limit, sums of these numbers do not overflow.
 	const most = 1 << 40
 	known := map[string]bool{}
 	for _, e := range n.Epochs() {

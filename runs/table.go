@@ -11,8 +11,8 @@ import (
 // TableChange is a handler table, and the moment from which it was served.
 type TableChange struct {
 	Served_utc_ns int64  `yaml:"served_utc_ns"`
-	By            string `yaml:"by,omitempty"` // who changed it, if known
-	// its text, in the form that package handlertable reads
+	By            string `yaml:"by,omitempty"` // who changed the table, if known
+	// text of the table, as package handlertable reads it
 	Table string `yaml:"table"`
 }
 
