@@ -28,8 +28,8 @@ type ChronyStatus struct {
 }
 
 // claimsHeld is the number of claims that are gathered before they are written to disk. An agent
-// that is killed loses at most that many, or more if writing has failed. That is acceptable,
-// because claims are only a baseline for comparison.
+// that is killed loses at most that many, and more only if writing had failed before. That is
+// acceptable, because claims are only a baseline for comparison.
 const claimsHeld = 10
 
 // poller asks chrony for its claims, and writes them to the run's baseline file.

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Kept states how much is in the logs of what passed a point, or of what a set is about. The values
-// below are in order, from complete to unknown.
+// Kept says how complete the logs are: for a point, of the tuples that passed it; for a set of
+// durations, of the tuples that it describes. The values below go from complete to unknown.
 type Kept string
 
 const (

@@ -1,7 +1,7 @@
 package analysis
 
-// pointOrder has the points of an actor that package channel names, in the order in which a tuple
-// passes them. TestPointsAreThoseOfChannels compares pointOrder with that package.
+// pointOrder numbers the four usual points of an actor in the order in which a tuple passes them.
+// Package channel defines these points, and TestPointsAreThoseOfChannels compares the two.
 var pointOrder = map[string]int{"recv": 1, "start": 2, "end": 3, "send": 4}
 
 // poison is the id that ends a stream.

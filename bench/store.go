@@ -301,8 +301,8 @@ func threadTime() (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
-// sustainedTurn is how long a program logs without a pause between two measurements of the base.
-// Such a measurement takes two milliseconds.
+// sustainedTurn is the length of one turn, in which the program logs without a pause. Before and
+// after each turn the bare instruction, the base of the ratio, is measured for two milliseconds.
 const sustainedTurn = time.Second
 
 // sustained logs at full speed on one core while its own drainer writes to disk on another core.

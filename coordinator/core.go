@@ -31,9 +31,10 @@ type core struct {
 	log      *slog.Logger
 	instance string
 
-	// background runs work off the core's goroutine, then calls then with the result on the core's
-	// goroutine. The default, which tests use, calls both at once.
-	background func(work func() error, then func(error))
+	// background calls work on another goroutine. When work returns, background passes its error to
+	// done, which it calls on the core's goroutine. The default, which tests use, calls work and
+	// then done immediately.
+	background func(work func() error, done func(error))
 
 	// took returns the time since began, for the nodes' shares. The default, which tests use,
 	// returns 0.
@@ -102,7 +103,7 @@ func newCore(
 		pairs: map[pairKey]*pair{}, current: map[[2]string]pairKey{},
 		pending: map[uint64]*pending{}, acks: map[control.Peer]uint64{},
 		flushed: now(), swept: now(), renewed: now(),
-		background: func(work func() error, then func(error)) { then(work()) },
+		background: func(work func() error, done func(error)) { done(work()) },
 		took:       func(time.Time) time.Duration { return 0 },
 	}
 	return c, c.restore()

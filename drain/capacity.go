@@ -42,8 +42,8 @@ const (
 	// rings fits into a service with 1 GiB.
 	maxRings = 1 << 14
 
-	// maxMapped is the largest number of bytes of rings that a drainer maps. The drainer cannot be
-	// charged for more bytes of rings.
+	// maxMapped is the largest number of bytes of rings that a drainer maps. The kernel charges
+	// the drainer's control group for no more.
 	maxMapped = 512 << 20
 )
 

@@ -73,8 +73,8 @@ type Verdict struct {
 	// BacklogGrowth is in tuples a second. It is measured from the smallest backlog in the first
 	// third of the judged time to the smallest backlog in the last third.
 	BacklogGrowth float64 `json:"backlog_growth"`
-	// LatencyGrowth is in seconds a second. It is measured from the smallest median in the first
-	// third to the smallest median in the last third.
+	// LatencyGrowth is by how many seconds the latency grows per second. It compares the smallest
+	// median latency in the first third of the judged time with the smallest in the last third.
 	LatencyGrowth float64 `json:"latency_growth"`
 	Backlog       float64 `json:"backlog"` // the largest
 	Stalls        Stalls  `json:"stalls"`

@@ -20,9 +20,9 @@ var ErrNoPath = errors.New("no relation")
 type ThirdNodes uint8
 
 const (
-	// ThirdAgreed narrows each end of an interval only as far as two third nodes agree. If at most
-	// one node lies, in any manner, only that node's own relations become wrong. This is the
-	// default.
+	// ThirdAgreed narrows each end of an interval only to a value that two other nodes prove
+	// independently. If at most one node lies, in any manner, only that node's own relations become
+	// wrong. This is the default.
 	ThirdAgreed ThirdNodes = iota
 
 	// ThirdAny narrows as far as any third node allows. Nothing is tighter, but every value rests

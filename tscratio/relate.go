@@ -172,8 +172,9 @@ func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
 	return 0, nil
 }
 
-// reached returns the distance to which a knot is used towards the next knot. Up to half the gap,
-// this knot is the nearer of the two.
+// reached returns how far from a knot, towards its neighbour, this knot translates readings. That
+// is at most half of the gap, because beyond half the neighbour is nearer. It is also at most reach
+// or, if the two knots are apart, at most limit.
 func reached(half uint64, apart bool, limit, reach uint64) uint64 {
 	if apart {
 		return min(half, limit)
@@ -186,11 +187,12 @@ func (s *seen) interval(lo, hi int64) Interval {
 	return Interval{offset(s.anchor, lo), offset(s.anchor, hi)}
 }
 
-// extend adds the pieces on one side of s.y, up to a distance within reach of the wander. The
-// pieces are the knot's polygon, sheared by the distance and widened by the wander. Within the
-// knot's own window, the wander of that window applies. Outside the knot's window, the wander is
-// that of the shortest window that reaches there. The polygon includes the mean rate of the stated
-// window at y, from which the proof of Wander.over starts.
+// extend adds the pieces on one side of s.y, up to the given distance, which the wander must be
+// able to reach. A piece is the knot's polygon, sheared by its distance from s.y and widened by the
+// wander. Inside the knot's window that is the wander of this window. Farther out, it is the wander
+// of the shortest window around s.y that contains the place. Wander.over may be used for it,
+// because its proof starts from the mean rate of the stated window at s.y, and the polygon includes
+// that rate.
 func (r *Relation) extend(s *seen, distance uint64, before bool) {
 	if distance == 0 {
 		return

@@ -30,8 +30,9 @@ type peer struct {
 	heard atomic.Pointer[time.Time] // time of the peer's last answer; nil before the first
 }
 
-// heardSince reports whether the peer is not to blame. It is not if it has answered since t, or if
-// this process stopped asking it for a reason other than silence.
+// heardSince reports whether the peer has answered since t. It also returns true if this process
+// stopped asking the peer for a reason other than the peer's silence. Either way the peer is not to
+// blame.
 func (o *peer) heardSince(t time.Time) bool {
 	select {
 	case <-o.gone:
