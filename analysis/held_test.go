@@ -215,7 +215,7 @@ func TestHeldAgainstTheTruth(t *testing.T) {
 			}
 		default:
 			if m.Held != nil {
-				t.Errorf("%s, which claims nothing, was held against the truth: %+v", m.Name,
+				t.Errorf("%s, which claims nothing, was checked against the truth: %+v", m.Name,
 					m.Held)
 			}
 		}

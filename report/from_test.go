@@ -323,7 +323,7 @@ func TestFromManyPairs(t *testing.T) {
 	}
 }
 
-// A page shows what was held against the truth: for each span, for all durations between nodes,
+// A page shows what was checked against the truth: for each span, for all durations between nodes,
 // and for each method over all pairs.
 func TestFromShowsTheTruth(t *testing.T) {
 	a, run := chain(t)

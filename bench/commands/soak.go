@@ -176,7 +176,7 @@ func soakBars(s *demo.Soak) []proof.Bar {
 		suspect = 1
 	}
 	bars := []proof.Bar{
-		{Name: "durations held against the truth", Figure: float64(checked),
+		{Name: "durations checked against the truth", Figure: float64(checked),
 			Limit: float64(10 * s.Tuples), AtLeast: true, Unit: "durations"},
 		{Name: "outside of their bound", Figure: float64(outside), Unit: "durations"},
 		{Name: "soaks with a relation that is not consistent", Figure: float64(suspect),
@@ -249,7 +249,7 @@ func soakTable(s *demo.Soak, markdown bool) string {
 	}
 	fmt.Fprintf(&b, "%d tuples, %d trains, by time since the first tuple: "+
 		"MB in memory of each process alone, MB on disk, the median bound of durations "+
-		"between nodes, durations held against the truth.\n\n", s.Tuples, s.Trains)
+		"between nodes, durations checked against the truth.\n\n", s.Tuples, s.Trains)
 	head := append([]string{"after"}, s.Processes...)
 	row(append(head, "disk", "± µs", "durations", "outside")...)
 	if markdown {

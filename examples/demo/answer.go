@@ -61,7 +61,7 @@ func (d *demonstration) analyse(
 		return fmt.Errorf("read the truth about the nodes from the run: %v", missing)
 	}
 	for _, edges := range [][][2]string{nil, sinceStart()} {
-		d.o.Progress("joining tuples, holding their durations against the truth")
+		d.o.Progress("joining tuples, checking their durations against the truth")
 		hops := newHops(edges != nil)
 		check, err := newChecker(physical, d.Nodes[0].Clocks.Counter, hops.take)
 		if err != nil {

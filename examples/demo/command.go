@@ -216,7 +216,7 @@ func demoBars(r *Result, size proof.Size) []proof.Bar {
 	}
 	betweenPercent := 100 * float64(between) / float64(max(checked, 1))
 	bars := []proof.Bar{{
-		Name: "durations held against the truth", Figure: float64(checked),
+		Name: "durations checked against the truth", Figure: float64(checked),
 		Limit: demoDurations, AtLeast: true, Unit: "durations",
 	}, {
 		Name: "of them between nodes", Figure: betweenPercent,
@@ -254,11 +254,11 @@ func printDemo(w io.Writer, r *Result, o Options) error {
 	printHops(w, r)
 	printMethods(w, r)
 	checked, between, outside := r.Checked()
-	_, err := fmt.Fprintf(w, "\n%d durations held against the truth, %d of them between nodes: "+
+	_, err := fmt.Fprintf(w, "\n%d durations checked against the truth, %d of them between nodes: "+
 		"%d outside of their bound; %d tuples, %d lost\n",
 		checked, between, outside, r.Tuples, r.Lost)
 	if o.Keep != "" && err == nil {
-		_, err = fmt.Fprintf(w, "the run is in %s; its page %s/report.html holds %d durations "+
+		_, err = fmt.Fprintf(w, "the run is in %s; its page %s/report.html checks %d durations "+
 			"against the truth, by the logs alone\n", o.Keep, o.Keep, r.Answer.Held.Count)
 	}
 	return err
@@ -366,7 +366,7 @@ func printMethods(w io.Writer, r *Result) {
 	if len(names) == 0 {
 		return
 	}
-	fmt.Fprintln(w, "\nwhat each method said of all pairs, held against the truth:")
+	fmt.Fprintln(w, "\nwhat each method said of all pairs, checked against the truth:")
 	for _, name := range names {
 		fmt.Fprintf(w, "  %-14s %s\n", name, held[name])
 	}

@@ -28,7 +28,7 @@ test("shows how the intervals compare with the truth", () =>
   open("sample", async (page) => {
     assert.match(
       await text(page, ".tiles"),
-      /held against the truth\s+all true\s+[\d\u2009]+ durations/
+      /checked against the truth\s+all true\s+[\d\u2009]+ durations/
     );
     assert.match(await text(page, "#truth .banner"), /All true[^]*used at most 30 % of the bound/);
     const rows = page.locator("#truth table").first().locator("tbody tr");

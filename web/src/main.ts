@@ -76,7 +76,7 @@ const parts: Part[] = [
   },
   {
     id: "truth",
-    title: "Held against the truth",
+    title: "Checked against the truth",
     name: "Truth",
     draw: truth,
     depends: [],

@@ -138,7 +138,7 @@ export function tiles(state: State): HTMLElement {
     ),
     data.truth.durations.held > 0
       ? tile(
-          "held against the truth",
+          "checked against the truth",
           data.truth.durations.outside === 0
             ? "all true"
             : `${whole(data.truth.durations.outside)} are not`,

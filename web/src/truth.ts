@@ -99,7 +99,7 @@ export function truth(state: State): HTMLElement {
       html("b", {},
         durations.outside === 0 ? "All true. " : `${whole(durations.outside)} are not true. `
       ),
-      `${whole(durations.held)} durations were held against the truth, ` +
+      `${whole(durations.held)} durations were checked against the truth, ` +
         `${whole(remote.held)} of them between nodes: `,
       durations.outside === 0
         ? "the interval of each contains it"

@@ -15,7 +15,7 @@ func printTruth(out io.Writer, a *analysis.Answer) {
 	if a.Held == nil || a.Held.Count == 0 {
 		return
 	}
-	fmt.Fprintf(out, "\nheld against the truth, which only virtual nodes know: %s\n",
+	fmt.Fprintf(out, "\nchecked against the truth, which only virtual nodes know: %s\n",
 		heldText(a.Held, "duration"))
 	width := spansWidth(a)
 	fmt.Fprintf(out, "%-*s  %-7s %9s %9s  %18s %18s  %s\n", width, "from → to", "where", "held",
@@ -190,7 +190,7 @@ func HeldMethods(a *analysis.Answer) (names []string, held, about map[string]str
 func printMethodsTruth(out io.Writer, a *analysis.Answer) {
 	names, held, about := HeldMethods(a)
 	if len(names) > 0 {
-		fmt.Fprintln(out, "  what each said of all pairs, held against the truth:")
+		fmt.Fprintln(out, "  what each said of all pairs, checked against the truth:")
 	}
 	for _, name := range names {
 		fmt.Fprintf(out, "  %-14s %s\n", name, held[name])
