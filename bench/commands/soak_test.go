@@ -36,7 +36,7 @@ func sampleSoak(minutes int) *demo.Soak {
 
 func TestSoakBarsJudge(t *testing.T) {
 	want := map[string]proof.Verdict{
-		"durations checked against the truth":             proof.Reached,
+		"durations checked against the truth":          proof.Reached,
 		"outside of their bound":                       proof.Missed,
 		"tuples and events lost":                       proof.Missed,
 		"soaks with a relation that is not consistent": proof.Reached,
