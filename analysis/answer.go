@@ -125,8 +125,9 @@ type Point struct {
 	// Lost counts tuples that ended here although a later tuple of the same node reached a later
 	// point.
 	Lost uint64 `json:"lost"`
-	// Filtered counts such tuples where the same share of them ends all the time, one in twenty or
-	// more: the operator drops them on purpose. They are not among the lost.
+	// Filtered counts such tuples where about the same share of them ends all the time, one in
+	// twenty or more, as behind a filter. A steady loss looks the same. They are not among the
+	// lost.
 	Filtered uint64 `json:"filtered"`
 	// InFlight counts tuples that ended here, and after which no tuple of the same node reached a
 	// later point.

@@ -62,9 +62,9 @@ func (f *pointFound) endedIn(bin int, n uint64) {
 	f.endedBins[bin] += n
 }
 
-// filters reports whether a point drops tuples on purpose, as far as the data can show it: at least
-// one in twenty ends there, and at every time about the same share. Losses come and go, and are
-// seldom that many. passed are the point's tuples by bin.
+// filters reports whether a point seems to drop tuples on purpose. The data cannot prove it: at
+// least one in twenty ends there, and at every time about the same share. Losses come and go, and
+// are seldom that many. passed are the point's tuples by bin.
 func (f *pointFound) filters(passed []uint64) bool {
 	const leastShare, fewest, leastBins = 0.05, 100, 3
 	var all, ended uint64

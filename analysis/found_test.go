@@ -71,3 +71,28 @@ func TestIDsThatBeginTwice(t *testing.T) {
 		}
 	}
 }
+
+// Tuples that a later channel did not keep are not called filtered.
+func TestSampledIsNotFiltered(t *testing.T) {
+	const tuples = 40_000
+	for handler, want := range map[string]bool{"": true, "downsample n=2": false} {
+		channels := []simrun.Channel{{Name: "a/send"}, {Name: "b/recv", Node: 1, Handler: handler}}
+		for id := range uint64(tuples) {
+			at := simrun.Hz + id*simrun.Hz/tuples
+			channels[0].Records = append(channels[0].Records, simrun.Record{Time: at, ID: id})
+			if id%2 == 0 {
+				channels[1].Records = append(channels[1].Records,
+					simrun.Record{Time: at + simrun.Hz/tuples/10, ID: id})
+			}
+		}
+		parent := t.TempDir()
+		rng := rand.New(rand.NewPCG(1, 2))
+		if err := simrun.Write(rng, parent, "job", simrun.Nodes(rng, 2), channels); err != nil {
+			t.Fatal(err)
+		}
+		p := analyze(t, openRun(t, parent, "job"), Options{}).Points[0]
+		if (p.Filtered > 0) != want || p.Filtered+p.Lost < tuples/2-1 {
+			t.Errorf("handler %q: %d filtered and %d lost", handler, p.Filtered, p.Lost)
+		}
+	}
+}

@@ -137,6 +137,10 @@ func TestGapIsNoSpanOfThePath(t *testing.T) {
 		if got := a.Points[1].Completeness.Kept; got != kept {
 			t.Errorf("sampled %v: the logs of b have %q, want %q", sampled, got, kept)
 		}
+		// Half of the tuples end at a, as far as the logs of b show, and nobody filtered them.
+		if got := a.Points[0].Filtered; got != 0 {
+			t.Errorf("sampled %v: %d tuples are called filtered", sampled, got)
+		}
 		if got := len(a.Paths[0].Spans); got != ranked {
 			t.Errorf("sampled %v: %d spans are ranked, want %d", sampled, got, ranked)
 		}

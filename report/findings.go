@@ -114,8 +114,8 @@ func (f *from) findings() {
 	add("lost", lost, tuples, Good, Note, "tuples seen no more, though a later one of the same "+
 		"node went on")
 	if filtered > 0 {
-		add("filtered", filtered, tuples, Good, Good, "tuples that an operator drops on purpose: "+
-			"the same share of them ends there all the time")
+		add("filtered", filtered, tuples, Good, Note, "tuples seen no more, about the same share "+
+			"of them all the time, as behind a filter")
 	}
 	add("in flight", inFlight, tuples, Good, Note, "tuples seen no more, and no later one "+
 		"either: on their way when the run ended")
