@@ -10,7 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// A Go program pays for the call of the assembly stub, beside the instruction itself.
+// TestBarStampByCall limits the cost of a stamp in a Go program. For each stamp the program calls
+// an assembly function, so a stamp costs more than the bare instruction.
 func TestBarStampByCall(t *testing.T) {
 	size := proof.Begin(t)
 	if runtime.GOARCH != "amd64" {

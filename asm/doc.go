@@ -1,9 +1,8 @@
-// Package asm reads this CPU's counter and the number of the core on which it was read, and checks
-// whether the counter can measure time.
+// Package asm reads this CPU's counter, and checks whether the counter can measure time.
 //
 // On amd64 the counter is the time-stamp counter (TSC); on arm64 it is the virtual count
 // (CNTVCT_EL0). Every value is a 64-bit count. The package does not deal with seconds, rates or
-// other machines: package host proves how the counter of one node behaves, and package tscratio
+// other machines. Package host measures how the counter of one node behaves, and package tscratio
 // relates the counters of two nodes.
 //
 // # Which reading to use
@@ -11,13 +10,14 @@
 // A CPU executes instructions out of program order. The stamp of an event and the two readings
 // around a measured piece of code need different guarantees:
 //
-//	Counter           The stamp of an event. It is read after all earlier instructions have
-//	                  executed. Later ones may have started.
-//	CounterUnordered  A stamp at half the price on amd64. It may be early or late by the depth
-//	                  of the reorder window: some hundred instructions.
-//	EdgeOpen          The opening edge. It is read before anything that follows it starts.
-//	EdgeClose         The closing edge. It is read after everything that precedes it is done,
-//	                  stores included.
+//	Counter           The stamp of an event. The counter is read after all earlier instructions
+//	                  have executed. Later instructions may have started.
+//	CounterUnordered  A stamp at half the price on amd64. The counter may be read early or late by
+//	                  the depth of the reorder window: some hundred instructions.
+//	EdgeOpen          The reading before the measured code. The counter is read before any later
+//	                  instruction starts.
+//	EdgeClose         The reading after the measured code. The counter is read after all earlier
+//	                  instructions are done, stores included.
 //
 // Around a system call Counter is enough on amd64, because entering and leaving the kernel orders
 // the other instructions.

@@ -5,18 +5,18 @@ import (
 	"fmt"
 )
 
-// ErrUnfit is returned when the CPU's counter cannot be used to measure time.
+// ErrUnfit is returned if the CPU's counter cannot measure time.
 var ErrUnfit = errors.New("counter unfit")
 
-// Features describes the counter as the CPU does. It never changes.
+// Features describes the counter as the CPU itself describes it. It never changes.
 type Features struct {
-	CPU        string // brand string; "" if the CPU has none
-	Hypervisor string // signature such as KVMKVMKVM; "" if none is found
-	Ordered    bool   // one instruction reads counter and core in order (RDTSCP); true on arm64
-	Invariant  bool   // the counter runs at one rate in every power and frequency state
+	CPU        string // brand, such as "Intel(R) Xeon(R) …"; "" if the CPU states none
+	Hypervisor string // signature, such as "KVMKVMKVM"; "" if none is found
+	Ordered    bool   // the CPU can read the counter in order (RDTSCP); true on arm64
+	Invariant  bool   // the counter runs at one rate, whatever the CPU's power state and frequency
 
-	// Frequency_hz is the frequency that the CPU or the hypervisor claims, or 0 if neither claims
-	// one. It is shown until the frequency has been measured. No bound depends on it.
+	// Frequency_hz is the frequency that the CPU or the hypervisor claims; 0 if neither claims one.
+	// Programs show it until they have measured the frequency. No bound depends on it.
 	Frequency_hz uint64
 }
 

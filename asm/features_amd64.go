@@ -7,10 +7,10 @@ import (
 
 func cpuid(leaf, subleaf uint32) (eax, ebx, ecx, edx uint32)
 
-// Read returns the features of the time-stamp counter according to CPUID.
+// Read returns the features of the time-stamp counter as the CPUID instruction reports them.
 func Read() Features { return decode(cpuid) }
 
-// decode takes CPUID as a function, so that tests can imitate other CPUs.
+// decode takes the CPUID instruction as a function, so that tests can imitate other CPUs.
 func decode(cpuid func(leaf, subleaf uint32) (eax, ebx, ecx, edx uint32)) Features {
 	var f Features
 	maxBasic, _, _, _ := cpuid(0, 0)
@@ -37,7 +37,7 @@ func decode(cpuid func(leaf, subleaf uint32) (eax, ebx, ecx, edx uint32)) Featur
 	if _, _, ecx, _ := cpuid(1, 0); maxBasic >= 1 && ecx&hypervisorPresent != 0 {
 		maxHypervisor, b, c, d := cpuid(0x4000_0000, 0)
 		f.Hypervisor = text(appendRegisters(nil, b, c, d))
-		if maxHypervisor >= 0x4000_0010 { // VMware's leaf for timing; KVM can give it as well
+		if maxHypervisor >= 0x4000_0010 { // VMware's leaf for timing, which KVM may have, too
 			khz, _, _, _ := cpuid(0x4000_0010, 0)
 			f.Frequency_hz = uint64(khz) * 1000
 		}
@@ -58,7 +58,7 @@ func appendRegisters(to []byte, registers ...uint32) []byte {
 	return to
 }
 
-// text returns the part of b before the first zero byte, as CPUID's strings end there.
+// text returns the part of b before the first zero byte, where CPUID's strings end.
 func text(b []byte) string {
 	s, _, _ := strings.Cut(string(b), "\x00")
 	return strings.TrimSpace(s)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A cpu is its CPUID leaves. A leaf that is missing reads as zero, as on hardware.
+// A cpu contains the CPUID leaves of a CPU. A missing leaf reads as zero, as on hardware.
 type cpu map[uint32][4]uint32
 
 func (c cpu) cpuid(leaf, _ uint32) (eax, ebx, ecx, edx uint32) {
@@ -15,7 +15,7 @@ func (c cpu) cpuid(leaf, _ uint32) (eax, ebx, ecx, edx uint32) {
 }
 
 func TestDecode(t *testing.T) {
-	const brand = 0x20_55_50_43 // "CPU "
+	const brand = 0x20_55_50_43 // the text "CPU "
 	tests := map[string]struct {
 		cpu  cpu
 		want Features

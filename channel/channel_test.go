@@ -11,7 +11,7 @@ import (
 func TestParseName(t *testing.T) {
 	tests := []struct {
 		in   string
-		want Name // without instanceGiven
+		want Name // what ParseName must return, except for instanceGiven
 		err  string
 	}{
 		{in: "parser/start", want: Name{Actor: "parser", Point: "start"}},
@@ -73,7 +73,8 @@ func TestParseName(t *testing.T) {
 	}
 }
 
-// A name that ParseName takes reads back as itself and is a plain file name.
+// If ParseName accepts a name, the name's text parses to the same Name, and its file stem is a
+// plain file name.
 func FuzzParseName(f *testing.F) {
 	f.Add("parser#3/start")
 	f.Add("../x")
@@ -124,7 +125,8 @@ func TestKindsPoliciesAndStampsReadBack(t *testing.T) {
 	}
 }
 
-// The numbers are in shared memory and in files.
+// The numbers of kinds, policies and stamps never change, because they are in shared memory and in
+// files.
 func TestNumbersDoNotMove(t *testing.T) {
 	got := []uint8{
 		uint8(Null), uint8(Identity), uint8(Buffered), uint8(Counter), uint8(Downsample),
@@ -203,7 +205,8 @@ func TestNewSettings(t *testing.T) {
 	}
 }
 
-// The same rules check settings that somebody wrote into shared memory.
+// The check of settings from shared memory applies the same rules as the check of names and
+// parameters.
 func TestValidateRefusesWhatNoHandlerTakes(t *testing.T) {
 	for _, s := range []Settings{
 		{Kind: 8}, {Kind: 255}, {Kind: Downsample}, {Kind: XoY}, {Kind: XoY, A: 1},

@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// From the highest bit, a tuple id consists of the number of the node that made it (14 bits), an
-// instance number on that node (10 bits) and a count (40 bits). So programs can make unique ids
-// without communicating. A program may also make ids in its own way: all ids but Poison are only
-// compared for equality.
+// A tuple id consists of three parts, from the highest bit on: the number of the node that made the
+// id (14 bits), an instance number on that node (10 bits) and a count (40 bits). So programs can
+// make unique ids without communicating. A program may also make ids in its own way, because the
+// product gives no meaning to the parts of an id. Only Poison has a meaning.
 const (
 	MaxNode     = 1<<14 - 1
 	MaxInstance = 1<<10 - 1
@@ -18,13 +18,13 @@ const (
 	instanceShift = 40
 )
 
-// Poison is the id that ends a stream. No id that NewID makes is Poison.
+// Poison is the id that ends a stream. NewID never makes Poison.
 const Poison uint64 = 1<<64 - 1
 
 // ErrID is returned when a part of a tuple id is out of its range.
 var ErrID = errors.New("tuple id out of range")
 
-// NewID puts a tuple id together. The error wraps ErrID.
+// NewID makes a tuple id from its parts. The error wraps ErrID.
 func NewID(node, instance int, count uint64) (uint64, error) {
 	switch {
 	case node < 0 || node > MaxNode:
@@ -44,7 +44,7 @@ func NewID(node, instance int, count uint64) (uint64, error) {
 	return id, nil
 }
 
-// SplitID takes a tuple id apart.
+// SplitID returns the parts of a tuple id.
 func SplitID(id uint64) (node, instance int, count uint64) {
 	return int(id >> nodeShift), int(id >> instanceShift & MaxInstance), id & MaxCount
 }

@@ -6,22 +6,22 @@ import (
 	"strings"
 )
 
-// ErrHandler is returned when there is no handler of the given name.
+// ErrHandler is returned when no handler has the given name.
 var ErrHandler = errors.New("unknown handler")
 
-// Kind is what a channel does with an event. The numbers are in shared memory and in files: append
-// only.
+// Kind is what a channel does with an event. The numbers are in shared memory and in files, so they
+// never change. New ones are only added at the end.
 type Kind uint8
 
 const (
 	Null       Kind = 0 // discard
-	Identity   Kind = 1 // keep every event, plain, in the file within 100 ms
-	Buffered   Kind = 2 // keep every event, compressed by the block
-	Counter    Kind = 3 // count the events; the drainer samples the count once a period
+	Identity   Kind = 1 // keep every event, uncompressed, in the file within 100 ms
+	Buffered   Kind = 2 // keep every event, in compressed blocks
+	Counter    Kind = 3 // count the events; the drainer reads the count once in each period
 	Downsample Kind = 4 // keep the first of every n events of the channel
 	XoY        Kind = 5 // keep an event if its id mod y is below x
-	FirstLast  Kind = 6 // keep the first event, the last event and the first poison
-	Link       Kind = 7 // keep pairs of a parent's id and a child's
+	FirstLast  Kind = 6 // keep the first event, the last event and the first poison event
+	Link       Kind = 7 // keep pairs of a parent's id and a child's id
 
 	kinds = 8
 )
@@ -52,10 +52,11 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// ErrPolicy is returned when there is no full-ring policy of the given name.
+// ErrPolicy is returned when no policy for full rings has the given name.
 var ErrPolicy = errors.New("unknown policy")
 
-// Policy is what happens to an event when the ring is full. Numbers are append-only.
+// Policy is what happens to an event when the ring is full. The numbers never change, and new ones
+// are only added at the end.
 type Policy uint8
 
 const (
@@ -96,10 +97,11 @@ func (p Policy) String() string {
 	return policyNames[p]
 }
 
-// ErrStamp is returned when there is no stamp of the given name.
+// ErrStamp is returned when no stamp has the given name.
 var ErrStamp = errors.New("unknown stamp")
 
-// Stamp is the way in which the counter is read at an event. Numbers are append-only.
+// Stamp is the way in which a log call reads the counter. The numbers never change, and new ones
+// are only added at the end.
 type Stamp uint8
 
 const (
@@ -107,8 +109,8 @@ const (
 	// CNTVCT_EL0.
 	Ordered Stamp = 0
 
-	// Unordered reads the counter without such an order: RDTSC, or CNTVCT_EL0 alone. On amd64 it
-	// costs half as much.
+	// Unordered reads the counter without waiting for earlier instructions: RDTSC, or CNTVCT_EL0
+	// alone. On amd64 Unordered costs half as much as Ordered.
 	Unordered Stamp = 1
 
 	stamps = 2
@@ -116,10 +118,10 @@ const (
 
 var stampNames = [stamps]string{"rdtscp", "rdtsc"}
 
-// UnorderedSlack_cycles is the largest distance of an unordered stamp from its place in the
-// program. RDTSC may execute early or late by as many instructions as fit into the CPU's reorder
-// window. Today these are at most 512, each of which may wait for memory. Every interval that
-// depends on an unordered stamp is widened by UnorderedSlack_cycles.
+// UnorderedSlack_cycles is the largest number of cycles by which an unordered stamp may be early or
+// late. RDTSC may execute early or late by as many instructions as fit into the CPU's reorder
+// window. Today at most 512 instructions fit, and each of them may wait for memory. The analysis
+// widens every interval that depends on an unordered stamp by UnorderedSlack_cycles.
 const UnorderedSlack_cycles = 2000
 
 // ParseStamp reads a stamp's name. The error wraps ErrStamp.
@@ -143,8 +145,7 @@ func (s Stamp) String() string {
 	return stampNames[s]
 }
 
-// OrderingSlack_cycles returns the largest distance of a stamp of this kind from its place in the
-// program.
+// OrderingSlack_cycles returns the largest time by which a stamp of this kind may be early or late.
 func (s Stamp) OrderingSlack_cycles() uint64 {
 	if s == Unordered {
 		return UnorderedSlack_cycles

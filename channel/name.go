@@ -10,8 +10,7 @@ import (
 // ErrName is returned when a channel name does not have the form actor[#instance]/point.
 var ErrName = errors.New("bad channel name")
 
-// The points to which the analysis gives a meaning. A name may also use any other word as its
-// point.
+// The analysis gives a meaning to these points. A name may also use any other word as its point.
 const (
 	PointStart = "start" // an operator starts to work on a tuple
 	PointEnd   = "end"   // an operator is done with a tuple
@@ -19,14 +18,14 @@ const (
 	PointRecv  = "recv"  // a tuple was taken from the transport
 )
 
-// MaxNameBytes is the longest channel name.
+// MaxNameBytes is the length of the longest allowed channel name.
 const MaxNameBytes = 128
 
 // Name is a place in a program where events are logged: the operator (Actor), the operator's
 // instance, and the point in the operator's work.
 type Name struct {
 	Actor    string
-	Instance int // 0 to MaxInstance; 0 if the name gives none
+	Instance int // 0 to MaxInstance; 0 if the text has no instance
 	Point    string
 
 	instanceGiven bool
@@ -70,7 +69,8 @@ func ParseName(s string) (Name, error) {
 	return n, nil
 }
 
-// A word is plain ASCII, so that a name is written the same way in file names, YAML and URLs.
+// notInWord returns true for a character that a name cannot have. A name has only plain ASCII
+// characters, so that it is written in the same way in file names, YAML and URLs.
 func notInWord(r rune) bool {
 	switch {
 	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '-', r == '_',
@@ -80,7 +80,7 @@ func notInWord(r rune) bool {
 	return true
 }
 
-// String returns the text that ParseName parsed.
+// String returns the name in the form that ParseName reads.
 func (n Name) String() string {
 	if n.instanceGiven || n.Instance != 0 {
 		return fmt.Sprintf("%s#%d/%s", n.Actor, n.Instance, n.Point)
@@ -88,8 +88,9 @@ func (n Name) String() string {
 	return n.Actor + "/" + n.Point
 }
 
-// FileStem returns the name as part of a file name: '/' is replaced by '~', which no name contains.
+// FileStem returns the name in a form for file names: it has '~', which no name contains, instead
+// of '/'.
 func (n Name) FileStem() string { return strings.Replace(n.String(), "/", "~", 1) }
 
-// ParseFileStem parses a result of FileStem.
+// ParseFileStem parses a text that FileStem returned.
 func ParseFileStem(s string) (Name, error) { return ParseName(strings.Replace(s, "~", "/", 1)) }

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// units are the factors that may follow a number: decimal or binary, with or without a B for bytes.
+// units are the factors that may follow a number. They are decimal or binary, with or without a B
+// for bytes.
 var units = map[string]uint64{
 	"": 1, "b": 1,
 	"k": 1e3, "kb": 1e3, "ki": 1 << 10, "kib": 1 << 10,
@@ -17,20 +18,20 @@ var units = map[string]uint64{
 	"t": 1e12, "tb": 1e12, "ti": 1 << 40, "tib": 1 << 40,
 }
 
-// ParseCount reads a whole number of 0 or more, or a string of such a number and a unit: "10",
-// "64Ki", "10KB", "1 MiB". The error wraps ErrParameter.
+// ParseCount reads a whole number that is not negative, or a string with such a number and a unit:
+// "10", "64Ki", "10KB", "1 MiB". The error wraps ErrParameter.
 func ParseCount(v any) (uint64, error) {
 	switch v := v.(type) {
 	case string:
 		return parseCountString(v)
 	case uint64:
 		return v, nil
-	case float64: // the type that JSON and some YAML readers give a number
+	case float64: // JSON and some YAML readers give a number this type
 		if v >= 0 && v < 1<<53 && v == float64(uint64(v)) {
 			return uint64(v), nil
 		}
 	default:
-		// Other integer types are read by their decimal form.
+		// Format a number of another integer type and parse its decimal form.
 		if n, err := strconv.ParseUint(fmt.Sprint(v), 10, 64); err == nil {
 			return n, nil
 		}

@@ -32,8 +32,8 @@ type Settings struct {
 	A, B uint64
 }
 
-// The default and the shortest period of the handler counter. The drainer samples all counting
-// channels with the same period at one instant.
+// These are the default and the shortest period of the handler counter. The drainer reads the
+// counts of all counting channels with the same period at nearly one instant.
 const (
 	DefaultPeriod_ns = uint64(time.Second)
 	MinPeriod_ns     = uint64(time.Millisecond)
@@ -46,7 +46,8 @@ type parameter struct {
 	required bool
 }
 
-// parameters lists the parameters of each kind, in the order of Settings.A and B.
+// parameters lists the parameters of each kind: first the one in Settings.A, then the one in
+// Settings.B.
 var parameters = [kinds][]parameter{
 	Counter:    {{name: "period", parse: parsePeriod, fallback: DefaultPeriod_ns}},
 	Downsample: {{name: "n", parse: ParseCount, required: true}},
@@ -132,10 +133,10 @@ func (s Settings) Validate() error {
 	return nil
 }
 
-// Parameter is a parameter as text.
+// Parameter is a parameter in the form of text.
 type Parameter struct{ Name, Text string }
 
-// Params lists the parameters in the order of A and B, as NewSettings reads them.
+// Params lists the parameters in the order of A and B, in a form that NewSettings can read.
 func (s Settings) Params() []Parameter {
 	if !s.Kind.Known() {
 		return nil

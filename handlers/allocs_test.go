@@ -8,7 +8,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// callOf makes the log call of a channel, which is Link on a link channel.
+// callOf returns the function that logs one event: Link on a link channel, Log on others.
 func callOf(c *Channel) func(id uint64) {
 	if c.links {
 		return func(id uint64) { c.Link(id, id+1) }
@@ -25,12 +25,13 @@ func TestLogAllocatesNothing(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%s/%s/%s", handler.name, writer.name, policy),
 					func(t *testing.T) {
-						// The ring is small, so that most calls of policy drop find it full.
+						// The ring is small, so most calls with policy drop find it full.
 						c := openTest(t, writer.many,
 							Options{Handler: handler.name, Params: handler.params,
 								Stamp: writer.stamp, Policy: policy, Buffer: "256"})
 						log, id := callOf(c), uint64(0)
-						// AllocsPerRun rounds down, so a run has enough calls for one of each kind.
+						// AllocsPerRun rounds down to whole allocations per run. So each run makes
+						// enough calls that even a rare allocation happens in every run.
 						if n := testing.AllocsPerRun(20, func() {
 							for range 100 {
 								log(id)

@@ -16,8 +16,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// Close may run while others log. Nothing faults, and events of calls that returned before it are
-// in the ring.
+// Close may run while other goroutines log. Nothing faults, and the ring has the events of all
+// calls that returned before Close.
 func TestCloseUnderLoad(t *testing.T) {
 	draw := seed.Random(t)
 	for _, handler := range allHandlers {
@@ -57,9 +57,9 @@ func TestCloseUnderLoad(t *testing.T) {
 				}
 				after := make([]uint64, writers)
 				for w := range after {
-					after[w] = counts[w].Load() + 1 // one more for the call that is running
+					after[w] = counts[w].Load() + 1 // one more for the call that may be running
 				}
-				time.Sleep(200 * time.Microsecond) // for calls after it
+				time.Sleep(200 * time.Microsecond) // let the writers make calls after Close
 				stop.Store(true)
 				all.Wait()
 				closedRing(t, c, before, after)
@@ -68,8 +68,8 @@ func TestCloseUnderLoad(t *testing.T) {
 	}
 }
 
-// closedRing checks the ring of a closed channel. It must have at least the first before[w] events
-// of each writer, and at most after[w].
+// closedRing checks the ring of a closed channel. The ring must have at least the first before[w]
+// events of each writer w, and at most the first after[w].
 func closedRing(t *testing.T, c *Channel, before, after []uint64) {
 	t.Helper()
 	d, err := newDrain(c.Path())
@@ -126,14 +126,14 @@ func closedRing(t *testing.T, c *Channel, before, after []uint64) {
 	}
 }
 
-// A call that waits for a drainer must not outlive Close.
+// Close ends a call that waits for a drainer.
 func TestCloseEndsWaiting(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		c := openTest(t, many, Options{Handler: "id", Buffer: "256"})
 		waiting, returned := make(chan bool), make(chan time.Duration)
 		go func() {
 			var longest time.Duration
-			for id := range uint64(100) { // far more than there is room for
+			for id := range uint64(100) { // far more than the ring has room for
 				if id == 16 {
 					close(waiting)
 				}
@@ -185,7 +185,7 @@ func TestCloseGivesEverythingBack(t *testing.T) {
 			}
 		}
 	}
-	cycle(10) // the runtime opens files of its own
+	cycle(10) // first let the runtime open the files that it needs itself
 	descriptors, mappings := count()
 	const n = 300
 	cycle(n)
@@ -193,13 +193,15 @@ func TestCloseGivesEverythingBack(t *testing.T) {
 	if descriptorsAfter > descriptors {
 		t.Errorf("%d descriptors, %d before %d channels", descriptorsAfter, descriptors, 2*n)
 	}
-	// Address space stays reserved. The kernel joins mappings that lie side by side.
+	// The address space of closed rings stays reserved. The kernel joins mappings that are side by
+	// side, so their number must not grow with the number of channels.
 	if mappingsAfter > mappings+50 {
 		t.Errorf("%d mappings, %d before %d channels", mappingsAfter, mappings, 2*n)
 	}
 }
 
-// The garbage collector leaves the ring's lock and memory alone as long as somebody may log.
+// While a program can still log to a channel, the garbage collector does not release the ring's
+// lock or memory.
 func TestCollectorLeavesChannelsAlone(t *testing.T) {
 	c := openTest(t, true, Options{Handler: "id"})
 	r, err := ring.Open(c.Path())
@@ -209,7 +211,7 @@ func TestCollectorLeavesChannelsAlone(t *testing.T) {
 	defer r.Close()
 	for range 5 {
 		runtime.GC()
-		time.Sleep(time.Millisecond) // for finalizers
+		time.Sleep(time.Millisecond) // gives finalizers time to run
 		c.Log(1)
 	}
 	if alive, err := r.Alive(); !alive || err != nil {
@@ -220,7 +222,7 @@ func TestCollectorLeavesChannelsAlone(t *testing.T) {
 	}
 }
 
-// A child process inherits nothing of its parent's channels.
+// A child process keeps no channel of its parent alive.
 func TestChildHoldsNoChannel(t *testing.T) {
 	c := openTest(t, false, Options{Handler: "id"})
 	cmd := command(t, "wait")

@@ -6,9 +6,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// counter counts the events in a cell of the ring. It does not read the CPU's counter: the drainer
-// samples the cells of all counting channels with the same period at one instant. The cell is never
-// reset.
+// counter counts the events in a cell of the ring. A log call does not read the CPU's counter. The
+// drainer reads that counter, once for the cells of all counting channels with the same period.
+// Nobody resets the cell.
 var counter = handler{
 	prepare: func(_ channel.Settings, many bool) adopted {
 		if many {

@@ -7,21 +7,22 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// A drain empties a ring as a drainer does: it copies records, keeps them, and then releases them.
+// A drain empties a ring as a drainer does: it copies records, keeps the copies, and then tells the
+// program that the records may be overwritten.
 type drain struct {
 	consumer *ring.Consumer
-	next     []uint64        // by shard
-	got      [][]ring.Record // by shard, in sequence
+	next     []uint64        // the next sequence number of each shard
+	got      [][]ring.Record // the records of each shard, in sequence
 	holes    int             // records that the dead owner reserved and never wrote
-	dropped  uint64          // in the ranges that were taken
+	dropped  uint64          // number of events in the ranges that the drain took
 	journal  []ring.JournalEntry
 	buffer   []ring.Record
 
-	last  time.Time // when it looked last
+	last  time.Time // when the drain last looked at the ring
 	pause time.Duration
 }
 
-// prompt reports whether the drain came so often that the program never gave it up.
+// prompt reports whether the drain looked so often that the program never stopped waiting for it.
 func (d *drain) prompt() bool { return d.pause < 500*time.Millisecond }
 
 func newDrain(path string) (*drain, error) {
@@ -35,7 +36,8 @@ func newDrain(path string) (*drain, error) {
 	return d, nil
 }
 
-// once takes what there is. In the ring of a dead owner it also passes the holes.
+// once takes all records that the ring has now. In the ring of a dead owner it also skips the
+// holes.
 func (d *drain) once(dead bool) (moved bool, err error) {
 	if pause := time.Since(d.last); d.last != (time.Time{}) && pause > d.pause {
 		d.pause = pause
@@ -51,7 +53,8 @@ func (d *drain) once(dead bool) (moved bool, err error) {
 		d.got[i] = append(d.got[i], d.buffer[:n]...)
 		d.next[i] += uint64(n)
 		if unfinished && dead {
-			// A pair is filled from its end. Without its first record it is not a pair.
+			// A writer writes the second record of a pair first. If the first record is missing,
+			// the pair is not complete, so skip both records.
 			d.next[i]++
 			if d.consumer.Header().Links {
 				d.next[i]++
@@ -73,7 +76,7 @@ func (d *drain) release(i int) error {
 		return err
 	}
 	if len(ranges) > 0 {
-		ranges = ranges[:len(ranges)-1] // the last one may still grow
+		ranges = ranges[:len(ranges)-1] // the last range may still grow
 	}
 	for _, r := range ranges {
 		d.dropped += r.Count
@@ -89,7 +92,8 @@ func (d *drain) release(i int) error {
 		journalBefore+uint64(len(journal)))
 }
 
-// finish takes the rest of a ring that its owner closed or left by dying, and counts all drops.
+// finish takes the remaining records of a ring that its owner closed or left when it died. It also
+// counts all dropped events.
 func (d *drain) finish() error {
 	for moved := true; moved; {
 		var err error

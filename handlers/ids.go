@@ -22,29 +22,31 @@ var ErrInstance = errors.New("instance is taken")
 const AnyInstance = -1
 
 // idLease is the number of counts that a program takes from the file at a time. When a program
-// dies, the rest of these counts is wasted: at most one part in 65,536 of all 2^40 counts.
+// dies, it wastes the unused counts of its lease: at most one part in 65,536 of all 2^40 counts.
 const idLease = 1 << 24
 
-// IDs makes tuple ids that no other program makes. An id consists of the node's number, an instance
-// number that only this program has on this node, and a count, which begins where the last program
-// with that instance number ended. Any number of goroutines may use the same IDs.
+// IDs makes tuple ids that no other program makes. An id consists of three parts: the node's
+// number, an instance number that no other program on this node has, and a count. The count begins
+// above all counts that earlier programs with that instance number have leased. Any number of
+// goroutines may use the same IDs.
 type IDs struct {
-	// RandomNode is true if the directory had no node number, so that a random one was used. Among
-	// n such nodes, the probability that two have the same number is about n²/32768. If that is too
-	// high, give the nodes numbers.
+	// RandomNode is true if the directory had no node number, so that OpenIDs chose a random one.
+	// Among n such nodes, the probability that two have the same number is about n²/32768. If that
+	// is too high, give the nodes numbers.
 	RandomNode bool
 
-	prefix uint64        // node and instance
+	prefix uint64        // the node's number and the instance number
 	next   atomic.Uint64 // the next count
 	leased atomic.Uint64 // this program may use counts below this one
 
-	leasing sync.Mutex // guards the file's content
-	file    *os.File   // has the first unleased count; its lock reserves the instance
+	leasing sync.Mutex // protects the file's content
+	// file contains the first count that nobody has leased. The file's lock reserves the instance.
+	file *os.File
 }
 
-// OpenIDs reserves an instance number for this program: instance, which is from 0 to
-// channel.MaxInstance, or a free one if instance is AnyInstance. dir is the directory of rings, as
-// in Options. The error wraps ErrInstance if another program has the instance number.
+// OpenIDs reserves an instance number for this program. instance is from 0 to channel.MaxInstance,
+// or AnyInstance for any free number. dir is the directory of rings, as in Options. The error wraps
+// ErrInstance if another program has the instance number.
 func OpenIDs(dir string, instance int) (*IDs, error) {
 	if dir == "" {
 		dir = ring.DefaultDirectory()
@@ -117,11 +119,11 @@ func (ids *IDs) take(dir string, node, instance int) error {
 	return nil
 }
 
-// Next makes an id. ok is false if this instance has made all of its 2^40 ids, or its file cannot
-// be written any more.
+// Next makes an id. ok is false if this instance has made all of its 2^40 ids, or if the instance's
+// file cannot be written any more.
 func (ids *IDs) Next() (id uint64, ok bool) {
-	// If lease fails, the count is not returned, because another call may already have taken the
-	// next one.
+	// If lease fails, this count is lost: Next cannot give it back, because another call may
+	// already have taken the next one.
 	count := ids.next.Add(1) - 1
 	if count >= ids.leased.Load() && !ids.lease(count) {
 		return 0, false
@@ -129,7 +131,7 @@ func (ids *IDs) Next() (id uint64, ok bool) {
 	return ids.prefix | count, true
 }
 
-// lease takes counts from the file for this program, at least up to count.
+// lease takes counts from the file for this program until it may use count.
 func (ids *IDs) lease(count uint64) bool {
 	ids.leasing.Lock()
 	defer ids.leasing.Unlock()

@@ -58,7 +58,7 @@ func TestInstanceHasOneProgram(t *testing.T) {
 	openIDs(t, dir, 0)
 }
 
-// A program that dies wastes its lease. Nobody gets its ids again.
+// If a program dies, nobody gets the unused ids of its lease.
 func TestIDsAreNotMadeTwice(t *testing.T) {
 	dir := t.TempDir()
 	if err := ring.SetNodeNumber(dir, 1); err != nil {
@@ -77,7 +77,7 @@ func TestIDsAreNotMadeTwice(t *testing.T) {
 			}
 			seen[id] = true
 		}
-		ids.file.Close() // as its death would
+		ids.file.Close() // the kernel does the same when a program dies
 	}
 }
 
@@ -152,8 +152,8 @@ func TestOpenIDsRefuses(t *testing.T) {
 	}
 }
 
-// While the file cannot be written, calls fail. No id is made twice, not even by calls that ran
-// meanwhile.
+// While the file of an instance cannot be written, calls of Next fail. Calls of many goroutines
+// make no id twice, even when the file fails between them.
 func TestIDsWhileTheFileCannotBeWritten(t *testing.T) {
 	ids := openIDs(t, t.TempDir(), 3)
 	file := ids.file
@@ -178,7 +178,7 @@ func TestIDsWhileTheFileCannotBeWritten(t *testing.T) {
 		if ids.file = nil; writable {
 			ids.file = file
 		}
-		ids.leased.Store(ids.next.Load()) // as at the end of a lease
+		ids.leased.Store(ids.next.Load()) // the lease has ended, so the next call needs the file
 		ids.leasing.Unlock()
 		runtime.Gosched()
 	}

@@ -20,7 +20,7 @@ import (
 
 func init() { programs["load"] = loadProgram }
 
-// The load program's writers log as fast as they can. They count the calls that returned in a
+// The load program's writers log at full speed. Each counts its calls that have returned in a
 // mapped file, which outlives the program.
 const (
 	loadDirectory = "LOAD_DIRECTORY"
@@ -28,7 +28,7 @@ const (
 	loadWriters   = "LOAD_WRITERS"
 
 	loadFile      = "returned"
-	loadWriterGap = 64 // bytes between two writers' counts
+	loadWriterGap = 64 // bytes from one writer's count to the next writer's
 	loadShift     = 48 // ids are writer<<loadShift | number
 )
 
@@ -66,8 +66,9 @@ func loadProgram() error {
 	select {}
 }
 
-// However a program is killed, every event whose call returned is in the log once and in order, or
-// is counted as dropped. Each writer may add at most one event: that of the call that was running.
+// However a program is killed, every event whose call had returned is in the log once and in order,
+// or is counted as dropped. Each writer may add at most one more event, from the call that was
+// running.
 func TestKillAtRandomInstants(t *testing.T) { killAtRandomInstants(t, 8) }
 
 func TestBarKillAtRandomInstants(t *testing.T) {
@@ -77,7 +78,7 @@ func TestBarKillAtRandomInstants(t *testing.T) {
 	}
 	bars := killAtRandomInstants(t, kills)
 	if t.Failed() {
-		return // the failure says what was lost
+		return // the failure says which events were lost
 	}
 	proof.Check(t, bars...)
 }
@@ -167,7 +168,7 @@ func killUnderLoad(t *testing.T, policy string, writers int, after time.Duration
 	return d
 }
 
-// accounted holds what was drained against each writer's calls that returned.
+// accounted compares the drained records with the number of calls of each writer that returned.
 func accounted(d *drain, returned []uint64, lossless bool) error {
 	byWriter := make([][]ring.Record, len(returned))
 	for i, shard := range d.got {
@@ -189,7 +190,7 @@ func accounted(d *drain, returned []uint64, lossless bool) error {
 		sort.Slice(records, func(i, k int) bool { return records[i].ID < records[k].ID })
 		for i, r := range records {
 			n := r.ID & (1<<loadShift - 1)
-			const skew = 10_000 // between the counters of two cores
+			const skew = 10_000 // largest difference between the counters of two cores
 			switch {
 			case n > returned[w]:
 				return fmt.Errorf("writer %d: event %d was not logged", w, n)

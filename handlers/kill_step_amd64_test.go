@@ -15,26 +15,27 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// A program may be killed after any instruction of a log call. It leaves each event of the calls
-// that returned, whole, and all or nothing of the call that was running. A stopped program has
-// stored what a killed one would leave behind, because the ring is the file. So the test reads the
-// ring after each instruction, and kills for real after some.
+// The tests in this file kill a program after any instruction of a log call. All events of earlier
+// calls must be there and whole. The event of the running call must be there whole, or not at all.
+//
+// A ring is a file, so a stopped program has left in it what a killed program would leave. So the
+// tests only read the ring after each instruction, and really kill the program after some of them.
 
-// A situation brings a channel to where a log call does something special, and steps through that
-// call.
+// A situation brings a channel into a state in which a log call does something special. Then it
+// steps through that call.
 type situation struct {
 	name     string
 	policy   string
-	single   bool // not for many writers
-	adopting bool // runs code that all ways to log share …
-	once     bool // … and all handlers
+	single   bool // does not apply to many writers
+	adopting bool // tests code that assembly and Go share, so one of them is enough
+	once     bool // tests code that all handlers share, so one handler is enough
 	play     func(p *play)
 }
 
 var situations = []situation{
 	{name: "first calls", play: func(p *play) {
 		for id := range uint64(5) {
-			p.step(call{id: 100 + id}) // downsample and xoy keep some of them
+			p.step(call{id: 100 + id}) // downsample and xoy keep some of these events
 		}
 	}},
 	{name: "later laps", play: func(p *play) {
@@ -50,10 +51,10 @@ var situations = []situation{
 		p.untilKept()
 		p.step(p.next())
 		p.untilKept()
-		p.step(p.next()) // at the same place in the sequence
+		p.step(p.next()) // dropped at the same place in the sequence as the event before
 		p.release()
 		p.untilKept()
-		p.step(p.next()) // room again
+		p.step(p.next()) // there is room again
 		p.fill()
 		p.untilKept()
 		p.step(p.next())
@@ -101,7 +102,7 @@ var situations = []situation{
 		p.step(p.next())
 		p.releaseJournal()
 		p.apply(p.other())
-		p.step(p.next()) // where an old entry was
+		p.step(p.next()) // the new journal entry takes the place of an old one
 	}},
 	{name: "adopt what no handler takes", adopting: true, once: true, play: func(p *play) {
 		p.run(p.next())
@@ -111,18 +112,19 @@ var situations = []situation{
 	}},
 }
 
-// A play has a stepped program with one channel, the model of that channel, and a drainer.
+// A play is one run of a situation: a stepped program with one channel, the model of that channel,
+// and a drainer.
 type play struct {
 	t        *testing.T
 	program  *stepped
-	way      string // log or go
+	way      string // the order (see steppable) by which the program logs: log or go
 	m        model
 	path     string
 	consumer *ring.Consumer
-	memory   []byte // the ring's
+	memory   []byte // the memory of the ring
 	slack    uint64
 	id       uint64
-	killAt   int // kill for real after so many stepped instructions; -1: never
+	killAt   int // the stepped instruction after which the play kills the program; -1: never
 	steps    int
 }
 
@@ -149,16 +151,16 @@ func (p *play) open(handler string, params channel.Params, many bool, stamp, pol
 		links:    config.Settings.Kind == channel.Link,
 		settings: config.Settings, last: v,
 	}
-	p.slack = 10_000 + config.Stamp.OrderingSlack_cycles() // another core than this may stamp
+	p.slack = 10_000 + config.Stamp.OrderingSlack_cycles() // the program may run on another core
 }
 
-// next makes an event that the handler keeps, unless the handler counts calls.
+// next makes an event that the handler keeps, unless the handler keeps events by counting calls.
 func (p *play) next() call {
 	p.id += 5
 	return call{id: p.id, child: p.id + 1, link: p.m.links}
 }
 
-// other are settings that the channel can change to.
+// other returns settings that the channel can change to.
 func (p *play) other() channel.Settings {
 	if p.m.settings.Kind == channel.Null && !p.m.links {
 		return channel.Settings{Kind: channel.Identity}
@@ -166,13 +168,14 @@ func (p *play) other() channel.Settings {
 	return channel.Settings{}
 }
 
-// keepsRecord reports whether the next event would become a record if there were room.
+// keepsRecord reports whether the next event would become a record, or would be dropped for lack of
+// room.
 func (p *play) keepsRecord() bool {
 	e := p.m.effect(call{id: p.id + 5, link: p.m.links})
 	return len(e.ids) > 0 || e.drops
 }
 
-// untilKept logs until the next event would become a record, for handlers that count calls.
+// untilKept logs until the next event would become a record. Handlers that count calls need this.
 func (p *play) untilKept() {
 	for range 3 {
 		if p.keepsRecord() {
@@ -227,7 +230,7 @@ func (p *play) apply(s channel.Settings) {
 	p.m.applied = &s
 }
 
-// applyUnchecked does what a broken drainer would do.
+// applyUnchecked writes settings that no valid drainer would write.
 func (p *play) applyUnchecked(s channel.Settings) {
 	p.t.Helper()
 	if err := scribble(p.path, ring.NewWord(77, s.Kind, 5), 5, s); err != nil {
@@ -244,7 +247,7 @@ func (p *play) order(c call) order {
 	return o
 }
 
-// run makes a call at full speed and checks what it leaves.
+// run makes a call at full speed and checks what the call leaves in the ring.
 func (p *play) run(c call) {
 	p.t.Helper()
 	if p.program.dead {
@@ -263,7 +266,7 @@ func (p *play) run(c call) {
 	p.m.done(e, v)
 }
 
-// step makes a call and checks after each instruction what a reader finds.
+// step makes a call. After each instruction it checks what a reader finds in the ring.
 func (p *play) step(c call) {
 	p.t.Helper()
 	if p.program.dead {
@@ -311,15 +314,15 @@ func (p *play) step(c call) {
 	p.m.done(e, v)
 }
 
-// stepOther makes the other of the calls Log and Link.
+// stepOther calls Link if the channel is for Log, and Log if it is for Link.
 func (p *play) stepOther(c call) {
 	p.t.Helper()
 	c.link = !c.link
 	p.step(c)
 }
 
-// A plain test leaves out most of what is long and shared by many cases. The bar leaves out
-// nothing.
+// A plain test leaves out most situations that take long and run code that many cases share. The
+// bar leaves out nothing.
 func TestKillAfterEachInstruction(t *testing.T) { killAfterEachInstruction(t, false, 1) }
 
 func TestBarKillAfterEachInstruction(t *testing.T) {
@@ -329,7 +332,7 @@ func TestBarKillAfterEachInstruction(t *testing.T) {
 	}
 	steps, killed := killAfterEachInstruction(t, true, kills)
 	if t.Failed() {
-		return // the failure says what was lost
+		return // the failure says which events were lost
 	}
 	proof.Check(t,
 		proof.Bar{Name: "instructions after which a reader finds every event",
@@ -339,15 +342,15 @@ func TestBarKillAfterEachInstruction(t *testing.T) {
 	)
 }
 
-// killAfterEachInstruction plays every situation of every handler. For each handler, writer and way
-// to log it kills for real as often as kills says.
+// killAfterEachInstruction plays every situation of every handler. For each combination of handler,
+// writer and way to log, it really kills a program as many times as kills says.
 func killAfterEachInstruction(t *testing.T, all bool, kills int) (steps, killed int) {
 	draw := seed.Random(t)
 	for _, handler := range allHandlers {
 		for _, writer := range allWriters {
 			for _, way := range []string{"log", "go"} {
 				if way == "go" && (handler.name == "link" || !all && writer.stamp == "rdtsc") {
-					continue // Link is only in Go
+					continue // Link exists only in Go
 				}
 				adopts := all || draw.IntN(4) == 0
 				t.Run(fmt.Sprintf("%s/%s/%s", handler.name, writer.name, way), func(t *testing.T) {
@@ -383,12 +386,13 @@ func killAfterEachInstruction(t *testing.T, all bool, kills int) (steps, killed 
 	return steps, killed
 }
 
-// kill plays to an instruction that it draws by lot, and kills the program there.
+// kill plays up to a random instruction, and kills the program there.
 func kill(t *testing.T, draw *rand.Rand, steps int, play func(program *stepped, at int) int) {
 	t.Helper()
 	program := startStepped(t)
 	for range 10 {
-		// There may be fewer instructions than last time, if the scheduler ran among those.
+		// The play may have fewer instructions than last time: the scheduler may have run last
+		// time, and its instructions were counted, too.
 		if steps = play(program, draw.IntN(steps)); program.dead {
 			return
 		}

@@ -4,15 +4,15 @@ import "github.com/cloudprofiler/cloudprofiler/channel"
 
 // link keeps pairs of ids, so that the analysis can follow tuples through an operator that makes
 // one tuple from many, or many from one. A pair is two records with the same stamp: the parent's
-// record has an even sequence number, and the child's has the next one. Single records would break
-// this order, so a link channel accepts only the handlers link and null.
+// record has an even sequence number, and the child's record has the next one. Single records would
+// break this order, so a link channel accepts only the handlers link and null.
 var link = handler{
 	prepare: func(channel.Settings, bool) adopted { return adopted{mode: modeGo} },
 	log:     func(c *Channel, _ *adopted, _ uint64) { c.misuse() },
 }
 
-// Link logs that tuple child was made from tuple parent, and perhaps from other tuples too. The
-// channel must have the handler link.
+// Link logs that an operator made tuple child from tuple parent, and perhaps from other tuples too.
+// The channel must have the handler link.
 func (c *Channel) Link(parent, child uint64) {
 	if c.keepsNothing() {
 		return

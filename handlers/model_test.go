@@ -8,42 +8,42 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// A call is one event.
+// A call is one call of Log or Link.
 type call struct {
 	id, child uint64
-	link      bool // Link, not Log
+	link      bool // a call of Link
 }
 
-// An effect is what a call must leave in the ring.
+// An effect says how a call must change the ring.
 type effect struct {
-	ids     []uint64          // records: all or none
-	drops   bool              // the event is counted as dropped
-	counts  bool              // the counting handler's cell
-	last    bool              // a record in the first-last cell
-	poison  bool              // the poison's stamp, unless there is one
-	adopts  *channel.Settings // a journal entry
+	ids     []uint64          // the ids of the new records; the ring must have all or none
+	drops   bool              // the event must be counted as dropped
+	counts  bool              // the cell of the counting handler must increase
+	last    bool              // the first-last cell must have the record
+	poison  bool              // the first-last cell must have a stamp of a poison event
+	adopts  *channel.Settings // the journal must have an entry with these settings
 	flags   uint64
 	id      uint64
-	from    uint64 // tail before the call
-	dropped uint64 // drops before the call
+	from    uint64 // the tail before the call
+	dropped uint64 // number of dropped events before the call
 }
 
-// A model says what a channel with one writer at a time must do. It is as plain as can be: it
-// divides, and it keeps everything.
+// A model says what a channel with one writer at a time must do. It is as simple as possible: it
+// uses divisions, and it keeps all records.
 type model struct {
-	capacity uint64 // records of a shard
+	capacity uint64 // number of records in a shard
 	policy   channel.Policy
 	links    bool
 
 	settings channel.Settings
-	applied  *channel.Settings // not adopted yet
-	calls    uint64            // calls of downsample since the adoption
-	want     []ring.Record     // all that was logged, by sequence
+	applied  *channel.Settings // settings that the program has not adopted yet
+	calls    uint64            // calls since the program adopted downsample
+	want     []ring.Record     // all records that must have been logged, by sequence number
 	head     uint64
-	last     *view // what was found after the last call
+	last     *view // what the reader found after the last call
 }
 
-// effect says what the next call must do.
+// effect returns the effect that the next call must have.
 func (m *model) effect(c call) effect {
 	e := effect{id: c.id, from: uint64(len(m.want)), dropped: m.last.dropped}
 	settings, calls := m.settings, m.calls
@@ -83,7 +83,7 @@ func (m *model) effect(c call) effect {
 	return e
 }
 
-// done takes over what a call has left behind, once holds has passed it.
+// done notes the effect of a call in the model, after the test has checked it with holds.
 func (m *model) done(e effect, v *view) {
 	if e.adopts != nil {
 		m.settings, m.applied, m.calls = *e.adopts, nil, 0
@@ -98,8 +98,9 @@ type bracket struct{ lo, hi uint64 }
 
 func (b bracket) holds(counter uint64) bool { return b.lo <= counter && counter <= b.hi }
 
-// holds checks what a reader finds while a call runs, or after it has returned: all that was there
-// before, and all or nothing of the call.
+// holds checks what a reader finds in the ring while a call runs, or after the call has returned.
+// The ring must have everything from before the call. It must have the whole effect of the call, or
+// nothing of it if the call has not returned.
 func (m *model) holds(v *view, e effect, b bracket, returned bool) error {
 	if err := m.recordsHold(v, e, b, returned); err != nil {
 		return err
@@ -141,7 +142,7 @@ func (m *model) recordsHold(v *view, e effect, b bracket, returned bool) error {
 	known, n := uint64(len(m.want)), uint64(len(e.ids))
 	oldest := m.head
 	if m.policy == channel.Overwrite {
-		held := m.capacity - 1 // the writer may be in the oldest record or pair
+		held := m.capacity - 1 // the writer may be writing over the oldest record or pair
 		if m.links {
 			held--
 		}
@@ -201,8 +202,8 @@ func (m *model) firstLastHolds(got ring.FirstAndLast, e effect, b bracket, retur
 	return nil
 }
 
-// full reports whether a journal that nobody reads is full. Then its newest entry is overwritten,
-// and may be missing for a moment.
+// full reports whether a journal that nobody reads is full. In a full journal, a change overwrites
+// the newest entry, which may be missing while the program writes it.
 func full(journal []ring.JournalEntry) bool { return len(journal) == 16 }
 
 func (m *model) journalHolds(got, before []ring.JournalEntry, e effect, b bracket, written,

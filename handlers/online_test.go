@@ -8,11 +8,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// A broken agent may write anything while a program logs. The program goes on without a fault, on
-// the null handler, and says so. Good settings bring the channel back.
+// A broken agent may write anything while a program logs. The program does not fault: it sets a
+// flag and discards events. Good settings make it keep events again.
 func TestBadSettingsOnline(t *testing.T) {
 	tests := map[string]struct {
-		opened   string // the handler at the open; "": id
+		opened   string // the handler when the channel was opened; "": id
 		word     ring.Word
 		slot     int
 		settings channel.Settings
@@ -64,7 +64,7 @@ func TestBadSettingsOnline(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer d.consumer.Close()
-				each := uint64(1) // records a call
+				each := uint64(1) // records for each call
 				if c.links {
 					each = 2
 				}
@@ -102,7 +102,8 @@ func TestBadSettingsOnline(t *testing.T) {
 				if c.links {
 					kind = channel.Link
 				}
-				// The word may have the highest generation already.
+				// The bad word may have the highest generation. Then Apply could not set another
+				// word, so the test writes the word itself.
 				if err := scribble(c.Path(), ring.NewWord(10, kind, 4), 4,
 					channel.Settings{Kind: kind}); err != nil {
 					t.Fatal(err)
@@ -121,8 +122,8 @@ func TestBadSettingsOnline(t *testing.T) {
 	}
 }
 
-// The switching word and the rest of its page change while the program logs. Whatever the program
-// makes of them, it does not fault.
+// The program does not fault, whatever somebody writes into the switching word and the slots while
+// the program logs.
 func TestScribbledControlPage(t *testing.T) {
 	draw := seed.Random(t)
 	for _, writer := range allWriters {
@@ -149,7 +150,8 @@ func TestScribbledControlPage(t *testing.T) {
 	}
 }
 
-// An old word that comes back is a new one. The settings that it had do not hold any more.
+// If an old switching word comes back, the program reads its slot again. The settings that the word
+// had before do not apply any more.
 func TestOldWordComesBack(t *testing.T) {
 	for _, writer := range allWriters {
 		for _, handler := range []string{"id", "null"} {
@@ -165,7 +167,7 @@ func TestOldWordComesBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.Log(1)
-			// The settings in its slot contradict it now.
+			// The slot of the old word now contradicts the word.
 			if err := scribble(c.Path(), old, 0,
 				channel.Settings{Kind: channel.FirstLast}); err != nil {
 				t.Fatal(err)

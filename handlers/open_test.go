@@ -17,7 +17,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// isNoOp checks that a channel takes every call and does nothing.
+// isNoOp checks that all methods of a channel can be called and do nothing.
 func isNoOp(t *testing.T, c *Channel) {
 	t.Helper()
 	if c == nil {
@@ -36,11 +36,11 @@ func isNoOp(t *testing.T, c *Channel) {
 
 func TestOpenRefuses(t *testing.T) {
 	tests := map[string]struct {
-		name    string // "": a good one
+		name    string // the name of the channel; "": a good name
 		many    bool
 		options Options
 		is      error
-		says    string // in the error: what is wrong, and what to do
+		says    string // what the error must contain: what is wrong, and what to do
 	}{
 		"unknown handler": {options: Options{Handler: "identity"},
 			is: channel.ErrHandler, says: `"identity": use one of null, id, buffered`},
@@ -176,7 +176,7 @@ func TestOpenNamesTheDirectory(t *testing.T) {
 		"open to others": {open, "chmod 700"},
 		"no place":       {"/proc/cloudprofiler", "set CLOUDPROFILER_DIR"},
 	}
-	if os.Geteuid() != 0 { // root may write whatever the mode is
+	if os.Geteuid() != 0 { // root may write whatever the file mode is
 		closed := filepath.Join(dir, "closed")
 		if err := os.Mkdir(closed, 0o500); err != nil {
 			t.Fatal(err)
@@ -245,8 +245,8 @@ func TestOpenOptions(t *testing.T) {
 	}
 }
 
-// TestPrivilegedOpenWithoutRoom mounts file systems on a thread that has mounts of its own, which
-// end with it.
+// TestPrivilegedOpenWithoutRoom mounts file systems on a thread with a mount namespace of its own.
+// The mounts end with the thread.
 func TestPrivilegedOpenWithoutRoom(t *testing.T) {
 	privileged.Need(t)
 	type result struct {
@@ -255,7 +255,7 @@ func TestPrivilegedOpenWithoutRoom(t *testing.T) {
 	}
 	dir, results, failures := t.TempDir(), make(chan result, 1), make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and never unlock it
+		runtime.LockOSThread() // never unlocked, so the thread ends with the goroutine
 		var r result
 		failures <- func() error {
 			if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {

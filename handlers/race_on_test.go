@@ -22,8 +22,8 @@ const (
 	raceDirectory = "RACE_DIRECTORY"
 )
 
-// writers lets two goroutines log to a channel of Open: by turns, handing the channel over, or at
-// once.
+// writers makes two goroutines log to a channel of Open. With handOver, each hands the channel to
+// the other. Without handOver, both log at once.
 func writers(handOver bool) error {
 	c, err := Open("race/start",
 		Options{Handler: os.Getenv(raceHandler), Params: raceParams[os.Getenv(raceHandler)],
@@ -44,7 +44,7 @@ func writers(handOver bool) error {
 					<-turn
 				}
 				if n%10 == 0 {
-					time.Sleep(time.Microsecond) // it is the other's turn
+					time.Sleep(time.Microsecond) // lets the other goroutine log
 				}
 			}
 		})
@@ -55,12 +55,12 @@ func writers(handOver bool) error {
 
 var raceParams = map[string]map[string]any{"downsample": {"n": 3}, "xoy": {"x": 2, "y": 5}}
 
-// Race builds report two writers on a channel of Open, whatever the handler. They do not report a
-// writer that was handed the channel.
+// Race builds report two goroutines that log at once to a channel of Open, for every handler. They
+// do not report a goroutine that got the channel from another goroutine.
 func TestRaceDetectorSeesTwoWriters(t *testing.T) {
 	for _, handler := range allHandlers {
 		if handler.name == "null" {
-			continue // writes nothing
+			continue // null writes nothing
 		}
 		for program, want := range map[string]bool{"two writers": true, "handed over": false} {
 			t.Run(fmt.Sprintf("%s/%s", handler.name, program), func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// The drainer changes settings while a program logs. With one writer, the journal says exactly from
-// which record on they hold.
+// While the drainer changes settings and one writer logs, the journal says exactly from which
+// record on each settings apply.
 func TestSwitchingUnderLoad(t *testing.T) {
 	draw := seed.Random(t)
 	kinds := []channel.Settings{
@@ -39,7 +39,7 @@ func TestSwitchingUnderLoad(t *testing.T) {
 				}
 				logged <- id
 			}()
-			// Change settings as soon as the last change is in the journal.
+			// Change settings as soon as the journal has the last change.
 			for range 300 {
 				word, err := d.consumer.Apply(kinds[draw.IntN(len(kinds))])
 				if err != nil {
@@ -69,7 +69,8 @@ func TestSwitchingUnderLoad(t *testing.T) {
 				}
 			}
 			if writer.many {
-				return // From belongs to one shard, and the writer may have used another
+				// From is a sequence number of one shard, and the writer may have used another.
+				return
 			}
 			if err := obeys(d, d.got[0]); err != nil {
 				t.Fatal(err)
@@ -78,7 +79,8 @@ func TestSwitchingUnderLoad(t *testing.T) {
 	}
 }
 
-// obeys checks the records between two journal entries against the settings of the first.
+// obeys checks that the records between two journal entries obey the settings of the first of the
+// two entries.
 func obeys(d *drain, records []ring.Record) error {
 	for k, e := range d.journal {
 		end := uint64(len(records))
@@ -121,8 +123,8 @@ func obeys(d *drain, records []ring.Record) error {
 	return nil
 }
 
-// The call after a change obeys it, with many writers too. No goroutine goes on with settings after
-// it has seen newer ones.
+// The first call after a change of settings obeys the new settings, with many writers too. After a
+// goroutine has seen new settings, no goroutine uses older ones.
 func TestChangeHoldsFromTheNextCall(t *testing.T) {
 	for _, writer := range allWriters {
 		c := openTest(t, writer.many, Options{Handler: "id", Stamp: writer.stamp, Policy: "drop"})
@@ -138,7 +140,7 @@ func TestChangeHoldsFromTheNextCall(t *testing.T) {
 				t.Fatal(err)
 			}
 			done := make(chan bool)
-			go func() { // not the goroutine of the last call
+			go func() { // another goroutine for each call
 				c.Log(uint64(round))
 				done <- true
 			}()

@@ -6,25 +6,26 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// A view is all that a reader finds in a ring, of which writers used at most one shard.
+// A view has everything that a reader finds in a ring. The writers must have used at most one
+// shard.
 type view struct {
-	shard      int // the shard that was used; 0 if none was
+	shard      int // the shard that the writers used; 0 if they used none
 	first      uint64
-	records    []ring.Record // finished ones, from sequence first on
+	records    []ring.Record // the finished records, from sequence number first on
 	tail       uint64
-	unfinished bool // the record after them is reserved, and not written
+	unfinished bool // the record after the finished ones is reserved but not written
 	dropped    uint64
-	ranges     []ring.DropRange      // of the shard
-	journals   [][]ring.JournalEntry // of every shard
+	ranges     []ring.DropRange      // the ranges of dropped events in that shard
+	journals   [][]ring.JournalEntry // the journal of every shard
 	counted    uint64
 	firstLast  ring.FirstAndLast
 	flags      uint64
 }
 
-// end is the sequence after the last finished record.
+// end returns the sequence number after the last finished record.
 func (v *view) end() uint64 { return v.first + uint64(len(v.records)) }
 
-// look reads a ring as a drainer does that has just started.
+// look reads a ring in the same way as a drainer that has just started.
 func look(path string) (*view, error) {
 	r, err := ring.Open(path)
 	if err != nil {

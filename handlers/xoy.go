@@ -3,7 +3,7 @@ package handlers
 import "github.com/cloudprofiler/cloudprofiler/channel"
 
 // xoy keeps an event if its id mod y is below x. Channels with the same x and y keep the same
-// tuples on every node, so that the paths of those tuples stay whole.
+// tuples on every node, so that the analysis sees whole paths of those tuples.
 var xoy = handler{
 	prepare: func(s channel.Settings, _ bool) adopted {
 		return adopted{mode: modeXoY, sieve: newSieve(s.A, s.B)}

@@ -10,10 +10,12 @@ import (
 
 // Rule gives a handler to the channels that both of its patterns match.
 type Rule struct {
-	Node     string // pattern on the node's name; "" matches all
-	Channel  string // pattern on the channel's name
+	Node     string // pattern for the node's name; "" matches all
+	Channel  string // pattern for the channel's name
 	Settings channel.Settings
-	Rate_hz  uint64 // largest number of rows stored a second; 0: no limit
+	// Rate_hz limits the rows that are stored per second: see FORMAT.md. A row is a record or a
+	// link pair. 0: no limit.
+	Rate_hz uint64
 }
 
 // Table is a list of rules. The first rule that matches a channel applies to it. A channel that no
@@ -27,7 +29,7 @@ type Table struct {
 const (
 	maxRules        = 10_000
 	maxPatternBytes = 256
-	maxRate_hz      = 1 << 40 // more than any machine logs
+	maxRate_hz      = 1 << 40 // more than any machine can log
 	maxFileBytes    = 1 << 20
 )
 
@@ -56,11 +58,12 @@ func (r *Rule) takes(node string, name channel.Name, full string) bool {
 	return match(r.Channel, full)
 }
 
-// match reports whether a text matches a pattern, in which * stands for any run of bytes and ? for
-// any one byte.
+// match reports whether a text matches a pattern. In the pattern * matches any sequence of bytes,
+// and ? matches any one byte.
 func match(pattern, text string) bool {
-	// If the text does not match the pattern after the last *, let that * match one byte more.
-	// Earlier * never need to match more, so the time is limited.
+	// If the text does not match the pattern after the last * so far, let that * match one byte
+	// more. An earlier * never needs to match more. So the steps are at most the product of the two
+	// lengths.
 	star, resume := -1, 0
 	p, t := 0, 0
 	for t < len(text) {
@@ -81,8 +84,8 @@ func match(pattern, text string) bool {
 	return strings.Trim(pattern[p:], "*") == ""
 }
 
-// Validate returns nil if the table may be used. Errors wrap ErrTable and give the rule's number,
-// counted from 1.
+// Validate returns nil if the table may be used. Errors wrap ErrTable and give the number of the
+// rule. The first rule is number 1.
 func (t *Table) Validate() error {
 	if len(t.Rules) > maxRules {
 		return fmt.Errorf("check handler table: %d rules, at most %d: join some with patterns: %w",

@@ -62,7 +62,7 @@ rules:
 	}
 }
 
-// match agrees with a second implementation, a regular expression.
+// match agrees with a second implementation, which uses a regular expression.
 func TestMatch(t *testing.T) {
 	const alphabet = "ab*?"
 	words := []string{""}
@@ -86,7 +86,7 @@ func TestMatch(t *testing.T) {
 }
 
 func TestMatchOfAHostilePatternIsQuick(t *testing.T) {
-	// A matcher that tries every * again would need 10^70 steps.
+	// A matcher that tries all lengths for every * would need 10^70 steps.
 	if match(strings.Repeat("a*", maxPatternBytes/2)+"b", strings.Repeat("a", 10_000)) {
 		t.Error("it matches")
 	}
@@ -302,7 +302,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// firstOf does what the documentation of Table.For says, by regular expressions.
+// firstOf implements the documentation of Table.For with regular expressions.
 func firstOf(rules []Rule, node string, name channel.Name) (Rule, bool) {
 	takes := func(pattern, text string) bool {
 		quoted := regexp.QuoteMeta(pattern)

@@ -3,16 +3,18 @@ package handlertable
 import "bytes"
 
 // Watcher watches a table in a file that people edit while the table is in use. Table always
-// returns the last valid version; an invalid version changes only the error of Look. Look always
-// reads the file, because the file's time does not change with every edit, and reading takes only
-// microseconds. One goroutine at a time may use a Watcher.
+// returns the last valid version of the table. If a new version is not valid, only the error of
+// Look tells.
+//
+// Look always reads the file: the file's time does not change with every edit, and reading takes
+// only microseconds. One goroutine at a time may use a Watcher.
 type Watcher struct {
 	path string
 	read func(path string) ([]byte, error)
 
 	table  *Table // the last valid version
-	looked bool   // the file has been read
-	text   []byte // the text that was read last
+	looked bool   // true if Look or Watch has read the file
+	text   []byte // the text that Look read last
 	err    error  // what is wrong with text
 }
 
@@ -30,8 +32,8 @@ func watch(path string, read func(string) ([]byte, error)) (*Watcher, error) {
 // Table returns the last valid version.
 func (w *Watcher) Table() *Table { return w.table }
 
-// Look reads the file again and reports whether Table has changed. The error says why the present
-// text of the file is not used. Every Look returns it until the file is corrected.
+// Look reads the file again and reports whether Table has changed. If the file's present text is
+// not valid, the error says why. Every Look returns this error until somebody corrects the file.
 func (w *Watcher) Look() (changed bool, err error) {
 	text, err := w.read(w.path)
 	if err != nil {

@@ -26,8 +26,9 @@ var (
 // Version is the version of the tables that this package reads and writes.
 const Version = 1
 
-// Parse reads a table and checks it completely. The name is for errors. The returned error joins an
-// error with a line number for each mistake; each wraps ErrTable.
+// Parse reads a table and checks it completely. name is the name of the file, for errors. The
+// returned error joins one error for each of the first maxFindings mistakes. Each of these errors
+// has a line number and wraps ErrTable.
 func Parse(text []byte, name string) (*Table, error) {
 	p := parser{name: name}
 	t := p.table(text)
@@ -94,7 +95,7 @@ func (p *parser) table(text []byte) *Table {
 	}
 	t := &Table{}
 	root := document.Content[0]
-	// Check the version first: in another version, all keys may have other meanings.
+	// Check the version first, because all keys may have other meanings in another version.
 	switch version := valueOf(root, "version"); {
 	case root.Kind == yaml.MappingNode && version == nil:
 		p.fail(root.Line, "no version: begin with %q", "version: 1")
@@ -187,8 +188,8 @@ func (p *parser) rule(node *yaml.Node) Rule {
 	return r
 }
 
-// mapping returns the values of a mapping by key. The mapping may have only the given keys, each
-// once. mapping returns nil if the node is not a mapping.
+// mapping returns the values of a mapping by key. The mapping may have only the given keys, and
+// each only once. If the node is not a mapping, mapping returns nil.
 func (p *parser) mapping(node *yaml.Node, what string, keys ...string) map[string]*yaml.Node {
 	if node.Kind != yaml.MappingNode {
 		p.fail(node.Line, "%s is not made of keys and values: it takes %s",
@@ -216,7 +217,7 @@ func (p *parser) word(node *yaml.Node, what string) string {
 	if node == nil {
 		return ""
 	}
-	// YAML reads null, which is also a handler's name, as no value.
+	// YAML reads the word null as no value, but here it is a handler's name.
 	if node.Kind != yaml.ScalarNode ||
 		node.ShortTag() == "!!null" && node.Value != channel.Null.String() {
 		p.fail(node.Line, "%s is not a single word", what)
@@ -248,7 +249,7 @@ func (p *parser) params(node *yaml.Node) channel.Params {
 	return params
 }
 
-// rate reads a rate in rows a second.
+// rate reads a rate in rows per second.
 func (p *parser) rate(node *yaml.Node) uint64 {
 	n, err := uint64(0), error(channel.ErrParameter)
 	if node.Kind == yaml.ScalarNode && (node.ShortTag() == "!!str" || node.ShortTag() == "!!int") {
@@ -265,7 +266,7 @@ func (p *parser) rate(node *yaml.Node) uint64 {
 	return n
 }
 
-// Text returns the table as text that Parse can read, without the comments of the original file.
+// Text returns the table as text that Parse can read. The comments of the original file are lost.
 func (t *Table) Text() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "version: %d\nrules:", Version)

@@ -1,7 +1,7 @@
 package ring
 
-// Counted returns how many events the counting handler has counted since the open. Any goroutine
-// may call it until the ring is closed.
+// Counted returns how many events the counting handler has counted since the program opened the
+// ring. Any goroutine may call Counted until the ring is closed.
 func (r *Reader) Counted() (uint64, error) {
 	var n uint64
 	if err := guard(func() { n = load(&r.shards[0].cells.counter) }); err != nil {
@@ -15,12 +15,13 @@ func (r *Reader) Counted() (uint64, error) {
 
 // FirstAndLast is the result of the first-last handler.
 type FirstAndLast struct {
-	Count         uint64 // events; if it is 0, First and Last are not valid
+	Count         uint64 // number of events; if it is 0, First and Last are not valid
 	First, Last   Record
-	PoisonCounter uint64 // counter at the first poison; 0: there was none
+	PoisonCounter uint64 // the counter at the first poison event; 0: there was none
 }
 
-// FirstAndLast reads the cells of all shards, and returns the earliest first and the latest last.
+// FirstAndLast reads the FirstLast cells of all shards. It returns the earliest first record and
+// the latest last record.
 func (r *Reader) FirstAndLast() (FirstAndLast, error) {
 	var all FirstAndLast
 	var most uint64
@@ -60,14 +61,14 @@ func (all *FirstAndLast) add(one FirstAndLast) {
 	}
 }
 
-// load reads a cell while its writer may be writing. The record that f.count points to is
-// overwritten only after f.count has changed. load returns false if f.count changed during every
+// load reads a cell while the program may be writing it. The program overwrites a record of f.last
+// only after f.count points to the other one. load returns false if f.count changed during every
 // attempt.
 func (f *FirstLast) load() (got FirstAndLast, still bool) {
 	for range patience {
-		// The count and the last record are on one cache line and are read one directly after the
-		// other, because a writer at full speed leaves no more time. The first record never changes
-		// once it is written.
+		// At full speed the writer leaves a reader almost no time between two writes. So the count
+		// and the last record are on one cache line, and load reads the record directly after the
+		// count. The first record never changes once it is written.
 		got.Count = load(&f.count)
 		got.Last = f.last[got.Count&1].load()
 		if still = load(&f.count) == got.Count; still {

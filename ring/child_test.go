@@ -17,13 +17,14 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
 
-// childVariable makes this test's binary one of the programs below.
+// childVariable names the environment variable that tells this test's binary which of the children
+// to run.
 const childVariable = "RING_TEST_CHILD"
 
-// children are programs with one argument, a directory. They print one line when they are ready,
-// and end with their input.
+// children are programs that tests run in processes of their own. Each takes a directory or a path
+// as its argument, prints one line when it is ready, and ends when its standard input is closed.
 var children = map[string]func(dir string) error{
-	// A program with a ring.
+	// This program has a ring.
 	"owner": func(dir string) error {
 		p, err := Create(dir, testConfig())
 		if err != nil {
@@ -33,7 +34,7 @@ var children = map[string]func(dir string) error{
 		fmt.Println(p.Path)
 		return waitForEnd()
 	},
-	// A program with a ring that has started another program.
+	// This program has a ring, and has started another program.
 	"parent": func(dir string) error {
 		p, err := Create(dir, testConfig())
 		if err != nil {
@@ -62,8 +63,8 @@ var children = map[string]func(dir string) error{
 		fmt.Println("ready")
 		return waitForEnd()
 	},
-	// A program that asks for its boot without a free descriptor, before and after it has got the
-	// answer.
+	// This program calls Boot first without a free descriptor, then with a free one, and then
+	// without one again.
 	"boot": func(string) error {
 		var l unix.Rlimit
 		if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
@@ -79,7 +80,7 @@ var children = map[string]func(dir string) error{
 		fmt.Println()
 		return waitForEnd()
 	},
-	// A drainer.
+	// This program is a drainer: it holds the directory's lock.
 	"drainer": func(dir string) error {
 		if _, err := LockDirectory(dir); err != nil {
 			return err
@@ -87,8 +88,8 @@ var children = map[string]func(dir string) error{
 		fmt.Println("ready")
 		return waitForEnd()
 	},
-	// A program that keeps nothing of a ring but what it writes through, and nothing of its
-	// directory's lock.
+	// This program holds no reference to its Producer, only to a Shard. It holds no reference to
+	// its DirectoryLock.
 	"forgetful": func(dir string) error {
 		path, shard, err := func() (string, *Shard, error) {
 			p, err := Create(dir, testConfig())
@@ -105,13 +106,13 @@ var children = map[string]func(dir string) error{
 		}
 		for range 5 {
 			runtime.GC()
-			time.Sleep(time.Millisecond) // finalizers have a goroutine of their own
+			time.Sleep(time.Millisecond) // finalizers run in a goroutine of their own
 		}
 		fmt.Println(path)
 		defer put(shard, 1, 1)
 		return waitForEnd()
 	},
-	// A program that may not write large files.
+	// This program may not write large files.
 	"small files": func(dir string) error {
 		if err := unix.Setrlimit(unix.RLIMIT_FSIZE,
 			&unix.Rlimit{Cur: 4096, Max: 4096}); err != nil {
@@ -119,7 +120,7 @@ var children = map[string]func(dir string) error{
 		}
 		return sayError(Create(dir, testConfig()))
 	},
-	// A program that has no free file descriptor.
+	// This program has no free file descriptor.
 	"no descriptors": func(dir string) error {
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: 3}); err != nil {
 			return err
@@ -154,14 +155,14 @@ func TestMain(m *testing.M) {
 	os.Exit(leak.Main(m))
 }
 
-// A child is one of the children at work.
+// A child is a running process of one of the children.
 type child struct {
 	*exec.Cmd
-	said string // its line
+	said string // the line that it printed
 	end  io.Closer
 }
 
-// start runs a child until it has printed its line.
+// start starts a child and returns when the child has printed its line.
 func start(t *testing.T, name, dir string, change ...func(*exec.Cmd)) *child {
 	t.Helper()
 	cmd, err := reexec.Command()
@@ -190,7 +191,7 @@ func start(t *testing.T, name, dir string, change ...func(*exec.Cmd)) *child {
 	return c
 }
 
-// kill ends the child like kill -9.
+// kill ends the child with SIGKILL.
 func (c *child) kill(t *testing.T) {
 	t.Helper()
 	must(t, c.Process.Kill())

@@ -10,14 +10,14 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
-// The address space of a closed ring stays reserved, because a goroutine may still be in a log
-// call. Private memory is mapped there. Only the pages to which such late calls write take memory.
+// When a ring is closed, its address space stays reserved, because a goroutine may still be in a
+// log call. Close maps private memory there. Only the pages to which late calls write take memory.
 //
-// If the system promises no more memory than it has (overcommit_memory=2), it charges even for such
-// a mapping. A program that opens and closes channels would then run out of memory. In that case
-// one memory file backs all closed rings of the process, because a shared mapping of a file is not
-// charged. A ring at address a maps the file from offset a, so that neighboring rings share one
-// mapping.
+// If the system promises no more memory than it has (overcommit_memory=2), the kernel charges even
+// untouched private memory to the program. A program that opens and closes channels would then run
+// out of memory. In that case one memory file backs all closed rings of the process, because the
+// kernel does not charge a shared mapping of a file. A ring at address a maps the file from offset
+// a. So no two rings share memory, and the kernel joins the mappings of neighboring rings into one.
 
 // overcommitFile contains the kernel's overcommit mode.
 var overcommitFile = "/proc/sys/vm/overcommit_memory"
@@ -34,7 +34,8 @@ const closedBytes = 1 << 48
 // that fails.
 var closedFile = sync.OnceValue(func() int {
 	var l unix.Rlimit
-	// A process that makes a file longer than this limit is ended by a signal.
+	// The kernel sends a signal that ends a process if the process makes a file longer than this
+	// limit.
 	if err := unix.Prlimit(0, unix.RLIMIT_FSIZE, nil, &l); err != nil || l.Cur < closedBytes {
 		return -1
 	}

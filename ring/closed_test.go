@@ -31,9 +31,8 @@ func flagsOf(t *testing.T, at unsafe.Pointer) []string {
 	return nil
 }
 
-// Closed rings are not charged against the memory that the system may promise. Otherwise a program
-// that opens and closes channels all day would end where memory is not overcommitted. Where memory
-// is overcommitted, a program makes no additional system call.
+// If the system does not overcommit memory, the kernel charges no memory for closed rings. So a
+// program that opens and closes channels all day does not run out of memory.
 func TestClosedRingsArePromisedNoMemory(t *testing.T) {
 	asSystem := overcommitFile
 	t.Cleanup(func() { overcommitFile = asSystem })
@@ -44,13 +43,13 @@ func TestClosedRingsArePromisedNoMemory(t *testing.T) {
 		records, word := p.Shards[0].Records, p.Word()
 		must(t, p.Close())
 		flags := flagsOf(t, records)
-		// A private mapping is charged unless overcommit_memory allows otherwise. A shared mapping
-		// of a file is never charged.
+		// "ac" marks memory that the kernel charges, "sh" a shared mapping and "wr" a writable one.
+		// The kernel never charges a shared mapping of a file.
 		if slices.Contains(flags, "ac") || !slices.Contains(flags, "sh") ||
 			!slices.Contains(flags, "wr") {
 			t.Errorf("the mapping behind a closed ring has the flags %q", flags)
 		}
-		// A late call writes into it, and no other ring has what it wrote.
+		// A late call writes into the memory of its own closed ring only.
 		if late := (*uint64)(records); *late != 0 || *word != 0 {
 			t.Errorf("a closed ring has switching word %d and a record of another, %d", *word,
 				*late)

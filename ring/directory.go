@@ -14,8 +14,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
-// ErrDirectory is returned for a directory that is not safe for rings, or for other data that is
-// private to this user.
+// ErrDirectory is returned for a directory that is not safe for rings, or not safe for other data
+// that must be private to this user.
 var ErrDirectory = errors.New("unfit directory")
 
 // DirectoryVariable is the environment variable with the directory of a node's rings.
@@ -23,7 +23,7 @@ const DirectoryVariable = "CLOUDPROFILER_DIR"
 
 const (
 	ringSuffix = ".ring"
-	partSuffix = ".part" // an unfinished ring; it has no reader yet
+	partSuffix = ".part" // the end of an unfinished ring's name; nobody reads such a ring yet
 	nodeFile   = "node"  // contains the node's number, in decimal
 )
 
@@ -53,12 +53,12 @@ func CheckDirectory(dir string) error {
 	return CheckPrivate(dir, "ring directory", DirectoryVariable)
 }
 
-// CheckPrivate makes the checks of CheckDirectory for another private directory. For error
-// messages, what describes the directory, and setting names the option with which the user chooses
-// another directory.
+// CheckPrivate makes the checks of CheckDirectory for any directory that must be private. what and
+// setting are words for error messages: what describes the directory, and setting names the option
+// with which the user chooses another directory.
 func CheckPrivate(dir, what, setting string) error {
 	var st unix.Stat_t
-	// Clean the path, because a slash at the end would follow a link.
+	// A slash at the end of the name would make Lstat follow a symbolic link.
 	if err := unix.Lstat(filepath.Clean(dir), &st); err != nil {
 		return fmt.Errorf("check %s %q: %w", what, dir, err)
 	}
@@ -79,8 +79,8 @@ func CheckPrivate(dir, what, setting string) error {
 	return nil
 }
 
-// InSharedMemory reports whether dir is on a memory file system. On other file systems rings work
-// too, but the kernel's write-back makes a log call cause a page fault now and then.
+// InSharedMemory reports whether dir is on a memory file system. Rings work on other file systems
+// too, but there the kernel's write-back sometimes makes a log call cause a page fault.
 func InSharedMemory(dir string) (bool, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -116,8 +116,9 @@ func Files(dir string) ([]string, error) {
 // maxNodeBytes is more than the length of any file with a node's number.
 const maxNodeBytes = 64
 
-// NodeNumber reads the node's number from the directory. ok is false if the directory has none.
-// Because programs can write to the directory, NodeNumber reads only a short regular file.
+// NodeNumber reads the node's number from the directory. ok is false if the directory contains no
+// number. Because any program of the user can write to the directory, NodeNumber reads only a short
+// regular file.
 func NodeNumber(dir string) (number int, ok bool, err error) {
 	path := filepath.Join(dir, nodeFile)
 	text, err := plainfile.ReadOwn(path, maxNodeBytes)

@@ -101,8 +101,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// Programs may put anything into the directory. Opening a FIFO would wait forever, and reading a
-// device would not end.
+// NodeNumber reads a short regular file only. Programs may put anything into the directory: opening
+// a FIFO would wait forever, and reading a device would not end.
 func TestNodeNumberIsReadFromAShortFileOnly(t *testing.T) {
 	for name, put := range map[string]func(path string) error{
 		"a FIFO": func(path string) error { return unix.Mkfifo(path, 0o600) },

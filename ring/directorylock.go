@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockFile is the file that drainers of all versions, in all languages, lock.
+// lockFile names the file that every drainer locks, in every version and language.
 const lockFile = "drainer.lock"
 
 // DirectoryLock makes this process the only one that drains a directory, until the DirectoryLock is
 // closed or the process dies.
 //
 // A DirectoryLock consists of two locks: one on the file drainer.lock, and one on the directory
-// itself. Somebody can remove the file and lock a new one, but cannot remove the directory without
-// the rings in it. One goroutine at a time may use a DirectoryLock.
+// itself. Somebody can remove the file and lock a new one. But nobody can remove the directory
+// without removing the rings in it. One goroutine at a time may use a DirectoryLock.
 type DirectoryLock struct {
 	dir  string
 	root *os.File // the directory
@@ -42,8 +42,8 @@ func LockDirectory(dir string) (*DirectoryLock, error) {
 	return l, nil
 }
 
-// take locks the directory that has the name now, and the lock file in it. After an error, l has
-// the same locks as before the call.
+// take locks the directory to which l.dir leads now, and the lock file in that directory. If take
+// returns an error, l has the same locks as before the call.
 func (l *DirectoryLock) take() error {
 	root := l.root
 	if same, err := l.same(l.dir, root); err != nil || !same {
@@ -94,10 +94,10 @@ func lockError(dir string, err error) error {
 	return fmt.Errorf("lock ring directory %q: %w", dir, err)
 }
 
-// Keep checks whether the names still lead to the directory and the file that are locked. If
-// somebody has removed either, as systemd does at a logout, Keep creates what is missing and locks
-// again. fresh means that the name now leads to another directory. The error wraps ErrLocked if
-// another process was first. Keep may be called again after an error.
+// Keep checks whether the names still lead to the directory and to the file that l has locked. If
+// somebody has removed one of the two, as systemd does at a logout, Keep creates it again and locks
+// it. fresh means that l has locked another directory than before. The error wraps ErrLocked if
+// another process was faster. After an error, the caller may call Keep again.
 func (l *DirectoryLock) Keep() (fresh bool, err error) {
 	sameRoot, err := l.same(l.dir, l.root)
 	if err != nil {
@@ -119,7 +119,7 @@ func (l *DirectoryLock) Keep() (fresh bool, err error) {
 	return !sameRoot, nil
 }
 
-// same reports whether a path leads to an open file. It returns false if nothing is at the path.
+// same reports whether a path leads to an open file. If nothing is at the path, same returns false.
 func (l *DirectoryLock) same(path string, file *os.File) (bool, error) {
 	if file == nil {
 		return false, nil

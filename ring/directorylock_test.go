@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The first lock file was removed, as systemd does at a logout. Whoever makes another does not
-// become a second drainer.
+// If somebody removes the first drainer's lock file, as systemd does at a logout, nobody becomes a
+// second drainer by creating a new lock file.
 func TestDirectoryStaysLockedWithoutItsFile(t *testing.T) {
 	dir := t.TempDir()
 	l, err := LockDirectory(dir)
@@ -23,7 +23,7 @@ func TestDirectoryStaysLockedWithoutItsFile(t *testing.T) {
 	if fresh, err := l.Keep(); fresh || err != nil {
 		t.Errorf("%v, %v", fresh, err)
 	}
-	// like drainers that knew only the file
+	// This lock on the file alone is what older drainers take.
 	if other, err := OpenLocked(path); !errors.Is(err, ErrLocked) {
 		t.Errorf("the file was not locked anew: %v, %v", other, err)
 	}
@@ -50,7 +50,7 @@ func TestDirectoryLockIsTakenAnewWithTheDirectory(t *testing.T) {
 	must(t, l.Close())
 }
 
-// After the directory was removed, the first of two drainers to come gets the new one.
+// If somebody removes the directory, the drainer that first locks the new one keeps it.
 func TestAnotherTakesTheDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "rings")
 	must(t, os.Mkdir(dir, 0o700))

@@ -2,12 +2,12 @@
 // records. It implements the layout of a ring file (FORMAT.md), the two ends of a ring, and the
 // rules of ownership and liveness.
 //
-// Exactly one process opens a ring for logging, and only once: Create creates the ring and returns
+// Exactly one process opens a ring for logging, and only once. Create creates the ring and returns
 // the producer's end. OpenConsumer returns the consumer's end, and Open returns an end that only
-// reads. OpenConsumer and Open trust nothing in the file. They check it before they map it, copy
-// records before they use them (records.go), and report a file that shrinks as an error.
+// reads. OpenConsumer and Open trust nothing in the file. They check the file before they map it,
+// and report a file that shrinks as an error. They copy records before they use them (records.go).
 //
 // The package does not decide which events a channel keeps (package handlers), and does not store
-// them (packages drain and logstore). It runs only on Linux: it needs tmpfs, open-file-description
-// locks and MADV_DONTFORK.
+// records (packages drain and logstore). It runs only on Linux: it needs tmpfs,
+// open-file-description locks and MADV_DONTFORK.
 package ring

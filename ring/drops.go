@@ -1,16 +1,16 @@
 package ring
 
-// DropRange is a run of events that were dropped at one place in the sequence.
+// DropRange is a series of events that were dropped at one place in the sequence of records.
 type DropRange struct {
-	At           uint64 // the events would have been logged before this sequence number
-	Before       uint64 // events dropped before this range
+	At           uint64 // the sequence number of the record that follows the dropped events
+	Before       uint64 // number of events that were dropped before this range
 	Count        uint64
-	FirstCounter uint64 // counter at the first of them
-	LastCounter  uint64 // counter at the last of them
+	FirstCounter uint64 // the smallest counter of the events in the range
+	LastCounter  uint64 // the largest counter of the events in the range
 }
 
-// Drops returns the ranges of dropped events that are not yet in the log, and the number of ranges
-// that are. The last range may still grow.
+// Drops returns the ranges of dropped events that are not yet in the log. before is the number of
+// ranges that are in the log. The last range may still grow.
 func (r *Reader) Drops(i int) (ranges []DropRange, before uint64, err error) {
 	page := r.shards[i]
 	var total, begun, taken, tail uint64
@@ -18,9 +18,9 @@ func (r *Reader) Drops(i int) (ranges []DropRange, before uint64, err error) {
 	still := false
 	err = guard(func() {
 		for range patience {
-			// A range begins before its first event is counted, and total is read after the table.
-			// So no count can be negative. If another range began in the meantime, total may
-			// include its events, and the loop reads again.
+			// The program writes a range before it counts the range's first event, and this loop
+			// reads total after the table. So no count can be negative. If another range began
+			// meanwhile, total may include that range's events, and the loop reads again.
 			taken = load(&page.consumer.drops)
 			begun = load(&page.producer.drops)
 			for k := range table {

@@ -36,7 +36,8 @@ func TestBlockWaitsASecondInAll(t *testing.T) {
 	if c.now != time.Second {
 		t.Errorf("waited for another %v after the drainer was given up", c.now-time.Second)
 	}
-	// It moves again. There is room, and then the wait is another second.
+	// The drainer moves the head again. Then there is room, and the next wait lasts one more
+	// second.
 	setHead(p, 0, 3)
 	for i := range 3 {
 		if !put(s, 4, 0) {
@@ -62,7 +63,7 @@ func TestMovementStartsTheWaitAgain(t *testing.T) {
 	}
 	fill()
 	c := (&clock{step: 100 * time.Millisecond}).use(p)
-	// One place is not enough for a pair. The next comes 900 ms later.
+	// One free place is not enough for a pair. The second place becomes free 900 ms later.
 	c.during = func(pause int) {
 		switch pause {
 		case 9:
@@ -79,7 +80,7 @@ func TestMovementStartsTheWaitAgain(t *testing.T) {
 	}
 }
 
-// A drainer that pretends to move holds nobody longer than one that does not move.
+// A head that moves without making room does not prolong a program's wait.
 func TestNoMovementIsNotMovement(t *testing.T) {
 	for name, head := range map[string]func(p *Producer, pause int) uint64{
 		"to and fro": func(_ *Producer, pause int) uint64 { return uint64(pause % 2) },
@@ -99,7 +100,7 @@ func TestNoMovementIsNotMovement(t *testing.T) {
 		p := newRing(t, policy(channel.Block), linking)
 		s := &p.Shards[0]
 		put(s, 1, 8, 9)
-		setHead(p, 0, 1) // so that "to and fro" has been as far as it goes
+		setHead(p, 0, 1) // lets "to and fro" visit both of its heads before the wait begins
 		s.refresh(1)
 		setHead(p, 0, 0)
 		for *s.Tail+2 <= s.Limit {
@@ -121,7 +122,8 @@ func TestNoMovementIsNotMovement(t *testing.T) {
 	}
 }
 
-// With a dead drainer a program waits one second, and not one second in each shard and ring.
+// If the drainer is dead, a program waits one second in total, and not one second in each shard and
+// ring.
 func TestAllRingsOfADirectoryWaitOnce(t *testing.T) {
 	dir := t.TempDir()
 	c := &clock{step: 10 * time.Millisecond}
@@ -148,8 +150,9 @@ func TestAllRingsOfADirectoryWaitOnce(t *testing.T) {
 	if c.now != 2*time.Second {
 		t.Errorf("the wait in another directory took %v", c.now-time.Second)
 	}
-	// The drainer comes back and frees one shard. All wait for it again, until it is gone for
-	// another second.
+	// The drainer comes back and frees one shard. The shard that waited in vain still drops at
+	// once, because its own head has not moved. All other shards wait again, until the drainer has
+	// been gone for another second.
 	setHead(rings[1], 1, 1)
 	if !putMany(&rings[1].Shards[1], 1, 1) || putMany(&rings[0].Shards[0], 1, 1) {
 		t.Error("room where the head is still, or none where it moved")
@@ -163,7 +166,8 @@ func TestAllRingsOfADirectoryWaitOnce(t *testing.T) {
 	}
 }
 
-// Other writers and the drainer move on between a writer's two looks. That is no full ring.
+// A writer reads the tail, and then other writers and the drainer move on. The head is now above
+// the old tail, and the writer sees room.
 func TestAHeadPastAnOldTailIsRoom(t *testing.T) {
 	p := newShards(t, 1, MinRecords)
 	s := &p.Shards[0]
@@ -188,17 +192,17 @@ func TestCloseFreesAWaitingWriter(t *testing.T) {
 			p.Close()
 		}
 	}
-	put(&p.Shards[0], 1, 1) // into memory that nobody reads
+	put(&p.Shards[0], 1, 1) // after the close, this writes into memory that nobody reads
 	if c.pauses != 5 {
 		t.Errorf("%d pauses", c.pauses)
 	}
 }
 
-// drop is one dropped event, as the model of the next test remembers it.
+// drop is one dropped event in the model that the next test compares with the ring.
 type drop struct{ at, counter uint64 }
 
 // Every dropped event is counted once, in a range at its place in the sequence, whatever the
-// drainer takes when.
+// drainer takes and whenever it does.
 func TestDropsAreCountedWhereTheyWere(t *testing.T) {
 	rng := seed.Random(t)
 	for range 50 {
@@ -212,11 +216,11 @@ func dropsModel(t *testing.T, rng *rand.Rand, p *Producer) {
 	t.Helper()
 	s, c := &p.Shards[0], drain(t, p.Path)
 	defer c.Close()
-	var dropped []drop    // all, in order
-	var counted uint64    // in ranges that were released
-	var overflow = false  // the table was full since the last release, so ranges may cover too much
-	var released uint64   // ranges
-	var head, next uint64 // next counter
+	var dropped []drop    // all dropped events, in order
+	var counted uint64    // the number of events in released ranges
+	var overflow = false  // the table was full since the last release
+	var released uint64   // the number of released ranges
+	var head, next uint64 // the ring's head, and the counter of the next event
 
 	check := func() {
 		t.Helper()
@@ -246,7 +250,7 @@ func dropsModel(t *testing.T, rng *rand.Rand, p *Producer) {
 	}
 	for range rng.IntN(400) {
 		switch what := rng.IntN(10); {
-		case what < 6: // one event
+		case what < 6: // the program logs one event
 			next += rng.Uint64N(5)
 			if tail := *s.Tail; !put(s, next, 1) {
 				dropped = append(dropped, drop{tail, next})
@@ -257,7 +261,7 @@ func dropsModel(t *testing.T, rng *rand.Rand, p *Producer) {
 			if err := c.Release(0, head, released, 0); err != nil {
 				t.Fatal(err)
 			}
-		default: // the drainer takes some ranges, but rarely, so that the table also fills up
+		default: // the drainer takes ranges, but rarely, so that the table also fills up
 			check()
 			if rng.IntN(8) > 0 {
 				continue
@@ -266,7 +270,7 @@ func dropsModel(t *testing.T, rng *rand.Rand, p *Producer) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// The last range may still grow, so it is left, as by a drainer.
+			// The last range may still grow, so a drainer does not take it.
 			for _, r := range ranges[:max(len(ranges), 1)-1] {
 				counted += r.Count
 				released++
@@ -284,7 +288,7 @@ func TestFullTableOfDropsKeepsTheCount(t *testing.T) {
 	p := newRing(t)
 	s, c := &p.Shards[0], drain(t, p.Path)
 	fill(p)
-	for i := range uint64(DropsSize + 10) { // each at another place
+	for i := range uint64(DropsSize + 10) { // drop each event at another place
 		if put(s, 100+i, 1) {
 			t.Fatal("room in a full ring")
 		}
@@ -321,7 +325,8 @@ func TestFullTableOfDropsKeepsTheCount(t *testing.T) {
 	}
 }
 
-// A range begins while the ranges are read. It does not lend its events to the one before.
+// If a range begins while a reader reads the table, the events of the new range do not count for
+// the range before it.
 func TestDropsUnderAWriter(t *testing.T) {
 	p := newRing(t)
 	s, c := &p.Shards[0], drain(t, p.Path)
@@ -330,7 +335,8 @@ func TestDropsUnderAWriter(t *testing.T) {
 	go func() {
 		defer close(done)
 		for at := range uint64(places) {
-			// Do what Room does last, at a new place each time, with 1 + at%3 events each.
+			// Drop 1 + at%3 events at each place, with a new place each time, as Room does when
+			// there is no room.
 			for range 1 + at%3 {
 				for s.page.producer.drops-atomic.LoadUint64(&s.page.consumer.drops) >= DropsSize-1 {
 					pause(0)
@@ -362,7 +368,8 @@ func TestDropsUnderAWriter(t *testing.T) {
 	<-done
 }
 
-// Of many writers, the one that was stamped first may come to the table last.
+// If many writers drop events, the events may not reach the table in the order of their counters. A
+// range then still contains all their counters.
 func TestDropsOfManyWritersAreIntervals(t *testing.T) {
 	p := newShards(t, 1, MinRecords)
 	s := &p.Shards[0]

@@ -12,7 +12,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// images are the ring files that are mutated: one of each sort, with something in every table.
+// images returns the ring files that the fuzz target changes: one file of each sort, with entries
+// in every table.
 func images(t testing.TB) [][]byte {
 	var all [][]byte
 	for _, change := range [][]func(*Config){
@@ -28,7 +29,7 @@ func images(t testing.TB) [][]byte {
 			for n := range uint64(100) {
 				switch {
 				case s.manyWriters && n == 40:
-					reserve(s, n, 1) // a hole
+					reserve(s, n, 1) // a hole: reserved and never written
 				case s.manyWriters:
 					putMany(s, n, n)
 				default:
@@ -52,11 +53,11 @@ func images(t testing.TB) [][]byte {
 	return all
 }
 
-// FuzzReader changes words of a ring file as a hostile program may, with a matching checksum. The
-// file is refused with a reason, or what is read of it keeps the promises of Reader's methods.
+// FuzzReader changes words of a ring file as a hostile program may, and corrects the checksum.
+// Either Open refuses the file with a reason, or Reader's methods keep their promises.
 func FuzzReader(f *testing.F) {
 	all := images(f)
-	// A mutation is ten bytes: where, in words, and with what.
+	// A mutation has ten bytes: two for the index of the word, and eight for its new value.
 	mutation := func(at uint16, value uint64) []byte {
 		return binary.LittleEndian.AppendUint64([]byte{byte(at), byte(at >> 8)}, value)
 	}
@@ -90,7 +91,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// readAll reads everything that can be read of a ring, and checks it.
+// readAll reads everything that a Reader can read of a ring, and checks it.
 func readAll(t *testing.T, path string, from uint64) {
 	t.Helper()
 	c, err := OpenConsumer(path)
@@ -221,7 +222,7 @@ func copyFuzzed(t *testing.T, c *Consumer, i int, s State, from uint64) {
 	}
 }
 
-// rawRecord returns what a file has at the place of a sequence.
+// rawRecord returns the bytes that a file has at the place of a sequence number.
 func rawRecord(t *testing.T, path string, h Header, shard int, seq uint64) (r Record) {
 	t.Helper()
 	f, err := os.Open(path)
@@ -233,8 +234,8 @@ func rawRecord(t *testing.T, path string, h Header, shard int, seq uint64) (r Re
 	return r
 }
 
-// FuzzIdentity changes bytes of the identity. The checksum matches, and the file is as long as it
-// says.
+// FuzzIdentity changes bytes of the identity, corrects the checksum, and makes the file as long as
+// the identity says.
 func FuzzIdentity(f *testing.F) {
 	p := newRing(f)
 	valid := append([]byte{}, p.mapping[:unsafe.Sizeof(identity{})]...)
@@ -258,7 +259,8 @@ func FuzzIdentity(f *testing.F) {
 			}
 			return
 		}
-		// What passes can be written back from what was read.
+		// If check accepts an identity, the Header contains all of it: an identity built from the
+		// Header is the same.
 		again := id
 		again.shards, again.records, again.fileBytes = uint32(h.Shards), h.Records,
 			uint64(fileBytes(h.Shards, h.Records))

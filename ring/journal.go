@@ -7,18 +7,19 @@ import (
 // JournalEntry describes a change of settings.
 type JournalEntry struct {
 	Word     Word
-	Settings channel.Settings // what the program made of the word
-	// From is the sequence number of the first record under the settings. With many writers, calls
-	// that were in flight at the change may put a few records under the earlier settings after it.
+	Settings channel.Settings // the settings that the program adopted when it saw the word
+	// From is the sequence number of the first record under these settings. If there are many
+	// writers, a few later records may still be under the earlier settings, because some calls were
+	// in progress during the change.
 	From    uint64
-	Counter uint64 // counter at the change
-	Dropped uint64 // events dropped before the change
-	Skipped uint64 // changes directly before this one that have no entry in the journal
+	Counter uint64 // the counter at the change
+	Dropped uint64 // number of events dropped before the change
+	Skipped uint64 // number of changes directly before this one that have no entry in the journal
 }
 
-// Journal returns the entries that are not yet in the log, and the number of entries that are. The
-// newest entry is left out while the program writes it, and forever if the program died during
-// that.
+// Journal returns the entries that are not yet in the log. before is the number of entries that are
+// in the log. Journal leaves the newest entry out while the program writes it. If the program died
+// during the write, the entry is left out forever.
 func (r *Reader) Journal(i int) (entries []JournalEntry, before uint64, err error) {
 	page := r.shards[i]
 	var written, taken, tail uint64
@@ -35,7 +36,8 @@ func (r *Reader) Journal(i int) (entries []JournalEntry, before uint64, err erro
 				whole = whole && ok
 			}
 			tail = load(&page.producer.tail)
-			// Entries that the drainer took during this reading may have been overwritten.
+			// If the drainer took entries during this reading, the program may have overwritten
+			// them.
 			if still = whole && taken == load(&page.consumer.journal); still {
 				break
 			}
@@ -78,7 +80,7 @@ func (r *Reader) Journal(i int) (entries []JournalEntry, before uint64, err erro
 	return entries, taken, nil
 }
 
-// load returns false if the entry changed during the reading.
+// load copies an entry. It returns false if the entry changed during the copy.
 func (e *journalEntry) load() (journalEntry, bool) {
 	word := load(&e.word)
 	got := journalEntry{word: word, kind: load(&e.kind), a: load(&e.a), b: load(&e.b),

@@ -57,7 +57,8 @@ func TestAChildOfTheOwnerKeepsNoRingAlive(t *testing.T) {
 	}
 }
 
-// A POSIX lock would be gone after the first of these.
+// Readers in the owner's process do not release the owner's lock. A POSIX lock would be gone as
+// soon as the first reader closed the file.
 func TestReadersInTheOwnersProcessTakeNoLock(t *testing.T) {
 	p := newRing(t)
 	for range 3 {
@@ -88,29 +89,29 @@ func TestReadersInTheOwnersProcessTakeNoLock(t *testing.T) {
 	must(t, p.Close())
 }
 
-// Process ids repeat, so only the lock decides.
+// Process ids repeat, so only the lock decides whether a program is alive.
 func TestTheProcessIDSaysNothing(t *testing.T) {
 	dir := t.TempDir()
 	p := newRingIn(t, dir, 1)
 	image, err := os.ReadFile(p.Path)
 	must(t, err)
 	orphan := filepath.Join(dir, "copy.ring")
-	writeFile(t, orphan, image) // names this process, which is alive but does not hold it
+	writeFile(t, orphan, image) // names this living process, which does not hold its lock
 	r := look(t, orphan)
 	if r.Header().ProcessID != os.Getpid() || alive(t, r) {
 		t.Errorf("process %d, alive %v", r.Header().ProcessID, alive(t, r))
 	}
 	c := start(t, "idle", dir)
 	c.kill(t)
-	p.header.identity.pid = uint32(c.Process.Pid) // names a dead process
+	p.header.identity.pid = uint32(c.Process.Pid) // the ring now names a dead process
 	p.header.identity.checksum = p.header.identity.sum()
 	if r := look(t, p.Path); r.Header().ProcessID != c.Process.Pid || !alive(t, r) {
 		t.Errorf("process %d, alive %v", r.Header().ProcessID, alive(t, r))
 	}
 }
 
-// A program that keeps nothing of a ring but what it writes through still owns it. A drainer still
-// owns its directory.
+// A program that refers only to a ring's shard still owns the ring after a garbage collection. A
+// drainer that has no reference to its DirectoryLock still owns its directory.
 func TestGarbageCollectionEndsNoRing(t *testing.T) {
 	dir := t.TempDir()
 	c := start(t, "forgetful", dir)
@@ -161,13 +162,13 @@ func TestRemove(t *testing.T) {
 	if files, err := Files(filepath.Dir(p.Path)); err != nil || len(files) != 0 {
 		t.Errorf("left: %v, %v", files, err)
 	}
-	put(&p.Shards[0], 1, 1) // the mapping stays
+	put(&p.Shards[0], 1, 1) // the program's mapping stays
 	if records, _, _ := copyAll(t, &c.Reader, 0, 0); len(records) != 1 {
 		t.Errorf("%d records", len(records))
 	}
 }
 
-// Whole pages vanish under a reader. That is an error, and the process lives.
+// If whole pages vanish under a reader, the reader returns an error, and the process lives.
 func TestAFileThatShrinks(t *testing.T) {
 	needFaultAddresses(t)
 	const records = 1 << 14
@@ -191,7 +192,7 @@ func TestAFileThatShrinks(t *testing.T) {
 		}
 		c := drain(t, p.Path)
 		must(t, p.Close())
-		if name == "Copy" { // the shard's page stays, and some of the records
+		if name == "Copy" { // the shard's page stays, and so do some of the records
 			must(t, os.Truncate(p.Path, int64(recordsOffset(1)+pageSize()*2)))
 		} else {
 			must(t, os.Truncate(p.Path, 0))
@@ -209,7 +210,7 @@ func TestAFileThatShrinks(t *testing.T) {
 	}
 }
 
-// The cut comes in the middle of a copy, from another thread of the machine.
+// If somebody cuts a file during a copy, the reader returns an error.
 func TestAFileThatShrinksMeanwhile(t *testing.T) {
 	needFaultAddresses(t)
 	const records = 1 << 14
@@ -235,8 +236,8 @@ func TestAFileThatShrinksMeanwhile(t *testing.T) {
 	must(t, <-cut)
 }
 
-// needFaultAddresses: guard tells a fault of the mapping from a nil pointer by its address, as
-// given by the kernel.
+// needFaultAddresses skips the test on an emulator that does not give the address of a fault. guard
+// needs the address to distinguish a fault in the mapping from a nil pointer.
 func needFaultAddresses(t *testing.T) {
 	t.Helper()
 	if os.Getenv(reexec.EmulatorVariable) != "" {
@@ -262,8 +263,8 @@ func TestShardsShareNoLines(t *testing.T) {
 
 func pageSize() int { return os.Getpagesize() }
 
-// A known boot stays known when no descriptor is left. If it could not be asked for, it is asked
-// for again.
+// Once Boot has got the id, it returns the id even if no descriptor is left. If Boot could not get
+// the id, the next call asks again.
 func TestBootIsAskedUntilItIsKnown(t *testing.T) {
 	said := strings.Fields(start(t, "boot", t.TempDir()).said)
 	want := fmt.Sprintf("%x", Boot())

@@ -11,10 +11,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
-// A program is alive as long as it has an open-file-description lock on the whole ring file. The
-// kernel releases the lock with the last descriptor, however the program dies. The lock works even
-// if processes in different containers have the same id. Unlike a POSIX lock, it survives when
-// another part of the program opens and closes the same file.
+// A program is alive while it has an open-file-description lock on the whole ring file. The kernel
+// releases the lock with the last descriptor and mapping of that open file, however the program
+// dies. The lock shows the right program even if processes in different containers have the same
+// id. Unlike a POSIX lock, it survives when another part of the program opens and closes the same
+// file.
 
 // ErrLocked is returned if another open of the file has the lock.
 var ErrLocked = errors.New("locked by another")
@@ -32,8 +33,8 @@ func lock(f *os.File) error {
 	return nil
 }
 
-// OpenLocked opens or creates a regular file, and locks it until it is closed or the process ends.
-// The error wraps ErrLocked if another open of the file has the lock.
+// OpenLocked opens or creates a regular file, and locks it until the file is closed or the process
+// ends. The error wraps ErrLocked if another open of the file has the lock.
 func OpenLocked(path string) (*os.File, error) {
 	const flags = unix.O_RDWR | unix.O_CREAT | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
 	fd, err := unix.Open(path, flags, 0o600)

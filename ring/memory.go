@@ -19,11 +19,11 @@ func keptInMemory(f *os.File) bool {
 		(int64(s.Type) == unix.TMPFS_MAGIC || int64(s.Type) == unix.RAMFS_MAGIC)
 }
 
-// CheckMemory returns an error if the control groups of this process, or the machine, do not have
-// this much memory left. The kernel does not refuse shared memory beyond a group's limit: it ends a
-// process of the group. root is the root of the file system. A limit that cannot be read there is
-// ignored. Other processes can take the memory between the check and the use. The C library has the
-// same check, and the conformance test compares both.
+// CheckMemory returns an error if the machine, or a control group of this process, does not have
+// this much memory left. If shared memory exceeds a group's limit, the kernel does not refuse the
+// memory: it ends a process of the group. root is the root of the file system. CheckMemory ignores
+// a limit that it cannot read there. Other processes can take the memory between the check and the
+// use. The C library makes the same check, and the conformance test compares both.
 func CheckMemory(root fs.FS, bytes int64) error {
 	// The kernel also needs page tables, and the program needs some memory to continue.
 	wanted := bytes + bytes/64 + 1<<20
@@ -37,9 +37,9 @@ func CheckMemory(root fs.FS, bytes int64) error {
 		if !ok {
 			continue
 		}
-		// In a container, the root of the mount may be the container's own group while the path is
-		// the host's. Then nothing is at the path, but its last ancestor, the root, is the right
-		// group.
+		// In a container, the mounted tree of groups may begin at the container's own group, while
+		// the path is that of the host. Then nothing is at the path. The loop ends at "/", which is
+		// the container's group.
 		for group := path.Clean("/" + field[2]); ; group = path.Dir(group) {
 			if left, limit := files.left(root, group); left < wanted {
 				return fmt.Errorf("%d bytes of shared memory, and control group %q has %d left "+
@@ -58,15 +58,16 @@ func CheckMemory(root fs.FS, bytes int64) error {
 	return nil
 }
 
-// groupFiles names the files in which a version of control groups has its numbers.
+// groupFiles names the files in which one version of control groups has its numbers.
 type groupFiles struct {
 	mount, limit, usage string
-	// in memory.stat: memory that the kernel reclaims before it ends a process
+	// cache names the lines of memory.stat with memory that the kernel reclaims before it ends a
+	// process.
 	cache [3]string
 }
 
-// memoryController gets the fields of a line of /proc/self/cgroup. It returns whether the line is
-// about memory, and the names of the files with the numbers.
+// memoryController takes two fields of a line of /proc/self/cgroup. It returns the names of the
+// files with the numbers, and whether the line is about memory.
 func memoryController(hierarchy, controllers string) (groupFiles, bool) {
 	if hierarchy == "0" && controllers == "" {
 		return groupFiles{
@@ -85,8 +86,8 @@ func memoryController(hierarchy, controllers string) (groupFiles, bool) {
 	return groupFiles{}, false
 }
 
-// left returns how many bytes a group may still take, and its limit. A limit that cannot be read,
-// or is "max", counts as none.
+// left returns how many bytes a group may still take, and the group's limit. If left cannot read a
+// limit, or the limit is "max", the group has no limit.
 func (g groupFiles) left(root fs.FS, group string) (left, limit int64) {
 	dir := path.Join(g.mount, group)
 	limit, err1 := readNumber(root, path.Join(dir, g.limit))
@@ -109,7 +110,8 @@ func readNumber(root fs.FS, name string) (int64, error) {
 	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 }
 
-// statistic finds the number after a name, in a file with one name and one number on each line.
+// statistic finds the number that follows a name in a file with one name and one number on each
+// line.
 func statistic(root fs.FS, file, name string) (int64, bool) {
 	text, _ := fs.ReadFile(root, file)
 	for line := range strings.Lines(string(text)) {

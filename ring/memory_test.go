@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The conformance test checks what control groups say, for the C library as well.
+// The conformance test checks the limits of control groups, for Go and for the C library.
 
 func TestFileSystemsInMemory(t *testing.T) {
 	shared, err := os.CreateTemp("/dev/shm", "cloudprofiler-test")

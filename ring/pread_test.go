@@ -9,24 +9,25 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// readAt is a file behind which a test can act.
+// readAt is a function that replaces the file from which a Reader reads, so that a test can act
+// during a read.
 type readAt func(b []byte, offset int64) (int, error)
 
 func (f readAt) ReadAt(b []byte, offset int64) (int, error) { return f(b, offset) }
 
-// recordsIn returns the records in b, which has whole ones.
+// recordsIn returns the records in b, which must contain whole records.
 func recordsIn(b []byte) []Record {
 	return unsafe.Slice((*Record)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/RecordBytes)
 }
 
-// A read may bring a counter word that says that the record is written, and beside it an id from
-// before: with many writers nothing orders the two. Half of a word may be old as well. The second
-// read brings what was stored before that word.
+// If there are many writers, a read may return a finished record's counter word together with the
+// id that was there before. A read may also return half of an old counter word. A second read
+// returns what the writer stored before the counter word.
 func TestWhatWasBesideACounterWordIsReadAgain(t *testing.T) {
 	p := newShards(t, 1, 64)
 	s, c := &p.Shards[0], drain(t, p.Path)
 	for seq := range uint64(40) {
-		if seq != 30 { // the record at 30 is reserved
+		if seq != 30 { // the record at 30 is reserved but not written
 			*(*Record)(unsafe.Add(s.Records, seq*RecordBytes)) = Record{
 				s.Finished(counterOf(seq), seq), seq,
 			}
@@ -57,7 +58,7 @@ func TestWhatWasBesideACounterWordIsReadAgain(t *testing.T) {
 	}
 }
 
-// Records that are overwritten while they are read are not returned, however they were read.
+// Copy does not return records that the program overwrites during the read.
 func TestOverwrittenWhileItIsRead(t *testing.T) {
 	p := newRing(t, policy(channel.Overwrite))
 	s, c := &p.Shards[0], look(t, p.Path)
@@ -69,7 +70,7 @@ func TestOverwrittenWhileItIsRead(t *testing.T) {
 			put(s, counterOf(MinRecords+id), MinRecords+id)
 		}
 		n, err := c.file.ReadAt(b, offset)
-		recordsIn(b)[4].ID = 1 << 40 // torn
+		recordsIn(b)[4].ID = 1 << 40 // the test damages the record that is being overwritten
 		return n, err
 	})
 	into := make([]Record, MinRecords)
@@ -84,7 +85,7 @@ func TestOverwrittenWhileItIsRead(t *testing.T) {
 	}
 }
 
-// A file that is cut before a read, or in the middle of one, has invalid records.
+// If somebody cuts a file before a read or during one, Copy returns no records of that read.
 func TestCutWhileItIsRead(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		for cutAt := 1; cutAt <= 2; cutAt++ {
@@ -97,7 +98,7 @@ func TestCutWhileItIsRead(t *testing.T) {
 				*s.Tail = seq + 1
 			}
 			c, reads := drain(t, p.Path), 0
-			c.header.ManyWriters = many // the difference for a reader
+			c.header.ManyWriters = many // readers see only this difference
 			c.records = readAt(func(b []byte, offset int64) (int, error) {
 				if reads++; reads == cutAt {
 					must(t, os.Truncate(p.Path, int64(recordsOffset(1))+20*RecordBytes+3))

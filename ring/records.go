@@ -6,9 +6,9 @@ import (
 	"unsafe"
 )
 
-// Records are read through the file and not through a mapping. A load from an unwritten page of
-// shared memory through a mapping creates the page and charges it to the reader. A sparse ring of
-// gigabytes would then end a drainer that has a memory limit. Reading a hole of a file takes no
+// A Reader reads records through the file and not through a mapping. A load from an unwritten page
+// of shared memory through a mapping creates the page and charges it to the reader. So a sparse
+// ring of gigabytes would end a drainer that has a memory limit. Reading a hole of a file takes no
 // memory.
 //
 // The kernel copies from the page cache, which is the memory that the program writes to through its
@@ -20,16 +20,17 @@ import (
 // system call nor a move to another core weakens this order. So the read sees all records that were
 // stored before the tail.
 //
-// Inside one read the loads have no order, and even a word may be loaded in parts. A record that a
-// program may be writing is accepted only if a later load proves that it was complete: see copyOut
-// and Copy.
+// Inside one read the loads have no order, and the kernel may load even one word in parts. If a
+// program may be writing a record, the reader accepts the record only after a later load proves
+// that the record was complete: see copyOut and Copy.
 //
 // After a read, settle keeps later loads from happening before the read.
 
-// copyOut copies records and returns their number. With many writers, some records below the tail
-// may only be reserved, and the lap mark in a record's counter word shows that the record is
-// finished. copyOut stops at the first unfinished record. An id may have been read before the
-// counter word beside it was stored, so copyOut reads the finished records a second time.
+// copyOut copies records and returns their number. If there are many writers, some records below
+// the tail may be reserved but not written, and the lap mark in a record's counter word shows that
+// the record is finished. copyOut stops at the first unfinished record. The read may have loaded an
+// id before the writer stored the counter word beside it, so copyOut reads the finished records a
+// second time.
 func (r *Reader) copyOut(i int, first uint64, into []Record) (n int, err error) {
 	if err := r.readRecords(i, first, into); err != nil {
 		return 0, err
@@ -48,7 +49,7 @@ func (r *Reader) copyOut(i int, first uint64, into []Record) (n int, err error) 
 }
 
 // finished returns the number of finished records before the first unfinished one. A record is
-// finished if it has the mark of its lap, because its counter word is stored last.
+// finished if it has the mark of its lap, because the writer stores the counter word last.
 func (r *Reader) finished(first uint64, records []Record) int {
 	for k := range records {
 		if records[k].Counter&lapBit != lapMark(first+uint64(k), r.header.Records) {
@@ -77,21 +78,23 @@ func (r *Reader) readRecords(i int, first uint64, into []Record) error {
 	return nil
 }
 
-// settle makes all earlier loads, even the kernel's, happen before all later loads. On x86 the
-// store is an exchange, which is a full barrier. On arm64 it is a releasing store (STLR), which
-// happens after all earlier loads. The load after it is an acquiring load (LDAR), which happens
-// after the STLR and before all later loads.
+// settle makes all earlier loads, including the kernel's loads, happen before all later loads. On
+// x86 the store is an exchange, which is a full barrier. On arm64 the store is a releasing store
+// (STLR), which happens after all earlier loads. The load that follows is an acquiring load (LDAR),
+// which happens after the STLR and before all later loads.
 func (r *Reader) settle() {
 	atomic.StoreUint64(&r.fence, 0)
 	atomic.LoadUint64(&r.fence)
 }
 
-// Unwritten first reads unwrittenFirst records at once, then more each time, up to unwrittenMost.
+// Unwritten reads unwrittenFirst records at first. Each further read is larger, up to unwrittenMost
+// records.
 const unwrittenFirst, unwrittenMost = 1 << 6, 1 << 12
 
-// Unwritten returns the number of records, beginning with sequence number from, that were reserved
-// but not written, up to most. The ring's owner must be dead. step is 2 in a ring of pairs, where
-// only the first record of each pair is examined, and 1 in other rings.
+// Unwritten counts records that were reserved but never written (holes). It begins at sequence
+// number from, and ends at the first finished record or when it has counted most records. The
+// ring's owner must be dead. In a ring of pairs step is 2, and Unwritten examines only the first
+// record of each pair. In other rings step is 1.
 func (r *Reader) Unwritten(i int, from, step, most uint64) (n uint64, err error) {
 	s, err := r.State(i)
 	if err != nil || from >= s.Tail {

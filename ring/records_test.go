@@ -12,8 +12,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// In these tests the counter of a record is a function of its id, so that a torn or invented one
-// shows.
+// In these tests the counter of a record is a function of its id, so a test recognizes a torn or
+// invented record.
 func counterOf(id uint64) uint64 { return (id*0x9E3779B97F4A7C15)>>1 | 1 }
 
 func TestOneWriterInOrder(t *testing.T) {
@@ -110,7 +110,7 @@ func TestOverwriteKeepsTheLastButOne(t *testing.T) {
 	}
 }
 
-// A writer is killed between its stores. Its record is not shown.
+// If a writer is killed between its stores, readers do not see the unfinished record.
 func TestOverwriteHidesWhatIsBeingWritten(t *testing.T) {
 	for _, n := range []uint64{1, 2} {
 		change := []func(*Config){policy(channel.Overwrite)}
@@ -122,7 +122,7 @@ func TestOverwriteHidesWhatIsBeingWritten(t *testing.T) {
 		for i := uint64(0); i < 2*MinRecords; i += n {
 			put(s, 7, []uint64{i, i + 1}[:n]...)
 		}
-		for i := range n { // the tail does not move
+		for i := range n { // the stores happen, but the tail does not move
 			store(s, *s.Tail+i, Record{666, 666})
 		}
 		records, _, _ := copyAll(t, r, 0, 0)
@@ -183,7 +183,7 @@ func TestOverwriteUnderAWriter(t *testing.T) {
 	t.Logf("of %d copies %d lost their oldest", seen, trimmed)
 }
 
-// A reader looks on while a drainer drains. What it sees is true, and nothing is damaged.
+// A reader that only looks on while a drainer drains sees only true records and no damage.
 func TestLookingOnUnderADrainer(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		change := []func(*Config){policy(channel.Block), size(64)}
@@ -241,7 +241,7 @@ func TestLookingOnUnderADrainer(t *testing.T) {
 				runtime.Gosched()
 			}
 		}
-		if failed.Load() { // free the writer
+		if failed.Load() { // let the writer go on, so that it ends
 			p.Close()
 		}
 		both.Wait()
@@ -257,14 +257,15 @@ func TestManyWritersInAndOut(t *testing.T) {
 		all.Go(func() {
 			rng := rand.New(rand.NewPCG(w, 0))
 			for i := range uint64(each) {
-				// The counter is the writer's own count. Goroutines change cores freely.
+				// The counter is the writer's own count, because goroutines change cores at any
+				// time.
 				if !putMany(&p.Shards[rng.IntN(shards)], i, w<<32|i) {
 					t.Error("dropped while the drainer moves")
 				}
 			}
 		})
 	}
-	var got [writers][shards]uint64 // one past the last id of a writer in a shard
+	var got [writers][shards]uint64 // each writer's last id in each shard, plus one
 	seen := make(map[uint64]bool)
 	into := make([]Record, 64)
 	var next [shards]uint64
@@ -301,8 +302,9 @@ func TestManyWritersInAndOut(t *testing.T) {
 	}
 }
 
-// Over many laps of a tiny ring, writers reserve, store one word, finish, or never come back. The
-// records that the reader calls finished are those that were finished in this lap.
+// Over many laps of a tiny ring, some writers reserve a record and stop, some store one word and
+// stop, and some finish. The reader calls exactly those records finished that were finished in the
+// present lap.
 func TestLapsOfManyWriters(t *testing.T) {
 	rng := seed.Random(t)
 	for range 300 {
@@ -317,7 +319,7 @@ func lapsModel(t *testing.T, rng *rand.Rand, p *Producer) {
 	const reserved, idStored, finished = 0, 1, 2
 	s, c := &p.Shards[0], drain(t, p.Path)
 	defer c.Close()
-	var progress []int // of each sequence
+	var progress []int // how far the writer of each sequence number has got
 	head := uint64(0)
 	into := make([]Record, MinRecords)
 	slot := func(seq uint64) *Record {
@@ -373,7 +375,7 @@ func lapsModel(t *testing.T, rng *rand.Rand, p *Producer) {
 			}
 		}
 	}
-	// The owner dies. Continue after each hole, up to the tail.
+	// The owner dies. The reader continues after each hole, up to the tail.
 	for from := head; from < uint64(len(progress)); {
 		n := uint64(check(from))
 		if from += n; from < uint64(len(progress)) && progress[from] == finished {
@@ -397,8 +399,9 @@ func TestHolesAreNotRecords(t *testing.T) {
 		if len(records) != 0 || !unfinished {
 			t.Fatalf("hole %d: %+v, unfinished %v", seq+1, records, unfinished)
 		}
-		// The next lap finds in the hole what was there before. That is why the drainer of a living
-		// owner fills it.
+		// The writer finishes the record late, and only then does the head move past it. If the
+		// head passed the hole, the place would keep the mark of the lap before, which is also the
+		// mark of the lap after.
 		store(s, seq+1, Record{s.Finished(1, seq+1), 1})
 		if err := c.Release(0, seq+2, 0, 0); err != nil {
 			t.Fatal(err)
@@ -448,7 +451,7 @@ func TestFirstLastOfManyShards(t *testing.T) {
 	}
 }
 
-// At full speed the writer leaves a reader no time but that between two instructions.
+// At full speed a writer leaves a reader only the time between two instructions.
 func TestFirstLastUnderAWriter(t *testing.T) {
 	p := newRing(t)
 	r, cell := look(t, p.Path), p.Shards[0].FirstLast()

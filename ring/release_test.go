@@ -8,7 +8,7 @@ import (
 func TestReleaseTakesOnlyWhatIsThere(t *testing.T) {
 	p := newRing(t)
 	s := &p.Shards[0]
-	for i := range uint64(MinRecords + 3) { // three of them are dropped: one range
+	for i := range uint64(MinRecords + 3) { // the last three are dropped
 		put(s, i, i)
 	}
 	c := drain(t, p.Path)

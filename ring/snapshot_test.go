@@ -20,7 +20,7 @@ func TestSnapshotIsAskedForOnce(t *testing.T) {
 	check(2, false)
 	p.Snapshot()
 	check(3, true)
-	// The next consumer knows what was answered.
+	// The next consumer knows which snapshots were answered.
 	must(t, c.Answered(3))
 	c = drain(t, p.Path)
 	check(3, false)

@@ -13,8 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// sparse writes a ring into shared memory that has only its header, and a hole of this many bytes
-// in it.
+// sparse writes a ring file into shared memory. It writes the header and the shards' pages, but not
+// their last bytes, as many as hole says. It writes no records.
 func sparse(t *testing.T, shards int, records uint64, hole int) (path string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "cloudprofiler-test-")
@@ -46,8 +46,8 @@ func blocks(t *testing.T, path string) int64 {
 	return st.Blocks
 }
 
-// A hostile program makes a ring of gigabytes of which it has allocated nothing, or it frees what
-// it had. Its drainer must not be the one that allocates it.
+// A hostile program makes a ring of gigabytes without allocating its memory, or frees the memory
+// later. A drainer that reads the ring does not allocate the memory.
 func TestReadingAHoleTakesNoMemory(t *testing.T) {
 	for _, shards := range []int{1, 4} {
 		const records = 1 << 20
@@ -71,7 +71,7 @@ func TestReadingAHoleTakesNoMemory(t *testing.T) {
 	}
 }
 
-// A reader would allocate by looking what it maps.
+// OpenConsumer refuses a header with a hole, because a load from the hole would allocate memory.
 func TestHeaderWithAHoleIsRefused(t *testing.T) {
 	for shards, hole := range map[int]int{1: pageBytes, 64: 63 * pageBytes} {
 		path := sparse(t, shards, 1024, hole)

@@ -6,9 +6,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 )
 
-// Sweep reads the cells of the counting handler in several rings, as close to one instant as one
-// core can. Each count is from a moment at which the CPU's counter was between before and after. If
-// the cell of rings[i] cannot be read, errs[i] is the error.
+// Sweep reads the cells of the counting handler in several rings at nearly one instant. Each count
+// was true at a moment when the CPU's counter was between before and after. If Sweep cannot read
+// the cell of rings[i], errs[i] is the error.
 func Sweep(rings []*Reader, counts []uint64, errs []error) (before, after uint64) {
 	before = asm.EdgeOpen()
 	for i, r := range rings {
@@ -24,8 +24,8 @@ type Instant struct {
 	Earliest, Latest time.Time
 }
 
-// Now reads the counter and the clock. If the clock is set back meanwhile, Now reads both again,
-// because the two times then form no interval.
+// Now reads the clock, the counter and the clock again. If somebody sets the clock back meanwhile,
+// the two times form no interval, so Now repeats the reading.
 func Now() Instant { return instant(time.Now) }
 
 func instant(clock func() time.Time) Instant {
@@ -33,7 +33,7 @@ func instant(clock func() time.Time) Instant {
 		before := clock()
 		counter := asm.Counter()
 		after := clock()
-		// compare the wall clock, because time.Time.Before compares the monotonic clock
+		// Compare the wall clock, because time.Time.Before compares the monotonic clock.
 		if before.UnixNano() <= after.UnixNano() {
 			return Instant{Counter: counter, Earliest: before, Latest: after}
 		}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A ring that cannot be read spoils only its own count. The counts are of an instant between two
-// readings of the counter.
+// A ring that Sweep cannot read spoils only its own count. All other counts are from an instant
+// between the two readings of the counter.
 func TestSweep(t *testing.T) {
 	needFaultAddresses(t)
 	var rings []*Reader
@@ -23,7 +23,7 @@ func TestSweep(t *testing.T) {
 		defer r.Close()
 		rings, paths = append(rings, r), append(paths, p.Path)
 		if i == 1 {
-			p.Close() // it would not survive the cut
+			p.Close() // a Producer would not survive the cut of its file
 		}
 	}
 	if err := os.Truncate(paths[1], 0); err != nil {
@@ -46,8 +46,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// A clock that is set back between its two readings leaves no interval that ends before it begins.
-// A ring with such an interval would be damaged.
+// If somebody sets the clock back between its two readings, Now still returns an interval that does
+// not end before it begins. Readers would call a ring with such an interval damaged.
 func TestClockSetBackWhileItIsRead(t *testing.T) {
 	times := []int64{1_000_000, 400, 500, 600}
 	now := instant(func() time.Time {

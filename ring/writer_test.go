@@ -10,7 +10,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// testConfig is a small ring of one writer that drops what has no room.
+// testConfig describes a small ring with one writer. If the ring is full, events are dropped.
 func testConfig(change ...func(*Config)) Config {
 	name, err := channel.ParseName("actor#1/start")
 	if err != nil {
@@ -31,13 +31,14 @@ func size(records uint64) func(*Config)     { return func(c *Config) { c.Records
 func manyWriters(c *Config)                 { c.ManyWriters = true }
 func linking(c *Config)                     { c.Settings = channel.Settings{Kind: channel.Link} }
 
-// newRing makes a ring in a directory of its own. The test's end closes it.
+// newRing makes a ring in a directory of its own, and closes the ring when the test ends.
 func newRing(t testing.TB, change ...func(*Config)) *Producer {
 	t.Helper()
 	return newRingIn(t, t.TempDir(), 1, change...)
 }
 
-// newShards makes a ring of many writers with this many shards, whatever cores the machine has.
+// newShards makes a ring for many writers with this many shards, however many cores the machine
+// has.
 func newShards(t testing.TB, shards int, records uint64, change ...func(*Config)) *Producer {
 	t.Helper()
 	p := newRingIn(t, t.TempDir(), shards, append(change, manyWriters, size(records))...)
@@ -78,9 +79,10 @@ func drain(t testing.TB, path string) *Consumer {
 	return c
 }
 
-// The writer here is the one that FORMAT.md describes, in its plainest form.
+// The writer in this file follows FORMAT.md in the simplest way.
 
-// put writes records of one writer that share a counter. It returns false if they were dropped.
+// put writes records that share a counter, as the only writer. It returns false if the records were
+// dropped.
 func put(s *Shard, counter uint64, ids ...uint64) bool {
 	n := uint64(len(ids))
 	tail := *s.Tail
@@ -94,7 +96,8 @@ func put(s *Shard, counter uint64, ids ...uint64) bool {
 	return true
 }
 
-// reserve takes places for n records of one of many writers. It returns false if they were dropped.
+// reserve reserves places for n records, as one of many writers. It returns false if the records
+// were dropped.
 func reserve(s *Shard, counter, n uint64) (seq uint64, ok bool) {
 	for {
 		tail := atomic.LoadUint64(s.Tail)
@@ -110,7 +113,7 @@ func reserve(s *Shard, counter, n uint64) (seq uint64, ok bool) {
 	}
 }
 
-// putMany writes a record of one of many writers.
+// putMany writes a record, as one of many writers.
 func putMany(s *Shard, counter, id uint64) bool {
 	seq, ok := reserve(s, counter, 1)
 	if ok {
@@ -125,20 +128,20 @@ func store(s *Shard, seq uint64, r Record) {
 	atomic.StoreUint64(&at.Counter, r.Counter)
 }
 
-// setHead does what a drainer does, or what no drainer does.
+// setHead sets the head to any value, even to a value that no valid drainer would set.
 func setHead(p *Producer, shard int, head uint64) {
 	atomic.StoreUint64(&p.Shards[shard].page.consumer.head, head)
 }
 
-// clock is a time that passes only in pauses, by the same amount in each.
+// clock is a fake clock. Its time passes only in pauses, by the same amount in each.
 type clock struct {
 	now    time.Duration
 	step   time.Duration
 	pauses int
-	during func(pause int) // what the drainer does in the meantime
+	during func(pause int) // called in each pause, to do what the drainer does meanwhile
 }
 
-// use gives the shards of a ring the clock.
+// use makes the shards of a ring use the clock.
 func (c *clock) use(p *Producer) *clock {
 	for i := range p.Shards {
 		p.Shards[i].now = func() time.Duration { return c.now }
@@ -153,7 +156,7 @@ func (c *clock) use(p *Producer) *clock {
 	return c
 }
 
-// copyAll copies all finished records of a shard from sequence from on.
+// copyAll copies all finished records of a shard, beginning with sequence number from.
 func copyAll(t testing.TB, r *Reader, i int,
 	from uint64) (records []Record, first uint64, unfinished bool) {
 	t.Helper()
