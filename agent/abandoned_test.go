@@ -18,8 +18,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// abandon makes a process open channels, log once on each, and die. It returns how long the agent
-// took to have them all in logs.
+// abandon makes a process open channels, log once on each, and die. It returns the time until the
+// agent has written all of these events to logs.
 func abandon(t *testing.T, rings int) time.Duration {
 	t.Helper()
 	c := testConfig(t)
@@ -42,7 +42,7 @@ func abandon(t *testing.T, rings int) time.Duration {
 	for alive := true; alive; {
 		select {
 		case err := <-died:
-			if cmd.ProcessState.ExitCode() >= 0 { // it was not killed
+			if cmd.ProcessState.ExitCode() >= 0 { // the process ended before it could kill itself
 				t.Fatalf("open %d channels: %v", rings, err)
 			}
 			alive = false
@@ -78,7 +78,7 @@ func abandon(t *testing.T, rings int) time.Duration {
 
 func TestAbandonedRings(t *testing.T) { abandon(t, 300) }
 
-// Ten thousand rings that were opened and abandoned are soon in logs.
+// If a program opens ten thousand rings and dies, the agent has their content in logs soon.
 func TestBarTenThousandAbandonedRings(t *testing.T) {
 	if proof.Begin(t) != proof.Full {
 		t.Skip("TestAbandonedRings is the small one")
@@ -89,8 +89,8 @@ func TestBarTenThousandAbandonedRings(t *testing.T) {
 	})
 }
 
-// On a full disk the agent lives, programs wait for no more than their second, and the log goes on
-// when there is room.
+// On a full disk the agent lives, and programs wait only for one second. The log continues when the
+// disk has space again.
 func TestPrivilegedFullDisk(t *testing.T) {
 	privileged.Need(t)
 	for name, minFree := range map[string]float64{"with space that is to stay free": 0.3,
@@ -104,13 +104,13 @@ func TestPrivilegedFullDisk(t *testing.T) {
 			}
 			t.Cleanup(func() { unix.Unmount(c.State, unix.MNT_DETACH) })
 			a := startTest(t, c)
-			t.Cleanup(func() { a.Close() }) // before it is unmounted
+			t.Cleanup(func() { a.Close() }) // runs before the file system is unmounted
 			ch := open(t, c, "a/x", handlers.Options{Handler: "id", Buffer: "64KiB"})
 			rng := rand.New(rand.NewPCG(1, 1))
 			begin := time.Now()
 			const calls = 400_000
 			for range calls {
-				ch.Log(rng.Uint64()) // no codec makes these smaller
+				ch.Log(rng.Uint64()) // random ids, which no codec can compress
 			}
 			took := time.Since(begin)
 			if took > 3*time.Second {
@@ -142,7 +142,7 @@ func TestPrivilegedFullDisk(t *testing.T) {
 			if err := a.Close(); err != nil {
 				t.Fatal(err)
 			}
-			// Every call is in the log, or counted.
+			// Each event is in the log or counted as missing.
 			for _, segments := range logsOf(t, c.State) {
 				k, err := read(segments)
 				var out uint64

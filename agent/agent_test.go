@@ -92,7 +92,7 @@ func checkRange(t testing.TB, what string, ids []uint64, from, to uint64) {
 }
 
 // Events before, in and after a run are in separate directories, even if an agent ends in the
-// middle and another continues.
+// middle of the run and another agent continues.
 func TestRunsKeepTheirOwn(t *testing.T) {
 	c := testConfig(t)
 	a := startTest(t, c)
@@ -116,7 +116,7 @@ func TestRunsKeepTheirOwn(t *testing.T) {
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
-	logIDs(ch, 20, 30) // no agent is there
+	logIDs(ch, 20, 30) // while no agent runs
 	a = startTest(t, c)
 	if run := a.Status().Run; run != "tuesday" {
 		t.Fatalf("the next agent is in run %q", run)
@@ -124,7 +124,8 @@ func TestRunsKeepTheirOwn(t *testing.T) {
 	logIDs(ch, 30, 40)
 	unfinished := filepath.Join(c.State, a.runPath("tuesday"), runs.LogsPath(c.Node),
 		"a~x.00000000000000000000000000000001.000000.cplog.new")
-	if err := os.WriteFile(unfinished, nil, 0o600); err != nil { // as a kill leaves it
+	// An agent that is killed while it begins a segment leaves such a file.
+	if err := os.WriteFile(unfinished, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s, err = a.CloseRun("tuesday")
@@ -147,8 +148,8 @@ func TestRunsKeepTheirOwn(t *testing.T) {
 	checkRange(t, "after", idsIn(t, filepath.Join(c.State, "logs", "000001"), "a/x"), 40, 50)
 }
 
-// Excess runs are removed in the order in which they were begun, whatever the clock said when they
-// were written. The clock decides among those that no agent has noted, and these go first.
+// The agent removes excess runs in the order in which they were begun, even if the clock was set
+// back. It removes runs without a noted order first, and among these the clock decides.
 func TestOldRunsAreRemoved(t *testing.T) {
 	for name, offset := range map[string]int64{"the clock goes on": 1, "it stands": 0,
 		"it was set back": -1} {
@@ -170,9 +171,9 @@ func TestOldRunsAreRemoved(t *testing.T) {
 		}
 		for i, step := range []struct {
 			run  string
-			left []string // beside the present run, once it is open
+			left []string // the runs that must still exist when this run is open
 		}{{"b", []string{"y"}}, {"a", []string{"b"}}, {"d", []string{"a"}}, {"c", []string{"d"}}} {
-			if i == 2 { // another agent knows it as well
+			if i == 2 { // a new agent knows the order, too
 				if err := a.Close(); err != nil {
 					t.Fatal(err)
 				}
@@ -197,7 +198,7 @@ func TestOldRunsAreRemoved(t *testing.T) {
 			date(step.run, 1000+int64(i)*offset)
 		}
 		if _, err := os.Stat(filepath.Join(c.State, "logs", "000004")); err != nil {
-			t.Error(err) // the current one
+			t.Error(err) // the present directory must stay
 		}
 		if n := len(a.now().Begun); n > 2*c.KeepRuns+2 {
 			t.Errorf("%d directories are written down: %q", n, a.now().Begun)
@@ -205,7 +206,7 @@ func TestOldRunsAreRemoved(t *testing.T) {
 	}
 }
 
-// A server reads what a run has, and nothing else.
+// A server can read the files of a run, and no other files.
 func TestFilesOfARun(t *testing.T) {
 	c := testConfig(t)
 	a := startTest(t, c)
@@ -283,8 +284,8 @@ func TestSecondAgentIsRefused(t *testing.T) {
 	}
 }
 
-// The directory of logs is made for this user only. Errors about an existing one name that one, and
-// not that of the rings.
+// The agent creates the directory of logs for this user only. An error about an existing directory
+// names that directory, and not the directory of rings.
 func TestDirectoryOfLogs(t *testing.T) {
 	made := testConfig(t)
 	startTest(t, made)

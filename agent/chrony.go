@@ -18,36 +18,36 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// ChronyStatus is the last claim of chrony: its estimate of the clock's error.
+// ChronyStatus has the last claim of chrony: what chrony estimates as the clock's error.
 type ChronyStatus struct {
-	At       time.Time `json:"at,omitzero"` // of the last answer
+	At       time.Time `json:"at,omitzero"` // the time of the last answer
 	Bound_ns uint64    `json:"bound_ns,string"`
-	Bounded  bool      `json:"bounded"` // chrony follows a source, and claims Bound_ns
+	Bounded  bool      `json:"bounded"` // true if chrony follows a source and claims Bound_ns
 	Claim    ntp.Claim `json:"-"`
-	Error    string    `json:"error,omitempty"` // why chrony did not answer last
+	Error    string    `json:"error,omitempty"` // why chrony did not answer the last request
 }
 
-// claimsHeld is the number of claims that are gathered before they are written to disk. An agent
-// that is killed loses at most that many, and more only if writing had failed before. That is
-// acceptable, because claims are only a baseline for comparison.
+// claimsHeld is the number of claims that the agent gathers before it writes them to disk. An agent
+// that is killed loses at most these claims, and more only if it could not write before. That is
+// acceptable, because the claims are only a baseline for comparison.
 const claimsHeld = 10
 
 // poller asks chrony for its claims, and writes them to the run's baseline file.
 type poller struct {
 	address string
 	node    string
-	epoch   func() string // of the counter
+	epoch   func() string // returns the epoch of the counter
 	notify  func(error)
 	ask     func(context.Context, string) (ntp.Claim, error)
-	changed chan struct{} // a run was opened
+	changed chan struct{} // receives a value when a run is opened
 
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // protects the fields below it
 	status ChronyStatus
 	writer *logstore.Writer
 	next   uint64
 	id     logstore.Incarnation
 	rows   []logstore.NTP
-	failed bool // the last claims could not be written, and that was reported
+	failed bool // true if the poller could not write the last claims, and has reported that
 }
 
 func newPoller(address, node string, epoch func() string, notify func(error)) *poller {
@@ -82,7 +82,7 @@ func (p *poller) run(ctx context.Context) {
 	}
 }
 
-// poll asks once.
+// poll asks chrony once.
 func (p *poller) poll(ctx context.Context) {
 	before := asm.Counter()
 	claim, err := p.ask(ctx, p.address)
@@ -102,7 +102,8 @@ func (p *poller) poll(ctx context.Context) {
 		return
 	}
 	if p.epoch() != p.writer.Header().Epoch {
-		// These readings are of another epoch than the file's, so they must not go into the file.
+		// These readings are of another epoch than the rows in the file, so they must not go into
+		// the file.
 		return
 	}
 	p.rows = append(p.rows, logstore.NTP{
@@ -127,7 +128,7 @@ func (p *poller) flush() error {
 	}
 	if err := p.writer.Append(
 		&logstore.Block{Incarnation: p.id, First: p.next, NTPs: p.rows}); err != nil {
-		if len(p.rows) > 100*claimsHeld { // the disk has long been full
+		if len(p.rows) > 100*claimsHeld { // the disk has been full for a long time
 			p.rows = p.rows[:0]
 		}
 		return fmt.Errorf("keep what chrony claims: %w", err)
@@ -138,7 +139,7 @@ func (p *poller) flush() error {
 }
 
 // open begins the baseline file of a run, or continues it. If that fails, the run continues without
-// the file, which is only for comparison.
+// this file, because the file is only for comparison.
 func (p *poller) open(path string) {
 	if p.address == ChronyOff {
 		return

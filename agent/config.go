@@ -15,7 +15,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
 )
 
-// ErrConfig is returned for a configuration that cannot be used.
+// ErrConfig is returned for a configuration that the agent cannot use.
 var ErrConfig = errors.New("bad configuration of the agent")
 
 // Config configures an agent. A Config in which only State is set is valid.
@@ -24,54 +24,55 @@ type Config struct {
 	// Rings is the directory of the rings. "" means $CLOUDPROFILER_DIR, or, if that is not set,
 	// this user's directory in shared memory.
 	Rings string
-	State string // directory of logs and runs; "": the user's own
+	State string // the directory of logs and runs; "": the default directory of this user
 
-	Table   string // file with the handler table; "": the last one that a server sent, if any
-	Workers int    // how many rings are drained at once; 0: one for every four cores
+	Table   string // file with the handler table; "": the last table of a server, if any
+	Workers int    // number of rings that the agent drains at once; 0: one for every four cores
 
-	MaxRunBytes     int64   // of the logs of one run, or of one time between runs; 0: no limit
+	MaxRunBytes     int64   // most bytes of logs in a run, or in a time between runs; 0: no limit
 	MinFree         float64 // share of State's file system that must stay free, 0 to 1
-	MaxProcessRings int     // for one process; 0: no limit
-	MaxProcessBytes int64   // of shared memory, for one process; 0: no limit
-	// KeepRuns is the number of closed runs that are kept. When another run is opened, older closed
-	// runs are removed. 0 keeps all.
+	MaxProcessRings int     // most rings of one process; 0: no limit
+	MaxProcessBytes int64   // most shared memory in rings of one process; 0: no limit
+	// KeepRuns is the number of runs that the agent keeps, including the open one. When a run is
+	// opened, the agent removes the oldest closed runs. 0 keeps all runs.
 	KeepRuns int
 
-	Chrony string // address of chronyd; "": the usual one; "off": it is not asked
+	Chrony string // address of chronyd; "": the usual one; "off": do not ask chronyd
 	Listen string // address:port for /metrics and /status; "": only the socket in Rings
 
 	// Client is the node's part in measuring. It answers probes, and supplies the node's epoch,
 	// quantum and core slack for the headers of logs. The agent closes Client. If Client is nil,
-	// the fields after Observe supply these values.
+	// Epoch, Quantum_cycles and CoreSlack_cycles supply these values.
 	Client *tscclient.Client
 
-	// Observe reads the node's counter together with a clock, at the beginning and at the end of a
-	// run. The mean rate between these readings converts the run's cycles to seconds. nil: the rate
-	// is not measured.
+	// Observe reads the node's counter together with a clock. The agent calls it at the beginning
+	// and at the end of a run. The mean rate between the two readings converts the run's cycles to
+	// seconds. nil: the agent does not measure the rate.
 	Observe func() (host.Observation, error)
 
-	// These describe the node if Client is nil; see drain.Options.
+	// Epoch, Quantum_cycles and CoreSlack_cycles describe the node if Client is nil: see
+	// drain.Options.
 	Epoch            string
 	Quantum_cycles   uint64
 	CoreSlack_cycles uint64
 
-	// Server is the server that commands the agent. The agent sets its Handle and
-	// Register.Capabilities. nil: there is none.
+	// Server is the server that sends orders to the agent. The agent sets the fields Handle and
+	// Register.Capabilities. nil: the agent has no server.
 	Server *tscclient.LinkConfig
 
-	// Notify is called once for each failure or change. Several goroutines call it. nil: nothing is
-	// reported.
+	// Notify is called once for each failure or change. Several goroutines call it. nil: the agent
+	// reports nothing.
 	Notify func(error)
 
-	// Fault is used as drain.Options.Fault. Tests use it to check what an agent leaves behind if it
-	// dies or the disk hangs.
+	// Fault becomes drain.Options.Fault. Tests use it to check what an agent leaves if it dies or
+	// if the disk hangs.
 	Fault func(drain.FaultPoint)
 }
 
-// ChronyOff is the address for no chrony daemon.
+// ChronyOff is the value of Config.Chrony that makes the agent ask no chrony daemon.
 const ChronyOff = "off"
 
-// DefaultConfig returns what cp-agent does by default.
+// DefaultConfig returns the configuration that cp-agent uses by default.
 func DefaultConfig() Config {
 	return Config{
 		MaxRunBytes: 100 << 30, MinFree: 0.05, MaxProcessRings: 4096, MaxProcessBytes: 16 << 30,
@@ -80,11 +81,11 @@ func DefaultConfig() Config {
 }
 
 const (
-	claimPeriod  = time.Second      // between two requests to chrony during a run
-	claimPatient = 10 * time.Second // between two requests to chrony without a run
+	claimPeriod  = time.Second      // the time between two requests to chrony during a run
+	claimPatient = 10 * time.Second // the time between two requests to chrony without a run
 )
 
-// normalise fills in defaults and checks the rest.
+// normalise fills in defaults and checks all other values.
 func (c Config) normalise() (Config, error) {
 	if c.Node == "" {
 		name, err := os.Hostname()

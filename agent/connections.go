@@ -6,10 +6,10 @@ import (
 )
 
 // maxConnections is the largest number of connections that an agent accepts at each of its
-// addresses. Further callers wait, and do not take a descriptor of the agent.
+// addresses. Further callers wait. While they wait, they take no descriptor of the agent.
 const maxConnections = 64
 
-// bounded is a listener that limits its open connections.
+// bounded is a listener with a limit on its open connections.
 type bounded struct {
 	net.Listener
 	slots  chan struct{}

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Callers that open connections and ask nothing take only the agent's descriptors that are meant
-// for them.
+// Callers that open connections and send nothing take only a limited number of the agent's
+// descriptors.
 func TestConnectionsAreBounded(t *testing.T) {
 	inner, err := net.Listen("unix", filepath.Join(t.TempDir(), "socket"))
 	if err != nil {
@@ -37,7 +37,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Fatalf("%d of %d slots are taken by %d connections", len(slots), cap(slots),
 			maxConnections)
 	}
-	dial() // waits
+	dial() // this connection waits
 	type accepted struct {
 		net.Conn
 		error
@@ -50,7 +50,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		}
 	}()
 	held[0].Close()
-	held[0].Close() // counts once
+	held[0].Close() // a second Close must not free a second slot
 	c := <-next
 	if c.error != nil {
 		t.Fatalf("the next one, after another has gone: %v", c.error)

@@ -25,8 +25,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// A user's programs open more rings than the agent has descriptors for. It answers, opens runs, and
-// drains the rings that it holds. It drains the others as soon as some are gone.
+// If a user's programs open more rings than the agent has descriptors for, the agent answers, opens
+// runs and drains as many rings as it can. It drains the others as soon as some rings are gone.
 func TestMoreRingsThanDescriptors(t *testing.T) {
 	const rings = 120
 	s := newScene(t)
@@ -103,7 +103,7 @@ func TestMoreRingsThanDescriptors(t *testing.T) {
 	}
 }
 
-// beCrowd opens many channels, logs once on each, and keeps them open.
+// beCrowd opens many channels, logs once on each, and keeps the channels open.
 func beCrowd(rings, name, count string) {
 	n, err := strconv.Atoi(count)
 	must(err)
@@ -115,17 +115,17 @@ func beCrowd(rings, name, count string) {
 		channels[i].Log(uint64(i))
 	}
 	fmt.Println("open")
-	fmt.Scanln() // until it is killed
+	fmt.Scanln() // wait until the test kills this process
 	runtime.KeepAlive(channels)
 }
 
-// memoryGroup is a control group that bounds a process's memory.
+// memoryGroup is a control group that limits a process's memory.
 type memoryGroup struct {
-	dir, limit, peak string // peak: "" if the kernel does not keep it
+	dir, limit, peak string // peak is "" if the kernel does not record the peak
 }
 
-// newMemoryGroup makes a control group, if this process may, with the memory controller of version
-// 1 or 2.
+// newMemoryGroup makes a control group with the memory controller of version 1 or 2. It returns an
+// error if this process may not do so.
 func newMemoryGroup(t *testing.T, bytes int64) (g memoryGroup, err error) {
 	name := fmt.Sprintf("cloudprofiler-test-%d", os.Getpid())
 	for _, g = range []memoryGroup{
@@ -148,7 +148,8 @@ func (g memoryGroup) join(pid int) error {
 	return os.WriteFile(filepath.Join(g.dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 }
 
-// peak_bytes returns the most memory that the group took, including what the kernel holds for it.
+// peak_bytes returns the largest amount of memory that the group had, including memory of the
+// kernel.
 func (g memoryGroup) peak_bytes() (int64, error) {
 	text, err := os.ReadFile(filepath.Join(g.dir, g.peak))
 	if err != nil {
@@ -157,8 +158,8 @@ func (g memoryGroup) peak_bytes() (int64, error) {
 	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 }
 
-// sparse makes rings of 2 GiB, of a living program. They hold nothing in memory and claim to be
-// full. sparse returns the memory that they take.
+// sparse makes rings of 2 GiB for a living program. The rings say that they are full, but their
+// records take no memory. blocks_bytes returns how much memory the rings take.
 func (s *scene) sparse(count int) (blocks_bytes func() int64) {
 	v := villain{rings: s.Rings, scratch: s.t.TempDir()}
 	image := v.image("crowd/sparse", ring.Config{})
@@ -183,7 +184,7 @@ func (s *scene) sparse(count int) (blocks_bytes func() int64) {
 	}
 }
 
-// metricsOf asks an agent for its figures.
+// metricsOf reads an agent's metrics.
 func metricsOf(t *testing.T, agent *Local) map[string]float64 {
 	t.Helper()
 	answer, err := agent.http.Get("http://agent" + PathMetrics)
@@ -204,9 +205,9 @@ func metricsOf(t *testing.T, agent *Local) map[string]float64 {
 	return figures
 }
 
-// An agent has little memory and few descriptors beside a crowd of rings, not all of which it can
-// hold. It lives, answers, and says what it does not drain. It drains the rings of programs that
-// come before the crowd and after it. When the crowd has died, it goes on.
+// An agent with little memory and few descriptors cannot drain all rings of a crowd at once. It
+// lives, answers, and says what it does not drain. It drains the rings of programs that come before
+// and after the crowd. When the crowd has died, the agent drains the crowd's rings.
 func TestBarCrowdOfRings(t *testing.T) {
 	const limit_bytes, files = 1 << 30, 4096
 	rings, ringsOfOne, sparse, lasts, patience := 2000, 200, 1, 2*time.Second, 2*time.Minute

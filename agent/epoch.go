@@ -8,24 +8,27 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/host"
 )
 
-// A full check whether the counter ran on takes a tenth of a millisecond. That is too long before
-// each block of a log. So a full check is made every epochEvery, and also whenever the machine has
-// slept. A suspend is thus noticed at once. After another break, such as a migration, logs may stay
-// in the old epoch for up to epochEvery.
+// A full check of whether the counter ran unbroken takes a tenth of a millisecond. That is too long
+// before each block of a log. So the agent makes a full check every epochEvery. Before each block
+// it only asks how long the machine has slept, which takes little time. If the machine has slept
+// since the last full check, the agent makes a full check at once. So it notices a suspend at the
+// next block. After another break, such as a migration, logs may stay in the old epoch for up to
+// epochEvery.
 const (
-	epochEvery    = 200 * time.Millisecond
-	sleepLeast_ns = 8_000_000 // half of the step of the sleep time in an epoch's name
+	epochEvery = 200 * time.Millisecond
+	// sleepLeast_ns is half of the step to which an epoch's name rounds the sleep time.
+	sleepLeast_ns = 8_000_000
 )
 
-// epochs follows the node's epoch. Any goroutine may use it.
+// epochs follows the epoch of the node's counter. Any goroutine may use it.
 type epochs struct {
 	look  func() string         // makes the full check and returns the epoch
-	slept func() (int64, error) // quick: how long the machine has slept
+	slept func() (int64, error) // returns how long the machine has slept; takes little time
 
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // protects the fields below it
 	now      string
-	seen     time.Time // when the last full check was made
-	sleep_ns int64     // how long the machine had slept by then
+	seen     time.Time // the time of the last full check
+	sleep_ns int64     // how long the machine had slept at the last full check
 }
 
 func newEpochs(c *Config) *epochs {
@@ -36,7 +39,7 @@ func newEpochs(c *Config) *epochs {
 			if epoch, err := c.Client.Check(); err == nil {
 				return epoch
 			}
-			return c.Client.Node().Epoch // no break is known
+			return c.Client.Node().Epoch // the client knows of no break
 		}
 	case c.Epoch != "":
 		e.look = func() string { return c.Epoch }

@@ -2,7 +2,7 @@ package agent
 
 import "testing"
 
-// A suspend is seen at the next block, whenever the last full look was.
+// The agent notices a suspend at the next block, whenever it made the last full check.
 func TestSleepIsSeenAtOnce(t *testing.T) {
 	now, slept_ns, looks := "awake", int64(5e9), 0
 	e := &epochs{look: func() string {

@@ -7,17 +7,18 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/host"
 )
 
-// runFrequency is the frequency of the node's counter over a run. It is measured from the opening
-// of the run, or from the start of this agent if that is later, until the run is closed. In the
-// zero value there is no run.
+// runFrequency is the frequency of the node's counter over a run. The measurement begins when the
+// run is opened, or when this agent starts if the run was open before. It ends when the run is
+// closed. The zero value means that there is no run.
 type runFrequency struct {
 	run   string
 	epoch string
 	begun host.Observation
-	is    *control.Frequency // nil: unknown
+	is    *control.Frequency // the measured frequency; nil: unknown
 }
 
-// beginFrequency makes the first reading. A failure is reported, but loses no data.
+// beginFrequency makes the first reading. If the reading fails, the agent reports that, but no data
+// are lost.
 func (a *Agent) beginFrequency(run string) {
 	a.frequency = runFrequency{}
 	if a.c.Observe == nil {

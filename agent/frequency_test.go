@@ -10,8 +10,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/host"
 )
 
-// A run has the mean frequency of its own time, from readings at its ends, and keeps it for later
-// queries. If it cannot be measured the run has none, and somebody is told why.
+// A run has the mean frequency over its own time, from readings at its ends, and keeps this
+// frequency for later queries. If the agent cannot measure the frequency, the run has none, and the
+// agent reports why.
 func TestFrequencyOverARun(t *testing.T) {
 	const second = 1_000_000_000
 	seen := host.Observation{Boot: "b", Clocksource: "tsc"}
@@ -45,7 +46,8 @@ func TestFrequencyOverARun(t *testing.T) {
 		f.Hi_millihz < hz*1000 {
 		t.Fatalf("%+v", f)
 	}
-	// Brackets of 50 cycles, readings that may be off by 126, a clock that moves in steps.
+	// The width comes from brackets of 50 cycles, readings that may be off by 126 cycles, and a
+	// clock that moves in steps.
 	if width := f.Hi_millihz - f.Lo_millihz; width < (50+2*126)*1000/seconds || width > 40_000 {
 		t.Errorf("%d mHz wide", width)
 	}

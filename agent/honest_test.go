@@ -22,21 +22,22 @@ import (
 
 const (
 	honestChannels = 4
-	honestBurst    = 200 // events of a channel
+	honestBurst    = 200 // events in one burst, on each channel
 	honestEvery    = 20 * time.Millisecond
-	// of a channel: 6 s of its events; a crowded machine stops a thread for 2
+	// This buffer has room for the events of 6 s on one channel. A crowded machine may stop a
+	// thread for 2 s.
 	honestBuffer = "1MiB"
 )
 
-// story is what an honest program reports at its end.
+// story is what an honest program reports when it ends. An honest program is one that does no harm.
 type story struct {
-	Events       uint64 // of each of its channels
+	Events       uint64 // number of events on each channel
 	Dropped      uint64
-	Latencies_us []int64 // from a burst until all of it is safe in logs
+	Latencies_us []int64 // the times from a burst until all of its events are safe in logs
 }
 
-// beHonest logs a burst on each of its channels now and then, until it is told to end. It measures
-// how long it takes until a burst is drained.
+// beHonest logs bursts on all of its channels, until the test tells it to end. It measures the time
+// until a burst is drained.
 func beHonest(rings, name string) {
 	var channels []*handlers.Channel
 	var readers []*ring.Reader
@@ -52,7 +53,7 @@ func beHonest(rings, name string) {
 	told := make(chan struct{})
 	go func() { fmt.Scanln(); close(told) }()
 	var s story
-	var logged time.Time // a burst that is watched; zero: none
+	var logged time.Time // the time of the burst that is being measured; zero: none
 	tails := make([]uint64, honestChannels)
 	drained := func() bool {
 		for i, r := range readers {
@@ -102,7 +103,7 @@ func beHonest(rings, name string) {
 	must(json.NewEncoder(os.Stdout).Encode(s))
 }
 
-// told is a process that works until it is told to end, and then reports.
+// told is a process that works until the test tells it to end, and then reports.
 type told struct {
 	t     testing.TB
 	cmd   *exec.Cmd
@@ -110,7 +111,7 @@ type told struct {
 	lines *bufio.Scanner
 }
 
-// tell starts a process of a role. The process says "open" once it has begun.
+// tell starts a process in a role. The process prints "open" once it has begun.
 func (s *scene) tell(role string, args ...string) *told {
 	s.t.Helper()
 	cmd, err := reexec.Command(args...)
@@ -136,7 +137,7 @@ func (s *scene) tell(role string, args ...string) *told {
 	return p
 }
 
-// open waits until it has begun.
+// open waits until the process has begun.
 func (p *told) open() *told {
 	p.t.Helper()
 	if !p.lines.Scan() || p.lines.Text() != "open" {
@@ -178,8 +179,8 @@ func (s *scene) lost(name string, said story) (events uint64) {
 	return events
 }
 
-// beSteady drains until it is killed, with the given number of descriptors. "0" means as many as
-// the system gives it. It begins when it is told to.
+// beSteady runs an agent with the given number of descriptors until it is killed. "0" means the
+// number that the system allows. The agent starts when the test tells it to.
 func beSteady(rings, state, files string) {
 	n, err := strconv.ParseUint(files, 10, 64)
 	must(err)
@@ -193,8 +194,8 @@ func beSteady(rings, state, files string) {
 	select {}
 }
 
-// startSteady starts an agent with this many descriptors. It calls before just before the agent
-// begins.
+// startSteady starts an agent in a process with this many descriptors. It calls before when the
+// process exists, but the agent has not started yet.
 func (s *scene) startSteady(files int, before func(pid int)) *told {
 	s.t.Helper()
 	p := s.tell("steady", s.Rings, s.state, strconv.Itoa(files))
@@ -203,7 +204,7 @@ func (s *scene) startSteady(files int, before func(pid int)) *told {
 	return p.open()
 }
 
-// percentile of unsorted latencies, in milliseconds.
+// percentile returns a percentile of latencies in any order, in milliseconds.
 func percentile(latencies_us []int64, share float64) float64 {
 	sorted := slices.Sorted(slices.Values(latencies_us))
 	if len(sorted) == 0 {

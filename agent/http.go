@@ -18,19 +18,19 @@ import (
 )
 
 // SocketName is the name of the agent's socket in the directory of rings. Only the directory's
-// owner may connect, because the agent accepts orders over this socket.
+// owner may connect, because the agent accepts orders at this socket.
 const SocketName = "agent.sock"
 
-// These are the paths that the agent serves. Paths below /do/ are orders, which require POST and
-// are served only on the socket.
+// The agent serves these paths. Paths below /do/ are orders, which require POST. The agent accepts
+// orders only at its socket.
 const (
 	PathStatus     = "/status"
 	PathStatusJSON = "/status.json"
 	PathMetrics    = "/metrics"
-	PathSnapshot   = "/do/snapshot" // ?channels=PATTERN
+	PathSnapshot   = "/do/snapshot" // with the query ?channels=PATTERN
 	PathFlush      = "/do/flush"
-	PathOpenRun    = "/do/run/open"  // ?name=NAME
-	PathCloseRun   = "/do/run/close" // ?name=NAME
+	PathOpenRun    = "/do/run/open"  // with the query ?name=NAME
+	PathCloseRun   = "/do/run/close" // with the query ?name=NAME
 )
 
 // SnapshotAnswer is the answer to PathSnapshot.
@@ -48,7 +48,7 @@ type RunAnswer struct {
 	Missing   []string `json:"missing,omitempty"`
 }
 
-// listen serves the socket, and the address if there is one.
+// listen serves the socket and, if one is configured, the address.
 func (a *Agent) listen(ctx context.Context) error {
 	socket, made, err := a.openSocket()
 	if err != nil {
@@ -79,7 +79,7 @@ func (a *Agent) serve(server *http.Server, l net.Listener) {
 	})
 }
 
-// newServer makes a server that Close closes. orders says whether the server accepts orders.
+// newServer makes an HTTP server. orders says whether the server accepts orders.
 func (a *Agent) newServer(orders bool) *http.Server {
 	server := newServer(a.mux(orders))
 	a.servers = append(a.servers, server)
@@ -154,7 +154,7 @@ func answer(w http.ResponseWriter, v any) {
 	w.Write(append(text, '\n'))
 }
 
-// refuse answers with an error as text.
+// refuse answers with the text of an error.
 func refuse(w http.ResponseWriter, err error) {
 	code := http.StatusInternalServerError
 	switch {

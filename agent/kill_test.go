@@ -12,9 +12,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// killAtRandom kills programs, the agent, or both, this many times, and starts them again, while
-// the agent opens and closes runs and its disk fills and empties. It also returns the languages of
-// the programs.
+// killAtRandom kills programs, the agent, or both, this many times, and starts them again.
+// Meanwhile the agent opens and closes runs, and its disk fills and empties. languages names the
+// languages of the programs.
 func killAtRandom(t testing.TB, rng *rand.Rand,
 	kills int) (languages string, records uint64, wrong []error) {
 	t.Helper()
@@ -27,7 +27,7 @@ func killAtRandom(t testing.TB, rng *rand.Rand,
 	return languages, records, wrong
 }
 
-// killAtPoint makes agents kill themselves at one point, with pauses, under load.
+// killAtPoint makes agents kill themselves at one fault point, again and again, while programs log.
 func killAtPoint(t testing.TB, rng *rand.Rand,
 	point drain.FaultPoint) (records uint64, wrong []error) {
 	t.Helper()
@@ -43,9 +43,9 @@ func killAtPoint(t testing.TB, rng *rand.Rand,
 	return records, wrong
 }
 
-// Every accepted record is in the logs exactly once or counted as dropped, whoever is killed, and
-// whichever run was being opened or closed: 1,000 times at random, with a disk that fills and
-// empties, and at every fault point.
+// Every accepted record is in the logs exactly once or counted as dropped, whichever process is
+// killed, and whichever run the agent opens or closes at that moment. The test kills 1,000 times at
+// random, on a disk that fills and empties, and at every fault point.
 func TestBarRecordsOnceAfterKills(t *testing.T) {
 	kills, points := 20, []drain.FaultPoint{drain.AfterWrite, drain.SegmentBegun}
 	if proof.Begin(t) == proof.Full {

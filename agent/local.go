@@ -19,15 +19,16 @@ import (
 // ErrNoAgent is returned if no agent answers.
 var ErrNoAgent = errors.New("no agent answers")
 
-// Local is this user's agent on this node, asked over its socket. Any goroutine may use it.
+// A Local sends requests to this user's agent on this node, over the agent's socket. Any goroutine
+// may use a Local.
 type Local struct {
 	path string
 	http http.Client
 }
 
-// Connect finds the agent of a directory of rings. "" means the default directory. Connect does not
-// send a request yet. The error wraps ring.ErrDirectory if the directory cannot be trusted, and
-// ErrNoAgent if it does not exist.
+// Connect finds the agent of a directory of rings. "" means the default directory. Connect sends no
+// request yet. The error wraps ring.ErrDirectory if the directory cannot be trusted, and ErrNoAgent
+// if the directory does not exist.
 func Connect(rings string) (*Local, error) {
 	if rings == "" {
 		rings = ring.DefaultDirectory()
@@ -53,19 +54,19 @@ func (l *Local) Status(ctx context.Context) (s Status, err error) {
 	return s, err
 }
 
-// Flush makes the agent write the present content of the rings.
+// Flush makes the agent write the present content of the rings to the logs.
 func (l *Local) Flush(ctx context.Context) error {
 	return l.ask(ctx, http.MethodPost, PathFlush, nil, &struct{}{})
 }
 
-// Snapshot makes the agent write the content of flight recorders. The pattern selects channels by
-// name, and "" selects all.
+// Snapshot makes the agent write the content of flight recorders to the logs. The pattern selects
+// channels by name, and "" selects all.
 func (l *Local) Snapshot(ctx context.Context, channels string) (s SnapshotAnswer, err error) {
 	err = l.ask(ctx, http.MethodPost, PathSnapshot, url.Values{"channels": {channels}}, &s)
 	return s, err
 }
 
-// OpenRun opens a run: the agent puts everything that is logged from now on into this run.
+// OpenRun opens a run. From then on, everything that programs log on this node belongs to the run.
 func (l *Local) OpenRun(ctx context.Context, name string) (r RunAnswer, err error) {
 	err = l.ask(ctx, http.MethodPost, PathOpenRun, url.Values{"name": {name}}, &r)
 	return r, err

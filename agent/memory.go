@@ -3,7 +3,7 @@ package agent
 import "runtime/debug"
 
 // LimitMemory makes the Go runtime collect garbage early. It is for a process that only runs an
-// agent, whose heap is small, and which shares the machine with programs that need the memory more.
+// agent: the agent's heap is small, and the other programs on the machine need the memory more.
 func LimitMemory() {
 	debug.SetMemoryLimit(256 << 20)
 	debug.SetGCPercent(50)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Every figure that docs/agent.md recommends to watch exists and means what its name says.
+// Every metric that docs/agent.md recommends exists and means what its name says.
 func TestMetricsThatTheDocsName(t *testing.T) {
 	s := &Status{
 		Lost: "another has it", Left: 5, SetAside: 6, Limit: "reached",

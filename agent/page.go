@@ -7,15 +7,16 @@ import (
 	"time"
 )
 
-// markup is HTML from constants in this file. A constant converts to markup implicitly. Never
-// convert a variable, which could contain anything.
+// markup is HTML from constants in this file. Go converts a constant to markup implicitly. Never
+// convert a variable, because a variable can contain anything.
 type markup string
 
-// page is HTML that is being written. It does not use html/template, because that package makes the
-// linker keep every exported method of the program, which makes up a fifth of the agent.
+// page is an HTML page that is being written. It does not use html/template, because that package
+// makes the linker keep every exported method of the program. These methods would be a fifth of the
+// agent's binary.
 type page struct{ b bytes.Buffer }
 
-// write writes markup with each %s replaced by an escaped value. A value must not stand in a tag, a
+// write writes markup, in which an escaped value replaces each %s. A %s must not be inside a tag, a
 // script or a style.
 func (p *page) write(m markup, values ...any) {
 	escaped := make([]any, len(values))
@@ -46,7 +47,7 @@ td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
 <h1>cp-agent on %s</h1>
 `
 
-// statusPage returns /status as HTML for people. The page loads nothing from other places.
+// statusPage returns /status as HTML for people. The page loads nothing else.
 func statusPage(s *Status) []byte {
 	var p page
 	p.write(pageHead, s.Node, s.Node)
@@ -167,7 +168,7 @@ func showChrony(c *ChronyStatus) string {
 	}
 }
 
-// showBytes returns a size for people.
+// showBytes returns a size in a form for people.
 func showBytes(bytes uint64) string {
 	n := float64(bytes)
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}

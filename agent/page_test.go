@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// setStrings sets every string in v, however deep, to what text makes from its field's name.
+// setStrings sets every string in v, at any depth, to the text that the function text makes from
+// the name of the string's field.
 func setStrings(v reflect.Value, name string, text func(name string) string) {
 	switch v.Kind() {
 	case reflect.String:
@@ -31,7 +32,8 @@ func setStrings(v reflect.Value, name string, text func(name string) string) {
 
 var tag = regexp.MustCompile(`<[^>]*>`)
 
-// Programs name their channels, and errors quote what programs wrote. None of that becomes markup.
+// Programs name their channels, and errors quote what programs wrote. The page escapes all of
+// these.
 func TestPageEscapesHostileText(t *testing.T) {
 	const attack = `<script>alert(1)</script>&amp;" onload='x`
 	pages := map[string]string{}

@@ -37,7 +37,7 @@ func TestBadConfigurations(t *testing.T) {
 			t.Errorf("%s was taken", name)
 			a.Close()
 		}
-		// Nothing is left that would keep the next one from starting.
+		// A refused agent leaves nothing that keeps the next agent from starting.
 		good := testConfig(t)
 		good.Rings = c.Rings
 		startTest(t, good).Close()
@@ -143,7 +143,7 @@ func TestSocketAndPages(t *testing.T) {
 	if strings.Contains(text, "chrony_bound") {
 		t.Error("a bound that nobody claims is in the metrics")
 	}
-	// Anybody who reaches the address may look, but not give orders.
+	// Any program that reaches the address may read the agent's state, but may not give orders.
 	for _, path := range []string{PathSnapshot, PathFlush, PathOpenRun + "?name=x", PathCloseRun +
 		"?name=x"} {
 		if code, _ := get("POST", path, ""); code != http.StatusNotFound {
@@ -160,8 +160,8 @@ func TestSocketAndPages(t *testing.T) {
 	}
 }
 
-// What chrony claims is in the run's file, one block after another, even from two agents; and in
-// the status.
+// The agent stores what chrony claims in the run's baseline file, one block after another, even if
+// a second agent continues the file. The status shows the last claim.
 func TestClaimsAreKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "baselines", "n.ntp")
 	claim := ntp.Claim{
@@ -176,7 +176,7 @@ func TestClaimsAreKept(t *testing.T) {
 		return p
 	}
 	p := newTestPoller()
-	p.poll(t.Context()) // no run: only the status
+	p.poll(t.Context()) // without a run, the claim is only in the status
 	if s := p.Status(); !s.Bounded || s.Bound_ns != 30 {
 		t.Errorf("%+v", s)
 	}
@@ -210,7 +210,8 @@ func TestClaimsAreKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h := r.Header(); h.Epoch != "e7" { // otherwise no analysis takes it for this run's
+	// With another epoch, the analysis would not use the claims for this run.
+	if h := r.Header(); h.Epoch != "e7" {
 		t.Errorf("epoch %q", h.Epoch)
 	}
 	n := 0
@@ -238,13 +239,13 @@ func TestClaimsAreKept(t *testing.T) {
 	}
 }
 
-// During a run chrony is asked every second, from the first moment on, and rarely otherwise. Claims
-// about a counter of another epoch than the file's are not kept. Claims that no disk takes are
-// limited.
+// During a run, the agent asks chrony at once and then every second. Without a run, it asks rarely.
+// While the counter is in another epoch than the file, the agent keeps no claims. While it cannot
+// write, it keeps only a limited number of claims.
 func TestChronyIsAskedEverySecond(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "n.ntp")
 	synctest.Test(t, func(t *testing.T) {
-		var other atomic.Bool // is the counter's epoch
+		var other atomic.Bool // true if the counter is in the other epoch
 		var asked, failed atomic.Int64
 		epoch := func() string {
 			if other.Load() {
@@ -267,7 +268,7 @@ func TestChronyIsAskedEverySecond(t *testing.T) {
 			return asked.Load() - before
 		}
 		since(59 * time.Second)
-		if n := asked.Load(); n != 6 { // the first may come before since is set
+		if n := asked.Load(); n != 6 { // the first request may come before since begins to count
 			t.Errorf("asked %d times in a minute without a run", n)
 		}
 		p.open(path)
@@ -288,7 +289,7 @@ func TestChronyIsAskedEverySecond(t *testing.T) {
 			t.Errorf("%d claims in the file and %d held, want 20 and 1", next, held)
 		}
 		p.mu.Lock()
-		err := p.writer.Close() // like a disk that takes no more
+		err := p.writer.Close() // acts as a disk that fails
 		p.mu.Unlock()
 		if err != nil {
 			t.Fatal(err)
@@ -319,7 +320,8 @@ func TestStateMovesOn(t *testing.T) {
 	for _, to := range strings.Split("efghijklmnop", "") {
 		s = s.to(to, func(string) bool { return true })
 	}
-	// While nothing can be moved, a log may be left in any directory that is still there.
+	// While the agent cannot move logs, any existing directory may still have a log to be
+	// continued.
 	if len(s.Before) != 15 || s.Before[0] != "o" || s.Before[14] != "a" {
 		t.Errorf("%+v", s)
 	}
@@ -339,8 +341,8 @@ func TestStateMovesOn(t *testing.T) {
 	}
 }
 
-// A logout removes the directory of rings with the agent's socket. Later callers find the agent
-// again.
+// If a logout removes the directory of rings together with the agent's socket, the agent makes the
+// socket again, and later callers find the agent.
 func TestSocketIsMadeAnew(t *testing.T) {
 	c := testConfig(t)
 	startTest(t, c)

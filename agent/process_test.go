@@ -22,7 +22,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// These tests run programs and agents as processes of their own, and kill them as the kernel does.
+// These tests run programs and agents in processes of their own, and kill the processes with
+// SIGKILL.
 
 const roleVariable = "CLOUDPROFILER_AGENT_TEST_ROLE"
 
@@ -58,8 +59,8 @@ func must(err error) {
 
 const sharedWriters = 2
 
-// beProgram logs until it is killed. The first of its testimony's writers is that of the channel
-// with one, and the others are those of the shared one.
+// beProgram logs until it is killed. It reports in a file what it logged, by writer. Writer 0 logs
+// on the channel one/x, and all others log on shared/x.
 func beProgram(rings, file string) {
 	said, err := testimony.Open(file)
 	must(err)
@@ -78,9 +79,9 @@ func beProgram(rings, file string) {
 	said.Burst(0, one.Log)
 }
 
-// beAgent drains until it is killed, and opens and closes runs all the while. If it reaches a point
-// for the n-th time, it kills itself. At the point "hang" it stops forever instead, in the middle
-// of writing.
+// beAgent runs an agent until it is killed. The agent opens and closes runs all the time. When it
+// reaches the given fault point for the n-th time, it kills itself. If the point is "hang", the
+// agent opens no runs and stops forever in the middle of writing.
 func beAgent(rings, state, point, count string) {
 	n, err := strconv.ParseInt(count, 10, 64)
 	must(err)
@@ -121,7 +122,7 @@ func beAgent(rings, state, point, count string) {
 	select {}
 }
 
-// scene is a directory with programs and agents in it.
+// scene is a directory of rings, with the programs and agents that use it.
 type scene struct {
 	*testimony.Stage
 	t     testing.TB
@@ -140,7 +141,7 @@ func (s *scene) startAgent(point string, n int) *exec.Cmd {
 	return s.Start("agent", s.Rings, s.state, point, strconv.Itoa(n))
 }
 
-// logsOf lists the segments of each ring, in order, over all directories in which an agent keeps
+// logsOf lists the segments of each ring, in order, from all directories in which an agent keeps
 // logs.
 func logsOf(t testing.TB, state string) map[string][]logstore.Segment {
 	t.Helper()
@@ -169,8 +170,8 @@ func logsOf(t testing.TB, state string) map[string][]logstore.Segment {
 	return all
 }
 
-// end drains what is left. It returns how many records are in the logs, and what is wrong with
-// them.
+// end drains what the programs have left. It returns how many records are in the logs, and an error
+// for each wrong log.
 func (s *scene) end() (records uint64, wrong []error) {
 	s.t.Helper()
 	a, err := Start(Config{Node: "node-1", Rings: s.Rings, State: s.state, Chrony: ChronyOff})
@@ -215,7 +216,8 @@ func paths(segments []logstore.Segment) (all []string) {
 
 const blockers = 8
 
-// beBlocker fills channels that block, and prints how long it was held up in all, in milliseconds.
+// beBlocker fills channels with policy block. It prints how long its calls took in total, in
+// milliseconds.
 func beBlocker(rings, events string) {
 	n, err := strconv.Atoi(events)
 	must(err)
@@ -228,7 +230,7 @@ func beBlocker(rings, events string) {
 		channels = append(channels, c)
 	}
 	fmt.Println("open")
-	fmt.Scanln() // until it is told
+	fmt.Scanln() // wait until the test tells this program to begin
 	begin := time.Now()
 	for id := range uint64(n) {
 		for _, c := range channels {
@@ -238,7 +240,7 @@ func beBlocker(rings, events string) {
 	fmt.Println(time.Since(begin).Milliseconds())
 }
 
-// beAbandoner opens this many channels, logs once on each, and dies.
+// beAbandoner opens this many channels, logs once on each, and kills itself.
 func beAbandoner(rings, count string) {
 	n, err := strconv.Atoi(count)
 	must(err)

@@ -9,17 +9,17 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// account is what a log says.
+// account is the content of a log.
 type account struct {
 	events uint64
-	ids    map[int][]uint64 // by shard, in order
+	ids    map[int][]uint64 // by shard, in the order of the log
 	drops  map[logstore.Reason]uint64
-	// at counts, for shard 0, the events dropped because the ring was full, by the row before which
-	// they would have come.
+	// at has, for shard 0, the number of events that were dropped because the ring was full. The
+	// key is the row before which these events would have come.
 	at map[uint64]uint64
 }
 
-// read reads a log, which must be whole and sealed.
+// read reads a log, which must be undamaged and sealed.
 func read(segments []logstore.Segment) (account, error) {
 	k := account{
 		ids: map[int][]uint64{}, drops: map[logstore.Reason]uint64{}, at: map[uint64]uint64{},
@@ -55,8 +55,9 @@ func read(segments []logstore.Segment) (account, error) {
 	return k, nil
 }
 
-// checkOne compares a log of one writer with what it did: ids from 0 on, except for ranges of drops
-// at their place. The call in which the program was killed may be there.
+// checkOne compares the log of a channel with one writer with what the writer did. Each id from 0
+// on must be there, except in ranges of drops at their places. The event of the call in which the
+// program was killed may be there, too.
 func checkOne(said *testimony.Testimony, k account) error {
 	for reason, n := range k.drops {
 		if reason != logstore.RingFull {
@@ -77,8 +78,8 @@ func checkOne(said *testimony.Testimony, k account) error {
 	return nil
 }
 
-// checkShared compares a log of many writers with what they did: each id once, rising for each
-// writer in each shard.
+// checkShared compares the log of a channel with many writers with what the writers did. Each id
+// must be there once, and the ids of one writer must increase in each shard.
 func checkShared(said *testimony.Testimony, k account) error {
 	seen := map[uint64]bool{}
 	for shard, ids := range k.ids {

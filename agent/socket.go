@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// socketTick is how often the agent checks whether its socket is still there.
+// socketTick is the time between two checks of whether the agent's socket still exists.
 const socketTick = time.Second
 
 // openSocket makes the agent's socket in the directory of rings.
 func (a *Agent) openSocket() (*net.UnixListener, fs.FileInfo, error) {
 	path := filepath.Join(a.c.Rings, SocketName)
-	// A killed agent leaves its socket behind. This agent has the lock of the directory, so no
-	// other agent uses the socket.
+	// A killed agent leaves its socket. This agent has the lock of the directory, so no other agent
+	// uses that socket.
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("make the agent's socket: %w", err)
 	}
@@ -28,8 +28,10 @@ func (a *Agent) openSocket() (*net.UnixListener, fs.FileInfo, error) {
 		return nil, nil, fmt.Errorf("make the agent's socket: %w: use a shorter path for the rings",
 			err)
 	}
-	socket.SetUnlinkOnClose(false) // by then the name may lead to another agent's socket
-	// Until this call, the directory's mode, 700, keeps other users out.
+	// Close must not remove the name of this socket, because the name may lead to another agent's
+	// socket by then.
+	socket.SetUnlinkOnClose(false)
+	// Until this call, mode 700 of the directory keeps other users out.
 	err = os.Chmod(path, 0o600)
 	info, statErr := os.Lstat(path)
 	if err = errors.Join(err, statErr); err != nil {
@@ -39,8 +41,8 @@ func (a *Agent) openSocket() (*net.UnixListener, fs.FileInfo, error) {
 	return socket, info, nil
 }
 
-// keepSocket makes a new socket whenever somebody has removed it, as systemd does at a logout,
-// until ctx ends.
+// keepSocket makes a new socket whenever somebody has removed the agent's socket, as systemd does
+// at a logout. It returns when ctx ends.
 func (a *Agent) keepSocket(ctx context.Context, server *http.Server, socket *net.UnixListener,
 	made fs.FileInfo) {
 	ticker := time.NewTicker(socketTick)
@@ -56,7 +58,7 @@ func (a *Agent) keepSocket(ctx context.Context, server *http.Server, socket *net
 		case <-ticker.C:
 		}
 		if isThere(path, made) || a.drainer.Stats().Lost != nil {
-			continue // the directory may belong to another agent now
+			continue // the socket exists, or another agent may have the directory now
 		}
 		next, nextMade, err := a.openSocket()
 		if err != nil {

@@ -13,32 +13,33 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
-// state is what an agent must know about the agent before it. All paths are relative to
+// state is what an agent must know about the agents that ran before it. All paths are relative to
 // Config.State.
 type state struct {
-	Logs string `json:"logs"` // where logs are written
-	// Before lists directories with logs that may have to be continued, the latest first.
+	Logs string `json:"logs"` // the directory to which the agent writes logs
+	// Before lists earlier directories with logs that the agent may have to continue, the latest
+	// first.
 	Before []string `json:"before"`
 	Run    string   `json:"run"`   // the open run; "": none
 	Spans  int      `json:"spans"` // number of times without a run; each has a directory below logs
-	// Begun lists the directories to which logs were written and that still exist, in order. The
-	// order cannot be taken from the clock, which may be set back.
+	// Begun lists the existing directories to which agents wrote logs, in the order in which they
+	// were begun. The clock does not show this order, because somebody may set it back.
 	Begun []string  `json:"begun,omitempty"`
 	Since time.Time `json:"since"`
-	Saw   uint64    `json:"table_generation"` // of the server's table in table.yaml
+	Saw   uint64    `json:"table_generation"` // generation of the server's table in table.yaml
 }
 
-// begun returns the index in Begun of dir, or of a directory below dir. It returns -1 if dir is
-// from before agents noted the order.
+// begun returns the index in Begun of dir, or of a directory below dir. It returns -1 if the
+// directory is from an agent that did not note the order.
 func (s state) begun(dir string) int {
 	return slices.IndexFunc(s.Begun, func(logs string) bool {
 		return logs == dir || strings.HasPrefix(logs, dir+string(filepath.Separator))
 	})
 }
 
-// keptBefore is the number of directories in Before that are kept once all logs have been moved, to
-// search them for a ring's old log. While a disk fails, Before is not cut to this number, because a
-// log may be left in any of its directories.
+// keptBefore is the largest number of directories in Before after the agent has moved all logs. The
+// agent searches these directories for a ring's old log. While a disk fails, the agent keeps all
+// directories in Before, because each of them may have a log to be continued.
 const keptBefore = 8
 
 const (
@@ -49,7 +50,8 @@ const (
 	runsFolder = "runs"
 )
 
-// maxStateBytes is more than the length of the names of all runs that an agent keeps.
+// maxStateBytes is larger than any state file can be, even with the names of all runs that an agent
+// keeps.
 const maxStateBytes = 16 << 20
 
 func readState(dir string) (state, error) {
@@ -74,10 +76,11 @@ func readState(dir string) (state, error) {
 	return s, nil
 }
 
-// span returns the directory of logs for the nth time without a run. Each has its own directory.
+// span returns the directory of logs for the n-th time without a run. Each such time has its own
+// directory.
 func span(n int) string { return filepath.Join(logsFolder, fmt.Sprintf("%06d", n)) }
 
-// write replaces the state file as a whole. If the agent dies meanwhile, the old file stays.
+// write replaces the state file as a whole. If the agent dies during the call, the old file stays.
 func (s state) write(dir string) error {
 	text, err := json.MarshalIndent(s, "", "\t")
 	if err != nil {
@@ -86,8 +89,8 @@ func (s state) write(dir string) error {
 	return plainfile.Replace(filepath.Join(dir, stateFile), append(text, '\n'))
 }
 
-// to returns the state after logs are sent to another directory. there reports whether a directory
-// still exists.
+// to returns the state after the agent begins to write logs to another directory. The function
+// there reports whether a directory still exists.
 func (s state) to(logs string, there func(logs string) bool) state {
 	if logs == s.Logs {
 		return s
@@ -101,7 +104,7 @@ func (s state) to(logs string, there func(logs string) bool) state {
 	return s
 }
 
-// moved returns the state after every log has been moved to the present directory.
+// moved returns the state after the agent has moved every log to the present directory.
 func (s state) moved() state {
 	s.Before = s.Before[:min(len(s.Before), keptBefore)]
 	return s

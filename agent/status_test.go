@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// However many rings are in trouble, the report on them is short. Comparing each message with all
-// earlier ones took the square of their number.
+// However many rings are in trouble, the warnings are few, and the agent makes them quickly. It
+// once compared each message with all earlier messages.
 func TestTroublesOfManyRings(t *testing.T) {
 	s := Status{SetAside: 95_000}
 	for i := range 90_000 {
@@ -29,7 +29,7 @@ func TestTroublesOfManyRings(t *testing.T) {
 			t.Errorf("says %q, want %q", got, want)
 		}
 	}
-	// Each is reported once.
+	// Each trouble of a channel is reported once, even if many of its rings have it.
 	s.Channels = s.Channels[90_000:]
 	s.SetAside = 0
 	if all := s.warnings(); len(all) != 1 || all[0] != "a/b: the disk is full" {
@@ -37,7 +37,7 @@ func TestTroublesOfManyRings(t *testing.T) {
 	}
 }
 
-// Nobody knows whether the program of a ring that is set aside runs.
+// The page does not claim to know whether the program of a ring that was set aside still runs.
 func TestPageOfRings(t *testing.T) {
 	s := Status{Channels: []RingStatus{
 		{Channel: "a/aside", SetAside: true}, {Channel: "a/living", Alive: true},

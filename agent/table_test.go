@@ -15,8 +15,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/testimony"
 )
 
-// A server's table is in force at once. It stays in force while the server is away, even for the
-// next agent.
+// A server's table applies at once. It still applies while the server is away, even to the next
+// agent.
 func TestServersTable(t *testing.T) {
 	c := testConfig(t)
 	a := startTest(t, c)
@@ -75,7 +75,7 @@ func TestServersTable(t *testing.T) {
 	testimony.WaitFor(t, "the kept handler", handler(a, "b/new", "null"))
 	a.Close()
 
-	// A configured file prevails over it.
+	// A configured file takes precedence over the server's table.
 	c.Table = filepath.Join(t.TempDir(), "handlers.yaml")
 	table.Rules[0].Channel = "other/*"
 	if err := os.WriteFile(c.Table, table.Text(), 0o600); err != nil {
@@ -116,7 +116,7 @@ func TestSnapshotTakesAPattern(t *testing.T) {
 		records  uint64
 	}{{"a/*", 1, 10}, {"none/*", 0, 0}, {"", 2, 10}, {"", 2, 0}} {
 		channels, records, err := a.Snapshot(test.pattern)
-		// Beside the records a log has a row for the settings, which may come with any of them.
+		// The count may include rows for settings, which any snapshot may write.
 		if err != nil || channels != test.channels || records < test.records ||
 			records > test.records+2 {
 			t.Errorf("%q: %d channels, %d records, %v", test.pattern, channels, records, err)
@@ -128,7 +128,7 @@ func TestSnapshotTakesAPattern(t *testing.T) {
 	checkRange(t, "a", idsIn(t, filepath.Join(c.State, "logs", "000000"), "a/x"), 0, 10)
 }
 
-// Every order has an answer that can be sent.
+// Every order has an answer that fits into a message.
 func TestOrders(t *testing.T) {
 	c := testConfig(t)
 	a := startTest(t, c)

@@ -13,7 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// forgeIdentity changes a ring's identity and keeps its checksum valid.
+// forgeIdentity changes a ring's identity and corrects the checksum.
 func forgeIdentity(t *testing.T, path string, at int64, b []byte) {
 	t.Helper()
 	const atChecksum = 248
@@ -26,13 +26,13 @@ func forgeIdentity(t *testing.T, path string, at int64, b []byte) {
 	patch(t, path, atChecksum, binary.NativeEndian.AppendUint32(nil, sum))
 }
 
-// forgetBoot makes a ring say that its program knew no boot id, as one without /proc.
+// forgetBoot removes the boot id from a ring, as if its program had no /proc.
 func forgetBoot(t *testing.T, path string) {
 	t.Helper()
 	forgeIdentity(t, path, 48, make([]byte, 16))
 }
 
-// A ring whose program knew no boot id is of this boot if somebody has it open, or if it is in
+// A ring without a boot id counts as a ring of this boot if a program has it open, or if it is in
 // memory.
 func TestRingOfAnUnknownBoot(t *testing.T) {
 	dir, err := os.MkdirTemp("/dev/shm", "cloudprofiler-test-")
@@ -66,7 +66,8 @@ func TestRingOfAnUnknownBoot(t *testing.T) {
 	}
 }
 
-// Rows that nobody knows to be of one epoch do not get the name of one.
+// If nobody knows in which epoch rows were logged, the name of their epoch differs from the names
+// of all others.
 func TestUnknownBootsRelateToNothing(t *testing.T) {
 	o := Options{Epoch: func() string { return "now" }}
 	one, other := o.epochNow(ring.Header{Incarnation: [16]byte{1}}), o.epochNow(ring.Header{

@@ -17,8 +17,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// However many rings a user's programs open, descriptors and mappings are left for logs and for
-// queries.
+// However many rings a user's programs open, the drainer keeps some descriptors and mappings for
+// everything else.
 func TestCapacityKeepsSomeBack(t *testing.T) {
 	for _, tc := range []struct {
 		files, maps uint64
@@ -96,7 +96,8 @@ func TestRingsBeyondCapacityAreLeftAlone(t *testing.T) {
 	}
 }
 
-// A directory full of files that are no rings costs a word for each, and not a line in the log.
+// If a directory is full of files that are not rings, the drainer describes at most maxAside of
+// them, and only counts the others.
 func TestManyRingsAreSetAside(t *testing.T) {
 	const many = maxAside + 200
 	r := newRig(t, Options{})
@@ -120,7 +121,8 @@ func TestManyRingsAreSetAside(t *testing.T) {
 	}
 }
 
-// Two containers have a process of the same id: this one, and the one that the first ring names.
+// The drainer distinguishes two processes with one id in two containers: this process, and the
+// process that the first ring names.
 func TestProcessesOfTwoNamespaces(t *testing.T) {
 	r := newRig(t, Options{MaxProcessRings: 1})
 	other := r.open("a/other", handlers.Options{})
@@ -139,8 +141,8 @@ func TestProcessesOfTwoNamespaces(t *testing.T) {
 	}
 }
 
-// However many rings a process has open, there is room for later rings of another process. That
-// holds even if the first claims to be another process each time.
+// However many rings one process opens, there is room for later rings of another process. That
+// holds even if each ring of the first process claims to be of a different process.
 func TestRoomIsShared(t *testing.T) {
 	const rings = 100
 	for name, lies := range map[string]bool{
@@ -169,7 +171,8 @@ func TestRoomIsShared(t *testing.T) {
 			if s.Finished > 0 || len(r.noticed) != 1 {
 				t.Errorf("%d finished, said %q", s.Finished, r.noticed)
 			}
-			// Another's: one that nobody can ask.
+			// The ring names another PID namespace, so the drainer cannot ask the process which
+			// files it has open.
 			other := open(2 * rings)
 			forgeIdentity(t, other.Path(), 232, word(1))
 			logMany(other, 0, 10)
@@ -181,7 +184,7 @@ func TestRoomIsShared(t *testing.T) {
 	}
 }
 
-// A process is asked again about the files that it has opened since.
+// The drainer asks a process again about files that the process has opened since the last time.
 func TestLaterRingsAreVouchedFor(t *testing.T) {
 	r := newRig(t, Options{})
 	r.d.room.rings = 10
@@ -211,8 +214,8 @@ func TestLevel(t *testing.T) {
 	}
 }
 
-// A ring that yields its room is whole in the end, wherever logs go in the meantime. A directory
-// that they have left stays as it is.
+// If a ring gives up its room, its log is complete in the end, even if the log directory changes
+// meanwhile. The old log directory does not change any more.
 func TestARingThatYields(t *testing.T) {
 	r := newRig(t, Options{Workers: 1})
 	first := r.logs

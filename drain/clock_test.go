@@ -11,11 +11,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// The clock of the day is for display. Whatever was set on it, before a ring was opened or after,
-// rings are found and events are in logs.
+// The wall clock is only for display. Even if somebody sets it before or after a ring is opened,
+// the drainer finds the ring and its events are in the log.
 func TestClockThatIsSet(t *testing.T) {
-	// These are offsets in a ring's file: the length up to the checksum, and the interval in which
-	// the ring was opened.
+	// These are offsets in a ring's file: of the checksum, and of the interval of UTC in which the
+	// ring was opened.
 	const identity, atUTC = 248, 72
 	r := newRig(t, Options{SegmentBytes: 1})
 	const day = 24 * time.Hour
@@ -33,13 +33,14 @@ func TestClockThatIsSet(t *testing.T) {
 		binary.LittleEndian.PutUint32(b[identity:],
 			crc32.Checksum(b[:identity], crc32.MakeTable(crc32.Castagnoli)))
 		patch(t, c.Path(), 0, b)
-		// The directory's time, which shows that something came, follows the clock.
+		// The directory's time, by which the drainer sees that a file came, follows the wall clock.
 		if err := os.Chtimes(r.rings, opened, opened); err != nil {
 			t.Fatal(err)
 		}
 		logMany(c, 0, 100)
 		r.advance(DefaultPoll)
-		// Headers of segments begin to say what the clock says now.
+		// After a change of settings, the headers of new segments have the present time of the wall
+		// clock.
 		apply(t, r, channel.Settings{Kind: channel.Identity})
 		logMany(c, 100, 200)
 		r.run(time.Second)

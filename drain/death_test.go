@@ -15,10 +15,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// death is what a fault panics with.
+// death is the value of the panic that ends a drainer at a fault point.
 type death struct{ at FaultPoint }
 
-// dying runs a function and reports whether it died.
+// dying runs a function and reports whether a fault ended it.
 func dying(do func()) (died bool) {
 	defer func() {
 		switch r := recover().(type) {
@@ -33,18 +33,18 @@ func dying(do func()) (died bool) {
 	return false
 }
 
-// story is a program that uses everything that a drainer takes from rings, and what must be true
-// afterwards.
+// story is a program that uses everything that a drainer takes from rings. check compares the logs
+// with what the program did.
 type story struct {
 	r        *rig
 	rng      *rand.Rand
-	one      *handlers.Channel // one writer, drops
-	many     *handlers.Channel // many writers, drops
+	one      *handlers.Channel // has one writer, and drops events if the ring is full
+	many     *handlers.Channel // has many writers, and drops events if the ring is full
 	links    *handlers.Channel
 	counter  *handlers.Channel
 	cell     *handlers.Channel
 	recorder *handlers.Channel
-	calls    uint64 // of each
+	calls    uint64 // number of calls on each channel
 }
 
 func newStory(r *rig, rng *rand.Rand) *story {
@@ -73,7 +73,7 @@ func (s *story) log(n int) {
 	}
 }
 
-// end closes the channels. One ring dies with a hole in it.
+// end closes the channels. One ring has a hole when its program ends.
 func (s *story) end() {
 	for _, c := range []*handlers.Channel{s.one, s.many, s.links, s.counter, s.cell, s.recorder} {
 		c.Close()
@@ -95,7 +95,7 @@ func (s *story) end() {
 	p.Close()
 }
 
-// check compares the logs with the calls.
+// check compares the logs with the program's calls.
 func (s *story) check() error {
 	logs, err := tryReadLogs(s.r.logs)
 	if err != nil {
@@ -129,10 +129,12 @@ func (s *story) check() error {
 			return fmt.Errorf("no log of %s", name)
 		}
 	}
-	// One writer: every id below calls is there, or in a range of drops, at its place.
+	// These channels have one writer: every id below calls is in the log, or in a range of drops at
+	// its place.
 	for _, name := range []string{"one/x", "links/x", "recorder/x"} {
 		k := logs[name]
-		gaps := map[uint64]uint64{} // by the row before which they would have come
+		// gaps has the number of dropped events, by the row before which they would have come.
+		gaps := map[uint64]uint64{}
 		for _, d := range k.drops[0] {
 			gaps[d.At] += d.Count
 		}
@@ -149,7 +151,8 @@ func (s *story) check() error {
 		id, row := uint64(0), uint64(0)
 		for _, got := range ids {
 			id += gaps[row]
-			for name == "recorder/x" && gaps[row] > 0 { // these rows have numbers
+			// A flight recorder numbers its missing rows, too.
+			for name == "recorder/x" && gaps[row] > 0 {
 				row += gaps[row]
 				id = row
 			}
@@ -197,7 +200,7 @@ func (s *story) check() error {
 	return nil
 }
 
-// alternate are two handler tables between which a story switches.
+// alternate has two handler tables. Stories switch from one to the other.
 var alternate = func() (tables [2]*handlertable.Table) {
 	for i, kind := range []channel.Kind{channel.Buffered, channel.Identity} {
 		tables[i] = &handlertable.Table{Rules: []handlertable.Rule{
@@ -208,8 +211,8 @@ var alternate = func() (tables [2]*handlertable.Table) {
 	return tables
 }()
 
-// A drainer dies when it reaches a fault point for the n-th time, and another one continues: for
-// every point, and for many n.
+// A drainer dies when it reaches a fault point for the n-th time, and another one continues. No
+// record is lost or doubled, for every point and for many n.
 func TestDeathAtEveryFaultPoint(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed.Of(t), 1))
 	most := 400
@@ -234,8 +237,8 @@ func TestDeathAtEveryFaultPoint(t *testing.T) {
 	}
 }
 
-// tellStory makes a drainer die every time that a point is reached for the n-th time since it
-// began.
+// tellStory makes a drainer die each time that it reaches the point for the n-th time since it
+// started.
 func tellStory(t *testing.T, rng *rand.Rand, point FaultPoint, n int) (deaths int) {
 	t.Helper()
 	r := &rig{t: t, rings: t.TempDir(), logs: filepath.Join(t.TempDir(), "logs")}
@@ -254,7 +257,9 @@ func tellStory(t *testing.T, rng *rand.Rand, point FaultPoint, n int) (deaths in
 		for dying(do) {
 			deaths++
 			r.kill()
-			left = n + deaths // otherwise it would die of the same fault forever
+			// This number increases with each death, so that the drainer does not die at the same
+			// place forever.
+			left = n + deaths
 			r.start(o)
 		}
 	}
@@ -293,8 +298,8 @@ func tellStory(t *testing.T, rng *rand.Rand, point FaultPoint, n int) (deaths in
 	return deaths
 }
 
-// A drainer died between the end of a log and the end of its ring. The next adds nothing to the
-// complete log.
+// If a drainer dies after it has sealed a log and before it has removed the ring, the next drainer
+// adds nothing to the complete log.
 func TestDeathAfterSealAddsNothing(t *testing.T) {
 	for _, handler := range []string{"counter", "first-last", "buffered"} {
 		r := newRig(t, Options{Fault: func(p FaultPoint) {

@@ -12,7 +12,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// running is a drainer at work, and what it reported.
+// running is a running drainer, and the errors that it reported.
 type running struct {
 	*Drainer
 	logs string
@@ -57,7 +57,8 @@ func logTo(c *handlers.Channel, from, to uint64) {
 	}
 }
 
-// A logout removes the directory with everything in it. Open rings go on, and new ones are found.
+// A logout removes the directory with everything in it. The drainer still drains open rings, and
+// finds new ones.
 func TestDirectoryIsRemoved(t *testing.T) {
 	rings := filepath.Join(t.TempDir(), "rings")
 	r := startRunning(t, rings)
@@ -87,8 +88,8 @@ func TestDirectoryIsRemoved(t *testing.T) {
 	}
 }
 
-// If another drainer has the directory, this one lets go of what that one finds, and takes it back
-// later.
+// If another drainer locks the directory, this drainer gives up the rings that the other drainer
+// finds, and later takes them back.
 func TestAnotherDrainerTakesTheDirectory(t *testing.T) {
 	rings := filepath.Join(t.TempDir(), "rings")
 	r := startRunning(t, rings)
@@ -98,7 +99,7 @@ func TestAnotherDrainerTakesTheDirectory(t *testing.T) {
 	if err := r.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	// A drainer that knows no other lock than the file.
+	// Remove the lock file until the test, as another drainer, is the first to create and lock it.
 	path := filepath.Join(rings, "drainer.lock")
 	var other *os.File
 	testimony.WaitFor(t, "another has the lock", func() bool {

@@ -6,8 +6,8 @@
 //	err = d.Close()
 //
 // There is one drainer for a directory of rings. It finds rings as they appear, stores the content
-// of each ring in a log, and applies the settings of the handler table. It removes the ring of an
-// ended program when everything in the ring is safe in the log.
+// of each ring in a log, and applies the settings of the handler table. When a program has ended
+// and everything in its ring is safe in the log, the drainer removes the ring.
 //
 // The log alone determines where draining continues. The drainer first writes a block, and then
 // moves the ring's head. If it dies in between, the next drainer finds the block in the log and
@@ -15,16 +15,16 @@
 //
 // # Cost
 //
-// Memory: [WorkerBytes] for each worker, beside the shared memory of the rings. Each ring takes
-// some kilobytes, and 64 bytes for each block of its current segment. Memory does not grow with the
-// number of waiting records: if the disk is slower than the programs, the rings fill, and their
-// policies decide what happens.
+// Memory: [WorkerBytes] for each worker, and the shared memory of the rings. Each ring takes some
+// kilobytes, and 64 bytes for each block of its log that no index lists yet, of which there are at
+// most some 4,000. Memory does not grow with the number of waiting records: if the disk is slower
+// than the programs, the rings fill, and their policies decide what happens.
 //
 // Processor: a worker looks at a ring before a quarter of the ring can fill at the highest recent
 // rate, and at the latest after Options.Poll. If no records arrive in any of its rings, the worker
-// looks after up to four times Options.Poll. So a burst after silence can fill a ring before the
-// worker looks. With policy block the program then waits for the worker; with policy drop it drops
-// events.
+// waits longer between two looks, up to four times Options.Poll. So a burst after silence can fill
+// a ring before the worker looks. With policy block the program then waits for the worker; with
+// policy drop it drops events.
 //
 // The package does not deal with networks, runs or the meaning of events.
 package drain

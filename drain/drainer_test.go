@@ -66,8 +66,8 @@ func TestEveryEventOfAProgramThatEnds(t *testing.T) {
 	}
 }
 
-// What handler id keeps is in the file, plain, within 100 ms of the event. Other events gather for
-// a second.
+// Events that handler id keeps are in the file, uncompressed, within 100 ms. Events that other
+// handlers keep wait up to a second.
 func TestWhenEventsAreInTheFile(t *testing.T) {
 	for _, test := range []struct {
 		handler string
@@ -76,7 +76,7 @@ func TestWhenEventsAreInTheFile(t *testing.T) {
 	}{{"id", 100 * time.Millisecond, true}, {"buffered", 1100 * time.Millisecond, false}} {
 		r := newRig(t, Options{})
 		c := r.open("a/b", handlers.Options{Handler: test.handler})
-		r.run(500 * time.Millisecond) // opened, and idle
+		r.run(500 * time.Millisecond) // open, but no events yet
 		size := func() int64 { return r.d.workers[0].sources[0].log.Size() }
 		for phase := range 20 {
 			r.advance(time.Duration(phase) * time.Millisecond / 2)
@@ -194,7 +194,7 @@ func TestLinksAreKeptAsPairs(t *testing.T) {
 
 func TestDropsAreAccountedForByRange(t *testing.T) {
 	r := newRig(t, Options{})
-	// 64 records
+	// The ring has 64 records.
 	c := r.open("a/b", handlers.Options{Handler: "buffered", Policy: "drop", Buffer: "1Ki"})
 	var id uint64
 	log := func(n int) {
@@ -203,14 +203,14 @@ func TestDropsAreAccountedForByRange(t *testing.T) {
 			id++
 		}
 	}
-	log(100) // 36 dropped
+	log(100) // 36 of them are dropped
 	r.advance(tick)
 	if s := r.stats("a/b"); s.Dropped != 36 || s.Waiting != 0 && s.Rows == 0 {
 		t.Errorf("%+v", s)
 	}
-	log(70) // 6 dropped, at another place
+	log(70) // 6 of them are dropped, at another place
 	r.advance(tick)
-	log(1) // and one more that has room
+	log(1) // one more event, which has room
 	r.advance(tick)
 	c.Close()
 	r.run(200 * time.Millisecond)
@@ -232,14 +232,15 @@ func TestDropsAreAccountedForByRange(t *testing.T) {
 	}
 }
 
-// A range of a living program is taken when it is over, and not before.
+// In a living program's ring, the drainer takes a range of drops when the range can no longer grow,
+// and not before.
 func TestARangeOfDropsIsTakenWhenItIsOver(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/b", handlers.Options{Handler: "id", Policy: "drop", Buffer: "1Ki"})
 	for i := range uint64(70) {
 		c.Log(i)
 	}
-	// The ring is empty now. The next event may still be dropped at this place.
+	// The ring is empty now, but the program may still drop the next event at the same place.
 	r.run(300 * time.Millisecond)
 	if log := readLogs(t, r.logs)["a/b"]; len(log.drops[0]) > 0 {
 		t.Errorf("taken too early: %+v", log.drops)
@@ -251,7 +252,7 @@ func TestARangeOfDropsIsTakenWhenItIsOver(t *testing.T) {
 	}
 }
 
-// recordAt returns where a record of a shard is.
+// recordAt returns a pointer to a record of a shard.
 func recordAt(s *ring.Shard, seq uint64) *ring.Record {
 	return (*ring.Record)(unsafe.Add(s.Records, (seq&s.Mask)*ring.RecordBytes))
 }
@@ -276,8 +277,8 @@ func TestHolesOfADeadOwner(t *testing.T) {
 				*recordAt(shard, seq) = ring.Record{Counter: shard.Finished(seq+1, seq), ID: seq}
 			}
 		}
-		// Rows 3, 4 and 9 are reserved but never written. Of row 7 a part is written, if it has
-		// two.
+		// Rows 3, 4 and 9 are reserved but never written. If a row has two records, only one record
+		// of row 7 is written.
 		for row := range uint64(9) {
 			if row != 3 && row != 4 && (row != 7 || per == 1) {
 				finish(row)
@@ -364,7 +365,7 @@ func TestWhatComesTooLateIsAnError(t *testing.T) {
 	r := newRig(t, Options{})
 	r.open("a/b", handlers.Options{})
 	r.advance(tick)
-	r.d.workers[0].end() // as Close does in the meantime
+	r.d.workers[0].end() // as if Close ran at this moment
 	for what, err := range map[string]error{"Flush": r.d.Flush(), "Snapshot": r.d.Snapshot(nil),
 		"SetLogs": r.d.SetLogs(t.TempDir())} {
 		if !errors.Is(err, errClosed) {

@@ -5,8 +5,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// takeDrops writes the ranges of dropped events that can no longer grow. The caller must read state
-// before the call.
+// takeDrops writes the ranges of dropped events that can no longer grow. The caller must have read
+// state before the call.
 func (s *source) takeDrops(w *worker, i int, state ring.State, now phase) error {
 	p := &s.places[i]
 	ranges, _, err := s.ring.Drops(i)
@@ -16,11 +16,11 @@ func (s *source) takeDrops(w *worker, i int, state ring.State, now phase) error 
 	n := len(ranges)
 	leftAt := uint64(noPlace)
 	if n > 0 && now != dead {
-		// A range grows as long as it is the newest and its place is the tail. With one writer, a
-		// range is complete once the tail has moved on. With many writers, one that loaded the old
-		// tail may still extend the range, so a range is complete only when there is a newer one. A
-		// range that may have been the newest when the table was full grows whatever the tail is,
-		// so it too is complete only when there is a newer range.
+		// The newest range can grow while its place is the tail. With one writer, the range is
+		// complete once the tail has moved. With many writers, a writer that loaded the old tail
+		// may still extend the range. So the range is complete only when there is a newer range. If
+		// the ring's table of ranges may have been full while a range was the newest, that range
+		// may grow at any tail. So it, too, is complete only when there is a newer range.
 		newest := ranges[n-1].At
 		passes := !s.header.ManyWriters && !p.mayHaveBeenFull(p.drops+uint64(n))
 		if !passes || state.Tail <= newest {
@@ -32,7 +32,7 @@ func (s *source) takeDrops(w *worker, i int, state ring.State, now phase) error 
 	}
 	rows, count := w.drops[:0], uint64(0)
 	for _, r := range ranges[:n] {
-		if r.Count > 0 { // a range without events: the program died while it wrote the range
+		if r.Count > 0 { // 0: the program died before it counted the event
 			count += r.Count
 			rows = append(rows, logstore.Drop{
 				Of: uint64(s.kind), Reason: uint64(logstore.RingFull), At: r.At / s.per,
@@ -57,11 +57,13 @@ func (s *source) takeDrops(w *worker, i int, state ring.State, now phase) error 
 	return s.release(i)
 }
 
-// mayHaveBeenFull reports whether the program may have found the table full since it began its
-// newest range. begun is the number of ranges that the program has begun in all. When it began the
-// newest one, the drainer had released at least begun − DropsSize ranges. So the table can have
-// been full later only if the drainer had released exactly that number at some time. The number
-// released now proves nothing: a drop that is in progress may have read an earlier number.
+// mayHaveBeenFull reports whether the program may have found the ring's table of ranges full since
+// it began its newest range. begun is the number of ranges that the program has begun in total.
+//
+// When the program began its newest range, the drainer had released at least begun − DropsSize
+// ranges. So the table can have been full later only if the number of released ranges was exactly
+// that number at some time. The present number proves nothing: a drop that is in progress may have
+// read an earlier number.
 func (p *place) mayHaveBeenFull(begun uint64) bool {
 	return begun >= ring.DropsSize && p.told>>(p.drops+ring.DropsSize-begun)&1 == 1
 }

@@ -12,27 +12,27 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// A program ends while the disk is full. When there is space again, however little at first, its
-// log gets all that it left: events, drops, settings and cells.
+// A program ends while the disk is full. When the disk has space again, even if only a little at
+// first, the log gets everything that the program left: events, drops, settings and cells.
 func TestProgramThatEndsWhileTheDiskIsFull(t *testing.T) {
 	kinds := []string{"id", "counter", "first-last", "null"}
 	for wait := time.Duration(0); wait < 3*tick; wait += DefaultPoll / 2 {
 		for space := 0; space < 600; space += 97 {
 			disk := &fullDisk{logstore.OS{}, 1 << 40}
 			r := newRig(t, Options{FileSystem: disk})
-			// 64 records
+			// The ring has 64 records.
 			c := r.open("a/x", handlers.Options{Handler: "id", Policy: "drop", Buffer: "1KiB"})
 			r.run(2 * tick)
 			var tables []*handlertable.Table
 			for _, kind := range kinds {
 				tables = append(tables, tableOf(t, "channel: '*', handler: "+kind))
 			}
-			for _, table := range tables { // is not written: its time has not come
+			for _, table := range tables { // the drainer does not write these changes yet
 				r.d.SetTable(table)
 				for _, w := range r.d.workers {
 					w.sources[0].apply()
 				}
-				for id := range uint64(70) { // under id, 6 are dropped
+				for id := range uint64(70) { // under handler id, 6 of these are dropped
 					c.Log(id)
 				}
 			}
@@ -46,7 +46,8 @@ func TestProgramThatEndsWhileTheDiskIsFull(t *testing.T) {
 			}
 			log := readLogs(t, r.logs)["a/x"]
 			log.check(t)
-			// The table's first rule is what the program chose.
+			// The journal begins with the program's own settings. The first of the four tables has
+			// the same settings, so there are three changes.
 			if rows := log.transitions[0]; len(rows) != 4 {
 				t.Errorf("after %s with space for %d bytes: transitions %+v, want 4", wait, space,
 					rows)
@@ -68,13 +69,14 @@ func TestProgramThatEndsWhileTheDiskIsFull(t *testing.T) {
 	}
 }
 
-// An event finds the table of drops full. It is still being counted when the drainer has made room,
-// and when another drainer has come. It is counted in the range that it extends, so that range is
-// not over.
+// If the program counts a dropped event late, the log still counts the event. The event found the
+// table of drops full, so it extends the last range. The program counts it only after a drainer has
+// made room in the table and another drainer has started. Until then no drainer may treat the range
+// as complete.
 func TestDropThatIsCountedLate(t *testing.T) {
 	r := newRig(t, Options{})
-	c := r.open("a/b", handlers.Options{Policy: "drop", Buffer: "256"}) // 16 records
-	// This drainer takes records but no drops.
+	c := r.open("a/b", handlers.Options{Policy: "drop", Buffer: "256"}) // the ring has 16 records
+	// This consumer releases records, but no ranges of drops.
 	before, err := ring.OpenConsumer(c.Path())
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +93,7 @@ func TestDropThatIsCountedLate(t *testing.T) {
 	for range 16 {
 		c.Log(1)
 	}
-	// Here the next event finds the table full and extends the last range …
+	// At this moment the next event finds the table full and extends the last range …
 	r.advance(DefaultPoll)
 	if got := r.stats("a/b").Dropped; got != ring.DropsSize {
 		t.Fatalf("%d dropped", got)
@@ -99,7 +101,7 @@ func TestDropThatIsCountedLate(t *testing.T) {
 	r.kill()
 	r.start(Options{})
 	r.run(time.Second)
-	// … and is counted here.
+	// … and now the program counts the event.
 	patch(t, c.Path(), atDropped, word(ring.DropsSize+1))
 	r.run(time.Second)
 	for range 40 {
@@ -118,8 +120,8 @@ func TestDropThatIsCountedLate(t *testing.T) {
 	}
 }
 
-// Whatever earlier looks have forgotten of a ring whose program is gone, it is noticed before the
-// ring is removed.
+// If the drainer has overlooked something in the ring of a dead program, it does not remove the
+// ring.
 func TestARingIsNotRemovedBeforeItsLogIsComplete(t *testing.T) {
 	begin := func(events uint64, fault func(FaultPoint)) (*rig, *handlers.Channel) {
 		r := newRig(t, Options{Fault: fault})
@@ -177,11 +179,12 @@ func TestARingIsNotRemovedBeforeItsLogIsComplete(t *testing.T) {
 		if err := s.complete(); errors.Is(err, ring.ErrDamaged) != (forget != nil) {
 			t.Errorf("with %s forgotten: %v", name, err)
 		}
-		r.d.workers[0].sources = []*source{s} // which its death left as it was
+		// The death left the source open: rig.kill must close it.
+		r.d.workers[0].sources = []*source{s}
 	}
 }
 
-// Whoever sees that a ring's file is gone finds the ring counted as finished.
+// When a ring's file is gone, Stats already counts the ring as finished.
 func TestARingThatIsGoneIsCounted(t *testing.T) {
 	var r *rig
 	removed := 0

@@ -6,21 +6,26 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// All rows of a segment were logged in one epoch, which the segment names. The rows of a block are
-// read from the ring before the present epoch is looked up. If this is still the log's epoch, the
-// rows were logged in it. If it is a new epoch, nobody knows in which of the two epochs these rows,
-// and all other rows in the ring at that time, were logged. They go to a segment whose epoch is
-// named after both epochs, and for which there is no relation. After those rows, the log continues
-// in the new epoch. If a ring has no log yet, its content counts as logged in the epoch in which
-// the ring is found.
+// All rows of a segment were logged in one epoch, which the segment names. The drainer reads the
+// rows of a block from the ring, and then looks up the present epoch. If this is still the log's
+// epoch, the rows were logged in that epoch.
+//
+// If the epoch is new, nobody knows in which of the two epochs the rows in the ring were logged.
+// This holds for the rows of the block and for all other rows that are in the ring at that time.
+// All of these rows go to a segment with an epoch that is named after both epochs. There is no
+// relation for such an epoch. After these rows, the log continues in the new epoch.
+//
+// If a ring has no log yet, its content counts as logged in the epoch in which the drainer finds
+// the ring.
 
-// betweenEpochs names the epoch of rows that were logged in one of two epochs, or between them.
+// betweenEpochs returns the name of the epoch for rows that were logged in one of two epochs, or
+// between them.
 func betweenEpochs(before, now string) string { return between + before + and + now }
 
 const between, and = "between ", " and "
 
 // beginEpoch continues in the epoch with which the log ends. The ring's content may be of that
-// epoch or of a later one.
+// epoch or of a later epoch.
 func (s *source) beginEpoch() error {
 	s.epoch = s.log.Epoch()
 	both, broken := strings.CutPrefix(s.epoch, between)
@@ -31,7 +36,7 @@ func (s *source) beginEpoch() error {
 	return s.noteBreak()
 }
 
-// noteBreak notes the tails of the shards. Rows below them may be of an earlier epoch.
+// noteBreak notes the tails of the shards. Rows below these tails may be of an earlier epoch.
 func (s *source) noteBreak() (err error) {
 	s.breaks, err = s.tails()
 	return err
@@ -50,8 +55,8 @@ func (s *source) tails() ([]uint64, error) {
 	return tails, nil
 }
 
-// holdEpoch makes sure that the rows that were read before the call go to a segment with the right
-// epoch.
+// holdEpoch makes sure that the rows that the drainer read before the call go to a segment with the
+// right epoch.
 func (s *source) holdEpoch() error {
 	now := s.d.o.epochNow(s.header)
 	if now == s.epoch {
@@ -68,7 +73,7 @@ func (s *source) holdEpoch() error {
 	return s.noteBreak()
 }
 
-// enterEpoch begins a segment of the present epoch when all rows that may be older are in the log.
+// enterEpoch begins a segment of the present epoch after all rows that may be older are in the log.
 func (s *source) enterEpoch() error {
 	for i := range s.places {
 		if s.places[i].head < s.breaks[i] {
@@ -91,8 +96,9 @@ func (s *source) enter(epoch string) error {
 	return nil
 }
 
-// findBoot sets the boot of a ring whose header does not name one, because its program had no
-// /proc. The ring is of the present boot if a program has it open, or if it is in memory.
+// findBoot sets the boot of a ring whose header does not name a boot, because its program had no
+// /proc. The ring is of the present boot if a program has the ring open, or if the ring is in
+// memory, which no boot leaves intact.
 func (s *source) findBoot() {
 	if s.header.Boot != ([16]byte{}) {
 		return

@@ -11,8 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// idsByEpoch reads what each segment holds. Each must say that it begins where the one before it
-// ended.
+// idsByEpoch returns the epoch of each id in the log. It checks that each segment begins where the
+// segment before it ended.
 func idsByEpoch(t *testing.T, dir string) map[uint64]string {
 	t.Helper()
 	segments, err := logstore.Segments(dir)
@@ -42,8 +42,8 @@ func idsByEpoch(t *testing.T, dir string) map[uint64]string {
 	return epochs
 }
 
-// A segment that names an epoch has the rows that were logged in it, whenever the epoch changes and
-// the drainer dies. Only between two epochs nothing is claimed.
+// A segment that names an epoch has only rows that were logged in that epoch, whenever the epoch
+// changes and the drainer dies. Segments between two epochs claim nothing.
 func TestSegmentsAreOfOneEpoch(t *testing.T) {
 	rng := seed.Random(t)
 	for round := range 12 {
@@ -83,10 +83,11 @@ func TestSegmentsAreOfOneEpoch(t *testing.T) {
 		log(1)
 		dump()
 		r.run(blockHold)
-		certain := map[uint64]bool{} // logged when the log had reached the epoch
+		// certain has the ids that were logged after the log had entered the present epoch.
+		certain := map[uint64]bool{}
 		for range 40 {
 			asked = func() {
-				// The program and the machine do not wait while a block is written.
+				// The program continues and the epoch changes while the drainer writes a block.
 				if rng.IntN(4) == 0 {
 					log(rng.IntN(5))
 					number++
@@ -111,7 +112,8 @@ func TestSegmentsAreOfOneEpoch(t *testing.T) {
 				r.advance(DefaultPoll)
 			}
 			asked = func() {}
-			if rng.IntN(8) == 0 { // first the rows that may be older go, then new ones come
+			// Let the rows that may be older go to the log first, and then log new ones.
+			if rng.IntN(8) == 0 {
 				for range 2 {
 					log(1)
 					r.run(2 * blockHold)

@@ -6,7 +6,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// cause is the kind of an error. It decides what happens to the ring.
+// cause is the kind of an error. It decides what the drainer does with the ring.
 type cause int
 
 const (
@@ -21,8 +21,8 @@ type logFailure struct{ error }
 
 func (f logFailure) Unwrap() error { return f.error }
 
-// causeOf treats an error as passing unless it is known to be of another kind: a healthy ring must
-// not be set aside because the system lacks something.
+// causeOf returns the cause of an error. An error of unknown kind is passing, because the drainer
+// must not set a healthy ring aside when the system lacks something for a moment.
 func causeOf(err error) cause {
 	var failure logFailure
 	switch {

@@ -13,7 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// A temporary lack of the system does not make a ring hostile.
+// If the system lacks something for a moment, the drainer does not treat a ring as hostile.
 func TestCauses(t *testing.T) {
 	for _, test := range []struct {
 		err  error
@@ -39,7 +39,7 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// A healthy channel gets the handler counter while the process has no descriptor left.
+// A healthy channel can change to the handler counter while the process has no free descriptor.
 func TestNoDescriptorIsLeftForACountingChannel(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/b", handlers.Options{Handler: "id"})
@@ -74,7 +74,7 @@ func TestNoDescriptorIsLeftForACountingChannel(t *testing.T) {
 	}
 }
 
-// A ring that cannot be removed now is removed when it can be.
+// If a ring cannot be removed now, the drainer removes it later.
 func TestAPassingErrorPasses(t *testing.T) {
 	var r *rig
 	away := ""
@@ -85,7 +85,9 @@ func TestAPassingErrorPasses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// Keep the directory's time, so that nobody checks whether it is still the same.
+			// A file takes the directory's place, so removing the ring fails with ENOTDIR. The file
+			// gets the directory's modification time. So the drainer does not notice the exchange,
+			// and does not try to lock the directory again.
 			when := info.ModTime()
 			err = errors.Join(os.Rename(r.rings, away), os.WriteFile(r.rings, nil, 0o600),
 				os.Chtimes(r.rings, when, when))
@@ -116,7 +118,8 @@ func TestAPassingErrorPasses(t *testing.T) {
 	}
 }
 
-// No drainer of ours leaves a head in the middle of a pair. The ring is set aside.
+// No drainer leaves a ring's head in the middle of a pair of records. So if the head is there, the
+// drainer sets the ring aside.
 func TestAHeadWithinAPair(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/b", handlers.Options{Handler: "link"})
@@ -130,7 +133,7 @@ func TestAHeadWithinAPair(t *testing.T) {
 	}
 }
 
-// Whatever hostile rings claim to have counted, no sum becomes smaller.
+// Whatever counts a hostile ring contains, the sums over rings do not overflow.
 func TestHostileCounts(t *testing.T) {
 	r := newRig(t, Options{})
 	const rings = 8

@@ -10,8 +10,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// reserve makes a ring of a dead program that has reserved this many records or some more, and has
-// written those that written selects. It returns how many of each there are.
+// reserve makes a ring as a dead program leaves it. The program has reserved at least n records,
+// and has written those for which written returns true. reserve returns how many records are
+// reserved, and how many are written.
 func reserve(t *testing.T, r *rig, n uint64, written func(uint64) bool) (reserved, whole uint64) {
 	t.Helper()
 	p, err := ring.Create(r.rings, ring.Config{
@@ -37,7 +38,7 @@ func reserve(t *testing.T, r *rig, n uint64, written func(uint64) bool) (reserve
 	return reserved, whole
 }
 
-// However much a dead ring has, and of whatever kind, one look takes a bounded part of it. In the
+// However many records or holes a dead ring has, one look takes a limited number of them. In the
 // end nothing is missing.
 func TestALookAtADeadRingIsBounded(t *testing.T) {
 	for _, test := range []struct {
@@ -53,7 +54,8 @@ func TestALookAtADeadRingIsBounded(t *testing.T) {
 		t.Run(test.what, func(t *testing.T) {
 			r := newRig(t, Options{Workers: 1})
 			reserved, whole := reserve(t, r, test.records, test.written)
-			const most = lookRecords/blockRecords + ring.MaxShards // blocks of a look
+			// most is the largest number of blocks that one look may write.
+			const most = lookRecords/blockRecords + ring.MaxShards
 			var before RingStats
 			for looks := 0; ; looks++ {
 				r.advance(DefaultPoll)
@@ -86,14 +88,14 @@ func TestALookAtADeadRingIsBounded(t *testing.T) {
 	}
 }
 
-// While logs move, and one ring is full of records, the others are looked at as usual. What comes
-// to the full one in the meantime goes to the new directory.
+// While logs move to another directory and one ring is full of records, the worker still looks at
+// the other rings in time. Records that arrive in the full ring meanwhile go to the new directory.
 func TestAFlushOfALargeRingStopsNoOther(t *testing.T) {
 	var r *rig
 	var large, small *handlers.Channel
 	var id uint64
 	r = newRig(t, Options{Workers: 1, Fault: func(p FaultPoint) {
-		if p == AfterHead && small != nil { // time goes on
+		if p == AfterHead && small != nil { // time passes and both programs log
 			r.clock += early
 			for range 2 {
 				small.Log(id)
@@ -103,7 +105,7 @@ func TestAFlushOfALargeRingStopsNoOther(t *testing.T) {
 		}
 	}})
 	large = r.open("a/large", handlers.Options{Handler: "id", Policy: "drop", Buffer: "64MiB"})
-	// 64 records
+	// The ring has 64 records.
 	c := r.open("b/small", handlers.Options{Handler: "id", Policy: "drop", Buffer: "1KiB"})
 	r.run(2 * tick)
 	logMany(large, 0, 4<<20)
@@ -123,8 +125,8 @@ func TestAFlushOfALargeRingStopsNoOther(t *testing.T) {
 	checkIDs(t, "what came meanwhile", readLogs(t, r.d.Logs())["a/large"].ids(), 4<<20, 4<<20+id)
 }
 
-// However many rings are full, one pass takes not much more from all of them together than from
-// one. In between, every other ring is looked at.
+// However many rings are full, one pass takes little more from all of them together than from one
+// full ring. Between two looks at a ring, the worker looks at all others.
 func TestManyFullRingsShareAPass(t *testing.T) {
 	const rings = 6
 	for what, records := range map[string]uint64{"records": 1 << 18, "holes": 1 << 21} {
@@ -142,7 +144,7 @@ func TestManyFullRingsShareAPass(t *testing.T) {
 				now := taken()
 				most := uint64(lookRecords + rings*leastRecords)
 				if !written {
-					most *= 5 // they are only examined
+					most *= 5 // the worker only examines holes, so it may take more of them
 				}
 				if passes > 0 && now-before > most || passes > 1000 {
 					t.Fatalf("pass %d took %d, want at most %d", passes, now-before, most)

@@ -7,19 +7,19 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// FaultPoint names a place at which tests make a drainer die.
+// FaultPoint names a place in the drainer. Tests make the drainer die there.
 type FaultPoint string
 
 const (
 	BeforeWrite  FaultPoint = "before-write"  // nothing of a block is in the file
 	TornWrite    FaultPoint = "torn-write"    // half of one write is in the file
-	AfterWrite   FaultPoint = "after-write"   // the block is in the file; the head has not moved
+	AfterWrite   FaultPoint = "after-write"   // the block is in the file, the head has not moved
 	AfterHead    FaultPoint = "after-head"    // the ring's head has moved
-	AtRotation   FaultPoint = "at-rotation"   // between a sealed segment and the next
-	SegmentBegun FaultPoint = "segment-begun" // the segment has name and header, but no block
+	AtRotation   FaultPoint = "at-rotation"   // a segment is sealed, the next is not begun
+	SegmentBegun FaultPoint = "segment-begun" // the segment has its name and header, but no block
 	BeforeSeal   FaultPoint = "before-seal"   // the log has the whole ring, but is not sealed
-	AfterSeal    FaultPoint = "after-seal"    // the log is sealed, but the ring is there
-	AfterRemove  FaultPoint = "after-remove"  // the ring is gone
+	AfterSeal    FaultPoint = "after-seal"    // the log is sealed, but the ring still exists
+	AfterRemove  FaultPoint = "after-remove"  // the ring is removed
 )
 
 // FaultPoints lists all fault points.

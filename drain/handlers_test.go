@@ -27,7 +27,7 @@ func TestCountsAreSampledTogether(t *testing.T) {
 		r.advance(10 * time.Millisecond)
 	}
 	r.advance(DefaultPoll)
-	a.Log(1) // after the last sample
+	a.Log(1) // an event after the last sample
 	a.Close()
 	b.Close()
 	r.run(200 * time.Millisecond)
@@ -83,8 +83,8 @@ func TestCountOfAChannelThatGetsAnotherHandler(t *testing.T) {
 	}
 }
 
-// A ring whose count cannot be read is left to its worker. The sampler does not retry it at once,
-// again and again.
+// If the sampler cannot read the count of a ring, it does not try again until the ring's worker has
+// seen the error.
 func TestSamplerWaitsForNoRingThatFailed(t *testing.T) {
 	r := newRig(t, Options{})
 	r.open("a/b", handlers.Options{Handler: "counter"})
@@ -96,7 +96,7 @@ func TestSamplerWaitsForNoRingThatFailed(t *testing.T) {
 	}
 }
 
-// apply sets settings on the only ring.
+// apply sets the settings of the only ring.
 func apply(t *testing.T, r *rig, settings channel.Settings) {
 	t.Helper()
 	if _, err := r.d.workers[0].sources[0].ring.Apply(settings); err != nil {
@@ -134,7 +134,7 @@ func TestFirstAndLast(t *testing.T) {
 }
 
 func TestFlightRecorder(t *testing.T) {
-	for _, size := range []uint64{1 << 10, 1 << 18} { // a part of a block, and four blocks
+	for _, size := range []uint64{1 << 10, 1 << 18} { // less than a block, and four blocks
 		r := newRig(t, Options{})
 		c := r.open("a/b", handlers.Options{
 			Handler: "buffered", Policy: "overwrite", Buffer: "16KiB",
@@ -194,7 +194,7 @@ func TestFlightRecorder(t *testing.T) {
 		snapshot()
 		one := logstore.Drop{At: size / 2, Count: 2*size + 1}
 		check(one)
-		log(size / 2) // half of what it holds now is in the log
+		log(size / 2) // half of the records that the ring has now are in the log already
 		snapshot()
 		check(one)
 		log(2 * size)
@@ -207,7 +207,8 @@ func TestFlightRecorder(t *testing.T) {
 	}
 }
 
-// snapshotNow is Snapshot for a drainer without goroutines: it does the worker's part.
+// snapshotNow does the same as Snapshot, for a drainer without goroutines: it also does the
+// worker's part.
 func snapshotNow(r *rig, match func(channel.Name) bool) error {
 	done := make(chan error)
 	go func() { done <- r.d.Snapshot(match) }()

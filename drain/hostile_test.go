@@ -19,7 +19,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// patch writes into a ring file from outside.
+// patch writes into a ring's file, as another process can.
 func patch(t *testing.T, path string, offset int64, b []byte) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -34,7 +34,7 @@ func patch(t *testing.T, path string, offset int64, b []byte) {
 
 func word(v uint64) []byte { return binary.NativeEndian.AppendUint64(nil, v) }
 
-// These are places where a hostile program may write: offsets in a ring of one shard, as in
+// These are places that a hostile program may overwrite: offsets in a ring of one shard, as in
 // FORMAT.md of package ring.
 const (
 	atShard   = 4096
@@ -45,9 +45,11 @@ const (
 	atHead    = atShard + 128
 )
 
-// A ring that lies, or shrinks, is set aside with its reason. The rings beside it do not notice.
+// If a ring contains false values, or shrinks, the drainer sets it aside with the reason. The
+// drainer still drains all other rings.
 func TestBadRingsAmongHealthyOnes(t *testing.T) {
-	// Cutting a program's ring kills the program, which is this one. So it closes the ring first.
+	// If somebody cuts a ring's file, its program dies when it next logs. Here the program is this
+	// test, so the test closes the ring before the cut.
 	cut := func(size int64) func(*testing.T, string) {
 		return func(t *testing.T, path string) {
 			if err := os.Truncate(path, size); err != nil {
@@ -59,7 +61,7 @@ func TestBadRingsAmongHealthyOnes(t *testing.T) {
 		name   string
 		damage func(t *testing.T, path string)
 		want   error
-		unread bool // its log says what was not read
+		unread bool // the log must say which rows the drainer has not read
 	}{
 		{"cut to nothing", cut(0), ring.ErrShrunk, true},
 		{"cut to the header", cut(4096), ring.ErrShrunk, true},
@@ -98,13 +100,13 @@ func TestBadRingsAmongHealthyOnes(t *testing.T) {
 			bad := r.open("bad/x", handlers.Options{Policy: "drop", Buffer: "16KiB"})
 			good := r.open("good/x", handlers.Options{Policy: "drop", Buffer: "16KiB"})
 			r.run(2 * tick)
-			const n = 600 // of 1,024; they are written at once
+			const n = 600 // of 1,024 records; the drainer writes these at once
 			for i := range uint64(n) {
 				bad.Log(i)
 				good.Log(i)
 			}
 			r.advance(DefaultPoll)
-			for i := range uint64(100) { // and these wait
+			for i := range uint64(100) { // these still wait in the ring
 				bad.Log(n + i)
 				good.Log(n + i)
 			}
@@ -114,7 +116,8 @@ func TestBadRingsAmongHealthyOnes(t *testing.T) {
 			}
 			test.damage(t, bad.Path())
 			r.run(time.Second)
-			// A journal is not read before there is something to note, or its owner is gone.
+			// The drainer reads the journal only if it has changed settings, or if the program is
+			// gone.
 			bad.Close()
 			r.run(2 * time.Second)
 			var reason error
@@ -148,7 +151,7 @@ func TestBadRingsAmongHealthyOnes(t *testing.T) {
 
 func TestHalfAPairIsDamage(t *testing.T) {
 	r := newRig(t, Options{})
-	r.d.o.Notify = func(error) { // as a query does while it is being set aside
+	r.d.o.Notify = func(error) { // a query of the stats while the drainer sets the ring aside
 		if s := r.d.Stats(); len(s.Rings) != 1 {
 			t.Errorf("it is counted %d times", len(s.Rings))
 		}
@@ -163,8 +166,8 @@ func TestHalfAPairIsDamage(t *testing.T) {
 	}
 }
 
-// Random bytes are written anywhere in a ring's first pages. Whatever they do, the drainer lives,
-// and the ring beside it is whole. The damaged ring writes only to its own log, which can be read.
+// Whatever random bytes somebody writes into a ring's first pages, the drainer lives and the log of
+// another ring is complete. The damaged ring's data reach only its own log, which stays readable.
 func TestRandomDamage(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed.Of(t), 2))
 	rounds := 200
@@ -191,7 +194,8 @@ func TestRandomDamage(t *testing.T) {
 				binary.NativeEndian.PutUint64(b, rng.Uint64())
 			}
 			at := 8 * rng.Int64N(2*4096/8)
-			// This is where a ring says how far it is. Most of the rest is never read again.
+			// In half of the cases the damage hits the cache lines that contain the ring's present
+			// positions. The drainer reads most other bytes only once.
 			if rng.IntN(2) == 0 {
 				at = atShard + 8*rng.Int64N(256/8)
 			}
@@ -257,7 +261,7 @@ func TestFilesThatAreNoRings(t *testing.T) {
 	c.Close()
 	r.run(300 * time.Millisecond)
 	wantIDs(t, readLogs(t, r.logs)["good/x"].events[0], 100)
-	// What is removed is forgotten.
+	// If somebody removes a bad ring, the drainer forgets it.
 	for name := range bad {
 		os.Remove(filepath.Join(r.rings, name+".ring"))
 	}
@@ -267,8 +271,8 @@ func TestFilesThatAreNoRings(t *testing.T) {
 	}
 }
 
-// A ring went back while nobody drained it, so it has records under numbers that its log has
-// already. None of them is taken.
+// While no drainer ran, somebody moved a ring's head and tail back. So its records have sequence
+// numbers that the log has already. The drainer takes none of them.
 func TestRingThatIsBehindItsLog(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/b", handlers.Options{Buffer: "16KiB"})
@@ -292,7 +296,7 @@ func TestRingThatIsBehindItsLog(t *testing.T) {
 	wantIDs(t, k.events[0], 600)
 }
 
-// A ring's log has less than the ring has given up. The rest is missing, by the log's own account.
+// If a log lost rows that the ring has already released, the log says that these rows are missing.
 func TestLogThatLostItsEnd(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -373,7 +377,7 @@ func TestLogFileRemovedUnderTheDrainer(t *testing.T) {
 	}
 }
 
-// fullDisk takes this many bytes and no more.
+// fullDisk is a file system that is full after as many further bytes as the field space says.
 type fullDisk struct {
 	logstore.FileSystem
 	space int
@@ -402,13 +406,14 @@ func (f fullFile) WriteAt(b []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// The disk is full in the middle of any block. Nothing of the block counts, the ring keeps its
-// records, and its policy decides about more. When there is space again everything goes on.
+// The disk becomes full in the middle of a block. The torn block is cut off the log. The ring keeps
+// its records, and its policy decides about further events. When the disk has space again,
+// everything continues.
 func TestDiskFullAndSpaceAgain(t *testing.T) {
 	for space := 0; space < 20_000; space += 611 {
 		disk := &fullDisk{logstore.OS{}, space}
 		r := newRig(t, Options{FileSystem: disk, SegmentBytes: 6000})
-		// 256 records
+		// The ring has 256 records.
 		c := r.open("a/b", handlers.Options{Handler: "id", Policy: "drop", Buffer: "4KiB"})
 		counter := r.open("a/c", handlers.Options{
 			Handler: "counter", Params: map[string]any{"period": "10ms"},
@@ -462,8 +467,8 @@ func TestDiskFullAndSpaceAgain(t *testing.T) {
 	}
 }
 
-// If logs cannot be opened, that is reported once, and the rings are drained as soon as they can
-// be.
+// If the drainer cannot open logs, it reports that once. It drains the rings as soon as it can open
+// the logs.
 func TestLogsThatCannotBeOpened(t *testing.T) {
 	r := newRig(t, Options{})
 	os.RemoveAll(r.logs)

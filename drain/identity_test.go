@@ -13,7 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// copyRing copies a ring as it is now.
+// copyRing copies a ring's file in its present state.
 func copyRing(t *testing.T, from, to string) {
 	t.Helper()
 	b, err := os.ReadFile(from)
@@ -25,7 +25,7 @@ func copyRing(t *testing.T, from, to string) {
 	}
 }
 
-// forge adds records to a ring with one writer, as another program of the same user may.
+// forge adds records to a ring with one writer, as any program of the same user can.
 func forge(t *testing.T, path string, records uint64) {
 	t.Helper()
 	c, err := ring.OpenConsumer(path)
@@ -51,8 +51,8 @@ func asideFor(r *rig, path string) error {
 	return nil
 }
 
-// A copy of a ring, under another name, writes nothing to the ring's log. It may come while a
-// drainer is there or before.
+// A copy of a ring under another name adds nothing to the ring's log. This holds whether the copy
+// comes before a drainer starts or while it runs.
 func TestACopyBesideItsRing(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		r := newRig(t, Options{})
@@ -90,7 +90,7 @@ func TestACopyBesideItsRing(t *testing.T) {
 	}
 }
 
-// A ring that is put back after its end adds nothing to its log.
+// If somebody puts a ring back after its log has ended, the ring adds nothing to its log.
 func TestARingThatComesBack(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/b", handlers.Options{Handler: "id", Buffer: "16KiB"})
@@ -114,7 +114,8 @@ func TestARingThatComesBack(t *testing.T) {
 	wantIDs(t, k.events[0], 100)
 }
 
-// Whatever rings come back, and whoever drains, a directory that logs have left stays as it is.
+// Whatever rings somebody puts back and whichever drainer runs, a log directory that is no longer
+// in use does not change.
 func TestADirectoryThatWasLeftStaysAsItIs(t *testing.T) {
 	for _, ended := range []bool{false, true} {
 		r := newRig(t, Options{})
@@ -166,8 +167,9 @@ func contents(t *testing.T, dir string) map[string][]byte {
 	return all
 }
 
-// A ring that a drainer left alone at its start may have a log. A ring that came later may not,
-// however long it is left alone, and for whatever reason.
+// If a ring was there when the drainer started, it may have a log, even if the drainer leaves it
+// undrained at first. If a ring that came later has a log, the drainer sets the ring aside, however
+// long and for whatever reason it has left the ring undrained.
 func TestARingThatWasLeftAlone(t *testing.T) {
 	for name, limit := range map[string]struct {
 		o    Options
@@ -218,7 +220,8 @@ func TestARingThatWasLeftAlone(t *testing.T) {
 	}
 }
 
-// While another drainer has the directory, it may begin the log of a ring that this one left alone.
+// While another drainer has the directory, it may begin the log of a ring that this drainer has
+// left undrained.
 func TestARingThatAnotherDrainerTookMeanwhile(t *testing.T) {
 	r := newRig(t, Options{MaxProcessRings: 1, Workers: 1})
 	r.open("a/first", handlers.Options{})
@@ -236,7 +239,7 @@ func TestARingThatAnotherDrainerTookMeanwhile(t *testing.T) {
 		case <-done:
 			let = true
 		default:
-			r.d.workers[0].pass(r.clock) // as the worker does on its own
+			r.d.workers[0].pass(r.clock) // the worker of a real drainer does this by itself
 		}
 	}
 	other := &rig{t: t, rings: t.TempDir(), logs: r.logs}

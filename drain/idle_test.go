@@ -16,14 +16,14 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
 
-// beIdle drains rings that nobody writes to. It reports the cost: private memory in MB, and the
-// share of a core in each second.
+// beIdle drains rings to which nobody writes. It prints the cost: private memory in MB, and then
+// the share of a core in each second.
 func beIdle(rings, logs, seconds string) {
 	n, err := strconv.Atoi(seconds)
 	must(err)
 	_, err = Start(rings, Options{Logs: logs, Node: "node-1"})
 	must(err)
-	time.Sleep(5 * time.Second) // it finds them, and comes to rest
+	time.Sleep(5 * time.Second) // let the drainer find the rings and become idle
 	var shares []float64
 	for range n {
 		begin, before := time.Now(), ownTime()
@@ -44,7 +44,7 @@ func ownTime() time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// An idle drainer costs half a percent of a core, with a few open and quiet rings.
+// With a few open rings but no events, a drainer costs at most half a percent of a core.
 func TestBarIdle(t *testing.T) {
 	seconds := 5
 	if proof.Begin(t) == proof.Full {

@@ -22,8 +22,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// These tests run programs and drainers as processes of their own, and kill them as the kernel
-// does.
+// These tests run programs and drainers in processes of their own, and kill the processes with
+// SIGKILL.
 
 const roleVariable = "CLOUDPROFILER_DRAIN_TEST_ROLE"
 
@@ -40,11 +40,11 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// sharedWriters is how many goroutines log on the shared channel.
+// sharedWriters is the number of goroutines that log on the shared channel.
 const sharedWriters = 4
 
-// beProgram logs until it is killed. The first of its testimony's writers is that of the channel
-// with one, the second that of links. The others are those of the shared channel.
+// beProgram logs until it is killed. It reports in a file what it logged, by writer. Writer 0 logs
+// on the channel one/x, writer 1 on links/x, and all others on shared/x.
 func beProgram(rings, file string) {
 	said, err := testimony.Open(file)
 	must(err)
@@ -67,7 +67,8 @@ func beProgram(rings, file string) {
 	said.Burst(0, one.Log)
 }
 
-// beDrainer drains until it is killed. If it reaches a point for the n-th time, it kills itself.
+// beDrainer drains until it is killed. When it reaches the given fault point for the n-th time, it
+// kills itself.
 func beDrainer(rings, logs, point, count string) {
 	testimony.MeetFullDisks()
 	n, err := strconv.ParseInt(count, 10, 64)
@@ -94,7 +95,7 @@ func must(err error) {
 	}
 }
 
-// scene is a directory with programs and drainers in it.
+// scene is a directory of rings, with the programs and drainers that use it.
 type scene struct {
 	*testimony.Stage
 	t    testing.TB
@@ -112,8 +113,8 @@ func (s *scene) startDrainer(point string, n int) *exec.Cmd {
 	return s.Start("drainer", s.Rings, s.logs, point, strconv.Itoa(n))
 }
 
-// end drains what is left. It returns how many records are in the logs, and how many errors of each
-// kind are in them.
+// end drains what the programs have left. It returns how many records are in the logs, and an error
+// for each wrong log.
 func (s *scene) end() (records uint64, wrong []error) {
 	s.t.Helper()
 	d, err := Start(s.Rings, Options{Logs: s.logs, Node: "node-1"})
@@ -172,8 +173,9 @@ func (s *scene) end() (records uint64, wrong []error) {
 	return records, wrong
 }
 
-// inOrder compares ids with what one writer did: each id from 0 on, except for ranges of drops at
-// their place. The call in which the program was killed may be there.
+// inOrder compares ids with what one writer did. Each id from 0 on must be there, except in ranges
+// of drops at their places. The event of the call in which the program was killed may be there,
+// too.
 func inOrder(ids []uint64, drops []logstore.Drop, returned uint64) error {
 	gaps := map[uint64]uint64{}
 	for _, d := range drops {
@@ -242,8 +244,8 @@ func checkShared(said *testimony.Testimony, k *kept) error {
 	return nil
 }
 
-// killAtRandom kills programs, the drainer, or both, this many times, and starts them again, while
-// the disk fills and empties. It also returns the languages of the programs.
+// killAtRandom kills programs, the drainer, or both, this many times, and starts them again.
+// Meanwhile the disk fills and empties. languages names the languages of the programs.
 func killAtRandom(t testing.TB, rng *rand.Rand,
 	kills int) (languages string, records uint64, wrong []error) {
 	t.Helper()
@@ -271,8 +273,9 @@ func TestKillsAtRandom(t *testing.T) {
 	t.Logf("%d records", records)
 }
 
-// Every accepted record is in the log exactly once or counted as dropped, whoever is killed: 1,000
-// times at random, with a disk that fills and empties, and at every fault point.
+// Every accepted record is in the log exactly once or counted as dropped, whichever process is
+// killed. The test kills 1,000 times at random, on a disk that fills and empties, and at every
+// fault point.
 func TestBarRecordsOnceAfterKills(t *testing.T) {
 	kills, rounds := 30, 1
 	if proof.Begin(t) == proof.Full {
@@ -303,7 +306,8 @@ func TestBarRecordsOnceAfterKills(t *testing.T) {
 	)
 }
 
-// killAtPoint makes drainers kill themselves at one point, with pauses, under load.
+// killAtPoint makes drainers kill themselves at one fault point, again and again, while programs
+// log.
 func killAtPoint(t testing.TB, rng *rand.Rand, point FaultPoint) (records uint64, wrong []error) {
 	t.Helper()
 	s := newScene(t)

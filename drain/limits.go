@@ -13,26 +13,26 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// ErrLimit is returned, through Options.Notify and Stats, while records are not stored because a
-// limit is reached.
+// ErrLimit is returned, through Options.Notify and Stats, while the drainer does not store records
+// because it has reached a limit.
 var ErrLimit = errors.New("limit of the logs is reached")
 
-// limits decides whether more may be stored.
+// limits decides whether the drainer may store more.
 type limits struct {
-	mu      sync.Mutex // guards all below
-	max     int64      // of the directory; 0: none
-	minFree float64    // of the file system
+	mu      sync.Mutex // protects the fields below it
+	max     int64      // largest number of bytes in the directory; 0: no limit
+	minFree float64    // share of the file system that must stay free
 	free    func(dir string) (share float64, err error)
 	dir     string
 	used    int64
-	over    error
-	said    bool
-	again   time.Duration // no further report before this time
-	next    time.Duration // when to check the file system again
+	over    error         // why the last check of the file system forbids to store more, or nil
+	said    bool          // the reached limit was reported
+	again   time.Duration // the earliest time of the next report
+	next    time.Duration // the time of the next check of the file system
 }
 
-// limitTick is the time between two checks of the file system's free space. At a gigabyte a second,
-// a fifth of a gigabyte is written in that time.
+// limitTick is the time between two checks of the file system's free space. In that time, a drainer
+// that writes a gigabyte per second writes a fifth of a gigabyte.
 const limitTick = 200 * time.Millisecond
 
 // limitQuiet is the shortest time between two reports of a limit, because a file system near its
@@ -44,7 +44,7 @@ func (l *limits) begin(dir string) {
 	var used int64
 	filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
-			return nil // gone in the meantime, or not ours
+			return nil // it is not a file, is gone in the meantime, or cannot be read
 		}
 		if info, err := e.Info(); err == nil {
 			used += info.Size()
@@ -68,7 +68,7 @@ func (l *limits) add(bytes int64) {
 	l.used += bytes
 }
 
-// reached returns why nothing more may be stored, or nil.
+// reached returns an error that says why the drainer may store nothing more, or nil.
 func (l *limits) reached(now time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,8 +101,8 @@ func freeShare(dir string) (float64, error) {
 	return float64(st.Bavail) / float64(st.Blocks), nil
 }
 
-// limitReached reports a reached limit once. It reports again after there was room in between, or
-// after the directory or the limits have changed.
+// limitReached reports a reached limit once. It reports the limit again if there was room in
+// between, or if the directory or the limits have changed.
 func (d *Drainer) limitReached(now time.Duration, why error) {
 	l := &d.limits
 	l.mu.Lock()
@@ -126,10 +126,10 @@ func (d *Drainer) SetLimits(maxBytes int64, minFree float64) error {
 	return nil
 }
 
-// Limit returns why nothing more is stored, or nil.
+// Limit returns an error that says why the drainer stores nothing more, or nil.
 func (d *Drainer) Limit() error { return d.limits.reached(d.now()) }
 
-// skip notes rows that were not stored and are lost.
+// skip notes rows that the drainer takes from the ring but does not store.
 func (s *source) skip(w *worker, i int, rows uint64, why error) {
 	p := &s.places[i]
 	if p.skipped == 0 {
@@ -139,9 +139,9 @@ func (s *source) skip(w *worker, i int, rows uint64, why error) {
 	s.count(func(c *RingStats) { c.NotStored += rows; c.Limit = why })
 }
 
-// takeSkipped writes the number of rows that were not stored. It is called before other rows are
-// written, and from time to time. If the drainer dies before such a call, readers of the log find
-// the rows missing.
+// takeSkipped writes how many rows were not stored. The drainer calls it before it writes other
+// rows, and from time to time. If the drainer dies before such a call, readers of the log find the
+// rows missing.
 func (s *source) takeSkipped(w *worker, i int) error {
 	p := &s.places[i]
 	if p.skipped == 0 {

@@ -11,19 +11,21 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// Logs returns the directory to which logs are written.
+// Logs returns the directory to which the drainer writes logs.
 func (d *Drainer) Logs() string { return *d.logs.Load() }
 
-// SetLogs makes all rings log to another directory, which it creates if necessary. The present
-// content of the rings still goes to the old directory, whose logs are then sealed. When SetLogs
-// has returned nil, each ring has a segment in the new directory. After an error, the drainer tries
-// again to move the logs that it could not move. A drainer that starts later needs the new
-// directory as Options.Logs and the old directory in Options.Before, so note both before the call.
+// SetLogs makes all rings log to another directory. If the directory does not exist, SetLogs
+// creates it. The present content of the rings still goes to the old directory, and SetLogs then
+// seals the logs there. When SetLogs has returned nil, each ring has a segment in the new
+// directory. After an error, the drainer tries again to move the logs that it could not move.
+//
+// A drainer that starts later needs the new directory as Options.Logs and the old directory in
+// Options.Before. So the caller must note both before the call.
 func (d *Drainer) SetLogs(dir string) error {
 	if err := makeLogs(dir); err != nil {
 		return fmt.Errorf("change log directory: %w", err)
 	}
-	d.rescan() // what new rings contain by now goes to the old directory
+	d.rescan() // the present content of new rings goes to the old directory
 	d.limits.begin(dir)
 	d.logs.Store(&dir)
 	return d.Flush()
@@ -36,7 +38,7 @@ func makeLogs(dir string) error {
 	return nil
 }
 
-// begun lists the segments in the log directories at the time when a scan found a new ring.
+// begun lists the segments that are in the log directories when a scan finds a new ring.
 type begun struct {
 	dirs     []string // the current one first
 	segments [][]logstore.Segment
@@ -53,12 +55,13 @@ func (d *Drainer) listLogs() (begun, error) {
 		if err != nil && i == 0 {
 			return begun{}, err
 		}
-		b.segments = append(b.segments, segments) // an earlier directory may be gone
+		// Ignore the error, because an earlier directory may be gone.
+		b.segments = append(b.segments, segments)
 	}
 	return b, nil
 }
 
-// and adds a directory if it is not listed yet, and returns the result.
+// and returns the lists with one more directory, if the directory is not listed yet.
 func (b begun) and(dir string) (begun, error) {
 	if slices.Contains(b.dirs, dir) {
 		return b, nil
@@ -71,7 +74,7 @@ func (b begun) and(dir string) (begun, error) {
 }
 
 // of returns the directory in which a ring's log continues, and the log's segments there. It is the
-// directory with the log's latest segment, because a log may leave a directory and return to it.
+// directory with the log's latest segment, because logs may leave a directory and return to it.
 func (b begun) of(name channel.Name,
 	incarnation logstore.Incarnation) (dir string, segments []logstore.Segment) {
 	dir = b.dirs[0]
@@ -85,7 +88,7 @@ func (b begun) of(name channel.Name,
 	return dir, segments
 }
 
-// has reports whether a ring's log was begun in any directory.
+// has reports whether any of the directories has a log of a ring.
 func (b begun) has(name channel.Name, incarnation logstore.Incarnation) bool {
 	_, segments := b.of(name, incarnation)
 	return len(segments) > 0

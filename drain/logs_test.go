@@ -38,7 +38,7 @@ func checkIDs(t *testing.T, what string, got []uint64, from, to uint64) {
 	}
 }
 
-// setLogs is SetLogs for a rig, whose workers are moved by hand.
+// setLogs does the same as SetLogs, for the drainer of a rig, which has no goroutines.
 func (r *rig) setLogs(dir string) {
 	r.t.Helper()
 	done := make(chan error)
@@ -64,7 +64,7 @@ func TestLogsGoToAnotherDirectory(t *testing.T) {
 	c, idle := r.open("a/x", handlers.Options{Handler: "id"}), r.open("idle/x", handlers.Options{})
 	logMany(c, 0, 100)
 	r.advance(0)
-	logMany(c, 100, 150) // still in the ring
+	logMany(c, 100, 150) // these events are still in the ring
 	r.setLogs(second)
 	checkIDs(t, "first", readLogs(t, r.logs)["a/x"].ids(), 0, 150)
 	logMany(c, 150, 200)
@@ -82,8 +82,8 @@ func TestLogsGoToAnotherDirectory(t *testing.T) {
 		if !logs["a/x"].report.Sealed {
 			t.Errorf("the log in %q is not sealed", dir)
 		}
-		// A channel that logs nothing is there as well, so that readers of the directory know of
-		// it.
+		// A channel without events has a log there, too, so that readers of the directory see the
+		// channel.
 		if i > 0 && logs["idle/x"] == nil {
 			t.Errorf("no log of the idle channel in %q", dir)
 		}
@@ -93,8 +93,8 @@ func TestLogsGoToAnotherDirectory(t *testing.T) {
 	}
 }
 
-// A drainer dies after it was told where logs are to go, and before it has moved them all. The next
-// one continues from the old directory.
+// A drainer dies after it got a new log directory, and before it has moved all logs. The next
+// drainer continues the logs from the old directory.
 func TestMoveAfterDeath(t *testing.T) {
 	for _, moved := range []bool{false, true} {
 		r := newRig(t, Options{})
@@ -132,7 +132,8 @@ func TestMoveAfterDeath(t *testing.T) {
 }
 
 // A drainer dies during a move: the log is sealed in the old directory and not yet begun in the new
-// one. The next one leaves the old part as it is, because that says that nothing more comes there.
+// directory. The next drainer does not change the old part, which says that it will get no more
+// rows.
 func TestDeathBetweenDirectories(t *testing.T) {
 	r := newRig(t, Options{})
 	first, second := r.logs, filepath.Join(t.TempDir(), "second")
@@ -140,7 +141,7 @@ func TestDeathBetweenDirectories(t *testing.T) {
 	logMany(c, 0, 100)
 	r.advance(0)
 	r.run(time.Second)
-	err := r.d.sources[c.Path()].log.Move(second) // nobody has created it
+	err := r.d.sources[c.Path()].log.Move(second) // fails, because nobody has created the directory
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
@@ -166,8 +167,8 @@ func TestDeathBetweenDirectories(t *testing.T) {
 	}
 }
 
-// Logs leave a directory and come back to it. A new drainer continues after the latest segment,
-// wherever that is.
+// Logs leave a directory and return to it. A new drainer continues after the latest segment,
+// whichever directory has it.
 func TestComeBackAfterDeath(t *testing.T) {
 	r := newRig(t, Options{})
 	first, second := r.logs, filepath.Join(t.TempDir(), "second")
@@ -178,21 +179,21 @@ func TestComeBackAfterDeath(t *testing.T) {
 	logMany(c, 100, 200)
 	r.run(time.Second)
 	r.kill()
-	// It was told to go back to the first, and died before it did.
+	// The drainer was told to return to the first directory, and died before it did.
 	r.logs = first
 	r.start(Options{Before: []string{second}})
 	logMany(c, 200, 210)
 	c.Close()
 	r.advance(0)
 	r.run(2 * time.Second)
-	// Its program ended before it was moved.
+	// The program ended before the drainer moved its log.
 	checkIDs(t, "second", readLogs(t, second)["a/x"].ids(), 100, 210)
 	if stats := r.d.Stats().Total; stats.Missing != 0 {
 		t.Errorf("%+v", stats)
 	}
 }
 
-// If the new directory cannot be created, everything stays as it is.
+// If the new directory cannot be created, the logs stay in the old one.
 func TestLogsStayWhereTheyCannotGo(t *testing.T) {
 	r := newRig(t, Options{})
 	file := filepath.Join(t.TempDir(), "file")
@@ -204,8 +205,8 @@ func TestLogsStayWhereTheyCannotGo(t *testing.T) {
 	}
 }
 
-// At the limit records are taken but not stored. The log says which, and goes on when there is room
-// again.
+// At a limit the drainer takes records but does not store them. The log says which records are
+// missing, and continues when there is room again.
 func TestLimit(t *testing.T) {
 	r := newRig(t, Options{MaxBytes: 30_000})
 	c := r.open("a/x", handlers.Options{Handler: "id", Policy: "drop"})
@@ -263,8 +264,7 @@ func TestFreeSpaceIsLeft(t *testing.T) {
 	}
 }
 
-// Rows that a limit kept from the log of a drainer that died are missing, and the next drainer says
-// so.
+// If a drainer skips rows at a limit and dies, the next drainer notes that these rows are missing.
 func TestSkippedRowsOfTheDead(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/x", handlers.Options{Handler: "id"})
@@ -306,7 +306,7 @@ func TestProcessesAreCapped(t *testing.T) {
 			if len(r.noticed) != 1 || !errors.Is(r.noticed[0], ErrProcess) {
 				t.Errorf("noticed %v", r.noticed)
 			}
-			// Once one of them is gone, there is room for the third.
+			// Once one of these rings is gone, there is room for the third.
 			for _, c := range channels {
 				if c.Path() == stats.Rings[0].Path {
 					c.Close()
@@ -321,14 +321,14 @@ func TestProcessesAreCapped(t *testing.T) {
 	}
 }
 
-// A new limit is reported as well when it is reached.
+// If a new limit is set and reached, the drainer reports it, too.
 func TestEachLimitIsSaid(t *testing.T) {
 	r := newRig(t, Options{MaxBytes: 1})
 	c := r.open("a/x", handlers.Options{Handler: "id"})
 	for want := 1; want <= 2; want++ {
 		for range 2 {
 			logMany(c, 0, 10)
-			// So the second one comes before the first could be reported again.
+			// The second group of events comes too early for a second report of the same limit.
 			r.run(limitQuiet / 5)
 		}
 		if len(r.noticed) != want {
@@ -340,7 +340,8 @@ func TestEachLimitIsSaid(t *testing.T) {
 	}
 }
 
-// A limit that comes and goes on its own is reported each time that it comes.
+// If free space runs out and returns again and again, the drainer reports each time that it runs
+// out.
 func TestALimitThatComesAndGoes(t *testing.T) {
 	r := newRig(t, Options{MinFree: 0.05})
 	free := 0.5
@@ -372,8 +373,8 @@ func TestALimitThatComesAndGoes(t *testing.T) {
 	}
 }
 
-// A limit that comes and goes many times a second is reported now and then. One that came back too
-// soon to be reported, and stays, is reported after a while.
+// If free space runs out many times a second, the drainer reports it only from time to time. If
+// space runs out too soon after a report and does not return, the drainer reports it after a while.
 func TestALimitThatFlickers(t *testing.T) {
 	r := newRig(t, Options{MinFree: 0.05})
 	looks, full := 0, false

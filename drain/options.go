@@ -18,24 +18,24 @@ import (
 // Options say how to drain. The zero value drains into DefaultLogs with each program's own
 // settings.
 type Options struct {
-	// Logs is the directory of the log files. It is created if it does not exist. "" means
-	// DefaultLogs.
+	// Logs is the directory of the log files. If it does not exist, the drainer creates it. ""
+	// means DefaultLogs.
 	Logs string
 
-	// Before lists directories, the latest first, with logs that may have to be continued in Logs:
-	// see SetLogs.
+	// Before lists earlier log directories, the latest first. The drainer may have to continue logs
+	// of these directories in Logs: see SetLogs.
 	Before []string
 
 	// MaxBytes is the largest number of bytes in Logs. MinFree is the share of Logs' file system
-	// that must stay free, 0 to 1. When either limit is reached, records are taken from the rings
-	// but not stored. The programs continue, and the log says how many records are missing and
-	// where. 0: no limit.
+	// that must stay free, 0 to 1. When either limit is reached, the drainer takes records from the
+	// rings but does not store them. The programs continue, and the log says how many records are
+	// missing and where. 0: no limit.
 	MaxBytes int64
 	MinFree  float64
 
-	// MaxProcessRings and MaxProcessBytes limit the rings of one process. Rings beyond these limits
-	// are not drained until other rings of the process are gone. Meanwhile the policy of each such
-	// ring decides what happens to its events. 0: no limit.
+	// MaxProcessRings and MaxProcessBytes limit the rings of one process. Rings above a limit are
+	// not drained until other rings of the process are gone. Meanwhile the policy of each of these
+	// rings decides what happens to its events. 0: no limit.
 	MaxProcessRings int
 	MaxProcessBytes int64
 
@@ -43,111 +43,118 @@ type Options struct {
 	// host's name.
 	Node string
 
-	// Epoch returns the name of the counter's present epoch, for the headers of logs. Several
-	// goroutines call Epoch before each block, so it should be quick. When the name changes, the
-	// log continues in another segment. If Epoch is nil or returns "", the epoch is named after the
-	// kernel's boot id, which changes at a boot, but not at a suspend or a migration. Rings from
-	// before this boot always get the epoch of their own boot.
+	// Epoch returns the name of the counter's present epoch, for the headers of logs. Each worker
+	// calls Epoch before it writes a block, so Epoch should be quick. When the name changes, the
+	// log continues in another segment.
+	//
+	// If Epoch is nil or returns "", the drainer names the epoch after the kernel's boot id, which
+	// changes at a boot, but not at a suspend or a migration. Rings from before this boot always
+	// get the epoch of their own boot.
 	Epoch func() string
 
-	// These describe the node's counter, for the headers of logs. 0: unknown.
+	// Quantum_cycles and the fields after it describe the node's counter, for the headers of logs.
+	// 0: unknown.
 	Quantum_cycles   uint64
 	CoreSlack_cycles uint64
 
-	// Table is the handler table. TableFile is a file with a handler table, which is read again
-	// whenever it changes. At most one of Table and TableFile may be set. If both are empty,
-	// settings stay as they are.
+	// Table is the handler table. TableFile is a file with a handler table. Whenever the file
+	// changes, the drainer reads it again. At most one of Table and TableFile may be set. If both
+	// are empty, settings stay as they are.
 	Table     *handlertable.Table
 	TableFile string
 
-	// Workers is the number of rings that are drained at once. 0 means one for every four cores,
-	// but 1 to 4.
+	// Workers is the number of workers. Each drains some of the rings, one ring at a time. 0 means
+	// one worker for every four cores, but at least 1 and at most 4.
 	Workers int
 
 	// Poll is the longest time between two looks at a ring. If a worker has seen no records for a
 	// second, this time doubles, and after three seconds it doubles again. 0 means DefaultPoll.
 	Poll time.Duration
 
-	// SegmentBytes is the length at which a log file is full. 0 means logstore.SegmentLimit.
+	// SegmentBytes is the length at which the drainer ends a log file and begins another. 0 means
+	// logstore.SegmentLimit.
 	SegmentBytes int64
 
-	// FileSystem is where logs are written. nil means the operating system's.
+	// FileSystem is the file system on which the drainer writes logs. nil means the operating
+	// system's.
 	FileSystem logstore.FileSystem
 
-	// Notify is called once for each ring that is set aside, each log that cannot be written, and
-	// each table that cannot be used. Several goroutines call Notify, and it must not call the
-	// Drainer. Stats reports the same errors.
+	// Notify is called once for each ring that the drainer sets aside, each log that it cannot
+	// write, and each table that it cannot use. Several goroutines call Notify, and it must not
+	// call the Drainer. Stats reports the same errors.
 	Notify func(error)
 
-	// Asked is called when a program has asked for a snapshot, before the snapshot of this
-	// directory is taken. Asked can make other nodes take snapshots too, and should return soon.
-	// nil: only this directory's snapshot is taken.
+	// Asked is called when a program has asked for a snapshot, before the drainer takes the
+	// snapshot of this directory. Asked can make other nodes take snapshots too, and should return
+	// soon. nil: the drainer only takes the snapshot of this directory.
 	Asked func()
 
-	// Fault is called at each FaultPoint. Tests use it to check what a drainer leaves behind if it
-	// dies there. nil costs nothing.
+	// Fault is called at each FaultPoint. Tests use it to check what a drainer leaves if it dies
+	// there. nil costs nothing.
 	Fault func(FaultPoint)
 }
 
 const (
-	// DefaultLogs is where logs are written unless Options.Logs is set. It is relative to the
-	// working directory.
+	// DefaultLogs is the log directory unless Options.Logs is set. It is relative to the working
+	// directory.
 	DefaultLogs = "cloudprofiler-logs"
 
 	// DefaultPoll is the default of Options.Poll. It determines the cost of an idle drainer, and
 	// how long a burst after silence may wait.
 	DefaultPoll = 20 * time.Millisecond
 
-	// WorkerBytes is about the memory that a worker takes: a block of records, and the buffers for
-	// encoding the block.
+	// WorkerBytes is roughly the memory that a worker takes: a block of records, and the buffers
+	// for encoding the block.
 	WorkerBytes = 8 << 20
 
 	// An event waits in the ring for at most identityHold if the handler is id, and for at most
-	// blockHold if it is another, before it is written. Waiting events gather, so that blocks are
-	// long.
+	// blockHold if the handler is another one. Events wait so that each block gets many of them.
 	identityHold = 50 * time.Millisecond
 	blockHold    = time.Second
 
-	// tick is the time between two checks of what changes rarely: the owner, the settings, the
-	// journal.
+	// tick is the time between two checks of things that rarely change: whether the program is
+	// alive, the settings, and the ring's journal of changed settings.
 	tick = 200 * time.Millisecond
 
-	// rescanEvery is the time after which the directory is read again even if no change is known.
+	// rescanEvery is the time after which the drainer reads the directory again, even if it knows
+	// of no change.
 	rescanEvery = time.Second
 
 	// tablePoll is the time between two checks of the table's file.
 	tablePoll = 250 * time.Millisecond
 
 	// After a failure to write a log file, the drainer tries again after retryFirst. Each further
-	// failure doubles the wait, up to retryLast. Even that is short compared with the second for
-	// which a program with policy block waits.
+	// failure doubles the wait, up to retryLast. A program with policy block waits for one second,
+	// which is much longer than retryLast.
 	retryFirst = 20 * time.Millisecond
 	retryLast  = 300 * time.Millisecond
 
-	// partAge is the time after which an unfinished ring without a lock counts as abandoned.
+	// partAge is the time after which the drainer treats an unfinished ring without a lock as
+	// abandoned.
 	partAge = 10 * time.Second
 
-	// One look takes at most lookRecords records from a ring. If many rings have more, they share
-	// this number, but each may take leastRecords. A block with fewer than blockRecords records
-	// counts as blockRecords. So no ring keeps a worker busy for more than some milliseconds,
-	// however much it holds. The worker's other rings do not wait long.
+	// One look takes at most lookRecords records from a ring. If many rings have more records than
+	// that, they share lookRecords, but each may take leastRecords. A block with fewer than
+	// blockRecords records counts as blockRecords. So no ring keeps a worker busy for more than
+	// some milliseconds, however many records it contains, and the worker's other rings do not wait
+	// long.
 	lookRecords  = 2 * logstore.MaxRows
 	leastRecords = 1 << 13
 	blockRecords = 1 << 9
 
 	// yieldsOfPass is the largest number of rings that a worker gives up in one pass so that other
-	// rings have room. For each, a log must be ended, which takes time.
+	// rings have room. To give up a ring, the worker must end the ring's log, which takes time.
 	yieldsOfPass = 8
 
-	// holeRecords is the number of never-written records that are examined at once.
+	// holeRecords is the number of never-written records that a worker examines at once.
 	holeRecords = 1 << 18
 
 	// maxAside is the number of set-aside rings that Stats describes. Further ones are only
 	// counted.
 	maxAside = 1000
 
-	// dumpRecords is the largest number of records that a snapshot copies from a flight recorder,
-	// the newest ones. Older records are left out.
+	// dumpRecords is the largest number of records that a snapshot copies from a flight recorder.
+	// The snapshot copies the newest records and leaves out older ones.
 	dumpRecords = 1 << 22
 )
 
@@ -217,8 +224,8 @@ func BootEpoch() string {
 
 var processEpoch = sync.OnceValue(func() string { return unknownBoot + "process " + rand.Text() })
 
-// unknownBoot begins the names of epochs that belong to a single ring or process, and for which
-// there are no relations.
+// unknownBoot is the beginning of the name of an epoch that belongs to a single ring or process.
+// There are no relations for such an epoch.
 const unknownBoot = "boot unknown, "
 
 func epochOf(boot [16]byte) string { return "boot " + hex.EncodeToString(boot[:]) }
@@ -230,7 +237,7 @@ func (o *Options) epochNow(h ring.Header) string {
 	case [16]byte{}:
 		return unknownBoot + "ring " + h.IncarnationText()
 	default:
-		return epochOf(h.Boot) // a ring from an earlier boot: nothing more is logged to it
+		return epochOf(h.Boot) // nobody logs to a ring from an earlier boot any more
 	}
 	if epoch := o.Epoch(); epoch != "" {
 		return epoch

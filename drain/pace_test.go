@@ -15,7 +15,7 @@ func TestPace(t *testing.T) {
 	for _, test := range []struct {
 		name        string
 		p           place
-		tail, head  uint64 // of the ring, before this look
+		tail, head  uint64 // the ring's tail and head at this look
 		from, below time.Duration
 	}{
 		{"nothing ever came", place{}, 0, 0, time.Minute, 2 * time.Hour},
@@ -41,7 +41,7 @@ func TestPace(t *testing.T) {
 			time.Millisecond + 1,
 		},
 	} {
-		now := time.Millisecond // since the last look
+		now := time.Millisecond // the time since the last look
 		if test.tail == 8192 {
 			now = 8192 * time.Microsecond
 		}
@@ -53,7 +53,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// Rows that are left over after a long block gather for the next one.
+// If rows remain after a long block, they wait and become part of the next long block.
 func TestBlocksStayLong(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/b", handlers.Options{Buffer: "16MiB"})
@@ -83,10 +83,11 @@ func TestAChannelThatClosesIsFinishedAtOnce(t *testing.T) {
 	}
 }
 
-// In a full table of drops, the last range grows at any place. It is over when there is another.
+// If the table of drops is full, its last range can grow wherever the tail is. The range is
+// complete when there is a newer range.
 func TestLastRangeOfAFullTable(t *testing.T) {
 	r := newRig(t, Options{})
-	c := r.open("a/b", handlers.Options{Policy: "drop", Buffer: "256"}) // 16 records
+	c := r.open("a/b", handlers.Options{Policy: "drop", Buffer: "256"}) // the ring has 16 records
 	before, err := ring.OpenConsumer(c.Path())
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +101,7 @@ func TestLastRangeOfAFullTable(t *testing.T) {
 	}
 	for i := range uint64(ring.DropsSize + 5) {
 		drop()
-		// This drainer took the records before this one, but no drops.
+		// This consumer has released the records that the ring had, but no ranges of drops.
 		if err := before.Release(0, 16*(i+1), 0, 0); err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +127,7 @@ func TestLastRangeOfAFullTable(t *testing.T) {
 	}
 	check(ring.DropsSize-1, ring.DropsSize-1)
 	for range 17 {
-		c.Log(id) // another range begins
+		c.Log(id) // the program begins another range
 	}
 	r.run(time.Second)
 	c.Log(id)

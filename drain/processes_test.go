@@ -11,8 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// A program whose rings claim another's process id uses up its own allowance, and not that of the
-// other.
+// A program with rings that name another process uses up its own allowance, and not that of the
+// other process.
 func TestRingsOfAnothersProcessID(t *testing.T) {
 	s := newScene(t)
 	liar, honest := s.StartProgram(), s.StartProgram()
@@ -63,8 +63,9 @@ func TestFilesOf(t *testing.T) {
 	}
 }
 
-// What dead programs left waits for no living one: neither for those that claim to be others, nor
-// for one with their process id.
+// The drainer drains rings of dead programs although living programs have too many rings. This
+// holds for dead programs that named another process, and for dead programs with the id of a living
+// process.
 func TestRingsOfProgramsThatHaveEnded(t *testing.T) {
 	r := newRig(t, Options{MaxProcessRings: 2})
 	for i := range 5 {

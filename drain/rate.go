@@ -6,9 +6,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// rate limits the rows of a log to the rate in the handler table. It is a token bucket for the rows
-// of two seconds, and is full at the beginning. It is refilled only once a second, so that a
-// channel above its rate has one gap a second, and not a gap in each look.
+// rate limits the rows of a log to the rate in the handler table. It is a token bucket with room
+// for the rows of two seconds, and is full at the beginning. rate refills the bucket only once per
+// second. So a channel above its rate has one gap each second, and not a gap at each look.
 type rate struct {
 	perSecond uint64 // 0: no limit
 	left      uint64
@@ -17,14 +17,14 @@ type rate struct {
 
 const rateFill = time.Second
 
-// set sets the rate. If that is a change, the bucket is full again.
+// set sets the rate. If the rate changes, the bucket is full again.
 func (r *rate) set(perSecond uint64) {
 	if r.perSecond != perSecond {
 		*r = rate{perSecond: perSecond, left: 2 * perSecond}
 	}
 }
 
-// take returns the number of rows that may be kept.
+// take returns how many of the rows the drainer may store.
 func (r *rate) take(now time.Duration, rows uint64) uint64 {
 	if r.perSecond == 0 {
 		return rows
@@ -41,9 +41,10 @@ func (r *rate) take(now time.Duration, rows uint64) uint64 {
 	return kept
 }
 
-// takeOverRate accounts for the rows [from, to) of the worker's buffer, which are not stored. The
-// shard's head must be at row from. As for stored rows, it writes to the log before it moves the
-// ring's head. So if the drainer dies in between, the number of missing rows is still right.
+// takeOverRate accounts for the rows [from, to) of the worker's buffer, which the drainer does not
+// store. The shard's head must be at row from. takeOverRate writes to the log before it moves the
+// ring's head, as for stored rows. So if the drainer dies in between, the number of missing rows is
+// still right.
 func (s *source) takeOverRate(w *worker, i int, from, to uint64) error {
 	if err := s.takeSkipped(w, i); err != nil {
 		return err

@@ -19,13 +19,13 @@ func TestRateBucket(t *testing.T) {
 		after      time.Duration
 		rows, want uint64
 	}{
-		{0, 150, 150}, // a burst of two seconds' worth
+		{0, 150, 150}, // a burst with the rows of two seconds
 		{0, 100, 50},
-		{900 * time.Millisecond, 10, 0}, // filled once a second
+		{900 * time.Millisecond, 10, 0}, // refilled only once per second
 		{100 * time.Millisecond, 300, 100},
 		{1500 * time.Millisecond, 300, 150},
 		{time.Hour, 300, 200},
-		{1000 * time.Millisecond, 100, 100}, // then at its rate forever
+		{1000 * time.Millisecond, 100, 100}, // from then on at the rate
 		{1000 * time.Millisecond, 100, 100},
 	} {
 		now += step.after
@@ -33,14 +33,14 @@ func TestRateBucket(t *testing.T) {
 			t.Errorf("step %d: %d of %d rows, want %d", i, got, step.rows, step.want)
 		}
 	}
-	r.set(100) // changes nothing
+	r.set(100) // not a change, so the bucket is not refilled
 	if got := r.take(now, 1); got != 0 {
 		t.Error("the same rate filled the bucket")
 	}
 }
 
-// A rate applies to open channels, and holds. Rows above it are in the log as numbers, each at its
-// place, even if the drainer dies.
+// A rate applies to open channels too, and limits their logs. The log counts the rows above the
+// rate, each range at its place, even if the drainer dies.
 func TestRateBoundsTheLog(t *testing.T) {
 	for _, handler := range []string{"id", "buffered", "link"} {
 		t.Run(handler, func(t *testing.T) {
@@ -86,7 +86,7 @@ func TestRateBoundsTheLog(t *testing.T) {
 			r.start(Options{Table: tableOf(t, "channel: a/*, handler: "+handler+", rate: 100")})
 			burst(1000)
 			r.run(2 * time.Second)
-			if handler != "link" { // which takes no other
+			if handler != "link" { // a link channel accepts no other handler
 				r.d.SetTable(tableOf(t, "channel: a/*, handler: id"))
 			} else {
 				r.d.SetTable(tableOf(t, "channel: b/*, handler: id"))
@@ -120,7 +120,7 @@ func TestRateBoundsTheLog(t *testing.T) {
 	}
 }
 
-// At a limit of the disk, rows above the rate are not written either.
+// At a limit of the disk, all rows count as not stored, and none as over the rate.
 func TestLimitBeforeRate(t *testing.T) {
 	r := newRig(t, Options{MaxBytes: 1, Table: tableOf(t, "channel: '*', handler: id, rate: 1")})
 	c := r.open("a/x", handlers.Options{Handler: "buffered"})

@@ -9,9 +9,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// readLog reads the end of the log. It looks for records that were written but not yet acknowledged
-// in the ring. Each block is acknowledged before the next is written, so these can only be in the
-// last block. For each kind of row, the last block of that kind shows how much had been written.
+// readLog reads the end of the log. It looks for records that an earlier drainer wrote but did not
+// release in the ring. A drainer releases each block before it writes the next block, so only the
+// last block can have such records. For each kind of row, the last block of that kind shows how
+// much had been written.
 func (s *source) readLog(segments []logstore.Segment) error {
 	for i, segment := range segments {
 		if i > 0 && i < len(segments)-1 {
@@ -20,8 +21,8 @@ func (s *source) readLog(segments []logstore.Segment) error {
 		f, err := logstore.OpenFile(segment.Path)
 		if errors.Is(err, logstore.ErrHeader) || errors.Is(err, logstore.ErrNotLog) ||
 			errors.Is(err, fs.ErrNotExist) {
-			// a damaged segment; the log continues after it, and the damaged segment's rows are
-			// missing
+			// This segment is damaged. The log continues after it, and the rows of the damaged
+			// segment are missing.
 			continue
 		}
 		if err != nil {
@@ -82,8 +83,8 @@ func (s *source) sync(w *worker) error {
 				s.ring.Path(), i, state.Tail, next, ring.ErrDamaged)
 		}
 		if next < state.Head {
-			// The rows from next on were released in the ring as safe, but are in none of these
-			// logs.
+			// An earlier drainer released rows from next on in the ring, so they were in a log. But
+			// no log that this drainer found has them.
 			lost := (state.Head - next + s.per - 1) / s.per
 			drop := logstore.Drop{Reason: uint64(logstore.Damaged), At: next / s.per, Count: lost}
 			if err := s.appendDrop(w, i, drop); err != nil {
@@ -116,7 +117,8 @@ func (s *source) sync(w *worker) error {
 		}
 		p.head, p.drops, p.journal = next, drops, journal
 		p.accounted, p.leftAt = accounted, noPlace
-		p.told = 1<<64 - 1 // earlier drainers may have released any number
+		// Set all bits, because earlier drainers may have released any number of ranges.
+		p.told = 1<<64 - 1
 		if err := s.release(i); err != nil {
 			return err
 		}

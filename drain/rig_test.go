@@ -13,7 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// rig is a drainer that a test moves by hand, with a clock of its own.
+// rig is a drainer without goroutines. A test tells it when to work, and sets its clock.
 type rig struct {
 	t       testing.TB
 	d       *Drainer
@@ -29,12 +29,12 @@ func newRig(t testing.TB, o Options) *rig {
 	r.start(o)
 	t.Cleanup(func() {
 		r.d.Close()
-		r.kill() // its workers are this rig, so nobody else gives up their rings
+		r.kill() // the drainer has no goroutine that could close the rings
 	})
 	return r
 }
 
-// start begins a drainer where the one before it, if any, left off.
+// start starts a drainer, which continues where an earlier drainer ended.
 func (r *rig) start(o Options) {
 	r.t.Helper()
 	o.Logs = r.logs
@@ -49,12 +49,13 @@ func (r *rig) start(o Options) {
 	r.d = d
 }
 
-// kill ends the drainer as death does: nothing more is written, and its files are closed.
+// kill ends the drainer as SIGKILL would: the drainer writes nothing more, and its files are
+// closed.
 func (r *rig) kill() {
 	for _, w := range r.d.workers {
 		w.leaveIncoming()
 		for _, s := range w.sources {
-			if s != nil { // it may have died in the middle of a pass
+			if s != nil { // nil if the drainer died in the middle of a pass
 				s.leave(w)
 			}
 		}
@@ -63,7 +64,7 @@ func (r *rig) kill() {
 	r.d.once.Do(func() { r.d.lock.Close() })
 }
 
-// advance moves the clock and does what is due.
+// advance moves the clock and does everything that is due.
 func (r *rig) advance(by time.Duration) {
 	r.clock += by
 	r.d.scan(r.clock)
@@ -73,7 +74,7 @@ func (r *rig) advance(by time.Duration) {
 	}
 }
 
-// run advances in steps of the longest poll.
+// run advances the clock in steps of DefaultPoll.
 func (r *rig) run(by time.Duration) {
 	for end := r.clock + by; r.clock < end; {
 		r.advance(DefaultPoll)
@@ -96,7 +97,7 @@ func (r *rig) openAs(name string, o handlers.Options,
 	return c
 }
 
-// stats returns those of the only ring, or of the one with that channel.
+// stats returns the stats of the ring with this channel.
 func (r *rig) stats(name string) RingStats {
 	r.t.Helper()
 	for _, c := range r.d.Stats().Rings {
@@ -108,7 +109,7 @@ func (r *rig) stats(name string) RingStats {
 	return RingStats{}
 }
 
-// kept is what a log holds.
+// kept is the content of a log.
 type kept struct {
 	events      map[int][]logstore.Event // by shard
 	links       map[int][]logstore.Link
@@ -121,7 +122,7 @@ type kept struct {
 	segments    int
 }
 
-// dropped returns how many rows are not in the log for a reason, as the log says.
+// dropped returns how many rows are missing for this reason, according to the log.
 func (k *kept) dropped(reason logstore.Reason) (n uint64) {
 	for _, drops := range k.drops {
 		for _, d := range drops {
@@ -133,7 +134,7 @@ func (k *kept) dropped(reason logstore.Reason) (n uint64) {
 	return n
 }
 
-// all returns how many events or links are in the log.
+// all returns the number of events and links in the log.
 func (k *kept) all() (n int) {
 	for _, rows := range k.events {
 		n += len(rows)
@@ -144,7 +145,7 @@ func (k *kept) all() (n int) {
 	return n
 }
 
-// readLogs reads all logs of a directory, by channel. Each channel has one ring.
+// readLogs reads all logs of a directory, by channel. Each channel must have only one ring.
 func readLogs(t testing.TB, dir string) map[string]*kept {
 	t.Helper()
 	logs, err := tryReadLogs(dir)
@@ -195,7 +196,7 @@ func readLog(segments []logstore.Segment) (*kept, error) {
 			return k, nil
 		}
 		if errors.As(err, &damage) {
-			continue // is in the report
+			continue // the report contains this damage
 		}
 		if err != nil {
 			return nil, err
@@ -209,7 +210,7 @@ func readLog(segments []logstore.Segment) (*kept, error) {
 	}
 }
 
-// check fails the test unless the log is whole.
+// check fails the test if the log is damaged.
 func (k *kept) check(t testing.TB) {
 	t.Helper()
 	if k == nil {

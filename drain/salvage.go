@@ -15,15 +15,16 @@ var ErrAlive = errors.New("ring is in use")
 type Salvaged struct {
 	Path  string
 	Stats RingStats
-	Err   error // if it is not nil, the ring stays where it is
+	Err   error // if Err is not nil, the ring stays where it is
 }
 
-// Salvage does once, for some rings of a directory, what a Drainer does continuously for rings of
-// dead programs: it moves their content into logs in Options.Logs, and removes the rings. If a
-// ring's log was begun there, Salvage continues it. If not, Salvage begins a log, in which rows
-// that a drainer took from the ring earlier are reported as missing. Salvage does not touch rings
-// of living programs, whose Err is ErrAlive. The error wraps ring.ErrLocked if another process
-// drains the directory.
+// Salvage moves the content of some rings of dead programs into logs in Options.Logs, and removes
+// the rings. A Drainer does the same continuously for a whole directory.
+//
+// If Options.Logs has a log of the ring, Salvage continues that log. If not, Salvage begins a log.
+// Rows that a drainer took from the ring earlier are then reported as missing. Salvage does not
+// change rings of living programs, and their Err is ErrAlive. The error wraps ring.ErrLocked if
+// another process drains the directory.
 func Salvage(dir string, paths []string, o Options) ([]Salvaged, error) {
 	begin := time.Now()
 	o.Workers = 1
@@ -58,7 +59,7 @@ func (d *Drainer) salvage(path string, logs begun) (RingStats, error) {
 	w := d.workers[0]
 	w.now = d.now()
 	for s.more = true; s.more && err == nil; {
-		_, err = s.drain(w, flush) // which closes s when the ring is empty
+		_, err = s.drain(w, flush) // also closes s when the ring is empty
 	}
 	switch causeOf(err) {
 	case hostile:

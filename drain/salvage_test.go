@@ -12,8 +12,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// The rest in the rings of dead programs joins what a dead drainer had written, each record once.
-// In another directory the log says what it lacks.
+// Salvage adds what is still in the rings of dead programs to the logs of a dead drainer, each
+// record once. In another directory the log says which records it lacks.
 func TestSalvageGoesOnWithTheLog(t *testing.T) {
 	for name, same := range map[string]bool{"where the log was begun": true, "elsewhere": false} {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestSalvageGoesOnWithTheLog(t *testing.T) {
 	}
 }
 
-// A ring whose log cannot be written stays as it was.
+// If Salvage cannot write a ring's log, the ring stays as it is.
 func TestSalvageWithoutADisk(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/x", handlers.Options{Handler: "id"})

@@ -13,20 +13,22 @@ import (
 )
 
 const (
-	// After each reading of the directory, and after each search for new rings, there is a pause
-	// that is scanPause times as long.
+	// After each reading of the directory, and after each search for new rings, the drainer pauses
+	// scanPause times as long as that took.
 	scanPause = 3
 
-	// While the directory is read, new arrivals are looked for after every arrivedEvery files.
+	// While the drainer reads the directory, it checks for new arrivals after every arrivedEvery
+	// files.
 	arrivedEvery = 1 << 10
 
-	// Rings for which other rings give up their room are tried again after soonEvery, at most
-	// maxSoon of them at once. The rest wait until the directory is read again.
+	// soonEvery is the time after which the drainer tries again to open rings for which other rings
+	// give up their room. It tries at most maxSoon of them at once. All others wait until the
+	// drainer reads the directory again.
 	soonEvery = 50 * time.Millisecond
 	maxSoon   = 1 << 10
 
-	// maxArrived is the largest number of names of new files that are kept. If there are more, the
-	// directory is read instead.
+	// maxArrived is the largest number of names of new files that the drainer keeps. If there are
+	// more, it reads the directory instead.
 	maxArrived = 1 << 12
 )
 
@@ -50,7 +52,8 @@ func (d *Drainer) runScans() {
 	}
 	watch()
 	defer func() { unwatch() }()
-	var readAt, lookAt time.Duration // the earliest times of the next reading and the next search
+	// These are the earliest times of the next reading and of the next search.
+	var readAt, lookAt time.Duration
 	timed := func(do func()) (again time.Duration) {
 		begin := d.now()
 		do()
@@ -63,7 +66,7 @@ func (d *Drainer) runScans() {
 		}
 		if d.moved.Swap(false) {
 			watch()
-			continue // read again: rings may have arrived before the watch began
+			continue // read again, because rings may have arrived before the watch began
 		}
 		for read := false; !read; {
 			if pause := lookAt - d.now(); pause > 0 {
@@ -91,7 +94,7 @@ func (d *Drainer) runScans() {
 	}
 }
 
-// expects reports whether some waiting rings may soon have room.
+// expects reports whether there may soon be room for some waiting rings.
 func (d *Drainer) expects() bool {
 	d.scanning.Lock()
 	defer d.scanning.Unlock()
@@ -129,7 +132,7 @@ func (d *Drainer) findArrived(now time.Duration) (paths []string, all bool) {
 	return paths, all
 }
 
-// scanSoon tries again to open the rings for which other rings give up their room.
+// scanSoon tries again to open rings for which other rings have given up their room.
 func (d *Drainer) scanSoon() {
 	d.scanning.Lock()
 	defer d.scanning.Unlock()
@@ -143,7 +146,7 @@ func (d *Drainer) scanSoon() {
 		waits = waits && d.processes[p.process].Rings < d.share
 		full := d.full()
 		if waits && full == nil {
-			// if there is still no room for it, find counts it again
+			// If there is still no room for this ring, find counts it again.
 			if d.leaving[p.process]--; d.leaving[p.process] <= 0 {
 				delete(d.leaving, p.process)
 			}
@@ -165,17 +168,17 @@ func (d *Drainer) scanSoon() {
 	}
 }
 
-// arrivals collects the names of rings that have arrived in a directory, as reported by the kernel.
+// arrivals collects the names of the files that the kernel reports as new in a directory.
 type arrivals struct {
-	some chan struct{} // has a value while names wait
+	some chan struct{} // contains a value while names wait
 
-	mu    sync.Mutex // guards all below
+	mu    sync.Mutex // protects the fields below it
 	names []string
 	lost  bool // some names were lost
 }
 
-// watch makes the kernel report files that arrive in a directory, until stop is closed. It fails if
-// this user has too many watches.
+// watch makes the kernel report files that arrive in a directory, until stop is closed. watch fails
+// if this user has too many watches.
 func (a *arrivals) watch(dir string, stop <-chan struct{}) error {
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	if err != nil {
@@ -195,7 +198,7 @@ func (a *arrivals) watch(dir string, stop <-chan struct{}) error {
 		for {
 			n, err := file.Read(buffer)
 			if err != nil {
-				return // closed
+				return // watch has closed the descriptor
 			}
 			a.add(buffer[:n])
 		}
@@ -226,7 +229,8 @@ func (a *arrivals) add(events []byte) {
 	}
 }
 
-// take returns the names that have arrived since the last call, and whether they are all.
+// take returns the names that have arrived since the last call. all is false if some names were
+// lost.
 func (a *arrivals) take() (names []string, all bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

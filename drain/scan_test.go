@@ -11,7 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// The kernel reports which rings come. If it reports too many at once, the directory must be read.
+// The kernel reports which rings arrive. If too many arrive at once, the drainer must read the
+// directory.
 func TestArrivals(t *testing.T) {
 	dir, stop := t.TempDir(), make(chan struct{})
 	defer close(stop)
@@ -61,8 +62,8 @@ func TestArrivals(t *testing.T) {
 	}
 }
 
-// Rings that come while the directory is read, or after it, are found by their names, and counted
-// once.
+// If rings arrive while the drainer reads the directory, or later, the drainer gets their names
+// from the kernel and counts each ring once.
 func TestRingsThatArrive(t *testing.T) {
 	r := newRig(t, Options{})
 	r.d.room.rings = 2
@@ -92,7 +93,8 @@ func TestRingsThatArrive(t *testing.T) {
 	if s := r.d.Stats(); len(s.Rings) != 2 || s.Left != 2 {
 		t.Errorf("%d rings, %d left", len(s.Rings), s.Left)
 	}
-	// A process that has less than its share gets a ring as soon as another has yielded.
+	// A process that has less than its share gets room for a ring as soon as another process has
+	// given up a ring.
 	other := r.open("b/x", handlers.Options{Buffer: "1KiB"})
 	forgeIdentity(t, other.Path(), 232, word(1))
 	names = append(names, filepath.Base(other.Path()))

@@ -15,7 +15,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// tableOf returns a table of one rule for each pattern.
+// tableOf returns a handler table with these rules.
 func tableOf(t *testing.T, rules ...string) *handlertable.Table {
 	t.Helper()
 	text := "version: 1\nrules:\n"
@@ -43,7 +43,7 @@ func TestTableIsAppliedToRingsThatAppearAndThatAreThere(t *testing.T) {
 	settings("a/x", "id")
 	settings("b/x", "counter period=1s")
 	for range 5 {
-		a.Log(1) // xoy would keep none
+		a.Log(1) // xoy would discard this event
 		b.Log(1)
 	}
 	r.d.SetTable(
@@ -55,8 +55,8 @@ func TestTableIsAppliedToRingsThatAppearAndThatAreThere(t *testing.T) {
 		a.Log(3)
 		b.Log(3)
 	}
-	// Without a rule each channel has the settings of its program, even after another drainer takes
-	// over.
+	// If no rule matches a channel, the channel has the settings of its program, even after another
+	// drainer takes over.
 	r.kill()
 	r.start(Options{Table: tableOf(t, "channel: other/x, handler: null")})
 	r.run(2 * tick)
@@ -64,7 +64,7 @@ func TestTableIsAppliedToRingsThatAppearAndThatAreThere(t *testing.T) {
 	settings("b/x", "counter period=1s")
 	a.Log(5)
 	b.Log(5)
-	// Without a table they keep their settings.
+	// Without a table the channels keep their settings.
 	r.d.SetTable(tableOf(t, "channel: a/x, handler: null"))
 	r.run(2 * tick)
 	a.Log(6)
@@ -168,8 +168,8 @@ func TestTableThatAChannelCannotTake(t *testing.T) {
 	}
 }
 
-// However often the table changes while nothing of it can be written, the log says in the end which
-// settings applied from where.
+// However often the table changes while the log cannot be written, the log finally says which
+// settings applied to which rows.
 func TestJournalIsNeverLost(t *testing.T) {
 	disk := &fullDisk{logstore.OS{}, 1 << 40}
 	r := newRig(t, Options{FileSystem: disk})
@@ -202,8 +202,8 @@ func TestJournalIsNeverLost(t *testing.T) {
 	}
 }
 
-// Table follows table under load. Each event is there once, and the transitions divide them as the
-// handlers kept them.
+// While programs log, one table replaces another. Each event is in the log once, and the journal
+// entries in the log say which handler kept which events.
 func TestTableChangesUnderLoad(t *testing.T) {
 	rings, logs := t.TempDir(), t.TempDir()
 	d, err := Start(rings, Options{Logs: logs, Node: "node-1"})
@@ -248,7 +248,7 @@ func TestTableChangesUnderLoad(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		before := calls.Load() // the program notes the change in a later call
+		before := calls.Load() // the program notes the change only in a later call
 		testimony.WaitFor(t, "calls under the new table", func() bool {
 			return calls.Load() > before+10_000
 		})
@@ -291,8 +291,8 @@ func TestTableChangesUnderLoad(t *testing.T) {
 	}
 }
 
-// Without a rule a channel has the settings of its program, whatever happened to its journal and
-// its earlier logs.
+// If no rule matches a channel, the channel has the settings of its program, whatever happened to
+// its journal and its earlier logs.
 func TestWithoutARuleTheProgramsOwnSettingsHold(t *testing.T) {
 	own := handlers.Options{Handler: "xoy", Params: channel.Params{"x": 1, "y": 2}}
 	for name, interfere := range map[string]func(r *rig, c *handlers.Channel){

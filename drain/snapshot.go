@@ -9,10 +9,10 @@ import (
 )
 
 // Snapshot writes the content of flight recorders: the last records of channels with policy
-// overwrite. match selects channels; nil selects all. Records that an earlier snapshot has written
-// are not written again.
+// overwrite. match selects channels; nil selects all. Snapshot does not write records again that an
+// earlier snapshot has written.
 func (d *Drainer) Snapshot(match func(channel.Name) bool) error {
-	// Note the requests so far. This snapshot does not answer later requests.
+	// Note the number of requests now. This snapshot does not answer later requests.
 	err := d.each(func(_ *worker, s *source) (more, gone bool, err error) {
 		s.asked, _, err = s.ring.Asked()
 		return false, false, err
@@ -55,7 +55,7 @@ func (d *Drainer) runSnapshots() {
 		}
 		err := d.Snapshot(nil)
 		select {
-		case <-d.closing: // closing also makes Snapshot fail: no report
+		case <-d.closing: // closing also makes Snapshot fail: do not report that
 		default:
 			if err != nil {
 				d.notify(err)
@@ -64,7 +64,7 @@ func (d *Drainer) runSnapshots() {
 	}
 }
 
-// wantsSnapshot requests a snapshot from runSnapshots if the program has asked for one.
+// wantsSnapshot tells runSnapshots to take a snapshot if the program has asked for one.
 func (s *source) wantsSnapshot() error {
 	_, open, err := s.ring.Asked()
 	if open {

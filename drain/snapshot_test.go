@@ -9,8 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// A program asks on any of its channels. Every recorder is written, once for each request, and
-// others are told.
+// A program can ask for a snapshot on any of its channels. For each request, the drainer writes
+// every flight recorder once, and calls Options.Asked.
 func TestProgramAsksForSnapshot(t *testing.T) {
 	var told atomic.Int64
 	rings, logs := t.TempDir(), t.TempDir()

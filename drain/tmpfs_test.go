@@ -13,7 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// A real file system becomes full, and then has space again.
+// A real file system becomes full, and later has space again.
 func TestPrivilegedFullFileSystem(t *testing.T) {
 	privileged.Need(t)
 	r := newRig(t, Options{})
@@ -38,7 +38,7 @@ func TestPrivilegedFullFileSystem(t *testing.T) {
 			r.advance(DefaultPoll)
 		}
 	}
-	log(150) // 15,000 events plain are 234 KiB
+	log(150) // 15,000 uncompressed events take 234 KiB
 	if s := r.stats("a/b"); s.Failure == nil || s.Dropped == 0 {
 		t.Fatalf("the file system is not full: %+v", s)
 	}

@@ -2,8 +2,9 @@ package host
 
 import "fmt"
 
-// Clocks are the counter and the clocks of a node. Code that uses them never sleeps, and takes the
-// time from nowhere else. The zero value is not usable. SystemClocks returns the machine's own.
+// Clocks contains the counter and the clocks of a node. Code that gets Clocks as an argument must
+// not sleep, and must read no other clock. The zero value is not usable. SystemClocks returns this
+// machine's clocks.
 type Clocks struct {
 	EdgeOpen     func() uint64
 	EdgeClose    func() uint64
@@ -12,12 +13,13 @@ type Clocks struct {
 	Boottime_ns  func() (int64, error) // CLOCK_BOOTTIME
 }
 
-// One try may be interrupted, but hardly each of several.
+// bracketTries is so large that interrupts hardly disturb every try.
 const bracketTries = 16
 
-// Bracket reads CLOCK_MONOTONIC_RAW between two readings of the counter and returns the narrowest
-// of several tries. Readings on two cores may disagree by the core slack. If the thread is not
-// pinned, the two readings of the narrowest try rarely come from two cores.
+// Bracket reads CLOCK_MONOTONIC_RAW between two readings of the counter. It returns the narrowest
+// of several tries. If the thread is not pinned to a core, the two readings of the counter may come
+// from different cores, whose counters may disagree by the core slack. In the narrowest try this is
+// rare.
 func (c Clocks) Bracket() (Bracket, error) {
 	var narrowest Bracket
 	for try := range bracketTries {
@@ -34,9 +36,10 @@ func (c Clocks) Bracket() (Bracket, error) {
 	return narrowest, nil
 }
 
-// Slept_ns returns how long the machine has slept since it was booted. The error is at most the
-// time that the call takes: some hundred nanoseconds, and more if the thread is interrupted. It is
-// for programs that must check often. A Watch checks more.
+// Slept_ns returns how long the machine has slept since it was booted. The result is wrong by at
+// most the time that the call takes: some hundred nanoseconds, or more if the thread is
+// interrupted. Slept_ns is for programs that must check often and need to know less than a Watch
+// finds out.
 func (c Clocks) Slept_ns() (int64, error) {
 	awake_ns, err := c.Monotonic_ns()
 	if err != nil {
@@ -50,7 +53,7 @@ func (c Clocks) Slept_ns() (int64, error) {
 }
 
 // suspended returns the narrowest interval that contains CLOCK_BOOTTIME minus CLOCK_MONOTONIC. This
-// is the time that the machine has slept.
+// difference is the time that the machine has slept.
 func (c Clocks) suspended() (lo_ns, hi_ns int64, err error) {
 	for try := range bracketTries {
 		before, err := c.Monotonic_ns()
@@ -66,7 +69,7 @@ func (c Clocks) suspended() (lo_ns, hi_ns int64, err error) {
 			return 0, 0, fmt.Errorf("read CLOCK_MONOTONIC: %w", err)
 		}
 		if try == 0 || after-before < hi_ns-lo_ns {
-			// Each reading is rounded down to a nanosecond.
+			// The kernel rounds each reading down to a nanosecond.
 			lo_ns, hi_ns = boot-after-1, boot-before+1
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 )
 
-// SystemClocks reads the clocks of this machine. It is safe for concurrent use.
+// SystemClocks returns the counter and the clocks of this machine. Any goroutine may use them.
 func SystemClocks() Clocks {
 	read := func(clock int32) func() (int64, error) {
 		return func() (int64, error) {

@@ -9,39 +9,41 @@ import (
 	"strings"
 )
 
-// clocksource is the kernel's basis for its clocks.
+// clocksource describes a hardware clock from which the kernel computes its own clocks.
 type clocksource struct {
-	step_ns int64 // the most by which the clocks may be ahead of what they show
-	counter bool  // it is the node's counter, scaled
+	step_ns int64 // the true time may be this much later than the kernel's clocks show
+	counter bool  // the clocksource is the node's counter
 }
 
-// clocksources lists the clocksources whose properties are known. The rates come from Linux:
-// drivers/clocksource, arch/x86/kernel.
+// clocksources lists the clocksources whose properties are known. The rates come from the source of
+// Linux (drivers/clocksource, arch/x86/kernel). Each step_ns includes 1 ns, to which the kernel
+// rounds down.
 var clocksources = map[string]clocksource{
-	// This is the counter times a factor, rounded down to whole ns. The quantum already includes
-	// the counter's own steps.
+	// These are the counter itself. The step in which it moves is no part of step_ns, because the
+	// quantum covers it.
 	"tsc":              {1, true},
 	"arch_sys_counter": {1, true},
 
-	// This is the counter in ns, rounded down once by the hypervisor's factor and once by the
-	// kernel's.
+	// These show the counter in nanoseconds. The hypervisor and the kernel each round down to a
+	// nanosecond.
 	"kvm-clock": {2, true},
 	"xen":       {2, true},
 
-	// This counts at 10 MHz, whatever the rate of the counter behind it.
+	// These count at 10 MHz, whatever the rate of the counter behind them.
 	"hyperv_clocksource_tsc_page": {101, true},
 	"hyperv_clocksource_msr":      {101, true},
 	"hyperv_clocksource":          {101, true},
 
-	"hpet":    {101, false}, // at least 10 MHz by its specification
+	"hpet":    {101, false}, // the specification requires at least 10 MHz
 	"acpi_pm": {281, false}, // 3.579545 MHz
 }
 
-// coarsestStep_ns is the step of the periodic tick: no clock stands still for longer.
+// coarsestStep_ns is the longest interval of the kernel's periodic tick. The kernel moves its
+// clocks at least at every tick, so they stand still for at most this time.
 const coarsestStep_ns = 10_000_001
 
-// ClockStep_ns returns how far the kernel's clocks may be ahead of what they show, and whether this
-// is known for the clocksource. For an unknown clocksource it returns the periodic tick.
+// ClockStep_ns returns how much later the true time may be than the kernel's clocks show. known
+// says whether the clocksource is known. For an unknown clocksource, step_ns is coarsestStep_ns.
 func ClockStep_ns(name string) (step_ns int64, known bool) {
 	if c, ok := clocksources[name]; ok {
 		return c.step_ns, true
@@ -49,22 +51,22 @@ func ClockStep_ns(name string) (step_ns int64, known bool) {
 	return coarsestStep_ns, false
 }
 
-// FromCounter reports whether the clocks that the kernel makes from a clocksource are the counter
-// itself, scaled.
+// FromCounter reports whether a kernel with this clocksource computes its clocks from the counter.
 func FromCounter(name string) bool { return clocksources[name].counter }
 
-// StampStep returns a function that returns how far the kernel's clock may be ahead of one of its
-// stamps, or an error that explains why the kernel's stamps prove nothing. The function checks the
-// machine at each call: while programs run, another clocksource can be chosen and cores can be
-// brought online. The core that takes the interrupt also takes the stamp. So proven must contain
-// all cores that are online; proven is the list Slack.Cores.
+// StampStep returns a function that returns how much later than a kernel's stamp the true time may
+// be. If the kernel's stamps prove nothing, the function returns an error that explains why. It
+// checks the machine at each call, because somebody may choose another clocksource or bring cores
+// online while programs run. Any core that is online may handle a network interrupt and take the
+// stamp. So the argument proven, which is Slack.Cores, must contain all these cores.
 func StampStep(root fs.FS, proven []int) func() (step_ns uint32, err error) {
 	release, _ := readText(root, "proc/sys/kernel/osrelease")
 	never := checkRelease(release)
 	cpus := "/" + path.Dir(onlineFile)
 	mounts, _ := readText(root, "proc/self/mountinfo")
 	if never == nil && mountedOver(mounts, cpus) {
-		// LXC shows a container the cores that it may use, as if no other cores existed.
+		// In an LXC container, this file may list only the container's cores, as if no other cores
+		// existed.
 		never = &noStamps{
 			"something is mounted over " + cpus + ", so which cores may take them is not known",
 			"show the kernel's own /sys to this process (LXC: no lxcfs there), " +
@@ -105,7 +107,8 @@ func StampStep(root fs.FS, proven []int) func() (step_ns uint32, err error) {
 	}
 }
 
-// mountedOver reports whether mountinfo, see proc_pid_mountinfo(5), lists a mount in a directory.
+// mountedOver reports whether mountinfo lists a mount at or below a directory. For the format of
+// mountinfo, see proc_pid_mountinfo(5).
 func mountedOver(mountinfo, directory string) bool {
 	for line := range strings.Lines(mountinfo) {
 		fields := strings.Fields(line)
@@ -118,14 +121,14 @@ func mountedOver(mountinfo, directory string) bool {
 
 const showSys = "show /sys to this process"
 
-// noStamps explains why the kernel's stamps prove nothing on a machine.
+// noStamps is the error for a machine on which the kernel's stamps prove nothing.
 type noStamps struct{ why, remedy string }
 
 func (n *noStamps) Error() string { return "use kernel stamps: " + n.why + ": " + n.remedy }
 
-// checkRelease refuses kernels that apply a frequency only at the tick after adjtimex has shown it.
-// Since 4.19, Linux applies it at once ("timekeeping: Update multiplier when NTP frequency is set
-// directly").
+// checkRelease refuses kernels before 4.19. They show a new frequency of their clock in adjtimex at
+// once, but apply it only at the next tick. Since 4.19, Linux applies it at once, too
+// ("timekeeping: Update multiplier when NTP frequency is set directly").
 func checkRelease(release string) error {
 	var major, minor int
 	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {

@@ -6,7 +6,8 @@ import (
 	"testing/fstest"
 )
 
-// A clock moves in steps of the clocksource that Linux registers, and is rounded down.
+// The step of the kernel's clocks depends on the clocksource that it uses, and includes the
+// rounding down.
 func TestClockStep(t *testing.T) {
 	for name, want := range map[string]int64{
 		"tsc": 1, "arch_sys_counter": 1, "kvm-clock": 2, "xen": 2,
@@ -76,7 +77,8 @@ func TestStampStep(t *testing.T) {
 	}
 }
 
-// In an LXC container lxcfs shows the cores of the container as those that are online.
+// In an LXC container, lxcfs may list only the container's cores as online. Kernel stamps then
+// prove nothing.
 func TestStampsWhereCoresAreHidden(t *testing.T) {
 	root := fstest.MapFS{
 		"proc/sys/kernel/osrelease":            {Data: []byte("6.8.0\n")},
@@ -99,7 +101,8 @@ func TestStampsWhereCoresAreHidden(t *testing.T) {
 	}
 }
 
-// The clocksource and the cores that are online may change while a program runs.
+// StampStep's function notices when the clocksource or the online cores change while a program
+// runs.
 func TestStampStepLooksAgain(t *testing.T) {
 	root := fstest.MapFS{
 		"proc/sys/kernel/osrelease":            {Data: []byte("6.8.0\n")},

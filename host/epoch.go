@@ -16,24 +16,25 @@ import (
 // ErrEpochText is returned when a text is not an epoch.
 var ErrEpochText = errors.New("not an epoch")
 
-// Epoch names a span in which a node's counter ran unbroken. Two epochs are the same if and only if
-// they are equal, as values or as texts. Readings of a node may be compared only within one epoch.
+// Epoch names a span of time in which a node's counter ran unbroken. Two values or texts name the
+// same epoch if and only if they are equal. Readings of a node may be compared only if they belong
+// to the same epoch.
 //
-// Processes of one boot compute the same epoch independently. An epoch has a Token only after a
-// break that nothing but a running Watch can detect. So on each node, one Watch should name the
-// epoch for all processes.
+// Processes compute the epoch independently, and mostly come to the same result. But some breaks
+// are noticed only by a Watch that runs at that time. After such a break, the Watch adds a random
+// Token to the epoch. So on each node, one Watch should name the epoch for all processes.
 type Epoch struct {
 	Boot       string // the kernel's boot id
 	Sleep      int64  // time spent suspended since boot, in steps of 16 ms
-	Disruption uint64 // the hypervisor's markers (VMClock); 0 if there are none
+	Disruption uint64 // the hypervisor's (type VMClock), as Generation; 0 if it has none
 	Generation uint64
 	HasVMClock bool
-	Token      string // "" until a break that the fields above cannot express
+	Token      string // "" unless a break happened that changed no field above
 }
 
-// Suspending and resuming takes far longer than this. A reading of the time slept is some hundred
-// nanoseconds wide. If it lies on the edge between two steps, two readings may fall into different
-// steps. The chance of this is some 10^-5 for each suspend.
+// A suspend takes far longer than this step. Two processes read the same time slept within some
+// hundred nanoseconds of each other. With a probability of some 10^-5 for each suspend, the edge of
+// a step lies between these, and their epochs differ.
 const sleepStep_ns = 16_000_000
 
 func (e Epoch) String() string {
@@ -47,7 +48,8 @@ func (e Epoch) String() string {
 	return fmt.Sprintf("%s.s%d.v%s.n%s", e.Boot, e.Sleep, vmclock, token)
 }
 
-// ParseEpoch reads what String wrote. The error wraps ErrEpochText.
+// ParseEpoch reads a text that String wrote. If the text is not an epoch, the error wraps
+// ErrEpochText.
 func ParseEpoch(text string) (Epoch, error) {
 	wrong := func(what string) (Epoch, error) {
 		return Epoch{}, fmt.Errorf("parse epoch %q: %s: %w", text, what, ErrEpochText)
@@ -92,8 +94,7 @@ func ParseEpoch(text string) (Epoch, error) {
 	return e, nil
 }
 
-// Observation is one set of readings of everything that shows whether the counter still runs
-// unbroken.
+// Observation is one look at everything that shows whether the counter still runs unbroken.
 type Observation struct {
 	Boot         string   `json:"boot"`
 	Clocksource  string   `json:"clocksource"`
@@ -101,25 +102,25 @@ type Observation struct {
 	SleepLo_ns   int64    `json:"sleep_lo_ns,string"` // CLOCK_BOOTTIME minus CLOCK_MONOTONIC
 	SleepHi_ns   int64    `json:"sleep_hi_ns,string"`
 	VMClock      *VMClock `json:"vmclock,omitempty"`
-	Restores     uint64   `json:"-"` // restore events that this process has received
-	RestoresLost bool     `json:"-"` // events were lost: there may have been more
+	Restores     uint64   `json:"-"` // number of restores that this process has heard of
+	RestoresLost bool     `json:"-"` // this process may have missed announcements of restores
 }
 
-// Observer makes observations. Root and Clocks must be set.
+// Observer makes observations. The caller must set Root and Clocks.
 type Observer struct {
 	Root     fs.FS
 	Clocks   Clocks
-	Restores *RestoreEvents // nil: not listening
+	Restores *RestoreEvents // nil: the process does not listen for restores
 }
 
-// Observe reads everything once. It takes some ten microseconds.
+// Observe makes one observation. It takes some ten microseconds.
 func (o Observer) Observe() (Observation, error) {
 	var now Observation
 	var err error
 	if now.Boot, err = readText(o.Root, "proc/sys/kernel/random/boot_id"); err != nil {
 		return now, fmt.Errorf("observe epoch: read boot id: %w", err)
 	}
-	// This is "" if sysfs is hidden.
+	// If sysfs is hidden, the clocksource stays "".
 	now.Clocksource, _ = readText(o.Root, clocksourceDir+"current_clocksource")
 	if now.Bracket, err = o.Clocks.Bracket(); err != nil {
 		return now, fmt.Errorf("observe epoch: %w", err)
@@ -141,12 +142,12 @@ func (o Observer) Observe() (Observation, error) {
 	return now, nil
 }
 
-// timeNamespaceShift_ns returns by how much a time namespace shifts the difference of
-// CLOCK_BOOTTIME and CLOCK_MONOTONIC. It shifts each clock by a different amount.
+// timeNamespaceShift_ns returns by how much this process's time namespace shifts the difference
+// between CLOCK_BOOTTIME and CLOCK_MONOTONIC. It shifts each of them separately.
 func timeNamespaceShift_ns(root fs.FS) int64 {
 	text, err := readText(root, "proc/self/timens_offsets")
 	if err != nil {
-		return 0 // a kernel before 5.6, without time namespaces
+		return 0 // a kernel before 5.6 has no time namespaces
 	}
 	shift_ns := int64(0)
 	for line := range strings.Lines(text) {
@@ -190,12 +191,12 @@ func floorDiv(a, b int64) int64 {
 type Reason string
 
 const (
-	Booted             Reason = "boot"        // another boot id
+	Booted             Reason = "boot"        // the machine was booted again
 	Suspended          Reason = "suspend"     // the machine slept
 	Disrupted          Reason = "disruption"  // the hypervisor reports it: a live migration
-	Restored           Reason = "restore"     // a snapshot was restored or the machine was cloned
-	Jumped             Reason = "jump"        // the counter jumped against CLOCK_MONOTONIC_RAW
-	WentBack           Reason = "backwards"   // the counter is smaller than it was
+	Restored           Reason = "restore"     // the machine was restored from a snapshot, or cloned
+	Jumped             Reason = "jump"        // the counter jumped relative to CLOCK_MONOTONIC_RAW
+	WentBack           Reason = "backwards"   // the counter is smaller than before
 	ClocksourceChanged Reason = "clocksource" // the kernel may have found the counter unstable
 )
 
@@ -205,29 +206,30 @@ type Break struct {
 	Detail string `json:"detail"`
 }
 
-// WatchOptions determine what a Watch checks, and how closely.
+// WatchOptions say what a Watch checks, and how exactly.
 type WatchOptions struct {
-	Observe func() (Observation, error) // required; see Observer
+	Observe func() (Observation, error) // required; use Observer.Observe
 
-	Widen_cycles uint64 // quantum and core slack: the largest error of a difference of two readings
+	Widen_cycles uint64 // the largest error of a difference of readings: quantum and core slack
 	Virtual      bool   // a hypervisor is present: migrations and restores are possible
-	Listening    bool   // Observe includes restore events
+	Listening    bool   // Observe also returns restores
 
-	// DriftLimit_ppm is how far the counter's rate against CLOCK_MONOTONIC_RAW may change from one
-	// span to the next before the change is reported as a jump. Default 20: two crystals on one
-	// board move by less.
+	// DriftLimit_ppm is how far the counter's rate relative to CLOCK_MONOTONIC_RAW may change from
+	// one span to the next. A larger change counts as a jump. 0 means 20: the relative rate of two
+	// crystals on one board changes less.
 	DriftLimit_ppm int64
 
-	// Settle is the span over which that rate is measured. Default 1 s.
+	// Settle is the least span over which the Watch measures that rate. 0 means 1 s.
 	Settle time.Duration
 
-	// From continues from what another process saved. Breaks since then are found.
+	// From is the state that an earlier process saved. The first Check then finds breaks that
+	// happened since.
 	From *Saved
 
 	token func() string
 }
 
-// Saved is the state of a Watch, for a later process.
+// Saved is the state of a Watch, which a later process can continue.
 type Saved struct {
 	Epoch Epoch       `json:"epoch"`
 	Last  Observation `json:"last"`
@@ -237,35 +239,35 @@ type Saved struct {
 
 // State is the result of one Check.
 type State struct {
-	Epoch    Epoch   // the present one
-	Unbroken bool    // nothing broke since the previous Check
-	Breaks   []Break // what broke
+	Epoch    Epoch   // the present epoch
+	Unbroken bool    // since the previous observation, the counter ran unbroken
+	Breaks   []Break // evidence that it did not run unbroken
 
-	// Blind lists kinds of breaks that this node cannot detect. Such breaks show only as
-	// contradictions with other nodes.
+	// Blind lists kinds of breaks that this node cannot detect. Only contradictions with other
+	// nodes can reveal such breaks.
 	Blind     []string
 	Frequency *Frequency
 
-	// UnseenMoves reports whether a live migration or a restore may go undetected.
+	// UnseenMoves reports whether a live migration or a restore may stay undetected.
 	UnseenMoves bool
 
-	// Threshold_cycles is the smallest jump that this Check was sure to detect. It is 0 until the
-	// rate is known.
+	// Threshold_cycles is the smallest jump that this Check was sure to detect. It is 0 while the
+	// rate is unknown.
 	Threshold_cycles uint64
 }
 
-// Watch follows the epoch of one node. It is not safe for concurrent use.
+// Watch follows the epoch of one node. Only one goroutine may use it at a time.
 type Watch struct {
 	o     WatchOptions
 	epoch Epoch
-	first Observation // of this epoch
+	first Observation // the first observation of this epoch
 	last  Observation
-	mark  Observation // where the present span of the rate began
+	mark  Observation // where the present span for measuring the rate began
 	rate  *Frequency
 }
 
-// NewWatch makes the first observation. With WatchOptions.From, the first Check reports what broke
-// since then.
+// NewWatch begins to watch. Without WatchOptions.From it makes the first observation; with it, the
+// first Check reports what broke since the state was saved.
 func NewWatch(options WatchOptions) (*Watch, error) {
 	w := &Watch{o: options}
 	if w.o.DriftLimit_ppm == 0 {
@@ -292,7 +294,7 @@ func NewWatch(options WatchOptions) (*Watch, error) {
 
 func randomToken() string {
 	var b [8]byte
-	rand.Read(b[:]) // never fails; see its documentation
+	rand.Read(b[:]) // never fails, as its documentation says
 	return hex.EncodeToString(b[:])
 }
 
@@ -301,14 +303,15 @@ func (w *Watch) begin(now Observation, token string) {
 	w.first, w.last, w.mark, w.rate = now, now, now, nil
 }
 
-// Epoch returns the epoch as of the last observation.
+// Epoch returns the epoch that the last observation showed.
 func (w *Watch) Epoch() Epoch { return w.epoch }
 
 // Save returns the state that a later process needs to continue.
 func (w *Watch) Save() Saved { return Saved{w.epoch, w.last, w.mark, w.rate} }
 
-// Check makes an observation and reports whether the counter ran unbroken since the previous one. A
-// break begins a new epoch. An error means that the observation failed; it does not mean a break.
+// Check makes an observation and reports whether the counter ran unbroken since the previous
+// observation. A break begins a new epoch. If the observation fails, Check returns an error, and
+// the epoch stays.
 func (w *Watch) Check() (State, error) {
 	now, err := w.o.Observe()
 	if err != nil {
@@ -316,7 +319,7 @@ func (w *Watch) Check() (State, error) {
 	}
 	s := State{Blind: w.blind(now), UnseenMoves: w.o.Virtual && now.VMClock == nil}
 	s.Breaks = append(s.Breaks, compareMarkers(w.last, now)...)
-	// A different boot has a different counter.
+	// After a boot, the counter has started again and cannot be compared.
 	if !slices.ContainsFunc(s.Breaks, func(b Break) bool { return b.Reason == Booted }) {
 		breaks, threshold_cycles := w.compareCounter(now)
 		s.Breaks = append(s.Breaks, breaks...)
@@ -324,7 +327,7 @@ func (w *Watch) Check() (State, error) {
 	}
 	if len(s.Breaks) > 0 {
 		token := ""
-		if now.epoch(w.epoch.Token) == w.epoch { // the markers are the same in both epochs
+		if now.epoch(w.epoch.Token) == w.epoch { // no other field of the epoch has changed
 			token = w.o.token()
 		}
 		w.begin(now, token)
@@ -348,7 +351,8 @@ func (w *Watch) Check() (State, error) {
 	return s, nil
 }
 
-// compareMarkers compares what the kernel and the hypervisor reported.
+// compareMarkers compares what the kernel and the hypervisor reported at two observations. It does
+// not compare the counter.
 func compareMarkers(last, now Observation) []Break {
 	var breaks []Break
 	add := func(reason Reason, format string, args ...any) {
@@ -356,7 +360,7 @@ func compareMarkers(last, now Observation) []Break {
 	}
 	if now.Boot != last.Boot {
 		add(Booted, "boot id was %s, is %s", last.Boot, now.Boot)
-		return breaks // nothing else can be compared
+		return breaks // after a boot, nothing else can be compared
 	}
 	if now.SleepLo_ns > last.SleepHi_ns || now.SleepHi_ns < last.SleepLo_ns {
 		add(Suspended, "slept for %v",
@@ -388,8 +392,8 @@ func compareMarkers(last, now Observation) []Break {
 	return breaks
 }
 
-// compareCounter compares the advance of the counter with that of CLOCK_MONOTONIC_RAW, since the
-// last observation and since the field mark.
+// compareCounter compares how far the counter has advanced with how far CLOCK_MONOTONIC_RAW has. It
+// does so since the last observation, and since w.mark, where small jumps add up.
 func (w *Watch) compareCounter(now Observation) (breaks []Break, threshold_cycles uint64) {
 	for _, since := range []Observation{w.last, w.mark} {
 		widen := int64(w.o.Widen_cycles)
@@ -419,8 +423,8 @@ func (w *Watch) compareCounter(now Observation) (breaks []Break, threshold_cycle
 	return breaks, threshold_cycles
 }
 
-// expected returns the counter's advance in a span of CLOCK_MONOTONIC_RAW, at the known rate and
-// within the drift limit.
+// expected returns how far the counter may advance in a span of CLOCK_MONOTONIC_RAW, at all rates
+// that the drift limit allows.
 func (w *Watch) expected(ns, step_ns int64) Cycles {
 	bound := func(millihz uint64, ns, millionths int64) int64 {
 		v := new(big.Int).SetUint64(millihz)
@@ -434,8 +438,8 @@ func (w *Watch) expected(ns, step_ns int64) Cycles {
 	}
 }
 
-// blind lists the kinds of breaks that cannot be detected. It promises the reader of a bound that
-// every other break would have been detected.
+// blind lists the kinds of breaks that this node cannot detect. Check must detect every kind of
+// break that is not on the list.
 func (w *Watch) blind(now Observation) []string {
 	var blind []string
 	if w.o.Virtual && now.VMClock == nil {
@@ -487,7 +491,7 @@ func (s State) finding() Finding {
 	return f
 }
 
-// MarshalText and UnmarshalText use the form of String.
+// MarshalText returns what String returns, and UnmarshalText reads it.
 func (e Epoch) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
 
 func (e *Epoch) UnmarshalText(text []byte) (err error) {

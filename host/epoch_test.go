@@ -13,9 +13,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// A node is a synthetic machine: 2.6 GHz, and time that moves only when it is read or waited for.
+// node is a simulated machine. Its counter runs at 2.6 GHz. Its time passes only when a clock is
+// read or wait is called.
 type node struct {
-	now_ns  int64 // since boot, without sleep
+	now_ns  int64 // time awake since boot
 	slept   int64
 	reads   int64
 	offset  uint64
@@ -34,7 +35,7 @@ func newNode() *node {
 
 func (n *node) counter() uint64 {
 	n.reads++
-	n.now_ns += 10 + n.reads*7919%101 // readings take their time, and not always the same
+	n.now_ns += 10 + n.reads*7919%101 // each reading takes a different time
 	v := n.offset + uint64(n.now_ns)*26/10
 	return v - v%n.quantum
 }
@@ -160,7 +161,7 @@ func TestWhatBreaksAnEpoch(t *testing.T) {
 			n.files["dev/vmclock0"] = &fstest.MapFile{Data: vmclockPage(7, 3)}
 			w := n.watch(t, nil)
 			n.wait(2 * time.Second)
-			check(t, w) // learns the rate
+			check(t, w) // this Check measures the rate
 			n.wait(time.Second)
 			test.happens(n)
 			s := check(t, w)
@@ -195,7 +196,8 @@ func TestJumpsAboveTheThresholdAreSeenAndNoOthersInvented(t *testing.T) {
 			t.Fatal("no threshold though the rate is known")
 		}
 		n.wait(time.Second)
-		// This jump is sure to show over the longest span that Check looks at.
+		// A jump of this length shows even over the longest span that Check compares. (In that span
+		// of 6 s, the two ends of the drift limit are 40 ppm apart.)
 		sure := threshold + 6_000_000_000*26/10*40/1_000_000
 		jump := sure + r.Uint64N(1<<uint(22+r.IntN(18)))
 		if r.IntN(2) == 0 {
@@ -211,7 +213,7 @@ func TestJumpsAboveTheThresholdAreSeenAndNoOthersInvented(t *testing.T) {
 	n.wait(2 * time.Second)
 	check(t, w)
 	n.wait(time.Second)
-	n.offset += 20_000 // 7.7 µs in a second
+	n.offset += 20_000 // 7.7 µs in a second: less than the drift limit
 	if s := check(t, w); !s.Unbroken {
 		t.Errorf("7.7 ppm counted as a jump: %+v", s.Breaks)
 	}
@@ -264,7 +266,7 @@ func TestTokensAreForWhatMarkersCannotTell(t *testing.T) {
 	happens(func() { n.offset += 1 << 40 }, ".s0.v-.nb")
 	happens(func() { n.offset += 1 << 40 }, ".s0.v-.nc")
 	happens(func() { n.slept += 1_000_000 }, ".s0.v-.nd")
-	// Every other process arrives at this epoch too.
+	// This epoch has no token, because every process can see the suspend by itself.
 	happens(func() { n.slept += 160_000_000 }, ".s10.v-.n-")
 }
 
@@ -306,7 +308,7 @@ func TestSmallJumpsAddUp(t *testing.T) {
 	check(t, w)
 	for i := range 200 {
 		n.wait(10 * time.Millisecond)
-		n.offset += 900 // 35 ppm: each below what 10 ms of brackets show
+		n.offset += 900 // 35 ppm; the brackets are too wide to show one jump of this length
 		if s := check(t, w); !s.Unbroken {
 			if i == 0 {
 				t.Error("the first of them was seen: the test shows nothing")
@@ -355,7 +357,7 @@ func TestAWatchContinuesWhereAnotherEnded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := newNode()
 			w := n.watch(t, nil)
-			n.offset -= 1 << 35 // the epoch that is saved has a token
+			n.offset -= 1 << 35 // so the saved epoch has a token
 			check(t, w)
 			n.wait(2 * time.Second)
 			check(t, w)

@@ -14,11 +14,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 )
 
-// Facts are what a node reports about itself. Nothing here is measured, and no bound rests on it.
-// What could not be read is "" or nil.
+// Facts is what a machine says about itself. Nothing in it is measured, and no bound depends on it.
+// A field that could not be read has its zero value.
 type Facts struct {
 	Hostname string `json:"hostname"`
-	// MachineID is a keyed hash. It is constant for one installation and of no use elsewhere.
+	// MachineID is a keyed hash of the machine's id, which cannot be computed from it. It
+	// identifies one installation.
 	MachineID string `json:"machine_id"`
 	Kernel    string `json:"kernel"`
 	CPU       string `json:"cpu"`
@@ -28,32 +29,32 @@ type Facts struct {
 	Container string `json:"container,omitempty"`
 
 	Clocksource  string   `json:"clocksource"`
-	Clocksources []string `json:"clocksources"` // those that the kernel would accept
+	Clocksources []string `json:"clocksources"` // the clocksources that the kernel offers
 	Cores        Cores    `json:"cores"`
-	// CPUQuota is the limit of the control group in cores, such as "1.50".
+	// CPUQuota is the control group's limit in cores, for example "1.50".
 	CPUQuota string `json:"cpu_quota,omitempty"`
 
-	// KernelDoubtsCounter: the kernel lists flags for this CPU, but not both constant_tsc and
-	// nonstop_tsc.
+	// KernelDoubtsCounter is true if the kernel lists flags of this CPU, but not both constant_tsc
+	// and nonstop_tsc.
 	KernelDoubtsCounter bool `json:"kernel_doubts_counter"`
 
-	// HasVMGenID: the kernel announces restores to processes that called ListenRestores.
+	// HasVMGenID is true if the kernel announces restores of this virtual machine (ListenRestores).
 	HasVMGenID    bool   `json:"has_vmgenid"`
 	HasVMClock    bool   `json:"has_vmclock"`              // the hypervisor offers VMClock
 	OpensVMClock  bool   `json:"opens_vmclock"`            // this process may read VMClock
-	ClaimsFreq_hz uint64 `json:"claims_freq_hz,omitempty"` // by CPU or hypervisor; a label
+	ClaimsFreq_hz uint64 `json:"claims_freq_hz,omitempty"` // as CPU or hypervisor says; only shown
 
 	Features asm.Features `json:"-"`
 }
 
-// Cores are the logical CPUs of a node, by number.
+// Cores lists the logical CPUs of a node by number.
 type Cores struct {
 	Possible []int `json:"possible"`
 	Online   []int `json:"online"`
-	Allowed  []int `json:"allowed"` // to this process
+	Allowed  []int `json:"allowed"` // the cores that this process may use
 	Sockets  int   `json:"sockets"`
 	NUMA     int   `json:"numa_nodes"`
-	Siblings bool  `json:"siblings"` // some share a physical core
+	Siblings bool  `json:"siblings"` // some logical CPUs share a physical core
 }
 
 const (
@@ -62,7 +63,8 @@ const (
 )
 
 // ReadFacts reads the facts from a root directory (os.DirFS("/") for this machine) and from what
-// the CPU reports (asm.Read). What cannot be read stays empty: containers hide much of it.
+// the CPU reports (asm.Read). Containers hide many of the files. The facts from hidden files keep
+// their zero values.
 func ReadFacts(root fs.FS, features asm.Features) Facts {
 	text := func(name string) string {
 		s, _ := readText(root, name)
@@ -126,7 +128,8 @@ func bound(root fs.FS, driver string) bool {
 	return false
 }
 
-// hashMachineID follows machine-id(5): the raw id is confidential, but a keyed hash may be shown.
+// hashMachineID follows machine-id(5), by which the id is confidential, but a keyed hash of it may
+// be shown.
 func hashMachineID(id string) string {
 	if id == "" || id == "uninitialized" {
 		return ""
@@ -142,7 +145,7 @@ type cpuInfo struct {
 	arm   bool
 }
 
-// parseCPUInfo reads the first processor of /proc/cpuinfo.
+// parseCPUInfo reads the entry of the first processor in /proc/cpuinfo.
 func parseCPUInfo(text string) cpuInfo {
 	info := cpuInfo{flags: map[string]bool{}}
 	implementer, part := "", ""
@@ -174,7 +177,8 @@ func parseCPUInfo(text string) cpuInfo {
 	return info
 }
 
-// armCores names the cores that are common in clouds and on desks. Linux reports only numbers.
+// armCores contains names of Arm cores that are common in clouds and desktop computers. Linux
+// reports only their numbers.
 var armCores = map[string]string{
 	"0x41/0xd03": "Arm Cortex-A53", "0x41/0xd07": "Arm Cortex-A57", "0x41/0xd08": "Arm Cortex-A72",
 	"0x41/0xd0b": "Arm Cortex-A76",
@@ -212,7 +216,7 @@ func hypervisor(root fs.FS, features asm.Features, cpuinfo cpuInfo) string {
 	case strings.HasPrefix(vendor, "QEMU"), strings.Contains(product, "KVM"):
 		return "KVM"
 	case strings.HasPrefix(vendor, "Amazon EC2") && !strings.Contains(product, ".metal"):
-		return "KVM" // Nitro; Xen shows itself above
+		return "KVM" // Nitro; Xen was recognised above
 	case vendor == "Google", strings.Contains(product, "Google Compute Engine"):
 		return "KVM"
 	case strings.HasPrefix(vendor, "VMware"):
@@ -251,8 +255,8 @@ func container(root fs.FS) string {
 	return ""
 }
 
-// cpuQuota reads the limit of the control group that is the root for this process, as in
-// containers.
+// cpuQuota reads the CPU limit of the control group that this process sees as the root. In a
+// container, that is the container's own group.
 func cpuQuota(root fs.FS) string {
 	quota, period := "", ""
 	if v2, err := readText(root, "sys/fs/cgroup/cpu.max"); err == nil {
@@ -261,7 +265,7 @@ func cpuQuota(root fs.FS) string {
 		quota, _ = readText(root, "sys/fs/cgroup/cpu/cpu.cfs_quota_us")
 		period, _ = readText(root, "sys/fs/cgroup/cpu/cpu.cfs_period_us")
 	}
-	q, err1 := strconv.ParseFloat(quota, 64) // "max" and -1 mean none
+	q, err1 := strconv.ParseFloat(quota, 64) // "max" and -1 mean no limit
 	p, err2 := strconv.ParseFloat(period, 64)
 	if err1 != nil || err2 != nil || q <= 0 || p <= 0 {
 		return ""
@@ -305,7 +309,7 @@ func readCores(root fs.FS) Cores {
 	return c
 }
 
-// parseCores reads the kernel's list format, such as 0-3,8,10-11.
+// parseCores reads a list of cores in the kernel's format, such as 0-3,8,10-11.
 func parseCores(text string) ([]int, error) {
 	const most = 1 << 16
 	var cores []int
@@ -335,7 +339,7 @@ func parseCores(text string) ([]int, error) {
 	return slices.Compact(cores), nil
 }
 
-// listCores is the inverse of parseCores.
+// listCores writes a list of cores in the kernel's format.
 func listCores(cores []int) string {
 	var b strings.Builder
 	for i := 0; i < len(cores); {

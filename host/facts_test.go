@@ -20,8 +20,9 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// fixture reads a machine's files from one text: "-- path --" opens each. (Paths of /sys have
-// colons in them, which Go modules cannot hold as files.)
+// fixture reads a simulated machine's files from one text file, in which a line "-- path --" begins
+// each of them. (They are not files of the repository, because paths in /sys contain colons, and
+// file names in a Go module must not.)
 func fixture(t *testing.T, name string) fstest.MapFS {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name+".txtar"))
@@ -206,7 +207,8 @@ func TestCoreLists(t *testing.T) {
 	}
 }
 
-// Reports of the fixtures, measured on the synthetic node.
+// TestReports compares the reports about the fixtures with golden files. The counter and the clocks
+// are simulated.
 func TestReports(t *testing.T) {
 	tests := map[string]struct {
 		features asm.Features
@@ -262,7 +264,7 @@ func TestReports(t *testing.T) {
 			}
 			n.files = fixture(t, base)
 			o := Options{Root: n.files, Features: test.features, Clocks: n.clocks(), Wait: n.wait}
-			// A control group bars the other cores. Affinity bars none.
+			// As on a real machine, no thread can be pinned to a core that is not allowed.
 			allowed := ReadFacts(n.files, test.features).Cores.Allowed
 			o.OnCore = func(core int, f func()) error {
 				if !slices.Contains(allowed, core) {

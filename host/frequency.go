@@ -8,25 +8,28 @@ import (
 	"time"
 )
 
-// ErrSpanTooShort is returned when two brackets are too close together for the requested result.
+// ErrSpanTooShort is returned if two brackets are too close together to compute a frequency from
+// them.
 var ErrSpanTooShort = errors.New("span too short")
 
-// Bracket records that a clock was read while the counter went from Open to Close.
+// Bracket is a reading of a clock between two readings of the counter: Open before it, Close after
+// it.
 type Bracket struct {
 	Open   uint64 `json:"open,string"`
 	Raw_ns int64  `json:"raw_ns,string"` // CLOCK_MONOTONIC_RAW
 	Close  uint64 `json:"close,string"`
 }
 
-// Width_cycles is how long the reading took, and so how uncertain its place on the counter is.
+// Width_cycles returns how long the reading of the clock took at most: it happened at an unknown
+// moment between Open and Close.
 func (b Bracket) Width_cycles() uint64 { return b.Close - b.Open }
 
-// Frequency is the counter's rate against a clock: the mean over the span is in [Lo, Hi], rounded
-// outward.
+// Frequency is an interval that contains the counter's mean rate over a span, relative to a clock.
+// The ends are rounded outward.
 //
-// The kernel makes CLOCK_MONOTONIC_RAW from its own clocksource. If that clocksource is the counter
-// itself, the frequency is only the kernel's calibration, not a measurement of the oscillator. So
-// use it to label seconds, not to prove them.
+// The kernel computes CLOCK_MONOTONIC_RAW from its clocksource. If the clocksource is the counter
+// itself, the frequency only repeats the kernel's calibration and measures nothing. So use a
+// Frequency to show results in seconds, and never to prove a bound.
 type Frequency struct {
 	Lo_millihz uint64        `json:"lo_millihz,string"`
 	Hi_millihz uint64        `json:"hi_millihz,string"`
@@ -34,13 +37,13 @@ type Frequency struct {
 	Clock      string        `json:"clock"`
 }
 
-// Contains reports whether a frequency is possible.
+// Contains reports whether the interval contains a frequency.
 func (f Frequency) Contains(millihz uint64) bool {
 	return f.Lo_millihz <= millihz && millihz <= f.Hi_millihz
 }
 
-// Uncertainty_ppb is half the interval's width, relative to its middle, in parts per 10^9, rounded
-// up.
+// Uncertainty_ppb returns half of the interval's width, relative to its middle, in parts per 10^9,
+// rounded up.
 func (f Frequency) Uncertainty_ppb() uint64 {
 	middle := f.Lo_millihz/2 + f.Hi_millihz/2
 	if middle == 0 {
@@ -55,20 +58,20 @@ func (f Frequency) String() string {
 		middle/1e9, middle%1e9/1e3, f.Uncertainty_ppb()/1e3, f.Uncertainty_ppb()%1e3, f.Clock)
 }
 
-// FrequencyOver returns the counter's mean rate between two observations. It fails if their markers
-// show that the counter or the clock changed in between.
+// FrequencyOver returns the counter's mean rate between two observations. If the kernel or the
+// hypervisor reported between them that the counter or the clock changed, it returns an error.
 func FrequencyOver(first, last Observation, widen_cycles uint64) (Frequency, error) {
 	if breaks := compareMarkers(first, last); len(breaks) > 0 {
 		b := breaks[0]
 		return Frequency{}, fmt.Errorf("measure frequency: %s: %s", b.Reason, b.Detail)
 	}
-	step_ns, _ := ClockStep_ns(last.Clocksource) // the coarsest, where it is not known
+	step_ns, _ := ClockStep_ns(last.Clocksource) // the coarsest step if the clocksource is unknown
 	return FrequencyBetween(first.Bracket, last.Bracket, widen_cycles, step_ns)
 }
 
 // FrequencyBetween returns the counter's mean rate between two brackets. widen_cycles is the
-// largest error of a reading: the quantum, plus the core slack unless one core took all readings.
-// step_ns is the step in which the clock moves (ClockStep_ns).
+// largest error of a difference of readings: the quantum, plus the core slack if more than one core
+// took the readings. step_ns is the step in which the clock moves (ClockStep_ns).
 func FrequencyBetween(first, last Bracket, widen_cycles uint64, step_ns int64) (Frequency, error) {
 	ns := last.Raw_ns - first.Raw_ns
 	cycles := new(big.Int).SetUint64(last.Open - first.Close)

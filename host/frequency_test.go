@@ -54,7 +54,7 @@ func TestTrueFrequencyIsInside(t *testing.T) {
 		hz := 1_000_000 + r.Int64N(5_000_000_000)
 		quantum := 1 + r.Int64N(100)
 		step := 1 + r.Int64N(1000)
-		counter := func(t_ns int64) uint64 { // floor, then the last full step
+		counter := func(t_ns int64) uint64 { // rounded down to a full cycle, then to a full step
 			v := new(big.Int).Mul(big.NewInt(hz), big.NewInt(t_ns))
 			v.Div(v, big.NewInt(1_000_000_000))
 			return v.Uint64() / uint64(quantum) * uint64(quantum)
@@ -67,7 +67,7 @@ func TestTrueFrequencyIsInside(t *testing.T) {
 		first, last := bracket(start), bracket(start+10_000+r.Int64N(1<<30))
 		f, err := FrequencyBetween(first, last, uint64(quantum), step)
 		if err != nil {
-			continue // counters of a few steps
+			continue // a coarse counter moved too few steps
 		}
 		if !f.Contains(uint64(hz) * 1000) {
 			t.Fatalf("true frequency %d Hz outside [%d, %d] mHz; quantum %d, step %d, %+v, %+v",

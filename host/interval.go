@@ -6,32 +6,33 @@ import (
 )
 
 // Cycles is an interval of counter cycles: the true value is at least Lo_cycles and at most
-// Hi_cycles. An end that is not known is the smallest or the largest int64.
+// Hi_cycles. An unknown end is the smallest or the largest int64.
 type Cycles struct {
 	Lo_cycles int64 `json:"lo_cycles,string"`
 	Hi_cycles int64 `json:"hi_cycles,string"`
 }
 
-// Empty reports whether no value is possible: the readings then contradict each other.
+// Empty reports whether the interval contains no value. If so, the readings behind it contradict
+// each other.
 func (c Cycles) Empty() bool { return c.Lo_cycles > c.Hi_cycles }
 
-// Contains reports whether v is possible.
+// Contains reports whether the interval contains v.
 func (c Cycles) Contains(v int64) bool { return c.Lo_cycles <= v && v <= c.Hi_cycles }
 
-// meets reports whether c and d have a possible value in common.
+// meets reports whether c and d have a value in common.
 func (c Cycles) meets(d Cycles) bool {
 	return c.Lo_cycles <= d.Hi_cycles && d.Lo_cycles <= c.Hi_cycles
 }
 
-// join returns the smallest interval that covers both.
+// join returns the smallest interval that contains both c and d.
 func (c Cycles) join(d Cycles) Cycles {
 	return Cycles{min(c.Lo_cycles, d.Lo_cycles), max(c.Hi_cycles, d.Hi_cycles)}
 }
 
-// width_cycles returns the distance between the smallest and the largest possible value.
+// width_cycles returns the difference between the largest and the smallest value.
 func (c Cycles) width_cycles() uint64 { return uint64(c.Hi_cycles) - uint64(c.Lo_cycles) }
 
-// Magnitude returns the largest possible distance from zero.
+// Magnitude returns the largest distance from zero of any value in the interval.
 func (c Cycles) Magnitude() uint64 { return max(magnitude(c.Lo_cycles), magnitude(c.Hi_cycles)) }
 
 func (c Cycles) String() string {
@@ -55,8 +56,8 @@ func magnitude(v int64) uint64 {
 	return uint64(v)
 }
 
-// addOutward adds two upper limits. If the sum does not fit an int64, it returns the nearest weaker
-// limit that fits.
+// addOutward adds two upper limits. If the sum does not fit in an int64, it returns the nearest
+// int64, or MaxInt64 if a limit is unknown.
 func addOutward(a, b int64) int64 {
 	if a == math.MaxInt64 || b == math.MaxInt64 {
 		return math.MaxInt64

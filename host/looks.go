@@ -5,22 +5,23 @@ import (
 	"slices"
 )
 
-// An interval more than muchWider times as wide as the narrowest one is ignored by looks.joined
-// unless it contradicts the others. In so wide an exchange one end was not running for some time,
-// so the interval shows little about the offset.
+// muchWider says which looks the method joined ignores: those that are more than muchWider times as
+// wide as the narrowest one. So wide a look says little about the offset: one of the two cores did
+// not run for a part of the exchange.
 const muchWider = 4
 
-// looks contains what was measured of the offset between two cores: one interval for each exchange,
-// in order. A look is one such interval.
+// looks contains the measurements of the offset between two cores' counters, in the order in which
+// they were made. A look is one of them: the interval that one exchange of messages between the
+// cores gave.
 //
-// Looks are joined, never intersected. On a busy host a hypervisor moves virtual cores to other
-// physical cores every few milliseconds, and the counters of these cores may disagree: one pair was
-// seen at offsets 150 cycles apart. An intersection of looks from several placements would be wrong
-// for every placement.
+// Looks are joined, never intersected. On a busy host, a hypervisor moves virtual cores to other
+// physical cores every few milliseconds: each time, the placement changes. The counters of physical
+// cores may disagree: the offsets of one pair of virtual cores were seen to differ by 150 cycles.
+// So an intersection of looks from several placements could be wrong for all of them.
 type looks []Cycles
 
-// joined covers every offset that the looks prove. A look much wider than the narrowest is included
-// only if it contradicts the others.
+// joined returns an interval that contains the offset of every placement that was measured. It
+// ignores looks that are much wider than the narrowest one, except those that contradict the rest.
 func (l looks) joined() Cycles {
 	if len(l) == 0 {
 		return Cycles{math.MinInt64, math.MaxInt64}
@@ -44,7 +45,7 @@ func (l looks) joined() Cycles {
 	return joined
 }
 
-// moved reports whether no constant offset is consistent with all looks.
+// moved reports whether no single offset lies in all looks.
 func (l looks) moved() bool {
 	highest, lowest := int64(math.MinInt64), int64(math.MaxInt64)
 	for _, c := range l {
@@ -53,9 +54,9 @@ func (l looks) moved() bool {
 	return highest > lowest
 }
 
-// drifts reports whether the offset reached values that are new: a look of the last quarter
-// contradicts every look of the first half. A drift differs from moved virtual cores, which return
-// to earlier offsets.
+// drifts reports whether the offset keeps reaching new values: whether some look in the last
+// quarter contradicts every look in the first half. If a hypervisor only moves the cores, they
+// return to earlier offsets.
 func (l looks) drifts() bool {
 	before := l[:(len(l)+1)/2]
 	return slices.ContainsFunc(l[max(len(l)*3/4, len(before)):], func(late Cycles) bool {

@@ -14,8 +14,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 )
 
-// AllowedCores lists the cores that this process may run on. It does not support masks wider than
-// 1,024 cores.
+// AllowedCores lists the cores that this process may run on. It supports at most 1,024 cores.
 func AllowedCores() ([]int, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
@@ -31,7 +30,7 @@ func AllowedCores() ([]int, error) {
 }
 
 // OnCore runs f on a thread that is pinned to one core. Afterwards it restores the thread's
-// affinity and ends the thread, so that no other goroutine inherits the pin.
+// affinity and lets the thread end, so that no other goroutine runs on a pinned thread.
 func OnCore(core int, f func()) error {
 	done := make(chan error)
 	go func() {
@@ -53,8 +52,8 @@ func OnCore(core int, f func()) error {
 				"measure again", core)
 			return
 		}
-		// The process's first thread cannot end, and its mask would be shown as the mask of the
-		// process.
+		// The process's first thread never ends, and its affinity is what the system shows as the
+		// affinity of the process. So put the affinity back.
 		err := unix.SchedSetaffinity(0, &before)
 		if err != nil {
 			err = fmt.Errorf("put affinity back after core %d: %w", core, err)
@@ -64,16 +63,17 @@ func OnCore(core int, f func()) error {
 	return <-done
 }
 
-// line contains a word that two cores share. Nothing else is on its cache line, or on the
-// neighbouring line that the CPU fetches with it.
+// line contains a number that two cores share. Nothing else is on its cache line, or on the
+// neighbouring cache line, which the CPU fetches together with it.
 type line struct {
 	sequence atomic.Uint64
-	fetched  atomic.Uint64 // see line.hand
+	fetched  atomic.Uint64 // see hand
 	_        [128 - 16]byte
 }
 
-// hand hands a number over and returns the counter's reading from just before. It fetches the cache
-// line first. If it fetched the line after reading the counter, the fetch would widen the result.
+// hand gives the number n to the other core, and returns a reading of the counter from just before.
+// It first stores to the field fetched, which brings the cache line to this core. Without that, the
+// time for fetching the line would pass after the reading, and widen the result.
 func (l *line) hand(n uint64) (sent uint64) {
 	l.fetched.Store(n)
 	sent = counterBefore()
@@ -88,13 +88,14 @@ type table struct {
 	_    [127]byte
 }
 
-// pauses is the limit of the pause between two checks of the word, in readings of the counter. An
-// end that never pauses takes the line back before the other end has used it. An end that pauses
-// for long notices the word late. So each round has its own pause, and the best round is used.
+// pauses limits the pause between two looks at the shared number. The pause consists of readings of
+// the counter. A core that looks without a pause takes the cache line back before the other core
+// has used it. A core that pauses for long notices the number late. So the pause differs from round
+// to round, and the best round counts.
 const pauses = 32
 
-// await spins until l.sequence is want. It rarely reads the clock, which costs more than a
-// hand-over.
+// await waits in a loop until l.sequence is want. It rarely looks at the clock, because that takes
+// longer than a hand-over.
 func (t *table) await(l *line, want uint64, deadline time.Time) bool {
 	for spins := 1; l.sequence.Load() != want; spins++ {
 		for range want % pauses {
@@ -107,13 +108,13 @@ func (t *table) await(l *line, want uint64, deadline time.Time) bool {
 			if t.stop.Load() {
 				return false
 			}
-			runtime.Gosched() // if Go has only one P, the other end needs it
+			runtime.Gosched() // if Go may use one thread only, the other goroutine needs it
 		}
 	}
 	return true
 }
 
-// best keeps the hand-over that proves most.
+// best keeps the hand-over with the smallest difference of readings, which proves most.
 type best struct {
 	handover Handover
 	cycles   int64
@@ -125,14 +126,15 @@ func (b *best) take(from, to int, sent, received uint64) {
 	}
 }
 
-// stamps are one end's readings of one round.
+// stamps contains the readings that one core took in one round.
 type stamps struct{ sent, received uint64 }
 
-// pingPong passes a message between two pinned threads, until it has done the given rounds or
-// patience runs out. It returns the hand-overs that narrowest chooses.
+// pingPong passes a number back and forth between two pinned threads. It ends after the given
+// number of rounds, or when the time patience is over. It returns the two hand-overs that narrowest
+// chooses.
 func pingPong(a, b int, rounds int, patience time.Duration) (forth, back Handover, err error) {
-	// Two ends that spin need two threads of Go. In a container with a CPU quota Go may use only
-	// one.
+	// Both goroutines wait in loops, so they need two threads. In a container with a CPU quota, Go
+	// may use only one thread.
 	if before := runtime.GOMAXPROCS(0); before < 2 {
 		runtime.GOMAXPROCS(2)
 		defer runtime.GOMAXPROCS(before)
@@ -146,7 +148,8 @@ func pingPong(a, b int, rounds int, patience time.Duration) (forth, back Handove
 	t := new(table)
 	deadline := time.Now().Add(patience)
 
-	// An end that could not be pinned takes part in the rendezvous and then leaves.
+	// A goroutine whose thread cannot be pinned still reports its arrival. Otherwise the other one
+	// would wait for ever.
 	end := func(core, which int, f func()) {
 		defer left.Done()
 		ran := false
@@ -192,14 +195,14 @@ func pingPong(a, b int, rounds int, patience time.Duration) (forth, back Handove
 	return forth, back, nil
 }
 
-// undisturbedRounds limits an undisturbed round, as a multiple of the median round. A round with an
-// interrupt takes longer. So does a round in which a hypervisor moves a virtual core, because the
-// hypervisor must leave and enter that core.
+// undisturbedRounds says which rounds are disturbed: those that take more than undisturbedRounds
+// times as long as the median round. Such a round contains an interrupt, or the hypervisor moved a
+// virtual core in it: for that, the core must leave the guest and enter it again.
 const undisturbedRounds = 4
 
-// narrowest returns two hand-overs, one in each direction, with no disturbed round between them. Of
-// all such pairs it returns the one that proves most. In a disturbed round the offset of the cores
-// may have changed.
+// narrowest returns two hand-overs, one in each direction, that give the narrowest interval. No
+// disturbed round lies between them, because the offset of the cores may have changed in such a
+// round.
 func narrowest(a, b int, atA, atB []stamps) (forth, back Handover) {
 	if len(atA) == 0 {
 		return Handover{}, Handover{}

@@ -9,61 +9,64 @@ import (
 )
 
 var (
-	// ErrCounterStill is returned when the counter never moved while it was read.
+	// ErrCounterStill is returned if the counter never moved while it was read.
 	ErrCounterStill = errors.New("counter stands still")
 
-	// ErrCounterBackwards is returned when the counter went backwards on one core.
+	// ErrCounterBackwards is returned if the counter went backwards on one core.
 	ErrCounterBackwards = errors.New("counter went backwards on one core")
 )
 
-// Quantum is the step in which a counter really moves. A reading v means that the ideal counter,
-// which moves evenly, stood in [v, v + Step_cycles).
+// Quantum is the step in which a counter really moves. Imagine an ideal counter that moves evenly.
+// If the real counter shows v, the ideal counter is in [v, v + Step_cycles).
 //
-// If a counter moves in even steps, all its differences are multiples of the step. So the greatest
-// common divisor of the differences is the step or a multiple of the step, never less: errors are
-// on the safe side. Each new distinct difference halves the chance that the divisor is a multiple.
+// If a counter moves in even steps, all differences of its readings are multiples of the step.
+// Their greatest common divisor is then the step, or a multiple of the step, which only makes
+// bounds wider. Each further distinct difference halves the probability of a multiple.
 //
-// A counter that a hypervisor scales moves in steps that alternate between two neighbouring
-// integers. The greatest common divisor of such steps is 1, which would promise too much. Such a
-// counter is recognised because its differences lie around the multiples of one real number, ρ. If
-// there are too few distinct differences to rule out chance, the larger step is used.
+// If a hypervisor scales the counter, its steps alternate between two neighbouring integers. The
+// greatest common divisor of the differences is then 1, which is smaller than the true step.
+// MeasureQuantum recognises such a counter because all differences are close to multiples of one
+// real number, ρ. If there are so few distinct differences that this may be chance, MeasureQuantum
+// takes the step that ρ gives, because it is the larger one.
 //
-// Two kinds of uneven steps are not recognised. The first are steps below 8 cycles. The second are
-// steps so nearly even that the error over all readings is less than a cycle. With 20,000 readings
-// that is a scale within 1 ppm of a whole number. (KVM scales by 250 ppm or more, or not at all.)
-// Such a counter may have counted one or two cycles more than Step_cycles allows for.
+// MeasureQuantum does not recognise two kinds of uneven steps: steps below 8 cycles, and steps that
+// are so nearly even that over all readings they add up to less than one cycle of difference. With
+// 20,000 readings, that is a scale within 1 ppm of a whole number. (KVM scales by 250 ppm or more,
+// or not at all.) The ideal counter may then be one or two cycles further than Step_cycles allows.
 type Quantum struct {
 	Step_cycles uint64 `json:"step_cycles,string"`
 	Uneven      bool   `json:"uneven"` // scaled: steps alternate between two neighbouring integers
 	Readings    int    `json:"readings"`
 	Moves       int    `json:"moves"` // readings that differed from the previous one
-	// Different is the number of distinct differences. The certainty rests on it.
+	// Different is the number of distinct differences of successive readings. The more there are,
+	// the surer is the step.
 	Different int `json:"different"`
-	// Dissenting is the number of blocks of readings, out of 8, that would have given a smaller
-	// step.
+	// The readings are divided into 8 blocks. Dissenting is how many blocks, taken alone, would
+	// give a smaller step.
 	Dissenting int  `json:"dissenting"`
-	AtMost     bool `json:"at_most"` // too few distinct differences: the step may be smaller
+	AtMost     bool `json:"at_most"` // there are few distinct differences: the step may be smaller
 }
 
 const (
 	quantumBlocks = 8
 
-	// A block needs this many distinct differences before its divisor is accepted. The chance that
-	// the divisor is a multiple of the step is then less than 2^-7.
+	// quantumEvidence is how many distinct differences a block must have, so that the greatest
+	// common divisor of its differences counts. With as many, the probability that the divisor is a
+	// multiple of the step is less than 2^-7.
 	quantumEvidence = 8
 
-	// A scaled step is accepted if the chance that a counter without steps produces matching
-	// differences is below 2^-40. It is also accepted if there are too few differences to refute
-	// it.
+	// A scaled step is accepted in two cases: if the differences of a counter without steps would
+	// fit it with a probability below 2^-scaledEvidenceBits, or if there are fewer than scaledFew
+	// distinct differences, too few to refute it.
 	scaledEvidenceBits = 40
 	scaledFew          = 32
 
-	// This is the smallest scaled step that scaledStep looks for, in cycles.
+	// smallestScaled is the smallest scaled step that scaledStep looks for, in cycles.
 	smallestScaled = 8
 )
 
-// MeasureQuantum reads the counter the given number of times, with gaps of varied length, on the
-// calling thread. The thread must stay on one core (see OnCore). 20,000 readings take about a
+// MeasureQuantum reads the counter the given number of times on the calling thread, with gaps of
+// different lengths. The thread must stay on one core (see OnCore). 20,000 readings take about a
 // millisecond.
 func MeasureQuantum(counter func() uint64, readings int) (Quantum, error) {
 	if readings < 2 {
@@ -74,8 +77,7 @@ func MeasureQuantum(counter func() uint64, readings int) (Quantum, error) {
 	random := uint64(0x9e3779b97f4a7c15)
 	sink := uint64(0)
 	for i := range values {
-		// With gaps of equal length, a tight loop would show only the same two or three
-		// differences.
+		// If all gaps had the same length, there would be only two or three distinct differences.
 		random ^= random << 13
 		random ^= random >> 7
 		random ^= random << 17
@@ -97,12 +99,12 @@ func MeasureQuantum(counter func() uint64, readings int) (Quantum, error) {
 //lint:ignore U1000 it is only written
 var sinkhole uint64
 
-// quantumOf is the pure part of MeasureQuantum.
+// quantumOf computes the quantum from readings. It reads nothing itself.
 func quantumOf(values []uint64) (Quantum, error) {
 	q := Quantum{Readings: len(values)}
 	var differences []uint64
-	var divisors []uint64 // of each block
-	rich := uint64(0)     // the largest divisor of a block that has enough evidence
+	var divisors []uint64 // the greatest common divisor of each block's differences
+	rich := uint64(0)     // the largest divisor of any block with enough evidence
 	size := (len(values) + quantumBlocks - 1) / quantumBlocks
 	for start := 0; start < len(values); start += size {
 		divisor := uint64(0)
@@ -135,10 +137,10 @@ func quantumOf(values []uint64) (Quantum, error) {
 	distinct := slices.Compact(differences)
 	q.Different = len(distinct)
 
-	// The largest divisor of a block is the safe choice. A live migration between two readings
-	// makes that block's divisor too small, and nothing makes a divisor smaller than the step.
+	// The largest divisor of any block is the safe choice. If the step is even, only a live
+	// migration between two readings can make a divisor too small, and only that of one block.
 	q.Step_cycles = rich
-	if rich == 0 { // no block has enough evidence: use all differences together
+	if rich == 0 { // no block has enough distinct differences: use all together
 		for _, d := range distinct {
 			q.Step_cycles = gcd(q.Step_cycles, d)
 		}
@@ -149,22 +151,23 @@ func quantumOf(values []uint64) (Quantum, error) {
 			q.Dissenting++
 		}
 	}
-	// A migration spoils one block, by a jump of any length. The steps may instead be uneven by so
-	// little that most blocks do not show it. This is likely if several blocks disagree, or if one
-	// block disagrees by a difference as short as the others.
+	// If a block disagrees, there are two explanations. A live migration changed one difference, in
+	// one block, by any amount. Or the steps are uneven by so little that most blocks do not show
+	// it. The latter is likely if several blocks disagree, or if a difference that does not fit is
+	// about as short as the others.
 	if q.Step_cycles == 1 || q.Dissenting > 1 || hasShortStray(distinct, q.Step_cycles) {
 		step, sure, ok := scaledStep(distinct, q.Step_cycles >= smallestScaled)
 		if ok && step+1 > q.Step_cycles {
-			// A reading floor(k·ρ) stands for [k·ρ, (k+1)·ρ): up to one step plus the fraction that
-			// was cut off.
+			// A reading of floor(k·ρ) means that the ideal counter is in [k·ρ, (k+1)·ρ). So it is
+			// beyond the reading by up to ρ plus the fraction that was cut off.
 			q.Step_cycles, q.Uneven, q.Dissenting, q.AtMost = step+1, true, 0, !sure
 		}
 	}
 	return q, nil
 }
 
-// hasShortStray reports whether some difference is not a multiple of the step, yet at most twice
-// the longest difference that is a multiple. The differences must be sorted.
+// hasShortStray reports whether some difference is no multiple of the step, and at most twice as
+// long as the longest difference that is one. The differences must be sorted.
 func hasShortStray(distinct []uint64, step_cycles uint64) bool {
 	shortest, longest := uint64(0), uint64(0)
 	for _, d := range distinct {
@@ -177,23 +180,23 @@ func hasShortStray(distinct []uint64, step_cycles uint64) bool {
 	return shortest != 0 && shortest <= 2*longest
 }
 
-// scaledStep looks for the largest real step ρ ≥ 8 such that every difference lies within 1 of a
-// multiple of ρ, and returns ρ rounded up. sure reports that the match is not by chance. If
-// stepped, whole blocks of readings already show that the counter has steps, so sure is true. The
-// differences must be sorted and distinct.
+// scaledStep looks for the largest real step ρ ≥ 8 such that every difference is within 1 of a
+// multiple of ρ. It returns ρ rounded up. sure says that this is no coincidence. If the argument
+// stepped is true, whole blocks of readings have already shown that the counter has steps, so sure
+// is true. The differences must be sorted and distinct.
 func scaledStep(distinct []uint64, stepped bool) (step uint64, sure, ok bool) {
 	smallest := float64(distinct[0])
 	for multiple := 1.0; smallest/multiple >= smallestScaled; multiple++ {
 		lo, hi := (smallest-1)/multiple, (smallest+1)/multiple // ρ is in (lo, hi)
-		// chance is the probability that the differences of a counter without steps would also fit.
+		// chance is the probability that the differences of a counter without steps would fit, too.
 		chance := 1.0
 		fits := true
 		for _, d := range distinct {
 			d := float64(d)
 			m := float64(int64(d/((lo+hi)/2) + 0.5))
-			open := m*(hi-lo) + 2 // number of integers that would fit around this multiple
+			open := m*(hi-lo) + 2 // how many integers would fit around this multiple
 			if m == 0 || open >= lo {
-				continue // ρ is not yet known well enough to decide which multiple this is
+				continue // ρ is not known well enough yet to say which multiple this is
 			}
 			chance *= open / lo
 			lo, hi = max(lo, (d-1)/m), min(hi, (d+1)/m)

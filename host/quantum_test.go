@@ -9,7 +9,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// A steppedCounter moves on by cost cycles at each reading and shows the last full step.
+// steppedCounter advances by cost cycles at each reading, and shows its last full step.
 type steppedCounter struct {
 	ideal float64
 	step  float64
@@ -30,7 +30,7 @@ func TestQuantumOfKnownCounters(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	tests := map[string]struct {
 		step      float64
-		low, span float64 // cost of a reading
+		low, span float64 // range of the cost of a reading, in cycles
 		want      uint64
 		uneven    bool
 	}{
@@ -52,7 +52,8 @@ func TestQuantumOfKnownCounters(t *testing.T) {
 				cost: costs(r, test.low, test.span)}
 			q, err := MeasureQuantum(c.read, 20_000)
 			if test.step == 5000 || test.step == 333.25 {
-				// Such steps repeat themselves; spread the readings as a busy machine does.
+				// With such large steps, few differences are distinct. Spread the readings in time,
+				// as on a busy machine, so that there are more.
 				values := make([]uint64, 20_000)
 				for i := range values {
 					c.ideal += r.Float64() * 40 * test.step
@@ -110,7 +111,7 @@ func looksEven(values []uint64, step_cycles uint64) bool {
 func TestOneUnevenStepIsEnough(t *testing.T) {
 	r := seed.Random(t)
 	for range 300 {
-		// Uneven by so little that it shows in one reading or two of them all.
+		// The step is so nearly even that only one or two of all readings show it.
 		step := float64(9+r.Uint64N(200)) + 1e-6 + 1e-4*r.Float64()
 		if r.IntN(2) == 0 {
 			step = 2*math.Trunc(step) - step
@@ -140,8 +141,8 @@ func TestOneUnevenStepIsEnough(t *testing.T) {
 }
 
 func TestASmallStepIsUnevenByOneReading(t *testing.T) {
-	// 33 lengths would not be enough to tell steps of 8 from none; the seven blocks of multiples of
-	// 8 are.
+	// From 33 distinct differences alone, steps of 8 could not be told from no steps. But seven of
+	// the eight blocks contain only multiples of 8, which is enough.
 	values := []uint64{1 << 50}
 	for i := range uint64(4000) {
 		d := 8 * (1 + i*i%37)
@@ -172,13 +173,13 @@ func TestAFineCounterIsNotTakenForAScaledOne(t *testing.T) {
 }
 
 func TestOneMigrationDoesNotMakeTheQuantumSmaller(t *testing.T) {
-	for _, moved := range []int{10, 4321, 7990} { // in the first block, a middle one, the last one
+	for _, moved := range []int{10, 4321, 7990} { // in the first, a middle and the last block
 		r := rand.New(rand.NewPCG(1, 1))
 		c := &steppedCounter{ideal: 1e9, step: 26, cost: costs(r, 60, 400)}
 		values := make([]uint64, 8000)
 		for i := range values {
 			if i == moved {
-				c.phase += 1_000_003 // to a host whose counter is at another phase
+				c.phase += 1_000_003 // moved to a host whose counter has another phase
 			}
 			values[i] = c.read()
 		}
@@ -215,7 +216,8 @@ func TestCountersWithoutQuantum(t *testing.T) {
 }
 
 func TestFewReadingsAreJudgedTogether(t *testing.T) {
-	// Eight blocks of six readings: none has enough different differences, all together have.
+	// These are eight blocks of six readings. No block has enough distinct differences, but all of
+	// them together have.
 	var values []uint64
 	v := uint64(0)
 	for i := range uint64(48) {

@@ -13,14 +13,15 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 )
 
-// Verdict is the answer to one question about a node. A larger number means more concern.
+// Verdict says whether one property of a node is fit for measuring. A larger number is more
+// serious.
 type Verdict int
 
 const (
-	Fit     Verdict = iota // nothing speaks against it
-	Warning                // it can be used, within the limits that the detail describes
+	Fit     Verdict = iota // nothing speaks against using it
+	Warning                // it can be used within limits, which Finding.Detail describes
 	Unknown                // it could not be determined
-	Unfit                  // bounds that rest on it would be false
+	Unfit                  // bounds that depend on it would be false
 )
 
 var verdicts = [...]string{"fit", "warning", "unknown", "unfit"}
@@ -32,7 +33,7 @@ func (v Verdict) String() string {
 	return verdicts[v]
 }
 
-// MarshalText and UnmarshalText write and read the verdict as a word.
+// MarshalText returns the verdict's word, and UnmarshalText reads it.
 func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
 
 func (v *Verdict) UnmarshalText(text []byte) error {
@@ -57,7 +58,7 @@ type Finding struct {
 type Report struct {
 	Facts Facts  `json:"facts"`
 	Epoch string `json:"epoch"`
-	// A field is nil if the value could not be measured; then a finding explains why.
+	// Each of these is nil if it could not be measured. A finding then explains why.
 	Quantum   *Quantum   `json:"quantum,omitempty"`
 	Slack     *Slack     `json:"slack,omitempty"`
 	Frequency *Frequency `json:"frequency,omitempty"`
@@ -73,7 +74,7 @@ func (r Report) Verdict() Verdict {
 	return worst
 }
 
-// WriteTo prints the report for people to read.
+// WriteTo writes the report for people to read.
 func (r Report) WriteTo(w io.Writer) (int64, error) {
 	var b strings.Builder
 	name := r.Facts.Hostname
@@ -103,8 +104,8 @@ func verdictSentence(v Verdict) string {
 	return "its counter cannot be trusted"
 }
 
-// writeWrapped writes words after an indent, 100 columns wide. The following lines begin below the
-// first word.
+// writeWrapped writes a text after an indent, in lines of at most 100 columns. Every line begins
+// below the first word.
 func writeWrapped(b *strings.Builder, indent, text string) {
 	const width = 100
 	column := len(indent)
@@ -132,22 +133,23 @@ func plural(n uint64, noun string) string {
 	return noun + "s"
 }
 
-// Options are the inputs and settings of Examine. SystemOptions returns those for this machine.
+// Options are the inputs and settings of Examine. SystemOptions returns the options for this
+// machine.
 type Options struct {
 	Root     fs.FS
 	Features asm.Features
 	Clocks   Clocks
 	Wait     func(time.Duration)
 	OnCore   func(core int, f func()) error
-	Listen   func() (*RestoreEvents, error) // nil: do not listen
+	Listen   func() (*RestoreEvents, error) // nil: do not listen for restores
 	Slack    SlackOptions
 
-	QuantumReadings int           // default 20,000
-	FrequencySpan   time.Duration // default 100 ms
+	QuantumReadings int           // 0: 20,000
+	FrequencySpan   time.Duration // 0: 100 ms
 }
 
-// Examine measures everything about a node. On a few cores it takes less than a second. It never
-// fails: what it could not determine becomes a finding.
+// Examine measures everything about a node. On a machine with few cores this takes less than a
+// second. Examine always returns a report: if it cannot measure something, a finding says so.
 func Examine(o Options) Report {
 	if o.QuantumReadings == 0 {
 		o.QuantumReadings = 20_000
@@ -158,7 +160,7 @@ func Examine(o Options) Report {
 	r := Report{Facts: ReadFacts(o.Root, o.Features)}
 	r.Findings = r.Facts.findings()
 	if errors.Is(o.Features.Check(), asm.ErrUnfit) {
-		return r // reading such a counter may not even be possible
+		return r // perhaps the counter cannot even be read
 	}
 
 	quantum, err := o.quantum(r.Facts)
@@ -207,10 +209,10 @@ func Examine(o Options) Report {
 			"show /proc to this process"})
 		return r
 	}
-	o.Wait(o.FrequencySpan) // the first span yields the rate
+	o.Wait(o.FrequencySpan) // after this span, the watch knows the counter's rate
 	var state State
 	if state, err = watch.Check(); err == nil && state.Unbroken {
-		o.Wait(o.FrequencySpan) // the second span is compared with it
+		o.Wait(o.FrequencySpan) // the watch compares this span with that rate
 		state, err = watch.Check()
 	}
 	r.Epoch = state.Epoch.String()
@@ -224,10 +226,10 @@ func Examine(o Options) Report {
 }
 
 // open returns the cores that this process may use: all online cores, except those that its control
-// group excludes. Its own affinity does not matter.
+// group excludes. The process's present affinity does not matter.
 func (o Options) open(c Cores) []int {
 	if len(c.Online) == 0 {
-		allowed, _ := AllowedCores() // none: a finding reports the failure
+		allowed, _ := AllowedCores() // on an error, a finding reports the failure
 		return allowed
 	}
 	return slices.DeleteFunc(slices.Clone(c.Online), func(core int) bool {
@@ -250,8 +252,8 @@ func (o Options) quantum(facts Facts) (q Quantum, err error) {
 	return q, failed
 }
 
-// A claimed frequency that is off by more than this is reported. Crystals are within 100 ppm of the
-// frequency printed on them.
+// claimLimit_ppm is how far a claimed frequency may differ from the measured one before a finding
+// says so. Crystals are within 100 ppm of the frequency that is printed on them.
 const claimLimit_ppm = 200
 
 func frequencyFinding(f *Frequency, facts Facts) Finding {

@@ -9,19 +9,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RestoreEvents counts the kernel's announcements that a hypervisor gave the machine a new
-// generation id: the machine was restored from a snapshot or cloned. Programs cannot read the id,
-// so a restore that happens before ListenRestores is not seen. Listening needs no privilege. The
-// kernel sends no announcements to network namespaces that belong to a user namespace other than
-// the first. Kernels announce restores since about 6.8, with CONFIG_VMGENID. A RestoreEvents is not
-// safe for concurrent use.
+// RestoreEvents counts how often this virtual machine was restored from a snapshot or cloned. At a
+// restore, the hypervisor gives the machine a new generation id, and the kernel announces that.
+// Programs cannot read the id, so they cannot learn of restores before ListenRestores. Listening
+// needs no privilege. But the kernel sends no announcements to a network namespace that does not
+// belong to the first user namespace. Linux announces restores since about 6.8, with
+// CONFIG_VMGENID. Only one goroutine may use a RestoreEvents at a time.
 type RestoreEvents struct {
 	fd    int
 	count uint64
 	lost  bool
 }
 
-// ListenRestores begins to listen. The caller closes the result.
+// ListenRestores begins to listen. The caller must close the result.
 func ListenRestores() (*RestoreEvents, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK,
 		unix.NETLINK_KOBJECT_UEVENT)
@@ -37,8 +37,8 @@ func ListenRestores() (*RestoreEvents, error) {
 	return &RestoreEvents{fd: fd}, nil
 }
 
-// Count reads the announcements that have arrived, without waiting. It returns the number of
-// restores announced so far, and whether announcements were lost.
+// Count reads the announcements that have arrived, without waiting for more. It returns how many
+// restores were announced since ListenRestores, and whether announcements were lost.
 func (r *RestoreEvents) Count() (restores uint64, lost bool, err error) {
 	buffer := make([]byte, 8192)
 	for {
@@ -54,7 +54,7 @@ func (r *RestoreEvents) Count() (restores uint64, lost bool, err error) {
 		case err != nil:
 			return r.count, r.lost, fmt.Errorf("read restore announcements: %w", err)
 		}
-		// Port 0 is the kernel. Any other sender may lie.
+		// Port 0 is the kernel. Other senders may lie.
 		sender, ok := from.(*unix.SockaddrNetlink)
 		if ok && sender.Pid == 0 && isRestore(buffer[:n]) {
 			r.count++
@@ -65,8 +65,8 @@ func (r *RestoreEvents) Count() (restores uint64, lost bool, err error) {
 // Close stops listening.
 func (r *RestoreEvents) Close() error { return unix.Close(r.fd) }
 
-// isRestore looks for the variable that Linux's vmgenid driver sends, among KEY=VALUE fields that
-// end with zero bytes.
+// isRestore reports whether a datagram contains the variable that Linux's vmgenid driver sends. A
+// datagram consists of fields KEY=VALUE, each ended by a zero byte.
 func isRestore(datagram []byte) bool {
 	for field := range bytes.SplitSeq(datagram, []byte{0}) {
 		if strings.HasPrefix(string(field), "NEW_VMGENID=") {

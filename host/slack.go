@@ -8,88 +8,93 @@ import (
 	"time"
 )
 
-// ErrCoresDisagree is returned when the offset between two cores leaves the range that was measured
-// before, or when hand-overs contradict each other.
+// ErrCoresDisagree is returned if the offset between two cores' counters keeps drifting, or if the
+// hand-overs of one exchange contradict each other.
 var ErrCoresDisagree = errors.New("no constant offset between cores explains the readings")
 
-// Handover is one message from core to core through shared memory. The counter is read on core From
-// before the message is sent (counterBefore), and on core To after it was received (counterAfter).
-// The hand-over proves that the first reading was taken before the second. A delayed hand-over
-// proves less, but never anything false.
+// Handover is one message from one core to another through shared memory. Core From reads the
+// counter before it sends the message (counterBefore). Core To reads the counter after it has
+// received the message (counterAfter). So Sent was read before Received. A delayed message proves
+// less, but never anything false.
 type Handover struct {
 	From, To       int
 	Sent, Received uint64
 }
 
-// handed returns the largest offset (To's counter minus From's at one instant) that a hand-over
-// allows. On From, Sent ≤ ideal < Sent + q. On To, the ideal reading is < Received + q.
+// handed returns the largest offset that is possible after a hand-over. The offset is the counter
+// of To minus the counter of From at the same instant. When From read its counter, its ideal
+// counter (type Quantum) was at least Sent. Later, when To read its counter, the ideal counter of
+// To was below Received plus the quantum.
 func handed(h Handover, quantum_cycles int64) int64 {
 	return addOutward(int64(h.Received-h.Sent), quantum_cycles)
 }
 
 // SlackOptions are the settings of MeasureSlack.
 type SlackOptions struct {
-	Cores          []int  // all on which a program or the kernel may read the counter
-	Quantum_cycles uint64 // default 1; take it from MeasureQuantum
+	Cores          []int  // all cores on which a program or the kernel may read the counter
+	Quantum_cycles uint64 // 0: 1; use the result of MeasureQuantum
 
-	// Budget is the time for measuring. The default is 500 ms plus 1 ms for each pair, at most 3 s.
-	// If the slack is not Known by then, up to ten times the budget is used.
+	// Budget is the time for measuring. 0 means 500 ms plus 1 ms for each pair, at most 3 s. If the
+	// slack is not Known by then, MeasureSlack continues, up to ten times the budget in all.
 	Budget time.Duration
 
-	// Exchange passes a message between two cores back and forth. It returns one hand-over in each
-	// direction, between which no core was moved. The default uses two threads pinned to the cores.
+	// Exchange passes messages between two cores back and forth, and returns one hand-over in each
+	// direction. Between these two, no hypervisor moved either core. If Exchange is nil, pingPong
+	// is used: two threads that are pinned to the cores.
 	Exchange func(a, b int, rounds int, patience time.Duration) (forth, back Handover, err error)
 	Now      func() time.Time
 }
 
-// CoreSlack is the name of the finding that a Slack makes.
+// CoreSlack is the name of the finding about core slack.
 const CoreSlack = "core slack"
 
-// Slack is how far the cores of a node may disagree.
+// Slack is the result of MeasureSlack: how far the counters of a node's cores may disagree.
 type Slack struct {
-	Slack_cycles uint64 `json:"slack_cycles,string"` // proven for Cores
+	Slack_cycles uint64 `json:"slack_cycles,string"` // proven for the cores in the field Cores
 	Cores        []int  `json:"cores"`
 	Unmeasured   []int  `json:"unmeasured,omitempty"` // requested cores that could not be measured
 
-	// Worst is the pair with the largest possible disagreement, and Between is its interval.
+	// Worst is the pair of cores with the largest possible offset. Between is the interval of this
+	// offset.
 	Worst   [2]int `json:"worst"`
 	Between Cycles `json:"between"`
 
-	Moved     bool `json:"moved,omitempty"` // an offset changed while it was measured
+	Moved     bool `json:"moved,omitempty"` // a pair's offset changed during the measurement
 	Exchanges int  `json:"exchanges"`
 	Handovers int  `json:"handovers"`
 }
 
-// mostSlack_cycles is the largest slack that a relation accepts (package tscratio): at least 200
-// µs. Working cores disagree by far less. A larger slack means that one end did not run during the
-// hand-overs.
+// mostSlack_cycles is the largest slack that package tscratio accepts. It is some 200 µs at 5 GHz,
+// and more on slower counters. The counters of real cores disagree by far less. If a slack is
+// larger, one of the two cores did not run during the hand-overs.
 const mostSlack_cycles = 1 << 20
 
-// Known reports whether a node's readings may be used with this slack: every core was measured
-// closely enough.
+// Known reports whether the slack is good enough to use the node's readings: every requested core
+// was measured, and the slack is not too large.
 func (s Slack) Known() bool { return len(s.Unmeasured) == 0 && s.Slack_cycles <= mostSlack_cycles }
 
-// exchangeRounds makes one exchange between two running cores last a millisecond. That is long
-// enough for some hand-overs with both caches and both pipelines at their best. It is also shorter
-// than the time for which most hypervisors leave a virtual core in one place.
+// exchangeRounds makes one exchange between two running cores last about a millisecond. In that
+// time, some hand-overs find the caches and pipelines of both cores at their best. Most hypervisors
+// leave a virtual core in one place for longer than that.
 const exchangeRounds = 2000
 
-// Measuring ends after patienceLooks successive looks without a change. A look is one exchange
-// between two cores.
+// patienceLooks is the number of successive looks (type looks) without a change after which
+// measuring ends.
 const patienceLooks = 256
 
-// mostBudgets is the number of budgets for a busy machine, on which the two ends seldom run at the
-// same time. A core that was never reached must not be treated as one that agrees: that would make
-// bounds false.
+// mostBudgets limits how many budgets a measurement may use. It needs more than one on a busy
+// machine, where two virtual cores seldom run at the same time. MeasureSlack does not give up
+// earlier, because a node with a core that was not measured cannot be used.
 const mostBudgets = 10
 
-// MeasureSlack passes messages between cores until the budget is used up or nothing changes. It
-// first measures every core against the lowest one. Then it measures the pair with the largest
-// possible offset, and now and then the others again. If the slack is not Known by then,
-// MeasureSlack continues for longer. The error wraps ErrCoresDisagree if an offset drifts.
+// MeasureSlack passes messages between cores until the budget is used up or nothing changes any
+// more. It first measures every core against the core with the lowest number. Then it measures the
+// pair with the largest possible offset, and now and then another pair. If the slack is then not
+// Known, it uses more budgets. If an offset drifts, the error wraps ErrCoresDisagree.
 //
-// The slack is valid for the time of measuring, and covers each placement of virtual cores that was
-// measured (type looks). Afterwards it is valid only as long as no placement has larger offsets.
+// The slack is valid for the time of measuring, and for each placement of virtual cores on physical
+// cores that was measured (type looks). Later it stays valid, unless a new placement has larger
+// offsets.
 func MeasureSlack(options SlackOptions) (Slack, error) {
 	if len(options.Cores) == 0 {
 		return Slack{}, errors.New("measure core slack: no cores")
@@ -105,10 +110,10 @@ func MeasureSlack(options SlackOptions) (Slack, error) {
 	return m.result(err)
 }
 
-// pairLooks contains the measurements of one pair.
+// pairLooks contains the measurements of one pair of cores.
 type pairLooks struct {
 	looks  looks
-	joined Cycles // covers all looks
+	joined Cycles // contains the offset of every measured placement
 }
 
 // slackMeter is one measurement of the slack.
@@ -142,7 +147,7 @@ func newSlackMeter(o SlackOptions) *slackMeter {
 	}
 }
 
-// lookAtAll measures each core against the lowest one.
+// lookAtAll measures each core against the core with the lowest number.
 func (m *slackMeter) lookAtAll() error {
 	for _, core := range m.cores[1:] {
 		if _, err := m.look([2]int{m.cores[0], core}); err != nil || m.late() {
@@ -153,7 +158,7 @@ func (m *slackMeter) lookAtAll() error {
 }
 
 // lookAtWorst measures the worst pair until nothing changes. Every fourth measurement is of another
-// pair: even if a core was measured well, its drift shows only when it is measured again.
+// pair, because only a new measurement of a core shows that it drifts.
 func (m *slackMeter) lookAtWorst() error {
 	worst, between, _ := m.worst()
 	for idle := 0; idle < patienceLooks && worst[0] != worst[1] && !m.late(); idle++ {
@@ -175,7 +180,7 @@ func (m *slackMeter) lookAtWorst() error {
 	return nil
 }
 
-// lookUntilKnown continues with more budgets while the slack is not Known.
+// lookUntilKnown uses more budgets while the slack is not Known.
 func (m *slackMeter) lookUntilKnown() error {
 	m.deadline = m.deadline.Add((mostBudgets - 1) * m.Budget)
 	for !m.late() {
@@ -195,14 +200,14 @@ func (m *slackMeter) lookUntilKnown() error {
 
 func (m *slackMeter) late() bool { return !m.Now().Before(m.deadline) }
 
-// share is the part of the budget that one core may use. A core may not be running, because its
-// hypervisor halted it or a real-time task occupies it. Such a core must not use up the time of the
-// others.
+// share is the part of the budget that one exchange may use. Perhaps a core does not run at all,
+// because its hypervisor halted it or a real-time task occupies it. Such a core must not use up the
+// time of other cores.
 func (m *slackMeter) share() time.Duration {
 	return m.Budget / time.Duration(max(1, len(m.cores)-1))
 }
 
-// look measures a pair of cores once, and reports whether this changed the pair's offset interval.
+// look measures a pair of cores once. changed says whether the pair's interval of offsets changed.
 func (m *slackMeter) look(pair [2]int) (changed bool, err error) {
 	patience := max(0, min(m.share(), m.deadline.Sub(m.Now())))
 	forth, back, err := m.Exchange(pair[0], pair[1], exchangeRounds, patience)
@@ -254,9 +259,9 @@ func (m *slackMeter) worst() (pair [2]int, between Cycles, unknown []int) {
 	return pair, between, unknown
 }
 
-// between returns the possible offsets of two cores. If the pair was measured, these are the
-// measured offsets; if not, those that the cores' offsets to the lowest core allow. The two
-// intervals are never intersected, for the same reason as looks.
+// between returns an interval of the possible offsets of two cores. If the pair was measured, that
+// is the measured interval. If not, it follows from the offsets of both cores to the lowest core.
+// The two intervals are never intersected, for the reason given at type looks.
 func (m *slackMeter) between(a, b int) Cycles {
 	if p := m.pairs[[2]int{a, b}]; p != nil {
 		return p.joined

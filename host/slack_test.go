@@ -12,7 +12,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// cores is a package of cores whose counters have known offsets and move in steps.
+// cores simulates cores of a CPU. Their counters have known offsets and move in steps.
 type cores struct {
 	r       *rand.Rand
 	offset  map[int]int64
@@ -31,7 +31,8 @@ func newCores(r *rand.Rand, n int, spread int64, quantum uint64) *cores {
 	return c
 }
 
-// read shows the last full step; the steps of two cores need not fall together.
+// read returns the last full step of a core's counter. Different cores' counters step at different
+// times.
 func (c *cores) read(core int) uint64 {
 	v := c.ideal + uint64(c.offset[core])
 	return v - (v+c.phase[core])%c.quantum
@@ -108,7 +109,7 @@ func TestIntervalsOfGivenHandovers(t *testing.T) {
 		!slices.Equal(unknown, []int{7}) {
 		t.Errorf("worst = %v, %v, unknown %v", pair, between, unknown)
 	}
-	// Over the end of the counter.
+	// These readings wrap round at the largest counter value.
 	if err := look(1, 7, Handover{1, 7, 1 << 63, 1<<63 + 300},
 		Handover{7, 1, math.MaxUint64 - 50, 49}); err != nil {
 		t.Fatal(err)
@@ -122,7 +123,8 @@ func TestIntervalsOfGivenHandovers(t *testing.T) {
 	if between := m.between(3, 7); between != (Cycles{-100, 610}) {
 		t.Errorf("what was seen is %v, want it alone", between)
 	}
-	// Received 111 cycles before it was sent: the offset is at least 101, and at most 100.
+	// By the second hand-over, the message was received 111 cycles before it was sent. So the
+	// offset is at least 101, but the first hand-over says at most 100.
 	err := look(1, 3, Handover{1, 3, 1000, 1090}, Handover{3, 1, 5000, 4889})
 	if !errors.Is(err, ErrCoresDisagree) {
 		t.Errorf("look = %v, want ErrCoresDisagree", err)
@@ -144,7 +146,8 @@ func TestSumsOfBoundsGoOutward(t *testing.T) {
 	}
 }
 
-// A laboratory is cores and a clock that only moves with the exchanges.
+// laboratory returns options for simulated cores, and the time of their clock. Only exchanges move
+// this clock.
 func (c *cores) laboratory(dead ...int) (SlackOptions, *time.Time) {
 	now := time.Unix(0, 0)
 	return SlackOptions{
@@ -161,7 +164,7 @@ func (c *cores) laboratory(dead ...int) (SlackOptions, *time.Time) {
 	}, &now
 }
 
-// best is the hand-over that proves most among those of an exchange.
+// best passes many messages and returns the hand-over that proves most.
 func (c *cores) best(from, to int) (best Handover) {
 	for i := range 50 {
 		if h := c.pass(from, to); i == 0 || h.Received-h.Sent < best.Received-best.Sent {
@@ -238,8 +241,8 @@ func TestSlackWhereNotAllIsKnown(t *testing.T) {
 	}
 }
 
-// On a busy machine it may happen that no hand-over completes within the budget, or only some
-// during which an end did not run for long. Neither is an answer.
+// On a busy machine, perhaps no hand-over completes within the budget, or during every hand-over
+// one core does not run for a long time. MeasureSlack must accept neither as a result.
 func TestSlackOfABusyMachine(t *testing.T) {
 	for name, early := range map[string]func(*cores) (forth, back Handover){
 		"nothing completes": func(*cores) (forth, back Handover) { return },
@@ -294,7 +297,7 @@ func TestSlackOfABusyMachine(t *testing.T) {
 func TestCoresThatDriftApartAreUnfit(t *testing.T) {
 	r := seed.Random(t)
 	c := newCores(r, 3, 100, 1)
-	// The pair of cores 0 and 2 stays the worst known. Core 1 must still be looked at.
+	// Cores 0 and 2 stay the worst pair. Yet core 1 must be measured again.
 	c.offset[2] = 100_000
 	options, _ := c.laboratory()
 	honest := options.Exchange
@@ -322,8 +325,8 @@ func TestCoresThatDriftApartAreUnfit(t *testing.T) {
 	}
 }
 
-// A hypervisor moves virtual cores to places whose counters disagree. The slack covers each place
-// that was seen. The intersection of what they prove would not.
+// A hypervisor moves virtual cores to physical cores whose counters disagree. The slack includes
+// the offsets of every placement that was measured. (An intersection of the looks would not.)
 func TestSlackCoversEachPlacement(t *testing.T) {
 	r := seed.Random(t)
 	for range 50 {
@@ -403,7 +406,7 @@ func TestLooksAreJoined(t *testing.T) {
 	}
 }
 
-// Hand-overs on both sides of a round that was disturbed prove nothing together.
+// Two hand-overs must not be combined if a disturbed round lies between them.
 func TestNarrowestOfUndisturbedRounds(t *testing.T) {
 	var atA, atB []stamps
 	round := func(pause, forth, back uint64, offset int64) {
@@ -418,11 +421,11 @@ func TestNarrowestOfUndisturbedRounds(t *testing.T) {
 	for range 20 {
 		round(5, 100, 110, 0)
 	}
-	round(5, 90, 9000, 0) // B is moved
+	round(5, 90, 9000, 0) // core B is moved during this round
 	for range 20 {
 		round(5, 105, 100, 80)
 	}
-	round(5000, 200, 200, 0) // moved between rounds
+	round(5000, 200, 200, 0) // core A is moved before this round
 	forth, back := narrowest(3, 4, atA, atB)
 	if forth.From != 3 || forth.To != 4 || back.From != 4 || back.To != 3 {
 		t.Fatalf("from %+v and %+v", forth, back)

@@ -8,13 +8,13 @@ import (
 	"io/fs"
 )
 
-// ErrVMClock is returned when the VMClock device does not have the content that its specification
+// ErrVMClock is returned if the VMClock page (type VMClock) does not contain what its specification
 // requires.
 var ErrVMClock = errors.New("not a VMClock page")
 
-// VMClock is a hypervisor's report about disruptions of the counter
-// (https://uapi-group.org/specifications/specs/vmclock/). Linux provides the page as /dev/vmclock0
-// (CONFIG_PTP_1588_CLOCK_VMCLOCK).
+// VMClock is what a hypervisor reports about disruptions of the counter
+// (https://uapi-group.org/specifications/specs/vmclock/). The report is a page of memory, which
+// Linux provides as /dev/vmclock0 (CONFIG_PTP_1588_CLOCK_VMCLOCK).
 type VMClock struct {
 	// Disruption changes when the counter may have been disrupted, for example by a live migration.
 	Disruption uint64 `json:"disruption,string"`
@@ -49,13 +49,14 @@ func parseVMClock(page []byte) (vmclock VMClock, stable bool, err error) {
 	return vmclock, binary.LittleEndian.Uint32(page[0x0c:])&1 == 0, nil
 }
 
-// readVMClock returns nil and fs.ErrNotExist if there is no such device.
+// readVMClock reads the VMClock page. If there is no such device, it returns nil and
+// fs.ErrNotExist.
 func readVMClock(root fs.FS) (*VMClock, error) {
 	const tries = 100 // the hypervisor locks the page only for a moment
 	for range tries {
 		f, err := root.Open("dev/vmclock0")
 		if errors.Is(err, fs.ErrPermission) {
-			return nil, fs.ErrNotExist // treated as missing: Facts reports that it exists
+			return nil, fs.ErrNotExist // as if there were none; Facts says that there is one
 		}
 		if err != nil {
 			return nil, err

@@ -18,7 +18,7 @@ func vmclockPage(disruption, generation uint64) []byte {
 	binary.LittleEndian.PutUint32(page[0x0c:], 2)
 	binary.LittleEndian.PutUint64(page[0x10:], disruption)
 	binary.LittleEndian.PutUint64(page[0x18:], vmClockHasGeneration)
-	// The field before must not be taken for the generation.
+	// This is the field before the generation, in case a reader confuses the two.
 	binary.LittleEndian.PutUint64(page[0x60:], 0xbad)
 	binary.LittleEndian.PutUint64(page[0x68:], generation)
 	return page
@@ -80,7 +80,7 @@ func TestRestoreAnnouncements(t *testing.T) {
 			"DEVPATH=/devices/platform/VMGENCTR:00\x00SUBSYSTEM=platform\x00" +
 			"NEW_VMGENID=1\x00SEQNUM=812\x00": true,
 		"add@/devices/virtual/net/veth1\x00ACTION=add\x00INTERFACE=veth1\x00SEQNUM=813\x00": false,
-		// Anybody who may write to a uevent file can send this.
+		// Anybody who may write to a uevent file can send this text.
 		"change@/x\x00SYNTH_ARG_NEW_VMGENID=1\x00": false,
 		"": false,
 	}
@@ -107,7 +107,7 @@ func TestWhatCannotBeSeenIsSaid(t *testing.T) {
 		clocksource string
 		vmclock     bool
 		change      func(*WatchOptions)
-		want        []string // words, one a line
+		want        []string // words that the result contains, one in each line
 	}{
 		"bare metal on hpet": {"hpet", false, nil, nil},
 		"bare metal on tsc":  {"tsc", false, nil, []string{"forward jumps"}},

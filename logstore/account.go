@@ -13,41 +13,41 @@ type Range struct{ From, To uint64 }
 
 // Report says what was read, what is damaged, and what is missing.
 type Report struct {
-	// the last file is sealed, so nothing was written after its last row
+	// the last file is sealed, so nothing after its last block was lost
 	Sealed bool
-	Blocks int // whole blocks of rows that are new
-	// whole blocks that were left out because all their rows were read before
+	Blocks int // undamaged blocks with rows that were not read before
+	// undamaged blocks that were left out because all their rows were read before
 	Duplicates int
-	Overlaps   int // whole blocks that lost the rows that were read before
-	// whole blocks that were left out because they are of another ring
+	Overlaps   int // undamaged blocks in which some rows, but not all, were read before
+	// undamaged blocks that were left out because they are of another ring
 	Foreign    int
 	Damage     []*CorruptionError // in the order of files and offsets; at most maxDamage of them
-	MoreDamage int                // damage beyond these
+	MoreDamage int                // number of damaged places that Damage does not list
 	Rows       []Account
 
-	Then  End     // what follows the last file, according to its end
-	Chain []Break // in the order of the segments; only if segments were read as one log
+	Then  End     // what the last file's end says about what follows
+	Chain []Break // in the order of the segments; only if the segments were read as one log
 }
 
-// maxDamage bounds the memory that a damaged file can cost a report.
+// maxDamage limits the memory that a report on a damaged file takes.
 const maxDamage = 1000
 
 // Account describes which rows of one kind in one shard were read, and which were not.
 type Account struct {
 	Kind  Kind
 	Shard int
-	Rows  uint64 // read
+	Rows  uint64 // number of rows that were read
 	Next  uint64 // 1 + sequence number of the last row that is known to have been written
 
 	// Missing lists the rows that were written but not read, and that no Drop accounts for.
 	Missing []Range
-	// Dropped counts the rows that Drops account for, by Reason. Rows dropped with reason RingFull
-	// never had sequence numbers.
+	// Dropped counts the rows that Drops account for, by Reason. Rows that were dropped with the
+	// reason RingFull never had sequence numbers.
 	Dropped map[Reason]uint64
 }
 
-// Whole reports whether each row that is known to have been written was read or is accounted for.
-// Only the end of the log can show that nothing more was written: see Then.
+// Whole reports whether each row that is known to have been written was read, or a Drop accounts
+// for it. Only the end of the log can show that nothing more was written: see Then.
 func (r *Report) Whole() bool {
 	for _, a := range r.Rows {
 		if len(a.Missing) > 0 {
@@ -102,15 +102,15 @@ type stream struct {
 
 type streamState struct {
 	rows    uint64
-	from    uint64  // where the account begins
-	next    uint64  // after the highest row that was read
-	end     uint64  // after the highest row that is known to have been written
+	from    uint64  // sequence number at which the account begins
+	next    uint64  // 1 + the highest sequence number that was read
+	end     uint64  // 1 + the highest sequence number that is known to have been written
 	covered []Range // rows that were read, sorted and disjoint
 	absent  []Range // rows that Drops account for
 	dropped map[Reason]uint64
 }
 
-// tracker follows the sequences of all streams through one file or more.
+// tracker follows the sequence numbers of all streams through one or more files.
 type tracker map[stream]*streamState
 
 func (t tracker) of(kind Kind, shard int) *streamState {
@@ -123,15 +123,15 @@ func (t tracker) of(kind Kind, shard int) *streamState {
 	return s
 }
 
-// begin notes where the rows of a file begin according to its header. All rows before these places
-// must be in earlier files.
+// begin notes at which sequence numbers a file begins, according to its header. All rows before
+// these must be in earlier files.
 func (t tracker) begin(places []Place) {
 	for _, p := range places {
 		t.known(p.Kind, p.Shard, p.Next)
 	}
 }
 
-// skipTo notes where the account of rows begins. Rows before these places are not missing.
+// skipTo notes at which sequence numbers the account begins. Earlier rows do not count as missing.
 func (t tracker) skipTo(places []Place) {
 	for _, p := range places {
 		s := t.of(p.Kind, p.Shard)
@@ -139,14 +139,15 @@ func (t tracker) skipTo(places []Place) {
 	}
 }
 
-// known notes that the rows before next were written.
+// known notes that all rows with sequence numbers below next were written.
 func (t tracker) known(kind Kind, shard int, next uint64) {
 	s := t.of(kind, shard)
 	s.end = max(s.end, next)
 }
 
-// accept notes that rows were read, and returns the range of those rows that no earlier block
-// contained. If there are several such ranges, which no writer causes, accept returns the first.
+// accept notes that a block with these rows was read. It returns the range of rows that no earlier
+// block contained. If there are several such ranges, which no writer causes, accept returns the
+// first.
 func (t tracker) accept(kind Kind, shard int, first uint64, rows int) Range {
 	s := t.of(kind, shard)
 	read := Range{max(first, s.from), first + uint64(rows)}
@@ -167,8 +168,7 @@ func (t tracker) accept(kind Kind, shard int, first uint64, rows int) Range {
 	return read
 }
 
-// insertRange adds a range to ranges that are sorted and disjoint. The new range must not overlap
-// any of them.
+// insertRange adds r to ranges, which are sorted and disjoint. r must not overlap any of them.
 func insertRange(ranges []Range, r Range) []Range {
 	at, _ := slices.BinarySearchFunc(ranges, r, func(a, b Range) int {
 		return cmp.Compare(a.From, b.From)
@@ -188,7 +188,7 @@ func insertRange(ranges []Range, r Range) []Range {
 	return ranges
 }
 
-// account notes drops that were read.
+// account notes the rows that the given Drops declare missing.
 func (t tracker) account(shard int, drops []Drop) {
 	for _, d := range drops {
 		if d.Of == 0 || d.Of >= kinds || d.Count == 0 || d.At+d.Count < d.At {
@@ -206,7 +206,7 @@ func (t tracker) account(shard int, drops []Drop) {
 	}
 }
 
-// pass advances each stream past its next rows if drops declare these rows absent.
+// pass advances a stream past the next rows if the given Drops declare these rows missing.
 func (t tracker) pass(shard int, drops []Drop) {
 	for _, d := range drops {
 		if d.Of == 0 || d.Of >= kinds || d.At+d.Count < d.At || !Reason(d.Reason).InSequence() {
@@ -219,8 +219,8 @@ func (t tracker) pass(shard int, drops []Drop) {
 	}
 }
 
-// wrote notes a block in the file. Its rows end before to, and drops is its content if its kind is
-// Drops.
+// wrote notes that the file contains a block. The block's rows end before sequence number to. If
+// the block's kind is Drops, drops is its content.
 func (t tracker) wrote(kind Kind, shard int, to uint64, drops []Drop) {
 	s := t.of(kind, shard)
 	s.next = max(s.next, to)
@@ -228,7 +228,7 @@ func (t tracker) wrote(kind Kind, shard int, to uint64, drops []Drop) {
 	t.pass(shard, drops)
 }
 
-// report makes the accounts of all streams.
+// report returns the accounts of all streams.
 func (t tracker) report() []Account {
 	var all []Account
 	for key, s := range t {
@@ -244,8 +244,7 @@ func (t tracker) report() []Account {
 	return all
 }
 
-// without returns the parts of ranges that others does not cover. ranges must be sorted and
-// disjoint.
+// without returns the parts of ranges that others do not cover. ranges must be sorted and disjoint.
 func without(ranges, others []Range) []Range {
 	others = slices.Clone(others)
 	slices.SortFunc(others, func(a, b Range) int { return cmp.Compare(a.From, b.From) })
@@ -259,7 +258,7 @@ func without(ranges, others []Range) []Range {
 			}
 			r.From = max(r.From, o.To)
 			if r.From >= r.To {
-				break // o may reach into the next range
+				break // o may overlap the next range, too
 			}
 		}
 		if r.From < r.To {

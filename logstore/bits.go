@@ -2,12 +2,12 @@ package logstore
 
 import "encoding/binary"
 
-// packPad is the number of zero bytes after packed values. With them, a value can always be loaded
-// as one 64-bit word.
+// packPad is the number of zero bytes after packed values. With these bytes, any packed value can
+// be loaded as one 64-bit word.
 const packPad = 7
 
-// packLimit is the largest number of bits of a packed value. A value and up to 7 bits of its
-// neighbor must fit into a word.
+// packLimit is the largest number of bits of a packed value. A 64-bit word must have room for a
+// value and up to 7 bits of a neighboring value.
 const packLimit = 56
 
 // packedSize returns the number of bytes that n packed values of width bits take.
@@ -18,14 +18,14 @@ func packedSize(n, width int) int {
 	return (n*width+7)/8 + packPad
 }
 
-// appendPacked appends the low width bits of value − base for each value. The first value is in the
-// lowest bits.
+// appendPacked appends the lowest width bits of value − base, for each value. The first value is in
+// the lowest bits.
 func appendPacked(dst []byte, values []uint64, base uint64, width int) []byte {
 	if width == 0 {
 		return dst
 	}
 	start, size := len(dst), packedSize(len(values), width)
-	dst = grow(dst, size+8) // the last words may be written beyond the end
+	dst = grow(dst, size+8) // the loop writes whole words, and the last may reach beyond the end
 	out := dst[start : start+size+8]
 	mask := uint64(1)<<width - 1
 	var word uint64
@@ -54,8 +54,8 @@ func grow(b []byte, n int) []byte {
 	return b[:len(b)+n]
 }
 
-// packSymbols appends symbols of 1, 2, 4 or 8 bits, packed into bytes, to dst. The first symbol is
-// in the lowest bits. Bits of a symbol above width are cut off.
+// packSymbols packs symbols of 1, 2, 4 or 8 bits into bytes and appends these to dst. The first
+// symbol is in the lowest bits. Bits of a symbol above width are cut off.
 func packSymbols(dst, symbols []byte, width int) []byte {
 	if width == 8 {
 		return append(dst, symbols...)
@@ -78,8 +78,8 @@ func packSymbols(dst, symbols []byte, width int) []byte {
 		}
 	case 1:
 		for i := range out {
-			// Gather the lowest bits of 8 bytes. Each bit of the product's top byte is the lowest
-			// bit of one of these bytes.
+			// Gather the lowest bits of 8 bytes into one byte. The product has each of these bits
+			// in its top byte.
 			x := binary.LittleEndian.Uint64(symbols[8*i:]) & 0x0101010101010101
 			out[i] = byte(x * 0x0102040810204080 >> 56)
 		}
@@ -94,7 +94,7 @@ func packSymbols(dst, symbols []byte, width int) []byte {
 	return dst
 }
 
-// unpackSymbols reverses packSymbols. len(packed) must match len(symbols).
+// unpackSymbols reverses packSymbols. The length of packed must match the number of symbols.
 func unpackSymbols(symbols, packed []byte, width int) {
 	if width == 8 {
 		copy(symbols, packed)
@@ -116,8 +116,8 @@ func unpackSymbols(symbols, packed []byte, width int) {
 		}
 	case 1:
 		for i, b := range in {
-			// Copy b into each of 8 bytes, keep only bit j in byte j, and replace each nonzero byte
-			// with 1.
+			// Spread the 8 bits of b over 8 bytes: copy b into each byte, keep only bit j in byte
+			// j, and replace each nonzero byte with 1.
 			x := uint64(b) * 0x0101010101010101 & 0x8040201008040201
 			x = (x + 0x7f7f7f7f7f7f7f7f) >> 7 & 0x0101010101010101
 			binary.LittleEndian.PutUint64(symbols[8*i:], x)
@@ -128,7 +128,7 @@ func unpackSymbols(symbols, packed []byte, width int) {
 	}
 }
 
-// unpack reads values that appendPacked packed. len(packed) must be their packedSize.
+// unpack reverses appendPacked. packed must have the length that packedSize returns.
 func unpack(values []uint64, packed []byte, base uint64, width int) {
 	if width == 0 {
 		for i := range values {
@@ -145,8 +145,8 @@ func unpack(values []uint64, packed []byte, base uint64, width int) {
 	}
 }
 
-// join makes values from their high parts, which are symbols, and their packed low parts.
-// len(symbols) must be len(values), and len(packed) must be their packedSize.
+// join makes each value from its high part, which is a symbol, and its packed low part. There must
+// be a symbol for each value, and packed must have the length that packedSize returns.
 func join(values []uint64, symbols, packed []byte, base uint64, width int) {
 	symbols = symbols[:len(values)]
 	if width == 0 {
@@ -165,11 +165,12 @@ func join(values []uint64, symbols, packed []byte, base uint64, width int) {
 	}
 }
 
-// anyAtLeast reports whether one of the eight bytes of x is at least limit. limit must not be 0.
+// anyAtLeast reports whether any of the eight bytes of x is at least limit. limit must not be 0.
 func anyAtLeast(x uint64, limit byte) bool {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
-	// Add 128 − limit to the lower seven bits of each byte. In bytes of at least limit, this
-	// carries into the eighth bit.
+	// For a limit up to 128, a byte qualifies if its eighth bit is set, or if its lower seven bits
+	// are at least limit: then adding 128 − limit to these seven bits sets the eighth. For a larger
+	// limit, the eighth bit must be set, and the lower seven bits must be at least limit − 128.
 	if limit > 128 {
 		return (x&^tops+ones*uint64(-limit))&x&tops != 0
 	}

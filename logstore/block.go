@@ -13,24 +13,24 @@ const (
 	// MaxRows is the largest number of rows in a block.
 	MaxRows = 1 << 16
 
-	// BlockOverhead is the largest number of bytes that a block takes beyond 8 bytes for each word
-	// of its rows.
+	// BlockOverhead is the largest number of bytes that a block takes in addition to its rows, at 8
+	// bytes for each word.
 	BlockOverhead = blockHeaderSize
 
 	// maxShard is the highest shard number.
 	maxShard = math.MaxUint16
 )
 
-// Incarnation names one ring: one open of a channel by one process. It is random.
+// Incarnation identifies one ring: one open of a channel by one process. It is random.
 type Incarnation [16]byte
 
-// Block is a run of rows of one kind. Exactly one of the slices has elements, which decides the
-// kind.
+// Block contains consecutive rows of one kind. Exactly one of the slices from Events on has
+// elements; it determines the kind.
 type Block struct {
 	Incarnation Incarnation
-	Shard       int    // of the ring; 0 for kinds that are not from a ring
+	Shard       int    // shard of the ring; 0 for kinds that do not come from a ring
 	First       uint64 // sequence number of the first row; each kind in each shard begins at 0
-	// write the rows uncompressed; readers leave it false
+	// true makes a writer write the rows uncompressed; readers leave the field false
 	Plain bool
 
 	Events      []Event
@@ -45,7 +45,7 @@ type Block struct {
 	index []indexEntry
 }
 
-// Kind returns the kind of the rows. It is 0 without rows.
+// Kind returns the kind of the rows. If there are no rows, Kind returns 0.
 func (b *Block) Kind() Kind {
 	k, _ := b.rows()
 	return k
@@ -71,7 +71,7 @@ func (b *Block) byKind() [kinds]rowsOfKind {
 	}
 }
 
-// rows returns the kind, and the rows as words.
+// rows returns the kind of the rows, and their words.
 func (b *Block) rows() (Kind, []uint64) {
 	for k, rows := range b.byKind() {
 		if rows != nil && len(rows.words()) > 0 {
@@ -81,7 +81,7 @@ func (b *Block) rows() (Kind, []uint64) {
 	return 0, nil
 }
 
-// clear empties all slices and keeps their memory.
+// clear empties all slices but keeps their memory.
 func (b *Block) clear() {
 	for _, rows := range b.byKind() {
 		if rows != nil {
@@ -98,13 +98,13 @@ func (b *Block) makeRows(k Kind, n int) []uint64 {
 	return rows.words()
 }
 
-// keep removes the rows outside a range.
+// keep removes the rows outside the range.
 func (b *Block) keep(r Range) {
 	b.byKind()[b.Kind()].cut(int(r.From-b.First), int(r.To-b.First))
 	b.First = r.From
 }
 
-// check returns nil if the block can be written.
+// check returns an error if the block cannot be written.
 func (b *Block) check() error {
 	n := b.Len()
 	filled := 0
@@ -126,13 +126,13 @@ func (b *Block) check() error {
 	return nil
 }
 
-// The codings of a payload. Append only.
+// These are the codings of a payload. The numbers are in files: never change one.
 const (
 	payloadPlain      = 0 // the words of each row, 8 bytes each, little-endian
 	payloadCompressed = 1 // one column after another
 )
 
-// blockHeader precedes a block's payload: see FORMAT.md.
+// blockHeader precedes a block's payload. FORMAT.md describes its bytes.
 type blockHeader struct {
 	kind        Kind
 	coding      uint8
@@ -141,7 +141,7 @@ type blockHeader struct {
 	incarnation Incarnation
 	lo, hi      uint64 // smallest and largest counter; 0 and 2^64-1 for kinds without counters
 	rows        int
-	length      int    // of the payload
+	length      int    // of the payload, in bytes
 	checksum    uint32 // of the payload
 }
 
@@ -171,7 +171,7 @@ func (h *blockHeader) put(b []byte) {
 	binary.LittleEndian.PutUint32(b[60:], checksum(b[:60]))
 }
 
-// parseBlockHeader parses the first 64 bytes of b. It returns false if no block begins there.
+// parseBlockHeader parses the first 64 bytes of b. If no block begins there, it returns false.
 func parseBlockHeader(b []byte) (blockHeader, bool) {
 	if len(b) < blockHeaderSize || string(b[:4]) != blockMagic ||
 		checksum(b[:60]) != binary.LittleEndian.Uint32(b[60:]) {
@@ -230,14 +230,14 @@ func counterRange(k Kind, words []uint64) (lo, hi uint64) {
 // it.
 type encoder struct {
 	columns columnEncoder
-	buffer  []byte // for the user of the encoder
+	buffer  []byte // buffer that the user of the encoder may use
 }
 
-// encoders is shared by all writers, because an encoder takes some megabytes, and a drainer may
+// encoders is a pool that all writers share. An encoder takes some megabytes, and a drainer may
 // have hundreds of logs open.
 var encoders = sync.Pool{New: func() any { return new(encoder) }}
 
-// appendBlock appends a block, which must have passed its check.
+// appendBlock appends a block. The caller must have checked the block.
 func (e *encoder) appendBlock(dst []byte, b *Block, quantum_cycles uint64) []byte {
 	kind, words := b.rows()
 	h := blockHeader{
@@ -265,7 +265,7 @@ func (e *encoder) appendBlock(dst []byte, b *Block, quantum_cycles uint64) []byt
 	return dst
 }
 
-// appendColumns appends the columns of rows, and returns the smallest and the largest counter.
+// appendColumns appends the rows as columns. It returns the smallest and the largest counter.
 func (e *encoder) appendColumns(dst []byte, kind Kind, words []uint64,
 	quantum_cycles uint64) (out []byte, lo, hi uint64) {
 	lo, hi = math.MaxUint64, 0
@@ -291,7 +291,7 @@ type decoder struct {
 	columns columnDecoder
 }
 
-// block decodes a payload whose checksum was verified.
+// block decodes a payload. The caller must have verified the payload's checksum.
 func (d *decoder) block(b *Block, h *blockHeader, payload []byte) error {
 	b.Incarnation, b.Shard, b.First = h.incarnation, h.shard, h.first
 	words := b.makeRows(h.kind, h.rows)

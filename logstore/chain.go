@@ -9,14 +9,14 @@ import (
 	"path/filepath"
 )
 
-// End says what follows a sealed segment. Files contain the numbers: append only.
+// End says what follows a sealed segment. The numbers are in files: never change one.
 type End uint8
 
 const (
-	Unsaid End = iota // the file is not sealed, or is of version 1
-	GoesOn            // the next segment, in the same directory
-	Moved             // the next segment, in another directory
-	Ended             // nothing: the log ends here
+	Unsaid End = iota // the file is not sealed, or it is of version 1
+	GoesOn            // the next segment follows, in the same directory
+	Moved             // the next segment follows, in another directory
+	Ended             // nothing follows: the log ends here
 
 	ends
 )
@@ -32,12 +32,12 @@ func (e End) String() string {
 
 // Break is a place where the segments of a log do not fit together.
 type Break struct {
-	// The segments from From up to but not including To are gone. If both are equal, none is gone.
+	// The segments from From up to but not including To are gone. If From equals To, none is gone.
 	From, To int
-	More     bool // segments after these may have existed, and are gone too
+	More     bool // segments with higher numbers may also be gone
 
-	// Changed names a segment that is present but is not the file after which the next segment was
-	// begun. It is "" if From and To describe the break.
+	// Changed names the file of a segment that was changed or replaced: its fingerprint is not the
+	// one that the next segment contains. If Changed is "", From and To describe the break.
 	Changed string
 }
 
@@ -55,11 +55,11 @@ func (b Break) String() string {
 	return fmt.Sprintf("segments %d to %d are gone", b.From, b.To-1)
 }
 
-// CheckChain checks whether these segments of one ring in one directory, in order, are complete.
-// Each segment says to which part of the log it belongs, which segment was before it, and what
-// follows it. CheckChain reads the beginning and the end of each segment. Segments of version 1 do
-// not contain this information. So if the first or the last segment is of version 1, CheckChain
-// does not notice that segments before or after it are gone.
+// CheckChain checks whether a list of segments is complete. The list contains the segments of one
+// ring in one directory, in order. Each segment says to which part of the log it belongs, which
+// segment was before it, and what follows it. CheckChain reads the beginning and the end of each
+// segment. Segments of version 1 do not contain this information. So if the first or the last
+// segment is of version 1, CheckChain does not notice that segments before or after it are gone.
 func CheckChain(segments []Segment) ([]Break, error) {
 	var breaks []Break
 	var before link
@@ -79,7 +79,7 @@ func CheckChain(segments []Segment) ([]Break, error) {
 	if !before.known || before.then != GoesOn {
 		return breaks, nil
 	}
-	// The next segment may have been begun after the segments were listed.
+	// The next segment may have been begun after the caller listed the segments.
 	next := before.Number + 1
 	_, err := os.Lstat(before.sibling(next))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -88,7 +88,7 @@ func CheckChain(segments []Segment) ([]Break, error) {
 	return breaks, nil
 }
 
-// link is a segment with the information in it about its place in its log.
+// link is a segment, with what its file says about its place in the log.
 type link struct {
 	Segment
 	known  bool // its header could be read and matches the file's name
@@ -101,7 +101,7 @@ func readLink(s Segment) (link, error) {
 	l := link{Segment: s}
 	file, err := os.Open(s.Path)
 	if errors.Is(err, fs.ErrNotExist) {
-		// The file was removed after the segments were listed. Reading its blocks will report that.
+		// The file was removed after the segments were listed. A reader of its blocks reports that.
 		return l, nil
 	}
 	if err != nil {
@@ -131,12 +131,12 @@ func readLink(s Segment) (link, error) {
 		l.then = e.then
 	}
 	if l.print, err = TakeFingerprint(file, st.Size()); errors.Is(err, io.EOF) {
-		return l, nil // the file is being cut
+		return l, nil // the file was just cut
 	}
 	return l, err
 }
 
-// between returns what is wrong between two segments that are neighbors in the list.
+// between returns what is wrong between two segments that follow each other in the list.
 func between(a, b link) []Break {
 	next := a.Number + 1
 	switch {
@@ -147,7 +147,7 @@ func between(a, b link) []Break {
 		}
 		return nil
 	case b.known && b.header.Part > a.Number:
-		// The log moved away, and returned with a segment that begins a part.
+		// The log moved away, and came back with a segment that begins a part.
 		var breaks []Break
 		if a.then != Moved && a.then != Ended && (!a.known || a.header.version > 1) {
 			breaks = append(breaks, Break{From: next, To: next + 1, More: true})

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// chained is a log in a directory that is opened again and again.
+// chained is a log that the test opens again and again, and the log's directory.
 type chained struct {
 	*Log
 	t   *testing.T
@@ -63,8 +63,8 @@ func (c *chained) report(dir string) Report {
 	return r.Report()
 }
 
-// A writer dies between sealing a segment and beginning the next. The writer after it begins that
-// segment, whatever it does first.
+// A writer dies after it has sealed a segment and before it begins the promised next segment. The
+// next writer begins that segment, whatever else it does first.
 func TestDeathBetweenSegments(t *testing.T) {
 	away := t.TempDir()
 	for name, act := range map[string]func(c *chained){
@@ -92,7 +92,8 @@ func TestDeathBetweenSegments(t *testing.T) {
 	}
 }
 
-// A writer dies between leaving a directory and reaching the other. The writer after it goes there.
+// If a writer dies after it has left one directory and before it has reached the other, the next
+// writer continues in the other directory.
 func TestDeathOnTheWay(t *testing.T) {
 	c := chain(t)
 	c.row()
@@ -121,8 +122,8 @@ func TestDeathOnTheWay(t *testing.T) {
 	}
 }
 
-// A log that comes back to a directory begins another part there. What lies between the parts is
-// not missed, but a lost beginning of a part is.
+// A log that comes back to a directory begins a new part there. The segments between the two parts
+// do not count as missing, but a lost beginning of a part does.
 func TestLogThatComesBack(t *testing.T) {
 	c := chain(t)
 	away := t.TempDir()
@@ -148,7 +149,7 @@ func TestLogThatComesBack(t *testing.T) {
 	}
 }
 
-// Segments were listed while the log was written. Those that came later are not missed.
+// Segments that were written after the caller listed the log's segments do not count as missing.
 func TestSegmentsListedBeforeTheNext(t *testing.T) {
 	c := chain(t)
 	c.row()
@@ -161,8 +162,8 @@ func TestSegmentsListedBeforeTheNext(t *testing.T) {
 	}
 }
 
-// A log of version 1 continues in the present version, in a new segment. That segment knows where
-// the log began.
+// A log of version 1 continues in the present version, in a new segment. That segment contains the
+// number of the log's first segment.
 func TestOldLogGoesOn(t *testing.T) {
 	for _, sealed := range []bool{true, false} {
 		c := &chained{t: t, dir: t.TempDir()}
@@ -192,7 +193,7 @@ func TestOldLogGoesOn(t *testing.T) {
 	}
 }
 
-// Salvage rewrites a segment, and the new one takes the old one's place in the log.
+// A segment that Salvage rewrote takes the old segment's place in its log.
 func TestSalvagedSegmentInItsPlace(t *testing.T) {
 	c := chain(t)
 	for range 3 {
@@ -208,7 +209,7 @@ func TestSalvagedSegmentInItsPlace(t *testing.T) {
 		path := must[i].Path
 		data, err := os.ReadFile(path)
 		c.must(err)
-		data[len(data)-8] ^= 1 // of the end
+		data[len(data)-8] ^= 1 // a byte of the end
 		c.must(os.WriteFile(path, data, 0o600))
 		if r := c.report(c.dir); r.Whole() {
 			t.Fatalf("segment %d: its damage is not noticed: %+v", i, r)

@@ -33,15 +33,16 @@ func newSet(t testing.TB, name string, seed uint64) *dataset.Set {
 	return s
 }
 
-// These are the bars of the format, on every data set. A block takes at most 1.15 × the entropy of
-// its records and a tenth of a byte each, and decodes to the same rows.
+// On every data set, a block takes at most 1.15 × the entropy of its records plus a tenth of a byte
+// for each record, and decodes to the same rows.
 func TestSizeStaysNearEntropy(t *testing.T) {
 	for _, name := range dataset.Names() {
 		t.Run(name, func(t *testing.T) {
 			blocks := 16
 			if strings.HasPrefix(name, "loop/") {
-				// The entropy is measured, and the bar says over how many records.
-				blocks = 153 // more than ten million
+				// There is no formula for the entropy of these records. It is estimated from the
+				// records themselves, and the bar applies to ten million of them.
+				blocks = 153 // blocks of 65,536 records: more than ten million records
 				if testing.Short() || seed.Share() > 1 {
 					blocks = 16
 				}
@@ -92,8 +93,9 @@ func TestSizeStaysNearEntropy(t *testing.T) {
 	}
 }
 
-// BenchmarkEvents measures whole blocks with checksums. MB/s is by the wall clock. thread-MB/s is
-// by the time that the thread had a core, and can be compared on a shared machine.
+// BenchmarkEvents measures whole blocks with checksums. MB/s is computed from the wall clock.
+// thread-MB/s is computed from the time for which the thread had a core. On a machine that others
+// use, only thread-MB/s can be compared.
 func BenchmarkEvents(b *testing.B) {
 	for _, name := range dataset.Names() {
 		s := newSet(b, name, 1)
@@ -131,7 +133,7 @@ func BenchmarkEvents(b *testing.B) {
 	}
 }
 
-// threadTime returns how long this thread has had a core.
+// threadTime returns for how long this thread has had a core.
 func threadTime(b *testing.B) time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {

@@ -11,59 +11,61 @@ import (
 	"github.com/klauspost/compress/huff0"
 )
 
-// errColumn is wrapped by every error of decoding a column.
+// errColumn is wrapped by every error that decoding a column returns.
 var errColumn = errors.New("column is damaged")
 
 func columnError(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{errColumn}, args...)...)
 }
 
-// The kinds of columns: how coded numbers represent the values. Append only.
+// These are the kinds of columns: they say how coded numbers represent the values. The numbers are
+// in files: never change one.
 const (
 	columnPlain  = 0 // the values themselves
 	columnDelta  = 1 // the first value, then differences in units of a quantum
-	columnFrames = 2 // the smallest of every 64 values, and each value's distance from it
+	columnFrames = 2 // the smallest value of every 64, and each value's distance from it
 	columnMerged = 3 // each value's source, and its distance from that source's previous value
 )
 
-// The codings of numbers. Append only.
+// These are the codings of numbers. The numbers are in files: never change one.
 const (
-	numbersConstant = 0 // all equal
-	// low bits packed, high bits as symbols, exceptions for numbers whose high bits fit no symbol
+	numbersConstant = 0 // all numbers are equal
+	// low bits packed, high bits as symbols; a number whose high bits fit no symbol is an exception
 	numbersSplit = 1
-	numbersWhole = 2 // eight bytes each
+	numbersWhole = 2 // eight bytes for each number
 )
 
-// The codings of symbols. Append only.
+// These are the codings of symbols. The numbers are in files: never change one.
 const (
-	symbolsPacked   = 0 // packed only
-	symbolsHuffman  = 1 // huff0, four streams
-	symbolsConstant = 2 // one byte, to which all packed bytes are equal
+	symbolsPacked   = 0 // packed into bytes, not compressed
+	symbolsHuffman  = 1 // packed into bytes, then compressed by huff0 in four streams
+	symbolsConstant = 2 // one byte, if all packed bytes are equal
 )
 
 const (
 	frameLength = 64
 
-	// sourceShift splits a value into its source, the upper 24 bits, and its count. The source of a
-	// tuple id is the node and the instance that made the id.
+	// sourceShift splits a value into its source, the upper 24 bits, and its count, the lower 40
+	// bits. The source of a tuple id is the node and the instance that made the id.
 	sourceShift = 40
 	countMask   = 1<<sourceShift - 1
 	maxSources  = 255
 
-	// symbolLimit is the first high part that can never be a symbol, because it means "exception".
+	// symbolLimit is the smallest high part that is never a symbol. A number with this high part,
+	// or a larger one, is an exception.
 	symbolLimit = 255
 
-	// sampleSize is the number of values from which the shape of a column is chosen.
+	// sampleSize is the number of values from which the encoder chooses a column's shape.
 	sampleSize = 512
 
-	// exceptionDepth is the largest depth of exceptions within exceptions.
+	// exceptionDepth is the largest number of levels of exceptions within exceptions.
 	exceptionDepth = 3
 )
 
 // columnView is one column of rows that are stored in memory row by row.
 type columnView struct {
-	words []uint64 // from the column's first value
-	width int      // of a row
+	words []uint64 // the words of the rows, from the column's first value on
+	width int      // number of words in a row
 	rows  int
 }
 
@@ -88,7 +90,7 @@ type columnEncoder struct {
 }
 
 // appendCounters appends a column that mostly rises in steps of quantum. It returns the smallest
-// and the largest value. A wrong quantum only costs space.
+// and the largest value. If quantum is wrong, the column only takes more space.
 func (e *columnEncoder) appendCounters(dst []byte, column columnView,
 	quantum uint64) (out []byte, lo, hi uint64) {
 	if quantum == 0 || quantum > math.MaxInt64 {
@@ -102,8 +104,8 @@ func (e *columnEncoder) appendCounters(dst []byte, column columnView,
 	return e.appendDeltas(dst, column.first(), quantum, d), lo, hi
 }
 
-// appendValues appends a column about which nothing is known. It chooses the kind that is smallest
-// for a sample of the column.
+// appendValues appends a column of any values. It chooses the kind of column that is smallest for a
+// sample of the values.
 func (e *columnEncoder) appendValues(dst []byte, column columnView) []byte {
 	if step, steady := steady(column); steady {
 		dst = append(dst, columnDelta)
@@ -120,7 +122,7 @@ func (e *columnEncoder) appendValues(dst []byte, column columnView) []byte {
 	asPlain := e.shapeOf(values).cost_bits
 	phase := framePhase(values)
 	bases, rest := e.frames(values, phase)
-	const base_bits = 16.0 / frameLength // a guess, so that frames are chosen only if they gain
+	const base_bits = 16.0 / frameLength // guessed cost of a frame's base, for each value
 	asFrames := e.shapeOf(rest).cost_bits + base_bits
 	if e.merged.take(values) {
 		asMerged := e.merged.cost_bits() + e.shapeOf(e.merged.counts).cost_bits
@@ -144,7 +146,7 @@ func (e *columnEncoder) appendValues(dst []byte, column columnView) []byte {
 	return e.appendDeltas(dst, column.first(), 1, d)
 }
 
-// gather copies a column out of its rows.
+// gather copies a column out of its rows into e.values.
 func (e *columnEncoder) gather(column columnView) []uint64 {
 	e.values = slices.Grow(e.values[:0], column.rows)[:column.rows]
 	at := 0
@@ -166,15 +168,15 @@ func (e *columnEncoder) appendDeltas(dst []byte, first, quantum uint64, deltas [
 }
 
 // deltas returns the signed differences between neighboring values of a column in units of quantum,
-// and the smallest and the largest value. d is nil if a difference is not a multiple of quantum.
+// and the smallest and the largest value. If a difference is not a multiple of quantum, d is nil.
 func (e *columnEncoder) deltas(column columnView, quantum uint64) (d []uint64, lo, hi uint64) {
 	e.numbers = slices.Grow(e.numbers[:0], column.rows)[:column.rows-1]
 	d = e.numbers
 	words, width := column.words, column.width
 	last := words[0]
 	at := width
-	// Check all differences at once, by the bits that are set in any of them. This is enough for
-	// counters that only rise, which is the usual case.
+	// Check all differences at once, by the bits that are set in any of them. This check suffices
+	// for counters that only rise, which is the usual case.
 	var any uint64
 	if quantum == 1 {
 		for i := range d {
@@ -196,7 +198,7 @@ func (e *columnEncoder) deltas(column columnView, quantum uint64) (d []uint64, l
 		}
 	}
 	// If the differences are this small, all are multiples of quantum, none is negative, and their
-	// sum can wrap at most once.
+	// sum can wrap around at most once. If it wraps, the last value is below the first.
 	if any <= math.MaxInt64/quantum/uint64(column.rows) && last >= words[0] {
 		return d, words[0], last
 	}
@@ -219,28 +221,29 @@ func (e *columnEncoder) deltas(column columnView, quantum uint64) (d []uint64, l
 	return d, lo, hi
 }
 
-// exactInverse returns the numbers for a division by a divisor below 2^63: multiply by inverse,
-// then rotate right by shift. If the division has a remainder, the result is above
-// (2^64-1)/divisor: multiplication by the inverse of an odd number permutes all numbers, and maps
-// the multiples of that number to the lowest numbers. (Granlund and Montgomery, Division by
-// invariant integers using multiplication, 1994, section 9.)
+// exactInverse returns the constants with which to divide by a divisor below 2^63: multiply by
+// inverse, then rotate right by shift. If the division has a remainder, the result is above
+// (2^64-1)/divisor. For multiplication by the inverse of an odd number permutes all numbers, and
+// maps the multiples of that odd number to the lowest numbers. (Granlund and Montgomery, Division
+// by invariant integers using multiplication, 1994, section 9.)
 func exactInverse(divisor uint64) (inverse uint64, shift int) {
 	shift = bits.TrailingZeros64(divisor)
 	odd := divisor >> shift
-	inverse = odd // correct in the lowest 3 bits; each step doubles that
+	inverse = odd // correct in the lowest 3 bits; each step doubles their number
 	for range 5 {
 		inverse *= 2 - odd*inverse
 	}
 	return inverse, shift
 }
 
-// framePhase guesses the index at which frames begin, modulo their length. It considers each index
-// at which all earlier values are below all later values. It returns the most frequent phase of
-// these, and the smallest of equally frequent ones.
+// framePhase guesses the phase of a column's frames: the index at which a frame begins, modulo the
+// length of a frame. It considers each index at which all earlier values are below all later
+// values. It returns the most frequent phase of these indices. If several are equally frequent, it
+// returns the smallest.
 func framePhase(values []uint64) int {
 	const look = 16 * frameLength
 	v := values[:min(look, len(values))]
-	var above [look]bool // values i and later of v are above all earlier values
+	var above [look]bool // above[i]: v[i] and all later values are above all earlier values
 	lowest := uint64(math.MaxUint64)
 	var least [look]uint64
 	for i := len(v) - 1; i >= 0; i-- {
@@ -268,7 +271,8 @@ func framePhase(values []uint64) int {
 }
 
 // frames splits values into frames. If phase is not 0, the first frame has phase values. frames
-// returns the smallest value of each frame, and the distance of each value from that of its frame.
+// returns the smallest value of each frame, and the distance of each value from its frame's
+// smallest value.
 func (e *columnEncoder) frames(values []uint64, phase int) (bases, rest []uint64) {
 	e.numbers = slices.Grow(e.numbers[:0], len(values))[:len(values)]
 	rest = e.numbers
@@ -306,7 +310,7 @@ func frameCount(n, phase int) int {
 }
 
 // steady reports whether all differences between neighboring values of a column are equal. It
-// returns false for fewer than two values.
+// returns false for a column of fewer than two values.
 func steady(column columnView) (step uint64, yes bool) {
 	if column.rows < 2 {
 		return 0, false
@@ -315,7 +319,7 @@ func steady(column columnView) (step uint64, yes bool) {
 	step = words[width] - words[0]
 	last, at := words[0], width
 	for left := column.rows - 1; left > 0; {
-		stride := min(64, left) // stop early without a test at each value
+		stride := min(64, left) // compare 64 values before each test
 		left -= stride
 		var differ uint64
 		for range stride {

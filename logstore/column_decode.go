@@ -10,8 +10,9 @@ import (
 // columnDecoder contains the buffers for decoding columns. Its zero value is ready for use. One
 // goroutine at a time may use it.
 //
-// The input is not trusted. Before a length is used, it is compared with the number of bytes that
-// are left. The decoder's memory depends only on the number of values that the caller asks for.
+// The decoder does not trust its input. Before it uses a length, it compares the length with the
+// number of bytes that are left. The decoder's memory depends only on the number of values that the
+// caller asks for.
 type columnDecoder struct {
 	huffman    huff0.Scratch
 	values     []uint64
@@ -20,7 +21,7 @@ type columnDecoder struct {
 	sources    []byte
 	packed     []byte
 	exceptions [exceptionDepth + 1][]uint64
-	places     [exceptionDepth + 1][]uint32 // of exceptions
+	places     [exceptionDepth + 1][]uint32 // indices of each depth's exceptions
 }
 
 // column decodes a column of at least one value from the front of src. It returns the bytes after
@@ -52,7 +53,7 @@ func (d *columnDecoder) makeValues(n int) []uint64 {
 	return d.values
 }
 
-// set writes values into the rows.
+// set writes values into the column's place in the rows.
 func (v columnView) set(values []uint64) {
 	at := 0
 	for _, x := range values {
@@ -152,7 +153,7 @@ func (d *columnDecoder) merged(to columnView, src []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.sources = append(d.sources[:0], d.symbols...) // numbers reuses d.symbols
+	d.sources = append(d.sources[:0], d.symbols...) // a copy, because d.numbers reuses d.symbols
 	if src, err = d.numbers(d.makeValues(to.rows), src, 0); err != nil {
 		return nil, err
 	}
@@ -169,8 +170,8 @@ func (d *columnDecoder) merged(to columnView, src []byte) ([]byte, error) {
 	return src, nil
 }
 
-// numbers decodes len(values) numbers, at least one, from the front of src. It returns the bytes
-// after the numbers.
+// numbers decodes len(values) numbers from the front of src, at least one. It returns the bytes
+// after these numbers. depth is 0 for the numbers of a column: see appendNumbers.
 func (d *columnDecoder) numbers(values []uint64, src []byte, depth int) ([]byte, error) {
 	if len(src) == 0 {
 		return nil, columnError("no coding of numbers")
@@ -264,7 +265,7 @@ func (d *columnDecoder) split(values []uint64, src []byte, depth int) ([]byte, e
 	}
 	d.exceptions[depth] = slices.Grow(d.exceptions[depth][:0], len(places))[:len(places)]
 	exceptions := d.exceptions[depth]
-	src, err = d.numbers(exceptions, src, depth+1) // reuses d.symbols
+	src, err = d.numbers(exceptions, src, depth+1) // overwrites d.symbols
 	if err != nil {
 		return nil, err
 	}
@@ -274,7 +275,7 @@ func (d *columnDecoder) split(values []uint64, src []byte, depth int) ([]byte, e
 	return src, nil
 }
 
-// readSymbols reads n symbols into d.symbols and returns the bytes after them.
+// readSymbols reads n symbols into d.symbols and returns the bytes after these symbols.
 func (d *columnDecoder) readSymbols(n, width int, src []byte) ([]byte, error) {
 	if len(src) == 0 {
 		return nil, columnError("no coding of symbols")
@@ -311,7 +312,7 @@ func (d *columnDecoder) readSymbols(n, width int, src []byte) ([]byte, error) {
 			return nil, columnError("table of symbols: %v", err)
 		}
 		d.packed = slices.Grow(d.packed[:0], size)
-		// The decoder takes the capacity as the size.
+		// The library expects the slice's capacity to be the size of the result.
 		packed, err = table.Decoder().Decompress4X(d.packed[:0:size], coded)
 		if err != nil {
 			return nil, columnError("symbols: %v", err)

@@ -6,17 +6,18 @@ import (
 	"slices"
 )
 
-// merged is a column split by source.
+// merged is a column of values, split by their sources. A source is a node and instance that makes
+// tuple ids (sourceShift in column.go).
 type merged struct {
-	slots   [1024]uint16 // a source's index plus 1, at its hash or the next free slot after it
+	slots   [1024]uint16 // hash table: a source's index + 1, at its hash or the next free slot
 	last    []uint64     // last value of each source
-	before  []uint64     // an invented value before the first of each source: see take
+	before  []uint64     // an invented value before each source's first one: see take
 	sources []byte       // index of each value's source
 	counts  []uint64     // distance of each value from the previous value of its source
 }
 
-// take splits a column by source. It returns false if that is useless, because there is only one
-// source, or too many.
+// take splits a column by source. If there is only one source, or too many, splitting is useless
+// and take returns false.
 func (m *merged) take(values []uint64) bool {
 	clear(m.slots[:])
 	m.last, m.before = m.last[:0], m.before[:0]
@@ -34,22 +35,22 @@ func (m *merged) take(values []uint64) bool {
 			if len(m.last) == maxSources {
 				return false
 			}
-			// Pretend that this source's count was one lower before. Then all distances are equal
-			// if the source counts by one.
+			// Pretend that the value before this source's first one was lower by one. Then, if the
+			// source counts by one, all its distances are equal.
 			before := v&^countMask | (v-1)&countMask
 			m.last, m.before = append(m.last, before), append(m.before, before)
 			at = uint16(len(m.last))
 			m.slots[slot] = at
 		}
 		m.sources[i] = byte(at - 1)
-		// The distance has 40 bits and a sign.
+		// The shifts extend the sign of the distance, which has 40 bits.
 		m.counts[i] = uint64(int64((v-m.last[at-1])<<(64-sourceShift)) >> (64 - sourceShift))
 		m.last[at-1] = v
 	}
 	return len(m.last) > 1
 }
 
-// cost_bits returns the average number of bits for the source of a value.
+// cost_bits returns the average number of bits that the source of a value takes.
 func (m *merged) cost_bits() float64 {
 	var count [maxSources]float64
 	for _, s := range m.sources {
@@ -72,7 +73,7 @@ func (e *columnEncoder) appendMerged(dst []byte) []byte {
 	return e.appendNumbers(dst, m.counts, 0)
 }
 
-// sourceWidth returns the number of bits for the index of one of n sources.
+// sourceWidth returns the number of bits that the index of one of n sources takes.
 func sourceWidth(n int) int {
 	switch {
 	case n <= 2:

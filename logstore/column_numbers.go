@@ -8,8 +8,8 @@ import (
 	"github.com/klauspost/compress/huff0"
 )
 
-// appendNumbers appends numbers in the coding that is expected to be smallest. depth is the depth
-// of exceptions within exceptions.
+// appendNumbers appends numbers in the coding that is expected to be smallest. depth is 0 for the
+// numbers of a column, 1 for their exceptions, 2 for exceptions of these exceptions, and so on.
 func (e *columnEncoder) appendNumbers(dst []byte, numbers []uint64, depth int) []byte {
 	if constant(numbers) {
 		dst = append(dst, numbersConstant)
@@ -21,7 +21,7 @@ func (e *columnEncoder) appendNumbers(dst []byte, numbers []uint64, depth int) [
 	}
 	start := len(dst)
 	dst = e.appendSplit(dst, numbers, s, depth)
-	if len(dst)-start > 1+8*len(numbers) { // the sample was misleading
+	if len(dst)-start > 1+8*len(numbers) { // the sample led to a bad choice
 		dst = appendWhole(dst[:start], numbers)
 	}
 	return dst
@@ -29,7 +29,7 @@ func (e *columnEncoder) appendNumbers(dst []byte, numbers []uint64, depth int) [
 
 func constant(numbers []uint64) bool {
 	first := numbers[0]
-	// Strides allow an early return without a test at each value.
+	// Compare 64 numbers at a time, and stop at the first difference.
 	for len(numbers) >= 64 {
 		var differ uint64
 		for _, v := range numbers[:64] {
@@ -63,7 +63,7 @@ func (e *columnEncoder) appendSplit(dst []byte, numbers []uint64, s shape, depth
 	e.symbols = slices.Grow(e.symbols[:0], len(numbers))[:len(numbers)]
 	symbols := e.symbols
 	base, low := s.base, uint(s.low)&63
-	var counts [4][256]uint32 // four, because loading a count that was just stored is slow
+	var counts [4][256]uint32 // four tables, because loading a count that was just stored is slow
 	i := 0
 	for ; i+4 <= len(numbers); i += 4 {
 		n, s := numbers[i:i+4:i+4], symbols[i:i+4:i+4]
@@ -106,8 +106,8 @@ func (e *columnEncoder) appendSplit(dst []byte, numbers []uint64, s shape, depth
 	return dst
 }
 
-// takeExceptions collects the numbers whose high parts fit no symbol, and sets their symbols to the
-// highest one, which means "exception".
+// takeExceptions collects the numbers with high parts that are too large for a symbol. It replaces
+// the symbol of each such number by the highest symbol, which means "exception".
 func (e *columnEncoder) takeExceptions(numbers []uint64, width, depth int) {
 	symbols := e.symbols[:len(numbers)]
 	exceptions := e.exceptions[depth][:0]
@@ -132,8 +132,8 @@ func (e *columnEncoder) takeExceptions(numbers []uint64, width, depth int) {
 	e.exceptions[depth] = exceptions
 }
 
-// symbolWidth finds the smallest width of symbols that causes few exceptions beyond the inevitable
-// ones. It also returns the number of all exceptions.
+// symbolWidth returns the smallest width of symbols that causes few exceptions in addition to those
+// that no width avoids. It also returns the number of all exceptions.
 func symbolWidth(count *[256]int, n int) (width, escapes int) {
 	if count[0] == n {
 		return 0, 0
@@ -149,7 +149,7 @@ func symbolWidth(count *[256]int, n int) (width, escapes int) {
 				more += c
 			}
 		}
-		if last == 0 { // the top symbol need not mean an exception
+		if last == 0 { // no exceptions, so the top symbol is a normal one
 			return width, 0
 		}
 		if more <= n/512 {

@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// shape describes how to split numbers.
+// shape says how to split numbers into low and high parts.
 type shape struct {
 	base      uint64
-	low       int     // number of low bits to pack
-	cost_bits float64 // expected bits for each number
+	low       int     // number of low bits, which are packed
+	cost_bits float64 // expected number of bits that each number takes
 }
 
-// shapeOf chooses a shape for numbers by an evenly spaced sample.
+// shapeOf chooses a shape for numbers by a sample of them, evenly spaced.
 func (e *columnEncoder) shapeOf(numbers []uint64) shape {
 	sample := numbers
 	if len(numbers) > sampleSize {
@@ -27,7 +27,7 @@ func (e *columnEncoder) shapeOf(numbers []uint64) shape {
 	} else {
 		sample = e.sample[:copy(e.sample[:], numbers)]
 	}
-	// Sort as signed numbers. The xor moves the negative numbers below the others.
+	// Sort the sample as signed numbers. The xor puts the negative numbers before the others.
 	const sign = 1 << 63
 	for i := range sample {
 		sample[i] ^= sign
@@ -48,19 +48,19 @@ func (e *columnEncoder) shapeOf(numbers []uint64) shape {
 	return best
 }
 
-// shapeFrom finds the best number of low bits to pack if base is subtracted from all numbers.
-// sample is sorted as signed numbers.
+// shapeFrom returns the best shape with the given base. sample is sorted as signed numbers.
 func shapeFrom(sample []uint64, base uint64) shape {
 	best := shape{cost_bits: math.Inf(1)}
 	n := len(sample)
-	// If more than a tenth of the numbers were exceptions, or if the low bits were more than nearly
-	// all numbers have, the result would never be smaller.
+	// Values of low outside the range from first to span never give the smallest result. Below
+	// first, more than a tenth of the numbers would be exceptions. Above span, low is more bits
+	// than any number in the sample needs.
 	first := max(bits.Len64(sample[n-1-n/10]-base)-8, 0)
 	span := bits.Len64(sample[n-1] - base)
 	for low := first; low <= packLimit; low++ {
 		cost := cost(sample, base, low, span)
-		// If two costs are equal, prefer more low bits: with fewer symbols, decoding is faster and
-		// the table is shorter.
+		// If two costs are equal, prefer more low bits. With fewer symbols, decoding is faster and
+		// the table of symbols is shorter.
 		if cost <= best.cost_bits+0.01 {
 			best = shape{base: base, low: low, cost_bits: min(cost, best.cost_bits)}
 		}
@@ -71,10 +71,10 @@ func shapeFrom(sample []uint64, base uint64) shape {
 	return best
 }
 
-// cost estimates the number of bits for each number. sample is sorted as signed numbers.
+// cost estimates the number of bits that each number takes. sample is sorted as signed numbers.
 func cost(sample []uint64, base uint64, low, span int) float64 {
 	n := float64(len(sample))
-	var sum float64 // of count·log2(count)
+	var sum float64 // sum of count·log2(count) over all symbols
 	cells, escapes, run := 0, 0, 0
 	last := uint64(math.MaxUint64)
 	flush := func() {
@@ -102,7 +102,7 @@ func cost(sample []uint64, base uint64, low, span int) float64 {
 	}
 	entropy := math.Log2(n) - sum/n
 	if cells > 1 {
-		// Miller and Madow's correction for the bias of a small sample.
+		// This is Miller and Madow's correction for the bias of a small sample.
 		entropy += float64(cells-1) / (2 * n * math.Ln2)
 	}
 	return entropy + float64(low)*(1-float64(escapes)/n) + float64(escapes)/n*float64(span+4)

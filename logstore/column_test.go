@@ -11,7 +11,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// shapes are kinds of columns. Each is drawn anew.
+// shapes are kinds of columns. Each function fills a column with new random values.
 var shapes = map[string]func(rng *rand.Rand, v []uint64){
 	"zero": func(rng *rand.Rand, v []uint64) {},
 	"constant": func(rng *rand.Rand, v []uint64) {
@@ -116,7 +116,7 @@ func TestColumnsComeBack(t *testing.T) {
 			case 2:
 				quantum = 1 + rng.Uint64N(1000)
 			case 3:
-				quantum = rng.Uint64() // does not hold
+				quantum = rng.Uint64() // not the columns' quantum
 			case 4:
 				quantum = 0
 			}
@@ -125,7 +125,7 @@ func TestColumnsComeBack(t *testing.T) {
 					values[i] *= quantum
 				}
 			}
-			// The column lies in rows with others, which must stay untouched.
+			// The column lies in rows with other columns, which must stay untouched.
 			width := 1 + rng.IntN(3)
 			c := rng.IntN(width)
 			words, got := make([]uint64, n*width), make([]uint64, n*width)
@@ -161,7 +161,7 @@ func TestColumnsComeBack(t *testing.T) {
 	}
 }
 
-// A block takes at most 64 bytes more than its rows, whatever these are.
+// A block takes at most 64 bytes more than its rows, whatever the rows contain.
 func TestBlockIsNeverMuchLargerThanItsRows(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed.Of(t), 1))
 	var e encoder
@@ -182,8 +182,8 @@ func TestBlockIsNeverMuchLargerThanItsRows(t *testing.T) {
 	}
 }
 
-// Several nodes and instances count their own ids, which meet in one channel. The ids take only
-// what it takes to say whose each one is.
+// In one channel, ids of several nodes and instances are mixed. Each instance counts its own ids,
+// so an id takes only the bits that name its source.
 func TestMergedIDsStayNearEntropy(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed.Of(t), 5))
 	for _, sources := range []int{2, 3, 5, 16, 60, 255} {
@@ -208,7 +208,7 @@ func TestMergedIDsStayNearEntropy(t *testing.T) {
 	}
 }
 
-// Groups of 64 are found wherever in a block they begin.
+// The encoder finds groups of 64 wherever in a block they begin.
 func TestShuffledGroupsAreFoundAtAnyPhase(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed.Of(t), 6))
 	for phase := range 64 {
@@ -227,7 +227,8 @@ func TestShuffledGroupsAreFoundAtAnyPhase(t *testing.T) {
 	}
 }
 
-// Columns that no encoder writes are refused by name, without a panic.
+// The decoder refuses columns that no encoder writes. Its error says what is wrong, and it does not
+// panic.
 func TestSenselessColumnsAreRefused(t *testing.T) {
 	eight := "12345678"
 	split := func(low, width, exceptions byte, rest string) string {
@@ -363,7 +364,7 @@ func FuzzColumnDecoder(f *testing.F) {
 		if len(rest) > len(coded) {
 			t.Fatal("more is left than there was")
 		}
-		// The decoded values are a column like any other.
+		// The decoded values can be encoded and decoded again.
 		again := make([]uint64, len(values))
 		if _, err := d.column(columnView{words: again, width: 1, rows: len(again)},
 			e.appendValues(nil, column)); err != nil || !slices.Equal(again, values) {

@@ -8,16 +8,16 @@ import (
 	"testing"
 )
 
-// Files are damaged in these named ways, and each way says which rows survive.
+// corruptions are ways to damage a file. Each has a name and says which rows survive.
 var corruptions = []struct {
 	name     string
 	unsealed bool
 	damage   func(t testing.TB, data []byte) []byte
-	lost     []int         // blocks whose rows do not survive
-	why      error         // the damage that a reader names; nil: none
-	fails    error         // the error of every reader but salvage
-	salvage  error         // the error of salvage; nil: all blocks but lost survive there
-	missing  map[int]Range // account of missing events, by shard
+	lost     []int         // indices of the blocks that lose their rows
+	why      error         // the kind of damage that a reader must report; nil: none
+	fails    error         // the error that every reader except salvage returns
+	salvage  error         // the error of salvage; nil: it saves all blocks except those in lost
+	missing  map[int]Range // the missing events, by shard
 }{
 	{name: "whole"},
 	{name: "whole_unsealed", unsealed: true},
@@ -75,8 +75,8 @@ var corruptions = []struct {
 		lost: []int{3}, why: ErrBytes, missing: map[int]Range{0: {300, 500}},
 	},
 	{
-		// This header matches its checksum but says that the payload is longer than it is. Blocks
-		// after it must not vanish in it.
+		// This header matches its checksum, but says that the payload is longer than it is. The
+		// blocks that lie in the claimed payload must not be lost.
 		name: "lying_length",
 		damage: func(t testing.TB, data []byte) []byte {
 			_, blocks, _ := spans(t, data)
@@ -194,7 +194,7 @@ var corruptions = []struct {
 		lost: []int{3}, why: ErrIndex, missing: map[int]Range{0: {300, 500}},
 	},
 	{
-		name: "last_block_cut_out", // of its stream: only the index shows it
+		name: "last_block_cut_out", // a stream's last block: only the index shows the loss
 		damage: func(t testing.TB, data []byte) []byte {
 			_, blocks, _ := spans(t, data)
 			return slices.Delete(data, blocks[9].from, blocks[9].to)
@@ -215,7 +215,8 @@ var corruptions = []struct {
 		why: ErrIndex,
 	},
 	{
-		// A reader that believes the header arrives at a whole block, but has passed another one.
+		// A reader that believes the length arrives at a whole block, but has skipped another
+		// block.
 		name: "lying_length_that_leads_to_a_block", unsealed: true,
 		damage: func(t testing.TB, data []byte) []byte {
 			_, blocks, _ := spans(t, data)
@@ -264,7 +265,7 @@ var corruptions = []struct {
 	}, fails: ErrNotLog, salvage: ErrNotLog},
 }
 
-// withHeader replaces words of a log's header, and gives it a valid checksum.
+// withHeader replaces words of a log's header, and gives the header a valid checksum.
 func withHeader(data []byte, from, to string) []byte {
 	end := bytes.Index(data, []byte("\n\n")) + 1
 	head := data[:end-len("crc32c 12345678\n")]
@@ -288,7 +289,7 @@ func headerAt(t testing.TB, data []byte) blockHeader {
 	return h
 }
 
-// replaceHeader gives the block in s another header, with a valid checksum.
+// replaceHeader gives the block at s another header, with a valid checksum.
 func replaceHeader(data []byte, s span, h blockHeader) []byte {
 	data = slices.Clone(data)
 	h.put(data[s.from:])
@@ -320,8 +321,8 @@ func TestCorruption(t *testing.T) {
 					return
 				}
 				diffRows(t, rows, survivors(t, blocks, c.lost...))
-				// A File is read by its index, so it sees less than a stream does. So does a
-				// resumed file.
+				// A File is read by its index, and a resumed file by its headers. So both notice
+				// less damage than a reader that reads everything.
 				if c.why != nil && name != "file" && name != "resume" {
 					isWhy := func(err error) bool { return errors.Is(err, c.why) }
 					if !slices.ContainsFunc(damage, isWhy) {
@@ -349,7 +350,7 @@ func TestCorruption(t *testing.T) {
 				if m, ok := c.missing[a.Shard]; ok {
 					want = []Range{m}
 					if c.name == "zeros_in_the_middle" {
-						// The drops that account for row 500 are lost as well.
+						// The drops that say why row 500 is missing are lost as well.
 						want = []Range{{300, 501}}
 					}
 				}

@@ -13,12 +13,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// harm is a run's directory of logs, and how it is damaged.
+// harm is the directory of a run's logs, which a test damages in some way.
 type harm struct {
 	t     *testing.T
 	rng   *rand.Rand
 	dir   string
-	other string // of another run, with other parts of the same logs
+	other string // the directory of another run, with other parts of the same logs
 	files []string
 }
 
@@ -37,7 +37,7 @@ func (h *harm) read(path string) []byte {
 
 func (h *harm) write(path string, data []byte) { h.check(os.WriteFile(path, data, 0o600)) }
 
-// any returns one of the damaged log's files.
+// any returns a random file of the damaged log.
 func (h *harm) any() string { return h.files[h.rng.IntN(len(h.files))] }
 
 // change rewrites a file.
@@ -53,20 +53,20 @@ func (h *harm) swap(a, b string) {
 	h.write(b, x)
 }
 
-// elsewhere returns a file of the other run.
+// elsewhere returns a random file of the other run.
 func (h *harm) elsewhere() string {
 	segments, err := Segments(h.other)
 	h.check(err)
 	return segments[h.rng.IntN(len(segments))].Path
 }
 
-// numbered returns the name of the damaged log's file with another number.
+// numbered returns the name that a file of the damaged log has with another number.
 func (h *harm) numbered(number int) string {
 	s, _ := ParseSegment(h.files[0])
 	return filepath.Join(h.dir, SegmentName(s.Channel, s.Incarnation, number))
 }
 
-// These are the ways in which a log is damaged.
+// harms are ways to damage a log.
 var harms = map[string]func(h *harm){
 	"bit flip": func(h *harm) {
 		h.change(func(b []byte) []byte { b[h.rng.IntN(len(b))] ^= 1 << h.rng.IntN(8); return b })
@@ -150,8 +150,8 @@ var harms = map[string]func(h *harm){
 	"emptied": func(h *harm) { h.write(h.any(), nil) },
 }
 
-// damagedLogs writes two logs of random length, moves them from one run to the next, and ends them.
-// It returns the rows of each.
+// damagedLogs writes two logs of random length in several runs: each log moves from one run's
+// directory to the next, and ends in the last. It returns the rows of the first log, by directory.
 func damagedLogs(t *testing.T, rng *rand.Rand, dirs []string, sealed bool) []map[rowKey]rowValue {
 	rows := make([]map[rowKey]rowValue, len(dirs))
 	for d := range dirs {
@@ -183,7 +183,7 @@ func damagedLogs(t *testing.T, rng *rand.Rand, dirs []string, sealed bool) []map
 				if i == 0 {
 					rowsOf(b, rows[d])
 				}
-				// The agent is killed, and another continues.
+				// The agent is killed, and another agent continues the log.
 				if rng.IntN(20) == 0 {
 					if err := l.Close(); err != nil {
 						t.Fatal(err)
@@ -207,15 +207,15 @@ func damagedLogs(t *testing.T, rng *rand.Rand, dirs []string, sealed bool) []map
 }
 
 // Whatever happens to the files of a run, either readers notice it, or exactly the right rows are
-// there. Without a manifest they notice as much in a log that has an end and of which something is
-// left. But files of the same log in another run are not missed here.
+// there. Readers need the manifest only if the log has no end, if none of its segments is left, or
+// if files of the same log come from another run.
 func TestDamageIsNoticedOrHarmless(t *testing.T) {
 	if unnoticed := damageLogs(t, 5*len(harms)); unnoticed > 0 {
 		t.Errorf("%d damaged logs are not noticed", unnoticed)
 	}
 }
 
-// TestBarDamagedLogs is the same test at full length, for the record.
+// TestBarDamagedLogs does what TestDamageIsNoticedOrHarmless does, for many more logs.
 func TestBarDamagedLogs(t *testing.T) {
 	logs := 300
 	if proof.Begin(t) == proof.Full {
@@ -227,7 +227,8 @@ func TestBarDamagedLogs(t *testing.T) {
 	})
 }
 
-// damageLogs damages this many logs, in each way in turn.
+// damageLogs damages the given number of logs, in each way in turn. It returns in how many of them
+// no reader noticed the damage.
 func damageLogs(t *testing.T, logs int) (unnoticed int) {
 	rng := seed.Random(t)
 	names := slices.Sorted(maps.Keys(harms))
@@ -240,7 +241,8 @@ func damageLogs(t *testing.T, logs int) (unnoticed int) {
 	return unnoticed
 }
 
-// damageLog damages a log in one way. It returns what went unnoticed, or "".
+// damageLog damages a log in one way. It returns a description of what readers failed to notice, or
+// "".
 func damageLog(t *testing.T, rng *rand.Rand, name string) (unnoticed string) {
 	sealed := rng.IntN(4) > 0
 	parent, err := os.MkdirTemp("", "damage")
@@ -312,7 +314,7 @@ func damageLog(t *testing.T, rng *rand.Rand, name string) (unnoticed string) {
 	if !noticed && len(departed) == 0 {
 		return fmt.Sprintf("%s: nothing is noticed: %+v", what, report)
 	}
-	more := true // rows of the log, and all of this part's
+	more := true // all rows that were read are the log's, and all rows of this part were read
 	for key, value := range rows[which] {
 		more = more && got[key] == value
 	}

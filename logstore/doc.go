@@ -4,16 +4,16 @@
 // A log contains the rows of one ring: events, and rows about changes of settings and about missing
 // events. [Writer] appends blocks of rows to one file, and [Log] to as many files as necessary.
 // [Reader] reads a file from beginning to end, [File] reads chosen parts, and [LogReader] reads the
-// segments of a ring as one log. [Salvage] makes a whole log from a damaged one. All readers return
-// the same rows. A [Report] lists the sequence numbers of missing rows.
+// segments of a ring as one log. [Salvage] makes an undamaged file from a damaged one. All readers
+// return the same rows. A [Report] lists the sequence numbers of missing rows.
 //
 // # Size and speed
 //
-// In a compressed block, a counter takes about the entropy of its distance from the previous
-// counter, and consecutive ids take nothing: see column.go. The required size of a counter is at
-// most 1.15 × this entropy plus a tenth of a byte, which TestSizeStaysNearEntropy checks. The
-// required speed is 2 GB of records a second on one core in both directions, which BenchmarkEvents
-// measures.
+// In a compressed block, a counter takes about as many bits as the entropy of its distance from the
+// previous counter, and consecutive ids take nothing: see column.go. On average, a record must take
+// at most 1.15 × the entropy of its counter and id plus a tenth of a byte: TestSizeStaysNearEntropy
+// checks this. One core must write, and also read, 2 GB of records a second: BenchmarkEvents
+// measures this.
 //
 // # Limits
 //

@@ -8,31 +8,31 @@ import (
 var (
 	// ErrNotLog is returned for a file that does not begin like a log.
 	ErrNotLog = errors.New("not a log file")
-	// ErrVersion is returned for a file with a whole header of a version that this program does not
-	// know.
+	// ErrVersion is returned for a file with an undamaged header of a version that this program
+	// does not know.
 	ErrVersion = errors.New("unknown log version")
-	// ErrFormat is returned for a file with a whole header of a format that this program does not
-	// read.
+	// ErrFormat is returned for a file with an undamaged header of a format that this program does
+	// not read.
 	ErrFormat = errors.New("unknown log format")
 	// ErrHeader is returned for a file that begins like a log but has a damaged header.
 	ErrHeader = errors.New("damaged log header")
 	// ErrBytes is returned for bytes at which neither a block nor the end of the log begins.
 	ErrBytes = errors.New("bytes that are no block")
-	// ErrTorn is returned for a block that the end of the file cuts off.
+	// ErrTorn is returned if the file ends within a block.
 	ErrTorn = errors.New("torn block")
-	// ErrChecksum is returned for a block whose payload does not match its checksum.
+	// ErrChecksum is returned for a block if its payload does not match its checksum.
 	ErrChecksum = errors.New("bad checksum of a block")
-	// ErrPayload is returned for a block whose payload matches its checksum but does not decode.
+	// ErrPayload is returned for a block if its payload matches its checksum but cannot be decoded.
 	ErrPayload = errors.New("senseless payload of a block")
-	// ErrForeign is returned for a whole block of another ring than the file's.
+	// ErrForeign is returned for an undamaged block that belongs to another ring than the file.
 	ErrForeign = errors.New("block of a foreign incarnation")
 	// ErrIndex is returned if the index at the end of a file contradicts the blocks.
 	ErrIndex = errors.New("index contradicts the blocks")
-	// ErrSegment is returned for a file with the name of another segment of its log.
+	// ErrSegment is returned for a segment that has the file name of another segment of its log.
 	ErrSegment = errors.New("segment of another number")
-	// ErrSequence is returned for an appended block that begins before the next row.
+	// ErrSequence is returned if a caller appends a block that begins before the next row.
 	ErrSequence = errors.New("block out of sequence")
-	// ErrBlock is returned for an appended block that no file can hold.
+	// ErrBlock is returned if a caller appends a block that no file can contain.
 	ErrBlock = errors.New("bad block")
 	// ErrSealed is returned for a write to a sealed file.
 	ErrSealed = errors.New("log file is sealed")
@@ -41,12 +41,12 @@ var (
 )
 
 // CorruptionError says which part of a file is damaged, and how. It wraps one of ErrHeader,
-// ErrBytes, ErrTorn, ErrChecksum, ErrPayload, ErrForeign, ErrIndex and ErrSegment. Reading can
+// ErrBytes, ErrTorn, ErrChecksum, ErrPayload, ErrForeign, ErrIndex and ErrSegment. The reader can
 // continue after the damage.
 type CorruptionError struct {
 	File   string
 	Offset int64 // of the first damaged byte
-	Length int64 // of the damage; a whole block or the end follows it
+	Length int64 // of the damage; after it comes an undamaged block or the end of the file
 	Err    error
 }
 

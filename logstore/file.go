@@ -10,9 +10,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
-// File reads chosen parts of a log file. In a sealed file, the index shows where the parts are. If
-// the file is not sealed, the headers of all blocks are read once, when the file is opened. One
-// goroutine at a time may use a File and its cursors.
+// File reads chosen parts of a log file. In a sealed file, the index shows where the parts are. In
+// a file that is not sealed, opening reads the headers of all blocks once. One goroutine at a time
+// may use a File and its cursors.
 type File struct {
 	name    string
 	from    io.ReaderAt
@@ -21,23 +21,23 @@ type File struct {
 	sealed  bool
 	indexBy indexBy
 	entries []indexEntry
-	indexes []indexEntry // of the index's blocks, if the file was searched for blocks
-	then    End          // from the end of the file
-	places  []Place      // where the streams end according to the index
+	indexes []indexEntry // the index blocks, unless the entries were read from the index
+	then    End          // what the file's end says about what follows
+	places  []Place      // where each kind in each shard ends, according to the entries
 	closer  io.Closer
 }
 
-// indexBy says how a File's index was made. The order is from the quickest way to the most reliable
-// one.
+// indexBy says how a File's index was made. A higher value is slower, but more reliable.
 type indexBy uint8
 
 const (
-	byEnd     indexBy = iota // from the file's end
-	byHeaders                // from each block's header, which leads to the next
-	bySearch                 // by reading everything
+	byEnd     indexBy = iota // read from the file's end
+	byHeaders                // from the headers of the blocks: each leads to the next
+	bySearch                 // by reading all bytes
 )
 
-// OpenFile opens a log file. It returns the errors of NewReader and of the system. Close the file.
+// OpenFile opens a log file. It returns the errors of NewReader and of the system. The caller
+// closes the file.
 func OpenFile(path string) (*File, error) {
 	file, err := plainfile.Open(path)
 	if err != nil {
@@ -59,7 +59,7 @@ func OpenFile(path string) (*File, error) {
 	return f, nil
 }
 
-// NewFile does the same as OpenFile, for a log in the first size bytes of from.
+// NewFile does what OpenFile does, for a log in the first size bytes of from.
 func NewFile(from io.ReaderAt, size int64, name string) (*File, error) {
 	f, err := newFile(from, size, name)
 	if err != nil {
@@ -72,10 +72,10 @@ func NewFile(from io.ReaderAt, size int64, name string) (*File, error) {
 	return f, f.scan()
 }
 
-// newFile reads the header but no blocks.
+// newFile reads the header, but no blocks.
 func newFile(from io.ReaderAt, size int64, name string) (*File, error) {
 	f := &File{name: name, from: from, size: size}
-	const usual = 4096 // the length of nearly all headers, or more
+	const usual = 4096 // in bytes; nearly all headers are shorter
 	head := newReader(io.NewSectionReader(from, 0, min(size, usual)), name)
 	err := head.readHeader()
 	if errors.Is(err, ErrHeader) && size > usual {
@@ -103,17 +103,17 @@ func (f *File) Header() Header { return f.header }
 // Then returns what the file's end says about what follows the file.
 func (f *File) Then() End { return f.then }
 
-// Blocks returns the number of known blocks of rows in the file.
+// Blocks returns the number of blocks of rows in the index.
 func (f *File) Blocks() int { return len(f.entries) }
 
-// readIndex reads the index of a sealed file. It returns false if there is no believable index.
+// readIndex reads the index of a sealed file. If there is no believable index, it returns false.
 func (f *File) readIndex() bool {
 	tail := make([]byte, endSize)
 	if _, err := f.from.ReadAt(tail, f.size-endSize); err != nil && err != io.EOF {
 		return false
 	}
 	e, ok := parseEnd(tail)
-	limit := uint64(f.size - endSize) // where the end begins
+	limit := uint64(f.size - endSize) // the offset at which the end begins
 	if !ok || e.offset < uint64(f.header.headerLength) || e.offset > limit {
 		return false
 	}
@@ -134,7 +134,7 @@ func (f *File) readIndex() bool {
 }
 
 // readIndexBack reads the index backwards from its last block. The first row of each index block
-// gives the place of the previous one.
+// gives the place of the previous index block.
 func (f *File) readIndexBack(e end, limit uint64) ([]indexEntry, bool) {
 	if e.rows == 0 {
 		return nil, e.offset == limit
@@ -164,7 +164,7 @@ func (f *File) readIndexBack(e end, limit uint64) ([]indexEntry, bool) {
 	return slices.Concat(blocks...), true
 }
 
-// readIndexOn reads the index of a file of version 1, in which the index blocks follow one another.
+// readIndexOn reads the index of a file of version 1, in which the index blocks follow each other.
 func (f *File) readIndexOn(e end, limit uint64) (entries []indexEntry, ok bool) {
 	from := uint64(f.header.headerLength)
 	for at := e.offset; at < limit; {
@@ -178,8 +178,8 @@ func (f *File) readIndexOn(e end, limit uint64) (entries []indexEntry, ok bool) 
 	return entries, uint64(len(entries)) == e.rows
 }
 
-// readIndexBlock reads a block of the index, and returns the offset at which it ends. It must end
-// at or before limit.
+// readIndexBlock reads a block of the index, and returns the offset at which the block ends. The
+// block must end at or before limit.
 func (f *File) readIndexBlock(at, limit uint64) (rows []indexEntry, to uint64, ok bool) {
 	if at >= limit {
 		return nil, 0, false
@@ -201,8 +201,9 @@ func (f *File) readIndexBlock(at, limit uint64) (rows []indexEntry, to uint64, o
 	return c.block.index, to, err == nil
 }
 
-// believable reports whether entries describe blocks of rows that follow one another between two
-// offsets. So a file cannot make a reader take memory for more blocks than the file has room for.
+// believable reports whether the entries describe blocks of rows that follow each other between two
+// offsets. If they do, a false index cannot make a reader take memory for more blocks than the file
+// has room for.
 func believable(entries []indexEntry, from, to uint64) bool {
 	for _, e := range entries {
 		if !e.ofRows() || e.Offset < from || e.Offset+e.Length > to {
@@ -213,8 +214,8 @@ func believable(entries []indexEntry, from, to uint64) bool {
 	return true
 }
 
-// scan makes the index of a file without one. As long as each block header leads to the next, it
-// reads only headers. From the first damage on it reads everything.
+// scan makes the index of a file that has none. While each block header leads to the next, scan
+// reads only headers. After the first damage it reads everything.
 func (f *File) scan() error {
 	f.indexBy = byHeaders
 	offset, last := f.header.headerLength, f.header.headerLength
@@ -241,7 +242,8 @@ func (f *File) scan() error {
 	return nil
 }
 
-// search makes the index from an offset on by reading everything. A block must begin at the offset.
+// search makes the index of all blocks from an offset on, by reading everything. A block must begin
+// at the offset.
 func (f *File) search(offset int64) error {
 	f.indexBy = bySearch
 	behind := func(e indexEntry) bool { return int64(e.Offset) >= offset }
@@ -279,9 +281,8 @@ func (f *File) lastEntries() []indexEntry {
 	return last
 }
 
-// Between returns a cursor over the blocks that have rows with counters from lo to hi. Blocks of
-// kinds without counters are included. The rows of these blocks that are outside the range are
-// returned too.
+// Between returns a cursor over the blocks that have rows with counters from lo to hi, and over all
+// blocks of kinds without counters. The blocks may also contain rows outside the range.
 func (f *File) Between(lo, hi uint64) *Cursor {
 	return &Cursor{file: f, lo: lo, hi: hi, tracker: tracker{}}
 }
@@ -299,13 +300,14 @@ func (f *File) Of(kind Kind) *Cursor {
 // Last returns a cursor over the last block of a kind in each shard.
 func (f *File) Last(kind Kind) *Cursor {
 	last := *f
-	// Damage in one of these blocks must not start a search.
+	// If one of these blocks is damaged, the cursor must not start a search, which would find all
+	// blocks.
 	last.entries, last.indexBy = f.lastEntries(), bySearch
 	return last.Of(kind)
 }
 
-// CounterRange returns the smallest and the largest counter of the file's rows. ok is false if
-// there are no counters.
+// CounterRange returns the smallest and the largest counter of the file's rows. If there are no
+// counters, ok is false.
 func (f *File) CounterRange() (lo, hi uint64, ok bool) {
 	lo = math.MaxUint64
 	for _, e := range f.entries {
@@ -321,7 +323,7 @@ func (f *File) CounterRange() (lo, hi uint64, ok bool) {
 type Cursor struct {
 	file    *File
 	lo, hi  uint64
-	kind    Kind // 0: all
+	kind    Kind // 0: all kinds
 	next    int
 	buffer  []byte
 	decoder decoder
@@ -330,8 +332,8 @@ type Cursor struct {
 }
 
 // Next returns the next block, which is valid until the next call. A *CorruptionError reports
-// damage, and the next call continues after it. At the end Next returns io.EOF. Any other error is
-// final.
+// damage, and the next call continues after the damage. At the end Next returns io.EOF. Any other
+// error is final.
 func (c *Cursor) Next() (*Block, error) {
 	for c.next < len(c.file.entries) {
 		e := c.file.entries[c.next]
@@ -340,9 +342,9 @@ func (c *Cursor) Next() (*Block, error) {
 			continue
 		}
 		block, err := c.read(e)
-		// The index is wrong here: bytes were inserted or removed, or a header was false. Only a
-		// search can find where the blocks are now. Their sequence numbers show which were returned
-		// already.
+		// If the index is wrong here, bytes were inserted or removed, or a header was false. Only a
+		// search can find where the blocks are now. After it, the loop begins again; sequence
+		// numbers show which rows were returned already.
 		from := int64(-1)
 		switch {
 		case c.file.indexBy == byEnd && errors.Is(err, ErrIndex):
@@ -364,8 +366,8 @@ func (c *Cursor) Next() (*Block, error) {
 	return nil, io.EOF
 }
 
-// read reads the block that an entry describes. If its rows were returned before, read returns
-// neither a block nor an error.
+// read reads the block that an entry describes. If all rows of the block were returned before, read
+// returns neither a block nor an error.
 func (c *Cursor) read(e indexEntry) (*Block, error) {
 	h, payload, err := c.verify(e)
 	if err != nil {
@@ -422,7 +424,7 @@ func (c *Cursor) verify(e indexEntry) (h blockHeader, payload []byte, err error)
 	return h, payload, nil
 }
 
-// readAt fills b. whole is false if the file has become shorter.
+// readAt fills b. If the file has become shorter, whole is false.
 func (c *Cursor) readAt(b []byte, offset int64) (whole bool, err error) {
 	n, err := c.file.from.ReadAt(b, offset)
 	if n == len(b) || err == io.EOF {
@@ -432,7 +434,7 @@ func (c *Cursor) readAt(b []byte, offset int64) (whole bool, err error) {
 }
 
 // Continues lists, for each kind and shard, the sequence number that follows the file's last row. A
-// row that a Drop declares absent counts as a row of the file.
+// row that a Drop declares missing counts as a row of the file.
 func (f *File) Continues() ([]Place, error) {
 	t := tracker{}
 	t.skipTo(f.header.Continues)

@@ -22,14 +22,14 @@ func (c *countingReader) ReadAt(b []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// Decoding a counter range of 1 % of a log reads little of it. The log has as many blocks as one of
-// a gigabyte, but of fewer records.
+// Decoding the 1 % of a log that has counters in a certain range reads little of the log. The log
+// has as many blocks as a log of a gigabyte, but with fewer records in each.
 func TestSeekReadsLittle(t *testing.T) {
 	blocks := max(4000, 10_000/seed.Share())
 	if testing.Short() {
 		blocks = 4000
 	}
-	// Headers weigh more in small blocks.
+	// Headers are a larger share of small blocks.
 	for sealed, limit := range map[bool]float64{true: 0.02, false: 0.07} {
 		if share, _ := seek(t, 1024, blocks, sealed); share > limit {
 			t.Errorf("sealed %v: read %.2f %% of the file for 1 %% of the counters", sealed,
@@ -38,7 +38,8 @@ func TestSeekReadsLittle(t *testing.T) {
 	}
 }
 
-// The same holds in a log of a gigabyte: it reads at most 2 %, even without an index.
+// In a log of a gigabyte, too, decoding 1 % of the rows reads at most 2 % of the bytes, even
+// without an index.
 func TestBarSeek(t *testing.T) {
 	blocks := 1000
 	size := proof.Begin(t)
@@ -60,8 +61,8 @@ func TestBarSeek(t *testing.T) {
 	proof.Check(t, bars...)
 }
 
-// seek writes a log, decodes 1 % of its counters, and returns the share of its bytes that this
-// reads.
+// seek writes a log, and decodes the 1 % with counters in a certain range. It returns which share
+// of the log's bytes this reads, and the length of the log.
 func seek(t *testing.T, rows, blocks int, sealed bool) (share float64, bytes int64) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log")
@@ -71,7 +72,7 @@ func seek(t *testing.T, rows, blocks int, sealed bool) (share float64, bytes int
 	}
 	s := newSet(t, "poisson1us/seq/q1", 1)
 	first, last := uint64(0), uint64(0)
-	pool := events(s, rows*64) // used again and again, later each time
+	pool := events(s, rows*64) // used again and again, with later counters each time
 	span := pool[len(pool)-1].Counter - pool[0].Counter + 2600
 	for i := range blocks {
 		b := Block{

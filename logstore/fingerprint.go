@@ -5,19 +5,20 @@ import (
 	"io"
 )
 
-// Fingerprint identifies a file without reading all of it. It covers the header at the beginning of
-// a sealed segment and the list of blocks at the end. The blocks' own checksums protect the rest.
+// Fingerprint identifies a file by its length, its first bytes and its last bytes. In a sealed
+// segment, the first bytes are those of the header, and the last bytes are those of the index and
+// the end. The bytes between are in blocks, which have their own checksums.
 type Fingerprint struct {
 	Bytes int64 // length of the file
 
-	// Checksums of the first and the last fingerprintBytes of the file, or of all bytes if it is
-	// shorter.
+	// Head and Tail are the checksums of the first and the last fingerprintBytes of the file. If
+	// the file is shorter, both are the checksum of the whole file.
 	Head, Tail uint32
 }
 
 const fingerprintBytes = 4096
 
-// TakeFingerprint reads a file's fingerprint.
+// TakeFingerprint reads the file's first and last bytes and returns its fingerprint.
 func TakeFingerprint(from io.ReaderAt, size int64) (Fingerprint, error) {
 	f := Fingerprint{Bytes: size}
 	b := make([]byte, min(size, fingerprintBytes))

@@ -20,8 +20,8 @@ import (
 
 var update = flag.Bool("update", false, "write the files of testdata anew")
 
-// FORMAT.md has a table for each list of numbers. The table and the constants must agree in both
-// directions.
+// Each list of numbers has a table in FORMAT.md. The tables contain exactly the numbers of the
+// constants.
 func TestFormatDocumentAgrees(t *testing.T) {
 	text, err := os.ReadFile("FORMAT.md")
 	if err != nil {
@@ -50,7 +50,7 @@ func TestFormatDocumentAgrees(t *testing.T) {
 		reasons[int(r)] = name
 	}
 	for _, c := range []struct {
-		table  string // second cell of its head
+		table  string // second cell of the table's head
 		column int
 		want   map[int]string
 	}{
@@ -115,7 +115,7 @@ func TestFormatDocumentAgrees(t *testing.T) {
 			t.Errorf("FORMAT.md lacks format %q", f)
 		}
 	}
-	// Each line of a header has its row.
+	// Each line of a header has a row in the table.
 	h := sampleHeader(t)
 	h.Continues, h.Previous, h.Rewritten = []Place{{Events, 0, 1}}, Fingerprint{1, 2, 3}, true
 	for i, line := range strings.Split(string(appendHeader(nil, &h)), "\n") {
@@ -132,7 +132,8 @@ func hexBytes(s string) string {
 		regexp.MustCompile("..").ReplaceAllString(hex.EncodeToString([]byte(s)), "$0 ")))
 }
 
-// formatTable reads the rows of the table whose head is "| number | name |".
+// formatTable returns one column of the tables whose heads begin with "| number | name |", by
+// number.
 func formatTable(text, name string, column int) map[int]string {
 	got := map[int]string{}
 	inside := false
@@ -151,7 +152,7 @@ func formatTable(text, name string, column int) map[int]string {
 		if number, err := strconv.Atoi(strings.TrimSpace(cells[0])); inside && err == nil &&
 			column < len(cells) {
 			cell := strings.TrimSpace(cells[column])
-			if len(cells) == 2 { // the name, then its meaning
+			if len(cells) == 2 { // a name, and its meaning
 				cell, _, _ = strings.Cut(cell, ":")
 			}
 			got[number] = cell
@@ -220,8 +221,8 @@ func TestExactBytes(t *testing.T) {
 	}
 }
 
-// shippedBlocks are the content of the files of testdata. These files were made from them, so they
-// do not change. A new version gets its own.
+// shippedBlocks returns the content of the files in testdata. It must not change, because files of
+// old versions cannot be written again. A new version gets a file of its own.
 func shippedBlocks() []*Block {
 	blocks := sampleBlocks()
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -251,7 +252,7 @@ func shippedBlocks() []*Block {
 	return blocks
 }
 
-// shippedHeader is the header of the files of testdata, of a version.
+// shippedHeader returns the header of the file in testdata that has the given version.
 func shippedHeader(t *testing.T, version int) Header {
 	h := sampleHeader(t)
 	if version == 1 {
@@ -264,8 +265,9 @@ func shippedHeader(t *testing.T, version int) Header {
 	return h
 }
 
-// shippedBlocksOf returns shippedBlocks, split where a segment of version 2 continues with samples
-// of another shard.
+// shippedBlocksOf returns the blocks of the file with the given version. From version 2 on, a
+// segment may continue a log, so the file has one more block, which continues the samples of
+// another shard.
 func shippedBlocksOf(version int) []*Block {
 	blocks := shippedBlocks()
 	if version > 1 {
@@ -277,8 +279,8 @@ func shippedBlocksOf(version int) []*Block {
 	return blocks
 }
 
-// One file of each shipped version is kept, and must read as it was written. For a new version: go
-// test ./logstore -run Shipped -update.
+// The file of each shipped version must read as it was written. For a new version, make the file
+// by: go test ./logstore -run Shipped -update.
 func TestShippedVersionsAreRead(t *testing.T) {
 	for version := 1; version <= Version; version++ {
 		blocks := shippedBlocksOf(version)
@@ -295,7 +297,7 @@ func TestShippedVersionsAreRead(t *testing.T) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(readers)) {
 			if name == "segments" && version > 1 {
-				continue // which wants to be the first of its log
+				continue // this reader expects a log's first segment
 			}
 			rows, damage, err := readers[name](t, data)
 			if err != nil || len(damage) > 0 {
@@ -311,7 +313,8 @@ func TestShippedVersionsAreRead(t *testing.T) {
 		if err != nil || !f.sealed || f.indexBy != byEnd || f.Then() != then {
 			t.Errorf("%s: %+v, error %v", path, f, err)
 		}
-		// Blocks may be compressed in another way now, but a header has only one form.
+		// A later encoder may compress blocks in another way. But the bytes of a header must not
+		// change.
 		if version == Version && !bytes.HasPrefix(data, appendHeader(nil, &header)) {
 			t.Errorf("%s: its header is written in other bytes now", path)
 		}

@@ -9,7 +9,8 @@ import (
 // After its header a file is a sequence of frames. A frame is a block of rows, an index block, or
 // the end of a sealed file.
 
-// frameLimit is a number of bytes that is enough to identify a frame.
+// frameLimit is the number of bytes at the front of a frame that always suffice to identify the
+// frame.
 const frameLimit = blockHeaderSize
 
 const (
@@ -17,13 +18,13 @@ const (
 	endSize  = 32
 )
 
-// frameMagic is what every frame begins with.
+// frameMagic is the beginning of every frame.
 var frameMagic = []byte(blockMagic[:3])
 
-// end closes a sealed file.
+// end is the last frame of a sealed file.
 type end struct {
-	offset uint64 // of the index's last block; in version 1 of its first
-	rows   uint64 // of the index
+	offset uint64 // of the index's last block; in version 1 of the index's first block
+	rows   uint64 // number of rows in the index
 	then   End
 }
 
@@ -36,7 +37,8 @@ func (e *end) append(dst []byte) []byte {
 	return binary.LittleEndian.AppendUint32(dst, checksum(dst[start:]))
 }
 
-// parseEnd parses the first 32 bytes of b. It returns false if no end begins there.
+// parseEnd parses an end in the first 32 bytes of b. If no end begins there, parseEnd returns
+// false.
 func parseEnd(b []byte) (end, bool) {
 	if len(b) < endSize || !bytes.HasPrefix(b, []byte(endMagic)) {
 		return end{}, false
@@ -48,7 +50,7 @@ func parseEnd(b []byte) (end, bool) {
 	}, then < ends && checksum(b[:28]) == binary.LittleEndian.Uint32(b[28:])
 }
 
-// startsFrame reports whether b, the rest of a file, can be the beginning of a frame.
+// startsFrame reports whether the rest of a file, b, can be the beginning of a frame.
 func startsFrame(b []byte) bool {
 	for _, s := range []string{blockMagic, endMagic} {
 		if n := min(len(b), len(s)); string(b[:n]) == s[:n] {
@@ -62,12 +64,12 @@ func startsFrame(b []byte) bool {
 type window struct {
 	from   io.Reader
 	buffer []byte
-	start  int   // of what is not yet consumed
-	offset int64 // of start in the file
-	err    error // why from returns no more; io.EOF at the end of the file
+	start  int   // index in buffer of the first byte that was not consumed
+	offset int64 // offset of that byte in the file
+	err    error // why from cannot be read further; io.EOF at the end of the file
 }
 
-// ahead returns the next n bytes, or all that are left.
+// ahead returns the next n bytes without consuming them. If fewer are left, it returns these.
 func (w *window) ahead(n int) []byte {
 	for len(w.buffer)-w.start < n && w.err == nil {
 		if w.start > 0 && cap(w.buffer)-w.start < n {

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// edit changes a file as damage does. Each six bytes of the script are one edit: what, where (two),
-// length (two), and a byte. overwritten lists the parts that edits overwrote. It is nil if bytes
-// came or went.
+// edit changes a file as damage does. Each six bytes of the script are one edit: what to do, where
+// (two bytes), length (two bytes), and a byte value. overwritten lists the places of the edits.
+// moved is true if an edit inserted or removed bytes, so that later bytes moved.
 func edit(data, script []byte) (edited []byte, overwritten []span, moved bool) {
 	data = slices.Clone(data)
 	for ; len(script) >= 6 && len(data) > 0; script = script[6:] {
@@ -25,7 +25,7 @@ func edit(data, script []byte) (edited []byte, overwritten []span, moved bool) {
 			for i := at; i < end; i++ {
 				data[i] = script[5]
 			}
-		case 2: // a copy from elsewhere
+		case 2: // copy a part from elsewhere in the file
 			from := (at + int(script[5])*97) % len(data)
 			copy(data[at:end], slices.Clone(data[from:]))
 		case 3:
@@ -44,8 +44,8 @@ func edit(data, script []byte) (edited []byte, overwritten []span, moved bool) {
 	return data, overwritten, moved
 }
 
-// Whatever happens to a file, no reader returns a row that was not written, or a row twice. All
-// rows that no edit touched are returned.
+// Whatever happens to a file, no reader returns a row that was not written, or returns a row twice.
+// If no edit moved bytes, readers return all rows of the blocks that no edit touched.
 func FuzzDamagedLog(f *testing.F) {
 	blocks := sampleBlocks()
 	written := rowsOfAll(f, blocks)
@@ -73,7 +73,7 @@ func FuzzDamagedLog(f *testing.F) {
 				if rows != nil {
 					t.Fatalf("%s: %v", name, err)
 				}
-				continue // of the header
+				continue // the header is damaged
 			}
 			for key, value := range rows {
 				if written[key] != value {
@@ -106,12 +106,12 @@ func FuzzDamagedLog(f *testing.F) {
 	})
 }
 
-// For any bytes at all, readers end, and salvage makes a whole log or nothing.
+// For any bytes at all, readers come to an end, and salvage makes a whole log or nothing.
 func FuzzAnyBytes(f *testing.F) {
 	data := writeLog(f, sampleHeader(f), sampleBlocks(), true)
 	f.Add(data)
 	f.Add(data[len(data)/2:])
-	// Two blocks change places.
+	// Add a file in which two blocks have changed places.
 	_, places, _ := spans(f, data)
 	a, b := places[1], places[3]
 	f.Add(slices.Concat(data[:a.from], data[b.from:b.to], data[a.to:b.from], data[a.from:a.to],
@@ -148,13 +148,13 @@ func FuzzAnyBytes(f *testing.F) {
 	})
 }
 
-// A header from elsewhere may parse or not. If it does, it is written again the same.
+// A header from any bytes may parse or not. If it does, writing it again gives the same header.
 func FuzzHeader(f *testing.F) {
 	h := sampleHeader(f)
 	h.Continues = []Place{{Links, 3, 99}}
 	f.Add(appendHeader(nil, &h))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		// With a wrong checksum the fuzzer would never reach what is after it.
+		// Correct the checksum, without which the fuzzer would never reach the code after it.
 		if i := bytes.LastIndex(data, []byte("crc32c ")); i >= 0 {
 			data = append(append(slices.Clone(data[:i]), checksumLine(data[:i])...), '\n')
 		}

@@ -12,48 +12,48 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// Version is the version of the files that this package writes. The package also reads version 1,
-// whose files do not show whether a log is complete.
+// Version is the version of the files that this package writes. The package also reads version 1.
+// Files of version 1 do not show whether a log is complete.
 const Version = 2
 
 // Header is the header of a log file, before the first block.
 type Header struct {
 	Node       string // name of the node
-	NodeNumber int    // as in the tuple ids that the node makes; channel.MaxNode + 1: none
+	NodeNumber int    // the node's number in the tuple ids that it makes; channel.MaxNode + 1: none
 	Epoch      string // name of the counter's epoch
 
 	Channel     channel.Name
-	Settings    channel.Settings // in force when the file was begun; Transitions report changes
+	Settings    channel.Settings // settings when the file was begun; Transitions report changes
 	Policy      channel.Policy
 	Stamp       channel.Stamp
 	Incarnation Incarnation
-	ProcessID   int // of the program, for display
+	ProcessID   int // id of the program's process, for display
 
 	Quantum_cycles   uint64 // step in which the counter moves; 0: unknown
-	CoreSlack_cycles uint64 // how far the counters of the node's cores may disagree
+	CoreSlack_cycles uint64 // the most by which the counters of two of the node's cores may differ
 
-	// At some time between UTCLo_ns and UTCHi_ns, in ns since 1970 UTC by the node's clock, the
-	// counter was at Counter.
+	// The counter was at Counter at some moment between UTCLo_ns and UTCHi_ns, in ns since 1970 UTC
+	// by the node's clock.
 	Counter  uint64
 	UTCLo_ns int64
 	UTCHi_ns int64
 
 	Segment  int         // number of the file among the ring's files, from 0
-	Part     int         // the segment with which the log begins in this directory, or UnknownPart
-	Previous Fingerprint // of the segment before; zero: there is none, or it is unknown
-	// Rewritten is true if the file was made from another one. Previous of the next segment is then
-	// the fingerprint of that other file.
+	Part     int         // first segment of the log in this directory, or UnknownPart
+	Previous Fingerprint // of the segment before; zero if there is none, or if it is unknown
+	// Rewritten is true if the file was made from another file. In this case, Previous of the next
+	// segment is the fingerprint of that other file.
 	Rewritten bool
 
-	// Continues lists where the rows of this file begin, after those of earlier segments. Kinds and
-	// shards that are not listed begin at 0.
+	// Continues lists the sequence numbers at which this file begins, after the rows of earlier
+	// segments. Kinds and shards that it does not list begin at 0.
 	Continues []Place
 
 	version      int   // of the file from which the header was read
-	headerLength int64 // of the header in that file
+	headerLength int64 // length of the header in that file
 }
 
-// UnknownPart is the Part of a file of version 1, and of one whose header was lost.
+// UnknownPart is the Part of a file of version 1, and of a file that lost its header.
 const UnknownPart = -1
 
 // Place is a position in the rows of a kind in a shard. Next is the sequence number of the next
@@ -64,13 +64,13 @@ type Place struct {
 	Next  uint64
 }
 
-// stampSlack_cycles is written to the header only for people, because it follows from the stamp.
+// stampSlack_cycles follows from Stamp. The header contains it only for people who read the file.
 func (h *Header) stampSlack_cycles() uint64 { return h.Stamp.OrderingSlack_cycles() }
 
 const (
 	headerMagic  = "cloudprofiler-log "
-	headerFormat = "compressed" // follows the version; FORMAT.md also has former names
-	headerLimit  = 1 << 16      // bytes
+	headerFormat = "compressed" // the word after the version; FORMAT.md lists former words
+	headerLimit  = 1 << 16      // in bytes
 )
 
 // appendHeader appends the header as lines of text. The last line is the checksum of the lines
@@ -167,8 +167,8 @@ func parseHeader(b []byte) (Header, error) {
 	}
 	end++
 	text := b[:end-sumLine]
-	// In every version, the last line of the header is its checksum, and the first has the version.
-	// So a header of a newer version can be distinguished from a damaged one.
+	// In every version, the last line of the header is its checksum, and the first line contains
+	// the version. So a header of a newer version can be distinguished from a damaged header.
 	if want := checksumLine(text); want != string(b[end-sumLine:end]) {
 		return Header{}, fmt.Errorf("it ends with %q, want %q: %w",
 			b[end-sumLine:end], want, ErrHeader)
@@ -247,7 +247,8 @@ func parseHeader(b []byte) (Header, error) {
 				Kind: kind, Shard: int(p.number(1, maxShard)), Next: p.number(2, math.MaxUint64),
 			})
 		}
-		// Other keys are from later programs of the same version. Lines with # are for people.
+		// Lines with other keys are from later programs of the same version. Lines with # are for
+		// people.
 	}
 	if p.err == nil {
 		p.err = h.check()

@@ -10,8 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// smallBlocks appends blocks of one row each, as a shared channel of many cores makes them, and
-// returns their rows.
+// smallBlocks appends blocks of one row each, and returns their rows. A channel that many cores
+// share makes such blocks.
 func smallBlocks(t *testing.T, append func(*Block) error, from, to int) map[rowKey]rowValue {
 	t.Helper()
 	rows := map[rowKey]rowValue{}
@@ -28,8 +28,8 @@ func smallBlocks(t *testing.T, append func(*Block) error, from, to int) map[rowK
 	return rows
 }
 
-// A segment keeps to its limit however small its blocks are. The part of its index that waits in
-// memory has a limit of its own.
+// A segment does not exceed its limit, however small its blocks are. The part of its index that
+// waits in memory has its own limit.
 func TestSegmentsAreLimitedByBytes(t *testing.T) {
 	const blocks = 3*indexRows + 17
 	dir := t.TempDir()
@@ -70,8 +70,8 @@ func TestSegmentsAreLimitedByBytes(t *testing.T) {
 	diffRows(t, got, want)
 }
 
-// A resumed file lists the blocks that are not in its index. That holds wherever the writer before
-// died, even in a block of the index.
+// A resumed file's index lists all blocks, wherever the writer before died, even within a block of
+// the index.
 func TestIndexAfterDeath(t *testing.T) {
 	rng := seed.Random(t)
 	const blocks, more = 2*indexRows + 100, 50
@@ -99,7 +99,7 @@ func TestIndexAfterDeath(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n := 0 // blocks that are there
+		n := 0 // number of blocks in the file
 		for shard := range 64 {
 			n += int(w.Next(Events, shard))
 		}
@@ -133,7 +133,7 @@ func TestIndexAfterDeath(t *testing.T) {
 	}
 }
 
-// A damaged block of the index costs a search, but no row.
+// If a block of the index is damaged, readers search the file and lose no row.
 func TestDamagedIndexIsSearchedFor(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	w, err := Create(nil, path, sampleHeader(t))
@@ -168,8 +168,8 @@ func TestDamagedIndexIsSearchedFor(t *testing.T) {
 	}
 }
 
-// An index block may claim to list itself, or a later block. Then the index is not believed, and
-// nothing else happens.
+// If an index block lists itself or a later block, readers do not believe the index. They search
+// the file instead.
 func TestIndexInACircle(t *testing.T) {
 	header := appendHeader(nil, ptr(sampleHeader(t)))
 	for name, point := range map[string]func(at, length uint64) indexEntry{

@@ -9,85 +9,86 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// Kind is the kind of the rows in a block. Files contain the numbers: append only.
+// Kind is the kind of the rows in a block. The numbers are in files: never change one.
 type Kind uint8
 
 const (
-	Events      Kind = 1  // what a channel kept, as [Event]
-	Links       Kind = 2  // which tuple was made from which, as [Link]
+	Events      Kind = 1  // events that a channel kept, as [Event]
+	Links       Kind = 2  // which tuple was made from which other one, as [Link]
 	Samples     Kind = 3  // a counting channel's count at an instant, as [Sample]
-	FirstLasts  Kind = 4  // a first-last channel's cell at an instant, as [FirstLast]
-	Transitions Kind = 5  // which handler applied from which row on, as [Transition]
+	FirstLasts  Kind = 4  // a first-last channel's cells at an instant, as [FirstLast]
+	Transitions Kind = 5  // which handler applied, and from which row on, as [Transition]
 	Drops       Kind = 6  // which rows are not in the log, and why, as [Drop]
 	ReturnTrips Kind = 7  // round trips of tuples and their acknowledgements, as [ReturnTrip]
 	NTPs        Kind = 8  // what the node's NTP daemon claimed, as [NTP]
-	index       Kind = 15 // where blocks are, as indexEntry; at the end of a sealed file
+	index       Kind = 15 // where the blocks are, as indexEntry; at the end of a sealed file
 
 	kinds = 16
 )
 
-// Event is a record of a channel: the counter at the call, and the tuple's id.
+// Event is a logged event: the counter at the call, and the tuple's id.
 type Event struct{ Counter, ID uint64 }
 
 // Link says that tuple Child was made from tuple Parent.
 type Link struct{ Parent, Child uint64 }
 
-// Sample is the number of events that a channel had counted since its ring was opened, and the
-// CPU's counter at that moment.
+// Sample says how many events a counting channel had counted since its ring was opened, and what
+// the CPU's counter was at that moment.
 type Sample struct{ Counter, Count uint64 }
 
-// FirstLast is the content of a first-last channel's cells at an instant. It replaces the row
-// before it.
+// FirstLast has the first and the last event of a first-last channel up to one moment. Each row
+// replaces the row before it.
 type FirstLast struct {
-	Count        uint64 // of tuples; if it is 0, the next four fields are not valid
+	Count        uint64 // number of tuples; if it is 0, the next four fields are not valid
 	FirstCounter uint64
 	FirstID      uint64
 	LastCounter  uint64
 	LastID       uint64
-	Poison       uint64 // counter at the first poison; 0: none yet
+	Poison       uint64 // counter at the first event with the id channel.Poison; 0: none yet
 }
 
-// Transition says which settings applied from row From of Events or Links on. With many writers, a
-// few rows after From may still be under the earlier settings.
+// Transition says which settings applied from row From of Events or Links on. If many threads write
+// to the ring, a few rows after From may still be under the earlier settings.
 type Transition struct {
 	From       uint64
 	Generation uint64
 	Handler    uint64 // a channel.Kind
 	A, B       uint64 // the handler's parameters, as in channel.Settings
-	Counter    uint64 // at the change
-	Dropped    uint64 // how many events the channel had dropped until then
-	Skipped    uint64 // changes directly before this one that were not recorded
+	Counter    uint64 // counter at the change
+	Dropped    uint64 // number of events that the channel had dropped before the change
+	Skipped    uint64 // number of changes directly before this one that were not recorded
 }
 
-// Settings returns the handler and its parameters. They are from a file: validate them before use.
+// Settings returns the handler and its parameters. They come from a file, so the caller must
+// validate them.
 func (t Transition) Settings() channel.Settings {
 	return channel.Settings{Kind: channel.Kind(min(t.Handler, math.MaxUint8)), A: t.A, B: t.B}
 }
 
 // Drop accounts for rows that are not in the log.
 type Drop struct {
-	Of           uint64 // the Kind of the rows
-	Reason       uint64 // a Reason
-	At           uint64 // place in the sequence
+	Of           uint64 // Kind of the rows
+	Reason       uint64 // Reason why the rows are missing
+	At           uint64 // sequence number: see RingFull
 	Count        uint64
-	FirstCounter uint64 // counter at the first of them; 0: unknown
-	LastCounter  uint64 // counter at the last of them; 0: unknown
+	FirstCounter uint64 // counter at the first of these rows; 0: unknown
+	LastCounter  uint64 // counter at the last of these rows; 0: unknown
 }
 
-// Reason says why rows are missing. Files contain the numbers: append only.
+// Reason says why rows are missing. The numbers are in files: never change one.
 type Reason uint64
 
 const (
-	// RingFull means that the rows found no room in the ring. Such rows have no sequence numbers;
-	// they would have been logged before row At. For all other reasons, rows At to At+Count-1 are
-	// missing.
+	// RingFull means that the ring had no room for the rows. Such rows have no sequence numbers;
+	// they would have been logged before the row with sequence number Drop.At. For all other
+	// reasons, the missing rows have the sequence numbers At to At+Count-1.
 	RingFull     Reason = 1
-	NeverWritten Reason = 2 // reserved by a writer that died
-	Overwritten  Reason = 3 // a flight recorder overwrote them
-	NotStored    Reason = 4 // taken from the ring, but the disk was full or the limit reached
-	Damaged      Reason = 5 // were in a log that was damaged later
-	Unread       Reason = 6 // in a ring that was damaged before they were taken
-	OverRate     Reason = 7 // more than the rate in the handler table
+	NeverWritten Reason = 2 // a writer reserved the rows and died before it wrote them
+	Overwritten  Reason = 3 // a flight recorder, which keeps the newest rows, overwrote them
+	NotStored    Reason = 4 // taken from the ring while a limit of the logs was reached
+	Damaged      Reason = 5 // the rows were in a log that was damaged later
+	Unread       Reason = 6 // the ring was damaged before the rows were taken from it
+	OverRate     Reason = 7 // the rows exceeded the rate in the handler table
 )
 
 var reasonNames = map[Reason]string{
@@ -105,17 +106,18 @@ func (r Reason) String() string {
 // InSequence reports whether the missing rows have sequence numbers.
 func (r Reason) InSequence() bool { return r != RingFull }
 
-// ReturnTrip describes the way of a tuple to its end and the way of the acknowledgement back. Sent
-// and Acknowledged are readings of this node's counter.
+// ReturnTrip describes a tuple's way to its end, and the way of the acknowledgement back. Sent is
+// the reading of this node's counter when the tuple left, and Acknowledged the reading when the
+// acknowledgement arrived.
 type ReturnTrip struct{ ID, Sent, Acknowledged uint64 }
 
-// NTP is what an NTP daemon claimed between two readings of the counter.
+// NTP is what an NTP daemon claimed. The claim was made between two readings of the counter.
 type NTP struct {
 	CounterLo, CounterHi uint64
-	Offset_ns            int64 // of the system clock, as estimated
+	Offset_ns            int64 // estimated offset of the system clock
 	RootDelay_ns         uint64
 	RootDispersion_ns    uint64
-	Frequency_ppt        int64 // parts per 10^12
+	Frequency_ppt        int64 // in parts per 10^12
 	Skew_ppt             uint64
 	Stratum              uint64
 	Leap                 uint64
@@ -136,12 +138,13 @@ type indexEntry struct {
 type kindInfo struct {
 	name    string
 	columns []string
-	// The columns of counters, which mostly rise in steps of the quantum. The counter range of a
-	// block is over these columns. They do not include counters that are 0 for "none".
+	// counters lists the columns that contain counters. A counter mostly rises in steps of the
+	// quantum. The counter range of a block covers these columns. A column in which 0 means "no
+	// counter" is not in the list.
 	counters []int
 }
 
-// kindTable gives each kind its columns, in the order of the fields of its row.
+// kindTable names the columns of each kind, in the order of the fields of the kind's row.
 var kindTable = [kinds]kindInfo{
 	Events:  {"events", []string{"counter", "id"}, []int{0}},
 	Links:   {"links", []string{"parent", "child"}, nil},
@@ -179,25 +182,25 @@ func parseKind(name string) (Kind, bool) {
 	return 0, false
 }
 
-// columns returns how many 64-bit words a row of the kind has.
+// columns returns the number of 64-bit words in a row of the kind.
 func (k Kind) columns() int { return len(kindTable[k].columns) }
 
 type row interface {
 	Event | Link | Sample | FirstLast | Transition | Drop | ReturnTrip | NTP | indexEntry
 }
 
-// rowsOfKind is a block's slice of one kind.
+// rowsOfKind is that slice of a block which contains the rows of one kind.
 type rowsOfKind interface {
 	words() []uint64
-	resize(n int)     // to n rows of any content
-	cut(from, to int) // removes the other rows
+	resize(n int)     // makes it n rows long; their content is arbitrary
+	cut(from, to int) // removes the rows outside the range
 }
 
 type rowSlice[R row] []R
 
-// words returns the rows in memory as 64-bit words. The byte order of files does not depend on
-// this, because files are written word by word. TestRowsAreWords checks that every row has one word
-// for each column of its kind.
+// words returns the memory of the rows as 64-bit words. The byte order of files does not depend on
+// the memory's, because a file is written word by word. TestRowsAreWords checks that every row has
+// one word for each column of its kind.
 func (s *rowSlice[R]) words() []uint64 {
 	var r R
 	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(*s))),

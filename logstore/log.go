@@ -19,15 +19,16 @@ type Log struct {
 	limit  int64
 	header Header
 	writer *Writer
-	places []Place // where the next segment begins; set while there is no writer
-	then   End     // End of the last segment; set while there is no writer
+	places []Place // where the rows of the next segment begin; set while there is no writer
+	then   End     // what the last segment says about what follows; set while there is no writer
 
 	removed int
 }
 
 // OpenLog begins the log of a ring. If the log already has segments, OpenLog continues it at the
-// end of the last one, in that segment's epoch. The Log sets Segment and Continues in the header. A
-// limit of 0 means SegmentLimit, and a nil file system means the operating system's.
+// end of the last one, in that segment's epoch. The Log itself sets Segment, Part, Previous,
+// Rewritten and Continues in headers. A limit of 0 means SegmentLimit, and a nil file system means
+// the operating system's.
 func OpenLog(fsys FileSystem, dir string, h Header, limit int64) (*Log, error) {
 	segments, err := Segments(dir)
 	if err != nil {
@@ -36,8 +37,8 @@ func OpenLog(fsys FileSystem, dir string, h Header, limit int64) (*Log, error) {
 	return OpenSegments(fsys, dir, segments, h, limit)
 }
 
-// OpenSegments does the same as OpenLog, for a directory whose segments are already listed. One
-// list can be used for many logs.
+// OpenSegments does what OpenLog does, but gets the list of the directory's segments. One list can
+// serve many logs.
 func OpenSegments(fsys FileSystem, dir string, segments []Segment, h Header,
 	limit int64) (*Log, error) {
 	if fsys == nil {
@@ -89,8 +90,8 @@ func fingerprintOf(fsys FileSystem, path string) (Fingerprint, error) {
 	return TakeFingerprint(file, st.Size())
 }
 
-// goOn copies the epoch and the relation of counter and UTC from the header of the segment before.
-// If the counter has entered another epoch since then, the user of the Log must call Enter.
+// goOn copies the epoch, the pair of counter and UTC, and the part from the header of the segment
+// before. If the counter has entered another epoch since then, the caller must call Log.Enter.
 func (h *Header) goOn(before *Header) {
 	h.Epoch, h.Counter, h.UTCLo_ns, h.UTCHi_ns = before.Epoch, before.Counter, before.UTCLo_ns,
 		before.UTCHi_ns
@@ -99,9 +100,9 @@ func (h *Header) goOn(before *Header) {
 	}
 }
 
-// goOnBehind finds where a log ends if none of its segments can be written to. It takes this from
-// the last segment whose header can be read. It does not count the rows of damaged segments after
-// that one, so readers find these rows missing at the beginning of the next segment.
+// goOnBehind finds where a log ends if no writer can append to any of its segments. It reads this
+// from the last segment with a readable header. Rows of damaged segments after that one do not
+// count: Next returns the sequence number of the first of these rows.
 func (l *Log) goOnBehind(segments []Segment) error {
 	for i := len(segments) - 1; i >= 0; i-- {
 		f, err := OpenFile(segments[i].Path)
@@ -135,7 +136,7 @@ func (l *Log) Next(kind Kind, shard int) uint64 {
 	return 0
 }
 
-// Removed returns how many segments were removed, or cut, while this Log wrote to them.
+// Removed returns the number of segments that were removed or cut while this Log wrote to them.
 func (l *Log) Removed() int { return l.removed }
 
 // Size returns the length of the current segment.
@@ -146,12 +147,12 @@ func (l *Log) Size() int64 {
 	return l.writer.Size()
 }
 
-// Append writes a block. It begins a new segment if the current one is full or was removed. It
-// returns the errors of Writer.Append. After an error no part of the block is in the log, and
-// Append may be called again.
+// Append writes a block. If the current segment is full or was removed, Append begins a new one. It
+// returns the errors of Writer.Append. After an error no part of the block is in the log, and the
+// caller may call Append again.
 func (l *Log) Append(b *Block) error {
 	for attempt := 0; ; attempt++ {
-		// A segment of version 1 cannot say what follows it, so begin a new one.
+		// A segment of version 1 cannot say what follows it, so begin a new segment.
 		if l.writer != nil && (l.writer.Size() >= l.limit || l.writer.header.version < Version) {
 			if err := l.rotate(GoesOn); err != nil && !errors.Is(err, ErrRemoved) {
 				return err
@@ -166,8 +167,8 @@ func (l *Log) Append(b *Block) error {
 		if !errors.Is(err, ErrRemoved) || attempt > 0 {
 			return err
 		}
-		// The rows of the removed segment are lost. The gap before the next segment shows which
-		// rows.
+		// The rows of the removed segment are lost. The next segment begins with a later sequence
+		// number, so readers notice which rows are missing.
 		l.removed++
 		l.leave()
 	}
@@ -203,7 +204,7 @@ func (l *Log) rotate(then End) error {
 	return err
 }
 
-// leave gives up the current segment, so that Append begins the next one.
+// leave closes the current segment, so that Append begins the next one.
 func (l *Log) leave() {
 	if l.header.Previous = l.writer.print; l.writer.file != nil { // the segment was not sealed
 		l.header.Previous = l.writer.fingerprint()
@@ -214,8 +215,8 @@ func (l *Log) leave() {
 	l.header.Segment++
 }
 
-// end seals the log in its directory. If the last segment says that another one follows in the
-// directory, end writes that segment, without rows.
+// end seals the log in its directory. If the last segment promises a next segment in the directory,
+// end first writes that segment, without rows.
 func (l *Log) end(then End) error {
 	if l.writer == nil && l.then == GoesOn {
 		if err := l.begin(); err != nil {
@@ -228,7 +229,8 @@ func (l *Log) end(then End) error {
 	return l.rotate(then)
 }
 
-// Change sets the settings, and the relation of counter and UTC, for the headers of later segments.
+// Change sets the settings, and the pair of counter and UTC, that the headers of later segments
+// contain.
 func (l *Log) Change(settings channel.Settings, counter uint64, utcLo_ns, utcHi_ns int64) error {
 	h := l.header
 	h.Settings, h.Counter, h.UTCLo_ns, h.UTCHi_ns = settings, counter, utcLo_ns, utcHi_ns
@@ -243,7 +245,7 @@ func (l *Log) Change(settings channel.Settings, counter uint64, utcLo_ns, utcHi_
 func (l *Log) Epoch() string { return l.header.Epoch }
 
 // Enter seals the current segment. The next block begins a segment of the given epoch, with the
-// given relation of counter and UTC.
+// given pair of counter and UTC.
 func (l *Log) Enter(epoch string, counter uint64, utcLo_ns, utcHi_ns int64) error {
 	h := l.header
 	h.Epoch, h.Counter, h.UTCLo_ns, h.UTCHi_ns = epoch, counter, utcLo_ns, utcHi_ns
@@ -255,7 +257,7 @@ func (l *Log) Enter(epoch string, counter uint64, utcLo_ns, utcHi_ns int64) erro
 			return err
 		}
 	}
-	// Sealing changed these.
+	// Sealing the segment changed these fields of l.header.
 	h.Segment, h.Part, h.Previous = l.header.Segment, l.header.Part, l.header.Previous
 	l.header = h
 	return nil
@@ -266,8 +268,8 @@ func (l *Log) Enter(epoch string, counter uint64, utcLo_ns, utcHi_ns int64) erro
 func (l *Log) Moved() bool { return l.writer == nil && l.then == Moved }
 
 // Move ends the log in its directory and continues it in another. It creates a segment in the other
-// directory at once, whose header says where the log continues. After an error the log may be in
-// either directory, and Move may be called again.
+// directory at once. The header of this segment says at which sequence numbers the log continues.
+// After an error the log may be in either directory, and the caller may call Move again.
 func (l *Log) Move(dir string) error {
 	if err := l.end(Moved); err != nil && !errors.Is(err, ErrRemoved) {
 		return err
@@ -279,7 +281,7 @@ func (l *Log) Move(dir string) error {
 // Seal ends the log. A log without blocks has no file.
 func (l *Log) Seal() error { return l.end(Ended) }
 
-// Close leaves the log so that it can be opened again.
+// Close closes the log without sealing it. OpenLog can continue the log later.
 func (l *Log) Close() error {
 	if l.writer == nil {
 		return nil

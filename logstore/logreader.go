@@ -10,11 +10,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
-// LogReader reads the segments of one ring as one log. Its report says what is missing before,
+// LogReader reads the segments of one ring as one log. Its report lists what is missing before,
 // between and after the segments. One goroutine at a time may use it.
 type LogReader struct {
 	segments []Segment
-	whole    bool // the segments are all that are in their directory
+	whole    bool // the list contains all segments of the log in its directory
 	file     *os.File
 	reader   *Reader
 	header   Header
@@ -23,19 +23,19 @@ type LogReader struct {
 	next     int
 }
 
-// ReadLog begins to read a log. The segments must be all that are in their directory, in order.
-// Close the reader.
+// ReadLog begins to read a log. The list must contain all segments of the log in one directory, in
+// order. The caller closes the reader.
 func ReadLog(segments []Segment) *LogReader {
 	return &LogReader{segments: segments, whole: true, tracker: tracker{}}
 }
 
-// ReadSegments does the same as ReadLog for some of a log's segments, without reporting the others
-// as missing. CheckChain checks the whole log.
+// ReadSegments begins to read some of a log's segments. Unlike ReadLog, it does not report the
+// other segments as missing. CheckChain checks the whole log.
 func ReadSegments(segments []Segment) *LogReader {
 	return &LogReader{segments: segments, tracker: tracker{}}
 }
 
-// Header returns the header of the segment of the last block.
+// Header returns the header of the segment from which the last block came.
 func (l *LogReader) Header() Header { return l.header }
 
 // Report returns the account of what was read so far. After Next has returned io.EOF, the report
@@ -62,8 +62,8 @@ func (r *Report) add(of Report) {
 	}
 }
 
-// Next does the same as Reader.Next, over all segments. If the header of a segment cannot be read,
-// Next reports the whole segment as damage.
+// Next does what Reader.Next does, for all segments in turn. If the header of a segment cannot be
+// read, Next reports the whole segment as damage.
 func (l *LogReader) Next() (*Block, error) {
 	for {
 		if l.reader == nil {
@@ -83,7 +83,7 @@ func (l *LogReader) Next() (*Block, error) {
 	}
 }
 
-// atEnd checks whether any segments are gone, and returns io.EOF.
+// atEnd checks whether segments are gone, and returns io.EOF.
 func (l *LogReader) atEnd() (err error) {
 	if l.whole {
 		l.report.Chain, err = CheckChain(l.segments)
@@ -107,7 +107,7 @@ func (l *LogReader) open() error {
 			r.header.Incarnation, ErrForeign)
 	}
 	if err == nil && r.header.Segment != s.Number {
-		// The rows still belong to the log.
+		// The file has a wrong name, but its rows belong to the log.
 		err := fmt.Errorf("named as segment %d, written as %d: %w",
 			s.Number, r.header.Segment, ErrSegment)
 		l.report.damage(&CorruptionError{File: s.Path, Err: err})
@@ -125,9 +125,9 @@ func (l *LogReader) open() error {
 		return err
 	}
 	l.file, l.reader, l.header = file, r, r.header
-	// Sequence numbers continue from the segment before. If this segment begins with a later one,
-	// rows are missing. Rows before the first segment are in other directories, unless the log
-	// began in this directory.
+	// Sequence numbers continue from the segment before. If this segment begins with a later
+	// number, rows are missing. But before the first segment of the list no row counts as missing,
+	// if earlier segments are in other directories or the caller left them out.
 	if l.next == 1 && !(l.whole && r.header.Part == 0) {
 		l.tracker.skipTo(r.header.Continues)
 	}

@@ -14,13 +14,13 @@ import (
 // ManifestName is the name of the manifest in a directory of logs.
 const ManifestName = "manifest.txt"
 
-// ErrManifest is returned for a manifest that is damaged, or whose version this program does not
-// know.
+// ErrManifest is returned for a manifest that is damaged, or has a version that this program does
+// not know.
 var ErrManifest = errors.New("bad manifest of logs")
 
 // Manifest lists the segments that a directory had when no more were expected. It can show two
-// losses that no segment can show: that all segments of a log are gone, and that the end of a log
-// that was never sealed is gone.
+// losses that no segment can show: all segments of a log are gone, or the end of a log that was
+// never sealed is gone.
 type Manifest []ManifestEntry
 
 // ManifestEntry is a segment: the name of its file, and the file's fingerprint.
@@ -34,10 +34,10 @@ const (
 	manifestLimit = 64 << 20 // bytes: half a million segments
 )
 
-// ExtendManifest adds the segments of a directory that are not in the directory's manifest. It also
-// replaces the entries of segments for which anew returns true because they were rewritten; a nil
-// anew means that none were. Other entries stay. A missing manifest is created. ExtendManifest
-// returns the errors of ReadManifest and of the system.
+// ExtendManifest adds to a directory's manifest the segments that the manifest does not list. It
+// also replaces the entries of segments for which anew returns true; if anew is nil, it replaces
+// none. Other entries stay. If there is no manifest, ExtendManifest creates one. It returns the
+// errors of ReadManifest and of the system.
 func ExtendManifest(dir string, anew func(Segment) bool) error {
 	m, err := ReadManifest(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -72,7 +72,7 @@ func ExtendManifest(dir string, anew func(Segment) bool) error {
 	return nil
 }
 
-// write writes the manifest to a file that appears at its path only when it is complete.
+// write writes the manifest. The file appears at its path only when it is complete.
 func (m Manifest) write(path string) error {
 	unfinished := path + ".new"
 	if err := os.Remove(unfinished); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -106,7 +106,8 @@ func ReadManifest(dir string) (Manifest, error) {
 	return m, nil
 }
 
-// readRegular reads a regular file that is not trusted. It reads at most manifestLimit + 1 bytes.
+// readRegular reads a file that may be hostile. It reads only regular files, and at most
+// manifestLimit + 1 bytes.
 func readRegular(path string) ([]byte, error) {
 	st, err := os.Lstat(path)
 	if err != nil {
@@ -123,7 +124,7 @@ func readRegular(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, manifestLimit+1))
 }
 
-// Encode returns the text that ReadManifest reads.
+// Encode returns the manifest as the text that ReadManifest parses.
 func (m Manifest) Encode() []byte {
 	text := fmt.Appendf(nil, "%s1\n", manifestMagic)
 	for _, e := range m {
@@ -152,7 +153,7 @@ func parseManifest(text []byte) (Manifest, error) {
 	for _, line := range lines[1 : len(lines)-1] {
 		key, value, _ := strings.Cut(line, " ")
 		if key != "segment" {
-			continue // from a later program of the same version
+			continue // a later program of the same version wrote this line
 		}
 		name, print, _ := strings.Cut(value, " ")
 		if _, ok := ParseSegment(name); !ok || filepath.Base(name) != name {
@@ -167,11 +168,11 @@ func parseManifest(text []byte) (Manifest, error) {
 	return m, nil
 }
 
-// Departure is a file that differs from its entry in a manifest.
+// Departure is a file that differs from its entry in a manifest, and how it differs.
 type Departure struct{ Name, Reason string }
 
 // Check compares the segments in a directory with the manifest. A file that was made from another
-// one, as by Salvage, may differ.
+// file may differ from its entry; Salvage makes such files.
 func (m Manifest) Check(dir string) ([]Departure, error) {
 	segments, err := Segments(dir)
 	if err != nil {
@@ -203,7 +204,7 @@ func (m Manifest) Check(dir string) ([]Departure, error) {
 	return all, nil
 }
 
-// differs returns how a file differs from its entry, or "" if it does not differ.
+// differs says how a file differs from its entry. It returns "" if the file does not differ.
 func (e ManifestEntry) differs(s Segment) (string, error) {
 	print, err := fingerprintOf(OS{}, s.Path)
 	if err != nil || print == e.Print {

@@ -9,8 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// A drop that declares rows absent moves the log on as these rows would have, however the log is
-// opened again. Otherwise its writer would account for the same rows twice.
+// A drop that declares rows missing raises Log.Next as these rows would have, and Next stays so
+// however the log is opened again. Otherwise a writer would declare the same rows missing twice.
 func TestDropsInSequenceMoveTheLogOn(t *testing.T) {
 	for _, again := range []string{"resume", "sealed", "rotated"} {
 		dir := t.TempDir()
@@ -43,8 +43,8 @@ func TestDropsInSequenceMoveTheLogOn(t *testing.T) {
 		appendRows(&Block{Events: make([]Event, 10)})
 		appendRows(drops(NeverWritten, 10, 3))
 		check(13)
-		appendRows(drops(RingFull, 13, 100)) // has no sequence
-		appendRows(drops(Damaged, 20, 5))    // further on: the rows between may still come
+		appendRows(drops(RingFull, 13, 100)) // such rows have no sequence numbers
+		appendRows(drops(Damaged, 20, 5))    // the rows before 20 may still come
 		check(13)
 		appendRows(&Block{Events: make([]Event, 4)})
 		check(17)
@@ -207,7 +207,7 @@ func TestCursorOfOneKind(t *testing.T) {
 
 func TestRemovedSegmentsAreCounted(t *testing.T) {
 	dir := t.TempDir()
-	// Each block but the first begins a segment.
+	// A limit of one byte makes each block after the first begin a segment.
 	l, err := OpenLog(nil, dir, sampleHeader(t), 1)
 	if err != nil {
 		t.Fatal(err)

@@ -11,33 +11,34 @@ import (
 )
 
 // Reader reads a log file from beginning to end, whatever the state of the file. After damage it
-// continues with the next whole block. A Reader takes memory for one block. One goroutine at a time
-// may use it.
+// continues with the next undamaged block. A Reader takes memory for one block. One goroutine at a
+// time may use it.
 type Reader struct {
 	name    string
 	header  Header
-	guess   bool // no header was read: the first block gives the incarnation
+	guess   bool // the header could not be read, so the first block gives the incarnation
 	window  window
 	decoder decoder
 	block   Block
 	tracker tracker
 	report  Report
 
-	indexed   uint64     // rows of the index so far
+	indexed   uint64     // number of rows of the index read so far
 	firstAt   int64      // offset of the index's first block
-	lastIndex indexEntry // of the index's last block
+	lastIndex indexEntry // entry of the index's last block
 	listed    uint64     // sum of the hashes of the index's rows
-	seen      uint64     // sum of the hashes of all blocks; equal to listed if the index is right
+	seen      uint64     // sum of the hashes of all blocks; equal to listed if the index is correct
 	ended     bool       // the end of a sealed file was read
-	then      End        // what the end said
-	searched  int64      // bytes of damaged payloads that were searched for blocks
+	then      End        // what the end says about what follows the file
+	searched  int64      // number of bytes of damaged payloads that were searched for blocks
 
-	// If file is not nil, the blocks are noted in it, and only drops and the index are decoded.
+	// If file is not nil, the Reader adds the blocks to the entries of file, and decodes only drops
+	// and the index.
 	file *File
 }
 
-// NewReader reads the header of a log. Next reads its blocks. The name is for errors. Errors wrap
-// ErrNotLog, ErrVersion, ErrFormat, ErrHeader or an error of from. Salvage can read even a log
+// NewReader reads the header of a log. Next reads the blocks. The name appears in errors. Errors
+// wrap ErrNotLog, ErrVersion, ErrFormat, ErrHeader or an error of from. Salvage can read even a log
 // without a readable header.
 func NewReader(from io.Reader, name string) (*Reader, error) {
 	r := newReader(from, name)
@@ -82,7 +83,8 @@ func (r *Reader) Report() Report {
 
 // Next returns the next block of rows, without rows that were in an earlier block. The block is
 // valid until the next call. A *CorruptionError reports damage, and the next call continues after
-// it. At the end Next returns io.EOF. Any other error is from the underlying reader and is final.
+// the damage. At the end Next returns io.EOF. Any other error comes from the underlying reader and
+// is final.
 func (r *Reader) Next() (*Block, error) {
 	for {
 		b := r.window.ahead(frameLimit)
@@ -105,7 +107,7 @@ func (r *Reader) Next() (*Block, error) {
 				return nil, err
 			}
 		case isBlock || isEnd:
-			r.ended, r.then = false, Unsaid // somebody wrote to a sealed file
+			r.ended, r.then = false, Unsaid // something was written after the end of a sealed file
 		default:
 			why := ErrBytes
 			if len(b) < frameLimit && startsFrame(b) {
@@ -116,8 +118,8 @@ func (r *Reader) Next() (*Block, error) {
 	}
 }
 
-// readBlock reads the block at the present position. It returns neither a block nor an error if
-// there is nothing to report.
+// readBlock reads the block at the present position. If there is nothing to return, it returns
+// neither a block nor an error.
 func (r *Reader) readBlock(h *blockHeader) (*Block, error) {
 	size := h.size()
 	b := r.window.ahead(size)
@@ -174,7 +176,7 @@ func (r *Reader) readBlock(h *blockHeader) (*Block, error) {
 	return &r.block, nil
 }
 
-// readIndex notes the blocks that a block of the index lists.
+// readIndex notes the blocks that one block of the index lists.
 func (r *Reader) readIndex(block indexEntry, rows []indexEntry) {
 	if r.indexed == 0 {
 		r.firstAt = int64(block.Offset)
@@ -182,7 +184,7 @@ func (r *Reader) readIndex(block indexEntry, rows []indexEntry) {
 	r.indexed += block.Count
 	r.lastIndex = block
 	if r.header.version > 1 {
-		r.seen += block.hash() // the next block of the index lists this one
+		r.seen += block.hash() // the next index block lists this one
 	}
 	if r.file != nil {
 		r.file.indexes = append(r.file.indexes, block)
@@ -201,7 +203,7 @@ func (r *Reader) readEnd(e *end) error {
 	r.window.consume(endSize)
 	r.ended, r.then = true, e.then
 	if len(r.report.Damage)+r.report.Duplicates+r.report.Overlaps > 0 {
-		return nil // index and blocks cannot agree, because of damage that was reported already
+		return nil // damage that was reported already makes index and blocks differ
 	}
 	seen, at := r.seen, r.firstAt
 	if r.header.version > 1 && r.indexed > 0 {
@@ -213,11 +215,12 @@ func (r *Reader) readEnd(e *end) error {
 	return nil
 }
 
-// skipDamaged skips a block with a whole header and a damaged payload, and returns the offset of
-// the block. Because the length may be wrong, it searches the payload for other blocks.
+// skipDamaged skips a block with an undamaged header and a damaged payload. It returns the offset
+// of the block. The length in the header may be wrong, so skipDamaged searches the payload for
+// other blocks.
 func (r *Reader) skipDamaged(size int, short bool) (from int64) {
-	// For each header that is found, the checksum of a payload is computed. This limits the cost of
-	// a file with many false headers.
+	// For each header in the payload, the search computes the checksum of another payload. The
+	// limit bounds this work in a file with many false headers.
 	const floor = 64 << 20
 	if r.searched > floor+2*r.window.offset && !short {
 		from = r.window.offset
@@ -242,7 +245,7 @@ func (r *Reader) search(n int) (from int64) {
 				r.window.consume(len(b))
 				return from
 			}
-			// The last bytes may be the beginning of a frame.
+			// Do not consume the last bytes, which may be the beginning of a frame.
 			r.window.consume(len(b) - min(len(b), len(endMagic)))
 			continue
 		}
@@ -291,8 +294,8 @@ var hashSeed = maphash.MakeSeed()
 
 func (e indexEntry) hash() uint64 { return maphash.Comparable(hashSeed, e) }
 
-// Check reads a log file to its end and returns the report. Damage is in the report and is not an
-// error.
+// Check reads a log file to its end and returns the report. The report lists damage; damage is not
+// an error.
 func Check(from io.Reader, name string) (Report, error) {
 	r, err := NewReader(from, name)
 	if err != nil {
@@ -303,7 +306,7 @@ func Check(from io.Reader, name string) (Report, error) {
 }
 
 // EachBlock calls do for each block that next returns, until next returns io.EOF or another final
-// error. It skips damage. If do is nil, EachBlock only reads.
+// error. It continues after damage. If do is nil, EachBlock only reads.
 func EachBlock(next func() (*Block, error), do func(*Block) error) error {
 	for {
 		b, err := next()

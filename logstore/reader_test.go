@@ -14,8 +14,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// These are all readers of the package, as functions from a file's bytes to its rows and its
-// damage. One table tests them all.
+// readers are all readers of the package, as functions from a file's bytes to its rows and its
+// damage. Each test of readers tests all of them.
 var readers = map[string]func(t testing.TB, data []byte) (map[rowKey]rowValue, []error, error){
 	"stream": func(t testing.TB, data []byte) (map[rowKey]rowValue, []error, error) {
 		r, err := NewReader(bytes.NewReader(data), "log")
@@ -52,7 +52,7 @@ var readers = map[string]func(t testing.TB, data []byte) (map[rowKey]rowValue, [
 		defer r.Close()
 		rows, damage, err := drainBlocks(r.Next)
 		if report := r.Report(); err == nil && report.Blocks == 0 && len(damage) == 1 {
-			err = damage[0] // of the header
+			err = damage[0] // damage of the header
 		}
 		return rows, damage, err
 	},
@@ -77,14 +77,14 @@ var readers = map[string]func(t testing.TB, data []byte) (map[rowKey]rowValue, [
 		if err != nil || len(again) > 0 {
 			t.Fatalf("what was salvaged has damage %v, error %v", again, err)
 		}
-		// The salvaged log accounts for what it lacks, except for drops themselves.
+		// Drops in the salvaged log account for all rows that it lacks, except for lost drops.
 		checked := checkFile(t, path)
 		for _, a := range checked.Rows {
 			if len(a.Missing) > 0 && a.Kind != Drops {
 				t.Errorf("what was salvaged leaves %v without account", a.String())
 			}
 		}
-		// The account that Salvage adds is not a row of the old log.
+		// A drop that Salvage adds is not a row of the old log.
 		for key, value := range rows {
 			if key.kind == Drops && value[1] == uint64(Damaged) {
 				delete(rows, key)
@@ -103,7 +103,7 @@ var readers = map[string]func(t testing.TB, data []byte) (map[rowKey]rowValue, [
 		}
 		w, err := Resume(nil, path)
 		switch {
-		case errors.Is(err, ErrSealed): // as expected
+		case errors.Is(err, ErrSealed): // a sealed file is read without Resume
 		case err != nil:
 			return nil, nil, err
 		default:
@@ -159,10 +159,10 @@ func drainBlocks(next func() (*Block, error)) (map[rowKey]rowValue, []error, err
 	}
 }
 
-// span says where a block lies in a file.
+// span is the place of a block in a file.
 type span struct{ from, to int }
 
-// spans returns where the header, the blocks of rows, and the rest lie.
+// spans returns the places of the header, of each block of rows, and of the rest.
 func spans(t testing.TB, data []byte) (header span, blocks []span, tail span) {
 	t.Helper()
 	f, err := NewFile(bytes.NewReader(data), int64(len(data)), "log")
@@ -178,7 +178,7 @@ func spans(t testing.TB, data []byte) (header span, blocks []span, tail span) {
 	return header, blocks, span{at, len(data)}
 }
 
-// survivors returns the rows of all blocks but those listed.
+// survivors returns the rows of all blocks except those in lost.
 func survivors(t testing.TB, blocks []*Block, lost ...int) map[rowKey]rowValue {
 	t.Helper()
 	var left []*Block
@@ -214,7 +214,7 @@ func diffRows(t testing.TB, got, want map[rowKey]rowValue) {
 	}
 }
 
-// The forms that logs had besides the present one are refused by name.
+// Readers refuse former formats, and the error names the format.
 func TestFormatsThatAreGone(t *testing.T) {
 	data := writeLog(t, sampleHeader(t), sampleBlocks(), true)
 	for _, format := range []string{"plain", "ascii"} {
@@ -227,7 +227,7 @@ func TestFormatsThatAreGone(t *testing.T) {
 	}
 }
 
-// A header that no writer writes is no header, even if its checksum matches.
+// A header that no writer writes is refused, even if its checksum matches.
 func TestSenselessBlockHeadersAreRefused(t *testing.T) {
 	good := blockHeader{kind: Events, coding: payloadPlain, rows: 3, length: 48}
 	parses := func(h blockHeader) bool {
@@ -262,7 +262,8 @@ func TestSenselessBlockHeadersAreRefused(t *testing.T) {
 	}
 }
 
-// A segment's rows begin where its header says. An older block in it is not part of this segment.
+// A segment's rows begin where its header says. Readers skip rows of a block that begins before
+// that place.
 func TestRowsBeforeTheSegmentAreNotReadAgain(t *testing.T) {
 	h := sampleHeader(t)
 	h.Segment, h.Continues = 1, []Place{{Events, 0, 100}}
@@ -285,13 +286,13 @@ func TestRowsBeforeTheSegmentAreNotReadAgain(t *testing.T) {
 	}
 }
 
-// One bit of any byte is flipped. All readers return the rows of the other blocks, and nothing that
-// was not written.
+// If one bit of any byte is flipped, all readers return the rows of the other blocks, and nothing
+// that was not written.
 func TestAnyFlippedBit(t *testing.T) {
 	blocks := sampleBlocks()
 	whole := writeLog(t, sampleHeader(t), blocks, true)
 	header, places, _ := spans(t, whole)
-	step := 5 // shares no factor with 8, so it covers every bit of a byte
+	step := 5 // 5 and 8 have no common factor, so the test flips every bit position
 	step *= seed.Share()
 	if testing.Short() {
 		step *= 7

@@ -38,7 +38,7 @@ func (f countingFile) ReadAt(b []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// Programs wait for Resume. So it reads the headers, and only the last few payloads, wherever a
+// Programs wait for Resume. So it reads only the headers and the last few payloads, wherever a
 // writer died.
 func TestResumeReadsLittle(t *testing.T) {
 	const blocks, shards, rows = 300, 3, 4096
@@ -61,15 +61,16 @@ func TestResumeReadsLittle(t *testing.T) {
 	}
 	const payload = rows * 16
 	end := w.Size()
-	last := int64(w.index[len(w.index)-2].Offset) // of events
+	last := int64(w.index[len(w.index)-2].Offset) // the offset of the last block of events
 	w.Close()
-	const window = 256 << 10 // what a search reads at once
+	const window = 256 << 10 // number of bytes that a search reads at once
 	limit := int64(4096 + 2*blocks*(blockHeaderSize+frameLimit) + (shards+2)*payload + window)
 	if limit > end/15 {
 		t.Fatalf("%d of %d bytes are no little", limit, end)
 	}
-	// The rest of a longer block, which could not be taken back, follows a torn one. There are
-	// bytes where the header says that the block ends.
+	// The last block is torn. The bytes after it are the rest of an older, longer block, which a
+	// writer could not remove. So the file does not end before the place where the torn block would
+	// end.
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -132,8 +133,8 @@ func (t tracker) nexts() map[stream]uint64 {
 	return all
 }
 
-// Resume reads little, and reaches the same result as reading everything. Writers died in any byte,
-// over whatever was left there, and other damage was done as well.
+// Resume reads little, but reaches the same result as reading everything. In the test writers die
+// at any byte, and leave older bytes after that place. The files are also damaged in other ways.
 func TestResumeKnowsWhatReadingAllDoes(t *testing.T) {
 	rng := seed.Random(t)
 	path := filepath.Join(t.TempDir(), "log")
@@ -145,9 +146,10 @@ func TestResumeKnowsWhatReadingAllDoes(t *testing.T) {
 		if rng.IntN(3) > 0 {
 			whole := data
 			data = slices.Clone(data[:header.to+rng.IntN(len(data)-header.to+1)])
-			// Write over the rest of a longer block that could not be taken back, which is part of
-			// a block. Writers leave no more than that, because the next block overwrites it. Whole
-			// blocks after a torn one would count as its successors.
+			// After the torn block comes a part of an older, longer block that a writer could not
+			// remove. Writers leave at most such a part, because the next block overwrites it. If
+			// whole blocks followed a torn one, they would count as blocks that were written after
+			// it.
 			if rng.IntN(2) == 0 {
 				left := places[rng.IntN(len(places))]
 				data = append(data, whole[left.from:left.from+rng.IntN(left.to-left.from)]...)

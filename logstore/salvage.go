@@ -7,12 +7,12 @@ import (
 	"os"
 )
 
-// Salvage reads a log file in any state, even one with a damaged header. It writes all whole blocks
-// to a new, sealed file at path. For rows that are missing between these blocks, it writes Drops
-// with the reason Damaged. If the header cannot be read, fallback supplies the fields that only a
-// header contains. The report is about the old file; in the new file, Drops account for the missing
-// rows. Errors wrap ErrVersion, ErrFormat, an error of the system, or ErrNotLog if no part of a log
-// was found. After an error there is no file at path.
+// Salvage reads a log file in any state, even one with a damaged header. It writes all undamaged
+// blocks to a new, sealed file at path. For rows that are missing between these blocks, it writes
+// Drops with the reason Damaged. If the header cannot be read, fallback supplies the fields that
+// only a header contains. The report describes the old file; the Drops in the new file describe
+// what the new file lacks. Errors wrap ErrVersion, ErrFormat, an error of the system, or ErrNotLog
+// if no part of a log was found. After an error there is no file at path.
 func Salvage(from io.Reader, name, path string, fallback Header) (Report, error) {
 	r := newReader(from, name)
 	var first *Block
@@ -50,7 +50,7 @@ func Salvage(from io.Reader, name, path string, fallback Header) (Report, error)
 	return r.Report(), nil
 }
 
-// firstBlock finds the first whole block in a file without a header.
+// firstBlock returns the first undamaged block of a file without a readable header.
 func (r *Reader) firstBlock() (*Block, error) {
 	for {
 		b, err := r.Next()
@@ -62,7 +62,7 @@ func (r *Reader) firstBlock() (*Block, error) {
 }
 
 func salvage(r *Reader, w *Writer, first *Block) error {
-	// Append would refuse blocks out of order, which a damaged file may have.
+	// A damaged file may have blocks out of order. Append would refuse these, append does not.
 	if first != nil {
 		if err := w.append(first); err != nil {
 			return err
@@ -71,7 +71,7 @@ func salvage(r *Reader, w *Writer, first *Block) error {
 	if err := EachBlock(r.Next, w.append); err != nil {
 		return err
 	}
-	drops := make(map[int][]Drop) // by shard
+	drops := make(map[int][]Drop) // indexed by shard
 	for _, a := range r.tracker.report() {
 		for _, m := range a.Missing {
 			drops[a.Shard] = append(drops[a.Shard], Drop{
@@ -82,8 +82,8 @@ func salvage(r *Reader, w *Writer, first *Block) error {
 	for shard, all := range drops {
 		for len(all) > 0 {
 			n := min(len(all), MaxRows)
-			// The sequence numbers of the Drops themselves continue after all rows of that kind
-			// that are known to have been written.
+			// The sequence numbers of the new Drops begin after all Drops that are known to have
+			// been written.
 			next := max(w.Next(Drops, shard), r.tracker.of(Drops, shard).end)
 			if err := w.Append(&Block{Incarnation: w.header.Incarnation, Shard: shard, First: next,
 				Drops: all[:n]}); err != nil {

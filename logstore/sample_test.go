@@ -25,7 +25,7 @@ func mustName(t testing.TB, s string) channel.Name {
 
 var sampleIncarnation = Incarnation{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}
 
-// sampleHeader has a distinct value in every field.
+// sampleHeader returns a header with a different value in every field.
 func sampleHeader(t testing.TB) Header {
 	return Header{
 		Node: "node \"seven\"\n", NodeNumber: 7, Epoch: "boot-4711",
@@ -37,8 +37,8 @@ func sampleHeader(t testing.TB) Header {
 	}
 }
 
-// sampleBlocks returns blocks of every kind, with two shards of events, one of them plain. Their
-// drops account for the missing rows.
+// sampleBlocks returns blocks of every kind, with events in two shards. The events of one shard are
+// plain. The drops among the blocks account for the missing rows.
 func sampleBlocks() []*Block {
 	rng := rand.New(rand.NewPCG(1, 2))
 	events := func(first uint64, shard, n int) *Block {
@@ -101,7 +101,7 @@ func sampleBlocks() []*Block {
 	return blocks
 }
 
-// row is one row of a log: its place and its value.
+// rowKey is the place of one row in a log.
 type rowKey struct {
 	kind  Kind
 	shard int
@@ -110,7 +110,8 @@ type rowKey struct {
 
 type rowValue [10]uint64
 
-// rowsOf adds the rows of a block to all.
+// rowsOf adds the rows of a block to a map, and returns an error for a row that the map already
+// contains.
 func rowsOf(b *Block, all map[rowKey]rowValue) error {
 	kind, words := b.rows()
 	width := kind.columns()
@@ -175,10 +176,10 @@ func writeLogTo(t testing.TB, path string, h Header, blocks []*Block, then *End)
 	}
 }
 
-// faultyDisk is the operating system's file system with a limit on what can be written.
+// faultyDisk is the operating system's file system, with a limit on the bytes that can be written.
 type faultyDisk struct {
 	OS
-	free int // bytes until it is full
+	free int // number of bytes that can still be written
 }
 
 type faultyFile struct {

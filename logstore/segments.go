@@ -14,15 +14,16 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// Suffix ends the names of log files.
+// Suffix is the end of each log file's name.
 const Suffix = ".cplog"
 
-// SegmentName returns the name of a segment's file: channel, incarnation and number.
+// SegmentName returns the name of a segment's file. The name consists of the channel, the
+// incarnation and the segment's number.
 func SegmentName(name channel.Name, incarnation Incarnation, segment int) string {
 	return fmt.Sprintf("%s.%x.%06d%s", name.FileStem(), incarnation, segment, Suffix)
 }
 
-// Segment is a log file, described only by its name.
+// Segment is a log file as its name describes it.
 type Segment struct {
 	Path        string
 	Channel     channel.Name
@@ -30,7 +31,7 @@ type Segment struct {
 	Number      int
 }
 
-// ParseSegment parses a name that SegmentName made. Directories may precede the name.
+// ParseSegment reverses SegmentName. Directories may precede the name.
 func ParseSegment(path string) (Segment, bool) {
 	base, found := strings.CutSuffix(filepath.Base(path), Suffix)
 	if !found {
@@ -71,7 +72,8 @@ func cutLast(s string, separator byte) (before, after string, found bool) {
 	return s[:i], s[i+1:], true
 }
 
-// Segments lists the log files of a directory. The segments of one ring are adjacent and in order.
+// Segments lists the log files of a directory. In the list, the segments of one ring follow each
+// other in the order of their numbers.
 func Segments(dir string) ([]Segment, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

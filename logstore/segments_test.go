@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A Log fills several segments, is closed and opened again in between, and reads back as one.
+// A Log fills several segments, is closed and opened again in between, and is read as one log.
 func TestLogOfManySegments(t *testing.T) {
 	dir := t.TempDir()
 	var blocks []*Block
@@ -54,14 +54,14 @@ func TestLogOfManySegments(t *testing.T) {
 		t.Errorf("%+v", report)
 	}
 
-	// A log of sealed segments only continues in a new one.
+	// If all segments of a log are sealed, the log continues in a new segment.
 	l, err = OpenLog(nil, dir, sampleHeader(t), 2000)
 	if err != nil || l.Next(Events, 0) != 67*20 {
 		t.Fatalf("next %d, error %v", l.Next(Events, 0), err)
 	}
 	l.Close()
 
-	// A removed segment is missing by sequence, and nothing else is.
+	// If a segment was removed, exactly its rows are missing.
 	gone := segments[2]
 	lost := checkSegment(t, gone.Path)
 	os.Remove(gone.Path)
@@ -76,7 +76,7 @@ func TestLogOfManySegments(t *testing.T) {
 	}
 }
 
-// checkSegment returns which rows of events a segment has, by shard.
+// checkSegment returns the range of rows of events that a segment has, by shard.
 func checkSegment(t *testing.T, path string) map[int]Range {
 	t.Helper()
 	f, err := OpenFile(path)
@@ -123,7 +123,7 @@ func TestLogGoesOnWhenItsFileIsRemoved(t *testing.T) {
 	}
 	appendRows(5)
 	other := &Block{Incarnation: sampleIncarnation, Shard: 1, Events: make([]Event, 3)}
-	if err := l.Append(other); err != nil { // no row of this shard will remain
+	if err := l.Append(other); err != nil { // no row of this shard will be left
 		t.Fatal(err)
 	}
 	segments, _ := Segments(dir)

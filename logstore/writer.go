@@ -8,10 +8,10 @@ import (
 	"os"
 )
 
-// FileSystem is the part of a file system that a Writer needs. Tests use their own implementations,
-// which fail at chosen places.
+// FileSystem is the part of a file system that a Writer needs. Tests have their own
+// implementations, which fail at chosen places.
 type FileSystem interface {
-	// OpenFile is os.OpenFile.
+	// OpenFile does what os.OpenFile does.
 	OpenFile(path string, flag int, mode fs.FileMode) (WriterFile, error)
 	Rename(from, to string) error
 	Remove(path string) error
@@ -33,7 +33,7 @@ type OS struct{}
 func (OS) OpenFile(path string, flag int, mode fs.FileMode) (WriterFile, error) {
 	f, err := os.OpenFile(path, flag, mode)
 	if err != nil {
-		return nil, err // an interface that holds a nil *os.File would not be nil
+		return nil, err // a nil *os.File in an interface would not be nil
 	}
 	return f, nil
 }
@@ -43,29 +43,29 @@ func (OS) Stat(path string) (fs.FileInfo, error) { return os.Stat(path) }
 
 // Writer appends blocks to a log file. When Append has returned nil, the block is in the file, and
 // every reader can return it, because a Writer buffers nothing. So the block survives the death of
-// any process. It may not survive a crash of the machine, because nothing is synced. One goroutine
-// at a time may use a Writer.
+// any process. It may not survive a crash of the machine, because the Writer does not sync. One
+// goroutine at a time may use a Writer.
 type Writer struct {
 	fs      FileSystem
 	path    string
 	file    WriterFile
 	header  Header
-	offset  int64 // after the last whole block
+	offset  int64 // end of the last undamaged block
 	index   []indexEntry
-	indexed uint64     // rows of the index that are in the file
-	last    indexEntry // of the index block with the last of these rows
+	indexed uint64     // number of rows of the index that are in the file
+	last    indexEntry // entry of the index block that contains the last of these rows
 	tracker tracker
 	sealed  bool
-	print   Fingerprint // of the file, once it is sealed
+	print   Fingerprint // fingerprint of the file, once it is sealed
 }
 
-// indexRows is the number of index rows that wait in memory, at 64 bytes each. When there are more,
-// they are written to the file between the blocks.
+// indexRows is the largest number of index rows that wait in memory, at 64 bytes each. When there
+// are more, the Writer writes them to the file between the blocks.
 const indexRows = 1 << 12
 
 const fileMode = 0o600
 
-// Create begins a log file. The file has its header when it appears at its path. No file may be at
+// Create begins a log file. When the file appears at its path, it has its header. No file may be at
 // the path before. A nil file system means the operating system's.
 func Create(fsys FileSystem, path string, h Header) (*Writer, error) {
 	if fsys == nil {
@@ -87,8 +87,8 @@ func create(fsys FileSystem, path string, h Header) (*Writer, error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	// A file with its final name must have a whole header. If the process dies before, it leaves a
-	// file with another name.
+	// A file with its final name must have a complete header. If the process dies before the header
+	// is written, it leaves a file with another name.
 	unfinished := path + ".new"
 	file, err := fsys.OpenFile(unfinished, os.O_RDWR|os.O_CREATE|os.O_TRUNC, fileMode)
 	if err != nil {
@@ -115,9 +115,9 @@ func newWriter(fsys FileSystem, path string, file WriterFile, h Header) *Writer 
 	return w
 }
 
-// Resume opens a log file that was not sealed, to append blocks after the last whole one. It cuts
-// off everything after that block, which is the torn block of a writer that died. It does not
-// change earlier damage, which readers find.
+// Resume opens a log file that was not sealed, to append blocks after the last undamaged one. It
+// cuts off everything after that block, which is the torn block of a writer that died. It does not
+// change earlier damage; readers find that damage.
 func Resume(fsys FileSystem, path string) (*Writer, error) {
 	if fsys == nil {
 		fsys = OS{}
@@ -161,8 +161,8 @@ func resume(fsys FileSystem, path string, file WriterFile) (*Writer, error) {
 			w.index = append(w.index, e)
 		}
 	}
-	// The rows of a torn block were never acknowledged, so they will be appended again. Count only
-	// the rows of whole blocks.
+	// The writer of a torn block never confirmed its rows, so they will be appended again. Count
+	// only the rows of whole blocks.
 	c := f.All()
 	for _, e := range f.entries {
 		var drops []Drop
@@ -187,17 +187,17 @@ func resume(fsys FileSystem, path string, file WriterFile) (*Writer, error) {
 	return w, nil
 }
 
-// scanToResume finds the blocks, and leaves out a torn one. It reads all headers, but of the
-// payloads only those of the last block of each kind in each shard. It must be quick, because
-// programs wait for Resume, and a segment has up to [SegmentLimit] bytes.
+// scanToResume finds the blocks, except a torn one. It reads all headers, but only few payloads:
+// for each kind in each shard, the payload of the last block. It must be quick, because programs
+// wait for Resume, and a segment has up to [SegmentLimit] bytes.
 //
 // This is as safe as reading everything. A writer writes each block in one call, directly after the
-// previous block, and only after the call for that one has succeeded. So a header after a payload
-// proves that the payload was written completely. Only the last block can be torn: the file ends
-// within it, or it is followed by older bytes that could not be removed. The last block of each
-// kind in each shard determines where the log continues. Damage in these blocks, whatever caused
-// it, could lose rows unnoticed, so scanToResume checks them. Other damage stays in the file, and
-// the index leads readers to it.
+// previous block, and only after the call for the previous block has succeeded. So if a header
+// follows a payload, that payload was written completely. Only the last block can be torn: the file
+// ends within it, or it is followed by older bytes that could not be removed. The last block of
+// each kind in each shard determines where the log continues. Damage in these blocks, whatever
+// caused it, could lose rows unnoticed, so scanToResume checks them. Other damage stays in the
+// file. The index leads readers to that damage.
 func (f *File) scanToResume() error {
 	if err := f.scan(); err != nil {
 		return err
@@ -239,8 +239,9 @@ func (w *Writer) Header() Header { return w.header }
 // Size returns the length of the file.
 func (w *Writer) Size() int64 { return w.offset }
 
-// Next returns the sequence number of the next row of a kind in a shard. It is above those of all
-// rows in this file and the files before it, and of all rows that a Drop declares absent.
+// Next returns the sequence number of the next row of a kind in a shard. This number is above the
+// number of every row in this file and in the files before it, and of every row that a Drop
+// declares missing.
 func (w *Writer) Next(kind Kind, shard int) uint64 {
 	if s := w.tracker[stream{kind, shard}]; s != nil {
 		return s.next
@@ -248,13 +249,14 @@ func (w *Writer) Next(kind Kind, shard int) uint64 {
 	return 0
 }
 
-// Continues lists the places at which the next segment continues.
+// Continues lists the sequence numbers at which the next segment begins.
 func (w *Writer) Continues() []Place { return w.tracker.places() }
 
 // Append writes a block. The block's incarnation must be the file's, and its first row must not be
-// before Next. After an error no part of the block is in the log, and Append may be called again
-// when there is space. The error wraps ErrBlock, ErrForeign or ErrSequence for a block that cannot
-// be written, ErrRemoved if the file is no longer at its path, or an error of the system.
+// before Next. After an error no part of the block is in the log, and the caller may call Append
+// again when there is space. For a block that cannot be written, the error wraps ErrBlock,
+// ErrForeign or ErrSequence. If the file is no longer at its path, the error wraps ErrRemoved.
+// Other errors come from the system.
 func (w *Writer) Append(b *Block) error {
 	err := b.check()
 	switch {
@@ -278,7 +280,7 @@ func (w *Writer) Append(b *Block) error {
 	return nil
 }
 
-// append writes a checked block, whatever its sequence numbers are.
+// append writes a block that check has accepted, whatever its sequence numbers are.
 func (w *Writer) append(b *Block) error {
 	if err := w.present(); err != nil {
 		return err
@@ -306,7 +308,7 @@ func (w *Writer) append(b *Block) error {
 	return nil
 }
 
-// present returns ErrRemoved if the path no longer leads to the file.
+// present returns an error that wraps ErrRemoved if the file is no longer at its path.
 func (w *Writer) present() error {
 	here, err := w.file.Stat()
 	if err != nil {
@@ -326,8 +328,8 @@ func (w *Writer) present() error {
 	return nil
 }
 
-// write appends all bytes or none. If it can write only a part, it cuts the part off again. If that
-// fails, the next block overwrites the part.
+// write appends all bytes or none. If the disk takes only a part, write cuts that part off again.
+// If this fails, the next block overwrites the part.
 func (w *Writer) write(b []byte) error {
 	n, err := w.file.WriteAt(b, w.offset)
 	if err == nil && n < len(b) {
@@ -339,9 +341,9 @@ func (w *Writer) write(b []byte) error {
 	return err
 }
 
-// appendIndex appends the rows of the index that are not in the file yet. The first row of each
-// index block describes the previous index block. appendIndex returns the number of index rows that
-// the file then has, and the entry of the last index block.
+// appendIndex appends the rows of the index that are not yet in the file. The first row of each
+// index block describes the previous index block. appendIndex returns the number of rows that the
+// file's index then has, and the entry of the last index block.
 func (w *Writer) appendIndex(e *encoder, b []byte) (out []byte, rows uint64, last indexEntry) {
 	rows, last = w.indexed, w.last
 	start := len(b)
@@ -360,7 +362,7 @@ func (w *Writer) appendIndex(e *encoder, b []byte) (out []byte, rows uint64, las
 	return b, rows, last
 }
 
-// appendOldIndex appends the whole index, as in files of version 1, and returns its number of rows.
+// appendOldIndex appends the whole index in the form of version 1. It returns the number of rows.
 func (w *Writer) appendOldIndex(e *encoder, b []byte) ([]byte, uint64) {
 	for i := 0; i < len(w.index); i += MaxRows {
 		rows := w.index[i:min(i+MaxRows, len(w.index))]
@@ -370,12 +372,12 @@ func (w *Writer) appendOldIndex(e *encoder, b []byte) ([]byte, uint64) {
 	return b, uint64(len(w.index))
 }
 
-// Seal calls SealAs for a log that ends with this file.
+// Seal calls SealAs for a file with which the log ends.
 func (w *Writer) Seal() error { return w.SealAs(Ended) }
 
-// SealAs writes the index and an end that says what follows the file, and closes the file. After an
-// error the file is unchanged and open, and Seal or Append may be called again. In a file of
-// version 1 the end cannot say what follows.
+// SealAs writes the index and an end, and closes the file. The end says what follows the file; in a
+// file of version 1 it cannot. After an error the file is unchanged and open, and the caller may
+// call SealAs or Append again.
 func (w *Writer) SealAs(then End) error {
 	if w.sealed {
 		return fmt.Errorf("seal log %q: %w", w.path, ErrSealed)
@@ -408,8 +410,8 @@ func (w *Writer) SealAs(then End) error {
 	return w.Close()
 }
 
-// fingerprint returns the fingerprint of the file as written so far. If the file can no longer be
-// read, the fingerprint has no checksums.
+// fingerprint returns the fingerprint of the file as written up to now. If the file can no longer
+// be read, the fingerprint has no checksums.
 func (w *Writer) fingerprint() Fingerprint {
 	f, err := TakeFingerprint(w.file, w.offset)
 	if err != nil {
@@ -418,8 +420,8 @@ func (w *Writer) fingerprint() Fingerprint {
 	return f
 }
 
-// Close closes the file. If the file was not sealed, it can be resumed. A closed Writer must not be
-// used.
+// Close closes the file. Resume can reopen a file that was not sealed. The caller must not use a
+// closed Writer.
 func (w *Writer) Close() error {
 	if w.file == nil {
 		return nil

@@ -36,7 +36,7 @@ func TestEmptyLogIsALog(t *testing.T) {
 	for _, seal := range []bool{false, true} {
 		data := writeLog(t, sampleHeader(t), nil, seal)
 		for name, read := range readers {
-			// Salvage and resume make another log of one without rows.
+			// From a log without rows, salvage and resume make another log without rows.
 			if rows, damage, err := read(t, data); len(rows) != 0 || len(damage) != 0 ||
 				err != nil {
 				t.Errorf("%s: rows %v, damage %v, error %v", name, rows, damage, err)
@@ -50,7 +50,7 @@ func TestHeaderComesBack(t *testing.T) {
 	want.Segment, want.Part, want.Rewritten = 3, 2, true
 	want.Previous = Fingerprint{1 << 40, 5, 1<<32 - 1}
 	want.Continues = []Place{{Events, 0, 17}, {Drops, 65535, 1<<64 - 1}}
-	for shard := range 300 { // longer than the first read
+	for shard := range 300 { // so that the header is longer than a reader's first read
 		want.Continues = append(want.Continues, Place{Samples, shard, uint64(shard)})
 	}
 	data := writeLog(t, want, nil, false)
@@ -143,8 +143,8 @@ func TestAppendRefusesWhatNoFileCanHold(t *testing.T) {
 	}
 }
 
-// The disk becomes full at every byte of a block in turn, and then has space again. Every block is
-// there exactly once, and nothing else.
+// The disk becomes full at every byte of a block in turn, and then has space again. The log
+// contains every block exactly once, and nothing else.
 func TestDiskFullAndSpaceAgain(t *testing.T) {
 	blocks := sampleBlocks()
 	size := len(writeLog(t, sampleHeader(t), blocks[:3], false)) -
@@ -218,8 +218,8 @@ func TestCreateOverwritesNothing(t *testing.T) {
 	}
 }
 
-// A writer dies in the middle of any byte of a block, and the log is resumed. All acknowledged rows
-// are there once, and the block comes again.
+// A writer dies after any byte of a block, and the log is resumed. The log contains all confirmed
+// rows once, and the block can be appended again.
 func TestResumeAfterTornWrite(t *testing.T) {
 	blocks := sampleBlocks()
 	before := writeLog(t, sampleHeader(t), blocks[:5], false)
@@ -236,7 +236,7 @@ func TestResumeAfterTornWrite(t *testing.T) {
 			t.Fatalf("cut at %d: %d bytes after resuming, %d are whole", cut, len(data),
 				len(before))
 		}
-		if next := w.Next(Events, 0); next != 501 { // row 500 was dropped
+		if next := w.Next(Events, 0); next != 501 { // a Drop declares row 500 missing
 			t.Fatalf("next is %d, want 501", next)
 		}
 		for _, b := range blocks[5:] {
@@ -325,7 +325,8 @@ func TestOverlapIsTrimmed(t *testing.T) {
 	}
 }
 
-// Drops after the last row say how far the sequence came, and account for it.
+// The log has 10 rows. Row 10 to row 14 are not stored, and the drops say so. So the sequence is
+// whole up to 15, and no row is missing.
 func TestDropsAccountForTheEnd(t *testing.T) {
 	blocks := []*Block{
 		{Incarnation: sampleIncarnation, Events: make([]Event, 10)},

@@ -12,21 +12,22 @@ import (
 	"time"
 )
 
-// DefaultAddress is the address at which chronyd answers on the same machine, unless its
+// DefaultAddress is the address at which chronyd answers programs on the same machine, unless its
 // configuration contains "cmdport 0".
 const DefaultAddress = "127.0.0.1:323"
 
 var (
-	// ErrNoDaemon is returned when no daemon answers.
+	// ErrNoDaemon is returned if no daemon answers.
 	ErrNoDaemon = errors.New("no chrony daemon answers")
 	// ErrReply is returned for an answer that violates chrony's protocol.
 	ErrReply = errors.New("not a chrony reply")
-	// ErrRefused is returned when the daemon refuses to answer.
+	// ErrRefused is returned if the daemon refuses to answer.
 	ErrRefused = errors.New("chrony refuses")
 )
 
-// This is chrony's command protocol, version 6, in network byte order, as in candm.h of chrony's
-// source. The only command used is "tracking", which any user of the machine may send.
+// These are constants of chrony's command protocol, version 6, as in candm.h of chrony's source.
+// Its numbers are in network byte order. The only command used is "tracking", which any user of the
+// machine may send.
 const (
 	protocolVersion = 6
 	packetRequest   = 1
@@ -36,13 +37,14 @@ const (
 
 	replyHeader   = 28
 	trackingBytes = 76
-	// A request is as long as its reply, so the daemon cannot be used to multiply traffic.
+	// Requests and replies have the same length. If requests were shorter, somebody could make the
+	// daemon send more bytes to a victim than he sends to the daemon.
 	packetBytes = replyHeader + trackingBytes
 )
 
 const (
 	attempts = 3
-	patience = time.Second // in total, unless the context ends sooner
+	patience = time.Second // for all attempts together, unless the context ends sooner
 )
 
 // Ask asks the chrony daemon at an address for its present claim. An empty address means
@@ -76,11 +78,11 @@ func ask(ctx context.Context, address string) (Claim, error) {
 			break
 		}
 		if _, err := conn.Write(request(sequence, attempt)); err != nil {
-			reason = err // no daemon is there; the error belongs to an earlier packet
+			reason = err // no daemon is there: this error came back for an earlier packet
 			continue
 		}
 		conn.SetReadDeadline(time.Now().Add(patience / attempts))
-		if ctx.Err() != nil { // ctx may have ended just before its deadline was overwritten
+		if ctx.Err() != nil { // SetReadDeadline may have replaced the deadline that ctx set
 			break
 		}
 		var b [2 * packetBytes]byte
@@ -107,7 +109,7 @@ func request(sequence uint32, attempt int) []byte {
 	return b
 }
 
-// decode reads a reply to the tracking command.
+// decode decodes a reply to the command "tracking".
 func decode(b []byte, sequence uint32) (Claim, error) {
 	if len(b) < replyHeader || b[1] != packetReply {
 		return Claim{}, fmt.Errorf("%d bytes: %w", len(b), ErrReply)
@@ -151,7 +153,7 @@ func decode(b []byte, sequence uint32) (Claim, error) {
 		}
 		return uint64(max(v, 0))
 	}
-	// An offset is rounded away from zero and the other values up, so that a bound may become wider
+	// An offset is rounded away from zero, and the other values up. So a bound may become wider,
 	// but never narrower.
 	outward := func(v float64) float64 { return math.Copysign(math.Ceil(math.Abs(v)), v) }
 	c.Offset_ns = int64(number(40, 1e9, outward))
@@ -165,7 +167,7 @@ func decode(b []byte, sequence uint32) (Claim, error) {
 	return c, nil
 }
 
-// float decodes chrony's 32-bit number: 7 bits of exponent above 25 bits of coefficient, both
+// float decodes a 32-bit number of chrony's: 7 bits of exponent above 25 bits of coefficient, both
 // signed.
 func float(w uint32) float64 {
 	exponent := int(int32(w) >> 25)
@@ -173,7 +175,8 @@ func float(w uint32) float64 {
 	return math.Ldexp(float64(coefficient), exponent-25)
 }
 
-// address decodes chrony's address: 16 bytes, of which IPv4 uses 4, and then the family.
+// address decodes an address of chrony's: 16 bytes, and then the address family. IPv4 uses the
+// first 4 bytes.
 func address(b []byte) netip.Addr {
 	switch binary.BigEndian.Uint16(b[16:]) {
 	case 1:
@@ -184,11 +187,11 @@ func address(b []byte) netip.Addr {
 	return netip.Addr{}
 }
 
-// moment decodes chrony's time: seconds in two words, and nanoseconds. A special value of the upper
-// word means that it is unused.
+// moment decodes a time of chrony's: seconds in two words, and nanoseconds. One value of the upper
+// word means that this word is unused.
 func moment(high, low, nsec uint32) time.Time {
 	if high == 0x7fffffff {
-		high = 0 // the daemon has only 32 bits of seconds
+		high = 0 // the daemon's seconds have only 32 bits
 	}
 	if high == 0 && low == 0 || nsec >= 1e9 {
 		return time.Time{}

@@ -14,12 +14,12 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// put encodes a number as chrony does. It is the inverse of float, in the terms of chrony's source.
+// put encodes a number as chrony's source does. It reverses float.
 func put(v float64) uint32 {
 	if v == 0 {
 		return 0
 	}
-	fraction, exponent := math.Frexp(math.Abs(v)) // 0.5 ≤ fraction < 1
+	fraction, exponent := math.Frexp(math.Abs(v)) // fraction is at least 0.5 and below 1
 	coefficient := int32(fraction * (1 << 24))
 	exponent++
 	if v < 0 {
@@ -28,7 +28,7 @@ func put(v float64) uint32 {
 	return uint32(exponent)<<25 | uint32(coefficient)&(1<<25-1)
 }
 
-// reply returns a reply to tracking with a different value in each field.
+// reply returns a reply to the command "tracking", with a different value in each field.
 func reply(sequence uint32) []byte {
 	b := make([]byte, packetBytes)
 	b[0], b[1] = 6, 2
@@ -73,8 +73,8 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// A value that is not a whole number of ns makes a bound wider, never narrower. A value that does
-// not fit is refused.
+// Rounding to whole ns makes a bound wider, never narrower. A value that does not fit its field is
+// refused.
 func TestDecodeRoundsOutward(t *testing.T) {
 	with := func(values map[int]float64) []byte {
 		b := reply(9)
@@ -124,7 +124,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// The values come from chrony's own UTI_FloatNetworkToHost.
+// The expected values come from chrony's own function UTI_FloatNetworkToHost.
 func TestFloat(t *testing.T) {
 	for w, want := range map[uint32]float64{
 		0: 0, 0x00000001: 0x1p-25, 0x01ffffff: -0x1p-25, 0x02800000: 0.5, 0x05000000: -2,
@@ -179,8 +179,8 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// daemon starts a daemon that answers as told. If answer returns nil, it does not answer that
-// attempt.
+// daemon starts a daemon that sends what answer returns. If answer returns nil, the daemon does not
+// answer that attempt.
 func daemon(t *testing.T, answer func(attempt int, request []byte) []byte) string {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -212,7 +212,7 @@ func TestAsk(t *testing.T) {
 			t.Errorf("request % x", request)
 		}
 		if attempt == 0 {
-			return nil // lost
+			return nil // as if the request were lost
 		}
 		return reply(sequenceOf(request))
 	})
@@ -250,7 +250,7 @@ func TestAskWhereNobodyAnswers(t *testing.T) {
 	}
 }
 
-// Whatever arrives, a claim's bound is no narrower than its parts.
+// Whatever bytes arrive, a claim's bound is at least as large as each of its parts.
 func FuzzDecode(f *testing.F) {
 	f.Add(reply(9))
 	f.Add(reply(9)[:50])

@@ -8,20 +8,20 @@ import (
 
 // Claim is an NTP daemon's report about the system clock at one moment.
 type Claim struct {
-	Offset_ns         int64  // estimated offset that still has to be added to the system clock
-	RootDelay_ns      uint64 // round trip to the reference clock
-	RootDispersion_ns uint64 // how far the estimate may be off, according to NTP
-	Frequency_ppt     int64  // the clock's estimated rate error, parts per 10¹²
-	Skew_ppt          uint64 // how far the estimate of the frequency may be off
-	Stratum           uint64 // steps to the reference clock; 0: not synchronised
+	Offset_ns         int64  // estimate of what must still be added to the system clock
+	RootDelay_ns      uint64 // length of the round trip to the reference clock
+	RootDispersion_ns uint64 // error of the estimate, as NTP computes it
+	Frequency_ppt     int64  // estimated error of the clock's rate, in parts per 10¹²
+	Skew_ppt          uint64 // error of the estimated frequency, in parts per 10¹²
+	Stratum           uint64 // number of steps to the reference clock; 0: not synchronised
 	Leap              Leap
 	ReferenceID       uint64
-	// the server that the daemon follows; zero if there is none, or if it is a reference clock
+	// address of the server that the daemon follows; zero if it follows none or a reference clock
 	Source  netip.Addr
-	Updated time.Time // when the estimate was made; zero if never
+	Updated time.Time // time of the estimate; zero if there was none
 }
 
-// Leap is NTP's leap status. The numbers are stored in files.
+// Leap is NTP's leap status. Logs contain the numbers: never change one.
 type Leap uint64
 
 const (
@@ -32,8 +32,8 @@ const (
 )
 
 // Bound_ns returns how far the system clock may be from UTC according to the daemon's claim:
-// |offset| + dispersion + delay/2, rounded up. ok is false if the daemon claims nothing because it
-// follows no source.
+// |offset| + dispersion + delay/2, rounded up. If the daemon follows no source, it claims nothing,
+// and ok is false.
 func (c Claim) Bound_ns() (bound_ns uint64, ok bool) {
 	if c.Leap >= LeapUnsynchronised || c.Stratum == 0 || c.Stratum > 15 {
 		return 0, false

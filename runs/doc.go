@@ -10,13 +10,14 @@
 //	pairs, missing := r.Relations()
 //	logs, missing := r.Logs()
 //
-// A run that is being written has the name NAME.part and can be read at any moment. When the run is
-// complete, it is renamed. Missing parts are listed in run.yaml, and every reader reports them
-// again. Nothing is left out silently.
+// The directory of a run that is being written is called NAME.part. It can be read at any moment.
+// When the run is complete, the package renames the directory. run.yaml lists missing parts, and
+// every reader reports them again. Nothing is left out silently.
 //
-// A run directory may be a copy from elsewhere, so it is not trusted. Names are checked, and no
-// link that leads out of the directory is followed. Damage is an error that names the damaged part.
+// A run directory may be a copy from elsewhere, so the package does not trust it. The package
+// checks names, and follows no link that leads out of the directory. If a part is damaged, the
+// error names the part.
 //
-// The package does not measure anything or plan runs. It can read stored pairs and logs, but does
-// not join logs or translate counters.
+// The package does not measure anything or plan runs. It reads stored relations and lists the
+// segments of logs, but does not read rows or translate counters.
 package runs

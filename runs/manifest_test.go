@@ -13,8 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// completeWith makes a complete run whose node A has a log of three segments. It returns the names
-// of their files.
+// completeWith makes a complete run in which node A has a log of three segments. It returns the
+// names of the segments' files.
 func completeWith(t *testing.T) (dir string, names []string) {
 	t.Helper()
 	parent := t.TempDir()
@@ -34,7 +34,7 @@ func completeWith(t *testing.T) (dir string, names []string) {
 		Node: "A", Epoch: "boot-9", Channel: name, Incarnation: logstore.Incarnation{1},
 	}
 	h.Settings.Kind = channel.Buffered
-	l, err := logstore.OpenLog(nil, logs, h, 1) // each block begins a segment
+	l, err := logstore.OpenLog(nil, logs, h, 1) // with this size, each block begins a new segment
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func completeWith(t *testing.T) (dir string, names []string) {
 	return filepath.Join(parent, d.Run().Name), names
 }
 
-// lacksOf returns the parts of node A's logs that a run lacks.
+// lacksOf returns the parts of a run's logs that are missing.
 func lacksOf(t *testing.T, dir string) (parts []string) {
 	t.Helper()
 	d, err := Open(dir)
@@ -79,8 +79,8 @@ func lacksOf(t *testing.T, dir string) (parts []string) {
 	return parts
 }
 
-// A complete run names each segment that is gone, was changed, or came later. That holds even if
-// nothing of a log is left.
+// A complete run reports each segment that is gone, was changed, or was added later. It does so
+// even if all segments of a log are gone.
 func TestDepartedSegmentsAreMissing(t *testing.T) {
 	const added = "x~y.00000000000000000000000000000000.000000.cplog"
 	for name, c := range map[string]struct {
@@ -160,7 +160,8 @@ func TestDepartedSegmentsAreMissing(t *testing.T) {
 	}
 }
 
-// The manifest of a complete run stays valid when the run is continued, and covers what came then.
+// When a run is continued, its manifest stays valid. It gets entries for the segments that are
+// added.
 func TestManifestOfAReopenedRun(t *testing.T) {
 	dir, names := completeWith(t)
 	logs := filepath.Join(dir, "logs/A")

@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// ErrName is returned for a name that a run or a node cannot have, because names are parts of
-// paths.
+// ErrName is returned for a name that a run or a node cannot have. Names are restricted because
+// they are parts of paths.
 var ErrName = errors.New("bad name")
 
-// maxNameBytes limits the name of a run or a node.
+// maxNameBytes is the largest length of the name of a run or a node.
 const maxNameBytes = 100
 
-// part ends the name of a run until the run is complete.
+// part is the end of the name of an incomplete run.
 const part = ".part"
 
-// CheckName returns nil if a run may have the name. The error wraps ErrName.
+// CheckName returns nil if a run may have this name. The error wraps ErrName.
 func CheckName(name string) error {
 	if err := checkWord("run", name); err != nil {
 		return err
@@ -28,7 +28,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// CheckNodeName returns nil if a node may have the name in a run. The error wraps ErrName.
+// CheckNodeName returns nil if a node of a run may have this name. The error wraps ErrName.
 func CheckNodeName(name string) error { return checkWord("node", name) }
 
 func checkWord(what, name string) error {

@@ -28,19 +28,19 @@ const Version = 1
 type Run struct {
 	Version int    `yaml:"version"`
 	Name    string `yaml:"name"`
-	Note    string `yaml:"note,omitempty"` // for people
+	Note    string `yaml:"note,omitempty"` // a text for people
 
 	// Begun and Ended are the times at which the run began and ended, as intervals. Ended is zero
 	// while the run is open.
 	Begun UTC `yaml:"begun"`
 	Ended UTC `yaml:"ended,omitempty"`
 
-	// Reference is the reference node, in whose cycles results are given. If it is empty, the
-	// reader of the run chooses one.
+	// Reference is the reference node: results are in its cycles. If Reference is empty, the reader
+	// of the run chooses a node.
 	Reference string `yaml:"reference,omitempty"`
 
-	// These are the assumptions for each pair of counters, as in tscratio.Assumptions. Each stored
-	// pair also has its own.
+	// Wander_ppt and Window_ns are the assumptions for each pair of counters, as in
+	// tscratio.Assumptions. A stored pair may have assumptions of its own.
 	Wander_ppt int64 `yaml:"wander_ppt"`
 	Window_ns  int64 `yaml:"window_ns"`
 
@@ -48,7 +48,7 @@ type Run struct {
 	Missing []Missing `yaml:"missing,omitempty"`
 }
 
-// UTC is the interval that contains an instant, in ns since 1970.
+// UTC is an interval that contains an instant, in ns since 1970.
 type UTC struct {
 	Lo_ns int64 `yaml:"lo_ns"`
 	Hi_ns int64 `yaml:"hi_ns"`
@@ -57,21 +57,23 @@ type UTC struct {
 // IsZero reports whether the instant is unknown.
 func (u UTC) IsZero() bool { return u == UTC{} }
 
-// UTCOf returns the interval for a time from a clock that is off by at most slack.
+// UTCOf returns an interval that contains the instant t, if t is from a clock that is off by at
+// most slack.
 func UTCOf(t time.Time, slack time.Duration) UTC {
 	return UTC{Lo_ns: t.UnixNano() - int64(slack), Hi_ns: t.UnixNano() + int64(slack)}
 }
 
-// Epoch is a span of the run in which a node's counter ran unbroken.
+// Epoch is a part of the run in which a node's counter ran unbroken.
 type Epoch struct {
 	Epoch            string `yaml:"epoch"`
 	Quantum_cycles   uint64 `yaml:"quantum_cycles"`
 	CoreSlack_cycles uint64 `yaml:"core_slack_cycles"`
 }
 
-// Node is a node of a run: one counter, in its last epoch in the run.
+// Node is a node of a run. Its fields describe the node's counter in the last epoch of the run,
+// except Earlier.
 type Node struct {
-	ID               string `yaml:"id,omitempty"` // of the machine, whatever its name
+	ID               string `yaml:"id,omitempty"` // the machine's id; stays if its name changes
 	Name             string `yaml:"name"`
 	Number           int    `yaml:"number"` // the node's number in the tuple ids that it makes
 	Epoch            string `yaml:"epoch"`
@@ -81,30 +83,31 @@ type Node struct {
 	// Earlier are the epochs that ended during the run, in order.
 	Earlier []Epoch `yaml:"earlier,omitempty"`
 
-	// The interval of the counter's frequency, for display only; 0: unknown. FrequencySource says
-	// against which clock the frequency was measured.
+	// FrequencyLo_hz and FrequencyHi_hz are the interval of the counter's frequency, for display
+	// only; 0: unknown. FrequencySource says against which clock the frequency was measured.
 	FrequencyLo_hz  float64 `yaml:"frequency_lo_hz,omitempty"`
 	FrequencyHi_hz  float64 `yaml:"frequency_hi_hz,omitempty"`
 	FrequencySource string  `yaml:"frequency_source,omitempty"`
 
-	// its counter is a function of another counter; truth/ has the function
+	// Virtual is true if the node's counter is a function of another counter. The file in truth/
+	// has this function.
 	Virtual bool              `yaml:"virtual"`
-	Facts   map[string]string `yaml:"facts,omitempty"`   // about the host, by name
+	Facts   map[string]string `yaml:"facts,omitempty"`   // facts about the host, by name
 	NoLogs  bool              `yaml:"no_logs,omitempty"` // the node only takes part in measuring
 	Left    string            `yaml:"left,omitempty"`    // why the node left before the end
 }
 
 // Missing is a part that should be in the run but is absent or incomplete.
 type Missing struct {
-	// a path in the run directory, or a node's name with "node " before it
+	// Part is a path in the run directory, or "node " and a node's name.
 	Part   string `yaml:"part"`
 	Reason string `yaml:"reason"`
 }
 
 func (m Missing) String() string { return m.Part + ": " + m.Reason }
 
-// Assumptions returns the assumptions of the run. Those that the run does not declare have default
-// values.
+// Assumptions returns the assumptions of the run. An assumption that the run does not declare has
+// its default value.
 func (r *Run) Assumptions() tscratio.Assumptions {
 	a := tscratio.DefaultAssumptions()
 	if r.Wander_ppt > 0 {
@@ -117,7 +120,7 @@ func (r *Run) Assumptions() tscratio.Assumptions {
 	return a
 }
 
-// Node returns the node with a name.
+// Node returns the node with this name. It reports false if the run has no such node.
 func (r *Run) Node(name string) (Node, bool) {
 	for _, n := range r.Nodes {
 		if n.Name == name {
@@ -127,8 +130,8 @@ func (r *Run) Node(name string) (Node, bool) {
 	return Node{}, false
 }
 
-// Epochs returns all epochs of the node in the run, in order. There is only one, unless the counter
-// was interrupted.
+// Epochs returns all epochs of the node in the run, in order. There is only one epoch unless the
+// counter was interrupted during the run.
 func (n *Node) Epochs() []Epoch {
 	return append(slices.Clone(n.Earlier), Epoch{n.Epoch, n.Quantum_cycles, n.CoreSlack_cycles})
 }
@@ -139,9 +142,9 @@ func (n *Node) epochNumber(epoch string) int {
 	return 1 + slices.IndexFunc(n.Epochs(), func(e Epoch) bool { return e.Epoch == epoch })
 }
 
-// Enter notes a node's present state. If the node was in another epoch before, that epoch becomes
-// an earlier one, and changed is true. Within an epoch, Enter keeps the narrowest measured interval
-// of the frequency.
+// Enter notes the present state of a node. If the node was in another epoch before, that epoch
+// becomes an earlier epoch, and changed is true. Within an epoch, Enter keeps the narrowest
+// measured interval of the frequency.
 func (r *Run) Enter(now Node) (changed bool) {
 	i := slices.IndexFunc(r.Nodes, func(n Node) bool { return n.Name == now.Name })
 	if i < 0 {
@@ -160,12 +163,13 @@ func (r *Run) Enter(now Node) (changed bool) {
 	return changed
 }
 
-// measured reports whether the frequency was measured. If both ends are equal, it is nominal.
+// measured reports whether somebody measured the frequency. If both ends are equal, the frequency
+// is nominal, and nobody has measured it.
 func (n *Node) measured() bool { return n.unsure_hz() > 0 }
 
 func (n *Node) unsure_hz() float64 { return n.FrequencyHi_hz - n.FrequencyLo_hz }
 
-// parseRun parses and checks a run.yaml. The name is for errors. Errors wrap ErrRun.
+// parseRun parses and checks a run.yaml. name is the file's name, for errors. Errors wrap ErrRun.
 func parseRun(text []byte, name string) (Run, error) {
 	var head struct {
 		Version int `yaml:"version"`
@@ -199,7 +203,7 @@ func parseRun(text []byte, name string) (Run, error) {
 	return r, nil
 }
 
-// Encode returns the text that parseRun reads.
+// Encode returns the run as text that parseRun can read.
 func (r Run) Encode() ([]byte, error) {
 	r.Version = Version
 	if err := r.Validate(); err != nil {
@@ -256,8 +260,8 @@ func (n *Node) validate() error {
 	if err := CheckNodeName(n.Name); err != nil {
 		return fmt.Errorf("name: %w: %w", err, ErrRun)
 	}
-	// A counter that moves in steps of seconds, or whose cores disagree by seconds, is useless.
-	// Below this limit, sums of these numbers do not overflow.
+	// This many cycles take minutes. A counter that moves in such steps, or with such differences
+	// between its cores, is useless. Below this limit, sums of these numbers do not overflow.
 	const most = 1 << 40
 	known := map[string]bool{}
 	for _, e := range n.Epochs() {
@@ -271,8 +275,8 @@ func (n *Node) validate() error {
 		known[e.Epoch] = true
 	}
 	switch {
-	// The condition refuses NaN. 0 says that the frequency is not known; below 1 Hz, durations in
-	// ns would not be finite.
+	// This condition is negated so that it refuses NaN, too. 0 means that the frequency is unknown.
+	// Near 0 Hz, durations in ns would not be finite.
 	case !((n.FrequencyLo_hz == 0 || n.FrequencyLo_hz >= 1) &&
 		n.FrequencyLo_hz <= n.FrequencyHi_hz && n.FrequencyHi_hz < 1e15):
 		return fmt.Errorf("frequency from %v to %v Hz: %w", n.FrequencyLo_hz, n.FrequencyHi_hz,
