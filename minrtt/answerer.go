@@ -8,29 +8,29 @@ import (
 	"time"
 )
 
-// Answerer answers probes. Accept, Serve and Counts may be called from different goroutines, but
-// only one at a time may call Serve.
+// Answerer answers probes. Different goroutines may call Accept, Serve and Counts, but only one at
+// a time may call Serve.
 type Answerer struct {
 	transport Transport
 	clock     Clock
 
-	// Only Serve uses these.
-	failures int // of the transport, in succession
+	// Only Serve uses these fields.
+	failures int // successive errors of the transport
 	in, out  []byte
 	packet   packet
-	stamped  func([]byte, int64) // Answerer.takeStamp, created once
+	stamped  func([]byte, int64) // the method takeStamp, as a value that is created once
 
 	mu       sync.Mutex // protects the following fields
 	counts   Counts
-	secrets  map[uint64]*accepted // by number
+	secrets  map[uint64]*accepted // by Secret.Number
 	sessions map[keyID]*session
 }
 
-// maxFailures is the number of successive failures of the transport after which Serve gives up.
+// maxFailures is the number of successive errors of the transport after which Serve gives up.
 const maxFailures = 1000
 
 // NewAnswerer returns an answerer that accepts keys derived from the given secrets. Without secrets
-// it answers any prober, until Accept is called. Nothing else may use the transport.
+// it answers any prober, until Accept is called. Only the answerer may use the transport.
 func NewAnswerer(t Transport, clock Clock, secrets []Secret) (*Answerer, error) {
 	if clock.Counter == nil {
 		return nil, errors.New("new answerer: no counter given")
@@ -40,7 +40,7 @@ func NewAnswerer(t Transport, clock Clock, secrets []Secret) (*Answerer, error) 
 		clock:     clock,
 		secrets:   map[uint64]*accepted{},
 		sessions:  map[keyID]*session{},
-		in:        make([]byte, longSize+1), // one byte more, to notice a longer packet
+		in:        make([]byte, longSize+1), // one byte more than a packet, to notice a longer one
 		out:       make([]byte, 0, longSize),
 	}
 	a.stamped = a.takeStamp
@@ -51,15 +51,15 @@ func NewAnswerer(t Transport, clock Clock, secrets []Secret) (*Answerer, error) 
 	return a, nil
 }
 
-// Counts returns the counts of packets so far, by their fate.
+// Counts returns how many packets had which fate up to now.
 func (a *Answerer) Counts() Counts {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.counts
 }
 
-// Serve answers probes until the context ends or the transport fails, and returns the context's or
-// the transport's error. It closes the transport.
+// Serve answers probes until the context ends or the transport fails. It returns the context's or
+// the transport's error, and closes the transport.
 func (a *Answerer) Serve(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = a.transport.Close() })
 	defer func() {
@@ -77,11 +77,11 @@ func (a *Answerer) Serve(ctx context.Context) error {
 	}
 }
 
-// serveOne waits for one packet and answers it if it is a probe.
+// serveOne waits for one packet. If the packet is a probe, serveOne answers it.
 func (a *Answerer) serveOne(until time.Time) error {
 	rx, err := a.transport.Receive(a.in, until)
-	// The counts stay locked from here until the answer is sent. Counts is rarely called, so this
-	// does not matter.
+	// From here until the answer is sent, the counts stay locked. Callers of Counts wait, but
+	// Counts is rarely called.
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
@@ -116,8 +116,8 @@ func (a *Answerer) answer(rx Received) {
 	case kindOpen:
 		s.opening = a.clock.open()
 		if p.received.source == Kernel {
-			// The probe arrived before the clock was first read, so the clock's behaviour in
-			// between is unknown.
+			// The probe arrived before this train's first reading of the clock. Nothing says how
+			// the clock behaved in between.
 			p.received.source, p.received.realtime_ns = NoClock, 0
 		}
 	case kindClose:
@@ -128,8 +128,8 @@ func (a *Answerer) answer(rx Received) {
 	p.previous, p.answered = s.previous, s.answered
 	a.out = s.codec.append(a.out[:0], p)
 
-	// A close's answer belongs to no exchange. If it gets lost, the next close answer must carry
-	// the same stamp.
+	// The answer to a close belongs to no exchange. If this answer gets lost, the answer to the
+	// next close must carry the same stamp.
 	isExchange := p.kind != kindClose|answerBit
 	if isExchange {
 		s.previous = noSequence
@@ -145,12 +145,12 @@ func (a *Answerer) answer(rx Received) {
 		s.previous, s.answered = p.sequence,
 			stamp{counter_cycles: sent.Before_cycles, source: transmit}
 		if transmit == Kernel {
-			s.answered.source = Missing // until its stamp arrives
+			s.answered.source = Missing // until takeStamp finds the kernel's stamp
 		}
 	}
 }
 
-// takeStamp stores the transmit stamp of an answer.
+// takeStamp stores the kernel's transmit stamp of an answer.
 func (a *Answerer) takeStamp(packet []byte, realtime_ns int64) {
 	var h header
 	if !sentHeader(packet, &h) {

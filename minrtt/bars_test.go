@@ -14,10 +14,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// The test covers everything from kernel stamps to a bound, in virtual time. Two nodes each have a
-// counter that wanders and a REALTIME that is steered, slewed and set. They exchange trains over a
-// network that jitters and loses packets. The resulting relation is queried at random moments, and
-// the exact truth must lie in its bound.
+// TestBarVirtualRealtime tests everything from kernel stamps to a bound, in virtual time. Each of
+// two nodes has a counter that wanders, and a CLOCK_REALTIME that is steered, slewed and set. They
+// exchange trains over a network that delays and loses packets. The resulting relation translates
+// readings at random moments, and each bound must contain the exact truth.
 func TestBarVirtualRealtime(t *testing.T) {
 	size := proof.Begin(t)
 	seeds, queries, wanted := 20, 10_000, 200_000.0
@@ -67,14 +67,14 @@ func TestBarVirtualRealtime(t *testing.T) {
 	)
 }
 
-// simulated is what became of one pair of nodes.
+// simulated is the result of simulating one pair of nodes.
 type simulated struct {
 	trains, set, kernel int
 	asked, outside      int
 	half_us             float64
 }
 
-// simulatedSeconds is how long a pair of nodes is simulated.
+// simulatedSeconds is for how long a pair of nodes is simulated.
 const simulatedSeconds = 40
 
 // simulateNodes simulates a pair of nodes.
@@ -96,7 +96,7 @@ func simulateNodes(t *testing.T, r *rand.Rand, queries int) (out simulated) {
 			return out
 		}
 		e.virtual = v
-		// The kernel stamps with the physical clock.
+		// The fake kernel takes stamps from the physical clock.
 		e.realtime = func(at time.Duration) int64 { return fakeBegin + int64(at) }
 		nodes[i] = tscratio.Node{Name: string(rune('a' + i)), Epoch: "1", Nominal_hz: 2_600_000_000,
 			Quantum_cycles: v.quantum + 1}
@@ -176,7 +176,8 @@ func simulateNodes(t *testing.T, r *rand.Rand, queries int) (out simulated) {
 	return out
 }
 
-// steeredNode describes a node whose clocks do everything that clocks can do, for a minute.
+// steeredNode returns a node with clocks that change, during the simulated time, in every way in
+// which clocks can change.
 func steeredNode(r *rand.Rand, w tscratio.Wander) vnode.Config {
 	c := vnode.DefaultConfig()
 	c.Counter.Origin = 1 << 40
@@ -193,8 +194,8 @@ func steeredNode(r *rand.Rand, w tscratio.Wander) vnode.Config {
 	rt := &c.Realtime
 	rt.Origin_ns = fakeBegin
 	rt.Offset_ns = r.Int64N(2e12) - 1e12
-	// Each second brings a change, at a random moment. Half of the changes fall into the 1 ms
-	// around a train now and then.
+	// Each second brings a change, at a random moment. Some of the changes fall into the 1 ms
+	// around a train.
 	slewing := int64(0) // the end of the last slew
 	for second := int64(1); second < simulatedSeconds; second++ {
 		at := fakeBegin + second*1e9 + r.Int64N(1e9)
@@ -209,9 +210,9 @@ func steeredNode(r *rand.Rand, w tscratio.Wander) vnode.Config {
 			rt.Adjustments = append(rt.Adjustments,
 				vnode.Adjustment{At_ns: at, Tick_us: 9_500 + r.Int64N(1000)})
 		case 2:
-			// The kernel slews for whole seconds, and one slew at a time. Leave out slews that
-			// begin while another is under way. A train takes up to half a second if packets get
-			// lost, and no slew may begin and end within it.
+			// The kernel slews for whole seconds, and one slew at a time. So leave out a slew that
+			// would begin before another one ends. If packets get lost, a train takes up to half a
+			// second, and no slew may begin and end within a train.
 			if at < slewing {
 				continue
 			}

@@ -11,13 +11,13 @@ import (
 	"unsafe"
 )
 
-// vdsoBracket is what bracketVDSO fills. The assembly code depends on its layout.
+// vdsoBracket is the memory that bracketVDSO fills. The assembly code depends on its layout.
 type vdsoBracket struct {
 	before_cycles uint64
-	second        int64 // of the clock; a struct timespec
+	second        int64 // second and nanosecond of the clock are a struct timespec
 	nanosecond    int64
 	after_cycles  uint64
-	// return value of the kernel's function: the lower half is an int, 0 if it read the clock
+	// result is what the kernel's function returned. Its lower half is an int: 0 means success.
 	result int64
 }
 
@@ -27,9 +27,9 @@ type vdsoBracket struct {
 //go:noescape
 func bracketVDSO(function uintptr, b *vdsoBracket)
 
-// systemBracket returns a function that reads a bracket and nothing else. A bracket made with
-// time.Now is twice as wide, because time.Now reads two clocks. The result is nil if the kernel's
-// function is not found.
+// systemBracket returns a function that reads a bracket and nothing else. time.Now reads two
+// clocks, so a bracket made with it is twice as wide. If the kernel's function is not found,
+// systemBracket returns nil.
 var systemBracket = sync.OnceValue(func() func() (
 	before_cycles uint64, realtime_ns int64, after_cycles uint64,
 ) {
@@ -43,7 +43,7 @@ var systemBracket = sync.OnceValue(func() func() (
 	return func() (uint64, int64, uint64) {
 		var b vdsoBracket
 		if !b.read(function) {
-			return 0, 0, 0 // the readings around it will not confirm this
+			return 0, 0, 0 // no readings of the counter will confirm this
 		}
 		return b.before_cycles, b.second*1_000_000_000 + b.nanosecond, b.after_cycles
 	}
@@ -54,8 +54,8 @@ func (b *vdsoBracket) read(function uintptr) bool {
 	return int32(b.result) == 0
 }
 
-// vdsoFunction finds a function in the library that the kernel maps into every process; see
-// vdso(7).
+// vdsoFunction returns the address of a function in the vDSO, the library that the kernel maps into
+// every process; see vdso(7).
 func vdsoFunction(name string) (uintptr, error) {
 	image, begin, err := vdso()
 	if err != nil {
@@ -95,7 +95,8 @@ func vdso() ([]byte, uintptr, error) {
 			end <= begin || rights[0] != 'r' {
 			return nil, 0, fmt.Errorf("find the vDSO: %q in %s", line, maps.Name())
 		}
-		// The kernel's mapping never moves, and the garbage collector ignores it.
+		// A uintptr may become a pointer here: the kernel never moves this mapping, and the garbage
+		// collector ignores it.
 		first := *(**byte)(unsafe.Pointer(&begin))
 		return unsafe.Slice(first, end-begin), begin, nil
 	}

@@ -2,8 +2,8 @@
 
 package minrtt
 
-// systemBracket returns nil: on this architecture a bracket consists of two separate readings of
-// the counter and one of the clock.
+// systemBracket returns nil. On this architecture, separate calls read the counter, the clock and
+// the counter again.
 func systemBracket() func() (before_cycles uint64, realtime_ns int64, after_cycles uint64) {
 	return nil
 }

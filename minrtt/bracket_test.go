@@ -10,8 +10,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 )
 
-// The kernel's own function, called without the runtime in between, reads the clock that time.Now
-// reads, between two readings of the counter, whatever the stack and the collector do meanwhile.
+// systemBracket calls the kernel's own function without help from the runtime. It reads the clock
+// that time.Now reads, between two readings of the counter, whatever the stack and the garbage
+// collector do meanwhile.
 func TestSystemBracketReadsTheClock(t *testing.T) {
 	read := systemBracket()
 	if read == nil {
@@ -41,7 +42,7 @@ func TestSystemBracketReadsTheClock(t *testing.T) {
 			for range 50 {
 				runtime.GC()
 				runtime.Gosched()
-				deep(20) // small stacks that must grow now and then
+				deep(20) // make the runtime start with small stacks and grow them
 			}
 		})
 	}
@@ -49,9 +50,10 @@ func TestSystemBracketReadsTheClock(t *testing.T) {
 	t.Logf("narrowest bracket: %d cycles", slices.Min(deep(1000)))
 }
 
-// A bracket that the counter does not confirm is not used: it is of another counter, or it failed.
+// A bracket is not used if readings of the counter do not confirm it. Such a bracket is from
+// another counter, or reading it failed.
 func TestBracketOfAnotherCounterIsNotUsed(t *testing.T) {
-	const step = 10 // of the counter, from reading to reading; the first is 1010
+	const step = 10 // cycles from one reading of the counter to the next; the first reading is 1010
 	instead := bracket{1030, 71, 1040}
 	for _, tc := range []struct {
 		name       string

@@ -10,51 +10,53 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Clock contains a node's clocks, as functions, so that a node can have clocks other than the
+// Clock contains functions that read a node's clocks. So a node can have clocks other than the
 // machine's. Kernel stamps are used only if Realtime, RealtimeStep, Discipline and Steps are set.
-// The functions may be called from any goroutine.
+// Any goroutine may call the functions.
 type Clock struct {
-	// Counter reads the node's counter, after everything before the call. Required.
+	// Counter reads the node's counter, after everything that the program did before the call. It
+	// is required.
 	Counter func() uint64
 
-	// Quantum_cycles is the step in which the counter moves: a reading c means that the counter
-	// stood in [c, c + quantum]. 0 means 1.
+	// Quantum_cycles is the step in which the counter moves: a reading c means that the exact count
+	// was in [c, c + quantum]. 0 means 1.
 	Quantum_cycles uint64
 
 	// Realtime reads CLOCK_REALTIME, the clock of kernel stamps, in ns since 1970.
 	Realtime func() int64
 
-	// Bracket reads the counter, Realtime's clock and the counter again, closer together than
-	// separate calls of Counter, Realtime and Counter. A bracket is used only if it is consistent
-	// with calls of Counter before and after it. If Bracket is nil, separate calls are used.
+	// Bracket reads the counter, Realtime's clock and the counter again. It takes less time than
+	// separate calls of Counter, Realtime and Counter. Its result is used only if calls of Counter
+	// before and after it confirm that result. If Bracket is nil, separate calls are made.
 	Bracket func() (before_cycles uint64, realtime_ns int64, after_cycles uint64)
 
-	// RealtimeStep returns the most by which the clock may be ahead of its reading: 1 for a clock
-	// that is rounded down to whole ns. It is called at both ends of a train. Kernel stamps are not
-	// used if it fails, or if the two results differ.
+	// RealtimeStep returns the most by which the clock's exact value may exceed its reading: 1 for
+	// a clock that is rounded down to whole ns. It is called at the beginning and at the end of a
+	// train. If a call fails, or if the two results differ, kernel stamps are not used.
 	RealtimeStep func() (step_ns uint32, err error)
 
-	// Discipline returns the present steering of the clock.
+	// Discipline returns how the clock is being steered.
 	Discipline func() (Discipline, error)
 
-	// Steps returns the number of times that the clock was set, rather than steered, since some
-	// fixed moment.
+	// Steps returns how often the clock was set, rather than steered, since some fixed moment.
 	Steps func() (uint64, error)
 
-	// KernelStamp returns what Realtime showed when the kernel took a stamp. If KernelStamp is nil,
-	// this is the stamp itself.
+	// KernelStamp converts a kernel stamp into what Realtime showed when the kernel took the stamp.
+	// If KernelStamp is nil, the two are the same.
 	KernelStamp func(realtime_ns int64) int64
 }
 
-// SystemClock returns the machine's clocks, given its counter. What realtimeStep must return
-// depends on the kernel, its clocksource and the machine's cores; package host provides it.
+// SystemClock returns the machine's clocks, with the given counter. What realtimeStep must return
+// depends on the kernel, its clocksource and the machine's cores. Package host provides this
+// function.
 func SystemClock(
 	counter func() uint64, notice *StepNotice, realtimeStep func() (step_ns uint32, err error),
 ) Clock {
 	return Clock{
 		Counter: counter,
-		// time.Now goes through the vDSO but reads two clocks. Between two counter readings it
-		// takes about 60 ns, where a bracket takes 30 ns. ClockGettime of x/sys is a system call.
+		// time.Now makes no system call but reads two clocks. Between two readings of the counter
+		// it takes about 60 ns, and the function in Bracket only 30 ns. ClockGettime of x/sys makes
+		// a system call.
 		Realtime:     func() int64 { return time.Now().UnixNano() },
 		Bracket:      systemBracket(),
 		RealtimeStep: realtimeStep,
@@ -74,19 +76,19 @@ func (c *Clock) kernelStamp(realtime_ns int64) int64 {
 	return c.KernelStamp(realtime_ns)
 }
 
-// Discipline describes how CLOCK_REALTIME is steered, according to adjtimex. The clock's rate is
-// the counter's rate times a factor. This factor is constant as long as Frequency and Tick are
-// constant and the other fields are zero.
+// Discipline says how CLOCK_REALTIME is steered, according to adjtimex. The clock's rate is the
+// counter's rate times a factor. This factor is constant if Frequency and Tick are constant and the
+// other fields are zero.
 type Discipline struct {
-	Frequency_ppm16 int64 // 2⁻¹⁶ ppm
-	Tick_us         int64 // per 1/100 s of the kernel; 10,000 unless someone slews
-	Offset_ns       int64 // what the kernel's phase-locked loop still has to correct
-	TimeConstant    int64 // of that loop: each second it corrects the offset's 2^−(2 + constant)
-	Adjust_us       int64 // what adjtime(3) still has to correct, at no more than 500 ppm
+	Frequency_ppm16 int64 // in 2⁻¹⁶ ppm
+	Tick_us         int64 // µs per 1/100 s of the kernel; 10,000 unless someone slews the clock
+	Offset_ns       int64 // correction that the kernel's phase-locked loop still has to make
+	TimeConstant    int64 // each second, that loop corrects the offset's 2^−(2 + constant)
+	Adjust_us       int64 // correction that adjtime(3) still has to make, at 500 ppm or less
 	PulsePerSecond  bool  // a pulse-per-second signal steers: the next second's rate is unknown
 }
 
-// ReadDiscipline reads the machine's discipline.
+// ReadDiscipline reads how the machine's CLOCK_REALTIME is steered.
 func ReadDiscipline() (Discipline, error) {
 	var t, adjust unix.Timex
 	if _, err := unix.Adjtimex(&t); err != nil {
@@ -111,41 +113,42 @@ func ReadDiscipline() (Discipline, error) {
 }
 
 const (
-	// steady_ppb is how far the clock's rate moves while nothing steers it. The kernel approximates
-	// the exact rate by changing its multiplier in steps, each below 0.2 ppm.
+	// steady_ppb is how far the clock's rate moves while nothing steers the clock. The kernel
+	// approximates the exact rate by changing its multiplier in steps, each below 0.2 ppm.
 	steady_ppb = 1_000
 
 	// adjust_ppb is the most that adjtime adds to the rate.
 	adjust_ppb = 500_000
 
-	// anything_ppb is the most by which the rate can move from its mean in any case: tick ± 10 %,
-	// frequency ± 500 ppm, adjtime, and a phase-locked loop that corrects, each second, a quarter
-	// of at most half a second. Rates of 0.77 to 1.23 times the nominal rate mean 0.81 to 1.30
-	// counter cycles per ns.
+	// anything_ppb is the most by which the rate can move from its mean in any case. The causes are
+	// tick (± 10 %), frequency (± 500 ppm), adjtime, and a phase-locked loop, which corrects in
+	// each second a quarter of at most half a second. The rate is then between 0.77 and 1.23 times
+	// the nominal rate. So the counter's cycles per ns of the clock are between 0.81 and 1.30 times
+	// their nominal number.
 	anything_ppb = 300_000_000
 )
 
-// wander returns how far the clock's rate may have moved from its mean between two readings of its
-// discipline. The readings were taken when the clock showed opening_ns and closing_ns.
+// wander returns how far the clock's rate may have moved from its mean between two readings of the
+// discipline. The clock showed opening_ns at the first reading and closing_ns at the second.
 func wander(before, after Discipline, opening_ns, closing_ns int64) uint32 {
 	if before.Frequency_ppm16 != after.Frequency_ppm16 || before.Tick_us != after.Tick_us ||
 		before.PulsePerSecond || after.PulsePerSecond {
 		return anything_ppb
 	}
 	ppb := uint64(steady_ppb)
-	// Each second the loop corrects a share of the remaining offset. The factor 2 covers the
-	// decrease of this share.
+	// Each second the loop corrects a share of the remaining offset. The factor 2 allows for a
+	// share that becomes smaller.
 	if offset := max(magnitude(before.Offset_ns), magnitude(after.Offset_ns)); offset != 0 {
 		constant := min(before.TimeConstant, after.TimeConstant)
 		ppb += 1 + 2*offset>>(2+min(max(constant, 0), 10))
 		// adjtimex shows at once how a frequency-locked loop uses the offset, but the clock follows
-		// only at its next tick. It then changes by no more than a quarter of the offset in 256 s.
-		// The share of a phase-locked loop is far below the term above.
+		// only at its next tick. Its rate then changes by at most a quarter of the offset in 256 s.
+		// For a phase-locked loop this change is far smaller than the term above.
 		ppb += 1 + offset>>10
 	}
 	// At the first tick of each second, the kernel subtracts that second's share of adjtime from
-	// what is left. So during the last second of the correction, adjtimex shows that nothing is
-	// left. The correction ends at the end of that second.
+	// the remaining correction. So during the correction's last second, adjtimex already shows that
+	// nothing remains. The correction ends at the end of that second.
 	const tick = int64(10 * time.Millisecond)
 	second := int64(time.Second)
 	if before.Adjust_us != 0 || after.Adjust_us != 0 ||
@@ -209,8 +212,8 @@ func (c *Clock) bracket() (b bracket) {
 			b.before_cycles <= b.after_cycles && b.after_cycles <= after_cycles {
 			return b
 		}
-		// The bracket failed, or is from another counter, or the thread moved to a core whose
-		// counter is behind.
+		// The readings do not confirm the bracket. It failed, or it read another counter, or the
+		// thread moved to a core with a counter that is behind.
 	}
 	b.before_cycles = c.Counter()
 	b.realtime_ns = c.Realtime()
@@ -218,14 +221,14 @@ func (c *Clock) bracket() (b bracket) {
 	return b
 }
 
-// close reads the clock after a train and reports how the clock behaved since open.
+// close reads the clock after a train. It reports how the clock behaved since open.
 func (c *Clock) close(opening *clockEnd) clockReport {
 	var r clockReport
 	if !opening.known {
 		return r
 	}
-	// The order is the reverse of that in open, so that the readings of RealtimeStep, Discipline
-	// and Steps enclose the brackets.
+	// close reads in the reverse order of open. So the readings of RealtimeStep, Discipline and
+	// Steps enclose all brackets.
 	c.readBrackets(&r.closing)
 	step_ns, err1 := c.RealtimeStep()
 	discipline, err2 := c.Discipline()
@@ -245,7 +248,8 @@ func (c *Clock) close(opening *clockEnd) clockReport {
 	return r
 }
 
-// clockStatus tells what a clockReport may be used for. The numbers are on the wire.
+// clockStatus says what a clockReport may be used for. Packets contain the numbers: never change
+// one.
 type clockStatus uint8
 
 const (
@@ -256,22 +260,22 @@ const (
 	clockStatuses = 3
 )
 
-// StepNotice counts how often CLOCK_REALTIME was set. The kernel reports each time, even if the
-// clock was set forth and back between two calls. Any goroutine may use it.
+// StepNotice counts how often CLOCK_REALTIME was set. The kernel reports every time, even if the
+// clock was set forward and back between two calls of Steps. Any goroutine may use a StepNotice.
 type StepNotice struct {
 	mu    sync.Mutex
-	timer int // -1 if closed
+	timer int // descriptor of the kernel's timer; -1 if closed
 	steps uint64
 }
 
-// OpenStepNotice begins to count.
+// OpenStepNotice starts the count.
 func OpenStepNotice() (*StepNotice, error) {
 	timer, err := unix.TimerfdCreate(unix.CLOCK_REALTIME, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("watch for steps of the clock: %w",
 			os.NewSyscallError("timerfd_create", err))
 	}
-	// The timer must never expire; only its cancellation matters.
+	// The timer never expires. The kernel cancels it when the clock is set, and only this matters.
 	const never_s = math.MaxInt64/1_000_000_000 - 1
 	when := unix.ItimerSpec{Value: unix.Timespec{Sec: never_s}}
 	const flags = unix.TFD_TIMER_ABSTIME | unix.TFD_TIMER_CANCEL_ON_SET
@@ -283,7 +287,7 @@ func OpenStepNotice() (*StepNotice, error) {
 	return &StepNotice{timer: timer}, nil
 }
 
-// Steps returns the count. Several steps since the last call may be counted as one.
+// Steps returns the count. It may count several steps since its last call as one.
 func (n *StepNotice) Steps() (uint64, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -305,7 +309,7 @@ func (n *StepNotice) Steps() (uint64, error) {
 	}
 }
 
-// Close ends the counting.
+// Close ends the count.
 func (n *StepNotice) Close() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -36,8 +36,8 @@ func TestWander(t *testing.T) {
 			time.Millisecond, anything_ppb},
 		{"pulses end", with(func(d *Discipline) { d.PulsePerSecond = true }), steady, calm,
 			time.Millisecond, anything_ppb},
-		// 1 ms is left. Each second corrects 1/16 of it, 62.5 ppm, and the bound is twice that. A
-		// frequency-locked loop adds 1/1024.
+		// An offset of 1 ms remains. Each second corrects 1/16 of it, 62.5 ppm, and the bound is
+		// twice that. A frequency-locked loop adds 1/1024.
 		{"loop at work", with(func(d *Discipline) { d.Offset_ns = 1_000_000 }), steady, calm,
 			time.Millisecond, 1000 + 125_000 + 1 + 977},
 		{"loop at work, the other way", steady,
@@ -78,7 +78,7 @@ func TestReadDiscipline(t *testing.T) {
 	}
 }
 
-// No test may set the machine's clock. The effect of a step is tested with notices of our own.
+// No test may set the machine's clock. Tests of a step's effect use their own Steps function.
 func TestStepNotice(t *testing.T) {
 	n, err := OpenStepNotice()
 	if err != nil {
@@ -122,15 +122,16 @@ func TestSystemClock(t *testing.T) {
 	}
 }
 
-// whole_ns is RealtimeStep of a clock that is rounded down to whole ns.
+// whole_ns is the RealtimeStep of a clock that is rounded down to whole ns.
 func whole_ns() (step_ns uint32, err error) { return 1, nil }
 
-// The kernel may get another clocksource, or cores about which nothing is known, at any time.
+// If the kernel changes to another clocksource, or to cores about which nothing is known, during a
+// train, kernel stamps are not used.
 func TestStepOfTheClock(t *testing.T) {
 	unknown := errors.New("nothing is known of core 3")
 	for _, tc := range []struct {
 		name        string
-		ns          [2]uint32 // at either end of the train
+		ns          [2]uint32 // results at the beginning and at the end of the train
 		err         [2]error
 		wantRelated bool
 	}{

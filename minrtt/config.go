@@ -5,24 +5,23 @@ import (
 	"time"
 )
 
-// Config contains what a Prober and its Answerer agree on, and the settings of the Prober.
-// DefaultConfig fills all fields but Key.
+// Config contains the settings of a Prober. DefaultConfig sets all fields except Key.
 type Config struct {
 	// Key authenticates packets. It must be derived from a secret that the answerer accepts.
 	Key Key
 
-	// Exchanges is the number of exchanges after a train's warm-up.
+	// Exchanges is the number of exchanges in a train after the one that warms up.
 	Exchanges int
 
 	// Timeout is how long to wait for an answer.
 	Timeout time.Duration
 
-	// Slack_cycles is the largest difference by which readings of one node may be in the wrong
-	// order: core slack plus quantum, of the node where they are larger. Stamps that contradict
-	// each other by more are refused as impossible.
+	// Slack_cycles is the most by which two readings of one node may be in the wrong order: its
+	// core slack plus its quantum. Give the larger sum of the two nodes. If stamps contradict each
+	// other by more, the prober refuses them as impossible.
 	Slack_cycles uint64
 
-	// Attempts is the number of successive missing answers after which a train is given up.
+	// Attempts is the number of successive missing answers after which the prober gives up a train.
 	Attempts int
 }
 
@@ -34,7 +33,8 @@ func DefaultConfig() Config {
 // maxExchanges keeps a train far shorter than any window, even on slow links.
 const maxExchanges = 1000
 
-// maxTimeout is also the time for which an answerer regards a silent train as alive.
+// maxTimeout is the longest Timeout. An answerer also regards a silent train as alive for this
+// time.
 const maxTimeout = time.Minute
 
 // Validate returns an error that names the first invalid field.

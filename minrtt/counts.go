@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Counts counts packets by their fate. A packet that is not an expected probe or answer is counted
-// and has no other effect.
+// Counts counts packets by what became of them. A packet that is neither an expected probe nor an
+// expected answer has no effect, except that it is counted.
 type Counts struct {
 	Sent     uint64 // packets that were sent
 	Unsent   uint64 // packets that the kernel did not accept
@@ -15,32 +15,32 @@ type Counts struct {
 
 	Lost       uint64 // answers that did not arrive in time
 	Late       uint64 // answers that arrived too late; they are also counted as accepted
-	Duplicate  uint64 // packets that arrived again, or after one with a higher number
-	OtherTrain uint64 // genuine packets of a train that this end does not know
+	Duplicate  uint64 // packets that arrived again, or after a packet with a higher number
+	OtherTrain uint64 // packets with a correct code, of a train that this end does not know
 	Crowded    uint64 // trains that were refused because too many others were running
 	Foreign    uint64 // packets from another address, or without the magic
-	Truncated  uint64 // packets shorter than their kind demands
-	Oversize   uint64 // packets longer than their kind demands
+	Truncated  uint64 // packets that are too short for their kind
+	Oversize   uint64 // packets that are too long for their kind
 	Version    uint64 // packets of another version of the format
 	Malformed  uint64 // packets of an unknown or unexpected kind, or with content out of range
-	Forged     uint64 // packets whose authentication code does not match: another key, or damage
+	Forged     uint64 // packets with a wrong authentication code: another key, or damage
 	Outside    uint64 // kernel stamps that contradict the user stamps; they are not used
-	Refused    uint64 // errors that report that nobody listens at the peer's port
-	Failed     uint64 // other errors of the transport
+	Refused    uint64 // network errors which say that nobody listens at the peer's port
+	Failed     uint64 // other errors of the Transport
 }
 
-// Bytes returns the most that a train put on the network in both directions, with the headers of
-// UDP and IP. Budgets are charged with this number. Refused packets are not included.
+// Bytes returns the most bytes that a train put on the network in both directions, with the headers
+// of UDP and IP. A budget of probing is charged with this number. Refused packets are not included.
 func (c Counts) Bytes() uint64 {
-	const headers = 8 + 40 // UDP, and IPv6 without options
+	const headers = 8 + 40 // UDP, and IPv6 without options, in bytes
 	closes := min(2*maxCloses, c.Sent+c.Accepted)
 	return (c.Sent+c.Accepted)*(shortSize+headers) + closes*(longSize-shortSize)
 }
 
-// maxCloses is the number of probes that close a train on a lossy link.
+// maxCloses is the most probes of kind close that Bytes expects in a train.
 const maxCloses = 2
 
-// refuse counts a packet that cannot be accepted.
+// refuse counts a packet that was not accepted, by the reason in err.
 func (c *Counts) refuse(err error) {
 	switch {
 	case errors.Is(err, errForeign):
@@ -58,7 +58,7 @@ func (c *Counts) refuse(err error) {
 	}
 }
 
-// fail counts an error of the transport.
+// fail counts an error of the Transport.
 func (c *Counts) fail(err error) {
 	if errors.Is(err, unix.ECONNREFUSED) {
 		c.Refused++

@@ -12,13 +12,13 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// fakeNet is a network in memory and in virtual time. Everything happens on the test's goroutine:
-// while the prober waits, the net delivers packets and runs the answerer on those that reach it.
+// fakeNet is a network in memory and in virtual time. Everything happens on the test's goroutine.
+// While the prober waits, the net delivers packets, and runs the answerer on packets that reach it.
 type fakeNet struct {
-	now     time.Duration // since the beginning
-	pending []delivery    // in the order in which they arrive
+	now     time.Duration // virtual time since the beginning
+	pending []delivery    // in the order of their arrival
 
-	// route says when copies of a packet arrive. Without any, the packet is lost.
+	// route returns when copies of a packet arrive. If it returns no time, the packet is lost.
 	route func(from *fakeEnd, packet []byte) []time.Duration
 
 	prober, answerer *fakeEnd
@@ -31,7 +31,7 @@ type delivery struct {
 	packet []byte
 }
 
-// fakeEnd is one end's transport, and the node's clocks.
+// fakeEnd is the Transport of one end, and the clocks of its node.
 type fakeEnd struct {
 	net  *fakeNet
 	addr netip.AddrPort
@@ -39,30 +39,31 @@ type fakeEnd struct {
 	offset_cycles uint64
 	cycles_per_us uint64
 
-	virtual *virtualClocks // if set, the node's clocks are these
+	virtual *virtualClocks // if not nil, these are the node's clocks
 
-	// realtime is what CLOCK_REALTIME shows; the fields below are what is said about it.
+	// realtime is what CLOCK_REALTIME shows. The next fields are what Clock's functions report
+	// about it.
 	realtime   func(at time.Duration) int64
 	discipline Discipline
 	steps      uint64
 	clockError error
 
-	// These say how the kernel stamps.
+	// These fields say how the kernel stamps.
 	transmit, receives Source
-	stampAfter         time.Duration                 // from the user's stamp to the kernel's
-	falsify            func(realtime_ns int64) int64 // the kernel's stamp at a moment
+	stampAfter         time.Duration                 // from the user stamp to the kernel's stamp
+	falsify            func(realtime_ns int64) int64 // returns the kernel's stamp for a moment
 	queued             []queuedStamp
-	lag                int // number of stamps that are held back
+	lag                int // number of the latest stamps that are not yet delivered
 
-	// These hold the truth about the current train, by sequence number.
+	// These fields contain the truth about the current train, by sequence number.
 	trueSent, trueReceived map[uint32]time.Duration
 
 	inbox  []delivery
-	serve  func() // runs when a packet arrives
+	serve  func() // called when a packet arrives
 	closed atomic.Bool
-	errors []error       // what Receive and Send return next
-	sent   []([]byte)    // all packets that left
-	wake   time.Duration // from a packet's arrival to its user stamp
+	errors []error       // errors that Receive and Send return next
+	sent   []([]byte)    // all packets that this end sent
+	wake   time.Duration // time from a packet's arrival to its user stamp
 }
 
 type queuedStamp struct {
@@ -70,16 +71,17 @@ type queuedStamp struct {
 	realtime_ns int64
 }
 
-// fakeBegin is the virtual beginning, in ns since 1970.
+// fakeBegin is the time at which the virtual time begins, in ns since 1970.
 const fakeBegin = 1_800_000_000_000_000_000
 
 const (
-	fakeDelay = 10 * time.Microsecond // of a packet
-	fakeRead  = 20 * time.Nanosecond  // of a counter
+	fakeDelay = 10 * time.Microsecond // from sending a packet to its arrival
+	fakeRead  = 20 * time.Nanosecond  // for reading a counter
 )
 
 func newFakeNet() *fakeNet {
-	// Start half a second from the beginning of a second, where the clock's rate may change.
+	// Start half-way between two seconds of the clock, because the clock's rate may change at the
+	// beginning of a second.
 	n := &fakeNet{now: time.Second / 2,
 		route: func(*fakeEnd, []byte) []time.Duration { return []time.Duration{fakeDelay} }}
 	n.prober = &fakeEnd{net: n, addr: netip.MustParseAddrPort("192.0.2.1:1000"),
@@ -100,7 +102,7 @@ func newFakeNet() *fakeNet {
 	return n
 }
 
-// stampInKernel turns kernel stamps on at both ends.
+// stampInKernel turns kernel stamps on, at both ends.
 func (n *fakeNet) stampInKernel() {
 	for _, e := range []*fakeEnd{n.prober, n.answerer} {
 		e.transmit, e.receives = Kernel, Kernel
@@ -285,8 +287,9 @@ func (f *fakePair) train(t *testing.T) (Train, error) {
 	return tr, err
 }
 
-// truth demands that no packet arrived before it left, as far as the stamps prove anything. It also
-// demands that a kernel stamp's interval holds what the counter showed when the kernel took it.
+// truth fails the test if a packet arrived before it left, according to the stamps. It also fails
+// the test if the interval of a kernel stamp does not contain what the counter showed when the
+// kernel took the stamp.
 func (f *fakePair) truth(t *testing.T, e Exchange) {
 	t.Helper()
 	for name, x := range map[string]tscratio.Exchange{"user": e.User, "best": e.Best} {
@@ -317,7 +320,7 @@ func (f *fakePair) truth(t *testing.T, e Exchange) {
 	}
 }
 
-// when is the inverse of count.
+// when returns the time at which the counter showed the given cycles. It reverses count.
 func (f *fakePair) when(e *fakeEnd, cycles uint64) time.Duration {
 	return time.Duration((cycles - e.offset_cycles) * 1000 / e.cycles_per_us)
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// stamps are a train's four kinds of stamp.
+// stamps contains the source of each stamp of an exchange.
 type stamps struct{ sent, received, answered, returned Source }
 
 func sourcesOf(e Exchange) stamps { return stamps{e.Sent, e.Received, e.Answered, e.Returned} }
 
-// of returns what the stamps of an exchange should be if those of the other exchanges are s. In the
-// warm-up the answerer had not yet read its clock.
+// of returns the sources that exchange e should have, if all exchanges after the warm-up should
+// have s. When the warm-up's probe arrived, the answerer had not yet read its clock.
 func (s stamps) of(e Exchange) stamps {
 	if e.Sequence == 0 && (s.received == Kernel || s.received == Outside) {
 		s.received = NoClock
@@ -28,8 +28,8 @@ func (s stamps) of(e Exchange) stamps {
 
 var allKernel = stamps{Kernel, Kernel, Kernel, Kernel}
 
-// kernelPair is a pair with kernel stamps at both ends. Its CPUs take long to wake, so user stamps
-// are poor.
+// kernelPair returns a pair with kernel stamps at both ends. Its CPUs take long to wake, so user
+// stamps are late.
 func kernelPair(t *testing.T) *fakePair {
 	t.Helper()
 	f := newFakePair(t)
@@ -54,7 +54,8 @@ func TestKernelStamps(t *testing.T) {
 		if e.Sequence == 0 {
 			continue
 		}
-		// The packet's 10 µs, plus two brackets of 40 ns with what the clock may wander in 1 ms.
+		// The interval is as wide as the packet's 10 µs, two brackets of 40 ns, and the clock's
+		// wander in 1 ms.
 		start, end := f.prober.offset_cycles, f.answerer.offset_cycles
 		for name, half_cycles := range map[string]uint64{
 			"out":  (e.Best.Received.Hi - end) - (e.Best.Sent.Lo-start)*3/2,
@@ -71,13 +72,14 @@ func TestKernelStamps(t *testing.T) {
 	}
 }
 
-// Each stamp falls back on its own, and says why.
+// If the kernel's stamp of one kind is missing, only stamps of this kind are user stamps. Their
+// source says why.
 func TestKernelStampsFallBack(t *testing.T) {
 	broken := errors.New("adjtimex is forbidden")
 	for _, tc := range []struct {
 		name   string
 		change func(f *fakePair)
-		want   stamps // of all exchanges but the warm-up
+		want   stamps // of all exchanges except the warm-up
 	}{
 		{"prober does not stamp what it sends",
 			func(f *fakePair) { f.prober.transmit = Unsupported },
@@ -129,14 +131,14 @@ func TestKernelStampsFallBack(t *testing.T) {
 	}
 }
 
-// A kernel stamp that contradicts the user stamps around it comes from another clock than the
-// brackets do.
+// If a kernel stamp contradicts the user stamps around it, the kernel takes its stamps from another
+// clock than the one that the brackets read.
 func TestKernelStampsOutside(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		by   time.Duration
 		end  func(f *fakePair) *fakeEnd
-		want stamps // the whole train: one contradiction refutes the clock
+		want stamps // of the whole train, because one contradiction refutes the clock
 	}{
 		{"prober, late", 100 * time.Microsecond, func(f *fakePair) *fakeEnd { return f.prober },
 			stamps{Outside, Kernel, Kernel, Outside}},
@@ -158,7 +160,7 @@ func TestKernelStampsOutside(t *testing.T) {
 				t.Fatal(err)
 			}
 			outside := uint64(0)
-			// The close's stamps count too, though they belong to no exchange.
+			// The stamps of the close count, too, although they belong to no exchange.
 			if tc.want.sent == Outside {
 				outside += 2
 			} else if tc.want.received == Outside {
@@ -181,7 +183,7 @@ func TestKernelStampsOutside(t *testing.T) {
 	}
 }
 
-// Each stamp of an exchange may be possible on its own while two contradict each other.
+// Two stamps of an exchange may contradict each other, although each is possible alone.
 func TestKernelStampsContradictEachOther(t *testing.T) {
 	f := kernelPair(t)
 	sends := false
@@ -203,7 +205,7 @@ func TestKernelStampsContradictEachOther(t *testing.T) {
 	}
 }
 
-// A transmit stamp that comes after its train is not taken for one of the next train.
+// If a transmit stamp arrives after its train, the prober does not use it for the next train.
 func TestKernelStampsOfAnEarlierTrain(t *testing.T) {
 	f := kernelPair(t)
 	f.prober.lag = 7
@@ -220,7 +222,8 @@ func TestKernelStampsOfAnEarlierTrain(t *testing.T) {
 	}
 }
 
-// The last answer's stamp may miss the first close and come with the second.
+// If the answer to the first close does not yet carry the last transmit stamp, the answer to the
+// second close does.
 func TestKernelStampComesWithTheSecondClose(t *testing.T) {
 	f := kernelPair(t)
 	f.route = func(from *fakeEnd, b []byte) []time.Duration {
@@ -243,12 +246,12 @@ func TestKernelStampComesWithTheSecondClose(t *testing.T) {
 	}
 }
 
-// atProbe runs a function once, when the given packet leaves.
+// atProbe calls run once, when the probe with the given sequence number leaves.
 func (f *fakePair) atProbe(t *testing.T, sequence uint32, run func()) {
 	f.route = func(from *fakeEnd, b []byte) []time.Duration {
 		if from == f.prober && newPacket(t, b).sequence == sequence {
 			run()
-			sequence = noSequence // once
+			sequence = noSequence // so that it runs only once
 		}
 		return []time.Duration{fakeDelay}
 	}
@@ -258,8 +261,8 @@ func (f *fakePair) ends() map[string]*fakeEnd {
 	return map[string]*fakeEnd{"prober": f.prober, "answerer": f.answerer}
 }
 
-// A step that the timer reports drops the train. There is one step in each direction, as large as
-// would otherwise stay unnoticed.
+// If the clock is set during a train, Steps changes, and the prober drops the train. The clock is
+// set in either direction, by so little that no stamp would reveal it.
 func TestClockSetDuringTrain(t *testing.T) {
 	for name := range newFakePair(t).ends() {
 		for _, by := range []int64{-20_000, 20_000, 0} {
@@ -286,7 +289,8 @@ func TestClockSetDuringTrain(t *testing.T) {
 	}
 }
 
-// chrony may slew by 83,333 ppm. The change shows in frequency or tick, and the stamps stay true.
+// chrony slews the clock by up to 83,333 ppm. Frequency or tick show the change, and the stamps
+// stay true.
 func TestClockSlewedDuringTrain(t *testing.T) {
 	for name := range newFakePair(t).ends() {
 		for _, slew := range []float64{-83_333e-6, 83_333e-6, -200e-6, 200e-6} {
@@ -300,7 +304,7 @@ func TestClockSlewedDuringTrain(t *testing.T) {
 				}
 				e.slew(slew)
 			})
-			tr, err := f.train(t) // compares each stamp with the truth
+			tr, err := f.train(t) // train compares each stamp with the truth
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -310,7 +314,7 @@ func TestClockSlewedDuringTrain(t *testing.T) {
 						name, slew, x.Sequence, got)
 				}
 			}
-			// From then on the rate is steady, and the bound is as narrow as before.
+			// In the next train the rate is steady, and bounds are as narrow as before.
 			tr, err = f.train(t)
 			if err != nil {
 				t.Fatal(err)
@@ -324,7 +328,7 @@ func TestClockSlewedDuringTrain(t *testing.T) {
 	}
 }
 
-// slew changes the clock's rate from this moment.
+// slew changes the rate of the clock from the present moment on.
 func (e *fakeEnd) slew(by float64) {
 	now, was := e.net.now, e.realtime
 	e.realtime = func(at time.Duration) int64 {
@@ -335,8 +339,7 @@ func (e *fakeEnd) slew(by float64) {
 	}
 }
 
-// A node may have another clock than the one that the kernel stamps with. Its KernelStamp is
-// applied.
+// If a node's clock is not the one from which the kernel takes stamps, KernelStamp converts them.
 func TestKernelStampsOfAnotherClock(t *testing.T) {
 	f := kernelPair(t)
 	for _, e := range f.ends() {
@@ -355,8 +358,8 @@ func TestKernelStampsOfAnotherClock(t *testing.T) {
 	}
 }
 
-// On a network that does everything at once, with clocks at the edge of the assumptions, no stamp
-// is ever false.
+// No stamp is ever false, even if the network delays, loses and duplicates packets, and clocks
+// change as much as the assumptions allow.
 func TestTrainHoldsTheTruth(t *testing.T) {
 	r := seed.Random(t)
 	const trains = 400
@@ -371,7 +374,7 @@ func TestTrainHoldsTheTruth(t *testing.T) {
 			period, phase := 1e4+r.Float64()*1e6, r.Float64()*10
 			e.realtime = func(at time.Duration) int64 {
 				x := float64(at) * rate
-				// The kernel steers by up to 0.5 ppm to either side.
+				// The kernel steers the clock by up to 0.5 ppm in either direction.
 				x += 0.5e-6 * period * math.Sin(float64(at)/period+phase)
 				return fakeBegin + offset + int64(math.Floor(x))
 			}
@@ -385,7 +388,7 @@ func TestTrainHoldsTheTruth(t *testing.T) {
 			for r.Float64() < 0.05 || len(arrivals) == 0 {
 				d := time.Duration(r.ExpFloat64() * 20_000)
 				if r.Float64() < 0.02 {
-					d += 100 * time.Millisecond // after the timeout
+					d += 100 * time.Millisecond // so late that the timeout has passed
 				}
 				arrivals = append(arrivals, d)
 			}
@@ -415,7 +418,7 @@ func TestTrainHoldsTheTruth(t *testing.T) {
 }
 
 func TestKernelStampIsFoundAmongOthers(t *testing.T) {
-	// build lays messages out as recvmsg does: a stamp of 5 s and 7 ns behind a control message of
+	// build makes a message as recvmsg does: a stamp of 5 s and 7 ns after a control message of
 	// another kind.
 	build := func(levels ...int) *message {
 		m := new(message)

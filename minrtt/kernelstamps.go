@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file requests the kernel's software stamps and finds them in the control data of recvmsg. A
+// This file asks the kernel for software stamps and finds them in the control data of recvmsg. A
 // receive stamp arrives with its packet. A transmit stamp arrives through the socket's error queue,
 // with a copy of the packet and of the headers before it. This copy identifies the packet to which
-// the stamp belongs; packets are not counted for this.
+// the stamp belongs.
 
 func (u *UDP) askForStamps() {
 	const report = unix.SOF_TIMESTAMPING_SOFTWARE
@@ -33,10 +33,10 @@ func (u *UDP) askForStamps() {
 	}
 }
 
-// Sources implements Transport.
+// Sources does what Transport.Sources does.
 func (u *UDP) Sources() (transmit, receive Source) { return u.transmit, u.receives }
 
-// SentStamps implements Transport.
+// SentStamps does what Transport.SentStamps does.
 func (u *UDP) SentStamps(found func(packet []byte, realtime_ns int64)) {
 	if u.transmit != Kernel {
 		return
@@ -52,7 +52,7 @@ func (u *UDP) SentStamps(found func(packet []byte, realtime_ns int64)) {
 			continue
 		}
 		if errno != 0 {
-			return // EAGAIN: the queue is empty; any other error yields no stamp either
+			return // EAGAIN: the queue is empty; after other errors there is no stamp either
 		}
 		if ns := u.errors.kernelStamp(); ns != 0 {
 			found(u.queued[:n], ns)
@@ -60,7 +60,7 @@ func (u *UDP) SentStamps(found func(packet []byte, realtime_ns int64)) {
 	}
 }
 
-// kernelStamp returns the software stamp in ns since 1970, or 0 if there is none.
+// kernelStamp returns the kernel's software stamp in ns since 1970, or 0 if there is none.
 func (m *message) kernelStamp() int64 {
 	control := m.control[:min(int(m.header.Controllen), len(m.control))]
 	for len(control) >= unix.SizeofCmsghdr {
@@ -70,7 +70,8 @@ func (m *message) kernelStamp() int64 {
 			return 0
 		}
 		data := control[unix.SizeofCmsghdr:length]
-		// The data are three times of two 64-bit words: the software's first, the hardware's last.
+		// The data are three stamps, each of two 64-bit words: seconds and nanoseconds. The first
+		// is the software stamp, the last the hardware stamp.
 		if h.Level == unix.SOL_SOCKET && h.Type == unix.SCM_TIMESTAMPING && len(data) >= 16 {
 			s := int64(binary.NativeEndian.Uint64(data))
 			ns := int64(binary.NativeEndian.Uint64(data[8:]))

@@ -10,18 +10,18 @@ import (
 // keyBytes is the length of a secret and of a key derived from it.
 const keyBytes = sha256.Size
 
-// A Secret is the basis of the keys of an answerer's probers, one key for each prober. Whoever
+// A Secret is the basis of the keys of an answerer's probers. Each prober has its own key. Whoever
 // knows the secret can derive all of these keys. So only the answerer, and the server that
-// distributes its keys, know it. The zero Secret means none.
+// distributes the keys, know the secret. The zero Secret means that there is none.
 type Secret struct {
-	Number uint64 // identifies the secret on the wire; never 0
+	Number uint64 // identifies the secret in packets; never 0
 	Bytes  [keyBytes]byte
 }
 
 // NewSecret creates a random secret.
 func NewSecret() Secret {
 	var s Secret
-	_, _ = rand.Read(s.Bytes[:]) // never fails
+	_, _ = rand.Read(s.Bytes[:]) // Read never fails
 	s.Number = newNumber()
 	return s
 }
@@ -29,20 +29,20 @@ func NewSecret() Secret {
 // newNumber returns a random number other than 0.
 func newNumber() uint64 {
 	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails
+	_, _ = rand.Read(b[:]) // Read never fails
 	return max(1, binary.BigEndian.Uint64(b[:]))
 }
 
-// A Key authenticates the trains of one prober with one answerer. Two probers that share a key end
-// each other's trains. The zero Key is for an answerer that demands no key: damaged packets are
-// noticed, but nobody is kept out.
+// A Key authenticates the trains of one prober with one answerer. If two probers share a key, each
+// ends the other's trains. The zero Key serves with an answerer that requires no key. With the zero
+// Key, damaged packets are noticed, but everybody can send packets.
 type Key struct {
 	Secret uint64 // number of the secret from which the key is derived
 	Prober uint64 // number that identifies the prober
 	Bytes  [keyBytes]byte
 }
 
-// Key returns the key of a prober.
+// Key derives the key of a prober from the secret.
 func (s *Secret) Key(prober uint64) Key {
 	message := [len(keyLabel) + 8]byte{}
 	copy(message[:], keyLabel)
@@ -50,11 +50,12 @@ func (s *Secret) Key(prober uint64) Key {
 	return Key{Secret: s.Number, Prober: prober, Bytes: hmacOnce(&s.Bytes, message[:])}
 }
 
-// keyLabel separates these keys from anything else that a secret may be used for.
+// keyLabel makes sure that no other use of a secret gives the same bytes as a key.
 const keyLabel = "MRTT key"
 
-// hmacOnce returns the HMAC-SHA256 of a message no longer than a packet. Unlike crypto/hmac it
-// allocates nothing, which suits keys that are used once, such as the key of a forged packet.
+// hmacOnce returns the HMAC-SHA256 of a message. The longest message is a packet. Unlike
+// crypto/hmac, it allocates nothing. This suits keys that are used once, such as the key of a
+// forged packet.
 func hmacOnce(key *[keyBytes]byte, message []byte) [sha256.Size]byte {
 	var inner [sha256.BlockSize + longSize]byte
 	var outer [sha256.BlockSize + sha256.Size]byte
@@ -74,7 +75,7 @@ func hmacOnce(key *[keyBytes]byte, message []byte) [sha256.Size]byte {
 // keyTextBytes is the length of an encoded key.
 const keyTextBytes = 8 + 8 + keyBytes
 
-// Encode returns the key in the form in which it is distributed: its two numbers, big-endian, and
+// Encode returns the key in the form in which it is distributed: its two numbers, big-endian, then
 // its bytes. For the zero Key it returns nil.
 func (k Key) Encode() []byte {
 	if k == (Key{}) {
@@ -86,7 +87,7 @@ func (k Key) Encode() []byte {
 	return append(b, k.Bytes[:]...)
 }
 
-// DecodeKey reads what Encode returned.
+// DecodeKey decodes what Encode returned.
 func DecodeKey(b []byte) (Key, error) {
 	if len(b) == 0 {
 		return Key{}, nil
@@ -100,7 +101,7 @@ func DecodeKey(b []byte) (Key, error) {
 	return k, nil
 }
 
-// codec returns a codec that writes and reads packets under the key.
+// codec returns a codec that writes and reads packets under this key.
 func (k *Key) codec() *codec {
 	if *k == (Key{}) {
 		return newCodec(nil)

@@ -18,9 +18,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Two processes in two namespaces exchange trains over a veth pair. They share one counter, so the
-// true relation is known, and no exchange may contradict it. The log (-v) says how narrow the
-// bounds are.
+// Two processes in two network namespaces exchange trains over a pair of virtual interfaces. They
+// read one counter, so the true relation is known, and no exchange may contradict it. The test's
+// log (-v) shows how narrow the bounds are.
 func TestPrivilegedTrainsBetweenNamespaces(t *testing.T) {
 	privileged.Need(t)
 	pair, err := netns.NewPair()
@@ -98,13 +98,13 @@ func trainsBetween(
 			t.Errorf("%d kernel stamps outside of the user stamps", tr.Counts.Outside)
 		}
 		all = append(all, tr)
-		time.Sleep(3 * time.Millisecond) // so that CPUs go to sleep, as they do between trains
+		time.Sleep(3 * time.Millisecond) // so that CPUs sleep between trains, as usual
 	}
 	return all
 }
 
-// report logs half-widths of the offset's interval and compares every exchange with the true
-// offset, 0. Two CPUs of one machine may disagree by slack.
+// report logs half-widths of the offset between the two counters. It compares every exchange with
+// the true offset, which is 0, except that two cores of one machine may differ by slack_cycles.
 func report(t *testing.T, name string, trains []Train, stamps func(Train) []tscratio.Exchange) {
 	t.Helper()
 	const slack_cycles = 500
@@ -140,7 +140,7 @@ func median(v []float64) float64 {
 
 var measured_hz float64
 
-// counter_hz is accurate enough for a log line only.
+// counter_hz returns the counter's frequency, accurate enough for a line of a log.
 func counter_hz(t *testing.T) float64 {
 	t.Helper()
 	if measured_hz == 0 {
@@ -151,7 +151,7 @@ func counter_hz(t *testing.T) float64 {
 	return measured_hz
 }
 
-// saturate sends as much TCP through the link as it carries, until the test ends.
+// saturate sends TCP data at the highest rate that the link carries, until the test ends.
 func saturate(t *testing.T, pair *netns.Pair) {
 	t.Helper()
 	var l net.Listener

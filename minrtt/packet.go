@@ -8,7 +8,8 @@ import (
 	"hash"
 )
 
-// This file encodes and decodes the packets of FORMAT.md. Numbers are append-only.
+// This file encodes and decodes the packets that FORMAT.md describes. No number ever changes its
+// meaning.
 
 const (
 	magic   = "MRTT"
@@ -16,8 +17,8 @@ const (
 
 	macSize    = 16
 	headerSize = 20
-	bodySize   = 56 // of every packet; a close has a clock report in addition
-	keyOffset  = 58 // of the key's two numbers, which end every body
+	bodySize   = 56 // bytes of every packet's body; a close has a clock report in addition
+	keyOffset  = 58 // where the numbers of secret and prober begin in every packet
 	shortSize  = headerSize + bodySize + macSize
 
 	maxBrackets = 4 // at each end of a train
@@ -31,9 +32,9 @@ const (
 type kind uint8
 
 const (
-	kindOpen  kind = 1 // the first packet of a train: its exchange is the warm-up
+	kindOpen  kind = 1 // the first packet of a train; its exchange is the warm-up
 	kindProbe kind = 2
-	kindClose kind = 3 // fetches the last transmit stamp and the answerer's clock report
+	kindClose kind = 3 // fetches the last transmit stamp, and the answerer's clock report
 
 	answerBit kind = 0x80
 )
@@ -50,7 +51,7 @@ func (k kind) size() int {
 	return shortSize
 }
 
-// These errors are the reasons for refusing a packet.
+// These errors say why a packet is refused.
 var (
 	errShort   = errors.New("packet is shorter than its kind demands")
 	errLong    = errors.New("packet is longer than its kind demands")
@@ -61,10 +62,10 @@ var (
 	errContent = errors.New("packet's content is out of range")
 )
 
-// noSequence means "no packet yet" in place of a sequence number.
+// noSequence is the sequence number that means "no packet yet".
 const noSequence = 1<<32 - 1
 
-// header opens every packet.
+// header contains what every packet says of itself. The numbers in key are stored in the body.
 type header struct {
 	kind     kind
 	session  uint64
@@ -74,34 +75,35 @@ type header struct {
 
 // keyID identifies the key that authenticates a packet.
 type keyID struct {
-	secret uint64 // the number of the answerer's secret
+	secret uint64 // number of the answerer's secret
 	prober uint64
 }
 
-// body is the content of an answer. A probe's body is zero; it only makes the probe as long as its
-// answer.
+// body is the content of an answer. A probe's body is zero, and only gives the probe the length of
+// its answer.
 type body struct {
-	received stamp // stamp of the probe that this answers
+	received stamp // receive stamp of the probe that this packet answers
 
 	// previous and answered are the sequence number and the transmit stamp of the session's
-	// previous answer. An answer cannot carry its own stamp.
+	// previous answer, because an answer cannot carry its own transmit stamp.
 	previous uint32
 	answered stamp
 }
 
-// stamp contains a node's readings for one packet.
+// stamp contains one node's readings for one packet.
 type stamp struct {
-	// counter_cycles is the counter, read before the packet is handed to the kernel, or after the
-	// kernel hands it out.
+	// counter_cycles is the user stamp: the counter, read before the packet went to the kernel, or
+	// after it came from the kernel.
 	counter_cycles uint64
 
-	// realtime_ns is the kernel's own stamp, in CLOCK_REALTIME; 0 if source is not Kernel.
+	// realtime_ns is the kernel's stamp, a reading of CLOCK_REALTIME. It is 0 if source is not
+	// Kernel.
 	realtime_ns int64
 
 	source Source
 }
 
-// setKernel adds the kernel's stamp unless it is 0, which means that there is none.
+// setKernel adds the kernel's stamp to s. A realtime_ns of 0 means that there is none.
 func (s *stamp) setKernel(c *Clock, realtime_ns int64) {
 	s.source = Missing
 	switch {
@@ -115,19 +117,19 @@ func (s *stamp) setKernel(c *Clock, realtime_ns int64) {
 	}
 }
 
-// clockReport is what a close's answer contains in addition to its body. It suffices to convert the
-// session's kernel stamps into readings of the answerer's counter.
+// clockReport is what the answer to a close contains in addition to its body. It suffices to
+// convert the session's kernel stamps into readings of the answerer's counter.
 type clockReport struct {
 	status        clockStatus
 	wander_ppb    uint32
-	step_ns       uint32 // a reading t means that the clock stood in [t, t + step_ns]
+	step_ns       uint32 // a reading t means that the clock's exact value was in [t, t + step_ns]
 	opening       [maxBrackets]bracket
 	closing       [maxBrackets]bracket
 	openingLength uint8
 	closingLength uint8
 }
 
-// packet is any packet, decoded.
+// packet is a decoded packet of any kind.
 type packet struct {
 	header
 	body
@@ -142,8 +144,8 @@ type codec struct {
 
 func newCodec(key []byte) *codec { return &codec{mac: hmac.New(sha256.New, key)} }
 
-// append appends the packet, padded to the length that its kind demands. Only an answer has a body,
-// and only a close's answer has a clock report.
+// append appends the packet, padded to the length of its kind. Only an answer has a body, and only
+// the answer to a close has a clock report.
 func (c *codec) append(b []byte, p *packet) []byte {
 	start := len(b)
 	be := binary.BigEndian
@@ -206,7 +208,8 @@ func (c *codec) parse(b []byte, p *packet) error {
 	return c.parseBody(b, p)
 }
 
-// parseBody checks the authentication code of a packet with a decoded header, and decodes the rest.
+// parseBody checks the authentication code of a packet and decodes its body. The caller must have
+// decoded the header.
 func (c *codec) parseBody(b []byte, p *packet) error {
 	end := len(b) - macSize
 	c.authenticate(b[:end])
@@ -283,7 +286,8 @@ func parseHeader(b []byte, h *header) error {
 	return nil
 }
 
-// sentHeader decodes the header of a packet that this end sent. Other bytes may precede the packet.
+// sentHeader decodes the header of a packet that this end sent. The packet is the end of b; other
+// bytes may precede it.
 func sentHeader(b []byte, h *header) bool {
 	for _, size := range [...]int{shortSize, longSize} {
 		if len(b) >= size && parseHeader(b[len(b)-size:], h) == nil {

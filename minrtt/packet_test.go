@@ -62,7 +62,8 @@ func TestPacketRoundTrip(t *testing.T) {
 	}
 }
 
-// The bytes were assembled by hand from FORMAT.md. The codes come from Python's hmac module.
+// The expected bytes follow FORMAT.md and were assembled by hand. The authentication codes were
+// computed with Python's hmac module.
 func TestPacketBytes(t *testing.T) {
 	const head = "4d525454 02 %s 0000 0102030405060708 090a0b0c"
 	const key = "6162636465666768 696a6b6c6d6e6f70 0000"
@@ -105,7 +106,7 @@ func TestPacketBytes(t *testing.T) {
 	}
 }
 
-// FORMAT.md and the code must agree where both state a number.
+// FORMAT.md and the code state the same numbers.
 func TestFormatDocument(t *testing.T) {
 	text, err := os.ReadFile("FORMAT.md")
 	if err != nil {
@@ -210,7 +211,7 @@ func TestParseRefuses(t *testing.T) {
 			t.Errorf("%s: error = %v, want %v", tc.name, err, tc.want)
 		}
 	}
-	// A packet with any one bit flipped is refused.
+	// If any one bit of a packet is flipped, the packet is refused.
 	for i := range good {
 		for bit := range 8 {
 			b := bytes.Clone(good)
@@ -227,8 +228,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// An accepted packet must mean the same when it is encoded again, and none is accepted without its
-// code. The target seals its input itself, because a fuzzer cannot find an HMAC.
+// An accepted packet means the same when it is encoded again, and no packet without its code is
+// accepted. The fuzz target computes the codes itself, because a fuzzer cannot find an HMAC.
 func FuzzPacket(f *testing.F) {
 	for _, k := range allKinds {
 		p := everyField(k)

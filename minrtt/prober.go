@@ -22,20 +22,20 @@ type Prober struct {
 	key     keyID
 	in, out []byte
 	packet  packet
-	stamped func([]byte, int64) // Prober.takeStamp, created once
+	stamped func([]byte, int64) // the method takeStamp, as a value that is created once
 
-	latest_cycles uint64 // the latest reading of the peer's counter, in any train so far
+	latest_cycles uint64 // the latest reading of the peer's counter, in all trains up to now
 
-	// These belong to the current train.
+	// These fields belong to the current train.
 	session uint64
-	probes  []probe // by sequence number
+	probes  []probe // indexed by sequence number
 	opening clockEnd
 	own     clockReport
 	peers   clockReport
 	counts  Counts
 
-	// ownClock and peersClock are made from own and peers. refuted reports whether a stamp has just
-	// refuted one of the two clocks.
+	// own and peers describe the clocks of both nodes, and ownClock and peersClock are made from
+	// them. refuted says that a stamp refuted one of the two clocks in the current call of fill.
 	ownClock, peersClock *realtime
 	refuted              bool
 }
@@ -44,18 +44,18 @@ type Prober struct {
 type probe struct {
 	kind    kind
 	sent    stamp
-	expired bool // its timeout has passed
+	expired bool // no answer arrived within the timeout
 
-	answered bool // the answer arrived, and set these two
+	answered bool // the answer arrived, and brought received and returned
 	received stamp
 	returned stamp
 
-	left          bool // the answer's transmit stamp arrived, and set these two
+	left          bool // the answer's transmit stamp arrived, and brought leaving
 	leaving       stamp
-	leftBy_cycles uint64 // a later reading of the peer's counter
+	leftBy_cycles uint64 // a reading of the peer's counter from after the answer left
 }
 
-// NewProber returns a prober of the peer at an address. Nothing else may use the transport.
+// NewProber returns a prober of the peer at an address. Only the prober may use the transport.
 func NewProber(t Transport, clock Clock, peer netip.AddrPort, config Config) (*Prober, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("new prober of %v: %w", peer, err)
@@ -68,7 +68,7 @@ func NewProber(t Transport, clock Clock, peer netip.AddrPort, config Config) (*P
 		clock:     clock,
 		peer:      netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port()),
 		config:    config,
-		in:        make([]byte, longSize+1), // one byte more, to notice a longer packet
+		in:        make([]byte, longSize+1), // one byte more than a packet, to notice a longer one
 		out:       make([]byte, 0, longSize),
 	}
 	p.stamped = p.takeStamp
@@ -76,7 +76,8 @@ func NewProber(t Transport, clock Clock, peer netip.AddrPort, config Config) (*P
 	return p, nil
 }
 
-// Use makes later trains use another key. The prober keeps its readings of the peer's counter.
+// Use makes later trains use another key. The prober still remembers the latest reading of the
+// peer's counter.
 func (p *Prober) Use(key Key) {
 	if key != p.config.Key {
 		p.config.Key = key
@@ -114,9 +115,10 @@ func (p *Prober) Train(ctx context.Context) (Train, error) {
 }
 
 // newestSession is the highest number of a session in this process. An answerer accepts only a
-// number above the highest that it has seen under the key, so repeating an old packet is useless.
-// Within a process the numbers grow with each train. A new process begins at the time of the clock.
-// So its numbers are higher than those of the previous process, unless the clock was set back.
+// number above the highest that it has seen under the key, so repeating an old packet has no
+// effect. Within a process the numbers grow with each train. A new process begins with the time of
+// the clock. So each number of a new process is higher than all numbers of the previous process,
+// unless the clock was set back.
 var newestSession atomic.Uint64
 
 func init() { newestSession.Store(uint64(time.Now().UnixNano())) }
@@ -141,7 +143,7 @@ func (p *Prober) run(ctx context.Context) error {
 	return p.insist(ctx, kindClose)
 }
 
-// insist sends probes of a kind until one is answered.
+// insist sends probes of one kind until one of them is answered.
 func (p *Prober) insist(ctx context.Context, k kind) error {
 	for range p.config.Attempts {
 		if ok, err := p.exchange(ctx, k); ok || err != nil {
@@ -190,7 +192,7 @@ func (p *Prober) exchange(ctx context.Context, k kind) (bool, error) {
 	transmit, receive := p.transport.Sources()
 	this.sent = stamp{counter_cycles: tx.Before_cycles, source: transmit}
 	if transmit == Kernel {
-		this.sent.source = Missing // until its stamp arrives
+		this.sent.source = Missing // until takeStamp finds the kernel's stamp
 	}
 
 	until := p.transport.Now().Add(p.config.Timeout)
@@ -216,7 +218,7 @@ func (p *Prober) exchange(ctx context.Context, k kind) (bool, error) {
 	return true, nil
 }
 
-// take handles the packet in p.in.
+// take processes the packet in p.in.
 func (p *Prober) take(rx Received, receive Source) error {
 	if rx.From != p.peer {
 		p.counts.Foreign++
@@ -259,7 +261,8 @@ func (p *Prober) take(rx Received, receive Source) error {
 	return p.takePrevious(a)
 }
 
-// takePrevious stores the transmit stamp of the previous answer, which the present answer carries.
+// takePrevious stores the transmit stamp of the previous answer. The present answer carries this
+// stamp.
 func (p *Prober) takePrevious(a *packet) error {
 	switch {
 	case a.previous == noSequence:
@@ -274,7 +277,8 @@ func (p *Prober) takePrevious(a *packet) error {
 			a.received.counter_cycles
 		return nil
 	}
-	// Several closes carry the same stamp, but the kernel's stamp may have arrived in between.
+	// The answers to several closes carry one transmit stamp. The kernel's part of it may be in a
+	// later answer only.
 	if before.leaving.counter_cycles != a.answered.counter_cycles {
 		return fmt.Errorf("answer %d was sent at %d and at %d: %w", a.previous,
 			before.leaving.counter_cycles, a.answered.counter_cycles, tscratio.ErrImpossible)
@@ -286,7 +290,7 @@ func (p *Prober) takePrevious(a *packet) error {
 	return nil
 }
 
-// takeStamp stores the transmit stamp of a probe.
+// takeStamp stores the kernel's transmit stamp of a probe.
 func (p *Prober) takeStamp(packet []byte, realtime_ns int64) {
 	var h header
 	if !sentHeader(packet, &h) || h.session != p.session || h.sequence >= uint32(len(p.probes)) ||
@@ -296,8 +300,8 @@ func (p *Prober) takeStamp(packet []byte, realtime_ns int64) {
 	p.probes[h.sequence].sent.setKernel(&p.clock, realtime_ns)
 }
 
-// finish puts the results of the probes into a train. It refuses the train if one of them is
-// impossible.
+// finish computes the train's exchanges from the probes. If the stamps of one probe are impossible,
+// it refuses the train.
 func (p *Prober) finish(t *Train) error {
 	for _, end := range []struct {
 		whose  string
@@ -321,7 +325,7 @@ func (p *Prober) finish(t *Train) error {
 	}
 }
 
-// remember stores the latest reading of the peer's counter.
+// remember stores the latest reading of the peer's counter in this train.
 func (p *Prober) remember() {
 	for i := range p.probes {
 		if q := &p.probes[i]; q.answered {
@@ -330,10 +334,10 @@ func (p *Prober) remember() {
 	}
 }
 
-// fill does the work of finish, with the clocks that have not been refuted so far.
+// fill does the work of finish, with the clocks that are not yet refuted.
 func (p *Prober) fill(t *Train) error {
 	t.Exchanges, t.Arrivals = nil, nil
-	// floor_cycles is a reading of the peer's counter from before the current probe can have
+	// floor_cycles is the latest known reading of the peer's counter from before this probe
 	// arrived.
 	floor_cycles := p.latest_cycles
 	for i := range p.probes {
@@ -364,7 +368,7 @@ func (p *Prober) fill(t *Train) error {
 	return nil
 }
 
-// possible refuses stamps that counters running forwards cannot show.
+// possible returns an error if counters that run forwards cannot show the stamps of a probe.
 func (p *Prober) possible(q *probe, floor_cycles uint64) error {
 	before := func(x, y uint64) bool { return x < y && y-x > p.config.Slack_cycles }
 	received, leaving := q.received.counter_cycles, q.leaving.counter_cycles
@@ -385,8 +389,8 @@ func (p *Prober) possible(q *probe, floor_cycles uint64) error {
 	return nil
 }
 
-// complete returns the exchange of a probe that was answered. If the answer's transmit stamp did
-// not arrive, the exchange lacks it.
+// complete returns the exchange of an answered probe. If the answer's transmit stamp did not
+// arrive, the exchange does not contain it.
 func (p *Prober) complete(q *probe, floor_cycles uint64) Exchange {
 	sent, returned := q.sent.counter_cycles, q.returned.counter_cycles
 	received, leaving := q.received.counter_cycles, q.leaving.counter_cycles
@@ -396,8 +400,8 @@ func (p *Prober) complete(q *probe, floor_cycles uint64) Exchange {
 		Answered: tscratio.At(leaving),
 		Returned: tscratio.At(returned),
 	}}
-	// A kernel stamp lies between two user stamps. The outer of these is the stamp that it
-	// replaces.
+	// A kernel stamp lies between two user stamps. The outer one of these is the user stamp of the
+	// same packet at the same node.
 	e.Best.Sent, e.Sent = p.narrow(q.sent, p.ownClock, tscratio.Interval{Lo: sent, Hi: returned})
 	e.Best.Received, e.Received = p.narrow(q.received, p.peersClock,
 		tscratio.Interval{Lo: min(floor_cycles, received), Hi: received})
@@ -407,7 +411,7 @@ func (p *Prober) complete(q *probe, floor_cycles uint64) Exchange {
 	}
 	e.Best.Returned, e.Returned = p.narrow(q.returned, p.ownClock,
 		tscratio.Interval{Lo: sent, Hi: returned})
-	// Two kernel stamps may each be possible but contradict each other.
+	// Each of two kernel stamps may be possible alone, although they contradict each other.
 	if e.Best.Sent.Lo > e.Best.Returned.Hi {
 		p.refute(p.ownClock)
 	}
@@ -415,8 +419,8 @@ func (p *Prober) complete(q *probe, floor_cycles uint64) Exchange {
 }
 
 // narrow returns the interval of the node's counter in which a packet was stamped. It uses the
-// kernel's stamp if there is one, its clock is known, and it lies between the user stamps around
-// it.
+// kernel's stamp if there is one, if it can be converted into cycles, and if it lies between the
+// user stamps around it.
 func (p *Prober) narrow(
 	s stamp, clock *realtime, between tscratio.Interval,
 ) (tscratio.Interval, Source) {

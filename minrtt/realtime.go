@@ -6,40 +6,42 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// A realtime relates CLOCK_REALTIME to the counter over one train. It computes what the counter
+// A realtime relates CLOCK_REALTIME to the counter during one train. It computes what the counter
 // showed when the kernel took a stamp.
 //
-// Let C be the counter as a function of the clock. A bracket ⟨before, t, after⟩ proves that at some
-// moment between its readings the clock showed t, and so stood in [t, t + step]: C(t) ≤ after and
-// C(t + step) ≥ before. A step is 1 ns, because readings are rounded down, unless the clock moves
-// in larger steps. The clock's rate stays within wander of its mean R, in cycles per ns. So for a
-// bracket at distance d from x:
+// A bracket is a reading of the clock between two readings of the counter. Let C be the counter as
+// a function of the clock. A bracket ⟨before, t, after⟩ proves that at some moment between its
+// readings of the counter the clock showed t. The clock's readings are rounded down to its step: 1
+// ns, or more for a coarser clock. So the clock's exact value was in [t, t + step], and C(t) ≤
+// after and C(t + step) ≥ before. Let R be the counter's mean rate, in cycles per ns of the clock.
+// At every moment the rate is within R·(1 ± wander). Then, for the time x of a stamp, with d = t −
+// x on the left and d = t + step − x on the right:
 //
 //	C(x) + R·(d − wander·|d|) ≤ after,  C(x) + R·(d + wander·|d|) ≥ before.
 //
-// With R > 0 these are linear inequalities in C(x) and R. Eliminating R from any two of them yields
-// a limit on C(x), and the tightest of these limits is the solution. Each limit is valid on its
-// own, independent of the others.
+// With R > 0 these are linear inequalities in C(x) and R. Eliminating R from any two of these
+// inequalities gives a limit of C(x). The solution is the tightest of these limits. Each limit is
+// valid without the others.
 type realtime struct {
 	wander float64
-	step   float64 // ns
+	step   float64 // in ns
 
-	// refuted is set when a stamp contradicts the user stamps around it. Then the clock does not
-	// behave as assumed, and no other stamp of the train can be trusted.
+	// refuted says that a stamp contradicted the user stamps around it. Then the clock does not
+	// behave as assumed, so no other stamp of the train is used either.
 	refuted bool
 
-	// These are relative to origin, which keeps them small: see the constant reach.
+	// The points are relative to origin, which keeps their numbers small: see reach.
 	origin bracket
-	upper  []point // C(x_ns) ≤ y_cycles
-	lower  []point // C(x_ns) ≥ y_cycles
+	upper  []point // each says C(x_ns) ≤ y_cycles
+	lower  []point // each says C(x_ns) ≥ y_cycles
 
-	// The relation is valid between the first bracket and the last, but not beyond.
+	// Only stamps between the first and the last bracket can be converted.
 	first_ns, last_ns float64
 }
 
 type point struct{ x_ns, y_cycles float64 }
 
-// bracket records that CLOCK_REALTIME showed realtime_ns between two readings of the counter.
+// bracket says that CLOCK_REALTIME showed realtime_ns between two readings of the counter.
 type bracket struct {
 	before_cycles uint64
 	realtime_ns   int64
@@ -47,21 +49,22 @@ type bracket struct {
 }
 
 const (
-	// reach is the largest distance from the origin, in ns and in cycles: 17 s. At that distance a
+	// reach is the largest distance from the origin, in ns (17 s) and in cycles. At that distance a
 	// float64 is accurate to 2⁻¹⁹.
 	reach = 1 << 34
 
-	// coarsest_ns is the largest step of a clock with useful stamps.
+	// coarsest_ns is the largest step of a clock for which stamps are still useful.
 	coarsest_ns = 1_000_000
 
-	// flattest limits how much an elimination may enlarge rounding errors.
+	// flattest limits the factor by which eliminating R may enlarge rounding errors.
 	flattest = 1.0 / 64
 
-	// margin is added to each limit, in cycles. Rounding errors are smaller.
+	// margin is added to each limit, in cycles. It is larger than all rounding errors.
 	margin = 1.0 / 64
 )
 
-// newRealtime returns the relation that a report describes, or nil if the report describes none.
+// newRealtime returns the relation that a report describes. If the report describes none, it
+// returns nil.
 func newRealtime(r *clockReport) *realtime {
 	if r.status != clockRelated || r.openingLength == 0 || r.closingLength == 0 ||
 		r.wander_ppb > anything_ppb ||
@@ -86,20 +89,21 @@ func newRealtime(r *clockReport) *realtime {
 	return c
 }
 
-// near returns a − b and whether the result is within reach.
+// near returns a − b. It reports whether the result is within reach.
 func near(a, b uint64) (float64, bool) {
 	d := int64(a - b)
 	return float64(d), -reach <= d && d <= reach
 }
 
-// counts returns what the counter showed when the kernel took a stamp. It reports false if the
-// stamp is from outside the train, or if the brackets contradict each other.
+// counts returns what the counter showed when the kernel took a stamp. If the stamp is from outside
+// the train, or if the brackets contradict each other, counts reports false.
 func (c *realtime) counts(stamp_ns int64) (tscratio.Interval, bool) {
 	x, ok := near(uint64(stamp_ns), uint64(c.origin.realtime_ns))
 	if !ok || x < c.first_ns || x > c.last_ns {
 		return tscratio.Interval{}, false
 	}
-	// A stamp is rounded like every reading of the clock: it was taken in [stamp, stamp + step].
+	// A stamp is rounded like every reading of the clock: the clock's exact value was in [stamp,
+	// stamp + step].
 	lo, hi := math.Floor(c.atLeast(x)-margin), math.Ceil(c.atMost(x+c.step)+margin)
 	if lo > hi || lo < -reach || hi > reach {
 		return tscratio.Interval{}, false
@@ -108,11 +112,11 @@ func (c *realtime) counts(stamp_ns int64) (tscratio.Interval, bool) {
 		Lo: c.origin.before_cycles + uint64(int64(lo)),
 		Hi: c.origin.before_cycles + uint64(int64(hi)),
 	}
-	return iv, iv.Valid() // a range past the end of the counter is not valid
+	return iv, iv.Valid() // not valid if the interval wraps around at 2⁶⁴
 }
 
-// early returns the smallest possible distance of a point from x, in ns at the mean rate. late
-// returns the largest.
+// early returns the smallest possible distance from x to p, in ns at the mean rate. late returns
+// the largest possible distance.
 func (c *realtime) early(p point, x float64) float64 {
 	d := p.x_ns - x
 	return d - c.wander*math.Abs(d)
@@ -123,20 +127,20 @@ func (c *realtime) late(p point, x float64) float64 {
 	return d + c.wander*math.Abs(d)
 }
 
-// atMost returns the smallest proven upper limit of C(x).
+// atMost returns the smallest upper limit of C(x) that the brackets prove.
 func (c *realtime) atMost(x float64) float64 {
 	best := math.Inf(1)
 	for _, p := range c.upper {
 		u := c.early(p, x)
 		if u >= 0 {
-			best = min(best, p.y_cycles) // the counter does not run backwards
+			best = min(best, p.y_cycles) // because the counter does not run backwards
 		}
 		for _, q := range c.upper {
 			if v := c.early(q, x); u < 0 && v >= 0 {
 				best = min(best, (v*p.y_cycles-u*q.y_cycles)/(v-u))
 			}
 		}
-		for _, q := range c.lower { // points on p's side of x, but further away
+		for _, q := range c.lower { // which must lie on p's side of x, but further away
 			if a := u / c.late(q, x); 0 <= a && a < 1-flattest {
 				best = min(best, (p.y_cycles-a*q.y_cycles)/(1-a))
 			}
@@ -145,7 +149,7 @@ func (c *realtime) atMost(x float64) float64 {
 	return best
 }
 
-// atLeast returns the largest proven lower limit of C(x). It mirrors atMost.
+// atLeast returns the largest lower limit of C(x) that the brackets prove. It mirrors atMost.
 func (c *realtime) atLeast(x float64) float64 {
 	best := math.Inf(-1)
 	for _, p := range c.lower {

@@ -7,12 +7,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// curve is the true clock: counter cycles as an increasing function of the clock's exact reading in
-// ns. Its slope stays within wander of its mean.
+// curve is the true clock. It maps the clock's exact reading, in ns, to counter cycles. Its slope
+// stays within wander of its mean.
 type curve struct {
-	rate   float64 // cycles per ns
+	rate   float64 // in cycles per ns
 	wander float64
-	period float64 // of the slope's square wave, in ns
+	period float64 // of the square wave that the slope follows, in ns
 	phase  float64
 }
 
@@ -29,15 +29,15 @@ func (c curve) at(x float64) float64 {
 	return c.rate * (x + c.wander*bent)
 }
 
-// The bound must hold whatever the clock does within its wander, wherever in the train the stamp
-// is, and for wide brackets as for those without width.
+// The interval contains the truth, whatever the clock does within its wander, wherever in the train
+// the stamp is, and however wide the brackets are.
 func TestRealtimeHoldsTheTruth(t *testing.T) {
 	r := seed.Random(t)
 	const start_ns, start_cycles = 1_800_000_000_000_000_000, 1 << 60
 	for range 3000 {
-		length := math.Pow(10, 3+r.Float64()*6) // 1 µs to 1 s
+		length := math.Pow(10, 3+r.Float64()*6) // in ns: 1 µs to 1 s
 		c := curve{
-			rate:   math.Pow(10, r.Float64()*2-1), // 0.1 to 10 cycles a ns
+			rate:   math.Pow(10, r.Float64()*2-1), // 0.1 to 10 cycles per ns
 			wander: []float64{0, 1e-6, 1e-4, 0.3}[r.IntN(4)],
 			period: length * (0.01 + r.Float64()*4),
 		}
@@ -69,7 +69,7 @@ func TestRealtimeHoldsTheTruth(t *testing.T) {
 			x := r.Float64() * length
 			got, ok := clock.counts(start_ns + int64(math.Floor(x/step)*step))
 			if !ok && x < 1000+step {
-				continue // from before the first bracket
+				continue // the stamp is from before the first bracket
 			}
 			if !ok {
 				t.Fatalf("%+v, %+v: brackets contradict each other", c, report)
@@ -84,9 +84,9 @@ func TestRealtimeHoldsTheTruth(t *testing.T) {
 	}
 }
 
-// The bound is no wider than necessary. With exact brackets and a steady clock its width is the
-// stamp's own nanosecond plus a bracket's. With wide brackets it is a bracket's width, wherever in
-// the train the stamp is.
+// The interval is as narrow as the brackets allow. With exact brackets and a steady clock, its
+// width is the stamp's own ns plus the width of a bracket. With wide brackets, its width is the
+// width of a bracket, wherever in the train the stamp is.
 func TestRealtimeIsTight(t *testing.T) {
 	for _, tc := range []struct {
 		width_cycles uint64
@@ -94,7 +94,7 @@ func TestRealtimeIsTight(t *testing.T) {
 		most_cycles  uint64
 	}{
 		{0, 0, 2*3 + 2},
-		{0, 1000, 2*3 + 2 + 3 + 1}, // at most half of 1 ms to either side: 1 ns
+		{0, 1000, 2*3 + 2 + 3 + 1}, // the wander moves the clock by 1 ns in half of 1 ms
 		{180, 1000, 180 + 2*3 + 2 + 3 + 1},
 	} {
 		r := clockReport{status: clockRelated, openingLength: 1, closingLength: 1,
@@ -112,7 +112,8 @@ func TestRealtimeIsTight(t *testing.T) {
 	}
 }
 
-// Several brackets at one end are intersected: each may be late on a different side.
+// If there are several brackets at one end, all of them narrow the interval: one bracket may be
+// late before the clock's reading, another after it.
 func TestRealtimeIntersectsBrackets(t *testing.T) {
 	r := clockReport{status: clockRelated, openingLength: 2, closingLength: 2, step_ns: 1}
 	r.opening = [maxBrackets]bracket{{990, 1000, 1001}, {2000 - 1, 2000, 2000 + 10}}
@@ -177,7 +178,7 @@ func TestRealtimeRefuses(t *testing.T) {
 	}
 }
 
-// Whatever a peer reports, the result is an interval or a refusal.
+// Whatever a peer reports, counts returns an interval or refuses.
 func FuzzRealtime(f *testing.F) {
 	p := everyField(kindClose | answerBit)
 	b := appendClock(nil, &p.clock)

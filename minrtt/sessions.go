@@ -7,21 +7,22 @@ import (
 	"time"
 )
 
-// This file decides which probes an answerer accepts: under which keys, and of which trains.
+// This file decides which probes an answerer accepts: under which keys, and in which trains.
 
-// overlap is how long an answerer still accepts keys derived from a withdrawn secret. In this time,
-// current trains can end, and probers can receive their new keys.
+// overlap is the time for which an answerer still accepts keys derived from a withdrawn secret. In
+// this time, current trains can end, and probers can receive their new keys.
 const overlap = 2 * time.Second
 
-// accepted is a secret from which the keys of an answerer's probers may be derived.
+// accepted is a secret that the answerer accepts: it answers packets under keys derived from this
+// secret.
 type accepted struct {
-	Secret           // zero if any prober is answered
-	until  time.Time // zero: until the next Accept
+	Secret           // zero if the answerer answers any prober
+	until  time.Time // end of acceptance; zero: until the next Accept
 }
 
-// Accept makes the answerer accept keys derived from these secrets. Keys derived from earlier
-// secrets are accepted for two more seconds. An answerer that answered any prober stops doing so at
-// once.
+// Accept makes the answerer accept keys derived from these secrets. It accepts keys derived from
+// earlier secrets for two more seconds. If the answerer answered any prober before, it stops doing
+// so at once.
 func (a *Answerer) Accept(secrets []Secret) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -43,7 +44,7 @@ func (a *Answerer) Accept(secrets []Secret) {
 	}
 }
 
-// drop forgets a secret and all trains under its keys.
+// drop removes a secret, and all trains under keys derived from it.
 func (a *Answerer) drop(number uint64) {
 	delete(a.secrets, number)
 	for id := range a.sessions {
@@ -54,30 +55,32 @@ func (a *Answerer) drop(number uint64) {
 }
 
 // A session is an answerer's state for one key: the newest train. A prober runs one train at a
-// time, so a newer train ends the previous one. No other prober can end it.
+// time, so a newer train ends the previous one. No other prober can end the train.
 type session struct {
 	codec    *codec
-	number   uint64 // of the train. Packets with a lower number are replays
+	number   uint64 // number of the train; packets with a lower number are replays
 	used     time.Time
 	peer     netip.AddrPort
-	last     uint32 // highest sequence number seen
-	previous uint32 // the answer whose transmit stamp is in answered
+	last     uint32 // highest sequence number in the train so far
+	previous uint32 // sequence number of the answer to which the stamp answered belongs
 	answered stamp
 	opening  clockEnd
 }
 
 const (
-	// maxSessions is the largest number of keys that an answerer stores, each in some 1.5 kB.
+	// maxSessions is the largest number of keys for which an answerer stores a session of some 1.5
+	// kB.
 	maxSessions = 4096
 
-	// liveFor is how long a train stays alive without a packet: the longest time that a prober may
-	// wait for an answer. A new train may replace the train that has been silent longest, if that
-	// train is dead. Live trains are never replaced.
+	// liveFor is how long a train stays alive without a packet: the longest time for which a prober
+	// may wait for an answer. If a new train needs room, it replaces the train that has been silent
+	// longest, if that train is dead. No other prober's train replaces a live one.
 	liveFor = maxTimeout
 )
 
-// take decodes a packet into a.packet and returns its session, or nil if the packet must not be
-// answered. A packet whose code is wrong costs only two look-ups, one derived key and one check.
+// take decodes a packet into a.packet and returns its session. If the packet must not be answered,
+// take returns nil. A packet with a wrong code costs only two look-ups, one derived key and one
+// check.
 func (a *Answerer) take(b []byte, peer netip.AddrPort) *session {
 	p := &a.packet
 	if err := parseHeader(b, &p.header); err != nil {
@@ -117,8 +120,8 @@ func (a *Answerer) take(b []byte, peer netip.AddrPort) *session {
 	return s
 }
 
-// secretOf returns the secret from which a key is derived. It returns nil if that secret is not, or
-// no longer, accepted.
+// secretOf returns the secret from which a key is derived. If the answerer does not accept that
+// secret, or no longer does, secretOf returns nil.
 func (a *Answerer) secretOf(key keyID) *accepted {
 	secret := a.secrets[key.secret]
 	if secret != nil && !secret.until.IsZero() && a.transport.Now().After(secret.until) {
@@ -128,9 +131,9 @@ func (a *Answerer) secretOf(key keyID) *accepted {
 	return secret
 }
 
-// codec returns a codec for the packet whose header is in a.packet. If there is a session, this is
-// the session's codec. If there is none, it is a codec for the key that the packet names, or nil if
-// the packet does not match that key.
+// codec returns the codec for the packet with the header in a.packet. If there is a session, codec
+// returns the session's codec. If not, it derives the key that the packet names. It returns nil if
+// the packet's code does not match that key.
 func (a *Answerer) codec(secret *accepted, s *session, b []byte) *codec {
 	switch {
 	case s != nil:
@@ -143,12 +146,11 @@ func (a *Answerer) codec(secret *accepted, s *session, b []byte) *codec {
 	if sum := hmacOnce(&key.Bytes, b[:end]); !hmac.Equal(sum[:macSize], b[end:]) {
 		return nil
 	}
-	// Copy, so that the key stays off the heap until here.
+	// The copy keeps key off the heap for packets that fail the check above.
 	return newCodec(bytes.Clone(key.Bytes[:]))
 }
 
-// begin begins the train that a.packet opens. It replaces the key's previous train, if there is
-// one.
+// begin begins the train that a.packet opens. If the key has a previous train, begin replaces it.
 func (a *Answerer) begin(s *session, codec *codec, peer netip.AddrPort) *session {
 	p := &a.packet
 	switch {
@@ -167,8 +169,8 @@ func (a *Answerer) begin(s *session, codec *codec, peer netip.AddrPort) *session
 	return s
 }
 
-// forgetDead forgets the train that has been silent longest, if that train is dead. It reports
-// whether it forgot one.
+// forgetDead removes the train that has been silent longest, if that train is dead. It reports
+// whether it removed a train.
 func (a *Answerer) forgetDead() bool {
 	var dead keyID
 	oldest := a.transport.Now().Add(-liveFor)

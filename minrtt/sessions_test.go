@@ -12,8 +12,8 @@ import (
 
 var stranger = netip.MustParseAddrPort("192.0.2.66:66")
 
-// inject lets a packet arrive at the answerer now, and returns how many packets the answerer sends
-// in return.
+// inject lets a packet arrive at the answerer at once. It returns how many packets the answerer
+// sends in return.
 func (f *fakePair) inject(b []byte, from netip.AddrPort) int {
 	before := len(f.answerer.sent)
 	f.answerer.inbox = append(f.answerer.inbox, delivery{from: from, packet: bytes.Clone(b)})
@@ -21,7 +21,8 @@ func (f *fakePair) inject(b []byte, from netip.AddrPort) int {
 	return len(f.answerer.sent) - before
 }
 
-// amid runs a train, calls do before its third probe leaves, and still demands a whole train.
+// amid runs a train and calls do before the train's third probe leaves. The train must still
+// succeed, with all exchanges.
 func (f *fakePair) amid(t *testing.T, do func()) {
 	t.Helper()
 	n := 0
@@ -44,8 +45,8 @@ func open(key Key, session uint64) []byte {
 	return key.codec().append(nil, &p)
 }
 
-// Somebody who has overheard everything that a prober ever sent can neither end its trains with it
-// nor get an answer.
+// Somebody who has heard everything that a prober ever sent can neither end the prober's trains nor
+// get an answer by repeating packets.
 func TestReplayedPacketsEndNoLiveTrain(t *testing.T) {
 	f := newFakePair(t)
 	for range 5 {
@@ -55,7 +56,7 @@ func TestReplayedPacketsEndNoLiveTrain(t *testing.T) {
 	}
 	overheard := f.prober.sent
 	f.amid(t, func() {
-		overheard = f.prober.sent // includes the current train so far
+		overheard = f.prober.sent // including the current train up to now
 		for _, from := range []netip.AddrPort{stranger, f.prober.addr} {
 			for _, b := range overheard[:len(overheard)-1] {
 				if n := f.inject(b, from); n > 0 {
@@ -69,8 +70,8 @@ func TestReplayedPacketsEndNoLiveTrain(t *testing.T) {
 	}
 }
 
-// Neither a stranger who forges packets nor a member with as many keys as there is room for ends a
-// train.
+// Nobody can end another's train: neither a stranger who forges packets, nor a prober that uses
+// more keys than an answerer has room for.
 func TestOthersOpensEndNoLiveTrain(t *testing.T) {
 	f := newFakePair(t)
 	f.amid(t, func() {
@@ -93,7 +94,7 @@ func TestOthersOpensEndNoLiveTrain(t *testing.T) {
 	if c := f.a.Counts(); c.Crowded != maxSessions+1 || c.Forged != 2*maxSessions {
 		t.Errorf("counts are %+v", c)
 	}
-	// Dead sessions are replaced.
+	// A new session replaces a dead one.
 	f.now += liveFor + time.Second
 	if n := f.inject(open(testSecret.Key(1<<50), 1), stranger); n != 1 {
 		t.Error("no session was replaced although all have been silent for long")
@@ -103,8 +104,8 @@ func TestOthersOpensEndNoLiveTrain(t *testing.T) {
 	}
 }
 
-// A member that knows its own keys, and hears all packets, can neither answer in another's place
-// nor probe in another's name.
+// A prober that knows its own keys, and hears all packets, can neither answer in another node's
+// name nor probe in another prober's name.
 func TestAMemberForgesNoOtherPairsPackets(t *testing.T) {
 	f := newFakePair(t)
 	members := testSecret.Key(testKey.Prober + 1)
@@ -131,7 +132,7 @@ func TestAMemberForgesNoOtherPairsPackets(t *testing.T) {
 }
 
 // Secrets may change during a train without a lost packet, whether or not the previous secret is
-// still listed beside the new one. Later, keys of the previous secret get no answer.
+// listed together with the new one. Later, keys of the previous secret get no answer.
 func TestSecretsChangeInTheMiddleOfATrain(t *testing.T) {
 	f := newFakePair(t)
 	next, last := NewSecret(), NewSecret()
@@ -159,7 +160,7 @@ func TestSecretsChangeInTheMiddleOfATrain(t *testing.T) {
 	}
 }
 
-// An answerer without secrets answers anybody until it is given some.
+// An answerer without secrets answers everybody, until it gets secrets.
 func TestAnAnswererWithoutSecretsAnswersAnybody(t *testing.T) {
 	n := newFakeNet()
 	a, err := NewAnswerer(n.answerer, n.answerer.clock(), nil)
@@ -186,7 +187,7 @@ func TestAnAnswererWithoutSecretsAnswersAnybody(t *testing.T) {
 	}
 }
 
-// hmacOnce agrees with crypto/hmac for packets of any length.
+// hmacOnce returns what crypto/hmac returns, for packets of any length.
 func TestHMACOnce(t *testing.T) {
 	for n := range longSize + 1 {
 		message := bytes.Repeat([]byte{byte(n)}, n)
@@ -198,7 +199,7 @@ func TestHMACOnce(t *testing.T) {
 	}
 }
 
-// A forged packet allocates nothing, because anybody can send many.
+// Refusing a forged packet allocates nothing, because anybody can send many such packets.
 func TestAForgedPacketAllocatesNothing(t *testing.T) {
 	f := newFakePair(t)
 	forged := open(Key{Secret: testKey.Secret, Prober: 5}, 1)
@@ -207,7 +208,7 @@ func TestAForgedPacketAllocatesNothing(t *testing.T) {
 	}
 }
 
-// The bytes come from Python's hmac module.
+// The expected bytes come from Python's hmac module.
 func TestKeyBytes(t *testing.T) {
 	s := Secret{Number: 0x1112131415161718}
 	for i := range s.Bytes {
@@ -232,8 +233,8 @@ func TestKeyBytes(t *testing.T) {
 	}
 }
 
-// A transmit stamp may come so late that the next train under its key has reached the same answer.
-// It is not taken for that answer's stamp.
+// A transmit stamp may come after the next train under the same key has reached the same sequence
+// number. Such a stamp does not become the stamp of that train's answer.
 func TestALateTransmitStampIsNotTheNextTrains(t *testing.T) {
 	f := newFakePair(t)
 	f.stampInKernel()

@@ -8,35 +8,36 @@ import (
 )
 
 var (
-	// ErrNoAnswer is returned for a train that was given up because too many answers were missing:
-	// the number in its Config.
+	// ErrNoAnswer is returned for a train that the prober gave up because Config.Attempts
+	// successive answers were missing.
 	ErrNoAnswer = errors.New("no answer")
 
-	// ErrClockSet is returned for a train during which either node's CLOCK_REALTIME was set, not
-	// just steered. The next train may be good again.
+	// ErrClockSet is returned if CLOCK_REALTIME of either node was set during the train, not just
+	// steered. The next train may succeed.
 	ErrClockSet = errors.New("the clock was set during the train")
 
-	// ErrReplayed is returned when a peer's counter has not advanced since an earlier train: the
-	// counter was reset, or someone replays old stamps.
+	// ErrReplayed is returned if a peer's counter has not advanced since an earlier train. Either
+	// the counter was reset, or someone replays old stamps.
 	ErrReplayed = errors.New("peer's stamps are no later than those of an earlier train")
 )
 
 // Exchange is one probe and its answer.
 type Exchange struct {
-	Sequence uint32 // of the probe in its train; 0 is the warm-up, if its first probe was answered
+	Sequence uint32 // of the probe in its train; 0 is the warm-up, if the first open was answered
 
-	// User contains the counter readings around the system calls.
+	// User contains the user stamps: counter readings around the system calls.
 	User tscratio.Exchange
 
-	// Best is User with the kernel's stamps wherever they are usable.
+	// Best is User, but with the kernel's stamps where they can be used.
 	Best tscratio.Exchange
 
 	// Sent, Received, Answered and Returned are the sources of Best's stamps.
 	Sent, Received, Answered, Returned Source
 }
 
-// Arrival is a probe that arrived but whose exchange is incomplete. The transmit stamp of its
-// answer got lost. Or the answer was the last close's, whose transmit stamp is never fetched.
+// Arrival is an answered probe for which the answer's transmit stamp is missing, so its exchange is
+// incomplete. Either that stamp got lost, or the probe is the last close. The prober never fetches
+// the transmit stamp of the last close's answer.
 type Arrival struct {
 	Sequence       uint32
 	Sent, Received tscratio.Interval
@@ -46,7 +47,7 @@ type Arrival struct {
 func (a Arrival) Constraint(by tscratio.Starter) tscratio.Constraint {
 	out, back := tscratio.Exchange{Sent: a.Sent, Received: a.Received}.Constraints(by)
 	if by == tscratio.StartedByB {
-		return back // because it is B's packet to A
+		return back // a packet from B to A proves the other kind of constraint
 	}
 	return out
 }
@@ -54,12 +55,12 @@ func (a Arrival) Constraint(by tscratio.Starter) tscratio.Constraint {
 // Train is the outcome of one train.
 type Train struct {
 	Peer      netip.AddrPort
-	Exchanges []Exchange // complete ones, in the order of their probes
-	Arrivals  []Arrival  // of the other probes that arrived, in their order
-	Counts    Counts     // of this train alone
+	Exchanges []Exchange // complete exchanges, in the order of their probes
+	Arrivals  []Arrival  // the other answered probes, in their order
+	Counts    Counts     // packets of this train alone
 }
 
-// User returns the exchanges with the counter readings around the system calls.
+// User returns the exchanges with user stamps.
 func (t Train) User() []tscratio.Exchange {
 	es := make([]tscratio.Exchange, len(t.Exchanges))
 	for i := range es {
@@ -68,7 +69,7 @@ func (t Train) User() []tscratio.Exchange {
 	return es
 }
 
-// Best returns the exchanges with the kernel's stamps wherever they are usable.
+// Best returns the exchanges with the kernel's stamps where they can be used.
 func (t Train) Best() []tscratio.Exchange {
 	es := make([]tscratio.Exchange, len(t.Exchanges))
 	for i := range es {

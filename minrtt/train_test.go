@@ -26,7 +26,7 @@ func TestTrain(t *testing.T) {
 		if e.Sequence != uint32(i) {
 			t.Errorf("exchange %d has sequence number %d", i, e.Sequence)
 		}
-		// The round trip takes two delays of 10 µs, and the time between the reads of the counters.
+		// The round trip takes two delays of 10 µs, and the time for reading the counters.
 		trip := e.User.RoundTrip_cycles() - (e.User.Answered.Lo-e.User.Received.Lo)*2/3
 		if want := uint64(2000 * 2 * 10); trip < want || trip > want+2000 {
 			t.Errorf("exchange %d: round trip less hold is %d cycles, want %d and a little",
@@ -57,8 +57,8 @@ func TestTrainNeverDrawsMoreThanItGives(t *testing.T) {
 	}
 }
 
-// Trains survive faults of single packets. fromProber says which end sent the packet, and n counts
-// the packets of that end.
+// Trains succeed although single packets are lost, late or doubled. fromProber says which end sent
+// the packet. n is the packet's number: each end numbers its own packets.
 func TestTrainSurvivesTheNetwork(t *testing.T) {
 	type fault func(fromProber bool, n int) []time.Duration
 	one := []time.Duration{fakeDelay}
@@ -80,7 +80,7 @@ func TestTrainSurvivesTheNetwork(t *testing.T) {
 				return nil
 			}
 			return one
-			// The second answer's transmit stamp is lost with it.
+			// If the second answer is lost, its transmit stamp is lost, too.
 		}, 4, 2, Counts{Sent: 7, Accepted: 6, Lost: 1}, Counts{Sent: 7, Accepted: 7}},
 		{"open lost twice", func(p bool, n int) []time.Duration {
 			if p && n < 2 {
@@ -214,7 +214,7 @@ func TestTrainOnAFailingTransport(t *testing.T) {
 	})
 }
 
-// Anything else that arrives at either end is counted and changes nothing.
+// Any other packet that arrives at either end is counted and has no other effect.
 func TestTrainAmidForeignTraffic(t *testing.T) {
 	c := testKey.codec()
 	make := func(change func(*packet)) []byte {
@@ -260,7 +260,8 @@ func TestTrainAmidForeignTraffic(t *testing.T) {
 	if diff := cmp.Diff(want, tr.Counts); diff != "" {
 		t.Errorf("counts of the prober (-want +got):\n%s", diff)
 	}
-	// The stray open's session is below the current one, so it counts as a replay.
+	// The number of the stray open's session is below the current one, so the open counts as a
+	// replay.
 	want = Counts{Sent: 7, Accepted: 7, Duplicate: 1, Foreign: 2, Truncated: 1, Oversize: 2,
 		Malformed: 3, Forged: 1}
 	if diff := cmp.Diff(want, f.a.Counts()); diff != "" {
@@ -277,7 +278,7 @@ func newPacket(t *testing.T, b []byte) packet {
 	return p
 }
 
-// A peer that holds the key may still lie. Impossible stamps are refused by name.
+// A peer with the key may still send false stamps. If the stamps are impossible, the error says so.
 func TestTrainRefusesImpossibleStamps(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -291,7 +292,7 @@ func TestTrainRefusesImpossibleStamps(t *testing.T) {
 		}, tscratio.ErrImpossible},
 		{"received before the answer before it left", func(p *packet) {
 			if p.sequence == 4 {
-				p.received.counter_cycles -= 3000 * 30 // 30 µs, to before the probe left
+				p.received.counter_cycles -= 3000 * 30 // by 30 µs, to before the probe left
 			}
 		}, tscratio.ErrImpossible},
 		{"transmit stamp of itself", func(p *packet) {
@@ -325,7 +326,7 @@ func TestTrainRefusesImpossibleStamps(t *testing.T) {
 	}
 }
 
-// tamper lets lie change every answer, and seals the answer again.
+// tamper lets lie change every answer, and computes the answer's code again.
 func (f *fakePair) tamper(t *testing.T, lie func(p *packet)) {
 	f.route = func(from *fakeEnd, b []byte) []time.Duration {
 		if from == f.answerer {
@@ -345,7 +346,7 @@ func TestTrainRefusesReplayedStamps(t *testing.T) {
 	if _, err := f.train(t); err != nil {
 		t.Fatalf("second train: %v", err)
 	}
-	f.answerer.offset_cycles -= 1 << 30 // a reset, or old stamps
+	f.answerer.offset_cycles -= 1 << 30 // as after a reset, or with old stamps
 	if _, err := f.train(t); !errors.Is(err, ErrReplayed) {
 		t.Errorf("error = %v, want %v", err, ErrReplayed)
 	}
@@ -374,7 +375,7 @@ func TestConfigValidate(t *testing.T) {
 	}
 }
 
-// One error of the transport is ignored. Errors without end are reported.
+// Serve continues after one error of the transport. If errors do not end, it returns the error.
 func TestServeGivesUpABrokenTransport(t *testing.T) {
 	n := newFakeNet()
 	a, err := NewAnswerer(n.answerer, n.answerer.clock(), []Secret{testSecret})
@@ -387,7 +388,7 @@ func TestServeGivesUpABrokenTransport(t *testing.T) {
 		}
 	}
 	broken(maxFailures - 1)
-	n.answerer.errors = append(n.answerer.errors, nil) // one that gets through
+	n.answerer.errors = append(n.answerer.errors, nil) // one packet that arrives in between
 	broken(maxFailures)
 	n.answerer.inbox = []delivery{{packet: []byte("a packet")}}
 	if err := a.Serve(t.Context()); !errors.Is(err, unix.ENETDOWN) {

@@ -18,20 +18,22 @@ import (
 
 // UDPConfig configures ListenUDP and DialUDP.
 type UDPConfig struct {
-	// Counter reads the node's counter, after everything before the call. Required.
+	// Counter reads the node's counter, after everything that the program did before the call. It
+	// is required.
 	Counter func() uint64
 
-	// Spin is how long Receive polls after a packet before it sleeps in the kernel. A sleeping CPU
-	// takes tens of microseconds to wake; a polling one uses up its core. 0 means to sleep at once.
+	// Spin is how long Receive polls after a packet before it sleeps in the kernel. After a sleep,
+	// a CPU takes tens of microseconds to wake. Polling uses all of a core's time. 0 means to sleep
+	// at once.
 	Spin time.Duration
 
-	// UserStampsOnly switches the kernel's stamps off.
+	// UserStampsOnly switches kernel stamps off.
 	UserStampsOnly bool
 }
 
-// UDP is a Transport on a socket of its own, with raw system calls. The runtime's network poller
-// would put a scheduler between a packet and its stamp. Only one goroutine at a time may use a UDP,
-// but any goroutine may call Close.
+// UDP is a Transport on a socket of its own, with raw system calls. With the runtime's network
+// poller, a scheduler would run between a packet and its stamp. Only one goroutine at a time may
+// use a UDP, but any goroutine may call Close.
 type UDP struct {
 	counter func() uint64
 	spin    time.Duration
@@ -45,21 +47,22 @@ type UDP struct {
 	fd          int
 	closed      atomic.Bool
 	interrupted atomic.Uint64 // number of receives that a signal ended
-	// use is held during system calls on fd, so that Close does not close fd under them.
+	// A goroutine holds use during its system calls on fd, so that Close does not close fd
+	// meanwhile.
 	use sync.Mutex
 
-	// Only the goroutine that uses the transport uses these.
+	// Only the goroutine that uses the Transport uses these fields.
 	wait       time.Duration // SO_RCVTIMEO
-	lastPacket time.Time     // sent or received
-	in         message       // what Receive reads
-	errors     message       // what SentStamps reads
-	queued     []byte        // buffer for errors
+	lastPacket time.Time     // time of the last packet, sent or received
+	in         message       // filled by Receive
+	errors     message       // filled by SentStamps
+	queued     []byte        // buffer for the packets in errors
 	to         unix.RawSockaddrAny
 	toLength   uint32
 	toAddr     netip.AddrPort // the address that to contains
 }
 
-// message is what recvmsg fills.
+// message is the memory that recvmsg fills.
 type message struct {
 	header  unix.Msghdr
 	vector  unix.Iovec
@@ -67,8 +70,8 @@ type message struct {
 	control [256]byte
 }
 
-// arm points the header at the buffers to fill. It must be called each time, because recvmsg
-// overwrites lengths.
+// arm points the header at the buffers to fill. It must be called before each recvmsg, because
+// recvmsg overwrites lengths.
 func (m *message) arm(b []byte) {
 	m.vector.Base = unsafe.SliceData(b)
 	m.vector.SetLen(len(b))
@@ -82,12 +85,12 @@ func (m *message) arm(b []byte) {
 	m.header.SetControllen(len(m.control))
 }
 
-// maxWait is how long Receive sleeps in one system call. Waking up costs more than the call, so it
-// should be rare.
+// maxWait is the longest time that Receive sleeps in one system call. Waking up costs more than the
+// call, so it should happen rarely.
 const maxWait = 1 << 16 * time.Millisecond
 
-// pollsPerTurn is the number of polls before Receive yields. It reads the time in every fourth
-// turn.
+// pollsPerTurn is the number of polls after which Receive yields the CPU. Receive reads the time
+// after every fourth yield.
 const pollsPerTurn = 16
 
 func yield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
@@ -148,13 +151,13 @@ func openUDP(local netip.AddrPort, config UDPConfig) (*UDP, error) {
 
 func (u *UDP) setUp(local netip.AddrPort) error {
 	if u.ipv6 {
-		// One socket serves one address family, so an IPv4 peer has only one written form.
+		// One socket serves one address family, so that an IPv4 peer has only one written form.
 		if err := unix.SetsockoptInt(u.fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1); err != nil {
 			return os.NewSyscallError("setsockopt IPV6_V6ONLY", err)
 		}
 	}
-	// With GRO, packets that are received together share one stamp. GRO is off by default, but
-	// someone may have turned it on. Kernels before 5.0 do not have it.
+	// With GRO, packets that arrive together share one stamp. GRO is off by default, but may have
+	// been turned on. Kernels before 5.0 do not have it.
 	_ = unix.SetsockoptInt(u.fd, unix.IPPROTO_UDP, unix.UDP_GRO, 0)
 	u.address(local)
 	if err := u.withAddress(unix.SYS_BIND); err != nil {
@@ -200,7 +203,7 @@ func (u *UDP) withAddress(call uintptr) error {
 // LocalAddr returns the address to which the socket is bound.
 func (u *UDP) LocalAddr() netip.AddrPort { return u.local }
 
-// Now implements Transport.
+// Now does what Transport.Now does.
 func (u *UDP) Now() time.Time { return time.Now() }
 
 // Close closes the socket. A Receive that is waiting returns ErrClosed.
@@ -208,14 +211,14 @@ func (u *UDP) Close() error {
 	if u.closed.Swap(true) {
 		return ErrClosed
 	}
-	// On a socket that is not connected this fails, but it still wakes a waiting Receive.
+	// On a socket that is not connected, Shutdown fails. But it still wakes a waiting Receive.
 	_ = unix.Shutdown(u.fd, unix.SHUT_RD)
 	u.use.Lock()
 	defer u.use.Unlock()
 	return unix.Close(u.fd)
 }
 
-// Send implements Transport. An error means that the packet did not leave.
+// Send does what Transport.Send does. After an error the packet did not leave.
 func (u *UDP) Send(packet []byte, to netip.AddrPort) (Sent, error) {
 	u.use.Lock()
 	defer u.use.Unlock()
@@ -230,12 +233,13 @@ func (u *UDP) Send(packet []byte, to netip.AddrPort) (Sent, error) {
 	}
 	address, length := unsafe.Pointer(&u.to), uintptr(u.toLength)
 	if u.connected {
-		// The socket has its route. If given an address, the kernel would look the route up again.
+		// A connected socket knows its route. With an address, the kernel would look the route up
+		// again.
 		address, length = nil, 0
 	}
 	for {
 		before := u.counter()
-		// Sending does not wait: a packet that finds the queue full is treated as lost.
+		// Sending does not wait. If the queue is full, the packet counts as lost.
 		_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(u.fd),
 			uintptr(unsafe.Pointer(unsafe.SliceData(packet))),
 			uintptr(len(packet)), unix.MSG_DONTWAIT, uintptr(address), length)
@@ -246,13 +250,13 @@ func (u *UDP) Send(packet []byte, to netip.AddrPort) (Sent, error) {
 			}
 			return Sent{Before_cycles: before}, nil
 		case unix.EINTR:
-			continue // nothing was sent: take the stamp again
+			continue // nothing was sent: read the counter again
 		}
 		return Sent{}, fmt.Errorf("send to %v: %w", to, errno)
 	}
 }
 
-// Receive implements Transport.
+// Receive does what Transport.Receive does.
 func (u *UDP) Receive(b []byte, until time.Time) (Received, error) {
 	u.use.Lock()
 	defer u.use.Unlock()
@@ -269,8 +273,8 @@ func (u *UDP) Receive(b []byte, until time.Time) (Received, error) {
 			if i%pollsPerTurn != 0 {
 				continue
 			}
-			// If the other end shares this CPU, it cannot answer while this thread polls. A round
-			// trip of 10 µs then takes milliseconds.
+			// If the other end shares this CPU, it cannot answer while this thread polls. Without
+			// yielding, a round trip of 10 µs would take milliseconds.
 			yield()
 			if i%(4*pollsPerTurn) == 0 && !time.Now().Before(end) {
 				break
@@ -283,7 +287,7 @@ func (u *UDP) Receive(b []byte, until time.Time) (Received, error) {
 		}
 		left := time.Until(until)
 		if left <= 0 {
-			// A packet that has arrived by now is accepted, however late this goroutine is.
+			// A packet that has already arrived is accepted, even if the deadline has passed.
 			r, errno := u.receive(b, unix.MSG_DONTWAIT)
 			if errno == unix.EAGAIN || errno == unix.EINTR {
 				return Received{}, ErrTimeout
@@ -293,7 +297,8 @@ func (u *UDP) Receive(b []byte, until time.Time) (Received, error) {
 		if err := u.setWait(left); err != nil {
 			return Received{}, err
 		}
-		// The runtime's preemption signal ends the call with EINTR, in up to half of all exchanges.
+		// The runtime preempts goroutines by a signal, which ends the call with EINTR. This happens
+		// in up to half of all exchanges.
 		switch r, errno := u.receive(b, 0); errno {
 		case unix.EINTR:
 			u.interrupted.Add(1)
@@ -304,9 +309,9 @@ func (u *UDP) Receive(b []byte, until time.Time) (Received, error) {
 	}
 }
 
-// setWait sets the longest sleep of one receive to about the time that is left: no less, and at
-// most four times as much. Setting it costs a system call. In the common case, all calls have the
-// same timeout, and setWait changes nothing.
+// setWait sets how long one receive sleeps: at least for the time left, and at most four times as
+// long. Setting the time costs a system call. In the common case all calls have the same timeout,
+// and setWait changes nothing.
 func (u *UDP) setWait(left time.Duration) error {
 	left = min(left, maxWait)
 	if left <= u.wait && u.wait <= 4*left {
@@ -324,7 +329,7 @@ func (u *UDP) setWait(left time.Duration) error {
 	return nil
 }
 
-// received completes the result, after the stamp.
+// received completes the result of Receive after the stamp was taken.
 func (u *UDP) received(r Received, errno syscall.Errno) (Received, error) {
 	if u.closed.Load() {
 		return Received{}, ErrClosed
@@ -342,9 +347,9 @@ func (u *UDP) received(r Received, errno syscall.Errno) (Received, error) {
 	return r, nil
 }
 
-// receive makes one system call and takes the stamp after it. The runtime must be told of a call
-// that sleeps. For a call that polls, telling the runtime would cost as much as the call. With
-// MSG_TRUNC the kernel returns the length of the whole packet, even if only a part fitted.
+// receive makes one system call and then reads the counter. If the call sleeps, the runtime must
+// know about it. If the call polls, telling the runtime would cost as much as the call. With
+// MSG_TRUNC the kernel returns the length of the whole packet, even if only a part of it fitted.
 func (u *UDP) receive(b []byte, flags uintptr) (Received, syscall.Errno) {
 	flags |= unix.MSG_TRUNC
 	polls := flags&unix.MSG_DONTWAIT != 0
@@ -375,7 +380,7 @@ func (u *UDP) receive(b []byte, flags uintptr) (Received, syscall.Errno) {
 	return Received{Length: int(n), After_cycles: u.counter()}, errno
 }
 
-// address writes an address into u.to, from which sendto reads it.
+// address writes an address into u.to, where sendto reads it.
 func (u *UDP) address(a netip.AddrPort) {
 	u.toAddr = a
 	port := [2]byte{byte(a.Port() >> 8), byte(a.Port())}
@@ -398,8 +403,8 @@ func (u *UDP) address(a netip.AddrPort) {
 	u.toLength = unix.SizeofSockaddrInet6
 }
 
-// scopeOf returns the index of the interface that zone names by index or name, or 0 if there is no
-// such interface.
+// scopeOf returns the index of the interface that zone names, by index or by name. If there is no
+// such interface, it returns 0.
 func scopeOf(zone string) uint32 {
 	if zone == "" {
 		return 0

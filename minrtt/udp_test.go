@@ -20,8 +20,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
 
-// answererVariable makes this test binary an answerer. Its value is the address to answer on, how
-// long to spin and, for user stamps only, "user", separated by commas.
+// answererVariable is the environment variable that makes this test binary an answerer. Its value
+// is the address to answer on, how long to spin and, for user stamps only, "user", separated by
+// commas.
 const answererVariable = "MINRTT_TEST_ANSWER"
 
 func TestMain(m *testing.M) {
@@ -35,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(leak.Main(m))
 }
 
-// answerAsProcess announces its address and answers until its standard input is closed.
+// answerAsProcess prints its address, and answers until its standard input is closed.
 func answerAsProcess(how string) error {
 	words := strings.Split(how, ",")
 	spin, err := time.ParseDuration(words[1])
@@ -78,7 +79,7 @@ func machineClock() (Clock, func(), error) {
 
 var loopbacks = []string{"127.0.0.1:0", "[::1]:0"}
 
-// needFamily skips the test on a machine without the address.
+// needFamily skips the test if the machine does not have the address.
 func needFamily(t *testing.T, local string) {
 	t.Helper()
 	c, err := net.ListenPacket("udp", local)
@@ -103,7 +104,8 @@ func TestTrainBetweenProcesses(t *testing.T) {
 			defer u.Close()
 			config := DefaultConfig()
 			config.Key = testKey
-			// Nothing gets lost here; only a busy machine makes us wait.
+			// On the loopback interface no packet gets lost. An answer is late only if the machine
+			// is busy.
 			config.Timeout = 5 * time.Second
 			p, err := NewProber(u, Clock{Counter: asm.Counter}, peer, config)
 			if err != nil {
@@ -117,7 +119,7 @@ func TestTrainBetweenProcesses(t *testing.T) {
 				if len(tr.Exchanges) != 6 {
 					t.Fatalf("%d exchanges, want 6; %+v", len(tr.Exchanges), tr.Counts)
 				}
-				// Both processes read one counter, so the true relation is known.
+				// Both processes read one counter, so the true order is known.
 				for _, e := range tr.User() {
 					if !(e.Sent.Lo < e.Received.Hi && e.Received.Lo < e.Answered.Hi &&
 						e.Answered.Lo < e.Returned.Hi) {
@@ -181,7 +183,7 @@ func openPair(t *testing.T, local string, spin time.Duration) (listener, dialer 
 	return listener, dialer
 }
 
-const soon = 5 * time.Second // for what takes no time on any but a very busy machine
+const soon = 5 * time.Second // long enough on a busy machine for what takes no time on an idle one
 
 func TestUDPCarriesPackets(t *testing.T) {
 	for _, local := range loopbacks {
@@ -231,7 +233,7 @@ func TestUDPTimesOut(t *testing.T) {
 		if waited := time.Since(begin); waited < 20*time.Millisecond {
 			t.Errorf("waited for %v only", waited)
 		}
-		// A Receive with a deadline in the past still takes a packet that is there.
+		// Even after its deadline, Receive returns a packet that has arrived.
 		if _, err := listener.Receive(make([]byte, 10), begin); !errors.Is(err, ErrTimeout) {
 			t.Errorf("error = %v, want %v", err, ErrTimeout)
 		}
@@ -270,7 +272,7 @@ func TestUDPCloses(t *testing.T) {
 	}
 }
 
-// A port on which nobody listens differs from one that is slow.
+// If nobody listens on a port, the error says so. A slow peer only causes a timeout.
 func TestUDPNobodyListens(t *testing.T) {
 	for _, local := range loopbacks {
 		listener, dialer := openPair(t, local, 0)
@@ -312,7 +314,8 @@ func TestUDPRefusesAddresses(t *testing.T) {
 	}
 }
 
-// The signal by which the runtime preempts ends a receive that sleeps. No packet is lost by it.
+// The runtime preempts goroutines by a signal, which ends a sleeping receive. No packet is lost by
+// this.
 func TestUDPSurvivesSignals(t *testing.T) {
 	for _, config := range []UDPConfig{{Counter: asm.Counter},
 		{Counter: asm.Counter, UserStampsOnly: true}} {
@@ -362,13 +365,13 @@ func TestUDPSurvivesSignals(t *testing.T) {
 	}
 }
 
-// The loopback interface stamps what it carries. The kernel starts to stamp received packets a
-// little after it was asked.
+// On the loopback interface the kernel stamps packets. It begins to stamp received packets a short
+// time after it was asked.
 func TestUDPKernelStamps(t *testing.T) {
 	for _, local := range loopbacks {
 		listener, dialer := openPair(t, local, 0)
 		if tx, rx := dialer.Sources(); tx != Kernel || rx != Kernel {
-			// An emulator passes no stamps on.
+			// An emulator does not pass stamps on.
 			if os.Getenv("CI") == "true" && runtime.GOARCH == "amd64" {
 				t.Fatalf("transmit stamps: %v, receive stamps: %v: CI must run where the kernel "+
 					"stamps", tx, rx)
@@ -445,8 +448,7 @@ func TestUDPSendsWhereItIsConnected(t *testing.T) {
 	}
 }
 
-// Probing runs beside the program that is measured, so a train must leave the garbage collector
-// little to do.
+// Probing runs next to the program that is measured. So a train must make little garbage.
 func TestTrainAllocatesLittle(t *testing.T) {
 	listener, dialer := openPair(t, loopbacks[0], 0)
 	clock, done, err := machineClock()
@@ -472,7 +474,8 @@ func TestTrainAllocatesLittle(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The result, two clock relations and the session; nothing for each exchange.
+	// These are the train's result, two clock relations and the session. An exchange allocates
+	// nothing.
 	if got := testing.AllocsPerRun(100, train); got > 30 {
 		t.Errorf("%v allocations a train, want at most 30", got)
 	} else {

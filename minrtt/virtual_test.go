@@ -11,17 +11,17 @@ import (
 )
 
 // virtualClocks are a virtual node's clocks on the fake net. They are functions of a physical
-// counter of 2.6 GHz and of a physical clock that shows the net's time.
+// counter of 2.6 GHz, and of a physical clock that shows the net's time.
 type virtualClocks struct {
 	counter  *vnode.Counter
 	realtime *vnode.Realtime
-	exact    *vnode.Counter // the counter without its quantum
+	exact    *vnode.Counter // the same counter, with a quantum of 1
 	quantum  uint64
 }
 
 func (v *virtualClocks) physical(at time.Duration) uint64 { return 1<<40 + uint64(at)*26/10 }
 
-// clock returns a virtual node's clocks as minrtt wants them.
+// clock returns the virtual node's clocks in the form that minrtt uses.
 func (v *virtualClocks) clock(e *fakeEnd) Clock {
 	now := func() int64 { return fakeBegin + int64(e.net.now) }
 	return Clock{
@@ -31,13 +31,13 @@ func (v *virtualClocks) clock(e *fakeEnd) Clock {
 			e.net.now += fakeRead
 			return v.realtime.Virtual(now())
 		},
-		// The clock is rounded down to ns, passed through a function that moves up to 1.11 ns for
-		// each, and rounded down again.
+		// The physical clock is rounded down to ns. The virtual clock moves by up to 1.11 ns for
+		// each of these, and is rounded down again.
 		RealtimeStep: func() (uint32, error) { return 3, nil },
 		Discipline: func() (Discipline, error) {
 			x := v.realtime.Timex(now(), vnode.Timex{Tick_us: 10_000})
-			// A slew moves as adjtime does, at up to 500 ppm. The rest of it is rounded up to µs,
-			// so that it shows.
+			// A slew moves the clock as adjtime does, at up to 500 ppm. The remaining correction is
+			// rounded away from 0 to whole µs, so that it shows until its end.
 			adjust := (x.Offset_ns + 999) / 1000
 			if x.Offset_ns < 0 {
 				adjust = (x.Offset_ns - 999) / 1000
@@ -49,8 +49,8 @@ func (v *virtualClocks) clock(e *fakeEnd) Clock {
 	}
 }
 
-// newVirtualClocks makes clocks that do something around a moment: change their rate by any amount
-// that the kernel allows, begin or end a slew, or be set.
+// newVirtualClocks makes clocks that change near a given moment: their rate changes by any amount
+// that the kernel allows, a slew begins or ends, or the clock is set.
 func newVirtualClocks(t *testing.T, r *rand.Rand, around time.Duration) *virtualClocks {
 	t.Helper()
 	quantum := []uint64{1, 26, 1000}[r.IntN(3)]
@@ -77,7 +77,7 @@ func newVirtualClocks(t *testing.T, r *rand.Rand, around time.Duration) *virtual
 	case 2:
 		c.Realtime.Slews = []vnode.Slew{{At_ns: near(), Offset_ns: (1 + r.Int64N(1000)) * 1_000_000,
 			Rate_ppm: 500}}
-	case 3: // a slew that ends there
+	case 3: // a slew that ends at that moment
 		length := int64(10_000_000)
 		c.Realtime.Slews = []vnode.Slew{{At_ns: near() - length, Offset_ns: -length / 2000,
 			Rate_ppm: 500}}
@@ -106,9 +106,9 @@ func newVirtual(c vnode.Config) (v *virtualClocks, err error) {
 	return v, err
 }
 
-// The nodes have different counters and clocks, which do something in the middle of a train. Every
-// result of a train is true: each kernel stamp's interval holds the exact count, and each user
-// stamp is on its proper side of it.
+// If virtual nodes have different counters, and clocks that change in the middle of a train, every
+// result of the train is true. The interval of each kernel stamp contains the exact count, and each
+// user stamp is on its proper side of the kernel's.
 func TestTrainHoldsTheTruthOfVirtualNodes(t *testing.T) {
 	r := seed.Random(t)
 	const trains = 1500
@@ -120,13 +120,13 @@ func TestTrainHoldsTheTruthOfVirtualNodes(t *testing.T) {
 			e.wake = time.Duration(r.Int64N(100_000))
 			v := newVirtualClocks(t, r, f.now)
 			e.virtual = v
-			// The fake kernel stamps with the physical clock.
+			// The fake kernel takes stamps from the physical clock.
 			e.realtime = func(at time.Duration) int64 { return fakeBegin + int64(at) }
 		}
 		f.p.clock, f.a.clock = f.prober.clock(), f.answerer.clock()
 		tr, err := f.p.Train(t.Context())
 		if err != nil {
-			set++ // ErrClockSet, the only error here, as the numbers below show
+			set++ // the numbers below show that ErrClockSet is the only error here
 			continue
 		}
 		for _, e := range tr.Exchanges {
@@ -155,7 +155,7 @@ func (f *fakePair) virtualTruth(t *testing.T, e Exchange) {
 		user tscratio.Interval
 		end  *fakeEnd
 		at   time.Duration
-		left bool // the user stamp is before the kernel's, not after
+		left bool // the user stamp is before the kernel's stamp; false: after
 	}{
 		{"sent", e.Sent, e.Best.Sent, e.User.Sent, f.prober, f.prober.trueSent[e.Sequence], true},
 		{"received", e.Received, e.Best.Received, e.User.Received, f.answerer,
@@ -167,7 +167,7 @@ func (f *fakePair) virtualTruth(t *testing.T, e Exchange) {
 	} {
 		v := x.end.virtual
 		truth := v.exact.Virtual(v.physical(x.at)) // rounded down
-		// A reading is up to a quantum late. Users of it allow for that.
+		// A reading is late by up to a quantum. tscratio adds the quantum.
 		if x.from == Kernel && (x.best.Lo > truth+1 || x.best.Hi+v.quantum < truth) {
 			t.Errorf("exchange %d: %s in %v, in truth at %d", e.Sequence, x.name, x.best, truth)
 		}

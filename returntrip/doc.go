@@ -1,6 +1,6 @@
-// Package returntrip measures a tuple's latency by having its arrival acknowledged over the
-// network. This is ReT, the usual method without related counters. Here it is the baseline for
-// Cloudprofiler's own bound.
+// Package returntrip measures a tuple's latency by a round trip: where the tuple arrives, the
+// program acknowledges it over the network. This is ReT, the usual method without related counters.
+// Here it is the baseline with which Cloudprofiler's own bound is compared.
 //
 //	// where tuples begin
 //	s, err := returntrip.NewStart(conn, "source#0", o)
@@ -20,16 +20,18 @@
 //	start = ret-acknowledged − ret-sent      on the start's counter
 //	end   = ret-echoed − ret-arrived         on the end's counter
 //
-// the tuple took at least start − end and at most start. Each round trip lies on one counter, so no
-// relation of counters is needed. The price is an error of a whole round trip at the time of the
-// measurement, and a packet for each tuple in each direction. The nominal frequencies convert a
-// duration on the end's counter into cycles of the start's counter.
+// the tuple took at least start − end and at most start. Each round trip is measured on one
+// counter, so no relation of counters is needed. The price: the error is a whole round trip, and
+// each tuple costs a packet in each direction. The nominal frequencies convert a duration on the
+// end's counter into cycles of the start's counter.
 //
-// There is one start, because an end must know whom to acknowledge. Any number of ends may share
-// the start. If a packet is lost, the tuple's later events are missing; if a packet arrives twice,
-// one of them is logged twice. FORMAT.md describes the packets. They are not authenticated: anyone
-// who can send to the sockets and knows the stream's number can add events to the two channels that
-// log received packets.
+// There is one start, because an end must know where to send acknowledgements. Any number of ends
+// may share the start. If a packet is lost, the tuple's later events are missing. If an
+// acknowledgement arrives twice, both later events are logged twice, because the start echoes it
+// twice. If an echo arrives twice, ret-echoed is logged twice. FORMAT.md describes the packets.
+// Packets are not authenticated: anyone who can send to the sockets and knows the stream's number
+// can add events to the two channels that log received packets.
 //
-// The package joins nothing and draws no conclusion: package analysis reads the logs.
+// The package does not match the four events and draws no conclusion: package analysis reads the
+// logs.
 package returntrip

@@ -9,22 +9,22 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// End is the end where tuples arrive. Only one goroutine at a time may call Log. Any goroutine may
-// call the other methods.
+// End is the place where tuples arrive. Only one goroutine at a time may call Log. Any goroutine
+// may call the other methods.
 type End struct {
 	arrived, echoed *handlers.Channel
 	conn            net.PacketConn
 	start           net.Addr
 	stream          uint64
-	out             [packetSize]byte // used by Log only
+	out             [packetSize]byte // used only by Log
 	counts          counters
-	done            chan struct{} // closed when the receiver ends
-	err             error         // why the receiver ended, unless by Close; read after done
+	done            chan struct{} // closed when the receiving goroutine ends
+	err             error         // why it ended, unless Close ended it; read only after done
 }
 
-// NewEnd opens the channels ACTOR/ret-arrived and ACTOR/ret-echoed, and receives the echoes that
-// arrive at conn. It sends acknowledgements to start, the address of a Start of the same stream.
-// The End owns conn from now on; if NewEnd fails, conn is unchanged.
+// NewEnd opens the channels ACTOR/ret-arrived and ACTOR/ret-echoed, and begins to receive echoes at
+// conn. The End sends acknowledgements to start, the address of a Start with the same stream. From
+// now on the End owns conn. If NewEnd fails, conn is unchanged.
 func NewEnd(conn net.PacketConn, start net.Addr, actor string, o Options) (*End, error) {
 	e := &End{conn: conn, start: start, stream: o.Stream, done: make(chan struct{})}
 	e.counts.news = make(chan struct{}, 1)
@@ -42,8 +42,9 @@ func NewEnd(conn net.PacketConn, start net.Addr, actor string, o Options) (*End,
 	return e, nil
 }
 
-// Log records that a tuple has arrived, and acknowledges it. It costs a log call and a system call.
-// A program that cannot afford this for every tuple may call Log for some. A nil End does nothing.
+// Log records that a tuple has arrived, and acknowledges the tuple. It costs a log call and a
+// system call. A program that cannot afford this for every tuple may call Log for some tuples only.
+// A nil End does nothing.
 func (e *End) Log(id uint64) {
 	if e == nil {
 		return
@@ -53,9 +54,9 @@ func (e *End) Log(id uint64) {
 	e.counts.post(e.conn, e.out[:], e.start)
 }
 
-// Settle waits until the number of echoes received reaches the number of acknowledgements sent. If
-// a packet was lost, Settle waits until ctx ends and returns ctx's error. Log must not be called
-// meanwhile. A nil End does nothing.
+// Settle waits until as many echoes were received as acknowledgements were sent. If a packet was
+// lost, Settle waits until ctx ends, and returns ctx's error. Log must not be called meanwhile. A
+// nil End does nothing.
 func (e *End) Settle(ctx context.Context) error {
 	if e == nil {
 		return nil
@@ -68,17 +69,18 @@ func (e *End) Settle(ctx context.Context) error {
 		select {
 		case <-e.counts.news:
 		case <-e.done:
-			return nil // no more echoes can arrive; Close returns the reason
+			return nil // no echo can arrive any more; Close returns the reason
 		case <-ctx.Done():
 			return fmt.Errorf("wait for echoes: %d of %d came: %w", c.Received, c.Sent, ctx.Err())
 		}
 	}
 }
 
-// Counts returns the numbers of acknowledgements sent and echoes received.
+// Counts returns the counts of this End: it sends acknowledgements and receives echoes.
 func (e *End) Counts() Counts { return e.counts.read() }
 
-// Close ends the measurement and passes the channels to the drainer. A nil End does nothing.
+// Close ends the measurement and closes both channels, so that the drainer takes their last events.
+// A nil End does nothing.
 func (e *End) Close() error {
 	if e == nil {
 		return nil

@@ -8,8 +8,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// These are the points of the four channels. In a channel's name, the point follows the actor's
-// name.
+// These are the points of the four channels. A channel's name consists of an actor and a point.
 const (
 	PointSent         = "ret-sent"         // at the start: the tuple leaves
 	PointArrived      = "ret-arrived"      // at the end: the tuple arrives
@@ -17,30 +16,31 @@ const (
 	PointEchoed       = "ret-echoed"       // at the end: the echo arrives
 )
 
-// Options configure a start or an end. Both ends must have the same Stream.
+// Options configure a Start or an End. A Start and its Ends must have the same Stream.
 type Options struct {
-	// Stream distinguishes this measurement's packets from others. Any number will do; a random one
-	// is best.
+	// Stream distinguishes the packets of this measurement from others. Any number is valid; a
+	// random one is best.
 	Stream uint64
 
-	// Channels are the options with which the channels are opened.
+	// Channels are the options with which the two channels are opened.
 	Channels handlers.Options
 }
 
-// Counts are the numbers of packets, by their fate.
+// Counts counts packets by what became of them. An End sends acknowledgements and receives echoes.
+// A Start receives acknowledgements and sends echoes.
 type Counts struct {
-	Sent     uint64 // acknowledgements or echoes handed to the network
-	Unsent   uint64 // acknowledgements or echoes that the network did not accept
-	Received uint64 // echoes or acknowledgements, each logged
-	Foreign  uint64 // packets of another stream, version or kind, which were ignored
+	Sent     uint64 // packets that the network accepted
+	Unsent   uint64 // packets that the network did not accept
+	Received uint64 // packets of the expected kind; each was logged
+	Foreign  uint64 // packets of another stream, version or kind, which had no effect
 }
 
-// counters are Counts that are still growing.
+// counters are Counts that several goroutines may increase.
 type counters struct {
 	sent, unsent, received, foreign atomic.Uint64
 
-	// news contains an element if a packet was received since the last read from news. It is nil if
-	// nothing reads from it.
+	// news contains an element if a packet was received since somebody last read from news. If news
+	// is nil, nobody reads from it.
 	news chan struct{}
 }
 
@@ -49,7 +49,7 @@ func (c *counters) read() Counts {
 		Foreign: c.foreign.Load()}
 }
 
-// post sends a packet and counts it. If sending fails, the program continues.
+// post sends a packet and counts it. If sending fails, post only counts that.
 func (c *counters) post(conn net.PacketConn, b []byte, to net.Addr) {
 	if _, err := conn.WriteTo(b, to); err != nil {
 		c.unsent.Add(1)
@@ -58,12 +58,12 @@ func (c *counters) post(conn net.PacketConn, b []byte, to net.Addr) {
 	c.sent.Add(1)
 }
 
-// receive handles packets until the connection is closed. If it ends for another reason, it returns
-// that reason.
+// receive passes the ids of received packets to take until the connection is closed. If it ends for
+// another reason, it returns that reason.
 func (c *counters) receive(
 	conn net.PacketConn, k kind, stream uint64, take func(id uint64, from net.Addr),
 ) error {
-	var b [packetSize + 1]byte // a longer packet is cut to this length
+	var b [packetSize + 1]byte // a longer packet is cut to this length, and refused
 	for {
 		n, from, err := conn.ReadFrom(b[:])
 		if errors.Is(err, net.ErrClosed) {
@@ -86,7 +86,7 @@ func (c *counters) receive(
 	}
 }
 
-// openTwo opens two channels of an actor, or none.
+// openTwo opens two channels of an actor. If one of them cannot be opened, it leaves none open.
 func openTwo(
 	actor, point1, point2 string, o handlers.Options,
 ) (*handlers.Channel, *handlers.Channel, error) {

@@ -5,7 +5,8 @@ import (
 	"errors"
 )
 
-// This file encodes and decodes the packets of FORMAT.md. Numbers are append-only.
+// This file encodes and decodes the packets that FORMAT.md describes. No number ever changes its
+// meaning.
 
 const (
 	magic      = "RETP"
@@ -20,7 +21,7 @@ const (
 	kindEcho            kind = 2
 )
 
-// These errors are the reasons for refusing a packet.
+// These errors say why a packet is refused.
 var (
 	errSize    = errors.New("packet is not as long as it should be")
 	errForeign = errors.New("packet does not start with the magic")
@@ -42,7 +43,7 @@ func (p packet) put(b *[packetSize]byte) {
 	binary.BigEndian.PutUint64(b[16:], p.id)
 }
 
-// parse accepts only a packet of the given kind and stream.
+// parse decodes a packet. It refuses packets of another kind or stream than the given ones.
 func parse(b []byte, k kind, stream uint64) (id uint64, err error) {
 	switch {
 	case len(b) != packetSize:

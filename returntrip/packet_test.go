@@ -52,7 +52,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// An accepted packet is what put would write, apart from the ignored bytes.
+// If parse accepts a packet, put writes the same bytes again, except for the bytes that parse
+// ignores.
 func FuzzParse(f *testing.F) {
 	var b [packetSize]byte
 	packet{kindEcho, 7, 9}.put(&b)

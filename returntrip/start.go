@@ -8,18 +8,18 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// Start is the end where tuples begin. Only one goroutine at a time may call Log. Any goroutine may
-// call the other methods.
+// Start is the place where tuples begin. Only one goroutine at a time may call Log. Any goroutine
+// may call the other methods.
 type Start struct {
 	sent, acknowledged *handlers.Channel
 	conn               net.PacketConn
 	counts             counters
-	done               chan struct{} // closed when the receiver ends
-	err                error         // why the receiver ended, unless by Close; read after done
+	done               chan struct{} // closed when the receiving goroutine ends
+	err                error         // why it ended, unless Close ended it; read only after done
 }
 
-// NewStart opens the channels ACTOR/ret-sent and ACTOR/ret-acknowledged, and answers the
-// acknowledgements that arrive at conn. The Start owns conn from now on; if NewStart fails, conn is
+// NewStart opens the channels ACTOR/ret-sent and ACTOR/ret-acknowledged, and begins to echo the
+// acknowledgements that arrive at conn. From now on the Start owns conn. If NewStart fails, conn is
 // unchanged.
 func NewStart(conn net.PacketConn, actor string, o Options) (*Start, error) {
 	s := &Start{conn: conn, done: make(chan struct{})}
@@ -48,11 +48,11 @@ func (s *Start) Log(id uint64) {
 	}
 }
 
-// Counts returns the numbers of echoes sent and acknowledgements received.
+// Counts returns the counts of this Start: it receives acknowledgements and sends echoes.
 func (s *Start) Counts() Counts { return s.counts.read() }
 
-// Close stops answering and passes the channels to the drainer. The Ends must have settled before.
-// A nil Start does nothing.
+// Close stops echoing and closes both channels, so that the drainer takes their last events. Call
+// Settle on all Ends before. A nil Start does nothing.
 func (s *Start) Close() error {
 	if s == nil {
 		return nil

@@ -17,13 +17,13 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// port is one end of a network that delivers packets only as the test does.
+// port is one end of a network. The test itself delivers the network's packets.
 type port struct {
 	name   string
 	in     chan datagram
 	out    chan datagram
 	closed chan struct{}
-	refuse bool // whether it refuses packets
+	refuse bool // sending fails
 	broken chan error
 }
 
@@ -67,7 +67,7 @@ func (p *port) SetDeadline(time.Time) error      { return nil }
 func (p *port) SetReadDeadline(time.Time) error  { return nil }
 func (p *port) SetWriteDeadline(time.Time) error { return nil }
 
-// trip is a start and an end with a network between them.
+// trip is a Start and an End, and the network between them.
 type trip struct {
 	*Start
 	*End
@@ -90,7 +90,7 @@ func newTrip(t *testing.T) *trip {
 	return r
 }
 
-// records closes both and returns what they logged, by point.
+// records closes both and returns the events that they logged, by point.
 func (r *trip) records(t *testing.T) map[string][]ring.Record {
 	t.Helper()
 	all := map[string][]ring.Record{}
@@ -126,8 +126,9 @@ func spin(cycles uint64) {
 	}
 }
 
-// Each of the four moments is logged when it happens, not before. Delays that the test makes appear
-// in the round trips to which they belong, and the true duration lies within the bounds from these.
+// Each of the four moments is logged when it happens, not before. Each delay that the test makes
+// appears in the round trip to which it belongs. The true duration lies within the bounds that
+// follow from these round trips.
 func TestFourMoments(t *testing.T) {
 	const forward, back, echo = 900_000, 500_000, 300_000
 	r := newTrip(t)
@@ -164,13 +165,13 @@ func TestFourMoments(t *testing.T) {
 		t.Errorf("tuple took %d, round trips %d and %d: less than the delays that were made",
 			truth, startTrip, endTrip)
 	}
-	const slack = 10_000 // between cores
+	const slack = 10_000 // by which two cores may differ, in cycles
 	if truth > startTrip+slack || truth+endTrip+slack < startTrip {
 		t.Errorf("tuple took %d, outside of [%d − %d, %d]", truth, startTrip, endTrip, startTrip)
 	}
 }
 
-// Packets that are lost, doubled, overtaken or foreign cost only their own events.
+// If packets are lost, doubled, overtaken or of another stream, only their own events are affected.
 func TestBadNetwork(t *testing.T) {
 	random := seed.Random(t)
 	r := newTrip(t)
@@ -185,15 +186,15 @@ func TestBadNetwork(t *testing.T) {
 			func(i, j int) { packets[i], packets[j] = packets[j], packets[i] })
 		for _, p := range packets {
 			id := uint64(p.b[22])<<8 | uint64(p.b[23])
-			for range random.IntN(3) { // 0 if it is lost
+			for range random.IntN(3) { // 0 times: the packet is lost
 				to.in <- p
 				want[name][id]++
 			}
 			stranger := append([]byte(nil), p.b...)
 			if at := []int{0, 3, 4, 5, 8, 15, packetSize}[random.IntN(7)]; at == packetSize {
-				stranger = append(stranger, 0) // longer
+				stranger = append(stranger, 0) // a packet that is too long
 			} else {
-				stranger[at] ^= 0x40 // magic, version, kind or stream
+				stranger[at] ^= 0x40 // in magic, version, kind or stream
 			}
 			to.in <- datagram{stranger, p.from, p.to}
 		}
@@ -203,7 +204,8 @@ func TestBadNetwork(t *testing.T) {
 		r.End.Log(id)
 	}
 	carry(r.endPort, r.startPort, "source#0/ret-acknowledged")
-	// The last packet is a stranger. When it is counted, all others are done.
+	// carry delivers an altered packet last. When all altered packets are counted, the others
+	// were handled.
 	for r.Start.Counts().Foreign < tuples {
 		runtime.Gosched()
 	}
@@ -252,7 +254,7 @@ func TestNetworkThatTakesNothing(t *testing.T) {
 	if c := r.End.Counts(); c.Sent != 0 || c.Unsent != 1 {
 		t.Errorf("counts %+v", c)
 	}
-	if err := r.Settle(t.Context()); err != nil { // nothing to wait for
+	if err := r.Settle(t.Context()); err != nil { // there is nothing to wait for
 		t.Error(err)
 	}
 	if n := len(r.records(t)["sink#0/ret-arrived"]); n != 1 {
@@ -260,7 +262,7 @@ func TestNetworkThatTakesNothing(t *testing.T) {
 	}
 }
 
-// A network that fails ends the waiting for it, and Close says why.
+// If the network fails, Settle stops waiting, and Close returns the reason.
 func TestNetworkThatEnds(t *testing.T) {
 	r := newTrip(t)
 	r.End.Log(1)
@@ -280,7 +282,8 @@ func TestNetworkThatEnds(t *testing.T) {
 	}
 }
 
-// A packet counts as received once its event is logged, so Settle waits for all events.
+// A packet counts as received only after its event is logged. So when Settle returns, all events
+// are logged.
 func TestReceivedIsLogged(t *testing.T) {
 	p := newPort("end")
 	var c counters
@@ -313,8 +316,8 @@ func TestOpenFailsWhole(t *testing.T) {
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
-	// One of the two names is not too long. Its channel must be closed again: leak.Main checks
-	// that.
+	// NewStart opens two channels for this actor. The first name just fits, and the second is too
+	// long. So NewStart must close the first channel again, which leak.Main checks.
 	long := strings.Repeat("a", channel.MaxNameBytes-len("/"+PointSent))
 	if _, err := NewStart(newPort("start"), long, o); err == nil {
 		t.Error("a start with a long name was made")

@@ -9,9 +9,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// A node that is probed twice a second and a node that probes cost a core next to nothing. All that
-// a client does beside its trains is included: scheduling, judging, pruning. Both nodes are in this
-// process, so its share is twice that of one node.
+// TestBarProbingByItself measures how much of one core a node uses if it probes another node twice
+// a second on its own. The figure includes all work of the client: trains, scheduling, computing
+// bounds and pruning. Both nodes run in this process: one probes, the other answers. So the figure
+// is half of what the process uses.
 func TestBarProbingByItself(t *testing.T) {
 	size := proof.Begin(t)
 	span := 6 * time.Second
@@ -30,7 +31,7 @@ func TestBarProbingByItself(t *testing.T) {
 	if err := a.SetPeers([]Peer{b.peer()}, a.Config().Manner, a.Config().Budget); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(span) // the measurement
+	time.Sleep(span) // the process is measured during this time
 	share := float64(processTime(t)-before) / float64(time.Since(begin)) / 2
 	s := a.Stats()
 	t.Logf("%d trains in %v, %.3f %% of a core for each node; in the trains' thread only %.3f %%",

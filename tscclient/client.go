@@ -17,7 +17,8 @@ import (
 // ErrClosed is returned by the methods of a client after Close.
 var ErrClosed = errors.New("client is closed")
 
-// A Client is one node's part in measuring. Any goroutine may use it.
+// Client does one node's part in measuring: its answerer answers probes, and its probers run
+// trains. Any goroutine may use it.
 type Client struct {
 	config   Config
 	address  netip.AddrPort
@@ -29,15 +30,15 @@ type Client struct {
 	closing sync.Once
 	changed chan struct{} // wakes the probing goroutine; has room for one element
 
-	// busy has room for one element. A goroutine that runs a train keeps an element in it, because
-	// two trains at once would disturb each other.
+	// busy is a lock with room for one element. A goroutine that runs a train holds it, because two
+	// trains at once would disturb each other.
 	busy    chan struct{}
-	probers map[proberKey]*prober // owned by the goroutine that put its element into busy
+	probers map[proberKey]*prober // used only by the goroutine that holds busy
 
 	mu        sync.Mutex
-	secret    minrtt.Secret   // basis of the keys that Key returns; zero: no keys
+	secret    minrtt.Secret   // the keys that Key returns derive from it; zero: Key returns none
 	given     []minrtt.Secret // secrets passed to Accept
-	node      tscratio.Node   // with the present epoch
+	node      tscratio.Node   // this node, with its present epoch
 	pairs     pairs
 	probing   probing
 	observers []*func(Outcome) // replaced, never modified: they are called without the lock
@@ -55,7 +56,7 @@ type probing struct {
 // An Outcome is the result of one train.
 type Outcome struct {
 	Peer  Peer
-	Epoch string // this node's
+	Epoch string // the present epoch of this node
 	Train minrtt.Train
 	Cost  Cost
 
@@ -70,27 +71,27 @@ type Outcome struct {
 	Continuous bool
 }
 
-// Stats counts what a client has done.
+// Stats counts what a client has done so far.
 type Stats struct {
-	Trains         uint64         // that succeeded
-	Failed         uint64         // that did not succeed
-	ClocksSet      uint64         // failed because CLOCK_REALTIME was set during the train
-	Refused        uint64         // failed because the peer's stamps cannot be true
+	Trains         uint64         // trains that succeeded
+	Failed         uint64         // trains that failed
+	ClocksSet      uint64         // trains that failed because CLOCK_REALTIME was set meanwhile
+	Refused        uint64         // trains that failed because the peer's stamps cannot be true
 	Contradictions uint64         // trains that revealed a contradiction
 	Epochs         uint64         // how often this node's epoch changed
 	Forgotten      uint64         // trains that were dropped because of MaxTrains
-	Exchanges      uint64         // completed
-	KernelStamps   uint64         // of the four stamps of each exchange
+	Exchanges      uint64         // completed exchanges
+	KernelStamps   uint64         // stamps of these exchanges that the kernel took
 	UserStamps     uint64         // the other stamps
 	WhyUser        map[string]int // counts the reasons for user stamps
 	Cost           Cost           // of all trains
 	Answers        minrtt.Counts  // counts of the packets that this node's answerer received
-	Pairs          int            // with present and former peers
-	KeptTrains     int            // in these pairs
-	AnswererFailed string         // why the answerer ended, if it did
+	Pairs          int            // number of pairs, with present and former peers
+	KeptTrains     int            // number of trains in these pairs
+	AnswererFailed string         // why the answerer ended; "" while it runs
 }
 
-// Start starts a client, which answers probes until Close.
+// Start starts a client. The client answers probes until Close is called.
 func Start(config Config) (*Client, error) {
 	if err := config.Validate(); err != nil {
 		return nil, fmt.Errorf("start client %q: %w", config.Node.Name, err)
@@ -135,12 +136,12 @@ func (c *Client) answer() {
 	}
 }
 
-// Close ends the client. A train that is under way is abandoned.
+// Close ends the client and abandons a train that is under way.
 func (c *Client) Close() error {
 	c.closing.Do(func() {
 		c.stop()
 		c.running.Wait()
-		c.busy <- struct{}{} // no train is under way, and none can begin
+		c.busy <- struct{}{} // from now on, no train is under way and none can begin
 		for key := range c.probers {
 			c.drop(key)
 		}
@@ -162,9 +163,9 @@ func (c *Client) Key() minrtt.Key {
 	return c.secret.Key(mathrand.Uint64())
 }
 
-// Accept gives the client secrets in addition to that of Key. From now on the client answers probes
-// under keys derived from them. Earlier secrets stay valid for a moment, so that trains under way
-// can finish.
+// Accept gives the client secrets besides the one from which Key derives keys. From now on the
+// client answers probes whose keys are derived from these secrets. The secrets of an earlier call
+// stay valid for a moment, so that trains under way can finish.
 func (c *Client) Accept(secrets []minrtt.Secret) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -191,7 +192,7 @@ func (c *Client) accept() {
 	c.answerer.Accept(secrets)
 }
 
-// Node returns this node, with its epoch as of the last train or Check.
+// Node returns this node with the epoch that the last train or Check found.
 func (c *Client) Node() tscratio.Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -219,16 +220,17 @@ func (c *Client) Stats() Stats {
 	return s
 }
 
-// Pairs returns copies of the pairs with all peers, sorted by peer name and then from the oldest
-// epoch to the newest. This node is A of each pair.
+// Pairs returns copies of the pairs with all peers. This node is A of each pair. The pairs are
+// sorted by peer name and then from the oldest epoch to the newest.
 func (c *Client) Pairs() []*tscratio.Pair {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.pairs.copies()
 }
 
-// Observe calls f with the outcome of every train until stop is called. f runs on the goroutine
-// that ran the train, so f must be quick and must not run trains.
+// Observe makes the client call f with the outcome of every train, until the caller calls stop. The
+// client calls f on the goroutine that ran the train, which still holds up other trains. So f must
+// be quick and must not run trains.
 func (c *Client) Observe(f func(Outcome)) (stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -259,8 +261,8 @@ func (c *Client) Check() (string, error) {
 	return epoch, nil
 }
 
-// SetPeers sets the peers that the client probes on its own from now on, the manner and the budget.
-// Without peers it probes no node.
+// SetPeers sets the peers that the client probes on its own from now on, how it runs these trains,
+// and their budget. If there are no peers, the client runs no trains of its own.
 func (c *Client) SetPeers(peers []Peer, manner Manner, budget Budget) error {
 	if err := budget.Validate(); err != nil {
 		return err
@@ -337,7 +339,7 @@ func (c *Client) probe() {
 	}
 }
 
-// turn runs one train that the scheduler chose.
+// turn runs one train with the peer that the scheduler chose.
 func (c *Client) turn(s *scheduler, p Peer, m Manner) {
 	s.began(p.Node.Name, time.Now())
 	o := c.train(c.ctx, p, m, true)

@@ -19,7 +19,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// testSlack_cycles is more than the cores of the test's machine may disagree by.
+// testSlack_cycles is larger than the core slack of any machine that runs this test.
 const testSlack_cycles = 2000
 
 // testNode is a node of a test: virtual clocks, a client, and the truth.
@@ -27,12 +27,12 @@ type testNode struct {
 	*Client
 	truth *vnode.Truth
 	epoch atomic.Value // string
-	reset atomic.Int64 // added to its counter
+	reset atomic.Int64 // number of cycles added to its counter
 }
 
 var loopback = netip.MustParseAddrPort("127.0.0.1:0")
 
-// startNode starts a virtual node. Each name has another rate and offset.
+// startNode starts a virtual node. The rate and the offset of its counter follow from its name.
 func startNode(t *testing.T, name string, change func(*Config)) *testNode {
 	t.Helper()
 	r := rand.New(rand.NewPCG(uint64(len(name))+uint64(name[0]), 0))
@@ -82,8 +82,8 @@ func (n *testNode) peer() Peer {
 	return Peer{Node: n.Node(), Address: n.Address(), Key: n.Key()}
 }
 
-// Trains between two nodes give a pair whose relation holds the truth in both directions. They use
-// kernel stamps where the kernel gives them.
+// Trains between two nodes give a pair whose intervals contain the truth in both directions. The
+// trains use kernel stamps where the kernel provides them.
 func TestTrainsHoldTheTruth(t *testing.T) {
 	a, b := startNode(t, "a", nil), startNode(t, "b", nil)
 	before := asm.Counter()
@@ -135,8 +135,8 @@ func TestTrainsHoldTheTruth(t *testing.T) {
 	}
 }
 
-// A node that restarts its counter in a new epoch gets a new pair. In the same epoch its trains are
-// refused, and the error names it.
+// A node whose counter restarts in a new epoch gets a new pair. If the counter restarts and the
+// node still claims the old epoch, its peer refuses its trains and names it in the error.
 func TestResetsAndEpochs(t *testing.T) {
 	a, b := startNode(t, "a", nil), startNode(t, "b", nil)
 	train := func() (Outcome, error) { return a.Train(t.Context(), b.peer()) }
@@ -174,10 +174,12 @@ func TestResetsAndEpochs(t *testing.T) {
 	}
 }
 
-// A step of the clock that makes the kernel's stamps spoils one train and no more.
+// If the kernel's clock, by which it stamps packets, is set during a train, only that train is
+// lost.
 func TestAClockThatIsSet(t *testing.T) {
 	a := startNode(t, "a", nil)
-	// The clock is set between the next two looks, which are the beginning and the end of a train.
+	// A client calls Steps at the beginning and at the end of a train. This clock is set between
+	// the next two calls.
 	var set atomic.Bool
 	set.Store(true)
 	b := startNode(t, "b", func(c *Config) {
@@ -233,8 +235,8 @@ func TestAnotherKeyIsNamed(t *testing.T) {
 	}
 }
 
-// The client probes all living peers on its own, even when one peer is dead. Close ends that at
-// once.
+// The client probes all living peers on its own, even if another peer is dead. Close ends this
+// probing at once.
 func TestProbingByItself(t *testing.T) {
 	a := startNode(t, "a", func(c *Config) {
 		c.Pace = Pace{
@@ -282,12 +284,12 @@ func TestProbingByItself(t *testing.T) {
 	}
 }
 
-// A train that waits for a dead peer ends with its context, and with the client.
+// A train that waits for a dead peer ends when its context ends, and when the client is closed.
 func TestTrainEndsWithItsContext(t *testing.T) {
 	a := startNode(t, "a", func(c *Config) {
 		c.Manner.Timeout, c.Manner.Attempts = time.Minute, 100
 	})
-	// Nobody reads what comes here.
+	// Nobody reads the packets that arrive at this socket.
 	silent, err := minrtt.ListenUDP(loopback, minrtt.UDPConfig{Counter: asm.Counter})
 	if err != nil {
 		t.Fatal(err)
@@ -300,7 +302,7 @@ func TestTrainEndsWithItsContext(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	var trains sync.WaitGroup
-	for range 3 { // two of the three wait for the first one
+	for range 3 { // one of them runs, and the other two wait until it is over
 		trains.Add(1)
 		go func() {
 			defer trains.Done()
@@ -309,7 +311,7 @@ func TestTrainEndsWithItsContext(t *testing.T) {
 			}
 		}()
 	}
-	time.Sleep(20 * time.Millisecond) // Close must end them in whatever state they are
+	time.Sleep(20 * time.Millisecond) // any time will do: Close must end trains in any state
 	a.Close()
 	trains.Wait()
 }
@@ -344,14 +346,14 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// A peer whose answers leave before its probes arrive is refused. The error names it, and nothing
-// of its train is kept.
+// A client refuses a peer by whose stamps answers leave before the probes arrive. The error names
+// the peer, and the client keeps nothing of the train.
 func TestALiarIsRefusedByName(t *testing.T) {
 	a := startNode(t, "a", nil)
 	liar := startNode(t, "liar", func(c *Config) {
 		counter := c.Clock.Counter
 		var reads atomic.Int64
-		c.Clock.Counter = func() uint64 { // falls with every reading
+		c.Clock.Counter = func() uint64 { // each reading is below the previous one
 			return counter() - uint64(reads.Add(1))*10_000_000
 		}
 	})
@@ -365,8 +367,8 @@ func TestALiarIsRefusedByName(t *testing.T) {
 	}
 }
 
-// If an epoch ends during a train, nothing of the train is kept. Some of its stamps may be of the
-// other epoch.
+// If a node's epoch ends during a train, the client keeps nothing of the train, because some of its
+// stamps may belong to the next epoch.
 func TestAnEpochThatEndsDuringATrain(t *testing.T) {
 	var looks atomic.Int64
 	a := startNode(t, "a", func(c *Config) {
@@ -393,7 +395,7 @@ func TestAnEpochThatEndsDuringATrain(t *testing.T) {
 	}
 }
 
-// Any goroutine may call any method at any time. Trains run one after the other.
+// Any goroutine may call any method at any time. Trains still run one after another.
 func TestManyAtOnce(t *testing.T) {
 	a := startNode(t, "a", nil)
 	var peers []Peer

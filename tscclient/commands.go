@@ -13,17 +13,17 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// This file lets a command ("cprof relate") ask a client directly, without a server. The command
-// sends control.Ask messages to a control.Server that the client runs. Without keys, only commands
-// on this machine can reach it.
+// This file lets a command ("cprof relate") ask a client directly, without a coordinating server.
+// The client runs a control.Server of its own, to which the command sends control.Ask messages. If
+// no keys are configured, only commands on the same machine can reach it.
 
-// Questions that a command may ask.
+// These are the questions that a command may ask.
 const (
-	AskNode   = "node"   // describe the node: NodeAnswer
-	AskTrains = "trains" // run trains with another node (TrainsArgument): TrainsAnswer
+	AskNode   = "node"   // describe the node; the answer is a NodeAnswer
+	AskTrains = "trains" // run trains; argument TrainsArgument, answer TrainsAnswer
 )
 
-// NodeAnswer answers AskNode.
+// NodeAnswer is the answer to AskNode.
 type NodeAnswer struct {
 	Name             string `json:"name"`
 	Epoch            string `json:"epoch"`
@@ -43,7 +43,7 @@ func (a NodeAnswer) Node() tscratio.Node {
 	}
 }
 
-// TrainsArgument determines the node to run trains with, and how to run them.
+// TrainsArgument says with which node to run trains, and how.
 type TrainsArgument struct {
 	control.Target
 	control.Manner
@@ -52,25 +52,25 @@ type TrainsArgument struct {
 	Limit_ns int64 `json:"limit_ns"`
 }
 
-// maxAskedTrains is the largest number of trains for one question. Their answer still fits into a
-// message.
+// maxAskedTrains is the largest number of trains for one question. With so many trains, the answer
+// still fits into one message.
 const maxAskedTrains = 100
 
-// A TrainsAnswer is the result of the trains.
+// TrainsAnswer is the answer to AskTrains.
 type TrainsAnswer struct {
-	// Pair is an encoded pair of this node (A) and the peer (B), with the trains. It is empty if
-	// there are no trains.
+	// Pair contains the trains, as an encoded tscratio.Pair of this node (A) and the peer (B). If
+	// no train succeeded, it is empty.
 	Pair []byte `json:"pair,omitempty"`
 
 	Epoch   string         `json:"epoch"`
 	Trains  int            `json:"trains"`
-	Lost    uint64         `json:"lost,string"`        // answers that did not arrive
-	WhyUser map[string]int `json:"why_user,omitempty"` // reasons for user stamps
-	Error   string         `json:"error,omitempty"`    // why fewer trains were run than asked for
+	Lost    uint64         `json:"lost,string"`        // number of answers that did not arrive
+	WhyUser map[string]int `json:"why_user,omitempty"` // counts the reasons for user stamps
+	Error   string         `json:"error,omitempty"`    // why fewer trains were run than requested
 	Refused bool           `json:"refused,omitempty"`  // the peer's stamps cannot be true
 }
 
-// Commands answers the questions of commands to a client. Any goroutine may use it.
+// Commands answers commands' questions to a client. Any goroutine may use it.
 type Commands struct {
 	client   *Client
 	server   *control.Server
@@ -79,10 +79,11 @@ type Commands struct {
 	running  sync.WaitGroup
 }
 
-// maxQuestions is the number of questions that are worked on at once.
+// maxQuestions is the number of questions that a client works on at once.
 const maxQuestions = 16
 
-// ServeCommands begins to answer commands. software is how the client describes itself.
+// ServeCommands starts to answer commands' questions. The argument software tells commands the name
+// and version of the client's program.
 func ServeCommands(c *Client, config control.ServerConfig, software string) (*Commands, error) {
 	server, err := control.Listen(config)
 	if err != nil {
@@ -98,7 +99,7 @@ func ServeCommands(c *Client, config control.ServerConfig, software string) (*Co
 // Address returns the host:port at which commands reach the client.
 func (s *Commands) Address() string { return s.server.Address() }
 
-// Close stops answering. Trains that are under way are abandoned.
+// Close stops answering and abandons trains that are under way.
 func (s *Commands) Close() error {
 	s.stop()
 	s.running.Wait()
@@ -113,7 +114,7 @@ func (s *Commands) serve(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		if in.Revoked { // its owner may have received probe keys, and passed them on
+		if in.Revoked { // the key's owner may have passed on probe keys
 			s.client.RenewSecret()
 			continue
 		}
@@ -137,7 +138,7 @@ func (s *Commands) serve(ctx context.Context) {
 		go func() {
 			defer s.running.Done()
 			defer func() { <-room }()
-			// An answer to a command that is gone may get lost.
+			// If the command has ended meanwhile, nobody needs the answer.
 			_ = s.server.Send(in.Peer, in.Request, s.answer(ctx, ask))
 		}()
 	}

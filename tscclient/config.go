@@ -10,57 +10,59 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Config configures a Client. DefaultConfig fills all fields but Node and Clock.
+// Config configures a Client. DefaultConfig sets all fields except Node and Clock.
 type Config struct {
-	// Node is this node: its name and the properties of its counter. Identify determines them.
+	// Node is this node: its name and the properties of its counter. Identify measures them.
 	Node tscratio.Node
 
-	// Clock contains the node's clocks. Counter is required. Kernel stamps are used only if the
-	// other clocks are set, too.
+	// Clock contains the node's clocks. Its field Counter is required. The client uses kernel
+	// stamps only if the other fields are set, too.
 	Clock minrtt.Clock
 
-	// Epoch returns the present epoch of the counter. It is called before each train. When its
-	// result changes, new pairs begin with every peer. Nil: the epoch is always that of Node.
+	// Epoch returns the present epoch of the counter. The client calls it before and after each
+	// train. If the result changes, the client begins a new pair with every peer. Nil: the epoch is
+	// always Node.Epoch.
 	Epoch func() (string, error)
 
-	// Listen is the address at which probes are answered. Port 0 means any free port.
+	// Listen is the address at which the client answers probes. Port 0 means any free port.
 	Listen netip.AddrPort
 
-	// Secret is the basis of the keys that Client.Key returns, until RenewSecret. A server that
-	// commands the client adds secrets of its own. Zero: the client answers any prober until a
-	// server adds a secret.
+	// Secret is what the keys of Client.Key are derived from, until RenewSecret draws another one.
+	// A server that commands the client adds secrets of its own. Zero: the client answers any
+	// prober until a server adds a secret.
 	Secret minrtt.Secret
 
-	// AnswerSpin is how long the answerer polls after a packet before it sleeps. Polling occupies a
-	// core while probes arrive. It saves tens of microseconds if the kernel does not stamp packets.
-	// 0: the answerer sleeps at once.
+	// AnswerSpin is how long, after each packet, the answerer polls for the next one before it
+	// sleeps. While probes arrive, polling occupies a core. If the kernel does not stamp packets,
+	// polling stamps them tens of microseconds earlier. 0: the answerer sleeps at once.
 	AnswerSpin time.Duration
 
-	// UserStamps turns the kernel's stamps off.
+	// UserStamps makes the answerer take all stamps itself, without the kernel.
 	UserStamps bool
 
-	// Manner is how trains are run unless a call specifies another manner.
+	// Manner defines how trains are run, unless a call names another manner.
 	Manner Manner
 
-	// Assumptions are the assumptions of all pairs.
+	// Assumptions are the assumptions of every pair.
 	Assumptions tscratio.Assumptions
 
-	// Budget and Pace are for the client's own trains (SetPeers).
+	// Budget and Pace limit the trains that the client runs on its own (SetPeers).
 	Budget Budget
 	Pace   Pace
 
 	// MaxTrains is the number of trains that the client keeps for all peers together. Each train
-	// takes some 500 bytes. The oldest trains of the largest pairs are dropped first.
+	// takes some 500 bytes. If there are more trains, the client first drops pairs that got no
+	// train for long, and then the oldest trains of the pair with the most trains.
 	MaxTrains int
 }
 
 // Manner defines how a train is run.
 type Manner struct {
-	Exchanges  int           // after the warm-up
-	Timeout    time.Duration // for one answer
-	Attempts   int           // answers in a row that may be missing before the train is given up
+	Exchanges  int           // number of exchanges after the warm-up
+	Timeout    time.Duration // how long to wait for one answer
+	Attempts   int           // how many missing answers in a row end the train
 	Spin       time.Duration // how long to poll for an answer before sleeping
-	UserStamps bool          // turn the kernel's stamps off
+	UserStamps bool          // take all stamps without the kernel
 }
 
 // DefaultManner returns minrtt's defaults.
@@ -69,7 +71,8 @@ func DefaultManner() Manner {
 	return Manner{Exchanges: d.Exchanges, Timeout: d.Timeout, Attempts: d.Attempts}
 }
 
-// DefaultConfig returns a configuration that answers only on this machine, until Listen is changed.
+// DefaultConfig returns a configuration with which a client answers only probes from this machine.
+// To answer other machines, set Listen.
 func DefaultConfig() Config {
 	return Config{
 		Listen:      netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 0),
@@ -93,7 +96,8 @@ func (c Config) Validate() error {
 	case c.MaxTrains < minTrains:
 		return fmt.Errorf("max trains: %d, want at least %d", c.MaxTrains, minTrains)
 	}
-	// A pair with a node of another name shows whether assumptions and node are valid.
+	// NewPair checks the assumptions and both nodes. To check this node, an invented second node is
+	// enough.
 	other := tscratio.Node{Name: c.Node.Name + "'", Nominal_hz: 1e9}
 	if _, err := tscratio.NewPair(c.Node, other, c.Assumptions); err != nil {
 		return err
@@ -120,5 +124,5 @@ func (m Manner) config(key minrtt.Key, slack_cycles uint64) minrtt.Config {
 type Peer struct {
 	Node    tscratio.Node
 	Address netip.AddrPort
-	Key     minrtt.Key // the key under which it accepts this node's probes
+	Key     minrtt.Key // the key with which this node must sign probes to the peer
 }

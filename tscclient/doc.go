@@ -1,18 +1,18 @@
-// Package tscclient is a node's part in measuring: it answers probes, runs trains with other nodes,
-// and keeps the constraints that they prove.
+// Package tscclient does a node's part in measuring: it answers probes, runs trains with other
+// nodes, and keeps the constraints that the trains prove.
 //
 //	Client       answers probes; Train runs a train; SetPeers makes it probe on its own, on a
 //	             budget, more often where the bound is wide; Pairs returns the pairs
-//	Identify     determines this machine's node: quantum, core slack, epoch
+//	Identify     measures this machine's node: quantum, core slack, epoch
 //	Link         lets a server command a client (package control)
 //	Commands     answers "cprof relate" without a server
 //
-// A client works without a server. A program that embeds a client calls Train, or sets peers and
-// lets the client probe, and then reads the pairs. Clocks are passed in as functions
-// (minrtt.Clock), so a node can have clocks other than the machine's. The package is independent of
-// virtual nodes.
+// A client works without a server. A program that embeds a client calls Train, or it calls SetPeers
+// and lets the client probe. Then it reads the pairs. The caller passes the clocks as functions
+// (minrtt.Clock), so a node can have clocks other than the machine's. The package itself knows
+// nothing about virtual nodes.
 //
-// The package finds no peers, plans no rounds between nodes (package coordinator) and writes no
-// file. The only conclusion that it draws from the trains is the width of the bound, by which it
-// schedules.
+// The package finds no peers, plans no rounds between nodes (package coordinator does) and writes
+// no file. From the trains it computes only how wide a pair's bound is, which decides how often it
+// probes the peer.
 package tscclient

@@ -12,7 +12,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// A program relates its node's counter to another node's, without a server.
+// A program relates its node's counter to another node's counter, without a server.
 func Example() {
 	id, err := tscclient.Identify("parser-3", tscclient.Kept{}) // takes about a second
 	if err != nil {
@@ -36,7 +36,7 @@ func Example() {
 	}
 	defer client.Close()
 
-	// The other node describes itself, in whatever way the two programs talk.
+	// The other node describes itself over any connection between the two programs.
 	other := tscclient.Peer{
 		Node: tscratio.Node{
 			Name: "sink-1", Epoch: "…",

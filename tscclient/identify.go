@@ -13,34 +13,34 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// An Identity describes this machine's node and watches its epoch. Any goroutine may use it.
+// Identity describes this machine's node and watches its epoch. Any goroutine may use it.
 type Identity struct {
 	Node   tscratio.Node
 	Report host.Report
 
-	// RealtimeStep is for minrtt.SystemClock. It returns how far the kernel's clock may be ahead of
-	// one of the kernel's stamps, or the reason why such a stamp proves nothing.
+	// RealtimeStep is an argument of minrtt.SystemClock. It returns how much later than a stamp of
+	// the kernel the true time may be, or the reason why such a stamp proves nothing.
 	RealtimeStep func() (step_ns uint32, err error)
 
 	kept     Kept
 	watching sync.Mutex
 	watch    *host.Watch
-	named    host.Epoch          // the epoch that kept contains
-	events   *host.RestoreEvents // nil: the kernel reports no restores
+	named    host.Epoch          // the epoch whose name was last passed to Kept.Write
+	events   *host.RestoreEvents // restores of this virtual machine; nil: it cannot listen for them
 }
 
-// Kept stores, for the next process, a fact that the next process cannot find out: the counter
-// jumped. After a jump, the epoch has a new name although the boot is the same. Without Kept,
-// readings from before and after the jump would seem to be of one epoch. The zero value stores
-// nothing.
+// Kept stores the epoch for the next process, because that process cannot find out by itself that
+// the counter jumped. After a jump, the epoch has a new name although the machine has not booted.
+// Without Kept, the next process would use the old name, and readings from before and after the
+// jump would seem to belong to one epoch. The zero Kept stores nothing.
 type Kept struct {
-	Read  func() ([]byte, error) // nil and no error: nothing is stored
-	Write func(text []byte)      // empty text: delete what is stored; reports its own failures
+	Read  func() ([]byte, error) // returns nil and no error if nothing is stored
+	Write func(text []byte)      // empty text: delete what is stored; logs its own errors
 }
 
 // Identify measures the properties of this machine's counter, which takes about a second, and
-// begins to watch its epoch. An empty name means the host's name. An error means that the counter
-// cannot be used. The caller must close the identity.
+// begins to watch its epoch. An empty name means the host's name. If the counter cannot be used,
+// Identify returns an error. The caller must close the identity.
 func Identify(name string, kept Kept) (*Identity, error) {
 	report := host.Examine(host.SystemOptions())
 	if name == "" {
@@ -87,7 +87,8 @@ func Identify(name string, kept Kept) (*Identity, error) {
 	return id, nil
 }
 
-// begin watches the epoch. If the previous process has stored a state, begin continues from it.
+// begin starts to watch the epoch. If an earlier process stored its watch's state with Kept, begin
+// continues from there.
 func (id *Identity) begin(o host.WatchOptions) error {
 	if id.kept.Read != nil {
 		text, err := id.kept.Read()
@@ -108,8 +109,8 @@ func (id *Identity) begin(o host.WatchOptions) error {
 	return err
 }
 
-// look returns the present epoch of the counter. It stores the epoch's name if another process
-// could not find it.
+// look returns the present epoch of the counter. If the next process could not find out the epoch's
+// name by itself, look stores the name.
 func (id *Identity) look() (string, error) {
 	state, err := id.watch.Check()
 	if err != nil {
@@ -141,7 +142,7 @@ func (id *Identity) Epoch() (string, error) {
 // Counter reads this machine's counter.
 func (id *Identity) Counter() uint64 { return asm.Counter() }
 
-// Close ends the watch.
+// Close stops watching the epoch.
 func (id *Identity) Close() error {
 	id.watching.Lock()
 	defer id.watching.Unlock()

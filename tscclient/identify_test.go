@@ -6,10 +6,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/host"
 )
 
-// A counter may jump and leave no mark. The epoch is then another one, also for the next process,
-// which did not see the jump.
+// A counter may jump without leaving a trace for a later process. The epoch after the jump has a
+// new name, and the next process uses that name, too.
 func TestTheNextProcessKnowsOfAJump(t *testing.T) {
-	// The HPET does not jump with the counter.
+	// The HPET is a clock other than the counter. It does not jump with the counter, and so reveals
+	// the jump.
 	now := host.Observation{Boot: "a boot", Clocksource: "hpet"}
 	jump := uint64(0)
 	observe := func() (host.Observation, error) {
@@ -60,7 +61,7 @@ func TestTheNextProcessKnowsOfAJump(t *testing.T) {
 	if second.Node.Epoch != after || look(second) != after {
 		t.Errorf("the next process is in epoch %q, want %q", second.Node.Epoch, after)
 	}
-	jump = 1 << 41 // while no process watches
+	jump = 1 << 41 // the counter jumps while no process watches
 	third := start()
 	if third.Node.Epoch == after || third.Node.Epoch == before {
 		t.Errorf("a jump between two processes is not seen: epoch %q", third.Node.Epoch)

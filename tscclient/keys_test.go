@@ -19,8 +19,8 @@ func probeSecrets(secrets ...minrtt.Secret) *control.ProbeSecrets {
 	return m
 }
 
-// A server says which keys a node accepts. A secret that it no longer names ends after a moment.
-// The others stay valid.
+// A server tells a node which secrets to accept. A secret that a new list lacks becomes invalid
+// after a moment. The secret from which Key derives keys stays valid.
 func TestAServerSaysWhichKeysAreTaken(t *testing.T) {
 	s := listen(t, "127.0.0.1:0", "server 1")
 	defer s.Close()
@@ -64,13 +64,14 @@ func TestAServerSaysWhichKeysAreTaken(t *testing.T) {
 	if err := errors.Join(under(second.Key(7)), under(a.Key())); err != nil {
 		t.Error(err)
 	}
-	// A key belongs to one prober. The next prober gets another key.
+	// Each call of Key returns a key for one prober only.
 	if key := a.Key(); key == a.Key() {
 		t.Error("two probers get the same key")
 	}
 }
 
-// The keys that commands got end when one key that may command is taken off the list.
+// If one command's key is taken off the list, all probe keys that any command received become
+// invalid.
 func TestKeysOfCommandsEndWithACommandersKey(t *testing.T) {
 	a := startNode(t, "a", nil)
 	b := startNode(t, "b", func(c *Config) {

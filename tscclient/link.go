@@ -16,62 +16,65 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// LinkConfig configures how a server commands a client.
+// LinkConfig configures the link over which a server commands a client.
 type LinkConfig struct {
 	Server control.ClientConfig
 
-	// Register describes the node. The link fills in name, epoch, counter and probe address from
-	// the client. It also fills in instance and nonce.
+	// Register describes the node. The link itself sets the name, the epoch, the properties of the
+	// counter and the probe address, all from the client, and the instance and the nonce.
 	Register control.Register
 
-	// Advertise is the address at which others reach the client's answerer. Zero: the address on
-	// which the client listens. If the client listens on all addresses, it is the address from
-	// which packets to the server are sent.
+	// Advertise is the address at which other nodes reach the client's answerer. Zero: the address
+	// on which the client listens. If that is the wildcard address: the address from which packets
+	// to the server are sent.
 	Advertise netip.AddrPort
 
-	// Handle answers orders that do not concern probing: runs, tables, files, snapshots. If Handle
-	// is nil, or returns neither message nor error, the order is refused as unknown. Handle is
-	// called from several goroutines. Its context ends with the link.
+	// Handle carries out orders that do not concern probing: runs, tables, files, snapshots. If
+	// Handle is nil, or returns a nil message and no error, the link refuses the order as unknown.
+	// Several goroutines may call Handle at once. The context that it gets ends with the link.
 	Handle func(ctx context.Context, m control.Message) (control.Message, error)
 
-	// OpenRun returns the run that the node has open, or "". If OpenRun is nil, the node has none.
+	// OpenRun returns the name of the run that the node has open, or "". A nil OpenRun means that
+	// the node never has an open run.
 	OpenRun func() string
 
-	Log *slog.Logger // nil: silent
+	Log *slog.Logger // nil: the link logs nothing
 }
 
 // LinkState is the state of a link.
 type LinkState struct {
 	Registered    bool
-	Server        string    // the server's process at the newest registration
+	Server        string    // identifies the server's process at the newest registration
 	Since         time.Time // when Registered last changed
-	Problem       string    // why it is not registered; "" if it is
-	Lasting       bool      // the problem stays until someone solves it
+	Problem       string    // why the client is not registered; "" if it is
+	Lasting       bool      // the problem stays until a person solves it
 	Registrations uint64
-	Reports       uint64 // reports without an acknowledgement
-	Dropped       uint64 // reports that were dropped because there were too many
+	Reports       uint64 // reports that the server has not acknowledged
+	Dropped       uint64 // reports that were dropped because too many were waiting
 }
 
-// A Link keeps a client registered with a server and carries out the server's orders: trains,
-// continuous probing, questions about load. When the server disappears or restarts, or the node's
-// epoch changes, the Link registers again, with growing pauses. Any goroutine may use it.
+// A Link keeps a client registered with a server and carries out the server's orders: to run
+// trains, to probe on its own, to measure its load. LinkConfig.Handle carries out the others. If
+// the server disappears or restarts, or the node's epoch changes, the Link registers again. After
+// each failed attempt it waits longer. Any goroutine may use it.
 type Link struct {
 	client  *Client
 	config  LinkConfig
 	control *control.Client
 	reports *reports
-	blind   func() // stops observe
+	blind   func() // ends the calls of the method observe
 
 	ctx     context.Context
 	stop    context.CancelFunc
 	running sync.WaitGroup
-	again   chan struct{} // register again; has room for one
+	again   chan struct{} // wakes keep to register again; has room for one element
 
 	mu    sync.Mutex
 	state LinkState
 }
 
-// Pauses between attempts to register. After a refusal that lasts, attempts are rare.
+// These are pauses between attempts to register. After a refusal for a lasting reason, attempts are
+// rare.
 const (
 	firstPause   = 100 * time.Millisecond
 	longestPause = 10 * time.Second
@@ -80,13 +83,13 @@ const (
 	registerTimeout = 5 * time.Second
 	answerTimeout   = 10 * time.Second
 
-	// maxOrders is the number of the server's orders that are worked on at once. The server waits
-	// for most answers, so more orders are a mistake.
+	// maxOrders is the number of the server's orders that a link works on at once. A correct server
+	// waits for most answers, so it never has that many orders under way.
 	maxOrders = 64
 )
 
-// Connect starts to keep a client registered. It does not wait for the server. Close ends the link,
-// but not the client.
+// Connect starts to keep a client registered. It does not wait for the server. Close ends the link
+// and leaves the client running.
 func Connect(c *Client, config LinkConfig) (*Link, error) {
 	if config.Log == nil {
 		config.Log = slog.New(slog.DiscardHandler)
@@ -123,7 +126,8 @@ func Connect(c *Client, config LinkConfig) (*Link, error) {
 	return l, nil
 }
 
-// addressTowards returns the address from which packets to a server would be sent. It sends none.
+// addressTowards returns the address from which this machine would send packets to a server. It
+// sends no packet.
 func addressTowards(server string) (netip.Addr, error) {
 	c, err := net.Dial("udp", server)
 	if err != nil {
@@ -150,8 +154,8 @@ func (l *Link) Tell(ctx context.Context, m control.Message) error {
 	return l.control.Send(ctx, 0, m)
 }
 
-// Close says goodbye and ends the link. Reports that were not acknowledged may not reach the
-// server, but the client still has the pairs.
+// Close tells the server that the client leaves, and ends the link. Reports that the server has not
+// acknowledged may be lost, but the client still has the pairs.
 func (l *Link) Close() error {
 	if l.ctx.Err() == nil && l.State().Registered {
 		ctx, cancel := context.WithTimeout(l.ctx, time.Second)
@@ -187,12 +191,12 @@ func (l *Link) keep() {
 		err = l.alive(welcome)
 		l.notRegistered(err)
 		if !errors.Is(err, errAgain) {
-			l.sleep(firstPause) // never ask a server in a tight loop, whatever it does
+			l.sleep(firstPause) // never ask a server without a pause, whatever it answers
 		}
 	}
 }
 
-// lasting reports whether the reason for a refusal stays until someone removes it.
+// lasting reports whether a server refused for a reason that stays until a person removes it.
 func lasting(err error) bool {
 	var refused *control.RefusedError
 	if !errors.As(err, &refused) {
@@ -231,7 +235,8 @@ func (l *Link) register() (*control.Welcome, error) {
 	if l.config.OpenRun != nil {
 		r.OpenRun = l.config.OpenRun()
 	}
-	// Do this before the server can order anything: reports that answer orders must follow these.
+	// Queue the old reports before the server can send orders: the reports that answer such orders
+	// have higher numbers and must be sent after the old ones.
 	l.reports.again()
 	ctx, cancel := context.WithTimeout(l.ctx, registerTimeout)
 	defer cancel()
@@ -246,7 +251,7 @@ func (l *Link) register() (*control.Welcome, error) {
 	l.state.Since = time.Now()
 	l.state.Registrations++
 	l.mu.Unlock()
-	if another { // the new process does not know the old one's orders
+	if another { // the new process does not know the orders of the old process
 		_ = l.client.SetPeers(nil, l.client.Config().Manner, Budget{})
 	}
 	l.config.Log.Info("registered", "server", l.config.Server.Server, "node", r.Name,
@@ -311,8 +316,8 @@ func (l *Link) alive(w *control.Welcome) error {
 func (l *Link) receive() {
 	defer l.running.Done()
 	orders := make(chan struct{}, maxOrders)
-	// For each kind of order for which holds is true: closed once the newest order is done and
-	// answered.
+	// By kind of order, for the kinds that holds names: a channel that is closed when the newest
+	// order of that kind has been carried out and answered.
 	newest := map[control.Kind]chan struct{}{}
 	for {
 		in, err := l.control.Receive(l.ctx)
@@ -329,7 +334,7 @@ func (l *Link) receive() {
 			}
 			continue
 		case *control.Pong, *control.Welcome, *control.Challenge, *control.Answer:
-			continue // they arrived too late for their calls
+			continue // the caller no longer waits for this answer
 		}
 		select {
 		case orders <- struct{}{}:
@@ -358,8 +363,8 @@ func (l *Link) receive() {
 	}
 }
 
-// holds reports whether an order stays in force until the next order of its kind. Such orders are
-// carried out in the order in which they arrived, so that the last one stays in force.
+// holds reports whether an order stays in force until the next order of its kind. The link carries
+// out such orders in the order in which they arrived, so that the last order stays in force.
 func holds(m control.Message) bool {
 	switch m.(type) {
 	case *control.Table, *control.Run, *control.Probing, *control.ProbeSecrets:

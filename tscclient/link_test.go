@@ -13,20 +13,20 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// testServer is as much of a server as a link needs.
+// testServer is a server that does only what a link needs.
 type testServer struct {
 	*control.Server
 	t    *testing.T
 	peer control.Peer
 	name string
-	seen []control.Incoming // messages that no test has asked for yet
+	seen []control.Incoming // messages that arrived, and that expect has not returned yet
 }
 
 func listen(t *testing.T, address, name string) *testServer {
 	t.Helper()
 	var s *control.Server
 	var err error
-	for range 50 { // the port of a server that just ended may need a moment
+	for range 50 { // the port of a server that just ended may be free only after a moment
 		if s, err = control.Listen(control.ServerConfig{Address: address}); err == nil {
 			break
 		}
@@ -38,8 +38,8 @@ func listen(t *testing.T, address, name string) *testServer {
 	return &testServer{Server: s, t: t, name: name}
 }
 
-// expect returns the next message of a kind. It answers pings on the way, and keeps other messages
-// for later.
+// expect returns the next message of a kind. It answers pings, and keeps other messages for later
+// calls.
 func expect[M control.Message](s *testServer) (M, uint64) {
 	s.t.Helper()
 	for i, in := range s.seen {
@@ -113,8 +113,9 @@ func connect(t *testing.T, n *testNode, server string, change func(*LinkConfig))
 	return l
 }
 
-// A server commands a client. The client registers with its node's description, runs a batch,
-// probes on its own, says how busy it is, and keeps its reports until they are acknowledged.
+// A server commands a client. The client registers with the description of its node. On orders it
+// runs a batch of trains, probes on its own and measures its load. It keeps its reports until the
+// server acknowledges them.
 func TestServerCommandsAClient(t *testing.T) {
 	s := listen(t, "127.0.0.1:0", "server 1")
 	defer s.Close()
@@ -183,7 +184,7 @@ func TestServerCommandsAClient(t *testing.T) {
 		t.Fatalf("report %d: %+v", request, m)
 	}
 	s.order(13, &control.Probing{})
-	for { // the reports of the last trains come first
+	for { // the reports of earlier trains arrive first
 		if m, request := expect[control.Message](s); request == 13 {
 			if _, ok := m.(*control.Done); !ok {
 				t.Errorf("answer %T", m)
@@ -204,8 +205,8 @@ func waitFor(t *testing.T, true func() bool) {
 	}
 }
 
-// Of two handler tables, the one that the server sent last is handled last, however long the first
-// one takes. Other orders do not wait for it.
+// If the server sends two handler tables, the client applies the second table last, even if
+// applying the first table takes long. Other orders do not wait for tables.
 func TestTheLastTableHolds(t *testing.T) {
 	s := listen(t, "127.0.0.1:0", "server 1")
 	defer s.Close()
@@ -230,7 +231,7 @@ func TestTheLastTableHolds(t *testing.T) {
 	s.welcome()
 	s.order(1, &control.Table{Generation: 1})
 	s.order(2, &control.Table{Generation: 2})
-	for request := range uint64(20) { // after these the second table has had its chance
+	for request := range uint64(20) { // meanwhile the second table could overtake the first
 		s.order(3+request, &control.ListFiles{Run: "r"})
 		expect[*control.Files](s)
 	}
@@ -244,8 +245,8 @@ func TestTheLastTableHolds(t *testing.T) {
 	}
 }
 
-// The link comes back on its own: to a new process of the server, with another epoch, and after the
-// server forgot it. Reports that were not acknowledged are sent again.
+// The link registers again by itself in three cases: the server is a new process, the node has
+// another epoch, or the server forgot the client. The client sends unacknowledged reports again.
 func TestLinkComesBack(t *testing.T) {
 	s := listen(t, "127.0.0.1:0", "server 1")
 	a, b := startNode(t, "a", nil), startNode(t, "b", nil)
@@ -294,7 +295,8 @@ func TestLinkComesBack(t *testing.T) {
 	expect[*control.Leave](s)
 }
 
-// A client that outlives its links keeps none of them, and still calls its other observers.
+// A client that outlives its links keeps none of them in memory, and still calls its other
+// observers.
 func TestAClosedLinkIsToldNothing(t *testing.T) {
 	a, b := startNode(t, "a", nil), startNode(t, "b", nil)
 	told := 0
@@ -318,7 +320,7 @@ func TestAClosedLinkIsToldNothing(t *testing.T) {
 	}
 }
 
-// A link that is refused tries again after growing pauses.
+// A link that is refused tries again, and waits longer before each try.
 func TestPausesGrow(t *testing.T) {
 	s := listen(t, "127.0.0.1:0", "server")
 	defer s.Close()
@@ -447,7 +449,7 @@ func TestLoadIsParsed(t *testing.T) {
 func TestIdentityOfThisMachine(t *testing.T) {
 	id, err := Identify("here", Kept{})
 	if err != nil {
-		// Under emulation no counter is fit.
+		// An emulated machine has no usable counter.
 		if os.Getenv("CI") == "true" && runtime.GOARCH == "amd64" {
 			t.Fatalf("%v: CI must run where nodes can", err)
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// measureLoad measures the node's load for the given time. It excludes the client's own work.
+// measureLoad measures the node's load for the given time, without the client's own work.
 func measureLoad(ctx context.Context, c *Client, over time.Duration) (control.Message, error) {
 	first := lookAtLoad(c)
 	timer := time.NewTimer(over)
@@ -35,7 +35,7 @@ type loadLook struct {
 	cpu            cpuTimes
 	traffic        traffic
 	own_ns         uint64 // CPU time of this process
-	ownBytes       uint64 // bytes of probes and answers, in both directions together
+	ownBytes       uint64 // bytes of probes and answers, the sum of both directions
 	unknownCPU     error
 	unknownTraffic error
 }
@@ -47,7 +47,7 @@ func lookAtLoad(c *Client) loadLook {
 	} else {
 		l.cpu, l.unknownCPU = parseCPU(text)
 	}
-	// Read the interfaces of this process's own network namespace.
+	// This file lists the interfaces of the calling thread's network namespace.
 	if text, err := os.ReadFile("/proc/thread-self/net/dev"); err != nil {
 		l.unknownTraffic = err
 	} else {
@@ -62,7 +62,7 @@ func lookAtLoad(c *Client) loadLook {
 	return l
 }
 
-// cpuTimes are times of all CPUs together, in ticks of 10 ms.
+// cpuTimes contains the times of all CPUs together, in ticks of 10 ms.
 type cpuTimes struct{ busy, idle uint64 }
 
 func parseCPU(stat []byte) (cpuTimes, error) {
@@ -80,7 +80,7 @@ func parseCPU(stat []byte) (cpuTimes, error) {
 		switch {
 		case i == 3 || i == 4: // idle, waiting for a disk
 			t.idle += v
-		case i >= 8: // of guests; these times are also in the first two
+		case i >= 8: // times of guests, which columns 0 and 1 already include
 		default:
 			t.busy += v
 		}
@@ -117,7 +117,8 @@ func parseTraffic(dev []byte) (traffic, error) {
 	return t, lines.Err()
 }
 
-// less subtracts, but not below zero, because the counters are not read at the same moment.
+// less returns x − y, or 0 if y is larger. y may be larger because the counters are not read at the
+// same moment.
 func less(x, y uint64) uint64 { return x - min(x, y) }
 
 func loadBetween(a, b loadLook) *control.Load {
@@ -137,8 +138,8 @@ func loadBetween(a, b loadLook) *control.Load {
 			fmt.Sprintf("traffic: %v", cmp.Or(a.unknownTraffic, err)))
 		return load
 	}
-	// Probes and answers have about the same length, so half of the client's own bytes went in each
-	// direction.
+	// Probes and answers have about the same length, so half of the client's own bytes belong to
+	// each direction.
 	own := less(b.ownBytes, a.ownBytes) / 2
 	load.ReceivedBytes = less(less(b.traffic.received, a.traffic.received), own)
 	load.SentBytes = less(less(b.traffic.sent, a.traffic.sent), own)

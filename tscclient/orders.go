@@ -12,7 +12,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// peerOf returns the node that an order names.
+// peerOf converts the target of an order into a Peer.
 func peerOf(t control.Target) (Peer, error) {
 	address, err := netip.ParseAddrPort(t.Address)
 	if err != nil {
@@ -47,10 +47,10 @@ func mannerOf(m control.Manner) Manner {
 	}
 }
 
-// maxBatchTime is the time limit of a batch whose order has none.
+// maxBatchTime limits the time of a batch if the order gives no limit.
 const maxBatchTime = 10 * time.Minute
 
-// batch runs the trains of an order and reports them together.
+// batch runs the trains that an order requests, and reports them together.
 func (l *Link) batch(m *control.Probe) (control.Message, error) {
 	p, err := peerOf(m.Target)
 	if err != nil {
@@ -71,16 +71,16 @@ func (l *Link) batch(m *control.Probe) (control.Message, error) {
 
 // A batch is the result of several trains with one peer.
 type batch struct {
-	Epoch  string // of this node, during all trains
+	Epoch  string // epoch of this node during all trains
 	Trains []minrtt.Train
-	Lost   uint64 // answers that did not arrive
+	Lost   uint64 // number of answers that did not arrive
 
-	// Err explains why the batch ended early. The trains before that are valid.
+	// Err says why the batch ended early. Trains is valid nevertheless.
 	Err error
 }
 
-// runBatch runs trains with one peer, with a pause after each. It stops when more trains would be
-// useless: the peer does not answer, its stamps cannot be true, or an epoch ended.
+// runBatch runs trains with one peer, with a pause after each train. It stops early if more trains
+// would be useless: the peer does not answer, its stamps cannot be true, or an epoch ended.
 func runBatch(
 	ctx context.Context, c *Client, p Peer, m Manner, trains int, gap time.Duration,
 ) batch {
@@ -121,7 +121,7 @@ func runBatch(
 	return b
 }
 
-// message returns the batch as a report.
+// message returns the batch as a report to the server.
 func (b batch) message(p Peer) *control.Trains {
 	m := &control.Trains{Peer: p.Node.Name, PeerEpoch: p.Node.Epoch, Epoch: b.Epoch, Lost: b.Lost}
 	if b.Err != nil {
@@ -152,8 +152,8 @@ func reported(t minrtt.Train) control.Train {
 	return out
 }
 
-// continuous starts or ends continuous probing. The order's period limits the number of trains; the
-// client's own budget limits CPU time and bytes.
+// continuous starts or ends the client's own probing. The period in the order limits the number of
+// trains. The client's configured budget limits their CPU time and bytes.
 func (l *Link) continuous(m *control.Probing) (control.Message, error) {
 	if len(m.Targets) == 0 {
 		if err := l.client.SetPeers(nil, l.client.Config().Manner, Budget{}); err != nil {
@@ -161,7 +161,7 @@ func (l *Link) continuous(m *control.Probing) (control.Message, error) {
 		}
 		ctx, cancel := context.WithTimeout(l.ctx, answerTimeout)
 		defer cancel()
-		l.flushNow(ctx) // the trains so far belong to the probing that ends now
+		l.flushNow(ctx) // report the last trains of the probing that ends
 		return &control.Done{}, nil
 	}
 	peers := make([]Peer, len(m.Targets))
@@ -184,7 +184,7 @@ func (l *Link) continuous(m *control.Probing) (control.Message, error) {
 
 const maxTrainsPerSecond = 10_000
 
-// observe collects the trains that the client runs on its own.
+// observe collects a train that the client ran on its own.
 func (l *Link) observe(o Outcome) {
 	if !o.Continuous || l.ctx.Err() != nil {
 		return
@@ -192,7 +192,7 @@ func (l *Link) observe(o Outcome) {
 	l.reports.collect(o)
 }
 
-// flushEvery is the interval at which the client's own trains are reported.
+// flushEvery is the interval at which the link reports the client's own trains.
 const flushEvery = time.Second
 
 func (l *Link) flush() {

@@ -9,42 +9,43 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// pairs contains the pairs with all peers. It is not safe for concurrent use.
+// pairs contains the pairs with all peers. Only one goroutine may use it at a time.
 type pairs struct {
 	max         int
 	assumptions tscratio.Assumptions
 	known       map[pairKey]*known
-	added       uint64 // trains added in all
+	added       uint64 // number of all trains ever added
 	forgotten   uint64
 }
 
-// pairKey includes the epochs because readings of different epochs have nothing to do with each
-// other.
+// pairKey includes the epochs because readings of different epochs cannot be compared.
 type pairKey struct{ epoch, peer, peerEpoch string }
 
-// known is one pair, and a copy of its newest trains, from which its bound is computed.
+// known is one pair. The field pair has all kept trains, and recent has only the newest ones. The
+// bound that the scheduler uses is computed from recent.
 type known struct {
 	pair   *tscratio.Pair
-	added  uint64 // value of pairs.added after the newest train
-	fresh  int    // trains since the last pruning
+	added  uint64 // what pairs.added was after this pair's newest train
+	fresh  int    // number of trains since pair was last pruned
 	recent *tscratio.Pair
-	turns  int // trains since the width was computed
+	turns  int // number of trains since the bound was last computed
 
 	halfWidth time.Duration
 	judged    bool
 }
 
 const (
-	// pruneEvery is the number of trains between two prunings. Each pruning examines all trains of
-	// the pair.
+	// pruneEvery is the number of new trains after which a pair is pruned again. It is not smaller
+	// because each pruning examines all trains of the pair.
 	pruneEvery = 256
 
-	// recentTrains is the smallest number of trains from which a bound is computed. The largest
-	// number is 2*recentTrains.
+	// recentTrains is how many trains known.recent has at least, if the pair has that many. It has
+	// fewer than 2*recentTrains.
 	recentTrains = 24
 
-	// judgeEvery is the number of trains between two computations of the bound. A computation costs
-	// as much as some trains. During the first few trains, the bound is computed after each.
+	// judgeEvery is the number of trains between two computations of the bound, because a
+	// computation costs as much as some trains. A new pair's bound is computed after each of its
+	// first judgeEvery trains.
 	judgeEvery = 16
 )
 
@@ -52,12 +53,13 @@ func newPairs(most int, assumptions tscratio.Assumptions) pairs {
 	return pairs{max: most, assumptions: assumptions, known: map[pairKey]*known{}}
 }
 
-// add keeps a train that the node own ran with peer. It returns how the pair now contradicts its
-// assumptions, or nil. An error wraps tscratio.ErrImpossible.
+// add keeps a train that the node own ran with the node peer. It returns how the pair, with this
+// train, contradicts its assumptions, or nil. If two counters that only run forward cannot show the
+// train's stamps, the error wraps tscratio.ErrImpossible.
 func (p *pairs) add(own, peer tscratio.Node, t minrtt.Train) (*tscratio.Contradiction, error) {
 	key := pairKey{own.Epoch, peer.Name, peer.Epoch}
 	k := p.known[key]
-	if k != nil { // a node that was restarted has measured its counter again
+	if k != nil { // either node may have restarted, and measured its counter again
 		for _, n := range []tscratio.Node{own, peer} {
 			k.pair.Describe(n)
 			k.recent.Describe(n)
@@ -77,7 +79,7 @@ func (p *pairs) add(own, peer tscratio.Node, t minrtt.Train) (*tscratio.Contradi
 	if err := k.pair.Add(train); err != nil {
 		return nil, err
 	}
-	_ = k.recent.Add(train) // it succeeded above
+	_ = k.recent.Add(train) // adding to k.pair succeeded, so this succeeds
 	p.known[key] = k
 	p.added++
 	k.added = p.added
@@ -104,7 +106,7 @@ func constraints(t minrtt.Train) tscratio.Train {
 	return train
 }
 
-// forgetRecent halves the copy of the newest trains once it contains 2*recentTrains.
+// forgetRecent drops the older half of recent once it has 2*recentTrains trains.
 func (k *known) forgetRecent() {
 	if k.recent.Trains() < 2*recentTrains {
 		return
@@ -112,7 +114,7 @@ func (k *known) forgetRecent() {
 	_, k.recent = k.recent.Split(trainStart(k.recent, recentTrains))
 }
 
-// trainStart returns one less than the first reading of B in the train with this number.
+// trainStart returns a reading of B just before the first reading of the train with this number.
 func trainStart(pair *tscratio.Pair, number int) uint64 {
 	n := 0
 	for t := range pair.Kept() {
@@ -124,8 +126,8 @@ func trainStart(pair *tscratio.Pair, number int) uint64 {
 	return 0
 }
 
-// halfWidth returns the median bound of a pair over its newest trains, and whether there is a
-// bound.
+// halfWidth returns the median bound of a pair over its newest trains. The second result says
+// whether the pair has a bound.
 func (p *pairs) halfWidth(epoch string, peer tscratio.Node) (time.Duration, bool) {
 	k := p.known[pairKey{epoch, peer.Name, peer.Epoch}]
 	if k == nil {
@@ -139,7 +141,7 @@ func (p *pairs) halfWidth(epoch string, peer tscratio.Node) (time.Duration, bool
 	return k.halfWidth, k.judged
 }
 
-// medianBound returns the median bound of a pair's relation, in time at the nominal rate.
+// medianBound returns the median bound of a pair's relation, converted to time at the nominal rate.
 func medianBound(pair *tscratio.Pair) (time.Duration, bool) {
 	r, err := pair.Relate(tscratio.SideA, pair.Declared.Wander)
 	if err != nil {
@@ -161,8 +163,8 @@ func (p *pairs) trains() (n int) {
 	return n
 }
 
-// makeRoom drops trains until no more than max are kept. It drops whole pairs that have had no
-// train for longest, and the oldest trains of the largest pair.
+// makeRoom drops trains until at most max are kept. It first drops whole pairs that got no train
+// for long, and then the oldest trains of the pair with the most trains.
 func (p *pairs) makeRoom() {
 	for n := p.trains(); n > p.max; n = p.trains() {
 		var largest, stalest *known
@@ -175,7 +177,7 @@ func (p *pairs) makeRoom() {
 				stalest, stale = k, key
 			}
 		}
-		// Pairs of ended epochs, and of peers that left, are dropped first.
+		// If a pair got none of so many trains, its epoch ended or its peer left.
 		if p.added-stalest.added > uint64(p.max)/2 {
 			p.forgotten += uint64(stalest.pair.Trains())
 			delete(p.known, stale)
@@ -183,7 +185,7 @@ func (p *pairs) makeRoom() {
 		}
 		before := largest.pair.Trains()
 		_, rest := largest.pair.Split(trainStart(largest.pair, max(1, before/4)))
-		if rest.Trains() == before { // its counters ran backwards: no part of it is of use
+		if rest.Trains() == before { // its counters ran backwards, so Split finds no earlier part
 			rest, _ = tscratio.NewPair(rest.A, rest.B, rest.Declared)
 		}
 		largest.pair = rest
@@ -195,7 +197,7 @@ func (p *pairs) count() (pairs, trains int, forgotten uint64) {
 	return len(p.known), p.trains(), p.forgotten
 }
 
-// copies returns copies of the pairs. Later trains do not change them.
+// copies returns copies of the pairs. Trains that are added later do not change the copies.
 func (p *pairs) copies() []*tscratio.Pair {
 	all := make([]*known, 0, len(p.known))
 	for _, k := range p.known {
@@ -207,7 +209,7 @@ func (p *pairs) copies() []*tscratio.Pair {
 	})
 	copies := make([]*tscratio.Pair, len(all))
 	for i, k := range all {
-		copies[i], _ = tscratio.NewPair(k.pair.A, k.pair.B, k.pair.Declared) // it succeeded before
+		copies[i], _ = tscratio.NewPair(k.pair.A, k.pair.B, k.pair.Declared) // no error, as before
 		_ = copies[i].Merge(k.pair)
 	}
 	return copies

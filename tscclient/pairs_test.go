@@ -11,8 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// fakeTrain is one train between nodes whose counters count nanoseconds. Its delays are random,
-// from least to twice that.
+// fakeTrain returns a train between nodes whose counters count nanoseconds. The delay of each
+// packet is random, between least and twice least.
 func fakeTrain(r *rand.Rand, at, least uint64) minrtt.Train {
 	var t minrtt.Train
 	for range 3 {
@@ -37,8 +37,8 @@ func fakeNode(name string) tscratio.Node {
 	return tscratio.Node{Name: name, Epoch: "e", Nominal_hz: 1e9, Quantum_cycles: 1}
 }
 
-// However many trains come, and with however many peers, no more than max are kept. The newest
-// trains of each pair stay. Those of pairs that ended are dropped first.
+// However many trains and peers there are, at most max trains are kept. The newest trains of each
+// pair stay, and trains of ended pairs are dropped first.
 func TestPairsStayWithinTheirMemory(t *testing.T) {
 	seed.For(t, 2, func(t *testing.T, r *rand.Rand) {
 		const most = 500
@@ -77,8 +77,8 @@ func TestPairsStayWithinTheirMemory(t *testing.T) {
 	})
 }
 
-// What pairs drop and prune changes no bound that is still needed. The judged width follows the
-// network.
+// To drop and prune trains changes no bound that is still needed. The bound that the scheduler uses
+// follows when the network becomes better or worse.
 func TestJudgedWidthFollowsTheNetwork(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 0))
 	p := newPairs(1000, tscratio.DefaultAssumptions())
@@ -119,7 +119,7 @@ func TestPairsCountStamps(t *testing.T) {
 			t.Errorf("stamps %+v", k.Stamps)
 		}
 	}
-	// Later trains do not change a copy.
+	// Trains that are added later do not change a copy.
 	c := p.copies()[0]
 	for i := range uint64(2 * pruneEvery) {
 		train := fakeTrain(rand.New(rand.NewPCG(i, 0)), 2e9+i*500e6, 1000)
@@ -136,7 +136,7 @@ func TestPairsCountStamps(t *testing.T) {
 	}
 }
 
-// A probe that arrived proves something even if its answer gave no information.
+// The arrival of a probe proves a constraint even if the answer proves nothing.
 func TestLonelyArrivalsCount(t *testing.T) {
 	p := newPairs(1000, tscratio.DefaultAssumptions())
 	train := minrtt.Train{Arrivals: []minrtt.Arrival{
@@ -189,7 +189,7 @@ func BenchmarkPrune(b *testing.B) {
 	}
 }
 
-// On a budget of a few trains a second, the pair with the noisy network gets most of them.
+// If the budget is only a few trains a second, the pair with the noisy network gets most of them.
 func TestNoisyPairsAreProbedMore(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 0))
 	p := newPairs(10_000, tscratio.DefaultAssumptions())
@@ -197,7 +197,8 @@ func TestNoisyPairsAreProbedMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The near network leaves a few hundred nanoseconds, the noisy one tens of microseconds.
+	// The near network allows a bound of a few hundred nanoseconds, the noisy one only tens of
+	// microseconds.
 	least := map[string]uint64{"near": 300, "noisy": 60_000}
 	s.setPeers([]string{"near", "noisy"})
 	count := map[string]int{}
@@ -223,8 +224,8 @@ func TestNoisyPairsAreProbedMore(t *testing.T) {
 	}
 }
 
-// A peer that is restarted measures itself again. Its earlier trains stay, and the pair uses the
-// widest slack that the peer ever stated.
+// A restarted peer measures its counter again. The peer's earlier trains stay, and the pair uses
+// the largest core slack that the peer ever reported.
 func TestPairsKeepWhatTheyKnowOfAPeerThatIsStartedAgain(t *testing.T) {
 	p := newPairs(1000, tscratio.DefaultAssumptions())
 	a, b := fakeNode("a"), fakeNode("b")

@@ -11,34 +11,35 @@ import (
 )
 
 // maxReports is the number of reports that may wait for an acknowledgement. maxCollected is the
-// number of trains in one report. A report of maxCollected trains with five exchanges has some 30
-// kB.
+// largest number of the client's own trains in one report. A report with maxCollected trains of
+// five exchanges each has some 30 kB.
 const (
 	maxReports   = 2000
 	maxCollected = 200
 )
 
-// reports keeps measurements until the server has stored them. Any goroutine may use it.
+// reports keeps measurements until the server acknowledges that it has stored them. Any goroutine
+// may use it.
 type reports struct {
 	transmit func(context.Context, *control.Trains) error
 
-	sending sync.Mutex // one send at a time, in order
+	sending sync.Mutex // allows one send at a time, in order
 
 	mu        sync.Mutex
 	last      uint64 // number of the newest report
 	dropped   uint64
 	collected map[pairKey]*control.Trains // trains that are not in a report yet
 	unsent    []*control.Trains           // reports that must be sent, or sent again
-	sent      []*control.Trains           // reports that were sent and not acknowledged
+	sent      []*control.Trains           // reports that were sent but not acknowledged
 }
 
 func newReports(transmit func(context.Context, *control.Trains) error) *reports {
 	return &reports{transmit: transmit, collected: map[pairKey]*control.Trains{}}
 }
 
-// answer makes a report of a batch that answers an order, and sends it. It first sends all reports
-// with smaller numbers, because the server acknowledges all reports up to a number. If these cannot
-// be sent, the new report waits with them, and the order gets no answer.
+// answer sends, as a report, a batch that an order requested. First it sends all reports with
+// smaller numbers, because an acknowledgement concerns all reports up to a number. If that fails,
+// the new report waits with them, and the order gets no answer.
 func (r *reports) answer(ctx context.Context, m *control.Trains, transmit func()) {
 	r.sending.Lock()
 	defer r.sending.Unlock()
@@ -64,7 +65,7 @@ func (r *reports) numbered(m *control.Trains) *control.Trains {
 	return m
 }
 
-// collect adds a train that no single order asked for.
+// collect adds a train that the client ran on its own.
 func (r *reports) collect(o Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,14 +86,14 @@ func (r *reports) collect(o Outcome) {
 	}
 }
 
-// close makes a report of the collected trains.
+// close turns the collected trains of one pair into a report.
 func (r *reports) close(key pairKey) {
 	r.unsent = append(r.unsent, r.numbered(r.collected[key]))
 	delete(r.collected, key)
 	r.makeRoom()
 }
 
-// makeRoom drops the oldest reports above maxReports.
+// makeRoom drops the oldest reports if there are more than maxReports.
 func (r *reports) makeRoom() {
 	for len(r.sent)+len(r.unsent) > maxReports {
 		if len(r.sent) > 0 {
@@ -104,8 +105,9 @@ func (r *reports) makeRoom() {
 	}
 }
 
-// send sends the waiting reports in order, until one fails. While the server does not listen,
-// collected trains become reports only when there are maxCollected of them.
+// send makes reports of all collected trains, and sends the waiting reports in order until sending
+// fails. If the server does not listen, it does nothing, and only collect makes reports, of
+// maxCollected trains each.
 func (r *reports) send(ctx context.Context, listening bool) {
 	if !listening {
 		return
@@ -131,7 +133,7 @@ func (r *reports) sendUnsent(ctx context.Context) {
 		m := r.unsent[0]
 		r.mu.Unlock()
 		if err := r.transmit(ctx, m); err != nil {
-			return // it will be tried again
+			return // the next call tries again
 		}
 		r.mu.Lock()
 		if len(r.unsent) > 0 && r.unsent[0] == m {
@@ -142,7 +144,7 @@ func (r *reports) sendUnsent(ctx context.Context) {
 	}
 }
 
-// acknowledged drops the reports up to a number.
+// acknowledged drops the reports up to and including a number.
 func (r *reports) acknowledged(number uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -151,8 +153,8 @@ func (r *reports) acknowledged(number uint64) {
 	r.unsent = slices.DeleteFunc(r.unsent, has)
 }
 
-// again queues every report that was not acknowledged to be sent again, since the server may be a
-// new process.
+// again queues every unacknowledged report to be sent again, because the server may be a new
+// process.
 func (r *reports) again() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

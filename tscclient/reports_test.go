@@ -10,8 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// The server acknowledges all reports up to a number. So no report may reach it before a report
-// with a smaller number that it lacks.
+// An acknowledgement concerns all reports up to a number. So the client must never send a report
+// while the server lacks one with a smaller number.
 func TestReportsAreSentInTheirOrder(t *testing.T) {
 	var got []uint64
 	var fails error
@@ -29,7 +29,7 @@ func TestReportsAreSentInTheirOrder(t *testing.T) {
 	r.collect(outcome)
 	r.send(t.Context(), true)
 	answer()
-	r.again() // the server is a new process, and sends an order at once
+	r.again() // the server is a new process, and at once sends an order
 	answer()
 	if want := []uint64{1, 2, 1, 2, 3}; !slices.Equal(got, want) {
 		t.Errorf("reports came as %d, want %d", got, want)

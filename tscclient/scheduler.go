@@ -6,19 +6,20 @@ import (
 	"time"
 )
 
-// Budget limits continuous probing. Over any period, a limit may be exceeded only by what was saved
-// up before, at most the budget of one second, and by one train.
+// Budget limits the trains that a client runs on its own. In any period, the client exceeds a limit
+// at most by what it saved before the period (no more than the budget of one second) and by one
+// train.
 type Budget struct {
 	// TrainsPerSecond is the limit for all peers together. 0: no trains.
 	TrainsPerSecond float64
 
-	// CPUShare is the part of one core that the node's own trains may use, as CPU time of their
-	// thread. Time for answers to other nodes is not counted: the node that probes pays. 0: no
-	// limit.
+	// CPUShare is the part of one core that the node's own trains may use. It counts the CPU time
+	// of the thread that runs them, but not the time for answers to other nodes: those follow from
+	// the other nodes' budgets. 0: no limit.
 	CPUShare float64
 
-	// BytesPerSecond limits the bytes that trains send and receive, with IP and UDP headers. 0: no
-	// limit.
+	// BytesPerSecond limits the bytes that the node's own trains send and receive, with IP and UDP
+	// headers. 0: no limit.
 	BytesPerSecond float64
 }
 
@@ -46,23 +47,23 @@ func (b Budget) Validate() error {
 	return nil
 }
 
-// Cost is the part of the budget that a train used.
+// Cost is what a train used of the budget.
 type Cost struct {
 	CPU   time.Duration
 	Bytes uint64
 }
 
-// Pace determines how often a peer is probed if the budget allows it.
+// Pace says how often a peer is probed if the budget allows.
 type Pace struct {
-	// Target is a bound that is good enough. A pair with a better bound is probed once every
-	// Slowest. A pair whose bound is k times Target is probed k times as often, but at most once
-	// every Fastest.
+	// Target is a bound that is good enough. A pair whose bound is smaller than Target is probed
+	// once every Slowest. A pair whose bound is k times Target is probed k times more often, but at
+	// most once every Fastest.
 	Target           time.Duration
 	Fastest, Slowest time.Duration
 }
 
-// DefaultPace returns a target of 0.5 µs and a train every 0.25 to 2 s. Windows of ±10 s then
-// contain at least ten trains.
+// DefaultPace returns a target of 0.5 µs and a train every 0.25 to 2 s. With these values, if the
+// budget suffices, each window of ±10 s contains at least ten trains.
 func DefaultPace() Pace {
 	return Pace{
 		Target:  500 * time.Nanosecond,
@@ -92,21 +93,21 @@ func (p Pace) interval(halfWidth time.Duration) time.Duration {
 // unknown is the bound of a pair without a relation.
 const unknown = time.Duration(math.MaxInt64)
 
-// A scheduler decides which peer to probe next, and when. It reads no clock. Its caller passes in
-// the times, which must not go back. It is not safe for concurrent use.
+// A scheduler decides which peer to probe next, and when. It reads no clock: its caller passes the
+// time, which must not go back. Only one goroutine may use it at a time.
 //
-// Every peer has an interval, which follows from its pair's bound. The next peer is the one with
-// the largest quotient of the time since its last train and its interval. If the budget suffices,
-// each peer is probed at its interval. If not, all peers wait longer by the same factor. No peer is
-// forgotten, because its quotient grows as long as it waits.
+// Every peer has an interval, which follows from its pair's bound. For each peer, the scheduler
+// divides the time since its last train by its interval. The peer with the largest quotient is
+// next. If the budget suffices, each peer is probed at its interval. If not, all peers wait longer
+// by the same factor. No peer waits for ever, because its quotient grows as long as it waits.
 type scheduler struct {
 	budget Budget
 	pace   Pace
 	peers  map[string]*turn
-	order  []*turn // as they were given; among equals the first one is first
+	order  []*turn // as given to setPeers; of equal quotients, the first is next
 
 	begun              bool
-	at                 time.Time // the time of the balances
+	at                 time.Time // when the balances were last brought up to date
 	trains, cpu, bytes balance
 }
 
@@ -117,8 +118,8 @@ type turn struct {
 	interval time.Duration
 }
 
-// A balance is the amount of one limit that may be spent. It grows with time. It may fall below
-// zero by one train, because a train's cost is known only at its end.
+// balance is the amount of one limit that may still be spent. It grows with time. One train may
+// take it below zero, because the cost of a train is known only at its end.
 type balance struct {
 	perSecond, most, have float64
 	limited               bool
@@ -133,7 +134,7 @@ func (b *balance) top(passed time.Duration) {
 	b.have = min(b.most, b.have+b.perSecond*passed.Seconds())
 }
 
-// wait returns the time until the balance reaches want.
+// wait returns the time until the balance has grown to want.
 func (b *balance) wait(want float64) time.Duration {
 	if !b.limited || b.have >= want {
 		return 0
@@ -160,7 +161,7 @@ func newScheduler(budget Budget, pace Pace) (*scheduler, error) {
 	return s, nil
 }
 
-// setPeers sets the peers to probe. A peer that was set before keeps its turn.
+// setPeers sets the peers to probe. A peer that was already set keeps its turn.
 func (s *scheduler) setPeers(names []string) {
 	peers, order := map[string]*turn{}, []*turn(nil)
 	for _, name := range names {
@@ -177,7 +178,8 @@ func (s *scheduler) setPeers(names []string) {
 }
 
 // next returns the peer whose turn it is. If it is no peer's turn, next returns how long to wait.
-// Without peers or without a budget, this is an hour, which stands for ever.
+// If there are no peers or the budget allows no trains, next returns an hour: the caller need not
+// ask again until something changes.
 func (s *scheduler) next(now time.Time) (peer string, wait time.Duration) {
 	const never = time.Hour
 	if len(s.order) == 0 || s.budget.TrainsPerSecond == 0 {
@@ -218,8 +220,8 @@ func (s *scheduler) began(peer string, now time.Time) {
 	}
 }
 
-// ended records the train's cost and the pair's present bound, halfWidth. If the pair has no bound,
-// known is false.
+// ended records the cost of a train, and halfWidth, the pair's bound after the train. If the pair
+// has no bound, known is false.
 func (s *scheduler) ended(
 	peer string, now time.Time, cost Cost, halfWidth time.Duration, known bool,
 ) {
@@ -234,8 +236,8 @@ func (s *scheduler) ended(
 	}
 }
 
-// failed records that a train with a peer failed. The peer's next turn follows after the slowest
-// interval, so that a dead peer does not use the budget of living ones.
+// failed records that a train with a peer failed. The peer is then probed at the slowest interval,
+// so that a dead peer does not use up the budget of living peers.
 func (s *scheduler) failed(peer string, now time.Time, cost Cost) {
 	s.ended(peer, now, cost, 0, true)
 }

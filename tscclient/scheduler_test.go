@@ -9,7 +9,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// simulated is a world of peers with given bounds.
+// simulated is a scheduler with simulated peers that have given bounds.
 type simulated struct {
 	scheduler *scheduler
 	now       time.Time
@@ -19,7 +19,7 @@ type simulated struct {
 	takes     func() time.Duration
 
 	begun []begun
-	gaps  map[string]time.Duration // longest time from one train to the next
+	gaps  map[string]time.Duration // by peer: the longest time from one train to the next
 	last  map[string]time.Time
 }
 
@@ -100,8 +100,8 @@ func randomWorld(t *testing.T, r *rand.Rand) (*simulated, Budget) {
 	return w, b
 }
 
-// Whatever trains cost, no period sees more spent than the budget allows, plus one second's worth
-// and one train.
+// Whatever trains cost, no period exceeds the budget by more than the budget of one second and one
+// train.
 func TestSchedulerStaysWithinItsBudget(t *testing.T) {
 	seed.For(t, 30, func(t *testing.T, r *rand.Rand) {
 		w, b := randomWorld(t, r)
@@ -129,8 +129,9 @@ func TestSchedulerStaysWithinItsBudget(t *testing.T) {
 	})
 }
 
-// However small the budget, no peer waits longer than its share of the budget demands. The share is
-// by interval. The longest interval is 2 s, the shortest 0.25 s.
+// However small the budget is, no peer waits too long. A peer's share of the trains is inverse to
+// its interval, which is between 0.25 s and 2 s. So a peer waits at most eight times as long as if
+// all peers had equal shares.
 func TestSchedulerStarvesNobody(t *testing.T) {
 	seed.For(t, 30, func(t *testing.T, r *rand.Rand) {
 		w, _ := randomWorld(t, r)
@@ -149,13 +150,13 @@ func TestSchedulerStarvesNobody(t *testing.T) {
 	})
 }
 
-// When the budget is exhausted, a pair eight times as wide gets eight times the trains. When it is
-// not, each pair gets its own pace.
+// If the budget does not suffice, a pair whose bound is eight times as wide gets eight times as
+// many trains. If the budget suffices, each pair is probed at its own interval.
 func TestSchedulerProbesWidePairsMore(t *testing.T) {
 	for _, tc := range []struct {
 		name            string
 		trains          float64
-		narrow, wide    int // trains in 100 s
+		narrow, wide    int // number of trains in 100 s
 		allow_per_cent  int
 		narrowW, wideW  time.Duration
 		ratioAtLeastPct int

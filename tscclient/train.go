@@ -14,8 +14,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// proberKey determines which trains may share a prober. A prober stores the latest reading of the
-// peer's counter, so another epoch needs another prober. Another key does not.
+// proberKey says which trains may share a prober. A prober remembers the latest reading of the
+// peer's counter, so a new epoch of the peer needs a new prober. A new probe key does not.
 type proberKey struct {
 	address netip.AddrPort
 	epoch   string
@@ -29,15 +29,17 @@ type prober struct {
 	used      uint64
 }
 
-// maxProbers is the number of sockets that are kept. The one unused for longest is dropped first.
+// maxProbers is how many probers, each with a socket, are kept. The prober that has been unused for
+// longest is dropped first.
 const maxProbers = 128
 
-// Train runs one train with a peer in the client's configured manner, and keeps its constraints.
+// Train runs one train with a peer in the client's configured manner, and keeps the train's
+// constraints.
 func (c *Client) Train(ctx context.Context, p Peer) (Outcome, error) {
 	return c.TrainIn(ctx, p, c.config.Manner)
 }
 
-// TrainIn does what Train does, in the given manner. It returns the outcome's error.
+// TrainIn does what Train does, but in the given manner. The returned error is the outcome's Err.
 func (c *Client) TrainIn(ctx context.Context, p Peer, m Manner) (Outcome, error) {
 	if err := c.checkPeer(p); err != nil {
 		return Outcome{Peer: p, Err: err}, err
@@ -46,7 +48,7 @@ func (c *Client) TrainIn(ctx context.Context, p Peer, m Manner) (Outcome, error)
 	return o, o.Err
 }
 
-// train runs a train as soon as no other train is under way.
+// train waits until no other train is under way, and then runs a train.
 func (c *Client) train(ctx context.Context, p Peer, m Manner, continuous bool) Outcome {
 	o := Outcome{Peer: p, Continuous: continuous}
 	ctx, cancel := context.WithCancel(ctx)
@@ -59,7 +61,7 @@ func (c *Client) train(ctx context.Context, p Peer, m Manner, continuous bool) O
 		o.Err = c.closedOr(ctx.Err())
 		return o
 	}
-	if err := ctx.Err(); err != nil { // both channels were ready
+	if err := ctx.Err(); err != nil { // the context ended while the train waited
 		o.Err = c.closedOr(err)
 		return o
 	}
@@ -78,7 +80,7 @@ func (c *Client) closedOr(err error) error {
 	return err
 }
 
-// run runs the train and keeps its constraints. The caller must have put its element into c.busy.
+// run runs the train and keeps its constraints. The caller must hold c.busy.
 func (c *Client) run(ctx context.Context, o *Outcome, m Manner) {
 	if o.Epoch, o.Err = c.Check(); o.Err != nil {
 		return
@@ -94,8 +96,8 @@ func (c *Client) run(ctx context.Context, o *Outcome, m Manner) {
 	prober.Use(o.Peer.Key)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// A prober sleeps in the kernel until an answer arrives or its time is over. Closing the
-	// prober's socket wakes it.
+	// A prober sleeps in the kernel until an answer arrives or its time is over. Only closing its
+	// socket wakes it earlier.
 	woken := context.AfterFunc(ctx, func() { _ = prober.transport.Close() })
 	o.Train, o.Cost, err = measured(ctx, prober.Prober)
 	if !woken() || errors.Is(err, minrtt.ErrClosed) {
@@ -121,7 +123,7 @@ func (c *Client) run(ctx context.Context, o *Outcome, m Manner) {
 	}
 }
 
-// explain adds to an error the meaning of a peer's impossible stamps.
+// explain adds to an error about impossible stamps what may have caused them.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, minrtt.ErrReplayed):
@@ -134,9 +136,9 @@ func explain(err error) error {
 	return err
 }
 
-// measured runs a train and returns its cost.
+// measured runs a train and returns the train's cost.
 func measured(ctx context.Context, p *minrtt.Prober) (minrtt.Train, Cost, error) {
-	runtime.LockOSThread() // so that the thread's CPU time is the train's
+	runtime.LockOSThread() // so that the thread's CPU time is the train's CPU time
 	defer runtime.UnlockOSThread()
 	before := threadTime()
 	t, err := p.Train(ctx)
@@ -151,8 +153,8 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// prober returns the prober for a key, and creates it if there is none. The caller must have put
-// its element into c.busy.
+// prober returns the prober for a key. If there is none, it creates one. The caller must hold
+// c.busy.
 func (c *Client) prober(key proberKey) (*prober, error) {
 	var oldest proberKey
 	var latest uint64
@@ -231,8 +233,8 @@ func (c *Client) account(o *Outcome) {
 	}
 }
 
-// kernelStamps returns the number of a train's kernel stamps and the number of its user stamps.
-// Each exchange has four stamps.
+// kernelStamps returns how many of a train's stamps the kernel took, and how many it did not. Each
+// exchange has four stamps.
 func kernelStamps(t minrtt.Train) (kernel, user int) {
 	for _, e := range t.Exchanges {
 		for _, from := range sources(e) {

@@ -1,10 +1,12 @@
 package tscratio
 
-// Assumed is one assumption that bounds rest on: its name, its value, and what the two mean.
+// Assumed is one assumption that bounds rest on: a name, a value, and a sentence that explains
+// both.
 type Assumed struct{ Name, Value, Means string }
 
-// StampsAssumed lists what kernel stamps assume, in addition to the relation's own assumptions.
-// Stamps that a program takes around its system calls need none of this.
+// StampsAssumed lists what is assumed of stamps that the kernel takes, in addition to the
+// relation's own assumptions. Stamps that a program takes around its system calls need none of
+// these assumptions.
 func StampsAssumed() []Assumed {
 	return []Assumed{
 		{"transmit stamps", "before the device",

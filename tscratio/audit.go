@@ -6,14 +6,14 @@ import "slices"
 type Audit struct {
 	Disagreements []*DisagreementError // at most one per triangle
 
-	// Accused are the nodes that all disagreements share. A single disagreement accuses all of its
-	// nodes. More disagreements narrow the list to the node that is wrong.
+	// Accused are the nodes that all disagreements have in common. One disagreement accuses all of
+	// its nodes. Further disagreements narrow the list to the node that is wrong.
 	Accused []string
 }
 
-// Audit compares, for every three nodes, the direct relation with the path over the third. It
-// compares them at the given number of readings, spread evenly over those that the direct relation
-// translates. It ignores ThirdNodes.
+// Audit compares, for every three nodes, the direct relation of two nodes with the path over the
+// third. It translates the given number of readings, spread evenly over the direct relation's
+// limits, along both. Audit uses every third node, whatever ThirdNodes says.
 func (c *Closure) Audit(readings int) Audit {
 	var a Audit
 	for from := range c.names {

@@ -12,10 +12,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// scenarios are networks, each with a limit of how wide the bound may be over it: the median
-// half-width over trains of six exchanges twice a second at w = 1 ppm, quantum 1 and slack 0. The
-// limits are a tenth above what was measured, so that a rule that loses tightness shows as one that
-// loses truth does.
+// scenarios are networks, each with a limit for the median half-width of the bounds that it gives.
+// Trains of six exchanges run twice a second, at w = 1 ppm, quantum 1 and slack 0. Each limit is a
+// tenth above the measured figure. So a rule that makes bounds wider turns the test red, as a rule
+// that makes bounds false does.
 var scenarios = []struct {
 	network  string
 	limit_us float64
@@ -29,7 +29,8 @@ var scenarios = []struct {
 	{"distant", 2010},
 }
 
-// each runs f for n seeds on all processors, or for the one seed that the environment names.
+// each runs f for n seeds on all processors. If the environment names a seed, each runs f only for
+// that seed.
 func each(t *testing.T, n int, f func(seed uint64)) {
 	t.Helper()
 	numbers := seed.Numbers(t, n)
@@ -50,8 +51,8 @@ func each(t *testing.T, n int, f func(seed uint64)) {
 	all.Wait()
 }
 
-// The truth of every simulated query lies in its bound, whatever the network does, and whatever the
-// clocks do within the assumptions. The bound is also narrow.
+// TestBarSimulatedQueries checks that each bound contains the truth, whatever the network does, and
+// whatever the clocks do within the assumptions. It also checks that bounds are narrow.
 func TestBarSimulatedQueries(t *testing.T) {
 	size := proof.Begin(t)
 	seeds, queries := 20, 5_000
@@ -65,7 +66,7 @@ func TestBarSimulatedQueries(t *testing.T) {
 	each(t, seeds, func(seed uint64) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		for i, sc := range scenarios {
-			// Truth is tested under all conditions.
+			// The truth must lie in the bound under all conditions.
 			w := []Wander{100 * PPB, 1 * PPM, 10 * PPM}[rng.IntN(3)]
 			quantum, slack := []uint64{1, 26, 120}[rng.IntN(3)], []uint64{0, 150, 900}[rng.IntN(3)]
 			x := newWorld(rng, 100, worlds[rng.IntN(len(worlds))], w, 10*time.Second, quantum,
@@ -77,7 +78,7 @@ func TestBarSimulatedQueries(t *testing.T) {
 				r := must(p.Relate(into, w))(t)
 				bad += x.outside(t, r, queries, 0, 100)
 			}
-			// Tightness is tested under one, at some of the seeds.
+			// The bound must be narrow under one condition, checked for some of the seeds.
 			var half []float64
 			if (seed+uint64(i))%7 == 0 {
 				y := newWorld(rng, 60, sine, PPM/2, 10*time.Second, 1, 0)
@@ -113,7 +114,8 @@ func TestBarSimulatedQueries(t *testing.T) {
 	proof.Check(t, bars...)
 }
 
-// A true wander of at most half the declared one is never suspect.
+// TestBarHalfTheWander checks that a relation is never suspect if the true wander is at most half
+// of the declared one.
 func TestBarHalfTheWander(t *testing.T) {
 	seeds := 8
 	if proof.Begin(t) == proof.Full {
@@ -145,10 +147,11 @@ func TestBarHalfTheWander(t *testing.T) {
 			relations), Figure: float64(suspect), Unit: "relations"})
 }
 
-// If the true wander exceeds the declared one while trains run, a query may be false and not marked
-// suspect. The test reports how many are, for each factor. From a factor of five on there must be
-// none if the network's bound is narrower than what the wander moves readings by. If it is wider,
-// constraints cannot show what happens between them (docs/accuracy.md).
+// TestBarMoreThanTheWander lets the true wander exceed the declared one. Then a query may be false
+// and not marked as suspect. The test reports how many are, for each factor. From a factor of five
+// on there must be none if the network's bound is narrower than the distance by which the wander
+// moves readings. If the bound is wider, constraints cannot show what happens between them
+// (docs/accuracy.md).
 func TestBarMoreThanTheWander(t *testing.T) {
 	seeds := 10
 	if proof.Begin(t) == proof.Full {
@@ -168,13 +171,13 @@ func TestBarMoreThanTheWander(t *testing.T) {
 			for _, network := range []string{"kernel stamps", "near and steady", "asymmetric"} {
 				for _, factor := range []Wander{2, 5, 20} {
 					if network == "asymmetric" && seed%4 != 1 {
-						continue // reported, not judged: fewer will do
+						continue // not judged, so fewer will do
 					}
 					w := 1 * PPM
 					x := newWorld(rng, 60, s, factor*w, 10*time.Second, 1, 0)
 					for x.during(1, 58).wander(10*time.Second) < 0.8*float64(factor*w)*1e-12 {
-						// Nobody can see what happens before the first train or after the last, so
-						// leave out a step of temperature there.
+						// No constraint shows what happens before the first train or after the last
+						// one. So try again if the temperature steps there.
 						x = newWorld(rng, 60, s, factor*w, 10*time.Second, 1, 0)
 					}
 					x.net = networks[network]
@@ -217,7 +220,7 @@ func TestBarMoreThanTheWander(t *testing.T) {
 	proof.Check(t, bars...)
 }
 
-// during returns the world between two seconds. It serves only to measure wander.
+// during returns the world between two seconds. It serves only to measure the wander in this time.
 func (x *world) during(from, to int) *world {
 	part := func(c *clock) *clock {
 		return &clock{rates: c.rates[from*second/segment : to*second/segment]}
@@ -225,8 +228,8 @@ func (x *world) during(from, to int) *world {
 	return &world{a: part(x.a), b: part(x.b)}
 }
 
-// Check names a jump of either counter by more than four half-widths, and its place, within two
-// trains.
+// TestBarStepsAreNamed checks that Check names a jump of either counter by more than four
+// half-widths, and its place, within two trains.
 func TestBarStepsAreNamed(t *testing.T) {
 	seeds := 10
 	if proof.Begin(t) == proof.Full {
@@ -254,7 +257,7 @@ func TestBarStepsAreNamed(t *testing.T) {
 			case 0:
 				cycles = -cycles
 			case 1:
-				cycles = -int64(x.a.count(at)) + 1000 // a reset
+				cycles = -int64(x.a.count(at)) + 1000 // a reset, almost to zero
 			}
 			if rng.IntN(2) == 0 {
 				stepped = x.b
@@ -295,8 +298,8 @@ func TestBarStepsAreNamed(t *testing.T) {
 			steps), Figure: float64(late), Unit: "steps"})
 }
 
-// The bars are what a translation by the relation of an hour costs, in order and at random, and
-// what pruning leaves of the hour.
+// TestBarHour limits what a translation by the relation of an hour costs, for readings in order and
+// at random. It also limits how many of the hour's constraints pruning leaves.
 func TestBarHour(t *testing.T) {
 	reps := 5
 	if proof.Begin(t) == proof.Full {

@@ -1,10 +1,10 @@
 package tscratio
 
-// Durations finds the durations of the leading pairs of readings that one method covers. It covers
-// at least one pair, stores the durations in elapsed and returns the number of pairs. Scenario and
-// Verdict of the returned Duration apply to all of them. Each duration is what Ways.Duration would
-// return, but takes a fraction of the time if readings come roughly in order. An error concerns
-// only the first pair.
+// Durations finds many durations faster than Ways.Duration does, if readings come roughly in order.
+// Element i of elapsed becomes the duration from reading xs[i] of the first node to reading ys[i]
+// of the second. Durations starts at the first pair of readings and stops where another method is
+// needed. It returns the number of durations found, which is at least one. Scenario and Verdict of
+// the returned Duration apply to all of them. An error concerns only the first pair.
 func (w *Ways) Durations(xs, ys []uint64, elapsed []Elapsed) (int, Duration, error) {
 	xs = xs[:min(len(xs), batchRows)]
 	ys, elapsed = ys[:len(xs)], elapsed[:len(xs)]
@@ -22,11 +22,12 @@ func (w *Ways) Durations(xs, ys []uint64, elapsed []Elapsed) (int, Duration, err
 	return 1, d, err
 }
 
-// batchRows is the most durations that one call finds.
+// batchRows is the largest number of durations that one call finds.
 const batchRows = 512
 
-// alike finds the leading durations by the method of the first pair. It stops at the end of the
-// pieces that this method uses.
+// alike finds durations by the method of the first pair, from the first pair on. It stops where the
+// segment ends, or a piece of a relation that the method uses. It returns the number of durations
+// found.
 func (w *Ways) alike(xs, ys []uint64, elapsed []Elapsed) (int, Duration) {
 	s := w.segment(xs[0])
 	if s.state != fast {
@@ -58,7 +59,7 @@ func (w *Ways) alike(xs, ys []uint64, elapsed []Elapsed) (int, Duration) {
 		n, verdict = w.firstOnSecond.countAll(xs[:n], a)
 		n = between(a[:n], points(ys[:n], w.quanta[1], b), elapsed)
 		if w.secondRate != nil {
-			negate(elapsed[:n]) // backwards from the second
+			negate(elapsed[:n]) // scale from the second event backwards
 			n = s.scaleAll(ys[:n], elapsed)
 			negate(elapsed[:n])
 		}
@@ -71,14 +72,15 @@ func (w *Ways) alike(xs, ys []uint64, elapsed []Elapsed) (int, Duration) {
 	return w.narrowed(s, n, &d, xs, ys, elapsed), d
 }
 
-// narrowed intersects the first n durations in elapsed with those through the reference, as Ways.by
-// does for one pair. It returns the number of leading durations for which this succeeded.
+// narrowed intersects each of the first n durations in elapsed with the duration that follows from
+// translating both events to the reference, as Ways.by does for one pair. It returns the number of
+// durations, counted from the first, for which this succeeded.
 func (w *Ways) narrowed(s *waySegment, n int, d *Duration, xs, ys []uint64, elapsed []Elapsed) int {
 	if n == 0 {
 		return 0
 	}
 	narrows := w.narrows(s, ys[0]-xs[0])
-	if w.same { // perhaps only some of them need it
+	if w.same { // what narrows reports depends on the duration, so stop where it changes
 		for i := range n {
 			if w.narrows(s, ys[i]-xs[i]) != narrows {
 				n = i
@@ -92,7 +94,7 @@ func (w *Ways) narrowed(s *waySegment, n int, d *Duration, xs, ys []uint64, elap
 	n, verdict := w.firstOnRef.countAll(xs[:n], w.a)
 	n, other := w.secondOnRef.countAll(ys[:n], w.b)
 	if n == 0 || max(verdict, other) != d.Verdict {
-		return 0 // the caller takes them one by one
+		return 0 // Durations then takes the first pair alone
 	}
 	if w.across == nil {
 		w.across = make([]Elapsed, batchRows)
@@ -106,8 +108,8 @@ func (w *Ways) narrowed(s *waySegment, n int, d *Duration, xs, ys []uint64, elap
 	return n
 }
 
-// differences sets elapsed[i] to ys[i] − xs[i] ± e. It stops at the first pair whose difference is
-// not a duration, and returns the number of durations that it set.
+// differences sets elapsed[i] to ys[i] − xs[i] ± e. It stops at the first difference that is too
+// large for a duration, and returns the number of durations that it set.
 func (w *Ways) differences(xs, ys []uint64, elapsed []Elapsed, e int64) int {
 	for i, x := range xs {
 		d, ok := difference(ys[i], x)
@@ -119,10 +121,10 @@ func (w *Ways) differences(xs, ys []uint64, elapsed []Elapsed, e int64) int {
 	return len(xs)
 }
 
-// maxSpan leaves a margin for what is later added to a duration.
+// maxSpan leaves a margin for errors that are later added to a duration.
 const maxSpan = 1 << 62
 
-// points returns, for each reading, the interval of counts that it stands for.
+// points returns, for each reading, the interval of counts at which a counter shows that reading.
 func points(readings []uint64, quantum uint64, out []Interval) []Interval {
 	out = out[:len(readings)]
 	for i, y := range readings {
@@ -131,8 +133,8 @@ func points(readings []uint64, quantum uint64, out []Interval) []Interval {
 	return out
 }
 
-// between sets elapsed to second − first. It stops at the first overflow and returns the number of
-// durations that it set.
+// between sets elapsed[i] to second[i] − first[i]. It stops at the first overflow and returns the
+// number of durations that it set.
 func between(first, second []Interval, elapsed []Elapsed) int {
 	second, elapsed = second[:len(first)], elapsed[:len(first)]
 	for i := range first {
@@ -152,8 +154,8 @@ func negate(elapsed []Elapsed) {
 	}
 }
 
-// countAll translates the leading readings that lie on one piece of one relation, as View.count
-// does. It returns the number of these readings.
+// countAll translates readings as View.count does, from the first on, while they lie on one piece
+// of one relation. It returns the number of translated readings.
 func (v *View) countAll(ys []uint64, out []Interval) (int, Verdict) {
 	if len(ys) == 0 {
 		return 0, Consistent
@@ -194,9 +196,9 @@ func (v *View) countAll(ys []uint64, out []Interval) (int, Verdict) {
 	return len(ys), s.verdict
 }
 
-// scaleAll does for many durations what scale does for one: elapsed[i] begins at reading ys[i]. It
-// stops at the first duration that the segment's rate does not cover, and returns the number that
-// it scaled.
+// scaleAll does for many durations what scale does for one. elapsed[i] begins at reading ys[i].
+// scaleAll stops at the first duration that the segment's rate does not cover, and returns the
+// number of scaled durations.
 func (s *waySegment) scaleAll(ys []uint64, elapsed []Elapsed) int {
 	elapsed = elapsed[:len(ys)]
 	for i, y := range ys {

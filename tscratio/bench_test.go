@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// hour returns an hour of trains, twice a second, each of one warm-up and five more exchanges.
+// hour returns an hour of trains, two a second. Each has one exchange to warm up and five more.
 func hour(tb testing.TB) (*world, *Pair) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	x := newWorld(rng, 3600, sine, 500*PPB, 10*time.Second, 1, 0)

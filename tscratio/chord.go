@@ -5,33 +5,35 @@ import "math/big"
 // This file finds the smallest wander that the constraints in a window allow.
 //
 // Let the rate stay between r·(1−w) and r·(1+w). Take an upper constraint u, φ(b_u) ≤ a_u, and a
-// later lower constraint l, φ(b_l) ≥ a_l. They prove
+// later lower constraint l, φ(b_l) ≥ a_l. The two prove
 //
 //	a_l − a_u ≤ φ(b_l) − φ(b_u) ≤ r·(1+w)·(b_l − b_u)
 //
-// A lower constraint and a later upper one prove a_u − a_l ≥ r·(1−w)·(b_u − b_l). So with the
-// steepest chord s of the first kind and the flattest chord f of the second,
+// A lower constraint and a later upper one prove a_u − a_l ≥ r·(1−w)·(b_u − b_l). Call the line
+// from one constraint to the other a chord. With the steepest chord s of the first kind and the
+// flattest chord f of the second,
 //
 //	s/(1+w) ≤ r ≤ f/(1−w), and therefore w ≥ (s − f)/(s + f).
 //
-// The constraints prove nothing more about w: if every two of them are consistent in this sense,
-// some function with such rates satisfies them all (the smallest function that lies above the lower
-// constraints and rises fast enough). The true wander is at least this w, whatever the network
-// does. Asking whether a polygon is empty is weaker, because it measures wander from y alone.
+// The constraints prove nothing more about w. If w satisfies this inequality, some function with
+// such rates satisfies all constraints: the smallest one that lies above the lower constraints. The
+// true wander is at least this w, whatever the network does. An empty polygon (polygon.go) is
+// weaker evidence, because a polygon limits the wander between y and each constraint, but not
+// between two constraints.
 
-// chord is a straight line from one constraint to a later one of the other kind.
+// chord is a straight line from a constraint to a later constraint of the other kind.
 type chord struct {
-	rise, run int64  // in cycles of into and from; run > 0
-	from, to  uint64 // readings at its ends
+	rise, run int64  // in cycles of into and of from (evidence.go); run > 0
+	from, to  uint64 // the readings at its ends
 }
 
-// chords holds the steepest and the flattest chord of a window.
+// chords contains the steepest and the flattest chord of a window.
 type chords struct {
 	steepest, flattest chord
 }
 
-// chordsWithin returns the chords of the constraints whose trains lie wholly within the given
-// readings. It reports whether a steepest and a flattest chord exist.
+// chordsWithin returns the chords of all trains that lie wholly within the given interval. It
+// reports whether there are both a steepest and a flattest chord.
 func (e *evidence) chordsWithin(s *scratch, within Interval) (chords, bool) {
 	i := firstFrom(e.lower, within.Lo)
 	if i == len(e.lower) {
@@ -73,10 +75,11 @@ func (e *evidence) chordsWithin(s *scratch, within Interval) (chords, bool) {
 type scratch struct{ lower, upper []point }
 
 // steepest returns the chord of the largest slope from a point of first to a later point of second.
-// Both must be sorted by c. It reports whether there is any chord.
+// Both slices must be sorted by c. steepest reports whether there is any chord.
 //
-// It improves one chord step by step, as Newton's method does. The chord that rises most above the
-// current slope is steeper. When no chord rises above the current slope, that slope is the largest.
+// It improves one chord step by step, as Newton's method does. Among all chords, the one that rises
+// most above the current slope is steeper than the current chord. When no chord rises above the
+// current slope, the current slope is the largest.
 func steepest(first, second []point) (chord, bool) {
 	if len(first) == 0 || len(second) == 0 || first[0].c >= second[len(second)-1].c {
 		return chord{}, false
@@ -84,7 +87,8 @@ func steepest(first, second []point) (chord, bool) {
 	from, to := first[0], second[len(second)-1]
 	for {
 		num, den := to.a-from.a, to.c-from.c
-		// above returns how far a point lies above a line of this slope.
+		// above returns how far a point lies above the line of slope num/den through the origin,
+		// times den.
 		above := func(q point) wide { return product(q.a, den).minus(product(q.c, num)) }
 		var most, lowest wide
 		var lowestPoint point
@@ -124,8 +128,9 @@ func (c chords) least() Wander {
 	return min(Wander(num.Div(num, den).Int64()), maxWander)
 }
 
-// merge returns the chords of two sets of constraints whose rates have the same mean. It ignores
-// chords that lead from one set to the other.
+// merge joins the chords of two sets of constraints: it returns the steepest and the flattest of
+// all. The rates of both sets must have the same mean. merge ignores chords that lead from one set
+// to the other.
 func (c chords) merge(d chords) chords {
 	if product(c.steepest.rise, d.steepest.run).less(product(d.steepest.rise, c.steepest.run)) {
 		c.steepest = d.steepest
@@ -136,8 +141,8 @@ func (c chords) merge(d chords) chords {
 	return c
 }
 
-// shorter returns the chord over the shorter run. The shorter chord spans the place where something
-// happened; the longer one serves only as a comparison.
+// shorter returns the chord with the shorter run. Whatever broke the assumption most likely
+// happened between the ends of this chord. The longer chord serves only as a comparison.
 func (c chords) shorter() chord {
 	if c.steepest.run < c.flattest.run {
 		return c.steepest
@@ -145,16 +150,17 @@ func (c chords) shorter() chord {
 	return c.flattest
 }
 
-// In the search for w_min, successive windows are 1/leastWindowsApart of half a window apart. A
-// chord that is longer than the rest of a window may be missed, which matters very little.
+// In the search for w_min, the distance between the centres of successive windows is
+// 1/leastWindowsApart of a window's half-length. The search may miss a chord of nearly the length
+// of a window, which matters very little.
 const leastWindowsApart = 16
 
-// leastWindows are the window lengths to search, as multiples of the stated length. Slow movement,
-// and any movement seen through wide constraints, shows only in the longer windows.
+// leastWindows are the window lengths to search, as multiples of the stated length. Slow movement
+// shows only in the longer windows. So does any movement if round trips are long.
 var leastWindows = [...]int64{1, 2, 4, 8}
 
-// eachWindow calls f with windows that together contain all constraints. Each window is k times as
-// long as the stated window.
+// eachWindow calls f with windows around some of the places (evidence.places), which together
+// contain all constraints. Each window is k times as long as the stated window.
 func (e *evidence) eachWindow(places []uint64, f func(within Interval, k int64)) {
 	for _, length := range leastWindows {
 		last := uint64(0)
@@ -173,11 +179,13 @@ func (e *evidence) eachWindow(places []uint64, f func(within Interval, k int64))
 	}
 }
 
-// least returns w_min: the constraints refute any smaller wander.
+// least returns w_min, the smallest wander that the constraints allow.
 //
-// In a window of k times the stated length the rate stays within k·w of some value. Its logarithm
-// moves by at most 2·artanh(w) in each of k adjoining windows, so it stays within k·artanh(w) of
-// the middle of its range, and tanh(k·artanh(w)) ≤ k·w.
+// The chords of a window of k times the stated length give the wander of that window, and the
+// wander in a stated window is at least 1/k of it. Proof: if the wander in every stated window is
+// at most w, the logarithm of the rate moves by at most 2·artanh(w) in each of k adjoining windows.
+// So the logarithm stays within k·artanh(w) of the middle of its range, and the wander of the long
+// window is at most tanh(k·artanh(w)) ≤ k·w.
 func (e *evidence) least(places []uint64) Wander {
 	var w Wander
 	var s scratch

@@ -15,21 +15,22 @@ import (
 var ErrNoPath = errors.New("no relation")
 
 // ThirdNodes selects how far other nodes may narrow what is proven about two nodes. A value that
-// rests on a third node is only as true as what that node reported. A lie smaller than the bounds
-// along the path goes undetected.
+// rests on a third node is only as true as what that node reported. If a node's lie is smaller than
+// the bounds along the path, nothing reveals the lie.
 type ThirdNodes uint8
 
 const (
-	// ThirdAgreed narrows each end of an interval only to a value that two other nodes prove
+	// ThirdAgreed moves an end of an interval inward only to a value that two third nodes prove
 	// independently. If at most one node lies, in any manner, only that node's own relations become
 	// wrong. This is the default.
 	ThirdAgreed ThirdNodes = iota
 
-	// ThirdAny narrows as far as any third node allows. Nothing is tighter, but every value rests
-	// on every node.
+	// ThirdAny narrows each interval by all that any third node proves. It gives the narrowest
+	// intervals, but every value rests on every node.
 	ThirdAny
 
-	// ThirdNone never narrows. However many nodes lie, each affects only its own relations.
+	// ThirdNone never narrows. However many nodes lie, each lie affects only the liar's own
+	// relations.
 	ThirdNone
 )
 
@@ -55,7 +56,7 @@ func (t *ThirdNodes) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// needed returns the number of third nodes that must agree.
+// needed returns the number of third nodes that must agree before an interval is narrowed.
 func (t ThirdNodes) needed() int {
 	switch t {
 	case ThirdAny:
@@ -66,21 +67,22 @@ func (t ThirdNodes) needed() int {
 	return math.MaxInt
 }
 
-// Closure relates the nodes of a fleet over every third node. Like a direct relation, φ_AC ∘ φ_CB
-// bounds φ_AB, and the intersection of all such intervals is tighter than each. ThirdNodes selects
-// the third nodes to believe. A Closure is immutable; any number of goroutines may use it.
+// Closure relates the nodes of a fleet over third nodes. If φ_AB is the function from B's counter
+// to A's, then φ_AC ∘ φ_CB, over any third node C, bounds φ_AB just as a direct relation does. The
+// intersection of all such intervals is narrower than each. ThirdNodes selects the third nodes to
+// believe. A Closure is immutable; any number of goroutines may use it.
 //
-// A path is consistent if all of its relations are. Other paths are used only where consistent ones
-// do not suffice, and their results are marked suspect.
+// A path is consistent if all of its relations are consistent. The closure uses other paths only if
+// the consistent paths do not suffice, and marks their results as suspect.
 type Closure struct {
 	third     ThirdNodes
 	names     []string // sorted
-	nodes     []Node   // by name
+	nodes     []Node   // in the order of names
 	relations [][]*Relation
 }
 
-// NewClosure returns the closure of some relations. A relation has one direction: give both
-// directions of every pair.
+// NewClosure returns the closure of the given relations. A relation has one direction, so the
+// caller gives two relations for every pair.
 func NewClosure(relations []*Relation, third ThirdNodes) (*Closure, error) {
 	nodes := map[string]Node{}
 	for _, r := range relations {
@@ -120,7 +122,7 @@ func (c *Closure) index(name string) int {
 	return -1
 }
 
-// over yields the paths between two nodes over a third.
+// over yields the paths from one node to another over every third node.
 func (c *Closure) over(from, into int) iter.Seq[path] {
 	return func(yield func(path) bool) {
 		for via, first := range c.relations[from] {
@@ -134,8 +136,8 @@ func (c *Closure) over(from, into int) iter.Seq[path] {
 	}
 }
 
-// Related returns nil if some readings of one node can be translated to the other. If none can, it
-// returns an error that gives the reason and wraps ErrNoPath.
+// Related returns nil if some readings of one node can be translated to the other. If no reading
+// can be translated, it returns an error that gives the reason and wraps ErrNoPath.
 func (c *Closure) Related(from, into string) error {
 	i, j := c.index(from), c.index(into)
 	if i < 0 || j < 0 {
@@ -148,7 +150,7 @@ func (c *Closure) Related(from, into string) error {
 	return err
 }
 
-// Closed is a translated reading and the paths that gave its ends.
+// Closed is the translation of a reading, with the paths that gave its two ends.
 type Closed struct {
 	Interval
 	LoPath, HiPath Path
@@ -156,11 +158,11 @@ type Closed struct {
 }
 
 // DisagreementError reports that the intervals of two paths between the same nodes do not overlap.
-// An assumption is broken on one of the paths, or stamps lie.
+// An assumption is broken on one of the paths, or some stamps are false.
 type DisagreementError struct {
-	Reading uint64 // of the paths' first node
+	Reading uint64 // a reading of the paths' first node
 	Paths   [2]Path
-	Counts  [2]Interval // that each path gives, in cycles of their last node
+	Counts  [2]Interval // what each path translates Reading to, in cycles of the paths' last node
 }
 
 func (e *DisagreementError) Error() string {
@@ -177,8 +179,8 @@ func (e *DisagreementError) Nodes() []string {
 	return slices.Compact(all)
 }
 
-// Translate returns the interval of into's counter at the moment when from's counter showed y, as
-// Relation.Translate does. If the paths' intervals do not overlap, the error is a
+// Translate returns an interval of into's counter at the moment when from's counter showed y, as
+// Relation.Translate does. If the paths' intervals do not overlap, the error wraps a
 // *DisagreementError.
 func (c *Closure) Translate(from, into string, y uint64) (Closed, error) {
 	closed, err := c.count(from, into, y)
@@ -193,7 +195,7 @@ func (c *Closure) Translate(from, into string, y uint64) (Closed, error) {
 	return closed, nil
 }
 
-// count returns into's count at the moment when a program read y on from.
+// count returns the interval of into's count at the moment when a program read y on from.
 func (c *Closure) count(from, into string, y uint64) (Closed, error) {
 	i, j := c.index(from), c.index(into)
 	if i < 0 {
@@ -224,21 +226,22 @@ func (c *Closure) count(from, into string, y uint64) (Closed, error) {
 	return closed, nil
 }
 
-// told is a path and the interval that it gives.
+// told is a path, and the interval into which the path translates a reading.
 type told struct {
 	path
 	at Interval
 }
 
-// settled contains what each end of a value rests on: the direct relation, or the required number
-// of third nodes. The last of these third nodes is the loosest and determines the end.
+// settled contains the paths on which each end of a value rests: the direct relation, or the paths
+// over as many third nodes as must agree. Of these paths, the last one gives the outermost end, and
+// this is the value's end.
 type settled struct {
 	lo, hi  []told
 	verdict Verdict
 }
 
-// settle translates a count along all paths. For each end it chooses the tightest basis that
-// ThirdNodes permits.
+// settle translates a count along all paths. For each end it chooses the direct relation or the
+// third nodes that must agree, whichever gives the narrower interval.
 func (c *Closure) settle(paths []path, start Interval) (settled, error) {
 	var failed error
 	for _, verdict := range []Verdict{Consistent, Suspect} {

@@ -13,15 +13,15 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// fleet is a set of nodes whose rates wander, any two of them by at most w.
+// fleet is a set of nodes with wandering rates. The relative rate of any two wanders by at most w.
 type fleet struct {
 	clocks []*clock
 	rng    *rand.Rand
 	w      Wander
 	pairs  map[[2]int]*Pair
 
-	// lies[{i, j}] is how far, in its own cycles, the stamps are off that node i reports to j. A
-	// node without an entry tells the truth.
+	// lies[{i, j}] is the error of the stamps that node i reports to node j, in cycles of i. A node
+	// without an entry tells the truth.
 	lies map[[2]int]int64
 }
 
@@ -70,7 +70,7 @@ func (f *fleet) measureAll(t *testing.T, net network, from, to float64) {
 	}
 }
 
-// closure relates everything that was measured, in both directions.
+// closure returns the closure of all measured pairs, related in both directions.
 func (f *fleet) closure(t *testing.T, third ThirdNodes) *Closure {
 	t.Helper()
 	var rs []*Relation
@@ -82,7 +82,7 @@ func (f *fleet) closure(t *testing.T, third ThirdNodes) *Closure {
 	return must(NewClosure(rs, third))(t)
 }
 
-// event returns a reading of some core of a node at a moment.
+// event returns a reading of a random core of node i at a moment.
 func (f *fleet) event(i int, at uint64) Event {
 	return Event{f.clocks[i].node.Name, f.clocks[i].read(at, f.rng.IntN(2))}
 }
@@ -94,7 +94,7 @@ func TestClosureHoldsTruth(t *testing.T) {
 		f.measure(t, 0, 1, far, 0.5, 39)
 		f.measure(t, 0, 2, near, 0.5, 39)
 		f.measure(t, 1, 2, near, 0.5, 39)
-		f.measure(t, 2, 3, near, 0.5, 39) // a–d and b–d are related only over c
+		f.measure(t, 2, 3, near, 0.5, 39) // only c relates d with a and with b
 		c := f.closure(t, ThirdAny)
 		direct := must(f.pairs[[2]int{0, 1}].Relate(SideA, f.w))(t)
 		narrower := 0
@@ -152,14 +152,14 @@ func TestDurationsHoldTruth(t *testing.T) {
 		for range 600 {
 			u := uint64((2 + rng.Float64()*55) * second)
 			v := uint64((2 + rng.Float64()*55) * second)
-			if rng.IntN(2) == 0 { // test short durations too
+			if rng.IntN(2) == 0 { // half of the durations are short
 				v = u + uint64(rng.Float64()*1000*microsecond) - second/2000
 			}
 			on, to, ref := rng.IntN(3), rng.IntN(3), rng.IntN(3)
 			d := must(c.Duration(f.clocks[ref].node.Name, f.event(on, u), f.event(to, v)))(t)
 			seen[d.Scenario]++
 			truth := f.clocks[ref].cyclesBetween(u, v)
-			// The truth between two moments is itself known only to a cycle.
+			// The true duration is computed from whole cycles, so it is exact only to one cycle.
 			if truth+1 < d.Lo || truth-1 > d.Hi {
 				t.Fatalf("%v from node %d to %d in cycles of %d: %v, truth %d",
 					d.Scenario, on, to, ref, d.Elapsed, truth)
@@ -180,7 +180,8 @@ func TestDurationsHoldTruth(t *testing.T) {
 	})
 }
 
-// TestSameNodeCountsQuantumAndSlack takes readings as far apart as their cores and steps allow.
+// TestSameNodeCountsQuantumAndSlack takes readings that differ by as much as cores and steps of the
+// counter allow.
 func TestSameNodeCountsQuantumAndSlack(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 0))
 	f := newFleet(rng, 2, 30, 100*PPB, 1000, 3000)
@@ -198,8 +199,9 @@ func TestSameNodeCountsQuantumAndSlack(t *testing.T) {
 	}
 }
 
-// TestPapersScenariosAreNotTighter compares durations with the paper's, for counters and networks
-// that meet the paper's assumptions.
+// TestPapersScenariosAreNotTighter compares durations with those of the paper's method, for
+// counters and networks that meet the paper's assumptions. The paper's intervals must not be
+// narrower.
 func TestPapersScenariosAreNotTighter(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 0))
 	f := newFleet(rng, 3, 40, 0, 1, 0)
@@ -245,7 +247,7 @@ func TestAuditAccusesLiar(t *testing.T) {
 			f.measure(t, j, i, network{base: 3, jitter: 1}, 0.5, 29)
 		}
 	}
-	// c shifts only what it reports to b.
+	// Node c shifts only what it reports to b.
 	p := f.pairs[[2]int{1, 2}]
 	for i := range p.trains {
 		tr := &p.trains[i]
@@ -275,10 +277,10 @@ func TestAuditAccusesLiar(t *testing.T) {
 	}
 }
 
-// The direct relation and each path over a third node count, as far as third nodes are believed.
+// The closure uses the direct relation, and those paths over third nodes that ThirdNodes permits.
 func TestClosurePaths(t *testing.T) {
 	var rs []*Relation
-	// b reaches d only over others, and c does not reach a directly.
+	// b has no direct relation to d, and c has none to a.
 	for _, way := range []string{"ab", "ac", "ad", "ba", "bc", "cb", "cd", "da", "db"} {
 		rs = append(rs, &Relation{From: Node{Name: way[:1]}, Into: Node{Name: way[1:]}})
 	}
@@ -334,7 +336,7 @@ func TestClosureRefuses(t *testing.T) {
 	}
 }
 
-// TestClosurePrefersConsistent demands that an estimate never narrows what is proven.
+// An estimate never narrows what is proven.
 func TestClosurePrefersConsistent(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 0))
 	f := newFleet(rng, 3, 20, 1*PPM, 1, 0)
@@ -358,7 +360,8 @@ func TestClosurePrefersConsistent(t *testing.T) {
 		after.HiPath.String() != "b → a" || after.Width() < before.Width() {
 		t.Errorf("%+v with suspect paths, %+v without", after, before)
 	}
-	// One third node alone does not count, not even against an estimate.
+	// One third node alone does not count under ThirdAgreed, even if the direct relation is only an
+	// estimate.
 	for _, r := range rs {
 		r.Verdict = Consistent
 		if r.From.Name != "c" && r.Into.Name != "c" {
@@ -404,7 +407,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestRatesHoldTruth compares rates with the clocks' definition.
+// TestRatesHoldTruth compares proven rates with the simulated clocks' rates.
 func TestRatesHoldTruth(t *testing.T) {
 	seed.For(t, 4, func(t *testing.T, rng *rand.Rand) {
 		x := newWorld(rng, 40, sine, 1*PPM, 10*time.Second, 1, 0)
@@ -425,7 +428,7 @@ func TestRatesHoldTruth(t *testing.T) {
 	})
 }
 
-// TestCountersNearTheirEnds puts counters where sums overflow.
+// TestCountersNearTheirEnds lets counters begin at values where sums overflow.
 func TestCountersNearTheirEnds(t *testing.T) {
 	for _, tc := range []struct{ a, b uint64 }{
 		{0, 0}, {0, 1 << 63}, {1 << 63, 5}, {math.MaxUint64 - 300e9, 0},
@@ -443,7 +446,7 @@ func TestCountersNearTheirEnds(t *testing.T) {
 		p := x.pair(t, declared(1*PPM), 6, 0.5)
 		for _, into := range []Side{SideA, SideB} {
 			r := must(p.Relate(into, 1*PPM))(t)
-			// Where a counter begins at 0, readings from before that are not translated.
+			// If a counter begins at 0, the relation translates no reading from before that.
 			if bad := x.outside(t, r, 2000, 0.001, 20); bad > 0 {
 				t.Errorf("A from %d, B from %d, into %v: %d of 2000 outside", tc.a, tc.b, into, bad)
 			}
@@ -451,10 +454,10 @@ func TestCountersNearTheirEnds(t *testing.T) {
 	}
 }
 
-// A made-up counter may give a duration of centuries. It takes no more work than one of half a day,
-// and either holds the truth or is refused.
+// A duration of decades, which a made-up counter may give, takes no more work than one of half a
+// day. The result contains the truth, or the duration is refused.
 func TestDurationOfCenturies(t *testing.T) {
-	const years = uint64(1) << 61 // cycles
+	const years = uint64(1) << 61 // in cycles: 24 years
 	p := must(NewPair(Node{Name: "a", Nominal_hz: 3e9, Quantum_cycles: 1},
 		Node{Name: "b", Nominal_hz: 3e9, Quantum_cycles: 1}, DefaultAssumptions()))(t)
 	for _, begin := range []uint64{1e9, 1e9 + years} {

@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// Fault names what refuted an assumption.
+// Fault names the way in which the counters broke an assumption.
 type Fault uint8
 
 const (
 	// RateMoved: the rate moved further than the wander allows.
 	RateMoved Fault = iota + 1
 
-	// Stepped: one counter jumped relative to the other between two trains, and the constraints
-	// before and after the jump are consistent. The cause is a reset or a migration that did not
-	// break the epoch, or false stamps.
+	// Stepped: one counter jumped relative to the other between two trains. The constraints before
+	// the jump are consistent with each other, and so are those after it. The cause is a reset or a
+	// migration that did not break the epoch, or false stamps.
 	Stepped
 
-	// RanBackwards: a later reading is smaller. No two counters that run forwards produce such
-	// constraints. The cause is a reset, or a step back that is longer than the time between
-	// trains.
+	// RanBackwards: by the constraints, the later of two readings of one counter is smaller. Two
+	// counters that run forwards never produce such constraints. The cause is a reset, or a step
+	// back that is longer than the time between trains.
 	RanBackwards
 )
 
@@ -37,15 +37,16 @@ func (f Fault) String() string {
 	return fmt.Sprintf("fault %d", uint8(f))
 }
 
-// Contradiction is a place where the constraints refute the wander that was asked for.
+// Contradiction is a place where the constraints refute the requested wander.
 type Contradiction struct {
 	Fault Fault
-	From  string // the node that At belongs to
+	From  string // the node of the readings in At
 	Into  string // the other node
-	// the trains around the place where the refutation is strongest, in cycles of From
+	// At is the interval, in cycles of From, in which the constraints refute the wander most
+	// clearly.
 	At    Interval
-	Asked Wander // in that window
-	Least Wander // the smallest wander that the constraints there allow
+	Asked Wander // the requested wander
+	Least Wander // the smallest wander that the constraints at this place allow
 
 	// Jump_cycles is how far Into's counter jumped. It is set for Stepped only.
 	Jump_cycles Elapsed
@@ -61,8 +62,8 @@ func (c Contradiction) String() string {
 	return s
 }
 
-// RefutedError is returned when the constraints need more wander than the largest for which they
-// were kept.
+// RefutedError is returned if twice the smallest wander that the constraints allow exceeds
+// MaxWander, the largest wander for which they were kept.
 type RefutedError struct {
 	Least, Max     Wander
 	Contradictions []Contradiction
@@ -82,8 +83,8 @@ func (e *RefutedError) Error() string {
 // Unwrap returns ErrWanderAboveMax.
 func (e *RefutedError) Unwrap() error { return ErrWanderAboveMax }
 
-// contradictions returns, in order, the places where the constraints refute w. Of several places
-// less than a window apart, it returns the one with the strongest evidence.
+// contradictions returns, in order, the places where the constraints refute w. If several places
+// are at most W apart, it returns only the one with the strongest evidence.
 func (e *evidence) contradictions(places []uint64, w Wander) []Contradiction {
 	var cs []Contradiction
 	var s scratch
@@ -93,8 +94,7 @@ func (e *evidence) contradictions(places []uint64, w Wander) []Contradiction {
 			return
 		}
 		c := e.contradiction(chords, within, k, w)
-		// Windows overlap. Most windows show a contradiction, or part of one, that another window
-		// showed before.
+		// Windows overlap, so most contradictions show in several windows, wholly or in part.
 		for i := range cs {
 			if c.At.Lo <= up(cs[i].At.Hi, e.window_cycles) &&
 				cs[i].At.Lo <= up(c.At.Hi, e.window_cycles) {
@@ -110,7 +110,8 @@ func (e *evidence) contradictions(places []uint64, w Wander) []Contradiction {
 	return cs
 }
 
-// contradiction names what is wrong in a window of k times the stated length whose chords refute w.
+// contradiction finds out what is wrong in a window of k times the stated length whose chords
+// refute w.
 func (e *evidence) contradiction(cs chords, within Interval, k int64, w Wander) Contradiction {
 	at := cs.shorter()
 	c := Contradiction{
@@ -122,9 +123,10 @@ func (e *evidence) contradiction(cs chords, within Interval, k int64, w Wander) 
 		return c
 	}
 	if needed, _ := e.windows(within.Mid()); k > max(needed, 1) {
-		return c // in a window that long, the rate may move enough to look like a step
+		return c // in so long a window, a moving rate may look like a step
 	}
-	// Before and after a step nothing contradicts the wander, and both sides have the same rate.
+	// It is a step if neither the constraints before the gap nor those after it refute the wander,
+	// and both sides allow the same rate.
 	total := w.times(k)
 	left, right := Interval{within.Lo, at.from}, Interval{at.to, within.Hi}
 	for _, t := range e.trains {
@@ -155,8 +157,8 @@ func (e *evidence) contradiction(cs chords, within Interval, k int64, w Wander) 
 	return c
 }
 
-// jump returns how far into's count after a gap is ahead of what the constraints before the gap
-// predict.
+// jump returns by how much into's count after a gap exceeds the count that the constraints before
+// the gap predict.
 func (e *evidence) jump(left, right Interval, w Wander) (Elapsed, bool) {
 	var before, after seen
 	y := left.Hi + (right.Lo-left.Hi)/2
@@ -203,7 +205,7 @@ func (e *evidence) backwards(within Interval) (Interval, bool) {
 	return Interval{}, false
 }
 
-// limit narrows the polygon to rates from lo to hi. Both must lie within the polygon's rates.
+// limit narrows the polygon to rates from lo to hi. lo and hi must lie within the polygon's rates.
 func (g *polygon) limit(lo, hi slope) {
 	for _, s := range []struct{ own, to *slope }{{&g.min, &lo}, {&g.max, &hi}} {
 		*s.own = slope{
@@ -215,22 +217,24 @@ func (g *polygon) limit(lo, hi slope) {
 }
 
 // Check looks for a contradiction that the last train, or the train before it, caused. A step
-// larger than the bound shows within two trains. The cost does not depend on the number of trains.
+// larger than the bound shows within two trains. The cost does not depend on how many trains the
+// pair has.
 func (p *Pair) Check() *Contradiction { return p.CheckLast(1) }
 
-// CheckLast checks several trains that were added since the last check, at the cost of one Check.
-// It sees only the trains that lie within two windows of the last train.
+// CheckLast looks for a contradiction that the given number of last trains, or the train before
+// them, caused. It costs about as much as one Check. It sees only the trains that lie within
+// 2·Window before the end of the last train.
 func (p *Pair) CheckLast(trains int) *Contradiction {
 	n := len(p.trains)
 	if n < 2 {
 		return nil
 	}
-	first := max(0, n-1-max(1, trains)) // the train before them
+	first := max(0, n-1-max(1, trains)) // the train before the trains to check
 	begin, end := p.trains[first].b.Lo, p.trains[first].b.Hi
 	for i := first + 1; i < n; i++ {
 		newest, previous := &p.trains[i], &p.trains[i-1]
-		// If a counter went back, its readings order two trains differently than the other
-		// counter's do.
+		// If a counter went back, its readings put two trains in another order than the other
+		// counter's readings do.
 		if newest.b.Lo > previous.b.Hi && newest.a.Hi < previous.a.Lo ||
 			newest.a.Lo > previous.a.Hi && newest.b.Hi < previous.b.Lo {
 			return &Contradiction{
@@ -241,7 +245,7 @@ func (p *Pair) CheckLast(trains int) *Contradiction {
 		}
 		begin, end = min(begin, newest.b.Lo), max(end, newest.b.Hi)
 	}
-	// Any window that ends with the last train will do.
+	// Any stated window serves. This one ends with the last train.
 	within := Interval{down(end, 2*p.B.cycles(p.Declared.Window)), up(end, maxError_cycles*2)}
 	recent := &Pair{A: p.A, B: p.B, Declared: p.Declared}
 	for i := n - 1; i >= 0 && p.trains[i].b.Hi >= within.Lo; i-- {
@@ -255,7 +259,7 @@ func (p *Pair) CheckLast(trains int) *Contradiction {
 	}
 	c := e.contradiction(cs, within, 1, p.Declared.Wander)
 	if c.At.Hi < down(begin, p.B.CoreSlack_cycles) {
-		return nil // it came with an earlier train
+		return nil // an earlier train caused it
 	}
 	return &c
 }

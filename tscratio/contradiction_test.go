@@ -10,7 +10,7 @@ import (
 )
 
 // TestStepIsNamed steps one counter, in either direction, by a little more than four half-widths of
-// the bound around that place. Check must name the step within two trains, and Relate must give its
+// the bound near the step. Check must name the step within two trains, and Relate must give its
 // place and size.
 func TestStepIsNamed(t *testing.T) {
 	for _, name := range []string{"kernel stamps", "near and steady", "asymmetric", "bursty"} {
@@ -22,7 +22,7 @@ func TestStepIsNamed(t *testing.T) {
 					d := declared(w)
 					d.MaxWander = 1000 * PPM
 					calm := must(x.pair(t, d, 6, 0.5).Relate(SideA, w))(t)
-					// The step falls between two trains.
+					// The step falls between two trains, which are half a second apart.
 					at := uint64((20 + float64(rng.IntN(40))/2 + 0.1 + rng.Float64()*0.3) * second)
 					half := uint64(0)
 					for i := range uint64(50) {
@@ -33,8 +33,7 @@ func TestStepIsNamed(t *testing.T) {
 					if rng.IntN(2) == 0 {
 						cycles = -cycles
 					}
-					// A step of B moves A's count at a reading of B the other way, scaled by the
-					// rate.
+					// If B steps forwards, φ steps back by equally many cycles of A.
 					stepped, jump := x.a, float64(cycles)
 					if rng.IntN(2) == 0 {
 						rate := float64(x.a.node.Nominal_hz) / float64(x.b.node.Nominal_hz)
@@ -69,7 +68,8 @@ func TestStepIsNamed(t *testing.T) {
 							}
 						}
 					}
-					// In a burst, one train says much less than the bound, which rests on others.
+					// In a burst of delays, one train proves much less than the trains before it,
+					// so Check needs more trains.
 					within := map[bool]int{false: 2, true: 8}[name == "bursty"]
 					if named == 0 || named > within {
 						t.Errorf("named at train %d after a step of %d cycles; the half-width is "+
@@ -93,7 +93,8 @@ func TestStepIsNamed(t *testing.T) {
 						t.Errorf("contradictions %v, want one step at %d", cs, x.b.count(at))
 					}
 
-					// On either side of the step is a pair without contradiction.
+					// The trains before the step, and those after it, form pairs without
+					// contradiction.
 					before, after := p.Split(x.b.count(at))
 					for _, part := range []*Pair{before, after} {
 						if r := must(part.Relate(SideA, w))(t); r.Verdict != Consistent {
@@ -142,7 +143,7 @@ func TestResetIsNamed(t *testing.T) {
 	}
 }
 
-// TestWanderIsNotAStep demands that wander which looks like a step is not named so.
+// Wander that looks like a step is not named a step.
 func TestWanderIsNotAStep(t *testing.T) {
 	seed.For(t, 5, func(t *testing.T, rng *rand.Rand) {
 		x := newWorld(rng, 60, sine, 20*PPM, 10*time.Second, 1, 0)

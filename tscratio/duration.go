@@ -6,7 +6,8 @@ import (
 )
 
 // Between returns the duration from an event at reading x of Into's counter to an event at reading
-// y of From's counter, in cycles of Into. It includes quantum and core slack of both nodes.
+// y of From's counter, in cycles of Into. The interval includes quantum and core slack of both
+// nodes.
 func (r *Relation) Between(x, y uint64) (Elapsed, error) {
 	at, err := r.Translate(y)
 	if err != nil {
@@ -15,11 +16,11 @@ func (r *Relation) Between(x, y uint64) (Elapsed, error) {
 	return at.Minus(At(x))
 }
 
-// SameNode returns the duration between two events, both at readings of From's counter, in cycles
-// of Into.
+// SameNode returns the duration between two events that both have readings of From's counter, in
+// cycles of Into.
 //
-// For short durations, scaling by the rate gives the best bound; for long ones, translating both
-// ends does. The result is the intersection of both intervals.
+// For a short duration, multiplying it by the rate gives the narrower interval. For a long one,
+// translating both ends does. The result is the intersection of both intervals.
 func (r *Relation) SameNode(first, second uint64) (Elapsed, error) {
 	for _, y := range []uint64{first, second} {
 		if !r.limits.Contains(y) {
@@ -34,11 +35,11 @@ func (r *Relation) SameNode(first, second uint64) (Elapsed, error) {
 	from, errFrom := r.count(r.From.counts(At(first)))
 	to, errTo := r.count(r.From.counts(At(second)))
 	if errFrom != nil || errTo != nil {
-		return byRate, errRate // a step of the counter would cross the limits
+		return byRate, errRate // with the quantum added, a reading lies outside the limits
 	}
 	byEnds, err := to.Minus(from)
 	if err != nil || errRate != nil {
-		return byEnds, err // the rate may be known around either end, but not between
+		return byEnds, err // the rate may be known at both ends, but not between them
 	}
 	both := byRate.Intersect(byEnds)
 	if !both.Valid() {
@@ -48,8 +49,8 @@ func (r *Relation) SameNode(first, second uint64) (Elapsed, error) {
 	return both, nil
 }
 
-// error_cycles is the largest error of a duration between two readings of the node: the readings
-// may come from two cores, and from anywhere within a quantum.
+// error_cycles is the largest error of a duration between two readings of the node. The readings
+// may come from two cores, and each may come from anywhere within a quantum.
 func (n Node) error_cycles() int64 { return int64(n.Quantum_cycles + n.CoreSlack_cycles) }
 
 // lasted returns the time between events at two readings of the node, in the node's own cycles.
@@ -63,8 +64,8 @@ func (n Node) lasted(first, second uint64) (Elapsed, error) {
 	return Elapsed{d - e, d + e}, nil
 }
 
-// scale converts a duration of d cycles of From's count into cycles of Into. The duration begins at
-// y ± quantum and core slack.
+// scale converts a duration of d cycles of From's count into cycles of Into. The duration begins
+// when From's counter shows y.
 func (r *Relation) scale(y uint64, d Elapsed) (Elapsed, error) {
 	ends := func(d int64) (lo, hi int64, err error) {
 		length := uint64(d)
@@ -95,14 +96,15 @@ func (r *Relation) scale(y uint64, d Elapsed) (Elapsed, error) {
 	return Elapsed{lo, hi}, nil
 }
 
-// maxSteps is the largest number of steps that a duration is cut into. A window takes some seconds,
-// so each step is one window, except in durations of half a day or more. There a step is longer: a
-// program that logs a counter of its own making may give a duration of centuries.
+// maxSteps is the largest number of steps into which passed cuts a duration. Each step is W long,
+// half a stated window, unless the duration takes more than maxSteps of them: half a day for the
+// default of 10 s. Then steps are longer, so that even a duration of decades is computed quickly. A
+// program may ask for such a duration if it logs a counter of its own making.
 const maxSteps = 4096
 
 // passed returns the least and the most cycles of Into that pass while From counts length cycles,
-// forwards or backwards from y. It adds up one window after another, each at the rate of the knot
-// nearest to the window's middle.
+// forwards or backwards from y. It adds up one step after another, each at the rate of the knot
+// nearest to the step's middle.
 func (r *Relation) passed(y, length uint64, forward bool) (lo, hi uint64, err error) {
 	limit := down(r.limits.Hi, y)
 	if !forward {
@@ -149,22 +151,22 @@ const (
 	// Trivial: both events are on the reference node.
 	Trivial Scenario = iota + 1
 
-	// SameNode: both events are on one node other than the reference, and that node's rate scales
-	// the difference. The paper's Scenario 1.
+	// SameNode: both events are on one node other than the reference, and the rate between the two
+	// nodes scales the difference. This is the paper's Scenario 1.
 	SameNode
 
-	// Direct: the events are on two nodes. The relation of the two nodes translates one reading
-	// into cycles of the other's counter, and the difference is in cycles of that counter. If that
-	// counter is not the reference's, a rate converts the difference into the reference's cycles.
-	// The paper's Scenarios 2 and 3.
+	// Direct: the events are on two nodes. The relation of the two nodes translates the reading of
+	// one node into cycles of the other node. If that other node is not the reference, a rate
+	// converts the difference of the readings into the reference's cycles. These are the paper's
+	// Scenarios 2 and 3.
 	Direct
 
-	// ThroughReference: the events are on two nodes, and each is translated to the reference on its
-	// own. The paper's baseline. The duration then rests on the reference alone, as a third node.
-	// Therefore only ThirdAny allows this.
+	// ThroughReference: the events are on two nodes, and each event is translated to the reference
+	// on its own. This is the paper's baseline. The duration then rests on a single third node, the
+	// reference. Therefore only ThirdAny allows this.
 	ThroughReference
 
-	// ByClosure: like Direct or ThroughReference, but over third nodes too.
+	// ByClosure: like Direct or ThroughReference, but translations also use third nodes.
 	ByClosure
 )
 
@@ -187,12 +189,12 @@ func (s Scenario) String() string {
 // Duration is a duration in reference cycles.
 type Duration struct {
 	Elapsed
-	Scenario Scenario // the tightest one; Elapsed is the intersection of all
+	Scenario Scenario // the narrowest method; Elapsed is the intersection of all methods
 	Verdict  Verdict
 }
 
-// Duration returns the duration from one event to another in cycles of the reference node. It
-// includes quantum and core slack of both events' nodes.
+// Duration returns the duration from one event to another in cycles of the reference node. The
+// interval includes quantum and core slack of both events' nodes.
 func (c *Closure) Duration(reference string, first, second Event) (Duration, error) {
 	d, err := c.duration(reference, first, second)
 	if err != nil {
@@ -232,14 +234,14 @@ func (c *Closure) duration(reference string, first, second Event) (Duration, err
 	return s.result()
 }
 
-// overReference reports whether events of two nodes may both be translated to the reference, which
-// is then a third node like any other.
+// overReference reports whether events of two nodes may both be translated to the reference. The
+// reference is then a third node, so only ThirdAny allows it.
 func (c *Closure) overReference(reference, first, second string) bool {
 	return c.third == ThirdAny && reference != first && reference != second
 }
 
-// on finds the duration by translating both events to one node's counter and scaling the difference
-// to the reference.
+// on finds the duration by translating both events to the counter of node, and scaling the
+// difference to the reference's cycles.
 func (c *Closure) on(
 	node, reference string, first, second Event, by Scenario,
 ) (Elapsed, Scenario, Verdict, error) {
@@ -275,7 +277,7 @@ func (c *Closure) on(
 	}
 	verdict = max(verdict, r.Verdict)
 	at := first.Reading
-	if first.Node != node { // count backwards from the second
+	if first.Node != node { // count backwards from the second event
 		at = second.Reading
 		d, err = r.scale(at, Elapsed{-d.Hi, -d.Lo})
 		return Elapsed{-d.Hi, -d.Lo}, by, verdict, err

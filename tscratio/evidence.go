@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// evidence contains a pair's constraints in one direction: widened by quantum and core slack, and
-// sorted. For a relation from A to B the constraints are turned round. In this file b is a reading
-// of the node to translate from, and a is a reading of the node to translate into.
+// evidence contains a pair's constraints in one direction, sorted, and widened by quantum and core
+// slack. In this file b is a reading of the node to translate from, and a is a reading of the node
+// to translate into. For a relation from A to B the two readings of each constraint are exchanged.
 type evidence struct {
 	from, into    Node
 	declared      Assumptions
 	window_cycles uint64 // W in cycles of from
 
 	lower, upper []fact   // b ascending
-	trains       []extent // lo ascending
+	trains       []extent // Lo ascending
 }
 
 // fact is one constraint and the extent of its train.
@@ -24,7 +24,8 @@ type fact struct {
 	train Interval
 }
 
-// extent is the interval of a train's readings and the kinds of constraint that the train has.
+// extent is the interval of a train's readings, and whether the train has lower and upper
+// constraints.
 type extent struct {
 	Interval
 	lower, upper bool
@@ -54,14 +55,14 @@ func (p *Pair) evidence(into Side) *evidence {
 	return e
 }
 
-// widened contains a train's constraints, in the direction of the node to translate into.
+// widened contains a train's constraints for one direction of translation.
 type widened struct {
-	lower, upper []reading // in the train's order; SideB exchanges lower and upper
-	extent       Interval  // of the train's readings, widened as its constraints are
+	lower, upper []reading // in the train's order; if into is SideB, lower and upper are exchanged
+	extent       Interval  // of the train's readings, also widened
 }
 
-// widened returns a train's constraints. It moves each reading by its node's quantum and core
-// slack, in the direction that keeps the inequality true.
+// widened returns a train's constraints. It moves each reading by the quantum and core slack of the
+// reading's node, in the direction that keeps the inequality true.
 func (p *Pair) widened(t *train, into Side) widened {
 	from, to := p.B, p.A
 	lower, upper, extent := t.lower, t.upper, t.b
@@ -92,8 +93,8 @@ func down(x, d uint64) uint64 { return x - min(x, d) }
 
 func up(x, d uint64) uint64 { return x + min(math.MaxUint64-x, d) }
 
-// domain returns the readings that have constraints of both kinds before and after them. It reports
-// whether there are any such readings.
+// domain returns the interval of the readings that have constraints of both kinds before them and
+// after them. It reports whether there are any such readings.
 func (e *evidence) domain() (Interval, bool) {
 	const none = math.MaxUint64
 	firstLower, firstUpper := uint64(none), uint64(none)
@@ -114,7 +115,8 @@ func (e *evidence) domain() (Interval, bool) {
 }
 
 // windows returns the smallest k such that a window of k times the stated length around y contains
-// constraints of both kinds before and after y. It reports whether there is such a k.
+// constraints of both kinds before y and after y. It reports whether such a window exists and is
+// short enough to compute with.
 func (e *evidence) windows(y uint64) (k int64, ok bool) {
 	var lowerBefore, upperBefore, lowerAfter, upperAfter bool
 	var reach uint64
@@ -139,7 +141,7 @@ func (e *evidence) windows(y uint64) (k int64, ok bool) {
 	return windowsFor(reach, e.window_cycles), reach <= maxReach_cycles-e.window_cycles
 }
 
-// windowsFor returns how many times the stated length a window must have to reach that far.
+// windowsFor returns the smallest k such that k stated windows of window_cycles cover reach.
 func windowsFor(reach, window_cycles uint64) int64 {
 	k := reach / window_cycles
 	if reach%window_cycles != 0 {
@@ -167,20 +169,22 @@ func firstFrom(fs []fact, b uint64) int {
 	return i
 }
 
-// seen is a polygon seen from y: distances are from y, and readings of a are relative to the field
-// anchor. It is reused from one window to the next.
+// seen is a polygon (polygon.go) as seen from y: each distance is measured from y, and each reading
+// of the node to translate into is relative to the field anchor. One seen is reused for many
+// windows.
 type seen struct {
 	polygon
 	y, anchor uint64
 	k         int64 // the window reaches k stated windows to either side
 }
 
-// look fills s with the hulls of the constraints whose trains lie wholly within the given readings
-// around y, for a wander of w. It reports whether there are constraints of both kinds.
+// look fills s with the hulls of the constraints, for a wander of w. It uses the trains that lie
+// wholly within the given interval around y. It reports whether there are constraints of both
+// kinds.
 //
 // The wander over a distance, w·|b − y|, is rounded up to whole cycles. This moves a lower
-// constraint to the right and an upper one to the left, by less than a cycle. The rate is positive,
-// so both moves loosen the constraint.
+// constraint to the right and an upper constraint to the left, by less than a cycle. The rate is
+// positive, so both moves loosen the constraint.
 func (e *evidence) look(s *seen, y uint64, within Interval, w Wander) bool {
 	s.y = y
 	s.lower, s.upper = s.lower[:0], s.upper[:0]
@@ -211,8 +215,9 @@ func (e *evidence) look(s *seen, y uint64, within Interval, w Wander) bool {
 }
 
 // relative returns a − anchor for a constraint of the given kind. If the distance is too large to
-// compute with, relative returns the largest possible distance, provided that this loosens the
-// constraint. If it would tighten the constraint, relative reports false.
+// compute with and a smaller distance loosens the constraint, relative returns the largest distance
+// that can be used. If a smaller distance would tighten the constraint, relative reports false, and
+// the constraint is not used.
 func relative(kind Kind, a, anchor uint64) (int64, bool) {
 	d, ok := difference(a, anchor)
 	switch {
@@ -242,9 +247,9 @@ func behind(b, y uint64, f fraction) int64 {
 	return -int64(y - b + f.of(y-b))
 }
 
-// solveAt fills s with the polygon at y under wander w. It returns insufficient if no window has
-// constraints before and after y, or if the wander of the long window is too large to compute with.
-// It returns infeasible if no line satisfies the constraints.
+// solveAt fills s with the polygon at y under wander w. The result is insufficient if no window has
+// constraints before and after y, or if the window is so long that w.over reports false. The result
+// is infeasible if no line satisfies the constraints.
 func (e *evidence) solveAt(s *seen, y uint64, w Wander) solution {
 	k, ok := e.windows(y)
 	if !ok {
@@ -258,9 +263,9 @@ func (e *evidence) solveAt(s *seen, y uint64, w Wander) solution {
 	return e.solveWithin(s, y, k, lengthened)
 }
 
-// solveAll fills s with all constraints, seen from y, for a rate that does not wander. Windows
-// overlap, so a rate that is constant in each window is constant everywhere. It reports false if
-// the constraints span too many cycles to compute with.
+// solveAll fills s with all constraints, as seen from y, for a rate that does not wander. Windows
+// overlap, so a rate that is constant in each window is constant everywhere. If the constraints
+// span too many cycles to compute with, solveAll reports false.
 func (e *evidence) solveAll(s *seen, y uint64) bool {
 	all := e.all()
 	s.k = windowsFor(all.Width(), e.window_cycles)
@@ -276,7 +281,8 @@ func (e *evidence) all() Interval {
 	return all
 }
 
-// move sees the same polygon from another reading. It is correct only for a window without wander.
+// move changes the reading from which s sees the polygon. It is correct only without wander,
+// because the wander in each point depends on y.
 func (s *seen) move(y uint64) {
 	d := int64(y - s.y)
 	for _, q := range []*point{&s.min.lower, &s.min.upper, &s.max.lower, &s.max.upper} {
@@ -290,7 +296,8 @@ func (s *seen) move(y uint64) {
 	s.y = y
 }
 
-// solveWithin does what solveAt does, for a window of k times the stated length with wander w.
+// solveWithin does what solveAt does, for a window of k times the stated length, in which the
+// wander is w.
 func (e *evidence) solveWithin(s *seen, y uint64, k int64, w Wander) solution {
 	half := uint64(k) * e.window_cycles
 	within := Interval{down(y, half), up(y, half)}

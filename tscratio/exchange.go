@@ -5,15 +5,16 @@ import (
 	"fmt"
 )
 
-// ErrImpossible is returned for an exchange whose stamps cannot come from two clocks that run
-// forwards.
+// ErrImpossible is the error for an exchange with impossible stamps: two counters that only run
+// forwards cannot show them.
 var ErrImpossible = errors.New("impossible exchange")
 
-// Exchange is one probe and its answer: four stamps in the order in which they happened. Each is an
-// interval that contains the true reading, because few stamps are single readings. A kernel stamp,
-// for example, only lies somewhere between two readings.
+// Exchange is one probe and its answer: four stamps in the order in which they happened. Each stamp
+// is an interval that contains the true reading, because few stamps are single readings. A kernel
+// stamp, for example, is known only to lie between two readings.
 //
-// Sent and Returned are readings of the starter's counter, Received and Answered of the answerer's.
+// Sent and Returned are readings of the counter of the starter, the node that sends the probe.
+// Received and Answered are readings of the answerer's counter.
 type Exchange struct {
 	Sent     Interval // the probe leaves the starter
 	Received Interval // the probe arrives at the answerer
@@ -25,9 +26,9 @@ type Exchange struct {
 // cycles.
 func (e Exchange) RoundTrip_cycles() uint64 { return down(e.Returned.Hi, e.Sent.Lo) }
 
-// Check returns an error that wraps ErrImpossible if the stamps contradict each other: an interval
-// is empty, or an effect is earlier than its cause even if the cores of that node disagree by its
-// core slack.
+// Check returns an error that wraps ErrImpossible if the stamps contradict each other. Stamps do so
+// if an interval is empty, or if an effect comes before its cause on one node by more than the
+// node's core slack.
 func (e Exchange) Check(starterSlack_cycles, answererSlack_cycles uint64) error {
 	for _, s := range [...]struct {
 		name string
@@ -58,7 +59,7 @@ const (
 	StartedByB
 )
 
-// Kind is the direction of a constraint's inequality.
+// Kind says whether a constraint is a lower or an upper limit of φ.
 type Kind uint8
 
 const (
@@ -73,11 +74,11 @@ func (k Kind) String() string {
 	return "upper"
 }
 
-// Constraint is what one packet proves about φ, the function that maps B's counter to A's.
+// Constraint is what one packet proves about φ, the function from B's counter to A's.
 type Constraint struct {
 	Kind Kind
-	B    uint64 // B's counter: that end of the stamp's interval which keeps the inequality true
-	A    uint64 // A's counter: likewise
+	B    uint64 // the end of the stamp's interval on B for which the inequality is certainly true
+	A    uint64 // the end of the stamp's interval on A for which the inequality is certainly true
 }
 
 // Constraints returns the two inequalities that an exchange between A and B proves.

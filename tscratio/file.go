@@ -10,19 +10,19 @@ import (
 	"unicode/utf8"
 )
 
-// The stored form of a pair. FORMAT.md describes it.
+// This file writes and reads pairs in the format that FORMAT.md describes.
 
 var (
-	// ErrNotPair is returned for data that do not begin like a stored pair.
+	// ErrNotPair is returned for data that do not begin with the magic of a stored pair.
 	ErrNotPair = errors.New("not a stored pair")
 
 	// ErrVersion is returned for a stored pair of a version that this code does not know.
 	ErrVersion = errors.New("unknown version")
 
-	// ErrTorn is returned for a stored pair whose end is missing.
+	// ErrTorn is returned for a stored pair if its end is missing.
 	ErrTorn = errors.New("torn")
 
-	// ErrChecksum is returned for a stored pair with a changed block.
+	// ErrChecksum is returned if the checksum of a block does not match its bytes.
 	ErrChecksum = errors.New("checksum does not match")
 
 	// ErrMalformed is returned for data that Encode never writes.
@@ -32,13 +32,13 @@ var (
 const (
 	fileMagic    = "CPRELATE"
 	fileVersion  = 2
-	firstVersion = 1 // its trains lack the counts
+	firstVersion = 1 // its trains lack the counts of constraints and stamps
 
 	blockHeader = 1
 	blockTrain  = 2
 	blockEnd    = 3
 
-	// maxBlockBytes is more than the longest useful train needs.
+	// maxBlockBytes leaves room for more than the longest useful train.
 	maxBlockBytes = 1 << 26
 )
 
@@ -108,9 +108,9 @@ func appendUint64s(b []byte, vs ...uint64) []byte {
 	return b
 }
 
-// DecodePair reads what Encode returned. An error wraps ErrNotPair, ErrVersion, ErrTorn,
-// ErrChecksum or ErrMalformed, and gives the byte at which the damaged block begins. To refuse a
-// pair of another epoch, call CheckEpochs on the result.
+// DecodePair decodes what Encode returned. An error wraps ErrNotPair, ErrVersion, ErrTorn,
+// ErrChecksum or ErrMalformed. If a block is damaged, the error gives the byte at which the block
+// begins. To refuse a pair of another epoch, call CheckEpochs on the result.
 func DecodePair(data []byte) (*Pair, error) {
 	if !bytes.HasPrefix(data, []byte(fileMagic)) {
 		if len(data) < len(fileMagic) && bytes.HasPrefix([]byte(fileMagic), data) {
@@ -135,7 +135,7 @@ func DecodePair(data []byte) (*Pair, error) {
 	return p, nil
 }
 
-// decoder walks the blocks of a file. The current block begins at the field at.
+// decoder reads the blocks of a file. The current block begins at data[at].
 type decoder struct {
 	data    []byte
 	at      int
@@ -251,7 +251,7 @@ func decodeTrain(f fields, version uint32) (train, error) {
 	return t, nil
 }
 
-// checkTrain returns an error unless t is a train that Add could have made, pruned or not.
+// checkTrain returns an error if Add, with or without Prune, can never have made t.
 func (p *Pair) checkTrain(t *train) error {
 	if len(t.lower)+len(t.upper) == 0 {
 		return fmt.Errorf("train without constraints: %w", ErrMalformed)
@@ -288,8 +288,8 @@ func (p *Pair) checkTrain(t *train) error {
 	return nil
 }
 
-// fields is the rest of a payload. Each method takes a field off the front and reports whether the
-// field was there.
+// fields is the part of a payload that is not yet decoded. Each method takes one field off the
+// front and reports whether the field was there.
 type fields []byte
 
 func (f *fields) take(n int) []byte {

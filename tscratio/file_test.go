@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// smallPair has a different value in every field.
+// smallPair returns a pair with a different value in every field.
 func smallPair(t testing.TB) *Pair {
 	t.Helper()
 	a := Node{Name: "a", Epoch: "boot 1", Nominal_hz: 2_596_000_000, Quantum_cycles: 26,
@@ -44,7 +44,7 @@ func smallPair(t testing.TB) *Pair {
 	return p
 }
 
-// TestEncodeBytes fixes every byte of the format, field by field as FORMAT.md lists them.
+// TestEncodeBytes compares every byte of a stored pair with the fields in the order of FORMAT.md.
 func TestEncodeBytes(t *testing.T) {
 	block := func(payload string) string {
 		raw := strings.Join(strings.Fields(payload), "")
@@ -78,8 +78,8 @@ func TestEncodeBytes(t *testing.T) {
 	}
 }
 
-// TestDecodeGolden keeps a file of each version readable. With -update it writes the current
-// version's anew: the simulator's world of seed 1, pruned.
+// A file of each version stays readable. With -update the test writes the current version's file
+// again: the simulated world of seed 1, pruned.
 func TestDecodeGolden(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 0))
 	x := newWorld(rng, 20, sine, 400*PPB, 10*time.Second, 26, 50)
@@ -110,7 +110,7 @@ func TestDecodeGolden(t *testing.T) {
 	if !reflect.DeepEqual(first, p) {
 		t.Errorf("version 1 holds another pair than its recipe makes, without the counts")
 	}
-	// A stored run can be evaluated again with another wander or reference node.
+	// A stored pair can be evaluated again with another wander or into the other node.
 	for _, into := range []Side{SideA, SideB} {
 		for _, w := range []Wander{1 * PPM, 8 * PPM} {
 			r := must(got.Relate(into, w))(t)
@@ -194,8 +194,8 @@ func TestCheckEpochs(t *testing.T) {
 	}
 }
 
-// FuzzDecodePair looks for accepted input that changes when stored again, or that evaluates to
-// nonsense.
+// FuzzDecodePair looks for accepted input that changes when it is stored again, or that makes a
+// method of the pair panic or return an invalid interval.
 func FuzzDecodePair(f *testing.F) {
 	f.Add(smallPair(f).Encode())
 	rng := rand.New(rand.NewPCG(1, 0))
@@ -221,7 +221,7 @@ func FuzzDecodePair(f *testing.F) {
 	})
 }
 
-// FuzzRelate gives the mathematics constraints that no clock would give.
+// FuzzRelate builds pairs from constraints that no real clock would give.
 func FuzzRelate(f *testing.F) {
 	for range 4 {
 		f.Add([]byte("any bytes will do, as long as there are enough for a few trains of a few "+
@@ -252,7 +252,8 @@ func FuzzRelate(f *testing.F) {
 	})
 }
 
-// evaluate asks a pair every question. The answers may be wrong, but must be answers.
+// evaluate calls every method of a pair. The results may be false, because the constraints are, but
+// no method may panic or return an invalid interval.
 func evaluate(t *testing.T, p *Pair) {
 	p.Check()
 	p.Prune()
@@ -283,8 +284,8 @@ func evaluate(t *testing.T, p *Pair) {
 	}
 }
 
-// reseal corrects the checksums in data, as far as its blocks can be followed, so that the fuzzer
-// gets past them.
+// reseal corrects the checksums in data, up to the first block that is longer than the data.
+// Without this, the decoder would refuse nearly all inputs of the fuzzer for their checksums.
 func reseal(data []byte) []byte {
 	b := bytes.Clone(data)
 	for at := 12; at+8 <= len(b); {

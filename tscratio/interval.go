@@ -7,13 +7,13 @@ import (
 	"math/big"
 )
 
-// ErrOutOfRange is returned when a result does not fit a 64-bit counter value or duration. It means
-// that the caller asked for readings that the counters never showed.
+// ErrOutOfRange is returned if a result is not a 64-bit counter value or duration. This happens
+// only for readings that the counters never showed.
 var ErrOutOfRange = errors.New("result exceeds 64 bits")
 
 // Interval is the closed set of counter values from Lo to Hi, in cycles of one counter. A counter
 // value is a count since some unknown moment. So two counter values can be compared only if they
-// are of one counter and one epoch.
+// come from one counter and one epoch.
 type Interval struct {
 	Lo, Hi uint64
 }
@@ -27,7 +27,7 @@ func (i Interval) Valid() bool { return i.Lo <= i.Hi }
 // Width returns Hi − Lo in cycles.
 func (i Interval) Width() uint64 { return i.Hi - i.Lo }
 
-// HalfWidth returns half of the width, rounded up. It is the bound of the value.
+// HalfWidth returns half of the width, rounded up. This is the bound (±) of a value.
 func (i Interval) HalfWidth() uint64 { return i.Width()/2 + i.Width()%2 }
 
 // Mid returns the centre, rounded down.
@@ -41,7 +41,7 @@ func (i Interval) Intersect(j Interval) Interval {
 	return Interval{max(i.Lo, j.Lo), min(i.Hi, j.Hi)}
 }
 
-// Minus returns the durations from an event in j to an event in i.
+// Minus returns the interval of the durations from an event in j to an event in i.
 func (i Interval) Minus(j Interval) (Elapsed, error) {
 	lo, okLo := difference(i.Lo, j.Hi)
 	hi, okHi := difference(i.Hi, j.Lo)
@@ -53,7 +53,7 @@ func (i Interval) Minus(j Interval) (Elapsed, error) {
 
 func (i Interval) String() string { return fmt.Sprintf("[%d, %d]", i.Lo, i.Hi) }
 
-// difference returns x − y and whether both it and its negative fit an int64.
+// difference returns x − y. It reports whether both x − y and y − x fit an int64.
 func difference(x, y uint64) (int64, bool) {
 	d := int64(x - y)
 	return d, (x >= y) == (d >= 0) && d != math.MinInt64
@@ -97,7 +97,7 @@ type Order int8
 
 const (
 	After     Order = -1 // the first event happened after the second
-	Undecided Order = 0  // the bound does not tell them apart
+	Undecided Order = 0  // the bound does not show which event happened first
 	Before    Order = 1  // the first event happened before the second
 )
 
@@ -112,8 +112,8 @@ func (o Order) String() string {
 }
 
 // intervalOf rounds the real interval [lo, hi] outward. A counter shows no value below 0 or above
-// 2⁶⁴ − 1, so intervalOf clamps the ends to these values. It refuses an interval that lies wholly
-// outside them.
+// 2⁶⁴ − 1, so intervalOf clamps the ends to these values. If the whole interval lies outside of
+// these values, intervalOf returns an error.
 func intervalOf(lo, hi *big.Rat) (Interval, error) {
 	l, h := floor(lo), ceil(hi)
 	if h.Sign() < 0 || l.Cmp(maxUint64) > 0 {
@@ -142,7 +142,7 @@ var maxUint64 = new(big.Int).SetUint64(math.MaxUint64)
 
 // floor returns the greatest integer ≤ x.
 func floor(x *big.Rat) *big.Int {
-	// The denominator is positive, for which Euclidean division rounds down.
+	// Div rounds down if the denominator is positive. The denominator of a Rat always is.
 	return new(big.Int).Div(x.Num(), x.Denom())
 }
 

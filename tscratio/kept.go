@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// Kept is a train in the form in which a pair keeps it.
+// Kept is a train as a pair keeps it.
 type Kept struct {
 	By          Starter
-	Exchanges   int  // complete ones in it
-	Whole       bool // whether Best is one of them
+	Exchanges   int  // complete exchanges in the train
+	Whole       bool // whether Best is set
 	Best        Exchange
 	Gathered    int // constraints before pruning; 0 if unknown
 	Constraints []Constraint
 	Stamps      Stamps
-	B, A        Interval // readings that its constraints spanned before pruning
+	B, A        Interval // smallest and largest reading of the constraints, before pruning
 }
 
 // Kept returns the pair's trains, in the order in which they were added.
@@ -41,10 +41,11 @@ func (p *Pair) Kept() iter.Seq[Kept] {
 	}
 }
 
-// Merge adds the trains of another pair of the same two nodes. Two nodes that probe each other need
-// this: each has only the trains that it started. The other pair may call either node A. The error
-// wraps ErrEpoch if a node's epoch differs. It wraps ErrAssumption if the nodes or their properties
-// differ, or if the other pair was pruned for less wander.
+// Merge adds the trains of another pair of the same two nodes. If two nodes probe each other, each
+// node has a pair with only the trains that it started, and Merge joins the two pairs. Node A of
+// one pair may be node B of the other. The error wraps ErrEpoch if a node's epoch differs. It wraps
+// ErrAssumption if the nodes, their properties or the windows differ, or if the other pair was
+// pruned for less wander.
 func (p *Pair) Merge(q *Pair) error {
 	a, b := q.A, q.B
 	turned := a.Name == p.B.Name
@@ -72,7 +73,7 @@ func (p *Pair) Merge(q *Pair) error {
 		if turned {
 			trains[i] = trains[i].turned()
 		}
-		// A long train may fit into a window of one node but not of the other.
+		// A long train may fit into a window of one node but not into a window of the other.
 		if err := p.checkTrain(&trains[i]); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}

@@ -29,8 +29,8 @@ func turnedPair(t *testing.T, p *Pair) *Pair {
 	return q
 }
 
-// Merging what two nodes know of each other gives the same answers, whichever of them a pair calls
-// A.
+// If each of two nodes has measured the other, the merged pair gives the same answers, whichever
+// node it calls A.
 func TestMergeOfBothNodesPairs(t *testing.T) {
 	seed.For(t, 10, func(t *testing.T, rng *rand.Rand) {
 		x := newWorld(rng, 30, sine, 400*PPB, 10*time.Second, 26, 50)

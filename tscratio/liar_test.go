@@ -10,15 +10,15 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// honest is the network of these tests: no packet takes less than 3 µs.
+// honest is the network of these tests. No packet takes less than 3 µs.
 var honest = network{base: 3, jitter: 1}
 
-// claimed is how many of its own cycles a liar takes off a packet's delay, in either direction.
-// Nothing that its peer sees contradicts this, and relations that rest on it are narrower than the
-// truth allows.
+// claimed is by how much a liar shortens a packet's delay in either direction, in the liar's
+// cycles. Its peer sees nothing that contradicts this, but relations that rest on the liar become
+// narrower than the truth allows.
 const claimed = 5000
 
-// lie shifts a node's stamps and shortens the delay between it and its peer.
+// lie shifts the stamps of one node, and shortens the delay between it and its peer.
 func (e *Exchange) lie(starter bool, off int64) {
 	first, second, shorter := &e.Received, &e.Answered, int64(claimed)
 	if starter {
@@ -32,7 +32,8 @@ func (e *Exchange) lie(starter bool, off int64) {
 	}
 }
 
-// withLiar measures all pairs of the liar again, and has it tell each peer its lie.
+// withLiar measures all pairs of the liar again. The liar's stamps for each peer are false by
+// lie(peer).
 func (f *fleet) withLiar(t *testing.T, liar int, seconds float64, lie func(peer int) int64) {
 	t.Helper()
 	for peer := range f.clocks {
@@ -46,7 +47,7 @@ func (f *fleet) withLiar(t *testing.T, liar int, seconds float64, lie func(peer 
 	}
 }
 
-// copy returns a fleet of the same clocks and pairs in which nobody lies yet.
+// copy returns a fleet of the same clocks and pairs, in which no node lies.
 func (f *fleet) copy() *fleet {
 	g := &fleet{clocks: f.clocks, rng: f.rng, w: f.w, pairs: map[[2]int]*Pair{},
 		lies: map[[2]int]int64{}}
@@ -56,7 +57,7 @@ func (f *fleet) copy() *fleet {
 	return g
 }
 
-// someFleet returns a fleet of three to five nodes, some pairs of which were not measured.
+// someFleet returns a fleet of three to five nodes, in which some pairs were not measured.
 func someFleet(t *testing.T, rng *rand.Rand, seconds int) *fleet {
 	t.Helper()
 	n := 3 + rng.IntN(3)
@@ -67,7 +68,7 @@ func someFleet(t *testing.T, rng *rand.Rand, seconds int) *fleet {
 			if rng.IntN(6) > 0 {
 				net := honest
 				if rng.IntN(3) == 0 {
-					// Its own bound is wide, so others would narrow it all the more.
+					// A wide direct bound leaves much that third nodes could narrow.
 					net.asymmetry, net.jitter = 60, 5
 				}
 				f.measure(t, j, i, net, 0.5, float64(seconds)-0.5)
@@ -77,11 +78,11 @@ func someFleet(t *testing.T, rng *rand.Rand, seconds int) *fleet {
 	return f
 }
 
-// A liar with plausible stamps, anywhere in random fleets, moves its own relations by what it lies,
-// and no others. If every third node is believed it does move others, but never beyond what the two
-// nodes measured themselves.
+// A liar with plausible stamps, anywhere in random fleets, moves only its own relations, by as much
+// as it lies. With ThirdAny it does move other relations, but never beyond what the two nodes
+// measured themselves.
 func TestPlausibleLiarMovesOnlyItsOwn(t *testing.T) {
-	const seconds, upto = 12, 20_000 // 6 to 10 µs, a round trip and more
+	const seconds, upto = 12, 20_000 // 20,000 cycles: 6 to 10 µs, more than a round trip
 	falsified, checked := 0, 0
 	seed.For(t, 4, func(t *testing.T, rng *rand.Rand) {
 		truthful := someFleet(t, rng, seconds)
@@ -112,7 +113,7 @@ func TestPlausibleLiarMovesOnlyItsOwn(t *testing.T) {
 						t.Fatal(err)
 					case from == liar || into == liar:
 						if own, err := c.direct(e.Node, truth.Node); err == nil {
-							off := uint64(upto * 1.8) // rates differ by less
+							off := uint64(upto * 1.8) // rates of two nodes differ by less than 1.8
 							alone := must(own.Translate(e.Reading))(t)
 							if !(Interval{down(got.Lo, off),
 								up(got.Hi, off)}).Contains(truth.Reading) ||
@@ -134,10 +135,11 @@ func TestPlausibleLiarMovesOnlyItsOwn(t *testing.T) {
 							}
 						}
 					default:
-						// Include the liar's cycles: its lies do not change their length.
+						// The reference may be the liar, because its lies do not change the length
+						// of its cycles.
 						ref := rng.IntN(len(f.clocks))
 						if from == into {
-							// A node's cycles in terms of the liar's rest on the liar alone.
+							// But the relation of a node with the liar rests on the liar alone.
 							ref = from
 						}
 						later := at + uint64(rng.Float64()*2000*microsecond)
@@ -177,8 +179,9 @@ func TestPlausibleLiarMovesOnlyItsOwn(t *testing.T) {
 	}
 }
 
-// However a node lies, even differently at each moment, what is known about others stays true. So
-// do durations between them, found singly, by views and in batches.
+// However a node lies, even differently at each moment, what is known about the other nodes stays
+// true. Durations between the others stay true, too, whether they are found singly, by views or in
+// batches.
 func TestAnyLieMovesOnlyItsOwn(t *testing.T) {
 	const seconds = 12
 	seed.For(t, 4, func(t *testing.T, rng *rand.Rand) {
@@ -234,7 +237,7 @@ func TestAnyLieMovesOnlyItsOwn(t *testing.T) {
 					if errors.Is(err, ErrNoPath) {
 						continue
 					}
-					for range 20 { // around, in case something is kept from another moment
+					for range 20 { // nearby moments, too, in case a view caches something false
 						at := u + rng.Uint64N(second/20)
 						e, there := f.event(k[1], at), f.event(k[2], at)
 						if got, _, err := view.Translate(e.Reading); err != nil ||
@@ -249,7 +252,7 @@ func TestAnyLieMovesOnlyItsOwn(t *testing.T) {
 	})
 }
 
-// garble replaces each piece of a relation by something false that is as narrow as can be.
+// garble replaces each piece of a relation by a false piece that is as narrow as possible.
 func (r *Relation) garble(rng *rand.Rand) {
 	for i := range r.pieces {
 		p := &r.pieces[i]
@@ -258,8 +261,8 @@ func (r *Relation) garble(rng *rand.Rand) {
 	}
 }
 
-// A node that tells others different things, by more than the bounds hide, is named, wherever it
-// stands. What is known about others stays as before.
+// Audit names a node that tells its peers different things, if the lies differ by more than the
+// bounds. What is known about the other nodes stays true.
 func TestAuditNamesLiar(t *testing.T) {
 	const seconds = 8
 	rng := seed.Random(t)
@@ -268,7 +271,7 @@ func TestAuditNamesLiar(t *testing.T) {
 		truthful.measureAll(t, honest, 0.5, seconds-0.5)
 		for liar := range nodes {
 			f := truthful.copy()
-			// The lies to any two peers differ by 30 µs or more.
+			// The lies to any two peers differ by at least 100,000 cycles, which is 30 µs or more.
 			f.withLiar(t, liar, seconds, func(peer int) int64 { return int64(peer) * 100_000 })
 			c := f.closure(t, ThirdAgreed)
 			if got := c.Audit(5); !slices.Equal(got.Accused, []string{f.clocks[liar].node.Name}) {
@@ -290,7 +293,8 @@ func TestAuditNamesLiar(t *testing.T) {
 	}
 }
 
-// Two nodes that were not measured with each other need two others that know both.
+// Two nodes that were not measured with each other need two third nodes that were measured with
+// both.
 func TestAgreementNeedsTwo(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 0))
 	f := newFleet(rng, 4, 8, 1*PPM, 1, 0)
@@ -319,7 +323,7 @@ func TestAgreementNeedsTwo(t *testing.T) {
 	if !agreed.Contains(truth.Reading) || len(agreed.LoPath) != 3 || len(agreed.HiPath) != 3 {
 		t.Errorf("%+v, truth %d", agreed, truth.Reading)
 	}
-	// Each end is the second best of the two.
+	// Each end is the outer one of the two that the third nodes give.
 	over := func(via string) Interval {
 		ab := f.closure(t, ThirdAny)
 		first, second := must(ab.direct("a", via))(t), must(ab.direct(via, "b"))(t)
@@ -331,7 +335,7 @@ func TestAgreementNeedsTwo(t *testing.T) {
 		t.Errorf("agreed %v, by either %v and %v", agreed.Interval, x, y)
 	}
 
-	// An estimate agrees with nothing that is proven.
+	// A suspect relation does not count as a second proof.
 	var rs []*Relation
 	for _, p := range f.pairs {
 		for _, into := range []Side{SideA, SideB} {

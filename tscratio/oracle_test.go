@@ -12,22 +12,22 @@ import (
 
 // The oracle solves the same linear programme again, in exact rationals and as simply as possible.
 // A bounded feasible region has its extremes at its vertices, so the oracle intersects all pairs of
-// constraints and keeps the points that satisfy every constraint. It shares no code with the
-// product beyond the types of its input.
+// constraints and keeps the points that satisfy every constraint. It shares only input types with
+// the product's code.
 
 // halfPlane is the half-plane p·x + r·y ≤ z.
 type halfPlane struct{ p, r, z *big.Rat }
 
 type oraclePolygon struct {
 	feasible bool
-	vertices [][2]*big.Rat // (p − y, r)
+	vertices [][2]*big.Rat // each is (p − y, r)
 }
 
 func rat(x int64) *big.Rat { return big.NewRat(x, 1) }
 
-// oracle solves the window around y from raw trains. It widens the readings of B and A by a rule of
-// its own. If rounded is set, the wander over a distance is rounded up to a whole cycle, as the
-// product does; everything else is exact in either case.
+// oracle solves the window around y from the pair's trains. It widens the readings of B and A by
+// its own code. If rounded is set, the wander over a distance is rounded up to a whole cycle, as
+// the product does. Everything else is exact in either case.
 func oracle(p *Pair, y uint64, k int64, w Wander, rounded bool) oraclePolygon {
 	half := new(big.Rat).SetInt64(k * int64(p.B.Nominal_hz) * int64(p.Declared.Window/time.Second))
 	wander := big.NewRat(int64(w), 1_000_000_000_000)
@@ -94,19 +94,20 @@ func oracle(p *Pair, y uint64, k int64, w Wander, rounded bool) oraclePolygon {
 	return o
 }
 
-// TestPolygonEqualsOracle compares the extents with the oracle's. From the same rounded distances
-// they must be equal to the cycle; they must contain those from exact distances.
+// TestPolygonEqualsOracle compares the product's ranges with the oracle's. If the oracle rounds the
+// wander as the product does, the ranges must be equal to the cycle. If the oracle is exact, the
+// product's ranges must contain the oracle's.
 func TestPolygonEqualsOracle(t *testing.T) {
 	seed.For(t, 60, func(t *testing.T, rng *rand.Rand) {
 		w := []Wander{0, 100 * PPB, 1 * PPM, 30 * PPM}[rng.IntN(4)]
 		moves := w
 		if rng.IntN(4) == 0 {
-			moves = w + 3*PPM // some windows have no solution
+			moves = w + 3*PPM // so some windows have no solution
 		}
 		quantum, slack := rng.Uint64N(200), rng.Uint64N(300)
 		x := newWorld(rng, 40, randomWalk, moves, 10*time.Second, quantum, slack)
 		x.net = networks[[]string{"kernel stamps", "all of it"}[rng.IntN(2)]]
-		// Constraints are few and far apart, and some windows are lengthened.
+		// Constraints are few and far apart, so some windows need more than the stated length.
 		p := x.pair(t, declared(w), 1+rng.IntN(2), 2+rng.Float64()*4,
 			[2]float64{10, 10 + rng.Float64()*20})
 		e := p.evidence(SideA)
@@ -130,7 +131,7 @@ func TestPolygonEqualsOracle(t *testing.T) {
 				if got != want {
 					t.Errorf("p = %v, want %v", got, want)
 				}
-				// Shear the polygon to a distance.
+				// Compare the range of p + r·d at a distance d, too.
 				d := rng.Int64N(4e9) - 2e9
 				if got, want := s.interval(s.minAt(d), s.maxAt(d)), o.extent(y, d); got != want {
 					t.Errorf("p + r·%d = %v, want %v", d, got, want)
@@ -161,7 +162,7 @@ func TestPolygonEqualsOracle(t *testing.T) {
 	})
 }
 
-// extent returns the extent of y + p + r·x, rounded outward to whole cycles.
+// extent returns the range of y + p + r·x, rounded outward to whole cycles.
 func (o oraclePolygon) extent(y uint64, x int64) Interval {
 	var lo, hi *big.Rat
 	for _, v := range o.vertices {
@@ -177,7 +178,7 @@ func (o oraclePolygon) extent(y uint64, x int64) Interval {
 	return Interval{floor(lo).Uint64(), ceil(hi).Uint64()}
 }
 
-// rates returns the extent of r, rounded outward.
+// rates returns the range of r, rounded outward.
 func (o oraclePolygon) rates() (lo, hi Rate) {
 	unit := new(big.Rat).SetFrac(new(big.Int).Lsh(big.NewInt(1), 48), big.NewInt(1))
 	var min, max *big.Rat
@@ -213,15 +214,16 @@ func TestWideEqualsBig(t *testing.T) {
 	}
 }
 
-// TestWanderOverCoversChain checks the factor for lengthened windows against its derivation: from
-// window to window the mean moves by the factor (1+w)/(1−w).
+// TestWanderOverCoversChain compares the wander of lengthened windows with its derivation, in which
+// the mean moves by the factor (1+w)/(1−w) from one window to the next.
 func TestWanderOverCoversChain(t *testing.T) {
 	one := big.NewRat(1, 1)
 	for _, w := range []Wander{1, PPB, PPM, 100 * PPM, 10_000 * PPM, 60_000 * PPM} {
 		f := big.NewRat(int64(w), 1_000_000_000_000)
 		up, down := new(big.Rat).Add(one, f), new(big.Rat).Sub(one, f)
 		hi, lo := up, down
-		// The step is exact at first, then rounded outward to 2⁻²⁰⁰ to keep the numbers short.
+		// The factor of one step is exact. Products of steps are rounded outward to 2⁻²⁰⁰, so that
+		// the numbers stay short.
 		step := new(big.Rat).Quo(up, down)
 		back := new(big.Rat).Quo(down, up)
 		for k := int64(1); k < 300; k++ {

@@ -15,29 +15,30 @@ var (
 	// ErrAssumption is returned for an assumption or a description of a node that cannot be used.
 	ErrAssumption = errors.New("unusable assumption")
 
-	// ErrWanderAboveMax is returned when a relation is asked for more wander than the constraints
-	// were kept for, or turns out to need more.
+	// ErrWanderAboveMax is returned for a wander above Assumptions.MaxWander. Either the caller
+	// asked for this wander, or it is twice the smallest wander that the constraints allow.
 	ErrWanderAboveMax = errors.New("wander above w_max")
 
-	// ErrEpoch is returned when two things that must belong to one epoch of a node do not.
+	// ErrEpoch is returned for readings or descriptions of one node that belong to different
+	// epochs, and so cannot be used together.
 	ErrEpoch = errors.New("another epoch")
 )
 
-// Node describes one counter.
+// Node describes one node and its counter.
 type Node struct {
 	Name string
 
-	// Epoch names the span in which the counter ran unbroken. Readings of different epochs have
-	// nothing to do with each other.
+	// Epoch names a time in which the counter ran unbroken. Readings of different epochs cannot be
+	// compared.
 	Epoch string
 
-	// Nominal_hz converts the length of a window into cycles of this counter. It need not be
-	// accurate: no bound is computed from it.
+	// Nominal_hz converts the window and the extrapolation limit into cycles of this counter. The
+	// value need not be accurate, because no bound is computed from it.
 	Nominal_hz uint64
 
-	// Quantum_cycles is the step q in which the counter moves: a reading c means a count in [c, c +
-	// q]. A counter that moves in single cycles has a quantum of 1, so even its readings are not
-	// exact.
+	// Quantum_cycles is the step q in which the counter moves. A reading c means that the exact
+	// count lies in [c, c + q]. A counter that moves in single cycles has a quantum of 1, because
+	// the exact count may lie between two cycles.
 	Quantum_cycles uint64
 
 	// CoreSlack_cycles is the largest difference between readings taken on different cores at one
@@ -45,19 +46,20 @@ type Node struct {
 	CoreSlack_cycles uint64
 }
 
-// Assumptions are what a relation rests on, in addition to quantum, core slack and unbroken epochs.
+// Assumptions are what a relation rests on, in addition to the quanta, the core slacks and unbroken
+// epochs.
 type Assumptions struct {
-	// Wander is how far the rate may move from its mean within Window to either side of any
-	// reading.
+	// Wander is how far the rate may move from its mean, from Window before any reading to Window
+	// after it.
 	Wander Wander
 	Window time.Duration
 
-	// ExtrapolationLimit is the longest time before the first constraint, and after the last one,
-	// for which readings are translated.
+	// ExtrapolationLimit is how long before the first constraint, and how long after the last one,
+	// a reading is still translated.
 	ExtrapolationLimit time.Duration
 
-	// MaxWander is the largest wander for which Prune keeps every constraint that matters. The pair
-	// is never evaluated for more.
+	// MaxWander is the largest wander for which Prune keeps every constraint that matters. Relate
+	// refuses a larger wander.
 	MaxWander Wander
 }
 
@@ -80,8 +82,9 @@ const (
 	SideB
 )
 
-// Pair contains everything that is proven about two counters: constraints, and the assumptions
-// under which they were gathered. Relate evaluates it. Only one goroutine at a time may use a Pair.
+// Pair contains everything that is proven about two counters: the constraints, and the assumptions
+// under which they were gathered. Pair.Relate computes a relation from it. Only one goroutine at a
+// time may use a Pair.
 type Pair struct {
 	A, B     Node
 	Declared Assumptions
@@ -89,22 +92,23 @@ type Pair struct {
 	trains []train // in the order in which they were added
 }
 
-// reading contains the readings of B and of A that one constraint compares.
+// reading contains the reading of B and the reading of A that one constraint compares.
 type reading struct{ b, a uint64 }
 
-// train contains the constraints that were gathered back to back. Every window contains the whole
-// train or none of it, so within a train a constraint may replace another that it implies.
+// train contains the constraints of packets that were exchanged back to back. A window uses all
+// constraints of a train or none of them. So if one constraint of a train implies another one of
+// the same train, the train may drop the implied one.
 type train struct {
-	exchanges uint32 // complete ones in it
-	gathered  uint32 // constraints before pruning; 0 in files that do not say
+	exchanges uint32 // complete exchanges in the train
+	gathered  uint32 // constraints before pruning; 0 if the train's file does not say
 	stamps    Stamps
-	b, a      Interval // readings that its constraints spanned before pruning
+	b, a      Interval // smallest and largest reading of the constraints, before pruning
 
 	by    Starter
-	whole bool     // best is an exchange; a train of lone packets has none
-	best  Exchange // the exchange of smallest round trip
+	whole bool     // best is set; a train of single packets has no exchange
+	best  Exchange // the exchange of smallest round trip, if whole
 
-	lower, upper []reading // b ascending; includes those of best until they are pruned
+	lower, upper []reading // b ascending; until pruning they include the constraints of best
 }
 
 // NewPair returns a pair without constraints.
@@ -116,8 +120,8 @@ func NewPair(a, b Node, declared Assumptions) (*Pair, error) {
 	return p, nil
 }
 
-// maxError_cycles limits quantum and core slack. 2²⁰ cycles are at least 200 µs, far more than any
-// real counter needs.
+// maxError_cycles limits quantum and core slack. Even at 5 GHz, 2²⁰ cycles take 200 µs, far more
+// than the quantum or core slack of any real counter.
 const maxError_cycles = 1 << 20
 
 func (p *Pair) check() error {
@@ -168,7 +172,7 @@ const (
 
 	minWindow_cycles = 1000
 	max_hz           = 1 << 40
-	maxWindows       = 1000 // of extrapolation
+	maxWindows       = 1000 // longest extrapolation, in windows
 )
 
 // cycles returns d in cycles of the node's counter at its nominal rate, rounded down.
@@ -181,7 +185,7 @@ func (n Node) cycles(d time.Duration) uint64 {
 	return q
 }
 
-// CheckEpochs returns an error that wraps ErrEpoch unless the pair's nodes have these epochs.
+// CheckEpochs returns an error that wraps ErrEpoch unless A is in epochA and B is in epochB.
 func (p *Pair) CheckEpochs(epochA, epochB string) error {
 	for _, e := range []struct {
 		n    Node
@@ -195,18 +199,18 @@ func (p *Pair) CheckEpochs(epochA, epochB string) error {
 	return nil
 }
 
-// Wider returns the node with the larger quantum and the larger core slack of the two descriptions,
-// so that the result is valid for both.
+// Wider returns n with the larger quantum and the larger core slack of n and m, so that the result
+// is valid for both descriptions.
 func (n Node) Wider(m Node) Node {
 	n.Quantum_cycles = max(n.Quantum_cycles, m.Quantum_cycles)
 	n.CoreSlack_cycles = max(n.CoreSlack_cycles, m.CoreSlack_cycles)
 	return n
 }
 
-// Describe adds another description of one of the pair's nodes. The larger quantum and the larger
-// core slack apply from now on, to earlier trains too. The nominal rate becomes that of n, since no
-// bound rests on it. A node of another name or epoch changes nothing. Describe reports whether the
-// pair changed.
+// Describe adds another description of one of the pair's nodes. From now on the larger quantum and
+// the larger core slack apply, to earlier trains too. The nominal rate of n replaces the earlier
+// one, because no bound rests on it. If no node of the pair has n's name and n's epoch, nothing
+// changes. Describe reports whether the pair changed.
 func (p *Pair) Describe(n Node) (changed bool) {
 	for _, own := range []*Node{&p.A, &p.B} {
 		if own.Name != n.Name || own.Epoch != n.Epoch {
@@ -223,22 +227,22 @@ type Train struct {
 	By        Starter
 	Exchanges []Exchange
 
-	// OneWay contains the constraints of single packets whose exchange failed.
+	// OneWay contains constraints from exchanges in which only one packet arrived.
 	OneWay []Constraint
 
-	// Stamps says where the stamps come from, for reports. No bound depends on it.
+	// Stamps counts the stamps by their source, for reports. No bound depends on it.
 	Stamps Stamps
 }
 
-// Stamps contains the number of stamps by who took them.
+// Stamps counts stamps by who took them.
 type Stamps struct {
-	Kernel uint32 // the kernel, where the packet passed it
-	User   uint32 // a program, around its system calls
+	Kernel uint32 // stamps that the kernel took when it handled the packet
+	User   uint32 // stamps that a program took around its system calls
 }
 
-// Add adds a train. The train must be short compared with the window: only windows that contain the
-// whole train use it. One impossible exchange makes Add refuse the whole train, with an error that
-// wraps ErrImpossible.
+// Add adds a train. A window uses a train only if it contains the whole train, so the train must be
+// short compared with the window. If one exchange is impossible, Add refuses the whole train, with
+// an error that wraps ErrImpossible.
 func (p *Pair) Add(t Train) error {
 	if n := 2*len(t.Exchanges) + len(t.OneWay); n > maxTrainConstraints {
 		return fmt.Errorf("add train to %q with %q: %d constraints are more than %d: split it",
@@ -304,7 +308,7 @@ func compareReadings(x, y reading) int {
 // Trains returns the number of trains.
 func (p *Pair) Trains() int { return len(p.trains) }
 
-// Constraints returns the number of constraints that are kept.
+// Constraints returns the number of constraints that the pair keeps.
 func (p *Pair) Constraints() int {
 	n := 0
 	for _, t := range p.trains {
@@ -314,7 +318,7 @@ func (p *Pair) Constraints() int {
 }
 
 // Best returns, for each train that the given node started, the exchange of smallest round trip.
-// PaperRelate takes these.
+// PaperRelate takes such exchanges.
 func (p *Pair) Best(by Starter) []Exchange {
 	var es []Exchange
 	for _, t := range p.trains {
@@ -325,8 +329,9 @@ func (p *Pair) Best(by Starter) []Exchange {
 	return es
 }
 
-// Split returns, as two pairs, the trains that lie wholly before B's reading b and the trains that
-// lie wholly after b. It is the remedy for a step.
+// Split returns two pairs: one with the trains that lie wholly before B's reading b, and one with
+// the trains that lie wholly after b. If a counter stepped at b, each of the two pairs can still be
+// related.
 func (p *Pair) Split(b uint64) (before, after *Pair) {
 	before = &Pair{A: p.A, B: p.B, Declared: p.Declared}
 	after = &Pair{A: p.A, B: p.B, Declared: p.Declared}

@@ -7,29 +7,30 @@ import (
 )
 
 // This file is the method of the Cloudprofiler paper (Yang, Jeong, Scholz, Burgstaller). It is kept
-// so that our method can be compared with it. The paper's method takes two anchors, each the
-// exchange of smallest round trip in a quiet period, and draws a straight line between them. Half
-// of the larger round trip is the bound. The method assumes that the relative rate never moves
-// between the anchors (w = 0) and that readings are exact. Numbers in parentheses are the paper's
-// equations.
+// so that our method can be compared with the paper's. The paper's method takes two anchors and
+// draws a straight line between them. Each anchor is the exchange of smallest round trip in a quiet
+// period. Half of the larger of the two round trips is the bound. The method assumes that the
+// relative rate never moves between the anchors (w = 0) and that readings are exact. Numbers in
+// parentheses, such as (4), are the paper's equations.
 //
 // All computation uses exact rationals, which is slow but needs no error analysis.
 
-// ErrExtrapolated is returned for a reading that does not lie between the anchors. There the
-// paper's bound is not valid, but the bound of TranslateGrown is valid.
+// ErrExtrapolated is returned for a reading that does not lie between the anchors. The paper's
+// bound is not valid for such a reading; the bound of TranslateGrown is.
 var ErrExtrapolated = errors.New("reading is not between the anchors")
 
 // PaperRelation maps readings of the answering node's counter to cycles of the starting node's
-// counter. The starting node is the paper's reference A, the answering node its B. A PaperRelation
-// is immutable.
+// counter. The paper calls the starting node the reference A and the answering node B. A
+// PaperRelation is immutable.
 type PaperRelation struct {
-	// lower and upper are the lines between which φ lies if its rate is constant. In the paper an
-	// answerer's stamps are single readings. For such anchors the mean of the lines is (4), and
-	// half the distance between the lines is the unequal form of the bound.
+	// lower and upper are the lines between which φ, the function from B's counter to A's, lies if
+	// its rate is constant. In the paper an answerer's stamps are single readings. For such anchors
+	// the mean of the lines is (4), and half of the distance between the lines is the bound, before
+	// (7) makes the bound the same everywhere.
 	lower, upper line
 
-	from, to uint64   // readings of B between which the lines are proven
-	j, m     *big.Rat // centres of B's stamps in the two anchors
+	from, to uint64   // the readings of B for which the lines are proven
+	j, m     *big.Rat // the centres of B's stamps in the first and the second anchor
 }
 
 // line is a straight line through (b, a) with a slope.
@@ -51,8 +52,8 @@ func integer(x uint64) *big.Rat { return new(big.Rat).SetUint64(x) }
 
 func signed(x int64) *big.Rat { return new(big.Rat).SetInt64(x) }
 
-// PaperRelate relates two nodes by the exchange of smallest round trip from each of two quiet
-// periods, before and after the experiment. The same node must have started all exchanges.
+// PaperRelate relates two nodes by two anchors: the exchanges of smallest round trip in a quiet
+// period before the experiment and in one after it. The same node must have started all exchanges.
 func PaperRelate(before, after []Exchange) (PaperRelation, error) {
 	j, err := smallestRoundTrip(before)
 	if err != nil {
@@ -100,12 +101,13 @@ func smallestRoundTrip(es []Exchange) (Exchange, error) {
 	return best, nil
 }
 
-// Ratio returns the number of A cycles in a B cycle (2).
+// Ratio returns the relative rate (2): the number of cycles of A per cycle of B.
 func (p PaperRelation) Ratio() *big.Rat {
 	return half(new(big.Rat).Add(p.lower.slope, p.upper.slope))
 }
 
-// E returns e (7): half of the larger anchor's round trip, in A cycles.
+// E returns e, the paper's bound (7): half of the larger of the two anchors' round trips, in A
+// cycles.
 func (p PaperRelation) E() *big.Rat {
 	j, m := p.gap(p.j), p.gap(p.m)
 	if j.Cmp(m) < 0 {
@@ -114,8 +116,8 @@ func (p PaperRelation) E() *big.Rat {
 	return j
 }
 
-// gap returns half the distance between the two lines at b. At an anchor this is the anchor's δ
-// (3).
+// gap returns half the distance between the two lines at reading b. At an anchor this is the error
+// that the paper calls δ (3).
 func (p PaperRelation) gap(b *big.Rat) *big.Rat {
 	return half(new(big.Rat).Sub(p.upper.at(b), p.lower.at(b)))
 }
@@ -124,11 +126,11 @@ func (p PaperRelation) mid(b *big.Rat) *big.Rat {
 	return half(new(big.Rat).Add(p.upper.at(b), p.lower.at(b)))
 }
 
-// PaperValue is an estimate with its two bounds, in reference cycles.
+// PaperValue is an estimate with two bounds, in reference cycles.
 type PaperValue struct {
 	Centre *big.Rat
-	Paper  *big.Rat // the bound as the paper gives it, a multiple of e
-	Tight  *big.Rat // the bound of the paper's derivation, before e replaces both anchors' errors
+	Paper  *big.Rat // the bound in the paper, a multiple of e
+	Tight  *big.Rat // the bound that results if each anchor keeps its own error instead of e
 }
 
 // Interval returns Centre ± Paper as counter values, rounded outward.
@@ -144,8 +146,8 @@ func (v PaperValue) ends(bound *big.Rat) (lo, hi *big.Rat) {
 	return new(big.Rat).Sub(v.Centre, bound), new(big.Rat).Add(v.Centre, bound)
 }
 
-// Translate returns B's reading y in A cycles, ± e (4). Outside the anchors it returns
-// ErrExtrapolated.
+// Translate returns the interval of B's reading y in A cycles (4). Its half-width is e. If y does
+// not lie between the anchors, the error wraps ErrExtrapolated.
 func (p PaperRelation) Translate(y uint64) (Interval, error) {
 	v, err := p.Value(y)
 	if err != nil {
@@ -154,8 +156,8 @@ func (p PaperRelation) Translate(y uint64) (Interval, error) {
 	return v.Interval()
 }
 
-// Value returns B's reading y in A cycles, with both bounds. Outside the anchors it returns
-// ErrExtrapolated.
+// Value returns B's reading y in A cycles, with both bounds. If y does not lie between the anchors,
+// the error wraps ErrExtrapolated.
 func (p PaperRelation) Value(y uint64) (PaperValue, error) {
 	if y < p.from || y > p.to {
 		return PaperValue{}, fmt.Errorf("translate %d by anchors at %d and %d: %w",
@@ -166,9 +168,9 @@ func (p PaperRelation) Value(y uint64) (PaperValue, error) {
 }
 
 // TranslateGrown does what Translate does, but for any reading. Outside the anchors the errors of
-// both anchors add up, and the bound grows to (|1−λ| + |λ|)·e. λ is the reading's place between the
-// anchors: 0 at the first, 1 at the second. The larger bound covers the error of the line, but not
-// a rate that moves.
+// both anchors add up, and the bound grows to (|1−λ| + |λ|)·e. λ is the reading's place relative to
+// the anchors: 0 at the first anchor, 1 at the second. This bound covers the error of the line, but
+// not a rate that moves.
 func (p PaperRelation) TranslateGrown(y uint64) (Interval, error) {
 	if v, err := p.Value(y); err == nil {
 		return v.Interval()
@@ -182,10 +184,10 @@ func (p PaperRelation) TranslateGrown(y uint64) (Interval, error) {
 	return PaperValue{Centre: p.mid(b), Paper: bound}.Interval()
 }
 
-// WanderedBound returns e corrected for rates that wander by w, in A cycles. At reading y the
-// result is e plus the most by which the rate can have moved the line since the nearer anchor. If
-// the anchors are T apart, the result is at most e + w·T/2, in the middle. Outside the anchors
-// WanderedBound returns ErrExtrapolated.
+// WanderedBound returns, for reading y, a bound that stays true if the rate wanders by w, in A
+// cycles. The bound is e plus the most by which the rate can have moved the line since the nearer
+// anchor. In the middle between two anchors that are T apart it is largest, e + w·T/2. If y does
+// not lie between the anchors, the error wraps ErrExtrapolated.
 func (p PaperRelation) WanderedBound(y uint64, w Wander) (*big.Rat, error) {
 	v, err := p.Value(y)
 	if err != nil {
@@ -203,13 +205,14 @@ func (p PaperRelation) WanderedBound(y uint64, w Wander) (*big.Rat, error) {
 // span returns the distance between the anchors in B cycles.
 func (p PaperRelation) span() *big.Rat { return new(big.Rat).Sub(p.m, p.j) }
 
-// slopeError returns the bound of Ratio.
+// slopeError returns the bound (±) of Ratio.
 func (p PaperRelation) slopeError() *big.Rat {
 	d := new(big.Rat).Add(p.gap(p.j), p.gap(p.m))
 	return d.Quo(d, p.span())
 }
 
-// SameNode is Scenario 1: both events, at readings w and y, are on B. The duration is in A cycles.
+// SameNode returns the duration of the paper's Scenario 1, in A cycles: both events, at readings w
+// and y, are on B.
 func (p PaperRelation) SameNode(w, y uint64) PaperValue {
 	d := new(big.Rat).Sub(integer(y), integer(w))
 	dAbs := new(big.Rat).Abs(d)
@@ -222,8 +225,8 @@ func (p PaperRelation) SameNode(w, y uint64) PaperValue {
 	}
 }
 
-// FromReference is Scenario 2: the first event is at reading x on A, the second at reading y on B.
-// The duration is in A cycles.
+// FromReference returns the duration of the paper's Scenario 2, in A cycles: the first event is at
+// reading x on A, the second at reading y on B.
 func (p PaperRelation) FromReference(x, y uint64) (PaperValue, error) {
 	v, err := p.Value(y)
 	if err != nil {
@@ -233,10 +236,10 @@ func (p PaperRelation) FromReference(x, y uint64) (PaperValue, error) {
 	return v, nil
 }
 
-// PaperDirect is Scenario 3: the first event is at reading u on B, the second at reading v on C.
-// The duration is in cycles of A, where neither event happened. ba maps B to A. cb, measured
-// directly between B and C, maps C to B. The bound as the paper gives it is (8), which omits the
-// product of the duration's error and the rate's error. The tight bound includes this product.
+// PaperDirect returns the duration of the paper's Scenario 3, in A cycles: the first event is at
+// reading u on B, the second at reading v on C. ba maps B to A. cb, measured directly between B and
+// C, maps C to B. The paper's bound is (8), which omits the product of the duration's error and the
+// rate's error. The tight bound includes this product.
 func PaperDirect(ba, cb PaperRelation, u, v uint64) (PaperValue, error) {
 	onB, err := cb.FromReference(u, v)
 	if err != nil {
@@ -257,8 +260,8 @@ func PaperDirect(ba, cb PaperRelation, u, v uint64) (PaperValue, error) {
 	return PaperValue{Centre: new(big.Rat).Mul(r, d), Paper: paper, Tight: tight}, nil
 }
 
-// PaperBaseline is the paper's baseline for Scenario 3 (11): each event is translated to A on its
-// own.
+// PaperBaseline returns the duration of Scenario 3 by the paper's baseline (11), which translates
+// each event to A on its own.
 func PaperBaseline(ba, ca PaperRelation, u, v uint64) (PaperValue, error) {
 	first, err := ba.Value(u)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The anchors' results were worked out by hand. A starts.
+// The expected results of these two anchors were computed by hand. Node A starts the exchanges.
 var (
 	vectorBefore = Exchange{Sent: At(1_000_000), Received: At(50_000_000), Answered: At(50_000_000),
 		Returned: At(1_200_000)}
@@ -81,7 +81,7 @@ func TestPaperVector(t *testing.T) {
 	wantRat(t, "scenario 2's bound", s2.Paper, 100_000, 1)
 }
 
-// must returns a function that returns v, or ends the test if err is not nil.
+// must returns a function that returns v, or ends the test if err is not nil. Write must(f())(t).
 func must[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
@@ -93,7 +93,7 @@ func must[T any](v T, err error) func(testing.TB) T {
 }
 
 func TestPaperDirectVector(t *testing.T) {
-	// C runs exactly as B does, with the same e, so v on C is v on B.
+	// C runs exactly as B does and has the same e. So a reading of C is also a reading of B.
 	same := func(b uint64) Exchange {
 		return Exchange{Sent: At(b - 100_000), Received: At(b), Answered: At(b),
 			Returned: At(b + 100_000)}
@@ -108,7 +108,7 @@ func TestPaperDirectVector(t *testing.T) {
 		t.Errorf("scenario 3's bound %s is not above e: the digest's counterexample is gone",
 			v.Paper.FloatString(1))
 	}
-	// r·e + (d + e)·(δj + δm)/span = 99980.002 + 1.1e6·180000/200.02e6
+	// The bound is r·e + (d + e)·(δj + δm)/span = 99980.002 + 1.1e6·180000/200.02e6.
 	wantDecimal(t, "scenario 3's tight bound", v.Tight, 1, "100969.9")
 
 	b := must(PaperBaseline(ba, ba, 100_000_000, 101_000_000))(t)
@@ -126,7 +126,7 @@ func TestPaperRefusesToExtrapolate(t *testing.T) {
 			t.Errorf("FromReference(0, %d) error = %v, want ErrExtrapolated", y, err)
 		}
 	}
-	// One span past the second anchor, λ is 2 and the bound is 3e.
+	// One distance between the anchors past the second, λ is 2 and the bound is 3e.
 	y := uint64(250_020_000 + 200_020_000)
 	grown := Interval{401_060_000 - 300_000, 401_060_000 + 300_000}
 	if got, want := must(p.TranslateGrown(y))(t), grown; got != want {
@@ -138,7 +138,7 @@ func TestPaperRefusesToExtrapolate(t *testing.T) {
 	}
 }
 
-// With wander, the bound is e at the anchors and grows with the distance from the nearer one.
+// With wander, the bound is e at the anchors, and grows with the distance from the nearer anchor.
 func TestPaperWanderedBound(t *testing.T) {
 	p := vectorRelation(t)
 	for _, c := range []struct {
@@ -184,7 +184,7 @@ func TestPaperRelateRefuses(t *testing.T) {
 }
 
 func TestPaperKeepsLargeCounters(t *testing.T) {
-	// A float64 has 53 bits: at 2⁶² it would lose 512 cycles.
+	// A float64 has 53 bits: at 2⁶² it would round to multiples of 1024 cycles.
 	const far = 1 << 62
 	shift := func(e Exchange) Exchange {
 		e.Sent, e.Returned = At(e.Sent.Lo+far), At(e.Returned.Lo+far)

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// path is the direct relation of two nodes, or a relation into a third node and one from there.
+// path is a way from one node to another: their direct relation, or a relation into a third node
+// and a relation from there.
 type path struct{ first, second *Relation }
 
 func (p path) verdict() Verdict {
@@ -25,7 +26,7 @@ func (p path) nodes() Path {
 	return names
 }
 
-// count translates an interval of the first node's count along the path.
+// count translates an interval of the first node's count into the last node's count.
 func (p path) count(c Interval) (Interval, error) {
 	c, err := p.first.count(c)
 	if err != nil || p.second == nil {
@@ -34,14 +35,14 @@ func (p path) count(c Interval) (Interval, error) {
 	return p.second.count(c)
 }
 
-// Path names the nodes along the path of a value, from the node that read it to the node in whose
-// cycles it is given.
+// Path names the nodes through which a value was translated: first the node that took the reading,
+// and last the node that gives the unit.
 type Path []string
 
 func (p Path) String() string { return strings.Join(p, " → ") }
 
-// paths returns all usable paths from one node to another, the direct relation first. If there are
-// too few, the error gives the reason.
+// paths returns all paths from one node to another that ThirdNodes permits, the direct relation
+// first. If there is none, the error gives the reason.
 func (c *Closure) paths(from, into int) ([]path, error) {
 	var ps []path
 	direct := c.relations[from][into]
@@ -62,17 +63,17 @@ func (c *Closure) paths(from, into int) ([]path, error) {
 	return ps, nil
 }
 
-// search intersects the durations found by all consistent methods. If there are none, it intersects
-// those found by suspect methods.
+// search collects the durations that several methods find, and intersects them. If any method is
+// consistent, the durations of suspect methods do not count.
 type search struct {
-	found     [2]bool // by verdict
+	found     [2]bool // indexed by verdict, like all and best
 	all, best [2]Duration
 	err       error
 }
 
 func (s *search) offer(d Elapsed, by Scenario, v Verdict, err error) {
 	if err != nil {
-		// Keep a disagreement even if another method failed because a relation was missing.
+		// A disagreement replaces the error of a method that lacked a relation.
 		var broken *DisagreementError
 		if s.err == nil || errors.As(err, &broken) {
 			s.err = err

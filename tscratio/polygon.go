@@ -1,24 +1,26 @@
 package tscratio
 
-// This file solves the linear programme of one window: given constraints on p and r,
+// This file solves the linear programme of one window (symbols: see doc.go): given constraints on p
+// and r,
 //
 //	lower: p + r·c ≥ a      upper: p + r·c ≤ a
 //
-// find the extent of p + r·x for any x over all feasible (p, r), and the extent of r.
+// find the range of p + r·x for any x over all feasible (p, r), and the range of r.
 //
 // A pair (p, r) is a straight line c ↦ p + r·c. It is feasible if the line passes above every point
 // (c, a) of a lower constraint and below every point of an upper constraint. So only the upper hull
-// of the lower points and the lower hull of the upper points matter. Every extreme line rests on
-// two points: two of one hull, or one of each. All decisions are made in exact integers, and an
-// extent is a quotient of exact integers rounded outward. The results therefore contain those of
-// rational arithmetic and exceed them by less than one cycle.
+// of the lower points and the lower hull of the upper points matter. Every extreme line passes
+// through two points: two of one hull, or one of each. The line "rests" on these points. All
+// decisions are made in exact integers, and the ends of a range are quotients of exact integers
+// rounded outward. So each result contains the range that rational arithmetic would give, and
+// exceeds it by less than one cycle.
 
-// point is a constraint seen from y. c is the distance of its reading of B from y, with the wander
-// included. a is its reading of A, relative to the field anchor of seen.
+// point is a constraint seen from y. c is the distance of the constraint's reading of B from y,
+// with the wander added. a is the constraint's reading of A, relative to the field anchor of seen.
 type point struct{ c, a int64 }
 
-// slope is a rate as a fraction, num/den with den > 0, and the two points, one of each hull, that a
-// line of that rate rests on.
+// slope is a rate num/den with den > 0, and the two points, one of each hull, on which a line of
+// that rate rests.
 type slope struct {
 	num, den     int64
 	lower, upper point
@@ -32,12 +34,12 @@ func (s slope) above(num, den int64) bool { return product(num, s.den).less(prod
 
 // polygon is the set of feasible (p, r) of one window.
 type polygon struct {
-	lower, upper []point // hulls, c ascending
+	lower, upper []point // the two hulls, c ascending
 	min, max     slope   // smallest and largest feasible rate
 }
 
-// addLower appends a point to the upper hull of the lower constraints. Points must be added with c
-// ascending.
+// addLower appends a point to the upper hull of the lower constraints. Points must come in
+// ascending order of c.
 func addLower(hull []point, q point) []point {
 	for n := len(hull); n > 0; n-- {
 		if last := hull[n-1]; last.c == q.c {
@@ -52,8 +54,8 @@ func addLower(hull []point, q point) []point {
 	return append(hull, q)
 }
 
-// addUpper appends a point to the lower hull of the upper constraints. Points must be added with c
-// ascending.
+// addUpper appends a point to the lower hull of the upper constraints. Points must come in
+// ascending order of c.
 func addUpper(hull []point, q point) []point {
 	for n := len(hull); n > 0; n-- {
 		if last := hull[n-1]; last.c == q.c {
@@ -69,7 +71,7 @@ func addUpper(hull []point, q point) []point {
 }
 
 // turn is positive if the path from p over q to r turns left, negative if the path turns right, and
-// 0 if it is straight.
+// 0 if the path is straight.
 func turn(p, q, r point) int {
 	left, right := product(q.c-p.c, r.a-p.a), product(r.c-p.c, q.a-p.a)
 	switch {
@@ -82,18 +84,18 @@ func turn(p, q, r point) int {
 }
 
 // solve finds the extreme rates and reports whether any line is feasible. If it reports false, the
-// rest of the polygon must not be used. Both hulls must contain points.
+// caller must not use the polygon's rates. Both hulls must contain points.
 //
 // For a rate r, the feasible p range from max(a − r·c) over the lower points to min(a − r·c) over
 // the upper points. The second value minus the first is a concave function of r, and its roots are
-// the extreme rates. Newton's method, started outside, reaches a root without passing it. The
-// function is piecewise linear, so finitely many steps suffice: each step's rate is that of the
-// line through the two points on which the lines of the previous step rested.
+// the extreme rates. Newton's method, started outside of the roots, reaches the nearer root without
+// passing it. The function is piecewise linear, so finitely many steps suffice. Each step's rate is
+// the slope of the line through the two points on which the lines of the previous step rested.
 func (g *polygon) solve() bool {
 	l, u := g.lower, g.upper
 
-	// Go down from an infinite rate. There the lines rest on the first lower and the last upper
-	// point.
+	// Go down from an infinite rate. There the lines rest on the first lower point and the last
+	// upper point.
 	il, iu := 0, len(u)-1
 	g.max = slope{maxRate, 1, point{}, point{}}
 	if l[il].c < u[iu].c {
@@ -108,15 +110,15 @@ func (g *polygon) solve() bool {
 			}
 			il, iu = jl, ju
 			if l[il].c >= u[iu].c {
-				return false // the difference is negative here and falls no further to the left
+				return false // the function is negative here, and no smaller rate makes it positive
 			}
 		}
 	} else if l[il].c == u[iu].c && l[il].a > u[iu].a {
 		return false
 	}
 
-	// Go up from an infinitely negative rate. There the lines rest on the last lower and the first
-	// upper point.
+	// Go up from a rate of minus infinity. There the lines rest on the last lower point and the
+	// first upper point.
 	il, iu = len(l)-1, 0
 	g.min = slope{0, 1, point{}, point{}}
 	if u[iu].c < l[il].c {
@@ -138,8 +140,8 @@ func (g *polygon) solve() bool {
 		return false
 	}
 
-	// Counters run forwards, at rates below maxRate. These limits apply where the points did not
-	// yield an extreme rate.
+	// Counters run forwards, at relative rates below maxRate. These limits apply if the points did
+	// not give an extreme rate.
 	for _, s := range [...]*slope{&g.min, &g.max} {
 		if s.lower == (point{}) && s.upper == (point{}) {
 			s.lower = l[restLower(l, 0, +1, s.num, s.den)]
@@ -149,11 +151,11 @@ func (g *polygon) solve() bool {
 	return !g.min.above(g.max.num, g.max.den)
 }
 
-// restLower returns the index of the lower point on which a line of rate num/den rests from above.
-// It starts at index i and moves by step.
+// restLower returns the index of the lower point on which a line of rate num/den rests. The line
+// lies above all lower points. The search starts at index i and moves by step.
 func restLower(l []point, i, step int, num, den int64) int {
 	for j := i + step; j >= 0 && j < len(l); i, j = j, j+step {
-		// a − r·c grows from i to j
+		// If a − r·c grows from i to j, the line rests on a point further on.
 		if !product(num, l[j].c-l[i].c).less(product(l[j].a-l[i].a, den)) {
 			break
 		}
@@ -161,7 +163,7 @@ func restLower(l []point, i, step int, num, den int64) int {
 	return i
 }
 
-// restUpper does the same as restLower for the upper points, on which a line rests from below.
+// restUpper does the same for the upper points. The line lies below all of them.
 func restUpper(u []point, i, step int, num, den int64) int {
 	for j := i + step; j >= 0 && j < len(u); i, j = j, j+step {
 		if !product(u[j].a-u[i].a, den).less(product(num, u[j].c-u[i].c)) {
@@ -171,11 +173,12 @@ func restUpper(u []point, i, step int, num, den int64) int {
 	return i
 }
 
-// maxAt returns the largest p + r·x, rounded up.
+// maxAt returns the largest p + r·x over the polygon, rounded up.
 func (g *polygon) maxAt(x int64) int64 {
-	// Without limits on the rate, the highest line at x lies on the edge of the upper points' hull
-	// that spans x. The height falls on either side of that edge's rate. So with limits, the
-	// allowed rate nearest to the edge's rate is best.
+	// If every rate were feasible, the highest line at x would lie on that edge of the upper
+	// points' hull which spans x. A line of any other rate is lower at x, the more its rate differs
+	// from the edge's rate. So among the feasible rates, the one nearest to the edge's rate is
+	// best.
 	i := after(g.upper, x)
 	switch {
 	case i == 0:
@@ -194,7 +197,7 @@ func (g *polygon) maxAt(x int64) int64 {
 	return p.a + product(x-p.c, num).ceilDiv(den)
 }
 
-// minAt returns the smallest p + r·x, rounded down.
+// minAt returns the smallest p + r·x over the polygon, rounded down.
 func (g *polygon) minAt(x int64) int64 {
 	i := after(g.lower, x)
 	switch {
@@ -236,7 +239,7 @@ func after(hull []point, x int64) int {
 	return i
 }
 
-// rates returns the extent of the rate, rounded outward.
+// rates returns the range of the feasible rates, rounded outward.
 func (g *polygon) rates() RateInterval {
 	lo, _ := shiftedQuotient(uint64(g.min.num), rateBits, uint64(g.min.den))
 	hi, inexact := shiftedQuotient(uint64(g.max.num), rateBits, uint64(g.max.den))

@@ -5,23 +5,24 @@ import (
 	"slices"
 )
 
-// Prune leaves answers unchanged for windows of up to pruneWindows times the stated length.
+// pruneWindows is the length, in stated windows, of the longest window for which Prune leaves
+// answers unchanged.
 const pruneWindows = 8
 
-// Prune drops constraints that change no answer, and returns the number of dropped constraints.
-// Answers stay the same to the cycle in every window of up to 8 times the stated length whose
-// wander is at most MaxWander. In other windows they stay true. w_min also stays the same, as long
-// as the wander that such a window proves is at most MaxWander.
+// Prune drops constraints that change no answer, and returns the number of dropped constraints. In
+// every window of up to 8 times the stated length whose wander is at most MaxWander, answers stay
+// the same to the cycle. In other windows answers stay true. The wander that a window of up to 8
+// times the stated length contributes to w_min stays the same too, if it is at most MaxWander.
 //
-// A lower constraint i may be dropped if the same train has some j with
+// Prune may drop a lower constraint i if the same train has some j with
 //
 //	a_j − a_i ≥ max over r of r·[(b_j − b_i) + w_max·|b_j − b_i|]
 //
-// since j then implies i at every y. The rule for upper constraints is the mirror image. Only
-// constraints of the same train can replace each other, because a window contains a whole train or
-// none of it. The rates r are those of every window that may contain the train (provenRates). They
-// are proven from the anchors, which are constraints that are never dropped. Each train's exchange
-// of smallest round trip is stored beside its constraints and is not touched.
+// because then j implies i at every y. The rule for upper constraints is the mirror image. Only
+// constraints of one train can replace each other, because a window contains a whole train or none
+// of it. r takes the rates of every window that may contain the train (provenRates). provenRates
+// proves them from constraints that are never dropped, called anchors in this file. Each train's
+// exchange of smallest round trip is stored separately, and Prune does not change it.
 //
 // Prune does not change a train that lacks one kind of constraint, or a train with too few
 // constraints before or after it to prove a rate. More trains may be added afterwards, and Prune
@@ -35,8 +36,8 @@ func (p *Pair) Prune() int {
 		if rA == (RateInterval{}) || rB == (RateInterval{}) || t.a.Width() > maxReach_cycles {
 			continue
 		}
-		// A dropped constraint must be implied both in relations into A and in relations into B,
-		// where it is turned round.
+		// A constraint may be dropped only if it is implied in both directions: in relations into
+		// A, and in relations into B, for which A and B are exchanged.
 		intoA, intoB := p.widened(t, SideA), p.widened(t, SideB)
 		lower, upper := p.anchors(t)
 		t.lower = thin(t.lower, lower, func(j, i int) bool {
@@ -52,11 +53,12 @@ func (p *Pair) Prune() int {
 }
 
 // anchors returns the indices of the lower and the upper constraint of a train that are never
-// dropped: the tightest at the nominal rates. The train must have both kinds. The choice affects
-// only how much is pruned.
+// dropped: the tightest at the nominal rates. The train must have both kinds of constraint. The
+// choice affects only how many constraints are dropped.
 func (p *Pair) anchors(t *train) (lower, upper int) {
 	a, b := int64(p.A.Nominal_hz), int64(p.B.Nominal_hz)
-	// a_i − a_j > (b_i − b_j)·rate; distances within a train are below 2⁶³.
+	// Lower constraint i is tighter than j if a_i − a_j > (b_i − b_j)·rate. For upper constraints
+	// the arguments are exchanged. Distances within a train are below 2⁶³.
 	tighter := func(i, j reading) bool {
 		return product(int64(i.b-j.b), a).less(product(int64(i.a-j.a), b))
 	}
@@ -78,8 +80,8 @@ func thin(rs []reading, anchor int, implies func(j, i int) bool) []reading {
 	gone := make([]bool, len(rs))
 	for i := range rs {
 		for j := range rs {
-			// Implication is transitive: what a dropped reading implies, a kept reading implies
-			// too.
+			// A dropped reading need not be tried: implication is transitive, so a kept reading
+			// implies all that the dropped one implies.
 			if i != j && i != anchor && !gone[j] && implies(j, i) {
 				gone[i] = true
 				break
@@ -101,13 +103,14 @@ func impliesLower(j, i reading, rates RateInterval, f fraction) bool {
 	return atLeast(j.a, i.a, furthest(j.b, i.b, f), rates)
 }
 
-// impliesUpper is impliesLower for p + r·c ≤ a.
+// impliesUpper reports the same as impliesLower for upper constraints: p + r·c ≤ a.
 func impliesUpper(j, i reading, rates RateInterval, f fraction) bool {
 	return atLeast(i.a, j.a, furthest(i.b, j.b, f), rates)
 }
 
-// furthest returns the most by which c at b may exceed c at b2, seen from any y: (b − b2) + f·|b −
-// b2|, plus one because each c is rounded to a whole cycle.
+// furthest returns the most by which c, the distance from y, may be larger for a reading b than for
+// a reading b2, whatever y is. The result is (b − b2) + f·|b − b2|, plus one because each c is
+// rounded to a whole cycle.
 func furthest(b, b2 uint64, f fraction) int64 {
 	if b == b2 {
 		return 0
@@ -129,18 +132,19 @@ func atLeast(a, a2 uint64, d int64, rates RateInterval) bool {
 	return have >= 0 || uint64(-have) <= slack
 }
 
-// provenRates returns a rate interval for each train. It includes all rates in the polygon of every
-// window that contains the train, if the wander in the window is at most MaxWander and the window
-// is at most 8 times the stated length. The zero interval means that there is no such proof.
+// provenRates returns a rate interval for each train. The interval includes all rates in the
+// polygon of every window that contains the train, if the wander in the window is at most MaxWander
+// and the window is at most 8 times the stated length. A zero interval means that there is no such
+// proof.
 //
-// Take a window around y that reaches H to either side and contains a train from x to z. If y ≤ z,
-// the window also contains every other train within [z − H, z]. If y > z, it contains every train
-// within [x, x + H]. So in every window, the train and its farthest partner on at least one side
-// bound the rate. For two constraints, lower (b, a) and upper (b', a'),
+// Take a window around y that reaches H to either side and contains a train whose readings reach
+// from x to z. If y ≤ z, the window also contains every other train within [z − H, z]. If y > z, it
+// contains every train within [x, x + H]. So in every window, the train and the farthest train on
+// at least one of these sides bound the rate. For two constraints, lower (b, a) and upper (b', a'),
 //
 //	a − a' ≤ r·[(b − b') + w·(|b − y| + |b' − y|)], where the sum of distances is at most 2H.
 //
-// Only anchors are used, because they are never pruned.
+// Only anchors prove rates, because they are never pruned.
 func (p *Pair) provenRates(into Side) []RateInterval {
 	type place struct {
 		Interval
@@ -194,7 +198,7 @@ next:
 			if before == nil || after == nil {
 				continue next
 			}
-			apart := f.of(2*reach) + 2 // by how much the wander and its rounding change b − b'
+			apart := f.of(2*reach) + 2 // the most by which the wander and rounding change b − b'
 			left, okLeft := rateBetween(before.lower, before.upper, x.lower, x.upper, apart)
 			right, okRight := rateBetween(x.lower, x.upper, after.lower, after.upper, apart)
 			if !okLeft || !okRight {
@@ -207,8 +211,9 @@ next:
 	return proven
 }
 
-// rateBetween returns an interval of the rate, proven by two exchanges, the second after the first.
-// Their distances are uncertain by apart. It reports false if the exchanges prove no upper limit.
+// rateBetween returns the interval of the rate that two trains prove. The arguments are the anchors
+// of the earlier train, then the anchors of the later one. Distances of B are uncertain by apart.
+// If the anchors prove no upper limit, rateBetween reports false.
 func rateBetween(lower, upper, laterLower, laterUpper reading, apart uint64) (RateInterval, bool) {
 	var r RateInterval
 	rise, run := down(laterLower.a, upper.a), up(down(laterLower.b, upper.b), apart)

@@ -10,7 +10,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// copyOf returns a copy of p that shares nothing which Prune changes.
+// copyOf returns a copy of p that shares no memory which Prune changes.
 func copyOf(p *Pair) *Pair {
 	c := *p
 	c.trains = slices.Clone(p.trains)
@@ -67,8 +67,8 @@ func TestPruneChangesNoAnswer(t *testing.T) {
 			}
 		}
 		if again := pruned.Prune(); again != 0 {
-			// Constraints that are dropped now took part in the first proofs, so these become
-			// weaker. Answers must not change.
+			// The constraints that the second Prune drops took part in the proofs of the first one.
+			// Even without them, answers must not change.
 			t.Logf("pruning again dropped %d more", again)
 		}
 		w := d.Wander
@@ -85,8 +85,8 @@ func TestPruneChangesNoAnswer(t *testing.T) {
 	})
 }
 
-// TestPruneThinsIdleHour demands that pruning at 16 ppm leaves at most a fourth of the constraints
-// of an hour with a train of six exchanges twice a second.
+// Pruning at 16 ppm leaves at most a fourth of the constraints of an hour with a train of six
+// exchanges twice a second.
 func TestPruneThinsIdleHour(t *testing.T) {
 	x, p := hour(t)
 	before := p.Constraints()
@@ -102,8 +102,8 @@ func TestPruneThinsIdleHour(t *testing.T) {
 	}
 }
 
-// TestNeverWiderThanPaper compares both methods on the same exchanges and assumptions: no wander,
-// and a quantum and a core slack of 0, which the paper leaves out, with counters that move by
+// Our bound is never wider than the paper's, from the same exchanges and assumptions: no wander,
+// and a quantum and a core slack of 0. The paper assumes exact readings, so these counters move in
 // single cycles.
 func TestNeverWiderThanPaper(t *testing.T) {
 	seed.For(t, 60, func(t *testing.T, rng *rand.Rand) {
@@ -161,8 +161,9 @@ func TestNeverWiderThanPaper(t *testing.T) {
 
 const one = Rate(1) << rateBits
 
-// TestImplied takes pairs of constraints near the margin of the rule. In exact rationals it looks
-// for a rate, a wander and a reading at which the one that stays allows what the other would not.
+// TestImplied takes pairs of constraints near the margin of the rule by which one implies the
+// other. In exact rationals it looks for a rate, a wander and a reading for which the implying
+// constraint allows what the implied constraint forbids.
 func TestImplied(t *testing.T) {
 	seed.For(t, 1, func(t *testing.T, rng *rand.Rand) {
 		implied, n := 0, 20_000/seed.Share()
@@ -180,7 +181,7 @@ func TestImplied(t *testing.T) {
 			margin := max(d, -d) * 0.003 * rng.Float64() * rng.Float64() * rng.Float64()
 			sign := int64(1)
 			lower := rng.IntN(2) == 0
-			if !lower { // mirrored
+			if !lower { // mirror image of the lower rule
 				sign = -1
 				d = -d
 				need = d*rates.Lo.Float() - d*float64(w)*1e-12
@@ -202,8 +203,8 @@ func TestImplied(t *testing.T) {
 			for _, rate := range []Rate{rates.Lo, rates.Hi} {
 				r := new(big.Rat).SetFrac64(int64(rate), int64(one))
 				for _, y := range []uint64{0, 2e9, j.b, i.b} {
-					// The distances are those of look at the largest wander; p is what j alone
-					// allows.
+					// c is the distance that look computes, at the largest wander. p is the value
+					// of φ at y that j alone allows, and q the one that i alone allows.
 					c := func(x reading) *big.Rat {
 						if lower {
 							return rat(ahead(x.b, y, f))

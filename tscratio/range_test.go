@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// These tests put counters and durations at the ends of the 64-bit range. An answer there contains
-// the truth or is refused.
+// These tests put counters and durations at the ends of the 64-bit range. Each answer there must
+// contain the truth, or be an error.
 
 // edges are readings at which sums and differences of cycles overflow.
 var edges = []uint64{
@@ -23,8 +23,8 @@ const (
 	edgeDelay = 5000
 )
 
-// A difference is a duration if it and its negative fit. A rate that makes a duration too long says
-// so.
+// A difference is a duration if the difference and its negative fit an int64. A rate that makes a
+// duration too long causes an error.
 func TestArithmeticAtTheEnds(t *testing.T) {
 	for _, x := range edges {
 		for _, y := range edges {
@@ -47,8 +47,8 @@ func TestArithmeticAtTheEnds(t *testing.T) {
 	}
 }
 
-// edgePair returns two counters of one rate. From each given start it has one train each half
-// second.
+// edgePair returns a pair of counters that run at one rate. From each given start it has one train
+// every half second.
 func edgePair(t *testing.T, starts ...[2]uint64) *Pair {
 	t.Helper()
 	d := DefaultAssumptions()
@@ -68,8 +68,8 @@ func edgePair(t *testing.T, starts ...[2]uint64) *Pair {
 	return p
 }
 
-// holds fails unless a span contains the difference of two readings, or the error is that of the
-// range.
+// holds fails the test unless a span contains the difference of two readings, or the error wraps
+// ErrOutOfRange.
 func holds(t *testing.T, what string, got Elapsed, err error, second, first uint64) {
 	t.Helper()
 	truth := new(big.Int).Sub(new(big.Int).SetUint64(second), new(big.Int).SetUint64(first))
@@ -104,7 +104,7 @@ func TestOwnDurationsAtTheEnds(t *testing.T) {
 			holds(t, "batch", elapsed[0], err, y, x)
 		}
 	}
-	// Durations within quantum and slack of 2⁶³, or beyond, are refused. These are not.
+	// A duration of 2⁶³ less quantum and slack, or longer, is refused. These are shorter.
 	for _, y := range []uint64{1<<63 - 127, 1<<63 - 128} {
 		if _, err := c.Duration("a", Event{"a", 0}, Event{"a", y}); err != nil {
 			t.Errorf("from 0 to %d: %v", y, err)
@@ -153,7 +153,7 @@ func TestRelationsAtTheEnds(t *testing.T) {
 				readings = append(readings, s[1]+n)
 			}
 		}
-		// offset leads to the truth in a's count, where that is between 0 and 2⁶⁴ − 1.
+		// y + offset is the true count of a, if it lies between 0 and 2⁶⁴ − 1.
 		offset := starts[0][0] - starts[0][1]
 		answers := 0
 		for _, y := range readings {
@@ -190,7 +190,7 @@ func TestRelationsAtTheEnds(t *testing.T) {
 	}
 }
 
-// holdsWays asks every method for the duration between two events, which is y − x in b's count.
+// holdsWays computes the duration between two events, which is y − x in b's count, by every method.
 func holdsWays(t *testing.T, c *Closure, w *Ways, first, second Event, x, y uint64) {
 	t.Helper()
 	d, err := c.Duration(w.reference.Name, first, second)
@@ -202,7 +202,8 @@ func holdsWays(t *testing.T, c *Closure, w *Ways, first, second Event, x, y uint
 	holds(t, "batch", elapsed[0], err, y, x)
 }
 
-// TestFarthestExtrapolation lets a relation be translated farther than can be computed with.
+// A relation translates no reading that is further away than the arithmetic allows, whatever
+// extrapolation limit is declared.
 func TestFarthestExtrapolation(t *testing.T) {
 	p := edgePair(t, [2]uint64{1 << 62, 1 << 62})
 	p.Declared.Window, p.Declared.ExtrapolationLimit = 2*time.Hour, 2000*time.Hour

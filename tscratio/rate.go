@@ -6,17 +6,17 @@ import (
 	"math/bits"
 )
 
-// Rate is cycles of one counter per cycle of another, in units of 2⁻⁴⁸.
+// Rate is a relative rate: cycles of one counter per cycle of another, in units of 2⁻⁴⁸.
 type Rate uint64
 
 const rateBits = 48
 
-// Float returns the rate for display. Nothing is computed from it.
+// Float returns the rate for display. No bound is computed from it.
 func (r Rate) Float() float64 { return math.Ldexp(float64(r), -rateBits) }
 
-// times returns r·d in cycles, rounded down and rounded up. A product that does not fit 64 bits
-// becomes the largest 64-bit number. That is a valid lower limit; as an upper limit it means
-// "unknown".
+// times returns r·d in cycles, rounded down and rounded up. If the product does not fit 64 bits,
+// both results are the largest 64-bit number. That is a valid lower limit; as an upper limit it
+// means "unknown".
 func (r Rate) times(d uint64) (down, up uint64) {
 	if hi, _ := bits.Mul64(d, uint64(r)); hi>>rateBits != 0 {
 		return math.MaxUint64, math.MaxUint64
@@ -42,8 +42,8 @@ func (i RateInterval) String() string {
 	return fmt.Sprintf("[%.12f, %.12f]", i.Lo.Float(), i.Hi.Float())
 }
 
-// wander returns the rates that are possible if the rate moves by f from a mean in the interval:
-// [lo·(1−f), hi·(1+f)].
+// wander returns the rates that are possible if the rate moves by the fraction f from a mean in the
+// interval: [lo·(1−f), hi·(1+f)].
 func (i RateInterval) wander(f fraction) RateInterval {
 	return RateInterval{
 		Lo: i.Lo - Rate(f.of(uint64(i.Lo))),

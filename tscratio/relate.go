@@ -5,12 +5,13 @@ import (
 	"math"
 )
 
-// Relate evaluates the pair. The relation translates readings of the other node's counter into
-// cycles of into's counter, if the rate wanders by at most w. Declared.Wander is the usual w.
+// Relate computes the pair's relation into one of its nodes. The relation translates readings of
+// the other node's counter into cycles of into's counter. It is true if the rate wanders by at most
+// w, usually Declared.Wander.
 //
-// The verdict is Suspect if w is less than twice the wander that the constraints themselves prove.
-// An error wraps ErrTooFew or ErrWanderAboveMax, or is a *RefutedError. A *RefutedError means that
-// the constraints prove more wander than MaxWander allows, and lists the places.
+// The verdict is Suspect if w is less than twice the smallest wander that the constraints allow. An
+// error wraps ErrTooFew or ErrWanderAboveMax. If twice the smallest wander that the constraints
+// allow exceeds MaxWander, the error is a *RefutedError, which lists the places that refute w.
 func (p *Pair) Relate(into Side, w Wander) (*Relation, error) {
 	r, err := p.evidence(into).relate(w)
 	if err != nil {
@@ -47,9 +48,9 @@ func (e *evidence) relate(w Wander) (*Relation, error) {
 	}
 }
 
-// relation evaluates the constraints for the wander w, or for 2*least if that is larger. least was
-// computed from a sample of windows, so the window of a knot may show that more wander is needed.
-// In this case, relation returns that wander as more.
+// relation computes the relation for the wander w, or for 2*least if that is larger. least was
+// computed from a sample of windows. So a knot's window may refute r.Wander. Then relation returns,
+// as more, the value that least must have instead.
 func (e *evidence) relation(
 	places []uint64, w, least Wander,
 ) (r *Relation, more Wander, err error) {
@@ -67,16 +68,16 @@ func (e *evidence) relation(
 	return r, more, err
 }
 
-// Knots are so dense that the wander from a knot to the readings half-way to the next knot adds
-// little: at 1 ppm and ±10 s, w·W/160 is 62 ns.
+// Between two knots the wander widens the interval. The knots are so dense that it adds little:
+// half a gap is W/160, and at 1 ppm and ±10 s the wander over W/160 is 62 ns.
 const (
-	knotsPerWindow    = 80   // between trains, but at most knotsPerGap
+	knotsPerWindow    = 80   // where no train is near, but at most knotsPerGap in one gap
 	minKnotsPerWindow = 1000 // trains closer together than W/1000 share a knot
 	knotsPerGap       = 32
 )
 
-// places returns the readings at which the programme is solved: one in every train, one half-way
-// between trains, and more in between if the trains are far apart.
+// places returns the readings for the knots: one in every train, one half-way between neighbouring
+// trains, and more in between if the trains are far apart.
 func (e *evidence) places(domain Interval) []uint64 {
 	ys := []uint64{domain.Lo}
 	last := func() uint64 { return ys[len(ys)-1] }
@@ -87,7 +88,7 @@ func (e *evidence) places(domain Interval) []uint64 {
 		}
 		from, gap := last(), y-last()
 		n := min(max(gap/far+1, 2), knotsPerGap)
-		n += n % 2 // even, so that one falls half-way, where a step shows most
+		n += n % 2 // an even number puts one knot half-way, where a step shows most
 		for i := uint64(1); i < n; i++ {
 			ys = append(ys, from+gap/n*i)
 		}
@@ -103,14 +104,16 @@ func (e *evidence) places(domain Interval) []uint64 {
 	return ys
 }
 
-// fill solves the programme at all places that allow it, and makes the pieces. If the constraints
-// at one place refute r.Wander, fill stops and returns the smallest wander that they allow there.
+// fill solves the linear programme at each place around which a window can be solved, and makes the
+// pieces. If the constraints at one place refute r.Wander, fill stops and returns a larger wander.
+// The true wander is at least as large.
 func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
-	// Further than this from a knot, nothing is proven or nothing can be computed.
+	// A reading further than reach from a knot is not translated: the wander would allow any value,
+	// or the numbers would be too large.
 	reach := down(r.Wander.reach(r.window_cycles), e.from.Quantum_cycles)
 	limit := min(e.from.cycles(e.declared.ExtrapolationLimit), reach)
 	var ys []uint64
-	apart := map[uint64]bool{} // no reading between this and the one before can be answered
+	apart := map[uint64]bool{} // by reading: the knots just before which a place has no knot
 	skipped := false
 	for _, y := range places {
 		k, ok := e.windows(y)
@@ -143,8 +146,8 @@ func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
 		} else if e.solveAt(&s, y, r.Wander) != feasible {
 			half := uint64(s.k) * e.window_cycles
 			c, _ := e.chordsWithin(&scratch{}, Interval{down(y, half), up(y, half)})
-			// The window is infeasible under r.Wander, so the true wander is larger, whatever the
-			// window's chords show.
+			// No line satisfies the window's constraints under r.Wander. So the true wander is
+			// larger, even if the window's chords allow r.Wander.
 			return max(c.least()/Wander(s.k), r.Wander+1), nil
 		}
 		r.knots = append(r.knots, knot{y, s.k, s.rates(), s.interval(s.minAt(0), s.maxAt(0))})
@@ -166,15 +169,15 @@ func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
 		r.extend(&s, after, false)
 	}
 	if len(r.pieces) == 0 {
-		r.hole(r.limits.Lo) // there is one knot, and extrapolation is not allowed
+		r.hole(r.limits.Lo) // a single knot, and no extrapolation
 	}
 	r.index()
 	return 0, nil
 }
 
-// reached returns how far from a knot, towards its neighbour, this knot translates readings. That
-// is at most half of the gap, because beyond half the neighbour is nearer. It is also at most reach
-// or, if the two knots are apart, at most limit.
+// reached returns how far a knot translates readings on the side of one neighbour. half is half of
+// the gap between the two knots: beyond its middle the neighbour is nearer. If places without a
+// knot lie between the two knots (apart), the extrapolation limit applies instead of reach.
 func reached(half uint64, apart bool, limit, reach uint64) uint64 {
 	if apart {
 		return min(half, limit)
@@ -182,27 +185,27 @@ func reached(half uint64, apart bool, limit, reach uint64) uint64 {
 	return min(half, reach)
 }
 
-// interval returns the interval from lo to hi, which are relative to the anchor.
+// interval returns the interval from lo to hi, which are relative to s.anchor.
 func (s *seen) interval(lo, hi int64) Interval {
 	return Interval{offset(s.anchor, lo), offset(s.anchor, hi)}
 }
 
-// extend adds the pieces on one side of s.y, up to the given distance, which the wander must be
-// able to reach. A piece is the knot's polygon, sheared by its distance from s.y and widened by the
-// wander. Inside the knot's window that is the wander of this window. Farther out, it is the wander
-// of the shortest window around s.y that contains the place. Wander.over may be used for it,
-// because its proof starts from the mean rate of the stated window at s.y, and the polygon includes
-// that rate.
+// extend adds the pieces on one side of s.y, up to the given distance. The distance must not exceed
+// Wander.reach. A piece contains the counts that the knot's polygon allows, translated to the
+// piece's readings and widened by the wander. Within the knot's window, the wander of that window
+// applies. Further out, the wander of the shortest window around s.y that contains the piece
+// applies. Wander.over gives both: its proof starts from the mean rate of the stated window around
+// s.y, and the polygon includes that rate.
 func (r *Relation) extend(s *seen, distance uint64, before bool) {
 	if distance == 0 {
 		return
 	}
-	// Between two successive elements of ends, distances from s.y, the wander is constant. moved
-	// contains the most by which wander has moved readings there.
+	// ends contains distances from s.y. Between two successive ends one wander applies. moved[i] is
+	// the most by which the wander moves readings at ends[i].
 	var ends, moved []uint64
 	var d, m uint64
 	for k := s.k; d < distance; k++ {
-		w, _ := r.Wander.over(k) // where it does not answer, add refuses the piece
+		w, _ := r.Wander.over(k) // if over reports false, add refuses the piece
 		end := min(distance, uint64(k)*r.window_cycles)
 		ends, moved = append(ends, d), append(moved, m)
 		m += w.fraction().of(end - d)
@@ -211,7 +214,8 @@ func (r *Relation) extend(s *seen, distance uint64, before bool) {
 	ends, moved = append(ends, d), append(moved, m)
 
 	// Between two ends the upper limit is the maximum over the polygon of p + r·(distance + moved).
-	// This maximum is convex, so it lies below its chord. The lower limit is concave.
+	// This maximum is a convex function, so it lies below its chord. The lower limit is a concave
+	// function, so it lies above its chord.
 	n := len(ends) - 1
 	los, his := make([]int64, n+1), make([]int64, n+1)
 	for i, d := range ends {
@@ -233,16 +237,17 @@ func (r *Relation) extend(s *seen, distance uint64, before bool) {
 	}
 }
 
-// add adds a piece that begins at start and lies within reach of s.y. On the piece, each end of the
-// interval moves linearly from one value to another.
+// add adds a piece that begins at start and lies within reach of s.y. Over length readings, the
+// lower end of the interval moves from lo to loEnd and the upper end from hi to hiEnd.
 func (r *Relation) add(s *seen, start, reach uint64, lo, loEnd, hi, hiEnd int64, length uint64) {
-	// The count may exceed the reading by a quantum, and so lie past the end of the piece.
+	// The count may exceed the reading by a quantum. So the count may lie beyond the end of the
+	// piece.
 	w, ok := r.Wander.over(max(s.k, windowsFor(reach+r.From.Quantum_cycles, r.window_cycles)))
 	_, wideHi := s.rates().wander(w.fraction()).Hi.times(r.From.Quantum_cycles)
-	const margin = 2 * maxReach_cycles >> slopeBits // what rounding of the slope adds over a piece
+	const margin = 2 * maxReach_cycles >> slopeBits // what a rounded slope adds over a piece
 	over := hiEnd > 0 && uint64(hiEnd) > down(math.MaxUint64-margin, s.anchor)
 	if !ok || over || wideHi > math.MaxUint32 {
-		r.hole(start) // at relative rates of thousands no useful answer is possible
+		r.hole(start) // happens only at relative rates of thousands
 		return
 	}
 	p := piece{wideLo: uint32(r.Into.Quantum_cycles), wideHi: uint32(wideHi)}
@@ -251,8 +256,8 @@ func (r *Relation) add(s *seen, start, reach uint64, lo, loEnd, hi, hiEnd int64,
 	if p.slopeHi, inexact = shiftedQuotient(uint64(hiEnd-hi), slopeBits, length); inexact {
 		p.slopeHi++
 	}
-	// Readings from before the other counter began are left out: an interval clamped at 0 would not
-	// contain the true duration.
+	// Readings from before the other counter began are not translated. Their interval would be
+	// clamped at 0, and a duration computed from it would miss the truth.
 	if lo < 0 && uint64(-lo) > s.anchor {
 		r.hole(start)
 		before := p.rises(uint64(-lo) - s.anchor)
@@ -268,7 +273,8 @@ func (r *Relation) add(s *seen, start, reach uint64, lo, loEnd, hi, hiEnd int64,
 	r.pieces = append(r.pieces, p)
 }
 
-// rises returns the number of readings after which the lower line has risen by the given cycles.
+// rises returns the number of readings over which the lower line rises by the given number of
+// cycles.
 func (p *piece) rises(cycles uint64) uint64 {
 	if cycles>>(64-slopeBits) >= p.slopeLo {
 		return math.MaxUint64

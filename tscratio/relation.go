@@ -7,7 +7,8 @@ import (
 )
 
 var (
-	// ErrTooFew is returned when no reading lies between two trains with constraints of both kinds.
+	// ErrTooFew is returned if the constraints relate no reading at all. A reading needs
+	// constraints of both kinds before it and after it.
 	ErrTooFew = errors.New("too few constraints")
 
 	// ErrBeyondLimit is returned for a reading further from the constraints than the extrapolation
@@ -15,7 +16,8 @@ var (
 	ErrBeyondLimit = errors.New("reading beyond the extrapolation limit")
 )
 
-// Verdict tells whether the declared wander is at least twice what the constraints need.
+// Verdict says whether the declared wander is at least twice the smallest that the constraints
+// allow.
 type Verdict uint8
 
 const (
@@ -23,8 +25,8 @@ const (
 	// allow.
 	Consistent Verdict = iota
 
-	// Suspect: the declared wander is less than twice the smallest that the constraints allow. The
-	// relation is computed with twice the smallest, and its bounds are estimates.
+	// Suspect: the declared wander is less than twice the smallest wander that the constraints
+	// allow. The relation is computed with twice the smallest wander, and its bounds are estimates.
 	Suspect
 )
 
@@ -38,23 +40,23 @@ func (v Verdict) String() string {
 // Relation maps readings of From's counter to cycles of Into's counter, as intervals. It is
 // immutable; any number of goroutines may use it.
 //
-// Its bounds are true under four conditions. The relative rate of the two counters stays within
+// Its bounds are true under five conditions. The relative rate of the two counters stays within
 // Wander of its mean in any window of the declared length. The cores of each node agree within its
-// core slack. Each counter moves in steps of at most its quantum. No epoch is broken. If the
-// verdict is Suspect, the data refute the declared wander, or nearly do, and the bounds are
-// estimates.
+// core slack. Each counter moves in steps of at most its quantum. Each stamp's interval contains
+// the true reading. No epoch is broken. If the verdict is Suspect, the data refute the declared
+// wander, or nearly do, and the bounds are estimates.
 type Relation struct {
 	From, Into     Node
 	Declared       Assumptions
-	Wander         Wander // in use: the wander asked for, or 2·Least if that is more
-	Least          Wander // w_min: the constraints refute any smaller wander
+	Wander         Wander // used for the bounds: the requested wander, or 2·Least if that is more
+	Least          Wander // w_min: with less wander the constraints are impossible
 	Verdict        Verdict
-	Contradictions []Contradiction // where the constraints refute the wander asked for
+	Contradictions []Contradiction // where the constraints refute the requested wander
 
-	limits        Interval // readings that are translated
+	limits        Interval // the readings that the relation translates
 	window_cycles uint64
 
-	// The interval is stored in pieces: piece i begins at starts[i] and ends before starts[i+1].
+	// The translation is stored in pieces: piece i begins at starts[i] and ends before starts[i+1].
 	// The last piece ends at limits.Hi.
 	starts []uint64
 	pieces []piece
@@ -66,32 +68,33 @@ type Relation struct {
 	knots []knot
 }
 
-// piece is the interval over a range of readings: two straight lines.
+// piece contains the two straight lines that bound the translation of the readings in one range.
 type piece struct {
-	lo, hi           uint64 // at the start
+	lo, hi           uint64 // counts at the start of the range
 	slopeLo, slopeHi uint64 // in units of 2⁻⁴⁰
 
-	// wideLo and wideHi are the cycles by which the quanta of both nodes widen the lines.
+	// wideLo is the quantum of Into, and lowers the lower line. wideHi is the quantum of From in
+	// cycles of Into, and raises the upper line.
 	wideLo, wideHi uint32
 }
 
 const slopeBits = 40
 
-// knot is a reading at which the linear programme was solved.
+// knot is a reading at which the linear programme (polygon.go) was solved.
 type knot struct {
 	y     uint64
-	k     int64        // its window's length in stated windows
-	rates RateInterval // of its mean rate
-	value Interval     // extent of p
+	k     int64        // the length of its window, in stated windows
+	rates RateInterval // the possible mean rates in its window
+	value Interval     // the counts of Into that are possible at y
 }
 
-// hole adds a piece on which nothing is proven.
+// hole adds a piece for readings that the relation does not translate.
 func (r *Relation) hole(start uint64) {
 	r.starts = append(r.starts, start)
 	r.pieces = append(r.pieces, piece{lo: 1, hi: 0})
 }
 
-// index fills the buckets.
+// index fills buckets.
 func (r *Relation) index() {
 	for r.limits.Width()>>r.bucketBits > 2*uint64(len(r.pieces)) {
 		r.bucketBits++
@@ -109,11 +112,11 @@ func (r *Relation) index() {
 	r.buckets[n] = int32(len(r.starts) - 1)
 }
 
-// find returns the index of the piece that contains y, which must lie within the limits.
+// find returns the index of the piece that contains y. y must lie within the limits.
 func (r *Relation) find(y uint64) int {
 	j := (y - r.limits.Lo) >> r.bucketBits
 	i, end := int(r.buckets[j]), int(r.buckets[j+1])
-	for i < end { // the last piece with start ≤ y
+	for i < end { // find the last piece with start ≤ y
 		if m := int(uint(i+end+1) / 2); r.starts[m] <= y {
 			i = m
 		} else {
@@ -123,16 +126,16 @@ func (r *Relation) find(y uint64) int {
 	return i
 }
 
-// Limits returns the readings of From that the relation translates.
+// Limits returns the smallest and the largest reading of From that the relation translates.
 func (r *Relation) Limits() Interval { return r.limits }
 
-// Translate returns the interval in which Into's counter stood when From's counter showed y: the
-// values that a program on any core of Into could have read. The interval includes quantum and core
-// slack of both nodes. Outside of Limits the error wraps ErrBeyondLimit.
+// Translate returns an interval of readings of Into: those that a program on any core of Into could
+// have taken at the moment when From's counter showed y. The interval includes quantum and core
+// slack of both nodes. For a y outside of Limits the error wraps ErrBeyondLimit.
 //
-// The constraints are widened by the core slack, so each is valid for any core. The relation is
-// therefore valid whichever cores the events were read on, and their readings need no further
-// slack.
+// The constraints are already widened by the core slack, so each constraint is valid for all cores.
+// So the relation is valid for events that were read on any cores, and Translate does not widen
+// readings by the core slack again.
 func (r *Relation) Translate(y uint64) (Interval, error) {
 	if !r.limits.Contains(y) {
 		return Interval{}, r.beyond(y)
@@ -141,7 +144,7 @@ func (r *Relation) Translate(y uint64) (Interval, error) {
 	return r.on(i, y)
 }
 
-// on evaluates piece i at y.
+// on returns the translation of y by piece i.
 func (r *Relation) on(i int, y uint64) (Interval, error) {
 	p, d := &r.pieces[i], y-r.starts[i]
 	lo := p.lo + scaleDown(d, p.slopeLo, slopeBits)
@@ -153,8 +156,8 @@ func (r *Relation) on(i int, y uint64) (Interval, error) {
 }
 
 // count translates an interval of From's count into Into's count. A count, unlike a reading, is an
-// exact moment, so no quantum widens the result. A path over a third node is translated step by
-// step in this way.
+// exact value, so no quantum widens the result. A path over a third node is translated by two calls
+// of count.
 func (r *Relation) count(y Interval) (Interval, error) {
 	for _, end := range []uint64{y.Lo, y.Hi} {
 		if !r.limits.Contains(end) {
@@ -172,21 +175,22 @@ func (r *Relation) count(y Interval) (Interval, error) {
 	}, nil
 }
 
-// counts returns the interval of a core's count at the moment when a program read a value in c
-// there.
+// counts returns the interval of the count on a core at the moment when a program read a value in c
+// on that core.
 func (n Node) counts(c Interval) Interval { return Interval{c.Lo, up(c.Hi, n.Quantum_cycles)} }
 
-// readings returns the values that a program can have read on a core whose count was in c.
+// readings returns the values that a program can have read on a core at a moment when that core's
+// count was in c.
 func (n Node) readings(c Interval) Interval { return Interval{down(c.Lo, n.Quantum_cycles), c.Hi} }
 
-// otherCore returns the values that any core of the node may have shown when one core showed c.
-// Relations include this already.
+// otherCore returns the values that any core of the node may have shown when one core showed a
+// value in c. A relation already includes this difference.
 func (n Node) otherCore(c Interval) Interval {
 	return Interval{down(c.Lo, n.CoreSlack_cycles), up(c.Hi, n.CoreSlack_cycles)}
 }
 
-// stamps returns the interval of any core's count at the moment when a program read a value in c on
-// some core.
+// stamps returns the interval of the count on any core at the moment when a program read a value in
+// c on some core.
 func (n Node) stamps(c Interval) Interval {
 	return Interval{down(c.Lo, n.CoreSlack_cycles), up(c.Hi, n.CoreSlack_cycles+n.Quantum_cycles)}
 }
@@ -203,15 +207,15 @@ func (r *Relation) beyond(y uint64) error {
 		ErrBeyondLimit)
 }
 
-// Cursor translates faster than Relation.Translate does if readings come roughly in order. Only one
-// goroutine may use it.
+// Cursor does what Relation.Translate does, and is faster for readings that come roughly in order.
+// Only one goroutine may use a Cursor.
 type Cursor struct {
 	r    *Relation
 	i    int
 	next uint64 // where piece i+1 starts
 }
 
-// Cursor returns a cursor at the relation's beginning.
+// Cursor returns a cursor at the relation's first piece.
 func (r *Relation) Cursor() Cursor {
 	c := Cursor{r: r}
 	c.set(0)
@@ -245,15 +249,16 @@ func (c *Cursor) move(y uint64) (Interval, error) {
 	return c.r.on(c.i, y)
 }
 
-// Knot is a reading at which the programme was solved exactly.
+// Knot is a reading at which the linear programme (polygon.go) was solved exactly. Between knots
+// the relation interpolates outward.
 type Knot struct {
 	Reading uint64
-	Count   Interval     // of Into when From's count was Reading, without the quantum of either
-	Rate    RateInterval // mean rate in the window around it
+	Count   Interval     // Into's count when From's count was Reading; quanta are not included
+	Rate    RateInterval // mean rate in the window around Reading
 	Windows int64        // the length of that window, in stated windows
 }
 
-// Knots returns the relation's knots, in order.
+// Knots returns the relation's knots, in ascending order.
 func (r *Relation) Knots() []Knot {
 	ks := make([]Knot, len(r.knots))
 	for i, k := range r.knots {
@@ -270,13 +275,13 @@ func (r *Relation) Rate(y uint64) (RateInterval, error) {
 	return r.rateOver(y, y)
 }
 
-// rateOver returns the rates that are possible between two readings, seen from the knot nearest to
-// their middle. The error wraps ErrBeyondLimit if that knot is so far away that the wander allows
-// any rate.
+// rateOver returns the rates that are possible between two readings. It takes them from the knot
+// nearest to the middle. If that knot is so far away that the wander allows any rate, the error
+// wraps ErrBeyondLimit.
 func (r *Relation) rateOver(from, to uint64) (RateInterval, error) {
 	mid := from + (to-from)/2
 	i, j := 0, len(r.knots)-1
-	for i < j { // the last knot with y ≤ mid
+	for i < j { // find the last knot with y ≤ mid
 		if m := (i + j + 1) / 2; r.knots[m].y <= mid {
 			i = m
 		} else {

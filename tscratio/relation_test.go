@@ -16,8 +16,8 @@ func declared(w Wander) Assumptions {
 	return d
 }
 
-// TestTruthIsInside tests the package's claim: whatever the network does, and whatever the clocks
-// do within the assumptions, the truth of every query lies in its bound.
+// The package's claim: whatever the network does, and whatever the clocks do within the
+// assumptions, each bound contains the truth.
 func TestTruthIsInside(t *testing.T) {
 	for shapeName, shape := range shapes {
 		for netName, net := range networks {
@@ -37,8 +37,8 @@ func TestTruthIsInside(t *testing.T) {
 						for _, c := range r.Contradictions {
 							t.Errorf("contradiction: %v", c)
 						}
-						// A suspect relation is an estimate with more wander than there is here. It
-						// must hold too.
+						// A suspect relation is computed with more wander than the true wander
+						// here. So it must contain the truth, too.
 						if bad := x.outside(t, r, 4000, 0, 150); bad > 0 {
 							t.Errorf("into %v, w = %v, q = %d, s = %d: %d of 4000 outside",
 								r.Into.Name, w, quantum, slack, bad)
@@ -79,7 +79,8 @@ func TestTooMuchWanderIsSuspect(t *testing.T) {
 					d.MaxWander = 100 * PPM
 					x2 := x.pair(t, d, 6, 0.5)
 					r := must(x2.Relate(SideA, w))(t)
-					// Less than twice w_min is suspect although nothing refutes it; twice is not.
+					// A declared wander below twice w_min is suspect, even if nothing refutes it.
+					// Twice w_min is consistent.
 					if half := must(x2.Relate(SideA, r.Least*3/2))(t); half.Verdict != Suspect ||
 						half.Wander != 2*r.Least || len(half.Contradictions) != 0 {
 						t.Errorf("%v at 1.5 w_min, with %v and contradictions %v",
@@ -123,7 +124,7 @@ func TestRelateRefuses(t *testing.T) {
 	}
 }
 
-// TestNoWanderWhereThereIs asks for a constant rate although the pair's rate drifts, too slowly for
+// TestNoWanderWhereThereIs declares a constant rate although the pair's rate drifts, too slowly for
 // one window to show it.
 func TestNoWanderWhereThereIs(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 0))
@@ -141,11 +142,12 @@ func TestNoWanderWhereThereIs(t *testing.T) {
 	}
 }
 
-// TestFalseIsSuspect counts false queries that are not marked suspect, for true wanders that are
-// multiples of the declared one. From five times on there must be none if the bound is narrower
-// than what the wander moves a reading by in a window. If it is wider, constraints may be
-// consistent with a constant rate and still mislead by their asymmetry. No verdict that rests on
-// proof can notice that, so the test reports the share.
+// TestFalseIsSuspect lets the true wander be a multiple of the declared one, and counts the queries
+// that are false and not marked as suspect. From a factor of five on there must be none if the
+// bound is narrower than the distance by which the wander moves a reading in a window. If the bound
+// is wider, constraints may be consistent with a constant rate and still mislead, because the
+// network is asymmetric. No proof can reveal that, so the test only reports how many such queries
+// there are.
 func TestFalseIsSuspect(t *testing.T) {
 	for _, tc := range []struct {
 		network string
@@ -163,7 +165,7 @@ func TestFalseIsSuspect(t *testing.T) {
 					queries += 500
 					switch {
 					case errors.Is(err, ErrWanderAboveMax):
-						continue // refused
+						continue // the relation was refused
 					case err != nil:
 						t.Fatal(err)
 					case r.Verdict == Suspect:

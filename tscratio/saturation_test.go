@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// These tests go so far from the constraints that the wander allows any rate. Nothing may be said
-// about such readings.
+// These tests translate readings so far from the constraints that the wander allows any rate. Such
+// readings must be refused.
 
 func TestWanderReach(t *testing.T) {
 	const window = 25_000_000_000
@@ -41,8 +41,8 @@ func TestWanderReach(t *testing.T) {
 	}
 }
 
-// TestSaturatedWanderIsRefused declares so much wander that it is known over at most 62 windows of
-// 10 s.
+// TestSaturatedWanderIsRefused declares so large a wander that a relation can translate readings up
+// to 62 windows of 10 s away from a constraint.
 func TestSaturatedWanderIsRefused(t *testing.T) {
 	const w = 2000 * PPM
 	d := Assumptions{
@@ -80,7 +80,7 @@ func TestSaturatedWanderIsRefused(t *testing.T) {
 		t.Errorf("at 500 s: %v", err)
 	}
 
-	// Both ends are known, but the rate between them is not.
+	// The translations of both ends are known, but the rate between them is not.
 	u, v := uint64(10*second), uint64(2010*second)
 	span, err := r.SameNode(x.b.read(u, 0), x.b.read(v, 1))
 	if truth := int64(x.a.read(v, 0) - x.a.read(u, 0)); err != nil || !span.Contains(truth) {
@@ -94,7 +94,7 @@ func TestSaturatedWanderIsRefused(t *testing.T) {
 		t.Errorf("scaled over the gap: %v, %v", got, err)
 	}
 
-	// A segment of Ways must not hold such a rate either.
+	// A segment of Ways must not store a rate for the time between the ends either.
 	var s waySegment
 	if s.hold(r, at(1000), window); s.from <= s.to {
 		t.Errorf("a segment holds the rate %v in the middle of the gap", s.rate)

@@ -9,7 +9,7 @@ import (
 )
 
 // These tests remove the network's delay, which in other tests hides a broken rule. Here a bound is
-// as narrow as its rules allow, and a truth lies close to its ends.
+// as narrow as its rules allow, and the truth lies close to an end of the interval.
 
 func TestSharpQuantumAndSlack(t *testing.T) {
 	seed.For(t, 3, func(t *testing.T, rng *rand.Rand) {
@@ -40,7 +40,7 @@ func TestSharpQuantumAndSlack(t *testing.T) {
 	})
 }
 
-// TestSharpStamps makes stamps wide intervals. The truth is one end or the other.
+// TestSharpStamps makes each stamp a wide interval, with the truth at one end or the other.
 func TestSharpStamps(t *testing.T) {
 	seed.For(t, 3, func(t *testing.T, rng *rand.Rand) {
 		x := newWorld(rng, 40, still, 0, 10*time.Second, 1, 0)
@@ -55,8 +55,8 @@ func TestSharpStamps(t *testing.T) {
 	})
 }
 
-// TestSharpWander lets the rate do its worst: it jumps from one end of the wander to the other
-// between trains.
+// TestSharpWander makes the rate jump from one end of the wander to the other between trains. This
+// is the worst that the assumptions allow.
 func TestSharpWander(t *testing.T) {
 	seed.For(t, 6, func(t *testing.T, rng *rand.Rand) {
 		w := 1000 * PPM
@@ -70,8 +70,8 @@ func TestSharpWander(t *testing.T) {
 			if len(r.Contradictions) > 0 {
 				t.Errorf("contradicts a wander of %v: %v", w, r.Contradictions[0])
 			}
-			// Evaluate at w even if twice w_min is more, so that nothing hides behind the
-			// estimate.
+			// The relation must contain the truth at w itself. Relate would use twice w_min if that
+			// is more, and so hide a broken rule.
 			r = proven(t, p, into, w)
 			if bad := x.outside(t, r, 20_000/seed.Share(), 0, 120); bad > 0 {
 				t.Errorf("into %s: %d outside", r.Into.Name, bad)
@@ -80,7 +80,7 @@ func TestSharpWander(t *testing.T) {
 	})
 }
 
-// proven evaluates a pair at w, even if w is less than twice w_min.
+// proven returns the relation for the wander w, even if w is less than twice w_min.
 func proven(t *testing.T, p *Pair, into Side, w Wander) *Relation {
 	t.Helper()
 	e := p.evidence(into)
@@ -92,8 +92,8 @@ func proven(t *testing.T, p *Pair, into Side, w Wander) *Relation {
 	return r
 }
 
-// TestSharpDrift lets the rate drift past the last constraint, and through a gap, as fast as
-// windows allow.
+// TestSharpDrift makes the rate drift as fast as the assumptions allow, through a gap between
+// constraints and beyond the last constraint.
 func TestSharpDrift(t *testing.T) {
 	seed.For(t, 4, func(t *testing.T, rng *rand.Rand) {
 		w := 100 * PPM

@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// This file simulates two nodes and the network between them, with the exact truth.
+// This file simulates two nodes and the network between them, and knows the exact truth.
 
-// The simulation's time is in ticks of 2⁻³² s, which no node sees.
+// The simulation counts time in ticks of 2⁻³² s. No simulated node sees this time.
 const (
 	second      = 1 << 32
 	microsecond = second / 1e6
 	segment     = second / 64 // a clock's rate is constant within a segment
-	clockBits   = 32          // fraction of a cycle that clocks are exact to
+	clockBits   = 32          // clocks are exact to 2⁻³² cycles
 )
 
 // clock is a counter: a function of time that is linear on every segment, in exact integers.
 type clock struct {
 	node  Node
-	rates []uint64 // cycles per tick, in units of 2⁻³²⁻³², one per segment
+	rates []uint64 // in cycles per tick, in units of 2⁻⁶⁴, one per segment
 	whole []uint64 // count at the beginning of each segment
-	part  []uint64 // its fraction, in units of 2⁻³²
-	cores []uint64 // how far each core is ahead: at most the core slack
+	part  []uint64 // the fraction of that count, in units of 2⁻³²
+	cores []uint64 // cycles by which each core is ahead; at most the core slack
 	steps []step
 }
 
@@ -38,7 +38,7 @@ func newClock(node Node, start uint64, hz float64, deviation []float64) *clock {
 	whole, part := start, uint64(0)
 	for _, d := range deviation {
 		c.whole, c.part = append(c.whole, whole), append(c.part, part)
-		// cycles per second, in units of 2⁻³²
+		// in cycles per second, in units of 2⁻³²
 		rate := uint64(math.Round(hz * (1 + d) * (1 << clockBits)))
 		c.rates = append(c.rates, rate)
 		whole, part = c.forward(whole, part, rate, segment)
@@ -47,8 +47,8 @@ func newClock(node Node, start uint64, hz float64, deviation []float64) *clock {
 }
 
 func (c *clock) forward(whole, part, rate, ticks uint64) (uint64, uint64) {
-	// rate·ticks/2³² is in units of 2⁻³² cycles; a tick is 2⁻³² s. What is cut off is below 2⁻³²
-	// cycles and belongs to the clock's definition.
+	// rate·ticks/2³² is in units of 2⁻³² cycles, since a tick is 2⁻³² s. The division drops a
+	// remainder. That is no error: the truth of this clock is defined by this code.
 	hi, lo := bits.Mul64(rate, ticks)
 	v := hi<<32 | lo>>32
 	part += v & (1<<clockBits - 1)
@@ -67,7 +67,7 @@ func (c *clock) count(t uint64) uint64 {
 	return whole
 }
 
-// read returns what a program reads at t on some core.
+// read returns what a program on the given core reads at t.
 func (c *clock) read(t uint64, core int) uint64 {
 	n := c.count(t) + c.cores[core%len(c.cores)]
 	return n - n%max(1, c.node.Quantum_cycles)
@@ -79,14 +79,14 @@ type world struct {
 	rng     *rand.Rand
 	net     network
 	seconds int
-	lie     func(e *Exchange, by Starter) // changes what one node reports; nil if nobody lies
+	lie     func(e *Exchange, by Starter) // changes what one node reports; nil if no node lies
 }
 
 // network says how long packets take and how often they are lost.
 type network struct {
-	base, asymmetry float64 // µs
-	jitter          float64 // µs, mean of an exponential
-	bursts          float64 // share of time with 20 × the jitter
+	base, asymmetry float64 // in µs
+	jitter          float64 // in µs, the mean of an exponential distribution
+	bursts          float64 // share of the time in which jitter is 20 times as large
 	loss            float64
 	stamp           float64 // µs by which a stamp is uncertain
 }
@@ -103,7 +103,7 @@ func (n network) delay(rng *rand.Rand, forth bool, t uint64) (uint64, bool) {
 	return uint64(d * microsecond), rng.Float64() >= n.loss
 }
 
-// shape is how a rate moves: its relative deviation as a function of the second.
+// shape says how a rate moves: its relative deviation from the nominal rate, for each segment.
 type shape func(rng *rand.Rand, segments int) []float64
 
 func sine(rng *rand.Rand, n int) []float64 {
@@ -134,8 +134,8 @@ func temperatureStep(rng *rand.Rand, n int) []float64 {
 	return d
 }
 
-// square switches between the extremes at random moments, which is the most that a rate can do
-// within a wander.
+// square switches between the extremes at random moments. No rate can do more within a given
+// wander.
 func square(rng *rand.Rand, n int) []float64 {
 	d := make([]float64, n)
 	v, left := 1.0, 0
@@ -148,7 +148,7 @@ func square(rng *rand.Rand, n int) []float64 {
 	return d
 }
 
-// drift moves the rate of one of two clocks steadily.
+// drift moves the rate of one of two clocks steadily, and keeps the other constant.
 func drift() shape {
 	calls := 0
 	return func(_ *rand.Rand, n int) []float64 {
@@ -162,7 +162,7 @@ func drift() shape {
 	}
 }
 
-// instant is a network without delay. Over it constraints are as sharp as quantum and core slack
+// instant is a network without delay. Over it, constraints are as sharp as quantum and core slack
 // allow.
 var instant = network{}
 
@@ -171,8 +171,8 @@ func still(_ *rand.Rand, n int) []float64 { return make([]float64, n) }
 var shapes = map[string]shape{"sine": sine, "random walk": randomWalk,
 	"temperature step": temperatureStep}
 
-// newWorld makes two nodes whose relative rate wanders by at most w in any window of ±window, and
-// by nearly that much in one.
+// newWorld makes two nodes. Their relative rate wanders by at most w in any window of ±window, and
+// by nearly w in at least one window.
 func newWorld(
 	rng *rand.Rand, seconds int, s shape, w Wander, window time.Duration, quantum, slack uint64,
 ) *world {
@@ -195,8 +195,8 @@ func newWorld(
 		return &world{a: newClock(nodeA, startA, hzA, mA), b: newClock(nodeB, startB, hzB, mB),
 			rng: rng, seconds: seconds}
 	}
-	// Wander is nearly proportional to the scale. Two rounds come near from either side, and the
-	// last stays below.
+	// The wander is nearly proportional to the scale. So two rounds come near w, and a last step
+	// brings the wander below w.
 	for range 3 {
 		if got := build(scale).wander(window); got > 0 {
 			scale *= float64(w) * 1e-12 / got
@@ -210,18 +210,19 @@ func newWorld(
 	return x
 }
 
-// wander returns the largest deviation of the relative rate from the middle of its range, in any
-// window of ±window of B's count. Windows are one segment longer, to be safe.
+// wander returns the largest deviation of the relative rate from the middle of its range, over all
+// windows of ±window of B's count. It makes windows one segment longer, so that it never returns
+// too little.
 func (x *world) wander(window time.Duration) float64 {
 	n := len(x.a.rates)
 	rel := make([]float64, n)
 	for i := range rel {
-		// The mantissa keeps parts in 10¹⁵, far below any wander here.
+		// A float64 is exact to parts in 10¹⁵, far below any wander here.
 		rel[i] = float64(x.a.rates[i]) / float64(x.b.rates[i])
 	}
 	half := int(float64(window)/1e9*second/segment*1.001) + 2
 	worst := 0.0
-	// hi and lo are monotonic queues of the maximum and the minimum.
+	// hi and lo are monotonic queues, for the maximum and the minimum of a sliding window.
 	var hi, lo []int
 	for i := range n {
 		for len(hi) > 0 && rel[hi[len(hi)-1]] <= rel[i] {
@@ -242,14 +243,14 @@ func (x *world) wander(window time.Duration) float64 {
 	return worst
 }
 
-// stamp returns an interval that holds what c showed at t.
+// stamp returns an interval that contains what c showed at t.
 func (x *world) stamp(c *clock, t uint64) Interval {
 	r := c.read(t, x.rng.IntN(2))
 	u := x.net.stamp * 1e-6 * float64(c.node.Nominal_hz)
 	return Interval{r - uint64(x.rng.Float64()*u), r + uint64(x.rng.Float64()*u)}
 }
 
-// train runs exchanges from t on and adds the result to the pair.
+// train runs a train of exchanges that begins at the moment at, and adds the train to the pair.
 func (x *world) train(t testing.TB, p *Pair, at uint64, exchanges int, by Starter) {
 	t.Helper()
 	starter, answerer := x.a, x.b
@@ -290,8 +291,8 @@ func (x *world) train(t testing.TB, p *Pair, at uint64, exchanges int, by Starte
 	}
 }
 
-// pair runs trains at a pace for the world's length, except in the gaps, and returns the resulting
-// pair.
+// pair runs trains at equal intervals, given by every in seconds, but none in the gaps. It returns
+// the resulting pair.
 func (x *world) pair(
 	t testing.TB, declared Assumptions, exchanges int, every float64, gaps ...[2]float64,
 ) *Pair {
@@ -318,8 +319,8 @@ next:
 	return p
 }
 
-// outside counts the queries whose truth is not in r's bound. The queries are at random moments
-// between two seconds.
+// outside returns the number of queries for which r's interval does not contain the truth. It asks
+// them at random moments between the seconds from and to.
 func (x *world) outside(t *testing.T, r *Relation, queries int, from, to float64) int {
 	t.Helper()
 	fromClock, intoClock := x.b, x.a

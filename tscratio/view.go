@@ -2,14 +2,14 @@ package tscratio
 
 import "fmt"
 
-// A closure answers each question from all of its paths. View and Ways answer many questions of one
-// kind. For each segment of readings they evaluate all paths once, and afterwards use only the
-// paths that were tightest there. Their intervals also contain the truth, and are at most a little
-// wider.
+// A closure computes each answer from all paths. View and Ways give many answers of one kind. They
+// cut the readings into segments. For each segment they evaluate all paths once, in its middle, and
+// afterwards use only the paths that were narrowest there. Their intervals contain the truth too,
+// and are at most a little wider than the closure's.
 
 const (
-	viewSegments   = 4096 // at most, over all readings that can be translated
-	minSegmentBits = 24   // the shortest segment is a hundredth of a second
+	viewSegments   = 4096 // the largest number of segments
+	minSegmentBits = 24   // a segment has at least 2²⁴ cycles, some 5 ms
 )
 
 // View translates readings of one node into counts of another. It caches what it finds, so only one
@@ -21,7 +21,7 @@ type View struct {
 	same       bool   // from and into are the same node
 	paths      []path
 	crossings  map[*Relation]*crossing
-	base, last uint64 // the readings that the segments cover
+	base, last uint64 // the first and the last reading of the segments
 	bits       uint
 	segments   []viewSegment
 }
@@ -38,10 +38,10 @@ type segmentState uint8
 const (
 	unknown segmentState = iota
 	fast
-	slow // ask the closure, which returns the error
+	slow // the closure answers, or returns the error
 )
 
-// crossing is a relation and the piece of it that was used last.
+// crossing is a relation, and the piece of it that the last translation used.
 type crossing struct {
 	r           *Relation
 	i           int
@@ -54,7 +54,7 @@ func (l *crossing) count(c Interval) (Interval, bool) {
 			return Interval{}, false
 		}
 		l.i = l.r.find(c.Lo)
-		l.start, l.next = l.r.starts[l.i], l.r.limits.Hi // the last reading takes the slow path
+		l.start, l.next = l.r.starts[l.i], l.r.limits.Hi // limits.Hi goes to r.count
 		if l.i+1 < len(l.r.starts) {
 			l.next = l.r.starts[l.i+1]
 		}
@@ -71,7 +71,7 @@ func (l *crossing) count(c Interval) (Interval, bool) {
 		p.hi + scaleUp(c.Hi-l.start, p.slopeHi, slopeBits)}, true
 }
 
-// crossings are the relations of a path.
+// crossings are the relations of a path; second is nil if the path is direct.
 type crossings struct{ first, second *crossing }
 
 func (l crossings) count(c Interval) (Interval, bool) {
@@ -82,7 +82,8 @@ func (l crossings) count(c Interval) (Interval, bool) {
 	return l.second.count(c)
 }
 
-// View returns a view of one node's readings in another's counts. The error wraps ErrNoPath.
+// View returns a view of readings of one node as counts of the other. If no path leads from one
+// node to the other, the error wraps ErrNoPath.
 func (c *Closure) View(from, into string) (*View, error) {
 	v := &View{closure: c, crossings: map[*Relation]*crossing{}}
 	i, j := c.index(from), c.index(into)
@@ -105,7 +106,7 @@ func (c *Closure) View(from, into string) (*View, error) {
 		v.base, v.last = min(v.base, p.first.limits.Lo), max(v.last, p.first.limits.Hi)
 		for _, r := range []*Relation{p.first, p.second} {
 			if r != nil {
-				v.crossings[r] = &crossing{r: r, start: 1} // an empty piece, from 1 to before 0
+				v.crossings[r] = &crossing{r: r, start: 1} // start > next: no piece yet
 			}
 		}
 	}
@@ -116,8 +117,8 @@ func (c *Closure) View(from, into string) (*View, error) {
 	return v, nil
 }
 
-// Limits returns the smallest and the largest reading that can be translated. Some readings between
-// the two may not be translatable.
+// Limits returns two readings: only readings between them can be translated, and perhaps not all of
+// those.
 func (v *View) Limits() (lo, hi uint64) { return v.base, v.last }
 
 // Translate does what Closure.Translate does, but returns no paths.
@@ -164,9 +165,9 @@ func (s *viewSegment) count(start Interval) (Interval, bool) {
 	return i, ok && i.Valid()
 }
 
-// allow returns the smallest interval that contains the intervals of all given paths. Their number
-// is the number of third nodes that must agree, so at least one of the paths is true. Which of them
-// is true may change from reading to reading.
+// allow returns the smallest interval that contains the intervals of all given paths. There are as
+// many paths as third nodes must agree, so at least one of the paths is true. Nothing shows which,
+// so the result must contain all of them.
 func allow(paths []crossings, c Interval) (Interval, bool) {
 	all, ok := paths[0].count(c)
 	for _, p := range paths[1:] {
@@ -176,7 +177,7 @@ func allow(paths []crossings, c Interval) (Interval, bool) {
 	return all, ok
 }
 
-// segment returns the segment of a reading between base and last.
+// segment returns the segment of a reading. The reading must lie between base and last.
 func (v *View) segment(y uint64) *viewSegment {
 	j := (y - v.base) >> v.bits
 	s := &v.segments[j]

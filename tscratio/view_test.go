@@ -8,7 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// The answers of View and Ways hold the truth, agree with the closure's, and are hardly wider.
+// The answers of View and Ways contain the truth, agree with the closure's answers, and are hardly
+// wider.
 func TestWaysHoldTruth(t *testing.T) {
 	seed.For(t, 4, func(t *testing.T, rng *rand.Rand) {
 		quantum, slack := []uint64{1, 40}[rng.IntN(2)], []uint64{0, 60}[rng.IntN(2)]
@@ -19,7 +20,7 @@ func TestWaysHoldTruth(t *testing.T) {
 			f.measure(t, p[0], p[1], net, 0.5, 59)
 		}
 		third := ThirdAny
-		if rng.IntN(2) == 0 { // two others narrow a and b, and all are related
+		if rng.IntN(2) == 0 { // all pairs are related, and two third nodes narrow a and b
 			third = ThirdAgreed
 			f.measure(t, 0, 3, near, 0.5, 59)
 			f.measure(t, 1, 3, near, 0.5, 59)
@@ -73,14 +74,15 @@ func TestWaysHoldTruth(t *testing.T) {
 		if wider > all/50 {
 			t.Errorf("%d of %d durations are over 1.2 times as wide as the closure's", wider, all)
 		}
-		// b and d, or a and d as each other's reference, have no direct relation.
+		// Some durations have no answer: b and d have no direct relation, and a and d have none if
+		// each is the reference of the other.
 		if undecided > all/2 {
 			t.Errorf("%d durations were not decided, %d were", undecided, all)
 		}
 	})
 }
 
-// A batch gives the same spans as single durations.
+// A batch gives the same intervals as single durations.
 func TestBatchesEqualSingleDurations(t *testing.T) {
 	seed.For(t, 4, func(t *testing.T, rng *rand.Rand) {
 		f := newFleet(rng, 4, 30, 1*PPM, []uint64{1, 40}[rng.IntN(2)], []uint64{0, 60}[rng.IntN(2)])
@@ -107,7 +109,7 @@ func TestBatchesEqualSingleDurations(t *testing.T) {
 			for range 1500 {
 				at += uint64(rng.Float64() * 15000 * microsecond)
 				from := at
-				if rng.IntN(50) == 0 { // now and then from elsewhere
+				if rng.IntN(50) == 0 { // sometimes a reading that is out of order
 					from = uint64(rng.Float64() * 30 * second)
 				}
 				length := uint64(rng.Float64() * float64(uint64(second/1000000)<<rng.IntN(20)))

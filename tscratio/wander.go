@@ -6,7 +6,7 @@ import (
 )
 
 // Wander is how far the relative rate of two counters may move from its mean within a window of,
-// for example, ±10 s. It is a fraction in parts per 10¹².
+// for example, ±10 s. It is a fraction, in parts per 10¹².
 type Wander int64
 
 const (
@@ -14,9 +14,8 @@ const (
 	PPB        = 1000 * PPT
 	PPM        = 1000 * PPB
 
-	// maxWander is the largest wander for which anything is computed. Above it a relation has no
-	// useful content, and the factor 2 in Wander.over would no longer cover the terms of second
-	// order.
+	// maxWander is the largest wander for which anything is computed. With more wander a relation
+	// would say almost nothing, and the proof of Wander.over would be wrong.
 	maxWander = 250_000 * PPM
 )
 
@@ -29,19 +28,20 @@ func (w Wander) String() string { return fmt.Sprintf("%g ppm", w.PPM()) }
 //
 //	k = 1: w     k > 1: 2·k·w
 //
-// Proof. Let r be the mean rate of the stated window, whose half-length is W. The long window
-// reaches k·W from its centre. So n = ⌈(k−1)/2⌉ further windows of length 2W, laid end to end, lead
-// from the stated window to the edge of the long one. Neighbouring windows share a reading, at
-// which the rate is within w of both means. So from one window to the next the mean changes by a
-// factor of at most (1+w)/(1−w), and at the edge the rate is at most r·(1+w)ⁿ⁺¹/(1−w)ⁿ. That is
-// r·(1 + (2n+1)·w + …) with 2n + 1 ≤ k + 1 < 2k for k > 1. The excess of 2·k·w over (2n+1)·w is at
-// least (k−1)·w. It covers the terms of higher order while 2·k·w ≤ 1/4.
+// Proof. Let r be the mean rate of the stated window that has the same centre as the long window.
+// It reaches W to either side, and the long window reaches k·W. So n = ⌈(k−1)/2⌉ further windows of
+// length 2W, laid end to end, lead from the stated window to the edge of the long one. Neighbouring
+// windows share a reading. At that reading the rate is within w of the means of both windows. So
+// from one window to the next the mean grows or shrinks by a factor of at most (1+w)/(1−w), and at
+// the edge the rate is at most r·(1+w)ⁿ⁺¹/(1−w)ⁿ. That is r·(1 + (2n+1)·w + …) with 2n + 1 ≤ k + 1
+// < 2k for k > 1. The excess of 2·k·w over (2n+1)·w is at least (k−1)·w. This excess covers the
+// terms of higher order while 2·k·w ≤ 1/4. Below, the rate is at least r·(1−w)ⁿ⁺¹/(1+w)ⁿ ≥ r·(1 −
+// (2n+1)·w), because (1−w)/(1+w) ≥ 1 − 2w.
 //
-// Therefore the rates in a long window's polygon include the mean rate of the stated window at its
-// centre.
+// So all rates in the long window are within r·(1 ± 2·k·w). Therefore r is among the rates of the
+// long window's polygon (polygon.go), which allows this wander.
 //
-// If the long window's wander exceeds maxWander, the rate there may be anything, and over reports
-// false.
+// If 2·k·w exceeds maxWander, any rate is possible in the long window, and over reports false.
 func (w Wander) over(k int64) (Wander, bool) {
 	if k == 1 {
 		return w, true
@@ -52,8 +52,8 @@ func (w Wander) over(k int64) (Wander, bool) {
 	return 0, false
 }
 
-// reach returns the distance from a knot up to which Wander.over returns a wander. window_cycles is
-// the length of the stated window.
+// reach returns the longest distance from a knot for which Wander.over reports true. window_cycles
+// is W, half the length of the stated window.
 func (w Wander) reach(window_cycles uint64) uint64 {
 	windows := uint64(1)
 	if w == 0 {
@@ -68,7 +68,7 @@ func (w Wander) reach(window_cycles uint64) uint64 {
 	return maxReach_cycles
 }
 
-// times returns k·w, or maxWander if that is less.
+// times returns k·w, or maxWander if k·w is more.
 func (w Wander) times(k int64) Wander {
 	if hi, lo := bits.Mul64(uint64(w), uint64(k)); hi == 0 && lo < uint64(maxWander) {
 		return Wander(lo)
@@ -90,6 +90,5 @@ func (w Wander) fraction() fraction {
 	return fraction(q)
 }
 
-// of returns the number of cycles, rounded up, by which d cycles may differ from their length at
-// the mean rate.
+// of returns the wander over d cycles, f·d, rounded up to a whole cycle.
 func (f fraction) of(d uint64) uint64 { return scaleUp(d, uint64(f), fractionBits) }

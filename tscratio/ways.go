@@ -2,25 +2,25 @@ package tscratio
 
 import "fmt"
 
-// Ways finds durations between events of two nodes, or of one node. It caches what it finds, so
-// only one goroutine may use it.
+// Ways finds durations from events of one node to events of another, or of the same node. It caches
+// what it finds, so only one goroutine may use it.
 type Ways struct {
 	closure                  *Closure
 	first, second, reference Node
-	same, trivial            bool // first is second; and both are the reference
+	same, trivial            bool // first is second; first, second and reference are one node
 	quanta                   [2]uint64
 
-	// The views in use; nil if there is none.
+	// Each view is nil if it is not needed or no path exists.
 	secondOnFirst, firstOnSecond *View
 	firstOnRef, secondOnRef      *View
-	// The relations to the reference; nil if there is none, or if the node is the reference.
+	// The direct relations to the reference; nil if there is none, or if the node is the reference.
 	firstRate, secondRate *Relation
 
-	base, last uint64 // the readings of first that the segments cover
+	base, last uint64 // the smallest and the largest reading of first in the segments
 	bits       uint
 	segments   []waySegment
 
-	a, b   []Interval // memory of Durations
+	a, b   []Interval // buffers that Durations reuses
 	across []Elapsed
 }
 
@@ -37,16 +37,20 @@ type waySegment struct {
 	way      way
 	scenario Scenario
 	verdict  Verdict
-	rate     RateInterval // of the node to which both events are translated, in reference cycles
-	from, to uint64       // that node's readings between which the rate is valid
-	// longest is the longest duration that rate scales: a quarter of the window. Within it the
-	// wander of one moment applies.
+
+	// Both events are translated to one node, which way selects. rate gives reference cycles per
+	// cycle of that node. It is valid for the node's readings between from and to.
+	rate     RateInterval
+	from, to uint64
+
+	// longest is the longest duration that rate scales: a quarter of the window's half-length. So
+	// the wander of one window applies to the whole duration.
 	longest int64
 }
 
-// Ways returns a finder of durations from events of one node to events of another, in cycles of the
-// reference. The error wraps ErrNoPath if a node is unknown. If no chain of relations joins the
-// nodes, Ways.Duration reports that.
+// Ways returns a finder of durations from events of the node first to events of the node second, in
+// cycles of the reference. If a node is unknown, the error wraps ErrNoPath. If no chain of
+// relations joins the nodes, Ways succeeds, and Ways.Duration returns the error.
 func (c *Closure) Ways(reference, first, second string) (*Ways, error) {
 	w := &Ways{closure: c}
 	for _, n := range []struct {
@@ -89,7 +93,8 @@ func (c *Closure) Ways(reference, first, second string) (*Ways, error) {
 	return w, nil
 }
 
-// Duration does what Closure.Duration does for a reading of the first node and one of the second.
+// Duration does what Closure.Duration does, for reading x of the first node and reading y of the
+// second.
 func (w *Ways) Duration(x, y uint64) (Duration, error) {
 	if w.trivial {
 		d, err := w.first.lasted(x, y)
@@ -108,8 +113,8 @@ func (w *Ways) Duration(x, y uint64) (Duration, error) {
 	return w.ask(x, y)
 }
 
-// segment returns the segment of a reading of first between base and last. If the segment has no
-// method yet, it chooses one.
+// segment returns the segment of a reading of first, which must lie between base and last. If the
+// segment has no method yet, segment chooses one.
 func (w *Ways) segment(x uint64) *waySegment {
 	j := (x - w.base) >> w.bits
 	s := &w.segments[j]
@@ -124,8 +129,8 @@ func (w *Ways) ask(x, y uint64) (Duration, error) {
 }
 
 // by finds a duration by the segment's method. If both events may be translated to the reference,
-// it intersects the result with the difference of the translated events. So a duration never
-// contradicts these.
+// by intersects the result with the difference of the translated events. So a duration never
+// contradicts the translations of its two events.
 func (w *Ways) by(s *waySegment, x, y uint64) (Elapsed, Verdict, bool) {
 	d, verdict, ok := w.along(s, x, y)
 	if !ok || !w.narrows(s, y-x) {
@@ -139,12 +144,14 @@ func (w *Ways) by(s *waySegment, x, y uint64) (Elapsed, Verdict, bool) {
 	return d, verdict, d.Valid()
 }
 
-// narrows reports whether translating both events to the reference may narrow the segment's result.
+// narrows reports whether translating both events to the reference may narrow the result of the
+// segment's method.
 func (w *Ways) narrows(s *waySegment, d uint64) bool {
 	if w.firstOnRef == nil || w.secondOnRef == nil {
 		return false
 	}
-	// On one node, this helps only if the rate's error over the duration exceeds narrow_cycles.
+	// If both events are on one node, translating them helps only if the rate's error over the
+	// duration exceeds narrow_cycles.
 	if w.same {
 		if int64(d) < 0 {
 			d = -d
@@ -155,11 +162,11 @@ func (w *Ways) narrows(s *waySegment, d uint64) bool {
 		!(s.way == onSecond && w.second.Name == w.reference.Name)
 }
 
-// narrow_cycles is less than the bound of the difference of two events that are translated to
+// narrow_cycles is smaller than the bound of any difference of two events that are translated to
 // another node.
 const narrow_cycles = 32
 
-// onReference translates both events to the reference.
+// onReference finds a duration by translating both events to the reference.
 func (w *Ways) onReference(x, y uint64) (Elapsed, Verdict, bool) {
 	a, verdict, err := w.firstOnRef.count(x)
 	if err != nil {
@@ -210,15 +217,15 @@ func (w *Ways) along(s *waySegment, x, y uint64) (Elapsed, Verdict, bool) {
 		if w.secondRate == nil {
 			return d, verdict, true
 		}
-		d, ok := s.scale(y, Elapsed{-d.Hi, -d.Lo}) // backwards from the second
+		d, ok := s.scale(y, Elapsed{-d.Hi, -d.Lo}) // scale from the second event backwards
 		return Elapsed{-d.Hi, -d.Lo}, verdict, ok
 	default:
 		return w.onReference(x, y)
 	}
 }
 
-// scale does what Relation.scale does, by the segment's rate, if that rate is valid for the
-// duration.
+// scale does what Relation.scale does, with the segment's rate. If that rate is not valid for the
+// duration, scale reports false.
 func (s *waySegment) scale(y uint64, d Elapsed) (Elapsed, bool) {
 	if d.Hi > s.longest || d.Lo < -s.longest || offset(y, min(d.Lo, 0)) < s.from ||
 		offset(y, max(d.Hi, 0)) > s.to || y < s.from || y > s.to {
@@ -242,8 +249,8 @@ func (s *waySegment) scale(y uint64, d Elapsed) (Elapsed, bool) {
 	return scaled, true
 }
 
-// choose finds the method that is tightest in the middle of a segment, for two events at the same
-// moment.
+// choose selects the method that gives the narrowest interval for two simultaneous events in the
+// middle of a segment.
 func (w *Ways) choose(s *waySegment, x uint64) {
 	s.state = slow
 	if w.same {
@@ -315,7 +322,8 @@ func (w *Ways) choose(s *waySegment, x uint64) {
 	*s = best
 }
 
-// hold stores the rate around a reading, and the readings for which it is valid.
+// hold stores the rates that are possible up to reach plus longest away from reading y, and these
+// readings as the ones for which the rates are valid.
 func (s *waySegment) hold(r *Relation, y, reach uint64) {
 	s.longest = int64(r.window_cycles / 4)
 	reach += r.window_cycles / 4

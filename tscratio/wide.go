@@ -2,16 +2,16 @@ package tscratio
 
 import "math/bits"
 
-// Products of two differences of counter values need more than 64 bits. These limits keep every
-// product within 127 bits:
+// Products of two differences of counter values need more than 64 bits. With these limits (symbols:
+// see doc.go; anchor: see seen) every product fits into 127 bits:
 //
 //	|b − y| ≤ 2⁴⁶, |a − anchor| ≤ 2⁶⁰, rates ≤ 2¹⁴,
 //
 // so a cross product is at most 2·2⁴⁸·2⁶² and a value a + (x − b)·rate at most 2⁶⁰ + 2⁶².
 const (
-	maxReach_cycles    = 1 << 46 // the furthest that a window reaches: 3.9 h at 5 GHz
+	maxReach_cycles    = 1 << 46 // half-length of the longest window: 3.9 h at 5 GHz
 	maxRelative_cycles = 1 << 60
-	// cycles of one counter per cycle of the other: 5 GHz over 1 MHz is 5,000
+	// in cycles of one counter per cycle of the other; 5 GHz over 1 MHz is 5,000
 	maxRate = 1 << 14
 )
 
@@ -23,7 +23,8 @@ type wide struct {
 
 func product(x, y int64) wide {
 	hi, lo := bits.Mul64(uint64(x), uint64(y))
-	// For a negative operand the unsigned product is too large by the other operand times 2⁶⁴.
+	// The unsigned product treats a negative x as x + 2⁶⁴, and so is too large by y·2⁶⁴. The same
+	// holds for a negative y.
 	return wide{int64(hi) - (x >> 63 & y) - (y >> 63 & x), lo}
 }
 
@@ -35,8 +36,8 @@ func (v wide) minus(w wide) wide {
 // less reports whether v < w.
 func (v wide) less(w wide) bool { return v.hi < w.hi || v.hi == w.hi && v.lo < w.lo }
 
-// floorDiv returns the greatest integer ≤ v/d, for d > 0. The quotient must fit an int64, which the
-// limits above ensure.
+// floorDiv returns the greatest integer ≤ v/d, for d > 0. The quotient must fit an int64. The
+// limits of maxReach_cycles, maxRelative_cycles and maxRate ensure that.
 func (v wide) floorDiv(d int64) int64 {
 	if v.hi < 0 {
 		return -wide{}.minus(v).ceilDiv(d)
@@ -70,7 +71,8 @@ func scaleUp(x, f uint64, n uint) uint64 {
 	return (hi+carry)<<(64-n) | lo>>n
 }
 
-// shiftedQuotient returns x·2ⁿ/d rounded down, and whether it was rounded. The quotient must fit.
+// shiftedQuotient returns x·2ⁿ/d rounded down, and whether it was rounded. The quotient must fit 64
+// bits.
 func shiftedQuotient(x uint64, n uint, d uint64) (q uint64, inexact bool) {
 	q, r := bits.Div64(x>>(64-n), x<<n, d)
 	return q, r != 0

@@ -12,11 +12,11 @@ import (
 // ErrConfig is returned for a configuration that does not describe a virtual node.
 var ErrConfig = errors.New("not a virtual node")
 
-// Version is the version of the configuration's format (FORMAT.md).
+// Version is the version of the configuration's format, which FORMAT.md describes.
 const Version = 1
 
-// Config describes a virtual node. FORMAT.md explains each field. DefaultConfig returns a node that
-// equals the physical one.
+// Config describes a virtual node. FORMAT.md explains each field. DefaultConfig returns a node with
+// the same clocks as the machine.
 type Config struct {
 	Version  int            `json:"version"`
 	Name     string         `json:"name"`
@@ -34,7 +34,7 @@ type CounterConfig struct {
 	Steps          []Step       `json:"steps,omitempty"`
 }
 
-// WanderConfig describes how the rate moves around its mean.
+// WanderConfig describes how a counter's rate moves around its mean.
 type WanderConfig struct {
 	Shape         Shape  `json:"shape"`
 	Limit_2e40    int64  `json:"limit_2e40,string"`
@@ -46,7 +46,7 @@ type WanderConfig struct {
 	Seed          uint64 `json:"seed,string"`
 }
 
-// Shape is the manner in which a rate wanders.
+// Shape is the way in which a rate wanders.
 type Shape string
 
 const (
@@ -56,13 +56,13 @@ const (
 	Temperature Shape = "temperature"
 )
 
-// Step is a jump of the counter. A negative step models a reset; the counter is not monotone there.
+// Step is a jump of the counter. A negative step models a reset: the counter goes back there.
 type Step struct {
 	At        uint64 `json:"at,string"`
 	By_cycles int64  `json:"by_cycles,string"`
 }
 
-// RealtimeConfig describes a virtual REALTIME clock.
+// RealtimeConfig describes a virtual CLOCK_REALTIME.
 type RealtimeConfig struct {
 	Origin_ns   int64          `json:"origin_ns,string"`
 	Offset_ns   int64          `json:"offset_ns,string"`
@@ -71,8 +71,8 @@ type RealtimeConfig struct {
 	Steps       []RealtimeStep `json:"steps,omitempty"`
 }
 
-// Adjustment sets frequency and tick from a time on. Before the first adjustment they are 0 and
-// 10,000.
+// Adjustment sets frequency and tick, from a time on. Before the first adjustment the frequency is
+// 0 and the tick 10,000.
 type Adjustment struct {
 	At_ns   int64 `json:"at_ns,string"`
 	Freq    int64 `json:"freq"`
@@ -86,10 +86,11 @@ type Slew struct {
 	Rate_ppm  int64 `json:"rate_ppm"`
 }
 
-// length_ns returns the duration of the slew. It is exact, because Rate_ppm divides a million.
+// length_ns returns how long the slew lasts. The result is exact, because Rate_ppm divides a
+// million.
 func (s Slew) length_ns() int64 { return max(s.Offset_ns, -s.Offset_ns) * (1_000_000 / s.Rate_ppm) }
 
-// RealtimeStep sets the clock.
+// RealtimeStep sets the clock at a time.
 type RealtimeStep struct {
 	At_ns int64 `json:"at_ns,string"`
 	By_ns int64 `json:"by_ns,string"`
@@ -98,24 +99,24 @@ type RealtimeStep struct {
 // PPM converts parts per million to 2^-40, the unit of rates and wanders.
 func PPM(ppm float64) int64 { return int64(math.Round(ppm * (1 << 40) / 1e6)) }
 
-// DefaultConfig returns a node whose clocks show the same readings as the physical ones.
+// DefaultConfig returns a node with clocks that show the same readings as the physical clocks.
 func DefaultConfig() Config {
 	return Config{Version: Version, Counter: CounterConfig{Quantum_cycles: 1,
 		Wander: WanderConfig{Shape: Steady, SegmentLog2: 28}}}
 }
 
-// These limits keep all fixed-point arithmetic well within 128 bits.
+// These limits keep all fixed-point arithmetic within 128 bits.
 const (
 	rateBits       = 40
 	rateOne        = 1 << rateBits
 	leastRate_2e40 = -rateOne / 2
 	mostRate_2e40  = rateOne
-	mostWander     = 1 << 32 // 2^-40: 3,906 ppm from the mean, anywhere
+	mostWander     = 1 << 32 // in 2^-40; a rate is at most 3,906 ppm from its mean, anywhere
 	leastSegment   = 10
 	mostSegment    = 30
 	mostSegments   = 1 << 22
 	mostSteps      = 1 << 16
-	mostTime_ns    = 1 << 61 // the year 2043
+	mostTime_ns    = 1 << 61 // in the year 2043
 )
 
 // Validate returns an error that names the first invalid key. The error wraps ErrConfig.
@@ -232,7 +233,7 @@ func (c RealtimeConfig) validate() error {
 				i), s.Offset_ns, fmt.Sprintf("within ±%d", most))
 		}
 	}
-	if len(c.Slews) > 64 { // slews may overlap, and their rates add up
+	if len(c.Slews) > 64 { // overlapping slews add up their rates
 		return wrong("realtime.slews", len(c.Slews), "at most 64")
 	}
 	previous = 0
@@ -265,7 +266,7 @@ func (c Config) Encode() ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-// ParseConfig reads what Encode returned. The error wraps ErrConfig.
+// ParseConfig reverses Encode. The error wraps ErrConfig.
 func ParseConfig(text []byte) (Config, error) {
 	c := Config{}
 	d := json.NewDecoder(bytes.NewReader(text))

@@ -5,20 +5,20 @@ import (
 	"sort"
 )
 
-// Counter is the fast implementation of a virtual counter. It is immutable and safe for concurrent
-// use.
+// Counter is the fast implementation of a virtual counter. It is immutable, and any number of
+// goroutines may use it.
 type Counter struct {
 	origin   uint64
 	shift    uint
 	quantum  uint64
 	segments []segment
-	before   uint64  // the rate before the origin
-	last     segment // everything after the last knot
+	before   uint64  // rate before the origin
+	last     segment // the counter after the last knot
 	steps    []step
 }
 
-// A segment is the counter between two knots. At the segment's start the counter is at whole +
-// frac/2^40 and moves at rate/2^40 cycles per physical cycle. By the segment's end, the rate has
+// A segment describes the counter between two knots. At the segment's start the counter is at whole
+// + frac/2^40 and moves at rate/2^40 cycles per physical cycle. By the segment's end, the rate has
 // grown by slope/2^40.
 type segment struct {
 	whole uint64
@@ -49,7 +49,8 @@ func NewCounter(c CounterConfig) (*Counter, error) {
 	for i := range counter.segments {
 		at.rate, at.slope = rates[i], int64(rates[i+1]-rates[i])
 		counter.segments[i] = at
-		// The counter advances by a power of two of cycles times the mean of the two rates.
+		// A segment has a power of two of physical cycles. The counter advances by this power times
+		// the mean of the two rates.
 		hi, lo := bits.Mul64(rates[i]+rates[i+1], 1<<(counter.shift-1))
 		at.whole, at.frac = carry(at.whole, at.frac, hi, lo)
 	}
@@ -63,7 +64,7 @@ func NewCounter(c CounterConfig) (*Counter, error) {
 	return counter, nil
 }
 
-// carry adds a number of 2^-40 units to a value.
+// carry adds hi·2^64 + lo units of 2^-40 to whole + frac/2^40.
 func carry(whole, frac, hi, lo uint64) (uint64, uint64) {
 	lo, c := bits.Add64(lo, frac, 0)
 	hi += c
@@ -81,8 +82,8 @@ func (c *Counter) Virtual(physical uint64) uint64 {
 	} else {
 		u = n - uint64(len(c.segments))<<c.shift
 	}
-	// This is rate·u + slope·u²/2^(shift+1). Rounding down the second term separately changes
-	// nothing: the other terms are whole numbers of 2^-40.
+	// This is rate·u + slope·u²/2^(shift+1). The second term is rounded down on its own. The result
+	// stays the same, because the other terms are whole numbers of 2^-40.
 	hi, lo := bits.Mul64(s.rate, u)
 	if s.slope >= 0 {
 		ch, cl := bits.Mul64(uint64(s.slope), u*u)
@@ -105,7 +106,7 @@ func (c *Counter) Virtual(physical uint64) uint64 {
 	return c.finish(v, physical)
 }
 
-// finish applies steps and quantum.
+// finish adds the steps to the counter v and rounds it down to the quantum.
 func (c *Counter) finish(v, physical uint64) uint64 {
 	if len(c.steps) > 0 {
 		i := sort.Search(len(c.steps), func(i int) bool { return c.steps[i].at > physical })
@@ -119,7 +120,8 @@ func (c *Counter) finish(v, physical uint64) uint64 {
 	return v
 }
 
-// beforeOrigin extrapolates back from the origin at the first knot's rate, and rounds down.
+// beforeOrigin computes the counter before the origin at the rate of the first knot, and rounds
+// down.
 func (c *Counter) beforeOrigin(physical uint64) uint64 {
 	start := c.last.whole
 	if len(c.segments) > 0 {

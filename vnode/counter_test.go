@@ -12,7 +12,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// both returns the two implementations of one counter.
+// both returns both implementations of one counter.
 func both(t testing.TB, c CounterConfig) (*Counter, *Truth) {
 	t.Helper()
 	fast, err := NewCounter(c)
@@ -68,8 +68,8 @@ func TestReadingsThatCanBeCheckedByHand(t *testing.T) {
 	}
 }
 
-// One segment of 1,024 cycles leads from a rate of 1 to one of 1 + 2^-8. Computed by hand, the area
-// under the line is u + u²/(2·1024·256).
+// In one segment of 1,024 cycles the rate grows from 1 to 1 + 2^-8. By hand, the area under this
+// line is u + u²/(2·1024·256).
 func TestOneSegmentByHand(t *testing.T) {
 	c := CounterConfig{Quantum_cycles: 1, Wander: WanderConfig{
 		Shape: Temperature, SegmentLog2: 10, Segments: 1, Window_cycles: 1024, Period_cycles: 2048,
@@ -143,7 +143,7 @@ func TestInstantsAreAllAndOnlyThoseThatReadSo(t *testing.T) {
 	for range 300 / seed.Share() {
 		c := randomCounter(r)
 		c.Quantum_cycles = 1 + r.Uint64N(60)
-		c.Start = uint64(r.IntN(3000)) - 1500 // wraps in sight
+		c.Start = uint64(r.IntN(3000)) - 1500 // so that the counter wraps around within the test
 		c.Origin = 100_000
 		c.Steps = nil
 		for at := c.Origin - 900; len(c.Steps) < r.IntN(4); at += 1 + r.Uint64N(700) {
@@ -262,7 +262,7 @@ func TestTranslationIsWhatTheOtherCounterReads(t *testing.T) {
 			}
 		}
 	}
-	// An exact case: at half speed, a quantum of 10 becomes 5 readings.
+	// This case can be computed by hand: at half speed, a quantum of 10 becomes 5 readings.
 	_, ta := both(t, CounterConfig{Start: 0, Quantum_cycles: 10,
 		Wander: WanderConfig{Shape: Steady, SegmentLog2: 10}})
 	tb, err := NewTruth(CounterConfig{Start: 100, Rate_2e40: -1 << 39, Quantum_cycles: 1,
@@ -279,7 +279,8 @@ func TestTranslationIsWhatTheOtherCounterReads(t *testing.T) {
 	}
 }
 
-// bruteWander tries windows of one length that begin anywhere, with many instants in each.
+// bruteWander returns the largest wander in windows of one length that begin at random places. It
+// looks at many instants in each window.
 func bruteWander(
 	r *rand.Rand, rate func(p uint64) (lo, hi float64), from, until, window uint64,
 ) float64 {
@@ -351,7 +352,7 @@ func TestWandersOfTwoNodesAdd(t *testing.T) {
 			c.Origin = 1<<40 + r.Uint64N(1<<25)
 			c.Wander = randomWander(r, 1+r.IntN(60))
 			c.Wander.SegmentLog2 = 20 + r.IntN(4)
-			// PairWander_2e40 takes windows from knot to knot
+			// This is longer, because PairWander_2e40 extends windows from knot to knot.
 			c.Wander.Window_cycles = window + 2<<24
 			c.Wander.Period_cycles = 1<<26 + r.Uint64N(1<<30)
 			c.Wander.Limit_2e40 = 1 + r.Int64N(PPM(20))
@@ -407,8 +408,8 @@ func TestSplitMixIsTheKnownOne(t *testing.T) {
 	}
 }
 
-// The same configuration must give the same counter for ever and on every architecture, because
-// runs are analysed elsewhere.
+// One configuration gives the same counter in every version of the program and on every
+// architecture, because runs are analyzed elsewhere.
 func TestCountersAreTheSameEverywhere(t *testing.T) {
 	want := map[Shape]uint64{Steady: 0xe9ee2248587c53ee, Sine: 0x75c3cba423bfd1f2,
 		Walk: 0x4b60dccf680dd465, Temperature: 0x3def1542272a239f}

@@ -1,48 +1,49 @@
-// Package vnode makes virtual nodes: a counter and a REALTIME clock that are known functions of the
-// physical counter and clock.
+// Package vnode makes virtual nodes. A virtual node has a counter and a CLOCK_REALTIME that are
+// known functions of the machine's physical counter and clock.
 //
-// Nodes on one machine share one counter and one REALTIME, so an error in the mathematics that
-// relates two counters would cancel out there and stay unseen. A virtual node has clocks of its
-// own. They differ from the physical clocks as another machine's clocks do, and the truth about
-// them is known exactly:
+// Nodes on one machine share one counter and one clock. So an error in the mathematics that relates
+// two counters would cancel out there and stay unseen. A virtual node has clocks of its own. They
+// differ from the physical clocks as another machine's clocks do, and the truth about them is known
+// exactly:
 //
 //	Counter    offset of up to 64 bits, rate, wander of the rate, steps, quantum
 //	Realtime   offset, frequency and tick changes, slews, steps; the matching answers of adjtimex
 //	           and of a step timer
 //
-// The package can judge results because it implements everything twice. Counter and Realtime are
-// fast: fixed-point arithmetic on tables, used where stamps are taken. Truth and RealtimeTruth are
-// the second implementation: the defining formulas, term by term, in big integers. They also
-// compute the inverse, from a reading to all physical instants that show it, and from one node's
-// reading to another's. Tests compare every interval with these results, using the physical stamps
-// that are logged beside the virtual ones. The two implementations share only the configuration and
-// the knots of the wander. They agree to the last bit, even where the counter wraps.
+// The package implements everything twice, so that results can be compared with the truth. Counter
+// and Realtime are fast: fixed-point arithmetic on tables, used where stamps are taken. Truth and
+// RealtimeTruth are the second implementation: the defining formulas, term by term, in big
+// integers. They also compute the inverse, from a reading to all physical instants at which a clock
+// shows it. Truth also translates a reading of one node's counter to another node's. Tests compare
+// every interval with these results. The two implementations share only the configuration and the
+// knots of the wander. They agree to the last bit, even where the counter wraps around.
 //
 // # The counter
 //
-// With n = p - Origin physical cycles since the origin, and all rates in units of 2^-40:
+// For a physical reading p, let n = p - Origin be the physical cycles since the origin. With all
+// rates in units of 2^-40:
 //
 //	V(p) = Start + floor( integral from 0 to n of (1 + Rate + wander(t)) dt ) + steps until p
 //	       modulo 2^64
 //	reading = V - V mod Quantum
 //
-// wander(t) is piecewise linear between knots that lie a power of two of cycles apart, so the
-// integral is exact in integers. Before the first knot wander(t) has its first value, and after the
-// last knot its last value. V never goes back, except at a negative step, which models a reset of
-// the counter.
+// wander(t) is piecewise linear between knots. The distance of two knots is a power of two of
+// cycles, so the integral is exact in integers. Before the first knot wander(t) has its first
+// value, and after the last knot its last value. V never goes back, except at a negative step,
+// which models a reset of the counter.
 //
-// Wander is measured as tscratio uses it. w is the smallest number such that, within every window,
-// some rate r exists with all rates within r(1 ± w). In each window this is (max - min)/(max +
-// min). In general the arithmetic mean of the window is not in the middle, so a rate may be up to
-// 2w away from that mean. The wanders of two nodes add up: if each is within w/2 in a window, the
+// The wander w is defined as in tscratio. It is the smallest number such that, within every window,
+// there is some rate r with all rates within r(1 ± w). In each window this is (max - min)/(max +
+// min). In general the arithmetic mean of the window is not in the middle, so a rate may differ by
+// up to 2w from that mean. The wanders of two nodes add up: if each is within w/2 in a window, the
 // relative rate is within w, exactly and not just to first order. PairWander_2e40 computes the
 // wander for two given nodes.
 //
 // # The clock
 //
-// REALTIME follows the physical REALTIME x at a rate of 1 + (Freq + 6,553,600·(Tick -
-// 10,000))/65,536,000,000, plus slews and steps. adjtimex(2) defines frequency and tick in this
-// way. If the physical clock is itself slewed, the two rates multiply; Timex reports the product.
+// The virtual CLOCK_REALTIME follows the physical one at a rate of 1 + (Freq + 6,553,600·(Tick
+// - 10,000))/65,536,000,000, plus slews and steps. adjtimex(2) defines frequency and tick in this
+// way. If the physical clock is itself adjusted, the two rates multiply; Timex reports the product.
 //
 // Nothing in this package reads a clock. Everything is immutable after New and safe for concurrent
 // use.

@@ -10,7 +10,7 @@ var (
 	update  = flag.Bool("update", false, "write the golden files anew")
 )
 
-// pick returns a number of up to the given bits. Small numbers are as frequent as large ones.
+// pick returns a random number of at most the given number of bits. All lengths are equally likely.
 func pick(r *rand.Rand, bits int) uint64 { return r.Uint64() >> (64 - 1 - r.IntN(bits)) }
 
 func either(r *rand.Rand, v int64) int64 {
@@ -20,7 +20,8 @@ func either(r *rand.Rand, v int64) int64 {
 	return v
 }
 
-// randomCounter chooses from everything that a configuration may say, extremes included.
+// randomCounter returns a random configuration. It chooses among all that a configuration may
+// contain, extremes included.
 func randomCounter(r *rand.Rand) CounterConfig {
 	c := CounterConfig{Origin: r.Uint64() >> r.IntN(64), Start: r.Uint64() >> r.IntN(64),
 		Quantum_cycles: 1 + pick(r, 12)}
@@ -54,8 +55,9 @@ func randomCounter(r *rand.Rand) CounterConfig {
 	return c
 }
 
-// halveLimit makes the wander smaller until the shape stays near its mean. Within a short window a
-// slow wave changes little, so scaling it to the limit makes it large.
+// halveLimit halves the wander's limit until the configuration is valid. In a short window a slow
+// wave changes little. If the change in the window were scaled up to the limit, the whole wave
+// would leave the allowed range.
 func halveLimit(c *CounterConfig) {
 	for {
 		if _, err := knots(*c); err == nil {
@@ -78,7 +80,7 @@ func randomWander(r *rand.Rand, segments int) WanderConfig {
 	return w
 }
 
-// near returns physical readings where something happens: knots, steps, the ends; and anywhere.
+// near returns a random physical reading, often near a knot, a step or an end.
 func near(r *rand.Rand, c CounterConfig) uint64 {
 	jitter := uint64(either(r, int64(pick(r, 4))))
 	switch r.IntN(6) {

@@ -7,8 +7,8 @@ import (
 	"sort"
 )
 
-// These are units of a clock's rate. In adjtimex(2), the unit of frequency is 2^-16 ppm. One
-// microsecond more in a tick of 10,000 is 100 ppm.
+// These are rates of a clock, in a unit of 1/freqOne. In adjtimex(2), the unit of frequency is
+// 2^-16 ppm. If a tick of 10,000 µs is one microsecond longer, the rate grows by 100 ppm.
 const (
 	freqOne     = 65_536 * 1_000_000 // a rate of 1
 	freqPPM     = 65_536
@@ -17,20 +17,21 @@ const (
 	mostFreq    = 500 * freqPPM
 )
 
-// Realtime is the fast implementation of a virtual REALTIME clock. It is immutable and safe for
-// concurrent use.
+// Realtime is the fast implementation of a virtual CLOCK_REALTIME. It is immutable, and any number
+// of goroutines may use it.
 type Realtime struct {
 	config RealtimeConfig
 	pieces []piece
 }
 
-// A piece is an interval of constant rate. At its start the clock is at whole + frac/freqOne.
+// A piece is a time in which the clock's rate is constant. At its start the clock is at whole_ns +
+// frac/freqOne.
 type piece struct {
 	start_ns int64
 	whole_ns int64
 	frac     uint64
-	rate     uint64 // units of 1/freqOne
-	freq     int64  // as set, without slews
+	rate     uint64 // in units of 1/freqOne
+	freq     int64  // as set by an adjustment, without slews
 	tick_us  int64
 }
 
@@ -68,7 +69,8 @@ func NewRealtime(c RealtimeConfig) (*Realtime, error) {
 		tick_us: nominalTick}
 	r := &Realtime{config: c}
 	for _, e := range events {
-		// If two events coincide, the piece between them is empty, and find never returns it.
+		// If two events happen at one time, the piece between them is empty, and find never returns
+		// it.
 		r.pieces = append(r.pieces, p)
 		p.whole_ns, p.frac = p.after(e.at_ns)
 		p.start_ns = e.at_ns
@@ -79,7 +81,7 @@ func NewRealtime(c RealtimeConfig) (*Realtime, error) {
 	return r, nil
 }
 
-// after returns the clock at a time within the piece, as whole and frac.
+// after returns the clock at a time within the piece, in whole ns and units of 1/freqOne ns.
 func (p *piece) after(physical_ns int64) (int64, uint64) {
 	hi, lo := bits.Mul64(p.rate, uint64(physical_ns-p.start_ns))
 	lo, c := bits.Add64(lo, p.frac, 0)
@@ -87,7 +89,7 @@ func (p *piece) after(physical_ns int64) (int64, uint64) {
 	return p.whole_ns + int64(q), frac
 }
 
-// find returns the piece that contains a time, or nil before the origin.
+// find returns the piece that contains a time. Before the origin it returns nil.
 func (r *Realtime) find(physical_ns int64) *piece {
 	i := sort.Search(len(r.pieces), func(i int) bool { return r.pieces[i].start_ns > physical_ns })
 	if i == 0 {
@@ -96,7 +98,7 @@ func (r *Realtime) find(physical_ns int64) *piece {
 	return &r.pieces[i-1]
 }
 
-// Virtual returns the reading of the virtual REALTIME when the physical one shows the given time.
+// Virtual returns what the virtual clock shows when the physical clock shows the given time.
 func (r *Realtime) Virtual(physical_ns int64) int64 {
 	p := r.find(physical_ns)
 	if p == nil {
@@ -106,23 +108,23 @@ func (r *Realtime) Virtual(physical_ns int64) int64 {
 	return v
 }
 
-// Timex is the part of adjtimex(2)'s answer that describes how a clock moves.
+// Timex is that part of adjtimex(2)'s answer which describes how a clock moves.
 type Timex struct {
-	Freq      int64 // 2^-16 ppm
+	Freq      int64 // in 2^-16 ppm
 	Tick_us   int64
-	Offset_ns int64 // the rest of a slew
+	Offset_ns int64 // the part of a slew that is still to come
 }
 
-// Timex returns what adjtimex would report about the virtual clock, given what it reports about the
-// physical clock at that time. Frequency is rounded to its unit, 1.5·10^-11. It may exceed the
-// kernel's 500 ppm if both clocks are slewed hard.
+// Timex returns what adjtimex would report about the virtual clock, if it reports the given values
+// about the physical clock at that time. The frequency is rounded to its unit, 1.5·10^-11. If both
+// clocks are adjusted far, the frequency may exceed the kernel's limit of 500 ppm.
 func (r *Realtime) Timex(physical_ns int64, physical Timex) Timex {
 	freq, tick_us := int64(0), int64(nominalTick)
 	if p := r.find(physical_ns); p != nil {
 		freq, tick_us = p.freq, p.tick_us
 	}
-	// For every second of a clock with rate 1 + b, the virtual clock moves by 1 + a. The product (1
-	// + a)·(1 + b) exceeds 1 by a + b + ab.
+	// When true time advances by 1, the physical clock advances by 1 + b, and the virtual clock by
+	// (1 + a)·(1 + b). This exceeds 1 by a + b + ab.
 	a := freq + (tick_us-nominalTick)*freqPerTick
 	b := physical.Freq + (physical.Tick_us-nominalTick)*freqPerTick
 	out := Timex{
@@ -137,8 +139,8 @@ func (r *Realtime) Timex(physical_ns int64, physical Timex) Timex {
 	return out
 }
 
-// done_ns returns the part of the slew that is done, rounded towards zero, so that the rest is
-// never understated.
+// done_ns returns how much of the slew is done. It rounds towards zero, so that the part still to
+// come is never too small.
 func (s Slew) done_ns(physical_ns int64) int64 {
 	elapsed_ns := max(0, min(physical_ns-s.At_ns, s.length_ns()))
 	done_ns := elapsed_ns / (1_000_000 / s.Rate_ppm)
@@ -160,9 +162,9 @@ func roundedProduct(a, b int64) int64 {
 	return int64(q)
 }
 
-// Stepped returns how often the clock was set after the first time and until the second. If the
-// result is not 0, a timer with TFD_TIMER_CANCEL_ON_SET that was armed at the first time is
-// cancelled by the second.
+// Stepped returns how often the clock was set after the first time, up to and including the second.
+// If the result is not 0, the kernel would have cancelled a timer with TFD_TIMER_CANCEL_ON_SET that
+// existed for all of this time.
 func (r *Realtime) Stepped(after_ns, until_ns int64) int {
 	n := 0
 	for _, s := range r.config.Steps {

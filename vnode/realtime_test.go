@@ -166,14 +166,14 @@ func TestInstantsOfTheClock(t *testing.T) {
 }
 
 func TestClockInstantsAroundSteps(t *testing.T) {
-	slow := []Adjustment{{0, 0, 9_000}} // shows 900, 900, 901 at 1000, 1001, 1002
+	slow := []Adjustment{{0, 0, 9_000}} // at 1000, 1001 and 1002 the clock shows 900, 900 and 901
 	for _, test := range []struct {
 		steps   []RealtimeStep
 		reading int64
 		want    []TimeSpan
 	}{
 		{nil, 900, []TimeSpan{{1000, 1001}}},
-		// A step of nothing separates nothing.
+		// A step by 0 ns does not split a span.
 		{[]RealtimeStep{{1001, 0}}, 900, []TimeSpan{{1000, 1001}}},
 		{[]RealtimeStep{{1002, -1}}, 900, []TimeSpan{{1000, 1002}}},
 		{[]RealtimeStep{{1005, -4}}, 900, []TimeSpan{{1000, 1001}, {1005, 1005}}},
@@ -204,16 +204,16 @@ func TestWhatAdjtimexSays(t *testing.T) {
 		{0, Timex{7, 10_001, -5}, Timex{7, 10_001, -5}},
 		{second - 1, still, Timex{0, 10_000, 0}},
 		{second, still, Timex{100 * 65536, 10_000, 0}},
-		// 50 ppm of 100 ppm are 0.005 ppm.
+		// Frequencies of -50 ppm and 100 ppm have a product of -0.005 ppm.
 		{second, Timex{-50 * 65536, 10_000, 3}, Timex{50*65536 - 328, 10_000, 3}},
 		{2 * second, still, Timex{0, 11_000, 0}},
-		// A tenth of 100 ppm comes on top.
+		// The tick makes the clock a tenth faster, so 100 ppm become 110 ppm.
 		{2 * second, Timex{100 * 65536, 10_000, 0}, Timex{110 * 65536, 11_000, 0}},
-		// 1.1 · 0.9 = 0.99
+		// The two ticks give 1.1 · 0.9 = 0.99.
 		{2 * second, Timex{0, 9_000, 0}, Timex{-10_000 * 65536, 10_000, 0}},
 		{3*second - 1, still, Timex{0, 11_000, 0}},
 		{3 * second, still, Timex{0, 11_000, 600_000}},
-		// Less than a nanosecond of either slew is done.
+		// At this time less than a nanosecond of either slew is done.
 		{3*second + 1999, still, Timex{0, 11_000, 600_000}},
 		{3*second + 2000, still, Timex{0, 11_000, 599_999}},
 		{4 * second, still, Timex{0, 11_000, 500_000 - 300_000}},
@@ -227,7 +227,7 @@ func TestWhatAdjtimexSays(t *testing.T) {
 	}
 }
 
-// The clock must move as adjtimex says, because stamps are converted accordingly.
+// The clock moves as adjtimex says. Stamps are converted under this assumption.
 func TestTheClockMovesAsAdjtimexSays(t *testing.T) {
 	r := seed.Random(t)
 	for range 2000 / seed.Share() {

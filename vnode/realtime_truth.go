@@ -13,9 +13,9 @@ type TimeSpan struct {
 // Contains reports whether t is in the span.
 func (s TimeSpan) Contains(t_ns int64) bool { return s.First_ns <= t_ns && t_ns <= s.Last_ns }
 
-// RealtimeTruth is the second implementation of a virtual REALTIME: the sum, in big integers, of
-// everything that acted on the clock, and the inverse of this sum. It is immutable and safe for
-// concurrent use.
+// RealtimeTruth is the second implementation of a virtual CLOCK_REALTIME. It adds up, in big
+// integers, everything that changed the clock, and inverts this sum. It is immutable, and any
+// number of goroutines may use it.
 type RealtimeTruth struct {
 	config RealtimeConfig
 }
@@ -28,7 +28,7 @@ func NewRealtimeTruth(c RealtimeConfig) (*RealtimeTruth, error) {
 	return &RealtimeTruth{c}, nil
 }
 
-// exact returns the clock in parts of 1/freqOne ns, before rounding.
+// exact returns the clock in units of 1/freqOne ns, before rounding.
 func (t *RealtimeTruth) exact(physical_ns int64) *big.Int {
 	c := t.config
 	sum := big.NewInt(physical_ns)
@@ -39,7 +39,7 @@ func (t *RealtimeTruth) exact(physical_ns int64) *big.Int {
 		}
 	}
 	sum.Mul(sum, big.NewInt(freqOne))
-	// add adds the effect of a rate between two times, as far as that interval has passed.
+	// add adds what a rate contributed between two times, up to physical_ns.
 	add := func(rate, from_ns, until_ns int64) {
 		if until_ns = min(until_ns, physical_ns); until_ns > from_ns {
 			gain := big.NewInt(rate)
@@ -64,18 +64,18 @@ func (t *RealtimeTruth) exact(physical_ns int64) *big.Int {
 	return sum
 }
 
-// Reading returns the reading of the virtual REALTIME when the physical one shows the given time.
+// Reading returns what the virtual clock shows when the physical clock shows the given time.
 func (t *RealtimeTruth) Reading(physical_ns int64) int64 {
 	v := t.exact(physical_ns)
-	return v.Div(v, big.NewInt(freqOne)).Int64() // Div rounds down for a positive divisor
+	return v.Div(v, big.NewInt(freqOne)).Int64() // rounds down, because the divisor is positive
 }
 
 // Instants returns all physical times, from the year 1970 to 2043, at which the virtual clock shows
 // the given time, in ascending order. Usually there is one span. There is none within a forward
-// step, or where a fast clock skips a nanosecond. There are several after the clock was set back.
+// step, or where a fast clock skips a nanosecond. There are several if the clock was set back.
 func (t *RealtimeTruth) Instants(reading_ns int64) []TimeSpan {
 	from_ns := int64(0)
-	var ends []int64 // of the intervals between steps
+	var ends []int64 // the ends of the times between steps
 	for _, s := range t.config.Steps {
 		ends = append(ends, s.At_ns-1)
 	}
@@ -98,8 +98,9 @@ func (t *RealtimeTruth) Instants(reading_ns int64) []TimeSpan {
 	return spans
 }
 
-// firstAtLeast searches an interval without steps, in which the clock never goes back. It returns
-// until + 1 if the clock does not reach the wanted reading.
+// firstAtLeast returns the first time at which the clock shows at least want_ns. If there is none,
+// it returns until_ns + 1. There must be no step between the two times, so the clock never goes
+// back.
 func (t *RealtimeTruth) firstAtLeast(from_ns, until_ns, want_ns int64) int64 {
 	low, high := from_ns, until_ns+1
 	for low < high {

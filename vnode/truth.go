@@ -16,11 +16,11 @@ func (s Span) Contains(v uint64) bool { return s.First <= v && v <= s.Last }
 
 // Truth is the second implementation of a virtual counter: the formula of the package's
 // documentation in big integers, and its inverse. A call takes about a microsecond. A Truth is
-// immutable and safe for concurrent use.
+// immutable, and any number of goroutines may use it.
 type Truth struct {
 	config   CounterConfig
 	wander   []int64    // at the knots, in units of 2^-40
-	integral []*big.Int // of the wander from the origin to each knot, in units of 2^-41 cycles
+	integral []*big.Int // from the origin to each knot, in units of 2^-41 cycles
 }
 
 // NewTruth returns the truth about a counter. The error wraps ErrConfig.
@@ -46,15 +46,15 @@ func NewTruth(c CounterConfig) (*Truth, error) {
 	return t, nil
 }
 
-// Exact returns the counter at a physical reading, not rounded, not reduced modulo 2^64, and
+// Exact returns the counter at a physical reading: not rounded, not reduced modulo 2^64, and
 // without the quantum.
 func (t *Truth) Exact(physical uint64) *big.Rat {
 	unit := new(big.Int).Lsh(big.NewInt(1), t.unitBits())
 	return new(big.Rat).SetFrac(t.exact(physical), unit)
 }
 
-// unitBits is the exponent of a common unit: all terms are whole numbers of 2^-(41 + segment). The
-// wander's integral within a segment needs the most bits.
+// unitBits returns the exponent of the unit 2^-(41 + SegmentLog2). All terms are whole numbers of
+// this unit. The wander's integral within a segment needs the most bits.
 func (t *Truth) unitBits() uint { return uint(rateBits + 1 + t.config.Wander.SegmentLog2) }
 
 func (t *Truth) exact(physical uint64) *big.Int {
@@ -90,7 +90,7 @@ func (t *Truth) exact(physical uint64) *big.Int {
 	default:
 		i := new(big.Int).Rsh(n, k).Int64()
 		u := new(big.Int).Sub(n, new(big.Int).Lsh(big.NewInt(i), k))
-		// 2·2^k·d·u + (d' - d)·u², in units of 2^-(41+k)
+		// This is 2·2^k·d·u + (d' - d)·u², in units of 2^-(41+k).
 		area.Mul(big.NewInt(t.wander[i]), u)
 		area.Lsh(area, k+1)
 		curve := new(big.Int).Mul(u, u)
@@ -117,8 +117,8 @@ func (t *Truth) Reading(physical uint64) uint64 {
 }
 
 // Instants returns all physical readings at which the virtual counter shows the given reading, as
-// maximal spans in ascending order. Usually there is one span. There is none within a forward step
-// or between two quanta. There are several after a reset or a wrap.
+// the longest possible spans, in ascending order. Usually there is one span. There is none within a
+// forward step or between two quanta. There are several if the counter was reset or wrapped around.
 func (t *Truth) Instants(reading uint64) []Span {
 	q := t.config.Quantum_cycles
 	if reading%q != 0 {
@@ -148,7 +148,8 @@ func (t *Truth) Instants(reading uint64) []Span {
 	}
 }
 
-// appendInstants searches between two steps, where the counter never goes back.
+// appendInstants appends the spans in [from, until] in which the counter, modulo 2^64, is from
+// bottom to top. The counter must not step within [from, until], so it never goes back there.
 func (t *Truth) appendInstants(spans []Span, from, until, bottom, top uint64) []Span {
 	low, high := t.whole(from), t.whole(until)
 	turn := new(big.Int).Rsh(low, 64)
@@ -168,7 +169,7 @@ func (t *Truth) appendInstants(spans []Span, from, until, bottom, top uint64) []
 					span.Last = b - 1
 				}
 				if n := len(spans); n > 0 && spans[n-1].Last+1 == a {
-					spans[n-1].Last = span.Last // a step that changed nothing within the quantum
+					spans[n-1].Last = span.Last // the step between them stayed within one quantum
 				} else {
 					spans = append(spans, span)
 				}
@@ -179,7 +180,7 @@ func (t *Truth) appendInstants(spans []Span, from, until, bottom, top uint64) []
 }
 
 // firstAtLeast returns the first physical reading in [from, until] at which the counter, rounded
-// down, is at least want. It approximates this reading by the mean rate, and then bisects.
+// down, is at least want. It first approximates this reading by the mean rate, and then bisects.
 func (t *Truth) firstAtLeast(from, until uint64, want *big.Int) (uint64, bool) {
 	at := func(p uint64) bool { return t.whole(p).Cmp(want) >= 0 }
 	if at(from) {
@@ -206,7 +207,7 @@ func (t *Truth) firstAtLeast(from, until uint64, want *big.Int) (uint64, bool) {
 		}
 		guess = next
 	}
-	low, high := from, until // at(low) is false, at(high) is true
+	low, high := from, until // at(low) is false, and at(high) is true
 	for reach := uint64(1); ; reach *= 2 {
 		if at(guess) {
 			high = guess
@@ -236,14 +237,14 @@ func (t *Truth) firstAtLeast(from, until uint64, want *big.Int) (uint64, bool) {
 	return high, true
 }
 
-// Translate returns the other counter's readings while this counter shows the given reading. Each
-// span of instants is split where the other counter steps. For each part, the result contains all
+// Translate returns the readings that the other counter shows while this counter shows the given
+// reading. It splits the time where the other counter steps. For each part, the result contains all
 // readings from the first to the last.
 func (t *Truth) Translate(reading uint64, other *Truth) []Span {
 	var spans []Span
 	for _, s := range t.Instants(reading) {
 		from := s.First
-		// Across a step, the other counter skips or repeats readings.
+		// At a step, the other counter skips or repeats readings.
 		for _, step := range other.config.Steps {
 			if step.At > from && step.At <= s.Last {
 				spans = append(spans, Span{other.Reading(from), other.Reading(step.At - 1)})
@@ -255,8 +256,9 @@ func (t *Truth) Translate(reading uint64, other *Truth) []Span {
 	return spans
 }
 
-// Wander_2e40 returns the counter's true wander, as defined in the package's documentation, for
-// windows of the given length. The length is rounded up to whole segments, and the wander to 2^-40.
+// Wander_2e40 returns the counter's true wander, as the package's documentation defines it, for
+// windows of the given length. It rounds the length up to whole segments, and the wander up to
+// 2^-40.
 func (t *Truth) Wander_2e40(window_cycles uint64) uint64 {
 	w := t.config.Wander
 	w.Window_cycles = window_cycles
@@ -267,7 +269,8 @@ func (t *Truth) Wander_2e40(window_cycles uint64) uint64 {
 	return wanderOf(rates, windowSegments(w))
 }
 
-// rateAround returns the rate at a physical reading, rounded down and up to 2^-40.
+// rateAround returns the rate at a physical reading, once rounded down and once rounded up to
+// 2^-40.
 func (t *Truth) rateAround(physical uint64) (lo, hi uint64) {
 	base := uint64(rateOne + t.config.Rate_2e40)
 	k := uint(t.config.Wander.SegmentLog2)
@@ -280,7 +283,7 @@ func (t *Truth) rateAround(physical uint64) (lo, hi uint64) {
 	if i >= uint64(last) {
 		return base + uint64(t.wander[last]), base + uint64(t.wander[last])
 	}
-	// |slope| ≤ 2^33 and u < 2^30, so the product fits.
+	// The difference between two knots is at most 2^33, and u < 2^30, so the product fits 64 bits.
 	u := int64(n & (1<<k - 1))
 	part := (t.wander[i+1] - t.wander[i]) * u
 	lo = base + uint64(t.wander[i]+part>>k)
@@ -291,10 +294,11 @@ func (t *Truth) rateAround(physical uint64) (lo, hi uint64) {
 	return lo, hi
 }
 
-// PairWander_2e40 returns the wander of the relative rate of two counters over windows of physical
-// cycles, rounded up. The result is never less than the truth. It exceeds the truth by at most one
-// segment's share, because windows extend from knot to knot. A relation's window is in b's cycles;
-// to convert it to physical cycles, divide it by b's rate.
+// PairWander_2e40 returns the wander of the relative rate of two counters in windows of the given
+// number of physical cycles, rounded up. The result is never less than the truth. It exceeds the
+// truth by at most what the rates change in one segment, because windows extend from knot to knot.
+// A relation's window is in cycles of b. To convert the window to physical cycles, divide it by b's
+// rate.
 func PairWander_2e40(a, b *Truth, window_cycles uint64) uint64 {
 	at := mergeKnots(a, b)
 	type ratio struct{ lo, hi uint64 } // in units of 2^-61
@@ -304,8 +308,8 @@ func PairWander_2e40(a, b *Truth, window_cycles uint64) uint64 {
 		bLo, bHi := b.rateAround(p)
 		ratios[i] = ratio{divide61(aLo, bHi), divide61(aHi, bLo) + 1}
 	}
-	// Between merged knots both rates are straight lines, and the quotient of two lines is
-	// monotone.
+	// Between neighboring knots both rates are straight lines, and the quotient of two straight
+	// lines is monotone. So the extremes are at knots.
 	most, from := uint64(0), 0
 	var highs, lows []int
 	for i := range at {
@@ -316,8 +320,8 @@ func PairWander_2e40(a, b *Truth, window_cycles uint64) uint64 {
 			lows = lows[:len(lows)-1]
 		}
 		highs, lows = append(highs, i), append(lows, i)
-		// The window ends within the segment before knot i, so it may begin within the segment
-		// after the knot from.
+		// A window that ends just before knot number i may begin just after knot number from, so
+		// the rates at both knots count.
 		for i > 0 && from+1 < len(at) && at[i-1]-at[from+1] >= window_cycles &&
 			at[i-1] >= at[from+1] {
 			from++
@@ -337,14 +341,14 @@ func PairWander_2e40(a, b *Truth, window_cycles uint64) uint64 {
 		if rest > 0 {
 			q++
 		}
-		// (max - min)/(max + min), plus the halves that were rounded down
+		// The ratio is (max - min)/(max + min). The + 1 covers the halves that were rounded down.
 		most = max(most, (q+1)/2+1)
 	}
 	return most
 }
 
-// divide61 returns a/b in units of 2^-61, rounded down. Rates are between a half and two, so the
-// result fits.
+// divide61 returns a/b in units of 2^-61, rounded down. a and b must be between a half and two in
+// units of 2^-40, so that the result fits.
 func divide61(a, b uint64) uint64 {
 	q, _ := bits.Div64(a>>3, a<<61, b)
 	return q

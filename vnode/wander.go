@@ -5,9 +5,9 @@ import (
 	"math/bits"
 )
 
-// knots returns the rates at the knots, in units of 2^-40: 1 + rate + wander. The number of knots
-// is the number of segments plus one. Apart from rounding, the wander is the largest of its shape
-// within the limit.
+// knots returns the rates at the knots, 1 + rate + wander, in units of 2^-40. There is one knot
+// more than there are segments. The shape is scaled so that its wander is as large as the limit, or
+// a little smaller.
 func knots(c CounterConfig) ([]uint64, error) {
 	base := uint64(rateOne + c.Rate_2e40)
 	w := c.Wander
@@ -20,7 +20,7 @@ func knots(c CounterConfig) ([]uint64, error) {
 	}
 	raw := rawShape(w, len(rates))
 	window := windowSegments(w)
-	largest := uint64(0) // the largest range of the raw shape within a window
+	largest := uint64(0) // largest range of the raw shape within any window
 	extremes(len(raw), window, func(i, j int) bool { return raw[i] > raw[j] }, func(high, low int) {
 		largest = max(largest, uint64(raw[high]-raw[low]))
 	})
@@ -28,7 +28,8 @@ func knots(c CounterConfig) ([]uint64, error) {
 		return rates, nil
 	}
 	// The limit requires (max - min)/(max + min) ≤ limit, where max + min is about twice the base.
-	// Start from this approximation, then correct the scale until the limit is kept exactly.
+	// Begin with the scale that this approximation gives. Then reduce the scale until the wander is
+	// within the limit.
 	hi, lo := bits.Mul64(2*uint64(w.Limit_2e40), base)
 	scale := hi<<(64-rateBits) | lo>>rateBits
 	const tries = 64
@@ -63,7 +64,7 @@ func scaled(raw int64, scale, largest uint64) int64 {
 	}
 	hi, lo := bits.Mul64(uint64(m), scale)
 	if hi >= largest {
-		return mostWander + 1 // far beyond what is allowed
+		return mostWander + 1 // a value that is not allowed
 	}
 	q, _ := bits.Div64(hi, lo, largest)
 	if q > mostWander {
@@ -75,15 +76,15 @@ func scaled(raw int64, scale, largest uint64) int64 {
 	return int64(q)
 }
 
-// windowSegments returns the window in segments, rounded up. A limit kept in a longer window is
-// also kept in a shorter one.
+// windowSegments returns the length of the window in segments, rounded up. If a limit holds in a
+// longer window, it also holds in a shorter one.
 func windowSegments(w WanderConfig) int {
 	return int(min((w.Window_cycles+1<<w.SegmentLog2-1)>>w.SegmentLog2, mostSegments))
 }
 
 // wanderOf returns the smallest w, in units of 2^-40 and rounded up, such that (max - min)/(max +
-// min) ≤ w within every window. In windows of whole segments, a piecewise linear function has its
-// extremes at knots.
+// min) ≤ w within every window. A window consists of whole segments, so the extremes of a piecewise
+// linear function in it are at knots.
 func wanderOf(rates []uint64, window int) uint64 {
 	most := uint64(0)
 	extremes(len(rates), window, func(i, j int) bool { return rates[i] > rates[j] },
@@ -99,10 +100,10 @@ func wanderOf(rates []uint64, window int) uint64 {
 	return most
 }
 
-// extremes calls visit with the indices of a highest and a lowest element of every run of window +
-// 1 elements, and of the shorter runs at the start.
+// extremes calls visit for every run of window + 1 elements, and for the shorter runs at the start.
+// It passes the indices of a highest and a lowest element of the run.
 func extremes(n, window int, greater func(i, j int) bool, visit func(high, low int)) {
-	var highs, lows []int // candidates in order: each of highs is higher than all after it
+	var highs, lows []int // candidates, in order: each element of highs is higher than all after it
 	for i := range n {
 		for len(highs) > 0 && !greater(highs[len(highs)-1], i) {
 			highs = highs[:len(highs)-1]
@@ -121,7 +122,7 @@ func extremes(n, window int, greater func(i, j int) bool, visit func(high, low i
 	}
 }
 
-// rawShape creates the shape with an amplitude of about 2^30.
+// rawShape returns the shape at n knots, with an amplitude of about 2^30.
 func rawShape(w WanderConfig, n int) []int64 {
 	raw := make([]int64, n)
 	r := splitMix(w.Seed)
@@ -143,7 +144,7 @@ func rawShape(w WanderConfig, n int) []int64 {
 		}
 	case Temperature:
 		level, target := int64(0), int64(0)
-		next := w.Period_cycles / 4 // the first change is early, so that short runs include one
+		next := w.Period_cycles / 4 // an early change, so that even a short run contains one
 		for i := range raw {
 			for at := uint64(i) << w.SegmentLog2; at >= next; next += w.Period_cycles {
 				target = int64(r.next()>>34) - 1<<29
@@ -169,8 +170,8 @@ func rawShape(w WanderConfig, n int) []int64 {
 }
 
 // sine returns the sine of turn/2^32 full turns, times 2^30. It uses a polynomial that has the
-// sine's values and slopes at 0 and at a quarter turn. The polynomial is accurate to 0.04 %.
-// Integers are used because another compiler might round floating point differently.
+// sine's values and slopes at 0 and at a quarter turn, and is accurate to 0.04 %. It computes in
+// integers, because another compiler might round floating point differently.
 func sine(turn uint32) int64 {
 	const one = 1 << 30
 	quarter := turn >> 30
@@ -191,7 +192,7 @@ func sine(turn uint32) int64 {
 	return y
 }
 
-// splitMix is the SplitMix64 generator: small, and the same for ever.
+// splitMix is the SplitMix64 generator. It is short, and its numbers never change.
 type splitMix uint64
 
 func (s *splitMix) next() uint64 {

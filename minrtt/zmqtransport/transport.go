@@ -19,31 +19,32 @@ import (
 // it, but any goroutine may call Close.
 type Transport struct {
 	counter func() uint64
-	// All packets are from and to peer. For a REP socket peer is empty, because ZeroMQ does not
-	// name it.
+	// All packets go to peer and come from it. For a REP socket peer is empty, because ZeroMQ does
+	// not name the sender.
 	peer netip.AddrPort
 
-	answers bool // REP: the socket must send once after each packet that it receives
-	owes    bool // the socket still has to send an answer
+	answers bool // a REP socket: it must send once after each packet that it receives
+	owes    bool // the socket has not yet sent after the last packet
 
 	closed atomic.Bool
 	use    sync.Mutex // held during calls on the socket
 	socket *zmq4.Socket
 	zmq    *zmq4.Context
-	wait   time.Duration // ZMQ_RCVTIMEO
+	wait   time.Duration // the socket's receive timeout, ZMQ_RCVTIMEO
 }
 
 var _ minrtt.Transport = (*Transport)(nil)
 
 const (
-	// patience is how long one call waits for a packet. Close may have to wait for this time, too.
+	// patience is the longest time that one call waits for a packet. Close may have to wait as
+	// long.
 	patience = 20 * time.Millisecond
 
-	// connecting is how long Send waits for the connection.
+	// connecting is the longest time that Send waits for the connection.
 	connecting = time.Second
 )
 
-// Listen opens a REP socket that answers on a local address. Port 0 means any free port.
+// Listen opens a REP socket that receives probes on a local address. Port 0 means any free port.
 func Listen(
 	local netip.AddrPort, counter func() uint64,
 ) (t *Transport, bound netip.AddrPort, err error) {
@@ -65,12 +66,12 @@ func Listen(
 	return t, bound, nil
 }
 
-// Dial opens a REQ socket to one remote address. Dial starts a thread, which makes the connection
-// in the network namespace of the calling thread.
+// Dial opens a REQ socket to one remote address. A thread of ZeroMQ makes the connection, in the
+// network namespace of the thread that calls Dial.
 func Dial(remote netip.AddrPort, counter func() uint64) (*Transport, error) {
 	t, err := open(zmq4.REQ, remote, counter, func(s *zmq4.Socket) error {
-		// A request whose answer got lost must not block the next request, and a late answer must
-		// not be mistaken for another answer.
+		// If an answer got lost, the next request must not wait for it. If an answer comes late,
+		// the next request must not receive it.
 		return errors.Join(s.SetReqRelaxed(1), s.SetReqCorrelate(1), s.Connect(endpoint(remote)))
 	})
 	if err != nil {
@@ -89,8 +90,8 @@ func open(
 	if counter == nil {
 		return nil, errors.New("no counter given")
 	}
-	// Each socket has its own context, because a context's threads start in the network namespace
-	// of the thread that creates its first socket.
+	// Each socket has a ZeroMQ context of its own. The threads of a context start in the network
+	// namespace of the thread that creates the context's first socket.
 	zmq, err := zmq4.NewContext()
 	if err != nil {
 		return nil, err
@@ -109,7 +110,7 @@ func open(
 	return t, nil
 }
 
-// Send implements minrtt.Transport.
+// Send does what minrtt.Transport.Send does.
 func (t *Transport) Send(packet []byte, _ netip.AddrPort) (minrtt.Sent, error) {
 	t.use.Lock()
 	defer t.use.Unlock()
@@ -130,7 +131,7 @@ func (t *Transport) Send(packet []byte, _ netip.AddrPort) (minrtt.Sent, error) {
 	}
 }
 
-// Receive implements minrtt.Transport.
+// Receive does what minrtt.Transport.Receive does.
 func (t *Transport) Receive(b []byte, until time.Time) (minrtt.Received, error) {
 	for {
 		if r, done, err := t.receive(b, time.Until(until)); done {
@@ -139,8 +140,8 @@ func (t *Transport) Receive(b []byte, until time.Time) (minrtt.Received, error) 
 	}
 }
 
-// receive waits no longer than patience, so that Close gets its turn. It reports whether there is a
-// result.
+// receive waits for a packet, but at most for the time of patience, so that Close can proceed. It
+// reports whether there is a result.
 func (t *Transport) receive(
 	b []byte, left time.Duration,
 ) (r minrtt.Received, done bool, err error) {
@@ -150,7 +151,8 @@ func (t *Transport) receive(
 		return r, true, minrtt.ErrClosed
 	}
 	if t.owes {
-		// The last packet got no answer, but the socket demands one.
+		// The answerer did not answer the last packet, but the socket must send before it can
+		// receive.
 		if _, err := t.socket.SendBytes(nil, 0); err != nil {
 			return r, true, fmt.Errorf("send by ZeroMQ: %w", err)
 		}
@@ -178,19 +180,18 @@ func (t *Transport) receive(
 	return r, true, fmt.Errorf("receive by ZeroMQ: %w", err)
 }
 
-// SentStamps implements minrtt.Transport. There are no such stamps.
+// SentStamps does nothing, because there are no such stamps.
 func (t *Transport) SentStamps(func([]byte, int64)) {}
 
-// Sources implements minrtt.Transport. ZeroMQ hides its sockets, so the kernel cannot be asked for
-// stamps.
+// Sources returns Unsupported. ZeroMQ hides its sockets, so the kernel cannot be asked for stamps.
 func (t *Transport) Sources() (transmit, receive minrtt.Source) {
 	return minrtt.Unsupported, minrtt.Unsupported
 }
 
-// Now implements minrtt.Transport.
+// Now does what minrtt.Transport.Now does.
 func (t *Transport) Now() time.Time { return time.Now() }
 
-// Close ends the transport.
+// Close closes the socket.
 func (t *Transport) Close() error {
 	if t.closed.Swap(true) {
 		return minrtt.ErrClosed

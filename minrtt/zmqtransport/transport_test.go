@@ -60,8 +60,8 @@ func prober(t *testing.T, at netip.AddrPort, secret minrtt.Secret) *minrtt.Probe
 	return p
 }
 
-// Trains pass, and their stamps are in the order in which they were taken: both ends read one
-// counter.
+// Trains succeed, and their stamps are in the order in which they were taken, since both ends read
+// one counter.
 func TestTrains(t *testing.T) {
 	at, _ := answerer(t)
 	p := prober(t, at, testSecret)
@@ -87,7 +87,7 @@ func TestTrains(t *testing.T) {
 	}
 }
 
-// A probe that deserves no answer gets none, and does not keep the socket from answering the next.
+// A probe that must not be answered gets no answer, but the socket still answers the next probe.
 func TestRefusedProbesDoNotStopTheAnswerer(t *testing.T) {
 	at, a := answerer(t)
 	if _, err := prober(t, at, another).Train(t.Context()); !errors.Is(err, minrtt.ErrNoAnswer) {
