@@ -7,7 +7,7 @@ import (
 )
 
 // Ask asks the server one question and decodes the answer into result, unless result is nil. It
-// waits and fails as Call does.
+// waits, and returns errors, as Call does.
 func (l *Client) Ask(ctx context.Context, what string, argument, result any) error {
 	question := &Ask{What: what}
 	if argument != nil {

@@ -12,29 +12,29 @@ import (
 	"unicode/utf8"
 )
 
-// Limits on the content of a message. They keep one peer from costing another too much.
+// These limits restrict the content of a message, so that one peer cannot cost another peer too
+// much.
 const (
-	MaxMessageBytes = 4 << 20 // all frames of a message
+	MaxMessageBytes = 4 << 20 // bytes of all frames of a message together
 	MaxChunkBytes   = 1 << 20
 	MaxNameBytes    = 128
 	MaxTextBytes    = 4096
-	MaxExchanges    = 10_000 // of a train
-	MaxTrains       = 10_000 // of a batch
+	MaxExchanges    = 10_000 // exchanges of a train
+	MaxTrains       = 10_000 // trains of a batch
 	MaxTargets      = 5_000
 	MaxKeyBytes     = 64
-	SecretBytes     = 32 // of a ProbeSecret
+	SecretBytes     = 32 // bytes of a ProbeSecret
 
 	maxSecrets    = 4
-	MaxFactsBytes = 64 << 10 // of a node; a machine with a thousand cores sends 15 kB
-	MaxLineBytes  = 256      // of a name, or of a description in one line
+	MaxFactsBytes = 64 << 10 // facts of a node; a machine with a thousand cores sends 15 kB
+	MaxLineBytes  = 256      // a name, or a description in one line
 
 	maxTime = 24 * time.Hour
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checkName checks the name of a node or a run. The name is shown to people and becomes a file
-// name.
+// checkName checks the name of a node or a run. People read such names, and they become file names.
 func checkName(what, name string) error {
 	switch {
 	case name == "":
@@ -53,7 +53,7 @@ func checkName(what, name string) error {
 	return nil
 }
 
-// CheckName returns an error unless the text is a valid name for a node or a run.
+// CheckName returns an error if the name is not valid for a node or a run.
 func CheckName(name string) error { return checkName("name", name) }
 
 func checkText(what, text string) error {
@@ -76,11 +76,11 @@ func checkLine(what, text string) error {
 	return nil
 }
 
-// Cut makes an error's text fit into a message. A peer would refuse a whole message because of a
-// text that is too long or not UTF-8.
+// Cut shortens an error's text so that it fits into a message, and replaces bytes that are not
+// UTF-8. A peer refuses a whole message if one text in it is too long or not UTF-8.
 func Cut(text string) string { return CutTo(text, MaxTextBytes) }
 
-// CutTo is Cut with another limit.
+// CutTo does what Cut does, with a limit in bytes.
 func CutTo(text string, bytes int) string {
 	text = strings.ToValidUTF8(text, "?")
 	return strings.ToValidUTF8(text[:min(len(text), bytes)], "")
@@ -159,7 +159,7 @@ func (m *Register) check() error {
 	return nil
 }
 
-// Can reports whether the node has a capability.
+// Can reports whether the node has a capability. The capabilities are CanProbe and so on.
 func (m *Register) Can(capability string) bool {
 	return slices.Contains(m.Capabilities, capability)
 }

@@ -7,18 +7,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fdProperty is the message property in which ZeroMQ returns the socket from which the message
-// came. It equals the result of ZMQ_SRCFD.
+// fdProperty is the property of a message in which ZeroMQ tells on which connection's descriptor
+// the message arrived, as ZMQ_SRCFD does.
 const fdProperty = "__fd"
 
 // A connection is the server's record of a peer that connected with a key.
 type connection struct {
 	public string // the peer's key
-	fd     int    // ZeroMQ's descriptor; −1: not known
+	fd     int    // the descriptor of ZeroMQ's socket; −1: unknown
 	remote netip.AddrPort
 }
 
-// note records a peer's connection when its first message arrives.
+// note records a peer's connection when the peer's first message arrives.
 func (s *Server) note(peer Peer, public, fd string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,7 +34,7 @@ func (s *Server) note(peer Peer, public, fd string) {
 	s.connections[peer] = c
 }
 
-// ended forgets the connection that used a descriptor.
+// ended removes the record of the connection that used a descriptor.
 func (s *Server) ended(fd int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,7 +45,8 @@ func (s *Server) ended(fd int) {
 	}
 }
 
-// revoke ends all connections of a key, and reports this to the receiver of the server's messages.
+// revoke ends all connections of a key. For Receive, it queues an Incoming about each of these
+// connections, and one about the key.
 func (s *Server) revoke(key Key) {
 	if log := s.refused.log; log != nil {
 		log.Warn("key was taken off the list: its connections end",
@@ -66,16 +67,16 @@ func (s *Server) revoke(key Key) {
 	s.revoked = append(s.revoked, Incoming{Key: key, Revoked: true})
 }
 
-// cut ends a peer's connection. ZeroMQ offers no call for this, so cut shuts down the TCP socket.
-// ZeroMQ then treats the socket like any other whose peer is gone. A new connection has to prove
-// its key.
+// cut ends a peer's connection. ZeroMQ has no function for this, so cut shuts down the TCP socket.
+// ZeroMQ then acts as if the peer had closed the connection. If the peer connects again, it must
+// prove its key.
 func (s *Server) cut(peer Peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.connections[peer]
 	delete(s.connections, peer)
 	delete(s.registered, peer)
-	// By now the descriptor may belong to another socket, which must stay open.
+	// By now the descriptor may belong to another connection's socket. That one must stay open.
 	if remote, ok := remoteOf(c.fd); ok && remote == c.remote {
 		_ = unix.Shutdown(c.fd, unix.SHUT_RDWR)
 	}

@@ -9,33 +9,33 @@ import (
 )
 
 // flows limits the memory that unfinished messages take. ZeroMQ keeps the frames of a message until
-// the last frame has arrived, and whole messages until they are received. It limits the size of a
-// frame (see setCommon), but neither the number of frames nor their sum, so one peer could fill
-// this machine's memory. flows therefore compares, for each connection, the bytes that arrived on
-// its socket with the bytes of the messages that ZeroMQ delivered. It cuts a connection when the
-// difference exceeds a limit. Any goroutine may use flows.
+// the last frame has arrived, and complete messages until the program receives them. ZeroMQ limits
+// the size of a frame (see setCommon), but neither the number of frames nor their sum. So one peer
+// could fill this machine's memory. Therefore flows compares, for each connection, the bytes that
+// arrived on the socket with the bytes of the messages that ZeroMQ delivered. If the difference
+// exceeds a limit, it cuts the connection. Any goroutine may use flows.
 type flows struct {
-	port    int // the server's
+	port    int // the port on which the server listens
 	refused *refusals
 
 	mu    sync.Mutex
-	open  map[int]*flow // by ZeroMQ's descriptor of the connection
-	blind bool          // this ZeroMQ does not report the descriptor of a message
+	open  map[int]*flow // by the descriptor of ZeroMQ's socket
+	blind bool          // this ZeroMQ does not tell on which descriptor a message arrived
 }
 
-// A flow is one connection.
+// flow counts the bytes of one connection.
 type flow struct {
-	base  uint64 // bytes received when all whole messages had last been delivered
-	taken uint64 // bytes of messages delivered since then
+	base  uint64 // bytes received by the time when ZeroMQ had last delivered all complete messages
+	taken uint64 // bytes of messages that ZeroMQ delivered since then
 }
 
 const (
-	// maxPending is the limit of one connection. It allows for a message of the longest kind, the
-	// messages that wait for their turn, and the system's own buffers.
+	// maxPending is the limit of one connection. It leaves room for the longest message, for
+	// messages that wait to be received, and for the kernel's own buffers.
 	maxPending = 64 << 20
 
-	// maxPendingAll is the limit of all connections together, since one key may have many
-	// connections. The connection with the most bytes is cut first.
+	// maxPendingAll is the limit of all connections together, because one key may have many
+	// connections. flows first cuts the connection with the most bytes.
 	maxPendingAll = 192 << 20
 )
 
@@ -55,7 +55,8 @@ func (f *flows) ended(fd int) {
 	delete(f.open, fd)
 }
 
-// took records a message of some bytes. The descriptor is a text because ZeroMQ returns it as text.
+// took records that a message of some bytes was delivered. The descriptor fd is a text because
+// ZeroMQ returns it as text.
 func (f *flows) took(fd string, bytes int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -67,8 +68,9 @@ func (f *flows) took(fd string, bytes int) {
 	}
 }
 
-// drained records that all whole messages have been delivered. All other bytes of a connection
-// belong to a message that is still arriving.
+// drained records that ZeroMQ has delivered all complete messages. If a connection delivered one
+// since the previous call, its count begins again: all bytes that have arrived on it so far count
+// as delivered.
 func (f *flows) drained() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -82,8 +84,8 @@ func (f *flows) drained() {
 	}
 }
 
-// received returns the number of bytes that arrived on a connection. It fails if the descriptor is
-// not, or no longer, a connection of the server.
+// received returns the number of bytes that have arrived on a connection. If the descriptor does
+// not (or no longer) belong to a connection of the server, received returns an error.
 func (f *flows) received(fd int) (uint64, error) {
 	own, err := unix.Getsockname(fd)
 	if err != nil {
@@ -106,7 +108,7 @@ func (f *flows) received(fd int) (uint64, error) {
 	return info.Bytes_received, nil
 }
 
-// look cuts the connections with too many bytes of unfinished messages.
+// look cuts connections that have too many bytes of unfinished messages.
 func (f *flows) look() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -137,7 +139,8 @@ func (f *flows) look() {
 		}
 		f.refused.add(ReasonTooLarge, "connection cut: it sends and does not end its message",
 			"bytes", pending[most])
-		// ZeroMQ notices that the connection ended, and frees all that arrived on it.
+		// ZeroMQ notices that the connection ended, and frees what it kept of the connection's
+		// bytes.
 		_ = unix.Shutdown(most, unix.SHUT_RDWR)
 		all -= pending[most]
 		delete(pending, most)

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// dialRaw speaks ZMTP 3.0 without keys, as a program does that does not use ZeroMQ.
+// dialRaw opens a TCP connection and greets in ZeroMQ's protocol ZMTP 3.0, without the library and
+// without keys.
 func dialRaw(t *testing.T, address string) net.Conn {
 	t.Helper()
 	conn := must(net.Dial("tcp", address))(t)
@@ -25,15 +26,16 @@ func dialRaw(t *testing.T, address string) net.Conn {
 	return conn
 }
 
-// part is a frame of a message that has more frames.
+// part returns a frame of that protocol that announces more frames of the same message.
 func part(bytes int) []byte {
 	frame := make([]byte, 9+bytes)
-	frame[0] = 3 // more, long
+	frame[0] = 3 // flags: more frames follow, long frame
 	binary.BigEndian.PutUint64(frame[1:], uint64(bytes))
 	return frame
 }
 
-// ZeroMQ would keep all frames of an endless message in memory.
+// The server cuts a connection on which a message does not end. Otherwise ZeroMQ would keep all of
+// its frames in memory.
 func TestAMessageWithoutEndIsCut(t *testing.T) {
 	s := must(Listen(ServerConfig{Address: "127.0.0.1:0"}))(t)
 	defer s.Close()
@@ -62,7 +64,7 @@ func TestAMessageWithoutEndIsCut(t *testing.T) {
 	f.wantWell(honest)
 }
 
-// A peer that goes away while its messages wait does not bring the server down.
+// A server survives that a peer goes away while messages of the peer wait to be received.
 func TestAPeerGoesWhileItsMessagesWait(t *testing.T) {
 	s := must(Listen(ServerConfig{Address: "127.0.0.1:0"}))(t)
 	defer s.Close()
@@ -70,14 +72,14 @@ func TestAPeerGoesWhileItsMessagesWait(t *testing.T) {
 	defer a.Close()
 	go a.Register(within(t), node("a"))
 	in := must(s.Receive(within(t)))(t)
-	for !s.full() { // from now on nobody takes what comes
+	for !s.full() { // a full server takes no more messages from ZeroMQ
 		if err := a.Send(within(t), 0, &Ping{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	conn := dialRaw(t, s.Address())
 	greeting := make([]byte, 64+2)
-	// The server takes messages after its greeting.
+	// The server reads messages only after it has sent its greeting.
 	if _, err := io.ReadFull(conn, greeting); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +88,7 @@ func TestAPeerGoesWhileItsMessagesWait(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(wireHeartbeat / 4) // the server has read as much as it will
+	time.Sleep(wireHeartbeat / 4) // by now the server has read as many bytes as it will
 	if err := conn.(*net.TCPConn).SetLinger(0); err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +107,8 @@ func TestAPeerGoesWhileItsMessagesWait(t *testing.T) {
 	}
 }
 
-// Many connections that each stay within the limit of one are cut too, the largest first.
+// If many connections together exceed the limit for all, the server cuts the largest ones, although
+// each connection stays within its own limit.
 func TestManyMessagesWithoutEndAreCut(t *testing.T) {
 	refused := newRefusals(nil)
 	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -137,7 +140,7 @@ func TestManyMessagesWithoutEndAreCut(t *testing.T) {
 	}
 }
 
-// A connection may bring any number of whole messages.
+// A connection may send any number of complete messages.
 func TestManyMessagesAreNotCut(t *testing.T) {
 	f := newFleet(t, "a")
 	others := f.welcomes()
@@ -161,8 +164,8 @@ func TestManyMessagesAreNotCut(t *testing.T) {
 	f.wantWell(a)
 }
 
-// The messages that wait for the server are limited by their bytes, and little is decoded for a
-// peer that is not known.
+// The server limits how many bytes of messages may wait until the program calls Receive. From an
+// unknown peer the server decodes only small messages.
 func TestMessagesWaitByTheirBytes(t *testing.T) {
 	f := newFleet(t, "a")
 	a := f.dial(0)

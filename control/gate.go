@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// A gate allows a connection to register if it repeats the nonce that it was given, once and in
-// time. Replaying an overheard registration fails, on this and on any other connection. Only one
-// goroutine may use a gate.
+// A gate admits a registration if it repeats the nonce of the challenge that its connection
+// received. Each nonce is valid for one connection, once, and for a limited time. So an overheard
+// registration is worth nothing. Only one goroutine may use a gate.
 type gate struct {
 	now    func() time.Time
 	random func([]byte)
 
 	open  map[Peer]challenge
-	order []Peer // of open, oldest first; may contain peers that left open
+	order []Peer // peers in the order of their challenges; some are no longer in open
 }
 
 type challenge struct {
@@ -44,7 +44,7 @@ func (g *gate) challenge(peer Peer) string {
 	return c.nonce
 }
 
-// admit reports whether a registration is the first answer to the last challenge of its connection.
+// admit reports whether a registration is the first answer to its connection's latest challenge.
 func (g *gate) admit(peer Peer, nonce string) bool {
 	c, ok := g.open[peer]
 	delete(g.open, peer)

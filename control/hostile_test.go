@@ -12,7 +12,7 @@ import (
 	"github.com/pebbe/zmq4"
 )
 
-// raw returns a dealer that can send any frames.
+// raw returns a ZeroMQ socket that can send any frames with the key of client i.
 func (f *fleet) raw(i int) *zmq4.Socket {
 	f.t.Helper()
 	s := must(must(clients())(f.t).NewSocket(zmq4.DEALER))(f.t)
@@ -81,7 +81,7 @@ func TestReplayedRegistrationIsRefused(t *testing.T) {
 	send(t, s, register...) // again on the same connection
 	wantCode(t, receive(t, s), Replayed)
 
-	other := f.raw(1) // by a client that overheard it
+	other := f.raw(1) // another client that overheard the registration
 	f.connect(other)
 	send(t, other, register...)
 	wantCode(t, receive(t, other), Replayed)
@@ -191,7 +191,7 @@ func TestServerCutsGiantMessages(t *testing.T) {
 	f.wantRefused(ReasonDisconnected)
 	f.wantWell(b)
 
-	frames[2] = make([]byte, MaxMessageBytes-4) // each frame is small enough, the message is not
+	frames[2] = make([]byte, MaxMessageBytes-4) // each frame is short enough, the message is not
 	other := f.raw(0)
 	f.connect(other)
 	send(t, other, frames...)
@@ -200,7 +200,7 @@ func TestServerCutsGiantMessages(t *testing.T) {
 	f.wantWell(b)
 }
 
-// A peer that sends single bytes slowly is cut, wherever in the handshake it is.
+// The server cuts a peer that sends single bytes slowly, in any stage of the handshake.
 func TestServerCutsDrippingPeers(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, "a")
@@ -219,7 +219,7 @@ func TestServerCutsDrippingPeers(t *testing.T) {
 		began, cut := time.Now(), false
 		for i := 0; !cut && time.Since(began) < 10*time.Second; i++ {
 			if i == 10 {
-				f.wantWell(a) // the slow peer is still connected
+				f.wantWell(a) // meanwhile the slow peer is still connected
 			}
 			if i < len(text) {
 				if _, err := conn.Write(text[i : i+1]); err != nil {

@@ -21,35 +21,35 @@ import (
 type Role string
 
 const (
-	RoleServer Role = "server" // runs as the server
-	RoleNode   Role = "node"   // registers as a node
-	RoleAdmin  Role = "admin"  // registers as a node, and may ask the server questions
+	RoleServer Role = "server" // the server uses the key
+	RoleNode   Role = "node"   // a node uses the key to register
+	RoleAdmin  Role = "admin"  // as RoleNode; the owner may also ask the server questions
 )
 
 // Key is a CURVE key pair, or its public half.
 type Key struct {
 	Name   string
 	Role   Role
-	Public string // Z85, 40 characters
-	Secret string // also Z85; "" in the public half
+	Public string // in Z85, 40 characters
+	Secret string // in Z85; "" in the public half
 }
 
 var (
-	// ErrKeyFile is returned for a file that is not a key.
+	// ErrKeyFile is returned if a file does not contain a key.
 	ErrKeyFile = errors.New("not a key file")
 
-	// ErrKeyMode is returned for a secret key that other users may read.
+	// ErrKeyMode is returned if other users may read the file of a secret key.
 	ErrKeyMode = errors.New("secret key is readable by others")
 
-	// ErrKeyRole is returned for a key whose role does not fit its use.
+	// ErrKeyRole is returned if a key's role does not fit its use.
 	ErrKeyRole = errors.New("key has another role")
 
-	// ErrNeedsKeys is returned for an address outside this machine when there are no keys.
+	// ErrNeedsKeys is returned if an address lies outside this machine and no keys are given.
 	ErrNeedsKeys = errors.New("without keys only addresses of this machine (127.0.0.1, ::1) " +
 		"are used: make keys with \"cprof keys\"")
 )
 
-const keyBytes = 40 // of a Z85 key
+const keyBytes = 40 // length of a Z85 key
 
 // NewKey makes a key pair.
 func NewKey(name string, role Role) (Key, error) {
@@ -79,8 +79,8 @@ func (k Key) check() error {
 	return nil
 }
 
-// isKey reports whether a text is 32 bytes in Z85 (ZeroMQ's RFC 32), where five characters encode a
-// 32-bit number in base 85.
+// isKey reports whether a text encodes 32 bytes in Z85 (ZeroMQ's RFC 32). In Z85, five characters
+// encode a 32-bit number in base 85.
 func isKey(text string) bool {
 	const alphabet = "0123456789abcdefghijklmnopqrstuvwxyz" +
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
@@ -103,10 +103,10 @@ func isKey(text string) bool {
 	return true
 }
 
-// Halved returns the public half of the key.
+// Halved returns the public half of the key, without the secret.
 func (k Key) Halved() Key { k.Secret = ""; return k }
 
-// Text returns the content of the key's file.
+// Text returns the content of a file with the key.
 func (k Key) Text() []byte {
 	var b bytes.Buffer
 	switch {
@@ -130,7 +130,7 @@ func (k Key) Text() []byte {
 	return b.Bytes()
 }
 
-// ParseKey reads what Text wrote.
+// ParseKey reads a key from the text of a key file.
 func ParseKey(text []byte) (Key, error) {
 	keys, err := parseKeys(text)
 	if err != nil {
@@ -142,7 +142,7 @@ func ParseKey(text []byte) (Key, error) {
 	return keys[0], nil
 }
 
-// parseKeys reads one or more keys. Each begins with its name.
+// parseKeys reads one or more keys. Each key begins with its name.
 func parseKeys(text []byte) (keys []Key, err error) {
 	if len(text) > MaxTextBytes {
 		return nil, fmt.Errorf("%w: %d bytes", ErrKeyFile, len(text))
@@ -177,7 +177,8 @@ func parseKeys(text []byte) (keys []Key, err error) {
 	return keys, nil
 }
 
-// ReadKey reads a key file. It refuses a secret key that anyone but its owner may read or write.
+// ReadKey reads a key file. If the file contains a secret, and anyone but its owner may read or
+// write the file, ReadKey refuses it.
 func ReadKey(path string) (Key, error) {
 	keys, err := readKeys(path)
 	if err != nil {
@@ -217,8 +218,8 @@ func readKeys(path string) ([]Key, error) {
 	return keys, nil
 }
 
-// ReadServerKeys reads the public keys that a server may have. While the server's key is being
-// replaced, the file contains two, one after the other: the present key and the next one.
+// ReadServerKeys reads the public keys that a server may have. While a server's key is being
+// replaced, the file contains two keys, one after the other: the present key and the next key.
 func ReadServerKeys(path string) (public []string, err error) {
 	keys, err := readKeys(path)
 	if err != nil {
@@ -234,8 +235,8 @@ func ReadServerKeys(path string) (public []string, err error) {
 	return public, nil
 }
 
-// Write writes the key to a new file. The mode is 0600 if the key includes the secret, and 0644 if
-// it does not. Write fails if the file exists.
+// Write writes the key to a new file. If the key includes the secret, the file's mode is 0600,
+// otherwise 0644. If the file exists, Write fails.
 func (k Key) Write(path string) error {
 	mode := fs.FileMode(0o644)
 	if k.Secret != "" {
@@ -254,9 +255,9 @@ func (k Key) Write(path string) error {
 }
 
 // ClientKeys returns a function that lists the public keys in a directory. Only one goroutine may
-// call the function. It reads the directory again when a file was added or removed. If none was, it
-// reads the directory at most once a second, however often it is called. This matters because
-// strangers can cause calls, and there may be thousands of files.
+// call the returned function. Not every call reads the directory, because strangers can cause calls
+// and there may be thousands of files: a call reads it only if a file was added or removed, or if
+// the list is a second old.
 func ClientKeys(dir string) func() ([]Key, error) {
 	d := &keyDirectory{path: dir, now: time.Now}
 	return d.list
@@ -267,12 +268,12 @@ type keyDirectory struct {
 	now  func() time.Time
 
 	read    time.Time // when the directory was last read
-	changed time.Time // the directory's modification time at that moment
+	changed time.Time // the directory's modification time when it was read
 	keys    []Key
 	err     error
 }
 
-// keysAge is the greatest age of the list while no file is added or removed.
+// keysAge is the greatest age of the list if no file was added or removed.
 const keysAge = time.Second
 
 func (d *keyDirectory) list() ([]Key, error) {
@@ -288,12 +289,12 @@ func (d *keyDirectory) list() ([]Key, error) {
 }
 
 // ReadClientKeys reads the public keys in a directory, from every file whose name ends in
-// ".public". Two kinds of files are skipped: a file that is not a client's key, and a file with a
-// key that an earlier file contains under another name. Each skipped file causes an error, which is
-// returned with the keys of the other files.
+// ".public". It skips a file that does not contain a client's key, and a file whose key is already
+// known under another name. Each skipped file causes an error. The errors are returned together
+// with the keys of the other files.
 func ReadClientKeys(dir string) ([]Key, error) {
 	entries, err := os.ReadDir(dir)
-	if err != nil { // a list that was read in part does not tell who is let in
+	if err != nil { // a part of the list would not say which keys are accepted
 		return nil, fmt.Errorf("read client keys: %w", err)
 	}
 	var paths []string
@@ -304,7 +305,7 @@ func ReadClientKeys(dir string) ([]Key, error) {
 	}
 	var keys []Key
 	var errs []error
-	names := map[string]string{} // by public key
+	names := map[string]string{} // by public key: the name that came with it
 	for _, path := range paths {
 		k, err := ReadKey(path)
 		if err == nil && k.Role == RoleServer {

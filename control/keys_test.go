@@ -63,7 +63,7 @@ func TestOneBadKeyDoesNotKeepTheOthersOut(t *testing.T) {
 		!strings.Contains(err.Error(), "server.public") {
 		t.Errorf("error is %v", err)
 	}
-	// A key that was copied under another name stays the key of the first name.
+	// If two files contain the same key under different names, the name in the first file counts.
 	twice := t.TempDir()
 	key := must(NewKey("a", RoleNode))(t).Halved()
 	copied := key
@@ -111,8 +111,8 @@ func TestTextsThatAreNoKey(t *testing.T) {
 	}
 }
 
-// Strangers can cause the list to be asked for as often as they like. It is read once a second, and
-// when a file came or went.
+// Strangers can make the server use the list of keys at any time. The server still reads it only
+// once a second, or after a file was added or removed.
 func TestListOfKeysIsReadOnceASecond(t *testing.T) {
 	dir := t.TempDir()
 	now := time.Unix(1, 0)
@@ -133,14 +133,14 @@ func TestListOfKeysIsReadOnceASecond(t *testing.T) {
 	}
 	want()
 	before := put("a.public")
-	if err := os.Chtimes(dir, now, now); err != nil { // the clock of files may be too coarse
+	if err := os.Chtimes(dir, now, now); err != nil { // file times may be too coarse
 		t.Fatal(err)
 	}
 	want(before)
 	after := put("a.public") // replaces the file
 	for range 9 {
 		now = now.Add(100 * time.Millisecond)
-		want(before) // it was not read again
+		want(before) // the directory was not read again
 	}
 	now = now.Add(100 * time.Millisecond)
 	want(after)

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// Reason names why something was refused, for counts and logs.
+// Reason is a word for why the link refused something. Refusals are counted and logged by it.
 type Reason string
 
 const (
 	ReasonMalformed    Reason = "malformed"    // not a message
-	ReasonVersion      Reason = "version"      // message of a version too far away
-	ReasonKind         Reason = "kind"         // kind not known, or not accepted from this peer
+	ReasonVersion      Reason = "version"      // message of a version that differs too much
+	ReasonKind         Reason = "kind"         // kind unknown, or not accepted from this peer
 	ReasonTooLarge     Reason = "too_large"    // message longer than MaxMessageBytes
 	ReasonUnregistered Reason = "unregistered" // message from a peer that must register first
 	ReasonReplayed     Reason = "replayed"     // registration that answers no open challenge
 	ReasonKey          Reason = "key"          // connection with a key that is not on the list
 	ReasonRole         Reason = "role"         // question from a key that may not ask
 	ReasonHandshake    Reason = "handshake"    // no key, a wrong key, or too slow
-	ReasonDisconnected Reason = "disconnected" // connection died, or was cut for what it sent
+	ReasonDisconnected Reason = "disconnected" // connection that died, or was cut for what it sent
 	ReasonUnsent       Reason = "unsent"       // message to a peer that is gone or accepts nothing
 	ReasonIdentity     Reason = "identity"     // peer that chose its own routing id
 )
@@ -38,7 +38,7 @@ type refusals struct {
 	mu     sync.Mutex
 	counts map[Reason]uint64
 	logged map[Reason]time.Time
-	silent map[Reason]uint64 // number since the last log line
+	silent map[Reason]uint64 // number of refusals since the reason was last logged
 }
 
 func newRefusals(log *slog.Logger) *refusals {

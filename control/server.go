@@ -15,7 +15,7 @@ import (
 	"github.com/pebbe/zmq4"
 )
 
-// Peer is one connection to the server. A client that connects again is another peer.
+// Peer identifies one connection to the server. A client that connects again is another peer.
 type Peer string
 
 func (p Peer) String() string { return hex.EncodeToString([]byte(p)) }
@@ -23,30 +23,30 @@ func (p Peer) String() string { return hex.EncodeToString([]byte(p)) }
 // ServerConfig configures a Server.
 type ServerConfig struct {
 	Address string // host:port; port 0 means any free port
-	Key     *Key   // the server's, with its secret; nil: no keys, and an address of this machine
+	Key     *Key   // the server's, with the secret; nil: no keys, and Address is on this machine
 
-	// Clients returns the keys that the server accepts. It is called once a second, and up to ten
-	// times a second while connections arrive. If Clients also returns an error, the returned keys
-	// are still accepted. When two calls in a row, a second apart, do not return a key, the key's
-	// connections are closed. An error that means that the list cannot be read for now prevents
-	// this.
+	// Clients returns the keys that the server accepts. The server calls it once a second, and up
+	// to ten times a second while connections arrive. If Clients also returns an error, the server
+	// still accepts the returned keys. If a key is missing from two lists in a row, a second apart,
+	// the server closes the key's connections. But if an error says that the list cannot be read
+	// for the moment, that list does not count.
 	Clients func() ([]Key, error)
 
-	Log *slog.Logger // nil: silent
+	Log *slog.Logger // nil: the server logs nothing
 
-	speaks Version // Current, except in tests
+	speaks Version // always Current, except in tests
 }
 
-// Incoming is a received message.
+// Incoming is a message that a Server or a Client received, or an event of a Server.
 type Incoming struct {
-	Peer    Peer // server only
-	Key     Key  // of the peer; server only; the zero Key if there are no keys
+	Peer    Peer // set by a Server only
+	Key     Key  // the peer's key; set by a Server only; zero without keys
 	Request uint64
-	Message Message // nil: the message with number Request did not reach Peer, or see Revoked
+	Message Message // nil: the message with number Request did not reach Peer, or Revoked is set
 
-	// Revoked reports that Key was taken off the list, and that Peer's connection was closed. Such
-	// an Incoming follows for each peer with the key, and then one without a Peer, even if there
-	// were no peers.
+	// Revoked says that Key was taken off the list, and that Peer's connection was closed. Receive
+	// returns one such Incoming for each peer with the key. Then it returns one more without a
+	// Peer, even if the key had no connections.
 	Revoked bool
 
 	bytes int64 // length of the message on the wire
@@ -58,23 +58,23 @@ type Server struct {
 	address  string
 	refused  *refusals
 	incoming chan Incoming
-	queued   atomic.Int64 // bytes of the messages in incoming
+	queued   atomic.Int64 // bytes of all messages in incoming
 	flows    *flows
 	loop     *loop
 	done     chan struct{}
 	monitor  chan struct{}
 	zap      *zap
 	context  *zmq4.Context
-	router   *zmq4.Socket // the loop's
+	router   *zmq4.Socket // used only by the goroutine of run
 
-	revoked []Incoming // the loop's: they wait until incoming has room
+	revoked []Incoming // used only by run: they wait until incoming has room
 
 	mu          sync.Mutex
 	registered  map[Peer]bool
-	connections map[Peer]connection // of peers with keys
+	connections map[Peer]connection // connections of peers that have keys
 }
 
-// Check returns the error with which Listen would fail before it opens anything.
+// Check returns the error with which Listen would fail because of its configuration.
 func (c ServerConfig) Check() error {
 	if c.Key == nil && !onThisMachine(c.Address) {
 		return fmt.Errorf("listen on %q: %w", c.Address, ErrNeedsKeys)
@@ -180,11 +180,11 @@ func (s *Server) open(c ServerConfig) (err error) {
 // Address returns the host:port on which the server listens.
 func (s *Server) Address() string { return s.address }
 
-// Refused returns the number of refusals, by reason.
+// Refused returns the number of refusals for each reason.
 func (s *Server) Refused() map[Reason]uint64 { return s.refused.all() }
 
-// Receive waits for the next message that was not refused. A Register that it returns has answered
-// its challenge. Its peer is then treated as registered until Forget.
+// Receive waits for the next message that the link did not refuse. A Register that Receive returns
+// has answered its challenge. Its peer counts as registered until Forget.
 func (s *Server) Receive(ctx context.Context) (Incoming, error) {
 	taken := func(in Incoming) (Incoming, error) {
 		s.queued.Add(-in.bytes)
@@ -205,8 +205,9 @@ func (s *Server) Receive(ctx context.Context) (Incoming, error) {
 	}
 }
 
-// Send queues a message to a peer and does not wait. An error means that the message was not
-// queued. If the peer turns out to be gone, Receive returns an Incoming without a message.
+// Send queues a message to a peer and does not wait. If Send returns an error, the message was not
+// queued. If the peer of a queued message is gone, Receive later returns an Incoming without a
+// message.
 func (s *Server) Send(to Peer, request uint64, m Message) error {
 	frames, err := encode(m, request, s.speaks)
 	if err != nil {
@@ -218,14 +219,14 @@ func (s *Server) Send(to Peer, request uint64, m Message) error {
 	return nil
 }
 
-// Forget undoes a peer's registration. The peer's messages are refused until it registers again.
+// Forget ends a peer's registration. The link refuses the peer's messages until it registers again.
 func (s *Server) Forget(p Peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.registered, p)
 }
 
-// Admit treats a peer as registered until Forget, as a Register does.
+// Admit makes a peer count as registered until Forget, without a Register.
 func (s *Server) Admit(p Peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,7 +247,7 @@ func (s *Server) run() {
 	id := s.loop.poller.Add(s.router, zmq4.POLLIN)
 	for closed := false; !closed; {
 		wait := lookEvery
-		if s.full() { // senders must wait, so that this server's memory does not grow
+		if s.full() { // do not read more: senders must wait, so that memory does not grow
 			s.loop.poller.Update(id, 0)
 			wait = time.Millisecond
 		} else {
@@ -304,15 +305,15 @@ func (s *Server) put(o outgoing) {
 	}
 }
 
-// maxQueued is the number of bytes of messages that may wait for Receive. Decoded, these messages
-// may take several times as much memory.
+// maxQueued is how many bytes of messages may wait for Receive, as counted on the wire. Once
+// decoded, a message may take several times as much memory.
 const maxQueued = 16 << 20
 
 func (s *Server) full() bool {
 	return len(s.incoming) == cap(s.incoming) || s.queued.Load() >= maxQueued
 }
 
-// drain passes messages that have arrived to Receive, as long as Receive's queue has room.
+// drain passes arrived messages on to Receive, while Receive's queue has room.
 func (s *Server) drain(g *gate) {
 	for !s.full() {
 		peer, err := s.router.RecvBytes(zmq4.DONTWAIT)
@@ -328,7 +329,7 @@ func (s *Server) drain(g *gate) {
 	}
 }
 
-// watch counts what ZeroMQ refuses before a message is complete.
+// watch follows ZeroMQ's events. It counts connections that ended and handshakes that failed.
 func (s *Server) watch(monitor *zmq4.Socket) {
 	defer close(s.monitor)
 	defer monitor.Close()

@@ -15,21 +15,21 @@ import (
 	"github.com/pebbe/zmq4"
 )
 
-// ErrClosed is returned when this end of the link is closed.
+// ErrClosed is returned if this end of the link is closed.
 var ErrClosed = errors.New("link is closed")
 
 const (
-	handshakeLimit    = 2 * time.Second // for the whole handshake, however slowly bytes arrive
-	wireHeartbeat     = 2 * time.Second // of ZeroMQ itself: finds dead connections
-	wireHeartbeatDead = 6 * time.Second // also finds messages whose bytes arrive too slowly
-	wireOverhead      = 1024            // what CURVE adds; a longer frame ends its connection
-	sendQueue         = 1000            // messages to one peer that wait in ZeroMQ
+	handshakeLimit    = 2 * time.Second // for the whole handshake, even if bytes arrive slowly
+	wireHeartbeat     = 2 * time.Second // ZeroMQ's own, to find dead connections
+	wireHeartbeatDead = 6 * time.Second // the silence, or slow message, that ends a connection
+	wireOverhead      = 1024            // bytes that CURVE adds; longer frames end the connection
+	sendQueue         = 1000            // number of messages to one peer that may wait in ZeroMQ
 	lookEvery         = 50 * time.Millisecond
 	lingerAtClose     = 200 * time.Millisecond
 )
 
-// onThisMachine reports whether no other machine can reach "host:port". The only name that it
-// accepts is localhost; it looks up no names.
+// onThisMachine reports whether no other machine can reach "host:port". Of all host names, it
+// accepts only localhost, because it does not look up names.
 func onThisMachine(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -42,7 +42,7 @@ func onThisMachine(address string) bool {
 // portOf returns the port of "host:port".
 func portOf(address string) int {
 	_, text, _ := net.SplitHostPort(address)
-	port, _ := strconv.Atoi(text) // the server listens on this address, so it has a port
+	port, _ := strconv.Atoi(text) // the server listens on this address, so the port is valid
 	return port
 }
 
@@ -54,38 +54,39 @@ func setCommon(s *zmq4.Socket, address string) error {
 		s.SetHeartbeatTimeout(wireHeartbeatDead),
 		s.SetLinger(lingerAtClose),
 		s.SetSndhwm(sendQueue),
-		// ZeroMQ aborts the whole process if a peer goes away while ZeroMQ waits for the program to
-		// read that peer's messages. So ZeroMQ must always continue to read, and flows limits what
-		// waits.
+		// If ZeroMQ's queue of received messages is full, ZeroMQ waits for the program to read. If
+		// the peer goes away during this wait, ZeroMQ aborts the whole process. So the queue has no
+		// limit, and flows limits its memory instead.
 		s.SetRcvhwm(0),
 		s.SetIpv6(strings.HasPrefix(address, "[")),
 	)
 }
 
-// A loop owns a ZeroMQ socket, which only one goroutine at a time may use. It also owns a pair of
-// sockets with which other goroutines wake it.
+// A loop passes messages to the goroutine that owns a ZeroMQ socket: only one goroutine at a time
+// may use such a socket. Other goroutines queue messages in the loop. Then they wake the owner
+// through a pair of sockets, which the owner can poll.
 type loop struct {
 	poller *zmq4.Poller
-	bell   *zmq4.Socket // the loop's end
+	bell   *zmq4.Socket // the receiving end of the pair
 
-	mu     sync.Mutex // guards the following fields
+	mu     sync.Mutex // guards the fields below
 	ringer *zmq4.Socket
 	rung   bool
 	closed bool
 	queue  []outgoing
 }
 
-// outgoing is a message on its way to the loop.
+// outgoing is a message, or another order, for the goroutine of a loop.
 type outgoing struct {
 	peer    Peer // server only
 	frames  [][]byte
 	request uint64
-	revoked *Key       // server only, alone in its message: the key to revoke
+	revoked *Key       // server only: the key to revoke; all other fields are then zero
 	until   time.Time  // client only: when to give up
 	sent    chan error // client only: has room for one error
 }
 
-// pairs counts the pairs of sockets in this process. Each pair needs a name of its own.
+// pairs counts the pairs of sockets in this process, because each pair needs a name of its own.
 var pairs atomic.Int64
 
 func newLoop(ctx *zmq4.Context) (l *loop, err error) {
@@ -106,8 +107,8 @@ func newLoop(ctx *zmq4.Context) (l *loop, err error) {
 	return l, nil
 }
 
-// put queues a message and wakes the loop. It returns false if the loop is closed or the queue is
-// full.
+// put queues a message and wakes the loop's goroutine. If the loop is closed or the queue is full,
+// put returns false.
 func (l *loop) put(o outgoing) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,15 +120,15 @@ func (l *loop) put(o outgoing) bool {
 	return true
 }
 
-// ring wakes the loop. The caller holds l.mu.
+// ring wakes the loop's goroutine. The caller must have locked l.mu.
 func (l *loop) ring() {
 	if !l.rung && l.ringer != nil {
 		l.rung = true
-		l.ringer.SendBytes(nil, zmq4.DONTWAIT) // it fails only if the bell rings already
+		l.ringer.SendBytes(nil, zmq4.DONTWAIT) // it fails only if the owner is being woken already
 	}
 }
 
-// take returns the queued messages, and whether the loop must end.
+// take returns the queued messages. closed says that the loop's goroutine must end.
 func (l *loop) take() (queue []outgoing, closed bool) {
 	for {
 		if _, err := l.bell.RecvBytes(zmq4.DONTWAIT); err != nil {
@@ -151,7 +152,7 @@ func (l *loop) close() {
 	}
 }
 
-// end releases the bell. It is the last action of the loop.
+// end closes the loop's sockets. It is the last call of the loop's goroutine.
 func (l *loop) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,21 +6,22 @@ import (
 	"fmt"
 )
 
-// Train is one train as reported by the node that ran it. It contains the stamps of package minrtt
-// and no conclusions from them.
+// Train is one train in a node's report. It contains the stamps that package minrtt took, and
+// nothing that was computed from the stamps.
 type Train struct {
-	KernelStamps uint64 // number of stamps, of the four of each exchange, that the kernel took
+	KernelStamps uint64 // how many stamps of the exchanges the kernel took; each exchange has four
 	Exchanges    []Exchange
 	Arrivals     []Arrival
 }
 
 // Exchange is a probe and its answer. Sent and Returned are readings of the reporting node's
-// counter, Received and Answered are readings of its peer's counter.
+// counter. Received and Answered are readings of the peer's counter.
 type Exchange struct {
 	Sent, Received, Answered, Returned Interval
 }
 
-// Arrival is a probe whose answer yielded no constraint.
+// Arrival is a probe that proves a constraint although it belongs to no exchange, because its
+// answer proves nothing.
 type Arrival struct {
 	Sent, Received Interval
 }
@@ -28,16 +29,16 @@ type Arrival struct {
 // Interval is a stamp: the reading was at least Lo and at most Hi.
 type Interval struct{ Lo, Hi uint64 }
 
-// MaxBatchStamps is the largest number of stamps in one Trains.
+// MaxBatchStamps is the largest number of stamps in one Trains message.
 const MaxBatchStamps = 400_000
 
 var errTrainsEnd = errors.New("trains end early")
 
-// A trainWriter writes readings as differences from the last reading of the same side. A difference
-// takes two or three bytes.
+// trainWriter writes each reading as the difference from the previous reading of the same counter.
+// A difference mostly takes two or three bytes.
 type trainWriter struct {
 	b    []byte
-	last [2]uint64 // reading of the reporting node, and of its peer
+	last [2]uint64 // last reading of the reporting node, and of its peer
 }
 
 func (w *trainWriter) interval(side int, i Interval) {
@@ -91,8 +92,8 @@ func (r *trainReader) fail(err error) {
 	r.b = nil
 }
 
-// count reads the number of the following elements. Each element takes at least the given bytes and
-// contains the given number of stamps.
+// count reads the number of elements that follow. Each element takes at least the given number of
+// bytes and contains the given number of stamps.
 func (r *trainReader) count(what string, bytes, stamps int) int {
 	n := r.uvarint()
 	if n > uint64(len(r.b)/bytes) {

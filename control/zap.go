@@ -11,29 +11,29 @@ import (
 
 const zapDomain = "cloudprofiler"
 
-// A zap answers ZeroMQ's question whether a key is accepted (RFC 27, version 1.0 of ZAP). It also
-// notices when a key is no longer accepted.
+// A zap answers ZeroMQ when ZeroMQ asks whether a key is accepted (RFC 27, version 1.0 of ZAP). It
+// also notices when a key is no longer accepted.
 type zap struct {
 	read    func() ([]Key, error)
-	revoke  func(Key) bool // false: try again later
+	revoke  func(Key) bool // returns false if it cannot be done now
 	refused *refusals
 	socket  *zmq4.Socket // used only by the goroutine of serve
 	done    chan struct{}
 	close   func()
 
 	mu   sync.Mutex
-	keys map[string]Key // by public key: keys on the list, and keys still to be revoked
+	keys map[string]Key // by public key: keys on the list, and keys that must still be revoked
 
-	// Used only by the goroutine of serve:
+	// Only the goroutine of serve uses these fields.
 	allowed  map[string]bool
-	missing  map[string]bool // keys that were not on the list at the last check
+	missing  map[string]bool // keys that were not on the list at the last look
 	readAt   time.Time
 	lookedAt time.Time
 	complain string // the last error about the list
-	partial  bool   // the list could not be read completely, for a temporary reason
+	partial  bool   // for a temporary reason, only a part of the list could be read
 }
 
-// listEvery is the interval at which zap checks for keys that have left the list.
+// listEvery is the interval at which zap looks for keys that have left the list.
 const listEvery = time.Second
 
 func newZap(
@@ -72,7 +72,7 @@ func (z *zap) serve(stop chan struct{}) {
 		z.look(time.Now())
 		m, err := z.socket.RecvMessage(0)
 		if err != nil {
-			continue // a timeout, or the context ended and stop follows
+			continue // the wait timed out, or the context ended and stop is closed next
 		}
 		z.socket.SendMessage(z.answer(m))
 	}
@@ -89,8 +89,8 @@ func (z *zap) answer(m []string) []string {
 		return no("not a CURVE request")
 	}
 	public := zmq4.Z85encode(m[6])
-	// A key that was just added to the list is accepted at once. A stranger cannot cause more than
-	// ten reads a second.
+	// A key that was just added to the list must be accepted at once. So an unknown key makes zap
+	// read the list again, but strangers cannot cause more than ten readings a second.
 	age := time.Since(z.readAt)
 	if age > time.Second || age > 100*time.Millisecond && !z.allowed[public] {
 		z.reload()
@@ -127,8 +127,8 @@ func (z *zap) reload() {
 	}
 }
 
-// look revokes a key that was on the list and was then missing at two checks in a row. One check is
-// not enough, because a file is missing for a moment while someone replaces it.
+// look revokes a key that two looks in a row did not find on the list. One look is not enough:
+// while somebody replaces a key's file, the file is missing for a moment.
 func (z *zap) look(now time.Time) {
 	if now.Sub(z.lookedAt) < listEvery {
 		return
@@ -153,8 +153,8 @@ func (z *zap) look(now time.Time) {
 	}
 }
 
-// passes reports whether an error in reading the list is temporary and so reveals nothing about the
-// list.
+// passes reports whether an error in reading the list is temporary. Such an error does not show
+// that a key was removed.
 func passes(err error) bool {
 	for _, passing := range []error{
 		syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EIO, syscall.ESTALE,
@@ -167,7 +167,7 @@ func passes(err error) bool {
 	return false
 }
 
-// key returns the key of a connection, and whether it is still accepted.
+// key returns the key of a connection, and whether the server still accepts it.
 func (z *zap) key(public string) (Key, bool) {
 	z.mu.Lock()
 	defer z.mu.Unlock()

@@ -20,15 +20,16 @@ func (c *core) endRun() {
 	}
 }
 
-// endOf returns the end of a run that began at begun and ends now. If the clock was set back in the
-// meantime, the end is still not before the beginning, only less certain.
+// endOf returns the end of a run that began at begun and ends now. A run's end is an interval. If
+// the clock was set back during the run, endOf widens the interval until it reaches the end of the
+// interval begun.
 func endOf(begun runs.UTC, now time.Time) runs.UTC {
 	end := runs.UTCOf(now, utcSlack)
 	end.Hi_ns = max(end.Hi_ns, begun.Hi_ns)
 	return end
 }
 
-// abortRun ends the run at once with the data that is there. It waits for no node.
+// abortRun ends the run at once and keeps the data that has already arrived. It waits for no node.
 func (c *core) abortRun() error {
 	r := c.run
 	if r == nil {
@@ -47,7 +48,7 @@ func (c *core) abortRun() error {
 		c.targetsChanged()
 		c.endRun()
 		for _, n := range c.sorted() {
-			// A node may have opened the run without having reported it yet.
+			// A node may have opened the run, and its answer that says so may still be on the way.
 			if n.alive() && n.can(control.CanRun) {
 				c.ask(n, &control.Run{Name: r.name(), Close: true}, c.config.AnswerLimit,
 					closingRun, func(control.Message, error) {})

@@ -12,8 +12,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// An asker is a process in the hub that asks the server. A ZeroMQ thread stays in the namespace in
-// which it began, and all clients of a process share one: this process could ask in one fleet only.
+// An asker is a process in the hub's namespace that asks the server questions. The test process
+// cannot ask them itself: each fleet has its own namespaces, but all ZeroMQ clients of a process
+// share a thread, which stays in the network namespace in which it began.
 type asker struct {
 	process  *exec.Cmd
 	requests *json.Encoder
@@ -46,7 +47,7 @@ func startAsker(cmd *exec.Cmd, start func() error) (*asker, error) {
 	return &asker{cmd, json.NewEncoder(in), json.NewDecoder(out)}, nil
 }
 
-// ask returns the server's answer, or why there was none within the limit.
+// ask returns the server's answer, or the reason why there was no answer within the limit.
 func (a *asker) ask(what string, argument any, limit time.Duration) (json.RawMessage, error) {
 	text, err := json.Marshal(argument)
 	if err != nil {
@@ -65,7 +66,7 @@ func (a *asker) ask(what string, argument any, limit time.Duration) (json.RawMes
 	return answer.Result, nil
 }
 
-// serveAsker is the asker's process: it answers requests until there are no more.
+// serveAsker runs in the asker's process. It answers requests until its input ends.
 func serveAsker(link *control.Client) error {
 	requests, answers := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
 	for {

@@ -11,11 +11,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// One direct link has up to 5 ms of noise in one direction. The others are good. The path over a
-// third node bounds the pair as well as its two hops allow.
+// The direct link between two nodes has up to 5 ms of noise in one direction. All other links are
+// good. After closure, the bound of these two nodes is as narrow as a path over two good links
+// allows.
 func TestClosureBoundsANoisyPair(t *testing.T) { closureBar(t) }
 
-// TestBarClosure is the same test for the record.
+// TestBarClosure makes the same test and records the result.
 func TestBarClosure(t *testing.T) {
 	proof.Begin(t)
 	bar := proof.Bar{
@@ -63,20 +64,21 @@ func closureBar(t *testing.T) (ratios []float64) {
 	return ratios
 }
 
-// A node's stamps are wrong, but plausible to each peer. Then bounds with that node are false, and
-// no others, whatever it tells its peers. It is named once it is off by more than the paths to
-// others allow. With "any", a smaller lie makes bounds between two honest nodes on a bad link
-// false.
+// A liar is a node whose stamps are wrong, but look plausible to each peer. By default, only the
+// liar's own bounds are then false, even if it tells each peer another lie. The server names the
+// liar if the lie is larger than the bounds of the paths over other nodes. But if the server is
+// told to believe any single third node, a smaller lie falsifies bounds between two honest nodes
+// whose direct link is bad.
 func TestALiarSpoilsItsOwnBoundsOnly(t *testing.T) {
 	const liar = "n01"
-	// In cycles: 23, 154 and 4 µs. A hop takes 10 to 30 µs.
+	// In cycles. The lies are 23, 154 and 4 µs; a packet between two nodes takes 10 to 30 µs.
 	const off, far, shorter = 60_000, 400_000, 10_000
 	for name, test := range map[string]struct {
-		lies    map[string]int64 // by peer
-		matters bool             // to other nodes, if any third node is believed
-		named   bool             // in the matrix
+		lies    map[string]int64 // by peer, in cycles
+		matters bool             // ThirdAny makes bounds of honest nodes false
+		named   bool             // the matrix names the liar
 	}{
-		// To the other nodes this is a counter like any other.
+		// A counter that is shifted alike for all peers looks like an honest counter.
 		"alike to all": {
 			map[string]int64{"n00": off, "n02": off, "n03": off, "n04": off}, false, false},
 		"a little to one only": {map[string]int64{"n00": off}, true, false},
@@ -148,8 +150,8 @@ func TestALiarSpoilsItsOwnBoundsOnly(t *testing.T) {
 	}
 }
 
-// Faults of all kinds occur at random moments. No bound is false, nothing hangs, and every loss is
-// named.
+// Faults of all kinds occur at random moments. No bound is false, nothing hangs, and the server
+// gives a reason for every lost pair.
 func TestRandomFaults(t *testing.T) {
 	f := newFleet(t, testConfig(), names(10)...)
 	f.wantSweep(time.Minute)
@@ -182,7 +184,7 @@ func TestRandomFaults(t *testing.T) {
 	if !f.run(time.Minute, func() bool { return f.core.sweep == nil }) {
 		t.Fatal("a sweep hangs")
 	}
-	f.run(10*time.Second, nil) // the nodes that are gone are found to be
+	f.run(10*time.Second, nil) // the server notices which nodes are gone
 	f.core.sweepBy = time.Time{}
 	f.run(time.Minute, func() bool { return f.core.sweep == nil })
 	f.core.last = nil

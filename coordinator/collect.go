@@ -17,29 +17,29 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// A collection fetches a node's files into the run, one after another. An incomplete file is stored
-// beside the server's state until the rest arrives. After the node returns or the server restarts,
-// fetching continues there.
+// A collection fetches a node's files into the run, one after another. The part of a file that has
+// arrived is stored in the server's state directory until the file is complete. If the node goes
+// away or the server restarts, fetching later continues at the end of that part.
 type collection struct {
 	run     *run
 	node    string
 	files   []control.File
 	at      int             // index into files
-	resumed bool            // a part of the file arrived earlier, and fetching continued after it
-	done    map[string]bool // paths that need nothing more
+	resumed bool            // a part of files[at] arrived in an earlier session
+	done    map[string]bool // paths of files that are finished or given up
 	got     int64
 	of      int64
 	tries   int
 	looked  time.Time   // when progress was last checked
-	came    int64       // and the progress then
-	until   time.Time   // how long to wait for a node that is gone; zero: it is not gone
-	over    func(error) // called once
+	came    int64       // the progress at that time
+	until   time.Time   // end of the wait for a node that is gone; zero: no wait
+	over    func(error) // called once, when the collection ends
 }
 
 const collectTries = 5
 
-// errFetchAgain is returned for a damaged file that was fetched in several sessions. One of the
-// earlier parts may have been damaged on this machine.
+// errFetchAgain is returned for a damaged file that was fetched in several sessions. The damage may
+// have happened on the server's disk, in a part that arrived in an earlier session.
 var errFetchAgain = errors.New("a part that came earlier may be damaged")
 
 // collectAll fetches the files of all nodes that opened the run, in parallel, and then completes
@@ -67,7 +67,7 @@ func (c *core) collectAll() {
 			over()
 		}
 		r.collect = append(r.collect, k)
-		if r.again { // the node may not know that the run ended
+		if r.again { // the node may have been away when the run ended
 			c.tellOne(n, true, func() { c.list(k) })
 			continue
 		}
@@ -76,8 +76,8 @@ func (c *core) collectAll() {
 	over()
 }
 
-// collectFailed waits for the return of a node that is gone. It gives up on a node that is not
-// gone.
+// collectFailed handles an error of a collection. If the node is gone, collectFailed waits for its
+// return. Otherwise it gives up the node.
 func (c *core) collectFailed(k *collection, why error) {
 	if c.ended(k) {
 		return
@@ -91,7 +91,7 @@ func (c *core) collectFailed(k *collection, why error) {
 	k.over(why)
 }
 
-// stepCollect gives up on nodes that did not return in time.
+// stepCollect gives up nodes that did not return in time.
 func (c *core) stepCollect() {
 	if c.run == nil {
 		return
@@ -106,7 +106,8 @@ func (c *core) stepCollect() {
 	}
 }
 
-// collectOn continues with a node that has returned. The node may not know that the run was closed.
+// collectOn continues the collection from a node that has returned. It first tells the node to
+// close the run, because the node may have missed that order.
 func (c *core) collectOn(n *node) {
 	for _, k := range c.run.collect {
 		if k.node == n.name() && !k.until.IsZero() {
@@ -146,7 +147,8 @@ func (c *core) list(k *collection) {
 		"a list of its files", done)
 }
 
-// nextFile begins with the next file that is needed, or continues it.
+// nextFile finds the next file that the run still lacks and starts to fetch it. If a part of the
+// file is already here, fetching continues after that part.
 func (c *core) nextFile(k *collection) {
 	r := k.run
 	for k.at < len(k.files) && (k.done[k.files[k.at].Path] || r.has(k.node, k.files[k.at])) {
@@ -250,16 +252,16 @@ func (c *core) keepFile(k *collection, f control.File, part string) {
 	})
 }
 
-// ended reports whether fetching for k is over, because its run was aborted or is no longer the
-// present one.
+// ended reports whether fetching for k is over. It is over if the run of k was aborted or is no
+// longer under way.
 func (c *core) ended(k *collection) bool { return c.run != k.run || k.run.aborted }
 
 // slowest is the least number of bytes that a node must send in a minute. Without this limit, a
-// node that sends endless files byte by byte would delay the run for ever.
+// node that sends an endless file byte by byte would delay the run for ever.
 const slowest = 1 << 20
 
-// stalls returns why fetching from a node must stop: the node sends too little, or the disk is
-// full.
+// stalls returns the reason why fetching from a node must stop: the node sends too little, or the
+// disk is full. It returns nil if fetching may go on.
 func (c *core) stalls(k *collection) error {
 	if took := c.now().Sub(k.looked); took > time.Minute {
 		came := k.got + int64(k.at)<<16 // a small file is progress, too
@@ -286,7 +288,7 @@ func partSize(path string) (int64, error) {
 	return info.Size(), nil
 }
 
-// place returns the path of a node's file in a run, or "" if the file does not belong into a run.
+// place returns the path at which a run keeps a node's file, or "" if runs do not keep such files.
 func place(node, file string) string {
 	switch base := path.Base(file); {
 	case strings.HasSuffix(base, ".cplog"):
@@ -299,14 +301,14 @@ func place(node, file string) string {
 	return ""
 }
 
-// isOf reports whether m lists this file as missing from the run or damaged.
+// isOf reports whether m says that the run does not have this file whole.
 func isOf(m runs.Missing, node string, f control.File) bool {
 	return m.Part == "node "+node &&
 		strings.HasPrefix(m.Reason, fmt.Sprintf("%s%q: ", notWhole, f.Path))
 }
 
-// has reports whether a file is already in the run, from before a restart of the server. The files
-// of a closed run do not change.
+// has reports whether the run already has a file of this name and length, perhaps from before a
+// restart of the server. The files of a closed run do not change.
 func (r *run) has(node string, f control.File) bool {
 	to := place(node, f.Path)
 	if to == "" {
@@ -319,10 +321,10 @@ func (r *run) has(node string, f control.File) bool {
 	return err == nil && info.Size() == f.Bytes
 }
 
-// keep moves a fetched file into the run. Of a damaged log it keeps the intact part, and the error
-// describes where the damage is.
+// keep moves a fetched file into the run. If the file is a damaged log, keep stores the intact part
+// and returns an error that says where the damage is.
 func keep(draft *runs.Draft, node string, f control.File, part string, resumed bool) error {
-	if err := appendTo(part, nil); err != nil { // an empty file does not exist yet
+	if err := appendTo(part, nil); err != nil { // an empty file has no part yet: create it
 		return err
 	}
 	from, err := os.Open(part)

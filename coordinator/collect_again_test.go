@@ -13,8 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// A node that was away when its run ended closes the run when it is back. Its logs can then be
-// fetched, even across a restart of the server.
+// A node that is away when its run ends closes the run when it returns. The server can then fetch
+// its logs, even after a restart of the server.
 func TestCollectOnceMore(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		f, c := away(t)
@@ -78,7 +78,8 @@ func TestCollectOnceMoreFromNobody(t *testing.T) {
 	}
 }
 
-// A node that is back before the anchors after the run is told then to close it.
+// A node that returns before the anchors after the run are measured is told at once to close the
+// run.
 func TestANodeThatIsBackInTimeClosesTheRun(t *testing.T) {
 	f := newFleet(t, testConfig(), names(3)...)
 	f.wantSweep(time.Minute)
@@ -98,19 +99,19 @@ func TestANodeThatIsBackInTimeClosesTheRun(t *testing.T) {
 	}
 }
 
-// A node that is back while a run is collected once more is told to close it too, and gives its
-// files.
+// A node that returns while a run is being collected once more is also told to close the run. Then
+// it gives its files.
 func TestANodeThatIsBackWhileTheRunIsCollected(t *testing.T) {
 	f, c := away(t)
 	d := f.clients["n01"]
 	relations := relationsOf(t, f)
-	// Without these logs, collecting takes a while.
+	// Without these logs in the run, the server must fetch them again, which takes a while.
 	if err := os.RemoveAll(filepath.Join(f.store.runs, "r", "logs", "n01")); err != nil {
 		t.Fatal(err)
 	}
 	f.ask(AskCollectRun, RunRequest{Name: "r"})
 	f.run(time.Millisecond, nil)
-	d.cut = true // the run waits for it
+	d.cut = true // the run waits for this node
 	f.run(10*time.Second, nil)
 	if f.phase() != PhaseCollecting {
 		t.Fatal(f.phase())
@@ -119,7 +120,7 @@ func TestANodeThatIsBackWhileTheRunIsCollected(t *testing.T) {
 	if last := c.opened[len(c.opened)-1]; !last.Close {
 		t.Errorf("it was told %+v", c.opened)
 	}
-	// Trains and tables of this time do not belong to the run.
+	// Trains and tables that arrive now do not belong to the run.
 	train, _ := c.train(f.clients["n02"], 3)
 	c.send(0, &control.Trains{
 		Report: c.report + 1, Peer: "n02", PeerEpoch: "e1", Epoch: "e1",
@@ -146,8 +147,8 @@ func TestANodeThatIsBackWhileTheRunIsCollected(t *testing.T) {
 	}
 }
 
-// A node that is cut off just when the others are told that the run ends is told when the run is
-// collected once more.
+// A node loses its connection just when the server tells all nodes that the run ends. The server
+// tells it to close the run when it collects the run once more.
 func TestANodeThatMissedTheEnd(t *testing.T) {
 	f := newFleet(t, testConfig(), names(2)...)
 	f.wantSweep(time.Minute)
@@ -170,7 +171,8 @@ func TestANodeThatMissedTheEnd(t *testing.T) {
 	}
 }
 
-// A run that the server does not have stays open.
+// If a node has opened a run that this server does not have, the server does not tell it to close
+// that run.
 func TestRunsOfOthersStayOpen(t *testing.T) {
 	f, c := away(t)
 	for _, run := range []string{"local", "another"} {
@@ -186,8 +188,8 @@ func TestRunsOfOthersStayOpen(t *testing.T) {
 	}
 }
 
-// The status of a run does not change after it was returned. A matrix uses it while the core
-// continues.
+// A status that runStatus has returned does not change: a matrix may still use it while the core
+// works on.
 func TestStatusOfARunDoesNotChange(t *testing.T) {
 	f, _, _ := opened(t)
 	r := f.core.run
@@ -201,7 +203,8 @@ func TestStatusOfARunDoesNotChange(t *testing.T) {
 	}
 }
 
-// A file that was damaged on its way or on its node is fetched again, once it is whole on the node.
+// A file that was damaged during the transfer or on its node is fetched again once the node has an
+// intact copy.
 func TestADamagedLogIsFetchedOnceItIsWhole(t *testing.T) {
 	f, c := away(t)
 	c.comeBack()
@@ -226,7 +229,7 @@ func TestADamagedLogIsFetchedOnceItIsWhole(t *testing.T) {
 	}
 }
 
-// A file that was fetched while it was being written is fetched again when it is whole.
+// A file that was fetched while its node was still writing it is fetched again when it is complete.
 func TestAFileThatGrew(t *testing.T) {
 	f, c, _ := opened(t)
 	const name = "truth.json"
@@ -243,7 +246,8 @@ func TestAFileThatGrew(t *testing.T) {
 	}
 }
 
-// A node that keeps no files, or that came after the run was over, is not asked for any.
+// The server asks for no files from a node that keeps none, or from a node that joined after the
+// run was over.
 func TestFilesOfNodesWithout(t *testing.T) {
 	f := newFleet(t, testConfig(), names(2)...)
 	f.wantSweep(time.Minute)

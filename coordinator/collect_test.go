@@ -16,7 +16,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// logFile makes the log of a ring, of some ten kilobytes.
+// logFile makes a log of some ten kilobytes.
 func logFile(t *testing.T, f *fleet, node, name string) (file string, content []byte) {
 	t.Helper()
 	parsed, err := channel.ParseName(name)
@@ -72,7 +72,7 @@ func withLogs(t *testing.T) (f *fleet, size int) {
 	return f, size
 }
 
-// opened is withLogs with an open run.
+// opened returns the fleet of withLogs with an open run.
 func opened(t *testing.T) (f *fleet, of *fakeClient, size int) {
 	t.Helper()
 	f, size = withLogs(t)
@@ -83,8 +83,8 @@ func opened(t *testing.T) (f *fleet, of *fakeClient, size int) {
 	return f, f.clients["n00"], size
 }
 
-// collecting is opened with a run whose files are being fetched. n00 has sent about half of its
-// files.
+// collecting returns the fleet of opened while the files of its run are being fetched. n00 has sent
+// three quarters of its bytes.
 func collecting(t *testing.T) (f *fleet, of *fakeClient, size int) {
 	t.Helper()
 	f, of, size = opened(t)
@@ -95,8 +95,8 @@ func collecting(t *testing.T) (f *fleet, of *fakeClient, size int) {
 	return f, of, size
 }
 
-// complete waits for the end of the run. It returns what is missing, and how many of the nodes'
-// files are in the run unchanged.
+// complete waits until the run is complete. It returns what the run lacks, and how many of the
+// nodes' files are in the run unchanged.
 func (f *fleet) complete() (missing []runs.Missing, whole int) {
 	f.t.Helper()
 	if !f.run(3*time.Minute, func() bool { return f.core.run == nil }) {
@@ -134,7 +134,7 @@ func TestFilesOfANodeThatComesBack(t *testing.T) {
 	f, c, size := collecting(t)
 	c.state = killed
 	c.life++
-	f.run(10*time.Second, nil) // it is found dead, and the others have sent their files long before
+	f.run(10*time.Second, nil) // until the server finds the node dead
 	if f.phase() != PhaseCollecting {
 		t.Fatalf("the run is %s without the node", f.phase())
 	}
@@ -145,7 +145,8 @@ func TestFilesOfANodeThatComesBack(t *testing.T) {
 	if len(missing) > 0 || whole != 6 {
 		t.Errorf("%d of 6 files are whole, missing: %v", whole, missing)
 	}
-	// It is told twice, because it may have missed the first time.
+	// The server tells the node to close the run twice, because the node may have missed the first
+	// order.
 	if n := len(c.opened); n != 3 || !c.opened[1].Close || !c.opened[2].Close {
 		t.Errorf("it was told %+v", c.opened)
 	}
@@ -178,7 +179,7 @@ func TestFilesOfANodeThatStaysAway(t *testing.T) {
 	}
 }
 
-// Giving up one node does not end the wait for another.
+// If the server gives up one node, it still waits for the other one that is away.
 func TestOneNodeStaysAwayAndAnotherComesBack(t *testing.T) {
 	f, c, _ := opened(t)
 	d := f.clients["n01"]
@@ -216,8 +217,8 @@ func TestFilesAfterTheServersRestart(t *testing.T) {
 	}
 }
 
-// A restarted server could do what is due at once, when no node has found it yet. A run loses
-// nothing by a restart.
+// A run loses nothing if the server restarts in any phase. The restarted server must first wait
+// until the nodes have found it again.
 func TestRunAfterTheServersRestart(t *testing.T) {
 	for _, phase := range []Phase{PhaseBefore, PhaseOpening, PhaseClosing, PhaseAfter} {
 		t.Run(string(phase), func(t *testing.T) {
@@ -258,8 +259,8 @@ func TestRunAfterTheServersRestart(t *testing.T) {
 	}
 }
 
-// If the part of a file from before the server's restart was damaged on its disk, the file is
-// fetched again.
+// If the part of a file that arrived before the server's restart is damaged on the server's disk,
+// the file is fetched again.
 func TestAPartThatIsDamagedIsFetchedAgain(t *testing.T) {
 	f, c, size := collecting(t)
 	f.core = nil
@@ -287,10 +288,10 @@ func TestAPartThatIsDamagedIsFetchedAgain(t *testing.T) {
 	}
 }
 
-// A log that is damaged on its node is fetched as it is, and named.
+// A log that is damaged on its node is fetched as it is, and the run names it as damaged.
 func TestADamagedLogIsNamed(t *testing.T) {
 	f, c, _ := collecting(t)
-	for _, c := range f.clients { // in the next run they are damaged from the beginning
+	for _, c := range f.clients { // the log is damaged before the next run begins
 		if c.register.Name == "n01" {
 			for name, b := range c.files {
 				if strings.Contains(name, "a~x") {
@@ -315,8 +316,8 @@ func TestADamagedLogIsNamed(t *testing.T) {
 	}
 }
 
-// Parts of one run's files are not taken for parts of another run's, although the paths are the
-// same.
+// The server does not mistake parts of one run's files for parts of another run's files, although
+// their paths are the same.
 func TestPartsOfAnotherRun(t *testing.T) {
 	f := newFleet(t, testConfig(), names(2)...)
 	f.wantSweep(time.Minute)
@@ -337,7 +338,7 @@ func TestPartsOfAnotherRun(t *testing.T) {
 	}
 }
 
-// away is opened with a run that was completed while n00 was gone.
+// away returns the fleet of opened after n00 has gone and the run was completed without it.
 func away(t *testing.T) (f *fleet, of *fakeClient) {
 	t.Helper()
 	f, of, _ = opened(t)
@@ -376,8 +377,8 @@ func relationsOf(t *testing.T, f *fleet) map[string]string {
 	return all
 }
 
-// A node that answers with something it was not asked for is asked a few times and then given up.
-// Nothing of it comes into the run.
+// If a node answers with something that the server did not ask for, the server asks again a few
+// times and then gives up. Nothing from that node gets into the run.
 func TestAnswersThatWereNotAskedFor(t *testing.T) {
 	onChunk := func(change func(*control.Chunk)) func(control.Message) control.Message {
 		return func(m control.Message) control.Message {
@@ -435,7 +436,8 @@ func TestAnswersThatWereNotAskedFor(t *testing.T) {
 	}
 }
 
-// Each part has its own tries. A request that fails now and then is repeated.
+// The server counts failed tries for each part separately. It repeats a request that fails now and
+// then.
 func TestAPartIsAskedForAgain(t *testing.T) {
 	f, c, _ := opened(t)
 	parts := 0
@@ -453,7 +455,8 @@ func TestAPartIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// A node that is still writing is named. An empty file is fetched too, and named.
+// The run names a node that is still writing its files. An empty file is fetched too, and the run
+// names it.
 func TestAListThatIsNotComplete(t *testing.T) {
 	f, c, _ := opened(t)
 	c.files["logs/n00.ntp"] = nil

@@ -9,57 +9,59 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Config configures a Server. DefaultConfig fills in all of it.
+// Config configures a Server. DefaultConfig sets every field.
 type Config struct {
 	Heartbeat time.Duration // how often clients send a ping
-	Dead      time.Duration // the silence that ends a registration
+	Dead      time.Duration // a client that is silent for this long loses its registration
 
 	Sweep      SweepOptions  // how sweeps are done unless a request overrides it
-	SweepEvery time.Duration // 0: only when nodes join, and around runs
-	Settle     time.Duration // how long a sweep waits for more nodes after one has joined
+	SweepEvery time.Duration // 0: sweep only when nodes join, and around runs
+	Settle     time.Duration // after a node joins, how long to wait for more nodes before the sweep
 
-	// Budget is the number of exchanges per second of the whole fleet while a run is open.
+	// Budget is the number of exchanges per second that all nodes together make while a run is
+	// open.
 	Budget         int
-	TrainExchanges int // in each train that Budget pays for
+	TrainExchanges int // number of exchanges in each train of an open run
 
-	AnswerLimit time.Duration // for answers that need no work: runs, tables, lists of files
-	Return      time.Duration // how long a run waits for the files of a silent node
+	AnswerLimit time.Duration // how long to wait for answers that need little work
+	Return      time.Duration // how long a run waits for the files of a node that is gone
 
-	Assumptions tscratio.Assumptions // of every pair
+	Assumptions tscratio.Assumptions // hold for every pair
 	ThirdNodes  tscratio.ThirdNodes  // how far other nodes may narrow a bound in the matrix
-	LiveTrains  int                  // trains of a pair that are kept between runs
+	LiveTrains  int                  // how many of a pair's newest trains are kept at least
 	FlushEvery  time.Duration        // how often measurements are written to disk
 }
 
-// SweepOptions determine how a sweep over all pairs is done.
+// SweepOptions determine how a sweep measures all pairs.
 type SweepOptions struct {
-	Trains     int           // in each direction of each pair
-	Exchanges  int           // of each train
-	Gap        time.Duration // between the trains of a batch
-	Timeout    time.Duration // for one answer
-	Attempts   int           // number of missing answers in a row that are tolerated
+	Trains     int           // number of trains in each direction of each pair
+	Exchanges  int           // number of exchanges in each train
+	Gap        time.Duration // pause between the trains of a batch
+	Timeout    time.Duration // how long to wait for one answer
+	Attempts   int           // how many missing answers in a row are tolerated
 	UserStamps bool
 	Spin       time.Duration
 
-	// Width is the number of pairs measured at once. 0: the largest number that leaves each node
-	// one core of its machine.
+	// Width is the number of pairs measured at once. 0: as many pairs as possible while each node
+	// has one core of its machine for itself.
 	Width int
 
 	Quiet Quiet
 
-	Nodes []string // the nodes that take part; none: all
+	Nodes []string // the nodes that take part; empty: all nodes
 }
 
-// Quiet defines a quiet moment, and how long to wait for one before each round.
+// Quiet defines a quiet moment: nodes have little load and traffic. It also limits how long a sweep
+// waits for a quiet moment before each round.
 type Quiet struct {
 	Over         time.Duration // how long nodes are watched; 0: they are not watched
 	Limit        time.Duration // the longest wait
-	Busy_ppm     int64         // load limit, as a part of a node's cores
-	BytesASecond uint64        // limit on a node's traffic, in each direction
+	Busy_ppm     int64         // the largest load, as a part of all cores of a node
+	BytesASecond uint64        // the largest traffic of a node, in each direction
 }
 
-// DefaultConfig returns 1 s heartbeats, a sweep every minute, and 2,000 exchanges a second during
-// runs.
+// DefaultConfig returns a configuration with a heartbeat each second, a sweep each minute, and
+// 2,000 exchanges a second during runs.
 func DefaultConfig() Config {
 	return Config{
 		Heartbeat:      time.Second,
@@ -77,7 +79,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// defaultSweep returns four trains of 25 exchanges each way, at quiet moments.
+// defaultSweep returns options for four trains of 25 exchanges in each direction, at quiet moments.
 func defaultSweep() SweepOptions {
 	return SweepOptions{
 		Trains: 4, Exchanges: 25, Gap: 2 * time.Millisecond,
@@ -117,8 +119,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// train returns the options as a minrtt.Config. Its Validate method refuses early what nodes would
-// refuse later.
+// train returns the options as a minrtt.Config. The Validate method of minrtt.Config finds in time
+// what nodes would refuse.
 func (o SweepOptions) train() minrtt.Config {
 	return minrtt.Config{Exchanges: o.Exchanges, Timeout: o.Timeout, Attempts: o.Attempts}
 }
@@ -144,8 +146,8 @@ func (o SweepOptions) Validate() error {
 	return nil
 }
 
-// limit is the longest time for one direction of a pair: a hundred times what it takes on a good
-// link, plus the time for missing answers.
+// limit is the longest time allowed for one direction of a pair. It allows a hundred times what
+// exchanges take on a good link, plus the time for missing answers.
 func (o SweepOptions) limit() time.Duration {
 	exchanges := time.Duration(o.Exchanges+2) * 2 * time.Millisecond
 	return 100*time.Millisecond + time.Duration(o.Trains)*(o.Gap+exchanges) +

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// An order that nodes would refuse is refused before any node gets it. A sweep would lose every
-// pair by it.
+// The server refuses a configuration that would make it send orders that all nodes refuse.
+// Otherwise each sweep would lose every pair.
 func TestConfigAsksForNoTrainThatNodesRefuse(t *testing.T) {
 	for says, change := range map[string]func(*Config){
 		"":                               func(*Config) {},

@@ -28,7 +28,7 @@ func TestRunHasAnchorsBeforeDuringAndAfter(t *testing.T) {
 	if !f.run(time.Minute, func() bool { return f.phase() == PhaseOpen }) {
 		t.Fatalf("run is %s", f.phase())
 	}
-	const sweep = 24 // trains: six pairs, two directions, two in each
+	const sweep = 24 // trains in a sweep: six pairs, two directions, two trains in each direction
 	before := f.core.runStatus().Trains
 	if before < sweep || f.core.last.Why != "before run tuesday" {
 		t.Errorf("%d trains before the run, by %+v", before, f.core.last)
@@ -66,7 +66,8 @@ func TestRunHasAnchorsBeforeDuringAndAfter(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	// The node measured this over the run. It registered again afterwards, which did not change it.
+	// The node measured this frequency over the run. When the node registers again later, its new
+	// description does not replace this frequency.
 	if n := dir.Run.Nodes[1]; n.FrequencyLo_hz != 2_600_000_000.001 ||
 		n.FrequencyHi_hz != 2_600_000_000.002 || n.FrequencySource != "a sundial over the run" {
 		t.Errorf("a node's frequency over the run: %+v", n)
@@ -82,8 +83,9 @@ func TestRunHasAnchorsBeforeDuringAndAfter(t *testing.T) {
 	all := 0
 	for _, p := range pairs {
 		all += p.Trains()
-		// Two sweeps of four trains each, and 30 s of the budget (2,000 exchanges a second) among
-		// 12 directions, less the time in which nodes looked for the restarted server.
+		// Two sweeps give each pair four trains each. Another 30 s of an open run give it its share
+		// of 2,000 exchanges a second, divided among 12 directions. While nodes looked for the
+		// restarted server, they sent no trains.
 		if p.Trains() < 300*f.config.Budget/2000 {
 			t.Errorf("%s with %s has %d trains", p.A.Name, p.B.Name, p.Trains())
 		}
@@ -176,8 +178,9 @@ func TestTableIsCheckedBeforeItIsServed(t *testing.T) {
 	}
 }
 
-// A table reaches every node that takes one as fast as packets do. The matrix shows where it is not
-// in force. A run that is under way records when it was served, and what held before.
+// A new handler table reaches every node that uses tables within the time that packets take. The
+// matrix names nodes that do not use the table yet. The open run records when the server began to
+// serve the table, and which table was served before.
 func TestTableReachesEveryNodeAtOnce(t *testing.T) {
 	f := newFleet(t, testConfig(), names(5)...)
 	deaf, refuses, odd := f.clients["n01"], f.clients["n02"], f.clients["n03"]
@@ -224,7 +227,8 @@ func TestTableReachesEveryNodeAtOnce(t *testing.T) {
 	}
 }
 
-// A node that is suspended during an open run has two epochs in it, each with its own relations.
+// A node that is suspended during an open run has two epochs in that run, and separate relations
+// for each epoch.
 func TestRunKeepsBothEpochs(t *testing.T) {
 	f := newFleet(t, testConfig(), names(3)...)
 	f.wantSweep(time.Minute)
@@ -269,8 +273,8 @@ func TestRunKeepsBothEpochs(t *testing.T) {
 	f.wantPairs(3)
 }
 
-// A sweep that is due waits for the end of a run. The core does not wake up again and again to
-// look.
+// A sweep that is due during a run waits for the end of the run. While the sweep waits, the core
+// does not wake up again and again to check.
 func TestRunLongerThanTheTimeBetweenSweeps(t *testing.T) {
 	config := testConfig()
 	config.SweepEvery, config.Budget = 30*time.Second, 20
@@ -289,7 +293,8 @@ func TestRunLongerThanTheTimeBetweenSweeps(t *testing.T) {
 	number := f.core.last.Number
 	f.ask(AskStopRun, nil)
 	f.complete()
-	// One sweep after the run, and the next one that is due.
+	// The first of these sweeps measures the anchors after the run. The second one is the sweep
+	// that was due.
 	if !f.run(time.Minute, func() bool { return f.core.last.Number >= number+2 }) {
 		t.Error("no sweep after the run")
 	}

@@ -60,7 +60,7 @@ func TestPairsOnOneMachineShareItsCores(t *testing.T) {
 		c := f.join(name)
 		c.register.Machine, c.register.Cores = "one", 4
 	}
-	// They registered before these were set, so they register again.
+	// The clients had registered before these fields were set, so they register again.
 	for _, c := range f.clients {
 		c.connect()
 	}
@@ -139,8 +139,8 @@ func TestDeadNodesCostTheirOwnPairsOnly(t *testing.T) {
 	}
 }
 
-// A server that is busy for long takes no node for dead because of that. It finds those that are
-// gone right afterwards.
+// If the server was busy for a long time, it does not take that time for silence of the nodes, and
+// declares no node dead. Soon afterwards it finds the nodes that are really gone.
 func TestTheServersOwnWorkIsNotSilence(t *testing.T) {
 	f := newFleet(t, testConfig(), names(3)...)
 	f.wantSweep(time.Minute)
@@ -195,8 +195,8 @@ func TestNodesThatJoinAreMeasured(t *testing.T) {
 	}
 }
 
-// wantPairs checks how many pairs are kept, in memory and on disk. Pairs of epochs that ended would
-// grow without limit.
+// wantPairs checks how many pairs are kept, in memory and on disk. If pairs of ended epochs stayed,
+// their number would grow without limit.
 func (f *fleet) wantPairs(n int) {
 	f.t.Helper()
 	files, err := filepath.Glob(filepath.Join(f.store.dir, "pairs", "*"))
@@ -227,7 +227,7 @@ func TestAnEpochEndsWhatWasKnown(t *testing.T) {
 	f.wantPairs(3)
 	f.restart()
 	f.wantPairs(3)
-	// An open run keeps its measurements until it is complete.
+	// A pair that an open run uses stays until the run is complete.
 	f.ask(AskStartRun, RunRequest{Name: "r"})
 	if !f.run(time.Minute, func() bool { return f.phase() == PhaseOpen }) {
 		t.Fatalf("run is %s", f.phase())
@@ -339,7 +339,8 @@ func TestRestartedServerKnowsWhatWasMeasured(t *testing.T) {
 			t.Errorf("is %+v\nwas %+v", p, q)
 		}
 	}
-	// They come back one after another, each with its own heartbeat, so several sweeps may begin.
+	// The nodes come back one after another, each with its own heartbeat, so several sweeps may
+	// begin.
 	if !f.run(time.Minute, func() bool { return f.swept() && f.core.last.Complete == 10 }) {
 		t.Errorf("nodes do not come back to a restarted server: %+v", f.core.sweepStatus())
 	}

@@ -1,17 +1,17 @@
-// Package coordinator decides which nodes measure each other, and when. It acts on the messages
-// that the server receives.
+// Package coordinator is the server without its command line: it decides which nodes measure each
+// other, and when, by the messages that it receives.
 //
-//	Server     registration, sweeps, runs, the handler table, behind a ZeroMQ link
+//	Server     registration, sweeps, runs and the handler table, over a ZeroMQ link
 //	Store      the directory with all measurements, so that a restarted server can continue
 //	Matrix     the relations of all pairs, closed over the fleet
 //	Ask…       the questions that a Server answers, and their answers
 //
-// The rules are in the type core, which one goroutine uses. Its clock and network are passed in, so
-// tests can run fleets without waiting.
+// The rules are in the type core, which only one goroutine uses. The clock and the network are
+// arguments, so tests can run fleets without waiting.
 //
-// Every wait has a deadline, and a node that misses it is named. If a node dies, hangs or leaves,
-// only its own pairs are lost.
+// Every wait has a deadline. If a node misses a deadline, the result names the node. If a node
+// dies, hangs or leaves, only its own pairs are lost.
 //
-// The package does not probe (packages tscclient and minrtt do). It analyses no logs, and proves
-// nothing about counters (package tscratio does).
+// The package does not probe: packages tscclient and minrtt do. It analyses no logs. It computes no
+// bounds: package tscratio does.
 package coordinator

@@ -27,7 +27,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// jobVariable makes this test program one process of a fleet. Its value is the job's description.
+// jobVariable names an environment variable. If the variable is set, this test program is one
+// process of a fleet, and the variable's value is the job of the process.
 const jobVariable = "COORDINATOR_TEST_JOB"
 
 func TestMain(m *testing.M) {
@@ -46,21 +47,22 @@ func TestMain(m *testing.M) {
 	os.Exit(leak.Main(m))
 }
 
-// job is a server (Node is empty), a client of a virtual node, or an asker.
+// job describes a process of a fleet: a server (if Node is empty), a client of a virtual node, or
+// an asker.
 type job struct {
 	Asker bool
 
-	Address string // of the server
+	Address string // the server's address
 	Key     string
 	Public  string // client: the server's public key; server: the directory of clients' keys
-	State   string // server
+	State   string // the server's state directory
 
 	Node   tscratio.Node
 	Listen netip.AddrPort
 	Clocks []byte // a vnode.Config, encoded
 	Cores  int
 
-	Hostile *hostileJob // this client is a hostile member
+	Hostile *hostileJob // if set, this client is a hostile member
 }
 
 func faultsConfig() Config {
@@ -115,7 +117,7 @@ func (j job) run() error {
 	config := tscclient.DefaultConfig()
 	config.Node, config.Clock, config.Listen = j.Node, clock, j.Listen
 	config.Secret = minrtt.NewSecret()
-	// However busy the machine is, each pair must get several trains every few seconds.
+	// Each pair must get several trains every few seconds, even on a busy machine.
 	config.Budget = tscclient.Budget{TrainsPerSecond: 10}
 	client, err := tscclient.Start(config)
 	if err != nil {
@@ -151,8 +153,8 @@ func (j job) serve(key control.Key) error {
 	return s.Run(context.Background())
 }
 
-// TestBarFaults is ten virtual nodes in namespaces. Clients are killed, stopped, cut off and
-// brought back, and the server is killed, at random moments of a sweep.
+// TestBarFaults runs ten virtual nodes in namespaces. At random moments of a sweep, it kills, stops
+// or cuts off clients, or it kills the server. Later it brings them back.
 func TestBarFaults(t *testing.T) {
 	size := proof.Begin(t)
 	bar := proof.Bar{
@@ -171,7 +173,7 @@ func TestBarFaults(t *testing.T) {
 	proof.Check(t, bar.From(runFaults(t, faults)))
 }
 
-// runFaults returns how long each sweep after a fault took, as a part of the normal time.
+// runFaults returns the time that each sweep after a fault took, divided by the normal time.
 func runFaults(t *testing.T, faults int) (ratios []float64) {
 	r := seed.Random(t)
 	const nodes = 10
@@ -205,7 +207,7 @@ func runFaults(t *testing.T, faults int) (ratios []float64) {
 			f.harm(slices.Index(f.clients, c), what)
 			return false
 		})
-		if s == nil { // the server forgot the sweep, and nothing else: ask it again
+		if s == nil { // the server was killed, and only the sweep was lost: ask for it again
 			name = "server"
 			s = f.sweep(0, nil)
 		}
@@ -243,7 +245,7 @@ func runFaults(t *testing.T, faults int) (ratios []float64) {
 	return ratios
 }
 
-// harm does one of three things to a client: kill, stop or cut.
+// harm does one of three things to a client: it kills, stops or cuts off the client.
 func (f *realFleet) harm(i int, what string) {
 	f.t.Helper()
 	c := f.clients[i]
@@ -277,8 +279,8 @@ func (f *realFleet) heal(i int) {
 	c.fault = ""
 }
 
-// wantNamed requires that every lost pair is listed with a reason, and that one of its nodes has a
-// fault.
+// wantNamed checks that the status lists every lost pair with a reason, and that of each lost pair
+// at least one node has a fault.
 func (f *realFleet) wantNamed(s *SweepStatus) {
 	f.t.Helper()
 	if s.Complete+len(s.Lost) != s.Pairs {

@@ -13,8 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
 )
 
-// fleet is a core, its network and its clients in a time of their own. Nothing sleeps, and
-// everything follows from a seed.
+// fleet is a core with a simulated network, simulated clients and a simulated clock. Nothing
+// sleeps, and the seed determines everything that happens.
 type fleet struct {
 	t       *testing.T
 	r       *rand.Rand
@@ -29,23 +29,23 @@ type fleet struct {
 	peers   int
 
 	forgotten map[control.Peer]bool
-	asked     map[uint64]control.Message // answers to questions
+	asked     map[uint64]control.Message // the answers to questions
 	asks      uint64
-	active    map[string]bool // nodes in a probe at this moment
-	clashes   int             // how often a node was in two probes at once
+	active    map[string]bool // nodes that take part in a probe at this moment
+	clashes   int             // how often a node was to take part in two probes at once
 	probed    map[[2]string]int
-	links     map[[2]string]link // from a node to another; others have the default
+	links     map[[2]string]link // from one node to another; an absent link has the default delays
 
-	// acknowledged is called with each report that was acknowledged. It may be nil.
+	// acknowledged, if not nil, is called with each report that the server acknowledged.
 	acknowledged func(of *fakeClient, m *control.Trains)
 
 	holders    map[minrtt.Key]map[*fakeClient]bool // the clients that were given each key
 	madeAt     map[minrtt.Key]time.Duration        // when each key was first used
-	oldest     time.Duration                       // the longest time for which a key was used
-	unanswered int                                 // trains whose key was not accepted
+	oldest     time.Duration                       // the longest time for which any key was used
+	unanswered int                                 // number of trains refused because of their key
 }
 
-// link says how long a packet takes: at least base, and up to noise more.
+// link describes the delay of a packet: at least base, and at most base + noise.
 type link struct{ base, noise time.Duration }
 
 type event struct {
@@ -103,7 +103,7 @@ func (f *fleet) startCore() {
 	f.core = core
 }
 
-// restart kills the core and starts another one with the same store.
+// restart ends the core without a last save and starts another core with the same store.
 func (f *fleet) restart() {
 	f.startCore()
 	for _, c := range f.clients { // their connections are gone
@@ -148,7 +148,7 @@ func (f *fleet) run(limit time.Duration, until func() bool) bool {
 	}
 }
 
-// Send implements network.
+// Send delivers a message to a client. It implements network.
 func (f *fleet) Send(to control.Peer, request uint64, m control.Message) error {
 	if _, err := control.Encode(m, request); err != nil {
 		f.t.Errorf("core sends what any receiver would refuse: %v", err)
@@ -166,7 +166,7 @@ func (f *fleet) Send(to control.Peer, request uint64, m control.Message) error {
 	return nil
 }
 
-// Forget and Admit implement network.
+// Forget and Admit record whether the server treats a peer as registered. They implement network.
 func (f *fleet) Forget(p control.Peer) { f.forgotten[p] = true }
 func (f *fleet) Admit(p control.Peer)  { delete(f.forgotten, p) }
 
@@ -183,11 +183,11 @@ func (f *fleet) ask(what string, argument any) control.Message {
 	return f.asked[f.asks]
 }
 
-// holds returns the true value for a bound, and whether the bound holds it.
+// holds returns the true reading for a bound, and whether the bound contains it.
 func (f *fleet) holds(p PairStatus) (truth uint64, ok bool) {
 	from, into := f.clients[p.From], f.clients[p.Into]
 	truth = into.counter(time.Duration(float64(p.Reading_cycles-from.offset) / from.rate))
-	const slop = 8 // rounding in float64 between a count and a time
+	const slop = 8 // rounding in float64, in cycles
 	return truth, truth+slop >= p.Lo_cycles && truth <= p.Hi_cycles+slop
 }
 

@@ -13,8 +13,8 @@ type NodeRequest struct {
 }
 
 // forgetNode drops a node that is gone, and everything that is stored about it outside of runs: its
-// pairs, the binding of its key to the name, and its entries in the last sweep's status. It returns
-// when the change is on disk. The error wraps fs.ErrNotExist if the name is unknown.
+// pairs, its key, and its entries in the last sweep's status. It returns when the change is on
+// disk. If the name is unknown, the error wraps fs.ErrNotExist.
 func (c *core) forgetNode(name string) error {
 	n := c.nodes[name]
 	if n.alive() {
@@ -40,10 +40,10 @@ func (c *core) forgetNode(name string) error {
 		delete(c.nodes, name)
 		c.nodesDirty = true
 	}
-	err := c.save() // a restarted server drops the pairs of nodes that are not saved
+	err := c.save() // first: if the server dies then, a restarted one drops the pairs
 	for _, key := range pairs {
 		delete(c.current, key.names())
-		c.pairs[key].run = nil // no run has the node
+		c.pairs[key].run = nil // no open run includes the node
 		err = errors.Join(err, c.drop(key))
 	}
 	if c.last != nil {
@@ -68,9 +68,10 @@ func (k pairKey) has(name string) bool { return k.a == name || k.b == name }
 
 func (k pairKey) names() [2]string { return [2]string{k.a, k.b} }
 
-// forgetStrangers drops pairs with an unknown node. Either the node was forgotten, or the server
-// died before it wrote the node to disk; then the node reports the trains again. Pairs that a run
-// uses stay.
+// forgetStrangers drops pairs on disk that have an unknown node, except pairs that a run uses. Such
+// pairs exist in two cases. Either the server died while it forgot the node. Or it died after it
+// had written the pair, before it wrote the node; then it had not acknowledged the pair's trains,
+// and the node reports them again.
 func (c *core) forgetStrangers() error {
 	var err error
 	for _, key := range c.sortedPairs() {
@@ -82,7 +83,7 @@ func (c *core) forgetStrangers() error {
 	return err
 }
 
-// drop removes a pair, also from the disk.
+// drop removes a pair from memory and disk.
 func (c *core) drop(key pairKey) error {
 	delete(c.pairs, key)
 	if err := c.store.remove(pairFile(key)); err != nil {

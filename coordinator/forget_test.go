@@ -8,7 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// refused returns how the core refuses a question, or "" if it does not.
+// refused returns the text with which the core refuses a question, or "" if the core does not
+// refuse.
 func (f *fleet) refused(what string, argument any) string {
 	if r, ok := f.ask(what, argument).(*control.Refusal); ok {
 		return r.Code.String() + ": " + r.Text
@@ -37,7 +38,7 @@ func TestAForgottenNodeIsNowhere(t *testing.T) {
 		t.Errorf("a node of the run: %q", got)
 	}
 	f.ask(AskStopRun, nil)
-	f.complete() // the node is lost in the sweep after the run
+	f.complete() // the sweep after the run loses the node
 	f.wantPairs(6)
 	if m := f.wantTrue(); m.Healthy() || !strings.Contains(strings.Join(m.Unhealthy, "\n"), "n02") {
 		t.Errorf("before: %q", m.Unhealthy)
@@ -57,7 +58,7 @@ func TestAForgottenNodeIsNowhere(t *testing.T) {
 				restarted, len(m.Nodes), len(m.Pairs), m.Unhealthy)
 		}
 	}
-	f.clients["n02"].state = running // it was only away for long
+	f.clients["n02"].state = running // it had only been away for a long time
 	f.clients["n02"].connect()
 	f.core.last = nil
 	if s := f.wantSweep(time.Minute); s.Complete != 6 {
@@ -68,7 +69,7 @@ func TestAForgottenNodeIsNowhere(t *testing.T) {
 	}
 }
 
-// A node may be forgotten at any moment of a sweep that measures it.
+// A node may be forgotten at any moment of a sweep that measures the node.
 func TestANodeIsForgottenDuringASweep(t *testing.T) {
 	for round := range 7 {
 		f := newFleet(t, testConfig(), names(8)...)
@@ -105,7 +106,8 @@ func TestANodeIsForgottenDuringASweep(t *testing.T) {
 	}
 }
 
-// A server that dies while it forgets a node has forgotten all of it after the restart, or nothing.
+// If a server dies while it forgets a node, the restarted server knows either everything or nothing
+// about the node.
 func TestAServerThatDiesWhileItForgets(t *testing.T) {
 	f := newFleet(t, testConfig(), names(3)...)
 	f.wantSweep(time.Minute)

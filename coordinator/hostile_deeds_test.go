@@ -18,8 +18,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// trains makes trains that may each pass for a real one. The peer's stamps are true. Its own are
-// shifted, or run at another rate, or are narrower than they may be.
+// trains makes trains. Each train alone looks plausible. The peer's stamps are true. The hostile
+// member's own stamps are shifted, or run at another rate, or are too narrow.
 func (h *hostile) trains(r *rand.Rand, peer string, trains, exchanges int) (out []control.Train) {
 	own, other := h.line(h.job.Node.Name), h.line(peer)
 	lie := []int64{0, 300, -300, 100_000, -100_000, 1 << 40}[r.IntN(6)]
@@ -61,8 +61,9 @@ func (h *hostile) lies() (err error) {
 	return err
 }
 
-// liesOfNoEnd reports trains with itself, with an unknown node, and between other nodes, as far as
-// a message can say that.
+// liesOfNoEnd reports trains that the member cannot have run: with itself, with an unknown node,
+// and between two other nodes. For the last, every field that could name the reporting node names
+// another one.
 func (h *hostile) liesOfNoEnd() (err error) {
 	self := hostilePeer{Name: h.job.Node.Name, Epoch: h.epoch}
 	h.send(0, h.reportOf(self, h.trains(h.rand, self.Name, 3, 10)))
@@ -88,7 +89,8 @@ func (h *hostile) liesOfNoEnd() (err error) {
 	return err
 }
 
-// largeReports sends reports as long as they may be: many trains, one train, and trains far apart.
+// largeReports sends reports of the greatest allowed size: many trains, one long train, and trains
+// far apart in time.
 func (h *hostile) largeReports() (err error) {
 	for range 3 {
 		for _, shape := range [][2]int{{10_000, 9}, {1, 100_000}, {100, 900}} {
@@ -112,7 +114,7 @@ func (h *hostile) epochs() (err error) {
 	return err
 }
 
-// names registers under other nodes' names, and under names that the server does not know.
+// names registers under other nodes' names and under unknown names.
 func (h *hostile) names() (err error) {
 	for i := range 10 {
 		r := h.register
@@ -130,7 +132,7 @@ func (h *hostile) names() (err error) {
 func (h *hostile) facts() (err error) {
 	for i := range 10 {
 		r := h.register
-		bytes := []int{10_000, 10_900, 20_000, 600_000}[i%4] // each takes six bytes in JSON
+		bytes := []int{10_000, 10_900, 20_000, 600_000}[i%4] // each byte takes six bytes in JSON
 		r.Facts = []byte(`{"x":"` + strings.Repeat(`\u0001`, bytes) + `"}`)
 		if frames, err := control.Encode(&r, 1); err == nil {
 			h.raw(func(s *zmq4.Socket) { sendRaw(s, frames) })
@@ -158,8 +160,8 @@ func (h *hostile) asks() (err error) {
 	return err
 }
 
-// unasked sends answers to questions that the server may have asked another node, and gives the
-// server orders.
+// unasked sends answers for which the server did not ask this member, and orders that only a server
+// may give.
 func (h *hostile) unasked() (err error) {
 	for range 200 {
 		peer := h.peers[h.rand.IntN(len(h.peers))]
@@ -186,7 +188,8 @@ func (h *hostile) unasked() (err error) {
 	return err
 }
 
-// raw calls do with a ZeroMQ connection that uses the key, and nothing of this project.
+// raw calls do with a plain ZeroMQ socket that has the member's key but uses none of this project's
+// code.
 func (h *hostile) raw(do func(*zmq4.Socket)) error {
 	s, err := h.context.NewSocket(zmq4.DEALER)
 	if err != nil {
@@ -249,7 +252,8 @@ func (h *hostile) garbage() error {
 	})
 }
 
-// strange opens TCP connections that do not speak ZeroMQ, or stop doing so after its greeting.
+// strange opens TCP connections. On some it never speaks ZeroMQ's protocol, on others it stops
+// after the greeting.
 func (h *hostile) strange() error {
 	for i := range 50 {
 		c, err := net.DialTimeout("tcp", h.job.Address, time.Second)
@@ -299,7 +303,7 @@ func (h *hostile) connections() error {
 	return nil
 }
 
-// deaf makes the server answer without end, and reads nothing.
+// deaf asks the server without end, and reads none of its answers.
 func (h *hostile) deaf() error {
 	return h.raw(func(s *zmq4.Socket) {
 		h.during(500*time.Millisecond, func() {
@@ -310,7 +314,7 @@ func (h *hostile) deaf() error {
 	})
 }
 
-// endless sends 256 MB of a message and not its end.
+// endless sends 256 MB of a message without ever ending the message.
 func (h *hostile) endless() error {
 	return h.raw(func(s *zmq4.Socket) {
 		frame := make([]byte, 1<<20)
@@ -322,7 +326,7 @@ func (h *hostile) endless() error {
 	})
 }
 
-// answers carries out the server's orders in its own way.
+// answers receives the server's orders and obeys them only in part, or falsely.
 func (h *hostile) answers() {
 	r := rand.New(rand.NewPCG(h.job.Hostile.Seed, 1))
 	data := make([]byte, 3<<20)
@@ -333,7 +337,7 @@ func (h *hostile) answers() {
 		}
 		var answer control.Message
 		switch m := in.Message.(type) {
-		case *control.ProbeSecrets: // otherwise nobody would probe it
+		case *control.ProbeSecrets: // without secrets, no node would probe the hostile member
 			var secrets []minrtt.Secret
 			for _, s := range m.Secrets {
 				secrets = append(secrets, minrtt.Secret{Number: s.Number, Bytes: [32]byte(s.Bytes)})
@@ -377,7 +381,7 @@ func (h *hostile) answers() {
 	}
 }
 
-// list lists more files than there are, or endless files.
+// list returns a list of files that do not exist, or of endless files.
 func (h *hostile) list(r *rand.Rand, run string) control.Message {
 	m := &control.Files{Run: run, More: true}
 	switch r.IntN(4) {

@@ -17,15 +17,15 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// withstood counts what a hostile member does to the rest of a fleet.
+// withstood counts the damage that a hostile member does to the rest of a fleet.
 type withstood struct {
-	untrue  int     // bounds between others that miss the truth
-	starved int     // pairs of others that got no new trains in a window, over all windows
+	untrue  int     // bounds between other nodes that miss the truth
+	starved int     // pairs of other nodes that got no new train in a window, summed over windows
 	peak_MB float64 // memory of the server's process
 }
 
-// TestBarHostileMember is ten virtual nodes in namespaces, of which one has a key and does whatever
-// it likes.
+// TestBarHostileMember runs ten virtual nodes in namespaces. One of these nodes has a valid key and
+// does whatever it likes.
 func TestBarHostileMember(t *testing.T) {
 	lasts := 10 * time.Second
 	if proof.Begin(t) == proof.Full {
@@ -53,8 +53,8 @@ func (w withstood) bars() []proof.Bar {
 	}
 }
 
-// hostileMember opens a run of ten nodes. The last one is hostile from before the run until its
-// files are collected.
+// hostileMember opens a run of ten nodes. The last node is hostile from before the run begins until
+// the server has collected the run's files.
 func hostileMember(t *testing.T, lasts time.Duration) (w withstood) {
 	r := seed.Random(t)
 	const nodes = 10
@@ -148,7 +148,7 @@ func (f *realFleet) trainsOfOthers(but string) map[[2]string]uint64 {
 	return trains
 }
 
-// peak_MB returns the greatest amount of memory that the server's process has had.
+// peak_MB returns the greatest memory use that the server's process has had so far.
 func (f *realFleet) peak_MB() float64 {
 	f.t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", f.server.Process.Pid))
@@ -168,7 +168,8 @@ func (f *realFleet) peak_MB() float64 {
 	return 0
 }
 
-// deeds counts what the member did. A deed that it never did was not withstood.
+// deeds returns how often the member did each hostile deed. The test proves nothing about a deed
+// that the member never did.
 func (f *realFleet) deeds() map[string]int {
 	f.t.Helper()
 	log, err := os.ReadFile(filepath.Join(f.dir, "log-"+f.clients[len(f.clients)-1].job.Node.Name))

@@ -17,12 +17,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// hostileJob makes a client hostile. It knows what all counters show, because the best liar knows
-// the truth.
+// hostileJob makes a client hostile. The client knows the true readings of all counters: a liar
+// that knows the truth lies best.
 type hostileJob struct {
 	Seed    uint64
 	Fleet   []hostilePeer // the last one is the client itself
-	Patient bool          // it also does things that delay the end of a run by minutes
+	Patient bool          // the client also does things that delay the end of a run by minutes
 }
 
 type hostilePeer struct {
@@ -30,22 +30,22 @@ type hostilePeer struct {
 	Clocks      []byte
 }
 
-// hostile is a member of the fleet that has a key of its own and does whatever it likes.
+// hostile is a member of the fleet with a key of its own. It does whatever it likes.
 type hostile struct {
 	job         job
 	key, server control.Key
-	peers       []hostilePeer // without itself
+	peers       []hostilePeer // all peers, without the member itself
 	truth       map[string]*vnode.Truth
 	link        *control.Client
 	context     *zmq4.Context
 	answerer    *minrtt.Answerer
 
-	// These belong to the goroutine that does the deeds.
+	// Only the goroutine that does the deeds uses these fields.
 	rand     *rand.Rand
 	register control.Register
 
-	mu     sync.Mutex // guards what follows
-	epoch  string     // as the server knows it
+	mu     sync.Mutex // guards the fields below
+	epoch  string     // the member's epoch as the server knows it
 	report uint64
 }
 
@@ -77,7 +77,7 @@ var hostileDeeds = []struct {
 	{"an endless message", (*hostile).endless},
 }
 
-// run does deeds until the process is killed.
+// run does hostile deeds until the process is killed.
 func (h *hostile) run() error {
 	for _, p := range h.job.Hostile.Fleet {
 		clocks, err := vnode.ParseConfig(p.Clocks)
@@ -118,7 +118,7 @@ func (h *hostile) run() error {
 	go h.lives()
 	for ; ; h.rest() {
 		for _, i := range h.rand.Perm(len(hostileDeeds)) {
-			h.signUp(h.register) // this may be refused, when its share is used up
+			h.signUp(h.register) // the server may refuse this if the member has used up its share
 			d := hostileDeeds[i]
 			err := d.do(h)
 			text, _ := json.Marshal(struct{ Did, Error string }{d.name, fmt.Sprint(err)})
@@ -127,7 +127,8 @@ func (h *hostile) run() error {
 	}
 }
 
-// rest lies at a slow pace, so that its share does not prevent all that it does.
+// rest lies at a slow pace. Without this rest the member would soon use up its share, and the
+// server would refuse all other deeds.
 func (h *hostile) rest() {
 	h.during(time.Second, func() { h.lies(); time.Sleep(50 * time.Millisecond) })
 }
@@ -142,7 +143,8 @@ func within(d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), d)
 }
 
-// signUp registers, and returns why it could not.
+// signUp registers the member. The error is the reason why the server did not accept the
+// registration.
 func (h *hostile) signUp(r control.Register) error {
 	ctx, cancel := within(2 * time.Second)
 	defer cancel()
@@ -161,15 +163,15 @@ func (h *hostile) send(request uint64, m control.Message) error {
 	return h.link.Send(ctx, request, m)
 }
 
-// lives keeps it registered.
+// lives sends pings, so that the server keeps the member registered.
 func (h *hostile) lives() {
 	for range time.Tick(200 * time.Millisecond) {
 		h.send(0, &control.Ping{})
 	}
 }
 
-// A liar's line says where its counter, or a peer's, is at about this moment. A reading that is
-// exact to the cycle would not be a lie.
+// A liarsLine predicts what a node's counter shows near the present moment. The prediction is less
+// exact than a reading, which is enough for a liar.
 type liarsLine struct {
 	at, reading uint64
 	rate        float64

@@ -34,8 +34,8 @@ func (f *fleet) readRun() *runs.Directory {
 	return dir
 }
 
-// A node's counter is interrupted without end, and the node says so. That costs the run the trains
-// with this node and nothing else.
+// A node claims again and again that its counter was interrupted. The run loses only trains with
+// this node.
 func TestANodeOfManyEpochsLeavesTheRunWhole(t *testing.T) {
 	config := testConfig()
 	config.Budget = 30
@@ -101,7 +101,7 @@ func TestANodeThatMissesEverythingLeavesTheRunReadable(t *testing.T) {
 	}
 }
 
-// A node that sends an endless file byte by byte does not hold up a run for ever.
+// A node that sends an endless file byte by byte does not delay a run for ever.
 func TestAFileWithoutEndDoesNotHoldUpTheRun(t *testing.T) {
 	f, of, _ := opened(t)
 	trickle := 0
@@ -127,7 +127,7 @@ func TestAFileWithoutEndDoesNotHoldUpTheRun(t *testing.T) {
 	}
 }
 
-// A run can be aborted in each of its phases, and then the next one can begin.
+// A run can be aborted in each of its phases. Then the next run can begin.
 func TestARunIsAborted(t *testing.T) {
 	got := newFleet(t, testConfig(), names(2)...).refused(AskAbortRun, nil)
 	if !strings.Contains(got, "no run is under way") {
@@ -163,7 +163,7 @@ func TestARunIsAborted(t *testing.T) {
 			if !strings.Contains(missing, "the run was aborted") || dir.Run.Ended.IsZero() {
 				t.Errorf("%s: ended %v, missing %s", phase, dir.Run.Ended, missing)
 			}
-			f.run(20*time.Second, nil) // what was under way for the run has no effect
+			f.run(20*time.Second, nil) // work that was under way for the run has no effect
 			for _, c := range f.clients {
 				if c.probing != nil || !restarted && c.register.OpenRun != "" {
 					t.Errorf("%s: %s still probes, or has run %q open",
@@ -180,7 +180,8 @@ func TestARunIsAborted(t *testing.T) {
 	}
 }
 
-// When a run is aborted, the files that are being put into it are put into it first, and no others.
+// When a run is aborted, the files that are just being moved into it still arrive whole. No other
+// files are moved into it.
 func TestARunIsAbortedWhileFilesAreKept(t *testing.T) {
 	f, _, _ := opened(t)
 	var then []func()
@@ -208,7 +209,8 @@ func TestARunIsAbortedWhileFilesAreKept(t *testing.T) {
 	f.readRun()
 }
 
-// Endless new names are refused. Thousands of nodes without a train do not make the matrix slow.
+// The server knows at most maxNodes nodes, and refuses registrations under further names. Thousands
+// of nodes without a train do not make the matrix slow.
 func TestNodesWithoutEnd(t *testing.T) {
 	f := newFleet(t, testConfig())
 	f.core.config.Settle = time.Hour
@@ -231,7 +233,7 @@ func TestNodesWithoutEnd(t *testing.T) {
 	}
 }
 
-// If the server's clock is set back during a run, the run still gets an end.
+// If the server's clock is set back during a run, the run's end is still not before its beginning.
 func TestAClockThatIsSetBackLeavesTheRunAnEnd(t *testing.T) {
 	f := newFleet(t, testConfig(), names(2)...)
 	f.wantSweep(time.Minute)

@@ -8,7 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// A key is one node. A node has the name of its key, whether or not other nodes are there.
+// Each key belongs to one node. A node must register under the name of its key, even if no other
+// node is there.
 func TestAKeyIsOneNode(t *testing.T) {
 	f := newFleet(t, testConfig())
 	keyOf := func(name, public string) control.Key {
@@ -35,7 +36,7 @@ func TestAKeyIsOneNode(t *testing.T) {
 	}
 	wantRefused(come("a", keyOf("a", "key 3")), control.NameTaken, "another key of that name")
 	stolen := come("a", keyOf("a", "key 3"))
-	stolen.refused, stolen.register.Instance = nil, a.register.Instance // an instance is not secret
+	stolen.refused, stolen.register.Instance = nil, a.register.Instance // the instance is no secret
 	stolen.connect()
 	f.run(100*time.Millisecond, nil)
 	wantRefused(stolen, control.NameTaken, "another key of that name")
@@ -56,13 +57,13 @@ func TestAKeyIsOneNode(t *testing.T) {
 		}
 		notAllowed("a", keyOf("b", "key 2"), `key of "b" registers as node "a"`)
 		notAllowed("c", keyOf("b", "key 2"), `key of "b" registers as node "c"`)
-		notAllowed("c", keyOf("c", "key 2"), `with the key of node "b"`) // its file was renamed
+		notAllowed("c", keyOf("c", "key 2"), `with the key of node "b"`) // the file was renamed
 		notAllowed("c", keyOf("c", "key 1"), `with the key of node "a"`)
 		if f.core.nodes["a"] != was || f.core.nodes["c"] != nil || !f.core.nodes["b"].alive() {
 			t.Errorf("nodes are %+v", f.core.nodes)
 		}
 	}
-	come("a", keyOf("a", "key 4")) // the administrator gave it a new key
+	come("a", keyOf("a", "key 4")) // the administrator gave the node a new key
 	if n := f.core.nodes["a"]; !n.alive() || n.key != "key 4" {
 		t.Errorf("node is %+v", n)
 	}

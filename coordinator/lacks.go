@@ -9,10 +9,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Limits on the list of what is missing: a node could report missing parts without end.
+// These limits restrict the list of what a run lacks. Without limits, a node could report missing
+// parts without end.
 const (
-	maxMissing     = 10_000 // for a run
-	maxMissingPart = 64     // for one part of it
+	maxMissing     = 10_000 // for all of a run
+	maxMissingPart = 64     // for one part of a run
 )
 
 func (r *run) lacks(part, reason string) {
@@ -36,11 +37,12 @@ func (r *run) lacks(part, reason string) {
 	}
 }
 
-// maxEpochs limits the epochs of a node in one run. No machine is suspended more often, and each
-// epoch costs a relation with every other node.
+// maxEpochs limits the epochs of a node in one run, because each epoch costs a relation with every
+// other node. No real machine is suspended that often.
 const maxEpochs = 64
 
-// enter adds the node's present description to the run. changed reports whether its epoch is new.
+// enter adds the node's present description to the run. changed says whether the node's epoch is
+// new to the run.
 func (r *run) enter(about runs.Node) (changed bool, err error) {
 	of := r.draft.Run()
 	known, ok := of.Node(about.Name)
@@ -53,7 +55,7 @@ func (r *run) enter(about runs.Node) (changed bool, err error) {
 	return changed, err
 }
 
-// takes reports whether the run keeps trains between two counters.
+// takes reports whether trains between two counters belong in the run.
 func (r *run) takes(a, b tscratio.Node) bool {
 	of := r.draft.Run()
 	return r.gathers() && of.PairPath(a, b) != ""

@@ -20,7 +20,7 @@ type Matrix struct {
 	Pairs     []PairStatus `json:"pairs"`
 	Sweep     *SweepStatus `json:"sweep,omitempty"`
 	Run       *RunStatus   `json:"run,omitempty"`
-	Unhealthy []string     `json:"unhealthy"` // in words, the worst first
+	Unhealthy []string     `json:"unhealthy"` // one sentence for each fault, the worst first
 
 	Generation uint64                    `json:"table_generation,string"`
 	ThirdNodes tscratio.ThirdNodes       `json:"third_nodes"` // agreed, any or none
@@ -33,7 +33,7 @@ type NodeStatus struct {
 	Epoch            string `json:"epoch"`
 	Alive            bool   `json:"alive"`
 	Left             string `json:"left,omitempty"`
-	Heard_ns         int64  `json:"heard_ns"` // time since it was last heard of
+	Heard_ns         int64  `json:"heard_ns"` // time since the server last heard from the node
 	Virtual          bool   `json:"virtual,omitempty"`
 	Machine          string `json:"machine"`
 	Address          string `json:"probe_address,omitempty"`
@@ -46,10 +46,10 @@ type NodeStatus struct {
 	TableError       string `json:"table_error,omitempty"`
 	Load             string `json:"load,omitempty"`
 	DroppedReports   uint64 `json:"dropped_reports,string"`
-	Accused          bool   `json:"accused,omitempty"` // all disagreements of the fleet involve it
+	Accused          bool   `json:"accused,omitempty"` // every contradiction involves this node
 }
 
-// PairStatus is the relation that maps readings of From to cycles of Into.
+// PairStatus describes the relation that translates readings of From into cycles of Into.
 type PairStatus struct {
 	From string `json:"from"`
 	Into string `json:"into"`
@@ -59,16 +59,16 @@ type PairStatus struct {
 	Reading_cycles uint64        `json:"reading_cycles,string,omitempty"`
 	Lo_cycles      uint64        `json:"lo_cycles,string,omitempty"`
 	Hi_cycles      uint64        `json:"hi_cycles,string,omitempty"`
-	Bound_ns       float64       `json:"bound_ns"`        // half that width, using the closure
-	Direct_ns      float64       `json:"direct_bound_ns"` // the same without closure; 0: none
+	Bound_ns       float64       `json:"bound_ns"`        // half-width, with closure
+	Direct_ns      float64       `json:"direct_bound_ns"` // half-width without closure; 0: none
 	LoPath         tscratio.Path `json:"lo_path,omitempty"`
 	HiPath         tscratio.Path `json:"hi_path,omitempty"`
-	Wander_ppb     float64       `json:"wander_ppb"` // for which the bound allows
+	Wander_ppb     float64       `json:"wander_ppb"` // the wander that the bound allows for
 	Least_ppb      float64       `json:"least_wander_ppb"`
 	Verdict        string        `json:"verdict"` // consistent, suspect or none
 	RateLo_ppb     float64       `json:"rate_lo_ppb"`
-	RateHi_ppb     float64       `json:"rate_hi_ppb"` // against the nominal ratio
-	Age_ns         int64         `json:"age_ns"`      // of the newest train
+	RateHi_ppb     float64       `json:"rate_hi_ppb"` // relative to the ratio of the nominal rates
+	Age_ns         int64         `json:"age_ns"`      // time since the newest train
 	Kernel_percent float64       `json:"kernel_stamps_percent"`
 	Trains         uint64        `json:"trains,string"`
 	Exchanges      uint64        `json:"exchanges,string"`
@@ -77,7 +77,7 @@ type PairStatus struct {
 	Unhealthy      string        `json:"unhealthy,omitempty"`
 }
 
-// Stamps names who took the pair's stamps: the kernel, user space or both.
+// Stamps says who took the pair's stamps: the kernel, user space or both.
 func (p PairStatus) Stamps() string {
 	switch {
 	case p.Exchanges == 0:
@@ -90,7 +90,7 @@ func (p PairStatus) Stamps() string {
 	return fmt.Sprintf("kernel %.0f%%", p.Kernel_percent)
 }
 
-// Path names the third nodes over which the bound was derived.
+// Path names the third nodes that narrowed the bound.
 func (p PairStatus) Path() string {
 	via := map[string]bool{}
 	for _, path := range []tscratio.Path{p.LoPath, p.HiPath} {
@@ -106,22 +106,22 @@ func (p PairStatus) Path() string {
 	return "via " + strings.Join(slices.Sorted(maps.Keys(via)), ", ")
 }
 
-// A fleetCopy contains everything from which a Matrix is computed. It is copied from the core,
-// because evaluating many pairs takes long.
+// A fleetCopy contains everything from which a Matrix is computed. It is a copy of the core's data,
+// because evaluating many pairs takes long and must not block the core.
 type fleetCopy struct {
 	matrix Matrix
 	pairs  []pairCopy
 }
 
 type pairCopy struct {
-	pair          // its live pair is in the field encoded
+	pair          // without live and run; encoded contains live
 	encoded       []byte
 	old           bool
 	neverMeasured bool
 }
 
 // copyFleet copies everything from which a Matrix is computed. It returns a function that evaluates
-// the copy, on any goroutine.
+// the copy. Any goroutine may call that function.
 func (c *core) copyFleet() func() *Matrix {
 	now := c.now()
 	s := &fleetCopy{}
@@ -157,8 +157,8 @@ func (c *core) copyFleet() func() *Matrix {
 	return s.evaluate
 }
 
-// maxNeverMeasured is the largest number of never measured pairs in the list. 12,000 new nodes have
-// 72 million such pairs.
+// maxNeverMeasured is how many pairs that were never measured a matrix lists at most. 12,000 new
+// nodes would have 72 million such pairs.
 const maxNeverMeasured = 1000
 
 // addNeverMeasured lists the pairs that should have been measured but never were.
@@ -195,8 +195,8 @@ func (s *fleetCopy) addNeverMeasured(c *core) {
 	}
 }
 
-// matrix evaluates the fleet in the background. Only one evaluation is under way at a time, however
-// many callers there are.
+// matrix computes a Matrix in the background and passes it to then. However many callers there are,
+// only one computation is under way at a time.
 func (c *core) matrix(then func(*Matrix)) {
 	c.wants = append(c.wants, then)
 	if !c.evaluating {
@@ -220,7 +220,8 @@ func (c *core) evaluateFleet() {
 	})
 }
 
-// evaluate relates every pair in both directions, and computes the closure over the fleet.
+// evaluate computes the relations of every pair in both directions, and their closure over the
+// fleet.
 func (s *fleetCopy) evaluate() *Matrix {
 	m := &s.matrix
 	hz := map[string]float64{}
@@ -229,7 +230,7 @@ func (s *fleetCopy) evaluate() *Matrix {
 	}
 	var all []*tscratio.Relation
 	type evaluated struct {
-		into, from *tscratio.Relation // cycles of A for readings of B, and the reverse
+		into, from *tscratio.Relation // into: cycles of A for readings of B; from: the reverse
 		err        error
 	}
 	results := make([]evaluated, len(s.pairs))
@@ -244,7 +245,7 @@ func (s *fleetCopy) evaluate() *Matrix {
 			continue
 		}
 		k.encoded = nil
-		live.Prune() // a pruned pair gives the same answers in a fraction of the time
+		live.Prune() // a pruned pair gives the same answers much faster
 		both, err := relations(live)
 		if err != nil {
 			results[i].err = err
@@ -345,7 +346,7 @@ func (s *fleetCopy) status(
 	return p
 }
 
-// complain describes in words what is unhealthy.
+// complain describes in sentences what is unhealthy.
 func (s *fleetCopy) complain() {
 	m := &s.matrix
 	say := func(format string, args ...any) {
@@ -381,8 +382,8 @@ func (s *fleetCopy) complain() {
 	}
 }
 
-// Healthy reports whether every pair of the present nodes has a consistent bound, and nothing else
-// is wrong.
+// Healthy reports whether every pair of present nodes has the verdict consistent, and the matrix
+// contains no other complaint.
 func (m *Matrix) Healthy() bool {
 	for _, p := range m.Pairs {
 		if !p.Old && p.Verdict != tscratio.Consistent.String() {

@@ -9,8 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// matrixAge is the greatest age of a matrix used for metrics. Evaluating a matrix is expensive, and
-// scrapers ask often.
+// matrixAge is the greatest age of a matrix that metrics are computed from. Evaluating a matrix is
+// expensive, and scrapers ask often.
 const matrixAge = 5 * time.Second
 
 var (
@@ -50,7 +50,7 @@ func description(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("cloudprofiler_"+name, help, labels, nil)
 }
 
-// Describe implements prometheus.Collector. It describes nothing in advance, because collecting
+// Describe implements prometheus.Collector. It describes no metric in advance, because collecting
 // needs a running core.
 func (s *Server) Describe(chan<- *prometheus.Desc) {}
 

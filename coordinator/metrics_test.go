@@ -31,7 +31,7 @@ func listening(t *testing.T) (*Server, *control.Server) {
 	return s, link
 }
 
-// A scraper that asks a server while it ends does not wait for a matrix that is never evaluated.
+// If the server ends while a scraper waits for a matrix, the scraper gets none and waits no longer.
 func TestMatrixEndsWithTheServer(t *testing.T) {
 	s, _ := listening(t)
 	begun := make(chan struct{})
@@ -56,7 +56,7 @@ func TestMatrixEndsWithTheServer(t *testing.T) {
 	}
 }
 
-// A server's metrics are registered before it runs.
+// A program can register a server's metrics before the server runs.
 func TestMetricsAreGatheredFromARunningServer(t *testing.T) {
 	s, link := listening(t)
 	registry := prometheus.NewRegistry()

@@ -11,32 +11,32 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// pairKey identifies two counters by the nodes' names, sorted, and their epochs. Nothing else
-// distinguishes pairs. Each process measures the other properties of a counter again, and the core
-// combines the results (core.widen).
+// pairKey identifies two counters by their nodes' names, sorted, and their epochs. The counters'
+// other properties are no part of the key, because each process measures them again. The method
+// widen combines these measurements.
 type pairKey struct{ a, b, epochA, epochB string }
 
 // A pair is what was measured between two counters.
 type pair struct {
 	key  pairKey
-	live *tscratio.Pair // the newest trains
+	live *tscratio.Pair // the newest trains, also of an open run
 	run  *tscratio.Pair // the trains of the open run; nil while there is none
 
 	readA, readB uint64    // readings in the middle of the newest train
 	at           time.Time // when that train was reported
-	ends         []uint64  // readings of B after each train of live, oldest first
-	trains       uint64    // their number since the pair began
+	ends         []uint64  // for each train of live, a reading of B not before the train's end
+	trains       uint64    // number of all trains since the pair's first one
 	exchanges    uint64
 	lost         uint64
-	kernel       uint64 // stamps that the kernel took
-	stamps       uint64 // all stamps
-	complaint    string // the last contradiction or refused train
+	kernel       uint64 // number of stamps that the kernel took
+	stamps       uint64 // number of all stamps
+	complaint    string // the last contradiction, or why the last refused train was refused
 	complaintAt  time.Time
 	dirty        bool
 }
 
-// pruneEvery is the number of trains between two prunings of a run's pair. Each pruning examines
-// all trains of the pair.
+// pruneEvery is the number of new trains after which a run's pair is pruned again. It is not
+// smaller because each pruning examines all trains of the pair.
 const pruneEvery = 256
 
 // pairOf returns the pair of two nodes in their present epochs.
@@ -69,8 +69,9 @@ func (c *core) pairOf(m, n *node) (*pair, error) {
 	return p, nil
 }
 
-// widen combines all descriptions of each node's counter in its present epoch into the widest one,
-// and applies the result, also to earlier trains.
+// widen combines all descriptions of each node's counter in its present epoch into one with the
+// largest quantum and core slack. It describes the counter so in all pairs, also for earlier
+// trains.
 func (c *core) widen(nodes ...*node) {
 	type counter struct{ name, epoch string }
 	of := func(n tscratio.Node) counter { return counter{n.Name, n.Epoch} }
@@ -102,8 +103,7 @@ func (c *core) widen(nodes ...*node) {
 	}
 }
 
-// both returns the pair with the trains between runs and, if there is one, the pair of the open
-// run.
+// both returns live and, if a run is open, also run.
 func (p *pair) both() []*tscratio.Pair {
 	if p.run == nil {
 		return []*tscratio.Pair{p.live}
@@ -111,8 +111,8 @@ func (p *pair) both() []*tscratio.Pair {
 	return []*tscratio.Pair{p.live, p.run}
 }
 
-// forget drops a pair whose epoch ended, because it is no longer needed. A pair that a run uses is
-// dropped when the run is complete.
+// forget drops a pair if an epoch in its key has ended. If a run uses the pair, the core drops it
+// when the run is complete.
 func (c *core) forget(key pairKey) {
 	p := c.pairs[key]
 	if p == nil || p.run != nil || c.current[key.names()] == key {
@@ -125,7 +125,7 @@ func (c *core) forget(key pairKey) {
 
 func interval(i control.Interval) tscratio.Interval { return tscratio.Interval{Lo: i.Lo, Hi: i.Hi} }
 
-// trainOf converts a reported train.
+// trainOf converts a reported train into a train of package tscratio.
 func trainOf(t control.Train, by tscratio.Starter) tscratio.Train {
 	kernel := uint32(t.KernelStamps)
 	out := tscratio.Train{
@@ -151,7 +151,7 @@ func (c *core) trains(n *node, request uint64, m *control.Trains) {
 	if m.Report > 0 {
 		c.acks[n.peer] = max(c.acks[n.peer], m.Report)
 		if !n.isNew(m.Report) {
-			return // the node did not receive the acknowledgement
+			return // the node did not receive the acknowledgement and sent the report again
 		}
 	}
 	peer := c.nodes[m.Peer]
@@ -184,8 +184,8 @@ func (c *core) trains(n *node, request uint64, m *control.Trains) {
 	}
 }
 
-// judge checks new trains against the assumptions, and drops old trains. Checking many trains at
-// once costs no more than checking one.
+// judge checks new trains against the assumptions, and drops old trains if there are too many. It
+// checks a whole report at once, which costs no more than to check one train.
 func (c *core) judge(p *pair, trains int) {
 	if contradiction := p.live.CheckLast(trains); contradiction != nil {
 		p.complaint, p.complaintAt = contradiction.String(), c.now()
@@ -239,8 +239,8 @@ func (c *core) add(p *pair, train tscratio.Train, t control.Train) error {
 	return nil
 }
 
-// longestTrain is the largest number of packets in a train that any node was ordered to send. The
-// cost of keeping a train grows with the square of its length, so a node must not choose the
+// longestTrain is how many packets a train that the server ordered may have at most. The cost of
+// keeping a train grows with the square of the train's length, so a node must not choose the
 // length.
 func (c *core) longestTrain() int {
 	o := c.config.Sweep
@@ -248,7 +248,7 @@ func (c *core) longestTrain() int {
 	return (max(o.Exchanges, c.config.TrainExchanges, c.asked) + warmUpAndClose) * o.Attempts
 }
 
-// shorten drops the older half of the trains that a pair keeps between runs.
+// shorten drops all trains of live except the newest LiveTrains.
 func (c *core) shorten(p *pair) {
 	cut := p.ends[len(p.ends)-c.config.LiveTrains-1] + 1
 	if _, after := p.live.Split(cut); after.Trains() > 0 {
@@ -258,7 +258,7 @@ func (c *core) shorten(p *pair) {
 	p.ends = slices.Clone(p.ends[len(p.ends)-c.config.LiveTrains:])
 }
 
-// relations evaluates a pair in both directions.
+// relations computes the relations of a pair in both directions.
 func relations(p *tscratio.Pair) (both []*tscratio.Relation, err error) {
 	for _, side := range []tscratio.Side{tscratio.SideA, tscratio.SideB} {
 		r, err := p.Relate(side, p.Declared.Wander)
@@ -270,7 +270,7 @@ func relations(p *tscratio.Pair) (both []*tscratio.Relation, err error) {
 	return both, nil
 }
 
-// why describes an error of an evaluation in a few words, for a table.
+// why describes, in a few words for a table, why a pair could not be evaluated.
 func why(err error) string {
 	switch {
 	case errors.Is(err, tscratio.ErrTooFew):

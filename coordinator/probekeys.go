@@ -8,40 +8,42 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
 )
 
-// This file distributes the keys of probes. The server draws a secret for each node and sends it
-// only to that node. Each prober of the node gets its own key, derived from that secret. So no node
-// knows the key between two others, and a new secret invalidates all keys for probing that node.
+// This file distributes the keys that authenticate probes. The server draws a secret for each node
+// and sends it only to that node. Each other node that probes this node gets a key of its own,
+// derived from the secret. So a node cannot know the key between two other nodes, and a new secret
+// invalidates all keys for probing the secret's owner.
 
 const (
 	// secretLife is the time after which a node gets a new secret. The previous secret stays valid
-	// beside the new one, so a key is valid for at most twice this time.
+	// for as long again, so a key is valid for at most twice this time.
 	secretLife = 10 * time.Minute
 
-	// settleKeys is how long probers wait for new keys, so that they get the new keys for all nodes
-	// at once.
+	// settleKeys is how long the server waits, after a node accepted a new secret, before it sends
+	// probers new keys. In this time the other nodes accept their new secrets too, so each prober
+	// gets all its new keys at once.
 	settleKeys = 100 * time.Millisecond
 )
 
 // probeKeys is the state from which the keys of a node's probes are derived.
 type probeKeys struct {
 	numbered time.Time     // when the node got its number
-	prober   uint64        // the node's number in the keys with which it probes others
-	secret   minrtt.Secret // basis of others' keys for this node; the node has accepted it
-	told     uint64        // number of the last secret that was sent to the node
-	alone    bool          // the next secret must invalidate the earlier ones
-	renewAt  time.Time     // when to send again, as the node did not answer; zero: no need
+	prober   uint64        // identifies the node in the keys with which it probes others
+	secret   minrtt.Secret // the newest that the node accepted; others' keys derive from it
+	told     uint64        // number of the secret that was sent to the node last
+	alone    bool          // the next secret is sent alone, which invalidates all earlier ones
+	renewAt  time.Time     // when to send another secret after one without answer; zero: never
 }
 
-// numberLife is the shortest time for which a node keeps its number, however often its process
-// changes. An answerer can store only a limited number of keys, and one node must not use many of
-// them.
+// numberLife is the shortest time for which a node keeps its number as a prober, however often its
+// process changes. Every number of a prober needs its own keys, and a node that answers probes can
+// store only a limited number of keys.
 const numberLife = time.Minute
 
-// newProbeKeys returns the keys of a node that registers. If it is the same process as before, it
-// keeps its keys.
+// newProbeKeys returns the keys of a node that registers. If the node's process is the same as
+// before, newProbeKeys returns the old keys.
 func (c *core) newProbeKeys(old *node, instance string) probeKeys {
 	switch {
-	case old == nil || old.keys.prober == 0: // it has had no number since the server started
+	case old == nil || old.keys.prober == 0: // the node got no number since the server started
 	case old.registered.Instance == instance:
 		return old.keys
 	case c.now().Sub(old.keys.numbered) < numberLife:
@@ -50,15 +52,16 @@ func (c *core) newProbeKeys(old *node, instance string) probeKeys {
 	return probeKeys{prober: rand.Uint64(), numbered: c.now()}
 }
 
-// takesPart reports whether the node is one of those that measure each other.
+// takesPart reports whether the node can take part in measurements.
 func (n *node) takesPart() bool {
 	return n.alive() && n.can(control.CanProbe) && n.registered.ProbeAddress != ""
 }
 
-// probing reports whether the node can be measured, because there are keys for it.
+// probing reports whether other nodes can probe this node. For that, the node must have accepted a
+// secret.
 func (n *node) probing() bool { return n.takesPart() && n.keys.secret.Number != 0 }
 
-// target returns what node n needs to probe another node.
+// target returns what node n needs to probe the node to.
 func (n *node) target(to *node) control.Target {
 	r := to.registered
 	return control.Target{
@@ -69,8 +72,8 @@ func (n *node) target(to *node) control.Target {
 	}
 }
 
-// renewSecret draws a secret for a node and sends it to the node. Once the node has answered, other
-// nodes get keys derived from this secret.
+// renewSecret draws a new secret for a node and sends it to the node. Other nodes get keys derived
+// from the secret only after the node has accepted it.
 func (c *core) renewSecret(n *node) {
 	if !n.takesPart() {
 		return
@@ -99,7 +102,7 @@ func (c *core) renewSecret(n *node) {
 	})
 }
 
-// takesSecret records that a node accepts the keys derived from a secret.
+// takesSecret records that a node has accepted a secret.
 func (c *core) takesSecret(n *node, s minrtt.Secret) {
 	first := !n.probing()
 	n.keys.secret = s
@@ -114,9 +117,9 @@ func (c *core) takesSecret(n *node, s minrtt.Secret) {
 	c.sweepBy = c.now().Add(c.config.Settle)
 }
 
-// revoked marks a node as gone because its key was taken off the list. Probe keys that the key's
-// owner got, and perhaps passed on, must become invalid. So every node gets a new secret, and the
-// earlier secrets become invalid everywhere.
+// revoked does what is necessary when a client's key is taken off the list of accepted keys. It
+// marks the client's node as gone. It also gives every other node a new secret that invalidates all
+// earlier ones, because the key's owner may have passed on the probe keys of the node.
 func (c *core) revoked(in control.Incoming) {
 	if n := c.peers[in.Peer]; n != nil {
 		c.gone(n, "its key was taken off the list")
@@ -130,7 +133,7 @@ func (c *core) revoked(in control.Incoming) {
 	}
 }
 
-// stepKeys does everything that is due about keys.
+// stepKeys does everything about keys that is due now.
 func (c *core) stepKeys() {
 	now := c.now()
 	everybody := now.Sub(c.renewed) >= secretLife

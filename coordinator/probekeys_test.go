@@ -9,12 +9,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
 )
 
-// fakeAnswerer accepts keys for a fake client as minrtt's answerer does.
+// fakeAnswerer accepts keys for a fake client by the same rules as minrtt's answerer.
 type fakeAnswerer struct {
 	f       *fleet
 	secrets map[uint64]minrtt.Secret
-	ends    map[uint64]time.Duration // of secrets that are no longer named
-	named   int                      // secrets that it was ever told
+	ends    map[uint64]time.Duration // when each secret that the newest list lacks becomes invalid
+	named   int                      // number of different secrets that it got
 }
 
 func (a *fakeAnswerer) accept(m *control.ProbeSecrets) {
@@ -32,15 +32,15 @@ func (a *fakeAnswerer) accept(m *control.ProbeSecrets) {
 	}
 }
 
-// answers says whether a probe with this key is answered now.
+// answers says whether this node answers a probe with this key now.
 func (a *fakeAnswerer) answers(key minrtt.Key) bool {
 	s, known := a.secrets[key.Secret]
 	end, ends := a.ends[key.Secret]
 	return known && s.Key(key.Prober) == key && (!ends || a.f.time <= end)
 }
 
-// answered says whether a client gets answers from another one with the key of an order, and notes
-// who has the key.
+// answered says whether one client answers another client's probes with a key. It records that the
+// other client has this key.
 func (f *fleet) answered(from, to *fakeClient, encoded []byte) bool {
 	key, err := minrtt.DecodeKey(encoded)
 	if err != nil {
@@ -59,8 +59,8 @@ func (f *fleet) answered(from, to *fakeClient, encoded []byte) bool {
 	return true
 }
 
-// wantKeys requires that each key has only one prober, and checks how many trains got no answer
-// because of their key.
+// wantKeys checks that only one prober has each key, and that the given number of trains got no
+// answer because of their key.
 func (f *fleet) wantKeys(unanswered int) {
 	f.t.Helper()
 	if f.unanswered != unanswered {
@@ -83,8 +83,8 @@ func (f *fleet) wantOpen() {
 	}
 }
 
-// Each pair has its own key in each direction. The keys change now and then, and no train is lost
-// by that.
+// Each direction of each pair has its own key. The keys change now and then, and no change loses a
+// train.
 func TestKeysArePerPairAndRotate(t *testing.T) {
 	f := newFleet(t, testConfig(), names(4)...)
 	f.wantSweep(time.Minute)
@@ -92,7 +92,7 @@ func TestKeysArePerPairAndRotate(t *testing.T) {
 	if len(f.holders) != 4*3 {
 		t.Errorf("%d keys for 12 directions", len(f.holders))
 	}
-	f.core.config.Budget = 7 // a train a second
+	f.core.config.Budget = 7 // packets a second: one train
 	f.wantOpen()
 	f.run(3*secretLife+time.Minute, nil)
 	f.wantKeys(0)
@@ -107,8 +107,8 @@ func TestKeysArePerPairAndRotate(t *testing.T) {
 	f.ask(AskStopRun, nil)
 	f.complete()
 	f.wantKeys(0)
-	// A restarted server does not give one key to two nodes either. It knows the nodes, but not
-	// their numbers.
+	// A restarted server still knows the nodes, but not their numbers as probers. Yet it never
+	// gives the same key to two nodes.
 	f.restart()
 	f.core.last = nil
 	clear(f.holders)
@@ -117,11 +117,12 @@ func TestKeysArePerPairAndRotate(t *testing.T) {
 	f.wantKeys(0)
 }
 
-// A prober that gets its new keys late loses no train. Its old keys stay valid for as long again.
+// A prober that receives its new keys late loses no train, because its old keys stay valid for as
+// long again.
 func TestAProberThatHearsLateOfNewKeysLosesNoTrain(t *testing.T) {
 	f := newFleet(t, testConfig(), names(3)...)
 	f.wantSweep(time.Minute)
-	f.core.config.Budget = 7 // a train a second
+	f.core.config.Budget = 7 // packets a second: one train
 	f.wantOpen()
 	f.run(10*time.Second, nil)
 	old := f.clients["n01"].probing
@@ -135,11 +136,11 @@ func TestAProberThatHearsLateOfNewKeysLosesNoTrain(t *testing.T) {
 	f.wantKeys(0)
 }
 
-// A node that takes its new secret late is probed with the previous one until then.
+// If a node takes its new secret late, other nodes use keys from its previous secret until then.
 func TestANodeThatTakesNoNewSecretIsProbedUnderTheOld(t *testing.T) {
 	f := newFleet(t, testConfig(), names(3)...)
 	f.wantSweep(time.Minute)
-	f.core.config.Budget = 7 // a train a second
+	f.core.config.Budget = 7 // packets a second: one train
 	f.wantOpen()
 	c := f.clients["n01"]
 	c.deaf = true
@@ -157,7 +158,7 @@ func TestANodeThatTakesNoNewSecretIsProbedUnderTheOld(t *testing.T) {
 }
 
 // A node that registers again and again, each time as a new process, does not get many keys for
-// each node.
+// each other node.
 func TestANodeThatComesAgainAndAgainHasFewKeys(t *testing.T) {
 	f := newFleet(t, testConfig(), names(2)...)
 	f.wantSweep(time.Minute)
@@ -174,27 +175,27 @@ func TestANodeThatComesAgainAndAgainHasFewKeys(t *testing.T) {
 	}
 }
 
-// revoke tells the core what the link says when a client's key is taken off the list.
+// revoke tells the core that a client's key was taken off the list, as the link does.
 func (f *fleet) revoke(c *fakeClient) {
 	key := control.Key{Name: c.register.Name}
 	f.core.handle(control.Incoming{Peer: c.peer, Key: key, Revoked: true})
 	f.core.handle(control.Incoming{Key: key, Revoked: true})
 }
 
-// When a node's key is taken off the list, no node answers it within seconds, whatever keys it was
-// given. No other node loses a train by that. A node that was away at that moment does not answer
-// it later.
+// When a node's key is taken off the list, all other nodes stop answering its probes within
+// seconds, whatever keys the node has. No other node loses a train. A node that was away at that
+// moment does not answer the revoked node later.
 func TestARevokedNodeGetsNoAnswers(t *testing.T) {
 	f := newFleet(t, testConfig(), names(4)...)
 	f.wantSweep(time.Minute)
 	f.core.config.Budget = 7
 	f.wantOpen()
-	f.run(secretLife+time.Minute, nil) // so that two secrets of each node are valid
+	f.run(secretLife+time.Minute, nil) // by then each node accepts two secrets
 	away := f.clients["n03"]
 	away.cut = true
 	f.run(f.config.Dead+time.Second, nil)
 	liar := f.clients["n01"]
-	liar.state = killed // what it does from now on does not matter
+	liar.state = killed // later actions of this node do not matter
 	f.revoke(liar)
 	f.run(4*time.Second, nil)
 	f.wantKeys(0)

@@ -25,7 +25,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// realFleet is a server and clients in processes and namespaces of their own.
+// realFleet is a server and clients that run as separate processes in separate namespaces.
 type realFleet struct {
 	t       *testing.T
 	star    *netns.Star
@@ -39,7 +39,7 @@ type realClient struct {
 	job     job
 	truth   *vnode.Truth
 	process *exec.Cmd
-	fault   string // "" while nothing was done to it
+	fault   string // "" while the test has done nothing to it
 }
 
 const serverPort = 7330
@@ -97,7 +97,8 @@ func newRealFleet(t *testing.T, r *rand.Rand, nodes int) *realFleet {
 		node := id.Node
 		node.Name, node.Epoch = name, "virtual-1"
 		node.Quantum_cycles = virtual.Quantum_cycles(clocks.Counter, id.Node.Quantum_cycles)
-		// The virtual counter may run a little faster than this machine's.
+		// A virtual counter may run a little faster than this machine's counter. So the same core
+		// slack is more cycles of the virtual counter.
 		node.CoreSlack_cycles += node.CoreSlack_cycles/50 + 2
 		f.clients = append(f.clients, &realClient{truth: truth, job: job{
 			Address: f.address(), Key: f.keyFile(name + ".secret"),
@@ -133,12 +134,12 @@ func (f *realFleet) start(end int, j job) *exec.Cmd {
 
 // begin starts a command of the fleet in a namespace.
 func (f *realFleet) begin(end int, cmd *exec.Cmd) error {
-	defer cmd.Stderr.(*os.File).Close() // the process has it
+	defer cmd.Stderr.(*os.File).Close() // the process has its own copy
 	return f.star.Do(end, cmd.Start)
 }
 
-// command is a process of the fleet that has not been started. Its output is shown if the test
-// fails.
+// command returns a process of the fleet that is not started yet. If the test fails, it prints what
+// the process printed.
 func (f *realFleet) command(j job) *exec.Cmd {
 	f.t.Helper()
 	text, err := json.Marshal(j)
@@ -200,10 +201,11 @@ func (f *realFleet) end() {
 	}
 }
 
-// question asks the server, which may just have been restarted.
+// question asks the server a question. The server may just have been restarted.
 func (f *realFleet) question(what string, argument, result any) {
 	f.t.Helper()
-	// The limit is for one try. A slow server needs longer, and one that was killed never answers.
+	// The limit of a try doubles after each try. The first is short, because a server that is
+	// killed meanwhile never answers; a slow server answers a later try.
 	limit := 3 * time.Second
 	for end := time.Now().Add(time.Minute); ; limit *= 2 {
 		answer, err := f.asker.ask(what, argument, limit)
@@ -214,7 +216,7 @@ func (f *realFleet) question(what string, argument, result any) {
 			return
 		}
 		if time.Now().After(end) {
-			f.server.Process.Signal(syscall.SIGQUIT) // its log then shows what it was doing
+			f.server.Process.Signal(syscall.SIGQUIT) // the server's log then shows where it hangs
 			f.server.Wait()
 			f.t.Fatalf("the server does not answer %q: %v", what, err)
 		}
@@ -259,8 +261,8 @@ func (f *realFleet) until(what string, holds func() bool) {
 	}
 }
 
-// sweep measures all pairs. If fault is not nil, it is called some time after the beginning. If it
-// returns true, the server is a new process, and there is no status.
+// sweep asks for a sweep over all pairs. If fault is not nil, sweep calls it after the given time.
+// If fault returns true, it has restarted the server, and sweep returns nil.
 func (f *realFleet) sweep(after time.Duration, fault func() bool) *SweepStatus {
 	f.t.Helper()
 	var s *SweepStatus
@@ -298,7 +300,7 @@ func (f *realFleet) check() (bounds int) {
 	return bounds
 }
 
-// hold compares all bounds with the truth, except those of one node. It describes the bounds that
+// hold compares all bounds, except those of one node, with the truth. It describes the bounds that
 // miss the truth.
 func (f *realFleet) hold(but string) (bounds int, untrue []string) {
 	f.t.Helper()
@@ -313,7 +315,7 @@ func (f *realFleet) hold(but string) (bounds int, untrue []string) {
 		held := false
 		for _, span := range truths[p.From].Instants(p.Reading_cycles) {
 			if span.First > asm.Counter() {
-				continue // the virtual counter shows the same reading again, in a hundred years
+				continue // after a century the counter wraps, and shows this reading again
 			}
 			lo, hi := truths[p.Into].Reading(span.First), truths[p.Into].Reading(span.Last)
 			if lo < p.Lo_cycles || hi > p.Hi_cycles {

@@ -13,7 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// TestBarRestarts is for the record: runs in memory, and one of processes in namespaces.
+// TestBarRestarts measures restarts in many simulated runs and in one run of real processes in
+// namespaces, and records the result.
 func TestBarRestarts(t *testing.T) {
 	simulated, live, restarts := 120_000, 20_000, 4
 	if proof.Begin(t) == proof.Full {
@@ -41,7 +42,8 @@ func TestBarRestarts(t *testing.T) {
 }
 
 // liveRestarts opens a run of four virtual nodes in namespaces. During the run it kills clients and
-// the server, and cuts nodes off. Then it asks the finished run for a number of bounds.
+// the server, and cuts nodes off. After the run it computes a number of bounds from the run's
+// files.
 func liveRestarts(t *testing.T, restarts, queries int) (h heldRun) {
 	r := seed.Random(t)
 	const nodes = 4
@@ -71,7 +73,7 @@ func liveRestarts(t *testing.T, restarts, queries int) (h heldRun) {
 			f.heal(i)
 		}
 		f.wait()
-		// Clients send again what a server that died did not acknowledge.
+		// Clients send again the reports that the killed server did not acknowledge.
 		f.until("the run has the trains that it had", func() bool {
 			f.question(AskRun, nil, &status)
 			return status.Trains >= before
@@ -116,7 +118,8 @@ func (f *realFleet) moreTrains(status *RunStatus) {
 	})
 }
 
-// outsideLive asks for bounds at random instants of a run, and counts those that miss the truth.
+// outsideLive computes bounds at random instants of a run, and counts the bounds that miss the
+// truth.
 func (f *realFleet) outsideLive(
 	r *rand.Rand, p *tscratio.Pair, begun, ended uint64, queries int,
 ) (outside int) {

@@ -12,12 +12,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// startAgain ends the client's process and starts a new one, which measures its counter again.
+// startAgain ends the client's process and starts a new process, which measures its counter again.
 func (c *fakeClient) startAgain() {
 	f := c.f
 	c.state = killed
 	c.life++
-	f.run(f.config.Dead+time.Second, nil) // until then its name is taken
+	f.run(f.config.Dead+time.Second, nil) // until then, the old process still owns the name
 	c.report, c.unacked, c.probing = 0, nil, nil
 	c.register.Instance = fmt.Sprintf("i%d", f.r.Uint64())
 	c.register.Nominal_hz = 2.6e9 + f.r.Uint64N(10_000)
@@ -27,10 +27,11 @@ func (c *fakeClient) startAgain() {
 	c.connect()
 }
 
-// acknowledged holds what the server said that it keeps, as pairs that were never pruned.
+// acknowledged contains, unpruned, all trains that the server acknowledged.
 type acknowledged map[pairKey]*tscratio.Pair
 
-// add takes in a report. It describes each node as widely as any process of it did.
+// add adds the trains of a report. It describes each counter with the largest quantum and core
+// slack that any process reports in these tests.
 func (all acknowledged) add(t *testing.T, by *fakeClient, m *control.Trains) {
 	a, b, starter := by.register.Name, m.Peer, tscratio.StartedByA
 	key := pairKey{a, b, m.Epoch, m.PeerEpoch}
@@ -57,7 +58,7 @@ func (all acknowledged) add(t *testing.T, by *fakeClient, m *control.Trains) {
 	}
 }
 
-// kept identifies a train by what pruning leaves of it.
+// kept identifies a train by the properties that pruning does not change.
 type kept struct {
 	by        tscratio.Starter
 	best      tscratio.Exchange
@@ -74,10 +75,11 @@ func trainsOf(p *tscratio.Pair) (all map[kept]int) {
 	return all
 }
 
-// heldRun is the result of comparing a finished run with what was acknowledged while it was open.
+// heldRun is the result of a comparison: a finished run against everything that the server
+// acknowledged while the run was open.
 type heldRun struct {
-	trains, lost     int // a train is lost if a constraint is missing that no other of it implies
-	queries, outside int // bounds asked for, and those that miss the truth
+	trains, lost     int // a train is lost if the run has fewer than two of its constraints
+	queries, outside int // number of bounds that were computed, and that miss the truth
 }
 
 func (h *heldRun) add(other heldRun) {
@@ -95,7 +97,8 @@ func (h heldRun) want(t *testing.T) {
 	}
 }
 
-// hold asks for perPair bounds of each pair that was acknowledged.
+// hold compares all acknowledged trains with a finished run, and computes perPair bounds of each
+// pair.
 func (f *fleet) hold(dir *runs.Directory, all acknowledged, perPair int) (h heldRun) {
 	f.t.Helper()
 	pairs, missing := dir.Relations()
@@ -115,7 +118,7 @@ func (f *fleet) hold(dir *runs.Directory, all acknowledged, perPair int) (h held
 		there := trainsOf(got)
 		for train := range trainsOf(want) {
 			h.trains++
-			if there[train] < 2 { // the tightest one of each kind is never pruned
+			if there[train] < 2 { // pruning leaves at least two constraints of each train
 				h.lost++
 			}
 		}
@@ -126,7 +129,8 @@ func (f *fleet) hold(dir *runs.Directory, all acknowledged, perPair int) (h held
 	return h
 }
 
-// outside asks for bounds all along a relation, and counts those that miss the truth.
+// outside computes bounds at points all along a relation, and counts the bounds that miss the
+// truth.
 func (f *fleet) outside(key pairKey, p *tscratio.Pair, queries int) (outside int) {
 	f.t.Helper()
 	relation, err := p.Relate(tscratio.SideA, p.Declared.Wander)
@@ -141,9 +145,9 @@ func (f *fleet) outside(key pairKey, p *tscratio.Pair, queries int) (outside int
 		if err != nil {
 			f.t.Fatalf("%v: %v", key, err)
 		}
-		// y may be before the beginning.
+		// The reading y may be before B's first one, so the differences are signed.
 		truth := a.offset + uint64(int64(float64(int64(y-b.offset))/b.rate*a.rate))
-		const slop = 8 // rounding in float64 between a count and a time
+		const slop = 8 // rounding in float64, in cycles
 		if truth+slop < at.Lo || truth > at.Hi+slop {
 			outside++
 			f.t.Logf("%v: reading %d is %v, and %d in truth", key, y, at, truth)
@@ -152,14 +156,14 @@ func (f *fleet) outside(key pairKey, p *tscratio.Pair, queries int) (outside int
 	return outside
 }
 
-// Clients and the server are restarted at random during an open run. What was acknowledged is in
-// the finished run.
+// Clients and the server are restarted at random during an open run. The finished run contains
+// every train that the server acknowledged.
 func TestARunKeepsItsConstraintsOverRestarts(t *testing.T) {
 	simulatedRestarts(t, 1000).want(t)
 }
 
-// simulatedRestarts makes a run in memory, whose clients and server are restarted at random. It
-// asks for perPair bounds of each of its pairs.
+// simulatedRestarts makes a run in memory and restarts clients and server at random. Then it
+// computes perPair bounds of each pair of the run.
 func simulatedRestarts(t *testing.T, perPair int) heldRun {
 	t.Helper()
 	config := testConfig()
@@ -184,7 +188,7 @@ func simulatedRestarts(t *testing.T, perPair int) heldRun {
 			f.clients[names(4)[f.r.IntN(4)]].startAgain()
 		}
 	}
-	f.clients["n01"].startAgain() // at least one restart of each kind
+	f.clients["n01"].startAgain() // each kind of restart happens at least once
 	f.restart()
 	f.run(20*time.Second, nil)
 	f.ask(AskStopRun, nil)
@@ -200,8 +204,9 @@ func simulatedRestarts(t *testing.T, perPair int) heldRun {
 	return f.hold(dir, all, perPair)
 }
 
-// Each process measures its counter again. In one epoch it is one counter all the same. The widest
-// description holds for earlier and later trains, also in the run.
+// Each process of a node measures the counter again, but within an epoch it is the same counter. So
+// the description with the largest quantum and core slack holds for all trains of the epoch, also
+// in the run.
 func TestACounterIsAsWideAsAnyProcessSaid(t *testing.T) {
 	config := testConfig()
 	config.Budget = 300
@@ -272,8 +277,8 @@ func TestACounterIsAsWideAsAnyProcessSaid(t *testing.T) {
 	}
 }
 
-// If a server dies between two of its files, it has not noted a report whose trains are not on
-// disk.
+// If a server dies after it has written some of its files, it has recorded no report as processed
+// whose trains are not on disk.
 func TestAServerThatDiesWhileItWritesLosesNoReport(t *testing.T) {
 	config := testConfig()
 	config.Budget = 300
@@ -309,8 +314,8 @@ func TestAServerThatDiesWhileItWritesLosesNoReport(t *testing.T) {
 	f.hold(dir, all, 1000).want(t)
 }
 
-// A server that dies while it writes has written a counter's new description to only some of the
-// pairs.
+// A server that dies while it writes may have written a counter's new description to only some of
+// the counter's pairs. The restarted server uses one description in all pairs.
 func TestWhatIsKnownOfACounterIsTheSameInAllPairs(t *testing.T) {
 	f := newFleet(t, testConfig(), names(4)...)
 	f.wantSweep(time.Minute)

@@ -18,12 +18,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// keyed is a server with keys and some of its clients, over real sockets.
+// keyed is a server with keys and several clients, connected by real sockets.
 type keyed struct {
-	list    string // directory of the keys that are accepted
+	list    string // directory of the accepted keys
 	clients map[string]*tscclient.Client
 	links   map[string]*tscclient.Link
-	given   map[string]*atomic.Pointer[tscclient.Peer] // peer of each client's last train
+	given   map[string]*atomic.Pointer[tscclient.Peer] // by prober: whom it probed last
 }
 
 func newKeyed(t *testing.T, names ...string) *keyed {
@@ -110,7 +110,7 @@ func (k *keyed) join(t *testing.T, name, server string, public control.Key) {
 	k.links[name] = link
 }
 
-// wait waits until a condition holds, for as long as a busy machine may need.
+// wait waits until a condition holds. Its limit is long enough for a busy machine.
 func wait(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
@@ -120,8 +120,9 @@ func wait(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// A client whose public key is removed from the directory loses its connection, and no node answers
-// the probe keys that it still has. The other clients continue with new keys.
+// If a client's public key is removed from the directory, the server ends the client's connection.
+// No node answers the probe keys that the client still has. The other clients continue with new
+// keys.
 func TestTakingAKeyAwayEndsWhatItsOwnerHas(t *testing.T) {
 	k := newKeyed(t, "a", "b", "c")
 	wait(t, "trains", func() bool {

@@ -1,7 +1,8 @@
 package coordinator
 
-// roundsOf returns all pairs of the numbers 0 to n−1, in rounds of disjoint pairs. If n is even
-// there are n−1 rounds. If n is odd there are n rounds, and one number sits out each round.
+// roundsOf returns all pairs of the numbers 0 to n−1, in rounds of disjoint pairs. If n is even,
+// there are n−1 rounds. If n is odd, there are n rounds, and in each of them another number has no
+// partner.
 //
 // This is the circle method: one number stands still, the other numbers walk around it, and numbers
 // that face each other form a pair.
@@ -9,7 +10,7 @@ func roundsOf(n int) [][][2]int {
 	if n < 2 {
 		return nil
 	}
-	m := n + n%2 // if n is odd, the number n is a placeholder
+	m := n + n%2 // if n is odd, the number n stands for "no partner"
 	rounds := make([][][2]int, 0, m-1)
 	for r := range m - 1 {
 		round := make([][2]int, 0, m/2)

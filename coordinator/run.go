@@ -18,59 +18,59 @@ type Phase string
 
 const (
 	PhaseBefore     Phase = "anchors before" // a sweep
-	PhaseOpening    Phase = "opening"        // nodes are told to open the run
-	PhaseOpen       Phase = "open"           // anchors on a budget; the workload may run
-	PhaseClosing    Phase = "closing"        // nodes are told to close the run
+	PhaseOpening    Phase = "opening"        // the server tells nodes to open the run
+	PhaseOpen       Phase = "open"           // nodes measure anchors; the workload may run
+	PhaseClosing    Phase = "closing"        // the server tells nodes to close the run
 	PhaseAfter      Phase = "anchors after"  // a sweep
-	PhaseCollecting Phase = "collecting"     // files of the nodes are fetched
+	PhaseCollecting Phase = "collecting"     // the server fetches the nodes' files
 	PhaseComplete   Phase = "complete"
 )
 
-// A run is the state of the run that is under way.
+// run is the state of the run that is under way.
 type run struct {
 	draft   *runs.Draft
 	phase   Phase
 	begun   time.Time
-	waiting int             // number of nodes that were told and have not answered
+	waiting int             // number of nodes that were told to open or close and have not answered
 	opened  map[string]bool // nodes that have opened the run
 	missing []runs.Missing
 	collect []*collection
 	stop    bool // close the run as soon as it is open
-	again   bool // the run was complete, and only its files are being collected once more
-	aborted bool // complete the run with the data that is there, as soon as keeping is 0
+	again   bool // the run was complete; only its files are being collected once more
+	aborted bool // complete the run with the present data, as soon as keeping is 0
 	keeping int  // number of files that are being moved into the run
 
-	// back is the time until which the run waits for nodes that lost the connection when the server
-	// restarted. A sweep before that time would find no node. Zero: the run does not wait.
+	// back is the time until which the run waits, after a restart of the server, for nodes to
+	// return. A sweep before that time would find no node. Zero: the run does not wait.
 	back time.Time
 }
 
-// RunStatus describes how far a run is.
+// RunStatus describes the progress of a run.
 type RunStatus struct {
 	Name    string         `json:"name"`
 	Phase   Phase          `json:"phase"`
 	Begun   time.Time      `json:"begun"`
-	Nodes   []string       `json:"nodes"` // that have opened the run
+	Nodes   []string       `json:"nodes"` // the nodes that have opened the run
 	Pairs   int            `json:"pairs"`
 	Trains  int            `json:"trains"`
-	Bytes   int64          `json:"bytes,omitempty"` // collected
-	Of      int64          `json:"of,omitempty"`    // bytes to collect, as far as known
+	Bytes   int64          `json:"bytes,omitempty"` // number of bytes collected so far
+	Of      int64          `json:"of,omitempty"`    // number of bytes to collect, if known
 	Sweep   *SweepStatus   `json:"sweep,omitempty"`
 	Missing []runs.Missing `json:"missing,omitempty"`
 	Path    string         `json:"path"` // on the server's machine
 	Problem string         `json:"problem,omitempty"`
 }
 
-// gathers reports whether new trains belong to the run.
+// gathers reports whether new trains belong to the run. If again is set, they do not.
 func (r *run) gathers() bool { return !r.again }
 
 func (r *run) name() string { return r.draft.Run().Name }
 
-// utcSlack is the assumed error of the server's own clock. That clock labels runs, and no bound
-// rests on it.
+// utcSlack is the assumed error of the server's own clock. The clock only labels runs. No bound
+// depends on it.
 const utcSlack = time.Second
 
-// RunRequest is the argument of "run start".
+// RunRequest is the argument of AskStartRun and of the other questions about one run.
 type RunRequest struct {
 	Name      string `json:"name"`
 	Note      string `json:"note,omitempty"`
@@ -96,7 +96,7 @@ func (c *core) startRun(r RunRequest) error {
 			about.Nodes = append(about.Nodes, runNode(n))
 		}
 	}
-	if err := c.store.removeParts(); err != nil { // left over from a run that could not be resumed
+	if err := c.store.removeParts(); err != nil { // parts of a run that could not be resumed
 		return err
 	}
 	draft, err := runs.Create(c.store.runs, about)
@@ -109,7 +109,7 @@ func (c *core) startRun(r RunRequest) error {
 			Served_utc_ns: c.now().UnixNano(), By: "before the run", Table: c.table.Text,
 		})
 	}
-	for _, p := range c.pairs { // only trains from now on belong to the run
+	for _, p := range c.pairs { // trains before this moment do not belong to the run
 		p.run = nil
 	}
 	c.log.Info("run begins", "run", r.Name)
@@ -147,8 +147,8 @@ func setFrequency(n *runs.Node, f *control.Frequency) {
 	n.FrequencySource = f.Clock
 }
 
-// noteFrequency records the frequency that a node measured over the run. It is the best measurement
-// of that node.
+// noteFrequency stores the frequency that a node measured over the run, in place of the one from
+// the node's registration. The one over the run was measured for longer.
 func (r *run) noteFrequency(node string, f *control.Frequency) error {
 	return r.draft.Update(func(run *runs.Run) {
 		for i := range run.Nodes {
@@ -159,7 +159,7 @@ func (r *run) noteFrequency(node string, f *control.Frequency) error {
 	})
 }
 
-// stopRun ends the open run. It returns at once; runStatus tells how far the run is.
+// stopRun begins to end the open run, and does not wait. RunStatus shows the progress.
 func (c *core) stopRun() error {
 	switch r := c.run; {
 	case r == nil:
@@ -175,7 +175,7 @@ func (c *core) stopRun() error {
 	}
 }
 
-// stepRun continues a run that waits only for the end of a sweep or for back.
+// stepRun continues a run that waited only for the end of a sweep or for the moment r.back.
 func (c *core) stepRun() {
 	r := c.run
 	if r == nil || r.aborted || c.sweep != nil || c.now().Before(r.back) {
@@ -194,7 +194,7 @@ func (c *core) stepRun() {
 	}
 }
 
-// sweepFor measures a run's anchors, before or after the run.
+// sweepFor measures a run's anchors before or after the run by a sweep.
 func (c *core) sweepFor(r *run, when string) {
 	done := func(s *SweepStatus) { c.runSwept(r, s) }
 	if err := c.startSweep(when+r.name(), c.config.Sweep, done); err != nil {
@@ -234,8 +234,8 @@ func (c *core) runSwept(r *run, s *SweepStatus) {
 	c.collectAll()
 }
 
-// A reason for which a run lacks something of a node begins with one of these texts, if the node
-// may still be able to provide it.
+// These texts begin the reasons why a run lacks a part that the node may still provide later. All
+// other reasons are final.
 const (
 	openingRun = "opening the run"
 	closingRun = "closing the run"
@@ -243,7 +243,8 @@ const (
 	notWhole   = "file is not whole: "
 )
 
-// tell tells all nodes to open or close the run, then calls then.
+// tell orders the nodes to open or close the run. When every one of them has answered or failed to,
+// it calls then.
 func (c *core) tell(closing bool, then func()) {
 	r := c.run
 	var tell []*node
@@ -292,7 +293,8 @@ func (c *core) tellOne(n *node, closing bool, then func()) {
 	})
 }
 
-// joinRun tells a node that joins or returns about the open run.
+// joinRun brings a node that joins or returns into the present run. Depending on the phase, it
+// tells the node to open or close the run, or continues to collect the node's files.
 func (c *core) joinRun(n *node) {
 	c.closeEnded(n)
 	r := c.run
@@ -318,14 +320,14 @@ func (c *core) joinRun(n *node) {
 	case r.phase == PhaseOpen && n.can(control.CanRun):
 		c.tellOne(n, false, func() {})
 	case (r.phase == PhaseClosing || r.phase == PhaseAfter) && n.registered.OpenRun == r.name():
-		c.tellOne(n, true, func() {}) // it was away when the other nodes were told
+		c.tellOne(n, true, func() {}) // it was away when the server told the other nodes
 	case r.phase == PhaseCollecting:
 		c.collectOn(n)
 	}
 }
 
-// targetsChanged tells nodes which nodes to probe while a run is open. When no run is open any
-// more, it tells them to stop.
+// targetsChanged tells every node which nodes to probe while a run is open. When the run is no
+// longer open, it tells them to stop.
 func (c *core) targetsChanged() {
 	open := c.run != nil && c.run.phase == PhaseOpen
 	if !open && !c.anchoring {
@@ -346,7 +348,7 @@ func (c *core) targetsChanged() {
 				Exchanges: c.config.TrainExchanges, Timeout_ns: int64(o.Timeout),
 				Attempts: o.Attempts, UserStamps: o.UserStamps, Spin_ns: int64(o.Spin),
 			}
-			// A train consists of its exchanges, plus one to warm up and one to close the train.
+			// Beside its TrainExchanges exchanges, a train has one to warm up and one to close it.
 			packets := int64(len(probing)) * int64(c.config.TrainExchanges+2)
 			m.Period_ns = max(1, packets*int64(time.Second)/int64(c.config.Budget))
 			for _, p := range probing {
@@ -392,7 +394,7 @@ func (c *core) runStatus() *RunStatus {
 	return s
 }
 
-// resumeRun continues the run that was under way when the server ended.
+// resumeRun continues the run that was under way when the previous server process ended.
 func (c *core) resumeRun(noted *notedRun) error {
 	draft, err := runs.Resume(c.store.runs, noted.Name)
 	if err != nil {
@@ -406,7 +408,7 @@ func (c *core) resumeRun(noted *notedRun) error {
 		r.opened[name] = true
 	}
 	r.back = c.now().Add(c.config.Dead)
-	// Nodes are told to open or close the run when they return.
+	// When nodes return, joinRun or closeEnded tells them to open or close the run.
 	switch r.phase {
 	case PhaseOpening:
 		r.phase = PhaseOpen
@@ -420,7 +422,7 @@ func (c *core) resumeRun(noted *notedRun) error {
 		c.endRun()
 	}
 	c.log.Info("run continues", "run", noted.Name, "phase", r.phase)
-	if r.again { // its measurements stay as they are
+	if r.again { // the run's measurements are complete
 		return nil
 	}
 	dir, err := runs.Open(draft.Path())

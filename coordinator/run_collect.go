@@ -12,8 +12,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// closeEnded tells a node to close a run that ended while the node was away. It ignores runs that
-// this server does not have.
+// closeEnded tells a node to close a run that ended while the node was away. If this server does
+// not have the run, closeEnded does nothing.
 func (c *core) closeEnded(n *node) {
 	name := n.registered.OpenRun
 	if name == "" || !c.hasEnded(name, n.name()) {
@@ -47,8 +47,8 @@ func (c *core) hasEnded(name, node string) bool {
 	return slices.ContainsFunc(dir.Run.Nodes, func(n runs.Node) bool { return n.Name == node })
 }
 
-// collectRun fetches once more the files that a complete run lacks. By now their nodes may have
-// returned, or the files may have been completed.
+// collectRun fetches once more the files that a complete run lacks. Since then, nodes may have
+// returned or completed their files.
 func (c *core) collectRun(name string) error {
 	if c.run != nil {
 		return fmt.Errorf("run %q is %s: wait until it is complete", c.run.name(), c.run.phase)
@@ -71,7 +71,7 @@ func (c *core) collectRun(name string) error {
 		node, ok := strings.CutPrefix(m.Part, "node ")
 		if ok && r.opened[node] && (strings.HasPrefix(m.Reason, notFetched) ||
 			strings.HasPrefix(m.Reason, closingRun)) {
-			continue // if this is still so, it is found again
+			continue // if this part is still missing, the new collection notes that again
 		}
 		if node := path.Base(m.Part); m.Part == runs.LogsPath(node) && r.opened[node] {
 			continue
@@ -88,7 +88,7 @@ func (c *core) collectRun(name string) error {
 
 func (c *core) closeRun() {
 	c.enter(PhaseClosing)
-	c.targetsChanged() // this ends the anchors
+	c.targetsChanged() // this tells nodes to stop measuring anchors
 	c.tell(true, func() {
 		c.endRun()
 		c.enter(PhaseAfter)
@@ -122,7 +122,7 @@ func (c *core) completeRun() {
 	status := c.runStatus()
 	status.Phase = PhaseComplete
 	if completed == nil {
-		status.Missing = missing // including what the draft itself found missing
+		status.Missing = missing // missing includes what Complete itself found missing
 	}
 	if err = errors.Join(err, completed); err != nil {
 		status.Problem = err.Error()

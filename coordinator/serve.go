@@ -10,22 +10,22 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// Server is a core behind a link. Any goroutine may use it, but Run may be called only once.
+// Server is a core with a link to its peers. Any goroutine may use it. Run may be called only once.
 type Server struct {
 	link *control.Server
 	core *core
 	log  *slog.Logger
-	then chan func() // called on the core's goroutine
+	then chan func() // functions to call on the core's goroutine
 
 	latest chan chan *Matrix
 	ended  chan struct{} // closed when Run ends
 
 	mu       sync.Mutex
-	matrix   *Matrix // the last one that Matrix returned
+	matrix   *Matrix // the matrix that Matrix last returned
 	matrixAt time.Time
 }
 
-// NewServer puts a core behind a link. The caller must call Run.
+// NewServer makes a server of a core and a link. The caller must call Run.
 func NewServer(
 	link *control.Server, config Config, store *Store, log *slog.Logger,
 ) (*Server, error) {
@@ -99,7 +99,8 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// Matrix returns the state of the fleet, at most age old. It returns nil once Run has ended.
+// Matrix returns the state of the fleet. The state is at most age old. After Run has ended, Matrix
+// returns nil.
 func (s *Server) Matrix(age time.Duration) *Matrix {
 	s.mu.Lock()
 	defer s.mu.Unlock()

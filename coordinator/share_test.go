@@ -8,13 +8,13 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// A node that gives the server endless work is sent away, and the others are still measured. It may
-// come back, and its reports are not lost.
+// The server ends the registration of a node that gives it endless work, and still measures the
+// other nodes. The node may come back, and its reports are not lost.
 func TestANodeHasItsShareOfTheServer(t *testing.T) {
 	f := newFleet(t, testConfig(), names(4)...)
 	f.wantSweep(time.Minute)
 	c := f.clients["n00"]
-	takes := 100 * time.Millisecond // of the server's time, for one report
+	takes := 100 * time.Millisecond // the server's time for one report
 	f.core.took = func(time.Time) time.Duration { return takes }
 	flood := func() (reports int) {
 		for f.core.nodes["n00"].alive() && reports < 10_000 {
@@ -62,7 +62,7 @@ func TestANodeHasItsShareOfTheServer(t *testing.T) {
 	f.wantTrue()
 }
 
-// A node may not register without end either, because a registration concerns all nodes.
+// A node cannot register without end either, because each registration makes work for all nodes.
 func TestANodeRegistersSeldom(t *testing.T) {
 	f := newFleet(t, testConfig(), names(2)...)
 	f.run(time.Second, nil)
@@ -79,7 +79,8 @@ func TestANodeRegistersSeldom(t *testing.T) {
 	}
 }
 
-// A step within a report of many trains is named, as is a step between two reports.
+// If a node's counter steps, the server names the node, whether the step is within a report of many
+// trains or between two reports.
 func TestAStepWithinAReportIsNamed(t *testing.T) {
 	for _, trains := range []int{1, 2, 10, 50, 150} {
 		f := newFleet(t, testConfig(), names(2)...)
@@ -104,8 +105,8 @@ func TestAStepWithinAReportIsNamed(t *testing.T) {
 	}
 }
 
-// A train longer than any that was ordered is refused, because its cost grows with the square of
-// its length.
+// The server refuses a train that is longer than any train that it ordered, because the cost of a
+// train grows with the square of the length.
 func TestATrainThatNobodyOrderedIsRefused(t *testing.T) {
 	f := newFleet(t, testConfig(), names(2)...)
 	f.wantSweep(time.Minute)

@@ -7,7 +7,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// SnapshotRequest asks nodes for a dump of their flight recorders.
+// SnapshotRequest asks nodes to dump their flight recorders. A flight recorder is a ring that keeps
+// only the newest events.
 type SnapshotRequest struct {
 	Channels string `json:"channels,omitempty"`
 	Reason   string `json:"reason,omitempty"`
@@ -21,17 +22,17 @@ type SnapshotResult struct {
 	Error    string `json:"error,omitempty"`
 }
 
-// snapshotEvery is the shortest interval at which a node may make the whole fleet dump its flight
-// recorders. Orders that arrive sooner are merged into one, which is carried out as soon as
-// allowed.
+// snapshotEvery is the shortest interval at which one node may make the whole fleet dump its flight
+// recorders. The server merges all requests of the node within the interval into one, and carries
+// this one out when the interval is over.
 const snapshotEvery = time.Second
 
-// wantSnapshot makes the fleet dump because a program on a node asked for it. The node's own agent
+// wantSnapshot makes all nodes but n dump, because a program on n asked for a dump. The agent of n
 // has already dumped.
 func (c *core) wantSnapshot(n *node, m *control.Snapshot) {
 	if w := n.snapshot; w != nil {
 		if w.Channels != m.Channels {
-			w.Channels = "" // all
+			w.Channels = "" // dump all channels
 		}
 		w.Reason = m.Reason
 		return
@@ -40,7 +41,7 @@ func (c *core) wantSnapshot(n *node, m *control.Snapshot) {
 	c.stepSnapshots()
 }
 
-// stepSnapshots carries out the snapshots that nodes asked for and that are due.
+// stepSnapshots carries out the snapshots that are due.
 func (c *core) stepSnapshots() {
 	for _, n := range c.sorted() {
 		if n.snapshot == nil || c.now().Before(n.snapshotDue) {
@@ -52,8 +53,8 @@ func (c *core) stepSnapshots() {
 	}
 }
 
-// snapshots asks all nodes that can dump for a dump, except the node but, which has already dumped.
-// It replies when all nodes have answered.
+// snapshots asks every node that has flight recorders for a dump, except the node but, which has
+// already dumped. When all nodes have answered, snapshots calls reply.
 func (c *core) snapshots(r SnapshotRequest, but *node, reply func(any)) {
 	results := []SnapshotResult{}
 	var ask []*node

@@ -7,8 +7,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// If a program asks for dumps without end, each node dumps once a second, and no request is
-// skipped.
+// If a program asks for dumps without end, the other nodes dump only once a second. After every
+// request, even the last, they dump at least once more.
 func TestSnapshotsOfAProgramAreLimited(t *testing.T) {
 	f := newFleet(t, testConfig(), names(3)...)
 	for _, c := range f.clients {
@@ -24,7 +24,7 @@ func TestSnapshotsOfAProgramAreLimited(t *testing.T) {
 		f.run(100*time.Millisecond, nil)
 	}
 	f.run(time.Second, nil)
-	// One a second for ten seconds, and the last one.
+	// Each node dumps once a second for ten seconds, and once for the last request.
 	for name, want := range map[string]int{"n00": 0, "n01": 11, "n02": 11} {
 		if got := len(f.clients[name].snapshots); got != want {
 			t.Errorf("%s was asked for %d dumps, want %d", name, got, want)

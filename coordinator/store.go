@@ -20,9 +20,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Store is the directory in which a server keeps its state (FORMAT.md). If the server dies at any
-// moment, each file is either whole or absent. If the machine dies, this is not guaranteed. Only
-// one Server at a time may use it.
+// Store is the directory in which a server keeps its state (FORMAT.md). If the server's process
+// dies at any moment, each file is complete, in its old or its new version, or absent. Store does
+// not guarantee this if the machine dies. Only one Server at a time may use a directory.
 type Store struct {
 	dir  string
 	runs string
@@ -30,7 +30,7 @@ type Store struct {
 }
 
 // OpenStore opens a server's directory and locks out other servers. It creates the directory if it
-// does not exist. Runs are kept in a directory of their own.
+// does not exist. The argument runs is a separate directory for runs.
 func OpenStore(dir, runs string) (*Store, error) {
 	for _, d := range []string{filepath.Join(dir, "pairs"), runs} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
@@ -49,7 +49,7 @@ func OpenStore(dir, runs string) (*Store, error) {
 	return &Store{dir, runs, lock}, nil
 }
 
-// Close allows another server to use the directory.
+// Close unlocks the directory, so that another server can use it.
 func (s *Store) Close() error { return s.lock.Close() }
 
 func (s *Store) write(name string, text []byte) error {
@@ -72,15 +72,15 @@ func (s *Store) writeJSON(name string, v any) error {
 	return s.write(name, append(text, '\n'))
 }
 
-// A server writes no file longer than these limits: its own state, a pair with its trains, and the
-// configuration of a virtual node.
+// These limits apply when the server reads its own files: its state, a pair with its trains, and
+// the configuration of a virtual node. The server writes no files that are longer.
 const (
 	maxStateBytes = 64 << 20
 	maxPairBytes  = 1 << 30
 	maxTruthBytes = 64 << 20
 )
 
-// readJSON reads what writeJSON wrote. It returns false if the file does not exist.
+// readJSON reads a file that writeJSON wrote. If the file does not exist, readJSON returns false.
 func (s *Store) readJSON(name string, v any) (bool, error) {
 	path := filepath.Join(s.dir, name)
 	text, err := plainfile.Read(path, maxStateBytes)
@@ -95,7 +95,7 @@ func (s *Store) readJSON(name string, v any) (bool, error) {
 	return true, nil
 }
 
-// remove removes a file if it exists.
+// remove removes a file. It is no error if the file does not exist.
 func (s *Store) remove(name string) error {
 	if err := os.Remove(filepath.Join(s.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove state: %w", err)
@@ -128,14 +128,15 @@ func (s *Store) putRun(r *run) error {
 	return s.writeJSON("run.json", n)
 }
 
-// partPath is the path of a file that is being fetched. The store chooses the names of these files.
+// partPath returns the path of a file that is being fetched. It is a hash, so that a node cannot
+// choose a path on the server.
 func (s *Store) partPath(run, node, path string) string {
 	sum := sha256.Sum256([]byte(run + "\x00" + node + "\x00" + path))
 	return filepath.Join(s.dir, "parts", hex.EncodeToString(sum[:12]))
 }
 
-// room returns the number of bytes that may still be written. The rest is left to other programs: a
-// twentieth of the disk, or 1 GB of a large disk.
+// room returns how many more bytes the server may write. It leaves a twentieth of the disk, or 1
+// GiB if that is less, for other programs.
 func (s *Store) room() (int64, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(s.dir, &fs); err != nil {
@@ -145,7 +146,7 @@ func (s *Store) room() (int64, error) {
 	return int64(fs.Bavail)*block - min(int64(fs.Blocks)*block/20, 1<<30), nil
 }
 
-// removeParts removes all incomplete files, because their run is over.
+// removeParts removes all partly fetched files. They are of no use once their run is complete.
 func (s *Store) removeParts() error { return os.RemoveAll(filepath.Join(s.dir, "parts")) }
 
 // notedNode is the form in which a node is written to disk.
@@ -159,7 +160,7 @@ type notedNode struct {
 	Reports    uint64           `json:"reports,string"`
 }
 
-// notedPair is the first line of a pair's file. The encoded pair follows.
+// notedPair is the first line of a pair's file. The encoded pair follows it.
 type notedPair struct {
 	ReadA     uint64    `json:"read_a_cycles,string"`
 	ReadB     uint64    `json:"read_b_cycles,string"`
@@ -177,8 +178,8 @@ func pairFile(k pairKey) string {
 	return filepath.Join("pairs", hex.EncodeToString(sum[:12])+".pair")
 }
 
-// save writes all changes to disk. It writes nodes last, because their file lists the reports that
-// were processed. The file must not list a report whose trains are not on disk.
+// save writes all changes to disk. It writes nodes last, because their file says which reports were
+// processed. That file must never name a report whose trains are not on disk.
 func (c *core) save() error {
 	for _, key := range c.sortedPairs() {
 		p := c.pairs[key]
@@ -217,8 +218,8 @@ func (c *core) save() error {
 	return nil
 }
 
-// restore reads what an earlier core wrote. It logs pairs that cannot be read, and renames their
-// files.
+// restore reads what an earlier core wrote. If a pair cannot be read, restore logs that and renames
+// the pair's file.
 func (c *core) restore() error {
 	if _, err := c.store.readJSON("table.json", &c.table); err != nil {
 		return err
@@ -262,7 +263,8 @@ func (c *core) restore() error {
 	if err := c.forgetStrangers(); err != nil {
 		return err
 	}
-	// A server that died while writing may have written a description to only some of the pairs.
+	// A server that died while writing may have written a counter's new description to only some of
+	// the pairs.
 	c.widen(c.sorted()...)
 	return nil
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// A sweep measures all pairs of the present nodes, in rounds.
+// A sweep measures all pairs of the present nodes, in rounds. Then it tries failed pairs again, in
+// up to maxMends further passes.
 type sweep struct {
 	number  uint64
 	why     string
@@ -18,35 +19,36 @@ type sweep struct {
 	began   time.Time
 	ended   func(*SweepStatus)
 
-	rounds  [][][2]string // still to come
-	queue   [][2]string   // pairs of this round that have not begun
-	running int           // pairs
+	rounds  [][][2]string // rounds that have not begun
+	queue   [][2]string   // pairs of the present round that have not begun
+	running int           // number of pairs that are being measured
 	inUse   map[string]int
 	mends   int // number of passes over failed pairs so far
-	before  int // number of pairs that were done when this pass began
+	before  int // number of pairs that were done when the present pass began
 	pairs   int // number of pairs to measure
 	done    int
 	nodes   int
 	round   int
 	total   int // number of rounds
 
-	lost map[[2]string]string // pairs that are not complete, and the reasons
+	lost map[[2]string]string // pairs that are not measured, and the reasons
 
-	// failed lists, for each node, the peers with which trains failed in this pass. Either node of
-	// such a pair may be to blame, so the other pairs of both nodes wait for the next pass. In the
-	// next pass, a node that fails with two peers and succeeds with none is skipped.
+	// failed lists, for each node, the peers with which trains failed in the present pass. Either
+	// node of such a pair may be to blame. So in the first pass, the other pairs of both nodes then
+	// wait for the next pass. In a later pass, the sweep skips the other pairs of a node that
+	// failed with two peers and succeeded with none.
 	failed    map[string]map[string]bool
 	succeeded map[string]bool
 
-	looking  int       // number of nodes asked for their load that have not answered
-	noisy    []string  // nodes that were busy when they were last asked
-	lookFrom time.Time // when nodes were first asked in this round
+	looking  int       // number of nodes that have not answered a request for their load
+	noisy    []string  // nodes that were not quiet at the last request
+	lookFrom time.Time // when the nodes of this round were first asked
 	found    map[string]string
 	waited   time.Duration
-	wake     time.Time // when to ask again; zero: no time is set
+	wake     time.Time // when to ask for loads again; zero: not at all
 }
 
-// SweepStatus describes how a sweep goes, or went.
+// SweepStatus describes the progress or the result of a sweep.
 type SweepStatus struct {
 	Number    uint64      `json:"number"`
 	Why       string      `json:"why"`
@@ -59,9 +61,9 @@ type SweepStatus struct {
 	Round     int         `json:"round"`
 	Rounds    int         `json:"rounds"`
 	Lost      []LostPair  `json:"lost,omitempty"`
-	Quiet     string      `json:"quiet"`           // what the nodes' loads showed
-	Noisy     []NoisyNode `json:"noisy,omitempty"` // nodes not quiet when their rounds began
-	Waited_ns int64       `json:"waited_ns"`       // for quiet moments
+	Quiet     string      `json:"quiet"`           // whether the nodes were quiet, in words
+	Noisy     []NoisyNode `json:"noisy,omitempty"` // nodes not quiet when their round began
+	Waited_ns int64       `json:"waited_ns"`       // time spent in waiting for quiet moments
 }
 
 // LostPair is a pair that a sweep did not measure in both directions.
@@ -71,14 +73,14 @@ type LostPair struct {
 	Why string `json:"why"`
 }
 
-// NoisyNode is a node that was not quiet.
+// NoisyNode is a node that was not quiet when a round with it began.
 type NoisyNode struct {
 	Node string `json:"node"`
 	What string `json:"what"`
 }
 
 // startSweep begins a sweep over all nodes that can be measured. If another sweep is under way, it
-// does nothing and returns an error. ended may be nil.
+// only returns an error. It calls ended, which may be nil, when the sweep has ended.
 func (c *core) startSweep(why string, o SweepOptions, ended func(*SweepStatus)) error {
 	if err := o.Validate(); err != nil {
 		return err
@@ -117,7 +119,8 @@ func (c *core) startSweep(why string, o SweepOptions, ended func(*SweepStatus)) 
 	return nil
 }
 
-// stepSweep begins a sweep that is due, or continues a sweep whose time to ask again has come.
+// stepSweep begins a sweep that is due. If a sweep waits for quiet nodes, stepSweep asks the nodes
+// again when it is time.
 func (c *core) stepSweep() {
 	now := c.now()
 	if s := c.sweep; s != nil {
@@ -162,10 +165,12 @@ func (c *core) nextRound() {
 	c.look()
 }
 
-// maxMends is the largest number of passes over failed pairs. Each pass must complete some.
+// maxMends is the largest number of passes over failed pairs. If such a pass completes no pair, no
+// other follows.
 const maxMends = 3
 
-// mend tries again the lost pairs whose nodes are present now.
+// mend begins another pass over those lost pairs whose nodes are both present now. It returns false
+// if there is no further pass.
 func (c *core) mend() bool {
 	s := c.sweep
 	if s.mends == maxMends || s.mends > 0 && s.done == s.before {
@@ -244,7 +249,7 @@ func (c *core) look() {
 	}
 }
 
-// finds returns what is not quiet, or "".
+// finds describes what is not quiet about a load. It returns "" if the load is quiet.
 func (q Quiet) finds(l *control.Load) string {
 	over := max(time.Duration(l.Over_ns), time.Millisecond)
 	rate := func(bytes uint64) uint64 { return uint64(float64(bytes) / over.Seconds()) }
@@ -267,7 +272,7 @@ func (c *core) looked() {
 		return
 	}
 	if len(s.noisy) == 0 {
-		for _, p := range s.queue { // the nodes became quiet after a moment
+		for _, p := range s.queue { // the nodes became quiet while the sweep waited
 			delete(s.found, p[0])
 			delete(s.found, p[1])
 		}
@@ -276,7 +281,7 @@ func (c *core) looked() {
 	c.launch()
 }
 
-// launch begins the pairs of the round for which cores are free.
+// launch starts as many pairs of the round as free cores allow.
 func (c *core) launch() {
 	s := c.sweep
 	for i := 0; i < len(s.queue); {
@@ -343,7 +348,7 @@ func (s *sweep) note(p [2]string, err error) {
 	}
 }
 
-// doubts returns the reason why a pair is not tried in this pass, or "".
+// doubts returns the reason why the present pass does not try a pair, or "".
 func (s *sweep) doubts(p [2]string) string {
 	for _, name := range p {
 		switch n := len(s.failed[name]); {
@@ -354,7 +359,7 @@ func (s *sweep) doubts(p [2]string) string {
 	return ""
 }
 
-// unfit returns the reason why two nodes cannot be measured now, or "".
+// unfit returns the reason why the given nodes cannot be measured now, or "".
 func (c *core) unfit(nodes ...*node) string {
 	for _, n := range nodes {
 		switch {
@@ -369,8 +374,9 @@ func (c *core) unfit(nodes ...*node) string {
 	return ""
 }
 
-// room reports whether a pair can be measured beside the pairs under way. Each node needs a core of
-// its machine. But a pair may always use a machine that no other pair uses, however small.
+// room reports whether a pair can be measured at the same time as the pairs under way. Each node
+// needs one core of its machine for itself. If no other pair uses the machines, the pair may always
+// run, even on machines with too few cores.
 func (s *sweep) room(a, b *node) bool {
 	if s.options.Width > 0 {
 		return s.running < s.options.Width
@@ -385,7 +391,7 @@ func (s *sweep) room(a, b *node) bool {
 	return fits(ra.Machine, ra.Cores, 1) && fits(rb.Machine, rb.Cores, 1)
 }
 
-// direction makes node from probe node to.
+// direction orders the node from to probe the node to.
 func (c *core) direction(from, to *node, done func(error)) {
 	o := c.sweep.options
 	if why := c.unfit(from, to); why != "" {
@@ -456,8 +462,8 @@ func (s *sweep) status(now time.Time) *SweepStatus {
 	return t
 }
 
-// sweepStatus returns the status of the sweep under way. If there is none, it returns the status of
-// the last sweep, or nil before the first one.
+// sweepStatus returns the status of the present sweep. If there is none, it returns the status of
+// the last sweep, or nil before the first sweep.
 func (c *core) sweepStatus() *SweepStatus {
 	if c.sweep != nil {
 		return c.sweep.status(c.now())

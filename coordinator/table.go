@@ -10,22 +10,22 @@ import (
 
 // tableState is the handler table that the server serves.
 type tableState struct {
-	Generation uint64 `json:"generation,string"` // 0: none yet
+	Generation uint64 `json:"generation,string"` // 0: no table yet
 	Text       string `json:"text"`
 }
 
-// TableRequest is the argument of "config set".
+// TableRequest is the argument of AskSetTable and the answer to AskTable.
 type TableRequest struct {
 	Text string `json:"text"`
 
-	// Base is the generation from which Text was made. If another generation is served by now, the
-	// request is refused. 0: replace any generation.
+	// Base is the generation of the table that the user changed into Text. If the server serves
+	// another generation by now, it refuses the request. 0: replace any table.
 	Base uint64 `json:"base,string"`
 
 	By string `json:"by,omitempty"`
 }
 
-// errStale is returned for a table that was made from a generation that is no longer served.
+// errStale is returned for a table that was made from an outdated generation.
 var errStale = fmt.Errorf("the table was changed meanwhile: get it again")
 
 // setTable checks a table and serves it.
@@ -43,7 +43,7 @@ func (c *core) setTable(r TableRequest) error {
 	}
 	next := tableState{c.table.Generation + 1, r.Text}
 	if err := c.store.putTable(next); err != nil {
-		return err // a restart must serve the same table
+		return err // a restarted server must serve the same table
 	}
 	c.table = next
 	c.log.Info("handler table changed", "generation", next.Generation, "by", r.By)

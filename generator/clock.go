@@ -14,7 +14,7 @@ import (
 type Clock interface {
 	// Now reads the counter.
 	Now() uint64
-	// Wait returns when the counter has reached a value, or earlier if that takes long.
+	// Wait returns when the counter has reached until. If that takes long, Wait may return earlier.
 	Wait(until uint64)
 	// Frequency_hz is the number of steps that the counter makes in a second.
 	Frequency_hz() float64
@@ -23,12 +23,13 @@ type Clock interface {
 // counterClock is the machine's counter.
 type counterClock struct{ hz float64 }
 
-// calibration is how long NewClock compares the counter with the system's clock. Two readings, each
-// true within 50 ns, give a rate true within 2 ppm. The rate of a schedule is no more accurate.
+// calibration is the time for which NewClock compares the counter with the system's clock. Each
+// reading is true within 50 ns, so the measured rate is true within 2 ppm. The rate of a schedule
+// is no more accurate than that.
 const calibration = 50 * time.Millisecond
 
-// NewClock measures how fast this machine's counter runs, which takes 50 ms. The error wraps
-// asm.ErrUnfit where the counter cannot be used.
+// NewClock measures how fast this machine's counter runs, which takes 50 ms. If the counter cannot
+// be used, the error wraps asm.ErrUnfit.
 func NewClock() (Clock, error) {
 	if err := asm.Read().Check(); err != nil {
 		return nil, fmt.Errorf("use the counter as a clock: %w", err)
@@ -39,8 +40,8 @@ func NewClock() (Clock, error) {
 	return &counterClock{hz: float64(c1-c0) / t1.Sub(t0).Seconds()}, nil
 }
 
-// reading returns the counter and the system's clock at one moment. It tries several times and
-// keeps the closest pair.
+// reading returns the counter and the system's clock at one moment. It reads both several times,
+// and returns the values that were read in the shortest time.
 func reading() (at time.Time, counter uint64) {
 	best := uint64(1<<64 - 1)
 	for range 32 {
@@ -82,7 +83,7 @@ func (c *counterClock) Wait(until uint64) {
 // wake-ups in order to group them with others.
 func sharpTimers() (release func()) {
 	runtime.LockOSThread()
-	// The kernel's usual slack would wake up a sender 50 µs later.
+	// The kernel's usual slack would wake up a sender up to 50 µs later.
 	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	return func() {
 		unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0)

@@ -8,22 +8,23 @@
 //
 // # What a tuple's time is
 //
-// A schedule fixes when each tuple is due before the run begins. Nothing moves those times. Where
-// the engine refuses tuples or this machine falls behind, tuples are sent late. The sender counts
+// A schedule fixes when each tuple is due before the run begins. Nothing moves these times. If the
+// engine refuses tuples, or if this machine falls behind, tuples are sent late. The sender counts
 // late tuples by their cause. A latency begins when the tuple was due, and so includes the time
-// that the tuple waited before it could be sent: it is safe from coordinated omission. Both moments
-// are logged (package handlers). Channel generator#T/intended records when each tuple of thread T
-// was due. Channel generator#T/send records when the tuple was sent.
+// that the tuple waited before it could be sent. This makes latencies safe from coordinated
+// omission. Two moments of each tuple are logged (package handlers). Channel generator#T/intended
+// records when each tuple of thread T was due. Channel generator#T/send records when the tuple was
+// sent.
 //
 // # What an engine is
 //
 // An engine is anything that takes tuples: [Sink] has two methods. [Push] and [Pull] are a sink and
 // a source over ZeroMQ, with one connection for each thread; FORMAT.md describes their messages.
-// Only [Search] requires more of an engine: it must report which tuples came out of it.
+// Only [Search] requires more of an engine: the engine must report which tuples came out.
 //
 // # What it does not do
 //
-// It compares no counters of two machines: latencies between machines are computed from the logs,
-// with their bounds. It draws nothing: package internal/plot draws what a search found. It changes
-// scheduling and affinity only of senders, and only where an option asks for it.
+// The package compares no counters of two machines: latencies between machines are computed from
+// the logs, with their bounds. It draws nothing: package internal/plot draws what a search found.
+// It changes scheduling and affinity of senders only, and only if an option asks for this.
 package generator

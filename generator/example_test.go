@@ -11,8 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/generator"
 )
 
-// This engine is a queue in the same program. Its sink takes what the queue has room for, and says
-// by the number taken that there is no more room.
+// This engine is a queue in the same program. Its sink takes tuples until the queue is full. If the
+// sink takes fewer tuples than it was offered, the sender knows that there is no more room.
 func ExampleSinkFunc() {
 	queue := make(chan uint64, 1024) // the engine
 	counted := make(chan int)
@@ -63,7 +63,7 @@ func ExampleSinkFunc() {
 	// Output: 100 due, 100 sent, 100 in the engine
 }
 
-// Tuples are serialised once, before a run. Each gets an id of its own each time it is sent.
+// Tuples are serialised once, before a run. Each time a tuple is sent, it gets a new id.
 func ExampleTuples() {
 	var tuples generator.Tuples
 	for user := range 2 {
@@ -81,8 +81,8 @@ func ExampleTuples() {
 	// Output: 2 tuples; 22 bytes, the id at 4: 4d00000000000000, the body at 12: {"user":1}
 }
 
-// This is the object factory in an engine's source. It receives over ZeroMQ, and two workers
-// decode. The consumer gets the objects in the order in which their tuples were sent.
+// This is the object factory in an engine's source. It receives tuples over ZeroMQ, and two workers
+// decode them. The consumer gets the objects in the order in which their tuples were sent.
 func ExampleFactory() {
 	type event struct{ User int }
 	pull, err := generator.NewPull("tcp://127.0.0.1:*", generator.PullOptions{})
@@ -148,9 +148,9 @@ func load(endpoint string) {
 	}
 }
 
-// A search for what an engine sustains needs a sink for what goes in, and calls of Done for what
-// comes out. Here the engine is a queue of 1,000 that a server empties. The output depends on the
-// machine, so it is not compared.
+// A search needs two things from an engine: a sink that takes tuples, and a call of Done for each
+// tuple that comes out. Here the engine is a queue of 1,000 tuples that a server empties. The
+// output depends on the machine, so it is not compared.
 func ExampleSearch() {
 	tuples, err := generator.Advertisements(1000, 265, 1)
 	if err != nil {

@@ -22,30 +22,32 @@ type FactoryOptions[T any] struct {
 	Receiver ReceiverOptions
 	Decode   Decoder[T]
 
-	// Workers is the number of goroutines that decode the tuples of each connection, beside its
-	// receiving thread. They take buckets in turn, so that order is kept. With 0, the receiving
-	// thread itself decodes. Only different connections then decode in parallel.
+	// Workers is the number of goroutines that decode the tuples of each connection, in addition to
+	// the connection's receiving thread. The workers take buckets in turn, so that order is kept.
+	// With 0, the receiving thread itself decodes. Only different connections then decode in
+	// parallel.
 	Workers int
-	// Queue is the number of buckets that may wait for the consumer of each connection. While the
-	// queue is full, the connection waits. That is back-pressure, and it is counted. 0 means 64.
+	// Queue is the number of buckets that may wait for the consumer of each connection. As many may
+	// wait for the connection's workers. While a queue is full, the connection waits. FullQueues
+	// counts this back-pressure. 0 means 64.
 	Queue int
 }
 
-// FactoryResult is what a factory made.
+// FactoryResult says what a factory received and decoded.
 type FactoryResult struct {
 	ReceiverResult        // Malformed includes tuples that the decoder refused
 	Objects        uint64 // decoded and handed over
 	Undecodable    uint64 // tuples that the decoder refused
-	FullQueues     uint64 // buckets that had to wait for a full queue, because of a slow consumer
+	FullQueues     uint64 // how often a bucket found a full queue: slow workers or consumer
 	Abandoned      uint64 // objects that were dropped at a full queue when the run was ended
 }
 
 // A Factory turns serialised tuples into objects, off the consumer's thread. Each connection has a
 // bounded queue of objects, in the order in which its tuples arrived.
 //
-// Each connection's receiving thread takes a bucket of tuples. If there are workers, it deals
-// buckets to them in turn, each through a queue of its own. The consumer takes buckets from the
-// workers in the same turn. So order is kept without sequence numbers, and every queue has one
+// Each connection's receiving thread takes a bucket of tuples. If there are workers, the thread
+// deals buckets to them in turn, each through a queue of its own. The consumer takes buckets from
+// the workers in the same order. So order is kept without sequence numbers, and every queue has one
 // producer and one consumer.
 type Factory[T any] struct {
 	o           FactoryOptions[T]
@@ -63,8 +65,8 @@ type factoryConnection[T any] struct {
 	Consumer[T]
 }
 
-// A lane carries every n-th bucket of a connection. Full buckets pass from the receiving thread
-// through the worker to the consumer. Empty buckets pass back.
+// A lane carries every n-th bucket of a connection that has n lanes. Full buckets pass from the
+// receiving thread through the worker to the consumer. Empty buckets pass back.
 type lane[T any] struct {
 	raw     *spsc[*rawBucket]  // receiving thread to worker; nil without workers
 	rawBack *spsc[*rawBucket]  // worker to receiving thread
@@ -125,9 +127,9 @@ func (f *Factory[T]) Consumer(connection int) *Consumer[T] {
 	return &f.connections[connection].Consumer
 }
 
-// Run receives and decodes until the receiver ends, and then closes the queues. Consumers take what
-// is left, and then see the end. When ctx is cancelled, Run drops buckets that find a full queue,
-// so that a consumer that has stopped does not block it.
+// Run receives and decodes until the receiver ends, and then closes the queues. Consumers take the
+// remaining objects, and then see the end. If ctx is cancelled, Run drops buckets that find a full
+// queue, so that a consumer that has stopped does not block Run.
 func (f *Factory[T]) Run(ctx context.Context) (FactoryResult, error) {
 	stop := context.AfterFunc(ctx, f.closeReady)
 	defer stop()
@@ -168,7 +170,7 @@ func (f *Factory[T]) closeReady() {
 	}
 }
 
-// handle takes a bucket on its connection's receiving thread.
+// handle takes a received bucket. It runs on the receiving thread of the bucket's connection.
 func (f *Factory[T]) handle(connection int, b *Bucket) {
 	if len(b.Tuples) == 0 {
 		return
@@ -244,8 +246,8 @@ func (f *Factory[T]) decode(l *lane[T], tuples []Tuple) {
 	}
 }
 
-// Next waits for the next object and returns it. ok is false when the connection has ended and
-// everything was taken.
+// Next waits for the next object and returns it. ok is false once the connection has ended and all
+// its objects were taken.
 func (c *Consumer[T]) Next() (o Object[T], ok bool) {
 	if c.at < len(c.bucket) {
 		c.at++

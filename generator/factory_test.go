@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// A madeSource gives the tuples of one source, with the bodies that body makes.
+// A madeSource gives the tuples of one source. Its function (the field body) makes their bodies.
 type madeSource struct {
 	first, n, given uint64
 	body            func(k uint64) []byte
@@ -82,8 +82,8 @@ func TestFactoryKeepsOrderOfEachConnection(t *testing.T) {
 	}
 }
 
-// Workers decode a connection's tuples at the same time, and not on the thread that receives. Here
-// each waits for the others.
+// Workers decode a connection's tuples at the same time, and not on the thread that receives. In
+// this test each worker waits for the other workers.
 func TestFactoryDecodesInParallel(t *testing.T) {
 	const workers = 3
 	var together sync.WaitGroup
@@ -146,8 +146,9 @@ func TestFactoryCountsWhatCannotBeDecoded(t *testing.T) {
 	}
 }
 
-// A consumer that has gone must not hold up a factory that is to end. What it did not take is
-// counted. Until then the queues hold what they have room for, and the connection waits.
+// A factory whose run is cancelled ends even if its consumer has stopped. It counts the objects
+// that the consumer did not take. Before the run is cancelled, the queues are full and the
+// connection waits.
 func TestFactoryEndsWithoutItsConsumer(t *testing.T) {
 	for workers, buckets := range map[int]uint64{
 		0: 3, // two in the queue, one that finds no room

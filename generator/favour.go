@@ -43,22 +43,22 @@ func runFirst(first bool) error {
 // The kernel lets real-time threads have 950 ms of each second, and stops them for the other 50 ms,
 // even if nothing else waits for their core (sched_rt_runtime_us). So a thread that sleeps less
 // than a tenth of the time gives up its priority now and then. It then never loses 50 ms at once.
-// On a core of its own it loses nothing.
+// On a core of its own it loses nothing by this.
 const (
 	firstFor_s = 45e-3
 	amongFor_s = 5e-3
 )
 
-// turns decides when a thread has priority over others. It belongs to the thread.
+// turns decides when its thread has priority over others. Only that thread uses it.
 type turns struct {
 	wanted       bool
 	hz           float64
 	among        bool
-	begun, until uint64 // counter, of the turn; 0 if there was none
+	begun, until uint64 // counter, from when to when the turn lasts; 0: there was no turn yet
 	ran_ns       int64  // processor time of the thread when the turn began
 }
 
-// look takes the next turn if it is time.
+// look begins the next turn once the current one is over.
 func (t *turns) look(now uint64) {
 	if !t.wanted || now < t.until {
 		return

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A call that a signal ends, such as one of the runtime, is made again.
+// If a signal ends a call, the call is made again. The Go runtime sends such signals.
 func TestCallsThatSignalsEndAreMadeAgain(t *testing.T) {
 	for _, want := range []error{nil, syscall.EADDRINUSE} {
 		calls := 0

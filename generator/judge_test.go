@@ -21,7 +21,7 @@ func TestJudgeTellsTheGeneratorFromTheEngine(t *testing.T) {
 	}
 }
 
-// An engine that is slow to begin is not judged by its beginning.
+// A slow beginning of an engine has no influence on the verdict.
 func TestJudgeLeavesOutTheWarmUp(t *testing.T) {
 	cold := simulated{serve: func(at time.Duration, _, _ float64) float64 {
 		if at < 800*time.Millisecond {
@@ -36,8 +36,8 @@ func TestJudgeLeavesOutTheWarmUp(t *testing.T) {
 	}
 }
 
-// A trial that was ended because the engine was far behind is not sustained, whatever its samples
-// show.
+// If a trial was cut because the engine was far behind, the rate is not sustained, whatever the
+// samples show.
 func TestJudgeTakesNoCutTrialForSustained(t *testing.T) {
 	o, _ := simulated{serve: constantly(1e9)}.observe(
 		t.Context(), 10_000, time.Second, 3*time.Second,
@@ -48,8 +48,8 @@ func TestJudgeTakesNoCutTrialForSustained(t *testing.T) {
 	}
 }
 
-// It must not matter where in a pause the judged time begins or ends: only the smallest backlogs
-// count.
+// The backlog of an engine that pauses looks like a saw (see judge). It does not matter where on a
+// tooth the judged time begins or ends: only the smallest backlogs count.
 func TestJudgeLooksAtTheFeetOfTheSaw(t *testing.T) {
 	stalls := simulated{serve: stalling}
 	for _, test := range []struct {
@@ -57,10 +57,10 @@ func TestJudgeLooksAtTheFeetOfTheSaw(t *testing.T) {
 		warmUp, length time.Duration
 		kept           bool
 	}{
-		// It ends at the top of a tooth.
+		// The judged time ends at the top of a tooth.
 		{94_000, 1020 * time.Millisecond, 3030 * time.Millisecond, true},
 		{94_000, 1050 * time.Millisecond, 3 * time.Second, true},
-		// It begins at the top and ends at a foot.
+		// The judged time begins at the top of a tooth and ends at a foot.
 		{96_500, 1050 * time.Millisecond, 2949 * time.Millisecond, false},
 	} {
 		o, _ := stalls.observe(t.Context(), test.rate, test.warmUp, test.length)
@@ -169,11 +169,11 @@ func TestJudgeSeesLatencyGrow(t *testing.T) {
 	}
 }
 
-// These engines take every tuple. A trial sees what comes out of them.
+// These engines take every tuple. A trial sees which tuples come out of them.
 func TestTrialSeesWhatTheEngineDoes(t *testing.T) {
 	const n = 100
 	for name, test := range map[string]struct {
-		out  func(k int, id uint64) []uint64 // ids that come out when the k-th goes in
+		out  func(k int, id uint64) []uint64 // ids that come out when tuple k goes in
 		want Check
 	}{
 		"all": {
@@ -232,7 +232,7 @@ func TestTrialSeesWhatTheEngineDoes(t *testing.T) {
 			if name != "all" {
 				return
 			}
-			// The next trial begins with the ids that this one could not use.
+			// The next trial begins with the ids that this trial could not use.
 			refuse, taken = true, taken[:0]
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()

@@ -10,7 +10,7 @@ import (
 // A Mark is a fact that a reader of a run's numbers needs to know.
 type Mark string
 
-// The marks. Scripts read them: append only.
+// These are all marks. Scripts read them: append only.
 const (
 	ReceiverGone Mark = "receiver-gone" // a connection broke; what was on its way may be lost
 	Blocked      Mark = "blocked"       // an engine took nothing for a while: slow, or cut off
@@ -25,7 +25,7 @@ const (
 	NotLogged    Mark = "not-logged"    // events found a full ring: the logs lack them, and say so
 )
 
-// A Notice reports a mark as soon as it is made. The marks themselves are reported at the end.
+// A Notice reports a mark as soon as the mark is made. Results contain all marks at the end.
 type Notice struct {
 	Mark Mark
 	Text string
@@ -77,7 +77,7 @@ func (m *Marks) notLogged(events uint64) {
 			"no agent drains them, or it is too slow", events)
 }
 
-// A Marked is a mark, how often it was made, and its text of the first time.
+// A Marked is a mark, how often it was made, and the text of the first time.
 type Marked struct {
 	Mark  Mark   `json:"mark"`
 	Count uint64 `json:"count"`

@@ -54,7 +54,8 @@ func betweenNamespaces(
 	return cut, sender, sent, received
 }
 
-// A link that goes away and comes back costs time but no tuple. Both ends say so while it is away.
+// A link that goes away and comes back costs time but no tuple. While the link is away, both ends
+// report that.
 func TestPrivilegedLinkCutAndHealed(t *testing.T) {
 	senderSays, receiverSays := newNoticed(), newNoticed()
 	cut, _, sent, received := betweenNamespaces(t, PushOptions{HighWater: 10},

@@ -23,7 +23,7 @@ type LatencySlice struct {
 	Median time.Duration
 }
 
-// An Observation is what was observed in a trial. The verdict follows from it alone.
+// An Observation is what was observed in a trial. The verdict depends only on it and on the limits.
 type Observation struct {
 	Rate    float64       // tuples a second that were due
 	WarmUp  time.Duration // not judged
@@ -53,7 +53,7 @@ type Stalls struct {
 // A Reason says why a rate is not sustained.
 type Reason string
 
-// The reasons. Scripts read them: append only.
+// These are all reasons. Scripts read them: append only.
 const (
 	BacklogGrows   Reason = "backlog-grows"
 	LatencyGrows   Reason = "latency-grows"
@@ -68,12 +68,12 @@ const (
 type Verdict struct {
 	Reasons   []Reason `json:"reasons,omitempty"` // empty: sustained
 	Achieved  float64  `json:"achieved"`          // tuples a second sent in the judged time
-	Delivered float64  `json:"delivered"`         // came out in that time, tuples a second
+	Delivered float64  `json:"delivered"`         // tuples a second that came out in that time
 
-	// BacklogGrowth is in tuples a second. It is measured from the smallest backlog in the first
-	// third of the judged time to the smallest backlog in the last third.
+	// BacklogGrowth is by how many tuples a second the backlog grows. It compares the smallest
+	// backlog in the first third of the judged time with the smallest in the last third.
 	BacklogGrowth float64 `json:"backlog_growth"`
-	// LatencyGrowth is by how many seconds the latency grows per second. It compares the smallest
+	// LatencyGrowth is by how many seconds the latency grows in a second. It compares the smallest
 	// median latency in the first third of the judged time with the smallest in the last third.
 	LatencyGrowth float64 `json:"latency_growth"`
 	Backlog       float64 `json:"backlog"` // the largest
@@ -91,11 +91,11 @@ type limits struct {
 
 // judge compares a trial with the limits.
 //
-// The backlog is what was due and has not come out. It includes tuples that the engine has refused
-// to take. The backlog of an engine that pauses now and then looks like a saw. The engine sustains
-// the rate if it works off the backlog again. So judge compares the smallest backlog in the first
-// third of the judged time with the smallest backlog in the last third. This ignores the teeth of
-// the saw, if a third is longer than a tooth.
+// The backlog is the number of tuples that were due and have not come out. It includes tuples that
+// the engine has refused to take. The backlog of an engine that pauses now and then looks like a
+// saw. If the engine works off the backlog after each pause, it sustains the rate. So judge
+// compares the smallest backlog in the first third of the judged time with the smallest backlog in
+// the last third. If a third is longer than a tooth of the saw, the teeth have no influence.
 func judge(o Observation, l limits) Verdict {
 	var v Verdict
 	window := o.Samples
@@ -132,8 +132,8 @@ func judge(o Observation, l limits) Verdict {
 		return (end - begin) / (span.Seconds() * 2 / 3)
 	}
 	v.BacklogGrowth = growth(Sample.backlog)
-	// Growth by what is due in a millisecond is noise: a sample, or the engine, may have been
-	// delayed for that long.
+	// If the backlog grows by the tuples of one millisecond, this is noise: a sample, or the
+	// engine, may have been delayed for that long.
 	noise := max(10, o.Rate*1e-3) / (span.Seconds() * 2 / 3)
 	allowed := max(l.growth*o.Rate, noise)
 	unsent := growth(func(s Sample) float64 { return float64(s.Due) - float64(s.Sent) })
@@ -182,15 +182,16 @@ func latencyGrowth(list []LatencySlice, from, to time.Duration) float64 {
 	return (end - begin).Seconds() / (span.Seconds() * 2 / 3)
 }
 
-// A stall is at least this long, and at least this many tuples were due in it. At a low rate a
-// pause means nothing.
+// A stall has at least this length, and at least this many tuples were due in it. At a low rate,
+// few tuples are due, and a pause means nothing.
 const (
 	shortestStall = 5 * time.Millisecond
 	stallTuples   = 10
 )
 
 // findStalls looks for times in which nothing came out although tuples went in and waited. A stall
-// must contain three samples: a time in which this machine did not run contains none.
+// must contain four samples. If this machine did not run for a time, there are no samples of that
+// time, so it is not regarded as a stall.
 func findStalls(samples []Sample) []Stall {
 	var found []Stall
 	for i := 0; i < len(samples); {
@@ -209,10 +210,10 @@ func findStalls(samples []Sample) []Stall {
 	return found
 }
 
-// sumUp sums up stalls, and finds their period if they have one. They have one if there are three
-// or more, and most gaps are within a fifth of the median gap. When sumUp looks for the period, it
-// ignores stalls of less than half the typical length: on a busy machine any engine has short
-// stalls.
+// sumUp sums up stalls, and finds their period if they have one. Stalls have a period if there are
+// three or more, and if most gaps between them differ from the median gap by at most a fifth. When
+// sumUp looks for the period, it ignores stalls of less than half the typical length: on a busy
+// machine any engine has short stalls.
 func sumUp(found []Stall) Stalls {
 	if len(found) == 0 {
 		return Stalls{}

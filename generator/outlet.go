@@ -10,9 +10,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 )
 
-// dueSlots is the number of a thread's latest tuples whose due time is remembered. A tuple that
-// comes out after more than dueSlots later tuples were sent has no latency, and is counted. A
-// search ends its trial long before that.
+// dueSlots is the number of a thread's latest tuples whose due time is remembered. If more than
+// dueSlots later tuples are sent before a tuple comes out, that tuple is counted, but has no
+// latency. This happens only at high rates, because a search ends a trial whose engine is far
+// behind (farBehind_s).
 const dueSlots = 1 << 20
 
 // A dueRing remembers when a thread's tuples were due. One goroutine writes; any may read.
@@ -42,29 +43,29 @@ func (r *dueRing) get(id uint64) (due uint64, ok bool) {
 	return due, s.id.Load() == id
 }
 
-// latencySlice is the length of a slice of a trial. The latencies of each slice are summed up
-// separately. How latencies grow shows from slice to slice.
+// latencySlice is the length of a slice of a trial. Each slice has a histogram of its own, so that
+// the slices show how latencies grow.
 const latencySlice = 100 * time.Millisecond
 
-// An outlet receives for a trial what came out of the engine.
+// An outlet records the tuples that come out of the engine in a trial.
 type outlet struct {
 	done atomic.Uint64 // tuples of this trial that came out
 
 	mu      sync.Mutex // guards what follows
 	checker checker
-	rings   map[uint64]*dueRing // by source, for the whole search
+	rings   map[uint64]*dueRing // by source (the upper bits of an id)
 	first   map[uint64]uint64   // by source, the first id of this trial
-	stale   uint64              // tuples of earlier trials
+	stale   uint64              // tuples of earlier trials that came out
 	unknown uint64              // tuples whose due time was forgotten
-	start   uint64              // counter
+	start   uint64              // counter when the trial began
 	hz      float64
 	from    uint64 // counter; latency contains the tuples that were due from then on
 	latency *hdrhistogram.Histogram
 	slices  []*hdrhistogram.Histogram // µs, by when tuples came out
 }
 
-// begin registers a thread's first id in this trial, before that tuple is sent, and the ring with
-// the thread's due times.
+// begin registers a thread, before the thread sends its first tuple of this trial. id is that
+// tuple's id. ring contains the thread's due times.
 func (o *outlet) begin(id uint64, ring *dueRing) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -106,5 +107,5 @@ func (o *outlet) take(ids []uint64) {
 	}
 }
 
-// maxSlices limits how many slices an endless trial remembers.
+// maxSlices is the largest number of slices that a trial remembers: those of an hour.
 const maxSlices = 10 * 3600

@@ -11,12 +11,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
 )
 
-// fakePacer is a fakeSink that waits itself. takes returns how long it takes to send tuple number
-// n, and what a pacer notes of that.
+// fakePacer is a fakeSink that waits until tuples are due. Its function (the field takes) says how
+// long it takes to send tuple number n, and which bits of paced.before the pacer then notes.
 type fakePacer struct {
 	*fakeSink
 	takes func(n int) (ns uint64, before uint64)
-	next  uint64 // what to note with the next one
+	next  uint64 // the bits to note with the next tuple
 }
 
 func (p *fakePacer) paces(Clock) bool { return true }
@@ -40,15 +40,16 @@ func (p *fakePacer) sendAt(
 	return len(tuples), nil
 }
 
-// A late tuple's cause is what the pacer notes. Tuples that are due while it catches up have the
-// same cause.
+// A late tuple has the cause that the pacer notes. Tuples that become due while the sender catches
+// up have the same cause.
 func TestSenderAccountsForWhatAPacerNotes(t *testing.T) {
 	for name, test := range map[string]struct {
 		takes  uint64
 		before uint64
 		want   Lateness
 	}{
-		// 40 are due in the 40 µs, and 26 after: each takes 0.5 µs and a few looks at the clock.
+		// 40 tuples become due in the 40 µs. Another 26 become due until the sender has caught up:
+		// to send a tuple takes 0.5 µs and a few looks at the clock.
 		"paused":     {40_000, paused, Lateness{Late: 66, Stalled: 66, CatchingUp: 26}},
 		"slow":       {40_000, slow, Lateness{Late: 66, Busy: 66, CatchingUp: 26}},
 		"not so bad": {9_000, 0, Lateness{}},
@@ -76,7 +77,7 @@ func TestSenderAccountsForWhatAPacerNotes(t *testing.T) {
 	}
 }
 
-// After a pause within the pacer the sender catches up no faster than after any other.
+// After a pause within the pacer, the sender catches up no faster than after any other pause.
 func TestPacerCatchesUpWithinBounds(t *testing.T) {
 	clock, sink := newFakes()
 	p := &fakePacer{fakeSink: sink, takes: func(n int) (uint64, uint64) {
@@ -99,8 +100,10 @@ func TestPacerCatchesUpWithinBounds(t *testing.T) {
 	boundedCatchUp(t, sink, 1000, 2)
 }
 
-// boundedCatchUp checks that no 5 ms hold more tuples than allowed: times as many as a rate of one
-// tuple a step, and as many milliseconds' worth at once.
+// boundedCatchUp checks that tuples are sent no faster than CatchUp allows. One tuple is due every
+// step_ns. The argument times is the value of CatchUp. In any 5 ms, the sender may send what is due
+// in 5 ms, multiplied by times. It may also send a burst of what is due in 1 ms, multiplied by
+// times.
 func boundedCatchUp(t *testing.T, sink *fakeSink, step_ns, times int) {
 	t.Helper()
 	const window = 5_000_000 // ns
@@ -135,7 +138,7 @@ func TestSenderKeepsToItsCore(t *testing.T) {
 		}), nil
 	}
 	s, err := NewSender(o)
-	if errors.Is(err, unix.EPERM) { // this user may not: test the rest without it
+	if errors.Is(err, unix.EPERM) { // this user may not use real-time priority: test the rest
 		o.Realtime = false
 		s, err = NewSender(o)
 	}
@@ -156,15 +159,16 @@ func TestSenderKeepsToItsCore(t *testing.T) {
 	}
 }
 
-// The kernel stops a real-time thread that does not sleep for 50 ms of each second. A sender that
-// is always busy must avoid that. One that sleeps need not give way.
+// For 50 ms of each second, the kernel stops a real-time thread that never sleeps. A sender that is
+// always busy must avoid that. A sender that sleeps need not give up its priority.
 func TestPrivilegedRealtimeIsNotStopped(t *testing.T) {
 	privileged.Need(t)
 	for _, c := range []struct {
 		rate        float64
-		least, most float64 // share of offers that found the thread first
+		least, most float64 // share of offers that the thread made with priority
 	}{{100_000, 0.7, 0.97}, {200, 1, 1}} {
-		// The kernel stops a thread that never yields in every try; other load does not.
+		// A thread that never yields is stopped in every try. Other load does not disturb every
+		// try.
 		const tries = 3
 		for try := 1; ; try++ {
 			late, share := sendRealtime(t, c.rate)
@@ -182,9 +186,10 @@ func TestPrivilegedRealtimeIsNotStopped(t *testing.T) {
 	}
 }
 
-// sendRealtime sends for three seconds, first on its core. It returns how late the last fiftieth
-// was, and the share of offers that found the thread first. A thread that is stopped for 50 ms of
-// each second sends a twentieth late, four fifths of these by more than 10 ms.
+// sendRealtime sends for three seconds with priority on its core. It returns the lateness that a
+// fiftieth of the tuples reached, and the share of offers that the thread made with priority. If
+// the kernel stops a thread for 50 ms of each second, the thread sends a twentieth of its tuples
+// late, and four fifths of these by more than 10 ms.
 func sendRealtime(t *testing.T, rate float64) (late time.Duration, share float64) {
 	may := ownCores(t)
 	var offers, first int
@@ -232,7 +237,7 @@ func ownCores(t *testing.T) (own []int) {
 	return own
 }
 
-// A thread that did not run for 20 ms may not throw 20 ms of tuples at the engine at once.
+// If a thread did not run for 20 ms, it may not send the tuples of 20 ms to the engine at once.
 func TestSenderCatchesUpWithinBounds(t *testing.T) {
 	clock, sink := newFakes()
 	start := clock.now + clock.step + uint64(leadTime_s*1e9)
@@ -252,8 +257,8 @@ func TestSenderCatchesUpWithinBounds(t *testing.T) {
 	if r.Sent != 100_000 || r.Skipped > 0 {
 		t.Errorf("sent %d, skipped %d", r.Sent, r.Skipped)
 	}
-	// It is 20,000 tuples behind, and may send 2,000 of them at once. At twice the rate it needs 18
-	// ms for the rest. Then it is on time.
+	// The sender is 20,000 tuples behind, and may send 2,000 of them at once. At twice the rate it
+	// needs 18 ms for the rest. Then it is on time.
 	if r.Late < 35_000 || r.Late > 40_000 || r.Lateness.Blocked > 0 {
 		t.Errorf("late %+v, want about 38,000, none blocked", r.Lateness)
 	}
@@ -270,7 +275,7 @@ func TestSenderCatchesUpWithinBounds(t *testing.T) {
 	}
 }
 
-// Each late tuple has its own cause, also where one cause follows another.
+// Each late tuple has its own cause, even if one cause follows another.
 func TestLateTuplesHaveTheirCause(t *testing.T) {
 	for name, test := range map[string]struct {
 		happens func(c *fakeClock)

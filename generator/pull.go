@@ -7,8 +7,8 @@ import (
 	"github.com/pebbe/zmq4"
 )
 
-// A Bucket is a handful of tuples that arrived together. Receive uses its memory again, so its
-// content is valid only until the next call of Receive.
+// A Bucket contains a few tuples that arrived together. The next call of Receive overwrites its
+// memory, so its content is valid only until then.
 type Bucket struct {
 	Tuples    []Tuple
 	Ends      []End
@@ -18,7 +18,7 @@ type Bucket struct {
 	sizes []uint32
 }
 
-// A Source gives the tuples of one connection. One goroutine uses it.
+// A Source receives the tuples of one connection. One goroutine uses it.
 type Source interface {
 	// Receive fills a bucket with at most max messages. If nothing arrives, it returns soon with an
 	// empty bucket.
@@ -31,8 +31,8 @@ type Source interface {
 type PullOptions struct {
 	// HighWater is the number of messages that may wait here. 0 means 1,000.
 	HighWater int
-	// Peer is called, from another goroutine, when a connection breaks (gone is true) and when one
-	// is made. It may be nil.
+	// Peer is called, from another goroutine, when a connection breaks (gone is true) and when a
+	// connection is made (gone is false). It may be nil.
 	Peer func(gone bool)
 }
 
@@ -44,8 +44,8 @@ type Pull struct {
 	closed   bool
 }
 
-// bucketBytes is the size of a bucket's memory. It fits into a core's cache. A longer message makes
-// the memory grow once.
+// bucketBytes is the size of a bucket's memory. It fits into a core's cache. If a message is
+// longer, the memory grows.
 const bucketBytes = 256 << 10
 
 // receiveWait is how long Receive waits for the first message.
@@ -93,7 +93,7 @@ func NewPull(endpoint string, o PullOptions) (*Pull, error) {
 	return p, nil
 }
 
-// Endpoint is the address to connect to, with the port that was chosen.
+// Endpoint returns the address to which senders connect, with the port that was chosen.
 func (p *Pull) Endpoint() string { return p.endpoint }
 
 // Receive waits a little for the first message, then takes the messages that have arrived already.

@@ -14,14 +14,14 @@ type PushOptions struct {
 	// Batch is the largest number of tuples in a message; 0 means 1. SenderOptions.Batch limits how
 	// many tuples the sender hands over together.
 	Batch int
-	// HighWater is the number of messages that may wait at each end of the connection. When that
-	// many wait, the engine is regarded as not taking tuples. 0 means 1,000.
+	// HighWater is the number of messages that may wait at each end of the connection. While that
+	// many wait, Send takes no tuples. 0 means 1,000.
 	HighWater int
 	// Patience is how long NewPush waits for a receiver to answer, and how long Close waits for
 	// messages to leave. 0 means 5 s.
 	Patience time.Duration
-	// Peer is called, from another goroutine, when a connection breaks (gone is true) and when it
-	// is back. It may be nil.
+	// Peer is called, from another goroutine, when a connection breaks (gone is true) and when the
+	// connection is back (gone is false). It may be nil.
 	Peer func(gone bool)
 }
 
@@ -128,8 +128,8 @@ func (p *Push) encode(tuples []Tuple, batch int) error {
 	return nil
 }
 
-// paces reports whether sendAt may be used. It may not be used for messages of several tuples,
-// whose times differ.
+// paces reports whether sendAt may be used with a clock. The clock must be this machine's counter.
+// Each message must have one tuple, because the tuples of a message are due at different times.
 func (p *Push) paces(c Clock) bool {
 	_, real := c.(*counterClock)
 	return real && p.o.Batch == 1
@@ -153,7 +153,8 @@ func (p *Push) sendAt(
 // WaitRoom waits until the connection takes a message.
 func (p *Push) WaitRoom(atMost time.Duration) { p.socket.waitRoom(atMost) }
 
-// Close sends the end. It closes the connection once all messages have left, or after Patience.
+// Close sends the end. It closes the connection once all messages have left, but at the latest
+// after Patience.
 func (p *Push) Close(e End) error {
 	defer p.socket.close()
 	message := appendEnd(nil, e)

@@ -16,8 +16,8 @@ import (
 type ReceiverOptions struct {
 	Sources []Source // one for each connection; each has a thread of its own
 
-	// Senders is the number of sender's threads that use each connection. A connection is done when
-	// it has received an end from each. 0 means 1.
+	// Senders is the number of sending threads that use each connection. A connection is done when
+	// it has received an end from each of these threads. 0 means 1.
 	Senders int
 	// Bucket is the largest number of messages that a thread takes at a time. 0 means 64.
 	Bucket int
@@ -39,7 +39,7 @@ type ReceiverOptions struct {
 	Notice func(Notice)
 }
 
-// ReceiverResult is what was received.
+// ReceiverResult says what a receiver received.
 type ReceiverResult struct {
 	Check
 	Elapsed time.Duration // from the first tuple to the last

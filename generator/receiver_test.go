@@ -11,7 +11,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// A listedSource gives the listed ids, and then an end. Without an end it gives nothing more.
+// A listedSource delivers tuples with the listed ids, and then the end if there is one.
 type listedSource struct {
 	ids []uint64
 	end *End
@@ -35,8 +35,8 @@ func (s *listedSource) Receive(b *Bucket, max int) error {
 
 func (s *listedSource) Close() error { return nil }
 
-// Tuples that are missing or come twice are counted and marked. All that came are logged, in the
-// order in which they came.
+// Tuples that are missing or arrive twice are counted and marked. All tuples that arrived are
+// logged, in the order in which they arrived.
 func TestReceiverMarksAndLogsWhatItSees(t *testing.T) {
 	const first = 1 << countBits
 	ids := []uint64{first, first + 1, first + 1, first + 5, first + 4, first + 5}
@@ -69,7 +69,7 @@ func TestReceiverMarksAndLogsWhatItSees(t *testing.T) {
 	}
 }
 
-// A receiver whose sender never comes says so, and ends.
+// If no sender comes, the receiver reports that and ends.
 func TestReceiverWaitsNoLongerThanItsPatience(t *testing.T) {
 	says := newNoticed()
 	receiver, err := NewReceiver(ReceiverOptions{
@@ -85,7 +85,7 @@ func TestReceiverWaitsNoLongerThanItsPatience(t *testing.T) {
 	says.wait(t, SenderGone)
 }
 
-// A run whose channels cannot be opened goes on, and says that it logs nothing.
+// If the channels of a run cannot be opened, the run goes on, and reports that it logs nothing.
 func TestLoadGoesOnWithoutItsChannels(t *testing.T) {
 	log := &handlers.Options{Dir: t.TempDir(), Policy: "nosuch"}
 	receiver, err := NewReceiver(ReceiverOptions{
@@ -104,7 +104,7 @@ func TestLoadGoesOnWithoutItsChannels(t *testing.T) {
 	}
 }
 
-// Events that find no room are missing in the logs. Both ends say how many.
+// If a ring is full, events are missing in the logs. Both ends report how many.
 func TestLoadIsMarkedByWhatWasNotLogged(t *testing.T) {
 	log := &handlers.Options{Dir: t.TempDir(), Policy: "drop", Buffer: "64KiB"} // 4,096 events
 	var ids []uint64

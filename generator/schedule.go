@@ -18,10 +18,11 @@ var ErrSchedule = errors.New("bad schedule")
 // A Schedule fixes when each tuple of a run is due. It never changes, so any number of goroutines
 // may use it.
 //
-// Times are absolute. Each is computed from the tuple's number, so errors do not add up over a run,
-// and any real rate is possible.
+// Times are absolute. Unless times are random or recorded, each is computed from the tuple's
+// number. So errors do not add up over a run, and any real rate is possible.
 type Schedule interface {
-	// Thread returns the due times of tuples i, i+n, i+2n and so on: the share of thread i of n.
+	// Thread returns the share of thread i of n: the due times of tuples i, i+n, i+2n and so on. A
+	// random schedule makes independent times for each thread instead.
 	Thread(i, n int) Times
 	// Duration is the time that the schedule spans.
 	Duration() time.Duration
@@ -36,11 +37,11 @@ type Schedule interface {
 // decrease. ok is false after the last.
 type Times func() (due_ns float64, ok bool)
 
-// maxRate is beyond any machine: about a tuple a cycle. A lower rate may still be too high for this
-// machine; then the sender reports that.
+// maxRate is a rate that no machine reaches: ten tuples a nanosecond. A lower rate may still be too
+// high for this machine. The sender then reports that.
 const maxRate = 1e10
 
-// maxDuration keeps times exact to a hundredth of a nanosecond in a float64.
+// maxDuration limits times in nanoseconds, so that a float64 is exact to 1/64 of a nanosecond.
 const maxDuration = 24 * time.Hour
 
 // A Stretch is a part of a schedule in which the rate changes linearly from one value to another.
@@ -57,17 +58,17 @@ type linear struct {
 	before   []float64 // tuples due before each stretch, and in total
 }
 
-// Constant sends at one rate.
+// Constant returns a schedule with one rate.
 func Constant(rate float64, d time.Duration) (Schedule, error) {
 	return Stretches("constant:"+number(rate)+"x"+d.String(), Stretch{rate, rate, d})
 }
 
-// Ramp changes linearly from one rate to another.
+// Ramp returns a schedule with a rate that changes linearly from one value to another.
 func Ramp(from, to float64, d time.Duration) (Schedule, error) {
 	return Stretches("ramp:"+number(from)+"-"+number(to)+"x"+d.String(), Stretch{from, to, d})
 }
 
-// Stretches puts a schedule together from parts. The text is what its String returns.
+// Stretches puts a schedule together from parts. The schedule's String returns text.
 func Stretches(text string, parts ...Stretch) (Schedule, error) {
 	s := &linear{text: text, stretch: parts, begin_ns: []float64{0}, before: []float64{0}}
 	if len(parts) == 0 {
@@ -172,8 +173,8 @@ type poisson struct {
 }
 
 // Poisson returns a schedule with random times, like the load of many independent users. The same
-// seed gives the same times. Each thread has a random stream of its own, with its share of the
-// rate. All threads together are a Poisson process of the whole rate.
+// seed gives the same times to the same number of threads. Each thread has a random stream of its
+// own, with its share of the rate. All threads together are a Poisson process of the whole rate.
 func Poisson(rate float64, d time.Duration, seed uint64) (Schedule, error) {
 	p := poisson{rate, d, seed}
 	if !(rate > 0 && rate <= maxRate) || d <= 0 || d > maxDuration {
@@ -206,8 +207,8 @@ type replay struct {
 }
 
 // Replay returns a schedule with the times of a trace. The trace has a line for each tuple with its
-// time in seconds, in rising order. The first time is the start. Replay skips empty lines and lines
-// that begin with #.
+// time in seconds, in rising order. The first tuple is due at the start of the run. Replay skips
+// empty lines and lines that begin with #.
 func Replay(name string, trace io.Reader) (Schedule, error) {
 	s := &replay{name: name}
 	lines, first, last := bufio.NewScanner(trace), 0.0, 0.0

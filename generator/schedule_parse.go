@@ -15,10 +15,10 @@ import (
 //	ramp:FROM-TOxDURATION             ramp:0-100000x30s
 //	burst:SIZE/PERIODxDURATION        burst:500/100msx10s
 //	poisson:RATExDURATION[@SEED]      poisson:50000x10s@7
-//	replay:FILE                       a time in seconds a line
+//	replay:FILE                       one time in seconds on each line
 //
-// Rates are tuples a second and may have a fraction. open opens a replay's file. If it is nil,
-// replay is not allowed.
+// Rates are tuples a second and may have a fraction. open opens the file of a replay. If open is
+// nil, replay is not allowed.
 func ParseSchedule(text string, open func(name string) (io.ReadCloser, error)) (Schedule, error) {
 	kind, rest, _ := strings.Cut(text, ":")
 	bad := func(want string) error { return fmt.Errorf("%w %q: want %s", ErrSchedule, text, want) }

@@ -48,7 +48,7 @@ func TestSchedulesSayWhenTuplesAreDue(t *testing.T) {
 		{"constant:2.5x1s", []float64{0, 400 * ms, 800 * ms}, 3},
 		{"constant:3000000x1ms", []float64{0, 1e9 / 3e6, 2e9 / 3e6, 1000}, 3000},
 		{"step:1000x2ms,2000x1ms", []float64{0, 1 * ms, 2 * ms, 2.5 * ms}, 4},
-		// A part that ends between two tuples hands the fraction on.
+		// If a part ends between two tuples, the next part continues from this fraction of a gap.
 		{"step:1000x1500us,2000x1ms", []float64{0, 1 * ms, 1.75 * ms, 2.25 * ms}, 4},
 		{"step:0x3ms,1000x2ms", []float64{3 * ms, 4 * ms}, 2},
 		// Tuple k of a ramp from 0 is due at √(2k/slope).
@@ -77,7 +77,7 @@ func TestSchedulesSayWhenTuplesAreDue(t *testing.T) {
 	}
 }
 
-// Errors do not add up: after an hour at any rate the last tuple is due at its exact time.
+// Errors do not add up: at any rate, each tuple of an hour is due at its exact time.
 func TestConstantDoesNotDrift(t *testing.T) {
 	r := seed.Random(t)
 	for range 20 {
@@ -102,7 +102,7 @@ func TestPoissonIsPoisson(t *testing.T) {
 		}
 		long := 0
 		for i := 1; i < len(due); i++ {
-			if due[i]-due[i-1] > 100_000 { // the mean gap: e⁻¹ of all are longer
+			if due[i]-due[i-1] > 100_000 { // the mean gap: a share e⁻¹ of all gaps is longer
 				long++
 			}
 		}
@@ -169,7 +169,7 @@ func FuzzParseSchedule(f *testing.F) {
 			}
 			return
 		}
-		// What it prints is the same schedule.
+		// String returns a text that ParseSchedule reads as the same schedule.
 		again, err := ParseSchedule(s.String(), nil)
 		if err != nil {
 			t.Fatalf("%q prints as %q: %v", text, s, err)

@@ -19,7 +19,7 @@ type simulated struct {
 	capacity float64 // of the generator; 0 means enough
 }
 
-// observe runs a trial of the engine, without waiting.
+// observe computes what a trial of the engine would observe. It does not wait.
 func (e simulated) observe(
 	_ context.Context, rate float64, warmUp, length time.Duration,
 ) (Observation, error) {
@@ -155,7 +155,8 @@ func TestSearchFindsKnownLimits(t *testing.T) {
 				t.Errorf("sustained %.0f by %s, want %.0f by %s\n%s",
 					r.Sustained, r.LimitedBy, test.want, test.by, r.Answer())
 			}
-			// A growing backlog is a growing latency. If one is just at its limit, the other shows.
+			// If the backlog grows, the latency grows too. If one is just within its limit, the
+			// search may name only the other.
 			if test.why != "" && !slices.Contains(r.Why, test.why) &&
 				!(test.why == BacklogGrows && slices.Contains(r.Why, LatencyGrows)) {
 				t.Errorf("why %v, want %s", r.Why, test.why)
@@ -176,9 +177,9 @@ func TestSearchFindsKnownLimits(t *testing.T) {
 	}
 }
 
-// A search must not report a rate that was sustained in a short trial and is not in a long one.
+// A search must not report a rate that a short trial sustained and a long trial did not.
 func TestSearchForgetsWhatIsNotConfirmed(t *testing.T) {
-	// The queue is fine for three seconds, then grows.
+	// The queue stays short for three seconds, then grows.
 	engine := simulated{serve: func(at time.Duration, rate, _ float64) float64 {
 		if at > 3*time.Second && rate > 30_000 {
 			return rate * 0.9
@@ -191,8 +192,8 @@ func TestSearchForgetsWhatIsNotConfirmed(t *testing.T) {
 	}
 }
 
-// A busy machine may have kept the engine from its work, so a disturbed trial is made once more. An
-// undisturbed one is not.
+// A busy machine may have kept the engine from its work, so the search repeats a disturbed trial
+// once. It does not repeat an undisturbed trial.
 func TestSearchTriesAgainWhatWasDisturbed(t *testing.T) {
 	for name, test := range map[string]struct {
 		marks []Marked
@@ -238,8 +239,8 @@ func TestSearchTriesAgainWhatWasDisturbed(t *testing.T) {
 	}
 }
 
-// A generator that falls behind below the ceiling that was measured is still named as the limit,
-// not the engine.
+// If the generator falls behind below its measured ceiling, the search names the generator as the
+// limit, and not the engine.
 func TestSearchNamesAGeneratorThatFallsBehind(t *testing.T) {
 	s, err := NewSearch(SearchOptions{
 		Connect: intoNothing, Tuples: testTuples(t),
@@ -256,8 +257,8 @@ func TestSearchNamesAGeneratorThatFallsBehind(t *testing.T) {
 	}
 }
 
-// If the limit shows at once, a search needs few trials: three to bracket it, one at either side,
-// and the confirmations. Then come those of the curve, at lower rates.
+// If the limit shows at once, a search needs few trials: three to bracket the limit, one on each
+// side of it, and the confirmations. Then come the trials of the curve, at lower rates.
 func TestSearchNeedsFewTrials(t *testing.T) {
 	r := simulated{serve: constantly(100_000)}.search(t, SearchOptions{})
 	phases, rates := map[string]int{}, []float64{}
@@ -276,8 +277,8 @@ func TestSearchNeedsFewTrials(t *testing.T) {
 	}
 }
 
-// Every trial must keep to a limit on latency. This engine keeps up with any rate, and is slow
-// above one.
+// If a trial exceeds the limit on latency, its rate is not sustained. This engine loses nothing at
+// any rate, but above 70,000 tuples a second its latency exceeds the limit.
 func TestSearchKeepsToALatency(t *testing.T) {
 	s, err := NewSearch(SearchOptions{
 		Connect: intoNothing, Tuples: testTuples(t),
@@ -327,7 +328,7 @@ func TestOutletCountsTheLatencyOfWhatIsJudged(t *testing.T) {
 	}
 }
 
-// A latency begins when a tuple was due, whatever kept it from being sent.
+// A latency begins when a tuple was due, even if the tuple was sent later.
 func TestTrialCountsLatencyFromDue(t *testing.T) {
 	var s *Search
 	var begun time.Time
@@ -368,7 +369,8 @@ func TestTrialCountsLatencyFromDue(t *testing.T) {
 	}
 }
 
-// A mark that a sink, or the caller of Done, makes is reported at once and is with the result.
+// If a sink or the caller of Done makes a mark, the search reports the mark at once, and again in
+// its result.
 func TestSearchIsMarked(t *testing.T) {
 	says := newNoticed()
 	s, err := NewSearch(SearchOptions{
@@ -416,7 +418,8 @@ func TestSearchRefusesBadOptions(t *testing.T) {
 	}
 }
 
-// This is the whole search against a real engine in this process. Its limit is far from any doubt.
+// A whole search runs against a real engine in this process. Other load cannot hide the engine's
+// limit.
 func TestSearchOfARealEngine(t *testing.T) {
 	if raceBuild || testing.Short() {
 		t.Skip("times what the race detector and emulators slow down")
@@ -472,8 +475,8 @@ func TestSearchOfARealEngine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// TestBarSearch in bench measures on an idle machine how near the search comes. On any machine
-	// no more comes out than the engine lets out.
+	// TestBarSearch in bench measures, on an idle machine, how close a search comes to the limit.
+	// On any machine, the result cannot be far above the rate at which the engine lets tuples out.
 	if r.Sustained > 2400 || len(r.Trials) < 3 {
 		t.Errorf("sustained %.0f by %s in %d trials, and the engine does 2000",
 			r.Sustained, r.LimitedBy, len(r.Trials))

@@ -29,8 +29,8 @@ type SenderOptions struct {
 	Threads  int      // each with a sink of its own; 0 means 1
 	Connect  func(thread int) (Sink, error)
 
-	// FlatOut sends as fast as the sinks take tuples, for this long, and replaces the schedule.
-	// Every tuple is then due when it is sent.
+	// FlatOut is the time for which the sender sends as fast as the sinks take tuples. It replaces
+	// the schedule. Every tuple is then due when it is sent.
 	FlatOut time.Duration
 	// Limit ends a thread of a flat-out run after this number of tuples. 0 means no limit.
 	Limit uint64
@@ -39,8 +39,8 @@ type SenderOptions struct {
 	// tuple waits for others: only tuples that are already due are handed over together.
 	Batch int
 
-	// Cores pins each thread to one of these cores, in turn. A thread should have its core for
-	// itself. Empty leaves the choice to the kernel.
+	// Cores pins thread T to core Cores[T % len(Cores)]. A thread should have its core for itself.
+	// If Cores is empty, the kernel chooses.
 	Cores []int
 	// Realtime gives the threads priority over all others on their cores, with SCHED_FIFO. It needs
 	// root or CAP_SYS_NICE.
@@ -57,8 +57,8 @@ type SenderOptions struct {
 	// not take the remaining tuples. 0 means 1 s.
 	GiveUp time.Duration
 
-	// Log contains the options for channels generator#T/intended and generator#T/send. nil opens no
-	// channel.
+	// Log contains the options for the channels generator#T/intended and generator#T/send of each
+	// thread T. nil opens no channel.
 	Log *handlers.Options
 
 	// IDs makes the ids of a thread. If it is nil, the ids come from handlers.OpenIDs, in the
@@ -78,16 +78,16 @@ type SenderOptions struct {
 type Lateness struct {
 	Late uint64 `json:"late"` // sent more than LateAfter after they were due
 
-	// Blocked counts late tuples that were due while the engine took nothing.
+	// Blocked counts late tuples whose thread fell behind because the engine took nothing.
 	Blocked uint64 `json:"blocked"`
-	// Stalled counts late tuples whose thread was not running: the kernel, the hypervisor or the
-	// garbage collector had taken the processor.
+	// Stalled counts late tuples whose thread fell behind because it was not running: the kernel,
+	// the hypervisor or the garbage collector had taken the processor.
 	Stalled uint64 `json:"stalled"`
-	// Busy counts late tuples whose thread was still sending earlier ones.
+	// Busy counts late tuples whose thread fell behind because it was still sending earlier ones.
 	Busy uint64 `json:"busy"`
 
-	// CatchingUp counts late tuples that were due after their cause had ended, and were late only
-	// because the thread was still catching up. Blocked, Stalled or Busy counts them too.
+	// CatchingUp counts late tuples that were due after the cause of the delay had ended, and were
+	// late only because the thread was still catching up. Blocked, Stalled or Busy counts them too.
 	CatchingUp uint64 `json:"catching_up"`
 }
 
@@ -130,7 +130,7 @@ type Sender struct {
 	o       SenderOptions
 	clock   Clock
 	threads []*sendThread
-	start   atomic.Uint64 // counter at the schedule's beginning, 0 before it
+	start   atomic.Uint64 // counter at the schedule's beginning; 0 before Run
 	marks   Marks
 	drops   string
 }
@@ -190,7 +190,7 @@ func (s *Sender) abandon() {
 	}
 }
 
-// Sent returns how many tuples have been sent so far. Any goroutine may call it.
+// Sent returns how many tuples the sender has sent so far. Any goroutine may call it.
 func (s *Sender) Sent() uint64 {
 	n := uint64(0)
 	for _, t := range s.threads {
@@ -199,19 +199,19 @@ func (s *Sender) Sent() uint64 {
 	return n
 }
 
-// Start returns the counter at the schedule's beginning, and 0 before that. Any goroutine may call
-// it.
+// Start returns the counter at the schedule's beginning, and 0 before Run is called. Any goroutine
+// may call it.
 func (s *Sender) Start() uint64 { return s.start.Load() }
 
 // Mark records a mark that a sink found. Any goroutine may call it.
 func (s *Sender) Mark(mark Mark, text string) { s.marks.make(mark, 1, "%s", text) }
 
-// leadTime_s is the time from Run to the first due time. Threads prepare in it.
+// leadTime_s is the time from the call of Run to the first due time. Threads prepare in this time.
 const leadTime_s = 2e-3
 
 // Run sends the schedule, sends the end on each sink, closes the sinks, and returns what became of
 // the tuples. If ctx is cancelled, Run ends early and returns the numbers so far with the mark
-// Interrupted. An error comes from a sink; the numbers are still true.
+// Interrupted. If a sink fails, Run returns the sink's error, and the numbers are still true.
 func (s *Sender) Run(ctx context.Context) (SenderResult, error) {
 	start := s.clock.Now() + uint64(leadTime_s*s.clock.Frequency_hz())
 	s.start.Store(start)
@@ -239,7 +239,7 @@ func (s *Sender) result(start uint64, interrupted bool) SenderResult {
 		r.Scheduled += t.scheduled
 		r.Sent += t.sent.Load()
 		r.Skipped += t.skipped
-		// The first skipped tuple made its mark when it was skipped.
+		// The thread marked its first skipped tuple at once. Here the rest are marked.
 		s.marks.make(Behind, t.skipped-min(t.skipped, 1), "tuples were skipped")
 		r.Unsent += t.unsent
 		r.Lateness.add(t.late)
@@ -273,7 +273,7 @@ func (s *Sender) result(start uint64, interrupted bool) SenderResult {
 	return r
 }
 
-// newLatencies makes a histogram of nanoseconds, up to ten minutes, with three digits.
+// newLatencies makes a histogram of nanoseconds, up to ten minutes, with three significant digits.
 func newLatencies() *hdrhistogram.Histogram { return hdrhistogram.New(1, longestLatency_ns, 3) }
 
 const longestLatency_ns = int64(10 * time.Minute)

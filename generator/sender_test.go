@@ -20,7 +20,7 @@ type fakeClock struct {
 	step uint64
 
 	oversleep uint64 // by how much the next wait is too long
-	pause     uint64 // how long the thread stops after its first look following its next wait
+	pause     uint64 // how long the thread stops after its next wait and one look
 	waits     bool
 }
 
@@ -43,13 +43,13 @@ func (c *fakeClock) Frequency_hz() float64 { return 1e9 }
 // A takenTuple is a tuple that a sink took, and when.
 type takenTuple struct{ at, id uint64 }
 
-// fakeSink takes as many tuples as do says, or all if do is nil.
+// fakeSink takes as many tuples as its function (the field do) says, or all if there is none.
 type fakeSink struct {
 	clock *fakeClock
 	taken []takenTuple
 	do    func(n int) (int, error)
 	end   *End
-	most  int // tuples in one offer
+	most  int // largest number of tuples in one offer
 }
 
 func (s *fakeSink) Send(tuples []Tuple) (int, error) {
@@ -117,7 +117,7 @@ func accounts(t *testing.T, r SenderResult, sink *fakeSink) {
 func TestSenderKeepsItsSchedule(t *testing.T) {
 	clock, sink := newFakes()
 	start := clock.now + clock.step + uint64(leadTime_s*1e9)
-	// 3 million a second is a tuple each 333.33 ns: no integer of nanoseconds.
+	// At 3 million a second, tuples are 333.33 ns apart, which is no whole number of nanoseconds.
 	r, err := SenderOptions{Schedule: mustSchedule(t, "constant:3000000x10ms")}.run(t, clock, sink)
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +175,7 @@ func TestSenderCountsWhatTheEngineRefuses(t *testing.T) {
 
 func TestSenderSkipsWhatIsTooLate(t *testing.T) {
 	clock, sink := newFakes()
-	// The sink takes 100,000 tuples a second of 1,000,000.
+	// The sink takes 100,000 tuples a second, and 1,000,000 are due.
 	sink.do = func(n int) (int, error) { clock.now += 10_000; return n, nil }
 	var notices []Notice
 	r, err := SenderOptions{
@@ -221,7 +221,7 @@ func TestSenderGivesUpOnADeadEngine(t *testing.T) {
 		t.Errorf("scheduled %d, sent %d, unsent %d, skipped %d",
 			r.Scheduled, r.Sent, r.Unsent, r.Skipped)
 	}
-	// It is blocked from 100 ms until a second after the end.
+	// The sender is blocked from 100 ms until a second after the schedule's end.
 	if r.Blocked < 1850*time.Millisecond || r.Blocked > 1950*time.Millisecond {
 		t.Errorf("blocked for %s, want 1.9 s", r.Blocked)
 	}
@@ -236,8 +236,8 @@ func TestSenderGivesUpOnADeadEngine(t *testing.T) {
 
 var errEngine = errors.New("engine is closed")
 
-// Ids of tuples that were not sent are used for the next ones. Otherwise a receiver would count
-// them as lost.
+// If a tuple is not sent, its id is used for the next tuple. Otherwise a receiver would count it as
+// lost.
 func TestSenderKeepsIDsThatItDidNotSend(t *testing.T) {
 	clock, sink := newFakes()
 	sink.do = func(n int) (int, error) {
@@ -347,8 +347,8 @@ func (s slowSink) Send(tuples []Tuple) (int, error) {
 	return n, err
 }
 
-// The channels hold when each tuple was due and when it was sent, with either way of sending. The
-// counts of late tuples agree with them.
+// The channels contain when each tuple was due and when it was sent, with and without a pacer. The
+// counts of late tuples agree with these times.
 func TestSenderLogsIntendedAndActualTimes(t *testing.T) {
 	for _, way := range []string{"sink", "pacer"} {
 		for _, lateAfter := range []time.Duration{10 * time.Microsecond, 30 * time.Microsecond} {

@@ -32,21 +32,21 @@ type sendThread struct {
 
 	scheduled, skipped, unsent uint64
 	late                       Lateness
-	blockedSends, blocked      uint64 // offers, counter steps
+	blockedSends, blocked      uint64 // number of refused offers; counter steps
 	lag                        *hdrhistogram.Histogram
 	notLogged                  uint64 // events
 	firstID, lastSent          uint64
 
-	// cause is why the thread is behind its schedule. It stays while the thread catches up. cause
-	// points to a field of late. It is nil while the thread is not behind.
+	// cause says why the thread is behind its schedule, by pointing to a field of late. It does not
+	// change while the thread catches up. It is nil while the thread is not behind.
 	cause *uint64
 	over  uint64 // counter when the cause ended; tuples due later are late from catching up
 
 	spare []uint64 // ids of tuples that were not sent, used again so that no id is missing
 	batch []Tuple
-	due   []uint64 // of the batch, counter
+	due   []uint64 // counter, for each tuple of the batch
 	noted []paced
-	place int // in the tuples
+	place int // index of the next tuple in Tuples
 }
 
 func newSendThread(s *Sender, number int) (*sendThread, error) {
@@ -56,7 +56,7 @@ func newSendThread(s *Sender, number int) (*sendThread, error) {
 		lag:    newLatencies(),
 		turns:  turns{wanted: s.o.Realtime, hz: s.clock.Frequency_hz()},
 	}
-	// Threads begin at different tuples, so that they do not send copies of each other.
+	// Threads begin at different tuples, so that they do not send the same tuple at the same time.
 	t.place = s.o.Tuples.Len() / s.o.Threads * number
 	if s.o.Log != nil {
 		t.intended, t.send = t.channel("intended"), t.channel("send")
@@ -109,7 +109,7 @@ func (t *sendThread) release() {
 
 func (t *sendThread) end() End { return End{First: t.firstID, Sent: t.sent.Load()} }
 
-// run sends until the schedule ends, sends the end and closes the sink.
+// run sends tuples until the schedule ends. Then it sends the end and closes the sink.
 func (t *sendThread) run(start uint64) error {
 	release := sharpTimers()
 	defer t.release()
@@ -124,7 +124,7 @@ func (t *sendThread) run(start uint64) error {
 		err = t.flatOut(start)
 	}
 	if len(t.sender.o.Cores) == 0 && !t.sender.o.Realtime {
-		release() // a thread with a core or a priority of its own ends with this goroutine instead
+		release() // not released, a thread with a core or a priority ends with this goroutine
 	}
 	if closing := t.sink.Close(t.end()); err == nil && closing != nil {
 		err = fmt.Errorf("send: thread %d: end: %w", t.number, closing)
@@ -132,16 +132,16 @@ func (t *sendThread) run(start uint64) error {
 	return err
 }
 
-// maxCredit_s, times CatchUp, is the most credit that a thread earns by one pause. A thread that
-// did not run for a second has to send the tuples of a second, and must not throw all of them at
-// the engine.
+// maxCredit_s limits how much of one pause counts as time to catch up (see follow). A thread that
+// did not run for a second has to send the tuples of a second, and must not send all of them to the
+// engine at once.
 const maxCredit_s = 1e-3
 
 // follow sends each tuple when it is due.
 //
-// There are two times. One is the counter's. The other, allowed, follows the counter, and is behind
-// it only when the thread is late. The time allowed then advances at most CatchUp times as fast as
-// the counter. A tuple may be sent once allowed has reached the tuple's due time.
+// follow uses two times. One is the counter. The other, allowed, follows the counter, and is behind
+// it only when the thread is late. While the thread is late, allowed advances at most CatchUp times
+// as fast as the counter. A tuple may be sent once allowed has reached the tuple's due time.
 func (t *sendThread) follow(start uint64) error {
 	o, clock := &t.sender.o, t.sender.clock
 	hz := clock.Frequency_hz()
@@ -229,23 +229,23 @@ func (t *sendThread) follow(start uint64) error {
 			return err
 		}
 		looked = clock.Now()
-		// The time spent in t.offer also earns credit for catching up. In that time the thread
-		// worked, or the engine refused tuples, which is counted as blocked.
+		// The time spent in t.offer also counts as time to catch up. In that time the thread
+		// worked, or the engine refused tuples.
 		allowed = min(looked, allowed+uint64(o.CatchUp*float64(min(looked-now, maxCredit))))
 	}
 	return nil
 }
 
-// ahead_s is how long before its due time a pacer may be given a tuple. maxAhead is the largest
-// number of tuples that it is given at once. Making and booking one message takes 0.1 to 0.2 µs.
-// All of them must take less time than a tuple may be late.
+// ahead_s and maxAhead limit which tuples a pacer gets in one call: only tuples that are due within
+// ahead_s, and at most maxAhead. Making and booking one message takes 0.1 to 0.2 µs. For maxAhead
+// messages, this must take less time than a tuple may be late.
 const (
 	ahead_s  = 500e-6
 	maxAhead = 16
 )
 
-// pace has the pacer send the tuples that are due before until. It returns the due time of the
-// first tuple that remains.
+// pace gives the pacer the tuples that are due before the time until. It returns the due time of
+// the first tuple that remains.
 func (t *sendThread) pace(
 	now, until, due uint64, next func() (uint64, bool), lateAfter, deadline uint64,
 ) (uint64, bool, error) {
@@ -266,7 +266,7 @@ func (t *sendThread) pace(
 	if err == nil {
 		for i, n := range t.noted[:taken] {
 			if i == 0 && n.before&waited == 0 && n.sent-now > lateAfter {
-				n.before |= paused // making the messages takes less time than lateAfter
+				n.before |= paused // making the messages takes less: the thread did not run
 			}
 			t.learn(n, n.sent > t.due[i]+lateAfter)
 			t.send.LogAt(n.sent, t.batch[i].ID)
@@ -290,8 +290,8 @@ func (t *sendThread) pace(
 	return due, more, err
 }
 
-// learn finds out from a pacer's note why the thread is behind, or that it no longer is. What
-// happened before a wait matters only if it made the wait end late.
+// learn finds out from a pacer's note why the thread is behind, or that the thread is no longer
+// behind. What happened before a wait matters only if it made the wait end late.
 func (t *sendThread) learn(n paced, late bool) {
 	if n.before&waited != 0 {
 		t.cause = nil
@@ -330,8 +330,8 @@ func (t *sendThread) take(due uint64) error {
 	return nil
 }
 
-// offer hands the batch to the sink until the sink has taken all of it. If the sink takes nothing
-// until the deadline, the run ends.
+// offer hands the batch to the sink until the sink has taken all of it. Tuples that the sink has
+// not taken at the deadline are given up.
 func (t *sendThread) offer(lateAfter, deadline uint64) error {
 	clock := t.sender.clock
 	nsPerCycle := 1e9 / clock.Frequency_hz()
@@ -433,8 +433,8 @@ func (t *sendThread) book(now, due, lateAfter uint64, nsPerCycle float64) {
 	}
 }
 
-// blame records why the thread is behind from now on, and when that cause ended. If the thread has
-// a cause already, that one stays.
+// blame records why the thread is behind from now on, and when that cause ended. If the thread
+// already has a cause, blame does nothing.
 func (t *sendThread) blame(cause *uint64, over uint64) {
 	if t.cause == nil {
 		t.cause, t.over = cause, over

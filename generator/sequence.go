@@ -2,7 +2,8 @@ package generator
 
 import "slices"
 
-// An id's upper bits name its source, and its lower bits count: see FORMAT.md.
+// An id's upper bits name its source. Its lower bits are its count: the next id of the source has
+// the next count. See FORMAT.md.
 const countBits = 40
 
 // maxGaps is the largest number of gaps that a sequence remembers. If there are more, the sequence
@@ -19,8 +20,8 @@ type sequence struct {
 	first      uint64 // the smallest count seen
 	next       uint64 // one more than the largest count
 	gaps       []gap  // in order, between first and next
-	forgotten  uint64 // counts in gaps that were given up
-	forgetting uint64 // where the last of these gaps ended
+	forgotten  uint64 // how many counts were in gaps that were given up
+	forgetting uint64 // where the last gap that was given up ended
 	received   uint64
 	duplicates uint64
 	reordered  uint64 // ids that arrived after a later id
@@ -56,9 +57,9 @@ func (s *sequence) see(count uint64) {
 	}
 }
 
-// seeEarlier takes a count below s.next. Such a count fills a gap, or arrived before. For a count
-// in a gap that was given up, it is not known which. That count is then regarded as late, and no
-// longer as lost.
+// seeEarlier records a count below s.next. Such a count fills a gap, or arrived before. If the
+// count is in a gap that was given up, the sequence cannot tell which. It then counts the id as
+// reordered, and no longer as lost.
 func (s *sequence) seeEarlier(count uint64) {
 	i, _ := slices.BinarySearchFunc(s.gaps, count, func(g gap, c uint64) int {
 		if g.to <= c {
@@ -112,7 +113,7 @@ func (s *sequence) lost() uint64 {
 	return n
 }
 
-// A Check is what became of the tuples of some sources.
+// A Check says what became of the tuples of some sources.
 type Check struct {
 	Received uint64 `json:"received"` // tuples that arrived, duplicates included
 	// Lost counts tuples that did not arrive. Before a source's end is known, Lost counts only

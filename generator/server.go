@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// A Server is an engine with a known limit. It is a token bucket that lets tuples out at the rate.
-// It may stall once in every period; in a stall no tokens are added.
+// A Server is an engine with a known limit. It is a token bucket that lets tuples out at Rate. It
+// may stall once in every period. During a stall it adds no tokens.
 //
 // Tuples wait in memory. While tuples wait, the server loses no tokens. If this machine did not run
-// the server for a time, the server lets out what it missed as soon as it runs. So its limit is the
+// the server for a time, the server makes up for that time as soon as it runs. So its limit is the
 // same on a busy machine.
 type Server struct {
 	Rate   float64       // tuples a second
@@ -24,15 +24,16 @@ type Server struct {
 	mu      sync.Mutex // guards what follows
 	begun   time.Time
 	waiting []uint64
-	since   time.Duration // when the first tuple that waits arrived, after begun
+	since   time.Duration // from begun until the first of the waiting tuples arrived
 	stopped bool
 }
 
-// maxWaiting is the largest number of tuples that a server lets wait. It refuses more.
+// maxWaiting is the largest number of tuples that may wait in a server. The server refuses more.
 const maxWaiting = 4 << 20
 
-// tokenSpan limits the tokens in the bucket while no tuple waits, as a time at the rate. The tokens
-// hide an overload of that size from a trial: the fewer they are, the sharper the limit.
+// tokenSpan limits the bucket while no tuple waits: it then has at most the tokens of this time. An
+// overload does not show in a trial until these tokens are used up. So the limit is sharper with
+// fewer tokens.
 const tokenSpan = time.Millisecond
 
 // ParseServer reads bucket:RATE or bucket:RATE,stall:DURATION/PERIOD.
@@ -126,8 +127,8 @@ func (s *Server) serve() {
 	}
 }
 
-// fill adds the tokens of two times. From last to busy no tuple waited, and the bucket has a limit.
-// From busy to now tuples waited, and it has none.
+// fill adds the tokens of two stretches of time. From last to busy, no tuple waited, and tokenSpan
+// limits the bucket. From busy to now, tuples waited, and nothing limits it.
 func (s *Server) fill(tokens float64, last, busy, now time.Duration) float64 {
 	if busy > last {
 		tokens = min(tokens+s.Rate*s.open(last, busy).Seconds(), s.Rate*tokenSpan.Seconds())
@@ -135,7 +136,8 @@ func (s *Server) fill(tokens float64, last, busy, now time.Duration) float64 {
 	return tokens + s.Rate*s.open(busy, now).Seconds()
 }
 
-// open returns how much of a time lies outside of stalls. Each period begins with a stall.
+// open returns how much of the time between from and to is outside of stalls. Each period begins
+// with a stall.
 func (s *Server) open(from, to time.Duration) time.Duration {
 	if s.Stall == 0 {
 		return to - from

@@ -40,7 +40,7 @@ func TestServerIsOpenOutsideOfStalls(t *testing.T) {
 	}
 }
 
-// A server makes up for the time in which it did not run, if something waited for it.
+// If tuples waited while a server did not run, the server makes up for that time.
 func TestServerLosesNoTimeWhileSomethingWaits(t *testing.T) {
 	s := Server{Rate: 1000, Stall: 50 * time.Millisecond, Period: time.Second}
 	const ms = time.Millisecond

@@ -5,9 +5,10 @@ import (
 	"sync/atomic"
 )
 
-// A spsc is a bounded queue between one producer and one consumer. Each may wait. Each side writes
-// only its own fields, and keeps a copy of what it has read from the other side. So a queue that is
-// neither full nor empty moves only the cache lines of its values.
+// A spsc is a bounded queue between one producer and one consumer. Either side may wait for the
+// other side. Each side writes only its own fields, and keeps a copy of what it has read from the
+// other side. It reads the other side's fields again only when the queue seems full or empty by the
+// copy. Until then, only the cache lines of values move between cores.
 type spsc[T any] struct {
 	slots []T
 	mask  uint64
@@ -58,7 +59,7 @@ func (q *spsc[T]) put(v T) (waited, ok bool) {
 	return waited, true
 }
 
-// tryPut does not wait. It returns false if the queue is full.
+// tryPut puts a value without waiting. It returns false if the queue is full.
 func (q *spsc[T]) tryPut(v T) bool {
 	tail := q.tail.Load()
 	if tail-q.headSeen > q.mask {
@@ -87,7 +88,7 @@ func (q *spsc[T]) take() (v T, ok bool) {
 	return q.takeAt(head), true
 }
 
-// tryTake does not wait. ok is false if the queue is empty.
+// tryTake takes a value without waiting. ok is false if the queue is empty.
 func (q *spsc[T]) tryTake() (v T, ok bool) {
 	head := q.head.Load()
 	if head == q.tailSeen {
@@ -114,7 +115,7 @@ func (q *spsc[T]) close() {
 	q.empty.wake()
 }
 
-// A sleeper is where one side of a queue waits for the other. It polls a few times, then sleeps
+// A sleeper lets one side of a queue wait for the other side. It polls a few times, then sleeps
 // until bell has a value.
 type sleeper struct {
 	asleep atomic.Bool

@@ -11,13 +11,14 @@ import (
 	"time"
 )
 
-// A wire is a TCP connection between a sender and a receiver that can be cut, healed and broken.
+// A wire carries TCP connections between a sender and a receiver. A test can cut, heal and break
+// it.
 type wire struct {
 	listener net.Listener
 	to       string
 	mu       sync.Mutex
 	conns    []net.Conn
-	cut      chan struct{} // closed while whole
+	cut      chan struct{} // closed while the wire is not cut
 }
 
 func newWire(t *testing.T, endpoint string) *wire {
@@ -78,7 +79,7 @@ func (w *wire) cutNow() (heal func()) {
 	return func() { close(w.cut) }
 }
 
-// break_ resets the connections that stand.
+// break_ resets all open connections.
 func (w *wire) break_() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -128,7 +129,7 @@ func has(marks []Marked, mark Mark) bool {
 	return false
 }
 
-// overWire runs a sender over a wire to a receiver.
+// overWire runs a sender and a receiver, with a wire between them.
 func overWire(t *testing.T, push PushOptions, o SenderOptions, ro ReceiverOptions) (
 	w *wire,
 	sender *Sender,
@@ -148,7 +149,7 @@ func overWire(t *testing.T, push PushOptions, o SenderOptions, ro ReceiverOption
 	return w, sender, sent, received
 }
 
-// between runs a sender, with the sink that connect makes, and a receiver.
+// between runs a receiver, and a sender with the sink that connect makes.
 func between(
 	t *testing.T, pull *Pull, push PushOptions, o SenderOptions, ro ReceiverOptions,
 	connect func(PushOptions) (Sink, error),
@@ -198,7 +199,7 @@ func between(
 	return sender, sent, received
 }
 
-// A network that is cut and healed costs time but no tuple. Both ends say so at once.
+// A network that is cut and healed costs time but no tuple. Both ends report the cut at once.
 func TestNetworkCutAndHealed(t *testing.T) {
 	senderSays, receiverSays := newNoticed(), newNoticed()
 	w, sender, sent, received := overWire(t, PushOptions{HighWater: 10},
@@ -220,8 +221,8 @@ func TestNetworkCutAndHealed(t *testing.T) {
 	t.Logf("%v, %v, %v", blocked, silent, again)
 }
 
-// wantHealed checks that none of 40,000 tuples is lost after a cut that was healed, and that the
-// time it cost is counted.
+// wantHealed checks that a cut that was healed lost none of 40,000 tuples, and that the sender
+// counted the time that the cut took.
 func wantHealed(t *testing.T, s SenderResult, err error, r ReceiverResult) {
 	t.Helper()
 	if err != nil || s.Sent != 40_000 || s.Skipped+s.Unsent > 0 || !r.Whole() ||
@@ -236,7 +237,8 @@ func wantHealed(t *testing.T, s SenderResult, err error, r ReceiverResult) {
 	}
 }
 
-// A receiver that goes away is noticed at once. The receiver counts the tuples that were lost.
+// If a connection breaks, the sender notices at once. The receiver counts the tuples that were
+// lost.
 func TestConnectionBreaks(t *testing.T) {
 	says := newNoticed()
 	w, sender, sent, received := overWire(t, PushOptions{},
@@ -262,8 +264,8 @@ func TestConnectionBreaks(t *testing.T) {
 	}
 }
 
-// A slow receiver pushes back: the sender's schedule does not move, and the lateness has the
-// receiver as its cause.
+// A slow receiver pushes back. The sender's schedule does not move. The sender counts at least half
+// of its late tuples under Lateness.Blocked.
 func TestSlowReceiver(t *testing.T) {
 	says := newNoticed()
 	buckets := 0
@@ -289,7 +291,7 @@ func TestSlowReceiver(t *testing.T) {
 	}
 }
 
-// A receiver notices a sender that dies without its poison pill, and does not wait for ever.
+// If a sender dies without its poison pill, the receiver notices, and does not wait for ever.
 func TestSenderDies(t *testing.T) {
 	says := newNoticed()
 	pull, err := NewPull("tcp://127.0.0.1:*", PullOptions{})
@@ -317,7 +319,7 @@ func TestSenderDies(t *testing.T) {
 	says.wait(t, Malformed)
 }
 
-// newRawPush sends messages as they are.
+// newRawPush returns a function that sends any bytes as a message.
 func newRawPush(t *testing.T, endpoint string) (send func([]byte)) {
 	t.Helper()
 	p, err := NewPush(t.Context(), endpoint, PushOptions{Patience: time.Second})

@@ -25,8 +25,8 @@ type Tuple struct {
 }
 
 // Tuples contains the serialised tuples of a run. All are in memory before the run begins, so that
-// the sender does nothing but send. It repeats them again and again, with new ids each time. One
-// goroutine may load; once loaded, any number may read.
+// the sender does nothing but send. The sender repeats the tuples again and again, with new ids
+// each time. One goroutine may load. After loading, any number of goroutines may read.
 type Tuples struct {
 	bytes []byte
 	ends  []int
@@ -43,8 +43,8 @@ func (t *Tuples) LoadBytes(body []byte) error {
 	return nil
 }
 
-// GetBytes appends tuple number i with an id to b, in the form that a message has, and returns the
-// extended slice.
+// GetBytes appends tuple number i, with an id, to b in the format of a message (FORMAT.md), and
+// returns the extended slice.
 func (t *Tuples) GetBytes(b []byte, i int, id uint64) []byte {
 	return appendTuple(b, Tuple{id, t.body(i)})
 }
@@ -78,8 +78,8 @@ func (t *Tuples) LoadLines(r io.Reader) error {
 	return nil
 }
 
-// LoadDelimited loads tuples that each follow their length as a varint. This is the usual form of
-// protobuf messages in a file.
+// LoadDelimited loads tuples from a stream in which a varint with its length precedes each tuple.
+// This is the usual form of protobuf messages in a file.
 func (t *Tuples) LoadDelimited(r io.Reader) error {
 	in := bufio.NewReader(r)
 	for {
@@ -105,8 +105,8 @@ func (t *Tuples) LoadDelimited(r io.Reader) error {
 }
 
 // Advertisements returns n JSON tuples of size bytes each, the events of an advertising stream.
-// They are used where no other tuples are given. A body of 265 bytes with its prefix of 12 bytes
-// makes 277 bytes, the size of a tuple in streaming benchmarks.
+// They are for users who have no tuples of their own. A body of 265 bytes with its prefix of 12
+// bytes makes 277 bytes, the size of a tuple in streaming benchmarks.
 func Advertisements(n, size int, seed uint64) (*Tuples, error) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	id := func() string {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// See FORMAT.md.
+// FORMAT.md describes these numbers.
 const (
 	wireMagic   = "CPG"
 	wireVersion = 1
@@ -27,8 +27,8 @@ var ErrMalformed = errors.New("malformed message")
 
 // An End is what a sender's thread reports when it ends.
 type End struct {
-	First uint64 // id of its first tuple
-	Sent  uint64 // how many it sent
+	First uint64 // id of the thread's first tuple
+	Sent  uint64 // tuples that the thread sent
 }
 
 func appendHeader(b []byte, kind byte, count int) []byte {
@@ -49,8 +49,9 @@ func appendEnd(b []byte, e End) []byte {
 	return binary.LittleEndian.AppendUint64(b, e.Sent)
 }
 
-// parseMessage appends a message's tuples to tuples. Their bodies point into the message. If the
-// message is an end, parseMessage returns that instead. After an error nothing was appended.
+// parseMessage appends a message's tuples to tuples. The bodies of these tuples point into the
+// message. If the message is an end, parseMessage returns the end instead. If it returns an error,
+// it has appended nothing.
 func parseMessage(m []byte, tuples []Tuple) (_ []Tuple, end *End, err error) {
 	before := len(tuples)
 	bad := func(format string, args ...any) ([]Tuple, *End, error) {

@@ -49,7 +49,7 @@ func TestFormatPageHasTheNumbers(t *testing.T) {
 	}
 }
 
-// The ways in which a message can be wrong.
+// Each message that breaks a rule of FORMAT.md is malformed.
 func TestMalformedMessages(t *testing.T) {
 	good := appendHeader(nil, kindTuples, 2)
 	good = appendTuple(good, Tuple{1, []byte("abc")})
@@ -97,7 +97,7 @@ func FuzzParseMessage(f *testing.F) {
 			}
 			return
 		}
-		// A message that was read is the same when it is written again.
+		// A message that was parsed is the same when it is written again.
 		var again []byte
 		if end != nil {
 			again = appendEnd(nil, *end)

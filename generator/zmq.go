@@ -54,7 +54,7 @@ static void cp_drop(cp_puller *p) {
 }
 
 // cp_event waits for an event of a monitor. It returns the event's number, 0 if no event occurred
-// in time, or -1 if none will ever occur.
+// within the socket's timeout, or -1 if none will ever occur.
 static int cp_event(void *socket) {
 	zmq_msg_t msg;
 	int event = 0;
@@ -93,9 +93,10 @@ import (
 	"github.com/pebbe/zmq4"
 )
 
-// Package zmq4 calls C four times for a message, and allocates each message that it receives. Here
-// that costs more than ZeroMQ itself. So this package has sockets of its own, which call C once for
-// a bucket of messages. From zmq4 it uses only the names of errors and events.
+// Package zmq4 calls C four times for a message, and allocates each message that it receives. At
+// the rates of this package, that costs more than ZeroMQ itself. So this package has sockets of its
+// own, which call C once for a bucket of messages. From zmq4 it uses only the names of errors and
+// events.
 
 // monitorEvents are the events that show whether there is a peer.
 const monitorEvents = zmq4.EVENT_HANDSHAKE_SUCCEEDED |
@@ -162,7 +163,7 @@ func (s *socket) monitor(notify onPeers) error {
 				established++
 				notify(false)
 			case event == zmq4.EVENT_DISCONNECTED && established > 0:
-				// At 0, this connection was never established.
+				// At 0, the connection that ended was never established.
 				established--
 				notify(true)
 			case event == zmq4.EVENT_MONITOR_STOPPED, event < 0:
@@ -191,8 +192,9 @@ func (s *socket) setMaxMessage(bytes int64) error {
 	return nil
 }
 
-// uninterrupted repeats a call of ZeroMQ until it is not ended by a signal. The Go runtime sends
-// signals to preempt goroutines. ZeroMQ notices a signal before it begins its work.
+// uninterrupted repeats a call of ZeroMQ until no signal ends it. The Go runtime sends signals to
+// preempt goroutines. A signal ends a call of ZeroMQ before the call does anything, so the call can
+// be repeated.
 func uninterrupted(call func() (code int, err error)) error {
 	for {
 		code, err := call()
@@ -238,8 +240,8 @@ func (s *socket) bind(endpoint string) (string, error) {
 	return C.GoString(&text[0]), nil
 }
 
-// close releases the socket. Received messages are dropped at once. Messages that wait to be sent
-// have the linger time that was set.
+// close releases the socket. It drops received messages at once. Messages that wait to be sent may
+// still leave within the linger time that was set.
 func (s *socket) close() {
 	if s.closed {
 		return
@@ -282,10 +284,10 @@ func (p puller) receive(s *socket, b []byte, sizes []uint32) (int, error) {
 	return int(n), nil
 }
 
-// pending reports whether a message waits that did not fit.
+// pending reports whether a message waits that did not fit into the last bucket.
 func (p puller) pending() bool { return p.c.pending != 0 }
 
-// The options that a socket of this package uses.
+// These are the options of sockets that this package uses.
 const (
 	sendHighWater    = C.ZMQ_SNDHWM
 	receiveHighWater = C.ZMQ_RCVHWM

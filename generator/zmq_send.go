@@ -14,7 +14,7 @@ enum {
 	CP_SLOT_BYTES = 508, // eight cache lines together with the flag
 	CP_WAITED = 1,       // there was time to wait, so the thread has caught up
 	CP_PAUSED = 2,       // the thread did not read the counter for longer than a tuple may be late
-	CP_SLOW = 4,         // the message before took that long to send, and the thread was running
+	CP_SLOW = 4,         // the message before took longer than that to send; the thread ran
 };
 
 // A cp_slot contains a message while libzmq uses it.
@@ -25,8 +25,9 @@ typedef struct {
 } cp_slot;
 
 // A cp_pool contains messages until they are sent. Without a pool, libzmq allocates memory for each
-// message, and its I/O thread frees it. Both threads then wait for the allocator's lock, and so for
-// each other. A message still takes that way if it is longer than a slot or finds no free slot.
+// message, and its I/O thread frees that memory. Both threads then wait for the allocator's lock,
+// and so for each other. libzmq still allocates memory for a message that is longer than a slot, or
+// that finds no free slot.
 typedef struct {
 	cp_slot *slots;
 	uint32_t next;
@@ -104,10 +105,11 @@ static uint64_t cp_cpu_ns(void) {
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-// A cp_pacing contains the limits of cp_pace, and a thread's processor time at some moment.
+// A cp_pacing says when a message is late, and how long a counter step is. It also contains one
+// reading of the counter, and the thread's processor time at that reading.
 typedef struct {
 	uint64_t late; // counter steps
-	double ns;     // of a step
+	double ns;     // the length of a step
 	uint64_t counter, cpu_ns;
 } cp_pacing;
 
@@ -115,19 +117,21 @@ typedef struct {
 	uint64_t sent, before; // before: bits of CP_WAITED, CP_PAUSED and CP_SLOW
 } cp_paced;
 
-// cp_cpu_age_ns is the largest age of the processor time with which cp_ran compares. A thread that
-// sleeps between two calls sleeps longer than that.
+// cp_cpu_age_ns is the age at which cp_pace replaces the reading in cp_pacing. Since that reading
+// the thread must not have slept, because cp_ran takes a sleep for a time without a processor. A
+// thread that sleeps between two calls sleeps longer than cp_cpu_age_ns.
 static const double cp_cpu_age_ns = 50e3;
 
-// cp_ran reports whether a thread was on a processor for most of the last steps of the counter.
+// cp_ran reports whether the thread was on a processor for most of a time that ends now. The
+// argument steps is the length of that time, in counter steps.
 static int cp_ran(const cp_pacing *p, uint64_t now, uint64_t steps) {
 	double away_ns = (double)(now - p->counter) * p->ns - (double)(cp_cpu_ns() - p->cpu_ns);
 	return away_ns < (double)steps * p->ns / 2;
 }
 
-// cp_pace does what cp_send does, with a time for each message. It spins until that time, and
-// records when it sent the message and what happened before. What happened after the last message
-// is in noted[n].
+// cp_pace does what cp_send does, but each message has a time. cp_pace spins until that time, and
+// records when it sent the message and what happened before. noted[n] records what happened after
+// the last message.
 static int cp_pace(void *socket, cp_pool *pool, cp_pacing *p, const char *buf,
 		const uint32_t *sizes, const uint64_t *due, cp_paced *noted, int n) {
 	uint64_t last = cp_counter();
@@ -179,13 +183,13 @@ import (
 	"unsafe"
 )
 
-// sending is what a socket needs to send.
+// sending contains what a socket needs to send.
 type sending struct {
 	pool   C.cp_pool
 	pacing C.cp_pacing // of the thread that sends
 }
 
-// makePool reports whether there was memory for the pool.
+// makePool allocates the pool, and reports whether there was memory for it.
 func (s *sending) makePool() bool { return C.cp_pool_make(&s.pool) == 0 }
 
 // freePool may be called only when libzmq no longer has any message.
@@ -203,9 +207,9 @@ func (s *socket) send(b []byte, sizes []uint32) (int, error) {
 	return int(n), nil
 }
 
-// pace sends each message at its time. It records in noted when it did, and what happened before.
-// noted has one entry more than there are messages. Late means more than lateAfter, in steps of hz
-// a second.
+// pace sends each message at its time. It records in noted when the message was sent, and what
+// happened before. noted has one entry more than there are messages. A message is late if it is
+// sent more than lateAfter after its time, in steps of a counter of hz.
 func (s *socket) pace(
 	b []byte, sizes []uint32, lateAfter uint64, hz float64, due []uint64, noted []paced,
 ) (int, error) {

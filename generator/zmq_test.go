@@ -28,7 +28,8 @@ func testTuples(t testing.TB) *Tuples {
 	return tuples
 }
 
-// pair connects a sender over ZeroMQ to a receiver, which runs until the test asks for its result.
+// pair connects a sender over ZeroMQ to a receiver. The receiver runs until the test asks for its
+// result.
 func pair(
 	t testing.TB, threads int, push PushOptions, o SenderOptions, r ReceiverOptions,
 ) (*Sender, func() ReceiverResult) {
@@ -92,8 +93,8 @@ func TestEveryTupleArrivesOnceInOrder(t *testing.T) {
 				t.Errorf("sent %d, check %+v, whole bodies %d, want %+v",
 					sent.Sent, got.Check, bodies.Load(), want)
 			}
-			// A busy machine may delay the receiver for so long that the sender marks it. Nothing
-			// else may be marked.
+			// A busy machine may delay the receiver for so long that the sender makes the mark
+			// Blocked. No other mark may be made.
 			onlyBlocked := len(sent.Marks) == 1 && has(sent.Marks, Blocked)
 			if len(got.Marks) > 0 || len(sent.Marks) > 0 && !onlyBlocked {
 				t.Errorf("marks %v %v, want none", sent.Marks, got.Marks)
@@ -112,7 +113,8 @@ func TestPushSaysThatNobodyIsThere(t *testing.T) {
 	t.Log(err)
 }
 
-// A Push keeps the tuples that wait in it intact, even if more wait than it has slots.
+// A Push does not change tuples that wait in it, even if more tuples wait than the Push has slots
+// (cp_slot).
 func TestPushKeepsWhatWaits(t *testing.T) {
 	const n = 60_000 // of 400 bytes: more than the kernel's buffers and all slots hold
 	pull, err := NewPull("tcp://127.0.0.1:*", PullOptions{HighWater: 10})
@@ -156,7 +158,7 @@ func TestPushKeepsWhatWaits(t *testing.T) {
 	}
 }
 
-// A message holds as many tuples as Batch says, but no more than fit into the longest message.
+// A message contains as many tuples as Batch says, but no more than fit into the longest message.
 func TestPushPutsTuplesTogether(t *testing.T) {
 	thousand := make([]Tuple, 1000)
 	for i := range thousand {
@@ -204,7 +206,7 @@ func TestPushPutsTuplesTogether(t *testing.T) {
 }
 
 // At its high-water mark a connection takes nothing more. The kernel's buffers hold some megabytes
-// more.
+// in addition.
 func TestHighWaterMarkBounds(t *testing.T) {
 	const most = 60 << 20
 	pull, err := NewPull("tcp://127.0.0.1:*", PullOptions{HighWater: 2})
