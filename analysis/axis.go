@@ -19,7 +19,7 @@ type axis struct {
 }
 
 // bin returns the bin of a reading. ok is false if the reading is more than a bin off the axis. A
-// smaller distance may be an error of the mapping.
+// reading that is less far off counts in the nearest bin, because the mapping is approximate.
 func (a *axis) bin(reading uint64) (int, bool) {
 	if a.count == 0 {
 		return 0, false
@@ -32,7 +32,7 @@ func (a *axis) bin(reading uint64) (int, bool) {
 	return int(min(n, uint64(a.count-1))), n <= uint64(a.count)
 }
 
-// edge is the first reading of a bin, or the largest reading if the bin begins beyond it.
+// edge is the first reading of a bin, or the largest 64-bit number if the bin begins beyond it.
 func (a *axis) edge(bin int) uint64 {
 	if uint64(bin) >= a.scale {
 		return math.MaxUint64
@@ -57,8 +57,9 @@ func (a *axis) binRange(bin int, reading uint64) (from, length uint64) {
 
 // axes lays one time axis over the counters of all nodes. The axis covers all readings that can be
 // placed on the reference's counter. A reading that cannot be placed is wrong or of another time.
-// So is a reading of the reference far from all its measurements. Without such readings the axis
-// ends where the measurements end, so that one wild counter leaves bins for the others.
+// So is a reading of the reference far from all its measurements. Such readings do not stretch the
+// axis. Otherwise, one wild reading would leave few bins for all others. A log with such readings
+// counts only as far as its node was measured.
 func (in *input) axes(t *timer) (Bins, []axis) {
 	// by node, the range of its measured readings; invalid: the node is not related
 	measured := make([]tscratio.Interval, len(in.nodes))
@@ -158,7 +159,7 @@ func (in *input) axisOf(node int, b Bins, hi uint64) axis {
 			return axis{}
 		}
 		rate = float64(d.Mid()-c.Mid()) / float64(y-x)
-		a.base = shifted(c.Mid(), -float64(x-min(lo, x))*rate) // what lies before the relation
+		a.base = shifted(c.Mid(), -float64(x-min(lo, x))*rate) // the axis may begin earlier than v
 	}
 	a.scale = uint64(math.Ldexp(1, 64) / max(width*rate, 2))
 	return a

@@ -14,7 +14,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// What is bad or missing is reported, and the rest is answered.
+// The answer reports what is bad or missing, and uses the rest.
 func TestBadInput(t *testing.T) {
 	glob := func(t *testing.T, pattern string) string {
 		t.Helper()
@@ -27,7 +27,7 @@ func TestBadInput(t *testing.T) {
 	for name, test := range map[string]struct {
 		do    func(t *testing.T, dir string)
 		word  string // that the answer contains
-		pairs int    // that are left of the one span; -1: there is no span
+		pairs int    // of events that the only span still has; -1: there is no span
 	}{
 		"no_logs_of_a_node": {func(t *testing.T, dir string) {
 			os.RemoveAll(dir + "/logs/B")
@@ -100,8 +100,8 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// The rest of a log that is damaged in the middle, or torn, is used. Rows that are gone are
-// counted, and tuples that are not seen again are not called lost.
+// If a log is damaged in the middle, or torn, the rest of the log is used. Rows that are gone are
+// counted. The answer says why it is not known whether tuples without a later event are lost.
 func TestRestOfADamagedLogIsUsed(t *testing.T) {
 	const blocks = 4
 	for name, test := range map[string]struct {
@@ -183,8 +183,8 @@ func TestNoTuples(t *testing.T) {
 	}
 }
 
-// If a log is absent, cannot be used or was not chosen, the answer says so where it counts lost
-// tuples: these may be in that log.
+// If a log is absent, cannot be used or was not chosen, the answer says so beside its count of lost
+// tuples: these tuples may be in that log.
 func TestLostOrNotLookedAt(t *testing.T) {
 	for name, test := range map[string]struct {
 		do     func(logs string)
@@ -226,7 +226,7 @@ func TestLostOrNotLookedAt(t *testing.T) {
 	}
 }
 
-// spoil overwrites a file.
+// spoil overwrites the one file that matches a pattern.
 func spoil(t *testing.T, pattern string) {
 	t.Helper()
 	found, err := filepath.Glob(pattern)

@@ -10,17 +10,19 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// Claim is what a node's NTP daemon claimed between two readings of the node's counter: its clock
-// is off UTC by at most Bound_ns. More precisely, the clock is off by Offset_ns, and the rest of
-// Bound_ns is the error of that. Claims are a baseline for comparison; nothing else rests on them.
+// Claim is what a node's NTP daemon claimed between two readings of the node's counter: the node's
+// clock is off UTC by at most Bound_ns. More precisely, the clock is off by Offset_ns, and the rest
+// of Bound_ns is the error of Offset_ns. Claims are a baseline for comparison; nothing else rests
+// on them.
 type Claim struct {
 	CounterLo, CounterHi uint64
 	Bound_ns             uint64
 	Offset_ns            int64
-	Synchronised         bool // false: it claimed nothing
+	Synchronised         bool // false: the daemon claimed nothing
 }
 
-// maxClaims is the largest number of a node's claims that are read. Twelve days have that many.
+// maxClaims is the largest number of a node's claims that are read. A daemon that claims every
+// second makes that many in twelve days.
 const maxClaims = 1 << 20
 
 // Claims reads what a node's NTP daemon claimed during an epoch of a run, oldest first. The error

@@ -48,8 +48,8 @@ func TestReferenceIsTheNodeOfSmallestBounds(t *testing.T) {
 	}
 }
 
-// A stamp that orders nothing may be off by its slack. So may the durations and places that rest on
-// it, on one node or between two.
+// A stamp that orders nothing may be off by its slack. So may the durations and places that are
+// computed from the stamp, on one node or between two.
 func TestStampsThatOrderNothing(t *testing.T) {
 	_, dir := smallRun(t)
 	in, err := openInput(dir, Options{Reference: "A"})

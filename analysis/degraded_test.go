@@ -152,7 +152,7 @@ func TestADegradedNodeHarmsNoOther(t *testing.T) {
 						reference, a.Partial, a.Findings, a.Missing, test.say)
 				}
 				if name == "not related" && reference == "C" {
-					continue // in its cycles nothing can be said about the others
+					continue // cycles of the bad node say nothing about the others
 				}
 				if d := cmp.Diff(whole, spanBetween(t, a, "A", "B")); name != "related to one" &&
 					d != "" {
@@ -171,8 +171,8 @@ func TestADegradedNodeHarmsNoOther(t *testing.T) {
 	}
 }
 
-// The counter of the only node has its place on the time axis, however far from all others it is:
-// nothing shows that it is wrong.
+// If a run has only one node, all readings of its counter have a place on the time axis, however
+// far apart they are. Nothing shows that one of them is wrong.
 func TestCountersAtTheEndsOfTheirRange(t *testing.T) {
 	for _, readings := range [][]uint64{{1, math.MaxUint64}, {5, 1 << 63}, {1<<63 - 1, 1<<63 + 1},
 		{math.MaxUint64 - 1, math.MaxUint64}} {

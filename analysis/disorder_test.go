@@ -27,8 +27,8 @@ func TestReceivedBeforeSentIsFound(t *testing.T) {
 	}
 }
 
-// If many tuples were received before they were sent, the same ones are named, whoever finds them
-// and in whatever order.
+// If many tuples were received before they were sent, the answer always names the same ones,
+// whichever worker finds them and in whatever order.
 func TestBackwardsAreTheSame(t *testing.T) {
 	const tuples = 40
 	ids := make([]uint64, tuples)
@@ -55,8 +55,8 @@ func TestBackwardsAreTheSame(t *testing.T) {
 }
 
 func TestDisorderAsRFC4737(t *testing.T) {
-	// Ids of another origin, which are in order. A copy comes after itself, and is late only if a
-	// greater one came before it.
+	// The ids other and other+1 are of another origin, and in order. A copy has the same id as its
+	// original, and is late only if a greater id came before it.
 	other := uint64(7) << originShift
 	a := analyze(t, write(t,
 		channelsOf([]uint64{1, 2, 3, 4, 5, 6},
@@ -118,7 +118,8 @@ func TestDisorderOfManyWritersAndOrigins(t *testing.T) {
 	}
 }
 
-// Twice the scratch file that a run needs is enough. With less than it needs, an error says so.
+// Events that do not fit into memory go to the scratch file. If they need more than the file's
+// limit, an error says so. The file does not stay.
 func TestScratchIsBounded(t *testing.T) {
 	parent := t.TempDir()
 	if err := simrun.Chain(5, parent, "big", 2, 200_000, 1_000_000); err != nil {

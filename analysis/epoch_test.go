@@ -8,8 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// A node that is suspended in the middle of a run becomes two. Each answers by its own relations,
-// and neither answers for what was logged between the epochs.
+// A node that is suspended in the middle of a run becomes two nodes. Each of the two uses only its
+// own relations. Neither gives durations for what was logged between the epochs.
 func TestSuspendedNode(t *testing.T) {
 	// Tuples from slept up to awake are in a segment of neither epoch.
 	const tuples, slept, awake = 300, 100, 120

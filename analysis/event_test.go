@@ -11,9 +11,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// The difference of two events contains the duration between them, even if two nodes know less of
-// each other than the reference does of both. An event's interval contains the moment at which it
-// truly was.
+// The difference of two events contains the duration between them, even if the relation between
+// their nodes is wider than the relations of both to the reference. An event's interval contains
+// the moment at which the event truly was.
 func TestEventsHoldDurations(t *testing.T) {
 	seed.For(t, 3, func(t *testing.T, rng *rand.Rand) {
 		nodes := simrun.Nodes(rng, 3)
@@ -84,7 +84,7 @@ func TestEventsHoldDurations(t *testing.T) {
 // far_cycles is how long packets take between two nodes that are far apart.
 const far_cycles = 200_000
 
-// far replaces the relation of two nodes in a run by one of nodes that are far apart.
+// far replaces the relation of two nodes in a run by a relation of nodes that are far apart.
 func far(t *testing.T, run string, a, b *simrun.Node) {
 	t.Helper()
 	describe := func(n *simrun.Node) tscratio.Node {

@@ -48,7 +48,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// The end of a stream belongs to all its tuples, whichever are chosen.
+// The poison that ends a stream is counted whichever of the stream's tuples are chosen.
 func TestPoisonIsCountedWhateverIsChosen(t *testing.T) {
 	dir := write(t, channelsOf([]uint64{1, 2, 3, poison}, []uint64{1, poison - 1, poison, 2, 3})...)
 	for name, test := range map[string]struct {
@@ -74,7 +74,7 @@ func TestPoisonIsCountedWhateverIsChosen(t *testing.T) {
 	}
 }
 
-// Tuples are chosen by UTC through the reference's own stamp of it, rounded outward.
+// A filter by UTC uses the stamp of UTC in the reference's own logs, and rounds outward.
 func TestFilterByUTC(t *testing.T) {
 	_, dir := smallRun(t)
 	const s = 1_000_000_000 // the simulation's counters begin in 1970; its tuples at 2 s
@@ -86,7 +86,7 @@ func TestFilterByUTC(t *testing.T) {
 		if n := int64(a.Work.Tuples); n < test.least || n > test.most {
 			t.Errorf("%s: %d tuples", name, n)
 		}
-		// The reference's stamp is read even if nothing of that node is chosen.
+		// The reference's stamp of UTC is read even if the filter chooses nothing of that node.
 		other := analyze(t, dir, Options{
 			Reference: "A",
 			Filter:    Filter{Nodes: []string{"B"}, From_utc_ns: test.from, To_utc_ns: test.to},
@@ -97,8 +97,8 @@ func TestFilterByUTC(t *testing.T) {
 	}
 }
 
-// Times of UTC become the widest possible range of cycles: by the ends of the stamp, by the ends of
-// the frequency, and by how far a reading may be off.
+// Times of UTC become the widest possible range of cycles. Three things widen the range: the ends
+// of the stamp, the ends of the frequency, and how far a reading may be off.
 func TestUTCIsWidenedOutward(t *testing.T) {
 	const counter = 1_000_000
 	for name, test := range map[string]struct {

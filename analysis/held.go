@@ -10,14 +10,14 @@ import (
 // (Options.Truth).
 type Held struct {
 	Count uint64 `json:"count"` // values that were checked
-	// values whose interval does not contain the truth: must be 0 for what is proven
+	// values whose interval does not contain the truth: must be 0 for a proven method
 	Outside uint64 `json:"outside"`
 
-	// Used is a histogram of the errors of all other values, each as a share of the value's bound,
-	// in steps of a twentieth. The error is the distance from the middle of the interval to the
-	// truth.
+	// Used is a histogram of the errors of the values that are not outside, each as a share of the
+	// value's bound, in steps of a twentieth. The error is the distance from the middle of the
+	// interval to the truth.
 	Used [UsedSteps]uint64 `json:"used"`
-	// 1 is the whole bound; it is above 1 if a value is outside
+	// the largest error, as a share of its value's bound; above 1 if a value is outside
 	MostUsed float64 `json:"most_used"`
 
 	// True are the percentiles of the true durations; empty if the values are not durations.
@@ -30,15 +30,15 @@ const UsedSteps = 20
 // hold compares one interval with an interval that contains the truth.
 func (h *Held) hold(s, truth tscratio.Elapsed) {
 	h.Count++
-	// In half cycles, so that the middle is a whole number. Unsigned, because the two ends may lie
-	// 2^64 apart.
+	// The error is counted in half cycles, so that the middle of the interval is a whole number.
+	// All distances are unsigned, because the two ends may lie 2^64 apart.
 	width := uint64(s.Hi) - uint64(s.Lo)
-	var used uint64 // the largest error, in half cycles
+	var used uint64 // the larger error of the truth's two ends, in half cycles
 	for _, t := range [2]int64{truth.Lo, truth.Hi} {
 		below, above := uint64(t)-uint64(s.Lo), uint64(s.Hi)-uint64(t) // they add up to the width
 		if t < s.Lo || t > s.Hi {
 			h.Outside++
-			beyond := above // beyond the far end
+			beyond := above // from the interval's far end to the truth
 			if t < s.Lo {
 				beyond = uint64(s.Hi) - uint64(t)
 			} else {
@@ -77,8 +77,8 @@ func (h *Held) Merge(o *Held) {
 	h.MostUsed = max(h.MostUsed, o.MostUsed)
 }
 
-// UsedPercentile is a percentile of the share of their bound that values used. 1 is the whole
-// bound. The result is rounded up to a twentieth.
+// UsedPercentile is a percentile of the errors in Used, each as a share of the value's bound. 1 is
+// the whole bound. The result is rounded up to a twentieth.
 func (h *Held) UsedPercentile(percent float64) float64 {
 	var inside, below uint64
 	for _, n := range h.Used {
@@ -107,7 +107,7 @@ func (p *heldPart) merge(q *heldPart) {
 	p.truths.merge(&q.truths)
 }
 
-// held converts the results for an answer. nil: there are none.
+// held converts the results for an answer. It returns nil if there are none.
 func (p *heldPart) held() *Held {
 	if p == nil {
 		return nil
@@ -127,7 +127,7 @@ func (in *input) trueDuration(a int, x uint64, b int, y uint64) (tscratio.Elapse
 	return tscratio.Elapsed{Lo: int64(to.Lo - from.Hi), Hi: int64(to.Hi - from.Lo)}, ok && ok2
 }
 
-// hold checks the durations of a span against the truth, where that is known.
+// hold checks the durations of a span against the truth, if the truth is known.
 func (in *input) hold(p *spanPart, a, b int, elapsed []tscratio.Elapsed, xs, ys []uint64) {
 	if in.options.Truth == nil {
 		return

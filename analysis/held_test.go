@@ -54,7 +54,7 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// Checked with rational numbers, for random intervals.
+// hold agrees with rational arithmetic for random intervals.
 func TestHoldIsExact(t *testing.T) {
 	r := seed.Random(t)
 	value := func() int64 { return int64(r.Uint64()) >> r.IntN(64) }
@@ -67,7 +67,7 @@ func TestHoldIsExact(t *testing.T) {
 		if truth.Lo > truth.Hi {
 			truth.Lo, truth.Hi = truth.Hi, truth.Lo
 		}
-		if r.IntN(2) == 0 { // otherwise it is rarely inside
+		if r.IntN(2) == 0 { // otherwise the truth is rarely inside
 			truth.Lo = max(s.Lo, min(truth.Lo, s.Hi))
 			truth.Hi = truth.Lo
 		}
@@ -111,8 +111,8 @@ func TestUsedPercentile(t *testing.T) {
 	}
 }
 
-// chainTruth is the truth about a run of simrun.Chain with one seed: what either counter reads at
-// any time.
+// chainTruth returns the truth about a run of simulated nodes, as Options.Truth. wrong is added to
+// each true reading.
 func chainTruth(nodes []simrun.Node, wrong uint64) func(string, uint64,
 	string) (tscratio.Interval, bool) {
 	return func(node string, reading uint64, other string) (tscratio.Interval, bool) {
@@ -120,7 +120,7 @@ func chainTruth(nodes []simrun.Node, wrong uint64) func(string, uint64,
 		if from == into {
 			return tscratio.Interval{Lo: reading, Hi: reading}, true
 		}
-		// The first time at which the counter shows the reading, and the last.
+		// lo becomes the first time at which the counter shows the reading, and last the last.
 		lo, hi := uint64(0), uint64(1000*simrun.Hz)
 		for lo < hi {
 			if middle := lo + (hi-lo)/2; from.Reading(middle) >= reading {
@@ -174,7 +174,7 @@ func TestHeldAgainstTheTruth(t *testing.T) {
 		a.Comparisons[0].Methods[0].Held != nil {
 		t.Error("without a truth something was held against it")
 	}
-	told := map[string][]int64{} // the true durations of each span
+	told := map[string][]int64{} // by span: the low ends of its durations
 	truth := chainTruth(nodes, 0)
 	a := analyze(t, dir, Options{Truth: truth, Reference: "B"})
 	if a.Held == nil || a.Held.Count != 9000 || a.Held.Outside != 0 || a.Held.MostUsed > 1 ||
@@ -221,7 +221,7 @@ func TestHeldAgainstTheTruth(t *testing.T) {
 		}
 	}
 
-	// A false truth is noticed, and only between nodes.
+	// A false truth is noticed, but only in durations between nodes.
 	a = analyze(t, dir, Options{Truth: chainTruth(nodes, simrun.Hz/100), Reference: "B"})
 	for _, l := range a.Spans {
 		want := uint64(0)
@@ -242,8 +242,8 @@ func TestHeldAgainstTheTruth(t *testing.T) {
 	}
 }
 
-// The daemons of virtual nodes speak of the one clock of their machine: where they differ, they are
-// wrong.
+// The daemons of two virtual nodes describe one clock, the clock of their machine: if their claims
+// differ, one claim is wrong.
 func TestClaimsHeldAgainstTheTruth(t *testing.T) {
 	parent := t.TempDir()
 	nodes := jobOf(t, parent)
@@ -268,8 +268,8 @@ func TestClaimsHeldAgainstTheTruth(t *testing.T) {
 		}
 		keepClaims(t, dir.Path, node, "epoch-"+node, rows, 1)
 	}
-	// Each is sure to within 40 ns, so their difference to within 80. A difference of 60 uses three
-	// quarters of that, and 100 is outside.
+	// Each claim is sure to within 40 ns, so the difference of two is sure to within 80 ns. A
+	// difference of 60 ns uses three quarters of that, and 100 ns is outside.
 	for _, test := range []struct {
 		b       int64
 		outside uint64

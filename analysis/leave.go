@@ -8,9 +8,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// leaveOut drops points and logs beyond what one answer can distinguish, and notes how many. Nodes
-// choose in turns. Each node begins with its points that have the most events. So one program with
-// a thousand channels takes nothing from the others.
+// leaveOut drops points and logs if they are more than one answer can distinguish, and notes how
+// many it drops. Nodes choose points in turns. Each node begins with its points that have the most
+// events. So one program with a thousand channels takes nothing from the others.
 func (in *input) leaveOut(rank map[point]int) {
 	sources := make([][]int, len(in.nodes))
 	points := make([][]point, len(in.nodes))
@@ -59,7 +59,8 @@ func (in *input) leaveOut(rank map[point]int) {
 	in.sources = left
 }
 
-// inTurns takes one item of each group in turn, until it has chosen most different items.
+// inTurns takes one item of each group in turn, until it has chosen as many different items as the
+// parameter most says.
 func inTurns[T comparable](groups [][]T, most int) map[T]bool {
 	chosen := map[T]bool{}
 	for turn, more := 0, true; more; turn++ {

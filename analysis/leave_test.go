@@ -9,8 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// A program with more channels than one answer can tell apart takes no point from other nodes. What
-// is left out is named.
+// A program with more channels than one answer can tell apart takes no point from other nodes. The
+// answer names what it leaves out.
 func TestMorePointsThanAreToldApart(t *testing.T) {
 	channels := channelsOf([]uint64{1, 2, 3}, []uint64{1, 2, 3})
 	channels[0].Node, channels[1].Node = 1, 1

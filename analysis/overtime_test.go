@@ -8,8 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// Each bin of time has what belongs to it: events by point, on whatever node they are, and
-// durations by when they began.
+// Each bin of time counts what belongs to it: the events of a point, on whatever node they are, and
+// the durations that began in it.
 func TestOverTime(t *testing.T) {
 	const tuples = 20_000
 	rng := seed.Random(t)
@@ -20,7 +20,7 @@ func TestOverTime(t *testing.T) {
 	now := uint64(simrun.Hz)
 	for id := range uint64(tuples) {
 		now += rng.Uint64N(simrun.Hz / 2000)
-		// The slowest tuples come at the end.
+		// The durations to b grow over time, and those to c shrink.
 		channels[0].Records = append(channels[0].Records, simrun.Record{Time: now, ID: id})
 		channels[1].Records = append(channels[1].Records, simrun.Record{
 			Time: now + 50_000 + 100*id + rng.Uint64N(50_000), ID: id,
@@ -54,7 +54,7 @@ func TestOverTime(t *testing.T) {
 		binOf := func(time uint64) int {
 			return int((nodes[0].Reading(time) - uint64(a.Bins.From_cycles)) / a.Bins.Width_cycles)
 		}
-		// The edge of a bin is known to within the bound, so a few events may be in the bin beside.
+		// The edge of a bin is known to within the bound, so a few events may be in the next bin.
 		near := func(got, want int) bool { return max(got-want, want-got) <= 2 }
 		for i, p := range a.Points {
 			var want [maxBins + 2]int

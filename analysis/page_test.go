@@ -9,8 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// A page that is used again and again has, for each id, exactly the events that were put into it.
-// It reports adjacent rows as alike if and only if they are.
+// After a page is filled again and again, it has, for each id, exactly the events that were last
+// put into it. It reports adjacent rows as alike if and only if they are.
 func TestPageHasWhatIsPutIntoIt(t *testing.T) {
 	r := seed.Random(t)
 	rankOf := []uint8{0, 0, 0, 5, 5, 63} // by source
@@ -21,7 +21,7 @@ func TestPageHasWhatIsPutIntoIt(t *testing.T) {
 		for range r.IntN(20) {
 			source := r.IntN(len(rankOf))
 			var events []logstore.Event
-			if r.IntN(2) == 0 { // otherwise go on where the last events ended
+			if r.IntN(2) == 0 { // otherwise the ids go on where the last events ended
 				row = r.IntN(pageRows)
 			}
 			for range 1 + r.IntN(500) {

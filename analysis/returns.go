@@ -9,28 +9,30 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// ReturnTrips are durations from one node to another, each computed twice: from the acknowledgement
-// that came back over the network (ReT), and from the related counters. Package returntrip logs the
-// events.
+// ReturnTrips are durations from one node to another, each computed twice. One method uses the
+// acknowledgement that came back over the network (ReT). The other uses the related counters.
+// Package returntrip logs the events.
 type ReturnTrips struct {
 	From     string `json:"from"` // actor that tuples leave
 	To       string `json:"to"`   // actor where they arrive
 	FromNode string `json:"from_node"`
 	ToNode   string `json:"to_node"`
 
-	// Unanswered counts tuples that left and arrived, and whose acknowledgement or echo was lost.
+	// Unanswered counts tuples that left and arrived, and whose acknowledgement was lost, or the
+	// echo that answers it.
 	Unanswered uint64 `json:"unanswered"`
 	Disagree   uint64 `json:"disagree"` // tuples whose two intervals do not overlap: must be 0
 
-	// Let start and end be the round trips that were measured at either side. The tuple took
-	// between start − end and start. So the bound of ByReturnTrip is what ReT claims: half of end.
+	// Let start and end be the round trips that were measured where a tuple left and where it
+	// arrived. The tuple took between start − end and start. So the bound of ByReturnTrip is what
+	// ReT claims: half of end.
 	ByReturnTrip Durations `json:"by_return_trip"`
 	ByCounters   Durations `json:"by_counters"`
 
-	OverTime []BinTrips `json:"over_time"` // by when the tuple left
+	OverTime []BinTrips `json:"over_time"` // each trip in the bin of the time when the tuple left
 }
 
-// BinTrips are medians over one bin, rounded to 1/16.
+// BinTrips are medians over one bin, rounded outward by up to 1/16.
 type BinTrips struct {
 	Bin                      int      `json:"bin"`
 	Count                    uint64   `json:"count"`
@@ -40,7 +42,8 @@ type BinTrips struct {
 	BoundByCounters_cycles   int64    `json:"bound_by_counters_cycles"`
 }
 
-// tripEvent says which of the four moments of a return trip an event is.
+// tripEvent says which of the four moments of a return trip an event is. Sent and acknowledged are
+// where the tuple left, arrived and echoed where it arrived.
 type tripEvent uint8
 
 const (
@@ -74,8 +77,8 @@ type tripGroup struct {
 	unanswered, disagree uint64
 
 	trips, counters tripSide
-	id              uint64 // of the first tuple whose intervals do not overlap
-	says            [2]tscratio.Elapsed
+	id              uint64              // of the first tuple whose intervals do not overlap
+	says            [2]tscratio.Elapsed // the intervals of that tuple, by trip and by counters
 }
 
 // tripSide has durations by one of the two methods.
@@ -102,9 +105,9 @@ func (s *tripSide) add(d *tscratio.Duration, x uint64, axis *axis) {
 type returns struct {
 	w      *gatherer
 	groups map[tripKey]*tripGroup
-	unsent uint64 // tuples that arrived, without a log of where they left
-	// ambiguous counts tuples whose id left twice, or whose id was at several nodes where a tuple
-	// can be at only one.
+	unsent uint64 // tuples that arrived, but no log shows where they left
+	// ambiguous counts tuples whose id left twice, or was at several nodes where a tuple can be at
+	// only one.
 	ambiguous uint64
 }
 
@@ -146,9 +149,9 @@ func (in *input) returnTrips(ctx context.Context, s *scattered, g *graph,
 	return r, nil
 }
 
-// tuple takes all events of an id. If a packet, or the tuple on one node, arrived more than once,
-// the earliest event is used: an acknowledgement cannot precede the first arrival, nor an echo the
-// first acknowledgement.
+// tuple takes all events of an id. If a packet or the tuple arrived more than once on one node, a
+// moment has several events. Then tuple uses the earliest: an acknowledgement cannot precede the
+// first arrival, nor an echo the first acknowledgement.
 func (r *returns) tuple(id uint64, events []passage) {
 	var first [tripEvents]passage
 	var times [tripEvents]int
@@ -164,7 +167,7 @@ func (r *returns) tuple(id uint64, events []passage) {
 			first[k] = e
 		}
 	}
-	// a tuple that did not arrive may have been filtered
+	// a tuple that did not arrive is not counted: it may have been filtered
 	if times[sent] == 0 || times[arrived] == 0 {
 		if times[arrived] > 0 {
 			r.unsent++
@@ -258,7 +261,7 @@ func (r *returns) held(in *input, a, b string) (h *Held) {
 	return h
 }
 
-// answer is what the return trips say.
+// answer returns the durations that the return trips give, by key.
 func (r *returns) answer(in *input) []ReturnTrips {
 	var all []ReturnTrips
 	for _, k := range slices.SortedFunc(maps.Keys(r.groups), tripKey.compare) {
@@ -288,8 +291,8 @@ func (r *returns) answer(in *input) []ReturnTrips {
 	return all
 }
 
-// bounds returns, over time, the median of the bounds that return trips between two nodes claim.
-// Both directions are taken together.
+// bounds returns, for each bin of time, the median bound that the return trips between two nodes
+// claim. It takes both directions together.
 func (r *returns) bounds(in *input, a, b string, bins int) Column {
 	var widths span
 	for k, g := range r.groups {

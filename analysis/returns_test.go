@@ -12,9 +12,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// trippers makes a run in which the arrival of tuples on B is acknowledged to A. It returns, for
-// the tuples that were answered, how long they took and how long the round trips of their
-// acknowledgements took at the end, in true cycles. Some tuples or packets are lost or come twice.
+// trippers makes a run in which the arrival of tuples on B is acknowledged to A. It returns the
+// run's parent directory, the nodes, and two lists for the tuples that were answered, in true
+// cycles: how long each tuple took, and how long its round trip took where it arrived. Some tuples
+// or packets are lost or come twice.
 func trippers(t *testing.T, tuples uint64,
 	more ...func(add func(channel int, time, id uint64))) (string, []simrun.Node, []int64,
 	[]int64) {
@@ -83,8 +84,8 @@ func trippers(t *testing.T, tuples uint64,
 	return parent, nodes, took, back
 }
 
-// What return trips say contains the truth, and stands beside what the related counters say. Their
-// channels are not points of the program.
+// The durations of return trips contain the truth, and are in the answer next to those of the
+// related counters. The channels of return trips are not points of the program.
 func TestReturnTrips(t *testing.T) {
 	parent, _, took, back := trippers(t, 2000)
 	dir := openRun(t, parent, "r")

@@ -2,18 +2,18 @@ package analysis
 
 import "github.com/cloudprofiler/cloudprofiler/logstore"
 
-// maxSamples is the largest number of samples of a counter that are kept. Beyond it only every
-// second sample is kept, then only every fourth. A sample is the count since the beginning, so no
-// count is lost with a sample, only the time of its events.
+// maxSamples is the largest number of samples of a counter that are kept. If there are more, only
+// every second sample is kept, then only every fourth, and so on. A sample is the count since the
+// beginning. So without a sample no count is lost, only the time at which it was reached.
 const maxSamples = 1 << 14
 
 // samples are the samples of a channel that counts.
 type samples struct {
 	rows      []logstore.Sample // rising
-	every     uint64            // one in every samples is kept; 0 means 1
+	every     uint64            // one of so many samples is kept; 0 means 1
 	seen      uint64
 	last      logstore.Sample
-	backwards uint64 // samples with a smaller count than the one before, or taken before it
+	backwards uint64 // samples with a smaller count or an earlier time than the sample before
 }
 
 func (s *samples) add(rows []logstore.Sample) {

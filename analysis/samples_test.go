@@ -8,7 +8,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// However many samples a counter has, few are kept, and their counts add up.
+// If a counter has very many samples, only some are kept. Their counts still add up.
 func TestManySamples(t *testing.T) {
 	rng := seed.Random(t)
 	for _, n := range []int{
@@ -39,7 +39,7 @@ func TestManySamples(t *testing.T) {
 	}
 }
 
-// A counter that goes back is reported, and is not said to have counted 2^64.
+// A counter that goes back is reported. It does not look as if it had counted 2^64.
 func TestSamplesThatGoBack(t *testing.T) {
 	rng := seed.Random(t)
 	nodes := simrun.Nodes(rng, 2)

@@ -24,11 +24,11 @@ type told struct {
 	disordered uint64
 	tooMixed   bool // ids of too many origins to follow the order of each
 	changes    int
-	thins      string // the handlers that do not keep every tuple; empty: there are none
+	thins      string // the rules of handlers that keep only some tuples; empty: there are none
 	firstLast  logstore.FirstLast
 	samples    samples
 	perBin     []uint64
-	offAxis    uint64 // events in no bin, of a related node
+	offAxis    uint64 // events of a related node that are in no bin
 }
 
 // scattered is everything that was read.
@@ -65,7 +65,8 @@ func (in *input) scatter(ctx context.Context, s *scratch, axes []axis) (*scatter
 	if in.options.partitions > 0 {
 		bitsOf = uint(in.options.partitions)
 	}
-	// Open chunks take at most an eighth of the memory.
+	// Open chunks of events take at most an eighth of the memory, unless chunks of 64 rows take
+	// more.
 	chunkRows := int(
 		min(max(uint64(in.options.Memory_bytes)/8/uint64(workers)>>bitsOf/16, 64), 4096))
 	out := &scattered{
@@ -215,7 +216,7 @@ func (t *told) noteHandler(kind, settings string) {
 	}
 }
 
-// block takes the events of one block, and may change them.
+// block counts the events of one block and passes them on by id. It may change the slice.
 func (r *reader) block(source int, t *told, o *order, axis *axis, events []logstore.Event) {
 	if filter := &r.in.options.Filter; len(filter.IDs) > 0 {
 		events = slices.DeleteFunc(events, func(e logstore.Event) bool {
@@ -226,8 +227,8 @@ func (r *reader) block(source int, t *told, o *order, axis *axis, events []logst
 	if r.in.sources[source].trip != noTrip {
 		a = r.returns
 	}
-	// Most events are of the same page as the event before. Events of one page are handled
-	// together, one step after another.
+	// Most events are of the same page as the event before. All events of one page go through each
+	// step together.
 	for len(events) > 0 {
 		page := events[0].ID >> pageBits
 		n := 1
@@ -275,19 +276,20 @@ func (a *axis) tally(perBin []uint64, events []logstore.Event) (off uint64) {
 // originShift reduces an id to its origin: the node and instance that made the id.
 const originShift = 40
 
-// maxOrigins is the largest number of origins whose order is followed.
+// maxOrigins is the largest number of origins that one log's order is followed for.
 const maxOrigins = 4096
 
 // order checks whether ids are logged in the order in which they were made. As RFC 4737 defines
 // reordering, an id is late if a greater id of the same origin was logged before.
 type order struct {
-	origin, next uint64 // the last origin seen, and the smallest id that would be in order
-	others       map[uint64]uint64
+	origin, next uint64            // the last origin seen, and its smallest id in order
+	others       map[uint64]uint64 // by other origin: its smallest id in order
 }
 
 func newOrder() *order { return &order{origin: ^uint64(0), others: map[uint64]uint64{}} }
 
-// take takes events of one page, which are therefore of one origin.
+// take checks events of one page. Ids of one page share all bits above pageBits, and so the bits
+// above originShift: the events have one origin. It may differ from that of the page before.
 func (o *order) take(t *told, events []logstore.Event) {
 	for _, e := range events {
 		if e.ID >= o.next && e.ID>>originShift == o.origin {
@@ -298,7 +300,7 @@ func (o *order) take(t *told, events []logstore.Event) {
 	}
 }
 
-// other takes an id that is late, or of another origin than the id before.
+// other checks an id that is late, or of another origin than the id before.
 func (o *order) other(t *told, id uint64) {
 	origin := id >> originShift
 	if origin != o.origin {

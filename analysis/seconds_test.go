@@ -23,7 +23,7 @@ type shownSeconds struct {
 	Lo      int64   `json:"lo_cycles"`
 	Hi      int64   `json:"hi_cycles"`
 	Seconds string  `json:"seconds"`
-	Bound   string  `json:"bound"` // a half-width of Hi cycles; empty if that is negative
+	Bound   string  `json:"bound"` // Hi cycles as a half-width; empty if Hi is negative
 }
 
 // secondsShown has cases that are easily got wrong, and random ones.
@@ -50,7 +50,7 @@ func secondsShown() (all []shownSeconds) {
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 250 {
-		// Each product is rounded separately, because some processors fuse it with the addition.
+		// Each product is rounded on its own: otherwise some processors fuse it with the addition.
 		least := rng.Float64() * 4e9
 		middle := rng.Int64N(1<<rng.UintN(52)+1) - rng.Int64N(1<<rng.UintN(52)+1)
 		half := rng.Int64N(1<<rng.UintN(40) + 1)
@@ -60,7 +60,7 @@ func secondsShown() (all []shownSeconds) {
 	return all
 }
 
-// The page computes the same in another language: its tests read this file.
+// The page computes the same digits in TypeScript: its tests read this file.
 func TestSecondsAreShownOneWay(t *testing.T) {
 	const path = "testdata/seconds.json"
 	var text bytes.Buffer

@@ -9,12 +9,12 @@ import (
 	"unsafe"
 )
 
-// ErrScratch is returned if a run needs more scratch space than it may use for what does not fit
-// into memory.
+// ErrScratch is returned if a run does not fit into memory and needs more scratch space than the
+// limit.
 var ErrScratch = errors.New("scratch space is used up")
 
-// Ids are put into partitions by pages of 2^pageBits. So the memory accesses for consecutive ids
-// are close to each other.
+// A page is 2^pageBits consecutive ids. All ids of a page are in one partition. So the memory
+// accesses for consecutive ids are close to each other.
 const pageBits = 12
 
 // mix spreads the bits of a page's number (the finaliser of MurmurHash3).
@@ -26,14 +26,14 @@ func mix(x uint64) uint64 {
 	return x ^ x>>33
 }
 
-// scratch is an unnamed file for what does not fit into memory, and the budgets of file and memory.
-// Any number of goroutines may use it.
+// scratch is an unnamed file for the rows that do not fit into memory. It also keeps the budgets of
+// file and memory. Any number of goroutines may use it.
 type scratch struct {
 	directory string
 	most      int64 // largest size of the file
 
 	memory atomic.Int64 // bytes that may still be kept in memory
-	used   atomic.Int64 // of the file
+	used   atomic.Int64 // bytes of the file
 
 	open sync.Once
 	file *os.File
@@ -113,7 +113,7 @@ type chunk[T any] struct {
 	sources []stint
 }
 
-// stint marks the row from which on the rows of a chunk are of a source.
+// stint marks where a chunk's rows begin to be of another source.
 type stint struct {
 	from   int32
 	source int32
@@ -135,14 +135,15 @@ func rowBytes[T any]() int64 {
 	return int64(unsafe.Sizeof(row))
 }
 
-// bytesOf returns the memory of rows. Only this process reads the file.
+// bytesOf returns the memory of rows. The order of bytes in a number does not matter, because only
+// this process reads the file.
 func bytesOf[T any](rows []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(rows))),
 		len(rows)*int(rowBytes[T]()))
 }
 
-// each calls tell with a partition's rows, one source at a time. Rows in memory are not copied.
-// Rows in the file are read into buffer, which may grow and is returned.
+// each calls tell for each stretch of a partition's rows that are of one source. Rows in memory are
+// not copied. Rows in the file are read into buffer, which may grow and is returned.
 func (s *store[T]) each(partition int, buffer []T, tell func(rows []T, source int32)) ([]T, error) {
 	inFile := 0
 	for _, c := range s.chunks[partition] {
@@ -196,8 +197,8 @@ func (s *store[T]) load(partition int, rows []T) ([]T, error) {
 	return rows, err
 }
 
-// drop empties a partition and returns its memory to the budget. Rows that somebody still uses are
-// no longer counted.
+// drop empties a partition and returns its memory to the budget. Callers may still use rows that
+// they got from the partition, but the budget no longer counts these.
 func (s *store[T]) drop(partition int) {
 	for _, c := range s.chunks[partition] {
 		s.scratch.give(int64(cap(c.rows)) * rowBytes[T]())

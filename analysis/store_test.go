@@ -9,8 +9,8 @@ import (
 )
 
 // What is put into a store comes out again, each row with its source and in the partition of its
-// id, whether it was kept in memory or in the file. The memory that it took is given back once it
-// was taken out.
+// id, from memory or from the file. After the rows are taken out, the budget has their memory
+// again.
 func TestStore(t *testing.T) {
 	rng := seed.Random(t)
 	type row struct {
@@ -94,8 +94,9 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// The partitions that workers gather at one time take no more than a quarter of the memory, unless
-// there are so many partitions that their open chunks would take it.
+// The partitions that workers gather at one time take at most a quarter of the memory. The only
+// exception is a run that would need more than 2^14 partitions: their open chunks would take the
+// memory.
 func TestPartitionsFitIntoMemory(t *testing.T) {
 	rng := seed.Random(t)
 	for range 10_000 {

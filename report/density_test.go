@@ -63,7 +63,8 @@ func TestDensityHoldsAll(t *testing.T) {
 	}
 }
 
-// randomBins are bins in order, as a distribution has them. The first may have negative ends.
+// randomBins are bins in rising order, as a distribution has them. The first bins may have negative
+// ends.
 func randomBins(random *rand.Rand) []analysis.Bin {
 	var bins []analysis.Bin
 	at := random.Int64N(1<<random.UintN(40)) - 100
@@ -76,7 +77,8 @@ func randomBins(random *rand.Rand) []analysis.Bin {
 	return bins
 }
 
-// Whiskers lie around the box and within all durations. Only what is beyond them is an outlier.
+// Whiskers lie around the box and within all durations. Only durations beyond the whiskers are
+// outliers.
 func TestWhiskers(t *testing.T) {
 	bin := func(at int64, n uint64) analysis.Bin {
 		return analysis.Bin{Lo_cycles: at, Hi_cycles: at, Count: n}

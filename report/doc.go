@@ -8,8 +8,9 @@
 // Data is all that a page shows. FORMAT.md describes it. The page contains it as JSON, so that a
 // program can read a page too. Data is aggregated: its size depends on how many spans, nodes and
 // moments are shown, and not on how many tuples there were. The page's source is TypeScript in
-// web/. The built page is page.html here, so that building this package does not require node.
+// web/. The built page is checked in here as page.html, so that building this package does not
+// require node.
 //
-// The package does not analyse: it neither joins nor translates, and decides no verdict. Commands
-// print the tables. Nothing is drawn outside of the page.
+// The package does not analyse: it does not join events, translate readings or decide verdicts. The
+// commands print the tables. All drawings are on the page.
 package report

@@ -14,8 +14,7 @@ import (
 //go:embed page.html
 var page []byte
 
-// place is replaced by the data. It is the content of a script element that the browser does not
-// run.
+// The data replace place, which is the content of a script element that the browser does not run.
 var place = []byte("{{report.Data}}")
 
 // Write writes a page. The same data give the same bytes. Write turns nil lists in the data into
