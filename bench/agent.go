@@ -54,7 +54,7 @@ type AgentRow struct {
 	AgentPrivateMB float64 // the largest that was seen
 }
 
-// AgentRows names the rows.
+// AgentRows returns the names of the rows.
 func AgentRows() []string { return []string{"one-producer", "200-channels", "idle"} }
 
 const (
@@ -340,7 +340,8 @@ func lost(ctx context.Context, dir string,
 	return n, bytes, nil
 }
 
-// inOrder counts the events of a log whose id is the next after the event before.
+// inOrder counts the events of a log with an id below want and above all ids that it counted
+// before.
 func inOrder(ctx context.Context, segments []logstore.Segment,
 	want uint64) (good uint64, err error) {
 	r := logstore.ReadLog(segments)
@@ -399,7 +400,7 @@ func startAgent(command []string, rings, state string) (*agentProcess, error) {
 	return p, nil
 }
 
-// end ends the agent, which first writes everything down.
+// end ends the agent. Before the agent ends, it writes everything to the logs.
 func (p *agentProcess) end() error {
 	p.in.Close()
 	if err := p.cmd.Wait(); err != nil {
@@ -438,8 +439,8 @@ func threadsTime(pid int) (sum time.Duration, err error) {
 	return sum, nil
 }
 
-// AgentProcess is an agent that drains rings into state until its input ends. Agent starts this
-// process.
+// AgentProcess runs an agent that drains rings, with its state in the directory state, until its
+// input ends. Agent starts this process.
 func AgentProcess(rings, state string, in io.Reader, out io.Writer) error {
 	agent.LimitMemory()
 	a, err := agent.Start(agent.Config{

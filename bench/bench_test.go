@@ -8,7 +8,7 @@ import (
 )
 
 func TestBusyTime(t *testing.T) {
-	// user nice system idle iowait irq softirq steal guest guest_nice
+	// The columns are: user nice system idle iowait irq softirq steal guest guest_nice.
 	got, err := busyTime([]byte("cpu  100 20 3 1000000 5000 4 5 6 7 8\ncpu0 1 1 1 1 1 1 1 1 1 1\n"))
 	if want := (100 + 20 + 3 + 4 + 5 + 6) * tick; err != nil || got != want {
 		t.Errorf("busyTime = %v, %v, want %v", got, err, want)
@@ -50,7 +50,7 @@ func TestSamplesLeaveOutDisturbedRepetitions(t *testing.T) {
 	}
 }
 
-// The rows are those that the names promise, and their channels drop nothing.
+// Log measures each row that it names, and the rows' channels drop nothing.
 func TestLogMeasuresEveryRow(t *testing.T) {
 	if raceBuild {
 		t.Skip("under the race detector the figures mean nothing")

@@ -8,11 +8,11 @@ import (
 // Two cores may share their execution units, and the hypervisor may run another machine on the
 // second core. Instructions then take up to twice as long. But a reading of the counter, which
 // waits for earlier instructions, takes hardly longer. The kernel does not notice this. Additions
-// that wait for nothing show it: there are two kinds of turns, whose times differ by a factor of
-// about 1.8.
+// that do not wait for each other show it: they take about 1.8 times as long while the second core
+// works.
 
-// crowdedBy limits the turns that are used. In such a turn, additions may take crowdedBy times as
-// long as in the quietest turns, in readings of the counter.
+// crowdedBy limits which turns are used. In a used turn, additions take at most crowdedBy times as
+// long as in the quietest turns. Their time is measured in readings of the counter.
 const crowdedBy = 1.25
 
 // crowdAdditions take about two tenths of a millisecond.
@@ -46,9 +46,9 @@ type turn struct {
 	crowd float64 // one round of additions beside the call, in readings of its base
 }
 
-// quietest returns how long additions take in the quietest turns. A twentieth of the turns is below
-// the returned value. It ignores these, because an interruption of the base makes a few turns look
-// quieter than they are.
+// quietest returns how long additions take in the quietest turns. In a twentieth of the turns they
+// take less than the returned value. quietest ignores these turns, because an interruption of the
+// base makes a few turns look quieter than they are.
 func quietest(all []turn) float64 {
 	if len(all) == 0 {
 		return 0

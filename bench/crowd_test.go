@@ -41,8 +41,8 @@ func TestRepetitionsLeaveOutCrowdedTurns(t *testing.T) {
 	}
 }
 
-// Each row is compared with its own base, and the number of repetitions is that of the row that has
-// fewest.
+// judge compares each row with the row's own base, and returns the number of repetitions of the row
+// that has the fewest.
 func TestJudge(t *testing.T) {
 	row := func(base string, crowds ...float64) *logRun {
 		r := &logRun{LogRow: LogRow{Base: base}}

@@ -1,9 +1,8 @@
-// Package bench measures what the product costs on this machine. Its figures are printed by
-// "cp-bench".
+// Package bench measures what the product costs on this machine. "cp-bench" prints the figures.
 //
-// A cost is a ratio to a base that is measured beside it. The machine's speed drifts, but then both
-// drift together. The two take turns every few milliseconds. A repetition is many such turns and
-// gives their median. A repetition is not used if other processes took more than a tenth of a core.
+// A cost is a ratio to a base. The measurements of both take turns every few milliseconds, so that
+// a drift of the machine's speed affects both. A repetition is many such turns and gives their
+// median. If other processes took more than a tenth of a core, the repetition is not used.
 //
 // The package prints nothing and judges nothing: tables and limits are in package bench/commands,
 // which reports bars to package proof.

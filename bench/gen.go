@@ -20,14 +20,14 @@ var pushPullSource []byte
 type GenOptions struct {
 	Repetitions int           // smallest number of valid repetitions; at least 1
 	Limit       time.Duration // after this time begin no further repetition of a row
-	Tuples      int           // in a turn of single; the other rows have a share of this
+	Tuples      int           // in a repetition of the row single; other rows send a share of them
 	Rows        []string      // empty: all of GenRows
 
 	// Progress is called before each repetition and may be nil.
 	Progress func(row string, counted, disturbed int)
 }
 
-// GenRow is one row. GenRows describes its meaning.
+// GenRow is one row. GenRows describes what each row means.
 type GenRow struct {
 	Name    string
 	Figures []float64 // one for each counted repetition
@@ -38,7 +38,7 @@ type GenRow struct {
 	Disturbed int    // repetitions that are not used
 	Absent    string // why the row was not measured
 
-	// Only schedule has these.
+	// Only the row schedule has the following fields.
 
 	Late      generator.Lateness
 	Sent      uint64
@@ -49,9 +49,9 @@ type GenRow struct {
 	restless bool // schedule: the machine was not idle in the last repetition
 }
 
-// Beside is the share that was late in a repetition of schedule, and the share that would have been
-// late in a loop that sends nothing, on the same core right before and after. The loop shows how
-// much the machine itself disturbs a schedule.
+// Beside compares a repetition of schedule with a loop that sends nothing, on the same core right
+// before and after. It has the share of tuples that were late in the repetition, and the share that
+// would have been late in the loop. The loop shows how much the machine itself disturbs a schedule.
 type Beside struct {
 	Late_percent, Loop_percent float64
 }
@@ -63,7 +63,7 @@ type Beside struct {
 //   - batched is the rate with many tuples a message
 //   - schedule is the share of tuples sent within 10 µs of when they were due, at half of the rate
 //     that its setup reaches
-//   - factory is the consumer's time for a tuple, as a ratio to decoding it
+//   - factory is the consumer's time for a tuple, as a ratio to the time that decoding it takes
 var GenRows = []string{"single", "batched", "schedule", "factory"}
 
 // A genMeasure measures one row once.
@@ -104,8 +104,8 @@ func Gen(ctx context.Context, o GenOptions) ([]GenRow, error) {
 	return rows, nil
 }
 
-// repeat measures once. If other processes were busy, it drops the figures, but still counts wrong
-// tuples.
+// repeat makes one repetition. If the machine was not quiet, it drops the figures, but still counts
+// wrong tuples.
 func (r *GenRow) repeat(ctx context.Context, measure genMeasure, tuples int) error {
 	runtime.GC() // collect the last row's garbage now
 	before, err := readUsage()

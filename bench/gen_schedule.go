@@ -18,12 +18,12 @@ import (
 // receiver to pause for some milliseconds.
 const scheduleQueue = 50_000
 
-// onSchedule sends from a core of the sender's own: everything else in this process keeps to the
+// onSchedule sends from a core of the sender's own: all other threads of this process keep to the
 // other cores. If this process may, the sender has priority over everything else on its core. The
-// rate is half of what the same setup reaches flat out.
+// rate is half of the highest rate that the same setup reaches.
 func onSchedule(ctx context.Context, r *GenRow, tuples int, own []int) error {
 	// A thread that is in C gives up its processor of the Go runtime, and needs another one when it
-	// returns.
+	// returns. If there are more of them than cores, one is free.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2 * len(own)))
 	senders := own[len(own)-1:]
 	restore, err := pinAll(own[:len(own)-1])
@@ -79,10 +79,10 @@ func onSchedule(ctx context.Context, r *GenRow, tuples int, own []int) error {
 }
 
 // maxLoop_percent is the largest share that may be late in a loop that only reads the counter,
-// beside a valid repetition. After a pause of the machine, a sender at half of its full rate is
-// late with the tuples of the pause, and then with the same number again until it has caught up. So
-// at this limit the machine alone causes half of the one percent that a sender may have late. Above
-// the limit the machine is not idle.
+// right before and after a valid repetition. After a pause of the machine, a sender at half of its
+// full rate is late with the tuples of the pause, and then with the same number again until it has
+// caught up. So at this limit the machine alone causes half of the one percent of tuples that a
+// sender may send late. Above the limit the machine is not idle.
 const maxLoop_percent = 0.25
 
 // mayRealtime reports whether this process may give threads priority over all others.

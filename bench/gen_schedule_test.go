@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// In a pause of 30 µs, what is due in the first 20 is late by more than 10. In one of 10, nothing
-// is.
+// In a pause of 30 µs, a tuple that is due in the first 20 µs is late by more than 10 µs. In a
+// pause of 10 µs, no tuple is late by that much.
 func TestLateInAPause(t *testing.T) {
 	for pause, want := range map[time.Duration]time.Duration{
 		time.Microsecond:      0,

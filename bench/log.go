@@ -54,7 +54,8 @@ type logCase struct {
 	calls   uint64 // of each writer in a turn; they take a few milliseconds
 }
 
-// turns is the number of turns in a repetition. A turn measures the base and every row once.
+// turns is the number of turns in a repetition. In a turn every row is measured once, between two
+// measurements of its base.
 const turns = 8
 
 var logCases = []logCase{
@@ -152,7 +153,7 @@ func Log(ctx context.Context, o LogOptions) (LogResult, error) {
 	return result, nil
 }
 
-// judge gives each row its valid repetitions, and returns the smallest number that any row has.
+// judge gives each row its valid repetitions. It returns how many the row with the fewest has.
 func judge(rows []*logRun) int {
 	byBase := map[string][]turn{}
 	for _, r := range rows {
@@ -187,7 +188,7 @@ func (s *samples) endRepetition(counts bool) {
 	s.turns = s.turns[:0]
 }
 
-// figure is the median of the valid repetitions, or 0 if there are none.
+// figure returns the median of the valid repetitions, or 0 if there are none.
 func (s *samples) figure() float64 { return median(s.counted) }
 
 func median(v []float64) float64 {
@@ -198,7 +199,7 @@ func median(v []float64) float64 {
 	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }
 
-// base is the bare reading of the counter.
+// base is a bare reading of the counter, with which rows are compared.
 type base struct {
 	ordered_ns, unordered_ns samples
 }
@@ -251,7 +252,7 @@ func newLogRun(c logCase, dir string, own []int) (*logRun, error) {
 	o, open := c.options, handlers.Open
 	o.Dir, o.Policy = dir, channel.Overwrite.String()
 	if c.shared {
-		// Each shard is large enough for what a core logs in a turn.
+		// Each shard has room for the events that a core logs in a turn.
 		open, o.Policy, o.Buffer = handlers.OpenShared, channel.Drop.String(), "32MiB"
 	}
 	var err error
@@ -356,7 +357,7 @@ func (r *logRun) close() {
 	}
 }
 
-// otherWriter is a second writer on a core of its own, which spins while it waits.
+// otherWriter is a second writer on a core of its own, which looks for work every 50 µs.
 type otherWriter struct {
 	todo    atomic.Uint64
 	ended   atomic.Bool

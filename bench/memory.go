@@ -6,8 +6,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/memory"
 )
 
-// watchMemory watches a process. The returned function ends this and returns the largest private
-// memory that was seen. That function must be called, and may be called again.
+// watchMemory watches a process. The returned function ends the watching and returns the largest
+// private memory that was seen. The caller must call the returned function, and may call it again.
 func watchMemory(ctx context.Context, pid int) func() (peak_bytes int64, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	var peak int64

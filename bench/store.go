@@ -26,7 +26,7 @@ type StoreOptions struct {
 	Limit       time.Duration // after this time begin no further repetition of either part
 	Sets        []string      // data sets to measure; nil: all
 
-	// These are for the sustained row.
+	// The following options are for the sustained row.
 
 	Sustained time.Duration // shortest total time of valid logging; 0 leaves the row out
 	Buffer    string        // of its channel, as in handlers.Options
@@ -37,7 +37,7 @@ type StoreOptions struct {
 	Progress func(part string, counted, disturbed int)
 }
 
-// StoreResult is what it costs to keep events.
+// StoreResult says what it costs to keep events.
 type StoreResult struct {
 	Rows      []StoreRow
 	Sustained SustainedRow
@@ -77,8 +77,8 @@ const (
 	entropyRecords = 10 << 20
 )
 
-// Store measures the size and the speed of logs on every data set. Then it measures what a program
-// pays while its events are kept.
+// Store measures the size and the speed of logs on every data set. Then it measures how much longer
+// a log call takes while the program's events are kept.
 func Store(ctx context.Context, o StoreOptions) (StoreResult, error) {
 	var result StoreResult
 	if o.Dir == "" {
@@ -119,7 +119,7 @@ func storeRows(ctx context.Context, o StoreOptions, result *StoreResult) error {
 	if names == nil {
 		names = dataset.Names()
 	}
-	entropies := map[string]float64{} // of columns of counters that have no formula
+	entropies := map[string]float64{} // bits of counters without a formula, by gaps and quantum
 	var runs []*storeRun
 	for i, name := range names {
 		if err := ctx.Err(); err != nil {
@@ -208,7 +208,7 @@ func newStoreRun(name string, entropies map[string]float64) (*storeRun, error) {
 	return r, nil
 }
 
-// measuredEntropy returns the plug-in entropy of a set's counters, in bits.
+// measuredEntropy returns the plug-in entropy (dataset.PlugIn) of a set's counters, in bits.
 func measuredEntropy(set *dataset.Set) float64 {
 	var plugIn dataset.PlugIn
 	counters, ids := make([]uint64, logstore.MaxRows), make([]uint64, logstore.MaxRows)

@@ -33,14 +33,15 @@ type SweepOptions struct {
 	// fleet.
 	Alone int
 
-	// Command starts this program again, so that it calls SweepServer or SweepClients.
+	// Command returns a command that starts this program again. The started program calls
+	// SweepServer or SweepClients, depending on job.
 	Command func(job string) (*exec.Cmd, error)
 
 	// Progress is called with the current step, and may be nil.
 	Progress func(step string)
 }
 
-// Jobs of SweepOptions.Command.
+// These are the jobs of SweepOptions.Command.
 const (
 	SweepServerJob  = "server"
 	SweepClientsJob = "clients"
@@ -61,7 +62,8 @@ type SweepResult struct {
 }
 
 // clientsPerProcess is the number of clients that share a process. It is small, so that clients are
-// scheduled like processes. With one process each, a hundred clients would be too many processes.
+// scheduled like processes. With one client in each, a hundred clients would need too many
+// processes.
 const clientsPerProcess = 25
 
 // Sweep measures a sweep over clients on this machine's loopback interface. The server has a
@@ -274,7 +276,7 @@ func (w *worker) stop() {
 
 type sweepServer struct{ Dir string }
 
-// SweepServer is the process of a sweep's server.
+// SweepServer runs the server of a sweep until its input ends.
 func SweepServer(ctx context.Context, in io.Reader, out io.Writer) error {
 	var setup sweepServer
 	orders := json.NewDecoder(in)
@@ -317,7 +319,7 @@ type sweepClients struct {
 	Names  []string
 }
 
-// SweepClients is a process of a sweep's clients.
+// SweepClients runs some clients of a sweep in one process, until its input ends.
 func SweepClients(_ context.Context, in io.Reader, out io.Writer) error {
 	var setup sweepClients
 	orders := json.NewDecoder(in)

@@ -17,7 +17,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// TestMain lets this test's binary be the peer process.
+// TestMain runs the tests, or Peer if a test started this binary as a peer process.
 func TestMain(m *testing.M) {
 	if slices.Equal(os.Args[1:], PeerArguments) {
 		if err := Peer(context.Background(), os.Stdin, os.Stdout); err != nil {
@@ -54,7 +54,7 @@ func measure(t *testing.T, o Options) Result {
 	return result
 }
 
-// checkRows expects that every bound but the paper's holds its truths.
+// checkRows fails unless every bound except the paper's contains the truth.
 func checkRows(t *testing.T, rows []Row, sessions int) {
 	t.Helper()
 	if len(rows) != 8*sessions {
@@ -137,7 +137,8 @@ func TestEndedByContext(t *testing.T) {
 	}
 }
 
-// Stamps are wrong by more than the width of their bounds: the bounds must then miss the truth.
+// If stamps are wrong by more than the width of their bounds, the bounds miss the truth, and the
+// rows count that.
 func TestFalseBoundsAreCounted(t *testing.T) {
 	l, err := newLab(machine(t), true)
 	if err != nil {
@@ -159,7 +160,8 @@ func TestFalseBoundsAreCounted(t *testing.T) {
 			}
 		}
 		s.trains[i].Arrivals = nil
-		// The paper's anchors move with the stamps, and nothing is asked for before them.
+		// The paper's anchors move with the stamps. Queries must not be for moments before the
+		// anchors.
 		s.trains[i].after += l.machine.Hz / 500
 	}
 	rows, _, err := s.rows(r, 500)

@@ -19,24 +19,26 @@ const (
 	Kernel Stamps = "kernel" // the kernel's own stamps where it took them
 )
 
-// Bound is how a bound is made.
+// Bound names a method to compute a bound.
 type Bound string
 
 const (
-	// Plain is a bound at a train. It uses only the train's exchange of smallest round trip: half
-	// of that exchange's time on the way.
+	// Plain computes a bound at a train. It uses only the train's exchange of smallest round trip.
+	// The bound is half of the time that this exchange was on the way.
 	Plain Bound = "plain"
 
-	// Intersected is a bound at a train. It uses all of the train's packets, separately for each
-	// direction.
+	// Intersected computes a bound at a train. It uses all of the train's packets, separately for
+	// each direction.
 	Intersected Bound = "intersected"
 
-	// Windowed is a bound at any moment. It uses all trains within the window around that moment.
+	// Windowed computes a bound at any moment. It uses all trains within the window around that
+	// moment.
 	Windowed Bound = "windowed"
 
-	// Paper is the paper's bound at any moment. The paper draws a straight line through the
-	// exchanges of smallest round trip in the first ten and in the last ten trains. The bound is
-	// half of the larger of these two round trips. It ignores wander, quantum and slack.
+	// Paper computes the paper's bound at any moment. The paper draws a straight line through two
+	// exchanges: the exchange of smallest round trip in the first ten trains, and in the last ten.
+	// The bound is half of the larger of these two round trips. It ignores wander, quantum and
+	// slack.
 	Paper Bound = "paper"
 )
 
@@ -50,8 +52,8 @@ type Series struct {
 	Points []Point
 }
 
-// Point is the windowed interval and the paper's interval at a moment. Their ends are relative to
-// the truth, which is 0.
+// Point contains the windowed interval and the paper's interval at a moment. Their ends are
+// relative to the truth, which is 0.
 type Point struct {
 	At_s                   float64
 	Lo_us, Hi_us           float64
@@ -77,7 +79,7 @@ type Row struct {
 	LoadGbit       float64 // load that arrived in a second
 }
 
-// Name is the row's name: the bound and the stamps.
+// Name returns the row's name: the bound and the stamps.
 func (r Row) Name() string { return string(r.Bound) + "-" + string(r.Stamps) }
 
 // pair combines a session's trains.
@@ -85,7 +87,7 @@ func (s *session) pair(stamps Stamps) (*tscratio.Pair, error) {
 	return s.pairUpTo(stamps, 16*max(s.Wander, tscratio.PPB))
 }
 
-// pairUpTo is pair, for wanders up to most.
+// pairUpTo does the same as pair, for wanders up to most.
 func (s *session) pairUpTo(stamps Stamps, most tscratio.Wander) (*tscratio.Pair, error) {
 	var nodes [2]tscratio.Node
 	for i, c := range s.nodes {
@@ -177,7 +179,7 @@ func (s *session) rows(r *rand.Rand, queries int) (rows []Row, all []Series, err
 	return rows, all, nil
 }
 
-// paper relates a session by the paper's method.
+// paper relates the two nodes of a session by the paper's method.
 func (s *session) paper(stamps Stamps) (tscratio.PaperRelation, error) {
 	n := min(anchorTrains, len(s.trains)/3)
 	best := func(trains []timed) (es []tscratio.Exchange) {
@@ -189,8 +191,8 @@ func (s *session) paper(stamps Stamps) (tscratio.PaperRelation, error) {
 	return tscratio.PaperRelate(best(s.trains[:n]), best(s.trains[len(s.trains)-n:]))
 }
 
-// byPaper queries the paper's relation, which translates from B to A. The queries are for moments
-// between the trains of the two anchors.
+// byPaper returns a query of the paper's relation, which translates from B to A. The query is for
+// moments between the trains of the two anchors.
 func (s *session) byPaper(p tscratio.PaperRelation) query {
 	n := min(anchorTrains, len(s.trains)/3)
 	first, last := s.trains[n-1].after, s.trains[len(s.trains)-n].before
@@ -227,10 +229,11 @@ func (s *session) series(stamps Stamps, into *tscratio.Relation,
 	return out, nil
 }
 
-// query makes a query. It returns the interval that was computed for a moment, and the truth.
+// A query computes the interval for a random moment, and returns the interval and the truth.
 type query func(r *rand.Rand) (got tscratio.Interval, truth uint64, err error)
 
-// anywhere queries a session's relations at moments between its first and its last train.
+// anywhere returns a query of a session's relations. The query is for moments between the session's
+// first and its last train.
 func (s *session) anywhere(into [2]*tscratio.Relation) query {
 	first, last := s.trains[0].after, s.trains[len(s.trains)-1].before
 	return func(r *rand.Rand) (tscratio.Interval, uint64, error) {
@@ -283,8 +286,9 @@ func (s *session) declared(r *rand.Rand) (all []Declared, err error) {
 // reading returns what the machine's counter shows at a count of cycles.
 func (m Machine) reading(count uint64) uint64 { return count - count%m.Quantum_cycles }
 
-// atTrain queries moments within trains, using only what each train proves by itself. Within a
-// train the rate moves readings by less than a cycle, so atTrain uses the windowed relation's rate.
+// atTrain returns a query for a moment within a train. The query uses only what this train proves
+// by itself. Within a train, an error of the rate moves readings by less than a cycle. So the query
+// may take the rate from the windowed relation.
 func (s *session) atTrain(b Bound, stamps Stamps, p *tscratio.Pair,
 	rates *tscratio.Relation) query {
 	return func(r *rand.Rand) (tscratio.Interval, uint64, error) {
@@ -332,16 +336,17 @@ func (v view) upper(c tscratio.Constraint) uint64 {
 		uint64(int64(math.Ceil(-v.least(-int64(v.y+v.b.Quantum_cycles-at)))))
 }
 
-// least returns the smallest product of a distance within a train, below 2⁴⁰ cycles, and the rate.
+// least returns the smallest product of d and a rate that is possible. d is a distance within a
+// train, which is below 2⁴⁰ cycles.
 func (v view) least(d int64) float64 {
 	return min(float64(d)*v.rate.Lo.Float(), float64(d)*v.rate.Hi.Float())
 }
 
-// virtualSlack is the machine's core slack in a virtual node's cycles. It is 1 ‰ more, because no
-// rate here is faster than that, and one cycle more for rounding.
+// virtualSlack returns the machine's core slack in a virtual node's cycles. It adds 1 ‰, because no
+// virtual counter is faster than the machine's by more than that, and one cycle for rounding.
 func (m Machine) virtualSlack() uint64 { return m.Slack_cycles + m.Slack_cycles/1000 + 1 }
 
-// trueWander is the true wander of the nodes, rounded up.
+// trueWander returns the true wander of the nodes, rounded up.
 func (s *session) trueWander() tscratio.Wander {
 	// The relation's window is ±10 s by a counter that may differ from the machine's by 100 ppm.
 	w := vnode.PairWander_2e40(s.truths[0], s.truths[1], 20*s.machine.Hz/10_000*10_001)

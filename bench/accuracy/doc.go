@@ -1,10 +1,10 @@
 // Package accuracy measures how narrow the bounds between two nodes are, and whether they are true.
-// Its figures are shown by "cp-bench probe" and in docs/accuracy.md.
+// "cp-bench probe" and docs/accuracy.md show the figures.
 //
-// The nodes are two network namespaces of this machine with a link between them. Without root they
-// are two sockets on its loopback interface. Each node has virtual clocks (packages vnode and
-// virtual). These clocks differ like the clocks of two machines, but the truth about them is known
-// exactly. The packets, the stamps and the load are real.
+// The nodes are two network namespaces of this machine with a link between them. Without root, the
+// nodes are two sockets on this machine's loopback interface. Each node has virtual clocks
+// (packages vnode and virtual). These clocks differ like the clocks of two machines, but the truth
+// about them is known exactly. The packets, the stamps and the load are real.
 //
 //	setup.go      the two ends, the processes in them, and what the machine's counter is good for
 //	peer.go       the process of the other end: answers, takes load, makes load
@@ -14,5 +14,5 @@
 //	roundtrip.go  the smallest round trip, against a bare ping-pong
 //	process.go    how processes are started, pinned and ended, and their processor time
 //
-// It judges nothing and prints nothing: tables and limits are in package bench/commands.
+// The package judges nothing and prints nothing: tables and limits are in package bench/commands.
 package accuracy

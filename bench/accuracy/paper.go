@@ -21,8 +21,9 @@ type PaperRow struct {
 	Spin      bool
 	Load      bool
 
-	// Paper_us has one element a repetition: half of the larger of the two smallest round trips, in
-	// the direction where that is smaller.
+	// Paper_us has one element for each repetition: the smaller of two bounds, one for each node
+	// that starts exchanges. Such a bound is half of the larger of two round trips: the smallest
+	// before the pause, and the smallest after it.
 	Paper_us   []float64
 	Ours_us    []float64 // our half-width at the median query, with quantum and core slack
 	Ratios     []float64 // Paper_us over Ours_us
@@ -31,7 +32,7 @@ type PaperRow struct {
 	OursBeyond int // queries whose truth is outside our interval
 }
 
-// Name is the row's name. The paper's own method is a plain bound over ZeroMQ.
+// Name returns the row's name. The paper's own method is a plain bound over ZeroMQ.
 func (r PaperRow) Name() string {
 	if r.Transport == "zmq" {
 		return "plain-zmq"

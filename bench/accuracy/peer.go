@@ -29,7 +29,7 @@ const (
 	makeLoad     role = "make load"
 )
 
-// order is what a peer process should do, as one JSON object on its standard input.
+// order says what a peer process should do. It is one JSON object on the process's standard input.
 type order struct {
 	Do        role           `json:"do"`
 	At        netip.AddrPort `json:"at"` // where to listen; for makeLoad, where to send
@@ -47,7 +47,7 @@ type report struct {
 	Bytes int64         `json:"bytes"`  // load that arrived
 }
 
-// Peer is the process of the other end. It carries out its order until its input ends.
+// Peer runs the process of the other end. It carries out its order until its input ends.
 func Peer(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

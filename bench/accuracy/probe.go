@@ -97,7 +97,8 @@ func (s Setting) String() string {
 	return fmt.Sprintf("%s, %s, %s, w = %v, %s", kind, mode, load, s.Wander, s.Shape)
 }
 
-// Probe measures. If it fails, the result contains what was measured before.
+// Probe measures what the options ask for. If a measurement fails, the result contains what was
+// measured before.
 func Probe(ctx context.Context, o Options) (result Result, err error) {
 	machine, err := examine()
 	if err != nil {

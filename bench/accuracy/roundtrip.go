@@ -20,10 +20,10 @@ import (
 )
 
 // RoundTrips compares the round trips of exchanges with the round trips of a bare ping-pong. The
-// ends of the exchanges spin, each on a CPU of its own, and the time in which the answerer holds a
-// probe is left out. The ping-pong makes raw system calls and counter readings and only counts. It
-// resembles the exchanges in the length of packets, in its sockets, and in how often it lets other
-// threads run. Each slice has one element a repetition.
+// ends of the exchanges spin, each on a CPU of its own. The time in which the answerer holds a
+// probe is left out. The ping-pong only makes raw system calls, reads the counter, and counts. It
+// resembles the exchanges in three ways: the length of packets, the sockets, and how often it lets
+// other threads run. Each slice in RoundTrips has one element for each repetition.
 type RoundTrips struct {
 	Absent string // why there are no round trips
 

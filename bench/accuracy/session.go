@@ -68,7 +68,7 @@ func (l *lab) configs(r *rand.Rand, s Setting) (nodes [2]vnode.Config, err error
 	return nodes, nil
 }
 
-// prober is one end that starts trains, and the process that answers them.
+// prober contains the end that starts trains, and the process that answers these trains.
 type prober struct {
 	*minrtt.Prober
 	transport minrtt.Transport
@@ -81,8 +81,9 @@ func (p *prober) close() (report, error) {
 	return r, errors.Join(err, stopErr)
 }
 
-// prober starts the answerer at the other end, with that node's clocks, and connects the end from
-// to the answerer.
+// prober starts an answerer at one end, with the clocks of the node there. Then it opens a prober
+// at the other end, and connects the prober to the answerer. The argument from is the number of the
+// prober's end.
 func (l *lab) prober(nodes [2]vnode.Config, from int, s Setting, zeroMQ bool) (*prober, error) {
 	to := 1 - from
 	o := order{

@@ -25,8 +25,8 @@ type Machine struct {
 func (m Machine) Micros(cycles float64) float64 { return cycles / float64(m.Hz) * 1e6 }
 
 // slackTime is the longest time for which core slack is measured. On a quiet machine half a second
-// shows everything. On a busy machine the two ends seldom run at the same time, and what the
-// measurement did not show widens every bound.
+// shows everything. On a busy machine the threads on two cores seldom run at the same time.
+// Whatever the measurement leaves unknown widens every bound.
 const slackTime = 5 * time.Second
 
 // examine measures the machine's counter. It takes about a second on an idle machine.

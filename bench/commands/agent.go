@@ -17,7 +17,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// The bars of an agent.
+// These are the bars of an agent.
 const (
 	maxProducerRatio    = 1.6
 	maxAgentCores       = 0.5
@@ -80,7 +80,8 @@ Exit code 3: other processes disturbed nearly all turns.`,
 	return cmd
 }
 
-// newBenchAgentProcess is the process of an agent, which "cp-bench agent" starts.
+// newBenchAgentProcess returns the command that runs an agent. "cp-bench agent" starts this
+// command.
 func newBenchAgentProcess() *cobra.Command {
 	return &cobra.Command{
 		Use:     benchAgentProcessOf + " RINGS STATE",

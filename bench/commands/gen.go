@@ -119,7 +119,7 @@ func runBenchGen(ctx context.Context, flags benchGenFlags, given func(string) bo
 	})
 }
 
-// genLimits are the bars.
+// genLimits are the bars of the generator, by row.
 var genLimits = map[string]proof.Bar{
 	"single":   {Limit: 0.7, AtLeast: true, Unit: "× a C loop", Timing: true},
 	"batched":  {Limit: 4, AtLeast: true, Unit: "million tuples/s", Timing: true},
@@ -194,8 +194,8 @@ func printGenTable(w io.Writer, rows []bench.GenRow, bars []proof.Bar) error {
 	return nil
 }
 
-// beside returns the median share of tuples that were late in all repetitions, in percent. It also
-// returns the median share that would have been late in a loop at the same time.
+// beside returns two medians over all repetitions, in percent. The first is the share of tuples
+// that were late. The second is the share that would have been late in a loop on the same core.
 func beside(row bench.GenRow) (late, loop float64) {
 	var lates, loops []float64
 	for _, b := range row.Beside {
@@ -224,9 +224,9 @@ type genLine struct {
 	Disturbed   int                 `json:"disturbed"`
 	Absent      string              `json:"absent,omitempty"`
 
-	// Only schedule has these two. They are medians of all repetitions, counted or not. AllLate is
-	// the share that was late or not sent. LoopLate is the share that would have been late in a
-	// loop that sends nothing, on the same core right before and after.
+	// Only the row schedule has AllLate and LoopLate. They are medians of all repetitions, counted
+	// or not. AllLate is the share that was late or not sent. LoopLate is the share that would have
+	// been late in a loop that sends nothing, on the same core right before and after.
 	AllLate  *float64 `json:"all_late_percent,omitempty"`
 	LoopLate *float64 `json:"loop_late_percent,omitempty"`
 }

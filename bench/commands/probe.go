@@ -29,7 +29,7 @@ type benchProbeFlags struct {
 }
 
 const (
-	// fewestSeconds is the shortest session: two trains within a window on each side of a moment.
+	// fewestSeconds is the length of the shortest session that a user may ask for.
 	fewestSeconds = 6
 
 	// roundTripLimit is the largest cost of a round trip, as a ratio to a bare ping-pong's round
@@ -94,7 +94,8 @@ Exit code 3: a relation was suspect, or a part could not be measured here or wit
 	return cmd
 }
 
-// newBenchProbePeer is the other end, which "cp-bench probe" starts.
+// newBenchProbePeer returns the command that runs the other end. "cp-bench probe" starts this
+// command.
 func newBenchProbePeer() *cobra.Command {
 	return &cobra.Command{
 		Use:    "probe-peer",
@@ -228,7 +229,7 @@ func schedule(s accuracy.Setting) string {
 	return "trains"
 }
 
-// usual reports whether the bars are about sessions of this kind.
+// usual reports whether the bars apply to sessions with this setting.
 func usual(s accuracy.Setting) bool { return !s.Spin && s.Exchanges > 1 }
 
 // probeBars compares the figures with their limits. If loopback is not empty, it is the reason why
@@ -405,7 +406,7 @@ type probeLine struct {
 	OursOutside *int    `json:"ours_outside,omitempty"`
 }
 
-// tripLine and costLine are the rows without queries.
+// tripLine and costLine are rows without queries.
 type tripLine struct {
 	Name         string  `json:"name"`
 	Smallest     float64 `json:"smallest_us"`

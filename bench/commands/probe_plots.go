@@ -48,8 +48,8 @@ func colorOf(s accuracy.Stamps) plot.Color {
 	return plot.Orange
 }
 
-// shown reports whether the plots show a session: with trains, blocking, and rates that follow a
-// sine.
+// shown reports whether the plots show a session. They show sessions with trains of several
+// exchanges, with ends that sleep, and with rates that follow a sine.
 func shown(s accuracy.Setting) bool { return usual(s) && s.Shape == vnode.Sine }
 
 // boundOverTime shows the windowed bound around the truth, session by session.
@@ -125,7 +125,7 @@ func halfWidths(result accuracy.Result) plot.Figure {
 	return figure
 }
 
-// shares is the line of a distribution: for each value, the share of the values below it.
+// shares returns the line of a distribution: for each value, the share of the values below it.
 func shares(values []float64) plot.Series {
 	series := plot.Series{Kind: plot.Line}
 	for share := 0; share <= 100; share++ {

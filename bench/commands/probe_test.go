@@ -99,7 +99,7 @@ func TestProbeBarsJudge(t *testing.T) {
 	if got := verdicts(sampleProbe(), "no root"); got[proof.Absent] != 10 {
 		t.Errorf("over loopback: %v, want the bars between namespaces absent", got)
 	}
-	// What the paper's method gets wrong counts against no bar.
+	// Errors of the paper's method do not fail any bar.
 	result := sampleProbe()
 	result.Rows[1].Outside, result.Rows[1].HalfWidths_us = 50_000, []float64{99}
 	if got := verdicts(result, ""); got[proof.Missed] != 0 {

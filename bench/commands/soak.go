@@ -18,19 +18,20 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// The bars of a soak.
+// These are the bars of a soak.
 //
 // Memory: the smallest thing that a daemon can keep of every tuple is an id or a pointer, of 8
-// bytes. The bar is half of that. What daemons do keep is trains. The coordinator keeps the trains
-// of the run until the run is collected. An agent keeps the trains that it started, up to a number
+// bytes. The bar is half of that. In fact daemons keep trains. The coordinator keeps the trains of
+// the run until the run is collected. An agent keeps the trains that it started, up to a number
 // (tscclient.Config.MaxTrains). A train takes some 500 bytes, and another 500 bytes wait for the
-// garbage collector. A process of the job also runs a NATS server, whose memory settles for longer
-// than a soak lasts. But such a process logs each tuple at least twice, in 32 bytes, and its bar is
-// half of that.
+// garbage collector. A process of the job also runs a NATS server. The memory of this server takes
+// longer to settle than a soak lasts. But such a process logs each tuple at least twice, which
+// takes 32 bytes. The bar of a job's process is half of these 32 bytes.
 //
 // Bounds: a period's bound is a median over thousands of durations. The bound depends on the trains
 // of the surrounding ten seconds. If other load delays these trains, the bound may be half as wide
-// again. One half of the hour must not have a bound a tenth wider than the other half.
+// again. The bound of the hour's second half must not be more than a tenth wider than the bound of
+// the first half.
 const (
 	soakDaemon_bytes  = 4 // a tuple
 	soakProgram_bytes = 16
@@ -168,7 +169,7 @@ func runBenchSoak(ctx context.Context, flags benchSoakFlags, stdout, stderr io.W
 	return cmp.Or(demo.Failure(&s.Result, checked, outside), err)
 }
 
-// soakBars compares a soak with what it must show.
+// soakBars compares a soak with its bars.
 func soakBars(s *demo.Soak) []proof.Bar {
 	checked, _, outside := s.Checked()
 	suspect := 0
@@ -216,7 +217,7 @@ func soakBars(s *demo.Soak) []proof.Bar {
 	return append(bars, worst, drift)
 }
 
-// soakGrowth_MB is the amount by which a process may grow in the second half.
+// soakGrowth_MB returns the amount by which a process may grow in the second half.
 func soakGrowth_MB(s *demo.Soak, process string) float64 {
 	tuples := float64(s.SecondHalfTuples())
 	trains := float64(s.Trains) * tuples / float64(s.Tuples)
@@ -233,8 +234,8 @@ func soakGrowth_MB(s *demo.Soak, process string) float64 {
 // minutes.
 const soakRow = 5
 
-// soakTable shows the results over time. For every few periods it has memory and disk at their end,
-// and bound and truth during them.
+// soakTable shows the results over time. Each line is for a few periods. It shows memory and disk
+// at the end of these periods, and bound and truth during them.
 func soakTable(s *demo.Soak, markdown bool) string {
 	var b strings.Builder
 	row := func(cells ...string) {

@@ -13,8 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// sampleSoak has a process that stays the same, one that keeps 20 bytes of each of 1,000 tuples a
-// minute, and a bound that widens once.
+// sampleSoak has three things: a process that does not grow, a process that keeps 20 bytes of each
+// of 1,000 tuples a minute, and a bound that widens once.
 func sampleSoak(minutes int) *demo.Soak {
 	s := &demo.Soak{Every: time.Minute, Processes: []string{"agent A", "job A"}}
 	s.Nodes = make([]demo.NodeFacts, 1)
@@ -96,7 +96,7 @@ func TestSoakUsage(t *testing.T) {
 	}
 }
 
-// Daemons may keep trains, and nothing of a tuple.
+// Daemons may keep trains, but no part of a tuple.
 func TestSoakGrowthIsJudgedByWhatIsKept(t *testing.T) {
 	s := sampleSoak(40)
 	s.Trains, s.Nodes = 8000, make([]demo.NodeFacts, 4)

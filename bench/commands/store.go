@@ -119,16 +119,16 @@ func runBenchStore(ctx context.Context, flags benchStoreFlags, given func(string
 	})
 }
 
-// The limits of the rows. The speed of a set without a limit is measured too.
+// These are the limits of the rows. The speed of a set without a limit is measured too.
 const (
 	sizeFactor     = 1.15 // × the entropy
-	sizeSlack      = 0.1  // bytes more
+	sizeSlack      = 0.1  // bytes an event, in addition
 	loopSpeed      = 3.0  // GB/s of records
 	seqSpeed       = 2.0
 	sustainedLimit = 1.25 // × a bare rdtscp
 )
 
-// speedLimit is the speed at which a set must be coded and decoded; 0 is no limit.
+// speedLimit returns the speed at which a set must be coded and decoded; 0 is no limit.
 func speedLimit(name string) float64 {
 	switch {
 	case strings.HasPrefix(name, "loop/seq/"):

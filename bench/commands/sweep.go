@@ -14,10 +14,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
 
-// sweepProcess is the hidden command by which "cp-bench sweep" starts its server and its clients.
+// sweepProcess is the hidden command that runs the server or clients of a sweep. "cp-bench sweep"
+// starts it.
 const sweepProcess = "sweep-process"
 
-// The bars of a sweep, by the number of clients and exchanges to which they apply.
+// sweepBars are the bars of a sweep, by the number of clients and exchanges to which they apply.
 var sweepBars = []struct {
 	clients, exchanges int
 	seconds            float64
@@ -27,8 +28,8 @@ var sweepBars = []struct {
 	{100, 20, 60, 200},
 }
 
-// qualityLimit is how much wider a pair's bound may be in a fleet's sweep than when the pair is
-// measured alone.
+// qualityLimit is the largest bound that a pair may have in a fleet's sweep, as a multiple of the
+// bound of a pair that is measured alone.
 const qualityLimit = 1.3
 
 func newBenchSweep() *cobra.Command {

@@ -21,7 +21,7 @@ const (
 	idleMinimum_cycles  = 100 * cyclesPerMicrosecond
 	idleMean_cycles     = 1000 * cyclesPerMicrosecond // beyond the minimum
 	interruptionRecords = 2000                        // one in this many loop gaps is long
-	interruption_cycles = 2000                        // mean beyond interruptionMinimum_cycles
+	interruption_cycles = 2000                        // mean beyond interruptionMinimum
 	interruptionMinimum = 300
 	shuffleGroup        = 64
 )

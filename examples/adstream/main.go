@@ -163,15 +163,15 @@ func (o *options) run(ctx context.Context, p *job.Placement, stdout io.Writer) (
 	return s.print(stdout, o.logs)
 }
 
-// summary is what is printed.
+// summary contains what the program prints.
 type summary struct {
 	job.Result
-	// Both are 0 unless all nodes are in this process.
+	// Windows and Wrong are 0 unless all nodes are in this process.
 	Windows int `json:"windows,omitempty"` // windows that were stored
 	Wrong   int `json:"wrong"`             // windows that were counted wrong, or not at all
 }
 
-// check compares what the job counted with a loop over the same stream.
+// check compares what the job counted with what a loop over the same stream counts.
 func (s *summary) check(
 	ctx context.Context, cluster *job.Cluster, p *job.Placement, name string,
 ) error {

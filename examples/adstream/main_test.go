@@ -20,7 +20,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
 
-// Some tests start this program again as the command itself. This variable tells it so.
+// Some tests start this program again as the command. This variable tells the program to be the
+// command.
 const roleVariable = "CLOUDPROFILER_ADSTREAM_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -122,7 +123,7 @@ func nothingLeft(t *testing.T) {
 	}
 }
 
-// When one node is killed or interrupted, the others end with an error that names it.
+// If one node is killed or interrupted, the others end with an error that names this node.
 func TestOneNodeEnds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("some seconds")

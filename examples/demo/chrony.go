@@ -63,7 +63,7 @@ func (c *chronyDaemon) stop() {
 // chronyPatience is how long a node waits for its daemon to follow the hub's.
 const chronyPatience = 10 * time.Second
 
-// followed waits until the daemon in this namespace claims something.
+// followed waits until the daemon in this namespace makes a claim about the time.
 func followed(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, chronyPatience)
 	defer cancel()

@@ -89,7 +89,8 @@ func UntilClean(ctx context.Context) (_ context.Context, release func()) {
 	return signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 }
 
-// ProcessCommand is the command line of a process of "cprof demo". self is this program's path.
+// ProcessCommand returns the command line of a process of "cprof demo". self is this program's
+// path.
 func ProcessCommand(self string) []string { return []string{self, "demo-process"} }
 
 // NewProcess returns the hidden command that "cprof demo" starts its processes with.
@@ -106,7 +107,7 @@ func NewProcess() *cobra.Command {
 	}
 }
 
-// maxDemoTuples is the number of tuples that can be compared with the truth in memory.
+// maxDemoTuples is the largest number of tuples that can be compared with the truth in memory.
 const maxDemoTuples = 1_000_000
 
 // longestDemo is how long the job may last.
@@ -181,7 +182,7 @@ func Failure(r *Result, checked, outside int) error {
 	return nil
 }
 
-// What the demonstration must show with its default flags.
+// These are the limits that the demonstration must keep with its default flags.
 const (
 	demoDurations    = 1_000_000
 	demoHalfWidth_us = 0.8
@@ -389,7 +390,8 @@ type demoLine struct {
 	Nodes               int     `json:"nodes"`
 	Namespaces          bool    `json:"namespaces"`
 
-	// What the run's answer and its page compare with the truth, by means of the logs alone.
+	// The run's answer and its page compare durations with the truth, from the logs alone. These
+	// are the results.
 	PageDurations int     `json:"page_durations"`
 	BoundUsedMost float64 `json:"bound_used_most"` // as a share, from 0 to 1
 

@@ -42,7 +42,7 @@ type Options struct {
 	// namespace of its own, if this process may make namespaces. That usually requires root.
 	Loopback bool
 
-	// Command is a command line that starts this program so that it calls Process.
+	// Command is a command line that starts this program again. The started program calls Process.
 	Command []string
 
 	// Keep is the directory for the run and its page. Run makes this directory. If it is empty,
@@ -53,13 +53,13 @@ type Options struct {
 	// are beside the rings, in shared memory.
 	Scratch string
 
-	// Program is the name and version that the page shows for the program that made it.
+	// Program is the name and version of this program, for the page.
 	Program string
 
 	// Progress is called before each step. It may be nil.
 	Progress func(step string)
 
-	// For tests.
+	// The following fields are for tests.
 	brief   bool          // short sweeps
 	machine *machine      // the result of an earlier examination; nil: examine now
 	spoil   func(*Result) // called before the logs are translated
@@ -118,7 +118,7 @@ type NodeFacts struct {
 	Clocks vnode.Config
 }
 
-// A demonstration is a demonstration that is running.
+// A demonstration contains the state of a demonstration while it runs.
 type demonstration struct {
 	o Options
 	Result
@@ -146,7 +146,7 @@ func Run(ctx context.Context, o Options) (result *Result, err error) {
 	return &d.Result, nil
 }
 
-// within makes the directories for run, calls run, and removes everything that it left.
+// within makes the directories for run, calls run, and removes everything that run left.
 func (d *demonstration) within(ctx context.Context, run func(context.Context) error) (err error) {
 	shared, err := makeDirectory(cmp.Or(d.o.shared, sharedMemory()))
 	if err != nil {
@@ -172,8 +172,8 @@ func (d *demonstration) within(ctx context.Context, run func(context.Context) er
 }
 
 func (d *demonstration) stop() {
-	// Programs stop before the agents, because the agents drain them. Agents stop before the
-	// coordinator, because each agent leaves the coordinator in good order.
+	// Programs stop before the agents, because the agents drain the programs' rings. Agents stop
+	// before the coordinator, because each agent signs off from the coordinator.
 	for _, some := range [][]*process{d.programs, d.nodes} {
 		var stopping sync.WaitGroup
 		for _, p := range some {
@@ -226,7 +226,7 @@ func (d *demonstration) run(ctx context.Context) error {
 	return d.answer(ctx, run)
 }
 
-// runs is where the coordinator keeps runs.
+// runs returns the directory in which the coordinator keeps runs.
 func (d *demonstration) runs() string { return filepath.Join(d.scratch, "runs") }
 
 func (d *demonstration) runPath() string { return filepath.Join(d.runs(), runName) }
@@ -241,7 +241,7 @@ func (d *demonstration) start(ctx context.Context, physical machine) (err error)
 		return err
 	}
 	placement.Stream.Tuples, placement.Stream.PerSecond = d.o.Tuples, float64(d.o.PerSecond)
-	if d.soak != nil { // the benchmark's own window, and stored tuples that do not fill memory
+	if d.soak != nil { // windows as in the benchmark, and counts that do not stay
 		placement.Stream.Window, placement.Stream.Keep = 10*time.Second, time.Minute
 	}
 	placement.OnLoopback()
@@ -387,12 +387,13 @@ func examine() (machine, error) {
 }
 
 // mostUncertain_ppb is the largest uncertainty of the frequency from which virtual nodes are
-// derived. During an examination that adds up to some hundred µs. If a core was kept busy by other
-// programs, its counter then seems to be off by that much.
+// derived. Over an examination, a frequency this uncertain is off by some hundred µs. If other
+// programs keep a core busy, they delay its readings by that much.
 const mostUncertain_ppb = 1e6
 
 // virtualNodes makes the nodes: A, which is the reference, and the others. Their counters began at
-// different times, and each runs at its own rate. Their clocks are off and slewed.
+// different times, and each counter runs at its own rate. The nodes' clocks show wrong times and
+// are slewed.
 func virtualNodes(
 	physical machine, placement *job.Placement, last time.Duration,
 ) (nodes []NodeFacts) {

@@ -48,7 +48,8 @@ func TestMain(m *testing.M) {
 
 var examined = sync.OnceValues(examine)
 
-// options are those of a small demonstration. The test fails if it leaves something behind.
+// options are those of a small demonstration. The test fails if the demonstration leaves something
+// behind.
 func options(t *testing.T) Options {
 	t.Helper()
 	self, err := reexec.Argv()
@@ -108,8 +109,8 @@ func checkBounds(t *testing.T, r *Result) {
 	}
 }
 
-// checkAnswer looks at what the answer itself checked against the truth, by the logs alone: the
-// same durations, and those through windows.
+// checkAnswer checks the comparison with the truth that the answer itself contains, from the logs
+// alone. It must cover the same durations, and also those through windows.
 func checkAnswer(t *testing.T, r *Result) {
 	t.Helper()
 	var direct int
@@ -140,7 +141,7 @@ func checkAnswer(t *testing.T, r *Result) {
 	}
 }
 
-// checkComparisons looks at what the other methods would have said.
+// checkComparisons checks the bounds that the other methods would have claimed.
 func checkComparisons(t *testing.T, r *Result) {
 	t.Helper()
 	if len(r.Answer.Comparisons) != 6 {
@@ -209,7 +210,7 @@ func TestDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(t, r)
-	// What is kept is an ordinary run of virtual nodes.
+	// The directory that was kept is an ordinary run of virtual nodes.
 	run, err := runs.Open(o.Keep)
 	if err != nil {
 		t.Fatal(err)
@@ -252,7 +253,8 @@ func TestPrivilegedDemo(t *testing.T) {
 	check(t, r)
 }
 
-// The check against the truth fails for a counter that is not the one that the exchanges saw.
+// If a virtual counter is not the counter that the exchanges saw, the check against the truth
+// fails.
 func TestWrongCountersAreFoundOut(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some seconds")
@@ -329,7 +331,7 @@ func TestPercentile(t *testing.T) {
 	}
 }
 
-// A process whose parent dies ends, because its input does.
+// If the parent of a process dies, the process ends, because its input ends.
 func TestProcessEndsWithItsInput(t *testing.T) {
 	in, parent, err := os.Pipe()
 	if err != nil {
@@ -387,8 +389,8 @@ func TestProcessRefuses(t *testing.T) {
 }
 
 // checkFrequencies fails unless each node's frequency was measured over the run. All counters are
-// known functions of the one physical counter. So the frequencies must agree on its frequency, to
-// within the wander of the rates.
+// known functions of the one physical counter. So the nodes' frequencies must give the same
+// frequency of this physical counter, to within the wander of the rates.
 func checkFrequencies(t *testing.T, r *Result) {
 	t.Helper()
 	if f := r.Answer.Reference; !f.Measured() || f.Source != "CLOCK_MONOTONIC_RAW over the run" {
@@ -410,5 +412,5 @@ func checkFrequencies(t *testing.T, r *Result) {
 	}
 }
 
-// truePercentile is the percentile of the truth.
+// truePercentile returns the percentile of the truth.
 func (h *Hop) truePercentile(p float64) int64 { return percentile(slices.Clone(h.Truth), p) }

@@ -22,8 +22,8 @@ const (
 	lockName        = "lock"
 )
 
-// sharedMemory is the directory for shared memory. If there is none, it is the directory for
-// temporary files.
+// sharedMemory returns the directory for shared memory. If there is none, it returns the directory
+// for temporary files.
 func sharedMemory() string {
 	const dir = "/dev/shm"
 	if _, err := os.Stat(dir); err != nil {

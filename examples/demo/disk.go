@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 )
 
-// disk_bytes is the size of the files in a directory. Files may disappear while it runs.
+// disk_bytes returns the size of the files in a directory. Files may disappear during the call.
 func disk_bytes(dir string) (sum int64) {
 	filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {

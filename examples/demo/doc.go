@@ -5,11 +5,12 @@
 // by trains during it. The run is collected and analysed like any other run. Then every duration is
 // compared with the truth, which is known because the nodes are virtual.
 //
-// A node's counter is a known function of the one physical counter. It replaces another machine's
-// counter: the stamps that minrtt sees are virtual. The logs are translated once they are
-// collected, because programs read the physical counter. The product's code is not aware of this.
-// The agents' own copies of the logs keep the physical readings. The truth is computed from these,
-// by package vnode's second implementation.
+// A node's counter is a known function of the one physical counter. This virtual counter takes the
+// place of another machine's counter, and the stamps that package minrtt sees are virtual. Programs
+// read the physical counter, so their logs are translated once they are collected. The product's
+// code is not aware of this. The agents' own copies of the logs keep the physical readings. The
+// truth is computed from these readings, by the second implementation of virtual counters in
+// package vnode.
 //
 // The results also show the bound of the paper's method, from exchanges over ZeroMQ around the job,
 // and what return trips and NTP would have claimed. chronyd runs in the namespaces without setting

@@ -14,8 +14,8 @@ import (
 )
 
 // place is where the processes run. There are two kinds. Either each node has a network namespace
-// of its own, with links to all other nodes and to the coordinator's, or all nodes share the
-// loopback interface.
+// of its own, with links to the namespaces of all other nodes and of the coordinator, or all nodes
+// share the loopback interface.
 type place struct {
 	star *netns.Star // nil on the loopback interface
 }
@@ -39,7 +39,8 @@ func (p *place) close() {
 	}
 }
 
-// address is the address of a node, or of netns.Hub. On the loopback interface, it is onLoopback.
+// address returns the address of a node, or of netns.Hub. On the loopback interface, it returns
+// onLoopback.
 func (p *place) address(end int, onLoopback netip.Addr) netip.Addr {
 	if p.star == nil {
 		return onLoopback
@@ -61,7 +62,7 @@ func (p *place) start(
 ) (*process, error) {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stderr = os.Stderr
-	// Files that the process leaves there when it is killed are removed with the rest.
+	// If the process is killed, the files that it leaves in temporary are removed with temporary.
 	cmd.Env = append(os.Environ(), "TMPDIR="+temporary)
 	// A Ctrl-C reaches only the parent of the process. The parent then ends it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -96,7 +97,7 @@ func (p *place) start(
 // endLimit is how long a process may take to end before it is killed.
 const endLimit = 20 * time.Second
 
-// stop ends the process's input, and waits for the process to end.
+// stop closes the process's input, and waits for the process to end.
 func (n *process) stop() {
 	n.input.Close()
 	timer := time.AfterFunc(endLimit, func() { n.cmd.Process.Kill() })

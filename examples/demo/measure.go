@@ -15,7 +15,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// measure runs the job within a run.
+// measure opens a run, runs the job in it, and collects the run.
 func (d *demonstration) measure(ctx context.Context) error {
 	for _, n := range d.nodes {
 		if len(d.chrony) == 0 {
@@ -155,7 +155,7 @@ func (d *demonstration) runJob() error {
 	return errors.Join(errs...)
 }
 
-// jobLasts is how long the sources send.
+// jobLasts returns how long the sources send.
 func (d *demonstration) jobLasts() time.Duration {
 	return time.Duration(float64(d.o.Tuples) / float64(d.o.PerSecond) * float64(time.Second))
 }

@@ -138,10 +138,10 @@ func (n *node) obey(ctx context.Context, o order) (r report, err error) {
 	return r, err
 }
 
-// part is where the node's agent keeps its part of the run.
+// part returns the directory in which the node's agent keeps its part of the run.
 func (s nodeSetup) part() string { return filepath.Join(s.State, "runs", runName) }
 
-// logs is where the agent keeps the drained logs, with the physical readings.
+// logs returns the directory in which the agent keeps the drained logs, with the physical readings.
 func (s nodeSetup) logs() string {
 	return filepath.Join(s.part(), filepath.FromSlash(runs.LogsPath(s.Node.Name)))
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Paper is the result of the paper's method on the same nodes. The method has exchanges over ZeroMQ
-// before and after the job, and assumes no wander.
+// Paper is the result of the paper's method on the same nodes. The method makes exchanges over
+// ZeroMQ before and after the job, and assumes no wander.
 type Paper struct {
 	Exchanges int       // of all pairs
 	RoundTrip uint64    // the smallest, in cycles of the node that started it
@@ -28,8 +28,8 @@ type Anchors struct {
 	Apart_cycles uint64   // from the first anchor to the second
 }
 
-// HalfWidth_cycles is the paper's bound e for the median pair, corrected for a wander of w. That is
-// e + w·T/2, with the time T between the anchors.
+// HalfWidth_cycles returns the paper's bound e for the median pair, corrected for a wander of w.
+// The corrected bound is e + w·T/2, with the time T between the anchors.
 func (p Paper) HalfWidth_cycles(w tscratio.Wander) float64 {
 	if len(p.Anchors) == 0 {
 		return 0
@@ -43,7 +43,8 @@ func (p Paper) HalfWidth_cycles(w tscratio.Wander) float64 {
 	return all[len(all)/2]
 }
 
-// add takes the exchanges of one pair. Each array has the exchanges by the node that started them.
+// add takes the exchanges of one pair. In each array, the index says which node started the
+// exchanges.
 func (p *Paper) add(before, after [2][]tscratio.Exchange) error {
 	var best *Anchors
 	for i := range before {
@@ -76,7 +77,7 @@ type paperAnswerer struct {
 	served    chan struct{}
 }
 
-// counterAlone is a clock without kernel stamps, which do not exist for ZeroMQ.
+// counterAlone returns the clock without its kernel stamps, which do not exist for ZeroMQ.
 func counterAlone(c minrtt.Clock) minrtt.Clock {
 	return minrtt.Clock{Counter: c.Counter, Quantum_cycles: c.Quantum_cycles}
 }

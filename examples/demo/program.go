@@ -8,8 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/examples/adstream/job"
 )
 
-// program is the process that runs a node's part of the job. It stands for the program that a user
-// instruments.
+// program is the process that runs a node's part of the job. It takes the place of the program that
+// a user instruments.
 type program struct{ setup programSetup }
 
 func (p program) close() error { return nil }

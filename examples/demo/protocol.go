@@ -57,22 +57,22 @@ type programSetup struct {
 	Placement *job.Placement `json:"placement"`
 }
 
-// ready is the answer to setup: where others reach the process.
+// ready is the answer to setup. It says where others reach the process.
 type ready struct {
 	Server string `json:"server,omitempty"`
 
-	// Where a node answers the paper's probes, and where it takes the load on the network.
+	// A node answers the paper's probes at Paper, and takes the load on the network at Load.
 	Paper netip.AddrPort `json:"paper,omitzero"`
 	Load  string         `json:"load,omitempty"`
 }
 
-// Orders to the coordinator.
+// These are the orders to the coordinator.
 const (
 	orderStartRun = "start-run" // wait for Count nodes, then open a run
 	orderStopRun  = "stop-run"  // close and collect the run, answer report.Trains
 )
 
-// Orders to a node's agent.
+// These are the orders to a node's agent.
 const (
 	orderPaper  = "paper"  // make Count exchanges with Peer over ZeroMQ, answer report.Exchanges
 	orderLoad   = "load"   // send BytesPerSecond to Peer until the next orderLoad; 0: send nothing
@@ -99,7 +99,8 @@ type report struct {
 	Stamps    *stamps             `json:"stamps,omitempty"`
 }
 
-// stamps are the numbers of exchanges in the trains that a node started, and of their stamps.
+// stamps counts the exchanges in the trains that a node started, and the stamps of these exchanges:
+// those that the kernel took, and those that the agent took.
 type stamps struct {
 	Exchanges, Kernel, User uint64
 }

@@ -45,8 +45,8 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// Each id is in one period, and later ids are in later periods. The ranges of some periods contain
-// exactly the ids of these periods.
+// Each id is in one period, and no id is in an earlier period than the id before it. The ranges of
+// some periods contain exactly the ids of these periods.
 func TestIDPeriods(t *testing.T) {
 	r := seed.Random(t)
 	for range 200 {

@@ -37,7 +37,7 @@ func translateLogs(dir string, counter *vnode.Counter) error {
 	return os.Rename(translated, dir)
 }
 
-// translateInPlace does the same with a single file.
+// translateInPlace does for a single file what translateLogs does for a directory.
 func translateInPlace(path string, counter *vnode.Counter) error {
 	translated := path + ".virtual"
 	if err := translateLog(path, translated, counter); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// Hop is the durations of all tuples from one point to another.
+// Hop contains the durations of all tuples from one point to another.
 type Hop struct {
 	From, To  string             // points
 	Since     bool               // From is where tuples begin, and other points are in between
@@ -27,12 +27,12 @@ type Hop struct {
 	Percentiles analysis.Percentiles // of the durations, from the run's answer
 
 	Widths []int64           // of the durations from one node to another
-	Pairs  map[[2]string]int // their number, by the two nodes in the order of their names
+	Pairs  map[[2]string]int // number of these durations, by the two nodes' names in order
 }
 
-// Claimed_cycles is the median bound that another method (analysis.MinRTT, …) claims for a pair of
-// nodes. It is the pair with the most durations of the hop between its nodes. ok is false if the
-// method claims nothing. Return trips exist only from where tuples begin to LastPoint.
+// Claimed_cycles returns the median bound that another method (analysis.MinRTT, …) claims for a
+// pair of nodes. It chooses the pair with the most durations of the hop. ok is false if the method
+// claims nothing. Return trips exist only from where tuples begin to LastPoint.
 func (r *Result) Claimed_cycles(h *Hop, method string) (bound int64, ok bool) {
 	if method == analysis.ReT && !(h.Since && h.To == LastPoint) {
 		return 0, false
@@ -49,7 +49,7 @@ func (r *Result) Claimed_cycles(h *Hop, method string) (bound int64, ok bool) {
 	return bound, ok
 }
 
-// percentile is the smallest value that p percent of the values do not exceed. It sorts v.
+// percentile returns the smallest value that p percent of the values do not exceed. It sorts v.
 func percentile(v []int64, p float64) int64 {
 	if len(v) == 0 {
 		return 0
@@ -64,7 +64,7 @@ type event struct {
 	id, physical uint64
 }
 
-// physicals are the events of each point, by id.
+// physicals contains the events of each point (such as "source/start"), in the order of their ids.
 type physicals map[string][]event
 
 // readPhysicals reads the events of the wanted ids from the logs that the nodes' agents kept. If
@@ -158,11 +158,11 @@ func newChecker(
 	return &checker{physical, truth, take}, err
 }
 
-// duration takes the rows of analysis.Options.Durations.
+// duration is called with each row of analysis.Options.Durations.
 func (c *checker) duration(d analysis.DurationRow) error {
 	if strings.Contains(d.Kind, ",") {
-		// This duration begins with the first or the last of the tuples in a window. The events of
-		// this tuple do not show which tuple that truly was.
+		// This duration begins with the first or the last of the tuples in a window. The events do
+		// not show which of these tuples was truly the first or the last.
 		return nil
 	}
 	first, err := c.physical.at(d.From, d.ID)
@@ -188,7 +188,7 @@ func newHops(since bool) *hops { return &hops{since: since, byEnds: map[[2]strin
 
 func (h *hops) take(d analysis.DurationRow, truth int64) {
 	if d.Kind == "end-to-end" && !h.since {
-		return // the spans from where tuples begin include this one
+		return // the second analysis, from where tuples begin, contains this one
 	}
 	key := [2]string{d.From, d.To}
 	hop := h.byEnds[key]
@@ -219,7 +219,7 @@ func (r *Result) Checked() (durations, between, outside int) {
 	return durations, between, outside
 }
 
-// HalfWidth_cycles is the median bound of the durations from one node to another.
+// HalfWidth_cycles returns the median bound of the durations from one node to another.
 func (r *Result) HalfWidth_cycles() float64 {
 	var widths []int64
 	for _, hop := range r.Hops {

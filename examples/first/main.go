@@ -23,8 +23,8 @@ func main() {
 	defer parsed.Close()
 	hashed := open("hasher#0/end", handlers.Options{})
 	defer hashed.Close()
-	// A fast operator logs only a sample. Channels with the same parameters keep the same tuples,
-	// so paths stay whole. Here 2 of 1024 tuples are kept.
+	// This operator is fast, so it logs only a sample. Channels with the same parameters keep the
+	// same tuples, so paths stay whole. Here 2 of 1024 tuples are kept.
 	twoOf1024 := channel.Params{"x": 2, "y": 1024}
 	sampled := open("hasher#0/sampled", handlers.Options{Handler: "xoy", Params: twoOf1024})
 	defer sampled.Close()

@@ -76,8 +76,8 @@ type broker struct {
 	stream    jetstream.Stream
 }
 
-// maxPending is the largest number of messages that the server has not acknowledged. At that limit
-// the engine takes nothing.
+// maxPending is the largest number of messages that may wait for the server's acknowledgement. At
+// that limit the engine takes nothing.
 const maxPending = 1000
 
 func startBroker(ctx context.Context, memory bool) (_ *broker, err error) {

@@ -12,8 +12,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
-// A search rests on this: the sink takes only what there is room for, and every tuple that it took
-// comes out of the stream once, under its id.
+// The sink takes tuples only while there is room. Every tuple that it took comes out of the stream
+// once, under its id. A search relies on both.
 func TestEveryTupleComesOut(t *testing.T) {
 	b, err := startBroker(t.Context(), true)
 	if err != nil {

@@ -25,7 +25,7 @@ type operator interface {
 	advance(watermark_us int64, emit func(out *message, key uint64) error) error
 }
 
-// An actor runs one instance of an operator. An actor of a source receives nothing.
+// An actor runs one instance of an operator other than source.
 type actor struct {
 	stage    string
 	instance int
@@ -125,7 +125,7 @@ func (a *actor) emit(ctx context.Context, out *message, key uint64) error {
 	return a.sender.send(ctx, m, key)
 }
 
-// settle waits for the echoes that are on their way.
+// settle waits for the last return trips, which are still on their way.
 func (a *actor) settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settleFor)
 	defer cancel()

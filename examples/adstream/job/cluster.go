@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Cluster is the NATS servers of this process's nodes. Only one goroutine may use it.
+// Cluster contains the NATS servers of this process's nodes. Only one goroutine may use it.
 type Cluster struct {
 	placement *Placement
 	nodes     []*Node // of this process
@@ -21,8 +21,8 @@ type Cluster struct {
 	dir       string // JetStream's own files; tables and counts are in memory
 }
 
-// StartCluster starts the server of a node, or the servers of all nodes if the name is "". The
-// cluster works once a majority of its nodes has started.
+// StartCluster starts the server of a node, or the servers of all nodes if node is "". The cluster
+// works once a majority of its nodes has started.
 func StartCluster(p *Placement, node string) (c *Cluster, err error) {
 	c = &Cluster{placement: p}
 	for i := range p.Nodes {
@@ -77,7 +77,7 @@ func (c *Cluster) options(n *Node) *server.Options {
 	return o
 }
 
-// replicas is the number of nodes that keep a table.
+// replicas returns the number of nodes that keep a table.
 func (c *Cluster) replicas() int {
 	if len(c.placement.Nodes) < 3 {
 		return 1

@@ -158,7 +158,7 @@ func checkLogs(
 		"source": p.Stream.Tuples, "deserialise": p.Stream.Tuples, "filter": p.Stream.Tuples,
 		"project": views, "join": views, "count": views, "window": len(want), "store": len(want),
 	}
-	ids := map[string]map[uint64]int{} // by stage and point
+	ids := map[string]map[uint64]int{} // by "stage/point", then by id
 	for name, l := range logs {
 		if !l.whole {
 			t.Errorf("log of %s lacks rows", name)
@@ -233,8 +233,8 @@ func checkLogs(
 	}
 }
 
-// A source that cannot keep its rate still logs when its tuples were due: in even steps, and before
-// they were sent.
+// A source that cannot keep its rate still logs when its tuples were due. These times are evenly
+// spaced, and each is before the tuple was sent.
 func TestSourceLogsWhenTuplesWereDue(t *testing.T) {
 	p := place(t, testPlacement)
 	p.Actors["source"] = []string{"a"}

@@ -11,18 +11,18 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// subject is the NATS subject of the tuples for an instance.
+// subject returns the NATS subject of the tuples for an instance.
 func (j *runner) subject(stage string, instance int) string {
 	return fmt.Sprintf("%s.%s.%d", j.name, stage, instance)
 }
 
-// acks is the subject of the acknowledgements for an instance.
+// acks returns the subject of the acknowledgements for an instance.
 func (j *runner) acks(stage string, instance int) string {
 	return fmt.Sprintf("%s.%s.%d.acks", j.name, stage, instance)
 }
 
-// sender sends an instance's tuples to the instances of the next operator. It belongs to the
-// instance's goroutine. Acknowledgements arrive on another goroutine.
+// sender sends an instance's tuples to the instances of the next operator. Only the instance's
+// goroutine uses it. Acknowledgements arrive on another goroutine.
 type sender struct {
 	conn     *nats.Conn
 	from     int
@@ -35,7 +35,7 @@ type sender struct {
 type lane struct {
 	subject string
 	sent    uint64
-	acked   atomic.Uint64 // number of these tuples that the receiver has taken
+	acked   atomic.Uint64 // number of sent tuples that the receiver has taken
 	news    chan struct{} // has a value if acked grew since the sender last checked it
 }
 
@@ -70,10 +70,11 @@ func (j *runner) newSender(conn *nats.Conn, stage int, from int) (*sender, error
 	return s, err
 }
 
-// greet waits until every receiver is ready, and all instances after the receivers. An answer
-// proves that tuples and acknowledgements get through, because servers announce subscriptions to
-// each other in the order in which these were made. The subscription for acknowledgements was made
-// first, before the one for answers.
+// greet waits until every receiver, and every instance after the receivers, is ready. An answer
+// proves that tuples get through, because they have the same subject as the hello. It also proves
+// that acknowledgements get through: the subscription for acknowledgements was made before the
+// subscription for answers, and servers announce subscriptions to each other in the order in which
+// these were made.
 func (s *sender) greet(ctx context.Context) error {
 	hello := (&message{kind: kindHello, from: s.from}).append(nil)
 	for i := range s.lanes {
@@ -100,8 +101,8 @@ func (s *sender) greet(ctx context.Context) error {
 	return nil
 }
 
-// send sends a tuple to the receiver that its key chooses. It waits while that receiver is too far
-// behind.
+// send sends a tuple to the receiver that the tuple's key chooses. It waits while that receiver is
+// too far behind.
 func (s *sender) send(ctx context.Context, m *message, key uint64) error {
 	l := &s.lanes[key%uint64(len(s.lanes))]
 	for l.sent-l.acked.Load() >= s.inFlight {
@@ -138,7 +139,8 @@ func (s *sender) end() error {
 	return s.conn.Flush()
 }
 
-// receiver is an instance's state of its senders. It belongs to the instance's goroutine.
+// receiver contains what an instance knows about its senders. Only the instance's goroutine uses
+// it.
 type receiver struct {
 	conn      *nats.Conn
 	in        chan *nats.Msg
@@ -167,13 +169,13 @@ func (j *runner) newReceiver(conn *nats.Conn, stage, instance int) (*receiver, e
 	}
 	r.open = len(r.senders)
 	// r.in must be long enough for all tuples in flight and for repeated hellos, because the client
-	// drops messages that find it full.
+	// drops messages while r.in is full.
 	r.in = make(chan *nats.Msg, len(r.senders)*(j.Stream.InFlight+64)+64)
 	_, err := conn.ChanSubscribe(j.subject(Stages[stage], instance), r.in)
 	return r, err
 }
 
-// taken counts a tuple. It acknowledges a sender's tuples once for every ackEvery of them.
+// taken counts a tuple. It acknowledges the tuples of a sender once for every ackEvery of them.
 func (r *receiver) taken(m *message) error {
 	u := &r.senders[m.from]
 	u.taken++
@@ -186,8 +188,8 @@ func (r *receiver) taken(m *message) error {
 	return r.conn.Publish(u.acks, b[:])
 }
 
-// ended records a sender's poison. The error has the number of the sender's tuples that are
-// missing.
+// ended records a sender's poison. If some of the sender's tuples are missing, the error says how
+// many.
 func (r *receiver) ended(m *message) error {
 	u := &r.senders[m.from]
 	if u.ended {

@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// passive does nothing before the first tuple and at a watermark, as most operators do.
+// passive does nothing before the first tuple, and nothing at a watermark, as most operators do.
 type passive struct{}
 
 func (passive) prepare(context.Context) error                             { return nil }

@@ -58,8 +58,8 @@ var errPeer = errors.New("another node's part of the job failed")
 
 func (j *runner) stateOf(node string) string { return j.name + ".state." + node }
 
-// watchPeers answers for this process's nodes and asks all others. It calls cancel when another
-// node has failed or is lost.
+// watchPeers answers requests for the state of this process's nodes, and asks all other nodes for
+// their state. It calls cancel when another node has failed or is lost.
 func (j *runner) watchPeers(ctx context.Context, cancel context.CancelCauseFunc) (*peers, error) {
 	p := &peers{runner: j, parted: make(chan struct{}), cancel: cancel}
 	running := stateRunning
@@ -116,9 +116,9 @@ func (p *peers) watch(o *peer) {
 	}
 }
 
-// part announces that this process has ended, either well or because ctx ended. It waits until the
-// other processes have received this. If all is well, it also waits until they have ended. It
-// returns why the job failed, here or elsewhere.
+// part announces that this process has ended, either well or because ctx ended. If all is well, it
+// waits until the other processes have ended. Then it gives them time to ask for the announcement.
+// It returns why the job failed, here or elsewhere.
 func (p *peers) part(ctx context.Context) error {
 	say := func(state string) { p.state.Store(&state) }
 	if ctx.Err() == nil {

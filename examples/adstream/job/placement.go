@@ -33,7 +33,7 @@ type Placement struct {
 	Actors  map[string][]string `yaml:"actors"` // by operator: the nodes of its instances, in order
 	Stream  Stream              `yaml:"stream"`
 
-	// ReturnTrip makes count acknowledge each tuple to source#0, for the baseline of that name.
+	// ReturnTrip makes count acknowledge each tuple to source#0. See package returntrip.
 	ReturnTrip bool `yaml:"return_trip"`
 }
 
@@ -139,7 +139,7 @@ func (p *Placement) fill() {
 	}
 }
 
-// Validate returns everything that is wrong. The error wraps ErrPlacement.
+// Validate returns an error with everything that is wrong. The error wraps ErrPlacement.
 func (p *Placement) Validate() error {
 	var found []error
 	bad := func(format string, args ...any) {

@@ -116,7 +116,7 @@ type Switch struct {
 // Set turns the channels on or off.
 func (s *Switch) Set(on bool) { s.on.Store(on) }
 
-// Messages is the number of messages that all instances of this process have received.
+// Messages returns the number of messages that all instances of this process have received.
 func (s *Switch) Messages() uint64 {
 	sum := uint64(0)
 	for _, conn := range s.conns {
@@ -145,8 +145,8 @@ func (s *switched) follow(p *probes) {
 	}
 }
 
-// openProbes opens an instance's channels. If there is a switch, they are off until it turns them
-// on.
+// openProbes opens an instance's channels. If there is a switch, the channels are off until the
+// switch turns them on.
 func (j *runner) openProbes(c *channels, stage string) (p probes, s switched, err error) {
 	p, err = c.probes(stage)
 	if j.options.Switch != nil {

@@ -38,16 +38,17 @@ type Options struct {
 	Channels handlers.Options
 
 	// Rings is a directory with a ring directory for each node, Rings/NODE. If Rings is "", all
-	// nodes use Channels.Dir. If that is "" too, they use the directory that the node's agent
-	// drains.
+	// nodes use Channels.Dir. If Channels.Dir is "" too, each node uses the directory that the
+	// node's agent drains.
 	Rings string
 
 	// Logs is a directory: this process drains the rings of its nodes into Logs/NODE. Logs requires
-	// Rings. "": an agent drains the rings.
+	// Rings. If Logs is "", an agent drains the rings.
 	Logs string
 
-	// Latencies adds to the result the time from when each view was due until it was counted. All
-	// nodes must have the same clock, so they must be on one machine.
+	// Latencies adds latencies to the result. The latency of a view is the time from when the view
+	// was due until count has counted it. All nodes must have the same clock, so they must be on
+	// one machine.
 	Latencies bool
 
 	// Begin is called just before the first tuple of this process's sources is due. End is called
@@ -74,13 +75,13 @@ type Result struct {
 
 	Begin_us  int64           `json:"begin_us"` // event time of the first tuple; 0 without a source
 	Elapsed   time.Duration   `json:"elapsed_ns"`
-	Latencies []time.Duration `json:"-"` // of each instance of count, in the order of its views
+	Latencies []time.Duration `json:"-"` // of all views, one instance of count after another
 }
 
 // settleFor is how long to wait for return trips at the end.
 const settleFor = 2 * time.Second
 
-// runner is a running job: its part on the nodes of this process.
+// runner contains a running job: the part of the job that runs on the nodes of this process.
 type runner struct {
 	*Placement
 	cluster *Cluster

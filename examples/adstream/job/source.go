@@ -13,8 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/returntrip"
 )
 
-// source makes every n-th tuple of the stream, where n is the number of sources, and sends each
-// when it is due.
+// source makes every n-th tuple of the stream, where n is the number of sources. It sends each of
+// these tuples when the tuple is due.
 type source struct {
 	stream   *Stream
 	instance int
@@ -30,8 +30,8 @@ type source struct {
 	opened   moment
 }
 
-// run sends the tuples. It calls begin once all later instances are ready. begin returns the time
-// at which the first tuple is due.
+// run sends the tuples. It calls begin once the instances of all later operators are ready. begin
+// returns the time at which the first tuple is due.
 func (s *source) run(ctx context.Context, begin func() time.Time) error {
 	if err := s.sender.greet(ctx); err != nil {
 		return s.failed(err)
@@ -56,7 +56,7 @@ func (s *source) run(ctx context.Context, begin func() time.Time) error {
 			return s.failed(errors.New("no ids left"))
 		}
 		if s.probes.intended != nil {
-			// A latency from here includes the time that a tuple waits for a late source.
+			// A latency that begins here includes the time that a tuple waits for a late source.
 			s.probes.intended.LogAt(s.opened.counterAt(due, now()), id)
 		}
 		s.probes.start.Log(id)
@@ -97,8 +97,8 @@ func now() (m moment) {
 	}
 }
 
-// counterAt is the counter at the time due, which is shortly before now. It uses the counter's mean
-// rate since m.
+// counterAt returns the counter at the time due, which is shortly before now. It uses the counter's
+// mean rate since m.
 func (m moment) counterAt(due time.Time, now moment) uint64 {
 	rate := float64(now.counter-m.counter) / float64(now.at.Sub(m.at))
 	return now.counter - uint64(max(0, float64(now.at.Sub(due))*rate))

@@ -40,7 +40,7 @@ func (s *Stream) event(index int, begin_us int64) event {
 	}
 }
 
-// begin_us is the event time of the first tuple of a stream that begins now.
+// begin_us returns the event time of the first tuple of a stream that begins now.
 func (s *Stream) begin_us(now time.Time) int64 {
 	if s.Begin_us != 0 {
 		return s.Begin_us
@@ -48,7 +48,7 @@ func (s *Stream) begin_us(now time.Time) int64 {
 	return now.UnixMicro()
 }
 
-// due is the time from the first tuple to the tuple at an index in the stream.
+// due returns the time from the first tuple to the tuple at an index in the stream.
 func (s *Stream) due(index int) time.Duration {
 	perSecond := s.PerSecond
 	if perSecond == 0 {
@@ -61,10 +61,11 @@ func (s *Stream) due(index int) time.Duration {
 func adName(ad int) string             { return "ad-" + strconv.Itoa(ad) }
 func campaignName(campaign int) string { return "campaign-" + strconv.Itoa(campaign) }
 
-// campaign is the campaign of an ad. The join asks the key-value store instead.
+// campaign returns the campaign of an ad. The join calls it only to fill the key-value store, and
+// then asks that store.
 func (s *Stream) campaign(ad int) string { return campaignName(ad / s.AdsPerCampaign) }
 
-// window is the beginning of the window that contains an event time.
+// window returns the beginning of the window that contains an event time.
 func (s *Stream) window(time_us int64) int64 { return time_us - time_us%s.Window.Microseconds() }
 
 // json writes the event in the form of the benchmark's producer.
@@ -91,7 +92,7 @@ type Window struct {
 	Begin_us int64
 }
 
-// Expect computes in a loop the counts that the job must find, so that a test can compare the two.
+// Expect computes, in a loop, the counts that the job must find.
 func (s *Stream) Expect(begin_us int64) map[Window]int {
 	counts := map[Window]int{}
 	for i := range s.Tuples {

@@ -10,5 +10,5 @@
 // call. docs/performance.md explains how to read the table.
 //
 // Off does not mean a build without instrumentation: each log call still finds a nil Channel. The
-// table shows the cost of that.
+// table shows the cost of such a call.
 package main

@@ -16,7 +16,7 @@ import (
 )
 
 // Another process drains, as an agent does in production. So the time of draining is measured
-// separately, and is not part of the stretch after the events.
+// separately, and no stretch includes time for draining the events of an earlier stretch.
 
 // drained is a drainer's result.
 type drained struct {
@@ -66,7 +66,7 @@ func (d *drainer) stop() (result drained, err error) {
 	return result, nil
 }
 
-// cpu is the processor time that the drainer's threads have taken.
+// cpu returns the processor time that the drainer's threads have taken.
 func (d *drainer) cpu() (time.Duration, error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", d.cmd.Process.Pid))
 	if err != nil || len(files) == 0 {

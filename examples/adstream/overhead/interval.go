@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// interval is the size of an effect, derived from pairs: the estimate of Hodges and Lehmann with
-// its two-sided 95 % confidence interval, which is Wilcoxon's.
+// interval is the size of an effect, derived from pairs: the estimate of Hodges and Lehmann, with
+// the two-sided 95 % confidence interval of Wilcoxon's signed-rank test.
 type interval struct {
 	Estimate float64 `json:"estimate"`
 	Lo       float64 `json:"lo"`
 	Hi       float64 `json:"hi"`
 }
 
-// intervalOf needs six values or more. With fewer, no interval reaches 95 %, and the result has no
-// ends.
+// intervalOf needs six values or more. With fewer, no interval reaches 95 %, and the ends of the
+// result are infinite.
 func intervalOf(values []float64) interval {
 	n := len(values)
 	means := make([]float64, 0, n*(n+1)/2) // of every two values, and of each value with itself
@@ -41,10 +41,10 @@ func (i interval) mapped(f func(float64) float64) interval {
 // thousand.
 const exactRanks = 60
 
-// outside is the largest k for which the k-th smallest and the k-th largest mean of n values
-// enclose the effect with a probability of at least 95 %. To compute it, let a coin decide for each
-// of the n ranks whether the rank is added to a sum. Then k is the largest number that the sum is
-// below with a probability of at most 2.5 %.
+// outside returns the largest k for which the k-th smallest and the k-th largest of the means that
+// intervalOf makes of n values enclose the effect with a probability of at least 95 %. To compute
+// k, let a coin decide for each of the n ranks whether the rank is added to a sum. Then k is the
+// largest number for which the sum is below k with a probability of at most 2.5 %.
 func outside(n int) int {
 	most := n * (n + 1) / 2
 	if n > exactRanks {

@@ -36,13 +36,14 @@ actors:
 stream: {seed: 1, window: 1h}
 `
 
-// limit_percent is the limit for the upper end of the interval.
+// limit_percent is the bar, in percent of the job's processor time. The computed share of the log
+// calls must meet it, and so must the upper end of the measured interval.
 const limit_percent = 3
 
 // minPairs is the smallest number of pairs that gives an interval.
 const minPairs = 6
 
-// minStretch is long compared with the runtime's time slices.
+// minStretch is longer than the time slices of Go's scheduler.
 const minStretch = 20 * time.Millisecond
 
 // drainerWord is the first argument of the process that drains.

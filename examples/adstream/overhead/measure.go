@@ -20,8 +20,8 @@ import (
 
 // plan says how much to measure.
 type plan struct {
-	Pairs int `json:"pairs"`      // of stretches with channels and without
-	Null  int `json:"null_pairs"` // of stretches with channels that discard and without
+	Pairs int `json:"pairs"`      // each one stretch with channels and one without
+	Null  int `json:"null_pairs"` // each one stretch with channels that discard, one without
 
 	// Stretch is the length of a stretch in processor time. So a stretch on a busy machine contains
 	// as much work as any other stretch.
@@ -35,8 +35,8 @@ type plan struct {
 	Drainer []string `json:"-"`
 }
 
-// stillFor is how long the job may do nothing at all. A stretch in which it does nothing is
-// extended up to that time.
+// stillFor is how long the job may do nothing at all. If the job does nothing in a stretch, the
+// stretch is extended up to that time.
 const stillFor = 10 * time.Second
 
 // stretch is what this process did in one stretch.
@@ -51,7 +51,7 @@ type figures struct {
 	Full compared `json:"full"` // every event is kept, and drained by another process
 	Null compared `json:"null"` // the handler discards
 
-	// Medians over the stretches that are off: CPU time a tuple, and tuples a second.
+	// These are medians over the stretches that are off: CPU time a tuple, and tuples a second.
 	OffCPU_us    float64 `json:"off_cpu_us"`
 	OffPerSecond float64 `json:"off_per_second"`
 
@@ -60,7 +60,7 @@ type figures struct {
 	Call_ns        float64 `json:"call_ns"`          // a log call, in a loop
 	NilCall_ns     float64 `json:"nil_call_ns"`      // a call of a nil Channel, in a loop
 	Computed       float64 `json:"computed_percent"` // share of the log calls in the CPU time
-	Drainer        float64 `json:"drainer_percent"`  // CPU time of the drainer beside the job's
+	Drainer        float64 `json:"drainer_percent"`  // CPU time of the drainer, in % of the job's
 }
 
 // compared is how much more time the stretches with channels took, in percent.
@@ -245,7 +245,8 @@ func (m *measurement) takePairs(ctx context.Context, pairs int, by *job.Switch, 
 }
 
 // drainerShare measures the drainer's processor time in percent of the job's, while every event is
-// kept. It measures so long that the events waiting at the begin and at the end do not matter.
+// kept. The measurement is so long that the events that wait at its beginning and its end do not
+// matter.
 func drainerShare(ctx context.Context, d *drainer) (percent float64, err error) {
 	// The drainer gathers events for a second before it writes a block.
 	if err := pause(ctx, 1500*time.Millisecond); err != nil {
@@ -263,10 +264,10 @@ func drainerShare(ctx context.Context, d *drainer) (percent float64, err error) 
 	return 100 * float64(after-before) / float64(ownTime()-own), err
 }
 
-// eventsOf is the number of log calls in all instances, whatever became of the events. There are
-// two calls for each tuple that the source sent or another instance took, and two for each window.
-// There is one more for each tuple of a source with a rate, and one (its link) for each view that
-// was counted.
+// eventsOf returns the number of log calls in all instances, whatever became of the events. There
+// are two calls for each tuple that the source sent or another instance took, and two for each
+// window. There is one more for each tuple of a source with a rate, and one (its link) for each
+// view that was counted.
 func eventsOf(actors map[string]job.Counts, scheduled bool) uint64 {
 	sum := 2 * actors["source#0"].Sent
 	if scheduled {
@@ -293,7 +294,7 @@ func compare(with, without []stretch) compared {
 	return compared{intervalOf(cpu).mapped(percent), intervalOf(wall).mapped(percent)}
 }
 
-// ownTime is the processor time of this process: instances, servers and garbage collection.
+// ownTime returns the processor time of this process: instances, servers and garbage collection.
 func ownTime() time.Duration {
 	var r unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &r); err != nil {

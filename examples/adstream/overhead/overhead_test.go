@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 	os.Exit(leak.Main(m))
 }
 
-// The interval contains the effect in at least 95 of 100 cases, even if the second of each pair
-// suffers by a skewed amount.
+// The interval contains the effect in at least 95 of 100 cases, even if the second stretch of each
+// pair takes longer than the first, by an amount whose distribution is skewed.
 func TestIntervalCovers(t *testing.T) {
 	random := seed.Random(t)
 	const effect = 0.02
@@ -150,14 +150,14 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// Instrumentation costs at most three percent of the job's processor time. The bar is on processor
-// time because throughput also depends on whatever else runs on the machine. The computed share is
-// a bar at any size. The upper end of the measured interval is one only at full size, because a
-// small measurement has a wide interval.
+// Instrumentation costs at most three percent of the job's processor time. The bar limits processor
+// time because throughput also depends on whatever else runs on the machine. The computed share
+// must reach its bar at any size. The upper end of the measured interval must reach its bar only at
+// full size, because a small measurement has a wide interval.
 func TestBarOverhead(t *testing.T) {
 	what, full := plan{Pairs: minPairs, Null: minPairs, Stretch: minStretch}, false
 	if proof.Begin(t) == proof.Full {
-		// 6000 pairs give an interval of 0.3 %.
+		// 6000 pairs give an interval that is 0.3 % wide.
 		what, full = plan{Pairs: 6000, Null: 1000, Stretch: 30 * time.Millisecond}, true
 	}
 	f := measureHere(t, what)
