@@ -9,8 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
 )
 
-// startClient finds out what this node is and starts to answer probes. It sets the fields of a that
-// name the agent's commander and its client. The agent closes the client.
+// startClient measures this node and starts to answer probes. It sets the fields Server, Observe
+// and Client of the agent's configuration. The agent closes the client.
 func startClient(s daemon.Start[config], a *agent.Config) (*daemon.Node, error) {
 	c := s.Config
 	measuring := tscclient.DefaultConfig()

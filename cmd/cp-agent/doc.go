@@ -1,3 +1,4 @@
-// Command cp-agent is the daemon of a node: it keeps what the node's programs log. The work is in
-// package agent. Here are the configuration, the signals, and the code that gives up privileges.
+// Command cp-agent is the daemon of a node. It writes to disk what the node's programs log. Package
+// agent does the work. This command contains the configuration, the signals, and the code that
+// gives up privileges.
 package main

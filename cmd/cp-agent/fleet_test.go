@@ -18,7 +18,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// startServer runs a server until the test ends. It returns its address and where its runs are.
+// startServer runs a server until the test ends. It returns the server's address and the directory
+// of its runs.
 func startServer(t *testing.T, config coordinator.Config) (address, runs string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -48,7 +49,8 @@ func startServer(t *testing.T, config coordinator.Config) (address, runs string)
 	return link.Address(), filepath.Join(dir, "runs")
 }
 
-// A program on one node asks for a snapshot, and the flight recorders of both nodes are dumped.
+// If a program on one node asks for a snapshot of the fleet, the agents of both nodes dump their
+// flight recorders.
 func TestSnapshotOfAFleet(t *testing.T) {
 	t.Setenv(droppedVariable, "")
 	address, _ := startServer(t, coordinator.DefaultConfig())
@@ -105,8 +107,8 @@ func TestSnapshotOfAFleet(t *testing.T) {
 	}
 }
 
-// An agent is killed while a run is open, and started again after the run. It closes the run, and
-// the run's logs can then be fetched.
+// An agent is killed while a run is open, and started again after the run has ended. The agent then
+// closes the run, and the server can fetch the run's logs from it.
 func TestRunThatEndedMeanwhile(t *testing.T) {
 	config := coordinator.DefaultConfig()
 	config.Heartbeat, config.Dead, config.Return = 100*time.Millisecond, time.Second, time.Second

@@ -29,7 +29,8 @@ import (
 
 const roleVariable = "CLOUDPROFILER_CP_AGENT_TEST"
 
-// roles are what this binary can be as another process, besides the agent.
+// roles lists, by the value of roleVariable, what else than the agent this test program can be in
+// another process.
 var roles = map[string]func(){}
 
 func TestMain(m *testing.M) {
@@ -45,7 +46,7 @@ func TestMain(m *testing.M) {
 	os.Exit(leak.Main(m))
 }
 
-// output is a buffer that goroutines may write and read at the same time.
+// output is a buffer that several goroutines may write and read at the same time.
 type output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -72,7 +73,7 @@ func waitFor(t *testing.T, what string, done func() bool) {
 	}
 }
 
-// read returns the configuration that the agent would serve with.
+// read returns the configuration with which the agent would serve.
 func read(t *testing.T, args ...string) (got config) {
 	t.Helper()
 	d := program(nil)
@@ -89,7 +90,7 @@ func read(t *testing.T, args ...string) (got config) {
 
 const example = "../../configs/cp-agent.yaml"
 
-// The example gives the defaults and has every key.
+// The example file contains every key with its default.
 func TestExampleIsTheDefault(t *testing.T) {
 	agentOf := func(c config) agent.Config {
 		t.Helper()
@@ -196,7 +197,7 @@ func TestBadConfigurations(t *testing.T) {
 	}
 }
 
-// It drains, takes new limits on SIGHUP, and writes everything down on SIGTERM.
+// The agent drains rings, applies new limits on SIGHUP, and writes everything to disk on SIGTERM.
 func TestServe(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "c.yaml")
@@ -208,7 +209,7 @@ func TestServe(t *testing.T) {
 		}
 	}
 	write("max_run_bytes: 1GiB\n")
-	t.Setenv(droppedVariable, "") // what runs here is the test, also as root
+	t.Setenv(droppedVariable, "") // so that serve keeps its privileges: this process is the test
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	reload := make(chan os.Signal)
@@ -280,7 +281,8 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// An agent that root starts has no capability left, and becomes the configured user.
+// An agent that root starts gives up all capabilities. If a user is configured, it becomes that
+// user.
 func TestPrivilegedDrop(t *testing.T) {
 	privileged.Need(t)
 	nobody, err := user.Lookup("nobody")
@@ -288,7 +290,7 @@ func TestPrivilegedDrop(t *testing.T) {
 		t.Skip("this system has no user nobody")
 	}
 	for name, args := range map[string][]string{"0": nil, nobody.Uid: {"--user", "nobody"}} {
-		dir, err := os.MkdirTemp("/tmp", "cp-agent-test") // where nobody may go
+		dir, err := os.MkdirTemp("/tmp", "cp-agent-test") // a directory that user nobody can enter
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -309,7 +311,7 @@ func TestPrivilegedDrop(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// No other user may enter the directory of the test's binary.
+		// Other users may not enter the directory of the test's binary, so copy the binary.
 		binary := filepath.Join(dir, "cp-agent")
 		out, err := exec.Command("cp", argv[len(argv)-len(args)-7], binary).CombinedOutput()
 		if err != nil {
@@ -320,7 +322,7 @@ func TestPrivilegedDrop(t *testing.T) {
 		}
 		cmd := exec.Command(binary, argv[len(argv)-len(args)-6:]...)
 		cmd.Dir = "/"
-		// Root may have no groups.
+		// Without another group of root's, the test could not see that the process leaves it.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Groups: []uint32{4}}}
 		var stderr output
 		cmd.Stderr, cmd.Env = &stderr, append(os.Environ(), roleVariable+"=1")
@@ -346,10 +348,11 @@ func TestPrivilegedDrop(t *testing.T) {
 			"NoNewPrivs:\t1", "\nUid:\t" + name + "\t" + name + "\t" + name,
 		}
 		if len(args) == 0 {
-			// It has lost what root's programs get by being root's.
+			// The process has also lost the bounding set, from which root's programs get
+			// capabilities.
 			wants = append(wants, "CapBnd:\t0000000000000000")
 		} else {
-			// It has lost root's groups.
+			// The process has left root's groups.
 			wants = append(wants, "\nGid:\t"+nobody.Gid+"\t"+nobody.Gid+"\t"+nobody.Gid,
 				"\nGroups:\t \n")
 		}
@@ -371,12 +374,12 @@ func TestPrivilegedDrop(t *testing.T) {
 	}
 }
 
-// The agent takes no directory of logs that another user owns, and says what to do.
+// The agent refuses a directory of logs that another user owns, and says what to do.
 func TestPrivilegedStateIsNotTaken(t *testing.T) {
 	privileged.Need(t)
 	const somebody = 12345
 	state := filepath.Join(t.TempDir(), "new", "state")
-	for range 2 { // the second time it is there already
+	for range 2 { // the second time, the directory already exists
 		if err := giveState(state, somebody, somebody); err != nil {
 			t.Fatal(err)
 		}

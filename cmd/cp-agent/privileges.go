@@ -14,16 +14,16 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/agent"
 )
 
-// droppedVariable marks a process that was started again without privileges. Its value lists what
-// could not be dropped.
+// droppedVariable names an environment variable that marks a process as started again by drop. The
+// variable's value says what could not be given up.
 const droppedVariable = "CLOUDPROFILER_AGENT_DROPPED"
 
-// drop replaces this process by a new start of the same program, as another user or as root without
-// capabilities. It returns only with an error, or if there is nothing to drop.
+// drop replaces this process by a new process of the same program that has fewer privileges: it
+// runs as another user, or as root without capabilities. drop returns only if there is an error or
+// nothing to drop.
 //
-// With C code linked in, one thread of a Go program cannot drop the privileges of the other
-// threads. But if a thread drops privileges and then executes a program, the whole new process
-// lacks them.
+// If C code is linked in, a Go program cannot drop the capabilities of all its threads. But if one
+// thread drops its privileges and then executes a program, the whole new process lacks them.
 func drop(c config) error {
 	if os.Geteuid() != 0 {
 		if c.User != "" && !isCurrentUser(c.User) {
@@ -39,8 +39,8 @@ func drop(c config) error {
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
-	// Never unlocked: no other goroutine should run without the privileges that this thread gives
-	// up.
+	// This thread is never unlocked, because no other goroutine should run on a thread that has
+	// given up privileges.
 	runtime.LockOSThread()
 	if c.User == "" {
 		err = dropCapabilities(true)
@@ -49,7 +49,7 @@ func drop(c config) error {
 	}
 	env := append(os.Environ(), droppedVariable+"="+text(err))
 	if c.User != "" && err != nil {
-		return err // do not go on as root
+		return err // do not continue as root
 	}
 	return fmt.Errorf("start again without privileges: %w", unix.Exec(self, os.Args, env))
 }
@@ -66,12 +66,12 @@ func isCurrentUser(name string) bool {
 	return err == nil && (u.Username == name || u.Uid == name)
 }
 
-// dropCapabilities gives up all capabilities of this thread, and the means to get new ones. If
-// bounding is set, it also gives up the capabilities that the thread's programs would have as root.
+// dropCapabilities gives up all capabilities of this thread, and the ways to get new ones. If
+// bounding is true, a program that this thread executes as root gets none either.
 func dropCapabilities(bounding bool) error {
 	var errs []error
 	if bounding {
-		// Being root must give no capabilities to the programs that this thread executes.
+		// With these bits, it is no reason to get capabilities that a program is executed as root.
 		const noRoot, locked = 1<<0 | 1<<2, 1<<1 | 1<<3 // SECBIT_NOROOT, SECBIT_NO_SETUID_FIXUP
 		if err := unix.Prctl(unix.PR_SET_SECUREBITS, noRoot|locked, 0, 0, 0); err != nil {
 			errs = append(errs, fmt.Errorf("give up root's capabilities: %w", err))
@@ -95,8 +95,8 @@ func dropCapabilities(bounding bool) error {
 	return errors.Join(errs...)
 }
 
-// giveState makes the directory of logs for the user. It does not change the owner of an existing
-// directory.
+// giveState makes the directory of logs and gives it to a user. If the directory exists, its owner
+// does not change.
 func giveState(state string, uid, gid int) error {
 	if err := os.MkdirAll(filepath.Dir(state), 0o755); err != nil {
 		return fmt.Errorf("make a place for logs: %w", err)
@@ -139,13 +139,13 @@ func becomeUser(c config) error {
 		if state, err = agent.DefaultState(); err != nil {
 			return err
 		}
-		os.Args = append(os.Args, "--state", state) // that user has another default
+		os.Args = append(os.Args, "--state", state) // the new user's default is another directory
 	}
 	if err := giveState(state, uid, gid); err != nil {
 		return fmt.Errorf("become user %q: %w", c.User, err)
 	}
-	// Raw calls change only this thread, which then executes the program. The calls of package
-	// syscall would change all threads.
+	// These raw system calls change only this thread, which will execute the program. The functions
+	// of package syscall would change all threads.
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); errno != 0 {
 		return fmt.Errorf("become user %q: leave root's groups: %w", c.User, errno)
 	}
@@ -157,5 +157,5 @@ func becomeUser(c config) error {
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, id, id, id); errno != 0 {
 		return fmt.Errorf("become user %q: %w", c.User, errno)
 	}
-	return dropCapabilities(false) // all but the bounding set, which a user's programs do not get
+	return dropCapabilities(false) // keep the bounding set: it gives capabilities only to root
 }

@@ -29,7 +29,7 @@ const (
 
 func init() {
 	roles[filteredAgent] = func() {
-		if _, again := os.LookupEnv(droppedVariable); !again { // else the filter came with it
+		if _, again := os.LookupEnv(droppedVariable); !again { // if so, the filter is inherited
 			filter()
 		}
 		main()
@@ -40,13 +40,13 @@ func init() {
 	}
 }
 
-// filter has the kernel kill this process at a system call that is not allowed, with a trace of its
-// stack.
+// filter limits the system calls of this process. At any other call the kernel sends SIGSYS, at
+// which Go prints the stack and ends the process.
 func filter() {
 	loadNumber := unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}
 	program := []unix.SockFilter{loadNumber}
-	// The NATS server calls sysinfo when a program begins. It is in this test's program because of
-	// internal/cli; it is not in cp-agent.
+	// The NATS server calls sysinfo as soon as a program that contains it begins. This test program
+	// contains it, because it imports internal/cli. cp-agent does not.
 	for _, name := range append(strings.Split(os.Getenv(allowVariable), ","), "sysinfo") {
 		program = append(program,
 			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1,
@@ -69,7 +69,8 @@ func filter() {
 	}
 }
 
-// beProgram logs in a directory that it makes.
+// beProgram opens channels, whose rings are in the directory that the first argument names, and
+// logs events to them.
 func beProgram() {
 	for _, o := range []handlers.Options{{}, {Handler: "counter"}, {Policy: "overwrite"}} {
 		o.Dir = os.Args[1]
@@ -89,8 +90,8 @@ func beProgram() {
 	}
 }
 
-// allowed reads the lists of docs/containers.md: the system calls of any Go program, of one that
-// logs, and of the agent.
+// allowed reads three lists of system calls from docs/containers.md: those of any Go program, of a
+// program that logs, and of the agent.
 func allowed(t *testing.T) (lists [3][]string) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/containers.md")
@@ -118,7 +119,7 @@ func allowed(t *testing.T) (lists [3][]string) {
 	return lists
 }
 
-// Programs and agents that a server has measure need no system call but those that
+// Programs that log, and agents that measure on a server's orders, need only the system calls that
 // docs/containers.md lists.
 func TestSystemCalls(t *testing.T) {
 	lists := allowed(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
 )
 
-// load returns the configuration that tsc-client would serve with, or its error.
+// load returns the configuration with which tsc-client would serve, or the error that prevents it.
 func load(t *testing.T, args ...string) (got config, err error) {
 	t.Helper()
 	d := program
@@ -29,7 +29,7 @@ func load(t *testing.T, args ...string) (got config, err error) {
 	return got, err
 }
 
-// The example gives the defaults and names every key.
+// The example file contains every key with its default.
 func TestExampleConfigurationIsTheDefault(t *testing.T) {
 	example, err := load(t, "--config", "../../configs/tsc-client.yaml")
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/cli"
 )
 
-// The command that "cprof keys" prints and the file that docs/operating.md shows both work with the
-// keys that were made.
+// With the keys that "cprof keys" makes, tsc-client accepts both the command line that "cprof keys"
+// prints and the file that docs/operating.md shows.
 func TestKeysGoWhereItIsSaid(t *testing.T) {
 	dir := t.TempDir()
 	said := func(args ...string) string {

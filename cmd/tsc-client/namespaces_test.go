@@ -25,7 +25,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// asVariable names the command that the test's program runs as.
+// asVariable names an environment variable. Its value says which command this test program is.
 const asVariable = "CLOUDPROFILER_TEST_AS"
 
 func TestMain(m *testing.M) {
@@ -38,13 +38,14 @@ func TestMain(m *testing.M) {
 	os.Exit(leak.Main(m))
 }
 
-// A process is a command in a namespace.
+// A process is a command that runs in a network namespace.
 type process struct {
 	*exec.Cmd
 	stdout, stderr bytes.Buffer
 }
 
-// start starts the test's program as a command in a namespace. It dies with the namespace's thread.
+// start starts this test program as a command in a namespace. The process dies at the latest when
+// the thread of that namespace ends.
 func start(t *testing.T, pair *netns.Pair, end int, as string, args ...string) *process {
 	t.Helper()
 	cmd, err := reexec.Command(args...)
@@ -60,13 +61,13 @@ func start(t *testing.T, pair *netns.Pair, end int, as string, args ...string) *
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGCONT)
-		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Process.Kill() // fails if the process has ended
 		_ = cmd.Wait()
 	})
 	return p
 }
 
-// end waits some time for a command to end, and returns its exit code.
+// end waits until the command ends or the limit is over, and returns the exit code.
 func (p *process) end(t *testing.T, limit time.Duration) int {
 	t.Helper()
 	timer := time.AfterFunc(limit, func() { _ = p.Process.Kill() })
@@ -77,9 +78,10 @@ func (p *process) end(t *testing.T, limit time.Duration) int {
 	return p.ProcessState.ExitCode()
 }
 
-// Two tsc-clients in two namespaces are related by hand, with keys. Each is a virtual node whose
-// rate wanders by half of what is assumed. Every reading's interval holds the truth. Then one of
-// them is stopped, and later killed: each time the error names it, and nothing hangs.
+// "cprof relate" relates two tsc-clients in two namespaces, with keys. Each client is a virtual
+// node whose rate wanders by half of the assumed wander. The interval of every translated reading
+// contains the truth. Later one client is stopped, and the other is killed. Each time, relate names
+// the client that fails, and does not hang.
 func TestPrivilegedRelateAcrossNamespaces(t *testing.T) {
 	privileged.Need(t)
 	pair, err := netns.NewPair()
@@ -127,11 +129,12 @@ func TestPrivilegedRelateAcrossNamespaces(t *testing.T) {
 	}
 	file := filepath.Join(dir, "north--south.rel")
 	before := asm.Counter()
-	// The clients measure themselves for a second or two before they answer. relate waits three.
+	// A client measures its counter for a second or two before it answers, on a busy machine for
+	// longer. relate waits only three seconds for an answer, so try more than once.
 	var relating *process
 	code := -1
 	for try := 0; try < 3 && code != 0; try++ {
-		_ = os.Remove(file) // of a try that ended early
+		_ = os.Remove(file) // the file of a try that failed
 		relating = relate("--seconds", "5", "-o", file)
 		code = relating.end(t, time.Minute)
 	}
@@ -143,9 +146,9 @@ func TestPrivilegedRelateAcrossNamespaces(t *testing.T) {
 	}
 	holdsTruth(t, file, truth, before, after)
 
-	// Stopped: it answers neither probes nor commands, and its sockets stay open.
+	// A stopped client answers neither probes nor commands, but its sockets stay open.
 	relating = relate("--seconds", "60")
-	time.Sleep(time.Second) // in the middle; anywhere else it must end as well
+	time.Sleep(time.Second) // any moment during the measurement will do
 	if err := processes[1].Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +156,7 @@ func TestPrivilegedRelateAcrossNamespaces(t *testing.T) {
 	if err := processes[1].Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	// Killed.
+	// A killed client has no sockets any more.
 	relating = relate("--seconds", "60")
 	time.Sleep(time.Second)
 	if err := processes[0].Process.Kill(); err != nil {
@@ -162,7 +165,7 @@ func TestPrivilegedRelateAcrossNamespaces(t *testing.T) {
 	named(t, relating, `"north`)
 }
 
-// named expects that a relate ends soon and names the node that is to blame.
+// named checks that relate ends soon and names the node that failed.
 func named(t *testing.T, relating *process, who string) {
 	t.Helper()
 	begin := time.Now()
@@ -205,7 +208,7 @@ func makeKeys(t *testing.T, dir string) (secret, public, me, clients string) {
 	return secret, public, me, clients
 }
 
-// holdsTruth asks a stored relation for many readings in both directions.
+// holdsTruth checks many readings, in both directions of a stored relation, against the truth.
 func holdsTruth(t *testing.T, file string, truth [2]*vnode.Truth, before, after uint64) {
 	t.Helper()
 	data, err := os.ReadFile(file)

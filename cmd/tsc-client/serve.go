@@ -10,7 +10,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// serve answers probes and takes commands until ctx ends.
+// serve answers probes and obeys commands until ctx ends.
 func serve(ctx context.Context, s daemon.Start[config]) error {
 	c, log := s.Config, s.Log
 	p, err := c.plan()
@@ -66,15 +66,15 @@ func serve(ctx context.Context, s daemon.Start[config]) error {
 	return nil
 }
 
-// becomeVirtual replaces the machine's clocks, and the facts about its counter, by those of a
+// becomeVirtual replaces the machine's clocks, and the properties of its counter, by those of a
 // virtual node.
 func becomeVirtual(c *tscclient.Config, v vnode.Config) error {
 	clock, err := virtual.Clock(v, c.Clock)
 	if err != nil {
 		return err
 	}
-	// A virtual counter may run faster than the machine's counter, by its rate and wander. Its core
-	// slack is larger by the same factor.
+	// A virtual counter may run faster than the machine's counter, so that the same core slack is
+	// more cycles. This allows for a counter that is 1 % faster.
 	faster := func(n uint64) uint64 { return n + n/100 + 2 }
 	c.Clock = clock
 	if v.Name != "" {

@@ -78,7 +78,7 @@ func TestBadConfigurationIsNamed(t *testing.T) {
 	}
 }
 
-// Without keys the server serves this machine alone, and says so.
+// A server without keys accepts only connections from its own machine, and says so in its log.
 func TestWithoutKeysItSaysSo(t *testing.T) {
 	said, log := io.Pipe()
 	ctx, stop := context.WithCancel(t.Context())

@@ -10,7 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// demoProgram is the demonstration. With its job and its message broker it is larger than cprof.
+// demoProgram is the demonstration. It is a separate program, because with its job and its message
+// broker it is larger than cprof.
 const demoProgram = "cprof-demo"
 
 func newDemo() *cobra.Command {

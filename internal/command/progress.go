@@ -16,7 +16,7 @@ type Progress struct {
 	shown int
 }
 
-// NewProgress returns a Progress that writes to w if that is a terminal.
+// NewProgress returns a Progress. It writes to w if w is a terminal.
 func NewProgress(w io.Writer) *Progress {
 	file, ok := FileOf(w)
 	if !ok {
@@ -25,7 +25,8 @@ func NewProgress(w io.Writer) *Progress {
 	if _, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS); err != nil {
 		return &Progress{}
 	}
-	return &Progress{w: file} // not through plain: it moves the cursor
+	// Write directly and not through plain, because the line moves the cursor.
+	return &Progress{w: file}
 }
 
 // Show replaces the line.
@@ -46,8 +47,8 @@ func (p *Progress) Done() {
 	}
 }
 
-// Share returns a function that shows which share of the work is done, from 0 to 1, and what is
-// being done. Several goroutines may call the function. It writes at most ten times a second.
+// Share returns a function that shows which share of the work is done, from 0 to 1, and what the
+// program is doing. Several goroutines may call the function. It writes at most ten times a second.
 func (p *Progress) Share() func(done float64, what string) {
 	shows := make(chan struct{}, 1)
 	var last time.Time

@@ -5,14 +5,14 @@ import (
 	"testing"
 )
 
-// The line shows how much is done and what, is rewritten at most ten times a second, and is gone at
-// the end.
+// The line shows how much is done and what the program is doing. It changes at most ten times a
+// second, and is gone at the end.
 func TestProgress(t *testing.T) {
 	var out strings.Builder
 	line := &Progress{w: &out}
 	show := line.Share()
 	show(0.5, "reading logs")
-	show(0.75, "joining tuples") // too soon
+	show(0.75, "joining tuples") // too soon to be shown
 	want := "\rreading logs    [===============               ]  50 %"
 	if out.String() != want {
 		t.Errorf("shown %q, want %q", out.String(), want)
@@ -26,7 +26,7 @@ func TestProgress(t *testing.T) {
 	if want += "\r" + strings.Repeat(" ", 54) + "\r"; out.String() != want {
 		t.Errorf("at the end %q, want %q", out.String(), want)
 	}
-	if NewProgress(&out).w != nil { // logs should hold results
+	if NewProgress(&out).w != nil { // a file should contain only results
 		t.Error("progress is shown where there is no terminal")
 	}
 }

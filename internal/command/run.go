@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The exit codes of every subcommand.
+// These are the exit codes of every subcommand.
 const (
 	Answered = 0 // the question was answered
 	Failed   = 1 // the question was not answered
@@ -18,13 +18,14 @@ const (
 	Partial  = 3 // the question was answered, with suspect or missing parts
 )
 
-// ErrPartial is returned (wrapped) by a subcommand that has printed its answer, if parts of the
-// answer are suspect or missing. The error's text is printed after the answer and names these
+// A subcommand returns ErrPartial, wrapped, if it has printed its answer but parts of the answer
+// are suspect or missing. After the answer Run prints the text of the error, which names these
 // parts.
 var ErrPartial = errors.New("answered with suspect or missing parts")
 
-// A UsageError reports a wrong command line that flags and argument counts do not reveal, for
-// example two flags that exclude each other. Errors that cobra finds need no wrapping.
+// A UsageError reports a wrong command line if neither the flags nor the number of arguments show
+// the mistake. An example is two flags that exclude each other. Errors that cobra finds need no
+// wrapping.
 type UsageError struct{ Err error }
 
 func (e UsageError) Error() string { return e.Err.Error() }
@@ -32,14 +33,15 @@ func (e UsageError) Unwrap() error { return e.Err }
 
 func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
-// Run runs root with args, the command line without the program's name, and returns the exit code.
-// Cancelling ctx ends the subcommand early, as failed.
+// Run runs root with args and returns the exit code. args is the command line without the program's
+// name. If ctx is cancelled, the subcommand ends early, as failed.
 func Run(ctx context.Context, root *cobra.Command, args []string, out, errs io.Writer) int {
 	stdout, stderr := &plain{to: out}, &plain{to: errs}
 	defer stderr.Close()
 	defer stdout.Close()
 	root.SetArgs(args)
-	// before Prepare: cobra's completion commands keep the writer that they find
+	// Set the writer before Prepare, because cobra's completion commands keep the writer that they
+	// find.
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	begun := Prepare(root)
@@ -60,8 +62,9 @@ func Run(ctx context.Context, root *cobra.Command, args []string, out, errs io.W
 	}
 }
 
-// Prepare gives all commands under root what they have in common. begun becomes true when a
-// subcommand's own code begins to run. Every error before that is a wrong command line.
+// Prepare gives root and all commands below it the behaviour that they share. *begun becomes true
+// when a subcommand's own code begins to run. Every earlier error means that the command line is
+// wrong.
 func Prepare(root *cobra.Command) (begun *bool) {
 	root.SilenceErrors = true
 	root.SilenceUsage = true
@@ -105,8 +108,8 @@ func Prepare(root *cobra.Command) (begun *bool) {
 }
 
 // wrongArguments returns an error that names the missing or surplus argument in the words of the
-// command's usage. Cobra only counts arguments ("accepts 1 arg(s), received 0"), or mistakes a
-// surplus argument for a command.
+// command's usage. Cobra itself only counts arguments ("accepts 1 arg(s), received 0"), or mistakes
+// a surplus argument for a command.
 func wrongArguments(cmd *cobra.Command, args []string, err error) error {
 	wanted := strings.Fields(cmd.Use)[1:]
 	switch {
@@ -119,9 +122,9 @@ func wrongArguments(cmd *cobra.Command, args []string, err error) error {
 	}
 }
 
-// makeGroup makes a command that only has subcommands answer a wrong word with the nearest right
-// word. Without makeGroup, cobra prints the help of "cprof log" for "cprof log nosuch", and
-// succeeds.
+// makeGroup changes a command that only has subcommands. If its next word is wrong, the command
+// answers with the nearest right word. Without makeGroup, cobra prints the help of "cprof log" for
+// "cprof log nosuch", and succeeds.
 func makeGroup(cmd *cobra.Command) {
 	unknown := func(cmd *cobra.Command, word string) error {
 		cmd.SuggestionsMinimumDistance = 2

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// toyRoot has one subcommand for each way to end, and a group.
+// toyRoot returns a command with one subcommand for each way to end, and with a group.
 func toyRoot() *cobra.Command {
 	ending := func(name string, end func(ctx context.Context) error) *cobra.Command {
 		cmd := &cobra.Command{Use: name, Args: cobra.NoArgs,
@@ -44,7 +44,7 @@ func TestExitCodes(t *testing.T) {
 	tests := map[string]struct {
 		args     string
 		code     int
-		out, err string // substrings
+		out, err string // texts that the output must contain
 	}{
 		"answered":             {"answer", 0, "ran answer", ""},
 		"answered in a group":  {"bench log", 0, "ran log", ""},

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A file that cannot be written whole stays as it was. WriteWhole follows a link, and writes to a
-// pipe as it is.
+// If WriteWhole cannot write the whole new file, the old file stays. WriteWhole follows a link, and
+// writes directly to a pipe.
 func TestWriteWhole(t *testing.T) {
 	dir := t.TempDir()
 	page, link := filepath.Join(dir, "page.html"), filepath.Join(dir, "link.html")
@@ -65,9 +65,9 @@ func TestWriteWhole(t *testing.T) {
 	}
 	signal.Ignore(unix.SIGXFSZ)
 	defer signal.Reset(unix.SIGXFSZ)
-	// leaves room for the go command's own log of this test
+	// This leaves room for the file to which the go command writes the log of this test.
 	const room = 16 << 20
-	// like a full disk
+	// The limit imitates a full disk.
 	if err := unix.Setrlimit(unix.RLIMIT_FSIZE,
 		&unix.Rlimit{Cur: room, Max: limit.Max}); err != nil {
 		t.Fatal(err)

@@ -11,13 +11,13 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
 )
 
-// The cases are what the kernel shows of control groups and of the machine, and the answer about a
-// ring of 64 MiB, for which 69206016 bytes must be left.
+// A program can open a ring of 64 MiB only if the control group and the machine have 69206016 bytes
+// left. The cases say what the kernel's files contain, and what the program must answer.
 func TestMemoryThatIsLeft(t *testing.T) {
 	cases := []struct {
 		name  string
 		files map[string]string
-		says  string // "": there is room
+		says  string // "": there is enough memory
 	}{
 		{"nothing to read", nil, ""},
 		{"v2 without limit", map[string]string{"proc/self/cgroup": "0::/a\n",
@@ -107,8 +107,8 @@ func TestMemoryThatIsLeft(t *testing.T) {
 	}
 }
 
-// A ring that does not fit into a control group is an error to the program. Without the check
-// beforehand the kernel would kill the program.
+// If a ring does not fit into the control group, the program gets an error. Without a check before
+// the ring is made, the kernel would kill the program.
 func TestPrivilegedControlGroupWithoutRoom(t *testing.T) {
 	privileged.Need(t)
 	for language := range writers {
@@ -118,7 +118,8 @@ func TestPrivilegedControlGroupWithoutRoom(t *testing.T) {
 		if said := s.ask(order, "big/start", 64<<20); !strings.Contains(said, "control group") {
 			t.Errorf("%s: a ring of 64 MiB in a group of 48: %q", language, said)
 		}
-		if files, err := os.ReadDir(s.rings); err != nil || len(files) != 1 { // the node's number
+		// Only the file with the node's number may be left in the directory.
+		if files, err := os.ReadDir(s.rings); err != nil || len(files) != 1 {
 			t.Errorf("%s: left in the directory: %v, %v", language, files, err)
 		}
 		s.do(order, "small/start", 1<<20)
@@ -126,13 +127,14 @@ func TestPrivilegedControlGroupWithoutRoom(t *testing.T) {
 	}
 }
 
-// confine puts a process into a control group of its own with a memory limit.
+// confine puts a process into a new control group with a memory limit.
 func confine(t *testing.T, pid int, limit_bytes int64) {
 	t.Helper()
-	parent, limit := "/sys/fs/cgroup/memory", "memory.limit_in_bytes" // version 1
+	parent, limit := "/sys/fs/cgroup/memory", "memory.limit_in_bytes" // version 1 of control groups
 	if _, err := os.Stat(parent); err != nil {
 		parent, limit = "/sys/fs/cgroup", "memory.max"
-		// Without this the limit below cannot be written, and that error says more.
+		// Without this, the kernel refuses the limit below. An error there says more than an error
+		// here.
 		_ = os.WriteFile(filepath.Join(parent, "cgroup.subtree_control"), []byte("+memory"), 0)
 	}
 	group := filepath.Join(parent, fmt.Sprintf("cloudprofiler-test-%d", pid))
@@ -141,7 +143,7 @@ func confine(t *testing.T, pid int, limit_bytes int64) {
 	}
 	root := filepath.Join(parent, "cgroup.procs")
 	t.Cleanup(func() {
-		_ = os.WriteFile(root, fmt.Append(nil, pid), 0) // the process may have ended
+		_ = os.WriteFile(root, fmt.Append(nil, pid), 0) // fails if the process has ended
 		if err := os.Remove(group); err != nil {
 			t.Error(err)
 		}

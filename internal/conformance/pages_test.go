@@ -11,7 +11,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// examples returns a page's code blocks of a language.
+// examples returns a page's code blocks in one language.
 func examples(t *testing.T, page, language string) (all []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.FromSlash("../../" + page))
@@ -28,7 +28,7 @@ func examples(t *testing.T, page, language string) (all []string) {
 	return all
 }
 
-// What the pages say to write compiles, opens the channels that it names, and logs an event.
+// The examples in the pages compile, open the channels that they name, and log an event.
 func TestExamplesOfThePages(t *testing.T) {
 	for _, test := range []struct {
 		page, language string
@@ -73,7 +73,8 @@ func TestExamplesOfThePages(t *testing.T) {
 	}
 }
 
-// goProgram makes a program of examples: the first one's import, and all else in main.
+// goProgram makes a program from a page's examples. The first example contains the import. All
+// others go into main.
 func goProgram(t *testing.T, examples []string) (*exec.Cmd, string) {
 	t.Helper()
 	imports, body, _ := strings.Cut(strings.Join(examples, "\n"), "\n\n")
@@ -86,7 +87,8 @@ func goProgram(t *testing.T, examples []string) (*exec.Cmd, string) {
 	return exec.Command("go", "build", "-o", program, source), program
 }
 
-// cProgram makes a program of examples: the first one's includes, and all else in main.
+// cProgram makes a program from a page's examples. The first example contains the includes. All
+// others go into main.
 func cProgram(t *testing.T, examples []string) (*exec.Cmd, string) {
 	t.Helper()
 	includes, body, _ := strings.Cut(strings.Join(examples, "\n"), "\n\n")

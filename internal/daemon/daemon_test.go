@@ -22,7 +22,7 @@ type settings struct {
 	Other  string        `mapstructure:"other"`
 }
 
-// example returns a daemon that tells the test what it starts with.
+// example returns a daemon with the given Serve.
 func example(serve func(context.Context, Start[settings]) error) Daemon[settings] {
 	return Daemon[settings]{
 		Name:  "an-example",
@@ -61,7 +61,7 @@ func TestFlagsCountMoreThanTheEnvironmentAndThatMoreThanTheFile(t *testing.T) {
 	path := write(t, "a_time: 2s\nnumber: 2\nother: file\n")
 	t.Setenv("AN_EXAMPLE_A_TIME", "3s")
 	t.Setenv("AN_EXAMPLE_NUMBER", "3")
-	t.Setenv("AN_EXAMPLE_OTHER", "") // as if it were not set
+	t.Setenv("AN_EXAMPLE_OTHER", "") // an empty variable counts as not set
 	var first, second settings
 	d := example(func(_ context.Context, s Start[settings]) (err error) {
 		first = s.Config
@@ -138,7 +138,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// writeKey makes a key, and returns the files of its halves.
+// writeKey makes a key, and returns the paths of its secret and its public file.
 func writeKey(t *testing.T, dir, name string, role control.Role) (secret, public string) {
 	t.Helper()
 	key, err := control.NewKey(name, role)

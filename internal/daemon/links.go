@@ -10,11 +10,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
 )
 
-// A Setting is a key of a configuration, and its value.
+// A Setting is a key of a configuration together with its value.
 type Setting struct{ Key, Value string }
 
-// Link returns how a node reaches its server: with the node's secret key and the server's public
-// key, or with no keys. If node or advertise is empty, its value is found out later.
+// Link returns the configuration with which a node reaches its server. The node uses its secret key
+// and the server's public key, or no keys. If node or advertise is empty, the link finds out the
+// value later.
 func Link(node, server, key, serverKey, advertise string) (l tscclient.LinkConfig, err error) {
 	l.Server.Server = server
 	if advertise != "" {
@@ -33,7 +34,7 @@ func Link(node, server, key, serverKey, advertise string) (l tscclient.LinkConfi
 	if err != nil {
 		return l, fmt.Errorf("key: %w", err)
 	}
-	if node != "" && node != own.Name { // the server checks the same
+	if node != "" && node != own.Name { // the server checks this, too
 		return l, fmt.Errorf("key %q: it is the key of %s %q, but this is node %q: make one with "+
 			"\"cprof keys client %s\"",
 			key, own.Role, own.Name, node, node)
@@ -46,8 +47,9 @@ func Link(node, server, key, serverKey, advertise string) (l tscclient.LinkConfi
 	return l, l.Server.Check()
 }
 
-// Listen returns where others connect, and with which keys: this program's secret key, and the
-// public keys in a directory. Without keys, no other machine can connect.
+// Listen returns the configuration with which this program accepts connections. It uses this
+// program's secret key and the public keys in a directory. Without keys, only this machine can
+// connect.
 func Listen(address string, key, clients Setting) (control.ServerConfig, error) {
 	c := control.ServerConfig{Address: address}
 	if (key.Value == "") != (clients.Value == "") {
@@ -68,7 +70,7 @@ func Listen(address string, key, clients Setting) (control.ServerConfig, error) 
 	return c, c.Check()
 }
 
-// Address parses the IP address and port of a key.
+// Address parses the IP address and port that the configuration gives for a key.
 func Address(key, text string) (netip.AddrPort, error) {
 	a, err := netip.ParseAddrPort(text)
 	if err != nil {

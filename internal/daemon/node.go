@@ -17,7 +17,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
 )
 
-// A Node is this machine's node, as a client of package tscclient uses it. Close the client first.
+// A Node is this machine's node for a tscclient.Client. Close the client before the Node.
 type Node struct {
 	Facts host.Facts
 
@@ -25,11 +25,11 @@ type Node struct {
 	notice   *minrtt.StepNotice
 }
 
-// OpenNode finds out what this machine's node is, which takes about a second. It puts node, epoch
-// and clock into a client's configuration, and a new secret for the keys of probes. An empty name
-// becomes the host's name. If the counter breaks off in a way that leaves no mark, that is recorded
-// in the directory rings, which lasts as long as the boot. An empty rings means the default
-// directory.
+// OpenNode measures this machine's node, which takes about a second. It sets the node, the epoch
+// and the clock in a client's configuration, and a new secret for the keys of probes. An empty name
+// means the host's name. If the counter jumps without a trace that other processes could find, the
+// node stores its epoch in the directory rings, which is emptied at boot. An empty rings means the
+// default directory.
 func OpenNode(name, rings string, log *slog.Logger, c *tscclient.Config) (*Node, error) {
 	if rings == "" {
 		rings = ring.DefaultDirectory()
@@ -49,7 +49,8 @@ func OpenNode(name, rings string, log *slog.Logger, c *tscclient.Config) (*Node,
 	return &Node{identity.Report.Facts, identity, notice}, nil
 }
 
-// epochFile contains the epoch of a counter that broke off without a mark, in some hundred bytes.
+// epochFile contains the epoch after a jump of the counter that left no trace. It has some hundred
+// bytes.
 const (
 	epochFile     = "epoch"
 	maxEpochBytes = 1 << 16
@@ -90,7 +91,7 @@ func writeEpoch(rings, path string, text []byte) error {
 	return plainfile.Replace(path, text)
 }
 
-// Register returns the node's description of its machine for a server.
+// Register returns the node's description of its machine. A server needs it.
 func (n *Node) Register(program string) (control.Register, error) {
 	facts, err := json.Marshal(n.Facts)
 	if err != nil {
@@ -105,10 +106,10 @@ func (n *Node) Register(program string) (control.Register, error) {
 	}, nil
 }
 
-// Observe reads the machine's counter and CLOCK_MONOTONIC_RAW together.
+// Observe makes one observation of the machine's counter and epoch.
 func (n *Node) Observe() (host.Observation, error) {
 	return host.Observer{Root: os.DirFS("/"), Clocks: host.SystemClocks()}.Observe()
 }
 
-// Close ends what watches the machine.
+// Close stops watching the machine.
 func (n *Node) Close() error { return errors.Join(n.identity.Close(), n.notice.Close()) }

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Programs may put anything into the directory of rings, and a client must not wait for it, or read
-// it, forever.
+// Programs may put anything into the directory of rings. A client must not wait for ever for such a
+// file, or read it without end.
 func TestKeptEpochIsReadFromAShortFileOnly(t *testing.T) {
 	for name, put := range map[string]func(path string) error{
 		"a FIFO": func(path string) error { return unix.Mkfifo(path, 0o600) },
@@ -35,7 +35,7 @@ func TestKeptEpochIsReadFromAShortFileOnly(t *testing.T) {
 			if text, err := kept.Read(); err == nil || !strings.Contains(err.Error(), path) {
 				t.Errorf("read %d bytes, %v", len(text), err)
 			}
-			kept.Write([]byte("mine")) // replaces it
+			kept.Write([]byte("mine")) // this replaces the file
 			if text, err := kept.Read(); err != nil || string(text) != "mine" {
 				t.Errorf("%q, %v", text, err)
 			}
@@ -43,8 +43,8 @@ func TestKeptEpochIsReadFromAShortFileOnly(t *testing.T) {
 	}
 }
 
-// The next process reads what one process keeps of its epoch. If nothing is kept there is no file
-// and no directory.
+// The next process reads the epoch that a process has stored. If no epoch is stored, there is no
+// file and no directory.
 func TestKeptEpoch(t *testing.T) {
 	var said bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&said, nil))

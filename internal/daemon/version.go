@@ -9,7 +9,8 @@ import (
 // Version returns one line that identifies the build of a program.
 func Version(program string) string { return version(program, buildInfo()) }
 
-// Release is a shorter Version, without what only the builders of a program need.
+// Release returns a shorter text than Version, without facts that only the builders of a program
+// need.
 func Release(program string) string { return program + " " + number(buildInfo()) }
 
 func buildInfo() *debug.BuildInfo {
@@ -19,8 +20,8 @@ func buildInfo() *debug.BuildInfo {
 	return &debug.BuildInfo{GoVersion: runtime.Version()}
 }
 
-// archive is the version in the name of the archive that contains this command, or "". scripts/dist
-// sets it.
+// archive is the version in the name of the archive that contains this command. scripts/dist sets
+// it. It is "" in all other builds.
 var archive string
 
 func number(info *debug.BuildInfo) string {
@@ -33,7 +34,7 @@ func number(info *debug.BuildInfo) string {
 	return "devel"
 }
 
-// version formats info in one line. A build from a checkout has a commit only if the go command
+// version formats info as one line. A build from a checkout has a commit only if the go command
 // could ask git (-buildvcs). A build from the module cache has a version and no commit.
 func version(program string, info *debug.BuildInfo) string {
 	words := []string{program, number(info)}

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// archive is the directory of an unpacked archive.
+// archive returns the directory of the unpacked archive.
 func archive(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv("CLOUDPROFILER_ARCHIVE")
@@ -67,7 +67,8 @@ func flagIn(help, flag string) bool {
 	return explained.MatchString(help)
 }
 
-// shipped are the commands for operators: all but those that only developers need.
+// shipped lists the commands for operators. These are all commands except those that only
+// developers need.
 func shipped(t *testing.T) []string {
 	t.Helper()
 	return slices.DeleteFunc(names(t, "../../cmd"), func(command string) bool {
@@ -93,7 +94,7 @@ func TestCommandsRun(t *testing.T) {
 	}
 }
 
-// Operators copy the archive onto every machine, so what a command carries is bounded.
+// Operators copy the archive to every machine, so each command has a limited size.
 func TestCommandsAreSmall(t *testing.T) {
 	dir := archive(t)
 	for _, c := range names(t, dir, "bin") {
@@ -113,7 +114,7 @@ func TestCommandsAreSmall(t *testing.T) {
 	}
 }
 
-// Whoever reports a defect can say which archive has it.
+// A person who reports a defect can see which archive has it.
 func TestCommandsTellTheirArchive(t *testing.T) {
 	dir := archive(t)
 	version := strings.TrimPrefix(filepath.Base(dir), "cloudprofiler-")
@@ -125,8 +126,8 @@ func TestCommandsTellTheirArchive(t *testing.T) {
 	}
 }
 
-// A machine that gets the archive has a C library. The documents tell its user to install one
-// package.
+// The commands need only the C library and libzmq, which is the one package that the documents tell
+// users to install.
 func TestCommandsNeedOnePackage(t *testing.T) {
 	dir := archive(t)
 	for _, c := range names(t, dir, "bin") {
@@ -153,7 +154,8 @@ func TestCommandsNeedOnePackage(t *testing.T) {
 	}
 }
 
-// A shell finds a completion by the command's name, and asks the command itself for the words.
+// A shell finds a completion file by the command's name. The completion asks the command itself for
+// the words.
 func TestCompletions(t *testing.T) {
 	dir := archive(t)
 	for _, c := range names(t, dir, "bin") {
@@ -164,7 +166,7 @@ func TestCompletions(t *testing.T) {
 			}
 			path, err := exec.LookPath(shell)
 			if err != nil {
-				continue // without the shell, reading its text must do
+				continue // without this shell, the test only reads the completion's text
 			}
 			cmd := exec.Command(path, "-n", filepath.Join(dir, "completions", shell, file))
 			if out, err := cmd.CombinedOutput(); err != nil {
@@ -211,7 +213,7 @@ func TestUnitsStartWhatIsThere(t *testing.T) {
 				}
 			}
 		}
-		// systemd reads a copy below, in which the command has its present path.
+		// systemd reads a copy of the unit in which the command has its path in the archive.
 		copied := filepath.Join(t.TempDir(), unit)
 		present := strings.ReplaceAll(text, installed, filepath.Join(dir, "bin")+"/")
 		if err := os.WriteFile(copied, []byte(present), 0o600); err != nil {
@@ -270,8 +272,8 @@ var (
 		`((?:configs|systemd|bin|completions)/\S*|Containerfile)`)
 )
 
-// The archive has what pages name: all files that operating.md types, and the pages and formats
-// that any page links to. Source is in the repository alone.
+// The archive has all files that its documents name: the files in commands that operating.md shows,
+// and the pages and formats to which any page links. Only source files are not in the archive.
 func TestDocumentsPointAtWhatIsThere(t *testing.T) {
 	dir := archive(t)
 	for _, match := range fileWord.FindAllStringSubmatch(read(t, dir, "docs/operating.md"), -1) {

@@ -1,7 +1,8 @@
-// Package doctor examines what surrounds a node's counter: where rings are, which interfaces give
-// kernel stamps, what steers CLOCK_REALTIME, whether the machine may be suspended, and the limits
-// of processes. Each becomes a finding with a verdict and a remedy, like the findings of package
-// host, which examines the counter itself.
+// Package doctor examines the surroundings of a node's counter: where rings are, which interfaces
+// give kernel stamps, what adjusts CLOCK_REALTIME, whether the machine may be suspended, and the
+// limits of processes. The result is a list of findings, each with a verdict and a remedy. Package
+// host, which examines the counter itself, returns the same kind of findings.
 //
-// What doctor examines is passed in, so that tests can imitate other machines. It changes nothing.
+// The machine to examine is an argument, so that tests can simulate other machines. The package
+// changes nothing on a machine.
 package doctor

@@ -16,11 +16,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// Machine is what is examined.
+// Machine contains what doctor examines.
 type Machine struct {
-	Root fs.FS // of the file system
+	Root fs.FS // root of the file system
 
-	User        User   // who runs this
+	User        User   // the user who runs doctor
 	Rings       string // the directory of the node's rings
 	CheckRings  func(dir string) error
 	Filesystem  func(path string) (Filesystem, error)
@@ -32,22 +32,22 @@ type Machine struct {
 	Limit       func(resource int) (unix.Rlimit, error)
 }
 
-// User is the owner of the rings.
+// User is a user of the machine.
 type User struct {
 	ID   int
 	Name string
 }
 
-// Filesystem is the file system of a directory.
+// Filesystem describes the file system of a directory.
 type Filesystem struct {
 	Memory      bool // the file system is in memory
 	Bytes, Free uint64
 }
 
-// StampKinds are the directions in which an interface's driver lets the kernel stamp packets.
+// StampKinds says which packets of an interface the kernel can stamp.
 type StampKinds struct{ Transmit, Receive bool }
 
-// System returns this machine.
+// System returns the machine on which the program runs.
 func System() Machine {
 	return Machine{
 		Root:       os.DirFS("/"),
@@ -73,7 +73,7 @@ func System() Machine {
 	}
 }
 
-// Examine returns the findings.
+// Examine returns the findings about a machine.
 func Examine(m Machine) []host.Finding {
 	findings := []host.Finding{m.ringDirectory(), m.sharedMemory(), m.Logout()}
 	findings = append(findings, m.stamps()...)

@@ -17,7 +17,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ntp"
 )
 
-// fit returns a machine with nothing wrong.
+// fit returns a machine without any fault.
 func fit() Machine {
 	return Machine{
 		Root: fstest.MapFS{
@@ -170,7 +170,7 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-// A directory that does not exist is judged by the file system of the nearest one above it.
+// If the directory of rings does not exist, the nearest existing directory above it is examined.
 func TestSharedMemoryOfADirectoryToBe(t *testing.T) {
 	m := fit()
 	m.Rings = "/dev/shm/not/there"
@@ -187,7 +187,7 @@ func TestSharedMemoryOfADirectoryToBe(t *testing.T) {
 	}
 }
 
-// This machine answers every question, whatever the answers are.
+// Examine produces every finding on this machine, whatever the verdicts are.
 func TestSystem(t *testing.T) {
 	names := map[string]bool{}
 	for _, f := range Examine(System()) {

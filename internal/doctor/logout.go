@@ -12,12 +12,13 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// lastSystemUser is the largest id of a user whose shared memory logind leaves alone.
+// lastSystemUser is the largest id of a system user. logind never removes a system user's shared
+// memory.
 const lastSystemUser = 999
 
 // Logout reports whether systemd empties the directory of rings when this user's last session ends.
-// Events that no drainer has taken by then are lost, and so are the drainer's lock and the agent's
-// socket.
+// Events that no drainer has taken from the rings by then are lost. The drainer's lock and the
+// agent's socket are lost, too.
 func (m Machine) Logout() host.Finding {
 	f := host.Finding{Name: "logout", Verdict: host.Fit}
 	below, err := filepath.Rel("/dev/shm", filepath.Clean(m.Rings))
@@ -48,12 +49,13 @@ func (m Machine) exists(name string) bool {
 	return err == nil
 }
 
-// removesIPC reads logind's setting as logind does: the first logind.conf, overridden by all
-// drop-ins in the order of their names. If several directories have a drop-in of one name, the
-// drop-in of the first directory is used.
+// removesIPC reads logind's setting in the order in which logind reads it. First comes the first
+// logind.conf that exists. Then come all drop-ins, in the order of their names, and each overrides
+// what came before. If several directories have a drop-in with the same name, only the first one
+// counts.
 func (m Machine) removesIPC() bool {
 	dirs := []string{"etc/systemd", "run/systemd", "usr/local/lib/systemd", "usr/lib/systemd"}
-	removes := true // the default
+	removes := true // logind's default
 	for _, dir := range dirs {
 		if text, err := fs.ReadFile(m.Root, path.Join(dir, "logind.conf")); err == nil {
 			removes = setting(string(text), "RemoveIPC", removes)
@@ -75,7 +77,7 @@ func (m Machine) removesIPC() bool {
 	return removes
 }
 
-// setting returns the value that the last line of a text gives a key. If no line has the key, it
+// setting returns the value that the last line with this key gives. If no line has the key, it
 // returns was.
 func setting(text, key string, was bool) bool {
 	for line := range strings.Lines(text) {

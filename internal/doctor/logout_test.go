@@ -8,7 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/host"
 )
 
-// A user's rings in /dev/shm vanish with the last session, unless somebody prevents that.
+// systemd removes a user's rings from /dev/shm when the user's last session ends, unless a setting
+// prevents that.
 func TestLogout(t *testing.T) {
 	const here = "run/systemd/users/1000"
 	tests := map[string]struct {

@@ -67,7 +67,7 @@ func (m Machine) stamps() []host.Finding {
 	return findings
 }
 
-// realtime reports what steers the clock of kernel stamps.
+// realtime reports what adjusts CLOCK_REALTIME, the clock of kernel stamps.
 func (m Machine) realtime() host.Finding {
 	f := host.Finding{Name: "realtime"}
 	d, err := m.Discipline()
@@ -105,8 +105,8 @@ func (m Machine) realtime() host.Finding {
 	return f
 }
 
-// chrony reports what the NTP daemon claims. An agent keeps such claims with each run. No bound
-// rests on them.
+// chrony reports what the NTP daemon claims about the clock. An agent stores such claims with each
+// run. No bound depends on them.
 func (m Machine) chrony() host.Finding {
 	f := host.Finding{Name: "chrony", Verdict: host.Warning}
 	claim, err := m.Chrony()
@@ -132,7 +132,8 @@ func (m Machine) chrony() host.Finding {
 	return f
 }
 
-// sleep reports whether the machine may be suspended while it measures. Suspending ends an epoch.
+// sleep reports whether the machine may be suspended during a measurement, because suspending ends
+// an epoch.
 func (m Machine) sleep() host.Finding {
 	f := host.Finding{Name: "sleep", Verdict: host.Fit}
 	states, err := fs.ReadFile(m.Root, "sys/power/state")
@@ -150,7 +151,7 @@ func (m Machine) sleep() host.Finding {
 	return f
 }
 
-// enoughFiles is one file for each of some thousand rings, and some more.
+// enoughFiles is enough for some thousand rings, each of which needs one open file.
 const enoughFiles = 4096
 
 // files reports how many rings an agent can keep open.
@@ -171,7 +172,8 @@ func (m Machine) files() host.Finding {
 	return f
 }
 
-// processors reports whether cores slow down or sleep deeply. Bounds then stay true, and get wider.
+// processors reports whether cores slow down or enter deep sleep states. Bounds then stay true, but
+// get wider.
 func (m Machine) processors() host.Finding {
 	f := host.Finding{Name: "frequency scaling", Verdict: host.Fit}
 	governors := map[string]int{}

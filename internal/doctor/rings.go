@@ -10,7 +10,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// ringDirectory reports whether rings can be made in their directory.
+// ringDirectory reports whether programs can make rings in their directory.
 func (m Machine) ringDirectory() host.Finding {
 	err := m.CheckRings(m.Rings)
 	switch {
@@ -29,13 +29,13 @@ func (m Machine) ringDirectory() host.Finding {
 	}
 }
 
-// enoughBytes is enough for some dozens of channels of the usual length.
+// enoughBytes is enough memory for some dozens of channels with rings of the default length.
 const enoughBytes = 256 << 20
 
-// sharedMemory reports whether the rings are in memory, and whether there is enough memory.
+// sharedMemory reports whether the rings are in memory, and whether enough memory is free.
 func (m Machine) sharedMemory() host.Finding {
-	// If the directory does not exist yet, its file system is the one of the nearest directory
-	// above.
+	// A directory that does not exist yet will be on the file system of the nearest directory above
+	// it.
 	at := m.Rings
 	held, err := m.Filesystem(at)
 	for err != nil && errors.Is(err, fs.ErrNotExist) && at != filepath.Dir(at) {

@@ -1,10 +1,11 @@
-// Package house contains the rules that this repository sets itself and that no compiler checks:
-// which package may import what, what every package states about itself, how files look, and that
-// the links and commands in documents exist.
+// Package house contains rules that this repository sets itself and that no compiler checks: which
+// package may import what, what every package says about itself, how files look, and that the links
+// and commands in documents exist.
 //
-// The package contains only tests, and plain "go test" runs them. A rule is a function from a file
-// tree to findings. Each rule is tested on small trees in which it must, and must not, find
-// something. Rules read text. They require no network and no build, and they see the files of every
-// platform and every build tag. The import table is in table_test.go. One test is not a rule: it
-// builds a program of another module, to see what such a program gets.
+// The package contains only tests, which plain "go test" runs. A rule is a function from a file
+// tree to findings. Each rule is tested on small trees: in some it must find a fault, in others it
+// must not. Rules read text. They need no network and no build, and they examine the files of every
+// platform and every build tag. The import table is in table_test.go. Two tests are not rules. One
+// builds a program of another module, to find out which modules such a program needs. The other
+// checks that the embedded pages were built from their present source.
 package house

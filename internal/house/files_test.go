@@ -12,21 +12,22 @@ import (
 	"unicode/utf8"
 )
 
-// maxLines is what one reader can keep in mind; a longer file also outgrows its name.
+// maxLines is as much as one reader can keep in mind. The name of a longer file no longer describes
+// all of its content.
 const maxLines = 500
 
-// maxColumns is the width of a line in code and prose. A tab counts four columns.
+// maxColumns is the largest width of a line in code and prose. A tab counts as four columns.
 const maxColumns = 100
 
-// maxFiles is how many Go files beside tests a folder holds. A package that has more says why in
-// its comment, under the heading "# Files".
+// maxFiles is the largest number of Go files in a folder, without tests. If a package needs more,
+// its package comment says why, under the heading "# Files".
 const maxFiles = 25
 
 var written = []string{".go", ".s", ".c", ".h", ".ts", ".sh", ".md"}
 
 var generated = regexp.MustCompile(`(?m)^(//|#|<!--) Code generated .* DO NOT EDIT\.`)
 
-// filesAreShort is the rule that no hand-written file is a giant.
+// filesAreShort is the rule that no hand-written file has more than maxLines lines.
 func filesAreShort(_ *testing.T, files []file) []finding {
 	var found []finding
 	for _, f := range files {
@@ -41,14 +42,15 @@ func filesAreShort(_ *testing.T, files []file) []finding {
 	return found
 }
 
-// linesFit is the rule that no hand-written line is wider than a reader's window. In documents it
-// passes over code and tables, which show what programs print, and lines that a link makes long.
+// linesFit is the rule that no hand-written line has more than maxColumns columns. In documents, it
+// ignores code and tables, which show what programs print, and lines that are long because of a
+// link.
 func linesFit(_ *testing.T, files []file) []finding {
 	var found []finding
 	for _, f := range files {
 		ext := path.Ext(f.path)
 		if !slices.Contains(written, ext) || generated.Match(f.text) ||
-			strings.HasPrefix(f.path, "docs/proofs/") { // a command wrote these
+			strings.HasPrefix(f.path, "docs/proofs/") { // a command wrote these files
 			continue
 		}
 		code := false
@@ -71,7 +73,7 @@ func linesFit(_ *testing.T, files []file) []finding {
 	return found
 }
 
-// foldersAreSmall is the rule that a folder can be seen at a glance, or says why it cannot.
+// foldersAreSmall is the rule that a folder has at most maxFiles Go files, or says why it has more.
 func foldersAreSmall(_ *testing.T, files []file) []finding {
 	count, reason := map[string]int{}, map[string]bool{}
 	for _, f := range files {
@@ -93,7 +95,7 @@ func foldersAreSmall(_ *testing.T, files []file) []finding {
 	return found
 }
 
-// linesEndPlainly is the rule that a line ends in LF alone.
+// linesEndPlainly is the rule that each line ends with LF, without CR.
 func linesEndPlainly(_ *testing.T, files []file) []finding {
 	var found []finding
 	for _, f := range files {

@@ -15,15 +15,15 @@ func check(t *testing.T, r rule) {
 	}
 }
 
-// A tree is a small repository: path → text.
+// A tree is a small repository: texts by path.
 type tree map[string]string
 
 type ruleTest struct {
 	tree tree
-	want []string // the places of the findings, in any order
+	want []string // the places of all findings, in any order
 }
 
-// runRule applies a rule to small trees. A rule that never finds anything would guard nothing.
+// runRule tests a rule on small trees. This shows that the rule finds what it should find.
 func runRule(t *testing.T, r rule, tests map[string]ruleTest) {
 	t.Helper()
 	for name, test := range tests {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// importsFollow is the rule that packages import what the table allows, and nothing else.
+// importsFollow is the rule that packages import only what the table allows.
 func importsFollow(table map[string]room) rule {
 	return func(t *testing.T, files []file) []finding {
 		module := moduleOf(t, files)
@@ -46,8 +46,8 @@ func importsFollow(table map[string]room) rule {
 	}
 }
 
-// roomOf returns a package's line: its own, or that of the nearest folder above that stands for all
-// below it.
+// roomOf returns the line of the table for a package. If the package has no line of its own, that
+// is the line "FOLDER/..." of a folder above it.
 func roomOf(table map[string]room, name string) (string, room, bool) {
 	if own, ok := table[name]; ok {
 		return name, own, true
@@ -60,7 +60,7 @@ func roomOf(table map[string]room, name string) (string, room, bool) {
 	return "", room{}, false
 }
 
-// allowed reports whether one of the patterns matches name and none excludes it.
+// allowed reports whether a pattern matches name, and no pattern with "!" excludes name.
 func allowed(patterns []string, name string) bool {
 	matches := func(pattern string) bool {
 		base, all := strings.CutSuffix(pattern, "...")
@@ -86,7 +86,7 @@ func TestTableStandsOnItsFloors(t *testing.T) {
 	for name, own := range table {
 		for _, lower := range own.imports {
 			if lower == "..." || strings.HasPrefix(lower, "!") {
-				continue // the top floor
+				continue // the top floor may import every package
 			}
 			below, ok := table[lower]
 			if !ok {

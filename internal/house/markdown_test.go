@@ -16,8 +16,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/cli"
 )
 
-// linksResolve is the rule that every link of a Markdown page within the repository leads to an
-// existing file, folder or heading.
+// linksResolve is the rule that every link in a Markdown page to a target in the repository leads
+// to an existing file, folder or heading.
 func linksResolve(_ *testing.T, files []file) []finding {
 	var found []finding
 	for _, f := range files {
@@ -40,7 +40,7 @@ func unresolved(files []file, from file, target string) string {
 		return err.Error()
 	}
 	if u.Scheme != "" || u.Host != "" {
-		return "" // outside: not checked
+		return "" // a link to another site is not checked
 	}
 	page := from
 	if u.Path != "" {
@@ -63,7 +63,7 @@ func unresolved(files []file, from file, target string) string {
 	return ""
 }
 
-// pagesAreReached is the rule that links lead from README.md to every page.
+// pagesAreReached is the rule that a chain of links leads from README.md to every page.
 func pagesAreReached(_ *testing.T, files []file) []finding {
 	reached := map[string]bool{"README.md": true}
 	for todo := []string{"README.md"}; len(todo) > 0; todo = todo[1:] {
@@ -112,7 +112,7 @@ func linksOf(text string) []string {
 	return targets
 }
 
-// anchorsOf returns a page's headings as the fragments that point at them.
+// anchorsOf returns the fragments with which links can point to the headings of a page.
 func anchorsOf(text string) []string {
 	var anchors []string
 	for _, line := range linesOf(text) {
@@ -134,11 +134,11 @@ func anchorsOf(text string) []string {
 	return anchors
 }
 
-// A markdownLine is a line of a page. It knows whether it is in a fenced block, and the block's
+// A markdownLine is a line of a page. If the line is in a fenced block, it also has the block's
 // language.
 type markdownLine struct {
 	text    string
-	inFence bool // including the fences
+	inFence bool // true also for the fences themselves
 	lang    string
 }
 
@@ -168,8 +168,8 @@ var (
 	plainWord  = regexp.MustCompile(`^[a-z][a-z0-9-]*$`)
 )
 
-// commandsExist is the rule that in a page's sh blocks every "make TARGET" and "cprof COMMAND"
-// exists. Other programs are left to the reader.
+// commandsExist is the rule that every "make TARGET" and every "cprof COMMAND" in a page's sh
+// blocks exists. It does not check other programs.
 func commandsExist(t *testing.T, files []file) []finding {
 	makefile, _ := find(files, "Makefile")
 	var targets []string
@@ -206,8 +206,8 @@ func commandsExist(t *testing.T, files []file) []finding {
 	return found
 }
 
-// isCommand asks the command itself. The words before the first flag or argument must have help, as
-// a command and not as a group of commands, and the help must have the flags.
+// isCommand asks the command for its help. The words before the first flag or argument must be a
+// command with help, not a group of commands. The help must list all flags.
 func isCommand(t *testing.T, words []string) bool {
 	name, words := strings.TrimPrefix(words[0], "bin/"), words[1:]
 	run := cli.Run
@@ -219,13 +219,13 @@ func isCommand(t *testing.T, words []string) bool {
 	}
 	if end := slices.IndexFunc(words,
 		func(w string) bool { return strings.ContainsAny(w, "|<>;&") }); end >= 0 {
-		words = words[:end] // the rest belongs to the shell
+		words = words[:end] // the shell uses the rest
 	}
 	last := slices.IndexFunc(words, func(w string) bool { return !plainWord.MatchString(w) })
 	if last < 0 {
 		last = len(words)
 	}
-	for ; last > 0; last-- { // a plain word at the end may be an argument: try without it
+	for ; last > 0; last-- { // the last word may be an argument: try without it
 		var help strings.Builder
 		code := run(t.Context(), append(words[:last:last], "--help"), &help, io.Discard)
 		if code == 0 && strings.Contains(help.String(), name+" "+strings.Join(words[:last], " ")) {

@@ -10,13 +10,14 @@ import (
 	"testing"
 )
 
-// embedded are the packages that programs import.
+// embedded lists the packages that programs import.
 var embedded = []string{"asm", "channel", "handlers", "ring"}
 
-// A program of another module that follows docs/instrumenting.md gets what that page promises, for
-// every question to the go command: no module but x/sys, and two more with drain.
+// A program in another module that follows docs/instrumenting.md needs only the modules that this
+// page promises: x/sys, and two more if it uses drain. Several commands of the go tool must agree
+// on that.
 func TestOutsideProgramGetsWhatItIsTold(t *testing.T) {
-	files := realTree(t) // so that a change of any file runs this test again
+	files := realTree(t) // go test runs this test again if any of these files changes
 	page, _ := find(files, "docs/instrumenting.md")
 	example, _ := find(files, "examples/first/main.go")
 	ours := moduleOf(t, files)
@@ -46,7 +47,7 @@ func TestOutsideProgramGetsWhatItIsTold(t *testing.T) {
 	}
 }
 
-// firstCommands returns the first block of shell commands below the heading Go.
+// firstCommands returns the first block of shell commands below the page's heading Go.
 func firstCommands(t *testing.T, page string) string {
 	t.Helper()
 	_, section, _ := strings.Cut(page, "\n## Go\n")
@@ -58,7 +59,7 @@ func firstCommands(t *testing.T, page string) string {
 	return block
 }
 
-// outsideProgram is a module of its own beside a clone of this repository.
+// outsideProgram is a program in a module of its own, next to a clone of this repository.
 type outsideProgram struct {
 	t      *testing.T
 	folder string
@@ -95,8 +96,8 @@ func (p *outsideProgram) write(name, text string) {
 	}
 }
 
-// run returns the output of a command. Settings of the go command that runs this test do not reach
-// it, and it has no C compiler.
+// run runs a command and returns its output. The command has no C compiler, and ignores the
+// settings of the go command that runs this test.
 func (p *outsideProgram) run(name string, args ...string) string {
 	p.t.Helper()
 	cmd := exec.Command(name, args...)
@@ -111,7 +112,7 @@ func (p *outsideProgram) run(name string, args ...string) string {
 	return string(out)
 }
 
-// required returns the modules in go.mod.
+// required returns the modules that go.mod requires.
 func (p *outsideProgram) required() []string {
 	var mod struct{ Require []struct{ Path string } }
 	if err := json.Unmarshal([]byte(p.run("go", "mod", "edit", "-json")), &mod); err != nil {
@@ -124,21 +125,21 @@ func (p *outsideProgram) required() []string {
 	return slices.Sorted(slices.Values(paths))
 }
 
-// built returns the modules of the packages from which the program is linked.
+// built returns the modules whose packages are linked into the program.
 func (p *outsideProgram) built() []string {
 	const module = "{{with .Module}}{{if not .Main}}{{.Path}}{{end}}{{end}}"
 	out := p.run("go", "list", "-deps", "-f", module)
 	return slices.Compact(slices.Sorted(slices.Values(strings.Fields(out))))
 }
 
-// cgo returns the packages that use C if there is a C compiler, without those of Go itself.
+// cgo returns the packages, except those of Go itself, that use C if there is a C compiler.
 func (p *outsideProgram) cgo() []string {
 	const users = "{{if and .CgoFiles (not .Standard)}}{{.ImportPath}}{{end}}"
 	out := p.run("env", "CGO_ENABLED=1", "go", "list", "-deps", "-f", users)
 	return strings.Fields(out)
 }
 
-// vendored returns the modules from which go mod vendor copies something.
+// vendored returns the modules from which "go mod vendor" copies at least one file.
 func (p *outsideProgram) vendored() []string {
 	p.run("go", "mod", "vendor")
 	vendor := filepath.Join(p.folder, "vendor")
@@ -156,14 +157,14 @@ func (p *outsideProgram) vendored() []string {
 			paths = append(paths, words[1])
 		}
 	}
-	if err := os.RemoveAll(vendor); err != nil { // or the go command would build from it
+	if err := os.RemoveAll(vendor); err != nil { // else the go command would build from it
 		p.t.Fatal(err)
 	}
 	return slices.Compact(slices.Sorted(slices.Values(paths)))
 }
 
-// used returns those modules in go.mod files that the program needs. Without -vendor the answer
-// includes goleak, which tests of this module use.
+// used returns the modules that the program needs, as the go command says. Without -vendor, the
+// result would include goleak, which only tests of this module need.
 func (p *outsideProgram) used() []string {
 	const module = "{{if not .Main}}{{.Path}}{{end}}"
 	all := strings.Fields(p.run("go", "list", "-m", "-f", module, "all"))

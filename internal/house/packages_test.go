@@ -8,12 +8,13 @@ import (
 	"testing"
 )
 
-// emptyNames are names that say nothing about the contents, and so collect everything.
+// emptyNames lists names that do not say what a package contains. Such packages collect unrelated
+// code.
 var emptyNames = []string{"base", "common", "helper", "helpers", "lib", "misc", "shared", "util",
 	"utils"}
 
-// packagesIntroduceThemselves is the rule that each package has a doc.go with its comment in the
-// usual form, and a name that is a noun of this field.
+// packagesIntroduceThemselves is the rule that each package has a doc.go with a package comment in
+// the usual form, and a name that is not in emptyNames.
 func packagesIntroduceThemselves(t *testing.T, files []file) []finding {
 	var found []finding
 	for _, p := range packages(t, files) {

@@ -10,16 +10,16 @@ import (
 	"testing"
 )
 
-// kernelFiles are the files that read whole files of the kernel under computed names. Files of the
-// kernel have an end.
+// kernelFiles lists source files that read files of the kernel whose names they compute. These
+// reads need no limit, because files of the kernel have an end.
 var kernelFiles = []string{
 	"bench/agent.go", "internal/memory/memory.go", "internal/oscillator/clocks_linux.go",
 	"internal/proof/machine.go", "minrtt/clock.go",
 }
 
-// readsHaveLimits is the rule that nothing is read whole without a limit: a file or a peer without
-// an end would take all memory. Examples cannot import packages below internal, and mutations are
-// run by developers only.
+// readsHaveLimits is the rule that code never reads a file or a stream to its end without a limit.
+// A file or a peer without an end would fill all memory. Two folders are exempt: examples cannot
+// import packages below internal, and only developers run mutations.
 func readsHaveLimits(t *testing.T, files []file) []finding {
 	var found []finding
 	for _, f := range files {
@@ -53,7 +53,7 @@ func readsHaveLimits(t *testing.T, files []file) []finding {
 	return found
 }
 
-// nameOf returns "package.Function" for a called function.
+// nameOf returns "package.Function" for the function in a call.
 func nameOf(e ast.Expr) string {
 	if s, ok := e.(*ast.SelectorExpr); ok {
 		if x, ok := s.X.(*ast.Ident); ok {

@@ -14,25 +14,25 @@ import (
 	"testing"
 )
 
-// A file is one that people wrote: not built, not generated, not of a dependency.
+// A file is a file that people wrote. It is not built, not generated, and not part of a dependency.
 type file struct {
-	path string // from the root, with slashes
+	path string // relative to the root, with slashes
 	text []byte
 }
 
-// A finding is what a rule reports about a place in the tree.
+// A finding says what a rule found wrong at a place in the tree.
 type finding struct{ place, reason string }
 
 func (f finding) String() string { return f.place + ": " + f.reason }
 
-// A rule reads the tree's files and returns what is wrong with them.
+// A rule examines the tree's files and returns what is wrong with them.
 type rule func(t *testing.T, files []file) []finding
 
-// notOurs are folders without hand-written files of this repository, and test data, which may be
-// wrong on purpose.
+// notOurs lists folders that contain no hand-written files of this repository, and test data, which
+// may break rules on purpose.
 var notOurs = []string{".git", "node_modules", "testdata", "vendor"}
 
-// built are folders of the root that scripts write.
+// built lists folders in the root that scripts write.
 var built = []string{"bin", "dist"}
 
 func readTree(t *testing.T, root fs.FS) []file {
@@ -55,7 +55,7 @@ func readTree(t *testing.T, root fs.FS) []file {
 			return err
 		}
 		if bytes.IndexByte(text, 0) >= 0 {
-			text = nil // binary files have no lines, but a page may show them
+			text = nil // binary files have no lines, but pages may link to them
 		}
 		files = append(files, file{name, text})
 		return nil
@@ -66,10 +66,10 @@ func readTree(t *testing.T, root fs.FS) []file {
 	return files
 }
 
-// realTree returns this repository.
+// realTree returns the files of this repository.
 func realTree(t *testing.T) []file {
 	t.Helper()
-	const root = "../.." // tests run in their package's folder
+	const root = "../.." // tests run in the folder of their package
 	files := readTree(t, os.DirFS(root))
 	if _, ok := find(files, "go.mod"); !ok {
 		t.Fatalf("%s: no go.mod: this is not the repository's root", root)
@@ -85,15 +85,15 @@ func find(files []file, name string) (file, bool) {
 	return files[i], true
 }
 
-// A pkg is one folder of Go files, of all platforms and build tags together.
+// A pkg is one folder of Go files. It includes the files of all platforms and all build tags.
 type pkg struct {
-	path    string // from the root; "." is the root itself
+	path    string // relative to the root; "." is the root itself
 	name    string
-	docs    map[string]string // file name → package comment, without test files
-	imports map[string]string // import path → a file that has it, without test files
+	docs    map[string]string // package comments by file name, without test files
+	imports map[string]string // by import path: a file with that import, without test files
 }
 
-// packages parses the tree's Go packages, without those of nested modules.
+// packages parses the tree's Go packages, except those of nested modules.
 func packages(t *testing.T, files []file) []*pkg {
 	t.Helper()
 	inNestedModule := func(name string) bool {

@@ -16,17 +16,17 @@ import (
 	"go.uber.org/goleak"
 )
 
-// patience is how long goroutines may take to end. The goroutines of a NATS server run for a while
-// after it reports that it is closed. Main waits that long only if there is a leak.
+// patience is how long Main waits for goroutines to end. The goroutines of a NATS server run for a
+// while after the server reports that it is closed. Main waits that long only if there is a leak.
 const patience = 20 * time.Second
 
-// Main runs the tests and returns the exit code of the process. The code is 1 even if all tests
-// passed but left something behind.
+// Main runs the tests and returns the exit code of the process. If all tests pass but leave
+// something behind, the code is 1.
 func Main(m *testing.M) int {
 	before := look()
 	code := m.Run()
 	if f := flag.Lookup("test.fuzz"); code != 0 || f != nil && f.Value.String() != "" {
-		return code // a failed test need not tidy up, and fuzzing ends in the middle of things
+		return code // a failed test may leave things, and fuzzing ends at any moment
 	}
 	if err := before.left(patience); err != nil {
 		fmt.Fprintf(os.Stderr, "--- FAIL: tests left behind: %v\n", err)
@@ -45,7 +45,8 @@ func look() process {
 	return process{descriptors: descriptors(), goroutines: goleak.IgnoreCurrent()}
 }
 
-// left waits until the process has no more than it had before, and returns what is left.
+// left waits until the process has nothing more than before. It returns an error that names what
+// the process still has in addition.
 func (before process) left(wait time.Duration) error {
 	var err error
 	for end := time.Now().Add(wait); ; time.Sleep(10 * time.Millisecond) {
@@ -70,22 +71,23 @@ func more(what string, before, after []string) error {
 	return fmt.Errorf("%d %s: %s", len(after), what, strings.Join(after, ", "))
 }
 
-// closedRings is the file behind the closed rings of a process. It stays open.
+// closedRings is the file that backs the closed rings of a process. It stays open.
 const closedRings = "/memfd:cloudprofiler-closed"
 
-// descriptors returns what this process has open. It leaves out what the runtime and libraries may
-// open at any time: the poller, events, random numbers, and the limits of the process's group.
+// descriptors returns what the descriptors of this process refer to. It leaves out what the runtime
+// and libraries may open at any time: the poller, events, random numbers, and the limits of the
+// process's group.
 func descriptors() []string {
 	const directory = "/proc/self/fd"
 	entries, err := os.ReadDir(directory)
 	if err != nil {
-		return nil // no such directory here, or an emulator's
+		return nil // this system or an emulator does not have the directory
 	}
 	var open []string
 	for _, e := range entries {
 		target, err := os.Readlink(filepath.Join(directory, e.Name()))
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // the descriptor of ReadDir itself
+		case errors.Is(err, fs.ErrNotExist): // the descriptor with which ReadDir itself reads
 		case strings.HasPrefix(target, "anon_inode:[event"), target == "/dev/null",
 			target == closedRings+" (deleted)", target == "/dev/urandom",
 			strings.HasPrefix(target, "/sys/fs/cgroup/"):
@@ -97,8 +99,8 @@ func descriptors() []string {
 	return open
 }
 
-// mappings returns the files mapped into this process that no longer exist. Each test's directory
-// is removed after the test, so a file that a test left mapped is among them.
+// mappings returns the mapped files of this process that no longer exist. Each test's directory is
+// removed after the test. So if a test left a file mapped, that file is in the list.
 func mappings() []string {
 	text, err := os.ReadFile("/proc/self/maps")
 	if err != nil {

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// Private_bytes returns the memory that only this process has. It does not count mapped rings and
-// files, even if no other process maps them: they are shared, or can be read again.
+// Private_bytes returns how much memory belongs only to this process. It does not count mapped
+// rings and files, even if no other process maps them, because they are shared or can be read
+// again.
 func Private_bytes(pid int) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -26,8 +27,8 @@ func Private_bytes(pid int) (int64, error) {
 
 const peakEvery = 500 * time.Millisecond
 
-// Peak_bytes returns the largest private memory of a process until ctx ends. It reads the memory
-// twice a second, and fails if it could never read it.
+// Peak_bytes returns the largest private memory that a process has until ctx ends. It reads the
+// size twice a second. If it could never read the size, it returns an error.
 func Peak_bytes(ctx context.Context, pid int) (peak int64, err error) {
 	ticker := time.NewTicker(peakEvery)
 	defer ticker.Stop()

@@ -1,7 +1,7 @@
-// Package mutation breaks a package on purpose and expects its tests to notice: if a rule can be
-// removed and no test turns red, no test guards that rule.
+// Package mutation breaks a package on purpose and checks that its tests notice. If somebody can
+// remove a rule and no test turns red, no test checks that rule.
 //
-// Mutations are listed in a text file beside the tests. The go command's overlay applies each
-// mutation to the source as it is compiled; the file itself is not changed. A mutation whose text
-// no longer occurs in its file fails the ordinary test, so the list follows the code.
+// A text file beside the tests lists the mutations. The go command's overlay applies each mutation
+// while it compiles; the source file does not change. If the text of a mutation no longer occurs in
+// its file, the ordinary test fails. So the list stays in step with the code.
 package mutation

@@ -17,13 +17,13 @@ import (
 var mutate = flag.Bool("mutate", false, "apply every mutation of the list and want the package's "+
 	"tests to notice (minutes)")
 
-// A mutation is one way to break a package: it replaces one text in a file by another. If run is
-// not empty, it is a pattern of the tests that must notice. If run is empty, all of the package's
-// tests run.
+// A mutation is one way to break a package: it replaces one text in a file with another text. run
+// is a pattern for the tests that run. If run is empty, all tests of the package run. One of them
+// must notice.
 type mutation struct{ name, file, old, new, run string }
 
-// parse reads a list of mutations of four or five lines, with an empty line between two mutations.
-// A block that begins with # is a comment.
+// parse reads a list of mutations. Each mutation has four or five lines, and an empty line
+// separates two mutations. If a block begins with #, it is a comment.
 func parse(text string) ([]mutation, error) {
 	var list []mutation
 	for _, block := range strings.Split(strings.TrimSpace(text), "\n\n") {
@@ -44,12 +44,12 @@ func parse(text string) ([]mutation, error) {
 	return list, nil
 }
 
-// smallTime is the time in which new mutations begin if bars are measured small.
+// smallTime is the time during which Test starts new mutations if bars are measured small.
 const smallTime = 3 * time.Second
 
-// Test checks that each mutation of a list applies to the package in the working directory. With
-// -mutate, or if bars are measured at full size, it applies each mutation in turn and runs the
-// package's tests. If bars are measured small, it does so only with the first few mutations.
+// Test checks that each mutation in a list still applies to the package in the working directory.
+// With -mutate, or if bars are measured at full size, it applies each mutation in turn and runs the
+// package's tests. If bars are measured small, it does so only for the first few mutations.
 func Test(t *testing.T, list string) {
 	t.Helper()
 	text, err := os.ReadFile(list)
@@ -114,7 +114,7 @@ func dir(t *testing.T) string {
 	return d
 }
 
-// run runs the package's tests with another text in place of the content of a file.
+// run runs the package's tests after it has replaced the content of a file by another text.
 func run(t *testing.T, m mutation, mutated string) (noticed bool, output string, err error) {
 	temporary := t.TempDir()
 	replacement := filepath.Join(temporary, "mutated.go")
@@ -140,7 +140,8 @@ func run(t *testing.T, m mutation, mutated string) (noticed bool, output string,
 	}
 	cmd := exec.Command("go", args...)
 	for _, variable := range os.Environ() {
-		if !strings.HasPrefix(variable, "CLOUDPROFILER_PROOF") { // bars need not notice
+		// The bars of the tests need not notice a mutation.
+		if !strings.HasPrefix(variable, "CLOUDPROFILER_PROOF") {
 			cmd.Env = append(cmd.Env, variable)
 		}
 	}
@@ -153,7 +154,7 @@ func run(t *testing.T, m mutation, mutated string) (noticed bool, output string,
 		return false, "", fmt.Errorf("no test is named %s", m.run)
 	case err != nil && !strings.Contains(string(out), "--- FAIL") && !strings.Contains(string(out),
 		"panic:"):
-		// The tests were killed, for example, or ran out of memory or disk.
+		// For example, somebody killed the tests, or they had no memory or disk space left.
 		return false, "", fmt.Errorf("its tests ended without one that failed: %w\n%s", err, out)
 	}
 	return err != nil, string(out), nil

@@ -21,8 +21,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// The list has four mutations: one of this package that the test above notices, one that changes
-// nothing and that no test notices, one that is not Go, and one under which no test can decide.
+// The list has four mutations. The test above notices the first. The second changes nothing, so no
+// test notices it. The third is not valid Go. Under the fourth, the tests end without a result.
 func TestRun(t *testing.T) {
 	source, err := os.ReadFile("mutation.go")
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package netns makes network namespaces with links between them, as a pair or a star. They are
-// nodes on one machine whose packets take the kernel's whole path. The package is for tests,
-// benchmarks and the demonstration when they run as root. It requires no program besides the
-// kernel.
+// Package netns makes network namespaces with links between them, as a pair or a star. The
+// namespaces act as nodes on one machine, and packets between them pass through the kernel's whole
+// network stack. The package serves tests, benchmarks and the demonstration when they run as root.
+// It requires no other program.
 //
-// It limits neither bandwidth nor delay, and makes no other kind of namespace: clocks, files and
-// users are shared.
+// The package limits neither bandwidth nor delay. The namespaces separate only networks: they share
+// clocks, files and users.
 package netns

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file implements as much of rtnetlink(7) as a veth requires. A request has a fixed part and
-// attributes, and the kernel answers with an error number. Everything is in the machine's byte
-// order.
+// This file implements the part of rtnetlink(7) that virtual links (veth) require. A request has a
+// fixed part and attributes, and the kernel answers with an error number. Numbers are in the
+// machine's byte order.
 
 var native = binary.NativeEndian
 
@@ -25,7 +25,7 @@ func attribute(b []byte, kind uint16, value []byte) []byte {
 	return b
 }
 
-// linkPart returns a struct ifinfomsg.
+// linkPart returns the fixed part of a request about links, a struct ifinfomsg.
 func linkPart(index int, flags, change uint32) []byte {
 	b := []byte{unix.AF_UNSPEC, 0, 0, 0}
 	b = native.AppendUint32(b, uint32(index))
@@ -33,9 +33,10 @@ func linkPart(index int, flags, change uint32) []byte {
 	return native.AppendUint32(b, change)
 }
 
-// addVeth makes a link whose other end is in another namespace.
+// addVeth makes a link. Its near end is in the namespace of the calling thread, and its far end in
+// another namespace.
 func addVeth(name, peer string, namespace int) error {
-	const vethInfoPeer = 1 // VETH_INFO_PEER of linux/veth.h
+	const vethInfoPeer = 1 // VETH_INFO_PEER in linux/veth.h
 	far := linkPart(0, 0, 0)
 	far = attribute(far, unix.IFLA_IFNAME, append([]byte(peer), 0))
 	far = attribute(far, unix.IFLA_NET_NS_FD, native.AppendUint32(nil, uint32(namespace)))
@@ -70,15 +71,16 @@ func setUp(index int) error {
 
 func addAddress(index int, p netip.Prefix) error { return addAddressTo(index, p, p.Addr()) }
 
-// addAddressTo gives a link the address of p. The link leads to the address to, or to all of p if
-// to is p's own address.
+// addAddressTo gives a link the address of the prefix p. The link then leads only to the host with
+// the address in to. But if that is the address of p, the link leads to all addresses of the
+// prefix.
 func addAddressTo(index int, p netip.Prefix, to netip.Addr) error {
 	family := byte(unix.AF_INET)
 	if p.Addr().Is6() {
 		family = unix.AF_INET6
 	}
-	// This is a struct ifaddrmsg. No other host can have the address. So the kernel need not probe
-	// for the address, which takes a second.
+	// The fixed part is a struct ifaddrmsg. No other host can have the address, so the kernel need
+	// not look for one, which would take a second.
 	request := []byte{family, byte(p.Bits()), unix.IFA_F_NODAD, unix.RT_SCOPE_UNIVERSE}
 	request = native.AppendUint32(request, uint32(index))
 	request = attribute(request, unix.IFA_LOCAL, p.Addr().AsSlice())
@@ -96,7 +98,7 @@ func ask(kind, flags uint16, request []byte) error {
 	b := native.AppendUint32(nil, uint32(unix.NLMSG_HDRLEN+len(request)))
 	b = native.AppendUint16(b, kind)
 	b = native.AppendUint16(b, flags|unix.NLM_F_REQUEST|unix.NLM_F_ACK)
-	b = append(b, make([]byte, 8)...) // sequence number and sender: one request, one socket
+	b = append(b, make([]byte, 8)...) // sequence number and sender, not needed here
 	if err := unix.Sendto(fd, append(b, request...), 0,
 		&unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return os.NewSyscallError("sendto", err)

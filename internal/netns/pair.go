@@ -7,12 +7,12 @@ import (
 	"net/netip"
 )
 
-// Pair is two namespaces and the link between them. It may be used by several goroutines.
+// Pair is two namespaces and the link between them. Any number of goroutines may use it.
 type Pair struct {
 	ends [2]thread
 }
 
-const link = "link" // the name of the link's end in either namespace
+const link = "link" // name of the link's end in both namespaces
 
 var (
 	addresses = [2]netip.Prefix{netip.MustParsePrefix("192.0.2.1/24"),
@@ -21,8 +21,8 @@ var (
 		netip.MustParsePrefix("2001:db8::2/64")}
 )
 
-// NewPair makes a pair. The namespaces exist until Close, or until the last socket or process in
-// them is gone, if that is later.
+// NewPair makes a pair. A namespace exists until Close, and after that until the last socket or
+// process in it is gone.
 func NewPair() (*Pair, error) {
 	p := new(Pair)
 	for i := range p.ends {
@@ -57,7 +57,7 @@ func (p *Pair) setUp() error {
 	return nil
 }
 
-// bringUp gives this namespace's end of the link its addresses.
+// bringUp sets the link of the calling thread's namespace up, and gives it the addresses.
 func bringUp(addresses ...netip.Prefix) error {
 	for _, name := range []string{"lo", link} {
 		i, err := net.InterfaceByName(name)
@@ -78,19 +78,18 @@ func bringUp(addresses ...netip.Prefix) error {
 	return nil
 }
 
-// Do runs f on a thread in a namespace, 0 or 1, after earlier calls for that namespace. A socket
-// that f opens, and a process that f starts, stay in the namespace. A goroutine that f starts does
-// not run in it.
+// Do runs f on a thread in namespace 0 or 1, after earlier calls for that namespace have ended. A
+// socket that f opens, and a process that f starts, stay in the namespace. A goroutine that f
+// starts does not run in the namespace.
 func (p *Pair) Do(end int, f func() error) error { return p.ends[end].do(f) }
 
-// Addr returns the address of an end, 0 or 1.
+// Addr returns the IPv4 address of an end, 0 or 1.
 func (p *Pair) Addr(end int) netip.Addr { return addresses[end].Addr() }
 
-// Addr6 returns the IPv6 address of an end.
+// Addr6 returns the IPv6 address of an end, 0 or 1.
 func (p *Pair) Addr6(end int) netip.Addr { return ipv6[end].Addr() }
 
-// Close releases the namespaces. It must not be called twice, nor before all calls of Do have
-// returned.
+// Close releases the namespaces. Call it once, after all calls of Do have returned.
 func (p *Pair) Close() {
 	for _, end := range p.ends {
 		close(end)

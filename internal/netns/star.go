@@ -7,20 +7,21 @@ import (
 	"net/netip"
 )
 
-// Star is a set of namespaces that reach each other over a bridge. The bridge is in a namespace of
-// its own, the hub. In a star of NewMesh the ends reach each other directly, and reach the hub over
-// the bridge. Several goroutines may use a Star.
+// Star is a set of namespaces, called ends, that reach each other over a bridge. The bridge is in a
+// namespace of its own, the hub. In a Star from NewMesh the ends reach each other directly, and
+// reach the hub over the bridge. Any number of goroutines may use a Star.
 type Star struct {
 	hub  thread
 	ends []thread
 }
 
-// Hub is the number of the hub among the ends.
+// Hub is the number by which Do and Addr select the hub.
 const Hub = -1
 
 const bridge = "bridge"
 
-// NewStar makes a star with the given number of ends, at most 100. It lasts as long as a Pair does.
+// NewStar makes a star with the given number of ends, at most 100. Its namespaces exist until
+// Close, and after that until the last socket or process in them is gone.
 func NewStar(ends int) (*Star, error) {
 	s := &Star{hub: newThread(), ends: make([]thread, ends)}
 	for i := range s.ends {
@@ -33,8 +34,8 @@ func NewStar(ends int) (*Star, error) {
 	return s, nil
 }
 
-// NewMesh makes a star in which every two ends also have a link of their own, which their packets
-// take. That link is one veth, without a bridge. Cut does not change these links.
+// NewMesh makes a star in which every two ends also have a link of their own. Packets between the
+// two ends take that link, which is one veth without a bridge. Cut does not change these links.
 func NewMesh(ends int) (*Star, error) {
 	s, err := NewStar(ends)
 	if err != nil {
@@ -51,7 +52,7 @@ func NewMesh(ends int) (*Star, error) {
 	return s, nil
 }
 
-// connect gives two ends a link.
+// connect gives two ends a link of their own.
 func (s *Star) connect(a, b int) error {
 	namespace, err := s.ends[b].namespace()
 	if err != nil {
@@ -70,8 +71,8 @@ func (s *Star) connect(a, b int) error {
 			if err != nil {
 				return err
 			}
-			// The route leads to one host. So the kernel prefers it to the bridge's route, which
-			// leads to all.
+			// The kernel prefers this route to the route over the bridge, because this one leads to
+			// a single host.
 			if err := addAddressTo(i.Index, netip.PrefixFrom(s.Addr(near), 32),
 				s.Addr(far)); err != nil {
 				return fmt.Errorf("add address: %w", err)
@@ -99,7 +100,7 @@ func (s *Star) setUp() error {
 		if err := addAddress(b.Index, netip.PrefixFrom(s.Addr(Hub), 24)); err != nil {
 			return err
 		}
-		lo, err := net.InterfaceByName("lo") // the hub's own address is reached over lo
+		lo, err := net.InterfaceByName("lo") // the hub's packets to its own address take lo
 		if err != nil {
 			return err
 		}
@@ -145,7 +146,7 @@ func (s *Star) setUp() error {
 	return nil
 }
 
-// port returns the name of the hub's end of a link.
+// port returns the name that the link of an end has in the hub.
 func port(end int) string { return fmt.Sprintf("port%d", end) }
 
 // Do runs f on a thread in the namespace of an end, or of the hub, as Pair.Do does.
@@ -156,7 +157,7 @@ func (s *Star) Do(end int, f func() error) error {
 	return s.ends[end].do(f)
 }
 
-// Addr returns the address of an end, or the hub's.
+// Addr returns the IPv4 address of an end or of the hub.
 func (s *Star) Addr(end int) netip.Addr {
 	if end == Hub {
 		return netip.AddrFrom4([4]byte{192, 0, 2, 1})
@@ -164,7 +165,8 @@ func (s *Star) Addr(end int) netip.Addr {
 	return netip.AddrFrom4([4]byte{192, 0, 2, byte(100 + end)})
 }
 
-// Cut takes an end's link down, or up again. While the link is down, packets are lost silently.
+// Cut sets the link of an end down if cut is true, and up otherwise. While the link is down, its
+// packets are lost without an error.
 func (s *Star) Cut(end int, cut bool) error {
 	return s.Do(Hub, func() error {
 		p, err := net.InterfaceByName(port(end))

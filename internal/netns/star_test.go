@@ -8,7 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
 )
 
-// arrivals returns a function that reports whether a packet from an end arrives at end 2.
+// arrivals returns a function that sends packets from an end and reports whether one arrives at end
+// 2.
 func arrivals(t *testing.T, s *Star) (arrives func(from int, limit time.Duration) bool) {
 	t.Helper()
 	var listener net.PacketConn
@@ -38,7 +39,7 @@ func arrivals(t *testing.T, s *Star) (arrives func(from int, limit time.Duration
 	}
 }
 
-// Ends of a mesh reach each other without the bridge, and the hub over it.
+// The ends of a mesh reach each other without the bridge, and reach the hub over the bridge.
 func TestPrivilegedMesh(t *testing.T) {
 	privileged.Need(t)
 	s, err := NewMesh(4)

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A thread runs tasks, one after another. After leave, it runs them in a namespace of its own
-// instead of the namespace of the process. Closing the channel ends the thread, and also its
-// namespace unless something else is in it.
+// A thread runs tasks, one after another. At first it runs them in the process's namespace, and
+// after a call of leave in a namespace of its own. Closing the channel ends the thread. The
+// thread's namespace then ends, too, unless something else is in it.
 type thread chan task
 
 type task struct {
@@ -20,7 +20,7 @@ type task struct {
 func newThread() thread {
 	t := make(thread)
 	go func() {
-		// never unlocked: the thread and its namespace end with this goroutine
+		// The thread is never unlocked, so it and its namespace end with this goroutine.
 		runtime.LockOSThread()
 		for task := range t {
 			task.done <- task.run()
@@ -35,7 +35,7 @@ func (t thread) do(f func() error) error {
 	return <-task.done
 }
 
-// leave gives the thread a namespace of its own.
+// leave moves the thread to a new namespace of its own.
 func (t thread) leave() error {
 	return t.do(func() error {
 		return os.NewSyscallError("unshare",
@@ -43,7 +43,8 @@ func (t thread) leave() error {
 	})
 }
 
-// namespace opens the thread's namespace, so that others can put something into it.
+// namespace opens a file that refers to the thread's namespace. With it, other threads can put
+// links into the namespace.
 func (t thread) namespace() (ns *os.File, err error) {
 	err = t.do(func() (err error) {
 		ns, err = os.Open("/proc/thread-self/ns/net")

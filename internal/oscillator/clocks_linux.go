@@ -11,8 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/host"
 )
 
-// Clocks returns the clocks that this machine has besides its counter, and of what Kind each is.
-// The caller closes them. For clocks that cannot be opened, left has the reasons.
+// Clocks returns the clocks that this machine has in addition to its counter, and the Kind of each.
+// The caller closes the clocks. left names the clocks that are left out, each with the reason.
 func Clocks() (clocks []Clock, left []string) {
 	text, _ := os.ReadFile("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 	source := strings.TrimSpace(string(text))
@@ -63,7 +63,7 @@ func reader(clock int32) func() (int64, error) {
 	}
 }
 
-// steering reports whether something disciplines CLOCK_REALTIME, and what that means.
+// steering reports whether something steers CLOCK_REALTIME, and what this means for a comparison.
 func steering() (bool, string) {
 	var t unix.Timex
 	state, err := unix.Adjtimex(&t)
@@ -94,7 +94,7 @@ func openPTP(device string) (Clock, error) {
 		c.Kind, c.Why = Steered, "the host's clock: the same machine's oscillator, steered "+
 			"by the host"
 	}
-	c.Read = reader(int32(^int(f.Fd()))<<3 | 3) // CLOCKFD of the kernel's clock_gettime
+	c.Read = reader(int32(^int(f.Fd()))<<3 | 3) // FD_TO_CLOCKID, as clock_gettime(2) describes
 	if _, err := c.Read(); err != nil {
 		f.Close()
 		return Clock{}, fmt.Errorf("%s: %w", device, err)

@@ -1,13 +1,13 @@
-// Package oscillator measures how steadily this machine's counter runs, as far as the machine's
-// other clocks show it: which wander these clocks refute, and which wander they could not have
-// noticed. It serves "cprof doctor --wander".
+// Package oscillator measures how steadily this machine's counter runs, by comparing it with the
+// machine's other clocks. It finds out which wander these clocks refute, and which wander they
+// could not have noticed. It serves "cprof doctor --wander".
 //
-// A counter is compared with another clock as with another node (package tscratio). If the clock
-// was read between two readings of the counter, this proves that its reading happened between them.
-// What such readings refute is the wander of counter and clock together. A clock that is made from
-// the counter itself shows nothing, whatever its name. A clock that is steered to follow something
-// else shows its steering too. Each clock states what it is made from. Data can refute a wander but
-// never confirm one.
+// The comparison treats a clock like another node (package tscratio). If a program reads the
+// counter, then the clock, then the counter again, this proves that the clock's reading happened
+// between the counter's two. Such readings can refute a wander of counter and clock together. A
+// clock that is made from the counter itself shows nothing about the counter, whatever the clock's
+// name is. A clock that is steered to follow another clock also shows its steering. So each clock
+// states what it is made from. Data can refute a wander but never confirm one.
 //
 // The package steers nothing, needs no privilege, and compares with no other machine.
 package oscillator

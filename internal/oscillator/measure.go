@@ -10,15 +10,15 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// A Kind is the relation between a clock and the counter's oscillator.
+// A Kind says how a clock depends on the oscillator that drives the counter.
 type Kind int
 
 const (
-	// Same: the clock is made from the counter. So it moves with the counter.
+	// Same: the clock is made from the counter, and so moves with it.
 	Same Kind = iota
 
-	// Steered: the clock is made from the counter, or from the counter's oscillator, and steered
-	// towards something else. What it shows includes the steering.
+	// Steered: the clock is made from the counter, or from the oscillator that drives the counter,
+	// and follows another clock. A comparison also shows this steering.
 	Steered
 
 	// Independent: the clock has an oscillator of its own.
@@ -29,54 +29,54 @@ func (k Kind) String() string {
 	return [...]string{"same oscillator", "steered", "independent"}[k]
 }
 
-// A Clock is something to compare the counter with. Read must be callable from the measuring
-// goroutine.
+// A Clock is something with which the counter is compared. The goroutine that calls Measure calls
+// Read.
 type Clock struct {
 	Name    string
 	Kind    Kind
-	Why     string                // why the clock is of that kind
-	Read    func() (int64, error) // ns; a reading may be up to Step_ns late
+	Why     string                // reason why the clock is of this Kind
+	Read    func() (int64, error) // returns ns; a reading may be late by up to Step_ns
 	Step_ns uint64                // at least 1
 	Close   func() error          // nil if there is nothing to close
 }
 
-// Options say how to measure. All are required.
+// Options say how to measure. All fields are required.
 type Options struct {
-	// Open and Close read the counter. Open reads it before any later instruction takes effect.
-	// Close reads it after all earlier instructions have taken effect.
+	// Open and Close read the counter. Open reads it before any later instruction starts. Close
+	// reads it after all earlier instructions are done.
 	Open, Close func() uint64
-	Wait        func(time.Duration) // waits between two looks: readings of the clocks
+	Wait        func(time.Duration) // waits between two looks; a look reads each clock
 	Hz          uint64              // nominal rate of the counter
-	Quantum     uint64              // cycles in which the counter moves
-	// Slack is the number of cycles by which two cores may differ. It is 0 if one core takes all
-	// readings.
+	Quantum     uint64              // step in which the counter moves, in cycles
+	// Slack is the number of cycles by which the counters of two cores may differ. It is 0 if all
+	// readings are taken on one core.
 	Slack  uint64
-	Window time.Duration // half of a window: a window extends this far to either side
-	Span   time.Duration // length of the measurement: at least two windows
-	Every  time.Duration // time from one look to the next
+	Window time.Duration // half-length of a window
+	Span   time.Duration // length of the measurement: at least 2·Window
+	Every  time.Duration // time from one look to the next: at most Window/10
 }
 
-// A Result is what one clock shows.
+// A Result is what the comparison with one clock shows.
 type Result struct {
 	Clock Clock
 
-	// Refuted is what the clock refutes: if it is what it claims to be, the wander of counter and
-	// clock together exceeds Refuted.
+	// Refuted is the wander that the clock refutes. If the clock is what its Kind says, counter and
+	// clock together wander by at least this.
 	Refuted tscratio.Wander
 
-	// Unseen is roughly the largest wander that would not have been noticed.
+	// Unseen is, roughly, the largest wander that the comparison would not notice.
 	Unseen tscratio.Wander
 
 	Looks      int
-	Bracket_ns float64 // median width of a look
-	Err        error   // why there is no result
+	Bracket_ns float64 // median time between the two readings of the counter in a look
+	Err        error   // reason why there is no result
 }
 
-// tries is how often each look reads the clock. One reading may be interrupted, so the look keeps
-// the narrowest of several.
+// tries is how often each look reads the clock. Something may interrupt a reading, so the look
+// keeps the reading that took the least time.
 const tries = 12
 
-// Measure compares the counter with the clocks, for as long as Span. If looked is not nil, Measure
+// Measure compares the counter with the clocks, for the time Span. If looked is not nil, Measure
 // calls it after each look.
 func Measure(ctx context.Context, o Options, clocks []Clock, looked func(done, of int)) ([]Result,
 	error) {
@@ -126,13 +126,15 @@ func Measure(ctx context.Context, o Options, clocks []Clock, looked func(done, o
 	return results, nil
 }
 
-// assumptions returns the assumptions of a pair that is used only to find out what it refutes.
+// assumptions returns assumptions for a pair that computes no bounds. The pair only shows which
+// wander its constraints refute.
 func assumptions(window time.Duration) tscratio.Assumptions {
 	return tscratio.Assumptions{Wander: 0, Window: window, ExtrapolationLimit: window,
 		MaxWander: 1000 * tscratio.PPM}
 }
 
-// look reads the clock between two readings of the counter, several times, and keeps the narrowest.
+// look reads the clock several times, each time between two readings of the counter. It adds the
+// reading that took the least time to the pair.
 func look(o Options, c Clock, pair *tscratio.Pair) (width_cycles uint64, err error) {
 	var open, closed uint64
 	var at int64
@@ -166,8 +168,9 @@ func (r *Result) conclude(o Options, pair *tscratio.Pair, widths []uint64) {
 	slices.Sort(widths)
 	half := widths[len(widths)/2]
 	r.Bracket_ns = float64(half) / float64(o.Hz) * 1e9
-	// A rate that changes by d in the middle of a window bends the line of readings by d·W/2. The
-	// bend is noticed if it is more than the width of a look.
+	// If the rate changes by d in the middle of a window, the readings depart from a straight line
+	// by d·W/2, where W is Options.Window. The comparison notices this departure if it exceeds the
+	// width of a look.
 	open_ns := r.Bracket_ns + float64(r.Clock.Step_ns) +
 		float64(o.Quantum+o.Slack)/float64(o.Hz)*1e9
 	r.Unseen = tscratio.Wander(2 * open_ns / float64(o.Window.Nanoseconds()) * 1e12)
@@ -184,9 +187,11 @@ func (r *Result) conclude(o Options, pair *tscratio.Pair, widths []uint64) {
 }
 
 // Advice returns the wander to assume for a pair of machines like this one, and whether any clock
-// justifies it. A relation is consistent with twice the wander that independent clocks refute. To
-// allow for warmer days, Advice doubles that again. It returns at least twice the largest wander
-// that the clocks could not notice. The result is for a pair: this node's own share is half of it.
+// justifies it. A relation is consistent if the assumed wander is twice what independent clocks
+// refute. Advice doubles this again, because temperature may change more on other days. It returns
+// at least twice the largest wander that the clocks could not notice, and at least 100 ppb. Without
+// an independent clock it returns the default wander. The result applies to a pair: half of it is
+// the share of one machine.
 func Advice(results []Result) (w tscratio.Wander, justified bool) {
 	for _, r := range results {
 		if r.Err != nil || r.Clock.Kind != Independent {
@@ -201,7 +206,7 @@ func Advice(results []Result) (w tscratio.Wander, justified bool) {
 	return roundUp(max(w, 100*tscratio.PPB)), true
 }
 
-// roundUp returns the next of 1, 2 and 5 times a power of ten.
+// roundUp returns the smallest value that is at least w and 1, 2 or 5 times a power of ten.
 func roundUp(w tscratio.Wander) tscratio.Wander {
 	for power := tscratio.Wander(1); ; power *= 10 {
 		for _, factor := range []tscratio.Wander{1, 2, 5} {

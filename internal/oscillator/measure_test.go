@@ -10,10 +10,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// world has a counter of 2 GHz whose rate wanders against true time as a sine of the given
-// amplitude and a period of 20 s, and clocks that count true nanoseconds.
+// world has a counter of 2 GHz, and clocks that count true nanoseconds. The counter's rate wanders
+// as a sine with the given amplitude and a period of 20 s.
 type world struct {
-	now       float64 // ns
+	now       float64 // in ns
 	amplitude float64
 	looks     int
 }
@@ -22,7 +22,7 @@ const period_ns = 20e9
 
 func (w *world) counter() uint64 {
 	w.looks++
-	w.now += 20 + float64(w.looks*w.looks%47) // reading takes 20 ns and more
+	w.now += 20 + float64(w.looks*w.looks%47) // reading takes 20 ns or more
 	k := 2 * math.Pi / period_ns
 	return 1e12 + uint64(2*(w.now+w.amplitude/k*(1-math.Cos(k*w.now))))
 }

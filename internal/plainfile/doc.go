@@ -1,9 +1,9 @@
-// Package plainfile opens files that may be anything, and accepts only regular ones.
+// Package plainfile opens files from places where anything may be, and accepts only regular files.
 //
-// A path can lead to a FIFO, which waits forever for a writer; to a device, which has no end; or to
-// a file that somebody made longer than memory. So opening a file here never waits, reading has a
+// A path can lead to a FIFO, where an open waits forever for a writer, to a device without an end,
+// or to a file that is larger than the memory. So opening a file here never waits, reading has a
 // limit, and errors name what was refused. [ReadOwn] does not follow links: it is for directories
-// that programs write to. [Read] follows links, because a mounted secret or table is a link.
+// to which programs write. [Read] follows links, because a mounted secret or table is a link.
 //
 // The package is independent of formats and directories.
 package plainfile

@@ -13,15 +13,15 @@ import (
 )
 
 var (
-	// ErrNotRegular is returned for anything but a regular file: a directory, a FIFO, a device, a
-	// socket, and for ReadOwn a symbolic link.
+	// ErrNotRegular is returned for a path that is not a regular file: a directory, a FIFO, a
+	// device, a socket or, for ReadOwn, a symbolic link.
 	ErrNotRegular = errors.New("not a regular file")
 	// ErrTooLong is returned for a file that is longer than its limit.
 	ErrTooLong = errors.New("file is too long")
 )
 
-// Open opens a regular file for reading. It never waits. The error wraps ErrNotRegular, or is the
-// system's.
+// Open opens a regular file for reading. It never waits. The error wraps ErrNotRegular or is an
+// error of the system.
 func Open(path string) (*os.File, error) { return open(path, 0) }
 
 func open(path string, flags int) (*os.File, error) {
@@ -29,7 +29,7 @@ func open(path string, flags int) (*os.File, error) {
 	switch {
 	case errors.Is(err, syscall.ELOOP) && flags&unix.O_NOFOLLOW != 0:
 		return nil, fmt.Errorf("open %s: it is a symbolic link: %w", path, ErrNotRegular)
-	case errors.Is(err, syscall.ENXIO): // a socket, or a device that is not there
+	case errors.Is(err, syscall.ENXIO): // a socket, or a device that does not exist
 		return nil, fmt.Errorf("%w: %w", err, ErrNotRegular)
 	case err != nil:
 		return nil, err
@@ -57,12 +57,12 @@ func kindOf(m fs.FileMode) string {
 	return "special file"
 }
 
-// Read reads a regular file of at most limit bytes as a whole. It follows links. The error wraps
-// ErrNotRegular or ErrTooLong, or is the system's.
+// Read reads a whole regular file of at most limit bytes. It follows links. The error wraps
+// ErrNotRegular or ErrTooLong, or is an error of the system.
 func Read(path string, limit int64) ([]byte, error) { return read(path, limit, 0) }
 
-// ReadOwn is Read for a file in a directory that others write to. It does not follow a symbolic
-// link.
+// ReadOwn does the same as Read, for a file in a directory to which other programs write. It does
+// not follow a symbolic link.
 func ReadOwn(path string, limit int64) ([]byte, error) { return read(path, limit, unix.O_NOFOLLOW) }
 
 func read(path string, limit int64, flags int) ([]byte, error) {
@@ -83,7 +83,8 @@ func ReadAll(r io.Reader, name string, limit int64) ([]byte, error) {
 			size = min(info.Size(), limit)
 		}
 	}
-	// A buffer that grows needs several times the length of a long file.
+	// Reserve the whole length now. A buffer that grows would need several times the length of the
+	// file.
 	text := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead))
 	if _, err := text.ReadFrom(io.LimitReader(r, limit+1)); err != nil {
 		return nil, err
@@ -94,12 +95,14 @@ func ReadAll(r io.Reader, name string, limit int64) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// Replace gives a file new content at once. Someone who reads the file meanwhile, or after a crash,
-// finds the old content. Replace writes a new file beside the old one and renames it, so it follows
-// no link and waits for nothing. Only one process may replace a file at a time.
+// Replace gives a file new content at once. It writes a new file in the same directory and renames
+// it. So it follows no link and never waits. A process that reads the file meanwhile, or after this
+// process was killed in between, finds the old content. Only one process may replace a file at a
+// time.
 func Replace(path string, content []byte) error {
 	part := path + ".part"
-	// A killed process may have left such a file, or somebody may have put something else here.
+	// A killed process may have left a file with this name, or somebody may have put something else
+	// here.
 	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -19,8 +19,8 @@ func write(t *testing.T, path, text string) string {
 	return path
 }
 
-// oddities makes paths that are not regular files: opening one may wait forever, and reading one
-// may have no end.
+// oddities makes paths that are not regular files. Opening some of them would wait forever, and
+// reading others would never end.
 func oddities(t *testing.T) map[string]string {
 	t.Helper()
 	dir := t.TempDir()
@@ -91,7 +91,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// Replace neither writes to nor waits for something that already has the name of its new file.
+// If something else already has the name of Replace's new file, Replace does not write to it and
+// does not wait.
 func TestReplaceWritesThroughNothing(t *testing.T) {
 	dir := t.TempDir()
 	path, victim := write(t, filepath.Join(dir, "file"), "old"),

@@ -7,26 +7,26 @@ type Figure struct {
 	Title    string
 	Subtitle string
 	Panels   []Panel
-	Notes    []string // printed below the panels, one a line
+	Notes    []string // printed below the panels, one on each line
 }
 
-// A Panel is a pair of axes with series, drawn in the order of Series. Each panel has its own axes.
-// To align the panels of a figure, give them the same X.From and X.To.
+// A Panel is a pair of axes with series, drawn in the order of Series. To align the panels of a
+// figure, give them the same X.From and X.To.
 type Panel struct {
 	Title  string
 	X, Y   Axis
 	Series []Series
 }
 
-// An Axis describes a panel's values. Without From and To the axis spans the data.
+// An Axis describes the values of a panel. Without From and To the axis spans the data.
 type Axis struct {
 	Label string
-	Unit  string // "" for a number
-	Log   bool   // logarithmic, in decades
+	Unit  string // "" if the values are numbers without a unit
+	Log   bool   // logarithmic, with ticks at powers of ten
 	Zero  bool   // the axis begins at zero, or contains it
-	Whole bool   // values are counts: no tick lies between two of them
+	Whole bool   // values are counts: ticks are at whole numbers only
 
-	// From and To fix the axis if From < To. Values beyond them are left out.
+	// If From < To, the axis reaches from From to To, and values beyond are not drawn.
 	From, To float64
 }
 
@@ -34,16 +34,16 @@ type Axis struct {
 type Kind uint8
 
 const (
-	Line   Kind = iota + 1 // Y over X, joined
+	Line   Kind = iota + 1 // Y over X, joined by lines
 	Band                   // from Lo to Hi over X
-	Points                 // Y over X, one marker each
-	Rule                   // a line across the panel at each X
+	Points                 // Y over X, a marker for each value
+	Rule                   // a vertical line through the panel at each X
 )
 
 // A Series is one set of data in a panel. The slices that its kind uses should have the same
-// length; surplus values are not drawn.
+// length. If one is longer, its surplus values are not drawn.
 type Series struct {
-	Name   string // in the legend; "" for none
+	Name   string // name in the legend; "" for none
 	Kind   Kind
 	X      []float64
 	Y      []float64
@@ -51,7 +51,7 @@ type Series struct {
 	Color  Color
 }
 
-// A Color is an index in the palette. Zero is the next color that the panel has not used.
+// A Color is an index in the palette. Zero selects the next color that the panel does not use.
 type Color uint8
 
 const (
@@ -66,7 +66,7 @@ const (
 
 const colors = int(Grey)
 
-// length returns the number of values of a series that can be drawn.
+// length returns the number of values that can be drawn.
 func (s Series) length() int {
 	switch s.Kind {
 	case Line, Points:
@@ -79,7 +79,7 @@ func (s Series) length() int {
 	return 0
 }
 
-// colored returns the panel's series with a color each.
+// colored returns the panel's series, with a color for each.
 func (p Panel) colored() []Series {
 	used := make([]bool, colors+1)
 	for _, s := range p.Series {
@@ -100,7 +100,7 @@ func (p Panel) colored() []Series {
 	return series
 }
 
-// axes returns the panel's scales; ok is false if there is nothing to draw.
+// axes returns the panel's scales. If there is nothing to draw, ok is false.
 func (p Panel) axes(xTicks, yTicks int) (x, y scale, ok bool) {
 	var xs, ys span
 	for _, s := range p.Series {
@@ -130,7 +130,7 @@ func (p Panel) axes(xTicks, yTicks int) (x, y scale, ok bool) {
 	return newScale(p.X, xs, xTicks, false), newScale(p.Y, ys, yTicks, true), true
 }
 
-// takes reports whether an axis can show a value.
+// takes reports whether the axis can show a value.
 func (a Axis) takes(v float64) bool {
 	if !(math.Abs(v) <= most) || a.Log && v < least {
 		return false
@@ -138,11 +138,11 @@ func (a Axis) takes(v float64) bool {
 	return !a.fixed() || a.From <= v && v <= a.To
 }
 
-// Values beyond most are gaps, and differences below least are not shown. So arithmetic on the
-// remaining values stays finite.
+// A value above most is a gap, and a difference below least is not shown. So all arithmetic on
+// values stays finite.
 const most, least = 1e30, 1e-30
 
-// fixed reports whether From and To are valid, so that they fix the axis.
+// fixed reports whether From and To are valid and so determine the axis.
 func (a Axis) fixed() bool {
 	return math.Abs(a.From) <= most && math.Abs(a.To) <= most && a.To-a.From >= least &&
 		!(a.Log && a.From < least)

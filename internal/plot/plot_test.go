@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// sample returns a figure with every kind, both scales and a gap.
+// sample returns a figure with every kind of series, both kinds of axis and a gap.
 func sample() Figure {
 	var x, mid, lo, hi, rate []float64
 	for i := range 301 {
@@ -111,7 +111,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// checkSVG returns what is wrong with an image: it is not XML, or something lies outside of it.
+// checkSVG returns an error if an image is not valid XML, or if something lies outside the image.
 func checkSVG(svg []byte) error {
 	if !utf8.Valid(svg) {
 		return errors.New("not UTF-8")
@@ -137,7 +137,7 @@ func checkSVG(svg []byte) error {
 					return fmt.Errorf("%s: %s=%q", start.Name.Local, attr.Name.Local, attr.Value)
 				}
 			case "d":
-				if strings.ContainsAny(attr.Value, "NIe") { // NaN, Inf, exponents
+				if strings.ContainsAny(attr.Value, "NIe") { // part of NaN, of Inf or of an exponent
 					return fmt.Errorf("path %q", attr.Value)
 				}
 			}
@@ -145,7 +145,7 @@ func checkSVG(svg []byte) error {
 	}
 }
 
-// A long label at the right end of an axis is moved to the left, not cut.
+// A long label at the right end of an axis moves to the left, so that the image does not cut it.
 func TestLabelsAreNotCut(t *testing.T) {
 	var out bytes.Buffer
 	f :=
@@ -204,7 +204,7 @@ func TestAnyValuesGiveAnImage(t *testing.T) {
 func FuzzTexts(f *testing.F) {
 	f.Add("a < b & \"c\"", "\x00\x1b[31m\uFFFE")
 	f.Fuzz(func(t *testing.T, a, b string) {
-		figure := Figure{ // with few points, which leaves time for many texts
+		figure := Figure{ // with few values, so that the fuzzer tries many texts
 			Title: a, Subtitle: b, Notes: []string{b},
 			Panels: []Panel{{
 				Title: a, X: Axis{Label: b, Unit: "s"}, Y: Axis{Label: a, Unit: b},
@@ -227,7 +227,7 @@ func FuzzTexts(f *testing.F) {
 	})
 }
 
-// A thinned band or line covers what it was thinned from.
+// After thinning, a band or line still covers all values.
 func TestThinningIsOutward(t *testing.T) {
 	run := []int{0, 1, 2, 3, 4}
 	lo := []float64{5, 3, 4, 9, 8}

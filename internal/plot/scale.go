@@ -5,20 +5,20 @@ import (
 	"strconv"
 )
 
-// A scale maps an axis to the interval from 0 to 1.
+// A scale maps the values of an axis to positions from 0 to 1.
 type scale struct {
 	log    bool
-	lo, hi float64 // in decades on a logarithmic scale
+	lo, hi float64 // values at the ends; their logarithms to base 10 on a logarithmic scale
 	ticks  []tick
 }
 
 type tick struct {
-	at    float64 // from 0 to 1
+	at    float64 // position, from 0 to 1
 	label string
 }
 
-// newScale returns a scale for the values in an interval. If round is set, the scale begins and
-// ends at ticks.
+// newScale returns a scale for the given values, with about the wanted number of ticks. If round is
+// set, the scale begins and ends at ticks.
 func newScale(a Axis, values span, wanted int, round bool) scale {
 	fixed := a.fixed()
 	if fixed {
@@ -61,8 +61,8 @@ func newScale(a Axis, values span, wanted int, round bool) scale {
 	return s
 }
 
-// logScale returns a scale that begins and ends at powers of ten. Its ticks are powers of ten, and
-// also 2 and 5 times these if that makes at most wanted ticks.
+// logScale returns a scale that begins and ends at powers of ten. Its ticks are the powers of ten.
+// If there is room for more ticks, 2 and 5 times these powers are ticks, too.
 func logScale(values span, wanted int) scale {
 	s := scale{log: true, lo: math.Floor(math.Log10(values.lo) + 1e-9),
 		hi: math.Ceil(math.Log10(values.hi) - 1e-9)}
@@ -85,8 +85,8 @@ func logScale(values span, wanted int) scale {
 	return s
 }
 
-// place returns the position of a value, from 0 to 1. It is below 0 or above 1 for values beyond
-// the scale.
+// place returns the position of a value: from 0 to 1 for values on the scale, and below 0 or above
+// 1 for values beyond it.
 func (s scale) place(v float64) float64 {
 	if s.log {
 		v = math.Log10(v)
@@ -94,7 +94,7 @@ func (s scale) place(v float64) float64 {
 	return (v - s.lo) / (s.hi - s.lo)
 }
 
-// niceStep returns the smallest of 1, 2 and 5 times a power of ten that is at least atLeast.
+// niceStep returns the smallest number that is at least atLeast and 1, 2 or 5 times a power of ten.
 func niceStep(atLeast float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(atLeast)))
 	for _, factor := range []float64{1, 2, 5} {
@@ -112,8 +112,8 @@ func powerOfTen(power, factor int) string {
 	return number(float64(factor)*math.Pow(10, float64(power)), max(0, -power))
 }
 
-// number formats a tick, with a true minus sign and no negative zero. It has only as many digits as
-// are necessary to distinguish ticks.
+// number formats the value of a tick, with a true minus sign and without a negative zero. It writes
+// only as many digits as are necessary to distinguish ticks.
 func number(v float64, decimals int) string {
 	if decimals > 6 || math.Abs(v) >= 1e7 {
 		return strconv.FormatFloat(v, 'g', 6, 64)

@@ -10,10 +10,10 @@ import (
 	"unicode/utf8"
 )
 
-// These are sizes in pixels. The image can be scaled to any size.
+// These are sizes in pixels. An image can be scaled to any size.
 const (
 	imageWidth  = 760
-	left        = 72 // of a panel's axes, with space for the labels of y
+	left        = 72 // from the image's left side to the axes: space for the labels of y
 	right       = 20
 	panelHeight = 220
 	textSize    = 12
@@ -25,8 +25,8 @@ func (f Figure) WriteSVG(w io.Writer) error {
 	return err
 }
 
-// style defines every color twice. Custom properties would be shorter, but several programs that
-// show SVG do not support them.
+// style contains every color twice, for light and dark. CSS variables would be shorter, but several
+// programs that show SVG do not support them.
 const style = `
 text{font:12px system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;fill:#24292f}
 .bg{fill:#ffffff}
@@ -56,7 +56,7 @@ text{fill:#e6edf3}
 }
 `
 
-// dashes distinguish lines where colors do not.
+// dashes distinguish lines on paper, where colors may not.
 var dashes = [colors + 1]string{3: "7 3", 4: "2 3", 5: "9 3 2 3", 6: "4 2", 7: "1 4"}
 
 func (f Figure) svg() []byte {
@@ -89,7 +89,7 @@ func (f Figure) svg() []byte {
 	return out.Bytes()
 }
 
-// describe returns the text for a screen reader.
+// describe returns a description for screen readers.
 func (f Figure) describe() string {
 	parts := []string{}
 	if f.Subtitle != "" {
@@ -108,7 +108,7 @@ func (f Figure) describe() string {
 	return strings.Join(append(parts, f.Notes...), ". ")
 }
 
-// A canvas collects elements.
+// A canvas collects the elements of an image.
 type canvas struct{ bytes.Buffer }
 
 func (c *canvas) printf(format string, args ...any) { fmt.Fprintf(&c.Buffer, format, args...) }
@@ -121,7 +121,7 @@ func (c *canvas) text(s, class, anchor string, x, y float64) {
 	c.printf(">%s</text>\n", escape(s))
 }
 
-// paragraph breaks a text into lines that fit, and returns where the next line begins.
+// paragraph writes a text in lines that fit the image, and returns the y of the next line.
 func (c *canvas) paragraph(s, class string, x, y, lineHeight float64) float64 {
 	size := float64(textSize)
 	if class == "title" {
@@ -145,12 +145,13 @@ func (c *canvas) paragraph(s, class string, x, y, lineHeight float64) float64 {
 	return y + lineHeight
 }
 
-// textWidth returns a generous estimate of a text's width, because the reader's font is unknown.
+// textWidth returns an estimate of a text's width. The estimate is high, because the reader's font
+// is unknown.
 func textWidth(s string, size float64) float64 {
 	return 0.58 * size * float64(utf8.RuneCountInString(s))
 }
 
-// A frame is the position of a panel's axes.
+// A frame is the place of a panel's axes in the image.
 type frame struct {
 	x, y          scale
 	top           float64
@@ -209,7 +210,8 @@ func (c *canvas) grid(f frame) {
 	}
 }
 
-// legend prints what each series looks like, and returns where the next line begins.
+// legend writes the name of each series and shows how it is drawn. It returns the y of the next
+// line.
 func (c *canvas) legend(series []Series, y float64) float64 {
 	x := 16.0
 	lines := 0
@@ -287,7 +289,7 @@ func (c *canvas) series(f frame, p Panel, s Series) {
 	}
 }
 
-// line draws each run of values between gaps.
+// line draws the values of a series, with an interruption at each gap.
 func (c *canvas) line(f frame, p Panel, s Series) {
 	for _, run := range p.runs(s) {
 		var d strings.Builder
@@ -304,7 +306,7 @@ func (c *canvas) line(f frame, p Panel, s Series) {
 			}
 		}
 		if len(path) == 1 && path[0].lo == path[0].hi {
-			d.WriteString("h.01") // a round cap makes it a dot
+			d.WriteString("h.01") // a stroke of no length; its round cap makes a dot
 		}
 		c.printf("<path class=\"line c%d\"%s d=\"%s\"/>\n", s.Color, dash(s), d.String())
 	}
@@ -331,7 +333,7 @@ func (c *canvas) band(f frame, p Panel, s Series) {
 	}
 }
 
-// runs returns the indices of a series between its gaps.
+// runs returns the indices of a series, split at its gaps.
 func (p Panel) runs(s Series) [][]int {
 	var runs [][]int
 	var run []int
@@ -354,11 +356,11 @@ func (p Panel) runs(s Series) [][]int {
 	return runs
 }
 
-// A column is what a run shows at one pixel. lo is the upper end, because pixels are counted
-// downward.
+// A column contains what a series shows at one pixel. In pixels lo is the upper end, because y
+// grows downward.
 type column struct{ x, first, last, lo, hi float64 }
 
-// byPixel thins a run: neighbors at the same pixel become one column.
+// byPixel thins the values of a run: neighbors at the same pixel become one column.
 func byPixel(run []int, at func(i int) (x, lo, hi float64)) []column {
 	var path []column
 	for _, i := range run {
@@ -373,7 +375,7 @@ func byPixel(run []int, at func(i int) (x, lo, hi float64)) []column {
 	return path
 }
 
-// marker returns a path: a shape of its own for each color.
+// marker returns an SVG path. Each color has a shape of its own.
 func marker(color Color, x, y float64) string {
 	switch color {
 	case Orange:
@@ -390,7 +392,7 @@ func marker(color Color, x, y float64) string {
 	return fmt.Sprintf("M%s %sa1.8 1.8 0 1 0 3.6 0a1.8 1.8 0 1 0-3.6 0z", px(x-1.8), px(y))
 }
 
-// px formats a coordinate to a tenth of a pixel.
+// px formats a coordinate, rounded to a tenth of a pixel.
 func px(v float64) string {
 	text := strconv.FormatFloat(v, 'f', 1, 64)
 	return strings.TrimSuffix(strings.Replace(text, "-0.0", "0.0", 1), ".0")

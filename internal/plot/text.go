@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	textRows   = 12 // of a panel
+	textRows   = 12 // rows of text in a panel
 	leastWidth = 40
 )
 
-// symbols are the marks of series by color; a band is shaded.
+// symbols are the characters of the series, by color. A band is shaded.
 var symbols = [colors + 1]rune{' ', '•', 'x', '▴', '▫', '+', '◆', '·'}
 
-// WriteText writes the figure for a terminal with the given number of columns, at least 40.
+// WriteText writes the figure as text for a terminal with the given number of columns, at least 40.
 func (f Figure) WriteText(w io.Writer, columns int) error {
 	columns = max(columns, leastWidth)
 	var out bytes.Buffer
@@ -103,7 +103,7 @@ func (p Panel) text(columns int) (lines []string) {
 	return lines
 }
 
-// cells are the characters of a panel, the top row first.
+// cells are the characters of a panel, from the top row down.
 type cells struct {
 	width int
 	rows  [][]rune
@@ -117,7 +117,7 @@ func newCells(width, rows int) *cells {
 	return c
 }
 
-// cell returns the index of the cell, of n cells, that contains a position from 0 to 1.
+// cell returns which of n cells contains a position from 0 to 1.
 func cell(at float64, n int) int {
 	return min(n-1, max(0, int(math.Round(at*float64(n-1)))))
 }
@@ -191,7 +191,7 @@ func pad(s string, width int) string {
 	return strings.Repeat(" ", max(0, width-utf8.RuneCountInString(s))) + s
 }
 
-// printable replaces control characters, so that the output contains no commands to a terminal.
+// printable replaces control characters, so that a text cannot contain commands to the terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 || r == utf8.RuneError {

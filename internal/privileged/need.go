@@ -7,18 +7,18 @@ import (
 	"syscall"
 )
 
-// Variable, set to 1, asks for privileged tests.
+// Variable is the environment variable that requests privileged tests if it is 1.
 const Variable = "CLOUDPROFILER_PRIVILEGED"
 
-// A T is a *testing.T.
+// A T is the part of *testing.T that this package uses.
 type T interface {
 	Helper()
 	Fatal(args ...any)
 	Skip(args ...any)
 }
 
-// Need skips the test unless privileged tests were asked for. It fails the test if privileged tests
-// were asked for but cannot run.
+// Need skips the test if nobody requested privileged tests. If somebody did, but the tests cannot
+// run here, Need fails the test.
 func Need(t T) {
 	t.Helper()
 	if os.Getenv(Variable) != "1" {
@@ -30,16 +30,16 @@ func Need(t T) {
 	}
 }
 
-// Check returns why privileged tests cannot run here and what to do, or nil if they can.
+// Check returns nil if privileged tests can run here. If not, the error says why and what to do.
 func Check() error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("privileged tests need root: sudo make test-privileged")
 	}
-	// Root in a container may still lack the privilege. So try it, on a thread that ends with the
-	// attempt.
+	// In a container, root may still lack the privilege. So try to make a namespace, on a thread
+	// that ends after the attempt.
 	result := make(chan error)
 	go func() {
-		// never unlocked: the thread and its namespace end with this goroutine
+		// The thread is never unlocked, so the thread and its namespace end with this goroutine.
 		runtime.LockOSThread()
 		result <- syscall.Unshare(syscall.CLONE_NEWNET)
 	}()

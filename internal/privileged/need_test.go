@@ -35,7 +35,7 @@ func TestNeedNeverSkipsWhenAsked(t *testing.T) {
 	}
 }
 
-// A new namespace has a loopback interface, which is down, and no other.
+// A new network namespace has only a loopback interface, which is down.
 func TestPrivilegedNamespaceIsEmpty(t *testing.T) {
 	Need(t)
 	type seen struct {
@@ -44,7 +44,7 @@ func TestPrivilegedNamespaceIsEmpty(t *testing.T) {
 	}
 	result := make(chan seen)
 	go func() {
-		runtime.LockOSThread() // never unlocked, see Check
+		runtime.LockOSThread() // never unlocked: see Check
 		if err := syscall.Unshare(syscall.CLONE_NEWNET); err != nil {
 			result <- seen{nil, err}
 			return

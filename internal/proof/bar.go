@@ -7,17 +7,17 @@ import (
 	"slices"
 )
 
-// A Bar is one figure that the product must reach, and its measured value.
+// A Bar is one figure that the product must reach, with its limit and its measured value.
 type Bar struct {
-	Name   string  `json:"name"`   // what was measured; unique within its command
-	Figure float64 `json:"figure"` // the median, if there were repetitions
-	Limit  float64 `json:"limit"`  //
-	// true: the figure may not be below the limit; false: not above it
+	Name   string  `json:"name"`   // what was measured; unique among the bars of a command
+	Figure float64 `json:"figure"` // the measured value; the median of all repetitions
+	Limit  float64 `json:"limit"`  // what the figure is compared with
+	// AtLeast means that the figure must not be below the limit.
 	AtLeast bool       `json:"at_least,omitempty"`
-	Unit    string     `json:"unit"`           // of figure and limit, as in "× rdtscp" or "GB/s"
-	Reps    int        `json:"reps,omitempty"` // valid repetitions; 0: a single figure
+	Unit    string     `json:"unit"`           // of figure and limit, such as "× rdtscp" or "GB/s"
+	Reps    int        `json:"reps,omitempty"` // number of valid repetitions; 0: measured once
 	Spread  [2]float64 `json:"spread"`         // smallest and largest repetition
-	// why there is no figure: a lacking privilege, too much noise
+	// Absent says why there is no figure, for example a lacking privilege or too much noise.
 	Absent string `json:"absent,omitempty"`
 
 	// Timing marks a time, a speed, a share of a core, or an amount of memory. Such a figure
@@ -25,12 +25,12 @@ type Bar struct {
 	Timing bool `json:"timing,omitempty"`
 }
 
-// Judged reports whether a run of this size may fail because of this bar. A promise, such as "no
-// event is lost", is judged at every size.
+// Judged reports whether a missed bar makes a run of this size fail. A bar without Timing, such as
+// "no event is lost", is judged at every size.
 func (b Bar) Judged(size Size) bool { return !b.Timing || size == Full }
 
-// From returns b with the median and the spread of the valid repetitions. If there are none, b is
-// absent.
+// From returns b with the median and the spread of the valid repetitions. If there are no
+// repetitions, the returned bar has no figure and says why in Absent.
 func (b Bar) From(repetitions []float64) Bar {
 	b.Reps = len(repetitions)
 	if b.Reps == 0 {
@@ -47,7 +47,7 @@ func (b Bar) From(repetitions []float64) Bar {
 	return b
 }
 
-// A Verdict says whether a figure reached its limit.
+// A Verdict says whether a figure has reached its limit.
 type Verdict string
 
 const (
@@ -56,7 +56,7 @@ const (
 	Absent  Verdict = "absent"
 )
 
-// Verdict compares the figure with the limit. A figure that is not a number has not reached it.
+// Verdict compares the figure with the limit. A figure that is NaN has not reached the limit.
 func (b Bar) Verdict() Verdict {
 	switch {
 	case b.Absent != "":
@@ -91,8 +91,8 @@ func (b Bar) repetitions() string {
 	return fmt.Sprintf(", %s to %s in %d", number(b.Spread[0]), number(b.Spread[1]), b.Reps)
 }
 
-// number formats four significant digits, because more would be noise. It formats whole numbers in
-// full.
+// number formats a value with four significant digits, because further digits would be noise. It
+// formats whole numbers in full.
 func number(v float64) string {
 	if v == math.Trunc(v) && math.Abs(v) < 1e15 {
 		return fmt.Sprintf("%.0f", v)
@@ -100,7 +100,7 @@ func number(v float64) string {
 	return fmt.Sprintf("%.4g", v)
 }
 
-// validate refuses a bar with values that no measurement can have.
+// validate refuses a bar with values that no measurement can produce.
 func (b Bar) validate() error {
 	finite := func(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 	switch {

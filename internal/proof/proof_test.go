@@ -81,7 +81,8 @@ func TestFromRepetitions(t *testing.T) {
 	}
 }
 
-// Reported bars are read back. Without the variable, nothing is written.
+// Read returns the bars that Report wrote. If the environment variable is not set, Report writes
+// nothing.
 func TestReportIsReadBack(t *testing.T) {
 	t.Setenv(fileVariable, "")
 	if err := Report(Bar{}); err != nil {
@@ -146,8 +147,8 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// A bar that Read accepts means what it says: it can be reported and read again, unchanged, and has
-// a verdict and a page.
+// If Read accepts a bar, the bar can be reported and read again without a change. It also has a
+// verdict and a page.
 func FuzzRead(f *testing.F) {
 	for _, text := range refused {
 		f.Add([]byte(text))
@@ -185,7 +186,7 @@ func FuzzRead(f *testing.F) {
 				rows++
 			}
 		}
-		if want := len(bars) + 6; len(bars) > 0 && rows != want { // four facts, two heads
+		if want := len(bars) + 6; len(bars) > 0 && rows != want { // four facts and a table's head
 			t.Fatalf("the page has %d rows, want %d:\n%s", rows, want, record.Markdown())
 		}
 	})
@@ -278,8 +279,8 @@ func TestThisMachineIsKnown(t *testing.T) {
 	}
 }
 
-// A fakeT counts what a test did with it. Unlike those of a real T, Fatal and Skip do not end the
-// caller.
+// fakeT counts what a test did with it. Its Fatal and Skip do not end the caller, unlike those of a
+// real T.
 type fakeT struct{ fatal, skip, errors, logs int }
 
 func (f *fakeT) Helper()      {}

@@ -10,30 +10,30 @@ import (
 	"time"
 )
 
-// A Record is one run of all proofs on one machine.
+// A Record is the result of one run of all proofs on one machine.
 type Record struct {
 	Begun   time.Time
 	Size    Size
 	Commit  string
 	Machine Machine
 	Results []Result
-	LeftOut int // proofs that were not asked for
+	LeftOut int // number of proofs that the user did not select
 }
 
-// A Result is what one command proved.
+// A Result is what one command reported.
 type Result struct {
 	Name    string
-	Command string // as a user would type it
+	Command string // the command line as a user would type it
 	Took    time.Duration
-	Err     error // the command's own failure; a missed bar may be the reason
+	Err     error // why the command failed, perhaps because of a missed bar
 	Bars    []Bar
-	Text    string // the command's text for the record, as Markdown
+	Text    string // the command's own text for the record, in Markdown
 }
 
-// A Tally counts verdicts.
+// A Tally says how many bars have each verdict.
 type Tally struct {
 	Reached, Missed, Absent int
-	Unjudged                int // missed or absent timings, which this size of run does not judge
+	Unjudged                int // missed or absent timings that this size of run does not judge
 }
 
 func (t Tally) String() string {
@@ -46,7 +46,7 @@ func (t Tally) String() string {
 }
 
 // Count counts the verdicts. A command that failed without a missed bar, or reported no bar, counts
-// as missed: silence proves nothing.
+// as missed, because it proved nothing.
 func (r Record) Count() Tally {
 	var sum Tally
 	for _, result := range r.Results {
@@ -71,7 +71,7 @@ func (r Record) Count() Tally {
 	return sum
 }
 
-// Markdown returns the record as a page.
+// Markdown returns the record as a Markdown page.
 func (r Record) Markdown() string {
 	var page strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&page, format+"\n", args...) }
@@ -133,13 +133,14 @@ func (b Bar) cells() []string {
 	return cells
 }
 
-// cell escapes a text so that it stays in its table cell.
+// cell escapes a text so that it does not break out of its table cell.
 func cell(text string) string {
 	return strings.NewReplacer(`\`, `\\`, "|", `\|`, "\n", " ", "\r", " ").Replace(text)
 }
 
 // Save writes the record into dir as DATE.md and returns the path. A later run on the same day
-// becomes DATE-2.md: a record is never overwritten, least of all by a better one.
+// becomes DATE-2.md. Save never overwrites a record, so that nobody can replace a bad record by a
+// good one.
 func (r Record) Save(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("save record: %w", err)

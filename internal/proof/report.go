@@ -9,22 +9,22 @@ import (
 	"os"
 )
 
-// A Size is how much is measured. The limits do not depend on the size.
+// A Size says how much a run measures. The limits of bars do not depend on the size.
 type Size string
 
 const (
-	None  Size = ""      // bars were not asked for
+	None  Size = ""      // bars are not measured
 	Small Size = "small" // some seconds for each bar: make test
-	Full  Size = "full"  // all that the bar requires: make prove
+	Full  Size = "full"  // everything that the bar requires: make prove
 )
 
-// Command prove passes these environment variables to the commands that it starts.
+// The command prove sets these environment variables for the commands that it starts.
 const (
-	sizeVariable = "CLOUDPROFILER_PROOF"      // a Size
-	fileVariable = "CLOUDPROFILER_PROOF_FILE" // where Report appends
+	sizeVariable = "CLOUDPROFILER_PROOF"      // the Size
+	fileVariable = "CLOUDPROFILER_PROOF_FILE" // the file to which Report appends
 )
 
-// Wanted returns the size that was asked for.
+// Wanted returns the size that the environment demands.
 func Wanted() (Size, error) {
 	switch size := Size(os.Getenv(sizeVariable)); size {
 	case None, Small, Full:
@@ -34,13 +34,14 @@ func Wanted() (Size, error) {
 	}
 }
 
-// entry is one line of the file: a bar or a text.
+// entry is one line of the file that Report writes: a bar or a text.
 type entry struct {
 	*Bar
 	Text string `json:"text,omitempty"`
 }
 
-// Report passes bars to the command that runs the proofs. If no such command runs, it does nothing.
+// Report passes bars to the command prove. If prove has not started this program, Report does
+// nothing.
 func Report(bars ...Bar) error {
 	if os.Getenv(fileVariable) == "" {
 		return nil
@@ -55,8 +56,8 @@ func Report(bars ...Bar) error {
 	return report(lines)
 }
 
-// Describe passes on the Markdown text that the record has above the table of bars. If no command
-// runs the proofs, it does nothing.
+// Describe passes a Markdown text to the command prove, for the part of the record above the table
+// of bars. If prove has not started this program, Describe does nothing.
 func Describe(markdown string) error { return report([]entry{{Text: markdown}}) }
 
 func report(all []entry) error {
@@ -81,7 +82,7 @@ func report(all []entry) error {
 	return file.Close()
 }
 
-// Read reads what Report and Describe wrote.
+// Read reads the file that Report and Describe wrote.
 func Read(r io.Reader) (bars []Bar, text string, err error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
@@ -113,7 +114,8 @@ func Read(r io.Reader) (bars []Bar, text string, err error) {
 	return bars, text, nil
 }
 
-// A T is a *testing.T. This package is linked into cprof, which must not link package testing.
+// T has the methods of *testing.T that this package needs. The programs cp-bench and cprof-demo
+// contain this package, but must not contain package testing.
 type T interface {
 	Helper()
 	Fatal(args ...any)
@@ -122,8 +124,8 @@ type T interface {
 	Log(args ...any)
 }
 
-// Begin skips a test of bars unless bars were asked for. A plain "go test" shares the machine with
-// other tests, and should time nothing.
+// Begin skips a test of bars unless the environment demands a size. During a plain "go test", other
+// tests run on the machine at the same time, so timings would be worthless.
 func Begin(t T) Size {
 	t.Helper()
 	size, err := Wanted()
@@ -136,8 +138,8 @@ func Begin(t T) Size {
 	return size
 }
 
-// Check reports bars, and fails the test for each missed bar that a run of this size judges. Absent
-// bars are left to the command that runs the proofs.
+// Check reports bars. If this size of run judges a missed bar, Check fails the test. If a bar has
+// no figure, the command prove decides what that means.
 func Check(t T, bars ...Bar) {
 	t.Helper()
 	size, err := Wanted()

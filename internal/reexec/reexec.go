@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// EmulatorVariable is the environment variable with the emulator's command line, if there is an
-// emulator.
+// EmulatorVariable is the environment variable that contains the emulator's command line. It is not
+// set if there is no emulator.
 const EmulatorVariable = "CLOUDPROFILER_EMULATOR"
 
 // Argv returns the command line that starts this program again.
@@ -21,7 +21,7 @@ func Argv(args ...string) ([]string, error) {
 	return append(argv, args...), nil
 }
 
-// Command returns a process of this program that has not been started.
+// Command returns a process of this program that the caller must start.
 func Command(args ...string) (*exec.Cmd, error) {
 	argv, err := Argv(args...)
 	if err != nil {

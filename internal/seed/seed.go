@@ -26,7 +26,7 @@ func fromEnvironment(t testing.TB) (n uint64, given bool) {
 	return n, true
 }
 
-// Of returns the seed of a test, and logs how to repeat it.
+// Of returns the seed of a test, and logs how to repeat the test.
 func Of(t testing.TB) uint64 {
 	t.Helper()
 	n, given := fromEnvironment(t)
@@ -37,15 +37,16 @@ func Of(t testing.TB) uint64 {
 	return n
 }
 
-// Random returns a source with the seed of a test.
+// Random returns a random source with the seed of a test.
 func Random(t testing.TB) *rand.Rand {
 	t.Helper()
 	return rand.New(rand.NewPCG(Of(t), 0))
 }
 
-// Share returns the divisor for the amount of work of a test with numbers. It is more than 1 under
-// the race detector and under an emulator: code is ten times slower there, and the ordinary run
-// tests the same numbers. Tests in which threads or processes race must not use it.
+// Share returns a number by which a test divides the amount of its random work. The number is more
+// than 1 under the race detector and under an emulator, where code is ten times slower. The
+// ordinary run tests the same code with the full amount. If a test makes threads or processes race,
+// it must not use Share.
 func Share() int {
 	if raceBuild || os.Getenv(reexec.EmulatorVariable) != "" {
 		return 10
@@ -53,8 +54,8 @@ func Share() int {
 	return 1
 }
 
-// Numbers returns the seeds 1 to n, fewer by Share, or only the seed of the environment. They are
-// for tests that must run in the same way each time.
+// Numbers returns the seeds from 1 to n divided by Share, rounded up. If the environment sets a
+// seed, Numbers returns only that seed. It is for tests that must run in the same way each time.
 func Numbers(t testing.TB, n int) []uint64 {
 	t.Helper()
 	if given, ok := fromEnvironment(t); ok {
@@ -67,7 +68,7 @@ func Numbers(t testing.TB, n int) []uint64 {
 	return seeds
 }
 
-// For runs f for each of Numbers, as a test of its own.
+// For runs f for each seed of Numbers, each as a test of its own.
 func For(t *testing.T, n int, f func(t *testing.T, r *rand.Rand)) {
 	t.Helper()
 	for _, seed := range Numbers(t, n) {

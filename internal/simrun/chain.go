@@ -5,9 +5,9 @@ import (
 	"math/rand/v2"
 )
 
-// Chain writes a complete run of tuples that pass one channel on each node, one after another.
-// There are perSecond tuples a second. Each hop takes some tens of µs, and tuples arrive in the
-// order in which they were sent. Chain keeps no tuples in memory, so runs may be large.
+// Chain writes a complete run, in which each tuple passes one channel on each node in turn. There
+// are perSecond tuples a second. Each hop takes some tens of µs, and tuples arrive in the order in
+// which they were sent. Chain keeps no tuples in memory, so runs may be large.
 func Chain(seed uint64, parent, name string, nodes, tuples, perSecond int) error {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	all := Nodes(rng, nodes)
@@ -33,7 +33,7 @@ func Chain(seed uint64, parent, name string, nodes, tuples, perSecond int) error
 			if i > 0 {
 				at += 50_000 + rng.Uint64N(1<<rng.UintN(16))
 			}
-			at = max(at, arrived[i]+60) // a connection keeps the order
+			at = max(at, arrived[i]+60) // a connection delivers in order
 			arrived[i] = at
 			if err := logs[i].Event(at, 1<<50|id); err != nil {
 				return err

@@ -1,7 +1,6 @@
-// Package simrun makes runs of jobs that never happened. From a seed it makes run directories with
-// logs and relations whose truth is known. They are for tests and benchmarks of code that reads
-// runs.
+// Package simrun simulates runs for tests and benchmarks of code that reads runs. From a seed it
+// makes run directories with logs and relations of jobs that never ran, so their truth is known.
 //
-// Each node's counter has a start and a rate, and no wander. Time is counted in cycles of the true
-// clock, which no node has.
+// Each node's counter has a start and a rate, and no wander. Time is counted in cycles of a true
+// clock, which is the clock of no node.
 package simrun

@@ -16,19 +16,19 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Hz is how many cycles a second the true clock counts.
+// Hz is the frequency of the true clock, in cycles per second.
 const Hz = 2_600_000_000
 
-// Node is a node's counter.
+// Node is a node with its counter.
 type Node struct {
 	Name    string
-	Start   uint64 // the counter's reading at time 0
-	Rate    int64  // how much faster than the true clock, in parts per 10^9
+	Start   uint64 // reading of the counter at time 0
+	Rate    int64  // by how much the counter runs faster than the true clock, in parts per 10^9
 	Quantum uint64 // 0 means 1
-	Epoch   string // if empty, "epoch-" and the name
+	Epoch   string // name of the epoch; if empty, "epoch-" and the node's name
 }
 
-// Reading returns the counter's reading at a time.
+// Reading returns the counter's reading at true time t.
 func (n *Node) Reading(t uint64) uint64 {
 	hi, lo := bits.Mul64(t, uint64(1_000_000_000+n.Rate))
 	q, _ := bits.Div64(hi, lo, 1_000_000_000)
@@ -36,7 +36,7 @@ func (n *Node) Reading(t uint64) uint64 {
 	return c - c%max(n.Quantum, 1)
 }
 
-// Nodes returns n nodes with names from A on.
+// Nodes returns n nodes with random counters. Their names are A, B and so on.
 func Nodes(rng *rand.Rand, n int) []Node {
 	var nodes []Node
 	for i := range n {
@@ -48,24 +48,24 @@ func Nodes(rng *rand.Rand, n int) []Node {
 
 // Record is an event or a link that a channel kept.
 type Record struct {
-	Time   uint64 // true time; unused for links
-	ID     uint64 // for a link, the parent's
+	Time   uint64 // in cycles of the true clock; unused for links
+	ID     uint64 // for a link, the parent's id
 	Child  uint64
 	IsLink bool
 }
 
-// Channel is a channel and the records that it kept, in order.
+// Channel is a channel with the records that it kept. The records are in order.
 type Channel struct {
 	Node    int
 	Name    string
-	Handler string // with its parameters, such as "xoy x=3 y=4"; buffered if empty
+	Handler string // with its parameters, such as "xoy x=3 y=4"; "" means buffered
 	Records []Record
-	// Dropped is the number of links that the channel dropped after the records.
+	// Dropped is the number of links that the channel dropped after the last record.
 	Dropped uint64
 }
 
-// Relate measures a pair from one time to another. Trains are at most a second apart, and the nodes
-// start them in turn.
+// Relate returns a pair of nodes that measured each other from one time to another. Trains are at
+// most a second apart. The nodes start trains in turn.
 func Relate(rng *rand.Rand, a, b *Node, from, to uint64) (*tscratio.Pair, error) {
 	describe := func(n *Node) tscratio.Node {
 		return tscratio.Node{Name: n.Name, Epoch: n.epoch(), Nominal_hz: Hz,
@@ -78,7 +78,7 @@ func Relate(rng *rand.Rand, a, b *Node, from, to uint64) (*tscratio.Pair, error)
 	return pair, Measure(rng, pair, a, b, from, to)
 }
 
-// Measure adds trains to a pair.
+// Measure adds to pair the trains from one time to another.
 func Measure(rng *rand.Rand, pair *tscratio.Pair, a, b *Node, from, to uint64) error {
 	by := tscratio.StartedByA
 	step := min(uint64(Hz), max((to-from)/20, Hz/1000))
@@ -110,7 +110,7 @@ func Measure(rng *rand.Rand, pair *tscratio.Pair, a, b *Node, from, to uint64) e
 
 func (n *Node) epoch() string { return cmp.Or(n.Epoch, "epoch-"+n.Name) }
 
-// Begin creates a run of nodes, and relates all of them from one time to another.
+// Begin creates a run of nodes. The run has relations between all nodes from one time to another.
 func Begin(rng *rand.Rand, parent, name string, nodes []Node, from, to uint64) (*runs.Draft,
 	error) {
 	r := runs.Run{Name: name, Begun: runs.UTC{Lo_ns: 1, Hi_ns: 2},
@@ -141,7 +141,7 @@ func Begin(rng *rand.Rand, parent, name string, nodes []Node, from, to uint64) (
 	return d, nil
 }
 
-// Log is a channel's log while it is written.
+// Log writes the log of a channel.
 type Log struct {
 	log   *logstore.Log
 	node  *Node
@@ -198,7 +198,7 @@ func (l *Log) Link(parent, child uint64) error {
 	return nil
 }
 
-// Enter switches to the node's counter in another epoch.
+// Enter continues the log in another epoch. node describes the counter in that epoch.
 func (l *Log) Enter(node *Node) error {
 	if err := l.flush(); err != nil {
 		return err
@@ -207,7 +207,7 @@ func (l *Log) Enter(node *Node) error {
 	return l.log.Enter(node.epoch(), node.Reading(0), 0, 1)
 }
 
-// Append adds a block of another kind.
+// Append adds a block of rows other than events and links.
 func (l *Log) Append(b logstore.Block) error {
 	if err := l.flush(); err != nil {
 		return err
@@ -231,7 +231,7 @@ func (l *Log) flush() error {
 // Seal ends the log.
 func (l *Log) Seal() error { return errors.Join(l.flush(), l.log.Seal()) }
 
-// Write makes a complete run of channels, related over all of their records.
+// Write makes a complete run with these channels. The relations cover the times of all records.
 func Write(rng *rand.Rand, parent, name string, nodes []Node, channels []Channel) error {
 	var from, to uint64 = 1 << 63, 0
 	for _, c := range channels {
@@ -274,7 +274,7 @@ func Write(rng *rand.Rand, parent, name string, nodes []Node, channels []Channel
 	return err
 }
 
-// InOrder sorts a channel's records by time, the order in which a program logs them.
+// InOrder sorts a channel's records by time. Programs log in this order.
 func InOrder(records []Record) {
 	slices.SortStableFunc(records, func(a, b Record) int { return cmp.Compare(a.Time, b.Time) })
 }

@@ -7,9 +7,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// Suspect makes a run of 100 tuples over two nodes, A and B. Both also log when the run began and
-// ended, in first-last channels. From 20 s on, B runs faster by 6 ppm. That is more than the
-// declared wander, but not so much that the relation is refused.
+// Suspect makes a run of 100 tuples on two nodes, A and B. On each node, a channel with the handler
+// first-last also logs when the run began and ended. From 20 s on, B runs faster by 6 ppm. This is
+// more than the declared wander, so the relation is suspect, but not so much that the relation is
+// refused.
 func Suspect(rng *rand.Rand, parent, name string) error {
 	nodes := Nodes(rng, 2)
 	d, err := Begin(rng, parent, name, nodes, Hz, 20*Hz)
@@ -17,7 +18,7 @@ func Suspect(rng *rand.Rand, parent, name string) error {
 		return err
 	}
 	faster := nodes[1]
-	faster.Rate += 6000 // ppb
+	faster.Rate += 6000 // in parts per 10^9
 	faster.Start += nodes[1].Reading(20*Hz) - faster.Reading(20*Hz)
 	pair, err := Relate(rng, &nodes[0], &nodes[1], Hz, 20*Hz)
 	if err != nil {

@@ -10,12 +10,13 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
-// sources is the directory of the C library, relative to a package at the top of the repository.
+// sources is the directory of the C library, relative to a package in a top-level directory of the
+// repository.
 const sources = "../sdk/c"
 
 // AlsoC makes every second program a C program, from sdk/c/test/testimony.c, with the given number
-// of writers on the shared channel. It returns the languages. Without a compiler, only Go is used;
-// if all tests must run, the test then fails.
+// of writers on the shared channel. It returns the names of the languages. If there is no compiler,
+// all programs are in Go; with CI=true, where every test must run, the test fails instead.
 func (s *Stage) AlsoC(writers int, links bool) (languages string) {
 	s.t.Helper()
 	for _, tool := range []string{"make", "gcc"} {
@@ -27,8 +28,8 @@ func (s *Stage) AlsoC(writers int, links bool) (languages string) {
 			return "Go"
 		}
 	}
-	// The go command reuses an old result if the files that a test read are unchanged. So this test
-	// reads the sources.
+	// The go command reuses an earlier result of a test if no file that the test read has changed.
+	// So read the sources here.
 	err := filepath.WalkDir(sources, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && e.Type().IsRegular() {
 			_, err = plainfile.Read(path, 1<<20)

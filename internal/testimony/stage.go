@@ -12,24 +12,24 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
 
-// A Stage is a directory of rings and the processes of this program that use it. The processes end
-// with the test at the latest.
+// A Stage is a directory of rings, with the processes that use it. The processes run this test's
+// binary, and end when the test ends or earlier.
 type Stage struct {
 	Rings string
 
 	t        testing.TB
-	variable string // environment variable that has a process's role
+	variable string // the environment variable that contains a process's role
 	files    []string
-	c        func(file string) *exec.Cmd // a program in C; nil if there is none
+	c        func(file string) *exec.Cmd // returns a program in C; nil if there is none
 }
 
-// NewStage makes a stage. Processes read their role from the environment variable of this name.
+// NewStage makes a stage. Processes read their role from the environment variable with this name.
 func NewStage(t testing.TB, variable string) *Stage {
 	t.Helper()
 	return &Stage{Rings: Rings(t), t: t, variable: variable}
 }
 
-// Rings makes a directory of rings in shared memory, where programs have theirs too.
+// Rings makes a directory of rings in shared memory, because real programs have their rings there.
 func Rings(t testing.TB) string {
 	t.Helper()
 	rings, err := os.MkdirTemp("/dev/shm", "cloudprofiler-test")
@@ -61,8 +61,8 @@ func (s *Stage) start(cmd *exec.Cmd) *exec.Cmd {
 	return cmd
 }
 
-// StartProgram starts a process of the role "program", or its twin in C. Its arguments are the
-// directory of rings and the file of its testimony.
+// StartProgram starts a process with the role "program", or the C program that does the same. The
+// program's arguments are the directory of rings and the file for its testimony.
 func (s *Stage) StartProgram() *exec.Cmd {
 	s.t.Helper()
 	file := filepath.Join(s.t.TempDir(), "testimony")
@@ -73,7 +73,7 @@ func (s *Stage) StartProgram() *exec.Cmd {
 	return s.Start("program", s.Rings, file)
 }
 
-// WaitForCalls waits until a call of the first program that was started has returned.
+// WaitForCalls waits until a call has returned in the first program that was started.
 func (s *Stage) WaitForCalls() {
 	s.t.Helper()
 	said, err := Open(s.files[0])
@@ -84,7 +84,7 @@ func (s *Stage) WaitForCalls() {
 	WaitFor(s.t, "a first call", func() bool { return atomic.LoadUint64(&said.Returned[0]) > 0 })
 }
 
-// Each shows the testimonies of the programs that had rings, one after the other.
+// Each calls show with the testimony of each program that got its rings.
 func (s *Stage) Each(show func(said *Testimony)) {
 	s.t.Helper()
 	for _, file := range s.files {
@@ -99,15 +99,16 @@ func (s *Stage) Each(show func(said *Testimony)) {
 	}
 }
 
-// KillAtRandom kills one of two programs, the drainer of their rings, or both, the given number of
-// times. It starts them again after a pause of random length. In each pause it fills or empties the
-// drainer's disk. At the end it kills all processes.
+// KillAtRandom kills programs and the drainer of their rings, the given number of times. Two
+// programs run. Each time it kills one program, the drainer, or both. It starts the killed
+// processes again after a pause of random length. In each pause it fills or empties the drainer's
+// disk. At the end it kills all processes.
 func (s *Stage) KillAtRandom(rng *rand.Rand, kills int, pause time.Duration,
 	start func() *exec.Cmd) {
 	s.t.Helper()
 	drainer := start()
 	programs := []*exec.Cmd{s.StartProgram(), s.StartProgram()}
-	s.WaitForCalls() // without this, a slow machine kills all programs before they begin
+	s.WaitForCalls() // without this, a slow machine would kill all programs before they log
 	for range kills {
 		time.Sleep(time.Duration(rng.Int64N(int64(pause))))
 		setDisk(s.t, rng, drainer)
@@ -120,7 +121,7 @@ func (s *Stage) KillAtRandom(rng *rand.Rand, kills int, pause time.Duration,
 		}
 		if what != 1 {
 			Kill(drainer)
-			// in the meantime nothing drains what programs log
+			// In this time nobody drains what the programs log.
 			time.Sleep(time.Duration(rng.IntN(10)) * time.Millisecond)
 			drainer = start()
 		}
@@ -130,17 +131,19 @@ func (s *Stage) KillAtRandom(rng *rand.Rand, kills int, pause time.Duration,
 	}
 }
 
-// KillAtPoint has the drainer of the rings kill itself under load, several times. For each n of
-// times it calls start, which starts a drainer that dies when it reaches some point the n-th time.
-// A program is killed beside every second drainer. If ended is set, because only an ended program
-// leads to the point, a program is killed beside every drainer. KillAtPoint returns the number of
-// drainers that reached the point. The first drainer has half a minute, because machines may be
-// slow.
+// KillAtPoint makes drainers of the rings kill themselves while programs log. For each n in times
+// it calls start, which must start a drainer that dies when it reaches a fault point for the n-th
+// time.
+//
+// While about every second drainer runs, KillAtPoint also kills a program. If only an ended program
+// makes a drainer reach the point, set ended: then KillAtPoint kills a program while each drainer
+// runs. It returns how many drainers reached the point. Because machines may be slow, the first
+// drainer has half a minute to reach the point.
 func (s *Stage) KillAtPoint(rng *rand.Rand, times []int, ended bool,
 	start func(n int) *exec.Cmd) (deaths int) {
 	s.t.Helper()
 	program := s.StartProgram()
-	s.WaitForCalls() // without this, a slow machine kills the program before it has a ring
+	s.WaitForCalls() // without this, a slow machine would kill the program before it has a ring
 	for _, n := range times {
 		drainer := start(n)
 		dead := make(chan bool)
@@ -150,7 +153,7 @@ func (s *Stage) KillAtPoint(rng *rand.Rand, times []int, ended bool,
 			Kill(program)
 			program = s.StartProgram()
 		}
-		patience := 400 * time.Millisecond // the drainer may not reach the point that often
+		patience := 400 * time.Millisecond // the drainer may not reach the point so many times
 		if deaths == 0 {
 			patience = 30 * time.Second
 		}
@@ -166,13 +169,13 @@ func (s *Stage) KillAtPoint(rng *rand.Rand, times []int, ended bool,
 	return deaths
 }
 
-// Kill ends a process as kill -9 does.
+// Kill ends a process with SIGKILL.
 func Kill(cmd *exec.Cmd) {
 	cmd.Process.Kill()
 	cmd.Wait()
 }
 
-// WaitFor waits until done, for at most a minute.
+// WaitFor waits until done returns true. It fails the test after a minute.
 func WaitFor(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(2 * time.Millisecond) {

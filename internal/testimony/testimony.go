@@ -13,15 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Testimony is the mapped file of one program, which writes it while others may read it.
+// A Testimony is the mapped file of one program. The program writes it while other processes may
+// read it.
 type Testimony struct {
-	Returned [8]uint64 // calls of each writer, from 0 on
+	Returned [8]uint64 // number of calls of each writer that have returned
 
 	begun uint64
 	rings [4][256]byte
 }
 
-// Open maps a testimony, and makes its file if there is none.
+// Open maps a testimony. If its file does not exist, Open makes it.
 func Open(path string) (*Testimony, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -45,7 +46,7 @@ func (t *Testimony) Close() error {
 	return unix.MunmapPtr(unsafe.Pointer(t), unsafe.Sizeof(*t))
 }
 
-// Begin records into which rings the program will log.
+// Begin notes the rings into which the program will log.
 func (t *Testimony) Begin(rings ...string) {
 	for i, path := range rings {
 		if copy(t.rings[i][:], path) < len(path) {
@@ -56,17 +57,17 @@ func (t *Testimony) Begin(rings ...string) {
 	atomic.StoreUint64(&t.begun, 1)
 }
 
-// Begun reports whether the program lived until it had its rings.
+// Begun reports whether the program lived until it had opened its rings.
 func (t *Testimony) Begun() bool { return atomic.LoadUint64(&t.begun) != 0 }
 
-// Incarnation returns the incarnation of a ring, even if the ring is gone.
+// Incarnation returns the incarnation of a ring, even if the ring no longer exists.
 func (t *Testimony) Incarnation(ring int) string {
 	parts := strings.Split(filepath.Base(strings.TrimRight(string(t.rings[ring][:]), "\x00")), ".")
 	return parts[len(parts)-2]
 }
 
-// Burst makes calls with consecutive ids forever, a few thousand at a time, and records how many
-// calls have returned.
+// Burst makes calls forever, with the ids 0, 1, 2 and so on, in bursts of up to a few thousand. It
+// notes how many calls have returned.
 func (t *Testimony) Burst(writer int, call func(id uint64)) {
 	returned := &t.Returned[writer]
 	rng := rand.New(rand.NewPCG(uint64(os.Getpid()), 0))

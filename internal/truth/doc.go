@@ -1,10 +1,11 @@
-// Package truth is what only a run of virtual nodes knows about their counters: the true reading of
-// one counter while another had a given reading. Commands pass it to package analysis, which
-// compares durations with it.
+// Package truth knows the truth about the counters in a run of virtual nodes: the true reading of
+// one counter at the moment when another counter had a given reading. Only a run of virtual nodes
+// has such a truth. Commands pass the truth to package analysis, which compares durations with it.
 //
-// A reading of a virtual counter was made by the counter's fast implementation. That implementation
-// finds the physical readings at which the counter shows the reading. The exact implementation then
-// translates these physical readings to the other counter (package vnode).
+// A virtual counter has two implementations in package vnode. The fast one made the given reading.
+// It also finds the physical readings at which the counter shows the given reading; if the counter
+// makes steps, the exact one finds them. The exact one translates these physical readings to the
+// other counter.
 //
 // The package judges nothing. It translates only counters, not clocks.
 package truth

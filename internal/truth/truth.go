@@ -10,21 +10,21 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// Counters are the counters of the virtual nodes of a run. They are immutable, and several
+// Counters are the counters of the virtual nodes of a run. They are immutable, and any number of
 // goroutines may use them.
 type Counters struct {
 	nodes map[string]*counter
 }
 
 type counter struct {
-	machine string // the machine with the physical counter
+	machine string // the machine with the physical counter behind this one
 	config  vnode.CounterConfig
 	fast    *vnode.Counter
 	exact   *vnode.Truth
 }
 
-// Of reads the truth of a run. It returns nil if the run has none, as a run of real nodes. Truth
-// that cannot be read is returned as missing.
+// Of reads the truth of a run. If the run has none, because its nodes are real, Of returns nil. Of
+// lists truth that it cannot read as missing.
 func Of(run *runs.Directory) (*Counters, []runs.Missing) {
 	c := &Counters{nodes: map[string]*counter{}}
 	var missing []runs.Missing
@@ -34,7 +34,7 @@ func Of(run *runs.Directory) (*Counters, []runs.Missing) {
 		}
 		text, err := run.Truth(n.Name)
 		if err == nil && text == nil {
-			continue // the truth about this virtual node was not kept
+			continue // the run does not contain this node's configuration
 		}
 		if err == nil {
 			err = c.add(n.Name, n.ID, text)
@@ -69,8 +69,8 @@ func (c *Counters) add(node, machine string, text []byte) error {
 	return nil
 }
 
-// Truth is analysis.Options.Truth: it returns the range of the counter of node other while node's
-// counter had a given reading. ok is false if that is not known.
+// Truth returns the range of readings that the counter of node other had while node's counter had a
+// given reading. If that is not known, ok is false. Truth is made for analysis.Options.Truth.
 func (c *Counters) Truth(node string, reading uint64, other string) (read tscratio.Interval,
 	ok bool) {
 	from, into := c.nodes[node], c.nodes[other]
@@ -91,10 +91,10 @@ func (c *Counters) Truth(node string, reading uint64, other string) (read tscrat
 	return read, read.Lo <= read.Hi
 }
 
-// instants returns the physical readings at which the counter has the given reading. It returns
-// false if there are none, or if the counter had the reading twice.
+// instants returns the physical readings at which the counter has the given reading. If there are
+// none, or if the counter had the reading twice, it returns false.
 func (c *counter) instants(reading uint64) (vnode.Span, bool) {
-	if len(c.config.Steps) > 0 { // it may go back: only the exact inverse finds all instants
+	if len(c.config.Steps) > 0 { // the counter may go back: the exact inverse finds all instants
 		spans := c.exact.Instants(reading)
 		if len(spans) != 1 {
 			return vnode.Span{}, false
@@ -103,7 +103,7 @@ func (c *counter) instants(reading uint64) (vnode.Span, bool) {
 	}
 	rate := 1 + math.Ldexp(float64(c.config.Rate_2e40), -40)
 	guess := c.config.Origin
-	for range 8 { // the rate wanders: each step leaves some millionths of the one before
+	for range 8 { // each round leaves some millionths of the error: by as much the rate wanders
 		off := int64(reading - c.fast.Virtual(guess))
 		if guess += uint64(int64(float64(off) / rate)); -2 < off && off < 2 {
 			break
@@ -111,7 +111,7 @@ func (c *counter) instants(reading uint64) (vnode.Span, bool) {
 	}
 	reach := 4 * (c.config.Quantum_cycles + 4)
 	low := guess - min(reach, guess)
-	// first physical reading from low on at which the counter is not below least
+	// first returns the first physical reading from low on at which the counter is at least least.
 	first := func(least uint64) uint64 {
 		return low +
 			uint64(sort.Search(int(2*reach),

@@ -13,7 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// run returns a run of two nodes, of which the given ones are virtual and have this truth.
+// run returns a run of two nodes. The nodes in truth are virtual nodes of the given configurations.
 func run(t *testing.T, truth map[string]vnode.Config) *runs.Directory {
 	t.Helper()
 	parent := t.TempDir()
@@ -44,7 +44,8 @@ func run(t *testing.T, truth map[string]vnode.Config) *runs.Directory {
 	return dir
 }
 
-// Truth returns what the exact inverse says, for counters of any kind, and nothing more is known.
+// For counters of any kind, Truth returns what the exact inverse returns. Truth knows nothing about
+// other nodes.
 func TestTruthIsTheExactInverse(t *testing.T) {
 	r := seed.Random(t)
 	shapes := []vnode.Shape{vnode.Steady, vnode.Sine, vnode.Walk, vnode.Temperature}

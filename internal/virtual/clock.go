@@ -8,7 +8,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// Clock returns the clocks of a virtual node, as functions of the physical ones.
+// Clock returns the clocks of a virtual node, given the physical clocks.
 func Clock(c vnode.Config, physical minrtt.Clock) (minrtt.Clock, error) {
 	n, err := vnode.New(c)
 	if err != nil {
@@ -30,8 +30,8 @@ func Clock(c vnode.Config, physical minrtt.Clock) (minrtt.Clock, error) {
 				n.Counter.Virtual(after_cycles)
 		}
 	}
-	// A physical reading may be late by its step. A virtual reading may be late by up to 1.11 ns
-	// for each ns of that, and is rounded down as well.
+	// The exact value may exceed a physical reading by the step. For each ns of this excess, a
+	// virtual reading falls short by up to 1.11 ns, and it is rounded down as well.
 	clock.RealtimeStep = func() (uint32, error) {
 		step_ns, err := physical.RealtimeStep()
 		return step_ns*10/9 + 2, err
@@ -44,8 +44,8 @@ func Clock(c vnode.Config, physical minrtt.Clock) (minrtt.Clock, error) {
 		x := n.Realtime.Timex(physical.Realtime(),
 			vnode.Timex{Freq: d.Frequency_ppm16, Tick_us: d.Tick_us})
 		d.Frequency_ppm16, d.Tick_us = x.Freq, x.Tick_us
-		// A slew moves the clock as adjtime does, at up to 500 ppm. The remaining slew is rounded
-		// up to µs, so that it is visible.
+		// A slew moves the clock as adjtime does, at up to 500 ppm. The remaining correction is
+		// rounded away from 0 to whole µs, so that it shows until its end.
 		switch left := x.Offset_ns; {
 		case left > 0:
 			d.Adjust_us += (left + 999) / 1000
@@ -62,8 +62,8 @@ func Clock(c vnode.Config, physical minrtt.Clock) (minrtt.Clock, error) {
 	return clock, nil
 }
 
-// HostClocks returns the counter of a virtual node, together with the clocks of its machine that
-// nothing sets.
+// HostClocks returns the clocks of a virtual node for package host: the virtual counter, and those
+// clocks of the machine that nobody can set.
 func HostClocks(c vnode.Config, physical host.Clocks) (host.Clocks, error) {
 	counter, err := vnode.NewCounter(c.Counter)
 	if err != nil {
@@ -75,12 +75,12 @@ func HostClocks(c vnode.Config, physical host.Clocks) (host.Clocks, error) {
 	return clocks, nil
 }
 
-// Quantum_cycles returns the step of a virtual counter whose physical counter moves in steps of the
-// given length.
+// Quantum_cycles returns the quantum of a virtual counter. The physical counter moves in steps of
+// physical_cycles.
 func Quantum_cycles(c vnode.CounterConfig, physical_cycles uint64) uint64 {
 	physical_cycles = max(physical_cycles, 1)
 	hi, lo := bits.Mul64(physical_cycles, uint64(max(c.Rate_2e40, 0)))
-	// A hundredth covers the wander, which changes the rate by less than that. One cycle covers the
-	// rounding of this division, and one covers the reading.
+	// The hundredth part covers the wander, which changes the rate by less than that. One cycle
+	// covers the rounding of this division, and one cycle covers the rounding of the reading.
 	return max(c.Quantum_cycles, physical_cycles+(hi<<24|lo>>40)+physical_cycles/100+2)
 }

@@ -7,20 +7,21 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// Physical is the state of one machine, of which its virtual nodes are functions.
+// Physical describes one machine at one moment. The clocks of the machine's virtual nodes are
+// functions of the machine's clocks.
 type Physical struct {
-	Counter     uint64 // now
-	Realtime_ns int64  // now
+	Counter     uint64 // reading at that moment
+	Realtime_ns int64  // reading at that moment
 	Hz          uint64 // approximate rate of the counter
 }
 
-// Config returns a node like one of a real fleet. Its counter began at a random value, and its rate
-// differs from the physical rate by up to 50 ppm. Its REALTIME is off by up to a quarter of an
-// hour, is steered by up to 100 ppm, and slews by a millisecond every ten seconds. In a run of more
-// than ten minutes it slews about sixty times in all.
+// Config returns a random node that could be part of a real fleet. Its counter began at a random
+// value, and its rate differs from the physical rate by up to 50 ppm. Its CLOCK_REALTIME is wrong
+// by up to a quarter of an hour, is steered by up to 100 ppm, and slews by a millisecond every ten
+// seconds. In a run of more than ten minutes it slews about sixty times in all.
 //
-// The node's rate wanders, in windows of 20 s, by at most half of share_ppm. So the relative rate
-// of two nodes with the same share wanders by at most share_ppm.
+// In windows of 20 s, the node's rate wanders by at most half of share_ppm. So the relative rate of
+// two nodes with the same share_ppm wanders by at most share_ppm.
 func Config(r *rand.Rand, name string, now Physical, shape vnode.Shape, share_ppm float64,
 	lasts time.Duration) vnode.Config {
 	const windowSeconds = 20
@@ -28,12 +29,12 @@ func Config(r *rand.Rand, name string, now Physical, shape vnode.Shape, share_pp
 	c := vnode.DefaultConfig()
 	c.Name = name
 	c.Counter.Origin = now.Counter
-	c.Counter.Start = r.Uint64() >> 2 // so that it does not wrap while it is in use
+	c.Counter.Start = r.Uint64() >> 2 // so that the counter does not wrap around during its use
 	c.Counter.Rate_2e40 = vnode.PPM(r.Float64()*100 - 50)
 	w := &c.Counter.Wander
 	w.Shape, w.Limit_2e40 = shape, vnode.PPM(share_ppm/2)
 	if shape != vnode.Steady {
-		w.Limit_2e40 -= 2 // the second-order terms of two rates add less than one unit each
+		w.Limit_2e40 -= 2 // for the second-order terms of two rates, less than one unit each
 	}
 	w.Window_cycles = windowSeconds * now.Hz
 	w.Segments = int(runSeconds*now.Hz>>w.SegmentLog2) + 1

@@ -1,6 +1,7 @@
-// Package virtual replaces a node's own clocks by the clocks of a virtual node. It wraps the
-// functions that package minrtt is given, and makes configurations whose pairs wander by at most a
-// given share. Tests, benchmarks and the demonstration use it.
+// Package virtual gives a program the clocks of a virtual node in place of the machine's own. It
+// wraps the functions with which package minrtt reads clocks. It also makes configurations of
+// virtual nodes, such that the relative rate of any two nodes wanders by at most a given amount.
+// Tests, benchmarks and the demonstration use it.
 //
-// Package vnode decides what a virtual clock shows. Nothing here is for a real node.
+// Package vnode determines what a virtual clock shows. Nothing here is for a real node.
 package virtual

@@ -11,7 +11,8 @@ import (
 
 var now = Physical{Counter: 1 << 50, Realtime_ns: 1_700_000_000e9, Hz: 2_600_000_000}
 
-// Two nodes with the same share stay within it, whatever their shapes, and use it.
+// Two nodes with the same share_ppm wander by at most that much, whatever their shapes, and some
+// pairs by nearly that much.
 func TestPairsWanderByTheirShare(t *testing.T) {
 	const share_ppm = 0.5
 	shapes := []vnode.Shape{vnode.Steady, vnode.Sine, vnode.Walk, vnode.Temperature}
@@ -29,7 +30,8 @@ func TestPairsWanderByTheirShare(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// A window of the relation is 20 s of its own counter, which runs up to 50 ppm fast.
+		// A window of the relation is 20 s of the node's own counter, which runs up to 50 ppm too
+		// fast. So the window has fewer physical cycles than 20 s.
 		w := vnode.PairWander_2e40(truths[0], truths[1], 20*now.Hz*9999/10000)
 		if w > uint64(vnode.PPM(share_ppm)) {
 			t.Errorf("seed %d: the pair wanders by %d, more than %d", seed, w, vnode.PPM(share_ppm))
@@ -42,7 +44,7 @@ func TestPairsWanderByTheirShare(t *testing.T) {
 	}
 }
 
-// Every clock of the node is its own, and adjtime says so during a slew.
+// Each clock of the node differs from the physical one, and adjtime shows a slew while it lasts.
 func TestClock(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	c := Config(r, "n", now, vnode.Sine, 1, 10*time.Minute)
@@ -106,7 +108,8 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// Without the physical clocks that kernel stamps need, the node has none either.
+// If the physical clocks lack the functions that kernel stamps need, the virtual clocks lack them,
+// too.
 func TestClockOfACounterAlone(t *testing.T) {
 	clock, err := Clock(vnode.DefaultConfig(), minrtt.Clock{Counter: func() uint64 { return 7 }})
 	if err != nil || clock.Realtime != nil || clock.Counter() != 7 {
@@ -117,7 +120,7 @@ func TestClockOfACounterAlone(t *testing.T) {
 	}
 }
 
-// A step of the physical counter is never longer on the virtual counter than its quantum says.
+// When the physical counter moves by one step, the virtual counter moves by at most its quantum.
 func TestQuantum(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 2))
 	for _, step_cycles := range []uint64{1, 26, 1000, 1 << 20} {

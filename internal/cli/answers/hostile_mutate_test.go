@@ -34,7 +34,7 @@ func (m mutator) once(in int) bool { return m.IntN(in) == 0 }
 
 func choose[T any](m mutator, all []T) T { return all[m.in(len(all))] }
 
-// wild returns a number at the ends of a range, near the old one, or anywhere.
+// wild returns a number at an end of the 64-bit range, a number near the old one, or any number.
 func (m mutator) wild(was uint64) uint64 {
 	switch m.IntN(8) {
 	case 0:
@@ -96,9 +96,9 @@ func (m mutator) manifest(f runFiles, name string) {
 		delete(f, name)
 	case 1:
 		f[name] = m.damage(f[name])
-	case 2: // that of another node
+	case 2: // the manifest of another node
 		f[name] = f[choose(m, []string{"logs/A/", "logs/B/", "logs/C/"})+logstore.ManifestName]
-	default: // right for the logs that are there, whatever was done to them
+	default: // a manifest that fits the changed logs
 		f[name] = f.manifestOf(path.Dir(name))
 	}
 }
@@ -122,15 +122,15 @@ func (f runFiles) manifestOf(dir string) []byte {
 
 // rows writes a log again with some rows changed.
 func (m mutator) rows(log []byte) []byte {
-	all := m.once(4) // rows, not some
+	all := m.once(4) // change all rows, not only some
 	return m.rewritten(log, !m.once(6), func(b *logstore.Block) (times int) {
 		m.change(b, all)
 		return 1 + m.IntN(8)/7
 	})
 }
 
-// rewritten returns a log whose blocks were changed, each written as often as change says, with its
-// end or without. A log that cannot be read is returned as it is.
+// rewritten returns a log with changed blocks. Each block is written as many times as change says.
+// If seal is true, the log gets its end. A log that cannot be read is returned as it is.
 func (m mutator) rewritten(log []byte, seal bool, change func(*logstore.Block) (times int)) []byte {
 	r, err := logstore.NewReader(bytes.NewReader(log), "log")
 	if err != nil {
@@ -150,7 +150,7 @@ func (m mutator) rewritten(log []byte, seal bool, change func(*logstore.Block) (
 		if err != nil {
 			break
 		}
-		for range change(b) { // rows follow on
+		for range change(b) { // keep the row numbers consecutive
 			b.First = w.Next(b.Kind(), b.Shard)
 			if err := w.Append(b); err != nil {
 				return log
@@ -230,7 +230,7 @@ func (m mutator) change(b *logstore.Block, all bool) {
 				&d.LastCounter}))
 		}
 	}
-	if m.once(10) && len(b.Events) > 0 { // what a full ring says of itself
+	if m.once(10) && len(b.Events) > 0 { // what a full ring records about itself
 		*b = logstore.Block{Incarnation: b.Incarnation, Shard: b.Shard, Drops: []logstore.Drop{{
 			Of: m.wild(1), Reason: m.Uint64N(9), At: m.wild(3), Count: m.wild(5),
 			FirstCounter: m.wild(b.Events[0].Counter), LastCounter: m.wild(0),
@@ -238,8 +238,9 @@ func (m mutator) change(b *logstore.Block, all bool) {
 	}
 }
 
-// A block of a binary log begins with the magic, and its header ends with these checksums: see
-// logstore/FORMAT.md.
+// A block of a log has a header of blockBytes bytes, which begins with blockMagic. At the next
+// three offsets the header has the payload's length, the payload's checksum and its own checksum.
+// The end of a log has endBytes bytes and begins with endMagic: see logstore/FORMAT.md.
 const (
 	blockMagic   = "\xf5CPB"
 	blockBytes   = 64
@@ -322,7 +323,7 @@ func (m mutator) logBytes(log []byte) []byte {
 	return mendLog(log)
 }
 
-// header changes a word of a log's header, and mends its checksum.
+// header changes a word of a log's header, and corrects the header's checksum.
 func (m mutator) header(log []byte) []byte {
 	end := bytes.Index(log, []byte("\ncrc32c "))
 	if end < 0 {
@@ -383,7 +384,7 @@ func (m mutator) damage(data []byte) []byte {
 	return data
 }
 
-// moveLog gives a log another name, or puts it in another's place.
+// moveLog gives a log another name, or moves it to the place of another log.
 func (m mutator) moveLog(f runFiles, node, name string) {
 	data := f[name]
 	dir, base := path.Split(name)
@@ -409,7 +410,8 @@ func (m mutator) moveLog(f runFiles, node, name string) {
 	}
 }
 
-// Mending an unchanged file gives the same file: so the mutations above know the formats.
+// Mending an unchanged file gives the same file. This shows that the mutations above know the
+// formats.
 func TestMendsWhatItChanges(t *testing.T) {
 	all, err := hostileRuns(t.TempDir())
 	if err != nil {
@@ -423,7 +425,7 @@ func TestMendsWhatItChanges(t *testing.T) {
 					t.Errorf("%s is mended to something else", name)
 				}
 			case strings.HasPrefix(name, "logs/") || strings.HasPrefix(name, "baselines/"):
-				if len(blocksOf(data)) < 2 { // rows and the index
+				if len(blocksOf(data)) < 2 { // one block of rows, and the index
 					t.Errorf("%s has %d blocks", name, len(blocksOf(data)))
 				}
 				if !bytes.Equal(mendLog(slices.Clone(data)), data) {

@@ -15,10 +15,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// runFiles are the files of a run, by their paths in it.
+// runFiles are the files of a run, by their paths in the run.
 type runFiles map[string][]byte
 
-// hostileEdges declare the graph of the runs below.
+// hostileEdges declare the graph of the runs that hostileRuns writes.
 var hostileEdges = [][2]string{
 	{"source/send", "worker/recv"}, {"worker/recv", "worker/send"}, {"worker/send", "sink/recv"},
 	{"audit/send", "audit/recv"}, {"window/send", "late/recv"},
@@ -29,9 +29,9 @@ const (
 	hostileHop    = simrun.Hz / 10_000
 )
 
-// hostileRuns writes whole runs of the nodes A, B and C. Every two nodes have spans in which the
-// third has no part. The first run is as it should be. In the second, C was interrupted, and A and
-// B were not measured with each other.
+// hostileRuns writes whole runs of the nodes A, B and C. Every two nodes have spans that do not
+// involve the third. The first run is intact. In the second run, C was interrupted, and A and B
+// were not measured with each other.
 func hostileRuns(parent string) ([]runFiles, error) {
 	var all []runFiles
 	for _, broken := range []bool{false, true} {

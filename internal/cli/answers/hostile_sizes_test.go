@@ -21,12 +21,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// sizesVariable names the environment variable with the run that a process of TestHostileSizes
-// looks at.
+// sizesVariable names the environment variable that tells a process of TestHostileSizes which run
+// to look at.
 const sizesVariable = "CLOUDPROFILER_SIZES"
 
-// TestLook is what the other processes of this test run: the memory that a process used is known
-// when it has ended.
+// TestLook runs in the other processes that TestHostileSizes starts. A process has to end before it
+// is known how much memory it used.
 func TestLook(t *testing.T) {
 	run := os.Getenv(sizesVariable)
 	if run == "" {
@@ -41,8 +41,8 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// Files that are too long, or that expand to far more than their length, take no more memory than
-// the limit. Nothing waits for a path that is not a file.
+// Files may be too long, or expand to far more than their length. The commands use at most the
+// limit of memory for them. If a path is not a file, no command waits for it.
 func TestHostileSizes(t *testing.T) {
 	if testing.Short() || seed.Share() > 1 {
 		t.Skip("takes seconds, and the race detector takes memory of its own")
@@ -55,7 +55,8 @@ func TestHostileSizes(t *testing.T) {
 	})
 }
 
-// TestBarHostileSizes does the same for the record, with logs of millions of rows.
+// TestBarHostileSizes does the same as TestHostileSizes, with logs of millions of rows. make prove
+// runs it.
 func TestBarHostileSizes(t *testing.T) {
 	blocks := uint64(20)
 	if proof.Begin(t) == proof.Full {
@@ -73,8 +74,9 @@ func TestBarHostileSizes(t *testing.T) {
 // hostileMemory_bytes is the limit of memory for one run.
 const hostileMemory_bytes = 1 << 30
 
-// look makes runs with files of hostile sizes; blocks is how many blocks a file with rows has. It
-// asks everything of each run in a process of its own, and tells the memory that it took.
+// look makes runs with files of hostile sizes. blocks is the number of blocks in a file with rows.
+// For each run, look starts a separate process that asks all questions about the run. look tells
+// how much memory this process used.
 func look(t *testing.T, blocks uint64, tell func(name string, peak_bytes int64)) {
 	t.Helper()
 	for name, harm := range map[string]func(run string) error{
@@ -168,7 +170,7 @@ func look(t *testing.T, blocks uint64, tell func(name string, peak_bytes int64))
 	}
 }
 
-// logOf returns the log of a node whose name begins with name.
+// logOf returns one log of a node: the log with a file name that begins with name.
 func logOf(run, node, name string) string {
 	found, _ := filepath.Glob(filepath.Join(run, filepath.FromSlash(runs.LogsPath(node)), "*"))
 	for _, path := range found {
@@ -180,8 +182,8 @@ func logOf(run, node, name string) string {
 	return ""
 }
 
-// fill writes a log again with so many blocks. The argument n of block is the number of its first
-// row.
+// fill writes a log again with the given number of blocks. The argument n of block is the number of
+// its first row.
 func fill(path string, blocks uint64, block func(n uint64) logstore.Block) error {
 	f, err := logstore.OpenFile(path)
 	if err != nil {

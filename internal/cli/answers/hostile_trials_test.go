@@ -20,15 +20,15 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// trialVariable names the environment variable that turns a test's process into one that tries: the
-// first number and how many.
+// trialVariable names an environment variable. If it is set, a test's process runs trials. It
+// contains the number of the first trial and how many to run.
 const trialVariable = "CLOUDPROFILER_TRIAL"
 
-// TestTrial is what other processes of this test run, because a panic ends a process.
+// TestTrial runs in the other processes that tryMany starts, because a panic ends a process.
 func TestTrial(t *testing.T) {
 	text := os.Getenv(trialVariable)
 	if text == "" {
-		return // no other process asks for trials
+		return // no process asked this one for trials
 	}
 	var first, n uint64
 	if _, err := fmt.Sscanf(text, "%d %d", &first, &n); err != nil {
@@ -51,24 +51,24 @@ func TestTrial(t *testing.T) {
 	fmt.Printf("sums %s\n", sums)
 }
 
-// trials holds the outcomes of many trials. It may be used by several goroutines.
+// trials holds the outcomes of many trials. Several goroutines may use it.
 type trials struct {
 	mu sync.Mutex
 	trialSums
 	panics, hangs, wrong int
-	says                 []string // what the first of these say
+	says                 []string // the messages of the first failures
 	peak_bytes           int64
 }
 
-// patience is how long one trial may take, about a thousand times what it usually takes.
+// patience is how long one trial may take: about a thousand times what a trial usually takes.
 const patience = 5 * time.Minute
 
-// tryMany tries n numbers from first on, in processes of their own. Where one ends a process, it
-// goes on with the next.
+// tryMany runs n trials, from number first on, in other processes. If a trial ends its process,
+// tryMany goes on with the next trial.
 func tryMany(t *testing.T, first, n uint64) *trials {
 	t.Helper()
 	all := new(trials)
-	const each = 500 // few, to see the memory of few trials at a time
+	const each = 500 // few, so that the memory of a process is that of few trials
 	var next atomic.Uint64
 	var group sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
@@ -88,7 +88,7 @@ func tryMany(t *testing.T, first, n uint64) *trials {
 	return all
 }
 
-// process runs one process that tries. It returns the number after the last one that was tried.
+// process runs trials in one process. It returns the number after the last trial that was run.
 func (all *trials) process(t *testing.T, first, n uint64) (next uint64) {
 	t.Helper()
 	cmd, err := reexec.Command("-test.run=^TestTrial$", "-test.timeout=0")
@@ -149,7 +149,7 @@ func (all *trials) process(t *testing.T, first, n uint64) (next uint64) {
 	return at + 1
 }
 
-// say counts a failure, and keeps how to repeat it for the first few.
+// say counts a failure. For the first few failures, it also keeps how to repeat them.
 func (all *trials) say(count *int, number uint64, what string) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -168,7 +168,8 @@ func (all *trials) tell(t *testing.T) {
 	t.Logf("%+v, at most %d MiB", all.trialSums, all.peak_bytes>>20)
 }
 
-// Whatever is wrong with a run, the rest is answered, and what is intact is answered as before.
+// Whatever is wrong with a run, the answer has the rest. About intact nodes it says the same as
+// before.
 func TestHostileRuns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")
@@ -181,7 +182,7 @@ func TestHostileRuns(t *testing.T) {
 	}
 }
 
-// TestBarHostileRuns does the same for the record.
+// TestBarHostileRuns does the same as TestHostileRuns, with more runs. make prove runs it.
 func TestBarHostileRuns(t *testing.T) {
 	n := uint64(300)
 	if proof.Begin(t) == proof.Full {

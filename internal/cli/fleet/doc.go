@@ -1,6 +1,6 @@
-// Package fleet is the commands that ask the server of a fleet, or make keys for one.
+// Package fleet contains the commands that ask the server of a fleet, or make keys for it.
 //
-// They are config, keys, node, nodes, run and snapshot. All but keys ask tsc-server; flags name its
-// address and keys, see server.go. What is asked and answered belongs to package coordinator.
-// Without --fleet, snapshot asks only the agent of this node.
+// The commands are config, keys, node, nodes, run, snapshot and top. keys asks nobody, and snapshot
+// without --fleet asks only the agent of this node. All others ask tsc-server. Their flags give the
+// server's address and the keys (server.go). Package coordinator defines the questions and answers.
 package fleet

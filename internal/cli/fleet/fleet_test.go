@@ -21,15 +21,15 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// aFleet is a server with keys, on this machine, and its state.
+// aFleet is a server with keys that runs in this process.
 type aFleet struct {
 	t       *testing.T
 	address string
-	keys    string // directory
-	runs    string // directory
+	keys    string // directory of the keys
+	runs    string // directory of the runs
 }
 
-// startAFleet makes keys as a user does, and starts a server with them.
+// startAFleet makes keys with the commands that a user would run, and starts a server with them.
 func startAFleet(t *testing.T, names ...string) *aFleet {
 	t.Helper()
 	dir := t.TempDir()
@@ -59,7 +59,7 @@ func startAFleet(t *testing.T, names ...string) *aFleet {
 	t.Cleanup(func() { store.Close() })
 	c := coordinator.DefaultConfig()
 	c.SweepEvery, c.Sweep.Trains, c.Sweep.Exchanges = 0, 2, 5
-	c.Sweep.Quiet = coordinator.Quiet{} // other tests run at the same time
+	c.Sweep.Quiet = coordinator.Quiet{} // do not wait for quiet: other tests run at the same time
 	server, err := coordinator.NewServer(link, c, store, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -82,8 +82,8 @@ func startAFleet(t *testing.T, names ...string) *aFleet {
 
 func (f *aFleet) key(name string) string { return filepath.Join(f.keys, name) }
 
-// join registers a node that can probe, as a tsc-client can, and that claims to be able to do more.
-// The function that it returns takes the node away.
+// join registers a node that can probe, as a tsc-client does. The node also claims the capabilities
+// in more. The returned function removes the node.
 func (f *aFleet) join(name string, more ...string) (leave func()) {
 	f.t.Helper()
 	config := tscclient.DefaultConfig()
@@ -117,7 +117,8 @@ func (f *aFleet) join(name string, more ...string) (leave func()) {
 	return func() { link.Close() }
 }
 
-// want runs cprof and wants an exit code and a text. It returns the output.
+// want runs cprof and checks the exit code. The output must contain the text. want returns the
+// output.
 func (f *aFleet) want(code int, text string, args ...string) string {
 	f.t.Helper()
 	got, stdout, stderr := cprof(args...)
@@ -128,7 +129,7 @@ func (f *aFleet) want(code int, text string, args ...string) string {
 	return stdout
 }
 
-// A restarted server knows of no sweep.
+// A restarted server does not know the earlier server's sweep.
 func TestSweepThatNoLongerExists(t *testing.T) {
 	server, err := control.Listen(control.ServerConfig{Address: "127.0.0.1:0"})
 	if err != nil {
@@ -196,7 +197,7 @@ func TestRunOfAFleet(t *testing.T) {
 		"--note", "as a test")
 	f.want(command.Failed, "stop it first", "run", "start", "wednesday")
 	f.want(command.Answered, "open", "run", "status", "--json")
-	// Nodes that can only probe have no logs, so none are missing.
+	// Nodes that can only probe have no logs, so the run lacks nothing.
 	f.want(command.Answered, "run tuesday: complete, 1 pairs", "run", "stop")
 	f.want(command.Answered, filepath.Join(f.runs, "tuesday")+"\n", "run", "status")
 	f.want(command.Answered, "complete", "run", "status")
@@ -214,7 +215,7 @@ func TestRunOfAFleet(t *testing.T) {
 		t.Errorf("%d pairs, %v", len(pairs), errs)
 	}
 
-	f.join("gamma", control.CanRun, control.CanFiles) // gamma claims these, and has neither
+	f.join("gamma", control.CanRun, control.CanFiles) // gamma claims both, and has neither
 	f.want(command.Partial, "missing: node gamma", "run", "start", "friday")
 	said := f.want(command.Partial, "missing: logs/gamma", "run", "stop")
 	if strings.Count(said, "missing: node gamma") != 1 ||
@@ -297,7 +298,7 @@ func TestKeys(t *testing.T) {
 	f := &aFleet{t: t}
 	f.want(command.Failed, `make the server's key first`, "keys", "client", "beta", "--dir", dir)
 	f.want(command.Answered, "server.secret", "keys", "server", "--dir", dir)
-	// a new key would lock everybody out
+	// A new server key would lock out all clients.
 	f.want(command.Failed, "server.secret", "keys", "server", "--dir", dir)
 	f.want(command.Usage, "choose another", "keys", "client", "server", "--dir", dir)
 	f.want(command.Usage, "name", "keys", "client", "a b", "--dir", dir)

@@ -11,8 +11,9 @@ import (
 )
 
 // heatMap draws the matrix as one self-contained SVG image. It does not use package plot, whose
-// axes have numbers: this image has names on both axes. The color shows the bound, on a logarithmic
-// scale. Each cell also has the number, so that it can be read without color.
+// axes have numbers: both axes of this image have names. The color shows the bound, on a
+// logarithmic scale. Each cell also contains the number, for readers who cannot tell the colors
+// apart.
 func heatMap(m *coordinator.Matrix) string {
 	const side, top, left = 54, 110, 130
 	n := len(m.Nodes)
@@ -51,7 +52,7 @@ func heatMap(m *coordinator.Matrix) string {
 		}
 		fill, text := "#cccccc", "d"
 		if p.Hi_cycles != 0 {
-			// From pale to deep: people read deeper colors as larger values.
+			// Larger bounds get deeper colors, as people expect.
 			fill = fmt.Sprintf("rgb(%d,%d,%d)", int(230-share*200), int(240-share*180),
 				int(250-share*120))
 			if share > 0.5 {

@@ -2,7 +2,7 @@ package gen
 
 import "github.com/spf13/cobra"
 
-// Commands returns this family of commands, to be put below cprof.
+// Commands returns the commands of this package, for the command cprof.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{newGen()}
 }

@@ -1,5 +1,5 @@
-// Package gen is the command gen: it sends tuples at a rate, receives them and searches for a
-// limit.
+// Package gen implements the command "cprof gen". Its subcommands send tuples at a rate, receive
+// them, and search for the highest rate that an engine sustains.
 //
-// Each subcommand has a file. Load, checks and the search belong to package generator.
+// Each subcommand has a file. Package generator does the sending, the checks and the search.
 package gen

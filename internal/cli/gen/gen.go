@@ -50,7 +50,7 @@ func (f *tupleFlags) add(cmd *cobra.Command) {
 		"has 12 more")
 }
 
-// madeUp is the number of tuples that are made up.
+// madeUp is the number of tuples that the command makes if the user gives no file.
 const madeUp = 10_000
 
 func (f *tupleFlags) load() (*generator.Tuples, error) {
@@ -137,8 +137,8 @@ func (n *noticeWriter) show(format string, args ...any) {
 	n.line.Show(format, args...)
 }
 
-// marked turns the marks of a run into an error, so that its numbers are not mistaken for clean
-// numbers.
+// marked turns the marks of a run into an error, so that nobody mistakes the run's numbers for
+// clean numbers.
 func marked(marks []generator.Marked) error {
 	if len(marks) == 0 {
 		return nil

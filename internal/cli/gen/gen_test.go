@@ -86,7 +86,8 @@ func TestGenSendAndReceive(t *testing.T) {
 	}
 }
 
-// If no machine reaches a rate, that is said, and the run still ends, with its numbers marked.
+// If no machine reaches a rate, the command reports that. The run still ends, and its numbers are
+// marked.
 func TestGenSendSaysThatARateCannotBeReached(t *testing.T) {
 	pull, err := generator.NewPull("tcp://127.0.0.1:*", generator.PullOptions{})
 	if err != nil {
@@ -187,9 +188,9 @@ func TestSearchReportIsInTheOrderOfRates(t *testing.T) {
 	}
 }
 
-// This searches for the limit of an engine at the other end of ZeroMQ, which sends back what it has
-// finished and one message that is no tuple. The message is reported at once, counted, and marks
-// the result.
+// The search finds the limit of an engine at the other end of ZeroMQ. The engine sends back the
+// tuples that it has finished, and one message that is no tuple. The search reports this message at
+// once, counts it, and marks the result.
 func TestGenSearchOverZeroMQ(t *testing.T) {
 	dir := t.TempDir()
 	in, back := "ipc://"+filepath.Join(dir, "in"), "ipc://"+filepath.Join(dir, "back")
@@ -256,8 +257,9 @@ func echo(t *testing.T, pull *generator.Pull, back string) error {
 	return push.Close(sent)
 }
 
-// A figure shows lines through the medians at each rate up to the sustained one, and points above.
-// Trials far beyond it are left out, and a note says so.
+// The figure of a search shows lines through the medians at each rate up to the sustained rate, and
+// points at higher rates. It leaves out trials at rates far beyond the sustained rate, and a note
+// says so.
 func TestSearchFigureEndsNotFarBeyondTheLimit(t *testing.T) {
 	r := sampleSearch
 	r.Trials = append([]generator.Trial{

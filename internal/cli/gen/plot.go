@@ -62,8 +62,8 @@ func plotSearch(w io.Writer, in io.Reader, svg bool) error {
 // far above the sustained rate, and showing all of it would leave no space for what matters.
 const beyond = 1.5
 
-// searchFigure returns a figure with latency over load above, and the engine's throughput below.
-// Where several trials have one rate, it draws their medians.
+// searchFigure returns a figure with latency over load above, and the engine's throughput below. If
+// several trials have one rate, the figure shows their medians.
 func searchFigure(r generator.SearchResult) plot.Figure {
 	edge, out := math.Inf(1), 0
 	if r.Sustained > 0 {

@@ -2,7 +2,7 @@ package logs
 
 import "github.com/spf13/cobra"
 
-// Commands returns this family of commands, to be put below cprof.
+// Commands returns the commands of this package, which cprof adds to its own.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{newLog()}
 }

@@ -27,7 +27,7 @@ func sampleBytes(t *testing.T) []byte {
 	return b
 }
 
-// damaged writes a file of the given bytes.
+// damaged writes these bytes to a file and returns its path.
 func damaged(t *testing.T, b []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "x.cplog")
@@ -37,7 +37,8 @@ func damaged(t *testing.T, b []byte) string {
 	return path
 }
 
-// declared returns a log with a whole header of another version and format.
+// declared returns a copy of a log. Its header is undamaged, but declares another version and
+// format.
 func declared(t *testing.T, log []byte, versionAndFormat string) []byte {
 	t.Helper()
 	head, rest, found := bytes.Cut(log, []byte("crc32c "))
@@ -163,7 +164,8 @@ func TestLogSalvage(t *testing.T) {
 	}
 }
 
-// The logs of a directory are compared with its manifest, even one of which nothing is left.
+// check compares the logs of a directory with its manifest, and also reports a log that has lost
+// all of its files.
 func TestLogsThatAreGone(t *testing.T) {
 	dir := t.TempDir()
 	var paths []string

@@ -1,5 +1,7 @@
-// Package machine is the command doctor: it reports what on this machine is fit to measure time.
+// Package machine contains the command doctor, which reports whether this machine is fit to measure
+// time.
 //
-// The checks belong to packages host and internal/doctor, and wander belongs to
-// internal/oscillator. The command prints the findings and turns the worst into an exit code.
+// The checks are in packages host and internal/doctor. The measurement of wander is in
+// internal/oscillator. The command prints the findings and computes its exit code from the worst
+// one.
 package machine

@@ -14,14 +14,15 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// wanderReport is the object of "cprof doctor --wander --json". Scripts read it: append only.
+// wanderReport is the object that "cprof doctor --wander --json" prints. Scripts read it, so fields
+// may only be added.
 type wanderReport struct {
 	Span_s      float64       `json:"span_s"`
 	Window_s    float64       `json:"window_s"`
 	Clocks      []wanderClock `json:"clocks"`
 	LeftOut     []string      `json:"left_out,omitempty"`
 	Verdict     host.Verdict  `json:"verdict"`
-	Justified   bool          `json:"justified"` // by an independent clock
+	Justified   bool          `json:"justified"` // an independent clock justifies the advice
 	Advice_ppm  float64       `json:"advice_ppm"`
 	Explanation string        `json:"explanation"`
 }
@@ -30,8 +31,8 @@ type wanderClock struct {
 	Name        string  `json:"name"`
 	Kind        string  `json:"kind"`
 	Why         string  `json:"why"`
-	Refuted_ppm float64 `json:"refuted_ppm"` // the wander of counter and clock together is more
-	Unseen_ppm  float64 `json:"unseen_ppm"`  // roughly the largest unnoticed wander
+	Refuted_ppm float64 `json:"refuted_ppm"` // counter and clock together wander by more than this
+	Unseen_ppm  float64 `json:"unseen_ppm"`  // a smaller wander may have gone unnoticed, roughly
 	Bracket_ns  float64 `json:"bracket_ns"`
 	Looks       int     `json:"looks"`
 	Error       string  `json:"error,omitempty"`
@@ -70,7 +71,7 @@ func doctorWander(ctx context.Context, seconds float64, asJSON bool, stdout,
 	}
 	var results []oscillator.Result
 	var err error
-	// All readings are on one core, so that only that core's counter is compared.
+	// Take all readings on one core, so that only that core's counter is compared.
 	pinned := host.OnCore(report.Facts.Cores.Allowed[0], func() {
 		results, err = oscillator.Measure(ctx, options, clocks, func(done, of int) {
 			line.Show("comparing the counter with %d other clocks: %.0f of %.0f s",

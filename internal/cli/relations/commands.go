@@ -2,7 +2,7 @@ package relations
 
 import "github.com/spf13/cobra"
 
-// Commands returns this family of commands, to be put below cprof.
+// Commands returns the subcommands of cprof that this package defines.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{newRelate(), newRelation()}
 }

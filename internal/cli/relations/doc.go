@@ -1,5 +1,6 @@
-// Package relations is the commands about how two counters relate: relate and relation.
+// Package relations contains the commands about how two counters relate: relate and relation.
 //
-// Command relate measures two nodes by hand and writes a relation file. The group relation shows
-// and plots such a file, and translates with it. The mathematics belong to package tscratio.
+// The command relate measures two nodes without a server, and writes a relation file. The commands
+// of the group relation show and plot such a file, and translate readings with it. The mathematics
+// are in package tscratio.
 package relations

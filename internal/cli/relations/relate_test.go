@@ -18,7 +18,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// aNode is a tsc-client of a test. Its counter is the machine's plus an offset.
+// aNode is a tsc-client in this process. Its counter is this machine's counter plus an offset.
 type aNode struct {
 	client   *tscclient.Client
 	commands *tscclient.Commands
@@ -99,10 +99,11 @@ func TestRelateTwoClients(t *testing.T) {
 	}
 }
 
-// The node that ends a measurement is named, soon, and what was measured until then counts.
+// If a node fails during a measurement, relate soon names the node. It still uses what was measured
+// before.
 func TestRelateNamesWhoFails(t *testing.T) {
 	during := func(a, b *aNode, what func()) (int, string, string) {
-		go func() { // once there is enough for a relation; the measurement takes far longer
+		go func() { // fail once a relation is possible, long before the measurement ends
 			for a.client.Stats().Trains+b.client.Stats().Trains < 6 && t.Context().Err() == nil {
 				time.Sleep(time.Millisecond)
 			}

@@ -15,8 +15,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// beginB is where the counter of B begins. In the world of these tests A counts nanoseconds. B
-// counts 2.5 cycles a nanosecond, and jumps by a step half-way.
+// beginB is the first reading of B's counter. In these tests, A's counter counts nanoseconds. B's
+// counter counts 2.5 cycles in a nanosecond, and may jump by a step in the middle.
 const beginB = 1 << 50
 
 func readingB(ns uint64, step int64) uint64 {
@@ -27,7 +27,7 @@ func readingB(ns uint64, step int64) uint64 {
 	return v
 }
 
-// storedPair writes the relation file of one minute, with delays of 10 µs and more.
+// storedPair writes a relation file of one minute. The delays are 10 µs or more.
 func storedPair(t *testing.T, step int64, change func(*tscratio.Pair)) string {
 	t.Helper()
 	a := tscratio.Node{Name: "a", Epoch: "boot-a", Nominal_hz: 1e9, Quantum_cycles: 1}
@@ -119,7 +119,7 @@ func TestRelationPlotDrawsAnImage(t *testing.T) {
 	}
 }
 
-// Every answer holds the truth, in either direction and with any wander.
+// Every translation contains the truth, in both directions and with any wander.
 func TestRelationTranslateHoldsTheTruth(t *testing.T) {
 	file := storedPair(t, 0, nil)
 	for _, wander := range []string{"1ppm", "10ppb", "8ppm"} {
@@ -178,7 +178,7 @@ func TestRelationRefuses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		args []string
 		code int
-		want string // in the message
+		want string // text that the message must contain
 	}{
 		"no file": {[]string{"show", "/nonexistent.rel"}, command.Failed, "no such file"},
 		"a directory": {[]string{"show", t.TempDir()}, command.Failed,
@@ -226,7 +226,7 @@ func TestRelationRefuses(t *testing.T) {
 	}
 }
 
-// A file with a single train has no relation, and show says so.
+// A pair with only one train has no relation, and "relation show" says so.
 func TestRelationOfOneTrain(t *testing.T) {
 	pair, err := tscratio.NewPair(tscratio.Node{Name: "a", Nominal_hz: 1e9},
 		tscratio.Node{Name: "b", Nominal_hz: 1e9}, tscratio.DefaultAssumptions())

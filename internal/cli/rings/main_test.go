@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
-// cprof runs a command line and returns its exit code and what it printed.
+// cprof runs a command line, and returns its exit code and its output.
 func cprof(args ...string) (code int, stdout, stderr string) {
 	return commandtest.Run(append(Commands(), logs.Commands()...), args...)
 }

@@ -23,8 +23,8 @@ func openChannel(t *testing.T, dir, name string, o handlers.Options) *handlers.C
 	return c
 }
 
-// orphan puts into dir what a killed program leaves: a ring that is not closed and that no process
-// holds.
+// orphan puts a ring into dir as a killed program leaves it: the ring is not closed, and no process
+// has it open.
 func orphan(t *testing.T, dir, name string, o handlers.Options,
 	log func(*handlers.Channel)) (path string) {
 	t.Helper()
@@ -186,7 +186,7 @@ func TestRingSalvage(t *testing.T) {
 			t.Errorf("no event %d in\n%s", id, out)
 		}
 	}
-	// While another process drains the directory, salvage does nothing.
+	// If another process drains the directory, salvage does nothing.
 	lock, err := ring.LockDirectory(dir)
 	if err != nil {
 		t.Fatal(err)

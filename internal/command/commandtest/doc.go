@@ -1,3 +1,3 @@
 // Package commandtest helps tests of the commands for people. It runs command lines, compares their
-// output with golden files, and checks that the examples in --help exist. It is only for tests.
+// output with golden files, and checks that the examples in --help are valid. It is only for tests.
 package commandtest

@@ -9,8 +9,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 )
 
-// Examples fails the test unless every example in --help is an existing command with existing
-// flags.
+// Examples fails the test if an example in --help names a command or a flag that does not exist.
 func Examples(t *testing.T, root *cobra.Command) {
 	t.Helper()
 	command.Prepare(root)
@@ -40,7 +39,7 @@ func Examples(t *testing.T, root *cobra.Command) {
 
 func checkExample(t *testing.T, root, cmd *cobra.Command, words []string) {
 	if words[0] != root.Name() {
-		return // a shell line around it
+		return // this line is for the shell and not a command of cprof
 	}
 	found, rest, err := root.Find(words[1:])
 	if err != nil || found.HasSubCommands() {
@@ -48,7 +47,7 @@ func checkExample(t *testing.T, root, cmd *cobra.Command, words []string) {
 		return
 	}
 	if found.DisableFlagParsing {
-		return // another program has the flags
+		return // another program reads the flags
 	}
 	if err := found.ParseFlags(rest); err != nil {
 		t.Errorf("%s: example %q: %v", cmd.CommandPath(), words, err)

@@ -23,16 +23,16 @@ func Root(commands []*cobra.Command) *cobra.Command {
 	return root
 }
 
-// Run runs a command line of a cprof that has only these commands, and returns its exit code and
-// what it printed.
+// Run runs a command line of a cprof that has only these commands. It returns the exit code and the
+// output.
 func Run(commands []*cobra.Command, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	code = command.Run(context.Background(), Root(commands), args, &out, &errs)
 	return code, out.String(), errs.String()
 }
 
-// Golden fails the test unless got is the content of the file testdata/name. With the flag -update
-// it writes the file instead.
+// Golden fails the test if got differs from the content of the file testdata/name. With the flag
+// -update it writes got to the file instead.
 func Golden(t *testing.T, name, got string) {
 	t.Helper()
 	file := filepath.Join("testdata", name)

@@ -93,10 +93,10 @@ func run(ctx context.Context, args []string, list []listed, stdout, stderr io.Wr
 	}
 }
 
-// partial is the exit code of a cprof that could measure only some of its bars.
+// partial is the exit code of a command that could measure only some of its bars.
 const partial = 3
 
-// prove runs one command and collects the bars that it reports.
+// prove runs one command and collects the bars that the command reports.
 func prove(ctx context.Context, p listed, size proof.Size, output io.Writer) proof.Result {
 	result := proof.Result{Name: p.name, Command: fmt.Sprintf("CLOUDPROFILER_PROOF=%s %s",
 		size, strings.Join(p.command, " "))}
@@ -113,21 +113,21 @@ func prove(ctx context.Context, p listed, size proof.Size, output io.Writer) pro
 	cmd.Env = append(os.Environ(), "CLOUDPROFILER_PROOF="+string(size), "CLOUDPROFILER_PROOF_FILE="+
 		name)
 	cmd.Stdout, cmd.Stderr = output, output
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that it can clean up
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // lets it clean up
 	cmd.WaitDelay = 30 * time.Second
 	result.Err = cmd.Run()
 	result.Took = time.Since(begun)
 
 	file, err := os.Open(name)
 	if err != nil {
-		return result // the command reported nothing, which is a failure
+		return result // a command that reports nothing has failed
 	}
 	defer file.Close()
 	bars, text, err := proof.Read(file)
 	if absent := func(b proof.Bar) bool { return b.Absent != "" }; slices.ContainsFunc(bars,
 		absent) &&
 		cmd.ProcessState.ExitCode() == partial {
-		result.Err = nil // the absent bars show the reason
+		result.Err = nil // the bars without a figure say why
 	}
 	if err != nil && result.Err == nil {
 		result.Err = err
@@ -136,7 +136,7 @@ func prove(ctx context.Context, p listed, size proof.Size, output io.Writer) pro
 	return result
 }
 
-// commit returns the commit of the proven source, and whether the source differs from it.
+// commit names the commit of the proven source. It also says whether the source was changed since.
 func commit(ctx context.Context) string {
 	git := func(args ...string) string {
 		out, err := exec.CommandContext(ctx, "git", args...).Output()

@@ -10,8 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// TestMain lets this test's binary play the listed command: one with bars, one that fails, or a
-// silent one.
+// TestMain lets this test's binary act as a command that prove starts: one that reports bars, one
+// that fails, or one that reports nothing.
 func TestMain(m *testing.M) {
 	switch play := os.Getenv("PROVE_TEST_PLAY"); play {
 	case "":
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
-		if play == "absent" || play == "noise" { // as cprof does
+		if play == "absent" || play == "noise" { // exits as cprof does
 			os.Exit(partial)
 		}
 		os.Exit(0)
@@ -94,7 +94,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A proof that takes an hour runs only if it is named.
+// A proof that takes an hour runs only if the user names it.
 func TestLongProofsAreNamed(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
