@@ -8,18 +8,6 @@ TEXT ·Counter(SB), NOSPLIT, $0-8
 	MOVQ AX, ret+0(FP)
 	RET
 
-// func CounterCore() (counter uint64, core uint32)
-//
-// RDTSCP also reads TSC_AUX, where Linux keeps node<<12 | core.
-TEXT ·CounterCore(SB), NOSPLIT, $0-12
-	RDTSCP
-	SHLQ $32, DX
-	ORQ  DX, AX
-	MOVQ AX, counter+0(FP)
-	ANDL $0xFFF, CX
-	MOVL CX, core+8(FP)
-	RET
-
 // func CounterUnordered() uint64
 TEXT ·CounterUnordered(SB), NOSPLIT, $0-8
 	RDTSC
@@ -30,7 +18,7 @@ TEXT ·CounterUnordered(SB), NOSPLIT, $0-8
 
 // func EdgeOpen() uint64
 //
-// Nothing after LFENCE starts before the counter has been read.
+// LFENCE lets no later instruction start before the counter has been read.
 TEXT ·EdgeOpen(SB), NOSPLIT, $0-8
 	RDTSCP
 	LFENCE

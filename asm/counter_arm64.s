@@ -1,8 +1,8 @@
 #include "textflag.h"
 
-// The CPU may read CNTVCT_EL0 early or late, like any other register. ISB drains the pipeline
-// first. The Go assembler wants an operand for ISB, and 15, the full system, is the only one there
-// is.
+// The CPU may read CNTVCT_EL0 early or late, as it may any other register. ISB first waits until
+// all earlier instructions are done. The Go assembler requires an operand for ISB. The only valid
+// operand is 15, the full system.
 
 // func Counter() uint64
 TEXT ·Counter(SB), NOSPLIT, $0-8

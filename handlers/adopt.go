@@ -11,12 +11,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// errLinkOnly is the error for a change from handler link to any other but null, and for a change
-// to link.
+// errLinkOnly is returned if a channel that was opened with handler link must change to a handler
+// other than null, or if another channel must change to link.
 var errLinkOnly = errors.New("handler link is chosen at the open and stays")
 
-// adopted contains the settings of a switching word in the form that log calls use. It does not
-// change once it is published.
+// adopted contains the settings of a switching word in the form that log calls use. An adopted does
+// not change after log calls can see it.
 type adopted struct {
 	word  uint64
 	mode  uint64 // what the assembly does with an event
@@ -24,7 +24,7 @@ type adopted struct {
 	kind  channel.Kind
 }
 
-// What assembly does with an event.
+// A mode tells the assembly what to do with an event.
 const (
 	modeNull        = 0
 	modeRecord      = 1
@@ -33,18 +33,18 @@ const (
 	modeCounter     = 4
 	modeCounterMany = 5
 	modeFirstLast   = 6
-	modeGo          = 7 // call Go
+	modeGo          = 7 // leave the event to the Go code
 )
 
 // handler implements a handler kind.
 type handler struct {
 	// prepare computes from checked settings what a log call needs, so that log calls never divide.
 	prepare func(s channel.Settings, many bool) adopted
-	// log handles an event, in Go.
+	// log handles an event. It is the implementation in Go.
 	log func(c *Channel, set *adopted, id uint64)
 }
 
-// byKind lists the handlers. Each has its own file.
+// byKind has the handler of each kind. Each handler has its own file.
 var byKind = [...]handler{
 	channel.Null:       null,
 	channel.Identity:   identity,
@@ -66,7 +66,8 @@ func (c *Channel) adopt() *adopted {
 		return &adopted{}
 	}
 	settings, word := c.ring.Settings()
-	if old := c.adopted(); old.word == uint64(word) { // another goroutine was here first
+	// Another goroutine may have adopted these settings already.
+	if old := c.adopted(); old.word == uint64(word) {
 		return old
 	}
 	if c.admit(settings) != nil {
@@ -75,7 +76,8 @@ func (c *Channel) adopt() *adopted {
 	}
 	now := asm.Counter()
 	for i := range c.ring.Shards {
-		// A word of 0, which can only be damage, would make the journal's entry an unfinished one.
+		// Only damage can make the word 0. In the journal, a word of 0 would mark the entry as
+		// unfinished.
 		c.ring.Shards[i].Journal(max(word, 1), settings, now)
 	}
 	return c.hold(settings, word)
@@ -91,7 +93,7 @@ func (c *Channel) hold(settings channel.Settings, word ring.Word) *adopted {
 	switch {
 	case next.mode == modeNull:
 		idle = next.word
-	case next.mode == modeRecord && c.writer == writerOrdered:
+	case next.mode == modeRecord && c.writer != writerUnordered:
 		plain = next.word
 	}
 	atomic.StoreUint64(&c.idle, idle)
@@ -99,8 +101,8 @@ func (c *Channel) hold(settings channel.Settings, word ring.Word) *adopted {
 	return &next
 }
 
-// admit returns an error if the channel cannot take the settings, which are from memory that other
-// processes can write.
+// admit returns an error if the channel cannot take the settings. It checks them completely,
+// because other processes can write to the memory from which they come.
 func (c *Channel) admit(settings channel.Settings) error {
 	if err := settings.Validate(); err != nil {
 		return err

@@ -3,8 +3,10 @@ package handlers
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/cloudprofiler/cloudprofiler/asm"
 	"github.com/cloudprofiler/cloudprofiler/channel"
@@ -24,12 +26,12 @@ type Options struct {
 	Params channel.Params
 
 	// Policy is what happens when the ring is full. block waits for the drainer. If the drainer
-	// does not move for a second, block drops and counts events until it moves again. drop drops
-	// events and counts them. overwrite keeps only the last records. "" is block.
+	// does not move for a second, block drops and counts events until the drainer moves again. drop
+	// drops and counts events at once. overwrite keeps only the last records. "" is block.
 	Policy string
 
 	// Stamp is the instruction that reads the counter: rdtscp or rdtsc. rdtsc costs half as much,
-	// and its stamp may be early or late by channel.UnorderedSlack_cycles. "" is rdtscp.
+	// but its reading may be early or late by up to channel.UnorderedSlack_cycles. "" is rdtscp.
 	Stamp string
 
 	// Buffer is the size of the memory for records, such as "1MiB". An event takes 16 bytes, and
@@ -82,62 +84,94 @@ func (o Options) config(name channel.Name, many bool) (c ring.Config, err error)
 // once, the race detector reports it. Any number of goroutines may use a channel that OpenShared
 // returned. Any goroutine may call Close.
 type Channel struct {
-	// Every log call reads these fields, and the assembly uses their offsets. If the switching word
-	// equals idle, the handler keeps nothing. If it equals plain, there is one writer, which keeps
-	// every event with an ordered stamp. A field that does not apply to the present settings is
-	// neverWord, which equals no switching word.
-	word     *uint64 // the ring's switching word; &noWord if there is no ring
-	idle     uint64
-	plain    uint64
-	set      *adopted        // the settings that the program has adopted
-	shard    *ring.Shard     // the first shard
-	coreMask uint64          // many writers: core & coreMask is the shard's index
-	writer   uint64          // how a record is written: writerOrdered, writerUnordered, writerMany
-	counter  *uint64         // the counting handler's cell
-	cell     *ring.FirstLast // the first-last handler's cell
+	// The first cache line has what most log calls need. The assembly uses the offsets of the
+	// fields. Of many writers, none writes to this line after the settings were adopted.
+	//
+	// If the switching word equals the field idle, the handler keeps nothing. If it equals the
+	// field plain, the channel has one writer, which keeps every event with an ordered stamp. A
+	// field that the present settings do not need is neverWord, which equals no switching word.
+	word  *uint64 // the ring's switching word; &noWord if there is no ring
+	plain uint64
+	every window   // where the records go if the switching word equals plain; otherwise empty
+	set   *adopted // the settings that the program has adopted
+	idle  uint64
+	// writer says how a record is written: writerOrdered, writerUnordered or writerMany.
+	writer uint32
+	// keeps is true if there is one writer, and its handler is not null. Then Log does not look
+	// whether the switching word equals idle: that would only delay the stamp.
+	keeps bool
+	shard *ring.Shard // the first shard
 
-	// Log calls write these fields. They have their own cache line, so that many writers do not
-	// slow down each other's reads of the fields above.
-	_     [64]byte
-	calls uint64 // events since the downsample handler was adopted
-	turn  int    // written in race builds only, so that the race detector sees two writers
-	given uint64 // while LogAt runs, its stamp; 0: read the counter
+	// Of many writers, none writes to this line either.
+	counter *uint64         // the counting handler's cell
+	cell    *ring.FirstLast // the first-last handler's cell
+	// With many writers, each processor whose number is below processors has the shard of that
+	// number to itself. If processors is 0, they share the shards.
+	processors uint32
+	shardMask  uint64  // the number of shards - 1
+	some       window  // where the records of one writer go if every is empty
+	place      uintptr // of first-last: where the next record goes; 0: to the Go code
+	_          [8]byte
+
+	// Log calls write these fields.
+	calls uint64 // events since the program adopted the downsample handler
+	turn  int    // written only in race builds, so that the race detector sees two writers
+	given uint64 // the stamp that LogAt was given, while LogAt runs; 0: read the counter
 	_     [40]byte
 
 	name    channel.Name
 	ring    *ring.Producer
-	changes sync.Mutex // guards all below, and the calls of adopt and Close
-	links   bool       // opened with handler link
+	changes sync.Mutex  // protects the fields below it, and the calls of adopt and Close
+	shared  atomic.Bool // no processor has a shard to itself any more: see share
+	links   bool        // true if the channel was opened with handler link
 	closed  bool
+
+	_ [56]byte // up to a size at whose multiples the runtime allocates: see channelBytes
 }
 
-// How a channel writes a record.
+// channelBytes is a size of the runtime's allocator that is a multiple of a cache line. So every
+// Channel begins at a cache line.
+const channelBytes = 320
+
+const (
+	_ = -uint(unsafe.Sizeof(Channel{}) ^ channelBytes)
+	_ = -uint(unsafe.Offsetof(Channel{}.counter) ^ 64)
+	_ = -uint(unsafe.Offsetof(Channel{}.calls) ^ 128)
+)
+
+// A window is the part of a ring into which the assembly may write the next records of one writer.
+// An empty window sends the log call to other code.
+type window struct{ next, end uintptr }
+
+// A writer constant says how a channel writes a record.
 const (
 	writerOrdered   = 0 // one writer, RDTSCP
 	writerUnordered = 1 // one writer, RDTSC
-	writerMany      = 2 // many writers, one shard for each core
+	writerMany      = 2 // many writers, one shard for each processor of the Go runtime
 )
 
-// neverWord is not a valid switching word, because its slot does not exist. It is random, so that
-// nobody can guess it: a channel would not notice a change of its switching word to neverWord.
+// neverWord equals no valid switching word, because its slot does not exist. neverWord is random,
+// so that nobody can guess it. If somebody set a ring's switching word to neverWord, the channel
+// would not notice the change.
 var neverWord = rand.Uint64() | 0xFF
 
-// noWord is the switching word of channels without a ring. It equals their field idle.
+// noWord is the switching word of channels without a ring. The field idle of such a channel has the
+// same value.
 var noWord uint64
 
-// cpu returns the CPU's features, which it reads once.
+// cpu returns the CPU's features. The first call reads them.
 var cpu = sync.OnceValue(asm.Read)
 
 // noop returns a channel that does nothing.
 func noop() *Channel { return &Channel{word: &noWord, closed: true} }
 
-// Open opens a channel for one goroutine at a time. The name is operator[#instance]/point; the
-// analysis uses the points start, end, send and recv. Even with an error, Open returns a channel,
-// whose methods do nothing. So the program may report the error and continue.
+// Open opens a channel for one goroutine at a time. The name is operator[#instance]/point. The
+// analysis uses the points start, end, send and recv. If Open returns an error, it also returns a
+// channel with methods that do nothing. So the program may report the error and continue.
 func Open(name string, o Options) (*Channel, error) { return open(name, o, false) }
 
-// OpenShared opens a channel for any number of goroutines. A log call costs about a third of a
-// counter read more than with Open.
+// OpenShared opens a channel for any number of goroutines. A log call costs more than with Open, by
+// about a fifth of a counter read.
 func OpenShared(name string, o Options) (*Channel, error) { return open(name, o, true) }
 
 func open(name string, o Options, many bool) (*Channel, error) {
@@ -166,17 +200,20 @@ func open(name string, o Options, many bool) (*Channel, error) {
 	c := &Channel{
 		word: producer.Word(), idle: neverWord, plain: neverWord, set: &adopted{}, ring: producer,
 		name:  config.Name,
-		shard: first, coreMask: uint64(len(producer.Shards) - 1), counter: first.Counter(),
+		shard: first, shardMask: uint64(len(producer.Shards) - 1), counter: first.Counter(),
 		cell:  first.FirstLast(),
 		links: config.Settings.Kind == channel.Link,
 	}
 	switch {
 	case many:
 		c.writer = writerMany
+		if n := runtime.GOMAXPROCS(0); n <= len(producer.Shards) {
+			c.processors = uint32(n)
+		}
 	case config.Stamp == channel.Unordered:
 		c.writer = writerUnordered
 	}
-	// The ring's journal has these settings already.
+	// The first entry of the ring's journal contains these settings already.
 	c.hold(config.Settings, ring.FirstWord(config.Settings.Kind))
 	return c, nil
 }
@@ -197,12 +234,14 @@ func (c *Channel) Path() string {
 	return c.ring.Path
 }
 
-// Log passes an event to the channel's handler: the present counter, and the tuple's id.
+// Log passes an event to the channel's handler. The event consists of the present counter and the
+// tuple's id.
+//
+// The compiler inlines Log: a channel that keeps nothing costs no call.
 func (c *Channel) Log(id uint64) {
-	if c.keepsNothing() {
-		return
+	if c != nil && (c.keeps || atomic.LoadUint64(&c.idle) != *c.word) {
+		log(c, id)
 	}
-	log(c, id)
 }
 
 // keepsNothing reports whether the handler is null, or the channel was closed or did not open.
@@ -210,10 +249,10 @@ func (c *Channel) keepsNothing() bool {
 	return c == nil || atomic.LoadUint64(c.word) == atomic.LoadUint64(&c.idle)
 }
 
-// Snapshot requests that the content of the flight recorders of all nodes, which are the channels
-// with policy overwrite, is written to their logs. Any channel can be used for the request.
-// Snapshot returns at once. The agent sees the request within a fraction of a second, so a flight
-// recorder should have room for at least the last second.
+// Snapshot asks the agents of all nodes to write the contents of their flight recorders to the
+// logs. Flight recorders are the channels with policy overwrite. Any channel can be used for the
+// request. Snapshot returns at once. The agent sees the request within a fraction of a second, so a
+// flight recorder should have room for at least the last second.
 func (c *Channel) Snapshot() {
 	if c == nil {
 		return
@@ -225,8 +264,9 @@ func (c *Channel) Snapshot() {
 	}
 }
 
-// Dropped returns the number of events that found no room in the ring since the open. The log will
-// say that these events are missing. After Close, Dropped returns 0. Any goroutine may call it.
+// Dropped returns the number of events that found no room in the ring since the channel was opened.
+// The log will say that these events are missing. After Close, Dropped returns 0. Any goroutine may
+// call Dropped.
 func (c *Channel) Dropped() (n uint64) {
 	if c == nil || c.ring == nil {
 		return 0
@@ -242,7 +282,8 @@ func (c *Channel) Dropped() (n uint64) {
 	return n
 }
 
-// Close gives the ring to the drainer. Later log calls do nothing. A second Close returns nil.
+// Close ends logging to the channel, and the drainer then takes the remaining records. Later log
+// calls do nothing. A second Close returns nil.
 func (c *Channel) Close() error {
 	if c == nil {
 		return nil
@@ -254,7 +295,7 @@ func (c *Channel) Close() error {
 	}
 	c.closed = true
 	err := c.ring.Close()
-	// From now on the ring's memory reads as zero, and so does its switching word.
+	// From now on the ring's memory reads as zero, so the switching word is zero, too.
 	atomic.StoreUint64(&c.idle, 0)
 	if err != nil {
 		return fmt.Errorf("close channel %s: %w", c.name, err)

@@ -4,12 +4,13 @@ import (
 	"encoding/binary"
 	"os"
 	"testing"
+	"unsafe"
 
 	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// The handlers, with parameters that keep the ids 0, 5, 10 …
+// allHandlers lists the handlers. Their parameters make downsample and xoy keep the ids 0, 5, 10 …
 var allHandlers = []struct {
 	name   string
 	params channel.Params
@@ -24,7 +25,7 @@ var allHandlers = []struct {
 	{"link", nil},
 }
 
-// The kinds of writers.
+// allWriters lists the ways in which a channel may write.
 var allWriters = []struct {
 	name  string
 	many  bool
@@ -35,7 +36,7 @@ var allWriters = []struct {
 	{"OpenShared", true, "rdtscp"},
 }
 
-// openTest opens a channel in a directory of its own and closes it with the test.
+// openTest opens a channel in a directory of its own, and closes the channel when the test ends.
 func openTest(t *testing.T, many bool, o Options) *Channel {
 	t.Helper()
 	if o.Dir == "" {
@@ -49,7 +50,7 @@ func openTest(t *testing.T, many bool, o Options) *Channel {
 	return c
 }
 
-// records reads all finished records of a channel's ring, shard after shard.
+// records reads all finished records of a channel's ring, one shard after the other.
 func records(t *testing.T, c *Channel) [][]ring.Record {
 	t.Helper()
 	r, err := ring.Open(c.Path())
@@ -113,9 +114,20 @@ func TestNoOps(t *testing.T) {
 	}
 }
 
-// scribble writes settings and a switching word into a ring, past all checks.
+// A log call needs three cache lines only if the channel begins at one.
+func TestChannelBeginsAtACacheLine(t *testing.T) {
+	for range 100 {
+		c := openTest(t, false, Options{Buffer: "1KiB"})
+		if at := uintptr(unsafe.Pointer(c)); at%64 != 0 {
+			t.Fatalf("channel at %#x", at)
+		}
+	}
+}
+
+// scribble writes settings and a switching word into a ring without any check. It writes the word
+// to both places, that of one writer and that of many: only one of them is in use.
 func scribble(path string, word ring.Word, slot int, s channel.Settings) error {
-	const control, slots, slotBytes = 1024, 1024 + 64, 32
+	const one, many, slots, slotBytes = 4096 + 48, 1024, 1024 + 64, 32
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return err
@@ -128,11 +140,16 @@ func scribble(path string, word ring.Word, slot int, s channel.Settings) error {
 	if _, err := f.WriteAt(b, int64(slots+slot*slotBytes)); err != nil {
 		return err
 	}
-	_, err = f.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(word)), control)
-	return err
+	b = binary.NativeEndian.AppendUint64(nil, uint64(word))
+	for _, at := range []int64{one, many} {
+		if _, err := f.WriteAt(b, at); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// A channel says how many events it has dropped, as long as it is open.
+// While a channel is open, it says how many events it has dropped.
 func TestChannelCountsWhatItDropped(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		c := openTest(t, many, Options{Handler: "id", Policy: "drop", Buffer: "64KiB"})

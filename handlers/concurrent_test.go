@@ -11,8 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// drained runs a drainer beside f, which logs to a channel. When f has returned it closes the
-// channel, and returns all that was drained.
+// drained runs f, which logs to a channel, while a drainer drains that channel. When f has
+// returned, drained closes the channel, and returns the drain with everything that it took.
 func drained(t *testing.T, c *Channel, f func()) *drain {
 	t.Helper()
 	d, err := newDrain(c.Path())
@@ -53,10 +53,11 @@ func drained(t *testing.T, c *Channel, f func()) *drain {
 	return d
 }
 
-// childOf is the id of a parent's child.
+// childOf returns the id of the child that the tests link to a parent.
 func childOf(parent uint64) uint64 { return parent*0x9E3779B97F4A7C15 + 1 }
 
-// parents checks that a link channel's records are whole pairs, and keeps only the parents'.
+// parents checks that a link channel's records are whole pairs, and then keeps only the parents'
+// records.
 func parents(d *drain) error {
 	for i, shard := range d.got {
 		if len(shard)%2 != 0 {
@@ -76,8 +77,8 @@ func parents(d *drain) error {
 	return nil
 }
 
-// What goes in comes out once, whole, and in each writer's order, or it is counted as dropped.
-// Rings are small, so that there are many laps, and drainer and writers meet at the ends.
+// Every event comes out once, whole, and in its writer's order, or is counted as dropped. Rings are
+// small, so that the tail goes around them many times, and the drainer and the writers meet.
 func TestWhatGoesInComesOut(t *testing.T) {
 	cores := runtime.GOMAXPROCS(0)
 	t.Cleanup(func() { runtime.GOMAXPROCS(cores) })
@@ -87,7 +88,7 @@ func TestWhatGoesInComesOut(t *testing.T) {
 			for _, policy := range []string{"block", "drop"} {
 				for _, writers := range []int{1, 2, 8} {
 					for _, shards := range []string{"Open", "OpenShared",
-						"OpenShared with one shard"} {
+						"OpenShared with one shard", "OpenShared with few shards"} {
 						many := shards != "Open"
 						if writers > 1 && !many {
 							continue
@@ -96,10 +97,14 @@ func TestWhatGoesInComesOut(t *testing.T) {
 							n, handler, policy, writers, shards), func(t *testing.T) {
 							runtime.GOMAXPROCS(n)
 							defer runtime.GOMAXPROCS(cores)
+							if shards == "OpenShared with few shards" {
+								runtime.GOMAXPROCS(1 + n/4) // at the open
+							}
 							c := openTest(t, many,
 								Options{Handler: handler, Policy: policy, Buffer: "1KiB"})
+							runtime.GOMAXPROCS(n)
 							if shards == "OpenShared with one shard" {
-								c.coreMask = 0 // as if all writers were on one core
+								c.shardMask, c.processors = 0, 0
 							}
 							d := drained(t, c, func() {
 								var all sync.WaitGroup
@@ -136,7 +141,7 @@ func TestWhatGoesInComesOut(t *testing.T) {
 	}
 }
 
-// A channel of Open may be handed from one goroutine to the next.
+// A goroutine may hand a channel of Open to another goroutine.
 func TestHandOver(t *testing.T) {
 	for _, stamp := range []string{"rdtscp", "rdtsc"} {
 		c := openTest(t, false, Options{Handler: "id", Stamp: stamp, Buffer: "1KiB"})
@@ -170,12 +175,12 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
-// Cells lose nothing if many writers put events into them at once.
+// The cells lose no event if many writers log at once.
 func TestCellsOfManyWriters(t *testing.T) {
 	const writers, events = 8, 20_000
 	for _, handler := range []string{"counter", "first-last"} {
 		c := openTest(t, true, Options{Handler: handler})
-		c.coreMask = 0 // all writers use one cell
+		c.shardMask, c.processors = 0, 0 // all writers use one cell
 		var all sync.WaitGroup
 		for w := range uint64(writers) {
 			all.Go(func() {
@@ -202,7 +207,8 @@ func TestCellsOfManyWriters(t *testing.T) {
 		const all64 = writers * events
 		switch handler {
 		case "counter":
-			if counted != all64+writers { // a poison is an event like any other
+			// The counting handler counts a poison event like any other event.
+			if counted != all64+writers {
 				t.Errorf("%d events counted, want %d", counted, all64+writers)
 			}
 		default:
@@ -217,7 +223,7 @@ func TestCellsOfManyWriters(t *testing.T) {
 	}
 }
 
-// Downsample counts the calls of all writers together, and keeps one of every n.
+// Downsample counts the calls of all writers together, and keeps one of every n calls.
 func TestDownsampleOfManyWriters(t *testing.T) {
 	const writers, events, n = 8, 5000, 7
 	c := openTest(t, true, Options{Handler: "downsample", Params: channel.Params{"n": n}})

@@ -3,13 +3,12 @@ package handlers
 import (
 	"runtime"
 
-	"github.com/cloudprofiler/cloudprofiler/asm"
 	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// firstLast keeps the first event, the last event and the stamp of the first poison, in cells of
-// the ring. It shows how long a run took, at the cost of a few stores for each event.
+// firstLast keeps the first event, the last event and the counter at the first poison event, in
+// cells of the ring. It shows how long a run took, and costs a few stores for each event.
 var firstLast = handler{
 	prepare: func(_ channel.Settings, many bool) adopted {
 		if many {
@@ -22,19 +21,20 @@ var firstLast = handler{
 			c.cell.Put(ring.Record{Counter: c.stamp(), ID: id})
 			return
 		}
-		// Each shard has a cell. A goroutine may lose its core while it uses a cell, so other
-		// goroutines do not wait for the cell: they use the next one, and the reader merges all
+		// Each shard has a cell. A goroutine may lose its core while it uses a cell. So other
+		// goroutines do not wait for that cell. They use the next cell, and the reader merges all
 		// cells.
 		shards := c.ring.Shards
-		_, core := asm.CounterCore()
-		for i := uint64(core); ; i++ {
-			shard := &shards[i&c.coreMask]
+		first := uint64(pin())
+		unpin()
+		for i := first; ; i++ {
+			shard := &shards[i&c.shardMask]
 			if shard.ClaimCell() {
 				shard.FirstLast().Put(ring.Record{Counter: c.stamp(), ID: id})
 				shard.ReleaseCell()
 				return
 			}
-			if i&c.coreMask == c.coreMask {
+			if i&c.shardMask == c.shardMask {
 				runtime.Gosched()
 			}
 		}

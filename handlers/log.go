@@ -15,16 +15,38 @@ import (
 //lint:ignore U1000 assembly jumps here
 func logGo(c *Channel, id uint64) {
 	if c.keepsNothing() {
+		if c.writer != writerMany {
+			c.keeps = false // the channel was closed
+			c.every, c.some, c.place = window{}, window{}, 0
+		}
 		return
 	}
 	set := c.current()
 	byKind[set.kind].log(c, set, id)
+	c.aim(set)
 }
 
-// current returns the settings that apply now. It adopts them if they are new.
+// aim tells the assembly where the next records of one writer go.
+func (c *Channel) aim(set *adopted) {
+	if c.writer == writerMany {
+		return
+	}
+	c.keeps = set.mode != modeNull
+	c.every, c.some, c.place = window{}, window{}, 0
+	switch {
+	case set.word == c.plain:
+		c.every.next, c.every.end = c.shard.Window()
+	case set.mode == modeRecord, set.mode == modeXoY:
+		c.some.next, c.some.end = c.shard.Window()
+	case set.mode == modeFirstLast:
+		c.place = c.cell.Next()
+	}
+}
+
+// current returns the settings that apply now. If they are new, current adopts them.
 func (c *Channel) current() *adopted {
 	if raceBuild && c.writer != writerMany {
-		c.turn++ // not atomic on purpose, so that a second writer is a data race
+		c.turn++ // not atomic on purpose: the race detector reports a second writer
 	}
 	set := c.adopted()
 	if atomic.LoadUint64(c.word) != set.word {
@@ -41,7 +63,7 @@ func (c *Channel) record(id uint64) {
 	c.write(ids, 1)
 }
 
-// write puts the first n ids into the ring as records that share a stamp.
+// write puts the first n ids into the ring, as records with the same stamp.
 func (c *Channel) write(ids [2]uint64, n uint64) {
 	if c.writer == writerMany {
 		c.writeMany(ids, n)
@@ -59,36 +81,50 @@ func (c *Channel) write(ids [2]uint64, n uint64) {
 	atomic.StoreUint64(s.Tail, tail+n)
 }
 
-// writeMany reserves places in the shard of this core, and then writes the records. In each record
-// it stores the id first and the counter word last, because the lap mark in the counter word means
-// that the record is finished. It writes the last record first, so that a pair is finished as soon
-// as its first record is.
+// writeMany writes the records into the shard of this processor.
 func (c *Channel) writeMany(ids [2]uint64, n uint64) {
-	counter, core := asm.CounterCore()
-	s := &c.ring.Shards[uint64(core)&c.coreMask]
+	counter := asm.Counter()
 	for {
+		processor := pin()
+		s := &c.ring.Shards[uint64(processor)&c.shardMask]
 		tail := atomic.LoadUint64(s.Tail)
-		if tail+n > atomic.LoadUint64(&s.Limit) {
+		room, alone := tail+n <= atomic.LoadUint64(&s.Limit), c.alone(processor)
+		if room && alone {
+			putMany(s, tail, counter, ids, n)
+			atomic.StoreUint64(s.Tail, tail+n)
+		}
+		unpin()
+		switch {
+		case !room:
 			if !s.Room(n, counter) {
 				return
 			}
-			continue
+		case alone:
+			return
+		case !c.shared.Load():
+			c.share()
+		case atomic.CompareAndSwapUint64(s.Tail, tail, tail+n):
+			putMany(s, tail, counter, ids, n)
+			return
 		}
-		if !atomic.CompareAndSwapUint64(s.Tail, tail, tail+n) {
-			continue
-		}
-		for i := n; i > 0; i-- {
-			seq := tail + i - 1
-			put(s, seq, ring.Record{Counter: s.Finished(counter, seq), ID: ids[i-1]})
-		}
-		return
+	}
+}
+
+// putMany writes n records. In each record it stores the id first and the counter word last,
+// because the lap mark in the counter word means that the record is finished. It writes the last
+// record first. So if the first record of a pair is finished, the pair is finished.
+func putMany(s *ring.Shard, tail, counter uint64, ids [2]uint64, n uint64) {
+	for i := n; i > 0; i-- {
+		seq := tail + i - 1
+		put(s, seq, ring.Record{Counter: s.Finished(counter, seq), ID: ids[i-1]})
 	}
 }
 
 // LogAt passes an event with a given stamp to the channel's handler. The stamp can be the moment at
-// which something was due, or a counter reading that the caller has already made. It is a value of
-// this node's counter, below 2^63 and not 0. The channel must be from Open and not from OpenShared,
-// because many writers read the counter when they reserve the event's place.
+// which something was due, or a counter reading that the caller has already made. The stamp must be
+// a value of this node's counter, below 2^63 and not 0. The channel must be from Open and not from
+// OpenShared, because with many writers, a log call reads the counter when it reserves the event's
+// place.
 func (c *Channel) LogAt(counter, id uint64) {
 	if c.keepsNothing() {
 		return
@@ -102,8 +138,8 @@ func (c *Channel) LogAt(counter, id uint64) {
 	c.given = 0
 }
 
-// stamp returns the stamp that was given to LogAt, or else reads the counter with the instruction
-// in Options.Stamp.
+// stamp returns the stamp that LogAt was given. If there is none, stamp reads the counter with the
+// instruction in Options.Stamp.
 func (c *Channel) stamp() uint64 {
 	if c.given != 0 {
 		return c.given
@@ -120,14 +156,15 @@ func put(s *ring.Shard, seq uint64, r ring.Record) {
 	atomic.StoreUint64(&at.Counter, r.Counter)
 }
 
-// misuse notes a call of Log on a link channel, of Link on an event channel, or of LogAt with a bad
-// stamp or on a channel of OpenShared.
+// misuse raises a flag in the ring. It is called for Log on a link channel, for Link on an event
+// channel, and for LogAt with a bad stamp or on a channel of OpenShared.
 func (c *Channel) misuse() { c.ring.Raise(ring.FlagMisuse) }
 
-// sieve tests whether v mod modulus < below, without a division. The reciprocal is floor((2^64 − 1)
-// / modulus), which is at most 1 less than 2^64 / modulus. Since v < 2^64, v·reciprocal / 2^64 is
-// less than v / modulus by less than 1. So floor(v·reciprocal / 2^64) is the quotient, or the
-// quotient minus 1.
+// sieve tests whether v mod modulus is below a limit, without a division.
+//
+// The reciprocal is floor((2^64 − 1) / modulus), which is at most 1 less than 2^64 / modulus. Since
+// v < 2^64, v·reciprocal / 2^64 is at most v / modulus, and more than v / modulus − 1. So
+// floor(v·reciprocal / 2^64) is the quotient, or the quotient minus 1.
 type sieve struct {
 	reciprocal uint64
 	modulus    uint64 // at least 1

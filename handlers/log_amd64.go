@@ -15,8 +15,22 @@ import (
 //go:noescape
 func log(c *Channel, id uint64)
 
-// Offsets and sizes from package ring for log_amd64.s. Assembly can use only constants of its own
-// package.
+//go:noescape
+func putPinned(c *Channel, id, processor uint64) bool
+
+// logMany is the log call of one of many writers that keep every event.
+//
+//lint:ignore U1000 assembly jumps here
+func logMany(c *Channel, id uint64) {
+	written := putPinned(c, id, uint64(pin()))
+	unpin()
+	if !written {
+		c.record(id)
+	}
+}
+
+// Assembly can use only constants of its own package. So these constants repeat offsets and sizes
+// of package ring for log_amd64.s.
 const (
 	shardTail    = unsafe.Offsetof(ring.Shard{}.Tail)
 	shardRecords = unsafe.Offsetof(ring.Shard{}.Records)
@@ -24,6 +38,7 @@ const (
 	shardLimit   = unsafe.Offsetof(ring.Shard{}.Limit)
 	shardBytes   = unsafe.Sizeof(ring.Shard{})
 
-	firstLastCount = ring.FirstLastCountOffset
-	firstLastLast  = ring.FirstLastLastOffset
+	recordBytes    = ring.RecordBytes
+	tailFromWord   = ring.TailFromWord
+	firstLastCount = ring.FirstLastCount
 )

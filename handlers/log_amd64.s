@@ -15,46 +15,62 @@
 	SUBQ  R9, AX;                                   \
 	CMOVQCC AX, v
 
+// PUT stores the record (DX:AX, id) at R10, the next place of the window some, and publishes it. R8
+// points to the switching word.
+#define PUT \
+	MOVL AX, 0(R10);                                         \
+	MOVL DX, 4(R10);                                         \
+	MOVQ id+8(FP), BX;                                       \
+	MOVQ BX, 8(R10);                                         \
+	ADDQ $const_recordBytes, (Channel_some+window_next)(DI); \
+	INCQ const_tailFromWord(R8)
+
 // func log(c *Channel, id uint64)
 //
-// This is the whole log call for common cases. The others jump to logGo with the arguments as they
-// came, before anything has happened: new settings, a full ring, a poison, some handlers of many
-// writers.
+// This is the whole log call for common cases. Rare cases jump to logGo with unchanged arguments,
+// before log has published anything: new settings, a full ring, the end of the ring's memory, the
+// first event, a poison event, and some handlers with many writers.
 //
-// On amd64 stores become visible in program order. A record is stored before the tail, or the
-// count, that publishes it, so that a program which dies after any instruction leaves no torn
-// record.
+// On amd64 stores become visible in program order. log stores a record before the tail or the count
+// that publishes the record. So a program that dies after any instruction leaves no torn record.
 //
-// RDTSCP does not overlap with what precedes it, so the cost of a call is the number of its
-// instructions. The counter is stored in two halves because that is one instruction less, and cheap
-// tests come first.
+// RDTSCP waits for the instructions before it, and those after it wait for RDTSCP. So the longest
+// chain of instructions on each side adds to the cost of a call. All addresses are in the channel's
+// first cache line, so no load waits for another one but that of the switching word. The counter is
+// stored before the switching word is compared: nobody sees a record above the tail, so a rare case
+// may leave half a record there. Two stores of half a counter take one instruction less than
+// joining the halves.
+//
+// A program works between two calls, and then its caches hold other data. A call touches three
+// lines: the channel's, that of the word and the tail, and the record's. The bytes are PREFETCHW
+// 64(R10), which fetches the record's next line ahead.
 //
 //	DI channel   SI settings   BX id   DX:AX counter
+//	R8 address of the switching word or of a first-last cell   R10 address of the record
 TEXT ·log(SB), NOSPLIT, $0-16
 	MOVQ c+0(FP), DI
-	MOVQ Channel_word(DI), R9
-	MOVQ (R9), R9
-	CMPQ R9, Channel_plain(DI)
-	JNE  notPlain
+	MOVQ (Channel_every+window_next)(DI), R10
+	CMPQ R10, (Channel_every+window_end)(DI)
+	JEQ  other
+	BYTE $0x41; BYTE $0x0F; BYTE $0x0D; BYTE $0x4A; BYTE $0x40
 	RDTSCP
-
-write:
-	MOVQ Channel_shard(DI), R8
-	MOVQ id+8(FP), BX
-	MOVQ const_shardTail(R8), R9
-	MOVQ (R9), R10
-	CMPQ R10, const_shardLimit(R8)
-	JCC  rare
-	ANDQ const_shardMask(R8), R10
-	SHLQ $4, R10
-	ADDQ const_shardRecords(R8), R10
 	MOVL AX, 0(R10)
 	MOVL DX, 4(R10)
+	MOVQ Channel_word(DI), R8
+	MOVQ Channel_plain(DI), R9
+	CMPQ R9, (R8)
+	JNE  rare
+	MOVQ id+8(FP), BX
 	MOVQ BX, 8(R10)
-	INCQ (R9)
+	ADDQ $const_recordBytes, (Channel_every+window_next)(DI)
+	INCQ const_tailFromWord(R8)
 	RET
 
-notPlain:
+other:
+	MOVQ Channel_word(DI), R8
+	MOVQ (R8), R9
+	CMPQ R9, Channel_plain(DI)
+	JEQ  record
 	MOVQ Channel_set(DI), SI
 	CMPQ R9, adopted_word(SI)
 	JNE  rare
@@ -73,54 +89,25 @@ notPlain:
 	JNE  rare
 
 record:
-	MOVQ Channel_writer(DI), R9
-	CMPQ R9, $const_writerMany
+	MOVL Channel_writer(DI), R9
+	CMPL R9, $const_writerMany
 	JEQ  writeMany
-	CMPQ R9, $const_writerUnordered
+	MOVQ (Channel_some+window_next)(DI), R10
+	CMPQ R10, (Channel_some+window_end)(DI)
+	JEQ  rare
+	CMPL R9, $const_writerUnordered
 	JEQ  unordered
 	RDTSCP
-	JMP  write
+	PUT
+	RET
 
 unordered:
 	RDTSC
-	JMP write
-
-	// Each core has a shard. Moving the tail reserves a place. The id is stored next, and the
-	// counter word last, because the lap's mark in it says that the record is whole.
-writeMany:
-	RDTSCP
-	SHLQ  $32, DX
-	ORQ   AX, DX
-	ANDQ  Channel_coreMask(DI), CX
-	IMULQ $const_shardBytes, CX
-	MOVQ  Channel_shard(DI), R8
-	ADDQ  CX, R8
-	MOVQ  id+8(FP), BX
-	MOVQ  const_shardTail(R8), R9
-	MOVQ  (R9), AX
-
-reserve:
-	CMPQ     AX, const_shardLimit(R8)
-	JCC      rare
-	LEAQ     1(AX), R10
-	LOCK
-	CMPXCHGQ R10, (R9)
-	JNE      reserve // AX is now the tail that another writer made
-	MOVQ     const_shardMask(R8), R10
-	MOVQ     AX, R11
-	ANDQ     R10, R11
-	SHLQ     $4, R11
-	ADDQ     const_shardRecords(R8), R11
-	INCQ     R10     // the records of the shard: a power of two
-	BTRQ     $63, DX
-	TESTQ    R10, AX
-	JNE      unmarked
-	BTSQ     $63, DX
-
-unmarked:
-	MOVQ BX, 8(R11)
-	MOVQ DX, 0(R11)
+	PUT
 	RET
+
+writeMany:
+	JMP ·logMany(SB)
 
 xoy:
 	MOVQ id+8(FP), BX
@@ -134,7 +121,7 @@ downsample:
 	LEAQ 1(BX), R10
 	REDUCE(BX)
 	CMPQ BX, (adopted_sieve+sieve_below)(SI)
-	JCS  rare         // logGo counts the call that it keeps
+	JCS  rare         // the event becomes a record: logGo counts the call and writes it
 	MOVQ R10, Channel_calls(DI)
 	RET
 
@@ -150,27 +137,26 @@ counterMany:
 	RET
 
 firstLast:
-	CMPQ Channel_writer(DI), $const_writerOrdered
-	JNE  unorderedLast
+	MOVQ  Channel_place(DI), R10
+	TESTQ R10, R10
+	JEQ   rare // the first event
+	MOVQ  Channel_cell(DI), R8
+	CMPL  Channel_writer(DI), $const_writerOrdered
+	JNE   unorderedLast
 	RDTSCP
 
-	// The record goes into that one of the two places to which the count does not point.
+	// The record goes into the one of the two places to which the count does not point. The
+	// addresses of the two differ in bit 4.
 putLast:
-	MOVQ  id+8(FP), BX
-	CMPQ  BX, $-1 // the poison
-	JEQ   rare
-	MOVQ  Channel_cell(DI), R9
-	MOVQ  const_firstLastCount(R9), R10
-	TESTQ R10, R10
-	JEQ   rare    // the first one
-	INCQ  R10
-	ANDQ  $1, R10
-	SHLQ  $4, R10
-	ADDQ  R9, R10
-	MOVL  AX, (const_firstLastLast+0)(R10)
-	MOVL  DX, (const_firstLastLast+4)(R10)
-	MOVQ  BX, (const_firstLastLast+8)(R10)
-	INCQ  const_firstLastCount(R9)
+	MOVQ id+8(FP), BX
+	CMPQ BX, $-1 // a poison event
+	JEQ  rare
+	MOVL AX, 0(R10)
+	MOVL DX, 4(R10)
+	MOVQ BX, 8(R10)
+	XORQ $const_recordBytes, R10
+	MOVQ R10, Channel_place(DI)
+	INCQ const_firstLastCount(R8)
 	RET
 
 unorderedLast:
@@ -179,3 +165,48 @@ unorderedLast:
 
 rare:
 	JMP ·logGo(SB)
+
+// func putPinned(c *Channel, id, processor uint64) bool
+//
+// putPinned is the log call of one of many writers, which is pinned to its processor. If the
+// processor has a shard to itself and there is room, putPinned writes the record and returns true.
+//
+//	DI channel   SI shard   BX id   DX:AX counter   R8 address of the tail   R10 tail   R11 record
+TEXT ·putPinned(SB), NOSPLIT, $0-25
+	MOVQ  c+0(FP), DI
+	MOVQ  processor+16(FP), SI
+	MOVL  Channel_processors(DI), R9
+	CMPQ  SI, R9
+	JCC   no
+	IMULQ $const_shardBytes, SI
+	ADDQ  Channel_shard(DI), SI
+	RDTSCP
+	MOVQ  const_shardTail(SI), R8
+	MOVQ  (R8), R10
+	CMPQ  R10, const_shardLimit(SI)
+	JCC   no
+	MOVQ  const_shardMask(SI), R9
+	MOVQ  R10, R11
+	ANDQ  R9, R11
+	SHLQ  $4, R11
+	ADDQ  const_shardRecords(SI), R11
+	SHLQ  $32, DX
+	ORQ   AX, DX
+	BTRQ  $63, DX
+	INCQ  R9   // the number of records: this bit of the tail decides on the lap mark
+	TESTQ R9, R10
+	JNE   unmarked
+	BTSQ  $63, DX
+
+unmarked:
+	MOVQ id+8(FP), BX
+	MOVQ BX, 8(R11)
+	MOVQ DX, 0(R11)
+	INCQ R10
+	MOVQ R10, (R8)
+	MOVB $1, ret+24(FP)
+	RET
+
+no:
+	MOVB $0, ret+24(FP)
+	RET

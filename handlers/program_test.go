@@ -14,16 +14,17 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
 
-// programVariable makes the test binary a program, instead of running tests. Some tests need a
-// process that they may kill.
+// programVariable is the name of an environment variable. If it names a program in the map
+// programs, the test binary runs that program instead of tests. Some tests
+// need a process that they can kill.
 const programVariable = "CLOUDPROFILER_HANDLERS_PROGRAM"
 
-// programs by name. Each file that needs one adds it.
+// programs are programs by name. Each test file adds the programs that it needs.
 var programs = map[string]func() error{}
 
 func init() {
 	if os.Getenv(programVariable) != "" {
-		runtime.LockOSThread() // stay on the main thread, whose id is that of the process
+		runtime.LockOSThread() // stay on the main thread, because its id is the id of the process
 	}
 }
 
@@ -51,7 +52,7 @@ func command(t *testing.T, name string, env ...string) *exec.Cmd {
 	return cmd
 }
 
-// start starts a program, which ends when the test ends.
+// start starts a program, and ends it when the test ends.
 func start(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
 	if err := cmd.Start(); err != nil {
@@ -84,22 +85,4 @@ func mapFile(t *testing.T, path string) []byte {
 	}
 	t.Cleanup(func() { unix.Munmap(memory) })
 	return memory
-}
-
-// pin keeps the calling thread on one core, so that a channel of many writers fills one shard. The
-// goroutine must be locked to its thread. pin returns a function that undoes it.
-func pin() (undo func(), err error) {
-	var all, one unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &all); err != nil {
-		return nil, fmt.Errorf("ask for cores: %w", err)
-	}
-	for core := 0; one.Count() == 0; core++ {
-		if all.IsSet(core) {
-			one.Set(core)
-		}
-	}
-	if err := unix.SchedSetaffinity(0, &one); err != nil {
-		return nil, fmt.Errorf("stay on one core: %w", err)
-	}
-	return func() { unix.SchedSetaffinity(0, &all) }, nil
 }

@@ -20,23 +20,24 @@ import (
 
 func init() { programs["step"] = stepProgram }
 
-// An order is what the stepped program is to do next.
+// An order tells the stepped program what to do next.
 type order struct {
-	Do      string  // open, or one of steppable
-	Many    bool    // open
-	Options Options // open
-	ID      uint64  // log
-	Child   uint64  // link
+	Do      string  // open, or a name in steppable
+	Many    bool    // for open
+	Options Options // for open
+	ID      uint64  // for log, go and link
+	Child   uint64  // for link
 }
 
 type answer struct {
-	Path  string            // open
-	Err   string            // open
-	Entry map[string]uint64 // at the start: where the code of each steppable order begins
+	Path string // the answer to open
+	Err  string // the answer to open
+	// Entry is sent at the start: the address of the code of each function in steppable.
+	Entry map[string]uint64
 }
 
-// The program can be stepped through these. Each is a function, so that it has an entry and
-// returns.
+// steppable has the functions that the test can step through. Each call is in a function of its
+// own, so that it has an entry and a return.
 var steppable = map[string]func(c *Channel, o *order){
 	"log":  stepLog,
 	"go":   stepGo,
@@ -59,12 +60,9 @@ func stepGo(c *Channel, o *order) {
 //go:noinline
 func stepLink(c *Channel, o *order) { c.Link(o.ID, o.Child) }
 
-// stepProgram carries out orders from its input.
+// stepProgram carries out the orders that it reads from its standard input.
 func stepProgram() error {
 	debug.SetGCPercent(-1)
-	if _, err := pin(); err != nil {
-		return err
-	}
 	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
 	entries := make(map[string]uint64)
 	for name, f := range steppable {
@@ -90,7 +88,8 @@ func stepProgram() error {
 			}
 			a.Path = c.Path()
 		} else {
-			runtime.Gosched() // a fresh time slice, so that no step is in the scheduler
+			// Begin a new time slice, so that the scheduler does not run during the steps.
+			runtime.Gosched()
 			steppable[o.Do](c, &o)
 		}
 		if err := out.Encode(a); err != nil {
@@ -99,8 +98,8 @@ func stepProgram() error {
 	}
 }
 
-// A stepped is a program that can be stopped after each instruction of a log call, and killed
-// there. Only the goroutine that started it may use it.
+// A stepped is a program that the test can stop, and kill, after each instruction of a log call.
+// Only the goroutine that started the program may use it.
 type stepped struct {
 	t     *testing.T
 	pid   int
@@ -111,13 +110,15 @@ type stepped struct {
 	dead  bool
 }
 
-// startStepped starts a program and traces it.
+// startStepped starts a program and attaches to it as its tracer.
 func startStepped(t *testing.T) *stepped {
 	t.Helper()
-	runtime.LockOSThread() // the kernel lets only the tracing thread step
+	runtime.LockOSThread() // the kernel lets only the tracing thread step the program
 	t.Cleanup(runtime.UnlockOSThread)
-	// Nothing but the log call may run on its thread.
-	cmd := command(t, "step", "GODEBUG=asyncpreemptoff=1", "GOGC=off")
+	// Only the log call may run on the program's thread, so switch off preemption and garbage
+	// collection.
+	cmd := command(t, "step", "GODEBUG=asyncpreemptoff=1", "GOGC=off",
+		"GOMAXPROCS=1") // with many writers: one shard
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +158,8 @@ func (s *stepped) send(o order) {
 	}
 }
 
-// open opens a channel in the program, in place of the last one, and returns its ring.
+// open makes the program close its last channel and open another one. It returns the path of the
+// new ring.
 func (s *stepped) open(many bool, options Options) string {
 	s.t.Helper()
 	s.send(order{Do: "open", Many: many, Options: options})
@@ -168,16 +170,16 @@ func (s *stepped) open(many bool, options Options) string {
 	return a.Path
 }
 
-// run carries out an order at full speed.
+// run makes the program carry out an order at full speed.
 func (s *stepped) run(o order) {
 	s.t.Helper()
 	s.send(o)
 	s.answer()
 }
 
-// step carries out an order. It calls visit before the first instruction, with at 0, and after each
-// one, the last time when the order has returned. If visit returns false, step kills the program
-// there.
+// step makes the program carry out an order in steps. It calls visit before the first instruction,
+// with at 0, and after each instruction. In the last call returned is true: the order has ended. If
+// visit returns false, step kills the program there.
 func (s *stepped) step(o order, visit func(at int, returned bool) bool) {
 	s.t.Helper()
 	if err := s.try(o, visit); err != nil {
@@ -254,7 +256,7 @@ func (s *stepped) try(o order, visit func(at int, returned bool) bool) error {
 	return fmt.Errorf("no return after %d instructions", tooMany)
 }
 
-// stopped waits until the program stands still.
+// stopped waits until the program has stopped.
 func (s *stepped) stopped() error {
 	var status unix.WaitStatus
 	for {
@@ -271,12 +273,12 @@ func (s *stepped) stopped() error {
 	}
 }
 
-// kill ends the program where it is, and waits until it is gone.
+// kill ends the program where it is, and waits until the process is gone.
 func (s *stepped) kill() error {
 	if err := unix.Kill(s.pid, unix.SIGKILL); err != nil {
 		return fmt.Errorf("kill: %w", err)
 	}
-	s.wait() // the error says that the program was killed
+	s.wait() // returns only the error that the program was killed
 	s.dead = true
 	return nil
 }

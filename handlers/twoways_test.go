@@ -13,11 +13,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// If arithmetic with 64 bits goes wrong, it does so at these numbers.
+// edges are numbers at which arithmetic with 64 bits is most likely to go wrong.
 var edges = []uint64{0, 1, 2, 3, 5, 7, 10, 1000, 1<<31 - 1, 1 << 31, 1<<32 - 1, 1 << 32, 1<<32 + 1,
 	1<<63 - 1, 1 << 63, 1<<63 + 1, 1<<64 - 2, 1<<64 - 1}
 
-// edge draws a number near an edge, or any.
+// edge draws a number near one of the edges, or any number.
 func edge(draw *rand.Rand) uint64 {
 	switch draw.IntN(4) {
 	case 0:
@@ -53,7 +53,8 @@ func TestSieveIsTheRemainder(t *testing.T) {
 	}
 }
 
-// The log call of xoy sieves ids in assembly, on amd64.
+// The log call for xoy, which computes remainders without a division, keeps the same ids as a
+// division does.
 func TestXoYKeepsWhatDivisionKeeps(t *testing.T) {
 	draw := seed.Random(t)
 	for _, many := range []bool{false, true} {
@@ -75,7 +76,7 @@ func TestXoYKeepsWhatDivisionKeeps(t *testing.T) {
 			var want []uint64
 			for range 100 {
 				id := edge(draw)
-				if draw.IntN(2) == 0 { // around the boundary
+				if draw.IntN(2) == 0 { // an id at the limit between kept and discarded ids
 					id = s.B*(draw.Uint64()/s.B) + s.A + draw.Uint64N(3) - 1
 				}
 				if id%s.B < s.A {
@@ -93,7 +94,7 @@ func TestXoYKeepsWhatDivisionKeeps(t *testing.T) {
 				}
 				d.got[i] = nil
 			}
-			if many { // over all shards, the counter gives the order
+			if many { // ids of several shards have no common order here, so compare them sorted
 				slices.Sort(got)
 				slices.Sort(want)
 			}
@@ -123,16 +124,11 @@ func anySettings(draw *rand.Rand, links bool) channel.Settings {
 	}
 }
 
-// The log call in assembly, the one in Go and the model leave the same in the ring, except stamps.
+// The log call in assembly, the log call in Go and the model leave the same content in the ring,
+// except for the stamps.
 func TestTwoWaysToLogAreOne(t *testing.T) {
 	draw := seed.Random(t)
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	undo, err := pin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer undo()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // with many writers: one shard
 	for round := range 40 {
 		many, links := draw.IntN(2) == 0, draw.IntN(8) == 0
 		o := Options{Policy: []string{"drop", "drop", "overwrite"}[draw.IntN(3)],
@@ -229,7 +225,7 @@ func twoWays(t *testing.T, draw *rand.Rand, many bool, o Options) error {
 	return nil
 }
 
-// unstamped is a copy of a view without counters.
+// unstamped returns a copy of a view without the counters.
 func unstamped(v *view) view {
 	u := *v
 	u.records = slices.Clone(u.records)

@@ -19,8 +19,8 @@ type Consumer struct {
 	generation uint64
 }
 
-// OpenConsumer maps a ring for draining. The name of the file must be the one in the ring's
-// identity. A file with another name is a copy, whose records must not go to the log of the ring.
+// OpenConsumer maps a ring for draining. The name of the file must match the identity in the ring.
+// A file with another name is a copy, and the copy's records must not go to the log of the ring.
 func OpenConsumer(path string) (*Consumer, error) {
 	r, err := open(path, true)
 	if err != nil {
@@ -43,8 +43,9 @@ func OpenConsumer(path string) (*Consumer, error) {
 }
 
 // Release tells the program what is safe in the log: the shard's records below head, and the given
-// numbers of drop ranges and of journal entries, both counted since the open. Release refuses
-// numbers below those released before.
+// numbers of drop ranges and of journal entries. drops and journal count from the open of the ring.
+// Release refuses a number that is smaller than in an earlier call, or larger than what the program
+// has written.
 func (c *Consumer) Release(i int, head, drops, journal uint64) error {
 	s, err := c.State(i)
 	if err != nil {
@@ -107,7 +108,7 @@ func (c *Consumer) Apply(settings channel.Settings) (Word, error) {
 		atomic.StoreUint64(&s.kind, uint64(settings.Kind))
 		atomic.StoreUint64(&s.a, settings.A)
 		atomic.StoreUint64(&s.b, settings.B)
-		atomic.StoreUint64(&c.page.control.word, uint64(w))
+		atomic.StoreUint64(c.word(), uint64(w))
 	})
 	if err != nil {
 		return 0, c.failed(err)
@@ -115,8 +116,8 @@ func (c *Consumer) Apply(settings channel.Settings) (Word, error) {
 	return w, nil
 }
 
-// next returns the word of the next generation. Successive generations use the drainer's slots in
-// turn.
+// next returns the word of the next generation. Successive generations use the slots in turn, but
+// never slot 0, which is the program's.
 func (c *Consumer) next(kind channel.Kind) Word {
 	c.generation++
 	return NewWord(c.generation, kind, chosenSlot+1+int(c.generation%(slots-1)))
@@ -156,7 +157,7 @@ func (r *Reader) File() (FileID, error) {
 }
 
 // Named reports whether the ring's name still leads to this file. If somebody has replaced the
-// file, Named returns false; if somebody has removed it, an error.
+// file, Named returns false. If somebody has removed the file, Named returns an error.
 func (r *Reader) Named() (bool, error) {
 	var open unix.Stat_t
 	if err := unix.Fstat(int(r.file.Fd()), &open); err != nil {

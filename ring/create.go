@@ -20,15 +20,15 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// ErrConfig is returned for a configuration that no ring can have.
+// ErrConfig is returned for a configuration that cannot describe a ring.
 var ErrConfig = errors.New("bad ring configuration")
 
-// DefaultRecords is the number of records in a ring by default: 1 MiB. If a drainer looks every
-// millisecond, such a ring does not fill even at the highest possible rate.
+// DefaultRecords is the number of records in a ring by default: 1 MiB. If a drainer reads the ring
+// every millisecond, the ring does not fill even at the highest possible rate.
 const DefaultRecords = 1 << 16
 
-// minShardRecords is the smallest number of records for a core when the records of a ring are
-// divided among many cores.
+// minShardRecords is the least number of records in each shard of a ring with many writers, unless
+// the program asked for a smaller ring.
 const minShardRecords = 1 << 10
 
 // Config says what ring to create.
@@ -38,11 +38,14 @@ type Config struct {
 	Policy      channel.Policy
 	Stamp       channel.Stamp
 	ManyWriters bool
-	Records     uint64 // of all shards; rounded up to a power of two for each; 0: DefaultRecords
+	// Records is the number of records in all shards together; 0 means DefaultRecords. Each shard's
+	// share is rounded up to a power of two.
+	Records uint64
 }
 
-// normalise fills in defaults. It returns the records of a shard and the number of shards.
-func (c Config) normalise(cores int) (records uint64, shards int, err error) {
+// normalise fills in defaults. It returns the number of records in each shard and the number of
+// shards.
+func (c Config) normalise(processors int) (records uint64, shards int, err error) {
 	if _, err := channel.ParseName(c.Name.String()); err != nil {
 		return 0, 0, fmt.Errorf("make ring: %w", err)
 	}
@@ -54,8 +57,8 @@ func (c Config) normalise(cores int) (records uint64, shards int, err error) {
 			"or drop: %w", c.Name, ErrConfig)
 	}
 	if c.ManyWriters && c.Stamp != channel.Ordered {
-		return 0, 0, fmt.Errorf("make ring for %s: stamp %s does not tell the core, which many "+
-			"writers need: use rdtscp: %w", c.Name, c.Stamp, ErrConfig)
+		return 0, 0, fmt.Errorf("make ring for %s: stamp %s is for one writer: use rdtscp: "+
+			"%w", c.Name, c.Stamp, ErrConfig)
 	}
 	if !c.Policy.Known() || !c.Stamp.Known() {
 		return 0, 0, fmt.Errorf("make ring for %s: %s or %s is unknown: %w", c.Name, c.Policy,
@@ -71,64 +74,40 @@ func (c Config) normalise(cores int) (records uint64, shards int, err error) {
 	}
 	shards = 1
 	if c.ManyWriters {
-		shards = 1 << bits.Len(uint(min(cores, MaxShards)-1))
+		shards = 1 << bits.Len(uint(min(processors, MaxShards)-1))
 		records = max((records+uint64(shards)-1)/uint64(shards), min(records, minShardRecords))
 	}
 	records = max(records, MinRecords)
 	return 1 << bits.Len64(records-1), shards, nil
 }
 
-// shardCores returns the number of cores that get their own shard. arm64 cannot read the core's
-// number together with the counter, so there a ring has one shard.
-func shardCores() int {
-	if runtime.GOARCH != "amd64" {
-		return 1
-	}
-	// Count all possible cores and not only those that this process may use now, because the
-	// affinity of a running program can change.
-	if text, err := os.ReadFile("/sys/devices/system/cpu/possible"); err == nil {
-		if n := highestCore(string(text)) + 1; n > 0 {
-			return n
-		}
-	}
-	return runtime.NumCPU()
-}
-
-// highestCore returns the last number of a list such as "0-3,8-11", or -1.
-func highestCore(list string) int {
-	list = strings.TrimSpace(list)
-	last := list[strings.LastIndexAny(list, "-,")+1:]
-	n := -1
-	if _, err := fmt.Sscanf(last, "%d", &n); err != nil {
-		return -1
-	}
-	return n
-}
-
 // Producer is the program's end of a ring. Package handlers writes through its shards.
 //
-// In a ring with one writer, only one goroutine may use the shard. In a ring with many writers, any
-// number of goroutines may use any shard. Anyone may call Close at any time: goroutines that are
-// still in a log call write to memory that nobody reads.
+// If a ring has one writer, only one goroutine may use the shard. If a ring has many writers, any
+// number of goroutines may use any shard. Any goroutine may call Close at any time. Goroutines that
+// are still in a log call then write to memory that nobody reads.
 type Producer struct {
 	Path        string
 	Incarnation [16]byte
 	Shards      []Shard
-	NodeNumber  int // channel.MaxNode + 1: the directory has none
+	NodeNumber  int // the node's number; channel.MaxNode + 1: the directory contains none
 
-	file    *os.File // has the lock: the ring is alive while file is open
+	file    *os.File // holds the lock: while file is open, the ring is alive
 	mapping []byte
 	header  *header
+	word    *uint64 // the switching word
 	closing sync.Once
 }
 
 // Create creates the ring file in a directory that MakeDirectory has accepted, locks the file and
-// maps it. Create allocates and touches all memory of the ring, so that a full file system, or a
-// control group's limit, is an error here and not a fault later.
-func Create(dir string, c Config) (*Producer, error) { return create(dir, c, shardCores()) }
+// maps it. Create allocates and touches all memory of the ring. So a full file system, or a control
+// group's limit, causes an error here and not a fault later.
+func Create(dir string, c Config) (*Producer, error) {
+	return create(dir, c, runtime.GOMAXPROCS(0))
+}
 
-func create(dir string, c Config, cores int) (*Producer, error) {
-	records, shards, err := c.normalise(cores)
+func create(dir string, c Config, processors int) (*Producer, error) {
+	records, shards, err := c.normalise(processors)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +158,7 @@ func (p *Producer) prepare(c Config, records uint64, shards int, part string) er
 		return fmt.Errorf("map %d bytes: %w", size, err)
 	}
 	p.mapping = mapping
-	// A child that is forked and does not exec must not write to its parent's ring.
+	// A forked child that does not exec must not write to its parent's ring.
 	if err := unix.Madvise(mapping, unix.MADV_DONTFORK); err != nil {
 		unix.Munmap(mapping)
 		return fmt.Errorf("keep the ring from children: %w", err)
@@ -193,7 +172,11 @@ func (p *Producer) prepare(c Config, records uint64, shards int, part string) er
 	p.header.control.slot[chosenSlot] = slot{
 		kind: uint64(c.Settings.Kind), a: c.Settings.A, b: c.Settings.B,
 	}
-	p.header.control.word = uint64(FirstWord(c.Settings.Kind))
+	p.word = &p.header.control.word
+	if !c.ManyWriters {
+		p.word = &(*shard)(unsafe.Pointer(&mapping[shardOffset(0)])).producer.word
+	}
+	*p.word = uint64(FirstWord(c.Settings.Kind))
 	p.identify(c, records, shards)
 	p.Shards = make([]Shard, shards)
 	lost := lostDrainer(filepath.Dir(p.Path))
@@ -201,8 +184,8 @@ func (p *Producer) prepare(c Config, records uint64, shards int, part string) er
 		page := (*shard)(unsafe.Pointer(&mapping[shardOffset(i)]))
 		first := recordsOffset(shards) + i*int(records)*RecordBytes
 		p.Shards[i].init(page, unsafe.Pointer(&mapping[first]), records, c, lost)
-		// Do this before the ring gets its name: a drainer may change the settings as soon as it
-		// sees the ring.
+		// Write the first journal entry before the ring gets its name. As soon as a drainer sees
+		// the name, it may change the settings.
 		p.Shards[i].Journal(FirstWord(c.Settings.Kind), c.Settings, p.header.identity.openedCounter)
 	}
 	if err := os.Rename(part, p.Path); err != nil {
@@ -255,13 +238,13 @@ func (id *identity) sum() uint32 {
 	return crc32.Checksum(b, castagnoli)
 }
 
-// boot is the id that Boot has read. nil: it has not been read yet.
+// boot holds the boot id. It is nil until Boot has got the id from the kernel.
 var boot atomic.Pointer[[16]byte]
 
-// Boot returns the random id of the kernel's present boot, as in Header. The id is zero if the
-// kernel does not give one; then a ring from before a reboot cannot be recognized. Each call asks
-// the kernel until one call has got the id, which later calls return. So Boot works later even if
-// the process has no file descriptor left.
+// Boot returns the random id of the kernel's present boot, which Header.Boot contains too. The id
+// is zero if the kernel does not give one. Then nobody can recognize a ring from before a reboot.
+// Boot asks the kernel until it gets the id once, and then keeps the id. So Boot works later even
+// if the process has no file descriptor left.
 func Boot() (id [16]byte) {
 	if known := boot.Load(); known != nil {
 		return *known
@@ -277,7 +260,8 @@ func Boot() (id [16]byte) {
 	return id
 }
 
-// allocate gives the file its blocks, so that no later store finds the file system full.
+// allocate makes the file system give the file its blocks, so that no later store finds the file
+// system full.
 func allocate(f *os.File, size int64) error {
 	for {
 		err := unix.Fallocate(int(f.Fd()), 0, 0, size)
@@ -297,10 +281,11 @@ func roomAdvice(err error) string {
 
 // Word returns the address of the switching word. The hot path compares the word with the one that
 // it adopted last.
-func (p *Producer) Word() *uint64 { return &p.header.control.word }
+func (p *Producer) Word() *uint64 { return p.word }
 
-// Settings returns the settings that the switching word points to now, unchecked, and the word.
-func (p *Producer) Settings() (channel.Settings, Word) { return p.header.control.load() }
+// Settings returns the switching word and the settings that the word points to now. It does not
+// check the settings.
+func (p *Producer) Settings() (channel.Settings, Word) { return p.header.control.load(p.word) }
 
 // Raise sets a flag in the ring's first shard.
 func (p *Producer) Raise(flag uint64) { p.Shards[0].raise(flag) }
@@ -308,10 +293,10 @@ func (p *Producer) Raise(flag uint64) { p.Shards[0].raise(flag) }
 // Snapshot asks the drainer to write the content of the node's flight recorders.
 func (p *Producer) Snapshot() { p.Shards[0].ask() }
 
-// Close marks the ring as closed and releases its lock. The drainer then takes the records that are
-// left. The address space stays reserved, without memory behind it, because a goroutine may still
-// be in a log call. A ring that nobody closes stays alive until the process ends: its mapping keeps
-// the lock even if the garbage collector closes the file.
+// Close marks the ring as closed and releases its lock. The drainer then takes the remaining
+// records. The address space stays reserved, without memory behind it, because a goroutine may
+// still be in a log call. A ring that nobody closes stays alive until the process ends: its mapping
+// keeps the lock even if the garbage collector closes the file.
 func (p *Producer) Close() error {
 	var err error
 	p.closing.Do(func() {

@@ -68,7 +68,7 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// No store of a log call finds the file system full.
+// Create allocates all memory of a ring, so no store of a log call finds the file system full.
 func TestMemoryIsAllocatedAtTheOpen(t *testing.T) {
 	for _, records := range []uint64{MinRecords, 1 << 12, 1 << 16} {
 		p := newRing(t, size(records))
@@ -185,7 +185,7 @@ func TestCreateWhereItCannot(t *testing.T) {
 			t.Errorf("%q: %v, want %v", where, err, want)
 		}
 	}
-	if os.Geteuid() != 0 { // root may write anywhere; see TestPrivilegedReadOnly
+	if os.Geteuid() != 0 { // root may write anywhere: TestPrivilegedReadOnly tests root
 		must(t, os.Chmod(dir, 0o500))
 		if _, err := Create(dir, testConfig()); !errors.Is(err, fs.ErrPermission) {
 			t.Errorf("read-only directory: %v", err)
@@ -277,11 +277,12 @@ func TestPrivilegedAnotherUsersFiles(t *testing.T) {
 	}
 }
 
-// Another user's program can neither read a ring nor write to it, nor put one beside it or remove
-// it. Even in a directory that others may search, the file itself is closed to them.
+// The program of another user can neither read a ring nor write to it. It can neither create a ring
+// in the directory nor remove one. Even if other users may search the directory, they cannot open
+// the file.
 func TestPrivilegedAnotherUserStaysOut(t *testing.T) {
 	privileged.Need(t)
-	above, err := os.MkdirTemp("/tmp", "cloudprofiler-ring") // where that user may go
+	above, err := os.MkdirTemp("/tmp", "cloudprofiler-ring") // the other user may enter it
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(above) })
 	must(t, os.Chmod(above, 0o755))
@@ -333,7 +334,7 @@ func TestCloseLeavesTheRest(t *testing.T) {
 	if after := descriptors(t); after != before-1 {
 		t.Errorf("%d descriptors became %d", before, after)
 	}
-	put(s, 2, 2) // into memory that nobody reads
+	put(s, 2, 2) // after Close, this writes into memory that nobody reads
 	p.Raise(FlagMisuse)
 	if records, _, _ := copyAll(t, r, 0, 0); len(records) != 1 || records[0] != (Record{1, 1}) {
 		t.Errorf("%+v", records)
@@ -344,18 +345,6 @@ func TestCloseLeavesTheRest(t *testing.T) {
 	must(t, p.Close())
 	if after := descriptors(t); after != before-1 {
 		t.Error("a second Close closed somebody else's file")
-	}
-}
-
-func TestHighestCore(t *testing.T) {
-	for list, want := range map[string]int{"0": 0, "0-3": 3, "0-3,8-11\n": 11, "0,2,4": 4, "": -1,
-		"x": -1, "0-": -1} {
-		if got := highestCore(list); got != want {
-			t.Errorf("highestCore(%q) = %d, want %d", list, got, want)
-		}
-	}
-	if n := shardCores(); n < 1 {
-		t.Errorf("shardCores() = %d", n)
 	}
 }
 

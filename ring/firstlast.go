@@ -7,11 +7,19 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// The hot path finds the fields count and last of a FirstLast at these offsets.
-const (
-	FirstLastCountOffset = unsafe.Offsetof(FirstLast{}.count)
-	FirstLastLastOffset  = unsafe.Offsetof(FirstLast{}.last)
-)
+// FirstLastCount is the offset of the count, which the hot path writes.
+const FirstLastCount = unsafe.Offsetof(FirstLast{}.count)
+
+// Next returns the address of the place that the next record takes. The record after that takes the
+// other of the two places, whose address differs in bit 4. Next returns 0 if the first record is
+// still missing.
+func (f *FirstLast) Next() uintptr {
+	n := atomic.LoadUint64(&f.count)
+	if n == 0 {
+		return 0
+	}
+	return uintptr(unsafe.Pointer(&f.last[(n+1)&1]))
+}
 
 // Put stores a record. Only one writer at a time may call it. Put increases f.count only at the
 // end; until then, readers see the previous record as the last one.

@@ -12,14 +12,14 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// A section of FORMAT.md whose heading ends in the name and the size of a struct has a table of its
-// fields.
+// structHeading matches a heading of FORMAT.md that ends in the name and the size of a struct. Such
+// a section has a table of the struct's fields.
 var structHeading = regexp.MustCompile(`^#+ .*: ([A-Za-z]+), ([0-9]+) bytes$`)
 
 var tableRow = regexp.MustCompile(`^\| (.*) \|$`)
 
-// tables reads FORMAT.md. It returns the rows of each struct by its name, and the rows of tables of
-// numbers.
+// tables reads FORMAT.md. structs has the rows of each struct's table, by the struct's name.
+// numbers has the rows of the tables of numbers.
 func tables(t *testing.T) (structs map[string][]string, numbers []string) {
 	t.Helper()
 	text, err := os.ReadFile("FORMAT.md")
@@ -126,7 +126,7 @@ func number(name string, value uint64) string {
 	return name + " = " + strconv.FormatUint(value, 10)
 }
 
-// This checks the numbers in the prose of FORMAT.md.
+// The numbers in the prose of FORMAT.md agree with the code.
 func TestFormatPlacesInTheFile(t *testing.T) {
 	if shardOffset(0) != 4096 || shardOffset(1) != 8192 || recordsOffset(4) != 5*4096 ||
 		fileBytes(4, 16) != 5*4096+4*16*16 {
@@ -146,7 +146,8 @@ func TestFormatPlacesInTheFile(t *testing.T) {
 	}
 }
 
-// A ring file is compared byte for byte where it does not depend on the machine and the moment.
+// Each byte of a ring file is as FORMAT.md says, except bytes that depend on the machine or the
+// time.
 func TestFormatBytes(t *testing.T) {
 	p := newRing(t, func(c *Config) {
 		c.Settings = channel.Settings{Kind: channel.XoY, A: 3, B: 0x0102}
@@ -177,7 +178,7 @@ func TestFormatBytes(t *testing.T) {
 		at    int
 		bytes string
 	}{
-		{"magic, version 1, 1 shard", 0, "CP-RING\n\x01\x00\x00\x00\x01\x00\x00\x00"},
+		{"magic, version 2, 1 shard", 0, "CP-RING\n\x02\x00\x00\x00\x01\x00\x00\x00"},
 		{
 			"16 records, length", 16,
 			"\x10\x00\x00\x00\x00\x00\x00\x00\x00\x21\x00\x00\x00\x00\x00\x00",
@@ -188,15 +189,16 @@ func TestFormatBytes(t *testing.T) {
 			"\x00\x40\x00\x00\x00\x01\x01" + string(rune(len(name))) + "\x00\x00\x00\x00",
 		},
 		{"name", 104, name + strings.Repeat("\x00", 128-len(name))},
-		{"word", 1024, "\x00\x05\x01\x00\x00\x00\x00\x00"},
+		{"word of many writers", 1024, word(0)},
 		{
 			"slot 0", 1088,
 			"\x05\x00\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x00\x00\x00\x00" +
 				"\x02\x01\x00\x00\x00\x00\x00\x00",
 		},
 		{
-			"tail, dropped, drops, journal, flags, asked", 4096,
-			word(16) + word(1) + word(1) + word(1) + word(2) + word(2),
+			"tail, dropped, drops, journal, flags, asked, word", 4096,
+			word(16) + word(1) + word(1) + word(1) + word(2) + word(2) +
+				"\x00\x05\x01\x00\x00\x00\x00\x00",
 		},
 		{"head, drops, journal, asked", 4096 + 128, word(5) + word(0) + word(1) + word(1)},
 		{

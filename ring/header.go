@@ -11,33 +11,34 @@ import (
 
 // Header is the checked identity of a ring.
 type Header struct {
+	Version     int // of the layout
 	Name        channel.Name
 	Incarnation [16]byte
 	Boot        [16]byte // zero: unknown
 	Shards      int
-	Records     uint64 // of one shard
+	Records     uint64 // in each shard
 	ManyWriters bool
-	Links       bool // opened with handler link: its records are pairs
+	Links       bool // opened with handler link: the records come in pairs
 	Policy      channel.Policy
 	Stamp       channel.Stamp
 
-	OpenedCounter  uint64    // the counter at the open
-	OpenedEarliest time.Time // the UTC interval, by this node's clock, of that reading
+	OpenedCounter  uint64    // the counter when the program opened the ring
+	OpenedEarliest time.Time // OpenedCounter was read in this interval of UTC, by this node's clock
 	OpenedLatest   time.Time
 
-	ProcessID    int    // as given by the program, unchecked
-	PIDNamespace uint64 // in which ProcessID is valid; 0: unknown
-	NodeNumber   int    // channel.MaxNode + 1: none
+	ProcessID    int    // what the program wrote; nobody has checked it
+	PIDNamespace uint64 // the namespace in which ProcessID is valid; 0: unknown
+	NodeNumber   int    // channel.MaxNode + 1: the directory had no number
 }
 
-// IncarnationText returns the incarnation as in file names.
+// IncarnationText returns the incarnation in hexadecimal digits, as file names contain it.
 func (h Header) IncarnationText() string { return hex.EncodeToString(h.Incarnation[:]) }
 
-// FileBytes returns the length of the ring's file, which is the shared memory that it takes.
+// FileBytes returns the length of the ring's file. The ring takes this much shared memory.
 func (h Header) FileBytes() int64 { return int64(fileBytes(h.Shards, h.Records)) }
 
 // MappedBytes returns how many bytes of the file a reader maps: the header and a page for each
-// shard. The reader can be charged for at most these bytes.
+// shard. The kernel can charge the reader for at most these bytes.
 func (h Header) MappedBytes() int64 { return int64(recordsOffset(h.Shards)) }
 
 // check makes a Header from an identity that anyone may have written.
@@ -47,9 +48,9 @@ func (id *identity) check(size int64) (Header, error) {
 		return h, fmt.Errorf("it starts with %q, a ring with %q: %w",
 			id.magic[:], magic, ErrDamaged)
 	}
-	if id.version != version {
-		return h, fmt.Errorf("layout version %d, this program knows %d: %w", id.version, version,
-			ErrVersion)
+	if id.version < firstVersion || id.version > version {
+		return h, fmt.Errorf("layout version %d, this program knows %d to %d: %w", id.version,
+			firstVersion, version, ErrVersion)
 	}
 	if sum := id.sum(); sum != id.checksum {
 		return h, fmt.Errorf("identity's checksum is %#x and should be %#x: %w", id.checksum, sum,
@@ -94,7 +95,8 @@ func (id *identity) check(size int64) (Header, error) {
 		return h, fmt.Errorf("bytes after the name %q: %w", name, ErrDamaged)
 	}
 	return Header{
-		Name: name, Incarnation: id.incarnation, Boot: id.boot,
+		Version: int(id.version),
+		Name:    name, Incarnation: id.incarnation, Boot: id.boot,
 		Shards: int(id.shards), Records: id.records, ManyWriters: id.manyWriters == 1,
 		Links:  id.links == 1,
 		Policy: channel.Policy(id.policy), Stamp: channel.Stamp(id.stamp),

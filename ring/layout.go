@@ -7,19 +7,21 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// This is the layout of a ring file, as in FORMAT.md. All numbers are in the byte order of the
-// machine, because a ring never leaves its machine.
+// These types are the layout of a ring file, as in FORMAT.md. All numbers are in the byte order of
+// the machine, because a ring never leaves its machine.
 
 const (
-	magic   = "CP-RING\n"
-	version = 1
+	magic = "CP-RING\n"
+	// A ring of version 1 has its switching word always in the control part. Readers accept both
+	// versions.
+	version, firstVersion = 2, 1
 
 	pageBytes = 4096
 
-	slots = 8 // parameter slots for the switching word to point to
+	slots = 8 // parameter slots, one of which the switching word points to
 
-	// JournalSize is the number of changes of settings for which a shard has room until a drainer
-	// takes them. DropsSize is the number of ranges of dropped events for which it has room.
+	// JournalSize is the number of changes of settings that a shard can hold until a drainer takes
+	// them. DropsSize is the number of ranges of dropped events that a shard can hold.
 	JournalSize = 16
 	DropsSize   = 64
 
@@ -31,12 +33,12 @@ const (
 	MinRecords = 16
 	MaxRecords = 1 << 28
 	// MaxShards is the largest number of shards of a ring with many writers. Up to this number,
-	// each core has its own shard.
+	// each processor of the Go runtime has its own shard.
 	MaxShards = 64
 )
 
-// MaxEvents is more events than a shard can drop or count. A larger number in a file is damage.
-// MaxEvents is small enough that sums over all shards of a ring do not overflow.
+// MaxEvents is larger than the number of events that a shard can drop or count. A larger number in
+// a file is damage. MaxEvents is small enough that sums over all shards of a ring do not overflow.
 const MaxEvents = 1 << 56
 
 // A Record is one event: the counter at the event and the tuple's id.
@@ -45,8 +47,8 @@ type Record struct {
 	ID      uint64
 }
 
-// A counter word in a ring has 63 bits for the counter. In a ring with many writers, the 64th bit
-// is the lap mark: it distinguishes a finished record from the earlier content of its place.
+// A counter word in a ring has 63 bits for the counter. If a ring has many writers, the 64th bit is
+// the lap mark: it distinguishes a finished record from the earlier content of the same place.
 const (
 	lapBit      = 1 << 63
 	counterMask = lapBit - 1
@@ -61,37 +63,38 @@ func lapMark(seq, records uint64) uint64 {
 	return 0
 }
 
-// identity is written once, before the ring file gets its name, and is read-only from then on.
+// identity describes the ring. The program writes it once, before the ring file gets its name, and
+// nobody changes it afterwards.
 type identity struct {
 	magic          [8]byte
 	version        uint32
 	shards         uint32
-	records        uint64 // of one shard
+	records        uint64 // number of records in each shard
 	fileBytes      uint64
 	incarnation    [16]byte
 	boot           [16]byte // random boot id of the kernel
-	openedCounter  uint64   // the counter at the open
-	openedUTCLo_ns int64    // the UTC interval, since 1970, in which openedCounter was read
+	openedCounter  uint64   // the counter when the program opened the ring
+	openedUTCLo_ns int64    // openedCounter was read in this interval of UTC, in ns since 1970
 	openedUTCHi_ns int64
-	pid            uint32 // for display; only the lock shows whether the program is alive
-	nodeNumber     uint32 // of the directory at the open; channel.MaxNode + 1: none
+	pid            uint32 // for display only: the file's lock shows whether the program is alive
+	nodeNumber     uint32 // the directory's number at the open; channel.MaxNode + 1: it had none
 	manyWriters    uint8
 	policy         uint8
 	stamp          uint8
 	nameBytes      uint8
-	links          uint8 // opened with handler link: records come in pairs
+	links          uint8 // 1: opened with handler link, so records come in pairs
 	_              [3]byte
 	name           [channel.MaxNameBytes]byte
-	pidNamespace   uint64 // inode of the namespace in which pid is valid; 0: unknown
+	pidNamespace   uint64 // inode of the PID namespace in which pid is valid; 0: unknown
 	_              [8]byte
-	checksum       uint32 // CRC-32C of all bytes before it
+	checksum       uint32 // CRC-32C of all bytes before this field
 	_              [4]byte
 }
 
-// control is written by the drainer, except for the first word and the slot of the program's own
-// settings.
+// control says which settings apply. The drainer writes it, except the first word and the slot of
+// the program's own settings.
 type control struct {
-	word uint64 // the switching word: see Word
+	word uint64 // the switching word of a ring with many writers, and of any ring of version 1
 	_    [56]byte
 	slot [slots]slot
 }
@@ -104,7 +107,7 @@ type slot struct {
 	_    uint64
 }
 
-// header is the first page.
+// header is the first page of a ring file.
 type header struct {
 	identity identity
 	_        [1024 - unsafe.Sizeof(identity{})]byte
@@ -112,38 +115,42 @@ type header struct {
 	_        [pageBytes - 1024 - unsafe.Sizeof(control{})]byte
 }
 
-// producerLine is written by the program.
+// producerLine has what the program tells the drainer about one shard, and the switching word.
 type producerLine struct {
-	// tail is the sequence number of the next record. With one writer, all records below it are
-	// finished. With many writers, some may only be reserved.
+	// tail is the sequence number of the next record. If there is one writer, all records below
+	// tail are finished. If there are many, some records below tail may be reserved but not
+	// written.
 	tail    uint64
-	dropped uint64 // events dropped since the open
-	drops   uint64 // ranges begun in the drops table
-	journal uint64 // entries written to the journal
+	dropped uint64 // number of events dropped since the open
+	drops   uint64 // number of ranges begun in the drops table
+	journal uint64 // number of entries written to the journal
 	flags   uint64
-	asked   uint64 // snapshots that the program asked for; used in shard 0 only
-	_       [80]byte
+	asked   uint64 // number of snapshots that the program asked for; used in shard 0 only
+	// word is the switching word of a ring with one writer. The drainer writes it rarely. A log
+	// call needs the word and the tail, so it loads one cache line for both.
+	word uint64
+	_    [72]byte
 }
 
-// These are the flags that the program raises in a producer line. They stay set.
+// These are the flags that the program raises in a producer line. Once raised, a flag stays set.
 const (
-	FlagBadSettings = 1 << 0 // received settings that no handler accepts; the channel uses null
-	FlagMisuse      = 1 << 1 // Log on a link channel, or Link on an event channel; stores nothing
-	FlagClosed      = 1 << 2 // the program closed the channel; nothing follows
+	FlagBadSettings = 1 << 0 // settings that no handler accepts: the channel uses null
+	FlagMisuse      = 1 << 1 // a call that the channel cannot take, which stores nothing
+	FlagClosed      = 1 << 2 // the program closed the channel: it logs nothing more
 )
 
-// consumerLine is written by the drainer.
+// consumerLine has what the drainer tells the program about one shard.
 type consumerLine struct {
-	head    uint64 // sequence of the first record that is not yet safe in the log
-	drops   uint64 // ranges of the drops table that are safe in the log
-	journal uint64 // journal entries that are safe in the log
-	asked   uint64 // snapshots that were answered; used in shard 0 only
+	head    uint64 // sequence number of the first record that is not yet safe in the log
+	drops   uint64 // number of ranges of the drops table that are safe in the log
+	journal uint64 // number of journal entries that are safe in the log
+	asked   uint64 // number of snapshots that the drainer answered; used in shard 0 only
 	_       [96]byte
 }
 
-// cells contains the results of the handlers counter and first-last. The cells are never reset.
+// cells contains the results of the handlers counter and first-last. Nobody resets the cells.
 type cells struct {
-	counter   uint64 // events counted
+	counter   uint64 // number of events counted
 	_         [56]byte
 	firstLast FirstLast
 	_         [64]byte
@@ -153,29 +160,30 @@ type cells struct {
 // poison. See firstlast.go.
 type FirstLast struct {
 	_      uint64
-	count  uint64    // records so far; the last one is in last[count&1]
+	count  uint64    // number of records so far; the last one is in last[count&1]
 	first  Record    // valid if count > 0
-	last   [2]Record // two, so that the last one stays whole while the next is written
-	poison uint64    // counter at the first poison; 0: none yet
+	last   [2]Record // while the program writes one of the two, the other is whole
+	poison uint64    // the counter at the first poison event; 0: none yet
 	_      [56]byte
 }
 
 // journalEntry describes a change of settings.
 type journalEntry struct {
 	word uint64 // the switching word that was adopted
-	kind uint64 // the kind that the program adopted; null if it refused the settings
+	kind uint64 // the kind that the program adopted; null if the program refused the settings
 	a, b uint64
-	// from is the sequence number of the first record under these settings. Calls that were in
-	// flight on other cores may put a few records under the earlier settings after it.
+	// from is the sequence number of the first record under these settings. A few later records may
+	// still be under the earlier settings, because calls on other cores were in progress during the
+	// change.
 	from    uint64
-	counter uint64 // counter at the change
-	dropped uint64 // events dropped before the change
-	skipped uint64 // entries merged into this one because the journal was full
+	counter uint64 // the counter at the change
+	dropped uint64 // number of events dropped before the change
+	skipped uint64 // number of entries that this one replaced because the journal was full
 }
 
-// dropRange is a run of events that were dropped at one place in the sequence.
+// dropRange is a series of events that were dropped at one place in the sequence of records.
 type dropRange struct {
-	at uint64 // the events would have been logged before this sequence number
+	at uint64 // the sequence number of the record that follows the dropped events
 	// before is the number of events dropped before this range. The number of events in this range
 	// is the next range's before minus this range's before; for the newest range,
 	// producerLine.dropped minus this range's before.
@@ -184,7 +192,7 @@ type dropRange struct {
 	last   uint64 // largest counter of the events
 }
 
-// shard is one page for each shard: its two lines, its cells, its journal and its drops.
+// shard is the page of one shard: its two lines, its cells, its journal and its drops.
 type shard struct {
 	producer producerLine
 	consumer consumerLine
@@ -194,7 +202,7 @@ type shard struct {
 	_        [512]byte
 }
 
-// These are the places of a ring's parts in the file.
+// These functions return where the parts of a ring begin in its file, and how long the file is.
 func shardOffset(i int) int        { return pageBytes * (1 + i) }
 func recordsOffset(shards int) int { return pageBytes * (1 + shards) }
 func fileBytes(shards int, records uint64) int {
@@ -211,30 +219,33 @@ func NewWord(generation uint64, kind channel.Kind, slot int) Word {
 	return Word(generation<<16 | uint64(kind)<<8 | uint64(slot))
 }
 
-// FirstWord returns the switching word of a ring whose settings nobody has changed yet.
+// FirstWord returns the first switching word of a ring, which applies until somebody changes the
+// settings.
 func FirstWord(kind channel.Kind) Word { return NewWord(1, kind, chosenSlot) }
 
-// chosenSlot is the slot of the program's own settings. No drainer writes to it, so a drainer can
-// set these settings again.
+// chosenSlot is the slot of the program's own settings. No drainer writes to this slot, so a
+// drainer can make the program's settings apply again.
 const chosenSlot = 0
 
-// maxGeneration is more than the number of changes that can happen. A larger generation is not from
-// a drainer of ours.
+// maxGeneration is larger than the number of changes that can happen. A valid drainer never writes
+// a larger generation.
 const maxGeneration = 1<<48 - 1
 
 // Generation counts the changes of settings, from 1.
 func (w Word) Generation() uint64 { return uint64(w) >> 16 }
 
-// Kind returns the handler, for display. The kind in the slot is the one that applies.
+// Kind returns the handler's kind, for display. The handler that applies is the one in the slot.
 func (w Word) Kind() channel.Kind { return channel.Kind(w >> 8) }
 
 func (w Word) slot() int { return int(w & 0xFF) }
 
 func (w Word) String() string { return fmt.Sprintf("generation %d, %s", w.Generation(), w.Kind()) }
 
-// Other languages compile against this layout. Each line fails to compile if a size changes.
+// Programs in other languages compile against this layout. Each of these lines fails to compile if
+// a size or an offset changes.
 const (
-	// A 64-bit machine: a ring may be larger than 4 GiB, and a word is read in one access.
+	// A ring needs a 64-bit machine: a ring may be larger than 4 GiB, and one access reads a whole
+	// word.
 	_ = -uint(unsafe.Sizeof(uintptr(0)) ^ 8)
 	_ = -uint(unsafe.Sizeof(identity{}) ^ 256)
 	_ = -uint(unsafe.Offsetof(header{}.control) ^ 1024)

@@ -13,7 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// openBoth opens a path for reading and for draining. Both must have the same result.
+// openBoth opens a path with Open and with OpenConsumer. Both functions must return the same error.
 func openBoth(t *testing.T, what, path string, want error, say string) {
 	t.Helper()
 	r, err := Open(path)
@@ -82,8 +82,8 @@ func TestOpenRefusesWhatIsNoRing(t *testing.T) {
 		writeFile(t, path, b)
 		openBoth(t, name, path, ErrDamaged, "")
 	}
-	// The file is sparse, with a valid checksum. Absurd sizes are refused before anything is
-	// mapped.
+	// The file is sparse and has a valid checksum. Open refuses absurd sizes before it maps
+	// anything.
 	id := p.header.identity
 	id.shards, id.records, id.manyWriters = MaxShards, MaxRecords, 1
 	id.stamp = uint8(channel.Ordered)
@@ -94,7 +94,7 @@ func TestOpenRefusesWhatIsNoRing(t *testing.T) {
 	openBoth(t, "256 GiB", path, ErrDamaged, "64 shards of 268435456 records")
 }
 
-// Each field gets a wrong value, with a matching checksum.
+// Open refuses an identity in which any field is wrong, even if the checksum matches.
 func TestOpenRefusesEachWrongField(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(id *identity)
@@ -105,7 +105,7 @@ func TestOpenRefusesEachWrongField(t *testing.T) {
 		"version 0": {func(id *identity) { id.version = 0 }, ErrVersion, "version 0"},
 		"next version": {func(id *identity) {
 			id.version = version + 1
-		}, ErrVersion, "version 2"},
+		}, ErrVersion, "version 3, this program knows 1 to 2"},
 		"no shards": {func(id *identity) { id.shards = 0 }, ErrDamaged, "0 shards"},
 		"3 shards": {func(id *identity) {
 			id.shards, id.manyWriters = 3, 1

@@ -14,17 +14,17 @@ import (
 
 var (
 	// ErrUntrusted is returned for a file that must not be opened as a ring, because it is not a
-	// plain file of this user's.
+	// plain file that belongs to this user.
 	ErrUntrusted = errors.New("untrusted ring file")
-	// ErrVersion is returned for a ring of a layout that this version does not know.
+	// ErrVersion is returned for a ring with a layout that this version does not know.
 	ErrVersion = errors.New("unknown ring version")
-	// ErrDamaged is returned for a ring whose content contradicts itself. Such a ring must be set
-	// aside.
+	// ErrDamaged is returned for a ring with contents that contradict each other. The caller must
+	// set such a ring aside.
 	ErrDamaged = errors.New("damaged ring")
 )
 
-// Reader reads a ring without changing it. It trusts nothing in the ring: everything that it
-// returns is checked, or is a copy. One goroutine at a time may use a Reader.
+// Reader reads a ring without changing it. It trusts nothing in the ring: it returns only copies
+// and values that it has checked. One goroutine at a time may use a Reader.
 type Reader struct {
 	path    string
 	header  Header
@@ -33,10 +33,10 @@ type Reader struct {
 	mapping []byte
 	page    *header
 	shards  []*shard
-	last    []State // as last seen; tails and drops must not go back
-	fence   uint64  // see settle
-	// heads is nil except in a Consumer, because only a Consumer moves the heads. Each is the head
-	// that the Consumer stored or saw last, or unknownHead.
+	last    []State // each shard's state when it was last read; Tail and Dropped must not decrease
+	fence   uint64  // only settle uses it
+	// heads is nil except in a Consumer, because only a Consumer moves the heads. Each element is
+	// the head that the Consumer stored or saw last, or unknownHead.
 	heads []uint64
 }
 
@@ -52,7 +52,7 @@ func open(path string, write bool) (*Reader, error) {
 	if write {
 		flags, protection = unix.O_RDWR, unix.PROT_READ|unix.PROT_WRITE
 	}
-	// Without O_NONBLOCK the open of a FIFO that somebody put here would wait forever.
+	// If somebody put a FIFO here, an open without O_NONBLOCK would wait forever.
 	fd, err := unix.Open(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	switch err {
 	case nil:
@@ -100,10 +100,11 @@ func (r *Reader) load(fd, protection int) error {
 	if r.header, err = id.check(st.Size); err != nil {
 		return err
 	}
-	// Do not map the records: see records.go.
+	// Map only the header and the shards' pages: see records.go for the reason.
 	mapped := r.header.MappedBytes()
 	if keptInMemory(r.file) {
-		// The program has written to each page. A load from a missing page would create the page.
+		// An honest program has written to each mapped page. If a page is missing, a load would
+		// create it and charge it to this reader.
 		if hole, err := unix.Seek(fd, 0, unix.SEEK_HOLE); err == nil && hole < mapped {
 			return fmt.Errorf("its header of %d bytes has a hole at %d: %w", mapped, hole,
 				ErrDamaged)
@@ -126,26 +127,27 @@ func (r *Reader) Path() string { return r.path }
 // Header returns the checked identity of the ring.
 func (r *Reader) Header() Header { return r.header }
 
-// Alive reports whether the program that created the ring still has it open. Once Alive has
-// returned false, the program changes nothing in the ring any more; only a State read after that is
-// final.
+// Alive reports whether the program that created the ring still has it open. After Alive has
+// returned false, the program changes nothing in the ring any more. A State that is read after that
+// is final.
 func (r *Reader) Alive() (bool, error) {
 	alive, err := locked(r.file)
 	if err != nil {
 		return false, fmt.Errorf("ask for the owner of ring %q: %w", r.path, err)
 	}
+	r.settle() // the kernel may see with a plain load that nobody has the lock
 	return alive, nil
 }
 
 // State is the present state of one shard.
 type State struct {
-	Tail    uint64 // sequence number of the next record
+	Tail    uint64 // the sequence number of the next record
 	Head    uint64 // records below it are safe in the log
 	Dropped uint64
 	Flags   uint64
 }
 
-// oldest returns the sequence number of the oldest record that certainly is still in the shard. The
+// oldest returns the sequence number of the oldest record that is certainly still in the shard. The
 // program may be overwriting older records.
 func (r *Reader) oldest(s State) uint64 {
 	if r.header.Policy != channel.Overwrite {
@@ -162,8 +164,8 @@ func (r *Reader) oldest(s State) uint64 {
 	return s.Tail - held
 }
 
-// State reads the state of a shard, and checks it. In a Consumer, a head that somebody else has
-// moved is damage. Errors wrap ErrDamaged or ErrShrunk.
+// State reads the state of a shard, and checks it. In a Consumer, it is damage if somebody else has
+// moved a head. Errors wrap ErrDamaged or ErrShrunk.
 func (r *Reader) State(i int) (State, error) {
 	var s State
 	page := r.shards[i]
@@ -224,10 +226,12 @@ func (r *Reader) damaged(format string, args ...any) error {
 
 // Copy copies finished records of a shard into a buffer, beginning with sequence number from. It
 // returns first, the sequence number of the first copied record, and n, the number of copied
-// records. first is above from if the record at from is no longer in the ring, because it was
-// overwritten or released. unfinished means that the record after the copied records is reserved
-// but not written. If the owner is alive, a writer may still write that record. If the owner is
-// dead, it is a hole that will never be written: continue after it.
+// records.
+//
+// If the record at from is no longer in the ring, because it was overwritten or released, first is
+// larger than from. unfinished means that the record after the copied records is reserved but not
+// written. If the owner is alive, a writer may still write that record. If the owner is dead, the
+// record is a hole that nobody will ever write: continue after it.
 func (r *Reader) Copy(i int, from uint64,
 	into []Record) (first uint64, n int, unfinished bool, err error) {
 	s, err := r.State(i)
@@ -243,7 +247,7 @@ func (r *Reader) Copy(i int, from uint64,
 		return from, 0, false, r.failed(err)
 	}
 	unfinished = n < len(into)
-	// Discard records that may have been overwritten during the copy.
+	// Discard records that the program may have overwritten during the copy.
 	if s, err = r.State(i); err != nil {
 		return from, 0, false, err
 	}
@@ -256,18 +260,26 @@ func (r *Reader) Copy(i int, from uint64,
 	return first, n, unfinished, nil
 }
 
-// Settings returns the settings that the switching word points to, even if the program has not
-// adopted them yet.
+// word returns the address of the switching word.
+func (r *Reader) word() *uint64 {
+	if r.header.ManyWriters || r.header.Version == 1 {
+		return &r.page.control.word
+	}
+	return &r.shards[0].producer.word
+}
+
+// Settings returns the settings that the switching word points to. The program may not have adopted
+// them yet.
 func (r *Reader) Settings() (channel.Settings, Word, error) {
 	var settings channel.Settings
 	var w Word
-	if err := guard(func() { settings, w = r.page.control.load() }); err != nil {
+	if err := guard(func() { settings, w = r.page.control.load(r.word()) }); err != nil {
 		return channel.Settings{}, 0, r.failed(err)
 	}
 	return settings, w, nil
 }
 
-// Chosen returns the settings that the program chose at the open, unchecked.
+// Chosen returns the settings that the program chose at the open. It does not check them.
 func (r *Reader) Chosen() (channel.Settings, error) {
 	var settings channel.Settings
 	if err := guard(func() { settings = r.page.control.slot[chosenSlot].load() }); err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
 
-// settingsOf makes settings whose parameters depend on each other, so that a mixture shows.
+// settingsOf makes settings with parameters that depend on each other, so that a test recognizes a
+// mixture of two settings.
 func settingsOf(n uint64) channel.Settings {
 	if n%3 == 0 {
 		return channel.Settings{Kind: channel.Downsample, A: n + 1}
@@ -56,7 +57,7 @@ func TestApply(t *testing.T) {
 		}
 		last = w
 	}
-	// Another drainer continues from there.
+	// Another drainer continues with higher generations.
 	if w, err := drain(t, p.Path).Apply(settingsOf(1)); err != nil ||
 		w.Generation() <= last.Generation() {
 		t.Errorf("%v after %v, %v", w, last, err)
@@ -74,7 +75,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// Somebody overwrites the switching word. Generations still rise, until none are left.
+// If somebody overwrites the switching word, generations still rise, until no generation is left.
 func TestApplyOverAHostileWord(t *testing.T) {
 	for _, word := range []uint64{0, 1, 1 << 16, 0xFF, 0x0500FF, 7, 0xFFFF,
 		NewWordBits(1<<40, 0xFF, 0xFF), NewWordBits(8, 5, 1), NewWordBits(maxGeneration-2, 5, 5)} {
@@ -107,41 +108,85 @@ func NewWordBits(generation uint64, kind, slot int) uint64 {
 	return uint64(NewWord(generation, channel.Kind(kind), slot))
 }
 
-// A word and a slot that contradict each other give settings that pass no check.
+// The switching word of a ring with one writer is beside the tail. That of a ring with many writers
+// is in the control part. The other place is not used.
+func TestPlaceOfTheSwitchingWord(t *testing.T) {
+	for _, many := range []bool{false, true} {
+		p := newRing(t, func(c *Config) { c.ManyWriters = many })
+		used, unused := &p.Shards[0].page.producer.word, &p.header.control.word
+		if many {
+			used, unused = unused, used
+		}
+		if p.Word() != used || *used == 0 || *unused != 0 {
+			t.Fatalf("many %t: words %#x and %#x", many, *used, *unused)
+		}
+		c := drain(t, p.Path)
+		w, err := c.Apply(settingsOf(1))
+		if err != nil || *used != uint64(w) || *unused != 0 {
+			t.Errorf("many %t: words %#x and %#x, want %#x and 0; %v", many, *used, *unused,
+				uint64(w), err)
+		}
+		*unused = NewWordBits(9, int(channel.Null), 0)
+		if s, got, err := c.Settings(); s != settingsOf(1) || got != w || err != nil {
+			t.Errorf("many %t: %v under %#x, %v", many, s, uint64(got), err)
+		}
+	}
+}
+
+// A drainer reads and changes the settings of a ring of version 1, which a program that was built
+// earlier may have open.
+func TestSettingsOfARingOfVersion1(t *testing.T) {
+	p := newRing(t)
+	p.header.identity.version = 1
+	p.header.identity.checksum = p.header.identity.sum()
+	p.header.control.word, p.Shards[0].page.producer.word = *p.Word(), 0
+	c := drain(t, p.Path)
+	if s, w, err := c.Settings(); s.Kind != channel.Buffered || w.Generation() != 1 || err != nil {
+		t.Fatalf("%v under %v, %v", s, w, err)
+	}
+	w, err := c.Apply(settingsOf(1))
+	if err != nil || p.header.control.word != uint64(w) || p.Shards[0].page.producer.word != 0 {
+		t.Errorf("%v, %v; words %#x and %#x", w, err, p.header.control.word,
+			p.Shards[0].page.producer.word)
+	}
+}
+
+// If a word and a slot contradict each other, the settings pass no check.
 func TestContradictorySettingsAreRefused(t *testing.T) {
-	for name, change := range map[string]func(c *control){
-		"slot that is not there": func(c *control) {
-			c.word = NewWordBits(2, int(channel.Buffered), slots)
+	for name, change := range map[string]func(c *control, word *uint64){
+		"slot that is not there": func(c *control, word *uint64) {
+			*word = NewWordBits(2, int(channel.Buffered), slots)
 		},
-		"last slot number": func(c *control) {
-			c.word = NewWordBits(2, int(channel.Buffered), 0xFF)
+		"last slot number": func(c *control, word *uint64) {
+			*word = NewWordBits(2, int(channel.Buffered), 0xFF)
 		},
-		"kind unlike the slot's": func(c *control) {
-			c.word = NewWordBits(2, int(channel.Identity), 0)
+		"kind unlike the slot's": func(c *control, word *uint64) {
+			*word = NewWordBits(2, int(channel.Identity), 0)
 		},
-		"empty slot of another": func(c *control) {
-			c.word = NewWordBits(2, int(channel.Buffered), 3)
+		"empty slot of another": func(c *control, word *uint64) {
+			*word = NewWordBits(2, int(channel.Buffered), 3)
 		},
-		"kind above 8 bits": func(c *control) { c.slot[0].kind |= 1 << 32 },
-		"all ones":          func(c *control) { c.word = 1<<64 - 1 },
-		"unknown kind in both": func(c *control) {
-			c.word, c.slot[0].kind = NewWordBits(2, 99, 0), 99
+		"kind above 8 bits": func(c *control, _ *uint64) { c.slot[0].kind |= 1 << 32 },
+		"all ones":          func(_ *control, word *uint64) { *word = 1<<64 - 1 },
+		"unknown kind in both": func(c *control, word *uint64) {
+			*word, c.slot[0].kind = NewWordBits(2, 99, 0), 99
 		},
-		"parameter that is not its": func(c *control) { c.slot[0].a = 1 },
+		"parameter that is not its": func(c *control, _ *uint64) { c.slot[0].a = 1 },
 	} {
 		p := newRing(t)
-		change(&p.header.control)
+		change(&p.header.control, p.Word())
 		s, w := p.Settings()
 		if err := s.Validate(); err == nil {
 			t.Errorf("%s: %v under %v passes", name, s, w)
 		}
-		if uint64(w) != p.header.control.word {
+		if uint64(w) != *p.Word() {
 			t.Errorf("%s: word %#x", name, uint64(w))
 		}
 	}
 }
 
-// Settings change as fast as they can. What is read was applied, whole, in order.
+// While settings change as fast as they can, a reader sees only settings that were applied, whole
+// and in order.
 func TestSettingsUnderAChanger(t *testing.T) {
 	p := newRing(t)
 	c, r := drain(t, p.Path), look(t, p.Path)
@@ -171,7 +216,7 @@ func TestSettingsUnderAChanger(t *testing.T) {
 	changer.Wait()
 }
 
-// Alternating between two slots leaves a reader the least possible time.
+// A change of settings that alternates between two slots leaves a reader the least possible time.
 func TestSettingsAreNeverMixed(t *testing.T) {
 	p := newRing(t)
 	control := &p.header.control
@@ -183,12 +228,12 @@ func TestSettingsAreNeverMixed(t *testing.T) {
 			atomic.StoreUint64(&s.kind, uint64(settings.Kind))
 			atomic.StoreUint64(&s.a, settings.A)
 			atomic.StoreUint64(&s.b, settings.B)
-			atomic.StoreUint64(&control.word, NewWordBits(n, int(settings.Kind), int(n%2)))
+			atomic.StoreUint64(p.Word(), NewWordBits(n, int(settings.Kind), int(n%2)))
 		}
 	})
 	for seen := 0; seen < 100_000; {
 		s, w := p.Settings()
-		if s.Kind != channel.XoY { // before the first, or when patience ends
+		if s.Kind != channel.XoY { // the first settings, or load gave up
 			continue
 		}
 		seen++
@@ -201,8 +246,8 @@ func TestSettingsAreNeverMixed(t *testing.T) {
 	changer.Wait()
 }
 
-// A drainer that never lets the word stand, or a program that never lets its tables stand, blocks
-// nobody.
+// If one end changes a word of the ring all the time (the switching word, a head, a count, an entry
+// of the journal), the other end does not wait forever.
 func TestNothingThatMovesHangsTheOther(t *testing.T) {
 	p := newRing(t, policy(channel.Block))
 	r := look(t, p.Path)
@@ -273,13 +318,13 @@ func TestJournal(t *testing.T) {
 			Counter: p.header.identity.openedCounter,
 		},
 	}
-	check(0) // what the program chose
+	check(0) // the settings that the program chose
 	for range JournalSize - 1 {
 		want = append(want, change())
 		check(0)
 	}
-	// The journal is full. The newest entry replaces the one before it and counts the replaced
-	// ones.
+	// The journal is full. Each new entry replaces the newest one, and counts how many entries it
+	// has replaced.
 	for skipped := uint64(1); skipped < 30; skipped++ {
 		e := change()
 		e.Skipped = skipped
@@ -292,12 +337,12 @@ func TestJournal(t *testing.T) {
 	must(t, c.Release(0, 0, s.page.producer.drops, JournalSize+1))
 	want = nil
 	check(JournalSize + 1)
-	for range 3 * JournalSize { // around the table
+	for range 3 * JournalSize { // until the entries have gone around the table three times
 		want = []JournalEntry{change()}
 		check(s.page.producer.journal - 1)
 		must(t, c.Release(0, 0, 0+s.page.producer.drops, s.page.producer.journal))
 	}
-	// The owner dies over the newest.
+	// The owner dies while it writes the newest entry.
 	want = []JournalEntry{change(), change()}
 	s.page.journal[(s.page.producer.journal-1)%JournalSize].word = 0
 	want = want[:1]
@@ -319,7 +364,7 @@ func TestDamagedJournal(t *testing.T) {
 		p := newRing(t)
 		s := &p.Shards[0]
 		for i := range uint64(3) {
-			if i > 0 { // the first is there
+			if i > 0 { // the ring has its first journal entry already
 				s.Journal(NewWord(i+1, channel.Buffered, 1), testConfig().Settings, i)
 			}
 			put(s, i, i)
@@ -345,7 +390,7 @@ func TestDamagedDrops(t *testing.T) {
 	} {
 		p := newRing(t)
 		s := &p.Shards[0]
-		for i := uint64(1); i <= 3; i++ { // three ranges of one event
+		for i := uint64(1); i <= 3; i++ { // make three ranges of one event each
 			for put(s, 100+i, 1) {
 			}
 			setHead(p, 0, i)
@@ -394,7 +439,8 @@ func TestDamagedState(t *testing.T) {
 	}
 }
 
-// Head and tail move between a reader's loads. The distance that it sees is one that existed.
+// Head and tail move between a reader's loads, but the reader returns only a distance that really
+// existed.
 func TestStateUnderADrainer(t *testing.T) {
 	if os.Getenv(reexec.EmulatorVariable) != "" {
 		t.Skip("emulated, the reader is too slow to ever see this head stand still")
@@ -407,7 +453,7 @@ func TestStateUnderADrainer(t *testing.T) {
 		for n := uint64(MinRecords); !stop.Load(); n += MinRecords {
 			atomic.StoreUint64(&page.producer.tail, n)
 			atomic.StoreUint64(&page.consumer.head, n)
-			for range n / MinRecords % 256 { // far faster than any drainer, but not without a pause
+			for range n / MinRecords % 256 { // far faster than any drainer, but with pauses
 				stop.Load()
 			}
 		}
@@ -428,13 +474,13 @@ func TestStateUnderADrainer(t *testing.T) {
 	both.Wait()
 }
 
-// Only its drainer moves a head. If somebody else does, it is damage to the drainer.
+// Only the drainer may move a head. If somebody else moves it, the drainer reports damage.
 func TestAHeadThatMovesByItself(t *testing.T) {
 	p := newRing(t)
 	for i := range uint64(10) {
 		put(&p.Shards[0], i, i)
 	}
-	setHead(p, 0, 2) // another drainer, before this one
+	setHead(p, 0, 2) // done by another drainer, before this one opens the ring
 	c, r := drain(t, p.Path), look(t, p.Path)
 	must(t, c.Release(0, 4, 0, 0))
 	_, err := c.State(0)

@@ -11,46 +11,60 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// stallLimit is how long a program waits for a drainer that does not move.
+// stallLimit is how long a program waits for a drainer that does not move the head.
 const stallLimit = time.Second
 
 // Shard is the producer's end of one sequence of records. A ring with one writer has one shard. A
-// ring with many writers has one for each core.
+// ring with many writers has one shard for each processor of the Go runtime.
 //
 // The hot path of package handlers writes records and the tail itself, through the pointers Records
-// and Tail. The methods of Shard handle the case that there is no room. In a ring with one writer,
-// only this writer may use the shard. In a ring with many writers, all of them may call its
-// methods.
+// and Tail. The methods of Shard handle the case that there is no room. If a ring has one writer,
+// only this writer may use the shard. If a ring has many writers, all of them may call its methods.
 type Shard struct {
-	Tail    *uint64        // sequence number of the next record
-	Records unsafe.Pointer // to the first record
-	Mask    uint64         // records − 1
+	Tail    *uint64        // points to the sequence number of the next record
+	Records unsafe.Pointer // points to the first record
+	Mask    uint64         // number of records − 1
 
-	// Limit is the tail up to which there certainly is room: the hot path must not pass it. Limit
+	// Limit is the tail up to which there is certainly room: the hot path must not pass it. Limit
 	// is the largest head seen so far plus the number of records in the shard. With policy
-	// overwrite it is never reached.
+	// overwrite, the tail never reaches Limit.
 	Limit uint64
 
 	page        *shard
 	policy      channel.Policy
 	manyWriters bool
 
-	claimed atomic.Bool // with many writers: one of them is using the cell of FirstLast
+	claimed atomic.Bool // with many writers: one of them has reserved the cell of FirstLast
 
-	// With many writers, mu guards all below, and everything that the methods write to the ring.
+	// If there are many writers, mu protects the fields below it, and everything that the methods
+	// write to the ring.
 	mu      sync.Mutex
-	stalled bool         // the head has not moved for stallLimit or longer
-	lost    *atomic.Bool // the same for all rings in the directory: see lostDrainer
+	stalled bool         // true if the head has not moved for stallLimit or longer
+	lost    *atomic.Bool // shared by all rings in the directory: see lostDrainer
 
-	now   func() time.Duration // since a fixed moment
+	now   func() time.Duration // the time since a fixed moment
 	pause func(attempt int)
 
-	_ [40]byte // gives each shard of an array its own pairs of cache lines
+	_ [40]byte // fills each shard of an array up to whole pairs of cache lines
 }
 
 const _ = -uint(unsafe.Sizeof(Shard{}) % 128)
 
-// Finished returns the counter word of a finished record of a ring with many writers.
+// TailFromWord is where the tail of a ring with one writer is, relative to the switching word.
+const TailFromWord = int(unsafe.Offsetof(producerLine{}.tail)) -
+	int(unsafe.Offsetof(producerLine{}.word))
+
+// Window returns the addresses between which the next records go: from next to before end. There is
+// certainly room for them, and they do not wrap. Only the one writer of the ring may call Window.
+func (s *Shard) Window() (next, end uintptr) {
+	tail := *s.Tail
+	at := tail & s.Mask
+	n := min(s.Mask+1-at, s.Limit-tail)
+	next = uintptr(s.Records) + uintptr(at*RecordBytes)
+	return next, next + uintptr(n*RecordBytes)
+}
+
+// Finished returns the counter word of a finished record in a ring with many writers.
 func (s *Shard) Finished(counter, seq uint64) uint64 {
 	return counter&counterMask | lapMark(seq, s.Mask+1)
 }
@@ -67,11 +81,11 @@ func (s *Shard) init(page *shard, records unsafe.Pointer, n uint64, c Config, lo
 }
 
 // directories has a lostDrainer mark for each directory in which this process has created rings.
-var directories sync.Map // of *atomic.Bool by path
+var directories sync.Map // *atomic.Bool, by the directory's path
 
-// lostDrainer returns the mark of a directory. The mark is set if a wait for the directory's
-// drainer was in vain, so that the program does not wait for stallLimit again in each of its rings
-// and shards. The first shard that sees its head move clears the mark.
+// lostDrainer returns the mark of a directory. The first shard of the directory that waits for
+// stallLimit in vain sets the mark. While the mark is set, the program does not wait in any ring of
+// the directory. The first of these shards that sees its head move clears the mark.
 func lostDrainer(dir string) *atomic.Bool {
 	mark, _ := directories.LoadOrStore(filepath.Clean(dir), new(atomic.Bool))
 	return mark.(*atomic.Bool)
@@ -87,15 +101,15 @@ func pause(attempt int) {
 	time.Sleep(min(time.Duration(attempt-99)*10*time.Microsecond, time.Millisecond))
 }
 
-// Head returns the head that the drainer has published, unchecked.
+// Head returns the head that the drainer has published. It does not check the value.
 func (s *Shard) Head() uint64 { return atomic.LoadUint64(&s.page.consumer.head) }
 
 // refresh reads the head again. It reports whether there is room for n records at the tail, and
-// whether the head has moved. A head past the tail, or below an earlier head, is not from a drainer
-// of ours: it neither makes room nor is a movement.
+// whether the head has moved. A valid drainer never moves the head past the tail, or below an
+// earlier head. refresh ignores such a head.
 func (s *Shard) refresh(n uint64) (room, moved bool) {
 	head := s.Head()
-	// Load the tail after the head. A tail that was loaded before could be below the head.
+	// Load the tail after the head. A tail that was loaded first could be below the head.
 	tail := atomic.LoadUint64(s.Tail)
 	if head > tail {
 		return false, false
@@ -131,8 +145,8 @@ func (s *Shard) Room(n, counter uint64) bool {
 }
 
 // wait returns true when there is room, and false when the head has not moved for stallLimit. After
-// one such failure, here or in another ring of the directory, wait returns false at once until the
-// drainer has moved a head.
+// such a failure, wait returns false at once: in this shard until its head moves, and in all other
+// shards and rings of the directory until one of them sees its head move.
 func (s *Shard) wait(n uint64) bool {
 	since := s.now()
 	for attempt := 0; ; attempt++ {
@@ -153,9 +167,9 @@ func (s *Shard) wait(n uint64) bool {
 	}
 }
 
-// drop counts one event as dropped, and notes its place in the sequence and its counter in a range.
-// The range is written before the event is counted, so a program that dies in between leaves an
-// empty range. The number of dropped events is line.dropped, whatever the ranges say.
+// drop counts one event as dropped. It notes the event's place in the sequence and its counter in a
+// range. drop writes the range before it counts the event, so a program that dies in between leaves
+// an empty range. line.dropped is the number of dropped events, whatever the ranges say.
 func (s *Shard) drop(counter uint64) {
 	line := &s.page.producer
 	dropped, begun, tail := atomic.LoadUint64(&line.dropped), line.drops, atomic.LoadUint64(s.Tail)
@@ -169,10 +183,10 @@ func (s *Shard) drop(counter uint64) {
 		atomic.StoreUint64(&next.first, counter)
 		atomic.StoreUint64(&next.last, counter)
 		atomic.StoreUint64(&line.drops, begun+1)
-	// The tail is the same as in the last range, or the table is full. If it is full, the last
-	// range covers more than it should.
+	// The tail is the same as in the last range, or the table is full. If the table is full, the
+	// last range covers more than it should.
 	default:
-		// With many writers, events need not get here in the order of their stamps.
+		// If there are many writers, events may not get here in the order of their counters.
 		atomic.StoreUint64(&last.first, min(last.first, counter))
 		atomic.StoreUint64(&last.last, max(last.last, counter))
 	}
@@ -189,12 +203,12 @@ func (s *Shard) Journal(w Word, settings channel.Settings, counter uint64) {
 	n := line.journal
 	skipped := uint64(0)
 	if n > 0 && n-atomic.LoadUint64(&s.page.consumer.journal) >= JournalSize {
-		// The journal is full: overwrite the newest entry, and note that one is skipped.
+		// The journal is full. Overwrite the newest entry, and note that one entry is missing.
 		n--
 		skipped = s.page.journal[n%JournalSize].skipped + 1
 	}
 	e := &s.page.journal[n%JournalSize]
-	atomic.StoreUint64(&e.word, 0) // marks the entry as unfinished, for readers
+	atomic.StoreUint64(&e.word, 0) // tells readers that the entry is unfinished
 	atomic.StoreUint64(&e.kind, uint64(settings.Kind))
 	atomic.StoreUint64(&e.a, settings.A)
 	atomic.StoreUint64(&e.b, settings.B)
@@ -221,10 +235,12 @@ func (s *Shard) Counter() *uint64 { return &s.page.cells.counter }
 func (s *Shard) FirstLast() *FirstLast { return &s.page.cells.firstLast }
 
 // ClaimCell reserves the cell of FirstLast for one of many writers. That writer then reads the
-// counter, calls Put and calls ReleaseCell. ClaimCell returns false if another writer has the cell;
-// nobody waits for that writer, because it may have lost its core. Since the counter is read while
-// the cell is reserved, the counters in a cell only increase. The mark of the reservation is in the
-// program's own memory: in the ring, another process could keep it set forever.
+// counter, calls Put and calls ReleaseCell. Because the writer reads the counter while it has the
+// cell, the counters in a cell only increase.
+//
+// If another writer has the cell, ClaimCell returns false. Nobody waits for that writer, because
+// the kernel may have given its core to another thread. The mark of the reservation is in the
+// program's own memory. In the ring, another process could keep the mark set forever.
 func (s *Shard) ClaimCell() bool { return s.claimed.CompareAndSwap(false, true) }
 
 // ReleaseCell ends the reservation by ClaimCell.

@@ -1,6 +1,6 @@
 /*
  * The base of "cp-bench gen": a C program that sends messages of 277 bytes with libzmq over one TCP
- * connection to itself, and checks the number in each. Each end has a context, and so an I/O
+ * connection to itself, and checks the number in each. Each end has its own context and I/O
  * thread, as two processes would have.
  *
  *	pushpull MESSAGES

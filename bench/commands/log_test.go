@@ -14,17 +14,20 @@ var sampleLog = bench.LogResult{
 	Counter_ns: 17, CounterUnordered_ns: 9, Counted: 5, Disturbed: 1,
 	Rows: []bench.LogRow{
 		{Name: "id", Base: "rdtscp", Writers: 1,
-			Ratios: []float64{1.05, 1.06, 1.07, 1.04, 1.08}, NS: []float64{18, 18, 18, 18, 18}},
+			Ratios: []float64{1.05, 1.05, 1.07, 1.04, 1.08}, NS: []float64{18, 18, 18, 18, 18}},
 		{Name: "shared-1", Base: "rdtscp", Writers: 1, Dropped: 7,
 			Ratios: []float64{1.7, 1.6, 1.8, 1.9, 1.5}, NS: []float64{28, 28, 28, 28, 28}},
 		{Name: "shared-2", Base: "rdtscp", Writers: 2, Absent: "this process may use 1 core"},
 	},
-	Cold: []bench.ColdRow{{Name: "id-cold", P50_ns: 90, P99_ns: 400, Calls: 10}},
+	Cold: []bench.ColdRow{
+		{Name: "rdtscp-cold", P50_ns: 20, P99_ns: 100, Calls: 10, Middle_ns: 18},
+		{Name: "id-cold", P50_ns: 90, P99_ns: 400, Calls: 10, Middle_ns: 90},
+	},
 }
 
 func TestLogBarsJudge(t *testing.T) {
 	want := map[string]proof.Verdict{
-		"id": proof.Reached, "shared-1": proof.Missed,
+		"id-cold": proof.Missed, "id": proof.Reached, "shared-1": proof.Missed,
 		"shared-1 dropped": proof.Missed, "shared-2": proof.Absent,
 	}
 	for _, bar := range logBars(sampleLog) {
@@ -47,10 +50,15 @@ func TestLogJSONHasItsFields(t *testing.T) {
 	if err := printLogJSON(&out, sampleLog); err != nil {
 		t.Fatal(err)
 	}
-	var first map[string]any
-	line, _, _ := bytes.Cut(out.Bytes(), []byte{'\n'})
-	if err := json.Unmarshal(line, &first); err != nil {
-		t.Fatal(err)
+	lines := bytes.Split(out.Bytes(), []byte{'\n'})
+	var cold, first map[string]any
+	for i, into := range map[int]*map[string]any{0: &cold, len(sampleLog.Cold): &first} {
+		if err := json.Unmarshal(lines[i], into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if cold["name"] != "rdtscp-cold" || cold["middle_ns"] != 18.0 {
+		t.Errorf("the first line is %v", cold)
 	}
 	for _, field := range []string{
 		"name", "ns_per_op", "ratio_to_counter", "events_per_s", "dropped", "reps",
@@ -59,7 +67,7 @@ func TestLogJSONHasItsFields(t *testing.T) {
 			t.Errorf("no field %q in %v", field, first)
 		}
 	}
-	if first["ratio_to_counter"] != 1.06 || first["reps"] != 5.0 {
+	if first["ratio_to_counter"] != 1.05 || first["reps"] != 5.0 {
 		t.Errorf("%v", first)
 	}
 }

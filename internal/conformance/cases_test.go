@@ -8,7 +8,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// cases are what a program does, and what its log holds afterwards.
+// cases contains what a program does, and what its log must contain afterwards.
 var cases = map[string]struct {
 	run  func(s *scene)
 	want func(t testing.TB) kept
@@ -56,6 +56,7 @@ var cases = map[string]struct {
 		func(s *scene) {
 			s.do("open one a/x id 0 0 0 0 drop - 256")
 			s.do("log 0 100")
+			s.says("84", "dropped")
 			s.do("close")
 			s.drain()
 		},
@@ -70,6 +71,7 @@ var cases = map[string]struct {
 		func(s *scene) {
 			s.do("open one a/x id 0 0 0 0 overwrite - 256")
 			s.do("log 0 1000")
+			s.says("0", "dropped") // they found room: newer events replaced them
 			s.do("close")
 			s.drain()
 		},
@@ -165,7 +167,7 @@ var cases = map[string]struct {
 			s.drain()
 			s.do("open one a/x link 0 0 0 0 - - 0")
 			s.do("link 1 10")
-			s.do("log 5 1") // misuse: keeps nothing
+			s.do("log 5 1") // a wrong call: the handler keeps nothing
 			s.do("link 1 11")
 			s.do("close")
 		},
@@ -214,7 +216,7 @@ var cases = map[string]struct {
 			s.do("log 0 10")
 			s.setHandler("id", nil)
 			s.do("log 50 2")
-			s.setHandler("downsample", channel.Params{"n": 3}) // the count begins again
+			s.setHandler("downsample", channel.Params{"n": 3}) // this starts the count again
 			s.do("log 60 4")
 			s.do("close")
 		},

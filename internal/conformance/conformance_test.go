@@ -21,12 +21,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// scene is a writer and a drainer with their directories.
+// scene is a writer, a drainer, and their directories.
 type scene struct {
 	*writer
 	rings, logs string
 	drainer     *drain.Drainer
-	began       uint64 // the counter
+	began       uint64 // reading of the counter at the beginning
 }
 
 func newScene(t testing.TB, language string) *scene {
@@ -53,7 +53,7 @@ func (s *scene) drain() {
 	s.t.Cleanup(func() { s.drainer.Close() })
 }
 
-// setHandler changes the settings of all channels.
+// setHandler changes the settings of all channels to one handler.
 func (s *scene) setHandler(handler string, params channel.Params) {
 	s.t.Helper()
 	settings, err := channel.NewSettings(handler, params)
@@ -81,17 +81,22 @@ func waitFor(t testing.TB, what string, done func() bool) {
 	}
 }
 
-// kept is what a log holds, without what differs between runs.
+// kept is the content of a log, without anything that differs from run to run.
 type kept struct {
 	Header      header
-	IDs         []uint64 // of events, in order; sorted if there are several shards
+	IDs         []uint64 // ids of events in order; sorted if there are several shards
 	Links       [][2]uint64
 	Drops       []drop
 	Transitions []transition
 	Counted     uint64
 	FirstLast   [3]uint64 // count, first id, last id
 	Poisoned    bool
+	Given       []uint64 // stamps that the program was given, less the counter at the beginning
 }
+
+// givenStamps is above all stamps in orders, less the counter at the beginning. A program needs
+// more cycles to read its first order.
+const givenStamps = 1000
 
 type header struct {
 	Settings   channel.Settings
@@ -112,7 +117,7 @@ type transition struct {
 	A, B       uint64
 }
 
-// end has the drainer finish, and reads the only log.
+// end waits until the drainer has taken everything, and reads the only log.
 func (s *scene) end() kept {
 	s.t.Helper()
 	waitFor(s.t, "the rings to be gone", func() bool {
@@ -135,6 +140,9 @@ func (s *scene) end() kept {
 	stamp := func(shard int, counter uint64, rises bool) {
 		if counter < s.began || counter > ended {
 			s.t.Errorf("counter %d is not of this test: %d to %d", counter, s.began, ended)
+		} else if counter < s.began+givenStamps {
+			k.Given = append(k.Given, counter-s.began)
+			return
 		}
 		if rises && counter < last[shard] {
 			s.t.Errorf("counter %d follows %d", counter, last[shard])
@@ -182,6 +190,9 @@ func (s *scene) end() kept {
 		for _, f := range b.FirstLasts {
 			stamp(-1, f.FirstCounter, false)
 			stamp(-1, f.LastCounter, false)
+			if f.Poison != 0 {
+				stamp(-1, f.Poison, false)
+			}
 			k.FirstLast, k.Poisoned = [3]uint64{f.Count, f.FirstID, f.LastID}, f.Poison != 0
 		}
 	}
@@ -195,7 +206,7 @@ func (s *scene) end() kept {
 	return k
 }
 
-// ids returns count ids, from first on, every step-th.
+// ids returns count ids: first, first + step, and so on.
 func ids(first, count, step uint64) (all []uint64) {
 	for i := range count {
 		all = append(all, first+i*step)
@@ -212,7 +223,7 @@ func settings(t testing.TB, handler string, params channel.Params) channel.Setti
 	return s
 }
 
-// opened returns the first transition.
+// opened returns the transition with which a channel begins.
 func opened(s channel.Settings) transition { return transition{0, 1, s.Kind, s.A, s.B} }
 
 func TestLanguagesSayTheSame(t *testing.T) {
@@ -223,7 +234,7 @@ func TestLanguagesSayTheSame(t *testing.T) {
 					s := newScene(t, language)
 					cases[name].run(s)
 					got, want := s.end(), cases[name].want(t)
-					// those at the start of the last segment
+					// These are the settings at the start of the last segment, which may differ.
 					got.Header.Settings, want.Header.Settings = channel.Settings{},
 						channel.Settings{}
 					if diff := cmp.Diff(want, got); diff != "" {
@@ -235,7 +246,7 @@ func TestLanguagesSayTheSame(t *testing.T) {
 	}
 }
 
-// Both libraries refuse the same.
+// Both libraries refuse the same orders.
 func TestLanguagesRefuseTheSame(t *testing.T) {
 	for _, order := range []string{
 		"open one nopoint id 0 0 0 0 - - 0",
@@ -263,7 +274,7 @@ func TestLanguagesRefuseTheSame(t *testing.T) {
 	}
 }
 
-// Without a drainer a program waits for one second in all, however many channels it has.
+// If there is no drainer, a program waits for one second in all, however many channels it has.
 func TestLanguagesWaitASecondInAll(t *testing.T) {
 	for language := range writers {
 		t.Run(language, func(t *testing.T) {
@@ -281,14 +292,15 @@ func TestLanguagesWaitASecondInAll(t *testing.T) {
 	}
 }
 
-// A forked child of a C program keeps nothing, and does not keep the ring alive.
+// A forked child of a C program logs nothing, and does not keep the ring alive after its parent's
+// death.
 func TestForkInC(t *testing.T) {
 	s := newScene(t, "c")
 	s.do("open one a/x id 0 0 0 0 - - 0")
 	s.do("log 0 10")
 	s.do("fork 100")
 	s.do("log 10 10")
-	// The child outlives the program: it has the other end of the orders, which the test keeps.
+	// The child outlives its parent, because it still waits for orders from the test.
 	if err := s.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +313,7 @@ func TestForkInC(t *testing.T) {
 	}
 }
 
-// A ring has the same bytes in both languages, except where any two rings differ.
+// A ring has the same bytes in both languages, except where all rings differ from each other.
 func TestLanguagesMakeTheSameFile(t *testing.T) {
 	images := map[string][]byte{}
 	for language := range writers {
@@ -316,7 +328,7 @@ func TestLanguagesMakeTheSameFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	differ := map[string][2]int{ // what belongs to one ring alone: from, to
+	differ := map[string][2]int{ // bytes that differ from ring to ring: from, to
 		"incarnation": {32, 48}, "counter, UTC and process": {64, 92}, "checksum": {248, 252},
 		"journal's counter": {4096 + 512 + 40, 4096 + 512 + 48},
 		"drops' counters":   {4096 + 1536 + 16, 4096 + 1536 + 32},

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -32,9 +33,11 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// beWriter is the twin of sdk/c/test/writer.c, which describes the orders.
+// beWriter obeys the same orders as the C program sdk/c/test/writer.c, which describes them.
 func beWriter(orders io.Reader, answers io.Writer) {
 	var c *handlers.Channel
+	var ids *handlers.IDs
+	answer := "ok"
 	obey := func(words []string) (err error) {
 		number := func(i int) (n uint64) {
 			if _, scanErr := fmt.Sscan(words[i], &n); scanErr != nil && err == nil {
@@ -69,12 +72,20 @@ func beWriter(orders io.Reader, answers io.Writer) {
 			for i, first := uint64(0), number(1); i < number(2); i++ {
 				c.Log(first + i)
 			}
+		case "at":
+			for i, first := uint64(0), number(2); i < number(3); i++ {
+				c.LogAt(number(1), first+i)
+			}
+		case "dropped":
+			answer = fmt.Sprint(c.Dropped())
 		case "link":
 			c.Link(number(1), number(2))
 		case "snapshot":
 			c.Snapshot()
 		case "close":
 			err = c.Close()
+		case "ids", "next", "close-ids":
+			answer, ids, err = obeyAboutIDs(words, ids)
 		case "memory":
 			err = ring.CheckMemory(os.DirFS(words[1]), int64(number(2)))
 		default:
@@ -83,12 +94,36 @@ func beWriter(orders io.Reader, answers io.Writer) {
 		return err
 	}
 	for lines := bufio.NewScanner(orders); lines.Scan(); {
-		answer := "ok"
+		answer = "ok"
 		if err := obey(strings.Fields(lines.Text())); err != nil {
 			answer = err.Error()
 		}
 		fmt.Fprintln(answers, answer)
 	}
+}
+
+// obeyAboutIDs carries out an order about ids. It returns the answer and the open ids.
+func obeyAboutIDs(words []string, ids *handlers.IDs) (string, *handlers.IDs, error) {
+	if words[0] == "close-ids" {
+		return "ok", nil, ids.Close()
+	}
+	n, err := strconv.Atoi(words[1])
+	if err != nil {
+		return "", ids, err
+	}
+	if words[0] == "ids" {
+		ids, err = handlers.OpenIDs("", n)
+		return "ok", ids, err
+	}
+	var last uint64
+	for range n {
+		id, ok := ids.Next()
+		if !ok {
+			return "no id", ids, nil
+		}
+		last = id
+	}
+	return fmt.Sprint(last), ids, nil
 }
 
 func given(word string) string {
@@ -98,7 +133,7 @@ func given(word string) string {
 	return word
 }
 
-// writers are the languages.
+// writers returns the program of each language that obeys orders.
 var writers = map[string]func(t testing.TB) *exec.Cmd{
 	"go": func(t testing.TB) *exec.Cmd {
 		cmd, err := reexec.Command()
@@ -115,7 +150,7 @@ var writers = map[string]func(t testing.TB) *exec.Cmd{
 	},
 }
 
-// built is where the C library and its programs are built, once.
+// built is the directory in which the C library and its programs were built, or "" before that.
 var built string
 
 func buildC(t testing.TB) string {
@@ -131,8 +166,8 @@ func buildC(t testing.TB) string {
 			t.Skipf("the C library cannot be built here: %v", err)
 		}
 	}
-	// The go command reuses an old result if the files that a test read are unchanged: so this
-	// reads the sources.
+	// The go command reuses an old test result if no file changed that the test has read. So read
+	// the sources here.
 	err := filepath.WalkDir("../../sdk/c", func(path string, e fs.DirEntry, err error) error {
 		if err == nil && e.Type().IsRegular() {
 			_, err = os.ReadFile(path)
@@ -155,7 +190,7 @@ func buildC(t testing.TB) string {
 	return dir
 }
 
-// writer is a program that obeys orders.
+// A writer is a program that obeys orders from the test.
 type writer struct {
 	t       testing.TB
 	cmd     *exec.Cmd
@@ -184,7 +219,7 @@ func startWriter(t testing.TB, language, rings string) *writer {
 	return w
 }
 
-// ask gives an order and returns the answer.
+// ask gives the program an order and returns the answer.
 func (w *writer) ask(format string, args ...any) string {
 	w.t.Helper()
 	if _, err := fmt.Fprintf(w.orders, format+"\n", args...); err != nil {
@@ -196,15 +231,21 @@ func (w *writer) ask(format string, args ...any) string {
 	return w.answers.Text()
 }
 
-// do gives an order that must succeed.
+// do gives the program an order that must succeed.
 func (w *writer) do(format string, args ...any) {
 	w.t.Helper()
-	if answer := w.ask(format, args...); answer != "ok" {
-		w.t.Fatalf("%q: %s", fmt.Sprintf(format, args...), answer)
+	w.says("ok", format, args...)
+}
+
+// says gives the program an order that must have this answer.
+func (w *writer) says(want, format string, args ...any) {
+	w.t.Helper()
+	if answer := w.ask(format, args...); answer != want {
+		w.t.Fatalf("%q: %s, want %s", fmt.Sprintf(format, args...), answer, want)
 	}
 }
 
-// kill ends the program as the kernel does.
+// kill ends the program by SIGKILL.
 func (w *writer) kill() {
 	w.cmd.Process.Kill()
 	w.cmd.Wait()

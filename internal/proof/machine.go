@@ -7,19 +7,21 @@ import (
 	"strings"
 )
 
-// A Machine has the facts about a machine on which figures depend.
+// A Machine contains facts about a machine that influence figures.
 type Machine struct {
-	CPU    string
-	Cores  int // that this process may use
+	CPU    string // as the CPU calls itself
+	Core   Core
+	Cores  int // number of cores that this process may use
 	Kernel string
-	System string // operating system's name
+	System string // name of the operating system
 	Go     string
 }
 
-// ThisMachine returns the facts about this machine. A fact that cannot be read is "unknown".
+// ThisMachine returns the facts about this machine. If a fact cannot be read, it is "unknown".
 func ThisMachine() Machine {
 	return Machine{
 		CPU:    field("/proc/cpuinfo", "model name", ":"),
+		Core:   thisCore(),
 		Cores:  runtime.NumCPU(),
 		Kernel: line("/proc/sys/kernel/osrelease"),
 		System: strings.Trim(field("/etc/os-release", "PRETTY_NAME", "="), `"`),
@@ -29,7 +31,7 @@ func ThisMachine() Machine {
 
 const unknown = "unknown"
 
-// field returns the value of the first line "key separator value" in a file.
+// field returns the value in the first line of the form "key separator value" in a file.
 func field(name, key, separator string) string {
 	file, err := os.Open(name)
 	if err != nil {

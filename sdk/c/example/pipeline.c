@@ -1,9 +1,9 @@
 /*
- * A source and a worker, two threads with a pipe between them. Each logs to channels at its points
- * of interest.
+ * This example has two threads, a source and a worker, with a pipe between them. Each thread logs
+ * to channels at its points of interest.
  *
  *	cc -std=c11 pipeline.c $(pkg-config --cflags --libs cloudprofiler) -o pipeline
- *	cp-agent &                  # or nothing: the rings wait for one
+ *	cp-agent &                  # not required: without an agent, the events stay in the rings
  *	./pipeline 100000
  */
 #include <pthread.h>
@@ -15,7 +15,7 @@
 
 static int ends[2];
 
-/* A channel that did not open is a no-op. Say so once, and go on. */
+/* A channel that did not open is a no-op. So report the error once and continue. */
 static cp_channel *open_channel(const char *name)
 {
 	cp_channel *ch = cp_open(name, NULL);

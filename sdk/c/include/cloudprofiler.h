@@ -1,5 +1,5 @@
 /*
- * Cloudprofiler for C11 and C++17: open a channel, log events, close it.
+ * Cloudprofiler for C11 and C++17: open a channel, log events, close the channel.
  *
  *	cp_channel *ch = cp_open("parser#0/start", NULL);
  *	if (cp_error(ch) != NULL)
@@ -10,14 +10,15 @@
  *	cp_close(ch);
  *
  * A log call reads the counter once and stores one record in shared memory. It allocates nothing,
- * takes no lock, calls no kernel and faults no page. The record stays in shared memory until the
- * node's agent takes it, also when the program dies.
+ * takes no lock, makes no system call and causes no page fault. The record stays in shared memory
+ * until the node's agent takes it, even if the program dies.
  *
- * For gcc and clang on Linux, x86-64. The code for arm64 has never run.
+ * The library is for gcc and clang on Linux, x86-64. For arm64, it has only run under emulation.
  */
 #ifndef CLOUDPROFILER_H
 #define CLOUDPROFILER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,92 +31,118 @@ extern "C" {
 #endif
 
 /*
- * What may be called where
+ * What a program may call where
  *
- * Threads. Any thread may open and close channels. A channel of cp_open is for one thread at a
- * time, a channel of cp_open_shared for all. No call on a channel may overlap with its cp_close, or
- * come later.
+ * Threads. Any thread may open and close channels and ids. If a channel is from cp_open, only one
+ * thread at a time may use it, except for cp_dropped, which all threads may call. If it is from
+ * cp_open_shared, all threads may use it. All threads may use the same ids. No other call on a
+ * channel may overlap with its cp_close, or follow it. The same holds for ids and cp_ids_close.
  *
  * Signal handlers may call
- *   - cp_log and cp_link on a channel of cp_open_shared, whatever they interrupted: a call on this
- *     channel or another, cp_open or cp_close;
- *   - cp_log and cp_link on a channel of cp_open, unless they interrupted one of the two on it;
- *   - cp_snapshot, cp_error, cp_path and cp_counter;
- *   - not cp_open and not cp_close, which allocate and free memory.
- * A signal handler that interrupted cp_log or cp_link on a channel of cp_open_shared must return to
- * it: it must not jump away, end its thread or be cancelled. It should return soon, for other
- * threads may wait for it. On a first-last channel its event may count as dropped. Calls leave
- * errno as it was. cp_open and cp_close block all signals but those of faults until they return.
+ *   - cp_log and cp_link on a channel of cp_open_shared, whatever the handler interrupted, even
+ *     another call on the same channel, cp_open or cp_close;
+ *   - cp_log, cp_log_at and cp_link on a channel of cp_open, unless the handler interrupted one of
+ *     these three calls on the same channel;
+ *   - cp_ids_next, whatever the handler interrupted, even another call on the same ids;
+ *   - cp_snapshot, cp_dropped, cp_error, cp_path, cp_counter, cp_ids_error and cp_ids_random_node.
+ * Signal handlers must not open or close channels or ids, because these calls allocate and free
+ * memory.
  *
- * Cancellation. No call is a cancellation point. Asynchronous cancellation must be disabled around
- * cp_log and cp_link on a channel of cp_open_shared, where it would leave a record that nobody
- * finishes. Elsewhere it does no harm, but a channel that cp_open had opened by then stays open
- * until the process ends.
+ * If a signal handler interrupted cp_log or cp_link on a channel of cp_open_shared, it must return
+ * to that call: it must not jump away, end its thread or be cancelled. It should return soon,
+ * because other threads may wait for that call. On a channel with the handler first-last, an event
+ * that a signal handler logs may count as dropped. Calls do not change errno. While a call opens or
+ * closes a channel or ids, it blocks all signals except those of faults.
  *
- * The end of a thread. Destructors of its data (pthread_key_create, thread_local) may make any
- * call.
+ * Cancellation. No call is a cancellation point. Disable asynchronous cancellation around cp_log
+ * and cp_link on a channel of cp_open_shared: in these calls it could leave a record that nobody
+ * finishes. In cp_open and cp_ids_open it could leave a channel or ids open until the process ends.
+ * In cp_ids_next it may waste an id. In other calls it does no harm.
  *
- * fork. A program may fork at any moment, also in a signal handler. In the child the parent's
- * channels are no-ops, also for a call that the signal handler interrupted. The child may close
- * them, and open its own. No call may come from a function that was given to pthread_atfork, nor
- * from a process that was made by vfork or a bare clone.
+ * The end of a thread. Destructors of a thread's data (pthread_key_create, thread_local) may make
+ * any call.
+ *
+ * fork. A program may fork at any moment, even in a signal handler. In the child, the parent's
+ * channels are no-ops, even for a call that the signal handler interrupted. The child may close
+ * these channels, and may open its own. The same holds for ids: with the parent's ids, the child
+ * makes none. But an id that was made before the fork is in both processes, like any other value.
+ * So if a signal handler interrupts cp_ids_next and forks, and the call continues in the child,
+ * then it may return the id that it also returns in the parent. A child that continues there must
+ * not use that id.
+ *
+ * A function that was given to pthread_atfork must make no call. A process that was made by vfork,
+ * by _Fork or by a bare clone must make no call either.
  */
 
 #pragma GCC visibility push(default)
 
-/* What this header and the library agree on. A library of another version opens no channels. */
-#define CP_ABI 1
+/*
+ * CP_ABI is the version of what this header and the library agree on. A library of another version
+ * opens no channels.
+ */
+#define CP_ABI 2
 
-/* The tuple id that ends a stream. The handler first-last keeps the counter at the first one. */
+/*
+ * CP_POISON is the tuple id that ends a stream. The handler first-last keeps the counter at the
+ * first event with this id.
+ */
 #define CP_POISON UINT64_MAX
 
 typedef struct cp_channel cp_channel;
+typedef struct cp_ids cp_ids;
 
 /*
- * How to open a channel. With all fields zero it keeps every event, compressed, and loses none
- * while an agent runs. The words are those of the handler table and of the Go API.
+ * cp_options says how to open a channel. If all fields are zero, the channel keeps every event,
+ * compressed, and loses none while an agent runs. The words are those of the handler table and of
+ * the Go API.
  */
 typedef struct cp_options {
 	/*
 	 * id, buffered, counter, downsample, xoy, first-last, link or null. NULL: buffered. The
-	 * node's handler table may change it while the program runs.
+	 * node's handler table may change the handler while the program runs.
 	 */
 	const char *handler;
 
-	uint64_t n;         /* of downsample: keep the first of every n */
-	uint64_t x, y;      /* of xoy: keep an event if its id mod y is below x */
-	uint64_t period_ns; /* of counter. 0: a second */
+	uint64_t n;         /* for downsample: keep the first of every n events */
+	uint64_t x, y;      /* for xoy: keep an event if its id mod y is below x */
+	uint64_t period_ns; /* for counter: the period. 0: a second */
 
 	/*
 	 * What happens when the ring is full. NULL: block.
-	 *   block      wait for the agent. Once it took nothing for a second, all channels drop
-	 *              events and count them, until it takes some again
+	 *   block      wait for the agent. If the agent takes nothing for a second, all channels
+	 *              drop events and count them, until the agent takes some again
 	 *   drop       drop events and count them
-	 *   overwrite  keep the last records: a flight recorder
+	 *   overwrite  keep only the last records: the channel is a flight recorder
 	 */
 	const char *policy;
 
 	/*
-	 * rdtscp, or rdtsc at half the price, with stamps that may be early or late by 2000 cycles.
-	 * NULL: rdtscp.
+	 * The instruction that reads the counter: rdtscp or rdtsc. rdtsc costs half as much, but
+	 * its reading may be early or late by up to 2000 cycles. NULL: rdtscp.
 	 */
 	const char *stamp;
 
-	/* Memory for records, 16 bytes each, rounded up to a power of two. 0: 1 MiB. */
+	/*
+	 * The size of the memory for records, in bytes. A record takes 16 bytes, and the number of
+	 * records is rounded up to a power of two. 0: 1 MiB.
+	 */
 	size_t buffer_bytes;
 
-	/* Where the node's rings are. NULL: $CLOUDPROFILER_DIR, else this user's in /dev/shm. */
+	/*
+	 * The directory of the node's rings. NULL: $CLOUDPROFILER_DIR or, if that is not set, this
+	 * user's directory in /dev/shm.
+	 */
 	const char *dir;
 } cp_options;
 
 /*
- * cp_open opens a channel for one thread at a time: another thread may take it over, but no two may
- * log at once. cp_open_shared opens one for any number of threads. A call then takes longer by
- * about a third of a counter reading.
+ * cp_open opens a channel for one thread at a time. Another thread may take the channel over, but
+ * two threads must not log at once. cp_open_shared opens a channel for any number of threads. Its
+ * log call costs more, by about a third of a counter reading.
  *
- * name is actor[#instance]/point. The analysis knows the points start, end, send and recv. options
- * may be NULL. The result is never NULL: a channel that could not be opened is a no-op, and
- * cp_error says why. Not for signal handlers.
+ * name is actor[#instance]/point. The analysis gives a meaning to the points start, end, send and
+ * recv. options may be NULL. The result is never NULL: if the channel cannot be opened, it is a
+ * no-op, and cp_error says why. Signal handlers must not call cp_open or cp_open_shared.
  */
 cp_channel *cp_open_abi(int abi, const char *name, const cp_options *options, int many_writers);
 static inline cp_channel *cp_open(const char *name, const cp_options *options)
@@ -128,40 +155,60 @@ static inline cp_channel *cp_open_shared(const char *name, const cp_options *opt
 }
 
 /*
- * cp_error says why the channel is a no-op, or is NULL. The text is gone with cp_close. Signal
- * handlers may call it.
+ * cp_error returns why the channel is a no-op, or NULL if it is not. cp_close frees the text.
+ * Signal handlers may call cp_error.
  */
 const char *cp_error(const cp_channel *c);
 
 /*
- * cp_path is the ring's file, or "" where the channel did not open. The text is gone with cp_close.
- * Signal handlers may call it.
+ * cp_path returns the path of the ring's file, or "" if the channel did not open. cp_close frees
+ * the text. Signal handlers may call cp_path.
  */
 const char *cp_path(const cp_channel *c);
 
 /*
- * cp_close gives the ring to the agent and frees the channel, as fclose does with a stream: no
- * thread may be in a call on it, nor make one later. It takes NULL. A channel that is not closed
- * ends with the process. Not for signal handlers.
+ * cp_close ends logging to the channel and frees it. The agent then takes the remaining records. As
+ * with fclose, no thread may be in a call on the channel, or make a call on it later. cp_close
+ * accepts NULL. If a program does not close a channel, the channel ends with the process. Signal
+ * handlers must not call cp_close.
  */
 void cp_close(cp_channel *c);
 
 /*
- * cp_link keeps the pair of a parent's id and a child's. It needs a channel with the handler link.
- * Signal handlers may call it on a channel of cp_open_shared.
+ * cp_link keeps the pair of a parent's id and a child's id. The channel must have the handler link.
+ * Signal handlers may call cp_link on a channel of cp_open_shared.
  */
 void cp_link(cp_channel *c, uint64_t parent, uint64_t child);
 
 /*
- * cp_snapshot asks for what the flight recorders of all nodes hold, and returns at once. Any
- * channel of the program will do. The agent looks for it several times a second, so a recorder
- * should have room for a second at least. Signal handlers may call it.
+ * cp_log_at passes an event with a given stamp to the channel's handler. The stamp can be the
+ * moment at which something was due, or a reading of cp_counter that the caller has already made.
+ * The stamp must be a value of this node's counter, below 2^63 and not 0. The channel must be from
+ * cp_open, because with many writers, a log call reads the counter when it reserves the event's
+ * place. If the stamp is 0 or not below 2^63, or the channel is from cp_open_shared, then the call
+ * keeps nothing. Unless the handler is null, the agent reports such calls. Signal handlers may call
+ * cp_log_at as they may call cp_log on a channel of cp_open.
+ */
+void cp_log_at(cp_channel *c, uint64_t counter, uint64_t id);
+
+/*
+ * cp_dropped returns the number of events that found no room in the ring since the channel was
+ * opened. The log will say that these events are missing. If the channel is a no-op, cp_dropped
+ * returns 0. Any thread and signal handler may call cp_dropped.
+ */
+uint64_t cp_dropped(const cp_channel *c);
+
+/*
+ * cp_snapshot asks the agents of all nodes to write the contents of their flight recorders to the
+ * logs, and returns at once. A program can ask on any of its channels. The agent checks for
+ * requests several times a second, so a flight recorder should have room for at least a second.
+ * Signal handlers may call cp_snapshot.
  */
 void cp_snapshot(cp_channel *c);
 
 /*
  * cp_counter reads the counter after all earlier instructions have executed. Signal handlers may
- * call it.
+ * call cp_counter.
  */
 static inline uint64_t cp_counter(void)
 {
@@ -176,60 +223,116 @@ static inline uint64_t cp_counter(void)
 #endif
 }
 
-/* What a log call reads. It is here so that the call can be inline. Not for programs. */
+/*
+ * Ids
+ *
+ *	cp_ids *ids = cp_ids_open(NULL, CP_ANY_INSTANCE);
+ *	uint64_t id;
+ *	...
+ *	if (cp_ids_next(ids, &id))
+ *		cp_log(ch, id);
+ *
+ * cp_ids makes tuple ids that no other program makes, in C or in Go. An id consists of three parts:
+ * the node's number, an instance number that no other program on this node has, and a count. The
+ * count begins above all counts that earlier programs with that instance number may have used. If
+ * the node has no number, cp_ids_open chooses a random one: see cp_ids_random_node.
+ */
+
+/* CP_ANY_INSTANCE makes cp_ids_open choose a free instance number. */
+#define CP_ANY_INSTANCE (-1)
+
+/*
+ * cp_ids_open reserves an instance number until cp_ids_close or the end of the process. instance is
+ * from 0 to 1023, or CP_ANY_INSTANCE. dir is as in cp_options. The result is never NULL: if the ids
+ * cannot be opened, cp_ids_next makes none, and cp_ids_error says why. Signal handlers must not
+ * call cp_ids_open.
+ */
+cp_ids *cp_ids_open(const char *dir, int instance);
+
+/*
+ * cp_ids_next makes an id. It returns false, and makes no id, if the ids are NULL or did not open,
+ * if this instance has made all of its 2^40 ids, or if the instance's file cannot be written. It
+ * makes system calls for only one of 2^24 ids. Any thread and signal handler may call cp_ids_next.
+ */
+__attribute__((warn_unused_result)) bool cp_ids_next(cp_ids *ids, uint64_t *id);
+
+/*
+ * cp_ids_error returns why the ids did not open, or that they are a parent's. Otherwise it returns
+ * NULL. cp_ids_close frees the text. Signal handlers may call cp_ids_error.
+ */
+const char *cp_ids_error(const cp_ids *ids);
+
+/*
+ * cp_ids_random_node reports whether the directory had no node number, so that cp_ids_open chose a
+ * random one. Among n such nodes, the probability that two have the same number is about n²/32768.
+ * If that is too high, give the nodes numbers. Signal handlers may call cp_ids_random_node.
+ */
+bool cp_ids_random_node(const cp_ids *ids);
+
+/*
+ * cp_ids_close releases the instance number and frees the ids. cp_ids_close accepts NULL. Signal
+ * handlers must not call cp_ids_close.
+ */
+void cp_ids_close(cp_ids *ids);
+
+/*
+ * The following types have what a log call reads. They are in this header so that the log call can
+ * be inline. Programs must not use them.
+ */
 struct cp_record {
 	uint64_t counter, id;
 };
 
-struct cp_shard {
-	uint64_t *tail; /* in shared memory: sequence of the next record */
-	struct cp_record *records;
-	uint64_t mask;  /* records - 1 */
-	uint64_t limit; /* the tail at which there may be no room */
-};
-
 struct cp_channel {
-	const uint64_t *word; /* the ring's switching word */
-	uint64_t plain;       /* the word for which the inline call keeps every event, or none */
-	uint64_t idle;        /* the word for which nothing is kept, or none */
-	struct cp_shard *shard;
+	uint64_t *word; /* the ring's switching word */
+	uint64_t plain; /* if *word equals plain, the inline call keeps every event */
+	uint64_t idle;  /* if *word equals idle, the channel keeps nothing */
+	/*
+	 * The inline call stores the next records from next to before end. If next is not below
+	 * end, the call is not inline.
+	 */
+	struct cp_record *next, *end;
 };
 
-/* For cp_log alone: what is not inline, and a full ring. */
+/* CP_TAIL is where the tail of a ring with one writer is, relative to the switching word. */
+#define CP_TAIL (-6)
+
+/* Only cp_log calls cp_log_other: for cases that are not inline. */
 void cp_log_other(cp_channel *c, uint64_t id);
-void cp_log_full(cp_channel *c, uint64_t id, uint64_t counter);
 
 /*
- * cp_log logs an event: the counter now, and the tuple's id. The channel's handler says whether it
- * is kept. A NULL channel keeps nothing. Signal handlers may call it on a channel of
- * cp_open_shared.
+ * cp_log logs an event: the present counter, and the tuple's id. The channel's handler decides
+ * whether to keep the event. If the channel is NULL, cp_log does nothing. Signal handlers may call
+ * cp_log on a channel of cp_open_shared.
  */
 static inline void cp_log(cp_channel *c, uint64_t id)
 {
-	uint64_t word, counter, tail;
-	struct cp_shard *s;
 	struct cp_record *r;
+	uint64_t counter, *tail;
 
 	if (c == NULL)
 		return;
-	word = __atomic_load_n(c->word, __ATOMIC_ACQUIRE);
-	if (__builtin_expect(word == __atomic_load_n(&c->plain, __ATOMIC_RELAXED), 1)) {
+	r = c->next;
+	if (__builtin_expect(r < c->end, 1)) {
+		__builtin_prefetch(r + 4, 1); /* the line of the records after this one */
 		counter = cp_counter();
-		s = c->shard;
-		tail = *s->tail;
-		if (__builtin_expect(tail >= s->limit, 0)) {
-			cp_log_full(c, id, counter);
+		/* Publish the last tail before this record may replace another one. */
+		__atomic_thread_fence(__ATOMIC_RELEASE);
+		/* Nobody sees a record above the tail, so half a record may stay here. */
+		__atomic_store_n(&r->counter, counter, __ATOMIC_RELAXED);
+		if (__builtin_expect(__atomic_load_n(c->word, __ATOMIC_ACQUIRE) == c->plain, 1)) {
+			__atomic_store_n(&r->id, id, __ATOMIC_RELAXED);
+			c->next = r + 1;
+			/* Store the whole record before the tail that publishes it. */
+			tail = c->word + CP_TAIL;
+			__atomic_store_n(tail, *tail + 1, __ATOMIC_RELEASE);
 			return;
 		}
-		r = &s->records[tail & s->mask];
-		__atomic_store_n(&r->counter, counter, __ATOMIC_RELAXED);
-		__atomic_store_n(&r->id, id, __ATOMIC_RELAXED);
-		/* The record is whole before the tail says that it is there. */
-		__atomic_store_n(s->tail, tail + 1, __ATOMIC_RELEASE);
+	} else if (__atomic_load_n(c->word, __ATOMIC_ACQUIRE) ==
+		   __atomic_load_n(&c->idle, __ATOMIC_RELAXED)) {
 		return;
 	}
-	if (word != __atomic_load_n(&c->idle, __ATOMIC_RELAXED))
-		cp_log_other(c, id);
+	cp_log_other(c, id);
 }
 
 #pragma GCC visibility pop

@@ -1,6 +1,6 @@
 /*
- * Settings. They are checked as input from a stranger, prepared so that no log call divides, and
- * noted in the journal.
+ * New settings: the library checks them like any untrusted input, prepares them so that no log call
+ * divides, and notes them in the journal.
  */
 #include "channel.h"
 #include "shield.h"
@@ -25,26 +25,27 @@ bool cp_valid_settings(struct settings s)
 }
 
 /*
- * load reads the settings that the switching word points to. Where the word and its slot contradict
- * each other, it gives settings that are not valid.
+ * load reads the settings that the switching word points to. If the word and its slot contradict
+ * each other, load returns settings that are not valid.
  */
-static struct settings load(struct control *control, uint64_t *word)
+static struct settings load(struct channel *c, uint64_t *word)
 {
 	struct settings s = {.kind = CP_KINDS, .a = 0, .b = 0};
+	struct control *control = &c->header->control;
 
 	*word = 0;
 	for (int patience = 10000; patience > 0; patience--) {
-		uint64_t w = LOAD(&control->word);
+		uint64_t w = LOAD(c->word);
 		struct slot *slot = &control->slot[w % CP_SLOTS];
 		s.kind = LOAD(&slot->kind);
 		s.a = LOAD(&slot->a);
 		s.b = LOAD(&slot->b);
 		*word = w;
 		/*
-		 * Nobody writes to a slot that the word points to. So an unchanged word vouches for
-		 * it.
+		 * Nobody writes to a slot that the word points to. So if the word has not changed,
+		 * the slot has not changed either.
 		 */
-		if (LOAD(&control->word) != w)
+		if (LOAD(c->word) != w)
 			continue;
 		if (s.kind != (w >> 8 & 0xFF) || (w & 0xFF) >= CP_SLOTS)
 			s.kind = CP_KINDS;
@@ -73,19 +74,27 @@ static struct adopted prepare(struct settings s, uint64_t word)
 	return set;
 }
 
-/* adopt notes settings in the journal and makes them hold. Nobody else may adopt meanwhile. */
+/*
+ * adopt notes settings in the journal and makes log calls use them. The caller must be the only
+ * thread that adopts settings now.
+ */
 static struct adopted adopt(struct channel *c, struct settings s, uint64_t word, uint64_t counter)
 {
 	struct adopted set = prepare(s, word);
 
-	/* The word 0 marks an unfinished entry. A stranger may have written it, so note another. */
+	/*
+	 * A word of 0 would mark the entry as unfinished. Only damage can make the word 0, so note
+	 * 1 instead.
+	 */
 	for (unsigned i = 0; i < c->shard_count; i++)
 		cp_journal(&c->shards[i], word != 0 ? word : 1, s, counter);
 
-	/* No word holds while the settings change: calls come to cp_adopt and wait. */
+	/* While the settings change, no word matches: log calls go to cp_adopt and wait there. */
 	POKE(&c->hot.plain, cp_never_word);
 	POKE(&c->recording, cp_never_word);
 	POKE(&c->hot.idle, cp_never_word);
+	if (!c->many)
+		c->hot.next = c->hot.end = NULL;
 	uint64_t seq = PEEK(&c->set.seq);
 	POKE(&c->set.seq, seq + 1);
 	__atomic_thread_fence(__ATOMIC_RELEASE);
@@ -116,12 +125,16 @@ struct adopted cp_adopt(struct channel *c)
 	struct shield shield;
 	uint64_t word;
 
-	/* A signal handler that logs would otherwise wait for a lock of its own thread. */
+	/*
+	 * The shield keeps signal handlers out. A handler that logs would wait for a lock of its
+	 * own thread.
+	 */
 	cp_shield_up(&shield);
 	pthread_mutex_lock(&c->changes);
-	struct settings s = load(&c->header->control, &word);
+	struct settings s = load(c, &word);
 	struct adopted set = c->set;
-	if (set.word != word) { /* else another thread was here first */
+	/* If the words are equal, another thread has already adopted the settings. */
+	if (set.word != word) {
 		bool suits = s.kind == CP_NULL || (s.kind == CP_LINK) == c->links;
 		if (!cp_valid_settings(s) || !suits) {
 			cp_raise(c, CP_BAD_SETTINGS);

@@ -1,4 +1,4 @@
-/* What the parts of the library know of a channel. */
+/* These are the types and functions that the parts of the library share. */
 #ifndef CP_CHANNEL_H
 #define CP_CHANNEL_H
 
@@ -7,23 +7,32 @@
 
 #include "layout.h"
 
-/* One sequence of records: all of a ring with one writer, those of one core in a ring with many. */
+/*
+ * shard is one sequence of records. A ring with one writer has one shard. A ring with many writers
+ * has one shard for each core.
+ */
 struct shard {
-	struct cp_shard hot; /* first: the channel points to it */
+	uint64_t *tail; /* points into shared memory, to the sequence number of the next record */
+	struct cp_record *records;
+	uint64_t mask;  /* number of records - 1 */
+	uint64_t limit; /* at this tail there may be no room. Atomic */
 	struct shard_page *page;
 	bool stalled; /* a wait was in vain, and the head has not moved since. Atomic */
 
-	/* With many writers: */
-	bool claimed;                 /* somebody is at the cell of first-last. Atomic */
-	const volatile void *dropper; /* the thread whose turn it is to count a drop. Atomic */
+	/* The following two are only for many writers. */
+	bool claimed;                 /* a thread is using the cell of first-last. Atomic */
+	const volatile void *dropper; /* identifies the thread that may count drops now. Atomic */
 } __attribute__((aligned(128)));
 
-/* The settings that hold. All fields are atomic. seq is odd while they change. */
+/*
+ * adopted has the settings that apply now. All fields are atomic. While the settings change, seq is
+ * odd.
+ */
 struct adopted {
 	uint64_t seq;
 	uint64_t word;
 	uint64_t kind;
-	uint64_t reciprocal, modulus, below; /* of the handlers that thin out: see keeps */
+	uint64_t reciprocal, modulus, below; /* for downsample and xoy: see keeps */
 };
 
 struct settings {
@@ -31,67 +40,85 @@ struct settings {
 };
 
 struct channel {
-	struct cp_channel hot; /* first: programs point to it */
+	struct cp_channel hot; /* must be first: programs point to it */
 
-	uint64_t recording; /* the word under which every event is recorded, or none. Atomic */
+	/* If *hot.word equals recording, every event becomes a record. Atomic. */
+	uint64_t recording;
 	bool many, unordered, links;
 	enum cp_policy policy;
 	struct adopted set;
 	struct shard *shards;
 	unsigned shard_count;
-	uint64_t calls; /* events that downsample saw since it was adopted. Atomic */
-	bool *lost;     /* as stalled, for all rings of the process in this directory. Atomic */
+	uint64_t calls; /* events since the program adopted downsample. Atomic */
+	/* *lost does the same as shard.stalled, for all rings in the directory. Atomic. */
+	bool *lost;
 
-	pthread_mutex_t changes; /* guards adoption. Who holds it is behind a shield */
+	pthread_mutex_t changes; /* protects adoption. A thread that has it is behind a shield */
 
-	struct header *header; /* the mapping. NULL: there is none */
+	uint64_t *word;        /* the switching word, as long as there is a ring */
+	struct header *header; /* start of the mapping. NULL: there is no ring */
 	size_t bytes;
 	int fd;
 	char *path;
 	char *error;
-	struct channel *next, *previous; /* of those with a ring: see fork.c */
+	struct channel *next, *previous; /* the list of channels with a ring: see fork.c */
 };
 
-/* A word that no drainer writes: its slot does not exist, and the rest is random. */
+/*
+ * cp_never_word equals no word that a drainer writes: its slot does not exist, and the rest is
+ * random.
+ */
 extern uint64_t cp_never_word;
 
-/* cp_valid_settings reports whether they are. They come from memory to which others write. */
+/* cp_no_word is the switching word of channels without a ring. It equals their field idle. */
+extern uint64_t cp_no_word;
+
+/*
+ * cp_valid_settings reports whether settings are valid. The settings come from memory to which
+ * other processes write.
+ */
 bool cp_valid_settings(struct settings s);
 
-/* cp_adopt_chosen takes over what the program chose, before anybody else can see the ring. */
+/* cp_adopt_chosen adopts the program's own settings, before any other process can see the ring. */
 void cp_adopt_chosen(struct channel *c, struct settings s, uint64_t word, uint64_t counter);
 
 /*
- * cp_adopt takes over the settings that the switching word points to, notes them in the journal,
- * and returns what holds.
+ * cp_adopt adopts the settings that the switching word points to, notes them in the journal, and
+ * returns the settings that apply.
  */
 struct adopted cp_adopt(struct channel *c);
 
 /*
- * cp_room reports whether n records have room at the tail. It waits for that as the policy says.
- * Where they get no room, it counts them as one dropped event.
+ * cp_room reports whether there is room for n records at the tail. With policy block it waits for
+ * room. If there is no room, it counts the n records as one dropped event.
  */
 bool cp_room(struct channel *c, struct shard *s, uint64_t n, uint64_t counter);
 
 /* cp_drop counts one event as dropped. */
 void cp_drop(struct channel *c, struct shard *s, uint64_t counter);
 
-/* cp_at_drops reports whether a signal handler asks that interrupted its thread in cp_drop. */
+/*
+ * cp_at_drops reports whether the caller is a signal handler that interrupted cp_drop in its
+ * thread.
+ */
 bool cp_at_drops(void);
 
 /*
- * cp_pause waits a little. At first it yields to other threads. Where a yield takes long, or after
- * many, it sleeps for up to a millisecond. It returns the attempt that comes next.
+ * cp_pause waits a little. In early attempts it only yields to other threads. After many yields, or
+ * after a slow one, it sleeps for up to a millisecond. It returns the number of the next attempt.
  */
 unsigned cp_pause(unsigned attempt);
 
-/* cp_journal notes from which record on settings hold. */
+/* cp_journal notes in the journal from which record on settings apply. */
 void cp_journal(struct shard *s, uint64_t word, struct settings settings, uint64_t counter);
 
-/* cp_raise puts up a flag. */
+/* cp_raise sets a flag in the ring. */
 void cp_raise(struct channel *c, uint64_t flag);
 
-/* cp_lost_drainer is the mark lost of a directory. NULL: no memory. Channels are locked. */
+/*
+ * cp_lost_drainer returns a directory's mark for channel.lost, or NULL if there is no memory for
+ * it. The caller has called cp_lock_channels.
+ */
 bool *cp_lost_drainer(const char *dir);
 
 #define LOAD(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
@@ -99,7 +126,7 @@ bool *cp_lost_drainer(const char *dir);
 #define PEEK(p) __atomic_load_n((p), __ATOMIC_RELAXED)
 #define POKE(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
 
-/* CHANGE replaces the value from by the value to, and reports whether from was there. */
+/* If *p equals from, CHANGE stores to in *p. It reports whether it has stored. */
 #define CHANGE(p, from, to)                                                        \
 	__atomic_compare_exchange_n((p), &(__typeof__(*(p))){(from)}, (to), false, \
 				    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)

@@ -1,5 +1,5 @@
-/* The ring's file: made whole, before it has its name. */
-#define _GNU_SOURCE /* open-file-description locks, fallocate, asprintf */
+/* The library makes the whole ring in an unfinished file, and then gives the file its name. */
+#define _GNU_SOURCE /* for open-file-description locks, fallocate and asprintf */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -27,7 +27,7 @@ static uint32_t crc32c(const void *data, size_t n)
 	return ~crc;
 }
 
-/* boot_id is the kernel's random id of this boot, or zero. */
+/* boot_id gets the random id of the kernel's present boot, or zeros if it cannot be read. */
 static void boot_id(uint8_t id[16])
 {
 	char text[64] = "";
@@ -72,7 +72,7 @@ static void identify(struct channel *c, const struct wanted *w, const uint8_t in
 	id->file_bytes = c->bytes;
 	memcpy(id->incarnation, incarnation, 16);
 	boot_id(id->boot);
-	do { /* again if the clock was set back in between: no interval ends before it begins */
+	do { /* again if somebody set the clock back: no interval may end before it begins */
 		id->opened_utc_lo_ns = utc_ns();
 		id->opened_counter = cp_counter();
 		id->opened_utc_hi_ns = utc_ns();
@@ -91,7 +91,7 @@ static void identify(struct channel *c, const struct wanted *w, const uint8_t in
 
 /*
  * map gives the file its blocks, maps it and touches every page. So a full file system, or the
- * limit of a control group, is an error here and no signal later.
+ * limit of a control group, causes an error here and not a signal later.
  */
 static bool map(struct channel *c)
 {
@@ -100,7 +100,10 @@ static bool map(struct channel *c)
 	char why[400];
 	int err;
 
-	/* Before the name: where a file has its name and no lock, its program is gone. */
+	/*
+	 * Lock the file before it gets its name. Then a file with that name is unlocked only if its
+	 * program is gone.
+	 */
 	if (fcntl(c->fd, F_OFD_SETLK, &whole) != 0) {
 		cp_fail(c, "lock ring: %s", strerror(errno));
 		return false;
@@ -123,7 +126,7 @@ static bool map(struct channel *c)
 		return false;
 	}
 	c->header = p;
-	/* A child must neither write to its parent's ring nor keep it alive. */
+	/* A child must not write to its parent's ring, and must not keep it alive. */
 	if (madvise(p, c->bytes, MADV_DONTFORK) != 0) {
 		cp_fail(c, "keep the ring from children: %s", strerror(errno));
 		return false;
@@ -147,10 +150,10 @@ static bool lay_out(struct channel *c, const struct wanted *w)
 	for (unsigned i = 0; i < c->shard_count; i++) {
 		struct shard *s = &c->shards[i];
 		s->page = (struct shard_page *)(pages + CP_PAGE * (size_t)i);
-		s->hot.tail = &s->page->producer.tail;
-		s->hot.records = records + i * w->records;
-		s->hot.mask = w->records - 1;
-		s->hot.limit = w->policy == CP_OVERWRITE ? UINT64_MAX : w->records;
+		s->tail = &s->page->producer.tail;
+		s->records = records + i * w->records;
+		s->mask = w->records - 1;
+		s->limit = w->policy == CP_OVERWRITE ? UINT64_MAX : w->records;
 	}
 	return true;
 }
@@ -158,11 +161,13 @@ static bool lay_out(struct channel *c, const struct wanted *w)
 bool cp_make_ring(struct channel *c, const struct wanted *w)
 {
 	uint8_t incarnation[16];
-	char digits[33], part[4096];
+	char digits[33], part[4096], why[CP_WHY_BYTES];
 	uint32_t node;
 
-	if (!cp_node_number(c, w->dir, &node))
+	if (!cp_node_number(w->dir, &node, why)) {
+		cp_fail(c, "%s", why);
 		return false;
+	}
 	if (getrandom(incarnation, sizeof(incarnation), 0) != (ssize_t)sizeof(incarnation)) {
 		cp_fail(c, "draw incarnation: %s", strerror(errno));
 		return false;
@@ -189,9 +194,13 @@ bool cp_make_ring(struct channel *c, const struct wanted *w)
 	struct settings set = w->settings;
 	uint64_t word = UINT64_C(1) << 16 | set.kind << 8;
 	c->header->control.slot[0] = (struct slot){set.kind, set.a, set.b, 0};
-	c->header->control.word = word;
+	c->word = c->many ? &c->header->control.word : &c->shards[0].page->producer.word;
+	*c->word = word;
 	identify(c, w, incarnation, node);
-	/* Before the name: a drainer may change the settings as soon as it sees the ring. */
+	/*
+	 * Write the first journal entries before the file gets its name. As soon as a drainer sees
+	 * the name, it may change the settings.
+	 */
 	cp_adopt_chosen(c, set, word, c->header->identity.opened_counter);
 	if (rename(part, c->path) != 0) {
 		cp_fail(c, "name ring \"%s\": %s", c->path, strerror(errno));

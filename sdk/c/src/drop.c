@@ -1,7 +1,12 @@
-/* Dropped events. They are counted, and a table says where in the sequence they are missing. */
+/*
+ * The library counts dropped events, and notes in a table where in the sequence they are missing.
+ */
 #include "channel.h"
 
-/* change is CHANGE. Where the caller is alone, nobody can come in between, and a store will do. */
+/*
+ * change does the same as CHANGE. If alone is set, no other writer can come in between, and a store
+ * is enough.
+ */
 static inline bool change(uint64_t *word, uint64_t from, uint64_t to, bool alone)
 {
 	if (!alone)
@@ -26,7 +31,7 @@ static bool begin_range(struct shard_page *page, uint64_t begun, struct drop_ran
 	       change(&page->producer.drops, begun, begun + 1, alone);
 }
 
-/* extend has a range contain a counter. */
+/* extend widens a range so that it contains a counter. */
 static void extend(struct drop_range *range, uint64_t counter, bool alone)
 {
 	uint64_t v;
@@ -38,15 +43,15 @@ static void extend(struct drop_range *range, uint64_t counter, bool alone)
 }
 
 /*
- * drop counts one event as dropped, and notes where in the sequence and when. The count is what
- * holds. The range is written before it, so that a program which dies in between leaves an empty
- * range.
+ * drop counts one event as dropped. It notes the event's place in the sequence and its counter in a
+ * range. It writes the range before it counts the event. So a program that dies in between leaves
+ * an empty range. The count is right, whatever the ranges say.
  *
- * With many writers a signal handler may interrupt it anywhere, and whole drops may happen before
- * it goes on (see drop_in_turn). So it stores nothing blindly. Where it finds another value than it
- * saw, it starts over, as if it had died and been called again. It always notices, because the
- * count only grows, and because a word of the table that changes never takes a value that it had
- * before.
+ * With many writers, a signal handler may interrupt drop anywhere. Before drop continues, other
+ * drops may have run completely (see drop_in_turn). So drop replaces only values that it has seen.
+ * If it finds another value, it starts over, as if it had died and been called again. drop always
+ * notices such a change: the count only grows, and if a word of the table changes, it never gets an
+ * earlier value again.
  */
 static void drop(struct shard *s, uint64_t counter, bool alone)
 {
@@ -55,7 +60,7 @@ static void drop(struct shard *s, uint64_t counter, bool alone)
 
 	for (;;) {
 		uint64_t begun = LOAD(&line->drops);
-		uint64_t dropped = LOAD(&line->dropped), tail = LOAD(s->hot.tail);
+		uint64_t dropped = LOAD(&line->dropped), tail = LOAD(s->tail);
 		struct drop_range *last = &page->drops[(begun - 1) % CP_DROPS];
 		bool room = begun - LOAD(&page->consumer.drops) < CP_DROPS;
 
@@ -63,7 +68,11 @@ static void drop(struct shard *s, uint64_t counter, bool alone)
 			struct drop_range range = {tail, dropped, counter, counter};
 			if (!begin_range(page, begun, range, alone))
 				continue;
-		} else { /* the same place, or a full table: then the last range reaches too far */
+		} else {
+			/*
+			 * The place is the same, or the table is full. In a full table the last
+			 * range covers more than it should.
+			 */
 			if (LOAD(&line->drops) != begun)
 				continue;
 			extend(last, counter, alone);
@@ -74,13 +83,17 @@ static void drop(struct shard *s, uint64_t counter, bool alone)
 }
 
 /*
- * The shard where this thread counts a drop, or did when a signal handler interrupted it. The
- * address of the variable names the thread. With this model no access allocates memory, which no
- * handler may do.
+ * at_drops is the shard in which this thread is counting a drop, or waits for its turn to do so.
+ * NULL: there is none. A signal handler finds the shard of the drop that the handler interrupted.
+ * The address of at_drops identifies the thread. With this TLS model, no access to the variable
+ * allocates memory, which a signal handler must not do.
  */
 static _Thread_local struct shard *volatile at_drops __attribute__((tls_model("initial-exec")));
 
-/* Between two accesses that a signal handler of this thread must see in this order. */
+/*
+ * HANDLERS_SEE_IT separates two accesses that a signal handler of this thread must see in this
+ * order.
+ */
 #define HANDLERS_SEE_IT() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 
 static void take_turn(struct shard *s)
@@ -97,10 +110,11 @@ static void leave_turn(struct shard *s)
 }
 
 /*
- * drop_in_turn: many writers take turns. To block signals would take two system calls an event. So
- * a signal handler may interrupt a thread in its turn, and drop an event as well. It first gives up
- * the turn that it interrupted, and takes it back at the end. So a thread never waits for a turn
- * while it has another, and no two wait for each other.
+ * drop_in_turn counts a drop when it is this thread's turn: many writers of a shard take turns. It
+ * does not block signals, because that would take two system calls for each event. So a signal
+ * handler may interrupt a thread in its turn, and drop an event too. The handler first gives up the
+ * interrupted turn, and takes it back at the end. So a thread never waits for a turn while it has
+ * another turn, and no two threads wait for each other.
  */
 static void drop_in_turn(struct shard *s, uint64_t counter)
 {
@@ -109,7 +123,11 @@ static void drop_in_turn(struct shard *s, uint64_t counter)
 
 	if (in_turn)
 		leave_turn(interrupted);
-	at_drops = s; /* before the turn: a handler in between finds that the thread has none */
+	/*
+	 * Set this before the turn is taken. A handler in between then finds that this thread does
+	 * not have the turn yet, and does not give it up.
+	 */
+	at_drops = s;
 	HANDLERS_SEE_IT();
 	take_turn(s);
 	drop(s, counter, false);

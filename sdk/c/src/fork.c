@@ -1,17 +1,23 @@
-/* The channels of this process, and what a fork makes of them. */
-#define _GNU_SOURCE /* MAP_FIXED_NOREPLACE */
+/*
+ * This file has the list of the channels of this process, and says what happens to them at a fork.
+ */
+#define _GNU_SOURCE /* for MAP_FIXED_NOREPLACE */
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "channel.h"
 #include "open.h"
 
-const uint64_t cp_no_word;
+uint64_t cp_no_word;
 
 static struct {
-	pthread_mutex_t mu; /* guards all below. Who holds it is behind a shield. fork holds it */
+	/*
+	 * mu protects the fields below. A thread that has it is behind a shield. before_fork takes
+	 * it.
+	 */
+	pthread_mutex_t mu;
 	struct channel *all;
-	struct shield fork; /* of the thread that forks */
+	struct shield fork; /* the shield of the thread that forks */
 } channels = {.mu = PTHREAD_MUTEX_INITIALIZER, .all = NULL};
 
 void cp_lock_channels(struct shield *s)
@@ -26,7 +32,9 @@ void cp_unlock_channels(const struct shield *s)
 	cp_shield_down(s);
 }
 
-/* Behind a shield: a signal handler that runs in the child must not log before in_child has run. */
+/*
+ * before_fork raises a shield: a signal handler in the child must not log before in_child has run.
+ */
 static void before_fork(void)
 {
 	struct shield shield;
@@ -65,12 +73,14 @@ void cp_silence(struct channel *c)
 	c->hot.word = &cp_no_word;
 	c->hot.plain = c->recording = cp_never_word;
 	c->hot.idle = 0;
+	c->hot.next = c->hot.end = NULL;
 }
 
 /*
- * blank puts zero pages of the child's own where the parent has its ring. A signal handler may have
- * interrupted a log call and forked. The child then goes on with that call, writes to these pages,
- * and waits for no thread that was not forked. blank fails where something else has that place.
+ * blank maps zero pages of the child's own at the address of the parent's ring. A signal handler
+ * may have interrupted a log call and forked. In the child, that call continues and writes to these
+ * pages. It must not wait for other threads, which do not exist in the child, so blank also frees
+ * the channel's locks. blank fails if something else is mapped at that address.
  */
 static bool blank(struct channel *c)
 {
@@ -78,7 +88,7 @@ static bool blank(struct channel *c)
 	void *p = mmap(c->header, c->bytes, PROT_READ | PROT_WRITE, how, -1, 0);
 
 	if (p != c->header) {
-		if (p != MAP_FAILED) /* a kernel from before the flag */
+		if (p != MAP_FAILED) /* an old kernel that ignores MAP_FIXED_NOREPLACE */
 			munmap(p, c->bytes);
 		return false;
 	}
@@ -92,15 +102,16 @@ static bool blank(struct channel *c)
 }
 
 /*
- * in_child leaves the rings to the parent: a child with a descriptor would keep them alive. It has
- * no mapping of them, because of MADV_DONTFORK.
+ * in_child makes the parent's channels no-ops in the child. It closes their descriptors, because a
+ * child with a descriptor would keep the ring alive. The child has no mapping of a ring, because of
+ * MADV_DONTFORK.
  */
 static void in_child(void)
 {
 	for (struct channel *c = channels.all; c != NULL; c = c->next) {
 		cp_silence(c);
 		if (c->fd < 0)
-			continue; /* the parent had this channel from its own parent */
+			continue; /* the parent itself has this channel from its own parent */
 		close(c->fd);
 		c->fd = -1;
 		if (!blank(c)) {
@@ -108,6 +119,7 @@ static void in_child(void)
 			c->header = NULL;
 		}
 	}
+	cp_give_up_ids();
 	after_fork();
 }
 

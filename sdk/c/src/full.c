@@ -1,4 +1,7 @@
-/* Waiting for room in a full ring, and what a program notes in its ring beside records. */
+/*
+ * These functions wait for room in a full ring, write its journal, its flags and its requests for
+ * snapshots, and count its dropped events.
+ */
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -7,15 +10,16 @@
 
 #include "channel.h"
 
-/* How long a program waits for a drainer that takes nothing. */
+/* STALL_NS is how long a program waits for a drainer that does not move the head. */
 #define STALL_NS UINT64_C(1000000000)
 
-/* How often a thread yields before it sleeps. */
+/* YIELDS is the number of times a thread yields before it sleeps. */
 #define YIELDS 100
 
 /*
- * A yield that takes longer gave the core to a program that computes. The next would take as long,
- * and a hundred of them more than STALL_NS. The shortest sleep ends sooner.
+ * If a yield takes longer than SLOW_YIELD_NS, another program that computes has the core. The next
+ * yield would take as long, and a hundred of them longer than STALL_NS. Even the shortest sleep
+ * takes less time.
  */
 #define SLOW_YIELD_NS UINT64_C(100000)
 
@@ -37,7 +41,10 @@ unsigned cp_pause(unsigned attempt)
 	struct timespec t = {.tv_sec = 0, .tv_nsec = (long)(us < 1000 ? us : 1000) * 1000};
 	int error = errno, cancel;
 
-	/* nanosleep is a cancellation point, and the event is not yet in any count. */
+	/*
+	 * nanosleep is a cancellation point. A thread that was cancelled there would lose its
+	 * event, which is not counted yet.
+	 */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	nanosleep(&t, NULL);
 	errno = error;
@@ -67,20 +74,20 @@ bool *cp_lost_drainer(const char *dir)
 }
 
 /*
- * refresh looks at the head again, and returns the tail at which there may be no room. No drainer
- * of ours moves the head past the tail, or back: such a head makes no room.
+ * refresh reads the head again, and returns the tail at which there may be no room. A valid drainer
+ * never moves the head past the tail or back. refresh ignores such a head.
  */
 static uint64_t refresh(struct channel *c, struct shard *s)
 {
 	uint64_t head = LOAD(&s->page->consumer.head);
-	uint64_t tail = LOAD(s->hot.tail); /* after the head: both may move on in between */
-	uint64_t limit = LOAD(&s->hot.limit), next = head + s->hot.mask + 1;
+	uint64_t tail = LOAD(s->tail); /* read after the head: both may have moved in between */
+	uint64_t limit = LOAD(&s->limit), next = head + s->mask + 1;
 
 	if (head > tail)
 		return limit;
 	while (next > limit) {
-		if (!CHANGE(&s->hot.limit, limit, next)) {
-			limit = LOAD(&s->hot.limit);
+		if (!CHANGE(&s->limit, limit, next)) {
+			limit = LOAD(&s->limit);
 			continue;
 		}
 		limit = next;
@@ -92,18 +99,20 @@ static uint64_t refresh(struct channel *c, struct shard *s)
 }
 
 /*
- * wait_for_room holds no lock, so that a signal handler may log to this channel meanwhile. Where a
- * wait was in vain, here or in another ring, nobody waits again until the drainer has moved.
+ * wait_for_room waits until there is room for n records. It holds no lock, so that a signal handler
+ * may log to this channel meanwhile. After a wait in vain, wait_for_room returns false at once: in
+ * this shard until its head moves, and in all other shards and rings of the directory until one of
+ * them sees its head move.
  */
 static bool wait_for_room(struct channel *c, struct shard *s, uint64_t n)
 {
-	uint64_t since = now_ns(), seen = LOAD(&s->hot.limit);
+	uint64_t since = now_ns(), seen = LOAD(&s->limit);
 
 	for (unsigned attempt = 0;; attempt = cp_pause(attempt)) {
 		uint64_t limit = refresh(c, s), now = now_ns();
-		if (LOAD(s->hot.tail) + n <= limit)
+		if (LOAD(s->tail) + n <= limit)
 			return true;
-		if (limit != seen) { /* the head moved, and others took the room */
+		if (limit != seen) { /* the head has moved, but other writers took the room */
 			seen = limit;
 			since = now;
 		} else if (LOAD(&s->stalled) || LOAD(c->lost)) {
@@ -118,7 +127,7 @@ static bool wait_for_room(struct channel *c, struct shard *s, uint64_t n)
 
 bool cp_room(struct channel *c, struct shard *s, uint64_t n, uint64_t counter)
 {
-	if (LOAD(s->hot.tail) + n <= refresh(c, s))
+	if (LOAD(s->tail) + n <= refresh(c, s))
 		return true;
 	if (c->policy == CP_BLOCK && wait_for_room(c, s, n))
 		return true;
@@ -133,17 +142,18 @@ void cp_journal(struct shard *s, uint64_t word, struct settings settings, uint64
 
 	if (n > 0 && n - LOAD(&s->page->consumer.journal) >= CP_JOURNAL) {
 		/*
-		 * Nobody reads. This entry takes the place of the newest, and counts it as skipped.
+		 * The journal is full. This entry replaces the newest one, and counts it as
+		 * skipped.
 		 */
 		n--;
 		skipped = PEEK(&s->page->journal[n % CP_JOURNAL].skipped) + 1;
 	}
 	struct journal_entry *e = &s->page->journal[n % CP_JOURNAL];
-	STORE(&e->word, 0); /* unfinished, should a reader come now */
+	STORE(&e->word, 0); /* tells readers that the entry is unfinished */
 	STORE(&e->kind, settings.kind);
 	STORE(&e->a, settings.a);
 	STORE(&e->b, settings.b);
-	STORE(&e->from, LOAD(s->hot.tail));
+	STORE(&e->from, LOAD(s->tail));
 	STORE(&e->counter, counter);
 	STORE(&e->dropped, LOAD(&line->dropped));
 	STORE(&e->skipped, skipped);
@@ -154,6 +164,18 @@ void cp_journal(struct shard *s, uint64_t word, struct settings settings, uint64
 void cp_raise(struct channel *c, uint64_t flag)
 {
 	__atomic_fetch_or(&c->shards[0].page->producer.flags, flag, __ATOMIC_RELEASE);
+}
+
+uint64_t cp_dropped(const cp_channel *hot)
+{
+	const struct channel *c = (const struct channel *)hot;
+	uint64_t sum = 0;
+
+	if (c == NULL || c->hot.word == &cp_no_word)
+		return 0;
+	for (unsigned i = 0; i < c->shard_count; i++)
+		sum += LOAD(&c->shards[i].page->producer.dropped);
+	return sum;
 }
 
 void cp_snapshot(cp_channel *hot)

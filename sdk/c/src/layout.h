@@ -1,5 +1,6 @@
 /*
- * The ring file, version 1, as ring/FORMAT.md draws it. The assertions hold every field in place.
+ * This is the layout of a ring file, version 2, as in ring/FORMAT.md. The assertions check the
+ * offset of every field.
  */
 #ifndef CP_LAYOUT_H
 #define CP_LAYOUT_H
@@ -10,7 +11,7 @@
 #include "cloudprofiler.h"
 
 enum {
-	CP_VERSION = 1,
+	CP_VERSION = 2,
 	CP_PAGE = 4096,
 	CP_SLOTS = 8,
 	CP_JOURNAL = 16,
@@ -20,7 +21,7 @@ enum {
 	CP_MAX_SHARDS = 64,
 	CP_MAX_NAME = 128,
 	CP_MAX_NODE = (1 << 14) - 1,
-	CP_MAX_NODE_BYTES = 64, /* of the file with the number */
+	CP_MAX_NODE_BYTES = 64, /* largest size of the file with the node's number */
 	CP_MAX_INSTANCE = (1 << 10) - 1,
 };
 
@@ -75,8 +76,8 @@ struct header {
 };
 
 struct producer_line {
-	uint64_t tail, dropped, drops, journal, flags, asked;
-	uint8_t zero[80];
+	uint64_t tail, dropped, drops, journal, flags, asked, word;
+	uint8_t zero[72];
 };
 
 struct consumer_line {
@@ -153,6 +154,8 @@ AT(producer_line, drops, 16);
 AT(producer_line, journal, 24);
 AT(producer_line, flags, 32);
 AT(producer_line, asked, 40);
+AT(producer_line, word, 48);
+_Static_assert(CP_TAIL * 8 + 48 == offsetof(struct producer_line, tail), "CP_TAIL");
 SIZE(consumer_line, 128);
 AT(consumer_line, drops, 8);
 AT(consumer_line, journal, 16);

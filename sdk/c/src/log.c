@@ -1,8 +1,16 @@
-/* The log call where it is not inline: other settings, other handlers, many writers. */
+/*
+ * This file has the log calls that are not inline: for new settings, other handlers, many writers,
+ * and given stamps.
+ */
 #include "channel.h"
 
-static uint64_t stamp(const struct channel *c)
+/*
+ * stamp returns the stamp that cp_log_at was given. If there is none (0), stamp reads the counter.
+ */
+static uint64_t stamp(const struct channel *c, uint64_t given)
 {
+	if (given != 0)
+		return given;
 	if (!c->unordered)
 		return cp_counter();
 #if defined(__x86_64__)
@@ -16,7 +24,7 @@ static uint64_t stamp(const struct channel *c)
 #endif
 }
 
-/* counter_core reads the counter, and the core whose counter that is. */
+/* counter_core reads the counter and the number of the core whose counter it read. */
 static uint64_t counter_core(unsigned *core)
 {
 #if defined(__x86_64__)
@@ -30,74 +38,89 @@ static uint64_t counter_core(unsigned *core)
 #endif
 }
 
-/* finished is the counter word of a finished record in a ring with many writers. */
+/* finished returns the counter word of a finished record in a ring with many writers. */
 static uint64_t finished(const struct shard *s, uint64_t counter, uint64_t seq)
 {
 	counter &= CP_LAP_BIT - 1;
-	return (seq & (s->hot.mask + 1)) == 0 ? counter | CP_LAP_BIT : counter;
+	return (seq & (s->mask + 1)) == 0 ? counter | CP_LAP_BIT : counter;
+}
+
+/*
+ * aim tells the inline call of one writer where the next records go: up to the limit, or to the end
+ * of the memory for records.
+ */
+static void aim(struct channel *c, struct shard *s)
+{
+	uint64_t tail = *s->tail, at = tail & s->mask, n = s->mask + 1 - at;
+
+	if (PEEK(&c->hot.plain) == cp_never_word)
+		return;
+	if (n > s->limit - tail)
+		n = s->limit - tail;
+	c->hot.next = s->records + at;
+	c->hot.end = c->hot.next + n;
 }
 
 static void write_one(struct channel *c, const uint64_t *ids, uint64_t n, uint64_t counter)
 {
 	struct shard *s = &c->shards[0];
-	uint64_t tail = *s->hot.tail;
+	uint64_t tail = *s->tail;
 
-	if (tail + n > s->hot.limit && !cp_room(c, s, n, counter))
+	if (tail + n > s->limit && !cp_room(c, s, n, counter))
 		return;
+	__atomic_thread_fence(__ATOMIC_RELEASE); /* as in cp_log */
 	for (uint64_t i = 0; i < n; i++) {
-		struct cp_record *r = &s->hot.records[(tail + i) & s->hot.mask];
+		struct cp_record *r = &s->records[(tail + i) & s->mask];
 		POKE(&r->counter, counter);
 		POKE(&r->id, ids[i]);
 	}
-	STORE(s->hot.tail, tail + n);
+	STORE(s->tail, tail + n);
+	aim(c, s);
 }
 
 /*
- * write_many reserves places on the shard of this core and fills them. The counter word is last:
- * with the mark of the lap it says that the record is whole. The last place is filled first, so
- * that a pair is whole as soon as its first record is.
+ * write_many reserves places in the shard of this core and writes the records. In each record it
+ * stores the counter word last, because the lap mark in the counter word says that the record is
+ * finished. It writes the last record first. So if the first record of a pair is finished, the pair
+ * is finished.
  */
 static void write_many(struct channel *c, const uint64_t *ids, uint64_t n)
 {
 	unsigned core;
 	uint64_t counter = counter_core(&core);
 	struct shard *s = &c->shards[core & (c->shard_count - 1)];
-	uint64_t tail = LOAD(s->hot.tail);
+	uint64_t tail = LOAD(s->tail);
 
 	for (;;) {
-		if (tail + n > LOAD(&s->hot.limit)) {
+		if (tail + n > LOAD(&s->limit)) {
 			if (!cp_room(c, s, n, counter))
 				return;
-			tail = LOAD(s->hot.tail);
+			tail = LOAD(s->tail);
 			continue;
 		}
-		if (__atomic_compare_exchange_n(s->hot.tail, &tail, tail + n, false,
+		if (__atomic_compare_exchange_n(s->tail, &tail, tail + n, false,
 						__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 			break;
 	}
 	while (n-- > 0) {
-		struct cp_record *r = &s->hot.records[(tail + n) & s->hot.mask];
+		struct cp_record *r = &s->records[(tail + n) & s->mask];
 		POKE(&r->id, ids[n]);
 		STORE(&r->counter, finished(s, counter, tail + n));
 	}
 }
 
-static void record(struct channel *c, const uint64_t *ids, uint64_t n)
+static void record(struct channel *c, const uint64_t *ids, uint64_t n, uint64_t given)
 {
 	if (c->many)
 		write_many(c, ids, n);
 	else
-		write_one(c, ids, n, stamp(c));
-}
-
-void cp_log_full(cp_channel *hot, uint64_t id, uint64_t counter)
-{
-	write_one((struct channel *)hot, &id, 1, counter);
+		write_one(c, ids, n, stamp(c, given));
 }
 
 /*
- * keeps reports whether v mod modulus is below what is kept. It does not divide: the reciprocal is
- * floor((2^64 - 1) / modulus), so that the quotient is right or one too small.
+ * keeps reports whether v mod modulus is below the limit. It does not divide. The reciprocal is
+ * floor((2^64 - 1) / modulus), so the computed quotient is right, or one too small: see sieve in
+ * handlers/log.go.
  */
 static bool keeps(const struct adopted *set, uint64_t v)
 {
@@ -126,6 +149,8 @@ static void put_first_last(struct first_last *f, uint64_t counter, uint64_t id)
 		return;
 	}
 	uint64_t n = PEEK(&f->count);
+	/* Publish the last count before this record replaces the one before the last. */
+	__atomic_thread_fence(__ATOMIC_RELEASE);
 	if (n == 0) {
 		POKE(&f->first.counter, counter);
 		POKE(&f->first.id, id);
@@ -135,10 +160,16 @@ static void put_first_last(struct first_last *f, uint64_t counter, uint64_t id)
 	STORE(&f->count, n + 1); /* only now is this record the last one */
 }
 
-/* Whether this thread holds a cell, or did when a signal handler interrupted it. */
+/*
+ * at_cell is true while this thread has a cell, or is about to reserve one. A signal handler that
+ * interrupted such a thread also finds it true.
+ */
 static _Thread_local volatile bool at_cell __attribute__((tls_model("initial-exec")));
 
-/* put_claimed puts an event into a cell, unless somebody holds it. The stamps in a cell rise. */
+/*
+ * put_claimed puts an event into a cell, unless another thread has reserved the cell. It reads the
+ * counter while it has the cell, so the counters in a cell only increase.
+ */
 static bool put_claimed(struct shard *s, uint64_t id)
 {
 	bool interrupted = at_cell, free;
@@ -156,18 +187,21 @@ static bool put_claimed(struct shard *s, uint64_t id)
 }
 
 /*
- * Each shard has a cell, and the reader merges them. first_last takes the first that nobody holds,
- * for who holds one may have lost its core, or a signal handler may have interrupted it. Where all
- * are held, it waits. But a handler that interrupted a thread with a cell, or with a turn in
- * cp_drop, could wait for its own thread. So after some rounds it drops its event.
+ * first_last puts an event into a cell of first-last. Each shard has such a cell, and the reader
+ * merges all cells. first_last uses the first cell that no thread has reserved, because a thread
+ * with a cell may have lost its core, or a signal handler may have interrupted it.
+ *
+ * If all cells are reserved, first_last waits. But a signal handler must not wait for the call that
+ * it interrupted. That call may have a cell, or a turn in cp_drop for which the threads with cells
+ * wait. So after some rounds such a handler drops its event.
  */
-static void first_last(struct channel *c, uint64_t id)
+static void first_last(struct channel *c, uint64_t id, uint64_t given)
 {
 	enum { ROUNDS = 10 };
 	unsigned core, attempt = 0;
 
 	if (!c->many) {
-		put_first_last(&c->shards[0].page->cells.first_last, stamp(c), id);
+		put_first_last(&c->shards[0].page->cells.first_last, stamp(c, given), id);
 		return;
 	}
 	uint64_t counter = counter_core(&core);
@@ -183,7 +217,7 @@ static void first_last(struct channel *c, uint64_t id)
 	}
 }
 
-/* current returns the settings that hold, adopted now if they are new. */
+/* current returns the settings that apply. If there are new settings, it adopts them. */
 static struct adopted current(struct channel *c)
 {
 	uint64_t seq = LOAD(&c->set.seq);
@@ -199,22 +233,24 @@ static struct adopted current(struct channel *c)
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	if ((seq & 1) == 0 && PEEK(&c->set.seq) == seq && LOAD(c->hot.word) == set.word)
 		return set;
-	return cp_adopt(c); /* they are new, or change right now */
+	return cp_adopt(c); /* there are new settings, or another thread is changing them */
 }
 
-void cp_log_other(cp_channel *hot, uint64_t id)
+/*
+ * pass passes an event to the channel's handler. given is the stamp from cp_log_at, which only
+ * channels of one writer take, or 0.
+ */
+static inline void pass(struct channel *c, uint64_t id, uint64_t given)
 {
-	struct channel *c = (struct channel *)hot;
-
 	if (LOAD(c->hot.word) == PEEK(&c->recording)) {
-		record(c, &id, 1);
+		record(c, &id, 1, given);
 		return;
 	}
 	struct adopted set = current(c);
 	switch ((enum cp_kind)set.kind) {
 	case CP_ID:
 	case CP_BUFFERED:
-		record(c, &id, 1);
+		record(c, &id, 1, given);
 		break;
 	case CP_COUNTER: {
 		uint64_t *cell = &c->shards[0].page->cells.counter;
@@ -226,14 +262,14 @@ void cp_log_other(cp_channel *hot, uint64_t id)
 	}
 	case CP_DOWNSAMPLE:
 		if (keeps_call(c, &set))
-			record(c, &id, 1);
+			record(c, &id, 1, given);
 		break;
 	case CP_XOY:
 		if (keeps(&set, id))
-			record(c, &id, 1);
+			record(c, &id, 1, given);
 		break;
 	case CP_FIRST_LAST:
-		first_last(c, id);
+		first_last(c, id, given);
 		break;
 	case CP_LINK:
 		cp_raise(c, CP_MISUSE);
@@ -242,6 +278,23 @@ void cp_log_other(cp_channel *hot, uint64_t id)
 	case CP_KINDS:
 		break;
 	}
+}
+
+void cp_log_other(cp_channel *hot, uint64_t id)
+{
+	pass((struct channel *)hot, id, 0);
+}
+
+void cp_log_at(cp_channel *hot, uint64_t counter, uint64_t id)
+{
+	struct channel *c = (struct channel *)hot;
+
+	if (c == NULL || LOAD(c->hot.word) == PEEK(&c->hot.idle))
+		return;
+	if (c->many || counter == 0 || counter >= CP_LAP_BIT)
+		cp_raise(c, CP_MISUSE);
+	else
+		pass(c, id, counter);
 }
 
 void cp_link(cp_channel *hot, uint64_t parent, uint64_t child)
@@ -255,7 +308,7 @@ void cp_link(cp_channel *hot, uint64_t parent, uint64_t child)
 	case CP_NULL:
 		break;
 	case CP_LINK:
-		record(c, (uint64_t[]){parent, child}, 2);
+		record(c, (uint64_t[]){parent, child}, 2, 0);
 		break;
 	default:
 		cp_raise(c, CP_MISUSE);

@@ -1,4 +1,4 @@
-/* What control groups and the machine have left. */
+/* These functions find out how much memory the control groups and the machine have left. */
 #define _GNU_SOURCE
 #include <inttypes.h>
 #include <stdint.h>
@@ -20,8 +20,8 @@ bool cp_kept_in_memory(int fd)
 }
 
 /*
- * Where a version of control groups keeps its numbers. The kernel drops what is in the cache before
- * it ends a process.
+ * files names the files in which a version of control groups has its numbers. cache names the lines
+ * of memory.stat with memory that the kernel reclaims before it ends a process.
  */
 struct files {
 	const char *mount, *limit, *usage, *cache[3];
@@ -50,7 +50,10 @@ static bool read_number(const char *path, int64_t *number)
 	return ok;
 }
 
-/* statistic finds the number of a name, in a file with a name and a number a line. */
+/*
+ * statistic finds the number that follows a name, in a file with one name and one number on each
+ * line.
+ */
 static bool statistic(const char *path, const char *name, int64_t *number)
 {
 	char line[256], word[128];
@@ -66,8 +69,8 @@ static bool statistic(const char *path, const char *name, int64_t *number)
 }
 
 /*
- * group_left is what a group may still take, and its limit. It is INT64_MAX where the limit is
- * "max", or where a number cannot be read.
+ * group_left returns how many bytes a group may still take, and its limit. It returns INT64_MAX if
+ * the limit is "max", or if it cannot read a number.
  */
 static int64_t group_left(const char *root, const struct files *files, const char *group,
 			  int64_t *limit)
@@ -89,8 +92,8 @@ static int64_t group_left(const char *root, const struct files *files, const cha
 }
 
 /*
- * controller takes a line of /proc/self/cgroup, "hierarchy:controllers:path", apart. It returns the
- * files of the version, or NULL where the line is not about memory.
+ * controller splits a line of /proc/self/cgroup, "hierarchy:controllers:path". It returns the files
+ * of the version, or NULL if the line is not about memory.
  */
 static const struct files *controller(char *line, char **path)
 {
@@ -112,7 +115,10 @@ static const struct files *controller(char *line, char **path)
 
 bool cp_memory_left(const char *root, size_t bytes, char *why, size_t n)
 {
-	/* The ring, the kernel's tables of its pages, and something for the program to go on. */
+	/*
+	 * The ring needs this memory, the kernel needs page tables, and the program needs some
+	 * memory to continue.
+	 */
 	int64_t wanted = (int64_t)(bytes + bytes / 64 + (1 << 20));
 	char line[5000], path[4096];
 	bool enough = true;
@@ -124,13 +130,13 @@ bool cp_memory_left(const char *root, size_t bytes, char *why, size_t n)
 		const struct files *files = controller(line, &group);
 		if (files == NULL)
 			continue;
-		/* "..": a group outside of this namespace, of which nothing is seen here. */
+		/* Skip "/..", which leads to groups outside of this namespace: no file is there. */
 		while (strncmp(group, "/..", 3) == 0 && (group[3] == '/' || group[3] == '\0'))
 			group += 3;
 		/*
-		 * In a container the mount may have the container's own group as its root, while
-		 * the path is the host's. That path leads nowhere, but its last ancestor is the
-		 * group.
+		 * In a container, the mounted tree of groups may begin at the container's own
+		 * group, while the path is that of the host. Then nothing is at the path. The loop
+		 * ends at "", the root, which is the container's group.
 		 */
 		for (char *end = group + strlen(group);; end = strrchr(group, '/')) {
 			int64_t limit = 0, left;

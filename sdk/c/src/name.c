@@ -26,7 +26,7 @@ static const char *word(const char *text, size_t n)
 	return NULL;
 }
 
-/* instance checks what is behind the #: a number without leading zeros. */
+/* instance checks the text after the #, which must be a number without leading zeros. */
 static const char *instance(const char *text, size_t n)
 {
 	static const char *const wrong = "the instance is not a number from 0 to 1023";

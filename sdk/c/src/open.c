@@ -1,5 +1,5 @@
-/* Opening a channel, and closing it. */
-#define _GNU_SOURCE /* asprintf */
+/* These functions open and close a channel. */
+#define _GNU_SOURCE /* for asprintf */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,18 +12,18 @@
 
 #include "open.h"
 
-uint64_t cp_never_word = UINT64_MAX; /* until the first open draws it */
+uint64_t cp_never_word = UINT64_MAX; /* replaced by a random word at the first open */
 
-/* The channel where there is no memory for one. */
+/* nothing is the channel that cp_open returns if there is no memory for a channel. */
 static struct channel nothing = {
-	.hot = {.word = &cp_no_word, .plain = UINT64_MAX, .idle = 0, .shard = NULL},
+	.hot = {.word = &cp_no_word, .plain = UINT64_MAX, .idle = 0, .next = NULL, .end = NULL},
 	.error = (char[]){"open channel: no memory"},
 	.fd = -1,
 };
 
 void cp_fail(struct channel *c, const char *format, ...)
 {
-	char text[512];
+	char text[CP_WHY_BYTES];
 	va_list args;
 
 	va_start(args, format);
@@ -34,13 +34,20 @@ void cp_fail(struct channel *c, const char *format, ...)
 		c->error = NULL;
 }
 
-static void prepare_process(void)
+static void prepare(void)
 {
 	uint64_t random;
 
 	if (getrandom(&random, sizeof(random), 0) == (ssize_t)sizeof(random))
 		cp_never_word = random | 0xFF;
 	cp_follow_forks();
+}
+
+void cp_prepare_process(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, prepare);
 }
 
 static bool check_counter(struct channel *c)
@@ -63,7 +70,7 @@ static bool check_counter(struct channel *c)
 	return true;
 }
 
-/* release gives back what a ring holds. */
+/* release frees everything that belongs to a ring. */
 static void release(struct channel *c)
 {
 	cp_silence(c);
@@ -79,13 +86,13 @@ static void release(struct channel *c)
 
 static cp_channel *open_channel(int abi, const char *name, const cp_options *o, bool many)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct wanted w;
 	struct channel *c;
 	struct shield shield;
+	char reason[CP_WHY_BYTES];
 	const char *why;
 
-	pthread_once(&once, prepare_process);
+	cp_prepare_process();
 	c = calloc(1, sizeof(*c));
 	if (c == NULL)
 		return &nothing.hot;
@@ -104,13 +111,19 @@ static cp_channel *open_channel(int abi, const char *name, const cp_options *o, 
 			name != NULL ? name : "", why);
 		return &c->hot;
 	}
-	if (!cp_choose_options(c, o, &w) || !cp_measure(c, o, &w) || !check_counter(c) ||
-	    !cp_choose_directory(c, o, &w))
+	if (!cp_choose_options(c, o, &w) || !cp_measure(c, o, &w) || !check_counter(c))
 		return &c->hot;
+	if (!cp_choose_directory(o->dir, w.dir, reason)) {
+		cp_fail(c, "%s", reason);
+		return &c->hot;
+	}
 	c->unordered = w.stamp == CP_RDTSC;
 	c->links = w.settings.kind == CP_LINK;
 	c->policy = w.policy;
-	/* A child that was forked before the ring is on the list would keep its descriptor. */
+	/*
+	 * A child that is forked before the ring is on the list would keep the ring's descriptor.
+	 * So keep other threads from forking until then.
+	 */
 	cp_lock_channels(&shield);
 	c->lost = cp_lost_drainer(w.dir);
 	if (c->lost == NULL || !cp_make_ring(c, &w)) {
@@ -121,8 +134,7 @@ static cp_channel *open_channel(int abi, const char *name, const cp_options *o, 
 		return &c->hot;
 	}
 	cp_list(c);
-	c->hot.shard = &c->shards[0].hot;
-	c->hot.word = &c->header->control.word;
+	c->hot.word = c->word;
 	cp_unlock_channels(&shield);
 	return &c->hot;
 }
@@ -133,8 +145,9 @@ cp_channel *cp_open_abi(int abi, const char *name, const cp_options *options, in
 	struct shield shield;
 
 	/*
-	 * From the beginning: opening a file is a cancellation point, and so are others. A timer's
-	 * signal would also stop the allocation of a large ring again and again.
+	 * Raise the shield first, because opening a file and some other steps are cancellation
+	 * points. Without the shield, the signals of a timer could also interrupt the allocation of
+	 * a large ring again and again.
 	 */
 	cp_shield_up(&shield);
 	if (options == NULL)

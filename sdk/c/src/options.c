@@ -1,4 +1,4 @@
-/* What a program asked for: checked, with the defaults. */
+/* This file checks a program's options and fills in defaults. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +71,7 @@ bool cp_choose_options(struct channel *c, const cp_options *o, struct wanted *w)
 	return true;
 }
 
-/* round_up gives the least power of two that is not below n. */
+/* round_up returns the smallest power of two that is not below n. */
 static uint64_t round_up(uint64_t n)
 {
 	uint64_t p = 1;
@@ -83,7 +83,10 @@ static uint64_t round_up(uint64_t n)
 static unsigned shard_cores(void)
 {
 #if defined(__x86_64__)
-	/* Possible cores, not those of this process: its affinity may change while it runs. */
+	/*
+	 * Count all possible cores and not only those that this process may use now, because the
+	 * affinity of a running program can change.
+	 */
 	long cores = -1;
 	FILE *f = fopen("/sys/devices/system/cpu/possible", "re");
 	if (f != NULL) {
@@ -103,7 +106,7 @@ static unsigned shard_cores(void)
 		return 1;
 	return (unsigned)(cores < CP_MAX_SHARDS ? cores : CP_MAX_SHARDS);
 #else
-	return 1; /* arm64 cannot read the core with the counter */
+	return 1; /* arm64 cannot read the core's number together with the counter */
 #endif
 }
 

@@ -4,14 +4,20 @@
 
 #include "shield.h"
 
-/* Where such a signal of a fault is blocked, the kernel ends the process and calls no handler. */
+/*
+ * faults lists the signals of faults in the program itself. If one of these signals occurs while it
+ * is blocked, the kernel ends the process and calls no handler.
+ */
 static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
 
 void cp_shield_up(struct shield *s)
 {
 	sigset_t held_off;
 
-	/* First: asynchronous cancellation may come between any two of the other steps. */
+	/*
+	 * Do this first, because asynchronous cancellation may come between any two of the other
+	 * steps.
+	 */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &s->cancel);
 	s->error = errno;
 	sigfillset(&held_off);

@@ -1,24 +1,25 @@
 /*
- * A thread that is cancelled while it holds a lock leaves it held. A signal handler that waits for
- * a lock of the thread that it interrupted waits for ever. So who holds a lock is behind a shield,
- * which holds both off. What came meanwhile comes when the shield is let down. Shields nest.
+ * A shield keeps cancellation and signal handlers away from a thread that holds a lock. Without a
+ * shield, a thread that is cancelled would never release its lock. A signal handler that needs a
+ * lock of the thread that it interrupted would wait for ever. When the thread lowers the shield,
+ * the cancellation and the signals that came meanwhile take effect. Shields nest.
  */
 #ifndef CP_SHIELD_H
 #define CP_SHIELD_H
 
 #include <signal.h>
 
-/* What a thread had before it raised its shield. */
+/* shield has the state of the thread before it raised the shield. */
 struct shield {
 	sigset_t signals;
 	int cancel;
-	int error; /* errno */
+	int error; /* the value of errno */
 };
 
-/* cp_shield_up disables cancellation and blocks all signals but those of faults. */
+/* cp_shield_up disables cancellation and blocks all signals except those of faults. */
 void cp_shield_up(struct shield *s);
 
-/* cp_shield_down gives back what the thread had, errno too. */
+/* cp_shield_down restores the earlier state of the thread, including errno. */
 void cp_shield_down(const struct shield *s);
 
 #endif

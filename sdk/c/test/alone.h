@@ -1,9 +1,10 @@
 /*
- * What the tests of interrupted calls share. Each test runs in a process of its own, which is
- * killed if it hangs.
+ * This file has what the tests of interrupted calls share. Each test runs in a process of its own,
+ * which is killed if it hangs.
  *
- * Most moments are no matter of luck: these programs have functions of their own in place of
- * three of the C library's. They call what a test has put into a hook, or do what it has set.
+ * Most tests do not depend on chance, because these programs replace three functions of the C
+ * library: nanosleep, sched_yield and close. nanosleep and close call the hook that a test has set.
+ * sched_yield takes as long as a test has set.
  */
 #ifndef CP_ALONE_H
 #define CP_ALONE_H
@@ -23,7 +24,7 @@
 
 typedef void hook_function(void);
 
-/* Each is called once. */
+/* Each hook is called once. */
 static hook_function *at_nanosleep, *at_close;
 
 static inline bool call(hook_function **hook)
@@ -39,7 +40,7 @@ int nanosleep(const struct timespec *wanted, struct timespec *left)
 {
 	bool interrupted = call(&at_nanosleep);
 
-	pthread_testcancel(); /* as the library's own */
+	pthread_testcancel(); /* the C library's nanosleep does the same */
 	if (interrupted) {
 		errno = EINTR;
 		return -1;
@@ -47,7 +48,7 @@ int nanosleep(const struct timespec *wanted, struct timespec *left)
 	return (int)syscall(SYS_nanosleep, wanted, left);
 }
 
-/* What each yield takes at least, as where other programs want the core. Atomic */
+/* The shortest time of a yield, to imitate other programs that want the core. Atomic */
 static long yield_ns;
 
 int sched_yield(void)
@@ -85,32 +86,35 @@ static inline void close_ring(cp_channel *c)
 	cp_close(c);
 }
 
-/* accounted is the number of events that a ring has or has counted. */
+/* accounted returns the number of events that a ring contains or has counted. */
 static inline uint64_t accounted(cp_channel *hot)
 {
 	struct channel *c = (struct channel *)hot;
-	uint64_t sum = 0;
+	uint64_t sum = cp_dropped(hot);
 
 	for (unsigned i = 0; i < c->shard_count; i++) {
 		struct shard_page *page = c->shards[i].page;
-		sum += LOAD(&page->producer.tail) + LOAD(&page->producer.dropped);
-		sum += LOAD(&page->cells.first_last.count);
+		sum += LOAD(&page->producer.tail) + LOAD(&page->cells.first_last.count);
 	}
 	return sum;
 }
 
 static cp_channel *channel;
-static uint64_t returned; /* calls to channel. Atomic */
+static uint64_t returned; /* number of calls on channel that have returned. Atomic */
 
+/* log_one logs an event. With one writer, it gives every third event its stamp. */
 static inline void log_one(void)
 {
-	cp_log(channel, 7);
+	if (!((struct channel *)channel)->many && PEEK(&returned) % 3 == 2)
+		cp_log_at(channel, cp_counter(), 7);
+	else
+		cp_log(channel, 7);
 	__atomic_fetch_add(&returned, 1, __ATOMIC_RELAXED);
 }
 
 /*
- * wait_again has calls wait for room although one waited in vain. On a busy machine a single yield
- * may use up the time of a call before it sleeps.
+ * wait_again makes calls wait for room although an earlier wait was in vain. On a busy machine, a
+ * single yield may take up the whole waiting time of a call before the call sleeps.
  */
 static inline void wait_again(cp_channel *waits)
 {
@@ -149,7 +153,10 @@ static inline int fork_and_open(void)
 	return waitpid(child, &status, 0) == child ? status : -1;
 }
 
-/* alone runs a test in a process of its own. Five minutes are far more than any takes. */
+/*
+ * alone runs a test in a process of its own. Its limit of five minutes is much longer than any test
+ * takes.
+ */
 static inline void alone(const char *name, void (*test)(void))
 {
 	struct timespec limit = {.tv_sec = 300};
@@ -166,7 +173,7 @@ static inline void alone(const char *name, void (*test)(void))
 		test();
 		_exit(failures != 0);
 	}
-	/* A SIGCHLD may be that of the test before. */
+	/* A SIGCHLD may come from the process of the previous test. */
 	while ((ended = waitpid(child, &status, WNOHANG)) == 0) {
 		if (sigtimedwait(&child_ends, NULL, &limit) != SIGCHLD) {
 			fprintf(stderr, "%s hangs\n", name);

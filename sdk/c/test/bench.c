@@ -1,8 +1,8 @@
 /*
- * What a log call costs, as a ratio to a bare counter reading. One writer logs to a ring that
- * overwrites and that nobody drains. Calls and readings take turns of a few milliseconds. For each
- * repetition it prints a line with medians over many turns: the ratio, the nanoseconds of a call,
- * and those of a reading.
+ * This program measures the cost of a log call as a ratio to a bare counter reading. One writer
+ * logs to a ring with policy overwrite, which nobody drains. Calls and readings take turns of a few
+ * milliseconds. For each repetition the program prints a line with medians over many turns: the
+ * ratio, the nanoseconds of a call, and the nanoseconds of a reading.
  *
  *	bench [REPETITIONS]
  */
@@ -63,7 +63,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "%s\n", cp_error(c));
 		return 1;
 	}
-	/* On one core, as bench log does. */
+	/* Stay on one core, as "cp-bench log" does. */
 	if (sched_getaffinity(0, sizeof(all), &all) == 0)
 		for (size_t i = CPU_SETSIZE; i-- > 0;)
 			if (CPU_ISSET(i, &all)) {

@@ -1,12 +1,12 @@
-/* Calls of a thread that is cancelled, or ends. */
+/* These tests cancel or end a thread that makes calls. */
 #define _GNU_SOURCE
 #include <sched.h>
 
 #include "alone.h"
 
 /*
- * Sanitizers have locks and marks on the stack of their own, which asynchronous cancellation leaves
- * as they are: so a program with one goes without it.
+ * Sanitizers keep locks and marks on the stack. Asynchronous cancellation does not clean these up,
+ * so the tests do not use it with a sanitizer.
  */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { ASYNCHRONOUS = 0 };
@@ -14,7 +14,7 @@ enum { ASYNCHRONOUS = 0 };
 enum { ASYNCHRONOUS = 1 };
 #endif
 
-/* The types of cancellation, of which a test takes 1 + ASYNCHRONOUS. */
+/* Tests use the first 1 + ASYNCHRONOUS of these types of cancellation. */
 static int types[] = {PTHREAD_CANCEL_DEFERRED, PTHREAD_CANCEL_ASYNCHRONOUS};
 
 static void set_type(const int *type)
@@ -26,7 +26,7 @@ static void set_type(const int *type)
 
 static void cancel_me(void) { pthread_cancel(pthread_self()); }
 
-/* run has a thread call f, and says whether it ended by being cancelled. */
+/* run calls f in a new thread, and reports whether the thread was cancelled. */
 static bool run(void *(*f)(void *), void *argument)
 {
 	pthread_t thread;
@@ -57,7 +57,7 @@ static void *log_until_cancelled(void *type)
 	return NULL;
 }
 
-/* No log call is where a thread is cancelled, whatever happens when the ring is full. */
+/* No log call is a cancellation point, whatever happens when the ring is full. */
 static void test_cancelled_while_it_logs(void)
 {
 	static const struct {
@@ -80,7 +80,7 @@ static void test_cancelled_while_it_logs(void)
 	}
 }
 
-/* Asynchronous cancellation may come at any moment of a log call to a ring with one writer. */
+/* In a ring with one writer, asynchronous cancellation may come at any moment of a log call. */
 static void test_cancelled_while_it_waits(void)
 {
 	for (int i = 0; i < 2 + ASYNCHRONOUS; i++) {
@@ -117,20 +117,23 @@ static void test_cancelled_anywhere(void)
 		void *result = NULL;
 
 		channel = open_ring("cancel/x", handler, policies[i % 3], false);
-		STORE(((struct channel *)channel)->lost, true); /* do not wait */
+		STORE(((struct channel *)channel)->lost, true); /* calls must not wait */
 		CHECK(pthread_create(&thread, NULL, log_until_the_end, &ready) == 0);
 		while (!LOAD(&ready))
 			sched_yield();
 		pthread_cancel(thread);
 		CHECK(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED);
-		returned = accounted(channel); /* nobody knows whether the last call returned */
+		/* The last call may not have returned before the cancellation. */
+		returned = accounted(channel);
 		log_some();
 		CHECK(accounted(channel) == returned);
 		close_ring(channel);
 	}
 }
 
-/* Not inline: where the thread is cancelled, the stack has no variable that a sanitizer marks. */
+/*
+ * open_one is not inline. So at the cancellation the stack has no variable that a sanitizer marks.
+ */
 static __attribute__((noinline)) void open_one(void)
 {
 	channel = open_ring("cancel/open", "id", "drop", false);
@@ -157,11 +160,11 @@ static void *close_and_end(void *type)
 
 static void test_cancelled_while_it_opens_or_closes(void)
 {
-	write_node(); /* which the open reads, and closes */
+	write_node(); /* cp_open reads this file and closes it, which calls at_close */
 	for (int i = 0; i < 1 + ASYNCHRONOUS; i++) {
 		channel = NULL;
 		CHECK(run(open_and_end, &types[i]) && at_close == NULL);
-		/* Asynchronous cancellation comes before the channel is anybody's. */
+		/* Asynchronous cancellation comes before open_one has stored the channel. */
 		CHECK((channel == NULL) == (types[i] == PTHREAD_CANCEL_ASYNCHRONOUS));
 		CHECK(fork_and_open() == 0);
 		if (channel == NULL)

@@ -1,4 +1,4 @@
-/* What the test programs share. */
+/* This file has what all test programs share. */
 #ifndef CP_CHECK_H
 #define CP_CHECK_H
 

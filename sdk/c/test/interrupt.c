@@ -1,4 +1,4 @@
-/* Calls that a signal interrupts, whose handler logs or forks. */
+/* In these tests a signal interrupts a call, and the signal's handler logs or forks. */
 #define _GNU_SOURCE
 #include <sched.h>
 
@@ -11,7 +11,10 @@ static void signal_me(void) { raise(SIGUSR1); }
 static int handled, forked;
 static bool forks, in_child;
 
-/* wait_for_child counts a child that ends well. In the child it sets a limit of time. */
+/*
+ * wait_for_child waits for a child, and counts it if it ends well. In the child it sets a time
+ * limit.
+ */
 static void wait_for_child(pid_t child)
 {
 	int status = -1;
@@ -34,7 +37,8 @@ static void handle(int sig)
 	if (other != NULL)
 		cp_log(other, 8);
 	if (forks && !in_child && PEEK(&handled) % 50 == 0)
-		wait_for_child(fork()); /* both go on with what the handler interrupted */
+		/* Parent and child both continue the call that the handler interrupted. */
+		wait_for_child(fork());
 	__atomic_fetch_add(&handled, 1, __ATOMIC_RELAXED);
 	errno = error;
 }
@@ -55,7 +59,10 @@ static bool blocked(int sig)
 	return pthread_sigmask(SIG_BLOCK, NULL, &now) == 0 && sigismember(&now, sig) == 1;
 }
 
-/* end_child ends a child, in which calls keep nothing, and channels can be opened and closed. */
+/*
+ * end_child does nothing in the parent. In a child, it checks that calls on the parent's channels
+ * keep nothing, and that the child can open and close channels of its own. Then it ends the child.
+ */
 static void end_child(void)
 {
 	if (!in_child)
@@ -70,7 +77,7 @@ static void end_child(void)
 	_exit(failures != 0);
 }
 
-/* The handler logs, and forks, while a call waits for room. */
+/* A signal handler may log and fork while the call that it interrupted waits for room. */
 static void test_handler_while_a_call_waits(void)
 {
 	forks = true;
@@ -99,15 +106,18 @@ static void test_handler_while_a_call_waits(void)
 static void end_wait(void) { STORE(((struct channel *)channel)->lost, true); }
 
 /*
- * Where others want the core, a yield gives it to each of them first. A call that goes on yielding
- * uses up its time, and sees late that there is room. So it must soon sleep.
+ * If other programs want the core, each yield gives it to all of them first. A call that only
+ * yielded would use up its waiting time, and see late that there is room. So a call soon sleeps.
  */
 static void test_call_sleeps_where_yields_are_slow(void)
 {
 	channel = open_ring("yields/x", "id", "block", false);
 	yield_ns = 20000000;
 	at_nanosleep = end_wait;
-	/* Three waits: on a busy machine a single yield may take up all of one. */
+	/*
+	 * Allow three waits, because on a busy machine a single yield may take as long as a whole
+	 * wait.
+	 */
 	for (int i = 0; i < RECORDS + 3 && at_nanosleep != NULL; i++) {
 		log_one();
 		wait_again(channel);
@@ -135,7 +145,10 @@ static void test_handler_while_a_call_opens_or_closes(void)
 	CHECK(accounted(channel) == 2);
 }
 
-/* This program registered it before the library had a channel, so that it runs before in_child. */
+/*
+ * main registers in_child_first before the library registers its functions. So in_child_first runs
+ * before in_child.
+ */
 static bool signalled_child;
 
 static void in_child_first(void)
@@ -144,7 +157,7 @@ static void in_child_first(void)
 		raise(SIGUSR1);
 }
 
-/* A child's handler must not log to the parent's ring, which is not mapped there. */
+/* A signal handler in a new child logs nothing to the parent's ring, which is not mapped there. */
 static void test_handler_in_a_new_child(void)
 {
 	int status = -1;
@@ -177,18 +190,20 @@ static void *log_in_a_storm(void *unused)
 /* change gives a channel new settings, as a drainer does. */
 static void change(cp_channel *hot, uint64_t generation, uint64_t kind)
 {
-	struct control *control = &((struct channel *)hot)->header->control;
+	struct channel *c = (struct channel *)hot;
+	struct control *control = &c->header->control;
 	uint64_t slot = 1 + generation % (CP_SLOTS - 1);
 
 	POKE(&control->slot[slot].kind, kind);
 	POKE(&control->slot[slot].a, kind == CP_XOY);
 	POKE(&control->slot[slot].b, kind == CP_XOY);
-	STORE(&control->word, generation << 16 | kind << 8 | slot);
+	STORE(c->word, generation << 16 | kind << 8 | slot);
 }
 
 /*
- * storm has writers log to channel, whose settings change, and to other. Meanwhile signals make
- * them log as well, and forks make children go on with what the signal interrupted.
+ * storm makes several threads log to two channels. It changes the settings of the first channel all
+ * the time. Meanwhile signal handlers of these threads log too, and fork children that continue the
+ * interrupted calls.
  */
 static void storm(const uint64_t kinds[2])
 {
@@ -212,10 +227,11 @@ static void storm(const uint64_t kinds[2])
 	CHECK(other == NULL || accounted(other) == returned);
 }
 
-static const uint64_t keep_all[] = {CP_XOY, CP_BUFFERED}; /* xoy 1 of 1 does as well */
+/* xoy with x = 1 and y = 1 keeps all events, too. */
+static const uint64_t keep_all[] = {CP_XOY, CP_BUFFERED};
 static const uint64_t keep_ends[] = {CP_FIRST_LAST, CP_FIRST_LAST};
 
-/* check_drops checks that the ranges are as a drainer wants them. */
+/* check_drops checks that the ranges of drops are as a drainer expects. */
 static void check_drops(cp_channel *hot)
 {
 	struct channel *c = (struct channel *)hot;
@@ -223,7 +239,7 @@ static void check_drops(cp_channel *hot)
 	for (unsigned i = 0; i < c->shard_count; i++) {
 		struct shard_page *page = c->shards[i].page;
 		uint64_t begun = LOAD(&page->producer.drops);
-		CHECK(begun <= 1); /* nobody drains: the tail stands still */
+		CHECK(begun <= 1); /* without a drainer the tail does not move any more */
 		if (begun == 1) {
 			struct drop_range r = page->drops[0];
 			CHECK(r.at == page->producer.tail && r.before == 0 && r.first <= r.last);
@@ -244,7 +260,9 @@ static void test_handlers_at_first_and_last(void)
 	storm(keep_ends);
 }
 
-/* Where there is one cell, a handler that interrupted who holds it can only drop its event. */
+/*
+ * If there is only one cell, a handler drops its event if it interrupted the thread with the cell.
+ */
 static void test_handlers_at_the_only_cell(void)
 {
 	channel = open_ring("storm/x", "id", "drop", true);
@@ -266,7 +284,7 @@ static void test_children_go_on_with_calls(void)
 
 enum { TURNS = 20 };
 
-static int turns; /* Atomic */
+static int turns; /* number of turns that a handler has interrupted. Atomic */
 
 static void handle_in_a_turn(int sig)
 {
@@ -291,7 +309,7 @@ static void *drop_until_the_end(void *unused)
 	return unused;
 }
 
-/* The turn that a handler interrupted is the thread's again when the handler returns. */
+/* When a handler that interrupted a turn returns, the thread has its turn again. */
 static void test_handler_in_a_turn(void)
 {
 	struct sigaction a = {.sa_handler = handle_in_a_turn};
@@ -306,7 +324,7 @@ static void test_handler_in_a_turn(void)
 	CHECK(accounted(channel) == returned);
 }
 
-static uint64_t generation; /* Atomic */
+static uint64_t generation; /* the generation of the channel's last settings. Atomic */
 
 static void change_and_log(void)
 {
@@ -330,7 +348,7 @@ static void *change_until_the_end(void *unused)
 	return unused;
 }
 
-/* A handler may find new settings while the thread is taking over others. */
+/* A signal handler may find new settings while its thread adopts other settings. */
 static void test_handler_while_settings_change(void)
 {
 	struct sigaction a = {.sa_handler = handle_by_change};
@@ -347,7 +365,9 @@ static void test_handler_while_settings_change(void)
 	CHECK(accounted(channel) == returned);
 }
 
-/* hold makes a channel look as if a thread that does not go on had its cells or its turns. */
+/*
+ * hold reserves the cells of a channel, or takes its turns, as a thread would that never continues.
+ */
 static void hold(cp_channel *hot, bool cells, const void *dropper)
 {
 	struct channel *c = (struct channel *)hot;
@@ -367,8 +387,8 @@ static void handle_by_first_and_last(int sig)
 }
 
 /*
- * A handler interrupted a thread that has a turn at drops, and finds no cell. Who has the cells may
- * wait for that turn.
+ * A handler that finds no free cell drops its event if it interrupted a thread that waits for a
+ * turn at drops. The thread with the cells may be waiting for that thread.
  */
 static void test_handler_finds_no_cell(void)
 {
@@ -385,7 +405,7 @@ static void test_handler_finds_no_cell(void)
 	CHECK(handled == 1 && accounted(other) == 1 && accounted(channel) == returned);
 }
 
-/* A call that goes on in a child waits for no thread that was not forked. */
+/* A call that continues in a child does not wait for threads of the parent. */
 static void test_child_waits_for_nobody(void)
 {
 	static const uint64_t kinds[] = {CP_FIRST_LAST, CP_BUFFERED};
@@ -399,7 +419,8 @@ static void test_child_waits_for_nobody(void)
 	pid_t child = fork();
 	if (child == 0) {
 		alarm(20);
-		c->hot.word = &c->header->control.word; /* as such a call has read it */
+		/* An interrupted call would have read this pointer before the fork. */
+		c->hot.word = c->word;
 		for (int i = 0; i < 2; i++) {
 			change(channel, (uint64_t)(2 + i), kinds[i]);
 			log_some();

@@ -1,6 +1,6 @@
 /*
- * What needs no drainer: names, errors, no-ops, forks, threads. The conformance test has the rest:
- * it drives writer.c.
+ * These tests need no drainer: names, errors, no-ops, forks and threads. The conformance test has
+ * all others: it gives orders to the program of writer.c.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -42,7 +42,7 @@ static void test_names(void)
 	CHECK(cp_parse_name(longest, &name) != NULL);
 }
 
-/* A channel that does not open says why, keeps nothing and harms nothing. */
+/* refused checks that a channel does not open, says why, and does nothing. */
 static void refused(const char *name, cp_options o, bool many, const char *says)
 {
 	if (o.dir == NULL)
@@ -55,8 +55,10 @@ static void refused(const char *name, cp_options o, bool many, const char *says)
 	}
 	CHECK(strcmp(cp_path(c), "") == 0);
 	cp_log(c, 1);
+	cp_log_at(c, 1, 1);
 	cp_link(c, 1, 2);
 	cp_snapshot(c);
+	CHECK(cp_dropped(c) == 0);
 	cp_close(c);
 }
 
@@ -90,22 +92,26 @@ static void test_errors(void)
 	cp_close(other);
 	CHECK(cp_error(NULL) != NULL);
 	cp_log(NULL, 1);
+	cp_log_at(NULL, 1, 1);
 	cp_link(NULL, 1, 2);
 	cp_snapshot(NULL);
+	CHECK(cp_dropped(NULL) == 0);
 	cp_close(NULL);
 }
 
-/* The file with the node's number: programs write to the directory, so it may be anything. */
+/*
+ * Any program of the user can write the file with the node's number, so the file may be anything.
+ */
 static void test_node(void)
 {
 	static const char spaces[] = "                                "
 				     "                               ";
 	static const struct {
-		const char *text, *more, *says; /* says NULL: it is number 7 */
+		const char *text, *more, *says; /* part of the error; NULL: the number is 7 */
 	} files[] = {
 		{"7", "", NULL},
 		{"\t7\n", "", NULL},
-		{"7", spaces, NULL}, /* 64 bytes */
+		{"7", spaces, NULL}, /* 64 bytes in total */
 		{"7\n", spaces, "more than 64 bytes"},
 		{"many", "", "not a number"},
 		{"7 7", "", "not a number"},
@@ -148,37 +154,44 @@ static void test_node(void)
 	unlink(path);
 }
 
-/* A child has no-ops: it neither writes to its parent's ring nor keeps it alive. */
+/*
+ * In a child, the parent's channels are no-ops: the child neither writes to its parent's rings nor
+ * keeps them alive.
+ */
 static void test_fork(void)
 {
-	cp_channel *c = cp_open("fork/x", &(cp_options){.dir = dir});
+	cp_options small = {.dir = dir, .policy = "drop", .buffer_bytes = 256};
+	cp_channel *c = cp_open("fork/x", &small);
 	cp_channel *shared = cp_open_shared("fork/y", &(cp_options){.dir = dir});
 	int status = -1;
 
 	CHECK(cp_error(c) == NULL && cp_error(shared) == NULL);
-	cp_log(c, 1);
+	for (uint64_t id = 0; id < 20; id++)
+		cp_log(c, id);
 	cp_log(shared, 1);
+	CHECK(cp_dropped(c) == 4);
 	int fd = ((struct channel *)c)->fd;
 	pid_t child = fork();
 	if (child == 0) {
 		for (uint64_t id = 0; id < 1000; id++) {
 			cp_log(c, id);
 			cp_log(shared, id);
+			cp_log_at(c, 1 + id, id);
 			cp_link(c, id, id);
 		}
 		cp_snapshot(c);
-		bool closed = write(fd, "x", 1) < 0;
+		bool closed = write(fd, "x", 1) < 0 && cp_dropped(c) == 0;
 		cp_close(c);
-		/* It may have channels of its own. */
+		/* The child may open channels of its own. */
 		cp_channel *own = cp_open("fork/z", &(cp_options){.dir = dir});
 		cp_log(own, 1);
-		bool works = cp_error(own) == NULL && *own->shard->tail == 1;
+		bool works = cp_error(own) == NULL && *((struct channel *)own)->shards[0].tail == 1;
 		unlink(cp_path(own));
 		_exit(closed && works ? 0 : 1);
 	}
 	CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	cp_log(c, 2);
-	CHECK(*c->shard->tail == 2);
+	CHECK(*((struct channel *)c)->shards[0].tail == 16 && cp_dropped(c) == 5);
 	unlink(cp_path(c));
 	unlink(cp_path(shared));
 	cp_close(c);
@@ -187,7 +200,7 @@ static void test_fork(void)
 
 static bool opening = true;
 
-/* Each open walks through all directories that there are, and then fails. */
+/* Each cp_open here searches the whole list of directories, and then fails. */
 static void *open_in_vain(void *unused)
 {
 	(void)unused;
@@ -199,8 +212,8 @@ static void *open_in_vain(void *unused)
 }
 
 /*
- * A child may be forked at any moment while another thread opens a channel. When it opens its own,
- * it must not wait for that thread, which it does not have.
+ * A program may fork at any moment while another thread opens a channel. If the child opens a
+ * channel, it does not wait for that thread, which does not exist in the child.
  */
 static void test_fork_while_another_thread_opens(void)
 {
@@ -211,7 +224,8 @@ static void test_fork_while_another_thread_opens(void)
 	snprintf(file, sizeof(file), "%s/node", dir);
 	FILE *f = fopen(file, "w");
 	CHECK(f != NULL && fputs("many", f) >= 0 && fclose(f) == 0);
-	CHECK(cp_lost_drainer(dir) != NULL); /* the last of the list */
+	/* The list begins with the newest directory, so this one is its last. */
+	CHECK(cp_lost_drainer(dir) != NULL);
 	for (int i = 0; i < DIRECTORIES; i++) {
 		snprintf(other, sizeof(other), "/none/%d", i);
 		CHECK(cp_lost_drainer(other) != NULL);
@@ -245,7 +259,8 @@ static void *log_many(void *c)
 }
 
 /*
- * All shards together have at least the records that were asked for, also where they divide badly.
+ * All shards together have at least the requested number of records, even if that number cannot be
+ * divided evenly.
  */
 static void test_sizes(void)
 {
@@ -261,7 +276,7 @@ static void test_sizes(void)
 	}
 }
 
-/* Each event of many threads is a record, or counted as dropped, while the handler changes. */
+/* While the handler changes, each event of many threads becomes a record or counts as dropped. */
 static void test_threads(void)
 {
 	cp_options o = {.dir = dir, .policy = "drop", .handler = "id", .buffer_bytes = 1 << 16};
@@ -274,18 +289,21 @@ static void test_threads(void)
 	for (int i = 0; i < THREADS; i++)
 		CHECK(pthread_create(&threads[i], NULL, log_many, hot) == 0);
 	for (uint64_t generation = 2; generation < 50; generation++) {
-		/* As a drainer does: xoy 1 of 1 keeps all, as id does. */
+		/*
+		 * Change the settings as a drainer does. xoy with x = 1 and y = 1 keeps all events,
+		 * too.
+		 */
 		uint64_t slot = generation % CP_SLOTS, kind = generation % 2 ? CP_XOY : CP_BUFFERED;
 		POKE(&c->header->control.slot[slot].kind, kind);
 		POKE(&c->header->control.slot[slot].a, kind == CP_XOY);
 		POKE(&c->header->control.slot[slot].b, kind == CP_XOY);
-		STORE(&c->header->control.word, generation << 16 | kind << 8 | slot);
+		STORE(c->word, generation << 16 | kind << 8 | slot);
 		usleep(50);
 	}
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
 	for (unsigned i = 0; i < c->shard_count; i++)
-		kept += *c->shards[i].hot.tail + c->shards[i].page->producer.dropped;
+		kept += *c->shards[i].tail + c->shards[i].page->producer.dropped;
 	if (kept != THREADS * EVENTS) {
 		fprintf(stderr, "%llu events kept or dropped of %d\n", (unsigned long long)kept,
 			THREADS * EVENTS);
@@ -295,17 +313,22 @@ static void test_threads(void)
 	cp_close(hot);
 }
 
-/* Settings from a ring are input from a stranger. With bad ones a channel is null, and says so. */
+/*
+ * Settings in a ring are untrusted input. If they are bad, the channel uses null and sets a flag.
+ */
 static void test_strange_settings(void)
 {
 	static const struct {
 		uint64_t word, kind, a, b;
 	} strange[] = {
-		{2 << 16 | CP_XOY << 8 | 1, CP_XOY, 0, 0},   /* y = 0: nobody may divide */
-		{2 << 16 | CP_XOY << 8 | 1, CP_ID, 0, 0},    /* word and slot differ */
-		{2 << 16 | 9 << 8 | 1, 9, 0, 0},             /* no such handler */
-		{2 << 16 | CP_ID << 8 | 9, CP_ID, 0, 0},     /* no such slot */
-		{2 << 16 | CP_LINK << 8 | 1, CP_LINK, 0, 0}, /* not a link channel */
+		/* y is 0, so the library must not divide by it. */
+		{2 << 16 | CP_XOY << 8 | 1, CP_XOY, 0, 0},
+		/* The word and the slot have different kinds. */
+		{2 << 16 | CP_XOY << 8 | 1, CP_ID, 0, 0},
+		{2 << 16 | 9 << 8 | 1, 9, 0, 0},             /* a handler that does not exist */
+		{2 << 16 | CP_ID << 8 | 9, CP_ID, 0, 0},     /* a slot that does not exist */
+		/* The channel was not opened with link. */
+		{2 << 16 | CP_LINK << 8 | 1, CP_LINK, 0, 0},
 		{2 << 16 | CP_DOWNSAMPLE << 8 | 1, CP_DOWNSAMPLE, 0, 0},
 		{0, CP_ID, 0, 0},
 	};
@@ -316,11 +339,13 @@ static void test_strange_settings(void)
 		cp_log(hot, 1);
 		c->header->control.slot[1] =
 			(struct slot){strange[i].kind, strange[i].a, strange[i].b, 0};
-		STORE(&c->header->control.word, strange[i].word);
+		STORE(c->word, strange[i].word);
 		for (uint64_t id = 0; id < 10; id++)
 			cp_log(hot, id);
-		/* A word of zero points to slot 0, which says id: its kind is not the slot's. */
-		CHECK(*hot->shard->tail == 1);
+		/*
+		 * Even the word 0 is bad: it has kind null and points to slot 0, which has kind id.
+		 */
+		CHECK(*c->shards[0].tail == 1);
 		CHECK(c->shards[0].page->producer.flags & CP_BAD_SETTINGS);
 		CHECK(c->shards[0].page->producer.journal == 2);
 		unlink(cp_path(hot));
@@ -328,7 +353,10 @@ static void test_strange_settings(void)
 	}
 }
 
-/* The clock of this program and of the library in it. It says what a test wants, while one does. */
+/*
+ * utc_says has the next utc_left readings of the wall clock. The clock_gettime below replaces that
+ * of the C library, also for the cloudprofiler library.
+ */
 static const int64_t *utc_says;
 static size_t utc_left;
 
@@ -343,8 +371,8 @@ int clock_gettime(clockid_t clock, struct timespec *t)
 }
 
 /*
- * A clock may be set back between its two readings. The ring must not say of it that an interval
- * ends before it begins: readers would call the ring damaged.
+ * If somebody sets the clock back between its two readings, the ring's interval still does not end
+ * before it begins. Readers would call a ring with such an interval damaged.
  */
 static void test_clock_set_back(void)
 {
@@ -362,7 +390,7 @@ static void test_clock_set_back(void)
 	cp_close(c);
 }
 
-/* What the library does to name a ring. */
+/* at_rename is called when the library gives a ring its name. */
 static void (*at_rename)(const char *from);
 
 int rename(const char *from, const char *to)
@@ -388,14 +416,18 @@ static void look_at_ring(const char *from)
 		struct shard_page *page = (struct shard_page *)(image + CP_PAGE * (1 + i));
 		struct journal_entry *e = &page->journal[0];
 		CHECK(page->producer.journal == 1);
-		CHECK(e->word == h->control.word && e->kind == CP_XOY && e->a == 2 && e->b == 5);
+		CHECK(e->word == (h->identity.many_writers ? h->control.word : page->producer.word));
+		CHECK(e->kind == CP_XOY && e->a == 2 && e->b == 5);
 		CHECK(e->from == 0 && e->counter == h->identity.opened_counter);
 		CHECK(e->dropped == 0 && e->skipped == 0);
 	}
 	rings_seen++;
 }
 
-/* A drainer may read a ring, and change its settings, as soon as it has its name. */
+/*
+ * A ring is complete when it gets its name, because from then on a drainer may read it and change
+ * its settings.
+ */
 static void test_whole_before_it_has_a_name(void)
 {
 	cp_options o = {.dir = dir, .handler = "xoy", .x = 2, .y = 5, .buffer_bytes = 256};

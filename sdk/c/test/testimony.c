@@ -1,12 +1,13 @@
 /*
- * A program that logs until it is killed, and says in a file that outlives it how many calls have
- * returned, and into which rings. It is the twin in C of the programs of the tests that kill.
+ * This program logs until it is killed. It notes in a file, which outlives the program, how many
+ * calls have returned and into which rings they logged. Go programs in tests that kill do the same.
  *
  *	testimony FILE WRITERS LINKS
  *
- * Rings are in CLOUDPROFILER_DIR. LINKS is 1 or 0: whether there is a channel of links. The first
- * writer is that of the channel with one, the next, if there is, that of links, the others are
- * those of the shared channel.
+ * Rings are in CLOUDPROFILER_DIR. WRITERS is the number of writers on the shared channel. LINKS is
+ * 1 if there is a channel of links, and 0 if not. Writer 0 logs to the channel with one writer. If
+ * there is a channel of links, the next writer logs to it. All other writers log to the shared
+ * channel.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -21,7 +22,7 @@
 
 #include "cloudprofiler.h"
 
-/* As internal/testimony has it. */
+/* The layout is the same as in internal/testimony. */
 struct testimony {
 	_Atomic uint64_t returned[8];
 	_Atomic uint64_t begun;
@@ -32,8 +33,8 @@ static struct testimony *said;
 static cp_channel *one, *links, *shared;
 
 struct writer {
-	int place;       /* in returned */
-	uint64_t number; /* of those of the shared channel */
+	int place;       /* index in testimony.returned */
+	uint64_t number; /* number among the writers of the shared channel */
 	cp_channel *channel;
 };
 

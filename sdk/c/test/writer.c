@@ -1,14 +1,19 @@
 /*
- * A program that does what it is told, a line at a time, and answers each with a line. The
- * conformance test drives it and its twin in Go, and expects the same of both.
+ * This program carries out orders, one on each line, and answers each with a line. The conformance
+ * test gives the same orders to a Go program, and expects the same results from both.
  *
  *	open one|shared NAME HANDLER N X Y PERIOD_NS POLICY STAMP BYTES    "-": the default
  *	log FIRST COUNT
+ *	at STAMP FIRST COUNT
  *	link PARENT CHILD
+ *	dropped              the answer is the number
  *	snapshot
- *	fork COUNT           a child logs so many events, and lives on
+ *	fork COUNT           a child logs this many events, and lives on
  *	close
- *	memory ROOT BYTES    is there memory for so much, by the files below ROOT?
+ *	ids INSTANCE         open ids in the default directory
+ *	next COUNT           make ids; the answer is the last one
+ *	close-ids
+ *	memory ROOT BYTES    is there this much memory, according to the files below ROOT?
  */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -22,6 +27,7 @@
 #include "memory.h"
 
 static cp_channel *channel;
+static cp_ids *ids;
 
 static const char *given(const char *word) { return strcmp(word, "-") == 0 ? NULL : word; }
 
@@ -45,7 +51,9 @@ static const char *open_it(const char *line)
 	return cp_error(channel);
 }
 
-/* The child lives until whoever gives orders is gone. */
+/*
+ * fork_it forks a child that logs. The child lives until the program that gives the orders is gone.
+ */
 static const char *fork_it(uint64_t count)
 {
 	int done[2];
@@ -79,9 +87,47 @@ static const char *look_for_memory(const char *line)
 	return cp_memory_left(root, bytes, why, sizeof(why)) ? NULL : why;
 }
 
+static const char *number(uint64_t n)
+{
+	static char text[24];
+
+	snprintf(text, sizeof(text), "%" PRIu64, n);
+	return text;
+}
+
+static const char *make_ids(uint64_t count)
+{
+	uint64_t id = 0;
+
+	while (count-- > 0)
+		if (!cp_ids_next(ids, &id))
+			return "no id";
+	return number(id);
+}
+
+/* obey_about_ids carries out an order about ids. */
+static const char *obey_about_ids(const char *line)
+{
+	uint64_t count;
+	int instance;
+
+	if (sscanf(line, "ids %d", &instance) == 1) {
+		ids = cp_ids_open(NULL, instance);
+		return cp_ids_error(ids);
+	}
+	if (sscanf(line, "next %" SCNu64, &count) == 1)
+		return make_ids(count);
+	if (strncmp(line, "close-ids", 9) == 0) {
+		cp_ids_close(ids);
+		ids = NULL;
+		return NULL;
+	}
+	return "unknown order";
+}
+
 static const char *obey(const char *line)
 {
-	uint64_t a, b;
+	uint64_t stamp, a, b;
 
 	if (strncmp(line, "open ", 5) == 0)
 		return open_it(line);
@@ -90,6 +136,13 @@ static const char *obey(const char *line)
 			cp_log(channel, a + i);
 		return NULL;
 	}
+	if (sscanf(line, "at %" SCNu64 " %" SCNu64 " %" SCNu64, &stamp, &a, &b) == 3) {
+		for (uint64_t i = 0; i < b; i++)
+			cp_log_at(channel, stamp, a + i);
+		return NULL;
+	}
+	if (strncmp(line, "dropped", 7) == 0)
+		return number(cp_dropped(channel));
 	if (sscanf(line, "link %" SCNu64 " %" SCNu64, &a, &b) == 2) {
 		cp_link(channel, a, b);
 		return NULL;
@@ -100,14 +153,14 @@ static const char *obey(const char *line)
 		cp_snapshot(channel);
 		return NULL;
 	}
-	if (strncmp(line, "close", 5) == 0) {
+	if (strcmp(line, "close\n") == 0) {
 		cp_close(channel);
 		channel = NULL;
 		return NULL;
 	}
 	if (strncmp(line, "memory ", 7) == 0)
 		return look_for_memory(line);
-	return "unknown order";
+	return obey_about_ids(line);
 }
 
 int main(void)

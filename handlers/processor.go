@@ -1,0 +1,41 @@
+package handlers
+
+import (
+	"runtime"
+	"sync/atomic"
+	_ "unsafe" // for linkname
+)
+
+// The Go runtime runs goroutines on GOMAXPROCS processors. A goroutine that is pinned to its
+// processor is the only one that runs there. So if each processor has a shard of its own, a writer
+// that is pinned needs no locked operation to reserve a place. Package sync keeps its pools in the
+// same way. The runtime keeps both functions for packages that link to them.
+//
+// Between pin and unpin a goroutine must neither wait nor allocate.
+
+//go:linkname pin runtime.procPin
+func pin() int
+
+//go:linkname unpin runtime.procUnpin
+func unpin()
+
+// alone reports whether the processor to which the caller is pinned has a shard to itself.
+func (c *Channel) alone(processor int) bool {
+	return processor < int(atomic.LoadUint32(&c.processors))
+}
+
+// share makes the processors share the shards, because somebody raised GOMAXPROCS above the number
+// of shards after the channel was opened. From then on every writer uses a locked operation.
+//
+// A writer that is pinned may still write without one. runtime.ReadMemStats stops the world, and
+// the world stops only when no goroutine is pinned.
+func (c *Channel) share() {
+	c.changes.Lock()
+	defer c.changes.Unlock()
+	if c.shared.Load() {
+		return
+	}
+	atomic.StoreUint32(&c.processors, 0)
+	runtime.ReadMemStats(new(runtime.MemStats))
+	c.shared.Store(true)
+}

@@ -1,0 +1,363 @@
+package ring
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// This file is a machine with weakly ordered memory, as section Order of FORMAT.md describes it.
+// Each thread is a short program. The machine performs the accesses of a thread in any order that
+// FORMAT.md allows, and the accesses of several threads in any interleaving. It knows no order that
+// comes from branches, because FORMAT.md does not use it. Like arm64 and x86, it makes a store
+// visible to all other threads at once. order_contract_test.go has the programs.
+//
+// A program has one access or fence on each line:
+//
+//	load X -> r     a plain load into register r; look X -> r: a look
+//	pread X -> r    the kernel loads the halves of X separately, into the registers r and r'
+//	wait X v        a plain load of a value that is v or more: with less, the thread stops here
+//	await X v       the same with a look
+//	mark X v        a plain load of a counter word that has the same lap mark as v
+//	store X v       a plain store of a number or a register; publish X v: a publish
+//	reserve X -> r  r = X, X = r + 1, with no other reservation in between: a look and a publish,
+//	                with later accesses perhaps between the two; take X -> r: plain accesses
+//	fence           a fence
+//
+// X[v] is place v mod places of X. An operation with "?" need not be ordered for this exchange: see
+// weakenings.
+const places = 2
+
+// A step is one access of a program.
+type step struct {
+	op         string
+	name       string // of the word, without the place
+	word       int    // the number of the word, or of its place 0
+	index      operand
+	arg        operand // what is stored, or what a load waits for
+	into       int     // the register that is loaded, or unknown
+	needs      uint32  // earlier steps that must be performed before this one
+	maybeNeeds uint32  // the same, if they are at the same place
+}
+
+// An operand is a number, or the content of a register plus a number.
+type operand struct {
+	register int // or unknown
+	n        int
+}
+
+func (s *step) is(ops ...string) bool { return slices.Contains(ops, s.op) }
+func (s *step) stores() bool          { return s.is("store", "publish", "reserved", "taken") }
+func (s *step) looks() bool           { return s.is("look", "await", "reserve") }
+func (s *step) publishes() bool       { return s.is("publish", "reserved") }
+
+// lines returns the operations of a program.
+func lines(program string) (all []string) {
+	for line := range strings.FieldsFuncSeq(program, func(r rune) bool {
+		return r == '\n' || r == ';'
+	}) {
+		all = append(all, strings.TrimSpace(line))
+	}
+	return all
+}
+
+// compile finds the accesses of a thread's program and their order.
+func (m *machine) compile(thread int, program []string) (steps []step) {
+	var fences []int // each is the number of accesses before a fence
+	for _, line := range program {
+		f := strings.Fields(strings.Replace(line, "?", "", 1))
+		if f[0] == "fence" {
+			fences = append(fences, len(steps))
+			continue
+		}
+		s := step{op: f[0], index: operand{register: unknown}, into: unknown,
+			arg: m.operand(thread, f[len(f)-1])}
+		name, index, placed := strings.Cut(strings.TrimSuffix(f[1], "]"), "[")
+		s.name, s.word = name, numberOf(m.words, name)
+		if placed {
+			s.word, s.index = numberOf(m.words, name+"[0]"), m.operand(thread, index)
+			numberOf(m.words, name+"[1]")
+		}
+		if f[2] == "->" {
+			s.into = s.arg.register
+		}
+		steps = append(steps, s)
+		switch s.op {
+		case "pread":
+			s.into = m.operand(thread, f[3]+"'").register
+			steps = append(steps, s)
+		case "reserve", "take":
+			s.op = map[string]string{"reserve": "reserved", "take": "taken"}[s.op]
+			s.arg.n, s.into = 1, unknown
+			steps = append(steps, s)
+		}
+	}
+	for i := range steps {
+		for k := range i {
+			a, b := &steps[k], &steps[i]
+			fenced := slices.ContainsFunc(fences, func(at int) bool { return k < at && at <= i })
+			switch {
+			case a.looks(), b.publishes(), fenced && (!a.stores() || b.stores()):
+				b.needs |= 1 << k
+			case a.name == b.name && (a.stores() || b.stores()):
+				b.maybeNeeds |= 1 << k
+			}
+		}
+	}
+	return steps
+}
+
+// operand compiles a number, a register, or a register with "+1".
+func (m *machine) operand(thread int, text string) operand {
+	if n, err := strconv.Atoi(text); err == nil {
+		return operand{unknown, n}
+	}
+	register, more := strings.CutSuffix(text, "+1")
+	o := operand{register: numberOf(m.regs, fmt.Sprint(thread, register))}
+	if more {
+		o.n = 1
+	}
+	return o
+}
+
+const unknown = -1
+
+// A moment is a state of the machine.
+type moment struct {
+	done     [4]uint32 // the steps that each thread has performed
+	words    [24]int8
+	regs     [40]int8
+	reserved int8 // 1: a thread is between the two accesses of a reservation
+}
+
+// A machine explores all executions of its threads.
+type machine struct {
+	threads     [][]step
+	words, regs map[string]int
+	seen        map[moment]bool
+	judge       func(thread int, regs func(string) int) (accepted bool, fault string)
+	accepted    [4]bool
+	fault       string
+}
+
+func (m *machine) explore(now moment) {
+	if m.seen[now] || m.fault != "" {
+		return
+	}
+	m.seen[now] = true
+	for t, steps := range m.threads {
+		for i := range steps {
+			if next, ok := m.perform(now, t, i); ok {
+				if next.done[t] == 1<<len(steps)-1 {
+					m.judgeThread(&next, t)
+				}
+				m.explore(next)
+			}
+		}
+	}
+}
+
+func (m *machine) judgeThread(at *moment, t int) {
+	accepted, fault := m.judge(t, func(register string) int {
+		return at.value(m.operand(t, register))
+	})
+	m.accepted[t] = m.accepted[t] || accepted
+	if fault != "" {
+		m.fault = fmt.Sprintf("thread %d: %s", t, fault)
+	}
+}
+
+// perform returns the state after step i of thread t. It returns false if the step cannot be
+// performed now.
+func (m *machine) perform(now moment, t, i int) (moment, bool) {
+	s := &m.threads[t][i]
+	if now.done[t]>>i&1 == 1 || s.needs&^now.done[t] != 0 {
+		return now, false
+	}
+	at, arg := now.place(s), 0
+	for k := range i {
+		if s.maybeNeeds&^now.done[t]>>k&1 == 1 {
+			if other := now.place(&m.threads[t][k]); other == at || other == unknown {
+				return now, false
+			}
+		}
+	}
+	if s.into == unknown {
+		arg = now.value(s.arg)
+	}
+	if at == unknown || arg == unknown {
+		return now, false
+	}
+	now.done[t] |= 1 << i
+	word := &now.words[at]
+	if s.into != unknown {
+		now.regs[s.into] = *word
+	}
+	switch s.op {
+	case "wait", "await":
+		return now, int(*word) >= arg
+	case "mark":
+		return now, lap(int(*word)) == lap(arg)
+	case "store", "publish":
+		*word = int8(arg)
+	case "reserve", "take":
+		free := now.reserved == 0
+		now.reserved = 1
+		return now, free
+	case "reserved", "taken":
+		*word, now.reserved = int8(arg), 0
+	}
+	return now, true
+}
+
+// lap returns the lap mark of a counter word in the tests: 0 at first, and n + 1 in record n.
+func lap(word int) int { return ((word + places - 1) / places) & 1 }
+
+// place returns the number of the word that a step accesses, or unknown.
+func (now *moment) place(s *step) int {
+	i := now.value(s.index)
+	if i == unknown {
+		return unknown
+	}
+	return s.word + i%places
+}
+
+func (now *moment) value(o operand) int {
+	if o.register == unknown {
+		return o.n
+	}
+	if now.regs[o.register] == unknown {
+		return unknown
+	}
+	return int(now.regs[o.register]) + o.n
+}
+
+// numberOf numbers names in the order in which they occur.
+func numberOf(names map[string]int, name string) int {
+	n, ok := names[name]
+	if !ok {
+		n = len(names)
+		names[name] = n
+	}
+	return n
+}
+
+// An exchange is what several threads do with the same words.
+type exchange struct {
+	name    string
+	start   map[string]int8 // words that are not 0 at first
+	threads []string
+	// judge is called when a thread has performed its program. It returns whether the thread takes
+	// what it loaded, and what is wrong with that.
+	judge func(thread int, regs func(string) int) (accepted bool, fault string)
+}
+
+// run explores all executions. It returns a fault of one of them, or "".
+func (e *exchange) run(programs [][]string) (m *machine) {
+	m = &machine{words: map[string]int{}, regs: map[string]int{}, seen: map[moment]bool{},
+		judge: e.judge}
+	var start moment
+	for i := range start.regs {
+		start.regs[i] = unknown
+	}
+	for i, p := range programs {
+		m.threads = append(m.threads, m.compile(i, p))
+	}
+	for name, v := range e.start {
+		start.words[numberOf(m.words, name)] = v
+	}
+	m.explore(start)
+	return m
+}
+
+func (e *exchange) programs() (programs [][]string) {
+	for _, text := range e.threads {
+		programs = append(programs, lines(text))
+	}
+	return programs
+}
+
+// weaker is what is left of an operation without its order.
+var weaker = map[string]string{"look": "load", "await": "wait", "publish": "store", "fence": "",
+	"reserve": "take"}
+
+// weakenings calls f with each version of the programs in which one rule of one thread has lost its
+// order. Lines that differ only in numbers follow the same rule. needed is false if the program
+// marks the operation with "?".
+func (e *exchange) weakenings(f func(rule string, needed bool, programs [][]string)) {
+	numbers := regexp.MustCompile("[0-9]+")
+	rule := func(line string) string { return numbers.ReplaceAllString(line, "") }
+	for t, p := range e.programs() {
+		done := map[string]bool{}
+		for _, line := range p {
+			op, _, _ := strings.Cut(line, " ")
+			plain, ok := weaker[strings.TrimSuffix(op, "?")]
+			if !ok || done[rule(line)] {
+				continue
+			}
+			done[rule(line)] = true
+			programs := e.programs()
+			programs[t] = nil
+			for _, other := range p {
+				if rule(other) == rule(line) {
+					other = strings.TrimSpace(strings.Replace(other, op, plain, 1))
+				}
+				if other != "" {
+					programs[t] = append(programs[t], other)
+				}
+			}
+			f(fmt.Sprintf("thread %d: %s", t, line), !strings.HasSuffix(op, "?"), programs)
+		}
+	}
+}
+
+// asInGo returns the programs with only the order that package ring has on arm64. Each access to
+// the mapping is atomic, so it publishes or looks. The only fences are those after the kernel's
+// loads.
+func (e *exchange) asInGo() (programs [][]string) {
+	inGo := strings.NewReplacer("load ", "look ", "store ", "publish ", "?", "").Replace
+	for _, p := range e.programs() {
+		kernel := strings.Contains(e.threads[len(programs)], "pread ") ||
+			strings.Contains(e.threads[len(programs)], "wait lock")
+		var q []string
+		for _, line := range p {
+			if line = inGo(line); line != "fence" || kernel {
+				q = append(q, line)
+			}
+		}
+		programs = append(programs, q)
+	}
+	return programs
+}
+
+func TestOrder(t *testing.T) {
+	for _, e := range exchanges {
+		t.Run(e.name, func(t *testing.T) {
+			m := e.run(e.programs())
+			t.Logf("%d states", len(m.seen))
+			if m.fault != "" {
+				t.Errorf("FORMAT.md: %s", m.fault)
+			}
+			for i, text := range e.threads {
+				if strings.Contains(text, "->") && !strings.Contains(text, "reserve") &&
+					!m.accepted[i] {
+					t.Errorf("thread %d takes nothing", i)
+				}
+			}
+			if m := e.run(e.asInGo()); m.fault != "" {
+				t.Errorf("package ring: %s", m.fault)
+			}
+			e.weakenings(func(rule string, needed bool, programs [][]string) {
+				switch m := e.run(programs); {
+				case needed && m.fault == "":
+					t.Errorf("%s: the order is not needed", rule)
+				case !needed && m.fault != "":
+					t.Errorf("%s: the order is needed: %s", rule, m.fault)
+				}
+			})
+		})
+	}
+}
