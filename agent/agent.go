@@ -29,33 +29,35 @@ type Agent struct {
 	chrony  *poller
 	epochs  *epochs
 	servers []*http.Server
-	address net.Addr // of Config.Listen
+	address net.Addr // the address at which the agent listens, for Config.Listen
 	running sync.WaitGroup
+	ctx     context.Context // ends with the agent
 	stop    context.CancelFunc
 	once    sync.Once
 	closed  error
 
-	link atomic.Pointer[tscclient.Link] // nil: there is no server
+	link  atomic.Pointer[tscclient.Link] // nil: the agent has no server
+	watch watch
 
-	runsMu    sync.Mutex   // locked while a run is opened or closed
-	frequency runFrequency // of the newest run; guarded by runsMu
+	runsMu    sync.Mutex   // locked while the agent opens or closes a run
+	frequency runFrequency // the frequency in the newest run; protected by runsMu
 
-	mu    sync.Mutex // guards all below
+	mu    sync.Mutex // protects the fields below it
 	state state
 	table TableStatus
 }
 
-// TableStatus says which handler table is in force.
+// TableStatus says which handler table applies.
 type TableStatus struct {
-	// "none", "file", "server" or "last of the server"
+	// Source is "none", "file", "server" or "last of the server".
 	Source     string    `json:"source"`
-	Generation uint64    `json:"generation,omitempty"` // the server's
+	Generation uint64    `json:"generation,omitempty"` // the generation of the server's table
 	Since      time.Time `json:"since,omitzero"`
-	Error      string    `json:"error,omitempty"` // why a newer table was not adopted
+	Error      string    `json:"error,omitempty"` // why the agent did not adopt a newer table
 }
 
 // Start begins to drain rings and to answer requests. The error wraps ErrConfig, or ring.ErrLocked
-// if another agent uses the directory of rings or of logs.
+// if another agent uses the directory of rings or the directory of logs.
 func Start(c Config) (*Agent, error) {
 	a, err := start(c)
 	if err != nil {
@@ -109,10 +111,10 @@ func start(c Config) (a *Agent, err error) {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	a.stop = stop
+	a.ctx, a.stop = ctx, stop
 	a.chrony = newPoller(c.Chrony, c.Node, a.epochs.epoch, a.notify)
 	if a.state.Run != "" {
-		a.beginFrequency(a.state.Run) // measures only the rest of the run
+		a.beginFrequency(a.state.Run) // this agent can measure only the rest of an open run
 		a.chrony.open(a.baselinePath(a.state.Run))
 	}
 	a.running.Go(func() { a.chrony.run(ctx) })
@@ -123,7 +125,8 @@ func start(c Config) (a *Agent, err error) {
 	return a, nil
 }
 
-// makeState makes the directory of logs, private to this user, or checks an existing one.
+// makeState creates the directory of logs, private to this user. If the directory exists, makeState
+// checks it.
 func makeState(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf(
@@ -133,8 +136,8 @@ func makeState(dir string) error {
 	return ring.CheckPrivate(dir, "directory of logs and runs", "state")
 }
 
-// chooseTable sets the first handler table: the configured file, or, without one, the last table
-// that a server sent.
+// chooseTable sets the first handler table. This is the configured file or, if there is none, the
+// last table that a server sent.
 func (a *Agent) chooseTable(o *drain.Options) error {
 	a.table = TableStatus{Source: "none"}
 	if a.c.Table != "" {
@@ -162,9 +165,9 @@ func (a *Agent) notify(err error) {
 	}
 }
 
-// SetTable applies a server's handler table to all channels at once, and stores it for a start
-// without the server. The generation is the server's, for display. The error wraps
-// handlertable.ErrTable.
+// SetTable applies a server's handler table to all channels at once. It also stores the table, so
+// that the agent can start without the server. generation is the generation of the server's table,
+// for display. The error wraps handlertable.ErrTable.
 func (a *Agent) SetTable(text []byte, generation uint64) (channels int, err error) {
 	table, err := handlertable.Parse(text, "the server's table")
 	if err == nil {
@@ -178,8 +181,8 @@ func (a *Agent) SetTable(text []byte, generation uint64) (channels int, err erro
 	}
 	a.table = TableStatus{Source: "server", Generation: generation, Since: time.Now()}
 	a.state.Saw = generation
-	// The table has been applied. A failure to store it is reported, and matters only if the agent
-	// starts without a server.
+	// The agent has applied the table. If it cannot store the table, it reports that. This matters
+	// only if the agent later starts without a server.
 	keepErr := plainfile.Replace(filepath.Join(a.c.State, tableFile), text)
 	if keepErr == nil {
 		keepErr = a.state.write(a.c.State)
@@ -190,7 +193,7 @@ func (a *Agent) SetTable(text []byte, generation uint64) (channels int, err erro
 	return len(a.drainer.Stats().Rings), nil
 }
 
-// SetLimits changes the configured limits of disk space, for example after a reload.
+// SetLimits changes the limits on disk space, for example after somebody reloads the configuration.
 func (a *Agent) SetLimits(maxRunBytes int64, minFree float64) error {
 	return a.drainer.SetLimits(maxRunBytes, minFree)
 }
@@ -225,8 +228,8 @@ func (a *Agent) Snapshot(pattern string) (channels int, records uint64, err erro
 	return channels, max(after, before) - before, err
 }
 
-// Close drains the present content of the rings, leaves the logs for the next agent, and ends this
-// agent. The error names the rings that could not be drained.
+// Close drains the present content of the rings and ends this agent. It leaves the logs in a state
+// from which another agent can continue. The error names the rings that Close could not drain.
 func (a *Agent) Close() error {
 	a.once.Do(func() {
 		a.stop()

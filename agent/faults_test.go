@@ -27,8 +27,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// blockedFor runs a program with channels that block. Nobody drains them, or somebody stops
-// draining once the program has opened them. blockedFor returns how long its calls took.
+// blockedFor returns how long the calls of a program with policy block took. Nobody drains the
+// program's rings during these calls. blockedFor calls whenOpen when the program has opened its
+// channels, so that a test can end the draining.
 func blockedFor(t *testing.T, s *scene, whenOpen func()) time.Duration {
 	t.Helper()
 	cmd, err := reexec.Command(s.Rings, "1000")
@@ -65,11 +66,11 @@ func blockedFor(t *testing.T, s *scene, whenOpen func()) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// However an agent ends, a program with channels that block waits for a second in all. Package ring
-// tests the exact second, with a clock of its own. Here a busy machine may make it longer once, but
-// not each time.
+// However an agent ends, a program with policy block waits for one second in total. Package ring
+// tests the exact second, with a clock of its own. In this test, a busy machine may prolong one
+// attempt, but not all of them.
 func TestProgramsWaitASecondInAll(t *testing.T) {
-	const limit = 1900 * time.Millisecond // less than two waits take
+	const limit = 1900 * time.Millisecond // less than the time of two waits
 	drains := func(s *scene) func() bool {
 		return func() bool {
 			local, err := Connect(s.Rings)
@@ -119,8 +120,8 @@ func TestProgramsWaitASecondInAll(t *testing.T) {
 	}
 }
 
-// Files in the directory that are hostile, damaged or no rings are set aside with the reason. The
-// agent lives, and a healthy channel does not notice.
+// The agent sets hostile files, damaged files and files that are not rings aside, with the reason.
+// It continues to run, and a healthy channel loses no event.
 func TestHostileDirectory(t *testing.T) {
 	c := testConfig(t)
 	a := startTest(t, c)
@@ -162,15 +163,15 @@ func TestHostileDirectory(t *testing.T) {
 	write(0, nil)
 	write(1, random)
 	write(2, random[:100])
-	// These rings are whole except for one random byte each, in the header and the lines.
+	// These rings are whole except for a few random bytes, in the header and in the shard's page.
 	whole := open(t, c, "model/x", handlers.Options{Handler: "id", Buffer: "4096"})
 	logIDs(whole, 0, 100)
 	image, err := os.ReadFile(whole.Path())
 	if err != nil {
 		t.Fatal(err)
 	}
-	// named gives a copy of the image the identity that matches its name. Otherwise it would be
-	// refused for that alone.
+	// named returns a copy of the image with an identity that matches the name of file i. With
+	// another identity, the agent would refuse the file for its name alone.
 	named := func(i int) []byte {
 		b := slices.Clone(image)
 		copy(b[32:48], make([]byte, 16))
@@ -196,12 +197,12 @@ func TestHostileDirectory(t *testing.T) {
 	if err := os.Mkdir(name(5), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	write(6, named(6)[:5000]) // shorter than it says
+	write(6, named(6)[:5000]) // the file is shorter than its identity says
 	if err := os.Link(name(6), filepath.Join(c.Rings, "second-name")); err != nil {
 		t.Fatal(err)
 	}
-	// A ring whose file shrinks while it is drained, and one whose numbers move on their own. Their
-	// locks say that somebody lives.
+	// One of these rings shrinks while the agent drains it. In the other, numbers change at random.
+	// Both are locked, as if their programs were alive.
 	live := func(i int) *os.File {
 		t.Helper()
 		part := name(i) + ".made"
@@ -219,7 +220,7 @@ func TestHostileDirectory(t *testing.T) {
 		return f
 	}
 	shrinks, f := live(7), live(8)
-	a.Flush() // it has taken in all of them now; the error is about the bad ones
+	a.Flush() // makes the agent find all of them; the error is about the bad ones
 	if err := shrinks.Truncate(4096); err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +229,7 @@ func TestHostileDirectory(t *testing.T) {
 		for i := range b {
 			b[i] = byte(rng.Uint32())
 		}
-		f.WriteAt(b[:], []int64{4096, 4096 + 128, 4096 + 8, 1024}[rng.IntN(4)])
+		f.WriteAt(b[:], []int64{4096, 4096 + 128, 4096 + 8, 4096 + 48, 1024}[rng.IntN(5)])
 		time.Sleep(5 * time.Millisecond)
 	}
 	testimony.WaitFor(t, "the ring that shrank", func() bool {
@@ -240,7 +241,7 @@ func TestHostileDirectory(t *testing.T) {
 	close(stop)
 	n := <-logged
 	if err := a.Flush(); err != nil {
-		t.Log(err) // about those that were set aside in the meantime
+		t.Log(err) // about rings that were set aside in the meantime
 	}
 	set := 0
 	for _, ch := range status.Channels {
@@ -258,7 +259,7 @@ func TestHostileDirectory(t *testing.T) {
 	})
 	checkRange(t, "the healthy channel",
 		idsIn(t, filepath.Join(c.State, "logs", "000000"), "healthy/x"), 0, n)
-	// Nothing was written outside of the agent's directory, and only rings were removed.
+	// The agent writes nothing outside of its own directory, and removes only rings.
 	for _, i := range []int{1, 3, 4, 5, 6} {
 		if _, err := os.Lstat(name(i)); err != nil {
 			t.Error(err)
@@ -266,8 +267,8 @@ func TestHostileDirectory(t *testing.T) {
 	}
 }
 
-// If a log is cut or removed under the agent, its content is lost. The rest goes on, and the log
-// says what is missing.
+// If somebody cuts or removes a log, its content is lost. The agent continues all other logs, and
+// the cut log says what is missing.
 func TestLogsThatGoAway(t *testing.T) {
 	c := testConfig(t)
 	a := startTest(t, c)
@@ -295,7 +296,7 @@ func TestLogsThatGoAway(t *testing.T) {
 	logIDs(other, 1000, 1100)
 	flush()
 	checkRange(t, "the other channel", idsIn(t, logs, "other/x"), 0, 1100)
-	// The cut log says what is missing, and why.
+	// The cut log says which rows are missing, and why.
 	said := func(prefix string) logstore.Report {
 		t.Helper()
 		segments, err := logstore.Segments(logs)
@@ -357,7 +358,8 @@ func TestLogsThatGoAway(t *testing.T) {
 	if s := a.Status(); s.Total.Events != 2400 || s.Total.Removed != 2 {
 		t.Errorf("%+v", s.Total)
 	}
-	for _, prefix := range []string{"a~x.", "other~x."} { // a log that continues says what is gone
+	// Each log that continues says which rows are gone.
+	for _, prefix := range []string{"a~x.", "other~x."} {
 		if r := said(prefix); r.Then != logstore.Ended || r.Whole() || len(r.Chain) != 1 {
 			t.Errorf("%s in the new directory: %+v", prefix, r)
 		} else if stored, missing, next := rows(r); stored != 100 || missing != 1100 ||

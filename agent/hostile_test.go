@@ -22,17 +22,18 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// These are places where a hostile program writes: offsets in a ring, as in FORMAT.md of package
-// ring.
+// These are the places to which hostile programs write: offsets in a ring, as in FORMAT.md of
+// package ring.
 const (
 	atRecords     = 16
 	atFileBytes   = 24
 	atIncarnation = 32
 	atChecksum    = 248
-	atWord        = 1024
-	atShard       = 4096 // the first; all have the same size
+	atControl     = 1024
+	atWord        = atShard + 48 // of a ring with one writer
+	atShard       = 4096         // the first shard; all shards have the same size
 	shardBytes    = 4096
-	atTail        = 0 // in a shard, as are those below
+	atTail        = 0 // this offset and those below are relative to a shard
 	atJournal     = 24
 	atAsked       = 40
 	atHead        = 128
@@ -45,7 +46,7 @@ type villain struct {
 	made           int
 }
 
-// image is a ring as a program makes it, with the smallest number of records.
+// image returns the header and the shards of a valid ring with the smallest number of records.
 func (v *villain) image(name string, c ring.Config) []byte {
 	var err error
 	c.Name, err = channel.ParseName(name)
@@ -61,10 +62,11 @@ func (v *villain) image(name string, c ring.Config) []byte {
 	return b[:atShard+shardBytes*len(p.Shards)]
 }
 
-// shards returns the shards of an image, which is a header and these.
+// shards returns the number of shards in an image. An image is a header and then the shards.
 func shards(image []byte) int { return len(image)/shardBytes - 1 }
 
-// grow gives an image this many records in each shard, and returns how long its file must be.
+// grow changes the number of records in each shard of an image. It returns the length that the
+// ring's file must have.
 func grow(image []byte, records int64) (size int64) {
 	size = int64(len(image)) + int64(shards(image))*records*ring.RecordBytes
 	binary.NativeEndian.PutUint64(image[atRecords:], uint64(records))
@@ -72,7 +74,7 @@ func grow(image []byte, records int64) (size int64) {
 	return size
 }
 
-// reserve moves all tails of an image.
+// reserve sets the tails of all shards of an image.
 func reserve(image []byte, tail uint64) {
 	for i := range shards(image) {
 		binary.NativeEndian.PutUint64(image[atShard+shardBytes*i+atTail:], tail)
@@ -85,8 +87,9 @@ type mischief struct {
 	*os.File
 }
 
-// put makes a ring from an image, with an identity of its own. What the image lacks is a hole. The
-// ring is locked like that of a living program. Closing it makes the program dead.
+// put makes a ring from an image, with an identity of its own. If size is larger than the image,
+// the rest of the file is a hole. put locks the ring, as a living program does. To make the program
+// look dead, close the ring.
 func (v *villain) put(name string, image []byte, size int64) mischief {
 	v.made++
 	incarnation := image[atIncarnation : atIncarnation+16]
@@ -105,12 +108,13 @@ func (v *villain) put(name string, image []byte, size int64) mischief {
 	return mischief{path, f}
 }
 
-// isThere tells whether the ring still has its name. The agent removes rings that it has drained.
+// isThere reports whether the ring's file still exists. The agent removes rings that it has
+// drained.
 func (m mischief) isThere() bool { return m.File != nil && exists(m.path) }
 
 func exists(path string) bool { _, err := os.Lstat(path); return err == nil }
 
-// remove removes the ring, if there is one.
+// remove removes the ring if it exists.
 func (m mischief) remove() {
 	if m.File != nil {
 		m.Close()
@@ -118,7 +122,7 @@ func (m mischief) remove() {
 	}
 }
 
-// write stores a word of a shard.
+// write stores a word at an offset in the ring.
 func (m mischief) write(offset int64, v uint64) {
 	m.WriteAt(binary.NativeEndian.AppendUint64(nil, v), offset)
 }
@@ -129,15 +133,15 @@ func (m mischief) read(offset int64) uint64 {
 	return binary.NativeEndian.Uint64(b[:])
 }
 
-// open opens a channel of 16 records.
+// open opens a channel with room for 16 records.
 func (v *villain) open(name string) *handlers.Channel {
 	c, err := handlers.Open(name, handlers.Options{Dir: v.rings, Policy: "drop", Buffer: "256"})
 	must(err)
 	return c
 }
 
-// crimes are what hostile programs do, each with a number of rings at once. The returned function
-// is called for ring i every few milliseconds.
+// crimes are the kinds of harm that hostile programs do, by description. Each function commits one
+// crime with ring i. beHostile calls the functions every few milliseconds.
 func (v *villain) crimes() map[string]func(i int) {
 	all := make([]map[int]mischief, 8)
 	for k := range all {
@@ -150,7 +154,9 @@ func (v *villain) crimes() map[string]func(i int) {
 	const sieveRecords = 1 << 12
 	sieve_bytes := grow(sieve, sieveRecords)
 	reserve(sieve, sieveRecords)
-	for seq := range shards(sieve) * sieveRecords { // all laps are the first, whose mark is set
+	// All records are in lap 0, in which the lap mark of a finished record is set. Every second
+	// record has no mark, so it is a hole.
+	for seq := range shards(sieve) * sieveRecords {
 		sieve = binary.NativeEndian.AppendUint64(sieve, uint64(seq%2)<<63|uint64(seq))
 		sieve = binary.NativeEndian.AppendUint64(sieve, uint64(seq))
 	}
@@ -203,7 +209,7 @@ func (v *villain) crimes() map[string]func(i int) {
 				m = v.put("hostile/random", plain, plain_bytes)
 				all[4][i] = m
 			}
-			at := []int64{atWord, atShard}[v.rng.IntN(2)] + 8*v.rng.Int64N(40)
+			at := []int64{atControl, atShard}[v.rng.IntN(2)] + 8*v.rng.Int64N(40)
 			m.write(at, v.rng.Uint64()>>v.rng.IntN(64))
 		},
 		"no ring": func(i int) {
@@ -271,7 +277,7 @@ func (v *villain) crimes() map[string]func(i int) {
 	}
 }
 
-// beHostile commits all crimes, each with this many rings at once, until it is killed.
+// beHostile commits all crimes, each with count rings at once, until it is killed.
 func beHostile(rings, scratch, count string) {
 	n, err := strconv.Atoi(count)
 	must(err)
@@ -290,8 +296,8 @@ func beHostile(rings, scratch, count string) {
 	}
 }
 
-// Twenty rings of each hostile kind run beside six honest programs. None of these loses an event,
-// or waits much longer for its events to be in logs than without them.
+// While a hostile program has twenty rings of each kind, six honest programs lose no events. Their
+// events are in logs almost as soon as without the hostile rings.
 func TestBarHostileRings(t *testing.T) {
 	const programs, each = 6, 20
 	alone, beside := 5*time.Second, 10*time.Second

@@ -14,14 +14,18 @@ import (
 
 // LinkStatus describes the link to the server.
 type LinkStatus struct {
-	Server    string    `json:"server,omitempty"` // "": there is none
+	// Server is the address of the server; "" means that the agent has none.
+	Server    string    `json:"server,omitempty"`
 	Connected bool      `json:"connected"`
 	Since     time.Time `json:"since,omitzero"`
-	Error     string    `json:"error,omitempty"` // why there is no connection
+	Error     string    `json:"error,omitempty"` // why the agent has no connection
 }
 
-// capabilities lists what a server may order beside probes.
-var capabilities = []string{control.CanRun, control.CanTable, control.CanFiles, control.CanSnapshot}
+// capabilities lists the kinds of orders that this agent accepts from a server. Probes are not
+// listed.
+var capabilities = []string{
+	control.CanRun, control.CanTable, control.CanFiles, control.CanSnapshot, control.CanWatch,
+}
 
 // connect begins to connect to the server, if one is configured.
 func (a *Agent) connect() error {
@@ -39,11 +43,11 @@ func (a *Agent) connect() error {
 	return nil
 }
 
-// tellLimit is the time after which sending a message to the server fails.
+// tellLimit is the time after which the agent gives up sending a message to the server.
 const tellLimit = time.Second
 
-// asked makes the other nodes take a snapshot, because a program on this node asked for one. The
-// snapshot of this node does not wait for the other nodes.
+// asked asks the server to make the other nodes take a snapshot, because a program on this node
+// asked for one. This node's own snapshot does not wait for the other nodes.
 func (a *Agent) asked() {
 	link := a.link.Load()
 	if link == nil {
@@ -70,8 +74,8 @@ func (a *Agent) linkStatus() LinkStatus {
 	}
 }
 
-// Handle carries out an order of the server, and returns the answer. It returns nil for orders that
-// are not for agents.
+// Handle carries out an order of the server, and returns the answer. If the order is not for
+// agents, Handle returns nil.
 func (a *Agent) Handle(_ context.Context, m control.Message) (control.Message, error) {
 	switch m := m.(type) {
 	case *control.Table:
@@ -114,6 +118,9 @@ func (a *Agent) Handle(_ context.Context, m control.Message) (control.Message, e
 			return refusal(err), nil
 		}
 		return &control.Chunk{Path: m.Path, Offset: m.Offset, Size: size, Data: b[:n]}, nil
+	case *control.Watch:
+		a.Watch(m)
+		return &control.Done{}, nil
 	case *control.Snapshot:
 		channels, records, err := a.Snapshot(m.Channels)
 		s := &control.SnapshotState{Channels: channels, Records: records}
@@ -131,7 +138,7 @@ func (a *Agent) generation() uint64 {
 	return a.table.Generation
 }
 
-// cut returns the text of an error, cut to a length that fits into a message.
+// cut returns the text of an error. It shortens the text so that it fits into a message.
 func cut(err error) string {
 	return control.Cut(err.Error())
 }

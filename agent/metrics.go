@@ -7,11 +7,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// metrics collects the agent's figures for Prometheus. All figures of a request are from one
+// metrics collects the agent's figures for Prometheus. All figures in an answer come from the same
 // Status.
 type metrics struct{ a *Agent }
 
-// A metric is one figure. Dashboards depend on the names: append only.
+// A metric is one figure. Dashboards depend on the names, so existing names never change.
 type metric struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
@@ -37,10 +37,10 @@ var nodeMetrics = []metric{
 	newMetric("not_stored_total",
 		"Records that were taken and not stored because a limit was reached.",
 		prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.NotStored) }),
-	newMetric("over_rate_total", "Records that were taken and not stored because they were more "+
-		"than the handler table's rate.",
+	newMetric("over_rate_total", "Records that were taken and not stored because they were above "+
+		"the handler table's rate.",
 		prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.OverRate) }),
-	newMetric("missing_total", "Records that were taken once and are in no log.",
+	newMetric("missing_total", "Records that were taken from rings and are in no log.",
 		prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.Missing) }),
 	newMetric("unread_total", "Records in rings that were set aside.",
 		prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.Unread) }),
@@ -51,13 +51,13 @@ var nodeMetrics = []metric{
 	newMetric("log_failures_total", "Attempts to write a log that failed.",
 		prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.Failures) }),
 	newMetric("removed_files_total",
-		"Log files that went away while they were written, with what was in them.",
+		"Log files that somebody removed while the agent wrote them.",
 		prometheus.CounterValue, func(s *Status) float64 { return float64(s.Total.Removed) }),
 	newMetric("finished_rings_total", "Rings that were drained to their end.",
 		prometheus.CounterValue, func(s *Status) float64 { return float64(s.Finished) }),
-	newMetric("rings", "Rings that are there.",
+	newMetric("rings", "Rings that the agent drains or has set aside.",
 		prometheus.GaugeValue, func(s *Status) float64 { return float64(len(s.Channels)) }),
-	newMetric("ring_bytes", "Shared memory that rings take.",
+	newMetric("ring_bytes", "Bytes of shared memory in rings.",
 		prometheus.GaugeValue, func(s *Status) (sum float64) {
 			for _, p := range s.Processes {
 				sum += float64(p.RingBytes)
@@ -71,7 +71,7 @@ var nodeMetrics = []metric{
 	newMetric("left_rings",
 		"Rings that are not drained until others are gone, because there are too many.",
 		prometheus.GaugeValue, func(s *Status) float64 { return float64(s.Left) }),
-	newMetric("set_aside_rings", "Rings that cannot be trusted, and are not drained any more.",
+	newMetric("set_aside_rings", "Rings that cannot be trusted and are no longer drained.",
 		prometheus.GaugeValue, func(s *Status) float64 { return float64(s.SetAside) }),
 	newMetric("directory_lost",
 		"1 while another agent has the directory of rings, and nothing is drained.",
@@ -79,33 +79,34 @@ var nodeMetrics = []metric{
 	newMetric("run_open", "1 while a run is open.",
 		prometheus.GaugeValue, func(s *Status) float64 { return yes(s.Run != "") }),
 	newMetric("server_connected",
-		"1 while the server is there; 0 while it is away, or where there is none.",
+		"1 while the server is connected; 0 while it is not, or if there is none.",
 		prometheus.GaugeValue, func(s *Status) float64 { return yes(s.Link.Connected) }),
 	newMetric("handler_table_generation",
-		"The server's generation of the handler table in force; 0: it is not the server's.",
+		"The server's generation of the handler table that applies; 0: another table applies.",
 		prometheus.GaugeValue, func(s *Status) float64 { return float64(s.Table.Generation) }),
 	newMetric("handler_table_stale",
-		"1 where the last handler table could not be used, or the server that sent it is away.",
+		"1 if the newest handler table cannot be used, or if the server cannot be reached.",
 		prometheus.GaugeValue, func(s *Status) float64 {
 			return yes(s.Table.Error != "" || s.Table.Source == "last of the server" ||
 				s.Link.Server != "" && !s.Link.Connected)
 		}),
-	newMetric("chrony_bound_seconds", "How far the system clock may be from UTC, by chrony's "+
-		"claim; absent where it claims nothing.",
+	newMetric("chrony_bound_seconds", "How far the system clock may be from UTC, as chrony "+
+		"claims; absent if chrony claims nothing.",
 		prometheus.GaugeValue, func(s *Status) float64 { return float64(s.Chrony.Bound_ns) / 1e9 }),
 }
 
 var (
 	channelEvents = prometheus.NewDesc("cloudprofiler_agent_channel_events",
-		"Events of the rings of a channel that are there now.", []string{"channel"}, nil)
+		"Events of a channel, in the rings that exist now.", []string{"channel"}, nil)
 	channelDropped = prometheus.NewDesc("cloudprofiler_agent_channel_dropped",
-		"Events that were dropped on the rings of a channel that are there now.",
+		"Events of a channel that were dropped, in the rings that exist now.",
 		[]string{"channel"}, nil)
 	channelWaiting = prometheus.NewDesc("cloudprofiler_agent_channel_waiting",
 		"Records that wait in the rings of a channel.", []string{"channel"}, nil)
 )
 
-// maxChannelSeries limits the cost of a request. All further channels share one series.
+// maxChannelSeries is the number of channels with series of their own. All further channels share
+// one series. This limits the cost of a request.
 const maxChannelSeries = 1000
 
 const otherChannels = "(others)"
@@ -149,7 +150,7 @@ func (m metrics) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// chronyBound describes the only figure of the node that may be absent.
+// chronyBound describes the only figure of the node that may be missing.
 var chronyBound = nodeMetrics[len(nodeMetrics)-1].desc
 
 func (a *Agent) registry() *prometheus.Registry {

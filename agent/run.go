@@ -17,11 +17,11 @@ import (
 )
 
 var (
-	// ErrRunOpen is returned if another run is open on this node.
+	// ErrRunOpen is returned if another run is already open on this node.
 	ErrRunOpen = errors.New("another run is open")
 	// ErrRunClosed is returned if a run with this name was already closed on this node.
 	ErrRunClosed = errors.New("a run of this name was closed here")
-	// ErrNoRun is returned for a run that is not open, or not on this node.
+	// ErrNoRun is returned if a run is not open, or does not exist on this node.
 	ErrNoRun = errors.New("no such run")
 )
 
@@ -30,9 +30,9 @@ type RunState struct {
 	Name     string
 	Closed   bool
 	Channels int      // number of channels with a log in the run
-	Missing  []string // what should be in the run but is not, and why
+	Missing  []string // what should be in the run but is missing, and why
 
-	Frequency *control.Frequency // of the node's counter over the run; nil: unknown
+	Frequency *control.Frequency // the frequency of the node's counter over the run; nil: unknown
 }
 
 func (a *Agent) runPath(name string) string { return filepath.Join(runsFolder, name) }
@@ -40,8 +40,8 @@ func (a *Agent) baselinePath(run string) string {
 	return filepath.Join(a.c.State, a.runPath(run), runs.BaselinePath(a.c.Node))
 }
 
-// OpenRun puts everything that is logged from now on into the run. If the run is open already,
-// OpenRun does nothing.
+// OpenRun opens a run. From then on, everything that programs log on this node belongs to the run.
+// If this run is already open, OpenRun does nothing.
 func (a *Agent) OpenRun(name string) (RunState, error) {
 	a.runsMu.Lock()
 	defer a.runsMu.Unlock()
@@ -68,7 +68,7 @@ func (a *Agent) openRun(name string) (RunState, error) {
 	}
 	for _, folder := range []string{runsFolder, logsFolder} {
 		if err := a.removeOld(folder); err != nil {
-			a.notify(err) // the run is more important than the space
+			a.notify(err) // continue, because the run is more important than the disk space
 		}
 	}
 	if err := a.moveLogs(name,
@@ -80,8 +80,8 @@ func (a *Agent) openRun(name string) (RunState, error) {
 	return a.runState(name, false), nil
 }
 
-// CloseRun seals this node's part of the run. Nothing that is logged from now on is part of the
-// run.
+// CloseRun seals this node's part of the run. From then on, nothing that programs log belongs to
+// the run.
 func (a *Agent) CloseRun(name string) (RunState, error) {
 	a.runsMu.Lock()
 	defer a.runsMu.Unlock()
@@ -90,7 +90,7 @@ func (a *Agent) CloseRun(name string) (RunState, error) {
 		if runs.CheckName(name) != nil || err != nil {
 			return RunState{}, fmt.Errorf("close run %q on %s: %w", name, a.c.Node, ErrNoRun)
 		}
-		return a.runState(name, true), nil // it was closed before
+		return a.runState(name, true), nil // the run was closed earlier
 	}
 	a.endFrequency(name)
 	missing := a.missing()
@@ -101,12 +101,15 @@ func (a *Agent) CloseRun(name string) (RunState, error) {
 		missing = append(missing, err.Error())
 	}
 	state := a.runState(name, true)
-	state.Missing = missing
+	if state.Missing = missing; state.Channels == 0 {
+		state.Missing = append(state.Missing, elsewhere(a.c.Rings)...)
+	}
 	return state, nil
 }
 
-// moveLogs moves all logs to the directory logs; "" means a new directory for a time without a run.
-// It writes the state file first, so that the next agent continues the move if this one is killed.
+// moveLogs moves all logs to the directory logs. If run is "", it moves them to a new directory for
+// a time without a run. moveLogs writes the state file first: if this agent is killed, the next
+// agent continues the move.
 func (a *Agent) moveLogs(run, logs string) error {
 	a.mu.Lock()
 	next := a.state
@@ -131,7 +134,7 @@ func (a *Agent) moveLogs(run, logs string) error {
 		return err
 	}
 	a.mu.Lock()
-	a.state = a.state.moved() // the next change writes it
+	a.state = a.state.moved() // the next change writes this state to the file
 	a.mu.Unlock()
 	return nil
 }
@@ -168,7 +171,7 @@ func (a *Agent) runState(name string, closed bool) RunState {
 	return s
 }
 
-// missing lists which rows were in rings but are not in any log.
+// missing lists the rows that were in rings but are not in any log.
 func (a *Agent) missing() (all []string) {
 	stats := a.drainer.Stats()
 	for _, r := range stats.Rings {
@@ -194,10 +197,12 @@ func (a *Agent) missing() (all []string) {
 	return all
 }
 
-// removeOld removes the oldest closed runs, or the oldest directories of times without a run, so
-// that only the configured number is kept. By then the server has collected the runs, or it never
-// will. Age is decided by the order in which the directories were begun. Only for directories from
-// before agents noted that order, age is decided by the clock.
+// removeOld removes the oldest closed runs, or the oldest directories of times without a run. With
+// the run that is being opened, or with the present directory, the configured number remains. By
+// now the server has collected the old runs, or will never collect them.
+//
+// removeOld judges age by the order in which the directories were begun. Older agents did not note
+// this order. removeOld removes their directories first, and judges the age of these by the clock.
 func (a *Agent) removeOld(folder string) error {
 	if a.c.KeepRuns == 0 {
 		return nil
@@ -242,7 +247,7 @@ type File struct {
 }
 
 // Files lists the files of a run. more is true while the run is open: files may still grow, and new
-// ones may appear. The error wraps ErrNoRun.
+// files may appear. The error wraps ErrNoRun.
 func (a *Agent) Files(run string) (files []File, more bool, err error) {
 	root, err := a.openRoot(run)
 	if err != nil {
@@ -269,9 +274,9 @@ func (a *Agent) Files(run string) (files []File, more bool, err error) {
 	return files, a.run() == run, nil
 }
 
-// ReadFile reads into from a file of a run, and returns the present length of the file. At the end
-// of the file n is less than len(into), without an error. The error wraps ErrNoRun or
-// fs.ErrNotExist.
+// ReadFile reads a part of a file of a run into into, and returns the present length of the file.
+// At the end of the file, n is less than len(into), and there is no error. The error wraps ErrNoRun
+// or fs.ErrNotExist.
 func (a *Agent) ReadFile(run, path string, offset int64,
 	into []byte) (n int, size int64, err error) {
 	root, err := a.openRoot(run)
@@ -279,7 +284,8 @@ func (a *Agent) ReadFile(run, path string, offset int64,
 		return 0, 0, err
 	}
 	defer root.Close()
-	f, err := root.Open(filepath.FromSlash(path)) // cannot lead out of the run's directory
+	// An os.Root opens no path that leads out of the run's directory.
+	f, err := root.Open(filepath.FromSlash(path))
 	if err != nil {
 		return 0, 0, fmt.Errorf("read file of run %q: %w", run, err)
 	}

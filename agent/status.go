@@ -9,7 +9,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/drain"
 )
 
-// Status describes an agent. Scripts read its JSON: append only.
+// Status describes an agent. Scripts read its JSON, so existing fields never change.
 type Status struct {
 	Node      string       `json:"node"`
 	ProcessID int          `json:"process_id"`
@@ -20,34 +20,35 @@ type Status struct {
 	Table     TableStatus  `json:"handler_table"`
 	Link      LinkStatus   `json:"server"`
 	Chrony    ChronyStatus `json:"chrony"`
-	Limit     string       `json:"limit,omitempty"` // why records are not stored now
-	// why this agent has lost the directory of rings
+	Limit     string       `json:"limit,omitempty"` // why the agent does not store records now
+	// Lost says why this agent no longer has the directory of rings.
 	Lost     string `json:"lost,omitempty"`
-	Total    Counts `json:"total"`          // since the agent began
-	Finished uint64 `json:"finished_rings"` // of ended programs, completely in their logs
-	// no longer drained; channels has the first thousand of them
+	Total    Counts `json:"total"`          // sums since this agent started
+	Finished uint64 `json:"finished_rings"` // rings of ended programs, wholly in logs
+	// SetAside is the number of rings that are set aside and no longer drained. Channels has the
+	// first thousand of them.
 	SetAside  int            `json:"set_aside_rings"`
-	Left      int            `json:"left_rings"` // not drained yet, because there are too many
+	Left      int            `json:"left_rings"` // rings not drained: there are too many
 	LeftWhy   string         `json:"left_why,omitempty"`
 	Channels  []RingStatus   `json:"channels"`
 	Processes []ProcessUsage `json:"processes"`
-	Warnings  []string       `json:"warnings,omitempty"` // what somebody should look at
+	Warnings  []string       `json:"warnings,omitempty"` // what a person should look at
 }
 
 // Counts counts the events of rings and what happened to them. In JSON the numbers are decimal
 // strings, because they have 64 bits.
 type Counts struct {
-	Events    uint64 `json:"events,string"`     // that were logged
-	Dropped   uint64 `json:"dropped,string"`    // by programs whose rings were full
-	NotStored uint64 `json:"not_stored,string"` // taken while a limit was reached
-	OverRate  uint64 `json:"over_rate,string"`  // taken above the handler table's rate
-	Missing   uint64 `json:"missing,string"`    // taken, but in no log
-	Unread    uint64 `json:"unread,string"`     // in rings that were set aside
-	Holes     uint64 `json:"holes,string"`      // reserved by programs that died, but never written
-	Rows      uint64 `json:"rows,string"`       // in logs
+	Events    uint64 `json:"events,string"`     // events that programs logged
+	Dropped   uint64 `json:"dropped,string"`    // events dropped because rings were full
+	NotStored uint64 `json:"not_stored,string"` // rows taken while a limit was reached
+	OverRate  uint64 `json:"over_rate,string"`  // rows above the handler table's rate
+	Missing   uint64 `json:"missing,string"`    // rows taken from rings, but in no log
+	Unread    uint64 `json:"unread,string"`     // rows in rings that were set aside
+	Holes     uint64 `json:"holes,string"`      // rows that dead programs reserved but never wrote
+	Rows      uint64 `json:"rows,string"`       // rows that the agent wrote to logs
 	LogBytes  uint64 `json:"log_bytes,string"`
-	Failures  uint64 `json:"failures,string"` // of writing logs
-	// log files that were removed while they were written
+	Failures  uint64 `json:"failures,string"` // failures to write logs
+	// Removed is the number of log files that somebody removed while the agent wrote them.
 	Removed uint64 `json:"removed_files,string"`
 }
 
@@ -58,8 +59,8 @@ type RingStatus struct {
 	ProcessID   int    `json:"process_id"`
 	Handler     string `json:"handler"`
 	Policy      string `json:"policy"`
-	Alive       bool   `json:"alive"`               // the program has it open; false if unknown
-	SetAside    bool   `json:"set_aside,omitempty"` // it is not trusted and no longer drained
+	Alive       bool   `json:"alive"`               // the program is known to have it open
+	SetAside    bool   `json:"set_aside,omitempty"` // the ring is neither trusted nor drained
 	Waiting     uint64 `json:"waiting,string"`      // records in the ring
 	RingBytes   int64  `json:"ring_bytes"`
 	Counts
@@ -68,12 +69,14 @@ type RingStatus struct {
 
 // ProcessUsage is the number and size of the rings of a process.
 type ProcessUsage struct {
-	// 0: processes whose rings falsely name another; -1: processes that had ended
+	// Two entries are sums over several processes. In one, ProcessID is 0: the processes with rings
+	// that falsely name another process. In the other it is -1: the processes that had already
+	// ended when the drainer looked for them.
 	ProcessID int   `json:"process_id"`
 	Rings     int   `json:"rings"`
 	RingBytes int64 `json:"ring_bytes"`
 
-	PIDNamespace uint64 `json:"pid_namespace,omitempty"` // in which the id is valid, as rings say
+	PIDNamespace uint64 `json:"pid_namespace,omitempty"` // in which ProcessID is valid
 }
 
 // Status returns the present status.
@@ -129,7 +132,7 @@ func ringStatus(r drain.RingStats) RingStatus {
 		},
 	}
 	if r.Channel == (channel.Name{}) {
-		one.Channel = r.Path // the ring could not be opened, so its name is not known
+		one.Channel = r.Path // the ring could not be opened, so the channel's name is unknown
 	}
 	switch {
 	case r.SetAside != nil:
@@ -139,15 +142,15 @@ func ringStatus(r drain.RingStats) RingStatus {
 	case r.Refused != nil:
 		one.Trouble = r.Refused.Error()
 	case r.Misused:
-		one.Trouble = "the program logs events on a link channel, or links on another: such " +
-			"calls keep nothing"
+		one.Trouble = "the program logs events on a link channel, or links on another, or gives " +
+			"bad stamps or stamps for a shared channel: such calls keep nothing"
 	case r.Rejected:
 		one.Trouble = "the program was given settings that it could not take, and is on null"
 	}
 	return one
 }
 
-// warnings returns what a person should look at, the worst first.
+// warnings returns what a person should look at. The worst warning is first.
 func (s *Status) warnings() (all []string) {
 	if s.Lost != "" {
 		all = append(all, "nothing is drained: "+s.Lost)
@@ -173,11 +176,11 @@ func (s *Status) warnings() (all []string) {
 	return append(all, s.troubles()...)
 }
 
-// maxTroubles is the largest number of channel troubles that are listed. Further ones are only
-// counted.
+// maxTroubles is the largest number of channels with troubles that troubles lists. troubles only
+// counts further channels.
 const maxTroubles = 100
 
-// troubles returns what is wrong with channels, each once.
+// troubles returns what is wrong with channels. Each text is listed once.
 func (s *Status) troubles() (all []string) {
 	said := map[string]bool{}
 	for _, c := range s.Channels {
@@ -199,7 +202,7 @@ func (s *Status) troubles() (all []string) {
 	return all
 }
 
-// described returns the number of set-aside rings that are listed in Channels.
+// described returns the number of set-aside rings that Channels lists.
 func (s *Status) described() (n int) {
 	for _, c := range s.Channels {
 		if c.SetAside {

@@ -12,18 +12,24 @@ import (
 )
 
 var (
-	// ErrRefused is wrapped by a *RefusedError.
+	// ErrRefused says that the server refused a request. A *RefusedError wraps it.
 	ErrRefused = errors.New("refused by the server")
 
-	// ErrUnreachable is returned when a message was not sent in time. Either nothing answers at the
-	// server's address, or the program there has another key.
+	// ErrUnreachable is returned if a message could not be sent in time. Either nothing answers at
+	// the server's address, or the program there has another key.
 	ErrUnreachable = errors.New("server cannot be reached")
 
-	// ErrKey is returned when the server rejects the client's key. It wraps ErrUnreachable.
+	// ErrLost is returned by a Call if the connection that took the request ended before the answer
+	// came. The server may have done what was requested, or not. The client connects again by
+	// itself, so a request that may be repeated can be sent again at once.
+	ErrLost = errors.New("connection ended before the answer came: whether the server did it is " +
+		"not known")
+
+	// ErrKey is returned if the server rejects the client's key. It wraps ErrUnreachable.
 	ErrKey = fmt.Errorf("%w: it does not let this key in", ErrUnreachable)
 )
 
-// RefusedError is the server's refusal.
+// RefusedError is the error form of the server's Refusal.
 type RefusedError struct{ Refusal }
 
 func (e *RefusedError) Error() string {
@@ -34,20 +40,20 @@ func (e *RefusedError) Unwrap() error { return ErrRefused }
 // ClientConfig configures a Client.
 type ClientConfig struct {
 	Server string // host:port
-	Key    *Key   // the client's own, with its secret; nil: no keys, for a server on this machine
+	Key    *Key   // the client's own, with the secret; nil: no keys, for a server on this machine
 	Public string // the server's public key
 
-	// Publics returns the public keys that the server may have. It is for a server whose key is
-	// being replaced: the client tries one key after the other. Publics is called before each new
-	// connection. If it is nil, only Public is tried.
+	// Publics returns the public keys that the server may have. Use it while the server's key is
+	// being replaced: the client tries one key after another. The client calls Publics before each
+	// new connection. If Publics is nil, the client tries only Public.
 	Publics func() ([]string, error)
 
-	speaks Version // Current, except in tests
+	speaks Version // always Current, except in tests
 }
 
-// Client is the end of the link at a node or a command. Any goroutine may use it. It connects on
-// its own, and reconnects when the connection ends. For the server, each new connection is a new
-// peer, whose messages it refuses as NotRegistered until the client registers again.
+// Client is the end of the link in a node or a command. Any goroutine may use it. It connects by
+// itself, and reconnects if the connection ends. The server treats each new connection as a new
+// peer. Until the client registers again, the server refuses its messages as NotRegistered.
 type Client struct {
 	server   string
 	speaks   Version
@@ -55,20 +61,26 @@ type Client struct {
 	loop     *loop
 	done     chan struct{}
 	config   ClientConfig
-	publics  []string // keys that the server may have, as last read
-	turn     int      // index into publics, modulo its length
+	publics  []string // keys that the server may have, as Publics last returned them
+	turn     int      // the next key to try: an index into publics, modulo its length
 	context  *zmq4.Context
-	dealer   *zmq4.Socket // the loop's
-	monitor  *zmq4.Socket // the loop's: reports the dealer's refused handshakes
+	dealer   *zmq4.Socket // used only by the goroutine of run
+	monitor  *zmq4.Socket // used only by run: see connect
 
 	mu      sync.Mutex
 	request uint64
-	asked   map[uint64]chan Incoming // each channel has room for one answer
+	asked   map[uint64]*call // by request
 }
 
-// clients is the ZeroMQ context that all clients of this process share, because a context costs two
-// threads. Each client has five sockets. ZeroMQ's default limit of one thousand sockets would allow
-// only two hundred clients.
+// A call waits for the answer to a request.
+type call struct {
+	answer chan Incoming // has room for one; closed: the connection has ended
+	sent   bool          // a connection has taken the request; protected by Client.mu
+}
+
+// clients returns the ZeroMQ context that all clients of this process share. They share one because
+// each context costs two threads. The context allows ten thousand sockets: each client has five, so
+// ZeroMQ's default of one thousand would allow only two hundred clients.
 var clients = sync.OnceValues(func() (*zmq4.Context, error) {
 	ctx, err := zmq4.NewContext()
 	if err == nil {
@@ -77,7 +89,7 @@ var clients = sync.OnceValues(func() (*zmq4.Context, error) {
 	return ctx, err
 })
 
-// Check returns the error with which Dial would fail before it opens anything.
+// Check returns the error with which Dial would fail because of its configuration.
 func (c ClientConfig) Check() error {
 	if c.Key == nil && !onThisMachine(c.Server) {
 		return fmt.Errorf("connect to %q: %w", c.Server, ErrNeedsKeys)
@@ -99,7 +111,7 @@ func Dial(c ClientConfig) (*Client, error) {
 	l := &Client{
 		server: c.Server, speaks: c.speaks, config: c, publics: []string{c.Public},
 		incoming: make(chan Incoming, 256), done: make(chan struct{}),
-		asked: map[uint64]chan Incoming{},
+		asked: map[uint64]*call{},
 	}
 	if err := l.open(); err != nil {
 		return nil, fmt.Errorf("connect to %q: %w", c.Server, err)
@@ -118,14 +130,13 @@ func (l *Client) open() error {
 		return err
 	}
 	if l.loop, err = newLoop(ctx); err != nil {
-		l.dealer.Close()
-		l.monitor.Close()
+		closeBoth(l.dealer, l.monitor)
 	}
 	return err
 }
 
-// connect opens a socket that connects, and reconnects, to the server. It opens a second socket
-// that reports the first one's refused handshakes.
+// connect opens a socket that connects, and reconnects, to the server. It also opens a monitor, a
+// socket that reports if the server refuses the dealer's handshake, and if a connection ends.
 func (l *Client) connect(ctx *zmq4.Context) (dealer, monitor *zmq4.Socket, err error) {
 	if dealer, err = ctx.NewSocket(zmq4.DEALER); err != nil {
 		return nil, nil, err
@@ -136,7 +147,7 @@ func (l *Client) connect(ctx *zmq4.Context) (dealer, monitor *zmq4.Socket, err e
 	}
 	name := fmt.Sprintf("inproc://handshakes-%d", pairs.Add(1))
 	err = errors.Join(
-		dealer.Monitor(name, zmq4.EVENT_HANDSHAKE_FAILED_AUTH),
+		dealer.Monitor(name, zmq4.EVENT_HANDSHAKE_FAILED_AUTH|zmq4.EVENT_DISCONNECTED),
 		monitor.SetLinger(0),
 		monitor.Connect(name),
 		setCommon(dealer, l.server),
@@ -159,10 +170,10 @@ func (l *Client) connect(ctx *zmq4.Context) (dealer, monitor *zmq4.Socket, err e
 	return dealer, monitor, nil
 }
 
-// serverKey returns the public key to expect from the server.
+// serverKey returns the public key that the next connection expects from the server.
 func (l *Client) serverKey() string {
 	if l.config.Publics != nil {
-		// On an error, the last list remains in use.
+		// If Publics fails, the client continues to use the previous list.
 		if read, err := l.config.Publics(); err == nil && len(read) > 0 {
 			l.publics = read
 		}
@@ -170,12 +181,18 @@ func (l *Client) serverKey() string {
 	return l.publics[l.turn%len(l.publics)]
 }
 
-// stuckLimit is how long messages wait for a connection before the client opens a new one. ZeroMQ
-// never retries a connection whose handshake was refused, but the server may accept the key later.
+// stuckLimit is how long messages wait for a connection before the client opens a new socket. A
+// socket whose handshake was refused never connects again, although the server may accept the key
+// later.
 const stuckLimit = time.Second
 
+// lostPause is how long the client sends nothing after the end of a connection. For a moment, the
+// dealer still accepts messages for the ended connection. The pause is shorter than the time that
+// the dealer waits before it connects again.
+const lostPause = 50 * time.Millisecond
+
 // Receive waits for the next message that does not answer a Call of this client. If a message
-// cannot be decoded, the client answers it with a Refusal and skips it.
+// cannot be decoded, the client answers it with a Refusal, and Receive waits on.
 func (l *Client) Receive(ctx context.Context) (Incoming, error) {
 	select {
 	case in := <-l.incoming:
@@ -187,9 +204,9 @@ func (l *Client) Receive(ctx context.Context) (Incoming, error) {
 	}
 }
 
-// Send sends a message and returns as soon as a connection has accepted it. An answer repeats the
-// number of its request. The error wraps ErrUnreachable if there was no connection until the
-// context ended.
+// Send sends a message and returns as soon as a connection has accepted it. If the message is an
+// answer, request is the number of the request that it answers. If no connection accepted the
+// message before the context ended, the error wraps ErrUnreachable.
 func (l *Client) Send(ctx context.Context, request uint64, m Message) error {
 	frames, err := encode(m, request, l.speaks)
 	if err != nil {
@@ -217,19 +234,20 @@ func (l *Client) Send(ctx context.Context, request uint64, m Message) error {
 }
 
 // Call sends a request and waits for its answer. A Refusal is returned as a *RefusedError. If the
-// context has no deadline, Call waits for ten seconds.
+// connection ends after it took the request, the error wraps ErrLost. If the context has no
+// deadline, Call waits for ten seconds.
 func (l *Client) Call(ctx context.Context, m Message) (Message, error) {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
 	}
-	answer := make(chan Incoming, 1)
+	c := &call{answer: make(chan Incoming, 1)}
 	l.mu.Lock()
 	l.request++
-	// The server's own requests also count from 1. The top bit distinguishes the two.
+	// The server also numbers its own requests from 1. The highest bit marks the client's numbers.
 	request := l.request | 1<<63
-	l.asked[request] = answer
+	l.asked[request] = c
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()
@@ -240,7 +258,11 @@ func (l *Client) Call(ctx context.Context, m Message) (Message, error) {
 		return nil, err
 	}
 	select {
-	case in := <-answer:
+	case in, ok := <-c.answer:
+		if !ok {
+			return nil, fmt.Errorf("wait for the answer to %s from %q: %w", m.Kind(), l.server,
+				ErrLost)
+		}
 		if r, ok := in.Message.(*Refusal); ok {
 			return nil, &RefusedError{*r}
 		}
@@ -253,7 +275,7 @@ func (l *Client) Call(ctx context.Context, m Message) (Message, error) {
 	}
 }
 
-// Register says hello, answers the challenge and registers. It fills in the nonce.
+// Register says hello, answers the challenge and registers. It sets the nonce of r.
 func (l *Client) Register(ctx context.Context, r Register) (*Welcome, error) {
 	m, err := l.Call(ctx, &Hello{Name: r.Name, Software: r.Software})
 	if err != nil {
@@ -285,9 +307,10 @@ func (l *Client) Close() error {
 func (l *Client) run() {
 	id := l.loop.poller.Add(l.dealer, zmq4.POLLIN)
 	l.loop.poller.Add(l.monitor, zmq4.POLLIN)
-	var waiting []outgoing // the dealer does not accept these yet
-	var stuck time.Time    // since when the dealer accepts nothing; zero: it accepts messages
-	known := false         // the server proved its key and refused the client's
+	var waiting []outgoing // messages that the dealer does not accept yet
+	var stuck time.Time    // since when the dealer has accepted nothing; zero: it accepts messages
+	var lost time.Time     // when the last connection ended
+	known := false         // a server with the expected key has refused this client's key
 	for closed, refused := false, false; !closed; {
 		wait, events := time.Duration(-1), zmq4.POLLIN
 		if len(l.incoming) == cap(l.incoming) {
@@ -305,19 +328,26 @@ func (l *Client) run() {
 			if p.Socket == l.dealer && p.Events&zmq4.POLLIN != 0 {
 				l.drain()
 			}
-			if p.Socket == l.monitor {
-				event, _, _, err := l.monitor.RecvEvent(zmq4.DONTWAIT)
-				if err == nil && event == zmq4.EVENT_HANDSHAKE_FAILED_AUTH {
-					// Without a key of its own, the client cannot be refused because of its key.
-					refused = l.config.Key != nil
-				}
+			if p.Socket != l.monitor {
+				continue
+			}
+			switch event, _, _, err := l.monitor.RecvEvent(zmq4.DONTWAIT); {
+			case err != nil:
+			case event == zmq4.EVENT_HANDSHAKE_FAILED_AUTH:
+				// If the client has no key of its own, nobody refused it because of its key.
+				refused = l.config.Key != nil
+			case event == zmq4.EVENT_DISCONNECTED:
+				lost = time.Now()
+				l.lose()
 			}
 		}
 		var queue []outgoing
 		queue, closed = l.loop.take()
 		before := len(waiting) + len(queue)
-		waiting = l.put(append(waiting, queue...))
-		if refused { // waiting longer would not help
+		if waiting = append(waiting, queue...); time.Since(lost) > lostPause {
+			waiting = l.put(waiting)
+		}
+		if refused { // it is no use to wait longer
 			for _, o := range waiting {
 				o.sent <- fmt.Errorf("key %q: %w", l.config.Key.Name, ErrKey)
 			}
@@ -335,10 +365,10 @@ func (l *Client) run() {
 			}
 			known = false
 			if again, monitor, err := l.connect(l.context); err == nil {
-				for _, old := range []*zmq4.Socket{l.dealer, l.monitor} {
-					l.loop.poller.RemoveBySocket(old)
-					old.Close()
-				}
+				l.lose()
+				l.loop.poller.RemoveBySocket(l.dealer)
+				l.loop.poller.RemoveBySocket(l.monitor)
+				closeBoth(l.dealer, l.monitor)
 				l.dealer, l.monitor = again, monitor
 				l.loop.poller.Add(l.monitor, zmq4.POLLIN)
 				id = l.loop.poller.Add(l.dealer, zmq4.POLLIN)
@@ -349,12 +379,19 @@ func (l *Client) run() {
 		o.sent <- ErrClosed
 	}
 	l.loop.end()
-	l.dealer.Close()
-	l.monitor.Close()
+	closeBoth(l.dealer, l.monitor)
 	close(l.done)
 }
 
-// put sends messages in order and returns the messages that must wait.
+// closeBoth closes a dealer and its monitor. First it ends the monitoring: if a connection ended
+// while the dealer lingers, ZeroMQ would wait for the closed monitor, and all clients with it.
+func closeBoth(dealer, monitor *zmq4.Socket) {
+	_ = dealer.Monitor("", 0) // the arguments are valid
+	dealer.Close()
+	monitor.Close()
+}
+
+// put sends messages in order and returns the messages that the dealer does not accept yet.
 func (l *Client) put(queue []outgoing) []outgoing {
 	for i, o := range queue {
 		if !o.until.IsZero() && time.Now().After(o.until) {
@@ -369,9 +406,27 @@ func (l *Client) put(queue []outgoing) []outgoing {
 		if isErrno(err, syscall.EAGAIN) {
 			return queue[i:]
 		}
+		l.mu.Lock()
+		if c := l.asked[o.request]; c != nil {
+			c.sent = err == nil
+		}
+		l.mu.Unlock()
 		o.sent <- err
 	}
 	return nil
+}
+
+// lose ends the Calls whose connection has ended. An answer that came before the end counts.
+func (l *Client) lose() {
+	l.drain()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for request, c := range l.asked {
+		if c.sent {
+			delete(l.asked, request)
+			close(c.answer)
+		}
+	}
 }
 
 func (l *Client) drain() {
@@ -385,7 +440,7 @@ func (l *Client) drain() {
 			_, code := reasonOf(err)
 			m = Refuse(code, err.Error())
 			if l.answered(Incoming{Request: request, Message: m}) {
-				continue // a Call of this client gets the error
+				continue // the waiting Call gets the error
 			}
 			if encoded, err := encode(m, request, l.speaks); err == nil {
 				l.loop.put(outgoing{
@@ -402,15 +457,16 @@ func (l *Client) drain() {
 	}
 }
 
-// answered passes a message to the Call that waits for it. It reports whether the message is done.
+// answered passes a message to the Call that waits for it. It returns false if the message answers
+// no Call, so that Receive must return it.
 func (l *Client) answered(in Incoming) bool {
 	l.mu.Lock()
-	answer := l.asked[in.Request]
+	c := l.asked[in.Request]
 	delete(l.asked, in.Request)
 	l.mu.Unlock()
-	if answer == nil {
-		return in.Request&(1<<63) != 0 // too late: the Call has returned
+	if c == nil {
+		return in.Request&(1<<63) != 0 // an answer that came too late: the Call has returned
 	}
-	answer <- in
+	c.answer <- in
 	return true
 }

@@ -14,12 +14,12 @@ import (
 )
 
 // Version is the version of the messages. Two ends understand each other if their major versions
-// are equal and their minor versions are at most one apart: the older end skips new fields and
-// kinds. FORMAT.md lists what each version added.
+// are equal and their minor versions differ by at most one. The older end skips new fields and
+// refuses new kinds. FORMAT.md lists what each version added.
 type Version struct{ Major, Minor uint8 }
 
 // Current is the version that this program speaks.
-var Current = Version{2, 0}
+var Current = Version{2, 1}
 
 func (v Version) String() string { return fmt.Sprintf("%d.%d", v.Major, v.Minor) }
 
@@ -29,14 +29,14 @@ func (v Version) Understands(w Version) bool {
 }
 
 var (
-	// ErrMessage is returned for frames that are not a message.
+	// ErrMessage is returned if frames are not a message.
 	ErrMessage = errors.New("not a message")
 
 	// ErrVersion is returned for a message of a version that this program does not understand.
 	ErrVersion = errors.New("version too far apart")
 
-	// ErrKind is returned for a message of a kind that this program does not know. A newer minor
-	// version may know it.
+	// ErrKind is returned for a message of a kind that this program does not know. A program with a
+	// newer minor version may know it.
 	ErrKind = errors.New("unknown kind")
 
 	// ErrTooLarge is returned for a message longer than MaxMessageBytes.
@@ -48,7 +48,7 @@ const (
 	headerBytes = 16
 )
 
-// header is the first frame.
+// header is the content of a message's first frame.
 type header struct {
 	version Version
 	kind    Kind
@@ -74,8 +74,9 @@ func decodeHeader(b []byte) (h header, err error) {
 	return h, nil
 }
 
-// Encode returns the frames of a message. The sender chooses the request's number, and the answer
-// repeats it. An error means that any receiver would refuse the message, and gives the reason.
+// Encode returns the frames of a message. The argument request is the number of a request, which
+// its sender chooses and its answer repeats. If every receiver would refuse the message, Encode
+// returns an error with the reason.
 func Encode(m Message, request uint64) ([][]byte, error) { return encode(m, request, Current) }
 
 func encode(m Message, request uint64, speaks Version) ([][]byte, error) {
@@ -107,9 +108,9 @@ func size(frames [][]byte) (n int) {
 	return n
 }
 
-// Decode returns the message in some frames. An error wraps ErrMessage, ErrVersion, ErrKind or
-// ErrTooLarge. The request's number is returned whenever the header was readable, so that a Refusal
-// can answer the request. The message shares memory with the frames.
+// Decode decodes the frames of a message. An error wraps ErrMessage, ErrVersion, ErrKind or
+// ErrTooLarge. If the header is readable, Decode returns the request's number even with an error,
+// so that the caller can answer with a Refusal. The message shares memory with the frames.
 func Decode(frames [][]byte) (m Message, request uint64, err error) {
 	return decode(frames, Current)
 }
@@ -125,8 +126,8 @@ func decode(frames [][]byte, speaks Version) (Message, uint64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	// Every version understands a refusal. If it did not, neither end could report that versions
-	// differ.
+	// Every version understands a refusal. Otherwise neither end could tell the other that their
+	// versions differ too much.
 	if !speaks.Understands(h.version) && h.kind != KindRefusal {
 		return nil, h.request, fmt.Errorf(
 			"%w: the other end speaks %s, this one %s: "+
@@ -147,7 +148,7 @@ func decode(frames [][]byte, speaks Version) (Message, uint64, error) {
 	if err := json.Unmarshal(frames[1], m); err != nil {
 		return malformed(err)
 	}
-	// Go's decoder accepts "null" for a struct.
+	// Go's JSON decoder would accept "null" for a struct.
 	if first := bytes.TrimLeft(frames[1], " \t\r\n"); first[0] != '{' {
 		return malformed(fmt.Errorf("body begins with %q", first[0]))
 	}
@@ -180,18 +181,18 @@ func (m *Chunk) setBulk(b []byte) error {
 	return nil
 }
 
-// MaxAnswerBytes is the largest size of an Answer's result before compression.
+// MaxAnswerBytes is the largest length of an Answer's result before compression.
 const MaxAnswerBytes = 64 << 20
 
-// compressors keeps compressors for reuse. Each uses a megabyte, while most answers need only a
-// hundred bytes.
+// compressors keeps compressors for reuse. A compressor uses a megabyte of memory, but most answers
+// have only a hundred bytes.
 var compressors = sync.Pool{New: func() any {
-	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // the level is a valid one
+	w, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // no error: the level is valid
 	return w
 }}
 
 func (m *Answer) bulk() []byte {
-	var b bytes.Buffer // its writes never fail
+	var b bytes.Buffer // writes to it never fail
 	w := compressors.Get().(*gzip.Writer)
 	defer compressors.Put(w)
 	w.Reset(&b)

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// examples holds one message of each kind. No two fields have the same value.
+// examples contains one message of each kind. No two fields have the same value.
 var examples = []Message{
 	&Hello{Name: "node-a", Software: "tsc-client 1"},
 	&Challenge{Nonce: "00ff"},
@@ -76,6 +76,13 @@ var examples = []Message{
 		{1<<63 + 4, make([]byte, SecretBytes)},
 		{5, make([]byte, SecretBytes)},
 	}},
+	&Watch{Order: 1<<63 + 5, For_ns: 2e9, Events: 800},
+	&Sample{
+		Stream: "s", Number: 1<<63 + 6, Order: 1<<63 + 7, Since_ns: -8, Epoch: "e",
+		Began_cycles: 1<<63 + 9, Until_cycles: 1<<63 + 10,
+		Made_cycles: 1<<63 + 17, Bits: 11, Lost: 1<<63 + 12, Left: 13,
+		Channels: exampleSampled,
+	},
 }
 
 var exampleFrequency = &Frequency{
@@ -128,14 +135,14 @@ func TestMessagesComeBackAsTheyWere(t *testing.T) {
 	}
 }
 
-// Every field of the examples is set. A field that is zero would come back as it was even if the
-// message did not carry it.
+// No field of an example is zero. If a message forgot a field, the field would come back as zero.
+// So only a field that is not zero shows the fault.
 func TestExamplesSetEveryField(t *testing.T) {
 	for _, m := range examples {
 		if m.Kind() == KindProbing {
-			continue // its Manner is the same struct as that of Probe
+			continue // Probe has the same Manner
 		}
-		if _, err := Encode(m, 1); err != nil { // this fills in a chunk's checksum
+		if _, err := Encode(m, 1); err != nil { // Encode sets a chunk's checksum
 			t.Fatal(err)
 		}
 		v := reflect.ValueOf(m).Elem()
@@ -148,11 +155,11 @@ func TestExamplesSetEveryField(t *testing.T) {
 }
 
 func TestBytesOfMessages(t *testing.T) {
-	const header = "43504354" + "02" + "00" // magic, version
+	const header = "43504354" + "02" + "01" // magic, version
 	const request = "0000000000000102"
 	tests := []struct {
 		m    Message
-		want []string // frames; the header in hex
+		want []string // the frames; the header in hex
 	}{
 		{&Hello{Name: "a", Software: "s"},
 			[]string{header + "0001" + request, `{"name":"a","software":"s"}`}},
@@ -301,7 +308,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// A newer minor version may bring fields, frames and a longer header. They are skipped.
+// A newer minor version may add fields, frames and bytes of the header. Decode skips these.
 func TestDecodeSkipsWhatIsNew(t *testing.T) {
 	h := append(header{Version{Current.Major, Current.Minor + 1}, KindRun, 7}.encode(), "more"...)
 	body := []byte(`{"name":"r","new":{"x":[1]}}`)
@@ -327,7 +334,7 @@ func TestEncodeRefusesWhatNobodyTakes(t *testing.T) {
 	}
 }
 
-// The text of an error reaches the other end, however long it is and wherever it is cut.
+// The text of an error arrives at the other end, even if Cut cuts it in the middle of a character.
 func TestRefusalsOfAnyTextArrive(t *testing.T) {
 	for name, text := range map[string]string{
 		"short":                        "no",
@@ -347,7 +354,8 @@ func TestRefusalsOfAnyTextArrive(t *testing.T) {
 	}
 }
 
-// A small answer that would unpack to gigabytes is refused before it is unpacked in full.
+// Decode refuses a small answer that would decompress to gigabytes, before it has decompressed all
+// of it.
 func TestAnswersThatExplodeAreRefused(t *testing.T) {
 	var b bytes.Buffer
 	bomb := Answer{Result: bytes.Repeat([]byte(" "), MaxAnswerBytes+1)}
@@ -360,7 +368,7 @@ func TestAnswersThatExplodeAreRefused(t *testing.T) {
 	}
 }
 
-// FORMAT.md has the numbers of the code.
+// FORMAT.md states the same numbers as the code.
 func TestFormatDocumentHasTheNumbers(t *testing.T) {
 	text, err := os.ReadFile("FORMAT.md")
 	if err != nil {
@@ -401,7 +409,7 @@ func TestFormatDocumentHasTheNumbers(t *testing.T) {
 	}
 }
 
-// A message that Decode accepts can be sent on, and comes back the same.
+// Each message that Decode accepts can be encoded again, and decodes to the same message.
 func FuzzDecode(f *testing.F) {
 	for _, m := range examples {
 		frames, err := Encode(m, 3)

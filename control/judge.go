@@ -7,14 +7,15 @@ import (
 	"github.com/pebbe/zmq4"
 )
 
-// maxFrames is the number of frames of a message that are read. Later versions may have more than
-// this version's three.
+// maxFrames is the number of frames of a message that the server reads. Messages of this version
+// have at most three frames. Later versions may have more.
 const maxFrames = 8
 
-// frames reads the frames of a message that follow the frame with the peer's id. If the message is
-// too long, frames keeps only the first frame, and adds tooLong so that decode refuses the message.
+// frames reads the frames of a message after the frame with the peer's routing id, which the caller
+// has read. If the message is too long, frames returns its first frame and tooLong, so that decode
+// refuses the message.
 func (s *Server) frames() (frames [][]byte, properties map[string]string, err error) {
-	// The frame with the peer's id has no properties; the frames after it have them.
+	// Only the frames after the routing id have properties.
 	frame, properties, err := s.router.RecvBytesWithMetadata(
 		zmq4.DONTWAIT, "User-Id", "Peer-Address", fdProperty)
 	bytes := 0
@@ -34,13 +35,13 @@ func (s *Server) frames() (frames [][]byte, properties map[string]string, err er
 	return frames, properties, err
 }
 
-// tooLong replaces the frames of a message that is too long.
+// tooLong stands for all frames after the first of a message that is too long.
 var tooLong = make([]byte, MaxMessageBytes+1)
 
-// maxSmall is the largest length of a message of a kind that is not large.
+// maxSmall is the largest length of a message, except of the kinds that large names.
 const maxSmall = 2 * MaxFactsBytes
 
-// large reports whether a message of this kind may be longer than maxSmall.
+// large reports whether messages of this kind may be longer than maxSmall.
 func large(k Kind) bool {
 	switch k {
 	case KindTrains, KindRunState, KindFiles, KindChunk, KindAsk:
@@ -70,8 +71,8 @@ func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[strin
 			s.put(outgoing{peer: peer, frames: encoded, request: request})
 		}
 	}
-	// ZeroMQ's own ids have this form. Any other id was chosen by the peer, perhaps to pose as an
-	// earlier peer.
+	// This is the form of a routing id that ZeroMQ assigns. A peer that chooses another one may
+	// pretend to be an earlier peer.
 	if len(peer) != 5 || peer[0] != 0 {
 		refuse(0, ReasonIdentity, Malformed, "a client must not choose its routing id")
 		return
@@ -81,7 +82,7 @@ func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[strin
 	s.mu.Unlock()
 	asks := s.zap == nil || key.Role == RoleAdmin
 	bytes := size(frames)
-	if bytes > maxSmall && len(frames) > 0 { // do not decode much for an unknown peer
+	if bytes > maxSmall && len(frames) > 0 { // decode no large message of an unknown peer
 		h, err := decodeHeader(frames[0])
 		if err == nil && (!large(h.kind) || !registered && !(h.kind == KindAsk && asks)) {
 			refuse(h.request, ReasonTooLarge, TooLarge,
@@ -110,7 +111,7 @@ func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[strin
 		s.mu.Lock()
 		s.registered[peer] = true
 		s.mu.Unlock()
-	case *Ask:
+	case *Ask, *ReadFile:
 		if !asks {
 			refuse(request, ReasonRole, NotAllowed, fmt.Sprintf("key %q has role %q: "+
 				"questions need one of role %q (\"cprof keys client --admin\")",
@@ -118,12 +119,12 @@ func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[strin
 			return
 		}
 	case *Leave, *Refusal:
-		if !registered { // it has nothing to leave, and a refusal is never answered
+		if !registered { // no answer: this peer has nothing to leave, and nobody answers a refusal
 			s.refused.add(ReasonUnregistered, "message refused", "peer", peer, "kind", m.Kind())
 			return
 		}
 	case *Ping, *Pong, *Done, *Load, *Trains, *RunState, *TableState, *Files, *Chunk,
-		*Snapshot, *SnapshotState:
+		*Snapshot, *SnapshotState, *Sample:
 		if !registered {
 			refuse(request, ReasonUnregistered, NotRegistered,
 				fmt.Sprintf("%s from a peer that is not registered", m.Kind()))
@@ -134,7 +135,7 @@ func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[strin
 		return
 	}
 	s.queued.Add(int64(bytes))
-	// The channel has room: drain has checked, and no other goroutine adds to the channel.
+	// The channel has room: drain has checked that, and only this goroutine adds to the channel.
 	s.incoming <- Incoming{
 		Peer: peer, Key: key, Request: request, Message: m, bytes: int64(bytes),
 	}

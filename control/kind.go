@@ -2,7 +2,7 @@ package control
 
 import "fmt"
 
-// Kind is the number of a message on the wire. ONLY APPEND: a number is never used again.
+// Kind is the number of a message's kind on the wire. ONLY APPEND: never reuse a number.
 type Kind uint16
 
 const (
@@ -34,9 +34,11 @@ const (
 	KindAsk           Kind = 26
 	KindAnswer        Kind = 27
 	KindProbeSecrets  Kind = 28
+	KindWatch         Kind = 36
+	KindSample        Kind = 37
 )
 
-// kinds contains the name and the message of every kind.
+// kinds contains the name of every kind and a function that makes its message.
 var kinds = map[Kind]struct {
 	name string
 	make func() Message
@@ -69,6 +71,8 @@ var kinds = map[Kind]struct {
 	KindAsk:           {"ask", func() Message { return new(Ask) }},
 	KindAnswer:        {"answer", func() Message { return new(Answer) }},
 	KindProbeSecrets:  {"probe secrets", func() Message { return new(ProbeSecrets) }},
+	KindWatch:         {"watch", func() Message { return new(Watch) }},
+	KindSample:        {"sample", func() Message { return new(Sample) }},
 }
 
 func (k Kind) String() string {
@@ -78,21 +82,21 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint16(k))
 }
 
-// Code is the number of a reason for a refusal. ONLY APPEND.
+// Code is the number of the reason for a refusal. ONLY APPEND: never reuse a number.
 type Code uint16
 
 const (
-	Malformed     Code = 1  // not a message, or a message with unusable content
-	WrongVersion  Code = 2  // of a version too far from this program's
-	UnknownKind   Code = 3  // a kind that this end does not know, or does not accept
-	TooLarge      Code = 4  // longer than MaxMessageBytes
-	NotRegistered Code = 5  // the peer is not, or no longer, registered: register (again)
-	Replayed      Code = 6  // a registration that answers no open challenge of its connection
-	NameTaken     Code = 7  // another process is alive under that name: wait, or use another name
-	NotAllowed    Code = 8  // the key may not do this
-	NotNow        Code = 9  // the request is valid, but arrived at the wrong moment
-	NotFound      Code = 10 // what was asked for does not exist
-	Failed        Code = 11 // it was tried and failed
+	Malformed     Code = 1  // not a message, or a message with invalid content
+	WrongVersion  Code = 2  // the versions of the two ends differ too much
+	UnknownKind   Code = 3  // the receiver does not know or does not accept this kind
+	TooLarge      Code = 4  // longer than this receiver accepts
+	NotRegistered Code = 5  // the peer is not, or no longer, registered: it must register
+	Replayed      Code = 6  // the registration answers no open challenge of its connection
+	NameTaken     Code = 7  // another live process uses the name: wait, or use another name
+	NotAllowed    Code = 8  // the key's owner may not do this
+	NotNow        Code = 9  // the request is valid, but cannot be carried out now
+	NotFound      Code = 10 // the requested thing does not exist
+	Failed        Code = 11 // the receiver tried and failed
 )
 
 var codes = map[Code]string{

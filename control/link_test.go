@@ -18,7 +18,7 @@ import (
 	"github.com/pebbe/zmq4"
 )
 
-// fleet is a server with keys, and what a client of it needs.
+// fleet is a server with keys, and everything that a client of the server needs.
 type fleet struct {
 	server  *Server
 	key     Key
@@ -28,7 +28,7 @@ type fleet struct {
 	t       *testing.T
 }
 
-// logged is what a server has logged.
+// logged collects what a server has logged.
 type logged struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -96,10 +96,11 @@ func (f *fleet) dial(i int) *Client {
 	return c
 }
 
-// welcomes admits every client that registers, answers pings, and returns all other messages.
+// welcomes starts a goroutine that admits every client and answers pings. The channel returns all
+// other messages.
 func (f *fleet) welcomes() <-chan Incoming {
 	other := make(chan Incoming, 1000)
-	server := f.server // the field may change later
+	server := f.server // f.server may change later
 	go func() {
 		for {
 			in, err := server.Receive(f.t.Context())
@@ -128,7 +129,8 @@ func node(name string) Register {
 	}
 }
 
-// wantRefused waits until something was refused for a reason, counted and logged.
+// wantRefused waits until the server has refused something for a reason, and has counted and logged
+// that.
 func (f *fleet) wantRefused(reason Reason) {
 	f.t.Helper()
 	for end := time.Now().Add(15 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -143,7 +145,7 @@ func (f *fleet) wantRefused(reason Reason) {
 	}
 }
 
-// wantWell requires that a client gets answers.
+// wantWell checks that a client gets answers.
 func (f *fleet) wantWell(c *Client) {
 	f.t.Helper()
 	if _, err := c.Call(within(f.t), &Ping{Counter_cycles: 1}); err != nil {
@@ -224,7 +226,7 @@ func TestLinkWithoutKeysStaysOnThisMachine(t *testing.T) {
 		}
 	}()
 	if err := c.Ask(within(t), "nodes", nil, nil); err != nil {
-		t.Error(err) // any program on this machine may ask
+		t.Error(err) // without keys, any program on this machine may ask
 	}
 }
 
@@ -256,7 +258,8 @@ func TestServerLetsOnlyListedKeysIn(t *testing.T) {
 	f.wantWell(a)
 }
 
-// ZeroMQ itself never retries a connection whose key was refused.
+// A client connects as soon as the server accepts its key. ZeroMQ itself would never retry a
+// connection whose key was refused.
 func TestClientComesInOnceItsKeyIsListed(t *testing.T) {
 	t.Parallel()
 	var listed atomic.Pointer[[]Key]
@@ -270,7 +273,7 @@ func TestClientComesInOnceItsKeyIsListed(t *testing.T) {
 	f := &fleet{t: t, server: s, key: key, clients: []Key{own}}
 	f.welcomes()
 	c := f.dial(0)
-	// It is told why, and long before its time is over.
+	// The client learns the reason long before its context ends.
 	_, err := c.Register(within(t), node("a"))
 	if !errors.Is(err, ErrKey) || !errors.Is(err, ErrUnreachable) ||
 		!strings.Contains(err.Error(), `key "a"`) {
@@ -280,8 +283,8 @@ func TestClientComesInOnceItsKeyIsListed(t *testing.T) {
 	must(c.Register(within(t), node("a")))(t)
 }
 
-// Something else may listen at the server's address and let nobody in. A client without a key
-// survives that.
+// A program other than the server may listen at the server's address and refuse everybody. A client
+// without a key survives that.
 func TestClientWithoutAKeyIsRefusedByAStranger(t *testing.T) {
 	t.Parallel()
 	ctx := must(zmq4.NewContext())(t)
@@ -296,8 +299,8 @@ func TestClientWithoutAKeyIsRefusedByAStranger(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stranger.Close()
-	// It refuses for as long as the client tries. Without an answer from it, ZeroMQ would let the
-	// client in.
+	// This goroutine refuses every handshake while the client tries to connect. If nobody answered
+	// ZeroMQ's question about the key, ZeroMQ would let the client in.
 	done, asked := make(chan struct{}), make(chan int, 1)
 	go func() {
 		defer refuses.Close()
@@ -341,11 +344,19 @@ func TestServerTakesQuestionsFromAdminsOnly(t *testing.T) {
 	if !errors.As(err, &refused) || refused.Code != NotAllowed || !errors.Is(err, ErrRefused) {
 		t.Errorf("a node's question: %v", err)
 	}
+	read := &ReadFile{Run: "r", Path: "run.yaml", Bytes: 1}
+	if _, err := f.dial(0).Call(within(t), read); !errors.As(err, &refused) ||
+		refused.Code != NotAllowed {
+		t.Errorf("a node reads a run: %v", err)
+	}
 	go func() {
 		in := <-others
 		f.server.Send(in.Peer, in.Request, &Answer{Result: in.Message.(*Ask).Argument})
 		in = <-others
 		f.server.Send(in.Peer, in.Request, &Pong{})
+		in = <-others
+		f.server.Send(in.Peer, in.Request, &Chunk{Path: in.Message.(*ReadFile).Path,
+			Size: 9, Data: []byte("x")})
 	}()
 	admin := f.dial(1)
 	var answer map[string]int
@@ -357,10 +368,13 @@ func TestServerTakesQuestionsFromAdminsOnly(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "answers with") {
 		t.Errorf("a Pong is taken for an answer: %v", err)
 	}
+	if m, err := admin.Call(within(t), read); err != nil || string(m.(*Chunk).Data) != "x" {
+		t.Errorf("an admin reads %+v, %v", m, err)
+	}
 }
 
-// Neighbouring versions work together, whichever end is newer. Versions further apart refuse each
-// other by name.
+// Ends with neighbouring versions work together, whichever end is newer. If versions are further
+// apart, each end refuses the other and names both versions.
 func TestVersionsSideBySide(t *testing.T) {
 	t.Parallel()
 	minor := func(n uint8) Version { return Version{Current.Major, n} }
@@ -408,7 +422,7 @@ func TestVersionsSideBySide(t *testing.T) {
 
 func TestClientNeverHangs(t *testing.T) {
 	t.Parallel()
-	silent := must(net.Listen("tcp", "127.0.0.1:0"))(t) // accepts, and says nothing
+	silent := must(net.Listen("tcp", "127.0.0.1:0"))(t) // accepts connections and sends nothing
 	defer silent.Close()
 	nobody := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	nobody.Close()
@@ -452,8 +466,8 @@ func TestClientFindsARestartedServer(t *testing.T) {
 	f.server = must(Listen(config))(t)
 	t.Cleanup(func() { f.server.Close() })
 	f.welcomes()
-	// The restart may have lost messages. A client that asks again is told to register, and gets
-	// answers once it did.
+	// The restart may have lost messages, so the client tries more than once. The new server tells
+	// it to register. After that it gets answers.
 	var refused *RefusedError
 	for limit := within(t); ; {
 		ctx, cancel := context.WithTimeout(limit, time.Second)

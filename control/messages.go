@@ -2,37 +2,38 @@ package control
 
 import "encoding/json"
 
-// Message is a pointer to one of the structs below. FORMAT.md lists who sends which message, and
-// when.
+// Message is a pointer to one of this package's message structs. FORMAT.md says who sends which
+// message, and when.
 type Message interface {
 	Kind() Kind
-	check() error // returns an error about content that Go's types do not exclude
+	check() error // finds invalid content that Go's types allow
 }
 
-// bulky is a message with a third frame.
+// bulky is a message with a third frame, which bulk returns and setBulk decodes.
 type bulky interface {
 	Message
 	bulk() []byte
 	setBulk([]byte) error
 }
 
-// Capabilities of a node, in Register.Capabilities.
+// These are the capabilities of a node that Register.Capabilities may contain.
 const (
-	CanProbe    = "probe"    // probes others and answers probes
+	CanProbe    = "probe"    // probes other nodes and answers probes
 	CanRun      = "run"      // opens and closes runs
 	CanTable    = "table"    // applies a handler table
-	CanFiles    = "files"    // provides the log segments of a run
+	CanFiles    = "files"    // provides the files of a run
 	CanSnapshot = "snapshot" // dumps its flight recorders
+	CanWatch    = "watch"    // sends samples of its events while somebody watches
 )
 
-// Hello opens a conversation. A client sends it to the server, which answers with a Challenge or a
-// Refusal.
+// Hello opens a conversation. A client sends it to the server. The server answers with a Challenge
+// or a Refusal.
 type Hello struct {
-	Name     string `json:"name"`     // of the node
-	Software string `json:"software"` // of the client, for people
+	Name     string `json:"name"`     // name of the node
+	Software string `json:"software"` // name and version of the client's program, for people
 }
 
-// Challenge contains a nonce that the next Register on this connection has to repeat.
+// Challenge contains a nonce, which the next Register on the same connection must repeat.
 type Challenge struct {
 	Nonce string `json:"nonce"`
 }
@@ -41,29 +42,30 @@ type Challenge struct {
 type Register struct {
 	Nonce            string          `json:"nonce"`
 	Name             string          `json:"name"`
-	Instance         string          `json:"instance"` // of the process: random
+	Instance         string          `json:"instance"` // random; identifies the process
 	Epoch            string          `json:"epoch"`
 	Nominal_hz       uint64          `json:"nominal_hz,string"`
 	Quantum_cycles   uint64          `json:"quantum_cycles,string"`
 	CoreSlack_cycles uint64          `json:"core_slack_cycles,string"`
-	Number           int             `json:"number,omitempty"` // in the node's tuple ids
+	Number           int             `json:"number,omitempty"` // the node's number in tuple ids
 	Virtual          bool            `json:"virtual,omitempty"`
-	Machine          string          `json:"machine"` // nodes on one machine share Cores
+	Machine          string          `json:"machine"` // nodes of one Machine share its Cores
 	Cores            int             `json:"cores"`
 	Capabilities     []string        `json:"capabilities"`
 	ProbeAddress     string          `json:"probe_address,omitempty"` // address:port
 	Software         string          `json:"software"`
-	Facts            json.RawMessage `json:"facts,omitempty"` // of its host, for people
+	Facts            json.RawMessage `json:"facts,omitempty"` // about the node's host, for people
 
-	// Frequency is the measured frequency of the node's counter. It serves to display results in
+	// Frequency is the measured frequency of the node's counter. It is used only to show results in
 	// seconds.
 	Frequency *Frequency `json:"frequency,omitempty"`
 
-	// OpenRun is the run for which the node keeps logs. The run may have ended meanwhile.
+	// OpenRun names the run that the node has opened and not closed. For the server, the run may
+	// have ended meanwhile.
 	OpenRun string `json:"open_run,omitempty"`
 }
 
-// Frequency is the interval that contains the mean rate of a counter, measured by a clock.
+// Frequency is an interval that contains the mean rate of a counter, as measured by a clock.
 type Frequency struct {
 	Lo_millihz uint64 `json:"lo_millihz,string"`
 	Hi_millihz uint64 `json:"hi_millihz,string"`
@@ -72,16 +74,16 @@ type Frequency struct {
 
 // Welcome confirms a registration.
 type Welcome struct {
-	// Server identifies the server's process. A different process no longer has the old one's
-	// requests.
+	// Server identifies the server's process. A new process does not know what its predecessor
+	// requested.
 	Server string `json:"server"`
 
 	Heartbeat_ns int64  `json:"heartbeat_ns"`
-	Dead_ns      int64  `json:"dead_ns"` // either end treats the other as gone after this silence
+	Dead_ns      int64  `json:"dead_ns"` // after this silence, either end gives up the other
 	Generation   uint64 `json:"generation,string"`
 }
 
-// Refusal reports that a request was not carried out, and why. Both ends send it.
+// Refusal says that a request was not carried out, and why. Both ends send refusals.
 type Refusal struct {
 	Code Code   `json:"code"`
 	Text string `json:"text"`
@@ -90,193 +92,197 @@ type Refusal struct {
 // Refuse returns a Refusal. It shortens a text that is too long.
 func Refuse(code Code, text string) *Refusal { return &Refusal{code, Cut(text)} }
 
-// Ping is a client's sign of life, every Heartbeat_ns. The server answers with a Pong.
+// Ping tells the server that a client is alive. A client sends one every Heartbeat_ns. The server
+// answers with a Pong.
 type Ping struct {
-	Counter_cycles uint64 `json:"counter_cycles,string"` // the node's counter now; 0: none
+	Counter_cycles uint64 `json:"counter_cycles,string"` // the node's counter now; 0: not read
 }
 
 // Pong answers a Ping.
 type Pong struct{}
 
-// Leave is a client's farewell. It is not answered.
+// Leave says that a client leaves. Nobody answers it.
 type Leave struct {
 	Why string `json:"why"`
 }
 
-// Done is the answer to a request that has no other answer.
+// Done answers a request that needs no other answer.
 type Done struct{}
 
-// LoadRequest asks a node how busy it is during the next Over_ns. The answer is a Load.
+// LoadRequest asks a node to measure its load for Over_ns. The answer is a Load.
 type LoadRequest struct {
 	Over_ns int64 `json:"over_ns"`
 }
 
-// Load is a node's load during Over_ns. The node's own probes and control messages are excluded as
-// far as possible.
+// Load is a node's load during Over_ns, without the load of the node's own probes and of its
+// messages to the server, as far as the node can measure these.
 type Load struct {
 	Over_ns       int64    `json:"over_ns"`
-	Busy_ppm      int64    `json:"busy_ppm"` // busy part of all cores' time; −1: unknown
+	Busy_ppm      int64    `json:"busy_ppm"` // busy part of the time of all cores; −1: unknown
 	ReceivedBytes uint64   `json:"received_bytes,string"`
 	SentBytes     uint64   `json:"sent_bytes,string"`
-	Unknown       []string `json:"unknown,omitempty"` // what could not be read, and why
+	Unknown       []string `json:"unknown,omitempty"` // what could not be measured, and why
 }
 
-// Target is a node to probe.
+// Target is a node that another node shall probe.
 type Target struct {
 	Peer      string `json:"peer"`
-	PeerEpoch string `json:"peer_epoch"` // as registered; Trains repeats it
+	PeerEpoch string `json:"peer_epoch"` // epoch with which the peer registered; Trains repeats it
 	Address   string `json:"address"`
-	Key       []byte `json:"key,omitempty"` // minrtt's
+	Key       []byte `json:"key,omitempty"` // the encoded minrtt.Key for these probes
 
-	// These are what the peer registered.
+	// The peer registered with these values.
 	Nominal_hz       uint64 `json:"nominal_hz,string"`
 	Quantum_cycles   uint64 `json:"quantum_cycles,string"`
 	CoreSlack_cycles uint64 `json:"core_slack_cycles,string"`
 }
 
-// Manner defines how trains are run.
+// Manner says how trains are run.
 type Manner struct {
-	Exchanges  int   `json:"exchanges"`         // of each train, after its warm-up
-	Timeout_ns int64 `json:"timeout_ns"`        // for one answer
-	Attempts   int   `json:"attempts"`          // answers in a row that may be missing
+	Exchanges  int   `json:"exchanges"`         // exchanges of each train, after its warm-up
+	Timeout_ns int64 `json:"timeout_ns"`        // how long to wait for one answer
+	Attempts   int   `json:"attempts"`          // how many missing answers in a row end a train
 	UserStamps bool  `json:"user_stamps"`       // do not use the kernel's stamps
 	Spin_ns    int64 `json:"spin_ns,omitempty"` // how long to poll for an answer before sleeping
 }
 
-// Probe orders a batch of trains to one node. The answer is one Trains with the request's number,
-// once the batch is done or given up. Limit_ns is the time for the whole batch.
+// Probe orders a batch of trains with one node. The node answers with one Trains when the batch is
+// done or given up. Limit_ns is the time for the whole batch.
 type Probe struct {
 	Target
 	Manner
 	Trains   int   `json:"trains"`
-	Gap_ns   int64 `json:"gap_ns"` // from the end of a train to the start of the next
+	Gap_ns   int64 `json:"gap_ns"` // from the end of a train to the start of the next train
 	Limit_ns int64 `json:"limit_ns"`
 }
 
-// Probing orders trains to many nodes in turn, one train every Period_ns, until the next Probing. A
-// Probing without targets ends these trains. The answer is a Done; after it, Trains with request 0
-// follow from time to time.
+// Probing orders trains with many nodes in turn, one train every Period_ns. The order is valid
+// until the next Probing. A Probing without targets ends the trains. The node answers the order
+// with a Done. Afterwards it sends, from time to time, Trains with request 0.
 type Probing struct {
 	Manner
 	Targets   []Target `json:"targets"`
 	Period_ns int64    `json:"period_ns"`
 }
 
-// Trains reports trains that a node ran with a peer. The server answers with an Ack of the report's
-// number. Until then the node keeps the report, as far as its memory allows.
+// Trains reports trains that a node ran with a peer. The server answers with an Ack that contains
+// the report's number. Until the Ack arrives, the node keeps the report, if its memory allows.
 type Trains struct {
-	Report    uint64  `json:"report,string"` // counted from 1 in each process; 0: needs no Ack
+	Report    uint64  `json:"report,string"` // its number, from 1 in each process; 0: needs no Ack
 	Peer      string  `json:"peer"`
 	PeerEpoch string  `json:"peer_epoch"`
-	Epoch     string  `json:"epoch"` // of the reporting node
+	Epoch     string  `json:"epoch"` // epoch of the reporting node
 	Lost      uint64  `json:"lost,string"`
-	Dropped   uint64  `json:"dropped,string"` // reports without an Ack that the node dropped
+	Dropped   uint64  `json:"dropped,string"` // unacknowledged reports that the node dropped
 	Error     string  `json:"error,omitempty"`
 	Trains    []Train `json:"-"`
 }
 
-// Ack confirms that the server has stored all reports up to a number.
+// Ack says that the server has stored all reports up to and including a number.
 type Ack struct {
 	Report uint64 `json:"report,string"`
 }
 
-// Run opens or closes a run. The answer is a RunState.
+// Run tells a node to open or close a run. The answer is a RunState.
 type Run struct {
 	Name  string `json:"name"`
 	Close bool   `json:"close,omitempty"`
 }
 
-// RunState describes a node's progress with a run.
+// RunState says whether a node has opened or closed a run.
 type RunState struct {
 	Name     string   `json:"name"`
 	Closed   bool     `json:"closed"`
 	Channels int      `json:"channels"`
-	Missing  []string `json:"missing,omitempty"` // what will be missing, and why
+	Missing  []string `json:"missing,omitempty"` // what the run will lack, and why
 
-	Frequency *Frequency `json:"frequency,omitempty"` // over the run, once the run is closed
+	Frequency *Frequency `json:"frequency,omitempty"` // measured over the run, when it is closed
 }
 
-// Table is the handler table. The answer is a TableState.
+// Table gives a node the handler table. The answer is a TableState.
 type Table struct {
 	Generation uint64 `json:"generation,string"`
 	Text       []byte `json:"-"`
 }
 
-// TableState names the table that a node uses.
+// TableState says which table a node uses.
 type TableState struct {
 	Generation uint64 `json:"generation,string"`
-	Channels   int    `json:"channels"` // channels to which the table was applied
+	Channels   int    `json:"channels"` // number of channels to which the node applied the table
 	Error      string `json:"error,omitempty"`
 }
 
-// ListFiles asks for the files of a run. The answer is a Files.
+// ListFiles asks a node for a list of its files of a run. The answer is a Files.
 type ListFiles struct {
 	Run string `json:"run"`
 }
 
-// Files are the files of a run on one node.
+// Files is the list of a node's files of a run.
 type Files struct {
 	Run   string `json:"run"`
 	Files []File `json:"files"`
-	More  bool   `json:"more,omitempty"` // the run is still open: files may grow, or appear
+	More  bool   `json:"more,omitempty"` // the run is still open: files may grow, or be added
 }
 
-// File is a file of a run.
+// File describes one file of a run.
 type File struct {
-	Path  string `json:"path"` // inside the run, with slashes: no "..", no leading slash
+	Path  string `json:"path"` // inside the run, with slashes; no "..", no leading slash
 	Bytes int64  `json:"bytes"`
 }
 
-// ReadFile asks for a part of a file. The answer is a Chunk.
+// ReadFile asks for a part of a file. The answer is a Chunk. The server asks a node for files of
+// the run under way. An admin's command asks the server for files of a run that the server keeps.
 type ReadFile struct {
 	Run    string `json:"run"`
 	Path   string `json:"path"`
 	Offset int64  `json:"offset"`
-	Bytes  int64  `json:"bytes"` // the most to return; no more than MaxChunkBytes
+	Bytes  int64  `json:"bytes"` // the largest length of the answer's Data; at most MaxChunkBytes
 }
 
-// Chunk is a part of a file. It may be shorter than requested, but is empty only at the end.
+// Chunk is a part of a file. It may be shorter than requested. It is empty only at the end of the
+// file.
 type Chunk struct {
 	Path   string `json:"path"`
 	Offset int64  `json:"offset"`
-	Size   int64  `json:"size"`   // of the whole file at this moment
-	CRC32C uint32 `json:"crc32c"` // of Data; Decode has checked it
+	Size   int64  `json:"size"`   // present length of the whole file
+	CRC32C uint32 `json:"crc32c"` // checksum of Data; Decode has checked it
 	Data   []byte `json:"-"`
 }
 
-// Snapshot asks a node to dump its flight recorders. The answer is a SnapshotState. A node itself
-// sends a Snapshot when a program on it asks for one. The server forwards it to all other nodes,
-// and does not answer it.
+// Snapshot asks a node to dump its flight recorders. The node answers with a SnapshotState. When a
+// program on a node asks for a dump, the node also sends a Snapshot to the server. The server does
+// not answer that, but forwards it to all other nodes.
 type Snapshot struct {
-	Channels string `json:"channels"` // pattern that matches their names; "": all
+	Channels string `json:"channels"` // a pattern of channel names; "": all channels
 	Reason   string `json:"reason"`
 }
 
-// SnapshotState describes what was dumped.
+// SnapshotState describes what a node dumped.
 type SnapshotState struct {
 	Channels int    `json:"channels"`
 	Records  uint64 `json:"records,string"`
 	Error    string `json:"error,omitempty"`
 }
 
-// Ask is a command's question to the server, as JSON. The answer is an Answer or a Refusal.
+// Ask is a command's question to the server, in JSON. The answer is an Answer or a Refusal.
 type Ask struct {
 	What     string          `json:"what"`
 	Argument json.RawMessage `json:"argument,omitempty"`
 }
 
-// Answer answers an Ask. It is compressed, because a large fleet produces megabytes of JSON.
+// Answer is the answer to an Ask. Its Result is compressed, because answers about a large fleet
+// have megabytes of JSON.
 type Answer struct {
 	Result json.RawMessage `json:"-"`
 }
 
-// ProbeSecrets contains the secrets of the probe keys that a node accepts from now on. The answer
-// is a Done.
+// ProbeSecrets gives a node the secrets whose probe keys it accepts from now on. The answer is a
+// Done.
 type ProbeSecrets struct {
 	Secrets []ProbeSecret `json:"secrets"`
 }
 
-// ProbeSecret is minrtt's Secret.
+// ProbeSecret is an encoded minrtt.Secret.
 type ProbeSecret struct {
 	Number uint64 `json:"number,string"`
 	Bytes  []byte `json:"bytes"`

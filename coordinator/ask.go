@@ -11,26 +11,29 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// The questions that a server answers, as values of control.Ask.What.
+// These are the questions that a command can ask, as values of control.Ask.What. Each comment gives
+// the type of the question's argument, an arrow, and the type of the answer.
 const (
 	AskNodes       = "nodes"        // → Matrix
 	AskRegistered  = "registered"   // → names of the nodes that are registered and can be measured
 	AskSweep       = "sweep"        // SweepRequest → SweepStatus
 	AskSweepStatus = "sweep-status" // → SweepStatus, or null
-	AskTable       = "table"        // → TableRequest; Base is the table's generation
+	AskTable       = "table"        // → TableRequest, in which Base is the table's generation
 	AskSetTable    = "set-table"    // TableRequest → TableRequest
 	AskStartRun    = "start-run"    // RunRequest → RunStatus
 	AskStopRun     = "stop-run"     // → RunStatus
 	AskAbortRun    = "abort-run"    // → RunStatus
 	AskCollectRun  = "collect-run"  // RunRequest → RunStatus
-	AskRun         = "run"          // → RunStatus of the present or the last run, or null
+	AskRun         = "run"          // → RunStatus of the open run or else the last one, or null
 	AskRuns        = "runs"         // → []RunEntry
+	AskRunFiles    = "run-files"    // RunRequest → RunFiles; control.ReadFile reads them
 	AskRemoveRun   = "remove-run"   // RunRequest → nothing
 	AskSnapshot    = "snapshot"     // SnapshotRequest → []SnapshotResult
 	AskForgetNode  = "forget-node"  // NodeRequest → nothing
+	AskWatch       = "watch"        // WatchRequest → WatchAnswer
 )
 
-// SweepRequest asks for a sweep. A zero field stands for the configured value.
+// SweepRequest asks for a sweep. A zero field means that the sweep uses the configured value.
 type SweepRequest struct {
 	Trains    int  `json:"trains,omitempty"`
 	Exchanges int  `json:"exchanges,omitempty"`
@@ -54,7 +57,7 @@ type RunEntry struct {
 	Note     string    `json:"note,omitempty"`
 }
 
-// answer answers a question.
+// answer sends the answer to a question.
 func (c *core) answer(in control.Incoming, ask *control.Ask) {
 	reply := func(v any) {
 		text, err := json.Marshal(v)
@@ -62,8 +65,8 @@ func (c *core) answer(in control.Incoming, ask *control.Ask) {
 			c.send(in.Peer, in.Request, control.Refuse(control.Failed, err.Error()))
 			return
 		}
-		// The network may refuse an answer that is too large even when compressed. The asker must
-		// then still get an answer.
+		// The network refuses an answer that is too large even when compressed. The asker then gets
+		// a refusal.
 		if err := c.network.Send(in.Peer, in.Request, &control.Answer{Result: text}); err != nil {
 			why := fmt.Sprintf("the answer to %q has %d bytes: %v", ask.What, len(text), err)
 			c.send(in.Peer, in.Request, control.Refuse(control.TooLarge, why))
@@ -171,6 +174,12 @@ func (c *core) answer(in control.Incoming, ask *control.Ask) {
 			return
 		}
 		reply(entries)
+	case AskRunFiles:
+		var r RunRequest
+		if !argument(&r) {
+			return
+		}
+		c.listRunFiles(r.Name, func(files RunFiles) { reply(files) }, refuse)
 	case AskRemoveRun:
 		var r RunRequest
 		if !argument(&r) {
@@ -198,6 +207,16 @@ func (c *core) answer(in control.Incoming, ask *control.Ask) {
 			refuse(control.NotNow, err)
 		default:
 			reply(nil)
+		}
+	case AskWatch:
+		var r WatchRequest
+		if !argument(&r) {
+			return
+		}
+		if a, err := c.answerWatch(r); err != nil {
+			refuse(control.Malformed, err)
+		} else {
+			reply(a)
 		}
 	case AskSnapshot:
 		var r SnapshotRequest

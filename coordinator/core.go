@@ -20,9 +20,9 @@ type network interface {
 	Admit(control.Peer)  // treat the peer as registered
 }
 
-// core contains the rules of the server. It never waits: its caller passes messages to handle and
-// calls tick when time has passed, and core asks the network to send. Only one goroutine may use
-// it.
+// core contains the rules of the server. It never waits. Its caller passes messages to the method
+// handle, and calls tick when time has passed. The core sends messages through its network. Only
+// one goroutine may use it.
 type core struct {
 	config   Config
 	now      func() time.Time
@@ -31,13 +31,13 @@ type core struct {
 	log      *slog.Logger
 	instance string
 
-	// background calls work on another goroutine. When work returns, background passes its error to
-	// done, which it calls on the core's goroutine. The default, which tests use, calls work and
-	// then done immediately.
+	// background runs work on another goroutine. When work returns, background calls done with the
+	// error of work, on the core's goroutine. The default, which tests use, calls work and then
+	// done immediately.
 	background func(work func() error, done func(error))
 
-	// took returns the time since began, for the nodes' shares. The default, which tests use,
-	// returns 0.
+	// took returns the time since began, which the core charges to a node's share (share.go). The
+	// default, which tests use, returns 0.
 	took func(began time.Time) time.Duration
 
 	nodes      map[string]*node
@@ -45,7 +45,7 @@ type core struct {
 	nodesDirty bool
 
 	pairs   map[pairKey]*pair
-	current map[[2]string]pairKey // the newest epochs of two names
+	current map[[2]string]pairKey // by two nodes' names, sorted: the pair of their newest epochs
 
 	requests uint64
 	pending  map[uint64]*pending
@@ -55,21 +55,25 @@ type core struct {
 	swept   time.Time // when the last sweep ended
 	last    *SweepStatus
 	sweeps  uint64
-	asked   int // number of exchanges in the longest train that any sweep has asked for
+	asked   int // exchanges in each train of a requested sweep; the most so far
 
-	wants      []func(*Matrix) // called with the next matrix whose evaluation begins
+	reading int // number of parts of files that are being read for askers
+
+	wants      []func(*Matrix) // callers that wait for a matrix whose evaluation has not begun
 	evaluating bool
 
 	run       *run
 	lastRun   *RunStatus
-	anchoring bool // nodes have been told to probe on their own
+	anchoring bool // nodes have been ordered to probe on their own (control.Probing)
 
 	table tableState
 
 	renewed time.Time // when all nodes last got new secrets for probe keys
-	rekeyAt time.Time // when probers get keys derived from new secrets; zero: no secret is new
+	rekeyAt time.Time // when probers get keys made from new secrets; zero: no secret is new
 
-	acks    map[control.Peer]uint64 // to be sent once the reports are on disk
+	watch watching
+
+	acks    map[control.Peer]uint64 // by peer: the highest report to acknowledge once it is on disk
 	flushed time.Time
 }
 
@@ -115,8 +119,8 @@ func (c *core) send(to control.Peer, request uint64, m control.Message) {
 	}
 }
 
-// ask sends a request to a node. done is called once: with the answer, or with an error when the
-// node refuses, is gone, or does not answer within the limit.
+// ask sends a request to a node. It calls done once, with the answer or with an error. There is an
+// error if the node refuses, is gone, or does not answer within the limit.
 func (c *core) ask(
 	n *node, m control.Message, limit time.Duration, what string, done func(control.Message, error),
 ) {
@@ -129,7 +133,7 @@ func (c *core) ask(
 	c.send(n.peer, c.requests, m)
 }
 
-// settle ends a request.
+// settle ends a request and passes its result on.
 func (c *core) settle(id uint64, m control.Message, err error) {
 	if p := c.pending[id]; p != nil {
 		delete(c.pending, id)
@@ -151,9 +155,13 @@ func (c *core) handle(in control.Incoming) {
 		c.answer(in, ask)
 		return
 	}
+	if read, ok := in.Message.(*control.ReadFile); ok {
+		c.readRunFile(in, read)
+		return
+	}
 	n := c.peers[in.Peer]
 	if n == nil {
-		if in.Message != nil { // the node does not know yet that this connection was given up
+		if in.Message != nil { // the client does not know yet that it is no longer registered
 			c.network.Forget(in.Peer)
 			if in.Message.Kind() != control.KindRefusal && in.Message.Kind() != control.KindLeave {
 				c.send(in.Peer, in.Request, control.Refuse(control.NotRegistered,
@@ -189,6 +197,9 @@ func (c *core) handle(in control.Incoming) {
 		c.trains(n, in.Request, m)
 	case *control.Snapshot:
 		c.wantSnapshot(n, m)
+		return
+	case *control.Sample:
+		c.sampled(n, m)
 		return
 	}
 	if p := c.pending[in.Request]; in.Request != 0 && p != nil && p.node == n {
@@ -270,7 +281,7 @@ func (c *core) flush() {
 	c.flushed = c.now()
 	if err := c.save(); err != nil {
 		c.log.Error("write measurements", "error", err)
-		return // what is not on disk is not acknowledged
+		return // do not acknowledge reports that are not on disk
 	}
 	for peer, report := range c.acks {
 		if c.peers[peer] != nil {

@@ -13,21 +13,21 @@ type state int
 
 const (
 	running state = iota
-	stopped       // SIGSTOP
+	stopped       // as by SIGSTOP
 	killed
 )
 
-// fakeClient is a node's client. Its counter is exactly a linear function of time.
+// fakeClient simulates a node's client. Its counter is an exact linear function of time.
 type fakeClient struct {
 	f        *fleet
 	register control.Register
-	key      control.Key // the key of its connection; none by default
+	key      control.Key // the key of its connection; empty by default
 	refused  []*control.Refusal
 	peer     control.Peer
 	state    state
-	cut      bool // its packets reach no node
+	cut      bool // the network delivers nothing from or to it
 	offset   uint64
-	rate     float64 // cycles a ns
+	rate     float64 // cycles per nanosecond
 	probing  *control.Probing
 	turn     int
 	due      time.Duration // when the next of its own trains begins
@@ -36,19 +36,20 @@ type fakeClient struct {
 	opened   []control.Run
 	tables   []uint64
 
+	watches   []control.Watch
 	snapshots []control.Snapshot
 	answerer  fakeAnswerer
-	deaf      bool     // to secrets
-	missing   []string // what it reports as missing from runs
+	deaf      bool     // ignores new secrets
+	missing   []string // parts that it reports as missing from runs
 	files     map[string][]byte
-	sent      int // bytes of files
+	sent      int // number of bytes of files that it has sent
 	heard     time.Duration
-	busy      int64 // ppm
-	life      int   // events of an earlier life do nothing
+	busy      int64 // its load in ppm
+	life      int   // if it increases, events that were planned before have no effect
 	lie       func(peer string) (off, shorter int64)
-	overRun   *control.Frequency // reported when a run is closed
+	overRun   *control.Frequency // sent when a run is closed
 
-	// slow delays the answers about files and tables. The function instead replaces these answers.
+	// slow delays the answers about files and tables. If instead is set, it replaces these answers.
 	slow    time.Duration
 	instead func(answer control.Message) control.Message
 }
@@ -78,11 +79,11 @@ func (f *fleet) join(name string) *fakeClient {
 }
 
 func (c *fakeClient) counter(at time.Duration) uint64 {
-	// Whole cycles: at in ns times the rate, computed in the same way everywhere.
+	// All tests compute a counter by this formula, so that it is rounded alike everywhere.
 	return c.offset + uint64(float64(at)*c.rate)
 }
 
-// later does something after a while, if the client then still runs and is in the same life.
+// later calls do after d, if the client runs then and its life has not increased.
 func (c *fakeClient) later(d time.Duration, do func()) {
 	life := c.life
 	c.f.after(d, func() {
@@ -116,7 +117,7 @@ func (c *fakeClient) send(request uint64, m control.Message) {
 		if err != nil {
 			c.f.t.Fatal(err)
 		}
-		if got.Kind() == control.KindRegister { // as the link does
+		if got.Kind() == control.KindRegister { // the real link does this, too
 			delete(c.f.forgotten, peer)
 		} else if c.f.forgotten[peer] {
 			c.f.after(50*time.Microsecond, func() {
@@ -143,7 +144,7 @@ func (c *fakeClient) beat() {
 	}
 }
 
-// probeLater starts the next of the node's own trains when it is due.
+// probeLater schedules the next train that the node sends on its own.
 func (c *fakeClient) probeLater() {
 	period := time.Duration(c.probing.Period_ns)
 	c.due = c.f.time + period
@@ -205,6 +206,8 @@ func (c *fakeClient) receive(request uint64, m control.Message) {
 	case *control.Snapshot:
 		c.snapshots = append(c.snapshots, *m)
 		c.send(request, &control.SnapshotState{Channels: 1})
+	case *control.Watch:
+		c.watches = append(c.watches, *m)
 	case *control.Table:
 		c.tables = append(c.tables, m.Generation)
 		c.answer(request, &control.TableState{Generation: m.Generation})
@@ -216,7 +219,7 @@ func (c *fakeClient) receive(request uint64, m control.Message) {
 		c.answer(request, files)
 	case *control.ReadFile:
 		data := c.files[m.Path]
-		m.Bytes = min(m.Bytes, 1000) // so that a file comes in many parts
+		m.Bytes = min(m.Bytes, 1000) // a small limit makes each file arrive in many parts
 		c.sent += int(min(m.Bytes, int64(len(data))-m.Offset))
 		part := data[m.Offset:min(m.Offset+m.Bytes, int64(len(data)))]
 		c.answer(request, &control.Chunk{
@@ -236,8 +239,7 @@ func (c *fakeClient) answer(request uint64, m control.Message) {
 	c.send(request, m)
 }
 
-// train runs one train. No time passes for the rest of the fleet. It returns how long the train
-// takes.
+// train runs one train while the fleet's clock stands still. It returns how long the train takes.
 func (c *fakeClient) train(to *fakeClient, exchanges int) (t control.Train, took time.Duration) {
 	at := c.f.time
 	way := func(from, to *fakeClient) time.Duration {
@@ -247,7 +249,8 @@ func (c *fakeClient) train(to *fakeClient, exchanges int) (t control.Train, took
 		}
 		return l.base + time.Duration(c.f.r.Int64N(int64(l.noise)+1))
 	}
-	// A liar's stamps are off, and shorten the distance between its own and its peer's.
+	// A liar shifts all its stamps by off. It also makes packets look faster, by the number
+	// shorter.
 	stamp := func(of, peer *fakeClient, leaves bool) control.Interval {
 		n := of.counter(at)
 		if of.lie != nil {
@@ -317,7 +320,7 @@ func (c *fakeClient) probe(request uint64, m *control.Probe) {
 	next()
 }
 
-// probeOn runs the next of the node's own trains.
+// probeOn runs the next train that the node sends on its own.
 func (c *fakeClient) probeOn() {
 	p := c.probing
 	if p == nil {

@@ -11,34 +11,37 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// A node is the state of one name. It stays when its client is gone.
+// A node is what the server knows about the node of one name. It stays when the node's client is
+// gone.
 type node struct {
-	registered control.Register // its last registration
+	registered control.Register // the content of its last registration
 	key        string           // the public key with which it registered; "" without keys
 	peer       control.Peer     // its connection; "" while it is gone
 	joined     time.Time
-	heard      time.Time // when it was last heard of
-	mute       string    // why it is skipped; "" if it is not
-	late       int       // answers in a row that did not arrive in time
-	left       string    // why it is gone; "" while it is there
-	restarts   int       // how often another process, or another epoch, took its place
+	heard      time.Time // when the server last heard from it
+	mute       string    // why sweeps skip it; "" if they do not
+	late       int       // requests in a row that it did not answer in time
+	left       string    // why it is gone; "" while it is connected
+	restarts   int       // how often another process or another epoch took over its name
 
-	generation uint64 // of the handler table that it uses
+	generation uint64 // generation of the handler table that it uses
 	tableError string
 	load       *control.Load // its newest load
 	keys       probeKeys
 
 	share share
 
-	snapshot    *SnapshotRequest // what a program on it wants from the other nodes; nil: nothing
-	snapshotDue time.Time        // when it may have the next one
+	watched []watched // its newest Samples, oldest first, while somebody watches
 
-	reports uint64          // highest number of a report of this instance that was processed
+	snapshot    *SnapshotRequest // what its programs want from other nodes; nil: nothing
+	snapshotDue time.Time        // when its programs may cause the next snapshot
+
+	reports uint64          // the highest number of a processed report of this instance
 	seen    map[uint64]bool // numbers of processed reports, within the last reportWindow
-	dropped uint64          // reports that the node had to drop
+	dropped uint64          // number of reports that the node had to drop
 }
 
-// alive reports whether the node is connected. A node that was forgotten (nil) is not.
+// alive reports whether the node is connected. It returns false for nil, which is a forgotten node.
 func (n *node) alive() bool { return n != nil && n.peer != "" }
 
 func (n *node) can(capability string) bool { return n.registered.Can(capability) }
@@ -59,10 +62,10 @@ func (n *node) describe(d tscratio.Node) {
 	r.Quantum_cycles, r.CoreSlack_cycles = d.Quantum_cycles, d.CoreSlack_cycles
 }
 
-// reportWindow limits how far the number of a report may be behind the highest number.
+// reportWindow limits how far the number of a new report may be below the highest number so far.
 const reportWindow = 4096
 
-// isNew reports whether a report is new, and records it as processed.
+// isNew reports whether a report is new, and records the report as processed.
 func (n *node) isNew(report uint64) bool {
 	if n.seen == nil {
 		n.seen = map[uint64]bool{}
@@ -81,7 +84,7 @@ func (n *node) isNew(report uint64) bool {
 		if n.reports > reportWindow {
 			delete(n.seen, n.reports-reportWindow)
 		}
-		if report-n.reports > 2*reportWindow { // no process makes this many reports one by one
+		if report-n.reports > 2*reportWindow { // no process sends this many reports without gaps
 			n.reports = report - reportWindow
 			clear(n.seen)
 			n.seen[report] = true
@@ -90,8 +93,8 @@ func (n *node) isNew(report uint64) bool {
 	return true
 }
 
-// maxNodes is the largest number of nodes, alive or gone: the number that one order to probe can
-// name, plus the node that gets the order.
+// maxNodes is the largest number of nodes, alive or gone. One order to probe can name maxNodes − 1
+// nodes: all nodes except its receiver.
 const maxNodes = control.MaxTargets + 1
 
 func (c *core) register(in control.Incoming, r *control.Register) {
@@ -145,7 +148,7 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 		joined: c.now(), heard: c.now(), share: taken,
 	}
 	n.registered.Nonce = ""
-	// One epoch identifies one counter. This process has only measured it again.
+	// An epoch identifies one counter. The new process has only measured the same counter again.
 	if old != nil && old.registered.Epoch == r.Epoch {
 		n.describe(nodeOf(old.registered).Wider(nodeOf(*r)))
 	}
@@ -162,9 +165,9 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 			n.restarts++
 		}
 	}
-	c.nodes[r.Name] = n // before old ends: everything that waits for old then continues with n
+	c.nodes[r.Name] = n // before gone(old): what waited for old then continues with n
 	if old != nil && old.alive() {
-		same := old.peer == in.Peer // it registers again on the same connection, which must stay
+		same := old.peer == in.Peer // the node keeps its connection, which must stay open
 		c.gone(old, "connected again")
 		if same {
 			c.network.Admit(in.Peer)
@@ -183,13 +186,14 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 	c.joinRun(n)
 	c.renewSecret(n)
 	c.targetsChanged()
-	if n.probing() { // if not, takesSecret does this
+	if n.probing() { // if other nodes cannot probe it yet, takesSecret does this later
 		c.sweepBy = c.now().Add(c.config.Settle)
 	}
 }
 
-// mayBe returns the reason why a key must not register as a node. Each node has a key of its own,
-// because "two third nodes agree" must mean two keys. Without keys, anyone may be any node.
+// mayBe returns the reason why a node must not register with a key, or nil. Each node has its own
+// key. Otherwise one machine could register as two nodes, and third nodes narrow a bound only
+// because two of them agree. If the server uses no keys, any client may register under any name.
 func (c *core) mayBe(name string, key control.Key) error {
 	if key.Public == "" {
 		return nil
@@ -208,8 +212,9 @@ func (c *core) mayBe(name string, key control.Key) error {
 	return nil
 }
 
-// heardOf records that a node was heard of. A node that is alive but answers no requests is skipped
-// until it answers one, or until the next sweep tries it again.
+// heardOf records that the server heard from a node. If the node was mute only because it had been
+// silent, sweeps use it again. If it left two requests in a row unanswered, it stays mute until it
+// answers one, or until the next sweep tries it again.
 func (c *core) heardOf(n *node) {
 	n.heard = c.now()
 	if n.late < 2 {
@@ -217,7 +222,7 @@ func (c *core) heardOf(n *node) {
 	}
 }
 
-// gone marks a node as gone. The server keeps its measurements. All requests to the node fail.
+// gone marks a node as gone and fails all requests to it. The server keeps the node's measurements.
 func (c *core) gone(n *node, why string) {
 	if !n.alive() {
 		return
@@ -245,7 +250,7 @@ func (c *core) pendingOf(n *node) (ids []uint64) {
 	return ids
 }
 
-// buryTheDead marks nodes as gone that have been silent for too long.
+// buryTheDead marks nodes as gone if they have been silent for too long.
 func (c *core) buryTheDead() {
 	for _, n := range c.sorted() {
 		if silent := c.now().Sub(n.heard); n.alive() && silent >= c.config.Dead {
@@ -254,8 +259,9 @@ func (c *core) buryTheDead() {
 	}
 }
 
-// wasBusy tells the core that it has handled no message for a time d. Messages from that time are
-// still queued. So that time is neither silence of the nodes nor delay of their answers.
+// wasBusy tells the core that it handled no message for a time d. Messages that arrived in that
+// time are still queued, so the core counts that time neither as silence of nodes nor as delay of
+// answers.
 func (c *core) wasBusy(d time.Duration) {
 	if d < c.config.Heartbeat {
 		return
@@ -268,8 +274,7 @@ func (c *core) wasBusy(d time.Duration) {
 	}
 }
 
-// sorted returns the nodes by name, so that everything done to all nodes happens in an order that a
-// test can repeat.
+// sorted returns the nodes by name. The fixed order makes tests repeatable.
 func (c *core) sorted() []*node {
 	all := make([]*node, 0, len(c.nodes))
 	for _, n := range c.nodes {

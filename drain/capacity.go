@@ -16,38 +16,41 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// ErrFull is returned, through Options.Notify and Stats, if a drainer cannot open more rings.
+// ErrFull is returned, through Options.Notify and Stats, while a drainer has no room for more
+// rings.
 var ErrFull = errors.New("no room for more rings")
 
 // capacity is the number of rings that a drainer may have open at once, and the number of bytes of
 // rings that it may map. All rings of a directory belong to one user, so capacity limits what one
-// user's programs cost the drainer. It reserves descriptors and mappings for logs and for queries.
+// user's programs cost the drainer. It keeps some descriptors and mappings free for logs and for
+// queries.
 type capacity struct {
 	rings  int
 	mapped int64
-	why    string // which of the kernel's limits applies
+	why    string // the limit of the kernel that determines the capacity
 }
 
 const (
-	// A ring takes a descriptor for its file, one for its log, and a mapping.
+	// Each ring needs two descriptors, one for its file and one for its log, and a mapping.
 	filesOfRing = 2
 	mapsOfRing  = 1
-	// These are reserved for everything else, but at most a quarter of all.
+	// These are reserved for everything else. The reserve is at most a quarter of the limit.
 	filesReserve = 512
 	mapsReserve  = 8192
 
 	defaultMaps = 65530 // the kernel's default, used if the limit cannot be read
 
-	// A ring costs a drainer up to 30 KB, including the kernel's memory. So a drainer with maxRings
-	// rings fits into a service with 1 GiB.
+	// A ring costs a drainer up to 30 KB, including the kernel's memory, and the part of its log's
+	// index that waits in memory. So a drainer with maxRings rings that log little fits into a
+	// service with 1 GiB.
 	maxRings = 1 << 14
 
-	// maxMapped is the largest number of bytes of rings that a drainer maps. The kernel charges
-	// the drainer's control group for no more.
+	// maxMapped is the largest number of bytes of rings that a drainer maps. The kernel charges the
+	// drainer's control group for at most these bytes.
 	maxMapped = 512 << 20
 )
 
-// newCapacity computes a capacity from the numbers of files and mappings that a process may have.
+// newCapacity computes a capacity from the limits on the files and mappings of a process.
 func newCapacity(files, maps uint64) capacity {
 	byFiles := int((files - min(files/4, filesReserve)) / filesOfRing)
 	byMaps := int((maps - min(maps/4, mapsReserve)) / mapsOfRing)
@@ -85,15 +88,16 @@ func maxMaps() uint64 {
 	return n
 }
 
-// full returns why no other ring can be opened, or nil. The caller has locked d.mu.
+// full returns an error that says why no other ring can be opened, or nil if one can. The caller
+// has locked d.mu.
 func (d *Drainer) full() error {
 	switch {
 	case len(d.sources) >= d.room.rings:
-		return fmt.Errorf("%d rings are open, and no more can be: %s: %w", len(d.sources),
+		return fmt.Errorf("%d rings are open, and no more can be opened: %s: %w", len(d.sources),
 			d.room.why, ErrFull)
 	case d.mapped >= d.room.mapped:
 		return fmt.Errorf(
-			"%d bytes of rings are mapped, the most that are: close channels of many writers: %w",
+			"%d bytes of rings are mapped, which is the limit: close shared channels: %w",
 			d.mapped, ErrFull)
 	}
 	return nil
@@ -104,14 +108,13 @@ type postponed struct {
 	again time.Duration // when to try it again
 	isNew bool          // as in Drainer.open
 
-	// These are set if there is no room for the ring:
+	// These are set only if there is no room for the ring:
 	why     error
 	process process
 	bytes   int64
 }
 
-// leave notes that a ring is not drained for now. The first such ring is reported. The next report
-// follows only after a time in which no ring was left alone.
+// leave notes that the drainer leaves a ring undrained for now, and why.
 func (d *Drainer) leave(whose process, why error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -121,8 +124,9 @@ func (d *Drainer) leave(whose process, why error) {
 	d.leaving[whose]++
 }
 
-// left counts the rings that the last full scan, and partial scans after it, left alone. It reports
-// the reason if there were none before. Then it divides the room among the processes.
+// left counts the rings that the drainer left undrained in the last full scan and in the partial
+// scans after it. If there were none before, left reports the reason. Then it divides the room
+// among the processes.
 func (d *Drainer) left() {
 	d.mu.Lock()
 	count := 0
@@ -134,14 +138,14 @@ func (d *Drainer) left() {
 	d.shareOut()
 	d.mu.Unlock()
 	if count > 0 && before == 0 {
-		d.notify(fmt.Errorf("leave rings alone until others are gone: %w", why))
+		d.notify(fmt.Errorf("do not drain some rings until others are gone: %w", why))
 	}
 }
 
-// shareOut divides the room equally among the processes if there is not room for all rings. No
-// process gets more room than it has rings. If a process is below its share and has rings that
-// wait, processes above their shares give up rings. The caller has locked d.mu and is at the end of
-// a scan.
+// shareOut divides the room equally among the processes if there is not enough room for all rings.
+// No process gets more room than its rings need. If a process has less than its share and has
+// waiting rings, processes with more than their shares give up rings. The caller has locked d.mu
+// and is at the end of a scan.
 func (d *Drainer) shareOut() {
 	d.share = math.MaxInt
 	if len(d.leaving) == 0 {
@@ -173,7 +177,7 @@ func (d *Drainer) shareOut() {
 		over[p] = has.Rings - d.share
 	}
 	for _, s := range d.sources {
-		if s.yields.Load() { // this ring will be left soon
+		if s.yields.Load() { // this ring will be given up soon
 			needed--
 			over[s.process]--
 		}
@@ -194,7 +198,7 @@ func (d *Drainer) shareOut() {
 }
 
 // level returns the largest share for which the sum of min(want, share) over all wants is at most
-// room, but at least 1.
+// room. The share is at least 1.
 func level(wants []int, room int) int {
 	slices.Sort(wants)
 	for i, want := range wants {
@@ -207,9 +211,9 @@ func level(wants []int, room int) int {
 	return math.MaxInt
 }
 
-// yield gives up a ring so that another process gets its room. It returns false if the ring's log
-// cannot be ended. When there is room again, the ring is drained again, and its log continues in
-// the log directory of that time.
+// yield gives up a ring so that another process gets its room. It returns false if the drainer
+// cannot end the ring's log. As soon as there is room again, the drainer drains the ring again. The
+// ring's log then continues in the log directory of that time.
 func (s *source) yield(w *worker) bool {
 	for i := range s.places {
 		if s.takeSkipped(w, i) != nil {

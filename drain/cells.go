@@ -10,7 +10,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// cells writes the results of the handlers counter and first-last: the samples that are due, or the
+// cells writes the results of the handlers counter and first-last: samples that are due, or the
 // present values in the ring's cells.
 func (s *source) cells(w *worker, now phase) error {
 	final := now != live
@@ -20,7 +20,7 @@ func (s *source) cells(w *worker, now phase) error {
 			return err
 		}
 	}
-	left := !counting && s.sampling != nil // the channel has another handler now
+	left := !counting && s.sampling != nil // the sampling of the ring ends now
 	if s.sampling != nil {
 		if err := s.takeSamples(w, final || left); err != nil {
 			return err
@@ -38,16 +38,16 @@ func (s *source) cells(w *worker, now phase) error {
 		if err := s.takeFirstLast(w); err != nil {
 			return err
 		}
-		s.nextCells = w.now + blockHold
+		s.nextCells = w.now + s.hold()
 	}
 	return nil
 }
 
-// takeSamples writes the sampler's samples if all is true, or if they are old enough or many enough
-// for a block.
+// takeSamples writes the sampler's samples if they are old enough, if they are enough for a block,
+// or if all is true.
 func (s *source) takeSamples(w *worker, all bool) error {
 	rows, since := s.d.sampler.taken(s)
-	if len(rows) == 0 || !all && w.now-since < blockHold && len(rows) < samplesKept/2 {
+	if len(rows) == 0 || !all && w.now-since < s.hold() && len(rows) < samplesKept/2 {
 		return nil
 	}
 	if err := s.append(&w.block,
@@ -55,11 +55,12 @@ func (s *source) takeSamples(w *worker, all bool) error {
 		return err
 	}
 	s.counted = rows[len(rows)-1].Count
+	s.count(func(c *RingStats) { c.Counted = s.counted })
 	s.d.sampler.drop(s, len(rows))
 	return nil
 }
 
-// lastSample writes one more sample if the count has changed since the last one.
+// lastSample writes one more sample if the count has changed since the last sample.
 func (s *source) lastSample(w *worker) error {
 	var count [1]uint64
 	var failed [1]error
@@ -76,6 +77,7 @@ func (s *source) lastSample(w *worker) error {
 		return err
 	}
 	s.counted = count[0]
+	s.count(func(c *RingStats) { c.Counted = s.counted })
 	return nil
 }
 
@@ -93,10 +95,11 @@ func (s *source) takeFirstLast(w *worker) error {
 		return err
 	}
 	s.firstLast = now
+	s.count(func(c *RingStats) { c.Counted = now.Count })
 	return nil
 }
 
-// fromRow converts a row that takeFirstLast wrote back to the content of a cell.
+// fromRow converts a row that takeFirstLast wrote to the content of a cell.
 func fromRow(r logstore.FirstLast) ring.FirstAndLast {
 	return ring.FirstAndLast{
 		Count: r.Count, First: ring.Record{Counter: r.FirstCounter, ID: r.FirstID},
@@ -104,35 +107,37 @@ func fromRow(r logstore.FirstLast) ring.FirstAndLast {
 	}
 }
 
-// sampler takes the samples of all counting channels. Channels whose periods end at the same
-// instant are read together. The sampler continues even while a worker waits for a slow disk.
+// sampler takes the samples of all counting channels. If the periods of several channels end at the
+// same instant, it reads these channels together. The sampler continues even while a worker waits
+// for a slow disk.
 type sampler struct {
-	changed chan struct{} // wakes the sampler for another ring
+	changed chan struct{} // tells the sampler that there is another ring
 
-	mu    sync.Mutex // guards all below
+	mu    sync.Mutex // protects the fields below it
 	all   []*sampling
-	rings []*ring.Reader // of a sweep
+	rings []*ring.Reader // the rings of the present sweep
 	due   []*sampling
 	count []uint64
 	fault []error
 }
 
-// sampling is a ring that is sampled.
+// sampling is the state of a ring that the sampler samples.
 type sampling struct {
 	reader *ring.Reader
 	period time.Duration
 	due    time.Duration
 
 	rows  []logstore.Sample // samples that are not yet in the log
-	since time.Duration     // when the first of them was taken
+	since time.Duration     // when the sampler took the first of these rows
 	err   error
 }
 
-// samplesKept is the number of samples that may wait for a log that cannot be written. Later
-// samples are left out. No count is lost: only the step to the next sample is larger.
+// samplesKept is the number of samples of a ring that may wait while the log cannot be written.
+// When so many wait, the sampler leaves out later ones. No count is lost: only the step to the next
+// sample in the log is larger.
 const samplesKept = 4096
 
-// sample begins to sample a ring, with its present period.
+// sample begins to sample a ring with the period in its present settings.
 func (p *sampler) sample(s *source, now time.Duration) error {
 	period := time.Duration(s.settings.A)
 	if s.sampling == nil {
@@ -152,8 +157,8 @@ func (p *sampler) sample(s *source, now time.Duration) error {
 	return s.sampling.err
 }
 
-// nextDue returns the next multiple of the period. So all channels with the same period are sampled
-// at the same instants, whenever they were opened.
+// nextDue returns the next multiple of the period. So the sampler reads all channels with the same
+// period at the same instants, whenever their programs opened them.
 func nextDue(now, period time.Duration) time.Duration { return now - now%period + period }
 
 func (p *sampler) wake() {
@@ -163,8 +168,8 @@ func (p *sampler) wake() {
 	}
 }
 
-// taken returns the waiting samples, and when the first of them was taken. The caller may read the
-// samples until it calls drop.
+// taken returns the waiting samples of a ring, and the time when the first of them was taken. The
+// caller may read the samples until it calls drop.
 func (p *sampler) taken(s *source) ([]logstore.Sample, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -189,11 +194,11 @@ func (p *sampler) stop(s *source) {
 	s.sampling = nil
 }
 
-// sweepTries is how often the counts of one sweep are read. The quickest reading is used, because a
+// sweepTries is how many times sweep reads the counts. It uses the quickest reading, because a
 // reading takes long if its thread loses the core.
 const sweepTries = 3
 
-// sweep takes the samples that are due, and returns when the next ones are due.
+// sweep takes the samples that are due, and returns the time when the next samples are due.
 func (p *sampler) sweep(now time.Duration) (next time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -201,7 +206,7 @@ func (p *sampler) sweep(now time.Duration) (next time.Duration) {
 	next = now + time.Hour
 	for _, one := range p.all {
 		if one.err != nil {
-			continue // its worker has not seen the error yet
+			continue // the ring's worker has not seen this error yet
 		}
 		if one.due <= now {
 			p.rings, p.due = append(p.rings, one.reader), append(p.due, one)

@@ -5,10 +5,12 @@ import (
 	"fmt"
 )
 
-// keepLock reports whether this drainer still has the directory's lock. Somebody may remove the
-// directory or the lock file, as systemd does at a logout. Then keepLock locks again. If another
-// drainer was first, this drainer gives up the rings that the other can find, as if this one had
-// died. It drains them again when the other has ended. The caller has locked d.scanning.
+// keepLock reports whether this drainer still has the directory's lock. If somebody has removed the
+// directory or the lock file, as systemd does at a logout, keepLock locks again.
+//
+// If another drainer was faster, this drainer gives up the rings that the other drainer can find,
+// as if this drainer had died. When the other drainer has ended, this drainer drains those rings
+// again. The caller has locked d.scanning.
 func (d *Drainer) keepLock() bool {
 	fresh, err := d.lock.Keep()
 	if fresh {
@@ -20,20 +22,20 @@ func (d *Drainer) keepLock() bool {
 	d.mu.Unlock()
 	switch {
 	case err == nil && before != nil:
-		d.notify(fmt.Errorf("ring directory %q is this drainer's again", d.dir))
+		d.notify(fmt.Errorf("this drainer has ring directory %q again", d.dir))
 	case err != nil && before == nil:
-		d.notify(fmt.Errorf("drain no more until this passes: %w", err))
+		d.notify(fmt.Errorf("stop draining until this error is gone: %w", err))
 		d.letGo()
 	}
 	return err == nil
 }
 
-// letGo gives up the rings that still have their names. It keeps the others, because no other
-// drainer can find them. When the directory is this drainer's again, it finds the rings like a
-// drainer that starts: their logs may have been begun before.
+// letGo gives up the rings that still have their names. It keeps the other rings, because no other
+// drainer can find them. When this drainer gets the directory back, it finds the given-up rings
+// again, as a drainer does at its start. Their logs may already have been begun.
 func (d *Drainer) letGo() {
 	d.begun = false
-	clear(d.later) // the other drainer may begin the logs of these rings
+	clear(d.later) // the other drainer may have begun the logs of these rings in the meantime
 	for _, w := range d.workers {
 		w.call(func() {
 			w.takeIn()
@@ -51,10 +53,10 @@ func (d *Drainer) letGo() {
 	}
 }
 
-// let notes that a ring now belongs to another drainer, or is not drained for a while.
+// let notes that another drainer now drains a ring, or that nobody drains it for a while.
 func (d *Drainer) let(s *source, err error) {
 	c := s.snapshot()
-	c.Dropped = 0 // the ring itself keeps this count
+	c.Dropped = 0 // the ring keeps this count, so the ring's next source reports it again
 	d.mu.Lock()
 	delete(d.sources, c.Path)
 	d.logsOf[c.Path] = s.dir
@@ -63,6 +65,6 @@ func (d *Drainer) let(s *source, err error) {
 	d.ended.add(&c)
 	d.mu.Unlock()
 	if err != nil {
-		d.notify(errors.Join(fmt.Errorf("let go of ring %q", c.Path), err))
+		d.notify(errors.Join(fmt.Errorf("give up ring %q", c.Path), err))
 	}
 }

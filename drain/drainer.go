@@ -25,53 +25,54 @@ type Drainer struct {
 	lock    *ring.DirectoryLock
 	workers []*worker
 	sampler sampler
+	sample  sample
 	room    capacity
 	table   atomic.Pointer[handlertable.Table]
-	logs    atomic.Pointer[string] // directory
+	logs    atomic.Pointer[string] // the log directory
 	limits  limits
-	now     func() time.Duration // since a fixed moment
+	now     func() time.Duration // the time since a fixed moment
 	closing chan struct{}
 	came    arrivals
-	moved   atomic.Bool   // the directory is not the one that is watched
-	asked   chan struct{} // a program wants a snapshot
+	moved   atomic.Bool   // true if the name dir leads to a directory other than the watched one
+	asked   chan struct{} // receives a value if a program wants a snapshot
 	running sync.WaitGroup
 
-	scanning  sync.Mutex // guards the group below
+	scanning  sync.Mutex // protects the fields of this group
 	watcher   *handlertable.Watcher
 	nextVouch time.Duration     // when to check again which rings a process has open
-	files     map[process]files // of processes that were checked during this scan
-	dirTime   unix.Timespec     // of the directory, when it was last read
+	files     map[process]files // what processes have open, as found during this scan
+	dirTime   unix.Timespec     // the directory's modification time when the drainer last read it
 	nextRead  time.Duration
 	nextTable time.Duration
-	parts     map[string]time.Duration // unfinished rings without a lock, and since when
-	later     map[string]postponed     // rings that could not be opened
+	parts     map[string]time.Duration // unfinished rings, by path: when first seen
+	later     map[string]postponed     // rings that could not be opened, by path
 	soon      map[string]bool          // rings in later that may soon have room
-	// the directory was read once, so rings that are found from now on are new
+	// true once the directory was read: rings that the drainer finds from then on are new
 	begun bool
 
 	once     sync.Once
 	closeErr error
 
-	mu         sync.Mutex // guards all below
+	mu         sync.Mutex // protects the fields below it
 	sources    map[string]*source
 	processes  processes
-	share      int                   // rings of one process, if there is not room for all
-	logsOf     map[string]string     // by path: directory of the log of a ring that was given up
-	mapped     int64                 // bytes of the rings that are open
-	aside      map[string]*RingStats // nil: only counted, beyond maxAside
-	leaving    map[process]int       // rings left alone by the last scan or since
-	leavingWhy error                 // why the first ring in leaving was left alone
-	leftAlone  int                   // the reported number; does not change during a scan
+	share      int                   // most rings of one process; MaxInt unless room is short
+	logsOf     map[string]string     // log directories of given-up rings, by the ring's path
+	mapped     int64                 // bytes of the open rings
+	aside      map[string]*RingStats // set-aside rings, by path; nil: only counted
+	leaving    map[process]int       // rings left undrained since the last full scan
+	leavingWhy error                 // why the first ring in leaving is not drained
+	leftAlone  int                   // Stats.Left: rings that are not drained
 	leftWhy    error
-	ended      Totals // of rings that are gone
+	ended      Totals // sums over rings that the drainer no longer drains
 	finished   uint64
 	tableError error
-	lostLock   error // why the directory is no longer this drainer's
+	lostLock   error // why this drainer no longer has the directory's lock
 	closeErrs  []error
 }
 
-// Start begins to drain a directory, which it creates if it does not exist. The error wraps
-// ring.ErrLocked if another process drains it.
+// Start begins to drain a directory. If the directory does not exist, Start creates it. The error
+// wraps ring.ErrLocked if another process drains the directory.
 func Start(dir string, o Options) (*Drainer, error) {
 	begin := time.Now()
 	d, err := newDrainer(dir, o, func() time.Duration { return time.Since(begin) })
@@ -137,9 +138,9 @@ func (d *Drainer) notify(err error) {
 	}
 }
 
-// SetTable puts another handler table in force. The caller must not change the table any more. nil
-// leaves all settings as they are. If Options.TableFile is set, the next version of that file
-// replaces this table.
+// SetTable makes the drainer apply another handler table. The caller must not change the table any
+// more. nil leaves all settings as they are. If Options.TableFile is set, the next version of that
+// file replaces this table.
 func (d *Drainer) SetTable(t *handlertable.Table) error {
 	if t != nil {
 		if err := t.Validate(); err != nil {
@@ -150,7 +151,7 @@ func (d *Drainer) SetTable(t *handlertable.Table) error {
 	return nil
 }
 
-// scan calls rescan if something may have changed.
+// scan reads the directory if it may have changed, and the table's file from time to time.
 func (d *Drainer) scan(now time.Duration) {
 	d.scanning.Lock()
 	defer d.scanning.Unlock()
@@ -184,13 +185,13 @@ func (d *Drainer) readDirectory(now time.Duration) {
 	clear(d.leaving)
 	d.leavingWhy = nil
 	d.mu.Unlock()
-	d.came.take() // these are among the entries
+	d.came.take() // the entries below include these rings
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {
-		return // the directory is gone; continue with the open rings
+		return // the directory is gone: continue to drain the open rings
 	}
 	seen := make(map[string]bool, len(entries))
-	// All logs are listed once for all new rings, if there are any.
+	// If there are new rings, list all logs once for all of them.
 	logs := sync.OnceValues(d.listLogs)
 	for i, e := range entries {
 		if i%arrivedEvery == arrivedEvery-1 {
@@ -231,7 +232,7 @@ func (d *Drainer) readTable() {
 	}
 }
 
-// find begins to drain a new ring.
+// find begins to drain a ring, unless the ring is known or must wait.
 func (d *Drainer) find(path string, now time.Duration, list func() (begun, error)) {
 	d.mu.Lock()
 	_, aside := d.aside[path]
@@ -251,8 +252,8 @@ func (d *Drainer) find(path string, now time.Duration, list func() (begun, error
 		}
 		return
 	case again && before.why != nil:
-		// Open the ring only if there is room for it, or to check which rings its process really
-		// has.
+		// Open the ring only if there is room for it, or if admitNew must check which rings its
+		// process really has.
 		why := d.admit(before.process, before.bytes)
 		if why != nil && (errors.Is(why, ErrFull) || now < d.nextVouch) {
 			before.again, before.why = now+time.Second, why
@@ -269,18 +270,19 @@ func (d *Drainer) find(path string, now time.Duration, list func() (begun, error
 	if err != nil {
 		err = logFailure{err}
 	} else if s, err = d.open(path, logs, isNew); causeOf(err) == ofLog {
-		isNew = false // this drainer may just have begun the ring's log
+		isNew = false // this drainer may have begun the ring's log just now
 	}
 	switch of := causeOf(err); {
 	case of == none:
 		delete(d.later, path)
 	case of == passing && errors.Is(err, fs.ErrNotExist):
-		return // the ring was removed in the meantime
+		return // somebody has removed the ring in the meantime
 	case of == hostile:
 		d.setAside(&source{stats: RingStats{Path: path}}, err)
 		return
 	default:
-		// Too many open files, no memory, or a log that cannot be read: try again later.
+		// There is no room for the ring, the system has too many open files or no memory, or a log
+		// cannot be read: try again later.
 		p := postponed{again: now + time.Second, isNew: isNew}
 		if refused, ok := errors.AsType[*refusal](err); ok {
 			p.process, p.bytes, p.why = refused.process, refused.bytes, err
@@ -305,15 +307,15 @@ func (d *Drainer) find(path string, now time.Duration, list func() (begun, error
 	w.add(s)
 }
 
-// findPart removes an unfinished ring whose program died.
+// findPart removes an unfinished ring if its program has died.
 func (d *Drainer) findPart(path string, now time.Duration) {
 	since, again := d.parts[path]
 	if !again {
 		d.parts[path] = now
 		return
 	}
-	// A program locks the file directly after creating it. Do not lock the file before the program
-	// does.
+	// A program locks the file directly after it creates the file. Do not lock the file before the
+	// program does.
 	if now-since < partAge {
 		return
 	}
@@ -372,15 +374,16 @@ func (d *Drainer) setAside(s *source, reason error) {
 		d.notify(fmt.Errorf("set aside ring: %w", reason))
 	}
 	if n == maxAside {
-		d.notify(fmt.Errorf("set aside ring: more than %d are: the others are only counted: %w", n,
-			reason))
+		d.notify(fmt.Errorf("set aside ring: %d are set aside already, others are only counted: %w",
+			n, reason))
 	}
 }
 
-// remove removes a ring whose log is complete. Once the file is gone, Stats counts the ring as
-// finished.
+// remove removes a ring after its log is complete. When the file is gone, Stats already counts the
+// ring as finished.
 func (d *Drainer) remove(s *source) error {
 	c := s.snapshot()
+	d.sample.leave(s)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := s.ring.Remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -392,7 +395,7 @@ func (d *Drainer) remove(s *source) error {
 	return nil
 }
 
-// gone releases the room of a source whose ring was removed or set aside.
+// gone gives the room of a source back, after its ring was removed or set aside.
 func (d *Drainer) gone(s *source) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -400,7 +403,7 @@ func (d *Drainer) gone(s *source) {
 	d.mapped -= s.header.MappedBytes()
 }
 
-// closed notes the error, if any, with which the draining of a source ended.
+// closed notes the error with which the draining of a source ended, if there is one.
 func (d *Drainer) closed(s *source, err error) {
 	if err == nil {
 		return
@@ -410,7 +413,7 @@ func (d *Drainer) closed(s *source, err error) {
 	d.closeErrs = append(d.closeErrs, fmt.Errorf("drain ring %q: %w", s.ring.Path(), err))
 }
 
-// left returns why a ring could not be drained completely when the drainer was closed.
+// left returns the error that keeps the drainer from draining the ring completely, or nil.
 func (s *source) left() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -431,8 +434,8 @@ func (d *Drainer) runSweeps() {
 	}
 }
 
-// Flush writes the present content of the rings to the logs. The error names the rings that could
-// not be drained.
+// Flush writes the present content of the rings to the logs. The error names the rings that Flush
+// could not drain.
 func (d *Drainer) Flush() error {
 	return d.each(func(w *worker, s *source) (more, gone bool, err error) {
 		gone = s.look(w, flush)
@@ -442,8 +445,8 @@ func (d *Drainer) Flush() error {
 
 var errClosed = errors.New("drainer is closed")
 
-// each makes every worker call do for each of its rings, including rings that have just appeared,
-// until do returns false for more.
+// each makes every worker call do for each of its rings, even for rings that have just appeared.
+// Each worker calls do for a ring until do returns false for more.
 func (d *Drainer) each(do func(*worker, *source) (more, gone bool, err error)) error {
 	select {
 	case <-d.closing:
@@ -469,8 +472,8 @@ func (d *Drainer) each(do func(*worker, *source) (more, gone bool, err error)) e
 	return errors.Join(all...)
 }
 
-// Close drains the present content of the rings, and leaves the rings and their logs so that
-// another drainer can continue. The error names the rings that could not be drained.
+// Close drains the present content of the rings. It leaves the rings and their logs in a state from
+// which another drainer can continue. The error names the rings that Close could not drain.
 func (d *Drainer) Close() error {
 	d.once.Do(func() {
 		d.rescan()

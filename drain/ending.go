@@ -9,7 +9,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// finish ends the log of a ring whose owner is gone, and removes the ring.
+// finish ends the log of a ring and removes the ring. The ring's owner must be gone.
 func (s *source) finish(w *worker) error {
 	if s.header.Policy == channel.Overwrite {
 		if err := s.dump(w); err != nil {
@@ -33,7 +33,8 @@ func (s *source) finish(w *worker) error {
 }
 
 // complete returns an error if the ring of a dead program contains anything that is not in its log.
-// Then the ring is not removed, so nothing is lost even if draining has a defect.
+// In that case the drainer does not remove the ring. So nothing is lost even if draining has a
+// defect.
 func (s *source) complete() error {
 	for i := range s.places {
 		if err := s.completeShard(i); err != nil {
@@ -45,7 +46,7 @@ func (s *source) complete() error {
 		return err
 	}
 	if cells != s.firstLast {
-		return fmt.Errorf("end ring %q: first and last of %d events, its log has those of %d: %w",
+		return fmt.Errorf("end ring %q: it has first and last of %d events, and its log of %d: %w",
 			s.ring.Path(), cells.Count, s.firstLast.Count, ring.ErrDamaged)
 	}
 	counted, err := s.ring.Counted()
@@ -53,7 +54,7 @@ func (s *source) complete() error {
 		return err
 	}
 	if counted != s.counted {
-		return fmt.Errorf("end ring %q: %d events counted, its log has %d: %w",
+		return fmt.Errorf("end ring %q: it has counted %d events, and its log says %d: %w",
 			s.ring.Path(), counted, s.counted, ring.ErrDamaged)
 	}
 	return nil
@@ -75,10 +76,10 @@ func (s *source) completeShard(i int) error {
 	}
 	switch {
 	case state.Tail != p.head:
-		return fmt.Errorf("records up to %d, its log has them up to %d: %w",
+		return fmt.Errorf("it has records up to %d, and its log up to %d: %w",
 			state.Tail, p.head, ring.ErrDamaged)
 	case state.Dropped != p.accounted || len(ranges) > 0:
-		return fmt.Errorf("%d events dropped, its log has %d, and %d ranges of them are left: %w",
+		return fmt.Errorf("it dropped %d events, its log says %d, and lacks %d ranges: %w",
 			state.Dropped, p.accounted, len(ranges), ring.ErrDamaged)
 	case len(entries) > 0:
 		return fmt.Errorf("%d changes of settings are not in its log: %w", len(entries),
@@ -90,7 +91,7 @@ func (s *source) completeShard(i int) error {
 	return nil
 }
 
-// leave closes the ring and its log. Both can be opened again.
+// leave closes the ring and its log without changing them. A drainer can open both again.
 func (s *source) leave(w *worker) error {
 	s.d.sampler.stop(s)
 	err := s.log.Close()
@@ -100,8 +101,8 @@ func (s *source) leave(w *worker) error {
 	return err
 }
 
-// setAside gives up a ring that can no longer be trusted. It notes in the log which rows were not
-// read.
+// setAside gives up a ring that can no longer be trusted. It notes in the log which rows the
+// drainer has not read.
 func (s *source) setAside(w *worker, reason error) {
 	for i := range s.places {
 		p := &s.places[i]
@@ -111,7 +112,7 @@ func (s *source) setAside(w *worker, reason error) {
 		}
 		drop := logstore.Drop{Reason: uint64(logstore.Unread), At: next, Count: p.tail/s.per - next}
 		if s.appendDrop(w, i, drop) != nil {
-			break // the disk fails too; the reason below must suffice
+			break // the disk fails, too: reason alone must suffice
 		}
 		s.count(func(c *RingStats) { c.Unread += drop.Count })
 	}

@@ -18,23 +18,24 @@ import (
 // Options allows.
 var ErrProcess = errors.New("process has too many rings")
 
-// ProcessStats is the number and size of the rings of a process. Each ring names its process.
+// ProcessStats is the number and size of the rings that name one process.
 type ProcessStats struct {
-	PIDNamespace uint64 // in which the process id is valid; 0: unknown
-	ProcessID    int    // 0: processes whose rings name another; -1: processes that had ended
+	PIDNamespace uint64 // the namespace in which the process id is valid; 0: unknown
+	ProcessID    int    // 0: rings that name a false process; -1: rings of ended processes
 	Rings        int
-	RingBytes    int64 // of shared memory
+	RingBytes    int64 // bytes of shared memory in these rings
 }
 
-// process identifies a process, even among containers that use the same ids.
+// process identifies a process, even if processes in several containers have the same id.
 type process struct {
 	namespace uint64
 	id        int
 }
 
-// unvouched stands for all processes of a namespace with rings that falsely named another process.
-// hasEnded stands for all processes that had ended when one of their rings was found or checked:
-// nobody can find out whose such a ring was, and it will be drained soon.
+// unvouched is the id for all processes of a namespace with rings that falsely name another
+// process. hasEnded is the id for all processes of a namespace that had already ended when the
+// drainer checked their rings. They share an id because nobody can find out which ended process had
+// which ring. Their rings will be drained soon.
 const (
 	unvouched = 0
 	hasEnded  = -1
@@ -71,7 +72,8 @@ func (p processes) add(s *source, sign int) {
 	p[whose] = one
 }
 
-// refusal is the error if there is no room for a ring, or if its process has too many rings.
+// refusal is the error that says that there is no room for a ring, or that its process has too many
+// rings.
 type refusal struct {
 	process process
 	bytes   int64
@@ -89,7 +91,7 @@ func (d *Drainer) admit(of process, bytes int64) error {
 	switch {
 	case d.o.MaxProcessRings > 0 && has.Rings >= d.o.MaxProcessRings:
 		return &refusal{of, bytes,
-			fmt.Errorf("%s has %d rings already, the most that one may have: "+
+			fmt.Errorf("%s has %d rings already, which is the limit for a process: "+
 				"close some or raise the limit: %w", of, has.Rings, ErrProcess)}
 	case d.o.MaxProcessBytes > 0 && has.RingBytes+bytes > d.o.MaxProcessBytes:
 		return &refusal{of, bytes,
@@ -98,24 +100,25 @@ func (d *Drainer) admit(of process, bytes int64) error {
 				d.o.MaxProcessBytes, ErrProcess)}
 	case has.Rings >= share:
 		return &refusal{of, bytes,
-			fmt.Errorf("%s has %d rings already, its share of what there is room for: "+
-				"close some, or have more room: %s: %w", of, has.Rings, d.room.why, ErrFull)}
+			fmt.Errorf("%s has %d rings already, which is its share of the room: "+
+				"close some, or make more room: %s: %w", of, has.Rings, d.room.why, ErrFull)}
 	case full != nil:
 		return &refusal{of, bytes, full}
 	}
 	return nil
 }
 
-// vouchEvery is the shortest time between two checks of the rings of a process that seems to have
-// too many.
+// vouchEvery is the shortest time between two checks of which rings a process really has. The
+// drainer makes such a check if the process seems to have too many rings.
 const vouchEvery = time.Second
 
-// admitNew does the same as admit, for a ring that was not seen before. A hostile program could
-// name another process in its rings, to use up that process's allowance. Or it could name a new
-// process in each ring, to get more rings than one process may have. So if little room is left, or
-// if such a ring was found before, admitNew checks whether the named process has the ring open. If
-// a process seems to have too many rings, admitNew checks all of them, and those that the process
-// does not have open no longer count as its own.
+// admitNew does the same as admit, for a ring that the drainer has not seen before.
+//
+// A hostile program could name another process in its rings, to use up the other process's
+// allowance. Or it could name a new process in each ring, to get more rings than one process may
+// have. So if there is little room, or if the drainer knows of a false ring, admitNew checks
+// whether the named process has the ring open. If a process seems to have too many rings, admitNew
+// checks all of them. Rings that the process does not have open no longer count as its rings.
 func (d *Drainer) admitNew(s *source) error {
 	d.mu.Lock()
 	liars := d.processes[process{s.process.namespace, unvouched}]
@@ -143,8 +146,8 @@ func (d *Drainer) admitNew(s *source) error {
 	return d.admit(s.process, s.header.FileBytes())
 }
 
-// vouch checks which of these rings, which all name the same process, that process has open. The
-// other rings count as unvouched or hasEnded.
+// vouch takes rings that all name the same process, and checks which of them that process has open.
+// The other rings count as unvouched or hasEnded.
 func (d *Drainer) vouch(all []*source) {
 	whose := all[0].process
 	files, asked := d.files[whose]
@@ -175,7 +178,7 @@ func (d *Drainer) vouch(all []*source) {
 	}
 }
 
-// files is the set of files that a process has open, if the set is known.
+// files is the set of files that a process has open, if the drainer can find out.
 type files struct {
 	open  map[ring.FileID]bool
 	known bool

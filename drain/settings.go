@@ -13,7 +13,7 @@ import (
 // handler that it cannot have.
 var ErrRefused = errors.New("channel cannot take the handler")
 
-// apply applies the settings of the handler table, once for each table.
+// apply sets the settings of the handler table in the ring, once for each table.
 func (s *source) apply() error {
 	table := s.d.table.Load()
 	if table == nil || table == s.table {
@@ -26,15 +26,15 @@ func (s *source) apply() error {
 	}
 	if want.Kind != channel.Null && (want.Kind == channel.Link) != (s.kind == logstore.Links) {
 		s.table = table
-		err := fmt.Errorf("set handler %s on %s: link is chosen at the open and stays: change "+
-			"the handler table's rule: %w", want, s.header.Name, ErrRefused)
+		err := fmt.Errorf("set handler %s on %s: link is chosen when a channel is opened, and "+
+			"never later: change the handler table's rule: %w", want, s.header.Name, ErrRefused)
 		s.d.notify(err)
 		s.count(func(c *RingStats) { c.Refused = err })
 		return nil
 	}
 	if want != s.settings {
 		// The program writes a journal entry for every change. Wait until the journal has room, so
-		// that no entry is overwritten.
+		// that the program overwrites no entry.
 		for i := range s.places {
 			entries, _, err := s.ring.Journal(i)
 			if err != nil {

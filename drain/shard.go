@@ -9,38 +9,40 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// place is the state of draining a shard. The positions are those of the ring: head and tail count
-// records and not rows.
+// place is the state of draining a shard. Its positions are sequence numbers of the ring. They
+// count records, not rows.
 type place struct {
-	head, drops, journal uint64 // safe in the log, and released in the ring
+	head, drops, journal uint64 // up to here all is in the log, and released in the ring
 
-	tail      uint64        // as seen at the last look
-	looked    time.Duration // when the last look was
-	since     time.Duration // not after the arrival of the oldest waiting record
-	dropped   uint64        // as seen when ranges of drops were last written
-	accounted uint64        // dropped events that are in the log
-	// bit k: at some time, the ring's number of released ranges was drops − k
+	tail      uint64        // the ring's tail at the last look
+	looked    time.Duration // the time of the last look
+	clear     time.Duration // the time of the last look that left no record in the ring
+	since     time.Duration // a time before which none of the waiting records arrived
+	dropped   uint64        // the ring's number of dropped events when takeDrops last ran
+	accounted uint64        // number of dropped events that are in the log
+	// told is a set of bits. If bit k is set, drops − k was at some time the number of ranges that
+	// the drainer had released in the ring.
 	told uint64
-	// leftAt is the place of a range that was not written yet because it may grow until the tail
-	// has passed this place; or noPlace.
+	// leftAt is the place of a range that takeDrops has not written yet, because the range may grow
+	// until the tail has passed this place. If there is no such range, leftAt is noPlace.
 	leftAt     uint64
 	unfinished bool // a record is reserved but not written
 
-	// These describe rows that were not stored because of a limit, and that are not yet accounted
-	// for in the log.
+	// These describe rows that the drainer did not store because of a limit, and has not yet
+	// accounted for in the log.
 	skipped, skippedAt uint64
 	skippedSince       time.Duration
 
-	rate    float64 // records a second: see pace
-	shown   shown   // as in the stats
-	lastGen uint64  // last generation of settings in the log
-	lastAt  uint64  // 1 + place of the last range of drops in the log at the start; 0: none
+	rate    float64 // records per second: see pace
+	shown   shown   // what the stats show
+	lastGen uint64  // the last generation of settings in the log
+	lastAt  uint64  // 1 + place of the log's last range of drops at the start; 0: none
 }
 
 // noPlace is a place after all records.
 const noPlace = 1<<64 - 1
 
-// shard does for one shard what the phase asks for.
+// shard does everything for one shard that the phase requires.
 func (s *source) shard(w *worker, i int, now phase) error {
 	p := &s.places[i]
 	state, err := s.ring.State(i)
@@ -53,10 +55,13 @@ func (s *source) shard(w *worker, i int, now phase) error {
 		s.nextLook = min(s.nextLook, w.now+p.pace(state, w.now, s.header.Records))
 	}
 	if state.Flags&ring.FlagClosed != 0 && s.alive {
-		s.nextTick = w.now // its program is about to release the lock
+		s.nextTick = w.now // the program is about to release the lock
 		s.nextLook = min(s.nextLook, w.now+time.Millisecond)
 	}
 	p.tail, p.looked = state.Tail, w.now
+	if p.head >= state.Tail {
+		p.clear = w.now
+	}
 	if came > 0 {
 		w.moved = w.now
 	}
@@ -74,7 +79,7 @@ func (s *source) shard(w *worker, i int, now phase) error {
 	return err // update the stats even if the log cannot be written
 }
 
-// take writes those parts of a shard that are due into the log.
+// take writes to the log those parts of a shard that are due.
 func (s *source) take(w *worker, i int, state ring.State, now phase) error {
 	p := &s.places[i]
 	if state.Dropped != p.dropped || state.Tail > p.leftAt || now == dead {
@@ -88,15 +93,15 @@ func (s *source) take(w *worker, i int, state ring.State, now phase) error {
 	return s.takeRecords(w, i, state.Tail, now)
 }
 
-// fastest is more than the number of records that a core can log in a second.
+// fastest is more than the number of records that a core can log per second.
 const fastest = 1e8
 
 // pace returns how long to wait before the next look at a shard, so that at most a quarter of the
 // shard is full by then. It returns 0 if a quarter is full already.
 //
-// Programs log in bursts, so pace uses the highest recent rate. At each look at which the program
-// was slower, pace halves this rate, which doubles the time to the next look. If the shard was
-// full, the program may have waited for room, so its rate is unknown and taken as fastest.
+// Programs log in bursts, so pace uses the highest recent rate. If the program was slower since the
+// last look, pace halves this rate, which doubles the time to the next look. If the shard was full,
+// the program may have waited for room. Then its rate is unknown, and pace uses fastest.
 func (p *place) pace(state ring.State, now time.Duration, records uint64) time.Duration {
 	const longest = time.Hour
 	came := state.Tail - p.tail
@@ -110,20 +115,20 @@ func (p *place) pace(state ring.State, now time.Duration, records uint64) time.D
 	waiting := state.Tail - min(p.head, state.Tail)
 	switch {
 	case p.unfinished:
-		return time.Millisecond // it waits for a writer
+		return time.Millisecond // look again soon: a writer is about to finish a record
 	case waiting >= records/4:
 		return 0
 	}
 	seconds := float64(records/4-waiting) / max(p.rate, 1) / 2
-	// This time alone would get shorter and shorter as the shard fills up to a quarter. Wait a
-	// little longer if the shard will not be full soon.
+	// This time alone would get shorter and shorter as the shard fills up to a quarter. If the
+	// shard will not be full soon, wait a little longer.
 	seconds = max(seconds, min(early.Seconds(), float64(records-waiting)/max(p.rate, 1)/8))
 	return time.Duration(min(seconds*1e9, float64(longest)))
 }
 
 // hold returns how long events may wait in the ring before they are written.
 func (s *source) hold() time.Duration {
-	if s.settings.Kind == channel.Identity {
+	if s.settings.Kind == channel.Identity || s.d.sample.on() {
 		return identityHold
 	}
 	return blockHold
@@ -132,7 +137,7 @@ func (s *source) hold() time.Duration {
 // takeRecords writes the waiting records of a shard below tail, if they are due.
 func (s *source) takeRecords(w *worker, i int, tail uint64, now phase) error {
 	p := &s.places[i]
-	// The next look may be as late as one Poll from now.
+	// The next look may come only after one more Poll.
 	due := now != live || w.now+s.d.o.Poll-p.since >= s.hold()
 	p.unfinished = false
 	end := tail
@@ -158,7 +163,7 @@ func (s *source) takeRecords(w *worker, i int, tail uint64, now phase) error {
 		rows := uint64(n) / s.per
 		if rows == 0 {
 			if now != dead {
-				// A writer is still writing it.
+				// A writer is still writing this record.
 				p.unfinished = unfinished
 				break
 			}
@@ -168,7 +173,7 @@ func (s *source) takeRecords(w *worker, i int, tail uint64, now phase) error {
 			continue
 		}
 		kept := rows
-		// At a limit nothing is stored, so the rate does not matter.
+		// At a limit the drainer stores nothing, so the rate does not matter.
 		if s.d.limits.reached(w.now) == nil {
 			kept = s.rate.take(w.now, rows)
 		}
@@ -186,6 +191,7 @@ func (s *source) takeRecords(w *worker, i int, tail uint64, now phase) error {
 				return err
 			}
 		}
+		s.takeSample(w, int(rows))
 	}
 	if now != live || p.skipped > 0 && w.now-p.skippedSince >= blockHold {
 		if err := s.takeSkipped(w, i); err != nil {
@@ -201,12 +207,12 @@ func (s *source) takeRecords(w *worker, i int, tail uint64, now phase) error {
 	return nil
 }
 
-// batch returns how many records to copy at once, within the rest of the look's budget and in whole
-// pairs.
+// batch returns how many records to copy at once: the look's remaining budget, but at least
+// blockRecords, rounded down to whole rows.
 func (s *source) batch() uint64 { return uint64(max(s.budget, blockRecords)) / s.per * s.per }
 
-// store writes the first rows in the worker's buffer. If a limit is reached, it only notes that
-// they were not stored.
+// store writes the first rows in the worker's buffer to the log. If a limit is reached, store only
+// notes that these rows were not stored.
 func (s *source) store(w *worker, i int, rows uint64) error {
 	if why := s.d.limits.reached(w.now); why != nil {
 		s.d.limitReached(w.now, why)
@@ -232,15 +238,15 @@ func (s *source) rows(w *worker, i, n int) logstore.Block {
 	return b
 }
 
-// takeHole accounts for the next records that a dead program reserved but never wrote. It takes a
-// large hole in several parts.
+// takeHole accounts for records that a dead program reserved but never wrote, from the head on. It
+// takes a large hole in several parts.
 func (s *source) takeHole(w *worker, i int, tail uint64) error {
 	p := &s.places[i]
 	more, err := s.ring.Unwritten(i, p.head+s.per, s.per, min(holeRecords, 4*s.batch()))
 	if err != nil {
 		return err
 	}
-	s.budget -= int(more / 4) // the records are only examined, and not written
+	s.budget -= int(more / 4) // examining records is cheaper than writing them
 	end := p.head + s.per + more
 	if err := s.takeSkipped(w, i); err != nil {
 		return err
@@ -255,19 +261,20 @@ func (s *source) takeHole(w *worker, i int, tail uint64) error {
 	return s.release(i)
 }
 
-// takeJournal writes changes of settings.
+// takeJournal writes the changes of settings to the log.
 func (s *source) takeJournal(w *worker, i int) error {
 	p := &s.places[i]
 	if s.alive && p.lastGen == s.word.Generation() {
-		return nil // without new settings the program writes no entry
+		return nil // the program writes an entry only if it sees new settings
 	}
 	entries, _, err := s.ring.Journal(i)
 	if err != nil {
 		return err
 	}
 	n := len(entries)
-	// If the journal is full, the next change overwrites the newest entry. So that entry is final
-	// only if the program has adopted the drainer's last settings. apply prevents full journals.
+	// If the journal is full, the program overwrites the newest entry at the next change. So the
+	// newest entry is final only if the program has adopted the drainer's last settings. apply
+	// prevents full journals.
 	if n == ring.JournalSize && s.alive && entries[n-1].Word != s.word {
 		n--
 	}

@@ -13,57 +13,65 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// source is a ring and its log. It belongs to one worker, except for the group at the end.
+// source is a ring and its log. It belongs to one worker. Of the fields that change, other
+// goroutines use only process, yields, clear, and those from mu on.
 type source struct {
 	d      *Drainer
 	ring   *ring.Consumer
 	header ring.Header
 	log    *logstore.Log
-	dir    string        // where the log is
-	kind   logstore.Kind // of its rows
-	per    uint64        // records in a row
-	// The process to which the ring is attributed. Drainer.mu guards it once the source is in
-	// Drainer.sources.
+	dir    string        // the directory of the log
+	kind   logstore.Kind // the kind of the log's rows: events or links
+	per    uint64        // number of records in a row
+	// process is the process to which the drainer attributes the ring. Drainer.mu protects it once
+	// the source is in Drainer.sources.
 	process process
 	file    ring.FileID
-	yields  atomic.Bool // the ring is to be given up, because another process needs its room
-	enough  uint64      // records that are worth a block: a quarter of a shard, or a whole block
+	yields  atomic.Bool // the worker must give up the ring, because another process needs its room
+	enough  uint64      // write when so many records wait: a quarter of a shard, or a block
 
-	epoch    string // the present epoch; also the log's, unless breaks is set
+	epoch    string // the present epoch; if breaks is nil, also the epoch of the log
 	places   []place
-	synced   bool // ring and log agree on the places
+	synced   bool // true if ring and log agree on the places
 	settings channel.Settings
 	word     ring.Word
-	own      channel.Settings    // chosen by the program
-	table    *handlertable.Table // whose settings were applied last
+	own      channel.Settings    // the settings that the program chose
+	table    *handlertable.Table // the table with the settings that were applied last
 	alive    bool
 
 	budget int      // how many records this look may still take
 	first  int      // the shard at which the next look begins
 	more   bool     // the last look had phase flush or dead, and must be continued
-	until  []uint64 // tails of the shards when the present flush began; nil: there is no flush
+	until  []uint64 // the tails of the shards when the present flush began; nil: there is no flush
 
 	nextLook  time.Duration
 	lookedAt  time.Duration
 	nextTick  time.Duration
 	nextCells time.Duration
-	retryAt   time.Duration // after a failure of the log
+	retryAt   time.Duration // the time of the next attempt, after a failure of the log
 	retry     time.Duration // the last wait after a failure; 0: there was no failure
 
-	before string // the last epoch before the break, if breaks is set
-	// tails of the shards when the log's epoch was found to have ended; nil: it has not ended
+	before string // the last certain epoch of the log; valid if breaks is not nil
+	// If breaks is not nil, the log's epoch has ended, and the log has not entered the present
+	// epoch yet. breaks then has the tails of the shards at the time when the drainer found this.
 	breaks    []uint64
-	firstLast ring.FirstAndLast // as in the log
-	counted   uint64            // as in the log
-	sampling  *sampling         // while the handler is counter
-	rate      rate              // of rows, limited by the handler table
-	asked     uint64            // snapshots that the program asked for before the present one
+	firstLast ring.FirstAndLast // the last value in the log
+	counted   uint64            // the last value in the log
+	sampling  *sampling         // not nil while the handler is counter
+	rate      rate              // limits the rows, as the handler table says
+	asked     uint64            // number of snapshots that the program has asked for
 
-	mu    sync.Mutex // guards stats
+	// clear is a time.Duration. What was logged before it has been taken from the ring. Any
+	// goroutine may read it.
+	clear atomic.Int64
+
+	mu    sync.Mutex // protects all below
 	stats RingStats
+	told  told // what the last Sample said
 }
 
-// open opens a ring and its log. If isNew is true, the ring must not have a log yet.
+// open opens a ring and its log. If isNew is true and the ring has a log already, open returns an
+// error.
 func (d *Drainer) open(path string, logs begun, isNew bool) (*source, error) {
 	c, err := ring.OpenConsumer(path)
 	if err != nil {
@@ -76,8 +84,8 @@ func (d *Drainer) open(path string, logs begun, isNew bool) (*source, error) {
 		err = d.admitNew(s)
 	}
 	if err == nil && isNew && logs.has(s.header.Name, s.header.Incarnation) {
-		err = fmt.Errorf("open ring %q: it is new, and its log was begun before: it has the "+
-			"identity of another: %w",
+		err = fmt.Errorf("open ring %q: the ring is new, but its log is not: it has the "+
+			"identity of another ring: %w",
 			path, ring.ErrUntrusted)
 	}
 	if err == nil {
@@ -120,18 +128,23 @@ func (s *source) prepare(logs begun) error {
 	}
 	s.enough = min(max(s.header.Records/4, s.per), logstore.MaxRows)
 	s.places = make([]place, s.header.Shards)
+	for i := range s.places {
+		s.places[i].clear = s.d.now()
+	}
+	s.noteClear()
 	dir, segments := logs.of(s.header.Name, s.header.Incarnation)
 	if err := s.openLog(dir, segments, begin); err != nil {
 		return err
 	}
 	if now := logs.dirs[0]; s.log.Size() == 0 && dir != now {
-		// The log was sealed in a directory that is no longer in use, and must not continue there.
+		// The log was sealed in a directory that is no longer in use, so it must not continue
+		// there.
 		if err := s.openLog(now, segments, begin); err != nil {
 			return err
 		}
 	}
-	// An earlier drainer died while it moved the log. The content of the ring was logged after that
-	// move began.
+	// An earlier drainer died while it moved the log. The program logged the content of the ring
+	// after that move had begun.
 	if logs := s.d.Logs(); s.log.Moved() && dir != logs {
 		if err := s.log.Move(logs); err != nil {
 			return logFailure{err}
@@ -173,7 +186,7 @@ func (s *source) release(i int) error {
 	return nil
 }
 
-// append writes a block. The caller then releases the block's rows in the ring.
+// append writes a block. After that, the caller releases the block's rows in the ring.
 func (s *source) append(b *logstore.Block, as logstore.Block) error {
 	*b = as
 	b.Incarnation = s.header.Incarnation
@@ -185,7 +198,7 @@ func (s *source) append(b *logstore.Block, as logstore.Block) error {
 	removed := s.log.Removed()
 	switch err := s.log.Append(b); {
 	case errors.Is(err, logstore.ErrSequence), errors.Is(err, logstore.ErrBlock):
-		// A disk cannot cause this error, so the ring contradicts itself.
+		// A disk cannot cause this error, so the ring must contradict itself.
 		return fmt.Errorf("drain ring %q: %w: %w", s.ring.Path(), err, ring.ErrDamaged)
 	case err != nil:
 		return logFailure{err}
@@ -207,7 +220,7 @@ func (s *source) append(b *logstore.Block, as logstore.Block) error {
 	return nil
 }
 
-// appendDrop writes which rows are not in the log, and why.
+// appendDrop writes to the log which rows are missing there, and why.
 func (s *source) appendDrop(w *worker, shard int, drop logstore.Drop) error {
 	drop.Of = uint64(s.kind)
 	return s.append(&w.block, logstore.Block{
@@ -221,7 +234,7 @@ func (s *source) count(change func(*RingStats)) {
 	s.mu.Unlock()
 }
 
-// look does for the ring what the phase requires. done means that the source has ended.
+// look does everything for the ring that the phase requires. done means that the source has ended.
 func (s *source) look(w *worker, asked phase) (done bool) {
 	if w.now < s.retryAt && asked == live {
 		s.nextLook = s.retryAt
@@ -256,7 +269,7 @@ func (s *source) fail(w *worker, err error) {
 	s.retryAt = w.now + s.retry
 	s.nextLook = s.retryAt
 	s.count(func(c *RingStats) { c.Failures++; c.Failure = err })
-	makeLogs(s.d.Logs()) // the directory may be gone
+	makeLogs(s.d.Logs()) // create the directory again, because it may be gone
 }
 
 // drain does the work of look, and returns errors without handling them.
@@ -286,7 +299,7 @@ func (s *source) drain(w *worker, asked phase) (done bool, err error) {
 				return false, err
 			}
 		}
-		s.nextTick = w.now + tick // after all of this was done
+		s.nextTick = w.now + tick // only now, because an error above must not delay the next tick
 	}
 	if now == flush && s.until == nil {
 		if s.until, err = s.tails(); err != nil {
@@ -299,6 +312,7 @@ func (s *source) drain(w *worker, asked phase) (done bool, err error) {
 		}
 	}
 	s.first = (s.first + 1) % len(s.places)
+	s.noteClear()
 	if s.budget <= 0 {
 		w.hungry++
 	}
@@ -328,12 +342,12 @@ func (s *source) drain(w *worker, asked phase) (done bool, err error) {
 	return false, nil
 }
 
-// tick checks what changes rarely.
+// tick checks things that rarely change.
 func (s *source) tick() error {
 	if s.alive {
 		var err error
-		// Once alive is false, the program changes nothing any more, so what is read after this is
-		// final.
+		// Once alive is false, the program changes nothing any more. So everything that is read
+		// after this is final.
 		if s.alive, err = s.ring.Alive(); err != nil {
 			return err
 		}

@@ -10,59 +10,60 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// RingStats describes a ring. Unless stated otherwise, a count is from this drainer only, and
-// begins when it found the ring.
+// RingStats describes a ring. Unless stated otherwise, a count covers the time since this drainer
+// found the ring.
 type RingStats struct {
 	Path         string
 	Channel      channel.Name
 	Incarnation  logstore.Incarnation
-	ProcessID    int    // of the program, as the ring says
-	PIDNamespace uint64 // in which ProcessID is valid; 0: unknown
-	RingBytes    int64  // of shared memory
+	ProcessID    int    // the program's process id, according to the ring
+	PIDNamespace uint64 // the namespace in which ProcessID is valid; 0: unknown
+	RingBytes    int64  // bytes of shared memory in the ring
 	Policy       channel.Policy
 	Settings     channel.Settings // the ring's present settings
-	Alive        bool             // the program has it open
-	SetAside     error            // not nil: the ring cannot be trusted and is no longer drained
+	Alive        bool             // true if the program has the ring open
+	SetAside     error            // why the drainer has set the ring aside; nil: it has not
 
-	Events   uint64 // that were logged since the first look
-	Waiting  uint64 // records in the ring
-	Dropped  uint64 // by the program since it opened the channel
-	Misused  bool   // the program logs events on a link channel, or links on another
-	Rejected bool   // the program was given settings that it could not take
+	Events   uint64 // events that the program logged since the first look
+	Counted  uint64 // events of the handlers counter and first-last, as far as in the log
+	Waiting  uint64 // records that are in the ring
+	Dropped  uint64 // events that the program dropped since it opened the channel
+	Misused  bool   // the program makes calls that the channel cannot take: see ring.FlagMisuse
+	Rejected bool   // the program got settings that it could not adopt
 
-	Rows      uint64 // rows of all kinds that were written
+	Rows      uint64 // rows of all kinds that the drainer has written
 	Blocks    uint64
 	LogBytes  uint64
-	Holes     uint64 // rows that were reserved but never written
-	Missing   uint64 // rows that were taken from the ring but are in no log here
+	Holes     uint64 // rows that the program reserved but never wrote
+	Missing   uint64 // rows that were taken from the ring, but are in no log of this drainer
 	Unread    uint64 // rows that were in the ring when it was set aside
 	NotStored uint64 // rows that were taken from the ring while a limit was reached
 	OverRate  uint64 // rows that were taken from the ring above the handler table's rate
 	Removed   int    // log files that were removed while they were written
 
-	Failures uint64 // of writing the log
+	Failures uint64 // failures to write the log
 	Failure  error  // the last failure; nil after a success
-	Limit    error  // why rows were last not stored
-	Refused  error  // why the handler table's settings were not set
+	Limit    error  // why the drainer last did not store rows
+	Refused  error  // why the drainer could not apply the handler table's settings
 
 	shards []shown
 }
 
-// shown is the part of the stats about a shard.
+// shown is the part of the stats that is about one shard.
 type shown struct{ waiting, dropped, flags uint64 }
 
 // Stats describes the state of a drainer.
 type Stats struct {
-	Rings     []RingStats    // present rings, including those set aside, sorted by path
-	Finished  uint64         // rings that were drained completely and removed
-	Processes []ProcessStats // that have rings here, by process id
-	Limit     error          // why records are not stored now
-	Total     Totals         // of all rings, including the finished ones
-	Table     error          // why the handler table's file is not in use
-	SetAside  int            // rings that are no longer drained; Rings has the first thousand
-	Left      int            // rings that are not drained yet because there are too many
+	Rings     []RingStats    // the present rings and those that were set aside, sorted by path
+	Finished  uint64         // number of rings that the drainer has drained completely and removed
+	Processes []ProcessStats // the processes that have rings here, sorted by process id
+	Limit     error          // why the drainer does not store records now
+	Total     Totals         // sums over all rings, including the finished ones
+	Table     error          // why the drainer does not use the handler table's file
+	SetAside  int            // rings that were set aside; Rings has the first thousand
+	Left      int            // number of rings that are not drained yet because there are too many
 	LeftWhy   error          // why the first of these rings is not drained
-	Lost      error          // why this drainer has lost the directory; then nothing is drained
+	Lost      error          // why this drainer has lost the directory; then it drains nothing
 }
 
 // Totals are sums over rings.
@@ -87,7 +88,7 @@ func (t *Totals) add(c *RingStats) {
 	t.Removed += c.Removed
 }
 
-// sum returns a + b, or the largest uint64 on overflow, because the numbers in rings can be
+// sum returns a + b, or the largest uint64 if the sum overflows. The numbers in rings can be
 // anything.
 func sum(a, b uint64) uint64 {
 	if a+b < a {
@@ -96,7 +97,7 @@ func sum(a, b uint64) uint64 {
 	return a + b
 }
 
-// snapshot returns the ring's present figures.
+// snapshot returns the ring's present stats.
 func (s *source) snapshot() RingStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +112,7 @@ func (s *source) snapshot() RingStats {
 	return c
 }
 
-// Stats returns the present figures.
+// Stats returns the present stats.
 func (d *Drainer) Stats() Stats {
 	limit := d.Limit()
 	d.mu.Lock()
@@ -125,7 +126,7 @@ func (d *Drainer) Stats() Stats {
 		stats.Rings = append(stats.Rings, c)
 	}
 	for _, c := range d.aside {
-		if c != nil { // nil: the ring is already in d.ended
+		if c != nil { // nil if d.ended already includes the ring
 			stats.Total.add(c)
 			stats.Rings = append(stats.Rings, *c)
 		}

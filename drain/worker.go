@@ -13,18 +13,28 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// worker drains some of the rings, one after another, through one set of buffers.
+// phase is the purpose of a look at a ring. Each phase does everything that the phase before it
+// does, and more.
+type phase int
+
+const (
+	live  phase = iota // the program continues: write what is due
+	flush              // somebody waits for the drainer: write everything that is in the ring
+	dead               // the program is gone: write everything, because nothing more will come
+)
+
+// worker drains some of the rings, one after another, with one set of buffers.
 type worker struct {
 	d       *Drainer
 	now     time.Duration // when this pass began
 	moved   time.Duration // when records last arrived
 	sources []*source
-	hungry  int // rings that had more records in this pass than one look may take
-	starved int // hungry of the previous pass
-	yielded int // rings that this pass has given up, or tried to give up
+	hungry  int // number of rings that had more records in this pass than one look may take
+	starved int // the value of hungry in the previous pass
+	yielded int // number of rings that this pass has given up, or has tried to give up
 
-	// Records are copied once, from the ring into this buffer, and are encoded from it. The slices
-	// records and events share memory.
+	// The worker copies records once, from the ring into this buffer, and encodes them from there.
+	// The slices records and events share memory.
 	records     []ring.Record
 	events      []logstore.Event
 	pairs       []logstore.Link
@@ -32,7 +42,7 @@ type worker struct {
 	transitions [ring.JournalSize]logstore.Transition
 	block       logstore.Block
 
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // protects the fields below it
 	incoming []*source
 	calls    []func()
 	ended    bool
@@ -53,7 +63,7 @@ func newWorker(d *Drainer) *worker {
 	return w
 }
 
-// links returns the first n pairs of the buffer.
+// links returns the first n pairs in the buffer.
 func (w *worker) links(n int) []logstore.Link {
 	w.pairs = slices.Grow(w.pairs[:0], n)[:n]
 	for i := range w.pairs {
@@ -64,7 +74,7 @@ func (w *worker) links(n int) []logstore.Link {
 
 // run drains until the drainer is closed.
 func (w *worker) run() {
-	runtime.LockOSThread() // it mostly sleeps in the kernel, which this makes cheaper for Go
+	runtime.LockOSThread() // a sleep in the kernel on a locked thread costs less than on any thread
 	defer runtime.UnlockOSThread()
 	for {
 		next := w.pass(w.d.now())
@@ -78,7 +88,7 @@ func (w *worker) run() {
 	}
 }
 
-// pass looks at all rings that are due, and returns when the next look is due.
+// pass looks at all rings that are due, and returns the time when the next look is due.
 func (w *worker) pass(now time.Duration) (next time.Duration) {
 	w.begin(now)
 	w.takeIn()
@@ -114,11 +124,11 @@ func (w *worker) begin(now time.Duration) {
 	w.yielded = 0
 }
 
-// portion returns how many records a look may take. All rings that had more records in the previous
-// pass share the portion of one ring.
+// portion returns how many records a look may take. If several rings had more records in the
+// previous pass than one look may take, they share the portion of one ring.
 func (w *worker) portion() int { return max(lookRecords/max(w.starved, 1), leastRecords) }
 
-// takeIn takes over the rings that were given to the worker.
+// takeIn moves the rings that the worker was given to its list of rings.
 func (w *worker) takeIn() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -127,20 +137,20 @@ func (w *worker) takeIn() {
 	w.incoming = w.incoming[:0]
 }
 
-// A ring may be looked at up to early before its time. Looks are thus gathered in fewer passes,
-// with pauses between them even if there are many rings.
+// A worker may look at a ring by up to early before the ring is due. So it makes fewer passes, with
+// pauses between them even if there are many rings.
 const early = time.Millisecond
 
-// due reports whether it is time to look.
+// due reports whether it is time to look at the ring.
 func (s *source) due(now time.Duration) bool {
 	return s.nextLook <= now || s.nextLook <= now+early && now-s.lookedAt >= 4*early
 }
 
-// longQuiet is the time without any records after which a worker looks least often.
+// longQuiet is the time without any records after which a worker looks at its rings least often.
 const longQuiet = 3 * time.Second
 
-// rest returns the longest time until the next look at a ring. It grows while no records arrive,
-// because waking up is nearly the whole cost of an idle drainer.
+// rest returns the longest time until the next look at a ring. The time grows while no records
+// arrive, because waking up is nearly the whole cost of an idle drainer.
 func (w *worker) rest() time.Duration {
 	switch quiet := w.now - w.moved; {
 	case quiet > longQuiet:
@@ -151,17 +161,17 @@ func (w *worker) rest() time.Duration {
 	return w.d.o.Poll
 }
 
-// awakeLimit is the shortest wait for which a worker sleeps. A sleeping thread gets its core back
-// only after 50 µs to more than a millisecond, so a ring that must be looked at sooner could be
-// full by then.
+// awakeLimit is the shortest wait during which a worker sleeps. A sleeping thread gets its core
+// back only after 50 µs to more than a millisecond. If the next look is due sooner than awakeLimit,
+// the ring could be full by then, so the worker stays awake.
 const awakeLimit = 200 * time.Microsecond
 
-// sleep waits until a moment at most four polls away. Nothing wakes a worker.
+// sleep waits until a moment that is at most four polls away. Nothing can wake a worker earlier.
 func (w *worker) sleep(until time.Duration) {
 	left := until - w.d.now()
 	if left >= awakeLimit {
-		// Go's own timers have a resolution of a millisecond, and increase the cost of an idle
-		// process by half.
+		// A Go timer has a resolution of a millisecond, and increases the cost of an idle process
+		// by half.
 		pause := unix.NsecToTimespec(int64(left))
 		unix.Nanosleep(&pause, nil)
 		return
@@ -192,13 +202,13 @@ func (w *worker) call(do func()) bool {
 	return true
 }
 
-// each calls do for each ring in turn, until do has returned false for more. A ring for which that
-// has happened is looked at as usual until the others are finished.
+// each calls do for each ring in turn, until do has returned false for more. After that, the worker
+// looks at the ring as usual until the other rings are finished.
 func (w *worker) each(do func(s *source) (more, gone bool)) {
 	waiting := map[*source]bool{}
 	for _, s := range w.sources {
 		waiting[s] = true
-		s.until = nil // a new request begins: do not continue an earlier flush
+		s.until = nil // this is a new request: do not continue an earlier flush
 	}
 	for len(waiting) > 0 {
 		w.begin(w.d.now())
@@ -221,7 +231,7 @@ func (w *worker) each(do func(s *source) (more, gone bool)) {
 
 // end drains the present content of the rings, and leaves the rings to the next drainer.
 func (w *worker) end() {
-	w.pass(w.d.now()) // takes in the incoming rings
+	w.pass(w.d.now()) // take the rings that were given to the worker
 	w.mu.Lock()
 	w.ended = true
 	calls := w.calls
@@ -244,7 +254,7 @@ func (w *worker) end() {
 	w.sources = nil
 }
 
-// leaveIncoming closes rings that were given to the worker after it had ended.
+// leaveIncoming closes rings that other goroutines gave to the worker after it had ended.
 func (w *worker) leaveIncoming() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -19,25 +19,30 @@ import (
 // ErrNotRun is returned for a directory that is not a run.
 var ErrNotRun = errors.New("not a run")
 
-// Directory is a run that is open for reading. Any number of goroutines may use it.
+// Directory is a run that is open for reading. Any number of goroutines may use a Directory.
 type Directory struct {
 	Path string
 	Run  Run
-	// Complete is true if the run has its final name. If not, the run is being written, or its
-	// writer died.
+	// Complete is true if the run has its final name. If not, somebody is still writing the run, or
+	// the writer has died.
 	Complete bool
 
 	root *os.Root
 }
 
-// Open opens a run directory, complete or not. The error wraps ErrNotRun, ErrRun or an error of the
-// system. Close the directory.
+// Open opens a run directory, which may be incomplete. The error wraps ErrNotRun, ErrRun or an
+// error of the system. The caller must close the Directory.
 func Open(dir string) (*Directory, error) {
 	fail := func(err error) (*Directory, error) {
 		return nil, fmt.Errorf("open run %q: %w", dir, err)
 	}
 	root, err := openRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) && !strings.HasSuffix(dir, part) {
+		if _, arriving := os.Stat(filepath.Join(filepath.Clean(dir)+part, stateFile)); arriving ==
+			nil {
+			return fail(fmt.Errorf("only a part of it was fetched: \"cprof run fetch %s\" "+
+				"fetches the rest: %w", filepath.Base(dir), err))
+		}
 		if _, unfinished := os.Stat(filepath.Clean(dir) + part); unfinished == nil {
 			return fail(fmt.Errorf("it is not complete: stop the run, or open %q: %w",
 				filepath.Clean(dir)+part, err))
@@ -60,7 +65,8 @@ func Open(dir string) (*Directory, error) {
 		root.Close()
 		return fail(err)
 	}
-	// A copied run may have any name.
+	// Only the directory's name counts. It may differ from the name in run.yaml, because somebody
+	// may have copied the run.
 	name := filepath.Base(filepath.Clean(dir))
 	if absolute, err := filepath.Abs(dir); err == nil {
 		name = filepath.Base(absolute)
@@ -74,7 +80,7 @@ func openRoot(dir string) (*os.Root, error) {
 	info, err := os.Stat(dir)
 	var named *fs.PathError
 	if errors.As(err, &named) {
-		return nil, named.Err // the caller names the path
+		return nil, named.Err // without the path, because the caller adds it
 	}
 	if err != nil {
 		return nil, err
@@ -107,7 +113,7 @@ func openFile(root *os.Root, name string) (f *os.File, size int64, err error) {
 		return nil, 0, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, 0, fmt.Errorf("%q is no regular file", name)
+		return nil, 0, fmt.Errorf("%q is not a regular file", name)
 	}
 	f, err = root.Open(name)
 	return f, info.Size(), err
@@ -126,13 +132,13 @@ func (d *Directory) list(dir string) ([]fs.DirEntry, error) {
 		return nil, err
 	}
 	if !info.IsDir() {
-		return nil, fmt.Errorf("%q is no directory", dir)
+		return nil, fmt.Errorf("%q is not a directory", dir)
 	}
 	return fs.ReadDir(d.root.FS(), dir)
 }
 
-// Relations reads all stored pairs, in the order of their files' names. Pairs that cannot be used
-// are returned as missing, with the reason.
+// Relations reads all stored pairs, in the order of their files' names. If a pair cannot be used,
+// Relations returns it as missing, with the reason.
 func (d *Directory) Relations() ([]*tscratio.Pair, []Missing) {
 	entries, err := d.list(relationsDir)
 	if err != nil {
@@ -181,14 +187,15 @@ func (d *Directory) readRelation(name string) (*tscratio.Pair, error) {
 	for _, n := range []tscratio.Node{pair.A, pair.B} {
 		node, ok := d.Run.Node(n.Name)
 		if !ok {
-			return nil, fmt.Errorf("node %q is not one of the run's", n.Name)
+			return nil, fmt.Errorf("the run has no node %q", n.Name)
 		}
 		if node.epochNumber(n.Epoch) == 0 {
 			return nil, fmt.Errorf("it is of epoch %q of node %q, and the run of %q", n.Epoch,
 				n.Name, node.Epoch)
 		}
 	}
-	// Earlier versions named files like this.
+	// In an earlier version, the file's name did not contain the length of the first node's name.
+	// before is the present name of such a file.
 	before := strings.Replace(name, pair.A.Name+"--"+pair.B.Name,
 		pairName(pair.A.Name, pair.B.Name), 1)
 	if want := d.Run.PairPath(pair.A, pair.B); want != name && want != before {
@@ -197,15 +204,15 @@ func (d *Directory) readRelation(name string) (*tscratio.Pair, error) {
 	return pair, nil
 }
 
-// NodeLogs are the logs of one node.
+// NodeLogs has the logs of one node.
 type NodeLogs struct {
 	Node     string
 	Segments []logstore.Segment // the segments of one ring are adjacent and in order
 }
 
-// Logs lists the logs of all nodes, including nodes that run.yaml does not name. Logs that cannot
-// be listed are returned as missing, with the reason. Each segment that is gone or has changed is
-// also returned as missing, under the name of its file.
+// Logs lists the logs of all nodes, including nodes that run.yaml does not name. If Logs cannot
+// list a node's logs, it returns them as missing, with the reason. It also returns each segment
+// that is gone, has changed or was added later as missing, under the name of the segment's file.
 func (d *Directory) Logs() ([]NodeLogs, []Missing) {
 	entries, err := d.list(logsDir)
 	if err != nil {
@@ -220,7 +227,7 @@ func (d *Directory) Logs() ([]NodeLogs, []Missing) {
 			continue
 		}
 		if !e.IsDir() {
-			missing = append(missing, Missing{name, "it is no directory"})
+			missing = append(missing, Missing{name, "it is not a directory"})
 			continue
 		}
 		dir := filepath.Join(d.Path, filepath.FromSlash(name))
@@ -235,8 +242,8 @@ func (d *Directory) Logs() ([]NodeLogs, []Missing) {
 	return logs, missing
 }
 
-// departures names the segments of a node that are gone or have changed, according to the manifest
-// and the other segments.
+// departures returns the segments of a node that are gone, have changed or were added later,
+// according to the manifest and to the other segments.
 func departures(part, dir string, segments []logstore.Segment) (missing []Missing) {
 	lacks := func(name, reason string) {
 		name = path.Join(part, name)
@@ -302,7 +309,7 @@ func (d *Directory) Truth(node string) ([]byte, error) {
 }
 
 // OpenBaseline opens the file with the claims of a node's NTP daemon. If there is no such file, the
-// error wraps fs.ErrNotExist. Close the file.
+// error wraps fs.ErrNotExist. The caller must close the file.
 func (d *Directory) OpenBaseline(node string) (*os.File, error) {
 	if err := checkNode(&d.Run, node); err != nil {
 		return nil, fmt.Errorf("open baseline: %w", err)
@@ -314,10 +321,11 @@ func (d *Directory) OpenBaseline(node string) (*os.File, error) {
 	return f, nil
 }
 
-// Export is a file of exports/ that is being written.
+// Export is a file in exports/ that is being written.
 type Export struct{ file *begun }
 
 // CreateExport begins a file in exports/. A file of the same name stays until Finish replaces it.
+// If somebody is writing this file, the error wraps ErrBusy.
 func (d *Directory) CreateExport(name string) (*Export, error) {
 	if err := checkWord("export", name); err != nil {
 		return nil, err
@@ -334,6 +342,18 @@ func (d *Directory) CreateExport(name string) (*Export, error) {
 
 func (e *Export) Write(b []byte) (int, error) { return e.file.Write(b) }
 
+// OpenExport opens a file in exports/. If there is none, the error wraps fs.ErrNotExist. The caller
+// must close the file.
+func (d *Directory) OpenExport(name string) (f *os.File, size int64, err error) {
+	if err := checkWord("export", name); err != nil {
+		return nil, 0, err
+	}
+	if f, size, err = openFile(d.root, path.Join(exportsDir, name)); err != nil {
+		return nil, 0, fmt.Errorf("open export %q: %w", name, err)
+	}
+	return f, size, nil
+}
+
 // Finish gives the file its name.
 func (e *Export) Finish() error {
 	if err := e.file.finish(); err != nil {
@@ -345,6 +365,64 @@ func (e *Export) Finish() error {
 // Abandon removes the unfinished file.
 func (e *Export) Abandon() error { return e.file.abandon() }
 
+// ExportTable is a directory of exports/ that is being written.
+type ExportTable struct {
+	root       *os.Root
+	name, temp string
+	lock       *os.File // the directory temp
+}
+
+// CreateExportTable begins a directory in exports/. A directory of the same name stays until Finish
+// replaces it. If somebody is writing this directory, the error wraps ErrBusy.
+func (d *Directory) CreateExportTable(name string) (*ExportTable, error) {
+	if err := checkWord("export", name); err != nil {
+		return nil, err
+	}
+	t := &ExportTable{root: d.root, name: path.Join(exportsDir, name)}
+	t.temp = t.name + part
+	err := d.root.MkdirAll(exportsDir, directoryMode)
+	if err == nil {
+		t.lock, err = claim(d.root, t.temp, func() (*os.File, error) {
+			if err := d.root.Mkdir(t.temp, directoryMode); err != nil {
+				return nil, err
+			}
+			return d.root.Open(t.temp)
+		}, d.root.RemoveAll)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("create export %q: %w", name, err)
+	}
+	return t, nil
+}
+
+// Create begins a file of the table. The name may be a path with directories, which Create then
+// creates. The caller must close the file.
+func (t *ExportTable) Create(name string) (*os.File, error) {
+	name = path.Join(t.temp, name)
+	if err := t.root.MkdirAll(path.Dir(name), directoryMode); err != nil {
+		return nil, fmt.Errorf("create export %q: %w", name, err)
+	}
+	return t.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+}
+
+// Finish gives the directory its name.
+func (t *ExportTable) Finish() error {
+	err := t.root.RemoveAll(t.name)
+	if err == nil {
+		err = t.root.Rename(t.temp, t.name)
+	}
+	err = errors.Join(err, t.lock.Close())
+	if err != nil {
+		return fmt.Errorf("end export %q: %w", t.name, err)
+	}
+	return nil
+}
+
+// Abandon removes the unfinished directory.
+func (t *ExportTable) Abandon() error {
+	return errors.Join(t.root.RemoveAll(t.temp), t.lock.Close())
+}
+
 // WriteReport replaces report.html. If that fails, the old file stays.
 func (d *Directory) WriteReport(page []byte) error {
 	if err := put(d.root, reportFile, bytes.NewReader(page)); err != nil {
@@ -353,8 +431,8 @@ func (d *Directory) WriteReport(page []byte) error {
 	return nil
 }
 
-// Lacks names the missing parts of the run. A run should have logs of each node that keeps logs, a
-// relation of each pair of nodes, and an end.
+// Lacks returns the missing parts of the run. A run should have an end, a relation of each pair of
+// nodes, and logs of each node that keeps logs.
 func (d *Directory) Lacks() []Missing {
 	pairs, missing := d.Relations()
 	logs, unlisted := d.Logs()
@@ -362,8 +440,8 @@ func (d *Directory) Lacks() []Missing {
 	return append(missing, d.Absent(pairs, logs, missing)...)
 }
 
-// Absent does the same as Lacks for a caller that has already called Relations and Logs. known is
-// what these two returned as missing; Absent leaves it out.
+// Absent is for a caller that has already called Relations and Logs. known has the parts that these
+// two methods returned as missing. Absent returns the other missing parts of the run.
 func (d *Directory) Absent(pairs []*tscratio.Pair, logs []NodeLogs,
 	known []Missing) (missing []Missing) {
 	named := map[string]bool{}

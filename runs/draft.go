@@ -27,19 +27,20 @@ const (
 )
 
 // Draft is a run that is being written. Any number of goroutines of one process may use it. Each
-// file gets its final name only when it is complete. Only logs are written in place, because they
-// can be read in any state.
+// file gets its final name only when it is complete. There is one exception: callers of
+// LogDirectory and BaselinePath write logs under their final names, because readers can read an
+// incomplete log.
 type Draft struct {
 	parent string // the directory of runs
-	path   string // this run's directory; ends in ".part" until Complete
+	path   string // this run's directory; until Complete its name ends in ".part"
 	root   *os.Root
 
 	mu  sync.Mutex
 	run Run // protected by mu
 }
 
-// Create begins a run in a directory of runs, which it creates if necessary. The error wraps
-// ErrExists, ErrName or ErrRun.
+// Create begins a run in a directory of runs. If that directory does not exist, Create creates it.
+// The error wraps ErrExists, ErrName or ErrRun.
 func Create(parent string, r Run) (*Draft, error) {
 	r.Version = Version
 	if err := r.Validate(); err != nil {
@@ -52,12 +53,12 @@ func Create(parent string, r Run) (*Draft, error) {
 		return fail(err)
 	}
 	if _, err := os.Lstat(filepath.Join(parent, r.Name)); !errors.Is(err, fs.ErrNotExist) {
-		return fail(fmt.Errorf("%q is there: choose another name or remove it: %w",
+		return fail(fmt.Errorf("%q exists already: choose another name or remove it: %w",
 			filepath.Join(parent, r.Name), ErrExists))
 	}
 	d := &Draft{parent: parent, path: filepath.Join(parent, r.Name+part), run: r}
 	if err := os.Mkdir(d.path, directoryMode); errors.Is(err, fs.ErrExist) {
-		return fail(fmt.Errorf("%q is there and was never completed: resume it, choose "+
+		return fail(fmt.Errorf("%q exists already and is not complete: resume it, choose "+
 			"another name or remove it: %w", d.path, ErrExists))
 	} else if err != nil {
 		return fail(err)
@@ -106,8 +107,8 @@ func Resume(parent, name string) (*Draft, error) {
 	return d, nil
 }
 
-// Reopen continues a complete run, to add missing parts. Until Complete, the run has the name of an
-// incomplete run again.
+// Reopen continues a complete run, so that missing parts can be added. Until the next Complete, the
+// run has the name of an incomplete run again.
 func Reopen(parent, name string) (*Draft, error) {
 	fail := func(err error) (*Draft, error) {
 		return nil, fmt.Errorf("reopen run %q: %w", name, err)
@@ -126,7 +127,7 @@ func Reopen(parent, name string) (*Draft, error) {
 	return d, nil
 }
 
-// Path returns the directory. Complete renames it.
+// Path returns the run's directory. Complete renames this directory.
 func (d *Draft) Path() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -145,7 +146,8 @@ func (r Run) clone() Run {
 	return r
 }
 
-// Update changes run.yaml. change must not call the draft, and cannot change the name.
+// Update changes run.yaml. The function change must not call methods of the draft. It cannot change
+// the run's name.
 func (d *Draft) Update(change func(*Run)) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -160,7 +162,7 @@ func (d *Draft) Update(change func(*Run)) error {
 	return nil
 }
 
-// save writes run.yaml. The caller has locked d.mu, or no other goroutine has the draft yet.
+// save writes run.yaml. The caller has locked d.mu, or no other goroutine knows the draft yet.
 func (d *Draft) save() error {
 	about := d.run
 	about.Missing = shorten(about.Missing)
@@ -175,13 +177,13 @@ func (d *Draft) save() error {
 	return d.put(runFile, text)
 }
 
-// shorten cuts the list of missing parts to half of the largest length of run.yaml. A last entry
-// says how many parts it leaves out.
+// shorten cuts the list of missing parts, so that the list takes at most half of the largest length
+// of run.yaml. A last entry says how many parts are left out.
 func shorten(missing []Missing) []Missing {
-	const perEntry = 64 // largest number of bytes of an entry beside its texts
+	const perEntry = 64 // largest number of bytes that an entry needs in addition to its texts
 	bytes := 0
 	for i, m := range missing {
-		// one byte of a reason may take four bytes in YAML
+		// One byte of a reason may take four bytes in YAML.
 		if bytes += len(m.Part) + 4*len(m.Reason) + perEntry; bytes > maxRunBytes/2 {
 			return append(slices.Clone(missing[:i]), Missing{
 				runFile, fmt.Sprintf("%d more parts are missing", len(missing)-i),
@@ -195,47 +197,7 @@ func (d *Draft) put(name string, data []byte) error {
 	return put(d.root, name, bytes.NewReader(data))
 }
 
-// put writes a file that gets its name only when it is complete.
-func put(root *os.Root, name string, from io.Reader) error {
-	f, err := begin(root, name)
-	if err != nil {
-		return err
-	}
-	if _, err := io.Copy(f, from); err != nil {
-		return errors.Join(err, f.abandon())
-	}
-	return f.finish()
-}
-
-// begun is a file that gets its name only when it is finished.
-type begun struct {
-	*os.File
-	root       *os.Root
-	name, temp string
-}
-
-func begin(root *os.Root, name string) (*begun, error) {
-	temp := name + part
-	if err := root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
-	if err != nil {
-		return nil, err
-	}
-	return &begun{f, root, name, temp}, nil
-}
-
-func (b *begun) finish() error {
-	if err := b.Close(); err != nil {
-		return errors.Join(err, b.root.Remove(b.temp))
-	}
-	return b.root.Rename(b.temp, b.name)
-}
-
-func (b *begun) abandon() error { return errors.Join(b.Close(), b.root.Remove(b.temp)) }
-
-// PutRelation writes the relation of a pair. It replaces an earlier relation of the pair.
+// PutRelation writes the relation of a pair. It replaces an earlier relation of the same pair.
 func (d *Draft) PutRelation(pair *tscratio.Pair) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -257,7 +219,7 @@ func (d *Draft) PutRelation(pair *tscratio.Pair) error {
 	return nil
 }
 
-// AddTable notes a change of the handler table.
+// AddTable adds a change of the handler table to table.yaml.
 func (d *Draft) AddTable(change TableChange) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -275,8 +237,8 @@ func (d *Draft) AddTable(change TableChange) error {
 	return nil
 }
 
-// LogDirectory returns the directory to which a drainer on this machine can write the logs of a
-// node.
+// LogDirectory creates the directory of a node's logs, to which a drainer on this machine can
+// write, and returns its path.
 func (d *Draft) LogDirectory(node string) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -297,8 +259,8 @@ func (d *Draft) makeLogs(node string) error {
 	return nil
 }
 
-// AddLog copies a segment of a log into the run. name is the segment's file name. An existing
-// segment with that name is replaced.
+// AddLog copies a segment of a log into the run. name is the segment's file name. If the run has a
+// segment with that name, AddLog replaces it.
 func (d *Draft) AddLog(node, name string, from io.Reader) error {
 	fail := func(err error) error {
 		return fmt.Errorf("add log %q of node %q: %w", name, node, err)
@@ -322,7 +284,7 @@ func (d *Draft) AddLog(node, name string, from io.Reader) error {
 	return nil
 }
 
-// noteAnew adds a new or replaced segment to the node's manifest, if there is one.
+// noteAnew adds a new or replaced segment to the node's manifest, if the node has a manifest.
 func (d *Draft) noteAnew(node, name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -333,7 +295,8 @@ func (d *Draft) noteAnew(node, name string) error {
 		err = logstore.ExtendManifest(dir, anew)
 	}
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, logstore.ErrManifest) {
-		// Complete will create a missing manifest, and will report a damaged one as missing.
+		// Complete will create a missing manifest. If the manifest is damaged, Complete will report
+		// it as missing.
 		return nil
 	}
 	return err
@@ -350,8 +313,8 @@ func CheckLog(from io.Reader, name string) error {
 	return err
 }
 
-// BaselinePath returns the path on this machine to which the NTP blocks of a node are to be
-// written.
+// BaselinePath returns the path on this machine to which the caller must write the NTP blocks of a
+// node.
 func (d *Draft) BaselinePath(node string) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -390,8 +353,9 @@ func (d *Draft) PutTruth(node string, config []byte) error {
 	return nil
 }
 
-// Complete finds the missing parts, adds them to those noted before, and gives the run its final
-// name. After Complete, even if it returns an error, the draft must not be used.
+// Complete finds the missing parts, adds them to those that run.yaml already lists, and gives the
+// run its final name. After Complete, the caller must not use the draft, even if Complete returned
+// an error.
 func (d *Draft) Complete() ([]Missing, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -421,8 +385,8 @@ func (d *Draft) Complete() ([]Missing, error) {
 	return slices.Clone(d.run.Missing), nil
 }
 
-// noteLogs adds all segments to each node's manifest. A damaged manifest is not changed, and is
-// reported as missing.
+// noteLogs adds each node's new segments to the node's manifest. It does not change a damaged
+// manifest, which reader.Lacks then returns as missing.
 func (d *Draft) noteLogs(reader *Directory) error {
 	logs, _ := reader.Logs()
 	for _, l := range logs {
@@ -435,18 +399,18 @@ func (d *Draft) noteLogs(reader *Directory) error {
 	return nil
 }
 
-// Close closes the draft and leaves the run incomplete. Resume can continue it.
+// Close closes the draft and leaves the run incomplete. Resume can continue the run.
 func (d *Draft) Close() error { return d.root.Close() }
 
-// renameNew renames a directory to a name that must not exist.
+// renameNew renames a directory. If the new name exists, renameNew returns an error.
 func renameNew(from, to string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 	switch {
 	case errors.Is(err, unix.EEXIST):
-		return fmt.Errorf("%q is there: %w", to, ErrExists)
+		return fmt.Errorf("%q exists already: %w", to, ErrExists)
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
-		// This file system does not support RENAME_NOREPLACE. Even so, an existing run is not
-		// replaced, because its directory is not empty.
+		// This file system does not support RENAME_NOREPLACE. os.Rename does not replace an
+		// existing run either, because the run's directory is not empty.
 		err = os.Rename(from, to)
 	}
 	if err != nil {

@@ -1,18 +1,24 @@
 package runs
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 )
 
-// Nodes with dashes in their names share no file with others.
+// Each pair of nodes has a file of its own, even if the nodes' names contain dashes.
 func TestEachPairHasAFileOfItsOwn(t *testing.T) {
 	names := []string{"x", "y", "z", "x-", "x--y", "y--z", "x--y--z", "x---y", "y-", "x--y-", "z--"}
 	files := map[string][2]string{}
@@ -31,7 +37,8 @@ func TestEachPairHasAFileOfItsOwn(t *testing.T) {
 	if got := RelationPath("node-a", "node-b"); got != "relations/node-a--node-b.rel" {
 		t.Errorf("plain names are in %q", got)
 	}
-	// An earlier version's x--y--z.rel is read, whichever pair it is of.
+	// Earlier versions wrote x--y--z.rel, both for the pair x and y--z and for the pair x--y and z.
+	// The package still reads such a file, whichever pair it contains.
 	r := exampleRun()
 	r.Reference, r.Nodes[0].Name, r.Nodes[1].Name, r.Missing = "", "x--y", "z", nil
 	parent := t.TempDir()
@@ -59,8 +66,8 @@ func TestEachPairHasAFileOfItsOwn(t *testing.T) {
 	d.Close()
 }
 
-// What is written can be read again. A change that would make run.yaml too long is refused. If too
-// much is missing, the beginning of the list is kept.
+// The package can read every run.yaml that it writes. It refuses a change that would make run.yaml
+// too long. If too many parts are missing, it keeps the beginning of the list.
 func TestRunIsNeverTooLongToBeRead(t *testing.T) {
 	parent := t.TempDir()
 	d, err := Create(parent, exampleRun())
@@ -121,7 +128,7 @@ func TestNodeWithoutLogsLacksNone(t *testing.T) {
 	}
 }
 
-// If a page cannot be written, the old one stays.
+// If a report cannot be written, the old report stays.
 func TestReportIsWrittenWhole(t *testing.T) {
 	draft, err := Create(t.TempDir(), exampleRun())
 	if err != nil {
@@ -157,7 +164,7 @@ func TestReportIsWrittenWhole(t *testing.T) {
 	holds("second")
 }
 
-// A file beyond its limit is not read, and nothing waits for a file that is not regular.
+// The package reads no file that is longer than its limit.
 func TestNothingIsReadBeyondItsLimit(t *testing.T) {
 	for name, most := range map[string]int64{runFile: maxRunBytes, tableFile: maxTableBytes,
 		TruthPath("A"): maxTruthBytes, RelationPath("A", "B.b_2"): maxRelationBytes} {
@@ -207,7 +214,184 @@ func TestABaselineThatIsAPipeIsNotWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f, err := dir.OpenBaseline("A"); f != nil || err == nil ||
-		!strings.Contains(err.Error(), "no regular file") {
+		!strings.Contains(err.Error(), "not a regular file") {
 		t.Errorf("%v, %v", f, err)
 	}
+}
+
+// The new files of an export table replace the old ones all at once. Until then the old table
+// stays.
+func TestExportTables(t *testing.T) {
+	parent := t.TempDir()
+	draft, err := Create(parent, exampleRun())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer draft.Close()
+	d, err := Open(draft.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	exports := filepath.Join(draft.Path(), "exports")
+	has := func(want ...string) {
+		t.Helper()
+		var got []string
+		err := filepath.WalkDir(exports, func(path string, e fs.DirEntry, err error) error {
+			if err == nil && !e.IsDir() {
+				text, err := os.ReadFile(path)
+				got = append(got, strings.TrimPrefix(path, exports+"/")+" "+string(text))
+				return err
+			}
+			return err
+		})
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("exports are %q, want %q; %v", got, want, err)
+		}
+	}
+	write := func(text string, names ...string) *ExportTable {
+		t.Helper()
+		table, err := d.CreateExportTable("events")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			f, err := table.Create(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.WriteString(text); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return table
+	}
+	if err := write("old", "part=0/x", "part=1/x").Finish(); err != nil {
+		t.Fatal(err)
+	}
+	has("events/part=0/x old", "events/part=1/x old")
+	write("left by a writer that died", "part=7/x").lock.Close()
+	table := write("new", "part=0/x")
+	if _, err := d.CreateExportTable("events"); !errors.Is(err, ErrBusy) {
+		t.Errorf("a second writer: %v", err)
+	}
+	has("events/part=0/x old", "events/part=1/x old", "events.part/part=0/x new")
+	if err := table.Finish(); err != nil {
+		t.Fatal(err)
+	}
+	has("events/part=0/x new")
+	if err := write("abandoned", "part=0/x", "part=1/x").Abandon(); err != nil {
+		t.Fatal(err)
+	}
+	has("events/part=0/x new")
+	for _, name := range []string{"", "../logs", "a/b"} {
+		if _, err := d.CreateExportTable(name); !errors.Is(err, ErrName) {
+			t.Errorf("a table %q: %v", name, err)
+		}
+	}
+	if _, err := table.Create("../../../x"); err == nil {
+		t.Error("a file is created outside of the run")
+	}
+}
+
+// Of two writers of the same file at once, the second is refused, and the first writes its file. A
+// file that a dead writer left does not hinder the next one.
+func TestTwoExportsAtOnce(t *testing.T) {
+	draft, err := Create(t.TempDir(), exampleRun())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer draft.Close()
+	var dirs [2]*Directory
+	for i := range dirs {
+		if dirs[i], err = Open(draft.Path()); err != nil {
+			t.Fatal(err)
+		}
+		defer dirs[i].Close()
+	}
+	path := filepath.Join(draft.Path(), "exports", "events.csv")
+	for _, left := range []func() error{
+		func() error { return nil },
+		func() error { return os.WriteFile(path+".part", []byte("dead"), 0o600) },
+		func() error { return os.Symlink("../run.yaml", path+".part") },
+		func() error { return os.Symlink("/etc/passwd", path+".part") },
+		func() error { return os.Symlink("nothing", path+".part") },
+		func() error { return unix.Mkfifo(path+".part", 0o600) },
+	} {
+		if err := left(); err != nil {
+			t.Fatal(err)
+		}
+		first, err := dirs[0].CreateExport("events.csv")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range dirs {
+			if _, err := d.CreateExport("events.csv"); !errors.Is(err, ErrBusy) {
+				t.Errorf("a second writer: %v", err)
+			}
+		}
+		if _, err := io.WriteString(first, "whole"); err != nil {
+			t.Fatal(err)
+		}
+		if err := first.Finish(); err != nil {
+			t.Error(err)
+		}
+		if text, err := os.ReadFile(path); err != nil || string(text) != "whole" {
+			t.Errorf("the file is %q, %v", text, err)
+		}
+	}
+	second, err := dirs[1].CreateExport("events.csv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Abandon(); err != nil {
+		t.Error(err)
+	}
+}
+
+// If many writers begin and finish the same file all the time, no file is ever cut or mixed.
+func TestManyExportsAtOnce(t *testing.T) {
+	draft, err := Create(t.TempDir(), exampleRun())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer draft.Close()
+	path := filepath.Join(draft.Path(), "exports", "x")
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			d, err := Open(draft.Path())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer d.Close()
+			for left := 100; left > 0; {
+				f, err := d.CreateExport("x")
+				if errors.Is(err, ErrBusy) {
+					runtime.Gosched()
+					continue
+				}
+				left--
+				if err == nil {
+					_, err = io.WriteString(f, strings.Repeat(string(rune('a'+i)), 1000))
+				}
+				if err == nil {
+					err = f.Finish()
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				text, err := os.ReadFile(path)
+				if err != nil || len(text) != 1000 || bytes.Count(text, text[:1]) != 1000 {
+					t.Errorf("the file has %d bytes: %.20q, %v", len(text), text, err)
+				}
+			}
+		})
+	}
+	all.Wait()
 }

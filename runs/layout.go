@@ -23,8 +23,8 @@ const (
 	truthSuffix    = ".json"
 )
 
-// These are the largest files that are read at once. A relation takes some 200 bytes a train in the
-// file, and several times that in memory.
+// These are the largest sizes of files that the package reads whole. In its file, a relation takes
+// some 200 bytes for each train. In memory, it takes several times as many.
 const (
 	maxRunBytes      = 4 << 20
 	maxTableBytes    = 64 << 20
@@ -32,13 +32,13 @@ const (
 	maxTruthBytes    = 64 << 20
 )
 
-// RelationPath returns the path in a run of the stored pair of two nodes.
+// RelationPath returns the path of the relation of two nodes in a run.
 func RelationPath(a, b string) string {
 	return path.Join(relationsDir, pairName(a, b)+relationSuffix)
 }
 
-// pairName returns the part of a file's name that stands for a pair of nodes. If dashes in the
-// nodes' names make it ambiguous, the length of the first node's name is appended.
+// pairName returns the part of a file's name that names two nodes. If dashes in the nodes' names
+// make the name ambiguous, pairName appends the length of the first node's name.
 func pairName(a, b string) string {
 	name := a + "--" + b
 	if strings.Index(name, "--") == len(a) && strings.LastIndex(name, "--") == len(a) {
@@ -47,8 +47,9 @@ func pairName(a, b string) string {
 	return fmt.Sprintf("%s~%d", name, len(a))
 }
 
-// PairPath returns the path in the run of a stored pair. For the first epochs of both nodes, this
-// is RelationPath. PairPath returns "" if one of the nodes or epochs is not in the run.
+// PairPath returns the path of the relation of two nodes in the epochs that a and b name. For the
+// first epochs of both nodes, it returns the same as RelationPath. If one of the nodes or epochs is
+// not in the run, PairPath returns "".
 func (r *Run) PairPath(a, b tscratio.Node) string {
 	var epochs [2]int
 	for i, n := range []tscratio.Node{a, b} {
@@ -65,19 +66,19 @@ func (r *Run) PairPath(a, b tscratio.Node) string {
 		fmt.Sprintf("%s@%d-%d%s", pairName(a.Name, b.Name), epochs[0], epochs[1], relationSuffix))
 }
 
-// LogsPath returns the path in a run of a node's logs.
+// LogsPath returns the path of a node's logs in a run.
 func LogsPath(node string) string { return path.Join(logsDir, node) }
 
-// BaselinePath returns the path in a run of the claims of a node's NTP daemon: a log with blocks of
-// kind ntp.
+// BaselinePath returns the path of the claims of a node's NTP daemon in a run. The file is a log
+// with blocks of kind ntp.
 func BaselinePath(node string) string { return path.Join(baselinesDir, node+baselineSuffix) }
 
-// TruthPath returns the path in a run of the configuration of a virtual node.
+// TruthPath returns the path of the configuration of a virtual node in a run.
 func TruthPath(node string) string { return path.Join(truthDir, node+truthSuffix) }
 
 func checkNode(r *Run, node string) error {
 	if _, ok := r.Node(node); !ok {
-		return fmt.Errorf("node %q is not one of the run's: add it to its nodes first", node)
+		return fmt.Errorf("the run has no node %q: add it to the run's nodes first", node)
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
 // Entry is a run in a directory of runs.
@@ -19,8 +21,8 @@ type Entry struct {
 	Err      error // why the run could not be read
 }
 
-// List lists the runs in a directory, sorted by name. It lists none if the directory does not
-// exist. A directory without a run.yaml is not a run, unless its name ends in ".part".
+// List lists the runs in a directory, sorted by name. If the directory does not exist, the list is
+// empty. A directory without a run.yaml is not a run, unless its name ends in ".part".
 func List(parent string) ([]Entry, error) {
 	entries, err := os.ReadDir(parent)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -51,8 +53,30 @@ func List(parent string) ([]Entry, error) {
 	return found, nil
 }
 
-// Remove removes a run, complete or not. It does not remove a directory that is not a run. The
-// error wraps ErrName, ErrNotRun or fs.ErrNotExist.
+// Channels returns the names of the channels whose logs are in the run, sorted, without reading the
+// logs.
+func (d *Directory) Channels() (names []string) {
+	nodes, err := d.list(logsDir)
+	if err != nil {
+		return nil
+	}
+	for _, node := range nodes {
+		files, err := d.list(LogsPath(node.Name()))
+		if err != nil {
+			continue
+		}
+		for _, f := range files {
+			if s, ok := logstore.ParseSegment(f.Name()); ok {
+				names = append(names, s.Channel.String())
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Remove removes a run, even if the run is incomplete. It does not remove a directory that is not a
+// run. The error wraps ErrName, ErrNotRun or fs.ErrNotExist.
 func Remove(parent, name string) error {
 	fail := func(err error) error { return fmt.Errorf("remove run %q: %w", name, err) }
 	if err := CheckName(name); err != nil {
@@ -73,9 +97,11 @@ func Remove(parent, name string) error {
 			return fail(err)
 		}
 		if !info.IsDir() {
-			return fail(fmt.Errorf("%q is no directory: %w", filepath.Join(parent, dir), ErrNotRun))
+			return fail(fmt.Errorf("%q is not a directory: %w", filepath.Join(parent, dir),
+				ErrNotRun))
 		}
-		// An incomplete run has no run.yaml if its creator died early.
+		// An incomplete run may lack run.yaml, because its creator died early. A complete run must
+		// have it.
 		if _, err := root.Lstat(filepath.Join(dir, runFile)); err != nil && dir == name {
 			return fail(fmt.Errorf("%q has no %s: remove it by hand if it is yours: %w",
 				filepath.Join(parent, dir), runFile, ErrNotRun))

@@ -203,7 +203,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Whatever names come from elsewhere, nothing beside the run is written or removed.
+// Whatever names come from elsewhere, the package writes and removes nothing outside the run.
 func TestNoPathLeadsOut(t *testing.T) {
 	parent := t.TempDir()
 	outside := filepath.Join(t.TempDir(), "outside")
@@ -247,7 +247,7 @@ func TestNoPathLeadsOut(t *testing.T) {
 			t.Errorf("resume %q: %v", name, err)
 		}
 	}
-	// These links lead out of the run.
+	// Now links in the run lead out of it.
 	if err := os.Symlink(outside, filepath.Join(d.Path(), "logs", "A")); err != nil {
 		t.Fatal(err)
 	}
@@ -274,14 +274,14 @@ func TestNoPathLeadsOut(t *testing.T) {
 	}
 }
 
-// A torn or hostile directory causes an error that names the part, never a panic. The rest is still
-// read.
+// For a torn or hostile directory, the package returns an error that names the bad part, and never
+// panics. All other parts can still be read.
 func TestBadDirectories(t *testing.T) {
 	file, log := segment(t)
 	for name, test := range map[string]struct {
 		do   func(dir string) error
-		open error  // what Open's error wraps
-		part string // what is missing if Open succeeds
+		open error  // the error that Open's error must wrap
+		part string // the part that must be missing if Open succeeds
 		why  string
 	}{
 		"no_run_yaml": {func(dir string) error {
@@ -324,17 +324,17 @@ func TestBadDirectories(t *testing.T) {
 		}, nil, "relations/A--B.b_2.rel", "epoch"},
 		"logs_of_a_node_are_a_file": {func(dir string) error {
 			return os.WriteFile(dir+"/logs/B.b_2", nil, 0o600)
-		}, nil, "logs/B.b_2", "no directory"},
+		}, nil, "logs/B.b_2", "not a directory"},
 		"logs_are_a_link": {func(dir string) error {
 			return os.Symlink("/etc", dir+"/logs/B.b_2")
-		}, nil, "logs/B.b_2", "no directory"},
+		}, nil, "logs/B.b_2", "not a directory"},
 		"no_logs_at_all": {func(dir string) error {
 			return os.RemoveAll(dir + "/logs")
 		}, nil, "logs/A", "no log"},
 		"relations_are_a_file": {func(dir string) error {
 			return errors.Join(os.RemoveAll(dir+"/relations"),
 				os.WriteFile(dir+"/relations", nil, 0o600))
-		}, nil, "relations", "no directory"},
+		}, nil, "relations", "not a directory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			parent := t.TempDir()
@@ -389,7 +389,7 @@ func TestOpenOfAnUnfinishedRunSaysSo(t *testing.T) {
 	}
 }
 
-// A complete run can be continued, and becomes complete again.
+// A complete run can be continued, and can then be completed again.
 func TestReopen(t *testing.T) {
 	parent := t.TempDir()
 	d, err := Create(parent, exampleRun())
@@ -426,8 +426,8 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// Of two frequencies of one epoch the narrower is kept. A nominal one, which nobody measured, never
-// counts, however narrow it is.
+// If two frequencies of one epoch were measured, the narrower interval is kept. A nominal
+// frequency, which nobody measured, never replaces a measured one, however narrow it is.
 func TestEnterKeepsTheBetterFrequency(t *testing.T) {
 	node := func(epoch string, lo, hi float64) Node {
 		return Node{

@@ -15,7 +15,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
 )
 
-// config is the configuration from the file, the environment and the flags. configs/cp-agent.yaml
+// config contains the values from the file, the environment and the flags. configs/cp-agent.yaml
 // explains each key.
 type config struct {
 	Node            string `mapstructure:"node"`
@@ -38,7 +38,7 @@ type config struct {
 	Advertise       string `mapstructure:"advertise"`
 }
 
-// changed returns the keys in which two configurations differ.
+// changed returns the keys whose values differ between two configurations.
 func changed(x, y config) (keys []string) {
 	for i, key := range daemon.Keys[config]() {
 		if !reflect.ValueOf(x).Field(i).Equal(reflect.ValueOf(y).Field(i)) {
@@ -48,7 +48,7 @@ func changed(x, y config) (keys []string) {
 	return keys
 }
 
-// addFlags adds a flag for each key, with the key's name and '-' for '_'.
+// addFlags adds a flag for each key. The flag has the key's name, with '-' for '_'.
 func addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	d := agent.DefaultConfig()
@@ -60,14 +60,14 @@ func addFlags(cmd *cobra.Command) {
 		"/var/lib/cloudprofiler/agent, or ~/.local/state/cloudprofiler/agent)")
 	flags.String("handler-table", "",
 		"file that says which handler each channel gets; read again when it changes")
-	flags.Int("workers", 0, "rings to drain at once (default: one for every four cores)")
-	flags.String("max-run-bytes", "100GiB", "most that the logs of a run may take; 0: no bound")
+	flags.Int("workers", 0, "how many rings to drain at once (default: one for every four cores)")
+	flags.String("max-run-bytes", "100GiB", "limit on the logs of a run; 0: no limit")
 	flags.String("min-free", "5%", "share of the file system to leave free")
 	flags.Int("max-process-rings", d.MaxProcessRings,
-		"most rings that one process may have; 0: no bound")
+		"limit on the rings of one process; 0: no limit")
 	flags.String("max-process-bytes", "16GiB",
-		"most shared memory that the rings of one process may take; 0: no bound")
-	flags.Int("keep-runs", d.KeepRuns, "closed runs to keep; 0: all")
+		"limit on the shared memory of one process's rings; 0: no limit")
+	flags.Int("keep-runs", d.KeepRuns, "how many closed runs to keep; 0: all")
 	flags.String("chrony", "", `address of chronyd, or "off" (default 127.0.0.1:323)`)
 	flags.String("metrics", "", "address:port for /metrics and /status "+
 		"(default: none; a socket in the rings' directory serves them)")
@@ -75,9 +75,9 @@ func addFlags(cmd *cobra.Command) {
 	flags.String("server-key", "", "file with the server's public key")
 	flags.String("key", "", "file with this node's secret key")
 	flags.String("probes", "",
-		"address:port where other nodes probe this one (default: on this machine, any port)")
+		"address:port at which other nodes probe this node (default: on this machine, any port)")
 	flags.String("advertise", "",
-		"address:port where others reach --probes (default: where it listens)")
+		"address:port at which other nodes reach --probes (default: the address of --probes)")
 }
 
 // check reports what is wrong with the configuration.
@@ -86,7 +86,7 @@ func (c *config) check() error {
 	return err
 }
 
-// agent returns the configuration in the form that package agent uses.
+// agent converts the configuration into that of package agent.
 func (c config) agent() (agent.Config, error) {
 	a := agent.Config{
 		Node: c.Node, Rings: c.Rings, State: c.State, Table: c.HandlerTable,
@@ -129,7 +129,8 @@ func (c config) agent() (agent.Config, error) {
 	return a, err
 }
 
-// parseShare reads a share such as "5%" or 0.05. It joins an error about the share to others.
+// parseShare reads a share such as "5%" or "0.05". It returns the error others, joined with an
+// error of its own if the text is no share.
 func parseShare(text string, others error) (float64, error) {
 	number, percent := strings.CutSuffix(strings.TrimSpace(text), "%")
 	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)

@@ -27,17 +27,18 @@ func program(reload <-chan os.Signal) daemon.Daemon[config] {
 		Short: "Keep what this node's programs log",
 		Long: `Keep what this node's programs log.
 
-It finds the rings of this user's programs as they appear, and moves what they hold into log files.
-Each record arrives exactly once, whatever is killed. It needs no server: logs are in logs/000000/
-below --state, and "cprof log" reads them.
+The agent finds the rings of this user's programs as they appear, and moves the records in the rings
+into log files. Each record arrives exactly once, even if programs or the agent are killed. The
+agent needs no server. Without a server, logs are in logs/000000/ in --state, and "cprof log" reads
+them.
 
-SIGTERM writes everything down and ends. SIGHUP reads the configuration again, and its limits hold
-from then on. The handler table's file is read whenever it changes. While the agent runs, "cprof
-agent status" shows its state, "cprof snapshot" has flight recorders dumped, and "cprof agent begin"
-keeps the logs of an experiment apart.
+SIGTERM makes the agent write everything to disk and end. SIGHUP makes it read the configuration
+again and apply the new limits. It reads the handler table's file whenever the file changes. While
+the agent runs, "cprof agent status" shows its state, "cprof snapshot" makes it dump flight
+recorders, and "cprof agent begin" makes it keep the logs of an experiment separately.
 
-Started by root, it gives up root's capabilities or becomes the configured user. It drains the rings
-of the user that it runs as, and of no other.`,
+If root starts the agent, it gives up root's capabilities or becomes the configured user. It drains
+only rings of the user that it runs as.`,
 		Example: `  cp-agent
   cp-agent --handler-table handlers.yaml --metrics 127.0.0.1:9464
   cp-agent --config /etc/cloudprofiler/cp-agent.yaml

@@ -16,7 +16,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// config is the configuration from the file, the environment and the flags. configs/tsc-client.yaml
+// config contains the values from the file, the environment and the flags. configs/tsc-client.yaml
 // explains each key.
 type config struct {
 	Node      string `mapstructure:"node"`
@@ -48,39 +48,42 @@ type config struct {
 
 const virtualFlag = "virtual"
 
-// addFlags adds a flag for each key, with the key's name and '-' for '_'.
+// addFlags adds a flag for each key. The flag has the key's name, with '-' for '_'.
 func addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	d := tscclient.DefaultConfig()
 	f.String("node", "", "the node's name (default: the host's)")
 	f.String("probes", d.Listen.String(),
-		"`address:port` where probes are answered; port 0 takes a free one")
-	f.String("advertise", "", "`address:port` where others reach --probes (default: found out)")
+		"`address:port` at which probes are answered; port 0: any free port")
+	f.String("advertise", "",
+		"`address:port` at which other nodes reach --probes (default: found out)")
 	f.String("command", "127.0.0.1:7340", "`address:port` for \"cprof relate\"; empty: none")
 	f.String("command-key", "",
 		"secret key `file` for --command, of role server: with it, --command may be any address")
 	f.String("command-client-keys", "",
-		"`directory` with the public keys (*.public) of those who may command")
+		"`directory` with the public keys (*.public) whose owners may use --command")
 	f.String("server", "", "register with the tsc-server at this `host:port`")
 	f.String("key", "", "this node's secret key `file`, of role node")
 	f.String("server-key", "", "the server's public key `file`")
 	f.Float64("trains-per-second", d.Budget.TrainsPerSecond,
-		"most trains a second that the node begins by itself; 0: none")
+		"limit on the trains a second that the node begins by itself; 0: none")
 	f.Float64("cpu-share", d.Budget.CPUShare,
-		"most of one core that these trains may take; 0: no limit")
+		"share of one core that these trains may use; 0: no limit")
 	f.Float64("bytes-per-second", d.Budget.BytesPerSecond,
-		"most bytes a second that these trains may send and receive; 0: no limit")
+		"bytes a second that these trains may send and receive; 0: no limit")
 	f.Duration("target", d.Pace.Target,
-		"half-width of a bound that is good enough: pairs with wider ones are probed more")
-	f.Bool("user-stamps", false, "leave the kernel's stamps off")
-	f.Duration("spin", 0, "how long to poll for the next probe before sleeping; burns a core")
+		"half-width of a bound that is good enough; pairs with wider bounds are probed more")
+	f.Bool("user-stamps", false, "do not use the kernel's stamps")
+	f.Duration("spin", 0,
+		"how long to poll for the next probe before sleeping; polling occupies a core")
 	f.Float64("wander-ppm", d.Assumptions.Wander.PPM(),
 		"how far a pair's relative rate is assumed to move within the window, in ppm")
-	f.Duration("window", d.Assumptions.Window, "the window, to either side")
+	f.Duration("window", d.Assumptions.Window,
+		"half of the window: the time before and after a reading")
 	f.Duration("extrapolation-limit", d.Assumptions.ExtrapolationLimit,
-		"how far before the first and after the last train readings are translated")
+		"how long before the first and after the last train readings can be translated")
 	f.String(virtualFlag, "", "be the virtual node that this `file` describes: for tests")
-	_ = f.MarkHidden(virtualFlag) // an error is possible only for a flag that does not exist
+	_ = f.MarkHidden(virtualFlag) // no error: the flag exists
 }
 
 // check reports what is wrong with the configuration.
@@ -89,9 +92,9 @@ func (c *config) check() error {
 	return err
 }
 
-// A plan is a configuration that was checked.
+// A plan is what a valid config means for the packages that do the work.
 type plan struct {
-	client   tscclient.Config // without node and clock
+	client   tscclient.Config // without Node and Clock, which are measured later
 	commands *control.ServerConfig
 	link     *tscclient.LinkConfig
 	virtual  *vnode.Config
@@ -121,7 +124,7 @@ func (c config) plan() (p plan, err error) {
 		Wander: w, MaxWander: 16 * w,
 		Window: c.Window, ExtrapolationLimit: c.ExtrapolationLimit,
 	}
-	check := p.client // with a stand-in for the node, which is not measured yet
+	check := p.client // with an invented node: the real one is not measured yet
 	check.Node = tscratio.Node{Name: "node", Nominal_hz: 1e9}
 	check.Clock.Counter = func() uint64 { return 0 }
 	if err := check.Validate(); err != nil {
@@ -141,7 +144,7 @@ func (c config) plan() (p plan, err error) {
 	}
 	if c.Server != "" {
 		if c.Node != "" {
-			if err := runs.CheckNodeName(c.Node); err != nil { // the server checks this too
+			if err := runs.CheckNodeName(c.Node); err != nil { // the server checks this, too
 				return p, fmt.Errorf("node: %w", err)
 			}
 		}

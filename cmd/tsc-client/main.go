@@ -9,11 +9,11 @@ var program = daemon.Daemon[config]{
 	Short: "Answer probes and run trains, so that this node's counter can be related to others'",
 	Long: `Answer probes and run trains, so that this node's counter can be related to others'.
 
-A tsc-server (--server) or "cprof relate" (--command) commands it. Without keys it listens on this
-machine alone and takes commands from this machine alone; "cprof keys" makes keys. A node that runs
-cp-agent needs no tsc-client.
+A tsc-server (--server) or "cprof relate" (--command) tells tsc-client which nodes to probe. Without
+keys, only programs on this machine can connect. "cprof keys" makes keys. A node that runs cp-agent
+needs no tsc-client.
 
-SIGTERM and SIGINT end it.`,
+SIGTERM or SIGINT ends tsc-client.`,
 	Example: `  tsc-client
   tsc-client --command 127.0.0.1:7340 --probes 127.0.0.1:7341
   tsc-client --config /etc/cloudprofiler/tsc-client.yaml

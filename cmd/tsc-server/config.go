@@ -14,7 +14,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// config is the configuration from the file, the environment and the flags. configs/tsc-server.yaml
+// config contains the values from the file, the environment and the flags. configs/tsc-server.yaml
 // explains each key.
 type config struct {
 	Listen         string        `mapstructure:"listen"`
@@ -38,27 +38,27 @@ type config struct {
 	Dead           time.Duration `mapstructure:"dead"`
 }
 
-// addFlags adds a flag for each key, with the key's name and '-' for '_'.
+// addFlags adds a flag for each key. The flag has the key's name, with '-' for '_'.
 func addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	d := coordinator.DefaultConfig()
 	f.String("listen", "127.0.0.1:7330",
-		"address:port for clients; beyond this machine it needs keys")
+		"address:port for clients; an address outside this machine needs keys")
 	f.String("key", "", "file of the server's secret key")
-	f.String("client-keys", "", "directory of the public keys (*.public) of those who are let in; "+
-		"a key that is removed ends the access")
-	f.String("state", "", "directory of what the server knows (default: "+
+	f.String("client-keys", "", "directory of the accepted public keys (*.public); "+
+		"to shut a client out, remove its key")
+	f.String("state", "", "directory of the server's data (default: "+
 		"/var/lib/cloudprofiler/server, or ~/.local/state/cloudprofiler/server)")
-	f.String("runs", "", "directory of runs (default: runs/ below the state)")
+	f.String("runs", "", "directory of runs (default: runs/ in --state)")
 	f.String("metrics", "", "address:port for Prometheus, at /metrics (default: none)")
 	f.Duration("sweep-every", d.SweepEvery,
-		"how often to measure all pairs while no run is open; 0: only when nodes come")
+		"how often to measure all pairs while no run is open; 0: only when nodes join")
 	f.Int("sweep-trains", d.Sweep.Trains, "trains of a sweep, in each direction of each pair")
-	f.Int("sweep-exchanges", d.Sweep.Exchanges, "exchanges of each such train")
+	f.Int("sweep-exchanges", d.Sweep.Exchanges, "exchanges of each train of a sweep")
 	f.Int("sweep-width", d.Sweep.Width,
-		"pairs to measure at one time; 0: as many as leave each node a core to itself")
+		"pairs to measure at once; 0: as many as possible while each node has a core for itself")
 	f.Duration("quiet-limit", d.Sweep.Quiet.Limit,
-		"how long to wait for a quiet moment before each round; 0: do not look")
+		"how long to wait for a quiet moment before each round; 0: do not check loads")
 	f.Float64("quiet-busy", float64(d.Sweep.Quiet.Busy_ppm)/1e6,
 		"share of its cores that a quiet node may use")
 	f.Uint64("quiet-bytes", d.Sweep.Quiet.BytesASecond,
@@ -66,15 +66,16 @@ func addFlags(cmd *cobra.Command) {
 	f.Int("budget", d.Budget, "exchanges a second of the whole fleet while a run is open")
 	f.Float64("wander-ppm", float64(d.Assumptions.Wander)/float64(tscratio.PPM),
 		"how far the relative rate of two counters is assumed to move within the window, in ppm")
-	f.Duration("window", d.Assumptions.Window, "the window, to either side")
+	f.Duration("window", d.Assumptions.Window,
+		"half of the window: the time before and after a reading")
 	f.String("third-nodes", d.ThirdNodes.String(),
 		"let other nodes narrow the bound of two: agreed (as far as two others agree), any or none")
 	f.Duration("heartbeat", d.Heartbeat, "how often clients send a ping")
-	f.Duration("dead", d.Dead, "how long a silence may last before it ends a registration")
+	f.Duration("dead", d.Dead, "how long a client may be silent before it loses its registration")
 }
 
-// check sets the directories that the configuration leaves out, and reports what is wrong with the
-// configuration.
+// check sets the directories that the configuration does not name, and reports what is wrong with
+// the configuration.
 func (c *config) check() error {
 	if c.State == "" {
 		c.State = defaultState()
@@ -109,7 +110,7 @@ func defaultState() string {
 	return "cloudprofiler-server"
 }
 
-// coordinator returns the configuration in the form that package coordinator uses.
+// coordinator converts the configuration into that of package coordinator.
 func (c config) coordinator() coordinator.Config {
 	d := coordinator.DefaultConfig()
 	d.SweepEvery, d.Heartbeat, d.Dead, d.Budget = c.SweepEvery, c.Heartbeat, c.Dead, c.Budget
@@ -122,11 +123,12 @@ func (c config) coordinator() coordinator.Config {
 	d.Assumptions.Wander = tscratio.Wander(c.WanderPPM * float64(tscratio.PPM))
 	d.Assumptions.MaxWander = 16 * d.Assumptions.Wander
 	d.Assumptions.Window = c.Window
-	_ = d.ThirdNodes.UnmarshalText([]byte(c.ThirdNodes)) // check returns an error of this call
+	_ = d.ThirdNodes.UnmarshalText([]byte(c.ThirdNodes)) // check has reported an error
 	return d
 }
 
-// link returns the configuration in the form that package control uses. It reads the keys.
+// link converts the configuration into that of the link (package control). It reads the keys from
+// their files.
 func (c config) link() (control.ServerConfig, error) {
 	return daemon.Listen(c.Listen,
 		daemon.Setting{Key: "key", Value: c.Key},

@@ -25,14 +25,15 @@ var program = daemon.Daemon[config]{
 	Short: "Coordinate the measuring of a fleet's counters",
 	Long: `Coordinate the measuring of a fleet's counters.
 
-Every node runs tsc-client or cp-agent, which registers here. The server has all pairs measured in
-both directions: when nodes come, every minute, and before, during and after runs. "cprof nodes"
-shows the results, "cprof run" makes runs, and "cprof config" changes the handler table.
+Every node runs tsc-client or cp-agent, which registers with this server. The server makes all pairs
+of nodes measure each other in both directions: when nodes join, every minute, and before, during
+and after runs. "cprof nodes" shows the results, "cprof run" makes runs, and "cprof config" changes
+the handler table.
 
-Without keys it listens on this machine alone. Make keys with "cprof keys" to let other machines in.
+Without keys, only programs on this machine can connect. "cprof keys" makes keys for other machines.
 
-It keeps what it knows in --state. Killed and started again, it goes on where it was. SIGTERM writes
-everything down and ends.`,
+The server keeps its data in --state. If it is killed and started again, it continues from these
+data. SIGTERM makes it write everything to disk and end.`,
 	Example: `  tsc-server
   tsc-server --config /etc/cloudprofiler/tsc-server.yaml
   tsc-server --listen 0.0.0.0:7330 --key server.secret --client-keys clients/

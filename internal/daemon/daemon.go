@@ -20,44 +20,44 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
-// A Daemon is a command that serves until it is asked to end. C is its configuration: a struct in
+// A Daemon is a command that serves until a signal ends it. C is its configuration: a struct in
 // which each field has a tag `mapstructure:"key"`.
 type Daemon[C any] struct {
 	Name  string
 	Short string
-	// Run adds what is the same for all daemons: where the configuration is read from, and exit
-	// codes.
+	// Long is the command's help. Run adds what is the same for all daemons: where the
+	// configuration comes from, and the exit codes.
 	Long    string
 	Example string
 
-	// Flags adds a flag for each key, with '-' for '_', and its default.
+	// Flags adds a flag for each key, with the key's default. The flag's name has '-' for each '_'.
 	Flags func(*cobra.Command)
-	// Check returns what is wrong with a configuration, and fills in values that depend on other
+	// Check returns what is wrong with a configuration. It also sets values that depend on other
 	// keys. It has no other effect.
 	Check func(*C) error
-	// Serve does the daemon's work. It ends in good order when ctx ends.
+	// Serve does the daemon's work. When ctx ends, Serve finishes its work and returns.
 	Serve func(ctx context.Context, s Start[C]) error
 }
 
-// A Start is what a daemon starts with.
+// A Start is what Serve gets.
 type Start[C any] struct {
 	Config C
-	Again  func() (C, error) // reads the configuration again, and checks it
+	Again  func() (C, error) // reads and checks the configuration again
 	Log    *slog.Logger
 }
 
-// The exit codes of a daemon.
+// These are the exit codes of a daemon.
 const (
-	exitEnded  = 0 // it ended as it was asked to
+	exitEnded  = 0 // a signal ended it
 	exitFailed = 1
-	exitUsage  = 2 // the command line or the configuration is wrong, and nothing was done
+	exitUsage  = 2 // the command line or the configuration is wrong; nothing was done
 )
 
-// Main is a command's main function.
+// Main runs a daemon until a signal ends it, and then exits. It is a command's whole main function.
 func Main[C any](d Daemon[C]) { os.Exit(d.Run(UntilSignal(), os.Args[1:], os.Stdout, os.Stderr)) }
 
 // UntilSignal returns a context that ends with the first SIGINT or SIGTERM. The program should then
-// write everything down and end. After that, signals act as usual: a second one kills the program.
+// write everything to disk and end. A second signal has its usual effect: it kills the program.
 func UntilSignal() context.Context {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
@@ -75,12 +75,13 @@ func (d Daemon[C]) Run(ctx context.Context, args []string, stdout, stderr io.Wri
 		Short: d.Short,
 		Long: d.Long + fmt.Sprintf(`
 
-The configuration is a YAML file, in which each key has the name of its flag with '_' for '-'. Flags
-override environment variables (%s_%s for --%s), and these override the file. Exit code 2: something
-is wrong with it, or with the command line.`,
+The configuration is a YAML file. Each key has the name of its flag, with '_' for '-'. Flags
+override environment variables (%s_%s for --%s), and these override the file.
+
+Exit code 2: the configuration or the command line is wrong.`,
 			variables, strings.ToUpper(Keys[C]()[0]), flagOf(Keys[C]()[0])),
 		Example: d.Example,
-		// cobra.NoArgs would call the argument an unknown command
+		// cobra.NoArgs would call the argument an unknown command.
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return fmt.Errorf("unexpected argument %q", args[0])
@@ -125,8 +126,8 @@ is wrong with it, or with the command line.`,
 
 const maxConfigBytes = 1 << 20
 
-// read reads the file, if there is one. The environment overrides the file, and flags override
-// both.
+// read returns the configuration. Its values come from the file, if there is one. The environment
+// overrides the file, and flags override both.
 func (d Daemon[C]) read(path, variables string, cmd *cobra.Command) (c C, err error) {
 	v := viper.New()
 	v.SetEnvPrefix(variables)
@@ -152,7 +153,7 @@ func (d Daemon[C]) read(path, variables string, cmd *cobra.Command) (c C, err er
 	return c, d.Check(&c)
 }
 
-// Keys returns the keys of a configuration, as its file has them.
+// Keys returns the names of a configuration's keys, as the file spells them.
 func Keys[C any]() (all []string) {
 	t := reflect.TypeFor[C]()
 	for i := range t.NumField() {

@@ -1,0 +1,129 @@
+package runs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrBusy is returned for a file or directory that somebody else is writing.
+var ErrBusy = errors.New("somebody else is writing it: wait until that has ended")
+
+// put writes a file. The file gets its name only when it is complete.
+func put(root *os.Root, name string, from io.Reader) error {
+	f, err := begin(root, name)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(f, from); err != nil {
+		return errors.Join(err, f.abandon())
+	}
+	return f.finish()
+}
+
+// begun is a file that is being written. It gets its name only when it is finished.
+type begun struct {
+	*os.File
+	root       *os.Root
+	name, temp string
+	lock       *os.File // shares the lock of File, and is closed later
+}
+
+func begin(root *os.Root, name string) (*begun, error) {
+	temp := name + part
+	f, err := claim(root, temp, func() (*os.File, error) {
+		return root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+	}, root.Remove)
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, errors.Join(err, f.Close(), root.Remove(temp))
+	}
+	return &begun{f, root, name, temp, os.NewFile(uintptr(fd), temp)}, nil
+}
+
+func (b *begun) finish() error {
+	defer b.lock.Close()
+	if err := b.Close(); err != nil {
+		return errors.Join(err, b.root.Remove(b.temp))
+	}
+	return b.root.Rename(b.temp, b.name)
+}
+
+func (b *begun) abandon() error {
+	return errors.Join(b.Close(), b.root.Remove(b.temp), b.lock.Close())
+}
+
+// claim creates a file or directory that only the caller writes until it closes the file. If a
+// writer that died left one, claim removes that first. If another writer is alive, the error wraps
+// ErrBusy. A writer is alive as long as it holds the lock.
+func claim(root *os.Root, temp string, create func() (*os.File, error),
+	remove func(string) error) (*os.File, error) {
+	const most = 100 // each further attempt means that another writer came in between
+	for range most {
+		f, err := create()
+		switch {
+		case errors.Is(err, fs.ErrExist):
+			err = removeStale(root, temp, remove)
+		case err == nil && !busy(f) && isAt(root, temp, f):
+			return f, nil
+		case err == nil:
+			err = f.Close()
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("%q: %w", temp, ErrBusy)
+}
+
+// removeStale removes what a writer left that has died. If a writer is alive, the error wraps
+// ErrBusy.
+func removeStale(root *os.Root, temp string, remove func(string) error) error {
+	there, err := root.Lstat(temp)
+	if err != nil {
+		return ifThere(err)
+	}
+	if !there.Mode().IsRegular() && !there.IsDir() { // no writer makes this
+		return ifThere(remove(temp))
+	}
+	f, err := root.OpenFile(temp, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return ifThere(err)
+	}
+	defer f.Close()
+	if busy(f) {
+		return fmt.Errorf("%q: %w", temp, ErrBusy)
+	}
+	if !isAt(root, temp, f) { // another writer has come in between
+		return nil
+	}
+	return ifThere(remove(temp))
+}
+
+// ifThere returns an error, unless it says that the file is gone: then its writer has finished.
+func ifThere(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// busy locks a file. If another open file has the lock, busy returns true. Some file systems have
+// no locks; there all writers are taken for dead.
+func busy(f *os.File) bool {
+	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
+}
+
+// isAt reports whether an open file still has this name.
+func isAt(root *os.Root, name string, f *os.File) bool {
+	there, err1 := root.Lstat(name)
+	own, err2 := f.Stat()
+	return err1 == nil && err2 == nil && os.SameFile(there, own)
+}

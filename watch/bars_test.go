@@ -1,0 +1,159 @@
+package watch
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+)
+
+// TestBarTop measures what watching costs. Programs on ten nodes log a million events a second,
+// first while nobody watches, and then while a client watches as cprof top does. At the end the
+// test compares every duration with the truth.
+func TestBarTop(t *testing.T) {
+	size := proof.Begin(t)
+	const nodes, tuples_s = 10, 100_000
+	lasts := 5 * time.Second
+	if size == proof.Full {
+		lasts = 30 * time.Second
+	}
+	var names, points []string
+	for i := range nodes {
+		names = append(names, fmt.Sprintf("n%02d", i))
+		points = append(points, fmt.Sprintf("op%02d/start", i))
+	}
+	f := newFleet(t, wandering(t), names...)
+	f.open("tuesday")
+	c := newChain(points, f.members)
+	c.remembered = 7
+	var running sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	running.Go(func() { c.run(ctx, t, handlers.Options{}, 1<<40, tuples_s) })
+	defer running.Wait()
+	defer stop()
+	const settle = 8 * time.Second
+	time.Sleep(settle)
+	before, _ := f.shares(nil, lasts)
+
+	var out syncBuffer
+	top := f.startTo(job{Dir: t.TempDir(), Server: f.address, Watch: true}, &out)
+	time.Sleep(settle) // the window fills
+	out.take()
+	logged, begun := c.count(), time.Now()
+	during, own := f.shares(top, lasts)
+	rate := float64(c.count()-logged) / time.Since(begun).Seconds()
+	top.Process.Kill()
+	var pictures []told
+	for _, line := range bytes.Split(bytes.TrimSpace(out.take()), []byte("\n")) {
+		var p told
+		if err := json.Unmarshal(line, &p); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		pictures = append(pictures, p)
+	}
+	oldest := slices.MaxFunc(pictures, func(x, y told) int { return int(x.Age_ns - y.Age_ns) })
+	least := slices.MinFunc(pictures, func(x, y told) int { return x.Legs - y.Legs })
+	fewest := slices.MinFunc(pictures, func(x, y told) int { return x.Tuples - y.Tuples })
+
+	v := New(5 * time.Second)
+	k := check(t, v, f, c)
+	end := time.Now().Add(lasts)
+	f.watch(v, func(p *Picture) bool {
+		k.picture(p)
+		for _, note := range p.Notes {
+			if time.Until(end) < lasts/2 {
+				t.Logf("note: %s", note)
+			}
+		}
+		return time.Now().Before(end)
+	})
+	stop()
+
+	t.Logf("%.0f events/s; %d pictures of at least %d tuples, 1 in %d; notes of the last: %v", rate,
+		len(pictures), fewest.Tuples, oldest.OneIn, pictures[len(pictures)-1].Notes)
+	extra := 0.0
+	for i, share := range during {
+		name := "server"
+		if i > 0 {
+			name = f.members[i-1].name
+			extra = max(extra, share-before[i])
+		}
+		t.Logf("%-6s %.2f %% of a core, %.2f %% when nobody watches", name, 100*share,
+			100*before[i])
+	}
+	proof.Check(t,
+		proof.Bar{
+			Name:   "age of what cprof top shows, 10 nodes and 1 M events/s, until it is replaced",
+			Figure: float64(oldest.Age_ns) / 1e9, Limit: 1, Unit: "s", Timing: true,
+		},
+		proof.Bar{Name: "what watching costs an agent beside its work, the worst of ten",
+			Figure: 100 * extra, Limit: 2, Unit: "% of a core", Timing: true},
+		proof.Bar{Name: "what watching costs the server", Figure: 100 * (during[0] - before[0]),
+			Limit: 2, Unit: "% of a core", Timing: true},
+		proof.Bar{Name: "cprof top itself, without the terminal", Figure: 100 * own, Limit: 10,
+			Unit: "% of a core", Timing: true},
+		proof.Bar{Name: "events logged meanwhile", Figure: rate, Limit: 0.97 * nodes * tuples_s,
+			AtLeast: true, Unit: "events/s", Timing: true},
+		proof.Bar{Name: "paths in a picture, the fewest", Figure: float64(least.Legs), Limit: nodes,
+			AtLeast: true, Unit: "paths", Timing: true},
+		proof.Bar{Name: "durations that cprof top shows and that miss the truth",
+			Figure: float64(k.missed), Unit: "durations"},
+		proof.Bar{Name: "durations that were checked", Figure: float64(k.checked), Limit: 10_000,
+			AtLeast: true, Unit: "durations"},
+	)
+}
+
+// shares returns the share of a core that the server and each agent, in this order, use during a
+// time. more is the share that the process other uses.
+func (f *fleet) shares(other *exec.Cmd, lasts time.Duration) (all []float64, more float64) {
+	f.t.Helper()
+	processes := []*exec.Cmd{f.server}
+	for _, m := range f.members {
+		processes = append(processes, m.process)
+	}
+	if other != nil {
+		processes = append(processes, other)
+	}
+	var begin []time.Duration
+	for _, p := range processes {
+		begin = append(begin, busy(f.t, p))
+	}
+	began := time.Now()
+	time.Sleep(lasts)
+	for i, p := range processes {
+		all = append(all, (busy(f.t, p)-begin[i]).Seconds()/time.Since(began).Seconds())
+	}
+	if other != nil {
+		more = all[len(all)-1]
+		all = all[:len(all)-1]
+	}
+	return all, more
+}
+
+// syncBuffer collects the output of a process.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+// take returns the complete lines that the process wrote, and removes them from the buffer.
+func (b *syncBuffer) take() []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	end := bytes.LastIndexByte(b.b.Bytes(), '\n') + 1
+	return bytes.Clone(b.b.Next(end))
+}

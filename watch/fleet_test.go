@@ -1,0 +1,224 @@
+package watch
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/asm"
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/internal/virtual"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+	"github.com/cloudprofiler/cloudprofiler/vnode"
+)
+
+// chain is a job with several points, each on a node. Every tuple passes the points one after
+// another. The chain remembers the readings.
+type chain struct {
+	points     []string
+	on         []*member
+	remembered int // the chain remembers only ids of at least this depth (channel.SampleDepth)
+
+	mu     sync.Mutex
+	when   map[uint64][]uint64 // for each id: physical readings, by point
+	logged []uint64            // events by point
+}
+
+func (c *chain) run(ctx context.Context, t *testing.T, options handlers.Options, first uint64,
+	rate_s int) {
+	var channels []*handlers.Channel
+	for i, name := range c.points {
+		o := options
+		o.Dir = c.on[i].rings
+		ch, err := handlers.Open(name, o)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer ch.Close()
+		channels = append(channels, ch)
+	}
+	// The chain sleeps once for each group of tuples, so that it does not spend most of the time on
+	// going to sleep.
+	const group = 64
+	started := time.Now()
+	for id := first; ctx.Err() == nil; {
+		due := time.Duration(id-first) * time.Second / time.Duration(rate_s)
+		if wait := due - time.Since(started); wait > time.Millisecond {
+			time.Sleep(wait)
+		}
+		when := [group][]uint64{}
+		for i, ch := range channels {
+			for k := range uint64(group) {
+				physical := asm.Counter()
+				ch.LogAt(c.on[i].counter.Virtual(physical), id+k)
+				if channel.SampleDepth(id+k) >= c.remembered {
+					when[k] = append(when[k], physical)
+				}
+			}
+			runtime.Gosched()
+		}
+		c.mu.Lock()
+		for k := range uint64(group) {
+			if when[k] != nil {
+				c.when[id+k] = when[k]
+			}
+		}
+		for i := range c.logged {
+			c.logged[i] += group
+		}
+		c.mu.Unlock()
+		id += group
+	}
+}
+
+func newChain(points []string, on []*member) *chain {
+	return &chain{
+		points: points, on: on, remembered: 3, when: map[uint64][]uint64{},
+		logged: make([]uint64, len(points)),
+	}
+}
+
+// count returns how many events the chain has logged.
+func (c *chain) count() (n uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, one := range c.logged {
+		n += one
+	}
+	return n
+}
+
+// took returns the true time that a tuple took from one point to another, in cycles of a node's
+// counter.
+func (c *chain) took(id uint64, from, to string, reference *member) (cycles int64, ok bool) {
+	c.mu.Lock()
+	when := c.when[id]
+	c.mu.Unlock()
+	i, j := slices.Index(c.points, from), slices.Index(c.points, to)
+	if i < 0 || j < 0 || when == nil {
+		return 0, false
+	}
+	return int64(reference.truth.Reading(when[j]) - reference.truth.Reading(when[i])), true
+}
+
+// checker compares every duration of a View, and every percentile of a Picture, with the truth.
+type checker struct {
+	t               *testing.T
+	chain           *chain
+	checked, missed int
+	percentiles     int
+	truths          map[[2]string][]int64 // true durations in the picture, by the ends of legs
+}
+
+func check(t *testing.T, v *View, f *fleet, c *chain) *checker {
+	k := &checker{t: t, chain: c, truths: map[[2]string][]int64{}}
+	v.measured = func(id uint64, l *Leg, d tscratio.Duration) {
+		for _, m := range f.members {
+			if m.name != v.clocks.reference {
+				continue
+			}
+			truth, ok := c.took(id, l.From, l.To, m)
+			if !ok {
+				continue // the chain has not yet noted this event
+			}
+			k.checked++
+			key := [2]string{l.From, l.To}
+			k.truths[key] = append(k.truths[key], truth)
+			if truth < d.Lo || truth > d.Hi {
+				k.missed++
+				t.Errorf("FALSE: id %d from %s to %s in cycles of %s is [%d, %d], and %d in truth",
+					id, l.From, l.To, m.name, d.Lo, d.Hi, truth)
+			}
+		}
+	}
+	return k
+}
+
+// picture compares the percentiles of a picture with the percentiles of the true durations.
+func (k *checker) picture(p *Picture) {
+	k.t.Helper()
+	for _, l := range p.Legs {
+		truths := k.truths[[2]string{l.From, l.To}]
+		if len(truths) != l.Tuples || l.Tuples == 0 {
+			continue
+		}
+		slices.Sort(truths)
+		for percent, shown := range map[int]Span{50: l.P50, 99: l.P99} {
+			k.percentiles++
+			if truth := percentile(truths, percent); truth < shown.Lo_cycles ||
+				truth > shown.Hi_cycles {
+				k.t.Errorf("FALSE: percentile %d of %s → %s is %+v, and %d in truth", percent,
+					l.From, l.To, shown, truth)
+			}
+		}
+	}
+	clear(k.truths)
+}
+
+func wandering(t *testing.T) func(string, virtual.Physical) vnode.Config {
+	r := seed.Random(t)
+	return func(name string, now virtual.Physical) vnode.Config {
+		shape := []vnode.Shape{vnode.Steady, vnode.Sine, vnode.Walk, vnode.Temperature}[r.IntN(4)]
+		return virtual.Config(r, name, now, shape, 0.5, 10*time.Minute)
+	}
+}
+
+// While a client watches a job on three nodes, every duration and percentile contains the true one,
+// the pictures show the job's paths and no others, and counts are exact.
+func TestFleetIsWatched(t *testing.T) {
+	f := newFleet(t, wandering(t), "alpha", "beta", "gamma")
+	f.open("tuesday")
+	m := f.members
+	c := newChain([]string{"source/send", "work/recv", "work/send", "sink/recv"},
+		[]*member{m[0], m[1], m[1], m[2]})
+	v := New(Kept)
+	k := check(t, v, f, c)
+	quiet := time.Now().Add(time.Second) // by then agents know that somebody watches
+	f.watch(v, func(*Picture) bool { return time.Now().Before(quiet) })
+
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { c.run(ctx, t, handlers.Options{}, 1<<40, 2000) })
+	whole := []string{"[source/send sink/recv]", "source/send work/recv", "work/recv work/send",
+		"work/send sink/recv"}
+	seen := 0
+	look := func(lasts time.Duration) (last *Picture) {
+		end := time.Now().Add(lasts)
+		f.watch(v, func(p *Picture) bool {
+			k.picture(p)
+			last = p
+			for _, leg := range names(p) {
+				if !slices.Contains(whole, leg) {
+					t.Errorf("a picture has the leg %s, with the notes %q", leg, p.Notes)
+				}
+			}
+			if len(names(p)) == len(whole) {
+				seen++
+			}
+			return time.Now().Before(end)
+		})
+		return last
+	}
+	look(6 * time.Second)
+	stop()
+	running.Wait()
+	last := look(2 * time.Second)
+	for i, name := range c.points {
+		for _, p := range last.Points {
+			if p.Name == name && p.Events != c.logged[i] {
+				t.Errorf("%s has %d events, and %d were logged", name, p.Events, c.logged[i])
+			}
+		}
+	}
+	t.Logf("%d durations and %d percentiles were checked in %d pictures", k.checked, k.percentiles,
+		seen)
+	if k.checked < 10_000 || k.percentiles < 10 || seen < 10 || len(last.Points) != 4 {
+		t.Errorf("too little to check: %+v", last)
+	}
+}

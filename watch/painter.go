@@ -1,0 +1,462 @@
+package watch
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"math/bits"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+)
+
+// Picture returns what the View knows at a moment.
+func (v *View) Picture(now time.Time) *Picture {
+	p := &painter{v: v, now: now, Picture: &Picture{
+		Run: v.last.Run, Phase: v.last.Phase, Window_ns: int64(v.window), Age_ns: -1,
+		Legs: []Leg{}, Points: []Point{}, Nodes: []Node{}, Notes: []string{},
+	}}
+	p.senders = v.senders(now)
+	p.reference = v.clocks.choose(p.senders, v.last.Reference)
+	p.findDepths()
+	p.counts()
+	if p.reference != nil {
+		p.describeReference()
+		if p.frontier() {
+			p.latencies()
+		}
+	}
+	p.nodes()
+	p.notes()
+	return p.Picture
+}
+
+// painter makes one Picture.
+type painter struct {
+	*Picture
+	v         *View
+	now       time.Time
+	senders   []*node
+	reference *node
+	depths    []depthAt // bits is the greatest depth that was used from the moment on
+	unrelated []string  // nodes with an unknown relation to the reference
+	begun     uint64    // reading of the reference when all streams had begun
+	end       uint64    // reading of the reference at the frontier
+
+	some  map[int]string // by point: why tuples may pass the point unseen
+	rates map[int]Rate   // by point
+	rank  map[int]int    // by point: the point's bit in a mask
+	ranks []point
+	lossy uint64 // mask of the points in some
+	again int    // number of ids that came more than once at a point
+}
+
+func (p *painter) note(format string, args ...any) {
+	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
+}
+
+// findDepths finds a depth for each moment. Since that moment, all nodes have sampled all ids of at
+// least this depth.
+func (p *painter) findDepths() {
+	for _, n := range p.senders {
+		n.thins = n.thinsOut()
+	}
+	p.depths = slices.Clone(p.v.depths)
+	for i := len(p.depths) - 2; i >= 0; i-- {
+		p.depths[i].bits = max(p.depths[i].bits, p.depths[i+1].bits)
+	}
+	p.OneIn = 1 << p.depthSince(p.now.Add(-p.v.window))
+}
+
+// depthSince returns a depth. Tuples of at least this depth lack no event if their first event came
+// at the given moment. depthSince searches from a little earlier on, because other nodes' events of
+// that time may have come earlier.
+func (p *painter) depthSince(at time.Time) int {
+	i, _ := slices.BinarySearchFunc(p.depths, at.Add(-silent), func(d depthAt, at time.Time) int {
+		return d.at.Compare(at)
+	})
+	if i == len(p.depths) {
+		return 0
+	}
+	return p.depths[i].bits
+}
+
+func (n *node) bits() (deepest int) {
+	for _, s := range n.samples {
+		deepest = max(deepest, s.bits)
+	}
+	return deepest
+}
+
+// thinsOut reports whether a node samples only ids of great depth although it has few events. An
+// agent never does that. Such a node is ignored, because one false node must not empty the sample
+// of the others.
+func (n *node) thinsOut() bool {
+	const patience, few = 15, 2 // Samples; events in a Sample
+	if len(n.samples) < patience {
+		return false
+	}
+	events := 0
+	for _, s := range n.samples[len(n.samples)-patience:] {
+		if s.bits == 0 {
+			return false
+		}
+		events += s.events
+	}
+	return events < few*patience
+}
+
+// counts adds up the counts of all channels by point.
+func (p *painter) counts() {
+	p.some, p.rates = map[int]string{}, map[int]Rate{}
+	type sums struct {
+		Point
+		unbounded bool
+	}
+	points := map[int]*sums{}
+	for _, n := range p.v.nodes {
+		if len(n.samples) == 0 {
+			continue
+		}
+		first, last := p.span(n)
+		for i, s := range n.samples {
+			for _, c := range s.channels {
+				p.missing(n, c)
+				if i < min(first, last) {
+					continue
+				}
+				sum := points[c.point]
+				if sum == nil {
+					sum = &sums{Point: Point{Name: p.v.points[c.point].String()}}
+					points[c.point] = sum
+				}
+				if i >= first {
+					sum.Events += c.events
+					sum.Dropped += c.dropped
+				}
+				sum.unbounded = sum.unbounded || c.keeps == control.KeepsNone
+				if !slices.Contains(sum.Handlers, c.handler) {
+					sum.Handlers = append(sum.Handlers, c.handler)
+				}
+				sum.Rate = sum.Rate.plus(n.rate(first, last, c.events))
+			}
+		}
+	}
+	for i, sum := range points {
+		slices.Sort(sum.Handlers)
+		if sum.unbounded && sum.Rate.Hi < math.MaxFloat64 {
+			// A handler that only counts reports its count late.
+			middle := (sum.Rate.Lo + sum.Rate.Hi) / 2
+			sum.Rate = Rate{middle, middle}
+		}
+		sum.Some = p.some[i]
+		p.rates[i] = sum.Rate
+		p.Points = append(p.Points, sum.Point)
+	}
+	slices.SortFunc(p.Points, func(x, y Point) int { return strings.Compare(x.Name, y.Name) })
+}
+
+// missing notes why tuples may pass a channel's point unseen.
+func (p *painter) missing(n *node, c counted) {
+	why := ""
+	switch {
+	case c.keeps == control.KeepsSome:
+		why = c.handler
+	case c.dropped > 0:
+		why = "drops"
+	case n.lacks(p.now, p.v.window):
+		why = "lost messages of " + n.Name
+	case p.now.Sub(n.heard) > silent:
+		why = n.Name + " is silent"
+	case n.thins:
+		why = n.Name + " thins out"
+	}
+	if why != "" && p.some[c.point] == "" {
+		p.some[c.point] = why
+	}
+}
+
+// lacks reports whether some of a node's sampled events in the window are missing.
+func (n *node) lacks(now time.Time, window time.Duration) bool {
+	recent := func(t time.Time) bool { return now.Sub(t) < window+Kept }
+	return recent(n.broken) || recent(n.flooded) ||
+		slices.ContainsFunc(n.samples, func(s received) bool { return s.lost })
+}
+
+// span returns the first and the last of a node's Samples in the window, without those from before
+// the newest that begins. If that is the newest of all, first is last+1.
+func (p *painter) span(n *node) (first, last int) {
+	last = len(n.samples) - 1
+	newest, window := n.samples[last].until, cycles(p.v.window, n.Nominal_hz)
+	for first = last + 1; first > 0 && !n.samples[first-1].begins; first-- {
+		if first <= last && newest-n.samples[first].since >= window {
+			break
+		}
+	}
+	return first, last
+}
+
+// unknown is the rate of events of which nothing is known.
+var unknown = Rate{Hi: math.MaxFloat64}
+
+// rate returns the rate of the events that some Samples of a node counted. The time that the counts
+// of a Sample cover ends between its fields until and made.
+func (n *node) rate(first, last int, events uint64) Rate {
+	if first > last {
+		return unknown
+	}
+	if events == 0 {
+		return Rate{}
+	}
+	a, b := n.samples[first], n.samples[last]
+	longest := float64(b.made - min(a.since, b.made))
+	least := float64(b.until - min(a.sinceMade, b.until))
+	lo, hi := n.frequency()
+	r := unknown
+	if longest > 0 {
+		r.Lo = float64(events) * lo / longest
+	}
+	if least > 0 {
+		r.Hi = float64(events) * hi / least
+	}
+	return r
+}
+
+func (r Rate) plus(s Rate) Rate { return Rate{r.Lo + s.Lo, min(r.Hi+s.Hi, math.MaxFloat64)} }
+
+func (n *node) frequency() (lo, hi float64) {
+	if f := n.Frequency; f != nil && f.Lo_millihz > 0 {
+		return float64(f.Lo_millihz) / 1e3, float64(f.Hi_millihz) / 1e3
+	}
+	return float64(n.Nominal_hz), float64(n.Nominal_hz)
+}
+
+func (p *painter) describeReference() {
+	n := p.reference
+	p.Reference = Reference{Node: n.Name, Clock: "nominal"}
+	p.Reference.Lo_hz, p.Reference.Hi_hz = n.frequency()
+	if n.Frequency != nil {
+		p.Reference.Clock = n.Frequency.Clock
+	}
+}
+
+// span returns a duration in cycles and in ns, rounded outward.
+func (r *Reference) span(lo_cycles, hi_cycles int64) Span {
+	ns := func(cycles int64, hz, other_hz float64) float64 {
+		if cycles < 0 {
+			hz = other_hz
+		}
+		return float64(cycles) / hz * 1e9
+	}
+	const rounding = 1e-15 // more than the error of these two operations
+	lo, hi := ns(lo_cycles, r.Hi_hz, r.Lo_hz), ns(hi_cycles, r.Lo_hz, r.Hi_hz)
+	return Span{lo_cycles, hi_cycles, lo - math.Abs(lo)*rounding, hi + math.Abs(hi)*rounding}
+}
+
+func cycles(d time.Duration, hz uint64) uint64 { return uint64(d.Seconds() * float64(hz)) }
+
+// frontier finds the newest moment up to which all nodes have sent everything that they logged. If
+// there is no such moment, it returns false.
+func (p *painter) frontier() bool {
+	p.end = math.MaxUint64
+	for _, n := range p.senders {
+		p.v.clocks.want(n.Name, p.reference.Name)
+		if n.Virtual {
+			continue
+		}
+		age, known := p.age(n)
+		if !known {
+			continue
+		}
+		until, ok := p.v.clocks.place(n, n.until)
+		began, ok2 := p.v.clocks.place(n, n.began)
+		if !ok || !ok2 && !p.old(n) {
+			p.unrelated = append(p.unrelated, n.Name)
+			continue
+		}
+		p.end = min(p.end, until.Lo)
+		if ok2 {
+			p.begun = max(p.begun, began.Hi)
+		}
+		p.Age_ns = max(p.Age_ns, int64(age))
+	}
+	return p.end != math.MaxUint64
+}
+
+// old reports whether a node's stream began before any event that the picture can use.
+func (p *painter) old(n *node) bool {
+	return n.until > n.began+cycles(p.v.window+Kept, n.Nominal_hz)
+}
+
+// age returns the longest time that can have passed since the end of a node's data. It is unknown
+// until the node has named an order that the server sent after this View's first request. While
+// another client watches, the first Samples name earlier orders.
+func (p *painter) age(n *node) (longest time.Duration, known bool) {
+	sent := time.Time{}
+	for order, at := range p.v.orders {
+		if order <= n.order && (!known || at.After(sent)) {
+			sent, known = at, true
+		}
+	}
+	// Clocks run at different rates.
+	return p.now.Sub(sent) - n.since + (n.since.Abs() / 1000), known
+}
+
+// nodes describes the nodes.
+func (p *painter) nodes() {
+	for _, n := range p.v.nodes {
+		one := Node{Name: n.Name, Age_ns: -1, Bits: n.bits()}
+		if len(n.samples) > 0 {
+			first, last := p.span(n)
+			events := uint64(0)
+			for _, s := range n.samples[first:] {
+				for _, c := range s.channels {
+					events += c.events
+				}
+			}
+			one.Rate = n.rate(first, last, events)
+			if age, known := p.age(n); known {
+				one.Age_ns = int64(age)
+			}
+		}
+		one.State = p.state(n)
+		p.Nodes = append(p.Nodes, one)
+	}
+	slices.SortFunc(p.Nodes, func(x, y Node) int { return strings.Compare(x.Name, y.Name) })
+}
+
+// unseen ends the remark about a node with events that the legs lack.
+const unseen = ": paths may pass it unseen"
+
+// state says what is wrong with a node. If nothing is wrong, it returns an empty text.
+func (p *painter) state(n *node) string {
+	_, aged := p.age(n)
+	switch {
+	case !n.Agent:
+		return "tsc-client: keeps no events"
+	case !n.CanWatch:
+		return fmt.Sprintf("its agent is too old to be watched (%s)%s", n.Software, unseen)
+	case n.stream == "" && p.now.Sub(n.heard) > silent:
+		return "sends nothing" + unseen
+	case n.stream == "":
+		return "has not sent anything yet" + unseen
+	case p.now.Sub(n.heard) > silent:
+		return fmt.Sprintf("silent for %v%s", p.now.Sub(n.heard).Round(100*time.Millisecond),
+			unseen)
+	case n.Virtual:
+		return "virtual: its logs are translated only after the run" + unseen
+	case !aged:
+		return "how old its data are is not known yet" + unseen
+	case slices.Contains(p.unrelated, n.Name):
+		return fmt.Sprintf("no relation with %s yet%s", p.reference.Name, unseen)
+	case n.thins:
+		return "takes fewer tuples than it has to: its events are not used" + unseen
+	case n.left > 0:
+		return fmt.Sprintf("%d more channels have no room%s", n.left, unseen)
+	case p.now.Sub(n.flooded) < p.v.window+Kept:
+		return "sends more than it may: some of it is not used"
+	case n.lacks(p.now, p.v.window):
+		return "some of its messages were lost"
+	}
+	return ""
+}
+
+// notes makes the notes about the whole picture.
+func (p *painter) notes() {
+	can := slices.ContainsFunc(p.Nodes, func(n Node) bool { return p.v.nodes[n.Name].CanWatch })
+	switch {
+	case len(p.Nodes) == 0:
+		p.note("no node is registered: start cp-agent on each")
+	case !can:
+		p.note("no node has an agent that can be watched: start cp-agent, of this release")
+	}
+	if p.Run == "" && len(p.Nodes) > 0 {
+		p.note("no run is open (cprof run start NAME): the nodes are measured only now and then, " +
+			"so bounds are wide")
+	}
+	for _, n := range p.Nodes {
+		if n.State != "" {
+			p.note("%s: %s", n.Name, n.State)
+		}
+	}
+	for _, problem := range slices.Sorted(maps.Keys(p.v.clocks.problems)) {
+		p.note("%s", problem)
+	}
+	if len(p.v.points) >= maxNames {
+		p.note("there are more than %d points: others are not shown", maxNames)
+	}
+	if p.again > 0 {
+		p.note("ids that came more than once at a point, and are left out: %d", p.again)
+	}
+	estimate := slices.ContainsFunc(p.Legs, func(l Leg) bool { return l.Estimate })
+	if estimate {
+		p.note("! an estimate: the data contradict the declared wander, or come close to it")
+	}
+}
+
+// sortLegs sorts the legs by the 99th percentile, the slowest first. Legs from a tuple's first
+// point to its last come before all others.
+func (p *painter) sortLegs() {
+	slices.SortFunc(p.Legs, func(x, y Leg) int {
+		whole := func(l Leg) int {
+			if l.Whole {
+				return 0
+			}
+			return 1
+		}
+		return cmp.Or(cmp.Compare(whole(x), whole(y)),
+			cmp.Compare(y.P99.Hi_cycles, x.P99.Hi_cycles), strings.Compare(x.From, y.From),
+			strings.Compare(x.To, y.To))
+	})
+}
+
+// chooseRanks gives each point with sampled events a rank: a bit in masks. If there are more than
+// maxPoints, each node gets an equal share of the ranks.
+func (p *painter) chooseRanks() {
+	p.rank = map[int]int{}
+	byNode := make([][]int, len(p.senders))
+	for i, n := range p.senders {
+		seen := map[int]bool{}
+		for _, s := range n.samples {
+			for _, c := range s.channels {
+				if !seen[c.point] && c.keeps != control.KeepsNone {
+					seen[c.point] = true
+					byNode[i] = append(byNode[i], c.point)
+				}
+			}
+		}
+	}
+	for turn, more := 0, true; more; turn++ {
+		more = false
+		for _, points := range byNode {
+			if turn >= len(points) {
+				continue
+			}
+			more = true
+			if _, ok := p.rank[points[turn]]; !ok && len(p.ranks) < maxPoints {
+				p.rank[points[turn]] = len(p.ranks)
+				p.ranks = append(p.ranks, p.v.points[points[turn]])
+				if p.some[points[turn]] != "" {
+					p.lossy |= 1 << (len(p.ranks) - 1)
+				}
+			}
+		}
+	}
+	if len(p.ranks) == maxPoints {
+		p.note("there are %d points or more: latencies are of the first %[1]d", maxPoints)
+	}
+}
+
+// bitsOf iterates over the ranks in a mask.
+func bitsOf(mask uint64) func(func(int) bool) {
+	return func(yield func(int) bool) {
+		for ; mask != 0; mask &= mask - 1 {
+			if !yield(bits.TrailingZeros64(mask)) {
+				return
+			}
+		}
+	}
+}
