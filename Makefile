@@ -1,6 +1,6 @@
-# Every target can be typed on its own. make test runs those of TEST_PARTS and sums up. What stands
-# behind the slash waits more than it computes, and runs beside the rest.
-# The logic is in scripts/. They install what they need, and say so where they cannot.
+# Every target can be typed on its own. make test runs the targets in TEST_PARTS and sums up. Those
+# behind the slash wait more than they compute, and run beside the others. The logic is in scripts/.
+# The scripts install what they need, and say so if they cannot.
 
 SHELL := bash
 TEST_PARTS := lint unit race test-arm64 fuzz-smoke \
@@ -40,7 +40,7 @@ prove: ## measure and judge every bar at full size, into a record under bin/proo
 	@scripts/prove
 
 .PHONY: soak
-soak: ## run the whole product for an hour, into such a record (not in make prove)
+soak: ## run the whole product for an hour, into a record (not in make prove)
 	@scripts/prove -only soak
 
 .PHONY: lint
@@ -71,7 +71,7 @@ fuzz-smoke: ## run every fuzz target for FUZZTIME (default 5000x: 5000 inputs)
 	@scripts/fuzz-smoke
 
 .PHONY: test-export
-test-export: ## check exports with DuckDB and Perfetto's schema
+test-export: ## check exports with DuckDB, Perfetto's schema and OpenTelemetry's collector
 	@scripts/test-export
 
 .PHONY: test-dist
@@ -83,15 +83,15 @@ test-privileged: ## run the tests that need root
 	@scripts/test-privileged
 
 .PHONY: web
-web: ## build the report's page from web/ into report/
+web: ## build the pages from web/ into report/ and explore/
 	@scripts/test-web build
 
 .PHONY: test-web
-test-web: ## test the report's page in node and in a browser
+test-web: ## test the pages in node and in a browser
 	@scripts/test-web
 
 .PHONY: bars
-bars: build ## measure every bar, small: judge promises, print timings
+bars: build ## measure every bar, small: judge what holds on every machine, print timings
 	@scripts/bars
 
 .PHONY: mutations

@@ -16,8 +16,8 @@ const AnswerVersion = 2
 //
 // Numbers whose name ends in _cycles are cycles of the reference node. Values that cross nodes are
 // intervals, from lo_cycles to hi_cycles. A counter's reading or an id may need 64 bits, and is a
-// decimal string. Durations and counts are numbers. Seconds appear nowhere: divide cycles by the
-// reference's frequency, which is itself an interval, as Reference.Seconds does.
+// decimal string. Durations and counts are numbers. No measured time is in seconds: divide cycles
+// by the reference's frequency, which is itself an interval, as Reference.Seconds does.
 type Answer struct {
 	Version int    `json:"version"`
 	Run     string `json:"run"`
@@ -32,7 +32,8 @@ type Answer struct {
 	Nodes     []Node    `json:"nodes"`
 	Pairs     []Pair    `json:"pairs"`
 
-	// ThirdNodes says how far other nodes may narrow what is known of two: agreed, any, none.
+	// ThirdNodes says which measurements by way of a third node may narrow the relation of two
+	// nodes: agreed, any or none.
 	ThirdNodes tscratio.ThirdNodes `json:"third_nodes"`
 
 	Points   []Point   `json:"points"` // in the order in which tuples pass them
@@ -69,10 +70,11 @@ type Reference struct {
 	Node   string `json:"node"`
 	Chosen bool   `json:"chosen"` // the analysis chose it, for its small bounds
 	// The interval of the node's frequency. Everything that is shown in seconds uses this
-	// frequency. Equal ends: it is nominal, because nobody measured it. 0: it is not known.
+	// frequency. If both ends are equal, the frequency is nominal: nobody measured it. If both are
+	// 0, the frequency is not known.
 	FrequencyLo_hz float64 `json:"frequency_lo_hz,omitempty"`
 	FrequencyHi_hz float64 `json:"frequency_hi_hz,omitempty"`
-	Source         string  `json:"frequency_source,omitempty"` // of the measurement
+	Source         string  `json:"frequency_source,omitempty"` // what it was measured against
 }
 
 // Node is a node of the run.
@@ -82,7 +84,7 @@ type Node struct {
 	Epoch            string `json:"epoch"`
 	Quantum_cycles   uint64 `json:"quantum_cycles"`    // of its own counter
 	CoreSlack_cycles uint64 `json:"core_slack_cycles"` // of its own counter
-	// informative: seconds use the reference's
+	// for information only: seconds use the frequency of the reference
 	FrequencyLo_hz float64           `json:"frequency_lo_hz,omitempty"`
 	FrequencyHi_hz float64           `json:"frequency_hi_hz,omitempty"`
 	Virtual        bool              `json:"virtual"`
@@ -94,8 +96,8 @@ type Node struct {
 type Pair struct {
 	A string `json:"a"`
 	B string `json:"b"`
-	// Half-widths of B's readings translated into A's cycles by the direct relation and third
-	// nodes. Bound_cycles is the median.
+	// The half-widths of the intervals that result when B's readings are translated into A's cycles
+	// by the direct relation and third nodes. Bound_cycles is the median half-width.
 	Bound_cycles    uint64  `json:"bound_cycles"`
 	Worst_cycles    uint64  `json:"worst_cycles"`
 	Best_cycles     uint64  `json:"best_cycles"`
@@ -125,9 +127,9 @@ type Point struct {
 	// Lost counts tuples that ended here although a later tuple of the same node reached a later
 	// point.
 	Lost uint64 `json:"lost"`
-	// Filtered counts such tuples where about the same share of them ends all the time, one in
-	// twenty or more, as behind a filter. A steady loss looks the same. They are not among the
-	// lost.
+	// Filtered counts tuples that end here as if a filter dropped them: about the same share of the
+	// tuples ends here all the time, and the share is one in twenty or more. A steady loss looks
+	// the same. Lost does not count these tuples.
 	Filtered uint64 `json:"filtered"`
 	// InFlight counts tuples that ended here, and after which no tuple of the same node reached a
 	// later point.
@@ -139,8 +141,12 @@ type Point struct {
 
 	Completeness Completeness `json:"completeness"`
 
-	// Undecided is the reason why lost tuples cannot be distinguished from other tuples here.
-	// Empty: they can.
+	// Rule is the rule by which all channels of the point choose tuples by their ids, such as
+	// "xoy x=1 y=4". It is empty if they use no such rule, or several.
+	Rule string `json:"rule,omitempty"`
+
+	// Undecided says why the data do not show which tuples were lost here, or at a sink, whether
+	// the tuples ended here. If they do show it, Undecided is empty.
 	Undecided string `json:"undecided,omitempty"`
 
 	PerBin []uint64 `json:"per_bin"` // events in each bin
@@ -155,7 +161,7 @@ type Channel struct {
 	Rows        uint64 `json:"rows"`
 	Poison      uint64 `json:"poison"`
 	Dropped     uint64 `json:"dropped"`    // dropped events, which the log accounts for
-	Unaccounted uint64 `json:"missing"`    // events once logged, and not accounted for
+	Unaccounted uint64 `json:"missing"`    // rows that were written, but are not in the log
 	Damage      int    `json:"damage"`     // damaged places
 	Sealed      bool   `json:"sealed"`     // the log was ended
 	Changes     int    `json:"changes"`    // of its handler
@@ -168,17 +174,22 @@ type Span struct {
 	To   string `json:"to"`
 
 	// Kind is computation (start to end, or recv to send, of one actor), inside (any other span
-	// within an actor), transfer, gap, or end-to-end. A gap spans points that a tuple may have
-	// passed without a record, because their logs do not have every tuple. Past names these points.
+	// within an actor), transfer, waiting, gap, or end-to-end. Waiting is a branch that waited at
+	// To until another branch arrived there. A gap spans points that a tuple may have passed
+	// without a record, because their logs do not have every tuple. Past names these points.
 	Kind string   `json:"kind"`
 	Past []string `json:"past,omitempty"`
+
+	// Open is true if it is not known whether tuples go directly from From to To. A finding says
+	// why.
+	Open bool `json:"open,omitempty"`
 
 	// Completeness is how many of the tuples that passed From and To are in the logs. The durations
 	// describe only the tuples in the logs.
 	Completeness Completeness `json:"completeness"`
 
-	// Origin is set for tuples that were made of other tuples. The span begins where one of those
-	// began: the earliest or the latest.
+	// Origin is set for tuples that were made of other tuples. It says which of these other tuples
+	// begins the span: the one that began earliest or the one that began latest.
 	Origin string `json:"origin,omitempty"`
 	// Whole is the number of tuples whose whole path is this span. No point can lie between its two
 	// ends, so EndToEnd does not repeat these tuples.
@@ -189,7 +200,8 @@ type Span struct {
 	Remote *Durations `json:"remote,omitempty"` // on two nodes
 	Pairs  []NodePair `json:"node_pairs"`
 
-	// For plots over time, by when the tuple was at From. Values are rounded to 3 %.
+	// For plots over time: the durations in each bin. A duration is in the bin of the time at which
+	// the tuple was at From. Values are rounded outward by up to 1/16.
 	OverTime []BinDurations `json:"over_time"`
 }
 
@@ -204,12 +216,17 @@ type NodePair struct {
 type Durations struct {
 	Count uint64 `json:"count"`
 
-	// Percentiles are intervals: [percentile of the los, percentile of the his]. With more than
-	// 65,536 durations they are rounded outward, by at most 1/2048.
+	// Percentiles are intervals: [percentile of the low ends, percentile of the high ends]. If
+	// there are more than 65,536 durations, the intervals are rounded outward, by at most 1/2048.
 	Percentiles Percentiles `json:"percentiles"`
-	Mean        Interval    `json:"mean"`
-	Min         Interval    `json:"min"`
-	Max         Interval    `json:"max"`
+	// Chance has the intervals that contain p50 and p99 of infinitely many such durations in 99 of
+	// 100 cases. Ten durations count as one, because tuples that queue behind each other are not
+	// independent. A percentile is absent if there are too few durations to tell. Only Span.All
+	// has Chance.
+	Chance Percentiles `json:"chance,omitempty"`
+	Mean   Interval    `json:"mean"`
+	Min    Interval    `json:"min"`
+	Max    Interval    `json:"max"`
 
 	Bounds    []BoundPercentile `json:"bounds"` // of half-widths
 	Scenarios map[string]uint64 `json:"scenarios"`
@@ -218,8 +235,9 @@ type Durations struct {
 	// Unplaced is the number of durations that could not be computed, because the nodes are not
 	// related at that time. No other field counts them.
 	Unplaced uint64 `json:"unplaced"`
-	// Withheld is the number of durations that could be computed but would be false, because the
-	// logs lack some of the tuples of which the tuple was made. No other field counts them.
+	// Withheld is the number of durations that could be computed, but may be false. There are two
+	// reasons: an end may be the event of another tuple with the same id, or the logs may lack a
+	// tuple of which this one was made. No other field counts them.
 	Withheld  uint64 `json:"withheld,omitempty"`
 	Before    uint64 `json:"before"`    // From is certainly earlier than To
 	Undecided uint64 `json:"undecided"` // the bound is too wide to tell
@@ -227,8 +245,8 @@ type Durations struct {
 
 	Held *Held `json:"held,omitempty"` // compared with the truth; absent where that is not known
 
-	// For plots: the number of los, his and half-widths in each bin. There are at most 16 bins for
-	// each power of two.
+	// For plots: the number of low ends, high ends and half-widths in each bin. There are at most
+	// 16 bins for each power of two.
 	Lows   []Bin `json:"lows"`
 	Highs  []Bin `json:"highs"`
 	Widths []Bin `json:"widths"`
@@ -289,9 +307,9 @@ type BinDurations struct {
 	P99   Interval `json:"p99"`
 }
 
-// RunLength is the time from the first tuple that any first-last channel saw to the end of the run.
-// The end is the latest of the channels' first poisons. If no channel saw poison, the end is the
-// last tuple.
+// RunLength is the time from the first tuple to the end of the run. The first tuple is the earliest
+// that any first-last channel saw. (Such a channel logs its first and its last tuple.) The end is
+// the latest of these channels' first poisons. If no channel saw poison, the end is the last tuple.
 type RunLength struct {
 	Interval
 	From    string `json:"from"` // channel and node
@@ -306,19 +324,20 @@ type Counter struct {
 	Channel string `json:"channel"`
 	Node    string `json:"node"`
 	Total   uint64 `json:"total"`
-	// The time from each sample to the next, as an interval.
+	// Periods are the times from each sample to the next.
 	Periods []Period `json:"periods"`
 }
 
 // Period is the time between two samples of a counter.
 type Period struct {
-	// From_cycles is the middle of the sample's interval on the reference's counter.
+	// From_cycles is the middle of the first sample's interval on the reference's counter.
 	From_cycles Reading  `json:"from_cycles"`
 	Length      Interval `json:"length"`
 	Count       uint64   `json:"count"`
 }
 
-// TuplePath is the whole path of a tuple.
+// TuplePath is the whole path of a tuple. Each event comes after those that precede it. Events of
+// parallel branches may come in any order.
 type TuplePath struct {
 	ID     Reading  `json:"id"`
 	Total  Interval `json:"total"`
@@ -327,13 +346,29 @@ type TuplePath struct {
 
 // Passed is one event on a tuple's path.
 type Passed struct {
-	Point   string    `json:"point"`
-	Channel string    `json:"channel"`
-	Node    string    `json:"node"`
-	Reading Reading   `json:"reading"` // of the node's own counter
-	At      Interval  `json:"at"`      // since the path's first event
-	Since   *Interval `json:"since,omitempty"`
-	Verdict string    `json:"verdict"`
+	Point   string   `json:"point"`
+	Channel string   `json:"channel"`
+	Node    string   `json:"node"`
+	Reading Reading  `json:"reading"` // of the node's own counter
+	At      Interval `json:"at"`      // since the path's first event
+	Verdict string   `json:"verdict"`
+
+	// After has the spans that lead to this event from the events directly before it: several where
+	// branches meet. Since is the time since the latest of these events. If the bounds do not tell
+	// which event is the latest, Since is the time since the event with the latest middle.
+	After []Arrival `json:"after,omitempty"`
+	Since *Interval `json:"since,omitempty"`
+	// Critical says whether the tuple's critical path leads over this event: surely, perhaps or no.
+	Critical string `json:"critical"`
+}
+
+// Arrival is one of the spans that lead to an event.
+type Arrival struct {
+	From  int       `json:"from"` // index in Passed of the event where the span begins
+	Since *Interval `json:"since,omitempty"`
+	// Slack is set if the tuple waited here for another branch. It is how much later than this span
+	// the last span of that branch began.
+	Slack *Interval `json:"slack,omitempty"`
 }
 
 // Finding is something that a reader of the answer needs to know.
@@ -342,7 +377,7 @@ type Finding struct {
 	Text string      `json:"text"`
 }
 
-// FindingKind says what sort of finding it is. Kinds are only added.
+// FindingKind is the sort of a finding. Later versions only add kinds.
 type FindingKind string
 
 const (

@@ -20,21 +20,36 @@ type assembler struct {
 	bins  Bins
 
 	returns  *returns
-	complete [maxPoints]Completeness // by rank; what was computed already
+	between  []*span                 // the spans between points, in the answer's order
+	complete [maxPoints]Completeness // by rank; empty: not computed yet
+}
+
+func (in *input) basis(bins Bins) Basis {
+	b := Basis{
+		Reference: in.reference(), Clock: in.clock(bins), ThirdNodes: in.options.ThirdNodes,
+		Zero_cycles: uint64(bins.From_cycles), Relations: len(in.clocks.pairs),
+	}
+	for _, p := range in.clocks.pairs {
+		for _, r := range []*tscratio.Relation{p.intoA, p.intoB} {
+			declared := cmp.Or(in.options.Wander, r.Declared.Wander)
+			b.Declared_ppm = max(b.Declared_ppm, declared.PPM())
+			b.Used_ppm = max(b.Used_ppm, r.Wander.PPM())
+			b.Window_s = max(b.Window_s, r.Declared.Window.Seconds())
+		}
+		if p.suspect() {
+			b.Suspect++
+		}
+	}
+	return b
 }
 
 func (a *assembler) answer() *Answer {
 	in := a.in
-	r := in.nodes[in.clocks.reference]
 	out := &Answer{
 		Version: AnswerVersion, Run: in.run.Run.Name, Note: in.run.Run.Note,
 		Complete: in.run.Complete, Bins: a.bins,
-		Reference: Reference{
-			Node: r.Name, Chosen: in.options.Reference == "" && in.run.Run.Reference == "",
-			FrequencyLo_hz: r.FrequencyLo_hz, FrequencyHi_hz: r.FrequencyHi_hz,
-			Source: r.FrequencySource,
-		},
-		Nodes: []Node{}, Pairs: []Pair{}, ThirdNodes: in.options.ThirdNodes, Points: []Point{},
+		Reference: in.reference(),
+		Nodes:     []Node{}, Pairs: []Pair{}, ThirdNodes: in.options.ThirdNodes, Points: []Point{},
 		Channels: []Channel{}, Spans: []Span{}, EndToEnd: []Span{}, Paths: []Path{},
 	}
 	for _, n := range in.nodes {
@@ -66,6 +81,14 @@ func (a *assembler) answer() *Answer {
 			"them; declare the edges",
 			n, in.points[a.graph.order[first]], in.points[a.graph.order[last]], sampleTuples)
 	}
+	if n := a.found.childless; n > 0 && !in.options.Filter.any() {
+		kind := FindNote // as when the run ended before the last windows did
+		if a.found.born == 0 {
+			kind = FindUndecided
+		}
+		in.find(kind, "%d tuples that links say were made of others are %s: no event of theirs is "+
+			"logged", n, a.unfinished())
+	}
 	if n := a.found.overused; n > 0 {
 		in.find(FindUndecided, "%d ids occur more than %d times each, as in a program that logs "+
 			"one id for everything: their events are counted, but no durations are measured "+
@@ -74,9 +97,12 @@ func (a *assembler) answer() *Answer {
 	}
 	for _, b := range a.found.backs {
 		from, to := in.points[a.graph.order[b.span.from]], in.points[a.graph.order[b.span.to]]
+		why := "an assumption is broken, or its id is not unique"
+		if a.graph.against[b.span.from]>>b.span.to&1 != 0 {
+			why = "it contradicts the declared edge"
+		}
 		in.find(FindImpossible, "tuple %d was at %s on %s surely after it was at %s on %s (%v "+
-			"cycles): an assumption is broken, or its id is not unique",
-			b.id, from, in.nodes[b.a].Name, to, in.nodes[b.b].Name, b.elapsed)
+			"cycles): %s", b.id, from, in.nodes[b.a].Name, to, in.nodes[b.b].Name, b.elapsed, why)
 	}
 	for _, m := range in.missing {
 		out.Missing = append(out.Missing, Missing{m.Part, m.Reason})
@@ -110,7 +136,7 @@ func (a *assembler) pairs(out *Answer) {
 		}
 		asked := cmp.Or(a.in.options.Wander, r.Declared.Wander)
 		pair.Declared_ppm = asked.PPM()
-		if r.Verdict == tscratio.Suspect || p.intoB.Verdict == tscratio.Suspect {
+		if p.suspect() {
 			a.in.find(FindSuspect, "the relation of %s and %s is suspect: its data need a "+
 				"wander of at least %v, but %v was declared: what rests on it is an estimate",
 				p.a, p.b, r.Least, asked)
@@ -194,8 +220,9 @@ func (a *assembler) points(out *Answer) {
 		point := Point{
 			Name: in.points[p].String(), Actor: in.points[p].actor, Nodes: []string{},
 			Source: g.before[r] == 0, Sink: g.after[r] == 0,
-			Tuples: f.tuples, Duplicates: f.duplicates, Lost: f.lost, InFlight: f.inFlight(),
-			Appeared: f.appeared, PerBin: make([]uint64, a.bins.Count),
+			Tuples: f.tuples, Duplicates: f.duplicates, Lost: f.lost,
+			InFlight: f.inFlight() + f.unfinished, Appeared: f.appeared,
+			PerBin: make([]uint64, a.bins.Count),
 		}
 		mixed, off := false, uint64(0)
 		for i := range a.told {
@@ -216,17 +243,10 @@ func (a *assembler) points(out *Answer) {
 			}
 		}
 		slices.Sort(point.Nodes)
-		if f.shared > 0 {
-			in.find(FindUndecided, "%d ids begin at %s on %s and on %s: two programs log the same "+
-				"ids, and which later events belong to which is guessed from their times: give "+
-				"each program ids of its own", f.shared, point.Name, in.nodes[f.nodes[0]].Name,
-				in.nodes[f.nodes[1]].Name)
-		}
-		if f.again > 0 {
-			in.find(FindNote, "%d ids begin at %s more than once: each time they are taken for "+
-				"another tuple", f.again, point.Name)
-		}
-		// If later logs lack tuples by a rule, the same share seems to end here all the time.
+		a.findAlone(r, &point)
+		a.findSharedIDs(f, point.Name)
+		// If the logs of later points keep only tuples that a rule chooses, the same share of
+		// tuples seems to end here all the time, although nothing filters them.
 		if a.undecided(r) == "" && f.filters(point.PerBin) {
 			point.Filtered, point.Lost = point.Lost, 0
 		}
@@ -237,11 +257,59 @@ func (a *assembler) points(out *Answer) {
 		}
 		point.Completeness, point.Undecided = a.completeness(r, "").with(a.ofRun()),
 			a.undecided(r)
+		point.Rule = a.sampledByID(r)
 		if mixed {
 			in.find(FindNote, "the ids at %s are of more than %d origins: whether they came in "+
 				"order is not known", point.Name, maxOrigins)
 		}
 		out.Points = append(out.Points, point)
+	}
+}
+
+// findAlone says why the tuples at a point end there, if they were seen at no other point, or are
+// unfinished.
+func (a *assembler) findAlone(rank int, at *Point) {
+	f := &a.found.points[rank]
+	switch {
+	case a.graph.alone>>rank&1 != 0 && f.made > 0 && f.made == f.tuples:
+		a.in.find(FindUndecided, "the %d tuples at %s were made of others, and are %s: no later "+
+			"event of theirs is logged", f.made, at.Name, a.unfinished())
+	case a.graph.alone>>rank&1 != 0:
+		a.in.find(FindUndecided, "no tuple at %s is seen anywhere else: its ids match those of no "+
+			"other point, so its events are counted, but no time is measured from it or to it",
+			at.Name)
+	case f.unfinished > 0:
+		a.in.find(FindNote, "%d tuples in flight at %s were made of others, and are %s: no event "+
+			"shows that they left %s", f.unfinished, at.Name, a.unfinished(), at.Actor)
+	}
+}
+
+// unfinished is what tuples are that no log shows to come to an end.
+func (a *assembler) unfinished() string {
+	if a.graph.lacking != 0 || len(a.in.unseen)+len(a.in.silent) > 0 {
+		return "unfinished or not logged"
+	}
+	return "unfinished"
+}
+
+// findSharedIDs says which ids begin at a point more than once.
+func (a *assembler) findSharedIDs(f *pointFound, at string) {
+	const guessed = "log the same ids, and which later events belong to which is guessed from " +
+		"their times: give each"
+	if f.shared.n > 0 {
+		x, y := &a.in.sources[f.shared.logs[0]], &a.in.sources[f.shared.logs[1]]
+		a.in.find(FindUndecided, "%d ids begin at %s on %s and on %s: two programs %s program ids "+
+			"of its own", f.shared.n, at, a.in.nodes[x.node].Name, a.in.nodes[y.node].Name, guessed)
+	}
+	if f.mixed.n > 0 {
+		x, y := &a.in.sources[f.mixed.logs[0]], &a.in.sources[f.mixed.logs[1]]
+		a.in.find(FindUndecided, "%d ids begin at %s both in %s and in %s on %s: two programs or "+
+			"instances %s ids of its own", f.mixed.n, at, x.name, y.name,
+			a.in.nodes[x.node].Name, guessed)
+	}
+	if f.again > 0 {
+		a.in.find(FindNote, "%d ids begin at %s more than once, each in one log: the program used "+
+			"them again, and each time they are taken for another tuple", f.again, at)
 	}
 }
 

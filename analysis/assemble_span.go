@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -17,48 +18,81 @@ func (a *assembler) spans(out *Answer) {
 		}
 	}
 	slices.SortFunc(keys, func(x, y spanKey) int {
-		// Whole paths of tuples come before spans from the origins of tuples that were made of
-		// others.
+		// Spans from the origins of tuples that were made of others come last.
 		return cmp.Or(cmp.Compare(max(x.kind, wholePath), max(y.kind, wholePath)),
 			cmp.Compare(x.from, y.from), cmp.Compare(x.to, y.to), cmp.Compare(x.kind, y.kind))
 	})
-	// unplaced is the number of durations that could not be computed. most is the largest number in
-	// one span.
-	var unplaced, most uint64
-	var mostOf string
+	var unplaced worst
+	var withheld [withheldReasons]worst
 	for _, k := range keys {
 		if a.found.spans[k].again {
 			continue
 		}
 		span := a.span(a.found.spans[k])
 		if span.All.After > 0 {
-			a.in.find(FindImpossible, "%d tuples were surely at %s before they were at %s",
-				span.All.After, span.To, span.From)
+			why := ""
+			if a.graph.against[k.from]>>k.to&1 != 0 {
+				why = fmt.Sprintf(": this contradicts the declared edge from %s to %s, which may "+
+					"be wrong", span.From, span.To)
+			}
+			a.in.find(FindImpossible, "%d of %d tuples were surely at %s before they were at %s%s",
+				span.All.After, span.All.Count, span.To, span.From, why)
 		}
-		if span.All.Unplaced > 0 {
-			unplaced++
-			if n := span.All.Unplaced; n > most {
-				most, mostOf = n, span.From+" to "+span.To
+		unplaced.add(span.All.Unplaced, &span)
+		for why, n := range withheldBy(a.found.spans[k]) {
+			if span.Origin == "" {
+				withheld[why].add(n, &span)
 			}
 		}
-		if k.kind == between {
+		if k.kind < wholePath {
 			out.Spans = append(out.Spans, span)
+			a.between = append(a.between, a.found.spans[k])
 		} else {
 			out.EndToEnd = append(out.EndToEnd, span)
 		}
 	}
-	switch unplaced {
-	case 0:
-	case 1:
-		a.in.find(
-			FindUndecided,
-			"%d durations from %s could not be computed: their nodes are not related at that time",
-			most, mostOf)
-	default:
-		a.in.find(FindUndecided, "durations of %d spans could not be computed, such as %d "+
-			"from %s: their nodes are not related at that time", unplaced, most, mostOf)
+	if unplaced.spans > 0 {
+		a.in.find(FindUndecided, "%s could not be computed: their nodes are not related at that "+
+			"time", unplaced.text())
+	}
+	for why := range withheld {
+		if w := &withheld[why]; w.spans > 0 {
+			a.in.find(FindUndecided, "%s are withheld: %s", w.text(), withheldWords[why])
+		}
 	}
 	a.findWithheld(out)
+}
+
+// withheldBy counts the durations of a span that are withheld, by reason.
+func withheldBy(l *span) (all [withheldReasons]uint64) {
+	for _, part := range l.parts {
+		for why := 0; part != nil && why < len(all); why++ {
+			all[why] += part.withheld[why]
+		}
+	}
+	return all
+}
+
+// worst finds the span that lacks the most durations, and counts the spans that lack some.
+type worst struct {
+	spans, most uint64
+	of          string // the span that lacks the most durations
+}
+
+func (w *worst) add(n uint64, s *Span) {
+	if n > 0 {
+		w.spans++
+	}
+	if n > w.most {
+		w.most, w.of = n, s.From+" to "+s.To
+	}
+}
+
+func (w *worst) text() string {
+	if w.spans == 1 {
+		return fmt.Sprintf("%d durations from %s", w.most, w.of)
+	}
+	return fmt.Sprintf("durations of %d spans, such as %d from %s,", w.spans, w.most, w.of)
 }
 
 // findWithheld says which durations from origins are withheld, and why.
@@ -97,15 +131,14 @@ func (a *assembler) span(l *span) Span {
 	p, q := in.points[a.graph.order[l.key.from]], in.points[a.graph.order[l.key.to]]
 	out := Span{
 		From: p.String(), To: q.String(), Kind: kindOf(l.key.kind, p, q), Pairs: []NodePair{},
-		OverTime: []BinDurations{},
+		OverTime: []BinDurations{}, Open: l.open,
 	}
 	if out.Past = a.past(l.key.from, l.key.to); l.key.kind == between && len(out.Past) > 0 {
 		out.Kind = "gap"
 	} else {
 		out.Past = nil
 	}
-	out.Completeness = a.completeness(l.key.from, "").with(a.completeness(l.key.to, "")).
-		with(a.ofRun())
+	out.Completeness = a.ofSpan(l.key)
 	switch l.key.kind {
 	case fromEarliest:
 		out.Origin = "earliest"
@@ -138,11 +171,12 @@ func (a *assembler) span(l *span) Span {
 		}
 	}
 	out.All = durations(all)
+	out.All.Chance = all.chances(all.unplaced + all.withheldAll())
 	for _, group := range []struct {
 		part *spanPart
 		into **Durations
 	}{{local, &out.Local}, {remote, &out.Remote}} {
-		if group.part.n+group.part.unplaced+group.part.withheld > 0 {
+		if group.part.n+group.part.unplaced+group.part.withheldAll() > 0 {
 			d := durations(group.part)
 			*group.into = &d
 		}
@@ -160,6 +194,8 @@ func (a *assembler) span(l *span) Span {
 // kindOf is a span's kind in words.
 func kindOf(k spanKind, p, q point) string {
 	switch {
+	case k == waiting:
+		return "waiting"
 	case k != between:
 		return "end-to-end"
 	case p.actor != q.actor:
@@ -174,7 +210,7 @@ func durations(p *spanPart) Durations {
 	d := Durations{
 		Count: p.n, Percentiles: Percentiles{}, Bounds: []BoundPercentile{},
 		Scenarios: map[string]uint64{}, Lows: []Bin{}, Highs: []Bin{}, Widths: []Bin{},
-		Suspect: p.suspect, Unplaced: p.unplaced, Withheld: p.withheld,
+		Suspect: p.suspect, Unplaced: p.unplaced, Withheld: p.withheldAll(),
 		After: p.orders[0], Undecided: p.orders[1],
 		Before: p.orders[2], Held: p.held.held(),
 	}
@@ -194,7 +230,7 @@ func durations(p *spanPart) Durations {
 	for i, b := range p.bounds(percents_milli) {
 		d.Bounds = append(d.Bounds, BoundPercentile{float64(percents_milli[i]) / 1000, b})
 	}
-	d.Mean = Interval{p.sumLo.over(p.n), p.sumHi.up(p.n)}
+	d.Mean = Interval{p.sums.lo.over(p.n), p.sums.hi.up(p.n)}
 	d.Min, d.Max = intervalOf(p.least), intervalOf(p.largest)
 	d.Lows, d.Highs, d.Widths = p.plots()
 	return d
@@ -234,35 +270,10 @@ func coarseBins(c *counts) []Bin {
 	return bins
 }
 
-// path returns a tuple's whole path.
-func (a *assembler) path(s slow) TuplePath {
-	w := TuplePath{ID: Reading(s.id), Total: intervalOf(s.total)}
-	for i, e := range s.path {
-		src := &a.in.sources[e.source]
-		p := Passed{
-			Point: a.in.points[src.point].String(), Channel: src.name,
-			Node: a.in.nodes[src.node].Name, Reading: Reading(e.reading),
-		}
-		if d, err := a.timer.between(int(s.path[0].source), int(e.source), s.path[0].reading,
-			e.reading); err == nil {
-			p.At, p.Verdict = intervalOf(d.Elapsed), d.Verdict.String()
-		}
-		if i > 0 {
-			before := s.path[i-1]
-			if d, err := a.timer.between(int(before.source), int(e.source), before.reading,
-				e.reading); err == nil {
-				since := intervalOf(d.Elapsed)
-				p.Since = &since
-			}
-		}
-		w.Passed = append(w.Passed, p)
-	}
-	return w
-}
-
-// length is the time from the first tuple to the end, over all channels that record first and last
-// tuples. It takes the largest low end and the largest high end of the intervals between every two
-// channels, so it need not know which channel was first.
+// length is the time from the first tuple to the end, over all channels that log their first and
+// last tuple. This is the largest duration from the first tuple of one channel to the end at
+// another. So length takes the largest low end and the largest high end of all these durations, and
+// need not know which channel was first.
 func (a *assembler) length() *RunLength {
 	var out *RunLength
 	poison := slices.ContainsFunc(a.told, func(t told) bool { return t.firstLast.Poison != 0 })

@@ -26,6 +26,10 @@ type pairClock struct {
 	intoA, intoB *tscratio.Relation
 }
 
+func (p *pairClock) suspect() bool {
+	return p.intoA.Verdict == tscratio.Suspect || p.intoB.Verdict == tscratio.Suspect
+}
+
 // boundSamples is the number of readings at which a pair's bound is computed.
 const boundSamples = 101
 
@@ -84,12 +88,13 @@ func (c *clocks) between(v *tscratio.View, from, into string) (of tscratio.Inter
 	return of
 }
 
-// chooseReference takes the node that was asked for. Without one, it takes the node with the
+// chooseReference takes the node that the options name, or else the run. If neither names one, it
+// takes the node that is related to the most others, and of several such nodes the one with the
 // smallest median bound to the others.
 func (in *input) chooseReference() error {
 	wanted := cmp.Or(in.options.Reference, in.run.Run.Reference)
-	// A node with several epochs is a candidate once for each. The best is taken unless one is
-	// named.
+	// A node with several epochs is a candidate once for each epoch. If only the node is named, the
+	// best of its epochs is taken.
 	candidate := func(n nodeInput) bool {
 		return wanted == "" || n.Name == wanted || n.node == wanted
 	}
@@ -127,7 +132,8 @@ func (in *input) chooseReference() error {
 			in.clocks.reference, related, best = i, len(bounds), median
 		}
 	}
-	// Nothing is related. What happened on a single node that has logs can still be answered.
+	// If no two nodes are related, only what happened on one node can be answered. So the reference
+	// is a node that has logs.
 	if related == 0 && wanted == "" {
 		for _, s := range in.sources {
 			in.clocks.reference = s.node
@@ -140,8 +146,8 @@ func (in *input) chooseReference() error {
 // timer computes durations between sources and places their events. Only one goroutine may use it.
 type timer struct {
 	in     *input
-	ways   []*tscratio.Ways // by first·nodes + second; nil: not asked for yet
-	views  []*tscratio.View // into the reference
+	ways   []*tscratio.Ways // by first·nodes + second; nil: not needed yet
+	views  []*tscratio.View // by node: into the reference
 	none   []error          // by first·nodes + second: why there is no Ways
 	known  []*known         // by first·nodes + second, where there is a Ways
 	nodeOf []int32          // by source
@@ -173,7 +179,7 @@ func (in *input) inReference(node int, cycles int64) int64 {
 	return mostSlack_cycles // it is larger, or the rate is NaN
 }
 
-// mostSlack_cycles is more than any stamp is off.
+// mostSlack_cycles is larger than the error of any stamp.
 const mostSlack_cycles = 1 << 40
 
 var errUnrelated = errors.New("the nodes are not related")
@@ -186,11 +192,7 @@ func (t *timer) between(first, second int, x, y uint64) (tscratio.Duration, erro
 	slack := t.slack[first] + t.slack[second]
 	if w == nil {
 		if w = t.way(k, a, b); w == nil {
-			if a != b || a != t.in.clocks.reference {
-				return tscratio.Duration{}, t.none[k]
-			}
-			n := t.in.nodes[a].described
-			return trivial(x, y, int64(n.Quantum_cycles+n.CoreSlack_cycles)+slack)
+			return t.within(k, a, b, x, y, slack)
 		}
 	}
 	if t.known[k].far(x, y) {
@@ -213,18 +215,18 @@ func isDuration(s tscratio.Elapsed) bool {
 	return -most_cycles <= s.Lo && s.Lo <= s.Hi && s.Hi <= most_cycles
 }
 
-// many computes durations between events of two nodes, as tscratio.Ways.Durations does.
+// many computes durations between events of two nodes, as tscratio.Ways.Durations does. It returns
+// the number of pairs of readings for which the result or the error holds, from the first pair on.
 func (t *timer) many(a, b int, xs, ys []uint64,
 	elapsed []tscratio.Elapsed) (int, tscratio.Duration, error) {
 	k := a*len(t.in.nodes) + b
 	w := t.ways[k]
 	if w == nil {
 		if w = t.way(k, a, b); w == nil {
-			if a != b || a != t.in.clocks.reference {
+			if a != b {
 				return len(xs), tscratio.Duration{}, t.none[k]
 			}
-			n := t.in.nodes[a].described
-			d, err := trivial(xs[0], ys[0], int64(n.Quantum_cycles+n.CoreSlack_cycles))
+			d, err := t.within(k, a, b, xs[0], ys[0], 0)
 			elapsed[0] = d.Elapsed
 			return 1, d, err
 		}
@@ -251,7 +253,50 @@ func (t *timer) many(a, b int, xs, ys []uint64,
 	return n, d, nil
 }
 
-// trivial computes a duration without a relation: a run of one node has none.
+// within computes a duration within one node without a relation. slack is added to its bound. On a
+// node other than the reference, the duration is an estimate: the frequencies of the two nodes were
+// measured against two clocks.
+func (t *timer) within(k, a, b int, x, y uint64, slack int64) (tscratio.Duration, error) {
+	if a != b {
+		return tscratio.Duration{}, t.none[k]
+	}
+	n := t.in.nodes[a].described
+	d, err := trivial(x, y, int64(n.Quantum_cycles+n.CoreSlack_cycles))
+	if err != nil {
+		return d, err
+	}
+	if a != t.in.clocks.reference {
+		least, most, known := t.in.ratesOf(a)
+		if !known {
+			return tscratio.Duration{}, t.none[k]
+		}
+		d.Lo, d.Hi, d.Verdict = shrunk(d.Lo, least, most), -shrunk(-d.Hi, least, most),
+			tscratio.Suspect
+	}
+	d.Lo, d.Hi = d.Lo-slack, d.Hi+slack
+	if !isDuration(d.Elapsed) {
+		return tscratio.Duration{}, tscratio.ErrOutOfRange
+	}
+	return d, nil
+}
+
+// ratesOf is how many cycles of the reference pass in a cycle of a node, by their frequencies. It
+// is known only if both frequencies are.
+func (in *input) ratesOf(node int) (least, most float64, known bool) {
+	n, r := &in.nodes[node], &in.nodes[in.clocks.reference]
+	least, most = r.FrequencyLo_hz/n.FrequencyHi_hz, r.FrequencyHi_hz/n.FrequencyLo_hz
+	return least, most, n.FrequencyLo_hz > 0 && r.FrequencyLo_hz > 0 && most < 1<<20
+}
+
+// shrunk is the low end of cycles times a rate, rounded down. Rounding of a float64 changes it by
+// less than one part in 10^15.
+func shrunk(cycles int64, least, most float64) int64 {
+	const rounding = 1e-15
+	low := min(float64(cycles)*least, float64(cycles)*most)
+	return int64(max(math.Floor(low-math.Abs(low)*4*rounding), -1<<62))
+}
+
+// trivial computes a duration without a relation: a run of one node has none. e is the bound.
 func trivial(x, y uint64, e int64) (tscratio.Duration, error) {
 	d := int64(y - x)
 	elapsed := tscratio.Elapsed{Lo: d - e, Hi: d + e}
@@ -259,6 +304,26 @@ func trivial(x, y uint64, e int64) (tscratio.Duration, error) {
 		return tscratio.Duration{}, tscratio.ErrOutOfRange
 	}
 	return tscratio.Duration{Elapsed: elapsed, Scenario: tscratio.Trivial}, nil
+}
+
+// findUnrelated says which nodes with logs are not related to the reference, and what that means
+// for durations within them.
+func (in *input) findUnrelated() {
+	var names []string
+	reference := in.nodes[in.clocks.reference].Name
+	for i := range in.nodes {
+		_, _, known := in.ratesOf(i)
+		if i != in.clocks.reference && known &&
+			in.clocks.closure.Related(in.nodes[i].Name, reference) != nil &&
+			slices.ContainsFunc(in.sources, func(s source) bool { return s.node == i }) {
+			names = append(names, in.nodes[i].Name)
+		}
+	}
+	if len(names) > 0 {
+		in.find(FindSuspect, "%s and %s are not related: durations within the former are turned "+
+			"into cycles of %s by measured frequencies, and are estimates",
+			strings.Join(names, ", "), reference, reference)
+	}
 }
 
 func (t *timer) way(k, a, b int) *tscratio.Ways {
@@ -277,9 +342,9 @@ func (t *timer) way(k, a, b int) *tscratio.Ways {
 }
 
 // known has the readings of two nodes that can be placed: each on the other's counter and on the
-// reference's. For any other reading the closure returns an error, which takes it a thousand times
-// longer than a result. A program that logs counters of its own making has millions of such
-// readings.
+// reference's. For any other reading the closure returns an error. Making the error takes a
+// thousand times longer than computing a result, and a program that logs counters of its own making
+// has millions of such readings.
 type known struct {
 	onOther, onReference [2]tscratio.Interval
 }
@@ -320,7 +385,7 @@ func (t *timer) place(source int, reading uint64) (tscratio.Interval, tscratio.V
 	node := t.in.sources[source].node
 	slack := uint64(t.slack[source])
 	if node == t.in.clocks.reference {
-		// What another core of the node would have read at that moment.
+		// The interval contains what any other core of the node would have read at that moment.
 		n := t.in.nodes[node].described
 		e := n.CoreSlack_cycles + n.Quantum_cycles + slack
 		return tscratio.Interval{Lo: reading - min(reading, e), Hi: reading +
@@ -345,4 +410,18 @@ func (t *timer) place(source int, reading uint64) (tscratio.Interval, tscratio.V
 		}
 	}
 	return at, verdict, err
+}
+
+// earlier orders any two events by the middles of their intervals. An event that cannot be placed
+// comes last.
+func (t *timer) earlier(a, b passage) bool {
+	x, _, errA := t.place(int(a.source), a.reading)
+	y, _, errB := t.place(int(b.source), b.reading)
+	if errA != nil || errB != nil {
+		return errA == nil && errB != nil
+	}
+	if x.Mid() != y.Mid() {
+		return x.Mid() < y.Mid()
+	}
+	return a.source < b.source || a.source == b.source && a.reading < b.reading
 }

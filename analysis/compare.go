@@ -26,11 +26,11 @@ type Comparison struct {
 const (
 	Ours = "cloudprofiler"
 	// MinRTT is the paper's method. It fits a line through two exchanges, the anchors. Its bound is
-	// half of their larger round trip, and what the rates may have wandered since the nearer
-	// anchor.
+	// the sum of two terms: half of the larger round trip of the two, and how far the rates may
+	// have wandered since the nearer anchor.
 	MinRTT = "minrtt"
-	// ReT is the method of return trips. Its bound is half of the round trip of a tuple's
-	// acknowledgement. The value in a bin is the median.
+	// ReT is the method of return trips. Its bound for a tuple is half of the round trip of the
+	// tuple's acknowledgement. In each bin, its bound is the median over the tuples.
 	ReT = "ret"
 	// NTP is |offset| + dispersion + delay/2, added up for both nodes.
 	NTP = "ntp"
@@ -52,6 +52,12 @@ type Method struct {
 	Held *Held `json:"held,omitempty"`
 
 	Bounds_cycles Column `json:"bounds_cycles"` // in each bin
+
+	// Times is the method's median bound divided by our median bound. Both medians are over the
+	// bins in which both methods have a bound. Gaps counts the bins in which only ours has one.
+	// Times and Gaps are 0 for ours.
+	Times float64 `json:"times,omitempty"`
+	Gaps  int     `json:"gaps,omitempty"`
 
 	// Over the bins that have a value.
 	Least_cycles  int64 `json:"least_cycles"`
@@ -105,6 +111,9 @@ func (in *input) compare(bins Bins, trips *returns) []Comparison {
 		for i := range comparison.Methods {
 			comparison.Methods[i].sum()
 		}
+		for i := range comparison.Methods[1:] {
+			comparison.Methods[i+1].beside(comparison.Methods[0].Bounds_cycles)
+		}
 		all = append(all, comparison)
 	}
 	return all
@@ -120,6 +129,27 @@ func (m *Method) sum() {
 	m.Absent = ""
 	m.Least_cycles, m.Median_cycles, m.Worst_cycles = values[0], values[(len(values)-1)/2],
 		values[len(values)-1]
+}
+
+// beside compares the bounds with ours, in bins in which both methods have one. Otherwise, a method
+// that has values only when measuring is easy would look better than it is.
+func (m *Method) beside(ours Column) {
+	if len(m.Bounds_cycles) == 0 {
+		return
+	}
+	var theirs, same Column
+	for i, v := range m.Bounds_cycles {
+		switch {
+		case i >= len(ours) || ours[i] == None:
+		case v == None:
+			m.Gaps++
+		default:
+			theirs, same = append(theirs, v), append(same, ours[i])
+		}
+	}
+	if theirs, same = theirs.present(), same.present(); len(same) > 0 {
+		m.Times = float64(theirs[(len(theirs)-1)/2]) / float64(max(same[(len(same)-1)/2], 1))
+	}
 }
 
 // at translates a reading of the reference into another node's cycles.
@@ -163,7 +193,8 @@ func (c *comparer) sampled(node string, bound func(reading uint64) (int64, bool)
 	return column
 }
 
-// ours is half the width of B's readings translated into A's cycles.
+// ours is our method. Its bound is half the width of the interval that a reading of B becomes when
+// it is translated into A's cycles.
 func (c *comparer) ours(p *pairClock) (Method, tscratio.Verdict) {
 	verdict := max(p.intoA.Verdict, p.intoB.Verdict)
 	scale := c.in.rateOf(p.a)
@@ -182,7 +213,7 @@ func (c *comparer) ours(p *pairClock) (Method, tscratio.Verdict) {
 }
 
 // minRTT is the paper's bound, with anchors before and after the run. Either node may have started
-// the exchanges: the smaller bound wins.
+// the exchanges. If both did, the smaller bound is used.
 func (c *comparer) minRTT(p *pairClock) Method {
 	m := Method{Name: MinRTT, Absent: "neither node started exchanges before and after the run"}
 	var best *big.Rat
@@ -241,7 +272,7 @@ func (c *comparer) hold(h *Held, node string, reading uint64, into string,
 	if h == nil {
 		h = new(Held)
 	}
-	from := at.Lo // subtracted, so that both ends fit into 64 signed bits
+	from := at.Lo // it is subtracted, so that both ends fit into 64 signed bits
 	h.hold(tscratio.Elapsed{Hi: int64(at.Hi - from)}, tscratio.Elapsed{
 		Lo: int64(truth.Lo - from), Hi: int64(truth.Hi - from),
 	})
@@ -249,7 +280,8 @@ func (c *comparer) hold(h *Held, node string, reading uint64, into string,
 }
 
 // anchored uses the best exchanges before and after the answer's time as the paper's anchors. If
-// one side has no exchanges, it uses the first or the last exchange of all.
+// there are none before, it uses the first exchange of all. If there are none after, it uses the
+// last.
 func (c *comparer) anchored(exchanges []tscratio.Exchange,
 	answerer string) (tscratio.PaperRelation, error) {
 	begin, ok := c.at(answerer, uint64(c.bins.From_cycles))
@@ -273,8 +305,8 @@ func (c *comparer) anchored(exchanges []tscratio.Exchange,
 // asked every second.
 const claimHolds_s = 10
 
-// ntp adds up what both nodes' daemons claimed. The sum is the error of a duration from one clock
-// to the other.
+// ntp adds up what both nodes' daemons claimed. The sum bounds the error of a duration from one
+// clock to the other.
 func (c *comparer) ntp(a, b string) Method {
 	m := Method{Name: NTP}
 	x, y := c.claimsOf(a), c.claimsOf(b)

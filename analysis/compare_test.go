@@ -34,8 +34,8 @@ func methodsOf(t *testing.T, a *Answer) map[string]Method {
 	return methods
 }
 
-// The paper's bound is what its anchors around the run give, and grows with the wander since the
-// nearer anchor. Ours is smaller.
+// The paper's bound is what the paper's anchors around the run give, and grows with the wander
+// since the nearer anchor. Our bound is smaller.
 func TestComparesWithAnchors(t *testing.T) {
 	parent := t.TempDir()
 	if err := simrun.Chain(3, parent, "chain", 2, 30_000, 10_000); err != nil {
@@ -52,7 +52,7 @@ func TestComparesWithAnchors(t *testing.T) {
 		t.Errorf("ours is %d at worst, the paper's %d at best", ours.Worst_cycles,
 			paper.Least_cycles)
 	}
-	// It grows by the wander in each bin, up to the middle between the anchors.
+	// The paper's bound grows by the wander in each bin, up to the middle between the anchors.
 	got := float64(paper.Bounds_cycles[a.Bins.Count/4] - paper.Bounds_cycles[0])
 	if want := float64(a.Bins.Width_cycles) * float64(a.Bins.Count/4) * 1e-6; math.Abs(
 		got-want) > want/10 {
@@ -68,8 +68,8 @@ func TestComparesWithAnchors(t *testing.T) {
 	}
 }
 
-// The claims of both nodes' daemons are added up. Each holds until it is too old, or nothing is
-// claimed any more.
+// The claims of both nodes' daemons are added up. The sum is known only after both daemons have
+// claimed something. Claims of another epoch are not used.
 func TestComparesWithClaims(t *testing.T) {
 	parent := t.TempDir()
 	if err := simrun.Chain(7, parent, "chain", 2, 20_000, 10_000); err != nil {
@@ -182,4 +182,26 @@ func translated(t *testing.T, r *tscratio.Relation, reading uint64) uint64 {
 		t.Fatal(err)
 	}
 	return at.Mid()
+}
+
+// A method is compared with ours only where both have a value. Bins in which only ours has one are
+// gaps.
+func TestMethodsAreComparedAtTheSameMoments(t *testing.T) {
+	ours := Column{10, 20, 1000, 30, None}
+	for name, test := range map[string]struct {
+		bounds Column
+		times  float64
+		gaps   int
+	}{
+		"everywhere":           {Column{100, 200, 10_000, 300, 7}, 10, 0},
+		"only when it is easy": {Column{20, 40, None, 60, None}, 2, 1},
+		"never together":       {Column{None, None, None, None, 5}, 0, 4},
+		"nowhere":              {nil, 0, 0},
+	} {
+		m := Method{Bounds_cycles: test.bounds}
+		if m.beside(ours); m.Times != test.times || m.Gaps != test.gaps {
+			t.Errorf("%s: %g times as wide, %d gaps, want %g and %d", name, m.Times, m.Gaps,
+				test.times, test.gaps)
+		}
+	}
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Kept says how complete the logs are: for a point, of the tuples that passed it; for a set of
-// durations, of the tuples that it describes. The values below go from complete to unknown.
+// Kept says how many tuples are in the logs: of those that passed a point, or of those that a set
+// of durations describes. The values below go from complete to unknown.
 type Kept string
 
 const (
@@ -23,6 +23,9 @@ type Completeness struct {
 	Kept Kept     `json:"kept"`
 	Why  []string `json:"why,omitempty"` // sorted; none if all is kept
 }
+
+// Lacks reports whether the set lacks tuples, or may lack some.
+func (c Completeness) Lacks() bool { return c.Kept != All && c.Kept != "" }
 
 var keptOrder = []Kept{All, Sampled, Lossy, Unknown}
 
@@ -48,6 +51,10 @@ func (t *told) kept(s *source) Completeness {
 		c = c.with(Completeness{Lossy, []string{
 			fmt.Sprintf("the log of %s is not whole", s.name)}})
 	}
+	if t.rows == 0 && t.err == nil && !t.report.Sealed { // it may be cut off
+		c = c.with(Completeness{Lossy, []string{
+			fmt.Sprintf("the log of %s has neither a row nor an end", s.name)}})
+	}
 	for k := range t.report.Rows {
 		if len(t.report.Rows[k].Dropped) > 0 {
 			c = c.with(Completeness{Lossy, []string{fmt.Sprintf("%s dropped events", s.name)}})
@@ -59,17 +66,58 @@ func (t *told) kept(s *source) Completeness {
 // keepsLinks reports whether a log's channel keeps links, and no events.
 func (s *source) keepsLinks() bool { return s.header.Settings.Kind.String() == "link" }
 
-// ofRun names the nodes that may have seen any tuple and have no log at all.
+// ofRun names the nodes and logs that may have seen any tuple and show none.
 func (a *assembler) ofRun() Completeness {
 	c := Completeness{Kept: All}
 	for _, n := range a.in.silent {
 		c = c.with(Completeness{Unknown, []string{fmt.Sprintf("no log of node %s is there", n)}})
 	}
+	if a.in.openEnds != "" {
+		c = c.with(Completeness{Unknown, []string{a.in.openEnds}})
+	}
 	return c
 }
 
-// completeness is how much of what passed a point is in the logs. except, unless it is empty, is a
-// rule of sampling by id that is ignored, because the same tuples were chosen elsewhere.
+// chosenByID is the rule by which all logs with events choose tuples by their ids, during the whole
+// run. It is empty if they use no such rule, or several. A tuple that it chose is in all of them.
+func (in *input) chosenByID(told []told) (rule string) {
+	for i := range told {
+		t := &told[i]
+		if in.sources[i].point < 0 || t.events == 0 {
+			continue
+		}
+		if !t.choosesByID() || rule != "" && t.thins != rule {
+			return ""
+		}
+		rule = t.thins
+	}
+	return rule
+}
+
+// choosesByID reports whether one rule chose tuples by their ids, during the whole run.
+func (t *told) choosesByID() bool { return strings.HasPrefix(t.thins, "xoy") && t.changes == 0 }
+
+// lacking returns the ranks of points whose logs do not have every tuple that other logs have.
+func (in *input) lacking(g *graph, told []told) (mask uint64) {
+	rule := in.chosenByID(told)
+	for r, p := range g.order {
+		if in.unseen[in.points[p]] != "" || len(in.silent) > 0 {
+			mask |= 1 << r
+		}
+	}
+	for i := range told {
+		s, t := &in.sources[i], &told[i]
+		chosen := t.kept(s).Kept == Sampled && t.thins == rule
+		if s.point >= 0 && !chosen && t.kept(s).Kept != All {
+			mask |= 1 << g.rankOf(s)
+		}
+	}
+	return mask
+}
+
+// completeness says how many of the tuples that passed a point are in the logs. except names a rule
+// of sampling by id, or is empty. Logs that lack tuples only by the rule except count as complete:
+// the point that they are compared with keeps the same ids.
 func (a *assembler) completeness(rank int, except string) Completeness {
 	if except == "" && a.complete[rank].Kept != "" {
 		return a.complete[rank]
@@ -99,8 +147,7 @@ func (a *assembler) sampledByID(rank int) string {
 	rule := ""
 	for i := range a.told {
 		if t := &a.told[i]; a.graph.rankOf(&a.in.sources[i]) == rank {
-			if !strings.HasPrefix(t.thins, "xoy") || t.changes > 0 ||
-				rule != "" && t.thins != rule {
+			if !t.choosesByID() || rule != "" && t.thins != rule {
 				return ""
 			}
 			rule = t.thins
@@ -109,10 +156,11 @@ func (a *assembler) sampledByID(rank int) string {
 	return rule
 }
 
-// undecided says why it is not known whether tuples that end at a point are lost.
+// undecided says why it is not known whether tuples that end at a point are lost, or whether they
+// end there.
 func (a *assembler) undecided(rank int) string {
 	c, rule := Completeness{Kept: All}, a.sampledByID(rank)
-	if a.graph.after[rank] != 0 {
+	if a.graph.after[rank] != 0 || a.graph.openEnds {
 		c = a.ofRun()
 	}
 	for rest := a.graph.after[rank]; rest != 0; rest &= rest - 1 {
@@ -122,13 +170,37 @@ func (a *assembler) undecided(rank int) string {
 }
 
 // past returns the points between two others that a tuple may have passed without an event, because
-// the logs of these points do not have every tuple.
+// the logs of these points do not have every tuple. A tuple that a rule chose by its id at all
+// three passed no such point.
 func (a *assembler) past(from, to int) []string {
 	var names []string
+	rule := a.sampledByID(from)
+	if rule != a.sampledByID(to) {
+		rule = ""
+	}
 	for rest := a.graph.after[from] & a.graph.before[to]; rest != 0; rest &= rest - 1 {
-		if r := bits.TrailingZeros64(rest); a.completeness(r, "").Kept != All {
+		if r := bits.TrailingZeros64(rest); a.completeness(r, rule).Kept != All {
 			names = append(names, a.in.points[a.graph.order[r]].String())
 		}
 	}
 	return names
+}
+
+// ofSpan says how many of the tuples that a span describes are in the logs. A span from one point
+// to the next describes tuples that passed no point between them, and that did not wait for another
+// branch. So each point counts from which a tuple may have come to the span's end without a record.
+// If ids have several events here, each point before counts at which one of two tuples with the
+// same id may lack an event: the two then look like one.
+func (a *assembler) ofSpan(k spanKey) Completeness {
+	c := a.completeness(k.from, "").with(a.completeness(k.to, "")).with(a.ofRun())
+	before := a.graph.before[k.to]
+	again := a.found.points[k.from].duplicates+a.found.points[k.to].duplicates > 0
+	for rest := before; rest != 0; rest &= rest - 1 {
+		r := bits.TrailingZeros64(rest)
+		unseen := k.kind < wholePath && a.graph.before[k.from]>>r&1 == 0
+		if unseen || again && a.sampledByID(r) == "" {
+			c = c.with(a.completeness(r, ""))
+		}
+	}
+	return c
 }

@@ -1,12 +1,15 @@
 package analysis
 
 import (
+	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 )
 
-// Change is how a span's percentile changed from one run to another.
+// Change is how a span's percentile changed from the runs of one side to the runs of the other.
 type Change struct {
 	From    string  `json:"from"`
 	To      string  `json:"to"`
@@ -15,22 +18,65 @@ type Change struct {
 	Percent float64 `json:"percent"`
 
 	// All in ns, because runs have different reference nodes. The intervals include the uncertainty
-	// of the frequencies.
+	// of the frequencies. If no run of a side has the percentile, its ends are NaN: null in JSON.
 	BeforeLo_ns float64 `json:"before_lo_ns"`
 	BeforeHi_ns float64 `json:"before_hi_ns"`
 	AfterLo_ns  float64 `json:"after_lo_ns"`
 	AfterHi_ns  float64 `json:"after_hi_ns"`
 
-	// Noise_ns is how far the difference moves by chance in 99 of 100 cases. For one run that is
-	// the distance from the percentile to the ends of its confidence interval, by ranks. The
-	// chances of two runs are independent, so their squares add up.
+	// BeforeRuns and AfterRuns are how many runs have the percentile. With several runs, the
+	// intervals are those of the mean of the runs' percentiles.
+	BeforeRuns int `json:"before_runs,omitempty"`
+	AfterRuns  int `json:"after_runs,omitempty"`
+
+	// By chance alone, the difference moves by at most Noise_ns in 99 of 100 cases. Noise_ns is the
+	// larger of two estimates: one from the chance that lies in the tuples of each run, and one
+	// from how much the runs of one side differ. With one run on each side, only the first estimate
+	// exists. Durations that are withheld or could not be computed count as chance. If the noise is
+	// not known, it is infinite: null in JSON.
 	Noise_ns float64 `json:"noise_ns"`
+
+	// Needs says what would decide an undecided change, and Why gives the reason if neither more
+	// runs, more tuples nor narrower bounds would. Why is also the reason of a withheld change.
+	Needs *Needs `json:"needs,omitempty"`
+	Why   string `json:"why,omitempty"`
 
 	// Suspect is true if durations of either run rest on a suspect relation. The change is then an
 	// estimate.
 	Suspect bool `json:"suspect"`
 
 	Verdict Verdict `json:"verdict"`
+}
+
+// MarshalJSON writes what is not known as null.
+func (c Change) MarshalJSON() ([]byte, error) {
+	type plain Change
+	known := func(v float64) *float64 {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return nil
+		}
+		return &v
+	}
+	return json.Marshal(struct {
+		plain
+		BeforeLo_ns *float64 `json:"before_lo_ns"`
+		BeforeHi_ns *float64 `json:"before_hi_ns"`
+		AfterLo_ns  *float64 `json:"after_lo_ns"`
+		AfterHi_ns  *float64 `json:"after_hi_ns"`
+		Noise_ns    *float64 `json:"noise_ns"`
+	}{plain(c), known(c.BeforeLo_ns), known(c.BeforeHi_ns), known(c.AfterLo_ns),
+		known(c.AfterHi_ns), known(c.Noise_ns)})
+}
+
+// Needs is what decides a change in nine of ten cases, if the true difference is the one that was
+// found. One of its fields is set.
+type Needs struct {
+	Runs   float64 `json:"runs,omitempty"`   // this many runs on each side
+	Tuples float64 `json:"tuples,omitempty"` // this many times as many tuples in each run
+	// Bounds is true if the intervals of the two sides overlap, or would overlap as soon as a run
+	// has so many tuples that its percentiles are rounded. Then only narrower intervals help,
+	// neither more runs nor more tuples.
+	Bounds bool `json:"narrower_bounds,omitempty"`
 }
 
 // Verdict is how a change is judged.
@@ -40,77 +86,132 @@ const (
 	Faster Verdict = "faster" // by more than bounds and noise
 	Slower Verdict = "slower" // by more than bounds and noise
 	// the difference is within the noise, and the bounds cannot hide a larger one
-	Same      Verdict = "same"
-	Undecided Verdict = "undecided" // bounds or noise are wider than the difference
-	Gone      Verdict = "gone"      // the second run lacks the span
-	New       Verdict = "new"       // the first run lacks the span
+	Same Verdict = "same"
+	// bounds or noise are wider than the difference, or the durations are not those of the same
+	// tuples
+	Undecided Verdict = "undecided"
+	Withheld  Verdict = "withheld" // no run of a side has the percentile
+	Gone      Verdict = "gone"     // no run of the second side has the span
+	New       Verdict = "new"      // no run of the first side has the span
 )
 
 // diffPercents are the percentiles that are compared.
 var diffPercents = []float64{50, 99}
 
-// Diff compares two answers, span by span. The error says why they cannot be compared.
-func Diff(before, after *Answer) ([]Change, error) {
-	for _, a := range []*Answer{before, after} {
+// Diff compares the answers about runs of one kind with those about runs of another, span by span.
+// If only some runs of a side have a span, Diff uses these runs. The error says why the runs cannot
+// be compared.
+func Diff(before, after []*Answer) ([]Change, error) {
+	all := slices.Concat(before, after)
+	if len(before) == 0 || len(after) == 0 {
+		return nil, errors.New("compare runs: there is none on one of the sides")
+	}
+	for _, a := range all {
 		if a.Reference.FrequencyLo_hz <= 0 {
 			return nil, fmt.Errorf("compare runs %q and %q: the frequency of node %q of run %q "+
-				"is not known, so that cycles of the two cannot be compared", before.Run, after.Run,
-				a.Reference.Node, a.Run)
+				"is not known, so that cycles of the two cannot be compared", before[0].Run,
+				after[0].Run, a.Reference.Node, a.Run)
 		}
 	}
 	var changes []Change
-	spans := func(a *Answer) []Span { return slices.Concat(a.Spans, a.EndToEnd) }
-	same := func(x, y *Span) bool {
-		return x.From == y.From && x.To == y.To && x.Kind == y.Kind && x.Origin == y.Origin
-	}
-	find := func(in []Span, l *Span) *Span {
-		for i := range in {
-			if same(&in[i], l) {
-				return &in[i]
+	known := map[Change]bool{} // a key has only the fields that identify a span
+	for _, a := range all {
+		for _, l := range slices.Concat(a.Spans, a.EndToEnd) {
+			c := Change{From: l.From, To: l.To, Kind: l.Kind, Origin: l.Origin}
+			if !known[c] {
+				known[c] = true
+				changes = append(changes, changesOf(c, before, after)...)
 			}
-		}
-		return nil
-	}
-	first, second := spans(before), spans(after)
-	for i := range first {
-		l := &first[i]
-		m := find(second, l)
-		if m == nil {
-			changes = append(changes, Change{
-				From: l.From, To: l.To, Kind: l.Kind, Origin: l.Origin, Verdict: Gone,
-			})
-			continue
-		}
-		for _, p := range diffPercents {
-			if c, ok := change(l, m, p, before.Reference, after.Reference); ok {
-				changes = append(changes, c)
-			}
-		}
-	}
-	for i := range second {
-		if l := &second[i]; find(first, l) == nil {
-			changes = append(changes, Change{
-				From: l.From, To: l.To, Kind: l.Kind, Origin: l.Origin, Verdict: New,
-			})
 		}
 	}
 	return changes, nil
 }
 
-func change(l, m *Span, percent float64, before, after Reference) (Change, bool) {
-	c := Change{
-		From: l.From, To: l.To, Kind: l.Kind, Origin: l.Origin, Percent: percent,
-		Suspect: l.All.Suspect+m.All.Suspect > 0,
+// changesOf compares the percentiles of a span.
+func changesOf(c Change, before, after []*Answer) (changes []Change) {
+	was, is := spansLike(c, before), spansLike(c, after)
+	c.Why = unlike(c, slices.Concat(before, after))
+	if len(was) > 0 && len(is) > 0 {
+		for _, c.Percent = range diffPercents {
+			changes = append(changes, change(c, was, is))
+		}
+		return changes
 	}
-	x, ok := l.All.Percentiles.At(percent)
-	y, ok2 := m.All.Percentiles.At(percent)
-	if !ok || !ok2 {
-		return c, false
+	c.forget()
+	side := "second"
+	if c.Verdict = Gone; len(was) == 0 {
+		c.Verdict, side = New, "first"
 	}
-	c.BeforeLo_ns, c.BeforeHi_ns = before.ns(x)
-	c.AfterLo_ns, c.AfterHi_ns = after.ns(y)
-	c.Noise_ns = math.Hypot(l.All.noise(percent, before), m.All.noise(percent, after))
-	switch {
+	if c.Why != "" {
+		c.Verdict = Undecided
+		c.Why = fmt.Sprintf("no run of the %s side has it, but %s", side, c.Why)
+	}
+	return []Change{c}
+}
+
+// forget marks all figures as not known.
+func (c *Change) forget() {
+	c.BeforeLo_ns, c.BeforeHi_ns = math.NaN(), math.NaN()
+	c.AfterLo_ns, c.AfterHi_ns, c.Noise_ns = math.NaN(), math.NaN(), math.Inf(1)
+}
+
+// spanOf is a span with its run and the run's reference.
+type spanOf struct {
+	*Span
+	run       string
+	reference Reference
+}
+
+// spansLike returns the span of a change in each run that has it.
+func spansLike(c Change, in []*Answer) (found []spanOf) {
+	for _, a := range in {
+		for _, spans := range [][]Span{a.Spans, a.EndToEnd} {
+			for i := range spans {
+				if l := &spans[i]; l.From == c.From && l.To == c.To && l.Kind == c.Kind &&
+					l.Origin == c.Origin {
+					found = append(found, spanOf{l, a.Run, a.Reference})
+				}
+			}
+		}
+	}
+	return found
+}
+
+// change compares the percentile c.Percent of a span in the runs before and after. c.Why says why
+// the durations are not those of the same tuples; it is empty if they are.
+func change(c Change, before, after []spanOf) Change {
+	b, whyBefore := sideOf(before, c.Percent)
+	a, whyAfter := sideOf(after, c.Percent)
+	c.forget()
+	c.BeforeRuns, c.AfterRuns = len(b), len(a)
+	c.Suspect = slices.ContainsFunc(slices.Concat(before, after), func(l spanOf) bool {
+		return l.All.Suspect > 0
+	})
+	if len(b) > 0 {
+		c.BeforeLo_ns, c.BeforeHi_ns = b.mean()
+	}
+	if len(a) > 0 {
+		c.AfterLo_ns, c.AfterHi_ns = a.mean()
+	}
+	c.Why = cmp.Or(c.Why, whyBefore, whyAfter)
+	if len(b) == 0 || len(a) == 0 {
+		c.Verdict = Withheld
+		return c
+	}
+	c.Noise_ns = noiseOf(b, a)
+	c.judge(b, a)
+	return c
+}
+
+// judge decides whether two sides differ. A change is also undecided if some durations are lacking,
+// and a difference is not larger than what they may hide.
+func (c *Change) judge(b, a side) {
+	switch lacking := cmp.Or(b.lacking(), a.lacking()); {
+	case c.Why != "":
+		c.Verdict = Undecided
+	case math.IsInf(c.Noise_ns, 1):
+		c.Verdict = Undecided
+		c.Why = cmp.Or(lacking, b.tooFew(c.Percent), a.tooFew(c.Percent))
 	case c.AfterHi_ns+c.Noise_ns < c.BeforeLo_ns:
 		c.Verdict = Faster
 	case c.AfterLo_ns-c.Noise_ns > c.BeforeHi_ns:
@@ -119,34 +220,8 @@ func change(l, m *Span, percent float64, before, after Reference) (Change, bool)
 		c.Verdict = Same
 	default:
 		c.Verdict = Undecided
-	}
-	return c, true
-}
-
-// noise is how far a percentile may be from the percentile of infinitely many tuples. With n
-// independent tuples its rank is binomial, and lies within 2.58 standard deviations in 99 of 100
-// cases. Tuples that queue behind each other are not independent, so ten of them count as one. The
-// values at the two ranks are read from the coarse bins.
-func (d *Durations) noise(percent float64, r Reference) float64 {
-	const deviations, together = 2.58, 10.0
-	n := float64(d.Count) / together
-	q := percent / 100
-	spread := deviations * math.Sqrt(q*(1-q)/max(n, 1))
-	value := func(q float64, bins []Bin, high bool) float64 {
-		rank := uint64(min(max(q, 0), 1) * float64(d.Count))
-		var below uint64
-		for i, b := range bins {
-			if below += b.Count; rank < below || i == len(bins)-1 {
-				if high {
-					return float64(b.Hi_cycles)
-				}
-				return float64(b.Lo_cycles)
-			}
+		if c.Why = lacking; c.Why == "" {
+			c.Needs = needsOf(max(c.AfterLo_ns-c.BeforeHi_ns, c.BeforeLo_ns-c.AfterHi_ns), b, a)
 		}
-		return 0
 	}
-	p, _ := d.Percentiles.At(percent)
-	up := value(q+spread, d.Highs, true) - float64(p.Hi_cycles)
-	down := float64(p.Lo_cycles) - value(q-spread, d.Lows, false)
-	return max(up, down, 0) / r.FrequencyLo_hz * 1e9
 }

@@ -10,7 +10,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// A span that takes much longer is slower. A change that chance explains is not called so.
+// diffOf compares two runs.
+func diffOf(before, after *Answer) ([]Change, error) {
+	return Diff([]*Answer{before}, []*Answer{after})
+}
+
+// A span that takes much longer is slower. A change that chance explains is not called slower.
 func TestDiffRespectsBoundsAndNoise(t *testing.T) {
 	rng := seed.Random(t)
 	parent := t.TempDir()
@@ -19,7 +24,7 @@ func TestDiffRespectsBoundsAndNoise(t *testing.T) {
 		channels := []simrun.Channel{
 			{Node: 0, Name: "a/send"}, {Node: 1, Name: "b/recv"}, {Node: 0, Name: "c/recv"},
 		}
-		for id := range uint64(5000) {
+		for id := range uint64(8000) {
 			at := simrun.Hz + id*50_000
 			for i := range channels {
 				channels[i].Records = append(channels[i].Records, simrun.Record{Time: at, ID: id})
@@ -48,7 +53,7 @@ func TestDiffRespectsBoundsAndNoise(t *testing.T) {
 		{base, slower, map[Verdict]bool{Slower: true}},
 		{slower, base, map[Verdict]bool{Faster: true}},
 	} {
-		changes, err := Diff(test.before, test.after)
+		changes, err := diffOf(test.before, test.after)
 		if err != nil || len(changes) != 6 {
 			t.Fatalf("%d changes, %v", len(changes), err)
 		}
@@ -60,10 +65,10 @@ func TestDiffRespectsBoundsAndNoise(t *testing.T) {
 	}
 	gone := *base
 	gone.EndToEnd = nil
-	if changes, _ := Diff(base, &gone); changes[len(changes)-1].Verdict != Gone {
+	if changes, _ := diffOf(base, &gone); changes[len(changes)-1].Verdict != Gone {
 		t.Errorf("%+v", changes)
 	}
-	if changes, _ := Diff(&gone, base); changes[len(changes)-1].Verdict != New {
+	if changes, _ := diffOf(&gone, base); changes[len(changes)-1].Verdict != New {
 		t.Errorf("%+v", changes)
 	}
 	// A change is an estimate if it rests on a suspect relation in either run.
@@ -71,31 +76,29 @@ func TestDiffRespectsBoundsAndNoise(t *testing.T) {
 	suspect.Spans = slices.Clone(base.Spans)
 	suspect.Spans[0].All.Suspect = 1
 	for _, pair := range [][2]*Answer{{base, &suspect}, {&suspect, base}} {
-		if changes, err := Diff(pair[0], pair[1]); err != nil || !changes[0].Suspect ||
+		if changes, err := diffOf(pair[0], pair[1]); err != nil || !changes[0].Suspect ||
 			changes[len(changes)-1].Suspect {
 			t.Errorf("%+v, %v", changes, err)
 		}
 	}
 	unknown := *base
 	unknown.Reference.FrequencyLo_hz = 0
-	if _, err := Diff(base, &unknown); err == nil {
+	if _, err := diffOf(base, &unknown); err == nil {
 		t.Error("cycles of an unknown frequency were compared")
 	}
 }
 
+var exact = Reference{FrequencyLo_hz: 1e9, FrequencyHi_hz: 1e9} // a cycle is 1 ns
+
 // The verdict at the edges of bounds and noise.
 func TestVerdictOfAChange(t *testing.T) {
-	// A median in [lo, hi], with the next tenth of the durations up above it and down below it. Of
-	// 1000 tuples 100 count, and their median moves by 13 % of them.
+	// A median in [lo, hi] that chance moves up and down.
 	median := func(lo, hi, up, down int64) Durations {
 		return Durations{
-			Count: 1000, Percentiles: []Percentile{{50, Interval{lo, hi}}},
-			Highs: []Bin{{lo, hi, 600}, {hi, hi + up, 400}}, Lows: []Bin{
-				{lo - down, lo, 400}, {lo, hi, 600},
-			},
+			Count: 1000, Percentiles: Percentiles{{50, Interval{lo, hi}}},
+			Chance: Percentiles{{50, Interval{lo - down, hi + up}}},
 		}
 	}
-	exact := Reference{FrequencyLo_hz: 1e9, FrequencyHi_hz: 1e9} // a cycle is 1 ns
 	vague := Reference{FrequencyLo_hz: 0.8e9, FrequencyHi_hz: 1e9}
 	for name, test := range map[string]struct {
 		before, after Durations
@@ -144,8 +147,9 @@ func TestVerdictOfAChange(t *testing.T) {
 		"below 0, of an unsure frequency": {median(-100, -100, 0, 0), median(-125, -125, 0, 0),
 			vague, 0, Undecided},
 	} {
-		c, ok := change(&Span{All: test.before}, &Span{All: test.after}, 50, test.of, exact)
-		if !ok || c.Verdict != test.want || c.Noise_ns != test.noise {
+		c := change(Change{Percent: 50}, []spanOf{{&Span{All: test.before}, "x", test.of}},
+			[]spanOf{{&Span{All: test.after}, "y", exact}})
+		if c.Verdict != test.want || c.Noise_ns != test.noise {
 			t.Errorf("%s: %+v, want %s, noise %g", name, c, test.want, test.noise)
 		}
 	}
@@ -155,14 +159,17 @@ func TestVerdictOfAChange(t *testing.T) {
 		at := int64(1000 * (i + 1))
 		a.EndToEnd = append(a.EndToEnd, Span{
 			From: "a", To: "b", Origin: origin, All: median(at, at, 0, 0),
+			Completeness: Completeness{Kept: All},
 		})
 	}
-	changes, err := Diff(a, a)
-	if err != nil || len(changes) != 2 {
+	changes, err := diffOf(a, a)
+	if err != nil || len(changes) != 4 {
 		t.Fatalf("%v, %v", changes, err)
 	}
 	for i, c := range changes {
-		if c.Verdict != Same || c.Origin != a.EndToEnd[i].Origin {
+		// There is no p99.
+		want := []Verdict{Same, Withheld}[i%2]
+		if c.Verdict != want || c.Origin != a.EndToEnd[i/2].Origin {
 			t.Errorf("%+v", c)
 		}
 	}

@@ -128,8 +128,7 @@ type distribution struct {
 	exact      []tscratio.Elapsed
 	lo, hi     *counts // nil as long as durations are kept in exact
 	bound      *counts // half-widths
-	sumLo      sum
-	sumHi      sum
+	sums       sums
 	least      tscratio.Elapsed // smallest lo, smallest hi
 	largest    tscratio.Elapsed // largest lo, largest hi
 	leastBound uint64
@@ -148,10 +147,57 @@ func (s *sum) add(v int64) {
 	s.hi += v>>63 + int64(carry)
 }
 
+// sums has the sum of the lower ends of durations, and the sum of the upper ends.
+type sums struct{ lo, hi sum }
+
+func (s *sums) add(elapsed []tscratio.Elapsed) {
+	const most, bits = 1 << 16, 47 // the sum of so many ends, each below 2^bits, fits into 64 bits
+	for len(elapsed) > 0 {
+		some := elapsed[:min(len(elapsed), most)]
+		elapsed = elapsed[len(some):]
+		var lo, hi int64
+		var used uint64 // the bits that any end uses beside its sign
+		for _, d := range some {
+			lo += d.Lo
+			hi += d.Hi
+			used |= uint64(d.Lo^d.Lo>>63) | uint64(d.Hi^d.Hi>>63)
+		}
+		if used>>bits == 0 {
+			s.lo.add(lo)
+			s.hi.add(hi)
+			continue
+		}
+		for _, d := range some {
+			s.lo.add(d.Lo)
+			s.hi.add(d.Hi)
+		}
+	}
+}
+
+func (s *sums) merge(t sums) {
+	s.lo.merge(t.lo)
+	s.hi.merge(t.hi)
+}
+
 func (s *sum) merge(t sum) {
 	var carry uint64
 	s.lo, carry = bits.Add64(s.lo, t.lo, 0)
 	s.hi += t.hi + int64(carry)
+}
+
+// negative is the sum with the other sign.
+func (s sum) negative() sum {
+	lo, borrow := bits.Sub64(0, s.lo, 0)
+	return sum{hi: -s.hi - int64(borrow), lo: lo}
+}
+
+// float is the sum as a float64, rounded in the last place. The two halves of a negative sum have
+// different signs: adding them as floats would lose small sums.
+func (s sum) float() float64 {
+	if s.hi < 0 {
+		return -s.negative().float()
+	}
+	return float64(s.hi)*(1<<64) + float64(s.lo)
 }
 
 // over is the sum divided by n, rounded down.
@@ -160,9 +206,8 @@ func (s sum) over(n uint64) int64 {
 		q, _ := bits.Div64(uint64(s.hi), s.lo, n)
 		return int64(q)
 	}
-	lo, borrow := bits.Sub64(0, s.lo, 0)
-	hi := uint64(-s.hi) - borrow
-	q, r := bits.Div64(hi, lo, n)
+	negative := s.negative()
+	q, r := bits.Div64(uint64(negative.hi), negative.lo, n)
 	if r > 0 {
 		q++
 	}
@@ -170,18 +215,13 @@ func (s sum) over(n uint64) int64 {
 }
 
 // up is the sum divided by n, rounded up.
-func (s sum) up(n uint64) int64 {
-	var negative sum
-	lo, borrow := bits.Sub64(0, s.lo, 0)
-	negative.lo, negative.hi = lo, -s.hi-int64(borrow)
-	return -negative.over(n)
-}
+func (s sum) up(n uint64) int64 { return -s.negative().over(n) }
 
 func halfWidth(s tscratio.Elapsed) uint64 { w := s.Width(); return w/2 + w&1 }
 
 // addAll adds durations.
 func (d *distribution) addAll(elapsed []tscratio.Elapsed) {
-	if _, _, counted := d.note(elapsed); !counted {
+	if _, _, uncounted := d.note(elapsed); !uncounted {
 		return
 	}
 	for _, s := range elapsed {
@@ -191,62 +231,48 @@ func (d *distribution) addAll(elapsed []tscratio.Elapsed) {
 }
 
 // note adds durations to the sums, and returns the smallest and the largest ends among them. It
-// does not count the ends in d.lo and d.hi. If counted is true, the caller has to count them there.
+// does not count the ends in d.lo and d.hi. If uncounted is true, the caller has to count them
+// there.
 func (d *distribution) note(elapsed []tscratio.Elapsed) (
-	least, largest tscratio.Elapsed, counted bool) {
+	least, largest tscratio.Elapsed, uncounted bool) {
 	if len(elapsed) == 0 {
 		return least, largest, false
 	}
 	least, largest = elapsed[0], elapsed[0]
-	leastBound, mostBound := uint64(math.MaxUint64), uint64(0)
-	// Unless durations last for days, the sum of some ten thousand fits into 64 bits.
-	var sumLo, sumHi int64
 	for _, s := range elapsed {
 		least.Lo, least.Hi = min(least.Lo, s.Lo), min(least.Hi, s.Hi)
 		largest.Lo, largest.Hi = max(largest.Lo, s.Lo), max(largest.Hi, s.Hi)
-		b := halfWidth(s)
-		leastBound, mostBound = min(leastBound, b), max(mostBound, b)
-		sumLo += s.Lo
-		sumHi += s.Hi
 	}
-	const fits = math.MaxInt64 >> 16
-	if len(elapsed) <= 1<<16 && least.Lo >= -fits && largest.Hi <= fits {
-		d.sumLo.add(sumLo)
-		d.sumHi.add(sumHi)
-	} else {
-		for _, s := range elapsed {
-			d.sumLo.add(s.Lo)
-			d.sumHi.add(s.Hi)
-		}
-	}
+	d.sums.add(elapsed)
 	if d.n == 0 {
-		d.least, d.largest, d.leastBound, d.mostBound = least, largest, leastBound, mostBound
+		d.least, d.largest, d.leastBound = least, largest, math.MaxUint64
 	}
 	d.least = tscratio.Elapsed{Lo: min(d.least.Lo, least.Lo), Hi: min(d.least.Hi, least.Hi)}
 	d.largest = tscratio.Elapsed{
 		Lo: max(d.largest.Lo, largest.Lo), Hi: max(d.largest.Hi, largest.Hi),
 	}
-	d.leastBound, d.mostBound = min(d.leastBound, leastBound), max(d.mostBound, mostBound)
 	d.n += uint64(len(elapsed))
+	d.noteBounds(elapsed)
 	if d.lo == nil {
 		if d.exact = append(d.exact, elapsed...); len(d.exact) > d.most {
 			d.fold()
 		}
 		return least, largest, false
 	}
-	// Bounds change slowly: most bounds are equal to the one before.
-	last, n := halfWidth(elapsed[0]), uint64(0)
-	for _, s := range elapsed {
-		b := halfWidth(s)
-		if b == last {
-			n++
-			continue
-		}
-		d.bound.addMany(last, n)
-		last, n = b, 1
-	}
-	d.bound.addMany(last, n)
 	return least, largest, true
+}
+
+// noteBounds adds the half-widths. They change slowly: most of them are equal to the one before.
+func (d *distribution) noteBounds(elapsed []tscratio.Elapsed) {
+	for i := 0; i < len(elapsed); {
+		bound, from := halfWidth(elapsed[i]), i
+		for i++; i < len(elapsed) && halfWidth(elapsed[i]) == bound; i++ {
+		}
+		d.leastBound, d.mostBound = min(d.leastBound, bound), max(d.mostBound, bound)
+		if d.bound != nil {
+			d.bound.addMany(bound, uint64(i-from))
+		}
+	}
 }
 
 func (d *distribution) count(s tscratio.Elapsed, bound uint64) {
@@ -277,8 +303,7 @@ func (d *distribution) merge(e *distribution) {
 			e.mostBound
 	}
 	d.n += e.n
-	d.sumLo.merge(e.sumLo)
-	d.sumHi.merge(e.sumHi)
+	d.sums.merge(e.sums)
 	d.least = tscratio.Elapsed{Lo: min(d.least.Lo, e.least.Lo), Hi: min(d.least.Hi, e.least.Hi)}
 	d.largest = tscratio.Elapsed{
 		Lo: max(d.largest.Lo, e.largest.Lo), Hi: max(d.largest.Hi, e.largest.Hi),
@@ -301,8 +326,8 @@ func (d *distribution) merge(e *distribution) {
 }
 
 // rankOf is the rank, from 0, of a percentile among n values. It is the smallest rank such that at
-// least that share of the values is not above the value with that rank. The percentile is in
-// thousandths, so that the result is exact.
+// least that share of the values is not above the value with that rank. percent_milli is in
+// thousandths of a percent, so that the result is exact.
 func rankOf(percent_milli uint64, n uint64) uint64 {
 	if n == 0 {
 		return 0
@@ -322,39 +347,54 @@ func (d *distribution) percentiles(percents_milli []uint64) []tscratio.Elapsed {
 	if d.n == 0 {
 		return found
 	}
-	if d.lo == nil {
-		los, his := make([]int64, len(d.exact)), make([]int64, len(d.exact))
-		for i, s := range d.exact {
-			los[i], his[i] = s.Lo, s.Hi
-		}
-		slices.Sort(los)
-		slices.Sort(his)
-		for i, p := range percents_milli {
-			r := rankOf(p, d.n)
-			found[i] = tscratio.Elapsed{Lo: los[r], Hi: his[r]}
-		}
-		return found
-	}
-	los := d.lo.ranks(percents_milli, d.n, false)
-	his := d.hi.ranks(percents_milli, d.n, true)
+	los, his := d.ranked(ranksOf(percents_milli, d.n))
 	for i := range found {
-		// An edge of a bucket may lie beyond the values that were seen.
-		found[i] = tscratio.Elapsed{Lo: max(los[i], d.least.Lo), Hi: min(his[i], d.largest.Hi)}
+		found[i] = tscratio.Elapsed{Lo: los[i].Lo, Hi: his[i].Hi}
 	}
 	return found
 }
 
-// ranks are the edges of the buckets into which percentiles fall.
-func (c *counts) ranks(percents_milli []uint64, n uint64, upper bool) []int64 {
-	found := make([]int64, len(percents_milli))
+func ranksOf(percents_milli []uint64, n uint64) []uint64 {
+	ranks := make([]uint64, len(percents_milli))
+	for i, p := range percents_milli {
+		ranks[i] = rankOf(p, n)
+	}
+	return ranks
+}
+
+// ranked returns intervals that contain the lo and the hi with each of the ranks, which must rise.
+// An interval is one value if durations are kept exactly, and otherwise a bucket. An edge of a
+// bucket may lie beyond the values that were seen, and is then replaced by the last of these.
+func (d *distribution) ranked(ranks []uint64) (los, his []tscratio.Elapsed) {
+	if d.lo != nil {
+		los, his = d.lo.at(ranks), d.hi.at(ranks)
+		for i := range ranks {
+			los[i].Lo, los[i].Hi = max(los[i].Lo, d.least.Lo), min(los[i].Hi, d.largest.Lo)
+			his[i].Lo, his[i].Hi = max(his[i].Lo, d.least.Hi), min(his[i].Hi, d.largest.Hi)
+		}
+		return los, his
+	}
+	allLos, allHis := make([]int64, len(d.exact)), make([]int64, len(d.exact))
+	for i, s := range d.exact {
+		allLos[i], allHis[i] = s.Lo, s.Hi
+	}
+	slices.Sort(allLos)
+	slices.Sort(allHis)
+	for _, r := range ranks {
+		los = append(los, tscratio.Elapsed{Lo: allLos[r], Hi: allLos[r]})
+		his = append(his, tscratio.Elapsed{Lo: allHis[r], Hi: allHis[r]})
+	}
+	return los, his
+}
+
+// at returns the buckets that contain the values with the given ranks, which must rise.
+func (c *counts) at(ranks []uint64) []tscratio.Elapsed {
+	found := make([]tscratio.Elapsed, len(ranks))
 	var below uint64
 	i := 0
 	c.each(func(lo, hi int64, count uint64) bool {
-		for i < len(found) && rankOf(percents_milli[i], n) < below+count {
-			found[i] = lo
-			if upper {
-				found[i] = hi
-			}
+		for i < len(found) && ranks[i] < below+count {
+			found[i] = tscratio.Elapsed{Lo: lo, Hi: hi}
 			i++
 		}
 		below += count
@@ -380,8 +420,8 @@ func (d *distribution) bounds(percents_milli []uint64) []uint64 {
 		}
 		return found
 	}
-	for i, v := range d.bound.ranks(percents_milli, d.n, true) {
-		found[i] = min(uint64(v), d.mostBound)
+	for i, bucket := range d.bound.at(ranksOf(percents_milli, d.n)) {
+		found[i] = min(uint64(bucket.Hi), d.mostBound)
 	}
 	return found
 }

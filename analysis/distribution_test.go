@@ -8,8 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Buckets adjoin each other, contain what they claim, and are no wider than 1/2048 of what they
-// contain.
+// Buckets adjoin each other and contain the values that belong to them. The width of a bucket is at
+// most 1/2048 of any value in it.
 func TestBuckets(t *testing.T) {
 	rng := seed.Random(t)
 	for range 100_000 {
@@ -105,6 +105,47 @@ func TestOrdersAtZero(t *testing.T) {
 						one, n, most, p.orders, p.n, least, largest, want)
 				}
 				want[2] -= n
+			}
+		}
+	}
+}
+
+// A percentile over time contains the exact percentile and is at most 1/16 wider at each end, for
+// negative low ends too. Only a negative high end may be wider: it counts as 0.
+func TestPercentilesOverTimeRoundOutward(t *testing.T) {
+	rng := seed.Random(t)
+	for range 300 {
+		all := distribution{most: 1 << 20}
+		counted := distribution{most: 0}
+		counted.fold()
+		var over [3]binned // counted alone, with a distribution, and alone and then merged
+		for range 1 + rng.IntN(40) {
+			elapsed := make([]tscratio.Elapsed, 1+rng.IntN(20))
+			for i := range elapsed {
+				lo := rng.Int64() >> rng.UintN(63)
+				lo -= rng.Int64() >> rng.UintN(63)
+				elapsed[i] = tscratio.Elapsed{Lo: lo / 2, Hi: lo/2 + rng.Int64()>>1>>rng.UintN(62)}
+			}
+			all.addAll(elapsed)
+			over[0].count(elapsed)
+			half := rng.IntN(len(elapsed) + 1)
+			over[1].countBoth(elapsed[:half], &counted)
+			var rest binned
+			rest.count(elapsed[half:])
+			over[1].merge(&rest)
+		}
+		over[2].merge(&over[0])
+		percents := []uint64{0, 1_000, 50_000, 99_000, 100_000}
+		for i, want := range all.percentiles(percents) {
+			for k := range over {
+				got := over[k].percentile(percents[i])
+				within := func(edge, exact int64) bool {
+					return max(edge-exact, exact-edge) <= max(exact, -exact)/16+1
+				}
+				if got.Lo > want.Lo || got.Hi < want.Hi || !within(got.Lo, want.Lo) ||
+					want.Hi >= 0 && !within(got.Hi, want.Hi) {
+					t.Fatalf("p%v is %v over time, %v exactly", percents[i]/1000, got, want)
+				}
 			}
 		}
 	}

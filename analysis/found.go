@@ -19,79 +19,89 @@ type found struct {
 	apart   uint64 // a pair of such points, as in plan
 	backs   []backwards
 
-	overused uint64 // ids that occur too often to identify tuples
+	// childless are ids that links say were made of others, and that have no event. born have one.
+	childless, born uint64
+
+	overused uint64 // ids that occur too often to identify a tuple
 }
 
 type pointFound struct {
 	tuples, duplicates, appeared, lost uint64
 	// by node: the last reading of a tuple that reached a later point
 	newest []uint64
-	ended  [][]uint64 // by node: readings of tuples that ended after it
-	// by bin of the time axis: tuples that nothing followed
-	endedBins []uint64
+	ended  [][]uint64 // by node: readings at which tuples ended; settle removes those before newest
+	// by bin of the time axis: tuples that nothing followed, and those of them that are in flight
+	endedBins, flyingBins []uint64
 
-	again  uint64   // ids that begin here more than once, on one node
-	shared uint64   // ids that begin here on more than one node
-	nodes  [2]int32 // of the shared ids, the first two nodes of one
+	made       uint64 // tuples that passed and were made of others
+	unfinished uint64 // of these, those that ended inside an actor
+
+	again  uint64 // ids that begin here more than once, each in one log
+	shared shared // ids that begin here on several nodes
+	mixed  shared // ids that begin here in several logs of one node
 }
 
-// beginsAgain counts an id that begins n tuples here, on the given nodes.
-func (f *pointFound) beginsAgain(nodes []int32, n int) {
+// shared counts ids that begin in two logs. logs are the least pair of these, so the order of work
+// does not matter.
+type shared struct {
+	n    uint64
+	logs [2]int32
+}
+
+func (s *shared) add(n uint64, logs [2]int32) {
+	if n > 0 && (s.n == 0 || slices.Compare(logs[:], s.logs[:]) < 0) {
+		s.logs = logs
+	}
+	s.n += n
+}
+
+// begins are two logs in which tuples with one id begin, if there are two: on two nodes, or else on
+// one node.
+type begins struct {
+	onNodes, onNode []int32
+	room            [4]int32
+}
+
+// add adds the log in which a tuple begins. If a channel was opened again after its log had ended,
+// that is no other log.
+func (b *begins) add(in *input, log int32) {
+	if b.onNodes == nil {
+		b.onNodes, b.onNode = append(b.room[:0:2], log), append(b.room[2:2], log)
+		return
+	}
+	first, s := &in.sources[b.onNodes[0]], &in.sources[log]
 	switch {
-	case len(nodes) > 1:
-		slices.Sort(nodes)
-		f.share(1, [2]int32(nodes))
+	case len(b.onNodes) == 1 && s.node != first.node:
+		b.onNodes = append(b.onNodes, log)
+	case len(b.onNode) == 1 && s.node == first.node && log != b.onNode[0] &&
+		(s.name != first.name || s.lo <= first.hi && first.lo <= s.hi):
+		b.onNode = append(b.onNode, log)
+	}
+}
+
+// beginsAgain counts an id that begins n tuples here.
+func (f *pointFound) beginsAgain(b *begins, n int) {
+	for _, logs := range [][]int32{b.onNodes, b.onNode} {
+		slices.Sort(logs)
+	}
+	switch {
+	case len(b.onNodes) > 1:
+		f.shared.add(1, [2]int32(b.onNodes))
+	case len(b.onNode) > 1:
+		f.mixed.add(1, [2]int32(b.onNode))
 	case n > 1:
 		f.again++
 	}
 }
 
-// share counts ids that begin on several nodes. The least pair is kept, whoever found it.
-func (f *pointFound) share(n uint64, nodes [2]int32) {
-	if n > 0 && (f.shared == 0 || slices.Compare(nodes[:], f.nodes[:]) < 0) {
-		f.nodes = nodes
-	}
-	f.shared += n
-}
-
 // endedIn counts tuples that ended in a bin.
-func (f *pointFound) endedIn(bin int, n uint64) {
-	for len(f.endedBins) <= bin {
-		f.endedBins = append(f.endedBins, 0)
-	}
-	f.endedBins[bin] += n
-}
+func (f *pointFound) endedIn(bin int, n uint64) { addTo(&f.endedBins, bin, n) }
 
-// filters reports whether a point seems to drop tuples on purpose. The data cannot prove it: at
-// least one in twenty ends there, and at every time about the same share. Losses come and go, and
-// are seldom that many. passed are the point's tuples by bin.
-func (f *pointFound) filters(passed []uint64) bool {
-	const leastShare, fewest, leastBins = 0.05, 100, 3
-	var all, ended uint64
-	for bin, n := range passed {
-		all += n
-		if bin < len(f.endedBins) {
-			ended += f.endedBins[bin]
-		}
+func addTo(bins *[]uint64, bin int, n uint64) {
+	for len(*bins) <= bin {
+		*bins = append(*bins, 0)
 	}
-	share, judged := float64(ended)/float64(max(all, 1)), 0
-	if share < leastShare {
-		return false
-	}
-	for bin, n := range passed {
-		if n < fewest {
-			continue
-		}
-		judged++
-		var here float64
-		if bin < len(f.endedBins) {
-			here = float64(f.endedBins[bin]) / float64(n)
-		}
-		if here < share/2 || here > 2*share {
-			return false
-		}
-	}
-	return judged >= leastBins
+	(*bins)[bin] += n
 }
 
 // slow is a tuple that took long.
@@ -101,7 +111,7 @@ type slow struct {
 	path  []passage
 }
 
-// backwards is a pair of events that was received before it was sent.
+// backwards is two events of a tuple that was received before it was sent.
 type backwards struct {
 	id      uint64
 	span    spanKey
@@ -111,7 +121,7 @@ type backwards struct {
 
 const maxBackwards = 5
 
-// backwards keeps the pairs with the lowest ids. So the pairs that are named do not depend on which
+// backwards keeps the pairs with the lowest ids. So the answer names the same pairs, whichever
 // worker found them first.
 func (f *found) backwards(b backwards) {
 	if len(f.backs) == maxBackwards && b.id > f.backs[maxBackwards-1].id {
@@ -146,6 +156,17 @@ func (f *pointFound) settle(node int) {
 	f.ended[node] = kept
 }
 
+// fly notes the bins of tuples that are in flight. settle must have been called for each node.
+func (f *pointFound) fly(axes []axis) {
+	for node, readings := range f.ended {
+		for _, reading := range readings {
+			if bin, on := axes[node].bin(reading); on {
+				addTo(&f.flyingBins, bin, 1)
+			}
+		}
+	}
+}
+
 // inFlight is the number of ended tuples that are not lost. settle must have been called for each
 // node.
 func (f *pointFound) inFlight() uint64 {
@@ -167,7 +188,7 @@ func (f *found) keep(s slow, most int) {
 	f.least = f.slowest[len(f.slowest)-1].total.Lo
 }
 
-// merge adds what another gatherer found. Both must be settled.
+// merge adds what another gatherer found. settle must have been called for both.
 func (f *found) merge(o *found, slowest int) {
 	f.tuples += o.tuples
 	f.blind += o.blind
@@ -176,6 +197,8 @@ func (f *found) merge(o *found, slowest int) {
 	}
 	f.apart = max(f.apart, o.apart)
 	f.overused += o.overused
+	f.childless += o.childless
+	f.born += o.born
 	for k, l := range o.spans {
 		if mine := f.spans[k]; mine != nil {
 			mine.merge(l)
@@ -190,7 +213,10 @@ func (f *found) merge(o *found, slowest int) {
 		a.appeared += b.appeared
 		a.lost += b.lost
 		a.again += b.again
-		a.share(b.shared, b.nodes)
+		a.made += b.made
+		a.unfinished += b.unfinished
+		a.shared.add(b.shared.n, b.shared.logs)
+		a.mixed.add(b.mixed.n, b.mixed.logs)
 		for bin, n := range b.endedBins {
 			a.endedIn(bin, n)
 		}

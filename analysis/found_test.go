@@ -1,59 +1,42 @@
 package analysis
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// An operator that drops the same share of tuples all the time filters them. Bursts, and a few
-// tuples now and then, are losses.
-func TestFiltersOrLoses(t *testing.T) {
-	for name, test := range map[string]struct {
-		passed, ended []uint64
-		want          bool
-	}{
-		"two of three":            {[]uint64{300, 300, 300}, []uint64{200, 190, 205}, true},
-		"one in twenty":           {[]uint64{1000, 1000, 1000}, []uint64{50, 50, 50}, true},
-		"fewer":                   {[]uint64{1000, 1000, 1000}, []uint64{49, 50, 50}, false},
-		"a burst":                 {[]uint64{300, 300, 300, 300}, []uint64{0, 300, 0, 0}, false},
-		"none at the end":         {[]uint64{300, 300, 300, 300}, []uint64{100, 100, 100}, false},
-		"more than twice as many": {[]uint64{300, 300, 300, 300}, []uint64{30, 30, 30, 150}, false},
-		"too short to tell":       {[]uint64{300, 300, 99}, []uint64{100, 100, 33}, false},
-		"few at the ends":         {[]uint64{5, 300, 300, 300}, []uint64{0, 100, 100, 100}, true},
-		"nothing passed":          {nil, nil, false},
-	} {
-		var f pointFound
-		for bin, n := range test.ended {
-			f.endedIn(bin, n)
-		}
-		if got := f.filters(test.passed); got != test.want {
-			t.Errorf("%s: %v, want %v", name, got, test.want)
-		}
-	}
-}
-
-// Ids that two programs have in common are named, with the nodes. Ids that one program sends again
-// are noted.
+// If two programs use the same ids, a finding names the ids, and the nodes or the logs of one node.
+// If one program sends an id again, a note says so.
 func TestIDsThatBeginTwice(t *testing.T) {
 	const ms = simrun.Hz / 1000
 	for name, test := range map[string]struct {
-		second int // the node of the other source
+		second int    // the node of the other source
+		again  string // the channel of the other source
+		kind   FindingKind
 		want   string
 	}{
-		"two programs": {1, "20 ids begin at client/start on A and on B"},
-		"sent again":   {0, "20 ids begin at client/start more than once"},
+		"two nodes": {1, "client#1/start", FindUndecided,
+			"20 ids begin at client/start on A and on B: two programs log"},
+		"one node": {0, "client#1/start", FindUndecided, "20 ids begin at client/start both in " +
+			"client#0/start and in client#1/start on A: two programs or instances log"},
+		"sent again": {0, "", FindNote, "20 ids begin at client/start more than once, each in " +
+			"one log: the program used them again"},
 	} {
 		channels := []simrun.Channel{
-			{Name: "client#0/start"}, {Name: "client#1/start", Node: test.second},
+			{Name: "client#0/start"}, {Name: cmp.Or(test.again, "unused/start"), Node: test.second},
 			{Name: "server#0/recv", Node: 2},
 		}
 		for id := range uint64(20) {
 			at := simrun.Hz + id*10*ms
 			for i := range uint64(2) {
-				channels[i].Records = append(channels[i].Records,
-					simrun.Record{Time: at + i*3*ms, ID: id})
+				to := &channels[i]
+				if test.again == "" {
+					to = &channels[0]
+				}
+				to.Records = append(to.Records, simrun.Record{Time: at + i*3*ms, ID: id})
 				channels[2].Records = append(channels[2].Records,
 					simrun.Record{Time: at + i*3*ms + ms, ID: id})
 			}
@@ -65,7 +48,7 @@ func TestIDsThatBeginTwice(t *testing.T) {
 		}
 		for _, workers := range []int{1, 3} {
 			a := analyze(t, openRun(t, parent, "job"), Options{Workers: workers})
-			if !mentions(a, test.want) {
+			if !says(a, test.kind, test.want) {
 				t.Errorf("%s: findings %v, want %q", name, a.Findings, test.want)
 			}
 		}

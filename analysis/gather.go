@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"math/bits"
 	"slices"
 	"sync"
@@ -29,9 +30,9 @@ type gatherer struct {
 	rankOf []uint8 // by source: the rank of its point
 	nodeOf []int32 // by source
 
-	// The partition. runs are its events. If the events make pages, pageRuns are the runs cut at
-	// pages, and paged is true. If they do not, sources has the source of each event, and heads and
-	// next chain events whose ids share a hash.
+	// The partition that is loaded. runs has its events, by source. If the events fill pages well,
+	// paged is true, and pageRuns are the runs cut at pages. Otherwise events has all events,
+	// sources has the source of each, and heads and next chain events whose ids share a hash.
 	runs     []run
 	pageRuns []pageRun
 	paged    bool
@@ -40,36 +41,46 @@ type gatherer struct {
 	sources  []uint16
 	heads    []uint32 // index of an event + 1
 	next     []uint32
-	buffer   []logstore.Event // what was read from the scratch file
+	buffer   []logstore.Event // for reading from the scratch file
 
 	chain      []passage // the events of one id
 	firsts     []passage // the first event of the chain at each point
+	lasts      []passage // the last event of the chain at each point
+	counts     []uint8   // how many events of the chain are in one log of each point
+	inLog      []uint8   // by source: how many events of the chain it has
 	mixed      []mixed   // a chain with several ids
 	cut        []copied  // the events of one id, in order of time
 	beginnings []beginning
-	placed     []passage // the events of these tuples
+	placed     []placed // by tuple and point: the tuple's first and last event there
+	judged     judged   // the critical path of a tuple
+	critical   Critical // of the span that is being measured
+	doubts     doubts   // of the tuple that is being measured
 
-	// passed has a tuple's events by rank. Ranks that are not in the tuple's mask have events of
-	// other tuples.
+	// passed has a tuple's events by rank. At ranks that are not in the tuple's mask, it still has
+	// events of earlier tuples.
 	passed [maxPoints]passage
 
-	// The partition's ids that are parents and children.
+	// The ids of this partition that are parents or children.
 	links    []logstore.Link
 	parents  map[uint64]bool
 	children map[uint64]bool
 	unseen   map[uint64]bool // parents that are not children, and of which no event was seen yet
+	unborn   map[uint64]bool // children of which no event was seen yet
 	lineage  *lineage        // nil: there are no links
-	orphans  uint64          // linked tuples that reached the end and whose origin is not known
+	orphans  uint64          // linked tuples that reached the end without a known origin
 	emit     *lineageAppenders
 
 	single  bool               // each duration is computed alone
+	sole    bool               // the span being measured is a tuple's whole path
 	elapsed []tscratio.Elapsed // of durations that are computed together
-	apart   []apart            // durations of a tuple whose events are exported too
+	apart   []apart            // the durations of a tuple, until its events are exported
 	passing []passage          // a tuple's path
-	number  uint64             // of the tuple
+	number  uint64             // of the tuple, counted from 1: EventRow.Tuple
+	origin  uint64             // as DurationRow.Origin
+	made    uint64             // as DurationRow.Made
 
-	plans map[uint64]*plan
-	last  *plan
+	plans map[uint64]*plan // by mask
+	last  *plan            // of the tuple before
 	found found
 	err   error
 }
@@ -95,7 +106,7 @@ func (in *input) newGatherer(g *graph, axes []axis) *gatherer {
 	return w
 }
 
-// load takes a partition and groups its events by id.
+// load takes a partition and groups its events by id. Unless keep is true, the store drops them.
 func (w *gatherer) load(s *scattered, partition int, keep bool) error {
 	w.runs = w.runs[:0]
 	var err error
@@ -175,8 +186,8 @@ type mixed struct {
 	passage
 }
 
-// several splits a chain with several ids. It sorts the events, because somebody who chooses ids
-// may choose many ids with one hash.
+// several splits a chain with several ids. It sorts the events. Somebody could choose many ids that
+// share one hash, and comparing every two of them would take too long.
 func (w *gatherer) several(head uint32, tell func(id uint64, events []passage)) {
 	w.mixed = w.mixed[:0]
 	for i := head; i != 0; i = w.next[i-1] {
@@ -194,13 +205,10 @@ func (w *gatherer) several(head uint32, tell func(id uint64, events []passage)) 
 	}
 }
 
-// sample reads partitions until enough tuples have shown the order in which they pass points. For
-// points that few tuples pass, sample reads on until one of their tuples is seen or no partition is
-// left.
+// sample reads partitions until enough tuples have shown the order in which they pass points. If a
+// point has events, but no tuple was seen both there and at another point, sample reads on until it
+// finds such a tuple or no partition is left.
 func (in *input) sample(ctx context.Context, s *scattered, axes []axis) (*graph, error) {
-	if len(in.options.Edges) > 0 {
-		return in.declared()
-	}
 	e := newEvidence(len(in.points))
 	w := in.newGatherer(&graph{}, axes)
 	alone := in.alone(e, s.told)
@@ -215,34 +223,50 @@ func (in *input) sample(ctx context.Context, s *scattered, axes []axis) (*graph,
 			if e.tuples < sampleTuples || slices.ContainsFunc(events, func(e passage) bool {
 				return alone>>in.sources[e.source].point&1 != 0
 			}) {
-				e.add(w.timer, in, w.earliest(events))
+				first, last, counts := w.firstAndLast(events)
+				e.add(w.timer, in, first, last, counts)
 			}
 		})
 		alone = in.alone(e, s.told)
 	}
-	return in.graphOf(e, s.told), nil
+	return in.graphOf(e, s.told)
 }
 
-// earliest returns the first event of an id at each point. Even if ids repeat, a tuple's first
-// event at a point is later than its first events at the points before.
-func (w *gatherer) earliest(events []passage) []passage {
+// firstAndLast returns the first and the last event of an id at each point, and how many events it
+// has in the log of the point that has the most of them.
+func (w *gatherer) firstAndLast(events []passage) (first, last []passage, counts []uint8) {
 	var mask uint64
-	path := w.firsts[:0]
+	first, last, counts = w.firsts[:0], w.lasts[:0], w.counts[:0]
+	if w.inLog == nil {
+		w.inLog = make([]uint8, len(w.in.sources))
+	}
 	for _, e := range events {
+		if n := &w.inLog[e.source]; *n < math.MaxUint8 {
+			*n++
+		}
 		p := w.in.sources[e.source].point
 		if mask>>p&1 == 0 {
 			mask |= 1 << p
-			path = append(path, e)
+			first, last, counts = append(first, e), append(last, e), append(counts, 1)
 			continue
 		}
-		for i := range path {
-			if w.in.sources[path[i].source].point == p && w.earlier(e, path[i]) {
-				path[i] = e
+		for i := range first {
+			if w.in.sources[first[i].source].point != p {
+				continue
+			}
+			counts[i] = max(counts[i], w.inLog[e.source])
+			if w.timer.earlier(e, first[i]) {
+				first[i] = e
+			} else if w.timer.earlier(last[i], e) {
+				last[i] = e
 			}
 		}
 	}
-	w.firsts = path
-	return path
+	for _, e := range events {
+		w.inLog[e.source] = 0
+	}
+	w.firsts, w.lasts, w.counts = first, last, counts
+	return first, last, counts
 }
 
 // gather joins the events of all partitions into paths.
@@ -302,11 +326,13 @@ func (in *input) gather(ctx context.Context, s *scattered, g *graph, axes []axis
 		for node := range all.points[i].ended {
 			all.points[i].settle(node)
 		}
+		all.points[i].fly(axes)
 	}
 	return all, together(failed)
 }
 
-// settle adds to w.found what was collected.
+// settle adds the counts of the plans to w.found, and computes the pairs of readings that still
+// wait.
 func (w *gatherer) settle() {
 	for _, p := range w.plans {
 		w.found.tuples += p.tuples
@@ -323,8 +349,10 @@ func (w *gatherer) settle() {
 	f := &w.found
 	for _, l := range f.spans {
 		for _, p := range l.parts {
-			if p != nil && p.fresh.n > 0 {
-				w.settlePart(l, p)
+			for i := 0; p != nil && i < len(p.fresh); i++ {
+				if p.fresh[i] != nil && p.fresh[i].n > 0 {
+					w.settlePart(l, p, i == 1)
+				}
 			}
 		}
 	}

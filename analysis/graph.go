@@ -6,19 +6,38 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
-
-	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
 // graph is the order in which tuples pass points.
 type graph struct {
 	order  []int    // points, in the order in which they are passed
-	rank   []int    // by point
+	rank   []int    // by point: its index in order
 	before []uint64 // by rank: the ranks that precede it in every tuple that passes both
-	after  []uint64
-	// apart[rank] has the ranks that no tuple of the sample passed together with rank. apart is nil
-	// for a declared graph.
+	after  []uint64 // by rank: the ranks that follow it in every tuple that passes both
+	// apart[rank] has the ranks whose order relative to rank is not known: no tuple of the sample
+	// passed both points, and the declared edges do not name both.
 	apart []uint64
+	// open[rank] has the ranks that may precede it, although before does not have them. If the
+	// order of two ranks is not proven at all, each is open for the other.
+	open []uint64
+	// called[rank] has the ranks where a tuple may have entered an actor that called the actor of
+	// this rank.
+	called []uint64
+	// against[rank] has the ranks that follow it only because declared edges say so: what the data
+	// show is the opposite, or nothing.
+	against []uint64
+	// merges has the ranks where the branches of a tuple arrive one by one, each with an event of
+	// its own.
+	merges uint64
+	// alone has the ranks of points whose tuples were seen at no other point.
+	alone uint64
+	// inside has the ranks that another rank of the same actor follows.
+	inside uint64
+	// lacking has the ranks of points whose logs do not have every tuple.
+	lacking uint64
+	// openEnds is true if paths may begin earlier or go on later, at points that have no place in
+	// the order.
+	openEnds bool
 }
 
 // rankOf is the rank of the point of a log; -1 if the log has no point.
@@ -29,99 +48,15 @@ func (g *graph) rankOf(s *source) int {
 	return g.rank[s.point]
 }
 
-// evidence is what a sample of tuples shows about the order of points.
-type evidence struct {
-	points int
-	both   [][]uint64 // tuples that pass both
-	surely [][]uint64 // of these, tuples that certainly pass the first before the second
-	middle [][]uint64 // of these, tuples with the middle of the interval in that order
-	tuples int
-}
-
-func newEvidence(points int) *evidence {
-	e := &evidence{points: points}
-	for _, m := range []*[][]uint64{&e.both, &e.surely, &e.middle} {
-		*m = make([][]uint64, points)
-		for i := range *m {
-			(*m)[i] = make([]uint64, points)
-		}
-	}
-	return e
-}
-
-// sampleTuples is the number of tuples from which the order is derived.
-const sampleTuples = 20_000
-
-// add takes a tuple that passes each of its points once.
-func (e *evidence) add(t *timer, in *input, way []passage) {
-	e.tuples++
-	for i, a := range way {
-		for _, b := range way[i+1:] {
-			p, q := in.sources[a.source].point, in.sources[b.source].point
-			e.both[p][q]++
-			e.both[q][p]++
-			d, err := t.between(int(a.source), int(b.source), a.reading, b.reading)
-			if err != nil {
-				continue
-			}
-			switch d.Order() {
-			case tscratio.Before:
-				e.surely[p][q]++
-			case tscratio.After:
-				e.surely[q][p]++
-			}
-			if middle := d.Lo/2 + d.Hi/2; middle >= 0 {
-				e.middle[p][q]++
-			} else {
-				e.middle[q][p]++
-			}
-		}
-	}
-}
-
-// leastSure is the smallest share of tuples with a proven order that decides: one in leastSure. The
-// share is larger than the share of ids that match by chance. Each chance match may prove a false
-// order.
-const leastSure = 100
-
-// precedes reports whether tuples pass p before q. The intervals decide where they can, then the
-// names of the points, then the middles of the intervals. If tuples pass p and q in both orders,
-// the points are parallel.
-func (e *evidence) precedes(p, q int, points []point) bool {
-	if e.both[p][q] == 0 {
-		return false
-	}
-	if sure := e.surely[p][q] + e.surely[q][p]; sure > 0 && sure*leastSure >= e.both[p][q] {
-		return e.surely[p][q]*100 >= sure*99
-	}
-	if a, b := points[p], points[q]; a.actor == b.actor && pointOrder[a.name] > 0 &&
-		pointOrder[b.name] > 0 {
-		return pointOrder[a.name] < pointOrder[b.name]
-	}
-	if m := e.middle[p][q] + e.middle[q][p]; m > 0 {
-		return e.middle[p][q]*4 >= m*3
-	}
-	// The nodes of p and q are not related. A point where tuples leave an actor precedes a point
-	// where tuples arrive at another.
-	return pointOrder[points[p].name] >= pointOrder["end"] &&
-		slices.Contains([]int{pointOrder["recv"], pointOrder["start"]}, pointOrder[points[q].name])
-}
-
 // graphOf orders the points by the evidence.
-func (in *input) graphOf(e *evidence, told []told) *graph {
+func (in *input) graphOf(e *evidence, told []told) (*graph, error) {
 	n := len(in.points)
 	var unrelated [][2]point
 	for p := range n {
 		for q := range p {
-			if e.both[p][q] > 0 && e.middle[p][q]+e.middle[q][p] == 0 {
+			if !e.related(p, q) {
 				unrelated = append(unrelated, [2]point{in.points[q], in.points[p]})
 			}
-		}
-		if in.alone(e, told)>>p&1 != 0 {
-			in.find(
-				FindUndecided,
-				"no tuple at %s is seen anywhere else: its ids match those of no other point",
-				in.points[p])
 		}
 	}
 	switch len(unrelated) { // with many nodes a finding for each pair would hide other findings
@@ -134,23 +69,53 @@ func (in *input) graphOf(e *evidence, told []told) *graph {
 			"such as %s and %s: how long that took is not known",
 			len(unrelated), unrelated[0][0], unrelated[0][1])
 	}
-	precedes := make([][]bool, n)
-	for p := range precedes {
-		precedes[p] = make([]bool, n)
-		for q := range precedes[p] {
-			precedes[p][q] = p != q && e.precedes(p, q, in.points)
-		}
+	edges, declared, err := in.declared()
+	if err != nil {
+		return nil, err
 	}
-	g := in.sorted(precedes, "tuples")
-	g.apart = make([]uint64, n)
+	o := &ordering{precedes: declared, may: matrix(n)}
+	if !in.options.OnlyEdges {
+		o = orderOf(e, in.points, edges, declared)
+		in.findOpen(o)
+		in.findNeedless(e, edges, o)
+	}
+	g := in.sorted(o)
+	g.apart, g.against = make([]uint64, n), make([]uint64, n)
 	for p := range n {
 		for q := range n {
-			if p != q && e.both[p][q] == 0 {
+			if declared[p][q] && !e.precedes(p, q, in.points) {
+				g.against[g.rank[p]] |= 1 << g.rank[q]
+			}
+			told := isIn(declared, p) && isIn(declared, q) || in.options.OnlyEdges
+			if p != q && e.both[p][q] == 0 && !o.precedes[p][q] && !o.precedes[q][p] &&
+				!told {
 				g.apart[g.rank[p]] |= 1 << g.rank[q]
 			}
 		}
 	}
-	return g
+	g.merges = e.merges(g)
+	g.alone = g.ranks(in.alone(e, told))
+	for p, before := range o.precedes {
+		for q, follows := range before {
+			if follows && in.points[p].actor == in.points[q].actor {
+				g.inside |= 1 << g.rank[p]
+			}
+		}
+	}
+	g.lacking = in.lacking(g, told)
+	in.findEmpty(g, told)
+	g.openEnds = in.openEnds != ""
+	return g, nil
+}
+
+// isIn reports whether a point is an end of some edge.
+func isIn(precedes [][]bool, p int) bool {
+	for q := range precedes {
+		if precedes[p][q] || precedes[q][p] {
+			return true
+		}
+	}
+	return false
 }
 
 // alone returns the points that have events, but whose tuples were seen at no other point.
@@ -164,7 +129,7 @@ func (in *input) alone(e *evidence, told []told) (mask uint64) {
 	return mask
 }
 
-// hasEvents reports whether some channel of a point keeps every tuple and has events.
+// hasEvents reports whether a point has a channel that keeps every tuple and has events.
 func (in *input) hasEvents(p int, told []told) bool {
 	for i := range in.sources {
 		k := in.sources[i].header.Settings.Kind.String()
@@ -176,17 +141,13 @@ func (in *input) hasEvents(p int, told []told) bool {
 	return false
 }
 
-// declared is the graph of the declared edges.
-func (in *input) declared() (*graph, error) {
-	n := len(in.points)
+// declared returns the declared edges, and which points precede which by them.
+func (in *input) declared() (edges [][2]int, precedes [][]bool, err error) {
 	index := map[string]int{}
 	for i, p := range in.points {
 		index[p.String()] = i
 	}
-	precedes := make([][]bool, n)
-	for p := range precedes {
-		precedes[p] = make([]bool, n)
-	}
+	precedes = matrix(len(in.points))
 	for _, e := range in.options.Edges {
 		ends := [2]int{}
 		known := true
@@ -200,35 +161,29 @@ func (in *input) declared() (*graph, error) {
 				"%s: %w", e[0], e[1], name, someOf(slices.Sorted(maps.Keys(index))), ErrEdge)
 			switch {
 			case in.hasUnseen(name):
-			case len(in.missing) > 0 || in.options.Filter.any(): // its logs may be what is missing
+			case len(in.missing) > 0 || in.options.Filter.any(): // its log may be missing
 				in.find(FindUndecided, "%v", err)
 			default:
-				return nil, err
+				return nil, nil, err
 			}
 		}
 		if known {
+			edges = append(edges, ends)
 			precedes[ends[0]][ends[1]] = true
 		}
 	}
-	for via := range n { // the transitive closure
-		for p := range n {
-			for q := range n {
-				precedes[p][q] = precedes[p][q] || precedes[p][via] && precedes[via][q]
-			}
-		}
-	}
-	for p := range n {
+	for p := range closed(precedes) {
 		if precedes[p][p] {
-			return nil, fmt.Errorf(
+			return nil, nil, fmt.Errorf(
 				"the declared edges lead from %s back to it: the analysis knows no loops",
 				in.points[p])
 		}
 	}
-	return in.sorted(precedes, "edges"), nil
+	return edges, precedes, nil
 }
 
-// hasUnseen reports whether a point of this name has a channel that was not chosen, or whose log is
-// not there.
+// hasUnseen reports whether a point of this name has a channel that was not chosen or whose log is
+// missing.
 func (in *input) hasUnseen(name string) bool {
 	for p := range in.unseen {
 		if p.String() == name {
@@ -238,12 +193,52 @@ func (in *input) hasUnseen(name string) bool {
 	return false
 }
 
-// sorted orders points so that each comes after those that precede it.
-func (in *input) sorted(precedes [][]bool, what string) *graph {
-	n := len(in.points)
-	g := &graph{rank: make([]int, n), before: make([]uint64, n), after: make([]uint64, n)}
+// sorted ranks points so that each comes after those that precede it or may precede it. If the
+// order has a circle, a finding says so.
+func (in *input) sorted(o *ordering) *graph {
+	ranked := matrix(len(in.points))
+	for p := range ranked {
+		for q := range ranked {
+			ranked[p][q] = o.precedes[p][q] || o.may[p][q] && !o.precedes[q][p] && !o.may[q][p]
+		}
+	}
+	g, circle := sorted(ranked)
+	if len(circle) > 0 {
+		var names []string
+		for _, p := range slices.Sorted(slices.Values(circle)) {
+			names = append(names, in.points[p].String())
+		}
+		in.find(FindUndecided, "the tuples put %s in a circle: what is measured between them "+
+			"begins at %s; declare an edge to change that", strings.Join(names, ", "),
+			in.points[circle[0]])
+	}
+	g.link(o.precedes)
+	g.open, g.called = make([]uint64, len(in.points)), make([]uint64, len(in.points))
+	for p := range o.may {
+		for q, may := range o.may[p] {
+			if may {
+				g.open[g.rank[q]] |= 1 << g.rank[p]
+			}
+		}
+	}
+	for _, n := range o.nestings {
+		for _, y := range n.inner {
+			for _, p := range y.points {
+				if n.is == open {
+					g.called[g.rank[p]] |= 1 << g.rank[n.outer.enter]
+				}
+			}
+		}
+	}
+	return g
+}
+
+// sorted ranks points so that each comes after those that precede it. If that is impossible, it
+// returns the points of a circle, first the one with the least rank.
+func sorted(precedes [][]bool) (g *graph, circle []int) {
+	n := len(precedes)
+	g = &graph{rank: make([]int, n)}
 	taken := make([]bool, n)
-	circles := 0
 	for len(g.order) < n {
 		best, least := -1, n+1
 		for q := range n {
@@ -260,24 +255,27 @@ func (in *input) sorted(precedes [][]bool, what string) *graph {
 				best, least = q, waits
 			}
 		}
-		if least > 0 {
-			circles++ // a further circle lies within the first, which has been cut
-		}
-		if least > 0 && circles == 1 {
-			var circle []string
+		if least > 0 && circle == nil { // the first circle has all points of further circles
+			circle = append(circle, best)
 			for p := range n {
-				if !taken[p] {
-					circle = append(circle, in.points[p].String())
+				if !taken[p] && p != best {
+					circle = append(circle, p)
 				}
 			}
-			in.find(FindUndecided, "the %s put %s in a circle: what is measured between them "+
-				"begins at %s; declare the edges to change that", what, strings.Join(circle, ", "),
-				in.points[best])
 		}
 		taken[best] = true
 		g.rank[best] = len(g.order)
 		g.order = append(g.order, best)
 	}
+	g.link(precedes)
+	return g, circle
+}
+
+// link sets which ranks precede and follow each rank. Of a circle, it leaves out what contradicts
+// the ranks.
+func (g *graph) link(precedes [][]bool) {
+	n := len(precedes)
+	g.before, g.after = make([]uint64, n), make([]uint64, n)
 	for p := range n {
 		for q := range n {
 			if i, j := g.rank[p], g.rank[q]; precedes[p][q] && i < j {
@@ -286,73 +284,23 @@ func (in *input) sorted(precedes [][]bool, what string) *graph {
 			}
 		}
 	}
-	return g
 }
 
-// plan is what is measured for tuples that pass the same points.
-type plan struct {
-	mask   uint64
-	tuples uint64
-	spans  []planned
-	whole  *planned // from the first point to the last
-	ends   []int    // ranks that no rank follows here, though some could
-	starts []int    // ranks that no rank precedes here, though some could
-	goesOn uint64   // ranks that another rank follows here
-	// apart has two ranks whose order is not known, because no tuple of the sample passed both. 0:
-	// there are no such ranks.
-	apart uint64
-}
-
-// planned is a span from one rank to another.
-type planned struct {
-	from, to int
-	span     *span
-
-	// sources are the sources of the tuple before. part is the part of span between their nodes.
-	sources [2]int32
-	part    *spanPart
-}
-
-// planOf makes the plan for a set of points.
-func (g *graph) planOf(mask uint64, spanOf func(from, to int, whole bool) *span) *plan {
-	p := &plan{mask: mask}
-	for rest := mask; rest != 0; rest &= rest - 1 {
-		to := bits.TrailingZeros64(rest)
-		if g.apart != nil && g.apart[to]&mask != 0 {
-			p.apart = 1<<to | 1<<bits.TrailingZeros64(g.apart[to]&mask)
-		}
-		direct := g.direct(mask, to)
-		if direct == 0 && g.before[to] != 0 {
-			p.starts = append(p.starts, to)
-		}
-		for ; direct != 0; direct &= direct - 1 {
-			from := bits.TrailingZeros64(direct)
-			p.spans = append(p.spans, planned{from: from, to: to, span: spanOf(from, to, false)})
-			p.goesOn |= 1 << from
-		}
+// ranks turns a mask of points into a mask of ranks.
+func (g *graph) ranks(points uint64) (mask uint64) {
+	for ; points != 0; points &= points - 1 {
+		mask |= 1 << g.rank[bits.TrailingZeros64(points)]
 	}
-	for rest := mask &^ p.goesOn; rest != 0; rest &= rest - 1 {
-		if r := bits.TrailingZeros64(rest); g.after[r] != 0 {
-			p.ends = append(p.ends, r)
-		}
-	}
-	if mask != 0 {
-		first, last := bits.TrailingZeros64(mask), 63-bits.LeadingZeros64(mask)
-		if first != last && g.before[first] == 0 && g.after[last] == 0 &&
-			g.before[last]&(1<<first) != 0 {
-			p.whole = &planned{from: first, to: last, span: spanOf(first, last, true)}
-		}
-	}
-	return p
+	return mask
 }
 
-// direct returns the points of a tuple that directly precede a given point, so that none of the
-// tuple's points is between.
+// direct returns those ranks in mask that precede the rank to with no other rank in mask in
+// between.
 func (g *graph) direct(mask uint64, to int) uint64 {
 	all := mask & g.before[to]
 	found := all
 	for rest := all; rest != 0; rest &= rest - 1 {
-		// Whatever precedes this rank does not precede to directly.
+		// What precedes one of these ranks does not directly precede to.
 		found &^= g.before[bits.TrailingZeros64(rest)]
 	}
 	return found

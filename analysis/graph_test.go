@@ -9,9 +9,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// What decides which of two points comes first: tuples for which the bounds decide, the names of an
-// actor's points, and the middles of intervals. Between nodes that are not related, a point that
-// leaves an actor comes before one that arrives at another.
+// Three things decide which of two points comes first: tuples for which the bounds decide, the
+// names of an actor's points, and the middles of intervals. Between nodes that are not related, a
+// point that leaves an actor comes before one that arrives at another.
 func TestWhatPrecedes(t *testing.T) {
 	for _, test := range []struct {
 		p, q           string
@@ -36,8 +36,8 @@ func TestWhatPrecedes(t *testing.T) {
 	} {
 		e := newEvidence(2)
 		e.both[0][1], e.both[1][0] = test.both, test.both
-		e.surely[0][1], e.surely[1][0] = test.surely[0], test.surely[1]
-		e.middle[0][1], e.middle[1][0] = test.middle[0], test.middle[1]
+		e.single.surely[0][1], e.single.surely[1][0] = test.surely[0], test.surely[1]
+		e.single.middle[0][1], e.single.middle[1][0] = test.middle[0], test.middle[1]
 		var points []point
 		for _, name := range []string{test.p, test.q} {
 			actor, at, _ := strings.Cut(name, "/")
@@ -50,8 +50,8 @@ func TestWhatPrecedes(t *testing.T) {
 	}
 }
 
-// An edge between points that the run does not have is an error: it would change nothing. Points
-// whose channels were not chosen may be named all the same.
+// An edge between points that the run does not have is an error: it would change nothing. An edge
+// may name points whose channels were not chosen.
 func TestDeclaredEdgeToNowhere(t *testing.T) {
 	parent := t.TempDir()
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 
 	"github.com/cloudprofiler/cloudprofiler/logstore"
@@ -11,17 +12,17 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// The most that one answer can distinguish. A tuple's mask has a bit for each point.
+// The most points and sources that one answer can distinguish. The mask of a tuple has a bit for
+// each point, hence 64 points.
 const (
 	maxPoints  = 64
 	maxSources = 1<<16 - 1
-	// maxClosed is the largest number of nodes for which third nodes are considered, because the
-	// number of paths grows with the cube of the nodes.
+	// maxClosed is the largest number of nodes for which third nodes are considered. It is small
+	// because the number of paths over third nodes grows with the cube of the nodes.
 	maxClosed = 32
 )
 
-// ErrNothing is returned for a run with nothing to analyze: no log can be read, or no log is of a
-// known node.
+// ErrNothing is returned for a run with nothing to analyze: it names no nodes.
 var ErrNothing = errors.New("nothing to analyze")
 
 // ErrEdge is returned for a declared edge to a point that the run does not have.
@@ -33,12 +34,14 @@ type input struct {
 	options  Options
 	nodes    []nodeInput // by name
 	sources  []source
-	points   []point // by actor, and within an actor in the order in which tuples pass them
+	points   []point // sorted by actor, then in the order in which tuples pass them
 	clocks   clocks
 	missing  []runs.Missing
 	recorded int              // number of entries of missing that were noted when the run was made
 	unseen   map[point]string // why not all logs of a point are read
 	silent   []string         // nodes that should have logs, and have none
+	unusable map[point]string // a log of which no row can be used; leaves out logs not chosen
+	openEnds string           // why paths may go on at points that have no place in them
 	findings []Finding
 }
 
@@ -47,7 +50,7 @@ type input struct {
 // other.
 type nodeInput struct {
 	runs.Node
-	node      string // what the run calls it
+	node      string // the run's name for the node, in all its epochs
 	described tscratio.Node
 }
 
@@ -80,7 +83,8 @@ type source struct {
 
 // openInput lists the logs and relates the nodes.
 func openInput(dir *runs.Directory, o Options) (*input, error) {
-	in := &input{run: dir, options: o, unseen: map[point]string{}}
+	in := &input{run: dir, options: o, unseen: map[point]string{},
+		unusable: map[point]string{}}
 	in.missing = append(in.missing, dir.Run.Missing...)
 	in.recorded = len(in.missing)
 	pairs, missing := dir.Relations()
@@ -90,6 +94,7 @@ func openInput(dir *runs.Directory, o Options) (*input, error) {
 	for _, m := range unlisted {
 		if s, ok := logstore.ParseSegment(m.Part); ok {
 			in.unseen[pointOf(s)] = fmt.Sprintf("not all logs of %s are there", pointOf(s))
+			in.noteUnusable(s, path.Base(path.Dir(m.Part)))
 		}
 	}
 	in.miss(dir.Absent(pairs, logs, missing)...)
@@ -100,8 +105,8 @@ func openInput(dir *runs.Directory, o Options) (*input, error) {
 	return in, in.chooseReference()
 }
 
-// miss notes missing parts, each once. A note from when the run was made does not hide what is
-// wrong with the same part now.
+// miss notes missing parts, each once. A part may have been noted when the run was made. That note
+// does not hide what is wrong with the part now.
 func (in *input) miss(missing ...runs.Missing) {
 	for _, m := range missing {
 		known := slices.Contains(in.missing[:in.recorded], m)
@@ -140,7 +145,7 @@ func (in *input) relate(pairs []*tscratio.Pair) error {
 	for _, p := range pairs {
 		part := in.run.Run.PairPath(p.A, p.B)
 		for _, n := range []*tscratio.Node{&p.A, &p.B} {
-			// readRelation has made sure that the run has this node.
+			// readRelation in package runs has made sure that the run has this node.
 			n.Name = in.nodes[in.nodeOf(n.Name, n.Epoch)].Name
 		}
 		conflict := ""
@@ -237,6 +242,11 @@ func (in *input) list(logs []runs.NodeLogs) {
 		}
 	}
 	in.leaveOut(rank)
+	for p := range in.unusable {
+		if len(rank) < maxPoints {
+			rank[p] = 0
+		}
+	}
 	in.points = slices.SortedFunc(maps.Keys(rank), func(a, b point) int {
 		if a.actor != b.actor {
 			return cmpStrings(a.actor, b.actor)
@@ -258,6 +268,9 @@ func (in *input) list(logs []runs.NodeLogs) {
 	}
 }
 
+// hasPoint reports whether a log of a point is read.
+func (in *input) hasPoint(p point) bool { return slices.Contains(in.points, p) }
+
 // named returns the sorted names of nodes, and of channels that have a log.
 func named(of []runs.Node, logs []runs.NodeLogs) (nodes, channels []string) {
 	for _, n := range of {
@@ -275,7 +288,7 @@ func named(of []runs.Node, logs []runs.NodeLogs) (nodes, channels []string) {
 
 func pointOf(s logstore.Segment) point { return point{s.Channel.Actor, s.Channel.Point} }
 
-// addSources opens the log of one ring, and makes a source of each epoch's part of the log.
+// addSources opens the log of one ring, and makes a source for each epoch in the log.
 func (in *input) addSources(node string, ring []logstore.Segment, rank map[point]int) {
 	name := ring[0].Channel.String()
 	if !in.options.Filter.channel(node, name) {
@@ -287,9 +300,10 @@ func (in *input) addSources(node string, ring []logstore.Segment, rank map[point
 	miss := func(format string, args ...any) {
 		in.unseen[pointOf(ring[0])] = fmt.Sprintf("not all logs of %s can be used",
 			pointOf(ring[0]))
+		in.noteUnusable(ring[0], node)
 		in.miss(runs.Missing{Part: part, Reason: fmt.Sprintf(format, args...)})
 	}
-	var s *source           // the source of the segments before
+	var s *source           // the source of the segment before
 	from := len(in.sources) // index of the first source of this ring
 	begin := 0              // the first segment of the current source
 	for i, segment := range ring {
@@ -297,7 +311,7 @@ func (in *input) addSources(node string, ring []logstore.Segment, rank map[point
 		if err != nil {
 			miss("%v", err)
 			if s != nil {
-				s.segments = ring[begin : i+1] // its reader reports what is missing
+				s.segments = ring[begin : i+1] // the reader of s reports what is missing
 			}
 			continue
 		}

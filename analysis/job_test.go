@@ -13,10 +13,11 @@ type job struct {
 	nodes    []simrun.Node
 	channels []simrun.Channel
 	edges    [][2]string
-	// findable says that the edges can be found in the data. For each edge, some tuple passes both
-	// ends. No id that ends in a window reaches the sink as another tuple. No id that was not seen
-	// at its source is seen there as another tuple.
+	// findable says that the edges can be found in the data. This needs three things. For each
+	// edge, some tuple passes both ends. An id that ended in a window does not reach the sink as
+	// another tuple. An id that was not seen at its source is not seen there as another tuple.
 	findable bool
+	reuse    bool // each id is used twice
 }
 
 func randomJob(rng *rand.Rand) job {
@@ -98,7 +99,7 @@ func randomJob(rng *rand.Rand) job {
 			now += ms/20 + rng.Uint64N(ms/5)
 			at := now
 			hops, kind := uint64(0), id/block
-			hop := func() bool { // on to the next actor, or lost
+			hop := func() bool { // goes on to the next actor, or is lost
 				at += ms/2 + rng.Uint64N(ms)
 				hops++
 				return !chance(id, hops, lose)
@@ -108,7 +109,7 @@ func randomJob(rng *rand.Rand) job {
 			if clicks := window > 0 && round == 0 && kind%5 == 0; clicks {
 				log("clicks", 0, "send", at, id)
 				through = nil
-				// Otherwise it is first seen after its source.
+				// If no source logs the tuple, it is first seen after its source.
 			} else if !unlogged || !chance(id, 0, 0.1) {
 				log("source", int(kind%2), "send", at, id)
 			}
@@ -146,13 +147,13 @@ func randomJob(rng *rand.Rand) job {
 					for _, p := range waiting {
 						link(p, child)
 					}
-					if rng.IntN(8) == 0 { // made of one that was itself made
+					if rng.IntN(8) == 0 { // made of a tuple that was itself made of others
 						link(made-2, child)
 					}
-					if rng.IntN(8) == 0 { // made of itself
+					if rng.IntN(8) == 0 { // a link from an id to the same id
 						link(child, child)
 					}
-					// made of an id that nobody saw: that is no tuple's origin
+					// a link from an id that no log has: this id is no tuple's origin
 					if rng.IntN(8) == 0 {
 						link(1<<62+child, child)
 						link(1<<62+child, child+1<<61)
@@ -174,6 +175,7 @@ func randomJob(rng *rand.Rand) job {
 		}
 	}
 	edge := func(from, to string) { j.edges = append(j.edges, [2]string{from, to}) }
+	j.reuse = reuse
 	j.findable = !reuse || window == 0 && !unlogged
 	last := "source/send"
 	for _, s := range stages {
@@ -212,8 +214,8 @@ func randomJob(rng *rand.Rand) job {
 			ids[r.ID] = ids[r.ID] || !r.IsLink
 		}
 	}
-	// An edge whose points no tuple passes does not exist. Any other is found only if some tuple
-	// passes both of its points.
+	// If an end of an edge has no channel, the edge does not exist. The data show any other edge
+	// only if some tuple passes both of its ends.
 	j.edges = slices.DeleteFunc(j.edges, func(e [2]string) bool {
 		return at[e[0]] == nil || at[e[1]] == nil
 	})

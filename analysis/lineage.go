@@ -8,12 +8,13 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// maxGenerations is the largest number of generations from a tuple back to its origin.
+// maxGenerations is the largest number of generations that are followed from an origin to a tuple.
 const maxGenerations = 64
 
-// lineage traces tuples that were made of others back to where those others began. It passes
-// origins from parent to child in rounds. Each round joins the origins of one generation with the
-// links, one partition at a time.
+// lineage traces tuples that were made of others back to where those others began. A link names a
+// parent and a child: the child was made of the parent. lineage passes origins from parent to child
+// in rounds. Each round joins the origins of one generation with the links, one partition at a
+// time.
 type lineage struct {
 	in      *input
 	bits    uint
@@ -21,26 +22,34 @@ type lineage struct {
 	origins *store[origin] // of parents that are not children
 	ends    *store[ending] // of children that reached the end
 
-	// lossy is true if links may be missing. With a link, a tuple of which another was made is
-	// missing.
+	// lossy is true if links may be missing. If a link is missing, a parent of some tuple is not
+	// known.
 	lossy bool
 }
 
-// origin is where the tuples began that an id was made of: the first and the last of these tuples.
+// origin says where the tuples began that an id was made of. It has the earliest and the latest of
+// these begins.
 type origin struct {
 	id               uint64
-	earliest, latest passage // if source is nowhere: not known
-	// lacking is true if the logs do not show where some of these tuples began. That moment may be
-	// before earliest, after latest, or between them.
+	earliest, latest begun // if source is nowhere: not known
+	// lacking is true if the logs do not show where some of these tuples began. They may have begun
+	// before earliest, after latest, or in between.
 	lacking bool
+}
+
+// begun is an event of a tuple. number is EventRow.Tuple of that event.
+type begun struct {
+	passage
+	number uint64
 }
 
 const nowhere = -1
 
 // ending is where a tuple ended.
 type ending struct {
-	id   uint64
-	last passage
+	id    uint64
+	last  begun
+	doubt bool // last may be an event of another tuple with the same id
 }
 
 type lineageAppenders struct {
@@ -87,33 +96,42 @@ func (w *gatherer) loadLinks(s *scattered, partition int) error {
 	if w.links, err = s.byKid.load(partition, w.links[:0]); err != nil {
 		return err
 	}
-	w.children = make(map[uint64]bool, len(w.links))
+	w.children, w.unborn = make(map[uint64]bool, len(w.links)), make(map[uint64]bool, len(w.links))
 	for _, l := range w.links {
 		if l.Parent != l.Child {
-			w.children[l.Child] = true
-			delete(w.unseen, l.Child) // the child's origin is the origin of its parents
+			w.children[l.Child], w.unborn[l.Child] = true, true
+			if w.single && w.in.options.Links != nil {
+				w.in.options.Links(l.Parent, l.Child)
+			}
+			delete(w.unseen, l.Child) // a child has its origin from its own parents
 		}
 	}
 	return nil
 }
 
-// tellUnseen notes the partition's parents of which no log has an event.
+// tellUnseen notes those of the partition's parents that have no event in any log, and counts the
+// children without one.
 func (w *gatherer) tellUnseen() {
+	w.found.childless += uint64(len(w.unborn))
+	w.found.born += uint64(len(w.children) - len(w.unborn))
 	for id := range w.unseen {
-		none := passage{source: nowhere}
+		none := begun{passage: passage{source: nowhere}}
 		w.emit.origins.add(id, 0, origin{id, none, none, true})
 	}
 }
 
 // lineageOf notes where a linked tuple began and ended.
-func (w *gatherer) lineageOf(id, mask uint64, path *[maxPoints]passage, parent, child bool) {
+func (w *gatherer) lineageOf(id, mask uint64, path *[maxPoints]passage, parent, child bool,
+	in doubt) {
+	delete(w.unborn, id)
 	if parent && !child {
 		rank := bits.TrailingZeros64(mask)
 		delete(w.unseen, id)
-		w.emit.origins.add(id, 0, origin{id, path[rank], path[rank], w.graph.before[rank] != 0})
+		first := begun{path[rank], w.number}
+		w.emit.origins.add(id, 0, origin{id, first, first, w.graph.before[rank] != 0})
 	}
 	if last := 63 - bits.LeadingZeros64(mask); child && w.graph.after[last] == 0 {
-		w.emit.ends.add(id, 0, ending{id, path[last]})
+		w.emit.ends.add(id, 0, ending{id, begun{path[last], w.number}, in>>last&1 != 0})
 	}
 }
 
@@ -190,8 +208,9 @@ func (l *lineage) round(ctx context.Context, current, arrived *store[origin], of
 	return made, nil
 }
 
-// joined merges the rows of each id. once means that an id should have one row. If an id has more
-// rows, several tuples share it, and it is not known of which of these the others were made.
+// joined merges the rows of each id. once means that each id should have one row, as in the first
+// generation. If an id then has more rows, several tuples share the id, and it is not known from
+// which of these the children were made.
 func (l *lineage) joined(rows []origin, once bool, w *gatherer) map[uint64]origin {
 	byID := make(map[uint64]origin, len(rows))
 	for _, o := range rows {
@@ -206,10 +225,10 @@ func (l *lineage) joined(rows []origin, once bool, w *gatherer) map[uint64]origi
 		case known.earliest.source == nowhere:
 			known.earliest, known.latest = o.earliest, o.latest
 		default:
-			if w.earlier(o.earliest, known.earliest) {
+			if w.timer.earlier(o.earliest.passage, known.earliest.passage) {
 				known.earliest = o.earliest
 			}
-			if w.earlier(known.latest, o.latest) {
+			if w.timer.earlier(known.latest.passage, o.latest.passage) {
 				known.latest = o.latest
 			}
 		}
@@ -218,26 +237,13 @@ func (l *lineage) joined(rows []origin, once bool, w *gatherer) map[uint64]origi
 	return byID
 }
 
-// earlier orders any two events by the middles of their intervals.
-func (w *gatherer) earlier(a, b passage) bool {
-	x, _, errA := w.timer.place(int(a.source), a.reading)
-	y, _, errB := w.timer.place(int(b.source), b.reading)
-	if errA != nil || errB != nil {
-		return errA == nil && errB != nil
-	}
-	if x.Mid() != y.Mid() {
-		return x.Mid() < y.Mid()
-	}
-	return a.source < b.source || a.source == b.source && a.reading < b.reading
-}
-
 // surelyAfter reports whether the first event surely happened after the second.
 func (w *gatherer) surelyAfter(a, b passage) bool {
 	d, err := w.timer.between(int(a.source), int(b.source), a.reading, b.reading)
 	return err == nil && d.Hi < 0
 }
 
-// measure measures from origins to ends.
+// measure computes the durations from origins to ends.
 func (l *lineage) measure(arrived *store[origin], w *gatherer) error {
 	var rows []origin
 	var ends []ending
@@ -256,13 +262,14 @@ func (l *lineage) measure(arrived *store[origin], w *gatherer) error {
 				w.orphans++
 				continue
 			}
-			// If the origin began after the end, it belongs to another tuple with the same id. The
-			// logs lack the tuple that was meant.
-			lacking := o.lacking || l.lossy || w.surelyAfter(o.latest, e.last)
+			// If the latest origin surely began after the end, it belongs to another tuple with the
+			// same id. Then the logs lack the true origin.
+			lacking := o.lacking || l.lossy || e.doubt ||
+				w.surelyAfter(o.latest.passage, e.last.passage)
 			to := w.graph.rank[l.in.sources[e.last.source].point]
 			for _, from := range []struct {
 				kind spanKind
-				passage
+				begun
 			}{{fromEarliest, o.earliest}, {fromLatest, o.latest}} {
 				k := spanKey{
 					from: w.graph.rank[l.in.sources[from.source].point], to: to, kind: from.kind,
@@ -270,10 +277,11 @@ func (l *lineage) measure(arrived *store[origin], w *gatherer) error {
 				s := w.spanOf(k)
 				part := w.part(s, from.source, e.last.source)
 				if lacking {
-					part.withheld++
+					part.withheld[beganUnseen]++
 					continue
 				}
-				w.measure(s, part, e.id, &from.passage, &e.last)
+				w.origin, w.made = from.number, e.last.number
+				w.measure(s, part, e.id, &from.passage, &e.last.passage, false)
 			}
 		}
 	}

@@ -6,10 +6,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// measureAll adds tuples to a span, given the readings at both ends. It calls idOf where a finding
-// names a tuple. It calls pathOf, unless that is nil, for tuples among the slowest.
-func (w *gatherer) measureAll(l *span, p *spanPart, xs, ys []uint64, idOf func(int) uint64,
-	pathOf func(int) []passage) {
+// measureAll adds tuples to a span, given the readings at both ends. on says that the span is
+// surely on the critical path of each tuple. measureAll calls idOf with the index of a tuple that a
+// finding names or that may be among the slowest. Unless pathOf is nil, it calls pathOf with the
+// index of a tuple that may be among the slowest.
+func (w *gatherer) measureAll(l *span, p *spanPart, xs, ys []uint64, on bool,
+	idOf func(int) uint64, pathOf func(int) []passage) {
 	if w.elapsed == nil {
 		w.elapsed = make([]tscratio.Elapsed, freshPairs)
 	}
@@ -17,10 +19,16 @@ func (w *gatherer) measureAll(l *span, p *spanPart, xs, ys []uint64, idOf func(i
 		n, d, err := w.timer.many(p.a, p.b, xs[i:], ys[i:], w.elapsed)
 		if err != nil {
 			p.unplaced += uint64(n)
+			if on {
+				l.critical.unplaced += uint64(n)
+			}
 			i += n
 			continue
 		}
 		elapsed := w.elapsed[:n]
+		if on {
+			l.critical.add(elapsed)
+		}
 		var least, largest tscratio.Elapsed
 		if l.again {
 			p.n += uint64(n)
@@ -53,12 +61,12 @@ type apart struct {
 	elapsed  tscratio.Elapsed
 }
 
-// tellEvents exports a tuple's events, each placed on the reference's counter. If the reference is
-// a third node to two events, the interval of the duration between them may extend beyond the
-// difference of the two placed intervals, because it does not rest on the reference alone. The
-// later event's interval is then widened, so that the difference still contains the interval of the
-// duration.
-func (w *gatherer) tellEvents(id, mask uint64, path *[maxPoints]passage) {
+// tellEvents exports a tuple's events, each placed on the reference's counter. A duration between
+// two events does not rest on the reference's relations alone. So its interval may extend beyond
+// the difference of the two placed intervals, if neither event is on the reference. tellEvents then
+// widens the later event's interval, so that the difference contains the interval of the duration.
+// ended are the ranks at which the tuple ended although it could have gone on.
+func (w *gatherer) tellEvents(id, mask, ended uint64, path *[maxPoints]passage) {
 	var at [maxPoints]tscratio.Interval
 	var verdicts [maxPoints]tscratio.Verdict
 	placed := mask
@@ -78,22 +86,15 @@ func (w *gatherer) tellEvents(id, mask uint64, path *[maxPoints]passage) {
 		to.Hi += min(^uint64(0)-to.Hi, uint64(max(a.elapsed.Hi-int64(to.Hi-from.Lo), 0)))
 	}
 	w.apart = w.apart[:0]
-	for rest := placed; rest != 0 && w.err == nil; rest &= rest - 1 {
+	for rest := mask; rest != 0 && w.err == nil; rest &= rest - 1 {
 		r := bits.TrailingZeros64(rest)
 		s := &w.in.sources[path[r].source]
 		w.err = w.in.options.Events(EventRow{
-			ID: id, Tuple: w.number, At: at[r], Node: w.in.nodes[s.node].Name, Channel: s.name,
-			Point: w.in.points[s.point].String(), Verdict: verdicts[r],
+			ID: id, Tuple: w.number, At: at[r], Unplaced: placed>>r&1 == 0,
+			Node: w.in.nodes[s.node].Name, Channel: s.name,
+			Point: w.in.points[s.point].String(), Verdict: verdicts[r], Ended: ended>>r&1 != 0,
 		})
 	}
-}
-
-func (w *gatherer) span(from, to int, whole bool) *span {
-	k := spanKey{from: from, to: to}
-	if whole {
-		k.kind = wholePath
-	}
-	return w.spanOf(k)
 }
 
 func (w *gatherer) spanOf(k spanKey) *span {

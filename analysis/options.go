@@ -13,20 +13,23 @@ import (
 
 // Options say what to ask of a run. The zero value asks for everything.
 type Options struct {
-	// Reference is the node in whose cycles the answer is given. If it is empty, the run's own
-	// choice is used. Without that, the node with the smallest median bound to the others is used.
+	// Reference is the node in whose cycles the answer is given. If Reference is empty, the run's
+	// own choice is used. If the run has no choice either, the node that is related to the most
+	// others is used, and of several such nodes the one with the smallest median bound to the
+	// others.
 	Reference string
 
-	// Wander is assumed for each pair instead of the stored wander. 0: the stored wander.
+	// Wander is assumed for each pair of nodes, instead of the wander that is stored with their
+	// measurements. 0: the stored wander.
 	Wander tscratio.Wander
 
-	// ThirdNodes says how far other nodes may narrow the relation of two nodes. With more than 32
-	// nodes, third nodes are not used.
+	// ThirdNodes says which measurements by way of a third node may narrow the relation of two
+	// nodes. In runs of more than 32 nodes, third nodes are not used.
 	ThirdNodes tscratio.ThirdNodes
 
-	// Memory_bytes is how much memory events may take; 0 is 512 MiB. The rest goes to a scratch
-	// file of at most Scratch_bytes; 0 is 64 GiB. The file is in the directory Scratch, or in the
-	// system's directory for temporary files.
+	// Memory_bytes is how much memory events may take; 0 is 512 MiB. The other events go to a
+	// scratch file of at most Scratch_bytes; 0 is 64 GiB. The file is in the directory Scratch. If
+	// Scratch is empty, the file is in the system's directory for temporary files.
 	Memory_bytes  int64
 	Scratch       string
 	Scratch_bytes int64
@@ -34,42 +37,60 @@ type Options struct {
 	// Workers is the number of cores to use; 0: all.
 	Workers int
 
-	// Slowest is the number of slowest tuples that are kept with their whole path; 0 is 10,
-	// negative is none. For a tuple of which others were made, the path under its own id is kept.
+	// Slowest is the number of slowest tuples that are kept with their whole path. 0 means 10, and
+	// a negative number means none. If other tuples were made of a slow tuple, only the slow
+	// tuple's path under its own id is kept.
 	Slowest int
 
-	// Edges declare which points follow which, each as actor/point. They replace the graph that is
-	// found in the data.
+	// Edges declare which points follow which, each as actor/point. They are added to the graph
+	// that is found in the data, and decide what is open there. If the data show the opposite
+	// order, the declared order is used.
 	Edges [][2]string
+	// OnlyEdges leaves out of the graph what the data show: points without a declared edge are on
+	// no path. It is for jobs whose graph is known beforehand.
+	OnlyEdges bool
 
 	Filter Filter
 
 	// Truth returns the smallest and the largest value that the counter of node other may truly
-	// have read when node's counter showed reading. ok is false where that is not known. It is
-	// known only for virtual nodes (internal/truth). The whole answer is then checked against
-	// Truth. Many goroutines call Truth. nil: the truth is not known.
+	// have read when node's counter showed reading. ok is false if that is not known: it is known
+	// only for virtual nodes (internal/truth). The whole answer is then checked against Truth. Many
+	// goroutines call Truth. nil: the truth is not known.
 	Truth func(node string, reading uint64, other string) (read tscratio.Interval, ok bool)
 
 	// Progress is called with the share of the work that is done, from 0 to 1, and with what is
 	// being done. It may be nil.
 	Progress func(done float64, what string)
 
-	// Events and Durations are called for every event and every duration, one at a time and in no
-	// order. Either may be nil. An error from them ends the analysis. If either is set, one core is
-	// used.
+	// Begin, unless it is nil, is called once, before Events and Durations. An error from it ends
+	// the analysis.
+	Begin func(Basis) error
+
+	// Events is called for every event, and Durations for every duration, one call at a time.
+	// Either may be nil. If it returns an error, the analysis ends. If either is set, one core is
+	// used. Tuples come in any order, but all rows of a tuple follow one another, its durations
+	// before its events. Tuples that share an id follow one another too, in the order of time.
+	// Tuples that were made of others have further durations, after the rows of all tuples.
 	Events    func(EventRow) error
 	Durations func(DurationRow) error
 
-	exactValues int // as exactValues; for tests
-	partitions  int // bits; for tests
+	// Links is called for each logged link, which says that the tuple with id child was made of the
+	// tuple with id parent. It is called before the rows of the child. It may be nil. Set it only
+	// if Events or Durations is set.
+	Links func(parent, child uint64)
+
+	exactValues int // replaces the constant exactValues; for tests
+	partitions  int // 0, or the number of partitions as a power of two; for tests
 }
 
 // Filter chooses a part of a run. Its zero value chooses everything.
 type Filter struct {
-	// Tuples that began between From_cycles and To_cycles of the reference node, unless To_cycles
-	// is 0. A tuple is chosen if the interval of its begin overlaps that time.
+	// From_cycles and To_cycles choose tuples that began between these two readings of the
+	// reference node. A tuple is chosen if the interval of its begin overlaps that time. If
+	// To_cycles is 0, neither field has an effect.
 	From_cycles, To_cycles uint64
-	// Same choice in ns of UTC by the reference node's clock, unless To_utc_ns is 0.
+	// From_utc_ns and To_utc_ns choose in the same way in ns of UTC by the reference node's clock.
+	// If To_utc_ns is 0, neither field has an effect.
 	From_utc_ns, To_utc_ns int64
 
 	Nodes []string // only events on these nodes; none: on all
@@ -79,27 +100,62 @@ type Filter struct {
 	IDs [][2]uint64
 }
 
+// Basis says what exported cycles mean, and what their bounds assume.
+type Basis struct {
+	Reference  Reference
+	Clock      Clock
+	ThirdNodes tscratio.ThirdNodes
+	// Zero_cycles is where the time axis begins, about at the first event.
+	Zero_cycles uint64
+	// Declared_ppm is the largest wander that was declared for any relation, and Used_ppm is the
+	// largest that is used. Both are wanders within a window of Window_s seconds. Used_ppm is
+	// larger than Declared_ppm only if a relation is suspect.
+	Declared_ppm, Used_ppm, Window_s float64
+	Relations, Suspect               int
+	// Kept is how many of the run's events are in the logs. Lacks says in words what is lacking.
+	Kept  Kept
+	Lacks string
+}
+
 // EventRow is an event for export.
 type EventRow struct {
 	ID    uint64
 	Tuple uint64 // tells apart tuples that share an id
-	// At is in cycles of the reference node. The difference of two events of one tuple contains the
-	// duration between them.
-	At      tscratio.Interval
+	// At is where the event lies on the reference node's counter. For two events of one tuple, the
+	// difference of their intervals contains the interval of the duration between the events.
+	At tscratio.Interval
+	// Unplaced says that At is not known, because the event's node was not related to the reference
+	// at that time. A duration from or to the event may still be known.
+	Unplaced bool
+
 	Node    string
 	Channel string
 	Point   string
 	Verdict tscratio.Verdict
+	// Ended says that the tuple ended here although it could have gone on: Point counts it as lost,
+	// filtered or in flight. A tuple that forks may end at several points.
+	Ended bool
 }
 
 // DurationRow is a duration for export.
 type DurationRow struct {
 	ID       uint64
-	Tuple    uint64 // as in EventRow; 0 for a tuple that was made of others
+	Tuple    uint64 // as in EventRow; 0: the row is from an origin to a tuple made of others
+	Origin   uint64 // if Tuple is 0: EventRow.Tuple of the event at From
+	Made     uint64 // if Tuple is 0: EventRow.Tuple of the event at To
 	From, To string // points
 	FromNode string
 	ToNode   string
-	Kind     string // as in Span; if it has an origin, followed by ", earliest" or ", latest"
+	Kind     string // as in Span; if the span has an origin, followed by ", earliest" or ", latest"
+	Critical Critical
+	// Whole is true if this is the tuple's duration from its first point to the one that it passed
+	// last. If no point can lie between these two points, this row is also the row of the span
+	// between them, and no row of kind end-to-end follows.
+	Whole bool
+	// Ends are where the two events lie on the reference node's counter. They are set only if Tuple
+	// is 0 and both events can be placed there. For other durations, EventRows place the two
+	// events.
+	Ends [2]tscratio.Interval
 	tscratio.Duration
 }
 
@@ -180,7 +236,8 @@ func (f *Filter) channel(node, name string) bool {
 }
 
 // unmatched returns the nodes and patterns that choose nothing of a run, with the names that exist.
-// It does not return a node and a pattern that each choose something, but together choose nothing.
+// A node and a pattern may each choose something, but together choose nothing. unmatched does not
+// report these.
 func (f *Filter) unmatched(nodes, channels []string) (missing []runs.Missing) {
 	for _, n := range f.Nodes {
 		if !slices.Contains(nodes, n) {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/big"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"testing"
 
@@ -14,10 +15,13 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/runs"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// compare compares an answer with the oracle's.
+// compare compares an answer with the oracle's. If exact is true, percentiles must be equal.
+// Otherwise they may be rounded outward.
 func compare(t *testing.T, o *oracle, want *oracleAnswer, got *Answer, exact bool) {
 	t.Helper()
 	if got.Work.Tuples != uint64(want.tuples) {
@@ -46,7 +50,11 @@ func compare(t *testing.T, o *oracle, want *oracleAnswer, got *Answer, exact boo
 	}
 	spans := map[oracleSpan]*Span{}
 	for i := range got.Spans {
-		spans[oracleSpan{got.Spans[i].From, got.Spans[i].To, ""}] = &got.Spans[i]
+		k := oracleSpan{got.Spans[i].From, got.Spans[i].To, ""}
+		if got.Spans[i].Kind == "waiting" {
+			k.origin = "waiting"
+		}
+		spans[k] = &got.Spans[i]
 	}
 	for i := range got.EndToEnd {
 		l := &got.EndToEnd[i]
@@ -98,7 +106,7 @@ func compare(t *testing.T, o *oracle, want *oracleAnswer, got *Answer, exact boo
 		}
 		compareDurations(t, fmt.Sprint(k), all, &l.All, exact)
 	}
-	comparePaths(t, want, got)
+	comparePaths(t, o, want, got)
 	for i, s := range got.Slowest {
 		if s.Total.Lo_cycles != want.slowest[i].Lo {
 			t.Errorf("slowest %d took %v, the oracle has %v", i, s.Total, want.slowest[i].Elapsed)
@@ -113,8 +121,9 @@ func compare(t *testing.T, o *oracle, want *oracleAnswer, got *Answer, exact boo
 }
 
 // comparePaths compares paths with the tuples of the oracle. Two points are on one path if tuples
-// connect them, possibly through other points. Each span comes before those with a smaller median.
-func comparePaths(t *testing.T, want *oracleAnswer, got *Answer) {
+// connect them, possibly through other points. A span must come before all spans with a smaller
+// median.
+func comparePaths(t *testing.T, o *oracle, want *oracleAnswer, got *Answer) {
 	t.Helper()
 	group := map[string]string{} // by point: some point of its path
 	find := func(p string) string {
@@ -144,14 +153,24 @@ func comparePaths(t *testing.T, want *oracleAnswer, got *Answer) {
 			t.Errorf("%d tuples on the path from %v, the oracle has %d", r.Tuples, r.From,
 				tuples[on])
 		}
-		spans := 0
+		spans, gaps := 0, []*Span{}
 		for i := range got.Spans {
 			l := &got.Spans[i]
-			if find(l.From) != on {
+			if find(l.From) != on || l.Kind == "waiting" {
 				continue
 			}
-			spans++
-			if !slices.ContainsFunc(r.Spans, func(k RankedSpan) bool { return k.Span == i }) {
+			if gap := o.gap(l.From, l.To); gap != (l.Kind == "gap") {
+				t.Errorf("span %s, %s is a %s, gap: %v", l.From, l.To, l.Kind, gap)
+			} else if gap {
+				gaps = append(gaps, l)
+				continue
+			}
+			if l.All.Count > 0 {
+				spans++
+			}
+			if (l.All.Count > 0) != slices.ContainsFunc(r.Spans, func(k RankedSpan) bool {
+				return k.Span == i
+			}) {
 				t.Errorf("span %s, %s is not on the path from %v", l.From, l.To, r.From)
 			}
 			ends := func(points []string, of string) bool { return slices.Contains(points, of) }
@@ -184,41 +203,122 @@ func comparePaths(t *testing.T, want *oracleAnswer, got *Answer) {
 		if spans != len(r.Spans) {
 			t.Errorf("%d spans on the path from %v, and %d lead on it", len(r.Spans), r.From, spans)
 		}
-		for i, k := range r.Spans {
-			p50, _ := got.Spans[k.Span].All.Percentiles.At(50)
-			sure := true
-			for _, after := range r.Spans[i:] {
-				sure = sure && got.Spans[after.Span].All.Suspect == 0
+		total := new(oracleSum)
+		for k, c := range want.critical {
+			if k[1] == "" && find(k[0]) == on {
+				total.merge(c)
 			}
-			for _, after := range r.Spans[i+1:] {
-				q50, _ := got.Spans[after.Span].All.Percentiles.At(50)
-				if q50.Lo_cycles > p50.Lo_cycles {
-					t.Errorf("median %v stands before %v", p50, q50)
-				}
-				sure = sure && p50.Lo_cycles > q50.Hi_cycles
+		}
+		if r.Whole != total.n {
+			t.Errorf("%d whole tuples on the path from %v, the oracle has %d", r.Whole, r.From,
+				total.n)
+		}
+		compareShares(t, want, total, got.Spans, r.Spans, gaps, len(o.lacking) > 0)
+	}
+}
+
+func (s *oracleSum) merge(o *oracleSum) {
+	s.n += o.n
+	s.lo.Add(&s.lo, &o.lo)
+	s.hi.Add(&s.hi, &o.hi)
+}
+
+// compareShares checks the order of a path's spans, and the share of each in the end-to-end time.
+// Gaps take a part of that time, but have no share. If a log is lacking, a share may be wider than
+// the events in the logs tell, or withheld, and no span needs to be surely slower.
+func compareShares(t *testing.T, want *oracleAnswer, total *oracleSum, spans []Span,
+	ranked []RankedSpan, gaps []*Span, lacking bool) {
+	t.Helper()
+	ofSpan := func(l *Span) *oracleSum {
+		return cmp.Or(want.critical[[2]string{l.From, l.To}], new(oracleSum))
+	}
+	shared := !want.silent && total.lo.Sign() > 0
+	for _, k := range ranked {
+		shared = shared && ofSpan(&spans[k.Span]).hi.Sign() >= 0
+	}
+	size := func(k RankedSpan) (lo, hi float64) {
+		l := &spans[k.Span]
+		if (k.Share != nil) != shared && !(k.Share == nil && lacking) {
+			t.Errorf("span %s, %s: share %v, shares are known: %v", l.From, l.To, k.Share, shared)
+		}
+		if k.Share == nil {
+			p50, _ := l.All.Percentiles.At(50)
+			return float64(p50.Lo_cycles), float64(p50.Hi_cycles)
+		}
+		c := ofSpan(l)
+		others := new(oracleSum)
+		for _, gap := range gaps {
+			others.merge(ofSpan(gap))
+		}
+		for _, other := range ranked {
+			if other.Span != k.Span {
+				others.merge(ofSpan(&spans[other.Span]))
 			}
-			if k.Surely != sure {
-				t.Errorf("span %d of the path from %v is surely slower than the next: %v", i,
-					r.From, k.Surely)
+		}
+		float := func(n *big.Int) float64 { f, _ := n.Float64(); return f }
+		cLo, cHi := max(float(&c.lo), 0), float(&c.hi)
+		least := max(float(&total.lo)-cHi, float(&others.lo), 0)
+		most := max(min(float(&total.hi)-cLo, float(&others.hi)), least)
+		wantLo, wantHi := cLo/max(cLo+most, 1)*1e6, cHi/max(cHi+least, 1)*1e6
+		if lo, hi := k.Share.Lo*1e6, k.Share.Hi*1e6; lo > wantLo+1e-6 || hi < wantHi-1e-6 ||
+			!lacking && (lo < wantLo-1.01 || hi > wantHi+1.01) {
+			t.Errorf("span %s, %s: share %v, the oracle has %g to %g millionths", l.From, l.To,
+				*k.Share, wantLo, wantHi)
+		}
+		return k.Share.Lo, k.Share.Hi
+	}
+	for i, k := range ranked {
+		sure := !want.silent
+		for _, after := range ranked[i:] {
+			sure = sure && spans[after.Span].All.Suspect == 0
+		}
+		for _, other := range ranked {
+			sure = sure && (shared || spans[other.Span].All.Withheld == 0)
+		}
+		lo, _ := size(k)
+		for _, after := range ranked[i+1:] {
+			lower, upper := size(after)
+			if lower > lo {
+				t.Errorf("share %v stands before %v", lo, lower)
 			}
+			sure = sure && lo > upper
+		}
+		if k.Surely != sure && !(sure && lacking) {
+			t.Errorf("span %d is surely slower than the next: %v", i, k.Surely)
 		}
 	}
 }
 
-// isPath reports whether an answer's path is that of a tuple, event for event, each with the time
-// since the first event and since the one before.
+// isPath reports whether an answer's path is a given path of the oracle. They must agree on every
+// event, on its time since the first event, and on its time since the event before.
 func (o *oracle) isPath(w oraclePath, got TuplePath) bool {
 	if uint64(got.ID) != w.passed[0].id || got.Total != intervalOf(w.Elapsed) ||
 		len(got.Passed) != len(w.passed) {
 		return false
 	}
+	var points []string
+	for _, e := range w.passed {
+		points = append(points, e.point)
+	}
 	for i, e := range w.passed {
 		p := got.Passed[i]
 		if p.Point != e.point || p.Node != e.node || uint64(p.Reading) != e.reading ||
-			p.At != intervalOf(o.duration(w.passed[0], e).Elapsed) || (p.Since == nil) != (i == 0) {
+			p.At != intervalOf(o.duration(w.passed[0], e).Elapsed) {
 			return false
 		}
-		if i > 0 && *p.Since != intervalOf(o.duration(w.passed[i-1], e).Elapsed) {
+		came := o.direct(points, e.point)
+		if len(p.After) != len(came) || i > 0 && len(came) == 0 {
+			return len(came) == 0 && p.Since == nil
+		}
+		var before []oracleEvent
+		for k, q := range came {
+			before = append(before, w.passed[slices.Index(points, q)])
+			if got.Passed[p.After[k].From].Point != q {
+				return false
+			}
+		}
+		if may, one := o.latest(before); one && *p.Since !=
+			intervalOf(o.duration(before[slices.Index(may, true)], e).Elapsed) {
 			return false
 		}
 	}
@@ -309,17 +409,28 @@ func compareDurations(t *testing.T, what string, want []tscratio.Duration, got *
 
 func TestAnswersEqualOracle(t *testing.T) {
 	for i := range max(2, 16/seed.Share()) {
-		t.Run(fmt.Sprint(i), func(t *testing.T) { answersEqualOracle(t, seed.Random(t)) })
+		t.Run(fmt.Sprint(i), func(t *testing.T) { answersEqualOracle(t, seed.Random(t), false) })
 	}
 }
 
-func answersEqualOracle(t *testing.T, rng *rand.Rand) {
+// No row of some channel can be read.
+func TestAnswersWithoutALogEqualOracle(t *testing.T) {
+	for i := range max(2, 8/seed.Share()) {
+		t.Run(fmt.Sprint(i), func(t *testing.T) { answersEqualOracle(t, seed.Random(t), true) })
+	}
+}
+
+func answersEqualOracle(t *testing.T, rng *rand.Rand, damage bool) {
 	j := randomJob(rng)
 	parent := t.TempDir()
 	if err := simrun.Write(rng, parent, "job", j.nodes, j.channels); err != nil {
 		t.Fatal(err)
 	}
 	dir := openRun(t, parent, "job")
+	damaged := ""
+	if damage {
+		damaged = damageSomeLog(t, rng, dir)
+	}
 	var want *oracleAnswer
 	var o *oracle
 	for name, options := range map[string]Options{
@@ -327,7 +438,7 @@ func answersEqualOracle(t *testing.T, rng *rand.Rand) {
 		"from scratch": {Memory_bytes: 1 << 20, Workers: 3}, "one partition": {partitions: 1},
 		"folded": {exactValues: 3},
 	} {
-		options.Edges = j.edges
+		options.Edges, options.OnlyEdges = j.edges, true
 		options.Reference = j.nodes[0].Name
 		got, err := Run(context.Background(), dir, options)
 		if err != nil {
@@ -335,11 +446,14 @@ func answersEqualOracle(t *testing.T, rng *rand.Rand) {
 		}
 		if want == nil {
 			o = oracleOf(t, dir, got.Reference.Node, j.edges)
+			if damage {
+				o.lacking[damaged] = true
+			}
 			want = o.answer()
 		}
 		t.Run(name, func(t *testing.T) { compare(t, o, want, got, options.exactValues == 0) })
 	}
-	if !j.findable {
+	if !j.findable || damage {
 		return
 	}
 	// The order is in the data: without declared edges, the same spans are found.
@@ -348,4 +462,31 @@ func answersEqualOracle(t *testing.T, rng *rand.Rand) {
 		t.Fatal(err)
 	}
 	t.Run("found", func(t *testing.T) { compare(t, o, want, got, true) })
+}
+
+// damageSomeLog makes the rows of a random channel of events unreadable. It returns the channel's
+// point.
+func damageSomeLog(t *testing.T, rng *rand.Rand, dir *runs.Directory) string {
+	t.Helper()
+	logs, _ := dir.Logs()
+	var segments []logstore.Segment
+	for _, l := range logs {
+		for _, s := range l.Segments {
+			if s.Channel.Point != "link" {
+				segments = append(segments, s)
+			}
+		}
+	}
+	s := segments[rng.IntN(len(segments))]
+	log, err := os.ReadFile(s.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ways := []string{"every block flipped", "cut in its first block", "cut behind its header"}
+	way := ways[rng.IntN(len(ways))]
+	t.Logf("%s: %s", s.Path, way)
+	if err := os.WriteFile(s.Path, withoutRows[way](t, s.Path, log), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return pointOf(s).String()
 }

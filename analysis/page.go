@@ -74,7 +74,7 @@ func (p *page) fill(events []logstore.Event, source uint16, rank uint8) {
 	}
 }
 
-// sortRepeats must be called when the page is full, before its rows are read.
+// sortRepeats must be called after the page was filled and before its rows are read.
 func (p *page) sortRepeats() {
 	slices.SortFunc(p.again, func(a, b repeat) int { return cmp.Compare(a.row, b.row) })
 }
@@ -138,8 +138,8 @@ type pageRun struct {
 	page uint64
 }
 
-// findPages cuts the partition's runs at pages, and sorts the pieces by page. It returns false
-// unless most events are of the same page as the event before, and pages are reasonably full.
+// findPages cuts the partition's runs at pages, and sorts the pieces by page. It returns true only
+// if most events are of the same page as the event before, and pages are reasonably full.
 func (w *gatherer) findPages() bool {
 	const leastPageRun, leastPerPage = 16, 64
 	n := 0
@@ -172,7 +172,8 @@ func (w *gatherer) findPages() bool {
 	return pages <= n/leastPerPage+1
 }
 
-// eachPage fills one page after another and calls tell with it. first is the id of its row 0.
+// eachPage fills one page after another and calls tell with each. first is the id of the page's row
+// 0.
 func (w *gatherer) eachPage(tell func(first uint64, p *page)) {
 	if w.page == nil {
 		w.page = new(page)
@@ -188,8 +189,8 @@ func (w *gatherer) eachPage(tell func(first uint64, p *page)) {
 	}
 }
 
-// leastAlike is the smallest number of rows that are worth measuring together. With fewer rows,
-// looking up what they share takes longer than measuring together saves.
+// leastAlike is the smallest number of rows that are worth measuring together. For fewer rows, the
+// search for what they share takes longer than measuring them together saves.
 const leastAlike = 8
 
 // tuples measures the tuples of a page.
@@ -205,7 +206,7 @@ func (w *gatherer) tuples(first uint64, p *page) {
 		if together {
 			n = p.alike(row)
 		}
-		if n >= leastAlike {
+		if n >= leastAlike && w.planOf(mask).alike() {
 			w.paths(first, p, row, n)
 			row += n
 			continue
@@ -220,27 +221,30 @@ func (w *gatherer) tuples(first uint64, p *page) {
 				rank := bits.TrailingZeros64(rest)
 				w.passed[rank] = p.at(row, rank)
 			}
+			w.doubts = w.planOf(mask).oneEach()
 			w.path(first+uint64(row), mask, &w.passed)
 		}
 	}
 }
 
-// paths does what path does, for n rows that are alike. It must not be used if single tuples are
-// exported.
+// paths does what path does, but for n rows at once. The rows must be alike (page.alike), and so
+// must the tuples of their plan (plan.alike). If single tuples are exported, paths must not be
+// used.
 func (w *gatherer) paths(first uint64, p *page, row, n int) {
-	mask := p.masks[row]
-	plan := w.planOf(mask)
+	plan := w.planOf(p.masks[row])
 	plan.tuples += uint64(n)
+	on := plan.ended
 	idOf := func(i int) uint64 { return first + uint64(row+i) }
 	for i := range plan.spans {
 		l := &plan.spans[i]
 		xs, ys := p.columns[l.from].readings[row:row+n], p.columns[l.to].readings[row:row+n]
 		source := p.at(row, l.from).source
-		w.measureAll(l.span, w.partOf(l, source, p.at(row, l.to).source), xs, ys, idOf, nil)
+		w.measureAll(l.span, w.partOf(l, source, p.at(row, l.to).source), xs, ys, on, idOf, nil)
 		newest := &w.found.points[l.from].newest[w.nodeOf[source]]
 		*newest = max(*newest, slices.Max(xs))
 	}
-	if l := plan.whole; l != nil {
+	for i := range plan.wholes {
+		l := &plan.wholes[i]
 		pathOf := func(i int) []passage {
 			w.passing = p.chain(row+i, w.passing[:0])
 			return w.passing
@@ -250,7 +254,7 @@ func (w *gatherer) paths(first uint64, p *page, row, n int) {
 		}
 		xs, ys := p.columns[l.from].readings[row:row+n], p.columns[l.to].readings[row:row+n]
 		w.measureAll(l.span, w.partOf(l, p.at(row, l.from).source, p.at(row, l.to).source), xs, ys,
-			idOf, pathOf)
+			on, idOf, pathOf)
 	}
 	for _, r := range plan.ends {
 		for i := range n {

@@ -2,40 +2,108 @@ package analysis
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"math/bits"
 	"slices"
 	"strings"
 )
 
-// Path is a set of points that the same tuples pass. It is a part of the graph that is connected to
-// no other part. Tuples that were made of others have their own ids, and so have a Path of their
-// own.
+// Path is a set of points that the same tuples pass: a part of the graph that no edge connects to
+// the rest. Tuples that were made of others have their own ids, and so have a Path of their own.
 type Path struct {
 	From   []string `json:"from"` // points where tuples begin
 	To     []string `json:"to"`   // points where they end
 	Tuples uint64   `json:"tuples"`
 
-	// MadeOf are the paths of the tuples of which this path's tuples were made.
+	// MadeOf are the paths of the tuples that this path's tuples were made of.
 	MadeOf []int `json:"made_of,omitempty"`
 
-	// Spans are the spans of the path that have durations, ordered by the low end of the median,
-	// largest first.
+	// Completeness is how many of the tuples that passed the path's points are in the logs. If not
+	// all are, no span is surely slower than another.
+	Completeness Completeness `json:"completeness"`
+
+	// Whole counts the tuples whose whole path is in the logs, from where they begin to where they
+	// end. Shares are those of these tuples.
+	Whole uint64 `json:"whole"`
+	// SampledBy is the rule by which the logs of the first and last points chose tuples by their
+	// ids: Whole counts chosen tuples only. Empty: they chose none, or shares are withheld.
+	SampledBy string `json:"sampled_by,omitempty"`
+	// NoShares says why shares are withheld.
+	NoShares string `json:"no_shares,omitempty"`
+
+	// Spans are the spans of the path that have durations. They are ordered by the low end of their
+	// share of the end-to-end time, largest first. If no share is known, they are ordered by the
+	// low end of their median.
 	Spans []RankedSpan `json:"spans"`
 }
 
-// RankedSpan is a span in the order of its path.
+// RankedSpan is a span in Path.Spans.
 type RankedSpan struct {
 	Span int `json:"span"` // index in Answer's Spans
-	// Surely is true if the span's true median is above the true medians of all spans after it.
-	// Their intervals do not overlap, none is an estimate, and every duration of the path could be
-	// computed.
+	// Share is the time that tuples spent on this span while it was on their critical path, as a
+	// share of their end-to-end time. Shares are known for all spans of a path or for none. Where
+	// logs do not have every tuple, a share allows for the time of which there is no record.
+	Share *Share `json:"share,omitempty"`
+	// Surely is true if the span's true share, or its true median, is surely above those of all
+	// spans after it in Path.Spans. This is sure if five things hold: the intervals do not overlap,
+	// none of them is an estimate, every duration of the path could be computed, the logs have
+	// every tuple at every point of the path, and it is known that tuples take this span. If
+	// medians give the order, no duration of the path may be withheld either.
 	Surely bool `json:"surely"`
 }
 
-// Lateness reports whether a span is not work of the program, but shows how late its load was. Such
-// a span begins when the tuple was due, at a point that load generators call intended. It ends
-// where the tuple began.
+// Share is a share from 0 to 1, as an interval.
+type Share struct {
+	Lo float64 `json:"lo"`
+	Hi float64 `json:"hi"`
+}
+
+// Of says which tuples the order of Spans describes.
+func (p *Path) Of() string {
+	made := ""
+	if len(p.MadeOf) > 0 {
+		made = " that were made of others"
+	}
+	byShare := len(p.Spans) > 0 && p.Spans[0].Share != nil
+	switch {
+	case byShare && p.SampledBy != "":
+		return fmt.Sprintf("%d sampled tuples%s", p.Whole, made)
+	case byShare && p.Whole < p.Tuples:
+		return fmt.Sprintf("%d of %d tuples%s", p.Whole, p.Tuples, made)
+	case !byShare && p.Completeness.Lacks():
+		return fmt.Sprintf("%d tuples%s in the logs", p.Tuples, made)
+	}
+	return fmt.Sprintf("%d tuples%s", p.Tuples, made)
+}
+
+// Unsure says why shares are withheld, or why no span is surely slower than another. It is empty if
+// the logs have every tuple.
+func (p *Path) Unsure() string {
+	switch {
+	case p.NoShares != "":
+		return "shares of the time end to end are withheld: " + p.NoShares
+	case p.Completeness.Lacks():
+		return "no order is proven, because logs do not have every tuple: " +
+			someOf(p.Completeness.Why)
+	}
+	return ""
+}
+
+// Described says which tuples a span's durations describe. It is empty if they describe all.
+func (l *Span) Described() string {
+	switch l.Completeness.Kept {
+	case Sampled:
+		return fmt.Sprintf("%d sampled tuples", l.All.Count)
+	case Lossy, Unknown:
+		return fmt.Sprintf("%d tuples in the logs", l.All.Count)
+	}
+	return ""
+}
+
+// Lateness reports whether a span is not work of the program, but shows how late the program's load
+// was. Such a span begins when the tuple was due, at a point that load generators call intended.
+// The span ends where the tuple began.
 func (l *Span) Lateness() bool {
 	return strings.HasSuffix(l.From, "/intended") &&
 		l.Kind == "inside"
@@ -78,8 +146,17 @@ func (a *assembler) paths(out *Answer) {
 		}
 		out.Paths = append(out.Paths, path)
 	}
+	a.findNothingInCommon(out, masks)
 	for i := range out.Paths {
-		out.Paths[i].Spans = ranked(out.Spans, func(l *Span) bool { return on[l.From] == i })
+		path, total, mask := &out.Paths[i], a.wholeTime(masks[i]), a.graph.with(masks[i])
+		path.Whole, path.Completeness = total.surely+total.perhaps, a.ofPath(mask)
+		of := func(l *Span) bool { return on[l.From] == i }
+		shares := make([]*Share, len(out.Spans))
+		path.SampledBy, path.NoShares = a.noShares(mask, &total)
+		if path.NoShares == "" {
+			shares = a.shares(out.Spans, mask, &total, of)
+		}
+		path.Spans = ranked(out.Spans, shares, !path.Completeness.Lacks(), of)
 	}
 	for _, l := range out.EndToEnd {
 		from, to := on[l.From], on[l.To]
@@ -89,31 +166,71 @@ func (a *assembler) paths(out *Answer) {
 	}
 }
 
-// ranked orders the chosen spans by their medians.
-func ranked(spans []Span, of func(*Span) bool) []RankedSpan {
-	r := []RankedSpan{}
-	median := func(i RankedSpan) Interval {
-		p, _ := spans[i.Span].All.Percentiles.At(50)
-		return p
+// findNothingInCommon says which paths have no id in common, unless links connect tuples. A point
+// that is alone on its path has a finding of its own.
+func (a *assembler) findNothingInCommon(out *Answer, masks []uint64) {
+	var begins []string
+	for i, mask := range masks {
+		if mask&(mask-1) != 0 {
+			begins = append(begins, out.Paths[i].From[0])
+		}
 	}
-	sure := true
+	linked := slices.ContainsFunc(a.in.sources, func(s source) bool { return s.keepsLinks() })
+	if len(begins) > 1 && !linked {
+		a.in.find(FindUndecided, "no id at %s is at %s: the points are in %d groups that share no "+
+			"id; times within a group are answered, times between groups are not: if they are of "+
+			"the same tuples, log the same ids, or link them", begins[0], begins[1], len(begins))
+	}
+}
+
+// wholeTime sums up the end-to-end times of all tuples on a path.
+func (a *assembler) wholeTime(mask uint64) (total critical) {
+	for k, l := range a.found.spans {
+		if k.kind == wholePath && mask>>k.to&1 != 0 {
+			total.merge(&l.critical)
+		}
+	}
+	return total
+}
+
+// ranked orders the chosen spans by their shares, or by their medians if no share is known. If sure
+// is false, no order is proven.
+func ranked(spans []Span, shares []*Share, sure bool, of func(*Span) bool) []RankedSpan {
+	r := []RankedSpan{}
+	byShare, withheld := true, false
 	for i := range spans {
-		if !of(&spans[i]) || spans[i].Kind == "gap" {
+		if !of(&spans[i]) || spans[i].Kind == "gap" || spans[i].Kind == "waiting" {
 			continue
 		}
 		sure = sure && spans[i].All.Unplaced == 0
+		withheld = withheld || spans[i].All.Withheld > 0
 		if spans[i].All.Count > 0 {
-			r = append(r, RankedSpan{Span: i})
+			r = append(r, RankedSpan{Span: i, Share: shares[i]})
+			byShare = byShare && shares[i] != nil
 		}
 	}
+	size := func(s RankedSpan) (lo, hi float64) {
+		if byShare {
+			return s.Share.Lo, s.Share.Hi
+		}
+		p, _ := spans[s.Span].All.Percentiles.At(50)
+		return float64(p.Lo_cycles), float64(p.Hi_cycles)
+	}
 	slices.SortStableFunc(r, func(x, y RankedSpan) int {
-		return cmp.Compare(median(y).Lo_cycles, median(x).Lo_cycles)
+		a, _ := size(x)
+		b, _ := size(y)
+		return cmp.Compare(b, a)
 	})
-	most := int64(math.MinInt64)
+	sure = sure && (byShare || !withheld)
+	most := math.Inf(-1)
 	for i, l := range slices.Backward(r) {
+		lo, hi := size(l)
 		sure = sure && spans[l.Span].All.Suspect == 0
-		r[i].Surely = sure && median(l).Lo_cycles > most
-		most = max(most, median(l).Hi_cycles)
+		r[i].Surely = sure && lo > most && !spans[l.Span].Open
+		most = max(most, hi)
+		if !byShare {
+			r[i].Share = nil
+		}
 	}
 	return r
 }

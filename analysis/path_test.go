@@ -9,7 +9,7 @@ import (
 )
 
 // Points that no tuple passes together are on different paths, even if edges between them are
-// declared. What was made of tuples on one path was not made of another's.
+// declared. Each path of made tuples names the one path that they were made of.
 func TestRoutesApart(t *testing.T) {
 	channels := channelsOf([]uint64{1, 2, 3}, []uint64{7, 8})
 	links := simrun.Channel{Node: 0, Name: "w/link", Handler: "link"}
@@ -18,8 +18,10 @@ func TestRoutesApart(t *testing.T) {
 		Edges: [][2]string{{"a/recv", "b/recv"}},
 	})
 	want := []Path{
-		{From: []string{"a/recv"}, To: []string{"a/recv"}, Tuples: 3, Spans: []RankedSpan{}},
-		{From: []string{"b/recv"}, To: []string{"b/recv"}, Tuples: 2, Spans: []RankedSpan{}},
+		{From: []string{"a/recv"}, To: []string{"a/recv"}, Tuples: 3, Spans: []RankedSpan{},
+			Completeness: Completeness{Kept: All}},
+		{From: []string{"b/recv"}, To: []string{"b/recv"}, Tuples: 2, Spans: []RankedSpan{},
+			Completeness: Completeness{Kept: All}},
 	}
 	if diff := cmp.Diff(want, a.Paths); diff != "" {
 		t.Error(diff)
@@ -31,8 +33,9 @@ func TestRoutesApart(t *testing.T) {
 	})
 	want = []Path{
 		{
-			From: []string{"a/recv"}, To: []string{"b/recv"}, Tuples: 3,
-			Spans: []RankedSpan{{Span: 0, Surely: true}},
+			From: []string{"a/recv"}, To: []string{"b/recv"}, Tuples: 3, Whole: 3,
+			Completeness: Completeness{Kept: All},
+			Spans:        []RankedSpan{{Span: 0, Share: &Share{1, 1}, Surely: true}},
 		},
 	}
 	if len(a.EndToEnd) == 0 {
@@ -57,44 +60,73 @@ func TestWhichSpanIsSurelySlower(t *testing.T) {
 		want  []RankedSpan
 	}{
 		"apart": {[]Span{span(10, 19), span(40, 49), span(20, 39)}, []RankedSpan{
-			{1, true}, {2, true}, {0, true},
+			{Span: 1, Surely: true}, {Span: 2, Surely: true}, {Span: 0, Surely: true},
 		}},
 		"ends touch": {[]Span{span(10, 20), span(20, 29)}, []RankedSpan{
-			{1, false}, {0, true},
+			{Span: 1, Surely: false}, {Span: 0, Surely: true},
 		}},
 		"a wide one comes later": {[]Span{span(0, 35), span(10, 15), span(30, 39)}, []RankedSpan{
-			{2, false}, {1, false}, {0, true},
+			{Span: 2, Surely: false}, {Span: 1, Surely: false}, {Span: 0, Surely: true},
 		}},
 		"an estimate comes later": {[]Span{span(30, 39), of(span(20, 29), estimate), span(10, 19)},
-			[]RankedSpan{{0, false}, {1, false}, {2, true}}},
+			[]RankedSpan{{Span: 0}, {Span: 1}, {Span: 2, Surely: true}}},
 		"one has no durations": {[]Span{of(span(0, 0), func(d *Durations) {
 			*d = Durations{}
-		}), span(10, 19)}, []RankedSpan{{1, true}}},
+		}), span(10, 19)}, []RankedSpan{{Span: 1, Surely: true}}},
 		"some durations could not be computed": {[]Span{span(20, 29),
 			of(span(10, 19), func(d *Durations) {
 				d.Unplaced = 1
-			})}, []RankedSpan{{0, false}, {1, false}}},
+			})}, []RankedSpan{{Span: 0, Surely: false}, {Span: 1, Surely: false}}},
 		"none of one could": {[]Span{span(20, 29),
 			of(span(0, 0), func(d *Durations) {
 				*d = Durations{Unplaced: 1}
-			})}, []RankedSpan{{0, false}}},
+			})}, []RankedSpan{{Span: 0, Surely: false}}},
 		"equally slow, as they came": {[]Span{span(20, 29), span(20, 24)}, []RankedSpan{
-			{0, false}, {1, true},
+			{Span: 0, Surely: false}, {Span: 1, Surely: true},
 		}},
 		"nothing": {nil, []RankedSpan{}},
 	} {
-		if diff := cmp.Diff(test.want, ranked(test.spans, func(*Span) bool {
-			return true
-		})); diff != "" {
+		all := func(*Span) bool { return true }
+		got := ranked(test.spans, noShares(test.spans), true, all)
+		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
+		// Shares show the same order. The medians then do not matter.
+		shares := noShares(test.spans)
+		for i := range test.spans {
+			if m, ok := test.spans[i].All.Percentiles.At(50); ok {
+				shares[i] = &Share{float64(m.Lo_cycles) / 100, float64(m.Hi_cycles) / 100}
+				test.spans[i].All.Percentiles = nil
+			}
+		}
+		for i := range test.want {
+			test.want[i].Share = shares[test.want[i].Span]
+		}
+		if diff := cmp.Diff(test.want, ranked(test.spans, shares, true, all)); diff != "" {
+			t.Errorf("by shares, %s: %s", name, diff)
+		}
+	}
+	// If logs lack tuples, no order is proven. The same holds if durations are withheld, and the
+	// medians give the order.
+	apart := []Span{span(20, 29), span(10, 19)}
+	unproven := []RankedSpan{{Span: 0}, {Span: 1}}
+	all := func(*Span) bool { return true }
+	if diff := cmp.Diff(unproven, ranked(apart, noShares(apart), false, all)); diff != "" {
+		t.Errorf("logs lack tuples: %s", diff)
+	}
+	apart[1].All.Withheld = 1
+	if diff := cmp.Diff(unproven, ranked(apart, noShares(apart), true, all)); diff != "" {
+		t.Errorf("a duration is withheld: %s", diff)
 	}
 	spans := []Span{
 		span(10, 19), span(20, 29), of(span(30, 39), func(d *Durations) { d.Unplaced = 1 }),
 	}
-	if diff := cmp.Diff([]RankedSpan{{1, true}, {0, true}}, ranked(spans, func(l *Span) bool {
+	want := []RankedSpan{{Span: 1, Surely: true}, {Span: 0, Surely: true}}
+	if diff := cmp.Diff(want, ranked(spans, noShares(spans), true, func(l *Span) bool {
 		return l != &spans[2]
 	})); diff != "" {
 		t.Errorf("with a span of another path: %s", diff)
 	}
 }
+
+func noShares(spans []Span) []*Share { return make([]*Share, len(spans)) }

@@ -25,8 +25,9 @@ func (in *input) workers() int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// Run analyzes a run. The error wraps ErrNothing, ErrEdge, ErrScratch, the context's cause, or what
-// the options' functions return. What is missing or damaged is part of the answer and not an error.
+// Run analyzes a run. The error may wrap ErrNothing, ErrEdge, ErrScratch, the context's cause, or
+// the error of a function in the options. If a part of the run is missing or damaged, the answer
+// says so, and Run returns no error.
 func Run(ctx context.Context, dir *runs.Directory, o Options) (answer *Answer, err error) {
 	began := time.Now()
 	if err := o.defaults(); err != nil {
@@ -46,6 +47,7 @@ func Run(ctx context.Context, dir *runs.Directory, o Options) (answer *Answer, e
 		return fail(fmt.Errorf("it has no log that can be read: %s: %w", missingText(in.missing),
 			ErrNothing))
 	}
+	in.findUnrelated()
 	t := newTimer(in)
 	if err := in.resolveFilter(); err != nil {
 		return fail(err)
@@ -61,6 +63,14 @@ func Run(ctx context.Context, dir *runs.Directory, o Options) (answer *Answer, e
 	g, err := in.sample(ctx, all, axes)
 	if err != nil {
 		return fail(err)
+	}
+	if o.Begin != nil {
+		b := in.basis(bins)
+		c := (&assembler{in: in, told: all.told}).ofAll()
+		b.Kept, b.Lacks = c.Kept, c.Text()
+		if err := o.Begin(b); err != nil {
+			return fail(err)
+		}
 	}
 	l := in.newLineage(s, all)
 	f, err := in.gather(ctx, all, g, axes, l)
@@ -91,7 +101,7 @@ func Run(ctx context.Context, dir *runs.Directory, o Options) (answer *Answer, e
 		Tuples: f.tuples, Seconds: time.Since(began).Seconds(), Scratch_bytes: s.used.Load(),
 	}
 	if o.Filter.any() && f.tuples == 0 && answer.Length == nil && len(answer.Counters) == 0 {
-		answer.Comparisons = nil // comparisons are about the time of tuples
+		answer.Comparisons = nil // comparisons cover the time of tuples, and there are none
 		answer.Missing = append(answer.Missing, Missing{
 			Part: "tuples",
 			Reason: "no tuple of the run is among those chosen by time, node, channel or id: " +
@@ -130,7 +140,8 @@ func (in *input) resolveFilter() error {
 		return fmt.Errorf("choose tuples by UTC: no log of reference node %q says how its "+
 			"counter and UTC relate, or its frequency is not known: choose by cycles", n.Name)
 	}
-	// Rounded outward: whatever may lie within the times is chosen.
+	// The times are rounded outward, so that the filter chooses every tuple that may have begun
+	// within them.
 	e := float64(n.described.CoreSlack_cycles + n.described.Quantum_cycles +
 		h.Stamp.OrderingSlack_cycles())
 	cycles := func(ns int64, hz float64) float64 { return float64(ns) * hz / 1e9 }

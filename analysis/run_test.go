@@ -38,7 +38,7 @@ func analyze(t *testing.T, dir *runs.Directory, o Options) *Answer {
 	return a
 }
 
-// Every duration contains the true one, whichever node's cycles it is given in.
+// Every duration contains the true one, in the cycles of each node.
 func TestDurationsHoldTruth(t *testing.T) {
 	rng := seed.Random(t)
 	nodes := simrun.Nodes(rng, 3)
@@ -75,7 +75,7 @@ func TestDurationsHoldTruth(t *testing.T) {
 				exact := nodes[i]
 				exact.Quantum = 1
 				truth := int64(exact.Reading(to) - exact.Reading(from))
-				// A count between moments is itself known to within one cycle.
+				// A count of cycles between two moments is known only to within one cycle.
 				if truth+1 < d.Lo || truth-1 > d.Hi {
 					t.Errorf("in cycles of %s: tuple %d from %s to %s took %d, and the answer "+
 						"is %v by %v",
@@ -102,7 +102,7 @@ func TestDurationsHoldTruth(t *testing.T) {
 	}
 }
 
-// smallRun is two nodes, and two channels with 1,000 tuples.
+// smallRun writes a run of two nodes, and two channels with 1,000 tuples.
 func smallRun(t *testing.T) (string, *runs.Directory) {
 	t.Helper()
 	parent := t.TempDir()
@@ -121,18 +121,17 @@ func mentions(a *Answer, word string) bool {
 	return err == nil && bytes.Contains(text, []byte(word))
 }
 
-// Points that the tuples put in a circle are reported once, not again for each circle within it.
-// Each gets a place.
+// If tuples put points in a circle, one finding reports the circle. Circles within it have no
+// findings of their own. Each point gets a place.
 func TestCircle(t *testing.T) {
 	in := &input{points: []point{{"a", "recv"}, {"b", "recv"}, {"c", "recv"}, {"d", "recv"}}}
-	precedes := make([][]bool, 4)
+	precedes := matrix(4)
 	for p := range precedes {
-		precedes[p] = make([]bool, 4)
 		for q := range precedes[p] {
 			precedes[p][q] = p != q
 		}
 	}
-	g := in.sorted(precedes, "tuples")
+	g := in.sorted(&ordering{precedes: precedes, may: matrix(4)})
 	if len(in.findings) != 1 || !strings.Contains(in.findings[0].Text, "put a/recv, b/recv, "+
 		"c/recv, d/recv in a circle: what is measured between them begins at a/recv") {
 		t.Errorf("found %v", in.findings)
@@ -142,8 +141,8 @@ func TestCircle(t *testing.T) {
 	}
 }
 
-// The span from an actor's start to its end, by the names of the vocabulary, is a computation.
-// Spans between other points of one actor are inside it.
+// A span of one actor is a computation if it goes from start to end or from recv to send. Spans
+// between other points of one actor are of kind inside.
 func TestKinds(t *testing.T) {
 	for _, test := range []struct{ from, to, want string }{
 		{"a/start", "a/end", "computation"}, {"a/recv", "a/send", "computation"},
@@ -224,7 +223,8 @@ func write(t *testing.T, channels ...simrun.Channel) *runs.Directory {
 	return openRun(t, parent, "r")
 }
 
-// The place of a point that few tuples pass is found, wherever in the run they are.
+// The place of a point that few tuples pass is found, even if these tuples are only at the end of
+// the run.
 func TestAPointThatFewTuplesPass(t *testing.T) {
 	const tuples = 3 * sampleTuples
 	partition := newStore[logstore.Event](nil, 6, 1).partition
@@ -260,8 +260,9 @@ func TestAPointThatFewTuplesPass(t *testing.T) {
 	if a.Partial {
 		t.Errorf("findings %v", a.Findings)
 	}
-	// If tuples do connect a point to others, the rest of the run is not searched for tuples that
-	// pass it with each other point. A finding says what is not measured.
+	// Now each point shares tuples of the sample with another point, so the analysis does not read
+	// on. No tuple of the sample passes both b/recv and rare/recv. A finding says that nothing is
+	// measured between these two.
 	for i := range channels {
 		channels[i].Records = channels[i].Records[:0]
 	}
@@ -287,8 +288,8 @@ func TestAPointThatFewTuplesPass(t *testing.T) {
 	}
 }
 
-// The slowest tuples are found whether tuples are measured together or one by one, and whether
-// their path is a single span or not.
+// The slowest tuples are found in four cases: tuples are measured together or one by one, and their
+// path is a single span or several.
 func TestSlowestAreOfAll(t *testing.T) {
 	for _, stages := range []int{2, 3} {
 		parent := t.TempDir()
@@ -317,9 +318,9 @@ func TestSlowestAreOfAll(t *testing.T) {
 	}
 }
 
-// If nothing can lie between a tuple's first point and its last, its path is already a span. Its
-// durations are reported once, compared with the truth once, and named once if they are impossible.
-// The slowest tuples are known all the same.
+// If no point can lie between a tuple's first point and its last, its whole path is a single span.
+// The duration is then reported once and compared with the truth once. If it is impossible, one
+// finding is about the span and one about the tuple. The slowest tuples are still known.
 func TestAWholePathOfOneSpanIsToldOnce(t *testing.T) {
 	channels := channelsOf([]uint64{1, 2, 3, 4}, []uint64{1, 2, 3, 4, 5})
 	channels[1].Records[2].Time = simrun.Hz / 2 // tuple 3 arrives long before it is sent
@@ -357,7 +358,7 @@ func TestAWholePathOfOneSpanIsToldOnce(t *testing.T) {
 				before++
 			}
 		}
-		if before != 2 { // that of the span, and that of the tuple
+		if before != 2 { // one for the span, and one for the tuple
 			t.Errorf("%s: findings %v", name, a.Findings)
 		}
 	}
@@ -366,8 +367,8 @@ func TestAWholePathOfOneSpanIsToldOnce(t *testing.T) {
 	}
 }
 
-// A whole path on which a point can lie is reported beside the span that skips the point. The span
-// has other tuples: those that did not pass the point.
+// If a point can lie on a whole path, the whole path is reported in addition to the span that skips
+// the point. That span has other tuples: those that did not pass the point.
 func TestAWholePathPastAPointIsNoSpan(t *testing.T) {
 	channels := channelsOf([]uint64{1, 2, 3, 4}, []uint64{2, 4})
 	channels = append(channels, simrun.Channel{Node: 0, Name: "c/recv"})

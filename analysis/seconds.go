@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"math/bits"
 	"strconv"
 	"strings"
 )
@@ -17,7 +18,7 @@ import (
 func (r Reference) Measured() bool { return r.FrequencyHi_hz > r.FrequencyLo_hz }
 
 // Seconds prints an interval of cycles in seconds, as "40.02 ± 0.64 µs". The bound includes the
-// uncertainty of the frequency. "": the frequency is not known.
+// uncertainty of the frequency. If the frequency is not known, Seconds returns "".
 func (r Reference) Seconds(i Interval) string {
 	if !(r.FrequencyLo_hz > 0) {
 		return ""
@@ -26,7 +27,8 @@ func (r Reference) Seconds(i Interval) string {
 	return plusMinus(lo, hi, secondUnits)
 }
 
-// Bound prints a half-width in seconds, as "656 ns", rounded up. "": the frequency is not known.
+// Bound prints a half-width in seconds, rounded up, as "656 ns". If the frequency is not known,
+// Bound returns "".
 func (r Reference) Bound(cycles int64) string {
 	if !(r.FrequencyLo_hz > 0) {
 		return ""
@@ -50,7 +52,8 @@ func (r Reference) SecondsMean() string {
 		f, r.Source)
 }
 
-// Microseconds_up is a half-width in µs, rounded up to a picosecond. 0: the frequency is not known.
+// Microseconds_up is a half-width in µs, rounded up to a picosecond. If the frequency is not known,
+// it returns 0.
 func (r Reference) Microseconds_up(cycles int64) float64 {
 	if !(r.FrequencyLo_hz > 0) {
 		return 0
@@ -64,6 +67,53 @@ func (r Reference) ns(i Interval) (lo, hi float64) {
 	lo, _ = new(big.Float).SetInt(r.picoseconds(i.Lo_cycles, false)).Float64()
 	hi, _ = new(big.Float).SetInt(r.picoseconds(i.Hi_cycles, true)).Float64()
 	return lo / 1000, hi / 1000
+}
+
+// Nanoseconds turns cycles of a reference into whole ns, rounded outward, with the uncertainty of
+// the reference's frequency. It is for millions of values, and contains what Seconds computes.
+type Nanoseconds struct{ lo_mhz, hi_mhz uint64 } // 0: the frequency is not known
+
+// Nanoseconds returns the conversion by the reference's frequency.
+func (r Reference) Nanoseconds() Nanoseconds {
+	lo, hi := r.millihertz(false), r.millihertz(true)
+	if !lo.IsUint64() || !hi.IsUint64() {
+		return Nanoseconds{}
+	}
+	return Nanoseconds{lo.Uint64(), hi.Uint64()}
+}
+
+// Of converts an interval. ok is false if the frequency is not known, or if the result does not fit
+// into 64 bits.
+func (n Nanoseconds) Of(i Interval) (lo_ns, hi_ns int64, ok bool) {
+	turned := func(cycles int64, most bool) (int64, bool) {
+		f := n.lo_mhz
+		if (cycles >= 0) != most { // a higher frequency makes a shorter duration
+			f = n.hi_mhz
+		}
+		magnitude := uint64(cycles)
+		if cycles < 0 {
+			magnitude = -magnitude
+		}
+		const perMillihertz = 1e12
+		high, low := bits.Mul64(magnitude, perMillihertz)
+		if high >= f {
+			return 0, false
+		}
+		ns, rest := bits.Div64(high, low, f)
+		if rest > 0 && (cycles >= 0) == most {
+			ns++
+		}
+		if ns > math.MaxInt64 {
+			return 0, false
+		}
+		if cycles < 0 {
+			return -int64(ns), true
+		}
+		return int64(ns), true
+	}
+	lo_ns, okLo := turned(i.Lo_cycles, false)
+	hi_ns, okHi := turned(i.Hi_cycles, true)
+	return lo_ns, hi_ns, okLo && okHi
 }
 
 // SecondsBetween prints an interval that is given in ns, to the picosecond, as Seconds does.
@@ -101,7 +151,7 @@ func wholeOf(v float64) *big.Int {
 	return n
 }
 
-// units are the names of 10^12, 10^9, 10^6 and 10^3 of the smallest step.
+// units are four names of units: for 10^12, 10^9, 10^6 and 10^3 times the smallest step.
 type units [4]string
 
 var (
@@ -109,8 +159,8 @@ var (
 	hertzUnits  = units{"GHz", "MHz", "kHz", "Hz"} // the step is a millihertz
 )
 
-// of is the largest unit that a number reaches, with the unit's power of ten. If the number reaches
-// no unit, it is the smallest.
+// of returns the largest unit that a number reaches, with the unit's power of ten. If the number
+// reaches no unit, of returns the smallest unit.
 func (u units) of(n *big.Int) (name string, power int) {
 	for i, name := range u {
 		if power := 12 - 3*i; digitsOf(n) > power {
@@ -131,19 +181,26 @@ func plusMinus(lo, hi *big.Int, u units) string {
 	width := new(big.Int).Sub(hi, lo)
 	half := ceilDiv(width, big.NewInt(2))
 	cut := min(max(0, digitsOf(half)-2), power)
-	step := powerOfTen(cut)
-	twice := new(big.Int).Add(lo, hi)
-	value := floorDiv(twice.Add(twice, step), new(big.Int).Lsh(step, 1)) // the middle, rounded
-	// The rounding of the value moved the middle. The bound makes up for that.
-	at := new(big.Int).Mul(value, step)
-	need := new(big.Int).Sub(hi, at)
-	if below := at.Sub(at, lo); below.Cmp(need) > 0 {
-		need = below
-	}
+	value, need := rounded(lo, hi, cut)
 	if decimals := power - cut; decimals > 3 {
 		return decimal(value, decimals) + " " + name + " ± " + roundUp(need, 2, u)
 	}
-	return decimal(value, power-cut) + " ± " + decimal(ceilDiv(need, step), power-cut) + " " + name
+	bound := ceilDiv(need, powerOfTen(cut))
+	return decimal(value, power-cut) + " ± " + decimal(bound, power-cut) + " " + name
+}
+
+// rounded returns the middle of an interval in steps of 10^cut, rounded, and the bound that the
+// interval then needs. The rounding moves the middle, and the bound makes up for that.
+func rounded(lo, hi *big.Int, cut int) (value, need *big.Int) {
+	step := powerOfTen(cut)
+	twice := new(big.Int).Add(lo, hi)
+	value = floorDiv(twice.Add(twice, step), new(big.Int).Lsh(step, 1))
+	at := new(big.Int).Mul(value, step)
+	need = new(big.Int).Sub(hi, at)
+	if below := at.Sub(at, lo); below.Cmp(need) > 0 {
+		need = below
+	}
+	return value, need
 }
 
 // roundUp prints a whole number, rounded up to the given number of digits.
@@ -185,7 +242,7 @@ func powerOfTen(n int) *big.Int {
 
 // floorDiv and ceilDiv divide by a positive number.
 func floorDiv(a, b *big.Int) *big.Int {
-	q, _ := new(big.Int).DivMod(a, b, new(big.Int)) // Euclidean: rounds down where b is above 0
+	q, _ := new(big.Int).DivMod(a, b, new(big.Int)) // Euclidean: rounds down if b is above 0
 	return q
 }
 

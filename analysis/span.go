@@ -12,9 +12,10 @@ type spanKind uint8
 
 const (
 	between      spanKind = iota // from one point to the next
+	waiting                      // as between, if the tuple waited there for another branch
 	wholePath                    // a tuple from its first point to its last
-	fromEarliest                 // a tuple made of others, from where the first of those began
-	fromLatest                   // a tuple made of others, from where the last of those began
+	fromEarliest                 // a tuple made of others, from where the earliest of those began
+	fromLatest                   // a tuple made of others, from where the latest of those began
 )
 
 type spanKey struct {
@@ -27,11 +28,16 @@ type span struct {
 	key   spanKey
 	parts []*spanPart // by first node·nodes + second node
 	bins  []*binned   // over time
+	// critical sums up the durations on critical paths. In a span of whole paths, it sums up the
+	// whole paths that are critical from end to end.
+	critical critical
 
 	// again is set for a whole path if no point can lie between its two ends. The span between the
-	// same points then has its durations already. They are computed once more only to find the
-	// slowest tuples, and to count them.
+	// same points then already has the durations of the whole path. They are computed again only to
+	// count the tuples and to find the slowest.
 	again bool
+	// open is true if it is not known whether tuples go directly from one end to the other.
+	open bool
 }
 
 func (l *span) from(in *input, g *graph) string { return in.points[g.order[l.key.from]].String() }
@@ -53,13 +59,13 @@ func (l *span) words(in *input, g *graph) string {
 // together, because that takes less time for each.
 type spanPart struct {
 	distribution
-	a, b      int // nodes
-	fresh     *fresh
+	a, b      int       // nodes
+	fresh     [2]*fresh // 0: off the critical path, 1: on it
 	held      *heldPart // nil: the truth is not known
 	unplaced  uint64
-	withheld  uint64
+	withheld  [withheldReasons]uint64
 	suspect   uint64
-	orders    [3]uint64 // after, undecided, before
+	orders    [3]uint64 // how many are after, undecided, before
 	scenarios [6]uint64
 }
 
@@ -67,7 +73,8 @@ type spanPart struct {
 type fresh struct {
 	n           int
 	xs, ys, ids [freshPairs]uint64
-	// The paths of tuples that may be among the slowest: paths[from[i]:from[i+1]].
+	// The path of pair i is paths[from[i]:from[i+1]]. It is kept in case its tuple is among the
+	// slowest.
 	from  []int32
 	paths []passage
 }
@@ -77,14 +84,14 @@ const freshPairs = 512
 
 func (f *fresh) clear() { f.n, f.from, f.paths = 0, f.from[:0], f.paths[:0] }
 
-// add adds durations of one scenario and verdict that began at the readings xs. It returns the
-// smallest and the largest ends among them.
+// add adds durations that began at the readings xs. Their scenario and verdict are those of d. It
+// returns the smallest and the largest ends among them.
 func (l *span) add(p *spanPart, elapsed []tscratio.Elapsed, d *tscratio.Duration, xs []uint64,
 	axis *axis) (least, largest tscratio.Elapsed) {
 	n := uint64(len(elapsed))
 	p.scenarios[d.Scenario] += n
 	p.suspect += uint64(d.Verdict) * n
-	least, largest, counted := p.note(elapsed)
+	least, largest, uncounted := p.note(elapsed)
 	if least.Lo > 0 {
 		p.orders[2] += n
 	} else {
@@ -102,7 +109,7 @@ func (l *span) add(p *spanPart, elapsed []tscratio.Elapsed, d *tscratio.Duration
 		x := xs[i]
 		bin, on := axis.bin(x)
 		if !on {
-			if counted {
+			if uncounted {
 				p.lo.add(elapsed[i].Lo)
 				p.hi.add(elapsed[i].Hi)
 			}
@@ -115,7 +122,7 @@ func (l *span) add(p *spanPart, elapsed []tscratio.Elapsed, d *tscratio.Duration
 			end++
 		}
 		b := l.binned(bin)
-		if counted {
+		if uncounted {
 			b.countBoth(elapsed[i:end], &p.distribution)
 		} else {
 			b.count(elapsed[i:end])
@@ -138,7 +145,9 @@ func (p *spanPart) merge(q *spanPart) {
 		p.held.merge(q.held)
 	}
 	p.unplaced += q.unplaced
-	p.withheld += q.withheld
+	for i, n := range q.withheld {
+		p.withheld[i] += n
+	}
 	p.suspect += q.suspect
 	for i := range p.orders {
 		p.orders[i] += q.orders[i]
@@ -149,6 +158,8 @@ func (p *spanPart) merge(q *spanPart) {
 }
 
 func (l *span) merge(m *span) {
+	l.critical.merge(&m.critical)
+	l.open = l.open || m.open
 	for i, p := range m.parts {
 		switch {
 		case p == nil:
@@ -173,11 +184,12 @@ func (l *span) merge(m *span) {
 	}
 }
 
-// binned is a coarse histogram of the durations of tuples in one bin of time. Negative los are
-// counted as 0.
+// binned is a coarse histogram of the durations of tuples in one bin of time. A negative high end
+// counts as 0, which rounds it outward.
 type binned struct {
 	n      uint64
 	lo, hi [coarseBuckets]uint32
+	below  *[coarseBuckets]uint32 // negative los v, each as -v-1; nil: there are none
 }
 
 const (
@@ -232,13 +244,24 @@ func (l *span) binned(bin int) *binned {
 func (b *binned) count(elapsed []tscratio.Elapsed) {
 	b.n += uint64(len(elapsed))
 	for _, s := range elapsed {
-		b.lo[coarse(s.Lo)]++
+		b.countLo(s.Lo)
 		b.hi[coarse(s.Hi)]++
 	}
 }
 
-// countBoth counts durations here, and their ends in a distribution whose note has them already.
-// The two counts share most of the work.
+func (b *binned) countLo(v int64) {
+	if v >= 0 {
+		b.lo[coarse(v)]++
+		return
+	}
+	if b.below == nil {
+		b.below = new([coarseBuckets]uint32)
+	}
+	b.below[coarse(^v)]++
+}
+
+// countBoth counts durations here, and their ends in d. The caller has called d.note with the same
+// durations. Counting both at once shares most of the work.
 func (b *binned) countBoth(elapsed []tscratio.Elapsed, d *distribution) {
 	b.n += uint64(len(elapsed))
 	los, his := &d.lo.positive, &d.hi.positive
@@ -255,7 +278,7 @@ func (b *binned) countBoth(elapsed []tscratio.Elapsed, d *distribution) {
 		}
 		d.lo.add(s.Lo)
 		d.hi.add(s.Hi)
-		b.lo[coarse(s.Lo)]++
+		b.countLo(s.Lo)
 		b.hi[coarse(s.Hi)]++
 	}
 }
@@ -266,22 +289,44 @@ func (b *binned) merge(c *binned) {
 		b.lo[i] += c.lo[i]
 		b.hi[i] += c.hi[i]
 	}
+	if c.below == nil {
+		return
+	}
+	if b.below == nil {
+		b.below = new([coarseBuckets]uint32)
+	}
+	for i, n := range c.below {
+		b.below[i] += n
+	}
 }
 
-// percentile is a percentile of the durations, rounded outward.
+// percentile is a percentile of the durations, rounded outward by at most 1/16.
 func (b *binned) percentile(percent_milli uint64) tscratio.Elapsed {
 	rank := rankOf(percent_milli, b.n)
-	var s tscratio.Elapsed
-	find := func(counts *[coarseBuckets]uint32) (lo, hi int64) {
-		var below uint64
-		for i, n := range counts {
-			if below += uint64(n); rank < below {
-				return coarseEdges(i)
+	var below uint64
+	s := tscratio.Elapsed{Lo: math.MinInt64, Hi: math.MaxInt64}
+	if b.below != nil {
+		for i := coarseBuckets - 1; i >= 0 && rank >= below; i-- {
+			if below += uint64(b.below[i]); rank < below {
+				_, hi := coarseEdges(i)
+				s.Lo = ^hi
 			}
 		}
-		return 0, math.MaxInt64
 	}
-	s.Lo, _ = find(&b.lo)
-	_, s.Hi = find(&b.hi)
+	if rank >= below {
+		s.Lo, _ = edgesAt(&b.lo, rank-below)
+	}
+	_, s.Hi = edgesAt(&b.hi, rank)
 	return s
+}
+
+// edgesAt returns the edges of the bucket that contains the value with a rank.
+func edgesAt(counts *[coarseBuckets]uint32, rank uint64) (lo, hi int64) {
+	var below uint64
+	for i, n := range counts {
+		if below += uint64(n); rank < below {
+			return coarseEdges(i)
+		}
+	}
+	return 0, math.MaxInt64
 }

@@ -3,14 +3,15 @@ package analysis
 import (
 	"math"
 	"math/big"
+	"slices"
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Sums are exact, whether durations are short or last for years, and however many are added at
-// once.
+// Sums are exact, whether durations are short or last for years, and whether few or many are added
+// at once.
 func TestSumsAreExact(t *testing.T) {
 	r := seed.Random(t)
 	for _, largest := range []int64{1 << 20, math.MaxInt64 >> 16, math.MaxInt64>>16 + 1,
@@ -37,7 +38,7 @@ func TestSumsAreExact(t *testing.T) {
 				name string
 				got  sum
 				want *big.Int
-			}{{"low", d.sumLo, lo}, {"high", d.sumHi, hi}} {
+			}{{"low", d.sums.lo, lo}, {"high", d.sums.hi, hi}} {
 				got := new(big.Int).Lsh(big.NewInt(s.got.hi), 64)
 				got.Add(got, new(big.Int).SetUint64(s.got.lo))
 				if got.Cmp(s.want) != 0 {
@@ -45,6 +46,38 @@ func TestSumsAreExact(t *testing.T) {
 						s.name, got, s.want)
 				}
 			}
+		}
+	}
+}
+
+// The sum of the longest durations contains the sum of the truths, whichever duration was truly the
+// longest, and is exact if the durations are.
+func TestLongestContainsTheTruth(t *testing.T) {
+	r := seed.Random(t)
+	for range 200 {
+		var c, exact critical
+		var truth int64
+		for range 1 + r.IntN(4) {
+			all := make([]tscratio.Elapsed, 1+r.IntN(3))
+			truths := make([]int64, len(all))
+			points := make([]tscratio.Elapsed, len(all))
+			for i := range all {
+				truths[i] = r.Int64N(200) - 100
+				all[i] = tscratio.Elapsed{
+					Lo: truths[i] - r.Int64N(20), Hi: truths[i] + r.Int64N(20),
+				}
+				points[i] = tscratio.Elapsed{Lo: truths[i], Hi: truths[i]}
+			}
+			c.longest(all)
+			exact.longest(points)
+			truth += slices.Max(truths)
+		}
+		lo, hi := c.lo.float(), c.hi.float()
+		if lo > float64(truth) || hi < float64(truth) {
+			t.Errorf("the sum is %v to %v, and in truth %d", lo, hi, truth)
+		}
+		if lo, hi := exact.lo.float(), exact.hi.float(); lo != float64(truth) || hi != lo {
+			t.Errorf("the sum of exact durations is %v to %v, want %d", lo, hi, truth)
 		}
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// tuple takes all events of an id.
+// tuple takes all events of an id, and measures the tuple that they belong to, or the several
+// tuples.
 func (w *gatherer) tuple(id uint64, events []passage) {
 	var mask uint64
 	path := &w.passed
@@ -23,6 +24,7 @@ func (w *gatherer) tuple(id uint64, events []passage) {
 		mask |= 1 << r
 		path[r] = *e
 	}
+	w.doubts = w.planOf(mask).oneEach()
 	w.path(id, mask, path)
 }
 
@@ -30,7 +32,7 @@ func (w *gatherer) tuple(id uint64, events []passage) {
 // not identify a tuple.
 const maxCopies = 1 << 22
 
-// copied is an event of an id that occurs again at some point.
+// copied is an event whose id occurs more than once at some point.
 type copied struct {
 	passage
 	rank uint8
@@ -42,13 +44,14 @@ type copied struct {
 func (w *gatherer) repeated(id uint64, events []passage) {
 	if len(events) > maxCopies {
 		w.found.overused++
+		delete(w.unborn, id)
 		return
 	}
 	w.cut = slices.Grow(w.cut[:0], len(events))
 	first, mask := uint8(maxPoints), uint64(0)
 	for _, e := range events {
 		c := copied{passage: e, rank: w.rankOf[e.source] & (maxPoints - 1)}
-		// If the node is not related, its own readings are used instead: any order will do.
+		// If the node is not related, the node's own readings are used instead: any order will do.
 		var err error
 		if c.at, _, err = w.timer.place(int(e.source), e.reading); err != nil {
 			c.at = tscratio.At(e.reading)
@@ -62,103 +65,184 @@ func (w *gatherer) repeated(id uint64, events []passage) {
 			cmp.Compare(a.source, b.source), cmp.Compare(a.reading, b.reading))
 	})
 	// Each event at the point where the id first occurs begins a tuple. Any other event belongs to
-	// the last of these tuples that does not certainly begin after the event. If all do, it belongs
-	// to the first.
+	// the last of these tuples that does not certainly begin after the event. If all tuples
+	// certainly begin after the event, it belongs to the first tuple.
 	w.beginnings = slices.Grow(w.beginnings[:0], len(events))
-	var two [2]int32
-	nodes := two[:0] // on which tuples with this id begin
+	var begin begins
 	for i := range w.cut {
 		if w.cut[i].rank == first {
 			w.beginnings = append(w.beginnings, beginning{lo: w.cut[i].at.Lo, mask: 1 << first})
-			if n := w.nodeOf[w.cut[i].source]; len(nodes) < 2 && !slices.Contains(nodes, n) {
-				nodes = append(nodes, n)
-			}
+			begin.add(w.in, w.cut[i].source)
 		}
 	}
-	w.found.points[first].beginsAgain(nodes, len(w.beginnings))
+	w.found.points[first].beginsAgain(&begin, len(w.beginnings))
 	lower(w.beginnings)
-	// The events of a tuple are adjacent, with a place for each point at which the id occurs.
+	// In w.placed, the places of a tuple are adjacent, one for each point at which the id occurs.
+	// Each place has the first and the last event of the tuple at the point.
 	width := bits.OnesCount64(mask)
-	place := func(tuple int, rank uint8) *passage {
+	place := func(tuple int, rank uint8) *placed {
 		return &w.placed[tuple*width+bits.OnesCount64(mask&(1<<rank-1))]
 	}
 	w.placed = extend(w.placed[:0], len(w.beginnings)*width)
+	clear(w.placed)
 	tuple := 0
 	for i := range w.cut {
-		if w.cut[i].rank == first {
-			*place(tuple, first) = w.cut[i].passage
-			tuple++
-		}
-	}
-	for i := range w.cut {
 		c := &w.cut[i]
+		of := tuple
 		if c.rank == first {
-			continue
+			tuple++
+		} else {
+			of = lastNotAfter(w.beginnings, c.at.Hi)
+			w.beginnings[of].mask |= 1 << c.rank
 		}
-		of := lastNotAfter(w.beginnings, c.at.Hi)
-		if w.beginnings[of].mask>>c.rank&1 != 0 {
-			w.found.points[c.rank].duplicates++
-			continue
+		p := place(of, c.rank)
+		if p.last = c.passage; p.n == 0 {
+			p.first = c.passage
 		}
-		w.beginnings[of].mask |= 1 << c.rank
-		*place(of, c.rank) = c.passage
+		p.n++
 	}
+	var late lateEvents
 	for i, b := range w.beginnings {
+		plan := w.planOf(b.mask)
+		d, again := doubts{beganAgain: late.next()}, len(w.beginnings) > 1
 		for rest := b.mask; rest != 0; rest &= rest - 1 {
 			r := uint8(bits.TrailingZeros64(rest))
-			w.passed[r] = *place(i, r)
+			e, certain := w.arrival(plan, r, place(i, r))
+			w.passed[r] = e
+			if !certain {
+				d[branchesOf(plan, r)] |= 1 << r
+			}
+			again = again || e == place(i, r).first && place(i, r).n > 1
 		}
+		if again && len(plan.starts) > 0 {
+			d[beganUnseen] = doubt(b.mask) // it may be several tuples
+		}
+		for why := range d {
+			d[why] &= doubt(b.mask)
+		}
+		w.doubts = d
 		w.path(id, b.mask, &w.passed)
+		late.add(plan, w.graph)
 	}
+}
+
+// placed are the events of a tuple at a point.
+type placed struct {
+	first, last passage
+	n           int
+}
+
+// arrival returns the one event that counts, of a tuple's events at a point. Where branches meet,
+// each branch brings an event, and the last event counts. Elsewhere further events are duplicates,
+// and the first event counts. certain is false if the logs may lack a branch. Where several
+// branches arrive, it is also false if the number of events is not that of the branches, or if the
+// tuple did not go on. Then a branch may be lost, or an event repeated.
+func (w *gatherer) arrival(p *plan, r uint8, at *placed) (e passage, certain bool) {
+	copies := 1
+	if p.copies != nil {
+		copies = int(p.copies[r])
+	}
+	if at.n > copies {
+		w.found.points[r].duplicates += uint64(at.n - copies)
+	}
+	certain = p.unsure>>r&1 == 0
+	if copies == 1 {
+		return at.first, certain
+	}
+	return at.last, certain && at.n == copies && !slices.Contains(p.ends, int(r))
 }
 
 // beginning is where one of the tuples that share an id began.
 type beginning struct {
-	// lo is the low end of that moment's interval. After lower, lo is the smallest of its own value
-	// and those of all beginnings that follow.
+	// lo is the low end of the interval in which the tuple began. After lower was called, lo is the
+	// smallest low end of this and all later beginnings.
 	lo   uint64
 	mask uint64
 }
 
-// lower makes the low ends rise, so that they can be searched.
+// lower makes the low ends rise, so that a binary search works.
 func lower(all []beginning) {
 	for i := len(all) - 2; i >= 0; i-- {
 		all[i].lo = min(all[i].lo, all[i+1].lo)
 	}
 }
 
-// lastNotAfter is the last beginning whose low end is not above hi, or 0 if there is none. lower
-// must have been called.
+// lastNotAfter returns the last beginning with a low end that is not above hi, or 0 if there is
+// none. Call lower first.
 func lastNotAfter(all []beginning, hi uint64) int {
 	return max(sort.Search(len(all), func(i int) bool { return all[i].lo > hi })-1, 0)
 }
 
-// path measures the spans of one tuple.
+// path measures the spans of one tuple. w.doubts are its ranks in doubt.
 func (w *gatherer) path(id, mask uint64, path *[maxPoints]passage) {
+	in := w.doubts.all()
 	if f := &w.in.options.Filter; f.To_cycles != 0 && !w.begins(path[bits.TrailingZeros64(mask)]) {
 		return
 	}
 	p := w.planOf(mask)
 	p.tuples++
 	w.number++
+	whole, all := p.ended && in == 0, NotCritical // all: of every span, unless the times decide
+	if whole {
+		all = SurelyCritical
+	} else if p.ended {
+		p.wholes[0].span.critical.doubtful++
+	}
+	if !p.alike() {
+		w.judged.judge(w.timer, p, path, whole)
+	}
+	var root *planned // from the first point to the last
+	for i := range p.wholes {
+		if p.alike() || i == w.judged.last {
+			root = &p.wholes[i]
+		}
+	}
 	for i := range p.spans {
 		l := &p.spans[i]
-		from, to := &path[l.from], &path[l.to]
-		w.measure(l.span, w.partOf(l, from.source, to.source), id, from, to)
-		n := &w.found.points[l.from].newest[w.nodeOf[from.source]]
-		*n = max(*n, from.reading)
+		w.sole = root != nil && root.span.again && root.from == l.from && root.to == l.to
+		switch {
+		case p.alike():
+			w.measurePlanned(l, id, path, in, all)
+		case w.judged.waited[i]:
+			waited := planned{from: l.from, to: l.to, span: l.waited}
+			w.measurePlanned(&waited, id, path, in, NotCritical)
+		default:
+			w.measurePlanned(l, id, path, in, w.judged.critical[i])
+		}
+		n := &w.found.points[l.from].newest[w.nodeOf[path[l.from].source]]
+		*n = max(*n, path[l.from].reading)
 	}
 	parent, child := false, false
 	if w.lineage != nil {
 		parent, child = w.parents[id], w.children[id]
-		w.lineageOf(id, mask, path, parent, child)
+		w.lineageOf(id, mask, path, parent, child, in)
+		for rest := mask; child && rest != 0; rest &= rest - 1 {
+			w.found.points[bits.TrailingZeros64(rest)].made++
+		}
 	}
-	if p.whole != nil {
-		w.whole(p.whole, id, mask, path)
+	for i := range p.wholes {
+		l := &p.wholes[i]
+		switch w.sole = l == root; {
+		case in.of(l.from, l.to):
+			w.partOf(l, path[l.from].source, path[l.to].source).withhold(&w.doubts, l.from, l.to)
+		case l == root:
+			w.whole(l, id, mask, path, whole && (p.alike() || w.judged.surely))
+		default:
+			w.measurePlanned(l, id, path, in, NotCritical)
+		}
 	}
-	if len(p.ends) > 0 && !parent {
+	if whole && !p.alike() && !w.judged.surely {
+		w.longest(p, path)
+	}
+	ended := uint64(0)
+	if !parent {
 		for _, r := range p.ends {
+			if child && w.graph.inside>>r&1 != 0 {
+				w.found.points[r].unfinished++ // as a window that is still open
+				continue
+			}
 			w.end(r, &path[r])
+			ended |= 1 << r
 		}
 	}
 	if len(p.starts) > 0 && !child {
@@ -167,8 +251,48 @@ func (w *gatherer) path(id, mask uint64, path *[maxPoints]passage) {
 		}
 	}
 	if w.in.options.Events != nil {
-		w.tellEvents(id, mask, path)
+		w.tellEvents(id, mask, ended, path)
 	}
+}
+
+// longest adds a tuple's end-to-end time to the sum of all, if it is not known which point the
+// tuple passed last.
+func (w *gatherer) longest(p *plan, path *[maxPoints]passage) {
+	c := &p.wholes[0].span.critical
+	all := w.judged.elapsed[:0]
+	for i := range p.wholes {
+		from, to := path[p.wholes[i].from], path[p.wholes[i].to]
+		d, err := w.timer.between(int(from.source), int(to.source), from.reading, to.reading)
+		if err != nil {
+			c.unplaced++
+			return
+		}
+		all = append(all, d.Elapsed)
+	}
+	w.judged.elapsed = all
+	c.longest(all)
+}
+
+// measurePlanned measures a span of a tuple, unless one of its ends is in doubt.
+func (w *gatherer) measurePlanned(l *planned, id uint64, path *[maxPoints]passage, in doubt,
+	c Critical) {
+	from, to := &path[l.from], &path[l.to]
+	part := w.partOf(l, from.source, to.source)
+	if in.of(l.from, l.to) {
+		part.withhold(&w.doubts, l.from, l.to)
+		return
+	}
+	w.critical = c
+	w.measure(l.span, part, id, from, to, c == SurelyCritical)
+	if c != PerhapsCritical {
+		return
+	}
+	d, err := w.timer.between(int(from.source), int(to.source), from.reading, to.reading)
+	if err != nil {
+		l.span.critical.unplaced++
+		return
+	}
+	l.span.critical.maybe(d.Elapsed)
 }
 
 // planOf is the plan for tuples that pass the given ranks.
@@ -176,7 +300,7 @@ func (w *gatherer) planOf(mask uint64) *plan {
 	p := w.last
 	if p == nil || p.mask != mask {
 		if p = w.plans[mask]; p == nil {
-			p = w.graph.planOf(mask, w.span)
+			p = w.graph.planOf(mask, w.spanOf)
 			w.plans[mask] = p
 		}
 		w.last = p
@@ -191,7 +315,7 @@ func (w *gatherer) begins(first passage) bool {
 	return err == nil && at.Lo <= f.To_cycles && at.Hi >= f.From_cycles
 }
 
-// end takes an event that no other follows, although one could.
+// end counts a tuple that ended at rank r with event e, although it could have gone on.
 func (w *gatherer) end(r int, e *passage) {
 	f := &w.found.points[r]
 	node := int(w.nodeOf[e.source])

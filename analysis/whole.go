@@ -6,7 +6,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// partOf is part for a span of a plan. Most often the result is the part of the tuple before.
+// partOf does what part does, for a span of a plan. Most often it returns the part that the tuple
+// before used.
 func (w *gatherer) partOf(p *planned, from, to int32) *spanPart {
 	if p.part == nil || p.sources != [2]int32{from, to} {
 		p.part, p.sources = w.part(p.span, from, to), [2]int32{from, to}
@@ -20,39 +21,47 @@ func (w *gatherer) part(l *span, from, to int32) *spanPart {
 	part := l.parts[a*len(w.in.nodes)+b]
 	if part == nil {
 		part = newSpanPart(w.in.options.exactValues)
-		part.a, part.b, part.fresh = a, b, new(fresh)
+		part.a, part.b = a, b
 		l.parts[a*len(w.in.nodes)+b] = part
 	}
 	return part
 }
 
-// measure adds a tuple to a span.
-func (w *gatherer) measure(l *span, part *spanPart, id uint64, from, to *passage) {
+// measure adds a tuple to a span. on says that the span is surely on the tuple's critical path.
+func (w *gatherer) measure(l *span, part *spanPart, id uint64, from, to *passage, on bool) {
 	if w.single {
-		w.alone(l, part, id, from, to)
+		w.alone(l, part, id, from, to, on, false)
 		return
 	}
-	f := part.fresh
+	f := part.freshFor(on)
 	n := f.n & (freshPairs - 1)
 	f.xs[n], f.ys[n], f.ids[n] = from.reading, to.reading, id
 	if f.n = n + 1; f.n == freshPairs {
-		w.settlePart(l, part)
+		w.settlePart(l, part, on)
 	}
 }
 
-// whole measures a tuple from its first point to its last. It keeps the path until it is known
-// whether the tuple is among the slowest.
-func (w *gatherer) whole(p *planned, id, mask uint64, path *[maxPoints]passage) {
-	part := w.partOf(p, path[p.from].source, path[p.to].source)
+// whole measures a tuple from its first point to the one that it passes last. If surely is true,
+// that point is surely the last, and the whole span is the critical path. The tuple's path is kept
+// until it is known whether the tuple is among the slowest.
+func (w *gatherer) whole(p *planned, id, mask uint64, path *[maxPoints]passage, surely bool) {
+	from, to := &path[p.from], &path[p.to]
+	part := w.partOf(p, from.source, to.source)
 	if w.in.options.Slowest > 0 {
 		w.pass(mask, path)
-		if !w.single {
-			f := part.fresh
+		if !w.single && surely {
+			f := part.freshFor(true)
 			f.from = append(f.from, int32(len(f.paths)))
 			f.paths = append(f.paths, w.passing...)
 		}
 	}
-	w.measure(p.span, part, id, &path[p.from], &path[p.to])
+	w.critical = NotCritical
+	if surely {
+		w.critical = SurelyCritical
+		w.measure(p.span, part, id, from, to, true)
+		return
+	}
+	w.alone(p.span, part, id, from, to, false, true)
 }
 
 // pass collects a tuple's whole path.
@@ -63,15 +72,20 @@ func (w *gatherer) pass(mask uint64, path *[maxPoints]passage) {
 	}
 }
 
-// alone computes one duration. It is used where stamps have a slack of their own, or where
-// durations are exported.
-func (w *gatherer) alone(l *span, part *spanPart, id uint64, from, to *passage) {
+// alone computes one duration. It is used in three cases: stamps have a slack of their own,
+// durations are exported, or it is not known which point a tuple passed last. keep says that
+// w.passing is the tuple's path, which is kept if the tuple is among the slowest.
+func (w *gatherer) alone(l *span, part *spanPart, id uint64, from, to *passage, on, keep bool) {
 	d, err := w.timer.between(int(from.source), int(to.source), from.reading, to.reading)
 	if err != nil {
 		part.unplaced++
+		l.critical.unplaced += uint64(number(on))
 		return
 	}
-	if l.key.kind == wholePath && w.in.options.Slowest > 0 {
+	if on {
+		l.critical.add([]tscratio.Elapsed{d.Elapsed})
+	}
+	if (keep || on && l.key.kind == wholePath) && w.in.options.Slowest > 0 {
 		w.found.slow(d.Elapsed, id, w.passing, w.in.options.Slowest)
 	}
 	if l.again {
@@ -85,22 +99,38 @@ func (w *gatherer) alone(l *span, part *spanPart, id uint64, from, to *passage) 
 	if d.Hi < 0 {
 		w.found.backwards(backwards{id, l.key, part.a, part.b, d.Elapsed})
 	}
-	// a tuple that was made of others has no path of its own here, and no events
+	// w.number is 0 for durations from origins, which end at an event of another tuple
 	if w.in.options.Events != nil && w.number > 0 {
 		w.apart = append(w.apart, apart{l.key.from, l.key.to, d.Elapsed})
 	}
 	if w.in.options.Durations != nil && w.err == nil {
 		w.err = w.in.options.Durations(DurationRow{
-			ID: id, Tuple: w.number, From: l.from(w.in, w.graph), To: l.to(w.in, w.graph),
+			ID: id, Tuple: w.number, Origin: w.origin, Made: w.made,
+			From: l.from(w.in, w.graph), To: l.to(w.in, w.graph),
 			FromNode: w.in.nodes[part.a].Name, ToNode: w.in.nodes[part.b].Name,
-			Kind: l.words(w.in, w.graph), Duration: d,
+			Kind: l.words(w.in, w.graph), Critical: w.critical, Whole: w.sole,
+			Ends: w.ends(from, to), Duration: d,
 		})
 	}
 }
 
+// ends places the two events of a duration from an origin, for DurationRow.Ends.
+func (w *gatherer) ends(from, to *passage) (at [2]tscratio.Interval) {
+	if w.number > 0 {
+		return at
+	}
+	for i, e := range []*passage{from, to} {
+		var err error
+		if at[i], _, err = w.timer.place(int(e.source), e.reading); err != nil {
+			return [2]tscratio.Interval{}
+		}
+	}
+	return at
+}
+
 // settlePart computes the durations that were collected.
-func (w *gatherer) settlePart(l *span, p *spanPart) {
-	f := p.fresh
+func (w *gatherer) settlePart(l *span, p *spanPart, on bool) {
+	f := p.freshFor(on)
 	var pathOf func(int) []passage
 	if len(f.from) > 0 {
 		pathOf = func(i int) []passage {
@@ -111,6 +141,22 @@ func (w *gatherer) settlePart(l *span, p *spanPart) {
 			return f.paths[f.from[i]:to]
 		}
 	}
-	w.measureAll(l, p, f.xs[:f.n], f.ys[:f.n], func(i int) uint64 { return f.ids[i] }, pathOf)
+	w.measureAll(l, p, f.xs[:f.n], f.ys[:f.n], on, func(i int) uint64 { return f.ids[i] }, pathOf)
 	f.clear()
+}
+
+// freshFor returns the pairs that wait to be computed: for spans on the critical path, or off it.
+func (p *spanPart) freshFor(on bool) *fresh {
+	f := &p.fresh[number(on)]
+	if *f == nil {
+		*f = new(fresh)
+	}
+	return *f
+}
+
+func number(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }

@@ -162,7 +162,7 @@ c.execute('SET enable_progress_bar = false')
 q = """
 WITH e AS (
     SELECT tuple_id, point, lo_cycles::HUGEINT AS lo, hi_cycles::HUGEINT AS hi
-    FROM 'events.parquet'),
+    FROM 'events/*/*.parquet'),
 spans(p, q) AS (VALUES
     ('stage0/recv', 'stage1/recv'),
     ('stage1/recv', 'stage2/recv'),

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -31,7 +32,23 @@ func (r SearchResult) Answer() string {
 		return "the search was not finished"
 	}
 	if r.Confirmed < r.Wanted {
-		fmt.Fprintf(&text, "; confirmed only %d of %d times", r.Confirmed, r.Wanted)
+		fmt.Fprintf(&text, "\nconfirmed only %d of %d times", r.Confirmed, r.Wanted)
+	} else {
+		fmt.Fprintf(&text, "\nconfirmed %d of %d times", r.Confirmed, r.Wanted)
+	}
+	if r.Attempts > 1 {
+		rates := "rates"
+		if r.Attempts == 2 {
+			rates = "rate"
+		}
+		fmt.Fprintf(&text, ", after %d higher %s that could not be confirmed", r.Attempts-1, rates)
+	}
+	if r.SureShare > 0 {
+		fmt.Fprintf(&text, "\nwith 95 %% confidence, at least %.0f in 100 such trials succeed",
+			math.Floor(r.SureShare*100))
+	}
+	if r.Arrivals == PoissonArrivals {
+		fmt.Fprintf(&text, "\ntuples were due at random times (Poisson)")
 	}
 	if r.Stalls.Count > 0 {
 		fmt.Fprintf(&text, "\n%s", r.Stalls)
@@ -72,7 +89,8 @@ func reasons(list []Reason) string {
 	return strings.Join(texts, ", ")
 }
 
-// WriteText writes the answer, and below it a line for each trial, by rate, with its latencies.
+// WriteText writes the answer, and below it a line for each trial, in the order of rates. The line
+// contains the trial's latencies.
 func (r SearchResult) WriteText(w io.Writer) error {
 	fmt.Fprintf(w, "%s\n", r.Answer())
 	fmt.Fprintf(w, "the generator's own ceiling: %.0f tuples a second\n", r.Ceiling)

@@ -28,19 +28,23 @@ type SearchOptions struct {
 	// Resolution ends the search when a sustained and an unsustained rate are this close, as a
 	// share of the rate. 0 means 0.01.
 	Resolution float64
-	// Growth is the share of the rate by which the backlog may grow and still be regarded as noise.
-	// 0 means 0.005.
+	// Growth is the largest growth of the backlog that is regarded as noise, as a share of the
+	// rate. 0 means 0.005.
 	Growth float64
-	// Latency is the highest 99th percentile that a sustained rate may have. 0 means no limit.
+	// Latency is the highest 99th percentile of latency that a sustained rate may have. 0 means no
+	// limit.
 	Latency time.Duration
-	// WarmUp begins each trial, and is not judged. 0 means 1 s.
+	// WarmUp is the time at the beginning of each trial that is not judged. 0 means 1 s.
 	WarmUp time.Duration
-	// Trial is the judged time of each trial. It should be at least three times the engine's
-	// longest regular pause. 0 means 5 s.
+	// Trial is the judged time of a long trial. Trial should be at least three times the engine's
+	// longest regular pause. 0 means 5 s. Short trials take a third of it, but at least 1 s.
 	Trial time.Duration
 	// Confirm is how often the found rate is tried again. 0 means 3.
 	Confirm int
-	// Drain is how long an engine may take after a trial to let out what is left. 0 means 10 s.
+	// Arrivals says when tuples are due. "" means EvenArrivals.
+	Arrivals Arrivals
+	// Drain is the time in which an engine must let out its remaining tuples after a trial. 0 means
+	// 10 s.
 	Drain time.Duration
 	// MaxTrials is the largest number of trials, without the trials for the curve. 0 means 50.
 	MaxTrials int
@@ -55,7 +59,17 @@ type SearchOptions struct {
 	Notice   func(Notice)                                 // of a trial or Search.Mark; may be nil
 }
 
-// A Trial is one rate, tried once.
+// Arrivals say when the tuples of a trial are due.
+type Arrivals string
+
+const (
+	EvenArrivals Arrivals = "even" // at equal distances
+	// PoissonArrivals are like the load of many independent users: tuples come in clusters. So they
+	// wait for each other already at rates at which evenly spaced tuples do not.
+	PoissonArrivals Arrivals = "poisson"
+)
+
+// A Trial is one attempt at a rate, and its result.
 type Trial struct {
 	Phase string  `json:"phase"` // bracket, bisect, confirm or curve
 	Rate  float64 `json:"rate"`
@@ -74,7 +88,7 @@ type Trial struct {
 	Cut       bool          `json:"cut"` // ended early because the engine was far behind
 }
 
-// What limits the rate that a search found.
+// These values of SearchResult.LimitedBy say what limits the rate that a search found.
 const (
 	ByEngine    = "engine"    // a higher rate is not sustained
 	ByGenerator = "generator" // the generator could send no more: the engine may sustain more
@@ -95,7 +109,14 @@ type SearchResult struct {
 	Ceiling   float64  `json:"ceiling"`    // the rate at which the generator can send into nothing
 	Confirmed int      `json:"confirmed"`  // how many times in a row the rate was confirmed
 	Wanted    int      `json:"wanted"`     // SearchOptions.Confirm
-	Trials    []Trial  `json:"trials"`     // in the order in which they were made
+	// Attempts is the number of rates that the search began to confirm. All but the last of them
+	// failed a trial.
+	Attempts int `json:"confirm_attempts"`
+	// SureShare is a share of trials, from 0 to 1. With 95 % confidence, at least this share of the
+	// trials at the sustained rate succeeds.
+	SureShare float64  `json:"sure_share"`
+	Arrivals  Arrivals `json:"arrivals"`
+	Trials    []Trial  `json:"trials"` // in the order in which they were made
 	// Marks are the marks of Search.Mark. The marks of a trial's sender are with the trial.
 	Marks []Marked `json:"marks,omitempty"`
 }
@@ -108,7 +129,7 @@ type Search struct {
 	ids     []IDSource
 	held    []io.Closer
 	rings   []*dueRing
-	sent    []End      // of each thread, in all trials
+	sent    []End      // what each thread sent in all trials
 	spare   [][]uint64 // of each thread, ids that a trial did not use
 	current atomic.Pointer[outlet]
 	marks   Marks
@@ -121,8 +142,8 @@ type Search struct {
 	) (Observation, error)
 }
 
-// ceilingShare is the largest share of the generator's own ceiling that a rate may be. At higher
-// rates the generator cannot catch up after a stall of this machine.
+// ceilingShare is the highest rate that a search tries, as a share of the generator's own ceiling.
+// At higher rates the generator cannot catch up after a stall of this machine.
 const ceilingShare = 0.8
 
 // NewSearch checks the options.
@@ -133,6 +154,7 @@ func NewSearch(o SearchOptions) (*Search, error) {
 	o.Resolution, o.Growth = cmp.Or(o.Resolution, 0.01), cmp.Or(o.Growth, 0.005)
 	o.WarmUp, o.Trial = cmp.Or(o.WarmUp, time.Second), cmp.Or(o.Trial, 5*time.Second)
 	o.Drain = cmp.Or(o.Drain, 10*time.Second)
+	o.Arrivals = cmp.Or(o.Arrivals, EvenArrivals)
 	bad := func(format string, args ...any) (*Search, error) {
 		return nil, fmt.Errorf("search: %w: %s", ErrOptions, fmt.Sprintf(format, args...))
 	}
@@ -152,13 +174,15 @@ func NewSearch(o SearchOptions) (*Search, error) {
 		return bad("WarmUp %s, Trial %s, Drain %s, Latency %s: "+
 			"want a Trial of 1 s or more, and no negative time",
 			o.WarmUp, o.Trial, o.Drain, o.Latency)
+	case o.Arrivals != EvenArrivals && o.Arrivals != PoissonArrivals:
+		return bad("Arrivals %q: want %q or %q", o.Arrivals, EvenArrivals, PoissonArrivals)
 	case o.Threads < 1 || o.Threads > 256 || o.Batch < 1 || o.Confirm < 1 || o.MaxTrials < 3:
 		return bad("Threads %d, Batch %d, Confirm %d, MaxTrials %d: "+
 			"want 1 to 256 Threads, 3 MaxTrials or more, and 1 or more of the others",
 			o.Threads, o.Batch, o.Confirm, o.MaxTrials)
 	}
 	s := &Search{o: o}
-	s.result.Wanted = o.Confirm
+	s.result.Wanted, s.result.Arrivals = o.Confirm, o.Arrivals
 	s.marks.notice = o.Notice
 	s.measureCeiling, s.try = s.measureOwnCeiling, s.tryRate
 	return s, nil
@@ -177,8 +201,9 @@ func (s *Search) Done(ids ...uint64) {
 func (s *Search) Mark(mark Mark, text string) { s.marks.make(mark, 1, "%s", text) }
 
 // Run measures the generator's ceiling. It brackets the engine's limit, narrows the bracket and
-// confirms the rate that it found. Then it tries shares of that rate for the curve. If the
-// generator or a sink fails, Run returns the error and what was found before it.
+// confirms the rate that it found. Then it makes short trials at shares of that rate, which show
+// how latency grows with load. If the generator or a sink fails, Run returns the error and what was
+// found before it.
 func (s *Search) Run(ctx context.Context) (SearchResult, error) {
 	defer s.close()
 	err := s.run(ctx)
@@ -225,15 +250,15 @@ func (s *Search) quick() time.Duration { return max(time.Second, s.o.Trial/3) }
 type bracket struct {
 	lo, hi float64
 	hint   float64 // the rate that came out when more went in, perhaps the limit; 0: not known
-	by     string  // what failed at hi
+	by     string  // what limits the rate to hi: ByEngine and so on
 	why    []Reason
 }
 
 // bracketFactor is the factor from one rate to the next while a search climbs.
 const bracketFactor = 4
 
-// quickGrowth replaces SearchOptions.Growth in short trials. Longer trials decide before anything
-// is reported.
+// quickGrowth replaces SearchOptions.Growth in short trials. It may be coarse, because only longer
+// trials decide which rate is sustained.
 const quickGrowth = 0.05
 
 // narrow looks for the engine's limit up to the rate top. topBy says what limits the rate to top.
@@ -261,7 +286,9 @@ func (s *Search) narrow(ctx context.Context, top float64, topBy string) error {
 	for confirmed < s.o.Confirm && len(s.result.Trials) < s.o.MaxTrials {
 		phase, rate := "bisect", 0.0
 		if b.hi <= b.lo*(1+s.o.Resolution) {
-			phase, rate = "confirm", b.lo
+			if phase, rate = confirming, b.lo; confirmed == 0 {
+				s.result.Attempts++
+			}
 		} else {
 			rate = b.next(s.o.Resolution, s.o.Growth)
 			confirmed = 0
@@ -270,7 +297,7 @@ func (s *Search) narrow(ctx context.Context, top float64, topBy string) error {
 		if err != nil {
 			return err
 		}
-		if phase == "confirm" && v.kept() {
+		if phase == confirming && v.kept() {
 			confirmed++
 			s.result.Stalls = v.Stalls
 			continue
@@ -278,8 +305,8 @@ func (s *Search) narrow(ctx context.Context, top float64, topBy string) error {
 		confirmed = 0
 		b.learn(rate, v)
 		if b.lo == 0 {
-			// None of the rates that short trials found sustained is really sustained. Go down from
-			// here.
+			// Short trials found rates sustained, but long trials did not. So the search continues
+			// below the lowest rate that failed.
 			b.lo = b.hi / (1 + 4*s.o.Resolution)
 			for b.lo > 0 {
 				v, err := s.trial(ctx, "bisect", b.lo, s.o.WarmUp, s.o.Trial, s.o.Growth)
@@ -301,6 +328,7 @@ func (s *Search) narrow(ctx context.Context, top float64, topBy string) error {
 		}
 	}
 	s.result.Sustained, s.result.Confirmed = b.lo, confirmed
+	s.result.SureShare = sureShare(confirmed, s.result.Attempts)
 	s.result.LimitedBy, s.result.Why = b.by, b.why
 	if b.hi > b.lo {
 		s.result.Failed = b.hi
@@ -308,7 +336,23 @@ func (s *Search) narrow(ctx context.Context, top float64, topBy string) error {
 	return nil
 }
 
-// leastRate is where a search gives up, in tuples a second.
+// confirming is the phase whose trials decide. Such a trial counts whatever its result is.
+const confirming = "confirm"
+
+// sureShare returns a share of trials: with 95 % confidence, at least this share succeeds at the
+// confirmed rate. The argument confirmed is the number of trials that were made at that rate, all
+// with success. The argument attempts is the number of rates that the search began to confirm. Each
+// attempt is another chance to succeed by luck. So attempt m may err only in one of 20·m·(m+1)
+// cases, which adds up to one in 20 over all attempts.
+func sureShare(confirmed, attempts int) float64 {
+	if confirmed == 0 {
+		return 0
+	}
+	m := float64(attempts)
+	return math.Pow(0.05/(m*(m+1)), 1/float64(confirmed))
+}
+
+// leastRate is the lowest rate that a search tries, in tuples a second.
 const leastRate = 1
 
 // learn narrows the bracket by the result of a trial.
@@ -318,7 +362,7 @@ func (b *bracket) learn(rate float64, v Verdict) {
 		return
 	}
 	if rate <= b.lo {
-		b.lo = 0 // the rate was sustained before, but not now, so it is ignored
+		b.lo = 0 // an earlier trial sustained this rate: forget that
 	}
 	if rate < b.hi || rate == b.hi && b.why == nil {
 		b.hi, b.why, b.by = rate, v.Reasons, ByEngine
@@ -333,11 +377,11 @@ func (b *bracket) learn(rate float64, v Verdict) {
 	}
 }
 
-// next returns the rate to try within the bracket. If there is a hint, the limit is near it. So
-// next first tries one rate on each side of the hint. These two rates are so close that the search
-// ends if the limit is between them. After that, next moves away from the hint in steps that
-// double, but never beyond the middle of the bracket. A rate above the limit by less than growth
-// still counts as sustained, so the first two rates are on each side of the hint plus growth.
+// next returns the rate to try within the bracket. Without a hint, this is the middle. With a hint,
+// the engine's limit is near the hint, and rates up to the limit plus growth count as sustained. So
+// next first tries one rate on each side of an edge: the hint plus growth. These two rates are so
+// close that the search ends if one is sustained and the other is not. After that, next moves away
+// from the edge in steps that double, but never beyond the middle of the bracket.
 func (b *bracket) next(resolution, growth float64) float64 {
 	middle := math.Sqrt(b.lo * b.hi)
 	if b.hint == 0 {

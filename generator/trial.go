@@ -11,11 +11,14 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// How often a rate is tried again.
+// These numbers say how often a rate is tried again.
 const (
-	// If the generator itself fell behind, the trial shows nothing about the engine.
+	// generatorRetries is for trials in which the generator itself fell behind, which show nothing
+	// about the engine.
 	generatorRetries = 2
-	// If this machine was so busy that tuples were sent late, the engine may have been delayed too.
+	// busyRetries is for trials in which this machine was so busy that it sent tuples late. The
+	// engine may have been delayed too. Such a trial is never repeated while a rate is confirmed,
+	// because repeating only failures would favour success.
 	busyRetries = 1
 )
 
@@ -33,7 +36,7 @@ func (s *Search) trial(
 		late := slices.ContainsFunc(last.Marks, func(m Marked) bool { return m.Mark == Late })
 		switch {
 		case slices.Contains(v.Reasons, Generator) && tries <= generatorRetries:
-		case late && !last.Cut && tries <= busyRetries:
+		case late && !last.Cut && phase != confirming && tries <= busyRetries:
 		default:
 			return v, nil
 		}
@@ -81,7 +84,7 @@ func (s *Search) measureOwnCeiling(ctx context.Context) (float64, error) {
 }
 
 // Ceiling measures how many tuples a second this machine can send with the given number of threads
-// to a sink that keeps nothing. It can never send at a higher rate.
+// to a sink that keeps nothing. With these threads, the machine can never send at a higher rate.
 func Ceiling(ctx context.Context, tuples *Tuples, threads, batch int) (float64, error) {
 	return ceiling(ctx, tuples, threads, batch, nil, nil)
 }
@@ -156,12 +159,12 @@ func (s *Search) close() {
 	}
 }
 
-// heldSink is a sink that stays open after a trial.
+// heldSink keeps a sink open after a trial: its Close does nothing.
 type heldSink struct{ Sink }
 
 func (heldSink) Close(End) error { return nil }
 
-// heldPush is a Push that stays open after a trial. A sender still recognizes it as a pacer.
+// heldPush keeps a Push open after a trial. A sender still recognizes it as a pacer.
 type heldPush struct{ *Push }
 
 func (heldPush) Close(End) error { return nil }
@@ -181,7 +184,7 @@ func hold(s Sink) Sink {
 	return heldSink{s}
 }
 
-// farBehind_s is the backlog, in seconds of the rate, at which a trial has shown enough.
+// farBehind_s is the backlog, in seconds of the rate, at which a trial ends early.
 const farBehind_s = 0.5
 
 // tryRate sends at a rate for some time, and watches what comes out.
@@ -189,6 +192,9 @@ func (s *Search) tryRate(
 	ctx context.Context, rate float64, warmUp, length time.Duration,
 ) (Observation, error) {
 	schedule, err := Constant(rate, warmUp+length)
+	if s.o.Arrivals == PoissonArrivals { // each trial has other times
+		schedule, err = Poisson(rate, warmUp+length, uint64(len(s.result.Trials)))
+	}
 	if err != nil {
 		return Observation{}, err
 	}
@@ -219,7 +225,7 @@ func (s *Search) tryRate(
 	ended := make(chan struct{})
 	go func() {
 		defer close(watched)
-		s.watch(&o, sender, out, ended, cut)
+		s.watch(&o, sender, out, s.dueBy(schedule, rate), ended, cut)
 	}()
 	o.Sender, err = sender.Run(trialCtx)
 	close(ended)
@@ -276,11 +282,11 @@ func (t *trialIDs) Next() (id uint64, ok bool) {
 
 // watch samples a trial every millisecond, and cuts it when the engine is far behind.
 func (s *Search) watch(
-	o *Observation, sender *Sender, out *outlet, ended chan struct{}, cut func(),
+	o *Observation, sender *Sender, out *outlet, dueBy func(at_s float64) uint64,
+	ended chan struct{}, cut func(),
 ) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	all := uint64(math.Ceil(o.Rate * (o.WarmUp + o.Length).Seconds()))
 	for {
 		select {
 		case <-ended:
@@ -295,7 +301,7 @@ func (s *Search) watch(
 			continue
 		}
 		at := float64(now-start) / out.hz
-		sample := Sample{time.Duration(at * 1e9), min(all, uint64(at*o.Rate)+1), sent, done}
+		sample := Sample{time.Duration(at * 1e9), dueBy(at), sent, done}
 		if sample.At > o.WarmUp+o.Length {
 			return
 		}
@@ -309,8 +315,38 @@ func (s *Search) watch(
 	}
 }
 
+// dueBy returns a function that counts the tuples that are due by a time. The time must not
+// decrease from call to call.
+func (s *Search) dueBy(schedule Schedule, rate float64) func(at_s float64) uint64 {
+	if s.o.Arrivals == EvenArrivals {
+		all := uint64(schedule.Tuples())
+		return func(at_s float64) uint64 { return min(all, uint64(at_s*rate)+1) }
+	}
+	var count uint64
+	next_ns, more := make([]float64, s.o.Threads), make([]Times, s.o.Threads)
+	advance := func(i int) {
+		due_ns, ok := more[i]()
+		if !ok {
+			due_ns = math.Inf(1)
+		}
+		next_ns[i] = due_ns
+	}
+	for i := range more {
+		more[i] = schedule.Thread(i, s.o.Threads)
+		advance(i)
+	}
+	return func(at_s float64) uint64 {
+		for i := range next_ns {
+			for ; next_ns[i] <= at_s*1e9; advance(i) {
+				count++
+			}
+		}
+		return count
+	}
+}
+
 // drain waits until everything has come out, but at most for SearchOptions.Drain. It gives up
-// earlier if nothing has come out for a second or more.
+// earlier if nothing has come out for a quarter of that time, or for a second if that is longer.
 func (s *Search) drain(ctx context.Context, out *outlet, sent uint64) {
 	const idle = time.Second
 	seen, at := out.done.Load(), time.Now()

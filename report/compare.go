@@ -24,7 +24,8 @@ func (f *from) compare() {
 		shown := Comparison{A: c.A, B: c.B, Verdict: verdict(c.Verdict)}
 		for _, m := range c.Methods {
 			shown.Methods = append(shown.Methods,
-				Method{Name: m.Name, Proven: m.Proven, Bound: m.Bounds_cycles, Absent: m.Absent})
+				Method{Name: m.Name, Proven: m.Proven, Bound: m.Bounds_cycles, Absent: m.Absent,
+					Times: m.Times, Gaps: m.Gaps})
 		}
 		f.Comparisons = append(f.Comparisons, shown)
 	}

@@ -11,15 +11,14 @@ const MaxBytes = 3 << 20
 // Data is all that one page shows. If a part is empty, Absent has the reason. FORMAT.md has the
 // unit and the meaning of each field.
 //
-// Durations and moments are in cycles of the reference node. A moment is counted from
-// Timeline.Start, the beginning of the run, so that a JSON number represents it exactly. 64-bit
-// counters and ids are decimal strings.
+// Durations are in cycles of the reference node. So are the ends of a tuple's steps, which are
+// counted from the tuple's first event. 64-bit counters and ids are decimal strings.
 type Data struct {
 	Version int `json:"version"`
 
 	Run         Run          `json:"run"`
 	Reference   Reference    `json:"reference"`
-	Verdict     Verdict      `json:"verdict"` // of all that is shown: suspect if any part is
+	Verdict     Verdict      `json:"verdict"` // of the whole page: suspect if any part is
 	Timeline    Timeline     `json:"timeline"`
 	Totals      Totals       `json:"totals"`
 	Actors      []Actor      `json:"actors"`
@@ -75,9 +74,9 @@ type Reference struct {
 	Seconds        string   `json:"seconds"`    // what seconds mean on this page
 	Wander_ppb     float64  `json:"wander_ppb"` // declared
 	Window_ns      int64    `json:"window_ns"`
-	Length         Interval `json:"length"` // of the run, from the first event to the last
+	Length         Interval `json:"length"` // of the run: Length_means says from where to where
 	Length_verdict Verdict  `json:"length_verdict"`
-	Length_means   string   `json:"length_means"` // how the two ends were found
+	Length_means   string   `json:"length_means"` // from which event to which
 }
 
 // Timeline divides the run into equal buckets of time. Each series has one value for each bucket.
@@ -90,12 +89,14 @@ type Timeline struct {
 // Totals counts what was read.
 type Totals struct {
 	Events   int64 `json:"events"`
-	Tuples   int64 `json:"tuples"`   // ids seen
+	Tuples   int64 `json:"tuples"`   // tuples that were seen
 	Complete int64 `json:"complete"` // tuples that passed the whole path
 	Channels int64 `json:"channels"`
+	// Lacks says why not all tuples were seen where they begin. Empty: they were.
+	Lacks string `json:"lacks"`
 }
 
-// Interval is an interval that contains a duration, or a moment since the beginning of the run.
+// Interval is an interval that contains a duration or, in a Step, a moment.
 type Interval struct {
 	Lo_cycles int64 `json:"lo_cycles"`
 	Hi_cycles int64 `json:"hi_cycles"`
@@ -115,7 +116,9 @@ type Path struct {
 	Points  string   `json:"points"` // points at which they begin
 	Tuples  int64    `json:"tuples"`
 	Made_of []int    `json:"made_of"` // indices of the paths whose tuples these are made of
-	Slowest []Slow   `json:"slowest"` // a few of its spans, slowest median first
+	Of      string   `json:"of"`      // which tuples Slowest describes
+	Unsure  string   `json:"unsure"`  // why no order is proven, or shares are withheld
+	Slowest []Slow   `json:"slowest"` // a few spans, the largest share first
 }
 
 // Slow is a span between two points, on all nodes together.
@@ -124,8 +127,19 @@ type Slow struct {
 	Points  string   `json:"points"`
 	Means   string   `json:"means"`
 	Median  Interval `json:"median"`
+	Of      string   `json:"of"` // which tuples have this median; empty: all
 	Verdict Verdict  `json:"verdict"`
-	Surely  bool     `json:"surely"` // proven: its median exceeds the medians of all after it
+	// Share is the part of the tuples' end-to-end time that they spent on this span while it was on
+	// their critical path. If shares are not known, spans are ordered by their medians.
+	Share  Share  `json:"share"`
+	Lacks  string `json:"lacks"`  // as in Span
+	Surely bool   `json:"surely"` // its share or median surely exceeds those of all spans after it
+}
+
+// Share is a share from 0 to 1, as an interval. If hi is 0, the share is not known.
+type Share struct {
+	Lo float64 `json:"lo"`
+	Hi float64 `json:"hi"`
 }
 
 // Kind says what a span is.
@@ -135,8 +149,9 @@ const (
 	Computation Kind = "computation" // within one operator, from its start to its end
 	Inside      Kind = "inside"      // within one operator, between two other points
 	Transfer    Kind = "transfer"    // from one operator to the next
+	Waiting     Kind = "waiting"     // a branch that waited at its end for another branch
 	Gap         Kind = "gap"         // across points whose logs do not have every tuple
-	EndToEnd    Kind = "end_to_end"  // from the first to the last
+	EndToEnd    Kind = "end_to_end"  // from the first point to the last
 )
 
 // Place says whether the ends of a span lie on one node.
@@ -147,8 +162,9 @@ const (
 	Remote Place = "remote"
 )
 
-// Span is a row of the page: a span, with its durations and their bounds. A span that some tuples
-// take within a node and others between nodes has two rows.
+// Span is a row of the page: a span, with its durations and their bounds. A span has a row for each
+// pair of nodes. If it has many pairs, it has one row for its durations within nodes and one for
+// those between nodes.
 type Span struct {
 	ID        string          `json:"id"` // unique in the page
 	Name      string          `json:"name"`
@@ -158,16 +174,19 @@ type Span struct {
 	To        string          `json:"to"`     // operator; the same for a computation
 	Points    string          `json:"points"` // where it begins and ends, as "from → to"
 	Means     string          `json:"means"`  // what tuples wait for, if the points show it
-	Nodes     []string        `json:"nodes"`  // one if both ends are on it, or those of each end
+	Nodes     []string        `json:"nodes"`  // the nodes of both ends; one if it is the same
 	Scenarios []ScenarioCount `json:"scenarios"`
 	Verdict   Verdict         `json:"verdict"`
 	Count     int64           `json:"count"`
 	Suspect   int64           `json:"suspect"` // how many of Count are estimates
+	// Lacks says why the durations are not those of all tuples. Empty: they are.
+	Lacks string `json:"lacks"`
 
 	// Percentiles has 0, 25, 50, 75 and 100, and others. It may be empty.
 	Percentiles []Percentile `json:"percentiles"`
 	Mean        Interval     `json:"mean"`
-	// Whiskers are the outermost durations within 1.5 interquartile ranges of the box.
+	// Whiskers are the outermost durations within 1.5 interquartile ranges of the box, which
+	// reaches from percentile 25 to 75.
 	Whiskers [2]Interval `json:"whiskers"`
 	Outliers int64       `json:"outliers"` // durations beyond the whiskers
 	Density  Density     `json:"density"`  // of the middles of the durations
@@ -175,9 +194,9 @@ type Span struct {
 	Bounds       []Bound `json:"bounds"`        // percentiles of the half-widths
 	BoundDensity Density `json:"bound_density"` // of the half-widths
 
-	Over []Over `json:"over"` // over the timeline
-	// Over_same is the id of the row that has the Over of this row. Series are kept only for all
-	// nodes together.
+	Over []Over `json:"over"` // percentiles over the timeline
+	// Only the first row of a span has an Over, which is that of all its rows together. In the
+	// other rows, Over_same is the id of the first.
 	Over_same string `json:"over_same"`
 }
 
@@ -208,7 +227,7 @@ type Density struct {
 	Shares      []float64 `json:"shares"` // sum 1; none: nothing is known
 }
 
-// Over is one percentile of a span over the timeline. A duration belongs to the moment at which its
+// Over is one percentile of a span over the timeline. A duration counts at the moment at which its
 // tuple began the span.
 type Over struct {
 	P         float64 `json:"p"`
@@ -216,11 +235,12 @@ type Over struct {
 	Hi_cycles Column  `json:"hi_cycles"`
 }
 
-// Throughput is the number of tuples that passed one point, over the timeline.
+// Throughput is how many events were logged or counted at one place, over the timeline.
 type Throughput struct {
 	Name   string `json:"name"`
-	Source string `json:"source"` // what was counted: joined events, or a periodic counter
+	Source string `json:"source"` // what was counted: events in logs, or by a channel's counter
 	Count  Column `json:"count"`  // in each bucket
+	Lacks  string `json:"lacks"`  // why these are not all; empty: they are
 }
 
 // Comparison has the bound that each method gives for one pair of nodes, over the timeline.
@@ -239,16 +259,20 @@ const (
 	NTP    = analysis.NTP
 )
 
-// Method is one method and its bound: by how much it may be wrong, up or down.
+// Method is one method and its bound: how far a value may be wrong, up or down.
 type Method struct {
 	Name   string `json:"name"`
 	Proven bool   `json:"proven"` // under the assumptions on the page; false: only claimed
 	Bound  Column `json:"bound_cycles"`
 	Absent string `json:"absent"` // why there is no value at all
+	// Times is how many times as wide as our bound the method's bound is, where both have a value.
+	// It is 0 for our own method, and if the two never have a value at the same time.
+	Times float64 `json:"times"`
+	Gaps  int     `json:"gaps"` // bins in which only ours has a value
 }
 
-// Truth is how values compare with the truth, which is known only for virtual nodes. Durations.Held
-// is 0 if the truth is not known.
+// Truth compares values with the truth, which is known only for virtual nodes. If the truth is not
+// known, Durations.Held is 0.
 type Truth struct {
 	Durations Held         `json:"durations"` // all durations of the page
 	Remote    Held         `json:"remote"`    // durations between nodes
@@ -258,13 +282,13 @@ type Truth struct {
 
 // Held counts the values that were compared with the truth.
 type Held struct {
-	Held    int64 `json:"held"`    // values
+	Held    int64 `json:"held"`    // values that were compared
 	Outside int64 `json:"outside"` // values whose interval lacks the truth: 0 if proven
 
-	// A value inside uses a part of its bound: its error, divided by the bound. Shares is how these
-	// parts are distributed, in equal steps from 0 to 1; its sum is 1. Used_50 is the part that
-	// half of the values do not exceed, rounded up to a step. Largest is the largest part of all
-	// values. It is above 1 if a value is outside.
+	// A value whose interval contains the truth uses a part of its bound: its error, divided by the
+	// bound. Shares is the distribution of these parts, in equal steps from 0 to 1; its sum is 1.
+	// Used_50 is the part that half of the values do not exceed, rounded up to a step. Largest is
+	// the largest part that any value uses. It is above 1 if a value is outside.
 	Shares  []float64 `json:"shares"`
 	Used_50 float64   `json:"used_50"`
 	Used_99 float64   `json:"used_99"`
@@ -278,7 +302,7 @@ type TrueSpan struct {
 	Kind   Kind     `json:"kind"`
 	Place  Place    `json:"place"`
 	Median Interval `json:"median"`
-	// True is known to a few cycles, because other virtual counters move in their own cycles.
+	// True is known to a few cycles, because each virtual counter moves in steps of its own cycles.
 	True Interval `json:"true_median"`
 	Held Held     `json:"held"`
 }
@@ -287,7 +311,7 @@ type TrueSpan struct {
 type TrueMethod struct {
 	Name  string `json:"name"`
 	What  string `json:"what"`  // what was compared: moments, tuples, pairs of claims
-	About string `json:"about"` // what its values mean, if they differ in kind
+	About string `json:"about"` // what its values mean, if not what those of other methods mean
 	Held  Held   `json:"held"`
 }
 
@@ -308,7 +332,7 @@ type Step struct {
 	To    string   `json:"to"`   // node
 	Start Interval `json:"start"`
 	End   Interval `json:"end"`
-	// Duration is often narrower than End − Start, because the errors of these two are not
+	// Duration is often narrower than End − Start, because the errors of End and Start are not
 	// independent.
 	Duration  Interval `json:"duration"`
 	Scenario  string   `json:"scenario"`
@@ -402,7 +426,8 @@ const (
 	PartSeconds    = "seconds"
 )
 
-// Absent is a part that the page does not show, and the reason. A part may be named more than once.
+// Absent names a part that the page does not show, and gives the reason. Several Absents may name
+// the same part.
 type Absent struct {
 	Part   string `json:"part"`
 	Reason string `json:"reason"`

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -60,13 +61,16 @@ func (f *from) spanOf(l *analysis.Span) Span {
 		if l.Lateness() {
 			x.Means = "due, not yet begun: the load's own lateness"
 		}
+	case "waiting":
+		x.Kind, x.Name = Waiting, x.From+" → "+x.To
+		x.Means = "waited at " + x.To + " for another branch"
 	case "gap":
 		x.Kind, x.Name = Gap, x.Points
 		x.Means = "past " + strings.Join(l.Past, ", ") + ", whose logs do not have every tuple"
 	default:
 		x.Name = x.From + " → " + x.To
 	}
-	// The points distinguish two spans of one kind between the same actors.
+	// If two spans of one kind are between the same actors, their points distinguish them.
 	if x.Kind != EndToEnd && slices.ContainsFunc(f.a.Spans, func(o analysis.Span) bool {
 		return f.actorOf(o.From) == x.From && f.actorOf(o.To) == x.To && o.Kind == l.Kind &&
 			(o.From != l.From || o.To != l.To)
@@ -80,14 +84,14 @@ func (f *from) spanOf(l *analysis.Span) Span {
 }
 
 // parts returns the rows that show a span: one row for each pair of nodes. If there are many pairs,
-// it returns one row within nodes and one between nodes.
+// parts returns one row for durations within nodes and one for durations between nodes.
 func (f *from) parts(l *analysis.Span) []Span {
 	x := f.spanOf(l)
 	var parts []Span
 	add := func(place Place, nodes []string, d *analysis.Durations) {
 		if d != nil && d.Count > 0 {
 			s := x
-			s.Place, s.Nodes = place, nodes
+			s.Place, s.Nodes, s.Lacks = place, nodes, lacks(l, d)
 			parts = append(parts, f.filled(s, d))
 		}
 	}
@@ -137,6 +141,21 @@ func (f *from) parts(l *analysis.Span) []Span {
 	return parts
 }
 
+// lacks says why durations of a span are not those of all tuples. It is empty if they are.
+func lacks(l *analysis.Span, d *analysis.Durations) string {
+	var words []string
+	if text := l.Completeness.Text(); text != "" {
+		words = append(words, text)
+	}
+	if d.Withheld > 0 {
+		words = append(words, fmt.Sprintf("%d withheld", d.Withheld))
+	}
+	if d.Unplaced > 0 {
+		words = append(words, fmt.Sprintf("%d not related", d.Unplaced))
+	}
+	return strings.Join(words, "; ")
+}
+
 func spanID(i int) string { return "s" + strconv.Itoa(i) }
 
 func (f *from) filled(s Span, d *analysis.Durations) Span {
@@ -166,8 +185,8 @@ func (f *from) filled(s Span, d *analysis.Durations) Span {
 	return s
 }
 
-// whiskers sets the outermost durations within 1.5 interquartile ranges of the box. They are exact
-// to the width of a bin.
+// whiskers sets the outermost durations within 1.5 interquartile ranges of the box, which reaches
+// from percentile 25 to 75. The whiskers may be wrong by the width of a bin.
 func whiskers(s *Span, d *analysis.Durations) {
 	s.Whiskers = [2]Interval{interval(d.Min), interval(d.Max)}
 	q := func(percent float64) float64 {

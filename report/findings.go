@@ -2,6 +2,8 @@ package report
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
@@ -53,7 +55,11 @@ func (f *from) findings() {
 	var events, durations, transfers, complete uint64
 	var lost, filtered, inFlight, duplicates, disordered, appeared, after, withheld uint64
 	var undecided, unplaced, dropped, unaccounted, damage uint64
+	var unseen []string
 	for _, p := range f.a.Points {
+		if text := p.Completeness.Text(); p.Source && text != "" && !slices.Contains(unseen, text) {
+			unseen = append(unseen, text)
+		}
 		events += p.Events
 		lost, inFlight, duplicates = lost+p.Lost, inFlight+p.InFlight, duplicates+p.Duplicates
 		filtered += p.Filtered
@@ -73,7 +79,7 @@ func (f *from) findings() {
 		}
 	}
 	for _, l := range f.a.EndToEnd {
-		if l.Origin == "" { // spans with an origin are of the same tuples, from farther back
+		if l.Origin == "" { // spans with an origin have the same tuples, but begin earlier
 			complete += l.All.Count
 		}
 		withheld += l.All.Withheld
@@ -83,7 +89,8 @@ func (f *from) findings() {
 		damage += uint64(c.Damage)
 	}
 	f.Totals = Totals{Events: count(f.a.Work.Events), Tuples: count(f.a.Work.Tuples),
-		Complete: count(complete), Channels: int64(len(f.a.Channels))}
+		Complete: count(complete), Channels: int64(len(f.a.Channels)),
+		Lacks: strings.Join(unseen, "; ")}
 
 	add := func(name string, n, of uint64, zero, more Weight, means string) {
 		w := zero

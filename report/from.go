@@ -12,10 +12,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// The largest numbers of things that a page shows. Absent names what is left out.
+// The largest numbers of things that a page shows. Data.Absent names what is left out.
 const (
 	maxSpans       = 120
-	maxSplit       = 4 // a span of more pairs of nodes is not shown pair by pair
+	maxSplit       = 4 // if a span has more pairs of nodes, it is not shown pair by pair
 	maxSlow        = 3 // slowest spans of a path
 	maxThroughputs = 6 // the number of colours
 	maxNodes       = 60
@@ -60,13 +60,13 @@ func (f *from) absent(part, format string, args ...any) {
 	f.Absent = append(f.Absent, Absent{part, fmt.Sprintf(format, args...)})
 }
 
-// interval rounds an interval outward to ends that every reader of JSON represents exactly. This
-// changes only durations of a month and more, which a wild counter can cause.
+// interval rounds an interval outward to ends that every reader of JSON represents exactly.
+// Rounding changes only durations of a month and more, which a wild counter can cause.
 func interval(i analysis.Interval) Interval {
 	return Interval{roundDown(i.Lo_cycles), roundUp(i.Hi_cycles)}
 }
 
-// percentile does for a percentile what interval does for an interval.
+// percentile makes a percentile of the page, and rounds it as interval does.
 func percentile(percent float64, i analysis.Interval) Percentile {
 	s := interval(i)
 	return Percentile{percent, s.Lo_cycles, s.Hi_cycles}
@@ -207,13 +207,17 @@ func (f *from) paths() {
 	for _, r := range f.a.Paths {
 		path := Path{Begins: f.actorsOf(r.From), Ends: f.actorsOf(r.To),
 			Points: strings.Join(r.From, ", "), Tuples: count(r.Tuples),
-			Made_of: slices.Clone(r.MadeOf)}
+			Made_of: slices.Clone(r.MadeOf), Of: r.Of(), Unsure: r.Unsure()}
 		for _, ranked := range r.Spans[:min(len(r.Spans), maxSlow)] {
 			l := &f.a.Spans[ranked.Span]
 			s := f.spanOf(l)
 			median, _ := l.All.Percentiles.At(50)
 			slow := Slow{Name: s.Name, Points: s.Points, Means: s.Means, Median: interval(median),
-				Verdict: Consistent, Surely: ranked.Surely}
+				Of: l.Described(), Verdict: Consistent, Lacks: lacks(l, &l.All),
+				Surely: ranked.Surely}
+			if ranked.Share != nil {
+				slow.Share = Share(*ranked.Share)
+			}
 			if l.All.Suspect > 0 {
 				slow.Verdict = Suspect
 			}
@@ -263,11 +267,11 @@ func (f *from) throughput() {
 	}
 	for _, c := range f.a.Counters {
 		add(Throughput{c.Channel + " on " + c.Node, "the counter of this channel, spread evenly " +
-			"between its samples", f.spread(c.Periods)})
+			"between its samples", f.spread(c.Periods), ""})
 	}
 	for _, p := range points {
 		if !slices.ContainsFunc(p.PerBin, func(n uint64) bool { return n > 0 }) {
-			continue // links have no time
+			continue // such as a point with links only, which have no time
 		}
 		column := make(Column, f.Timeline.Buckets)
 		for i := range column {
@@ -278,7 +282,8 @@ func (f *from) throughput() {
 		if n := len(column); n > 1 {
 			column[n-1] = None // the run ends within this bucket
 		}
-		add(Throughput{p.Name, "events in the logs of " + strings.Join(p.Nodes, ", "), column})
+		add(Throughput{p.Name, "events in the logs of " + strings.Join(p.Nodes, ", "), column,
+			p.Completeness.Text()})
 	}
 	if left > 0 {
 		f.absent(PartThroughput, "%d more places are not shown", left)
@@ -288,7 +293,7 @@ func (f *from) throughput() {
 	}
 }
 
-// spread distributes what was counted between two samples over the buckets between the samples. It
+// spread distributes the events between two samples over the buckets between these samples. It
 // keeps the sum.
 func (f *from) spread(periods []analysis.Period) Column {
 	shares := make([]float64, f.Timeline.Buckets)
@@ -316,8 +321,8 @@ func (f *from) spread(periods []analysis.Period) Column {
 	return column
 }
 
-// within is the kind of a step between two points of one actor. If there is a span between the
-// points, it is the span's kind.
+// within is the kind of a step between two points of one actor. It is Computation if the answer has
+// a computation from one point to the other, else Inside.
 func (f *from) within(before, after string) Kind {
 	for _, l := range f.a.Spans {
 		if l.From == before && l.To == after && l.Kind == "computation" {
@@ -325,6 +330,34 @@ func (f *from) within(before, after string) Kind {
 		}
 	}
 	return Inside
+}
+
+// step is the span by which a tuple arrived at a point. within counts the spans in each actor.
+func (f *from) step(w *analysis.TuplePath, p *analysis.Passed, arrival *analysis.Arrival,
+	within map[string]int) Step {
+	before := w.Passed[arrival.From]
+	x, y := f.actorOf(before.Point), f.actorOf(p.Point)
+	s := Step{Name: x + " → " + y, Kind: Transfer, From: before.Node, To: p.Node,
+		Start: interval(before.At), End: interval(p.At), Verdict: Consistent}
+	switch {
+	case arrival.Slack != nil:
+		s.Kind = Waiting
+	case x == y:
+		s.Kind, s.Name = f.within(before.Point, p.Point), x
+		if within[x] > 1 {
+			s.Name += ": " + pointOf(before.Point) + " → " + pointOf(p.Point)
+		}
+	}
+	if verdict(before.Verdict) == Suspect && arrival.From > 0 || verdict(p.Verdict) == Suspect {
+		s.Verdict = Suspect
+	}
+	if arrival.Since == nil {
+		s.Scenario, s.Undecided, s.Verdict = "the nodes are not related", true, Suspect
+	} else {
+		s.Duration = interval(*arrival.Since)
+		s.Undecided = arrival.Since.Lo_cycles <= 0 && arrival.Since.Hi_cycles >= 0
+	}
+	return s
 }
 
 var ordinals = []string{"slowest", "2nd slowest", "3rd slowest"}
@@ -343,38 +376,20 @@ func (f *from) tuples() {
 			t.Why = ordinals[i]
 		}
 		within := map[string]int{} // how many steps an actor has
-		for j := 1; j < len(w.Passed); j++ {
-			if x := f.actorOf(w.Passed[j].Point); x == f.actorOf(w.Passed[j-1].Point) {
-				within[x]++
+		for _, p := range w.Passed {
+			for _, arrival := range p.After {
+				if x := f.actorOf(p.Point); x == f.actorOf(w.Passed[arrival.From].Point) {
+					within[x]++
+				}
 			}
 		}
-		for j, p := range w.Passed {
+		for _, p := range w.Passed {
 			if verdict(p.Verdict) == Suspect {
 				t.Verdict = Suspect
 			}
-			if j == 0 {
-				continue
+			for _, arrival := range p.After {
+				t.Steps = append(t.Steps, f.step(&w, &p, &arrival, within))
 			}
-			before := w.Passed[j-1]
-			x, y := f.actorOf(before.Point), f.actorOf(p.Point)
-			s := Step{Name: x + " → " + y, Kind: Transfer, From: before.Node, To: p.Node,
-				Start: interval(before.At), End: interval(p.At), Verdict: Consistent}
-			if x == y {
-				s.Kind, s.Name = f.within(before.Point, p.Point), x
-				if within[x] > 1 {
-					s.Name += ": " + pointOf(before.Point) + " → " + pointOf(p.Point)
-				}
-			}
-			if verdict(before.Verdict) == Suspect && j > 1 || verdict(p.Verdict) == Suspect {
-				s.Verdict = Suspect
-			}
-			if p.Since == nil {
-				s.Scenario, s.Undecided, s.Verdict = "the nodes are not related", true, Suspect
-			} else {
-				s.Duration = interval(*p.Since)
-				s.Undecided = p.Since.Lo_cycles <= 0 && p.Since.Hi_cycles >= 0
-			}
-			t.Steps = append(t.Steps, s)
 		}
 		f.Tuples = append(f.Tuples, t)
 	}

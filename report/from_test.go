@@ -35,8 +35,8 @@ func chain(t *testing.T) (*analysis.Answer, *runs.Directory) {
 	return answer, run
 }
 
-// Tuples that took their whole path are counted once. A path of one span has no second row from end
-// to end.
+// Tuples are counted once if they took their whole path. A path of one span has no second row for
+// tuples from end to end.
 func TestFromCountsWholeWays(t *testing.T) {
 	a, run := chain(t)
 	if n := From(a, run, "a test").Totals.Complete; n != 20000 {
@@ -56,7 +56,8 @@ func TestFromShowsWhatIsSlow(t *testing.T) {
 	a, run := chain(t)
 	path := From(a, run, "a test").Paths[0]
 	if diff := cmp.Diff(Path{Begins: []string{"stage0"}, Ends: []string{"stage2"},
-		Points: a.Paths[0].From[0], Tuples: 20000, Slowest: path.Slowest}, path); diff != "" {
+		Points: a.Paths[0].From[0], Tuples: 20000, Of: "20000 tuples",
+		Slowest: path.Slowest}, path); diff != "" {
 		t.Error(diff)
 	}
 	if len(path.Slowest) != min(len(a.Spans), maxSlow) {
@@ -66,12 +67,13 @@ func TestFromShowsWhatIsSlow(t *testing.T) {
 		l := a.Spans[a.Paths[0].Spans[i].Span]
 		p50, _ := l.All.Percentiles.At(50)
 		if want := (Slow{Name: s.Name, Points: l.From + " → " + l.To, Median: interval(p50),
-			Verdict: Consistent, Surely: a.Paths[0].Spans[i].Surely}); s != want {
+			Verdict: Consistent, Share: Share(*a.Paths[0].Spans[i].Share),
+			Surely: a.Paths[0].Spans[i].Surely}); s != want {
 			t.Errorf("%+v, want %+v", s, want)
 		}
 	}
-	// There are an estimate, a path made of another, an actor with two points, and more spans than
-	// a page shows.
+	// Now the answer has an estimate, a path of tuples that were made of another path's tuples, an
+	// actor with two points, and more spans than a page shows.
 	a.Spans[a.Paths[0].Spans[0].Span].All.Suspect = 1
 	for range maxSlow {
 		a.Paths[0].Spans = append(a.Paths[0].Spans, analysis.RankedSpan{Span: 0})
@@ -85,7 +87,8 @@ func TestFromShowsWhatIsSlow(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	if diff := cmp.Diff(Path{Begins: []string{"window"}, Ends: []string{"window"},
-		Points: "window/start, window/end", Tuples: 5, Made_of: []int{0}}, paths[1]); diff != "" {
+		Points: "window/start, window/end", Tuples: 5, Made_of: []int{0},
+		Of: "5 tuples that were made of others"}, paths[1]); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -107,7 +110,7 @@ func TestFromShowsTheAnswer(t *testing.T) {
 			len(d.Actors), len(d.Pairs), len(d.Comparisons), len(d.Nodes), len(d.Tuples))
 	}
 	spans := append(slices.Clone(a.EndToEnd), a.Spans...)
-	if len(d.Spans) != len(spans) { // each has one pair of nodes
+	if len(d.Spans) != len(spans) { // each span has one pair of nodes
 		t.Fatalf("%d spans of %d spans", len(d.Spans), len(spans))
 	}
 	for i, s := range d.Spans {
@@ -142,8 +145,8 @@ func TestFromShowsTheAnswer(t *testing.T) {
 	}
 }
 
-// Bounds over time come from the same relations as the answer's, so their medians are near each
-// other. The paper's method has a bound wherever it has an exchange.
+// Our bounds over time come from the same relations as the answer's bounds, so the medians of both
+// are near each other. The paper's method has a bound in each bucket, too.
 func TestFromComparesBounds(t *testing.T) {
 	a, run := chain(t)
 	d := From(a, run, "a test")
@@ -231,7 +234,7 @@ func TestFromReportsWhatIsWrong(t *testing.T) {
 	a.Findings = []analysis.Finding{{Kind: analysis.FindImpossible, Text: "x"},
 		{Kind: analysis.FindUndecided, Text: "y"}, {Kind: analysis.FindNote, Text: "z"}}
 	a.Missing = []analysis.Missing{{Part: runs.RelationPath("A", "B"), Reason: "torn"}}
-	a.Pairs = a.Pairs[1:] // that of A and B
+	a.Pairs = a.Pairs[1:] // without the pair of A and B
 	d := From(a, run, "a test")
 	wrong := map[string]int64{}
 	for _, f := range d.Findings {
@@ -271,8 +274,8 @@ func TestFromOfNothing(t *testing.T) {
 	}
 }
 
-// A page stays within its size, however many nodes, spans and pairs the run has. It says what it
-// leaves out.
+// A page stays within its size, even if the run has very many nodes, spans and pairs. The page says
+// what it leaves out.
 func TestFromLargeRun(t *testing.T) {
 	a, run := chain(t)
 	span := a.Spans[0]
@@ -389,8 +392,11 @@ func TestWaitingWithinAnActorIsNoComputation(t *testing.T) {
 			Pairs: []analysis.NodePair{{From: "A", To: "A", Durations: one}}})
 	}
 	w := analysis.TuplePath{}
-	for _, p := range a.Points {
+	for i, p := range a.Points {
 		w.Passed = append(w.Passed, analysis.Passed{Point: p.Name, Node: "A"})
+		if i > 0 {
+			w.Passed[i].After = []analysis.Arrival{{From: i - 1}}
+		}
 	}
 	a.Slowest = []analysis.TuplePath{w}
 	f := &from{new(Data), a}
@@ -413,5 +419,34 @@ func TestWaitingWithinAnActorIsNoComputation(t *testing.T) {
 	}
 	if len(f.Spans) != len(want) {
 		t.Errorf("%d spans, want %d", len(f.Spans), len(want))
+	}
+}
+
+// Parallel branches of a tuple are parallel steps. If a branch waited for another, its step says
+// so.
+func TestBranchesAreStepsBesideEachOther(t *testing.T) {
+	a := &analysis.Answer{}
+	w := analysis.TuplePath{}
+	for _, p := range []string{"source/send", "fast/recv", "slow/recv", "sink/recv"} {
+		actor, _, _ := strings.Cut(p, "/")
+		a.Points = append(a.Points, analysis.Point{Name: p, Actor: actor})
+		w.Passed = append(w.Passed, analysis.Passed{Point: p, Node: "A"})
+	}
+	since := &analysis.Interval{Lo_cycles: 10, Hi_cycles: 12}
+	w.Passed[1].After = []analysis.Arrival{{From: 0, Since: since}}
+	w.Passed[2].After = []analysis.Arrival{{From: 0, Since: since}}
+	w.Passed[3].After = []analysis.Arrival{{From: 1, Since: since, Slack: since},
+		{From: 2, Since: since}}
+	a.Slowest = []analysis.TuplePath{w}
+	f := &from{new(Data), a}
+	f.tuples()
+	var got []string
+	for _, s := range f.Tuples[0].Steps {
+		got = append(got, string(s.Kind)+" "+s.Name)
+	}
+	want := []string{"transfer source → fast", "transfer source → slow", "waiting fast → sink",
+		"transfer slow → sink"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -2,17 +2,13 @@ package report
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -55,7 +51,7 @@ func written(t *testing.T, d *Data) string {
 
 var element = regexp.MustCompile(`(?s)<script id="data" type="application/json">(.*?)</script>`)
 
-// embedded is what a browser takes as the data: all up to the first end of the element.
+// embedded returns what a browser takes as the data: everything up to the first end of the element.
 func embedded(t *testing.T, page string) []byte {
 	t.Helper()
 	found := element.FindStringSubmatch(page)
@@ -72,7 +68,7 @@ func TestSampleIsGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A number on each line would make the file long: a list of numbers is on one line.
+	// With one number on each line the file would be long, so a list of numbers is on one line.
 	text = regexp.MustCompile(`\n +(-?[\d.e-]+|null)(,?)`).ReplaceAll(text, []byte("$1$2"))
 	golden(t, "testdata/sample.json", append(text, '\n'))
 }
@@ -109,8 +105,8 @@ func TestPageIsSmall(t *testing.T) {
 	}
 }
 
-// No text of a run can end the element that holds the data. Tests in a browser look at what the
-// page does with it.
+// No text of a run can end the element that holds the data. Tests in a browser check what the page
+// shows for such texts.
 func TestHostileNamesStayData(t *testing.T) {
 	d := hostileData(sampleSeed)
 	page := written(t, d)
@@ -130,8 +126,8 @@ func TestHostileNamesStayData(t *testing.T) {
 	}
 }
 
-// The page fetches nothing: it has no addresses but XML's names, and its policy forbids every
-// request.
+// The page fetches nothing: it contains no addresses except the names of XML's formats, and its
+// policy forbids every request.
 func TestPageAsksNoNetwork(t *testing.T) {
 	text := string(page)
 	if !strings.Contains(text, `default-src 'none'`) {
@@ -148,39 +144,6 @@ func TestPageAsksNoNetwork(t *testing.T) {
 		if strings.Contains(text, call) {
 			t.Errorf("the page can call %s", call)
 		}
-	}
-}
-
-var fingerprint = regexp.MustCompile(`Source sha256: ([0-9a-f]{64})`)
-
-// The embedded page was built from the source in web/: whoever changes that runs make web. make
-// test-web checks that the build gives these bytes.
-func TestPageIsBuiltFromItsSource(t *testing.T) {
-	const web = "../web"
-	sources, err := filepath.Glob(web + "/src/*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := []string{"build.mjs", "package-lock.json"}
-	for _, s := range sources {
-		names = append(names, "src/"+filepath.Base(s))
-	}
-	slices.Sort(names)
-	hash := sha256.New()
-	for _, name := range names {
-		text, err := os.ReadFile(filepath.Join(web, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		fmt.Fprintf(hash, "%s\n%s\n", name, text)
-	}
-	found := fingerprint.FindSubmatch(page)
-	if found == nil {
-		t.Fatal("the page does not say what it was built from: run make web")
-	}
-	if want := hex.EncodeToString(hash.Sum(nil)); string(found[1]) != want {
-		t.Errorf("report/page.html was built from the source with sha256 %s, and web/ has %s: "+
-			"run make web", found[1], want)
 	}
 }
 
@@ -213,11 +176,11 @@ func TestWriteSamplePages(t *testing.T) {
 	if *pages == "" {
 		t.Skip("for the browser's tests: name a directory with -pages")
 	}
-	partial := sampleData(sampleSeed) // its bounds hold, and a part of it is missing
+	partial := sampleData(sampleSeed) // the bounds hold, and a part of the run is missing
 	partial.Verdict, partial.Undecided, partial.Paths[0].Slowest[0].Surely = Consistent, nil, true
-	// made of windows
+	// This path's tuples are made of windows.
 	digests := Path{Begins: []string{"digest"}, Ends: []string{"digest"}, Points: "digest/start",
-		Tuples: 2300, Made_of: []int{0}}
+		Tuples: 2300, Made_of: []int{0}, Of: "2300 tuples that were made of others"}
 	partial.Actors = append(partial.Actors, Actor{"digest", []string{"edge"}, 4600})
 	partial.Paths = append(partial.Paths, digests)
 	partial.Totals.Tuples += 2300
@@ -233,8 +196,7 @@ func TestWriteSamplePages(t *testing.T) {
 	}
 }
 
-// Beyond the whole numbers that JSON holds exactly, an end goes outward to one that it holds, and
-// no farther than it must.
+// An end that JSON cannot hold exactly goes outward to the nearest number that JSON holds exactly.
 func TestRoundedOutward(t *testing.T) {
 	rng := seed.Random(t)
 	for i := range 20_000 {

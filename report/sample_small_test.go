@@ -16,7 +16,7 @@ func emptyData() *Data {
 	return d
 }
 
-// hostileData has names that try to be markup, wherever the page shows text of others.
+// hostileData has names that try to be markup in every place where the page shows text from a run.
 func hostileData(seed uint64) *Data {
 	const evil = `</script><script>document.title="owned"</script>` +
 		`<img src=x onerror='document.title="owned"'>` + "\u2028<!--"
@@ -34,7 +34,7 @@ func hostileData(seed uint64) *Data {
 	for i := range d.Paths {
 		r := &d.Paths[i]
 		r.Begins[0] += evil
-		r.Points = evil
+		r.Points, r.Of, r.Unsure, r.Slowest[0].Of = evil, evil, evil, evil
 		r.Slowest[0].Name, r.Slowest[0].Points, r.Slowest[0].Means = evil, evil, evil
 	}
 	for i := range d.Throughput {

@@ -10,8 +10,8 @@ import (
 )
 
 // A sample is an invented run of a small stream job on three nodes, drawn from a seed. It has
-// everything that a page can show. Its tuples are drawn and summed up here, as package analysis
-// would do it.
+// everything that a page can show. This file draws the sample's durations and sums them up as
+// package analysis would.
 type sample struct {
 	random *rand.Rand
 	data   *Data
@@ -22,13 +22,13 @@ const (
 	sampleSeconds = 90
 	sampleBuckets = 180
 	sampleDraws   = 18000      // durations that are drawn for a span
-	sampleTuples  = 10_412_667 // the number that they stand for
+	sampleTuples  = 10_412_667 // the number of tuples that the sample claims
 )
 
 // sampleSeed is the seed of the golden sample, of docs/report.md and of the tests in a browser.
 const sampleSeed = 7
 
-// drawn is the sample that nearly every test uses. To draw it takes longer than to read it.
+// drawn is the sample that nearly every test uses. Drawing it takes longer than reading it.
 var drawn = sync.OnceValue(func() []byte {
 	text, err := json.Marshal(drawSample(sampleSeed))
 	if err != nil {
@@ -116,6 +116,7 @@ func drawSample(seed uint64) *Data {
 	}
 	d.Paths = []Path{{Begins: []string{"source"}, Ends: []string{"audit", "sink"},
 		Points: "source/intended", Tuples: sampleTuples,
+		Of:      fmt.Sprintf("%d tuples", sampleTuples),
 		Slowest: []Slow{slow(5, 42.46, .66), slow(10, 42.1, 1.4), slow(8, 33.2, 1.8)}}}
 	s.throughput()
 	s.comparisons(cycles)
@@ -151,7 +152,7 @@ func (s *sample) span(kind Kind, place Place, from, to string, nodes []string, m
 	for i := range draws {
 		at := i * sampleBuckets / sampleDraws
 		busy := 1.0
-		if at > 110 && at < 128 { // a burst: everything waits
+		if at > 110 && at < 128 { // a burst: all tuples wait
 			busy = 1 + 3*math.Sin(math.Pi*float64(at-110)/18)
 		}
 		middle := median * busy * math.Exp(spread*s.random.NormFloat64())
@@ -277,8 +278,8 @@ func (s *sample) throughput() {
 	}
 }
 
-// truth is what virtual nodes would know of the sample. Errors use at most a third of the bound, as
-// with related counters, or up to all of it, as with return trips.
+// truth is what virtual nodes would know of the sample. With related counters, errors use at most a
+// third of the bound. With return trips, they use up to all of it.
 func (s *sample) truth() {
 	held := func(n int64, largest float64) Held {
 		h := Held{Held: n, Shares: make([]float64, 20), Largest: largest, Used_50: .05,
@@ -376,7 +377,7 @@ func (s *sample) tuples(cycles func(float64) float64) {
 			{"window → sink", Transfer, "core-2", "edge", 88 * worse, 1.9, Suspect,
 				"between two nodes"},
 		}
-		if i%3 == 1 { // this one stayed on core-1
+		if i%3 == 1 { // this tuple stayed on core-1
 			hops[4] = hop{"enrich → window", Transfer, "core-1", "core-1",
 				510 * worse, .098, Consistent, "on another node"}
 			hops[5] = hop{"window", Computation, "core-1", "core-1", 6.1, .098, Consistent,
@@ -386,7 +387,7 @@ func (s *sample) tuples(cycles func(float64) float64) {
 		}
 		t := Tuple{ID: 0x0001_0000_0000_0000*uint64(i%2+1) + s.random.Uint64()>>20,
 			Verdict: Consistent}
-		// The error of an event is that of its node against the reference.
+		// The error of an event is the error of its node's counter against the reference.
 		off := map[string]float64{"edge": .05, "core-1": .63, "core-2": 1.9}
 		at := 0.0
 		moment := func(us float64, node string, first bool) Interval {

@@ -3,8 +3,8 @@
 
 export LC_ALL=C
 
-# cannot_run REASON: ends a part that cannot run on this machine. scripts/test reads the reason from
-# CANNOT_RUN_FILE.
+# cannot_run REASON: ends a part of make test that cannot run on this machine. scripts/test reads
+# the reason from the file that it names in CANNOT_RUN_FILE.
 cannot_run() {
     echo "cannot run: $*" >&2
     if [[ -n ${CANNOT_RUN_FILE:-} ]]; then
@@ -15,8 +15,8 @@ cannot_run() {
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# find_root: sets as_root to a prefix that runs a command as root. It returns 1 if this user may
-# not.
+# find_root: sets as_root to a prefix that runs a command as root. It returns 1 if this user may not
+# become root.
 # shellcheck disable=SC2034 # scripts that source this file read it
 find_root() {
     if ((EUID == 0)); then
@@ -37,8 +37,8 @@ tests_matching() {
         NF == 1    { names[n++] = $1 }'
 }
 
-# packages_without_cgo: prints the packages of which neither code nor tests reach ZeroMQ. Nothing
-# else here needs a C compiler.
+# packages_without_cgo: prints the packages whose code and tests do not import ZeroMQ, directly or
+# indirectly. Only ZeroMQ needs cgo.
 packages_without_cgo() {
     CGO_ENABLED=1 go list -test -f '{{or .ForTest .ImportPath}} {{join .Deps " "}}' ./... | awk '
         $1 ~ /\.test$/ { next }

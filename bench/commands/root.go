@@ -46,14 +46,15 @@ Exit codes: 0 measured, 1 failed, 2 wrong usage, 3 a figure is absent.`,
 	return root
 }
 
-// smallLimit ends a small run of bars on a busy machine. Such a run prints timings and judges none,
-// so it does not wait for a quiet moment.
+// smallLimit ends a small run of bars on a busy machine. A small run prints timings but does not
+// judge them, so it does not wait for a quiet moment.
 const smallLimit = 20 * time.Second
 
 // minCounted is the smallest number of valid repetitions by which a bar is judged.
 const minCounted = 5
 
-// counted puts a row's repetitions into its bar, or the reason why there is no figure.
+// counted puts a row's repetitions into the row's bar. If there is no figure, it puts in the
+// reason.
 func counted(bar proof.Bar, repetitions []float64, disturbed int, absent string) proof.Bar {
 	switch {
 	case absent != "":
@@ -85,10 +86,10 @@ func answer(bars []proof.Bar, print func() error) error {
 	return nil
 }
 
-// thisMachine is the line above a benchmark's table.
+// thisMachine returns the line above a benchmark's table.
 func thisMachine() string {
 	m := proof.ThisMachine()
-	return fmt.Sprintf("%s, %d cores, Linux %s, %s", m.CPU, m.Cores, m.Kernel, m.Go)
+	return fmt.Sprintf("%s (%s), %d cores, Linux %s, %s", m.CPU, m.Core, m.Cores, m.Kernel, m.Go)
 }
 
 func median(v []float64) float64 { return proof.Bar{}.From(v).Figure }

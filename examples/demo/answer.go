@@ -43,15 +43,15 @@ func (d *demonstration) answer(ctx context.Context, run *runs.Directory) error {
 	return nil
 }
 
-// countLost adds the events that are in no log.
+// countLost adds to Lost the events that are in no log.
 func (d *demonstration) countLost() {
 	for _, c := range d.Answer.Channels {
 		d.Lost += int(c.Dropped + c.Unaccounted)
 	}
 }
 
-// analyse analyses the run twice: first over the edges of the job, and then from each tuple's
-// beginning to every later point.
+// analyse analyses the run twice: first over the job's edges, from each point to the next, and then
+// from each tuple's beginning to every later point.
 func (d *demonstration) analyse(
 	ctx context.Context, run *runs.Directory, physical physicals,
 ) error {
@@ -67,10 +67,12 @@ func (d *demonstration) analyse(
 		if err != nil {
 			return err
 		}
-		o := analysis.Options{Edges: edges, Durations: check.duration, Scratch: d.scratch}
+		o := analysis.Options{
+			Edges: edges, OnlyEdges: edges != nil, Durations: check.duration, Scratch: d.scratch,
+		}
 		if edges == nil {
-			// The page shows this answer. Like the answer of any run of virtual nodes, it is
-			// compared with the truth by means of the logs alone.
+			// The page shows this answer. As for any run of virtual nodes, the analysis itself
+			// compares it with the truth. For that it has only the logs.
 			o.Truth = known.Truth
 		}
 		answer, err := analysis.Run(ctx, run, o)

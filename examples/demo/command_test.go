@@ -16,7 +16,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// demoHop is a hop of 100 durations with one bound. They begin at lo and grow by step.
+// demoHop is a hop of 100 durations with the same bound. The first is lo. Each of the others is
+// longer by step than the one before it.
 func demoHop(from, to string, lo, step, bound int64, between ...string) *Hop {
 	h := &Hop{From: from, To: to, Pairs: map[[2]string]int{}}
 	for i := range int64(100) {
@@ -93,8 +94,8 @@ func demoResult() *Result {
 		from, to, kind string
 		p50, bound     int64
 	}{
-		{"source/end", "deserialise/start", "transfer", 470_000, 1_300},
 		{"source/intended", "source/start", "inside", 460_000, 190},
+		{"source/end", "deserialise/start", "transfer", 470_000, 1_300},
 		{"join/end", "count/start", "transfer", 440_000, 1_200},
 		{"window/start", "window/end", "computation", 2_360_000_000, 160},
 		{"window/end", "store/start", "transfer", 107_000_000, 1_400},
@@ -107,10 +108,14 @@ func demoResult() *Result {
 				Percentiles: analysis.Percentiles{{Percent: 50, Interval: median}},
 			},
 		})
+		least := 0.25 - 0.02*float64(i)
+		ranked := analysis.RankedSpan{
+			Span: i, Share: &analysis.Share{Lo: least, Hi: least + 0.001}, Surely: true,
+		}
 		if i < 3 {
-			tuples = append(tuples, analysis.RankedSpan{Span: i, Surely: true})
+			tuples = append(tuples, ranked)
 		} else {
-			windows = append(windows, analysis.RankedSpan{Span: i, Surely: true})
+			windows = append(windows, ranked)
 		}
 	}
 	r.Answer.Reference = analysis.Reference{
@@ -118,8 +123,8 @@ func demoResult() *Result {
 		Source: "CLOCK_MONOTONIC_RAW over the run",
 	}
 	r.Answer.Paths = []analysis.Path{
-		{From: []string{"source/intended"}, Tuples: 100, Spans: tuples},
-		{From: []string{"window/start"}, Tuples: 7, MadeOf: []int{0}, Spans: windows},
+		{From: []string{"source/intended"}, Tuples: 100, Whole: 33, Spans: tuples},
+		{From: []string{"window/start"}, Tuples: 7, Whole: 7, MadeOf: []int{0}, Spans: windows},
 	}
 	return r
 }

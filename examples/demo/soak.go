@@ -33,7 +33,7 @@ type Sample struct {
 	Disk_bytes    int64   // at the end of the period
 }
 
-// Period is what was found about the tuples that were made in one period.
+// Period says what was found about the tuples that were made in one period.
 type Period struct {
 	Durations, Between, Outside int
 	HalfWidth_cycles            float64 // median bound of the durations between nodes
@@ -55,8 +55,8 @@ func RunSoak(ctx context.Context, o Options, every time.Duration) (*Soak, error)
 	return d.soak, nil
 }
 
-// samplesAPeriod is how often the memory is read in a period. The median of these readings is not
-// disturbed by a single garbage collection.
+// samplesAPeriod is the number of times that the memory is read in a period. A single garbage
+// collection does not disturb the median of these readings.
 const samplesAPeriod = 6
 
 // watched runs the job. In a soak it also samples memory and disk.
@@ -115,9 +115,9 @@ func sum(v []int64) (s int64) {
 	return s
 }
 
-// Growth_bytes is how much a process grew in the second half of the samples. It uses the median of
-// the slopes between every two samples (Theil and Sen), which a few outliers do not move. ok is
-// false if there are too few samples.
+// Growth_bytes returns how much a process grew in the second half of the samples. It uses the
+// median of the slopes between every two samples (Theil and Sen). A few outliers do not move this
+// median. ok is false if there are too few samples.
 func (s *Soak) Growth_bytes(process int) (bytes float64, ok bool) {
 	half := s.Samples[len(s.Samples)/2:]
 	if len(half) < fewestSamples {
@@ -137,7 +137,7 @@ func (s *Soak) Growth_bytes(process int) (bytes float64, ok bool) {
 // fewestSamples is the number of samples that Growth_bytes needs in the second half.
 const fewestSamples = 10
 
-// SecondHalfTuples is the number of tuples that were sent in the second half of the samples.
+// SecondHalfTuples returns the number of tuples that were sent in the second half of the samples.
 func (s *Soak) SecondHalfTuples() int {
 	if len(s.Samples) == 0 {
 		return 0
@@ -167,7 +167,7 @@ func (s *Soak) Spread() (worst, drift float64) {
 	return worst / median(s.Periods), median(s.Periods[half:]) / median(s.Periods[:half])
 }
 
-// Checked is Result.Checked for a soak, which has no hops.
+// Checked returns for a soak, which has no hops, what Result.Checked returns for a demonstration.
 func (s *Soak) Checked() (durations, between, outside int) {
 	for _, p := range s.Periods {
 		durations += p.Durations
@@ -197,7 +197,7 @@ func (p *idPeriods) add(id uint64) {
 	r.first, r.last = min(r.first, count), max(r.last, count)
 }
 
-// of returns the period of an id that was added.
+// of returns the period of an id that was added before.
 func (p *idPeriods) of(id uint64) int {
 	r := p.ranges[id&^channel.MaxCount]
 	return int((id&channel.MaxCount - r.first) * p.periods / (r.last - r.first + 1))
@@ -276,7 +276,7 @@ func (d *demonstration) checkPeriods(
 	}
 	for _, edges := range [][][2]string{nil, sinceStart()} {
 		_, err := analysis.Run(ctx, run, analysis.Options{
-			Edges: edges, Durations: check.duration, Scratch: d.scratch,
+			Edges: edges, OnlyEdges: edges != nil, Durations: check.duration, Scratch: d.scratch,
 			Filter: analysis.Filter{IDs: ids.within(from, to)}, Slowest: -1,
 		})
 		if err != nil {

@@ -10,13 +10,13 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// RingsFlag adds --rings, the directory of the rings.
+// RingsFlag adds --rings, which sets the directory of the rings.
 func RingsFlag(cmd *cobra.Command, dir *string) {
 	cmd.Flags().StringVar(dir, "rings", "",
 		"directory of the rings (default $CLOUDPROFILER_DIR, else this user's in /dev/shm)")
 }
 
-// A WanderFlag is a wander on the command line.
+// A WanderFlag is a flag with a wander as its value.
 type WanderFlag struct {
 	Value tscratio.Wander
 	Given bool
@@ -40,7 +40,7 @@ func (w *WanderFlag) Set(text string) error {
 	return nil
 }
 
-// parseWander reads a fraction: a number and its unit. Without a unit, it is ppm.
+// parseWander reads a number and its unit. Without a unit, the number is in ppm.
 func parseWander(text string) (tscratio.Wander, error) {
 	unit := tscratio.Wander(tscratio.PPM)
 	number := strings.TrimSpace(text)
@@ -59,7 +59,7 @@ func parseWander(text string) (tscratio.Wander, error) {
 	}
 	w := tscratio.Wander(v*float64(unit) + 0.5)
 	if w == 0 {
-		return 0, fmt.Errorf("%q is no wander of two counters: none keep the same rate, "+
+		return 0, fmt.Errorf("%q is no wander of two counters: no two keep the same rate, "+
 			"and bounds "+
 			"that assume it are false before the data refute it: give more than 0", text)
 	}

@@ -10,13 +10,13 @@ import (
 )
 
 // plain is the writer for all output of cprof. Names, errors and descriptions come from nodes,
-// programs and files that may be hostile. So a character that a terminal would obey instead of
-// showing is written as text, such as \u001b for ESC, which JSON reads as the same character.
-// Newlines and tabs pass unchanged. Close plain at the end: it may have kept an incomplete
-// character.
+// programs and files that may be hostile. A terminal would obey some characters instead of showing
+// them. So plain writes these characters as text. For example, ESC becomes \u001b, which JSON reads
+// as the same character. Newlines and tabs pass unchanged. The caller must close a plain at the
+// end, because it may have kept an incomplete character.
 type plain struct {
 	to   io.Writer
-	rest []byte // incomplete character at the end of the last Write
+	rest []byte // the incomplete character at the end of the last Write
 }
 
 func (p *plain) Write(b []byte) (int, error) {
@@ -25,7 +25,7 @@ func (p *plain) Write(b []byte) (int, error) {
 		b = append(p.rest, b...)
 		p.rest = nil
 	}
-	begin := 0 // start of the part that is not written yet
+	begin := 0 // the start of the part that is not written yet
 	for i := 0; i < len(b); {
 		if c := b[i]; c >= ' ' && c < 0x7f || c == '\n' || c == '\t' {
 			i++
@@ -66,13 +66,13 @@ func (p *plain) Close() error {
 	return err
 }
 
-// commands reports whether a terminal would obey the character instead of showing it. Such are
-// control characters, and characters that change the direction of writing.
+// commands reports whether a terminal would obey a character instead of showing it. A terminal
+// obeys control characters, and characters that change the direction of writing.
 func commands(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
 }
 
-// FileOf returns the file to which a writer leads, if there is one.
+// FileOf returns the file to which a writer writes, if there is one.
 func FileOf(w io.Writer) (*os.File, bool) {
 	if p, ok := w.(*plain); ok {
 		w = p.to
@@ -81,7 +81,17 @@ func FileOf(w io.Writer) (*os.File, bool) {
 	return file, ok
 }
 
-// Line puts a foreign text on one line, so that it cannot be mistaken for several.
+// Plain returns a foreign text with every character that a terminal would obey written as text. It
+// is for output that moves the cursor, and therefore cannot go through the command's own writer.
+func Plain(text string) string {
+	var b strings.Builder
+	p := &plain{to: &b}
+	_, _ = p.Write([]byte(text)) // a Builder takes everything
+	_ = p.Close()
+	return b.String()
+}
+
+// Line puts a text from elsewhere on one line, so that people do not mistake it for several lines.
 func Line(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {

@@ -11,6 +11,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
+func TestPlain(t *testing.T) {
+	if got := Plain("é\x1b[2J\u202e\n\xff"); got != "é\\u001b[2J\\u202e\n\\ufffd" {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestPlainShowsWhatCommandsATerminal(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain\ttext\n":                       "plain\ttext\n",
@@ -22,7 +28,7 @@ func TestPlainShowsWhatCommandsATerminal(t *testing.T) {
 		"no \xff text \xc3":                   `no \ufffd text \ufffd`,
 		strings.Repeat("x", 100_000) + "\x1b": strings.Repeat("x", 100_000) + `\u001b`,
 	} {
-		for _, step := range []int{len(text), 1, 2, 3} { // in pieces of any size
+		for _, step := range []int{len(text), 1, 2, 3} { // the text in pieces of any size
 			var out bytes.Buffer
 			p := &plain{to: &out}
 			for b := []byte(text); len(b) > 0; {
@@ -40,7 +46,7 @@ func TestPlainShowsWhatCommandsATerminal(t *testing.T) {
 	}
 }
 
-// Nothing that a subcommand prints, in whatever way, reaches the terminal as a command.
+// Whatever a subcommand prints, and in whatever way, a terminal obeys none of it.
 func TestOutputCommandsNoTerminal(t *testing.T) {
 	const evil = "name\x1b[2J\u009b\x7f"
 	for name, do := range map[string]func(*cobra.Command) error{

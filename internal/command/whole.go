@@ -10,15 +10,28 @@ import (
 	"path/filepath"
 )
 
-// WriteWhole replaces a file at once: the old file stays until the new file is complete. It writes
-// directly to a path that is not a regular file, such as a pipe or a device.
+// WriteWhole replaces a file at once: the old file stays until the new file is complete. If the
+// path is not a regular file, but a pipe or a device, WriteWhole writes directly to it.
 func WriteWhole(path string, text []byte) error {
+	return Replace(path, func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
+}
+
+// Replace does what WriteWhole does. The function write writes the new content.
+func Replace(path string, write func(io.Writer) error) error {
 	mode := fs.FileMode(0o644)
 	if info, err := os.Stat(path); err == nil {
 		if !info.Mode().IsRegular() {
-			return os.WriteFile(path, text, mode)
+			f, err := os.OpenFile(path, os.O_WRONLY, mode)
+			if err != nil {
+				return err
+			}
+			return errors.Join(write(f), f.Close())
 		}
-		if path, err = filepath.EvalSymlinks(path); err != nil { // a link stays a link
+		// Replace the file to which a link leads, not the link.
+		if path, err = filepath.EvalSymlinks(path); err != nil {
 			return err
 		}
 		mode = info.Mode().Perm()
@@ -31,8 +44,7 @@ func WriteWhole(path string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Close()); err == nil {
+	if err = errors.Join(write(f), f.Close()); err == nil {
 		err = os.Rename(part, path)
 	}
 	if err != nil {
@@ -41,7 +53,7 @@ func WriteWhole(path string, text []byte) error {
 	return nil
 }
 
-// Draw writes an image with WriteWhole.
+// Draw writes an image to a file with WriteWhole.
 func Draw(path string, write func(io.Writer) error) error {
 	var image bytes.Buffer
 	err := write(&image)

@@ -1,14 +1,12 @@
 package export
 
 import (
-	"bufio"
 	"context"
-	_ "embed"
-	"encoding/csv"
+	"embed"
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
+	"slices"
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/runs"
@@ -18,27 +16,39 @@ import (
 type Kind uint8
 
 const (
-	Parquet  Kind = 1 << iota // events.parquet and durations.parquet
-	CSV                       // events.csv and durations.csv
-	SQL                       // join.sql and percentiles.sql, which read the Parquet files
+	Parquet  Kind = 1 << iota // the tables events, durations, origins, edges and about
+	CSV                       // the same tables as text
+	SQL                       // queries, and statements that open the Parquet tables in an engine
 	Perfetto                  // trace.perfetto-trace
 )
 
-//go:embed join.sql
-var joinSQL string
+const traceFile = "trace.perfetto-trace"
 
-//go:embed percentiles.sql
-var percentilesSQL string
+//go:embed *.sql
+var queries embed.FS
 
-// Run analyses a run and writes the chosen kinds of files into its exports directory. They replace
-// older files; if Run fails, the older files stay. It returns the names of the files. It sets
-// o.Events and o.Durations.
-func Run(ctx context.Context, dir *runs.Directory, o analysis.Options, kinds Kind) (files []string,
+// File is a file of an export.
+type File struct {
+	Name string
+	Note string // which part of the run it has; empty: all
+}
+
+// Run analyses a run and writes the chosen kinds of files into the run's exports directory. The
+// files replace older ones. If Run fails, the older files stay. Run returns the files that it
+// wrote. It replaces o.Events and o.Durations. If o.Slowest is above 0, a trace shows that many of
+// the slowest tuples.
+func Run(ctx context.Context, dir *runs.Directory, o analysis.Options, kinds Kind) (files []File,
 	answer *analysis.Answer, err error) {
+	slowest := o.Slowest
+	o.Slowest = -1
 	var sinks []sink
-	var begun []*runs.Export
+	var begun []unfinished
+	var all []*tables
 	defer func() {
-		for _, f := range begun { // and not finished
+		for _, t := range all {
+			err = errors.Join(err, t.writer.close())
+		}
+		for _, f := range begun { // files that were begun and not finished
 			err = errors.Join(err, f.Abandon())
 		}
 	}()
@@ -48,20 +58,36 @@ func Run(ctx context.Context, dir *runs.Directory, o analysis.Options, kinds Kin
 			return nil, err
 		}
 		begun = append(begun, f)
-		files = append(files, name)
+		files = append(files, File{Name: name})
 		return f, nil
+	}
+	var parts map[string]*runs.ExportTable
+	if kinds&Parquet != 0 {
+		parts = map[string]*runs.ExportTable{}
+		for _, name := range []string{"events", "durations"} {
+			if parts[name], err = dir.CreateExportTable(name); err != nil {
+				return nil, nil, err
+			}
+			begun, files = append(begun, parts[name]), append(files, File{Name: name})
+		}
+	}
+	table := func(w tableWriter) (sink, error) {
+		t := newTables(w)
+		all = append(all, t)
+		return t, nil
 	}
 	for _, k := range []struct {
 		kind  Kind
 		names []string
 		make  func([]io.Writer) (sink, error)
 	}{
-		{Parquet, []string{"events.parquet", "durations.parquet"}, newParquetSink},
-		{CSV, []string{"events.csv", "durations.csv"}, newCSVSink},
-		{Perfetto, []string{"trace.perfetto-trace"},
-			func(w []io.Writer) (sink, error) { return newTrace(w[0]), nil }},
-		{SQL, []string{"join.sql"}, newText(joinSQL)},
-		{SQL, []string{"percentiles.sql"}, newText(percentilesSQL)},
+		{Parquet, []string{"edges.parquet", "about.parquet", "origins.parquet"},
+			func(w []io.Writer) (sink, error) { return table(newParquet(parts, w)) }},
+		{CSV, []string{"events.csv", "durations.csv", "edges.csv", "about.csv", "origins.csv"},
+			func(w []io.Writer) (sink, error) { return table(newCSV(w)) }},
+		{Perfetto, []string{traceFile},
+			func(w []io.Writer) (sink, error) { return newTrace(w[0], slowest), nil }},
+		{SQL, queryFiles, newQueries},
 	} {
 		if kinds&k.kind == 0 {
 			continue
@@ -79,6 +105,19 @@ func Run(ctx context.Context, dir *runs.Directory, o analysis.Options, kinds Kin
 			return nil, nil, err
 		}
 		sinks = append(sinks, s)
+	}
+	o.Begin = func(b analysis.Basis) error {
+		for _, s := range sinks {
+			if t, ok := s.(*trace); ok {
+				t.lacked = b.Lacks
+			}
+		}
+		for _, t := range all {
+			if err := t.begin(dir.Run.Name, b); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	o.Events = func(e analysis.EventRow) error {
 		for _, s := range sinks {
@@ -103,6 +142,10 @@ func Run(ctx context.Context, dir *runs.Directory, o analysis.Options, kinds Kin
 		if err := s.finish(answer); err != nil {
 			return nil, nil, fmt.Errorf("export run %q: %w", dir.Run.Name, err)
 		}
+		if t, ok := s.(*trace); ok {
+			i := slices.IndexFunc(files, func(f File) bool { return f.Name == traceFile })
+			files[i].Note = t.shows
+		}
 	}
 	for len(begun) > 0 {
 		f := begun[0]
@@ -121,49 +164,37 @@ type sink interface {
 	finish(*analysis.Answer) error
 }
 
-type csvSink struct{ events, durations *csv.Writer }
-
-func newCSVSink(w []io.Writer) (sink, error) {
-	s := &csvSink{csv.NewWriter(w[0]), csv.NewWriter(w[1])}
-	err := s.events.Write([]string{"tuple_id", "way", "lo_cycles", "hi_cycles", "node", "channel",
-		"point", "verdict"})
-	err2 := s.durations.Write([]string{"tuple_id", "way", "from_point", "to_point", "from_node",
-		"to_node", "kind", "lo_cycles", "hi_cycles", "scenario", "verdict"})
-	return s, errors.Join(err, err2)
+// unfinished is a file or a directory that gets its final name only when it is finished.
+type unfinished interface {
+	Finish() error
+	Abandon() error
 }
 
-func (s *csvSink) event(e *analysis.EventRow) error {
-	u := func(v uint64) string { return strconv.FormatUint(v, 10) }
-	return s.events.Write([]string{u(e.ID), u(e.Tuple), u(e.At.Lo), u(e.At.Hi), e.Node, e.Channel,
-		e.Point, e.Verdict.String()})
+// queryFiles read the Parquet tables. The first three open them in an engine.
+var queryFiles = []string{"duckdb.sql", "spark.sql", "clickhouse.sql", "join.sql",
+	"percentiles.sql"}
+
+// query returns the text of a file of queryFiles.
+func query(name string) string {
+	text, err := queries.ReadFile(name)
+	if err != nil {
+		panic(err) // the file is a part of this program
+	}
+	return string(text)
 }
 
-func (s *csvSink) duration(d *analysis.DurationRow) error {
-	u := func(v uint64) string { return strconv.FormatUint(v, 10) }
-	i := func(v int64) string { return strconv.FormatInt(v, 10) }
-	return s.durations.Write([]string{
-		u(d.ID), u(d.Tuple), d.From, d.To, d.FromNode, d.ToNode, d.Kind,
-		i(d.Lo), i(d.Hi), d.Scenario.String(), d.Verdict.String()})
+func newQueries(w []io.Writer) (sink, error) {
+	var err error
+	for i, name := range queryFiles {
+		_, writeErr := io.WriteString(w[i], query(name))
+		err = errors.Join(err, writeErr)
+	}
+	return textSink{}, err
 }
 
-func (s *csvSink) finish(*analysis.Answer) error {
-	s.events.Flush()
-	s.durations.Flush()
-	return errors.Join(s.events.Error(), s.durations.Error())
-}
+// textSink is for files that do not depend on the run.
+type textSink struct{}
 
-type textSink struct {
-	w    *bufio.Writer
-	text string
-}
-
-func newText(text string) func([]io.Writer) (sink, error) {
-	return func(w []io.Writer) (sink, error) { return &textSink{bufio.NewWriter(w[0]), text}, nil }
-}
-
-func (*textSink) event(*analysis.EventRow) error       { return nil }
-func (*textSink) duration(*analysis.DurationRow) error { return nil }
-func (s *textSink) finish(*analysis.Answer) error {
-	s.w.WriteString(s.text)
-	return s.w.Flush()
-}
+func (textSink) event(*analysis.EventRow) error       { return nil }
+func (textSink) duration(*analysis.DurationRow) error { return nil }
+func (textSink) finish(*analysis.Answer) error        { return nil }

@@ -1,13 +1,11 @@
 package export
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/csv"
 	"errors"
-	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -20,10 +18,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 	"github.com/cloudprofiler/cloudprofiler/runs"
-	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// exported makes a run of three nodes, with a computation and losses, and exports all kinds of it.
+// exported makes a run of three nodes, with a computation and losses, and exports it as all kinds
+// of files.
 func exported(t *testing.T, rng *rand.Rand, tuples int) (string, *analysis.Answer) {
 	t.Helper()
 	nodes := simrun.Nodes(rng, 3)
@@ -61,7 +59,7 @@ func exported(t *testing.T, rng *rand.Rand, tuples int) (string, *analysis.Answe
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) != 7 {
+	if len(files) != 16 {
 		t.Errorf("files %v", files)
 	}
 	return filepath.Join(parent, "r", "exports"), answer
@@ -83,28 +81,44 @@ func TestCSV(t *testing.T) {
 	}
 }
 
-// Each column has its own values.
+// Each column has the values of its own field.
 func TestCSVRows(t *testing.T) {
-	var events, durations strings.Builder
-	s, err := newCSVSink([]io.Writer{&events, &durations})
-	if err != nil {
+	var events, durations, edges, about, origins strings.Builder
+	s := newTables(newCSV([]io.Writer{&events, &durations, &edges, &about, &origins}))
+	unplaced := anEvent
+	unplaced.Unplaced = true
+	made := aDuration
+	made.Tuple, made.Origin, made.Made = 0, 8, 9
+	if err := errors.Join(s.begin("r", aBasis), s.duration(&aDuration), s.event(&anEvent),
+		s.event(&unplaced), s.duration(&made), s.finish(nil)); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(s.event(&anEvent), s.duration(&aDuration), s.finish(nil)); err != nil {
-		t.Fatal(err)
-	}
-	want := `tuple_id,way,lo_cycles,hi_cycles,node,channel,point,verdict
-18446744073709551615,2,9223372036854775808,9223372036854775812,n,a#5/p,a/p,suspect
+	want := `tuple_id,way,path,lo_cycles,hi_cycles,lo_ns,hi_ns,node,channel,point,verdict
+18446744073709551615,7,0,-1,3,-1,3,n,a#5/p,a/p,suspect
+18446744073709551615,7,0,,,,,n,a#5/p,a/p,unknown
 `
 	if events.String() != want {
 		t.Errorf("events\n%swant\n%s", &events, want)
 	}
-	want = `tuple_id,way,from_point,to_point,from_node,to_node,kind,` +
-		`lo_cycles,hi_cycles,scenario,verdict
-6,7,a/p,b/q,n,m,transfer,-8,9,direct,suspect
+	want = `tuple_id,way,from_way,from_point,to_point,from_node,to_node,kind,` +
+		`critical,lo_cycles,hi_cycles,lo_ns,hi_ns,scenario,verdict
+6,7,7,a/p,b/q,n,m,transfer,surely,-8,9,-8,9,direct,suspect
+6,9,8,a/p,b/q,n,m,transfer,surely,-8,9,-8,9,direct,suspect
 `
 	if durations.String() != want {
 		t.Errorf("durations\n%swant\n%s", &durations, want)
+	}
+	want = "path,from_point,to_point,kind\n0,a/p,b/q,transfer\n"
+	if edges.String() != want {
+		t.Errorf("edges\n%swant\n%s", &edges, want)
+	}
+	want = "way,from_way,from_point,to_point,kind\n9,8,a/p,b/q,transfer\n"
+	if origins.String() != want {
+		t.Errorf("origins\n%swant\n%s", &origins, want)
+	}
+	want = "key,value\nrun,r\nreference_node,n\nzero_cycles,9223372036854775809\n"
+	if !strings.HasPrefix(about.String(), want) {
+		t.Errorf("about\n%swant\n%s…", &about, want)
 	}
 }
 
@@ -118,21 +132,21 @@ func durationsOf(a *analysis.Answer) uint64 {
 	return n
 }
 
-// An export that is stopped leaves the files of an earlier one, and none of its own.
+// If an export is stopped, the files of an earlier export stay, and the stopped export leaves none.
 func TestExportThatIsStopped(t *testing.T) {
 	exports, _ := exported(t, seed.Random(t), 5000)
 	files := func() map[string]string {
 		all := map[string]string{}
-		entries, err := os.ReadDir(exports)
+		err := filepath.WalkDir(exports, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			all[strings.TrimPrefix(path, exports+"/")] = string(text)
+			return err
+		})
 		if err != nil {
 			t.Fatal(err)
-		}
-		for _, e := range entries {
-			text, err := os.ReadFile(filepath.Join(exports, e.Name()))
-			if err != nil {
-				t.Fatal(err)
-			}
-			all[e.Name()] = string(text)
 		}
 		return all
 	}
@@ -153,165 +167,15 @@ func TestExportThatIsStopped(t *testing.T) {
 		len(names) > 0 {
 		t.Errorf("files %q, %v", names, err)
 	}
-	if after := files(); len(before) != 7 || !maps.Equal(before, after) {
+	if after := files(); len(before) != 16 || !maps.Equal(before, after) {
 		t.Errorf("there are %q, and were %q, or another text is in one",
 			slices.Sorted(maps.Keys(after)), slices.Sorted(maps.Keys(before)))
 	}
 	if _, _, err := Run(t.Context(), dir, analysis.Options{Reference: "A"}, CSV); err != nil {
 		t.Error(err)
 	}
-	if after := files(); after["events.csv"] == before["events.csv"] || len(after) != 7 {
+	if after := files(); after["events.csv"] == before["events.csv"] || len(after) != 16 {
 		t.Errorf("%d files, and events.csv is another: %v",
 			len(after), after["events.csv"] != before["events.csv"])
 	}
-}
-
-// A trace consists of messages as protocol buffers write them. Slices nest in each track.
-func TestTrace(t *testing.T) {
-	dir, answer := exported(t, seed.Random(t), 300)
-	text, err := os.ReadFile(filepath.Join(dir, "trace.perfetto-trace"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	depth := map[uint64]int{}
-	last := map[uint64]uint64{}
-	tracks := map[uint64]bool{}
-	begun := 0
-	for _, packet := range fields(t, text)[tracePacket] {
-		p := fields(t, packet.bytes)
-		if len(p[packetSequence]) != 1 {
-			t.Fatal("a packet without a sequence")
-		}
-		for _, track := range p[packetTrack] {
-			d := fields(t, track.bytes)
-			tracks[d[trackUUID][0].number] = len(d[trackName]) == 1
-		}
-		for _, event := range p[packetTrackEvent] {
-			e := fields(t, event.bytes)
-			at, track := p[packetTimestamp][0].number, e[eventTrack][0].number
-			if !tracks[track] || at < last[track] {
-				t.Fatalf("track %d: known %v, %d after %d", track, tracks[track], at, last[track])
-			}
-			last[track] = at
-			switch e[eventType][0].number {
-			case sliceBegin:
-				depth[track]++
-				begun++
-				if len(e[eventName]) != 1 || len(e[eventAnnotation]) != 7 {
-					t.Fatalf("slice %v", e)
-				}
-			case sliceEnd:
-				if depth[track]--; depth[track] < 0 {
-					t.Fatal("a slice ends that did not begin")
-				}
-			}
-		}
-	}
-	for track, n := range depth {
-		if n != 0 {
-			t.Errorf("%d slices of track %d do not end", n, track)
-		}
-	}
-	if uint64(begun) != durationsOf(answer) {
-		t.Errorf("%d slices, %d durations", begun, durationsOf(answer))
-	}
-}
-
-// A trace has no more tuples than a screen shows, and of each path the durations that are whole.
-// Its clock is the reference's, in ns, from the first event on.
-func TestTraceOfManyTuples(t *testing.T) {
-	var out bytes.Buffer
-	trace := newTrace(&out)
-	madeOfOthers := analysis.DurationRow{ID: 101, From: "a/p", To: "b/q"}
-	if err := trace.duration(&madeOfOthers); err != nil {
-		t.Fatal(err)
-	}
-	event := func(way uint64, point string, lo, hi uint64) *analysis.EventRow {
-		return &analysis.EventRow{ID: 100 + way, Tuple: way, Point: point,
-			At: tscratio.Interval{Lo: lo, Hi: hi}}
-	}
-	for way := uint64(1); way <= traceTuples+5; way++ {
-		d := analysis.DurationRow{ID: 100 + way, Tuple: way, From: "a/p", To: "b/q"}
-		back := analysis.DurationRow{ID: 100 + way, Tuple: way, From: "b/q", To: "c/r"}
-		// One event of lost has no place.
-		lost := analysis.DurationRow{ID: 100 + way, Tuple: way, From: "c/r", To: "d/s"}
-		whole := analysis.DurationRow{ID: 100 + way, Tuple: way, From: "a/p", To: "c/r"}
-		if err := errors.Join(trace.duration(&d), trace.duration(&back), trace.duration(&lost),
-			trace.duration(&whole),
-			trace.event(event(way, "a/p", 1_000_000, 1_000_200)),
-			trace.event(event(way, "b/q", 1_003_000, 1_003_200)),
-			trace.event(event(way, "c/r", 1_002_000, 1_002_200))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := trace.finish(&analysis.Answer{Run: "r",
-		Reference: analysis.Reference{Node: "n", FrequencyLo_hz: 1.9e9,
-			FrequencyHi_hz: 2.1e9}}); err != nil {
-		t.Fatal(err)
-	}
-	tracks, events := 0, map[uint64][]string{}
-	for _, packet := range fields(t, out.Bytes())[tracePacket] {
-		p := fields(t, packet.bytes)
-		for _, track := range p[packetTrack] {
-			d := fields(t, track.bytes)
-			if tracks++; tracks > 1 && (len(d[trackParent]) != 1 || d[trackParent][0].number != 1) {
-				t.Errorf("track %d has the parent %v", d[trackUUID][0].number, d[trackParent])
-			}
-		}
-		for _, event := range p[packetTrackEvent] {
-			e := fields(t, event.bytes)
-			text := fmt.Sprint(p[packetTimestamp][0].number, " ")
-			if e[eventType][0].number == sliceBegin {
-				text += string(e[eventName][0].bytes)
-			}
-			events[e[eventTrack][0].number] = append(events[e[eventTrack][0].number], text)
-		}
-	}
-	// At 2 GHz the events' middles are 50, 1550 and 1050 ns after the first begins. The second span
-	// cannot end before it begins, so it has no length.
-	want := []string{"50 a/p → b/q", "50 a/p → c/r", "1050 ", "1550 ", "1550 b/q → c/r", "1550 "}
-	if tracks != 1+traceTuples || len(events) != traceTuples {
-		t.Errorf("%d tracks, %d with events", tracks, len(events))
-	}
-	for track, got := range events {
-		if !slices.Equal(got, want) {
-			t.Fatalf("track %d: %q, want %q", track, got, want)
-		}
-	}
-}
-
-type field struct {
-	number uint64
-	bytes  []byte
-}
-
-// fields reads a protocol buffer.
-func fields(t *testing.T, b []byte) map[int][]field {
-	t.Helper()
-	found := map[int][]field{}
-	for len(b) > 0 {
-		tag, n := binary.Uvarint(b)
-		if n <= 0 {
-			t.Fatal("a torn tag")
-		}
-		b = b[n:]
-		v, n := binary.Uvarint(b)
-		if n <= 0 {
-			t.Fatal("a torn number")
-		}
-		b = b[n:]
-		f := field{number: v}
-		switch tag & 7 {
-		case 0:
-		case 2:
-			if v > uint64(len(b)) {
-				t.Fatal("a torn message")
-			}
-			f.bytes, b = b[:v], b[v:]
-		default:
-			t.Fatalf("wire type %d", tag&7)
-		}
-		found[int(tag>>3)] = append(found[int(tag>>3)], f)
-	}
-	return found
 }

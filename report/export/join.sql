@@ -1,23 +1,23 @@
--- The spans of tuples' paths, joined again from events.parquet alone. They are the same pairs as in
--- durations.parquet. Each interval contains the one there. It is wider, because each event is
--- translated to the reference node on its own.
+-- The rows of durations, joined again from events. edges says which points follow each other on the
+-- path of a tuple, and origins where tuples began that were made of others. Each interval contains
+-- the one in durations. It is wider, because each event is translated to the reference node on its
+-- own.
 --
--- Run it in the directory of the exports: duckdb -c ".read join.sql"
-CREATE OR REPLACE VIEW events AS SELECT * FROM 'events.parquet';
-CREATE OR REPLACE VIEW durations AS SELECT * FROM 'durations.parquet';
-
-CREATE OR REPLACE VIEW joined AS
-WITH legs AS (
-    SELECT DISTINCT from_point, to_point, kind FROM durations WHERE kind NOT LIKE 'end-to-end, %'
+-- The same text runs in every engine, after the file that opens the tables there.
+WITH begun AS (
+    SELECT e.from_point AS from_point, e.to_point AS to_point, e.kind AS kind,
+        a.way AS from_way, a.way AS way, a.node AS node, a.lo_cycles AS lo_cycles,
+        a.hi_cycles AS hi_cycles, a.verdict AS verdict
+    FROM edges e JOIN events a ON a.path = e.path AND a.point = e.from_point
+    UNION ALL
+    SELECT o.from_point, o.to_point, o.kind, o.from_way, o.way, a.node, a.lo_cycles, a.hi_cycles,
+        a.verdict
+    FROM origins o JOIN events a ON a.way = o.from_way AND a.point = o.from_point
 )
-SELECT a.tuple_id, a.way, a.point AS from_point, b.point AS to_point, legs.kind,
-    a.node AS from_node, b.node AS to_node,
-    b.lo_cycles::HUGEINT - a.hi_cycles::HUGEINT AS lo_cycles,
-    b.hi_cycles::HUGEINT - a.lo_cycles::HUGEINT AS hi_cycles,
-    CASE WHEN a.verdict = 'suspect' OR b.verdict = 'suspect' THEN 'suspect' ELSE 'consistent' END
-        AS verdict
-FROM legs
-JOIN events a ON a.point = legs.from_point
-JOIN events b ON b.point = legs.to_point AND b.tuple_id = a.tuple_id AND b.way = a.way;
-
-SELECT from_point, to_point, count(*) AS tuples FROM joined GROUP BY ALL ORDER BY ALL;
+SELECT b.tuple_id AS tuple_id, a.way AS way, a.from_way AS from_way, a.from_point AS from_point,
+    a.to_point AS to_point, a.node AS from_node, b.node AS to_node, a.kind AS kind,
+    b.lo_cycles - a.hi_cycles AS lo_cycles, b.hi_cycles - a.lo_cycles AS hi_cycles,
+    CASE WHEN a.verdict = 'unknown' OR b.verdict = 'unknown' THEN 'unknown'
+        WHEN a.verdict = 'suspect' OR b.verdict = 'suspect' THEN 'suspect'
+        ELSE 'consistent' END AS verdict
+FROM begun a JOIN events b ON b.way = a.way AND b.point = a.to_point;

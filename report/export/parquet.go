@@ -4,11 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 
 	"github.com/parquet-go/parquet-go"
 
-	"github.com/cloudprofiler/cloudprofiler/analysis"
+	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
 const (
@@ -17,34 +16,11 @@ const (
 	groupRows = 1 << 17
 	// batchRows is the number of rows that are passed to the writer at once.
 	batchRows = 1 << 10
+	// partRows is the number of events and durations of a part. A part is so small that any engine
+	// can join it alone in memory. It is so large that a run of a billion events has only hundreds
+	// of parts.
+	partRows = 1 << 23
 )
-
-// eventRow is a row of events.parquet.
-type eventRow struct {
-	TupleID uint64 `parquet:"tuple_id,delta"`
-	Way     uint64 `parquet:"way,delta"`
-	Lo      uint64 `parquet:"lo_cycles,delta"`
-	Hi      uint64 `parquet:"hi_cycles,delta"`
-	Node    string `parquet:"node,dict"`
-	Channel string `parquet:"channel,dict"`
-	Point   string `parquet:"point,dict"`
-	Verdict string `parquet:"verdict,dict"`
-}
-
-// durationRow is a row of durations.parquet.
-type durationRow struct {
-	TupleID  uint64 `parquet:"tuple_id,delta"`
-	Way      uint64 `parquet:"way,delta"`
-	From     string `parquet:"from_point,dict"`
-	To       string `parquet:"to_point,dict"`
-	FromNode string `parquet:"from_node,dict"`
-	ToNode   string `parquet:"to_node,dict"`
-	Kind     string `parquet:"kind,dict"`
-	Lo       int64  `parquet:"lo_cycles,delta"`
-	Hi       int64  `parquet:"hi_cycles,delta"`
-	Scenario string `parquet:"scenario,dict"`
-	Verdict  string `parquet:"verdict,dict"`
-}
 
 // table is a Parquet file that is being written.
 type table[Row any] struct {
@@ -53,15 +29,21 @@ type table[Row any] struct {
 	writer *parquet.GenericWriter[Row]
 }
 
-func newTable[Row any](w io.Writer, name string) *table[Row] {
+func newTable[Row any](w io.Writer, name string, about []aboutRow) *table[Row] {
 	var row Row
-	writer := parquet.NewGenericWriter[Row](w, parquet.NewSchema(name, parquet.SchemaOf(row)),
-		parquet.Compression(&parquet.Zstd), parquet.MaxRowsPerRowGroup(groupRows))
-	return &table[Row]{name, make([]Row, 0, batchRows), writer}
+	t := &table[Row]{name, make([]Row, 0, batchRows), parquet.NewGenericWriter[Row](w,
+		parquet.NewSchema(name, parquet.SchemaOf(row)), parquet.Compression(&parquet.Zstd),
+		parquet.DefaultEncodingFor(parquet.Int64, &parquet.DeltaBinaryPacked),
+		parquet.DefaultEncodingFor(parquet.Int32, &parquet.DeltaBinaryPacked),
+		parquet.MaxRowsPerRowGroup(groupRows))}
+	for _, a := range about {
+		t.writer.SetKeyValueMetadata(a.Key, a.Value)
+	}
+	return t
 }
 
-func (t *table[Row]) add(r Row) error {
-	if t.rows = append(t.rows, r); len(t.rows) < batchRows {
+func (t *table[Row]) add(r *Row) error {
+	if t.rows = append(t.rows, *r); len(t.rows) < batchRows {
 		return nil
 	}
 	return t.flush()
@@ -76,12 +58,9 @@ func (t *table[Row]) flush() error {
 }
 
 // finish ends the file. It does not close the underlying writer.
-func (t *table[Row]) finish(about [][2]string) error {
+func (t *table[Row]) finish() error {
 	if err := t.flush(); err != nil {
 		return err
-	}
-	for _, a := range about {
-		t.writer.SetKeyValueMetadata(a[0], a[1])
 	}
 	if err := t.writer.Close(); err != nil {
 		return fmt.Errorf("end table %q: %w", t.name, err)
@@ -89,37 +68,107 @@ func (t *table[Row]) finish(about [][2]string) error {
 	return nil
 }
 
-type parquetSink struct {
+// writeTable writes a whole table.
+func writeTable[Row any](w io.Writer, name string, about []aboutRow, rows []Row) error {
+	t := newTable[Row](w, name, about)
+	for i := range rows {
+		if err := t.add(&rows[i]); err != nil {
+			return err
+		}
+	}
+	return t.finish()
+}
+
+// parquetWriter writes events and durations in parts. Engines read the number in the name of a
+// part's directory as the value of a column. All rows of a tuple are in one part.
+type parquetWriter struct {
+	create   createPart
+	small    []io.Writer // for edges, about and origins
+	partRows int
+
+	about     []aboutRow
+	part      int // the number of the open part
+	rows      int // rows in the open part
+	files     [2]io.Closer
 	events    *table[eventRow]
 	durations *table[durationRow]
+	origins   *table[originRow]
 }
 
-func newParquetSink(w []io.Writer) (sink, error) {
-	return &parquetSink{
-		newTable[eventRow](w[0], "events"), newTable[durationRow](w[1], "durations"),
-	}, nil
-}
+// createPart begins the file of a table's part.
+type createPart func(table string, part int) (io.WriteCloser, error)
 
-func (s *parquetSink) event(e *analysis.EventRow) error {
-	return s.events.add(eventRow{
-		e.ID, e.Tuple, e.At.Lo, e.At.Hi, e.Node, e.Channel, e.Point, e.Verdict.String(),
-	})
-}
-
-func (s *parquetSink) duration(d *analysis.DurationRow) error {
-	return s.durations.add(durationRow{
-		d.ID, d.Tuple, d.From, d.To, d.FromNode, d.ToNode, d.Kind, d.Lo, d.Hi,
-		d.Scenario.String(), d.Verdict.String(),
-	})
-}
-
-func (s *parquetSink) finish(a *analysis.Answer) error {
-	hz := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
-	about := [][2]string{
-		{"run", a.Run}, {"reference_node", a.Reference.Node},
-		{"frequency_lo_hz", hz(a.Reference.FrequencyLo_hz)},
-		{"frequency_hi_hz", hz(a.Reference.FrequencyHi_hz)},
-		{"frequency_source", a.Reference.Source},
+func newParquet(parts map[string]*runs.ExportTable, small []io.Writer) *parquetWriter {
+	return &parquetWriter{
+		create: func(table string, part int) (io.WriteCloser, error) {
+			return parts[table].Create(fmt.Sprintf("part=%d/%s.parquet", part, table))
+		},
+		small: small, partRows: partRows,
 	}
-	return errors.Join(s.events.finish(about), s.durations.finish(about))
+}
+
+func (p *parquetWriter) begin(about []aboutRow) error {
+	p.about = about
+	p.origins = newTable[originRow](p.small[2], "origins", about)
+	return p.open()
+}
+
+func (p *parquetWriter) open() error {
+	events, err := p.create("events", p.part)
+	if err != nil {
+		return err
+	}
+	p.files[0] = events
+	durations, err := p.create("durations", p.part)
+	if err != nil {
+		return errors.Join(err, events.Close())
+	}
+	p.files[1] = durations
+	p.events = newTable[eventRow](events, "events", p.about)
+	p.durations = newTable[durationRow](durations, "durations", p.about)
+	return nil
+}
+
+func (p *parquetWriter) event(e *eventRow) error {
+	p.rows++
+	return p.events.add(e)
+}
+
+func (p *parquetWriter) duration(d *durationRow) error {
+	p.rows++
+	return p.durations.add(d)
+}
+
+func (p *parquetWriter) origin(o *originRow) error { return p.origins.add(o) }
+
+func (p *parquetWriter) cut() error {
+	if p.rows < p.partRows {
+		return nil
+	}
+	if err := p.end(); err != nil {
+		return err
+	}
+	p.part, p.rows = p.part+1, 0
+	return p.open()
+}
+
+// end ends the open part.
+func (p *parquetWriter) end() error {
+	return errors.Join(p.events.finish(), p.durations.finish(), p.close())
+}
+
+// close closes the files of the open part, if there is one.
+func (p *parquetWriter) close() (err error) {
+	for i, f := range p.files {
+		if f != nil {
+			err = errors.Join(err, f.Close())
+		}
+		p.files[i] = nil
+	}
+	return err
+}
+
+func (p *parquetWriter) finish(edges []edgeRow) error {
+	return errors.Join(p.end(), p.origins.finish(), writeTable(p.small[0], "edges", p.about, edges),
+		writeTable(p.small[1], "about", p.about, p.about))
 }

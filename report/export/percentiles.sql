@@ -1,47 +1,79 @@
--- Percentiles of durations.parquet, as cprof analyze gives them: [that of the los, that of the
--- his]. If there are many durations, they are rounded outward.
+-- Percentiles of durations, as cprof analyze gives them: [that of the los, that of the his]. If
+-- there are more than 65536 durations, they are rounded outward, to edges of buckets: each value
+-- below 4096 is a bucket, and above, each power of two has 2048 buckets. The buckets of negative
+-- values v are those of -v - 1, mirrored.
 --
--- Run it in the directory of the exports: duckdb -c ".read percentiles.sql"
-CREATE OR REPLACE VIEW durations AS SELECT * FROM 'durations.parquet';
-
--- Each value below 4096 is a bucket. Above, each power of two has 2048 buckets. The buckets of
--- negative values v are those of -v - 1, mirrored.
-CREATE OR REPLACE MACRO magnitude(v) AS CASE WHEN v < 0 THEN -v - 1 ELSE v END;
-CREATE OR REPLACE MACRO step(u) AS
-    CASE WHEN u < 4096 THEN 1::HUGEINT ELSE (2::HUGEINT ** (length(bin(u)) - 12))::HUGEINT END;
-CREATE OR REPLACE MACRO inner_edge(u) AS u - u % step(u);
-CREATE OR REPLACE MACRO outer_edge(u) AS u - u % step(u) + step(u) - 1;
-CREATE OR REPLACE MACRO low_edge(v) AS
-    CASE WHEN v < 0 THEN -outer_edge(magnitude(v)) - 1 ELSE inner_edge(v) END;
-CREATE OR REPLACE MACRO high_edge(v) AS
-    CASE WHEN v < 0 THEN -inner_edge(magnitude(v)) - 1 ELSE outer_edge(v) END;
-
-CREATE OR REPLACE VIEW percentiles AS
-WITH percents(milli) AS (VALUES
-    (1000), (5000), (10000), (25000), (50000), (75000),
-    (90000), (95000), (99000), (99900), (99990), (99999)
-),
-ranked AS (
-    SELECT from_point, to_point, kind, lo_cycles, hi_cycles,
-        row_number() OVER (PARTITION BY from_point, to_point, kind ORDER BY lo_cycles) AS lo_rank,
-        row_number() OVER (PARTITION BY from_point, to_point, kind ORDER BY hi_cycles) AS hi_rank
-    FROM durations
+-- If kept in the table about is not all, these are percentiles of the tuples in the logs, not of all
+-- tuples.
+--
+-- The same text runs in every engine, after the file that opens the tables there.
+WITH percents AS (
+    SELECT 1000 AS milli UNION ALL SELECT 5000 UNION ALL SELECT 10000 UNION ALL SELECT 25000
+    UNION ALL SELECT 50000 UNION ALL SELECT 75000 UNION ALL SELECT 90000 UNION ALL SELECT 95000
+    UNION ALL SELECT 99000 UNION ALL SELECT 99900 UNION ALL SELECT 99990 UNION ALL SELECT 99999
 ),
 sizes AS (
     SELECT from_point, to_point, kind, count(*) AS n,
         min(lo_cycles) AS least, max(hi_cycles) AS largest
-    FROM durations GROUP BY ALL
+    FROM durations GROUP BY from_point, to_point, kind
 ),
-wanted AS (SELECT *, greatest((milli * n + 99999) // 100000, 1) AS rank FROM sizes, percents)
-SELECT w.from_point, w.to_point, w.kind, w.milli / 1000 AS percent, w.n,
-    CASE WHEN w.n <= 65536 THEN a.lo_cycles ELSE greatest(low_edge(a.lo_cycles), w.least) END
-        AS lo_cycles,
-    CASE WHEN w.n <= 65536 THEN b.hi_cycles ELSE least(high_edge(b.hi_cycles), w.largest) END
-        AS hi_cycles
-FROM wanted w
-JOIN ranked a ON a.from_point = w.from_point AND a.to_point = w.to_point
-    AND a.kind = w.kind AND a.lo_rank = w.rank
-JOIN ranked b ON b.from_point = w.from_point AND b.to_point = w.to_point
-    AND b.kind = w.kind AND b.hi_rank = w.rank;
-
-SELECT * FROM percentiles ORDER BY ALL;
+-- Both ends of each duration. outward says that rounding takes an end away from 0, and u is its
+-- distance from there.
+ends AS (
+    SELECT from_point, to_point, kind, 'lo' AS which, lo_cycles AS v, lo_ns AS ns,
+        lo_cycles < 0 AS outward
+    FROM durations
+    UNION ALL
+    SELECT from_point, to_point, kind, 'hi' AS which, hi_cycles AS v, hi_ns AS ns,
+        hi_cycles >= 0 AS outward
+    FROM durations
+),
+distances AS (
+    SELECT e.from_point AS from_point, e.to_point AS to_point, e.kind AS kind, which, v, ns,
+        outward, n > 65536 AS rounded, CASE WHEN v < 0 THEN -v - 1 ELSE v END AS u
+    FROM ends e
+    JOIN sizes s ON s.from_point = e.from_point AND s.to_point = e.to_point AND s.kind = e.kind
+),
+-- The width of a bucket is a power of 2. A logarithm in floating point may miss it by one.
+guesses AS (
+    SELECT *, CAST(power(2, floor(log2(greatest(u, 4096))) - 11) AS BIGINT) AS guess FROM distances
+),
+widths AS (
+    SELECT *, CASE WHEN NOT rounded OR u < 4096 THEN 1 WHEN u >= 4096 * guess THEN 2 * guess
+        WHEN u < 2048 * guess THEN CAST(guess / 2 AS BIGINT) ELSE guess END AS width
+    FROM guesses
+),
+edged AS (
+    SELECT from_point, to_point, kind, which, v, ns,
+        u - u % width + CASE WHEN outward THEN width - 1 ELSE 0 END AS edge
+    FROM widths
+),
+counted AS (
+    SELECT from_point, to_point, kind, which, CASE WHEN v < 0 THEN -edge - 1 ELSE edge END AS value,
+        count(*) AS c, CASE WHEN which = 'lo' THEN min(ns) ELSE max(ns) END AS ns
+    FROM edged
+    GROUP BY from_point, to_point, kind, which, CASE WHEN v < 0 THEN -edge - 1 ELSE edge END
+),
+running AS (
+    SELECT from_point, to_point, kind, which, value, ns,
+        sum(c) OVER (PARTITION BY from_point, to_point, kind, which ORDER BY value) AS upto
+    FROM counted
+),
+found AS (
+    SELECT s.from_point AS from_point, s.to_point AS to_point, s.kind AS kind, milli, n, which,
+        CASE WHEN which = 'lo' THEN greatest(min(value), min(least))
+            ELSE least(min(value), min(largest)) END AS value, min(ns) AS ns
+    FROM sizes s
+    CROSS JOIN percents
+    JOIN running r ON r.from_point = s.from_point AND r.to_point = s.to_point AND r.kind = s.kind
+    WHERE upto * 100000 >= milli * n
+    GROUP BY s.from_point, s.to_point, s.kind, milli, n, which
+)
+SELECT from_point, to_point, kind, milli / 1000 AS percent, n,
+    max(CASE WHEN which = 'lo' THEN value END) AS lo_cycles,
+    max(CASE WHEN which = 'hi' THEN value END) AS hi_cycles,
+    max(CASE WHEN which = 'lo' THEN ns END) AS lo_ns,
+    max(CASE WHEN which = 'hi' THEN ns END) AS hi_ns
+FROM found
+GROUP BY from_point, to_point, kind, milli, n
+ORDER BY from_point, to_point, kind, percent;

@@ -3,201 +3,253 @@ package export
 import (
 	"bufio"
 	"cmp"
-	"encoding/binary"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 )
 
-// traceTuples is the number of tuples that a trace shows. That is far more than fit a screen.
+// traceTuples is the number of tuples that a trace shows if the options name no number.
 const traceTuples = 2000
 
-// trace writes tuples' paths in the form that Perfetto reads: a track for each tuple, a slice for
-// each span. A trace contains only instants. So slices lie between the middles of intervals,
-// converted by the middle of the frequency. The annotations of slices have the duration in cycles
-// and in seconds: these are the answer.
-//
-// The encoding is protocol buffers, with the field numbers of Perfetto's trace_packet.proto,
-// track_event.proto, track_descriptor.proto and debug_annotation.proto. These numbers never change,
-// and are few enough to write out.
+// trace writes tuples' paths in the form that Perfetto reads. Each node is a process, and each
+// instance of an operator on the node is a thread. A slice is a duration. A trace has only
+// instants, no intervals. So the length of a slice is the middle of the duration's interval, and
+// its annotations have the interval. Durations that lead from one instance to another have separate
+// tracks, and so have the tuples from end to end. Flows lead from instance to instance.
 type trace struct {
-	w    *bufio.Writer
-	ways map[uint64]*tracedWay
+	w      *bufio.Writer
+	tuples joiner
+	shown  choice
+	shows  string // says which tuples the trace shows
+	lacked string // as Lacks in analysis.Basis
+
+	zero   uint64 // the trace begins at this reading of the reference
+	tracks map[trackKey][]*slice
+	flows  uint64
+	uuids  uint64
+	lacks  int // durations without a place in time
 }
 
-type tracedWay struct {
-	id        uint64
-	events    map[string]analysis.EventRow // by point
-	durations []analysis.DurationRow
+// trackKey names a track. A track without a node belongs to the run.
+type trackKey struct{ node, name string }
+
+func (k trackKey) compare(l trackKey) int {
+	return cmp.Or(cmp.Compare(k.node, l.node), cmp.Compare(k.name, l.name))
 }
 
-func newTrace(w io.Writer) *trace { return &trace{bufio.NewWriter(w), map[uint64]*tracedWay{}} }
+// slice is a duration, or an event that is at neither end of a duration within an instance.
+type slice struct {
+	begin_ns, length_ns int64
+	event               bool
+	name                string
+	about               []attribute
+	flows               []uint64
+}
 
-func (t *trace) way(id, way uint64) *tracedWay {
-	traced := t.ways[way]
-	if traced == nil && len(t.ways) < traceTuples {
-		traced = &tracedWay{id: id, events: map[string]analysis.EventRow{}}
-		t.ways[way] = traced
+func (s *slice) end_ns() int64 { return s.begin_ns + s.length_ns }
+
+func newTrace(w io.Writer, slowest int) *trace {
+	t := &trace{w: bufio.NewWriter(w), tracks: map[trackKey][]*slice{}}
+	t.shown = choice{most: traceTuples}
+	if slowest > 0 {
+		t.shown = choice{most: slowest, slowest: true}
 	}
-	return traced
+	t.tuples.tell = t.shown.add
+	return t
 }
 
-func (t *trace) event(e *analysis.EventRow) error {
-	if way := t.way(e.ID, e.Tuple); way != nil {
-		way.events[e.Point] = *e
-	}
-	return nil
-}
+func (t *trace) event(e *analysis.EventRow) error { return t.tuples.event(e) }
 
 func (t *trace) duration(d *analysis.DurationRow) error {
-	if d.Tuple == 0 { // the tuple was made of others, and has no path
+	if d.Tuple == 0 { // it begins in the tuples of which this one was made: a trace leaves it out
 		return nil
 	}
-	if way := t.way(d.ID, d.Tuple); way != nil {
-		way.durations = append(way.durations, *d)
+	return t.tuples.duration(d)
+}
+
+func (t *trace) finish(a *analysis.Answer) error {
+	if err := t.tuples.end(); err != nil {
+		return err
 	}
-	return nil
+	tuples := t.shown.sorted()
+	t.zero = ^uint64(0)
+	for _, tuple := range tuples {
+		t.zero = min(t.zero, tuple.begun())
+	}
+	for _, tuple := range tuples {
+		t.lay(tuple, &a.Reference)
+	}
+	t.shows = t.shown.of(a.Work.Tuples)
+	if t.lacks > 0 {
+		t.shows += fmt.Sprintf("; %d of their durations have no place on the counter of %s",
+			t.lacks, a.Reference.Node)
+	}
+	if t.lacked != "" {
+		t.shows += "; not all tuples are in the logs: " + t.lacked
+	}
+	means := a.Reference.SecondsMean()
+	if a.Reference.FrequencyHi_hz == 0 {
+		means = "a cycle is drawn as a nanosecond"
+	}
+	t.write(fmt.Sprintf("run %s: %s; in cycles of %s; %s", a.Run, t.shows, a.Reference.Node, means))
+	return t.w.Flush()
 }
 
-// Field numbers.
-const (
-	tracePacket = 1
+// endsTrack is the track of tuples from end to end.
+var endsTrack = trackKey{name: "end to end"}
 
-	packetTimestamp  = 8
-	packetSequence   = 10
-	packetTrackEvent = 11
-	packetTrack      = 60
-
-	trackUUID   = 1
-	trackName   = 2
-	trackParent = 5
-
-	eventAnnotation = 4
-	eventType       = 9
-	eventTrack      = 11
-	eventName       = 23
-
-	annotationInt    = 4
-	annotationString = 6
-	annotationName   = 10
-
-	sliceBegin = 1
-	sliceEnd   = 2
-)
-
-// message is a protocol buffer that is being written.
-type message []byte
-
-func (m message) number(field int, v uint64) message {
-	return binary.AppendUvarint(binary.AppendUvarint(m, uint64(field)<<3), v)
+// lay puts a tuple's durations and events on tracks.
+func (t *trace) lay(tuple *tuple, r *analysis.Reference) {
+	leave, arrive := map[string]*slice{}, map[string]*slice{} // by point
+	put := func(k trackKey, s *slice) *slice {
+		t.tracks[k] = append(t.tracks[k], s)
+		return s
+	}
+	at := func(e *analysis.EventRow) int64 {
+		since := int64(e.At.Mid() - t.zero)
+		return r.Length_ns(analysis.Interval{Lo_cycles: since, Hi_cycles: since})
+	}
+	var hops []*analysis.DurationRow
+	for i := range tuple.durations {
+		d := &tuple.durations[i]
+		from, to := tuple.at(d.From), tuple.at(d.To)
+		if from == nil || to == nil {
+			t.lacks++
+			continue
+		}
+		s := &slice{
+			name: d.From + " → " + d.To, begin_ns: at(from), about: about(tuple, d, from, to, r),
+			// If the middle is negative, the order of the two events is not decided. A slice has no
+			// negative length.
+			length_ns: max(r.Length_ns(analysis.Interval{Lo_cycles: d.Lo, Hi_cycles: d.Hi}), 0),
+		}
+		k, l := instanceOf(from), instanceOf(to)
+		switch {
+		case d.Kind == endToEnd:
+			if s.name = fmt.Sprintf("tuple %d", tuple.id); !d.Whole {
+				s.name += ", to " + d.To
+			}
+			put(endsTrack, s)
+		case k != l:
+			put(trackKey{name: k.node + " " + k.name + " → " + l.node + " " + l.name}, s)
+			hops = append(hops, d)
+		default:
+			put(k, s)
+			leave[d.To], arrive[d.From] = s, s
+		}
+	}
+	for i := range tuple.events {
+		e := &tuple.events[i]
+		switch begins, ends := arrive[e.Point], leave[e.Point]; {
+		case begins == nil && ends == nil:
+			s := put(instanceOf(e), &slice{
+				name: e.Point, begin_ns: at(e), event: true,
+				about: []attribute{text("tuple_id", fmt.Sprint(tuple.id))},
+			})
+			leave[e.Point], arrive[e.Point] = s, s
+		case begins == nil:
+			arrive[e.Point] = ends
+		case ends == nil:
+			leave[e.Point] = begins
+		}
+	}
+	for _, d := range hops {
+		t.flows++
+		for _, s := range []*slice{leave[d.From], arrive[d.To]} {
+			s.flows = append(s.flows, t.flows)
+		}
+	}
 }
 
-func (m message) bytes(field int, v []byte) message {
-	m = binary.AppendUvarint(m, uint64(field)<<3|2)
-	return append(binary.AppendUvarint(m, uint64(len(v))), v...)
+// instanceOf is the track of the instance that logged an event.
+func instanceOf(e *analysis.EventRow) trackKey {
+	instance, _, _ := strings.Cut(e.Channel, "/")
+	return trackKey{e.Node, instance}
 }
 
-func (m message) annotate(name string, value int64) message {
-	return m.bytes(eventAnnotation,
-		message{}.number(annotationInt, uint64(value)).bytes(annotationName, []byte(name)))
+// write writes all tracks. The run's tracks are below a track for the run. Each node's tracks are
+// below a process for the node.
+func (t *trace) write(about string) {
+	root := t.track(message{}.text(trackName, about))
+	node, process := "", uint64(0)
+	// Perfetto takes a thread for the main thread of a process if both have the same id. So threads
+	// have ids above those of processes.
+	firstThread := uint64(len(t.tracks)) + 1
+	for i, k := range slices.SortedFunc(maps.Keys(t.tracks), trackKey.compare) {
+		if k.node == "" {
+			t.lanes(t.tracks[k], func() uint64 {
+				return t.track(message{}.number(trackParent, root).text(trackName, k.name))
+			})
+			continue
+		}
+		if k.node != node {
+			node, process = k.node, process+1
+			t.track(message{}.bytes(trackProcess,
+				message{}.number(processID, process).text(processName, node)))
+		}
+		thread := uint64(0) // the first lane, which is the parent of further lanes
+		t.lanes(t.tracks[k], func() uint64 {
+			if thread > 0 {
+				return t.track(message{}.number(trackParent, thread).text(trackName, k.name))
+			}
+			thread = t.track(message{}.bytes(trackThread, message{}.number(threadProcess, process).
+				number(threadID, firstThread+uint64(i)).text(threadName, k.name)))
+			return thread
+		})
+	}
 }
 
-func (m message) annotateText(name, value string) message {
-	return m.bytes(eventAnnotation,
-		message{}.bytes(annotationString, []byte(value)).bytes(annotationName, []byte(name)))
+// lanes writes the slices of a track. Slices of one track must nest: Perfetto cuts a slice that
+// ends after the slice around it. So slices that overlap are on separate lanes, which are tracks
+// with the same name and parent. Perfetto shows such tracks as one.
+func (t *trace) lanes(all []*slice, track func() uint64) {
+	slices.SortStableFunc(all, func(a, b *slice) int {
+		return cmp.Or(cmp.Compare(a.begin_ns, b.begin_ns), cmp.Compare(b.length_ns, a.length_ns))
+	})
+	var ends []int64 // the end of the last slice of each lane
+	var uuids []uint64
+	for _, s := range all {
+		lane := slices.IndexFunc(ends, func(end int64) bool { return end <= s.begin_ns })
+		if lane < 0 {
+			lane, ends, uuids = len(ends), append(ends, 0), append(uuids, track())
+		}
+		ends[lane] = s.end_ns()
+		t.slice(uuids[lane], s)
+	}
+}
+
+// slice writes a slice on a track.
+func (t *trace) slice(track uint64, s *slice) {
+	begin := message{}.number(eventTrack, track).text(eventName, s.name)
+	for _, flow := range s.flows {
+		begin = begin.fixed(eventFlow, flow)
+	}
+	for _, a := range s.about {
+		begin = begin.annotate(a)
+	}
+	put := func(at_ns int64, kind uint64, m message) {
+		t.packet(message{}.number(packetTimestamp, uint64(at_ns)).
+			bytes(packetTrackEvent, m.number(eventType, kind)))
+	}
+	if s.event {
+		put(s.begin_ns, instant, begin)
+		return
+	}
+	put(s.begin_ns, sliceBegin, begin)
+	put(s.end_ns(), sliceEnd, message{}.number(eventTrack, track))
+}
+
+// track writes the description of a track, and returns the track's number.
+func (t *trace) track(m message) uint64 {
+	t.uuids++
+	t.packet(message{}.bytes(packetTrack, m.number(trackUUID, t.uuids)))
+	return t.uuids
 }
 
 func (t *trace) packet(m message) {
 	t.w.Write(message{}.bytes(tracePacket, m.number(packetSequence, 1)))
-}
-
-func (t *trace) finish(a *analysis.Answer) error {
-	const root = 1
-	hz := a.Reference.FrequencyLo_hz/2 + a.Reference.FrequencyHi_hz/2
-	means := a.Reference.SecondsMean()
-	if hz == 0 {
-		hz = 1e9 // a trace has no other unit
-		means = "a cycle is drawn as a nanosecond"
-	}
-	name := fmt.Appendf(nil, "run %s, in cycles of %s; %s", a.Run, a.Reference.Node, means)
-	t.packet(message{}.bytes(packetTrack, message{}.number(trackUUID, root).bytes(trackName, name)))
-	// All tracks are counted from the first event, so that numbers are small.
-	zero := ^uint64(0)
-	for _, way := range t.ways {
-		for _, e := range way.events {
-			zero = min(zero, e.At.Lo)
-		}
-	}
-	ns := func(e analysis.EventRow) uint64 { return uint64(float64(e.At.Mid()-zero) / hz * 1e9) }
-	ways := make([]uint64, 0, len(t.ways))
-	for way := range t.ways {
-		ways = append(ways, way)
-	}
-	slices.Sort(ways)
-	for _, number := range ways {
-		way := t.ways[number]
-		uuid := root + number
-		track := message{}.number(trackUUID, uuid).number(trackParent, root)
-		track = track.bytes(trackName, fmt.Appendf(nil, "tuple %d", way.id))
-		t.packet(message{}.bytes(packetTrack, track))
-		type edge struct {
-			at    uint64
-			begin bool
-			long  uint64
-			d     analysis.DurationRow
-		}
-		var edges []edge
-		for _, d := range way.durations {
-			from, ok := way.events[d.From]
-			to, ok2 := way.events[d.To]
-			if !ok || !ok2 {
-				continue
-			}
-			// A slice cannot end before it begins. If the middles are in that order, the order is
-			// undecided.
-			begin, end := ns(from), max(ns(to), ns(from))
-			edges = append(edges, edge{begin, true, end - begin, d},
-				edge{end, false, end - begin, d})
-		}
-		// Slices nest. At one instant, ends precede beginnings. Longer slices begin first and end
-		// last. Slices without length begin and end within the others.
-		class := func(e edge) int {
-			switch {
-			case e.long == 0:
-				return 2
-			case e.begin:
-				return 1
-			}
-			return 0
-		}
-		slices.SortStableFunc(edges, func(x, y edge) int {
-			if c := cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(class(x), class(y))); c != 0 {
-				return c
-			}
-			if x.begin {
-				return cmp.Compare(y.long, x.long)
-			}
-			return cmp.Compare(x.long, y.long)
-		})
-		for _, e := range edges {
-			m := message{}.number(eventTrack, uuid)
-			if e.begin {
-				m = m.number(eventType, sliceBegin).bytes(eventName, []byte(e.d.From+" → "+e.d.To))
-				m = m.annotate("lo_cycles", e.d.Lo).annotate("hi_cycles", e.d.Hi)
-				m = m.annotateText("scenario", e.d.Scenario.String())
-				m = m.annotateText("verdict", e.d.Verdict.String())
-				m = m.annotateText("from_node", e.d.FromNode).annotateText("to_node", e.d.ToNode)
-				duration := analysis.Interval{Lo_cycles: e.d.Lo, Hi_cycles: e.d.Hi}
-				if text := a.Reference.Seconds(duration); text != "" {
-					m = m.annotateText("seconds", text)
-				}
-			} else {
-				m = m.number(eventType, sliceEnd)
-			}
-			t.packet(message{}.number(packetTimestamp, e.at).bytes(packetTrackEvent, m))
-		}
-	}
-	return t.w.Flush()
 }

@@ -11,8 +11,8 @@ export interface Scale {
 }
 
 /**
- * logTicks are at most `count` round values of a logarithmic axis. If that leaves fewer than two,
- * they are the outermost two of a denser choice.
+ * logTicks are at most `count` round values of a logarithmic axis. If there are fewer than two such
+ * values, logTicks are the outermost two of a denser choice.
  */
 export function logTicks(lo: number, hi: number, count: number): number[] {
   const first = Math.floor(Math.log10(lo)), last = Math.ceil(Math.log10(hi));
@@ -37,7 +37,7 @@ export function logTicks(lo: number, hi: number, count: number): number[] {
   return found;
 }
 
-/** valueScale covers lo to hi, on a logarithmic axis if log is set and all of it is above 0. */
+/** valueScale covers lo to hi. The axis is logarithmic if log is set and lo is above 0. */
 export function valueScale(
   lo: number,
   hi: number,
@@ -70,7 +70,7 @@ export interface Label { middle: number; width: number }
 
 /**
  * besides are the middles of an axis' labels in order, moved so that they fit between 0 and
- * across. A label for which the one before leaves no room is null.
+ * across. The middle of a label is null if the label before leaves no room for it.
  */
 export function besides(labels: Label[], across: number, gap = 7): (number | null)[] {
   let free = -Infinity;
@@ -82,7 +82,7 @@ export function besides(labels: Label[], across: number, gap = 7): (number | nul
   });
 }
 
-/** xAxis draws ticks with labels along the bottom of a picture, and lines up through the plot. */
+/** xAxis draws ticks with labels along the bottom of a picture, and vertical lines in the plot. */
 export function xAxis(
   scale: Scale,
   across: number,
@@ -130,7 +130,7 @@ export function hatch(): SVGElement {
   );
 }
 
-/** apart moves the labels of a column so that none covers another, each as little as possible. */
+/** apart moves each label of a column as little as possible, so that none covers another. */
 export function apart(wanted: number[], gap: number, lo: number, hi: number): number[] {
   const order = wanted.map((_, i) => i).sort((a, b) => wanted[a]! - wanted[b]!);
   const placed = [...wanted];

@@ -3,7 +3,7 @@
 
 export const version = 1;
 export type Verdict = "consistent" | "suspect" | "";
-export type Kind = "computation" | "inside" | "transfer" | "gap" | "end_to_end";
+export type Kind = "computation" | "inside" | "transfer" | "waiting" | "gap" | "end_to_end";
 export type Place = "local" | "remote";
 export type Weight = "good" | "note" | "wrong";
 /** A value for each bucket of the timeline, null where there is none. */
@@ -76,6 +76,7 @@ export interface Totals {
   tuples: number;
   complete: number;
   channels: number;
+  lacks: string;
 }
 
 export interface Actor {
@@ -90,6 +91,8 @@ export interface Path {
   points: string;
   tuples: number;
   made_of: number[];
+  of: string;
+  unsure: string;
   slowest: Slow[];
 }
 
@@ -98,8 +101,16 @@ export interface Slow {
   points: string;
   means: string;
   median: Interval;
+  of: string;
   verdict: Verdict;
+  share: Share;
+  lacks: string;
   surely: boolean;
+}
+
+export interface Share {
+  lo: number;
+  hi: number;
 }
 
 export interface Span {
@@ -116,6 +127,7 @@ export interface Span {
   verdict: Verdict;
   count: number;
   suspect: number;
+  lacks: string;
   percentiles: Percentile[];
   mean: Interval;
   whiskers: [Interval, Interval];
@@ -159,6 +171,7 @@ export interface Throughput {
   name: string;
   source: string;
   count: Column;
+  lacks: string;
 }
 
 export interface Comparison {
@@ -173,6 +186,8 @@ export interface Method {
   proven: boolean;
   bound_cycles: Column;
   absent: string;
+  times: number;
+  gaps: number;
 }
 
 export interface Truth {

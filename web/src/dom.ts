@@ -1,4 +1,4 @@
-// Elements are made so that text stays text: nothing in this page parses markup from data.
+// How elements are made. Text stays text: nothing in this page parses markup from data.
 
 type Child = Node | string | null | undefined | false;
 type Attributes = Record<
@@ -44,7 +44,7 @@ export function picture(
   );
 }
 
-/** replace replaces an element's content, and puts the focus back on the same data-key. */
+/** replace replaces the content of an element. What had the focus gets it again, by data-key. */
 export function replace(element: Element, ...children: Child[]): void {
   const key = element.contains(document.activeElement)
     ? document.activeElement?.getAttribute("data-key")
@@ -70,7 +70,7 @@ export function textWidth(text: string, size = 12, weight = 400): number {
   return ruler.measureText(text).width;
 }
 
-/** shorten cuts long names, so that they do not run over what is beside them. */
+/** shorten cuts long names, so that they do not cover what is next to them. */
 export function shorten(text: string, most: number): string {
   return text.length <= most ? text : text.slice(0, Math.max(1, most - 1)) + "…";
 }

@@ -19,7 +19,7 @@ export function graph(state: State): HTMLElement {
     edge.spans.push(s);
     edges.set(key, edge);
   }
-  // Tuples that were made of others begin their own path where those ended.
+  // The path of tuples that were made of others begins where these others ended.
   for (const path of data.paths) {
     const ends = path.made_of.flatMap((origin) => data.paths[origin]!.ends);
     for (const from of ends) for (const to of path.begins) {
@@ -33,7 +33,7 @@ export function graph(state: State): HTMLElement {
   const slots = Math.max(...[...places.values()].map((p) => p.slots));
   const median = (s: Span) => {
     const p = at(s, 50);
-    return p ? format.text(interval(p), s.verdict) : "–";
+    return p ? format.text(interval(p), s.verdict) + (s.lacks ? " ?" : "") : "–";
   };
   const own = (name: string) =>
     data.spans.filter((s) => s.kind === "computation" && s.from === name);
@@ -44,10 +44,11 @@ export function graph(state: State): HTMLElement {
   const widest = Math.max(104, ...data.actors.map((a) => textsWidth(a.name) + 28));
   const boxWidth = Math.min(240, widest);
   const boxHeight = 52, lineHeight = 18;
-  // Across if each arrow has room for its label, else down; wider than the page if neither fits.
+  // The graph goes across if each arrow has room for its label, else down. If neither fits, the
+  // graph is wider than the page.
   const labelWidth = (text: string) => textWidth(text, 11, 600);
   const label = Math.max(70, ...transfers.map((s) => labelWidth(median(s)) + 24));
-  // Downwards an arrow is as long as its labels are high.
+  // In a graph that goes down, an arrow is as long as its labels are high.
   const tops = [8];
   for (let layer = 0; layer < layers; layer++) {
     const most = Math.max(
@@ -104,7 +105,7 @@ export function graph(state: State): HTMLElement {
       const y = straight
         ? mid[1] - 12 - (shown.length - 1 - i) * lineHeight
         : mid[1] + 1 + (i - (shown.length - 1) / 2) * lineHeight;
-      // Beside an arrow that goes straight down, otherwise on it.
+      // A label is beside an arrow that goes straight down, and on any other arrow.
       const centred = across || Math.abs(a[0] - b[0]) > 40;
       const x = centred ? mid[0] : mid[0] + 18, half = labelWidth(text) / 2;
       return svg("g", {

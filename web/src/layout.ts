@@ -1,8 +1,8 @@
-// Where the boxes of the graph go: in layers from the sources to the sinks, each layer in an order
-// that crosses few edges. Parts that no edge connects are put side by side.
+// Where the boxes of the graph go: in layers from the sources to the sinks. The order within a
+// layer makes few edges cross. Parts that no edge connects are side by side.
 
 export interface Edge { from: string; to: string }
-/** Place is one of `slots` slots of a layer. In a layer that is not full, slots may be halves. */
+/** Place is one of `slots` slots of a layer. If the layer is not full, `slot` may be a fraction. */
 export interface Place { layer: number; slot: number; slots: number }
 
 /** layers is each actor's longest path from a source. Edges that close a circle do not count. */
@@ -93,7 +93,7 @@ export function place(names: string[], edges: Edge[]): Map<string, Place> {
   return places;
 }
 
-/** placePart orders each layer by the places of its neighbours, several times over. */
+/** placePart orders the boxes of each layer by where their neighbours are, several times. */
 function placePart(names: string[], edges: Edge[]): Map<string, Place> {
   const layer = layers(names, edges);
   const rows: string[][] = [];

@@ -1,5 +1,6 @@
 // The page: it reads its data, draws its parts, and redraws what the reader's choices change.
 
+import { choice, themeChoice, unitChoice } from "./controls.ts";
 import { version, type Data } from "./data.ts";
 import { html, replace } from "./dom.ts";
 import { graph } from "./graph.ts";
@@ -17,7 +18,7 @@ interface Part {
   title: string;
   lead: string; // how to read it
   draw: (state: State) => HTMLElement;
-  depends: (keyof State)[]; // besides unit, scale and width, what redraws it when it changes
+  depends: (keyof State)[]; // changes of these redraw it, as do unit, scale and width
   name?: string; // in the bar at the top; absent: not in the bar
 }
 
@@ -138,30 +139,10 @@ const parts: Part[] = [
 ];
 
 function controls(state: State): HTMLElement {
-  const choice = (
-    name: string,
-    options: [string, string, boolean][],
-    choose: (value: string) => void,
-    disabled = ""
-  ) =>
-    html("fieldset", { class: "choice", title: disabled || null, disabled: disabled !== "" },
-      html("legend", {}, name),
-      ...options.map(([value, text, checked]) =>
-        html("label", {},
-          html("input", { type: "radio", name, value, checked, change: () => choose(value) }),
-          html("span", {}, text)
-        )
-      )
-    );
-  const root = document.documentElement;
   return html("div", { class: "controls" },
-    choice(
-      "Unit",
-      [
-        ["seconds", "seconds", state.unit === "seconds"],
-        ["cycles", "cycles", state.unit === "cycles"],
-      ],
-      (v) => state.set({ unit: v as "seconds" | "cycles" }),
+    unitChoice(
+      state.unit,
+      (unit) => state.set({ unit }),
       state.data.reference.lo_hz > 0
         ? ""
         : (state.absent("seconds")[0] ?? "the counter's frequency is not known")
@@ -174,18 +155,7 @@ function controls(state: State): HTMLElement {
       ],
       (v) => state.set({ log: v === "log" })
     ),
-    choice(
-      "Theme",
-      [
-        ["auto", "auto", true],
-        ["light", "light", false],
-        ["dark", "dark", false],
-      ],
-      (v) => {
-        if (v === "auto") root.removeAttribute("data-theme");
-        else root.setAttribute("data-theme", v);
-      }
-    )
+    themeChoice()
   );
 }
 
@@ -266,7 +236,7 @@ function start(data: Data): void {
       if (width !== state.width && !matchMedia("print").matches) state.set({ width });
     });
   }).observe(main);
-  // On paper the column fills A4 at the size that style.css prints in, and details must be open.
+  // On paper, the column fills A4 at the print size of style.css. Details must be open.
   addEventListener("beforeprint", () => {
     document.querySelectorAll("details").forEach((d) => d.setAttribute("open", ""));
     state.set({ width: 815 });

@@ -14,16 +14,32 @@ export function estimate(verdict: Verdict): HTMLElement | null {
     : null;
 }
 
+/** notAll marks a figure that is not one of all tuples, as cprof analyze does, and says why. */
+export function notAll(lacks: string): HTMLElement | null {
+  return lacks
+    ? html("abbr", { class: "not-all", title: `Not of all tuples: ${lacks}.`,
+        "aria-label": `not of all tuples: ${lacks}` }, "?")
+    : null;
+}
+
+/** ofLogs says of which tuples a figure is, if it is not one of all tuples. */
+export function ofLogs(what: string, lacks: string): string {
+  return `of ${what} in the logs, not of all: ${lacks.split(":")[0]}`;
+}
+
 export function value(
   format: Format,
   x: { lo_cycles: number; hi_cycles: number } | undefined,
-  verdict: Verdict
+  verdict: Verdict,
+  lacks = ""
 ): HTMLElement {
   if (!x) return html("span", { class: "nothing" }, "–");
   const { value, unit, bound, boundUnit } = format.parts(interval(x));
   return html("span", { class: "value" },
     html("b", {}, value, unit && ` ${unit}`),
     html("span", { class: "pm" }, ` ± ${bound} ${boundUnit}`),
+    lacks ? " " : null,
+    notAll(lacks),
     verdict === "suspect" ? " " : null,
     estimate(verdict)
   );

@@ -133,7 +133,7 @@ export function machines(state: State): HTMLElement {
   const missing = state.absent("facts");
   if (!nodes.some((n) => n.facts.length > 0)) return absent(missing);
   const names = [...new Set(nodes.flatMap((n) => n.facts.map((f) => f.name)))];
-  // Nodes are columns while there are few; with many, the same facts would fill the page.
+  // If there are few nodes, each is a column. Otherwise each is a row: the columns would not fit.
   const cell = (node: (typeof nodes)[number], fact: string) =>
     html("td", {},
       node.facts.find((f) => f.name === fact)?.value ?? html("span", { class: "nothing" }, "–")

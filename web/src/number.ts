@@ -11,7 +11,7 @@ export function interval(x: { lo_cycles: number; hi_cycles: number }): Interval 
   return { lo: x.lo_cycles, hi: x.hi_cycles };
 }
 
-/** The units, each as a power of ten of picoseconds, which are whole numbers. */
+/** The units, each with its size: a power of ten of picoseconds. */
 const units: [string, number][] = [["s", 12], ["ms", 9], ["µs", 6], ["ns", 3]];
 
 /**
@@ -50,7 +50,7 @@ const abs = (n: bigint) => (n < 0n ? -n : n);
 const digitsOf = (n: bigint) => abs(n).toString().length;
 const smallest = units[units.length - 1]!;
 const unitOf = (n: bigint) => units.find(([, power]) => digitsOf(n) > power) ?? smallest;
-/** cutOf is how many of the last digits to drop to keep `digits`, but none before the point. */
+/** cutOf is how many last digits to drop, so that `digits` stay, and all before the point. */
 const cutOf = (n: bigint, digits: number, power: number) =>
   Math.min(Math.max(0, digitsOf(n) - digits), power);
 
@@ -62,15 +62,15 @@ function decimal(n: bigint, decimals: number): string {
 }
 
 /**
- * plusMinus prints the interval between two whole numbers. The bound has two digits, and a unit of
- * its own if it is much smaller than the value.
+ * plusMinus prints the interval between two whole numbers. The bound has two digits. If the bound
+ * is much smaller than the value, it has its own unit.
  */
 function plusMinus(lo: bigint, hi: bigint): Shown {
   const [unit, power] = unitOf(abs(hi) > abs(lo) ? hi : lo);
   const cut = cutOf(ceilDiv(hi - lo, 2n), 2, power);
   const step = 10n ** BigInt(cut);
   const value = floorDiv(lo + hi + step, 2n * step);
-  // The rounding of the value took from one side; the bound makes up for it.
+  // Rounding moved the value towards one end, so the bound must reach the other end.
   const need = hi - value * step > value * step - lo ? hi - value * step : value * step - lo;
   if (power - cut > 3) {
     const bound = roundUp(need, 2);
@@ -144,7 +144,7 @@ export class Format {
     return roundUp(inPicoseconds({ lo: 0, hi: cycles }, this.reference).hi, 3);
   }
 
-  /** tick is a value on an axis, with no more digits than it needs. */
+  /** tick is a value on an axis, with only the digits that it needs. */
   tick(drawn: number): string {
     if (this.unit === "cycles") return compact(drawn);
     if (drawn === 0) return "0";
@@ -175,7 +175,7 @@ export function whole(x: number | string): string {
   return minus(group(String(x)));
 }
 
-/** utc prints an instant to the millisecond, with how far it may be off. */
+/** utc prints an instant to the millisecond, and how far the instant may be off. */
 export function utc(x: { lo_ns: string; hi_ns: string }): string | null {
   const lo = BigInt(x.lo_ns), hi = BigInt(x.hi_ns);
   if (lo === 0n && hi === 0n) return null;

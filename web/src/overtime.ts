@@ -1,8 +1,8 @@
-// The charts over time: latency of one span, throughput, and our bound beside other methods'.
+// The charts over time: latency of one span, throughput, and our bound and those of other methods.
 
 import type { Column, Method } from "./data.ts";
 import { html } from "./dom.ts";
-import { absent, estimate } from "./marks.ts";
+import { absent, estimate, notAll } from "./marks.ts";
 import { compact, interval } from "./number.ts";
 import { samePair, type State } from "./state.ts";
 import { timeChart, type Line } from "./timechart.ts";
@@ -35,6 +35,7 @@ export function latency(state: State): HTMLElement {
   const verdict = together.some((x) => x.verdict === "suspect") ? "suspect" : "consistent";
   if (!s || !kept || kept.over.length === 0)
     return html("div", {}, choose, absent(["This span has no values over time."]));
+  const lacks = together.find((x) => x.lacks)?.lacks ?? "";
   const styles: Record<string, string> = { "50": "p50", "99": "p99", "100": "p100" };
   const lines: Line[] = kept.over.map((o) => ({
     name: o.p === 50 ? "median" : o.p === 100 ? "slowest" : `${o.p} %`,
@@ -54,6 +55,9 @@ export function latency(state: State): HTMLElement {
     html("div", { class: "row" },
       choose,
       estimate(verdict),
+      lacks
+        ? html("span", { class: "hint" }, notAll(lacks), ` Not of all tuples: ${lacks}.`)
+        : null,
       together.length > 1
         ? html("span", { class: "hint" },
             `${together.length} parts of this span together: over time they were not kept apart.`
@@ -75,7 +79,7 @@ export function throughput(state: State): HTMLElement {
   const { throughput, timeline } = state.data;
   if (throughput.length === 0) return absent(state.absent("throughput"));
   const seconds = state.format.unit === "seconds";
-  // Events per second, or per million cycles if the frequency is not known or not wanted.
+  // Events per second. If the unit of the page is cycles, events per million cycles.
   const per = seconds ? state.format.draw(timeline.bucket_cycles) : timeline.bucket_cycles / 1e6;
   const lines: Line[] = throughput.map((t, i) => {
     const rate = t.count.map((c) => (c === null ? null : c / per));
@@ -164,7 +168,6 @@ export function bounds(state: State): HTMLElement {
           : state.format.bound(m.bound_cycles[b]!, isEstimate ? "suspect" : "consistent"),
     };
   });
-  const ours = median(c.methods.find((m) => m.name === "cloudprofiler")?.bound_cycles ?? []);
   const row = (m: Method) => {
     const middle = median(m.bound_cycles);
     const [name, means] = methods[m.name] ?? [m.name, ""];
@@ -177,14 +180,16 @@ export function bounds(state: State): HTMLElement {
         estimate(verdict)
       ),
       html("td", { class: "number" },
-        middle !== null && ours ? `${Number((middle / ours).toPrecision(3))} ×` : "–"
+        m.times > 0 ? `${Number(m.times.toPrecision(3))} ×` : "–"
       ),
       html("td", { class: "means" },
         middle === null
           ? m.absent || "no value"
           : m.name === "cloudprofiler" && !m.proven
             ? "an estimate here: the data refute what would prove it"
-            : means
+            : m.gaps > 0
+              ? `${means}; no value in ${m.gaps} of ${m.bound_cycles.length} bins`
+              : means
       )
     );
   };
@@ -211,7 +216,7 @@ export function bounds(state: State): HTMLElement {
           html("tr", {},
             html("th", { scope: "col" }, "method"),
             html("th", { scope: "col", class: "number" }, "median bound"),
-            html("th", { scope: "col", class: "number" }, "to ours"),
+            html("th", { scope: "col", class: "number" }, "to ours, at the same moments"),
             html("th", { scope: "col" }, "what it rests on")
           )
         ),

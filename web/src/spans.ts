@@ -4,7 +4,7 @@ import { area, curveBasis } from "d3-shape";
 import { hatch, valueScale, xAxis, type Scale } from "./axis.ts";
 import type { Density, Kind, Percentile, Span } from "./data.ts";
 import { html, picture, svg, textWidth } from "./dom.ts";
-import { estimate, value } from "./marks.ts";
+import { estimate, notAll, ofLogs, value } from "./marks.ts";
 import { compact, interval, whole } from "./number.ts";
 import type { State } from "./state.ts";
 
@@ -13,6 +13,7 @@ export const kinds: [Kind, string][] = [
   ["transfer", "Transfer, from one operator to the next"],
   ["computation", "Computation, within an operator"],
   ["inside", "Within an operator, before or beside its computation"],
+  ["waiting", "Waiting, for another branch of the same tuple"],
   ["gap", "Gap, across points whose logs do not have every tuple"],
 ];
 
@@ -28,7 +29,8 @@ export function at(s: Span, p: number): Percentile | undefined {
 export function spans(state: State): HTMLElement {
   const { data, format, width } = state;
   const wide = width >= 680;
-  // The plots get what the texts leave. Widths are fixed, so no long name pushes them off the page.
+  // The plots get the width that the texts leave. No long name can push the plots off the page,
+  // because all widths are fixed.
   const texts = data.spans
     .flatMap((s) => [at(s, 50), at(s, 99)])
     .map((p) => (p ? textWidth(format.text(interval(p)), 13.5) : 0));
@@ -71,6 +73,7 @@ export function spans(state: State): HTMLElement {
         },
           html("i", { class: `swatch ${style(s)}` }),
           html("span", {}, s.name),
+          notAll(s.lacks),
           estimate(s.verdict)
         ),
         html("small", {},
@@ -78,13 +81,14 @@ export function spans(state: State): HTMLElement {
           ", ",
           s.nodes.join(" → "),
           s.means ? `; ${s.means}` : null,
+          s.lacks ? `; ${ofLogs(`the ${whole(s.count)} tuples`, s.lacks)}` : null,
           s.suspect > 0 && s.suspect < s.count ? `; ${compact(s.suspect)} are estimates` : null
         )
       ),
       countWidth ? html("td", { class: "number" }, compact(s.count)) : null,
       html("td", { class: "number" },
-        html("div", {}, value(format, at(s, 50), "")),
-        html("div", { class: "second" }, "99 % ", value(format, at(s, 99), ""))
+        html("div", {}, value(format, at(s, 50), "", s.lacks)),
+        html("div", { class: "second" }, "99 % ", value(format, at(s, 99), "", s.lacks))
       ),
       html("td", { class: "plot" }, boxPlot(state, s, x, boxWidth, `Durations of ${label}`)),
       html("td", { class: "plot" }, boundPlot(state, s, bx, boundWidth, `Bounds of ${label}`))
@@ -161,7 +165,7 @@ function boxPlot(state: State, s: Span, x: Scale, width: number, label: string):
   const px = (cycles: number) => x(format.draw(cycles));
   const centre = (p: { lo_cycles: number; hi_cycles: number }) =>
     px((p.lo_cycles + p.hi_cycles) / 2);
-  // Behind each line of the box is a shade as wide as the line is uncertain.
+  // Behind each line of the box is a shade. Its width is the uncertainty of the line.
   const edge = (p: { lo_cycles: number; hi_cycles: number }, half: number, name: string) => {
     return svg("g", { class: `edge ${kind} ${name}` },
       svg("rect", {

@@ -4,8 +4,8 @@ import type { Data, Span } from "./data.ts";
 import { Format, type Unit } from "./number.ts";
 
 /**
- * first is the span that is shown first: the whole path, unless most of the time nothing took it,
- * as when windows are emitted once a second.
+ * first is the span that the page shows first: the whole path, unless it has no values in most
+ * buckets, as in a job that emits a window once a second.
  */
 function first(data: Data): Span | undefined {
   const dense = (s: Span) =>
@@ -29,7 +29,7 @@ export class State {
   span = ""; // id, for latency over time
   pair = 0; // index in data.pairs
   tuple = 0; // index in data.tuples
-  from = 0; // charts over time show the buckets from `from` up to `to`, without it
+  from = 0; // charts over time show the buckets from `from` to before `to`
   to: number;
   width = 1080; // of the page's column, CSS pixels
 
@@ -39,7 +39,7 @@ export class State {
     this.unit = data.reference.lo_hz > 0 ? "seconds" : "cycles";
     this.to = data.timeline.buckets;
     this.span = first(data)?.id ?? "";
-    // The pair with values of the most methods.
+    // The first pair is the one with values of the most methods.
     const said = (c: Data["comparisons"][number]) =>
       c.methods.filter((m) => m.bound_cycles.some((v) => v !== null)).length;
     const most = data.comparisons.reduce<Data["comparisons"][number] | undefined>(

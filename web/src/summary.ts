@@ -1,10 +1,11 @@
-// What a reader wants first, and what a careful one reads last: answer, findings, assumptions.
+// The first parts of the page, which give the answer, and the last ones: what was found and
+// assumed.
 
 import { html } from "./dom.ts";
-import { absent, estimate, estimateMeans, value } from "./marks.ts";
-import { compact, utc, whole } from "./number.ts";
+import { absent, estimate, estimateMeans, notAll, ofLogs, value } from "./marks.ts";
+import { compact, interval, utc, whole } from "./number.ts";
 import type { State } from "./state.ts";
-import type { Data } from "./data.ts";
+import type { Data, Share } from "./data.ts";
 import { at } from "./spans.ts";
 
 export function heading(state: State): HTMLElement {
@@ -66,7 +67,7 @@ export function heading(state: State): HTMLElement {
   );
 }
 
-/** notWhole counts what is missing or cannot be decided, and links to it. */
+/** notWhole counts the missing parts and the undecided questions, and links to their lists. */
 function notWhole({ missing, undecided }: Data): HTMLElement | null {
   const parts =
     missing.length === 1
@@ -93,10 +94,13 @@ function notWhole({ missing, undecided }: Data): HTMLElement | null {
 export function tiles(state: State): HTMLElement {
   const { data, format } = state;
   const whole_path = data.spans.find((s) => s.kind === "end_to_end");
-  // A run may have several whole paths, such as through windows and past them: say which it is.
+  // A run may have several whole paths, such as through windows and past them: name this path.
   const path =
     whole_path &&
     (whole_path.name.startsWith(whole_path.points) ? whole_path.name : whole_path.points);
+  const below = (text: string) => whole_path?.lacks
+    ? `${text}; ${ofLogs(`the ${compact(whole_path.count)} tuples`, whole_path.lacks)}` : text;
+  const marked = (text: string, lacks: string) => html("span", {}, text, " ", notAll(lacks));
   const tile = (
     name: string,
     content: Node | string,
@@ -108,7 +112,7 @@ export function tiles(state: State): HTMLElement {
       html("dd", {}, content, below ? html("small", {}, below) : null)
     );
   const early = data.findings.find((f) => f.name === "received before sent");
-  // The rate of what comes in, if the page knows it; otherwise of what was counted last.
+  // The rate of tuples that come in, if the page knows it. Otherwise the rate of the last series.
   const rate =
     data.throughput.find((t) => whole_path?.points.startsWith(`${t.name} → `)) ??
     data.throughput[data.throughput.length - 1];
@@ -118,21 +122,24 @@ export function tiles(state: State): HTMLElement {
     format.draw(data.timeline.bucket_cycles) * (rate?.count.filter((c) => c !== null).length ?? 0);
   return html("dl", { class: "tiles" },
     whole_path
-      ? tile("end to end, median", value(format, at(whole_path, 50), whole_path.verdict), path)
+      ? tile("end to end, median", value(format, at(whole_path, 50), whole_path.verdict,
+          whole_path.lacks), below(path ?? ""))
       : null,
     whole_path
       ? tile(
           "end to end, 99 %",
-          value(format, at(whole_path, 99), whole_path.verdict),
-          `${compact(whole_path.count)} tuples on this path, ${whole_path.nodes.join(" → ")}`
+          value(format, at(whole_path, 99), whole_path.verdict, whole_path.lacks),
+          below(`${whole_path.lacks ? "" : `${compact(whole_path.count)} tuples on this path, `}` +
+            whole_path.nodes.join(" → "))
         )
       : null,
     rate && length > 0 && format.unit === "seconds"
-      ? tile("throughput, mean", `${compact(counted / length)}/s`, rate.name)
+      ? tile("throughput, mean", marked(`${compact(counted / length)}/s`, rate.lacks),
+          rate.lacks ? `${rate.name}; ${ofLogs("the events", rate.lacks)}` : rate.name)
       : null,
     tile(
       "tuples",
-      compact(data.totals.tuples - made),
+      marked(compact(data.totals.tuples - made), data.totals.lacks),
       (made > 0 ? `${whole(made)} more were made of these, ` : "") +
         `${whole(data.totals.complete)} took the whole path`
     ),
@@ -157,33 +164,57 @@ export function tiles(state: State): HTMLElement {
   );
 }
 
-/** slowest says for each path which of its spans take the most time, and how sure that is. */
+/** share is a share of the end-to-end time in percent, without the digits that are not known. */
+function share(s: Share): string {
+  for (const digits of [2, 1, 0]) {
+    const unit = 10 ** digits;
+    const lo = Math.floor(s.lo * 100 * unit) / unit, hi = Math.ceil(s.hi * 100 * unit) / unit;
+    if (digits === 0 || hi - lo <= 2.5 / unit)
+      return lo === hi ? `${lo} %` : `${lo.toFixed(digits)} to ${hi.toFixed(digits)} %`;
+  }
+  return "";
+}
+
+/** slowest says which spans of each path take the most time, and whether that is proven. */
 export function slowest(state: State): HTMLElement | null {
   const paths = state.data.paths.filter((r) => r.slowest.length > 1);
   if (paths.length === 0) return null;
   return html("div", { class: "slowest" },
     ...paths.map((r) =>
       html("div", { class: "card" },
-        html("h2", {},
-          `Slowest of ${compact(r.tuples)} ` +
-            (r.made_of.length > 0 ? "that were made of others," : "tuples") +
-            ` from ${r.points}`
-        ),
+        html("h2", {}, `Slowest of ${r.of}, from ${r.points}`),
+        r.unsure ? html("p", {}, r.unsure) : null,
         html("ol", {},
           ...r.slowest.map((s, i) =>
             html("li", {},
               html("span", { class: "name", title: s.points }, s.name),
               " ",
-              value(state.format, s.median, s.verdict),
+              s.share.hi > 0
+                ? html("b", {}, share(s.share))
+                : value(state.format, s.median, s.verdict, s.lacks),
+              " ",
+              s.share.hi > 0 ? notAll(s.lacks) : null,
               html("small", {},
                 [
                   s.means,
+                  s.lacks ? `not of all tuples: ${s.lacks}` : "",
+                  [
+                    s.share.hi > 0 ? `median ${state.format.text(interval(s.median))}` : "",
+                    s.of ? `${s.share.hi > 0 ? "" : "median "}of ${s.of}` : "",
+                  ]
+                    .filter(Boolean)
+                    .join(" "),
                   s.surely
                     ? ""
                     : s.verdict === "suspect"
                       ? "an estimate, and so is its place"
-                      : "the bounds do not separate it from the next",
-                  i === 0 && s.surely ? "surely the slowest, by the median" : "",
+                      : r.unsure
+                        ? ""
+                        : "the bounds do not separate it from the next",
+                  i === 0 && s.surely
+                    ? "surely the slowest, by the " +
+                      (s.share.hi > 0 ? "share of the time" : "median")
+                    : "",
                 ]
                   .filter(Boolean)
                   .join("; ")

@@ -10,10 +10,10 @@ import type { State } from "./state.ts";
 export interface Line {
   name: string;
   style: string; // class: its colour
-  lo: Column; // drawn units; the same as hi for a line without a band
+  lo: Column; // in the units of the axis; the same as hi for a line without a band
   hi: Column;
   dashed?: boolean;
-  text: (bucket: number) => string; // the value, as the reader gets it
+  text: (bucket: number) => string; // the value, as the reader sees it
 }
 
 export interface TimeChart {
@@ -28,7 +28,7 @@ export interface TimeChart {
 
 interface Point { at: number; lo: number; hi: number }
 
-/** pieces skips buckets without a value. More than three of them in a row break the line. */
+/** pieces skips buckets without a value. More than three such buckets in a row break the line. */
 export function pieces(l: { lo: Column; hi: Column }, from: number, to: number): Point[][] {
   const found: Point[][] = [];
   let last = -Infinity;

@@ -1,5 +1,5 @@
-// What only virtual nodes know: whether intervals were true, and how much of the bounds errors
-// used.
+// What only virtual nodes know: whether intervals contain the truth, and what part of its bound
+// each error used.
 
 import type { Held, TrueSpan, TrueMethod } from "./data.ts";
 import { xAxis, valueScale, type Scale } from "./axis.ts";

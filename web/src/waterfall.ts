@@ -1,10 +1,10 @@
-// One tuple's whole path: a lane for each step, with the uncertainty of both its ends.
+// One tuple's whole path: a row for each step, with the uncertainty of both ends of the step.
 
 import { valueScale, xAxis } from "./axis.ts";
 import type { Tuple } from "./data.ts";
 import { html, picture, replace, shorten, svg } from "./dom.ts";
 import { absent, estimate, value } from "./marks.ts";
-import { interval } from "./number.ts";
+import { type Format, interval } from "./number.ts";
 import type { State } from "./state.ts";
 import { style } from "./spans.ts";
 
@@ -33,13 +33,14 @@ export function waterfalls(state: State): HTMLElement {
   );
   const chosen = tuples[Math.min(state.tuple, tuples.length - 1)]!;
   const panel = html("div", { class: "tuple-panel" });
-  replace(panel, waterfall(state, chosen, state.width >= 820 ? state.width - 324 : state.width));
+  replace(panel, waterfall(format, chosen, state.width >= 820 ? state.width - 324 : state.width));
   return html("div", { class: "tuples" }, list, panel);
 }
 
-function waterfall(state: State, t: Tuple, width: number): HTMLElement {
-  const format = state.format, lane = 34, top = 8;
-  const names = width > 560 ? 176 : 96, numbers = width > 560 ? 168 : 118;
+/** waterfall draws one tuple. */
+export function waterfall(format: Format, t: Tuple, width: number): HTMLElement {
+  const lane = 34, top = 8;
+  const names = width > 560 ? 176 : 96, numbers = width > 560 ? 168 : 136;
   const height = top + t.steps.length * lane + 30;
   const px0 = names + 8, px1 = width - numbers;
   const ends = t.steps.flatMap((s) => [s.start.lo_cycles, s.end.hi_cycles]);

@@ -57,8 +57,8 @@ func (f *analyzeFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.spill, "scratch-limit", "64GiB", "size limit of the scratch file")
 	cmd.Flags().IntVar(&f.workers, "workers", 0, "cores to use (default: all)")
 	cmd.Flags().StringSliceVar(&f.edges, "edge", nil,
-		"one point follows another, as source/send:worker/recv; replaces the graph found "+
-			"in the data")
+		"add an edge to the graph found in the data, or decide one that the data leave open: "+
+			"one point follows another, as source/send:worker/recv")
 	cmd.Flags().StringSliceVar(&f.nodes, "node", nil, "use only events on these nodes")
 	cmd.Flags().StringSliceVar(&f.channels, "channel", nil,
 		"use only these channels, as parser*/start; * does not match /")
@@ -67,6 +67,12 @@ func (f *analyzeFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.from, "from", "", "use only tuples that began at this time or "+
 		"later: cycles of the reference node, or UTC as 2026-11-20T14:00:00Z")
 	cmd.Flags().StringVar(&f.to, "to", "", "use only tuples that began at this time or earlier")
+
+	cmd.ValidArgsFunction = command.CompleteRuns(1)
+	command.CompleteFlag(cmd, "reference", command.CompleteFromRun(false, command.NodesOf))
+	command.CompleteFlag(cmd, "edge", command.CompleteEdges)
+	command.CompleteFlag(cmd, "node", command.CompleteFromRun(true, command.NodesOf))
+	command.CompleteFlag(cmd, "channel", command.CompleteFromRun(true, (*runs.Directory).Channels))
 }
 
 // addSlowest adds --slowest, for commands that show single tuples.
@@ -89,8 +95,8 @@ func (f *analyzeFlags) options() (analysis.Options, error) {
 	}{{"reference", []string{f.reference}}, {"edge", f.edges}, {"node", f.nodes},
 		{"channel", f.channels}, {"id", f.ids}, {"from", []string{f.from}},
 		{"to", []string{f.to}}} {
-		// A script may have passed a variable that it never set. An answer about everything is then
-		// not what was asked for.
+		// A script may have passed a variable that it never set. The script's author then did not
+		// ask for an answer about everything.
 		if f.given(chosen.flag) && (len(chosen.all) == 0 || slices.Contains(chosen.all, "")) {
 			return o, command.Usagef("--%s %q: it is empty: say what to use, or leave the flag out",
 				chosen.flag, strings.Join(chosen.all, ","))
@@ -183,7 +189,7 @@ func (f *analyzeFlags) time(filter *analysis.Filter) error {
 // analyzeRun opens a run and analyzes it, with a line of progress.
 func analyzeRun(ctx context.Context, path string, o analysis.Options,
 	stderr io.Writer) (*analysis.Answer, error) {
-	dir, err := runs.Open(path)
+	dir, err := command.OpenRun(path)
 	if err != nil {
 		return nil, err
 	}
@@ -191,8 +197,8 @@ func analyzeRun(ctx context.Context, path string, o analysis.Options,
 	return analyzeOpen(ctx, dir, o, stderr)
 }
 
-// analyzeOpen analyzes an open run. A run of virtual nodes keeps the truth. analyzeOpen then
-// compares everything with the truth.
+// analyzeOpen analyzes an open run. A run of virtual nodes has a record of the truth. If there is
+// one, analyzeOpen compares everything with it.
 func analyzeOpen(ctx context.Context, dir *runs.Directory, o analysis.Options,
 	stderr io.Writer) (*analysis.Answer, error) {
 	counters, missing := truth.Of(dir)
@@ -200,21 +206,28 @@ func analyzeOpen(ctx context.Context, dir *runs.Directory, o analysis.Options,
 		o.Truth = counters.Truth
 	}
 	dir.Run.Missing = append(dir.Run.Missing, missing...)
+	if err := checkChosen(dir, &o.Filter); err != nil {
+		return nil, err
+	}
 	line := command.NewProgress(stderr)
 	o.Progress = line.Share()
 	answer, err := analysis.Run(ctx, dir, o)
 	line.Done()
-	return answer, err
+	if err != nil {
+		return nil, err
+	}
+	return answer, answered(answer, dir, &o.Filter)
 }
 
 func newAnalyze() *cobra.Command {
 	var flags analyzeFlags
-	var asJSON, asCSV bool
+	var asJSON, asCSV, verbose bool
 	cmd := &cobra.Command{
 		Use:   "analyze RUN",
 		Short: "Say where tuples spent their time, and how sure that is",
 		Long: `Say where tuples spent their time, and how sure that is. RUN is the directory of a
-run.
+run, or the name of a run in $CLOUDPROFILER_RUNS, else in the directory runs. "cprof run fetch"
+brings runs there from the server.
 
 Events of all channels are joined by tuple id. Each duration is an interval in cycles of one node,
 the reference, printed as value ± bound. The interval holds the truth if rates wander no more than
@@ -227,13 +240,17 @@ agree. So a node whose counter or stamps are wrong in a way that nothing shows f
 is said of that node itself. With --third-nodes any, every third node narrows: bounds are tightest,
 and true only if all nodes are right. With --third-nodes none, no third node does.
 
+The answer begins with what is slow, how sure that is, and what to look at next. The table below it
+has one unit. In each path, the span with the largest share of the time end to end comes first.
+
 Runs may be larger than memory: see --memory.
 
-Exit code 1: nothing could be answered. Exit code 3: parts are suspect, missing or undecided.`,
-		Example: `  cprof analyze runs/tuesday
-  cprof analyze runs/tuesday --reference node-b --slowest 10
-  cprof analyze runs/tuesday --channel 'parser*/*' --from 2026-11-20T14:00:00Z
-  cprof analyze runs/tuesday --json | jq '.end_to_end[].all.percentiles'`,
+Exit code 1: nothing could be answered, for example because no tuple was chosen. Exit code 3: parts
+are suspect, missing or undecided.`,
+		Example: `  cprof analyze tuesday
+  cprof analyze tuesday --reference node-b --slowest 10
+  cprof analyze tuesday --channel 'parser*/*' --from 2026-11-20T14:00:00Z
+  cprof analyze tuesday --json | jq '.end_to_end[].all.percentiles'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if asJSON && asCSV {
@@ -255,7 +272,11 @@ Exit code 1: nothing could be answered. Exit code 3: parts are suspect, missing 
 			case asCSV:
 				err = printAnswerCSV(cmd.OutOrStdout(), answer)
 			default:
-				err = printAnswer(cmd.OutOrStdout(), answer)
+				err = printAnswer(cmd.OutOrStdout(), answer, shown{
+					run: args[0], verbose: verbose, slowest: flags.given("slowest"),
+					// A note may say that a declared edge changed nothing.
+					notes: flags.given("edge"),
+				})
 			}
 			if err != nil {
 				return err
@@ -265,17 +286,24 @@ Exit code 1: nothing could be answered. Exit code 3: parts are suspect, missing 
 	}
 	flags.add(cmd)
 	flags.addSlowest(cmd)
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "print also cycles, what other methods "+
+		"would have said, the slowest tuples, notes, and the truth where it is known")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print everything as one JSON object")
 	cmd.Flags().BoolVar(&asCSV, "csv", false, "print one line for each span, pair of nodes and "+
 		"percentile, as comma-separated values")
 	return cmd
 }
 
-// partial returns nil if no part of an answer is suspect, missing or undecided.
+// partial returns an error if some part of an answer is suspect, missing or undecided.
 func partial(a *analysis.Answer) error {
 	if !a.Partial {
 		return nil
 	}
+	return fmt.Errorf("%s: %w", partsOf(a), command.ErrPartial)
+}
+
+// partsOf says how many parts of an answer are suspect, missing or undecided.
+func partsOf(a *analysis.Answer) string {
 	n := len(a.Missing)
 	for _, f := range a.Findings {
 		if f.Kind != analysis.FindNote {
@@ -286,11 +314,11 @@ func partial(a *analysis.Answer) error {
 	if n == 1 {
 		are = "is"
 	}
-	return fmt.Errorf("%s of run %q %s suspect, missing or undecided: %w", plural(n, "part"), a.Run,
-		are, command.ErrPartial)
+	return fmt.Sprintf("%s of run %q %s suspect, missing or undecided", plural(n, "part"), a.Run,
+		are)
 }
 
-// partialOf is partial for commands that do not list the parts.
+// partialOf does what partial does, for commands that do not list the parts.
 func partialOf(a *analysis.Answer, path string) error {
 	err := partial(a)
 	if err == nil {
@@ -299,7 +327,7 @@ func partialOf(a *analysis.Answer, path string) error {
 	return fmt.Errorf("%w: \"cprof analyze %s\" with the same flags names them", err, path)
 }
 
-// printAnswerCSV prints percentiles, for spreadsheets. New columns are added at the end only.
+// printAnswerCSV prints percentiles, for spreadsheets. Later versions add columns only at the end.
 func printAnswerCSV(w io.Writer, a *analysis.Answer) error {
 	out := csv.NewWriter(w)
 	out.Write([]string{"from", "to", "kind", "origin", "from_node", "to_node", "count", "percent",

@@ -14,8 +14,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// returnPoints are the channels of return trips, in the order in which a tuple passes them, on two
-// nodes in turns.
+// returnPoints are the channels of return trips, in the order in which a tuple passes them. The two
+// nodes take turns.
 var returnPoints = []string{"source#0/ret-sent", "worker#0/ret-arrived",
 	"source#0/ret-acknowledged", "worker#0/ret-echoed"}
 
@@ -43,7 +43,7 @@ func aRun(t *testing.T, name string) string {
 			channels[i].Records = append(channels[i].Records, simrun.Record{Time: at, ID: id})
 			at += 20_000 + rng.Uint64N(40_000)
 			if id%500 == 7 && i == 1 {
-				break // dropped by the worker
+				break // the worker drops the tuple
 			}
 		}
 	}
@@ -60,6 +60,30 @@ func aRun(t *testing.T, name string) string {
 func TestAnalyze(t *testing.T) {
 	run := aRun(t, "small")
 	code, out, stderr := cprof("analyze", run)
+	if code != 0 || stderr != "" {
+		t.Errorf("exit code %d, %s", code, stderr)
+	}
+	for _, say := range []string{
+		"run small: 2 nodes, 8 channels, 2000 tuples",
+		"\nslowest by the share of the time end to end, of 1996 of 2000 tuples",
+		"\nhow sure\n  bounds between nodes: ± ", "the data agree", "\nlook at next\n",
+		"cprof analyze " + run + " -v", "share, %", "span, µs", "source/send → worker/recv",
+		"lost",
+	} {
+		if !strings.Contains(out, say) {
+			t.Errorf("%q is not in\n%s", say, out)
+		}
+	}
+	for _, hidden := range []string{"cycles", "slowest tuples", "by return trip", "ntp", "note"} {
+		if strings.Contains(out, hidden) {
+			t.Errorf("%q is shown without being asked for:\n%s", hidden, out)
+		}
+	}
+	_, out, _ = cprof("analyze", run, "--slowest", "2")
+	if strings.Count(out, " source#0/send on A → (") != 2 || strings.Contains(out, "cycles") {
+		t.Errorf("--slowest 2 shows\n%s", out)
+	}
+	code, out, stderr = cprof("analyze", run, "-v")
 	if code != 0 || stderr != "" {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
@@ -86,7 +110,7 @@ func TestAnalyze(t *testing.T) {
 	}
 	_, out, _ = cprof("analyze", run, "--csv")
 	rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
-	// four spans, each as a whole and for its pair of nodes
+	// There are four spans. Each has rows for the whole span and for its only pair of nodes.
 	if want := 1 + 4*2*12; err != nil || len(rows) != want {
 		t.Errorf("%d rows of CSV, want %d, %v", len(rows), want, err)
 	}
@@ -123,7 +147,7 @@ func TestAnalyzeSaysWhatIsWrong(t *testing.T) {
 		"third nodes":   {[]string{run, "--third-nodes", "all"}, 2, "agreed, any, none"},
 		"nobody":        {nil, 2, "RUN is missing"},
 
-		// As from variables that a script did not set.
+		// A script passes such values if it did not set its variables.
 		"empty node":      {[]string{run, "--node", ""}, 2, `--node "": it is empty`},
 		"empty nodes":     {[]string{run, "--node", "A,"}, 2, `--node "A,": it is empty`},
 		"empty channel":   {[]string{run, "--channel", ""}, 2, `--channel "": it is empty`},
@@ -149,7 +173,11 @@ func TestAnalyzeSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// A choice that the run does not have is named, and the rest is answered.
+// unwrapped joins the lines of a text.
+func unwrapped(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// If a flag chooses something that the run does not have, the answer says so, and has the rest. If
+// nothing is chosen, there is no answer.
 func TestAnalyzeSaysWhatIsNotThereToChoose(t *testing.T) {
 	run := aRun(t, "chosen")
 	for name, test := range map[string]struct {
@@ -158,19 +186,23 @@ func TestAnalyzeSaysWhatIsNotThereToChoose(t *testing.T) {
 		say  []string
 	}{
 		"one node": {[]string{"--node", "A"}, 0, []string{"2000 tuples"}},
-		"no such node": {[]string{"--node", "Z"}, 3,
-			[]string{" 0 tuples",
-				`node "Z": it was chosen, but the run has no such node: use one of A, B`,
-				"tuples: no tuple"}},
+		"no such node": {[]string{"--node", "Z"}, 1, []string{
+			`run "chosen": it has no node "Z": use one of A, B`}},
 		"one of two": {[]string{"--node", "A,B,Z"}, 3,
 			[]string{" 2000 tuples", "source/send → worker/recv", `node "Z": `}},
-		"no such channel": {[]string{"--channel", "nothing*"}, 3,
-			[]string{`channel "nothing*": it was chosen`, "sink#0/recv"}},
-		"no such id": {[]string{"--id", "999999"}, 3,
-			[]string{"no tuple was seen at two points",
-				"tuples: no tuple of the run is among those chosen"}},
-		"another time": {[]string{"--from", "2090-01-01T00:00:00Z"}, 3,
-			[]string{" 0 tuples", "tuples: no tuple"}},
+		"no such channel": {[]string{"--channel", "nothing*,x"}, 1, []string{
+			`it has no log of channel "nothing*" or "x": use one of sink#0/recv, source#0/`}},
+		"no such channel on a node": {[]string{"--channel", "sink#0/*", "--node", "B"}, 1,
+			[]string{"no tuple for --node B and --channel sink#0/*: it has the nodes A, B; it has",
+				"the channels sink#0/recv, source#0/"}},
+		"no such id": {[]string{"--id", "999999"}, 1,
+			[]string{`it has no tuple for --id 999999: "cprof log dump" prints its ids`}},
+		"no such ids": {[]string{"--id", "999999-1000000"}, 1, []string{"--id 999999-1000000: "}},
+		"another time": {[]string{"--from", "2090-01-01T00:00:00Z"}, 1,
+			[]string{"no tuple for --from 2090-01-01T00:00:00Z: it lasted from 1970-01-01T00:00:"}},
+		"another time in cycles": {[]string{"--from", "7", "--to", "9", "--reference", "B"}, 1,
+			[]string{"no tuple for --from 7 and --to 9: its time axis is from ",
+				" cycles of node B"}},
 		"wander asked for": {[]string{"--wander", "0.5ppm"}, 0,
 			[]string{"if rates wander by 0.5 ppm at most", "the data agree"}},
 		"wander above all": {[]string{"--wander", "900ppm"}, 3, []string{"relations/A--B.rel: ",
@@ -181,28 +213,24 @@ func TestAnalyzeSaysWhatIsNotThereToChoose(t *testing.T) {
 			t.Errorf("%s: exit code %d, want %d: %s", name, code, test.code, stderr)
 		}
 		for _, say := range test.say {
-			if !strings.Contains(out, say) {
-				t.Errorf("%s: %q is not in\n%s", name, say, out)
+			if !strings.Contains(unwrapped(out+stderr), strings.TrimSpace(say)) {
+				t.Errorf("%s: %q is not in\n%s%s", name, say, out, stderr)
 			}
 		}
-	}
-	// Bounds are compared over the time of the chosen tuples, so only if there are any.
-	for id, say := range map[string]bool{"999999": false, "5": true} {
-		if _, out, _ := cprof("analyze", run, "--id", id); strings.Contains(out,
-			"± cycles, median") != say {
-			t.Errorf("--id %s: bounds are compared: %v, want %v\n%s", id, !say, say, out)
+		if code == 1 && out != "" {
+			t.Errorf("%s: it failed, and printed\n%s", name, out)
 		}
 	}
 	// A reason that many results share is printed once, with an example.
-	if _, out, _ := cprof("analyze", run, "--wander", "900ppm"); strings.Count(out,
-		"how long that took is not known") != 1 ||
-		!strings.Contains(out, "tuples pass 5 pairs of points whose nodes are not related, such "+
+	_, out, _ := cprof("analyze", run, "--wander", "900ppm")
+	if text := unwrapped(out); strings.Count(text, "how long that took is not known") != 1 ||
+		!strings.Contains(text, "tuples pass 4 pairs of points whose nodes are not related, such "+
 			"as sink/recv and worker/recv") ||
-		strings.Count(out, "at that time") != 1 {
+		strings.Count(text, "at that time") != 1 {
 		t.Errorf("with no relation:\n%s", out)
 	}
-	// A part that was missing when a relation was measured does not hide why the relation is
-	// refused now, or that it is gone.
+	// run.yaml may already say that a relation is missing, and why. The answer then also says that
+	// the relation is refused now, or that its file is gone.
 	file, err := os.OpenFile(filepath.Join(run, "run.yaml"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -216,7 +244,7 @@ func TestAnalyzeSaysWhatIsNotThereToChoose(t *testing.T) {
 	}
 	code, out, stderr := cprof("analyze", run, "--wander", "900ppm")
 	if code != 3 || !strings.Contains(out, "no answer in time") ||
-		!strings.Contains(out, "wander above w_max") {
+		!strings.Contains(unwrapped(out), "wander above w_max") {
 		t.Errorf("a relation refused of which a part is missing: exit code %d, %s\n%s",
 			code, stderr, out)
 	}
@@ -231,24 +259,128 @@ func TestAnalyzeSaysWhatIsNotThereToChoose(t *testing.T) {
 	}
 }
 
+// A shell completes the names of runs, and of what a run contains. If anything is wrong, the shell
+// shows no error.
+func TestCompletions(t *testing.T) {
+	run := aRun(t, "tuesday")
+	t.Setenv("CLOUDPROFILER_RUNS", filepath.Dir(run))
+	for _, test := range []struct {
+		typed []string
+		want  string
+	}{
+		{[]string{"analyze", ""}, "tuesday\n:0\n"},
+		{[]string{"report", "tu"}, "tuesday\n:0\n"},
+		{[]string{"export", "x"}, ":0\n"},
+		{[]string{"analyze", "tuesday", ""}, ":4\n"},
+		{[]string{"diff", "tuesday", ""}, "tuesday\n:0\n"},
+		{[]string{"diff", "monday,"}, "monday,tuesday\n:0\n"},
+		{[]string{"diff", "tuesday,monday", "monday", "--node", "A,"}, "A,B\n:4\n"},
+		{[]string{"analyze", "tuesday", "--reference", ""}, "A\nB\n:4\n"},
+		{[]string{"analyze", "tuesday", "--node", "A,"}, "A,B\n:4\n"},
+		{[]string{"analyze", "tuesday", "--node=B,"}, "B,A\n:4\n"},
+		{[]string{"analyze", "tuesday", "--node", "A,B,"}, ":4\n"},
+		{[]string{"analyze", "tuesday", "--channel", "x,source#0/s"},
+			"x,source#0/send\n:4\n"},
+		{[]string{"analyze", "tuesday", "--edge", "s"}, "sink/recv:\nsource/ret-acknowledged:\n" +
+			"source/ret-sent:\nsource/send:\n:6\n"},
+		{[]string{"analyze", "tuesday", "--edge", "source/send:worker/s"},
+			"source/send:worker/send\n:4\n"},
+		{[]string{"analyze", "tuesday", "--edge", "source/send:so"},
+			"source/send:source/ret-acknowledged\nsource/send:source/ret-sent\n:4\n"},
+		{[]string{"analyze", "tuesday", "--edge", "a/b:c/d,si"}, "a/b:c/d,sink/recv:\n:6\n"},
+		{[]string{"analyze", "tuesday", "--edge", "a/b:c/d,e/f:si"},
+			"a/b:c/d,e/f:sink/recv\n:4\n"},
+		{[]string{"export", "tuesday", "--as", ""}, "csv\nparquet\nperfetto\n:4\n"},
+		{[]string{"export", "tuesday", "--as", "csv,p"},
+			"csv,parquet\ncsv,perfetto\n:4\n"},
+		{[]string{"export", "--as=parquet,"}, "parquet,csv\nparquet,perfetto\n:4\n"},
+		{[]string{"analyze", "tuesday", "--reference", "A,"}, ":4\n"},
+		{[]string{"analyze", "tuesday", "--channel", "si"}, "sink#0/recv\n:4\n"},
+		{[]string{"analyze", run, "--channel", "worker#0/s"}, "worker#0/send\n:4\n"},
+		{[]string{"analyze", "--node", ""}, ":4\n"},
+		{[]string{"analyze", "nobody", "--node", ""}, ":4\n"},
+	} {
+		code, out, _ := cprof(append([]string{"__complete"}, test.typed...)...)
+		if code != 0 || out != test.want {
+			t.Errorf("%q: exit code %d, %q, want %q", test.typed, code, out, test.want)
+		}
+	}
+	// Completion does not offer names that a shell could misread.
+	for _, name := range []string{"; rm -rf", "$(x)", ".part", "no-run"} {
+		if err := os.Mkdir(filepath.Join(filepath.Dir(run), name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if name == "no-run" {
+			continue
+		}
+		path := filepath.Join(filepath.Dir(run), name, "run.yaml")
+		if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, out, _ := cprof("__complete", "analyze", ""); out != "tuesday\n:0\n" {
+		t.Errorf("with strange names: %q", out)
+	}
+}
+
 func TestDiff(t *testing.T) {
 	before, after := aRun(t, "before"), aRun(t, "after")
 	code, out, stderr := cprof("diff", before, after)
 	if code != 0 || !strings.Contains(out, "before: run before, 2000 tuples") ||
 		!strings.Contains(out, "\nafter:  run after, 2000 tuples") ||
-		strings.Count(out, " → ") != 1+4*2 {
+		strings.Count(out, " → ") != 1+4 || strings.Count(out, "\n  p99 ") != 4 {
 		t.Errorf("exit code %d, %s\n%s", code, stderr, out)
+	}
+	if !strings.Contains(out, "one run on each side does not show") {
+		t.Errorf("nothing says that runs are to be repeated:\n%s", out)
+	}
+	again, later := aRun(t, "again"), aRun(t, "later")
+	code, out, stderr = cprof("diff", before+","+again, after+","+later)
+	if code != 0 || strings.Count(out, " run again, ") != 1 ||
+		strings.Contains(out, "one run on each") {
+		t.Errorf("two on each side: exit code %d, %s\n%s", code, stderr, out)
+	}
+	code, out, _ = cprof("diff", before+","+again, after, "--json")
+	if code != 0 || strings.Count(out, `"before_runs":2,"after_runs":1`) != 4*2 {
+		t.Errorf("two before, one after: exit code %d\n%s", code, out)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(before, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, twice := range [][2]string{
+		{before, before}, {before + "," + before, after}, {after, again + "," + again + "/"},
+		{before + "," + later, after + "," + link},
+	} {
+		if code, out, stderr := cprof("diff", twice[0], twice[1]); code != 2 || out != "" ||
+			!strings.Contains(stderr, "is given twice, as ") {
+			t.Errorf("%v: exit code %d, %s", twice, code, stderr)
+		}
+	}
+	if code, _, stderr := cprof("diff", before+",", after); code != 2 ||
+		!strings.Contains(stderr, "between two commas is empty") {
+		t.Errorf("an empty name: exit code %d, %s", code, stderr)
 	}
 	code, out, _ = cprof("diff", before, after, "--json")
 	if code != 0 || strings.Count(out, `"verdict"`) != 4*2 {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
-	// diff and export print no list of what is missing, and say which command does.
+	// diff and export do not list what is missing. They say which command does.
 	for _, args := range [][]string{{"diff", before, after}, {"export", after}} {
-		code, _, stderr := cprof(append(args, "--id", "999999")...)
+		code, _, stderr := cprof(append(args, "--node", "A,B,Z")...)
 		if code != 3 ||
 			!strings.Contains(stderr, `"cprof analyze `+after+`" with the same flags names them`) {
-			t.Errorf("%s of no tuple: exit code %d, %s", args[0], code, stderr)
+			t.Errorf("%s with a node that is not there: exit code %d, %s", args[0], code, stderr)
+		}
+	}
+	otlp := filepath.Join(t.TempDir(), "traces")
+	for _, args := range [][]string{{"diff", before, after}, {"export", after}, {"report", after},
+		{"export", after, "--otlp", otlp}, {"serve", after, "--listen", "127.0.0.1:0"}} {
+		for _, none := range [][]string{{"--id", "999999"}, {"--node", "Z"}} {
+			code, out, stderr := cprof(append(args, none...)...)
+			if code != 1 || out != "" || !strings.Contains(stderr, strings.TrimLeft(none[0], "-")) {
+				t.Errorf("%s %s: exit code %d, %s%s", args[0], none, code, out, stderr)
+			}
 		}
 	}
 	// diff shows no single tuples
@@ -266,8 +398,10 @@ func TestExport(t *testing.T) {
 	if code != 0 || !strings.Contains(out, "7992 events of 2000 tuples") {
 		t.Errorf("exit code %d, %s\n%s", code, stderr, out)
 	}
-	for _, name := range []string{"events.parquet", "durations.parquet", "join.sql",
-		"percentiles.sql", "events.csv", "durations.csv", "trace.perfetto-trace"} {
+	for _, name := range []string{"events", "durations", "origins.parquet",
+		"edges.parquet", "about.parquet", "duckdb.sql", "spark.sql", "clickhouse.sql", "join.sql",
+		"percentiles.sql", "events.csv", "durations.csv", "origins.csv", "edges.csv", "about.csv",
+		"trace.perfetto-trace"} {
 		if info, err := os.Stat(filepath.Join(run, "exports", name)); err != nil ||
 			info.Size() == 0 {
 			t.Errorf("%s: %v", name, err)
@@ -324,7 +458,7 @@ func TestAnEstimateIsMarkedEverywhere(t *testing.T) {
 			t.Errorf("%s: verdicts %v", name, verdicts)
 		}
 	}
-	// The third nodes that were asked for are used.
+	// The analysis uses the third nodes that --third-nodes names.
 	if _, out, _ := cprof("analyze", run, "--json", "--third-nodes", "none"); !strings.Contains(out,
 		`"third_nodes": "none"`) {
 		t.Errorf("third nodes are not none in\n%.600s", out)

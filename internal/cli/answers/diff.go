@@ -6,10 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
+	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
 func newDiff() *cobra.Command {
@@ -17,20 +22,30 @@ func newDiff() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "diff BEFORE AFTER",
-		Short: "Compare two runs: what became faster or slower, beyond bounds and noise",
-		Long: `Compare two runs: what became faster or slower, beyond bounds and noise.
+		Short: "Compare runs: what became faster or slower, beyond bounds and noise",
+		Long: `Compare runs: what became faster or slower, beyond bounds and noise.
+
+BEFORE and AFTER are runs, as for cprof analyze. Each may be several runs of the same thing, with
+commas between them: how much these differ from each other by themselves is then part of the noise.
+With one run on each side that is not known.
 
 Spans with the same ends are compared at the median and at the 99th percentile. A span is called
-faster or slower only if the intervals of the two runs are further apart than chance moves such a
+faster or slower only if the intervals of the two sides are further apart than chance moves such a
 percentile. It is called the same if the bounds and the difference are within that noise. Otherwise
-it is undecided.
+it is undecided, and the last column says what would decide it in nine of ten cases, if the
+difference is the one that was found.
 
-The flags select the same in both runs, as they do for cprof analyze.
+Only durations of the same tuples are judged. If a run lacks tuples, the spans that lack them are
+undecided, and the last column says why. Tuples that handlers chose on both sides are the same if
+both chose by id, with the same rule (xoy with the same x and y).
+
+The flags select the same in all runs, as they do for cprof analyze.
 
 Exit code 1: one of the runs cannot be answered. Exit code 3: parts are suspect, missing or
 undecided.`,
-		Example: "  cprof diff runs/monday runs/tuesday\n  cprof diff runs/monday runs/tuesday " +
-			"--json | jq 'select(.verdict == \"slower\")'",
+		Example: `  cprof diff monday tuesday
+  cprof diff monday,monday-2,monday-3 tuesday,tuesday-2,tuesday-3
+  cprof diff monday tuesday --json | jq 'select(.verdict == "slower")'`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runDiff(cmd.Context(), args[0], args[1], flags, asJSON, cmd.OutOrStdout(),
@@ -38,8 +53,18 @@ undecided.`,
 		},
 	}
 	flags.add(cmd)
+	cmd.ValidArgsFunction = command.CompleteRunLists(2)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
 	return cmd
+}
+
+// severalRuns splits an argument into runs. If a directory has the whole argument as its name, the
+// argument is one run.
+func severalRuns(argument string) []string {
+	if _, err := os.Stat(argument); err == nil {
+		return []string{argument}
+	}
+	return strings.Split(argument, ",")
 }
 
 func runDiff(ctx context.Context, before, after string, flags analyzeFlags, asJSON bool, stdout,
@@ -48,13 +73,22 @@ func runDiff(ctx context.Context, before, after string, flags analyzeFlags, asJS
 	if err != nil {
 		return err
 	}
-	var answers [2]*analysis.Answer
-	for i, path := range []string{before, after} {
-		if answers[i], err = analyzeRun(ctx, path, o, stderr); err != nil {
+	opened, err := openSides(before, after)
+	if err != nil {
+		return err
+	}
+	defer opened.close()
+	var sides [2][]*analysis.Answer
+	var parts []error
+	for _, run := range opened {
+		answer, err := analyzeOpen(ctx, run.dir, o, stderr)
+		if err != nil {
 			return err
 		}
+		sides[run.side] = append(sides[run.side], answer)
+		parts = append(parts, partialOf(answer, run.given))
 	}
-	changes, err := analysis.Diff(answers[0], answers[1])
+	changes, err := analysis.Diff(sides[0], sides[1])
 	if err != nil {
 		return err
 	}
@@ -65,35 +99,58 @@ func runDiff(ctx context.Context, before, after string, flags analyzeFlags, asJS
 				return err
 			}
 		}
-	} else if err := printChanges(stdout, answers, changes); err != nil {
+	} else if err := printChanges(stdout, sides, changes); err != nil {
 		return err
 	}
-	return errors.Join(partialOf(answers[0], before), partialOf(answers[1], after))
+	return errors.Join(parts...)
 }
 
-func printChanges(w io.Writer, answers [2]*analysis.Answer, changes []analysis.Change) error {
-	for i, when := range []string{"before", "after"} {
-		a := answers[i]
-		fmt.Fprintf(w, "%-7s run %s, %d tuples, by the cycles of %s: %s\n",
-			when+":", a.Run, a.Work.Tuples, a.Reference.Node, a.Reference.SecondsMean())
+// openedRun is a run of one of the two sides.
+type openedRun struct {
+	given string // on the command line
+	side  int
+	dir   *runs.Directory
+	info  fs.FileInfo
+}
+
+type openedRuns []openedRun
+
+func (o openedRuns) close() {
+	for _, run := range o {
+		run.dir.Close()
 	}
-	const line = "%-44s %5s  %24s %24s %10s  %s%s\n"
-	fmt.Fprintf(w, "\n"+line, "from → to", "", "before", "after", "noise, µs", "verdict", "")
-	for _, c := range changes {
-		name := c.From + " → " + c.To
-		if c.Origin != "" {
-			name += ", " + c.Origin
+}
+
+// openSides opens the runs of both sides. A run that is given twice is an error: chance would seem
+// smaller than it is, or every difference none.
+func openSides(before, after string) (opened openedRuns, err error) {
+	defer func() {
+		if err != nil {
+			opened.close()
 		}
-		if c.Verdict == analysis.Gone || c.Verdict == analysis.New {
-			fmt.Fprintf(w, line, name, "", "", "", "", c.Verdict, "")
-			continue
-		}
-		if _, err := fmt.Fprintf(w, line, name, fmt.Sprintf("p%v", c.Percent),
-			analysis.SecondsBetween(c.BeforeLo_ns, c.BeforeHi_ns),
-			analysis.SecondsBetween(c.AfterLo_ns, c.AfterHi_ns),
-			fmt.Sprintf("%.3f", c.Noise_ns/1000), c.Verdict, suspectText(c.Suspect)); err != nil {
-			return err
+	}()
+	for side, argument := range []string{before, after} {
+		for _, given := range severalRuns(argument) {
+			if given == "" {
+				return opened, command.Usagef("%q: a run's name between two commas is empty",
+					argument)
+			}
+			dir, err := command.OpenRun(given)
+			if err != nil {
+				return opened, err
+			}
+			opened = append(opened, openedRun{given: given, side: side, dir: dir})
+			last := &opened[len(opened)-1]
+			if last.info, err = os.Stat(dir.Path); err != nil {
+				return opened, fmt.Errorf("compare runs: %w", err)
+			}
+			for _, other := range opened[:len(opened)-1] {
+				if os.SameFile(other.info, last.info) {
+					return opened, command.Usagef("run %q is given twice, as %q and as %q: give "+
+						"each run once", dir.Run.Name, other.given, given)
+				}
+			}
 		}
 	}
-	return nil
+	return opened, nil
 }

@@ -19,15 +19,15 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/report"
 )
 
-// shownDuration is a row of an export.
+// shownDuration is a duration as an output shows it.
 type shownDuration struct {
 	name   string // from → to
 	lo, hi int64
 }
 
-// A run whose nodes measured different frequencies is shown as text, as JSON, as a page, in Parquet
-// and in Perfetto. All five have the same durations, to the last digit, and one frequency, the
-// reference's.
+// A run whose nodes measured different frequencies is exported as text, as JSON, as a page, in
+// Parquet and for Perfetto. All five have the same durations, to the last digit. All five have only
+// one frequency, the reference's.
 func TestTheSameNumbersEverywhere(t *testing.T) {
 	run := aRun(t, "everywhere")
 	frequencies := map[string][2]string{"A": {"2600000100.25", "2600007700"},
@@ -47,7 +47,7 @@ func sameEverywhere(t *testing.T, run, reference string, frequencies map[string]
 		}
 		return out
 	}
-	text := ask("analyze", run)
+	text := ask("analyze", run, "-v")
 	var answer analysis.Answer
 	if err := json.Unmarshal([]byte(ask("analyze", run, "--json")), &answer); err != nil {
 		t.Fatal(err)
@@ -60,10 +60,11 @@ func sameEverywhere(t *testing.T, run, reference string, frequencies map[string]
 		t.Fatal(err)
 	}
 	ask("export", run, "--as", "parquet,perfetto")
-	rows, about := readParquet(t, filepath.Join(run, "exports", "durations.parquet"))
+	rows, about := readParquet(t, filepath.Join(run, "exports", "durations", "part=0",
+		"durations.parquet"))
 	slices, trace := readTrace(t, filepath.Join(run, "exports", "trace.perfetto-trace"))
 
-	// Parquet says what its cycles are, and the other outputs must agree.
+	// The Parquet file says what its cycles are. The other outputs must agree with it.
 	number := func(text string) float64 {
 		v, err := strconv.ParseFloat(text, 64)
 		if err != nil {
@@ -121,7 +122,7 @@ func sameEverywhere(t *testing.T, run, reference string, frequencies map[string]
 		}
 	}
 
-	// The bounds of pairs, and those of other methods.
+	// Compare the bounds of pairs, and the bounds of other methods.
 	for i, p := range answer.Pairs {
 		shown := page.Pairs[i]
 		if uint64(shown.Bound_cycles) != p.Bound_cycles ||
@@ -155,8 +156,8 @@ func sameEverywhere(t *testing.T, run, reference string, frequencies map[string]
 
 var hertz = regexp.MustCompile(`[0-9] [GM]Hz`)
 
-// oneFrequency wants each output to name the reference's frequency once, and the other node's
-// never.
+// oneFrequency checks that each output names the reference's frequency once, and never names the
+// other node's.
 func oneFrequency(t *testing.T, reference string, outputs map[string]string) {
 	t.Helper()
 	digits := map[string][]string{"A": {"2.6000039", "2600000100"},
@@ -184,7 +185,7 @@ func stretchOf(t *testing.T, page *report.Data, points string) int {
 	return i
 }
 
-// percentileOf returns the percentile of the low ends and that of the high ends.
+// percentileOf returns the percentile of the low ends and the percentile of the high ends.
 func percentileOf(rows []shownDuration, name string, percent float64) analysis.Interval {
 	var los, his []int64
 	for _, r := range rows {
@@ -198,7 +199,7 @@ func percentileOf(rows []shownDuration, name string, percent float64) analysis.I
 	return analysis.Interval{Lo_cycles: los[rank], Hi_cycles: his[rank]}
 }
 
-// setFrequencies gives each node of a run a frequency of its own.
+// setFrequencies gives each node of a run the frequency in the map.
 func setFrequencies(t *testing.T, run string, frequencies map[string][2]string) {
 	t.Helper()
 	path := filepath.Join(run, "run.yaml")
@@ -224,7 +225,7 @@ func setFrequencies(t *testing.T, run string, frequencies map[string][2]string) 
 	}
 }
 
-// readParquet returns the rows of durations.parquet, and the metadata of the file.
+// readParquet returns the rows of durations, and the metadata of the file.
 func readParquet(t *testing.T, path string) (rows []shownDuration, about map[string]string) {
 	t.Helper()
 	type row struct {
@@ -255,8 +256,8 @@ func readParquet(t *testing.T, path string) (rows []shownDuration, about map[str
 	return rows, about
 }
 
-// readTrace returns the slices of a Perfetto trace with their annotations, and the name of the
-// track above them.
+// readTrace returns the slices of a Perfetto trace with their annotations. name is the name of the
+// track above the tracks of the slices.
 func readTrace(t *testing.T, path string) (slices []string, name string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -269,7 +270,10 @@ func readTrace(t *testing.T, path string) (slices []string, name string) {
 			v, m := binary.Uvarint(b[n:])
 			b = b[n+m:]
 			var bytes []byte
-			if tag&7 == 2 {
+			switch tag & 7 {
+			case 1:
+				b = b[8-m:]
+			case 2:
 				bytes, b = b[:v], b[v:]
 			}
 			take(tag>>3, v, bytes)
@@ -285,34 +289,39 @@ func readTrace(t *testing.T, path string) (slices []string, name string) {
 					}
 				})
 			case 11: // an event
-				slice := ""
 				says := map[string]any{}
 				fields(message, func(number, _ uint64, inner []byte) {
-					switch number {
-					case 23:
-						slice = string(inner)
-					case 4:
-						var key string
-						var value any
-						fields(inner, func(number, v uint64, text []byte) {
-							switch number {
-							case 10:
-								key = string(text)
-							case 4:
-								value = int64(v)
-							case 6:
-								value = string(text)
-							}
-						})
-						says[key] = value
+					if number != 4 {
+						return
 					}
+					var key string
+					var value any
+					fields(inner, func(number, v uint64, text []byte) {
+						switch number {
+						case 10:
+							key = string(text)
+						case 4:
+							value = int64(v)
+						case 6:
+							value = string(text)
+						}
+					})
+					says[key] = value
 				})
-				if slice != "" {
-					text := fmt.Sprint(slice, says["lo_cycles"], says["hi_cycles"], says["seconds"])
-					slices = append(slices, text)
+				if says["lo_cycles"] != nil { // neither the end of a slice nor a single event
+					slices = append(slices, fmt.Sprint(pointOf(says["from_channel"]), " → ",
+						pointOf(says["to_channel"]), says["lo_cycles"], says["hi_cycles"],
+						says["seconds"]))
 				}
 			}
 		})
 	})
 	return slices, name
+}
+
+// pointOf returns the point of a channel, such as worker/recv for worker#0/recv.
+func pointOf(channel any) string {
+	actor, point, _ := strings.Cut(channel.(string), "/")
+	actor, _, _ = strings.Cut(actor, "#")
+	return actor + "/" + point
 }

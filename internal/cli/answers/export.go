@@ -1,14 +1,21 @@
 package answers
 
 import (
-	"context"
+	"bufio"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"net"
+	"net/url"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/report/export"
 	"github.com/cloudprofiler/cloudprofiler/runs"
@@ -20,66 +27,188 @@ var exportKinds = map[string]export.Kind{"parquet": export.Parquet | export.SQL,
 func newExport() *cobra.Command {
 	var flags analyzeFlags
 	var kinds []string
+	var otlp string
 	cmd := &cobra.Command{
 		Use:   "export RUN",
-		Short: "Write a run for other programs: Parquet with SQL, CSV, a Perfetto trace",
+		Short: "Write a run for other programs: Parquet with SQL, CSV, Perfetto, OpenTelemetry",
 		Long: `Write a run for other programs, into the directory exports/ of the run.
 
-  parquet   events.parquet and durations.parquet, for Spark, ClickHouse, DuckDB, Trino and others,
-            and SQL for DuckDB that joins them
+  parquet   the tables events and durations in parts, and what they need to be understood and
+            joined again: for DuckDB, Spark, ClickHouse and others, with SQL for these three
   csv       the same as text
-  perfetto  trace.perfetto-trace, up to 2,000 tuples for ui.perfetto.dev
+  perfetto  trace.perfetto-trace, for ui.perfetto.dev: the first 2,000 tuples, or the slowest
+
+With --otlp, a run goes to a file or to a receiver of OpenTelemetry instead, such as a collector,
+Jaeger or Tempo. Each tuple is a trace, and each duration a span with its interval. A receiver is an
+address that begins with http:// or https://. A file has one request of JSON on each line.
 
 The flags select as they do for cprof analyze.
 
-Exit code 1: nothing was exported. Exit code 3: parts are suspect, missing or undecided.`,
-		Example: "  cprof export runs/tuesday\n  cprof export runs/tuesday --as parquet,perfetto " +
-			"--channel 'parser*/*'\n  cd runs/tuesday/exports && duckdb -c '.read percentiles.sql'",
+Exit code 1: nothing was exported, or no tuple was chosen. Exit code 3: parts are suspect, missing
+or undecided, or the receiver refused spans.`,
+		Example: `  cprof export runs/tuesday
+  cprof export runs/tuesday --as parquet,perfetto --channel 'parser*/*'
+  cd runs/tuesday/exports && duckdb -c '.read duckdb.sql' -c '.read percentiles.sql'
+  cprof export runs/tuesday --otlp http://collector:4318 --slowest 1000`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return runExport(cmd.Context(), args[0], flags, kinds, cmd.OutOrStdout(),
-				cmd.ErrOrStderr())
+			wanted, err := kindsOf(kinds)
+			if err != nil {
+				return err
+			}
+			switch o := cmd.Flags(); {
+			case o.Changed("otlp") && o.Changed("as"):
+				return command.Usagef("--otlp and --as: choose one")
+			case o.Changed("otlp") && otlp == "":
+				return command.Usagef("--otlp %q: it is empty: give a file, or an address such as "+
+					"http://collector:4318", otlp)
+			case isHostPort(otlp):
+				return command.Usagef("--otlp %q: give an address as http://%s, or a file as ./%s",
+					otlp, otlp, otlp)
+			case hasOtherScheme(otlp):
+				return command.Usagef("--otlp %q: give the address of a receiver with http:// or "+
+					"https://, or a file as ./NAME", redacted(otlp))
+			case o.Changed("slowest") && flags.slowest == 0:
+				return command.Usagef("--slowest 0: give 1 or more")
+			case o.Changed("slowest") && otlp == "" && wanted&export.Perfetto == 0:
+				return command.Usagef("--slowest %d: it chooses tuples for Perfetto and OTLP "+
+					"only: add --as perfetto or --otlp", flags.slowest)
+			}
+			o, err := flags.options()
+			if err != nil {
+				return err
+			}
+			dir, err := command.OpenRun(args[0])
+			if err != nil {
+				return err
+			}
+			defer dir.Close()
+			if err := checkChosen(dir, &o.Filter); err != nil {
+				return err
+			}
+			if otlp != "" {
+				return exportOTLP(cmd, dir, args[0], o, otlp)
+			}
+			return exportFiles(cmd, dir, args[0], o, wanted)
 		},
 	}
 	flags.add(cmd)
 	cmd.Flags().StringSliceVar(&kinds, "as", []string{"parquet"}, "what to write: parquet, "+
 		"csv, perfetto")
+	command.CompleteFlag(cmd, "as", command.CompleteValues(slices.Sorted(maps.Keys(exportKinds))))
+	cmd.Flags().StringVar(&otlp, "otlp", "", "`file` to write, or address of a receiver to send "+
+		"to, as http://collector:4318")
+	cmd.Flags().IntVar(&flags.slowest, "slowest", 0, "with Perfetto and OTLP: show only this many "+
+		"tuples, the slowest")
 	return cmd
 }
 
-func runExport(ctx context.Context, path string, flags analyzeFlags, kinds []string, stdout,
-	stderr io.Writer) error {
-	var wanted export.Kind
-	for _, k := range kinds {
+func kindsOf(names []string) (wanted export.Kind, err error) {
+	for _, k := range names {
 		kind, known := exportKinds[k]
 		if !known {
-			return command.Usagef("--as %q: use parquet, csv or perfetto", strings.Join(kinds, ","))
+			return 0, command.Usagef("--as %q: use parquet, csv or perfetto",
+				strings.Join(names, ","))
 		}
 		wanted |= kind
 	}
 	if wanted == 0 {
-		return command.Usagef("--as %q: it is empty: use parquet, csv or perfetto", "")
+		return 0, command.Usagef("--as %q: it is empty: use parquet, csv or perfetto", "")
 	}
-	o, err := flags.options()
-	if err != nil {
-		return err
-	}
-	dir, err := runs.Open(path)
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	line := command.NewProgress(stderr)
+	return wanted, nil
+}
+
+func exportFiles(cmd *cobra.Command, dir *runs.Directory, path string, o analysis.Options,
+	wanted export.Kind) error {
+	line := command.NewProgress(cmd.ErrOrStderr())
 	o.Progress = line.Share()
-	files, answer, err := export.Run(ctx, dir, o, wanted)
+	files, answer, err := export.Run(cmd.Context(), dir, o, wanted)
 	line.Done()
 	if err != nil {
 		return err
 	}
+	if err := answered(answer, dir, &o.Filter); err != nil {
+		return fmt.Errorf("%w: the files have no rows", err)
+	}
+	stdout := cmd.OutOrStdout()
 	fmt.Fprintf(stdout, "%d events of %d tuples, in cycles of node %s\n",
 		answer.Work.Events, answer.Work.Tuples, answer.Reference.Node)
 	for _, f := range files {
-		fmt.Fprintln(stdout, filepath.Join(path, "exports", f))
+		fmt.Fprint(stdout, filepath.Join(dir.Path, "exports", f.Name))
+		if f.Note != "" {
+			fmt.Fprintf(stdout, ": %s", f.Note)
+		}
+		fmt.Fprintln(stdout)
 	}
 	return partialOf(answer, path)
+}
+
+// exportOTLP writes traces to a file, or sends them to a receiver.
+func exportOTLP(cmd *cobra.Command, dir *runs.Directory, path string, o analysis.Options,
+	to string) error {
+	line := command.NewProgress(cmd.ErrOrStderr())
+	defer line.Done()
+	o.Progress = line.Share()
+	var spans export.Spans
+	var answer *analysis.Answer
+	write := func(write func([]byte) error) (err error) {
+		if spans, answer, err = export.OTLP(cmd.Context(), dir, o, write); err != nil {
+			return err
+		}
+		return answered(answer, dir, &o.Filter)
+	}
+	var err, refused error
+	if strings.HasPrefix(to, "http://") || strings.HasPrefix(to, "https://") {
+		var receiver *export.Endpoint
+		receiver, err = export.NewEndpoint(cmd.Context(), to, func(what string) {
+			line.Show("%.78s", what)
+		})
+		if err == nil {
+			err = write(receiver.Send)
+			refused = receiver.Close()
+		}
+	} else {
+		err = command.Replace(to, func(w io.Writer) error {
+			lines := bufio.NewWriter(w)
+			return errors.Join(write(export.Lines(lines)), lines.Flush())
+		})
+	}
+	line.Done()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: %d spans of %s, in cycles of node %s\n", redacted(to),
+		spans.Spans, spans.Tuples, answer.Reference.Node)
+	if spans.Lacking > 0 {
+		fmt.Fprintf(cmd.OutOrStdout(), "%d durations are left out: they have no place on the "+
+			"counter of %s\n", spans.Lacking, answer.Reference.Node)
+	}
+	if refused != nil {
+		return fmt.Errorf("%w: %w", refused, command.ErrPartial)
+	}
+	return partialOf(answer, path)
+}
+
+// isHostPort reports whether a name looks like an address without http://.
+func isHostPort(name string) bool {
+	_, port, err := net.SplitHostPort(name)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	return err == nil
+}
+
+// hasOtherScheme reports whether a name is an address that begins with neither http:// nor
+// https://.
+func hasOtherScheme(name string) bool {
+	scheme, _, found := strings.Cut(name, "://")
+	return found && !strings.Contains(scheme, "/") && scheme != "http" && scheme != "https"
+}
+
+// redacted returns an address without its password.
+func redacted(address string) string {
+	if u, err := url.Parse(address); err == nil && u.User != nil {
+		return u.Redacted()
+	}
+	return address
 }

@@ -28,8 +28,8 @@ import (
 
 // harm says what was changed in a run.
 type harm struct {
-	run  int    // of hostileRuns
-	node string // the only node whose logs were changed; empty if there are more
+	run  int    // index of the run in the result of hostileRuns
+	node string // the only node with changed logs; empty: several nodes have some
 	yaml bool   // run.yaml was changed
 }
 
@@ -61,18 +61,18 @@ func (m mutator) harmed(all []runFiles) (runFiles, harm) {
 	return f, h
 }
 
-// trial asks everything of changed runs.
+// trial runs all questions about changed runs.
 type trial struct {
 	dir  string
 	all  []runFiles
-	base map[string]*analysis.Answer // of unchanged runs, by run and options
+	base map[string]*analysis.Answer // of unchanged runs; the method answer makes the key
 	sums trialSums
 }
 
 // trialSums counts the outcomes.
 type trialSums struct {
 	Answered, Partial, Refused int
-	// runs whose answers about intact nodes were compared with those of the unchanged run
+	// runs in which the answers about intact nodes were compared with those about the unchanged run
 	Compared int
 }
 
@@ -132,7 +132,7 @@ func (t *trial) answer(run int, o analysis.Options) (*analysis.Answer, error) {
 	return t.base[key], err
 }
 
-// try changes a run and asks everything of it.
+// try changes a run and runs all questions about it.
 func (t *trial) try(number uint64) error {
 	m := mutator{rand.New(rand.NewPCG(number, 0)), t.dir}
 	files, h := m.harmed(t.all)
@@ -154,7 +154,7 @@ func (t *trial) try(number uint64) error {
 	defer dir.Close()
 	o := m.options(h)
 	a, err := analysis.Run(context.Background(), dir, o)
-	if errors.Is(err, analysis.ErrEdge) { // the run lost a point, and says so nowhere
+	if errors.Is(err, analysis.ErrEdge) { // the run lost a point, and no file says so
 		o.Edges = nil
 		a, err = analysis.Run(context.Background(), dir, o)
 	}
@@ -174,7 +174,9 @@ func (t *trial) try(number uint64) error {
 	if err != nil {
 		return err
 	}
-	for _, pair := range [][2]*analysis.Answer{{whole, a}, {a, whole}} {
+	for _, pair := range [][2][]*analysis.Answer{
+		{{whole}, {a}}, {{a}, {whole}}, {{a, whole}, {a}},
+	} {
 		changes, err := analysis.Diff(pair[0], pair[1])
 		if err != nil && !h.yaml {
 			return fmt.Errorf("diff: %w", err)
@@ -193,11 +195,15 @@ func (t *trial) try(number uint64) error {
 		export.Parquet|export.CSV|export.SQL|export.Perfetto); err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
+	if _, _, err := export.OTLP(context.Background(), exported, o,
+		func([]byte) error { return nil }); err != nil {
+		return fmt.Errorf("export OTLP: %w", err)
+	}
 	return nil
 }
 
-// refused returns an error unless a run may be refused. Only a changed run.yaml justifies that:
-// without it nothing is known of the run.
+// refused returns an error unless err is a justified refusal of the run. Only a changed run.yaml
+// justifies a refusal: without run.yaml nothing is known of the run.
 func (t *trial) refused(h harm, err error) error {
 	if !h.yaml {
 		return fmt.Errorf("what is left was not answered: %w", err)
@@ -206,10 +212,12 @@ func (t *trial) refused(h harm, err error) error {
 	return nil
 }
 
-// showAll prints an answer in every way.
+// showAll prints an answer in every format.
 func showAll(a *analysis.Answer, dir *runs.Directory) error {
 	var text bytes.Buffer
-	if err := errors.Join(printAnswer(&text, a), printAnswerCSV(&text, a)); err != nil {
+	if err := errors.Join(printAnswer(&text, a, shown{run: "x"}),
+		printAnswer(&text, a, shown{run: "x", verbose: true}),
+		printAnswerCSV(&text, a)); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
 	encoded, err := json.Marshal(a)
@@ -236,8 +244,8 @@ func showAll(a *analysis.Answer, dir *runs.Directory) error {
 	return nil
 }
 
-// intact compares what is said of nodes whose logs were not changed with what is said of them in
-// the unchanged run.
+// intact compares two answers about the nodes with unchanged logs: the answer about the changed run
+// and the answer about the unchanged run.
 func (t *trial) intact(a *analysis.Answer, o analysis.Options, h harm, path string) error {
 	if h.node == "" || len(o.Edges) == 0 || o.Reference == "" || o.Filter.To_cycles != 0 ||
 		o.Filter.To_utc_ns != 0 || o.Wander != 0 || o.ThirdNodes != tscratio.ThirdAgreed {
@@ -287,8 +295,9 @@ func (t *trial) intact(a *analysis.Answer, o analysis.Options, h harm, path stri
 }
 
 // ownNames reports whether a node logs only at points at which no other node logs, and each id at
-// most once at each. Otherwise its logs change the answers about other nodes: an id that is reused
-// is another tuple, and a point's earliest event counts, whichever node logs it.
+// most once at each of them. Otherwise the node's logs change the answers about other nodes, for
+// two reasons: at each point only a tuple's earliest event counts, whichever node logged it; and an
+// id that is used again begins another tuple.
 func ownNames(logs, node string) (bool, error) {
 	entries, err := os.ReadDir(logs)
 	if err != nil {
@@ -319,7 +328,7 @@ func ownNames(logs, node string) (bool, error) {
 	return true, nil
 }
 
-// each adds the ids of a log to seen, and reports whether all of them were new.
+// each adds the ids of a log to seen. It reports whether all of these ids were new.
 func each(path string, seen map[uint64]bool) bool {
 	f, err := os.Open(path)
 	if err != nil {
@@ -328,7 +337,7 @@ func each(path string, seen map[uint64]bool) bool {
 	defer f.Close()
 	r, err := logstore.NewReader(f, path)
 	if err != nil {
-		return true // nothing of it is read
+		return true // nothing of the log is read
 	}
 	for {
 		b, err := r.Next()
@@ -348,7 +357,7 @@ func each(path string, seen map[uint64]bool) bool {
 	}
 }
 
-// salvage salvages the logs that were changed, and reads the results.
+// salvage runs salvage on the changed logs, and reads the results.
 func (t *trial) salvage(files runFiles, h harm) error {
 	for name, data := range files {
 		if !strings.HasPrefix(name, "logs/") || path.Base(name) == logstore.ManifestName ||
@@ -358,7 +367,7 @@ func (t *trial) salvage(files runFiles, h harm) error {
 		from, to := filepath.Join(t.dir, "harmed", filepath.FromSlash(name)),
 			filepath.Join(t.dir, "salvaged")
 		if code, _, _ := cprof("log", "salvage", from, to); code == command.Failed {
-			continue // refused
+			continue // salvage refused the log
 		}
 		r, err := logstore.OpenFile(to)
 		if err != nil {
@@ -374,7 +383,7 @@ func (t *trial) salvage(files runFiles, h harm) error {
 	return nil
 }
 
-// commands asks as people do, with the commands themselves, and checks their exit codes.
+// commands runs the commands as people do, and checks their exit codes.
 func (t *trial) commands(m mutator, path string, h harm) error {
 	whole := filepath.Join(t.dir, []string{"whole", "broken"}[h.run])
 	for _, args := range [][]string{

@@ -38,106 +38,60 @@ func pluralOf(what string) string {
 	return first + "s of " + rest
 }
 
-// printAnswer prints an answer on one screen.
-func printAnswer(w io.Writer, a *analysis.Answer) error {
-	out := &strings.Builder{}
-	made := uint64(0)
-	for _, r := range a.Paths {
-		if len(r.MadeOf) > 0 {
-			made += r.Tuples
-		}
-	}
-	fmt.Fprintf(out, "run %s: %s, %s, %d tuples", a.Run, plural(len(a.Nodes), "node"),
-		plural(len(a.Channels), "channel"), a.Work.Tuples-made)
-	if made > 0 {
-		fmt.Fprintf(out, " and %d that were made of them", made)
-	}
-	fmt.Fprintln(out)
+// printCycles prints all durations in cycles, and what the cycles and bounds rest on.
+func printCycles(out io.Writer, a *analysis.Answer) {
 	chosen := "asked for"
 	if a.Reference.Chosen {
 		chosen = "chosen for the smallest bounds"
 	}
-	fmt.Fprintf(out, "cycles are those of node %s (%s)\n%s\n", a.Reference.Node, chosen,
+	fmt.Fprintf(out, "\ncycles are those of node %s (%s)\n%s\n", a.Reference.Node, chosen,
 		a.Reference.SecondsMean())
-	printRelations(out, a)
-
-	fmt.Fprintln(out)
-	if len(a.Spans)+len(a.EndToEnd) == 0 {
-		fmt.Fprintln(out, "no tuple was seen at two points: there are no durations")
-	} else {
+	if best, worst := narrowestAndWidest(a); best != nil {
+		fmt.Fprintf(out, "%s of nodes related, median bound from %d cycles (%s, %s) to %d (%s, "+
+			"%s), %s\n", plural(len(a.Pairs), "pair"), best.Bound_cycles, best.A, best.B,
+			worst.Bound_cycles, worst.A, worst.B, assumed(a))
+	}
+	if len(a.Spans)+len(a.EndToEnd) > 0 {
+		fmt.Fprintln(out)
 		printSpans(out, a)
-		PrintPaths(out, a)
 	}
-	printTruth(out, a)
-	printPoints(out, a)
-	if l := a.Length; l != nil {
-		until := "the last tuple"
-		if l.Poison {
-			until = "the last poison"
-		}
-		fmt.Fprintf(out, "\nrun length, from the first tuple (%s) to %s (%s): %s cycles",
-			l.From, until, l.To, cyclesText(l.Interval))
-		if s := a.Reference.Seconds(l.Interval); s != "" {
-			fmt.Fprintf(out, ", %s", s)
-		}
-		fmt.Fprintf(out, "; %d tuples%s\n",
-			l.Tuples, suspectText(l.Verdict == tscratio.Suspect.String()))
-	}
-	printCounters(out, a)
-	printComparisons(out, a)
-	printReturnTrips(out, a)
-	printSlowest(out, a)
-	if len(a.Missing) > 0 {
-		fmt.Fprintln(out, "\nmissing")
-		for _, m := range a.Missing {
-			fmt.Fprintf(out, "  %s: %s\n", m.Part, m.Reason)
-		}
-	}
-	if len(a.Findings) > 0 {
-		fmt.Fprintln(out, "\nfindings")
-		for _, f := range a.Findings {
-			fmt.Fprintf(out, "  %s: %s\n", f.Kind, f.Text)
-		}
-	}
-	_, err := io.WriteString(w, out.String())
-	return err
 }
 
-// printRelations prints what the bounds rest on.
-func printRelations(out io.Writer, a *analysis.Answer) {
-	if len(a.Pairs) == 0 {
-		return
-	}
-	suspect := 0
-	var declared float64
-	best, worst := &a.Pairs[0], &a.Pairs[0]
+// narrowestAndWidest returns the pairs of nodes with the smallest and the largest median bound, or
+// nil if no nodes are related.
+func narrowestAndWidest(a *analysis.Answer) (best, worst *analysis.Pair) {
 	for i := range a.Pairs {
 		p := &a.Pairs[i]
-		if p.Verdict != "consistent" {
-			suspect++
-		}
-		if p.Bound_cycles < best.Bound_cycles {
+		if best == nil || p.Bound_cycles < best.Bound_cycles {
 			best = p
 		}
-		if p.Bound_cycles > worst.Bound_cycles {
+		if worst == nil || p.Bound_cycles > worst.Bound_cycles {
 			worst = p
 		}
-		declared = max(declared, p.Declared_ppm)
 	}
-	fmt.Fprintf(out, "%s of nodes related, median bound from %d cycles (%s, %s) to %d (%s, %s), "+
-		"if rates wander by %g ppm at most within ±%g s: ",
-		plural(len(a.Pairs), "pair"), best.Bound_cycles, best.A, best.B, worst.Bound_cycles,
-		worst.A, worst.B, declared, a.Pairs[0].Window_s)
-	if suspect == 0 {
-		fmt.Fprintln(out, "the data agree")
-	} else {
-		fmt.Fprintf(out, "the data contradict it for %s\n", plural(suspect, "pair"))
-	}
-	if a.ThirdNodes == tscratio.ThirdAny {
-		fmt.Fprintln(out, "bounds of two nodes are narrowed by what any other says of both: they "+
-			"rest on every node of the run")
-	}
+	return best, worst
 }
+
+// assumed says what the bounds assume, and whether the data contradict it.
+func assumed(a *analysis.Answer) string {
+	suspect, declared := 0, 0.0
+	for i := range a.Pairs {
+		if a.Pairs[i].Verdict != "consistent" {
+			suspect++
+		}
+		declared = max(declared, a.Pairs[i].Declared_ppm)
+	}
+	text := fmt.Sprintf("if rates wander by %g ppm at most within ±%g s: ", declared,
+		a.Pairs[0].Window_s)
+	if suspect == 0 {
+		return text + "the data agree"
+	}
+	return text + "the data contradict it for " + plural(suspect, "pair")
+}
+
+// restsOnAll says what --third-nodes any means for the bounds.
+const restsOnAll = "bounds of two nodes are narrowed by what any other says of both: they rest " +
+	"on every node"
 
 func printSpans(out io.Writer, a *analysis.Answer) {
 	width := spansWidth(a)
@@ -169,58 +123,20 @@ func printSpans(out io.Writer, a *analysis.Answer) {
 	}
 }
 
-// slowSpans is how many spans of a path are named as slow.
-const slowSpans = 3
-
-// PrintPaths names the slowest spans of each path, and reports whether the bounds prove their
-// order.
-func PrintPaths(out io.Writer, a *analysis.Answer) {
-	title := "\nslowest by the median\n"
-	for _, r := range a.Paths {
-		if len(r.Spans) < 2 {
-			continue
-		}
-		fmt.Fprint(out, title)
-		title = ""
-		made := ""
-		if len(r.MadeOf) > 0 {
-			made = " that were made of others"
-		}
-		fmt.Fprintf(out, "  of %d tuples%s, from %s: ", r.Tuples, made, strings.Join(r.From, ", "))
-		for i, ranked := range r.Spans[:min(len(r.Spans), slowSpans)] {
-			l := &a.Spans[ranked.Span]
-			p50, _ := l.All.Percentiles.At(50)
-			switch {
-			case i == 0 && ranked.Surely:
-				fmt.Fprint(out, "surely ")
-			case i == 0:
-				fmt.Fprint(out, "perhaps ")
-			case ranked.Surely:
-				fmt.Fprint(out, ", then ")
-			default:
-				fmt.Fprint(out, ", then perhaps ")
-			}
-			text := a.Reference.Seconds(p50)
-			if text == "" {
-				text = cyclesText(p50) + " cycles"
-			}
-			if l.Lateness() {
-				text += ", the load's own lateness"
-			}
-			if l.All.Suspect > 0 {
-				text += ", suspect"
-			}
-			fmt.Fprintf(out, "%s (%s)", spanName(l), text)
-		}
-		fmt.Fprintln(out)
-	}
-}
-
 // spanName returns the name of a span in tables.
 func spanName(l *analysis.Span) string {
-	text := l.From + " → " + l.To
+	text := endsOf(l.From, l.To, l.Kind)
 	if l.Origin != "" {
 		text += ", " + l.Origin + " origin"
+	}
+	return text
+}
+
+// endsOf names a span by its ends. Where branches meet, a transfer and a waiting have the same.
+func endsOf(from, to, kind string) string {
+	text := from + " → " + to
+	if kind == "waiting" {
+		text += ", waiting"
 	}
 	return text
 }
@@ -233,6 +149,21 @@ func spansWidth(a *analysis.Answer) (width int) {
 		}
 	}
 	return width
+}
+
+// printLength prints how long the run took.
+func printLength(out io.Writer, a *analysis.Answer) {
+	l := a.Length
+	if l == nil {
+		return
+	}
+	until := "the last tuple"
+	if l.Poison {
+		until = "the last poison"
+	}
+	fmt.Fprintf(out, "\nrun length, from the first tuple (%s) to %s (%s): %s; %d tuples%s\n",
+		l.From, until, l.To, amount(a, l.Interval), l.Tuples,
+		suspectText(l.Verdict == tscratio.Suspect.String()))
 }
 
 // printPoints lists the points at which tuples were lost, duplicated, late or otherwise
@@ -252,7 +183,7 @@ func printPoints(out io.Writer, a *analysis.Answer) {
 		fmt.Fprintf(out, "%-24s %10d %10d %10d %10d %10d %10d %10d", p.Name, p.Tuples, p.Lost,
 			p.Filtered, p.InFlight, p.Duplicates, p.Appeared, p.Disordered)
 		if p.Undecided != "" && p.Lost+p.InFlight > 0 {
-			fmt.Fprintf(out, "  lost or not logged: %s", p.Undecided)
+			fmt.Fprintf(out, "\n  lost or not logged: %s", p.Undecided)
 		}
 		fmt.Fprintln(out)
 	}
@@ -315,12 +246,9 @@ func printReturnTrips(out io.Writer, a *analysis.Answer) {
 func printSlowest(out io.Writer, a *analysis.Answer) {
 	for i, way := range a.Slowest {
 		if i == 0 {
-			fmt.Fprintln(out, "\nslowest tuples, with the cycles since the event before")
+			fmt.Fprintln(out, "\nslowest tuples, with the time since the event before")
 		}
-		fmt.Fprintf(out, "  %d: %s cycles", way.ID, cyclesText(way.Total))
-		if s := a.Reference.Seconds(way.Total); s != "" {
-			fmt.Fprintf(out, ", %s", s)
-		}
+		fmt.Fprintf(out, "  %d: %s", way.ID, amount(a, way.Total))
 		fmt.Fprint(out,
 			suspectText(slices.ContainsFunc(way.Passed,
 				func(p analysis.Passed) bool { return p.Verdict == tscratio.Suspect.String() })),
@@ -329,7 +257,7 @@ func printSlowest(out io.Writer, a *analysis.Answer) {
 			if k > 0 {
 				since := "?"
 				if p.Since != nil {
-					since = cyclesText(*p.Since)
+					since = amount(a, *p.Since)
 				}
 				fmt.Fprintf(out, " → (%s) ", since)
 			}

@@ -41,8 +41,8 @@ func printTruth(out io.Writer, a *analysis.Answer) {
 	}
 }
 
-// trueText returns the median of the true durations: a number, or the few cycles between which it
-// lies.
+// trueText returns the median of the true durations: one number, or the two numbers between which
+// the median lies.
 func trueText(all analysis.Percentiles) string {
 	p50, ok := all.At(50)
 	switch {
@@ -68,13 +68,8 @@ func heldText(h *analysis.Held, what string) string {
 // verdictOf describes in a few words how certain the durations of a span are.
 func verdictOf(s *analysis.Span, d *analysis.Durations) string {
 	var words []string
-	switch s.Completeness.Kept {
-	case analysis.Sampled:
-		words = append(words, "sampled")
-	case analysis.Lossy:
-		words = append(words, "some events lost")
-	case analysis.Unknown:
-		words = append(words, "some logs missing")
+	if lacks := s.Completeness.Kept.Words(); lacks != "" {
+		words = append(words, lacks)
 	}
 	if d.Withheld > 0 {
 		words = append(words, fmt.Sprintf("%d withheld", d.Withheld))
@@ -130,12 +125,16 @@ func printComparisons(out io.Writer, a *analysis.Answer) {
 	var why []string
 	for _, c := range all[:min(len(all), comparedPairs)] {
 		fmt.Fprintf(out, "%-24s", c.A+", "+c.B)
+		var times []string
 		for _, m := range c.Methods {
 			text := "-"
 			if m.Absent == "" {
 				text = fmt.Sprint(m.Median_cycles)
 				if bound := a.Reference.Bound(m.Median_cycles); bound != "" {
 					text += " (" + bound + ")"
+				}
+				if m.Times > 0 {
+					times = append(times, timesText(&m, a.Bins.Count))
 				}
 			} else if reason := m.Name + ": " + m.Absent; !slices.Contains(why, reason) {
 				why = append(why, reason)
@@ -146,6 +145,9 @@ func printComparisons(out io.Writer, a *analysis.Answer) {
 			fmt.Fprint(out, "  suspect")
 		}
 		fmt.Fprintln(out)
+		if len(times) > 0 {
+			fmt.Fprintf(out, "  at the same moments: %s\n", strings.Join(times, "; "))
+		}
 	}
 	if n := len(all) - comparedPairs; n > 0 {
 		fmt.Fprintf(out, "  and %s: --json has them\n", plural(n, "more pair"))
@@ -160,9 +162,19 @@ func printComparisons(out io.Writer, a *analysis.Answer) {
 	printMethodsTruth(out, a)
 }
 
-// HeldMethods returns how the claims of each method compare with the truth, over all pairs, in the
-// order of methods. If a method's claims are about something other than the claims of the other
-// methods, about describes it.
+// timesText says how much wider a method's bound is than ours where both have a value.
+func timesText(m *analysis.Method, bins int) string {
+	text := fmt.Sprintf("%s %.3g × as wide", m.Name, m.Times)
+	if m.Gaps > 0 {
+		text += fmt.Sprintf(", no value in %d of %d bins", m.Gaps, bins)
+	}
+	return text
+}
+
+// HeldMethods returns how the intervals of each method compare with the truth, over all pairs of
+// nodes. names has the methods in order; held and about have texts by method. If a method's
+// intervals are about something else than the other methods' intervals, its text in about says what
+// that is.
 func HeldMethods(a *analysis.Answer) (names []string, held, about map[string]string) {
 	what := map[string]string{analysis.Ours: "moment", analysis.MinRTT: "moment",
 		analysis.ReT: "tuple", analysis.NTP: "pair of claims"}

@@ -1,11 +1,17 @@
 package answers
 
 import (
+	"math"
+	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/internal/command/commandtest"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
 // printedAnswer returns a made-up answer that fills every part of the screen.
@@ -22,8 +28,9 @@ func printedAnswer() *analysis.Answer {
 		return h
 	}
 	durations := func(n uint64, p50, p99, bound int64) *analysis.Durations {
-		d := &analysis.Durations{Count: n}
-		for percent, middle := range map[float64]int64{50: p50, 99: p99} {
+		d := &analysis.Durations{Count: n,
+			Max: analysis.Interval{Lo_cycles: 3*p99 - bound, Hi_cycles: 3*p99 + bound}}
+		for percent, middle := range map[float64]int64{50: p50, 99: p99, 99.9: 2 * p99} {
 			d.Percentiles = append(d.Percentiles,
 				analysis.Percentile{Percent: percent,
 					Interval: analysis.Interval{Lo_cycles: middle - bound,
@@ -56,7 +63,7 @@ func printedAnswer() *analysis.Answer {
 		{From: "worker/recv", To: "worker/send", Kind: "computation", Local: none},
 	}
 	a.EndToEnd = []analysis.Span{{From: "source/send", To: "sink/recv", Kind: "end-to-end",
-		Origin: "earliest", Remote: windows}}
+		Origin: "earliest", Remote: windows, All: *windows}}
 	quick, wait, store := durations(2_300, 300, 900, 280),
 		durations(2_300, 2_034_864_189, 2_100_000_000, 279),
 		durations(2_300, 1_654_493, 2_000_000, 147)
@@ -66,12 +73,25 @@ func printedAnswer() *analysis.Answer {
 			Local: d, All: *d})
 	}
 	a.Spans[0].All = *remote
+	a.Spans[1].All, a.Spans[1].Completeness.Kept = *none, analysis.Sampled
+	a.Spans[0].Pairs = []analysis.NodePair{{From: "B", To: "C", Durations: *local},
+		{From: "A", To: "B", Durations: *remote}, {From: "A", To: "A", Durations: *quick}}
+	a.Spans[0].Pairs[1].Count++
+	a.Spans[3].Pairs = []analysis.NodePair{{From: "a-node-of-a-long-name", To: "another-such"},
+		{From: "B", To: "B"}}
+	way := durations(2_300, 2_036_518_982, 2_200_000_000, 290)
+	a.EndToEnd = append(a.EndToEnd, analysis.Span{From: "window/intended", To: "store/start",
+		Kind: "end-to-end", Local: way, All: *way,
+		Pairs: []analysis.NodePair{{From: "C", To: "C", Durations: *way}}})
 	a.Paths = []analysis.Path{
-		{From: []string{"source/send"}, Tuples: 37_700,
+		{From: []string{"source/send"}, To: []string{"sink/recv"}, Tuples: 37_700,
 			Spans: []analysis.RankedSpan{{Span: 0}, {Span: 2}}},
-		{From: []string{"window/intended"}, Tuples: 2_300, MadeOf: []int{0},
-			Spans: []analysis.RankedSpan{{Span: 3, Surely: true}, {Span: 4, Surely: true},
-				{Span: 2, Surely: true}}},
+		{From: []string{"window/intended"}, To: []string{"store/start"}, Tuples: 2_300,
+			Whole: 2_300, MadeOf: []int{0},
+			Spans: []analysis.RankedSpan{
+				{Span: 3, Surely: true, Share: &analysis.Share{Lo: 0.9991, Hi: 0.9993}},
+				{Span: 4, Surely: true, Share: &analysis.Share{Lo: 0.0007, Hi: 0.0009}},
+				{Span: 2, Surely: true, Share: &analysis.Share{}}}},
 		{From: []string{"alone/recv"}, Tuples: 7, Spans: []analysis.RankedSpan{{Span: 1}}},
 	}
 	a.Held = held(40_008, 2, 3, 1.25)
@@ -115,16 +135,65 @@ func printedAnswer() *analysis.Answer {
 		}}}
 	a.Missing = []analysis.Missing{{Part: "logs/C", Reason: "no log of this node was collected"}}
 	a.Findings = []analysis.Finding{{Kind: analysis.FindSuspect, Text: "the relation of A and " +
-		"C is suspect"}, {Kind: analysis.FindNote, Text: "good to know"}}
+		"C is suspect: its data need a wander of at least 2.25 ppm, but 1 ppm was declared: what " +
+		"rests on it is an estimate, and so is everything that rests on that, however far away"},
+		{Kind: analysis.FindNote, Text: "good to know"}}
 	return a
 }
 
 func TestAnswerOutput(t *testing.T) {
-	var out strings.Builder
-	if err := printAnswer(&out, printedAnswer()); err != nil {
-		t.Fatal(err)
+	for name, show := range map[string]shown{
+		"analyze.txt":         {run: "tuesday"},
+		"analyze-verbose.txt": {run: "tuesday", verbose: true},
+	} {
+		var out strings.Builder
+		if err := printAnswer(&out, printedAnswer(), show); err != nil {
+			t.Fatal(err)
+		}
+		commandtest.Golden(t, name, out.String())
 	}
-	commandtest.Golden(t, "analyze.txt", out.String())
+}
+
+// Findings, notes and missing parts fit on a screen. Notes are printed only if asked for.
+func TestFindingsFitOnTheScreen(t *testing.T) {
+	a := printedAnswer()
+	long := strings.Repeat("größer als ", 60) + "das"
+	a.Findings = []analysis.Finding{{Kind: analysis.FindUndecided, Text: long},
+		{Kind: analysis.FindNote, Text: long}}
+	a.Missing = []analysis.Missing{{Part: "logs/A", Reason: long}}
+	for _, notes := range []bool{false, true} {
+		var out strings.Builder
+		if err := printAnswer(&out, a, shown{run: "r", notes: notes}); err != nil {
+			t.Fatal(err)
+		}
+		_, text, _ := strings.Cut(out.String(), "\nmissing\n")
+		lines := strings.Split(text, "\n")
+		for _, line := range lines {
+			if n := utf8.RuneCountInString(line); n > screenWidth {
+				t.Errorf("%d characters: %s", n, line)
+			}
+		}
+		words := strings.Join(strings.Fields(text), " ")
+		if n := strings.Count(words, long); n != 2+map[bool]int{true: 1}[notes] {
+			t.Errorf("notes %v: the text is printed %d times:\n%s", notes, n, text)
+		}
+	}
+}
+
+// An answer without durations says that no tuple was seen at two points only if that is true.
+func TestWhyThereAreNoDurations(t *testing.T) {
+	a := &analysis.Answer{Points: []analysis.Point{{Tuples: 20}, {Tuples: 20}}}
+	for tuples, want := range map[uint64]string{
+		20: "tuples were seen at several points, and the findings say why these have no order",
+		40: "no tuple was seen at two points",
+	} {
+		a.Work.Tuples = tuples
+		var out strings.Builder
+		if err := printAnswer(&out, a, shown{}); err != nil ||
+			!strings.Contains(out.String(), "there are no durations: "+want+"\n") {
+			t.Errorf("%d tuples, %v:\n%s", tuples, err, &out)
+		}
+	}
 }
 
 func TestDiffOutput(t *testing.T) {
@@ -135,16 +204,40 @@ func TestDiffOutput(t *testing.T) {
 	after.Reference = analysis.Reference{Node: "B", FrequencyLo_hz: 2.5e9, FrequencyHi_hz: 2.5e9,
 		Source: "nominal"}
 	var out strings.Builder
-	if err := printChanges(&out, [2]*analysis.Answer{before, after}, []analysis.Change{
-		{From: "source/send", To: "worker/recv", Percent: 50, BeforeLo_ns: 1_000,
+	changes := []analysis.Change{
+		{From: "source/send", To: "worker/recv", Kind: "transfer", Percent: 50, BeforeLo_ns: 1_000,
 			BeforeHi_ns: 1_400, AfterLo_ns: 2_000, AfterHi_ns: 2_400, Noise_ns: 75,
 			Verdict: analysis.Slower},
-		{From: "source/send", To: "worker/recv", Percent: 99, BeforeLo_ns: 8_000,
+		{From: "source/send", To: "worker/recv", Kind: "transfer", Percent: 99, BeforeLo_ns: 8_000,
 			BeforeHi_ns: 9_000, AfterLo_ns: 8_100, AfterHi_ns: 9_100, Noise_ns: 300, Suspect: true,
-			Verdict: analysis.Undecided},
-		{From: "source/send", To: "sink/recv", Origin: "latest", Verdict: analysis.Gone},
-	}); err != nil {
+			Verdict: analysis.Undecided, Needs: &analysis.Needs{Tuples: 12}},
+		{From: "worker/recv", To: "worker/send", Kind: "computation", Percent: 50,
+			BeforeLo_ns: 8_000, BeforeHi_ns: 9_000, AfterLo_ns: 8_100, AfterHi_ns: 9_100,
+			Noise_ns: 300, Verdict: analysis.Undecided, Needs: &analysis.Needs{Bounds: true}},
+		{From: "worker/recv", To: "worker/send", Kind: "computation", Percent: 99,
+			BeforeLo_ns: 8_000, BeforeHi_ns: 8_001, AfterLo_ns: 8_100, AfterHi_ns: 8_101,
+			Noise_ns: 300.1, Verdict: analysis.Undecided, Needs: &analysis.Needs{Runs: 7}},
+		{From: "worker/send", To: "sink/recv", Kind: "transfer", Percent: 50, BeforeLo_ns: 8_000,
+			BeforeHi_ns: 8_001, AfterLo_ns: math.NaN(), AfterHi_ns: math.NaN(),
+			Noise_ns: math.Inf(1), Verdict: analysis.Withheld,
+			Why: `run "tuesday" has no p50: all 4 durations are withheld`},
+		{From: "worker/send", To: "sink/recv", Kind: "transfer", Percent: 99, BeforeLo_ns: 8_000,
+			BeforeHi_ns: 8_001, AfterLo_ns: 8_001, AfterHi_ns: 8_002, Noise_ns: 40,
+			Verdict: analysis.Same},
+		{From: "source/send", To: "sink/recv", Kind: "end-to-end", Origin: "latest",
+			Verdict: analysis.Gone},
+		{From: strings.Repeat("source/", 20), To: "sink/recv", Kind: "gap",
+			Verdict: analysis.Undecided, Why: "no run of the second side has it, but run " +
+				"\"monday\" has all tuples, and run \"tuesday\" has the tuples of xoy x=1 y=4 " +
+				"at " + strings.Repeat("worker/", 20)},
+	}
+	if err := printChanges(&out, [2][]*analysis.Answer{{before}, {after}}, changes); err != nil {
 		t.Fatal(err)
+	}
+	for _, line := range strings.Split(out.String(), "\n") {
+		if n := utf8.RuneCountInString(line); n > screenWidth {
+			t.Errorf("%d characters: %s", n, line)
+		}
 	}
 	commandtest.Golden(t, "diff.txt", out.String())
 }
@@ -163,5 +256,108 @@ func TestPartial(t *testing.T) {
 		if err := partial(a); err == nil || !strings.HasPrefix(err.Error(), test.want) {
 			t.Errorf("%v, want %q", err, test.want)
 		}
+	}
+}
+
+// Each line of the table fits on a screen. A printed duration or share contains the exact one.
+func TestTableIsWideEnoughAndNoWider(t *testing.T) {
+	rng := seed.Random(t)
+	for range 200 {
+		a := printedAnswer()
+		if rng.IntN(4) == 0 {
+			a.Reference.FrequencyLo_hz, a.Reference.FrequencyHi_hz = 0, 0
+		}
+		for i := range a.Spans {
+			l := &a.Spans[i]
+			l.From = strings.Repeat("ö", rng.IntN(60)) + "/" + l.From
+			for k := range l.All.Percentiles {
+				lo := rng.Int64N(1<<rng.UintN(61)+1) - rng.Int64N(1<<rng.UintN(40)+1)
+				l.All.Percentiles[k].Lo_cycles = lo
+				l.All.Percentiles[k].Hi_cycles = lo + rng.Int64N(1<<rng.UintN(60)+1)
+			}
+		}
+		var out strings.Builder
+		printTable(&out, a)
+		for _, line := range strings.Split(out.String(), "\n")[1:] {
+			if line == "" { // the remarks follow
+				break
+			}
+			if n := utf8.RuneCountInString(line); n > screenWidth {
+				t.Fatalf("%d characters: %s", n, line)
+			}
+		}
+		least := rng.Float64() * 100
+		most := least + rng.Float64()*rng.Float64()*100
+		text := percentText(least, most)
+		middle, bound, _ := strings.Cut(text, "±")
+		m, err := strconv.ParseFloat(middle, 64)
+		b, err2 := strconv.ParseFloat(bound, 64)
+		const rounding = 1e-9 // the error of decimal fractions
+		if err != nil || err2 != nil || m-b > least+rounding || m+b < most-rounding ||
+			b > (most-least)/2+1.5 {
+			t.Fatalf("%s stands for %v to %v, %v, %v", text, least, most, err, err2)
+		}
+	}
+}
+
+// The advice begins with what matters most. Its order is: figures that are not proven, lost tuples,
+// the load's own lateness, the slowest span, and the worst nodes of that span.
+func TestAdvice(t *testing.T) {
+	a := printedAnswer()
+	const single = "single tuples: cprof analyze x --channel 'source*/send' " +
+		"--channel 'worker*/recv' --slowest 5"
+	const last = "when it was slow: cprof report x; all figures: cprof analyze x -v"
+	check := func(want ...string) {
+		t.Helper()
+		if d := cmp.Diff(append(want, last), advice(a, "x")); d != "" {
+			t.Error(d)
+		}
+	}
+	const worst = "source/send → worker/recv: its p99 is largest from A to B"
+	check("the findings below: they say which figures are not proven, and why",
+		"8 tuples that ended at worker/recv: the table of points", worst)
+	a.Findings, a.Points = nil, nil
+	check(worst, single)
+	p99 := func(pair int) *analysis.Interval {
+		for i := range a.Spans[0].Pairs[pair].Percentiles {
+			if p := &a.Spans[0].Pairs[pair].Percentiles[i]; p.Percent == 99 {
+				return &p.Interval
+			}
+		}
+		return nil
+	}
+	*p99(0), *p99(2) = analysis.Interval{Lo_cycles: 5, Hi_cycles: 7},
+		analysis.Interval{Lo_cycles: 5, Hi_cycles: 7}
+	*p99(1) = analysis.Interval{Lo_cycles: 8, Hi_cycles: 9}
+	check(worst, single)
+	p99(1).Lo_cycles, p99(2).Hi_cycles = 7, 6 // not surely above the first pair
+	check(single)
+	a.Paths[0].Spans[0], a.Paths[0].Spans[1] = a.Paths[0].Spans[1], a.Paths[0].Spans[0]
+	check("the load: it perhaps came late by more than any span took. Is its machine too slow?",
+		single)
+	a.Paths[0].Spans[0].Surely = true
+	check("the load: it came late by more than any span took. Is its machine too slow?", single)
+}
+
+// A share is a part of the time of the span's own path. Spans from end to end take all of this
+// time.
+func TestShare(t *testing.T) {
+	a := printedAnswer()
+	for _, test := range []struct {
+		path int
+		span *analysis.Span
+		want string
+	}{
+		{1, &a.Spans[3], "99.9±0.1"}, {1, &a.Spans[4], "0.1±0.1"}, {0, &a.Spans[3], ""},
+		{0, &a.Spans[0], ""}, {1, &a.EndToEnd[1], "100"}, {0, &a.EndToEnd[0], ""},
+	} {
+		got, ok := shareOf(a, &a.Paths[test.path], test.span)
+		if ok != (test.want != "") || ok && got != test.want {
+			t.Errorf("%s on path %d: %q, %v, want %q", spanName(test.span), test.path, got, ok,
+				test.want)
+		}
+	}
+	if _, ok := shareOf(a, nil, &a.Spans[3]); ok {
+		t.Error("a span of no path has a share")
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
 	"github.com/cloudprofiler/cloudprofiler/report"
-	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
 func newReport() *cobra.Command {
@@ -21,8 +20,8 @@ func newReport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report RUN",
 		Short: "Analyze a run and write the answer as a page, report.html",
-		Long: `Analyze a run and write the answer as a page. RUN is the directory of a run. The page
-is report.html in it, unless --output names another file.
+		Long: `Analyze a run and write the answer as a page. RUN is a run, as for cprof analyze. The
+page is report.html in its directory, unless --output names another file.
 
 The page is one file that loads nothing from the network: open it in any browser, send it to
 somebody, print it. It shows what cprof analyze prints, and more: the graph of operators,
@@ -39,7 +38,7 @@ suspect, missing or undecided.`,
 			if err != nil {
 				return err
 			}
-			run, err := runs.Open(args[0])
+			run, err := command.OpenRun(args[0])
 			if err != nil {
 				return err
 			}
@@ -48,7 +47,7 @@ suspect, missing or undecided.`,
 			if err != nil {
 				return err
 			}
-			var page bytes.Buffer // complete before a file is touched
+			var page bytes.Buffer // the page is complete before a file is touched
 			if err := report.Write(&page,
 				report.From(answer, run, daemon.Version("cprof"))); err != nil {
 				return err
@@ -65,7 +64,7 @@ suspect, missing or undecided.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), cmp.Or(output, filepath.Join(args[0], "report.html")))
+			fmt.Fprintln(cmd.OutOrStdout(), cmp.Or(output, filepath.Join(run.Path, "report.html")))
 			return partial(answer)
 		},
 	}

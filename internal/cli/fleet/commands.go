@@ -2,7 +2,8 @@ package fleet
 
 import "github.com/spf13/cobra"
 
-// Commands returns this family of commands, to be put below cprof.
+// Commands returns the subcommands of cprof that this package defines.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{newConfig(), newKeys(), newNode(), newNodes(), newRun(), newSnapshot()}
+	return []*cobra.Command{newConfig(), newKeys(), newNode(), newNodes(), newRun(), newSnapshot(),
+		newTop()}
 }

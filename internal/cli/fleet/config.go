@@ -21,9 +21,9 @@ func newConfig() *cobra.Command {
 		Use:   "config",
 		Short: "Show and change the handler table that the server serves",
 		Long: `Show and change the handler table that the server serves: which handler each channel
-on each node gets. The server checks a table as a whole before it serves it. A new table also
-reaches channels that are open. A node that cannot reach the server keeps the last table that it
-knows.`,
+on each node gets. The server checks all of a table before it serves the table. A new table also
+applies to channels that are open. If a node cannot reach the server, it keeps the last table that
+it received.`,
 		Example: `  cprof config get > handlers.yaml
   cprof config diff handlers.yaml
   cprof config apply handlers.yaml
@@ -80,9 +80,10 @@ func newConfigDiff() *cobra.Command {
 	var server serverFlags
 	cmd := &cobra.Command{
 		Use:   "diff FILE",
-		Short: "Compare the table with the one in a file",
-		Long: "Compare the table with the one in a file, line by line: - is served now, + is " +
-			"in the file.\n\nExit code 0: they are the same. Exit code 3: they differ.",
+		Short: "Compare the table with a table in a file",
+		Long: "Compare the table with a table in a file, line by line. - marks lines of the " +
+			"table\nthat is served now, + marks lines of the file.\n\n" +
+			"Exit code 0: the tables are the same. Exit code 3: they differ.",
 		Example: "  cprof config diff handlers.yaml",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -118,8 +119,8 @@ func newConfigSet() *cobra.Command {
 		Use:   "set CHANNEL HANDLER",
 		Short: "Put one rule before all others",
 		Long: `Put one rule before all others: channels whose names match the pattern get the
-handler. The rule replaces one with the same patterns. The comments of the table are lost: to keep
-them, edit the file and use "cprof config apply".`,
+handler. If the table has a rule with the same patterns, the new rule replaces it. The table loses
+its comments. To keep them, edit the table's file and use "cprof config apply".`,
 		Example: `  cprof config set 'parser/*' counter
   cprof config set 'parser/*' xoy --params '{x: 2, y: 1Ki}' --node 'canary-*'`,
 		Args: cobra.ExactArgs(2),
@@ -162,11 +163,14 @@ them, edit the file and use "cprof config apply".`,
 	}
 	server.add(cmd)
 	cmd.Flags().StringVar(&node, "node", "", "pattern of nodes' names (default: all)")
-	cmd.Flags().StringVar(&params, "params", "", "the handler's parameters, in YAML's braces")
+	cmd.ValidArgsFunction = command.CompleteChannels(new(string), 1,
+		cobra.ShellCompDirectiveNoFileComp)
+	command.CompleteFlag(cmd, "node", server.completeNodes(anyNumber))
+	cmd.Flags().StringVar(&params, "params", "", "the handler's parameters, in YAML, in braces")
 	return cmd
 }
 
-// setTable gives the server a table, and prints the result.
+// setTable sends a table to the server, and prints the result.
 func (s *serverFlags) setTable(cmd *cobra.Command, r coordinator.TableRequest) error {
 	r.By = "cprof"
 	if u, err := user.Current(); err == nil {
@@ -181,11 +185,12 @@ func (s *serverFlags) setTable(cmd *cobra.Command, r coordinator.TableRequest) e
 	return err
 }
 
-// maxTableBytes is above the limit of Parse, so that Parse reports the error.
+// maxTableBytes is larger than the limit of handlertable.Parse, so that Parse reports a table that
+// is too long.
 const maxTableBytes = 2 << 20
 
 func readTable(path string) ([]byte, error) {
-	file, err := os.Open(path) // also a pipe, as from a shell's <(…)
+	file, err := os.Open(path) // path may be a pipe, for example from a shell's <(…)
 	if err != nil {
 		return nil, fmt.Errorf("read table: %w", err)
 	}
@@ -198,7 +203,8 @@ func readTable(path string) ([]byte, error) {
 	return text, err
 }
 
-// diffLines aligns two texts by their longest common lines. Long texts are compared as a whole.
+// diffLines compares two texts by the longest sequence of lines that both contain. If the texts are
+// too long for that, all lines of a are shown as removed, and all lines of b as added.
 func diffLines(a, b []string) (out []string) {
 	const most = 4000
 	if len(a)*len(b) > most*most {
@@ -210,7 +216,7 @@ func diffLines(a, b []string) (out []string) {
 		}
 		return out
 	}
-	common := make([][]int32, len(a)+1) // length of what a[i:] and b[j:] have in common
+	common := make([][]int32, len(a)+1) // by i, j: length of the common subsequence of a[i:], b[j:]
 	for i := range common {
 		common[i] = make([]int32, len(b)+1)
 	}

@@ -20,13 +20,13 @@ the server's machine:
 
   server.secret           for the server alone
   server.public           for everybody
-  clients/NAME.public     lets NAME in; remove it, and NAME is let in no more
+  clients/NAME.public     lets NAME connect; to shut NAME out, remove the file
   NAME.secret             for NAME alone
 
-A key is one node: a node registers with the key of its own name, and with no other.
+Each key belongs to one node: a node can register only with the key of its own name.
 
-Without keys, server and clients talk on one machine only. Every program on it can then read what
-nodes send each other and what they ask the server.`,
+Without keys, the server and its clients must be on one machine. Every program on that machine can
+then read their messages.`,
 		Example: `  cprof keys server
   cprof keys client node-a
   cprof keys client alice --admin`,
@@ -126,12 +126,12 @@ func newKeysClient() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", ".", "directory of the server's keys")
-	cmd.Flags().BoolVar(&admin, "admin", false, "let its owner ask the server: nodes, runs, "+
+	cmd.Flags().BoolVar(&admin, "admin", false, "let its owner manage nodes, runs and the "+
 		"handler table")
 	return cmd
 }
 
-// writeKeys writes both halves of a key. After an error neither half is written.
+// writeKeys writes both halves of a key. If there is an error, it leaves neither file behind.
 func writeKeys(key control.Key, secret, public string) error {
 	if err := key.Write(secret); err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 func newNode() *cobra.Command {
 	node := &cobra.Command{
 		Use:     "node",
-		Short:   "Change what the server knows of single nodes",
+		Short:   "Change what the server knows about single nodes",
 		Example: "  cprof node forget beta",
 	}
 	node.AddCommand(newNodeForget())
@@ -20,14 +20,13 @@ func newNodeForget() *cobra.Command {
 	var server serverFlags
 	cmd := &cobra.Command{
 		Use:   "forget NAME...",
-		Short: "Have the server forget nodes that are gone for good",
-		Long: `Have the server forget nodes that are gone for good: they no longer count as
-unhealthy, and nothing that was measured with them is kept or evaluated. Runs that were made with
-them stay as they are.
+		Short: "Make the server forget nodes that are gone for good",
+		Long: `Make the server forget nodes that are gone for good: they no longer count as
+unhealthy, and the server drops all measurements with them. Runs with these nodes stay as they are.
 
-The server does not forget a node that is connected, or one that takes part in the current run. A
-node that comes back is measured again, like any other. To keep it out, remove its key as well
-(clients/NAME.public).`,
+The server does not forget a node that is connected, or a node that takes part in the present run.
+If a forgotten node comes back, the server measures it like any other node. To keep a node out, also
+remove its key (clients/NAME.public).`,
 		Example: "  cprof node forget beta\n  cprof node forget beta gamma",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -36,5 +35,6 @@ node that comes back is measured again, like any other. To keep it out, remove i
 		},
 	}
 	server.add(cmd)
+	cmd.ValidArgsFunction = server.completeNodes(anyNumber)
 	return cmd
 }

@@ -19,16 +19,21 @@ func newNodes() *cobra.Command {
 	var svg string
 	cmd := &cobra.Command{
 		Use:   "nodes",
-		Short: "Show the nodes of a fleet, and how well each knows each other's counter",
-		Long: `Show the nodes of a fleet, and how well each knows each other's counter.
+		Short: "Show the nodes of a fleet, and how exactly their counters are related",
+		Long: `Show the nodes of a fleet, and how exactly their counters are related.
 
-For a reading of the row's counter, the matrix shows the bound of its translation into the column's:
-half of the interval, in µs, in the middle of the newest train. Marks: ! suspect (an estimate: the
-data contradict the declared wander), ? none yet, * narrowed by third nodes (as the server's
-third_nodes lets them), ~ old (a node is gone, or another epoch). --pairs lists every pair with all
-that is known of it.
+A cell of the matrix shows how exactly a reading of the row's counter can be translated into the
+column's counter: half of the interval, in µs, in the middle of the newest train. A cell may have
+these marks:
 
-Exit code 3: something is unhealthy; it is listed last.`,
+  !  suspect: the data contradict the declared wander, and the bound is an estimate
+  ?  there is no bound yet
+  *  other nodes narrowed the bound, as the server's third_nodes allows
+  ~  old: a node is gone, or has another epoch
+
+--pairs lists everything that is known about each pair.
+
+Exit code 3: something is unhealthy; the last lines say what.`,
 		Example: `  cprof nodes
   cprof nodes --pairs
   cprof nodes --sweep
@@ -116,7 +121,7 @@ func writeNodes(out io.Writer, m *coordinator.Matrix) {
 	}
 }
 
-// cell returns the text of a pair in the matrix.
+// cell returns the text for a pair in a table.
 func cell(p coordinator.PairStatus) string {
 	if p.Hi_cycles == 0 {
 		return "?"

@@ -21,16 +21,18 @@ func newRun() *cobra.Command {
 		Short: "Start, stop and list runs: experiments on all nodes, measured before and after",
 		Long: `Start, stop and list runs: experiments on all nodes, measured before and after.
 
-A run begins with a sweep over all pairs of nodes. Then it is open: programs may work, and nodes go
-on measuring each other on a budget. Stopping it ends with another sweep, and fetches the nodes'
-logs. A run is one directory on the server's machine, which names what is missing.`,
+A run begins with a sweep over all pairs of nodes. Then it is open: programs may work, and nodes
+continue to measure each other on a budget. At the end of a run, the server makes another sweep and
+fetches the nodes' logs. A run is a directory on the server's machine. The directory also says what
+is missing. Fetching a run copies it to this machine.`,
 		Example: `  cprof run start tuesday
   ./workload
   cprof run stop
-  cprof run list`,
+  cprof run list
+  cprof run fetch tuesday`,
 	}
 	run.AddCommand(newRunStart(), newRunStatus(), newRunStop(), newRunAbort(), newRunCollect(),
-		newRunList(), newRunRm())
+		newRunList(), newRunFetch(), newRunRm())
 	return run
 }
 
@@ -57,7 +59,9 @@ func newRunStart() *cobra.Command {
 	order.add(cmd, "return as soon as the run has begun")
 	cmd.Flags().StringVar(&request.Note, "note", "", "a note to keep with the run")
 	cmd.Flags().StringVar(&request.Reference, "reference", "",
-		"answer in cycles of this node (default: chosen by the command that reads the run)")
+		"give results in cycles of this node (default: the command that reads the run chooses)")
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	command.CompleteFlag(cmd, "reference", order.server.completeNodes(anyNumber))
 	return cmd
 }
 
@@ -87,8 +91,9 @@ func newRunStop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stop",
 		Short: "End the run, and wait until it is complete",
-		Long: "End the run, and wait until it is complete: closed on all nodes, measured once " +
-			"more, and its logs fetched.\n\nExit code 3: parts are missing; they are listed.",
+		Long: "End the run, and wait until it is complete. The server makes all nodes close the " +
+			"run,\nmakes another sweep and fetches the nodes' logs.\n\n" +
+			"Exit code 3: parts of the run are missing; the output lists them.",
 		Example: "  cprof run stop\n  cprof run stop --no-wait",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -103,12 +108,12 @@ func newRunAbort() *cobra.Command {
 	var order runOrder
 	cmd := &cobra.Command{
 		Use:   "abort",
-		Short: "End the run at once, and keep what is there",
-		Long: `End the run at once, and keep what is there. Its nodes are told, but the server waits
-for none, measures nothing and fetches no more logs. "cprof run collect" fetches them later, and
-"cprof run rm" removes the run.
+		Short: "End the run at once, and keep the data that the server has",
+		Long: `End the run at once, and keep the data that the server has. The server tells the
+nodes, but does not wait for them, makes no sweep and fetches no more logs. Later, "cprof run
+collect" fetches the logs, or "cprof run rm" removes the run.
 
-Exit code 3: something is missing; it is listed.`,
+Exit code 3: parts of the run are missing; the output lists them.`,
 		Example: "  cprof run abort",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -124,11 +129,11 @@ func newRunCollect() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "collect NAME",
 		Short: "Fetch what a complete run lacks of its nodes' logs",
-		Long: `Fetch what a complete run lacks of its nodes' logs: of nodes that were away when it
-ended, or whose files arrived damaged. What is in the run already stays as it is, including what was
-measured. Until the run is complete again its directory is called NAME.part.
+		Long: `Fetch what a complete run lacks of its nodes' logs: a node was away at the end of the
+run, or its files arrived damaged. Measurements and files that the run already has do not change.
+Until the run is complete again, its directory is called NAME.part.
 
-Exit code 3: parts are still missing; they are listed.`,
+Exit code 3: parts are still missing; the output lists them.`,
 		Example: "  cprof run collect tuesday",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -137,12 +142,14 @@ Exit code 3: parts are still missing; they are listed.`,
 		},
 	}
 	order.add(cmd, "return as soon as fetching has begun")
+	cmd.ValidArgsFunction = order.server.completeRuns(1,
+		func(e coordinator.RunEntry) bool { return e.Complete && e.Missing > 0 })
 	return cmd
 }
 
 func isComplete(s *coordinator.RunStatus) bool { return s.Phase == coordinator.PhaseComplete }
 
-// A runOrder is what the commands that change the state of a run have in common.
+// A runOrder contains the flags that are common to all commands that change the state of a run.
 type runOrder struct {
 	server         serverFlags
 	asJSON, noWait bool
@@ -154,8 +161,8 @@ func (o *runOrder) add(cmd *cobra.Command, noWait string) {
 	cmd.Flags().BoolVar(&o.noWait, "no-wait", false, noWait)
 }
 
-// give asks the server to change a run, and prints the run. Unless --no-wait is given, it first
-// waits until done accepts the run's state.
+// give asks the server to change a run, and prints the run. Unless the user gives --no-wait, it
+// first waits until done accepts the run's state.
 func (o *runOrder) give(cmd *cobra.Command, what string, argument any,
 	done func(*coordinator.RunStatus) bool) error {
 	link, err := o.server.dial()
@@ -232,13 +239,15 @@ func newRunRm() *cobra.Command {
 		},
 	}
 	server.add(cmd)
+	cmd.ValidArgsFunction = server.completeRuns(anyNumber,
+		func(coordinator.RunEntry) bool { return true })
 	return cmd
 }
 
-// pollEvery is how often a waiting command asks for progress.
+// pollEvery is the interval at which a waiting command asks the server for progress.
 const pollEvery = 200 * time.Millisecond
 
-// poll calls f until it is done or fails.
+// poll calls f every pollEvery, until f returns true or an error.
 func poll(ctx context.Context, f func() (done bool, err error)) error {
 	for {
 		if done, err := f(); done || err != nil {
@@ -252,7 +261,7 @@ func poll(ctx context.Context, f func() (done bool, err error)) error {
 	}
 }
 
-// waitForRun waits until the given function accepts a run's state.
+// waitForRun waits for a state of the run that the argument until accepts.
 func waitForRun(cmd *cobra.Command, link *control.Client, name string,
 	until func(*coordinator.RunStatus) bool) (status *coordinator.RunStatus, err error) {
 	p := command.NewProgress(cmd.ErrOrStderr())
@@ -280,12 +289,12 @@ func waitForRun(cmd *cobra.Command, link *control.Client, name string,
 	return status, err
 }
 
-// waitForSweep has the server measure all pairs, and waits until they are measured.
+// waitForSweep makes the server measure all pairs, and waits for the end.
 func waitForSweep(cmd *cobra.Command, link *control.Client) error {
 	var status *coordinator.SweepStatus
 	var refused *control.RefusedError
 	err := ask(cmd.Context(), link, coordinator.AskSweep, coordinator.SweepRequest{}, &status)
-	// a sweep is already running, which is enough
+	// If another sweep is under way, wait for that one.
 	if errors.As(err, &refused) && refused.Code == control.NotNow {
 		err = ask(cmd.Context(), link, coordinator.AskSweepStatus, nil, &status)
 		if err == nil && status == nil {

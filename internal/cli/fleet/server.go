@@ -14,10 +14,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 )
 
-// defaultServer is the default address of a server.
+// defaultServer is the server's address if the user gives none.
 const defaultServer = "127.0.0.1:7330"
 
-// serverFlags are the server's address and the keys with which to ask it.
+// serverFlags contains the server's address and the keys for the connection to it.
 type serverFlags struct{ address, key, serverKey string }
 
 func (s *serverFlags) add(cmd *cobra.Command) {
@@ -59,9 +59,13 @@ func (s *serverFlags) dial() (*control.Client, error) {
 	return link, err
 }
 
-// ask asks the server one question and decodes its answer into result, unless that is nil.
+// ask asks the server one question and decodes its answer into result, unless result is nil.
 func ask(ctx context.Context, link *control.Client, what string, argument, result any) error {
-	err := link.Ask(ctx, what, argument, result)
+	return explained(link.Ask(ctx, what, argument, result))
+}
+
+// explained adds to an error of the link what the user can do.
+func explained(err error) error {
 	switch {
 	case errors.Is(err, control.ErrKey):
 		return fmt.Errorf("%w: put its public half into the server's client_keys", err)
@@ -71,7 +75,7 @@ func ask(ctx context.Context, link *control.Client, what string, argument, resul
 	return err
 }
 
-// asking is ask for a command that asks one question.
+// asking connects to the server and asks one question, as ask does.
 func (s *serverFlags) asking(cmd *cobra.Command, what string, argument, result any) error {
 	link, err := s.dial()
 	if err != nil {
@@ -81,7 +85,8 @@ func (s *serverFlags) asking(cmd *cobra.Command, what string, argument, result a
 	return ask(cmd.Context(), link, what, argument, result)
 }
 
-// each asks for every name in turn. It prints what was done and the name, and stops at an error.
+// each asks the server the same question for every name in turn. After each answer it prints the
+// text in done, and the name. It stops at the first error.
 func (s *serverFlags) each(cmd *cobra.Command, names []string, done, what string,
 	argument func(name string) any) error {
 	link, err := s.dial()

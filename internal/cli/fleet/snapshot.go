@@ -17,15 +17,15 @@ func newSnapshot() *cobra.Command {
 	var server serverFlags
 	cmd := &cobra.Command{
 		Use:   "snapshot",
-		Short: "Write what flight recorders hold now to the logs",
-		Long: `Write what flight recorders hold now to the logs: the last events of every channel
-with policy overwrite.
+		Short: "Write the events in flight recorders to the logs",
+		Long: `Write the events in flight recorders to the logs. A flight recorder is a channel with
+policy overwrite, and keeps only the newest events.
 
-Without --fleet, this node's agent does it; with --fleet, every node's agent, asked by the server.
+Without --fleet, this node's agent writes its events. With --fleet, the server asks the agents of
+all nodes to do so.
 
-Events that were written before are not written again. A program asks for the same with
-Channel.Snapshot, or cp_snapshot in C. Its agent then passes the request on to the other nodes, if
-it has a server.
+An agent does not write an event twice. A program can ask for the same by Channel.Snapshot, or
+cp_snapshot in C. If the program's agent has a server, the request also reaches the other nodes.
 
 Exit code 3: no flight recorder matches the pattern.`,
 		Example: "  cprof snapshot\n  cprof snapshot --channel 'parser*/start'\n  cprof snapshot " +
@@ -58,14 +58,16 @@ Exit code 3: no flight recorder matches the pattern.`,
 	}
 	command.RingsFlag(cmd, &dir)
 	server.add(cmd)
-	cmd.Flags().BoolVar(&fleet, "fleet", false, "on every node, through the server")
+	cmd.Flags().BoolVar(&fleet, "fleet", false, "ask the server for a snapshot on every node")
 	cmd.Flags().StringVar(&channels, "channel", "",
 		"pattern of channels' names, as in the handler table (default: all)")
+	command.CompleteFlag(cmd, "channel",
+		command.CompleteChannels(&dir, 1, cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }
 
-// snapshotFleet asks the server for a snapshot on every node.
+// snapshotFleet asks the server for a snapshot on every node, and prints the results.
 func snapshotFleet(cmd *cobra.Command, server *serverFlags, channels string, asJSON bool) error {
 	var results []coordinator.SnapshotResult
 	request := coordinator.SnapshotRequest{Channels: channels, Reason: "cprof snapshot"}
@@ -102,7 +104,8 @@ func snapshotFleet(cmd *cobra.Command, server *serverFlags, channels string, asJ
 	return nil
 }
 
-// named describes which names a pattern matches. It returns "" if the pattern matches all.
+// named says for people which names a pattern matches. It returns "" if the pattern matches all
+// names.
 func named(pattern string) string {
 	if pattern == "" {
 		return ""

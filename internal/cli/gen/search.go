@@ -35,9 +35,10 @@ func newGenSearch() *cobra.Command {
 
 The command measures the generator's own ceiling first, and never takes a rate near it for the
 engine's limit. Then it tries rates, from --start on, each four times the last, until one is not
-sustained. It narrows the range between, and confirms the rate that it found. A rate is sustained
-when every tuple comes out once, and neither the backlog nor its latency grows. Pauses of the engine
-are reported; a trial must be three times as long as the time between two of them.
+sustained. It narrows the range between, and confirms the rate that it found. All trials that
+confirm it count, and the answer says how sure they make it. A rate is sustained when every tuple
+comes out once, and neither the backlog nor its latency grows. Pauses of the engine are reported; a
+trial must be three times as long as the time between two of them.
 
 The engine receives tuples at --to and sends every finished tuple to --back, where this command
 listens, both as in generator/FORMAT.md. Or it is a server in this process whose limit is known,
@@ -79,7 +80,10 @@ numbers are marked because a connection broke or a malformed message came back.`
 	cmd.Flags().DurationVar(&o.WarmUp, "warm-up", time.Second, "length of the start of each "+
 		"trial, which is not judged")
 	cmd.Flags().DurationVar(&o.Trial, "trial", 5*time.Second, "length of a trial after that")
-	cmd.Flags().IntVar(&o.Confirm, "confirm", 3, "how often to try the found rate again")
+	cmd.Flags().IntVar(&o.Confirm, "confirm", 3, "how often to try the found rate again; all of "+
+		"these trials must succeed, and more of them are surer")
+	cmd.Flags().StringVar((*string)(&o.Arrivals), "arrivals", string(generator.EvenArrivals),
+		"when tuples are due: even, or poisson, as the load of many independent users")
 	cmd.Flags().BoolVar(&o.NoCurve, "no-curve", false, "leave out the trials below the found "+
 		"rate that fill the curve")
 	cmd.Flags().DurationVar(&o.Drain, "drain", 10*time.Second, "how long the engine may take to "+
@@ -111,8 +115,8 @@ func runGenSearch(ctx context.Context, flags genSearchFlags, stdout, stderr io.W
 	o.Progress = func(phase string, rate float64, trials int) {
 		notices.show("trial %d, %s: %.0f tuples a second", trials+1, phase, rate)
 	}
-	// Some notices of the sender in a trial, such as that the engine refuses too much load, are
-	// what the search is looking for: its verdict contains them.
+	// The search looks for what some notices of a trial's sender report, such as that the engine
+	// refuses too much load. The verdict contains this, so only the following notices are shown.
 	o.Notice = func(n generator.Notice) {
 		if n.Mark == generator.ReceiverGone || n.Mark == generator.SenderGone ||
 			n.Mark == generator.Malformed {
@@ -184,7 +188,7 @@ func runGenSearch(ctx context.Context, flags genSearchFlags, stdout, stderr io.W
 	return marked(r.Marks)
 }
 
-// listenBack passes to the search what an engine sends back.
+// listenBack receives the tuples that an engine sends back, and passes their ids to the search.
 func listenBack(ctx context.Context, at []string, done func(ids ...uint64),
 	mark func(generator.Mark, string)) (stop func(), err error) {
 	var pulls []*generator.Pull

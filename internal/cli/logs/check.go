@@ -17,14 +17,14 @@ func newLogCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check PATH...",
 		Short: "Check that everything ever written to a log is there",
-		Long: `Check that everything ever written to a log is there, and if not, say what is missing
-and where the damage is. Every block is decoded and every checksum compared.
+		Long: `Check that everything ever written to a log is there. If not, say what is missing and
+where the damage is. The command decodes every block and compares every checksum.
 
-A log is whole if each row that was written is in it or accounted for as dropped. In a directory,
-all segments of a log are read as one. Segments that are gone are noticed: by what the others say of
-them, and by the manifest that a complete run has. A log that was never sealed cannot say what
-followed its last row. A log of version 1 cannot say whether segments before its first or after its
-last are gone.
+A log is whole if it contains each row that was written, or counts the row as dropped. In a
+directory, the command reads all segments of a log together. It notices segments that are gone from
+what the other segments say about them, and from the manifest of a complete run. If a log was never
+sealed, nobody can tell whether rows followed its last row. In a log of version 1, nobody can tell
+whether segments before its first or after its last segment are gone.
 
 Exit code 1: a file is not a log, or cannot be read. Exit code 3: a log is damaged or lacks rows.`,
 		Example: "  cprof log check ./logs\n  cprof log check --json ./logs/*.cplog",
@@ -37,7 +37,8 @@ Exit code 1: a file is not a log, or cannot be read. Exit code 3: a log is damag
 	return cmd
 }
 
-// checkLine is a line of "cprof log check --json". Scripts read it: append only.
+// checkLine is a line of "cprof log check --json". Scripts read it, so existing fields never
+// change.
 type checkLine struct {
 	Log       string   `json:"log"`
 	Files     []string `json:"files"`
@@ -47,13 +48,14 @@ type checkLine struct {
 	Missing   uint64   `json:"missing_rows"`
 	Dropped   uint64   `json:"dropped_rows"`
 	Damage    []string `json:"damage,omitempty"`
-	Unread    string   `json:"unread,omitempty"` // why the log could not be read at all
+	Unread    string   `json:"unread,omitempty"` // why nothing of the log could be read
 	Duplicate int      `json:"duplicate_blocks"`
 	Foreign   int      `json:"foreign_blocks"`
 
-	// What follows the last file, as the file itself states: next, away or done; "" if it does not.
+	// Then is what follows the last file, as the file itself states: next (a segment here), away (a
+	// segment in another directory) or done (nothing). It is "" if the file does not state this.
 	Then string `json:"then"`
-	// Segments that are missing or were replaced.
+	// Lacks lists the segments that are missing or were replaced.
 	Lacks []string `json:"lacks,omitempty"`
 }
 
@@ -100,8 +102,8 @@ func checkLogs(w io.Writer, paths []string, asJSON bool) error {
 	return nil
 }
 
-// unreadAdvice returns what to do about a log of which nothing could be read. It returns "" if the
-// error already contains that advice.
+// unreadAdvice returns what a person can do about a log that cannot be read at all. If the error
+// already contains such advice, unreadAdvice returns "".
 func unreadAdvice(l aLog, err error) string {
 	switch {
 	case errors.Is(err, logstore.ErrVersion):
@@ -177,7 +179,7 @@ func (l aLog) printLacks(w io.Writer, indent string) {
 	}
 }
 
-// printDamage lists what is damaged, missing or left out.
+// printDamage prints which parts of a log are damaged, missing or left out.
 func printDamage(w io.Writer, indent string, r logstore.Report) {
 	for _, d := range r.Damage {
 		fmt.Fprintf(w, "%sdamage: %v\n", indent, d)

@@ -23,9 +23,10 @@ func newLogDump() *cobra.Command {
 	var flags dumpFlags
 	cmd := &cobra.Command{
 		Use:   "dump PATH...",
-		Short: "Print what a log holds, one row a line",
-		Long: `Print what a log holds, one row a line: kind, shard, sequence, then the row's values.
-Lines that begin with # say which log follows and which parts of it are damaged or missing.
+		Short: "Print the content of a log, one row on each line",
+		Long: `Print the content of a log, one row on each line: kind, shard, sequence number, and
+the row's values. Lines that begin with # say which log follows and which parts of it are damaged or
+missing.
 
 Exit code 3: something is damaged or missing.`,
 		Example: `  cprof log dump ./logs
@@ -47,13 +48,13 @@ Exit code 3: something is damaged or missing.`,
 	cmd.Flags().Uint64Var(&flags.from, "from", 0, "print no rows with a counter below this `count`")
 	cmd.Flags().Uint64Var(&flags.to, "to", math.MaxUint64, "print no rows with a counter above "+
 		"this `count`")
-	// for --help
+	// --help shows these words instead of numbers.
 	cmd.Flags().Lookup("limit").DefValue, cmd.Flags().Lookup("to").DefValue = "all", "the largest"
 	return cmd
 }
 
-// dumpRow is a row for printing. Its values are decimal strings, because 64 bits do not fit into a
-// JSON number.
+// dumpRow is a row in a form for printing. Its values are decimal strings, because 64 bits do not
+// fit into a JSON number.
 type dumpRow struct {
 	Channel     string `json:"channel"`
 	Incarnation string `json:"incarnation"`
@@ -65,7 +66,7 @@ type dumpRow struct {
 	values []string
 }
 
-// set sets the row's values. pairs has a name and its value in turn.
+// set sets the row's values. pairs contains names and values in turn.
 func (r *dumpRow) set(pairs ...any) {
 	for i := 0; i < len(pairs); i += 2 {
 		r.names = append(r.names, pairs[i].(string))
@@ -73,7 +74,7 @@ func (r *dumpRow) set(pairs ...any) {
 	}
 }
 
-// errEnough ends the reading of a log.
+// errEnough ends the reading of a log after the requested number of rows.
 var errEnough = fmt.Errorf("enough rows")
 
 func dumpLogs(w io.Writer, paths []string, flags dumpFlags) error {
@@ -144,8 +145,8 @@ func dumpLog(w io.Writer, l aLog, flags dumpFlags) (whole bool, err error) {
 	return l.whole(report), nil
 }
 
-// rowOf makes a row of a block printable. It also returns the row's counter, or 0 if the row has
-// none.
+// rowOf returns a row of a block in a form for printing. It also returns the row's counter, or 0 if
+// the row has none.
 func rowOf(b *logstore.Block, i int) (counter uint64, row dumpRow) {
 	row = dumpRow{Kind: b.Kind().String(), Shard: b.Shard, Sequence: b.First + uint64(i)}
 	switch b.Kind() {

@@ -18,9 +18,10 @@ func newLog() *cobra.Command {
 		Short: "Read, check and rescue log files",
 		Long: `Read, check and rescue log files.
 
-A log is what was kept of one channel, from one opening by one program, in one or more segment
-files. Each file explains itself, so no other is needed to read it. A PATH is a file, or a directory
-with any number of logs.`,
+A log has everything that was kept of one channel, from the time when one program opened the channel
+until the program closed it or ended. A log has one or more files, called segments. Each file
+describes itself, so no other file is needed to read it. A PATH is a file, or a directory with any
+number of logs.`,
 		Example: `  cprof log check ./logs
   cprof log dump ./logs | less
   cprof log stat ./logs`,
@@ -29,26 +30,27 @@ with any number of logs.`,
 	return cmd
 }
 
-// blockReader is a logstore.Reader of one file or a logstore.LogReader of a log's segments.
+// blockReader reads the blocks of a log. It is a logstore.Reader for one file, or a
+// logstore.LogReader for the segments of a log.
 type blockReader interface {
 	Next() (*logstore.Block, error)
 	Header() logstore.Header
 	Report() logstore.Report
 }
 
-// aLog is a log that can be read, and where it is.
+// aLog is a log that cprof can read: its files and its name.
 type aLog struct {
-	name  string // for people: a file, or a channel with its incarnation
+	name  string // the name for people: a file, or a channel with its incarnation
 	files []string
 	open  func() (blockReader, io.Closer, error)
 	lacks []string // files that are missing or were replaced, according to the directory's manifest
 }
 
-// whole reports whether nothing is missing that is known to have existed.
+// whole reports whether the log has everything that is known to have existed.
 func (l aLog) whole(r logstore.Report) bool { return r.Whole() && len(l.lacks) == 0 }
 
-// findLogs finds the logs of paths. A file is a log of its own. In a directory, the segments of a
-// log are one log.
+// findLogs finds the logs in paths. Each path that is a file is a log of its own. In a directory,
+// all segments of one ring together are a log.
 func findLogs(paths []string) ([]aLog, error) {
 	var logs []aLog
 	for _, path := range paths {
@@ -78,7 +80,7 @@ func findLogs(paths []string) ([]aLog, error) {
 			departed = l.take(ring[0], departed)
 			logs = append(logs, l)
 		}
-		for len(departed) > 0 { // logs of which nothing is left
+		for len(departed) > 0 { // these logs have lost all of their files
 			s, ok := logstore.ParseSegment(departed[0].Name)
 			if !ok {
 				d := departed[0]
@@ -92,8 +94,8 @@ func findLogs(paths []string) ([]aLog, error) {
 	return logs, nil
 }
 
-// departures lists how the files of a directory differ from its manifest. It returns nothing if
-// there is no manifest.
+// departures lists how the files of a directory differ from its manifest. If there is no manifest,
+// departures returns nothing.
 func departures(dir string) ([]logstore.Departure, error) {
 	manifest, err := logstore.ReadManifest(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -105,7 +107,7 @@ func departures(dir string) ([]logstore.Departure, error) {
 	return manifest.Check(dir)
 }
 
-// take adds to l.lacks the departures that concern the log of a segment, and returns the others.
+// take adds to l.lacks the departures that are about the log of a segment, and returns all others.
 func (l *aLog) take(of logstore.Segment, all []logstore.Departure) (others []logstore.Departure) {
 	for _, d := range all {
 		s, ok := logstore.ParseSegment(d.Name)
@@ -145,7 +147,7 @@ func segmentsLog(of logstore.Segment, segments []logstore.Segment) aLog {
 	return l
 }
 
-// bytes returns the size of the log's files.
+// bytes returns the total size of the log's files.
 func (l aLog) bytes() (n int64) {
 	for _, file := range l.files {
 		if info, err := os.Stat(file); err == nil {
@@ -155,7 +157,8 @@ func (l aLog) bytes() (n int64) {
 	return n
 }
 
-// totals returns how many rows of all kinds were read, are missing, and were dropped.
+// totals returns how many rows of all kinds were read, how many are missing, and how many were
+// dropped.
 func totals(r logstore.Report) (rows, missing, dropped uint64) {
 	for i := range r.Rows {
 		rows += r.Rows[i].Rows

@@ -15,12 +15,13 @@ import (
 func newLogSalvage() *cobra.Command {
 	return &cobra.Command{
 		Use:   "salvage FILE NEWFILE",
-		Short: "Write what is whole of a damaged log file to a new one",
-		Long: `Write what is whole of a damaged log file to a new file, which is whole: rows that
-are gone are accounted for there as damaged. A damaged header is reconstructed as far as the blocks
-allow. NEWFILE must not exist; FILE is not changed.
+		Short: "Write the undamaged parts of a log file to a new file",
+		Long: `Write the undamaged parts of a log file to a new file. The new file is whole: it says
+how many rows are missing because of the damage, and where. If the header is damaged, the command
+writes a new header with the facts that the blocks contain. NEWFILE must not exist. The command does
+not change FILE.
 
-Exit code 3: rows are gone, or there was damage.`,
+Exit code 3: rows are missing, or FILE was damaged.`,
 		Example: "  cprof log salvage torn.cplog whole.cplog",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -35,7 +36,7 @@ func salvageLog(w io.Writer, from, to string) error {
 		return fmt.Errorf("salvage log: %w", err)
 	}
 	defer f.Close()
-	// Without a header, the channel of a log is unknown.
+	// If a log has no header, its channel is unknown.
 	unknown := logstore.Header{Channel: channel.Name{Actor: "unknown", Point: "unknown"},
 		NodeNumber: channel.MaxNode + 1}
 	report, err := logstore.Salvage(f, from, to, unknown)

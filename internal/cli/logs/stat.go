@@ -15,11 +15,11 @@ func newLogStat() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "stat PATH...",
-		Short: "Say how much a log holds, and how small it is",
-		Long: `Say how much a log holds, over how many cycles, how small it is, and how it was
-configured.
+		Short: "Say how much a log contains, and how small it is",
+		Long: `Say how much a log contains, over how many cycles, how small it is, and how its
+channel was configured.
 
-Exit code 3: a log is damaged or lacks rows; the figures are of what is whole.`,
+Exit code 3: a log is damaged or lacks rows, and the figures are only about the rest.`,
 		Example: "  cprof log stat ./logs\n  cprof log stat --json ./logs | jq -r '[.channel, " +
 			".events, .bytes_per_row] | @tsv'",
 		Args: cobra.MinimumNArgs(1),
@@ -31,7 +31,7 @@ Exit code 3: a log is damaged or lacks rows; the figures are of what is whole.`,
 	return cmd
 }
 
-// statLine is a line of "cprof log stat --json". Scripts read it: append only.
+// statLine is a line of "cprof log stat --json". Scripts read it, so existing fields never change.
 type statLine struct {
 	Log          string  `json:"log"`
 	Channel      string  `json:"channel"`

@@ -17,19 +17,19 @@ func newDoctor() *cobra.Command {
 	var seconds float64
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what on this machine is fit to measure time, what is not, and what to do",
-		Long: `Say what on this machine is fit to measure time, what is not, and what to do about
-it. This covers the counter, its quantum, how far the cores may disagree, and what ends an epoch and
-how much of that can be seen here. It also covers shared memory for rings, kernel stamps on each
-interface, what steers CLOCK_REALTIME, sleep and limits. It measures for about a second and changes
-nothing.
+		Short: "Check whether this machine is fit to measure time",
+		Long: `Check whether this machine is fit to measure time, and say what to do if it is not.
+The checks cover the counter, its quantum, how far the cores may disagree, and which events that end
+an epoch this machine can detect. They also cover shared memory for rings, kernel stamps on each
+interface, what adjusts CLOCK_REALTIME, sleep and limits. The command measures for about a second
+and changes nothing.
 
-With --wander it compares the counter with the machine's other clocks instead, for a minute, and
-says how far the counter's rate moves and what --wander that justifies. Most clocks of a machine are
-made from its counter, or from the same crystal. The command says which, and what cannot be seen
-from here.
+With --wander, the command instead compares the counter with the machine's other clocks for a
+minute. It says how far the counter's rate moves, and which wander that justifies. The kernel
+computes most clocks from the counter, or they use the same crystal. The command names these clocks,
+and says what they cannot show.
 
-Exit code 1: the machine is unfit. Exit code 3: something could not be found out.`,
+Exit code 1: the machine is unfit. Exit code 3: something could not be determined.`,
 		Example: "  cprof doctor\n  cprof doctor --wander --seconds 600\n  cprof doctor --json | " +
 			"jq '.findings[] | select(.verdict != \"fit\")'",
 		Args: cobra.NoArgs,
@@ -56,13 +56,13 @@ Exit code 1: the machine is unfit. Exit code 3: something could not be found out
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	cmd.Flags().BoolVar(&wander, "wander", false, "measure how far the counter's rate moves, as "+
-		"far as this machine can see that")
-	cmd.Flags().Float64Var(&seconds, "seconds", 60, "how long --wander looks; 20 at least")
+	cmd.Flags().BoolVar(&wander, "wander", false, "measure how far the counter's rate moves, if "+
+		"this machine's clocks can show it")
+	cmd.Flags().Float64Var(&seconds, "seconds", 60, "how long --wander measures; at least 20")
 	return cmd
 }
 
-// doctorVerdict turns a report into the command's exit code.
+// doctorVerdict turns the worst verdict of a report into the command's exit code.
 func doctorVerdict(report host.Report) error {
 	switch report.Verdict() {
 	case host.Unfit:

@@ -25,10 +25,11 @@ func newRelationPlot() *cobra.Command {
 		Long: `Draw a relation over time: its bound, what single packets proved relative to it, the
 relative rate, and whose stamps were used. The drawing is text, or an image with --svg.
 
-Residuals are shown relative to the middle of the bound. Packets from the first node prove that the
-truth is not below their mark, packets from the second that it is not above. The band is what all of
-them, and the assumed wander, leave. If the data refute every bound, the packets are shown relative
-to a straight line, with the places of the contradictions.
+Each packet has a mark relative to the middle of the bound, its residual. A packet from the first
+node proves that the truth is not below its mark. A packet from the second node proves that the
+truth is not above its mark. The band shows the bound that follows from all packets and the assumed
+wander. If the data refute every bound, the drawing shows the packets relative to a straight line,
+and the contradictions.
 
 Exit code 1: the data refute every bound. Exit code 3: the relation is suspect.`,
 		Example: `  cprof relation plot a--b.rel
@@ -68,8 +69,8 @@ Exit code 1: the data refute every bound. Exit code 3: the relation is suspect.`
 	return cmd
 }
 
-// columnsOf returns the width of a terminal. For files and pipes it returns 100, which keeps lines
-// readable.
+// columnsOf returns the width of a terminal. For files and pipes it returns 100, a width that
+// people can read well.
 func columnsOf(w io.Writer) int {
 	if file, ok := command.FileOf(w); ok {
 		if size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ); err == nil &&
@@ -80,7 +81,7 @@ func columnsOf(w io.Writer) int {
 	return 100
 }
 
-// curve is a quantity over time.
+// curve is an interval that changes over time.
 type curve struct{ x, lo, hi []float64 }
 
 func (c *curve) add(x, lo, hi float64) {
@@ -139,8 +140,8 @@ func (s *summary) figure() plot.Figure {
 	}
 }
 
-// brokenFigure shows constraints that no relation satisfies, relative to the line from the first
-// train to the last.
+// brokenFigure shows the constraints of a pair that has no relation. It draws them relative to the
+// straight line from the first train to the last.
 func (s *summary) brokenFigure() plot.Figure {
 	a, b := s.pair.A, s.pair.B
 	var trains []tscratio.Kept
@@ -210,7 +211,7 @@ func (s *summary) contradictionRules(at_s func(uint64) float64) []plot.Series {
 	return []plot.Series{{Name: "contradiction", Kind: plot.Rule, X: x, Color: plot.Red}}
 }
 
-// residuals shows what each packet proved, relative to the middle of the bound.
+// residuals shows what each packet proves, relative to the middle of the bound.
 func (s *summary) residuals(time plot.Axis, band curve, at_s func(uint64) float64) plot.Panel {
 	r := s.relation
 	var lower, upper plot.Series
@@ -224,7 +225,7 @@ func (s *summary) residuals(time plot.Axis, band curve, at_s func(uint64) float6
 			if c.Kind == tscratio.Upper {
 				series = &upper
 			}
-			if r.From.Name == s.pair.A.Name { // the constraints are given from B's point of view
+			if r.From.Name == s.pair.A.Name { // constraints map B to A: turn them round
 				y, x = c.A, c.B
 				if c.Kind == tscratio.Upper {
 					series = &lower
@@ -240,8 +241,8 @@ func (s *summary) residuals(time plot.Axis, band curve, at_s func(uint64) float6
 			series.Y = append(series.Y, us(r.Into, float64(int64(x-at.Mid()))))
 		}
 	}
-	// A late packet proves little and would flatten everything else. So the axis fits most packets,
-	// not all.
+	// A packet that arrives late proves little. If the axis showed all such packets, the others
+	// would look like a flat line. So the axis shows most packets, but not all.
 	spread := 4 * quantile(s.halves_us, 0.9)
 	near := slices.Concat(lower.Y, upper.Y)
 	for i := range near {
@@ -270,7 +271,7 @@ func (s *summary) residuals(time plot.Axis, band curve, at_s func(uint64) float6
 	}
 }
 
-// rates shows the rates relative to their own mean: what matters is how they move.
+// rates shows the rates relative to their mean, because their changes matter.
 func (s *summary) rates(time plot.Axis, knots []tscratio.Knot,
 	at_s func(uint64) float64) plot.Panel {
 	var rate curve
@@ -287,7 +288,7 @@ func (s *summary) rates(time plot.Axis, knots []tscratio.Knot,
 	}
 	slices.Sort(widths)
 	spread := max(2*quantile(widths, 0.8), 1)
-	for i := range rate.lo { // near the ends little is known
+	for i := range rate.lo { // near the ends the rate's interval is wide: cut it
 		rate.lo[i], rate.hi[i] = max(rate.lo[i], -spread), min(rate.hi[i], spread)
 	}
 	return plot.Panel{
@@ -298,7 +299,8 @@ func (s *summary) rates(time plot.Axis, knots []tscratio.Knot,
 	}
 }
 
-// stampPanel shows whose stamps were used. It returns false if the file does not state that.
+// stampPanel shows who took the stamps of each train. If the file does not say that, it returns
+// false.
 func (s *summary) stampPanel(time plot.Axis, at_s func(uint64) float64) (plot.Panel, bool) {
 	kernel := plot.Series{Name: "of the kernel", Kind: plot.Points, Color: plot.Green}
 	user := plot.Series{Name: "around system calls", Kind: plot.Points, Color: plot.Orange}

@@ -39,19 +39,20 @@ func newRelate() *cobra.Command {
 	var flags relateFlags
 	cmd := &cobra.Command{
 		Use: "relate HOST:PORT HOST:PORT",
-		Short: "Relate the counters of two nodes by hand: run trains between two tsc-clients and " +
-			"print what they prove",
-		Long: `Relate the counters of two nodes by hand: run trains of probes between two
-tsc-clients, in both directions, and print how well one counter is known in cycles of the other.
+		Short: "Relate the counters of two nodes without a server: run trains between two " +
+			"tsc-clients, and print what the trains prove",
+		Long: `Relate the counters of two nodes without a server: run trains of probes between two
+tsc-clients, in both directions, and print how exactly readings of one counter can be translated
+into cycles of the other.
 
-HOST:PORT is where a tsc-client takes commands (its key "command"). Without keys that is a port of
-this machine. With keys it may be anywhere: --key is your own secret key, of role admin, and
---node-key is the public key of the nodes, once if they share one, or once for each in the order of
-the nodes.
+HOST:PORT is the address at which a tsc-client takes commands (the key "command" of its
+configuration). Without keys, both nodes must be on this machine. With keys, they may be anywhere:
+--key is your own secret key, of role admin, and --node-key is the public key of both nodes. If the
+nodes have different keys, give --node-key twice, in the order of the nodes.
 
-If a node stops answering, the measurement ends. What was measured until then counts, and the error
-names the node. A node whose stamps cannot be true is refused by name, and so are answers from
-before the measurement.
+If a node stops answering, the measurement ends, and the error names the node. The result then rests
+on what was measured before. If a node's stamps cannot be true, or its answers are older than the
+measurement, the command refuses them and names the node.
 
 Exit code 1: nothing was measured, or the data refute every bound. Exit code 3: the relation is
 suspect, or parts are missing.`,
@@ -67,33 +68,34 @@ suspect, or parts are missing.`,
 	}
 	cmd.Flags().Float64Var(&flags.seconds, "seconds", 10, "measure for this long")
 	cmd.Flags().IntVar(&flags.trains, "trains",
-		0, "number of trains in all (default: four a second)")
+		0, "total number of trains (default: four a second)")
 	cmd.Flags().IntVar(&flags.exchanges, "exchanges", 5, "exchanges of a train, after its warm-up")
 	cmd.Flags().StringVarP(&flags.out, "output", "o", "",
 		"write the constraints to this `file`, which must not exist")
 	cmd.Flags().StringVar(&flags.key, "key", "", "your secret key `file`, of role admin")
-	cmd.Flags().StringArrayVar(&flags.public, "node-key", nil, "the nodes' public key `file`")
+	cmd.Flags().StringArrayVar(&flags.public, "node-key", nil,
+		"the nodes' public key `file`; may be given twice")
 	cmd.Flags().Var(&flags.wander, "wander", "assume this `wander`, as 0.2ppm or 50ppb (default "+
 		"1ppm); \"cprof doctor --wander\" measures what is justified")
 	cmd.Flags().BoolVar(&flags.userOnly, "user-stamps",
-		false, "use no kernel stamps in the node that starts a train; the answering tsc-client "+
-			"has its own --user-stamps")
+		false, "use no kernel stamps in the node that starts a train; for answers, set "+
+			"--user-stamps of that tsc-client")
 	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object")
 	return cmd
 }
 
 const (
-	relateTimeout = 3 * time.Second // for a node's answer, in addition to the time of its work
-	trainTimeout  = 2 * time.Second // for a train
-	giveUpAfter   = 3               // failed trains in a row
+	relateTimeout = 3 * time.Second // for an answer, in addition to the time for its work
+	trainTimeout  = 2 * time.Second // for one train
+	giveUpAfter   = 3               // number of failed trains in a row after which relate gives up
 )
 
-// A relateNode is one of the two tsc-clients.
+// relateNode is one of the two tsc-clients that relate asks.
 type relateNode struct {
-	where   string // as on the command line
+	where   string // address from the command line
 	client  *control.Client
 	answer  tscclient.NodeAnswer
-	address netip.AddrPort // of the node's answerer, as the other node reaches it
+	address netip.AddrPort // address of the node's answerer, as the other node reaches it
 }
 
 func (n *relateNode) String() string {
@@ -103,7 +105,7 @@ func (n *relateNode) String() string {
 	return fmt.Sprintf("%q at %s", n.answer.Name, n.where)
 }
 
-// ask asks a node and waits for its answer.
+// ask asks the node a question and waits for its answer.
 func (n *relateNode) ask(ctx context.Context, what string, argument, result any,
 	limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit+relateTimeout)
@@ -111,7 +113,7 @@ func (n *relateNode) ask(ctx context.Context, what string, argument, result any,
 	return n.client.Ask(ctx, what, argument, result)
 }
 
-// meet connects to a node and asks what it is.
+// meet connects to the node and asks for its description.
 func (n *relateNode) meet(ctx context.Context, key *control.Key,
 	publics func() ([]string, error)) error {
 	config := control.ClientConfig{Server: n.where, Key: key, Publics: publics}
@@ -132,7 +134,7 @@ func (n *relateNode) meet(ctx context.Context, key *control.Key,
 	return nil
 }
 
-// reach finds the address at which the other node reaches this node's answerer.
+// reach sets n.address to the address at which the other node can reach n's answerer.
 func (n *relateNode) reach(ctx context.Context, other *relateNode) error {
 	own, err := resolve(ctx, n.where)
 	if err != nil {
@@ -164,12 +166,12 @@ func resolve(ctx context.Context, where string) (netip.Addr, error) {
 	return addresses[0].Unmap(), nil
 }
 
-// A measurement is the result of trains between two nodes.
+// measurement is the result of trains between two nodes.
 type measurement struct {
 	pair    *tscratio.Pair
 	lost    uint64
 	whyUser map[string]int
-	problem error // why the measurement ended early
+	problem error // why the measurement ended early; nil if it did not
 }
 
 func relate(ctx context.Context, flags relateFlags, where []string, stdout,
@@ -285,7 +287,8 @@ func meetBoth(ctx context.Context, flags relateFlags, where []string) ([2]*relat
 	return nodes, errors.Join(nodes[0].reach(ctx, nodes[1]), nodes[1].reach(ctx, nodes[0]))
 }
 
-// measurePair runs trains from both nodes in turn, spread evenly over the measuring time.
+// measurePair runs trains, started by one node and the other in turn, spread evenly over the
+// measuring time.
 func measurePair(ctx context.Context, flags relateFlags, nodes [2]*relateNode,
 	line *command.Progress) (*measurement, error) {
 	assumptions := tscratio.DefaultAssumptions()
@@ -340,16 +343,17 @@ func measurePair(ctx context.Context, flags relateFlags, nodes [2]*relateNode,
 			i+1, flags.trains, time.Since(begin).Seconds(), flags.seconds, bound)
 	}
 	if ctx.Err() == nil && failures < giveUpAfter && !errors.Is(m.problem, errSilent) {
-		m.problem = nil // a single lost train is no reason to doubt the others
+		m.problem = nil // some lost trains say nothing about the others
 	}
 	return m, nil
 }
 
-// errSilent is wrapped when a node no longer answers commands.
+// errSilent says that a node does not answer commands any more.
 var errSilent = errors.New("no longer answers: was it stopped, or cut off?")
 
-// train has the node from run a train with the node to. It returns refused if the stamps of to
-// cannot be true.
+// train makes the first node, from, run a train with the second node, to. If refused is true, the
+// measurement must stop: the second node's stamps cannot be true, or the first node's counter was
+// interrupted.
 func (m *measurement) train(ctx context.Context, flags relateFlags, from,
 	to *relateNode) (refused bool, err error) {
 	a := to.answer
@@ -386,7 +390,7 @@ func (m *measurement) train(ctx context.Context, flags relateFlags, from,
 		if err != nil {
 			return false, fmt.Errorf("node %v: %w", from, err)
 		}
-		part.Declared = m.pair.Declared // none of it was pruned
+		part.Declared = m.pair.Declared // allowed, because nothing was pruned
 		if err := m.pair.Merge(part); err != nil {
 			return false, fmt.Errorf("node %v: %w", from, err)
 		}
@@ -397,7 +401,7 @@ func (m *measurement) train(ctx context.Context, flags relateFlags, from,
 	return false, nil
 }
 
-// writeNew writes a file that must not exist yet. After an error the file does not exist.
+// writeNew writes a file that must not exist yet. If writing fails, no file is left behind.
 func writeNew(name string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(name), ".relate-*")
 	if err != nil {
@@ -414,7 +418,7 @@ func writeNew(name string, data []byte) error {
 	return nil
 }
 
-// print prints the closing summary.
+// print writes the summary at the end of a measurement.
 func (m *measurement) print(w io.Writer, s *summary, file string) error {
 	if err := s.print(w); err != nil {
 		return err
@@ -430,7 +434,7 @@ func (m *measurement) print(w io.Writer, s *summary, file string) error {
 	return err
 }
 
-// hint returns what to do next.
+// hint returns what the user can do next.
 func (m *measurement) hint(s *summary, file string) string {
 	switch {
 	case s.relation == nil && len(s.contradictions()) > 0:
@@ -449,7 +453,8 @@ func (m *measurement) hint(s *summary, file string) string {
 		"translate %s COUNT", file, file, file)
 }
 
-// relateJSON is the line of "cprof relate --json". Scripts read it: append only.
+// relateJSON is the line that "cprof relate --json" prints. Scripts read it, so fields may only be
+// added.
 type relateJSON struct {
 	relationJSON
 	Lost    uint64         `json:"lost_answers"`

@@ -16,20 +16,19 @@ import (
 func newRelation() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "relation",
-		Short: "Look at a stored relation of two nodes' counters, translate readings with " +
-			"it, draw it",
-		Long: `Look at a stored relation of two nodes' counters, translate readings with it, draw
-it.
+		Short: "Show or draw a stored relation of two nodes' counters, or translate readings " +
+			"with it",
+		Long: `Show or draw a stored relation of two nodes' counters, or translate readings with it.
 
-A relation file (.rel) holds what packets proved about two counters and what was assumed of them. It
-holds no answers: each of these commands computes its answer again, with another wander or in the
-other node's cycles if you like. "cprof relate" makes such a file, and every run holds some.`,
+A relation file (.rel) contains what packets proved about two counters, and the assumptions. It
+contains no answers: each command computes its answer anew. You can choose another wander, or cycles
+of the other node. "cprof relate" makes a relation file, and every run contains relation files.`,
 	}
 	cmd.AddCommand(newRelationShow(), newRelationTranslate(), newRelationPlot())
 	return cmd
 }
 
-// relationFlags are the options for evaluating a stored pair.
+// relationFlags contains the options for computing the relation of a stored pair.
 type relationFlags struct {
 	into   string
 	wander command.WanderFlag
@@ -48,10 +47,10 @@ func (f *relationFlags) addInto(cmd *cobra.Command) {
 		"the file's first)")
 }
 
-// maxRelationBytes is far above the size of a relation of days.
+// maxRelationBytes is far more than the size of a relation file of many days.
 const maxRelationBytes = 1 << 30
 
-// readPair reads a relation file, and merges the files of with into it.
+// readPair reads a relation file, and merges the other files into its pair.
 func readPair(file string, with []string) (*tscratio.Pair, error) {
 	pair, err := readPairFile(file)
 	if err != nil {
@@ -89,7 +88,7 @@ func readPairFile(file string) (*tscratio.Pair, error) {
 	return pair, nil
 }
 
-// relationRemedy returns what to do about a file that cannot be read.
+// relationRemedy says what the user can do about a file that cannot be read.
 func relationRemedy(err error) string {
 	switch {
 	case errors.Is(err, tscratio.ErrNotPair):
@@ -105,7 +104,7 @@ func relationRemedy(err error) string {
 	return ""
 }
 
-// relate evaluates a pair according to the flags.
+// relate computes the relation of a pair as the flags demand.
 func (f *relationFlags) relate(pair *tscratio.Pair) (*tscratio.Relation, error) {
 	into, err := side(pair, f.into, tscratio.SideA, "--into")
 	if err != nil {
@@ -127,7 +126,7 @@ func (f *relationFlags) relateInto(pair *tscratio.Pair, into tscratio.Side) (*ts
 	return r, nil
 }
 
-// explainRelate adds a remedy to an error of Relate.
+// explainRelate adds to an error of Relate what the user can do.
 func explainRelate(err error, w, most tscratio.Wander) error {
 	var refuted *tscratio.RefutedError
 	switch {
@@ -142,7 +141,7 @@ func explainRelate(err error, w, most tscratio.Wander) error {
 	return err
 }
 
-// side returns the node of the pair that has this name. An empty name means the side other.
+// side returns the side of the pair whose node has this name. If name is empty, it returns other.
 func side(pair *tscratio.Pair, name string, other tscratio.Side, flag string) (tscratio.Side,
 	error) {
 	switch name {
@@ -158,25 +157,25 @@ func side(pair *tscratio.Pair, name string, other tscratio.Side, flag string) (t
 }
 
 // us converts a bound in cycles of a node to microseconds, rounded up. It uses the node's nominal
-// rate, because a relation contains no other rate.
+// rate, because a relation contains no measured rate in seconds.
 func us(n tscratio.Node, cycles float64) float64 {
 	return command.RoundUp(cycles/float64(n.Nominal_hz)*1e6, 6)
 }
 
-// A summary is what commands print about a pair and its relation.
+// A summary contains what commands print about a pair and its relation.
 type summary struct {
 	pair     *tscratio.Pair
-	relation *tscratio.Relation // nil if there is none
-	why      error              // why there is none
+	relation *tscratio.Relation // nil if there is no relation
+	why      error              // why there is no relation
 
 	trains, byA, exchanges, gathered, kept int
 	stamps                                 tscratio.Stamps
 	span                                   time.Duration
-	// half-widths at evenly spread readings, sorted
+	// halves_us contains half-widths of bounds at evenly spread readings, sorted.
 	halves_us       []float64
 	rate            tscratio.Elapsed
 	rateOver_cycles uint64
-	first           uint64 // reading of From at which constraints begin
+	first           uint64 // the reading of From at which constraints begin
 }
 
 const boundSamples = 1000
@@ -191,7 +190,7 @@ func summarize(pair *tscratio.Pair, relation *tscratio.Relation, why error) *sum
 		}
 		s.exchanges += k.Exchanges
 		gathered := k.Gathered
-		if gathered == 0 { // not stored in the file
+		if gathered == 0 { // the file does not store this number
 			gathered = max(2*k.Exchanges, len(k.Constraints))
 		}
 		s.gathered += gathered
@@ -229,7 +228,7 @@ func quantile(sorted []float64, q float64) float64 {
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }
 
-// meanRate returns the mean rate over the whole span, for display.
+// meanRate returns the mean rate over the whole span, to show to people.
 func (s *summary) meanRate() (lo, hi float64, ok bool) {
 	if s.rateOver_cycles == 0 {
 		return 0, 0, false
@@ -246,7 +245,8 @@ func (s *summary) verdict() string {
 	return s.relation.Verdict.String()
 }
 
-// contradictions returns what refutes the wander, if anything does.
+// contradictions returns the contradictions that refute the wander. If there are none, it returns
+// nil.
 func (s *summary) contradictions() []tscratio.Contradiction {
 	var refuted *tscratio.RefutedError
 	switch {
@@ -258,7 +258,7 @@ func (s *summary) contradictions() []tscratio.Contradiction {
 	return nil
 }
 
-// err returns the error of a command that has printed the summary, or nil.
+// err returns the error with which a command ends after it has printed the summary, or nil.
 func (s *summary) err() error {
 	switch {
 	case s.relation == nil:

@@ -24,11 +24,12 @@ func newRelationShow() *cobra.Command {
 		Long: `Show how well two counters are known, under which assumptions, and whether the data
 contradict these.
 
-The bound is half of the interval in which a reading of one counter is known to lie in cycles of the
-other. Printed are its median, its 90th percentile and its largest value over the time of the
-measurement. The smallest wander that the data allow is printed beside the one that was used: if it
-is more than half of that, the verdict is suspect and the bounds are estimates. Contradictions say
-when, and what happened: a rate that moved, a step, a reset.
+If a reading of one counter is translated into the other counter, the result is an interval. The
+bound is half of its width. The command prints the median, the 90th percentile and the largest value
+of the bound over the time of the measurement. It also prints the wander that was used, and the
+smallest wander that the data allow. If the smallest is more than half of the wander used, the
+verdict is suspect and the bounds are estimates. Contradictions say when something happened, and
+what: a rate that changed, a step, a reset.
 
 Exit code 1: the file cannot be read, or the data refute every bound. Exit code 3: the relation is
 suspect.`,
@@ -64,7 +65,7 @@ suspect.`,
 	return cmd
 }
 
-// print prints the summary for people.
+// print writes the summary for people to read.
 func (s *summary) print(w io.Writer) error {
 	p := s.pair
 	line := func(name, format string, args ...any) {
@@ -116,7 +117,7 @@ func (s *summary) print(w io.Writer) error {
 	return nil
 }
 
-// refuted describes which wanders the data refute.
+// refuted says in words which wanders the data refute.
 func refuted(least tscratio.Wander) string {
 	if least == 0 {
 		return "the data refute none"
@@ -124,7 +125,7 @@ func refuted(least tscratio.Wander) string {
 	return fmt.Sprintf("the data refute every one below %.3g ppm", least.PPM())
 }
 
-// microseconds prints a bound with three digits, rounded up.
+// microseconds formats a bound with three digits, rounded up.
 func microseconds(v float64) string {
 	digits := 3
 	for limit := 1.0; v >= limit && digits > 0; limit *= 10 {
@@ -155,8 +156,8 @@ func (s *summary) verdictText() string {
 		"bounds are estimates, computed with %v", s.relation.Wander)
 }
 
-// contradictionText adds the time since the first constraint to tscratio's text, which is in
-// cycles.
+// contradictionText describes a contradiction. It adds the time since the first constraint to
+// tscratio's text, which gives only cycles.
 func (s *summary) contradictionText(c tscratio.Contradiction) string {
 	node, first := s.pair.B, uint64(0)
 	if c.From == s.pair.A.Name {
@@ -178,7 +179,7 @@ func (s *summary) contradictionText(c tscratio.Contradiction) string {
 	return fmt.Sprintf("%s to %s s after the first train: %v", at(c.At.Lo), at(c.At.Hi), c)
 }
 
-// These are the lines of --json. Scripts read them: append only.
+// These types are lines that --json prints. Scripts read them, so fields may only be added.
 type (
 	relationJSON struct {
 		A              nodeJSON            `json:"a"`

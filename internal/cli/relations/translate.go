@@ -24,12 +24,12 @@ func newRelationTranslate() *cobra.Command {
 		Short: "Translate readings of one node's counter into the other's, with the bound",
 		Long: `Translate readings of one node's counter into the other's, with the bound.
 
-COUNT is a reading of the counter of --from, as a decimal number. Without any, readings are read
-from standard input, one a line. Each answer is an interval: the other counter stood in it, if what
-the relation assumes is true.
+COUNT is a reading of the counter of --from, as a decimal number. If there is no COUNT, the command
+reads one reading from each line of standard input. Each answer is an interval. It contains the
+reading of the other counter at that moment, if the assumptions of the relation are true.
 
-Exit code 1: no reading could be translated. Exit code 3: some could not, or the relation is
-suspect.`,
+Exit code 1: no reading could be translated. Exit code 3: some readings could not be translated, or
+the relation is suspect.`,
 		Example: `  cprof relation translate a--b.rel 90872340987234
   cprof relation translate a--b.rel --from a 3452345 3462345 --json
   cprof log dump --json b.cplog | jq -r 'select(.kind == "events") | .counter' |
@@ -67,8 +67,8 @@ suspect.`,
 	flags.add(cmd)
 	cmd.Flags().StringVar(&from, "from", "", "the `node` whose counter was read (default: the "+
 		"file's second)")
-	cmd.Flags().StringVar(&epoch, "epoch", "", "epoch of the readings; refuse if the relation "+
-		"is of another")
+	cmd.Flags().StringVar(&epoch, "epoch", "", "epoch of the readings; if the relation is of "+
+		"another epoch, refuse")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per line")
 	return cmd
 }
@@ -80,7 +80,8 @@ func nodeOf(pair *tscratio.Pair, s tscratio.Side) tscratio.Node {
 	return pair.B
 }
 
-// translationLine is a line of "cprof relation translate --json". Scripts read it: append only.
+// translationLine is a line that "cprof relation translate --json" prints. Scripts read it, so
+// fields may only be added.
 type translationLine struct {
 	Reading  string   `json:"reading_cycles"`
 	From     string   `json:"from"`
@@ -132,7 +133,7 @@ func (t *translator) all(in io.Reader) error {
 	return nil
 }
 
-// one translates one reading. ok is false if the reading could not be translated.
+// one translates one reading. If the reading cannot be translated, ok is false.
 func (t *translator) one(text string) (ok bool, err error) {
 	r := t.relation
 	line := translationLine{Reading: text, From: r.From.Name, Into: r.Into.Name}

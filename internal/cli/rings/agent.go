@@ -18,8 +18,8 @@ func newAgent() *cobra.Command {
 		Short: "Ask this node's agent, and record runs on one node",
 		Long: `Ask this node's agent, and record runs on one node.
 
-The agent is cp-agent, which drains the rings of this user's programs. It answers over a socket in
-the directory of the rings, which only its user may open.`,
+The agent is cp-agent, which drains the rings of this user's programs. It answers at a socket in the
+directory of the rings. Only the user may open this socket.`,
 		Example: `  cprof agent status
   cprof agent begin tuesday
   cprof agent end tuesday`,
@@ -34,8 +34,8 @@ func newAgentStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show what this node's agent does",
-		Long: `Show what this node's agent does: what it drains, what was lost and why, and which
-handler table holds.
+		Long: `Show what this node's agent does: which rings it drains, what was lost and why, and
+which handler table applies.
 
 Exit code 3: the agent gives a warning.`,
 		Example: "  cprof agent status\n  cprof agent status --json | jq .total",
@@ -127,8 +127,8 @@ func newAgentFlush() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:     "flush",
-		Short:   "Write what the rings hold now to the logs",
-		Long:    "Write what the rings hold now to the logs. It is there when the command returns.",
+		Short:   "Write the present content of the rings to the logs",
+		Long:    "Write the present content of the rings to the logs, and return when it is there.",
 		Example: "  cprof agent flush",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -148,9 +148,9 @@ func newAgentBegin() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "begin NAME",
 		Short: "Begin a run on this node",
-		Long: `Begin a run on this node: what is logged from now on is kept apart, until "cprof
-agent end". This is for one node without a server; a server opens and closes a run on all of its
-nodes.`,
+		Long: `Begin a run on this node: until "cprof agent end", the agent writes all events to the
+logs of the run. This command is for one node without a server. A server opens and closes a run on
+all of its nodes.`,
 		Example: "  cprof agent begin tuesday",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -176,8 +176,8 @@ func newAgentEnd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "end NAME",
 		Short: "End a run on this node",
-		Long: `End a run on this node. What its programs have logged until now is in the run's logs
-when the command returns.
+		Long: `End a run on this node. When the command returns, the run's logs have all events that
+programs have logged until now.
 
 Exit code 3: parts are missing in the logs, and the logs say which.`,
 		Example: "  cprof agent end tuesday",

@@ -13,11 +13,13 @@ func newRingDump() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "dump RING",
-		Short: "Print what a ring holds, one event a line",
-		Long: `Print what a ring holds, one event a line: shard, sequence, counter, id. Lines that
-begin with # say what the ring is, which handler holds from which sequence on, and what was dropped.
+		Short: "Print the content of a ring, one event on each line",
+		Long: `Print the content of a ring, one event on each line: shard, sequence number, counter,
+id. Lines that begin with # describe the ring. They also say from which sequence number on each
+handler applies, and which events were dropped.
 
-RING is a file, or the start of a channel's name or of an incarnation. Reading removes nothing.`,
+RING is a file, or the beginning of a channel's name or of an incarnation. The command does not
+change the ring.`,
 		Example: "  cprof ring dump parser/start\n  cprof ring dump 3f9a",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -38,5 +40,6 @@ RING is a file, or the start of a channel's name or of an incarnation. Reading r
 		},
 	}
 	command.RingsFlag(cmd, &dir)
+	cmd.ValidArgsFunction = command.CompleteChannels(&dir, 1, cobra.ShellCompDirectiveDefault)
 	return cmd
 }

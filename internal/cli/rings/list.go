@@ -18,7 +18,8 @@ func newRingList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the rings of this node",
-		Long: `List the rings of this node: whose they are, what waits in them, and what they lost.
+		Long: `List the rings of this node: which program and channel each belongs to, how many
+records wait in it, and how many events it lost.
 
 Exit code 3: some files cannot be read as rings.`,
 		Example: "  cprof ring list\n  cprof ring list --json | jq 'select(.state == " +
@@ -92,7 +93,8 @@ func (s ringState) remark() string {
 	case s.BadSettings:
 		return "got settings that no handler accepts: its handler is null now"
 	case s.Misuse:
-		return "Log was called on a link channel, or Link on another: such calls stored nothing"
+		return "Log was called on a link channel, Link on another, or LogAt with a bad stamp or " +
+			"on a shared channel: such calls stored nothing"
 	case s.State == "orphan" && s.Waiting > 0:
 		return "rescue it: cprof ring salvage"
 	}

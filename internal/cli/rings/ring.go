@@ -19,9 +19,10 @@ func newRing() *cobra.Command {
 		Short: "Look at the rings in shared memory, and rescue orphans",
 		Long: `Look at the rings in shared memory, and rescue orphans.
 
-A ring is the shared memory of one channel of one program. It is live while the program has it open.
-It is an orphan after the program has ended, in whatever way. An orphan loses nothing: list and dump
-read it, salvage moves its contents into a log. None of them needs an agent.`,
+A ring is the shared memory of one channel of one program. A ring is live while the program has it
+open. When the program has ended, in whatever way, the ring is an orphan. An orphan keeps all of its
+events: "list" and "dump" read it, and "salvage" moves its events into a log. These commands need no
+agent.`,
 		Example: `  cprof ring list
   cprof ring dump parser
   cprof ring salvage --to ./rescued`,
@@ -30,7 +31,8 @@ read it, salvage moves its contents into a log. None of them needs an agent.`,
 	return cmd
 }
 
-// ringFiles lists the rings of a directory. An empty dir becomes the default.
+// ringFiles lists the rings of a directory. If *dir is empty, ringFiles sets it to the default
+// directory.
 func ringFiles(dir *string) ([]string, error) {
 	if *dir == "" {
 		*dir = ring.DefaultDirectory()
@@ -38,7 +40,7 @@ func ringFiles(dir *string) ([]string, error) {
 	return ring.Files(*dir)
 }
 
-// ringState is what list and dump show of a ring.
+// ringState is what "cprof ring list" and "cprof ring dump" show about a ring.
 type ringState struct {
 	Channel      string `json:"channel"`
 	State        string `json:"state"` // live, closed or orphan
@@ -48,7 +50,7 @@ type ringState struct {
 	Writers      string `json:"writers"` // one or many
 	Shards       int    `json:"shards"`
 	Capacity     uint64 `json:"capacity_records"`
-	Waiting      uint64 `json:"waiting_records"` // not yet safe in a log
+	Waiting      uint64 `json:"waiting_records"` // records that are not yet safe in a log
 	Logged       uint64 `json:"logged_records"`  // since the channel was opened
 	Dropped      uint64 `json:"dropped_events"`
 	Counted      uint64 `json:"counted_events"`
@@ -108,8 +110,8 @@ func readRingState(r *ring.Reader) (ringState, error) {
 	return s, nil
 }
 
-// chooseRing finds the ring that a word names. The word is a file, or the start of a channel's name
-// or incarnation.
+// chooseRing finds the ring that a word means. The word is a file, or the beginning of a channel's
+// name or of an incarnation.
 func chooseRing(dir, word string) (string, error) {
 	if strings.ContainsRune(word, filepath.Separator) {
 		if _, err := os.Lstat(word); err == nil {
@@ -146,7 +148,7 @@ func chooseRing(dir, word string) (string, error) {
 			"incarnation:%s", word, dir, len(found), names.String())
 }
 
-// ringEvent is a record, or a hole: a cell that was reserved and never written.
+// ringEvent is a record, or a hole: a place for a record that was reserved and never written.
 type ringEvent struct {
 	shard    int
 	sequence uint64
@@ -154,8 +156,8 @@ type ringEvent struct {
 	hole     bool
 }
 
-// eachEvent calls do with every event in a ring, shard after shard. It reports holes only if the
-// ring's owner is dead.
+// eachEvent calls do for every event in a ring, one shard after the other. It reports holes only if
+// the ring's owner is dead.
 func eachEvent(r *ring.Reader, alive bool, do func(ringEvent) error) error {
 	buffer := make([]ring.Record, 4096)
 	for i := range r.Header().Shards {
@@ -178,7 +180,8 @@ func eachEvent(r *ring.Reader, alive bool, do func(ringEvent) error) error {
 			next = first + uint64(n)
 			switch {
 			case unfinished && alive:
-				next = state.Tail // the writer has not finished: nothing after this is visible
+				// A writer has not finished this record, and nothing after it is visible.
+				next = state.Tail
 			case unfinished:
 				if err := do(ringEvent{shard: i, sequence: next, hole: true}); err != nil {
 					return err
@@ -192,8 +195,8 @@ func eachEvent(r *ring.Reader, alive bool, do func(ringEvent) error) error {
 	return nil
 }
 
-// writeRing prints a ring as plain text: a description, then one event a line, then the content of
-// its cells.
+// writeRing prints a ring as plain text: first a description, then one event on each line, and then
+// the content of the ring's cells.
 func writeRing(w io.Writer, r *ring.Reader) (events uint64, err error) {
 	state, err := readRingState(r)
 	if err != nil {

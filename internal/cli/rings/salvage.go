@@ -20,15 +20,16 @@ func newRingSalvage() *cobra.Command {
 	var dir, to, node string
 	cmd := &cobra.Command{
 		Use:   "salvage [RING...]",
-		Short: "Move what dead programs left in rings into logs",
-		Long: `Move what dead programs left in rings into logs, as the agent would, and remove the
-rings. A log that was begun in the directory is continued: with the directory of the agent, or of a
-run (RUN/logs/NODE), what was in the ring joins what came before. Live rings are left alone. While
-an agent drains the directory, nothing is done, because the agent does the same.
+		Short: "Move the events that dead programs left in rings into logs",
+		Long: `Move the events that dead programs left in rings into logs, as the agent would, and
+remove the rings. If the directory for the logs has a log of the ring already, the command continues
+that log. So use the agent's directory of logs, or that of a run (RUN/logs/NODE), to join the events
+in the ring with earlier events. The command does not change live rings. While an agent drains the
+rings, the command does nothing, because the agent does the same.
 
-Without RING every orphan is rescued. RING is a file, or the start of a channel's name or of an
-incarnation. To look at a ring without changing it, use "cprof ring dump". Exit code 3: some rings
-could not be rescued; the others were.`,
+Without RING, the command rescues every orphan. RING is a file, or the beginning of a channel's name
+or of an incarnation. To look at a ring without changing it, use "cprof ring dump". Exit code 3: the
+command could not rescue some rings, but has rescued the others.`,
 		Example: "  cprof ring salvage --to ./rescued\n  cprof ring salvage parser --to " +
 			"runs/tuesday/logs/worker-1 --node worker-1",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -36,6 +37,8 @@ could not be rescued; the others were.`,
 		},
 	}
 	command.RingsFlag(cmd, &dir)
+	cmd.ValidArgsFunction = command.CompleteChannels(&dir, 1<<30,
+		cobra.ShellCompDirectiveDefault)
 	cmd.Flags().StringVar(&to, "to", drain.DefaultLogs, "directory for the logs")
 	cmd.Flags().StringVar(&node, "node", "", "the node's name in the logs (default: the host's)")
 	return cmd
@@ -65,7 +68,7 @@ func salvageRings(w io.Writer, dir string, o drain.Options, words []string) erro
 	if err != nil {
 		return err
 	}
-	// A directory whose manifest stated that it was complete has more logs now.
+	// If the directory has a manifest, the manifest must list the new logs, too.
 	if _, err := logstore.ReadManifest(o.Logs); err == nil {
 		wrote := func(s logstore.Segment) bool {
 			return slices.ContainsFunc(all, func(one drain.Salvaged) bool {
@@ -102,8 +105,8 @@ func salvageRings(w io.Writer, dir string, o drain.Options, words []string) erro
 	return nil
 }
 
-// onlyEpoch returns the name that the agent gives this boot's epoch. It returns "" if a ring may be
-// of an earlier epoch.
+// onlyEpoch returns the name that the agent gives to the epoch of this boot. If a ring may be of an
+// earlier epoch, onlyEpoch returns "".
 func onlyEpoch() string {
 	observe := host.Observer{Root: os.DirFS("/"), Clocks: host.SystemClocks()}.Observe
 	watch, err := host.NewWatch(host.WatchOptions{Observe: observe})

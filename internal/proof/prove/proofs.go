@@ -1,15 +1,15 @@
 package main
 
-// A listed proof is a command that reports bars (package proof). The command runs in the
-// repository's root, without a shell.
+// listed is a command that reports bars (package proof). The command runs in the repository's root,
+// without a shell.
 type listed struct {
 	name    string
 	command []string
-	byName  bool // the command takes long, and runs only with -only
+	byName  bool // the command takes long, and runs only if -only names it
 }
 
-// proofs lists every bar of the product. "-count=1" keeps the go command from answering with an old
-// result.
+// proofs lists the commands for every bar of the product. Without "-count=1", the go command might
+// repeat an old result.
 var proofs = []listed{
 	{name: "The counter", command: []string{"go", "test", "-count=1", "-run", "^TestBar", "./asm"}},
 	{name: "Bounds between two nodes", command: []string{"bin/cp-bench", "probe"}},
@@ -46,7 +46,13 @@ var proofs = []listed{
 	{name: "Closure, and fleets with faults and restarts",
 		command: []string{"go", "test", "-count=1", "-timeout=60m", "-run", "^TestBar",
 			"./coordinator"}},
+	{name: "A fleet that is watched", command: []string{"go", "test", "-count=1", "-run",
+		"^TestBar", "./watch"}},
 	{name: "The analysis of a run", command: []string{"bin/cp-bench", "analyze"}},
+	{name: "A page of 100 million tuples", command: []string{"go", "test", "-count=1",
+		"-timeout=8h", "-run", "^TestBarServe", "./internal/cli/answers"}},
+	{name: "Exports in other engines", command: []string{"go", "test", "-count=1", "-timeout=60m",
+		"-run", "^TestBar", "./report/export"}},
 	{name: "Hostile runs", command: []string{"go", "test", "-count=1", "-timeout=8h", "-run",
 		"^TestBarHostile", "./internal/cli/answers"}},
 	{name: "The whole product", command: []string{"scripts/demo"}},

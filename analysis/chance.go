@@ -1,0 +1,65 @@
+package analysis
+
+import "math"
+
+const (
+	// deviations99 is a number of standard deviations. In 99 of 100 cases, a normally distributed
+	// value is at most that far from its mean.
+	deviations99 = 2.58
+	// asOne is how many tuples count as one. Tuples that queue behind each other are not
+	// independent.
+	asOne = 10
+)
+
+// chances returns Durations.Chance. lacking is the number of further durations that are not known.
+func (d *distribution) chances(lacking uint64) (all Percentiles) {
+	for _, percent := range diffPercents {
+		if at, ok := d.chance(inMilli(percent), lacking); ok {
+			all = append(all, Percentile{percent, at})
+		}
+	}
+	return all
+}
+
+func inMilli(percent float64) uint64 { return uint64(math.Round(percent * 1000)) }
+
+// chance is an interval around a percentile. It is as far from the percentile as the percentile may
+// be from that of infinitely many durations. Where ends are counted in buckets, the distance is
+// rounded up by a bucket at each end, because the percentile was rounded outward too.
+func (d *distribution) chance(percent_milli, lacking uint64) (Interval, bool) {
+	first, last, ok := chanceRanks(percent_milli, d.n, lacking)
+	if !ok {
+		return Interval{}, false
+	}
+	los, his := d.ranked([]uint64{first, rankOf(percent_milli, d.n), last})
+	lo, hi := los[0].Lo, his[2].Hi
+	widthLo, widthHi := int64(los[1].Width()), int64(his[1].Width())
+	return Interval{max(lo, math.MinInt64+widthLo) - widthLo,
+		min(hi, math.MaxInt64-widthHi) + widthHi}, true
+}
+
+// chanceRanks returns ranks, from 0, between which a percentile of infinitely many durations lies
+// in 99 of 100 cases. With n independent durations, the number of durations below it is binomial.
+// Of lacking more durations, any number may be below it. ok is false if the percentile may lie
+// beyond all n durations.
+func chanceRanks(percent_milli, n, lacking uint64) (first, last uint64, ok bool) {
+	q, all := float64(percent_milli)/100_000, float64(n+lacking)
+	// Ten durations come or go together, so their number is continuous only up to half of that.
+	spread := deviations99*math.Sqrt(q*(1-q)*all*asOne) + asOne/2
+	low := math.Floor(q*all-spread) - float64(lacking) - 1
+	high := math.Ceil(q*all + spread)
+	if low < 0 || high > float64(n)-1 {
+		return 0, 0, false
+	}
+	return uint64(low), uint64(high), true
+}
+
+// enoughForChance is a number of durations with which the chance of a percentile is known.
+func enoughForChance(percent_milli uint64) uint64 {
+	n := uint64(asOne)
+	for ; ; n += n/20 + 1 {
+		if _, _, ok := chanceRanks(percent_milli, n, 0); ok {
+			return n
+		}
+	}
+}

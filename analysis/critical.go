@@ -1,0 +1,203 @@
+package analysis
+
+import (
+	"math"
+	"math/bits"
+
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// A tuple's critical path leads back from where the tuple ended. At a point where branches meet, it
+// follows the branch that arrived last: only that branch could have been faster and have helped. A
+// branch that arrived earlier waited.
+
+// Critical says whether a span is on the critical path of a tuple.
+type Critical uint8
+
+const (
+	NotCritical     Critical = iota // another branch surely arrived later
+	PerhapsCritical                 // the bounds or the logs do not tell
+	SurelyCritical
+)
+
+var criticalWords = []string{"no", "perhaps", "surely"}
+
+func (c Critical) String() string { return criticalWords[c] }
+
+// critical sums up durations that are on critical paths.
+type critical struct {
+	surely, perhaps, unplaced uint64
+	// doubtful counts, for whole paths, tuples that came to an end and have an event in doubt.
+	doubtful uint64
+	sums
+}
+
+// add adds durations that are surely on critical paths.
+func (c *critical) add(elapsed []tscratio.Elapsed) {
+	c.surely += uint64(len(elapsed))
+	c.sums.add(elapsed)
+}
+
+// maybe adds a duration that is perhaps on a critical path. The interval of the sum allows for both
+// cases.
+func (c *critical) maybe(d tscratio.Elapsed) {
+	c.perhaps++
+	c.lo.add(min(d.Lo, 0))
+	c.hi.add(max(d.Hi, 0))
+}
+
+func (c *critical) merge(d *critical) {
+	c.surely += d.surely
+	c.perhaps += d.perhaps
+	c.unplaced += d.unplaced
+	c.doubtful += d.doubtful
+	c.sums.merge(d.sums)
+}
+
+// longest adds the longest of several durations, which may each be the length of a critical path.
+func (c *critical) longest(all []tscratio.Elapsed) {
+	longest := all[0]
+	for _, d := range all {
+		longest.Lo, longest.Hi = max(longest.Lo, d.Lo), max(longest.Hi, d.Hi)
+	}
+	c.perhaps++
+	c.lo.add(longest.Lo)
+	c.hi.add(longest.Hi)
+}
+
+// share is the share of a span in an end-to-end time. total is the sum of the end-to-end times.
+// others is the sum of all other spans on critical paths. Both bound the time that was not spent on
+// this span.
+func (c *critical) share(total, others *critical) (s Share, known bool) {
+	lo, hi := c.lo.float(), c.hi.float()
+	if c.unplaced+total.unplaced+others.unplaced > 0 || hi < 0 || total.lo.float() <= 0 {
+		return Share{}, false // some are not known, or are negative, which breaks an assumption
+	}
+	lo = max(lo, 0)
+	least := max(total.lo.float()-hi, others.lo.float(), 0)
+	most := max(min(total.hi.float()-lo, others.hi.float()), least)
+	const digits = 1e6
+	if lo > 0 {
+		s.Lo = math.Floor(lo/(lo+most)*digits) / digits
+	}
+	if hi > 0 {
+		s.Hi = math.Ceil(hi/(hi+least)*digits) / digits
+	}
+	return s, true
+}
+
+// latest finds which of several events may be the latest, with a bit in may for each. If only one
+// may, surely is true. If two events cannot be compared, either may be the later one.
+func (t *timer) latest(events []passage) (may uint64, surely bool) {
+	may = 1<<len(events) - 1
+	for i, a := range events {
+		for _, b := range events {
+			d, err := t.between(int(a.source), int(b.source), a.reading, b.reading)
+			if err == nil && d.Lo > 0 {
+				may &^= 1 << i
+				break
+			}
+		}
+	}
+	return may, may&(may-1) == 0
+}
+
+// judged says for each span of a tuple's plan whether the span is on the critical path, and whether
+// the tuple waited at the end of the span for another branch.
+type judged struct {
+	critical []Critical
+	waited   []bool
+	on       [maxPoints]Critical // by rank: whether the critical path leads over the event
+	last     int                 // index in wholes of the point that the tuple passed last
+	surely   bool                // no other point may be the last
+
+	events  []passage // scratch space
+	chosen  []int
+	elapsed []tscratio.Elapsed
+}
+
+// judge finds the critical path of a tuple. If whole is false, the tuple's whole path is not known,
+// and no span is critical.
+func (j *judged) judge(t *timer, p *plan, path *[maxPoints]passage, whole bool) {
+	j.critical = append(j.critical[:0], make([]Critical, len(p.spans))...)
+	j.waited = append(j.waited[:0], make([]bool, len(p.spans))...)
+	j.on = [maxPoints]Critical{}
+	j.events = j.events[:0]
+	for i := range p.wholes {
+		j.events = append(j.events, path[p.wholes[i].to])
+	}
+	may, surely := t.latest(j.events)
+	j.surely = surely && whole
+	for rest := may; whole && rest != 0; rest &= rest - 1 {
+		i := bits.TrailingZeros64(rest)
+		j.on[p.wholes[i].to] = PerhapsCritical
+		if surely {
+			j.on[p.wholes[i].to] = SurelyCritical
+		}
+	}
+	j.last = t.latestMiddle(j.events, may)
+	for rest := p.certain; whole && rest != 0; rest &= rest - 1 {
+		j.on[bits.TrailingZeros64(rest)] = SurelyCritical
+	}
+	for end := len(p.spans); end > 0; { // the spans that end at one rank are neighbours
+		to, first := p.spans[end-1].to, end-1
+		for first > 0 && p.spans[first-1].to == to {
+			first--
+		}
+		if p.open != nil {
+			for rest := p.open[to] & p.mask; rest != 0; rest &= rest - 1 {
+				r := bits.TrailingZeros64(rest)
+				j.on[r] = max(j.on[r], min(j.on[to], PerhapsCritical))
+			}
+		}
+		j.arrive(t, p.spans[first:end], first, path)
+		end = first
+	}
+}
+
+// arrive judges the spans that end at one point. The first of them has the given index.
+func (j *judged) arrive(t *timer, spans []planned, index int, path *[maxPoints]passage) {
+	lacking, open := false, false
+	for i := range spans {
+		lacking, open = lacking || spans[i].lacking, open || spans[i].open
+	}
+	may, surely := j.latest(t, spans, path, func(*planned) bool { return true })
+	known := may // of the spans that are not open
+	if open {
+		known, _ = j.latest(t, spans, path, func(l *planned) bool { return !l.open })
+	}
+	for i := range spans {
+		l := &spans[i]
+		if !l.open && known>>i&1 == 0 {
+			j.waited[index+i] = true
+			continue
+		}
+		c := j.on[l.to]
+		if !surely || lacking || l.open || l.rivals || may>>i&1 == 0 {
+			c = min(c, PerhapsCritical)
+		}
+		j.critical[index+i] = c
+		j.on[l.from] = max(j.on[l.from], c)
+	}
+}
+
+// latest finds which of the chosen spans, all to one point, may begin with the latest event.
+func (j *judged) latest(t *timer, spans []planned, path *[maxPoints]passage,
+	chosen func(*planned) bool) (may uint64, surely bool) {
+	j.events, j.chosen = j.events[:0], j.chosen[:0]
+	for i := range spans {
+		if chosen(&spans[i]) {
+			j.events, j.chosen = append(j.events, path[spans[i].from]), append(j.chosen, i)
+		}
+	}
+	latest, _ := t.latest(j.events)
+	for k, i := range j.chosen {
+		may |= latest >> k & 1 << i
+	}
+	for i := range spans {
+		if spans[i].gap && len(spans) > 1 { // an event that is not logged may be the latest
+			may |= 1 << i
+		}
+	}
+	return may, may&(may-1) == 0
+}

@@ -1,0 +1,95 @@
+package analysis
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+)
+
+// Tuples show the place of a point in their path. A point of which no row can be read shows none:
+// the path seems to end before it, or to begin after it. findEmpty says so, unless declared edges
+// give the point a place. It also names the channels that logged nothing.
+func (in *input) findEmpty(g *graph, told []told) {
+	var unused, placed, lacking []string
+	rows := in.withRows(told)
+	lacks := func(p int, log string) {
+		switch rank := g.rank[p]; {
+		case rows>>p&1 != 0:
+		case g.before[rank]|g.after[rank] != 0:
+			placed = append(placed, log)
+		default:
+			lacking = append(lacking, log)
+		}
+	}
+	for p, at := range in.points {
+		if log := in.unusable[at]; log != "" {
+			lacks(p, log)
+		}
+	}
+	for i := range told {
+		s, t := &in.sources[i], &told[i]
+		if s.trip != noTrip {
+			continue
+		}
+		log := logOf(s.name, in.nodes[s.node].Name)
+		switch {
+		case t.rows == 0 && t.kept(s).Kept == All && in.unusable[in.points[s.point]] == "":
+			unused = append(unused, log)
+		case t.kept(s).Kept != All && s.keepsEvents():
+			lacks(s.point, log)
+		}
+	}
+	if len(unused) > 0 {
+		in.find(FindNote, "%s: nothing was logged there", logsHave(unused, "no row"))
+	}
+	if len(placed) > 0 {
+		in.find(FindUndecided, "%s: which tuples passed there is not known",
+			logsHave(placed, noRow))
+	}
+	if len(lacking) > 0 {
+		in.openEnds = logsHave(lacking, noRow)
+		in.findings = slices.Insert(in.findings, 0, Finding{FindUndecided, in.openEnds +
+			": paths may begin or go on there. So an end-to-end time is that from its first " +
+			"named point to its last, and perhaps not that of the whole path"})
+	}
+}
+
+// noteUnusable notes a chosen log of which a part cannot be used. So its point stays a point of the
+// run, even if nothing else is known of it.
+func (in *input) noteUnusable(s logstore.Segment, node string) {
+	if tripPoints[s.Channel.Point] == noTrip &&
+		in.options.Filter.channel(node, s.Channel.String()) {
+		in.unusable[pointOf(s)] = logOf(s.Channel.String(), node)
+	}
+}
+
+// withRows returns the points whose logs have rows of events, chosen or not.
+func (in *input) withRows(told []told) (mask uint64) {
+	for i := range told {
+		for _, rows := range told[i].report.Rows {
+			if p := in.sources[i].point; p >= 0 && rows.Kind == logstore.Events && rows.Rows > 0 {
+				mask |= 1 << p
+			}
+		}
+	}
+	return mask
+}
+
+// keepsEvents reports whether a log's channel was opened to keep events, all or some.
+func (s *source) keepsEvents() bool {
+	return slices.Contains([]string{"id", "buffered", "downsample", "xoy"},
+		s.header.Settings.Kind.String())
+}
+
+func logOf(channel, node string) string { return fmt.Sprintf("%s on node %s", channel, node) }
+
+const noRow = "no row that can be used"
+
+func logsHave(logs []string, what string) string {
+	slices.Sort(logs)
+	if logs = slices.Compact(logs); len(logs) == 1 {
+		return fmt.Sprintf("the log of %s has %s", logs[0], what)
+	}
+	return fmt.Sprintf("the logs of %s have %s", someOf(logs), what)
+}

@@ -1,0 +1,255 @@
+package analysis
+
+import (
+	"math/bits"
+	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// evidence is what a sample of tuples shows about the order of points.
+type evidence struct {
+	points int
+	both   [][]uint64 // both[p][q]: tuples that pass points p and q
+	tuples int
+
+	// single has the orders that tuples show at two points with one event at each. If a tuple has
+	// several events at one of the points, firsts has the order of its first events at both, and
+	// lasts the order of its last events, which may differ. lasts leaves out ids that begin again.
+	single, firsts, lasts tally
+
+	// passed has a mask of points for each id of the sample that does not begin again: the points
+	// that its tuple passes. several has a mask of those points at which the tuple has more than
+	// one event.
+	passed, several []uint64
+	// counts has the numbers of events at the points of several, in the order of the points. Those
+	// of tuple i begin at countsOf[i].
+	counts   []uint8
+	countsOf []int
+}
+
+// tally counts in which order tuples passed two points.
+type tally struct {
+	surely [][]uint64 // surely[p][q]: tuples that certainly pass point p before q
+	middle [][]uint64 // the same, by the middle of the duration's interval
+}
+
+func square(n int) [][]uint64 {
+	m := make([][]uint64, n)
+	for i := range m {
+		m[i] = make([]uint64, n)
+	}
+	return m
+}
+
+func newEvidence(points int) *evidence {
+	e := &evidence{points: points, both: square(points)}
+	for _, c := range []*tally{&e.single, &e.firsts, &e.lasts} {
+		*c = tally{square(points), square(points)}
+	}
+	return e
+}
+
+// sampleTuples is the number of tuples from which the order is derived.
+const sampleTuples = 20_000
+
+// add adds what one tuple shows by its first and its last event at each point, and by the number of
+// its events there. The slices have the points in the same order.
+func (e *evidence) add(t *timer, in *input, first, last []passage, counts []uint8) {
+	e.tuples++
+	var passed, several uint64
+	begin := 0
+	for i := range first {
+		if t.earlier(first[i], first[begin]) {
+			begin = i
+		}
+	}
+	again := first[begin] != last[begin] // the id begins again: its last events are another tuple's
+	for i, a := range first {
+		p := in.sources[a.source].point
+		passed |= 1 << p
+		if a != last[i] {
+			several |= 1 << p
+		}
+		for j := i + 1; j < len(first); j++ {
+			q := in.sources[first[j].source].point
+			e.both[p][q]++
+			e.both[q][p]++
+			if a == last[i] && first[j] == last[j] {
+				e.single.add(t, p, q, a, first[j])
+				continue
+			}
+			e.firsts.add(t, p, q, a, first[j])
+			if !again {
+				e.lasts.add(t, p, q, last[i], last[j])
+			}
+		}
+	}
+	if again {
+		return
+	}
+	e.passed, e.several = append(e.passed, passed), append(e.several, several)
+	e.countsOf = append(e.countsOf, len(e.counts))
+	for rest := several; rest != 0; rest &= rest - 1 {
+		i := slices.IndexFunc(first, func(a passage) bool {
+			return in.sources[a.source].point == bits.TrailingZeros64(rest)
+		})
+		e.counts = append(e.counts, counts[i])
+	}
+}
+
+func (c *tally) add(t *timer, p, q int, a, b passage) {
+	d, err := t.between(int(a.source), int(b.source), a.reading, b.reading)
+	if err != nil {
+		return
+	}
+	switch d.Order() {
+	case tscratio.Before:
+		c.surely[p][q]++
+	case tscratio.After:
+		c.surely[q][p]++
+	}
+	if d.Lo/2+d.Hi/2 >= 0 {
+		c.middle[p][q]++
+	} else {
+		c.middle[q][p]++
+	}
+}
+
+// votes are tuples for an order of two points and against it.
+type votes struct{ surely, surelyNot, middle, middleNot uint64 }
+
+func votesOf(p, q int, tallies ...*tally) (v votes) {
+	for _, c := range tallies {
+		v.surely += c.surely[p][q]
+		v.surelyNot += c.surely[q][p]
+		v.middle += c.middle[p][q]
+		v.middleNot += c.middle[q][p]
+	}
+	return v
+}
+
+// leastSure decides when proven orders count: at least one tuple in leastSure must have a proven
+// order. Ids that match by chance may prove a false order, but they are a smaller share.
+const leastSure = 100
+
+// precedes reports whether tuples pass p before q. If tuples pass p and q in both orders, the
+// points are parallel, and precedes returns false.
+//
+// If a tuple has several events at a point, its first events usually show the order: they belong
+// together even if an event was repeated later or a repetition was lost. But at a point where
+// branches meet, the first event belongs to the fastest branch, and the last event comes after all
+// branches. So an order that the last events show is believed first. If most tuples have several
+// events at a point, a tuple with one event there does not count: its other event may be lost.
+func (e *evidence) precedes(p, q int, points []point) bool {
+	both, a, b := e.both[p][q], points[p], points[q]
+	if v := votesOf(p, q, &e.lasts); v.surely+v.surelyNot > both/2 {
+		// Up to one vote in most may be false: a slow branch may be lost although the others
+		// arrive.
+		const most = 20
+		if v.surelyNot*most <= v.surely || v.surely*most <= v.surelyNot {
+			return v.surely > v.surelyNot
+		}
+	}
+	for i, tallies := range [][]*tally{{&e.single, &e.lasts}, {&e.single, &e.firsts}} {
+		v := votesOf(p, q, tallies...)
+		if i == 0 && v.middle+v.middleNot == 0 {
+			continue // each id begins again, or the nodes are not related
+		}
+		if before, after := v.precedes(both, a, b), v.not().precedes(both, b, a); before || after {
+			return before
+		}
+	}
+	return false
+}
+
+// not are the votes for the opposite order.
+func (v votes) not() votes { return votes{v.surelyNot, v.surely, v.middleNot, v.middle} }
+
+// precedes decides by the intervals if they show the order, otherwise by the names of the points,
+// and at last by the middles of the intervals. both is the number of tuples that pass both points.
+func (v votes) precedes(both uint64, a, b point) bool {
+	if both == 0 {
+		return false
+	}
+	if sure := v.surely + v.surelyNot; sure > 0 && sure*leastSure >= both {
+		return v.surely*100 >= sure*99
+	}
+	if a.actor == b.actor && pointOrder[a.name] > 0 && pointOrder[b.name] > 0 {
+		return pointOrder[a.name] < pointOrder[b.name]
+	}
+	if m := v.middle + v.middleNot; m > 0 {
+		return v.middle*4 >= m*3
+	}
+	// The nodes are not related. A point where tuples leave an actor precedes a point where tuples
+	// arrive at another.
+	return pointOrder[a.name] >= pointOrder["end"] &&
+		slices.Contains([]int{pointOrder["recv"], pointOrder["start"]}, pointOrder[b.name])
+}
+
+// related reports whether the nodes of p and q are related. If no tuple passes both points, it
+// reports true.
+func (e *evidence) related(p, q int) bool {
+	v := votesOf(p, q, &e.single, &e.firsts)
+	return e.both[p][q] == 0 || v.middle+v.middleNot > 0
+}
+
+// unproven reports whether neither the bounds nor the names of two points show their order: for
+// fewer than one in leastSure of the tuples that pass both, the order is certain.
+func (e *evidence) unproven(p, q int, points []point) bool {
+	both, a, b := e.both[p][q], points[p], points[q]
+	if both == 0 || a.actor == b.actor && pointOrder[a.name] > 0 && pointOrder[b.name] > 0 {
+		return false
+	}
+	for _, tallies := range [][]*tally{{&e.single, &e.lasts}, {&e.single, &e.firsts}} {
+		if v := votesOf(p, q, tallies...); (v.surely+v.surelyNot)*leastSure >= both {
+			return false
+		}
+	}
+	return e.related(p, q)
+}
+
+// countAt is the number of events of the i-th tuple of passed at a point that it passes. If they
+// are in several logs, it is the number of those in one of them.
+func (e *evidence) countAt(i, p int) uint8 {
+	if e.several[i]>>p&1 == 0 {
+		return 1
+	}
+	return e.counts[e.countsOf[i]+bits.OnesCount64(e.several[i]&(1<<p-1))]
+}
+
+// manyEvents reports whether more than one in twenty of the sample's tuples have several events at
+// a point.
+func (e *evidence) manyEvents(p int) bool {
+	var passed, several uint64
+	for i, mask := range e.passed {
+		passed += mask >> p & 1
+		several += e.several[i] >> p & 1
+	}
+	return several*20 > passed
+}
+
+// merges returns the ranks where branches of a tuple arrive one by one. At such a rank, at least
+// half of the sample's tuples that have branches there have several events.
+func (e *evidence) merges(g *graph) (found uint64) {
+	var passed, several [maxPoints]int
+	for i := range e.passed {
+		mask, more := g.ranks(e.passed[i]), g.ranks(e.several[i])
+		branched := false
+		for rest := mask; rest != 0; rest &= rest - 1 {
+			r := bits.TrailingZeros64(rest)
+			direct := g.direct(mask, r)
+			branched = branched || direct&(direct-1) != 0
+			if branched {
+				passed[r]++
+				several[r] += int(more >> r & 1)
+			}
+		}
+	}
+	for r, n := range passed {
+		if n > 0 && 2*several[r] >= n {
+			found |= 1 << r
+		}
+	}
+	return found
+}

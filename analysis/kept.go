@@ -1,0 +1,40 @@
+package analysis
+
+import "strings"
+
+// Words says in words what a set lacks. It is empty if nothing is lacking.
+func (k Kept) Words() string {
+	switch k {
+	case Sampled:
+		return "sampled"
+	case Lossy:
+		return "some events lost"
+	case Unknown:
+		return "some logs missing"
+	}
+	return ""
+}
+
+// Text says in words what a set lacks, and why. It is empty if nothing is lacking.
+func (c Completeness) Text() string {
+	if c.Kept.Words() == "" {
+		return ""
+	}
+	return c.Kept.Words() + ": " + strings.Join(c.Why, "; ")
+}
+
+// ofAll says how many of the run's events are in the logs: what any of its points lacks.
+func (a *assembler) ofAll() Completeness {
+	c := a.ofRun()
+	for i := range a.told {
+		if s := &a.in.sources[i]; s.point >= 0 {
+			c = c.with(a.told[i].kept(s))
+		}
+	}
+	for _, p := range a.in.points {
+		if why := a.in.unseen[p]; why != "" {
+			c = c.with(Completeness{Unknown, []string{why}})
+		}
+	}
+	return c
+}

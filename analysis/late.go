@@ -1,0 +1,108 @@
+package analysis
+
+import (
+	"math/bits"
+	"slices"
+)
+
+// lateEvents are events that tuples of one id lack, and that may still come after the id has begun
+// again. Such an event would look like an event of a later tuple.
+type lateEvents struct{ lacked []lacked }
+
+type lacked struct {
+	mask uint64 // ranks of the events that are lacking
+	age  int    // how often the id has begun again since
+}
+
+// doubt has the ranks at which a tuple's event may be another tuple's, or may not be the event that
+// counts. Durations from or to such an event are withheld.
+type doubt uint64
+
+// of reports whether a span between two ranks is in doubt.
+func (d doubt) of(from, to int) bool { return (d>>from|d>>to)&1 != 0 }
+
+// withheldWhy says why a duration is withheld.
+type withheldWhy int
+
+const (
+	beganAgain withheldWhy = iota
+	lacksBranch
+	fitsNoBranches
+	beganUnseen
+	withheldReasons
+)
+
+var withheldWords = [withheldReasons]string{
+	beganAgain:     "the tuple's id began again before its events were complete",
+	lacksBranch:    "the logs may lack a branch of the tuple",
+	fitsNoBranches: "the tuple's events do not fit its branches",
+	beganUnseen:    "the tuple's begin is not in the logs, and its id came again",
+}
+
+// branchesOf is the reason for doubt in the events of branches at a rank.
+func branchesOf(p *plan, r uint8) withheldWhy {
+	if p.unsure>>r&1 != 0 {
+		return lacksBranch
+	}
+	return fitsNoBranches
+}
+
+// doubts are the ranks in doubt, by reason.
+type doubts [withheldReasons]doubt
+
+func (d *doubts) all() (in doubt) {
+	for _, of := range d {
+		in |= of
+	}
+	return in
+}
+
+// withhold counts a duration between two ranks that is withheld, by its first reason.
+func (p *spanPart) withhold(d *doubts, from, to int) {
+	for why, of := range d {
+		if of.of(from, to) {
+			p.withheld[why]++
+			return
+		}
+	}
+}
+
+// withheldAll is the number of durations that are withheld.
+func (p *spanPart) withheldAll() (n uint64) {
+	for _, of := range p.withheld {
+		n += of
+	}
+	return n
+}
+
+// longestLate is how many times an id may begin again before an event of a tuple is no longer
+// expected. Counters that wrap around use the same ids again without end. Without a limit, one lost
+// tuple would put all later tuples with its id in doubt.
+const longestLate = 3
+
+// next begins the id's next tuple. It returns the ranks where an event may belong to an earlier
+// tuple.
+func (l *lateEvents) next() (late doubt) {
+	l.lacked = slices.DeleteFunc(l.lacked, func(k lacked) bool { return k.age == longestLate })
+	for i := range l.lacked {
+		l.lacked[i].age++
+		late |= doubt(l.lacked[i].mask)
+	}
+	return late
+}
+
+// add notes which events a tuple lacks: those at points after the points that it passed. If the
+// tuple did not come to an end, it may also lack events where branches meet.
+func (l *lateEvents) add(p *plan, g *graph) {
+	var mask uint64
+	for rest := p.mask; rest != 0; rest &= rest - 1 {
+		mask |= g.after[bits.TrailingZeros64(rest)]
+	}
+	has := p.mask
+	if len(p.ends) > 0 {
+		has &^= g.merges
+	}
+	if mask &^= has; mask != 0 {
+		l.lacked = append(l.lacked, lacked{mask: mask})
+	}
+}

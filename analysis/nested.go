@@ -1,0 +1,349 @@
+package analysis
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// An actor works on a tuple from where the tuple enters it to where the tuple leaves it. If actor b
+// works on tuples only while actor a does, b is nested in a. Then either a calls b, or both got a
+// copy of the tuple and b is always quicker. Times alone do not show which. If no other actor saw
+// the tuple before both, a is taken for the caller.
+
+// actor has the points where tuples enter and leave an actor.
+type actor struct {
+	name         string
+	points       []int
+	enter, leave int
+}
+
+// actorsOf returns the actors that have some of the four usual points, sorted by name.
+func actorsOf(points []point) []*actor {
+	all := map[string]*actor{}
+	for p, at := range points {
+		if pointOrder[at.name] == 0 {
+			continue
+		}
+		x := all[at.actor]
+		if x == nil {
+			x = &actor{name: at.actor, enter: p, leave: p}
+			all[at.actor] = x
+		}
+		if pointOrder[at.name] < pointOrder[points[x.enter].name] {
+			x.enter = p
+		}
+		if pointOrder[at.name] > pointOrder[points[x.leave].name] {
+			x.leave = p
+		}
+	}
+	for p, at := range points {
+		if x := all[at.actor]; x != nil {
+			x.points = append(x.points, p)
+		}
+	}
+	return slices.SortedFunc(maps.Values(all), func(a, b *actor) int {
+		return cmp.Compare(a.name, b.name)
+	})
+}
+
+// nesting is some actors that are nested in another actor, and that tuples may pass one after
+// another. Either all of them work for the outer actor, or none does. It is also two actors that
+// work at once, though neither is nested in the other: these are branches.
+type nesting struct {
+	outer  *actor
+	inner  []*actor
+	is     nestingKind
+	sender int // a point of another actor that precedes outer and inner
+
+	// tight is true for branches that would be a chain, if the order of two points that the bounds
+	// leave open were known.
+	tight bool
+	// ends is true for an open nesting if tuples do not go from the inner actors to where they come
+	// after the outer one: the points there have too few events for that.
+	ends bool
+}
+
+type nestingKind uint8
+
+const (
+	open     nestingKind = iota // a call or branches: not known
+	calls                       // outer calls inner
+	branches                    // outer and inner are branches
+)
+
+// forks decides which orders of points are a flow of tuples. precedes has the orders that the times
+// show; forks removes the others from it.
+type forks struct {
+	evidence *evidence
+	points   []point
+	precedes [][]bool
+	unproven [][]bool // pairs whose order the bounds leave open
+	edges    [][2]int // that were declared
+	actors   []*actor
+	nestings []*nesting
+	decisive [][2]int // the declared edges that decided a nesting
+}
+
+// chained reports whether tuples leave x before they enter y.
+func (f *forks) chained(x, y *actor) bool { return f.precedes[x.leave][y.enter] }
+
+// nests reports whether y works on tuples only while x does.
+func (f *forks) nests(x, y *actor) bool {
+	return x != y && f.precedes[x.enter][y.enter] && f.precedes[y.leave][x.leave]
+}
+
+// sender returns a point of a third actor that tuples pass before they enter x and y, or -1. Of
+// several such points, it is one that no other follows.
+func (f *forks) sender(x, y *actor) int {
+	best := -1
+	for p, at := range f.points {
+		if at.actor != x.name && at.actor != y.name && f.precedes[p][x.enter] &&
+			f.precedes[p][y.enter] && (best < 0 || f.precedes[best][p]) {
+			best = p
+		}
+	}
+	return best
+}
+
+// decide finds the flow of tuples. A tuple goes from actor to actor in two cases only. In the
+// first, it leaves one actor before it enters the other. In the second, one actor calls the other.
+// If a tuple is copied to two actors, and one actor is usually faster, the points of that actor
+// come first, but the tuple does not go from one actor to the other.
+func (f *forks) decide() {
+	f.actors = actorsOf(f.points)
+	inner := map[*actor][]*actor{}
+	var atOnce []*nesting
+	for i, x := range f.actors {
+		for _, y := range f.actors[i+1:] {
+			sent := f.sender(x, y) >= 0
+			switch {
+			case !sent || f.chained(x, y) || f.chained(y, x):
+			case f.nests(x, y):
+				inner[x] = append(inner[x], y)
+			case f.nests(y, x):
+				inner[y] = append(inner[y], x)
+			default:
+				atOnce = append(atOnce, &nesting{outer: x, inner: []*actor{y}, is: branches,
+					tight: f.unproven[x.leave][y.enter] || f.unproven[y.leave][x.enter]})
+			}
+		}
+	}
+	outer := slices.SortedFunc(maps.Keys(inner), func(a, b *actor) int {
+		return cmp.Or(cmp.Compare(len(inner[a]), len(inner[b])), cmp.Compare(a.name, b.name))
+	})
+	for _, x := range outer { // those with the fewest first, as they may be nested in others
+		for _, group := range f.groups(inner[x]) {
+			n := &nesting{outer: x, inner: group, sender: f.sender(x, group[0])}
+			n.is = f.declaredKind(n, inner[x])
+			if n.is == open && f.goesElsewhere(n, inner[x]) {
+				n.is = branches
+			}
+			f.nestings = append(f.nestings, n)
+		}
+	}
+	f.nestings = append(f.nestings, atOnce...)
+	f.countArrivals()
+	f.precedes = f.without(func(n *nesting) bool { return n.is != calls })
+	for _, n := range f.nestings {
+		for _, y := range n.inner {
+			for _, p := range y.points {
+				for q := range f.points {
+					if n.ends && f.precedes[n.outer.leave][q] {
+						f.precedes[p][q] = false
+					}
+				}
+			}
+		}
+	}
+}
+
+// without returns a copy of an order in which neither of two actors precedes the other.
+func without(precedes [][]bool, x, y *actor) [][]bool {
+	precedes = slices.Clone(precedes)
+	for _, side := range [][2]*actor{{x, y}, {y, x}} {
+		for _, p := range side[0].points {
+			precedes[p] = slices.Clone(precedes[p])
+			for _, q := range side[1].points {
+				precedes[p][q] = false
+			}
+		}
+	}
+	return precedes
+}
+
+// without returns the order in which the chosen nestings are branches.
+func (f *forks) without(chosen func(*nesting) bool) [][]bool {
+	precedes := f.precedes
+	for _, n := range f.nestings {
+		for _, y := range n.inner {
+			if chosen(n) {
+				precedes = without(precedes, n.outer, y)
+			}
+		}
+	}
+	return precedes
+}
+
+// groups splits actors that are nested in the same actor. Actors that tuples pass one after
+// another, or that call each other, are in one group. The first actor of a group is one that tuples
+// enter first.
+func (f *forks) groups(inner []*actor) (groups [][]*actor) {
+	for _, y := range inner {
+		joined := []*actor{y}
+		groups = slices.DeleteFunc(groups, func(group []*actor) bool {
+			if !slices.ContainsFunc(group, func(w *actor) bool { return f.linked(y, w) }) {
+				return false
+			}
+			joined = append(joined, group...)
+			return true
+		})
+		slices.SortFunc(joined, func(a, b *actor) int {
+			switch {
+			case f.precedes[a.enter][b.enter]:
+				return -1
+			case f.precedes[b.enter][a.enter]:
+				return 1
+			}
+			return cmp.Compare(a.name, b.name)
+		})
+		groups = append(groups, joined)
+	}
+	return groups
+}
+
+func (f *forks) linked(x, y *actor) bool {
+	of := func(p int, x *actor) bool { return f.points[p].actor == x.name }
+	nested := func(x, y *actor) bool {
+		return f.nests(x, y) && !slices.ContainsFunc(f.nestings, func(n *nesting) bool {
+			return n.outer == x && slices.Contains(n.inner, y) && n.is != calls
+		})
+	}
+	return f.chained(x, y) || f.chained(y, x) || nested(x, y) || nested(y, x) ||
+		slices.ContainsFunc(f.edges, func(e [2]int) bool {
+			return of(e[0], x) && of(e[1], y) || of(e[0], y) && of(e[1], x)
+		})
+}
+
+// declaredKind says what declared edges say of a nesting. all are the actors that are nested in the
+// same outer actor. An edge from the outer actor to an inner one, or back, is a call. Edges from
+// another actor to an inner one, and from an inner one to where tuples come after the outer one,
+// are those of a branch.
+func (f *forks) declaredKind(n *nesting, all []*actor) (kind nestingKind) {
+	const inside, outside, outer = 1, 2, 3
+	side := func(p int) int {
+		name := f.points[p].actor
+		named := func(x *actor) bool { return x.name == name }
+		switch {
+		case slices.ContainsFunc(n.inner, named):
+			return inside
+		case slices.ContainsFunc(all, named):
+			return 0
+		case name == n.outer.name, slices.ContainsFunc(f.actors, func(x *actor) bool {
+			return named(x) && f.nests(n.outer, x)
+		}):
+			return outer
+		}
+		return outside
+	}
+	for _, e := range f.edges {
+		said := open
+		switch [2]int{side(e[0]), side(e[1])} {
+		case [2]int{outer, inside}, [2]int{inside, outer}:
+			said = calls
+		case [2]int{outside, inside}:
+			said = branches
+		case [2]int{inside, outside}:
+			if f.precedes[n.outer.leave][e[1]] {
+				said = branches
+			}
+		}
+		if said != open {
+			f.decisive = append(f.decisive, e)
+		}
+		if kind != calls && said != open {
+			kind = said
+		}
+	}
+	return kind
+}
+
+// goesElsewhere reports whether the result of an inner actor surely goes to somebody else than the
+// outer actor: to a point that some tuples pass before they leave the outer actor, and others
+// after. At a point where several branches arrive, the early events may be those of other branches.
+func (f *forks) goesElsewhere(n *nesting, all []*actor) bool {
+	e, leave := f.evidence, n.outer.leave
+	for k, at := range f.points {
+		if at.actor == n.outer.name || f.precedes[k][leave] || f.precedes[leave][k] ||
+			e.manyEvents(k) ||
+			slices.ContainsFunc(all, func(x *actor) bool { return x.name == at.actor }) {
+			continue
+		}
+		early := votesOf(k, leave, &e.single, &e.firsts).surely
+		after := func(y *actor) bool { return f.precedes[y.leave][k] }
+		if early > 0 && early*leastSure >= e.both[k][leave] && slices.ContainsFunc(n.inner, after) {
+			return true
+		}
+	}
+	return false
+}
+
+// countArrivals decides open nestings by the events at points where branches arrive one by one. If
+// tuples have as many events there as if all nestings were branches, they are branches. If tuples
+// have as many as if the outer actor called the inner one, it did, or the inner branch ends.
+func (f *forks) countArrivals() {
+	isOpen := func(n *nesting) bool { return n.is == open }
+	if !slices.ContainsFunc(f.nestings, isOpen) {
+		return
+	}
+	e := f.evidence
+	apart := newArrivals(e, f.without(func(n *nesting) bool { return n.is != calls }))
+	var decided []*nesting
+	for _, n := range f.nestings {
+		if n.is != open {
+			continue
+		}
+		called := newArrivals(e, f.without(func(m *nesting) bool {
+			return m != n && m.is != calls
+		}))
+		for p := range f.points {
+			all, enough, less := 0, 0, 0
+			for i, mask := range e.passed {
+				if want := apart.at(mask, p); mask>>p&1 != 0 && want > called.at(mask, p) {
+					all++
+					enough += number(int(e.countAt(i, p)) >= want)
+					less += number(int(e.countAt(i, p)) == called.at(mask, p))
+				}
+			}
+			if all > 0 && enough*4 >= all*3 {
+				decided = append(decided, n)
+				break
+			}
+			n.ends = n.ends || all > 0 && less*4 >= all*3
+		}
+	}
+	for _, n := range decided {
+		n.is, n.ends = branches, false
+	}
+}
+
+// arrivals counts how many branches of a tuple arrive at a point, if each has an event there.
+type arrivals struct {
+	graph  *graph
+	byMask map[uint64][]uint8 // by rank, for tuples that pass these points
+}
+
+func newArrivals(e *evidence, precedes [][]bool) *arrivals {
+	g, _ := sorted(precedes)
+	g.merges = e.merges(g)
+	return &arrivals{g, map[uint64][]uint8{}}
+}
+
+func (a *arrivals) at(points uint64, p int) int {
+	all := a.byMask[points]
+	if all == nil {
+		all = a.graph.copies(a.graph.ranks(points))
+		a.byMask[points] = all
+	}
+	return int(all[a.graph.rank[p]])
+}

@@ -1,0 +1,153 @@
+package analysis
+
+import (
+	"fmt"
+	"slices"
+)
+
+// ordering says which points precede which, and what is not known of it.
+type ordering struct {
+	precedes [][]bool
+	// may[p][q]: precedes does not say that p precedes q, but it may. Or it says so, and q may
+	// precede p as well (may[q][p]).
+	may      [][]bool
+	nestings []*nesting
+	// decisive are the declared edges that decided whether an actor calls another.
+	decisive [][2]int
+	unproven [][2]int // pairs of points whose order the bounds leave open
+}
+
+func matrix(n int) [][]bool {
+	m := make([][]bool, n)
+	for p := range m {
+		m[p] = make([]bool, n)
+	}
+	return m
+}
+
+// closed makes an order transitive.
+func closed(precedes [][]bool) [][]bool {
+	for via := range precedes {
+		for p := range precedes {
+			for q := range precedes {
+				precedes[p][q] = precedes[p][q] || precedes[p][via] && precedes[via][q]
+			}
+		}
+	}
+	return precedes
+}
+
+// orderOf is the order that the evidence and the declared edges show. Declared edges are
+// [from, to]; declared is their transitive closure.
+func orderOf(e *evidence, points []point, edges [][2]int, declared [][]bool) *ordering {
+	n := len(points)
+	o := &ordering{may: matrix(n)}
+	f := &forks{evidence: e, points: points, precedes: matrix(n),
+		unproven: matrix(n), edges: edges}
+	firm, unproven := matrix(n), f.unproven
+	for p := range n {
+		for q := range n {
+			if p == q {
+				continue
+			}
+			f.precedes[p][q] = e.precedes(p, q, points)
+			unproven[p][q] = e.unproven(p, q, points)
+			firm[p][q] = f.precedes[p][q] && !unproven[p][q] || declared[p][q]
+		}
+	}
+	for p, after := range closed(firm) { // other orders may prove an order
+		for q := range after {
+			if unproven[p][q] && firm[p][q] != firm[q][p] {
+				f.precedes[p][q], unproven[p][q] = firm[p][q], false
+				f.precedes[q][p], unproven[q][p] = firm[q][p], false
+			}
+		}
+	}
+	shown := f.precedes
+	f.decide()
+	o.precedes, o.nestings, o.decisive = f.precedes, f.nestings, f.decisive
+	for _, m := range f.nestings {
+		for _, y := range m.inner {
+			for _, p := range m.outer.points {
+				for _, q := range y.points {
+					if m.is == open && !declared[p][q] && !declared[q][p] {
+						o.may[p][q], o.may[q][p] = shown[p][q], shown[q][p]
+					}
+					if !m.tight {
+						unproven[p][q], unproven[q][p] = false, false
+					}
+				}
+			}
+		}
+	}
+	for p := range n {
+		for q := range p {
+			if unproven[p][q] {
+				o.may[p][q], o.may[q][p] = true, true
+				o.unproven = append(o.unproven, [2]int{q, p})
+			}
+		}
+	}
+	for p := range n {
+		for q := range n {
+			if declared[p][q] {
+				o.precedes[p][q], o.precedes[q][p] = true, false
+			}
+		}
+	}
+	return o
+}
+
+// findOpen says what the order leaves open.
+func (in *input) findOpen(o *ordering) {
+	for _, n := range o.nestings {
+		if n.is != open {
+			continue
+		}
+		names, works := n.inner[0].name, "works"
+		for _, y := range n.inner[1:] {
+			names, works = names+" and "+y.name, "work"
+		}
+		x, y := n.outer, n.inner[0]
+		call := x.enter // the last point of the outer actor before it would call
+		for _, p := range x.points {
+			if o.may[p][y.enter] && pointOrder[in.points[p].name] >
+				pointOrder[in.points[call].name] {
+				call = p
+			}
+		}
+		in.find(FindUndecided, "branch or call? %s %s on tuples only while %s does: either %s "+
+			"calls %s, or both get their tuples from %s and %s is always quicker: if it is a "+
+			"call, say --edge %s:%s; if not, say --edge %s:%s", names, works, x.name, x.name,
+			y.name, in.points[n.sender], names, in.points[call], in.points[y.enter],
+			in.points[n.sender], in.points[y.enter])
+	}
+	if len(o.unproven) == 0 {
+		return
+	}
+	p, q := in.points[o.unproven[0][0]], in.points[o.unproven[0][1]]
+	if o.precedes[o.unproven[0][1]][o.unproven[0][0]] {
+		p, q = q, p // as it seems
+	}
+	what := fmt.Sprintf("the order of %s and %s is", p, q)
+	if n := len(o.unproven); n > 1 {
+		what = fmt.Sprintf("the orders of %d pairs of points, such as %s and %s, are", n, p, q)
+	}
+	in.find(FindUndecided, "%s undecided, because the bounds are wider than the time between "+
+		"them: if tuples pass %s first, say --edge %s:%s", what, p, p, q)
+}
+
+// findNeedless notes declared edges that change nothing.
+func (in *input) findNeedless(e *evidence, edges [][2]int, o *ordering) {
+	if len(edges) == 0 {
+		return
+	}
+	shown := orderOf(e, in.points, nil, matrix(len(in.points)))
+	for _, edge := range edges {
+		p, q := edge[0], edge[1]
+		if shown.precedes[p][q] && !shown.may[q][p] && !slices.Contains(o.decisive, edge) {
+			in.find(FindNote, "the declared edge from %s to %s adds nothing: the data show it",
+				in.points[p], in.points[q])
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package analysis
+
+import (
+	"fmt"
+	"math/bits"
+)
+
+// noShares says why the shares of a path's spans are withheld. It is empty if shares can be
+// computed that are true of all tuples with a whole path, or of all that the rule sample chose.
+// mask has the ranks that the tuples may have passed. total sums up those with a whole path.
+//
+// Logs of other points than the first and last may lack tuples: shares then allow for the time of
+// which there is no record (assembler.allowing).
+func (a *assembler) noShares(mask uint64, total *critical) (sample, why string) {
+	sample, lack := a.sampledEnds(mask)
+	if len(lack.Why) > 0 {
+		return "", "the logs of points where tuples begin or end do not have every tuple: " +
+			someOf(lack.Why)
+	}
+	ends := a.ends(mask)
+	lacking := a.graph.lacking & mask
+	for rest := lacking; rest != 0; rest &= rest - 1 {
+		r := bits.TrailingZeros64(rest)
+		name := a.in.points[a.graph.order[r]]
+		if ends&^(1<<r)&^a.graph.after[r] != 0 {
+			return "", fmt.Sprintf("a tuple may have gone on from %s unseen, and have no end: %s",
+				name, someOf(a.completeness(r, "").Why))
+		}
+		if a.found.points[r].duplicates > 0 && a.sampledByID(r) == "" {
+			return "", fmt.Sprintf("tuples have several events at %s, and the first may be "+
+				"lacking: %s", name, someOf(a.completeness(r, "").Why))
+		}
+	}
+	switch whole := total.surely + total.perhaps; {
+	case lacking != 0 && total.doubtful > 0:
+		return "", fmt.Sprintf("%d tuples came to an end, but the logs may lack some of their "+
+			"events, or their ids are used again", total.doubtful)
+	case whole == 0 && lacking != 0:
+		return "", "no tuple's whole path is in the logs"
+	}
+	return sample, ""
+}
+
+// with adds to the ranks of a path those that its tuples may have passed although no log shows it.
+func (g *graph) with(mask uint64) uint64 {
+	for rest := mask; rest != 0; rest &= rest - 1 {
+		r := bits.TrailingZeros64(rest)
+		mask |= g.lacking & (g.before[r] | g.after[r])
+	}
+	return mask
+}
+
+// ends returns the last points of a path.
+func (a *assembler) ends(mask uint64) (ends uint64) {
+	for rest := mask; rest != 0; rest &= rest - 1 {
+		if r := bits.TrailingZeros64(rest); a.graph.after[r]&mask == 0 {
+			ends |= 1 << r
+		}
+	}
+	return ends
+}
+
+// sampledEnds finds which tuples have their beginning and their end in the logs: if why is empty,
+// all, or all that the rule chose by their ids.
+func (a *assembler) sampledEnds(mask uint64) (rule string, why Completeness) {
+	c := a.unseen()
+	lacks := c.Lacks()
+	ends := a.ends(mask)
+	for _, side := range []func(r int) bool{
+		func(r int) bool { return a.graph.before[r]&mask == 0 },
+		func(r int) bool { return ends>>r&1 != 0 },
+	} {
+		rules := map[string]bool{}
+		for rest := mask; rest != 0; rest &= rest - 1 {
+			r := bits.TrailingZeros64(rest)
+			all := a.completeness(r, "")
+			if !side(r) {
+				continue
+			}
+			c = c.with(all)
+			chosen := ""
+			if all.Lacks() {
+				chosen = a.sampledByID(r)
+				lacks = lacks || chosen == "" || a.completeness(r, chosen).Lacks()
+			}
+			rules[chosen] = true
+			lacks = lacks || rule != "" && chosen != "" && chosen != rule
+			rule = max(rule, chosen)
+		}
+		lacks = lacks || len(rules) > 1
+	}
+	if lacks {
+		return "", c
+	}
+	return rule, Completeness{}
+}
+
+// unseen says which points of the run have no log among those that were read. A tuple may have
+// passed them, begun there or ended there.
+func (a *assembler) unseen() Completeness {
+	c := a.ofRun()
+	for p, why := range a.in.unseen {
+		if tripPoints[p.name] == noTrip && !a.in.hasPoint(p) {
+			c = c.with(Completeness{Unknown, []string{why}})
+		}
+	}
+	return c
+}
+
+// ofPath says how many of the tuples that passed the points of a path are in the logs.
+func (a *assembler) ofPath(mask uint64) Completeness {
+	c := a.unseen()
+	for rest := mask; rest != 0; rest &= rest - 1 {
+		c = c.with(a.completeness(bits.TrailingZeros64(rest), ""))
+	}
+	return c
+}
+
+// shares returns the share of each span of a path in the end-to-end time. A share is nil if it is
+// not known.
+func (a *assembler) shares(spans []Span, mask uint64, total *critical,
+	of func(*Span) bool) []*Share {
+	all := make([]*Share, len(spans))
+	for i, l := range a.between {
+		if !of(&spans[i]) {
+			continue
+		}
+		c, others := l.critical, critical{}
+		for j, o := range a.between {
+			switch {
+			case j == i || !of(&spans[j]):
+			case a.graph.hidesIn(l.key, o.key):
+				c.hi.merge(o.critical.hi)
+				c.unplaced += o.critical.unplaced
+				others.hi.merge(o.critical.hi)
+			default:
+				others.merge(&o.critical)
+			}
+		}
+		a.graph.allow(mask, l.key, &c, &others, total)
+		if s, known := c.share(total, &others); known {
+			all[i] = &s
+		}
+	}
+	return all
+}
+
+// hidesIn reports whether tuples that have a duration of the span gap may have spent a part of it
+// on another span, because the logs do not have every tuple at an end of that span.
+func (g *graph) hidesIn(l, gap spanKey) bool {
+	if l.kind != between || gap.kind != between || l == gap {
+		return false
+	}
+	inside := g.after[gap.from] & g.before[gap.to] & g.lacking
+	return (l.from == gap.from || inside>>l.from&1 != 0) &&
+		(l.to == gap.to || inside>>l.to&1 != 0)
+}
+
+// allow widens the time on a span, and the time on all others, by what tuples may have spent
+// without a record. A tuple that has no event at a point may have passed it on a branch parallel to
+// those that have events. Then the whole time end to end limits what it spent there.
+func (g *graph) allow(mask uint64, l spanKey, c, others, total *critical) {
+	if g.lacking&mask == 0 {
+		return
+	}
+	others.hi = total.hi
+	for rest := g.lacking & (1<<l.from | 1<<l.to); rest != 0; rest &= rest - 1 {
+		r := bits.TrailingZeros64(rest)
+		if mask&^(g.before[r]|g.after[r]|1<<r) != 0 && c.hi.float() < total.hi.float() {
+			c.hi = total.hi
+		}
+	}
+}

@@ -1,0 +1,354 @@
+package analysis
+
+import (
+	"fmt"
+	"maps"
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
+)
+
+// thin makes a channel lack events: it samples them, or loses a part of its log.
+func thin(rng *rand.Rand, c *simrun.Channel, how int) {
+	keep := func(handler string, keep func(i int, r simrun.Record) bool) {
+		kept := c.Records[:0:0]
+		for i, r := range c.Records {
+			if keep(i, r) {
+				kept = append(kept, r)
+			}
+		}
+		if len(kept) == 0 {
+			return // a channel that keeps nothing has no log
+		}
+		if c.Records = kept; handler != "" {
+			c.Handler = handler
+		}
+	}
+	switch how {
+	case 0:
+		keep("xoy x=3 y=4", func(_ int, r simrun.Record) bool { return r.ID%4 < 3 })
+	case 1:
+		keep("xoy x=1 y=2", func(_ int, r simrun.Record) bool { return r.ID%2 == 0 })
+	case 2:
+		keep("downsample n=3", func(i int, _ simrun.Record) bool { return i%3 == 0 })
+	case 3:
+		from := rng.IntN(len(c.Records) + 1)
+		to := from + rng.IntN(len(c.Records)-from+1)
+		if to-from < len(c.Records) {
+			keep("", func(i int, _ simrun.Record) bool { return i < from || i >= to })
+			c.Dropped = uint64(to - from)
+		}
+	}
+}
+
+// thinned makes some channels of a job lack events.
+func thinned(rng *rand.Rand, all []simrun.Channel) []simrun.Channel {
+	all = slices.Clone(all)
+	alike := rng.IntN(5) == 0                     // every channel samples by one rule
+	most, middle := rng.IntN(4), rng.IntN(2) == 0 // middle: only between the source and the sink
+	for _, i := range rng.Perm(len(all)) {
+		end := slices.Contains([]string{"source/send", "clicks/send", "sink/recv", "window/recv"},
+			pointName(all[i].Name))
+		if c := &all[i]; c.Handler == "" && alike {
+			thin(rng, c, 0)
+		} else if c.Handler == "" && most > 0 && !(middle && end) {
+			thin(rng, c, rng.IntN(4))
+			most--
+		}
+	}
+	return all
+}
+
+// trueOracle is an oracle that reads a run and knows the true time of each event.
+func trueOracle(t *testing.T, parent, name string, nodes []simrun.Node,
+	channels []simrun.Channel, edges [][2]string) *oracle {
+	t.Helper()
+	times := map[oracleEvent]uint64{}
+	for _, c := range channels {
+		n := &nodes[c.Node]
+		for _, r := range c.Records {
+			if !r.IsLink {
+				times[oracleEvent{n.Name, pointName(c.Name), n.Reading(r.Time), r.ID}] = r.Time
+			}
+		}
+	}
+	o := oracleOf(t, openRun(t, parent, name), nodes[0].Name, edges)
+	o.elapsed = func(a, b oracleEvent) int64 {
+		return int64(nodes[0].Reading(times[b]) - nodes[0].Reading(times[a]))
+	}
+	return o
+}
+
+// If logs lack events, whatever the answer says of all tuples is still true of all tuples: the
+// percentiles of spans that are said to be complete, the shares of the time end to end, and which
+// span is surely the slowest. The truth is that of the same run with all events kept.
+func TestAnswersOfThinnedLogsAreTrue(t *testing.T) {
+	var told tried
+	for i := 0; i < max(6, 30/seed.Share()) || !told.enough() && i < 300; i++ {
+		t.Run(fmt.Sprint(i), func(t *testing.T) { thinnedAnswer(t, seed.Random(t), &told) })
+	}
+	if !told.enough() {
+		t.Errorf("%+v: too little was tried", told)
+	}
+}
+
+// tried counts what was compared with the truth.
+type tried struct {
+	complete int // spans of which the answer has all tuples
+	shares   int
+	wide     int // shares that allow for tuples without a record
+	sampled  int // shares of tuples that were chosen by their ids
+	surely   int
+}
+
+func (n *tried) enough() bool {
+	return n.complete >= 50 && n.shares >= 100 && n.wide >= 10 && n.sampled >= 10 && n.surely >= 20
+}
+
+func thinnedAnswer(t *testing.T, rng *rand.Rand, told *tried) {
+	var nodes []simrun.Node
+	var channels []simrun.Channel
+	var edges [][2]string
+	if rng.IntN(2) == 0 {
+		j := randomForkJob(rng)
+		nodes, channels, edges = j.nodes, j.channels, j.edges
+	} else {
+		j := randomJob(rng)
+		for j.reuse { // if a log lacks an event, that of the id's other tuple is taken for it
+			j = randomJob(rng)
+		}
+		nodes, channels, edges = j.nodes, j.channels, j.edges
+	}
+	nodes = nodes[:1+slices.MaxFunc(channels, func(a, b simrun.Channel) int {
+		return a.Node - b.Node
+	}).Node]
+	parent, relations := t.TempDir(), rng.Uint64()
+	less := thinned(rng, channels)
+	for name, all := range map[string][]simrun.Channel{"all": channels, "less": less} {
+		write := rand.New(rand.NewPCG(relations, 0))
+		if err := simrun.Write(write, parent, name, nodes, all); err != nil {
+			t.Fatal(err)
+		}
+	}
+	points := map[string]bool{}
+	for _, c := range less {
+		points[pointName(c.Name)] = true
+	}
+	a := analyze(t, openRun(t, parent, "less"), Options{
+		Edges: slices.DeleteFunc(slices.Clone(edges), func(e [2]string) bool {
+			return !points[e[0]] || !points[e[1]]
+		}), OnlyEdges: true, Reference: nodes[0].Name,
+	})
+	o := trueOracle(t, parent, "all", nodes, channels, edges)
+	truth := o.answer()
+	truth.completeSpans(t, a, told)
+	for i := range a.Paths {
+		of := truth
+		if rule := a.Paths[i].SampledBy; rule != "" {
+			var x, y uint64
+			fmt.Sscanf(rule, "xoy x=%d y=%d", &x, &y)
+			chosen := *o
+			chosen.events = slices.DeleteFunc(slices.Clone(o.events), func(e oracleEvent) bool {
+				return e.id%y >= x
+			})
+			of = chosen.answer()
+		}
+		of.truePath(t, a, &a.Paths[i], told)
+	}
+	if t.Failed() {
+		for _, c := range less {
+			t.Logf("%s %s, %d dropped", c.Name, c.Handler, c.Dropped)
+		}
+		t.Logf("edges %v", edges)
+	}
+}
+
+// completeSpans compares the spans of which an answer has all tuples with the truth.
+func (w *oracleAnswer) completeSpans(t *testing.T, a *Answer, told *tried) {
+	t.Helper()
+	for _, spans := range [][]Span{a.Spans, a.EndToEnd} {
+		for i := range spans {
+			l := &spans[i]
+			if l.Completeness.Lacks() || l.All.Withheld+l.All.Unplaced > 0 || l.Origin != "" {
+				continue
+			}
+			k := oracleSpan{from: l.From, to: l.To}
+			switch l.Kind {
+			case "waiting":
+				k.origin = "waiting"
+			case "end-to-end":
+				k.origin = "whole"
+			}
+			if w.withheld[k] > 0 {
+				continue // the truth is not known
+			}
+			var all []int64
+			for _, ds := range w.spans[k] {
+				for _, d := range ds {
+					all = append(all, d.Lo)
+				}
+			}
+			slices.Sort(all)
+			// Where the bounds do not tell which branch came last, none of them waited. This is so
+			// for few tuples.
+			joins := slices.ContainsFunc(a.Spans, func(o Span) bool {
+				return o.Kind == "waiting" && o.To == l.To
+			})
+			n := int(l.All.Count)
+			off := max(n-len(all), len(all)-n)
+			if off > 0 && (!joins || off*20 > w.pass[l.To]) {
+				t.Errorf("%d tuples from %s to %s (%s), said to be all, the truth is %d", n, l.From,
+					l.To, l.Kind, len(all))
+			}
+			if off > 0 || n == 0 {
+				continue
+			}
+			told.complete++
+			for _, p := range l.All.Percentiles {
+				v := all[rankBig(uint64(p.Percent*1000+0.5), n)]
+				if v < p.Lo_cycles-30 || v > p.Hi_cycles+30 {
+					t.Errorf("p%v from %s to %s is %v, the truth is %d", p.Percent, l.From, l.To,
+						p.Interval, v)
+				}
+			}
+		}
+	}
+}
+
+// truePath compares the shares of a path, and which span is surely slow, with the truth.
+func (w *oracleAnswer) truePath(t *testing.T, a *Answer, p *Path, told *tried) {
+	t.Helper()
+	float := func(n *big.Int) float64 { f, _ := n.Float64(); return f }
+	total, n := 0.0, uint64(0)
+	for _, to := range p.To {
+		if c := w.critical[[2]string{to}]; c != nil {
+			total, n = total+float(&c.lo), n+c.n
+		}
+	}
+	size := func(r RankedSpan) float64 {
+		l := &a.Spans[r.Span]
+		if r.Share == nil {
+			p50, _ := l.All.Percentiles.At(50)
+			return float64(p50.Lo_cycles)
+		}
+		share := 0.0
+		if c := w.critical[[2]string{l.From, l.To}]; c != nil {
+			share = float(&c.lo) / total
+		}
+		told.shares++
+		told.wide += number(r.Share.Hi-r.Share.Lo > 0.1)
+		told.sampled += number(p.SampledBy != "")
+		if share < r.Share.Lo-1e-6 || share > r.Share.Hi+1e-6 {
+			t.Errorf("the share of %s, %s is %v, the truth is %g", l.From, l.To, *r.Share, share)
+		}
+		return share
+	}
+	if len(p.Spans) > 0 && p.Spans[0].Share != nil && p.Whole != n {
+		t.Errorf("shares of %d tuples from %v, the truth is %d", p.Whole, p.From, n)
+	}
+	for i, r := range p.Spans {
+		slow := size(r)
+		for _, after := range p.Spans[i+1:] {
+			if told.surely += number(r.Surely); r.Surely && size(after) >= slow {
+				l := &a.Spans[r.Span]
+				t.Errorf("%s, %s is not surely slower than the next", l.From, l.To)
+			}
+		}
+		if r.Surely && p.Completeness.Lacks() {
+			t.Errorf("span %d of a path that lacks tuples is surely slow: %+v", i, p)
+		}
+	}
+}
+
+// Shares are withheld if what the logs lack may change which tuples have a whole path, or which of
+// their events count.
+func TestSharesWithheld(t *testing.T) {
+	// Every tuple goes from a to z. The logs of some points lack the events of the first 50 tuples.
+	// The log of x lacks all events but that of a tuple that was seen nowhere else.
+	for name, test := range map[string]struct {
+		passed [4][]string // by the tuple's number mod 4: the points that it passes, in order
+		lack   string      // the point whose log lacks events
+		edges  [][2]string
+		why    string
+	}{
+		"all are there": {
+			[4][]string{{"a", "b", "b", "z"}, {"a", "z"}, {"a", "z"}, {"a", "z"}}, "",
+			[][2]string{{"a", "b"}, {"b", "z"}}, "",
+		},
+		"the first of several events": {
+			[4][]string{{"a", "b", "b", "z"}, {"a", "z"}, {"a", "z"}, {"a", "z"}}, "b",
+			[][2]string{{"a", "b"}, {"b", "z"}}, "several events at b/recv",
+		},
+		"a branch without an end": {
+			[4][]string{{"a", "b", "y", "z"}, {"a", "b", "z"}, {"a", "z"}, {"a", "z"}}, "b",
+			[][2]string{{"a", "b"}, {"b", "y"}, {"a", "z"}}, "gone on from b/recv unseen",
+		},
+		"an end that the logs have of no tuple": {
+			[4][]string{{"a", "b"}, {"a", "b"}, {"a", "z"}, {"a", "z"}}, "x",
+			[][2]string{{"a", "b"}, {"b", "x"}, {"a", "z"}}, "x/recv dropped events",
+		},
+	} {
+		records := map[string][]simrun.Record{"x": {{Time: simrun.Hz, ID: 9999}}}
+		for id := range uint64(200) {
+			at := uint64(simrun.Hz) + id*simrun.Hz/1000
+			for i, p := range test.passed[id%4] {
+				records[p] = append(records[p], simrun.Record{
+					Time: at + uint64(i)*simrun.Hz/10_000, ID: id,
+				})
+			}
+		}
+		var channels []simrun.Channel
+		for _, p := range slices.Sorted(maps.Keys(records)) {
+			c := simrun.Channel{Name: p + "/recv", Records: records[p]}
+			if p == "z" {
+				c.Node = 1
+			}
+			if p == test.lack {
+				c.Dropped = 50
+				c.Records = slices.DeleteFunc(c.Records, func(r simrun.Record) bool {
+					return r.ID < 50
+				})
+			}
+			channels = append(channels, c)
+		}
+		o := Options{OnlyEdges: true}
+		for _, e := range test.edges {
+			o.Edges = append(o.Edges, [2]string{e[0] + "/recv", e[1] + "/recv"})
+		}
+		p := analyze(t, write(t, channels...), o).Paths[0]
+		if (p.NoShares == "") != (test.why == "") || !strings.Contains(p.NoShares, test.why) {
+			t.Errorf("%s: shares are withheld: %q, want %q", name, p.NoShares, test.why)
+		}
+		if surely := slices.ContainsFunc(p.Spans, func(r RankedSpan) bool {
+			return r.Surely
+		}); surely != (test.lack == "") {
+			t.Errorf("%s: a span is surely slow: %v", name, surely)
+		}
+	}
+}
+
+// If a log may lack the first event of one of two tuples with the same id, the two look like one.
+// Then no later span has all tuples.
+func TestTwoTuplesThatLookLikeOne(t *testing.T) {
+	channels := []simrun.Channel{{Name: "a/send"}, {Name: "b/recv"}, {Name: "c/recv", Node: 1}}
+	for i := range channels {
+		for id := range uint64(200) {
+			at := uint64(simrun.Hz) + id*simrun.Hz/1000
+			channels[i].Records = append(channels[i].Records, simrun.Record{
+				Time: at + uint64(i)*simrun.Hz/10_000, ID: id % 100,
+			})
+		}
+	}
+	channels[0].Records, channels[0].Dropped = channels[0].Records[:150], 50
+	for _, l := range analyze(t, write(t, channels...), Options{}).Spans {
+		if !l.Completeness.Lacks() {
+			t.Errorf("the span from %s to %s has %d tuples, said to be all", l.From, l.To,
+				l.All.Count)
+		}
+	}
+}

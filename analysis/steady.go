@@ -1,0 +1,105 @@
+package analysis
+
+import "math"
+
+// Where tuples end as if a filter dropped them.
+const (
+	leastShare  = 0.05 // of the tuples end there
+	leastJudged = 1000 // tuples; of fewer tuples, too few end to tell whether the share changes
+	leastGroups = 5    // of neighbouring bins
+	mostGroups  = 40   // so that a burst of a tenth of the tuples has whole groups
+	// falseAlarm is the largest probability that a share that never changes is found to change.
+	falseAlarm = 0.001
+	// changed is a change that matters, as a share of the smaller part: of the tuples that end, or
+	// of those that go on. Among many tuples, chance alone does not explain the smaller changes of
+	// most filters.
+	changed = 0.1
+)
+
+// filters reports whether tuples end at a point as if a filter dropped them: at least leastShare of
+// them do, and the share is about the same at every time. passed are the point's events by bin. The
+// data cannot prove a purpose: a steady loss looks the same. But most losses come in bursts.
+func (f *pointFound) filters(passed []uint64) bool {
+	decided := make([]flow, len(passed)) // by bin: tuples that are not in flight
+	for bin, n := range passed {
+		flying := at(f.flyingBins, bin)
+		decided[bin] = flow{n - min(n, flying), at(f.endedBins, bin) - flying}
+	}
+	groups := grouped(decided)
+	var all flow
+	for _, g := range groups {
+		all.add(g)
+	}
+	return all.passed >= leastJudged && all.share() >= leastShare && len(groups) >= leastGroups &&
+		steady(groups, all)
+}
+
+func at(bins []uint64, bin int) uint64 {
+	if bin < len(bins) {
+		return bins[bin]
+	}
+	return 0
+}
+
+// flow is how many tuples passed a point in some time, and how many of these ended there.
+type flow struct{ passed, ended uint64 }
+
+func (f *flow) add(g flow) { f.passed, f.ended = f.passed+g.passed, f.ended+g.ended }
+
+func (f *flow) share() float64 { return float64(f.ended) / float64(max(f.passed, f.ended, 1)) }
+
+// grouped merges neighbouring bins until each group has its part of the tuples. The groups do not
+// depend on how many tuples ended, so they favour no answer.
+func grouped(bins []flow) (groups []flow) {
+	var all, group flow
+	for _, b := range bins {
+		all.add(b)
+	}
+	for _, b := range bins {
+		if group.add(b); group.passed*mostGroups >= all.passed && group.passed > 0 {
+			groups, group = append(groups, group), flow{}
+		}
+	}
+	if len(groups) > 0 {
+		groups[len(groups)-1].add(group)
+	}
+	return groups
+}
+
+// steady reports whether in each stretch of neighbouring groups the share of tuples that end is
+// about that of all.
+//
+// If each tuple ends with the same probability, and the total is known, the number that ends in a
+// stretch is hypergeometric. By Hoeffding (1963, theorem 1 and section 6), the probability that its
+// share is x or farther from the share p of all, on the same side, is at most exp(-n·d(x, p)). Here
+// n is the number of tuples, and d is the divergence. The limit shares falseAlarm out among both
+// sides of all stretches.
+func steady(groups []flow, all flow) bool {
+	p := all.share()
+	stretches := len(groups) * (len(groups) + 1) / 2
+	limit := math.Log(2 * float64(stretches) / falseAlarm)
+	for from := range groups {
+		var here flow
+		for _, g := range groups[from:] {
+			here.add(g)
+			x := here.share()
+			if math.Abs(x-p) > changed*min(p, 1-p) &&
+				float64(here.passed)*divergence(x, p) > limit {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// divergence is that of Kullback and Leibler between two outcomes with probabilities x and 1-x, and
+// p and 1-p.
+func divergence(x, p float64) float64 {
+	term := func(x, p float64) float64 {
+		if x == 0 {
+			return 0
+		}
+		return x * math.Log(x/p)
+	}
+	return term(x, p) + term(1-x, 1-p)
+}

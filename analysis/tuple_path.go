@@ -1,0 +1,90 @@
+package analysis
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+)
+
+// path returns a tuple's whole path.
+func (a *assembler) path(s slow) TuplePath {
+	w := TuplePath{ID: Reading(s.id), Total: intervalOf(s.total)}
+	var at [maxPoints]passage
+	var index [maxPoints]int
+	var mask uint64
+	for i, e := range s.path {
+		src := &a.in.sources[e.source]
+		r := a.graph.rankOf(src)
+		at[r], index[r] = e, i
+		mask |= 1 << r
+		p := Passed{
+			Point: a.in.points[src.point].String(), Channel: src.name,
+			Node: a.in.nodes[src.node].Name, Reading: Reading(e.reading),
+		}
+		if d, err := a.timer.between(int(s.path[0].source), int(e.source), s.path[0].reading,
+			e.reading); err == nil {
+			p.At, p.Verdict = intervalOf(d.Elapsed), d.Verdict.String()
+		}
+		w.Passed = append(w.Passed, p)
+	}
+	plan := a.graph.planOf(mask, func(spanKey) *span { return nil })
+	var j judged
+	j.judge(a.timer, plan, &at, plan.ended)
+	for r, c := range j.on {
+		if mask>>r&1 != 0 {
+			w.Passed[index[r]].Critical = c.String()
+		}
+	}
+	for _, l := range plan.spans {
+		to := &w.Passed[index[l.to]]
+		to.After = append(to.After, Arrival{From: index[l.from]})
+	}
+	for r := range at {
+		if mask>>r&1 != 0 && len(w.Passed[index[r]].After) > 0 {
+			a.arrived(&w, s.path, index[r])
+		}
+	}
+	return w
+}
+
+// arrived computes how long event i happened after each event directly before it.
+func (a *assembler) arrived(w *TuplePath, path []passage, i int) {
+	to := &w.Passed[i]
+	slices.SortFunc(to.After, func(x, y Arrival) int { return cmp.Compare(x.From, y.From) })
+	var before []passage
+	for _, k := range to.After {
+		before = append(before, path[k.From])
+	}
+	may, _ := a.timer.latest(before)
+	last := a.timer.latestMiddle(before, may)
+	since := func(x, y passage) *Interval {
+		d, err := a.timer.between(int(x.source), int(y.source), x.reading, y.reading)
+		if err != nil {
+			return nil
+		}
+		t := intervalOf(d.Elapsed)
+		return &t
+	}
+	for n := range to.After {
+		to.After[n].Since = since(before[n], path[i])
+		if may>>n&1 == 0 {
+			to.After[n].Slack = since(before[n], before[last])
+		}
+	}
+	to.Since = to.After[last].Since
+}
+
+// latestMiddle returns the index of one of the events that may be the latest, whose bits are set in
+// may: the event with the latest middle of its interval.
+func (t *timer) latestMiddle(events []passage, may uint64) (best int) {
+	best = bits.TrailingZeros64(may)
+	for rest := may & (may - 1); rest != 0; rest &= rest - 1 {
+		i := bits.TrailingZeros64(rest)
+		a, b := events[best], events[i]
+		d, err := t.between(int(a.source), int(b.source), a.reading, b.reading)
+		if err == nil && d.Lo/2+d.Hi/2 >= 0 {
+			best = i
+		}
+	}
+	return best
+}

@@ -1,0 +1,305 @@
+package explore
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// page is built from web/ by make web. A test compares it with its source.
+//
+//go:embed page.html
+var page []byte
+
+// maxBusy is the largest number of answers that the server makes at the same time. It limits the
+// memory.
+const maxBusy = 4
+
+// Handler serves a page that shows the indexes in the given order. It answers a request only if the
+// Host is an address, localhost, the machine's name or one of the given names. So a foreign page
+// cannot read the indexes under a name that its owner lets point to this server (DNS rebinding).
+// The caller keeps the indexes open.
+func Handler(indexes []*Index, names ...string) http.Handler {
+	h := &handler{indexes: indexes, busy: make(chan struct{}, maxBusy)}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.Write(page)
+	})
+	mux.HandleFunc("GET /favicon.ico", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNoContent) // browsers ask for an icon
+	})
+	mux.HandleFunc("GET /runs", func(w http.ResponseWriter, _ *http.Request) {
+		all := []*Meta{}
+		for _, x := range indexes {
+			all = append(all, &x.Meta)
+		}
+		reply(w, all, nil)
+	})
+	mux.HandleFunc("GET /runs/{run}/report", h.report)
+	for what, answer := range answers {
+		mux.HandleFunc("GET /runs/{run}/"+what, func(w http.ResponseWriter, r *http.Request) {
+			h.answer(w, r, answer)
+		})
+	}
+	names = append(names, "localhost")
+	if host, err := os.Hostname(); err == nil {
+		names = append(names, host)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !trusted(r, names) {
+			http.Error(w, "this address is served under the machine's own names only",
+				http.StatusForbidden)
+			return
+		}
+		for _, header := range [][2]string{
+			{"X-Content-Type-Options", "nosniff"}, {"Cache-Control", "no-store"},
+			{"Cross-Origin-Resource-Policy", "same-origin"}, {"X-Frame-Options", "DENY"},
+			{"Referrer-Policy", "no-referrer"},
+		} {
+			w.Header().Set(header[0], header[1])
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// trusted reports whether a request comes from the server's own page, or from a user who typed the
+// address.
+func trusted(r *http.Request, names []string) bool {
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.Trim(host, "[]")
+	if net.ParseIP(host) == nil && !slices.ContainsFunc(names, func(n string) bool {
+		return strings.EqualFold(n, host)
+	}) {
+		return false
+	}
+	if origin := r.Header.Get("Origin"); origin != "" && origin != "http://"+r.Host {
+		return false
+	}
+	site := r.Header.Get("Sec-Fetch-Site")
+	return site != "cross-site" || r.URL.Path == "/" // another page may contain a link to this page
+}
+
+type handler struct {
+	indexes []*Index
+	busy    chan struct{}
+}
+
+// question is one request for data, while the server answers it.
+type question struct {
+	*Index
+	r    *http.Request
+	span Range
+	err  error
+}
+
+// errBadRequest is the error for a request with missing or wrong parameters.
+var errBadRequest = errors.New("bad request")
+
+func (q *question) fail(format string, args ...any) {
+	if q.err == nil {
+		q.err = fmt.Errorf(format+": %w", append(args, errBadRequest)...)
+	}
+}
+
+// number returns a parameter, which must be from least to most.
+func (q *question) number(name string, otherwise, least, most int64) int64 {
+	text := q.r.FormValue(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < least || n > most {
+		q.fail("%s %q: give a number from %d to %d", name, text, least, most)
+		return otherwise
+	}
+	return n
+}
+
+func (q *question) lane() int {
+	return int(q.number("lane", 0, 0, int64(len(q.Meta.Lanes))-1))
+}
+
+func (q *question) ofSpan() int {
+	if len(q.Meta.Spans) == 0 {
+		q.fail("the run has no spans")
+		return 0
+	}
+	return int(q.number("span", 0, 0, int64(len(q.Meta.Spans))-1))
+}
+
+func (q *question) buckets() int { return int(q.number("buckets", 240, 1, maxBuckets)) }
+
+// maxShown is the largest number of lanes in one answer.
+const maxShown = 64
+
+// answers maps the last part of a request's path to the function that answers the request.
+var answers = map[string]func(*question) (any, error){
+	"lanes": func(q *question) (any, error) {
+		var lanes []int
+		for text := range strings.SplitSeq(q.r.FormValue("lanes"), ",") {
+			n, err := strconv.Atoi(text)
+			if err != nil || n < 0 || n >= len(q.Meta.Lanes) || len(lanes) == maxShown {
+				q.fail("lanes %.80q: give at most %d numbers below %d", q.r.FormValue("lanes"),
+					maxShown, len(q.Meta.Lanes))
+				break
+			}
+			lanes = append(lanes, n)
+		}
+		return q.Lanes(lanes, q.span, q.buckets())
+	},
+	"latency": func(q *question) (any, error) {
+		span, buckets := q.ofSpan(), q.buckets()
+		if q.err != nil {
+			return nil, q.err
+		}
+		return q.Latency(span, q.span, buckets)
+	},
+	"spread": func(q *question) (any, error) {
+		span := q.ofSpan()
+		if q.err != nil {
+			return nil, q.err
+		}
+		return q.Spread(span, q.span)
+	},
+	"queue": func(q *question) (any, error) {
+		span := q.ofSpan()
+		if q.err != nil {
+			return nil, q.err
+		}
+		return q.Queue(span, q.span)
+	},
+	"longest": func(q *question) (any, error) {
+		span := q.ofSpan()
+		lo := q.number("lo", math.MinInt64, math.MinInt64, math.MaxInt64)
+		hi := q.number("hi", math.MaxInt64, math.MinInt64, math.MaxInt64)
+		if q.err != nil {
+			return nil, q.err
+		}
+		return q.Longest(span, q.span, lo, hi)
+	},
+	"ended": func(q *question) (any, error) {
+		lane := q.lane()
+		if q.err != nil || len(q.Meta.Lanes) == 0 {
+			return nil, q.err
+		}
+		return q.Ended(lane, q.span)
+	},
+	"tuple": func(q *question) (any, error) {
+		text := q.r.FormValue("id")
+		id, err := strconv.ParseUint(text, 0, 64)
+		if err != nil {
+			q.fail("id %.40q: ids are numbers from 0 to 2^64-1: give one, as 17 or 0x11", text)
+			return nil, q.err
+		}
+		found, more, err := q.Find(id)
+		return struct {
+			Tuples []Path `json:"tuples"`
+			More   bool   `json:"more"`
+		}{found, more}, err
+	},
+}
+
+func (h *handler) index(w http.ResponseWriter, r *http.Request) *Index {
+	n, err := strconv.Atoi(r.PathValue("run"))
+	if err != nil || n < 0 || n >= len(h.indexes) {
+		http.Error(w, fmt.Sprintf("no run %.40q: there are %d", r.PathValue("run"),
+			len(h.indexes)), http.StatusNotFound)
+		return nil
+	}
+	return h.indexes[n]
+}
+
+func (h *handler) answer(w http.ResponseWriter, r *http.Request,
+	make func(*question) (any, error)) {
+	x := h.index(w, r)
+	if x == nil {
+		return
+	}
+	select {
+	case h.busy <- struct{}{}:
+		defer func() { <-h.busy }()
+	case <-r.Context().Done():
+		return // the client has gone
+	}
+	q := &question{Index: x, r: r}
+	length := int64(min(x.Meta.Length_cycles, math.MaxInt64/2))
+	from := q.number("from", 0, math.MinInt64/2, math.MaxInt64/2)
+	to := q.number("to", length, math.MinInt64/2, math.MaxInt64/2)
+	if from > to {
+		q.fail("from %d, to %d: the first is after the second", from, to)
+	}
+	q.span = Range{moved(x.zero(), from), moved(x.zero(), to)}
+	answer, err := any(nil), q.err
+	if err == nil {
+		if answer, err = make(q); q.err != nil {
+			err = q.err
+		}
+	}
+	reply(w, answer, err)
+}
+
+func (h *handler) report(w http.ResponseWriter, r *http.Request) {
+	x := h.index(w, r)
+	if x == nil {
+		return
+	}
+	html, err := x.Page()
+	if err != nil {
+		reply(w, nil, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Write(html)
+}
+
+func reply(w http.ResponseWriter, answer any, err error) {
+	status := http.StatusOK
+	if err != nil {
+		status = http.StatusInternalServerError
+		if errors.Is(err, errBadRequest) {
+			status = http.StatusBadRequest
+		}
+		text := err.Error()
+		if errors.Is(err, errDamaged) {
+			text += ": remove it and start again, and it is made anew"
+		}
+		answer = map[string]string{"error": text}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(answer)
+}
+
+// Serve serves until the context ends. It then gives the running answers a moment to finish.
+func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
+	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second,
+		WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	select {
+	case err := <-done:
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+	defer cancel()
+	if err := s.Shutdown(last); err != nil {
+		s.Close()
+	}
+	<-done
+	return nil
+}

@@ -1,0 +1,139 @@
+package answers
+
+import (
+	"fmt"
+	"math"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/analysis"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+)
+
+// listWidth is the largest width of a list of names in an error, in characters.
+const listWidth = 400
+
+// checkChosen fails if a run has no log, no chosen node or no chosen channel. Nothing has been
+// analyzed or written then. If only some names choose nothing, the answer says which.
+func checkChosen(dir *runs.Directory, chosen *analysis.Filter) error {
+	nodes, channels := command.NodesOf(dir), dir.Channels()
+	fails := func(why string, names []string) error {
+		return fmt.Errorf("run %q: %s: use one of %s", dir.Run.Name, why,
+			shorten(strings.Join(names, ", "), listWidth))
+	}
+	switch {
+	case len(nodes) == 0: // the analysis says so
+		return nil
+	case len(channels) == 0:
+		why := ""
+		for _, m := range dir.Run.Missing {
+			why += "; " + m.String()
+		}
+		return fmt.Errorf("run %q: it has no log of its nodes %s%s", dir.Run.Name,
+			strings.Join(nodes, ", "), shorten(why, listWidth))
+	case chooseNone(chosen.Nodes, nodes, func(name, node string) bool { return name == node }):
+		return fails("it has no node "+quoted(chosen.Nodes), nodes)
+	case chooseNone(chosen.Channels, channels, matches):
+		return fails("it has no log of channel "+quoted(chosen.Channels), channels)
+	}
+	return nil
+}
+
+// chooseNone reports whether there are patterns and none of them chooses a name.
+func chooseNone(patterns, names []string, chooses func(pattern, name string) bool) bool {
+	return len(patterns) > 0 && !slices.ContainsFunc(patterns, func(p string) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return chooses(p, name) })
+	})
+}
+
+func matches(pattern, name string) bool {
+	ok, _ := path.Match(pattern, name)
+	return ok
+}
+
+func quoted(names []string) string {
+	var all []string
+	for _, n := range names {
+		all = append(all, strconv.Quote(n))
+	}
+	return strings.Join(all, " or ")
+}
+
+// answered fails if an answer is about nothing: no tuple was chosen, or no log could be read.
+func answered(a *analysis.Answer, dir *runs.Directory, chosen *analysis.Filter) error {
+	if a.Work.Tuples > 0 || a.Length != nil || len(a.Counters) > 0 {
+		return nil
+	}
+	switch flags := flagsOf(chosen); {
+	case flags != "":
+		return fmt.Errorf("run %q: it has no tuple for %s: %s", dir.Run.Name, flags,
+			extent(a, dir, chosen))
+	case len(a.Channels) == 0:
+		return fmt.Errorf("run %q: none of its logs can be read: \"cprof log check\" says why",
+			dir.Run.Name)
+	}
+	return nil
+}
+
+// flagsOf returns the flags that chose a part of a run.
+func flagsOf(f *analysis.Filter) string {
+	var flags []string
+	for _, n := range f.Nodes {
+		flags = append(flags, "--node "+n)
+	}
+	for _, c := range f.Channels {
+		flags = append(flags, "--channel "+c)
+	}
+	for _, id := range f.IDs {
+		text := fmt.Sprintf("--id %d", id[0])
+		if id[1] != id[0] {
+			text += fmt.Sprintf("-%d", id[1])
+		}
+		flags = append(flags, text)
+	}
+	for _, end := range []struct {
+		flag   string
+		cycles uint64
+		utc    int64
+	}{{"from", f.From_cycles, f.From_utc_ns}, {"to", f.To_cycles, f.To_utc_ns}} {
+		switch {
+		case end.utc != 0 && end.utc != math.MaxInt64:
+			flags = append(flags, "--"+end.flag+" "+utcText(end.utc))
+		case end.cycles != 0 && end.cycles != math.MaxUint64:
+			flags = append(flags, fmt.Sprintf("--%s %d", end.flag, end.cycles))
+		}
+	}
+	return strings.Join(flags, " and ")
+}
+
+func utcText(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }
+
+// extent says what a run has to choose from.
+func extent(a *analysis.Answer, dir *runs.Directory, chosen *analysis.Filter) string {
+	var has []string
+	if len(chosen.Nodes) > 0 {
+		has = append(has, "it has the nodes "+strings.Join(command.NodesOf(dir), ", "))
+	}
+	if len(chosen.Channels) > 0 {
+		has = append(has, "it has the channels "+strings.Join(dir.Channels(), ", "))
+	}
+	if len(chosen.IDs) > 0 {
+		has = append(has, `"cprof log dump" prints its ids`)
+	}
+	if b := a.Bins; chosen.To_cycles != 0 && b.Count > 0 {
+		has = append(has, fmt.Sprintf("its time axis is from %d to %d cycles of node %s",
+			b.From_cycles, uint64(b.From_cycles)+b.Width_cycles*uint64(b.Count), a.Reference.Node))
+	}
+	if r := &dir.Run; chosen.To_utc_ns != 0 && !r.Begun.IsZero() && !r.Ended.IsZero() {
+		has = append(has, fmt.Sprintf("it lasted from %s to %s", utcText(r.Begun.Lo_ns),
+			utcText(r.Ended.Hi_ns)))
+	}
+	if len(has) == 0 {
+		return "choose more"
+	}
+	return shorten(strings.Join(has, "; "), listWidth)
+}

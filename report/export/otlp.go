@@ -1,0 +1,375 @@
+package export
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/cloudprofiler/cloudprofiler/analysis"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+)
+
+// batch_bytes is the approximate length of a request. The collector's reader of files takes lines
+// of up to 1 MiB.
+const batch_bytes = 512 << 10
+
+// mostLinks is the largest number of links that a span gets. Receivers cut longer lists.
+const mostLinks = 128
+
+// The messages of opentelemetry/proto/trace/v1 and collector/trace/v1, in the JSON of OTLP. In this
+// JSON, 64-bit numbers are strings, and ids are hexadecimal.
+type (
+	otlpRequest struct {
+		ResourceSpans []*otlpResourceSpans `json:"resourceSpans"`
+	}
+	otlpResourceSpans struct {
+		Resource struct {
+			Attributes []otlpAttribute `json:"attributes"`
+		} `json:"resource"`
+		ScopeSpans [1]otlpScopeSpans `json:"scopeSpans"`
+	}
+	otlpScopeSpans struct {
+		Scope struct {
+			Name string `json:"name"`
+		} `json:"scope"`
+		Spans []*otlpSpan `json:"spans"`
+	}
+	otlpSpan struct {
+		TraceID      string          `json:"traceId"`
+		SpanID       string          `json:"spanId"`
+		ParentSpanID string          `json:"parentSpanId,omitempty"`
+		Name         string          `json:"name"`
+		Kind         int             `json:"kind"`
+		Begin_ns     int64           `json:"startTimeUnixNano,string"`
+		End_ns       int64           `json:"endTimeUnixNano,string"`
+		Attributes   []otlpAttribute `json:"attributes"`
+		Links        []otlpLink      `json:"links,omitempty"`
+		DroppedLinks int             `json:"droppedLinksCount,omitempty"`
+	}
+	otlpLink struct {
+		TraceID string `json:"traceId"`
+		SpanID  string `json:"spanId"`
+	}
+	otlpAttribute struct {
+		Key   string    `json:"key"`
+		Value otlpValue `json:"value"`
+	}
+	otlpValue struct {
+		String *string `json:"stringValue,omitempty"`
+		Int    string  `json:"intValue,omitempty"`
+	}
+)
+
+const (
+	spanInternal = 1
+	spanProducer = 4
+)
+
+// Spans says what OTLP wrote.
+type Spans struct {
+	Spans  uint64
+	Tuples string // which tuples the spans show
+	// Lacking counts durations that are not among the spans, because they have no place on the
+	// reference's counter.
+	Lacking uint64
+}
+
+// OTLP analyses a run, and calls write with requests. All requests together have a trace for each
+// tuple. Each request is one line of JSON, as OTLP receivers take it. If o.Slowest is above 0, OTLP
+// writes only that many of the slowest tuples. OTLP replaces o.Events, o.Durations, o.Begin and
+// o.Links.
+func OTLP(ctx context.Context, dir *runs.Directory, o analysis.Options,
+	write func(request []byte) error) (Spans, *analysis.Answer, error) {
+	w := &otlp{run: &dir.Run, write: write}
+	w.tuples.tell = w.tuple
+	if o.Slowest > 0 {
+		w.chosen = &choice{most: o.Slowest, slowest: true}
+		w.tuples.tell = w.chosen.add
+	}
+	if w.progress = o.Progress; w.progress == nil {
+		w.progress = func(float64, string) {}
+	}
+	o.Slowest = -1
+	o.Begin = func(b analysis.Basis) error {
+		w.clock, w.kept, w.lacks = b.Clock, b.Kept, b.Lacks
+		return nil
+	}
+	o.Links = w.tuples.link
+	o.Events = func(e analysis.EventRow) error { return w.tuples.event(&e) }
+	o.Durations = func(d analysis.DurationRow) error {
+		if d.Tuple == 0 {
+			return w.origin(&d)
+		}
+		return w.tuples.duration(&d)
+	}
+	answer, err := analysis.Run(ctx, dir, o)
+	if err != nil {
+		return Spans{}, nil, err
+	}
+	if err := w.finish(answer); err != nil {
+		return Spans{}, nil, fmt.Errorf("export run %q: %w", dir.Run.Name, err)
+	}
+	return w.told, answer, nil
+}
+
+// Lines writes each request as one line, as the collector's receiver of OTLP JSON files reads
+// requests.
+func Lines(w io.Writer) func([]byte) error {
+	return func(request []byte) error {
+		_, err := w.Write(append(request, '\n'))
+		return err
+	}
+}
+
+// otlp writes traces.
+type otlp struct {
+	run    *runs.Run
+	clock  analysis.Clock
+	kept   analysis.Kept
+	lacks  string // as in analysis.Basis
+	write  func([]byte) error
+	tuples joiner
+	chosen *choice         // nil: all tuples
+	ids    map[uint64]bool // of the chosen tuples, once all tuples have come
+	last   bool            // the last tuple has come
+	told   Spans
+
+	progress func(done float64, what string)
+
+	request otlpRequest
+	groups  map[trackKey]*otlpResourceSpans // the request's spans, by instance; no node: the run's
+	bytes   int                             // approximate length of the request
+}
+
+// finish writes the tuples and requests that were not written yet.
+func (w *otlp) finish(a *analysis.Answer) error {
+	if err := w.settle(); err != nil {
+		return err
+	}
+	w.told.Tuples = fmt.Sprintf("%d tuples", a.Work.Tuples)
+	if w.chosen != nil {
+		w.told.Tuples = w.chosen.of(a.Work.Tuples)
+	}
+	return w.flush()
+}
+
+// settle writes the chosen tuples when all tuples have come.
+func (w *otlp) settle() error {
+	if w.last {
+		return nil
+	}
+	w.last = true
+	if err := w.tuples.end(); err != nil || w.chosen == nil {
+		return err
+	}
+	w.ids = map[uint64]bool{}
+	for i, t := range w.chosen.sorted() {
+		w.progress(float64(i)/float64(len(w.chosen.kept)), "writing spans")
+		w.ids[t.id] = true
+		if err := w.tuple(t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tuple writes the trace of a tuple. The root is the duration from end to end. All other spans are
+// the root's children, because the root contains them. A span has links to the spans that end where
+// it begins: several at a join.
+func (w *otlp) tuple(t *tuple) error {
+	trace := w.traceID(t.id, t.copy)
+	placed := func(d *analysis.DurationRow) bool { return t.at(d.From) != nil && t.at(d.To) != nil }
+	root := t.whole()
+	if root != nil && !placed(root) {
+		root = nil
+	}
+	for i := range t.durations {
+		d := &t.durations[i]
+		if !placed(d) {
+			w.told.Lacking++
+			continue
+		}
+		from, to := t.at(d.From), t.at(d.To)
+		s := w.span(trace, t, d, from, to)
+		group := instanceOf(from)
+		if d != root && root != nil {
+			s.ParentSpanID = spanID(trace, root)
+		}
+		if d.Kind == endToEnd {
+			group = trackKey{}
+		} else {
+			if instanceOf(to) != group {
+				s.Kind = spanProducer
+				s.Attributes = append(s.Attributes,
+					otlpText("peer.service", operatorOf(instanceOf(to))))
+			}
+			for k := range t.durations {
+				if e := &t.durations[k]; e.To == d.From && placed(e) {
+					s.Links = append(s.Links, otlpLink{trace, spanID(trace, e)})
+				}
+			}
+		}
+		if d == root || root == nil && len(s.Links) == 0 {
+			whole := analysis.DurationRow{Kind: endToEnd, Whole: true}
+			for _, id := range t.parents[:min(len(t.parents), mostLinks)] {
+				parent := w.traceID(id, 0)
+				s.Links = append(s.Links, otlpLink{parent, spanID(parent, &whole)})
+			}
+			s.DroppedLinks = max(len(t.parents)-mostLinks, 0)
+		}
+		if err := w.add(group, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// origin writes a duration of a tuple that was made of others. The duration belongs to the trace of
+// the made tuple, and begins where one of the others began.
+func (w *otlp) origin(d *analysis.DurationRow) error {
+	if err := w.settle(); err != nil || w.chosen != nil && !w.ids[d.ID] {
+		return err
+	}
+	if d.Ends[1].Hi == 0 {
+		w.told.Lacking++
+		return nil
+	}
+	trace := w.traceID(d.ID, 0)
+	event := func(i int, node, point string) *analysis.EventRow {
+		return &analysis.EventRow{At: d.Ends[i], Node: node, Channel: point}
+	}
+	return w.add(trackKey{}, w.span(trace, &tuple{id: d.ID}, d, event(0, d.FromNode, d.From),
+		event(1, d.ToNode, d.To)))
+}
+
+// span makes a span without a parent and without links.
+func (w *otlp) span(trace string, t *tuple, d *analysis.DurationRow,
+	from, to *analysis.EventRow) *otlpSpan {
+	s := &otlpSpan{
+		TraceID: trace, SpanID: spanID(trace, d), Name: d.From + " → " + d.To,
+		Kind: spanInternal, Begin_ns: max(w.clock.At_ns(from.At), 0),
+	}
+	length := w.clock.Reference.Length_ns(analysis.Interval{Lo_cycles: d.Lo, Hi_cycles: d.Hi})
+	// If the middle is negative, the order of the two events is not decided. A span has no negative
+	// length.
+	s.End_ns = s.Begin_ns + max(length, 0)
+	for _, a := range about(t, d, from, to, &w.clock.Reference) {
+		s.Attributes = append(s.Attributes, a.otlp())
+	}
+	if lo, hi, ok := w.clock.UTC(from.At); ok {
+		bound := max(s.Begin_ns-lo, hi-s.Begin_ns)
+		s.Attributes = append(s.Attributes, number("utc_bound_ns", bound).otlp())
+	}
+	return s
+}
+
+// add puts a span into the request, among the spans of its instance or of the run.
+func (w *otlp) add(of trackKey, s *otlpSpan) error {
+	group := w.groups[of]
+	if group == nil {
+		group = w.group(of)
+	}
+	group.ScopeSpans[0].Spans = append(group.ScopeSpans[0].Spans, s)
+	w.told.Spans++
+	w.bytes += 250 + len(s.Name) + 100*len(s.Links) + bytesOf(s.Attributes)
+	if w.bytes < batch_bytes {
+		return nil
+	}
+	return w.flush()
+}
+
+// bytesOf is the approximate length of attributes.
+func bytesOf(attributes []otlpAttribute) (n int) {
+	for _, a := range attributes {
+		n += 50 + len(a.Key) + len(a.Value.Int)
+		if a.Value.String != nil {
+			n += len(*a.Value.String)
+		}
+	}
+	return n
+}
+
+// group begins a list of spans in the request: those of an instance, or those of the run.
+func (w *otlp) group(of trackKey) *otlpResourceSpans {
+	describe := []attribute{
+		text("service.name", w.run.Name), text("cloudprofiler.run", w.run.Name),
+		text("cloudprofiler.reference_node", w.clock.Reference.Node),
+		text("cloudprofiler.frequency", w.clock.Reference.SecondsMean()),
+		text("cloudprofiler.utc", w.clock.Means()),
+		text("cloudprofiler.kept", string(w.kept)),
+	}
+	if w.lacks != "" {
+		describe = append(describe, text("cloudprofiler.kept_why", w.lacks))
+	}
+	if of.node != "" {
+		describe[0].text = operatorOf(of)
+		describe = append(describe, text("service.namespace", w.run.Name),
+			text("service.instance.id", of.name), text("host.name", of.node))
+	}
+	group := &otlpResourceSpans{}
+	for _, a := range describe {
+		group.Resource.Attributes = append(group.Resource.Attributes, otlpText(a.name, a.text))
+	}
+	w.bytes += bytesOf(group.Resource.Attributes)
+	group.ScopeSpans[0].Scope.Name = "cloudprofiler"
+	if w.groups == nil {
+		w.groups = map[trackKey]*otlpResourceSpans{}
+	}
+	w.groups[of] = group
+	w.request.ResourceSpans = append(w.request.ResourceSpans, group)
+	return group
+}
+
+// flush writes the request, unless it is empty.
+func (w *otlp) flush() error {
+	if len(w.request.ResourceSpans) == 0 {
+		return nil
+	}
+	text, err := json.Marshal(w.request)
+	w.request, w.groups, w.bytes = otlpRequest{}, nil, 0
+	if err != nil {
+		return err
+	}
+	return w.write(text)
+}
+
+// operatorOf is the operator of an instance.
+func operatorOf(k trackKey) string {
+	operator, _, _ := strings.Cut(k.name, "#")
+	return operator
+}
+
+func (a attribute) otlp() otlpAttribute {
+	if a.isText {
+		return otlpText("cloudprofiler."+a.name, a.text)
+	}
+	return otlpAttribute{"cloudprofiler." + a.name,
+		otlpValue{Int: strconv.FormatInt(a.number, 10)}}
+}
+
+func otlpText(name, text string) otlpAttribute {
+	return otlpAttribute{name, otlpValue{String: &text}}
+}
+
+// traceID names the trace of a tuple. The name is the same in every export in which as many earlier
+// tuples have the tuple's id.
+func (w *otlp) traceID(id, copy uint64) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %d %d", w.run.Name, w.run.Begun.Lo_ns, id, copy))
+	return hex.EncodeToString(sum[:16])
+}
+
+// spanID names a span within its trace. The root's name does not depend on its points: a span in
+// another trace can have a link to it without knowing them.
+func spanID(trace string, d *analysis.DurationRow) string {
+	name := trace + " " + d.Kind
+	if d.Kind != endToEnd || !d.Whole {
+		name += " " + d.From + " " + d.To
+	}
+	sum := sha256.Sum256([]byte(name))
+	return hex.EncodeToString(sum[:8])
+}

@@ -1,0 +1,214 @@
+package export
+
+import (
+	"strconv"
+
+	"github.com/cloudprofiler/cloudprofiler/analysis"
+)
+
+// eventRow is a row of the table events. A field is nil if its value is not known.
+type eventRow struct {
+	TupleID   uint64 `parquet:"tuple_id"`
+	Way       int64  `parquet:"way"`
+	Path      int32  `parquet:"path"`
+	Lo_cycles *int64 `parquet:"lo_cycles,optional"`
+	Hi_cycles *int64 `parquet:"hi_cycles,optional"`
+	Lo_ns     *int64 `parquet:"lo_ns,optional"`
+	Hi_ns     *int64 `parquet:"hi_ns,optional"`
+	Node      string `parquet:"node,dict"`
+	Channel   string `parquet:"channel,dict"`
+	Point     string `parquet:"point,dict"`
+	Verdict   string `parquet:"verdict,dict"`
+}
+
+// durationRow is a row of the table durations.
+type durationRow struct {
+	TupleID   uint64 `parquet:"tuple_id"`
+	Way       int64  `parquet:"way"`
+	FromWay   int64  `parquet:"from_way"`
+	From      string `parquet:"from_point,dict"`
+	To        string `parquet:"to_point,dict"`
+	FromNode  string `parquet:"from_node,dict"`
+	ToNode    string `parquet:"to_node,dict"`
+	Kind      string `parquet:"kind,dict"`
+	Critical  string `parquet:"critical,dict"`
+	Lo_cycles int64  `parquet:"lo_cycles"`
+	Hi_cycles int64  `parquet:"hi_cycles"`
+	Lo_ns     *int64 `parquet:"lo_ns,optional"`
+	Hi_ns     *int64 `parquet:"hi_ns,optional"`
+	Scenario  string `parquet:"scenario,dict"`
+	Verdict   string `parquet:"verdict,dict"`
+}
+
+// edgeRow is a row of the table edges: a span of a path.
+type edgeRow struct {
+	Path int32  `parquet:"path"`
+	From string `parquet:"from_point"`
+	To   string `parquet:"to_point"`
+	Kind string `parquet:"kind"`
+}
+
+// originRow is a row of the table origins: where a tuple that was made of others began and ended.
+type originRow struct {
+	Way     int64  `parquet:"way"`
+	FromWay int64  `parquet:"from_way"`
+	From    string `parquet:"from_point,dict"`
+	To      string `parquet:"to_point,dict"`
+	Kind    string `parquet:"kind,dict"`
+}
+
+// aboutRow is a row of the table about. The metadata of all Parquet files have the same keys and
+// values.
+type aboutRow struct {
+	Key   string `parquet:"key"`
+	Value string `parquet:"value"`
+}
+
+// tableWriter writes the rows of the five tables in one format.
+type tableWriter interface {
+	begin(about []aboutRow) error
+	event(*eventRow) error
+	duration(*durationRow) error
+	origin(*originRow) error
+	// cut is called where the rows of a tuple end.
+	cut() error
+	finish(edges []edgeRow) error
+	close() error // closes what is still open after an error
+}
+
+// tables makes the rows of the five tables. A path is a set of spans that tuples have in common. A
+// span belongs to a path only if the span's duration was computed. So a join of edges and events
+// finds exactly the rows of durations.
+type tables struct {
+	writer tableWriter
+	basis  analysis.Basis
+	ns     analysis.Nanoseconds
+
+	way   int64            // the number of the tuple whose rows are coming
+	spans []edgeRow        // the spans of its path that have come so far
+	path  int32            // the number of its path, or none
+	key   []byte           // a buffer for a key of paths
+	paths map[string]int32 // by from, to and kind of each span, each ending with a zero byte
+	edges []edgeRow
+}
+
+const none = -1
+
+func newTables(w tableWriter) *tables {
+	return &tables{writer: w, path: none, paths: map[string]int32{}}
+}
+
+func (t *tables) begin(run string, b analysis.Basis) error {
+	t.basis, t.ns = b, b.Reference.Nanoseconds()
+	return t.writer.begin(meaning(run, b))
+}
+
+// next prepares for the rows of another tuple. way is 0 for any tuple that was made of others.
+func (t *tables) next(way int64) error {
+	if way == t.way && way != 0 {
+		return nil
+	}
+	t.way, t.spans, t.path = way, t.spans[:0], none
+	return t.writer.cut()
+}
+
+// number returns the number of the tuple's path. All durations of a tuple come before its events.
+func (t *tables) number() int32 {
+	if t.path != none {
+		return t.path
+	}
+	t.key = t.key[:0]
+	for _, s := range t.spans {
+		for _, word := range []string{s.From, s.To, s.Kind} {
+			t.key = append(append(t.key, word...), 0)
+		}
+	}
+	path, known := t.paths[string(t.key)]
+	if !known {
+		path = int32(len(t.paths))
+		t.paths[string(t.key)] = path
+		for _, s := range t.spans {
+			s.Path = path
+			t.edges = append(t.edges, s)
+		}
+	}
+	t.path = path
+	return path
+}
+
+// nanoseconds converts an interval. It returns nil if the ns are not known.
+func (t *tables) nanoseconds(lo_cycles, hi_cycles int64) (lo_ns, hi_ns *int64) {
+	var ns struct{ lo, hi int64 }
+	var ok bool
+	ns.lo, ns.hi, ok = t.ns.Of(analysis.Interval{Lo_cycles: lo_cycles, Hi_cycles: hi_cycles})
+	if !ok {
+		return nil, nil
+	}
+	return &ns.lo, &ns.hi
+}
+
+func (t *tables) event(e *analysis.EventRow) error {
+	if err := t.next(int64(e.Tuple)); err != nil {
+		return err
+	}
+	row := eventRow{TupleID: e.ID, Way: t.way, Path: t.number(), Node: e.Node, Channel: e.Channel,
+		Point: e.Point, Verdict: "unknown"}
+	if !e.Unplaced {
+		at := struct{ lo, hi int64 }{
+			int64(e.At.Lo - t.basis.Zero_cycles), int64(e.At.Hi - t.basis.Zero_cycles),
+		}
+		row.Lo_cycles, row.Hi_cycles, row.Verdict = &at.lo, &at.hi, e.Verdict.String()
+		row.Lo_ns, row.Hi_ns = t.nanoseconds(at.lo, at.hi)
+	}
+	return t.writer.event(&row)
+}
+
+func (t *tables) duration(d *analysis.DurationRow) error {
+	if err := t.next(int64(d.Tuple)); err != nil {
+		return err
+	}
+	row := durationRow{TupleID: d.ID, Way: t.way, FromWay: t.way, From: d.From, To: d.To,
+		FromNode: d.FromNode, ToNode: d.ToNode, Kind: d.Kind,
+		Critical: d.Critical.String(), Lo_cycles: d.Lo, Hi_cycles: d.Hi,
+		Scenario: d.Scenario.String(), Verdict: d.Verdict.String()}
+	if d.Tuple != 0 {
+		t.spans = append(t.spans, edgeRow{From: d.From, To: d.To, Kind: d.Kind})
+	} else {
+		row.Way, row.FromWay = int64(d.Made), int64(d.Origin)
+		if err := t.writer.origin(&originRow{row.Way, row.FromWay, d.From, d.To,
+			d.Kind}); err != nil {
+			return err
+		}
+	}
+	row.Lo_ns, row.Hi_ns = t.nanoseconds(d.Lo, d.Hi)
+	return t.writer.duration(&row)
+}
+
+func (t *tables) finish(*analysis.Answer) error {
+	return t.writer.finish(t.edges)
+}
+
+// meaning says what the tables' numbers mean.
+func meaning(run string, b analysis.Basis) []aboutRow {
+	number := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+	return []aboutRow{
+		{"run", run},
+		{"reference_node", b.Reference.Node},
+		{"zero_cycles", strconv.FormatUint(b.Zero_cycles, 10)},
+		{"frequency_lo_hz", number(b.Reference.FrequencyLo_hz)},
+		{"frequency_hi_hz", number(b.Reference.FrequencyHi_hz)},
+		{"frequency_source", b.Reference.Source},
+		{"wander_ppm", number(b.Declared_ppm)},
+		{"wander_used_ppm", number(b.Used_ppm)},
+		{"wander_window_s", number(b.Window_s)},
+		{"relations", strconv.Itoa(b.Relations)},
+		{"suspect_relations", strconv.Itoa(b.Suspect)},
+		{"third_nodes", b.ThirdNodes.String()},
+		{"cycles", "of the counter of reference_node; events count from zero_cycles"},
+		{"nanoseconds", b.Reference.SecondsMean()},
+		{"intervals", "lo and hi contain the truth if rates of two counters wander by at most " +
+			"wander_ppm within wander_window_s, and the verdict is consistent"},
+		{"kept", string(b.Kept)},
+		{"kept_why", b.Lacks},
+	}
+}

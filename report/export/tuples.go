@@ -1,0 +1,211 @@
+package export
+
+import (
+	"cmp"
+	"container/heap"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/cloudprofiler/cloudprofiler/analysis"
+)
+
+// tuple has what the analysis exports about one tuple.
+type tuple struct {
+	id        uint64
+	copy      uint64              // how many earlier tuples have the same id
+	events    []analysis.EventRow // those that have a place on the reference's counter
+	durations []analysis.DurationRow
+	parents   []uint64 // ids of the tuples that this one was made of
+}
+
+// at is the tuple's event at a point; nil: the tuple has no event with a place there.
+func (t *tuple) at(point string) *analysis.EventRow {
+	i := slices.IndexFunc(t.events, func(e analysis.EventRow) bool { return e.Point == point })
+	if i < 0 {
+		return nil
+	}
+	return &t.events[i]
+}
+
+// whole is the tuple's duration from its first point to the one that it passed last; nil: the tuple
+// has no such duration. A tuple that forks may have further durations of kind end-to-end, to
+// earlier ends.
+func (t *tuple) whole() *analysis.DurationRow {
+	i := slices.IndexFunc(t.durations, func(d analysis.DurationRow) bool {
+		return d.Kind == endToEnd && d.Whole
+	})
+	if i < 0 {
+		return nil
+	}
+	return &t.durations[i]
+}
+
+const endToEnd = "end-to-end"
+
+// begun is the middle of the tuple's first event.
+func (t *tuple) begun() uint64 {
+	first := ^uint64(0)
+	for _, e := range t.events {
+		first = min(first, e.At.Mid())
+	}
+	return first
+}
+
+// joiner groups the rows of an analysis by tuple.
+type joiner struct {
+	tell    func(*tuple) error
+	current *tuple
+	number  uint64              // of the current tuple in the analysis
+	parents map[uint64][]uint64 // ids of parents by the id of a child whose rows have not come yet
+}
+
+func (j *joiner) event(e *analysis.EventRow) error {
+	err := j.begin(e.ID, e.Tuple)
+	if !e.Unplaced {
+		j.current.events = append(j.current.events, *e)
+	}
+	return err
+}
+
+func (j *joiner) duration(d *analysis.DurationRow) error {
+	err := j.begin(d.ID, d.Tuple)
+	j.current.durations = append(j.current.durations, *d)
+	if d.Whole && d.Kind != endToEnd {
+		whole := *d
+		whole.Kind = endToEnd
+		j.current.durations = append(j.current.durations, whole)
+	}
+	return err
+}
+
+func (j *joiner) link(parent, child uint64) {
+	if j.parents == nil {
+		j.parents = map[uint64][]uint64{}
+	}
+	j.parents[child] = append(j.parents[child], parent)
+}
+
+// begin makes the tuple of a row the current one.
+func (j *joiner) begin(id, number uint64) error {
+	if j.current != nil && j.number == number {
+		return nil
+	}
+	last := j.current
+	j.current, j.number = &tuple{id: id, parents: j.parents[id]}, number
+	if last == nil {
+		return nil
+	}
+	if last.id == id {
+		j.current.copy = last.copy + 1
+	} else {
+		delete(j.parents, last.id)
+	}
+	return j.tell(last)
+}
+
+// end passes on the last tuple.
+func (j *joiner) end() error {
+	last := j.current
+	if j.current = nil; last == nil {
+		return nil
+	}
+	return j.tell(last)
+}
+
+// choice keeps some tuples: the slowest, or those that began first. It is a heap. On top is the
+// tuple that is dropped next.
+type choice struct {
+	most    int
+	slowest bool
+	kept    []*tuple
+}
+
+// add keeps a tuple. If there are then more than c.most, it drops the last in order.
+func (c *choice) add(t *tuple) error {
+	if c.slowest && t.whole() == nil {
+		return nil
+	}
+	if heap.Push(c, t); len(c.kept) > c.most {
+		heap.Pop(c)
+	}
+	return nil
+}
+
+// of says which of all tuples are kept.
+func (c *choice) of(all uint64) string {
+	switch {
+	case uint64(len(c.kept)) == all:
+		return fmt.Sprintf("all %d tuples", all)
+	case c.slowest:
+		return fmt.Sprintf("the %d slowest of %d tuples", len(c.kept), all)
+	}
+	return fmt.Sprintf("the first %d of %d tuples; choose others by --slowest, --from, --to or "+
+		"--id", len(c.kept), all)
+}
+
+// order compares two tuples: of too many tuples, those that come first are kept. Slow tuples have
+// the order of analysis.Answer's Slowest.
+func (c *choice) order(a, b *tuple) int {
+	if c.slowest {
+		if o := cmp.Or(cmp.Compare(b.whole().Lo, a.whole().Lo), cmp.Compare(a.id, b.id)); o != 0 {
+			return o
+		}
+	}
+	return cmp.Or(cmp.Compare(a.begun(), b.begun()), cmp.Compare(a.id, b.id),
+		cmp.Compare(a.copy, b.copy))
+}
+
+func (c *choice) Len() int           { return len(c.kept) }
+func (c *choice) Less(i, j int) bool { return c.order(c.kept[i], c.kept[j]) > 0 }
+func (c *choice) Swap(i, j int)      { c.kept[i], c.kept[j] = c.kept[j], c.kept[i] }
+func (c *choice) Push(t any)         { c.kept = append(c.kept, t.(*tuple)) }
+func (c *choice) Pop() any {
+	last := len(c.kept) - 1
+	t := c.kept[last]
+	c.kept = c.kept[:last]
+	return t
+}
+
+// sorted returns the tuples that are kept, in order.
+func (c *choice) sorted() []*tuple {
+	slices.SortFunc(c.kept, c.order)
+	return c.kept
+}
+
+// about returns what a slice or a span says about a duration between two events.
+func about(t *tuple, d *analysis.DurationRow, from, to *analysis.EventRow,
+	r *analysis.Reference) []attribute {
+	i := analysis.Interval{Lo_cycles: d.Lo, Hi_cycles: d.Hi}
+	cycles := func(v uint64) string { return strconv.FormatUint(v, 10) }
+	all := []attribute{
+		text("tuple_id", cycles(t.id)), text("kind", d.Kind),
+		number("lo_cycles", d.Lo), number("hi_cycles", d.Hi),
+		number("bound_cycles", (d.Hi-d.Lo+1)/2),
+		text("scenario", d.Scenario.String()), text("verdict", d.Verdict.String()),
+		text("from_node", d.FromNode), text("to_node", d.ToNode),
+		text("from_channel", from.Channel), text("to_channel", to.Channel),
+		text("from_lo_cycles", cycles(from.At.Lo)), text("from_hi_cycles", cycles(from.At.Hi)),
+		text("to_lo_cycles", cycles(to.At.Lo)), text("to_hi_cycles", cycles(to.At.Hi)),
+	}
+	if d.Kind != endToEnd {
+		all = append(all, text("critical", d.Critical.String()))
+	}
+	if seconds := r.Seconds(i); seconds != "" {
+		all = append(all, text("seconds", seconds))
+	}
+	return all
+}
+
+// attribute is a name with a text or a number.
+type attribute struct {
+	name   string
+	text   string
+	number int64
+	isText bool
+}
+
+func text(name, value string) attribute { return attribute{name: name, text: value, isText: true} }
+func number(name string, value int64) attribute {
+	return attribute{name: name, number: value}
+}

@@ -1,0 +1,238 @@
+// A lane for each instance of an actor on each node. A tuple's stay in an instance is the time from
+// its first event there to its last. A lane shows how many stays there were, or each of them if few
+// are in view.
+
+import { html } from "./dom.ts";
+import type { Lane, LaneRows, Path, Point, Row, Sum } from "./explore-data.ts";
+import { absent } from "./marks.ts";
+import { compact, interval, whole } from "./number.ts";
+import { moment, stripes, timeFrame, type Pen } from "./timeframe.ts";
+import type { Run, View } from "./view.ts";
+
+export const lanesShown = 24;
+const tall = 34, top = 8;
+
+export function laneName(l: Lane): string { return `${l.instance} on ${l.node}`; }
+
+/** ends are the points of a lane at which tuples ended although they could have gone on. */
+function ends(run: Run, lane: number): Point[] {
+  return run.meta.channels
+    .flatMap((c) => (c.lane === lane && c.ended > 0 ? [run.meta.points[c.point]!] : []));
+}
+
+/** someLost is false for filtered tuples: a filter drops tuples on purpose. */
+function someLost(run: Run, lane: number): boolean {
+  return ends(run, lane).some((p) => p.lost > 0);
+}
+
+/**
+ * fate is what became of the tuples that end in a lane. Only the numbers of each point are known,
+ * in all lanes together. So if the tuples have several fates, fate names all of them.
+ */
+export function fate(run: Run, lane: number): string {
+  const points = ends(run, lane);
+  const known = [
+    points.some((p) => p.filtered > 0) ? "filtered" : "",
+    points.some((p) => p.lost > 0) ? "lost" : "",
+    points.some((p) => p.in_flight > 0) ? "in flight" : "",
+  ].filter(Boolean);
+  return known.length === 0 || points.some((p) => p.undecided) ? "ended" : known.join(" or ");
+}
+
+/** shownLanes are the numbers of the lanes that are in view. */
+export function shownLanes(view: View, run: Run): number[] {
+  const order = run.order();
+  const first = Math.min(view.lanes, Math.max(0, order.length - 1));
+  return order.slice(first, first + lanesShown);
+}
+
+/** actorColour gives actors colours in the order of the path. */
+function actorColour(run: Run, lane: Lane): string {
+  const actors = [...new Set(run.order().map((i) => run.meta.lanes[i]!.actor))];
+  return `s${Math.max(0, actors.indexOf(lane.actor)) % 6}`;
+}
+
+interface Drawn { row: Row; lane: number; x0: number; x1: number; y0: number; y1: number }
+
+export function lanes(
+  view: View,
+  run: Run,
+  data: LaneRows[],
+  path: Path | undefined,
+  width: number
+): HTMLElement {
+  if (data.length === 0) return absent(["The run has no events in its logs."]);
+  const names = width > 640 ? 190 : 112;
+  const height = top + data.length * tall + 26, format = run.format(view.unit);
+  const drawn: Drawn[] = [];
+  const span = (view.to - view.from) * run.scale;
+  const chosen = (row: Row) => row.id === view.id;
+  const endColour = (lane: number) => (someLost(run, lane) ? "wrong" : "faint");
+  const paintRows = (pen: Pen, lane: number, rows: Row[], y: number, colour: string,
+    x: (c: number) => number) => {
+    // If tuples are in one instance at the same time, they are drawn in rows below each other.
+    const free: number[] = [];
+    const placed = rows.map((row) => {
+      const from = x(row.at.lo_cycles), to = x(row.at.hi_cycles + row.duration.hi_cycles);
+      let level = free.findIndex((f) => f <= from);
+      if (level < 0) level = free.length;
+      free[level] = Math.max(to, from + 4) + 1;
+      return level;
+    });
+    const levels = Math.min(8, Math.max(1, free.length));
+    const size = (tall - 6) / levels;
+    rows.forEach((row, i) => {
+      const y0 = y + 3 + (placed[i]! % levels) * size, h = Math.max(2, size - 1);
+      const begin = x((row.at.lo_cycles + row.at.hi_cycles) / 2);
+      const end = begin + x((row.duration.lo_cycles + row.duration.hi_cycles) / 2) - x(0);
+      const x1 = Math.max(begin + 2, end);
+      pen.fillStyle = pen.colour(row.ended ? endColour(lane) : colour);
+      pen.globalAlpha = 0.22;
+      const a = x(row.at.lo_cycles), b = x(row.at.hi_cycles + row.duration.hi_cycles);
+      pen.fillRect(a, y0, Math.max(2, b - a), h); // the time in which the tuple can have been here
+      pen.globalAlpha = 0.85;
+      pen.fillRect(begin, y0, x1 - begin, h);
+      pen.globalAlpha = 1;
+      if (row.suspect) stripes(pen, begin, y0, x1 - begin, h);
+      if (chosen(row)) {
+        pen.strokeStyle = pen.colour("ink");
+        pen.lineWidth = 2;
+        pen.strokeRect(begin - 1, y0 - 1, x1 - begin + 2, h + 2);
+      }
+      drawn.push({ row, lane, x0: Math.min(a, begin), x1: Math.max(b, x1), y0, y1: y0 + h });
+    });
+  };
+  const paintSums = (pen: Pen, lane: number, sums: Sum[], y: number, colour: string,
+    x: (c: number) => number) => {
+    const wide = (s: Sum) => Math.max(1, x(s.to_cycles) - x(s.from_cycles));
+    const most = Math.max(...sums.map((s) => s.count / wide(s)));
+    for (const s of sums) {
+      const x0 = x(s.from_cycles), w = wide(s);
+      const h = Math.max(1.5, (tall - 8) * (s.count / w / most));
+      pen.fillStyle = pen.colour(colour);
+      pen.globalAlpha = 0.55;
+      pen.fillRect(x0, y + tall - 3 - h, w, h);
+      pen.globalAlpha = 1;
+      if (s.suspect) stripes(pen, x0, y + tall - 3 - h, w, h);
+      if (s.ended) {
+        pen.fillStyle = pen.colour(endColour(lane));
+        pen.globalAlpha = 0.25 + 0.75 * Math.sqrt(s.ended / s.count);
+        pen.fillRect(x0, y + 2, w, 3);
+        pen.globalAlpha = 1;
+      }
+    }
+  };
+  const laneAt = (y: number) => data[Math.floor((y - top) / tall)];
+  const hit = (at: number, y: number) => {
+    let best: Drawn | undefined, distance = 9;
+    for (const d of drawn) {
+      const dx = Math.max(0, d.x0 - at, at - d.x1), dy = Math.max(0, d.y0 - y, y - d.y1);
+      if (Math.hypot(dx, dy) < distance) [best, distance] = [d, Math.hypot(dx, dy)];
+    }
+    return best;
+  };
+  const left = 1;
+  let toPixel: (cycles: number) => number = () => 0;
+  const frame = timeFrame({
+    view, run, width: width - names, height, left, key: `lanes-${run.number}`,
+    label: `Lanes of ${run.meta.run}: ${data.length} instances over time`,
+    paint: (pen, box, x) => {
+      toPixel = x;
+      drawn.length = 0;
+      data.forEach((shown, i) => {
+        const y = top + i * tall, colour = actorColour(run, run.meta.lanes[shown.lane]!);
+        pen.strokeStyle = pen.colour("line");
+        pen.lineWidth = 1;
+        pen.beginPath();
+        pen.moveTo(box.left, y + tall - 0.5);
+        pen.lineTo(box.right, y + tall - 0.5);
+        pen.stroke();
+        if (shown.rows) paintRows(pen, shown.lane, shown.rows, y, colour, x);
+        else if (shown.sums) paintSums(pen, shown.lane, shown.sums, y, colour, x);
+      });
+      if (path) paintPath(pen, path, x);
+    },
+    read: (cycles, y) => {
+      const shown = laneAt(y), near = hit(toPixel(cycles), y);
+      if (!shown) return [html("b", {}, moment(format, cycles, span))];
+      const lane = run.meta.lanes[shown.lane]!;
+      const head = [html("b", {}, moment(format, cycles, span)), html("span", {}, laneName(lane))];
+      if (near) {
+        const { row } = near;
+        return [...head, html("span", {}, "tuple ", html("code", {}, row.id)),
+          html("span", { class: "number" }, row.instant ? "one event"
+            : format.text(interval(row.duration), row.suspect ? "suspect" : "consistent")),
+          html("span", { class: "hint" }, row.ended ? `ended at ${row.ended}` : "click to open")];
+      }
+      const s = shown.sums?.find((s) => cycles >= s.from_cycles && cycles <= s.to_cycles);
+      if (!s) return head;
+      return [...head, html("span", {}, `${whole(s.count)} stays in ` +
+        `${format.tick(format.draw(s.to_cycles - s.from_cycles))}, each known to ` +
+        format.bound(s.unsure_cycles)),
+        s.ended ? html("span", {}, `${whole(s.ended)} ${fate(run, shown.lane)} here`) : ""];
+    },
+    choose: (at, _, to, y) => {
+      const near = hit(toPixel(at), y), shown = laneAt(y);
+      if (near) return view.set({ id: near.row.id });
+      const s = shown?.sums?.find((s) => at >= s.from_cycles && at <= s.to_cycles);
+      if (s) view.zoom(s.from_cycles / run.scale, Math.max(s.to_cycles, to) / run.scale);
+    },
+  });
+  /** paintPath draws a tuple's way from lane to lane. */
+  function paintPath(pen: Pen, path: Path, x: (c: number) => number): void {
+    const at = path.events
+      .map((e) => ({ e, i: data.findIndex((d) => d.lane === e.lane) }))
+      .filter(({ i }) => i >= 0)
+      .sort((a, b) => a.e.at.lo_cycles + a.e.at.hi_cycles - b.e.at.lo_cycles - b.e.at.hi_cycles);
+    pen.strokeStyle = pen.fillStyle = pen.colour("ink");
+    pen.lineWidth = 1.2;
+    pen.globalAlpha = 0.8;
+    pen.beginPath();
+    at.forEach(({ e, i }, n) => {
+      const px = x((e.at.lo_cycles + e.at.hi_cycles) / 2), py = top + i * tall + tall / 2;
+      if (n === 0) pen.moveTo(px, py);
+      else pen.lineTo(px, py);
+    });
+    pen.stroke();
+    for (const { e, i } of at) {
+      const py = top + i * tall + tall / 2, [a, b] = [x(e.at.lo_cycles), x(e.at.hi_cycles)];
+      pen.globalAlpha = 0.25;
+      pen.fillRect(a, py - 6, Math.max(1, b - a), 12);
+      pen.globalAlpha = 1;
+      pen.beginPath();
+      pen.arc((a + b) / 2, py, 3, 0, 7);
+      pen.fill();
+    }
+  }
+  const label = (shown: LaneRows) => {
+    const lane = run.meta.lanes[shown.lane]!;
+    return html("div", { class: "lane-name" },
+      html("b", { title: laneName(lane) }, lane.instance),
+      html("small", {}, lane.node,
+        lane.ended > 0
+          ? html("button", {
+              class: `ended-here ${endColour(shown.lane)}`,
+              "data-key": `ended-${run.number}-${shown.lane}`,
+              title: `List the tuples that ended in ${laneName(lane)}, in the time that is shown`,
+              click: () => view.set({
+                id: "", list: { from: view.from, to: view.to, lane: laneName(lane) },
+              }),
+            }, `${compact(lane.ended)} ${fate(run, shown.lane)}`)
+          : null));
+  };
+  const count = run.meta.lanes.length, first = Math.min(view.lanes, count - 1);
+  return html("div", {},
+    html("div", { class: "lanes" },
+      html("div", { class: "lane-names", style: null }, ...data.map(label)), frame),
+    count > lanesShown
+      ? html("div", { class: "row" },
+          html("button", { class: "button", disabled: first === 0, "data-key": "lanes-before",
+            click: () => view.set({ lanes: Math.max(0, first - lanesShown) }) }, "Lanes before"),
+          html("span", { class: "means" },
+            `${first + 1} to ${Math.min(count, first + lanesShown)} of ${count}`),
+          html("button", { class: "button", disabled: first + lanesShown >= count,
+            "data-key": "lanes-after",
+            click: () => view.set({ lanes: first + lanesShown }) }, "Lanes after"))
+      : null
+  );
+}
