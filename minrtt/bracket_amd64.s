@@ -2,12 +2,12 @@
 
 // func bracketVDSO(function uintptr, b *vdsoBracket)
 //
-// The kernel's function runs in this frame: the stack pointer is moved to the frame's upper end.
-// The frame has more than a page, because the kernel may have been built to probe its stack. ADJSP
-// tells the runtime's unwinder of the move. A signal is handled on another stack, and a goroutine
-// is not preempted while the program counter is in no function of Go.
+// The kernel's function runs in this frame, so the code moves the stack pointer to the frame's
+// upper end. The frame is larger than a page, because a kernel may be built to probe its stack.
+// ADJSP tells the runtime's unwinder about the move. Signals are handled on another stack. The
+// runtime does not preempt a goroutine while the program counter is outside all functions of Go.
 TEXT ·bracketVDSO(SB), 0, $8208-16
-	MOVQ  function+0(FP), R12 // the C convention keeps R12 and R13
+	MOVQ  function+0(FP), R12 // C functions preserve R12 and R13
 	MOVQ  b+8(FP), R13
 	XORL  DI, DI              // CLOCK_REALTIME
 	LEAQ  8(R13), SI
