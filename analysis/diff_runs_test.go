@@ -67,12 +67,16 @@ func TestWhatDecidesAChange(t *testing.T) {
 		runs := 1 + rng.IntN(4)
 		c := change(Change{Percent: 50}, aSide(rng, runs, 1e6, 8_000, rng.Int64N(4_000)),
 			aSide(rng, runs, 1e6+rng.Float64()*60_000, 8_000, rng.Int64N(4_000)))
-		overlap := c.AfterLo_ns <= c.BeforeHi_ns && c.BeforeLo_ns <= c.AfterHi_ns
+		gap := max(c.AfterLo_ns-c.BeforeHi_ns, c.BeforeLo_ns-c.AfterHi_ns)
+		overlap := gap <= 0
 		switch {
 		case (c.Needs != nil) != (c.Verdict == Undecided):
 			t.Fatalf("%+v", c)
 		case c.Needs == nil:
 			seen["decided"]++
+		case c.Needs.Bounds && runs == 1 && 0 < gap && gap < 6:
+			// So many tuples would decide it that their percentiles are rounded: see below.
+			seen["bounds"]++
 		case c.Needs.Bounds != overlap:
 			t.Fatalf("the intervals overlap: %v, and it needs %+v", overlap, c.Needs)
 		case overlap:
