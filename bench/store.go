@@ -49,9 +49,11 @@ type StoreRow struct {
 	BytesPerEvent float64
 	EntropyBytes  float64 // of an event
 
-	// Encode and Decode are in GB of records, of 16 bytes each, in a second of processor time. They
-	// have one value for each repetition.
-	Encode, Decode []float64
+	// Encode, Decode and Hurried are in GB of records, of 16 bytes each, in a second of processor
+	// time. They have one value for each repetition. Hurried is the speed of encoding blocks that
+	// are packed and not compressed.
+	Encode, Decode, Hurried []float64
+	HurriedBytesPerEvent    float64
 }
 
 // SustainedRow is the cost of a log call for a program that logs without a pause, while another
@@ -230,30 +232,16 @@ func (r *storeRun) turn(b *recordBuffer, dir string) error {
 	r.seed++ // a new seed for every repetition, and so for each file
 	b.fill(set, n)
 	path := filepath.Join(dir, "bench"+logstore.Suffix)
-	w, err := logstore.Create(nil, path, r.header)
-	if err != nil {
-		return err
-	}
 	defer os.Remove(path)
-	defer w.Close()
-	begin, err := threadTime()
-	if err != nil {
+	if r.Hurried, r.HurriedBytesPerEvent, err = r.write(path, b, true, r.Hurried); err != nil {
 		return err
 	}
-	size := w.Size()
-	for i := 0; i < n; i += logstore.MaxRows {
-		block := logstore.Block{
-			Incarnation: r.header.Incarnation, First: uint64(i),
-			Events: b.events[i : i+logstore.MaxRows],
-		}
-		if err := w.Append(&block); err != nil {
-			return err
-		}
-	}
-	if r.Encode, err = appendSpeed(r.Encode, begin); err != nil {
+	if err := os.Remove(path); err != nil {
 		return err
 	}
-	r.BytesPerEvent = float64(w.Size()-size) / n
+	if r.Encode, r.BytesPerEvent, err = r.write(path, b, false, r.Encode); err != nil {
+		return err
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return err
@@ -263,7 +251,8 @@ func (r *storeRun) turn(b *recordBuffer, dir string) error {
 	if err != nil {
 		return err
 	}
-	if begin, err = threadTime(); err != nil {
+	begin, err := threadTime()
+	if err != nil {
 		return err
 	}
 	rows := 0
@@ -282,6 +271,34 @@ func (r *storeRun) turn(b *recordBuffer, dir string) error {
 	}
 	r.Decode, err = appendSpeed(r.Decode, begin)
 	return err
+}
+
+// write writes the records of a turn to a log. It appends the speed to speeds, and returns how many
+// bytes an event takes.
+func (r *storeRun) write(path string, b *recordBuffer, hurried bool, speeds []float64) (
+	[]float64, float64, error) {
+	const n = storeBlocks * logstore.MaxRows
+	w, err := logstore.Create(nil, path, r.header)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer w.Close()
+	begin, err := threadTime()
+	if err != nil {
+		return nil, 0, err
+	}
+	size := w.Size()
+	for i := 0; i < n; i += logstore.MaxRows {
+		block := logstore.Block{
+			Incarnation: r.header.Incarnation, First: uint64(i), Hurried: hurried,
+			Events: b.events[i : i+logstore.MaxRows],
+		}
+		if err := w.Append(&block); err != nil {
+			return nil, 0, err
+		}
+	}
+	speeds, err = appendSpeed(speeds, begin)
+	return speeds, float64(w.Size()-size) / n, err
 }
 
 // appendSpeed appends the speed in GB/s at which a turn has coded records since begin, in this

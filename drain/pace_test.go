@@ -137,3 +137,38 @@ func TestLastRangeOfAFullTable(t *testing.T) {
 		t.Errorf("%s", settings)
 	}
 }
+
+// If half of a ring is waiting, the drainer does not take the time to compress.
+func TestAFullRingIsDrainedInAHurry(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		events  uint64
+		close   bool
+		hurried int
+	}{
+		{"half of the ring", 2048, false, 2048},
+		{"all of the ring", 4096, false, 4096},
+		{"less than half", 2047, false, 0},
+		{"the program has ended, so it waits for nothing", 4096, true, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRig(t, Options{})
+			c := r.open("a/start", handlers.Options{Handler: "buffered", Buffer: "64KiB"})
+			for i := range test.events {
+				c.Log(i)
+			}
+			if test.close {
+				c.Close()
+			}
+			r.run(200 * time.Millisecond)
+			c.Close()
+			r.run(200 * time.Millisecond)
+			log := readLogs(t, r.logs)["a/start"]
+			log.check(t)
+			wantIDs(t, log.events[0], test.events)
+			if log.hurried != test.hurried {
+				t.Errorf("%d events in hurried blocks, want %d", log.hurried, test.hurried)
+			}
+		})
+	}
+}

@@ -117,6 +117,7 @@ type kept struct {
 	firstLasts  []logstore.FirstLast
 	transitions map[int][]logstore.Transition
 	drops       map[int][]logstore.Drop
+	hurried     int // the number of events in hurried blocks
 	report      logstore.Report
 	header      logstore.Header
 	segments    int
@@ -202,6 +203,9 @@ func readLog(segments []logstore.Segment) (*kept, error) {
 			return nil, err
 		}
 		k.events[b.Shard] = append(k.events[b.Shard], b.Events...)
+		if b.Hurried {
+			k.hurried += len(b.Events)
+		}
 		k.links[b.Shard] = append(k.links[b.Shard], b.Links...)
 		k.samples = append(k.samples, b.Samples...)
 		k.firstLasts = append(k.firstLasts, b.FirstLasts...)

@@ -177,6 +177,8 @@ func (s *source) takeRecords(w *worker, i int, tail uint64, now phase) error {
 		if s.d.limits.reached(w.now) == nil {
 			kept = s.rate.take(w.now, rows)
 		}
+		// If half of the shard is waiting, the program will soon find it full.
+		s.hurried = now == live && tail-p.head >= s.header.Records/2
 		if kept > 0 {
 			if err := s.store(w, i, kept); err != nil {
 				return err
@@ -229,6 +231,7 @@ func (s *source) store(w *worker, i int, rows uint64) error {
 func (s *source) rows(w *worker, i, n int) logstore.Block {
 	b := logstore.Block{
 		Shard: i, First: s.places[i].head / s.per, Plain: s.settings.Kind == channel.Identity,
+		Hurried: s.hurried,
 	}
 	if s.kind == logstore.Links {
 		b.Links = w.links(n)

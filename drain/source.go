@@ -39,6 +39,8 @@ type source struct {
 	table    *handlertable.Table // the table with the settings that were applied last
 	alive    bool
 
+	hurried bool // half of the shard is waiting, so the next block must be quick to encode
+
 	budget int      // how many records this look may still take
 	first  int      // the shard at which the next look begins
 	more   bool     // the last look had phase flush or dead, and must be continued

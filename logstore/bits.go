@@ -24,13 +24,26 @@ func appendPacked(dst []byte, values []uint64, base uint64, width int) []byte {
 	if width == 0 {
 		return dst
 	}
-	start, size := len(dst), packedSize(len(values), width)
+	n := len(values)
+	start, size := len(dst), packedSize(n, width)
 	dst = grow(dst, size+8) // the loop writes whole words, and the last may reach beyond the end
 	out := dst[start : start+size+8]
 	mask := uint64(1)<<width - 1
 	var word uint64
 	var used, at uint
 	w := uint(width)
+	// Each round waits for the word of the round before, so narrow values are joined first.
+	for ; w <= packLimit/4 && len(values) >= 4; values = values[4:] {
+		v := values[:4:4]
+		low := (v[0]-base)&mask | (v[1]-base)&mask<<(w&63)
+		high := (v[2]-base)&mask | (v[3]-base)&mask<<(w&63)
+		word |= (low | high<<(2*w&63)) << (used & 63)
+		binary.LittleEndian.PutUint64(out[at:], word)
+		used += 4 * w
+		at += used >> 3
+		word >>= used & 0x38
+		used &= 7
+	}
 	for _, v := range values {
 		word |= ((v - base) & mask) << (used & 63)
 		binary.LittleEndian.PutUint64(out[at:], word)
@@ -40,7 +53,7 @@ func appendPacked(dst []byte, values []uint64, base uint64, width int) []byte {
 		used &= 7
 	}
 	binary.LittleEndian.PutUint64(out[at:], word)
-	clear(out[(len(values)*width+7)/8:])
+	clear(out[(n*width+7)/8:])
 	return dst[:start+size]
 }
 

@@ -32,6 +32,9 @@ type Block struct {
 	First       uint64 // sequence number of the first row; each kind in each shard begins at 0
 	// true makes a writer write the rows uncompressed; readers leave the field false
 	Plain bool
+	// true makes a writer pack the rows without compressing them, which is quick; readers set the
+	// field if the writer did so
+	Hurried bool
 
 	Events      []Event
 	Links       []Link
@@ -130,6 +133,7 @@ func (b *Block) check() error {
 const (
 	payloadPlain      = 0 // the words of each row, 8 bytes each, little-endian
 	payloadCompressed = 1 // one column after another
+	payloadHurried    = 3 // like payloadCompressed, but the symbols are only packed
 )
 
 // blockHeader precedes a block's payload. FORMAT.md describes its bytes.
@@ -205,7 +209,7 @@ func (h *blockHeader) sane() bool {
 	switch h.coding {
 	case payloadPlain:
 		return h.length == 8*words
-	case payloadCompressed:
+	case payloadCompressed, payloadHurried:
 		return h.length < 8*words
 	}
 	return false
@@ -243,6 +247,10 @@ func (e *encoder) appendBlock(dst []byte, b *Block, quantum_cycles uint64) []byt
 	h := blockHeader{
 		kind: kind, shard: b.Shard, first: b.First, incarnation: b.Incarnation,
 		rows: len(words) / kind.columns(), coding: payloadCompressed,
+	}
+	e.columns.hurried = b.Hurried
+	if b.Hurried {
+		h.coding = payloadHurried
 	}
 	start := len(dst)
 	dst = grow(dst, blockHeaderSize)
@@ -294,6 +302,7 @@ type decoder struct {
 // block decodes a payload. The caller must have verified the payload's checksum.
 func (d *decoder) block(b *Block, h *blockHeader, payload []byte) error {
 	b.Incarnation, b.Shard, b.First = h.incarnation, h.shard, h.first
+	b.Hurried = h.coding == payloadHurried
 	words := b.makeRows(h.kind, h.rows)
 	if h.coding == payloadPlain {
 		for i := range words {

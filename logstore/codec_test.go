@@ -121,6 +121,11 @@ func BenchmarkEvents(b *testing.B) {
 		measure("encode", func() {
 			buffer = e.appendBlock(buffer[:0], &block, s.Quantum)
 		})
+		hurried := Block{Events: block.Events, Hurried: true}
+		measure("hurried", func() {
+			buffer = e.appendBlock(buffer[:0], &hurried, s.Quantum)
+		})
+		buffer = e.appendBlock(buffer[:0], &block, s.Quantum)
 		h, _ := parseBlockHeader(buffer)
 		measure("decode", func() {
 			if checksum(buffer[blockHeaderSize:]) != h.checksum {

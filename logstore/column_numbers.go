@@ -60,6 +60,12 @@ func appendWhole(dst []byte, numbers []uint64) []byte {
 }
 
 func (e *columnEncoder) appendSplit(dst []byte, numbers []uint64, s shape, depth int) []byte {
+	if s.fits {
+		dst = append(dst, numbersSplit)
+		dst = binary.LittleEndian.AppendUint64(dst, s.base)
+		dst = append(dst, byte(s.low), 0, 0) // symbols have no bits, and there are no exceptions
+		return appendPacked(dst, numbers, s.base, s.low)
+	}
 	e.symbols = slices.Grow(e.symbols[:0], len(numbers))[:len(numbers)]
 	symbols := e.symbols
 	base, low := s.base, uint(s.low)&63
@@ -164,6 +170,9 @@ func (e *columnEncoder) appendSymbols(dst, symbols []byte, width int) []byte {
 	if width < 8 {
 		e.packed = packSymbols(e.packed[:0], symbols, width)
 		packed = e.packed
+	}
+	if e.hurried {
+		return append(append(dst, symbolsPacked), packed...)
 	}
 	e.huffman.Reuse = huff0.ReusePolicyNone
 	out, _, err := huff0.Compress4X(packed, &e.huffman)

@@ -11,6 +11,7 @@ type shape struct {
 	base      uint64
 	low       int     // number of low bits, which are packed
 	cost_bits float64 // expected number of bits that each number takes
+	fits      bool    // it is known that no number has a high part
 }
 
 // shapeOf chooses a shape for numbers by a sample of them, evenly spaced.
@@ -36,6 +37,9 @@ func (e *columnEncoder) shapeOf(numbers []uint64) shape {
 	for i := range sample {
 		sample[i] ^= sign
 	}
+	if e.hurried {
+		return packedShape(sample, numbers)
+	}
 	best := shape{cost_bits: math.Inf(1)}
 	for _, base := range [2]uint64{sample[0], sample[len(sample)/50]} {
 		if s := shapeFrom(sample, base); s.cost_bits < best.cost_bits {
@@ -46,6 +50,27 @@ func (e *columnEncoder) shapeOf(numbers []uint64) shape {
 		}
 	}
 	return best
+}
+
+// packedShape returns a shape with few high parts: at most 2 more low bits than nearly all numbers
+// of the sample need. sample is sorted as signed numbers.
+func packedShape(sample, numbers []uint64) shape {
+	n := len(sample)
+	base := sample[n/50]
+	low := bits.Len64(sample[n-1-n/50] - base)
+	least, most := int64(numbers[0]), int64(numbers[0])
+	for _, v := range numbers {
+		least, most = min(least, int64(v)), max(most, int64(v))
+	}
+	s := shape{base: base, low: low}
+	if all := bits.Len64(uint64(most - least)); all <= low+2 {
+		s = shape{base: uint64(least), low: all, fits: true}
+	}
+	s.cost_bits = float64(s.low)
+	if s.low > packLimit {
+		s.cost_bits = 64 // appendNumbers then writes whole numbers
+	}
+	return s
 }
 
 // shapeFrom returns the best shape with the given base. sample is sorted as signed numbers.

@@ -125,6 +125,7 @@ func TestColumnsComeBack(t *testing.T) {
 					values[i] *= quantum
 				}
 			}
+			e.hurried = rng.IntN(2) == 0
 			// The column lies in rows with other columns, which must stay untouched.
 			width := 1 + rng.IntN(3)
 			c := rng.IntN(width)

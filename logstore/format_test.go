@@ -64,6 +64,7 @@ func TestFormatDocumentAgrees(t *testing.T) {
 			"coding", 1,
 			map[int]string{
 				payloadPlain: "plain", payloadCompressed: "compressed", 2: "reserved",
+				payloadHurried: "hurried",
 			},
 		},
 		{

@@ -253,6 +253,8 @@ func TestSenselessBlockHeadersAreRefused(t *testing.T) {
 		"plain and short":         func(h *blockHeader) { h.length = 47 },
 		"plain and long":          func(h *blockHeader) { h.length = 49 },
 		"compressed, not smaller": func(h *blockHeader) { h.coding = payloadCompressed },
+		"hurried, not smaller":    func(h *blockHeader) { h.coding = payloadHurried },
+		"of an unknown coding":    func(h *blockHeader) { h.coding = 2 },
 		"sequence that wraps":     func(h *blockHeader) { h.first = 1<<64 - 2 },
 	} {
 		h := good

@@ -237,6 +237,27 @@ func TestLogStat(t *testing.T) {
 		!strings.Contains(out, "3,600") {
 		t.Errorf("%d %s", code, out)
 	}
+	hurried := filepath.Join(t.TempDir(), "h.cplog")
+	w, err := logstore.Create(nil, hurried, logstore.Header{
+		Node: "a", NodeNumber: 1, Epoch: "e", Channel: channel.Name{Actor: "map", Point: "start"},
+		Settings: channel.Settings{Kind: channel.Buffered},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range uint64(3) {
+		if err := w.Append(&logstore.Block{First: 9 * i, Hurried: i > 0,
+			Events: make([]logstore.Event, 9)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Seal(); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, _ := cprof("log", "stat", hurried); code != 0 ||
+		!strings.Contains(out, "2 of 3 blocks are packed and not compressed") {
+		t.Errorf("%d %s", code, out)
+	}
 	torn := damaged(t, sampleBytes(t)[:9000])
 	code, out, errs := cprof("log", "stat", torn)
 	if code != 3 || !strings.Contains(out, "NOT WHOLE: 700 rows missing") ||

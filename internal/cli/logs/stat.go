@@ -49,6 +49,7 @@ type statLine struct {
 	CyclesPerRow float64 `json:"cycles_per_event"`
 	Whole        bool    `json:"whole"`
 	Missing      uint64  `json:"missing_rows"`
+	Hurried      int     `json:"hurried_blocks"`
 }
 
 func statLogs(w io.Writer, paths []string, asJSON bool) error {
@@ -76,6 +77,11 @@ func statLogs(w io.Writer, paths []string, asJSON bool) error {
 			_, err = fmt.Fprintf(w, "%-32s %-18s %6d %14s %14s %10d %10.2f %14.1f\n",
 				s.Log, s.Handler, s.Files, command.Thousands(uint64(s.Bytes)),
 				command.Thousands(s.Events), s.Dropped, s.BytesPerRow, s.CyclesPerRow)
+			if err == nil && s.Hurried > 0 {
+				_, err = fmt.Fprintf(w, "  %s of %s blocks are packed and not compressed: events "+
+					"came too fast\n", command.Thousands(uint64(s.Hurried)),
+					command.Thousands(uint64(s.Blocks)))
+			}
 			if err == nil && !s.Whole {
 				what := "see cprof log check"
 				if s.Missing > 0 {
@@ -104,6 +110,9 @@ func statLog(l aLog) (statLine, error) {
 	defer closer.Close()
 	err = logstore.EachBlock(r.Next, func(b *logstore.Block) error {
 		s.Rows += uint64(b.Len())
+		if b.Hurried {
+			s.Hurried++
+		}
 		s.Events += uint64(len(b.Events))
 		for _, e := range b.Events {
 			s.FirstCounter, s.LastCounter = min(s.FirstCounter, e.Counter),
