@@ -197,12 +197,13 @@ func (d *faultyDisk) OpenFile(path string, flag int, mode fs.FileMode) (WriterFi
 	return &faultyFile{f, d}, nil
 }
 
+// WriteAt writes as much as the disk takes. Like os.File, it then does not say how much that was.
 func (f *faultyFile) WriteAt(b []byte, offset int64) (int, error) {
 	if len(b) <= f.disk.free {
 		f.disk.free -= len(b)
 		return f.WriterFile.WriteAt(b, offset)
 	}
-	n, err := f.WriterFile.WriteAt(b[:f.disk.free], offset)
+	_, err := f.WriterFile.WriteAt(b[:f.disk.free], offset)
 	f.disk.free = 0
-	return n, cmp.Or(err, errDiskFull)
+	return 0, cmp.Or(err, errDiskFull)
 }

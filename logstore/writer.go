@@ -329,13 +329,14 @@ func (w *Writer) present() error {
 }
 
 // write appends all bytes or none. If the disk takes only a part, write cuts that part off again.
-// If this fails, the next block overwrites the part.
+// It cannot tell whether there is such a part: os.File returns 0 after a failure, even if the disk
+// took some bytes before. If the cut fails, the next block overwrites the part.
 func (w *Writer) write(b []byte) error {
 	n, err := w.file.WriteAt(b, w.offset)
 	if err == nil && n < len(b) {
 		err = io.ErrShortWrite
 	}
-	if err != nil && n > 0 {
+	if err != nil {
 		err = errors.Join(err, w.file.Truncate(w.offset))
 	}
 	return err
