@@ -125,7 +125,7 @@ type Point struct {
 	Tuples     uint64 `json:"tuples"`     // that passed
 	Duplicates uint64 `json:"duplicates"` // further events of tuples that had passed already
 	// Lost counts tuples that ended here although a later tuple of the same node reached a later
-	// point.
+	// point. If Undecided is not empty, Lost and InFlight are the largest possible numbers.
 	Lost uint64 `json:"lost"`
 	// Filtered counts tuples that end here as if a filter dropped them: about the same share of the
 	// tuples ends here all the time, and the share is one in twenty or more. A steady loss looks

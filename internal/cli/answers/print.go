@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
@@ -161,9 +162,13 @@ func printLength(out io.Writer, a *analysis.Answer) {
 	if l.Poison {
 		until = "the last poison"
 	}
-	fmt.Fprintf(out, "\nrun length, from the first tuple (%s) to %s (%s): %s; %d tuples%s\n",
-		l.From, until, l.To, amount(a, l.Interval), l.Tuples,
-		suspectText(l.Verdict == tscratio.Suspect.String()))
+	text := fmt.Sprintf("run length, from the first tuple (%s) to %s (%s): %s; %d tuples", l.From,
+		until, l.To, amount(a, l.Interval), l.Tuples)
+	if l.Verdict == tscratio.Suspect.String() {
+		text += ", suspect"
+	}
+	fmt.Fprintln(out)
+	printFolded(out, "", 2, text)
 }
 
 // printPoints lists the points at which tuples were lost, duplicated, late or otherwise
@@ -180,12 +185,21 @@ func printPoints(out io.Writer, a *analysis.Answer) {
 				"lost", "filtered", "in flight", "duplicate", "appeared", "late")
 			head = true
 		}
-		fmt.Fprintf(out, "%-24s %10d %10d %10d %10d %10d %10d %10d", p.Name, p.Tuples, p.Lost,
-			p.Filtered, p.InFlight, p.Duplicates, p.Appeared, p.Disordered)
-		if p.Undecided != "" && p.Lost+p.InFlight > 0 {
-			fmt.Fprintf(out, "\n  lost or not logged: %s", p.Undecided)
+		most := "" // before a number that later logs would show to be smaller
+		if p.Undecided != "" {
+			most = "≤ "
 		}
-		fmt.Fprintln(out)
+		ended := func(n uint64) string {
+			if n == 0 {
+				return "0"
+			}
+			return most + strconv.FormatUint(n, 10)
+		}
+		fmt.Fprintf(out, "%-24s %10d %10s %10d %10s %10d %10d %10d\n", p.Name, p.Tuples,
+			ended(p.Lost), p.Filtered, ended(p.InFlight), p.Duplicates, p.Appeared, p.Disordered)
+		if p.Undecided != "" && p.Lost+p.InFlight > 0 {
+			printFolded(out, "  lost, filtered or not logged: ", 4, p.Undecided)
+		}
 	}
 }
 

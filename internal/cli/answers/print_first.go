@@ -5,7 +5,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/channel"
@@ -59,14 +58,14 @@ func printAnswer(w io.Writer, a *analysis.Answer, show shown) error {
 	if len(a.Missing) > 0 {
 		fmt.Fprintln(out, "\nmissing")
 		for _, m := range a.Missing {
-			printWrapped(out, m.Part+": "+m.Reason)
+			printFolded(out, "  ", 4, m.Part+": "+m.Reason)
 		}
 	}
 	title := "\nfindings\n"
 	for _, f := range a.Findings {
 		if f.Kind != analysis.FindNote || show.verbose || show.notes {
 			fmt.Fprint(out, title)
-			printWrapped(out, string(f.Kind)+": "+f.Text)
+			printFolded(out, "  ", 4, string(f.Kind)+": "+f.Text)
 			title = ""
 		}
 	}
@@ -84,21 +83,6 @@ func whyNone(a *analysis.Answer) string {
 		return "tuples were seen at several points, and the findings say why these have no order"
 	}
 	return "no tuple was seen at two points"
-}
-
-// printWrapped prints a text in lines that fit on the screen, if its words do. Its first line is
-// indented, and the others more.
-func printWrapped(out io.Writer, text string) {
-	line := " "
-	for _, word := range strings.Fields(text) {
-		if strings.TrimSpace(line) != "" &&
-			utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > screenWidth {
-			fmt.Fprintln(out, line)
-			line = "   "
-		}
-		line += " " + word
-	}
-	fmt.Fprintln(out, line)
 }
 
 // slowSpans is how many spans of a path are named as slow.
@@ -130,24 +114,24 @@ func PrintPaths(out io.Writer, a *analysis.Answer) {
 			}
 			l := &a.Spans[ranked.Span]
 			p50, _ := l.All.Percentiles.At(50)
-			fmt.Fprintf(out, "  %-13s %s: ", word, spanName(l))
+			text := spanName(l) + ": "
 			if share, ok := shareOf(a, path, l); ok {
-				fmt.Fprintf(out, "%s %%, ", share)
+				text += share + " %, "
 			}
-			fmt.Fprintf(out, "median %s", amount(a, p50))
+			text += "median " + amount(a, p50)
 			if tuples := l.Described(); tuples != "" {
-				fmt.Fprintf(out, " of %s", tuples)
+				text += " of " + tuples
 			}
 			if l.Lateness() {
-				fmt.Fprint(out, ", the load's own lateness")
+				text += ", the load's own lateness"
 			}
 			if l.All.Suspect > 0 {
-				fmt.Fprint(out, ", suspect")
+				text += ", suspect"
 			}
-			fmt.Fprintln(out)
+			printFolded(out, fmt.Sprintf("  %-13s ", word), 16, text)
 		}
 		if why := path.Unsure(); why != "" {
-			fmt.Fprintf(out, "  %s\n", why)
+			printFolded(out, "  ", 4, why)
 		}
 	}
 }

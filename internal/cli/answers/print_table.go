@@ -91,7 +91,7 @@ type spanGroup struct {
 }
 
 // grouped orders all spans for the table. In each path, the spans from end to end come first, then
-// the spans with the largest medians.
+// the others in the path's order: by share, or by median if no share is known.
 func grouped(a *analysis.Answer) (groups []spanGroup) {
 	listed := map[*analysis.Span]bool{}
 	for i := range a.Paths {

@@ -154,25 +154,29 @@ func TestAnswerOutput(t *testing.T) {
 	}
 }
 
-// Findings, notes and missing parts fit on a screen. Notes are printed only if asked for.
+// All lines fit on a screen, whatever a finding, a missing part or a reason says. Notes are printed
+// only if asked for.
 func TestFindingsFitOnTheScreen(t *testing.T) {
 	a := printedAnswer()
 	long := strings.Repeat("größer als ", 60) + "das"
 	a.Findings = []analysis.Finding{{Kind: analysis.FindUndecided, Text: long},
 		{Kind: analysis.FindNote, Text: long}}
 	a.Missing = []analysis.Missing{{Part: "logs/A", Reason: long}}
+	a.Paths[0].NoShares = long
+	for i := range a.Points {
+		a.Points[i].Undecided = long
+	}
 	for _, notes := range []bool{false, true} {
 		var out strings.Builder
 		if err := printAnswer(&out, a, shown{run: "r", notes: notes}); err != nil {
 			t.Fatal(err)
 		}
-		_, text, _ := strings.Cut(out.String(), "\nmissing\n")
-		lines := strings.Split(text, "\n")
-		for _, line := range lines {
-			if n := utf8.RuneCountInString(line); n > screenWidth {
+		for line := range strings.Lines(out.String()) {
+			if n := utf8.RuneCountInString(line) - 1; n > screenWidth {
 				t.Errorf("%d characters: %s", n, line)
 			}
 		}
+		_, text, _ := strings.Cut(out.String(), "\nmissing\n")
 		words := strings.Join(strings.Fields(text), " ")
 		if n := strings.Count(words, long); n != 2+map[bool]int{true: 1}[notes] {
 			t.Errorf("notes %v: the text is printed %d times:\n%s", notes, n, text)

@@ -96,7 +96,7 @@ func TestWhatIsSlowInThinnedLogs(t *testing.T) {
 		}, []string{
 			"slowest by the median, of 1600 tuples in the logs, from source/send\n",
 			"\n  shares of the time end to end are withheld: the logs of points where tuples " +
-				"begin or end do not have every tuple: sink/recv dropped events\n",
+				"begin or end do not have every tuple:\n    sink/recv dropped events\n",
 		}, []string{"1600 tuples in the logs", "shares of the time end to end are withheld: the " +
 			"logs of points where tuples begin or end do not have every tuple: sink/recv dropped " +
 			"events"}},
