@@ -42,8 +42,8 @@ func idsByEpoch(t *testing.T, dir string) map[uint64]string {
 	return epochs
 }
 
-// A segment that names an epoch has only rows that were logged in that epoch, whenever the epoch
-// changes and the drainer dies. Segments between two epochs claim nothing.
+// If a segment names one epoch, all its rows were logged in that epoch, no matter when the epoch
+// changes or the drainer dies. If it names two epochs, its rows were logged in these or between.
 func TestSegmentsAreOfOneEpoch(t *testing.T) {
 	rng := seed.Random(t)
 	for round := range 12 {

@@ -301,7 +301,8 @@ func TestFromLargeRun(t *testing.T) {
 	}
 }
 
-// A span between many pairs of nodes is shown in two rows, and not in one for each pair.
+// A span has at most two rows, however many pairs of nodes it has: one for the durations within
+// nodes, and one for those between nodes.
 func TestFromManyPairs(t *testing.T) {
 	a, run := chain(t)
 	l := &a.Spans[0]

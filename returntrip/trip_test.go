@@ -90,7 +90,7 @@ func newTrip(t *testing.T) *trip {
 	return r
 }
 
-// records closes both and returns the events that they logged, by point.
+// records closes the trip's Start and End. It returns the events that these logged, by point.
 func (r *trip) records(t *testing.T) map[string][]ring.Record {
 	t.Helper()
 	all := map[string][]ring.Record{}

@@ -250,7 +250,7 @@ func (x *world) stamp(c *clock, t uint64) Interval {
 	return Interval{r - uint64(x.rng.Float64()*u), r + uint64(x.rng.Float64()*u)}
 }
 
-// train runs a train of exchanges that begins at the moment at, and adds the train to the pair.
+// train simulates a train of exchanges, which begins at time at. It adds the train to the pair.
 func (x *world) train(t testing.TB, p *Pair, at uint64, exchanges int, by Starter) {
 	t.Helper()
 	starter, answerer := x.a, x.b

@@ -11,7 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
 
-// A process removes a directory whose process was killed, and no other directory.
+// A process that makes its directory also removes those that killed processes left behind. It
+// removes no directory of a running process.
 func TestAbandonedDirectoryIsRemoved(t *testing.T) {
 	parent := t.TempDir()
 	mine, err := makeDirectory(parent)
