@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -184,9 +185,15 @@ func TestWriteSamplePages(t *testing.T) {
 	partial.Actors = append(partial.Actors, Actor{"digest", []string{"edge"}, 4600})
 	partial.Paths = append(partial.Paths, digests)
 	partial.Totals.Tuples += 2300
+	answered := sampleData(sampleSeed) // the second operator answers the first
+	request := slices.IndexFunc(answered.Spans, func(s Span) bool { return s.Kind == "transfer" })
+	response := answered.Spans[request]
+	response.ID, response.From, response.To = "response", response.To, response.From
+	response.Name = response.From + " → " + response.To
+	answered.Spans = append(answered.Spans, response)
 	for name, d := range map[string]*Data{
-		"partial": partial,
-		"sample":  sampleData(sampleSeed), "empty": emptyData(), "hostile": hostileData(sampleSeed),
+		"partial": partial, "answered": answered,
+		"sample": sampleData(sampleSeed), "empty": emptyData(), "hostile": hostileData(sampleSeed),
 		"large": largeData(sampleSeed),
 	} {
 		if err := os.WriteFile(filepath.Join(*pages, name+".html"), []byte(written(t, d)),

@@ -108,7 +108,7 @@ test("labels are not cut off or covered", async () => {
     }
     return [...new Set(wrong)];
   }), [], where);
-  for (const name of ["sample", "large"]) {
+  for (const name of ["sample", "large", "answered"]) {
     await open(name, async (page) => {
       for (const width of [1366, 600]) {
         await page.setViewportSize({ width, height: 768 });
@@ -124,6 +124,27 @@ test("labels are not cut off or covered", async () => {
     });
   }
 });
+
+test("a request and its response are two arrows", () => open("answered", async (page) => {
+  for (const width of [1366, 400]) {
+    await page.setViewportSize({ width, height: 768 });
+    await page.evaluate(
+      () => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))
+    );
+    const response = "#graph [data-key=edge-response]";
+    const covered = await page.evaluate((response) => {
+      const own = document.querySelector(`${response} text`)!, box = own.getBoundingClientRect();
+      return [...document.querySelectorAll("#graph .edge-label text, #graph .actor")]
+        .filter((e) => e !== own)
+        .map((e) => e.getBoundingClientRect())
+        .filter((b) => b.left < box.right && box.left < b.right &&
+          b.top < box.bottom - 2 && box.top + 2 < b.bottom).length;
+    }, response);
+    assert.equal(covered, 0, `at ${width}`);
+    await page.locator(response).click();
+    assert.equal(await page.locator(response).getAttribute("aria-pressed"), "true");
+  }
+}));
 
 test("on paper nothing is wider than the sheet, and the plots fill it", async () => {
   for (const name of ["sample", "large"]) {

@@ -59,18 +59,46 @@ export function graph(state: State): HTMLElement {
     );
     tops.push(tops[layer]! + boxHeight + 30 + lineHeight * most);
   }
+  // An arrow that leads back, such as that of a response, goes around the boxes, so that it is not
+  // drawn over the arrow that leads forward.
+  const leadsBack = (e: { from: string; to: string }) =>
+    places.has(e.from) && places.has(e.to) &&
+    places.get(e.to)!.layer <= places.get(e.from)!.layer;
+  const below = 44;
+  // Three quarters of this are beyond the label of the arrow that leads down.
+  const aside = Math.max(44, (label + 26 - boxWidth / 2) * 4 / 3);
+  const anyBack = [...edges.values()].some(leadsBack);
   const acrossWidth = layers * boxWidth + (layers - 1) * label + 4;
   const over = Math.max(0, label - boxWidth / 2); // labels are on the right
-  const downWidth = slots * (boxWidth + over + 12);
+  const beside = anyBack ? label + aside : 0;
+  const downWidth = slots * (boxWidth + over + 12) + beside;
   const across = acrossWidth <= Math.max(state.width, downWidth);
   const width = Math.max(state.width, across ? acrossWidth : downWidth);
-  const height = across ? Math.max(112, slots * 112) : tops[layers - 1]! + boxHeight + 8;
+  const rows = across ? Math.max(112, slots * 112) : tops[layers - 1]! + boxHeight + 8;
+  const height = rows + (across && anyBack ? lineHeight : 0);
   const centre = (name: string): [number, number] => {
     const p = places.get(name)!;
-    const along = layers === 1 ? 0.5 : p.layer / (layers - 1), aside = (p.slot + 0.5) / p.slots;
+    const along = layers === 1 ? 0.5 : p.layer / (layers - 1), slot = (p.slot + 0.5) / p.slots;
     return across
-      ? [boxWidth / 2 + 2 + along * (width - boxWidth - 4), aside * height]
-      : [aside * width - over / 2, tops[p.layer]! + boxHeight / 2];
+      ? [boxWidth / 2 + 2 + along * (width - boxWidth - 4), slot * rows]
+      : [slot * (width - beside) - over / 2, tops[p.layer]! + boxHeight / 2];
+  };
+  /** pathBack is the path of an arrow that leads back, and the middle of the path. */
+  const pathBack = (e: { from: string; to: string }): [string, [number, number]] => {
+    const [x1, y1] = centre(e.from), [x2, y2] = centre(e.to);
+    const apart = e.from === e.to ? 14 : 0;
+    if (across) {
+      const a = y1 + boxHeight / 2, b = y2 + boxHeight / 2 + 7, low = Math.max(a, b) + below;
+      return [
+        `M${x1 + apart},${a}C${x1 + apart},${low} ${x2 - apart},${low} ${x2 - apart},${b}`,
+        [(x1 + x2) / 2, (a + 3 * low + 3 * low + b) / 8],
+      ];
+    }
+    const a = x1 + boxWidth / 2, b = x2 + boxWidth / 2 + 7, far = Math.max(a, b) + aside;
+    return [
+      `M${a},${y1 + apart}C${far},${y1 + apart} ${far},${y2 - apart} ${b},${y2 - apart}`,
+      [(a + 3 * far + 3 * far + b) / 8, (y1 + y2) / 2],
+    ];
   };
 
   const pick = (s: Span) => ({
@@ -93,20 +121,23 @@ export function graph(state: State): HTMLElement {
       ? ([[x1 + boxWidth / 2, y1], [x2 - boxWidth / 2 - 7, y2]] as const)
       : ([[x1, y1 + boxHeight / 2], [x2, y2 - boxHeight / 2 - 7]] as const);
     const bend = across ? (b[0] - a[0]) / 2 : (b[1] - a[1]) / 2;
-    const path = across
+    const back = leadsBack(e);
+    const forward = across
       ? `M${a[0]},${a[1]}C${a[0] + bend},${a[1]} ${b[0] - bend},${b[1]} ${b[0]},${b[1]}`
       : `M${a[0]},${a[1]}C${a[0]},${a[1] + bend} ${b[0]},${b[1] - bend} ${b[0]},${b[1]}`;
-    const mid: [number, number] = [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2];
+    const [path, mid]: [string, [number, number]] = back
+      ? pathBack(e)
+      : [forward, [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2]];
     const shown = e.spans.slice(0, 3);
     const left = e.spans.length - shown.length;
     const lines = shown.map((s, i) => {
       const text = median(s);
-      const straight = across && Math.abs(a[1] - b[1]) < 8;
+      const straight = across && !back && Math.abs(a[1] - b[1]) < 8;
       const y = straight
         ? mid[1] - 12 - (shown.length - 1 - i) * lineHeight
         : mid[1] + 1 + (i - (shown.length - 1) / 2) * lineHeight;
       // A label is beside an arrow that goes straight down, and on any other arrow.
-      const centred = across || Math.abs(a[0] - b[0]) > 40;
+      const centred = across || !back && Math.abs(a[0] - b[0]) > 40;
       const x = centred ? mid[0] : mid[0] + 18, half = labelWidth(text) / 2;
       return svg("g", {
         class: "edge-label", ...pick(s),
