@@ -191,7 +191,7 @@ func (t *tables) finish(*analysis.Answer) error {
 // meaning says what the tables' numbers mean.
 func meaning(run string, b analysis.Basis) []aboutRow {
 	number := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
-	return []aboutRow{
+	rows := []aboutRow{
 		{"run", run},
 		{"reference_node", b.Reference.Node},
 		{"zero_cycles", strconv.FormatUint(b.Zero_cycles, 10)},
@@ -209,6 +209,9 @@ func meaning(run string, b analysis.Basis) []aboutRow {
 		{"intervals", "lo and hi contain the truth if rates of two counters wander by at most " +
 			"wander_ppm within wander_window_s, and the verdict is consistent"},
 		{"kept", string(b.Kept)},
-		{"kept_why", b.Lacks},
 	}
+	if b.Lacks != "" {
+		rows = append(rows, aboutRow{"kept_why", b.Lacks})
+	}
+	return rows
 }
