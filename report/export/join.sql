@@ -1,7 +1,7 @@
 -- The rows of durations, joined again from events. edges says which points follow each other on the
--- path of a tuple, and origins where tuples began that were made of others. Each interval contains
--- the one in durations. It is wider, because each event is translated to the reference node on its
--- own.
+-- path of a tuple, and origins where tuples began that were made of others. Each interval is
+-- usually wider than the one in durations, and contains it, because each event is translated to the
+-- reference node on its own.
 --
 -- The same text runs in every engine, after the file that opens the tables there.
 WITH begun AS (
