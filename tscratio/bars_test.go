@@ -14,8 +14,7 @@ import (
 
 // scenarios are networks, each with a limit for the median half-width of the bounds that it gives.
 // Trains of six exchanges run twice a second, at w = 1 ppm, quantum 1 and slack 0. Each limit is a
-// tenth above the measured figure. So a rule that makes bounds wider turns the test red, as a rule
-// that makes bounds false does.
+// tenth above the measured figure. So the test also fails if a change makes true bounds wider.
 var scenarios = []struct {
 	network  string
 	limit_us float64
@@ -149,9 +148,8 @@ func TestBarHalfTheWander(t *testing.T) {
 
 // TestBarMoreThanTheWander lets the true wander exceed the declared one. Then a query may be false
 // and not marked as suspect. The test reports how many are, for each factor. From a factor of five
-// on there must be none if the network's bound is narrower than the distance by which the wander
-// moves readings. If the bound is wider, constraints cannot show what happens between them
-// (docs/accuracy.md).
+// on there must be none if the wander moves readings by more than the network's bound. If the bound
+// is wider, constraints cannot show what happens between them (docs/accuracy.md).
 func TestBarMoreThanTheWander(t *testing.T) {
 	seeds := 10
 	if proof.Begin(t) == proof.Full {
@@ -171,7 +169,7 @@ func TestBarMoreThanTheWander(t *testing.T) {
 			for _, network := range []string{"kernel stamps", "near and steady", "asymmetric"} {
 				for _, factor := range []Wander{2, 5, 20} {
 					if network == "asymmetric" && seed%4 != 1 {
-						continue // not judged, so fewer will do
+						continue // bounds over this network are not judged, so a few seeds suffice
 					}
 					w := 1 * PPM
 					x := newWorld(rng, 60, s, factor*w, 10*time.Second, 1, 0)
@@ -228,8 +226,8 @@ func (x *world) during(from, to int) *world {
 	return &world{a: part(x.a), b: part(x.b)}
 }
 
-// TestBarStepsAreNamed checks that Check names a jump of either counter by more than four
-// half-widths, and its place, within two trains.
+// TestBarStepsAreNamed lets either counter jump by more than four half-widths. Check must name the
+// jump and its place within two trains.
 func TestBarStepsAreNamed(t *testing.T) {
 	seeds := 10
 	if proof.Begin(t) == proof.Full {

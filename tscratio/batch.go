@@ -25,9 +25,9 @@ func (w *Ways) Durations(xs, ys []uint64, elapsed []Elapsed) (int, Duration, err
 // batchRows is the largest number of durations that one call finds.
 const batchRows = 512
 
-// alike finds durations by the method of the first pair, from the first pair on. It stops where the
-// segment ends, or a piece of a relation that the method uses. It returns the number of durations
-// found.
+// alike finds durations by the method of the first pair, from the first pair on. The method
+// translates readings by a piece of each relation that it uses. alike stops at the end of the
+// segment or of any such piece. It returns the number of durations found.
 func (w *Ways) alike(xs, ys []uint64, elapsed []Elapsed) (int, Duration) {
 	s := w.segment(xs[0])
 	if s.state != fast {
@@ -59,7 +59,7 @@ func (w *Ways) alike(xs, ys []uint64, elapsed []Elapsed) (int, Duration) {
 		n, verdict = w.firstOnSecond.countAll(xs[:n], a)
 		n = between(a[:n], points(ys[:n], w.quanta[1], b), elapsed)
 		if w.secondRate != nil {
-			negate(elapsed[:n]) // scale from the second event backwards
+			negate(elapsed[:n]) // the rate is known at the second event, so scale backwards
 			n = s.scaleAll(ys[:n], elapsed)
 			negate(elapsed[:n])
 		}
@@ -72,15 +72,15 @@ func (w *Ways) alike(xs, ys []uint64, elapsed []Elapsed) (int, Duration) {
 	return w.narrowed(s, n, &d, xs, ys, elapsed), d
 }
 
-// narrowed intersects each of the first n durations in elapsed with the duration that follows from
-// translating both events to the reference, as Ways.by does for one pair. It returns the number of
-// durations, counted from the first, for which this succeeded.
+// narrowed intersects each of the first n durations in elapsed with a second one, as Ways.by does
+// for one pair: the duration that follows from translating both events to the reference. It stops
+// where this fails, and returns the number of durations that it intersected.
 func (w *Ways) narrowed(s *waySegment, n int, d *Duration, xs, ys []uint64, elapsed []Elapsed) int {
 	if n == 0 {
 		return 0
 	}
 	narrows := w.narrows(s, ys[0]-xs[0])
-	if w.same { // what narrows reports depends on the duration, so stop where it changes
+	if w.same { // what narrows returns depends on the duration: stop where the result changes
 		for i := range n {
 			if w.narrows(s, ys[i]-xs[i]) != narrows {
 				n = i
@@ -121,7 +121,8 @@ func (w *Ways) differences(xs, ys []uint64, elapsed []Elapsed, e int64) int {
 	return len(xs)
 }
 
-// maxSpan leaves a margin for errors that are later added to a duration.
+// maxSpan is the longest duration that differences returns, in cycles. It leaves room in an int64
+// for the errors that are added later.
 const maxSpan = 1 << 62
 
 // points returns, for each reading, the interval of counts at which a counter shows that reading.

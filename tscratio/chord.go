@@ -23,7 +23,7 @@ import "math/big"
 
 // chord is a straight line from a constraint to a later constraint of the other kind.
 type chord struct {
-	rise, run int64  // in cycles of into and of from (evidence.go); run > 0
+	rise, run int64  // rise in cycles of into, run > 0 in cycles of from (evidence.go)
 	from, to  uint64 // the readings at its ends
 }
 
@@ -150,17 +150,18 @@ func (c chords) shorter() chord {
 	return c.flattest
 }
 
-// In the search for w_min, the distance between the centres of successive windows is
-// 1/leastWindowsApart of a window's half-length. The search may miss a chord of nearly the length
-// of a window, which matters very little.
+// leastWindowsApart says how densely the search for w_min places its windows: the centres of
+// successive windows are 1/leastWindowsApart of a window's half-length apart. So the search may
+// miss a chord that is nearly as long as a window, which matters very little.
 const leastWindowsApart = 16
 
-// leastWindows are the window lengths to search, as multiples of the stated length. Slow movement
-// shows only in the longer windows. So does any movement if round trips are long.
+// leastWindows are the window lengths to search, as multiples of the stated length. A slow movement
+// of the rate shows only in the longer windows. If round trips are long, any movement shows only
+// there.
 var leastWindows = [...]int64{1, 2, 4, 8}
 
-// eachWindow calls f with windows around some of the places (evidence.places), which together
-// contain all constraints. Each window is k times as long as the stated window.
+// eachWindow calls f with windows around some of the places (evidence.places). Each window is k
+// times as long as the stated window. Together they contain all constraints.
 func (e *evidence) eachWindow(places []uint64, f func(within Interval, k int64)) {
 	for _, length := range leastWindows {
 		last := uint64(0)
@@ -181,11 +182,11 @@ func (e *evidence) eachWindow(places []uint64, f func(within Interval, k int64))
 
 // least returns w_min, the smallest wander that the constraints allow.
 //
-// The chords of a window of k times the stated length give the wander of that window, and the
-// wander in a stated window is at least 1/k of it. Proof: if the wander in every stated window is
-// at most w, the logarithm of the rate moves by at most 2·artanh(w) in each of k adjoining windows.
-// So the logarithm stays within k·artanh(w) of the middle of its range, and the wander of the long
-// window is at most tanh(k·artanh(w)) ≤ k·w.
+// The chords of a window of k times the stated length prove that the wander in it is at least some
+// w_k. Then the wander in a stated window is at least w_k/k. Proof: if the wander in every stated
+// window is at most w, the logarithm of the rate moves by at most 2·artanh(w) in each of k
+// adjoining windows. So the logarithm stays within k·artanh(w) of the middle of its range, and the
+// wander of the long window is at most tanh(k·artanh(w)) ≤ k·w.
 func (e *evidence) least(places []uint64) Wander {
 	var w Wander
 	var s scratch

@@ -233,8 +233,8 @@ type told struct {
 }
 
 // settled contains the paths on which each end of a value rests: the direct relation, or the paths
-// over as many third nodes as must agree. Of these paths, the last one gives the outermost end, and
-// this is the value's end.
+// over as many third nodes as must agree. The last path in lo or hi gives the outermost end, and
+// this is the end of the value.
 type settled struct {
 	lo, hi  []told
 	verdict Verdict

@@ -63,7 +63,7 @@ func (c Contradiction) String() string {
 }
 
 // RefutedError is returned if twice the smallest wander that the constraints allow exceeds
-// MaxWander, the largest wander for which they were kept.
+// MaxWander. The pair does not keep the constraints that a larger wander than MaxWander needs.
 type RefutedError struct {
 	Least, Max     Wander
 	Contradictions []Contradiction
@@ -125,8 +125,8 @@ func (e *evidence) contradiction(cs chords, within Interval, k int64, w Wander) 
 	if needed, _ := e.windows(within.Mid()); k > max(needed, 1) {
 		return c // in so long a window, a moving rate may look like a step
 	}
-	// It is a step if neither the constraints before the gap nor those after it refute the wander,
-	// and both sides allow the same rate.
+	// Call it a step only if neither the constraints before the gap nor those after it refute the
+	// wander, and both sides allow the same rate.
 	total := w.times(k)
 	left, right := Interval{within.Lo, at.from}, Interval{at.to, within.Hi}
 	for _, t := range e.trains {
@@ -233,8 +233,8 @@ func (p *Pair) CheckLast(trains int) *Contradiction {
 	begin, end := p.trains[first].b.Lo, p.trains[first].b.Hi
 	for i := first + 1; i < n; i++ {
 		newest, previous := &p.trains[i], &p.trains[i-1]
-		// If a counter went back, its readings put two trains in another order than the other
-		// counter's readings do.
+		// If a counter went back between two trains, the two counters disagree about which train
+		// came first.
 		if newest.b.Lo > previous.b.Hi && newest.a.Hi < previous.a.Lo ||
 			newest.a.Lo > previous.a.Hi && newest.b.Hi < previous.b.Lo {
 			return &Contradiction{
@@ -245,7 +245,7 @@ func (p *Pair) CheckLast(trains int) *Contradiction {
 		}
 		begin, end = min(begin, newest.b.Lo), max(end, newest.b.Hi)
 	}
-	// Any stated window serves. This one ends with the last train.
+	// Any window of the stated length can show a contradiction. This one ends with the last train.
 	within := Interval{down(end, 2*p.B.cycles(p.Declared.Window)), up(end, maxError_cycles*2)}
 	recent := &Pair{A: p.A, B: p.B, Declared: p.Declared}
 	for i := n - 1; i >= 0 && p.trains[i].b.Hi >= within.Lo; i-- {

@@ -35,7 +35,7 @@ func (r *Relation) SameNode(first, second uint64) (Elapsed, error) {
 	from, errFrom := r.count(r.From.counts(At(first)))
 	to, errTo := r.count(r.From.counts(At(second)))
 	if errFrom != nil || errTo != nil {
-		return byRate, errRate // with the quantum added, a reading lies outside the limits
+		return byRate, errRate // a reading with the quantum added lies outside of the limits
 	}
 	byEnds, err := to.Minus(from)
 	if err != nil || errRate != nil {
@@ -96,9 +96,9 @@ func (r *Relation) scale(y uint64, d Elapsed) (Elapsed, error) {
 	return Elapsed{lo, hi}, nil
 }
 
-// maxSteps is the largest number of steps into which passed cuts a duration. Each step is W long,
-// half a stated window, unless the duration takes more than maxSteps of them: half a day for the
-// default of 10 s. Then steps are longer, so that even a duration of decades is computed quickly. A
+// maxSteps is the largest number of steps into which passed cuts a duration. Steps are W long (half
+// of a stated window) up to a duration of maxSteps·W, which is half a day if W is 10 s. A longer
+// duration is cut into longer steps, so that even a duration of decades is computed quickly. A
 // program may ask for such a duration if it logs a counter of its own making.
 const maxSteps = 4096
 
@@ -277,7 +277,7 @@ func (c *Closure) on(
 	}
 	verdict = max(verdict, r.Verdict)
 	at := first.Reading
-	if first.Node != node { // count backwards from the second event
+	if first.Node != node { // scale backwards from the second event, which is on node
 		at = second.Reading
 		d, err = r.scale(at, Elapsed{-d.Hi, -d.Lo})
 		return Elapsed{-d.Hi, -d.Lo}, by, verdict, err

@@ -68,7 +68,7 @@ func someFleet(t *testing.T, rng *rand.Rand, seconds int) *fleet {
 			if rng.IntN(6) > 0 {
 				net := honest
 				if rng.IntN(3) == 0 {
-					// A wide direct bound leaves much that third nodes could narrow.
+					// Make the direct bound wide, so that third nodes could narrow it much.
 					net.asymmetry, net.jitter = 60, 5
 				}
 				f.measure(t, j, i, net, 0.5, float64(seconds)-0.5)
@@ -78,8 +78,8 @@ func someFleet(t *testing.T, rng *rand.Rand, seconds int) *fleet {
 	return f
 }
 
-// A liar with plausible stamps, anywhere in random fleets, moves only its own relations, by as much
-// as it lies. With ThirdAny it does move other relations, but never beyond what the two nodes
+// If a liar's stamps are plausible, only the liar's own relations become wrong, by as much as it
+// lies. With ThirdAny the relations of other nodes move too, but never beyond what these nodes
 // measured themselves.
 func TestPlausibleLiarMovesOnlyItsOwn(t *testing.T) {
 	const seconds, upto = 12, 20_000 // 20,000 cycles: 6 to 10 µs, more than a round trip
@@ -139,7 +139,8 @@ func TestPlausibleLiarMovesOnlyItsOwn(t *testing.T) {
 						// of its cycles.
 						ref := rng.IntN(len(f.clocks))
 						if from == into {
-							// But the relation of a node with the liar rests on the liar alone.
+							// But a duration on one node, in cycles of the liar, rests on the
+							// relation of the two, and so on the liar alone.
 							ref = from
 						}
 						later := at + uint64(rng.Float64()*2000*microsecond)

@@ -214,8 +214,8 @@ func TestWideEqualsBig(t *testing.T) {
 	}
 }
 
-// TestWanderOverCoversChain compares the wander of lengthened windows with its derivation, in which
-// the mean moves by the factor (1+w)/(1−w) from one window to the next.
+// TestWanderOverCoversChain checks Wander.over, the wander of a lengthened window, against the
+// numbers of its proof: from one window to the next, the mean moves by the factor (1+w)/(1−w).
 func TestWanderOverCoversChain(t *testing.T) {
 	one := big.NewRat(1, 1)
 	for _, w := range []Wander{1, PPB, PPM, 100 * PPM, 10_000 * PPM, 60_000 * PPM} {

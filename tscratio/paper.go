@@ -23,10 +23,10 @@ var ErrExtrapolated = errors.New("reading is not between the anchors")
 // counter. The paper calls the starting node the reference A and the answering node B. A
 // PaperRelation is immutable.
 type PaperRelation struct {
-	// lower and upper are the lines between which φ, the function from B's counter to A's, lies if
-	// its rate is constant. In the paper an answerer's stamps are single readings. For such anchors
-	// the mean of the lines is (4), and half of the distance between the lines is the bound, before
-	// (7) makes the bound the same everywhere.
+	// lower and upper are two lines. If φ, the function from B's counter to A's, has a constant
+	// rate, it lies between them. In the paper an answerer's stamps are single readings. For such
+	// anchors the mean of the lines is (4), and half of the distance between the lines is the
+	// bound, before (7) makes the bound the same everywhere.
 	lower, upper line
 
 	from, to uint64   // the readings of B for which the lines are proven

@@ -73,7 +73,8 @@ type search struct {
 
 func (s *search) offer(d Elapsed, by Scenario, v Verdict, err error) {
 	if err != nil {
-		// A disagreement replaces the error of a method that lacked a relation.
+		// A disagreement between paths is the error to report, even if a method that lacked a
+		// relation failed first.
 		var broken *DisagreementError
 		if s.err == nil || errors.As(err, &broken) {
 			s.err = err

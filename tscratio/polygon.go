@@ -175,10 +175,9 @@ func restUpper(u []point, i, step int, num, den int64) int {
 
 // maxAt returns the largest p + r·x over the polygon, rounded up.
 func (g *polygon) maxAt(x int64) int64 {
-	// If every rate were feasible, the highest line at x would lie on that edge of the upper
-	// points' hull which spans x. A line of any other rate is lower at x, the more its rate differs
-	// from the edge's rate. So among the feasible rates, the one nearest to the edge's rate is
-	// best.
+	// If every rate were feasible, the highest line at x would lie on the edge of the upper points'
+	// hull that spans x. The more a line's rate differs from the edge's rate, the lower the line is
+	// at x. So the feasible rate nearest to the edge's rate is best.
 	i := after(g.upper, x)
 	switch {
 	case i == 0:

@@ -20,8 +20,8 @@ const pruneWindows = 8
 //
 // because then j implies i at every y. The rule for upper constraints is the mirror image. Only
 // constraints of one train can replace each other, because a window contains a whole train or none
-// of it. r takes the rates of every window that may contain the train (provenRates). provenRates
-// proves them from constraints that are never dropped, called anchors in this file. Each train's
+// of it. Here r ranges over the rates of all windows that may contain the train. provenRates proves
+// these rates from constraints that are never dropped, called anchors in this file. Each train's
 // exchange of smallest round trip is stored separately, and Prune does not change it.
 //
 // Prune does not change a train that lacks one kind of constraint, or a train with too few
@@ -108,9 +108,9 @@ func impliesUpper(j, i reading, rates RateInterval, f fraction) bool {
 	return atLeast(i.a, j.a, furthest(i.b, j.b, f), rates)
 }
 
-// furthest returns the most by which c, the distance from y, may be larger for a reading b than for
-// a reading b2, whatever y is. The result is (b − b2) + f·|b − b2|, plus one because each c is
-// rounded to a whole cycle.
+// furthest returns the largest possible difference of two distances c (doc.go): that of a reading b
+// minus that of a reading b2, whatever y they are measured from. The result is (b − b2) + f·|b −
+// b2|, plus one because each c is rounded to a whole cycle.
 func furthest(b, b2 uint64, f fraction) int64 {
 	if b == b2 {
 		return 0
@@ -132,15 +132,16 @@ func atLeast(a, a2 uint64, d int64, rates RateInterval) bool {
 	return have >= 0 || uint64(-have) <= slack
 }
 
-// provenRates returns a rate interval for each train. The interval includes all rates in the
-// polygon of every window that contains the train, if the wander in the window is at most MaxWander
-// and the window is at most 8 times the stated length. A zero interval means that there is no such
-// proof.
+// provenRates returns a rate interval for each train. Take any window that contains the train, is
+// at most 8 times the stated length, and in which the wander is at most MaxWander. The interval
+// includes all rates in the polygon of that window. If nothing is proven for a train, its interval
+// is zero.
 //
-// Take a window around y that reaches H to either side and contains a train whose readings reach
-// from x to z. If y ≤ z, the window also contains every other train within [z − H, z]. If y > z, it
-// contains every train within [x, x + H]. So in every window, the train and the farthest train on
-// at least one of these sides bound the rate. For two constraints, lower (b, a) and upper (b', a'),
+// Proof. Let a window around y reach H to either side, and let it contain a train whose readings
+// reach from x to z. If y ≤ z, the window also contains every other train within [z − H, z]. If y >
+// z, it contains every train within [x, x + H]. So in every window, the train and the farthest
+// train on at least one of these sides bound the rate. For two constraints, lower (b, a) and upper
+// (b', a'),
 //
 //	a − a' ≤ r·[(b − b') + w·(|b − y| + |b' − y|)], where the sum of distances is at most 2H.
 //
@@ -212,8 +213,8 @@ next:
 }
 
 // rateBetween returns the interval of the rate that two trains prove. The arguments are the anchors
-// of the earlier train, then the anchors of the later one. Distances of B are uncertain by apart.
-// If the anchors prove no upper limit, rateBetween reports false.
+// of the earlier train, then the anchors of the later one. The distance between two readings of B
+// is uncertain by apart. If the anchors prove no upper limit, rateBetween reports false.
 func rateBetween(lower, upper, laterLower, laterUpper reading, apart uint64) (RateInterval, bool) {
 	var r RateInterval
 	rise, run := down(laterLower.a, upper.a), up(down(laterLower.b, upper.b), apart)

@@ -161,9 +161,9 @@ func TestNeverWiderThanPaper(t *testing.T) {
 
 const one = Rate(1) << rateBits
 
-// TestImplied takes pairs of constraints near the margin of the rule by which one implies the
-// other. In exact rationals it looks for a rate, a wander and a reading for which the implying
-// constraint allows what the implied constraint forbids.
+// TestImplied takes pairs of constraints of which, by the rule of Prune, one just implies the
+// other, or just does not. In exact rationals it looks for a rate, a wander and a reading for which
+// the implying constraint allows what the implied constraint forbids.
 func TestImplied(t *testing.T) {
 	seed.For(t, 1, func(t *testing.T, rng *rand.Rand) {
 		implied, n := 0, 20_000/seed.Share()
@@ -203,8 +203,8 @@ func TestImplied(t *testing.T) {
 			for _, rate := range []Rate{rates.Lo, rates.Hi} {
 				r := new(big.Rat).SetFrac64(int64(rate), int64(one))
 				for _, y := range []uint64{0, 2e9, j.b, i.b} {
-					// c is the distance that look computes, at the largest wander. p is the value
-					// of φ at y that j alone allows, and q the one that i alone allows.
+					// c is the distance that look computes, at the largest wander. p is the limit
+					// that j alone sets for φ at y, and q is the limit that i sets.
 					c := func(x reading) *big.Rat {
 						if lower {
 							return rat(ahead(x.b, y, f))

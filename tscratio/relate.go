@@ -48,9 +48,9 @@ func (e *evidence) relate(w Wander) (*Relation, error) {
 	}
 }
 
-// relation computes the relation for the wander w, or for 2*least if that is larger. least was
-// computed from a sample of windows. So a knot's window may refute r.Wander. Then relation returns,
-// as more, the value that least must have instead.
+// relation computes the relation for the wander w, or for 2*least if that is larger. The search for
+// least looks only at a sample of windows, so the constraints around a knot may still refute
+// r.Wander. Then relation returns, as more, a larger value for least, and the caller tries again.
 func (e *evidence) relation(
 	places []uint64, w, least Wander,
 ) (r *Relation, more Wander, err error) {
@@ -68,8 +68,8 @@ func (e *evidence) relation(
 	return r, more, err
 }
 
-// Between two knots the wander widens the interval. The knots are so dense that it adds little:
-// half a gap is W/160, and at 1 ppm and ±10 s the wander over W/160 is 62 ns.
+// Between two knots the wander widens the interval. The knots are so dense that the wander adds
+// little: half a gap is W/160, and at 1 ppm and ±10 s the wander over W/160 is 62 ns.
 const (
 	knotsPerWindow    = 80   // where no train is near, but at most knotsPerGap in one gap
 	minKnotsPerWindow = 1000 // trains closer together than W/1000 share a knot
@@ -113,7 +113,7 @@ func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
 	reach := down(r.Wander.reach(r.window_cycles), e.from.Quantum_cycles)
 	limit := min(e.from.cycles(e.declared.ExtrapolationLimit), reach)
 	var ys []uint64
-	apart := map[uint64]bool{} // by reading: the knots just before which a place has no knot
+	apart := map[uint64]bool{} // apart[y]: some place just before the knot at y has no knot
 	skipped := false
 	for _, y := range places {
 		k, ok := e.windows(y)
@@ -175,9 +175,10 @@ func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
 	return 0, nil
 }
 
-// reached returns how far a knot translates readings on the side of one neighbour. half is half of
-// the gap between the two knots: beyond its middle the neighbour is nearer. If places without a
-// knot lie between the two knots (apart), the extrapolation limit applies instead of reach.
+// reached returns how far from a knot readings are translated, on the side of one neighbour. half
+// is half of the distance to that neighbour: readings beyond it are nearer to the neighbour. If
+// places without a knot lie between the two knots (apart), the extrapolation limit applies instead
+// of reach.
 func reached(half uint64, apart bool, limit, reach uint64) uint64 {
 	if apart {
 		return min(half, limit)
@@ -244,7 +245,7 @@ func (r *Relation) add(s *seen, start, reach uint64, lo, loEnd, hi, hiEnd int64,
 	// piece.
 	w, ok := r.Wander.over(max(s.k, windowsFor(reach+r.From.Quantum_cycles, r.window_cycles)))
 	_, wideHi := s.rates().wander(w.fraction()).Hi.times(r.From.Quantum_cycles)
-	const margin = 2 * maxReach_cycles >> slopeBits // what a rounded slope adds over a piece
+	const margin = 2 * maxReach_cycles >> slopeBits // most that a rounded slope adds in a piece
 	over := hiEnd > 0 && uint64(hiEnd) > down(math.MaxUint64-margin, s.anchor)
 	if !ok || over || wideHi > math.MaxUint32 {
 		r.hole(start) // happens only at relative rates of thousands

@@ -175,8 +175,8 @@ func (r *Relation) count(y Interval) (Interval, error) {
 	}, nil
 }
 
-// counts returns the interval of the count on a core at the moment when a program read a value in c
-// on that core.
+// counts returns the interval of a core's count at a moment when a program on that core read a
+// value in c.
 func (n Node) counts(c Interval) Interval { return Interval{c.Lo, up(c.Hi, n.Quantum_cycles)} }
 
 // readings returns the values that a program can have read on a core at a moment when that core's
@@ -189,8 +189,8 @@ func (n Node) otherCore(c Interval) Interval {
 	return Interval{down(c.Lo, n.CoreSlack_cycles), up(c.Hi, n.CoreSlack_cycles)}
 }
 
-// stamps returns the interval of the count on any core at the moment when a program read a value in
-// c on some core.
+// stamps returns an interval that contains the count of every core at a moment when a program on
+// some core read a value in c.
 func (n Node) stamps(c Interval) Interval {
 	return Interval{down(c.Lo, n.CoreSlack_cycles), up(c.Hi, n.CoreSlack_cycles+n.Quantum_cycles)}
 }

@@ -144,10 +144,9 @@ func TestNoWanderWhereThereIs(t *testing.T) {
 
 // TestFalseIsSuspect lets the true wander be a multiple of the declared one, and counts the queries
 // that are false and not marked as suspect. From a factor of five on there must be none if the
-// bound is narrower than the distance by which the wander moves a reading in a window. If the bound
-// is wider, constraints may be consistent with a constant rate and still mislead, because the
-// network is asymmetric. No proof can reveal that, so the test only reports how many such queries
-// there are.
+// wander moves a reading, within a window, by more than the bound. If the bound is wider,
+// constraints may be consistent with a constant rate and still mislead, because the network is
+// asymmetric. No proof can reveal that, so the test only reports how many such queries there are.
 func TestFalseIsSuspect(t *testing.T) {
 	for _, tc := range []struct {
 		network string

@@ -55,8 +55,8 @@ func TestSharpStamps(t *testing.T) {
 	})
 }
 
-// TestSharpWander makes the rate jump from one end of the wander to the other between trains. This
-// is the worst that the assumptions allow.
+// TestSharpWander makes the rate jump between trains, from one extreme that the wander allows to
+// the other. This is the worst that the assumptions allow.
 func TestSharpWander(t *testing.T) {
 	seed.For(t, 6, func(t *testing.T, rng *rand.Rand) {
 		w := 1000 * PPM

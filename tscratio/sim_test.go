@@ -291,8 +291,8 @@ func (x *world) train(t testing.TB, p *Pair, at uint64, exchanges int, by Starte
 	}
 }
 
-// pair runs trains at equal intervals, given by every in seconds, but none in the gaps. It returns
-// the resulting pair.
+// pair runs trains, with a time of every seconds from one to the next, but none in the gaps. It
+// returns the resulting pair.
 func (x *world) pair(
 	t testing.TB, declared Assumptions, exchanges int, every float64, gaps ...[2]float64,
 ) *Pair {

@@ -38,7 +38,7 @@ type segmentState uint8
 const (
 	unknown segmentState = iota
 	fast
-	slow // the closure answers, or returns the error
+	slow // View asks the closure each time
 )
 
 // crossing is a relation, and the piece of it that the last translation used.
@@ -54,7 +54,7 @@ func (l *crossing) count(c Interval) (Interval, bool) {
 			return Interval{}, false
 		}
 		l.i = l.r.find(c.Lo)
-		l.start, l.next = l.r.starts[l.i], l.r.limits.Hi // limits.Hi goes to r.count
+		l.start, l.next = l.r.starts[l.i], l.r.limits.Hi // r.count takes limits.Hi
 		if l.i+1 < len(l.r.starts) {
 			l.next = l.r.starts[l.i+1]
 		}

@@ -74,8 +74,7 @@ func TestWaysHoldTruth(t *testing.T) {
 		if wider > all/50 {
 			t.Errorf("%d of %d durations are over 1.2 times as wide as the closure's", wider, all)
 		}
-		// Some durations have no answer: b and d have no direct relation, and a and d have none if
-		// each is the reference of the other.
+		// Some durations have no answer, because not all pairs of nodes were measured.
 		if undecided > all/2 {
 			t.Errorf("%d durations were not decided, %d were", undecided, all)
 		}

@@ -144,8 +144,8 @@ func (w *Ways) by(s *waySegment, x, y uint64) (Elapsed, Verdict, bool) {
 	return d, verdict, d.Valid()
 }
 
-// narrows reports whether translating both events to the reference may narrow the result of the
-// segment's method.
+// narrows reports whether the result of the segment's method may become narrower if both events are
+// also translated to the reference.
 func (w *Ways) narrows(s *waySegment, d uint64) bool {
 	if w.firstOnRef == nil || w.secondOnRef == nil {
 		return false
@@ -162,8 +162,8 @@ func (w *Ways) narrows(s *waySegment, d uint64) bool {
 		!(s.way == onSecond && w.second.Name == w.reference.Name)
 }
 
-// narrow_cycles is smaller than the bound of any difference of two events that are translated to
-// another node.
+// narrow_cycles is the smallest error of a duration for which translating both events is tried.
+// Even the narrowest difference of two translated events has a larger bound.
 const narrow_cycles = 32
 
 // onReference finds a duration by translating both events to the reference.
@@ -217,7 +217,7 @@ func (w *Ways) along(s *waySegment, x, y uint64) (Elapsed, Verdict, bool) {
 		if w.secondRate == nil {
 			return d, verdict, true
 		}
-		d, ok := s.scale(y, Elapsed{-d.Hi, -d.Lo}) // scale from the second event backwards
+		d, ok := s.scale(y, Elapsed{-d.Hi, -d.Lo}) // the rate is valid at y
 		return Elapsed{-d.Hi, -d.Lo}, verdict, ok
 	default:
 		return w.onReference(x, y)
@@ -322,8 +322,8 @@ func (w *Ways) choose(s *waySegment, x uint64) {
 	*s = best
 }
 
-// hold stores the rates that are possible up to reach plus longest away from reading y, and these
-// readings as the ones for which the rates are valid.
+// hold stores for which readings of r the segment's rate is valid, and the rate itself. These
+// readings lie at most reach plus longest away from y.
 func (s *waySegment) hold(r *Relation, y, reach uint64) {
 	s.longest = int64(r.window_cycles / 4)
 	reach += r.window_cycles / 4

@@ -11,7 +11,7 @@ import "math/bits"
 const (
 	maxReach_cycles    = 1 << 46 // half-length of the longest window: 3.9 h at 5 GHz
 	maxRelative_cycles = 1 << 60
-	// in cycles of one counter per cycle of the other; 5 GHz over 1 MHz is 5,000
+	// maxRate is the largest relative rate: 5 GHz over 1 MHz is only 5,000.
 	maxRate = 1 << 14
 )
 
