@@ -32,8 +32,8 @@ func forgetBoot(t *testing.T, path string) {
 	forgeIdentity(t, path, 48, make([]byte, 16))
 }
 
-// A ring without a boot id counts as a ring of this boot if a program has it open, or if it is in
-// memory.
+// A ring without a boot id counts as a ring of this boot in two cases: a program has it open, or it
+// is on a memory file system, which a boot empties.
 func TestRingOfAnUnknownBoot(t *testing.T) {
 	dir, err := os.MkdirTemp("/dev/shm", "cloudprofiler-test-")
 	if err != nil {

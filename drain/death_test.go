@@ -33,8 +33,8 @@ func dying(do func()) (died bool) {
 	return false
 }
 
-// story is a program that uses everything that a drainer takes from rings. check compares the logs
-// with what the program did.
+// story is a program that puts into its rings everything that a drainer takes out of them. check
+// compares the logs with what the program did.
 type story struct {
 	r        *rig
 	rng      *rand.Rand
@@ -151,7 +151,7 @@ func (s *story) check() error {
 		id, row := uint64(0), uint64(0)
 		for _, got := range ids {
 			id += gaps[row]
-			// A flight recorder numbers its missing rows, too.
+			// In a flight recorder's log, missing rows have sequence numbers, too.
 			for name == "recorder/x" && gaps[row] > 0 {
 				row += gaps[row]
 				id = row

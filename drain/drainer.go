@@ -185,7 +185,7 @@ func (d *Drainer) readDirectory(now time.Duration) {
 	clear(d.leaving)
 	d.leavingWhy = nil
 	d.mu.Unlock()
-	d.came.take() // the entries below include these rings
+	d.came.take() // the directory's entries, read below, include these
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {
 		return // the directory is gone: continue to drain the open rings

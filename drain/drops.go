@@ -60,10 +60,10 @@ func (s *source) takeDrops(w *worker, i int, state ring.State, now phase) error 
 // mayHaveBeenFull reports whether the program may have found the ring's table of ranges full since
 // it began its newest range. begun is the number of ranges that the program has begun in total.
 //
-// When the program began its newest range, the drainer had released at least begun − DropsSize
-// ranges. So the table can have been full later only if the number of released ranges was exactly
-// that number at some time. The present number proves nothing: a drop that is in progress may have
-// read an earlier number.
+// The program needed room in the table for its newest range, so at least begun − DropsSize ranges
+// were released by then. Since then, the table was full only while exactly that many were released.
+// Earlier numbers of released ranges count too, because a drop that is still in progress may have
+// read one of them.
 func (p *place) mayHaveBeenFull(begun uint64) bool {
 	return begun >= ring.DropsSize && p.told>>(p.drops+ring.DropsSize-begun)&1 == 1
 }

@@ -112,7 +112,7 @@ func (s *source) setAside(w *worker, reason error) {
 		}
 		drop := logstore.Drop{Reason: uint64(logstore.Unread), At: next, Count: p.tail/s.per - next}
 		if s.appendDrop(w, i, drop) != nil {
-			break // the disk fails, too: reason alone must suffice
+			break // the log cannot be written either: report only reason
 		}
 		s.count(func(c *RingStats) { c.Unread += drop.Count })
 	}

@@ -101,7 +101,7 @@ func TestLastRangeOfAFullTable(t *testing.T) {
 	}
 	for i := range uint64(ring.DropsSize + 5) {
 		drop()
-		// This consumer has released the records that the ring had, but no ranges of drops.
+		// This consumer has released the records of the ring, but no ranges of drops.
 		if err := before.Release(0, 16*(i+1), 0, 0); err != nil {
 			t.Fatal(err)
 		}

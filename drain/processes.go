@@ -72,8 +72,7 @@ func (p processes) add(s *source, sign int) {
 	p[whose] = one
 }
 
-// refusal is the error that says that there is no room for a ring, or that its process has too many
-// rings.
+// refusal is an error about a ring: there is no room for it, or its process has too many rings.
 type refusal struct {
 	process process
 	bytes   int64

@@ -147,8 +147,8 @@ func (s *source) takeSample(w *worker, rows int) {
 	}
 }
 
-// noteClear notes the latest moment for which this holds: the drainer has taken from the ring all
-// records that were logged before that moment.
+// noteClear notes the latest moment before which the ring kept nothing back: the drainer has taken
+// all records that were logged before that moment.
 func (s *source) noteClear() {
 	clear := s.places[0].clear
 	for i := range s.places {

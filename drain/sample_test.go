@@ -30,7 +30,7 @@ func (t *taken) add(s Sampled, name string) {
 // Each event is counted once, and each sampled event comes once. This also holds for a ring that is
 // removed before Sample is called.
 func TestSample(t *testing.T) {
-	const depth = 1 // the depth of channel.Poison, or less
+	const depth = 1 // at most the depth of channel.Poison, so it is sampled
 	r := newRig(t, Options{})
 	c := r.open("a/x", handlers.Options{Handler: "buffered"})
 	c.Log(1 << 40) // logged before SampleFrom

@@ -120,8 +120,8 @@ func (p *place) pace(state ring.State, now time.Duration, records uint64) time.D
 		return 0
 	}
 	seconds := float64(records/4-waiting) / max(p.rate, 1) / 2
-	// This time alone would get shorter and shorter as the shard fills up to a quarter. If the
-	// shard will not be full soon, wait a little longer.
+	// Near a quarter, this time alone would become shorter with every look. If the shard will not
+	// be full soon, wait a little longer.
 	seconds = max(seconds, min(early.Seconds(), float64(records-waiting)/max(p.rate, 1)/8))
 	return time.Duration(min(seconds*1e9, float64(longest)))
 }
@@ -137,7 +137,8 @@ func (s *source) hold() time.Duration {
 // takeRecords writes the waiting records of a shard below tail, if they are due.
 func (s *source) takeRecords(w *worker, i int, tail uint64, now phase) error {
 	p := &s.places[i]
-	// The next look may come only after one more Poll.
+	// Do not leave events for the next look if they would then have waited too long: that look may
+	// come only after one more Poll.
 	due := now != live || w.now+s.d.o.Poll-p.since >= s.hold()
 	p.unfinished = false
 	end := tail

@@ -32,7 +32,7 @@ type source struct {
 
 	epoch    string // the present epoch; if breaks is nil, also the epoch of the log
 	places   []place
-	synced   bool // true if ring and log agree on the places
+	synced   bool // true if ring and log agree on what is in the log
 	settings channel.Settings
 	word     ring.Word
 	own      channel.Settings    // the settings that the program chose

@@ -137,8 +137,8 @@ func (w *worker) takeIn() {
 	w.incoming = w.incoming[:0]
 }
 
-// A worker may look at a ring by up to early before the ring is due. So it makes fewer passes, with
-// pauses between them even if there are many rings.
+// early is how long before its time a worker may look at a ring. Because it then looks at several
+// rings in one pass, it makes fewer passes, and can pause between them even if it has many rings.
 const early = time.Millisecond
 
 // due reports whether it is time to look at the ring.
