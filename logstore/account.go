@@ -26,7 +26,7 @@ type Report struct {
 	Rows       []Account
 
 	Then  End     // what the last file's end says about what follows
-	Chain []Break // in the order of the segments; only if the segments were read as one log
+	Chain []Break // where segments do not fit together; nil unless they were read as one log
 }
 
 // maxDamage limits the memory that a report on a damaged file takes.

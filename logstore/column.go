@@ -125,7 +125,7 @@ func (e *columnEncoder) appendValues(dst []byte, column columnView) []byte {
 	asPlain := e.shapeOf(values).cost_bits
 	phase := framePhase(values)
 	bases, rest := e.frames(values, phase)
-	const base_bits = 16.0 / frameLength // guessed cost of a frame's base, for each value
+	const base_bits = 16.0 / frameLength // guess: the base of a frame takes 16 bits
 	asFrames := e.shapeOf(rest).cost_bits + base_bits
 	if e.merged.take(values) {
 		asMerged := e.merged.cost_bits() + e.shapeOf(e.merged.counts).cost_bits
@@ -200,8 +200,8 @@ func (e *columnEncoder) deltas(column columnView, quantum uint64) (d []uint64, l
 			any |= y
 		}
 	}
-	// If the differences are this small, all are multiples of quantum, none is negative, and their
-	// sum can wrap around at most once. If it wraps, the last value is below the first.
+	// Under this condition, all differences are multiples of quantum, none is negative, and their
+	// sum wraps around at most once. If it wraps, the last value is below the first.
 	if any <= math.MaxInt64/quantum/uint64(column.rows) && last >= words[0] {
 		return d, words[0], last
 	}
@@ -226,9 +226,9 @@ func (e *columnEncoder) deltas(column columnView, quantum uint64) (d []uint64, l
 
 // exactInverse returns the constants with which to divide by a divisor below 2^63: multiply by
 // inverse, then rotate right by shift. If the division has a remainder, the result is above
-// (2^64-1)/divisor. For multiplication by the inverse of an odd number permutes all numbers, and
-// maps the multiples of that odd number to the lowest numbers. (Granlund and Montgomery, Division
-// by invariant integers using multiplication, 1994, section 9.)
+// (2^64-1)/divisor. The reason is that multiplying by the inverse of an odd number permutes all
+// numbers, and maps the multiples of that odd number to the lowest numbers. (Granlund and
+// Montgomery, Division by invariant integers using multiplication, 1994, section 9.)
 func exactInverse(divisor uint64) (inverse uint64, shift int) {
 	shift = bits.TrailingZeros64(divisor)
 	odd := divisor >> shift

@@ -189,7 +189,7 @@ type row interface {
 	Event | Link | Sample | FirstLast | Transition | Drop | ReturnTrip | NTP | indexEntry
 }
 
-// rowsOfKind is that slice of a block which contains the rows of one kind.
+// rowsOfKind is one of a block's slices, with the rows of one kind.
 type rowsOfKind interface {
 	words() []uint64
 	resize(n int)     // makes it n rows long; their content is arbitrary

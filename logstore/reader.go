@@ -203,7 +203,7 @@ func (r *Reader) readEnd(e *end) error {
 	r.window.consume(endSize)
 	r.ended, r.then = true, e.then
 	if len(r.report.Damage)+r.report.Duplicates+r.report.Overlaps > 0 {
-		return nil // damage that was reported already makes index and blocks differ
+		return nil // the reported damage already explains why index and blocks differ
 	}
 	seen, at := r.seen, r.firstAt
 	if r.header.version > 1 && r.indexed > 0 {

@@ -116,8 +116,8 @@ func newWriter(fsys FileSystem, path string, file WriterFile, h Header) *Writer 
 }
 
 // Resume opens a log file that was not sealed, to append blocks after the last undamaged one. It
-// cuts off everything after that block, which is the torn block of a writer that died. It does not
-// change earlier damage; readers find that damage.
+// cuts off what follows that block: the torn block of a writer that died. It does not change
+// earlier damage; readers find that damage.
 func Resume(fsys FileSystem, path string) (*Writer, error) {
 	if fsys == nil {
 		fsys = OS{}
