@@ -301,7 +301,7 @@ func place(node, file string) string {
 	return ""
 }
 
-// isOf reports whether m says that the run does not have this file whole.
+// isOf reports whether m says that the run has this file, but not whole.
 func isOf(m runs.Missing, node string, f control.File) bool {
 	return m.Part == "node "+node &&
 		strings.HasPrefix(m.Reason, fmt.Sprintf("%s%q: ", notWhole, f.Path))

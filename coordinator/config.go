@@ -119,8 +119,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// train returns the options as a minrtt.Config. The Validate method of minrtt.Config finds in time
-// what nodes would refuse.
+// train returns the options as a minrtt.Config. Its Validate method finds options that nodes would
+// refuse, before the server orders any train.
 func (o SweepOptions) train() minrtt.Config {
 	return minrtt.Config{Exchanges: o.Exchanges, Timeout: o.Timeout, Attempts: o.Attempts}
 }

@@ -55,7 +55,7 @@ type core struct {
 	swept   time.Time // when the last sweep ended
 	last    *SweepStatus
 	sweeps  uint64
-	asked   int // exchanges in each train of a requested sweep; the most so far
+	asked   int // the most exchanges in a train of a requested sweep so far
 
 	reading int // number of parts of files that are being read for askers
 

@@ -1,5 +1,5 @@
-// Package coordinator is the server without its command line: it decides which nodes measure each
-// other, and when, by the messages that it receives.
+// Package coordinator is the server without its command line. From the messages that it receives,
+// it decides which nodes measure each other, and when.
 //
 //	Server     registration, sweeps, runs and the handler table, over a ZeroMQ link
 //	Store      the directory with all measurements, so that a restarted server can continue

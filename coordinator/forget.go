@@ -40,7 +40,7 @@ func (c *core) forgetNode(name string) error {
 		delete(c.nodes, name)
 		c.nodesDirty = true
 	}
-	err := c.save() // first: if the server dies then, a restarted one drops the pairs
+	err := c.save() // save first: a server that restarts after this drops the pairs
 	for _, key := range pairs {
 		delete(c.current, key.names())
 		c.pairs[key].run = nil // no open run includes the node

@@ -62,8 +62,8 @@ func (h *hostile) lies() (err error) {
 }
 
 // liesOfNoEnd reports trains that the member cannot have run: with itself, with an unknown node,
-// and between two other nodes. For the last, every field that could name the reporting node names
-// another one.
+// and between two other nodes. In trains between two others, every field that could name the
+// reporting node names another one.
 func (h *hostile) liesOfNoEnd() (err error) {
 	self := hostilePeer{Name: h.job.Node.Name, Epoch: h.epoch}
 	h.send(0, h.reportOf(self, h.trains(h.rand, self.Name, 3, 10)))

@@ -36,7 +36,7 @@ func TestAKeyIsOneNode(t *testing.T) {
 	}
 	wantRefused(come("a", keyOf("a", "key 3")), control.NameTaken, "another key of that name")
 	stolen := come("a", keyOf("a", "key 3"))
-	stolen.refused, stolen.register.Instance = nil, a.register.Instance // the instance is no secret
+	stolen.refused, stolen.register.Instance = nil, a.register.Instance // a thief may know it
 	stolen.connect()
 	f.run(100*time.Millisecond, nil)
 	wantRefused(stolen, control.NameTaken, "another key of that name")

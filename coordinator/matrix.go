@@ -157,7 +157,7 @@ func (c *core) copyFleet() func() *Matrix {
 	return s.evaluate
 }
 
-// maxNeverMeasured is how many pairs that were never measured a matrix lists at most. 12,000 new
+// maxNeverMeasured is the largest number of never measured pairs that a matrix lists. 12,000 new
 // nodes would have 72 million such pairs.
 const maxNeverMeasured = 1000
 

@@ -84,7 +84,7 @@ func (n *node) isNew(report uint64) bool {
 		if n.reports > reportWindow {
 			delete(n.seen, n.reports-reportWindow)
 		}
-		if report-n.reports > 2*reportWindow { // no process sends this many reports without gaps
+		if report-n.reports > 2*reportWindow { // no process leaves out so many numbers
 			n.reports = report - reportWindow
 			clear(n.seen)
 			n.seen[report] = true
@@ -148,7 +148,7 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 		joined: c.now(), heard: c.now(), share: taken,
 	}
 	n.registered.Nonce = ""
-	// An epoch identifies one counter. The new process has only measured the same counter again.
+	// If the epoch is the same, the new process has only measured the same counter again.
 	if old != nil && old.registered.Epoch == r.Epoch {
 		n.describe(nodeOf(old.registered).Wider(nodeOf(*r)))
 	}

@@ -239,7 +239,7 @@ func (c *core) add(p *pair, train tscratio.Train, t control.Train) error {
 	return nil
 }
 
-// longestTrain is how many packets a train that the server ordered may have at most. The cost of
+// longestTrain is the largest number of packets in a train that the server orders. The cost of
 // keeping a train grows with the square of the train's length, so a node must not choose the
 // length.
 func (c *core) longestTrain() int {

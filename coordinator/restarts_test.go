@@ -277,8 +277,8 @@ func TestACounterIsAsWideAsAnyProcessSaid(t *testing.T) {
 	}
 }
 
-// If a server dies after it has written some of its files, it has recorded no report as processed
-// whose trains are not on disk.
+// A server may die when it has written only some of its files. If these files say that a report was
+// processed, the report's trains are on disk.
 func TestAServerThatDiesWhileItWritesLosesNoReport(t *testing.T) {
 	config := testConfig()
 	config.Budget = 300

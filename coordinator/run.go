@@ -12,8 +12,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Phase is the stage that a run has reached. A run passes through all phases in this order. Anchors
-// are the trains that relate the counters of a run's nodes.
+// Phase is the stage that a run has reached. A run passes through all of these phases, in the order
+// of the list. Anchors are the trains that relate the counters of a run's nodes.
 type Phase string
 
 const (
@@ -234,8 +234,8 @@ func (c *core) runSwept(r *run, s *SweepStatus) {
 	c.collectAll()
 }
 
-// These texts begin the reasons why a run lacks a part that the node may still provide later. All
-// other reasons are final.
+// A run can lack a part that a node may still provide later. Then the reason begins with one of
+// these texts. All other reasons are final.
 const (
 	openingRun = "opening the run"
 	closingRun = "closing the run"
@@ -243,8 +243,8 @@ const (
 	notWhole   = "file is not whole: "
 )
 
-// tell orders the nodes to open or close the run. When every one of them has answered or failed to,
-// it calls then.
+// tell orders the nodes to open or close the run. It calls then when each node has answered, or
+// when the wait for its answer has failed.
 func (c *core) tell(closing bool, then func()) {
 	r := c.run
 	var tell []*node
