@@ -34,8 +34,8 @@ const closedBytes = 1 << 48
 // that fails.
 var closedFile = sync.OnceValue(func() int {
 	var l unix.Rlimit
-	// The kernel sends a signal that ends a process if the process makes a file longer than this
-	// limit.
+	// If a process makes a file longer than RLIMIT_FSIZE, the kernel sends a signal that ends the
+	// process.
 	if err := unix.Prlimit(0, unix.RLIMIT_FSIZE, nil, &l); err != nil || l.Cur < closedBytes {
 		return -1
 	}

@@ -2,8 +2,8 @@ package ring
 
 import "fmt"
 
-// whole reports whether registers have the value v. A name of a word that pread loaded stands for
-// both halves.
+// whole reports whether all parts of a copy have the value v. names are the words of the copy. If
+// pread loaded the halves of a word separately, both halves must have the value.
 func whole(regs func(string) int, v int, names ...string) bool {
 	for _, name := range names {
 		if regs(name) != v || regs(name+"'") != v && regs(name+"'") != unknown {
@@ -13,7 +13,8 @@ func whole(regs func(string) int, v int, names ...string) bool {
 	return true
 }
 
-// mixture is the fault of a copy that a reader takes although it is not v in all parts.
+// mixture describes the fault in a copy that a reader accepted although some part of it is not v.
+// It returns "" if there is no fault.
 func mixture(regs func(string) int, v int, names ...string) string {
 	if whole(regs, v, names...) {
 		return ""

@@ -280,7 +280,7 @@ func (e *exchange) programs() (programs [][]string) {
 	return programs
 }
 
-// weaker is what is left of an operation without its order.
+// weaker gives, for each operation, the same operation without its order.
 var weaker = map[string]string{"look": "load", "await": "wait", "publish": "store", "fence": "",
 	"reserve": "take"}
 

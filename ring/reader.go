@@ -135,7 +135,7 @@ func (r *Reader) Alive() (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("ask for the owner of ring %q: %w", r.path, err)
 	}
-	r.settle() // the kernel may see with a plain load that nobody has the lock
+	r.settle() // otherwise later loads could happen before the kernel's load of the lock
 	return alive, nil
 }
 
