@@ -51,7 +51,7 @@ func NewAnswerer(t Transport, clock Clock, secrets []Secret) (*Answerer, error) 
 	return a, nil
 }
 
-// Counts returns how many packets had which fate up to now.
+// Counts returns the counts of packets up to now.
 func (a *Answerer) Counts() Counts {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -132,7 +132,7 @@ func TestKernelStampsFallBack(t *testing.T) {
 }
 
 // If a kernel stamp contradicts the user stamps around it, the kernel takes its stamps from another
-// clock than the one that the brackets read.
+// clock than the one that the brackets read. Then the train uses no kernel stamp of that node.
 func TestKernelStampsOutside(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -183,7 +183,8 @@ func TestKernelStampsOutside(t *testing.T) {
 	}
 }
 
-// Two stamps of an exchange may contradict each other, although each is possible alone.
+// Two kernel stamps of one node may contradict each other in an exchange, although each is possible
+// alone. Then the train uses no kernel stamp of that node.
 func TestKernelStampsContradictEachOther(t *testing.T) {
 	f := kernelPair(t)
 	sends := false

@@ -93,9 +93,10 @@ func (p *Prober) setKey() {
 	}
 }
 
-// Train runs one train. The error wraps ErrNoAnswer if too many successive answers were missing,
-// ErrReplayed or tscratio.ErrImpossible if the peer's stamps cannot be true, ErrClockSet,
-// ErrClosed, or the context's error. The train's Counts are valid even if there is an error.
+// Train runs one train. If too many successive answers were missing, the error wraps ErrNoAnswer.
+// If the peer's stamps cannot be true, it wraps ErrReplayed or tscratio.ErrImpossible. Other errors
+// wrap ErrClockSet, ErrClosed or the context's error. The train's Counts are valid even if there is
+// an error.
 func (p *Prober) Train(ctx context.Context) (Train, error) {
 	t := Train{Peer: p.peer}
 	p.session = newestSession.Add(1)

@@ -146,7 +146,8 @@ func (a *Answerer) codec(secret *accepted, s *session, b []byte) *codec {
 	if sum := hmacOnce(&key.Bytes, b[:end]); !hmac.Equal(sum[:macSize], b[end:]) {
 		return nil
 	}
-	// The copy keeps key off the heap for packets that fail the check above.
+	// Copy the bytes. If the codec referred to key itself, key would be on the heap even for
+	// packets that fail the check above.
 	return newCodec(bytes.Clone(key.Bytes[:]))
 }
 

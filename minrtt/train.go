@@ -23,7 +23,7 @@ var (
 
 // Exchange is one probe and its answer.
 type Exchange struct {
-	Sequence uint32 // of the probe in its train; 0 is the warm-up, if the first open was answered
+	Sequence uint32 // of the probe in its train; if the first open was answered, 0 is the warm-up
 
 	// User contains the user stamps: counter readings around the system calls.
 	User tscratio.Exchange
