@@ -21,8 +21,8 @@ var ErrEpochText = errors.New("not an epoch")
 // to the same epoch.
 //
 // Processes compute the epoch independently, and mostly come to the same result. But some breaks
-// are noticed only by a Watch that runs at that time. After such a break, the Watch adds a random
-// Token to the epoch. So on each node, one Watch should name the epoch for all processes.
+// are noticed only by a Watch that runs when they happen. After such a break, the Watch adds a
+// random Token to the epoch. So on each node, one Watch should name the epoch for all processes.
 type Epoch struct {
 	Boot       string // the kernel's boot id
 	Sleep      int64  // time spent suspended since boot, in steps of 16 ms
@@ -32,9 +32,9 @@ type Epoch struct {
 	Token      string // "" unless a break happened that changed no field above
 }
 
-// A suspend takes far longer than this step. Two processes read the same time slept within some
-// hundred nanoseconds of each other. With a probability of some 10^-5 for each suspend, the edge of
-// a step lies between these, and their epochs differ.
+// sleepStep_ns is the step in which Epoch.Sleep counts. A suspend takes far longer. Two processes
+// read the same time slept within some hundred nanoseconds of each other. In about one of 10^5
+// suspends, a new step begins between their two values, and their epochs differ.
 const sleepStep_ns = 16_000_000
 
 func (e Epoch) String() string {

@@ -197,7 +197,8 @@ func pingPong(a, b int, rounds int, patience time.Duration) (forth, back Handove
 
 // undisturbedRounds says which rounds are disturbed: those that take more than undisturbedRounds
 // times as long as the median round. Such a round contains an interrupt, or the hypervisor moved a
-// virtual core in it: for that, the core must leave the guest and enter it again.
+// virtual core in it. A move takes that long because the core must leave the guest and enter it
+// again.
 const undisturbedRounds = 4
 
 // narrowest returns two hand-overs, one in each direction, that give the narrowest interval. No

@@ -51,8 +51,8 @@ const (
 	quantumBlocks = 8
 
 	// quantumEvidence is how many distinct differences a block must have, so that the greatest
-	// common divisor of its differences counts. With as many, the probability that the divisor is a
-	// multiple of the step is less than 2^-7.
+	// common divisor of its differences counts. With this many, the probability that the divisor is
+	// a multiple of the step is less than 2^-7.
 	quantumEvidence = 8
 
 	// A scaled step is accepted in two cases: if the differences of a counter without steps would

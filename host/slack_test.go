@@ -241,8 +241,8 @@ func TestSlackWhereNotAllIsKnown(t *testing.T) {
 	}
 }
 
-// On a busy machine, perhaps no hand-over completes within the budget, or during every hand-over
-// one core does not run for a long time. MeasureSlack must accept neither as a result.
+// On a busy machine, perhaps no hand-over completes within the budget. Or one core does not run for
+// a long time during every hand-over. MeasureSlack must accept neither as a result.
 func TestSlackOfABusyMachine(t *testing.T) {
 	for name, early := range map[string]func(*cores) (forth, back Handover){
 		"nothing completes": func(*cores) (forth, back Handover) { return },
