@@ -70,7 +70,7 @@ func TestAKeyThatIsTakenOffTheListEndsItsConnections(t *testing.T) {
 		t.Error("nobody was told whose connection it was")
 	}
 	f.wantRefused(ReasonDisconnected)
-	// The client may learn late that its connection has ended. What it has sent until then gets no
+	// The client may learn late that its connection has ended. A ping that it sends before gets no
 	// answer.
 	err := error(context.DeadlineExceeded)
 	for tries := 0; tries < 10 && errors.Is(err, context.DeadlineExceeded); tries++ {

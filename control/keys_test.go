@@ -133,7 +133,7 @@ func TestListOfKeysIsReadOnceASecond(t *testing.T) {
 	}
 	want()
 	before := put("a.public")
-	if err := os.Chtimes(dir, now, now); err != nil { // file times may be too coarse
+	if err := os.Chtimes(dir, now, now); err != nil { // file times may be too coarse to differ
 		t.Fatal(err)
 	}
 	want(before)

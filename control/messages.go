@@ -114,8 +114,8 @@ type LoadRequest struct {
 	Over_ns int64 `json:"over_ns"`
 }
 
-// Load is a node's load during Over_ns, without the load of the node's own probes and of its
-// messages to the server, as far as the node can measure these.
+// Load is a node's load during Over_ns. As far as the node can measure it, the load of its own
+// probes and of its messages to the server is left out.
 type Load struct {
 	Over_ns       int64    `json:"over_ns"`
 	Busy_ppm      int64    `json:"busy_ppm"` // busy part of the time of all cores; −1: unknown
