@@ -85,7 +85,7 @@ func (o Options) config(name channel.Name, many bool) (c ring.Config, err error)
 // returned. Any goroutine may call Close.
 type Channel struct {
 	// The first cache line has what most log calls need. The assembly uses the offsets of the
-	// fields. Of many writers, none writes to this line after the settings were adopted.
+	// fields. With many writers, none of them writes to this line after the settings were adopted.
 	//
 	// If the switching word equals the field idle, the handler keeps nothing. If it equals the
 	// field plain, the channel has one writer, which keeps every event with an ordered stamp. A
@@ -102,7 +102,7 @@ type Channel struct {
 	keeps bool
 	shard *ring.Shard // the first shard
 
-	// Of many writers, none writes to this line either.
+	// With many writers, none of them writes to this line either.
 	counter *uint64         // the counting handler's cell
 	cell    *ring.FirstLast // the first-last handler's cell
 	// With many writers, each processor whose number is below processors has the shard of that

@@ -36,7 +36,7 @@
 //
 // RDTSCP waits for the instructions before it, and those after it wait for RDTSCP. So the longest
 // chain of instructions on each side adds to the cost of a call. All addresses are in the channel's
-// first cache line, so no load waits for another one but that of the switching word. The counter is
+// first cache line, so only the load of the switching word waits for another load. The counter is
 // stored before the switching word is compared: nobody sees a record above the tail, so a rare case
 // may leave half a record there. Two stores of half a counter take one instruction less than
 // joining the halves.
