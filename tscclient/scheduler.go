@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Budget limits the trains that a client runs on its own. In any period, the client exceeds a limit
-// at most by what it saved before the period (no more than the budget of one second) and by one
-// train.
+// Budget limits the trains that a client runs on its own. The client saves what it does not use, up
+// to the budget of one second. So in any period it exceeds a limit at most by these savings and by
+// one train.
 type Budget struct {
 	// TrainsPerSecond is the limit for all peers together. 0: no trains.
 	TrainsPerSecond float64
