@@ -90,7 +90,7 @@ func removeStale(root *os.Root, temp string, remove func(string) error) error {
 	if err != nil {
 		return ifThere(err)
 	}
-	if !there.Mode().IsRegular() && !there.IsDir() { // no writer makes this
+	if !there.Mode().IsRegular() && !there.IsDir() { // no writer makes such a file
 		return ifThere(remove(temp))
 	}
 	f, err := root.OpenFile(temp, os.O_RDONLY|unix.O_NONBLOCK, 0)

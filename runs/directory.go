@@ -91,8 +91,7 @@ func openRoot(dir string) (*os.Root, error) {
 	return os.OpenRoot(dir)
 }
 
-// readFile reads a regular file of at most most bytes. If the file is longer, readFile returns an
-// error.
+// readFile reads a regular file. If the file is longer than most bytes, readFile returns an error.
 func readFile(root *os.Root, name string, most int64) ([]byte, error) {
 	f, size, err := openFile(root, name)
 	if err != nil {

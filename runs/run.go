@@ -260,8 +260,8 @@ func (n *Node) validate() error {
 	if err := CheckNodeName(n.Name); err != nil {
 		return fmt.Errorf("name: %w: %w", err, ErrRun)
 	}
-	// This many cycles take minutes. A counter that moves in such steps, or with such differences
-	// between its cores, is useless. Below this limit, sums of these numbers do not overflow.
+	// 2⁴⁰ cycles take minutes. A counter that moves in such steps, or whose cores differ so much,
+	// is useless. Below this limit, sums of these numbers do not overflow.
 	const most = 1 << 40
 	known := map[string]bool{}
 	for _, e := range n.Epochs() {
