@@ -49,8 +49,8 @@ func NewCounter(c CounterConfig) (*Counter, error) {
 	for i := range counter.segments {
 		at.rate, at.slope = rates[i], int64(rates[i+1]-rates[i])
 		counter.segments[i] = at
-		// A segment has a power of two of physical cycles. The counter advances by this power times
-		// the mean of the two rates.
+		// A segment is 2^shift physical cycles long. So the counter advances by 2^shift times the
+		// mean of the rates at its two ends.
 		hi, lo := bits.Mul64(rates[i]+rates[i+1], 1<<(counter.shift-1))
 		at.whole, at.frac = carry(at.whole, at.frac, hi, lo)
 	}

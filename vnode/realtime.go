@@ -162,8 +162,8 @@ func roundedProduct(a, b int64) int64 {
 	return int64(q)
 }
 
-// Stepped returns how often the clock was set after the first time, up to and including the second.
-// If the result is not 0, the kernel would have cancelled a timer with TFD_TIMER_CANCEL_ON_SET that
+// Stepped returns how often the clock was set later than after_ns, but not later than until_ns. If
+// the result is not 0, the kernel would have cancelled a timer with TFD_TIMER_CANCEL_ON_SET that
 // existed for all of this time.
 func (r *Realtime) Stepped(after_ns, until_ns int64) int {
 	n := 0
