@@ -10,7 +10,7 @@ import (
 type Claim struct {
 	Offset_ns         int64  // estimate of what must still be added to the system clock
 	RootDelay_ns      uint64 // length of the round trip to the reference clock
-	RootDispersion_ns uint64 // error of the estimate, as NTP computes it
+	RootDispersion_ns uint64 // error of the estimated offset, as NTP computes it
 	Frequency_ppt     int64  // estimated error of the clock's rate, in parts per 10¹²
 	Skew_ppt          uint64 // error of the estimated frequency, in parts per 10¹²
 	Stratum           uint64 // number of steps to the reference clock; 0: not synchronised
