@@ -228,7 +228,7 @@ static cp_ids *open_ids(const char *wanted, int instance)
 	} else if (!cp_choose_directory(wanted, dir, why)) {
 		fail(ids, "%s", why);
 	} else if (take_any(ids, dir, any ? 0 : instance, any ? CP_MAX_INSTANCE : instance)) {
-		free(ids->error); /* of the instance numbers that were not free */
+		free(ids->error); /* the error of an instance number that was taken */
 		ids->error = NULL;
 		ids->following = all;
 		if (all != NULL)
