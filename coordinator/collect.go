@@ -40,7 +40,7 @@ const collectTries = 5
 
 // errFetchAgain is returned for a damaged file that was fetched in several sessions. The damage may
 // have happened on the server's disk, in a part that arrived in an earlier session.
-var errFetchAgain = errors.New("a part that came earlier may be damaged")
+var errFetchAgain = errors.New("an earlier part of the file may be damaged")
 
 // collectAll fetches the files of all nodes that opened the run, in parallel, and then completes
 // the run.

@@ -26,7 +26,7 @@ type TableRequest struct {
 }
 
 // errStale is returned for a table that was made from an outdated generation.
-var errStale = fmt.Errorf("the table was changed meanwhile: get it again")
+var errStale = fmt.Errorf("somebody else changed the table: get it again")
 
 // setTable checks a table and serves it.
 func (c *core) setTable(r TableRequest) error {

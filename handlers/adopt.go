@@ -13,7 +13,8 @@ import (
 
 // errLinkOnly is returned if a channel that was opened with handler link must change to a handler
 // other than null, or if another channel must change to link.
-var errLinkOnly = errors.New("handler link is chosen at the open and stays")
+var errLinkOnly = errors.New("only the open decides whether a channel keeps links: open a second " +
+	"channel")
 
 // adopted contains the settings of a switching word in the form that log calls use. An adopted does
 // not change after log calls can see it.

@@ -23,9 +23,9 @@ var (
 	// ErrChecksum is returned for a block if its payload does not match its checksum.
 	ErrChecksum = errors.New("bad checksum of a block")
 	// ErrPayload is returned for a block if its payload matches its checksum but cannot be decoded.
-	ErrPayload = errors.New("senseless payload of a block")
+	ErrPayload = errors.New("block whose payload cannot be decoded")
 	// ErrForeign is returned for an undamaged block that belongs to another ring than the file.
-	ErrForeign = errors.New("block of a foreign incarnation")
+	ErrForeign = errors.New("block of another incarnation")
 	// ErrIndex is returned if the index at the end of a file contradicts the blocks.
 	ErrIndex = errors.New("index contradicts the blocks")
 	// ErrSegment is returned for a segment that has the file name of another segment of its log.

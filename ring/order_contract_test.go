@@ -75,7 +75,8 @@ var exchanges = []exchange{
 		},
 	},
 	{
-		// The reservation also orders the load of the head that found room.
+		// A writer loads the head to see whether there is room, and then reserves. The reservation
+		// keeps its stores behind that load, so no other instruction has to order the two.
 		name:  "many writers and the drainer",
 		start: map[string]int8{"c[0]": 1, "i[0]": 0, "c[1]": 2, "i[1]": 1, "tail": 2},
 		threads: []string{
