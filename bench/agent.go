@@ -340,8 +340,8 @@ func lost(ctx context.Context, dir string,
 	return n, bytes, nil
 }
 
-// inOrder counts the events of a log with an id below want and above all ids that it counted
-// before.
+// inOrder counts the events of a log whose ids rise and are below want. It skips an event whose id
+// is not above those counted before.
 func inOrder(ctx context.Context, segments []logstore.Segment,
 	want uint64) (good uint64, err error) {
 	r := logstore.ReadLog(segments)

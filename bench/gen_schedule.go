@@ -22,8 +22,8 @@ const scheduleQueue = 50_000
 // other cores. If this process may, the sender has priority over everything else on its core. The
 // rate is half of the highest rate that the same setup reaches.
 func onSchedule(ctx context.Context, r *GenRow, tuples int, own []int) error {
-	// A thread that is in C gives up its processor of the Go runtime, and needs another one when it
-	// returns. If there are more of them than cores, one is free.
+	// A thread that calls C gives up its P (a processor of the Go runtime), and needs a free P when
+	// it returns. If there are more Ps than cores, one is free.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2 * len(own)))
 	senders := own[len(own)-1:]
 	restore, err := pinAll(own[:len(own)-1])
@@ -78,11 +78,12 @@ func onSchedule(ctx context.Context, r *GenRow, tuples int, own []int) error {
 	return nil
 }
 
-// maxLoop_percent is the largest share that may be late in a loop that only reads the counter,
-// right before and after a valid repetition. After a pause of the machine, a sender at half of its
-// full rate is late with the tuples of the pause, and then with the same number again until it has
-// caught up. So at this limit the machine alone causes half of the one percent of tuples that a
-// sender may send late. Above the limit the machine is not idle.
+// maxLoop_percent limits how much the machine itself may disturb a valid repetition. Right before
+// and after the repetition, a loop that only reads the counter may be late for at most this share
+// of its time. After a pause of the machine, a sender at half of its full rate is late with the
+// tuples of the pause, and then with the same number again until it has caught up. So at this limit
+// the machine alone causes half of the one percent of tuples that a sender may send late. Above the
+// limit the machine is not idle.
 const maxLoop_percent = 0.25
 
 // mayRealtime reports whether this process may give threads priority over all others.
