@@ -123,7 +123,8 @@ func (l *lab) prober(nodes [2]vnode.Config, from int, s Setting, zeroMQ bool) (*
 	}
 	config := minrtt.DefaultConfig()
 	config.Exchanges, config.Timeout = s.Exchanges, patience
-	// The error of two readings is how far one core is behind another, and the quantum of each.
+	// Each of two readings may be wrong by the core slack plus the quantum, so their order may be
+	// wrong by twice that.
 	quantum := max(l.quantum(nodes[0]), l.quantum(nodes[1]))
 	config.Slack_cycles = 2 * (l.machine.virtualSlack() + quantum)
 	if p.Prober, err = minrtt.NewProber(p.transport, clock, peer.address, config); err != nil {
