@@ -95,7 +95,7 @@ func runBenchGen(ctx context.Context, flags benchGenFlags, given func(string) bo
 		}
 	case size == proof.Small && !given("repetitions"):
 		flags.repetitions = minCounted
-		if !given("rows") { // schedule requires a machine that is idle for minutes
+		if !given("rows") { // schedule requires minutes on an idle machine
 			flags.rows = []string{"single", "batched", "factory"}
 		}
 	}

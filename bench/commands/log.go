@@ -123,7 +123,8 @@ func runBenchLog(ctx context.Context, flags benchLogFlags, given func(string) bo
 	})
 }
 
-// coldBar judges the call that users make by the bare reading in the same place.
+// coldBar compares a log call after other work with a bare reading of the counter after the same
+// work. This is what users pay, because their programs work between two calls.
 func coldBar(rows []bench.ColdRow) (bars []proof.Bar) {
 	for _, row := range rows[:max(0, len(rows)-1)] {
 		if call := rows[len(rows)-1]; row.Name == "rdtscp-cold" {
@@ -179,7 +180,7 @@ func printLogTable(w io.Writer, result bench.LogResult, bars []proof.Bar) error 
 	return nil
 }
 
-// printCold prints what users pay: their programs work between two calls.
+// printCold prints the cost of a log call after other work.
 func printCold(w io.Writer, rows []bench.ColdRow, bars []proof.Bar) {
 	fmt.Fprintf(w, "one call every 10 µs, after 64 MiB of other work, in ns:\n\n")
 	fmt.Fprintf(w, "%-21s %6s  %6s  %6s\n", "", "middle", "p50", "p99")

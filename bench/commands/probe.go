@@ -406,7 +406,7 @@ type probeLine struct {
 	OursOutside *int    `json:"ours_outside,omitempty"`
 }
 
-// tripLine and costLine are rows without queries.
+// tripLine and costLine are the rows about round trips and about processor time.
 type tripLine struct {
 	Name         string  `json:"name"`
 	Smallest     float64 `json:"smallest_us"`

@@ -20,9 +20,9 @@ import (
 
 // These are the bars of a soak.
 //
-// Memory: the smallest thing that a daemon can keep of every tuple is an id or a pointer, of 8
-// bytes. The bar is half of that. In fact daemons keep trains. The coordinator keeps the trains of
-// the run until the run is collected. An agent keeps the trains that it started, up to a number
+// Memory: a daemon that keeps something of every tuple keeps at least an id or a pointer, of 8
+// bytes. The bar is half of that. What daemons do keep is trains. The coordinator keeps the trains
+// of the run until the run is collected. An agent keeps the trains that it started, up to a number
 // (tscclient.Config.MaxTrains). A train takes some 500 bytes, and another 500 bytes wait for the
 // garbage collector. A process of the job also runs a NATS server. The memory of this server takes
 // longer to settle than a soak lasts. But such a process logs each tuple at least twice, which

@@ -96,7 +96,8 @@ func TestSoakUsage(t *testing.T) {
 	}
 }
 
-// Daemons may keep trains, but no part of a tuple.
+// In the second half of a soak, a daemon may grow by 4 bytes a tuple and 1,000 bytes for each train
+// that it keeps. A process of the job may grow by 16 bytes a tuple.
 func TestSoakGrowthIsJudgedByWhatIsKept(t *testing.T) {
 	s := sampleSoak(40)
 	s.Trains, s.Nodes = 8000, make([]demo.NodeFacts, 4)
