@@ -29,8 +29,8 @@ import (
 
 const roleVariable = "CLOUDPROFILER_CP_AGENT_TEST"
 
-// roles lists, by the value of roleVariable, what else than the agent this test program can be in
-// another process.
+// roles maps a value of roleVariable to what this test program does in another process, where it is
+// not the agent.
 var roles = map[string]func(){}
 
 func TestMain(m *testing.M) {
@@ -322,7 +322,8 @@ func TestPrivilegedDrop(t *testing.T) {
 		}
 		cmd := exec.Command(binary, argv[len(argv)-len(args)-6:]...)
 		cmd.Dir = "/"
-		// Without another group of root's, the test could not see that the process leaves it.
+		// This puts the process into a second group, so that the test can see that the process
+		// leaves it.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Groups: []uint32{4}}}
 		var stderr output
 		cmd.Stderr, cmd.Env = &stderr, append(os.Environ(), roleVariable+"=1")

@@ -71,7 +71,7 @@ func isCurrentUser(name string) bool {
 func dropCapabilities(bounding bool) error {
 	var errs []error
 	if bounding {
-		// With these bits, it is no reason to get capabilities that a program is executed as root.
+		// With these bits set, a program gets no capabilities when root executes it.
 		const noRoot, locked = 1<<0 | 1<<2, 1<<1 | 1<<3 // SECBIT_NOROOT, SECBIT_NO_SETUID_FIXUP
 		if err := unix.Prctl(unix.PR_SET_SECUREBITS, noRoot|locked, 0, 0, 0); err != nil {
 			errs = append(errs, fmt.Errorf("give up root's capabilities: %w", err))
