@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 	os.Exit(leak.Main(m))
 }
 
-// The interval contains the effect in at least 95 of 100 cases, even if the second stretch of each
-// pair takes longer than the first, by an amount whose distribution is skewed.
+// The interval contains the effect in at least 95 of 100 cases. This holds even if the second
+// stretch of each pair takes longer than the first, by a random amount with a skewed distribution.
 func TestIntervalCovers(t *testing.T) {
 	random := seed.Random(t)
 	const effect = 0.02
