@@ -387,7 +387,7 @@ func examine() (machine, error) {
 }
 
 // mostUncertain_ppb is the largest uncertainty of the frequency from which virtual nodes are
-// derived. Over an examination, a frequency this uncertain is off by some hundred µs. If other
+// derived. Over an examination, a frequency this uncertain is off by a few hundred µs. If other
 // programs keep a core busy, they delay its readings by that much.
 const mostUncertain_ppb = 1e6
 
