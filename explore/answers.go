@@ -396,8 +396,9 @@ func (x *Index) madeOf(t *tupleRow, p Path) Path {
 	return p
 }
 
-// rankOfEnd says how surely a path ends with an event: at a sink, or where the tuple ended although
-// it could have gone on. Elsewhere the tuple went on, perhaps in other tuples.
+// rankOfEnd ranks an event by how surely its path ends there. A path surely ends at a sink, and
+// where the tuple ended although it could have gone on. At any other event the tuple went on, or
+// other tuples were made of it.
 func (x *Index) rankOfEnd(e *event) int {
 	switch {
 	case e == nil:

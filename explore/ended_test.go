@@ -56,8 +56,8 @@ func collided(rng *rand.Rand, parent, name string, tuples int) error {
 	return simrun.Write(rng, parent, name, simrun.Nodes(rng, 4), channels)
 }
 
-// The lanes, the lists and the search say of as many tuples as the analysis that they ended at a
-// point, even if ids collide, events are repeated, and paths fork.
+// The lanes, the lists and the search count as many tuples that ended at a point as the analysis
+// does, even if ids collide, events are repeated, and paths fork.
 func TestEndedAsInTheAnalysis(t *testing.T) {
 	ended := regexp.MustCompile(`it ended at (\S+), which`)
 	rng, parent, tuples := seed.Random(t), t.TempDir(), 4000

@@ -145,8 +145,8 @@ func (c counts) clear() {
 	}
 }
 
-// append encodes the counts by rising number of the lane. For each lane the low ends come before
-// the high ends, each by rising bucket.
+// append encodes the counts in the order of the lanes' numbers. For each lane, the low ends come
+// before the high ends, and each of these in the order of buckets.
 func (c counts) append(to []byte) []byte {
 	before := uint64(0)
 	for _, instance := range slices.Sorted(maps.Keys(c)) {

@@ -18,7 +18,7 @@ type item struct {
 	instance   uint32 // the lane in which the duration ended
 	suspect    bool
 	instant    bool   // a single event: there is no duration
-	ended      uint32 // 1 + the point of event.ended in this stay; 0: there is none
+	ended      uint32 // 1 + the point at which the tuple ended; 0: not in this stay
 }
 
 func (i *item) begin() tscratio.Interval {

@@ -408,7 +408,7 @@ func TestTuplesMadeOfOthers(t *testing.T) {
 	t.Errorf("no span begins in other tuples: %+v", j.Meta.Spans)
 }
 
-// Where a tuple was seen last is not called its end if its path may go on.
+// The point that saw a tuple last is not called the tuple's end if the path may go on after it.
 func TestFateOfATupleThatMayGoOn(t *testing.T) {
 	x := &Index{Meta: Meta{Channels: []Channel{{Point: 0}, {Point: 1}},
 		Points: []Point{{Name: "sink/recv", Sink: true},

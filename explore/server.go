@@ -27,8 +27,8 @@ const maxBusy = 4
 
 // Handler serves a page that shows the indexes in the given order. It answers a request only if the
 // Host is an address, localhost, the machine's name or one of the given names. So a foreign page
-// cannot read the indexes under a name that its owner lets point to this server (DNS rebinding).
-// The caller keeps the indexes open.
+// cannot read the indexes, even if its owner makes a name point to this server (DNS rebinding). The
+// caller keeps the indexes open.
 func Handler(indexes []*Index, names ...string) http.Handler {
 	h := &handler{indexes: indexes, busy: make(chan struct{}, maxBusy)}
 	mux := http.NewServeMux()
