@@ -167,8 +167,8 @@ func TestPrivilegedRealtimeIsNotStopped(t *testing.T) {
 		rate        float64
 		least, most float64 // share of offers that the thread made with priority
 	}{{100_000, 0.7, 0.97}, {200, 1, 1}} {
-		// A thread that never yields is stopped in every try. Other load does not disturb every
-		// try.
+		// Other load may disturb a try, but hardly all of them. A thread that never yields would be
+		// stopped in every try.
 		const tries = 3
 		for try := 1; ; try++ {
 			late, share := sendRealtime(t, c.rate)

@@ -64,8 +64,8 @@ type Arrivals string
 
 const (
 	EvenArrivals Arrivals = "even" // at equal distances
-	// PoissonArrivals are like the load of many independent users: tuples come in clusters. So they
-	// wait for each other already at rates at which evenly spaced tuples do not.
+	// PoissonArrivals are like the load of many independent users: tuples come in clusters. So
+	// tuples wait for each other even at low rates, at which evenly spaced tuples would not.
 	PoissonArrivals Arrivals = "poisson"
 )
 

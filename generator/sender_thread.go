@@ -291,7 +291,7 @@ func (t *sendThread) pace(
 }
 
 // learn finds out from a pacer's note why the thread is behind, or that the thread is no longer
-// behind. What happened before a wait matters only if it made the wait end late.
+// behind. If the thread had time to wait and the tuple was not late, an earlier pause did no harm.
 func (t *sendThread) learn(n paced, late bool) {
 	if n.before&waited != 0 {
 		t.cause = nil

@@ -117,9 +117,9 @@ typedef struct {
 	uint64_t sent, before; // before: bits of CP_WAITED, CP_PAUSED and CP_SLOW
 } cp_paced;
 
-// cp_cpu_age_ns is the age at which cp_pace replaces the reading in cp_pacing. Since that reading
-// the thread must not have slept, because cp_ran takes a sleep for a time without a processor. A
-// thread that sleeps between two calls sleeps longer than cp_cpu_age_ns.
+// cp_cpu_age_ns is the age at which cp_pace replaces the reading in cp_pacing. If the thread had
+// slept since that reading, cp_ran would take the sleep for a time in which others had the
+// processor. A thread that sleeps between two calls sleeps longer than cp_cpu_age_ns.
 static const double cp_cpu_age_ns = 50e3;
 
 // cp_ran reports whether the thread was on a processor for most of a time that ends now. The
@@ -209,7 +209,8 @@ func (s *socket) send(b []byte, sizes []uint32) (int, error) {
 
 // pace sends each message at its time. It records in noted when the message was sent, and what
 // happened before. noted has one entry more than there are messages. A message is late if it is
-// sent more than lateAfter after its time, in steps of a counter of hz.
+// sent more than lateAfter after its time. All times are in steps of a counter that makes hz steps
+// a second.
 func (s *socket) pace(
 	b []byte, sizes []uint32, lateAfter uint64, hz float64, due []uint64, noted []paced,
 ) (int, error) {
