@@ -17,8 +17,9 @@ import (
 // listWidth is the largest width of a list of names in an error, in characters.
 const listWidth = 400
 
-// checkChosen fails if a run has no log, no chosen node or no chosen channel. Nothing has been
-// analyzed or written then. If only some names choose nothing, the answer says which.
+// checkChosen fails if a run has no log, no chosen node or no chosen channel. It is called before
+// anything is analyzed or written. If only some names choose nothing, it does not fail, and the
+// answer says which.
 func checkChosen(dir *runs.Directory, chosen *analysis.Filter) error {
 	nodes, channels := command.NodesOf(dir), dir.Channels()
 	fails := func(why string, names []string) error {

@@ -41,8 +41,8 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// Files may be too long, or expand to far more than their length. The commands use at most the
-// limit of memory for them. If a path is not a file, no command waits for it.
+// Commands stay within the limit of memory, whatever the files of a run are: some are too long,
+// some expand to far more than their length. If a path is not a file, no command waits for it.
 func TestHostileSizes(t *testing.T) {
 	if testing.Short() || seed.Share() > 1 {
 		t.Skip("takes seconds, and the race detector takes memory of its own")

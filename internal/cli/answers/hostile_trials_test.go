@@ -168,8 +168,8 @@ func (all *trials) tell(t *testing.T) {
 	t.Logf("%+v, at most %d MiB", all.trialSums, all.peak_bytes>>20)
 }
 
-// Whatever is wrong with a run, the answer has the rest. About intact nodes it says the same as
-// before.
+// If parts of a run are wrong, the answer still covers the other parts. About intact nodes it says
+// the same as the answer about the unchanged run.
 func TestHostileRuns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")

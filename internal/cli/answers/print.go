@@ -133,7 +133,8 @@ func spanName(l *analysis.Span) string {
 	return text
 }
 
-// endsOf names a span by its ends. Where branches meet, a transfer and a waiting have the same.
+// endsOf names a span by its ends. Where branches meet, a transfer and a waiting have the same
+// ends, so the name of the waiting says so.
 func endsOf(from, to, kind string) string {
 	text := from + " → " + to
 	if kind == "waiting" {
@@ -185,7 +186,7 @@ func printPoints(out io.Writer, a *analysis.Answer) {
 				"lost", "filtered", "in flight", "duplicate", "appeared", "late")
 			head = true
 		}
-		most := "" // before a number that later logs would show to be smaller
+		most := "" // before a number that whole logs might show to be smaller
 		if p.Undecided != "" {
 			most = "≤ "
 		}

@@ -242,8 +242,8 @@ func advice(a *analysis.Answer, run string) (lines []string) {
 		run+" -v")
 }
 
-// worstPair returns the pair of nodes whose p99 is surely larger than that of all other pairs. A
-// p99 of some tuples is not that of all.
+// worstPair returns the pair of nodes whose p99 is surely larger than that of all other pairs. If
+// the logs lack tuples, no p99 is sure, so it returns nil.
 func worstPair(l *analysis.Span) *analysis.NodePair {
 	var worst *analysis.NodePair
 	surely := len(l.Pairs) > 1 && !l.Completeness.Lacks()

@@ -172,9 +172,8 @@ func timesText(m *analysis.Method, bins int) string {
 }
 
 // HeldMethods returns how the intervals of each method compare with the truth, over all pairs of
-// nodes. names has the methods in order; held and about have texts by method. If a method's
-// intervals are about something else than the other methods' intervals, its text in about says what
-// that is.
+// nodes. names has the methods in order; held and about have texts by method. The text in about
+// says what a method's intervals mean, if not what those of the other methods mean.
 func HeldMethods(a *analysis.Answer) (names []string, held, about map[string]string) {
 	what := map[string]string{analysis.Ours: "moment", analysis.MinRTT: "moment",
 		analysis.ReT: "tuple", analysis.NTP: "pair of claims"}

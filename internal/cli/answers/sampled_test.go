@@ -49,8 +49,8 @@ func sample(c *simrun.Channel) {
 	c.Records = slices.DeleteFunc(c.Records, func(r simrun.Record) bool { return r.ID%16 > 0 })
 }
 
-// What the first screen and the page say of logs that lack tuples is true of the tuples that they
-// name. No span is called surely the slowest.
+// If logs lack tuples, the first screen and the page name the tuples that they describe, and what
+// they say is true of these tuples. They call no span surely the slowest.
 func TestWhatIsSlowInThinnedLogs(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func([]simrun.Channel)
