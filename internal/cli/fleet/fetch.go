@@ -64,8 +64,8 @@ A page and exports are not fetched: make them here.`,
 }
 
 const (
-	// chunkLimit is how long one part of a file may take. fetchTries is how often a part is asked
-	// for at most.
+	// chunkLimit is how long one part of a file may take. fetchTries is the most times that a part
+	// is requested.
 	chunkLimit = 30 * time.Second
 	fetchTries = 3
 

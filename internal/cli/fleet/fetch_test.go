@@ -43,7 +43,7 @@ func TestRunFetch(t *testing.T) {
 	complete("tuesday\n:4\n", "run", "fetch", "")
 	complete("tuesday\n:4\n", "run", "rm", "t")
 	complete(":4\n", "run", "rm", "tuesday", "")
-	complete(":4\n", "run", "collect", "") // it lacks nothing
+	complete(":4\n", "run", "collect", "") // the run lacks nothing to collect
 	complete("alpha\nbeta\n:4\n", "node", "forget", "")
 	complete("beta\n:4\n", "node", "forget", "alpha", "")
 	complete("beta\n:4\n", "run", "start", "x", "--reference", "b")
@@ -64,12 +64,12 @@ func TestRunFetch(t *testing.T) {
 	} else {
 		dir.Close()
 	}
-	complete(":4\n", "run", "fetch", "") // it is here
+	complete(":4\n", "run", "fetch", "") // the run is already on this machine
 	f.want(command.Failed, "remove it to fetch the run again", "run", "fetch", "tuesday")
 	t.Setenv("CLOUDPROFILER_KEY", f.key("alpha.secret"))
 	t.Setenv("CLOUDPROFILER_RUNS", t.TempDir())
 	f.want(command.Failed, "not allowed", "run", "fetch", "tuesday")
-	complete(":4\n", "run", "fetch", "") // not allowed either, and no error
+	complete(":4\n", "run", "fetch", "") // a key that may not list runs: no error
 	t.Setenv("CLOUDPROFILER_KEY", "/nothing/there")
 	complete(":4\n", "run", "fetch", "")
 }
@@ -241,7 +241,8 @@ func TestFetchIsCut(t *testing.T) {
 	}
 }
 
-// Any list that a server sends is fetched as it says, or refused. Nothing is written elsewhere.
+// Whatever list a server sends, the fetch writes exactly the files in the list, or refuses the
+// list. It writes nothing outside of the run's directory.
 func FuzzFetch(f *testing.F) {
 	for _, list := range []coordinator.RunFiles{honest().list, {}, {Run: "r", State: "s",
 		Files: []control.File{{Path: "run.yaml", Bytes: int64(len(aRunYAML))},
