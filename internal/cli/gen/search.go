@@ -115,8 +115,9 @@ func runGenSearch(ctx context.Context, flags genSearchFlags, stdout, stderr io.W
 	o.Progress = func(phase string, rate float64, trials int) {
 		notices.show("trial %d, %s: %.0f tuples a second", trials+1, phase, rate)
 	}
-	// The search looks for what some notices of a trial's sender report, such as that the engine
-	// refuses too much load. The verdict contains this, so only the following notices are shown.
+	// Most notices of a trial's sender report what the search is looking for, such as an engine
+	// that refuses too much load. The trial's verdict says the same, so only these notices are
+	// shown.
 	o.Notice = func(n generator.Notice) {
 		if n.Mark == generator.ReceiverGone || n.Mark == generator.SenderGone ||
 			n.Mark == generator.Malformed {
