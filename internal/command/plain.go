@@ -81,12 +81,13 @@ func FileOf(w io.Writer) (*os.File, bool) {
 	return file, ok
 }
 
-// Plain returns a foreign text with every character that a terminal would obey written as text. It
-// is for output that moves the cursor, and therefore cannot go through the command's own writer.
+// Plain returns a text from elsewhere, in which each character that a terminal would obey is
+// written as text. It is for output that moves the cursor, and therefore cannot go through the
+// command's own writer.
 func Plain(text string) string {
 	var b strings.Builder
 	p := &plain{to: &b}
-	_, _ = p.Write([]byte(text)) // a Builder takes everything
+	_, _ = p.Write([]byte(text)) // writing to a Builder cannot fail
 	_ = p.Close()
 	return b.String()
 }

@@ -46,7 +46,8 @@ func TestPlainShowsWhatCommandsATerminal(t *testing.T) {
 	}
 }
 
-// Whatever a subcommand prints, and in whatever way, a terminal obeys none of it.
+// No output of a subcommand contains a character that a terminal would obey: neither a table, nor a
+// warning, nor an error, nor JSON.
 func TestOutputCommandsNoTerminal(t *testing.T) {
 	const evil = "name\x1b[2J\u009b\x7f"
 	for name, do := range map[string]func(*cobra.Command) error{
