@@ -94,8 +94,9 @@ type kept struct {
 	Given       []uint64 // stamps that the program was given, less the counter at the beginning
 }
 
-// givenStamps is above all stamps in orders, less the counter at the beginning. A program needs
-// more cycles to read its first order.
+// givenStamps tells the stamps that orders give from those that programs read. Both are counted
+// from the counter at the beginning. Given stamps are below givenStamps. A program that reads the
+// counter has needed more cycles than that for its first order.
 const givenStamps = 1000
 
 type header struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// at logs count events with a stamp that is this much after the counter at the beginning.
+// at logs count events. Their stamp is the counter at the beginning plus the argument stamp.
 func (s *scene) at(stamp, first, count uint64) {
 	s.t.Helper()
 	s.do("at %d %d %d", s.began+stamp, first, count)
@@ -62,7 +62,7 @@ var stamped = map[string]struct {
 			s.says("3", "dropped")
 		},
 		want: kept{IDs: ids(0, 16, 1), Drops: []drop{{16, 3, logstore.RingFull}},
-			Given: append([]uint64{8, 9}, slices.Repeat([]uint64{7}, 15)...)}, // drops, events
+			Given: append([]uint64{8, 9}, slices.Repeat([]uint64{7}, 15)...)}, // drops, then events
 	},
 	"downsample": {
 		open: "open one a/x downsample 3 0 0 0 - - 0",
@@ -137,7 +137,8 @@ func TestLanguagesTakeGivenStamps(t *testing.T) {
 	}
 }
 
-// misused reports whether the program's only ring has the flag of calls that it cannot take.
+// misused reports whether the program's only ring has the flag FlagMisuse, which says that the
+// program made a wrong call.
 func (s *scene) misused() bool {
 	s.t.Helper()
 	files, err := ring.Files(s.rings)
