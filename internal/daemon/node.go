@@ -49,7 +49,7 @@ func OpenNode(name, rings string, log *slog.Logger, c *tscclient.Config) (*Node,
 	return &Node{identity.Report.Facts, identity, notice}, nil
 }
 
-// epochFile contains the epoch after a jump of the counter that left no trace. It has some hundred
+// epochFile contains the epoch after a jump of the counter that left no trace. It has a few hundred
 // bytes.
 const (
 	epochFile     = "epoch"
