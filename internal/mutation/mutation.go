@@ -44,7 +44,7 @@ func parse(text string) ([]mutation, error) {
 	return list, nil
 }
 
-// smallTime is the time during which Test starts new mutations if bars are measured small.
+// smallTime is the time after which Test starts no further mutation if bars are measured small.
 const smallTime = 3 * time.Second
 
 // Test checks that each mutation in a list still applies to the package in the working directory.
