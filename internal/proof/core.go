@@ -33,8 +33,9 @@ func thisCore() Core {
 	return c
 }
 
-// names are the names of cores, from a model on. Sources are the vendors' lists of family and model
-// numbers. Within a family, server and client models of one design are apart.
+// names maps families and ranges of models to the name of a design. The sources are the vendors'
+// lists of family and model numbers. A design may have several ranges in its family, such as one
+// for servers and one for clients.
 var names = []struct {
 	vendor      Vendor
 	family      int
