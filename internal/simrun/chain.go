@@ -6,8 +6,8 @@ import (
 )
 
 // Chain writes a complete run, in which each tuple passes one channel on each node in turn. There
-// are perSecond tuples a second. Each hop takes some tens of µs, and tuples arrive in the order in
-// which they were sent. Chain keeps no tuples in memory, so runs may be large.
+// are perSecond tuples a second. Each hop takes tens of µs, and tuples arrive in the order in which
+// they were sent. Chain keeps no tuples in memory, so runs may be large.
 func Chain(seed uint64, parent, name string, nodes, tuples, perSecond int) error {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	all := Nodes(rng, nodes)
