@@ -103,7 +103,7 @@ func (c *counter) instants(reading uint64) (vnode.Span, bool) {
 	}
 	rate := 1 + math.Ldexp(float64(c.config.Rate_2e40), -40)
 	guess := c.config.Origin
-	for range 8 { // each round leaves some millionths of the error: by as much the rate wanders
+	for range 8 { // the rate wanders by some millionths, and a round leaves as much of the error
 		off := int64(reading - c.fast.Virtual(guess))
 		if guess += uint64(int64(float64(off) / rate)); -2 < off && off < 2 {
 			break
