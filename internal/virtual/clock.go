@@ -30,8 +30,9 @@ func Clock(c vnode.Config, physical minrtt.Clock) (minrtt.Clock, error) {
 				n.Counter.Virtual(after_cycles)
 		}
 	}
-	// The exact value may exceed a physical reading by the step. For each ns of this excess, a
-	// virtual reading falls short by up to 1.11 ns, and it is rounded down as well.
+	// A reading of the physical clock may be too low by up to its step. The virtual clock runs at
+	// most 1.11 times as fast, so its reading is too low by up to 1.11 steps. Rounding may lower it
+	// further.
 	clock.RealtimeStep = func() (uint32, error) {
 		step_ns, err := physical.RealtimeStep()
 		return step_ns*10/9 + 2, err
