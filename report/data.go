@@ -109,7 +109,8 @@ type Actor struct {
 	Events int64    `json:"events"`
 }
 
-// Path is the path of certain tuples. Tuples that were made of others have another path.
+// Path is one of the paths that tuples take, from the operators where they begin to those where
+// they end. Tuples that were made of others have a path of their own.
 type Path struct {
 	Begins  []string `json:"begins"` // operators at which its tuples begin
 	Ends    []string `json:"ends"`   // operators at which they end
@@ -265,8 +266,8 @@ type Method struct {
 	Proven bool   `json:"proven"` // under the assumptions on the page; false: only claimed
 	Bound  Column `json:"bound_cycles"`
 	Absent string `json:"absent"` // why there is no value at all
-	// Times is how many times as wide as our bound the method's bound is, where both have a value.
-	// It is 0 for our own method, and if the two never have a value at the same time.
+	// Times is the ratio of the method's bound to ours, where both have a value. It is 0 for our
+	// own method, and if the two never have a value at the same time.
 	Times float64 `json:"times"`
 	Gaps  int     `json:"gaps"` // bins in which only ours has a value
 }
@@ -363,7 +364,7 @@ type Pair struct {
 	Reason       string  `json:"reason"`       // for a verdict that is not consistent
 	Bound_cycles int64   `json:"bound_cycles"` // median over the run
 	Worst_cycles int64   `json:"worst_cycles"`
-	Rate         float64 `json:"rate"`       // A's cycles in one of B's, a middle; 0: not known
+	Rate         float64 `json:"rate"`       // cycles of A in one of B: a middle; 0: not known
 	Wander_ppb   float64 `json:"wander_ppb"` // the wander with which the bound is computed
 	Least_ppb    float64 `json:"least_ppb"`  // the data refute any smaller wander
 	Exchanges    int64   `json:"exchanges"`

@@ -7,8 +7,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 )
 
-// A span whose durations are not those of all tuples says so in each of its rows and among the
-// slowest, with the words of the terminal.
+// If the durations of a span are not those of all tuples, each of its rows on the page says so, and
+// so does the list of the slowest spans. The words are those of the terminal.
 func TestFromSaysWhatIsLacking(t *testing.T) {
 	a, run := chain(t)
 	for _, s := range From(a, run, "a test").Spans {
