@@ -193,8 +193,8 @@ func (e engine) percentiles(t *testing.T, dir string, answer *analysis.Answer) (
 				r := rows[key]
 				delete(rows, key)
 				lo_ns, hi_ns, _ := ns.Of(p.Interval)
-				// The ns of a rounded percentile lie between two intervals in ns: that of the
-				// percentile's cycles, and that of the percentile before it is rounded.
+				// In ns, a rounded percentile lies within the conversion of its interval in cycles,
+				// and contains the conversion of the exact percentile.
 				span := fmt.Sprint(s.From, s.To, s.Kind)
 				rank := max(int(math.Ceil(p.Percent*float64(s.All.Count)/100-1e-9)), 1) - 1
 				most_ns, least_ns, _ := ns.Of(analysis.Interval{Lo_cycles: los[span][rank],

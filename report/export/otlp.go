@@ -356,8 +356,8 @@ func otlpText(name, text string) otlpAttribute {
 	return otlpAttribute{name, otlpValue{String: &text}}
 }
 
-// traceID names the trace of a tuple. The name is the same in every export in which as many earlier
-// tuples have the tuple's id.
+// traceID names the trace of a tuple. copy is the number of earlier tuples with the same id. Every
+// export gives the same name to the same id and copy.
 func (w *otlp) traceID(id, copy uint64) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %d %d", w.run.Name, w.run.Begun.Lo_ns, id, copy))
 	return hex.EncodeToString(sum[:16])

@@ -76,8 +76,8 @@ func requests(t *testing.T, dir *runs.Directory, o analysis.Options) ([]string, 
 	return all, told, spans
 }
 
-// Every duration is a span of exactly its length, below the tuple's duration from end to end. Links
-// lead to the spans that a span follows.
+// Every duration is a span of exactly its length. Its parent is the span of the tuple's duration
+// from end to end, and its links lead to the spans that it follows.
 func TestOTLPHasEachDuration(t *testing.T) {
 	dir, told := forked(t, 300, analysis.Options{Reference: "B"})
 	_, says, spans := requests(t, dir, analysis.Options{Reference: "B"})
@@ -212,7 +212,8 @@ func TestOTLPHasEachDuration(t *testing.T) {
 	}
 }
 
-// rootOf is the line of a duration from end to end: that of the first tuple with the id.
+// rootOf returns what line says of the whole duration from end to end of the first tuple with an
+// id.
 func rootOf(told *told, byTuple map[uint64][]*analysis.DurationRow, id uint64,
 	line func(*analysis.DurationRow) string) string {
 	first, found := uint64(0), "none"

@@ -144,8 +144,8 @@ func (c *choice) of(all uint64) string {
 		"--id", len(c.kept), all)
 }
 
-// order compares two tuples: of too many tuples, those that come first are kept. Slow tuples have
-// the order of analysis.Answer's Slowest.
+// order compares two tuples. If there are too many, those that come first in this order are kept.
+// If the slowest tuples are kept, the order is that of Slowest in analysis.Answer.
 func (c *choice) order(a, b *tuple) int {
 	if c.slowest {
 		if o := cmp.Or(cmp.Compare(b.whole().Lo, a.whole().Lo), cmp.Compare(a.id, b.id)); o != 0 {
