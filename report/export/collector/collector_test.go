@@ -46,7 +46,7 @@ func forked(t *testing.T) *runs.Directory {
 	return dir
 }
 
-// lines are the run as a file of OTLP.
+// lines exports the run as a file of OTLP, and returns the file's lines.
 func lines(t *testing.T, dir *runs.Directory) [][]byte {
 	t.Helper()
 	var file bytes.Buffer
@@ -94,8 +94,8 @@ func fileSpans(t *testing.T, lines [][]byte) (all []ptrace.Traces) {
 	return all
 }
 
-// The collector's receiver gets each duration, with the length and the interval that the analysis
-// computed, and below the tuple's duration from end to end.
+// The collector's receiver gets each duration as a span, with the length and the interval that the
+// analysis computed. The span is below that of the tuple's duration from end to end.
 func TestCollectorReceivesEachDuration(t *testing.T) {
 	dir := forked(t)
 	port, err := net.Listen("tcp", "127.0.0.1:0")
