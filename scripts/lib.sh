@@ -80,7 +80,8 @@ find_chronyd() {
     if have chronyd || ((EUID != 0)); then return; fi
     if have apt-get && have dpkg-deb; then
         mkdir -p "$cache"
-        # Old lists may be good enough, so only the second command decides.
+        # Even if the update fails, the old package lists may be good enough: only the download
+        # decides.
         apt-get update </dev/null >/dev/null 2>&1 || true
         (cd "$cache" && apt-get download chrony </dev/null &&
             dpkg-deb -x chrony_*.deb . && rm chrony_*.deb) >/dev/null 2>&1 || true
