@@ -71,9 +71,10 @@ func (p *painter) findDepths() {
 	p.OneIn = 1 << p.depthSince(p.now.Add(-p.v.window))
 }
 
-// depthSince returns a depth. Tuples of at least this depth lack no event if their first event came
-// at the given moment. depthSince searches from a little earlier on, because other nodes' events of
-// that time may have come earlier.
+// depthSince returns the least depth (channel.SampleDepth) of the tuples that all nodes have
+// sampled since a moment. A tuple of at least this depth lacks no event if its first event came at
+// that moment. Other nodes' events of the same time may have come earlier, so depthSince begins a
+// little before the moment.
 func (p *painter) depthSince(at time.Time) int {
 	i, _ := slices.BinarySearchFunc(p.depths, at.Add(-silent), func(d depthAt, at time.Time) int {
 		return d.at.Compare(at)
@@ -186,8 +187,9 @@ func (n *node) lacks(now time.Time, window time.Duration) bool {
 		slices.ContainsFunc(n.samples, func(s received) bool { return s.lost })
 }
 
-// span returns the first and the last of a node's Samples in the window, without those from before
-// the newest that begins. If that is the newest of all, first is last+1.
+// span returns the first and the last of the Samples from which a node's rate in the window is
+// computed. These are the newest Samples, back to the one that begins, which is left out. If the
+// newest of all begins, there are none, and first is last+1.
 func (p *painter) span(n *node) (first, last int) {
 	last = len(n.samples) - 1
 	newest, window := n.samples[last].until, cycles(p.v.window, n.Nominal_hz)

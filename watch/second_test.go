@@ -9,8 +9,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 )
 
-// A second client sees no false rate and no false age, also if the nodes begin to send Samples for
-// it, and if the first Samples count events from before.
+// A second client sees no false rate and no false age. The nodes may already send Samples for
+// another client, or begin a stream when this client comes. The first Samples of a stream may count
+// events from before the stream.
 func TestPicturesOfASecondClient(t *testing.T) {
 	tests := map[string]func(s *sim){
 		"another client goes on": func(*sim) {},
@@ -64,8 +65,9 @@ func (s *sim) idle(seconds int) {
 	s.now += uint64(seconds) * hz
 }
 
-// begin makes all nodes begin a stream. So many first Samples end where the stream began. Until the
-// Sample after them, each counts events from before the stream.
+// begin makes all nodes begin a stream. The counts of the first Samples end where the stream began;
+// behind is the number of these Samples. They and the next Sample also count events from before the
+// stream.
 func (s *sim) begin(behind uint64) {
 	for _, n := range s.nodes {
 		n.stream, n.number, n.began = n.stream+"+", 0, s.now

@@ -242,8 +242,9 @@ func (v *View) addSample(now time.Time, s *coordinator.WatchedSample) {
 	}
 }
 
-// follow notes that the counts of a Sample begin where the previous Sample ends. While Samples end
-// where their stream began, the agent still counts events from before the stream.
+// follow notes that the counts of a Sample begin where those of the previous Sample end. If the
+// previous Sample ends no later than its stream began, this Sample still counts events from before
+// the stream, so its counts begin at an unknown moment.
 func (s *received) follow(previous *received, began uint64) {
 	s.since, s.sinceMade = previous.until, previous.made
 	s.begins = previous.until <= began

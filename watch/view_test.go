@@ -227,7 +227,7 @@ func TestPicturesOfWhatIsMissing(t *testing.T) {
 	}
 }
 
-// keep keeps only one in so many of the sampled events.
+// keep drops sampled events: it keeps the last of every group of the given size.
 func keep(m *control.Sample, one int) {
 	for i := range m.Channels {
 		c := &m.Channels[i]
