@@ -65,7 +65,8 @@ export function graph(state: State): HTMLElement {
     places.has(e.from) && places.has(e.to) &&
     places.get(e.to)!.layer <= places.get(e.from)!.layer;
   const below = 44;
-  // Three quarters of this are beyond the label of the arrow that leads down.
+  // This is how far the control points of an arrow that leads back are from the boxes. The curve
+  // itself goes three quarters as far, which is beyond the label of the arrow that leads down.
   const aside = Math.max(44, (label + 26 - boxWidth / 2) * 4 / 3);
   const anyBack = [...edges.values()].some(leadsBack);
   const acrossWidth = layers * boxWidth + (layers - 1) * label + 4;

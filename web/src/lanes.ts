@@ -26,8 +26,9 @@ function someLost(run: Run, lane: number): boolean {
 }
 
 /**
- * fate is what became of the tuples that end in a lane. Only the numbers of each point are known,
- * in all lanes together. So if the tuples have several fates, fate names all of them.
+ * fate is what became of the tuples that end in a lane. How many tuples had which fate is known
+ * only for each point, in all lanes together. So if the tuples of a point have several fates, fate
+ * names all of them.
  */
 export function fate(run: Run, lane: number): string {
   const points = ends(run, lane);

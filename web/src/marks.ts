@@ -14,7 +14,7 @@ export function estimate(verdict: Verdict): HTMLElement | null {
     : null;
 }
 
-/** notAll marks a figure that is not one of all tuples, as cprof analyze does, and says why. */
+/** notAll marks a figure that does not describe all tuples, as cprof analyze does, and says why. */
 export function notAll(lacks: string): HTMLElement | null {
   return lacks
     ? html("abbr", { class: "not-all", title: `Not of all tuples: ${lacks}.`,
@@ -22,7 +22,7 @@ export function notAll(lacks: string): HTMLElement | null {
     : null;
 }
 
-/** ofLogs says of which tuples a figure is, if it is not one of all tuples. */
+/** ofLogs says which tuples a figure describes, if it does not describe all. */
 export function ofLogs(what: string, lacks: string): string {
   return `of ${what} in the logs, not of all: ${lacks.split(":")[0]}`;
 }

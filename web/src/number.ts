@@ -19,7 +19,8 @@ const units: [string, number][] = [["s", 12], ["ms", 9], ["µs", 6], ["ns", 3]];
  * rounds outward, as analysis/seconds.go does, so the digits are those of cprof analyze.
  */
 export function inPicoseconds(x: Interval, reference: Frequency): { lo: bigint; hi: bigint } {
-  // A stored frequency is whole in mHz. The rounding of a number in Hz must not widen the interval.
+  // The frequency is a whole number of mHz, but the float in Hz is rounded. The factors undo that
+  // rounding: without them, floor and ceil could be off by one mHz.
   const lacks = 2 ** -51;
   const least = BigInt(Math.floor(reference.lo_hz * 1000 * (1 + lacks))) || 1n;
   const most = BigInt(Math.ceil(reference.hi_hz * 1000 * (1 - lacks))) || 1n;
@@ -50,7 +51,10 @@ const abs = (n: bigint) => (n < 0n ? -n : n);
 const digitsOf = (n: bigint) => abs(n).toString().length;
 const smallest = units[units.length - 1]!;
 const unitOf = (n: bigint) => units.find(([, power]) => digitsOf(n) > power) ?? smallest;
-/** cutOf is how many last digits to drop, so that `digits` stay, and all before the point. */
+/**
+ * cutOf is how many of the last digits to drop. The first `digits` digits stay, and so do all
+ * before the point.
+ */
 const cutOf = (n: bigint, digits: number, power: number) =>
   Math.min(Math.max(0, digitsOf(n) - digits), power);
 
@@ -80,7 +84,7 @@ function plusMinus(lo: bigint, hi: bigint): Shown {
   return { value: decimal(value, power - cut), unit: "", bound, boundUnit: unit };
 }
 
-/** roundUp prints a whole number rounded up to so many digits. */
+/** roundUp prints a whole number, rounded up to the given number of digits. */
 function roundUp(n: bigint, digits: number): { bound: string; unit: string } {
   if (n <= 0n) return { bound: "0", unit: smallest[0] };
   const before = 10n ** BigInt(cutOf(n, digits, unitOf(n)[1]));
@@ -154,7 +158,7 @@ export class Format {
   }
 }
 
-/** up rounds up to so many significant digits. */
+/** up rounds up to the given number of significant digits. */
 function up(x: number, digits: number): string {
   if (x <= 0) return "0";
   const decimals = Math.max(0, digits - 1 - Math.floor(Math.log10(x)));

@@ -79,7 +79,7 @@ export function throughput(state: State): HTMLElement {
   const { throughput, timeline } = state.data;
   if (throughput.length === 0) return absent(state.absent("throughput"));
   const seconds = state.format.unit === "seconds";
-  // Events per second. If the unit of the page is cycles, events per million cycles.
+  // The chart shows events per second or, if the page's unit is cycles, events per million cycles.
   const per = seconds ? state.format.draw(timeline.bucket_cycles) : timeline.bucket_cycles / 1e6;
   const lines: Line[] = throughput.map((t, i) => {
     const rate = t.count.map((c) => (c === null ? null : c / per));

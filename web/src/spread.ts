@@ -13,7 +13,8 @@ const runColours = ["s0", "s2"];
 
 /**
  * nines is where a percentile lies on an axis with equal steps from 90 to 99, from 99 to 99.9 and
- * so on. The largest of `count` values is at the last percentile that so many values can show.
+ * so on. The axis ends at the last percentile that `count` values can show, where the largest value
+ * is.
  */
 export function nines(percent: number, count: number): number {
   const most = Math.log10(Math.max(2, count));
@@ -35,7 +36,9 @@ export function lacking(s: Span | undefined): string {
   ].filter(Boolean).join("; ");
 }
 
-/** lackingNote says of a run's span that its percentiles are not those of all tuples, and why. */
+/**
+ * lackingNote says why the percentiles of a run's span do not describe all tuples. Null: they do.
+ */
 export function lackingNote(run: Run, name: string): HTMLElement | null {
   const lacks = lacking(run.meta.spans[run.span(name)]);
   return lacks

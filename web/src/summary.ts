@@ -112,7 +112,8 @@ export function tiles(state: State): HTMLElement {
       html("dd", {}, content, below ? html("small", {}, below) : null)
     );
   const early = data.findings.find((f) => f.name === "received before sent");
-  // The rate of tuples that come in, if the page knows it. Otherwise the rate of the last series.
+  // This is the rate of tuples that come in, or, if the page does not know it, that of the last
+  // series.
   const rate =
     data.throughput.find((t) => whole_path?.points.startsWith(`${t.name} → `)) ??
     data.throughput[data.throughput.length - 1];

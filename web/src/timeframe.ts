@@ -38,7 +38,10 @@ export function moment(format: Format, cycles: number, span: number): string {
   return `${seconds.toFixed(Math.max(0, Math.min(9, Math.ceil(-Math.log10(step)))))} s`;
 }
 
-/** timeTicks are the labels of a time axis. In a small part of the run, 0 is its left end. */
+/**
+ * timeTicks are the labels of a time axis. If only a small part of the run is shown, 0 is the left
+ * end of that part.
+ */
 function timeTicks(frame: Frame, box: Box, from: number, to: number) {
   const format = frame.run.format(frame.view.unit);
   const deep = from > 0 && (to - from) * 200 < to;

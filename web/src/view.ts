@@ -22,7 +22,7 @@ export class Run {
   /** span is the number of the span with a name; −1 if the run has no such span. */
   span(name: string): number { return this.meta.spans.findIndex((s) => spanName(s) === name); }
 
-  /** order are the lanes in the order of the path. */
+  /** order returns the numbers of the lanes, in the order in which tuples pass the lanes. */
   order(): number[] {
     const { order, channels, lanes } = this.meta;
     const rank = lanes.map((_, i) => {
@@ -174,7 +174,7 @@ export function toHash(view: Choices, base: Choices): string {
   return text.toString();
 }
 
-/** fromHash reads an address. What is absent or wrong in the address is as in the first view. */
+/** fromHash reads the choices in an address. A choice that is absent or invalid is that of base. */
 export function fromHash(hash: string, base: Choices): Choices {
   const text = new URLSearchParams(hash.replace(/^#/, ""));
   const number = (name: string, otherwise: number) => {
