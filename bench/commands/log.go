@@ -16,7 +16,8 @@ import (
 )
 
 // logLimits are the bars: the largest median ratio of a row to its base. AMD's rdtscp takes longer
-// than Intel's, and so hides more of what follows it. CPUs of others have the bars of Intel's.
+// than Intel's, so the same work beside it is a smaller part. CPUs of others have the bars of
+// Intel's.
 var logLimits = map[string]struct{ intel, amd float64 }{
 	"id-cold":              {2, 2.5}, // of the typical time
 	"null":                 {0.1, 0.1},
