@@ -40,8 +40,8 @@ type Answer struct {
 	Channels []Channel `json:"channels"`
 	Spans    []Span    `json:"spans"` // spans between consecutive points: the edges of the graph
 	Paths    []Path    `json:"paths"` // paths, and which of their spans are slow
-	// EndToEnd is measured from where tuples begin to where they end. It leaves out a pair of
-	// points that Spans already contains and between which no other point lies.
+	// EndToEnd has the spans from each point where tuples begin to each point where they end. If no
+	// other point can lie between the two, Spans has that span already, and EndToEnd leaves it out.
 	EndToEnd []Span     `json:"end_to_end"`
 	Length   *RunLength `json:"run_length,omitempty"`
 	Counters []Counter  `json:"counters,omitempty"` // of channels that count
@@ -96,17 +96,17 @@ type Node struct {
 type Pair struct {
 	A string `json:"a"`
 	B string `json:"b"`
-	// The half-widths of the intervals that result when B's readings are translated into A's cycles
-	// by the direct relation and third nodes. Bound_cycles is the median half-width.
+	// A reading of B, translated into A's cycles by the direct relation and by third nodes, becomes
+	// an interval. These are the median, the largest and the smallest half-width of such intervals.
 	Bound_cycles    uint64  `json:"bound_cycles"`
 	Worst_cycles    uint64  `json:"worst_cycles"`
 	Best_cycles     uint64  `json:"best_cycles"`
-	Wander_ppm      float64 `json:"wander_ppm"`     // that was used
-	Declared_ppm    float64 `json:"declared_ppm"`   // that was asked for
-	LeastWander_ppm float64 `json:"wander_min_ppm"` // the smallest that the data allow
+	Wander_ppm      float64 `json:"wander_ppm"`     // the wander that the bounds rest on
+	Declared_ppm    float64 `json:"declared_ppm"`   // the wander that was declared
+	LeastWander_ppm float64 `json:"wander_min_ppm"` // the smallest wander that the data allow
 	Window_s        float64 `json:"window_s"`
 	Verdict         string  `json:"verdict"` // consistent, suspect
-	Rate            float64 `json:"rate"`    // A's cycles in one of B's, the middle of its interval
+	Rate            float64 `json:"rate"`    // cycles of A in one of B: the middle of the interval
 	// For plots over time: the bound at evenly spaced readings.
 	Bounds_cycles []uint64 `json:"bounds_cycles"`
 }
@@ -122,7 +122,7 @@ type Point struct {
 	Source bool `json:"source"` // no point precedes it
 	Sink   bool `json:"sink"`   // no point follows it
 
-	Tuples     uint64 `json:"tuples"`     // that passed
+	Tuples     uint64 `json:"tuples"`     // tuples that passed the point
 	Duplicates uint64 `json:"duplicates"` // further events of tuples that had passed already
 	// Lost counts tuples that ended here although a later tuple of the same node reached a later
 	// point. If Undecided is not empty, Lost and InFlight are the largest possible numbers.
@@ -145,26 +145,26 @@ type Point struct {
 	// "xoy x=1 y=4". It is empty if they use no such rule, or several.
 	Rule string `json:"rule,omitempty"`
 
-	// Undecided says why the data do not show which tuples were lost here, or at a sink, whether
-	// the tuples ended here. If they do show it, Undecided is empty.
+	// Undecided is the reason if the data do not show which tuples were lost here. At a sink, it is
+	// the reason if the data do not show whether tuples ended here. Otherwise it is empty.
 	Undecided string `json:"undecided,omitempty"`
 
 	PerBin []uint64 `json:"per_bin"` // events in each bin
 }
 
-// Channel is the log of one channel from one opening of it.
+// Channel describes one log of a channel. A channel that is opened again has another log.
 type Channel struct {
 	Name        string `json:"name"`
 	Node        string `json:"node"`
 	Incarnation string `json:"incarnation"`
-	Handler     string `json:"handler"` // when the log begins
+	Handler     string `json:"handler"` // the handler at the beginning of the log
 	Rows        uint64 `json:"rows"`
 	Poison      uint64 `json:"poison"`
-	Dropped     uint64 `json:"dropped"`    // dropped events, which the log accounts for
+	Dropped     uint64 `json:"dropped"`    // events that were dropped: the log has their number
 	Unaccounted uint64 `json:"missing"`    // rows that were written, but are not in the log
 	Damage      int    `json:"damage"`     // damaged places
 	Sealed      bool   `json:"sealed"`     // the log was ended
-	Changes     int    `json:"changes"`    // of its handler
+	Changes     int    `json:"changes"`    // how often the handler was changed
 	Disordered  uint64 `json:"disordered"` // as in Point
 }
 
@@ -212,7 +212,7 @@ type NodePair struct {
 	Durations
 }
 
-// Durations are many durations of one kind.
+// Durations summarises a set of durations, such as those of one span.
 type Durations struct {
 	Count uint64 `json:"count"`
 
@@ -228,7 +228,7 @@ type Durations struct {
 	Min    Interval    `json:"min"`
 	Max    Interval    `json:"max"`
 
-	Bounds    []BoundPercentile `json:"bounds"` // of half-widths
+	Bounds    []BoundPercentile `json:"bounds"` // percentiles of the half-widths
 	Scenarios map[string]uint64 `json:"scenarios"`
 
 	Suspect uint64 `json:"suspect"` // estimates: they rest on a suspect relation
@@ -336,8 +336,8 @@ type Period struct {
 	Count       uint64   `json:"count"`
 }
 
-// TuplePath is the whole path of a tuple. Each event comes after those that precede it. Events of
-// parallel branches may come in any order.
+// TuplePath is the whole path of a tuple. Its events are in the order in which the tuple passed the
+// points. Events of parallel branches may come in any order.
 type TuplePath struct {
 	ID     Reading  `json:"id"`
 	Total  Interval `json:"total"`
@@ -366,8 +366,8 @@ type Passed struct {
 type Arrival struct {
 	From  int       `json:"from"` // index in Passed of the event where the span begins
 	Since *Interval `json:"since,omitempty"`
-	// Slack is set if the tuple waited here for another branch. It is how much later than this span
-	// the last span of that branch began.
+	// Slack is how much later the last of the spans in After began than this one. It is set only if
+	// this span surely was not the last: the tuple then waited here for another branch.
 	Slack *Interval `json:"slack,omitempty"`
 }
 
