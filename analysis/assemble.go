@@ -82,7 +82,7 @@ func (a *assembler) answer() *Answer {
 			n, in.points[a.graph.order[first]], in.points[a.graph.order[last]], sampleTuples)
 	}
 	if n := a.found.childless; n > 0 && !in.options.Filter.any() {
-		kind := FindNote // as when the run ended before the last windows did
+		kind := FindNote // for example, the run ended before the last windows did
 		if a.found.born == 0 {
 			kind = FindUndecided
 		}
@@ -284,7 +284,7 @@ func (a *assembler) findAlone(rank int, at *Point) {
 	}
 }
 
-// unfinished is what tuples are that no log shows to come to an end.
+// unfinished is the word for tuples of which no log shows that they came to an end.
 func (a *assembler) unfinished() string {
 	if a.graph.lacking != 0 || len(a.in.unseen)+len(a.in.silent) > 0 {
 		return "unfinished or not logged"

@@ -56,10 +56,10 @@ func (a *axis) binRange(bin int, reading uint64) (from, length uint64) {
 }
 
 // axes lays one time axis over the counters of all nodes. The axis covers all readings that can be
-// placed on the reference's counter. A reading that cannot be placed is wrong or of another time.
-// So is a reading of the reference far from all its measurements. Such readings do not stretch the
-// axis. Otherwise, one wild reading would leave few bins for all others. A log with such readings
-// counts only as far as its node was measured.
+// placed on the reference's counter. Two sorts of readings do not stretch it: those that cannot be
+// placed, and those of the reference that are far from all its measurements. Otherwise, one wrong
+// reading would leave few bins for all others. Of a log with such readings, the axis covers only
+// the time in which the log's node was measured.
 func (in *input) axes(t *timer) (Bins, []axis) {
 	// by node, the range of its measured readings; invalid: the node is not related
 	measured := make([]tscratio.Interval, len(in.nodes))
@@ -159,7 +159,7 @@ func (in *input) axisOf(node int, b Bins, hi uint64) axis {
 			return axis{}
 		}
 		rate = float64(d.Mid()-c.Mid()) / float64(y-x)
-		a.base = shifted(c.Mid(), -float64(x-min(lo, x))*rate) // the axis may begin earlier than v
+		a.base = shifted(c.Mid(), -float64(x-min(lo, x))*rate) // it may begin before the view
 	}
 	a.scale = uint64(math.Ldexp(1, 64) / max(width*rate, 2))
 	return a

@@ -26,7 +26,7 @@ func TestBadInput(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		do    func(t *testing.T, dir string)
-		word  string // that the answer contains
+		word  string // text that the answer contains
 		pairs int    // of events that the only span still has; -1: there is no span
 	}{
 		"no_logs_of_a_node": {func(t *testing.T, dir string) {
@@ -106,8 +106,8 @@ func TestRestOfADamagedLogIsUsed(t *testing.T) {
 	const blocks = 4
 	for name, test := range map[string]struct {
 		damage func(log []byte) []byte
-		left   uint64 // durations; the torn log ends in its second block
-		gap    uint64 // rows that must be gone
+		left   uint64 // number of durations; the torn log ends in its second block
+		gap    uint64 // number of rows that must be gone
 	}{
 		"bit": {func(log []byte) []byte {
 			log[len(log)*3/8] ^= 1

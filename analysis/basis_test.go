@@ -15,7 +15,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// Whole ns are the picoseconds that are shown, rounded outward again.
+// Nanoseconds.Of gives the interval that Seconds prints, rounded outward to whole ns.
 func TestNanoseconds(t *testing.T) {
 	seed.For(t, 3, func(t *testing.T, rng *rand.Rand) {
 		thousand := big.NewInt(1000)

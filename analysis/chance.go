@@ -23,9 +23,9 @@ func (d *distribution) chances(lacking uint64) (all Percentiles) {
 
 func inMilli(percent float64) uint64 { return uint64(math.Round(percent * 1000)) }
 
-// chance is an interval around a percentile. It is as far from the percentile as the percentile may
-// be from that of infinitely many durations. Where ends are counted in buckets, the distance is
-// rounded up by a bucket at each end, because the percentile was rounded outward too.
+// chance is an interval around a percentile. Its distance from the percentile is the distance by
+// which chance may move the percentile. If ends are counted in buckets, the percentile was itself
+// rounded outward by up to a bucket, so the interval is a bucket wider at each end.
 func (d *distribution) chance(percent_milli, lacking uint64) (Interval, bool) {
 	first, last, ok := chanceRanks(percent_milli, d.n, lacking)
 	if !ok {
@@ -38,13 +38,15 @@ func (d *distribution) chance(percent_milli, lacking uint64) (Interval, bool) {
 		min(hi, math.MaxInt64-widthHi) + widthHi}, true
 }
 
-// chanceRanks returns ranks, from 0, between which a percentile of infinitely many durations lies
-// in 99 of 100 cases. With n independent durations, the number of durations below it is binomial.
-// Of lacking more durations, any number may be below it. ok is false if the percentile may lie
+// chanceRanks returns two ranks, counted from 0. In 99 of 100 cases, the percentile of infinitely
+// many durations lies between the durations with these ranks. This is so because the number of
+// durations below the percentile is binomial. Further durations, as many as lacking says, are not
+// known: any number of them may be below the percentile. ok is false if the percentile may lie
 // beyond all n durations.
 func chanceRanks(percent_milli, n, lacking uint64) (first, last uint64, ok bool) {
 	q, all := float64(percent_milli)/100_000, float64(n+lacking)
-	// Ten durations come or go together, so their number is continuous only up to half of that.
+	// A normal distribution stands for a number that changes in steps of asOne. Half a step is
+	// added, as is usual for such an approximation.
 	spread := deviations99*math.Sqrt(q*(1-q)*all*asOne) + asOne/2
 	low := math.Floor(q*all-spread) - float64(lacking) - 1
 	high := math.Ceil(q*all + spread)
@@ -54,7 +56,7 @@ func chanceRanks(percent_milli, n, lacking uint64) (first, last uint64, ok bool)
 	return uint64(low), uint64(high), true
 }
 
-// enoughForChance is a number of durations with which the chance of a percentile is known.
+// enoughForChance is a number of durations for which chanceRanks finds ranks.
 func enoughForChance(percent_milli uint64) uint64 {
 	n := uint64(asOne)
 	for ; ; n += n/20 + 1 {

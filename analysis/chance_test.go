@@ -21,9 +21,9 @@ var shapes = map[string]func(*rand.Rand) float64{
 	},
 }
 
-// drawn is a run's span with n durations of a shape, each times as long. If alike is true, ten
-// durations each are equal, as if their tuples had queued behind each other. That is what docs say
-// of the noise.
+// drawn makes the span of a run. It has n durations of a shape, multiplied by times, each known to
+// ± bound. If alike is true, every ten durations are equal, as if their tuples had queued behind
+// each other.
 func drawn(rng *rand.Rand, n int, alike bool, times float64, bound int64,
 	draw func(*rand.Rand) float64) spanOf {
 	p := newSpanPart(exactValues)
@@ -48,8 +48,8 @@ func changeOf(percent float64, before, after spanOf) Change {
 	return change(Change{Percent: percent}, []spanOf{before}, []spanOf{after})
 }
 
-// Two runs of one thing are called faster or slower in less than one of a hundred comparisons, even
-// if ten durations each are the same. A difference above the noise is found.
+// Runs of equal programs are called faster or slower in fewer than one of a hundred comparisons,
+// even if every ten durations are equal. Too few durations give no verdict.
 func TestVerdictsOfDrawnRuns(t *testing.T) {
 	rng := seed.Random(t)
 	const budget = 600_000 // durations of a case
@@ -76,7 +76,7 @@ func TestVerdictsOfDrawnRuns(t *testing.T) {
 						wrong++
 					}
 				}
-				// One in a hundred, and five standard deviations more.
+				// The limit is one comparison in a hundred, plus five standard deviations.
 				most := float64(comparisons) / 100
 				if float64(wrong) > most+5*math.Sqrt(most) {
 					t.Errorf("%s, p%v of %d: %d of %d comparisons of equals find a change", name,
@@ -87,15 +87,15 @@ func TestVerdictsOfDrawnRuns(t *testing.T) {
 	}
 }
 
-// As many tuples as needsOf advises decide a change in most cases, also if the percentiles of so
-// many are rounded.
+// If needsOf advises more tuples, a change is decided in most cases with that many tuples, even if
+// their percentiles are rounded.
 func TestMoreTuplesDecideAChange(t *testing.T) {
 	rng := seed.Random(t)
 	for _, alike := range []bool{false, true} {
 		tried, decided := 0, 0
 		for name, draw := range shapes {
 			if name == "two modes" {
-				continue // its median jumps: no difference stays as it is
+				continue // its median jumps between the modes, so a difference does not last
 			}
 			for range 20 {
 				n := 1000 + rng.IntN(8000)
@@ -129,7 +129,8 @@ func TestMoreTuplesDecideAChange(t *testing.T) {
 	}
 }
 
-// Of 100,000 tuples each, a difference of 3 % is found, as is one of 1 % between 400,000.
+// A difference of 3 % is found between runs of 100,000 tuples each, and a difference of 1 % between
+// runs of 400,000.
 func TestNoiseOfManyTuples(t *testing.T) {
 	rng := seed.Random(t)
 	for n, times := range map[int]float64{100_000: 1.03, 400_000: 1.01} {

@@ -11,9 +11,8 @@ import (
 )
 
 // Claim is what a node's NTP daemon claimed between two readings of the node's counter: the node's
-// clock is off UTC by at most Bound_ns. More precisely, the clock is off by Offset_ns, and the rest
-// of Bound_ns is the error of Offset_ns. Claims are a baseline for comparison; nothing else rests
-// on them.
+// clock is off UTC by at most Bound_ns. Bound_ns is |Offset_ns|, the daemon's estimate, plus the
+// largest error of the estimate. Claims are a baseline for comparison; nothing else rests on them.
 type Claim struct {
 	CounterLo, CounterHi uint64
 	Bound_ns             uint64

@@ -14,7 +14,7 @@ import (
 // node to which more others are related is preferred.
 func TestReferenceIsTheNodeOfSmallestBounds(t *testing.T) {
 	rng := seed.Random(t)
-	for _, near := range []int{0, 1, 2} { // to both others
+	for _, near := range []int{0, 1, 2} { // the node that is near to both others
 		nodes := simrun.Nodes(rng, 3)
 		var channels []simrun.Channel
 		for i := range nodes {
@@ -48,8 +48,9 @@ func TestReferenceIsTheNodeOfSmallestBounds(t *testing.T) {
 	}
 }
 
-// A stamp that orders nothing may be off by its slack. So may the durations and places that are
-// computed from the stamp, on one node or between two.
+// A stamp of a channel that does not order its stamps (channel.Unordered) may be early or late.
+// Intervals that depend on such stamps are widened: durations on one node or between two, and
+// places.
 func TestStampsThatOrderNothing(t *testing.T) {
 	_, dir := smallRun(t)
 	in, err := openInput(dir, Options{Reference: "A"})
