@@ -51,7 +51,7 @@ func (t *told) kept(s *source) Completeness {
 		c = c.with(Completeness{Lossy, []string{
 			fmt.Sprintf("the log of %s is not whole", s.name)}})
 	}
-	if t.rows == 0 && t.err == nil && !t.report.Sealed { // it may be cut off
+	if t.rows == 0 && t.err == nil && !t.report.Sealed { // the log may be cut off
 		c = c.with(Completeness{Lossy, []string{
 			fmt.Sprintf("the log of %s has neither a row nor an end", s.name)}})
 	}
@@ -66,7 +66,8 @@ func (t *told) kept(s *source) Completeness {
 // keepsLinks reports whether a log's channel keeps links, and no events.
 func (s *source) keepsLinks() bool { return s.header.Settings.Kind.String() == "link" }
 
-// ofRun names the nodes and logs that may have seen any tuple and show none.
+// ofRun names the nodes without a log and the logs without a readable row. Any tuple may have
+// passed there.
 func (a *assembler) ofRun() Completeness {
 	c := Completeness{Kept: All}
 	for _, n := range a.in.silent {
@@ -79,7 +80,8 @@ func (a *assembler) ofRun() Completeness {
 }
 
 // chosenByID is the rule by which all logs with events choose tuples by their ids, during the whole
-// run. It is empty if they use no such rule, or several. A tuple that it chose is in all of them.
+// run. A tuple that the rule chooses is in all these logs. If the logs use no such rule, or
+// several, chosenByID is empty.
 func (in *input) chosenByID(told []told) (rule string) {
 	for i := range told {
 		t := &told[i]
@@ -115,9 +117,9 @@ func (in *input) lacking(g *graph, told []told) (mask uint64) {
 	return mask
 }
 
-// completeness says how many of the tuples that passed a point are in the logs. except names a rule
-// of sampling by id, or is empty. Logs that lack tuples only by the rule except count as complete:
-// the point that they are compared with keeps the same ids.
+// completeness says how many of the tuples that passed a point are in the logs. except is empty, or
+// a rule that chooses tuples by their ids. A log counts as complete if it lacks only tuples that
+// the rule except does not choose: the logs that it is compared with lack the same tuples.
 func (a *assembler) completeness(rank int, except string) Completeness {
 	if except == "" && a.complete[rank].Kept != "" {
 		return a.complete[rank]
@@ -170,8 +172,9 @@ func (a *assembler) undecided(rank int) string {
 }
 
 // past returns the points between two others that a tuple may have passed without an event, because
-// the logs of these points do not have every tuple. A tuple that a rule chose by its id at all
-// three passed no such point.
+// the logs of these points do not have every tuple. If one rule chooses tuples by their ids at a
+// point and at both others, past leaves the point out: a tuple with events at both others would
+// have one at the point.
 func (a *assembler) past(from, to int) []string {
 	var names []string
 	rule := a.sampledByID(from)
@@ -187,10 +190,10 @@ func (a *assembler) past(from, to int) []string {
 }
 
 // ofSpan says how many of the tuples that a span describes are in the logs. A span from one point
-// to the next describes tuples that passed no point between them, and that did not wait for another
-// branch. So each point counts from which a tuple may have come to the span's end without a record.
-// If ids have several events here, each point before counts at which one of two tuples with the
-// same id may lack an event: the two then look like one.
+// to the next describes tuples that passed no point between the two and did not wait for another
+// branch. So ofSpan considers each point from which a tuple may have come to the span's end without
+// a record. If ids have several events at an end of the span, ofSpan considers all earlier points:
+// if a log there lacks an event of one of two tuples with the same id, the two look like one.
 func (a *assembler) ofSpan(k spanKey) Completeness {
 	c := a.completeness(k.from, "").with(a.completeness(k.to, "")).with(a.ofRun())
 	before := a.graph.before[k.to]

@@ -27,7 +27,7 @@ func (c Critical) String() string { return criticalWords[c] }
 // critical sums up durations that are on critical paths.
 type critical struct {
 	surely, perhaps, unplaced uint64
-	// doubtful counts, for whole paths, tuples that came to an end and have an event in doubt.
+	// For whole paths, doubtful counts the tuples that came to an end but have an event in doubt.
 	doubtful uint64
 	sums
 }
@@ -66,12 +66,13 @@ func (c *critical) longest(all []tscratio.Elapsed) {
 }
 
 // share is the share of a span in an end-to-end time. total is the sum of the end-to-end times.
-// others is the sum of all other spans on critical paths. Both bound the time that was not spent on
-// this span.
+// others is the sum of all other spans on critical paths. The time that was not spent on this span
+// is bounded twice: it is others, and it is total less the time on this span.
 func (c *critical) share(total, others *critical) (s Share, known bool) {
 	lo, hi := c.lo.float(), c.hi.float()
 	if c.unplaced+total.unplaced+others.unplaced > 0 || hi < 0 || total.lo.float() <= 0 {
-		return Share{}, false // some are not known, or are negative, which breaks an assumption
+		// Some durations are not known, or are negative, which breaks an assumption.
+		return Share{}, false
 	}
 	lo = max(lo, 0)
 	least := max(total.lo.float()-hi, others.lo.float(), 0)
@@ -162,7 +163,7 @@ func (j *judged) arrive(t *timer, spans []planned, index int, path *[maxPoints]p
 		lacking, open = lacking || spans[i].lacking, open || spans[i].open
 	}
 	may, surely := j.latest(t, spans, path, func(*planned) bool { return true })
-	known := may // of the spans that are not open
+	known := may // those that may be latest of the spans that are not open
 	if open {
 		known, _ = j.latest(t, spans, path, func(l *planned) bool { return !l.open })
 	}

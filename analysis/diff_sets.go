@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// unlike says why the durations of a span are not those of the same tuples in all runs. It is empty
-// if each run has the durations of all tuples, or if all chose tuples by the same rules by id.
+// unlike says why a span's durations in some run are not those of the same tuples as in the other
+// runs. It is empty if each run has the durations of all tuples, or if all runs chose tuples by the
+// same rules by id.
 func unlike(c Change, all []*Answer) string {
 	joins := slices.ContainsFunc(all, func(a *Answer) bool {
 		return slices.ContainsFunc(a.Spans, func(l Span) bool {
@@ -31,7 +32,7 @@ func unlike(c Change, all []*Answer) string {
 }
 
 // chosen says by which rules the tuples of a span were chosen. If the run lacks tuples of the span
-// for another reason, why says so.
+// for another reason, why gives the reason. joins says that branches meet at the span's end.
 func (a *Answer) chosen(c Change, joins bool) (rules, why string) {
 	var all []string
 	last := ""
@@ -55,7 +56,7 @@ func (a *Answer) chosen(c Change, joins bool) (rules, why string) {
 		}
 	}
 	for _, l := range spansLike(c, []*Answer{a}) {
-		// What the completeness of the span says beyond that of its points.
+		// The span may lack tuples for a reason that none of its points has.
 		if l.Completeness.Kept != All && (l.Completeness.Kept != Sampled || len(all) == 0) {
 			return "", someOf(l.Completeness.Why)
 		}
@@ -66,10 +67,10 @@ func (a *Answer) chosen(c Change, joins bool) (rules, why string) {
 	return strings.Join(all, " and "), ""
 }
 
-// decide returns the points that decide which tuples a span has. These are its ends, and the points
-// that a gap skips. Where branches meet, a tuple waited or not because of events at the points
-// before. From end to end, a tuple does not begin at a point that follows another, and does not end
-// at a point before another.
+// decide returns the points whose logs decide which tuples a span has. These are its ends, and the
+// points that a gap skips. If joins is true, branches meet at the span's end, and all earlier
+// points show whether a tuple waited there. A whole path also needs the points before its first and
+// after its last: if they have no event of a tuple, it began and ended at the span's ends.
 func (a *Answer) decide(c Change, joins bool) []string {
 	names := []string{c.From, c.To}
 	for i := range a.Spans {
