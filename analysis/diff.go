@@ -17,8 +17,9 @@ type Change struct {
 	Origin  string  `json:"origin,omitempty"`
 	Percent float64 `json:"percent"`
 
-	// All in ns, because runs have different reference nodes. The intervals include the uncertainty
-	// of the frequencies. If no run of a side has the percentile, its ends are NaN: null in JSON.
+	// The percentile on each side is an interval in ns, because runs have different reference
+	// nodes. It includes the uncertainty of the frequencies. If no run of a side has the
+	// percentile, its ends are NaN: null in JSON.
 	BeforeLo_ns float64 `json:"before_lo_ns"`
 	BeforeHi_ns float64 `json:"before_hi_ns"`
 	AfterLo_ns  float64 `json:"after_lo_ns"`
@@ -29,15 +30,16 @@ type Change struct {
 	BeforeRuns int `json:"before_runs,omitempty"`
 	AfterRuns  int `json:"after_runs,omitempty"`
 
-	// By chance alone, the difference moves by at most Noise_ns in 99 of 100 cases. Noise_ns is the
-	// larger of two estimates: one from the chance that lies in the tuples of each run, and one
+	// Noise_ns is how far the difference moves by chance alone, at most, in 99 of 100 cases. It is
+	// the larger of two estimates: one from the chance that lies in the tuples of each run, and one
 	// from how much the runs of one side differ. With one run on each side, only the first estimate
 	// exists. Durations that are withheld or could not be computed count as chance. If the noise is
 	// not known, it is infinite: null in JSON.
 	Noise_ns float64 `json:"noise_ns"`
 
-	// Needs says what would decide an undecided change, and Why gives the reason if neither more
-	// runs, more tuples nor narrower bounds would. Why is also the reason of a withheld change.
+	// Needs says what would decide an undecided change. If neither more runs, more tuples nor
+	// narrower bounds would decide it, Why says why not. Why also gives the reason of a withheld
+	// change.
 	Needs *Needs `json:"needs,omitempty"`
 	Why   string `json:"why,omitempty"`
 
@@ -68,14 +70,13 @@ func (c Change) MarshalJSON() ([]byte, error) {
 		known(c.AfterHi_ns), known(c.Noise_ns)})
 }
 
-// Needs is what decides a change in nine of ten cases, if the true difference is the one that was
-// found. One of its fields is set.
+// Needs says what would decide a change in nine of ten cases, if the true difference is the one
+// that was found. One of its fields is set.
 type Needs struct {
 	Runs   float64 `json:"runs,omitempty"`   // this many runs on each side
 	Tuples float64 `json:"tuples,omitempty"` // this many times as many tuples in each run
-	// Bounds is true if the intervals of the two sides overlap, or would overlap as soon as a run
-	// has so many tuples that its percentiles are rounded. Then only narrower intervals help,
-	// neither more runs nor more tuples.
+	// Bounds is true if only narrower intervals would help: the intervals of the two sides overlap,
+	// or would overlap once a run has so many tuples that its percentiles are rounded.
 	Bounds bool `json:"narrower_bounds,omitempty"`
 }
 
@@ -203,8 +204,9 @@ func change(c Change, before, after []spanOf) Change {
 	return c
 }
 
-// judge decides whether two sides differ. A change is also undecided if some durations are lacking,
-// and a difference is not larger than what they may hide.
+// judge decides whether two sides differ. If durations are lacking, the noise includes what they
+// may hide. If this noise hides the difference, the change is undecided, and Why says what is
+// lacking.
 func (c *Change) judge(b, a side) {
 	switch lacking := cmp.Or(b.lacking(), a.lacking()); {
 	case c.Why != "":

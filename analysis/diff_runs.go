@@ -9,7 +9,7 @@ import (
 // measured is a span's percentile in one run, in ns.
 type measured struct {
 	lo, hi  float64
-	noise   float64 // how far it may be from that of infinitely many tuples; infinite: not known
+	noise   float64 // of the percentile, in ns, as Durations.noise; infinite: not known
 	count   uint64
 	lacking uint64 // durations that are withheld or could not be computed
 	run     string
@@ -137,8 +137,8 @@ func noiseOf(before, after side) float64 {
 // at most that far below its mean.
 const surer = 1.2816
 
-// needsOf says what decides a change if the intervals of the two sides are gap apart. The gap that
-// is found then also moves by chance.
+// needsOf says what would decide a change. gap is the distance between the intervals of the two
+// sides. Chance moves the gap too, so needsOf asks for somewhat more than this gap needs.
 func needsOf(gap float64, before, after side) *Needs {
 	within := math.Sqrt(before.within()+after.within()) * (1 + surer/deviations99)
 	switch {
@@ -162,7 +162,7 @@ func needsOf(gap float64, before, after side) *Needs {
 		switch {
 		case widest/math.Sqrt(float64(n)) < gap:
 			return &Needs{Runs: max(float64(n), least)}
-		case n > len(students): // Student's t stays as it is
+		case n > len(students): // student99 gives the same for all larger n
 			return &Needs{Runs: max(math.Floor(widest/gap*widest/gap)+1, least)}
 		}
 	}

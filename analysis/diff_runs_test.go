@@ -8,8 +8,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// aSide makes one span for each run. Its median differs from run to run by about differ, around at,
-// and is known to ± bound. The chance that lies in the tuples of a run hardly moves it.
+// aSide makes a side: one span for each run. The medians of the runs have the mean at and the
+// standard deviation differ, and each is known to ± bound. Chance in the tuples of a run hardly
+// moves its median.
 func aSide(rng *rand.Rand, runs int, at, differ float64, bound int64) (spans []spanOf) {
 	for range runs {
 		middle := int64(at + differ*rng.NormFloat64())
@@ -29,7 +30,7 @@ func TestRepeatedRunsAreComparedBeyondChance(t *testing.T) {
 	const comparisons = 5000
 	for _, test := range []struct {
 		runs   [2]int
-		differ float64 // how much the runs after differ; those before differ by 10,000
+		differ float64 // standard deviation of the runs after; that of the runs before is 10,000
 	}{
 		{[2]int{2, 2}, 10_000}, {[2]int{3, 2}, 10_000}, {[2]int{5, 5}, 10_000},
 		{[2]int{1, 3}, 10_000}, {[2]int{4, 1}, 10_000}, {[2]int{2, 6}, 10},
@@ -51,7 +52,7 @@ func TestRepeatedRunsAreComparedBeyondChance(t *testing.T) {
 				found++
 			}
 		}
-		// One in a hundred is 50; 85 are five standard deviations more.
+		// The limit is one comparison in a hundred, which is 50, plus five standard deviations.
 		if wrong > 85 || found < comparisons*9/10 {
 			t.Errorf("%v runs: %d of %d comparisons of equals find a change, %d find the large one",
 				runs, wrong, comparisons, found)
@@ -75,7 +76,8 @@ func TestWhatDecidesAChange(t *testing.T) {
 		case c.Needs == nil:
 			seen["decided"]++
 		case c.Needs.Bounds && runs == 1 && 0 < gap && gap < 6:
-			// So many tuples would decide it that their percentiles are rounded: see below.
+			// More tuples would be so many that their percentiles are rounded, which closes the
+			// gap.
 			seen["bounds"]++
 		case c.Needs.Bounds != overlap:
 			t.Fatalf("the intervals overlap: %v, and it needs %+v", overlap, c.Needs)
@@ -91,7 +93,7 @@ func TestWhatDecidesAChange(t *testing.T) {
 		t.Errorf("only %v", seen)
 	}
 
-	// If runs are equal by chance, the noise of their tuples still counts.
+	// If the medians of the runs are equal, the noise of their tuples still counts.
 	of := func(noise float64) measured { return measured{noise: noise, count: 100} }
 	equal := side{of(6), of(6)}
 	if got := noiseOf(equal, side{of(8), of(8)}); math.Abs(got-math.Sqrt(50)) > 1e-9 {
@@ -112,7 +114,9 @@ func TestWhatDecidesAChange(t *testing.T) {
 			t.Errorf("apart by %v: %+v, want %v runs", gap, got, want)
 		}
 	}
-	// 5·1.4967 is 3.74 times 2.
+	// The noise is √(3² + 4²) = 5. With the margin 1 + surer/deviations99 = 1.4967, it is 3.74
+	// times the gap. Noise falls with the square root of the number of tuples, so 3.74² = 14.0
+	// times as many tuples are just too few.
 	if got := needsOf(2, side{of(3)}, side{of(4)}); got.Tuples != 15 || got.Runs != 0 {
 		t.Errorf("with a noise of 5, apart by 2: %+v, want 15 times the tuples", got)
 	}
