@@ -83,7 +83,8 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// A duration whose end is zero orders nothing. Each duration is counted once, exact or folded.
+// A duration with an end at zero is undecided: neither event is certainly the later one. Each
+// duration is counted once, whether durations are kept exactly or in buckets.
 func TestOrdersAtZero(t *testing.T) {
 	for _, most := range []int{0, 100} {
 		for one, want := range map[tscratio.Elapsed][3]uint64{

@@ -7,9 +7,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// Tuples show the place of a point in their path. A point of which no row can be read shows none:
-// the path seems to end before it, or to begin after it. findEmpty says so, unless declared edges
-// give the point a place. It also names the channels that logged nothing.
+// findEmpty reports the logs of which no row can be read. Without rows, only declared edges show
+// where a log's point lies on a path. If no edge does, a path may begin before it seems to, or go
+// on after it seems to end. findEmpty also names the channels that logged nothing.
 func (in *input) findEmpty(g *graph, told []told) {
 	var unused, placed, lacking []string
 	rows := in.withRows(told)
@@ -55,8 +55,8 @@ func (in *input) findEmpty(g *graph, told []told) {
 	}
 }
 
-// noteUnusable notes a chosen log of which a part cannot be used. So its point stays a point of the
-// run, even if nothing else is known of it.
+// noteUnusable notes that a chosen log cannot be used in full. So the log's point stays a point of
+// the run, even if nothing else is known of it.
 func (in *input) noteUnusable(s logstore.Segment, node string) {
 	if tripPoints[s.Channel.Point] == noTrip &&
 		in.options.Filter.channel(node, s.Channel.String()) {

@@ -46,7 +46,7 @@ func headerBytes(t *testing.T, path string) int {
 	return int(info.Size())
 }
 
-// onlyHeader begins a log with the header of another.
+// onlyHeader begins a log with the header of another log.
 func onlyHeader(t *testing.T, of, path string) *logstore.Writer {
 	t.Helper()
 	f, err := logstore.OpenFile(of)
@@ -105,8 +105,8 @@ func TestALogWithoutRows(t *testing.T) {
 	}
 }
 
-// drop removes a few tuples from a log behind the first whole one, so that they are not seen after
-// the point before.
+// drop removes ten tuples from the log of B. If B is the node with the harmed log, it removes them
+// from the log of C. So ten tuples seem to end before that node.
 func drop(t *testing.T, run, harmed string) {
 	t.Helper()
 	node := "B"
@@ -153,8 +153,8 @@ func checkWithoutRows(t *testing.T, a *Answer, node string, placed bool) {
 	}
 }
 
-// A channel that logged nothing is named, if its log was ended. That makes the answer no less
-// certain. If the log was not ended, its rows may be cut off.
+// If a channel logged nothing and its log was ended, a note names the channel, and the answer is as
+// certain as without it. If the log was not ended, its rows may be cut off.
 func TestAnUnusedChannel(t *testing.T) {
 	for _, sealed := range []bool{true, false} {
 		channels := channelsOf([]uint64{1, 2, 3}, []uint64{1, 2, 3})

@@ -155,7 +155,7 @@ func TestDurationsWithinNodesWithoutRelations(t *testing.T) {
 func TestWindowsThatNeverClose(t *testing.T) {
 	const ms = simrun.Hz / 1000
 	for name, test := range map[string]struct {
-		opens, closes func(window uint64) bool // whether that is logged
+		opens, closes func(window uint64) bool // whether its start, its end is logged
 		kind          FindingKind
 		say           string
 	}{

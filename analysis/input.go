@@ -40,8 +40,8 @@ type input struct {
 	recorded int              // number of entries of missing that were noted when the run was made
 	unseen   map[point]string // why not all logs of a point are read
 	silent   []string         // nodes that should have logs, and have none
-	unusable map[point]string // a log of which no row can be used; leaves out logs not chosen
-	openEnds string           // why paths may go on at points that have no place in them
+	unusable map[point]string // by point: a chosen log that cannot be used in full
+	openEnds string           // why paths may begin or go on at points that they do not show
 	findings []Finding
 }
 
