@@ -13,9 +13,10 @@ type evidence struct {
 	both   [][]uint64 // both[p][q]: tuples that pass points p and q
 	tuples int
 
-	// single has the orders that tuples show at two points with one event at each. If a tuple has
-	// several events at one of the points, firsts has the order of its first events at both, and
-	// lasts the order of its last events, which may differ. lasts leaves out ids that begin again.
+	// single, firsts and lasts have the orders of two points that tuples show. single is about
+	// tuples with one event at each of the two. For other tuples, firsts has the order of the first
+	// events at both points, and lasts the order of the last events, which may differ. lasts leaves
+	// out ids that begin again.
 	single, firsts, lasts tally
 
 	// passed has a mask of points for each id of the sample that does not begin again: the points
@@ -129,7 +130,7 @@ func votesOf(p, q int, tallies ...*tally) (v votes) {
 	return v
 }
 
-// leastSure decides when proven orders count: at least one tuple in leastSure must have a proven
+// leastSure decides whether proven orders count: at least one tuple in leastSure must have a proven
 // order. Ids that match by chance may prove a false order, but they are a smaller share.
 const leastSure = 100
 
@@ -144,8 +145,7 @@ const leastSure = 100
 func (e *evidence) precedes(p, q int, points []point) bool {
 	both, a, b := e.both[p][q], points[p], points[q]
 	if v := votesOf(p, q, &e.lasts); v.surely+v.surelyNot > both/2 {
-		// Up to one vote in most may be false: a slow branch may be lost although the others
-		// arrive.
+		// One vote in 20 may be false: a slow branch may be lost although the others arrive.
 		const most = 20
 		if v.surelyNot*most <= v.surely || v.surely*most <= v.surelyNot {
 			return v.surely > v.surelyNot

@@ -129,7 +129,8 @@ func (in *input) alone(e *evidence, told []told) (mask uint64) {
 	return mask
 }
 
-// hasEvents reports whether a point has a channel that keeps every tuple and has events.
+// hasEvents reports whether a point has events of a channel that keeps every tuple, or that chooses
+// tuples by their ids.
 func (in *input) hasEvents(p int, told []told) bool {
 	for i := range in.sources {
 		k := in.sources[i].header.Settings.Kind.String()
@@ -234,7 +235,7 @@ func (in *input) sorted(o *ordering) *graph {
 }
 
 // sorted ranks points so that each comes after those that precede it. If that is impossible, it
-// returns the points of a circle, first the one with the least rank.
+// returns the points of a circle and all that follow them, first the one with the least rank.
 func sorted(precedes [][]bool) (g *graph, circle []int) {
 	n := len(precedes)
 	g = &graph{rank: make([]int, n)}
@@ -255,7 +256,7 @@ func sorted(precedes [][]bool) (g *graph, circle []int) {
 				best, least = q, waits
 			}
 		}
-		if least > 0 && circle == nil { // the first circle has all points of further circles
+		if least > 0 && circle == nil { // it has all points of further circles
 			circle = append(circle, best)
 			for p := range n {
 				if !taken[p] && p != best {
@@ -271,8 +272,8 @@ func sorted(precedes [][]bool) (g *graph, circle []int) {
 	return g, circle
 }
 
-// link sets which ranks precede and follow each rank. Of a circle, it leaves out what contradicts
-// the ranks.
+// link sets which ranks precede and follow each rank. If the order has a circle, link leaves out
+// the pairs that contradict the ranks.
 func (g *graph) link(precedes [][]bool) {
 	n := len(precedes)
 	g.before, g.after = make([]uint64, n), make([]uint64, n)
@@ -294,13 +295,13 @@ func (g *graph) ranks(points uint64) (mask uint64) {
 	return mask
 }
 
-// direct returns those ranks in mask that precede the rank to with no other rank in mask in
-// between.
+// direct returns the ranks in mask from which a tuple goes directly to the rank to: they precede
+// it, and no other rank in mask lies between.
 func (g *graph) direct(mask uint64, to int) uint64 {
 	all := mask & g.before[to]
 	found := all
 	for rest := all; rest != 0; rest &= rest - 1 {
-		// What precedes one of these ranks does not directly precede to.
+		// What precedes one of these ranks does not go directly to the rank to.
 		found &^= g.before[bits.TrailingZeros64(rest)]
 	}
 	return found

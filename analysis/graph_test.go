@@ -9,9 +9,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// Three things decide which of two points comes first: tuples for which the bounds decide, the
-// names of an actor's points, and the middles of intervals. Between nodes that are not related, a
-// point that leaves an actor comes before one that arrives at another.
+// Three things decide which of two points comes first. The bounds decide for tuples whose order
+// they prove. Else the names of an actor's points decide, and else the middles of intervals.
+// Between nodes that are not related, a point that leaves an actor comes before one that arrives at
+// another.
 func TestWhatPrecedes(t *testing.T) {
 	for _, test := range []struct {
 		p, q           string
