@@ -19,7 +19,8 @@ type found struct {
 	apart   uint64 // a pair of such points, as in plan
 	backs   []backwards
 
-	// childless are ids that links say were made of others, and that have no event. born have one.
+	// A child is an id that a link says was made of others. childless counts the children without
+	// an event in any log, born those with one.
 	childless, born uint64
 
 	overused uint64 // ids that occur too often to identify a tuple
@@ -33,16 +34,16 @@ type pointFound struct {
 	// by bin of the time axis: tuples that nothing followed, and those of them that are in flight
 	endedBins, flyingBins []uint64
 
-	made       uint64 // tuples that passed and were made of others
-	unfinished uint64 // of these, those that ended inside an actor
+	made       uint64 // tuples that passed the point and were made of others
+	unfinished uint64 // those of made that ended inside an actor
 
 	again  uint64 // ids that begin here more than once, each in one log
 	shared shared // ids that begin here on several nodes
 	mixed  shared // ids that begin here in several logs of one node
 }
 
-// shared counts ids that begin in two logs. logs are the least pair of these, so the order of work
-// does not matter.
+// shared counts ids that begin in two logs. logs are the pair of logs with the smallest numbers, so
+// that the order of work does not matter.
 type shared struct {
 	n    uint64
 	logs [2]int32
@@ -63,7 +64,7 @@ type begins struct {
 }
 
 // add adds the log in which a tuple begins. If a channel was opened again after its log had ended,
-// that is no other log.
+// its two logs count as one.
 func (b *begins) add(in *input, log int32) {
 	if b.onNodes == nil {
 		b.onNodes, b.onNode = append(b.room[:0:2], log), append(b.room[2:2], log)

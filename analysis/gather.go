@@ -30,9 +30,10 @@ type gatherer struct {
 	rankOf []uint8 // by source: the rank of its point
 	nodeOf []int32 // by source
 
-	// The partition that is loaded. runs has its events, by source. If the events fill pages well,
-	// paged is true, and pageRuns are the runs cut at pages. Otherwise events has all events,
-	// sources has the source of each, and heads and next chain events whose ids share a hash.
+	// These fields describe the partition that is loaded. runs has its events, by source. If the
+	// events fill pages well, paged is true, and pageRuns are the runs cut at pages. Otherwise
+	// events has all events, sources has the source of each, and heads and next chain events whose
+	// ids share a hash.
 	runs     []run
 	pageRuns []pageRun
 	paged    bool
@@ -60,7 +61,7 @@ type gatherer struct {
 	// events of earlier tuples.
 	passed [maxPoints]passage
 
-	// The ids of this partition that are parents or children.
+	// These fields describe the ids of this partition that are parents or children.
 	links    []logstore.Link
 	parents  map[uint64]bool
 	children map[uint64]bool
@@ -232,8 +233,8 @@ func (in *input) sample(ctx context.Context, s *scattered, axes []axis) (*graph,
 	return in.graphOf(e, s.told)
 }
 
-// firstAndLast returns the first and the last event of an id at each point, and how many events it
-// has in the log of the point that has the most of them.
+// firstAndLast returns the first and the last event of an id at each point. counts has how many
+// events of the id are in one log of each point: the log with the most of them.
 func (w *gatherer) firstAndLast(events []passage) (first, last []passage, counts []uint8) {
 	var mask uint64
 	first, last, counts = w.firsts[:0], w.lasts[:0], w.counts[:0]

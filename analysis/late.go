@@ -39,7 +39,7 @@ var withheldWords = [withheldReasons]string{
 	beganUnseen:    "the tuple's begin is not in the logs, and its id came again",
 }
 
-// branchesOf is the reason for doubt in the events of branches at a rank.
+// branchesOf returns why the events of branches at a rank are in doubt.
 func branchesOf(p *plan, r uint8) withheldWhy {
 	if p.unsure>>r&1 != 0 {
 		return lacksBranch

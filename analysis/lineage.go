@@ -12,9 +12,9 @@ import (
 const maxGenerations = 64
 
 // lineage traces tuples that were made of others back to where those others began. A link names a
-// parent and a child: the child was made of the parent. lineage passes origins from parent to child
-// in rounds. Each round joins the origins of one generation with the links, one partition at a
-// time.
+// parent and a child: the child was made of the parent. lineage passes origins from parents to
+// children in rounds. A round handles one generation: it joins the generation's origins with the
+// links, one partition at a time.
 type lineage struct {
 	in      *input
 	bits    uint
@@ -27,8 +27,8 @@ type lineage struct {
 	lossy bool
 }
 
-// origin says where the tuples began that an id was made of. It has the earliest and the latest of
-// these begins.
+// origin says where the tuples began of which an id was made. It has the earliest of these
+// beginnings and the latest.
 type origin struct {
 	id               uint64
 	earliest, latest begun // if source is nowhere: not known
@@ -208,9 +208,9 @@ func (l *lineage) round(ctx context.Context, current, arrived *store[origin], of
 	return made, nil
 }
 
-// joined merges the rows of each id. once means that each id should have one row, as in the first
-// generation. If an id then has more rows, several tuples share the id, and it is not known from
-// which of these the children were made.
+// joined merges the rows of each id. In the first generation, once is true: an id should then have
+// one row. If it has more, several tuples share the id, and it is not known of which of these the
+// children were made.
 func (l *lineage) joined(rows []origin, once bool, w *gatherer) map[uint64]origin {
 	byID := make(map[uint64]origin, len(rows))
 	for _, o := range rows {
