@@ -54,7 +54,7 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// hold agrees with rational arithmetic for random intervals.
+// hold gives the same result as rational arithmetic, for random intervals.
 func TestHoldIsExact(t *testing.T) {
 	r := seed.Random(t)
 	value := func() int64 { return int64(r.Uint64()) >> r.IntN(64) }
@@ -67,7 +67,7 @@ func TestHoldIsExact(t *testing.T) {
 		if truth.Lo > truth.Hi {
 			truth.Lo, truth.Hi = truth.Hi, truth.Lo
 		}
-		if r.IntN(2) == 0 { // otherwise the truth is rarely inside
+		if r.IntN(2) == 0 { // a random truth is rarely inside the interval
 			truth.Lo = max(s.Lo, min(truth.Lo, s.Hi))
 			truth.Hi = truth.Lo
 		}
@@ -120,7 +120,8 @@ func chainTruth(nodes []simrun.Node, wrong uint64) func(string, uint64,
 		if from == into {
 			return tscratio.Interval{Lo: reading, Hi: reading}, true
 		}
-		// lo becomes the first time at which the counter shows the reading, and last the last.
+		// lo becomes the first moment at which the counter shows the reading, and last becomes the
+		// last such moment.
 		lo, hi := uint64(0), uint64(1000*simrun.Hz)
 		for lo < hi {
 			if middle := lo + (hi-lo)/2; from.Reading(middle) >= reading {
@@ -289,7 +290,8 @@ func TestClaimsHeldAgainstTheTruth(t *testing.T) {
 		m.About != "" {
 		t.Errorf("without a truth: %+v", m)
 	}
-	// A value as large as a hostile file can make it is not compared, and nothing overflows.
+	// The claim is as large as a hostile file can make it. It is not compared, and nothing
+	// overflows.
 	keep("A", math.MinInt64)
 	if m := methodsOf(t,
 		analyze(t, dir, Options{Reference: "A", Truth: chainTruth(nodes, 0)}))[NTP]; m.Held != nil {

@@ -13,9 +13,9 @@ type job struct {
 	nodes    []simrun.Node
 	channels []simrun.Channel
 	edges    [][2]string
-	// findable says that the edges can be found in the data. This needs three things. For each
-	// edge, some tuple passes both ends. An id that ended in a window does not reach the sink as
-	// another tuple. An id that was not seen at its source is not seen there as another tuple.
+	// findable says that the data show all edges. This needs three things. For each edge, some
+	// tuple passes both ends. An id that ended in a window does not reach the sink as another
+	// tuple. An id that no source logged the first time is not logged there as another tuple.
 	findable bool
 	reuse    bool // each id is used twice
 }
@@ -99,7 +99,7 @@ func randomJob(rng *rand.Rand) job {
 			now += ms/20 + rng.Uint64N(ms/5)
 			at := now
 			hops, kind := uint64(0), id/block
-			hop := func() bool { // goes on to the next actor, or is lost
+			hop := func() bool { // goes on to the next actor; false: the tuple is lost
 				at += ms/2 + rng.Uint64N(ms)
 				hops++
 				return !chance(id, hops, lose)
@@ -150,7 +150,7 @@ func randomJob(rng *rand.Rand) job {
 					if rng.IntN(8) == 0 { // made of a tuple that was itself made of others
 						link(made-2, child)
 					}
-					if rng.IntN(8) == 0 { // a link from an id to the same id
+					if rng.IntN(8) == 0 { // a link from an id to itself
 						link(child, child)
 					}
 					// a link from an id that no log has: this id is no tuple's origin

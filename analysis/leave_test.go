@@ -41,7 +41,7 @@ func TestMorePointsThanAreToldApart(t *testing.T) {
 	}
 }
 
-// Each group takes one in turn, and an item of two groups counts once.
+// inTurns takes one item of each group in turn. An item of two groups counts once.
 func TestInTurns(t *testing.T) {
 	groups := [][]int{{1, 2, 3, 4, 5}, {9}, {2, 8}}
 	for most, want := range map[int]map[int]bool{

@@ -11,7 +11,7 @@ import (
 )
 
 // A program that logs one id for everything takes at most a small multiple of the memory of its
-// events. Its calls are told apart as long as each ends before the next begins.
+// events. Tuples with the id are told apart as long as each ends before the next begins.
 func TestOneIDForAll(t *testing.T) {
 	const calls = 50_000
 	channels := []simrun.Channel{{Name: "a/start"}, {Node: 1, Name: "b/end"}}
@@ -60,8 +60,8 @@ func TestIDsOfOneHash(t *testing.T) {
 	}
 }
 
-// lastNotAfter finds the same beginning as a linear scan: the last one that does not certainly
-// follow the event.
+// lastNotAfter finds the same beginning as a linear scan: the last one that may be before the
+// event.
 func TestLastNotAfter(t *testing.T) {
 	rng := seed.Random(t)
 	for range 2000 {
