@@ -6,12 +6,13 @@ import (
 	"slices"
 )
 
-// An actor works on a tuple from where the tuple enters it to where the tuple leaves it. If actor b
-// works on tuples only while actor a does, b is nested in a. Then either a calls b, or both got a
-// copy of the tuple and b is always quicker. Times alone do not show which. If no other actor saw
-// the tuple before both, a is taken for the caller.
+// An actor is an operator. It works on a tuple from where the tuple enters it to where the tuple
+// leaves it. If actor b works on tuples only while actor a does, b is nested in a. Then either a
+// calls b, or both got a copy of the tuple and b is always quicker. Times alone do not show which.
+// If no other actor saw the tuple before both, a is taken for the caller.
 
-// actor has the points where tuples enter and leave an actor.
+// actor has the points of an actor. Tuples enter it at the point enter, and leave it at the point
+// leave.
 type actor struct {
 	name         string
 	points       []int
@@ -47,20 +48,21 @@ func actorsOf(points []point) []*actor {
 	})
 }
 
-// nesting is some actors that are nested in another actor, and that tuples may pass one after
-// another. Either all of them work for the outer actor, or none does. It is also two actors that
-// work at once, though neither is nested in the other: these are branches.
+// nesting has an outer actor, and inner actors that are nested in it. Tuples may pass the inner
+// actors one after another, so either all of them work for the outer actor, or none does. A nesting
+// may also have two actors that work at once, though neither is nested in the other: these are
+// branches.
 type nesting struct {
 	outer  *actor
 	inner  []*actor
 	is     nestingKind
-	sender int // a point of another actor that precedes outer and inner
+	sender int // a point of a third actor that precedes outer and inner
 
-	// tight is true for branches that would be a chain, if the order of two points that the bounds
-	// leave open were known.
+	// tight is true for branches that may be a chain: the bounds leave open whether tuples leave
+	// one of the two actors before they enter the other.
 	tight bool
-	// ends is true for an open nesting if tuples do not go from the inner actors to where they come
-	// after the outer one: the points there have too few events for that.
+	// ends is true for an open nesting if tuples do not go from the inner actors to the points
+	// after the outer one: these points have too few events for a further branch.
 	ends bool
 }
 
@@ -69,17 +71,17 @@ type nestingKind uint8
 const (
 	open     nestingKind = iota // a call or branches: not known
 	calls                       // outer calls inner
-	branches                    // outer and inner are branches
+	branches                    // outer and inner each got a copy
 )
 
-// forks decides which orders of points are a flow of tuples. precedes has the orders that the times
-// show; forks removes the others from it.
+// forks decides which orders of points show where tuples flow. precedes begins with all orders that
+// the times show; forks removes from it those that are no flow.
 type forks struct {
 	evidence *evidence
 	points   []point
 	precedes [][]bool
 	unproven [][]bool // pairs whose order the bounds leave open
-	edges    [][2]int // that were declared
+	edges    [][2]int // the edges that were declared
 	actors   []*actor
 	nestings []*nesting
 	decisive [][2]int // the declared edges that decided a nesting
@@ -93,8 +95,8 @@ func (f *forks) nests(x, y *actor) bool {
 	return x != y && f.precedes[x.enter][y.enter] && f.precedes[y.leave][x.leave]
 }
 
-// sender returns a point of a third actor that tuples pass before they enter x and y, or -1. Of
-// several such points, it is one that no other follows.
+// sender returns a point of a third actor that tuples pass before they enter x and y. If there are
+// several, it returns one that no other of them follows; if there are none, -1.
 func (f *forks) sender(x, y *actor) int {
 	best := -1
 	for p, at := range f.points {
@@ -225,10 +227,10 @@ func (f *forks) linked(x, y *actor) bool {
 		})
 }
 
-// declaredKind says what declared edges say of a nesting. all are the actors that are nested in the
-// same outer actor. An edge from the outer actor to an inner one, or back, is a call. Edges from
-// another actor to an inner one, and from an inner one to where tuples come after the outer one,
-// are those of a branch.
+// declaredKind says whether declared edges make a nesting a call or branches. all are the actors
+// that are nested in the same outer actor. An edge between the outer actor and an inner one makes a
+// call. An edge from another actor to an inner one makes branches. So does an edge from an inner
+// actor to a point after the outer one.
 func (f *forks) declaredKind(n *nesting, all []*actor) (kind nestingKind) {
 	const inside, outside, outer = 1, 2, 3
 	side := func(p int) int {
@@ -268,9 +270,10 @@ func (f *forks) declaredKind(n *nesting, all []*actor) (kind nestingKind) {
 	return kind
 }
 
-// goesElsewhere reports whether the result of an inner actor surely goes to somebody else than the
-// outer actor: to a point that some tuples pass before they leave the outer actor, and others
-// after. At a point where several branches arrive, the early events may be those of other branches.
+// goesElsewhere reports whether an inner actor surely sends its result to another actor than the
+// outer one. It looks for a point after the inner actor that some tuples pass before they leave the
+// outer actor, and others after. It leaves out points where branches arrive one by one, because an
+// early event there may be that of another branch.
 func (f *forks) goesElsewhere(n *nesting, all []*actor) bool {
 	e, leave := f.evidence, n.outer.leave
 	for k, at := range f.points {
@@ -289,8 +292,9 @@ func (f *forks) goesElsewhere(n *nesting, all []*actor) bool {
 }
 
 // countArrivals decides open nestings by the events at points where branches arrive one by one. If
-// tuples have as many events there as if all nestings were branches, they are branches. If tuples
-// have as many as if the outer actor called the inner one, it did, or the inner branch ends.
+// tuples have as many events there as if all nestings were branches, the nesting is branches. If
+// they have only as many as if the outer actor called the inner one, the nesting stays open, and
+// ends is set: it is a call, or the inner branch ends earlier.
 func (f *forks) countArrivals() {
 	isOpen := func(n *nesting) bool { return n.is == open }
 	if !slices.ContainsFunc(f.nestings, isOpen) {

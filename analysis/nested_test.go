@@ -19,7 +19,7 @@ const (
 	forkAside                     // both get a copy; the quick one sends its result elsewhere
 	forkNoJoin                    // both get a copy; tuples end at both
 	callAndWait                   // the slow actor calls the quick one, and waits
-	callEach                      // so it does, and the join logs each arrival
+	callEach                      // the same as callAndWait, but the join logs each arrival
 	nestedKinds
 )
 
@@ -119,9 +119,9 @@ func (j *nestedJob) analyze(t *testing.T, rng *rand.Rand, edges ...[2]string) (*
 	return a, rows
 }
 
-// check compares an answer with the truth: each span that is surely critical is a span of the
-// tuple's true critical path, and each that surely is not is none. If decided is true, the order is
-// known, so nearly all spans are decided.
+// check compares an answer with the truth. A span that is surely critical must be on the tuple's
+// true critical path. A span that surely is not critical must not be. If decided is true, the order
+// is known, so nearly all spans are decided.
 func (j *nestedJob) check(t *testing.T, a *Answer, rows []DurationRow, decided bool) {
 	t.Helper()
 	type key struct {
@@ -182,7 +182,7 @@ func (j *nestedJob) check(t *testing.T, a *Answer, rows []DurationRow, decided b
 			if s.Surely && !spans[[2]string{l.From, l.To}] {
 				t.Errorf("%s, %s is surely slow, and is no span of the job", l.From, l.To)
 			}
-			if s.Share == nil && !decided { // what the data say of the join fits no branches
+			if s.Share == nil && !decided { // withheld: the events at the join fit no branches
 				continue
 			}
 			if s.Share == nil || want/total < s.Share.Lo-1e-6 || want/total > s.Share.Hi+1e-6 {
@@ -200,7 +200,7 @@ func (j *nestedJob) check(t *testing.T, a *Answer, rows []DurationRow, decided b
 }
 
 // If a quick actor works only while a slow one does, either both got a copy of the tuple, or the
-// slow one callAndWait the quick one. The answer says which only if the data or declared edges do.
+// slow one called the quick one. The answer says which only if the data or declared edges do.
 func TestNestedForksAndCalls(t *testing.T) {
 	for i := range max(1, 2/seed.Share()) {
 		for kind := range nestedKinds {

@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// ordering says which points precede which, and what is not known of it.
+// ordering says which points precede which, and which orders are not known.
 type ordering struct {
 	precedes [][]bool
-	// may[p][q]: precedes does not say that p precedes q, but it may. Or it says so, and q may
-	// precede p as well (may[q][p]).
+	// may[p][q] is true if p may precede q, although this is not sure: either precedes does not
+	// have it, or q may precede p as well (may[q][p]).
 	may      [][]bool
 	nestings []*nesting
 	// decisive are the declared edges that decided whether an actor calls another.
@@ -37,8 +37,8 @@ func closed(precedes [][]bool) [][]bool {
 	return precedes
 }
 
-// orderOf is the order that the evidence and the declared edges show. Declared edges are
-// [from, to]; declared is their transitive closure.
+// orderOf returns the order that the evidence and the declared edges show. edges are the declared
+// edges, each from a point to a point. declared has them and what follows from them.
 func orderOf(e *evidence, points []point, edges [][2]int, declared [][]bool) *ordering {
 	n := len(points)
 	o := &ordering{may: matrix(n)}
@@ -55,7 +55,8 @@ func orderOf(e *evidence, points []point, edges [][2]int, declared [][]bool) *or
 			firm[p][q] = f.precedes[p][q] && !unproven[p][q] || declared[p][q]
 		}
 	}
-	for p, after := range closed(firm) { // other orders may prove an order
+	// Proven orders prove further orders: if p precedes q, and q precedes r, then p precedes r.
+	for p, after := range closed(firm) {
 		for q := range after {
 			if unproven[p][q] && firm[p][q] != firm[q][p] {
 				f.precedes[p][q], unproven[p][q] = firm[p][q], false
@@ -127,7 +128,7 @@ func (in *input) findOpen(o *ordering) {
 	}
 	p, q := in.points[o.unproven[0][0]], in.points[o.unproven[0][1]]
 	if o.precedes[o.unproven[0][1]][o.unproven[0][0]] {
-		p, q = q, p // as it seems
+		p, q = q, p // now p seems to precede q
 	}
 	what := fmt.Sprintf("the order of %s and %s is", p, q)
 	if n := len(o.unproven); n > 1 {
