@@ -10,7 +10,7 @@ import (
 )
 
 // Path is a set of points that the same tuples pass: a part of the graph that no edge connects to
-// the rest. Tuples that were made of others have their own ids, and so have a Path of their own.
+// the rest. Tuples that were made of others have ids of their own, and so a Path of their own.
 type Path struct {
 	From   []string `json:"from"` // points where tuples begin
 	To     []string `json:"to"`   // points where they end
@@ -27,7 +27,8 @@ type Path struct {
 	// end. Shares are those of these tuples.
 	Whole uint64 `json:"whole"`
 	// SampledBy is the rule by which the logs of the first and last points chose tuples by their
-	// ids: Whole counts chosen tuples only. Empty: they chose none, or shares are withheld.
+	// ids. If it is set, Whole counts only tuples that the rule chose. It is empty if there is no
+	// such rule, or if shares are withheld.
 	SampledBy string `json:"sampled_by,omitempty"`
 	// NoShares says why shares are withheld.
 	NoShares string `json:"no_shares,omitempty"`
@@ -166,8 +167,8 @@ func (a *assembler) paths(out *Answer) {
 	}
 }
 
-// findNothingInCommon says which paths have no id in common, unless links connect tuples. A point
-// that is alone on its path has a finding of its own.
+// findNothingInCommon adds a finding if paths have no id in common and no links connect tuples. It
+// leaves out paths of a single point, because findAlone reports those.
 func (a *assembler) findNothingInCommon(out *Answer, masks []uint64) {
 	var begins []string
 	for i, mask := range masks {

@@ -8,9 +8,9 @@ type plan struct {
 	tuples uint64
 	spans  []planned // in the order of the ranks where they end
 	wholes []planned // from the first point to each point where the tuple may have ended
-	ends   []int     // ranks in mask that none in mask follows, though some rank could
-	starts []int     // ranks in mask that none in mask precedes, though some rank could
-	goesOn uint64    // ranks in mask that another in mask follows
+	ends   []int     // ranks in mask that no rank in mask follows, though some rank could
+	starts []int     // ranks in mask that no rank in mask precedes, though some rank could
+	goesOn uint64    // ranks in mask that another rank in mask follows
 	// apart has two ranks whose order is not known, because no tuple of the sample passed both. 0:
 	// there are no such ranks.
 	apart uint64
@@ -19,13 +19,13 @@ type plan struct {
 	// copies is how many events a tuple may have at each rank: as many as branches arrive; nil:
 	// one.
 	copies []uint8
-	// unsure are the ranks where branches arrive one by one and the logs may lack a branch. several
-	// are those where several branches arrive.
+	// unsure has the ranks where branches arrive one by one and the logs may lack a branch. several
+	// has the ranks where several branches arrive.
 	unsure, several doubt
 	// open has for each rank the ranks that may precede it, as in graph; nil: there are none.
 	open []uint64
-	// certain are the ranks that are surely on the critical path of a tuple that ended, whatever
-	// is open.
+	// certain has the ranks that are surely on the critical path of a tuple that ended, even if
+	// some order is open.
 	certain uint64
 	// chain is true if each span is surely on the critical path, whatever the times are.
 	chain bool
@@ -46,8 +46,9 @@ type planned struct {
 	// not show. gap is true if the tuple may have passed a point on this span that the logs do not
 	// show.
 	lacking, gap bool
-	// open is true if it is not known whether tuples go this way. rivals is true if they may come
-	// to the span's end on other ways that are no spans of the plan.
+	// open is true if it is not known whether tuples go directly from one rank to the other. rivals
+	// is true if tuples may come to the span's end from ranks that begin no span of the plan to
+	// that end.
 	open, rivals bool
 
 	// sources are the two logs that had the events of the tuple that was measured before. part is
@@ -141,8 +142,8 @@ func (g *graph) isOpen(mask uint64) bool {
 	return false
 }
 
-// mayNotLead reports whether it is not known that tuples that pass the given ranks go directly from
-// one rank to another. That is so if the order of the two is open, or if a third may lie between.
+// mayNotLead reports whether tuples may fail to go directly from one rank to another: the order of
+// the two is open, or another given rank may lie between.
 func (g *graph) mayNotLead(mask uint64, from, to int) bool {
 	if g.open == nil {
 		return false
@@ -156,13 +157,14 @@ func (g *graph) mayNotLead(mask uint64, from, to int) bool {
 	return found
 }
 
-// hasRivals reports whether tuples may come to a rank from ranks that neither precede it surely nor
-// may precede the rank from.
+// hasRivals reports whether tuples may come to the rank to from a rival of the rank from. A rival
+// is another rank that surely does not precede from.
 func (g *graph) hasRivals(mask uint64, from, to int) bool {
 	return g.open != nil && mask&g.open[to]&^(g.before[from]|g.open[from]|1<<from) != 0
 }
 
-// certain returns the given ranks that every path over them passes, whatever is open.
+// certain returns those of the given ranks that precede or follow each other given rank, and each
+// rank where logs lack tuples. So every path leads over them, even if some order is open.
 func (g *graph) certain(mask uint64) (found uint64) {
 	all := mask | g.lacking
 	for rest := mask; rest != 0; rest &= rest - 1 {
@@ -174,8 +176,8 @@ func (g *graph) certain(mask uint64) (found uint64) {
 	return found
 }
 
-// callerUnseen reports whether an actor that may have called another is not among the given ranks,
-// although the other is. Then the tuple may have ended elsewhere.
+// callerUnseen reports whether an actor with a given rank may have been called by an actor whose
+// first rank is not given. Then the tuple may have ended elsewhere.
 func (g *graph) callerUnseen(mask uint64) bool {
 	for rest := mask; g.called != nil && rest != 0; rest &= rest - 1 {
 		if g.called[bits.TrailingZeros64(rest)]&^mask != 0 {

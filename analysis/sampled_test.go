@@ -15,7 +15,8 @@ import (
 // still true. The truth is the answer about the same run with all events kept.
 func TestSampledOriginsAreTrueOrWithheld(t *testing.T) {
 	withheld, told := uint64(0), 0
-	// In few random jobs all origins of a window are known. So more jobs are tried until one was.
+	// In few random jobs, all origins of a window are known. So more jobs are tried until one job
+	// has durations that are told, and one has durations that are withheld.
 	for i := 0; i < max(4, 40/seed.Share()) || (withheld == 0 || told == 0) && i < 100; i++ {
 		a, b := sampledOrigins(t, seed.Random(t))
 		withheld, told = withheld+a, told+b
@@ -77,13 +78,14 @@ func sampledOrigins(t *testing.T, rng *rand.Rand) (withheld uint64, told int) {
 	rows, answer := durations("sampled")
 	for k, said := range rows {
 		if len(truth[k]) == 0 {
-			continue // with all events, it is withheld: several tuples share the id of a parent
+			continue // withheld in the run with all events: several tuples share the id of a parent
 		}
 		for _, d := range said {
 			told++
 			if !slices.ContainsFunc(truth[k], func(want DurationRow) bool {
-				// Relations end with the last event, so bounds differ by some cycles. Two origins
-				// are at least a twentieth of a millisecond apart.
+				// The relations of a run end at its last event, so the bounds of the two runs
+				// differ by some cycles. A wrong origin would make a difference of at least a
+				// twentieth of a millisecond.
 				return want.From == d.From && want.FromNode == d.FromNode &&
 					max(want.Lo-d.Lo, d.Lo-want.Lo, want.Hi-d.Hi, d.Hi-want.Hi) < 1000
 			}) {
@@ -97,11 +99,11 @@ func sampledOrigins(t *testing.T, rng *rand.Rand) (withheld uint64, told int) {
 	return withheld, told
 }
 
-// If a point keeps only some tuples, a span across it is a gap, and not a span of the path. If the
-// point keeps all tuples that the others keep, a span across it has the tuples that go another way.
+// If b keeps only some tuples, the span from a to c is a gap, and not a span of the path. If b
+// keeps all tuples that a and c keep, the span from a to c has the tuples that do not pass b.
 func TestGapIsNoSpanOfThePath(t *testing.T) {
 	for sampled, want := range []struct {
-		kind   string // of the span past b
+		kind   string // of the span from a to c
 		ranked int
 		wide   bool // whether shares allow for tuples without a record
 	}{{"transfer ", 3, false}, {"gap b/recv", 2, true}, {"transfer ", 3, false}} {

@@ -5,12 +5,13 @@ import (
 	"math/bits"
 )
 
-// noShares says why the shares of a path's spans are withheld. It is empty if shares can be
-// computed that are true of all tuples with a whole path, or of all that the rule sample chose.
-// mask has the ranks that the tuples may have passed. total sums up those with a whole path.
+// noShares says why the shares of a path's spans are withheld. If shares can be computed, why is
+// empty. Then the shares are true of all tuples with a whole path or, if sample is not empty, of
+// all tuples with a whole path that the rule sample chose. mask has the ranks that the tuples may
+// have passed. total sums up the tuples with a whole path.
 //
-// Logs of other points than the first and last may lack tuples: shares then allow for the time of
-// which there is no record (assembler.allowing).
+// The logs of points between the first and the last may lack tuples. Shares then allow for the time
+// of which there is no record (graph.allow).
 func (a *assembler) noShares(mask uint64, total *critical) (sample, why string) {
 	sample, lack := a.sampledEnds(mask)
 	if len(lack.Why) > 0 {
@@ -60,8 +61,9 @@ func (a *assembler) ends(mask uint64) (ends uint64) {
 	return ends
 }
 
-// sampledEnds finds which tuples have their beginning and their end in the logs: if why is empty,
-// all, or all that the rule chose by their ids.
+// sampledEnds finds which tuples have their beginning and their end in the logs. If why is empty,
+// these are all tuples or, if rule is not empty, all that rule chose by their ids. Otherwise, why
+// says what the logs lack.
 func (a *assembler) sampledEnds(mask uint64) (rule string, why Completeness) {
 	c := a.unseen()
 	lacks := c.Lacks()
@@ -145,8 +147,8 @@ func (a *assembler) shares(spans []Span, mask uint64, total *critical,
 	return all
 }
 
-// hidesIn reports whether tuples that have a duration of the span gap may have spent a part of it
-// on another span, because the logs do not have every tuple at an end of that span.
+// hidesIn reports whether a duration of the span gap may contain time that a tuple spent on the
+// span l, without a record, because the logs do not have every tuple at an end of l.
 func (g *graph) hidesIn(l, gap spanKey) bool {
 	if l.kind != between || gap.kind != between || l == gap {
 		return false
@@ -156,9 +158,9 @@ func (g *graph) hidesIn(l, gap spanKey) bool {
 		(l.to == gap.to || inside>>l.to&1 != 0)
 }
 
-// allow widens the time on a span, and the time on all others, by what tuples may have spent
+// allow widens the time on a span, and the time on all other spans, by what tuples may have spent
 // without a record. A tuple that has no event at a point may have passed it on a branch parallel to
-// those that have events. Then the whole time end to end limits what it spent there.
+// the branches that have events. Then only the end-to-end time limits the time on the span.
 func (g *graph) allow(mask uint64, l spanKey, c, others, total *critical) {
 	if g.lacking&mask == 0 {
 		return

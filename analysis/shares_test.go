@@ -23,7 +23,7 @@ func thin(rng *rand.Rand, c *simrun.Channel, how int) {
 			}
 		}
 		if len(kept) == 0 {
-			return // a channel that keeps nothing has no log
+			return // the channel stays as it is: one that keeps nothing would have no log
 		}
 		if c.Records = kept; handler != "" {
 			c.Handler = handler
@@ -119,7 +119,8 @@ func thinnedAnswer(t *testing.T, rng *rand.Rand, told *tried) {
 		nodes, channels, edges = j.nodes, j.channels, j.edges
 	} else {
 		j := randomJob(rng)
-		for j.reuse { // if a log lacks an event, that of the id's other tuple is taken for it
+		// If a log lacked an event, that of another tuple with the same id would be taken for it.
+		for j.reuse {
 			j = randomJob(rng)
 		}
 		nodes, channels, edges = j.nodes, j.channels, j.edges
@@ -194,8 +195,8 @@ func (w *oracleAnswer) completeSpans(t *testing.T, a *Answer, told *tried) {
 				}
 			}
 			slices.Sort(all)
-			// Where the bounds do not tell which branch came last, none of them waited. This is so
-			// for few tuples.
+			// If the bounds do not tell which branch came last, no branch counts as waiting. This
+			// is so for few tuples.
 			joins := slices.ContainsFunc(a.Spans, func(o Span) bool {
 				return o.Kind == "waiting" && o.To == l.To
 			})
@@ -268,8 +269,8 @@ func (w *oracleAnswer) truePath(t *testing.T, a *Answer, p *Path, told *tried) {
 // Shares are withheld if what the logs lack may change which tuples have a whole path, or which of
 // their events count.
 func TestSharesWithheld(t *testing.T) {
-	// Every tuple goes from a to z. The logs of some points lack the events of the first 50 tuples.
-	// The log of x lacks all events but that of a tuple that was seen nowhere else.
+	// Every tuple goes from a to z. The log of one point may lack the events of the first 50
+	// tuples. The log of x has only one event, that of a tuple that was seen nowhere else.
 	for name, test := range map[string]struct {
 		passed [4][]string // by the tuple's number mod 4: the points that it passes, in order
 		lack   string      // the point whose log lacks events
