@@ -18,8 +18,8 @@ type ReturnTrips struct {
 	FromNode string `json:"from_node"`
 	ToNode   string `json:"to_node"`
 
-	// Unanswered counts tuples that left and arrived, and whose acknowledgement was lost, or the
-	// echo that answers it.
+	// Unanswered counts tuples that left and arrived, but of which a packet was lost: the
+	// acknowledgement, or the echo that answers the acknowledgement.
 	Unanswered uint64 `json:"unanswered"`
 	Disagree   uint64 `json:"disagree"` // tuples whose two intervals do not overlap: must be 0
 
@@ -32,7 +32,7 @@ type ReturnTrips struct {
 	OverTime []BinTrips `json:"over_time"` // each trip in the bin of the time when the tuple left
 }
 
-// BinTrips are medians over one bin, rounded outward by up to 1/16.
+// BinTrips has the medians over one bin, rounded outward by up to 1/16.
 type BinTrips struct {
 	Bin                      int      `json:"bin"`
 	Count                    uint64   `json:"count"`
@@ -42,8 +42,8 @@ type BinTrips struct {
 	BoundByCounters_cycles   int64    `json:"bound_by_counters_cycles"`
 }
 
-// tripEvent says which of the four moments of a return trip an event is. Sent and acknowledged are
-// where the tuple left, arrived and echoed where it arrived.
+// tripEvent says which of the four moments of a return trip an event is. sent and acknowledged are
+// on the node that the tuple left. arrived and echoed are on the node where it arrived.
 type tripEvent uint8
 
 const (
@@ -106,8 +106,8 @@ type returns struct {
 	w      *gatherer
 	groups map[tripKey]*tripGroup
 	unsent uint64 // tuples that arrived, but no log shows where they left
-	// ambiguous counts tuples whose id left twice, or was at several nodes where a tuple can be at
-	// only one.
+	// ambiguous counts tuples whose id left twice, or whose events of one kind are on several
+	// nodes.
 	ambiguous uint64
 }
 

@@ -60,7 +60,7 @@ func (l *span) words(in *input, g *graph) string {
 type spanPart struct {
 	distribution
 	a, b      int       // nodes
-	fresh     [2]*fresh // 0: off the critical path, 1: on it
+	fresh     [2]*fresh // pairs off the critical path, and pairs on it
 	held      *heldPart // nil: the truth is not known
 	unplaced  uint64
 	withheld  [withheldReasons]uint64
@@ -184,8 +184,8 @@ func (l *span) merge(m *span) {
 	}
 }
 
-// binned is a coarse histogram of the durations of tuples in one bin of time. A negative high end
-// counts as 0, which rounds it outward.
+// binned is a coarse histogram of the durations in one bin of time. A negative high end counts as
+// 0, which rounds it outward.
 type binned struct {
 	n      uint64
 	lo, hi [coarseBuckets]uint32

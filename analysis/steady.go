@@ -2,17 +2,17 @@ package analysis
 
 import "math"
 
-// Where tuples end as if a filter dropped them.
+// These limits say when tuples end at a point as if a filter dropped them.
 const (
-	leastShare  = 0.05 // of the tuples end there
-	leastJudged = 1000 // tuples; of fewer tuples, too few end to tell whether the share changes
-	leastGroups = 5    // of neighbouring bins
-	mostGroups  = 40   // so that a burst of a tenth of the tuples has whole groups
+	leastShare  = 0.05 // smallest share of the tuples that end there
+	leastJudged = 1000 // tuples; with fewer, chance hides whether the share changes
+	leastGroups = 5    // smallest number of groups of neighbouring bins
+	mostGroups  = 40   // so many that a burst of a tenth of the tuples has whole groups
 	// falseAlarm is the largest probability that a share that never changes is found to change.
 	falseAlarm = 0.001
-	// changed is a change that matters, as a share of the smaller part: of the tuples that end, or
-	// of those that go on. Among many tuples, chance alone does not explain the smaller changes of
-	// most filters.
+	// changed is the smallest change of the share that matters. It is relative to the share of
+	// tuples that end or to the share of those that go on, whichever is smaller. The shares of most
+	// filters change a little, and among many tuples chance does not explain even that.
 	changed = 0.1
 )
 
@@ -48,8 +48,8 @@ func (f *flow) add(g flow) { f.passed, f.ended = f.passed+g.passed, f.ended+g.en
 
 func (f *flow) share() float64 { return float64(f.ended) / float64(max(f.passed, f.ended, 1)) }
 
-// grouped merges neighbouring bins until each group has its part of the tuples. The groups do not
-// depend on how many tuples ended, so they favour no answer.
+// grouped merges neighbouring bins until each group has its part of the tuples. It does not look at
+// how many tuples ended, so the groups favour no answer.
 func grouped(bins []flow) (groups []flow) {
 	var all, group flow
 	for _, b := range bins {

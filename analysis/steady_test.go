@@ -86,7 +86,8 @@ func TestSteadySharesAreFiltered(t *testing.T) {
 			t.Logf("%d of %d tuples, with probability %.3f", all.ended, tuples, p)
 		}
 	}
-	// Of 2000, falseAlarm allows 2 on average. More than 9 come once in 20,000 times.
+	// With 2000 trials, falseAlarm allows 2 alarms on average. More than 9 happen once in 20,000
+	// times.
 	if alarms > 9 {
 		t.Errorf("%d of %d steady shares were found to change", alarms, trials)
 	}
@@ -106,8 +107,9 @@ func TestBurstsAreLost(t *testing.T) {
 		if rng.IntN(2) == 0 {
 			filter = 0.05 + 0.45*rng.Float64()
 		}
-		// A dead node loses all; an overflow loses some: at least a twentieth of the run in all, or
-		// most of what comes if there is a filter too.
+		// A dead node loses all tuples, an overflow loses some. A burst must be large enough to be
+		// found: a twentieth of all tuples of the run or, behind a filter, four fifths of the
+		// tuples in the burst.
 		least := min(1, 0.055/long)
 		if filter > 0 {
 			least = max(least, 0.8)

@@ -109,11 +109,11 @@ type store[T any] struct {
 type chunk[T any] struct {
 	rows    []T   // nil: they are in the file
 	n       int   // rows
-	at      int64 // in the file
+	at      int64 // offset in the file
 	sources []stint
 }
 
-// stint marks where a chunk's rows begin to be of another source.
+// stint marks the row of a chunk from which on rows are of another source.
 type stint struct {
 	from   int32
 	source int32
@@ -173,7 +173,7 @@ func (s *store[T]) each(partition int, buffer []T, tell func(rows []T, source in
 	return buffer, nil
 }
 
-// peek appends a partition's rows.
+// peek appends a partition's rows to rows. The partition keeps them.
 func (s *store[T]) peek(partition int, rows []T) ([]T, error) {
 	for i := range s.chunks[partition] {
 		c := &s.chunks[partition][i]
@@ -190,7 +190,7 @@ func (s *store[T]) peek(partition int, rows []T) ([]T, error) {
 	return rows, nil
 }
 
-// load does what peek does, and then empties the partition.
+// load appends a partition's rows to rows, and empties the partition.
 func (s *store[T]) load(partition int, rows []T) ([]T, error) {
 	rows, err := s.peek(partition, rows)
 	s.drop(partition)
