@@ -120,7 +120,7 @@ type Basis struct {
 // EventRow is an event for export.
 type EventRow struct {
 	ID    uint64
-	Tuple uint64 // tells apart tuples that share an id
+	Tuple uint64 // counts tuples from 1; tuples that share an id have different numbers
 	// At is where the event lies on the reference node's counter. For two events of one tuple, the
 	// difference of their intervals contains the interval of the duration between the events.
 	At tscratio.Interval

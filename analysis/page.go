@@ -28,7 +28,7 @@ type page struct {
 type column struct {
 	readings [pageRows]uint64
 	sources  [pageRows]uint16
-	source   uint16 // of the first event
+	source   uint16 // the log of the first event
 }
 
 type repeat struct {
@@ -79,7 +79,7 @@ func (p *page) sortRepeats() {
 	slices.SortFunc(p.again, func(a, b repeat) int { return cmp.Compare(a.row, b.row) })
 }
 
-// at is a row's event of a rank. The row must have one.
+// at returns a row's event of a rank. The row must have such an event.
 func (p *page) at(row, rank int) passage {
 	c := p.columns[rank]
 	return passage{c.readings[row], int32(c.sources[row])}
@@ -227,9 +227,9 @@ func (w *gatherer) tuples(first uint64, p *page) {
 	}
 }
 
-// paths does what path does, but for n rows at once. The rows must be alike (page.alike), and so
-// must the tuples of their plan (plan.alike). If single tuples are exported, paths must not be
-// used.
+// paths measures the tuples of n rows at once, as path would measure each. The rows must be alike
+// (page.alike), and their plan must treat all tuples alike (plan.alike). Do not call paths if
+// single tuples are exported.
 func (w *gatherer) paths(first uint64, p *page, row, n int) {
 	plan := w.planOf(p.masks[row])
 	plan.tuples += uint64(n)

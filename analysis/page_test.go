@@ -21,7 +21,7 @@ func TestPageHasWhatIsPutIntoIt(t *testing.T) {
 		for range r.IntN(20) {
 			source := r.IntN(len(rankOf))
 			var events []logstore.Event
-			if r.IntN(2) == 0 { // otherwise the ids go on where the last events ended
+			if r.IntN(2) == 0 { // if not, the ids go on where the last events ended
 				row = r.IntN(pageRows)
 			}
 			for range 1 + r.IntN(500) {

@@ -115,7 +115,7 @@ func (w *gatherer) repeated(id uint64, events []passage) {
 			again = again || e == place(i, r).first && place(i, r).n > 1
 		}
 		if again && len(plan.starts) > 0 {
-			d[beganUnseen] = doubt(b.mask) // it may be several tuples
+			d[beganUnseen] = doubt(b.mask) // its events may be those of several tuples
 		}
 		for why := range d {
 			d[why] &= doubt(b.mask)
@@ -132,11 +132,11 @@ type placed struct {
 	n           int
 }
 
-// arrival returns the one event that counts, of a tuple's events at a point. Where branches meet,
-// each branch brings an event, and the last event counts. Elsewhere further events are duplicates,
-// and the first event counts. certain is false if the logs may lack a branch. Where several
-// branches arrive, it is also false if the number of events is not that of the branches, or if the
-// tuple did not go on. Then a branch may be lost, or an event repeated.
+// arrival returns the one of a tuple's events at a point that counts. Where branches meet, each
+// branch brings an event, and the last event counts. Elsewhere, further events are duplicates, and
+// the first event counts. certain is false if the logs may lack a branch. Where several branches
+// arrive, it is also false if there are more or fewer events than branches, or if the tuple did not
+// go on: a branch may be lost, or an event repeated.
 func (w *gatherer) arrival(p *plan, r uint8, at *placed) (e passage, certain bool) {
 	copies := 1
 	if p.copies != nil {
@@ -182,7 +182,8 @@ func (w *gatherer) path(id, mask uint64, path *[maxPoints]passage) {
 	p := w.planOf(mask)
 	p.tuples++
 	w.number++
-	whole, all := p.ended && in == 0, NotCritical // all: of every span, unless the times decide
+	// all is for every span, if the times need not be compared.
+	whole, all := p.ended && in == 0, NotCritical
 	if whole {
 		all = SurelyCritical
 	} else if p.ended {
@@ -238,7 +239,7 @@ func (w *gatherer) path(id, mask uint64, path *[maxPoints]passage) {
 	if !parent {
 		for _, r := range p.ends {
 			if child && w.graph.inside>>r&1 != 0 {
-				w.found.points[r].unfinished++ // as a window that is still open
+				w.found.points[r].unfinished++ // for example, a window that is still open
 				continue
 			}
 			w.end(r, &path[r])

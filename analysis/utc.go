@@ -12,8 +12,8 @@ import (
 type Clock struct {
 	Reference Reference
 
-	// The reference's counter read Counter at some moment between UTCLo_ns and UTCHi_ns, in ns
-	// since 1970 by the reference's clock.
+	// The reference's counter read Counter at some moment between UTCLo_ns and UTCHi_ns. These are
+	// in ns since 1970 by the reference's clock.
 	Counter            uint64
 	UTCLo_ns, UTCHi_ns int64
 

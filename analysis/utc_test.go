@@ -24,8 +24,8 @@ func TestClockUTC(t *testing.T) {
 		from, to   int64
 		at, length int64
 	}{
-		{1101, 1200, 50 + 45, 60 + 210, 55 + 100, 66}, // after Counter
-		{801, 901, 50 - 209, 60 - 44, 55 - 99, 67},    // before Counter
+		{1101, 1200, 50 + 45, 60 + 210, 55 + 100, 66}, // a reading after Counter
+		{801, 901, 50 - 209, 60 - 44, 55 - 99, 67},    // a reading before Counter
 		{1000, 1000, 50 - 10, 60 + 10, 55, 0},
 	} {
 		at := tscratio.Interval{Lo: w.lo, Hi: w.hi}
@@ -104,7 +104,7 @@ func TestRowsComeTogether(t *testing.T) {
 		Durations: func(d DurationRow) error {
 			if d.Tuple == 0 {
 				origins++
-				// The row of the event may be wider: see tellEvents.
+				// The interval in the event's row may be wider: see tellEvents.
 				at := placed[fmt.Sprint(d.ID, d.To)]
 				told := slices.ContainsFunc(at, func(i tscratio.Interval) bool {
 					return i.Lo <= d.Ends[1].Lo && d.Ends[1].Hi <= i.Hi

@@ -6,8 +6,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// partOf does what part does, for a span of a plan. Most often it returns the part that the tuple
-// before used.
+// partOf returns the part of a planned span between the nodes of two sources. Most often it is the
+// part that the tuple before used.
 func (w *gatherer) partOf(p *planned, from, to int32) *spanPart {
 	if p.part == nil || p.sources != [2]int32{from, to} {
 		p.part, p.sources = w.part(p.span, from, to), [2]int32{from, to}
@@ -73,8 +73,8 @@ func (w *gatherer) pass(mask uint64, path *[maxPoints]passage) {
 }
 
 // alone computes one duration. It is used in three cases: stamps have a slack of their own,
-// durations are exported, or it is not known which point a tuple passed last. keep says that
-// w.passing is the tuple's path, which is kept if the tuple is among the slowest.
+// durations are exported, or it is not known which point a tuple passed last. If keep is true,
+// w.passing is the tuple's path. It is kept if the tuple is among the slowest.
 func (w *gatherer) alone(l *span, part *spanPart, id uint64, from, to *passage, on, keep bool) {
 	d, err := w.timer.between(int(from.source), int(to.source), from.reading, to.reading)
 	if err != nil {
