@@ -11,9 +11,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// The difference of two events contains the duration between them, even if the relation between
-// their nodes is wider than the relations of both to the reference. An event's interval contains
-// the moment at which the event truly was.
+// The difference of two events' intervals contains the duration between them, even if the relation
+// between their nodes is wider than the relations of both to the reference. An event's interval
+// contains the moment at which the event truly happened.
 func TestEventsHoldDurations(t *testing.T) {
 	seed.For(t, 3, func(t *testing.T, rng *rand.Rand) {
 		nodes := simrun.Nodes(rng, 3)

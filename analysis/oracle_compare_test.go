@@ -230,8 +230,9 @@ func (s *oracleSum) merge(o *oracleSum) {
 }
 
 // compareShares checks the order of a path's spans, and the share of each in the end-to-end time.
-// Gaps take a part of that time, but have no share. If a log is lacking, a share may be wider than
-// the events in the logs tell, or withheld, and no span needs to be surely slower.
+// Gaps take a part of that time, but have no share. If lacking is true, some log is unreadable. The
+// answer may then withhold a share, or give a wider interval than the events in the other logs do,
+// and need not call any span surely slower.
 func compareShares(t *testing.T, want *oracleAnswer, total *oracleSum, spans []Span,
 	ranked []RankedSpan, gaps []*Span, lacking bool) {
 	t.Helper()
@@ -419,7 +420,7 @@ func TestAnswersEqualOracle(t *testing.T) {
 	}
 }
 
-// No row of some channel can be read.
+// If no row of some channel can be read, the answer equals the oracle's answer from the other rows.
 func TestAnswersWithoutALogEqualOracle(t *testing.T) {
 	for i := range max(2, 8/seed.Share()) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) { answersEqualOracle(t, seed.Random(t), true) })

@@ -64,7 +64,7 @@ type oracleAnswer struct {
 	orphans          int
 	slowest          []oraclePath
 	disordered       map[string]int
-	// of each tuple, all points that it passed
+	// the points that each tuple passed
 	points [][]string
 	silent bool // some node has no log: then nothing is known about shares
 }

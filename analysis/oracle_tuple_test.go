@@ -7,7 +7,7 @@ import (
 	"sort"
 )
 
-// How the oracle cuts the events of an id into tuples, and measures one tuple.
+// In this file, the oracle cuts the events of an id into tuples, and measures one tuple.
 
 // oracleTuple has the event of one tuple at each point.
 type oracleTuple struct {
@@ -164,7 +164,8 @@ func (o *oracle) mayLack(passed []string, p, q string) bool {
 	})
 }
 
-// merges returns the points at which at least half of the ids with branches have several events.
+// merges returns the points where branches arrive one by one: at least half of the ids with
+// branches have several events there.
 func (o *oracle) merges(byID map[uint64][]oracleEvent) map[string]bool {
 	passed, several := map[string]int{}, map[string]int{}
 	for _, events := range byID {

@@ -184,8 +184,8 @@ func TestLinksInACircle(t *testing.T) {
 	}
 }
 
-// If the bound does not tell whether an event came before or after the second tuple of its id, it
-// belongs to that tuple.
+// If the bound does not tell whether an event came before the second tuple with its id or after it,
+// the event belongs to the second tuple.
 func TestReusedIDWithinTheBound(t *testing.T) {
 	channels := channelsOf([]uint64{1, 1}, []uint64{1, 1})
 	for i := range channels[0].Records {

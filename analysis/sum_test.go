@@ -50,8 +50,8 @@ func TestSumsAreExact(t *testing.T) {
 	}
 }
 
-// The sum of the longest durations contains the sum of the truths, whichever duration was truly the
-// longest, and is exact if the durations are.
+// longest adds the longest of several durations. The sum contains the sum of the truly longest
+// durations, whichever they are, and is exact if the durations are exact.
 func TestLongestContainsTheTruth(t *testing.T) {
 	r := seed.Random(t)
 	for range 200 {
