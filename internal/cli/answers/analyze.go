@@ -197,8 +197,8 @@ func analyzeRun(ctx context.Context, path string, o analysis.Options,
 	return analyzeOpen(ctx, dir, o, stderr)
 }
 
-// analyzeOpen analyzes an open run. A run of virtual nodes has a record of the truth. If there is
-// one, analyzeOpen compares everything with it.
+// analyzeOpen analyzes an open run. If the run has a record of the truth, as runs of virtual nodes
+// do, analyzeOpen compares everything with it.
 func analyzeOpen(ctx context.Context, dir *runs.Directory, o analysis.Options,
 	stderr io.Writer) (*analysis.Answer, error) {
 	counters, missing := truth.Of(dir)
@@ -318,7 +318,8 @@ func partsOf(a *analysis.Answer) string {
 		are)
 }
 
-// partialOf does what partial does, for commands that do not list the parts.
+// partialOf returns the same error as partial, for commands that do not list the parts. The error
+// says which command lists them.
 func partialOf(a *analysis.Answer, path string) error {
 	err := partial(a)
 	if err == nil {

@@ -18,8 +18,8 @@ import (
 const listWidth = 400
 
 // checkChosen fails if a run has no log, no chosen node or no chosen channel. It is called before
-// anything is analyzed or written. If only some names choose nothing, it does not fail, and the
-// answer says which.
+// anything is analyzed or written. If some of the chosen names exist and others do not, checkChosen
+// does not fail: the answer names the others.
 func checkChosen(dir *runs.Directory, chosen *analysis.Filter) error {
 	nodes, channels := command.NodesOf(dir), dir.Channels()
 	fails := func(why string, names []string) error {
@@ -27,7 +27,7 @@ func checkChosen(dir *runs.Directory, chosen *analysis.Filter) error {
 			shorten(strings.Join(names, ", "), listWidth))
 	}
 	switch {
-	case len(nodes) == 0: // the analysis says so
+	case len(nodes) == 0: // the analysis reports that
 		return nil
 	case len(channels) == 0:
 		why := ""

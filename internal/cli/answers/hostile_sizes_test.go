@@ -25,8 +25,8 @@ import (
 // to look at.
 const sizesVariable = "CLOUDPROFILER_SIZES"
 
-// TestLook runs in the other processes that TestHostileSizes starts. A process has to end before it
-// is known how much memory it used.
+// TestLook runs in the processes that TestHostileSizes starts, one for each run: only when a
+// process has ended is it known how much memory it used.
 func TestLook(t *testing.T) {
 	run := os.Getenv(sizesVariable)
 	if run == "" {
@@ -41,8 +41,9 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// Commands stay within the limit of memory, whatever the files of a run are: some are too long,
-// some expand to far more than their length. If a path is not a file, no command waits for it.
+// Commands stay within the limit of memory, whatever the files of a run are. Some files are too
+// long, and some expand to far more than their length. If a named pipe is in the place of a file,
+// no command waits for it.
 func TestHostileSizes(t *testing.T) {
 	if testing.Short() || seed.Share() > 1 {
 		t.Skip("takes seconds, and the race detector takes memory of its own")

@@ -65,7 +65,7 @@ func (m mutator) harmed(all []runFiles) (runFiles, harm) {
 type trial struct {
 	dir  string
 	all  []runFiles
-	base map[string]*analysis.Answer // of unchanged runs; the method answer makes the key
+	base map[string]*analysis.Answer // answers about unchanged runs, by run and options
 	sums trialSums
 }
 
@@ -155,7 +155,7 @@ func (t *trial) try(number uint64) error {
 	defer dir.Close()
 	o := m.options(h)
 	a, err := analysis.Run(context.Background(), dir, o)
-	if errors.Is(err, analysis.ErrEdge) { // the run lost a point, and no file says so
+	if errors.Is(err, analysis.ErrEdge) { // the run lost a point: no file says so
 		o.Edges = nil
 		a, err = analysis.Run(context.Background(), dir, o)
 	}

@@ -68,7 +68,7 @@ const patience = 5 * time.Minute
 func tryMany(t *testing.T, first, n uint64) *trials {
 	t.Helper()
 	all := new(trials)
-	const each = 500 // few, so that the memory of a process is that of few trials
+	const each = 500 // trials in one process; few, so that its memory does not grow
 	var next atomic.Uint64
 	var group sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {

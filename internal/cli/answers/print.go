@@ -186,7 +186,7 @@ func printPoints(out io.Writer, a *analysis.Answer) {
 				"lost", "filtered", "in flight", "duplicate", "appeared", "late")
 			head = true
 		}
-		most := "" // before a number that whole logs might show to be smaller
+		most := "" // ≤ if logs lack tuples, because the true number may be smaller
 		if p.Undecided != "" {
 			most = "≤ "
 		}

@@ -13,7 +13,7 @@ import (
 
 // shown is what a person asked to see of an answer.
 type shown struct {
-	run     string // as given on the command line; for the commands in the advice
+	run     string // as given on the command line; the advice repeats it
 	verbose bool
 	slowest bool // show the slowest tuples
 	notes   bool // show notes, even if not verbose

@@ -246,7 +246,7 @@ func TestDiffOutput(t *testing.T) {
 	commandtest.Golden(t, "diff.txt", out.String())
 }
 
-// A single part is reported in the singular.
+// If only one part is suspect, missing or undecided, the error is in the singular.
 func TestPartial(t *testing.T) {
 	a := printedAnswer()
 	for _, test := range []struct {
@@ -263,7 +263,8 @@ func TestPartial(t *testing.T) {
 	}
 }
 
-// Each line of the table fits on a screen. A printed duration or share contains the exact one.
+// Each line of the table fits on a screen. A printed duration or share is an interval that contains
+// the exact one.
 func TestTableIsWideEnoughAndNoWider(t *testing.T) {
 	rng := seed.Random(t)
 	for range 200 {
@@ -334,7 +335,7 @@ func TestAdvice(t *testing.T) {
 		analysis.Interval{Lo_cycles: 5, Hi_cycles: 7}
 	*p99(1) = analysis.Interval{Lo_cycles: 8, Hi_cycles: 9}
 	check(worst, single)
-	p99(1).Lo_cycles, p99(2).Hi_cycles = 7, 6 // not surely above the first pair
+	p99(1).Lo_cycles, p99(2).Hi_cycles = 7, 6 // pair 1 is no longer surely above pair 0
 	check(single)
 	a.Paths[0].Spans[0], a.Paths[0].Spans[1] = a.Paths[0].Spans[1], a.Paths[0].Spans[0]
 	check("the load: it perhaps came late by more than any span took. Is its machine too slow?",

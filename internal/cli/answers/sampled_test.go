@@ -49,13 +49,13 @@ func sample(c *simrun.Channel) {
 	c.Records = slices.DeleteFunc(c.Records, func(r simrun.Record) bool { return r.ID%16 > 0 })
 }
 
-// If logs lack tuples, the first screen and the page name the tuples that they describe, and what
-// they say is true of these tuples. They call no span surely the slowest.
+// If logs lack tuples, the first screen and the page say which tuples they describe. What they say
+// is true of these tuples. No span is called surely the slowest.
 func TestWhatIsSlowInThinnedLogs(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func([]simrun.Channel)
-		says   []string // in the terminal
-		page   []string // of the path on the page: which tuples, and why it is not sure
+		says   []string // what the terminal shows
+		page   []string // what the page shows of the path: which tuples, and why it is not sure
 	}{
 		"all are there": {func([]simrun.Channel) {}, []string{
 			"slowest by the share of the time end to end, of 1600 tuples, from source/send\n",
