@@ -148,7 +148,7 @@ func randomForkJob(rng *rand.Rand) *forkJob {
 		j.join(rng, id, eachArrival, arrived, logged)
 		if ends := j.ends[id]; len(sides) == 1 && (len(ends) == 0 ||
 			len(ends) == 1 && sides[0].time > ends[0].time) {
-			j.ends[id] = sides // the other copies ended earlier, or nowhere
+			j.ends[id] = sides // the copy to the separate actor ends last
 		} else if len(sides) > 1 {
 			j.ends[id] = append(j.ends[id], sides...)
 		}

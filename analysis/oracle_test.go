@@ -134,7 +134,8 @@ func (o *oracle) duration(a, b oracleEvent) tscratio.Duration {
 
 func (o *oracle) precedes(p, q string) bool { return slices.Contains(o.before[q], p) }
 
-// gap reports whether a tuple may have passed a point between two others that its logs do not show.
+// gap reports whether a tuple may have passed a point between two others without an event in the
+// logs.
 func (o *oracle) gap(p, q string) bool {
 	return slices.ContainsFunc(o.points, func(r string) bool {
 		return o.lacking[r] && o.precedes(p, r) && o.precedes(r, q)

@@ -126,7 +126,7 @@ func (p *page) sameSources(mask uint64, a, b int) bool {
 	return true
 }
 
-// run is consecutive events of a partition from one source.
+// run has consecutive events of a partition from one source.
 type run struct {
 	events []logstore.Event
 	source uint16

@@ -13,16 +13,16 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// told is what a log contains besides its events.
+// told says what a log contains besides its events.
 type told struct {
 	report     logstore.Report
 	err        error // why the log could not be read to its end
 	rows       uint64
-	events     uint64 // that were chosen
+	events     uint64 // number of events that were chosen
 	poison     uint64
 	links      uint64
 	disordered uint64
-	tooMixed   bool // ids of too many origins to follow the order of each
+	tooMixed   bool // the ids have too many origins to follow the order of each
 	changes    int
 	thins      string // the rules of handlers that keep only some tuples; empty: there are none
 	firstLast  logstore.FirstLast

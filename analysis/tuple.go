@@ -182,7 +182,7 @@ func (w *gatherer) path(id, mask uint64, path *[maxPoints]passage) {
 	p := w.planOf(mask)
 	p.tuples++
 	w.number++
-	// all is for every span, if the times need not be compared.
+	// all says how critical every span is, if the times need not be compared.
 	whole, all := p.ended && in == 0, NotCritical
 	if whole {
 		all = SurelyCritical
