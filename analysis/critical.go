@@ -8,8 +8,8 @@ import (
 )
 
 // A tuple's critical path leads back from where the tuple ended. At a point where branches meet, it
-// follows the branch that arrived last: only that branch could have been faster and have helped. A
-// branch that arrived earlier waited.
+// follows the branch that arrived last. Branches that arrived earlier waited: if they were faster,
+// the tuple would not end earlier.
 
 // Critical says whether a span is on the critical path of a tuple.
 type Critical uint8

@@ -56,8 +56,8 @@ func (s *shared) add(n uint64, logs [2]int32) {
 	s.n += n
 }
 
-// begins are two logs in which tuples with one id begin, if there are two: on two nodes, or else on
-// one node.
+// begins has the logs in which tuples with one id begin: onNodes has one log on each of up to two
+// nodes, onNode has up to two logs of one node.
 type begins struct {
 	onNodes, onNode []int32
 	room            [4]int32

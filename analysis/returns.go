@@ -84,8 +84,8 @@ type tripGroup struct {
 // tripSide has durations by one of the two methods.
 type tripSide struct {
 	part   *spanPart
-	span   span // over time
-	widths span // half-widths over time
+	span   span // the durations over time
+	widths span // the half-widths over time
 }
 
 func (s *tripSide) add(d *tscratio.Duration, x uint64, axis *axis) {
