@@ -52,7 +52,7 @@ func changeOf(percent float64, before, after spanOf) Change {
 // even if every ten durations are equal. Too few durations give no verdict.
 func TestVerdictsOfDrawnRuns(t *testing.T) {
 	rng := seed.Random(t)
-	const budget = 600_000 // durations of a case
+	const budget = 600_000 // number of durations in all comparisons of a case
 	sizes := []int{200, 1000, 9000}
 	if seed.Share() > 1 {
 		sizes = sizes[:1]

@@ -14,8 +14,8 @@ import (
 )
 
 // A change has a verdict only if the durations of both sides are those of the same tuples.
-// Otherwise the reason is given. The worker is slow for three of four tuples, and the tuples that
-// a rule keeps are the others.
+// Otherwise the reason is given. The worker is slow for three of four tuples. A sample may have
+// only these, or only the others, so two samples would show a change that is none.
 func TestVerdictOnlyOfTheSameTuples(t *testing.T) {
 	rng := seed.Random(t)
 	const tuples = 8000

@@ -64,7 +64,7 @@ func TestOrderThatBoundsLeaveOpen(t *testing.T) {
 	}
 }
 
-// What a finding says of a declared edge: it changes nothing, or how many tuples contradict it.
+// A finding says that a declared edge changes nothing, or how many tuples contradict it.
 func TestFindingsAboutDeclaredEdges(t *testing.T) {
 	late := everyTen(1, "b/recv", 20, 10_000_000)
 	late.Records[4].Time = simrun.Hz / 2
@@ -151,7 +151,8 @@ func TestDurationsWithinNodesWithoutRelations(t *testing.T) {
 	}
 }
 
-// Windows that are still open are called unfinished: not lost, and not seen with foreign ids.
+// Tuples of windows that are still open are called unfinished. They are not called lost, and no
+// finding says that their ids match those of no other point.
 func TestWindowsThatNeverClose(t *testing.T) {
 	const ms = simrun.Hz / 1000
 	for name, test := range map[string]struct {

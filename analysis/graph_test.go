@@ -17,7 +17,7 @@ func TestWhatPrecedes(t *testing.T) {
 	for _, test := range []struct {
 		p, q           string
 		both           uint64
-		surely, middle [2]uint64 // tuples that passed p first, and q first
+		surely, middle [2]uint64 // number of tuples that passed p first, and q first
 		want           [2]bool   // p before q, q before p
 	}{
 		{"a/recv", "b/recv", 0, [2]uint64{}, [2]uint64{}, [2]bool{}},

@@ -40,7 +40,8 @@ func randomNested(rng *rand.Rand, kind nestedKind, single, other bool) *nestedJo
 	for i, a := range []string{"source", "slow", "quick", "other", "join", "aside"} {
 		j.where[a] = rng.IntN(len(j.nodes))
 		if i < 3 {
-			j.where[a] = i % len(j.nodes) // a node without logs would leave more open
+			// Each node has logs: a node without logs would leave more orders open.
+			j.where[a] = i % len(j.nodes)
 		}
 	}
 	step := func(most uint64) uint64 { return forkMs/50 + rng.Uint64N(most) }

@@ -121,8 +121,8 @@ func compare(t *testing.T, o *oracle, want *oracleAnswer, got *Answer, exact boo
 }
 
 // comparePaths compares paths with the tuples of the oracle. Two points are on one path if tuples
-// connect them, possibly through other points. A span must come before all spans with a smaller
-// median.
+// connect them, possibly through other points. In the list of a path's spans, a span must come
+// before all spans with a smaller median.
 func comparePaths(t *testing.T, o *oracle, want *oracleAnswer, got *Answer) {
 	t.Helper()
 	group := map[string]string{} // by point: some point of its path

@@ -60,7 +60,8 @@ func secondsShown() (all []shownSeconds) {
 	return all
 }
 
-// The page computes the same digits in TypeScript: its tests read this file.
+// Go and the report page print the same digits. This test writes or checks testdata/seconds.json,
+// and the tests of the page check that its TypeScript prints what this file says.
 func TestSecondsAreShownOneWay(t *testing.T) {
 	const path = "testdata/seconds.json"
 	var text bytes.Buffer
