@@ -51,7 +51,7 @@ type Method struct {
 	// difference of the two clocks, as both daemons state it at one time.
 	Held *Held `json:"held,omitempty"`
 
-	Bounds_cycles Column `json:"bounds_cycles"` // in each bin
+	Bounds_cycles Column `json:"bounds_cycles"` // the bound in each bin
 
 	// Times is the method's median bound divided by our median bound. Both medians are over the
 	// bins in which both methods have a bound. Gaps counts the bins in which only ours has one.
@@ -59,7 +59,7 @@ type Method struct {
 	Times float64 `json:"times,omitempty"`
 	Gaps  int     `json:"gaps,omitempty"`
 
-	// Over the bins that have a value.
+	// The smallest, the median and the largest bound of the bins that have one.
 	Least_cycles  int64 `json:"least_cycles"`
 	Median_cycles int64 `json:"median_cycles"`
 	Worst_cycles  int64 `json:"worst_cycles"`
@@ -119,7 +119,7 @@ func (in *input) compare(bins Bins, trips *returns) []Comparison {
 	return all
 }
 
-// sum sums up the bounds over all bins.
+// sum computes the smallest, the median and the largest bound of all bins.
 func (m *Method) sum() {
 	values := m.Bounds_cycles.present()
 	if len(values) == 0 {

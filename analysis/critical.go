@@ -163,7 +163,7 @@ func (j *judged) arrive(t *timer, spans []planned, index int, path *[maxPoints]p
 		lacking, open = lacking || spans[i].lacking, open || spans[i].open
 	}
 	may, surely := j.latest(t, spans, path, func(*planned) bool { return true })
-	known := may // those that may be latest of the spans that are not open
+	known := may // the spans that may be the latest if open spans are left out
 	if open {
 		known, _ = j.latest(t, spans, path, func(l *planned) bool { return !l.open })
 	}
