@@ -60,7 +60,8 @@ func TestRepeatedRunsAreComparedBeyondChance(t *testing.T) {
 	}
 }
 
-// What needsOf advises decides a change, and less than that does not.
+// needsOf advises narrower bounds if the intervals overlap, more tuples for single runs, and
+// otherwise more runs. Examples show how many.
 func TestWhatDecidesAChange(t *testing.T) {
 	rng := seed.Random(t)
 	seen := map[string]int{}

@@ -35,7 +35,7 @@ type pointFound struct {
 	endedBins, flyingBins []uint64
 
 	made       uint64 // tuples that passed the point and were made of others
-	unfinished uint64 // those of made that ended inside an actor
+	unfinished uint64 // tuples counted in made that ended inside an actor
 
 	again  uint64 // ids that begin here more than once, each in one log
 	shared shared // ids that begin here on several nodes

@@ -27,8 +27,8 @@ type lineage struct {
 	lossy bool
 }
 
-// origin says where the tuples began of which an id was made. It has the earliest of these
-// beginnings and the latest.
+// origin belongs to an id that was made of tuples. It says where the earliest and the latest of
+// these tuples began.
 type origin struct {
 	id               uint64
 	earliest, latest begun // if source is nowhere: not known
@@ -109,8 +109,8 @@ func (w *gatherer) loadLinks(s *scattered, partition int) error {
 	return nil
 }
 
-// tellUnseen notes those of the partition's parents that have no event in any log, and counts the
-// children without one.
+// tellUnseen notes the partition's parents that have no event in any log. It also counts its
+// children with and without an event.
 func (w *gatherer) tellUnseen() {
 	w.found.childless += uint64(len(w.unborn))
 	w.found.born += uint64(len(w.children) - len(w.unborn))
@@ -209,8 +209,8 @@ func (l *lineage) round(ctx context.Context, current, arrived *store[origin], of
 }
 
 // joined merges the rows of each id. In the first generation, once is true: an id should then have
-// one row. If it has more, several tuples share the id, and it is not known of which of these the
-// children were made.
+// one row. If it has more, several tuples share the id, and it is not known which of these the
+// children were made of.
 func (l *lineage) joined(rows []origin, once bool, w *gatherer) map[uint64]origin {
 	byID := make(map[uint64]origin, len(rows))
 	for _, o := range rows {

@@ -163,8 +163,8 @@ func (g *graph) hasRivals(mask uint64, from, to int) bool {
 	return g.open != nil && mask&g.open[to]&^(g.before[from]|g.open[from]|1<<from) != 0
 }
 
-// certain returns those of the given ranks that precede or follow each other given rank, and each
-// rank where logs lack tuples. So every path leads over them, even if some order is open.
+// certain returns the given ranks whose order is known relative to all other given ranks, and to
+// all ranks where logs lack tuples. Every path leads over them, even if some other order is open.
 func (g *graph) certain(mask uint64) (found uint64) {
 	all := mask | g.lacking
 	for rest := mask; rest != 0; rest &= rest - 1 {

@@ -147,8 +147,8 @@ func (a *assembler) shares(spans []Span, mask uint64, total *critical,
 	return all
 }
 
-// hidesIn reports whether a duration of the span gap may contain time that a tuple spent on the
-// span l, without a record, because the logs do not have every tuple at an end of l.
+// hidesIn reports whether the span gap may contain the span l. A tuple that has no event at an end
+// of l has no duration of l. Its time on l is then a part of its duration of gap.
 func (g *graph) hidesIn(l, gap spanKey) bool {
 	if l.kind != between || gap.kind != between || l == gap {
 		return false

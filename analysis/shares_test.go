@@ -266,8 +266,8 @@ func (w *oracleAnswer) truePath(t *testing.T, a *Answer, p *Path, told *tried) {
 	}
 }
 
-// Shares are withheld if what the logs lack may change which tuples have a whole path, or which of
-// their events count.
+// Shares are withheld if the events that logs lack may change which tuples have a whole path, or
+// which events of a tuple count.
 func TestSharesWithheld(t *testing.T) {
 	// Every tuple goes from a to z. The log of one point may lack the events of the first 50
 	// tuples. The log of x has only one event, that of a tuple that was seen nowhere else.
