@@ -20,7 +20,7 @@ type page struct {
 	mixed   uint64 // of these, ranks with events of several sources
 
 	repeated [pageRows / 64]uint64 // rows with more than one event of a rank
-	again    []repeat              // events whose place in a column is taken
+	again    []repeat              // events of a row at a rank, after its first
 }
 
 // column has a page's events of one rank. Rows whose mask lacks the rank have events of other

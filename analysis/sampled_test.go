@@ -15,8 +15,8 @@ import (
 // still true. The truth is the answer about the same run with all events kept.
 func TestSampledOriginsAreTrueOrWithheld(t *testing.T) {
 	withheld, told := uint64(0), 0
-	// In few random jobs, all origins of a window are known. So more jobs are tried until one job
-	// has durations that are told, and one has durations that are withheld.
+	// All origins of a window are known in few random jobs. More jobs are tried until some duration
+	// of a tuple made of others was given, and another was withheld.
 	for i := 0; i < max(4, 40/seed.Share()) || (withheld == 0 || told == 0) && i < 100; i++ {
 		a, b := sampledOrigins(t, seed.Random(t))
 		withheld, told = withheld+a, told+b
