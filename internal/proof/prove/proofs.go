@@ -21,6 +21,8 @@ var proofs = []listed{
 	{name: "A node that probes", command: []string{"go", "test", "-count=1", "-run", "^TestBar",
 		"./tscclient"}},
 	{name: "A log call", command: []string{"bin/cp-bench", "log"}},
+	{name: "A log call on other CPUs", command: []string{"go", "test", "-count=1", "-run",
+		"^TestBarChains", "./bench"}},
 	{name: "The log call under kills", command: []string{"go", "test", "-count=1", "-run",
 		"^TestBarKill", "./handlers"}},
 	{name: "A log call in C", command: []string{"go", "test", "-count=1", "-run", "^TestBar",
