@@ -44,6 +44,7 @@ struct channel {
 
 	/* If *hot.word equals recording, every event becomes a record. Atomic. */
 	uint64_t recording;
+	uint32_t reserve; /* for many writers: enum cp_reserve. Atomic */
 	bool many, unordered, links;
 	enum cp_policy policy;
 	struct adopted set;

@@ -3,6 +3,7 @@
  * and given stamps.
  */
 #include "channel.h"
+#include "restart.h"
 
 /*
  * stamp returns the stamp that cp_log_at was given. If there is none (0), stamp reads the counter.
@@ -79,6 +80,17 @@ static void write_one(struct channel *c, const uint64_t *ids, uint64_t n, uint64
 }
 
 /*
+ * reserve reserves n places in a shard, from tail on. It returns false if the tail has moved, or if
+ * the thread was interrupted.
+ */
+static bool reserve(struct channel *c, struct shard *s, unsigned core, uint64_t tail, uint64_t n)
+{
+	if (PEEK(&c->reserve) == CP_RESTART)
+		return core < c->shard_count && cp_advance(&c->reserve, core, s->tail, tail, tail + n);
+	return LOAD(&c->reserve) == CP_SWAP && CHANGE(s->tail, tail, tail + n);
+}
+
+/*
  * write_many reserves places in the shard of this core and writes the records. In each record it
  * stores the counter word last, because the lap mark in the counter word says that the record is
  * finished. It writes the last record first. So if the first record of a pair is finished, the pair
@@ -86,21 +98,28 @@ static void write_one(struct channel *c, const uint64_t *ids, uint64_t n, uint64
  */
 static void write_many(struct channel *c, const uint64_t *ids, uint64_t n)
 {
+	enum { ATTEMPTS = 100 };
 	unsigned core;
-	uint64_t counter = counter_core(&core);
-	struct shard *s = &c->shards[core & (c->shard_count - 1)];
-	uint64_t tail = LOAD(s->tail);
+	uint64_t counter = counter_core(&core), tail;
+	struct shard *s;
 
-	for (;;) {
+	for (unsigned attempt = 1;; attempt++) {
+		s = &c->shards[core & (c->shard_count - 1)];
+		tail = LOAD(s->tail);
 		if (tail + n > LOAD(&s->limit)) {
 			if (!cp_room(c, s, n, counter))
 				return;
-			tail = LOAD(s->tail);
 			continue;
 		}
-		if (__atomic_compare_exchange_n(s->tail, &tail, tail + n, false,
-						__ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+		if (reserve(c, s, core, tail, n))
 			break;
+		if (LOAD(&c->reserve) == CP_SWAP)
+			continue;
+		counter_core(&core); /* the thread may have moved */
+		if (attempt % ATTEMPTS == 0 && !cp_share(c)) {
+			cp_drop(c, s, counter);
+			return;
+		}
 	}
 	while (n-- > 0) {
 		struct cp_record *r = &s->records[(tail + n) & s->mask];

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "open.h"
+#include "restart.h"
 
 #define DEFAULT_RECORDS (1 << 16)
 #define MIN_SHARD_RECORDS (1 << 10)
@@ -125,6 +126,7 @@ bool cp_measure(struct channel *c, const cp_options *o, struct wanted *w)
 	if (c->many) {
 		uint64_t least = records < MIN_SHARD_RECORDS ? records : MIN_SHARD_RECORDS;
 		c->shard_count = (unsigned)round_up(shard_cores());
+		c->reserve = cp_can_restart() ? CP_RESTART : CP_SWAP;
 		records = (records + c->shard_count - 1) / c->shard_count;
 		if (records < least)
 			records = least;

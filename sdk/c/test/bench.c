@@ -1,8 +1,10 @@
 /*
  * This program measures the cost of a log call as a ratio to a bare counter reading. One writer
- * logs to a ring with policy overwrite, which nobody drains. Calls and readings take turns of a few
+ * logs to a ring with policy overwrite, which nobody drains. The same thread also logs to a ring
+ * for many writers, which is emptied between turns. Calls and readings take turns of a few
  * milliseconds. For each repetition the program prints a line with medians over many turns: the
- * ratio, the nanoseconds of a call, and the nanoseconds of a reading.
+ * ratio, the nanoseconds of a call, the nanoseconds of a reading, and the ratios for many writers:
+ * if they reserve places in the best way that this machine has, and with a compare-and-swap.
  *
  *	bench [REPETITIONS]
  */
@@ -13,7 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cloudprofiler.h"
+#include "channel.h"
+#include "restart.h"
 
 enum { TURNS = 16, CALLS = 100000 };
 
@@ -40,6 +43,23 @@ static double calls(cp_channel *c)
 	return (now_ns() - start) / CALLS;
 }
 
+/* empty does what a drainer does after it has stored the records. */
+static void empty(struct channel *c)
+{
+	for (unsigned i = 0; i < c->shard_count; i++)
+		STORE(&c->shards[i].page->consumer.head, LOAD(c->shards[i].tail));
+}
+
+/* turn measures calls between two measurements of readings. It returns the ratio. */
+static double turn(cp_channel *c, double *log, double *base)
+{
+	double before = bare();
+
+	*log = calls(c);
+	*base = (before + bare()) / 2;
+	return *log / *base;
+}
+
 static int compare(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
@@ -56,11 +76,13 @@ int main(int argc, char **argv)
 {
 	int repetitions = argc > 1 ? atoi(argv[1]) : 7;
 	cp_options o = {.handler = "id", .policy = "overwrite"};
-	cp_channel *c = cp_open("bench/c", &o);
+	cp_options many = {.handler = "id", .policy = "drop", .buffer_bytes = 8 << 20};
+	cp_channel *c = cp_open("bench/c", &o), *shared = cp_open_shared("bench/shared", &many);
+	struct channel *s = (struct channel *)shared;
 	cpu_set_t all, last;
 
-	if (cp_error(c) != NULL) {
-		fprintf(stderr, "%s\n", cp_error(c));
+	if (cp_error(c) != NULL || cp_error(shared) != NULL) {
+		fprintf(stderr, "%s\n", cp_error(c) != NULL ? cp_error(c) : cp_error(shared));
 		return 1;
 	}
 	/* Stay on one core, as "cp-bench log" does. */
@@ -73,18 +95,26 @@ int main(int argc, char **argv)
 				break;
 			}
 	calls(c);
+	calls(shared);
+	uint32_t best = s->reserve;
 	for (int r = 0; r < repetitions; r++) {
-		double ratio[TURNS], base[TURNS], log[TURNS];
+		double ratio[3][TURNS], base[TURNS], log[TURNS], unused[2];
 		for (int i = 0; i < TURNS; i++) {
-			double before = bare();
-			log[i] = calls(c);
-			base[i] = (before + bare()) / 2;
-			ratio[i] = log[i] / base[i];
+			ratio[0][i] = turn(c, &log[i], &base[i]);
+			for (int swap = 0; swap < 2; swap++) {
+				empty(s);
+				s->reserve = swap ? CP_SWAP : best; /* no other thread logs */
+				ratio[1 + swap][i] = turn(shared, &unused[0], &unused[1]);
+			}
 		}
-		printf("%.4f %.2f %.2f\n", median(ratio, TURNS), median(log, TURNS),
-		       median(base, TURNS));
+		printf("%.4f %.2f %.2f %.4f %.4f\n", median(ratio[0], TURNS), median(log, TURNS),
+		       median(base, TURNS), median(ratio[1], TURNS), median(ratio[2], TURNS));
 	}
+	if (cp_dropped(shared) > 0)
+		fprintf(stderr, "%llu events dropped\n", (unsigned long long)cp_dropped(shared));
 	unlink(cp_path(c));
+	unlink(cp_path(shared));
 	cp_close(c);
+	cp_close(shared);
 	return 0;
 }

@@ -1,0 +1,95 @@
+/*
+ * A restartable sequence is a piece of code that ends with one store. If the kernel interrupts the
+ * thread in it, for another thread, a signal or another core, then the thread leaves the sequence
+ * before that store. So a thread changes what belongs to its core without a locked operation. glibc
+ * 2.35 or later registers every thread with the kernel for this (man 2 rseq).
+ */
+#ifndef CP_RESTART_H
+#define CP_RESTART_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct channel;
+
+/* cp_reserve says how many writers reserve places. */
+enum cp_reserve {
+	CP_SWAP,      /* with a compare-and-swap */
+	CP_RESTART,   /* with cp_advance: each core has a shard to itself */
+	CP_SWITCHING, /* not at all, because a thread may still be in cp_advance */
+};
+
+/*
+ * cp_can_restart reports whether the threads of this process may use cp_advance, and cp_share end
+ * it.
+ */
+bool cp_can_restart(void);
+
+/*
+ * cp_share makes all writers of a channel use a compare-and-swap from now on. It is for threads for
+ * which cp_advance does not work: the kernel does not know them, their core has no shard to itself,
+ * or a debugger interrupts them after each instruction. It returns false if the kernel does not
+ * interrupt the threads that may be in cp_advance.
+ */
+bool cp_share(struct channel *c);
+
+#if defined(__x86_64__)
+#pragma GCC visibility push(default)
+extern const ptrdiff_t __rseq_offset __attribute__((weak));
+extern const unsigned __rseq_size __attribute__((weak));
+#pragma GCC visibility pop
+
+/*
+ * cp_advance moves a tail from from to to, if the thread is on the core and *reserve is CP_RESTART.
+ * It reports whether it has moved the tail.
+ *
+ * Label 1 begins the sequence, and label 2 follows it. The kernel jumps from there to 4, behind the
+ * signature that glibc registers. Another library may be unloaded, so no thread keeps a pointer
+ * into it: the last instruction clears the pointer.
+ */
+static inline bool cp_advance(const uint32_t *reserve, unsigned core, uint64_t *tail, uint64_t from,
+			      uint64_t to)
+{
+	ptrdiff_t area = __rseq_offset;
+
+	__asm__ goto(".pushsection __rseq_cs, \"aw\"\n\t"
+		     ".balign 32\n"
+		     "3:\t.long 0, 0\n\t"
+		     ".quad 1f, 2f - 1f, 4f\n\t"
+		     ".popsection\n\t"
+		     ".pushsection __rseq_failure, \"ax\"\n\t"
+		     ".byte 0x0f, 0xb9, 0x3d\n\t"
+		     ".long 0x53053053\n"
+		     "4:\tjmp %l[no]\n\t"
+		     ".popsection\n\t"
+		     "leaq 3b(%%rip), %%rax\n\t"
+		     "movq %%rax, %%fs:8(%[area])\n"
+		     "1:\tcmpl %[core], %%fs:4(%[area])\n\t"
+		     "jne %l[no]\n\t"
+		     "cmpl %[restart], %[reserve]\n\t"
+		     "jne %l[no]\n\t"
+		     "cmpq %[from], %[tail]\n\t"
+		     "jne %l[no]\n\t"
+		     "movq %[to], %[tail]\n"
+		     "2:\tmovq $0, %%fs:8(%[area])"
+		     :
+		     : [area] "r"(area), [core] "r"(core), [reserve] "m"(*reserve),
+		       [restart] "i"(CP_RESTART), [tail] "m"(*tail), [from] "r"(from), [to] "r"(to)
+		     : "rax", "memory", "cc"
+		     : no);
+	return true;
+no:
+	__asm__ volatile("movq $0, %%fs:8(%0)" : : "r"(area) : "memory");
+	return false;
+}
+#else
+static inline bool cp_advance(const uint32_t *reserve, unsigned core, uint64_t *tail, uint64_t from,
+			      uint64_t to)
+{
+	(void)reserve, (void)core, (void)tail, (void)from, (void)to;
+	return false;
+}
+#endif
+
+#endif
