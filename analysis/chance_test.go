@@ -90,6 +90,7 @@ func TestVerdictsOfDrawnRuns(t *testing.T) {
 // If needsOf advises more tuples, a change is decided in most cases with that many tuples, even if
 // their percentiles are rounded.
 func TestMoreTuplesDecideAChange(t *testing.T) {
+	seed.NotUnderRace(t, "nothing runs side by side")
 	rng := seed.Random(t)
 	for _, alike := range []bool{false, true} {
 		tried, decided := 0, 0
@@ -132,6 +133,7 @@ func TestMoreTuplesDecideAChange(t *testing.T) {
 // A difference of 3 % is found between runs of 100,000 tuples each, and a difference of 1 % between
 // runs of 400,000.
 func TestNoiseOfManyTuples(t *testing.T) {
+	seed.NotUnderRace(t, "nothing runs side by side")
 	rng := seed.Random(t)
 	for n, times := range map[int]float64{100_000: 1.03, 400_000: 1.01} {
 		before := drawn(rng, n, false, 1, 3, shapes["uniform"])
@@ -147,6 +149,7 @@ func TestNoiseOfManyTuples(t *testing.T) {
 // An interval of chance contains the percentile of infinitely many durations, although some of the
 // durations are lacking. These may be the largest or the smallest.
 func TestChanceContainsTheTruth(t *testing.T) {
+	seed.NotUnderRace(t, "nothing runs side by side")
 	rng := seed.Random(t)
 	const trials, n = 400, 2000
 	for _, most := range []int{0, exactValues} {

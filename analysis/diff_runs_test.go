@@ -26,6 +26,7 @@ func aSide(rng *rand.Rand, runs int, at, differ float64, bound int64) (spans []s
 // Runs that differ by chance alone are called faster or slower in at most one of a hundred
 // comparisons, even if the runs are few. A large change is found.
 func TestRepeatedRunsAreComparedBeyondChance(t *testing.T) {
+	seed.NotUnderRace(t, "nothing runs side by side")
 	rng := seed.Random(t)
 	const comparisons = 5000
 	for _, test := range []struct {

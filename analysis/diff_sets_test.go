@@ -17,6 +17,7 @@ import (
 // Otherwise the reason is given. The worker is slow for three of four tuples. A sample may have
 // only these, or only the others, so two samples would show a change that is none.
 func TestVerdictOnlyOfTheSameTuples(t *testing.T) {
+	seed.NotUnderRace(t, "TestAnswersEqualOracle analyzes side by side too")
 	rng := seed.Random(t)
 	const tuples = 8000
 	type harm func(channels []simrun.Channel)

@@ -12,6 +12,7 @@ import (
 // After a page is filled again and again, it has, for each id, exactly the events that were last
 // put into it. It reports adjacent rows as alike if and only if they are.
 func TestPageHasWhatIsPutIntoIt(t *testing.T) {
+	seed.NotUnderRace(t, "nothing runs side by side")
 	r := seed.Random(t)
 	rankOf := []uint8{0, 0, 0, 5, 5, 63} // by source
 	p := new(page)

@@ -114,6 +114,7 @@ func shown(t *testing.T, text string) (lo, hi *big.Rat) {
 
 // Whatever the true frequency is, what is printed contains the true seconds, and is not much wider.
 func TestSecondsContainWhatTheFrequencyLeavesOpen(t *testing.T) {
+	seed.NotUnderRace(t, "nothing runs side by side")
 	rng := seed.Random(t)
 	for range 20_000 {
 		lo_mhz := 1e9 + rng.Int64N(5e12)

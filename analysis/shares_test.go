@@ -107,7 +107,9 @@ type tried struct {
 }
 
 func (n *tried) enough() bool {
-	return n.complete >= 50 && n.shares >= 100 && n.wide >= 10 && n.sampled >= 10 && n.surely >= 20
+	share := seed.Share()
+	return n.complete >= 50/share && n.shares >= 100/share && n.wide >= 10/share &&
+		n.sampled >= 10/share && n.surely >= 20/share
 }
 
 func thinnedAnswer(t *testing.T, rng *rand.Rand, told *tried) {

@@ -13,6 +13,7 @@ import (
 // Sums are exact, whether durations are short or last for years, and whether few or many are added
 // at once.
 func TestSumsAreExact(t *testing.T) {
+	seed.NotUnderRace(t, "nothing runs side by side")
 	r := seed.Random(t)
 	for _, largest := range []int64{1 << 20, math.MaxInt64 >> 16, math.MaxInt64>>16 + 1,
 		math.MaxInt64 / 2} {

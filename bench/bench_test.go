@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
 func TestBusyTime(t *testing.T) {
@@ -52,7 +54,7 @@ func TestSamplesLeaveOutDisturbedRepetitions(t *testing.T) {
 
 // Log measures each row that it names, and the rows' channels drop nothing.
 func TestLogMeasuresEveryRow(t *testing.T) {
-	if raceBuild {
+	if seed.Race {
 		t.Skip("under the race detector the figures mean nothing")
 	}
 	result, err := Log(context.Background(), LogOptions{Repetitions: 1, Dir: t.TempDir()})

@@ -4,11 +4,13 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
 // Every row gives its figures, and no tuple is lost.
 func TestGenMeasuresEveryRow(t *testing.T) {
-	if raceBuild {
+	if seed.Race {
 		t.Skip("times nothing that is worth it under the race detector")
 	}
 	rows, err := Gen(context.Background(), GenOptions{

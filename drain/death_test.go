@@ -214,6 +214,7 @@ var alternate = func() (tables [2]*handlertable.Table) {
 // A drainer dies when it reaches a fault point for the n-th time, and another one continues. No
 // record is lost or doubled, for every point and for many n.
 func TestDeathAtEveryFaultPoint(t *testing.T) {
+	seed.NotUnderRace(t, "nothing runs side by side")
 	rng := rand.New(rand.NewPCG(seed.Of(t), 1))
 	most := 400
 	if testing.Short() {

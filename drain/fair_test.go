@@ -6,6 +6,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
@@ -91,6 +92,7 @@ func TestALookAtADeadRingIsBounded(t *testing.T) {
 // While logs move to another directory and one ring is full of records, the worker still looks at
 // the other rings in time. Records that arrive in the full ring meanwhile go to the new directory.
 func TestAFlushOfALargeRingStopsNoOther(t *testing.T) {
+	seed.NotUnderRace(t, "nothing runs side by side")
 	var r *rig
 	var large, small *handlers.Channel
 	var id uint64

@@ -323,6 +323,7 @@ func killAtPoint(t testing.TB, rng *rand.Rand, point FaultPoint) (records uint64
 }
 
 func TestKillAtEveryFaultPoint(t *testing.T) {
+	seed.NotUnderRace(t, "TestKillsAtRandom runs the same processes")
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
@@ -55,6 +56,7 @@ func TestPace(t *testing.T) {
 
 // If rows remain after a long block, they wait and become part of the next long block.
 func TestBlocksStayLong(t *testing.T) {
+	seed.NotUnderRace(t, "nothing runs side by side")
 	r := newRig(t, Options{})
 	c := r.open("a/b", handlers.Options{Buffer: "16MiB"})
 	r.advance(DefaultPoll)

@@ -219,6 +219,7 @@ func TestNoReport(t *testing.T) {
 // An index may come from a stranger. Even if all its checksums are right and its numbers are not,
 // each question about it ends, with or without an error.
 func TestForgedIndexes(t *testing.T) {
+	seed.NotUnderRace(t, "TestIndexIsMadeOnce makes an index too")
 	rng := seed.Random(t)
 	j := aJob(t, rng, 3000)
 	whole, err := os.ReadFile(filepath.Join(j.path, "exports", IndexName))

@@ -71,6 +71,7 @@ func TestFindsEveryTuple(t *testing.T) {
 // A bucket counts exactly the rows between its ends, on whichever level of the index it was
 // counted.
 func TestBucketsCountTheirRows(t *testing.T) {
+	seed.NotUnderRace(t, "TestIndexIsMadeOnce makes an index too")
 	rng := seed.Random(t)
 	j := aJob(t, rng, 60_000)
 	for k := range j.tracks {
@@ -134,6 +135,7 @@ func TestBucketsCountTheirRows(t *testing.T) {
 // If a range has few rows, all rows that reach into it are shown one by one, even those that began
 // before it.
 func TestSingleRows(t *testing.T) {
+	seed.NotUnderRace(t, "TestIndexIsMadeOnce makes an index too")
 	rng := seed.Random(t)
 	j := aJob(t, rng, 20_000)
 	seen := 0
@@ -169,6 +171,7 @@ func TestSingleRows(t *testing.T) {
 }
 
 func TestLongestAndEnded(t *testing.T) {
+	seed.NotUnderRace(t, "TestIndexIsMadeOnce makes an index too")
 	rng := seed.Random(t)
 	j := aJob(t, rng, 30_000)
 	span := j.spanOf(t, "source/send", "sink/recv")
@@ -231,6 +234,7 @@ func TestLongestAndEnded(t *testing.T) {
 // The interval of a queue contains the true number of tuples between two points, even if few nodes
 // and blocks are read.
 func TestQueueContainsTheTruth(t *testing.T) {
+	seed.NotUnderRace(t, "TestIndexIsMadeOnce makes an index too")
 	rng := seed.Random(t)
 	j := aJob(t, rng, 40_000)
 	track := j.span(j.spanOf(t, "source/send", "sink/recv"))
@@ -267,6 +271,7 @@ func TestQueueContainsTheTruth(t *testing.T) {
 
 // The interval that a node adds to a queue contains the interval that its rows add, on each level.
 func TestSharesContainTheirRows(t *testing.T) {
+	seed.NotUnderRace(t, "TestIndexIsMadeOnce makes an index too")
 	rng := seed.Random(t)
 	j := aJob(t, rng, 40_000)
 	track := j.span(j.spanOf(t, "source/send", "sink/recv"))
@@ -306,6 +311,7 @@ func TestSharesContainTheirRows(t *testing.T) {
 // The percentiles of a range contain the exact percentiles of its durations. Each instance has the
 // right count.
 func TestSpreadContainsTheTruth(t *testing.T) {
+	seed.NotUnderRace(t, "TestIndexIsMadeOnce makes an index too")
 	rng := seed.Random(t)
 	j := aJob(t, rng, 60_000)
 	span := j.spanOf(t, "source/send", "worker/start")
@@ -353,6 +359,7 @@ func TestSpreadContainsTheTruth(t *testing.T) {
 
 // Each bucket of a latency counts its own rows, and its percentiles come from those rows.
 func TestLatencyColumns(t *testing.T) {
+	seed.NotUnderRace(t, "TestIndexIsMadeOnce makes an index too")
 	rng := seed.Random(t)
 	j := aJob(t, rng, 30_000)
 	span := j.spanOf(t, "source/send", "sink/recv")

@@ -14,6 +14,7 @@ import (
 // successes than the engine has. This holds although a search confirms one rate after the other,
 // and although this machine disturbs every trial.
 func TestConfidenceIsKept(t *testing.T) {
+	seed.NotUnderRace(t, "nothing runs side by side")
 	const searches = 1500
 	rng := seed.Random(t)
 	for _, succeeds := range []float64{0.25, 0.6} {

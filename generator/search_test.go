@@ -10,6 +10,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/cloudprofiler/cloudprofiler/asm"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
 // A simulated engine is a queue that a server empties, in steps of a millisecond.
@@ -421,7 +422,7 @@ func TestSearchRefusesBadOptions(t *testing.T) {
 // A whole search runs against a real engine in this process. Other load cannot hide the engine's
 // limit.
 func TestSearchOfARealEngine(t *testing.T) {
-	if raceBuild || testing.Short() {
+	if seed.Race || testing.Short() {
 		t.Skip("times what the race detector and emulators slow down")
 	}
 	var s *Search

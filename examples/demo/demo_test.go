@@ -18,6 +18,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/leak"
 	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
@@ -256,6 +257,7 @@ func TestPrivilegedDemo(t *testing.T) {
 // If a virtual counter is not the counter that the exchanges saw, the check against the truth
 // fails.
 func TestWrongCountersAreFoundOut(t *testing.T) {
+	seed.NotUnderRace(t, "TestDemo runs the same processes")
 	if testing.Short() {
 		t.Skip("takes some seconds")
 	}

@@ -2,4 +2,5 @@
 
 package seed
 
-const raceBuild = false
+// Race says whether the race detector watches this build.
+const Race = false

@@ -2,4 +2,5 @@
 
 package seed
 
-const raceBuild = true
+// Race says whether the race detector watches this build.
+const Race = true

@@ -48,10 +48,20 @@ func Random(t testing.TB) *rand.Rand {
 // ordinary run tests the same code with the full amount. If a test makes threads or processes race,
 // it must not use Share.
 func Share() int {
-	if raceBuild || os.Getenv(reexec.EmulatorVariable) != "" {
+	if Race || os.Getenv(reexec.EmulatorVariable) != "" {
 		return 10
 	}
 	return 1
+}
+
+// NotUnderRace skips a test under the race detector. It is for tests that take seconds and of which
+// the detector can learn nothing new: the test starts nothing side by side, or the other tests that
+// it names run the same code side by side.
+func NotUnderRace(t testing.TB, why string) {
+	t.Helper()
+	if Race {
+		t.Skip("not under the race detector: " + why)
+	}
 }
 
 // Numbers returns the seeds from 1 to n divided by Share, rounded up. If the environment sets a

@@ -108,6 +108,7 @@ func measureHere(t *testing.T, what plan) figures {
 
 // A measurement too small to judge the cost still counts every event, and leaves nothing behind.
 func TestMeasureSmall(t *testing.T) {
+	seed.NotUnderRace(t, "the tests of package job run the job")
 	if testing.Short() {
 		t.Skip("takes some seconds of a core")
 	}

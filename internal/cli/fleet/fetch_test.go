@@ -16,6 +16,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/coordinator"
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
@@ -124,6 +125,7 @@ func aFetch(from asker) *fetch {
 
 // Whatever a server answers, the fetched run never looks whole unless it is whole.
 func TestFetchFromABadServer(t *testing.T) {
+	seed.NotUnderRace(t, "nothing runs side by side")
 	first := func(change func(*control.Chunk)) func(*madeUp) {
 		return func(m *madeUp) {
 			answer := m.answer
