@@ -1,10 +1,11 @@
 # Every target can be typed on its own. make test runs the targets in TEST_PARTS and sums up. Those
-# behind the slash wait more than they compute, and run beside the others. The logic is in scripts/.
+# behind the slash wait more than they compute, and run beside the others. So each side takes about
+# as long as the other. The logic is in scripts/.
 # The scripts install what they need, and say so if they cannot.
 
 SHELL := bash
-TEST_PARTS := lint unit race test-arm64 fuzz-smoke \
-	/ test-privileged bars c-sdk test-export test-dist test-web
+TEST_PARTS := lint unit race test-arm64 fuzz-smoke c-sdk test-export test-dist \
+	/ test-privileged bars test-web
 PKG ?= ./...
 
 .DEFAULT_GOAL := help

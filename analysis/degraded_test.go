@@ -90,6 +90,7 @@ func spanBetween(t *testing.T, a *Answer, from, to string) Durations {
 
 // A defect of one node is named, and changes nothing in the answer about the others.
 func TestADegradedNodeHarmsNoOther(t *testing.T) {
+	seed.NotUnderRace(t, "TestAnswersEqualOracle analyzes side by side too")
 	const hour = 3600 * simrun.Hz
 	wild := func(counter func(was uint64) uint64) func(*testing.T, string) {
 		return func(t *testing.T, run string) {

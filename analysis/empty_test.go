@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
@@ -90,6 +91,7 @@ func harm(t *testing.T, run, node string, change func(*testing.T, string, []byte
 // A point of which no row can be read stays a point of the run. The answer names its log, says that
 // paths may go on there, and does not call a path whole or a tuple lost.
 func TestALogWithoutRows(t *testing.T) {
+	seed.NotUnderRace(t, "TestAnswersEqualOracle analyzes side by side too")
 	for name, change := range withoutRows {
 		for _, node := range []string{"A", "B", "C"} {
 			for _, edges := range [][][2]string{nil, chainEdges} {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/agent"
 	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/host"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
@@ -172,7 +173,7 @@ const fewestTurns = 4
 // turns.
 func oneProducer(ctx context.Context, o AgentOptions, rings string, pid int,
 	row *AgentRow) (map[string]uint64, error) {
-	own, err := cores()
+	own, err := host.AllowedCores()
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/generator"
+	"github.com/cloudprofiler/cloudprofiler/host"
 )
 
 //go:embed c/pushpull.c
@@ -141,7 +142,7 @@ func genTurn(ctx context.Context, r *GenRow, dir string, tuples int) (genMeasure
 	case "batched":
 		return batched, nil
 	case "schedule":
-		own, err := cores()
+		own, err := host.AllowedCores()
 		if err != nil {
 			return nil, err
 		}

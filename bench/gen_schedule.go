@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudprofiler/cloudprofiler/generator"
+	"github.com/cloudprofiler/cloudprofiler/host"
 )
 
 // scheduleQueue is the number of messages that may wait at each end. It is large enough for the
@@ -159,7 +160,7 @@ func pinThread(thread int, to []int) error {
 // pinAll keeps all threads of this process, and all threads that they start, on some cores. It
 // ignores threads that end in the meantime.
 func pinAll(to []int) (restore func(), err error) {
-	all, err := cores()
+	all, err := host.AllowedCores()
 	if err != nil {
 		return nil, err
 	}

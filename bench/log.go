@@ -12,6 +12,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/host"
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
@@ -82,7 +83,7 @@ var logCases = []logCase{
 // Log measures every kind of log call against bare readings of the counter. It pins itself to one
 // core.
 func Log(ctx context.Context, o LogOptions) (LogResult, error) {
-	own, err := cores()
+	own, err := host.AllowedCores()
 	if err != nil {
 		return LogResult{}, err
 	}

@@ -7,21 +7,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cores lists the cores that this process may use.
-func cores() ([]int, error) {
-	var set unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		return nil, fmt.Errorf("read the cores of this process: %w", err)
-	}
-	var list []int
-	for i := range len(set) * 64 {
-		if set.IsSet(i) {
-			list = append(list, i)
-		}
-	}
-	return list, nil
-}
-
 // pin keeps this goroutine on one core until the returned function is called.
 func pin(core int) (unpin func(), err error) {
 	runtime.LockOSThread()

@@ -16,6 +16,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/drain"
 	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/host"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
@@ -100,7 +101,7 @@ func Store(ctx context.Context, o StoreOptions) (StoreResult, error) {
 }
 
 func storeRows(ctx context.Context, o StoreOptions, result *StoreResult) error {
-	own, err := cores()
+	own, err := host.AllowedCores()
 	if err != nil {
 		return err
 	}
@@ -324,7 +325,7 @@ const sustainedTurn = time.Second
 
 // sustained logs at full speed on one core while its own drainer writes to disk on another core.
 func sustained(ctx context.Context, o StoreOptions) (row SustainedRow, err error) {
-	own, err := cores()
+	own, err := host.AllowedCores()
 	if err != nil {
 		return row, err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
 )
 
@@ -86,6 +87,7 @@ func (f *fleet) wantOpen() {
 // Each direction of each pair has its own key. The keys change now and then, and no change loses a
 // train.
 func TestKeysArePerPairAndRotate(t *testing.T) {
+	seed.NotUnderRace(t, "nothing runs side by side")
 	f := newFleet(t, testConfig(), names(4)...)
 	f.wantSweep(time.Minute)
 	f.wantKeys(0)
@@ -120,6 +122,7 @@ func TestKeysArePerPairAndRotate(t *testing.T) {
 // A prober that receives its new keys late loses no train, because its old keys stay valid for as
 // long again.
 func TestAProberThatHearsLateOfNewKeysLosesNoTrain(t *testing.T) {
+	seed.NotUnderRace(t, "nothing runs side by side")
 	f := newFleet(t, testConfig(), names(3)...)
 	f.wantSweep(time.Minute)
 	f.core.config.Budget = 7 // packets a second: one train
@@ -138,6 +141,7 @@ func TestAProberThatHearsLateOfNewKeysLosesNoTrain(t *testing.T) {
 
 // If a node takes its new secret late, other nodes use keys from its previous secret until then.
 func TestANodeThatTakesNoNewSecretIsProbedUnderTheOld(t *testing.T) {
+	seed.NotUnderRace(t, "nothing runs side by side")
 	f := newFleet(t, testConfig(), names(3)...)
 	f.wantSweep(time.Minute)
 	f.core.config.Budget = 7 // packets a second: one train

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
@@ -159,6 +160,7 @@ func (f *fleet) outside(key pairKey, p *tscratio.Pair, queries int) (outside int
 // Clients and the server are restarted at random during an open run. The finished run contains
 // every train that the server acknowledged.
 func TestARunKeepsItsConstraintsOverRestarts(t *testing.T) {
+	seed.NotUnderRace(t, "nothing runs side by side")
 	simulatedRestarts(t, 1000).want(t)
 }
 

@@ -126,31 +126,43 @@ func closedRing(t *testing.T, c *Channel, before, after []uint64) {
 	}
 }
 
-// Close ends a call that waits for a drainer.
+// Close ends a call that waits for a drainer. Without Close, the call waits for a second. On a
+// crowded machine even a call that Close ends may take so long, but not three times.
 func TestCloseEndsWaiting(t *testing.T) {
 	for _, many := range []bool{false, true} {
-		c := openTest(t, many, Options{Handler: "id", Buffer: "256"})
-		waiting, returned := make(chan bool), make(chan time.Duration)
-		go func() {
-			var longest time.Duration
-			for id := range uint64(100) { // far more than the ring has room for
-				if id == 16 {
-					close(waiting)
-				}
-				begun := time.Now()
-				c.Log(id)
-				longest = max(longest, time.Since(begun))
+		var longest time.Duration
+		for range 3 {
+			if longest = longestCallBesideClose(t, many); longest <= 900*time.Millisecond {
+				break
 			}
-			returned <- longest
-		}()
-		<-waiting
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
 		}
-		if longest := <-returned; longest > 900*time.Millisecond {
+		if longest > 900*time.Millisecond {
 			t.Errorf("many=%v: a call took %v", many, longest)
 		}
 	}
+}
+
+func longestCallBesideClose(t *testing.T, many bool) time.Duration {
+	t.Helper()
+	c := openTest(t, many, Options{Handler: "id", Buffer: "256"})
+	waiting, returned := make(chan bool), make(chan time.Duration)
+	go func() {
+		var longest time.Duration
+		for id := range uint64(100) { // far more than the ring has room for
+			if id == 16 {
+				close(waiting)
+			}
+			begun := time.Now()
+			c.Log(id)
+			longest = max(longest, time.Since(begun))
+		}
+		returned <- longest
+	}()
+	<-waiting
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return <-returned
 }
 
 func TestCloseGivesEverythingBack(t *testing.T) {

@@ -98,6 +98,9 @@ func runBenchGen(ctx context.Context, flags benchGenFlags, given func(string) bo
 		if !given("rows") { // schedule requires minutes on an idle machine
 			flags.rows = []string{"single", "batched", "factory"}
 		}
+		if !given("limit") {
+			flags.limit = smallLimit / 3 // of each row
+		}
 	}
 	line := command.NewProgress(stderr)
 	rows, err := bench.Gen(ctx, bench.GenOptions{
