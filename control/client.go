@@ -19,9 +19,9 @@ var (
 	// the server's address, or the program there has another key.
 	ErrUnreachable = errors.New("server cannot be reached")
 
-	// ErrLost is returned by a Call if the connection that took the request ended before the answer
-	// came. The server may have done what was requested, or not. The client connects again by
-	// itself, so a request that may be repeated can be sent again at once.
+	// ErrLost is returned by a Call if the connection that took the request ended before the client
+	// had the answer. The server may have done what was requested, or not. The client connects again
+	// by itself, so a request that may be repeated can be sent again at once.
 	ErrLost = errors.New("connection ended before the answer came: whether the server did it is " +
 		"not known")
 
@@ -416,7 +416,8 @@ func (l *Client) put(queue []outgoing) []outgoing {
 	return nil
 }
 
-// lose ends the Calls whose connection has ended. An answer that came before the end counts.
+// lose ends the Calls whose connection has ended. An answer that came before the end counts, unless
+// ZeroMQ drops it together with the connection, as happens now and then if this goroutine is late.
 func (l *Client) lose() {
 	l.drain()
 	l.mu.Lock()
