@@ -95,6 +95,17 @@ struct adopted cp_adopt(struct channel *c);
  */
 bool cp_room(struct channel *c, struct shard *s, uint64_t n, uint64_t counter);
 
+/*
+ * cp_hurry says whether calls of this thread may wait for room in a ring. While it is CP_HURRY, a
+ * call that would have to wait keeps and counts nothing, and sets it to CP_GAVE_UP. The caller then
+ * passes the event to cp_keep.
+ */
+enum cp_hurry { CP_PATIENT, CP_HURRY, CP_GAVE_UP };
+extern _Thread_local enum cp_hurry cp_hurry __attribute__((tls_model("initial-exec")));
+
+/* cp_keep writes n records for an event that the handler has already decided to keep. */
+void cp_keep(struct channel *c, const uint64_t *ids, uint64_t n, uint64_t given);
+
 /* cp_drop counts one event as dropped. */
 void cp_drop(struct channel *c, struct shard *s, uint64_t counter);
 

@@ -125,12 +125,20 @@ static bool wait_for_room(struct channel *c, struct shard *s, uint64_t n)
 	}
 }
 
+_Thread_local enum cp_hurry cp_hurry __attribute__((tls_model("initial-exec"))) = CP_PATIENT;
+
 bool cp_room(struct channel *c, struct shard *s, uint64_t n, uint64_t counter)
 {
 	if (LOAD(s->tail) + n <= refresh(c, s))
 		return true;
-	if (c->policy == CP_BLOCK && wait_for_room(c, s, n))
-		return true;
+	if (c->policy == CP_BLOCK) {
+		if (cp_hurry != CP_PATIENT) {
+			cp_hurry = CP_GAVE_UP;
+			return false;
+		}
+		if (wait_for_room(c, s, n))
+			return true;
+	}
 	cp_drop(c, s, counter);
 	return false;
 }
