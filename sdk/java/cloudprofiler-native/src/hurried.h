@@ -1,0 +1,19 @@
+/*
+ * These calls never wait for room in a full ring. A JVM stops its threads at safepoints, and cannot
+ * stop a thread in a critical call, so all threads would wait for such a call. If a call returns 1,
+ * the handler keeps the event, but the event is not in the ring yet: pass it to cp_keep in a call
+ * that is not critical.
+ */
+#ifndef CP_HURRIED_H
+#define CP_HURRIED_H
+
+#include <stdint.h>
+
+#include "cloudprofiler.h"
+
+int cp_hurried_log(cp_channel *c, uint64_t id);
+int cp_hurried_log_at(cp_channel *c, uint64_t counter, uint64_t id);
+int cp_hurried_link(cp_channel *c, uint64_t parent, uint64_t child);
+uint64_t cp_hurried_counter(void);
+
+#endif

@@ -1,0 +1,20 @@
+package io.github.cloudprofiler;
+
+import java.nio.charset.StandardCharsets;
+
+/** Texts, as the native library takes and gives them. */
+final class Texts {
+    private Texts() {}
+
+    /**
+     * Returns a text's bytes, or null if there is none. A NUL would end the text early, so it
+     * becomes a byte that no name, word or path of ours can contain.
+     */
+    static byte[] bytes(String text) {
+        return text == null ? null : text.replace('\0', '\1').getBytes(StandardCharsets.UTF_8);
+    }
+
+    static String string(byte[] text, String otherwise) {
+        return text == null ? otherwise : new String(text, StandardCharsets.UTF_8);
+    }
+}
