@@ -26,7 +26,10 @@ func TestMain(m *testing.M) {
 		beWriter(os.Stdin, os.Stdout)
 		return
 	}
-	code := m.Run()
+	code, err := withJava(m.Run)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
 	if built != "" {
 		os.RemoveAll(built)
 	}

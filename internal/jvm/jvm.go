@@ -1,0 +1,133 @@
+package jvm
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// A Java is a Java installation.
+type Java struct {
+	Release int // 17, 21 or 25
+	home    string
+}
+
+// A Kit is what Java programs that log need: compiled classes and the native library.
+type Kit struct {
+	Javas   []Java // what scripts/jdks finds, with the one that compiled the classes first
+	Missing string // what scripts/jdks says about installations that it does not find
+
+	classes, library string
+}
+
+// root returns the root of this repository, which contains the working directory.
+func root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "scripts", "jdks")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("find scripts/jdks: run this in a checkout of the repository")
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// Build finds Java and builds the SDK and its test programs into a directory.
+func Build(dir string) (*Kit, error) {
+	repository, err := root()
+	if err != nil {
+		return nil, err
+	}
+	var missing bytes.Buffer
+	find := exec.Command(filepath.Join(repository, "scripts", "jdks"))
+	find.Stderr = &missing
+	list, err := find.Output()
+	k := &Kit{Missing: strings.TrimSpace(missing.String())}
+	if err != nil {
+		return nil, fmt.Errorf("find Java: %s: %w", k.Missing, err)
+	}
+	for line := range strings.Lines(string(list)) {
+		release, home, _ := strings.Cut(strings.TrimSpace(line), " ")
+		n, err := strconv.Atoi(release)
+		if err != nil {
+			return nil, fmt.Errorf("find Java: line %q", line)
+		}
+		k.Javas = append(k.Javas, Java{n, home})
+	}
+	return k, k.build(filepath.Join(repository, "sdk", "java"), dir)
+}
+
+func (k *Kit) build(sdk, dir string) error {
+	home := k.Javas[0].home
+	native := filepath.Join(dir, "native")
+	if out, err := exec.Command("make", "-C", filepath.Join(sdk, "cloudprofiler-native"), "host",
+		"BUILD="+native, "JAVA_HOME="+home).CombinedOutput(); err != nil {
+		return fmt.Errorf("build the native library: %w\n%s", err, out)
+	}
+	libraries, err := filepath.Glob(filepath.Join(native, "*", "*.so"))
+	if err != nil || len(libraries) != 1 {
+		return fmt.Errorf("build the native library: it is %q, %w", libraries, err)
+	}
+	k.library = libraries[0]
+	k.classes = filepath.Join(dir, "classes")
+	const own = "src/main/java/io/github/cloudprofiler"
+	const programs = "src/test/java/io/github/cloudprofiler/programs"
+	var all []string
+	for _, folder := range []string{own, programs} {
+		sources, err := filepath.Glob(filepath.Join(sdk, "cloudprofiler", folder, "*.java"))
+		if err != nil {
+			return err
+		}
+		all = append(all, sources...)
+	}
+	args := append([]string{"--release", "17", "-Xlint:all", "-Werror", "-d", k.classes},
+		all...)
+	if out, err := exec.Command(filepath.Join(home, "bin", "javac"),
+		args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("compile the Java SDK: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// Read reads every source of the Java SDK. The go command reuses an earlier result of a test if no
+// file that the test has read has changed.
+func Read() error {
+	repository, err := root()
+	if err != nil {
+		return err
+	}
+	for _, folder := range []string{"sdk/java", "sdk/c"} {
+		err := filepath.WalkDir(filepath.Join(repository, folder),
+			func(path string, e fs.DirEntry, err error) error {
+				if err == nil && e.Type().IsRegular() {
+					_, err = os.ReadFile(path)
+				}
+				return err
+			})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Command returns a command that runs one of the test programs, such as "Writer".
+func (k *Kit) Command(java Java, program string, args ...string) *exec.Cmd {
+	jvm := []string{"-cp", k.classes, "-Dcloudprofiler.native=" + k.library}
+	if java.Release > 17 {
+		jvm = append(jvm, "--enable-native-access=ALL-UNNAMED") // it only silences a warning
+	}
+	jvm = append(jvm, "io.github.cloudprofiler.programs."+program)
+	return exec.Command(filepath.Join(java.home, "bin", "java"), append(jvm, args...)...)
+}
