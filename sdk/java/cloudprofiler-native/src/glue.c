@@ -167,6 +167,12 @@ METHOD(jobject, word), jlong channel)
 	return (*env)->NewDirectByteBuffer(env, c->word, sizeof(*c->word));
 }
 
+METHOD(jlong, wordAddress), jlong channel)
+{
+	UNUSED;
+	return address_of(((struct channel *)channel_at(channel))->word);
+}
+
 /*
  * adopt makes the channel use its newest settings. It stores their switching word, the number of
  * the handler, and the two numbers of a handler that thins out.

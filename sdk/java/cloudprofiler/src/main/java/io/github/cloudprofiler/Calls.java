@@ -50,4 +50,9 @@ final class Calls {
     }
 
     private Calls() {}
+
+    /** The calls throw nothing. Only an Error of the JVM itself gets here. */
+    static Error impossible(Throwable e) {
+        return e instanceof Error ? (Error) e : new AssertionError(e);
+    }
 }

@@ -1,10 +1,7 @@
 package io.github.cloudprofiler;
 
-import java.lang.invoke.MethodHandles;
-import java.lang.invoke.VarHandle;
 import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 
 /**
@@ -38,12 +35,8 @@ public final class Channel implements AutoCloseable {
     /** The tuple id that ends a stream: the handler first-last notes when it was logged. */
     public static final long POISON = -1;
 
-    private static final VarHandle WORD =
-            MethodHandles.byteBufferViewVarHandle(long[].class, ByteOrder.nativeOrder());
-
-    private static final ByteBuffer NO_WORD = ByteBuffer.allocateDirect(Long.BYTES);
-
     private final ByteBuffer word; // a view of the ring's switching word
+    private final long wordAddress;
     private final long address; // 0: there is no ring
     private final boolean shared;
     private final String path;
@@ -58,6 +51,7 @@ public final class Channel implements AutoCloseable {
         this.error = null;
         path = new String(Native.path(address), StandardCharsets.UTF_8);
         word = Native.word(address);
+        wordAddress = Native.wordAddress(address);
         claim = Reaper.claim(this, address);
         rule();
     }
@@ -67,7 +61,8 @@ public final class Channel implements AutoCloseable {
         address = 0;
         shared = false;
         path = "";
-        word = NO_WORD;
+        word = Word.ZERO;
+        wordAddress = Word.ZERO_ADDRESS;
         claim = null;
     }
 
@@ -129,7 +124,7 @@ public final class Channel implements AutoCloseable {
                 Native.keep(address, id, 0, 1, 0);
             }
         } catch (Throwable e) {
-            throw impossible(e);
+            throw Calls.impossible(e);
         } finally {
             Reference.reachabilityFence(this);
         }
@@ -151,7 +146,7 @@ public final class Channel implements AutoCloseable {
                 Native.keep(address, id, 0, 1, counter);
             }
         } catch (Throwable e) {
-            throw impossible(e);
+            throw Calls.impossible(e);
         } finally {
             Reference.reachabilityFence(this);
         }
@@ -169,7 +164,7 @@ public final class Channel implements AutoCloseable {
                 Native.keep(address, parent, child, 2, 0);
             }
         } catch (Throwable e) {
-            throw impossible(e);
+            throw Calls.impossible(e);
         } finally {
             Reference.reachabilityFence(this);
         }
@@ -188,19 +183,18 @@ public final class Channel implements AutoCloseable {
     /** Returns the rule of the settings in force. If these are new, the channel adopts them. */
     private Rule rule() {
         Rule r = rule;
-        return (long) WORD.getOpaque(word, 0) == r.word ? r : adopt();
+        // The call of adopt keeps this channel, and so the word's memory, reachable until here.
+        return Word.load(word, wordAddress) == r.word ? r : adopt();
     }
 
     private Rule adopt() {
+        // A channel without a ring never comes here. A closed channel adopts zeros, which are null.
         long[] settings = new long[4];
-        if (address != 0 && !claim.ended()) {
-            Native.adopt(address, settings);
-            rule = new Rule(settings[0], settings[1], settings[2], settings[3]);
-        } else {
-            rule = Rule.NOTHING;
-        }
+        Native.adopt(address, settings);
         Reference.reachabilityFence(this);
-        return rule;
+        Rule r = new Rule(settings[0], settings[1], settings[2], settings[3]);
+        rule = r;
+        return r;
     }
 
     /** Returns why the channel is a no-op, or null if it opened. */
@@ -256,12 +250,7 @@ public final class Channel implements AutoCloseable {
         try {
             return (long) Calls.COUNTER.invokeExact();
         } catch (Throwable e) {
-            throw impossible(e);
+            throw Calls.impossible(e);
         }
-    }
-
-    /** The C functions throw nothing. Only an Error of the JVM itself gets here. */
-    private static Error impossible(Throwable e) {
-        return e instanceof Error ? (Error) e : new AssertionError(e);
     }
 }

@@ -16,6 +16,8 @@ final class Native {
 
     static native ByteBuffer word(long channel);
 
+    static native long wordAddress(long channel);
+
     static native void adopt(long channel, long[] settings);
 
     static native int log(long channel, long id);

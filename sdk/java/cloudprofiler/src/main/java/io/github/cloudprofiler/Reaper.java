@@ -41,15 +41,11 @@ final class Reaper {
     /** The native memory of one channel. */
     static final class Claim extends PhantomReference<Channel> {
         private final long address;
-        private volatile boolean ended;
+        private boolean ended; // protected by this claim's lock
 
         private Claim(Channel channel, long address) {
             super(channel, unreachable);
             this.address = address;
-        }
-
-        boolean ended() {
-            return ended;
         }
 
         /** Ends logging to the channel. Calls on the channel may still run. */

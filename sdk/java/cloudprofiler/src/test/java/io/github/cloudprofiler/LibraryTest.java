@@ -27,10 +27,10 @@ class LibraryTest {
 
     /** Starts a JVM that logs, and returns what it says on both streams. */
     private static String hello(Rings rings, String classPath, String... flags) throws Exception {
-        return hello(List.of(), rings, classPath, flags);
+        return hello(List.of(), rings.dir, classPath, flags);
     }
 
-    private static String hello(List<String> starter, Rings rings, String classPath,
+    private static String hello(List<String> starter, Path dir, String classPath,
             String... flags) throws Exception {
         List<String> command = new ArrayList<>(starter);
         command.addAll(List.of(
@@ -44,7 +44,7 @@ class LibraryTest {
         Path out = Files.createTempFile("cloudprofiler-hello", "");
         ProcessBuilder builder = new ProcessBuilder(command).redirectErrorStream(true)
                 .redirectOutput(out.toFile());
-        builder.environment().put("CLOUDPROFILER_DIR", rings.dir.toString());
+        builder.environment().put("CLOUDPROFILER_DIR", dir.toString());
         Process p = builder.start();
         assertTrue(p.waitFor(60, TimeUnit.SECONDS));
         String said = Files.readString(out, StandardCharsets.UTF_8).trim();
@@ -116,11 +116,23 @@ class LibraryTest {
                 && !java.startsWith(System.getProperty("user.home")), "this test cannot mount");
         try (Rings rings = new Rings(here.resolve("target"))) {
             if (Runtime.version().feature() >= 21) {
-                assertEquals("hello, 10 events", hello(starter, rings, classPath()));
+                assertEquals("hello, 10 events", hello(starter, rings.dir, classPath()));
             } else {
-                complains("memory: needs Java 21", hello(starter, rings, classPath()));
+                complains("memory: needs Java 21", hello(starter, rings.dir, classPath()));
             }
         }
+    }
+
+    @Test
+    void aBadDirectoryIsNamedOnce() throws Exception {
+        Path file = Files.createTempFile("cloudprofiler-file", "");
+        String said = hello(List.of(), file, classPath());
+        Files.delete(file);
+        String[] lines = said.split("\n"); // of two channels that cannot be opened
+        assertEquals(2, lines.length, said);
+        assertTrue(lines[0].startsWith("cloudprofiler: open channel: "), said);
+        assertTrue(lines[0].contains(file.toString()), said);
+        assertEquals("hello, 0 events", lines[1]);
     }
 
     @Test
