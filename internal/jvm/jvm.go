@@ -24,6 +24,7 @@ type Kit struct {
 	Missing string // what scripts/jdks says about installations that it does not find
 
 	classes, library string
+	repository       string
 }
 
 // root returns the root of this repository, which contains the working directory.
@@ -53,7 +54,7 @@ func Build(dir string) (*Kit, error) {
 	find := exec.Command(filepath.Join(repository, "scripts", "jdks"))
 	find.Stderr = &missing
 	list, err := find.Output()
-	k := &Kit{Missing: strings.TrimSpace(missing.String())}
+	k := &Kit{Missing: strings.TrimSpace(missing.String()), repository: repository}
 	if err != nil {
 		return nil, fmt.Errorf("find Java: %s: %w", k.Missing, err)
 	}
@@ -91,7 +92,7 @@ func (k *Kit) build(sdk, dir string) error {
 		}
 		all = append(all, sources...)
 	}
-	args := append([]string{"--release", "17", "-Xlint:all", "-Werror", "-d", k.classes},
+	args := append([]string{"--release", "17", "-encoding", "UTF-8", "-Xlint:all", "-Werror", "-d", k.classes},
 		all...)
 	if out, err := exec.Command(filepath.Join(home, "bin", "javac"),
 		args...).CombinedOutput(); err != nil {
@@ -130,4 +131,14 @@ func (k *Kit) Command(java Java, program string, args ...string) *exec.Cmd {
 	}
 	jvm = append(jvm, "io.github.cloudprofiler.programs."+program)
 	return exec.Command(filepath.Join(java.home, "bin", "java"), append(jvm, args...)...)
+}
+
+// C builds a test program of the C library into a directory, and returns a command that runs it.
+func (k *Kit) C(dir, program string, args ...string) (*exec.Cmd, error) {
+	path := filepath.Join(dir, program)
+	if out, err := exec.Command("make", "-C", filepath.Join(k.repository, "sdk", "c"), "CC=gcc",
+		"BUILD="+dir, path).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build %s in C: %w\n%s", program, err, out)
+	}
+	return exec.Command(path, args...), nil
 }
