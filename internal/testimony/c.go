@@ -50,10 +50,10 @@ func (s *Stage) AlsoC(writers int, links bool) (languages string) {
 	if links {
 		with = "1"
 	}
-	s.c = func(file string) *exec.Cmd {
+	s.others = append(s.others, func(file string) *exec.Cmd {
 		cmd := exec.Command(program, file, strconv.Itoa(writers), with)
 		cmd.Env = append(os.Environ(), "CLOUDPROFILER_DIR="+s.Rings)
 		return cmd
-	}
+	})
 	return "Go and C"
 }

@@ -20,13 +20,18 @@ type Stage struct {
 	t        testing.TB
 	variable string // the environment variable that contains a process's role
 	files    []string
-	c        func(file string) *exec.Cmd // returns a program in C; nil if there is none
+	said     map[*exec.Cmd]string // the file of each program
+
+	// others return programs in other languages, which take turns with the programs of the role
+	// "program" or, if only is set, with each other.
+	others []func(file string) *exec.Cmd
+	only   bool
 }
 
 // NewStage makes a stage. Processes read their role from the environment variable with this name.
 func NewStage(t testing.TB, variable string) *Stage {
 	t.Helper()
-	return &Stage{Rings: Rings(t), t: t, variable: variable}
+	return &Stage{Rings: Rings(t), t: t, variable: variable, said: map[*exec.Cmd]string{}}
 }
 
 // Rings makes a directory of rings in shared memory, because real programs have their rings there.
@@ -67,16 +72,31 @@ func (s *Stage) StartProgram() *exec.Cmd {
 	s.t.Helper()
 	file := filepath.Join(s.t.TempDir(), "testimony")
 	s.files = append(s.files, file)
-	if s.c != nil && len(s.files)%2 == 0 {
-		return s.start(s.c(file))
+	cmd := s.startProgram(file, len(s.files)-1)
+	s.said[cmd] = file
+	return cmd
+}
+
+func (s *Stage) startProgram(file string, n int) *exec.Cmd {
+	s.t.Helper()
+	if !s.only {
+		if n %= len(s.others) + 1; n == 0 {
+			return s.Start("program", s.Rings, file)
+		}
+		n--
 	}
-	return s.Start("program", s.Rings, file)
+	return s.start(s.others[n%len(s.others)](file))
 }
 
 // WaitForCalls waits until a call has returned in the first program that was started.
 func (s *Stage) WaitForCalls() {
 	s.t.Helper()
-	said, err := Open(s.files[0])
+	s.waitForCall(s.files[0])
+}
+
+func (s *Stage) waitForCall(file string) {
+	s.t.Helper()
+	said, err := Open(file)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -116,6 +136,9 @@ func (s *Stage) KillAtRandom(rng *rand.Rand, kills int, pause time.Duration,
 		what := rng.IntN(3)
 		if what != 0 {
 			i := rng.IntN(len(programs))
+			if s.only { // a JVM would be killed before it logs
+				s.waitForCall(s.said[programs[i]])
+			}
 			Kill(programs[i])
 			programs[i] = s.StartProgram()
 		}

@@ -1,0 +1,31 @@
+package testimony
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/jvm"
+)
+
+// OnlyJava makes all programs Java programs, one after the other in each Java that is here, with the
+// given number of writers on the shared channel. KillAtRandom then kills a program only after its
+// first call, because a JVM takes long to start. OnlyJava returns the names of the Javas.
+func (s *Stage) OnlyJava(writers int) (names string, err error) {
+	s.t.Helper()
+	kit, err := jvm.Build(s.t.TempDir())
+	if err != nil {
+		return "", err
+	}
+	s.only = true
+	for _, java := range kit.Javas {
+		names += fmt.Sprintf(" %d", java.Release)
+		s.others = append(s.others, func(file string) *exec.Cmd {
+			cmd := kit.Command(java, "Testimony", file, strconv.Itoa(writers))
+			cmd.Env = append(os.Environ(), "CLOUDPROFILER_DIR="+s.Rings)
+			return cmd
+		})
+	}
+	return "Java" + names, nil
+}
