@@ -7,11 +7,15 @@
  * if they reserve places in the best way that this machine has, and with a compare-and-swap.
  *
  *	bench [REPETITIONS]
+ *
+ * "bench turns" answers each line of input with the nanoseconds of a call, for a program that
+ * measures other calls in between.
  */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -72,9 +76,20 @@ static double median(double *v, int n)
 	return (v[(n - 1) / 2] + v[n / 2]) / 2;
 }
 
+static void obey(cp_channel *c)
+{
+	char line[80];
+
+	while (fgets(line, sizeof(line), stdin) != NULL) {
+		printf("%.4f\n", calls(c));
+		fflush(stdout);
+	}
+}
+
 int main(int argc, char **argv)
 {
-	int repetitions = argc > 1 ? atoi(argv[1]) : 7;
+	bool turns = argc > 1 && strcmp(argv[1], "turns") == 0;
+	int repetitions = turns ? 0 : argc > 1 ? atoi(argv[1]) : 7;
 	cp_options o = {.handler = "id", .policy = "overwrite"};
 	cp_options many = {.handler = "id", .policy = "drop", .buffer_bytes = 8 << 20};
 	cp_channel *c = cp_open("bench/c", &o), *shared = cp_open_shared("bench/shared", &many);
@@ -97,6 +112,8 @@ int main(int argc, char **argv)
 	calls(c);
 	calls(shared);
 	uint32_t best = s->reserve;
+	if (turns)
+		obey(c);
 	for (int r = 0; r < repetitions; r++) {
 		double ratio[3][TURNS], base[TURNS], log[TURNS], unused[2];
 		for (int i = 0; i < TURNS; i++) {

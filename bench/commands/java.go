@@ -1,0 +1,178 @@
+package commands
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloudprofiler/cloudprofiler/bench"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+)
+
+// javaReleases are the releases that bars are for.
+var javaReleases = []int{17, 21, 25}
+
+// Limits of the bars. Java 17 calls C through JNI.
+const (
+	javaLogLimit   = 1.15 // × a log call in C
+	java17LogLimit = 1.7
+	javaOffLimit   = 2 // ns
+)
+
+type benchJavaFlags struct {
+	json        bool
+	repetitions int
+	limit       time.Duration
+}
+
+func newBenchJava() *cobra.Command {
+	var flags benchJavaFlags
+	cmd := &cobra.Command{
+		Use:   "java",
+		Short: "Measure what a log call costs in Java, as a ratio to one in C",
+		Long: `Measure what a log call costs in Java, as a ratio to one in C.
+
+One thread logs to a ring that overwrites old events. The rows off and unsampled are log calls on a
+channel with the handler null, and on one with the handler xoy that keeps no such id. Programs in C
+and in each Java that scripts/jdks finds take turns of a few milliseconds on one core. A repetition
+is many turns and gives their median. Crowded turns do not count, as in cp-bench log.
+
+The command builds the programs, so it runs in a checkout of the repository and needs make, gcc and
+a JDK.
+
+Exit code 3: fewer than 5 repetitions counted, or a Java is missing.`,
+		Example: `  cp-bench java
+  cp-bench java --json | jq -r '[.name, .ratio_to_c] | @tsv'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runBenchJava(cmd.Context(), flags, cmd.Flags().Changed, cmd.OutOrStdout(),
+				cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object a line")
+	cmd.Flags().IntVar(&flags.repetitions, "repetitions", 7, "repetitions that must count")
+	cmd.Flags().DurationVar(&flags.limit, "limit", time.Minute,
+		"begin no repetition after this time")
+	return cmd
+}
+
+func runBenchJava(ctx context.Context, flags benchJavaFlags, given func(string) bool,
+	stdout, stderr io.Writer) error {
+	if flags.repetitions < minCounted {
+		return command.Usagef("--repetitions %d: a figure needs %d or more",
+			flags.repetitions, minCounted)
+	}
+	size, err := proof.Wanted()
+	if err != nil {
+		return err
+	}
+	switch {
+	case size == proof.Full && !given("repetitions"):
+		flags.repetitions, flags.limit = 25, 5*time.Minute
+	case size == proof.Small && !given("limit"):
+		flags.limit = smallLimit
+	}
+	line := command.NewProgress(stderr)
+	result, err := bench.Java(ctx, bench.JavaOptions{
+		Repetitions: flags.repetitions, Limit: flags.limit,
+		Progress: func(counted int) {
+			line.Show("repetition %d of %d", counted+1, flags.repetitions)
+		},
+	})
+	line.Done()
+	if err != nil {
+		return err
+	}
+	bars := javaBars(result)
+	return answer(bars, func() error {
+		if flags.json {
+			return printJavaJSON(stdout, result)
+		}
+		return printJavaTable(stdout, result, bars)
+	})
+}
+
+func javaName(release int, call string) string { return fmt.Sprintf("Java %d, %s", release, call) }
+
+func javaBars(result bench.JavaResult) (bars []proof.Bar) {
+	for _, release := range javaReleases {
+		absent := "no such Java is here"
+		for _, row := range result.Rows {
+			if row.Release != release {
+				continue
+			}
+			absent = ""
+			bar := proof.Bar{Name: javaName(release, row.Call), Timing: true}
+			if row.Call != "log" {
+				bar.Limit, bar.Unit = javaOffLimit, "ns"
+				bars = append(bars, counted(bar, row.NS, 0, ""))
+				continue
+			}
+			bar.Limit, bar.Unit = javaLogLimit, "× C"
+			if release == 17 {
+				bar.Limit = java17LogLimit
+			}
+			bars = append(bars, counted(bar, row.Ratios, 0, ""), proof.Bar{
+				Name: javaName(release, "allocated"), Figure: row.AllocatedPerLog, Unit: "bytes a call"})
+		}
+		if absent != "" {
+			bars = append(bars, proof.Bar{Name: javaName(release, "log"), Absent: absent})
+		}
+	}
+	return bars
+}
+
+func printJavaTable(w io.Writer, result bench.JavaResult, bars []proof.Bar) error {
+	fmt.Fprintln(w, thisMachine())
+	if result.Missing != "" {
+		fmt.Fprintln(w, result.Missing)
+	}
+	fmt.Fprintf(w, "\na log call in C %.1f ns\n\n", result.C_ns)
+	for _, bar := range bars {
+		fmt.Fprintln(w, bar)
+	}
+	return nil
+}
+
+// javaLine is a row of "cp-bench java --json". Scripts read it: append only.
+type javaLine struct {
+	Name            string   `json:"name"`
+	Release         int      `json:"release"`
+	Call            string   `json:"call"`
+	NSPerOp         float64  `json:"ns_per_op"`
+	NSLow           float64  `json:"ns_low"`
+	NSHigh          float64  `json:"ns_high"`
+	RatioToC        float64  `json:"ratio_to_c"`
+	RatioLow        float64  `json:"ratio_low"`
+	RatioHigh       float64  `json:"ratio_high"`
+	Reps            int      `json:"reps"`
+	AllocatedPerLog *float64 `json:"allocated_bytes_per_call,omitempty"`
+	C_ns            float64  `json:"c_ns_per_op"`
+}
+
+func printJavaJSON(w io.Writer, result bench.JavaResult) error {
+	encoder := json.NewEncoder(w)
+	for _, row := range result.Rows {
+		if len(row.Ratios) == 0 {
+			continue
+		}
+		line := javaLine{Name: javaName(row.Release, row.Call), Release: row.Release,
+			Call: row.Call, NSPerOp: median(row.NS), NSLow: slices.Min(row.NS),
+			NSHigh: slices.Max(row.NS), RatioToC: median(row.Ratios),
+			RatioLow: slices.Min(row.Ratios), RatioHigh: slices.Max(row.Ratios),
+			Reps: len(row.Ratios), C_ns: result.C_ns}
+		if row.Call == "log" {
+			line.AllocatedPerLog = &row.AllocatedPerLog
+		}
+		if err := encoder.Encode(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,64 @@
+package commands
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/bench"
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+)
+
+var sampleJava = bench.JavaResult{C_ns: 18, Missing: "jdks: no Java 21 here", Rows: []bench.JavaRow{
+	{Release: 17, Call: "log", Ratios: []float64{1.4, 1.5, 1.4, 1.4, 1.3},
+		NS: []float64{25, 27, 25, 25, 24}},
+	{Release: 17, Call: "off", Ratios: []float64{0.1, 0.1, 0.1, 0.1, 0.1},
+		NS: []float64{2.1, 2.1, 2.2, 2.1, 2.1}},
+	{Release: 25, Call: "log", Ratios: []float64{1.4, 1.5, 1.4, 1.4, 1.3},
+		NS: []float64{25, 27, 25, 25, 24}, AllocatedPerLog: 24},
+	{Release: 25, Call: "unsampled", Ratios: []float64{0.1, 0.1, 0.1, 0.1, 0.1},
+		NS: []float64{1.9, 1.9, 1.9, 1.9, 1.9}},
+}}
+
+func TestJavaBarsJudge(t *testing.T) {
+	want := map[string]proof.Verdict{
+		"Java 17, log": proof.Reached, "Java 17, allocated": proof.Reached,
+		"Java 17, off": proof.Missed, "Java 21, log": proof.Absent, "Java 25, log": proof.Missed,
+		"Java 25, allocated": proof.Missed, "Java 25, unsampled": proof.Reached,
+	}
+	for _, bar := range javaBars(sampleJava) {
+		if got := bar.Verdict(); got != want[bar.Name] {
+			t.Errorf("%s: %s, want %s", bar.Name, got, want[bar.Name])
+		}
+		delete(want, bar.Name)
+	}
+	if len(want) > 0 {
+		t.Errorf("no bar for %v", want)
+	}
+}
+
+func TestJavaPrintsItsFields(t *testing.T) {
+	var table, lines bytes.Buffer
+	if err := printJavaTable(&table, sampleJava, javaBars(sampleJava)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"no Java 21 here", "in C 18.0 ns", "Java 25, log: MISSED"} {
+		if !strings.Contains(table.String(), want) {
+			t.Errorf("no %q in\n%s", want, table.String())
+		}
+	}
+	if err := printJavaJSON(&lines, sampleJava); err != nil {
+		t.Fatal(err)
+	}
+	var first map[string]any
+	if err := json.NewDecoder(&lines).Decode(&first); err != nil {
+		t.Fatal(err)
+	}
+	for field, want := range map[string]any{"name": "Java 17, log", "ratio_to_c": 1.4,
+		"ratio_high": 1.5, "reps": 5.0, "allocated_bytes_per_call": 0.0, "c_ns_per_op": 18.0} {
+		if first[field] != want {
+			t.Errorf("%s is %v, want %v", field, first[field], want)
+		}
+	}
+}

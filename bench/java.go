@@ -1,0 +1,218 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/jvm"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// JavaOptions say how long to measure log calls in Java.
+type JavaOptions struct {
+	Repetitions int           // smallest number of repetitions
+	Limit       time.Duration // after this time begin no further repetition
+
+	// Progress is called before each repetition and may be nil.
+	Progress func(counted int)
+}
+
+// JavaResult is what log calls cost in Java.
+type JavaResult struct {
+	C_ns    float64 // a log call in C
+	Missing string  // Java installations that are not here
+	Rows    []JavaRow
+}
+
+// JavaRow is the cost of one kind of call in one Java.
+type JavaRow struct {
+	Release         int
+	Call            string    // log, off, unsampled
+	Ratios          []float64 // to a log call in C, one for each repetition
+	NS              []float64
+	AllocatedPerLog float64 // bytes, in the row log
+}
+
+// javaCalls are the orders for the program Bench.
+var javaCalls = []string{"log", "off", "unsampled"}
+
+// Java measures log calls of the Java SDK, in each Java that is here, against log calls in C. The
+// programs take turns on one core. In a turn, each call of Java is between two measurements of C.
+func Java(ctx context.Context, o JavaOptions) (JavaResult, error) {
+	dir, err := os.MkdirTemp("", "cloudprofiler-bench")
+	if err != nil {
+		return JavaResult{}, err
+	}
+	defer os.RemoveAll(dir)
+	kit, err := jvm.Build(dir)
+	if err != nil {
+		return JavaResult{}, err
+	}
+	c, err := kit.C(filepath.Join(dir, "c"), "bench", "turns")
+	if err != nil {
+		return JavaResult{}, err
+	}
+	own, err := cores()
+	if err != nil {
+		return JavaResult{}, err
+	}
+	unpin, err := pin(own[len(own)-1]) // processes inherit this thread's core
+	if err != nil {
+		return JavaResult{}, err
+	}
+	defer unpin()
+
+	rings, err := os.MkdirTemp("/dev/shm", "cloudprofiler-bench")
+	if err != nil {
+		return JavaResult{}, err
+	}
+	defer os.RemoveAll(rings)
+	result := JavaResult{Missing: kit.Missing}
+	base, err := startTaker(ctx, c, rings)
+	if err != nil {
+		return result, err
+	}
+	defer base.end()
+	var rows []*javaRun
+	for _, java := range kit.Javas {
+		p, err := startTaker(ctx, kit.Command(java, "Bench"), rings)
+		if err != nil {
+			return result, fmt.Errorf("start Java %d: %w", java.Release, err)
+		}
+		defer p.end()
+		if ready := p.answers.Text; !p.answers.Scan() || ready() != "ready" {
+			return result, fmt.Errorf("start Java %d: it says %q", java.Release, ready())
+		}
+		for _, call := range javaCalls {
+			rows = append(rows, &javaRun{JavaRow: JavaRow{Release: java.Release, Call: call},
+				program: p, base: base})
+		}
+	}
+	if err := measureJava(ctx, o, rows); err != nil {
+		return result, err
+	}
+	var base_ns []float64
+	for _, r := range rows {
+		if r.Call == "log" {
+			if r.AllocatedPerLog, err = r.program.take("allocated"); err != nil {
+				return result, err
+			}
+		}
+		base_ns = append(base_ns, r.base_ns...)
+		result.Rows = append(result.Rows, r.JavaRow)
+	}
+	result.C_ns = median(base_ns)
+	return result, nil
+}
+
+// measureJava takes turns until each row has enough repetitions.
+func measureJava(ctx context.Context, o JavaOptions, rows []*javaRun) error {
+	deadline := time.Now().Add(o.Limit)
+	for all := 0; all == 0 || time.Now().Before(deadline); all++ {
+		fewest := 0
+		for i, r := range rows {
+			r.Ratios, r.NS = repetitions(r.all, quietest(r.all))
+			if n := len(r.Ratios); i == 0 || n < fewest {
+				fewest = n
+			}
+		}
+		if fewest >= o.Repetitions {
+			return nil
+		}
+		if o.Progress != nil {
+			o.Progress(fewest)
+		}
+		for range turns {
+			for _, r := range rows {
+				if err := errors.Join(ctx.Err(), r.turn()); err != nil {
+					return fmt.Errorf("measure Java %d, %s: %w", r.Release, r.Call, err)
+				}
+			}
+		}
+	}
+	for _, r := range rows {
+		r.Ratios, r.NS = repetitions(r.all, quietest(r.all))
+	}
+	return nil
+}
+
+// javaRun is a row while it is measured.
+type javaRun struct {
+	JavaRow
+	program, base *taker
+	all           []turn
+	base_ns       []float64
+}
+
+func (r *javaRun) turn() error {
+	crowd := measureCrowd()
+	before, err := r.base.take("log")
+	if err != nil {
+		return err
+	}
+	ns, err := r.program.take(r.Call)
+	if err != nil {
+		return err
+	}
+	after, err := r.base.take("log")
+	if err != nil {
+		return err
+	}
+	crowd = max(crowd, measureCrowd())
+	c := (before + after) / 2
+	r.base_ns = append(r.base_ns, c)
+	r.all = append(r.all, turn{ratio: ns / c, ns: ns, crowd: crowd / c})
+	return nil
+}
+
+// taker is a program that takes a turn when it is told to.
+type taker struct {
+	cmd     *exec.Cmd
+	orders  io.WriteCloser
+	answers *bufio.Scanner
+}
+
+func startTaker(ctx context.Context, cmd *exec.Cmd, rings string) (*taker, error) {
+	cmd.Env = append(os.Environ(), ring.DirectoryVariable+"="+rings)
+	cmd.Stderr = os.Stderr
+	orders, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	answers, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(ctx.Err(), cmd.Start()); err != nil {
+		return nil, err
+	}
+	return &taker{cmd, orders, bufio.NewScanner(answers)}, nil
+}
+
+// take tells the program to take a turn, and returns its figure.
+func (p *taker) take(order string) (float64, error) {
+	if _, err := fmt.Fprintln(p.orders, order); err != nil {
+		return 0, err
+	}
+	if !p.answers.Scan() {
+		return 0, fmt.Errorf("no answer to %q: %w", order, p.answers.Err())
+	}
+	return strconv.ParseFloat(strings.TrimSpace(p.answers.Text()), 64)
+}
+
+// end ends the program, which reads the end of its orders.
+func (p *taker) end() {
+	p.orders.Close()
+	if p.cmd.Wait() != nil {
+		p.cmd.Process.Kill()
+	}
+}
