@@ -4,7 +4,7 @@
 # The scripts install what they need, and say so if they cannot.
 
 SHELL := bash
-TEST_PARTS := lint unit race test-arm64 fuzz-smoke c-sdk test-export test-dist \
+TEST_PARTS := lint unit race test-arm64 fuzz-smoke c-sdk java-sdk test-export test-dist \
 	/ test-privileged bars test-web
 PKG ?= ./...
 
@@ -58,6 +58,10 @@ c-sdk: ## build the C library and its example into bin/c, and run its tests
 	@scripts/install c
 	$(MAKE) --no-print-directory -C sdk/c all programs BUILD=$(CURDIR)/bin/c
 	$(MAKE) --no-print-directory -C sdk/c check BUILD=$(CURDIR)/bin/c-check
+
+.PHONY: java-sdk
+java-sdk: ## build the Java library by Maven, and test it in each Java that is here
+	@scripts/java-sdk
 
 .PHONY: race
 race: ## run the tests of what runs side by side, with the race detector
