@@ -1,6 +1,6 @@
-// Package conformance tests the libraries of all languages in the same way. A program in Go and a
-// program in C get the same orders. The same drainer writes what they logged. The two logs must
-// then have the same content.
+// Package conformance tests the libraries of all languages in the same way. Programs in Go, C and
+// Java get the same orders. The same drainer writes what they logged. The logs must then have the
+// same content. Java takes part if CLOUDPROFILER_TEST_JAVA is set, as "make java-sdk" does.
 //
 // A library in another language needs a program like sdk/c/test/writer.c, and a line in the
 // variable writers. The package contains only tests.
