@@ -119,7 +119,8 @@ func javaBars(result bench.JavaResult) (bars []proof.Bar) {
 				bar.Limit = java17LogLimit
 			}
 			bars = append(bars, counted(bar, row.Ratios, 0, ""), proof.Bar{
-				Name: javaName(release, "allocated"), Figure: row.AllocatedPerLog, Unit: "bytes a call"})
+				Name:   javaName(release, "allocated"),
+				Figure: row.AllocatedPerLog, Unit: "bytes a call"})
 		}
 		if absent != "" {
 			bars = append(bars, proof.Bar{Name: javaName(release, "log"), Absent: absent})

@@ -39,8 +39,8 @@ Exit codes: 0 measured, 1 failed, 2 wrong usage, 3 a figure is absent.`,
   cp-bench gen
   cp-bench soak --duration 5m`,
 	}
-	root.AddCommand(newBenchLog(), newBenchJava(), newBenchStore(), newBenchProbe(), newBenchSweep(),
-		newBenchAnalyze(), newBenchAgent(), newBenchGen(), newBenchSoak())
+	root.AddCommand(newBenchLog(), newBenchJava(), newBenchStore(), newBenchProbe(),
+		newBenchSweep(), newBenchAnalyze(), newBenchAgent(), newBenchGen(), newBenchSoak())
 	root.AddCommand(newBenchProbePeer(), newBenchAgentProcess(), newBenchSweepProcess(),
 		demo.NewProcess())
 	return root

@@ -4,18 +4,21 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/internal/jvm"
+	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
 // javaVariable says that the Java library takes part. "make java-sdk" sets it: without Java, the
 // tests then fail. A plain "go test" does not need Java.
 const javaVariable = "CLOUDPROFILER_TEST_JAVA"
 
-// releases lists the Java releases that take part.
-var releases []int
+// kit has the Javas that take part. Without Java it is nil.
+var kit *jvm.Kit
 
 // withJava runs the tests, with a writer for each Java that is here if Java takes part.
 func withJava(run func() int) (code int, err error) {
@@ -30,15 +33,13 @@ func withJava(run func() int) (code int, err error) {
 	if err := jvm.Read(); err != nil {
 		return 1, err
 	}
-	kit, err := jvm.Build(dir)
-	if err != nil {
+	if kit, err = jvm.Build(dir); err != nil {
 		return 1, err
 	}
 	if kit.Missing != "" {
 		fmt.Fprintln(os.Stderr, kit.Missing)
 	}
 	for _, java := range kit.Javas {
-		releases = append(releases, java.Release)
 		writers[javaName(java.Release)] = func(testing.TB) *exec.Cmd {
 			cmd := kit.Command(java, "Writer")
 			cmd.Env = os.Environ()
@@ -52,14 +53,14 @@ func javaName(release int) string { return fmt.Sprintf("java %d", release) }
 
 // eachJava runs a test for each Java from a release on.
 func eachJava(t *testing.T, from int, test func(t *testing.T, language string)) {
-	if os.Getenv(javaVariable) == "" {
+	if kit == nil {
 		t.Skipf("%s is not set: make java-sdk runs this test", javaVariable)
 	}
 	tested := false
-	for _, release := range releases {
-		if release >= from {
+	for _, java := range kit.Javas {
+		if name := javaName(java.Release); java.Release >= from {
 			tested = true
-			t.Run(javaName(release), func(t *testing.T) { test(t, javaName(release)) })
+			t.Run(name, func(t *testing.T) { test(t, name) })
 		}
 	}
 	if !tested {
@@ -116,4 +117,46 @@ func TestJavaClosesWhileItLogs(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The examples in the page compile, open the channels that they name, and say nothing.
+func TestExamplesOfTheJavaPage(t *testing.T) {
+	if kit == nil {
+		t.Skipf("%s is not set: make java-sdk runs this test", javaVariable)
+	}
+	var imports, body strings.Builder
+	for _, example := range examples(t, "docs/java.md", "java") {
+		for line := range strings.Lines(example + "\n") {
+			if strings.HasPrefix(line, "import ") {
+				imports.WriteString(line)
+			} else {
+				body.WriteString(line)
+			}
+		}
+	}
+	file := filepath.Join(t.TempDir(), "Page.java")
+	text := fmt.Sprintf("%s\nclass Page {\nrecord Tuple(long id) {}\n"+
+		"public static void main(String[] args) {\nTuple tuple = new Tuple(1);\n%s}\n}\n",
+		&imports, &body)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rings := t.TempDir()
+	run := kit.Source(kit.Javas[0], file)
+	run.Env = append(os.Environ(), ring.DirectoryVariable+"="+rings)
+	if out, err := run.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Fatalf("%v: it says %s", err, out)
+	}
+	files, err := ring.Files(rings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, path := range files {
+		name, _, _ := strings.Cut(filepath.Base(path), ".")
+		names = append(names, name)
+	}
+	if want := []string{"parser#0~end", "parser#0~start"}; !slices.Equal(names, want) {
+		t.Errorf("rings %q, want %q", names, want)
+	}
 }

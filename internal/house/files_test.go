@@ -23,7 +23,7 @@ const maxColumns = 100
 // its package comment says why, under the heading "# Files".
 const maxFiles = 25
 
-var written = []string{".go", ".s", ".c", ".h", ".ts", ".sh", ".md"}
+var written = []string{".go", ".s", ".c", ".h", ".ts", ".java", ".sh", ".md"}
 
 var generated = regexp.MustCompile(`(?m)^(//|#|<!--) Code generated .* DO NOT EDIT\.`)
 

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
 // A Java is a Java installation.
@@ -92,14 +94,17 @@ func (k *Kit) build(sdk, dir string) error {
 		}
 		all = append(all, sources...)
 	}
-	args := append([]string{"--release", "17", "-encoding", "UTF-8", "-Xlint:all", "-Werror", "-d", k.classes},
-		all...)
+	args := append([]string{"--release", "17", "-encoding", "UTF-8", "-Xlint:all", "-Werror",
+		"-d", k.classes}, all...)
 	if out, err := exec.Command(filepath.Join(home, "bin", "javac"),
 		args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("compile the Java SDK: %w\n%s", err, out)
 	}
 	return nil
 }
+
+// maxSource is the largest size of a source file.
+const maxSource = 1 << 20
 
 // Read reads every source of the Java SDK. The go command reuses an earlier result of a test if no
 // file that the test has read has changed.
@@ -111,8 +116,11 @@ func Read() error {
 	for _, folder := range []string{"sdk/java", "sdk/c"} {
 		err := filepath.WalkDir(filepath.Join(repository, folder),
 			func(path string, e fs.DirEntry, err error) error {
+				if err == nil && e.IsDir() && e.Name() == "target" {
+					return fs.SkipDir // what Maven has built
+				}
 				if err == nil && e.Type().IsRegular() {
-					_, err = os.ReadFile(path)
+					_, err = plainfile.Read(path, maxSource)
 				}
 				return err
 			})
@@ -125,12 +133,18 @@ func Read() error {
 
 // Command returns a command that runs one of the test programs, such as "Writer".
 func (k *Kit) Command(java Java, program string, args ...string) *exec.Cmd {
-	jvm := []string{"-cp", k.classes, "-Dcloudprofiler.native=" + k.library}
+	return k.run(java, append([]string{"io.github.cloudprofiler.programs." + program}, args...)...)
+}
+
+// Source returns a command that compiles and runs a file of Java source.
+func (k *Kit) Source(java Java, file string) *exec.Cmd { return k.run(java, file) }
+
+func (k *Kit) run(java Java, args ...string) *exec.Cmd {
+	flags := []string{"-cp", k.classes, "-Dcloudprofiler.native=" + k.library}
 	if java.Release > 17 {
-		jvm = append(jvm, "--enable-native-access=ALL-UNNAMED") // it only silences a warning
+		flags = append(flags, "--enable-native-access=ALL-UNNAMED") // it only silences a warning
 	}
-	jvm = append(jvm, "io.github.cloudprofiler.programs."+program)
-	return exec.Command(filepath.Join(java.home, "bin", "java"), append(jvm, args...)...)
+	return exec.Command(filepath.Join(java.home, "bin", "java"), append(flags, args...)...)
 }
 
 // C builds a test program of the C library into a directory, and returns a command that runs it.

@@ -9,9 +9,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/jvm"
 )
 
-// OnlyJava makes all programs Java programs, one after the other in each Java that is here, with the
-// given number of writers on the shared channel. KillAtRandom then kills a program only after its
-// first call, because a JVM takes long to start. OnlyJava returns the names of the Javas.
+// OnlyJava makes all programs Java programs. writers is the number of writers on the shared channel.
+// The Javas that are here take turns. KillAtRandom then kills a program only after its first call,
+// because a JVM takes long to start. OnlyJava returns the names of the Javas.
 func (s *Stage) OnlyJava(writers int) (names string, err error) {
 	s.t.Helper()
 	kit, err := jvm.Build(s.t.TempDir())

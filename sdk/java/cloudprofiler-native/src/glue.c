@@ -212,7 +212,7 @@ METHOD(jlong, counter))
 	return (jlong)cp_counter();
 }
 
-/* keep writes the records of an event for which a hurried call had no room. It may wait for room. */
+/* keep writes the records of an event for which a hurried call found no room. It may wait. */
 METHOD(void, keep), jlong channel, jlong id, jlong second, jint n, jlong given)
 {
 	UNUSED;

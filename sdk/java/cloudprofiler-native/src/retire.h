@@ -8,8 +8,9 @@
 #include "cloudprofiler.h"
 
 /*
- * cp_retire ends logging, as cp_close does, but frees no memory that a call could access. Calls that
- * overlap with it, or follow it, keep nothing. It must be called once.
+ * cp_retire ends logging, as cp_close does, but frees no memory that a call could access. Calls
+ * that follow it keep nothing, and calls that overlap with it may keep nothing. It must be called
+ * once.
  */
 void cp_retire(cp_channel *c);
 
