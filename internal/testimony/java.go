@@ -9,7 +9,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/jvm"
 )
 
-// OnlyJava makes all programs Java programs. writers is the number of writers on the shared channel.
+// OnlyJava makes all programs Java programs, with this number of writers on the shared channel.
 // The Javas that are here take turns. KillAtRandom then kills a program only after its first call,
 // because a JVM takes long to start. OnlyJava returns the names of the Javas.
 func (s *Stage) OnlyJava(writers int) (names string, err error) {
