@@ -1,0 +1,25 @@
+package io.github.cloudprofiler.agent;
+
+import io.github.cloudprofiler.agent.advice.FlinkAdvice;
+import io.github.cloudprofiler.agent.advice.StormAdvice;
+import io.github.cloudprofiler.agent.advice.UserAdvice;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+
+/** The advices that joinpoints may name. */
+final class Advices {
+    private static final Map<String, Class<?>> ALL = new ConcurrentHashMap<>(Map.of(
+            "flink", FlinkAdvice.class, "storm", StormAdvice.class, "user", UserAdvice.class));
+
+    private Advices() {}
+
+    /** Returns an advice's class, or null. */
+    static Class<?> named(String name) {
+        return ALL.get(name);
+    }
+
+    /** Adds an advice. */
+    static void add(String name, Class<?> advice) {
+        ALL.put(name, advice);
+    }
+}

@@ -1,0 +1,50 @@
+package io.github.cloudprofiler.agent;
+
+import io.github.cloudprofiler.agent.Yaml.BadYaml;
+import java.io.IOException;
+import java.lang.instrument.Instrumentation;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+
+/** What the virtual machine calls before the program's main method. */
+public final class Agent {
+    private Agent() {}
+
+    /** Begins with the configuration at the given path, or without one. It never throws. */
+    public static void premain(String path, Instrumentation instrumentation) {
+        try {
+            NativeAccess.allow(instrumentation);
+            Settings settings = settings(path);
+            instrumentation.addTransformer(new Weaver(sets(settings), settings.anyVersion));
+        } catch (BadYaml | IOException e) {
+            Say.once(reason(path, e) + "; the program runs without the profiler");
+        } catch (Throwable t) {
+            Say.once("begin: " + t + "; the program runs without the profiler");
+        }
+    }
+
+    private static String reason(String path, Exception e) {
+        return e instanceof BadYaml
+                ? "read configuration " + path + ": " + e.getMessage()
+                : "read configuration: " + e;
+    }
+
+    static Settings settings(String path) throws BadYaml, IOException {
+        return path == null || path.isEmpty() ? Settings.read("", "")
+                : Settings.read(Files.readString(Path.of(path)), path);
+    }
+
+    static List<JoinpointSet> sets(Settings settings) throws BadYaml, IOException {
+        List<JoinpointSet> sets = new ArrayList<>();
+        for (String name : settings.sets) {
+            sets.add(JoinpointSet.ready(name));
+        }
+        // The user's joinpoints do not depend on each other.
+        for (Joinpoint j : settings.joinpoints) {
+            sets.add(new JoinpointSet(j.where(), List.of(), List.of(j), List.of()));
+        }
+        return sets;
+    }
+}

@@ -1,0 +1,29 @@
+package io.github.cloudprofiler.agent;
+
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+
+/** Lines on standard error. Each is said once. */
+public final class Say {
+    private static final Set<String> SAID = ConcurrentHashMap.newKeySet();
+
+    private Say() {}
+
+    /** Says a line, unless it was said before. */
+    public static void once(String line) {
+        if (SAID.size() < 1000 && SAID.add(line)) {
+            System.err.println("cloudprofiler: " + line);
+        }
+    }
+
+    /**
+     * Woven code calls this once if an advice of a joinpoint threw something. The joinpoint is off
+     * from then on.
+     */
+    public static void failed(String joinpoint, Throwable why) {
+        try {
+            once(joinpoint + " is off now, and the program goes on without it: " + why);
+        } catch (Throwable t) { // such as no memory: nothing more can be done
+        }
+    }
+}

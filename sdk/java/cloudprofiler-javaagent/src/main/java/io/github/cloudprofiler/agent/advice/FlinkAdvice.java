@@ -1,0 +1,232 @@
+package io.github.cloudprofiler.agent.advice;
+
+import io.github.cloudprofiler.agent.Say;
+import java.util.HashMap;
+import java.util.IdentityHashMap;
+import java.util.Map;
+
+/**
+ * Flink's records carry no id. But what one task writes into a subpartition, one task reads in the
+ * same order, so both count: see {@link Ordinals}. All elements are counted, records, watermarks
+ * and the rest; only records are logged. The name of a partition contains the attempt that produces
+ * it, so after a failure ids are new.
+ */
+public final class FlinkAdvice {
+    private FlinkAdvice() {}
+
+    /** An output: the ids of the next elements, by subpartition. */
+    private static final class Output {
+        final String partition;
+        final FlinkTask task;
+        final long[] next;
+        final boolean[] uncounted; // subpartitions with elements that nobody counted
+
+        Output(String partition, FlinkTask task, int subpartitions) {
+            this.partition = partition;
+            this.task = task;
+            next = new long[subpartitions];
+            uncounted = new boolean[subpartitions];
+            for (int i = 0; i < subpartitions; i++) {
+                next[i] = Ordinals.first(partition + "/" + i);
+            }
+        }
+    }
+
+    private static final Map<String, Output> OUTPUTS = new HashMap<>();
+
+    /** Makes the state of an output, or finds it: a writer's class and its subclass share it. */
+    public static Object output(Object partitionWriter) throws ReflectiveOperationException {
+        String partition = Reach.call(partitionWriter, "getPartitionId").toString();
+        int subpartitions = (int) Reach.call(partitionWriter, "getNumberOfSubpartitions");
+        synchronized (OUTPUTS) {
+            Output o = OUTPUTS.get(partition);
+            if (o == null) {
+                String owner = (String) Reach.call(partitionWriter, "getOwningTaskName");
+                FlinkTask task = FlinkTask.use(owner);
+                task.openOutput();
+                o = new Output(partition, task, subpartitions);
+                OUTPUTS.put(partition, o);
+            }
+            return o;
+        }
+    }
+
+    /** An element goes into one subpartition. */
+    public static void sent(Object output, boolean isRecord, int subpartition) {
+        Output o = (Output) output;
+        long id = o.next[subpartition]++;
+        if (isRecord && !o.uncounted[subpartition]) {
+            o.task.sent(id);
+        }
+    }
+
+    /** An element that is not a record goes into one subpartition. */
+    public static void counted(Object output, int subpartition) {
+        ((Output) output).next[subpartition]++;
+    }
+
+    /** An element goes into all subpartitions. Each of them makes a tuple of its own. */
+    public static void broadcast(Object output, boolean isRecord) {
+        Output o = (Output) output;
+        for (int i = 0; i < o.next.length; i++) {
+            sent(o, isRecord, i);
+        }
+    }
+
+    /**
+     * After a restart from an unaligned checkpoint, elements come into a subpartition as bytes, and
+     * nobody can count them. The subpartition gets no ids then.
+     */
+    public static void restored(Object output, int subpartition) {
+        Output o = (Output) output;
+        o.uncounted[subpartition] = true;
+        Say.once(o.task.owner + ": the restored records of an unaligned checkpoint cannot be "
+                + "counted: what follows them in the same channels has no ids");
+    }
+
+    /** An output is closed. */
+    public static void outputClosed(Object output) {
+        if (output == null) {
+            return;
+        }
+        Output o = (Output) output;
+        synchronized (OUTPUTS) {
+            if (OUTPUTS.remove(o.partition) == null) {
+                return; // closed already
+            }
+        }
+        o.task.leave();
+    }
+
+    /** A queue at an input. */
+    private static final class Queue {
+        final Object info; // how the input names the queue
+        final boolean counted;
+        long next;
+
+        Queue(Object info, boolean counted, long next) {
+            this.info = info;
+            this.counted = counted;
+            this.next = next;
+        }
+    }
+
+    /** An input of a task: its queues, one for each subpartition that it reads. */
+    private static final class Input {
+        final Object gate;
+        final FlinkTask task;
+        final Map<Object, Queue> queues = new IdentityHashMap<>();
+        Queue last = new Queue(null, false, 0);
+        boolean closed;
+
+        Input(Object gate, FlinkTask task) {
+            this.gate = gate;
+            this.task = task;
+        }
+    }
+
+    /** Makes the state of an input. */
+    public static Object input(Object gate) throws ReflectiveOperationException {
+        Object channel = Reach.call(gate, "getChannel", 0);
+        Object single = Reach.field(channel, "inputGate");
+        FlinkTask task = FlinkTask.use((String) Reach.call(single, "getOwningTaskName"));
+        task.openInput();
+        return new Input(gate, task);
+    }
+
+    /** An element came out of a queue, and the task begins to work on it. */
+    public static void received(Object input, Object queue, boolean isRecord)
+            throws ReflectiveOperationException {
+        Input in = (Input) input;
+        Queue q = in.last;
+        if (q.info != queue) {
+            q = find(in, queue);
+            in.last = q;
+        }
+        long id = q.next++;
+        FlinkTask t = in.task;
+        if (!isRecord || !q.counted) {
+            t.working = false;
+            return;
+        }
+        t.work(id);
+        if (t.recv.keeps(id)) {
+            t.recv.log(id);
+        }
+    }
+
+    private static Queue find(Input in, Object info) throws ReflectiveOperationException {
+        FlinkTask.OF_THREAD.set(in.task);
+        Queue q = in.queues.get(info);
+        if (q == null) {
+            q = open(in, info);
+            in.queues.put(info, q);
+        }
+        return q;
+    }
+
+    private static Queue open(Input in, Object info) throws ReflectiveOperationException {
+        int index = (int) Reach.call(info, "getInputChannelIdx");
+        Object channel = Reach.call(in.gate, "getChannel", index);
+        if (Reach.field(channel, "channelInfo") != info) {
+            // A queue of restored elements, which was replaced meanwhile by the real one.
+            return new Queue(info, false, 0);
+        }
+        if (Reach.isA(channel, RECOVERED)) {
+            return new Queue(info, false, 0);
+        }
+        Object subpartitions = Reach.field(channel, "consumedSubpartitionIndexSet");
+        if ((int) Reach.call(subpartitions, "size") != 1) {
+            Say.once(in.task.owner + ": an input reads several subpartitions as one queue; its "
+                    + "records have no ids");
+            return new Queue(info, false, 0);
+        }
+        int index0 = (int) Reach.call(subpartitions, "getStartIndex");
+        String partition = Reach.call(channel, "getPartitionId").toString();
+        return new Queue(info, true, Ordinals.first(partition + "/" + index0));
+    }
+
+    private static final String RECOVERED =
+            "org.apache.flink.runtime.io.network.partition.consumer.RecoveredInputChannel";
+
+    /** The task has worked on the element that came last. */
+    public static void processed(Object input) {
+        if (input == null) {
+            return;
+        }
+        FlinkTask t = ((Input) input).task;
+        if (t.working) {
+            t.working = false;
+            if (t.end.keeps(t.current)) {
+                t.end.log(t.current);
+            }
+        }
+    }
+
+    /** An input is closed. */
+    public static void inputClosed(Object input) {
+        if (input != null && !((Input) input).closed) {
+            ((Input) input).closed = true;
+            ((Input) input).task.leave();
+        }
+    }
+
+    /**
+     * A timer or a letter of the mailbox is about to run, perhaps while the task works on a record.
+     * What it emits was not made of that record.
+     */
+    public static void interrupted() {
+        FlinkTask t = FlinkTask.OF_THREAD.get();
+        if (t != null) {
+            t.interrupt();
+        }
+    }
+
+    /** The timer or the letter has run. */
+    public static void resumed() {
+        FlinkTask t = FlinkTask.OF_THREAD.get();
+        if (t != null) {
+            t.resume();
+        }
+    }
+}

@@ -1,0 +1,136 @@
+package io.github.cloudprofiler.agent.advice;
+
+import io.github.cloudprofiler.Channel;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+
+/**
+ * One attempt to run a task, which is a chain of operators: its channels, and the record that it
+ * works on. Its inputs and outputs share it. They are used under the task's own mutual exclusion.
+ */
+final class FlinkTask {
+    // Such as "Source: Numbers -> Map (1/2)#0 (8c7…_0_0_0)": name, subtask, attempt, attempt's id.
+    private static final Pattern OWNER =
+            Pattern.compile("(.*) \\((\\d+)/\\d+\\)#\\d+ \\((.*)\\)", Pattern.DOTALL);
+
+    private static final Map<String, FlinkTask> TASKS = new HashMap<>(); // by the owner's text
+
+    /** The task of a thread, for what happens beside the input: timers, letters of the mailbox. */
+    static final ThreadLocal<FlinkTask> OF_THREAD = new ThreadLocal<>();
+
+    final String owner;
+    private final boolean linked = Points.keepsAll();
+
+    // A channel is opened when it is first needed: a source receives nothing, a sink sends nothing.
+    Channel recv;
+    Channel end;
+    private Channel send;
+    private Channel links;
+
+    /** A record that no input's record made: by a timer, or asynchronously. */
+    private Channel unlinked;
+
+    private final String name; // of the channels, without the point
+    private int users; // inputs and outputs that are open
+
+    boolean working; // on the input's record with the id current
+    long current;
+    private boolean hasInput;
+
+    private int interruptions; // that run one within another
+    private boolean workedBefore; // the first of them
+
+    private FlinkTask(String owner) {
+        this.owner = owner;
+        Matcher m = OWNER.matcher(owner);
+        name = m.matches()
+                ? Points.actor(m.group(1)) + "#" + (Integer.parseInt(m.group(2)) - 1)
+                : Points.actor(owner);
+    }
+
+    void openInput() {
+        hasInput = true;
+        if (recv == null) {
+            recv = Points.open(name + "/recv", false);
+            end = Points.open(name + "/end", false);
+        }
+    }
+
+    void openOutput() {
+        if (send == null) {
+            send = Points.open(name + "/send", false);
+        }
+    }
+
+    static FlinkTask use(String owner) {
+        synchronized (TASKS) {
+            FlinkTask t = TASKS.computeIfAbsent(owner, FlinkTask::new);
+            t.users++;
+            return t;
+        }
+    }
+
+    /** Ends the use by an input or an output. The last one closes the channels. */
+    void leave() {
+        synchronized (TASKS) {
+            if (--users > 0) {
+                return;
+            }
+            TASKS.remove(owner);
+        }
+        for (Channel c : new Channel[] {recv, end, send, links, unlinked}) {
+            if (c != null) {
+                c.close();
+            }
+        }
+    }
+
+    /** Logs a record that is sent. */
+    void sent(long id) {
+        if (working || !hasInput) {
+            if (send.keeps(id)) {
+                send.log(id);
+                if (working && linked) {
+                    link(id);
+                }
+            }
+            return;
+        }
+        if (unlinked == null) {
+            unlinked = Points.open(name + "/unlinked", false);
+        }
+        if (unlinked.keeps(id)) {
+            unlinked.log(id);
+        }
+    }
+
+    private void link(long child) {
+        if (links == null) {
+            links = Points.openLinks(name + "/links");
+        }
+        links.link(current, child);
+    }
+
+    /** The task begins to work on a record; any interruption has ended, perhaps by an exception. */
+    void work(long id) {
+        interruptions = 0;
+        current = id;
+        working = true;
+    }
+
+    /** Something else runs on the task's thread, perhaps while it works on a record. */
+    void interrupt() {
+        if (interruptions++ == 0) {
+            workedBefore = working;
+            working = false;
+        }
+    }
+
+    void resume() {
+        if (interruptions > 0 && --interruptions == 0) {
+            working = workedBefore;
+        }
+    }
+}

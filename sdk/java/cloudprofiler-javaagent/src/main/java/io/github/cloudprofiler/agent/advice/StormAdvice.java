@@ -1,0 +1,140 @@
+package io.github.cloudprofiler.agent.advice;
+
+import io.github.cloudprofiler.Channel;
+import io.github.cloudprofiler.agent.Say;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+
+/**
+ * A Storm tuple that is anchored carries the random ids of the spouts' tuples that it comes from.
+ * They are the ids that are logged: a tuple has one id from the spout to the last bolt, and a tuple
+ * of several roots is logged once for each.
+ */
+public final class StormAdvice {
+    private StormAdvice() {}
+
+    /** The channels of a task, which is an instance of a component. */
+    private static final class Task {
+        final Channel recv;
+        final Channel end;
+
+        Task(String name) {
+            recv = Points.open(name + "/recv", false);
+            end = Points.open(name + "/end", false);
+        }
+    }
+
+    // A bolt may emit from threads of its own, so sends are logged to shared channels.
+    private static final Map<Integer, Channel> SENDS = new ConcurrentHashMap<>();
+
+    /** The state of a transfer: the channel that was used last. */
+    private static final class Transfer {
+        private record Last(int task, Channel send) {}
+
+        volatile Last last = new Last(-1, null);
+
+        Channel of(Object tuple, int task) throws ReflectiveOperationException {
+            Last l = last;
+            if (l.task != task) {
+                Channel c = SENDS.get(task);
+                if (c == null) {
+                    String component = (String) Reach.call(tuple, "getSourceComponent");
+                    c = SENDS.computeIfAbsent(
+                            task, t -> Points.open(name(component, t) + "/send", true));
+                }
+                last = l = new Last(task, c);
+            }
+            return l.send;
+        }
+    }
+
+    /** Makes the state of a transfer. */
+    public static Object transfer() {
+        return new Transfer();
+    }
+
+    private static String name(String component, int task) {
+        return Points.actor(component) + "#" + task;
+    }
+
+    /**
+     * A tuple is handed to the transfer. A second attempt, which has no queue for those that do not
+     * fit, is none of our business.
+     */
+    public static void sent(
+            Object transfer, Object tuple, int task, String stream, Map<?, ?> roots, Object queue)
+            throws ReflectiveOperationException {
+        if (queue == null) {
+            return;
+        }
+        if (roots.isEmpty()) {
+            if (!stream.startsWith("__")) {
+                unanchored(tuple);
+            }
+            return;
+        }
+        Channel c = ((Transfer) transfer).of(tuple, task);
+        for (Object root : roots.keySet()) {
+            long id = (Long) root;
+            if (c.keeps(id)) {
+                c.log(id);
+            }
+        }
+    }
+
+    private static volatile boolean saidUnanchored;
+
+    private static void unanchored(Object tuple) throws ReflectiveOperationException {
+        if (!saidUnanchored) {
+            saidUnanchored = true;
+            Say.once("storm: " + Reach.call(tuple, "getSourceComponent") + " emits tuples that are "
+                    + "not anchored; they carry no id and are not logged");
+        }
+    }
+
+    /** The state of a bolt's executor: its tasks by number. */
+    private static final class Bolt {
+        final String component;
+        Task[] tasks = {};
+
+        Bolt(String component) {
+            this.component = component;
+        }
+
+        Task task(int number) {
+            if (number >= tasks.length || tasks[number] == null) {
+                tasks = java.util.Arrays.copyOf(tasks, Math.max(tasks.length, number + 1));
+                tasks[number] = new Task(name(component, number));
+            }
+            return tasks[number];
+        }
+    }
+
+    /** Makes the state of a bolt's executor. */
+    public static Object bolt(String component) {
+        return new Bolt(component);
+    }
+
+    /** A bolt begins to work on a tuple. */
+    public static void received(Object bolt, int task, Map<?, ?> roots) {
+        if (!roots.isEmpty()) {
+            log(((Bolt) bolt).task(task).recv, roots);
+        }
+    }
+
+    /** A bolt has worked on a tuple. */
+    public static void processed(Object bolt, int task, Map<?, ?> roots) {
+        if (bolt != null && !roots.isEmpty()) {
+            log(((Bolt) bolt).task(task).end, roots);
+        }
+    }
+
+    private static void log(Channel c, Map<?, ?> roots) {
+        for (Object root : roots.keySet()) {
+            long id = (Long) root;
+            if (c.keeps(id)) {
+                c.log(id);
+            }
+        }
+    }
+}
