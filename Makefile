@@ -28,6 +28,14 @@ dist: ## pack an archive for this platform into dist/
 demo: build ## run the product on this machine, and put its report into bin/demo
 	@scripts/demo
 
+.PHONY: demo-flink
+demo-flink: ## run a job on a cluster of Flink with the Java agent; its report is in bin/demo-flink
+	@scripts/demo-flink
+
+.PHONY: demo-storm
+demo-storm: ## run a topology on a cluster of Storm with the Java agent; see bin/demo-storm
+	@scripts/demo-storm
+
 .PHONY: check
 check: ## run what every edit needs: lint and unit
 	@scripts/test lint unit

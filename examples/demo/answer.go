@@ -26,6 +26,11 @@ func (d *demonstration) answer(ctx context.Context, run *runs.Directory) error {
 		return err
 	}
 	d.countLost()
+	return d.keep(run)
+}
+
+// keep writes the page, and copies the run to where it is to be kept.
+func (d *demonstration) keep(run *runs.Directory) error {
 	if d.o.Keep == "" {
 		return nil
 	}

@@ -122,15 +122,17 @@ type NodeFacts struct {
 type demonstration struct {
 	o Options
 	Result
-	dir      string // of the rings
-	scratch  string // of everything else; may be dir
-	place    *place
-	server   *process
-	nodes    []*process // agents
-	programs []*process
-	chrony   []*chronyDaemon // the hub's and the nodes'; none if chronyd is not installed
-	setups   []nodeSetup
-	soak     *Soak // nil: a demonstration
+	dir          string // of the rings
+	scratch      string // of everything else; may be dir
+	place        *place
+	server       *process
+	nodes        []*process // agents
+	programs     []*process
+	chrony       []*chronyDaemon // the hub's and the nodes'; none if chronyd is not installed
+	setups       []nodeSetup
+	soak         *Soak         // nil: a demonstration
+	engine       Engine        // nil: the job is examples/adstream
+	engineResult *EngineResult // of engine
 }
 
 // Run runs the demonstration. Before it returns, it removes everything that it made except
@@ -172,6 +174,9 @@ func (d *demonstration) within(ctx context.Context, run func(context.Context) er
 }
 
 func (d *demonstration) stop() {
+	if d.engine != nil {
+		d.engine.Stop()
+	}
 	// Programs stop before the agents, because the agents drain the programs' rings. Agents stop
 	// before the coordinator, because each agent signs off from the coordinator.
 	for _, some := range [][]*process{d.programs, d.nodes} {
@@ -223,6 +228,9 @@ func (d *demonstration) run(ctx context.Context) error {
 	if d.soak != nil {
 		return d.answerSoak(ctx, run)
 	}
+	if d.engine != nil {
+		return d.answerEngine(ctx, run)
+	}
 	return d.answer(ctx, run)
 }
 
@@ -243,6 +251,9 @@ func (d *demonstration) start(ctx context.Context, physical machine) (err error)
 	placement.Stream.Tuples, placement.Stream.PerSecond = d.o.Tuples, float64(d.o.PerSecond)
 	if d.soak != nil { // windows as in the benchmark, and counts that do not stay
 		placement.Stream.Window, placement.Stream.Keep = 10*time.Second, time.Minute
+	}
+	if d.engine != nil {
+		placement.Nodes = placement.Nodes[:d.engine.Nodes()]
 	}
 	placement.OnLoopback()
 	d.place, d.WhyLoopback = newPlace(len(placement.Nodes), d.o.Loopback)
@@ -308,6 +319,9 @@ func (d *demonstration) start(ctx context.Context, physical machine) (err error)
 			return fmt.Errorf("start node %s: %w", name, err)
 		}
 		d.nodes = append(d.nodes, process)
+		if d.engine != nil {
+			continue
+		}
 		program := setup{Program: &programSetup{Node: name, Rings: rings, Placement: placement}}
 		process, err = d.place.start(ctx, i, d.o.Command, temporary, program)
 		if err != nil {
@@ -315,7 +329,7 @@ func (d *demonstration) start(ctx context.Context, physical machine) (err error)
 		}
 		d.programs = append(d.programs, process)
 	}
-	return nil
+	return d.startEngine(ctx, temporary)
 }
 
 // startChrony starts chronyd for the hub and for each node, and returns the address at which each

@@ -49,9 +49,7 @@ func (d *demonstration) measure(ctx context.Context) error {
 			return err
 		}
 	}
-	d.o.Progress(fmt.Sprintf("%d tuples in %v, from node to node",
-		d.o.Tuples, d.jobLasts().Round(time.Second)))
-	if err := d.watched(d.runJob); err != nil {
+	if err := d.runWorkload(ctx); err != nil {
 		return err
 	}
 	if d.o.LoadBytes > 0 {
@@ -99,9 +97,10 @@ func (d *demonstration) load(bytesPerSecond int) error {
 }
 
 // paperExchanges makes the exchanges of each pair, in both directions. A soak has none, because
-// over an hour the paper's bound consists almost only of wander.
+// over an hour the paper's bound consists almost only of wander. An engine's demonstration does not
+// compare methods.
 func (d *demonstration) paperExchanges(when string) (pairs [][2][]tscratio.Exchange, err error) {
-	if d.soak != nil {
+	if d.soak != nil || d.engine != nil {
 		return nil, nil
 	}
 	d.o.Progress("the paper's exchanges over ZeroMQ " + when + " the job")
@@ -122,6 +121,17 @@ func (d *demonstration) paperExchanges(when string) (pairs [][2][]tscratio.Excha
 		}
 	}
 	return pairs, nil
+}
+
+// runWorkload runs the job: an engine's, or that of examples/adstream.
+func (d *demonstration) runWorkload(ctx context.Context) error {
+	if d.engine != nil {
+		d.o.Progress("the job runs")
+		return d.engine.Run(ctx)
+	}
+	d.o.Progress(fmt.Sprintf("%d tuples in %v, from node to node",
+		d.o.Tuples, d.jobLasts().Round(time.Second)))
+	return d.watched(d.runJob)
 }
 
 // runJob makes all nodes run their parts of the job.

@@ -1,0 +1,193 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/analysis"
+	"github.com/cloudprofiler/cloudprofiler/internal/cli/answers"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
+	"github.com/cloudprofiler/cloudprofiler/internal/truth"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// Engine is a cluster of programs that the demonstration did not write, such as Flink. It takes the
+// place of examples/adstream. The programs of a node log into the rings of that node.
+type Engine interface {
+	// Nodes returns the number of nodes, from 1 to 4.
+	Nodes() int
+	// Start starts the cluster and waits until it takes jobs. temporary is a directory for its
+	// files.
+	Start(ctx context.Context, nodes []EngineNode, temporary string) error
+	// Run runs a job to its end.
+	Run(ctx context.Context) error
+	// Stop stops whatever Start started. It may be called several times.
+	Stop()
+}
+
+// EngineNode is a node on which an engine's programs run.
+type EngineNode struct {
+	Name  string
+	Rings string // CLOUDPROFILER_DIR of its programs
+}
+
+// EngineResult is what the demonstration of an engine found.
+type EngineResult struct {
+	Answer    *analysis.Answer
+	Nodes     []NodeFacts
+	Wander    tscratio.Wander // assumed of each pair
+	Durations int             // compared with the truth
+	Between   int             // of these, between nodes
+	Outside   int             // of these, that did not contain the truth: must be 0
+	Dropped   int             // events that are in no log
+	Matched   Matched
+}
+
+// Matched says how many of the events at one end of a connection have their other half.
+type Matched struct {
+	Sent, Received, Both int
+	Twice                int // events whose id was logged at the same point before
+}
+
+// Consistent reports whether every relation is consistent.
+func (r *EngineResult) Consistent() bool {
+	for _, p := range r.Answer.Pairs {
+		if p.Verdict != tscratio.Consistent.String() {
+			return false
+		}
+	}
+	return true
+}
+
+// RunEngine runs the demonstration with an engine's job. All nodes share the loopback interface.
+// lasts is about how long the job takes.
+func RunEngine(
+	ctx context.Context, o Options, engine Engine, lasts time.Duration,
+) (*EngineResult, error) {
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	o.Loopback, o.PerSecond, o.Tuples = true, 1, int(lasts/time.Second)
+	d := &demonstration{o: o, engine: engine}
+	result := &EngineResult{}
+	d.engineResult = result
+	err := d.within(ctx, d.run)
+	return result, err
+}
+
+func (d *demonstration) startEngine(ctx context.Context, temporary string) error {
+	if d.engine == nil {
+		return nil
+	}
+	d.o.Progress("starting the engine's cluster")
+	var nodes []EngineNode
+	for _, s := range d.setups {
+		nodes = append(nodes, EngineNode{Name: s.Node.Name, Rings: s.Rings})
+	}
+	return d.engine.Start(ctx, nodes, temporary)
+}
+
+// answerEngine analyses the run, and compares every duration with the truth.
+func (d *demonstration) answerEngine(ctx context.Context, run *runs.Directory) error {
+	physical, err := readPhysicals(nil, d.logs()...)
+	if err != nil {
+		return err
+	}
+	known, missing := truth.Of(run)
+	if known == nil || len(missing) > 0 {
+		return fmt.Errorf("read the truth about the nodes from the run: %v", missing)
+	}
+	r := d.engineResult
+	r.Matched = match(physical)
+	check, err := newChecker(physical, d.Nodes[0].Clocks.Counter, r.take)
+	if err != nil {
+		return err
+	}
+	d.o.Progress("joining tuples, checking their durations against the truth")
+	d.Answer, err = analysis.Run(ctx, run, analysis.Options{
+		Durations: check.duration, Truth: known.Truth, Scratch: d.scratch,
+	})
+	if err != nil {
+		return err
+	}
+	d.countLost()
+	r.Wander = run.Run.Assumptions().Wander
+	r.Answer, r.Nodes, r.Dropped = d.Answer, d.Nodes, d.Lost
+	return d.keep(run)
+}
+
+func (r *EngineResult) take(d analysis.DurationRow, truth int64) {
+	r.Durations++
+	if d.FromNode != d.ToNode {
+		r.Between++
+	}
+	if !d.Contains(truth) {
+		r.Outside++
+	}
+}
+
+// sendPoints are the points at which the Java agent logs what leaves an operator.
+var sendPoints = []string{"/send", "/unlinked"}
+
+// match compares what all operators sent with what all operators received. If an id was sent
+// several times, as on several hops, it must have been received as often.
+func match(all physicals) (m Matched) {
+	sent, received := map[uint64]int{}, map[uint64]int{}
+	for point, events := range all {
+		to := received
+		switch {
+		case slices.ContainsFunc(sendPoints, func(p string) bool {
+			return strings.HasSuffix(point, p)
+		}):
+			to = sent
+			m.Sent += len(events)
+		case strings.HasSuffix(point, "/recv"):
+			m.Received += len(events)
+		default:
+			continue
+		}
+		for i, e := range events { // they are sorted by their ids
+			to[e.id]++
+			if i > 0 && events[i-1].id == e.id {
+				m.Twice++
+			}
+		}
+	}
+	for id, n := range sent {
+		m.Both += min(n, received[id])
+	}
+	return m
+}
+
+// PrintEngine prints what the demonstration of an engine found. It returns an error if that is not
+// as it must be.
+func PrintEngine(w io.Writer, r *EngineResult) error {
+	printNodes(w, &Result{
+		Nodes: r.Nodes, Answer: r.Answer, Wander: r.Wander,
+	})
+	answers.PrintPaths(w, r.Answer)
+	m := r.Matched
+	_, err := fmt.Fprintf(w, "\n%d events sent, %d received, %d of them both; %d twice at one "+
+		"point\n"+
+		"%d durations checked against the truth, %d of them between nodes: %d outside of their "+
+		"bound; %d events dropped\n",
+		m.Sent, m.Received, m.Both, m.Twice, r.Durations, r.Between, r.Outside, r.Dropped)
+	switch {
+	case err != nil:
+		return err
+	case r.Outside > 0:
+		return fmt.Errorf("%d of %d durations did not contain the truth: this is a defect",
+			r.Outside, r.Durations)
+	case r.Durations == 0:
+		return errors.New("no duration was measured")
+	case !r.Consistent():
+		return fmt.Errorf("a relation is suspect, so bounds are estimates: %w", command.ErrPartial)
+	}
+	return nil
+}

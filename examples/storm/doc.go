@@ -1,0 +1,9 @@
+// Command storm shows Cloudprofiler with Apache Storm: a cluster of ZooKeeper, Nimbus and
+// supervisors, each supervisor with a worker on a virtual node, runs the advertising benchmark. The
+// topology in adstream has no line of Cloudprofiler. The workers are started with the Java agent,
+// which logs the anchored tuples that each task sends and receives. Then every duration is compared
+// with the truth.
+//
+// "make demo-storm" builds what it needs from Maven Central, and runs it. Storm listens on all
+// interfaces, so the script puts it into a network namespace that has the loopback interface alone.
+package main

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/examples/demo"
+	"github.com/cloudprofiler/cloudprofiler/examples/engine"
+)
+
+// storm is a cluster of ZooKeeper, Nimbus, and a supervisor with one worker on each node.
+type storm struct {
+	engine.Cluster
+	options
+
+	home      string // of ZooKeeper, Nimbus and the client
+	temporary string
+	zookeeper int // port
+	nimbus    int // port
+	workers   []int
+}
+
+// startLimit is how long the cluster may take to start, and how long a topology may take to begin.
+const startLimit = 2 * time.Minute
+
+func (s *storm) Nodes() int { return s.Workers }
+
+func (s *storm) Start(ctx context.Context, nodes []demo.EngineNode, temporary string) error {
+	ports, err := engine.FreePorts(2 + 2*len(nodes))
+	if err != nil {
+		return err
+	}
+	s.temporary, s.zookeeper, s.nimbus = temporary, ports[0], ports[1]
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	long := context.WithoutCancel(ctx)
+	if s.home, err = s.makeHome("nimbus", 0, 0); err != nil {
+		return err
+	}
+	j := s.jvm("zookeeper", s.home, "org.apache.storm.shade.org.apache.zookeeper.server."+
+		"ZooKeeperServerMain", strconv.Itoa(s.zookeeper), filepath.Join(temporary, "zookeeper"))
+	j.Options = append(j.Options, "-Dzookeeper.admin.enableServer=false")
+	if err := s.daemon(ctx, long, j, s.zookeeper); err != nil {
+		return err
+	}
+	j = s.jvm("nimbus", s.home, "org.apache.storm.daemon.nimbus.Nimbus")
+	if err := s.daemon(ctx, long, j, s.nimbus); err != nil {
+		return err
+	}
+	for i, n := range nodes {
+		thrift, worker := ports[2+2*i], ports[3+2*i]
+		home, err := s.makeHome("supervisor-"+n.Name, thrift, worker)
+		if err != nil {
+			return err
+		}
+		j := s.jvm("supervisor-"+n.Name, home, "org.apache.storm.daemon.supervisor.Supervisor")
+		j.Env = append(j.Env, "CLOUDPROFILER_DIR="+n.Rings) // its worker inherits it
+		if err := s.daemon(ctx, long, j, thrift); err != nil {
+			return err
+		}
+		s.workers = append(s.workers, worker)
+	}
+	return nil
+}
+
+// daemon starts a process, and waits until it listens.
+func (s *storm) daemon(ctx, long context.Context, j engine.JVM, port int) error {
+	if _, err := s.Cluster.Start(long, j); err != nil {
+		return err
+	}
+	return s.Until(ctx, j.Name+" listens", func() (bool, error) {
+		conn, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			return false, err
+		}
+		return true, conn.Close()
+	})
+}
+
+func (s *storm) jvm(name, home, main string, args ...string) engine.JVM {
+	return engine.JVM{
+		Name: name, Main: main, Args: args, Dir: home,
+		Env: []string{"STORM_CONF_DIR=" + filepath.Join(home, "conf")},
+		Options: []string{
+			"-Xmx256m", "-XX:+UseSerialGC", "-Dstorm.home=" + home,
+			"-Dstorm.jar=" + s.Job,
+			"-Dlog4j2.configurationFile=" + filepath.Join(home, "log4j2", "daemon.xml"),
+		},
+		Classes: []string{filepath.Join(home, "conf")},
+	}
+}
+
+// makeHome makes a directory as Storm's archive has it: with the jars for workers, a configuration,
+// and a configuration of what is logged.
+func (s *storm) makeHome(name string, thrift, worker int) (home string, err error) {
+	home = filepath.Join(s.temporary, name)
+	jars := filepath.Join(home, "lib-worker")
+	for _, dir := range []string{"lib-worker", "conf", "log4j2", "logs", "local"} {
+		if err := os.MkdirAll(filepath.Join(home, dir), 0o700); err != nil {
+			return "", fmt.Errorf("make Storm's directory: %w", err)
+		}
+	}
+	for jar := range strings.SplitSeq(s.ClassPath, ":") {
+		if err := os.Symlink(jar, filepath.Join(jars, filepath.Base(jar))); err != nil {
+			return "", fmt.Errorf("make Storm's directory: %w", err)
+		}
+	}
+	agent := ""
+	if s.Agent != "" {
+		agent = "-javaagent:" + s.Agent + " "
+	}
+	files := map[string]string{
+		"conf/storm.yaml": strings.NewReplacer(
+			"ZOOKEEPER", strconv.Itoa(s.zookeeper), "NIMBUS", strconv.Itoa(s.nimbus),
+			"LOCAL", filepath.Join(home, "local"), "THRIFT", strconv.Itoa(max(thrift, 1)),
+			"WORKER", strconv.Itoa(max(worker, 1)), "AGENT", agent,
+			"LOG4J", filepath.Join(home, "log4j2")).Replace(configuration),
+		"log4j2/daemon.xml":  logging,
+		"log4j2/worker.xml":  logging,
+		"log4j2/cluster.xml": logging,
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(home, name), []byte(text), 0o600); err != nil {
+			return "", fmt.Errorf("configure Storm: %w", err)
+		}
+	}
+	return home, nil
+}
+
+const configuration = `storm.zookeeper.servers: ["127.0.0.1"]
+storm.zookeeper.port: ZOOKEEPER
+nimbus.seeds: ["127.0.0.1"]
+nimbus.thrift.port: NIMBUS
+storm.local.hostname: "127.0.0.1"
+storm.local.dir: "LOCAL"
+storm.log4j2.conf.dir: "LOG4J"
+supervisor.thrift.port: THRIFT
+supervisor.slots.ports: [WORKER]
+storm.daemon.metrics.reporter.plugins: []
+nimbus.monitor.freq.secs: 2
+worker.heap.memory.mb: 256
+worker.childopts: "AGENT-Xmx%HEAP-MEM%m -XX:+UseSerialGC"
+worker.gc.childopts: ""
+topology.worker.max.heap.size.mb: 512.0
+supervisor.memory.capacity.mb: 4096.0
+`
+
+const logging = `<?xml version="1.0" encoding="UTF-8"?>
+<configuration>
+  <appenders>
+    <Console name="out"><PatternLayout pattern="%d{HH:mm:ss,SSS} %-5p %c{1} - %m%n"/></Console>
+  </appenders>
+  <loggers>
+    <root level="info"><appender-ref ref="out"/></root>
+  </loggers>
+</configuration>
+`
+
+// Run runs the topology until nothing is acknowledged any more.
+func (s *storm) Run(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*s.Lasts()+startLimit)
+	defer cancel()
+	j := s.jvm("client", s.home, "adstream.Topology",
+		strconv.Itoa(s.Events), strconv.Itoa(s.PerSecond), strconv.Itoa(s.Workers))
+	j.Classes = append(j.Classes, s.Job)
+	client, err := s.Cluster.Start(ctx, j)
+	if err != nil {
+		return err
+	}
+	return client.Wait(ctx)
+}

@@ -1,0 +1,19 @@
+# shellcheck shell=bash
+# For scripts/demo-flink and demo-storm: builds the Java agent, an engine's job and the program that
+# runs the demonstration. Everything comes from Maven Central or from this repository.
+
+agent=sdk/java/cloudprofiler-javaagent/target/cloudprofiler.jar
+logs=bin/java/logs
+
+# build_engine NAME [MAVEN'S OPTIONS]
+build_engine() {
+    local name=$1
+    shift
+    scripts/install build java
+    echo "building the agent and the job: minutes the first time, for Maven's downloads"
+    mvn -q -B -f sdk/java/pom.xml package -DskipTests
+    mvn -q -B -f "examples/$name/pom.xml" package "$@"
+    go build -o "bin/java/$name" "./examples/$name"
+    rm -rf "$logs"
+    mkdir -p "$logs"
+}
