@@ -4,6 +4,7 @@ import io.github.cloudprofiler.agent.Yaml.BadYaml;
 import java.io.IOException;
 import java.lang.instrument.Instrumentation;
 import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
@@ -28,7 +29,8 @@ public final class Agent {
     private static String reason(String path, Exception e) {
         return e instanceof BadYaml
                 ? "read configuration " + path + ": " + e.getMessage()
-                : "read configuration: " + e;
+                : "read configuration " + path + ": "
+                        + (e instanceof NoSuchFileException ? "there is no such file" : e);
     }
 
     static Settings settings(String path) throws BadYaml, IOException {

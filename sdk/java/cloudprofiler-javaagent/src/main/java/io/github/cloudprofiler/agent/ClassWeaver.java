@@ -60,7 +60,9 @@ final class ClassWeaver {
         this.set = set;
         for (Joinpoint j : set.joinpoints()) {
             if (j.internalName().equals(name)) {
-                String helper = PREFIX + set.name() + hooks.size();
+                // A user's set is named by a file and a line, which no member may be.
+                String of = set.name().replaceAll("[^A-Za-z0-9]", "_");
+                String helper = PREFIX + of + "$" + hooks.size();
                 hooks.add(new Hook(j, Weaver.methods(facts, j).get(0), helper));
             }
         }

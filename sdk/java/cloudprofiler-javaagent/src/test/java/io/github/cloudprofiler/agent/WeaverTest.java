@@ -107,7 +107,9 @@ class WeaverTest {
 
     private static Class<?> woven(Joinpoint... joinpoints) throws Exception {
         List<JoinpointSet> sets = new ArrayList<>();
-        sets.add(new JoinpointSet("test", List.of(), List.of(joinpoints), List.of()));
+        // Named as a user's sets are: by a path and a line.
+        sets.add(new JoinpointSet(
+                "/a;b/[c].yaml line 3", List.of(), List.of(joinpoints), List.of()));
         return new Loader(new Weaver(sets, false)).loadClass(Program.class.getName());
     }
 
@@ -147,6 +149,18 @@ class WeaverTest {
         work(c, a, 3, new Tuple(1));
         assertEquals(List.of("state 1", "state 1", "state 2", "state 2", "state 1", "state 1"),
                 TestAdvice.SEEN);
+    }
+
+    @Test
+    void severalSetsAreWovenIntoOneClass() throws Exception {
+        List<JoinpointSet> sets = new ArrayList<>();
+        for (int i = 1; i <= 2; i++) {
+            Joinpoint j = joinpoint("work", false, null, null, "test.see(" + i + ", 0, 0)");
+            sets.add(new JoinpointSet("c.yaml line " + i, List.of(), List.of(j), List.of()));
+        }
+        Class<?> c = new Loader(new Weaver(sets, false)).loadClass(Program.class.getName());
+        work(c, c.getConstructor().newInstance(), 1, new Tuple(1));
+        assertEquals(2, TestAdvice.SEEN.size());
     }
 
     @Test
