@@ -73,7 +73,9 @@ func TestAKeyThatIsTakenOffTheListEndsItsConnections(t *testing.T) {
 	// The client may learn late that its connection has ended. What it has sent until then gets no
 	// answer, or is lost with the connection.
 	err := error(context.DeadlineExceeded)
-	late := func() bool { return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrLost) }
+	late := func() bool {
+		return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrLost)
+	}
 	for tries := 0; tries < 10 && late(); tries++ {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		_, err = a.Call(ctx, &Ping{})

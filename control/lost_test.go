@@ -83,8 +83,8 @@ func TestCallsEndWithTheirConnection(t *testing.T) {
 	}
 }
 
-// An answer that came before the connection ended is not lost. If the client is late, ZeroMQ may drop
-// the answer together with the connection. On a crowded machine that happens now and then.
+// An answer that came before the connection ended is not lost. If the client is late, ZeroMQ may
+// drop the answer together with the connection. On a crowded machine that happens now and then.
 func TestAnswersBeforeTheEndCount(t *testing.T) {
 	t.Parallel()
 	counted := 0
