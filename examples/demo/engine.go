@@ -184,6 +184,9 @@ func PrintEngine(w io.Writer, r *EngineResult) error {
 	case r.Outside > 0:
 		return fmt.Errorf("%d of %d durations did not contain the truth: this is a defect",
 			r.Outside, r.Durations)
+	case m.Both < m.Received && r.Dropped == 0:
+		return fmt.Errorf("%d of %d received events have an id that was not sent: this is a defect",
+			m.Received-m.Both, m.Received)
 	case r.Durations == 0:
 		return errors.New("no duration was measured")
 	case !r.Consistent():
