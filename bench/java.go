@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cloudprofiler/cloudprofiler/host"
 	"github.com/cloudprofiler/cloudprofiler/internal/jvm"
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
@@ -61,7 +62,7 @@ func Java(ctx context.Context, o JavaOptions) (JavaResult, error) {
 	if err != nil {
 		return JavaResult{}, err
 	}
-	own, err := cores()
+	own, err := host.AllowedCores()
 	if err != nil {
 		return JavaResult{}, err
 	}
