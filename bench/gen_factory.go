@@ -21,10 +21,11 @@ type advertisement struct {
 	Pad   string `json:"pad"`
 }
 
-// factory sends the same tuples over ZeroMQ twice. The first time the consumer decodes the tuples
-// itself. The second time it takes objects from the factory. The figure is the processor time of
-// the consumer's thread for a tuple. The first time only decoding is included, though the thread
-// also receives. The second time everything that the thread does is included.
+// factory sends the same tuples over ZeroMQ twice. In the first run the consumer decodes the tuples
+// itself. In the second run it takes decoded objects from the factory. The base is the processor
+// time that the consumer's thread spends on decoding a tuple in the first run, without the time
+// for receiving it. The figure is all of the thread's processor time for a tuple in the second run,
+// divided by the base.
 func factory(ctx context.Context, r *GenRow, tuples int) error {
 	n := tuples / 8 // decoding is the slow part
 	inline, received, err := decodeInline(ctx, n)

@@ -20,9 +20,9 @@ func (c *core) endRun() {
 	}
 }
 
-// endOf returns the end of a run that began at begun and ends now. A run's end is an interval. If
-// the clock was set back during the run, endOf widens the interval until it reaches the end of the
-// interval begun.
+// endOf returns when a run ended that began at begun and ends now, as an interval that contains
+// that moment. If the clock was set back during the run, endOf raises the interval's Hi_ns to that
+// of begun, so that the run need not end before it began.
 func endOf(begun runs.UTC, now time.Time) runs.UTC {
 	end := runs.UTCOf(now, utcSlack)
 	end.Hi_ns = max(end.Hi_ns, begun.Hi_ns)

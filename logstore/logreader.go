@@ -125,9 +125,10 @@ func (l *LogReader) open() error {
 		return err
 	}
 	l.file, l.reader, l.header = file, r, r.header
-	// Sequence numbers continue from the segment before. If this segment begins with a later
-	// number, rows are missing. But before the first segment of the list no row counts as missing,
-	// if earlier segments are in other directories or the caller left them out.
+	// Sequence numbers continue from one segment to the next. If a segment begins with a later
+	// number, rows are missing. There is one exception: if earlier segments are in other
+	// directories, or if the caller left them out, then rows before the first segment of the list
+	// do not count as missing.
 	if l.next == 1 && !(l.whole && r.header.Part == 0) {
 		l.tracker.skipTo(r.header.Continues)
 	}

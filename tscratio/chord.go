@@ -160,8 +160,9 @@ const leastWindowsApart = 16
 // there.
 var leastWindows = [...]int64{1, 2, 4, 8}
 
-// eachWindow calls f with windows around some of the places (evidence.places). Each window is k
-// times as long as the stated window. Together they contain all constraints.
+// eachWindow calls f with windows around some of the places that evidence.places returned. Each
+// window is k times as long as Assumptions.Window, for which the wander is assumed. Neighbouring
+// windows overlap, so some places can be left out.
 func (e *evidence) eachWindow(places []uint64, f func(within Interval, k int64)) {
 	for _, length := range leastWindows {
 		last := uint64(0)

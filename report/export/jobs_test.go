@@ -178,7 +178,7 @@ func relateLess(t *testing.T, rng *rand.Rand, run string, a, b *simrun.Node) {
 	if rng.IntN(2) == 0 {
 		return
 	}
-	// The job begins at simrun.Hz.
+	// The job begins when the true clock reads simrun.Hz. These trains end half a second before.
 	pair, err := simrun.Relate(rng, a, b, simrun.Hz/4, simrun.Hz/2)
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,10 @@ export function nines(percent: number, count: number): number {
   return percent >= 100 ? most : Math.min(most, -Math.log10(1 - percent / 100));
 }
 
-/** lacking says why the durations of a span are not those of all tuples. Empty: they are. */
+/**
+ * lacking says why the durations of a span are not those of all tuples. If they are, it returns an
+ * empty string.
+ */
 export function lacking(s: Span | undefined): string {
   if (!s) return "";
   const { kept, why } = s.completeness;

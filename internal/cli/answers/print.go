@@ -133,8 +133,8 @@ func spanName(l *analysis.Span) string {
 	return text
 }
 
-// endsOf names a span by its ends. Where branches meet, a transfer and a waiting have the same
-// ends, so the name of the waiting says so.
+// endsOf names a span by its ends. Where branches meet, a transfer and a wait can have the same
+// ends. To tell them apart, the name of a wait ends with "waiting".
 func endsOf(from, to, kind string) string {
 	text := from + " → " + to
 	if kind == "waiting" {

@@ -157,7 +157,7 @@ func side(pair *tscratio.Pair, name string, other tscratio.Side, flag string) (t
 }
 
 // us converts a bound in cycles of a node to microseconds, rounded up. It uses the node's nominal
-// rate, because a relation contains no measured rate in seconds.
+// rate, because a relation contains no measured frequency.
 func us(n tscratio.Node, cycles float64) float64 {
 	return command.RoundUp(cycles/float64(n.Nominal_hz)*1e6, 6)
 }

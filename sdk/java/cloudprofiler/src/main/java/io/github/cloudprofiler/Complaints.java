@@ -5,7 +5,7 @@ import java.util.Set;
 
 /** Says on System.err what does not work, each thing once. */
 final class Complaints {
-    private static final int MOST = 100; // a program may open channels in a loop
+    private static final int MOST_LINES = 100; // a loop may open channels, each with its own error
 
     private static final Set<String> said = new HashSet<>(); // protected by its own lock
 
@@ -13,7 +13,7 @@ final class Complaints {
 
     static void once(String what) {
         synchronized (said) {
-            if (said.size() >= MOST || !said.add(what)) {
+            if (said.size() >= MOST_LINES || !said.add(what)) {
                 return;
             }
         }
