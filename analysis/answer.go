@@ -126,6 +126,7 @@ type Point struct {
 	Duplicates uint64 `json:"duplicates"` // further events of tuples that had passed already
 	// Lost counts tuples that ended here although a later tuple of the same node reached a later
 	// point. If Undecided is not empty, Lost and InFlight are the largest possible numbers.
+	// Those of Perhaps may come on top.
 	Lost uint64 `json:"lost"`
 	// Filtered counts tuples that end here as if a filter dropped them: about the same share of the
 	// tuples ends here all the time, and the share is one in twenty or more. A steady loss looks
@@ -134,6 +135,9 @@ type Point struct {
 	// InFlight counts tuples that ended here, and after which no tuple of the same node reached a
 	// later point.
 	InFlight uint64 `json:"in_flight"`
+	// Perhaps counts further tuples that may have ended here. Others have their ids, so it is not
+	// known what became of which.
+	Perhaps uint64 `json:"perhaps_ended,omitempty"`
 	// Appeared counts tuples that no earlier point saw, although this point is not a source.
 	Appeared uint64 `json:"appeared"`
 	// Disordered counts events that were logged after a greater id of the same origin (RFC 4737).
@@ -175,8 +179,9 @@ type Span struct {
 
 	// Kind is computation (start to end, or recv to send, of one actor), inside (any other span
 	// within an actor), transfer, waiting, gap, or end-to-end. Waiting is a branch that waited at
-	// To until another branch arrived there. A gap spans points that a tuple may have passed
-	// without a record, because their logs do not have every tuple. Past names these points.
+	// To until another branch arrived there. Where the bounds do not tell which branch arrived
+	// last, none of those that may be the last waited. A gap spans points that a tuple may have
+	// passed without a record, because their logs do not have every tuple. Past names these points.
 	Kind string   `json:"kind"`
 	Past []string `json:"past,omitempty"`
 

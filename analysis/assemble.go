@@ -222,7 +222,8 @@ func (a *assembler) points(out *Answer) {
 			Source: g.before[r] == 0, Sink: g.after[r] == 0,
 			Tuples: f.tuples, Duplicates: f.duplicates, Lost: f.lost,
 			InFlight: f.inFlight() + f.unfinished, Appeared: f.appeared,
-			PerBin: make([]uint64, a.bins.Count),
+			Perhaps: f.perhaps,
+			PerBin:  make([]uint64, a.bins.Count),
 		}
 		mixed, off := false, uint64(0)
 		for i := range a.told {
@@ -307,9 +308,15 @@ func (a *assembler) findSharedIDs(f *pointFound, at string) {
 			"instances %s ids of its own", f.mixed.n, at, x.name, y.name,
 			a.in.nodes[x.node].Name, guessed)
 	}
-	if f.again > 0 {
+	lossy := a.graph.lacking != 0
+	if f.again > 0 && !lossy {
 		a.in.find(FindNote, "%d ids begin at %s more than once, each in one log: the program used "+
 			"them again, and each time they are taken for another tuple", f.again, at)
+	}
+	if f.again > 0 && lossy {
+		a.in.find(FindUndecided, "%d ids begin at %s more than once, each in one log: the program "+
+			"used them again, or logged an event again; as the logs lack events, which events "+
+			"belong to one tuple is guessed from their times", f.again, at)
 	}
 }
 

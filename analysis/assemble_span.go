@@ -13,7 +13,8 @@ import (
 func (a *assembler) spans(out *Answer) {
 	keys := make([]spanKey, 0, len(a.found.spans))
 	for k, l := range a.found.spans {
-		if slices.ContainsFunc(l.parts, func(p *spanPart) bool { return p != nil }) {
+		if l.missed > 0 ||
+			slices.ContainsFunc(l.parts, func(p *spanPart) bool { return p != nil }) {
 			keys = append(keys, k)
 		}
 	}
@@ -65,6 +66,7 @@ func (a *assembler) spans(out *Answer) {
 
 // withheldBy counts the durations of a span that are withheld, by reason.
 func withheldBy(l *span) (all [withheldReasons]uint64) {
+	all[beganAgain] = l.missed
 	for _, part := range l.parts {
 		for why := 0; part != nil && why < len(all); why++ {
 			all[why] += part.withheld[why]
@@ -128,15 +130,12 @@ func (a *assembler) findWithheld(out *Answer) {
 
 func (a *assembler) span(l *span) Span {
 	in := a.in
-	p, q := in.points[a.graph.order[l.key.from]], in.points[a.graph.order[l.key.to]]
 	out := Span{
-		From: p.String(), To: q.String(), Kind: kindOf(l.key.kind, p, q), Pairs: []NodePair{},
-		OverTime: []BinDurations{}, Open: l.open,
+		From: l.from(in, a.graph), To: l.to(in, a.graph), Kind: l.kind(in, a.graph),
+		Pairs: []NodePair{}, OverTime: []BinDurations{}, Open: l.open,
 	}
-	if out.Past = a.past(l.key.from, l.key.to); l.key.kind == between && len(out.Past) > 0 {
-		out.Kind = "gap"
-	} else {
-		out.Past = nil
+	if out.Kind == "gap" {
+		out.Past = a.past(l.key.from, l.key.to)
 	}
 	out.Completeness = a.ofSpan(l.key)
 	switch l.key.kind {
@@ -170,6 +169,7 @@ func (a *assembler) span(l *span) Span {
 			remote.merge(part)
 		}
 	}
+	all.withheld[beganAgain] += l.missed
 	out.All = durations(all)
 	out.All.Chance = all.chances(all.unplaced + all.withheldAll())
 	for _, group := range []struct {
@@ -189,21 +189,6 @@ func (a *assembler) span(l *span) Span {
 		}
 	}
 	return out
-}
-
-// kindOf is a span's kind in words.
-func kindOf(k spanKind, p, q point) string {
-	switch {
-	case k == waiting:
-		return "waiting"
-	case k != between:
-		return "end-to-end"
-	case p.actor != q.actor:
-		return "transfer"
-	case p.name == "start" && q.name == "end", p.name == "recv" && q.name == "send":
-		return "computation"
-	}
-	return "inside"
 }
 
 func durations(p *spanPart) Durations {

@@ -191,19 +191,20 @@ func TestLostOrNotLookedAt(t *testing.T) {
 		filter Filter
 		lost   uint64
 		why    string
+		end    string // at the last point
 	}{
-		"all": {nil, Filter{}, 1, ""},
+		"all": {nil, Filter{}, 1, "", ""},
 		"no log": {func(logs string) {
 			os.RemoveAll(logs + "/B")
-		}, Filter{}, 3, "no log of node B is there"},
+		}, Filter{}, 3, "no log of node B is there", "no log of node B is there"},
 		"bad log": {func(logs string) {
 			spoil(t, logs+"/B/b#1*")
-		}, Filter{}, 3, "not all logs of b/recv can be used"},
+		}, Filter{}, 3, "not all logs of b/recv can be used", ""},
 		"node": {nil, Filter{Nodes: []string{"A"}}, 3,
-			"not all channels of b/recv were chosen"},
+			"not all channels of b/recv were chosen", ""},
 		"channel": {nil, Filter{Channels: []string{"a#0/*", "b#0/*"}}, 3,
-			"not all channels of b/recv were chosen"},
-		"channel before": {nil, Filter{Channels: []string{"a#0/*", "b*/*"}}, 1, ""},
+			"not all channels of b/recv were chosen", ""},
+		"channel before": {nil, Filter{Channels: []string{"a#0/*", "b*/*"}}, 1, "", ""},
 	} {
 		channels := channelsOf([]uint64{7, 1, 2, 3, 4, 5}, []uint64{2, 4}, []uint64{1, 3, 5},
 			[]uint64{11, 12})
@@ -219,7 +220,7 @@ func TestLostOrNotLookedAt(t *testing.T) {
 		}
 		a := analyze(t, dir, Options{Edges: [][2]string{{"a/recv", "b/recv"}}, Filter: test.filter})
 		if p := a.Points[0]; p.Name != "a/recv" || p.Lost != test.lost || p.Undecided != test.why ||
-			a.Points[1].Undecided != "" {
+			a.Points[1].Undecided != test.end {
 			t.Errorf("%s: %d lost at %s, undecided %q, at the end %q", name, p.Lost, p.Name,
 				p.Undecided, a.Points[1].Undecided)
 		}

@@ -168,6 +168,15 @@ func (a *assembler) undecided(rank int) string {
 	for rest := a.graph.after[rank]; rest != 0; rest &= rest - 1 {
 		c = c.with(a.completeness(bits.TrailingZeros64(rest), rule))
 	}
+	for i := range a.told {
+		if s := &a.in.sources[i]; s.keepsLinks() && a.graph.after[rank] != 0 {
+			c = c.with(a.told[i].kept(s)) // others may have been made of the tuples
+		}
+	}
+	if n := a.found.points[rank].guessed; n > 0 {
+		c = c.with(Completeness{Unknown, []string{fmt.Sprintf("%d tuples share their ids with "+
+			"others, so what became of which is not known", n)}})
+	}
 	return strings.Join(c.Why, "; ")
 }
 
@@ -187,6 +196,19 @@ func (a *assembler) past(from, to int) []string {
 		}
 	}
 	return names
+}
+
+// gaps returns for each rank the ranks before which past names a point.
+func (a *assembler) gaps() []uint64 {
+	all := make([]uint64, len(a.graph.order))
+	for from := range all {
+		for rest := a.graph.after[from]; rest != 0; rest &= rest - 1 {
+			if to := bits.TrailingZeros64(rest); len(a.past(from, to)) > 0 {
+				all[from] |= 1 << to
+			}
+		}
+	}
+	return all
 }
 
 // ofSpan says how many of the tuples that a span describes are in the logs. A span from one point

@@ -27,7 +27,7 @@ func (c Critical) String() string { return criticalWords[c] }
 // critical sums up durations that are on critical paths.
 type critical struct {
 	surely, perhaps, unplaced uint64
-	// For whole paths, doubtful counts the tuples that came to an end but have an event in doubt.
+	// doubtful counts, for pointFound.spilled, the tuples.
 	doubtful uint64
 	sums
 }

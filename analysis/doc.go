@@ -43,7 +43,10 @@
 //
 // Events with equal ids belong to one tuple. If an id occurs again at the point where it first
 // occurred, another tuple begins there. At any other point the repeated event is a duplicate, and
-// the earliest event is used. Where branches of a tuple meet, the last event is used. All tuples
+// the earliest event is used. Where branches of a tuple meet, the last event is used. An event that
+// is repeated is repeated before its id begins again, and its first copy is in the logs. If ids
+// begin again and logs lack events, an event may be taken for another tuple's, and a finding says
+// so. If the events of an id show that a duration may be wrong, it is withheld. All tuples
 // pass two points in the same order; if the data show both orders, the points are parallel. Edges
 // that the user declares (Options.Edges) are added to the graph that is found in the data. If an
 // actor works on tuples only while another does, it may be called by that actor or be a branch. If

@@ -19,6 +19,7 @@ type evidence struct {
 	// out ids that begin again.
 	single, firsts, lasts tally
 
+	again uint64 // ids that begin again
 	// passed has a mask of points for each id of the sample that does not begin again: the points
 	// that its tuple passes. several has a mask of those points at which the tuple has more than
 	// one event.
@@ -87,6 +88,7 @@ func (e *evidence) add(t *timer, in *input, first, last []passage, counts []uint
 		}
 	}
 	if again {
+		e.again++
 		return
 	}
 	e.passed, e.several = append(e.passed, passed), append(e.several, several)
@@ -229,9 +231,33 @@ func (e *evidence) manyEvents(p int) bool {
 	return several*20 > passed
 }
 
+// manyEvents returns the ranks of crowded that show unseen branches.
+func (g *graph) manyEvents(e *evidence) (mask uint64) {
+	for r, p := range g.order {
+		if g.openEnds && e.manyEvents(p) {
+			mask |= 1 << r
+		}
+	}
+	return mask
+}
+
+// mayJoin reports whether branches of a tuple may meet at a rank: some id has events on several.
+func (e *evidence) mayJoin(g *graph, rank int) bool {
+	direct := g.direct(g.before[rank], rank)
+	for a := direct; a != 0; a &= a - 1 {
+		for b := a & (a - 1); b != 0; b &= b - 1 {
+			if e.both[g.order[bits.TrailingZeros64(a)]][g.order[bits.TrailingZeros64(b)]] > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // merges returns the ranks where branches of a tuple arrive one by one. At such a rank, at least
-// half of the sample's tuples that have branches there have several events.
-func (e *evidence) merges(g *graph) (found uint64) {
+// half of the sample's tuples that have branches there have several events. It is unknown whether
+// ranks are of that kind if too few tuples show it.
+func (e *evidence) merges(g *graph) (found, unknown uint64) {
 	var passed, several [maxPoints]int
 	for i := range e.passed {
 		mask, more := g.ranks(e.passed[i]), g.ranks(e.several[i])
@@ -250,6 +276,12 @@ func (e *evidence) merges(g *graph) (found uint64) {
 		if n > 0 && 2*several[r] >= n {
 			found |= 1 << r
 		}
+		// Of ids that begin again, the data do not show which events are one tuple's.
+		// In a log that lacks events, one event may be that of any branch.
+		lacks := g.lacking>>r&1 != 0 && several[r] > 0
+		if r < len(g.order) && (e.again > uint64(n) || lacks) && e.mayJoin(g, r) {
+			unknown |= 1 << r
+		}
 	}
-	return found
+	return found, unknown
 }

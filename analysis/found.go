@@ -37,6 +37,12 @@ type pointFound struct {
 	made       uint64 // tuples that passed the point and were made of others
 	unfinished uint64 // tuples counted in made that ended inside an actor
 
+	// guessed counts tuples that may have ended here, or not: others have their ids. perhaps counts
+	// those of them that no other field counts as ended here.
+	guessed, perhaps uint64
+	// spilled is the time of tuples that begin here and whose events are in doubt.
+	spilled critical
+
 	again  uint64 // ids that begin here more than once, each in one log
 	shared shared // ids that begin here on several nodes
 	mixed  shared // ids that begin here in several logs of one node
@@ -214,6 +220,9 @@ func (f *found) merge(o *found, slowest int) {
 		a.appeared += b.appeared
 		a.lost += b.lost
 		a.again += b.again
+		a.guessed += b.guessed
+		a.perhaps += b.perhaps
+		a.spilled.merge(&b.spilled)
 		a.made += b.made
 		a.unfinished += b.unfinished
 		a.shared.add(b.shared.n, b.shared.logs)

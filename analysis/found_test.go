@@ -22,7 +22,7 @@ func TestIDsThatBeginTwice(t *testing.T) {
 			"20 ids begin at client/start on A and on B: two programs log"},
 		"one node": {0, "client#1/start", FindUndecided, "20 ids begin at client/start both in " +
 			"client#0/start and in client#1/start on A: two programs or instances log"},
-		"sent again": {0, "", FindNote, "20 ids begin at client/start more than once, each in " +
+		"sent again": {1, "", FindNote, "20 ids begin at client/start more than once, each in " +
 			"one log: the program used them again"},
 	} {
 		channels := []simrun.Channel{
@@ -40,6 +40,9 @@ func TestIDsThatBeginTwice(t *testing.T) {
 				channels[2].Records = append(channels[2].Records,
 					simrun.Record{Time: at + i*3*ms + ms, ID: id})
 			}
+		}
+		if test.again == "" { // each node has a log
+			channels[1].Records = []simrun.Record{{Time: simrun.Hz, ID: 99}}
 		}
 		parent := t.TempDir()
 		rng := rand.New(rand.NewPCG(1, 2))

@@ -56,6 +56,9 @@ type gatherer struct {
 	judged     judged   // the critical path of a tuple
 	critical   Critical // of the span that is being measured
 	doubts     doubts   // of the tuple that is being measured
+	taken      uint64   // its ranks as in plan.taken
+	shared     bool     // its id began several tuples
+	latest     uint64   // no event of its id is later; 0: the id has no other events
 
 	// passed has a tuple's events by rank. At ranks that are not in the tuple's mask, it still has
 	// events of earlier tuples.
@@ -336,6 +339,9 @@ func (in *input) gather(ctx context.Context, s *scattered, g *graph, axes []axis
 // wait.
 func (w *gatherer) settle() {
 	for _, p := range w.plans {
+		if p.tuples == 0 { // of missed durations alone
+			continue
+		}
 		w.found.tuples += p.tuples
 		w.found.masks[p.mask] += p.tuples
 		if p.apart != 0 {

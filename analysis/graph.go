@@ -35,6 +35,12 @@ type graph struct {
 	inside uint64
 	// lacking has the ranks of points whose logs do not have every tuple.
 	lacking uint64
+	// gaps[rank] has the ranks to which a tuple may have passed a point between that the logs do
+	// not show: see assembler.past.
+	gaps []uint64
+	// crowded has the ranks where it is not known how many branches of a tuple arrive: a branch
+	// that no log shows may lead there, or too many ids begin again.
+	crowded uint64
 	// openEnds is true if paths may begin earlier or go on later, at points that have no place in
 	// the order.
 	openEnds bool
@@ -93,7 +99,6 @@ func (in *input) graphOf(e *evidence, told []told) (*graph, error) {
 			}
 		}
 	}
-	g.merges = e.merges(g)
 	g.alone = g.ranks(in.alone(e, told))
 	for p, before := range o.precedes {
 		for q, follows := range before {
@@ -103,8 +108,11 @@ func (in *input) graphOf(e *evidence, told []told) (*graph, error) {
 		}
 	}
 	g.lacking = in.lacking(g, told)
+	var unknown uint64
+	g.merges, unknown = e.merges(g)
 	in.findEmpty(g, told)
-	g.openEnds = in.openEnds != ""
+	g.openEnds = in.openEnds != "" || len(in.silent) > 0
+	g.crowded = g.manyEvents(e) | unknown
 	return g, nil
 }
 

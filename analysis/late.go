@@ -91,10 +91,16 @@ func (l *lateEvents) next() (late doubt) {
 	return late
 }
 
-// add notes which events a tuple lacks: those at points after the points that it passed. If the
-// tuple did not come to an end, it may also lack events where branches meet.
+// add notes which events a tuple lacks.
 func (l *lateEvents) add(p *plan, g *graph) {
-	var mask uint64
+	if mask := p.lacks(g); mask != 0 {
+		l.lacked = append(l.lacked, lacked{mask: mask})
+	}
+}
+
+// lacks returns the ranks after those that a tuple passed, if it has no event there. If the tuple
+// did not come to an end, it may also lack events where branches meet.
+func (p *plan) lacks(g *graph) (mask uint64) {
 	for rest := p.mask; rest != 0; rest &= rest - 1 {
 		mask |= g.after[bits.TrailingZeros64(rest)]
 	}
@@ -102,7 +108,17 @@ func (l *lateEvents) add(p *plan, g *graph) {
 	if len(p.ends) > 0 {
 		has &^= g.merges
 	}
-	if mask &^= has; mask != 0 {
-		l.lacked = append(l.lacked, lacked{mask: mask})
+	return mask &^ has
+}
+
+// taken returns the ranks at which a tuple may have had an event that was taken for one of the
+// tuples with these beginnings, which have its id and began later.
+func (p *plan) taken(g *graph, later []beginning) (mask uint64) {
+	for _, b := range later[:min(len(later), longestLate)] {
+		mask |= b.mask
 	}
+	for rest := p.mask; rest != 0; rest &= rest - 1 {
+		mask &^= g.before[bits.TrailingZeros64(rest)] // these happened before the tuples began
+	}
+	return mask & p.lacks(g)
 }

@@ -128,7 +128,8 @@ func (w *gatherer) lineageOf(id, mask uint64, path *[maxPoints]passage, parent, 
 		rank := bits.TrailingZeros64(mask)
 		delete(w.unseen, id)
 		first := begun{path[rank], w.number}
-		w.emit.origins.add(id, 0, origin{id, first, first, w.graph.before[rank] != 0})
+		w.emit.origins.add(id, 0, origin{id, first, first,
+			w.graph.before[rank] != 0 || w.graph.openEnds})
 	}
 	if last := 63 - bits.LeadingZeros64(mask); child && w.graph.after[last] == 0 {
 		w.emit.ends.add(id, 0, ending{id, begun{path[last], w.number}, in>>last&1 != 0})

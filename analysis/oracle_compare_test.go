@@ -33,6 +33,7 @@ func compare(t *testing.T, o *oracle, want *oracleAnswer, got *Answer, exact boo
 			"duplicates": {int(p.Duplicates), want.duplicates[p.Name]},
 			"lost":       {int(p.Lost + p.Filtered), want.lost[p.Name]},
 			"in flight":  {int(p.InFlight), want.inFlight[p.Name]},
+			"perhaps":    {int(p.Perhaps), want.perhaps[p.Name]},
 			"appeared":   {int(p.Appeared), want.appeared[p.Name]},
 			"late":       {int(p.Disordered), want.disordered[p.Name]},
 		} {
@@ -219,7 +220,8 @@ func comparePaths(t *testing.T, o *oracle, want *oracleAnswer, got *Answer) {
 			t.Errorf("%d whole tuples on the path from %v, the oracle has %d", r.Whole, r.From,
 				total.n)
 		}
-		compareShares(t, want, total, got.Spans, r.Spans, gaps, len(o.lacking) > 0)
+		compareShares(t, want, total, got.Spans, r.Spans, gaps,
+			len(o.lacking)+len(want.withheld)+len(want.guesses) > 0)
 	}
 }
 

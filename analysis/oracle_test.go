@@ -55,6 +55,8 @@ func (s *oracleSum) add(lo, hi int64) {
 type oracleAnswer struct {
 	tuples                                     int
 	pass, duplicates, lost, inFlight, appeared map[string]int
+	guesses                                    map[string]int // tuples that may have ended there
+	perhaps                                    map[string]int // guesses not counted as ended
 	spans                                      map[oracleSpan]map[[2]string][]tscratio.Duration
 	// critical[{from, to}] is the sum of the durations from one point to the next that are on
 	// critical paths. critical[{last, ""}] is the sum of the whole paths that end at the point
@@ -83,6 +85,7 @@ type oracle struct {
 	nodes     map[string]tscratio.Node
 	silent    bool            // some node has no log
 	lacking   map[string]bool // points of which not all rows can be read
+	crowded   map[string]bool // points to which an unknown number of branches leads
 	// elapsed is the true time between two events, in cycles of the reference. nil: it is not
 	// known, and durations are intervals.
 	elapsed func(a, b oracleEvent) int64
@@ -90,6 +93,9 @@ type oracle struct {
 
 // place is an event's interval on the reference.
 func (o *oracle) place(e oracleEvent) tscratio.Interval {
+	if o.elapsed != nil {
+		return tscratio.At(uint64(o.elapsed(oracleEvent{}, e)))
+	}
 	if e.node == o.reference {
 		n := o.nodes[e.node]
 		return tscratio.Interval{
@@ -151,8 +157,10 @@ func (o *oracle) follows(p string) bool {
 
 func (o *oracle) answer() *oracleAnswer {
 	a := &oracleAnswer{
-		pass: map[string]int{}, duplicates: map[string]int{}, lost: map[string]int{},
-		inFlight: map[string]int{}, appeared: map[string]int{}, disordered: map[string]int{},
+		pass: map[string]int{}, guesses: map[string]int{}, perhaps: map[string]int{},
+		duplicates: map[string]int{},
+		lost:       map[string]int{},
+		inFlight:   map[string]int{}, appeared: map[string]int{}, disordered: map[string]int{},
 		spans: map[oracleSpan]map[[2]string][]tscratio.Duration{}, wholes: map[oracleSpan]int{},
 		withheld: map[oracleSpan]int{}, critical: map[[2]string]*oracleSum{}, silent: o.silent,
 	}
@@ -186,6 +194,7 @@ func (o *oracle) answer() *oracleAnswer {
 		oracleEvent
 	}
 	var ends []end
+	guesses := a.guesses
 	merges := o.merges(byID)
 	doubtful := map[oracleEvent]bool{} // by last event of a made tuple: whether it is in doubt
 	begins, finals := map[uint64][]oracleEvent{}, map[uint64][]oracleEvent{}
@@ -221,12 +230,26 @@ func (o *oracle) answer() *oracleAnswer {
 					ends = append(ends, end{q, way[q]})
 				}
 			}
-			whole = whole && beginnings == 1 && !slices.ContainsFunc(passed, func(p string) bool {
+			for _, q := range o.points {
+				_, has := way[q]
+				on := slices.ContainsFunc(passed, func(r string) bool { return o.precedes(q, r) })
+				if (u.messy() && (has || u.taken[q]) || u.shared && isParent[id] && has && !on) &&
+					o.follows(q) {
+					guesses[q]++
+					if !slices.ContainsFunc(ends, func(e end) bool {
+						return e.oracleEvent == way[q]
+					}) {
+						a.perhaps[q]++
+					}
+				}
+			}
+			whole = whole && !o.silent && !u.messy() && beginnings == 1
+			whole = whole && !slices.ContainsFunc(passed, func(p string) bool {
 				return u.late[p] || u.unsure[p]
 			})
 			whole = whole && !slices.ContainsFunc(o.points, func(q string) bool {
-				return o.lacks(q) && !slices.Contains(passed, q) && !o.follows(q) &&
-					o.precedes(first, q)
+				return o.lacks(q) && !slices.Contains(passed, q) && o.precedes(first, q) &&
+					!slices.ContainsFunc(passed, func(p string) bool { return o.precedes(q, p) })
 			})
 			o.tuple(a, &u, passed, whole)
 			if isParent[id] && !children[id] {
@@ -247,7 +270,7 @@ func (o *oracle) answer() *oracleAnswer {
 	}
 	for id, events := range finals {
 		var origins []oracleEvent
-		lacking := false // the logs do not tell where each parent began
+		lacking := o.silent // the logs do not tell where each parent began
 		seen := map[uint64]bool{}
 		var up func(uint64)
 		up = func(id uint64) {
@@ -367,6 +390,12 @@ func oracleOf(t *testing.T, dir *runs.Directory, reference string, edges [][2]st
 			o.rings = append(o.rings, ring)
 		}
 	}
+	o.orderBy(edges, points)
+	return o
+}
+
+// orderBy orders points by edges.
+func (o *oracle) orderBy(edges [][2]string, points map[string]bool) {
 	var up func(p string, seen map[string]bool)
 	up = func(p string, seen map[string]bool) {
 		for _, e := range edges {
@@ -403,5 +432,4 @@ func oracleOf(t *testing.T, dir *runs.Directory, reference string, edges [][2]st
 		slices.SortFunc(ready, func(a, b string) int { return cmp.Compare(key(a), key(b)) })
 		o.points = append(o.points, ready[0])
 	}
-	return o
 }

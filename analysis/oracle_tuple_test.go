@@ -17,7 +17,13 @@ type oracleTuple struct {
 	late map[string]bool
 	// Several events at these points may be the one that counts.
 	unsure map[string]bool
+	// Events at these points may have been taken for those of a later tuple with the same id.
+	taken  map[string]bool
+	shared bool // its id began several tuples
 }
+
+// messy reports whether some of the tuple's events may be another tuple's, or the reverse.
+func (u *oracleTuple) messy() bool { return len(u.taken)+len(u.late) > 0 }
 
 // inDoubt reports whether the events at two points may belong to two tuples.
 func (u *oracleTuple) inDoubt(p, q string) bool {
@@ -108,7 +114,8 @@ func (o *oracle) tuple(a *oracleAnswer, u *oracleTuple, passed []string, whole b
 		} else {
 			o.span(a, k, u.way[first], u.way[q])
 		}
-		if i == slowest {
+		doubtful := slices.ContainsFunc(passed, func(p string) bool { return u.inDoubt(p, p) })
+		if i == slowest && !doubtful && !u.messy() {
 			w := oraclePath{Elapsed: d.Elapsed}
 			for _, p := range passed {
 				w.passed = append(w.passed, u.way[p])
@@ -119,6 +126,16 @@ func (o *oracle) tuple(a *oracleAnswer, u *oracleTuple, passed []string, whole b
 			}
 		}
 	}
+	full := o.inOrder(func(p string) bool { return slices.Contains(passed, p) || u.taken[p] })
+	for q := range u.taken {
+		for _, p := range o.direct(full, q) {
+			a.withheld[oracleSpan{p, q, ""}]++
+		}
+		if len(o.before[full[0]]) == 0 && !o.follows(q) && slices.ContainsFunc(o.points,
+			func(r string) bool { return o.precedes(full[0], r) && o.precedes(r, q) }) {
+			a.withheld[oracleSpan{full[0], q, "whole"}]++
+		}
+	}
 	for _, q := range slices.Backward(passed) {
 		came := o.direct(passed, q)
 		var events []oracleEvent
@@ -126,6 +143,9 @@ func (o *oracle) tuple(a *oracleAnswer, u *oracleTuple, passed []string, whole b
 			events = append(events, u.way[p])
 		}
 		may, one := o.latest(events)
+		for i := range may { // an event on a node without logs may be the latest
+			may[i] = may[i] || o.silent
+		}
 		for i, p := range came {
 			k := oracleSpan{p, q, ""}
 			if !may[i] {
@@ -156,6 +176,16 @@ func (o *oracle) tuple(a *oracleAnswer, u *oracleTuple, passed []string, whole b
 	}
 }
 
+// inOrder returns the chosen points in an order in which tuples pass them.
+func (o *oracle) inOrder(chosen func(p string) bool) (all []string) {
+	for _, p := range o.points {
+		if chosen(p) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
 // mayLack reports whether the logs may lack another branch to q, besides the one from p.
 func (o *oracle) mayLack(passed []string, p, q string) bool {
 	return slices.ContainsFunc(o.before[q], func(r string) bool {
@@ -164,10 +194,12 @@ func (o *oracle) mayLack(passed []string, p, q string) bool {
 	})
 }
 
-// merges returns the points where branches arrive one by one: at least half of the ids with
-// branches have several events there.
+// merges returns the points at which at least half of the ids with branches have several events. It
+// sets crowded.
 func (o *oracle) merges(byID map[uint64][]oracleEvent) map[string]bool {
 	passed, several := map[string]int{}, map[string]int{}
+	all, more, again := map[string]int{}, map[string]int{}, 0
+	both := map[[2]string]bool{}
 	for _, events := range byID {
 		n := map[string]int{}
 		for _, e := range events {
@@ -182,8 +214,18 @@ func (o *oracle) merges(byID map[uint64][]oracleEvent) map[string]bool {
 		first := slices.MinFunc(events, func(a, b oracleEvent) int {
 			return cmp.Compare(o.place(a).Mid(), o.place(b).Mid())
 		})
+		for _, p := range points {
+			for _, q := range points {
+				both[[2]string{p, q}] = true
+			}
+		}
 		if n[first.point] > 1 {
+			again++
 			continue // this id begins again
+		}
+		for _, p := range points {
+			all[p]++
+			more[p] += number(n[p] > 1)
 		}
 		branched := false
 		for _, p := range points {
@@ -198,6 +240,17 @@ func (o *oracle) merges(byID map[uint64][]oracleEvent) map[string]bool {
 	found := map[string]bool{}
 	for p, n := range passed {
 		found[p] = 2*several[p] >= n
+	}
+	o.crowded = map[string]bool{}
+	for _, p := range o.points {
+		came, joins := o.direct(append(slices.Clone(o.before[p]), p), p), false
+		for i, q := range came {
+			for _, r := range came[i+1:] {
+				joins = joins || both[[2]string{q, r}]
+			}
+		}
+		o.crowded[p] = o.silent && more[p]*20 > all[p] ||
+			joins && (again > passed[p] || o.lacks(p) && several[p] > 0)
 	}
 	return found
 }
@@ -241,9 +294,9 @@ func (o *oracle) tuples(events []oracleEvent, merges map[string]bool,
 	}
 	var all []oracleTuple
 	var lacks []map[string]bool
-	for _, points := range at {
+	for i, points := range at {
 		u := oracleTuple{map[string]oracleEvent{}, map[string]int{}, map[string]bool{},
-			map[string]bool{}}
+			map[string]bool{}, map[string]bool{}, len(begins) > 1}
 		for _, earlier := range lacks[max(len(lacks)-longestLate, 0):] {
 			maps.Copy(u.late, earlier)
 		}
@@ -276,14 +329,20 @@ func (o *oracle) tuples(events []oracleEvent, merges map[string]bool,
 			})
 			lacking := merges[p] && slices.ContainsFunc(o.direct(passed, p),
 				func(q string) bool { return o.mayLack(passed, q, p) })
-			if arrive[p] > 1 && (n != arrive[p] || !on) || lacking {
+			if arrive[p] > 1 && (n != arrive[p] || !on) || lacking || o.crowded[p] {
 				u.unsure[p] = true
 			}
 		}
 		begun, again := true, len(begins) > 1
 		for _, p := range passed {
-			begun = begun && (len(o.direct(passed, p)) > 0 || len(o.before[p]) == 0)
-			again = again || arrive[p] == 1 && len(points[p]) > 1
+			begun = begun && (len(o.direct(passed, p)) > 0 || len(o.before[p]) == 0) &&
+				!o.lacks(passed[0])
+			if arrive[p] == 1 && len(points[p]) > 1 {
+				again = true
+				if i > 0 {
+					u.late[p] = true
+				}
+			}
 		}
 		for _, p := range passed {
 			if again && !begun {
@@ -308,8 +367,20 @@ func (o *oracle) tuples(events []oracleEvent, merges map[string]bool,
 				lack[q] = true
 			}
 		}
+		maps.DeleteFunc(u.late, func(p string, _ bool) bool { return u.n[p] == 0 })
 		lacks = append(lacks, lack)
 		all = append(all, u)
+	}
+	for i := range all {
+		for _, later := range all[i+1 : min(len(all), i+1+longestLate)] {
+			for p := range later.n {
+				if lacks[i][p] && !slices.ContainsFunc(o.points, func(q string) bool {
+					return all[i].n[q] > 0 && o.precedes(p, q)
+				}) {
+					all[i].taken[p] = true
+				}
+			}
+		}
 	}
 	return all
 }

@@ -221,8 +221,7 @@ func (w *gatherer) tuples(first uint64, p *page) {
 				rank := bits.TrailingZeros64(rest)
 				w.passed[rank] = p.at(row, rank)
 			}
-			w.doubts = w.planOf(mask).oneEach()
-			w.path(first+uint64(row), mask, &w.passed)
+			w.once(first+uint64(row), mask, &w.passed)
 		}
 	}
 }

@@ -153,9 +153,13 @@ func (a *assembler) paths(out *Answer) {
 		path.Whole, path.Completeness = total.surely+total.perhaps, a.ofPath(mask)
 		of := func(l *Span) bool { return on[l.From] == i }
 		shares := make([]*Share, len(out.Spans))
+		spilled := a.spilled(mask)
+		total.doubtful = spilled.doubtful
 		path.SampledBy, path.NoShares = a.noShares(mask, &total)
 		if path.NoShares == "" {
-			shares = a.shares(out.Spans, mask, &total, of)
+			total.hi.merge(spilled.hi)
+			total.unplaced += spilled.unplaced
+			shares = a.shares(out.Spans, mask, &total, &spilled, of)
 		}
 		path.Spans = ranked(out.Spans, shares, !path.Completeness.Lacks(), of)
 	}
@@ -192,6 +196,15 @@ func (a *assembler) wholeTime(mask uint64) (total critical) {
 		}
 	}
 	return total
+}
+
+// spilled sums up the times of tuples on a path whose events are in doubt. They may have spent it
+// on any span.
+func (a *assembler) spilled(mask uint64) (all critical) {
+	for rest := mask; rest != 0; rest &= rest - 1 {
+		all.merge(&a.found.points[bits.TrailingZeros64(rest)].spilled)
+	}
+	return all
 }
 
 // ranked orders the chosen spans by their shares, or by their medians if no share is known. If sure

@@ -85,7 +85,7 @@ func (g *graph) planOf(mask uint64, spanOf func(spanKey) *span) *plan {
 			}
 			unseen := g.lacking & g.before[to] &^ mask
 			l.lacking = unseen&^(g.before[from]|g.after[from]) != 0
-			l.gap = unseen&g.after[from] != 0
+			l.gap = unseen&g.after[from] != 0 || g.openEnds
 			l.open, l.rivals = g.mayNotLead(mask, from, to), g.hasRivals(mask, from, to)
 			if l.span != nil {
 				l.span.open = l.span.open || l.open
@@ -103,6 +103,7 @@ func (g *graph) planOf(mask uint64, spanOf func(spanKey) *span) *plan {
 			p.ends = append(p.ends, r)
 		}
 	}
+	p.unsure |= doubt(mask & g.crowded)
 	p.wholes = g.wholes(mask, spanOf)
 	p.chain = p.chain && p.joins == 0 && len(p.wholes) == 1
 	p.ended = beginnings == 1 && len(p.wholes) > 0 && len(p.ends) == 0 && p.apart == 0 &&
@@ -121,11 +122,12 @@ func (g *graph) planOf(mask uint64, spanOf func(spanKey) *span) *plan {
 	return p
 }
 
-// endUnseen reports whether a tuple may have ended at a point where the logs do not show it.
+// endUnseen reports whether a tuple, or a branch of it, may have ended at a point where the logs do
+// not show it.
 func (g *graph) endUnseen(mask uint64) bool {
 	unseen := g.lacking & g.after[bits.TrailingZeros64(mask)] &^ mask
 	for rest := unseen; rest != 0; rest &= rest - 1 {
-		if g.after[bits.TrailingZeros64(rest)] == 0 {
+		if g.after[bits.TrailingZeros64(rest)]&mask == 0 {
 			return true
 		}
 	}

@@ -64,9 +64,11 @@ func Run(ctx context.Context, dir *runs.Directory, o Options) (answer *Answer, e
 	if err != nil {
 		return fail(err)
 	}
+	a := &assembler{in: in, graph: g, told: all.told, timer: t, bins: bins}
+	g.gaps = a.gaps()
 	if o.Begin != nil {
 		b := in.basis(bins)
-		c := (&assembler{in: in, told: all.told}).ofAll()
+		c := a.ofAll()
 		b.Kept, b.Lacks = c.Kept, c.Text()
 		if err := o.Begin(b); err != nil {
 			return fail(err)
@@ -93,9 +95,7 @@ func Run(ctx context.Context, dir *runs.Directory, o Options) (answer *Answer, e
 		return fail(err)
 	}
 	in.progress(1, "done")
-	a := &assembler{
-		in: in, graph: g, found: f, told: all.told, timer: t, bins: bins, returns: trips,
-	}
+	a.found, a.returns = f, trips
 	answer = a.answer()
 	answer.Work = Work{
 		Tuples: f.tuples, Seconds: time.Since(began).Seconds(), Scratch_bytes: s.used.Load(),

@@ -151,10 +151,18 @@ func TestKinds(t *testing.T) {
 		{"a/send", "b/recv", "transfer"}, {"a/start", "b/end", "transfer"},
 	} {
 		p, q := strings.Split(test.from, "/"), strings.Split(test.to, "/")
-		if got := kindOf(between, point{p[0], p[1]}, point{q[0], q[1]}); got != test.want {
+		in := &input{points: []point{{p[0], p[1]}, {q[0], q[1]}}}
+		g := &graph{order: []int{0, 1}, gaps: make([]uint64, 2)}
+		l := span{key: spanKey{from: 0, to: 1}}
+		if got := l.kind(in, g); got != test.want {
 			t.Errorf("%s to %s is %s, want %s", test.from, test.to, got, test.want)
 		}
-		if got := kindOf(fromLatest, point{p[0], p[1]}, point{q[0], q[1]}); got != "end-to-end" {
+		g.gaps[0] = 1 << 1
+		if got := l.kind(in, g); got != "gap" {
+			t.Errorf("%s to %s, past a point, is %s", test.from, test.to, got)
+		}
+		l.key.kind = fromLatest
+		if got := l.words(in, g); got != "end-to-end, latest" {
 			t.Errorf("the whole way from %s to %s is %s", test.from, test.to, got)
 		}
 	}

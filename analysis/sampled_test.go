@@ -1,106 +1,15 @@
 package analysis
 
 import (
-	"context"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// If handlers kept only some events, what the answer says of tuples that were made of others is
-// still true. The truth is the answer about the same run with all events kept.
-func TestSampledOriginsAreTrueOrWithheld(t *testing.T) {
-	withheld, told := uint64(0), 0
-	// All origins of a window are known in few random jobs. More jobs are tried until some duration
-	// of a tuple made of others was given, and another was withheld.
-	for i := 0; i < max(4, 40/seed.Share()) || (withheld == 0 || told == 0) && i < 100; i++ {
-		a, b := sampledOrigins(t, seed.Random(t))
-		withheld, told = withheld+a, told+b
-	}
-	if withheld == 0 || told == 0 {
-		t.Errorf("%d durations were withheld and %d told: nothing was tried", withheld, told)
-	}
-}
-
-func sampledOrigins(t *testing.T, rng *rand.Rand) (withheld uint64, told int) {
-	t.Helper()
-	j := randomJob(rng)
-	relations := rng.Uint64()
-	parent := t.TempDir()
-	type key struct {
-		id, tuple      uint64
-		from, to, kind string
-	}
-	durations := func(name string) (map[key][]DurationRow, *Answer) {
-		write := rand.New(rand.NewPCG(relations, 0))
-		if err := simrun.Write(write, parent, name, j.nodes, j.channels); err != nil {
-			t.Fatal(err)
-		}
-		rows := map[key][]DurationRow{}
-		answer, err := Run(context.Background(), openRun(t, parent, name), Options{
-			Edges: j.edges, OnlyEdges: true, Reference: j.nodes[0].Name,
-			Durations: func(r DurationRow) error {
-				if strings.Contains(r.Kind, ", ") {
-					k := key{r.ID, 0, "", r.To, r.Kind}
-					rows[k] = append(rows[k], r)
-				}
-				return nil
-			},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return rows, answer
-	}
-	truth, _ := durations("all")
-	for i := range j.channels {
-		c := &j.channels[i]
-		if c.Handler != "" || rng.IntN(3) > 0 {
-			continue
-		}
-		byID := rng.IntN(2) == 0
-		if c.Handler = "xoy x=3 y=4"; !byID {
-			c.Handler = "downsample n=3"
-		}
-		n := 0
-		c.Records = slices.DeleteFunc(c.Records, func(r simrun.Record) bool {
-			n++
-			return byID && r.ID%4 == 3 || !byID && n%3 != 1
-		})
-	}
-	j.channels = slices.DeleteFunc(j.channels, func(c simrun.Channel) bool {
-		return len(c.Records) == 0
-	})
-	rows, answer := durations("sampled")
-	for k, said := range rows {
-		if len(truth[k]) == 0 {
-			continue // withheld in the run with all events: several tuples share the id of a parent
-		}
-		for _, d := range said {
-			told++
-			if !slices.ContainsFunc(truth[k], func(want DurationRow) bool {
-				// The relations of a run end at its last event, so the bounds of the two runs
-				// differ by some cycles. A wrong origin would make a difference of at least a
-				// twentieth of a millisecond.
-				return want.From == d.From && want.FromNode == d.FromNode &&
-					max(want.Lo-d.Lo, d.Lo-want.Lo, want.Hi-d.Hi, d.Hi-want.Hi) < 1000
-			}) {
-				t.Errorf("%+v is %+v, and %+v if all is kept", k, d, truth[k])
-			}
-		}
-	}
-	for _, s := range answer.EndToEnd {
-		withheld += s.All.Withheld
-	}
-	return withheld, told
-}
-
-// If b keeps only some tuples, the span from a to c is a gap, and not a span of the path. If b
-// keeps all tuples that a and c keep, the span from a to c has the tuples that do not pass b.
+// If a point keeps only some tuples, a span across it is a gap, and not a span of the path. If the
+// point keeps all tuples that the others keep, a span across it has the tuples that go another way.
 func TestGapIsNoSpanOfThePath(t *testing.T) {
 	for sampled, want := range []struct {
 		kind   string // of the span from a to c

@@ -34,8 +34,8 @@ func (a *assembler) noShares(mask uint64, total *critical) (sample, why string) 
 	}
 	switch whole := total.surely + total.perhaps; {
 	case lacking != 0 && total.doubtful > 0:
-		return "", fmt.Sprintf("%d tuples came to an end, but the logs may lack some of their "+
-			"events, or their ids are used again", total.doubtful)
+		return "", fmt.Sprintf("%d tuples may have come to an end, but the logs may lack some of "+
+			"their events, or their ids are used again", total.doubtful)
 	case whole == 0 && lacking != 0:
 		return "", "no tuple's whole path is in the logs"
 	}
@@ -120,14 +120,16 @@ func (a *assembler) ofPath(mask uint64) Completeness {
 
 // shares returns the share of each span of a path in the end-to-end time. A share is nil if it is
 // not known.
-func (a *assembler) shares(spans []Span, mask uint64, total *critical,
+func (a *assembler) shares(spans []Span, mask uint64, total, spilled *critical,
 	of func(*Span) bool) []*Share {
 	all := make([]*Share, len(spans))
 	for i, l := range a.between {
-		if !of(&spans[i]) {
+		if !of(&spans[i]) || l.critical.hi.float() < 0 { // as in share
 			continue
 		}
 		c, others := l.critical, critical{}
+		c.hi.merge(spilled.hi)
+		others.hi.merge(spilled.hi)
 		for j, o := range a.between {
 			switch {
 			case j == i || !of(&spans[j]):

@@ -38,6 +38,8 @@ type span struct {
 	again bool
 	// open is true if it is not known whether tuples go directly from one end to the other.
 	open bool
+	// missed counts durations whose last event was taken for another tuple's. They are withheld.
+	missed uint64
 }
 
 func (l *span) from(in *input, g *graph) string { return in.points[g.order[l.key.from]].String() }
@@ -45,14 +47,32 @@ func (l *span) to(in *input, g *graph) string   { return in.points[g.order[l.key
 
 // words returns the span's kind, and its origin if it has one.
 func (l *span) words(in *input, g *graph) string {
-	kind := kindOf(l.key.kind, in.points[g.order[l.key.from]], in.points[g.order[l.key.to]])
-	switch l.key.kind {
+	switch kind := l.kind(in, g); l.key.kind {
 	case fromEarliest:
 		return kind + ", earliest"
 	case fromLatest:
 		return kind + ", latest"
+	default:
+		return kind
 	}
-	return kind
+}
+
+// kind is the span's kind in words.
+func (l *span) kind(in *input, g *graph) string {
+	k, p, q := l.key, in.points[g.order[l.key.from]], in.points[g.order[l.key.to]]
+	switch {
+	case k.kind == waiting:
+		return "waiting"
+	case k.kind != between:
+		return "end-to-end"
+	case g.gaps[k.from]>>k.to&1 != 0:
+		return "gap"
+	case p.actor != q.actor:
+		return "transfer"
+	case p.name == "start" && q.name == "end", p.name == "recv" && q.name == "send":
+		return "computation"
+	}
+	return "inside"
 }
 
 // spanPart is the part of a span between two nodes. It collects pairs of readings and computes many
@@ -160,6 +180,7 @@ func (p *spanPart) merge(q *spanPart) {
 func (l *span) merge(m *span) {
 	l.critical.merge(&m.critical)
 	l.open = l.open || m.open
+	l.missed += m.missed
 	for i, p := range m.parts {
 		switch {
 		case p == nil:

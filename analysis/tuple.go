@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"cmp"
+	"errors"
 	"math/bits"
 	"slices"
 	"sort"
@@ -24,7 +25,12 @@ func (w *gatherer) tuple(id uint64, events []passage) {
 		mask |= 1 << r
 		path[r] = *e
 	}
-	w.doubts = w.planOf(mask).oneEach()
+	w.once(id, mask, path)
+}
+
+// once measures a tuple that has one event at each point, and whose id no other tuple has.
+func (w *gatherer) once(id, mask uint64, path *[maxPoints]passage) {
+	w.doubts, w.taken, w.latest, w.shared = w.planOf(mask).oneEach(), 0, 0, false
 	w.path(id, mask, path)
 }
 
@@ -49,6 +55,7 @@ func (w *gatherer) repeated(id uint64, events []passage) {
 	}
 	w.cut = slices.Grow(w.cut[:0], len(events))
 	first, mask := uint8(maxPoints), uint64(0)
+	w.latest = 0
 	for _, e := range events {
 		c := copied{passage: e, rank: w.rankOf[e.source] & (maxPoints - 1)}
 		// If the node is not related, the node's own readings are used instead: any order will do.
@@ -56,7 +63,7 @@ func (w *gatherer) repeated(id uint64, events []passage) {
 		if c.at, _, err = w.timer.place(int(e.source), e.reading); err != nil {
 			c.at = tscratio.At(e.reading)
 		}
-		first = min(first, c.rank)
+		first, w.latest = min(first, c.rank), max(w.latest, c.at.Hi)
 		mask |= 1 << c.rank
 		w.cut = append(w.cut, c)
 	}
@@ -101,6 +108,7 @@ func (w *gatherer) repeated(id uint64, events []passage) {
 		}
 		p.n++
 	}
+	w.shared = len(w.beginnings) > 1
 	var late lateEvents
 	for i, b := range w.beginnings {
 		plan := w.planOf(b.mask)
@@ -112,15 +120,21 @@ func (w *gatherer) repeated(id uint64, events []passage) {
 			if !certain {
 				d[branchesOf(plan, r)] |= 1 << r
 			}
-			again = again || e == place(i, r).first && place(i, r).n > 1
+			if several := e == place(i, r).first && place(i, r).n > 1; several {
+				again = true
+				if i > 0 { // the first may be an earlier tuple's, repeated
+					d[beganAgain] |= 1 << r
+				}
+			}
 		}
-		if again && len(plan.starts) > 0 {
-			d[beganUnseen] = doubt(b.mask) // its events may be those of several tuples
+		// If the log of the point lacks events, one may be the begin of another tuple.
+		if again && (len(plan.starts) > 0 || w.graph.lacking>>first&1 != 0) {
+			d[beganUnseen] = doubt(b.mask) // it may be several tuples
 		}
 		for why := range d {
 			d[why] &= doubt(b.mask)
 		}
-		w.doubts = d
+		w.doubts, w.taken = d, plan.taken(w.graph, w.beginnings[i+1:])
 		w.path(id, b.mask, &w.passed)
 		late.add(plan, w.graph)
 	}
@@ -182,19 +196,20 @@ func (w *gatherer) path(id, mask uint64, path *[maxPoints]passage) {
 	p := w.planOf(mask)
 	p.tuples++
 	w.number++
+	messy := w.taken|uint64(w.doubts[beganAgain]) != 0
 	// all says how critical every span is, if the times need not be compared.
-	whole, all := p.ended && in == 0, NotCritical
+	whole, all := p.ended && in == 0 && !messy, NotCritical
 	if whole {
 		all = SurelyCritical
-	} else if p.ended {
-		p.wholes[0].span.critical.doubtful++
+	} else if p.ended || messy {
+		w.spill(mask, path)
 	}
 	if !p.alike() {
 		w.judged.judge(w.timer, p, path, whole)
 	}
 	var root *planned // from the first point to the last
 	for i := range p.wholes {
-		if p.alike() || i == w.judged.last {
+		if !messy && (p.alike() || i == w.judged.last) {
 			root = &p.wholes[i]
 		}
 	}
@@ -213,6 +228,9 @@ func (w *gatherer) path(id, mask uint64, path *[maxPoints]passage) {
 		n := &w.found.points[l.from].newest[w.nodeOf[path[l.from].source]]
 		*n = max(*n, path[l.from].reading)
 	}
+	if w.taken != 0 {
+		w.missed(w.planOf(mask | w.taken))
+	}
 	parent, child := false, false
 	if w.lineage != nil {
 		parent, child = w.parents[id], w.children[id]
@@ -227,7 +245,7 @@ func (w *gatherer) path(id, mask uint64, path *[maxPoints]passage) {
 		case in.of(l.from, l.to):
 			w.partOf(l, path[l.from].source, path[l.to].source).withhold(&w.doubts, l.from, l.to)
 		case l == root:
-			w.whole(l, id, mask, path, whole && (p.alike() || w.judged.surely))
+			w.whole(l, id, mask, path, in == 0, whole && (p.alike() || w.judged.surely))
 		default:
 			w.measurePlanned(l, id, path, in, NotCritical)
 		}
@@ -246,6 +264,12 @@ func (w *gatherer) path(id, mask uint64, path *[maxPoints]passage) {
 			ended |= 1 << r
 		}
 	}
+	switch {
+	case messy:
+		w.mayEnd(mask|w.taken, ended)
+	case parent && w.shared: // it is not known which tuples with this id are parents
+		w.mayEnd(mask&^p.goesOn, 0)
+	}
 	if len(p.starts) > 0 && !child {
 		for _, r := range p.starts {
 			w.found.points[r].appeared++
@@ -254,6 +278,49 @@ func (w *gatherer) path(id, mask uint64, path *[maxPoints]passage) {
 	if w.in.options.Events != nil {
 		w.tellEvents(id, mask, ended, path)
 	}
+}
+
+// missed counts durations to the ranks w.taken. A tuple may have had them, but they are withheld.
+func (w *gatherer) missed(p *plan) {
+	for _, all := range [][]planned{p.spans, p.wholes} {
+		for i := range all {
+			if l := &all[i]; w.taken>>l.to&1 != 0 {
+				l.span.missed++
+			}
+		}
+	}
+}
+
+// mayEnd counts a tuple at each rank where it may have ended, although it was not counted there.
+// Its id is another tuple's as well, so its events may be those of the other, or its links.
+func (w *gatherer) mayEnd(mask, ended uint64) {
+	for rest := mask; rest != 0; rest &= rest - 1 {
+		r := bits.TrailingZeros64(rest)
+		if w.graph.after[r] != 0 {
+			w.found.points[r].guessed++
+			w.found.points[r].perhaps += uint64(number(ended>>r&1 == 0))
+		}
+	}
+}
+
+// spill notes how long a tuple may have taken whose events are in doubt: from its begin to the last
+// event of its id.
+func (w *gatherer) spill(mask uint64, path *[maxPoints]passage) {
+	f := &w.found.points[bits.TrailingZeros64(mask)].spilled
+	f.doubtful++
+	begin, _, err := w.timer.place(int(path[bits.TrailingZeros64(mask)].source),
+		path[bits.TrailingZeros64(mask)].reading)
+	last := max(begin.Hi, w.latest)
+	for rest := mask; rest != 0; rest &= rest - 1 {
+		e := &path[bits.TrailingZeros64(rest)]
+		at, _, err2 := w.timer.place(int(e.source), e.reading)
+		err, last = errors.Join(err, err2), max(last, at.Hi)
+	}
+	if d := (tscratio.Elapsed{Hi: int64(last - begin.Lo)}); err == nil && isDuration(d) {
+		f.hi.add(d.Hi)
+		return
+	}
+	f.unplaced++
 }
 
 // longest adds a tuple's end-to-end time to the sum of all, if it is not known which point the

@@ -68,7 +68,16 @@ func (a *assembler) arrived(w *TuplePath, path []passage, i int) {
 	for n := range to.After {
 		to.After[n].Since = since(before[n], path[i])
 		if may>>n&1 == 0 {
-			to.After[n].Slack = since(before[n], before[last])
+			var slack *Interval // the latest of the events that may be the last
+			for rest := may; rest != 0; rest &= rest - 1 {
+				d := since(before[n], before[bits.TrailingZeros64(rest)])
+				if d != nil && slack != nil {
+					d.Lo_cycles = max(d.Lo_cycles, slack.Lo_cycles)
+					d.Hi_cycles = max(d.Hi_cycles, slack.Hi_cycles)
+				}
+				slack = cmp.Or(d, slack)
+			}
+			to.After[n].Slack = slack
 		}
 	}
 	to.Since = to.After[last].Since

@@ -42,12 +42,13 @@ func (w *gatherer) measure(l *span, part *spanPart, id uint64, from, to *passage
 }
 
 // whole measures a tuple from its first point to the one that it passes last. If surely is true,
-// that point is surely the last, and the whole span is the critical path. The tuple's path is kept
-// until it is known whether the tuple is among the slowest.
-func (w *gatherer) whole(p *planned, id, mask uint64, path *[maxPoints]passage, surely bool) {
+// that point is surely the last, and the whole span is the critical path. If keep is true, the
+// tuple's path is kept until it is known whether the tuple is among the slowest.
+func (w *gatherer) whole(p *planned, id, mask uint64, path *[maxPoints]passage,
+	keep, surely bool) {
 	from, to := &path[p.from], &path[p.to]
 	part := w.partOf(p, from.source, to.source)
-	if w.in.options.Slowest > 0 {
+	if keep && w.in.options.Slowest > 0 {
 		w.pass(mask, path)
 		if !w.single && surely {
 			f := part.freshFor(true)
@@ -61,7 +62,7 @@ func (w *gatherer) whole(p *planned, id, mask uint64, path *[maxPoints]passage, 
 		w.measure(p.span, part, id, from, to, true)
 		return
 	}
-	w.alone(p.span, part, id, from, to, false, true)
+	w.alone(p.span, part, id, from, to, false, keep)
 }
 
 // pass collects a tuple's whole path.

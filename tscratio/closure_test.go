@@ -20,8 +20,8 @@ type fleet struct {
 	w      Wander
 	pairs  map[[2]int]*Pair
 
-	// lies[{i, j}] is the error of the stamps that node i reports to node j, in cycles of i. Without
-	// an entry, node i tells node j the truth.
+	// lies[{i, j}] is the error of the stamps that node i reports to node j, in cycles of i. If
+	// there is no entry, node i tells node j the truth.
 	lies map[[2]int]int64
 }
 

@@ -60,7 +60,7 @@ type Channel struct {
 	Name    string
 	Handler string // with its parameters, such as "xoy x=3 y=4"; "" means buffered
 	Records []Record
-	// Dropped is the number of links that the channel dropped after the last record.
+	// Dropped is the number of events or links that the channel dropped after the last record.
 	Dropped uint64
 }
 
@@ -261,8 +261,12 @@ func Write(rng *rand.Rand, parent, name string, nodes []Node, channels []Channel
 			}
 		}
 		if c.Dropped > 0 {
+			of := logstore.Events
+			if c.Handler == "link" {
+				of = logstore.Links
+			}
 			err = errors.Join(err, l.Append(logstore.Block{Drops: []logstore.Drop{{
-				Of: uint64(logstore.Links), Reason: uint64(logstore.RingFull),
+				Of: uint64(of), Reason: uint64(logstore.RingFull),
 				At: uint64(len(c.Records)), Count: c.Dropped,
 			}}}))
 		}

@@ -178,7 +178,7 @@ func printPoints(out io.Writer, a *analysis.Answer) {
 	head := false
 	for i := range a.Points {
 		p := &a.Points[i]
-		if p.Lost+p.Filtered+p.InFlight+p.Duplicates+p.Appeared+p.Disordered == 0 {
+		if p.Lost+p.Filtered+p.InFlight+p.Perhaps+p.Duplicates+p.Appeared+p.Disordered == 0 {
 			continue
 		}
 		if !head {
@@ -197,8 +197,9 @@ func printPoints(out io.Writer, a *analysis.Answer) {
 			return most + strconv.FormatUint(n, 10)
 		}
 		fmt.Fprintf(out, "%-24s %10d %10s %10d %10s %10d %10d %10d\n", p.Name, p.Tuples,
-			ended(p.Lost), p.Filtered, ended(p.InFlight), p.Duplicates, p.Appeared, p.Disordered)
-		if p.Undecided != "" && p.Lost+p.InFlight > 0 {
+			ended(p.Lost+p.Perhaps), p.Filtered, ended(p.InFlight), p.Duplicates, p.Appeared,
+			p.Disordered)
+		if p.Undecided != "" && p.Lost+p.Perhaps+p.InFlight > 0 {
 			printFolded(out, "  lost, filtered or not logged: ", 4, p.Undecided)
 		}
 	}

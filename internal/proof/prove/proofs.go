@@ -54,6 +54,8 @@ var proofs = []listed{
 	{name: "A fleet that is watched", command: []string{"go", "test", "-count=1", "-run",
 		"^TestBar", "./watch"}},
 	{name: "The analysis of a run", command: []string{"bin/cp-bench", "analyze"}},
+	{name: "Answers about random jobs", command: []string{"go", "test", "-count=1",
+		"-timeout=60m", "-run", "^TestBar", "./analysis"}},
 	{name: "A page of 100 million tuples", command: []string{"go", "test", "-count=1",
 		"-timeout=8h", "-run", "^TestBarServe", "./internal/cli/answers"}},
 	{name: "Exports in other engines", command: []string{"go", "test", "-count=1", "-timeout=60m",
