@@ -347,9 +347,9 @@ func answerOfAnyJob(t *testing.T, rng *rand.Rand, told *jobsTried) {
 	}
 }
 
-// shown reports whether the logs show the order of the job's points, as the analysis assumes:
-// some tuple passes each two points that are on one way, and all do in one order. Tuples pass points
-// that are not on one way in both orders.
+// shown reports whether the logs show the order of the job's points, as the analysis assumes: some
+// tuple passes each two points that are on one way, and all tuples pass them in one order. Tuples
+// pass points that are not on one way in both orders.
 func (w *truth) shown() bool {
 	if w.job.Colliding {
 		return false

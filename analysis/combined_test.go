@@ -35,7 +35,8 @@ type pairKey struct {
 }
 
 func truthOf(t *testing.T, j *simrun.Job) *truth {
-	w := &truth{t: t, job: j, logged: map[string]bool{}, tuples: map[uint64][]*simrun.Tuple{}, pairs: map[pairKey][]pair{},
+	w := &truth{t: t, job: j, logged: map[string]bool{},
+		tuples: map[uint64][]*simrun.Tuple{}, pairs: map[pairKey][]pair{},
 		after: map[*simrun.Event]bool{}, paths: map[*simrun.Tuple][]*simrun.Event{}}
 	for _, u := range j.Tuples {
 		w.tuples[u.ID] = append(w.tuples[u.ID], u)
