@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"errors"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
 // withoutRows changes the one file that matches a pattern so that none of its rows can be read.
@@ -188,4 +190,31 @@ func TestAnUnusedChannel(t *testing.T) {
 				a.Missing, a.Paths)
 		}
 	}
+}
+
+// damageSomeLog makes the rows of a random channel of events unreadable. It returns the channel's
+// point.
+func damageSomeLog(t *testing.T, rng *rand.Rand, dir *runs.Directory) string {
+	t.Helper()
+	logs, _ := dir.Logs()
+	var segments []logstore.Segment
+	for _, l := range logs {
+		for _, s := range l.Segments {
+			if s.Channel.Point != "link" {
+				segments = append(segments, s)
+			}
+		}
+	}
+	s := segments[rng.IntN(len(segments))]
+	log, err := os.ReadFile(s.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ways := []string{"every block flipped", "cut in its first block", "cut behind its header"}
+	way := ways[rng.IntN(len(ways))]
+	t.Logf("%s: %s", s.Path, way)
+	if err := os.WriteFile(s.Path, withoutRows[way](t, s.Path, log), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return pointOf(s).String()
 }
