@@ -309,7 +309,7 @@ void cp_log_other(cp_channel *c, uint64_t id);
 static inline void cp_log(cp_channel *c, uint64_t id)
 {
 	struct cp_record *r;
-	uint64_t counter, *tail;
+	uint64_t counter, *word, *tail;
 
 	if (c == NULL)
 		return;
@@ -321,11 +321,13 @@ static inline void cp_log(cp_channel *c, uint64_t id)
 		__atomic_thread_fence(__ATOMIC_RELEASE);
 		/* Nobody sees a record above the tail, so half a record may stay here. */
 		__atomic_store_n(&r->counter, counter, __ATOMIC_RELAXED);
-		if (__builtin_expect(__atomic_load_n(c->word, __ATOMIC_ACQUIRE) == c->plain, 1)) {
+		/* Load the pointer once: a signal handler may fork here, which changes it. */
+		word = __atomic_load_n(&c->word, __ATOMIC_RELAXED);
+		if (__builtin_expect(__atomic_load_n(word, __ATOMIC_ACQUIRE) == c->plain, 1)) {
 			__atomic_store_n(&r->id, id, __ATOMIC_RELAXED);
 			c->next = r + 1;
 			/* Store the whole record before the tail that publishes it. */
-			tail = c->word + CP_TAIL;
+			tail = word + CP_TAIL;
 			__atomic_store_n(tail, *tail + 1, __ATOMIC_RELEASE);
 			return;
 		}

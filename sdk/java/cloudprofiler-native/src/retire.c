@@ -30,7 +30,10 @@ void cp_retire(cp_channel *hot)
 	cp_lock_channels(&shield);
 	cp_unlist(c);
 	cp_raise(c, CP_CLOSED);
-	cp_silence(c);
+	/*
+	 * A thread may be in a call. So only the ring changes, and not the channel: the next call
+	 * finds the switching word 0, adopts the handler null, and keeps nothing.
+	 */
 	blank(c);
 	close(c->fd);
 	c->fd = -1;

@@ -41,7 +41,7 @@ final class Library {
             if (refusal == null && Native.hurried().length > 0) {
                 return null;
             }
-        } catch (IOException | RuntimeException | LinkageError e) {
+        } catch (Throwable e) { // an error here would make each later open of a channel throw
             refusal = "load the native library: " + first(e);
         }
         Complaints.once(refusal);
