@@ -243,32 +243,22 @@ func (in *input) sorted(o *ordering) *graph {
 }
 
 // sorted ranks points so that each comes after those that precede it. If that is impossible, it
-// returns the points of a circle and all that follow them, first the one with the least rank.
+// returns the points that are in circles, first the one with the least rank.
 func sorted(precedes [][]bool) (g *graph, circle []int) {
 	n := len(precedes)
 	g = &graph{rank: make([]int, n)}
 	taken := make([]bool, n)
 	for len(g.order) < n {
-		best, least := -1, n+1
-		for q := range n {
-			if taken[q] {
-				continue
-			}
-			waits := 0
-			for p := range n {
-				if !taken[p] && precedes[p][q] {
-					waits++
-				}
-			}
-			if waits < least {
-				best, least = q, waits
-			}
-		}
-		if least > 0 && circle == nil { // it has all points of further circles
-			circle = append(circle, best)
-			for p := range n {
-				if !taken[p] && p != best {
-					circle = append(circle, p)
+		best := nextPoint(precedes, taken, nil)
+		if best < 0 {
+			circles := inCircles(precedes, taken)
+			best = nextPoint(precedes, taken, circles)
+			if circle == nil {
+				circle = append(circle, best)
+				for p := range n {
+					if circles[p] && p != best {
+						circle = append(circle, p)
+					}
 				}
 			}
 		}
@@ -278,6 +268,50 @@ func sorted(precedes [][]bool) (g *graph, circle []int) {
 	}
 	g.link(precedes)
 	return g, circle
+}
+
+// nextPoint returns the first point that is not taken and that no other such point precedes, or -1.
+// If circles is given, it returns the point in a circle that the fewest others precede.
+func nextPoint(precedes [][]bool, taken, circles []bool) int {
+	best, least := -1, len(precedes)+1
+	for q := range precedes {
+		if taken[q] || circles != nil && !circles[q] {
+			continue
+		}
+		waits := 0
+		for p := range precedes {
+			if !taken[p] && precedes[p][q] {
+				waits++
+			}
+		}
+		if waits < least && (waits == 0 || circles != nil) {
+			best, least = q, waits
+		}
+	}
+	return best
+}
+
+// inCircles returns, for each point that is not taken, whether it precedes itself over others.
+func inCircles(precedes [][]bool, taken []bool) []bool {
+	n := len(precedes)
+	reaches := matrix(n)
+	for p := range n {
+		for q := range n {
+			reaches[p][q] = precedes[p][q] && !taken[p] && !taken[q]
+		}
+	}
+	for via := range n {
+		for p := range n {
+			for q := range n {
+				reaches[p][q] = reaches[p][q] || reaches[p][via] && reaches[via][q]
+			}
+		}
+	}
+	circles := make([]bool, n)
+	for p := range n {
+		circles[p] = reaches[p][p]
+	}
+	return circles
 }
 
 // link sets which ranks precede and follow each rank. If the order has a circle, link leaves out

@@ -141,6 +141,18 @@ func TestCircle(t *testing.T) {
 	}
 }
 
+// A point that only follows a circle is not in it, and the order does not begin with that point.
+func TestCircleHasOnlyItsPoints(t *testing.T) {
+	precedes := matrix(4)
+	for _, pair := range [][2]int{{1, 2}, {2, 3}, {3, 1}, {3, 0}} {
+		precedes[pair[0]][pair[1]] = true
+	}
+	g, circle := sorted(precedes)
+	if !slices.Equal(circle, []int{1, 2, 3}) || !slices.Equal(g.order, []int{1, 2, 3, 0}) {
+		t.Errorf("circle %v, order %v", circle, g.order)
+	}
+}
+
 // A span of one actor is a computation if it goes from start to end or from recv to send. Spans
 // between other points of one actor are of kind inside.
 func TestKinds(t *testing.T) {
