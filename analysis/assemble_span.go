@@ -52,6 +52,7 @@ func (a *assembler) spans(out *Answer) {
 			out.EndToEnd = append(out.EndToEnd, span)
 		}
 	}
+	doubtJoins(out.Spans)
 	if unplaced.spans > 0 {
 		a.in.find(FindUndecided, "%s could not be computed: their nodes are not related at that "+
 			"time", unplaced.text())
@@ -62,6 +63,23 @@ func (a *assembler) spans(out *Answer) {
 		}
 	}
 	a.findWithheld(out)
+}
+
+// doubtJoins marks spans that end where branches meet. If a duration of one branch is withheld
+// there, perhaps another branch came last, and the transfer of that branch counts as waiting.
+func doubtJoins(spans []Span) {
+	joins, withheld := map[string]bool{}, map[string]uint64{}
+	for i := range spans {
+		joins[spans[i].To] = joins[spans[i].To] || spans[i].Kind == "waiting"
+		withheld[spans[i].To] += spans[i].All.Withheld
+	}
+	for i := range spans {
+		s := &spans[i]
+		if n := withheld[s.To] - s.All.Withheld; joins[s.To] && n > 0 {
+			s.Completeness = s.Completeness.with(Completeness{Unknown, []string{fmt.Sprintf(
+				"which branch came last at %s is not known for some tuples", s.To)}})
+		}
+	}
 }
 
 // withheldBy counts the durations of a span that are withheld, by reason.

@@ -15,7 +15,7 @@ const (
 	All     Kept = "all"     // every tuple
 	Sampled Kept = "sampled" // those that a handler chose by a rule
 	Lossy   Kept = "lossy"   // events were dropped, or a log lacks rows
-	Unknown Kept = "unknown" // a log is missing, or was not chosen
+	Unknown Kept = "unknown" // a log is missing, or it is not known to which set a tuple belongs
 )
 
 // Completeness is how much of a set is in the logs, and why the rest is not.
