@@ -138,7 +138,7 @@ public final class Channel implements AutoCloseable {
      */
     public void logAt(long counter, long id) {
         Rule r = rule();
-        if (r.idle() || !r.every && !shared && counter > 0 && !r.keeps(id)) {
+        if (r.idle() || !shared && counter > 0 && !r.keeps(id)) {
             return;
         }
         try {
@@ -176,8 +176,7 @@ public final class Channel implements AutoCloseable {
      * no-op. The answer is made in Java, and takes about a nanosecond.
      */
     public boolean keeps(long id) {
-        Rule r = rule();
-        return r.every || r.keeps(id);
+        return rule().keeps(id);
     }
 
     /** Returns the rule of the settings in force. If these are new, the channel adopts them. */

@@ -1,7 +1,9 @@
 package io.github.cloudprofiler;
 
 import java.lang.invoke.MethodHandle;
+import java.lang.invoke.MethodHandles;
 import java.lang.invoke.MethodType;
+import java.lang.invoke.VarHandle;
 import java.lang.reflect.Array;
 import java.lang.reflect.Method;
 import java.nio.ByteBuffer;
@@ -50,6 +52,20 @@ final class Foreign {
     long addressOf(ByteBuffer direct) throws ReflectiveOperationException {
         Object view = segment.getMethod("ofBuffer", java.nio.Buffer.class).invoke(null, direct);
         return (long) segment.getMethod("address").invoke(view);
+    }
+
+    /**
+     * Returns a handle that loads a long from an address: (long)long. The segment is a constant
+     * that covers all memory, so the JIT can drop most checks. It needs Java 22.
+     */
+    MethodHandle load() throws ReflectiveOperationException {
+        Object nothing = segment.getField("NULL").get(null);
+        Object all = segment.getMethod("reinterpret", long.class).invoke(nothing, Long.MAX_VALUE);
+        Class<?> element = foreign("MemoryLayout$PathElement");
+        VarHandle at = (VarHandle) layout.getMethod("varHandle", element.arrayType())
+                .invoke(layoutOf(long.class), Array.newInstance(element, 0));
+        return MethodHandles.insertArguments(at.toMethodHandle(VarHandle.AccessMode.GET_OPAQUE), 0,
+                all);
     }
 
     private Object criticalOption() throws ReflectiveOperationException {

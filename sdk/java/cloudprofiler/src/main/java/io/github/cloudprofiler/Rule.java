@@ -15,7 +15,7 @@ final class Rule {
     final long word;
 
     /** Whether every event goes to the native library, which decides about it. */
-    final boolean every;
+    private final boolean every;
 
     // An event goes there, too, if its id mod modulus is below this limit.
     private final long below;
@@ -36,17 +36,32 @@ final class Rule {
     }
 
     /**
-     * Whether id mod modulus is below the limit. There is no division: the quotient is right or one
-     * too small, as in sdk/c/src/log.c.
+     * Whether an event with this id goes to the native library. This method and those below are
+     * short: if they had more than 35 bytes of byte code, some JITs would not inline them.
      */
     boolean keeps(long id) {
-        // The high half of the unsigned product, which Java 17 computes only with signs.
-        long quotient = Math.multiplyHigh(id, reciprocal) + (id >> 63 & reciprocal)
-                + (reciprocal >> 63 & id);
-        long rest = id - quotient * modulus;
-        if (Long.compareUnsigned(rest, modulus) >= 0) {
-            rest -= modulus;
-        }
-        return Long.compareUnsigned(rest, below) < 0;
+        return every || sieve(id);
+    }
+
+    private boolean sieve(long id) {
+        return below != 0 && Long.compareUnsigned(mod(id), below) < 0;
+    }
+
+    /**
+     * Returns id mod modulus. There is no division: the quotient is right or one too small, as in
+     * sdk/c/src/log.c.
+     */
+    private long mod(long id) {
+        return reduce(id - quotient(id) * modulus);
+    }
+
+    /** The high half of the unsigned product, which Java 17 computes only with signs. */
+    private long quotient(long id) {
+        long r = reciprocal;
+        return Math.multiplyHigh(id, r) + (id >> 63 & r) + (r >> 63 & id);
+    }
+
+    private long reduce(long rest) {
+        return Long.compareUnsigned(rest, modulus) < 0 ? rest : rest - modulus;
     }
 }

@@ -14,8 +14,9 @@ import java.nio.ByteOrder;
  * happens: the JIT must not move it out of a loop. A channel has its word as a direct buffer and as
  * an address.
  *
- * <p>Until Java 23, loads use the address and sun.misc.Unsafe, which takes half as long. Later
- * versions print a warning about that, and need less time for the buffer.
+ * <p>A load from an address takes half as long as one from a buffer. Java 22 and later have the
+ * foreign memory interface for that, and earlier ones sun.misc.Unsafe, about which later ones warn.
+ * The buffer is for JVMs that refuse both.
  */
 final class Word {
     private static final VarHandle IN_BUFFER =
@@ -31,20 +32,22 @@ final class Word {
     static {
         MethodHandle load = null;
         long zero = 0;
-        if (Runtime.version().feature() < 24) {
-            try {
-                Class<?> c = Class.forName("sun.misc.Unsafe");
-                Field field = c.getDeclaredField("theUnsafe");
-                field.setAccessible(true);
-                Object unsafe = field.get(null);
+        try {
+            if (Runtime.version().feature() < 22) {
+                Object unsafe = unsafe();
+                Class<?> c = unsafe.getClass();
                 zero = (long) c.getMethod("allocateMemory", long.class).invoke(unsafe, Long.BYTES);
                 c.getMethod("putLong", long.class, long.class).invoke(unsafe, zero, 0L);
-                MethodHandle at = MethodHandles.publicLookup().findVirtual(c, "getLongVolatile",
-                        methodType(long.class, Object.class, long.class));
-                load = MethodHandles.insertArguments(at, 0, unsafe, null);
-            } catch (ReflectiveOperationException | RuntimeException e) {
-                // A JVM without the module jdk.unsupported: use the buffer.
+                load = MethodHandles.insertArguments(MethodHandles.publicLookup().findVirtual(c,
+                        "getLongVolatile", methodType(long.class, Object.class, long.class)), 0,
+                        unsafe, null);
+            } else {
+                Foreign c = new Foreign();
+                zero = c.addressOf(ZERO);
+                load = c.load();
             }
+        } catch (ReflectiveOperationException | RuntimeException | LinkageError e) {
+            // This JVM lacks the module jdk.unsupported, or forbids native access.
         }
         AT_ADDRESS = load;
         ZERO_ADDRESS = zero;
@@ -61,5 +64,11 @@ final class Word {
         } catch (Throwable e) {
             throw Calls.impossible(e);
         }
+    }
+
+    private static Object unsafe() throws ReflectiveOperationException {
+        Field field = Class.forName("sun.misc.Unsafe").getDeclaredField("theUnsafe");
+        field.setAccessible(true);
+        return field.get(null);
     }
 }
