@@ -14,37 +14,30 @@ final class Rule {
 
     final long word;
 
-    /** Whether every event goes to the native library, which decides about it. */
-    private final boolean every;
-
-    // An event goes there, too, if its id mod modulus is below this limit.
+    // An event goes to the native library if its id mod modulus is below this limit. A handler that
+    // only the library knows has modulus 1 and limit 1, so that every event goes there.
     private final long below;
     private final long modulus;
     private final long reciprocal;
 
     Rule(long word, long kind, long below, long modulus) {
         this.word = word;
-        this.every = kind != NULL && kind != XOY;
-        this.below = kind == XOY ? below : 0;
-        this.modulus = modulus;
-        this.reciprocal = Long.divideUnsigned(-1, modulus);
+        this.below = kind == XOY ? below : kind == NULL ? 0 : 1;
+        this.modulus = kind == XOY ? modulus : 1;
+        this.reciprocal = Long.divideUnsigned(-1, this.modulus);
     }
 
-    /** Whether the handler is null. */
+    /** Whether no event goes to the native library. */
     boolean idle() {
-        return !every && below == 0;
+        return below == 0;
     }
 
     /**
-     * Whether an event with this id goes to the native library. This method and those below are
-     * short: if they had more than 35 bytes of byte code, some JITs would not inline them.
+     * Whether an event with this id goes to the native library. There is no branch to a method: a
+     * JIT that has seen a branch taken rarely, on other channels, does not inline the method.
      */
     boolean keeps(long id) {
-        return every || sieve(id);
-    }
-
-    private boolean sieve(long id) {
-        return below != 0 && Long.compareUnsigned(mod(id), below) < 0;
+        return Long.compareUnsigned(mod(id), below) < 0;
     }
 
     /**
