@@ -1,17 +1,21 @@
 package io.github.cloudprofiler.agent;
 
 import java.lang.instrument.ClassFileTransformer;
+import java.lang.ref.ReferenceQueue;
+import java.lang.ref.WeakReference;
 import java.security.ProtectionDomain;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import org.objectweb.asm.Type;
 
 /** Changes classes when they are loaded. A class that cannot be changed stays as it is. */
 final class Weaver implements ClassFileTransformer {
     private final Map<String, List<JoinpointSet>> setsOf = new HashMap<>(); // by internal name
-    private final Map<String, Boolean> verdicts = new HashMap<>(); // by set and loader
+    private final Map<Key, Boolean> verdicts = new ConcurrentHashMap<>();
+    private final ReferenceQueue<Object> unloaded = new ReferenceQueue<>();
     private final boolean anyVersion;
 
     Weaver(List<JoinpointSet> sets, boolean anyVersion) {
@@ -56,21 +60,61 @@ final class Weaver implements ClassFileTransformer {
         return woven == bytes ? null : woven;
     }
 
-    private synchronized boolean fits(JoinpointSet set, ClassLoader loader, ClassFacts facts) {
-        String key = set.name() + "@" + System.identityHashCode(loader);
-        return verdicts.computeIfAbsent(key, k -> {
-            List<String> problems = new ArrayList<>();
-            if (!seesUs(loader)) {
-                problems.add("its class loader does not find the agent's classes");
-            } else {
-                problems.addAll(new Fitness(facts, loader, anyVersion).problems(set));
-            }
-            if (!problems.isEmpty()) {
-                Say.once(set.name() + ": left alone: " + problems.get(0) + (problems.size() == 1
-                        ? "" : ", and " + (problems.size() - 1) + " more"));
-            }
-            return problems.isEmpty();
-        });
+    /**
+     * Whether a set fits a loader. No lock is held while that is found out: it calls the loader,
+     * which may wait for another thread that weaves, too. At worst both find out the same.
+     */
+    private boolean fits(JoinpointSet set, ClassLoader loader, ClassFacts facts) {
+        for (Object o = unloaded.poll(); o != null; o = unloaded.poll()) {
+            verdicts.remove(o);
+        }
+        Key key = new Key(set, loader, unloaded);
+        Boolean known = verdicts.get(key);
+        if (known == null) {
+            boolean found = findOut(set, loader, facts);
+            known = verdicts.putIfAbsent(key, found);
+            return known == null ? found : known;
+        }
+        return known;
+    }
+
+    private boolean findOut(JoinpointSet set, ClassLoader loader, ClassFacts facts) {
+        List<String> problems = new ArrayList<>();
+        if (!seesUs(loader)) {
+            problems.add("its class loader does not find the agent's classes");
+        } else {
+            problems.addAll(new Fitness(facts, loader, anyVersion).problems(set));
+        }
+        if (!problems.isEmpty()) {
+            Say.once(set.name() + ": left alone: " + problems.get(0) + (problems.size() == 1
+                    ? "" : ", and " + (problems.size() - 1) + " more"));
+        }
+        return problems.isEmpty();
+    }
+
+    /** A set and a loader, which it does not keep alive. Loaders are compared by identity. */
+    private static final class Key extends WeakReference<Object> {
+        private static final Object BOOTSTRAP = new Object();
+
+        private final JoinpointSet set;
+        private final int hash;
+
+        Key(JoinpointSet set, ClassLoader loader, ReferenceQueue<Object> unloaded) {
+            super(loader == null ? BOOTSTRAP : loader, unloaded);
+            this.set = set;
+            hash = 31 * System.identityHashCode(set) + System.identityHashCode(loader);
+        }
+
+        @Override
+        public boolean equals(Object o) {
+            return this == o || o instanceof Key k && k.set == set && get() != null
+                    && k.get() == get();
+        }
+
+        @Override
+        public int hashCode() {
+            return hash;
+        }
     }
 
     private static boolean seesUs(ClassLoader loader) {
