@@ -115,6 +115,7 @@ public final class FlinkAdvice {
     private static final class Input {
         final Object gate;
         final FlinkTask task;
+        final Map<Object, Object> channels = new IdentityHashMap<>(); // by the queue's name
         final Map<Object, Queue> queues = new IdentityHashMap<>();
         Queue last = new Queue(null, false, 0);
         boolean closed;
@@ -122,6 +123,15 @@ public final class FlinkAdvice {
         Input(Object gate, FlinkTask task) {
             this.gate = gate;
             this.task = task;
+        }
+
+        // The index in a queue's name is no help: it counts within one of the gates of a union.
+        void findChannels() throws ReflectiveOperationException {
+            int n = (int) Reach.call(gate, "getNumberOfInputChannels");
+            for (int i = 0; i < n; i++) {
+                Object channel = Reach.call(gate, "getChannel", i);
+                channels.put(Reach.field(channel, "channelInfo"), channel);
+            }
         }
     }
 
@@ -165,11 +175,19 @@ public final class FlinkAdvice {
         return q;
     }
 
+    /** Whether an input knows the ids of a queue. */
+    static boolean counts(Object input, Object queue) throws ReflectiveOperationException {
+        return find((Input) input, queue).counted;
+    }
+
     private static Queue open(Input in, Object info) throws ReflectiveOperationException {
-        int index = (int) Reach.call(info, "getInputChannelIdx");
-        Object channel = Reach.call(in.gate, "getChannel", index);
-        if (Reach.field(channel, "channelInfo") != info) {
-            // A queue of restored elements, which was replaced meanwhile by the real one.
+        if (!in.channels.containsKey(info)) {
+            in.findChannels();
+        }
+        Object channel = in.channels.get(info);
+        if (channel == null) {
+            Say.once(in.task.owner + ": a queue of an input is none of its channels now, as "
+                    + "after an unaligned checkpoint is restored; its records have no ids");
             return new Queue(info, false, 0);
         }
         if (Reach.isA(channel, RECOVERED)) {
