@@ -51,12 +51,40 @@ public final class FlinkAdvice {
         }
     }
 
+    /** What a writer may be given. */
+    private enum Kind { RECORD, OTHER_ELEMENT, FOREIGN }
+
+    private static final String ELEMENTS = "org.apache.flink.streaming.runtime.streamrecord.";
+
+    private static final ClassValue<Kind> KINDS = new ClassValue<>() {
+        @Override
+        protected Kind computeValue(Class<?> type) {
+            for (Class<?> c = type; c != null; c = c.getSuperclass()) {
+                if (c.getName().equals(ELEMENTS + "StreamRecord")) {
+                    return Kind.RECORD;
+                }
+                if (c.getName().equals(ELEMENTS + "StreamElement")) {
+                    return Kind.OTHER_ELEMENT;
+                }
+            }
+            return Kind.FOREIGN;
+        }
+    };
+
     /** An element goes into one subpartition. */
-    public static void sent(Object output, boolean isRecord, int subpartition) {
+    public static void sent(Object output, Object element, int subpartition) {
         Output o = (Output) output;
         long id = o.next[subpartition]++;
-        if (isRecord && !o.uncounted[subpartition]) {
-            o.task.sent(id);
+        Kind kind = element == null ? Kind.FOREIGN : KINDS.get(element.getClass());
+        if (kind == Kind.RECORD) {
+            if (!o.uncounted[subpartition]) {
+                o.task.sent(id);
+            }
+        } else if (kind == Kind.FOREIGN && !o.uncounted[subpartition]) {
+            // A job of the DataSet interface, which uses the same writer for the bare records.
+            o.uncounted[subpartition] = true;
+            Say.once(o.task.owner + ": it writes what are no elements of a stream; they have no "
+                    + "ids");
         }
     }
 
@@ -66,10 +94,10 @@ public final class FlinkAdvice {
     }
 
     /** An element goes into all subpartitions. Each of them makes a tuple of its own. */
-    public static void broadcast(Object output, boolean isRecord) {
+    public static void broadcast(Object output, Object element) {
         Output o = (Output) output;
         for (int i = 0; i < o.next.length; i++) {
-            sent(o, isRecord, i);
+            sent(o, element, i);
         }
     }
 
@@ -96,6 +124,11 @@ public final class FlinkAdvice {
             }
         }
         o.task.leave();
+    }
+
+    /** Whether an output gives ids to what goes into a subpartition now. */
+    static boolean numbers(Object output, int subpartition) {
+        return !((Output) output).uncounted[subpartition];
     }
 
     /** A queue at an input. */

@@ -1,15 +1,24 @@
 package io.github.cloudprofiler.agent.advice;
 
-import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.InputStream;
+import java.net.URL;
+import java.net.URLClassLoader;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** The advice, with objects that have those members of Flink's that it uses. */
 class FlinkAdviceTest {
+    private static final String ELEMENTS = "org.apache.flink.streaming.runtime.";
+
     /** The name of a channel: its index counts within one gate. */
     private record Info(int getGateIdx, int getInputChannelIdx) {}
 
@@ -71,5 +80,57 @@ class FlinkAdviceTest {
         gate.channels.set(1, later);
         assertTrue(FlinkAdvice.counts(input, later.channelInfo));
         FlinkAdvice.inputClosed(input);
+    }
+
+    private static final class Partition {
+        String getPartitionId() {
+            return "partition";
+        }
+
+        int getNumberOfSubpartitions() {
+            return 2;
+        }
+
+        String getOwningTaskName() {
+            return "Map (2/2)#0 (b_0_0)";
+        }
+    }
+
+    /** A job of the DataSet interface writes bare records by the same writer. */
+    @ParameterizedTest
+    @ValueSource(strings = {"1.20.5", "2.3.0"})
+    void whatIsNoElementOfAStreamHasNoId(String version) throws Exception {
+        List<URL> urls = new ArrayList<>();
+        try (var jars = Files.newDirectoryStream(
+                Path.of(System.getProperty("engines")), "flink*-" + version + ".jar")) {
+            for (Path jar : jars) {
+                urls.add(jar.toUri().toURL());
+            }
+        }
+        try (URLClassLoader flink = new URLClassLoader(urls.toArray(new URL[0]))) {
+            Object record = flink.loadClass(ELEMENTS + "streamrecord.StreamRecord")
+                    .getConstructor(Object.class).newInstance("a");
+            Object status = flink.loadClass(ELEMENTS + "watermarkstatus.WatermarkStatus")
+                    .getConstructor(int.class).newInstance(0);
+            Object output = FlinkAdvice.output(new Partition());
+            FlinkAdvice.broadcast(output, record);
+            FlinkAdvice.sent(output, status, 1);
+            assertTrue(FlinkAdvice.numbers(output, 0) && FlinkAdvice.numbers(output, 1));
+            FlinkAdvice.sent(output, 5L, 1);
+            assertTrue(FlinkAdvice.numbers(output, 0));
+            assertFalse(FlinkAdvice.numbers(output, 1));
+            FlinkAdvice.broadcast(output, null);
+            assertFalse(FlinkAdvice.numbers(output, 0));
+            FlinkAdvice.outputClosed(output);
+        }
+    }
+
+    /** What is written may be anything: a cast to an element would throw. */
+    @Test
+    void noElementIsCast() throws Exception {
+        try (InputStream in = FlinkAdvice.class.getResourceAsStream("../flink.yaml")) {
+            String set = new String(in.readAllBytes(), StandardCharsets.UTF_8);
+            assertFalse(set.contains("as " + ELEMENTS), set);
+        }
     }
 }
