@@ -52,12 +52,14 @@ final class ClassWeaver {
     private final ClassFacts facts;
     private final String name;
     private final JoinpointSet set;
+    private final int number; // of the set's switch
     private final List<Hook> hooks = new ArrayList<>();
 
-    ClassWeaver(ClassFacts facts, String name, JoinpointSet set) {
+    ClassWeaver(ClassFacts facts, String name, JoinpointSet set, int number) {
         this.facts = facts;
         this.name = name;
         this.set = set;
+        this.number = number;
         for (Joinpoint j : set.joinpoints()) {
             if (j.internalName().equals(name)) {
                 // A user's set is named by a file and a line, which no member may be.
@@ -145,9 +147,6 @@ final class ClassWeaver {
                         Opcodes.ACC_PRIVATE | Opcodes.ACC_TRANSIENT | Opcodes.ACC_SYNTHETIC,
                         PREFIX + state, "Ljava/lang/Object;", null, null).visitEnd();
             }
-            to.visitField(
-                    Opcodes.ACC_PRIVATE | Opcodes.ACC_STATIC | Opcodes.ACC_SYNTHETIC,
-                    h.helper, "Z", null, null).visitEnd();
             new HelperCode(to, h).write();
         }
     }
@@ -156,8 +155,10 @@ final class ClassWeaver {
      * The code of one helper:
      *
      * <pre>
-     *   try { if (!off) { state = this.field, made by init if it is null; call the advice } }
-     *   catch (Throwable t) { off = true; Say.failed(…, t) }
+     *   try { if (!off[set]) { state = this.field, made by init if it is null; call the advice } }
+     *   catch (Throwable t) {
+     *     try { off[set] = true; Say.failed(…, t) } catch (Throwable u) { the stack is full }
+     *   }
      * </pre>
      */
     private final class HelperCode {
@@ -180,11 +181,15 @@ final class ClassWeaver {
             Label begin = new Label();
             Label end = new Label();
             Label caught = new Label();
+            Label said = new Label();
+            Label caughtAgain = new Label();
             Label out = new Label();
             code.visitCode();
             code.visitTryCatchBlock(begin, end, caught, "java/lang/Throwable");
+            code.visitTryCatchBlock(caught, said, caughtAgain, "java/lang/Throwable");
             code.visitLabel(begin);
-            code.visitFieldInsn(Opcodes.GETSTATIC, name, hook.helper, "Z");
+            loadSwitch();
+            code.visitInsn(Opcodes.BALOAD);
             code.visitJumpInsn(Opcodes.IFNE, out);
             try {
                 body();
@@ -194,20 +199,37 @@ final class ClassWeaver {
             code.visitLabel(end);
             code.visitJumpInsn(Opcodes.GOTO, out);
             code.visitLabel(caught);
-            code.visitFrame(Opcodes.F_FULL, parameters.length, parameters,
-                    1, new Object[] {"java/lang/Throwable"});
+            frameOfHandler();
             code.visitVarInsn(Opcodes.ASTORE, stateSlot);
+            loadSwitch();
             code.visitInsn(Opcodes.ICONST_1);
-            code.visitFieldInsn(Opcodes.PUTSTATIC, name, hook.helper, "Z");
+            code.visitInsn(Opcodes.BASTORE);
             code.visitLdcInsn(hook.joinpoint.className() + "." + hook.joinpoint.methodName());
+            code.visitLdcInsn(set.name());
             code.visitVarInsn(Opcodes.ALOAD, stateSlot);
             code.visitMethodInsn(Opcodes.INVOKESTATIC, Type.getInternalName(Say.class), "failed",
-                    "(Ljava/lang/String;Ljava/lang/Throwable;)V", false);
+                    "(Ljava/lang/String;Ljava/lang/String;Ljava/lang/Throwable;)V", false);
+            code.visitLabel(said);
+            code.visitJumpInsn(Opcodes.GOTO, out);
+            code.visitLabel(caughtAgain);
+            frameOfHandler();
+            code.visitInsn(Opcodes.POP);
             code.visitLabel(out);
             code.visitFrame(Opcodes.F_FULL, parameters.length, parameters, 0, new Object[0]);
             code.visitInsn(Opcodes.RETURN);
             code.visitMaxs(0, 0);
             code.visitEnd();
+        }
+
+        private void loadSwitch() {
+            code.visitFieldInsn(
+                    Opcodes.GETSTATIC, Type.getInternalName(Switches.class), "off", "[Z");
+            code.visitLdcInsn(number);
+        }
+
+        private void frameOfHandler() {
+            code.visitFrame(Opcodes.F_FULL, parameters.length, parameters,
+                    1, new Object[] {"java/lang/Throwable"});
         }
 
         private void body() throws Compiler.Unfit {

@@ -16,13 +16,11 @@ public final class Say {
         }
     }
 
-    /**
-     * Woven code calls this once if an advice of a joinpoint threw something. The joinpoint is off
-     * from then on.
-     */
-    public static void failed(String joinpoint, Throwable why) {
+    /** Woven code calls this if a joinpoint threw something, which switched its set off. */
+    public static void failed(String joinpoint, String set, Throwable why) {
         try {
-            once(joinpoint + " is off now, and the program goes on without it: " + why);
+            once(joinpoint + " failed: " + set + " is off now, and the program goes on without it: "
+                    + why);
         } catch (Throwable t) { // such as no memory: nothing more can be done
         }
     }

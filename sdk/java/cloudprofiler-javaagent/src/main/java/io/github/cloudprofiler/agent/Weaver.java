@@ -6,6 +6,7 @@ import java.lang.ref.WeakReference;
 import java.security.ProtectionDomain;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -16,11 +17,13 @@ final class Weaver implements ClassFileTransformer {
     private final Map<String, List<JoinpointSet>> setsOf = new HashMap<>(); // by internal name
     private final Map<Key, Boolean> verdicts = new ConcurrentHashMap<>();
     private final ReferenceQueue<Object> unloaded = new ReferenceQueue<>();
+    private final Map<JoinpointSet, Integer> numbers = new IdentityHashMap<>(); // of switches
     private final boolean anyVersion;
 
     Weaver(List<JoinpointSet> sets, boolean anyVersion) {
         this.anyVersion = anyVersion;
         for (JoinpointSet s : sets) {
+            numbers.put(s, Switches.add());
             for (Joinpoint j : s.joinpoints()) {
                 List<JoinpointSet> of =
                         setsOf.computeIfAbsent(j.internalName(), n -> new ArrayList<>());
@@ -55,7 +58,14 @@ final class Weaver implements ClassFileTransformer {
             if (!fits(set, loader, facts)) {
                 continue;
             }
-            woven = new ClassWeaver(facts, name, set).weave(woven);
+            int number = numbers.get(set);
+            try {
+                woven = new ClassWeaver(facts, name, set, number).weave(woven);
+            } catch (Throwable t) { // such as a class that another agent changed
+                Switches.off[number] = true;
+                Say.once(name.replace('/', '.') + " cannot be woven: " + set.name()
+                        + " is off: " + t);
+            }
         }
         return woven == bytes ? null : woven;
     }
@@ -117,9 +127,11 @@ final class Weaver implements ClassFileTransformer {
         }
     }
 
+    /** Whether a loader finds our classes. It then has those that a helper begins with. */
     private static boolean seesUs(ClassLoader loader) {
         try {
-            return Class.forName(Say.class.getName(), false, loader) == Say.class;
+            return Class.forName(Say.class.getName(), false, loader) == Say.class
+                    && Class.forName(Switches.class.getName(), false, loader) == Switches.class;
         } catch (ClassNotFoundException e) {
             return false;
         }

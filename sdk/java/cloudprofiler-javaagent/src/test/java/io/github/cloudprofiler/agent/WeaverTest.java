@@ -14,6 +14,11 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
+import org.objectweb.asm.ClassReader;
+import org.objectweb.asm.ClassVisitor;
+import org.objectweb.asm.Label;
+import org.objectweb.asm.MethodVisitor;
+import org.objectweb.asm.Opcodes;
 
 /** Small classes are woven, loaded, and run: so the virtual machine verifies them. */
 class WeaverTest {
@@ -190,6 +195,66 @@ class WeaverTest {
         assertEquals(-2, work(c, o, 3, null));
         assertEquals(1042, work(c, o, 3, new Tuple(42)));
         assertEquals(List.of(), TestAdvice.SEEN);
+    }
+
+    /** Where elements are counted, a hook that goes on after another failed would err. */
+    @Test
+    void aSetGoesOffAsAWhole() throws Exception {
+        Class<?> c = woven(
+                joinpoint("work", false, null, null, "test.see(1, 2, $3.id)"),
+                joinpoint("work", true, null, null, "test.see(4, 5, 6)"));
+        Object o = c.getConstructor().newInstance();
+        work(c, o, 3, new Tuple(42));
+        assertEquals(List.of("1 2 42", "4 5 6"), TestAdvice.SEEN);
+        work(c, o, 3, null);
+        work(c, o, 3, new Tuple(42));
+        assertEquals(2, TestAdvice.SEEN.size());
+        woven(joinpoint("plain", false, null, null, "test.see(1, 2, 3)"))
+                .getMethod("plain", String.class, Object.class).invoke(null, "", "");
+        assertEquals(3, TestAdvice.SEEN.size());
+    }
+
+    /** At the end of the stack even the handler's own calls throw. */
+    @Test
+    void theHandlerIsGuardedToo() throws Exception {
+        Joinpoint j = joinpoint("work", false, null, null, "test.see(1, 2, 3)");
+        JoinpointSet set = new JoinpointSet("test", List.of(), List.of(j), List.of());
+        ClassLoader loader = WeaverTest.class.getClassLoader();
+        byte[] woven;
+        try (InputStream in = loader.getResourceAsStream(j.internalName() + ".class")) {
+            woven = new Weaver(List.of(set), false).transform(
+                    loader, j.internalName(), null, null, in.readAllBytes());
+        }
+        List<Label> order = new ArrayList<>();
+        List<Label[]> blocks = new ArrayList<>();
+        int[] calls = {0};
+        new ClassReader(woven).accept(new ClassVisitor(Opcodes.ASM9) {
+            @Override
+            public MethodVisitor visitMethod(
+                    int access, String name, String type, String signature, String[] thrown) {
+                return !name.startsWith("$cloudprofiler$") ? null
+                        : new MethodVisitor(Opcodes.ASM9) {
+                    @Override
+                    public void visitTryCatchBlock(Label from, Label to, Label at, String of) {
+                        blocks.add(new Label[] {from, to});
+                    }
+
+                    @Override
+                    public void visitLabel(Label label) {
+                        order.add(label);
+                    }
+
+                    @Override
+                    public void visitMethodInsn(
+                            int opcode, String owner, String called, String type, boolean itf) {
+                        calls[0]++;
+                        assertTrue(blocks.stream().anyMatch(
+                                b -> order.contains(b[0]) && !order.contains(b[1])), called);
+                    }
+                };
+            }
+        }, ClassReader.SKIP_DEBUG);
+        assertEquals(2, calls[0]);
     }
 
     @Test
