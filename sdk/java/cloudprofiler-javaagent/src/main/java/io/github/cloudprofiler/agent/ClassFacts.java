@@ -25,7 +25,8 @@ final class ClassFacts {
     /** A class, with what it declares itself. Names have slashes. */
     record Facts(
             String name, int access, int version, String parent, String[] interfaces,
-            Map<String, Member> fields, Map<String, Member> methods) {
+            Map<String, Member> fields, Map<String, Member> methods,
+            Map<String, LostSlots> lost) {
         boolean isInterface() {
             return (access & Opcodes.ACC_INTERFACE) != 0;
         }
@@ -47,6 +48,7 @@ final class ClassFacts {
     static Facts of(byte[] bytes) {
         Map<String, Member> fields = new HashMap<>();
         Map<String, Member> methods = new HashMap<>();
+        Map<String, LostSlots> lost = new HashMap<>();
         Facts[] result = new Facts[1];
         new ClassReader(bytes).accept(new ClassVisitor(Opcodes.ASM9) {
             private String name;
@@ -56,7 +58,8 @@ final class ClassFacts {
                     int version, int access, String name, String signature, String parent,
                     String[] interfaces) {
                 this.name = name;
-                result[0] = new Facts(name, access, version, parent, interfaces, fields, methods);
+                result[0] = new Facts(name, access, version, parent, interfaces, fields, methods,
+                        lost);
             }
 
             @Override
@@ -71,9 +74,11 @@ final class ClassFacts {
                     int access, String method, String descriptor, String signature,
                     String[] exceptions) {
                 methods.put(method + descriptor, new Member(name, method, descriptor, access));
-                return null;
+                LostSlots slots = new LostSlots(name, access, descriptor);
+                lost.put(method + descriptor, slots);
+                return slots;
             }
-        }, ClassReader.SKIP_CODE | ClassReader.SKIP_DEBUG | ClassReader.SKIP_FRAMES);
+        }, ClassReader.SKIP_DEBUG | ClassReader.EXPAND_FRAMES);
         return result[0];
     }
 

@@ -65,7 +65,12 @@ final class ClassWeaver {
                 // A user's set is named by a file and a line, which no member may be.
                 String of = set.name().replaceAll("[^A-Za-z0-9]", "_");
                 String helper = PREFIX + of + "$" + hooks.size();
-                hooks.add(new Hook(j, Weaver.methods(facts, j).get(0), helper));
+                ClassFacts.Member m = Weaver.methods(facts, j).get(0);
+                String lost = j.lost(facts, m); // in this class, not in its file
+                if (lost != null) {
+                    throw new IllegalStateException(j.method() + " overwrites " + lost);
+                }
+                hooks.add(new Hook(j, m, helper));
             }
         }
     }
@@ -128,13 +133,29 @@ final class ClassWeaver {
 
         private void call() { // the method's result is on the stack already, if there is one
             int slot = 0;
+            int number = hook.method.isStatic() ? 1 : 0;
             for (Type t : hook.passed()) {
-                super.visitVarInsn(t.getOpcode(Opcodes.ILOAD), slot);
+                if (hook.joinpoint.uses(number == 0 ? "this" : "$" + number)) {
+                    super.visitVarInsn(t.getOpcode(Opcodes.ILOAD), slot);
+                } else { // the method may have overwritten it, even with another type
+                    super.visitInsn(zero(t));
+                }
                 slot += t.getSize();
+                number++;
             }
             super.visitMethodInsn(
                     Opcodes.INVOKESTATIC, name, hook.helper, hook.descriptor(), false);
         }
+    }
+
+    private static int zero(Type t) {
+        return switch (t.getSort()) {
+            case Type.LONG -> Opcodes.LCONST_0;
+            case Type.FLOAT -> Opcodes.FCONST_0;
+            case Type.DOUBLE -> Opcodes.DCONST_0;
+            case Type.OBJECT, Type.ARRAY -> Opcodes.ACONST_NULL;
+            default -> Opcodes.ICONST_0;
+        };
     }
 
     private void addMembers(ClassVisitor to) {
@@ -262,7 +283,8 @@ final class ClassWeaver {
         }
     }
 
-    private static Object inFrames(Type t) {
+    /** How a frame names a type. */
+    static Object inFrames(Type t) {
         return switch (t.getSort()) {
             case Type.BOOLEAN, Type.BYTE, Type.CHAR, Type.SHORT, Type.INT -> Opcodes.INTEGER;
             case Type.LONG -> Opcodes.LONG;

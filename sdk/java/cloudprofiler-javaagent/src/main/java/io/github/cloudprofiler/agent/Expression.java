@@ -24,6 +24,20 @@ sealed interface Expression {
     /** A call of an advice: {@code flink.sent(state, $2)}. */
     record Advice(String advice, String method, List<Expression> args) {}
 
+    /** Returns the name of what an expression begins with; null for a number. */
+    default String root() {
+        if (this instanceof Root r) {
+            return r.name;
+        }
+        if (this instanceof Field f) {
+            return f.of.root();
+        }
+        if (this instanceof Call c) {
+            return c.of.root();
+        }
+        return this instanceof Cast c ? c.of.root() : null;
+    }
+
     static Expression read(String text) {
         Parser p = new Parser(text);
         Expression e = p.expression();

@@ -97,7 +97,9 @@ final class Fitness {
                 compiler.advice(null, j.init());
             }
             compiler.advice(null, j.call());
-            return null;
+            String lost = j.lost(facts, m);
+            return lost == null ? null : j.className() + "." + j.methodName() + " overwrites "
+                    + lost + ", which is not there \"at: exit\"";
         } catch (Compiler.Unfit e) {
             return j.className() + "." + j.methodName() + ": " + e.getMessage();
         }

@@ -2,6 +2,8 @@ package io.github.cloudprofiler.agent;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
+import java.util.stream.Stream;
 import org.objectweb.asm.Type;
 
 /**
@@ -39,5 +41,35 @@ record Joinpoint(
         }
         String want = method.substring(bracket + 1, method.lastIndexOf(')'));
         return String.join(",", types).equals(want.replace(" ", ""));
+    }
+
+    /** Whether the advice is given this, or $1, and so on. */
+    boolean uses(String root) {
+        if (state != null && root.equals("this")) {
+            return true;
+        }
+        return Stream.of(call, init).filter(Objects::nonNull)
+                .flatMap(a -> a.args().stream()).anyMatch(e -> root.equals(e.root()));
+    }
+
+    /** Returns what the advice is given that the method has no more when it returns; or null. */
+    String lost(ClassFacts facts, ClassFacts.Member m) {
+        if (!atExit) {
+            return null;
+        }
+        LostSlots lost = facts.find(internalName()).lost().get(m.name() + m.descriptor());
+        if (!m.isStatic() && uses("this") && lost.contains(0, 1)) {
+            return "this";
+        }
+        int slot = m.isStatic() ? 0 : 1;
+        int number = 1;
+        for (Type t : Type.getArgumentTypes(m.descriptor())) {
+            if (uses("$" + number) && lost.contains(slot, t.getSize())) {
+                return "$" + number;
+            }
+            slot += t.getSize();
+            number++;
+        }
+        return null;
     }
 }
