@@ -24,22 +24,24 @@ public final class StormAdvice {
         }
     }
 
-    // A bolt may emit from threads of its own, so sends are logged to shared channels.
-    private static final Map<Integer, Channel> SENDS = new ConcurrentHashMap<>();
-
-    /** The state of a transfer: the channel that was used last. */
+    /**
+     * The state of a transfer, which belongs to one executor: the channels of its tasks. Another
+     * topology of the same JVM has the same numbers for tasks of its own.
+     */
     private static final class Transfer {
         private record Last(int task, Channel send) {}
 
+        // A bolt may emit from threads of its own, so sends are logged to shared channels.
+        private final Map<Integer, Channel> sends = new ConcurrentHashMap<>();
         volatile Last last = new Last(-1, null);
 
         Channel of(Object tuple, int task) throws ReflectiveOperationException {
             Last l = last;
             if (l.task != task) {
-                Channel c = SENDS.get(task);
+                Channel c = sends.get(task);
                 if (c == null) {
                     String component = (String) Reach.call(tuple, "getSourceComponent");
-                    c = SENDS.computeIfAbsent(
+                    c = sends.computeIfAbsent(
                             task, t -> Points.open(name(component, t) + "/send", true));
                 }
                 last = l = new Last(task, c);
@@ -73,13 +75,19 @@ public final class StormAdvice {
             }
             return;
         }
-        Channel c = ((Transfer) transfer).of(tuple, task);
+        Channel c = channel(transfer, tuple, task);
         for (Object root : roots.keySet()) {
             long id = (Long) root;
             if (c.keeps(id)) {
                 c.log(id);
             }
         }
+    }
+
+    /** Returns the channel for what a task sends. */
+    static Channel channel(Object transfer, Object tuple, int task)
+            throws ReflectiveOperationException {
+        return ((Transfer) transfer).of(tuple, task);
     }
 
     private static volatile boolean saidUnanchored;
