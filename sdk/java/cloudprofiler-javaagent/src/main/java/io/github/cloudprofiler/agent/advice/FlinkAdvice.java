@@ -112,18 +112,29 @@ public final class FlinkAdvice {
                 + "counted: what follows them in the same channels has no ids");
     }
 
-    /** An output is closed. */
-    public static void outputClosed(Object output) {
-        if (output == null) {
-            return;
-        }
-        Output o = (Output) output;
+    /**
+     * A writer is closed. Its own state may be null, though there is an output: if elements were
+     * restored into the partition and the writer wrote nothing.
+     */
+    public static void outputClosed(Object output, Object partitionWriter)
+            throws ReflectiveOperationException {
+        String partition = output == null
+                ? Reach.call(partitionWriter, "getPartitionId").toString()
+                : ((Output) output).partition;
+        Output o;
         synchronized (OUTPUTS) {
-            if (OUTPUTS.remove(o.partition) == null) {
-                return; // closed already
-            }
+            o = OUTPUTS.remove(partition);
         }
-        o.task.leave();
+        if (o != null) { // else it is closed already, or was never used
+            o.task.leave();
+        }
+    }
+
+    /** Whether there is an output for a partition. */
+    static boolean isOpen(String partition) {
+        synchronized (OUTPUTS) {
+            return OUTPUTS.containsKey(partition);
+        }
     }
 
     /** Whether an output gives ids to what goes into a subpartition now. */

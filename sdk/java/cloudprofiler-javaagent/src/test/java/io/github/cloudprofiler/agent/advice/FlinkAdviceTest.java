@@ -96,6 +96,17 @@ class FlinkAdviceTest {
         }
     }
 
+    /** The writer has no state then: only the partition has. */
+    @Test
+    void anOutputThatWasOnlyRestoredIsClosed() throws Exception {
+        Partition partition = new Partition();
+        FlinkAdvice.restored(FlinkAdvice.output(partition), 0);
+        assertTrue(FlinkAdvice.isOpen("partition"));
+        FlinkAdvice.outputClosed(null, partition);
+        assertFalse(FlinkAdvice.isOpen("partition"));
+        FlinkAdvice.outputClosed(null, partition); // a second time, too
+    }
+
     /** A job of the DataSet interface writes bare records by the same writer. */
     @ParameterizedTest
     @ValueSource(strings = {"1.20.5", "2.3.0"})
@@ -121,7 +132,7 @@ class FlinkAdviceTest {
             assertFalse(FlinkAdvice.numbers(output, 1));
             FlinkAdvice.broadcast(output, null);
             assertFalse(FlinkAdvice.numbers(output, 0));
-            FlinkAdvice.outputClosed(output);
+            FlinkAdvice.outputClosed(output, null);
         }
     }
 
