@@ -83,8 +83,7 @@ public final class FlinkAdvice {
         } else if (kind == Kind.FOREIGN && !o.uncounted[subpartition]) {
             // A job of the DataSet interface, which uses the same writer for the bare records.
             o.uncounted[subpartition] = true;
-            Say.once(o.task.owner + ": it writes what are no elements of a stream; they have no "
-                    + "ids");
+            Say.once("flink: tasks of the DataSet interface write bare records, which have no ids");
         }
     }
 
