@@ -20,9 +20,9 @@ func (c *core) endRun() {
 	}
 }
 
-// endOf returns when a run ended that began at begun and ends now, as an interval that contains
-// that moment. If the clock was set back during the run, endOf raises the interval's Hi_ns to that
-// of begun, so that the run need not end before it began.
+// endOf returns an interval that contains the end of a run. The run began at begun, and ends now.
+// If the clock was set back during the run, the interval could lie before begun. So endOf raises
+// its Hi_ns to that of begun, if it is lower.
 func endOf(begun runs.UTC, now time.Time) runs.UTC {
 	end := runs.UTCOf(now, utcSlack)
 	end.Hi_ns = max(end.Hi_ns, begun.Hi_ns)

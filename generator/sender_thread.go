@@ -229,8 +229,8 @@ func (t *sendThread) follow(start uint64) error {
 			return err
 		}
 		looked = clock.Now()
-		// The time spent in t.offer also counts as time to catch up. In that time the thread
-		// worked, or the engine refused tuples.
+		// While the thread took and offered these tuples, allowed stood still. Let it advance for
+		// that time, too, with the same limits as above.
 		allowed = min(looked, allowed+uint64(o.CatchUp*float64(min(looked-now, maxCredit))))
 	}
 	return nil

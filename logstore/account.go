@@ -46,8 +46,9 @@ type Account struct {
 	Dropped map[Reason]uint64
 }
 
-// Whole reports whether each row that is known to have been written was read, or a Drop accounts
-// for it. Only the end of the log can show that nothing more was written: see Then.
+// Whole reports whether nothing is damaged, all segments fit together, and each row that is known
+// to have been written was read or is accounted for by a Drop. Only the end of the log can show
+// that nothing more was written: see Then.
 func (r *Report) Whole() bool {
 	for _, a := range r.Rows {
 		if len(a.Missing) > 0 {

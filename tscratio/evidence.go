@@ -263,9 +263,11 @@ func (e *evidence) solveAt(s *seen, y uint64, w Wander) solution {
 	return e.solveWithin(s, y, k, lengthened)
 }
 
-// solveAll fills s with all constraints, as seen from y, for a rate that does not wander. Windows
-// overlap, so a rate that is constant in each window is constant everywhere. If the constraints
-// span too many cycles to compute with, solveAll reports false.
+// solveAll fills s with the constraints of all trains, measured from y. Use it only if the wander
+// is 0. Then the rate is constant in each window. Windows overlap, so it is the same rate in all of
+// them, and one polygon serves for every window. If solveAll reports true, the caller calls
+// s.solve. It reports false if the trains span too many cycles to compute with, or if there are no
+// constraints of one of the two kinds.
 func (e *evidence) solveAll(s *seen, y uint64) bool {
 	all := e.all()
 	s.k = windowsFor(all.Width(), e.window_cycles)
