@@ -117,6 +117,27 @@ func (in *input) lacking(g *graph, told []told) (mask uint64) {
 	return mask
 }
 
+// thinned returns the ranks of points whose logs lack so many events that each tuple may have had
+// one more there. If a log lacks fewer events than half of those that it has, some tuples would
+// show two.
+func (in *input) thinned(g *graph, told []told) (mask uint64) {
+	for i := range told {
+		s, t := &in.sources[i], &told[i]
+		lacking := uint64(0)
+		for k := range t.report.Rows {
+			lacking += t.report.Rows[k].MissingRows()
+			for _, n := range t.report.Rows[k].Dropped {
+				lacking += n
+			}
+		}
+		byEvent := t.thins != "" && !t.choosesByID()
+		if s.point >= 0 && (byEvent || t.err != nil || lacking > t.events/2) {
+			mask |= 1 << g.rankOf(s)
+		}
+	}
+	return mask
+}
+
 // completeness says how many of the tuples that passed a point are in the logs. except is empty, or
 // a rule that chooses tuples by their ids. A log counts as complete if it lacks only tuples that
 // the rule except does not choose: the logs that it is compared with lack the same tuples.

@@ -15,8 +15,9 @@ type evidence struct {
 
 	// single, firsts and lasts have the orders of two points that tuples show. single is about
 	// tuples with one event at each of the two. For other tuples, firsts has the order of the first
-	// events at both points, and lasts the order of the last events, which may differ. lasts leaves
-	// out ids that begin again.
+	// events at both points, and lasts the order of the last events, which may differ. An id that
+	// begins again is only in firsts: of its events at two points, even the only one at each may
+	// belong to two tuples.
 	single, firsts, lasts tally
 
 	again uint64 // ids that begin again
@@ -77,7 +78,7 @@ func (e *evidence) add(t *timer, in *input, first, last []passage, counts []uint
 			q := in.sources[first[j].source].point
 			e.both[p][q]++
 			e.both[q][p]++
-			if a == last[i] && first[j] == last[j] {
+			if a == last[i] && first[j] == last[j] && !again {
 				e.single.add(t, p, q, a, first[j])
 				continue
 			}
@@ -256,8 +257,8 @@ func (e *evidence) mayJoin(g *graph, rank int) bool {
 
 // merges returns the ranks where branches of a tuple arrive one by one. At such a rank, at least
 // half of the sample's tuples that have branches there have several events. It is unknown whether
-// ranks are of that kind if too few tuples show it.
-func (e *evidence) merges(g *graph) (found, unknown uint64) {
+// ranks are of that kind if too few tuples show it. thinned has ranks as in input.thinned.
+func (e *evidence) merges(g *graph, thinned uint64) (found, unknown uint64) {
 	var passed, several [maxPoints]int
 	for i := range e.passed {
 		mask, more := g.ranks(e.passed[i]), g.ranks(e.several[i])
@@ -278,8 +279,10 @@ func (e *evidence) merges(g *graph) (found, unknown uint64) {
 		}
 		// Of ids that begin again, the data do not show which events are one tuple's.
 		// In a log that lacks events, one event may be that of any branch.
-		lacks := g.lacking>>r&1 != 0 && several[r] > 0
-		if r < len(g.order) && (e.again > uint64(n) || lacks) && e.mayJoin(g, r) {
+		thin := thinned>>r&1 != 0
+		lacks := g.lacking>>r&1 != 0 && several[r] > 0 || thin
+		if r < len(g.order) && (e.again > uint64(n) || lacks) && e.mayJoin(g, r) ||
+			thin && g.openEnds { // another branch may come from a point that no log shows
 			unknown |= 1 << r
 		}
 	}

@@ -108,10 +108,10 @@ func (in *input) graphOf(e *evidence, told []told) (*graph, error) {
 		}
 	}
 	g.lacking = in.lacking(g, told)
-	var unknown uint64
-	g.merges, unknown = e.merges(g)
 	in.findEmpty(g, told)
 	g.openEnds = in.openEnds != "" || len(in.silent) > 0
+	var unknown uint64
+	g.merges, unknown = e.merges(g, in.thinned(g, told))
 	g.crowded = g.manyEvents(e) | unknown
 	return g, nil
 }

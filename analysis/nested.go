@@ -339,7 +339,7 @@ type arrivals struct {
 
 func newArrivals(e *evidence, precedes [][]bool) *arrivals {
 	g, _ := sorted(precedes)
-	g.merges, _ = e.merges(g)
+	g.merges, _ = e.merges(g, 0)
 	return &arrivals{g, map[uint64][]uint8{}}
 }
 
