@@ -57,6 +57,7 @@ type gatherer struct {
 	critical   Critical // of the span that is being measured
 	doubts     doubts   // of the tuple that is being measured
 	taken      uint64   // its ranks as in plan.taken
+	strayed    uint64   // its ranks as in straying
 	shared     bool     // its id began several tuples
 	latest     uint64   // no event of its id is later; 0: the id has no other events
 

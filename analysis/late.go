@@ -91,9 +91,9 @@ func (l *lateEvents) next() (late doubt) {
 	return late
 }
 
-// add notes which events a tuple lacks.
-func (l *lateEvents) add(p *plan, g *graph) {
-	if mask := p.lacks(g); mask != 0 {
+// add notes the ranks at which a tuple lacks an event.
+func (l *lateEvents) add(mask uint64) {
+	if mask != 0 {
 		l.lacked = append(l.lacked, lacked{mask: mask})
 	}
 }

@@ -20,10 +20,11 @@ type oracleTuple struct {
 	// Events at these points may have been taken for those of a later tuple with the same id.
 	taken  map[string]bool
 	shared bool // its id began several tuples
+	mixed  bool // it may be several tuples, of which the logs lack where they began
 }
 
 // messy reports whether some of the tuple's events may be another tuple's, or the reverse.
-func (u *oracleTuple) messy() bool { return len(u.taken)+len(u.late) > 0 }
+func (u *oracleTuple) messy() bool { return len(u.taken)+len(u.late) > 0 || u.mixed }
 
 // inDoubt reports whether the events at two points may belong to two tuples.
 func (u *oracleTuple) inDoubt(p, q string) bool {
@@ -255,6 +256,35 @@ func (o *oracle) merges(byID map[uint64][]oracleEvent) map[string]bool {
 	return found
 }
 
+// straying returns the events of later tuples of an id that may be the first one's: the first one
+// lacks an event there, and each may have happened before the events that follow it in the first.
+func (o *oracle) straying(at []map[string][]oracleEvent) map[string]oracleEvent {
+	found := map[string]oracleEvent{}
+	for _, p := range o.points {
+		if len(at[0][p]) > 0 || !slices.ContainsFunc(o.before[p], func(q string) bool {
+			return len(at[0][q]) > 0
+		}) {
+			continue
+		}
+		var next []oracleEvent
+		for q, events := range at[0] {
+			if o.precedes(p, q) {
+				next = append(next, events...)
+			}
+		}
+		for _, later := range slices.Backward(at[1:min(len(at), 1+longestLate)]) {
+			if len(next) > 0 && slices.ContainsFunc(later[p], func(e oracleEvent) bool {
+				return !slices.ContainsFunc(next, func(n oracleEvent) bool {
+					return o.place(n).Hi < o.place(e).Lo
+				})
+			}) {
+				found[p] = later[p][0]
+			}
+		}
+	}
+	return found
+}
+
 // tuples splits the events of an id into tuples.
 func (o *oracle) tuples(events []oracleEvent, merges map[string]bool,
 	a *oracleAnswer) []oracleTuple {
@@ -296,16 +326,15 @@ func (o *oracle) tuples(events []oracleEvent, merges map[string]bool,
 	var lacks []map[string]bool
 	for i, points := range at {
 		u := oracleTuple{map[string]oracleEvent{}, map[string]int{}, map[string]bool{},
-			map[string]bool{}, map[string]bool{}, len(begins) > 1}
+			map[string]bool{}, map[string]bool{}, len(begins) > 1, false}
 		for _, earlier := range lacks[max(len(lacks)-longestLate, 0):] {
 			maps.Copy(u.late, earlier)
 		}
-		var passed []string
-		for _, p := range o.points {
-			if len(points[p]) > 0 {
-				passed = append(passed, p)
-			}
-		}
+		strayed := o.straying(at[i:])
+		passed := o.inOrder(func(p string) bool {
+			_, has := strayed[p]
+			return has || len(points[p]) > 0
+		})
 		arrive := map[string]int{}
 		joins := slices.ContainsFunc(passed, func(p string) bool {
 			return len(o.direct(passed, p)) > 1
@@ -319,6 +348,10 @@ func (o *oracle) tuples(events []oracleEvent, merges map[string]bool,
 				arrive[p] = max(n, 1)
 			}
 			n := len(points[p])
+			if n == 0 {
+				u.way[p] = strayed[p]
+				continue
+			}
 			a.duplicates[p] += max(n-arrive[p], 0)
 			u.way[p], u.n[p] = points[p][0], n
 			if arrive[p] > 1 {
@@ -346,7 +379,7 @@ func (o *oracle) tuples(events []oracleEvent, merges map[string]bool,
 		}
 		for _, p := range passed {
 			if again && !begun {
-				u.unsure[p] = true
+				u.unsure[p], u.mixed = true, true
 			}
 		}
 		lack, whole := map[string]bool{}, true
@@ -368,6 +401,9 @@ func (o *oracle) tuples(events []oracleEvent, merges map[string]bool,
 			}
 		}
 		maps.DeleteFunc(u.late, func(p string, _ bool) bool { return u.n[p] == 0 })
+		for p := range strayed {
+			u.late[p] = true
+		}
 		lacks = append(lacks, lack)
 		all = append(all, u)
 	}

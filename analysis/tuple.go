@@ -30,7 +30,8 @@ func (w *gatherer) tuple(id uint64, events []passage) {
 
 // once measures a tuple that has one event at each point, and whose id no other tuple has.
 func (w *gatherer) once(id, mask uint64, path *[maxPoints]passage) {
-	w.doubts, w.taken, w.latest, w.shared = w.planOf(mask).oneEach(), 0, 0, false
+	w.doubts, w.taken, w.strayed = w.planOf(mask).oneEach(), 0, 0
+	w.latest, w.shared = 0, false
 	w.path(id, mask, path)
 }
 
@@ -104,15 +105,17 @@ func (w *gatherer) repeated(id uint64, events []passage) {
 		}
 		p := place(of, c.rank)
 		if p.last = c.passage; p.n == 0 {
-			p.first = c.passage
+			p.first, p.at = c.passage, c.at
 		}
+		p.at = tscratio.Interval{Lo: min(p.at.Lo, c.at.Lo), Hi: min(p.at.Hi, c.at.Hi)}
 		p.n++
 	}
 	w.shared = len(w.beginnings) > 1
 	var late lateEvents
 	for i, b := range w.beginnings {
-		plan := w.planOf(b.mask)
-		d, again := doubts{beganAgain: late.next()}, len(w.beginnings) > 1
+		w.strayed = w.straying(i, place)
+		plan := w.planOf(b.mask | w.strayed)
+		d, again := doubts{beganAgain: late.next() | doubt(w.strayed)}, len(w.beginnings) > 1
 		for rest := b.mask; rest != 0; rest &= rest - 1 {
 			r := uint8(bits.TrailingZeros64(rest))
 			e, certain := w.arrival(plan, r, place(i, r))
@@ -129,21 +132,58 @@ func (w *gatherer) repeated(id uint64, events []passage) {
 		}
 		// If the log of the point lacks events, one may be the begin of another tuple.
 		if again && (len(plan.starts) > 0 || w.graph.lacking>>first&1 != 0) {
-			d[beganUnseen] = doubt(b.mask) // it may be several tuples
+			d[beganUnseen] = doubt(plan.mask) // it may be several tuples
 		}
 		for why := range d {
-			d[why] &= doubt(b.mask)
+			d[why] &= doubt(plan.mask)
 		}
 		w.doubts, w.taken = d, plan.taken(w.graph, w.beginnings[i+1:])
-		w.path(id, b.mask, &w.passed)
-		late.add(plan, w.graph)
+		w.path(id, plan.mask, &w.passed)
+		late.add(plan.lacks(w.graph) | w.strayed)
 	}
+}
+
+// straying returns the ranks at which a tuple may have had an event that was taken for a later
+// tuple's, although the tuple then went on before that tuple began: the bound of the event does not
+// tell that it is older than the later tuple. w.passed gets the event.
+func (w *gatherer) straying(tuple int, place func(tuple int, rank uint8) *placed) (found uint64) {
+	b, all := &w.beginnings[tuple], w.beginnings[tuple+1:]
+	all = all[:min(len(all), longestLate)]
+	var later, after, before uint64
+	for i := range all {
+		later |= all[i].mask
+	}
+	for rest := b.mask; rest != 0 && later != 0; rest &= rest - 1 {
+		r := bits.TrailingZeros64(rest)
+		after, before = after|w.graph.after[r], before|w.graph.before[r]
+	}
+	for rest := later & after & before &^ b.mask; rest != 0; rest &= rest - 1 {
+		r := uint8(bits.TrailingZeros64(rest))
+		end := ^uint64(0) // the tuple surely passed a point after r by then
+		for next := b.mask & w.graph.after[r]; next != 0; next &= next - 1 {
+			end = min(end, place(tuple, uint8(bits.TrailingZeros64(next))).at.Hi)
+		}
+		for i := range all {
+			if all[i].mask>>r&1 == 0 {
+				continue
+			}
+			if p := place(tuple+1+i, r); p.at.Lo <= end {
+				w.passed[r] = p.first
+				found |= 1 << r
+				break
+			}
+		}
+	}
+	return found
 }
 
 // placed are the events of a tuple at a point.
 type placed struct {
 	first, last passage
 	n           int
+	// The smallest low end and the smallest high end of the events' intervals: the first event
+	// happened between them.
+	at tscratio.Interval
 }
 
 // arrival returns the one of a tuple's events at a point that counts. Where branches meet, each
@@ -196,7 +236,7 @@ func (w *gatherer) path(id, mask uint64, path *[maxPoints]passage) {
 	p := w.planOf(mask)
 	p.tuples++
 	w.number++
-	messy := w.taken|uint64(w.doubts[beganAgain]) != 0
+	messy := w.taken|uint64(w.doubts[beganAgain]|w.doubts[beganUnseen]) != 0
 	// all says how critical every span is, if the times need not be compared.
 	whole, all := p.ended && in == 0 && !messy, NotCritical
 	if whole {
@@ -276,7 +316,7 @@ func (w *gatherer) path(id, mask uint64, path *[maxPoints]passage) {
 		}
 	}
 	if w.in.options.Events != nil {
-		w.tellEvents(id, mask, ended, path)
+		w.tellEvents(id, mask&^w.strayed, ended, path)
 	}
 }
 
