@@ -25,6 +25,8 @@ const (
 	columnDelta  = 1 // the first value, then differences in units of a quantum
 	columnFrames = 2 // the smallest value of every 64, and each value's distance from it
 	columnMerged = 3 // each value's source, and its distance from that source's previous value
+	// the smallest value of every 64, and which of the next 63 values, not seen yet, comes next
+	columnShuffled = 4
 )
 
 // These are the codings of numbers. The numbers are in files: never change one.
@@ -127,20 +129,23 @@ func (e *columnEncoder) appendValues(dst []byte, column columnView) []byte {
 	bases, rest := e.frames(values, phase)
 	const base_bits = 16.0 / frameLength // guess: the base of a frame takes 16 bits
 	asFrames := e.shapeOf(rest).cost_bits + base_bits
+	if asFrames < min(asDelta, asPlain) {
+		// Shuffled frames are smaller than other frames, and hardly ever have several sources.
+		if out, yes := appendShuffled(dst, rest, phase); yes {
+			return e.appendBases(out, bases)
+		}
+	}
 	if e.merged.take(values) {
 		asMerged := e.merged.cost_bits() + e.shapeOf(e.merged.counts).cost_bits
 		if asMerged < min(asFrames, asDelta, asPlain) {
 			return e.appendMerged(dst)
 		}
-		_, rest = e.frames(values, phase)
 	}
 	switch {
 	case asFrames < min(asDelta, asPlain):
 		dst = append(dst, columnFrames, byte(phase))
 		dst = e.appendNumbers(dst, rest, 0)
-		bases := columnView{words: bases, width: 1, rows: len(bases)}
-		d, _, _ := e.deltas(bases, 1)
-		return e.appendDeltas(dst, bases.first(), 1, d)
+		return e.appendBases(dst, bases)
 	case asPlain < asDelta:
 		dst = append(dst, columnPlain)
 		return e.appendNumbers(dst, values, 0)
@@ -294,6 +299,12 @@ func (e *columnEncoder) frames(values []uint64, phase int) (bases, rest []uint64
 		start = end
 	}
 	return e.bases, rest
+}
+
+// appendBases appends the bases of frames, as a column of its own.
+func (e *columnEncoder) appendBases(dst []byte, bases []uint64) []byte {
+	d, _, _ := e.deltas(columnView{words: bases, width: 1, rows: len(bases)}, 1)
+	return e.appendDeltas(dst, bases[0], 1, d)
 }
 
 func frameEnd(start, phase, n int) int {

@@ -40,8 +40,8 @@ func (d *columnDecoder) column(to columnView, src []byte) ([]byte, error) {
 		return src, err
 	case columnDelta:
 		return d.deltas(to, src)
-	case columnFrames:
-		return d.frames(to, src)
+	case columnFrames, columnShuffled:
+		return d.frames(to, kind, src)
 	case columnMerged:
 		return d.merged(to, src)
 	}
@@ -108,12 +108,17 @@ func (d *columnDecoder) deltas(to columnView, src []byte) ([]byte, error) {
 	return src, nil
 }
 
-func (d *columnDecoder) frames(to columnView, src []byte) ([]byte, error) {
+// frames decodes a column of kind columnFrames or columnShuffled.
+func (d *columnDecoder) frames(to columnView, kind byte, src []byte) (_ []byte, err error) {
 	if len(src) == 0 || src[0] >= frameLength {
 		return nil, columnError("bad phase of frames")
 	}
 	phase := int(src[0])
-	src, err := d.numbers(d.makeValues(to.rows), src[1:], 0)
+	if kind == columnShuffled {
+		src, err = shuffled(d.makeValues(to.rows), phase, src[1:])
+	} else {
+		src, err = d.numbers(d.makeValues(to.rows), src[1:], 0)
+	}
 	if err != nil {
 		return nil, err
 	}

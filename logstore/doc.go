@@ -11,10 +11,10 @@
 //
 // In a compressed block, a counter takes about as many bits as the entropy of its distance from the
 // previous counter, and consecutive ids take nothing: see column.go. On average, a record must take
-// at most 1.15 × the entropy of its counter and id plus a tenth of a byte: TestSizeStaysNearEntropy
-// checks this. One core must write, and also read, 2 GB of records with consecutive ids a second.
-// For other ids compressing takes twice as long. A writer that has no time for that sets
-// [Block.Hurried]. BenchmarkEvents measures all of this.
+// at most 1.15 × the entropy of its counter and id: TestSizeStaysNearEntropy checks this. One core
+// must write, and also read, 2 GB of records with consecutive ids a second. For other ids
+// compressing takes twice as long. A writer that has no time for that sets [Block.Hurried].
+// BenchmarkEvents measures all of this.
 //
 // # Limits
 //

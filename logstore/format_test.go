@@ -71,7 +71,7 @@ func TestFormatDocumentAgrees(t *testing.T) {
 			"column", 1,
 			map[int]string{
 				columnPlain: "plain", columnDelta: "delta", columnFrames: "frames",
-				columnMerged: "merged",
+				columnMerged: "merged", columnShuffled: "shuffled",
 			},
 		},
 		{
@@ -194,6 +194,9 @@ func TestExactBytes(t *testing.T) {
 	for i := range 20 {
 		many.Events = append(many.Events, Event{26 * uint64(10+i*i), 7 + uint64(i)})
 	}
+	// The first frame has two values, the second one four.
+	dirty := bytes.Repeat([]byte{0xff}, 50)
+	shuffled, _ := appendShuffled(dirty[:0], []uint64{1, 0, 3, 0, 1, 2}, 2)
 	e := new(encoder)
 	for _, c := range []struct {
 		name string
@@ -210,6 +213,7 @@ func TestExactBytes(t *testing.T) {
 			01 0401000000000000 1a
 			01 0100000000000000 00 08 00 00 00020406080a0c0e10121416181a1c1e202224
 			01 0700000000000000 01 00 0100000000000000`},
+		{"shuffled frames", shuffled, `04 02 0130080100 00000000000000`},
 		{"end of version 1", (&end{offset: 0x0102030405, rows: 3}).append(nil), `
 			f5435045 4e440d0a 0504030201000000 0300000000000000 00000000 4acd695a`},
 		{"end", (&end{offset: 0x0102030405, rows: 3, then: Moved}).append(nil), `

@@ -122,7 +122,6 @@ func runBenchStore(ctx context.Context, flags benchStoreFlags, given func(string
 // These are the limits of the rows. The speed of a set without a limit is measured too.
 const (
 	sizeFactor     = 1.15 // × the entropy
-	sizeSlack      = 0.1  // bytes an event, in addition
 	loopSpeed      = 3.0  // GB/s of records
 	seqSpeed       = 2.0
 	hurriedSpeed   = 2.0
@@ -145,7 +144,7 @@ func storeBars(result bench.StoreResult, withSustained bool) []proof.Bar {
 	for _, row := range result.Rows {
 		bars = append(bars, proof.Bar{
 			Name: row.Name + " size", Figure: row.BytesPerEvent, Unit: "bytes an event",
-			Limit: sizeFactor*row.EntropyBytes + sizeSlack, Timing: true,
+			Limit: sizeFactor * row.EntropyBytes, Timing: true,
 		})
 		limit := speedLimit(row.Name)
 		speed := proof.Bar{Limit: hurriedSpeed, AtLeast: true, Unit: "GB/s", Timing: true}
