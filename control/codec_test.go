@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
 // examples contains one message of each kind. No two fields have the same value.
@@ -92,12 +94,15 @@ var exampleFrequency = &Frequency{
 var exampleTrains = []Train{
 	{
 		KernelStamps: 3,
-		Exchanges: []Exchange{{
-			Sent: Interval{1000, 1001}, Received: Interval{50, 52},
-			Answered: Interval{60, 60}, Returned: Interval{1100, 1107},
+		Exchanges: []tscratio.Exchange{{
+			Sent:     tscratio.Interval{Lo: 1000, Hi: 1001},
+			Received: tscratio.Interval{Lo: 50, Hi: 52},
+			Answered: tscratio.Interval{Lo: 60, Hi: 60},
+			Returned: tscratio.Interval{Lo: 1100, Hi: 1107},
 		}},
 		Arrivals: []Arrival{
-			{Sent: Interval{1200, 1200}, Received: Interval{1<<64 - 2, 1<<64 - 1}},
+			{Sent: tscratio.Interval{Lo: 1200, Hi: 1200},
+				Received: tscratio.Interval{Lo: 1<<64 - 2, Hi: 1<<64 - 1}},
 		},
 	},
 	{},
@@ -459,7 +464,7 @@ func FuzzTrains(f *testing.F) {
 		}
 		for _, train := range m.Trains {
 			for _, e := range train.Exchanges {
-				for _, i := range []Interval{e.Sent, e.Received, e.Answered, e.Returned} {
+				for _, i := range []tscratio.Interval{e.Sent, e.Received, e.Answered, e.Returned} {
 					if i.Hi < i.Lo {
 						t.Errorf("stamp %v", i)
 					}

@@ -192,7 +192,7 @@ func TestServerSendsAndHearsAnswers(t *testing.T) {
 	}
 	answer := &Trains{
 		Report: 1, Peer: "b", PeerEpoch: "e", Epoch: "e1",
-		Trains: []Train{{Exchanges: []Exchange{{Sent: Interval{1, 2}}}}},
+		Trains: exampleTrains,
 	}
 	if err := a.Send(within(t), got.Request, answer); err != nil {
 		t.Fatal(err)

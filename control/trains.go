@@ -4,30 +4,23 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
 // Train is one train in a node's report. It contains the stamps that package minrtt took, and
-// nothing that was computed from the stamps.
+// nothing that was computed from the stamps. The reporting node started the exchanges.
 type Train struct {
 	KernelStamps uint64 // how many stamps of the exchanges the kernel took; each exchange has four
-	Exchanges    []Exchange
+	Exchanges    []tscratio.Exchange
 	Arrivals     []Arrival
-}
-
-// Exchange is a probe and its answer. Sent and Returned are readings of the reporting node's
-// counter. Received and Answered are readings of the peer's counter.
-type Exchange struct {
-	Sent, Received, Answered, Returned Interval
 }
 
 // Arrival is a probe that proves a constraint although it belongs to no exchange, because its
 // answer proves nothing.
 type Arrival struct {
-	Sent, Received Interval
+	Sent, Received tscratio.Interval
 }
-
-// Interval is a stamp: the reading was at least Lo and at most Hi.
-type Interval struct{ Lo, Hi uint64 }
 
 // MaxBatchStamps is the largest number of stamps in one Trains message.
 const MaxBatchStamps = 400_000
@@ -41,7 +34,7 @@ type trainWriter struct {
 	last [2]uint64 // last reading of the reporting node, and of its peer
 }
 
-func (w *trainWriter) interval(side int, i Interval) {
+func (w *trainWriter) interval(side int, i tscratio.Interval) {
 	w.b = binary.AppendVarint(w.b, int64(i.Lo-w.last[side]))
 	w.b = binary.AppendUvarint(w.b, i.Hi-i.Lo)
 	w.last[side] = i.Lo
@@ -107,11 +100,11 @@ func (r *trainReader) count(what string, bytes, stamps int) int {
 	return int(n)
 }
 
-func (r *trainReader) interval(side int) Interval {
+func (r *trainReader) interval(side int) tscratio.Interval {
 	d, n := binary.Varint(r.b)
 	if n <= 0 {
 		r.fail(errTrainsEnd)
-		return Interval{}
+		return tscratio.Interval{}
 	}
 	r.b = r.b[n:]
 	lo := r.last[side] + uint64(d)
@@ -120,7 +113,7 @@ func (r *trainReader) interval(side int) Interval {
 		r.fail(fmt.Errorf("stamp from %d to %d", lo, hi))
 	}
 	r.last[side] = lo
-	return Interval{lo, hi}
+	return tscratio.Interval{Lo: lo, Hi: hi}
 }
 
 func (m *Trains) setBulk(b []byte) error {
@@ -136,7 +129,7 @@ func (m *Trains) setBulk(b []byte) error {
 		t := &m.Trains[i]
 		t.KernelStamps = r.uvarint()
 		if n := r.count("exchanges", 8, 4); n > 0 {
-			t.Exchanges = make([]Exchange, n)
+			t.Exchanges = make([]tscratio.Exchange, n)
 		}
 		for j := range t.Exchanges {
 			e := &t.Exchanges[j]

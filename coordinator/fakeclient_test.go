@@ -7,6 +7,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
 type state int
@@ -251,7 +252,7 @@ func (c *fakeClient) train(to *fakeClient, exchanges int) (t control.Train, took
 	}
 	// A liar shifts all its stamps by off. It also makes packets look faster, by the number
 	// shorter.
-	stamp := func(of, peer *fakeClient, leaves bool) control.Interval {
+	stamp := func(of, peer *fakeClient, leaves bool) tscratio.Interval {
 		n := of.counter(at)
 		if of.lie != nil {
 			off, shorter := of.lie(peer.register.Name)
@@ -260,10 +261,10 @@ func (c *fakeClient) train(to *fakeClient, exchanges int) (t control.Train, took
 			}
 			n += uint64(off + shorter)
 		}
-		return control.Interval{Lo: n, Hi: n}
+		return tscratio.Interval{Lo: n, Hi: n}
 	}
 	for range exchanges {
-		var e control.Exchange
+		var e tscratio.Exchange
 		e.Sent = stamp(c, to, true)
 		at += way(c, to)
 		e.Received = stamp(to, c, false)

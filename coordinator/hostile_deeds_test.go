@@ -15,6 +15,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/internal/virtual"
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
@@ -30,7 +31,7 @@ func (h *hostile) trains(r *rand.Rand, peer string, trains, exchanges int) (out 
 	for range trains {
 		t := control.Train{KernelStamps: uint64(4 * exchanges)}
 		for range exchanges {
-			t.Exchanges = append(t.Exchanges, control.Exchange{
+			t.Exchanges = append(t.Exchanges, tscratio.Exchange{
 				Sent:     own.interval(back, lie, width),
 				Received: other.interval(back-step, 0, width),
 				Answered: other.interval(back-2*step, 0, width),

@@ -14,6 +14,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
@@ -184,7 +185,7 @@ func (h *hostile) line(name string) liarsLine {
 	return liarsLine{now, t.Reading(now), float64(t.Reading(now)-t.Reading(now-back)) / back}
 }
 
-func (l liarsLine) interval(back uint64, lie int64, width uint64) control.Interval {
+func (l liarsLine) interval(back uint64, lie int64, width uint64) tscratio.Interval {
 	lo := l.reading - uint64(float64(back)*l.rate) + uint64(lie)
-	return control.Interval{Lo: lo, Hi: lo + width}
+	return tscratio.Interval{Lo: lo, Hi: lo + width}
 }

@@ -123,23 +123,15 @@ func (c *core) forget(key pairKey) {
 	}
 }
 
-func interval(i control.Interval) tscratio.Interval { return tscratio.Interval{Lo: i.Lo, Hi: i.Hi} }
-
 // trainOf converts a reported train into a train of package tscratio.
 func trainOf(t control.Train, by tscratio.Starter) tscratio.Train {
 	kernel := uint32(t.KernelStamps)
 	out := tscratio.Train{
-		By: by, Exchanges: make([]tscratio.Exchange, len(t.Exchanges)),
+		By: by, Exchanges: t.Exchanges,
 		Stamps: tscratio.Stamps{Kernel: kernel, User: uint32(4*len(t.Exchanges)) - kernel},
 	}
-	for i, e := range t.Exchanges {
-		out.Exchanges[i] = tscratio.Exchange{
-			Sent: interval(e.Sent), Received: interval(e.Received),
-			Answered: interval(e.Answered), Returned: interval(e.Returned),
-		}
-	}
 	for _, a := range t.Arrivals {
-		arrival := minrtt.Arrival{Sent: interval(a.Sent), Received: interval(a.Received)}
+		arrival := minrtt.Arrival{Sent: a.Sent, Received: a.Received}
 		out.OneWay = append(out.OneWay, arrival.Constraint(by))
 	}
 	return out

@@ -136,18 +136,11 @@ func (b batch) message(p Peer) *control.Trains {
 func reported(t minrtt.Train) control.Train {
 	kernel, _ := kernelStamps(t)
 	out := control.Train{KernelStamps: uint64(kernel)}
-	interval := func(i tscratio.Interval) control.Interval {
-		return control.Interval{Lo: i.Lo, Hi: i.Hi}
-	}
 	for _, e := range t.Exchanges {
-		out.Exchanges = append(out.Exchanges, control.Exchange{
-			Sent: interval(e.Best.Sent), Received: interval(e.Best.Received),
-			Answered: interval(e.Best.Answered), Returned: interval(e.Best.Returned),
-		})
+		out.Exchanges = append(out.Exchanges, e.Best)
 	}
 	for _, a := range t.Arrivals {
-		out.Arrivals = append(out.Arrivals,
-			control.Arrival{Sent: interval(a.Sent), Received: interval(a.Received)})
+		out.Arrivals = append(out.Arrivals, control.Arrival{Sent: a.Sent, Received: a.Received})
 	}
 	return out
 }

@@ -40,7 +40,7 @@ var table = map[string]room{
 	"host":         {1, of("asm"), of(sys)},
 	"vnode":        {1, of("asm"), nil},
 	"minrtt":       {1, of("asm", "tscratio"), of(sys)},
-	"control":      {1, of("internal/plainfile"), of(sys, zmq4)},
+	"control":      {1, of("tscratio", "internal/plainfile"), of(sys, zmq4)},
 
 	"minrtt/zmqtransport": {2, of("minrtt"), of(sys, zmq4)},
 	"handlers":            {2, of("asm", "ring", "channel"), of(sys)},
