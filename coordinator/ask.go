@@ -57,175 +57,193 @@ type RunEntry struct {
 	Note     string    `json:"note,omitempty"`
 }
 
+// question is a question that a command asked, to be answered once.
+type question struct {
+	c   *core
+	in  control.Incoming
+	ask *control.Ask
+}
+
+func (q question) reply(v any) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		q.refuse(control.Failed, err)
+		return
+	}
+	// The network refuses an answer that is too large even when compressed. The asker then gets a
+	// refusal.
+	if err := q.c.network.Send(q.in.Peer, q.in.Request, &control.Answer{Result: text}); err != nil {
+		q.refuse(control.TooLarge,
+			fmt.Errorf("the answer to %q has %d bytes: %v", q.ask.What, len(text), err))
+	}
+}
+
+func (q question) refuse(code control.Code, err error) {
+	q.c.send(q.in.Peer, q.in.Request, control.Refuse(code, err.Error()))
+}
+
+// replyRun replies with the state of the run, or refuses if there is an error.
+func (q question) replyRun(code control.Code, err error) {
+	if err != nil {
+		q.refuse(code, err)
+		return
+	}
+	q.reply(q.c.runStatus())
+}
+
+// argued calls answer with the question's argument, or refuses an argument of another type.
+func argued[T any](q question, answer func(T)) {
+	var v T
+	if len(q.ask.Argument) > 0 {
+		if err := json.Unmarshal(q.ask.Argument, &v); err != nil {
+			q.refuse(control.Malformed, fmt.Errorf("question %q: %w", q.ask.What, err))
+			return
+		}
+	}
+	answer(v)
+}
+
 // answer sends the answer to a question.
 func (c *core) answer(in control.Incoming, ask *control.Ask) {
-	reply := func(v any) {
-		text, err := json.Marshal(v)
-		if err != nil {
-			c.send(in.Peer, in.Request, control.Refuse(control.Failed, err.Error()))
-			return
-		}
-		// The network refuses an answer that is too large even when compressed. The asker then gets
-		// a refusal.
-		if err := c.network.Send(in.Peer, in.Request, &control.Answer{Result: text}); err != nil {
-			why := fmt.Sprintf("the answer to %q has %d bytes: %v", ask.What, len(text), err)
-			c.send(in.Peer, in.Request, control.Refuse(control.TooLarge, why))
-		}
-	}
-	refuse := func(code control.Code, err error) {
-		c.send(in.Peer, in.Request, control.Refuse(code, err.Error()))
-	}
-	argument := func(v any) bool {
-		if len(ask.Argument) == 0 {
-			return true
-		}
-		if err := json.Unmarshal(ask.Argument, v); err != nil {
-			refuse(control.Malformed, fmt.Errorf("question %q: %w", ask.What, err))
-			return false
-		}
-		return true
-	}
+	q := question{c, in, ask}
 	switch ask.What {
 	case AskNodes:
-		c.matrix(func(m *Matrix) { reply(m) })
+		c.matrix(func(m *Matrix) { q.reply(m) })
 	case AskRegistered:
-		names := []string{}
-		for _, n := range c.sorted() {
-			if n.probing() {
-				names = append(names, n.name())
-			}
-		}
-		reply(names)
+		q.registered()
 	case AskSweep:
-		var r SweepRequest
-		if !argument(&r) {
-			return
-		}
-		if c.run != nil {
-			refuse(control.NotNow, fmt.Errorf("run %q is under way: it takes its own anchors, "+
-				"and a sweep would disturb it", c.run.name()))
-			return
-		}
-		if err := c.startSweep("asked for", c.config.Sweep.with(r), nil); err != nil {
-			refuse(control.NotNow, err)
-			return
-		}
-		reply(c.sweepStatus())
+		argued(q, q.sweep)
 	case AskSweepStatus:
-		reply(c.sweepStatus())
+		q.reply(c.sweepStatus())
 	case AskTable:
-		reply(TableRequest{Text: c.table.Text, Base: c.table.Generation})
+		q.reply(TableRequest{Text: c.table.Text, Base: c.table.Generation})
 	case AskSetTable:
-		var r TableRequest
-		if !argument(&r) {
-			return
-		}
-		if err := c.setTable(r); errors.Is(err, errStale) {
-			refuse(control.NotNow, err)
-		} else if err != nil {
-			refuse(control.Failed, err)
-		} else {
-			reply(TableRequest{Text: c.table.Text, Base: c.table.Generation})
-		}
+		argued(q, q.setTable)
 	case AskStartRun:
-		var r RunRequest
-		if !argument(&r) {
-			return
-		}
-		if err := c.startRun(r); err != nil {
-			refuse(control.Failed, err)
-			return
-		}
-		reply(c.runStatus())
-		c.stepRun()
+		argued(q, q.startRun)
 	case AskStopRun:
-		if err := c.stopRun(); err != nil {
-			refuse(control.NotNow, err)
-			return
-		}
-		reply(c.runStatus())
+		q.replyRun(control.NotNow, c.stopRun())
 	case AskAbortRun:
-		if err := c.abortRun(); err != nil {
-			refuse(control.NotNow, err)
-			return
-		}
-		reply(c.runStatus())
+		q.replyRun(control.NotNow, c.abortRun())
 	case AskCollectRun:
-		var r RunRequest
-		if !argument(&r) {
-			return
-		}
-		switch err := c.collectRun(r.Name); {
-		case errors.Is(err, fs.ErrNotExist):
-			refuse(control.NotFound, fmt.Errorf("there is no complete run %q: %q lists the runs",
-				r.Name, "cprof run list"))
-		case err != nil:
-			refuse(control.NotNow, err)
-		default:
-			reply(c.runStatus())
-			c.stepRun()
-		}
+		argued(q, q.collectRun)
 	case AskRun:
-		reply(c.runStatus())
+		q.reply(c.runStatus())
 	case AskRuns:
-		entries, err := c.listRuns()
-		if err != nil {
-			refuse(control.Failed, err)
-			return
-		}
-		reply(entries)
+		q.runs()
 	case AskRunFiles:
-		var r RunRequest
-		if !argument(&r) {
-			return
-		}
-		c.listRunFiles(r.Name, func(files RunFiles) { reply(files) }, refuse)
+		argued(q, func(r RunRequest) {
+			c.listRunFiles(r.Name, func(files RunFiles) { q.reply(files) }, q.refuse)
+		})
 	case AskRemoveRun:
-		var r RunRequest
-		if !argument(&r) {
-			return
-		}
-		switch err := c.removeRun(r.Name); {
-		case errors.Is(err, fs.ErrNotExist):
-			refuse(control.NotFound, fmt.Errorf("there is no run %q: %q lists the runs",
-				r.Name, "cprof run list"))
-		case err != nil:
-			refuse(control.Failed, err)
-		default:
-			reply(nil)
-		}
+		argued(q, q.removeRun)
 	case AskForgetNode:
-		var r NodeRequest
-		if !argument(&r) {
-			return
-		}
-		switch err := c.forgetNode(r.Name); {
-		case errors.Is(err, fs.ErrNotExist):
-			refuse(control.NotFound, fmt.Errorf("node %q is not known: %q lists the nodes",
-				r.Name, "cprof nodes"))
-		case err != nil:
-			refuse(control.NotNow, err)
-		default:
-			reply(nil)
-		}
+		argued(q, q.forgetNode)
 	case AskWatch:
-		var r WatchRequest
-		if !argument(&r) {
-			return
-		}
-		if a, err := c.answerWatch(r); err != nil {
-			refuse(control.Malformed, err)
-		} else {
-			reply(a)
-		}
+		argued(q, q.watch)
 	case AskSnapshot:
-		var r SnapshotRequest
-		if argument(&r) {
-			c.snapshots(r, nil, reply)
-		}
+		argued(q, func(r SnapshotRequest) { c.snapshots(r, nil, q.reply) })
 	default:
-		refuse(control.UnknownKind, fmt.Errorf("this server does not know question %q", ask.What))
+		q.refuse(control.UnknownKind,
+			fmt.Errorf("this server does not know question %q", ask.What))
 	}
+}
+
+func (q question) registered() {
+	names := []string{}
+	for _, n := range q.c.sorted() {
+		if n.probing() {
+			names = append(names, n.name())
+		}
+	}
+	q.reply(names)
+}
+
+func (q question) sweep(r SweepRequest) {
+	if run := q.c.run; run != nil {
+		q.refuse(control.NotNow, fmt.Errorf("run %q is under way: it takes its own anchors, and a "+
+			"sweep would disturb it", run.name()))
+		return
+	}
+	if err := q.c.startSweep("asked for", q.c.config.Sweep.with(r), nil); err != nil {
+		q.refuse(control.NotNow, err)
+		return
+	}
+	q.reply(q.c.sweepStatus())
+}
+
+func (q question) setTable(r TableRequest) {
+	switch err := q.c.setTable(r); {
+	case errors.Is(err, errStale):
+		q.refuse(control.NotNow, err)
+	case err != nil:
+		q.refuse(control.Failed, err)
+	default:
+		q.reply(TableRequest{Text: q.c.table.Text, Base: q.c.table.Generation})
+	}
+}
+
+func (q question) startRun(r RunRequest) {
+	err := q.c.startRun(r)
+	q.replyRun(control.Failed, err)
+	if err == nil {
+		q.c.stepRun()
+	}
+}
+
+func (q question) collectRun(r RunRequest) {
+	err := q.c.collectRun(r.Name)
+	if errors.Is(err, fs.ErrNotExist) {
+		q.refuse(control.NotFound, fmt.Errorf("there is no complete run %q: %q lists the runs",
+			r.Name, "cprof run list"))
+		return
+	}
+	q.replyRun(control.NotNow, err)
+	if err == nil {
+		q.c.stepRun()
+	}
+}
+
+func (q question) runs() {
+	entries, err := q.c.listRuns()
+	if err != nil {
+		q.refuse(control.Failed, err)
+		return
+	}
+	q.reply(entries)
+}
+
+func (q question) removeRun(r RunRequest) {
+	switch err := q.c.removeRun(r.Name); {
+	case errors.Is(err, fs.ErrNotExist):
+		q.refuse(control.NotFound, fmt.Errorf("there is no run %q: %q lists the runs",
+			r.Name, "cprof run list"))
+	case err != nil:
+		q.refuse(control.Failed, err)
+	default:
+		q.reply(nil)
+	}
+}
+
+func (q question) forgetNode(r NodeRequest) {
+	switch err := q.c.forgetNode(r.Name); {
+	case errors.Is(err, fs.ErrNotExist):
+		q.refuse(control.NotFound, fmt.Errorf("node %q is not known: %q lists the nodes",
+			r.Name, "cprof nodes"))
+	case err != nil:
+		q.refuse(control.NotNow, err)
+	default:
+		q.reply(nil)
+	}
+}
+
+func (q question) watch(r WatchRequest) {
+	a, err := q.c.answerWatch(r)
+	if err != nil {
+		q.refuse(control.Malformed, err)
+		return
+	}
+	q.reply(a)
 }
 
 func (o SweepOptions) with(r SweepRequest) SweepOptions {
