@@ -97,74 +97,15 @@ func (n *node) isNew(report uint64) bool {
 // nodes: all nodes except its receiver.
 const maxNodes = control.MaxTargets + 1
 
+// register accepts a node, or refuses it and closes its connection.
 func (c *core) register(in control.Incoming, r *control.Register) {
-	refuse := func(code control.Code, format string, args ...any) {
-		c.send(in.Peer, in.Request, control.Refuse(code, fmt.Sprintf(format, args...)))
+	if code, err := c.admit(in, r); err != nil {
+		c.send(in.Peer, in.Request, control.Refuse(code, err.Error()))
 		c.network.Forget(in.Peer)
-	}
-	if err := runs.CheckNodeName(r.Name); err != nil {
-		refuse(control.Malformed, "%v", err)
-		return
-	}
-	other := tscratio.Node{Name: r.Name + "'", Epoch: "-", Nominal_hz: 1e9}
-	if _, err := tscratio.NewPair(nodeOf(*r), other, c.config.Assumptions); err != nil {
-		refuse(control.Malformed, "%v", err)
-		return
-	}
-	if err := c.mayBe(r.Name, in.Key); err != nil {
-		refuse(control.NotAllowed, "%v", err)
 		return
 	}
 	old := c.nodes[r.Name]
-	if old != nil && old.alive() && old.peer != in.Peer &&
-		(old.registered.Instance != r.Instance || old.key != in.Key.Public) {
-		if old.key != in.Key.Public {
-			refuse(control.NameTaken, "node %q is registered with another key of that name: "+
-				"stop that one, or choose another name", r.Name)
-			return
-		}
-		refuse(control.NameTaken, "node %q is registered by another process, heard of %v ago: "+
-			"stop that one, or wait until it has been silent for %v",
-			r.Name, c.now().Sub(old.heard).Round(time.Millisecond), c.config.Dead)
-		return
-	}
-	var taken share
-	if old != nil {
-		wait := old.share.wait(c.now())
-		if wait > 0 || !old.share.take(c.now(), registerTakes) {
-			refuse(control.NotNow, "node %q took more of the server's time than its share: "+
-				"come back in %v", r.Name, old.share.wait(c.now()).Round(time.Second))
-			return
-		}
-		taken = old.share
-	}
-	if old == nil && len(c.nodes) >= maxNodes {
-		refuse(control.NotNow, "this server knows %d nodes, and takes no more: "+
-			"forget some (\"cprof node forget\")", len(c.nodes))
-		return
-	}
-	n := &node{
-		registered: *r, key: in.Key.Public, peer: in.Peer,
-		joined: c.now(), heard: c.now(), share: taken,
-	}
-	n.registered.Nonce = ""
-	// If the epoch is the same, the new process has only measured the same counter again.
-	if old != nil && old.registered.Epoch == r.Epoch {
-		n.describe(nodeOf(old.registered).Wider(nodeOf(*r)))
-	}
-	if old == nil || nodeOf(old.registered) != nodeOf(n.registered) {
-		c.widen(n)
-	}
-	n.keys = c.newProbeKeys(old, r.Instance)
-	if old != nil {
-		n.restarts, n.snapshot, n.snapshotDue = old.restarts, old.snapshot, old.snapshotDue
-		if old.registered.Instance == r.Instance {
-			n.reports, n.seen, n.dropped = old.reports, old.seen, old.dropped
-		}
-		if old.registered.Instance != r.Instance || old.registered.Epoch != r.Epoch {
-			n.restarts++
-		}
-	}
+	n := c.newNode(in, r, old)
 	c.nodes[r.Name] = n // before gone(old): what waited for old then continues with n
 	if old != nil && old.alive() {
 		same := old.peer == in.Peer // the node keeps its connection, which must stay open
@@ -189,6 +130,74 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 	if n.probing() { // if other nodes cannot probe it yet, takesSecret does this later
 		c.sweepBy = c.now().Add(c.config.Settle)
 	}
+}
+
+// admit returns the reason why a node must not register now, or nil. If the server knows the node,
+// admit takes the registration from its share.
+func (c *core) admit(in control.Incoming, r *control.Register) (control.Code, error) {
+	if err := runs.CheckNodeName(r.Name); err != nil {
+		return control.Malformed, err
+	}
+	other := tscratio.Node{Name: r.Name + "'", Epoch: "-", Nominal_hz: 1e9}
+	if _, err := tscratio.NewPair(nodeOf(*r), other, c.config.Assumptions); err != nil {
+		return control.Malformed, err
+	}
+	if err := c.mayBe(r.Name, in.Key); err != nil {
+		return control.NotAllowed, err
+	}
+	old := c.nodes[r.Name]
+	if old == nil {
+		if len(c.nodes) >= maxNodes {
+			return control.NotNow, fmt.Errorf("this server knows %d nodes, and takes no more: "+
+				"forget some (\"cprof node forget\")", len(c.nodes))
+		}
+		return 0, nil
+	}
+	if old.alive() && old.peer != in.Peer {
+		if old.key != in.Key.Public {
+			return control.NameTaken, fmt.Errorf("node %q is registered with another key of that "+
+				"name: stop that one, or choose another name", r.Name)
+		}
+		if old.registered.Instance != r.Instance {
+			return control.NameTaken, fmt.Errorf("node %q is registered by another process, heard "+
+				"of %v ago: stop that one, or wait until it has been silent for %v",
+				r.Name, c.now().Sub(old.heard).Round(time.Millisecond), c.config.Dead)
+		}
+	}
+	if old.share.wait(c.now()) > 0 || !old.share.take(c.now(), registerTakes) {
+		return control.NotNow, fmt.Errorf("node %q took more of the server's time than its share: "+
+			"come back in %v", r.Name, old.share.wait(c.now()).Round(time.Second))
+	}
+	return 0, nil
+}
+
+// newNode returns a node that registers. It keeps what is still true of the node that registered
+// under the name before, or of nil.
+func (c *core) newNode(in control.Incoming, r *control.Register, old *node) *node {
+	n := &node{
+		registered: *r, key: in.Key.Public, peer: in.Peer, joined: c.now(), heard: c.now(),
+	}
+	n.registered.Nonce = ""
+	// If the epoch is the same, the new process has only measured the same counter again.
+	if old != nil && old.registered.Epoch == r.Epoch {
+		n.describe(nodeOf(old.registered).Wider(nodeOf(*r)))
+	}
+	if old == nil || nodeOf(old.registered) != nodeOf(n.registered) {
+		c.widen(n)
+	}
+	n.keys = c.newProbeKeys(old, r.Instance)
+	if old == nil {
+		return n
+	}
+	n.share = old.share
+	n.restarts, n.snapshot, n.snapshotDue = old.restarts, old.snapshot, old.snapshotDue
+	if old.registered.Instance == r.Instance {
+		n.reports, n.seen, n.dropped = old.reports, old.seen, old.dropped
+	}
+	if old.registered.Instance != r.Instance || old.registered.Epoch != r.Epoch {
+		n.restarts++
+	}
+	return n
 }
 
 // mayBe returns the reason why a node must not register with a key, or nil. Each node has its own
