@@ -50,42 +50,57 @@ func large(k Kind) bool {
 	return false
 }
 
+// sender is where a message comes from, and what the sender may do.
+type sender struct {
+	peer       Peer
+	key        Key
+	address    string
+	registered bool
+	asks       bool // it may ask questions
+}
+
+func (s *Server) refuse(from sender, request uint64, reason Reason, code Code, text string) {
+	s.refused.add(reason, "message refused", "peer", from.peer,
+		"address", from.address, "key", from.key.Name, "why", text)
+	s.reply(from.peer, request, Refuse(code, text))
+}
+
+func (s *Server) reply(peer Peer, request uint64, m Message) {
+	if encoded, err := encode(m, request, s.speaks); err == nil {
+		s.put(outgoing{peer: peer, frames: encoded, request: request})
+	}
+}
+
 // judge passes a message to Receive, or refuses it.
 func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[string]string) {
-	var key Key
+	from := sender{peer: peer, address: properties["Peer-Address"]}
 	if s.zap != nil {
 		var listed bool
-		if key, listed = s.zap.key(properties["User-Id"]); !listed {
+		if from.key, listed = s.zap.key(properties["User-Id"]); !listed {
 			s.refused.add(ReasonKey, "key is not on the list any more",
-				"peer", peer, "address", properties["Peer-Address"])
+				"peer", peer, "address", from.address)
 			s.note(peer, properties["User-Id"], properties[fdProperty])
 			s.cut(peer)
 			return
 		}
-		s.note(peer, key.Public, properties[fdProperty])
-	}
-	refuse := func(request uint64, reason Reason, code Code, text string) {
-		s.refused.add(reason, "message refused", "peer", peer,
-			"address", properties["Peer-Address"], "key", key.Name, "why", text)
-		if encoded, err := encode(Refuse(code, text), request, s.speaks); err == nil {
-			s.put(outgoing{peer: peer, frames: encoded, request: request})
-		}
+		s.note(peer, from.key.Public, properties[fdProperty])
 	}
 	// This is the form of a routing id that ZeroMQ assigns. A peer that chooses another one may
 	// pretend to be an earlier peer.
 	if len(peer) != 5 || peer[0] != 0 {
-		refuse(0, ReasonIdentity, Malformed, "a client must not choose its routing id")
+		s.refuse(from, 0, ReasonIdentity, Malformed, "a client must not choose its routing id")
 		return
 	}
 	s.mu.Lock()
-	registered := s.registered[peer]
+	from.registered = s.registered[peer]
 	s.mu.Unlock()
-	asks := s.zap == nil || key.Role == RoleAdmin
+	from.asks = s.zap == nil || from.key.Role == RoleAdmin
 	bytes := size(frames)
 	if bytes > maxSmall && len(frames) > 0 { // decode no large message of an unknown peer
 		h, err := decodeHeader(frames[0])
-		if err == nil && (!large(h.kind) || !registered && !(h.kind == KindAsk && asks)) {
-			refuse(h.request, ReasonTooLarge, TooLarge,
+		if err == nil &&
+			(!large(h.kind) || !from.registered && !(h.kind == KindAsk && from.asks)) {
+			s.refuse(from, h.request, ReasonTooLarge, TooLarge,
 				fmt.Sprintf("%s of %d bytes, more than %d", h.kind, bytes, maxSmall))
 			return
 		}
@@ -93,52 +108,61 @@ func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[strin
 	m, request, err := decode(frames, s.speaks)
 	if err != nil {
 		reason, code := reasonOf(err)
-		refuse(request, reason, code, err.Error())
+		s.refuse(from, request, reason, code, err.Error())
 		return
 	}
-	switch m := m.(type) {
-	case *Hello:
-		if encoded, err := encode(&Challenge{g.challenge(peer)}, request, s.speaks); err == nil {
-			s.put(outgoing{peer: peer, frames: encoded, request: request})
-		}
-		return
-	case *Register:
-		if !g.admit(peer, m.Nonce) {
-			refuse(request, ReasonReplayed, Replayed,
-				"registration answers no open challenge of this connection: say hello first")
-			return
-		}
-		s.mu.Lock()
-		s.registered[peer] = true
-		s.mu.Unlock()
-	case *Ask, *ReadFile:
-		if !asks {
-			refuse(request, ReasonRole, NotAllowed, fmt.Sprintf("key %q has role %q: "+
-				"questions need one of role %q (\"cprof keys client --admin\")",
-				key.Name, key.Role, RoleAdmin))
-			return
-		}
-	case *Leave, *Refusal:
-		if !registered { // no answer: this peer has nothing to leave, and nobody answers a refusal
-			s.refused.add(ReasonUnregistered, "message refused", "peer", peer, "kind", m.Kind())
-			return
-		}
-	case *Ping, *Pong, *Done, *Load, *Trains, *RunState, *TableState, *Files, *Chunk,
-		*Snapshot, *SnapshotState, *Sample:
-		if !registered {
-			refuse(request, ReasonUnregistered, NotRegistered,
-				fmt.Sprintf("%s from a peer that is not registered", m.Kind()))
-			return
-		}
-	default:
-		refuse(request, ReasonKind, UnknownKind, fmt.Sprintf("a server takes no %s", m.Kind()))
+	if !s.passes(g, from, request, m) {
 		return
 	}
 	s.queued.Add(int64(bytes))
 	// The channel has room: drain has checked that, and only this goroutine adds to the channel.
 	s.incoming <- Incoming{
-		Peer: peer, Key: key, Request: request, Message: m, bytes: int64(bytes),
+		Peer: peer, Key: from.key, Request: request, Message: m, bytes: int64(bytes),
 	}
+}
+
+// passes reports whether a message is for Receive. If it is not, passes has answered it.
+func (s *Server) passes(g *gate, from sender, request uint64, m Message) bool {
+	switch m := m.(type) {
+	case *Hello:
+		s.reply(from.peer, request, &Challenge{g.challenge(from.peer)})
+		return false
+	case *Register:
+		if !g.admit(from.peer, m.Nonce) {
+			s.refuse(from, request, ReasonReplayed, Replayed,
+				"registration answers no open challenge of this connection: say hello first")
+			return false
+		}
+		s.mu.Lock()
+		s.registered[from.peer] = true
+		s.mu.Unlock()
+	case *Ask, *ReadFile:
+		if !from.asks {
+			s.refuse(from, request, ReasonRole, NotAllowed, fmt.Sprintf("key %q has role %q: "+
+				"questions need one of role %q (\"cprof keys client --admin\")",
+				from.key.Name, from.key.Role, RoleAdmin))
+			return false
+		}
+	case *Leave, *Refusal:
+		// There is no answer: this peer has nothing to leave, and nobody answers a refusal.
+		if !from.registered {
+			s.refused.add(ReasonUnregistered, "message refused", "peer", from.peer,
+				"kind", m.Kind())
+			return false
+		}
+	case *Ping, *Pong, *Done, *Load, *Trains, *RunState, *TableState, *Files, *Chunk,
+		*Snapshot, *SnapshotState, *Sample:
+		if !from.registered {
+			s.refuse(from, request, ReasonUnregistered, NotRegistered,
+				fmt.Sprintf("%s from a peer that is not registered", m.Kind()))
+			return false
+		}
+	default:
+		s.refuse(from, request, ReasonKind, UnknownKind,
+			fmt.Sprintf("a server takes no %s", m.Kind()))
+		return false
+	}
+	return true
 }
 
 func reasonOf(err error) (Reason, Code) {
