@@ -188,67 +188,7 @@ func parseHeader(b []byte) (Header, error) {
 	}
 	p := headerParser{}
 	for _, line := range lines[1:] {
-		key, value, _ := strings.Cut(line, " ")
-		p.key, p.words = key, strings.Fields(value)
-		switch key {
-		case "node":
-			h.Node = p.quoted(value)
-		case "node_number":
-			h.NodeNumber = int(p.number(0, math.MaxInt32))
-		case "epoch":
-			h.Epoch = p.quoted(value)
-		case "channel":
-			name, err := channel.ParseName(value)
-			if h.Channel = name; err != nil {
-				p.fail(err)
-			}
-		case "handler":
-			h.Settings = channel.Settings{
-				Kind: channel.Kind(p.number(0, math.MaxUint8)), A: p.number(1, math.MaxUint64),
-				B: p.number(2, math.MaxUint64),
-			}
-		case "policy":
-			h.Policy = channel.Policy(p.number(0, math.MaxUint8))
-		case "stamp":
-			h.Stamp = channel.Stamp(p.number(0, math.MaxUint8))
-		case "incarnation":
-			n, err := hex.Decode(h.Incarnation[:], []byte(value[:min(len(value), 32)]))
-			if err != nil || n != 16 {
-				p.fail(fmt.Errorf("incarnation %q is not 32 hexadecimal digits", value))
-			}
-		case "process":
-			h.ProcessID = int(p.number(0, math.MaxInt32))
-		case "quantum_cycles":
-			h.Quantum_cycles = p.number(0, math.MaxUint64)
-		case "core_slack_cycles":
-			h.CoreSlack_cycles = p.number(0, math.MaxUint64)
-		case "counter":
-			h.Counter = p.number(0, math.MaxUint64)
-		case "utc_ns":
-			h.UTCLo_ns, h.UTCHi_ns = p.signed(0), p.signed(1)
-		case "segment":
-			h.Segment = int(p.number(0, math.MaxInt32))
-		case "part":
-			h.Part = int(p.number(0, math.MaxInt32))
-		case "previous":
-			h.Previous = p.fingerprint(value)
-		case "rewritten":
-			h.Rewritten = p.number(0, 1) == 1
-		case "continues":
-			if len(p.words) == 0 {
-				p.fail(errors.New("continues has no kind"))
-				break
-			}
-			kind, known := parseKind(p.words[0])
-			if !known {
-				p.fail(fmt.Errorf("continues has an unknown kind %q", p.words[0]))
-			}
-			h.Continues = append(h.Continues, Place{
-				Kind: kind, Shard: int(p.number(1, maxShard)), Next: p.number(2, math.MaxUint64),
-			})
-		}
-		// Lines with other keys are from later programs of the same version. Lines with # are for
-		// people.
+		p.line(&h, line)
 	}
 	if p.err == nil {
 		p.err = h.check()
@@ -264,6 +204,71 @@ type headerParser struct {
 	key   string
 	words []string
 	err   error
+}
+
+// line sets the field of the header that a line describes.
+func (p *headerParser) line(h *Header, line string) {
+	key, value, _ := strings.Cut(line, " ")
+	p.key, p.words = key, strings.Fields(value)
+	switch key {
+	case "node":
+		h.Node = p.quoted(value)
+	case "node_number":
+		h.NodeNumber = int(p.number(0, math.MaxInt32))
+	case "epoch":
+		h.Epoch = p.quoted(value)
+	case "channel":
+		name, err := channel.ParseName(value)
+		if h.Channel = name; err != nil {
+			p.fail(err)
+		}
+	case "handler":
+		h.Settings = channel.Settings{
+			Kind: channel.Kind(p.number(0, math.MaxUint8)), A: p.number(1, math.MaxUint64),
+			B: p.number(2, math.MaxUint64),
+		}
+	case "policy":
+		h.Policy = channel.Policy(p.number(0, math.MaxUint8))
+	case "stamp":
+		h.Stamp = channel.Stamp(p.number(0, math.MaxUint8))
+	case "incarnation":
+		n, err := hex.Decode(h.Incarnation[:], []byte(value[:min(len(value), 32)]))
+		if err != nil || n != 16 {
+			p.fail(fmt.Errorf("incarnation %q is not 32 hexadecimal digits", value))
+		}
+	case "process":
+		h.ProcessID = int(p.number(0, math.MaxInt32))
+	case "quantum_cycles":
+		h.Quantum_cycles = p.number(0, math.MaxUint64)
+	case "core_slack_cycles":
+		h.CoreSlack_cycles = p.number(0, math.MaxUint64)
+	case "counter":
+		h.Counter = p.number(0, math.MaxUint64)
+	case "utc_ns":
+		h.UTCLo_ns, h.UTCHi_ns = p.signed(0), p.signed(1)
+	case "segment":
+		h.Segment = int(p.number(0, math.MaxInt32))
+	case "part":
+		h.Part = int(p.number(0, math.MaxInt32))
+	case "previous":
+		h.Previous = p.fingerprint(value)
+	case "rewritten":
+		h.Rewritten = p.number(0, 1) == 1
+	case "continues":
+		if len(p.words) == 0 {
+			p.fail(errors.New("continues has no kind"))
+			break
+		}
+		kind, known := parseKind(p.words[0])
+		if !known {
+			p.fail(fmt.Errorf("continues has an unknown kind %q", p.words[0]))
+		}
+		h.Continues = append(h.Continues, Place{
+			Kind: kind, Shard: int(p.number(1, maxShard)), Next: p.number(2, math.MaxUint64),
+		})
+	}
+	// Lines with other keys are from later programs of the same version. Lines with # are for
+	// people.
 }
 
 func (p *headerParser) fail(err error) {
