@@ -69,9 +69,8 @@ const clientsPerProcess = 25
 // Sweep measures a sweep over clients on this machine's loopback interface. The server has a
 // process of its own, and the clients share a few processes.
 func Sweep(ctx context.Context, o SweepOptions) (r SweepResult, err error) {
-	progress := o.Progress
-	if progress == nil {
-		progress = func(string) {}
+	if o.Progress == nil {
+		o.Progress = func(string) {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -80,7 +79,7 @@ func Sweep(ctx context.Context, o SweepOptions) (r SweepResult, err error) {
 		return r, err
 	}
 	defer os.RemoveAll(dir)
-	progress("starting the server")
+	o.Progress("starting the server")
 	server, err := startWorker(ctx, o.Command, SweepServerJob, sweepServer{Dir: dir})
 	if err != nil {
 		return r, err
@@ -103,45 +102,17 @@ func Sweep(ctx context.Context, o SweepOptions) (r SweepResult, err error) {
 	for i := range 2 * o.Alone {
 		alone = append(alone, fmt.Sprintf("alone%03d", i))
 	}
-	progress("starting the clients")
-	var workers []*worker
-	for names := range slices.Chunk(slices.Concat(fleet, alone), clientsPerProcess) {
-		w, err := startWorker(ctx, o.Command, SweepClientsJob,
-			sweepClients{Server: address, Names: names})
-		if err != nil {
-			return r, err
-		}
-		defer w.stop()
-		workers = append(workers, w)
-	}
-	for _, w := range workers { // each worker examines the machine, which is not part of a sweep
-		var ready bool
-		if err := w.out.Decode(&ready); err != nil {
-			return r, fmt.Errorf("clients of the sweep: %w", err)
-		}
-	}
-	progress("registering")
-	began := time.Now()
+	workers, err := startClients(ctx, o, address, slices.Concat(fleet, alone))
 	for _, w := range workers {
-		if err := w.in.Encode(true); err != nil {
-			return r, err
-		}
+		defer w.stop()
 	}
-	for {
-		var there []string
-		if err := askServer(ctx, link, coordinator.AskRegistered, nil, &there); err != nil {
-			return r, err
-		}
-		if len(there) == len(fleet)+len(alone) {
-			break
-		}
-		if time.Since(began) > time.Minute {
-			return r, fmt.Errorf("only %d of %d clients have registered within a minute",
-				len(there), len(fleet)+len(alone))
-		}
-		if err := pause(ctx, 5*time.Millisecond); err != nil {
-			return r, err
-		}
+	if err != nil {
+		return r, err
+	}
+	o.Progress("registering")
+	began := time.Now()
+	if err := register(ctx, link, workers, len(fleet)+len(alone)); err != nil {
+		return r, err
 	}
 	peak := watchMemory(ctx, server.cmd.Process.Pid)
 	defer peak()
@@ -150,7 +121,7 @@ func Sweep(ctx context.Context, o SweepOptions) (r SweepResult, err error) {
 		Trains: trains, Exchanges: (o.Exchanges + trains - 1) / trains,
 		Width: o.Width, NoQuiet: o.Width > 0, Nodes: fleet,
 	}
-	status, err := sweepOver(ctx, link, request, 5*time.Millisecond, progress)
+	status, err := sweepOver(ctx, link, request, 5*time.Millisecond, o.Progress)
 	if err != nil {
 		return r, err
 	}
@@ -160,26 +131,83 @@ func Sweep(ctx context.Context, o SweepOptions) (r SweepResult, err error) {
 	}
 	request.Width = 0
 	for i := range o.Alone {
-		progress(fmt.Sprintf("pair %d of %d, alone", i+1, o.Alone))
+		o.Progress(fmt.Sprintf("pair %d of %d, alone", i+1, o.Alone))
 		request.Nodes = alone[2*i : 2*i+2]
 		_, err := sweepOver(ctx, link, request, 5*time.Millisecond, func(string) {})
 		if err != nil {
 			return r, err
 		}
 	}
-	progress("evaluating")
-	var m coordinator.Matrix
-	if err := askServer(ctx, link, coordinator.AskNodes, nil, &m); err != nil {
+	o.Progress("evaluating")
+	if err := r.evaluate(ctx, link); err != nil {
 		return r, err
 	}
+	r.ServerPrivate, err = peak()
+	return r, err
+}
+
+// startClients starts processes with clients of the given names, and waits until each has examined
+// the machine, which is not part of a sweep. The caller must stop the returned workers, also if
+// there is an error.
+func startClients(ctx context.Context, o SweepOptions, server string, names []string) (
+	workers []*worker, err error) {
+	o.Progress("starting the clients")
+	for some := range slices.Chunk(names, clientsPerProcess) {
+		w, err := startWorker(ctx, o.Command, SweepClientsJob,
+			sweepClients{Server: server, Names: some})
+		if err != nil {
+			return workers, err
+		}
+		workers = append(workers, w)
+	}
+	for _, w := range workers {
+		var ready bool
+		if err := w.out.Decode(&ready); err != nil {
+			return workers, fmt.Errorf("clients of the sweep: %w", err)
+		}
+	}
+	return workers, nil
+}
+
+// register tells the workers to register their clients, and waits until the server knows all.
+func register(ctx context.Context, link *control.Client, workers []*worker, clients int) error {
+	began := time.Now()
+	for _, w := range workers {
+		if err := w.in.Encode(true); err != nil {
+			return err
+		}
+	}
+	for {
+		var there []string
+		if err := askServer(ctx, link, coordinator.AskRegistered, nil, &there); err != nil {
+			return err
+		}
+		if len(there) == clients {
+			return nil
+		}
+		if time.Since(began) > time.Minute {
+			return fmt.Errorf("only %d of %d clients have registered within a minute",
+				len(there), clients)
+		}
+		if err := pause(ctx, 5*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// evaluate adds what the server knows about the pairs after the sweeps.
+func (r *SweepResult) evaluate(ctx context.Context, link *control.Client) error {
+	var m coordinator.Matrix
+	if err := askServer(ctx, link, coordinator.AskNodes, nil, &m); err != nil {
+		return err
+	}
 	var together, apart []float64
-	kernel, pairs := 0.0, 0
+	kernel := 0.0
 	for _, p := range m.Pairs {
 		if p.Hi_cycles == 0 {
 			continue
 		}
 		kernel += p.Kernel_percent
-		pairs++
 		if strings.HasPrefix(p.From, "alone") {
 			apart = append(apart, p.Direct_ns)
 		} else {
@@ -187,11 +215,10 @@ func Sweep(ctx context.Context, o SweepOptions) (r SweepResult, err error) {
 		}
 	}
 	r.Median_ns, r.Alone_ns = median(together), median(apart)
-	if pairs > 0 {
+	if pairs := len(together) + len(apart); pairs > 0 {
 		r.KernelStamps = kernel / float64(pairs)
 	}
-	r.ServerPrivate, err = peak()
-	return r, err
+	return nil
 }
 
 func pause(ctx context.Context, d time.Duration) error {
