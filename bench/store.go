@@ -365,8 +365,25 @@ func sustained(ctx context.Context, o StoreOptions) (row SustainedRow, err error
 		return row, err
 	}
 	defer unpin()
+	if err := row.log(ctx, o, c); err != nil {
+		return row, err
+	}
+	if err := c.Close(); err != nil {
+		return row, err
+	}
+	if err := waitForEnd(ctx, d); err != nil {
+		return row, err
+	}
+	total := d.Stats().Total
+	row.Dropped = total.Dropped
+	row.BytesPerEvent = float64(total.LogBytes) / float64(max(total.Rows, 1))
+	row.Logged, err = countEvents(logs)
+	return row, err
+}
+
+// log logs in turns, and adds the figures of the turns that nothing disturbed.
+func (row *SustainedRow) log(ctx context.Context, o StoreOptions, c *handlers.Channel) error {
 	var base base
-	var id uint64
 	asm.LoopCounter(1_000_000) // let the core reach its full clock frequency
 	deadline := time.Now().Add(o.Limit)
 	lasting := func() bool {
@@ -375,28 +392,29 @@ func sustained(ctx context.Context, o StoreOptions) (row SustainedRow, err error
 	}
 	for turn := 0; lasting(); turn++ {
 		if err := ctx.Err(); err != nil {
-			return row, err
+			return err
 		}
 		if o.Progress != nil {
 			o.Progress("seconds of sustained logging", len(row.Ratios), row.Disturbed)
 		}
 		usage, err := readUsage()
 		if err != nil {
-			return row, err
+			return err
 		}
 		before := base.measure(channel.Ordered.String())
-		begin, first := time.Now(), id
+		begin, id := time.Now(), row.Events
 		for time.Since(begin) < sustainedTurn {
 			for range 1 << 16 {
 				c.Log(id)
 				id++
 			}
 		}
-		ns := float64(time.Since(begin)) / float64(id-first)
+		ns := float64(time.Since(begin)) / float64(id-row.Events)
+		row.Events = id
 		after := base.measure(channel.Ordered.String())
 		end, err := readUsage()
 		if err != nil {
-			return row, err
+			return err
 		}
 		switch {
 		case turn == 0: // the drainer has not found the ring yet
@@ -407,17 +425,7 @@ func sustained(ctx context.Context, o StoreOptions) (row SustainedRow, err error
 			row.NS = append(row.NS, ns)
 		}
 	}
-	if err := c.Close(); err != nil {
-		return row, err
-	}
-	if err := waitForEnd(ctx, d); err != nil {
-		return row, err
-	}
-	total := d.Stats().Total
-	row.Events, row.Dropped = id, total.Dropped
-	row.BytesPerEvent = float64(total.LogBytes) / float64(max(total.Rows, 1))
-	row.Logged, err = countEvents(logs)
-	return row, err
+	return nil
 }
 
 // countEvents returns the number of events in the only log in a directory.
