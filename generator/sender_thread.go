@@ -195,11 +195,7 @@ func (t *sendThread) follow(start uint64) error {
 				if t.pacer != nil {
 					until -= ahead / 2 // the pacer waits for the rest
 				}
-				clock.Wait(until)
-				looked = clock.Now()
-				if looked > until+lateAfter {
-					t.blame(&t.late.Stalled, looked) // the thread woke up late
-				}
+				looked = t.await(until, lateAfter)
 				allowed = min(looked, until+maxCredit)
 			}
 			continue
@@ -207,12 +203,7 @@ func (t *sendThread) follow(start uint64) error {
 		t.batch, t.due = t.batch[:0], t.due[:0]
 		for more && due <= allowed && len(t.batch) < o.Batch {
 			if now > due+giveUp {
-				if t.skipped++; t.skipped == 1 { // there may be millions: result counts the rest
-					t.sender.marks.make(Behind, 1,
-						"thread %d is %s late and sends no tuple that is later: "+
-							"this machine cannot send, or the engine not take, the rate of %s",
-						t.number, o.GiveUp, o.Schedule)
-				}
+				t.skip()
 			} else if err := t.take(due); err != nil {
 				t.unsent += uint64(len(t.batch)) + 1
 				return err
@@ -234,6 +225,25 @@ func (t *sendThread) follow(start uint64) error {
 		allowed = min(looked, allowed+uint64(o.CatchUp*float64(min(looked-now, maxCredit))))
 	}
 	return nil
+}
+
+// await waits until the counter shows a reading, and returns the reading at which the thread woke.
+func (t *sendThread) await(until, lateAfter uint64) uint64 {
+	t.sender.clock.Wait(until)
+	woke := t.sender.clock.Now()
+	if woke > until+lateAfter {
+		t.blame(&t.late.Stalled, woke)
+	}
+	return woke
+}
+
+// skip counts a tuple that is too late to be sent.
+func (t *sendThread) skip() {
+	if t.skipped++; t.skipped == 1 { // there may be millions: result counts the rest
+		t.sender.marks.make(Behind, 1, "thread %d is %s late and sends no tuple that is later: "+
+			"this machine cannot send, or the engine not take, the rate of %s",
+			t.number, t.sender.o.GiveUp, t.sender.o.Schedule)
+	}
 }
 
 // ahead_s and maxAhead limit which tuples a pacer gets in one call: only tuples that are due within
