@@ -97,13 +97,7 @@ numbers are marked because a connection broke or a malformed message came back.`
 }
 
 func runGenSearch(ctx context.Context, flags genSearchFlags, stdout, stderr io.Writer) error {
-	if (flags.target == "") == (len(flags.to) == 0) {
-		return command.Usagef("give --to with --back, or --target, and not both")
-	}
-	if (len(flags.to) == 0) != (len(flags.back) == 0) {
-		return command.Usagef("--to needs --back: where the engine sends what it has finished")
-	}
-	if err := cmp.Or(endpoints("to", flags.to), endpoints("back", flags.back)); err != nil {
+	if err := flags.check(); err != nil {
 		return err
 	}
 	o := flags.options
@@ -166,13 +160,30 @@ func runGenSearch(ctx context.Context, flags genSearchFlags, stdout, stderr io.W
 	if err != nil {
 		return err
 	}
-	if flags.json {
+	return flags.print(stdout, r)
+}
+
+func (f *genSearchFlags) check() error {
+	if (f.target == "") == (len(f.to) == 0) {
+		return command.Usagef("give --to with --back, or --target, and not both")
+	}
+	if (len(f.to) == 0) != (len(f.back) == 0) {
+		return command.Usagef("--to needs --back: where the engine sends what it has finished")
+	}
+	return cmp.Or(endpoints("to", f.to), endpoints("back", f.back))
+}
+
+// print prints and draws the result. It returns an error if the result does not have all that was
+// searched for.
+func (f *genSearchFlags) print(stdout io.Writer, r generator.SearchResult) error {
+	var err error
+	if f.json {
 		err = json.NewEncoder(stdout).Encode(r)
 	} else {
 		err = r.WriteText(stdout)
 	}
-	if err == nil && flags.svg != "" {
-		err = command.Draw(flags.svg, searchFigure(r).WriteSVG)
+	if err == nil && f.svg != "" {
+		err = command.Draw(f.svg, searchFigure(r).WriteSVG)
 	}
 	if err != nil {
 		return err
