@@ -1,6 +1,6 @@
 package tscratio
 
-// Durations finds many durations faster than Ways.Duration does, if readings come roughly in order.
+// Durations finds many durations faster than Duration does, if readings come roughly in order.
 // Element i of elapsed becomes the duration from reading xs[i] of the first node to reading ys[i]
 // of the second. Durations starts at the first pair of readings and stops where another method is
 // needed. It returns the number of durations found, which is at least one. Scenario and Verdict of
@@ -10,14 +10,15 @@ func (w *Ways) Durations(xs, ys []uint64, elapsed []Elapsed) (int, Duration, err
 	ys, elapsed = ys[:len(xs)], elapsed[:len(xs)]
 	n, d := 0, Duration{}
 	if w.trivial {
-		n, d = w.differences(xs, ys, elapsed, w.first.error_cycles()), Duration{Scenario: Trivial}
+		n, d = differences(xs, ys, elapsed, w.first.error_cycles()), Duration{Scenario: Trivial}
 	} else if xs[0] >= w.base && xs[0] <= w.last && len(w.segments) > 0 {
 		n, d = w.alike(xs, ys, elapsed)
 	}
 	if n > 0 {
 		return n, d, nil
 	}
-	d, err := w.Duration(xs[0], ys[0])
+	d, err := w.closure.Duration(w.reference.Name,
+		Event{w.first.Name, xs[0]}, Event{w.second.Name, ys[0]})
 	elapsed[0] = d.Elapsed
 	return 1, d, err
 }
@@ -25,9 +26,8 @@ func (w *Ways) Durations(xs, ys []uint64, elapsed []Elapsed) (int, Duration, err
 // batchRows is the largest number of durations that one call finds.
 const batchRows = 512
 
-// alike finds durations by the method of the first pair, from the first pair on. The method
-// translates readings by a piece of each relation that it uses. alike stops at the end of the
-// segment or of any such piece. It returns the number of durations found.
+// alike finds durations by the method of the first pair's segment, from the first pair on. It
+// returns the number of durations found.
 func (w *Ways) alike(xs, ys []uint64, elapsed []Elapsed) (int, Duration) {
 	s := w.segment(xs[0])
 	if s.state != fast {
@@ -39,49 +39,68 @@ func (w *Ways) alike(xs, ys []uint64, elapsed []Elapsed) (int, Duration) {
 	for n < len(xs) && xs[n]-start <= last-start {
 		n++
 	}
-	d := Duration{Scenario: s.scenario, Verdict: s.verdict}
-	var verdict, other Verdict
-	if w.a == nil {
-		w.a, w.b = make([]Interval, batchRows), make([]Interval, batchRows)
-	}
-	a, b := w.a, w.b
+	n, verdict := w.along(s, xs[:n], ys[:n], elapsed)
+	d := Duration{Scenario: s.scenario, Verdict: max(s.verdict, verdict)}
+	return w.narrowed(s, d.Verdict, xs[:n], ys[:n], elapsed), d
+}
+
+// along finds durations by the segment's method alone, from the first pair on. It stops where a
+// translation needs another piece of a relation than the first pair, or has another verdict. It
+// returns the number of durations found, and the verdict of their translations.
+func (w *Ways) along(s *waySegment, xs, ys []uint64, elapsed []Elapsed) (n int, verdict Verdict) {
 	switch {
 	case w.same:
-		n = w.differences(xs[:n], ys, elapsed, w.first.error_cycles())
-		n = s.scaleAll(xs[:n], elapsed)
+		n = differences(xs, ys, elapsed, w.first.error_cycles())
+		return s.scaleAll(xs[:n], elapsed), s.verdict
 	case s.way == onFirst:
-		n, verdict = w.secondOnFirst.countAll(ys[:n], a)
-		n = between(points(xs[:n], w.quanta[0], b), a[:n], elapsed)
+		a, b := grown(&w.a, len(xs)), grown(&w.b, len(xs))
+		n, verdict = w.secondOnFirst.countAll(ys, a)
+		n = between(points(xs[:n], w.quanta[0], b), a, elapsed)
 		if w.firstRate != nil {
 			n = s.scaleAll(xs[:n], elapsed)
 		}
+		return n, verdict
 	case s.way == onSecond:
-		n, verdict = w.firstOnSecond.countAll(xs[:n], a)
+		a, b := grown(&w.a, len(xs)), grown(&w.b, len(xs))
+		n, verdict = w.firstOnSecond.countAll(xs, a)
 		n = between(a[:n], points(ys[:n], w.quanta[1], b), elapsed)
 		if w.secondRate != nil {
 			negate(elapsed[:n]) // the rate is known at the second event, so scale backwards
 			n = s.scaleAll(ys[:n], elapsed)
 			negate(elapsed[:n])
 		}
-	default:
-		n, verdict = w.firstOnRef.countAll(xs[:n], a)
-		n, other = w.secondOnRef.countAll(ys[:n], b)
-		n = between(a[:n], b[:n], elapsed)
+		return n, verdict
 	}
-	d.Verdict = max(d.Verdict, verdict, other)
-	return w.narrowed(s, n, &d, xs, ys, elapsed), d
+	return w.onReference(xs, ys, elapsed)
 }
 
-// narrowed intersects each of the first n durations in elapsed with a second one, as Ways.by does
-// for one pair: the duration that follows from translating both events to the reference. It stops
-// where this fails, and returns the number of durations that it intersected.
-func (w *Ways) narrowed(s *waySegment, n int, d *Duration, xs, ys []uint64, elapsed []Elapsed) int {
-	if n == 0 {
+// onReference finds durations by translating both events to the reference, as far as along.
+func (w *Ways) onReference(xs, ys []uint64, elapsed []Elapsed) (int, Verdict) {
+	a, b := grown(&w.a, len(xs)), grown(&w.b, len(xs))
+	n, verdict := w.firstOnRef.countAll(xs, a)
+	n, other := w.secondOnRef.countAll(ys[:n], b)
+	return between(a[:n], b, elapsed), max(verdict, other)
+}
+
+// grown returns the first n elements of a buffer, which it replaces if it is too small.
+func grown[T any](buffer *[]T, n int) []T {
+	if len(*buffer) < n {
+		*buffer = make([]T, n)
+	}
+	return (*buffer)[:n]
+}
+
+// narrowed intersects durations that along found with those that follow from translating both
+// events to the reference. So a duration never contradicts the translations of its two events. If
+// these are not known, or their verdict is another one, narrowed leaves durations as they are. It
+// returns the number of durations that are final. If this is 0, the closure must find the first.
+func (w *Ways) narrowed(s *waySegment, verdict Verdict, xs, ys []uint64, elapsed []Elapsed) int {
+	if len(xs) == 0 {
 		return 0
 	}
-	narrows := w.narrows(s, ys[0]-xs[0])
+	narrows, n := w.narrows(s, ys[0]-xs[0]), len(xs)
 	if w.same { // what narrows returns depends on the duration: stop where the result changes
-		for i := range n {
+		for i := range xs {
 			if w.narrows(s, ys[i]-xs[i]) != narrows {
 				n = i
 				break
@@ -91,17 +110,16 @@ func (w *Ways) narrowed(s *waySegment, n int, d *Duration, xs, ys []uint64, elap
 	if !narrows {
 		return n
 	}
-	n, verdict := w.firstOnRef.countAll(xs[:n], w.a)
-	n, other := w.secondOnRef.countAll(ys[:n], w.b)
-	if n == 0 || max(verdict, other) != d.Verdict {
-		return 0 // Durations then takes the first pair alone
+	across := grown(&w.across, n)
+	n, other := w.onReference(xs[:n], ys[:n], across)
+	if n == 0 {
+		return 1
 	}
-	if w.across == nil {
-		w.across = make([]Elapsed, batchRows)
+	if other != verdict {
+		return n
 	}
-	n = between(w.a[:n], w.b[:n], w.across)
 	for i := range n {
-		if elapsed[i] = elapsed[i].Intersect(w.across[i]); !elapsed[i].Valid() {
+		if elapsed[i] = elapsed[i].Intersect(across[i]); !elapsed[i].Valid() {
 			return i
 		}
 	}
@@ -110,7 +128,7 @@ func (w *Ways) narrowed(s *waySegment, n int, d *Duration, xs, ys []uint64, elap
 
 // differences sets elapsed[i] to ys[i] − xs[i] ± e. It stops at the first difference that is too
 // large for a duration, and returns the number of durations that it set.
-func (w *Ways) differences(xs, ys []uint64, elapsed []Elapsed, e int64) int {
+func differences(xs, ys []uint64, elapsed []Elapsed, e int64) int {
 	for i, x := range xs {
 		d, ok := difference(ys[i], x)
 		if !ok || d > maxSpan || d < -maxSpan {
@@ -156,7 +174,8 @@ func negate(elapsed []Elapsed) {
 }
 
 // countAll translates readings as View.count does, from the first on, while they lie on one piece
-// of one relation. It returns the number of translated readings.
+// of one relation. It returns the number of translated readings, which is 0 only if the first
+// cannot be translated.
 func (v *View) countAll(ys []uint64, out []Interval) (int, Verdict) {
 	if len(ys) == 0 {
 		return 0, Consistent
@@ -164,6 +183,20 @@ func (v *View) countAll(ys []uint64, out []Interval) (int, Verdict) {
 	if v.same {
 		return len(points(ys, v.quantum, out)), Consistent
 	}
+	if n, verdict := v.countPiece(ys, out); n > 0 {
+		return n, verdict
+	}
+	i, verdict, err := v.count(ys[0])
+	if err != nil {
+		return 0, Consistent
+	}
+	out[0] = i
+	return 1, verdict
+}
+
+// countPiece does what countAll does, but returns 0 if the first reading does not lie on one piece
+// of one relation.
+func (v *View) countPiece(ys []uint64, out []Interval) (int, Verdict) {
 	if ys[0] < v.base || ys[0] > v.last {
 		return 0, Consistent
 	}
@@ -173,8 +206,10 @@ func (v *View) countAll(ys []uint64, out []Interval) (int, Verdict) {
 		return 0, Consistent
 	}
 	l := s.one
-	if _, ok := l.count(Interval{ys[0], up(ys[0], v.quantum)}); !ok {
-		return 0, Consistent
+	if ys[0] < l.start || ys[0] >= l.next { // count moves to the piece of the first reading
+		if _, ok := l.count(At(ys[0])); !ok {
+			return 0, Consistent
+		}
 	}
 	start := max(v.base+j<<v.bits, l.start)
 	end := min(up(v.base+j<<v.bits, 1<<v.bits), l.next)

@@ -20,8 +20,11 @@ type Ways struct {
 	bits       uint
 	segments   []waySegment
 
-	a, b   []Interval // buffers that Durations reuses
-	across []Elapsed
+	// Buffers that Duration and Durations reuse.
+	x, y    [1]uint64
+	elapsed [1]Elapsed
+	a, b    []Interval
+	across  []Elapsed
 }
 
 type way uint8
@@ -96,21 +99,10 @@ func (c *Closure) Ways(reference, first, second string) (*Ways, error) {
 // Duration does what Closure.Duration does, for reading x of the first node and reading y of the
 // second.
 func (w *Ways) Duration(x, y uint64) (Duration, error) {
-	if w.trivial {
-		d, err := w.first.lasted(x, y)
-		if err != nil {
-			return w.ask(x, y)
-		}
-		return Duration{d, Trivial, Consistent}, nil
-	}
-	if x >= w.base && x <= w.last && len(w.segments) > 0 {
-		if s := w.segment(x); s.state == fast {
-			if d, verdict, ok := w.by(s, x, y); ok {
-				return Duration{d, s.scenario, max(verdict, s.verdict)}, nil
-			}
-		}
-	}
-	return w.ask(x, y)
+	w.x[0], w.y[0] = x, y
+	_, d, err := w.Durations(w.x[:], w.y[:], w.elapsed[:])
+	d.Elapsed = w.elapsed[0]
+	return d, err
 }
 
 // segment returns the segment of a reading of first, which must lie between base and last. If the
@@ -122,26 +114,6 @@ func (w *Ways) segment(x uint64) *waySegment {
 		w.choose(s, min(up(w.base+j<<w.bits, 1<<(w.bits-1)), w.last))
 	}
 	return s
-}
-
-func (w *Ways) ask(x, y uint64) (Duration, error) {
-	return w.closure.Duration(w.reference.Name, Event{w.first.Name, x}, Event{w.second.Name, y})
-}
-
-// by finds a duration by the segment's method. If both events may be translated to the reference,
-// by intersects the result with the difference of the translated events. So a duration never
-// contradicts the translations of its two events.
-func (w *Ways) by(s *waySegment, x, y uint64) (Elapsed, Verdict, bool) {
-	d, verdict, ok := w.along(s, x, y)
-	if !ok || !w.narrows(s, y-x) {
-		return d, verdict, ok
-	}
-	across, other, ok := w.onReference(x, y)
-	if !ok || other != max(verdict, s.verdict) {
-		return d, verdict, true
-	}
-	d = d.Intersect(across)
-	return d, verdict, d.Valid()
 }
 
 // narrows reports whether the result of the segment's method may become narrower if both events are
@@ -165,64 +137,6 @@ func (w *Ways) narrows(s *waySegment, d uint64) bool {
 // narrow_cycles is the smallest error of a duration for which translating both events is tried.
 // Even the narrowest difference of two translated events has a larger bound.
 const narrow_cycles = 32
-
-// onReference finds a duration by translating both events to the reference.
-func (w *Ways) onReference(x, y uint64) (Elapsed, Verdict, bool) {
-	a, verdict, err := w.firstOnRef.count(x)
-	if err != nil {
-		return Elapsed{}, 0, false
-	}
-	b, other, err := w.secondOnRef.count(y)
-	if err != nil {
-		return Elapsed{}, 0, false
-	}
-	d, err := b.Minus(a)
-	return d, max(verdict, other), err == nil
-}
-
-// along finds a duration by the segment's method alone.
-func (w *Ways) along(s *waySegment, x, y uint64) (Elapsed, Verdict, bool) {
-	if w.same {
-		d, err := w.first.lasted(x, y)
-		if err != nil {
-			return Elapsed{}, 0, false
-		}
-		span, ok := s.scale(x, d)
-		return span, s.verdict, ok
-	}
-	switch s.way {
-	case onFirst:
-		at, verdict, err := w.secondOnFirst.count(y)
-		if err != nil {
-			return Elapsed{}, 0, false
-		}
-		d, err := at.Minus(Interval{x, up(x, w.quanta[0])})
-		if err != nil {
-			return Elapsed{}, 0, false
-		}
-		if w.firstRate == nil {
-			return d, verdict, true
-		}
-		d, ok := s.scale(x, d)
-		return d, verdict, ok
-	case onSecond:
-		at, verdict, err := w.firstOnSecond.count(x)
-		if err != nil {
-			return Elapsed{}, 0, false
-		}
-		d, err := Interval{y, up(y, w.quanta[1])}.Minus(at)
-		if err != nil {
-			return Elapsed{}, 0, false
-		}
-		if w.secondRate == nil {
-			return d, verdict, true
-		}
-		d, ok := s.scale(y, Elapsed{-d.Hi, -d.Lo}) // the rate is valid at y
-		return Elapsed{-d.Hi, -d.Lo}, verdict, ok
-	default:
-		return w.onReference(x, y)
-	}
-}
 
 // scale does what Relation.scale does, with the segment's rate. If that rate is not valid for the
 // duration, scale reports false.
@@ -268,58 +182,65 @@ func (w *Ways) choose(s *waySegment, x uint64) {
 		return
 	}
 	y := at.Mid()
-	best := waySegment{state: slow}
 	var width uint64
-	for _, candidate := range []way{onFirst, onSecond, onReference} {
-		t := waySegment{state: fast, way: candidate, scenario: Direct}
-		var views []*View
-		switch candidate {
-		case onFirst:
-			if w.firstRate == nil && w.first.Name != w.reference.Name {
-				continue
-			}
-			if w.firstRate != nil {
-				t.verdict = w.firstRate.Verdict
-				t.hold(w.firstRate, x, uint64(1)<<w.bits)
-			}
-			views = []*View{w.secondOnFirst}
-		case onSecond:
-			if w.secondRate == nil && w.second.Name != w.reference.Name {
-				continue
-			}
-			if w.secondRate != nil {
-				t.verdict = w.secondRate.Verdict
-				t.hold(w.secondRate, y, uint64(2)<<w.bits)
-			}
-			views = []*View{w.firstOnSecond}
-		case onReference:
-			if w.firstOnRef == nil || w.secondOnRef == nil || w.first.Name == w.reference.Name ||
-				w.second.Name == w.reference.Name {
-				continue
-			}
-			t.scenario = ThroughReference
-			views = []*View{w.firstOnRef, w.secondOnRef}
-		}
-		for _, v := range views {
-			reading := x
-			if v.from.Name == w.second.Name {
-				reading = y
-			}
-			if reading >= v.base && reading <= v.last && v.segment(reading).one == nil {
-				t.scenario = ByClosure
-			}
-		}
-		d, verdict, ok := w.along(&t, x, y)
+	var elapsed [1]Elapsed
+	for _, on := range []way{onFirst, onSecond, onReference} {
+		t, ok := w.method(on, x, y)
 		if !ok {
 			continue
 		}
+		n, verdict := w.along(&t, []uint64{x}, []uint64{y}, elapsed[:])
+		if n == 0 {
+			continue
+		}
 		t.verdict = max(t.verdict, verdict)
-		if best.state == slow || t.verdict < best.verdict ||
-			t.verdict == best.verdict && d.Width() < width {
-			best, width = t, d.Width()
+		if s.state == slow || t.verdict < s.verdict ||
+			t.verdict == s.verdict && elapsed[0].Width() < width {
+			*s, width = t, elapsed[0].Width()
 		}
 	}
-	*s = best
+}
+
+// method returns the method that translates both events to one node, for events around x and y. It
+// reports false if a relation is missing, or if the method is the same as another one.
+func (w *Ways) method(on way, x, y uint64) (s waySegment, ok bool) {
+	s = waySegment{state: fast, way: on, scenario: Direct}
+	byClosure := false
+	switch on {
+	case onFirst:
+		if w.firstRate != nil {
+			s.verdict = w.firstRate.Verdict
+			s.hold(w.firstRate, x, uint64(1)<<w.bits)
+		} else if w.first.Name != w.reference.Name {
+			return s, false
+		}
+		byClosure = w.secondOnFirst.byClosure(y)
+	case onSecond:
+		if w.secondRate != nil {
+			s.verdict = w.secondRate.Verdict
+			s.hold(w.secondRate, y, uint64(2)<<w.bits)
+		} else if w.second.Name != w.reference.Name {
+			return s, false
+		}
+		byClosure = w.firstOnSecond.byClosure(x)
+	case onReference:
+		if w.firstOnRef == nil || w.secondOnRef == nil || w.first.Name == w.reference.Name ||
+			w.second.Name == w.reference.Name {
+			return s, false
+		}
+		s.scenario = ThroughReference
+		byClosure = w.firstOnRef.byClosure(x) || w.secondOnRef.byClosure(y)
+	}
+	if byClosure {
+		s.scenario = ByClosure
+	}
+	return s, true
+}
+
+// byClosure reports whether the translation of a reading rests on third nodes, as far as the view's
+// segments tell.
+func (v *View) byClosure(y uint64) bool {
+	return y >= v.base && y <= v.last && v.segment(y).one == nil
 }
 
 // hold stores for which readings of r the segment's rate is valid, and the rate itself. These
