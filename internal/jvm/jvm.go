@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -134,6 +135,38 @@ func Read() error {
 // Command returns a command that runs one of the test programs, such as "Writer".
 func (k *Kit) Command(java Java, program string, args ...string) *exec.Cmd {
 	return k.run(java, append([]string{"io.github.cloudprofiler.programs." + program}, args...)...)
+}
+
+// Pauses builds an agent that logs pauses and nothing else into a directory. It returns the flag
+// with which a Java takes the agent. rings is where the agent makes its ring.
+func (k *Kit) Pauses(dir, rings string) (flag string, err error) {
+	sdk := filepath.Join(k.repository, "sdk", "java")
+	agent := filepath.Join(sdk, "cloudprofiler-javaagent", "src")
+	classes, jar := filepath.Join(dir, "agent"), filepath.Join(dir, "agent.jar")
+	main := filepath.Join(agent, "test", "java", "io", "github", "cloudprofiler", "agent",
+		"PausesAlone.java")
+	manifest := filepath.Join(dir, "manifest")
+	if err := os.WriteFile(manifest,
+		[]byte("Premain-Class: io.github.cloudprofiler.agent.PausesAlone\n"), 0o600); err != nil {
+		return "", err
+	}
+	for _, c := range [][]string{
+		{"javac", "--release", "17", "-cp", k.classes, "-sourcepath",
+			filepath.Join(agent, "main", "java"), "-d", classes, main},
+		{"jar", "cfm", jar, manifest, "-C", classes, "."},
+	} {
+		if out, err := exec.Command(filepath.Join(k.Javas[0].home, "bin", c[0]),
+			c[1:]...).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("build an agent for pauses: %w\n%s", err, out)
+		}
+	}
+	return "-javaagent:" + jar + "=" + rings, nil
+}
+
+// With returns a command that runs one of the test programs with flags of the JVM.
+func (k *Kit) With(java Java, flags []string, program string, args ...string) *exec.Cmd {
+	return k.run(java, slices.Concat(flags,
+		[]string{"io.github.cloudprofiler.programs." + program}, args)...)
 }
 
 // Source returns a command that compiles and runs a file of Java source.

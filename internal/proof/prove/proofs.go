@@ -30,6 +30,8 @@ var proofs = []listed{
 	{name: "A log call in Java", command: []string{"bin/cp-bench", "java"}},
 	{name: "Java under kills", command: []string{"go", "test", "-count=1", "-timeout=30m", "-run",
 		"^TestBarJava", "./drain"}},
+	{name: "Pauses of a JVM", command: []string{"go", "test", "-count=1", "-timeout=30m", "-run",
+		"^TestBarJavaPauses", "./internal/jvm"}},
 	{name: "Logs, and logging that never pauses", command: []string{"bin/cp-bench", "store"}},
 	{name: "A part of a long log", command: []string{"go", "test", "-count=1", "-run", "^TestBar",
 		"./logstore"}},

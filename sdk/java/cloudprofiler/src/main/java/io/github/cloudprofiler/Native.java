@@ -47,4 +47,10 @@ final class Native {
     static native boolean randomNode(long ids);
 
     static native void closeIds(long ids);
+
+    static native int memoryFile();
+
+    static native void forget(int descriptor, long read_bytes);
+
+    static native void closeFile(int descriptor);
 }

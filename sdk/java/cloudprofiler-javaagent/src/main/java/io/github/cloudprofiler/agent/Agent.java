@@ -19,6 +19,9 @@ public final class Agent {
             NativeAccess.allow(instrumentation);
             Settings settings = settings(path);
             instrumentation.addTransformer(new Weaver(sets(settings), settings.anyVersion));
+            if (settings.pauses) {
+                Pauses.begin(instrumentation);
+            }
         } catch (BadYaml | IOException e) {
             Say.once(reason(path, e) + "; the program runs without the profiler");
         } catch (Throwable t) {

@@ -13,13 +13,14 @@ final class Settings {
     final List<String> sets = new ArrayList<>(JoinpointSet.READY);
     final List<Joinpoint> joinpoints = new ArrayList<>();
     boolean anyVersion;
+    boolean pauses = true;
 
     /** Reads a configuration. An empty text is the default. */
     static Settings read(String text, String file) throws BadYaml {
         Settings s = new Settings();
         Map<String, Node> m = Yaml.read(text).map("configuration");
         JoinpointSet.Keys.check(m, "the configuration",
-                "sets", "any_version", "sample", "policy", "dir", "joinpoints");
+                "sets", "any_version", "pauses", "sample", "policy", "dir", "joinpoints");
         if (m.containsKey("sets")) {
             s.sets.clear();
             for (Node n : m.get("sets").list("sets")) {
@@ -32,11 +33,10 @@ final class Settings {
             }
         }
         if (m.containsKey("any_version")) {
-            String any = m.get("any_version").text("any_version");
-            if (!any.equals("true") && !any.equals("false")) {
-                throw new BadYaml(m.get("any_version").line(), "any_version: write true or false");
-            }
-            s.anyVersion = any.equals("true");
+            s.anyVersion = yes(m.get("any_version"), "any_version");
+        }
+        if (m.containsKey("pauses")) {
+            s.pauses = yes(m.get("pauses"), "pauses");
         }
         Points.Keep keep = keep(m.get("sample"), new Points.Keep(1, 1));
         Points.configure(keep,
@@ -48,6 +48,14 @@ final class Settings {
             }
         }
         return s;
+    }
+
+    private static boolean yes(Node node, String key) throws BadYaml {
+        String text = node.text(key);
+        if (!text.equals("true") && !text.equals("false")) {
+            throw new BadYaml(node.line(), key + ": write true or false");
+        }
+        return text.equals("true");
     }
 
     /** Reads how many ids of how many are kept: {@code {x: 2, y: 1024}}. */

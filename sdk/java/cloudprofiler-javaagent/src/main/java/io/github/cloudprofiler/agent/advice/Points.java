@@ -43,6 +43,11 @@ public final class Points {
         return Channel.open(name, options().handler("link"));
     }
 
+    /** Opens a channel that keeps every id while its ring has room, and never waits. */
+    public static Channel openAll(String name) {
+        return Channel.open(name, options().policy("drop"));
+    }
+
     /** Whether every id is kept. Only then are links whole. */
     static boolean keepsAll() {
         return keep.x == keep.y;

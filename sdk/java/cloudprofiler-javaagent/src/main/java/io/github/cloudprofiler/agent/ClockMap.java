@@ -1,0 +1,87 @@
+package io.github.cloudprofiler.agent;
+
+import java.util.ArrayDeque;
+import java.util.function.LongSupplier;
+
+/**
+ * Turns times of the JVM's clock, System.nanoTime, into readings of the counter. The two are looked
+ * at together from time to time, and a time between two looks is interpolated. A bound assumes that
+ * the kernel changes the rate of its clock at most once between three looks that follow each other.
+ */
+final class ClockMap {
+    private static final int TRIES = 16;
+    private static final int MOST_LOOKS = 1024;
+
+    /** The clock showed ns at some moment when the counter was between lo and hi. */
+    private record Look(long ns, long lo_cycles, long hi_cycles) {
+        double mid_cycles() {
+            return (hi_cycles - lo_cycles) / 2.0;
+        }
+    }
+
+    /** A moment on the counter: at, and how far the truth may be from it. */
+    record Moment(long at_cycles, double bound_cycles) {}
+
+    private final LongSupplier clock_ns;
+    private final LongSupplier counter_cycles;
+    private final ArrayDeque<Look> looks = new ArrayDeque<>();
+
+    ClockMap(LongSupplier clock_ns, LongSupplier counter_cycles) {
+        this.clock_ns = clock_ns;
+        this.counter_cycles = counter_cycles;
+    }
+
+    /** Looks at both. Of several looks the narrowest is kept. */
+    void look() {
+        Look best = null;
+        for (int i = 0; i < TRIES; i++) {
+            long lo = counter_cycles.getAsLong();
+            long ns = clock_ns.getAsLong();
+            long hi = counter_cycles.getAsLong();
+            if (best == null || hi - lo < best.hi_cycles - best.lo_cycles) {
+                best = new Look(ns, lo, hi);
+            }
+        }
+        if (looks.isEmpty() || best.ns > looks.getLast().ns) {
+            looks.add(best);
+        }
+        if (looks.size() > MOST_LOOKS) {
+            looks.removeFirst();
+        }
+    }
+
+    /** Returns whether a time lies before the last look, so that it can be turned. */
+    boolean reaches(long ns) {
+        return !looks.isEmpty() && ns <= looks.getLast().ns;
+    }
+
+    /**
+     * Returns where a time lies, give or take some ns. It is null if the time is not between two
+     * looks, with a third before them.
+     */
+    Moment at(long ns, double bound_ns) {
+        Look before = null;
+        Look from = null;
+        for (Look to : looks) {
+            if (from != null && before != null && from.ns <= ns && ns <= to.ns) {
+                return between(before, from, to, ns, bound_ns);
+            }
+            before = from;
+            from = to;
+        }
+        return null;
+    }
+
+    private static Moment between(Look before, Look from, Look to, long ns, double bound_ns) {
+        double rate = rate(from, to);
+        double bend = Math.abs(rate - rate(before, from)) * (to.ns - from.ns);
+        double width = Math.max(from.hi_cycles - from.lo_cycles, to.hi_cycles - to.lo_cycles) / 2.0;
+        long at = from.lo_cycles
+                + Math.round(from.mid_cycles() + rate * (ns - from.ns));
+        return new Moment(at, width + bend + rate * bound_ns + 1);
+    }
+
+    private static double rate(Look a, Look b) {
+        return (b.lo_cycles - a.lo_cycles + b.mid_cycles() - a.mid_cycles()) / (b.ns - a.ns);
+    }
+}

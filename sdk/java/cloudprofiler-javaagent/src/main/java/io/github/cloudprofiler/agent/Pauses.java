@@ -1,0 +1,129 @@
+package io.github.cloudprofiler.agent;
+
+import io.github.cloudprofiler.Channel;
+import io.github.cloudprofiler.MemoryLines;
+import io.github.cloudprofiler.agent.advice.Points;
+import java.io.IOException;
+import java.lang.instrument.Instrumentation;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * Logs when this JVM stops all threads: for collections, and for other operations. The JVM writes
+ * its own log of safepoints into memory, and a thread turns it into events (FORMAT.md).
+ */
+final class Pauses {
+    /** The last word of the channel's name, by which the analysis knows it. */
+    static final String POINT = "jvm-pauses";
+
+    private static final long PERIOD_MS = 20;
+    private static final long WIDE_NS = 2_000;
+    private static final long PATIENCE_NS = 1_000_000_000;
+
+    private final MemoryLines lines;
+    private final Channel channel;
+    private final ClockMap clocks = new ClockMap(System::nanoTime, Channel::counter);
+    private final PauseLines log = new PauseLines();
+    private final ArrayDeque<PauseLines.Pause> waiting = new ArrayDeque<>();
+    private long ordinal;
+    private long held_since_ns;
+
+    private Pauses(Instrumentation instrumentation)
+            throws IOException, ReflectiveOperationException {
+        clocks.look();
+        Diagnostics diagnostics = new Diagnostics(instrumentation);
+        lines = new MemoryLines();
+        channel = Points.openAll("jvm-" + ProcessHandle.current().pid() + "/" + POINT);
+        clocks.look(); // a time is placed if it lies after two looks
+        String answer = channel.error() != null ? "" : diagnostics.give("VM.log output=file="
+                + lines.path() + " " + PauseLines.LOG + " output_options=filecount=0");
+        if (!answer.isBlank()) {
+            throw new IOException(answer.strip());
+        }
+    }
+
+    /**
+     * Begins. The JVM's log begins at once, because a thread of its own may not run for long while
+     * the program starts and the JVM stops often.
+     */
+    static void begin(Instrumentation instrumentation) {
+        try {
+            Pauses p = new Pauses(instrumentation);
+            if (p.channel.error() != null) {
+                return; // the channel has said why
+            }
+            Runtime.getRuntime().addShutdownHook(new Thread(p::last, "cloudprofiler-last"));
+            Thread t = new Thread(p::follow, "cloudprofiler-pauses");
+            t.setDaemon(true);
+            t.start();
+        } catch (IOException | ReflectiveOperationException | RuntimeException | LinkageError e) {
+            Say.once("log pauses: " + e + "; the program runs without this log");
+        }
+    }
+
+    private void follow() {
+        try {
+            while (true) {
+                step(false);
+                Thread.sleep(PERIOD_MS);
+            }
+        } catch (InterruptedException e) {
+            // Somebody wants this thread to end.
+        } catch (IOException | RuntimeException e) {
+            Say.once("log pauses: " + e + "; the program runs on without this log");
+        }
+    }
+
+    private void last() {
+        try {
+            step(true);
+        } catch (IOException | RuntimeException e) {
+            // The JVM ends: nobody reads more.
+        }
+    }
+
+    /** Logs the pauses that have ended. */
+    private synchronized void step(boolean last) throws IOException {
+        int before = log.held();
+        lines.read(log::take);
+        clocks.look(); // after the lines, so that it lies behind all pauses that were read
+        long now_ns = System.nanoTime();
+        if (before == 0) {
+            held_since_ns = now_ns;
+        }
+        // The first pauses wait until more of them show better when each was.
+        if (last || log.width_ns() <= WIDE_NS || now_ns - held_since_ns > PATIENCE_NS) {
+            waiting.addAll(log.pauses());
+        }
+        while (!waiting.isEmpty() && clocks.reaches(waiting.peek().end_ns())) {
+            log(waiting.poll());
+        }
+    }
+
+    private void log(PauseLines.Pause p) {
+        long number = ordinal++;
+        int kind = PauseKinds.of(p.operation());
+        long[] times_ns = {p.begin_ns(), p.stopped_ns(), p.end_ns()};
+        List<ClockMap.Moment> moments = new ArrayList<>();
+        for (long ns : times_ns) {
+            ClockMap.Moment m = clocks.at(ns, p.bound_ns());
+            if (m == null) {
+                return; // before the first looks; the number that is missing says so
+            }
+            moments.add(m);
+        }
+        for (int i = 0; i < moments.size(); i++) {
+            ClockMap.Moment m = moments.get(i);
+            channel.logAt(m.at_cycles(), id(number, m.bound_cycles(), i, kind));
+        }
+    }
+
+    /** The largest bound that an id can say. It stands for all that are larger. */
+    static final int MOST_BOUND_CYCLES = 0xFFFF;
+
+    static long id(long number, double bound_cycles, int moment, int kind) {
+        long bound = (long) Math.min(Math.ceil(bound_cycles), MOST_BOUND_CYCLES);
+        return number << 32 | bound << 16 | (long) moment << 8 | kind;
+    }
+}
