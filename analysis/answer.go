@@ -52,6 +52,8 @@ type Answer struct {
 	// Comparisons put our bound beside the bounds of other methods, for each pair of related nodes.
 	Comparisons []Comparison `json:"comparisons,omitempty"`
 
+	JVMs []JVM `json:"jvms,omitempty"` // those that logged their pauses
+
 	ReturnTrips []ReturnTrips `json:"return_trips,omitempty"`
 
 	// Held sums up all durations of Spans and EndToEnd that were checked against the truth. Held is
@@ -204,6 +206,8 @@ type Span struct {
 	Local  *Durations `json:"local,omitempty"`  // both events on one node; absent if there are none
 	Remote *Durations `json:"remote,omitempty"` // on two nodes
 	Pairs  []NodePair `json:"node_pairs"`
+
+	Pauses *SpanPauses `json:"pauses,omitempty"` // absent if no JVM logged pauses
 
 	// For plots over time: the durations in each bin. A duration is in the bin of the time at which
 	// the tuple was at From. Values are rounded outward by up to 1/16.
@@ -363,6 +367,9 @@ type Passed struct {
 	// which event is the latest, Since is the time since the event with the latest middle.
 	After []Arrival `json:"after,omitempty"`
 	Since *Interval `json:"since,omitempty"`
+	// Paused is how much of Since lay in pauses of the JVMs at its two ends; absent if no JVM
+	// logged pauses.
+	Paused *Interval `json:"paused,omitempty"`
 	// Critical says whether the tuple's critical path leads over this event: surely, perhaps or no.
 	Critical string `json:"critical"`
 }

@@ -66,6 +66,7 @@ func (a *assembler) answer() *Answer {
 	a.points(out)
 	a.spans(out)
 	a.paths(out)
+	a.tellPauses(out)
 	out.Held = in.heldInAll(out)
 	out.Length = a.length()
 	a.counters(out)

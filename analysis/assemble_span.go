@@ -155,7 +155,7 @@ func (a *assembler) span(l *span) Span {
 	if out.Kind == "gap" {
 		out.Past = a.past(l.key.from, l.key.to)
 	}
-	out.Completeness = a.ofSpan(l.key)
+	out.Completeness, out.Pauses = a.ofSpan(l.key), a.pausesOfSpan(l)
 	switch l.key.kind {
 	case fromEarliest:
 		out.Origin = "earliest"

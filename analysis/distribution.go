@@ -185,6 +185,19 @@ func (s *sum) merge(t sum) {
 	s.hi += t.hi + int64(carry)
 }
 
+// interval is both sums, limited to what 64 bits can say.
+func (s *sums) interval() Interval { return Interval{s.lo.limited(), s.hi.limited()} }
+
+func (s sum) limited() int64 {
+	switch {
+	case s.hi == 0 && s.lo <= math.MaxInt64 || s.hi == -1 && s.lo > math.MaxInt64:
+		return int64(s.lo)
+	case s.hi < 0:
+		return math.MinInt64
+	}
+	return math.MaxInt64
+}
+
 // negative is the sum with the other sign.
 func (s sum) negative() sum {
 	lo, borrow := bits.Sub64(0, s.lo, 0)

@@ -58,8 +58,8 @@ func (in *input) findEmpty(g *graph, told []told) {
 // noteUnusable notes that a chosen log cannot be used in full. So the log's point stays a point of
 // the run, even if nothing else is known of it.
 func (in *input) noteUnusable(s logstore.Segment, node string) {
-	if tripPoints[s.Channel.Point] == noTrip &&
-		in.options.Filter.channel(node, s.Channel.String()) {
+	if tripOf(s.Channel.Point) == noTrip &&
+		in.options.Filter.channel(node, s.Channel.String(), s.Channel.Point) {
 		in.unusable[pointOf(s)] = logOf(s.Channel.String(), node)
 	}
 }

@@ -92,7 +92,7 @@ type gatherer struct {
 
 func (in *input) newGatherer(g *graph, axes []axis) *gatherer {
 	w := &gatherer{in: in, graph: g, timer: newTimer(in), axes: axes, plans: map[uint64]*plan{}}
-	w.single = in.options.Events != nil || in.options.Durations != nil ||
+	w.single = in.pauses != nil || in.options.Events != nil || in.options.Durations != nil ||
 		slices.ContainsFunc(w.timer.slack, func(s int64) bool { return s > 0 })
 	for i := range in.sources {
 		rank := in.sources[i].point

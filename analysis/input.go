@@ -41,6 +41,7 @@ type input struct {
 	unseen   map[point]string // why not all logs of a point are read
 	silent   []string         // nodes that should have logs, and have none
 	unusable map[point]string // by point: a chosen log that cannot be used in full
+	pauses   *pausesOf        // nil: no JVM logged pauses
 	openEnds string           // why paths may begin or go on at points that they do not show
 	findings []Finding
 }
@@ -72,8 +73,8 @@ func (in *input) nodeOf(node, epoch string) int {
 // source is the log of one ring: the events of one channel from one opening of it.
 type source struct {
 	node     int
-	point    int       // -1: a return trip, which is joined separately
-	trip     tripEvent // noTrip: not part of a return trip
+	point    int       // -1: a return trip or pauses, which are joined separately
+	trip     tripEvent // noTrip: neither part of a return trip nor a pause
 	segments []logstore.Segment
 	header   logstore.Header
 	events   uint64 // approximate number; for sizing
@@ -291,7 +292,7 @@ func pointOf(s logstore.Segment) point { return point{s.Channel.Actor, s.Channel
 // addSources opens the log of one ring, and makes a source for each epoch in the log.
 func (in *input) addSources(node string, ring []logstore.Segment, rank map[point]int) {
 	name := ring[0].Channel.String()
-	if !in.options.Filter.channel(node, name) {
+	if !in.options.Filter.channel(node, name, ring[0].Channel.Point) {
 		in.unseen[pointOf(ring[0])] = fmt.Sprintf("not all channels of %s were chosen",
 			pointOf(ring[0]))
 		return
@@ -332,7 +333,7 @@ func (in *input) addSources(node string, ring []logstore.Segment, rank map[point
 				begin = i
 			}
 			in.sources = append(in.sources, source{
-				node: of, header: header, name: name, trip: tripPoints[segment.Channel.Point],
+				node: of, header: header, name: name, trip: tripOf(segment.Channel.Point),
 				lo: ^uint64(0),
 			})
 			s = &in.sources[len(in.sources)-1]

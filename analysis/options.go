@@ -222,10 +222,14 @@ func (o *Options) defaults() error {
 	return nil
 }
 
-// channel reports whether a channel of a node is chosen.
-func (f *Filter) channel(node, name string) bool {
+// channel reports whether a channel of a node is chosen. Pauses are, whatever channels are chosen:
+// they are no events of tuples.
+func (f *Filter) channel(node, name, point string) bool {
 	if len(f.Nodes) > 0 && !slices.Contains(f.Nodes, node) {
 		return false
+	}
+	if point == pausePoint {
+		return true
 	}
 	for _, p := range f.Channels {
 		if ok, _ := path.Match(p, name); ok {

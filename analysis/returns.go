@@ -53,6 +53,8 @@ const (
 	acknowledged
 	echoed
 	tripEvents
+	// paused is an event of a JVM's pauses, and no part of a return trip.
+	paused
 )
 
 // tripPoints are the points at which package returntrip opens its channels.
@@ -60,6 +62,14 @@ const (
 var tripPoints = map[string]tripEvent{
 	"ret-sent": sent, "ret-arrived": arrived, "ret-acknowledged": acknowledged,
 	"ret-echoed": echoed,
+}
+
+// tripOf is what a channel's events are, by the channel's point.
+func tripOf(point string) tripEvent {
+	if point == pausePoint {
+		return paused
+	}
+	return tripPoints[point]
 }
 
 type tripKey struct {

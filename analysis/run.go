@@ -60,6 +60,7 @@ func Run(ctx context.Context, dir *runs.Directory, o Options) (answer *Answer, e
 	if err != nil {
 		return fail(err)
 	}
+	in.pauses = in.newPauses(t, all.told)
 	g, err := in.sample(ctx, all, axes)
 	if err != nil {
 		return fail(err)

@@ -29,6 +29,9 @@ type told struct {
 	samples    samples
 	perBin     []uint64
 	offAxis    uint64 // events of a related node that are in no bin
+
+	pauses     []logstore.Event // of a JVM's pauses
+	morePauses uint64           // events of pauses beyond maxPauseEvents
 }
 
 // scattered is everything that was read.
@@ -75,7 +78,9 @@ func (in *input) scatter(ctx context.Context, s *scratch, axes []axis) (*scatter
 	out.byPar, out.byKid = newStore[logstore.Link](s, bitsOf, min(chunkRows, 256)),
 		newStore[logstore.Link](s, bitsOf, min(chunkRows, 256))
 
-	if slices.ContainsFunc(in.sources, func(s source) bool { return s.trip != noTrip }) {
+	if slices.ContainsFunc(in.sources, func(s source) bool {
+		return s.trip != noTrip && s.trip != paused
+	}) {
 		out.returns = newStore[logstore.Event](s, bitsOf, min(chunkRows, 256))
 	}
 
@@ -218,6 +223,12 @@ func (t *told) noteHandler(kind, settings string) {
 
 // block counts the events of one block and passes them on by id. It may change the slice.
 func (r *reader) block(source int, t *told, o *order, axis *axis, events []logstore.Event) {
+	if r.in.sources[source].trip == paused {
+		some := events[:min(len(events), maxPauseEvents-len(t.pauses))]
+		t.pauses = append(t.pauses, some...)
+		t.morePauses += uint64(len(events) - len(some))
+		return
+	}
 	if filter := &r.in.options.Filter; len(filter.IDs) > 0 {
 		events = slices.DeleteFunc(events, func(e logstore.Event) bool {
 			return e.ID != poison && !filter.id(e.ID)

@@ -40,6 +40,7 @@ type span struct {
 	open bool
 	// missed counts durations whose last event was taken for another tuple's. They are withheld.
 	missed uint64
+	paused pausedSpan // nil: no JVM logged pauses
 }
 
 func (l *span) from(in *input, g *graph) string { return in.points[g.order[l.key.from]].String() }
@@ -181,6 +182,7 @@ func (l *span) merge(m *span) {
 	l.critical.merge(&m.critical)
 	l.open = l.open || m.open
 	l.missed += m.missed
+	l.mergePaused(m)
 	for i, p := range m.parts {
 		switch {
 		case p == nil:

@@ -268,6 +268,13 @@ func (w *gatherer) path(id, mask uint64, path *[maxPoints]passage) {
 		n := &w.found.points[l.from].newest[w.nodeOf[path[l.from].source]]
 		*n = max(*n, path[l.from].reading)
 	}
+	if w.in.pauses != nil {
+		var ended *planned
+		if whole {
+			ended = root
+		}
+		w.pausesIn(p, path, in, ended, all)
+	}
 	if w.taken != 0 {
 		w.missed(w.planOf(mask | w.taken))
 	}

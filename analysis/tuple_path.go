@@ -81,6 +81,13 @@ func (a *assembler) arrived(w *TuplePath, path []passage, i int) {
 		}
 	}
 	to.Since = to.After[last].Since
+	if a.in.pauses != nil && to.Since != nil {
+		if in, _, ok := a.timer.pausesBetween(&before[last], &path[i]); ok {
+			paused := intervalOf(in)
+			paused.Hi_cycles = max(min(paused.Hi_cycles, to.Since.Hi_cycles), paused.Lo_cycles)
+			to.Paused = &paused
+		}
+	}
 }
 
 // latestMiddle returns the index of one of the events that may be the latest, whose bits are set in

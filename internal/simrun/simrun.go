@@ -59,6 +59,7 @@ type Channel struct {
 	Node    int
 	Name    string
 	Handler string // with its parameters, such as "xoy x=3 y=4"; "" means buffered
+	Process int    // id of the program's process
 	Records []Record
 	// Dropped is the number of events or links that the channel dropped after the last record.
 	Dropped uint64
@@ -151,11 +152,15 @@ type Log struct {
 
 // OpenLog begins the log of a channel.
 func OpenLog(d *runs.Draft, node *Node, name, handler string, number int) (*Log, error) {
+	return openLog(d, node, name, handler, number, 0)
+}
+
+func openLog(d *runs.Draft, node *Node, name, handler string, number, process int) (*Log, error) {
 	parsed, err := channel.ParseName(name)
 	if err != nil {
 		return nil, err
 	}
-	h := logstore.Header{Node: node.Name, Epoch: node.epoch(), Channel: parsed,
+	h := logstore.Header{Node: node.Name, Epoch: node.epoch(), Channel: parsed, ProcessID: process,
 		Quantum_cycles: max(node.Quantum, 1), Counter: node.Reading(0), UTCHi_ns: 1}
 	words := strings.Fields(cmp.Or(handler, "buffered"))
 	params := channel.Params{}
@@ -249,7 +254,7 @@ func Write(rng *rand.Rand, parent, name string, nodes []Node, channels []Channel
 		return err
 	}
 	for i, c := range channels {
-		l, err := OpenLog(d, &nodes[c.Node], c.Name, c.Handler, i)
+		l, err := openLog(d, &nodes[c.Node], c.Name, c.Handler, i, c.Process)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,225 @@
+package analysis
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// JVM is a JVM that logged its pauses: the times in which it let no thread run Java code.
+type JVM struct {
+	Name    string `json:"name"` // such as jvm-4711
+	Node    string `json:"node"`
+	Process int    `json:"process"`
+
+	Pauses uint64 `json:"pauses"`
+	Absent uint64 `json:"absent"` // further pauses, of which something is not known
+
+	// Total is the sum of all pauses. Reaching is the part of it before all threads had stopped.
+	Total    Interval    `json:"total"`
+	Reaching Interval    `json:"reaching"`
+	Kinds    []PauseKind `json:"kinds"`   // the largest total first
+	Longest  []Pause     `json:"longest"` // the longest pauses, at most 1,000, in the order of time
+}
+
+// PauseKind sums up the pauses for one operation of the JVM.
+type PauseKind struct {
+	Name       string   `json:"name"` // as the JVM calls it; "other": the name is not known
+	Collection bool     `json:"collection"`
+	Count      uint64   `json:"count"`
+	Total      Interval `json:"total"`
+	Longest    Interval `json:"longest"`
+}
+
+// Pause is one pause.
+type Pause struct {
+	Kind       string   `json:"kind"`
+	Collection bool     `json:"collection"`
+	At_cycles  Reading  `json:"at_cycles"` // the middle of its begin, on the reference's counter
+	Length     Interval `json:"length"`
+	Reaching   Interval `json:"reaching"` // until all threads had stopped
+}
+
+// SpanPauses says how much of a span's durations lay in pauses of the JVMs at its two ends. Of a
+// whole path, it is the time of the spans on the critical path. Durations that are withheld, or
+// cannot be placed on the reference's counter, are left out, and so are those from an origin.
+type SpanPauses struct {
+	All PausedTime `json:"all"`
+	// Slowest has the slowest durations by their high ends: one in a hundred, and as many more as
+	// are at most 1/16 shorter.
+	Slowest PausedTime `json:"slowest"`
+}
+
+// PausedTime is how much of some durations lay in pauses.
+type PausedTime struct {
+	Count        uint64 `json:"count"`
+	Least_cycles int64  `json:"least_cycles"` // no high end is smaller
+	Surely       uint64 `json:"surely"`       // how many surely contain a part of a pause
+	Perhaps      uint64 `json:"perhaps"`      // how many surely or perhaps do
+
+	Total  Interval  `json:"total"`  // the sum of the durations
+	Paused Interval  `json:"paused"` // how much of it lay in pauses
+	JVMs   []JVMTime `json:"jvms"`   // by JVM; two may pause at the same time
+}
+
+// JVMTime is the time in pauses of one JVM.
+type JVMTime struct {
+	JVM    string   `json:"jvm"`
+	Node   string   `json:"node"`
+	Paused Interval `json:"paused"`
+}
+
+// jvmName is the JVM's name, such as jvm-4711.
+func (in *input) jvmName(j *jvm) string {
+	return strings.TrimSuffix(in.sources[j.source].name, "/"+pausePoint)
+}
+
+// slowestShare is the share of durations that count as the slowest.
+const slowestShare = 100
+
+// pausesOfSpan sums up a span's durations, and the slowest of them. nil: no JVM logged pauses.
+func (a *assembler) pausesOfSpan(l *span) *SpanPauses {
+	if l.paused == nil {
+		return nil
+	}
+	var all, slowest pausedTime
+	buckets := make([]int, 0, len(l.paused))
+	for b, p := range l.paused {
+		buckets = append(buckets, b)
+		all.merge(p)
+	}
+	slices.Sort(buckets)
+	least := int64(0)
+	for _, b := range slices.Backward(buckets) {
+		if slowest.n*slowestShare >= all.n {
+			break
+		}
+		slowest.merge(l.paused[b])
+		least, _ = coarseEdges(b)
+	}
+	s := &SpanPauses{All: a.pausedTime(&all), Slowest: a.pausedTime(&slowest)}
+	s.Slowest.Least_cycles = least
+	return s
+}
+
+func (a *assembler) pausedTime(p *pausedTime) PausedTime {
+	out := PausedTime{Count: p.n, Surely: p.surely, Perhaps: p.perhaps,
+		Total: p.elapsed.interval(), Paused: p.paused.interval(), JVMs: []JVMTime{}}
+	for i := range a.in.pauses.jvms {
+		if s := p.byJVM[i]; s != nil {
+			j := &a.in.pauses.jvms[i]
+			out.JVMs = append(out.JVMs, JVMTime{JVM: a.in.jvmName(j),
+				Node: a.in.nodes[a.in.sources[j.source].node].Name, Paused: s.interval()})
+		}
+	}
+	slices.SortStableFunc(out.JVMs, func(a, b JVMTime) int {
+		return -cmp.Compare(a.Paused.Lo_cycles, b.Paused.Lo_cycles)
+	})
+	return out
+}
+
+// tellPauses says what is worth to know of pauses.
+func (a *assembler) tellPauses(out *Answer) {
+	if a.in.pauses == nil {
+		return
+	}
+	for i := range a.in.pauses.jvms {
+		out.JVMs = append(out.JVMs, a.jvm(&a.in.pauses.jvms[i]))
+	}
+	for _, j := range out.JVMs {
+		if j.Absent > 0 {
+			a.in.find(FindNote, "%d pauses of %s on %s are not known: what is said of pauses "+
+				"lacks them", j.Absent, j.Name, j.Node)
+		}
+	}
+	for _, all := range [][]Span{out.Spans, out.EndToEnd} {
+		for i := range all {
+			l := &all[i]
+			if l.Pauses == nil || l.Kind != "end-to-end" && l.Whole == 0 {
+				continue
+			}
+			if text := l.Pauses.Slowest.Relevant(); text != "" {
+				a.in.find(FindNote, "%s → %s, the slowest %d of %d tuples: %s", l.From, l.To,
+					l.Pauses.Slowest.Count, l.Pauses.All.Count, text)
+			}
+		}
+	}
+}
+
+// jvm describes a JVM and its pauses.
+func (a *assembler) jvm(j *jvm) JVM {
+	s := &a.in.sources[j.source]
+	out := JVM{Name: a.in.jvmName(j), Node: a.in.nodes[s.node].Name, Process: s.header.ProcessID,
+		Pauses: uint64(len(j.pauses)), Absent: j.absent, Kinds: []PauseKind{}, Longest: []Pause{}}
+	kinds := map[uint8]int{}
+	var total, reaching sums
+	for i := range j.pauses {
+		p := &j.pauses[i]
+		length, reach := nonNegative(elapsedBetween(p.begin, p.end)),
+			nonNegative(elapsedBetween(p.begin, p.stopped))
+		total.add([]tscratio.Elapsed{length})
+		reaching.add([]tscratio.Elapsed{reach})
+		k, known := kinds[p.kind]
+		if !known {
+			k = len(out.Kinds)
+			kinds[p.kind] = k
+			out.Kinds = append(out.Kinds, PauseKind{Name: pauseName(p.kind),
+				Collection: isCollection(p.kind)})
+		}
+		kind := &out.Kinds[k]
+		kind.Count++
+		kind.Total.Lo_cycles += length.Lo
+		kind.Total.Hi_cycles += length.Hi
+		kind.Longest.Lo_cycles = max(kind.Longest.Lo_cycles, length.Lo)
+		kind.Longest.Hi_cycles = max(kind.Longest.Hi_cycles, length.Hi)
+		out.Longest = append(out.Longest, Pause{Kind: pauseName(p.kind),
+			Collection: isCollection(p.kind), At_cycles: Reading(p.begin.Mid()),
+			Length: intervalOf(length), Reaching: intervalOf(reach)})
+	}
+	out.Total, out.Reaching = total.interval(), reaching.interval()
+	slices.SortStableFunc(out.Kinds, func(a, b PauseKind) int {
+		return -cmp.Compare(a.Total.Hi_cycles, b.Total.Hi_cycles)
+	})
+	slices.SortStableFunc(out.Longest, func(a, b Pause) int {
+		return -cmp.Compare(a.Length.Hi_cycles, b.Length.Hi_cycles)
+	})
+	out.Longest = slices.Clip(out.Longest[:min(len(out.Longest), maxLongest)])
+	slices.SortStableFunc(out.Longest, func(a, b Pause) int {
+		return cmp.Compare(a.At_cycles, b.At_cycles)
+	})
+	return out
+}
+
+// maxLongest is the number of pauses of a JVM that an answer lists.
+const maxLongest = 1000
+
+func nonNegative(d tscratio.Elapsed) tscratio.Elapsed {
+	return tscratio.Elapsed{Lo: max(d.Lo, 0), Hi: max(d.Hi, 0)}
+}
+
+// Relevant says in words how much of the time lay in pauses, if it surely is a relevant share.
+// Otherwise it returns "".
+func (p *PausedTime) Relevant() string {
+	const relevant = 0.1
+	lo, hi := p.Share()
+	if lo < relevant || len(p.JVMs) == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%.0f to %.0f %% of their time lay in pauses of JVMs",
+		math.Floor(lo*100), math.Ceil(hi*100))
+	j := p.JVMs[0]
+	return text + fmt.Sprintf(", most of it in those of %s on %s", j.JVM, j.Node)
+}
+
+// Share is the share of the time that lay in pauses.
+func (p *PausedTime) Share() (lo, hi float64) {
+	if p.Total.Lo_cycles <= 0 {
+		return 0, 1
+	}
+	return float64(p.Paused.Lo_cycles) / float64(p.Total.Hi_cycles),
+		min(float64(p.Paused.Hi_cycles)/float64(p.Total.Lo_cycles), 1)
+}
