@@ -83,6 +83,7 @@ func (t *trace) finish(a *analysis.Answer) error {
 	for _, tuple := range tuples {
 		t.lay(tuple, &a.Reference)
 	}
+	t.pauses(a)
 	t.shows = t.shown.of(a.Work.Tuples)
 	if t.lacks > 0 {
 		t.shows += fmt.Sprintf("; %d of their durations have no place on the counter of %s",
@@ -97,6 +98,32 @@ func (t *trace) finish(a *analysis.Answer) error {
 	}
 	t.write(fmt.Sprintf("run %s: %s; in cycles of %s; %s", a.Run, t.shows, a.Reference.Node, means))
 	return t.w.Flush()
+}
+
+// pauses puts the pauses of each JVM on a track of its node. Pauses that begin before the trace does
+// are left out: a slice has no negative time.
+func (t *trace) pauses(a *analysis.Answer) {
+	for _, j := range a.JVMs {
+		k := trackKey{node: j.Node, name: "pauses of " + j.Name}
+		for _, p := range j.Longest {
+			since := int64(uint64(p.At_cycles) - t.zero)
+			if uint64(p.At_cycles) < t.zero || since < 0 {
+				continue
+			}
+			t.tracks[k] = append(t.tracks[k], &slice{
+				name: p.Kind,
+				begin_ns: a.Reference.Length_ns(
+					analysis.Interval{Lo_cycles: since, Hi_cycles: since}),
+				length_ns: max(a.Reference.Length_ns(p.Length), 0),
+				about: []attribute{
+					{name: "length_lo_cycles", number: p.Length.Lo_cycles},
+					{name: "length_hi_cycles", number: p.Length.Hi_cycles},
+					{name: "reaching_lo_cycles", number: p.Reaching.Lo_cycles},
+					{name: "reaching_hi_cycles", number: p.Reaching.Hi_cycles},
+				},
+			})
+		}
+	}
 }
 
 // endsTrack is the track of tuples from end to end.

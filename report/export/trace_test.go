@@ -380,3 +380,30 @@ func TestTraceOfSomeTuples(t *testing.T) {
 		t.Errorf("it says %q, want %q", note, want)
 	}
 }
+
+// Each pause of a JVM is a slice on a track of the JVM's node, unless it began before the tuples.
+func TestTraceHasPauses(t *testing.T) {
+	var out bytes.Buffer
+	trace := newTrace(&out, 0)
+	if err := trace.event(&analysis.EventRow{ID: 1, Tuple: 1, Point: "a/p", Node: "n",
+		Channel: "a/p", At: tscratio.Interval{Lo: 1000, Hi: 1000}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := trace.finish(&analysis.Answer{JVMs: []analysis.JVM{{Name: "jvm-7", Node: "n",
+		Longest: []analysis.Pause{{Kind: "Early", At_cycles: 900},
+			{Kind: "G1CollectFull", At_cycles: 1500,
+				Length: analysis.Interval{Lo_cycles: 200, Hi_cycles: 300}}}}}}); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, s := range drawnOf(t, out.Bytes()).slices {
+		names = append(names, s.name)
+	}
+	slices.Sort(names)
+	if want := []string{"G1CollectFull", "a/p"}; !slices.Equal(names, want) {
+		t.Errorf("slices %q, want %q", names, want)
+	}
+	if !bytes.Contains(out.Bytes(), []byte("pauses of jvm-7")) {
+		t.Error("the pauses have no track")
+	}
+}

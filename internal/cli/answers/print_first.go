@@ -39,6 +39,7 @@ func printAnswer(w io.Writer, a *analysis.Answer, show shown) error {
 		fmt.Fprintln(out, "\nthere are no durations: "+whyNone(a))
 	} else {
 		PrintPaths(out, a)
+		printPauses(out, a)
 		printCertainty(out, a)
 		printAdvice(out, a, show.run)
 		printTable(out, a)

@@ -1,0 +1,39 @@
+package answers
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/cloudprofiler/cloudprofiler/analysis"
+)
+
+// printPauses prints how often JVMs stopped all threads, and where that was a relevant share of the
+// time from end to end.
+func printPauses(out io.Writer, a *analysis.Answer) {
+	if len(a.JVMs) == 0 {
+		return
+	}
+	fmt.Fprintf(out, "\npauses of JVMs\n")
+	for i := range a.JVMs {
+		j := &a.JVMs[i]
+		text := fmt.Sprintf("%s on %s: %d, together %s, of it %s until all threads had stopped",
+			j.Name, j.Node, j.Pauses, amount(a, j.Total), amount(a, j.Reaching))
+		if len(j.Kinds) > 0 {
+			text += fmt.Sprintf("; most of it %s, %d times, at most %s", j.Kinds[0].Name,
+				j.Kinds[0].Count, amount(a, j.Kinds[0].Longest))
+		}
+		printFolded(out, "  ", 4, text)
+	}
+	for _, spans := range [][]analysis.Span{a.Spans, a.EndToEnd} {
+		for i := range spans {
+			l := &spans[i]
+			if l.Pauses == nil {
+				continue
+			}
+			if text := l.Pauses.Slowest.Relevant(); text != "" {
+				printFolded(out, "  ", 4, fmt.Sprintf("%s, the slowest %d of %d: %s", spanName(l),
+					l.Pauses.Slowest.Count, l.Pauses.All.Count, text))
+			}
+		}
+	}
+}
