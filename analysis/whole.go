@@ -74,8 +74,8 @@ func (w *gatherer) pass(mask uint64, path *[maxPoints]passage) {
 }
 
 // alone computes one duration. It is used in four cases: stamps have a slack of their own, JVMs
-// logged pauses, durations are exported, or it is not known which point a tuple passed last. If keep is true,
-// w.passing is the tuple's path. It is kept if the tuple is among the slowest.
+// logged pauses, durations are exported, or it is not known which point a tuple passed last. If
+// keep is true, w.passing is the tuple's path. It is kept if the tuple is among the slowest.
 func (w *gatherer) alone(l *span, part *spanPart, id uint64, from, to *passage, on, keep bool) {
 	d, err := w.timer.between(int(from.source), int(to.source), from.reading, to.reading)
 	if err != nil {

@@ -105,7 +105,8 @@ class PauseLinesTest {
         PauseLines log = new PauseLines();
         for (String line : new String[] {"", "[1ns] ", "[99999999999999999999ns] Safepoint \"\", ",
             "[1ns] Safepoint \"X\", Total: 5 ns", "Safepoint \"X\"",
-            "[1ns] Safepoint \"X\", Time since last: 1 ns, Reaching safepoint: x ns, Total: 1 ns"}) {
+            "[1ns] Safepoint \"X\", Time since last: 1 ns, Reaching safepoint: x ns, "
+                + "Total: 1 ns"}) {
             log.take(line);
         }
         assertEquals(List.of(), log.pauses());
@@ -126,7 +127,8 @@ class PauseLinesTest {
         assertEquals(rows, said);
         assertEquals(0, PauseKinds.of("SomethingNew"));
         assertEquals(129, PauseKinds.of("Cleanup"));
-        assertEquals(0x0000_0007_0102_0182L, Pauses.id(7, 257.2, 1, PauseKinds.of("ForceSafepoint")));
+        int kind = PauseKinds.of("ForceSafepoint");
+        assertEquals(0x0000_0007_0102_0182L, Pauses.id(7, 257.2, 1, kind));
         assertEquals(0x0000_0000_FFFF_0200L, Pauses.id(0, 1e9, 2, 0));
     }
 }
