@@ -1,7 +1,9 @@
 package io.github.cloudprofiler.agent;
 
 import io.github.cloudprofiler.agent.advice.FlinkAdvice;
+import io.github.cloudprofiler.agent.advice.KafkaAdvice;
 import io.github.cloudprofiler.agent.advice.StormAdvice;
+import io.github.cloudprofiler.agent.advice.StreamsAdvice;
 import io.github.cloudprofiler.agent.advice.UserAdvice;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -9,7 +11,8 @@ import java.util.concurrent.ConcurrentHashMap;
 /** The advices that joinpoints may name. */
 final class Advices {
     private static final Map<String, Class<?>> ALL = new ConcurrentHashMap<>(Map.of(
-            "flink", FlinkAdvice.class, "storm", StormAdvice.class, "user", UserAdvice.class));
+            "flink", FlinkAdvice.class, "storm", StormAdvice.class, "kafka", KafkaAdvice.class,
+            "streams", StreamsAdvice.class, "user", UserAdvice.class));
 
     private Advices() {}
 

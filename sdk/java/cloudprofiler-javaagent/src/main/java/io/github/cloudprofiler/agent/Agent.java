@@ -48,7 +48,7 @@ public final class Agent {
         }
         // The user's joinpoints do not depend on each other.
         for (Joinpoint j : settings.joinpoints) {
-            sets.add(new JoinpointSet(j.where(), List.of(), List.of(j), List.of()));
+            sets.add(JoinpointSet.ofAnyVersion(j.where(), j));
         }
         return sets;
     }

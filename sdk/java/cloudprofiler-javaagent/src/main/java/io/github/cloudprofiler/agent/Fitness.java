@@ -1,10 +1,12 @@
 package io.github.cloudprofiler.agent;
 
 import java.io.IOException;
+import java.io.InputStream;
 import java.net.JarURLConnection;
 import java.net.URL;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Properties;
 import java.util.jar.Attributes;
 import java.util.jar.Manifest;
 
@@ -49,23 +51,41 @@ final class Fitness {
         return version.equals(beginning) || version.startsWith(beginning + ".");
     }
 
-    /** The version in the manifest of the jar with the set's first class. */
+    /**
+     * The version of the jar with the set's first class. A file is better than the manifest: it
+     * also names the version if the engine's classes were packed into the program's own jar.
+     */
     String version(JoinpointSet set) {
+        String version = set.versionFile() == null ? manifestVersion(set) : fileVersion(set);
+        return version == null ? "unknown" : version;
+    }
+
+    private String manifestVersion(JoinpointSet set) {
         String path = set.joinpoints().get(0).internalName() + ".class";
         URL url = loader == null ? null : loader.getResource(path);
         try {
             if (url != null && url.openConnection() instanceof JarURLConnection jar) {
                 Manifest manifest = jar.getManifest();
-                String version = manifest == null ? null : manifest.getMainAttributes()
+                return manifest == null ? null : manifest.getMainAttributes()
                         .getValue(Attributes.Name.IMPLEMENTATION_VERSION);
-                if (version != null) {
-                    return version;
-                }
             }
         } catch (IOException e) {
             // unknown, then
         }
-        return "unknown";
+        return null;
+    }
+
+    private String fileVersion(JoinpointSet set) {
+        Properties properties = new Properties();
+        try (InputStream in = loader == null
+                ? null : loader.getResourceAsStream(set.versionFile())) {
+            if (in != null) {
+                properties.load(in);
+            }
+        } catch (IOException e) {
+            // unknown, then
+        }
+        return properties.getProperty("version");
     }
 
     private String problem(Joinpoint j) {

@@ -15,14 +15,21 @@ import java.util.Map;
  *
  * @param name as messages call it
  * @param versions of the engine's jar, by how they begin; empty: any
+ * @param versionFile of properties, one of which is the version; null: the manifest has it
  * @param needs members that the advice uses by reflection: {@code a.b.C.name} for a field, {@code
  *     a.b.C.name()} for a method without parameters
  */
 record JoinpointSet(
-        String name, List<String> versions, List<Joinpoint> joinpoints, List<String> needs) {
+        String name, List<String> versions, String versionFile, List<Joinpoint> joinpoints,
+        List<String> needs) {
 
     /** The ready-made sets in this jar. */
-    static final List<String> READY = List.of("storm", "flink");
+    static final List<String> READY = List.of("storm", "flink", "kafka", "kafka-streams");
+
+    /** Makes a set of joinpoints that are woven into any version. */
+    static JoinpointSet ofAnyVersion(String name, Joinpoint... joinpoints) {
+        return new JoinpointSet(name, List.of(), null, List.of(joinpoints), List.of());
+    }
 
     /** Reads a ready-made set. */
     static JoinpointSet ready(String name) throws BadYaml, IOException {
@@ -38,8 +45,9 @@ record JoinpointSet(
         for (Node n : top.get("joinpoints").list("joinpoints")) {
             joinpoints.add(joinpoint(n, name));
         }
-        return new JoinpointSet(
-                name, versions, joinpoints, texts(top.get("needs"), "needs"));
+        Node file = top.get("version_file");
+        return new JoinpointSet(name, versions, file == null ? null : file.text("version_file"),
+                joinpoints, texts(top.get("needs"), "needs"));
     }
 
     static List<String> texts(Node list, String what) throws BadYaml {

@@ -5,31 +5,25 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.InputStream;
-import java.net.URL;
 import java.net.URLClassLoader;
-import java.nio.file.Path;
 import java.util.List;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 /** The ready-made sets, against the engines' own jars from Maven Central. */
 class EnginesTest {
-    private static URLClassLoader loader(String... jars) throws Exception {
-        URL[] urls = new URL[jars.length];
-        for (int i = 0; i < jars.length; i++) {
-            urls[i] = Path.of(System.getProperty("engines"), jars[i] + ".jar").toUri().toURL();
-        }
-        return new URLClassLoader(urls, EnginesTest.class.getClassLoader());
-    }
-
     @ParameterizedTest
     @CsvSource({
         "flink, 1.20.5, flink-runtime-1.20.5 flink-streaming-java-1.20.5 flink-core-1.20.5",
         "flink, 2.3.0, flink-runtime-2.3.0 flink-core-2.3.0",
         "storm, 2.8.3, storm-client-2.8.3",
+        "kafka, 3.9.1, kafka-clients-3.9.1",
+        "kafka, 4.1.1, kafka-clients-4.1.1",
+        "kafka-streams, 3.9.1, kafka-streams-3.9.1 kafka-clients-3.9.1",
+        "kafka-streams, 4.1.1, kafka-streams-4.1.1 kafka-clients-4.1.1",
     })
     void everyJoinpointFits(String set, String version, String jars) throws Exception {
-        try (URLClassLoader loader = loader(jars.split(" "))) {
+        try (URLClassLoader loader = new EngineJars(jars.split(" "))) {
             JoinpointSet s = JoinpointSet.ready(set);
             Fitness f = new Fitness(new ClassFacts(loader::getResourceAsStream), loader, false);
             assertEquals(version, f.version(s));
@@ -52,7 +46,7 @@ class EnginesTest {
         "flink, flink-runtime-1.20.5 flink-core-1.20.5", // no classes of streaming
     })
     void whatDoesNotFitIsLeftAlone(String set, String jars) throws Exception {
-        try (URLClassLoader loader = loader(jars.split(" "))) {
+        try (URLClassLoader loader = new EngineJars(jars.split(" "))) {
             JoinpointSet s = JoinpointSet.ready(set);
             Fitness f = new Fitness(new ClassFacts(loader::getResourceAsStream), loader, false);
             assertFalse(f.problems(s).isEmpty());
@@ -69,10 +63,11 @@ class EnginesTest {
     void onlyVersionsThatWereTriedAreWoven(String known, boolean fits) throws Exception {
         String[] jars =
                 {"flink-runtime-1.20.5", "flink-streaming-java-1.20.5", "flink-core-1.20.5"};
-        try (URLClassLoader loader = loader(jars)) {
+        try (URLClassLoader loader = new EngineJars(jars)) {
             JoinpointSet s = JoinpointSet.ready("flink");
             JoinpointSet other =
-                    new JoinpointSet(s.name(), List.of(known), s.joinpoints(), s.needs());
+                    new JoinpointSet(
+                            s.name(), List.of(known), null, s.joinpoints(), s.needs());
             ClassFacts facts = new ClassFacts(loader::getResourceAsStream);
             assertEquals(fits, new Fitness(facts, loader, false).problems(other).isEmpty());
             assertTrue(new Fitness(facts, loader, true).problems(other).isEmpty());

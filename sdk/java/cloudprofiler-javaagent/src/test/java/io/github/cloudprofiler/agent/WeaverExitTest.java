@@ -71,7 +71,7 @@ class WeaverExitTest {
     private static byte[] woven(String way, String call) {
         Joinpoint j = new Joinpoint("made.Program", "work", true, null, null,
                 Expression.readAdvice(call), "test");
-        JoinpointSet set = new JoinpointSet("test", List.of(), List.of(j), List.of());
+        JoinpointSet set = JoinpointSet.ofAnyVersion("test", j);
         return new Weaver(List.of(set), false).transform(
                 new Loader(), "made/Program", null, null, program(way));
     }
@@ -107,7 +107,7 @@ class WeaverExitTest {
         ClassFacts facts = new ClassFacts(path -> getClass().getResourceAsStream("/" + path));
         facts.add(ClassFacts.of(program("type")));
         List<String> problems = new Fitness(facts, getClass().getClassLoader(), false)
-                .problems(new JoinpointSet("test", List.of(), List.of(j), List.of()));
+                .problems(JoinpointSet.ofAnyVersion("test", j));
         assertEquals(List.of("made.Program.work overwrites $1, which is not there \"at: exit\" "
                 + "(test)"), problems);
     }

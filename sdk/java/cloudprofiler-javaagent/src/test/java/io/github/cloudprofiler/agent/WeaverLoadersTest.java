@@ -49,7 +49,7 @@ class WeaverLoadersTest {
         Joinpoint j = new Joinpoint(PROGRAM, "work", false, null, null,
                 Expression.readAdvice("test.see(1, 2, $3.id)"), "test");
         return new Weaver(
-                List.of(new JoinpointSet("test", List.of(), List.of(j), List.of())), false);
+                List.of(JoinpointSet.ofAnyVersion("test", j)), false);
     }
 
     private static byte[] weave(Weaver weaver, ClassLoader loader) {

@@ -113,8 +113,7 @@ class WeaverTest {
     private static Class<?> woven(Joinpoint... joinpoints) throws Exception {
         List<JoinpointSet> sets = new ArrayList<>();
         // Named as a user's sets are: by a path and a line.
-        sets.add(new JoinpointSet(
-                "/a;b/[c].yaml line 3", List.of(), List.of(joinpoints), List.of()));
+        sets.add(JoinpointSet.ofAnyVersion("/a;b/[c].yaml line 3", joinpoints));
         return new Loader(new Weaver(sets, false)).loadClass(Program.class.getName());
     }
 
@@ -161,7 +160,7 @@ class WeaverTest {
         List<JoinpointSet> sets = new ArrayList<>();
         for (int i = 1; i <= 2; i++) {
             Joinpoint j = joinpoint("work", false, null, null, "test.see(" + i + ", 0, 0)");
-            sets.add(new JoinpointSet("c.yaml line " + i, List.of(), List.of(j), List.of()));
+            sets.add(JoinpointSet.ofAnyVersion("c.yaml line " + i, j));
         }
         Class<?> c = new Loader(new Weaver(sets, false)).loadClass(Program.class.getName());
         work(c, c.getConstructor().newInstance(), 1, new Tuple(1));
@@ -218,7 +217,7 @@ class WeaverTest {
     @Test
     void theHandlerIsGuardedToo() throws Exception {
         Joinpoint j = joinpoint("work", false, null, null, "test.see(1, 2, 3)");
-        JoinpointSet set = new JoinpointSet("test", List.of(), List.of(j), List.of());
+        JoinpointSet set = JoinpointSet.ofAnyVersion("test", j);
         ClassLoader loader = WeaverTest.class.getClassLoader();
         byte[] woven;
         try (InputStream in = loader.getResourceAsStream(j.internalName() + ".class")) {
@@ -296,7 +295,7 @@ class WeaverTest {
             """)
     void whatDoesNotFitIsNamed(String method, String call, String problem) throws Exception {
         Joinpoint j = joinpoint(method, false, null, null, call);
-        JoinpointSet set = new JoinpointSet("test", List.of(), List.of(j), List.of());
+        JoinpointSet set = JoinpointSet.ofAnyVersion("test", j);
         ClassLoader loader = WeaverTest.class.getClassLoader();
         ClassFacts facts = new ClassFacts(loader::getResourceAsStream);
         List<String> problems = new Fitness(facts, loader, false).problems(set);

@@ -1,0 +1,27 @@
+package io.github.cloudprofiler.agent;
+
+import java.io.IOException;
+import java.net.URL;
+import java.net.URLClassLoader;
+import java.nio.file.Path;
+
+/** A class loader with an engine's jars. The tests' class path may have another version of it. */
+class EngineJars extends URLClassLoader {
+    EngineJars(String... jars) throws IOException {
+        super(urls(jars), EngineJars.class.getClassLoader());
+    }
+
+    private static URL[] urls(String... jars) throws IOException {
+        URL[] urls = new URL[jars.length];
+        for (int i = 0; i < jars.length; i++) {
+            urls[i] = Path.of(System.getProperty("engines"), jars[i] + ".jar").toUri().toURL();
+        }
+        return urls;
+    }
+
+    @Override
+    public URL getResource(String name) {
+        URL own = findResource(name);
+        return own == null ? super.getResource(name) : own;
+    }
+}

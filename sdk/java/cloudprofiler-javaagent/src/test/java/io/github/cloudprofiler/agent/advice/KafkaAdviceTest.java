@@ -1,0 +1,190 @@
+package io.github.cloudprofiler.agent.advice;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.github.cloudprofiler.agent.TestWeaver;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.LongStream;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** The advice, called by classes of Kafka that were woven. */
+class KafkaAdviceTest {
+    private static final int RECORDS = 2 * 4096; // ring/FORMAT.md has this and the offsets below
+    private static final int TAIL = 4096;
+    private static final int NAME_BYTES = 99;
+    private static final int NAME = 104;
+
+    private static final long FIRST = KafkaAdvice.first("orders", 3);
+
+    @TempDir
+    Path dir;
+
+    @BeforeEach
+    void logHere() {
+        Points.configure(new Points.Keep(1, 1), null, dir.toString());
+    }
+
+    @AfterEach
+    void logElsewhere() {
+        Points.configure(new Points.Keep(1, 1), null, null);
+    }
+
+    /** A record. A link is two of them: of the parent's id, and of the child's. */
+    private record Event(long stamp, long id) {}
+
+    /** Returns what was logged, by the channels' names. */
+    private Map<String, List<Event>> logged() throws IOException {
+        Map<String, List<Event>> all = new HashMap<>();
+        try (var files = Files.newDirectoryStream(dir, "*.ring")) {
+            for (Path file : files) {
+                ByteBuffer b = ByteBuffer.wrap(Files.readAllBytes(file))
+                        .order(ByteOrder.LITTLE_ENDIAN);
+                byte[] name = new byte[b.get(NAME_BYTES)];
+                b.get(NAME, name);
+                List<Event> events = all.computeIfAbsent(
+                        new String(name, StandardCharsets.UTF_8), n -> new ArrayList<>());
+                for (int i = 0; i < b.getLong(TAIL); i++) {
+                    events.add(new Event(b.getLong(RECORDS + 16 * i),
+                            b.getLong(RECORDS + 16 * i + 8)));
+                }
+            }
+        }
+        return all;
+    }
+
+    private List<Long> ids(String channel) throws IOException {
+        return logged().getOrDefault(channel, List.of()).stream().map(Event::id).toList();
+    }
+
+    private static List<Long> at(long... offsets) {
+        return LongStream.of(offsets).map(o -> FIRST + o).boxed().toList();
+    }
+
+    /** Runs a method of the program on a thread of its own, which has no channels yet. */
+    private static void run(String version, String method, Object... arguments) throws Throwable {
+        Throwable[] thrown = {null};
+        Thread t = new Thread(() -> {
+            try (TestWeaver kafka = new TestWeaver("kafka", "kafka-clients-" + version)) {
+                kafka.call(KafkaProgram.class.getName(), method, arguments);
+            } catch (Throwable e) {
+                thrown[0] = e;
+            }
+        });
+        t.start();
+        t.join();
+        if (thrown[0] != null) {
+            throw thrown[0];
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"3.9.1", "4.1.1"})
+    void bothSidesHaveTheIdsOfTheOffsets(String version) throws Throwable {
+        run(version, "acknowledge", 40, 1000L);
+        run(version, "poll", new long[] {1000, 1001, 1039, 1041});
+        assertEquals(at(LongStream.range(1000, 1040).toArray()), ids("orders/send"));
+        assertEquals(at(1000, 1001, 1039, 1041), ids("readers/recv"));
+        assertEquals(at(1000, 1001, 1039, 1041), ids("alone/recv"));
+        assertEquals(3, logged().size(), "a consumer that restores a state was logged");
+    }
+
+    /** The stamp is that of the call, and not that of the acknowledgement. */
+    @ParameterizedTest
+    @ValueSource(strings = {"3.9.1", "4.1.1"})
+    void partsOfABatchKeepTheirStamps(String version) throws Throwable {
+        run(version, "splitAndAcknowledge", 5000L);
+        List<Event> sent = logged().get("orders/send");
+        assertEquals(at(5200, 5100, 5000), sent.stream().map(Event::id).toList());
+        assertTrue(sent.get(2).stamp < sent.get(1).stamp && sent.get(1).stamp < sent.get(0).stamp,
+                sent.toString());
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"3.9.1", "4.1.1"})
+    void onlyWhatIsInTheTopicIsLogged(String version) throws Throwable {
+        run(version, "fail");
+        run(version, "acknowledge", 2, -1L); // acks=0
+        assertEquals(Map.of(), logged());
+        run(version, "acknowledgeAfterFailure", 70L);
+        assertEquals(at(70, 71), ids("orders/send"));
+    }
+
+    /** What Streams knows of a record that it works on. */
+    public record Context(String applicationId, Place recordContext) {}
+
+    /** Where that record was read; Streams has -1 and no topic for punctuations. */
+    public record Place(String topic, int partition, long offset) {}
+
+    private record TaskId(int subtopology, int partition) {}
+
+    private static void streamsSends(Object sink, Object context, String record) throws Throwable {
+        StreamsAdvice.collected(sink, context);
+        StreamsAdvice.sending(record);
+        KafkaAdvice.sending(record);
+    }
+
+    @Test
+    void whatASinkSendsIsLinked() throws Throwable {
+        Object batch = KafkaAdvice.batch("orders", 3);
+        Object sink = StreamsAdvice.sink(new TaskId(1, 2));
+        streamsSends(sink, new Context("app", new Place("in", 0, 5)), "linked");
+        KafkaAdvice.appended(batch, null); // no room: another batch takes it
+        KafkaAdvice.appended(batch, "future");
+        streamsSends(sink, new Context("app", new Place(null, -1, -1)), "of a punctuation");
+        KafkaAdvice.appended(batch, "future");
+        streamsSends(sink, null, "of a state store");
+        KafkaAdvice.appended(batch, "future");
+        KafkaAdvice.sending("the program's own");
+        KafkaAdvice.appended(batch, "future");
+        StreamsAdvice.collected(sink, new Context("app", new Place("in", 1, 6)));
+        KafkaAdvice.sending("the program's own, after Streams could not send");
+        KafkaAdvice.appended(batch, "future");
+        Thread t = new Thread(() -> KafkaAdvice.acknowledged(batch, 10, 5));
+        t.start();
+        t.join();
+        assertEquals(at(10), ids("app-1#2/send"));
+        assertEquals(at(11), ids("app-1#2/unlinked"));
+        assertEquals(at(13, 14), ids("orders/send"));
+        assertEquals(List.of(KafkaAdvice.first("in", 0) + 5, FIRST + 10), ids("app-1#2/links"));
+    }
+
+    @Test
+    void aTaskKnowsItsRecords() throws Throwable {
+        Object task = StreamsAdvice.task(new TaskId(0, 3), new Context("app", null));
+        StreamsAdvice.started(task, "orders", 3, 7);
+        StreamsAdvice.ended(task);
+        StreamsAdvice.started(task, "in", 3, 7);
+        StreamsAdvice.started(task, "in", 4, 7);
+        StreamsAdvice.started(task, "orders", 3, 8);
+        StreamsAdvice.ended(task);
+        assertEquals(List.of(FIRST + 7, KafkaAdvice.first("in", 3) + 7,
+                KafkaAdvice.first("in", 4) + 7, FIRST + 8), ids("app-0#3/start"));
+        assertEquals(at(7, 8), ids("app-0#3/end"));
+    }
+
+    /** A batch that was begun before the set was switched on, or in which a hook failed. */
+    @Test
+    void aBatchThatWasNotCountedHasNoIds() throws Throwable {
+        Object batch = KafkaAdvice.batch("orders", 3);
+        KafkaAdvice.sending("a record");
+        KafkaAdvice.appended(batch, "future");
+        KafkaAdvice.acknowledged(batch, 10, 2);
+        KafkaAdvice.acknowledged(null, 10, 2);
+        assertEquals(Map.of(), logged());
+    }
+}
