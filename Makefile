@@ -32,6 +32,10 @@ demo: build ## run the product on this machine, and put its report into bin/demo
 demo-flink: ## run a job on a cluster of Flink with the Java agent; its report is in bin/demo-flink
 	@scripts/demo-flink
 
+.PHONY: demo-kafka
+demo-kafka: ## run Kafka Streams and its clients with the Java agent; see bin/demo-kafka
+	@scripts/demo-kafka
+
 .PHONY: demo-storm
 demo-storm: ## run a topology on a cluster of Storm with the Java agent; see bin/demo-storm
 	@scripts/demo-storm

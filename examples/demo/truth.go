@@ -130,6 +130,9 @@ func readLog(ring []logstore.Segment, take func(point string, e logstore.Event))
 	return nil
 }
 
+// errTwice says that a tuple passed a point twice, so that its duration is not known.
+var errTwice = errors.New("twice")
+
 func (p physicals) at(point string, id uint64) (uint64, error) {
 	events := p[point]
 	byID := func(e event, id uint64) int { return cmp.Compare(e.id, id) }
@@ -138,7 +141,7 @@ func (p physicals) at(point string, id uint64) (uint64, error) {
 		return 0, fmt.Errorf("check tuple %d against the truth: no log has it at %s", id, point)
 	}
 	if i+1 < len(events) && events[i+1].id == id {
-		return 0, fmt.Errorf("check tuple %d against the truth: it is twice at %s", id, point)
+		return 0, fmt.Errorf("check tuple %d against the truth: it is %w at %s", id, errTwice, point)
 	}
 	return events[i].physical, nil
 }
