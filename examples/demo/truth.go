@@ -141,7 +141,8 @@ func (p physicals) at(point string, id uint64) (uint64, error) {
 		return 0, fmt.Errorf("check tuple %d against the truth: no log has it at %s", id, point)
 	}
 	if i+1 < len(events) && events[i+1].id == id {
-		return 0, fmt.Errorf("check tuple %d against the truth: it is %w at %s", id, errTwice, point)
+		return 0, fmt.Errorf("check tuple %d against the truth: it is %w at %s",
+			id, errTwice, point)
 	}
 	return events[i].physical, nil
 }

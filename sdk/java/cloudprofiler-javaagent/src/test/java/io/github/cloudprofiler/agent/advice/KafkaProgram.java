@@ -10,6 +10,7 @@ import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.producer.internals.ProducerBatch;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.compress.Compression;
+import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.record.MemoryRecords;
 import org.apache.kafka.common.record.TimestampType;
 
@@ -27,8 +28,7 @@ public final class KafkaProgram {
     /** Sends a record of 1,000 bytes. Returns whether the batch had room. */
     private static boolean send(ProducerBatch batch) {
         KafkaAdvice.sending("a record");
-        return batch.tryAppend(0, null, new byte[1000], new org.apache.kafka.common.header.Header[0],
-                null, 0) != null;
+        return batch.tryAppend(0, null, new byte[1000], new Header[0], null, 0) != null;
     }
 
     /** Returns a batch with this many records. */
