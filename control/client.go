@@ -187,8 +187,8 @@ func (l *Client) serverKey() string {
 const stuckLimit = time.Second
 
 // lostPause is how long the client sends nothing after the end of a connection. For a moment, the
-// dealer still accepts messages for the ended connection. The pause is shorter than the time that
-// the dealer waits before it connects again.
+// dealer still accepts messages for the ended connection, which then never arrive. The pause is
+// shorter than the time that the dealer waits before it connects again.
 const lostPause = 50 * time.Millisecond
 
 // Receive waits for the next message that does not answer a Call of this client. If a message
@@ -383,8 +383,9 @@ func (l *Client) run() {
 	close(l.done)
 }
 
-// closeBoth closes a dealer and its monitor. First it ends the monitoring: if a connection ended
-// while the dealer lingers, ZeroMQ would wait for the closed monitor, and all clients with it.
+// closeBoth closes a dealer and its monitor. It ends the monitoring first. Otherwise, if a
+// connection ends while the dealer lingers, ZeroMQ waits for the closed monitor. All clients of the
+// process then wait, too.
 func closeBoth(dealer, monitor *zmq4.Socket) {
 	_ = dealer.Monitor("", 0) // the arguments are valid
 	dealer.Close()

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fdProperty is the property of a message in which ZeroMQ tells on which connection's descriptor
-// the message arrived, as ZMQ_SRCFD does.
+// fdProperty names a property of a received message: the descriptor of the connection on which the
+// message arrived, as in ZMQ_SRCFD.
 const fdProperty = "__fd"
 
 // A connection is the server's record of a peer that connected with a key.

@@ -85,8 +85,8 @@ func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[strin
 		}
 		s.note(peer, from.key.Public, properties[fdProperty])
 	}
-	// This is the form of a routing id that ZeroMQ assigns. A peer that chooses another one may
-	// pretend to be an earlier peer.
+	// The routing ids that ZeroMQ assigns have five bytes, and the first is 0. A peer that chooses
+	// another id may pretend to be an earlier peer.
 	if len(peer) != 5 || peer[0] != 0 {
 		s.refuse(from, 0, ReasonIdentity, Malformed, "a client must not choose its routing id")
 		return

@@ -255,9 +255,8 @@ func (k Key) Write(path string) error {
 }
 
 // ClientKeys returns a function that lists the public keys in a directory. Only one goroutine may
-// call the returned function. Not every call reads the directory, because strangers can cause calls
-// and there may be thousands of files: a call reads it only if a file was added or removed, or if
-// the list is a second old.
+// call the returned function. Strangers can cause calls, and there may be thousands of files. So a
+// call reads the directory only if a file was added or removed, or if the list is a second old.
 func ClientKeys(dir string) func() ([]Key, error) {
 	d := &keyDirectory{path: dir, now: time.Now}
 	return d.list

@@ -20,9 +20,9 @@ func (c *core) endRun() {
 	}
 }
 
-// endOf returns an interval that contains the end of a run. The run began at begun, and ends now.
-// If the clock was set back during the run, the interval could lie before begun. So endOf raises
-// its Hi_ns to that of begun, if it is lower.
+// endOf returns an interval of UTC for the end of a run that ends at the moment now. begun is the
+// interval for the run's beginning. If the clock was set back during the run, the result may lie
+// before begun. So endOf never returns a lower Hi_ns than that of begun.
 func endOf(begun runs.UTC, now time.Time) runs.UTC {
 	end := runs.UTCOf(now, utcSlack)
 	end.Hi_ns = max(end.Hi_ns, begun.Hi_ns)

@@ -39,7 +39,8 @@ type collection struct {
 const collectTries = 5
 
 // errFetchAgain is returned for a damaged file that was fetched in several sessions. The damage may
-// have happened on the server's disk, in a part that arrived in an earlier session.
+// have happened on the server's disk, in a part that arrived in an earlier session. Then the node's
+// own file may be intact.
 var errFetchAgain = errors.New("an earlier part of the file may be damaged")
 
 // collectAll fetches the files of all nodes that opened the run, in parallel, and then completes
@@ -77,7 +78,8 @@ func (c *core) collectAll() {
 }
 
 // collectFailed handles an error of a collection. If the node is gone, collectFailed waits for its
-// return. Otherwise it gives up the node.
+// return. Otherwise, and if the node does not return in time, the run goes without the rest of its
+// files.
 func (c *core) collectFailed(k *collection, why error) {
 	if c.ended(k) {
 		return

@@ -78,8 +78,8 @@ func TestCollectOnceMoreFromNobody(t *testing.T) {
 	}
 }
 
-// A node that returns before the anchors after the run are measured is told at once to close the
-// run.
+// After a run is stopped, the server measures anchors. A node that returns before this measurement
+// is told at once to close the run.
 func TestANodeThatIsBackInTimeClosesTheRun(t *testing.T) {
 	f := newFleet(t, testConfig(), names(3)...)
 	f.wantSweep(time.Minute)
@@ -147,8 +147,8 @@ func TestANodeThatIsBackWhileTheRunIsCollected(t *testing.T) {
 	}
 }
 
-// A node loses its connection just when the server tells all nodes that the run ends. The server
-// tells it to close the run when it collects the run once more.
+// A node loses its connection just when the server tells all nodes that the run ends. When the
+// server later collects the run once more, it tells this node to close the run.
 func TestANodeThatMissedTheEnd(t *testing.T) {
 	f := newFleet(t, testConfig(), names(2)...)
 	f.wantSweep(time.Minute)

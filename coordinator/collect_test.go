@@ -83,8 +83,8 @@ func opened(t *testing.T) (f *fleet, of *fakeClient, size int) {
 	return f, f.clients["n00"], size
 }
 
-// collecting returns the fleet of opened while the files of its run are being fetched. n00 has sent
-// three quarters of its bytes.
+// collecting stops the run of the fleet that opened returns. It returns that fleet in the middle of
+// the collection: n00 has sent three quarters of its bytes.
 func collecting(t *testing.T) (f *fleet, of *fakeClient, size int) {
 	t.Helper()
 	f, of, size = opened(t)
@@ -436,8 +436,8 @@ func TestAnswersThatWereNotAskedFor(t *testing.T) {
 	}
 }
 
-// The server counts failed tries for each part separately. It repeats a request that fails now and
-// then.
+// The server counts failed tries for each part separately. So it does not give up a node of which
+// some requests fail, as long as each part arrives after a few tries.
 func TestAPartIsAskedForAgain(t *testing.T) {
 	f, c, _ := opened(t)
 	parts := 0
@@ -455,8 +455,8 @@ func TestAPartIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// The run names a node that is still writing its files. An empty file is fetched too, and the run
-// names it.
+// If a node is still writing its files, the run says so. The run also gets an empty file of the
+// node, and says that the file is empty.
 func TestAListThatIsNotComplete(t *testing.T) {
 	f, c, _ := opened(t)
 	c.files["logs/n00.ntp"] = nil

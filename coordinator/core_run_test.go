@@ -83,9 +83,9 @@ func TestRunHasAnchorsBeforeDuringAndAfter(t *testing.T) {
 	all := 0
 	for _, p := range pairs {
 		all += p.Trains()
-		// Two sweeps give each pair four trains each. Another 30 s of an open run give it its share
-		// of 2,000 exchanges a second, divided among 12 directions. While nodes looked for the
-		// restarted server, they sent no trains.
+		// Each of two sweeps gives a pair four trains. In the other 30 s of the open run, the 12
+		// directions share 2,000 exchanges a second. The test requires fewer trains than that,
+		// because nodes sent none while they looked for the restarted server.
 		if p.Trains() < 300*f.config.Budget/2000 {
 			t.Errorf("%s with %s has %d trains", p.A.Name, p.B.Name, p.Trains())
 		}

@@ -279,8 +279,8 @@ func (f *realFleet) heal(i int) {
 	c.fault = ""
 }
 
-// wantNamed checks that the status lists every lost pair with a reason, and that of each lost pair
-// at least one node has a fault.
+// wantNamed checks that the status lists every lost pair with a reason, and that at least one node
+// of each lost pair has a fault.
 func (f *realFleet) wantNamed(s *SweepStatus) {
 	f.t.Helper()
 	if s.Complete+len(s.Lost) != s.Pairs {

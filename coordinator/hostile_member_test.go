@@ -128,8 +128,8 @@ func (h *hostile) run() error {
 	}
 }
 
-// rest lies at a slow pace. Without this rest the member would soon use up its share, and the
-// server would refuse all other deeds.
+// rest tells lies for a second, slowly. Without such pauses the member would soon use up its share,
+// and the server would refuse all other deeds.
 func (h *hostile) rest() {
 	h.during(time.Second, func() { h.lies(); time.Sleep(50 * time.Millisecond) })
 }

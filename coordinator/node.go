@@ -11,8 +11,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// A node is what the server knows about the node of one name. It stays when the node's client is
-// gone.
+// A node contains what the server knows about one node. It stays when the node's client is gone.
 type node struct {
 	registered control.Register // the content of its last registration
 	key        string           // the public key with which it registered; "" without keys
@@ -221,9 +220,9 @@ func (c *core) mayBe(name string, key control.Key) error {
 	return nil
 }
 
-// heardOf records that the server heard from a node. If the node was mute only because it had been
-// silent, sweeps use it again. If it left two requests in a row unanswered, it stays mute until it
-// answers one, or until the next sweep tries it again.
+// heardOf records that the server heard from a node. Sweeps leave out a node that is mute. If the
+// node was mute only because it had been silent, it is no longer mute. If it left two requests in a
+// row unanswered, it stays mute until it answers one, or until the next sweep tries it again.
 func (c *core) heardOf(n *node) {
 	n.heard = c.now()
 	if n.late < 2 {

@@ -70,8 +70,7 @@ func (c *core) pairOf(m, n *node) (*pair, error) {
 }
 
 // widen combines all descriptions of each node's counter in its present epoch into one with the
-// largest quantum and core slack. It describes the counter so in all pairs, also for earlier
-// trains.
+// largest quantum and core slack. All pairs then use this description, also for earlier trains.
 func (c *core) widen(nodes ...*node) {
 	type counter struct{ name, epoch string }
 	of := func(n tscratio.Node) counter { return counter{n.Name, n.Epoch} }
@@ -111,8 +110,8 @@ func (p *pair) both() []*tscratio.Pair {
 	return []*tscratio.Pair{p.live, p.run}
 }
 
-// forget drops a pair if an epoch in its key has ended. If a run uses the pair, the core drops it
-// when the run is complete.
+// forget drops a pair if an epoch in its key has ended. A pair that a run uses stays until the run
+// is complete.
 func (c *core) forget(key pairKey) {
 	p := c.pairs[key]
 	if p == nil || p.run != nil || c.current[key.names()] == key {

@@ -118,8 +118,8 @@ func (c *core) takesSecret(n *node, s minrtt.Secret) {
 }
 
 // revoked does what is necessary when a client's key is taken off the list of accepted keys. It
-// marks the client's node as gone. It also gives every other node a new secret that invalidates all
-// earlier ones, because the key's owner may have passed on the probe keys of the node.
+// marks the client's node as gone. It also gives every other node a new secret, which invalidates
+// all earlier ones: the key's owner may have passed on the probe keys of its node.
 func (c *core) revoked(in control.Incoming) {
 	if n := c.peers[in.Peer]; n != nil {
 		c.gone(n, "its key was taken off the list")

@@ -40,8 +40,8 @@ func (a *fakeAnswerer) answers(key minrtt.Key) bool {
 	return known && s.Key(key.Prober) == key && (!ends || a.f.time <= end)
 }
 
-// answered says whether one client answers another client's probes with a key. It records that the
-// other client has this key.
+// answered reports whether one client (to) answers probes under a key that another client (from)
+// has. It also records that from has the key.
 func (f *fleet) answered(from, to *fakeClient, encoded []byte) bool {
 	key, err := minrtt.DecodeKey(encoded)
 	if err != nil {
@@ -119,8 +119,8 @@ func TestKeysArePerPairAndRotate(t *testing.T) {
 	f.wantKeys(0)
 }
 
-// A prober that receives its new keys late loses no train, because its old keys stay valid for as
-// long again.
+// A prober that receives its new keys late loses no train, because its old keys stay valid for
+// another secretLife.
 func TestAProberThatHearsLateOfNewKeysLosesNoTrain(t *testing.T) {
 	seed.NotUnderRace(t, "nothing runs side by side")
 	f := newFleet(t, testConfig(), names(3)...)
