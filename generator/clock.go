@@ -79,8 +79,8 @@ func (c *counterClock) Wait(until uint64) {
 	}
 }
 
-// sharpTimers locks the goroutine to its thread, and asks the kernel not to delay the thread's
-// wake-ups in order to group them with others.
+// sharpTimers locks the goroutine to its thread, and asks the kernel to wake the thread on time. By
+// default, the kernel may delay a wake-up to combine it with others.
 func sharpTimers() (release func()) {
 	runtime.LockOSThread()
 	// The kernel's usual slack would wake up a sender up to 50 µs later.

@@ -13,8 +13,8 @@ import (
 
 // These numbers say how often a rate is tried again.
 const (
-	// generatorRetries is for trials in which the generator itself fell behind, which show nothing
-	// about the engine.
+	// generatorRetries is for trials in which the generator itself fell behind. Such a trial shows
+	// nothing about the engine.
 	generatorRetries = 2
 	// busyRetries is for trials in which this machine was so busy that it sent tuples late. The
 	// engine may have been delayed too. Such a trial is never repeated while a rate is confirmed,

@@ -119,7 +119,8 @@ typedef struct {
 
 // cp_cpu_age_ns is the age at which cp_pace replaces the reading in cp_pacing. If the thread had
 // slept since that reading, cp_ran would take the sleep for a time in which others had the
-// processor. A thread that sleeps between two calls sleeps longer than cp_cpu_age_ns.
+// processor. A thread that sleeps between two calls sleeps longer than cp_cpu_age_ns, so cp_pace
+// then replaces the reading.
 static const double cp_cpu_age_ns = 50e3;
 
 // cp_ran reports whether the thread was on a processor for most of a time that ends now. The

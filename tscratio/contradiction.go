@@ -63,7 +63,8 @@ func (c Contradiction) String() string {
 }
 
 // RefutedError is returned if twice the smallest wander that the constraints allow exceeds
-// MaxWander. The pair does not keep the constraints that a larger wander than MaxWander needs.
+// MaxWander. A relation would need this wander, but the pair keeps only the constraints that matter
+// up to MaxWander.
 type RefutedError struct {
 	Least, Max     Wander
 	Contradictions []Contradiction

@@ -195,8 +195,8 @@ func (s *seen) interval(lo, hi int64) Interval {
 // Wander.reach. A piece contains the counts that the knot's polygon allows, translated to the
 // piece's readings and widened by the wander. Within the knot's window, the wander of that window
 // applies. Further out, the wander of the shortest window around s.y that contains the piece
-// applies. Wander.over gives both: its proof starts from the mean rate of the stated window around
-// s.y, and the polygon includes that rate.
+// applies. Wander.over gives both wanders. It may be used here, because its proof starts from the
+// mean rate of the stated window around s.y, and the polygon includes that rate.
 func (r *Relation) extend(s *seen, distance uint64, before bool) {
 	if distance == 0 {
 		return

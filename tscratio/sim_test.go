@@ -291,8 +291,8 @@ func (x *world) train(t testing.TB, p *Pair, at uint64, exchanges int, by Starte
 	}
 }
 
-// pair runs trains, with a time of every seconds from one to the next, but none in the gaps. It
-// returns the resulting pair.
+// pair runs trains and returns the resulting pair. One train follows another after the given number
+// of seconds (every). There are no trains in the gaps.
 func (x *world) pair(
 	t testing.TB, declared Assumptions, exchanges int, every float64, gaps ...[2]float64,
 ) *Pair {

@@ -135,7 +135,8 @@ func (w *Ways) narrows(s *waySegment, d uint64) bool {
 }
 
 // narrow_cycles is the smallest error of a duration for which translating both events is tried.
-// Even the narrowest difference of two translated events has a larger bound.
+// Even the narrowest difference of two translated events has a larger bound, so it cannot narrow a
+// duration with a smaller error.
 const narrow_cycles = 32
 
 // scale does what Relation.scale does, with the segment's rate. If that rate is not valid for the
