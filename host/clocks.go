@@ -13,8 +13,7 @@ type Clocks struct {
 	Boottime_ns  func() (int64, error) // CLOCK_BOOTTIME
 }
 
-// bracketTries is the number of tries of Bracket: so many that interrupts hardly disturb all of
-// them.
+// bracketTries is how many times Bracket tries: so often that interrupts hardly disturb all tries.
 const bracketTries = 16
 
 // Bracket reads CLOCK_MONOTONIC_RAW between two readings of the counter. It returns the narrowest

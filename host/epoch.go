@@ -392,8 +392,8 @@ func compareMarkers(last, now Observation) []Break {
 	return breaks
 }
 
-// compareCounter compares how far the counter has advanced with how far CLOCK_MONOTONIC_RAW has. It
-// does so since the last observation, and since w.mark, where small jumps add up.
+// compareCounter compares the advance of the counter with that of CLOCK_MONOTONIC_RAW: since the
+// last observation and, because small jumps add up, since an earlier one (w.mark).
 func (w *Watch) compareCounter(now Observation) (breaks []Break, threshold_cycles uint64) {
 	for _, since := range []Observation{w.last, w.mark} {
 		widen := int64(w.o.Widen_cycles)

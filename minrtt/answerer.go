@@ -117,7 +117,7 @@ func (a *Answerer) answer(rx Received) {
 		s.opening = a.clock.open()
 		if p.received.source == Kernel {
 			// The probe arrived before this train's first reading of the clock. Nothing says how
-			// the clock behaved in between.
+			// the clock behaved in between, so the kernel's stamp proves nothing.
 			p.received.source, p.received.realtime_ns = NoClock, 0
 		}
 	case kindClose:

@@ -18,7 +18,8 @@ type stamps struct{ sent, received, answered, returned Source }
 func sourcesOf(e Exchange) stamps { return stamps{e.Sent, e.Received, e.Answered, e.Returned} }
 
 // of returns the sources that exchange e should have, if all exchanges after the warm-up should
-// have s. When the warm-up's probe arrived, the answerer had not yet read its clock.
+// have s. In the warm-up, the stamp of the probe's arrival cannot be the kernel's, because the
+// answerer had not yet read its clock.
 func (s stamps) of(e Exchange) stamps {
 	if e.Sequence == 0 && (s.received == Kernel || s.received == Outside) {
 		s.received = NoClock
@@ -54,8 +55,8 @@ func TestKernelStamps(t *testing.T) {
 		if e.Sequence == 0 {
 			continue
 		}
-		// The interval is as wide as the packet's 10 µs, two brackets of 40 ns, and the clock's
-		// wander in 1 ms.
+		// The width of the interval is a sum: the packet's 10 µs, two brackets of 40 ns, and the
+		// clock's wander in 1 ms.
 		start, end := f.prober.offset_cycles, f.answerer.offset_cycles
 		for name, half_cycles := range map[string]uint64{
 			"out":  (e.Best.Received.Hi - end) - (e.Best.Sent.Lo-start)*3/2,

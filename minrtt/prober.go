@@ -401,8 +401,8 @@ func (p *Prober) complete(q *probe, floor_cycles uint64) Exchange {
 		Answered: tscratio.At(leaving),
 		Returned: tscratio.At(returned),
 	}}
-	// A kernel stamp lies between two user stamps. The outer one of these is the user stamp of the
-	// same packet at the same node.
+	// A kernel stamp lies between two user stamps of its node: the one of the same packet, and one
+	// of an earlier or a later packet.
 	e.Best.Sent, e.Sent = p.narrow(q.sent, p.ownClock, tscratio.Interval{Lo: sent, Hi: returned})
 	e.Best.Received, e.Received = p.narrow(q.received, p.peersClock,
 		tscratio.Interval{Lo: min(floor_cycles, received), Hi: received})

@@ -112,8 +112,8 @@ func TestRealtimeIsTight(t *testing.T) {
 	}
 }
 
-// If there are several brackets at one end, all of them narrow the interval: one bracket may be
-// late before the clock's reading, another after it.
+// If there are several brackets at one end, all of them narrow the interval. For example, one
+// bracket may be wide before the clock's reading, and another after it.
 func TestRealtimeIntersectsBrackets(t *testing.T) {
 	r := clockReport{status: clockRelated, openingLength: 2, closingLength: 2, step_ns: 1}
 	r.opening = [maxBrackets]bracket{{990, 1000, 1001}, {2000 - 1, 2000, 2000 + 10}}

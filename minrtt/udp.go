@@ -157,7 +157,7 @@ func (u *UDP) setUp(local netip.AddrPort) error {
 		}
 	}
 	// With GRO, packets that arrive together share one stamp. GRO is off by default, but may have
-	// been turned on. Kernels before 5.0 do not have it.
+	// been turned on, so turn it off. Kernels before 5.0 do not have it.
 	_ = unix.SetsockoptInt(u.fd, unix.IPPROTO_UDP, unix.UDP_GRO, 0)
 	u.address(local)
 	if err := u.withAddress(unix.SYS_BIND); err != nil {

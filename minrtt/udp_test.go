@@ -474,7 +474,7 @@ func TestTrainAllocatesLittle(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// These are the train's result, two clock relations and the session. An exchange allocates
+	// A train allocates its result, two clock relations and the session. An exchange allocates
 	// nothing.
 	if got := testing.AllocsPerRun(100, train); got > 30 {
 		t.Errorf("%v allocations a train, want at most 30", got)
