@@ -67,7 +67,7 @@ func TestRingOfAnUnknownBoot(t *testing.T) {
 }
 
 // If nobody knows in which epoch rows were logged, the name of their epoch differs from the names
-// of all others.
+// of all other epochs.
 func TestUnknownBootsRelateToNothing(t *testing.T) {
 	o := Options{Epoch: func() string { return "now" }}
 	one, other := o.epochNow(ring.Header{Incarnation: [16]byte{1}}), o.epochNow(ring.Header{

@@ -40,8 +40,8 @@ const (
 
 	defaultMaps = 65530 // the kernel's default, used if the limit cannot be read
 
-	// A ring costs a drainer up to 30 KB, including the kernel's memory, and the part of its log's
-	// index that waits in memory. So a drainer with maxRings rings that log little fits into a
+	// A ring costs a drainer up to 30 KB, including the kernel's memory. In addition, a part of its
+	// log's index waits in memory. So a drainer with maxRings rings that log little fits into a
 	// service with 1 GiB.
 	maxRings = 1 << 14
 
@@ -213,7 +213,7 @@ func level(wants []int, room int) int {
 
 // yield gives up a ring so that another process gets its room. It returns false if the drainer
 // cannot end the ring's log. As soon as there is room again, the drainer drains the ring again. The
-// ring's log then continues in the log directory of that time.
+// ring's log then continues in the log directory that is in use by then.
 func (s *source) yield(w *worker) bool {
 	for i := range s.places {
 		if s.takeSkipped(w, i) != nil {

@@ -129,8 +129,8 @@ func (s *story) check() error {
 			return fmt.Errorf("no log of %s", name)
 		}
 	}
-	// These channels have one writer: every id below calls is in the log, or in a range of drops at
-	// its place.
+	// These channels have one writer: every id below the number of calls is in the log, or in a
+	// range of drops at its place.
 	for _, name := range []string{"one/x", "links/x", "recorder/x"} {
 		k := logs[name]
 		// gaps has the number of dropped events, by the row before which they would have come.

@@ -32,7 +32,7 @@ func (d *Drainer) keepLock() bool {
 
 // letGo gives up the rings that still have their names. It keeps the other rings, because no other
 // drainer can find them. When this drainer gets the directory back, it finds the given-up rings
-// again, as a drainer does at its start. Their logs may already have been begun.
+// again, as a drainer finds rings at its start: they may have logs already.
 func (d *Drainer) letGo() {
 	d.begun = false
 	clear(d.later) // the other drainer may have begun the logs of these rings in the meantime

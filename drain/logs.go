@@ -73,8 +73,8 @@ func (b begun) and(dir string) (begun, error) {
 	return begun{append(slices.Clone(b.dirs), dir), append(slices.Clone(b.segments), segments)}, nil
 }
 
-// of returns the directory in which a ring's log continues, and the log's segments there. It is the
-// directory with the log's latest segment, because logs may leave a directory and return to it.
+// of returns the directory in which a ring's log continues, and the log's segments there. Logs may
+// leave a directory and return to it, so of chooses the directory with the log's latest segment.
 func (b begun) of(name channel.Name,
 	incarnation logstore.Incarnation) (dir string, segments []logstore.Segment) {
 	dir = b.dirs[0]

@@ -34,8 +34,8 @@ type process struct {
 
 // unvouched is the id for all processes of a namespace with rings that falsely name another
 // process. hasEnded is the id for all processes of a namespace that had already ended when the
-// drainer checked their rings. They share an id because nobody can find out which ended process had
-// which ring. Their rings will be drained soon.
+// drainer checked their rings. The ended processes share an id because nobody can find out which of
+// them had which ring. Their rings will be drained soon.
 const (
 	unvouched = 0
 	hasEnded  = -1

@@ -120,8 +120,8 @@ func (p *place) pace(state ring.State, now time.Duration, records uint64) time.D
 		return 0
 	}
 	seconds := float64(records/4-waiting) / max(p.rate, 1) / 2
-	// Near a quarter, this time alone would become shorter with every look. If the shard will not
-	// be full soon, wait a little longer.
+	// If the shard is nearly a quarter full, this time alone would become shorter with every look.
+	// If the shard will not be full soon, wait a little longer.
 	seconds = max(seconds, min(early.Seconds(), float64(records-waiting)/max(p.rate, 1)/8))
 	return time.Duration(min(seconds*1e9, float64(longest)))
 }
@@ -277,8 +277,8 @@ func (s *source) takeJournal(w *worker, i int) error {
 	}
 	n := len(entries)
 	// If the journal is full, the program overwrites the newest entry at the next change. So the
-	// newest entry is final only if the program has adopted the drainer's last settings. apply
-	// prevents full journals.
+	// newest entry is final only if the program has adopted the drainer's last settings. This is a
+	// precaution, because apply waits until the journal has room.
 	if n == ring.JournalSize && s.alive && entries[n-1].Word != s.word {
 		n--
 	}

@@ -63,8 +63,8 @@ type source struct {
 	rate      rate              // limits the rows, as the handler table says
 	asked     uint64            // number of snapshots that the program has asked for
 
-	// clear is a time.Duration. What was logged before it has been taken from the ring. Any
-	// goroutine may read it.
+	// clear is a moment, as a time.Duration. The drainer has taken from the ring everything that
+	// was logged before it. Any goroutine may read clear.
 	clear atomic.Int64
 
 	mu    sync.Mutex // protects all below
@@ -146,7 +146,7 @@ func (s *source) prepare(logs begun) error {
 		}
 	}
 	// An earlier drainer died while it moved the log. The program logged the content of the ring
-	// after that move had begun.
+	// after that move had begun, so the log must continue in the new directory.
 	if logs := s.d.Logs(); s.log.Moved() && dir != logs {
 		if err := s.log.Move(logs); err != nil {
 			return logFailure{err}

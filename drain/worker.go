@@ -48,8 +48,8 @@ type worker struct {
 	ended    bool
 }
 
-// A record of a ring has the same layout as an event of a log. If it does not, these lines fail to
-// compile.
+// A record of a ring must have the same layout as an event of a log. If it does not, these lines
+// fail to compile.
 const (
 	_ = -uint(unsafe.Sizeof(ring.Record{}) ^ unsafe.Sizeof(logstore.Event{}))
 	_ = -uint(unsafe.Offsetof(ring.Record{}.ID) ^ unsafe.Offsetof(logstore.Event{}.ID))
@@ -137,8 +137,8 @@ func (w *worker) takeIn() {
 	w.incoming = w.incoming[:0]
 }
 
-// early is how long before its time a worker may look at a ring. Because it then looks at several
-// rings in one pass, it makes fewer passes, and can pause between them even if it has many rings.
+// early is how long before the due time a worker may look at a ring. So a worker looks at several
+// rings in one pass. It makes fewer passes, and can pause between them even if it has many rings.
 const early = time.Millisecond
 
 // due reports whether it is time to look at the ring.
@@ -163,7 +163,7 @@ func (w *worker) rest() time.Duration {
 
 // awakeLimit is the shortest wait during which a worker sleeps. A sleeping thread gets its core
 // back only after 50 µs to more than a millisecond. If the next look is due sooner than awakeLimit,
-// the ring could be full by then, so the worker stays awake.
+// the ring could be full before the thread runs again, so the worker stays awake.
 const awakeLimit = 200 * time.Microsecond
 
 // sleep waits until a moment that is at most four polls away. Nothing can wake a worker earlier.

@@ -346,8 +346,8 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// A client refuses a peer by whose stamps answers leave before the probes arrive. The error names
-// the peer, and the client keeps nothing of the train.
+// A client refuses a peer if, by the peer's stamps, answers leave before their probes arrive. The
+// error names the peer, and the client keeps nothing of the train.
 func TestALiarIsRefusedByName(t *testing.T) {
 	a := startNode(t, "a", nil)
 	liar := startNode(t, "liar", func(c *Config) {

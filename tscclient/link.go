@@ -316,8 +316,8 @@ func (l *Link) alive(w *control.Welcome) error {
 func (l *Link) receive() {
 	defer l.running.Done()
 	orders := make(chan struct{}, maxOrders)
-	// By kind of order, for the kinds that holds names: a channel that is closed when the newest
-	// order of that kind has been carried out and answered.
+	// For some kinds of orders (see holds), newest has a channel. It is closed when the newest
+	// order of the kind has been carried out and answered.
 	newest := map[control.Kind]chan struct{}{}
 	for {
 		in, err := l.control.Receive(l.ctx)
