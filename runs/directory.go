@@ -193,8 +193,8 @@ func (d *Directory) readRelation(name string) (*tscratio.Pair, error) {
 				n.Name, node.Epoch)
 		}
 	}
-	// In an earlier version, the file's name did not contain the length of the first node's name.
-	// before is the present name of such a file.
+	// Earlier versions left the length of the first node's name out of the file's name. before is
+	// the name that this version gives to such a file.
 	before := strings.Replace(name, pair.A.Name+"--"+pair.B.Name,
 		pairName(pair.A.Name, pair.B.Name), 1)
 	if want := d.Run.PairPath(pair.A, pair.B); want != name && want != before {

@@ -55,9 +55,9 @@ func randomCounter(r *rand.Rand) CounterConfig {
 	return c
 }
 
-// halveLimit halves the wander's limit until the configuration is valid. In a short window a slow
-// wave changes little. If the change in the window were scaled up to the limit, the whole wave
-// would leave the allowed range.
+// halveLimit halves the wander's limit until the configuration is valid. A limit may be too large
+// for a slow wave, which changes little in a short window. If that change were scaled up to the
+// limit, the whole wave would leave the allowed range.
 func halveLimit(c *CounterConfig) {
 	for {
 		if _, err := knots(*c); err == nil {

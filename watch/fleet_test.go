@@ -169,8 +169,8 @@ func wandering(t *testing.T) func(string, virtual.Physical) vnode.Config {
 	}
 }
 
-// While a client watches a job on three nodes, every duration and percentile contains the true one,
-// the pictures show the job's paths and no others, and counts are exact.
+// A client watches a job on three nodes. Every duration and percentile contains the true one. The
+// pictures show the job's paths and no others, and counts are exact.
 func TestFleetIsWatched(t *testing.T) {
 	f := newFleet(t, wandering(t), "alpha", "beta", "gamma")
 	f.open("tuesday")

@@ -65,7 +65,7 @@ func (s *sim) idle(seconds int) {
 	s.now += uint64(seconds) * hz
 }
 
-// begin makes all nodes begin a stream. The counts of the first Samples end where the stream began;
+// begin makes all nodes begin a stream. The data of the first Samples end where the stream began.
 // behind is the number of these Samples. They and the next Sample also count events from before the
 // stream.
 func (s *sim) begin(behind uint64) {

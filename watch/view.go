@@ -206,8 +206,9 @@ func (v *View) addSample(now time.Time, s *coordinator.WatchedSample) {
 		}
 		n.stream, n.began, n.number = s.Stream, s.Began_cycles, s.Number-1
 		if s.Number > 1 {
-			// The stream began before this View, for another client. Samples that this View lacks
-			// have events from up to the moment when they were made.
+			// The stream began before this View, for another client. This View lacks the stream's
+			// first Samples, and the events in them. So for this View the stream begins only when
+			// the present Sample was made.
 			n.began = max(s.Made_cycles, s.Until_cycles)
 		}
 		n.until = s.Until_cycles
