@@ -391,8 +391,8 @@ func kill(t *testing.T, draw *rand.Rand, steps int, play func(program *stepped, 
 	t.Helper()
 	program := startStepped(t)
 	for range 10 {
-		// The play may have fewer instructions than last time: the scheduler may have run last
-		// time, and its instructions were counted, too.
+		// If the scheduler ran in the previous play, its instructions were counted, too. So this
+		// play may have fewer instructions, and end before the one at which the program is killed.
 		if steps = play(program, draw.IntN(steps)); program.dead {
 			return
 		}

@@ -14,9 +14,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
 
-// programVariable is the name of an environment variable. If it names a program in the map
-// programs, the test binary runs that program instead of tests. Some tests
-// need a process that they can kill.
+// programVariable is the name of an environment variable. If its value is the name of a program in
+// the map programs, the test binary runs that program instead of tests. So tests can start
+// processes that they may kill.
 const programVariable = "CLOUDPROFILER_HANDLERS_PROGRAM"
 
 // programs are programs by name. Each test file adds the programs that it needs.

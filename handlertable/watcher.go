@@ -4,7 +4,7 @@ import "bytes"
 
 // Watcher watches a table in a file that people edit while the table is in use. Table always
 // returns the last valid version of the table. If a new version is not valid, only the error of
-// Look tells.
+// Look says so.
 //
 // Look always reads the file: the file's time does not change with every edit, and reading takes
 // only microseconds. One goroutine at a time may use a Watcher.
