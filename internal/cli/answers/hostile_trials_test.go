@@ -170,7 +170,6 @@ func (all *trials) tell(t *testing.T) {
 
 // If parts of a run are wrong, the answer still covers the other parts. About intact nodes it says
 // the same as the answer about the unchanged run.
-// This is a part of what TestBarHostileRuns tries, which make test runs too.
 func TestHostileRuns(t *testing.T) {
 	seed.NotUnderRace(t, "the other tests answer side by side too")
 	if testing.Short() {

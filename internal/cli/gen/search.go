@@ -110,8 +110,8 @@ func runGenSearch(ctx context.Context, flags genSearchFlags, stdout, stderr io.W
 		notices.show("trial %d, %s: %.0f tuples a second", trials+1, phase, rate)
 	}
 	// Most notices of a trial's sender report what the search is looking for, such as an engine
-	// that refuses too much load. The trial's verdict says the same, so only these notices are
-	// shown.
+	// that refuses too much load. The trial's verdict says the same, so only three kinds of notices
+	// are shown.
 	o.Notice = func(n generator.Notice) {
 		if n.Mark == generator.ReceiverGone || n.Mark == generator.SenderGone ||
 			n.Mark == generator.Malformed {
