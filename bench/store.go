@@ -309,8 +309,8 @@ func appendSpeed(all []float64, begin time.Duration) ([]float64, error) {
 	return append(all, storeBlocks*logstore.MaxRows*ring.RecordBytes/float64(end-begin)), err
 }
 
-// threadTime returns the processor time of this thread. A pinned goroutine stays on its thread, and
-// the time of other threads on the same core is not included.
+// threadTime returns the processor time of this thread, without that of other threads on the same
+// core. The caller's goroutine must be pinned, so that it stays on the thread.
 func threadTime() (time.Duration, error) {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {

@@ -42,8 +42,8 @@ const noTrack = ^uint32(0)
 // spanEnds are the two points of a span, as indices in collector.points.
 type spanEnds struct{ from, to int }
 
-// Sizes in bytes: of an item, and of the buffers of the two sorters. Each sorter has at most two
-// buffers at a time.
+// These are sizes in bytes: of an item, and of the buffers of the two sorters. Each sorter has at
+// most two buffers at a time.
 const (
 	itemSize     = 72
 	itemsBuffer  = 48 << 20

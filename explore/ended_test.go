@@ -56,8 +56,8 @@ func collided(rng *rand.Rand, parent, name string, tuples int) error {
 	return simrun.Write(rng, parent, name, simrun.Nodes(rng, 4), channels)
 }
 
-// The lanes, the lists and the search count as many tuples that ended at a point as the analysis
-// does, even if ids collide, events are repeated, and paths fork.
+// The lanes, the lists and the search agree with the analysis about how many tuples ended at a
+// point. This holds even if ids collide, events are repeated, and paths fork.
 func TestEndedAsInTheAnalysis(t *testing.T) {
 	ended := regexp.MustCompile(`it ended at (\S+), which`)
 	rng, parent, tuples := seed.Random(t), t.TempDir(), 4000

@@ -79,7 +79,7 @@ func (s *sorter[T]) flush() {
 }
 
 func (s *sorter[T]) spill(rows []T) error {
-	// Rows are large, so this moves only keys and indices. It compares whole rows only if their
+	// Rows are large, so sorting moves only keys and indices. It compares whole rows only if their
 	// keys are equal.
 	type keyed struct {
 		key [2]uint64

@@ -160,8 +160,8 @@ func TestFalseBoundsAreCounted(t *testing.T) {
 			}
 		}
 		s.trains[i].Arrivals = nil
-		// The paper's anchors move with the stamps. Queries must not be for moments before the
-		// anchors.
+		// The paper's anchors move with the stamps, and queries must not be for moments before the
+		// anchors. So the time for queries begins later, too.
 		s.trains[i].after += l.machine.Hz / 500
 	}
 	rows, _, err := s.rows(r, 500)

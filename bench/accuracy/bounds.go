@@ -336,8 +336,8 @@ func (v view) upper(c tscratio.Constraint) uint64 {
 		uint64(int64(math.Ceil(-v.least(-int64(v.y+v.b.Quantum_cycles-at)))))
 }
 
-// least returns the smallest product of d and a rate that is possible. d is a distance within a
-// train, which is below 2⁴⁰ cycles.
+// least returns the smallest possible product of d and a rate. d is a distance within a train,
+// which is below 2⁴⁰ cycles.
 func (v view) least(d int64) float64 {
 	return min(float64(d)*v.rate.Lo.Float(), float64(d)*v.rate.Hi.Float())
 }

@@ -401,8 +401,8 @@ func examine() (machine, error) {
 }
 
 // mostUncertain_ppb is the largest uncertainty of the frequency from which virtual nodes are
-// derived. Over an examination, a frequency this uncertain is off by a few hundred µs. If other
-// programs keep a core busy, they delay its readings by that much.
+// derived. Such a frequency was measured with clock readings that were off by a few hundred µs.
+// Readings are delayed by that much if other programs keep a core busy.
 const mostUncertain_ppb = 1e6
 
 // virtualNodes makes the nodes: A, which is the reference, and the others. Their counters began at

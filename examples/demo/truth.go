@@ -166,7 +166,8 @@ func newChecker(
 func (c *checker) duration(d analysis.DurationRow) error {
 	if strings.Contains(d.Kind, ",") {
 		// This duration begins with the first or the last of the tuples in a window. The events do
-		// not show which of these tuples was truly the first or the last.
+		// not show which of these tuples was truly the first or the last, so the duration is not
+		// compared.
 		return nil
 	}
 	first, err := c.physical.at(d.From, d.ID)
