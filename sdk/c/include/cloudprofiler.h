@@ -289,8 +289,8 @@ struct cp_channel {
 	uint64_t plain; /* if *word equals plain, the inline call keeps every event */
 	uint64_t idle;  /* if *word equals idle, the channel keeps nothing */
 	/*
-	 * The inline call stores the next records from next to before end. If next is not below
-	 * end, the call is not inline.
+	 * The inline call may store records from next up to end, without end itself. If next is not
+	 * below end, the call is not inline.
 	 */
 	struct cp_record *next, *end;
 };

@@ -18,8 +18,8 @@
 
 /*
  * If a yield takes longer than SLOW_YIELD_NS, another program that computes has the core. The next
- * yield would take as long, and a hundred of them longer than STALL_NS. Even the shortest sleep
- * takes less time.
+ * yield would take as long, and a hundred of them longer than STALL_NS. So the thread then sleeps
+ * instead of yielding, and its first sleeps take less time.
  */
 #define SLOW_YIELD_NS UINT64_C(100000)
 
