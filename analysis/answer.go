@@ -71,9 +71,9 @@ type Answer struct {
 type Reference struct {
 	Node   string `json:"node"`
 	Chosen bool   `json:"chosen"` // the analysis chose it, for its small bounds
-	// The interval of the node's frequency. Everything that is shown in seconds uses this
-	// frequency. If both ends are equal, the frequency is nominal: nobody measured it. If both are
-	// 0, the frequency is not known.
+	// FrequencyLo_hz and FrequencyHi_hz are the ends of the interval of the node's frequency.
+	// Everything that is shown in seconds uses this frequency. If both ends are equal, the
+	// frequency is nominal: nobody measured it. If both are 0, the frequency is not known.
 	FrequencyLo_hz float64 `json:"frequency_lo_hz,omitempty"`
 	FrequencyHi_hz float64 `json:"frequency_hi_hz,omitempty"`
 	Source         string  `json:"frequency_source,omitempty"` // what it was measured against
@@ -127,8 +127,8 @@ type Point struct {
 	Tuples     uint64 `json:"tuples"`     // tuples that passed the point
 	Duplicates uint64 `json:"duplicates"` // further events of tuples that had passed already
 	// Lost counts tuples that ended here although a later tuple of the same node reached a later
-	// point. If Undecided is not empty, Lost and InFlight are the largest possible numbers.
-	// Those of Perhaps may come on top.
+	// point. If Undecided is not empty, the true numbers may be smaller than Lost and InFlight.
+	// Tuples in Perhaps are counted only there, but may be lost or in flight, too.
 	Lost uint64 `json:"lost"`
 	// Filtered counts tuples that end here as if a filter dropped them: about the same share of the
 	// tuples ends here all the time, and the share is one in twenty or more. A steady loss looks
@@ -137,8 +137,8 @@ type Point struct {
 	// InFlight counts tuples that ended here, and after which no tuple of the same node reached a
 	// later point.
 	InFlight uint64 `json:"in_flight"`
-	// Perhaps counts further tuples that may have ended here. Others have their ids, so it is not
-	// known what became of which.
+	// Perhaps counts further tuples that may have ended here. Other tuples have the same ids, so it
+	// is not known which of them ended.
 	Perhaps uint64 `json:"perhaps_ended,omitempty"`
 	// Appeared counts tuples that no earlier point saw, although this point is not a source.
 	Appeared uint64 `json:"appeared"`
@@ -245,8 +245,8 @@ type Durations struct {
 	// related at that time. No other field counts them.
 	Unplaced uint64 `json:"unplaced"`
 	// Withheld is the number of durations that could be computed, but may be false. There are two
-	// reasons: an end may be the event of another tuple with the same id, or the logs may lack a
-	// tuple of which this one was made. No other field counts them.
+	// reasons: an end may be the event of another tuple with the same id, or the logs may lack one
+	// of the tuples of which the tuple was made. No other field counts these durations.
 	Withheld  uint64 `json:"withheld,omitempty"`
 	Before    uint64 `json:"before"`    // From is certainly earlier than To
 	Undecided uint64 `json:"undecided"` // the bound is too wide to tell
@@ -378,8 +378,8 @@ type Passed struct {
 type Arrival struct {
 	From  int       `json:"from"` // index in Passed of the event where the span begins
 	Since *Interval `json:"since,omitempty"`
-	// Slack is how much later the last of the spans in After began than this one. It is set only if
-	// this span surely was not the last: the tuple then waited here for another branch.
+	// Slack is by how much this span began earlier than the span in After that began last. It is
+	// set only if this span surely was not the last: the tuple then waited here for another branch.
 	Slack *Interval `json:"slack,omitempty"`
 }
 

@@ -268,8 +268,8 @@ func (a *assembler) points(out *Answer) {
 	}
 }
 
-// findAlone says why the tuples at a point end there, if they were seen at no other point, or are
-// unfinished.
+// findAlone adds a finding if the tuples at a point were seen at no other point, or if some of them
+// are unfinished.
 func (a *assembler) findAlone(rank int, at *Point) {
 	f := &a.found.points[rank]
 	switch {

@@ -65,8 +65,8 @@ func (a *assembler) spans(out *Answer) {
 	a.findWithheld(out)
 }
 
-// doubtJoins marks spans that end where branches meet. If a duration of one branch is withheld
-// there, perhaps another branch came last, and the transfer of that branch counts as waiting.
+// doubtJoins marks spans that end where branches meet, if durations of another branch are withheld
+// there. For some tuples, it is then not known which branch came last, and so which of them waited.
 func doubtJoins(spans []Span) {
 	joins, withheld := map[string]bool{}, map[string]uint64{}
 	for i := range spans {

@@ -147,7 +147,7 @@ func TestNoiseOfManyTuples(t *testing.T) {
 }
 
 // An interval of chance contains the percentile of infinitely many durations, although some of the
-// durations are lacking. These may be the largest or the smallest.
+// durations are lacking. The lacking ones may be the largest or the smallest.
 func TestChanceContainsTheTruth(t *testing.T) {
 	seed.NotUnderRace(t, "nothing runs side by side")
 	rng := seed.Random(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// The reference is the node with the smallest median bound to the others, unless one is named. A
-// node to which more others are related is preferred.
+// Unless a reference is named, it is the node that is related to the most others. Of several such
+// nodes, it is the one with the smallest median bound to the others.
 func TestReferenceIsTheNodeOfSmallestBounds(t *testing.T) {
 	rng := seed.Random(t)
 	for _, near := range []int{0, 1, 2} { // the node that is near to both others
@@ -48,9 +48,8 @@ func TestReferenceIsTheNodeOfSmallestBounds(t *testing.T) {
 	}
 }
 
-// A stamp of a channel that does not order its stamps (channel.Unordered) may be early or late.
-// Intervals that depend on such stamps are widened: durations on one node or between two, and
-// places.
+// An unordered stamp (channel.Unordered) may be early or late. Intervals that depend on such stamps
+// are widened: durations on one node or between two, and the places of events.
 func TestStampsThatOrderNothing(t *testing.T) {
 	_, dir := smallRun(t)
 	in, err := openInput(dir, Options{Reference: "A"})

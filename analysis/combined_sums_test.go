@@ -116,8 +116,8 @@ func cmpZero(d int64) int {
 	return 0
 }
 
-// checkOverTime compares percentiles over time with the truth, in the bins of which it is sure
-// which durations are in them.
+// checkOverTime compares percentiles over time with the truth. It leaves out a bin if it is not
+// certain which durations are in it.
 func (w *truth) checkOverTime(a *whole, l *Span, rows []int) {
 	reference := w.job.Nodes[slices.IndexFunc(w.job.Nodes, func(n simrun.Node) bool {
 		return n.Name == a.Reference.Node
@@ -262,8 +262,8 @@ type jobsTried struct {
 	jobs, failed, rows, surely, waited, origins, withheld, guessed int
 }
 
-// In jobs in which anything may happen together, and whose logs may lack events, every aggregate
-// contains the truth or is withheld, and critical paths are the true ones.
+// In these jobs anything may happen together, and their logs may lack events. Still, every
+// aggregate contains the truth or is withheld, and critical paths are the true ones.
 func TestAnswersOfAnyJobAreTrue(t *testing.T) {
 	told := jobsTried{}
 	for i := 0; i < max(4, 60/seed.Share()) || !told.enough() && i < 300; i++ {
@@ -366,9 +366,9 @@ func answerOfAnyJob(t *testing.T, rng *rand.Rand, told *jobsTried) {
 	}
 }
 
-// shown reports whether the logs show the order of the job's points, as the analysis assumes: some
-// tuple passes each two points that are on one way, and all tuples pass them in one order. Tuples
-// pass points that are not on one way in both orders.
+// shown reports whether the logs show the order of the job's points, as the analysis assumes: if
+// two points are on one way, some tuple passes both, and all tuples pass them in one order. If two
+// points are on different ways, some tuples pass them in one order and some in the other.
 func (w *truth) shown() bool {
 	if w.job.Colliding {
 		return false

@@ -196,9 +196,9 @@ func (w *truth) checkPaths(a *whole) {
 	}
 }
 
-// repeats reports whether a row is of an id of which a tuple has several events at a point. The
+// repeats reports whether a row's id belongs to a tuple with several events at one point. The
 // analysis assumes that events are repeated before their id begins again, and that the logs have
-// the first of them.
+// the first of them. If a job breaks this assumption, such a row may be false.
 func (w *truth) repeats(r *DurationRow) bool {
 	several := func(u *simrun.Tuple) bool {
 		points := map[string]bool{}

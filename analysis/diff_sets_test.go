@@ -15,7 +15,7 @@ import (
 
 // A change has a verdict only if the durations of both sides are those of the same tuples.
 // Otherwise the reason is given. The worker is slow for three of four tuples. A sample may have
-// only these, or only the others, so two samples would show a change that is none.
+// only these, or only the others, so two samples would seem to show a change.
 func TestVerdictOnlyOfTheSameTuples(t *testing.T) {
 	seed.NotUnderRace(t, "TestAnswersEqualOracle analyzes side by side too")
 	rng := seed.Random(t)

@@ -353,8 +353,8 @@ func rankOf(percent_milli uint64, n uint64) uint64 {
 	return min(max(q, 1), n) - 1
 }
 
-// percentiles returns [percentile of the los, percentile of the his] for each of the percentiles,
-// which must rise.
+// percentiles returns an interval for each given percentile: from that percentile of the low ends
+// to that percentile of the high ends. The given percentiles must rise.
 func (d *distribution) percentiles(percents_milli []uint64) []tscratio.Elapsed {
 	found := make([]tscratio.Elapsed, len(percents_milli))
 	if d.n == 0 {
@@ -375,9 +375,10 @@ func ranksOf(percents_milli []uint64, n uint64) []uint64 {
 	return ranks
 }
 
-// ranked returns intervals that contain the lo and the hi with each of the ranks, which must rise.
-// An interval is one value if durations are kept exactly, and otherwise a bucket. An edge of a
-// bucket may lie beyond the values that were seen, and is then replaced by the last of these.
+// ranked returns two intervals for each given rank: one contains the low end with that rank, the
+// other the high end. The ranks must rise. An interval is one value if durations are kept exactly,
+// and otherwise a bucket. An edge of a bucket may lie beyond the values that were seen, and is then
+// replaced by the last of these.
 func (d *distribution) ranked(ranks []uint64) (los, his []tscratio.Elapsed) {
 	if d.lo != nil {
 		los, his = d.lo.at(ranks), d.hi.at(ranks)

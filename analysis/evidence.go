@@ -212,8 +212,8 @@ func (e *evidence) unproven(p, q int, points []point) bool {
 	return e.related(p, q)
 }
 
-// countAt is the number of events of the i-th tuple of passed at a point that it passes. If they
-// are in several logs, it is the number of those in one of them.
+// countAt is the number of events of the i-th tuple of passed at a point that the tuple passes. If
+// the events are in several logs, only those in one log count.
 func (e *evidence) countAt(i, p int) uint8 {
 	if e.several[i]>>p&1 == 0 {
 		return 1

@@ -19,8 +19,8 @@ type found struct {
 	apart   uint64 // a pair of such points, as in plan
 	backs   []backwards
 
-	// A child is an id that a link says was made of others. childless counts the children without
-	// an event in any log, born those with one.
+	// A child is an id that was made of others, according to a link. childless counts the children
+	// without an event in any log, and born counts the other children.
 	childless, born uint64
 
 	overused uint64 // ids that occur too often to identify a tuple
@@ -37,8 +37,8 @@ type pointFound struct {
 	made       uint64 // tuples that passed the point and were made of others
 	unfinished uint64 // tuples counted in made that ended inside an actor
 
-	// guessed counts tuples that may have ended here, or not: others have their ids. perhaps counts
-	// those of them that no other field counts as ended here.
+	// guessed counts tuples of which it is not known whether they ended here, because other tuples
+	// have the same ids. perhaps counts those of them that no other field counts as ended here.
 	guessed, perhaps uint64
 	// spilled is the time of tuples that begin here and whose events are in doubt.
 	spilled critical

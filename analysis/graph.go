@@ -35,7 +35,7 @@ type graph struct {
 	inside uint64
 	// lacking has the ranks of points whose logs do not have every tuple.
 	lacking uint64
-	// gaps[rank] has the ranks to which a tuple may have passed a point between that the logs do
+	// gaps[rank] has the ranks that a tuple may have reached from it past a point that the logs do
 	// not show: see assembler.past.
 	gaps []uint64
 	// crowded has the ranks where it is not known how many branches of a tuple arrive: a branch

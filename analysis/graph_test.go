@@ -10,9 +10,9 @@ import (
 )
 
 // Three things decide which of two points comes first. The bounds decide for tuples whose order
-// they prove. Else the names of an actor's points decide, and else the middles of intervals.
-// Between nodes that are not related, a point that leaves an actor comes before one that arrives at
-// another.
+// they prove. For other tuples, the names of an actor's points decide. If these do not decide, the
+// middles of the intervals do. Between nodes that are not related, a point that leaves an actor
+// comes before one that arrives at another.
 func TestWhatPrecedes(t *testing.T) {
 	for _, test := range []struct {
 		p, q           string

@@ -13,9 +13,9 @@ type Held struct {
 	// values whose interval does not contain the truth: must be 0 for a proven method
 	Outside uint64 `json:"outside"`
 
-	// Used is a histogram of the errors of the values that are not outside, each as a share of the
-	// value's bound, in steps of a twentieth. The error is the distance from the middle of the
-	// interval to the truth.
+	// Used is a histogram of the values' errors, each as a share of the value's bound, in steps of
+	// a twentieth. The error is the distance from the middle of the interval to the truth. Values
+	// that Outside counts are left out.
 	Used [UsedSteps]uint64 `json:"used"`
 	// the largest error, as a share of its value's bound; above 1 if a value is outside
 	MostUsed float64 `json:"most_used"`

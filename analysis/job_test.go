@@ -13,9 +13,9 @@ type job struct {
 	nodes    []simrun.Node
 	channels []simrun.Channel
 	edges    [][2]string
-	// findable says that the data show all edges. This needs three things. For each edge, some
-	// tuple passes both ends. An id that ended in a window does not reach the sink as another
-	// tuple. An id that no source logged the first time is not logged there as another tuple.
+	// findable says that the data show all edges. For each edge, some tuple must pass both ends. If
+	// ids are used twice, there must also be no window and no unlogged event: otherwise the two
+	// tuples of an id may look like one.
 	findable bool
 	reuse    bool // each id is used twice
 }

@@ -111,8 +111,8 @@ func (p *plan) lacks(g *graph) (mask uint64) {
 	return mask &^ has
 }
 
-// taken returns the ranks at which a tuple may have had an event that was taken for one of the
-// tuples with these beginnings, which have its id and began later.
+// taken returns the ranks at which a tuple's event may have been taken for the event of a later
+// tuple with the same id. later has the beginnings of those later tuples.
 func (p *plan) taken(g *graph, later []beginning) (mask uint64) {
 	for _, b := range later[:min(len(later), longestLate)] {
 		mask |= b.mask

@@ -110,8 +110,8 @@ func (f *forks) sender(x, y *actor) int {
 
 // decide finds the flow of tuples. A tuple goes from actor to actor in two cases only. In the
 // first, it leaves one actor before it enters the other. In the second, one actor calls the other.
-// If a tuple is copied to two actors, and one actor is usually faster, the points of that actor
-// come first, but the tuple does not go from one actor to the other.
+// Suppose that tuples are copied to two actors, and one actor is usually faster. Then the points of
+// that actor come first, although no tuple goes from one actor to the other.
 func (f *forks) decide() {
 	f.actors = actorsOf(f.points)
 	inner := map[*actor][]*actor{}
@@ -272,8 +272,8 @@ func (f *forks) declaredKind(n *nesting, all []*actor) (kind nestingKind) {
 
 // goesElsewhere reports whether an inner actor surely sends its result to another actor than the
 // outer one. It looks for a point after the inner actor that some tuples pass before they leave the
-// outer actor, and others after. It leaves out points where branches arrive one by one, because an
-// early event there may be that of another branch.
+// outer actor, and other tuples after they leave it. It leaves out points where branches arrive one
+// by one, because an early event there may be that of another branch.
 func (f *forks) goesElsewhere(n *nesting, all []*actor) bool {
 	e, leave := f.evidence, n.outer.leave
 	for k, at := range f.points {

@@ -121,8 +121,8 @@ func (j *nestedJob) analyze(t *testing.T, rng *rand.Rand, edges ...[2]string) (*
 }
 
 // check compares an answer with the truth. A span that is surely critical must be on the tuple's
-// true critical path. A span that surely is not critical must not be. If decided is true, the order
-// is known, so nearly all spans are decided.
+// true critical path. A span that surely is not critical must not be on that path. If decided is
+// true, the order is known, so nearly all spans are decided.
 func (j *nestedJob) check(t *testing.T, a *Answer, rows []DurationRow, decided bool) {
 	t.Helper()
 	type key struct {

@@ -295,8 +295,8 @@ func compareShares(t *testing.T, want *oracleAnswer, total *oracleSum, spans []S
 	}
 }
 
-// isPath reports whether an answer's path is a given path of the oracle. They must agree on every
-// event, on its time since the first event, and on its time since the event before.
+// isPath reports whether an answer's path is a given path of the oracle. The two must agree on
+// every event, on its time since the first event, and on its time since the event before.
 func (o *oracle) isPath(w oraclePath, got TuplePath) bool {
 	if uint64(got.ID) != w.passed[0].id || got.Total != intervalOf(w.Elapsed) ||
 		len(got.Passed) != len(w.passed) {

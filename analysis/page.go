@@ -23,8 +23,8 @@ type page struct {
 	again    []repeat              // events of a row at a rank, after its first
 }
 
-// column has a page's events of one rank. Rows whose mask lacks the rank have events of other
-// pages.
+// column has a page's events of one rank. Rows whose mask lacks the rank still have events of
+// earlier pages.
 type column struct {
 	readings [pageRows]uint64
 	sources  [pageRows]uint16

@@ -198,8 +198,8 @@ func (a *assembler) wholeTime(mask uint64) (total critical) {
 	return total
 }
 
-// spilled sums up the times of tuples on a path whose events are in doubt. They may have spent it
-// on any span.
+// spilled sums up the times of those tuples on a path whose events are in doubt. They may have
+// spent these times on any span.
 func (a *assembler) spilled(mask uint64) (all critical) {
 	for rest := mask; rest != 0; rest &= rest - 1 {
 		all.merge(&a.found.points[bits.TrailingZeros64(rest)].spilled)

@@ -47,8 +47,8 @@ type planned struct {
 	// show.
 	lacking, gap bool
 	// open is true if it is not known whether tuples go directly from one rank to the other. rivals
-	// is true if tuples may come to the span's end from ranks that begin no span of the plan to
-	// that end.
+	// is true if tuples may come to the span's end also from ranks for which the plan has no span
+	// to that end.
 	open, rivals bool
 
 	// sources are the two logs that had the events of the tuple that was measured before. part is
@@ -159,8 +159,8 @@ func (g *graph) mayNotLead(mask uint64, from, to int) bool {
 	return found
 }
 
-// hasRivals reports whether tuples may come to the rank to from a rival of the rank from. A rival
-// is another rank that surely does not precede from.
+// hasRivals reports whether tuples may come to a rank (to) not from the planned rank (from) but
+// from a rival. A rival is another rank that surely does not precede the planned one.
 func (g *graph) hasRivals(mask uint64, from, to int) bool {
 	return g.open != nil && mask&g.open[to]&^(g.before[from]|g.open[from]|1<<from) != 0
 }

@@ -9,7 +9,8 @@ import (
 )
 
 // If a point keeps only some tuples, a span across it is a gap, and not a span of the path. If the
-// point keeps all tuples that the others keep, a span across it has the tuples that go another way.
+// point keeps all tuples that the other points keep, a span across it has the tuples that go
+// another way.
 func TestGapIsNoSpanOfThePath(t *testing.T) {
 	for sampled, want := range []struct {
 		kind   string // of the span from a to c

@@ -11,8 +11,8 @@ import (
 
 // Seconds are cycles of the reference divided by its frequency, which is an interval. They are
 // computed in whole picoseconds and rounded outward, so that all outputs show the same digits. The
-// report page computes them in the same way in web/src/number.ts. analysis/testdata/seconds.json
-// tests both.
+// report page computes them in the same way in web/src/number.ts. Both are tested with
+// analysis/testdata/seconds.json.
 
 // Measured reports whether the frequency was measured. If not, it is nominal.
 func (r Reference) Measured() bool { return r.FrequencyHi_hz > r.FrequencyLo_hz }

@@ -52,8 +52,8 @@ func (w *oracleAnswer) completeSpans(t *testing.T, a *Answer, told *tried) {
 				}
 			}
 			slices.Sort(all)
-			// If the bounds do not tell which branch came last, no branch counts as waiting. This
-			// is so for few tuples.
+			// If the bounds do not tell which branch came last, no branch counts as waiting. So
+			// where branches meet, the answer may count fewer tuples as waiting than truly waited.
 			joins := slices.ContainsFunc(a.Spans, func(o Span) bool {
 				return o.Kind == "waiting" && o.To == l.To
 			})

@@ -108,8 +108,8 @@ func TestBurstsAreLost(t *testing.T) {
 		if rng.IntN(2) == 0 {
 			filter = 0.05 + 0.45*rng.Float64()
 		}
-		// A dead node loses all tuples, an overflow loses some. A burst must be large enough to be
-		// found: a twentieth of all tuples of the run or, behind a filter, four fifths of the
+		// A dead node loses all tuples, and an overflow loses some. A burst must be large enough to
+		// be found: a twentieth of all tuples of the run or, behind a filter, four fifths of the
 		// tuples in the burst.
 		least := min(1, 0.055/long)
 		if filter > 0 {

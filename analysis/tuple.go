@@ -186,11 +186,11 @@ type placed struct {
 	at tscratio.Interval
 }
 
-// arrival returns the one of a tuple's events at a point that counts. Where branches meet, each
-// branch brings an event, and the last event counts. Elsewhere, further events are duplicates, and
-// the first event counts. certain is false if the logs may lack a branch. Where several branches
-// arrive, it is also false if there are more or fewer events than branches, or if the tuple did not
-// go on: a branch may be lost, or an event repeated.
+// arrival chooses the event that counts among a tuple's events at a point. Where branches meet,
+// each branch brings an event, and the last event counts. Elsewhere, further events are duplicates,
+// and the first event counts. certain is false if the logs may lack a branch. Where several
+// branches arrive, it is also false if there are more or fewer events than branches, or if the
+// tuple did not go on: a branch may be lost, or an event repeated.
 func (w *gatherer) arrival(p *plan, r uint8, at *placed) (e passage, certain bool) {
 	copies := 1
 	if p.copies != nil {
@@ -339,7 +339,7 @@ func (w *gatherer) missed(p *plan) {
 }
 
 // mayEnd counts a tuple at each rank where it may have ended, although it was not counted there.
-// Its id is another tuple's as well, so its events may be those of the other, or its links.
+// Another tuple has the same id, so the tuple's events and links may be those of the other.
 func (w *gatherer) mayEnd(mask, ended uint64) {
 	for rest := mask; rest != 0; rest &= rest - 1 {
 		r := bits.TrailingZeros64(rest)
@@ -350,8 +350,8 @@ func (w *gatherer) mayEnd(mask, ended uint64) {
 	}
 }
 
-// spill notes how long a tuple may have taken whose events are in doubt: from its begin to the last
-// event of its id.
+// spill notes how long a tuple may have taken if its events are in doubt: from its begin to the
+// last event of its id.
 func (w *gatherer) spill(mask uint64, path *[maxPoints]passage) {
 	f := &w.found.points[bits.TrailingZeros64(mask)].spilled
 	f.doubtful++

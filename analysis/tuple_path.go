@@ -90,8 +90,8 @@ func (a *assembler) arrived(w *TuplePath, path []passage, i int) {
 	}
 }
 
-// latestMiddle returns the index of one of the events that may be the latest, whose bits are set in
-// may: the event with the latest middle of its interval.
+// latestMiddle returns the index of the event whose interval has the latest middle. It considers
+// only the events whose bits are set in may: those that may be the latest.
 func (t *timer) latestMiddle(events []passage, may uint64) (best int) {
 	best = bits.TrailingZeros64(may)
 	for rest := may & (may - 1); rest != 0; rest &= rest - 1 {
