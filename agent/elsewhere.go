@@ -4,16 +4,22 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 
+	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// elsewhere says where programs of other users have rings. CloseRun calls it if no channel logged
-// to this agent in the run. Then the program may have run as a user whose rings this agent does not
-// drain.
-func elsewhere(rings string) (all []string) {
+// elsewhere says where there are rings that this agent does not drain, of channels that logged
+// nothing to it in the run. The programs may run as another user, or have another directory for
+// rings. logged are the channels that logged here. owner returns the user who owns a directory. If
+// some channel logged here, only rings of other users are named: this user's programs may use other
+// directories on purpose, for example for tests.
+func elsewhere(rings string, logged map[string]bool, owner func(string) uint32) (all []string) {
 	own := filepath.Clean(rings)
 	name, _, found := strings.Cut(filepath.Base(own), "-")
 	if !found {
@@ -28,12 +34,62 @@ func elsewhere(rings string) (all []string) {
 			continue
 		}
 		files, err := ring.Files(dir)
-		if len(files) == 0 && !errors.Is(err, fs.ErrPermission) {
+		channels, foreign := notLogged(files, logged), owner(dir) != owner(own)
+		what := "no channel logged here"
+		switch {
+		case len(logged) == 0 && (len(files) > 0 || errors.Is(err, fs.ErrPermission)):
+		case len(channels) == 0 || !foreign || hasAgent(dir):
 			continue
+		default:
+			what = shortList(channels) + " logged nothing here"
 		}
-		all = append(all, fmt.Sprintf("no channel logged here, but another user's programs have "+
-			"rings in %q, which this agent does not drain: run an agent as that user, or run the "+
-			"program as the agent's user", dir))
+		who, remedy := "other programs", "set CLOUDPROFILER_DIR of the programs to "+own
+		if foreign {
+			who, remedy = "programs of another user", "run an agent as that user, or run the "+
+				"programs as the agent's user"
+		}
+		all = append(all, fmt.Sprintf("%s, but %s have or had rings in %q, which this agent does "+
+			"not drain: %s", what, who, dir, remedy))
 	}
 	return all
+}
+
+// ownerOf returns the user who owns a directory, or 0 if that is not known.
+func ownerOf(dir string) uint32 {
+	if info, err := os.Lstat(dir); err == nil {
+		if s, ok := info.Sys().(*syscall.Stat_t); ok {
+			return s.Uid
+		}
+	}
+	return 0
+}
+
+// notLogged returns the channels of rings that are not among the logged channels, sorted.
+func notLogged(files []string, logged map[string]bool) (channels []string) {
+	for _, file := range files {
+		stem := filepath.Base(file)
+		for range 2 { // the file's name ends in the incarnation and the suffix
+			stem = strings.TrimSuffix(stem, filepath.Ext(stem))
+		}
+		if name, err := channel.ParseFileStem(stem); err == nil && !logged[name.String()] {
+			channels = append(channels, name.String())
+		}
+	}
+	slices.Sort(channels)
+	return slices.Compact(channels)
+}
+
+// hasAgent reports whether another agent drains the rings of a directory.
+func hasAgent(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, SocketName))
+	return err == nil
+}
+
+// shortList names a few channels and the number of the others.
+func shortList(names []string) string {
+	const most = 3
+	if n := len(names) - most; n > 0 {
+		return fmt.Sprintf("%s and %d more channels", strings.Join(names[:most], ", "), n)
+	}
+	return strings.Join(names, ", ")
 }

@@ -1,50 +1,97 @@
 package agent
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// A run in which nobody logged to the agent names the rings of other users. A run in which somebody
-// logged does not name them: an agent of the other user may drain them.
+// rings makes a directory with files of rings.
+func rings(t *testing.T, parent, name string, files ...string) string {
+	t.Helper()
+	d := filepath.Join(parent, name)
+	if err := os.Mkdir(d, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if err := os.WriteFile(filepath.Join(d, f), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return d
+}
+
+// Rings of other users are named if nobody logged to the agent, or if nobody logged to the channels
+// of these rings, whatever other channels logged. Rings that another agent drains are named only if
+// nobody logged, and so are rings of the agent's own user.
 func TestRingsOfAnotherUserAreNamed(t *testing.T) {
 	parent := t.TempDir()
-	dir := func(name string, rings ...string) string {
-		d := filepath.Join(parent, name)
-		if err := os.Mkdir(d, 0o700); err != nil {
-			t.Fatal(err)
+	own := rings(t, parent, "cloudprofiler-1")
+	rings(t, parent, "cloudprofiler-2", "a~x.0.1.ring", "b~y.0.ring")
+	rings(t, parent, "cloudprofiler-3") // has no rings
+	rings(t, parent, "somebody-4", "a~x.0.1.ring")
+	rings(t, parent, "cloudprofiler-5", "c~z.0.ring", SocketName)
+	rings(t, parent, "cloudprofiler-test", "c~z.0.ring")
+	owner := func(dir string) uint32 {
+		id, _ := strconv.Atoi(dir[len(dir)-1:])
+		return uint32(max(id, 1))
+	}
+	for _, test := range []struct {
+		logged []string
+		want   []string // by directory, how its remark begins
+	}{
+		{nil, []string{"no channel logged here, but programs of another user have or had",
+			"no channel logged here, but programs of another user",
+			"no channel logged here, but other programs have or had"}},
+		{[]string{"a/x.0"}, []string{"b/y logged nothing here, but programs of another user"}},
+		{[]string{"q/q"}, []string{"a/x.0, b/y logged nothing here, but programs of another"}},
+		{[]string{"a/x.0", "b/y"}, nil},
+	} {
+		logged := map[string]bool{}
+		for _, name := range test.logged {
+			logged[name] = true
 		}
-		for _, r := range rings {
-			if err := os.WriteFile(filepath.Join(d, r), nil, 0o600); err != nil {
-				t.Fatal(err)
+		got := elsewhere(own, logged, owner)
+		if len(got) != len(test.want) {
+			t.Errorf("%v: %q, want %q", test.logged, got, test.want)
+			continue
+		}
+		for i, begin := range test.want {
+			if !strings.HasPrefix(got[i], begin) {
+				t.Errorf("%v: %q, want %q", test.logged, got[i], begin)
 			}
 		}
-		return d
 	}
+}
+
+// A channel that was opened and logged nothing does not count as one that logged.
+func TestRingsBesideEmptyLogs(t *testing.T) {
+	parent := t.TempDir()
 	c := testConfig(t)
-	c.Rings = dir("cloudprofiler-1")
-	other := dir("cloudprofiler-2", "a~x.0.1.ring")
-	dir("cloudprofiler-3") // has no rings
-	dir("somebody-4", "a~x.0.1.ring")
+	c.Rings = rings(t, parent, "cloudprofiler-1")
+	other := rings(t, parent, "cloudprofiler-2", "a~x.0.1.ring")
 	a := startTest(t, c)
-	for _, logs := range []bool{false, true} {
-		if logs {
-			logIDs(open(t, c, "a/x", handlers.Options{}), 0, 10)
-		}
-		if _, err := a.OpenRun("run" + map[bool]string{true: "1"}[logs]); err != nil {
+	for i, logs := range []bool{false, true} {
+		name := fmt.Sprintf("run%d", i)
+		if _, err := a.OpenRun(name); err != nil {
 			t.Fatal(err)
 		}
-		s, err := a.CloseRun("run" + map[bool]string{true: "1"}[logs])
+		ch := open(t, c, "b/y", handlers.Options{})
+		if logs {
+			logIDs(ch, 0, 10)
+		}
+		s, err := a.CloseRun(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if named := len(s.Missing) == 1 && strings.Contains(s.Missing[0], other); named == logs ||
-			logs && len(s.Missing) > 0 {
-			t.Errorf("logs %v: missing %q", logs, s.Missing)
+		if named := len(s.Missing) == 1 && strings.Contains(s.Missing[0], other); s.Channels == 0 ||
+			named == logs || logs && len(s.Missing) > 0 {
+			t.Errorf("logs %v: %d channels, missing %q", logs, s.Channels, s.Missing)
 		}
 	}
 }

@@ -101,8 +101,9 @@ func (a *Agent) CloseRun(name string) (RunState, error) {
 		missing = append(missing, err.Error())
 	}
 	state := a.runState(name, true)
-	if state.Missing = missing; state.Channels == 0 {
-		state.Missing = append(state.Missing, elsewhere(a.c.Rings)...)
+	state.Missing = append(state.Missing, missing...)
+	if logged, err := a.logged(name); err == nil {
+		state.Missing = append(state.Missing, elsewhere(a.c.Rings, logged, ownerOf)...)
 	}
 	return state, nil
 }
@@ -155,8 +156,7 @@ func (a *Agent) run() string {
 
 func (a *Agent) runState(name string, closed bool) RunState {
 	s := RunState{Name: name, Closed: closed}
-	dir := filepath.Join(a.c.State, a.runPath(name), runs.LogsPath(a.c.Node))
-	segments, err := logstore.Segments(dir)
+	segments, err := a.segments(name)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.Missing = append(s.Missing, err.Error())
 	}
@@ -169,6 +169,45 @@ func (a *Agent) runState(name string, closed bool) RunState {
 		s.Frequency = a.frequency.is
 	}
 	return s
+}
+
+// segments lists this node's log files of a run.
+func (a *Agent) segments(name string) ([]logstore.Segment, error) {
+	return logstore.Segments(filepath.Join(a.c.State, a.runPath(name), runs.LogsPath(a.c.Node)))
+}
+
+// logged returns the channels that have a row in a log of a run on this node.
+func (a *Agent) logged(name string) (map[string]bool, error) {
+	segments, err := a.segments(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	all := map[string]bool{}
+	for _, segment := range segments {
+		if channel := segment.Channel.String(); !all[channel] && hasRow(segment.Path) {
+			all[channel] = true
+		}
+	}
+	return all, nil
+}
+
+// hasRow reports whether a log file shows that something was logged. If the file cannot be read,
+// that is not known, and hasRow returns true.
+func hasRow(path string) bool {
+	file, err := os.Open(path)
+	if err != nil {
+		return true
+	}
+	defer file.Close()
+	reader, err := logstore.NewReader(file, path)
+	for err == nil {
+		var block *logstore.Block
+		// an opened channel that logs nothing has transitions alone
+		if block, err = reader.Next(); err == nil && block.Kind() != logstore.Transitions {
+			return true
+		}
+	}
+	return !errors.Is(err, io.EOF)
 }
 
 // missing lists the rows that were in rings but are not in any log.
