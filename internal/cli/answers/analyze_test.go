@@ -67,8 +67,8 @@ func TestAnalyze(t *testing.T) {
 		"run small: 2 nodes, 8 channels, 2000 tuples",
 		"\nslowest by the share of the time end to end, of 1996 of 2000 tuples",
 		"\nhow sure\n  bounds between nodes: ± ", "the data agree", "\nlook at next\n",
-		"cprof analyze " + run + " -v", "share, %", "span, µs", "source/send → worker/recv",
-		"lost",
+		"all figures: cprof analyze " + run + " -v\n", "share, %", "span, µs",
+		"source/send → worker/recv", "lost",
 	} {
 		if !strings.Contains(out, say) {
 			t.Errorf("%q is not in\n%s", say, out)
@@ -90,7 +90,7 @@ func TestAnalyze(t *testing.T) {
 	for _, say := range []string{
 		"run small: 2 nodes, 8 channels, 2000 tuples", "cycles are those of node ",
 		"the data agree", "source/send → worker/recv",
-		"worker/recv → worker/send  computation local", "end-to-end",
+		"worker/recv → worker/send, computation\n  local ", "end-to-end",
 		" ± ", "lost", "slowest tuples", "± cycles, median", "A, B ", "source on A → worker on B",
 		" ± 1500", "- ntp: what the NTP daemon of node A",
 	} {

@@ -38,6 +38,9 @@ func TestTheSameNumbersEverywhere(t *testing.T) {
 	}
 }
 
+// words is a text whose lines were not broken.
+func words(text string) string { return strings.Join(strings.Fields(text), " ") }
+
 func sameEverywhere(t *testing.T, run, reference string, frequencies map[string][2]string) {
 	ask := func(args ...string) string {
 		t.Helper()
@@ -85,7 +88,8 @@ func sameEverywhere(t *testing.T, run, reference string, frequencies map[string]
 		p.Seconds != r.SecondsMean() {
 		t.Errorf("the page's reference is %+v, want %+v", p, r)
 	}
-	if !strings.Contains(trace, r.SecondsMean()) || strings.Count(text, r.SecondsMean()) != 1 {
+	if !strings.Contains(trace, r.SecondsMean()) ||
+		strings.Count(words(text), r.SecondsMean()) != 1 {
 		t.Errorf("%q is in the trace %q, and once in\n%s", r.SecondsMean(), trace, text)
 	}
 	oneFrequency(t, reference, map[string]string{"text": text, "trace": trace, "page": data})
@@ -96,12 +100,8 @@ func sameEverywhere(t *testing.T, run, reference string, frequencies map[string]
 	}
 	for _, l := range spans {
 		name := l.From + " → " + l.To
-		var line string
-		for _, candidate := range strings.Split(text, "\n") {
-			if strings.HasPrefix(candidate, name+" ") && strings.Contains(candidate, l.Kind) {
-				line = candidate
-			}
-		}
+		_, line, _ := strings.Cut(text, "\n"+name+", "+l.Kind+"\n") // the span's own row follows
+		line, _, _ = strings.Cut(line, "\n")
 		stretch := page.Spans[stretchOf(t, &page, name)]
 		for _, percent := range []float64{50, 99} {
 			p, _ := l.All.Percentiles.At(percent)

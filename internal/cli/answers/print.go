@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
@@ -45,12 +46,14 @@ func printCycles(out io.Writer, a *analysis.Answer) {
 	if a.Reference.Chosen {
 		chosen = "chosen for the smallest bounds"
 	}
-	fmt.Fprintf(out, "\ncycles are those of node %s (%s)\n%s\n", a.Reference.Node, chosen,
-		a.Reference.SecondsMean())
+	fmt.Fprintln(out)
+	printFolded(out, "", 2, fmt.Sprintf("cycles are those of node %s (%s)", a.Reference.Node,
+		chosen))
+	printFolded(out, "", 2, a.Reference.SecondsMean())
 	if best, worst := narrowestAndWidest(a); best != nil {
-		fmt.Fprintf(out, "%s of nodes related, median bound from %d cycles (%s, %s) to %d (%s, "+
-			"%s), %s\n", plural(len(a.Pairs), "pair"), best.Bound_cycles, best.A, best.B,
-			worst.Bound_cycles, worst.A, worst.B, assumed(a))
+		printFolded(out, "", 2, fmt.Sprintf("%s of nodes related, median bound from %d cycles "+
+			"(%s, %s) to %d (%s, %s), %s", plural(len(a.Pairs), "pair"), best.Bound_cycles, best.A,
+			best.B, worst.Bound_cycles, worst.A, worst.B, assumed(a)))
 	}
 	if len(a.Spans)+len(a.EndToEnd) > 0 {
 		fmt.Fprintln(out)
@@ -94,13 +97,18 @@ func assumed(a *analysis.Answer) string {
 const restsOnAll = "bounds of two nodes are narrowed by what any other says of both: they rest " +
 	"on every node"
 
+// printSpans prints for each span its name, and a row for each place where it was.
 func printSpans(out io.Writer, a *analysis.Answer) {
-	width := spansWidth(a)
-	fmt.Fprintf(out, "%-*s  %-11s %-7s %9s  %24s %24s %24s  %s\n", width, "from → to", "kind",
-		"where", "tuples", "p50, cycles", "p50", "p99", "verdict")
+	fmt.Fprintf(out, "from → to, kind\n  %-7s %9s  %24s %24s %24s  %s\n", "where", "tuples",
+		"p50, cycles", "p50", "p99", "verdict")
 	for _, spans := range [][]analysis.Span{a.Spans, a.EndToEnd} {
 		for i := range spans {
 			l := &spans[i]
+			name := spanName(l)
+			if l.Kind != "waiting" { // the name of a wait says so
+				name += ", " + l.Kind
+			}
+			printFolded(out, "", 4, name)
 			for _, group := range []struct {
 				where string
 				d     *analysis.Durations
@@ -110,15 +118,13 @@ func printSpans(out io.Writer, a *analysis.Answer) {
 				}
 				p50, ok := group.d.Percentiles.At(50)
 				p99, _ := group.d.Percentiles.At(99)
-				if !ok {
-					fmt.Fprintf(out, "%-*s  %-11s %-7s %9d  %24s %24s %24s  %s\n",
-						width, spanName(l), l.Kind, group.where, 0, "-", "", "",
-						verdictOf(l, group.d))
-					continue
+				texts := [3]string{"-"}
+				if ok {
+					texts = [3]string{cyclesText(p50), a.Reference.Seconds(p50),
+						a.Reference.Seconds(p99)}
 				}
-				fmt.Fprintf(out, "%-*s  %-11s %-7s %9d  %24s %24s %24s  %s\n",
-					width, spanName(l), l.Kind, group.where, group.d.Count, cyclesText(p50),
-					a.Reference.Seconds(p50), a.Reference.Seconds(p99), verdictOf(l, group.d))
+				printFolded(out, fmt.Sprintf("  %-7s %9d  %24s %24s %24s  ", group.where,
+					group.d.Count, texts[0], texts[1], texts[2]), 10, verdictOf(l, group.d))
 			}
 		}
 	}
@@ -143,16 +149,6 @@ func endsOf(from, to, kind string) string {
 	return text
 }
 
-// spansWidth returns the width of the longest name.
-func spansWidth(a *analysis.Answer) (width int) {
-	for _, spans := range [][]analysis.Span{a.Spans, a.EndToEnd} {
-		for i := range spans {
-			width = max(width, len([]rune(spanName(&spans[i]))))
-		}
-	}
-	return width
-}
-
 // printLength prints how long the run took.
 func printLength(out io.Writer, a *analysis.Answer) {
 	l := a.Length
@@ -175,15 +171,21 @@ func printLength(out io.Writer, a *analysis.Answer) {
 // printPoints lists the points at which tuples were lost, duplicated, late or otherwise
 // conspicuous.
 func printPoints(out io.Writer, a *analysis.Answer) {
+	width := 24 // of a name
+	for i := range a.Points {
+		width = min(max(width, utf8.RuneCountInString(a.Points[i].Name)), 43)
+	}
 	head := false
+	var reasons []string // why numbers are marked with ≤
+	points := map[string][]string{}
 	for i := range a.Points {
 		p := &a.Points[i]
 		if p.Lost+p.Filtered+p.InFlight+p.Perhaps+p.Duplicates+p.Appeared+p.Disordered == 0 {
 			continue
 		}
 		if !head {
-			fmt.Fprintf(out, "\n%-24s %10s %10s %10s %10s %10s %10s %10s\n", "point", "tuples",
-				"lost", "filtered", "in flight", "duplicate", "appeared", "late")
+			fmt.Fprintf(out, "\n%-*s %10s %10s %10s %10s %10s %10s %10s\n", width, "point",
+				"tuples", "lost", "filtered", "in flight", "duplicate", "appeared", "late")
 			head = true
 		}
 		most := "" // ≤ if logs lack tuples, because the true number may be smaller
@@ -196,20 +198,39 @@ func printPoints(out io.Writer, a *analysis.Answer) {
 			}
 			return most + strconv.FormatUint(n, 10)
 		}
-		fmt.Fprintf(out, "%-24s %10d %10s %10d %10s %10d %10d %10d\n", p.Name, p.Tuples,
-			ended(p.Lost+p.Perhaps), p.Filtered, ended(p.InFlight), p.Duplicates, p.Appeared,
-			p.Disordered)
+		fmt.Fprintf(out, "%-*s %10d %10s %10d %10s %10d %10d %10d\n", width,
+			shorten(p.Name, width), p.Tuples, ended(p.Lost+p.Perhaps), p.Filtered,
+			ended(p.InFlight), p.Duplicates, p.Appeared, p.Disordered)
 		if p.Undecided != "" && p.Lost+p.Perhaps+p.InFlight > 0 {
-			printFolded(out, "  lost, filtered or not logged: ", 4, p.Undecided)
+			if points[p.Undecided] == nil {
+				reasons = append(reasons, p.Undecided)
+			}
+			points[p.Undecided] = append(points[p.Undecided], p.Name)
 		}
 	}
+	if len(reasons) > 0 {
+		fmt.Fprintln(out, "\n≤ lost, filtered or not logged: the logs do not show which")
+	}
+	for _, reason := range reasons {
+		printFolded(out, "  ", 4, "after "+someOf(points[reason])+": "+reason)
+	}
+}
+
+// someOf names a few of many, and says how many more there are.
+func someOf(names []string) string {
+	const most = 4
+	if n := len(names) - most; n > 1 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), n)
+	}
+	return strings.Join(names, ", ")
 }
 
 func printCounters(out io.Writer, a *analysis.Answer) {
 	for i := range a.Counters {
 		c := &a.Counters[i]
 		if i == 0 {
-			fmt.Fprintf(out, "\n%-32s %-12s %12s %14s\n", "counted", "node", "total", "a second")
+			fmt.Fprintf(out, "\n%-60s %-20s %12s %20s\n", "counted", "node", "total",
+				"a second")
 		}
 		var lo, hi int64
 		var n uint64
@@ -217,7 +238,8 @@ func printCounters(out io.Writer, a *analysis.Answer) {
 			lo, hi, n = lo+p.Length.Lo_cycles, hi+p.Length.Hi_cycles, n+p.Count
 		}
 		rate := rateText(n, lo, hi, a.Reference)
-		fmt.Fprintf(out, "%-32s %-12s %12d %14s\n", c.Channel, c.Node, c.Total, rate)
+		fmt.Fprintf(out, "%-60s %-20s %12d %20s\n", shorten(c.Channel, 60),
+			shorten(c.Node, 20), c.Total, rate)
 	}
 }
 
@@ -248,14 +270,16 @@ func printReturnTrips(out io.Writer, a *analysis.Answer) {
 			}
 			return "-"
 		}
-		fmt.Fprintf(out, "%-40s %9d %10d  %24s %24s",
-			fmt.Sprintf("%s on %s → %s on %s", r.From, r.FromNode, r.To, r.ToNode),
+		fmt.Fprintf(out, "%-40s %9d %10d  %24s %24s\n",
+			shorten(fmt.Sprintf("%s on %s → %s on %s", r.From, r.FromNode, r.To, r.ToNode), 40),
 			r.ByReturnTrip.Count, r.Unanswered, text(&r.ByReturnTrip), text(&r.ByCounters))
 		if r.Disagree > 0 {
-			fmt.Fprintf(out, "  %d DISAGREE", r.Disagree)
+			fmt.Fprintf(out, "  the two intervals of %s DISAGREE\n",
+				plural(int(r.Disagree), "tuple"))
 		}
-		fmt.Fprint(out, suspectText(r.ByReturnTrip.Suspect+r.ByCounters.Suspect > 0))
-		fmt.Fprintln(out)
+		if r.ByReturnTrip.Suspect+r.ByCounters.Suspect > 0 {
+			fmt.Fprintln(out, "  estimates: they rest on a suspect relation")
+		}
 	}
 }
 
@@ -264,21 +288,20 @@ func printSlowest(out io.Writer, a *analysis.Answer) {
 		if i == 0 {
 			fmt.Fprintln(out, "\nslowest tuples, with the time since the event before")
 		}
-		fmt.Fprintf(out, "  %d: %s", way.ID, amount(a, way.Total))
-		fmt.Fprint(out,
+		fmt.Fprintf(out, "  %d: %s%s\n", way.ID, amount(a, way.Total),
 			suspectText(slices.ContainsFunc(way.Passed,
-				func(p analysis.Passed) bool { return p.Verdict == tscratio.Suspect.String() })),
-			"\n   ")
+				func(p analysis.Passed) bool { return p.Verdict == tscratio.Suspect.String() })))
+		var text strings.Builder
 		for k, p := range way.Passed {
 			if k > 0 {
 				since := "?"
 				if p.Since != nil {
 					since = amount(a, *p.Since)
 				}
-				fmt.Fprintf(out, " → (%s) ", since)
+				fmt.Fprintf(&text, " → (%s) ", since)
 			}
-			fmt.Fprintf(out, " %s on %s", p.Channel, p.Node)
+			fmt.Fprintf(&text, "%s on %s", p.Channel, p.Node)
 		}
-		fmt.Fprintln(out)
+		printFolded(out, "    ", 6, text.String())
 	}
 }

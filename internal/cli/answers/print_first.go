@@ -29,12 +29,12 @@ func printAnswer(w io.Writer, a *analysis.Answer, show shown) error {
 			made += r.Tuples
 		}
 	}
-	fmt.Fprintf(out, "run %s: %s, %s, %d tuples", a.Run, plural(len(a.Nodes), "node"),
+	head := fmt.Sprintf("run %s: %s, %s, %d tuples", a.Run, plural(len(a.Nodes), "node"),
 		plural(len(a.Channels), "channel"), a.Work.Tuples-made)
 	if made > 0 {
-		fmt.Fprintf(out, " and %d that were made of them", made)
+		head += fmt.Sprintf(" and %d that were made of them", made)
 	}
-	fmt.Fprintln(out)
+	printFolded(out, "", 2, head)
 	if len(a.Spans)+len(a.EndToEnd) == 0 {
 		fmt.Fprintln(out, "\nthere are no durations: "+whyNone(a))
 	} else {
@@ -101,8 +101,9 @@ func PrintPaths(out io.Writer, a *analysis.Answer) {
 		if path.Spans[0].Share != nil {
 			by = "the share of the time end to end"
 		}
-		fmt.Fprintf(out, "\nslowest by %s, of %s, from %s\n", by, path.Of(),
-			strings.Join(path.From, ", "))
+		fmt.Fprintln(out)
+		printFolded(out, "", 2, fmt.Sprintf("slowest by %s, of %s, from %s", by, path.Of(),
+			strings.Join(path.From, ", ")))
 		for i, ranked := range path.Spans[:min(len(path.Spans), slowSpans)] {
 			word := "perhaps"
 			switch {
@@ -115,7 +116,11 @@ func PrintPaths(out io.Writer, a *analysis.Answer) {
 			}
 			l := &a.Spans[ranked.Span]
 			p50, _ := l.All.Percentiles.At(50)
-			text := spanName(l) + ": "
+			text := spanName(l)
+			if past(a, l) {
+				text += pastWords
+			}
+			text += ": "
 			if share, ok := shareOf(a, path, l); ok {
 				text += share + " %, "
 			}
@@ -137,7 +142,7 @@ func PrintPaths(out io.Writer, a *analysis.Answer) {
 	}
 }
 
-// tuplesOf names the tuples of a path.
+// tuplesOf names the tuples of a path, and those that the path's rows in the table describe.
 func tuplesOf(path *analysis.Path) string {
 	made := ""
 	if len(path.MadeOf) > 0 {
@@ -146,7 +151,13 @@ func tuplesOf(path *analysis.Path) string {
 	if path.Completeness.Lacks() {
 		made += " in the logs"
 	}
-	return fmt.Sprintf("%d tuples%s, from %s", path.Tuples, made, strings.Join(path.From, ", "))
+	text := fmt.Sprintf("%d tuples%s, from %s", path.Tuples, made, strings.Join(path.From, ", "))
+	if len(path.Spans) > 0 && path.Spans[0].Share != nil &&
+		(path.Whole < path.Tuples || path.SampledBy != "") {
+		text += fmt.Sprintf("; shares are of the %d whose whole path is in the logs, and times of "+
+			"all that took the span", path.Whole)
+	}
+	return text
 }
 
 // amount prints a duration in seconds, or in cycles if the frequency is not known.
@@ -186,14 +197,23 @@ func printCertainty(out io.Writer, a *analysis.Answer) {
 	if err := partial(a); err != nil {
 		lines = append(lines, partsOf(a)+", named below")
 	}
-	if len(lines) > 0 {
-		fmt.Fprintf(out, "\nhow sure\n  %s\n", strings.Join(lines, "\n  "))
+	printList(out, "how sure", lines)
+}
+
+// printList prints a title and lines below it, unless there are no lines.
+func printList(out io.Writer, title string, lines []string) {
+	if len(lines) == 0 {
+		return
+	}
+	fmt.Fprintf(out, "\n%s\n", title)
+	for _, line := range lines {
+		printFolded(out, "  ", 4, line)
 	}
 }
 
 // printAdvice prints what to look at next.
 func printAdvice(out io.Writer, a *analysis.Answer, run string) {
-	fmt.Fprintf(out, "\nlook at next\n  %s\n", strings.Join(advice(a, run), "\n  "))
+	printList(out, "look at next", advice(a, run))
 }
 
 // advised is the largest number of things to look at that an answer names.
@@ -207,9 +227,14 @@ func advice(a *analysis.Answer, run string) (lines []string) {
 		lines = append(lines, "the findings below: they say which figures are not proven, and why")
 	}
 	for i := range a.Points {
-		if p := &a.Points[i]; p.Lost > 0 {
-			lines = append(lines, fmt.Sprintf("%d tuples that ended at %s: the table of points",
-				p.Lost, p.Name))
+		p := &a.Points[i]
+		text := fmt.Sprintf("%d tuples were lost after %s", p.Lost, p.Name)
+		if p.Undecided != "" {
+			text = fmt.Sprintf("up to %d tuples may have been lost after %s", p.Lost+p.Perhaps,
+				p.Name)
+		}
+		if p.Lost+p.Perhaps > 0 {
+			lines = append(lines, text+": see the table of points")
 			break
 		}
 	}
@@ -239,8 +264,9 @@ func advice(a *analysis.Answer, run string) (lines []string) {
 		break
 	}
 	lines = lines[:min(len(lines), advised)]
-	return append(lines, "when it was slow: cprof report "+run+"; all figures: cprof analyze "+
-		run+" -v")
+	// a command on a line of its own can be copied
+	return append(lines, "when it was slow: cprof report "+run,
+		"all figures: cprof analyze "+run+" -v")
 }
 
 // worstPair returns the pair of nodes whose p99 is surely larger than that of all other pairs. If

@@ -15,13 +15,14 @@ func printTruth(out io.Writer, a *analysis.Answer) {
 	if a.Held == nil || a.Held.Count == 0 {
 		return
 	}
-	fmt.Fprintf(out, "\nchecked against the truth, which only virtual nodes know: %s\n",
+	fmt.Fprintln(out)
+	printFolded(out, "", 2, "checked against the truth, which only virtual nodes know: "+
 		heldText(a.Held, "duration"))
-	width := spansWidth(a)
-	fmt.Fprintf(out, "%-*s  %-7s %9s %9s  %18s %18s  %s\n", width, "from → to", "where", "held",
-		"outside", "p50", "true p50", "of the bound used by 50, 99, 100 %")
+	fmt.Fprintf(out, "from → to\n  %-7s %9s %9s  %24s %24s  %s\n", "where", "held", "outside",
+		"p50", "true p50", "of the bound used by 50, 99, 100 %")
 	for _, spans := range [][]analysis.Span{a.Spans, a.EndToEnd} {
 		for i := range spans {
+			name := spanName(&spans[i])
 			for _, group := range []struct {
 				where string
 				d     *analysis.Durations
@@ -29,12 +30,15 @@ func printTruth(out io.Writer, a *analysis.Answer) {
 				if group.d == nil || group.d.Held == nil {
 					continue
 				}
+				if name != "" {
+					printFolded(out, "", 4, name)
+					name = ""
+				}
 				h := group.d.Held
 				p50, _ := group.d.Percentiles.At(50)
-				fmt.Fprintf(out, "%-*s  %-7s %9d %9d  %18s %18s  %3.0f, %3.0f, %3.0f %%%s\n",
-					width, spanName(&spans[i]), group.where, h.Count, h.Outside,
-					cyclesText(p50), trueText(h.True), h.UsedPercentile(50)*100,
-					h.UsedPercentile(99)*100, math.Ceil(h.MostUsed*100),
+				fmt.Fprintf(out, "  %-7s %9d %9d  %24s %24s  %3.0f, %3.0f, %3.0f %%%s\n",
+					group.where, h.Count, h.Outside, cyclesText(p50), trueText(h.True),
+					h.UsedPercentile(50)*100, h.UsedPercentile(99)*100, math.Ceil(h.MostUsed*100),
 					suspectText(group.d.Suspect > 0))
 			}
 		}
@@ -117,14 +121,14 @@ func printComparisons(out io.Writer, a *analysis.Answer) {
 	}
 	slices.SortStableFunc(all,
 		func(x, y analysis.Comparison) int { return foreign(x) - foreign(y) })
-	fmt.Fprintf(out, "\n%-24s", "± cycles, median")
+	fmt.Fprintf(out, "\n%-22s", "± cycles, median")
 	for _, m := range all[0].Methods {
-		fmt.Fprintf(out, " %22s", m.Name)
+		fmt.Fprintf(out, " %20s", m.Name)
 	}
 	fmt.Fprintln(out)
 	var why []string
 	for _, c := range all[:min(len(all), comparedPairs)] {
-		fmt.Fprintf(out, "%-24s", c.A+", "+c.B)
+		fmt.Fprintf(out, "%-22s", shorten(c.A+", "+c.B, 22))
 		var times []string
 		for _, m := range c.Methods {
 			text := "-"
@@ -139,14 +143,14 @@ func printComparisons(out io.Writer, a *analysis.Answer) {
 			} else if reason := m.Name + ": " + m.Absent; !slices.Contains(why, reason) {
 				why = append(why, reason)
 			}
-			fmt.Fprintf(out, " %22s", text)
+			fmt.Fprintf(out, " %20s", text)
 		}
 		if c.Verdict != "consistent" {
 			fmt.Fprint(out, "  suspect")
 		}
 		fmt.Fprintln(out)
 		if len(times) > 0 {
-			fmt.Fprintf(out, "  at the same moments: %s\n", strings.Join(times, "; "))
+			printFolded(out, "  ", 4, "at the same moments, "+strings.Join(times, "; "))
 		}
 	}
 	if n := len(all) - comparedPairs; n > 0 {
@@ -157,16 +161,16 @@ func printComparisons(out io.Writer, a *analysis.Answer) {
 			fmt.Fprintf(out, "  - %s: --json has them\n", plural(len(why)-i, "more reason"))
 			break
 		}
-		fmt.Fprintf(out, "  - %s\n", reason)
+		printFolded(out, "  - ", 4, reason)
 	}
 	printMethodsTruth(out, a)
 }
 
 // timesText says how much wider a method's bound is than ours where both have a value.
 func timesText(m *analysis.Method, bins int) string {
-	text := fmt.Sprintf("%s %.3g × as wide", m.Name, m.Times)
+	text := fmt.Sprintf("the bound of %s is %.3g times ours", m.Name, m.Times)
 	if m.Gaps > 0 {
-		text += fmt.Sprintf(", no value in %d of %d bins", m.Gaps, bins)
+		text += fmt.Sprintf(", but %s has no value in %d of %d bins", m.Name, m.Gaps, bins)
 	}
 	return text
 }
@@ -204,11 +208,11 @@ func printMethodsTruth(out io.Writer, a *analysis.Answer) {
 		fmt.Fprintln(out, "  what each said of all pairs, checked against the truth:")
 	}
 	for _, name := range names {
-		fmt.Fprintf(out, "  %-14s %s\n", name, held[name])
+		printFolded(out, fmt.Sprintf("  %-14s ", name), 17, held[name])
 	}
 	for _, name := range names {
 		if about[name] != "" {
-			fmt.Fprintf(out, "  %s is about %s\n", name, about[name])
+			printFolded(out, "  ", 4, name+" is about "+about[name])
 		}
 	}
 }

@@ -64,9 +64,7 @@ func printTable(out io.Writer, a *analysis.Answer) {
 	fmt.Fprintln(out)
 	width.print(out, head)
 	for _, g := range groups {
-		if len(groups) > 1 {
-			fmt.Fprintf(out, "  %s\n", shorten(g.title, screenWidth-2))
-		}
+		printFolded(out, "  ", 4, g.title)
 		for _, r := range g.rows {
 			width.print(out, r)
 		}
@@ -77,7 +75,8 @@ func printTable(out io.Writer, a *analysis.Answer) {
 		title := "\n" + mark.mark + " " + mark.means + "\n"
 		for _, r := range all {
 			if r.mark == mark.mark {
-				fmt.Fprintf(out, "%s  %s: %s\n", title, r.name, r.remark)
+				fmt.Fprint(out, title)
+				printFolded(out, "  ", 4, r.name+": "+r.remark)
 				title = ""
 			}
 		}
@@ -133,6 +132,9 @@ func rowOf(a *analysis.Answer, path *analysis.Path, l *analysis.Span,
 		r.remark = fmt.Sprintf("past %s, whose logs do not have every tuple: %s",
 			strings.Join(l.Past, ", "), r.remark)
 	}
+	if past(a, l) {
+		r.name += pastWords
+	}
 	switch d := &l.All; {
 	case d.Suspect+d.After > 0:
 		r.mark = "!"
@@ -169,8 +171,22 @@ func shareOf(a *analysis.Answer, path *analysis.Path, l *analysis.Span) (text st
 		}
 	}
 	whole := l.Origin == "" && l.Kind != "gap" && slices.Contains(path.From, l.From) &&
-		slices.Contains(path.To, l.To)
+		slices.Contains(path.To, l.To) && !past(a, l)
 	return "100", whole
+}
+
+// pastWords tells a span that leads past the other points from the row from end to end.
+const pastWords = ", direct"
+
+// past reports whether tuples took a span past the other points of their path: other tuples took
+// longer ways between its ends, and a row from end to end describes them all.
+func past(a *analysis.Answer, l *analysis.Span) bool {
+	if l.Kind == "end-to-end" || l.Kind == "waiting" || l.Kind == "gap" {
+		return false
+	}
+	return slices.ContainsFunc(a.EndToEnd, func(e analysis.Span) bool {
+		return e.From == l.From && e.To == l.To && e.Origin == ""
+	})
 }
 
 // percentText prints an interval of percents, with a decimal if it is narrow. The printed interval
@@ -240,8 +256,25 @@ func (w widths) print(out io.Writer, r tableRow) {
 	for i, text := range r.cells {
 		line += fmt.Sprintf("  %*s", w.cells[i], text)
 	}
-	line += fmt.Sprintf("  %-*s  %s", w.name, shorten(r.name, w.name), shorten(r.nodes, w.nodes))
+	line += fmt.Sprintf("  %-*s  %s", w.name, shortSpan(r.name, w.name), shorten(r.nodes, w.nodes))
 	fmt.Fprintln(out, strings.TrimRight(line, " "))
+}
+
+// shortSpan shortens the name of a span, so that both ends can still be told: each of them is cut,
+// and what follows them is not.
+func shortSpan(name string, characters int) string {
+	from, to, found := strings.Cut(name, " → ")
+	to, rest, comma := strings.Cut(to, ", ")
+	if comma {
+		rest = ", " + rest
+	}
+	room := characters - utf8.RuneCountInString(" → "+rest)
+	if n := utf8.RuneCountInString(name); n <= characters || !found || room < 16 {
+		return shorten(name, characters)
+	}
+	first, second := utf8.RuneCountInString(from), utf8.RuneCountInString(to)
+	first, second = min(first, max(room/2, room-second)), min(second, max(room-room/2, room-first))
+	return shorten(from, first) + " → " + shorten(to, second) + rest
 }
 
 // shorten cuts the middle out of a text that has more than the given number of characters.
