@@ -294,7 +294,8 @@ func (j *stopping) judgeJVMs(t *testing.T, a *Answer) {
 	}
 }
 
-// A run without pauses says nothing of them, and the filters of channels leave pauses in.
+// If the JVMs logged no pauses, the answer does not mention pauses. A filter of channels does not
+// remove pauses.
 func TestPausesAndFilters(t *testing.T) {
 	rng := seed.Random(t)
 	j := newStopping(rng, 300)

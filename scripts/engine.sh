@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# For scripts/demo-flink and demo-storm: builds the Java agent, an engine's job and the program that
-# runs the demonstration. Everything comes from Maven Central or from this repository.
+# For scripts/demo-flink, demo-storm and demo-kafka: builds the Java agent, a job and the program
+# that runs the demonstration. Everything comes from Maven Central or from this repository.
 
 # shellcheck disable=SC2034 # the scripts that source this file read it
 agent=sdk/java/cloudprofiler-javaagent/target/cloudprofiler.jar

@@ -17,8 +17,10 @@ import (
 
 // flink is a cluster of a JobManager and one TaskManager on each node.
 type flink struct {
-	engine.Cluster
-	options
+	engine.Demonstration
+	Class        string
+	TaskManagers int
+	KillOne      bool
 
 	conf     string // directory of the configuration
 	rest     string // address of the JobManager

@@ -17,8 +17,9 @@ import (
 
 // kafka is a broker, which is its own controller, and the programs that use it.
 type kafka struct {
-	engine.Cluster
-	options
+	engine.Demonstration
+	Instances int
+	Kill      string
 
 	temporary string
 	address   string // of the broker

@@ -1,69 +1,9 @@
 package main
 
-import (
-	"context"
-	"flag"
-	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
-	"time"
-
-	"github.com/cloudprofiler/cloudprofiler/examples/demo"
-)
-
-// options are the flags.
-type options struct {
-	Agent     string
-	Job       string
-	Workers   int
-	Events    int
-	PerSecond int
-}
-
-// Lasts returns how long the job's source sends.
-func (o *options) Lasts() time.Duration {
-	return time.Duration(float64(o.Events) / float64(o.PerSecond) * float64(time.Second))
-}
+import "flag"
 
 func main() {
-	ctx, release := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer release()
-	if err := run(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "storm:", err)
-		release()
-		os.Exit(1)
-	}
-}
-
-func run(ctx context.Context) error {
-	if len(os.Args) == 2 && os.Args[1] == "process" { // a process of the demonstration
-		return demo.Process(ctx, os.Stdin, os.Stdout)
-	}
 	s := &storm{}
-	var keep string
-	flag.StringVar(&s.Java, "java", "java", "command that runs Java")
-	flag.StringVar(&s.ClassPath, "classpath", "", "Storm's jars, with colons between")
-	flag.StringVar(&s.Logs, "logs", "", "`directory` for what the processes say")
-	flag.StringVar(&s.Agent, "agent", "",
-		"cloudprofiler.jar, perhaps with =CONFIGURATION; empty: no agent")
-	flag.StringVar(&s.Job, "job", "", "jar with the job")
 	flag.IntVar(&s.Workers, "workers", 2, "how many workers, each on its node")
-	flag.IntVar(&s.Events, "events", 300_000, "events to send")
-	flag.IntVar(&s.PerSecond, "rate", 15_000, "events to send a second")
-	flag.StringVar(&keep, "keep", "", "`directory` to make, for the run and its page")
-	flag.Parse()
-	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("find this program: %w", err)
-	}
-	r, err := demo.RunEngine(ctx, demo.Options{
-		Command: []string{self, "process"}, Keep: keep, Program: "cprof demo of Storm",
-		Scratch:  os.TempDir(),
-		Progress: func(step string) { fmt.Fprintln(os.Stderr, step, "…") },
-	}, s, s.Lasts())
-	if err != nil {
-		return err
-	}
-	return demo.PrintEngine(os.Stdout, r)
+	s.Main("Storm", 15_000, s)
 }

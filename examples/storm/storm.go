@@ -16,8 +16,8 @@ import (
 
 // storm is a cluster of ZooKeeper, Nimbus, and a supervisor with one worker on each node.
 type storm struct {
-	engine.Cluster
-	options
+	engine.Demonstration
+	Workers int
 
 	home      string // of ZooKeeper, Nimbus and the client
 	temporary string
