@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
@@ -45,6 +44,7 @@ func TestMain(m *testing.M) {
 	if text == "" {
 		os.Exit(m.Run())
 	}
+	go endWithParent()
 	var j job
 	err := json.Unmarshal([]byte(text), &j)
 	switch {
@@ -57,6 +57,14 @@ func TestMain(m *testing.M) {
 		err = j.agent()
 	}
 	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+// endWithParent ends this process when the test's process ends, however that ends: this process
+// holds the reading end of a pipe. A death signal would not do: the kernel sends it when the thread
+// that started this process ends, and a thread of the test may end much earlier.
+func endWithParent() {
+	io.Copy(io.Discard, os.Stdin)
 	os.Exit(1)
 }
 
@@ -264,7 +272,9 @@ func (f *fleet) startTo(j job, out io.Writer) *exec.Cmd {
 	var said bytes.Buffer
 	cmd.Env, cmd.Stdout = append(os.Environ(), jobVariable+"="+string(text)), out
 	cmd.Stderr = &said
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if _, err := cmd.StdinPipe(); err != nil {
+		f.t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		f.t.Fatal(err)
 	}
