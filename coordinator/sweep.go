@@ -119,8 +119,8 @@ func (c *core) startSweep(why string, o SweepOptions, ended func(*SweepStatus)) 
 	return nil
 }
 
-// stepSweep begins a sweep that is due. If a sweep waits for quiet nodes, stepSweep asks the nodes
-// again when it is time.
+// stepSweep begins a sweep that is due. If a sweep waits until its nodes have little to do,
+// stepSweep asks them for their load again from time to time.
 func (c *core) stepSweep() {
 	now := c.now()
 	if s := c.sweep; s != nil {

@@ -8,7 +8,7 @@ import (
 
 // rate limits the rows of a log to the rate in the handler table. It is a token bucket with room
 // for the rows of two seconds, and is full at the beginning. rate refills the bucket only once per
-// second. So a channel above its rate has one gap each second, and not a gap at each look.
+// second. So a channel above its rate has one gap each second, and not one each time it is drained.
 type rate struct {
 	perSecond uint64 // 0: no limit
 	left      uint64

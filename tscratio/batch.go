@@ -90,10 +90,11 @@ func grown[T any](buffer *[]T, n int) []T {
 	return (*buffer)[:n]
 }
 
-// narrowed intersects durations that along found with those that follow from translating both
-// events to the reference. So a duration never contradicts the translations of its two events. If
-// these are not known, or their verdict is another one, narrowed leaves durations as they are. It
-// returns the number of durations that are final. If this is 0, the closure must find the first.
+// narrowed intersects the durations from [Ways.along] with the durations that follow from
+// translating both events to the reference. So a duration never contradicts those translations. If
+// the events cannot be translated, or their translations have another verdict than the durations,
+// narrowed leaves the durations unchanged. It returns how many durations, counted from the first,
+// are final. If it returns 0, the caller asks the closure for the first duration.
 func (w *Ways) narrowed(s *waySegment, verdict Verdict, xs, ys []uint64, elapsed []Elapsed) int {
 	if len(xs) == 0 {
 		return 0
