@@ -9,6 +9,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/cli/answers"
 	"github.com/cloudprofiler/cloudprofiler/internal/cli/fleet"
 	"github.com/cloudprofiler/cloudprofiler/internal/cli/gen"
+	"github.com/cloudprofiler/cloudprofiler/internal/cli/java"
 	"github.com/cloudprofiler/cloudprofiler/internal/cli/logs"
 	"github.com/cloudprofiler/cloudprofiler/internal/cli/machine"
 	"github.com/cloudprofiler/cloudprofiler/internal/cli/relations"
@@ -45,6 +46,7 @@ Exit codes: 0 answered, 1 failed, 2 wrong usage, 3 answered with suspect or miss
 		answers.Commands(),
 		fleet.Commands(),
 		gen.Commands(),
+		java.Commands(),
 		logs.Commands(),
 		machine.Commands(),
 		relations.Commands(),

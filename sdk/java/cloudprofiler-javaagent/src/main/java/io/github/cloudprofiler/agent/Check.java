@@ -103,10 +103,13 @@ public final class Check {
         }
         Path directory = proc.resolve("cwd").toRealPath();
         for (String part : classPath.split(File.pathSeparator)) {
-            if (!part.isEmpty()) {
-                add(directory.resolve(part.replaceAll("/\\*$", "")), paths);
+            if (part.endsWith("/*") || part.equals("*")) {
+                addJars(directory.resolve(part.substring(0, part.length() - 1)), paths);
+            } else if (!part.isEmpty()) {
+                paths.add(directory.resolve(part));
             }
         }
+        paths.removeIf(p -> !Files.exists(p)); // as the virtual machine does
         return paths;
     }
 
@@ -120,8 +123,12 @@ public final class Check {
             throw new IOException("there is no \"" + path + "\"");
         }
         to.add(path);
-        if (Files.isDirectory(path)) {
-            try (var jars = Files.newDirectoryStream(path, "*.jar")) {
+        addJars(path, to);
+    }
+
+    private static void addJars(Path directory, List<Path> to) throws IOException {
+        if (Files.isDirectory(directory)) {
+            try (var jars = Files.newDirectoryStream(directory, "*.{jar,JAR}")) {
                 jars.forEach(to::add);
             }
         }
