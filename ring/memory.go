@@ -37,9 +37,9 @@ func CheckMemory(root fs.FS, bytes int64) error {
 		if !ok {
 			continue
 		}
-		// In a container, the mounted tree of control groups may begin at the container's own group,
-		// while the path is the one that the host uses. Then nothing is at the path. The loop ends at
-		// "/", which is the container's group.
+		// In a container, the mounted tree of control groups may begin at the container's own
+		// group, while the path is the one that the host uses. Then nothing is at the path. The
+		// loop ends at "/", which is the container's group.
 		for group := path.Clean("/" + field[2]); ; group = path.Dir(group) {
 			if left, limit := files.left(root, group); left < wanted {
 				return fmt.Errorf("%d bytes of shared memory, and control group %q has %d left "+
