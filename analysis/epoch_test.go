@@ -19,7 +19,7 @@ func TestSuspendedNode(t *testing.T) {
 		Name: "B", Start: rng.Uint64N(1 << 61), Rate: -nodes[1].Rate, Epoch: "epoch-B-again",
 	}
 	at := func(id uint64) uint64 { return 2*simrun.Hz + id*simrun.Hz/100 }
-	const hop = 700_000
+	const span_cycles = 700_000
 	parent := t.TempDir()
 	must := func(err error) {
 		t.Helper()
@@ -54,7 +54,7 @@ func TestSuspendedNode(t *testing.T) {
 			must(received.Enter(&again))
 		}
 		must(sent.Event(at(id), id))
-		must(received.Event(at(id)+hop, id))
+		must(received.Event(at(id)+span_cycles, id))
 	}
 	must(sent.Seal())
 	must(received.Seal())
@@ -70,7 +70,7 @@ func TestSuspendedNode(t *testing.T) {
 		if r.From == r.To {
 			return nil
 		}
-		truth := int64(nodes[0].Reading(at(r.ID)+hop) - nodes[0].Reading(at(r.ID)))
+		truth := int64(nodes[0].Reading(at(r.ID)+span_cycles) - nodes[0].Reading(at(r.ID)))
 		if truth+1 < r.Lo || truth-1 > r.Hi {
 			t.Errorf("tuple %d took %d, and the answer is %v", r.ID, truth, r.Elapsed)
 		}

@@ -67,8 +67,8 @@ func (d *demonstration) analyse(
 	}
 	for _, edges := range [][][2]string{nil, sinceStart()} {
 		d.o.Progress("joining tuples, checking their durations against the truth")
-		hops := newHops(edges != nil)
-		check, err := newChecker(physical, d.Nodes[0].Clocks.Counter, hops.take)
+		spans := newSpans(edges != nil)
+		check, err := newChecker(physical, d.Nodes[0].Clocks.Counter, spans.take)
 		if err != nil {
 			return err
 		}
@@ -87,16 +87,16 @@ func (d *demonstration) analyse(
 		if d.Answer == nil {
 			d.Answer = answer
 		}
-		for _, h := range hops.order {
+		for _, h := range spans.order {
 			h.Percentiles = percentilesOf(answer, h)
 		}
-		d.Hops = append(d.Hops, hops.order...)
+		d.Spans = append(d.Spans, spans.order...)
 	}
 	return nil
 }
 
-// percentilesOf returns the percentiles of a hop in the answer.
-func percentilesOf(a *analysis.Answer, h *Hop) analysis.Percentiles {
+// percentilesOf returns the percentiles of a span in the answer.
+func percentilesOf(a *analysis.Answer, h *Span) analysis.Percentiles {
 	for _, spans := range [][]analysis.Span{a.Spans, a.EndToEnd} {
 		for _, l := range spans {
 			if l.From == h.From && l.To == h.To && l.Origin == "" {

@@ -252,7 +252,7 @@ func demoVerdict(r *Result) (verdict string, least_ppm float64) {
 func printDemo(w io.Writer, r *Result, o Options) error {
 	printNodes(w, r)
 	printBound(w, r)
-	printHops(w, r)
+	printSpans(w, r)
 	printMethods(w, r)
 	checked, between, outside := r.Checked()
 	_, err := fmt.Fprintf(w, "\n%d durations checked against the truth, %d of them between nodes: "+
@@ -303,7 +303,7 @@ func printBound(w io.Writer, r *Result) {
 // otherMethods are the other methods. Each has a column with the bound that it would have claimed.
 var otherMethods = []string{analysis.MinRTT, analysis.ReT, analysis.NTP}
 
-func printHops(w io.Writer, r *Result) {
+func printSpans(w io.Writer, r *Result) {
 	reference := &r.Answer.Reference
 	fmt.Fprintf(w, "\nlatencies by the cycles of node %s, then the bounds that other methods "+
 		"would have claimed between nodes;\n%s\n\n", reference.Node, reference.SecondsMean())
@@ -312,12 +312,12 @@ func printHops(w io.Writer, r *Result) {
 		fmt.Fprintf(w, " %9s", "± "+method)
 	}
 	fmt.Fprintf(w, "  %s\n", "truth")
-	for _, h := range r.Hops {
+	for _, h := range r.Spans {
 		switch {
 		case !h.Since:
-			printHop(w, r, h.From+" → "+h.To, h)
+			printSpan(w, r, h.From+" → "+h.To, h)
 		case h.To == LastPoint:
-			printHop(w, r, "all the way, to "+h.To, h)
+			printSpan(w, r, "all the way, to "+h.To, h)
 		}
 	}
 	answers.PrintPaths(w, r.Answer)
@@ -326,7 +326,7 @@ func printHops(w io.Writer, r *Result) {
 		"for the load")
 }
 
-func printHop(w io.Writer, r *Result, name string, h *Hop) {
+func printSpan(w io.Writer, r *Result, name string, h *Span) {
 	reference := &r.Answer.Reference
 	text := func(percent float64) string {
 		p, _ := h.Percentiles.At(percent)

@@ -16,10 +16,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// demoHop is a hop of 100 durations with the same bound. The first is lo. Each of the others is
+// demoSpan is a span of 100 durations with the same bound. The first is lo. Each of the others is
 // longer by step than the one before it.
-func demoHop(from, to string, lo, step, bound int64, between ...string) *Hop {
-	h := &Hop{From: from, To: to, Pairs: map[[2]string]int{}}
+func demoSpan(from, to string, lo, step, bound int64, between ...string) *Span {
+	h := &Span{From: from, To: to, Pairs: map[[2]string]int{}}
 	for i := range int64(100) {
 		at := lo + i*step
 		h.Durations = append(h.Durations, tscratio.Elapsed{Lo: at - bound, Hi: at + bound})
@@ -52,21 +52,21 @@ func demoResult() *Result {
 			Exchanges: 404, RoundTrip: 90_000,
 			Anchors: []Anchors{{E: big.NewRat(170_000, 1), Apart_cycles: 4_000_000_000}},
 		},
-		Hops: []*Hop{
-			demoHop("source/start", "source/end", 4_500, 1_000, 160),
-			demoHop("source/end", "deserialise/start", 1_800_000, 300_000, 1_900, "A", "B"),
-			demoHop("deserialise/start", "deserialise/end", 19_000, 6_400, 160),
-			demoHop("deserialise/end", "filter/start", 1_250_000, 330_000, 1_850, "A", "B"),
-			demoHop("project/end", "join/start", 1_300_000, 800_000, 1_770, "A", "B"),
-			demoHop("join/start", "join/end", 2_750, 30_000, 160),
-			demoHop("window/start", "window/end", 3_000_000_000, 1_000, 160),
-			demoHop("window/end", "store/start", 9_000_000, 900_000, 1500, "A", "B"),
+		Spans: []*Span{
+			demoSpan("source/start", "source/end", 4_500, 1_000, 160),
+			demoSpan("source/end", "deserialise/start", 1_800_000, 300_000, 1_900, "A", "B"),
+			demoSpan("deserialise/start", "deserialise/end", 19_000, 6_400, 160),
+			demoSpan("deserialise/end", "filter/start", 1_250_000, 330_000, 1_850, "A", "B"),
+			demoSpan("project/end", "join/start", 1_300_000, 800_000, 1_770, "A", "B"),
+			demoSpan("join/start", "join/end", 2_750, 30_000, 160),
+			demoSpan("window/start", "window/end", 3_000_000_000, 1_000, 160),
+			demoSpan("window/end", "store/start", 9_000_000, 900_000, 1500, "A", "B"),
 		},
 	}
-	early := demoHop("source/start", "join/end", 9_000_000, 1_000_000, 1_040, "A", "B")
-	whole := demoHop("source/start", LastPoint, 9_750_000, 1_100_000, 1_040, "A", "B")
+	early := demoSpan("source/start", "join/end", 9_000_000, 1_000_000, 1_040, "A", "B")
+	whole := demoSpan("source/start", LastPoint, 9_750_000, 1_100_000, 1_040, "A", "B")
 	early.Since, whole.Since = true, true
-	r.Hops = append(r.Hops, early, whole)
+	r.Spans = append(r.Spans, early, whole)
 	held := func(n, most uint64) *analysis.Held {
 		h := &analysis.Held{Count: n, MostUsed: float64(most) / analysis.UsedSteps}
 		for i := range most {
@@ -144,7 +144,7 @@ func TestDemoOutput(t *testing.T) {
 	bad := demoResult()
 	bad.Namespaces, bad.WhyLoopback = false, errors.New("operation not permitted")
 	bad.NTP, bad.Lost = false, 3
-	bad.Hops[1].Outside = 2
+	bad.Spans[1].Outside = 2
 	bad.Answer.Pairs[0].Verdict = "suspect"
 	bad.Answer.Comparisons[0].Methods[0].Held.Outside = 1
 	for _, method := range bad.Answer.Comparisons[0].Methods[1:] {

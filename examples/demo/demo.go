@@ -85,7 +85,7 @@ type Result struct {
 	NTP         bool             // chronyd was asked for its claims
 	WhyNoNTP    error            // why chronyd was started but made no claims; or nil
 	Answer      *analysis.Answer // the answer of "cprof analyze"
-	Hops        []*Hop           // in the order in which tuples pass them
+	Spans       []*Span          // in the order in which tuples pass them
 	Wander      tscratio.Wander  // assumed of each pair
 
 	Trains    int

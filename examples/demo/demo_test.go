@@ -96,7 +96,7 @@ func check(t *testing.T, r *Result) {
 	checkFrequencies(t, r)
 	checkAnswer(t, r)
 	checkComparisons(t, r)
-	checkHops(t, r)
+	checkSpans(t, r)
 }
 
 func checkBounds(t *testing.T, r *Result) {
@@ -115,7 +115,7 @@ func checkBounds(t *testing.T, r *Result) {
 func checkAnswer(t *testing.T, r *Result) {
 	t.Helper()
 	var direct int
-	for _, h := range r.Hops {
+	for _, h := range r.Spans {
 		if !h.Since {
 			direct += len(h.Durations)
 		}
@@ -124,7 +124,7 @@ func checkAnswer(t *testing.T, r *Result) {
 		!(h.MostUsed > 0) || h.MostUsed > 1 {
 		t.Errorf("the answer's check against the truth: %+v, want at least %d durations", h, direct)
 	}
-	for _, h := range r.Hops {
+	for _, h := range r.Spans {
 		i := slices.IndexFunc(r.Answer.Spans, func(l analysis.Span) bool {
 			return l.From == h.From && l.To == h.To
 		})
@@ -171,10 +171,10 @@ func checkComparisons(t *testing.T, r *Result) {
 	}
 }
 
-func checkHops(t *testing.T, r *Result) {
+func checkSpans(t *testing.T, r *Result) {
 	t.Helper()
-	var whole *Hop
-	for _, h := range r.Hops {
+	var whole *Span
+	for _, h := range r.Spans {
 		if least := h.truePercentile(0); least < 0 {
 			t.Errorf("%s to %s: the truth is %d cycles: a tuple arrived before it left",
 				h.From, h.To, least)
@@ -193,7 +193,7 @@ func checkHops(t *testing.T, r *Result) {
 			t.Errorf("%s claims %d cycles for the whole path, %v", method, bound, ok)
 		}
 	}
-	if local := r.Hops[0]; local.Crosses == 0 {
+	if local := r.Spans[0]; local.Crosses == 0 {
 		if bound, ok := r.Claimed_cycles(local, analysis.MinRTT); ok {
 			t.Errorf("a bound between nodes of %d cycles is claimed within one node", bound)
 		}
@@ -271,7 +271,7 @@ func TestWrongCountersAreFoundOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, h := range r.Hops {
+	for _, h := range r.Spans {
 		if h.Since || strings.HasPrefix(h.From, "deserialise/") ||
 			strings.HasPrefix(h.From, "window/") || strings.HasPrefix(h.From, "store/") {
 			continue // B runs some of these instances too
@@ -407,7 +407,7 @@ func checkFrequencies(t *testing.T, r *Result) {
 		t.Errorf("the physical counter runs above %f Hz by one node, and below %f Hz by another",
 			most, least)
 	}
-	for _, h := range r.Hops {
+	for _, h := range r.Spans {
 		if _, ok := h.Percentiles.At(99); !ok {
 			t.Errorf("%s to %s has no percentiles from the answer", h.From, h.To)
 		}
@@ -415,4 +415,4 @@ func checkFrequencies(t *testing.T, r *Result) {
 }
 
 // truePercentile returns the percentile of the truth.
-func (h *Hop) truePercentile(p float64) int64 { return percentile(slices.Clone(h.Truth), p) }
+func (h *Span) truePercentile(p float64) int64 { return percentile(slices.Clone(h.Truth), p) }

@@ -146,7 +146,7 @@ func (r *EngineResult) take(d analysis.DurationRow, truth int64) {
 var sendPoints = []string{"/send", "/unlinked"}
 
 // match compares what all operators sent with what all operators received. If an id was sent
-// several times, as on several hops, it must have been received as often.
+// several times, as on several spans, it must have been received as often.
 func match(all physicals) (m Matched) {
 	sent, received, twice := map[uint64]int{}, map[uint64]int{}, map[uint64]int{}
 	for point, events := range all {

@@ -16,9 +16,9 @@ import (
 )
 
 // Soak is a long demonstration at a moderate rate, and the memory and disk that it took. Its nodes
-// exchange as many trains as the nodes of a fleet do. It has no hops and no bound of the paper. Its
-// durations are compared with the truth a few periods at a time, so that they need no more memory
-// than the durations of a demonstration.
+// exchange as many trains as the nodes of a fleet do. It has no spans and no bound of the paper.
+// Its durations are compared with the truth a few periods at a time, so that they need no more
+// memory than the durations of a demonstration.
 type Soak struct {
 	Result
 	Every     time.Duration // the length of a period
@@ -167,7 +167,7 @@ func (s *Soak) Spread() (worst, drift float64) {
 	return worst / median(s.Periods), median(s.Periods[half:]) / median(s.Periods[:half])
 }
 
-// Checked returns for a soak, which has no hops, what Result.Checked returns for a demonstration.
+// Checked returns for a soak, which has no spans, what Result.Checked returns for a demonstration.
 func (s *Soak) Checked() (durations, between, outside int) {
 	for _, p := range s.Periods {
 		durations += p.Durations

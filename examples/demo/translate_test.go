@@ -155,9 +155,9 @@ func TestChecker(t *testing.T) {
 		"below":     {tscratio.Elapsed{Lo: 501, Hi: 900}, 1},
 		"above":     {tscratio.Elapsed{Lo: -5, Hi: 499}, 1},
 	} {
-		hops := newHops(false)
+		spans := newSpans(false)
 		physical := physicals{"a/end": {{1, 1000}, {7, 2000}}, "b/start": {{7, 2500}}}
-		k, err := newChecker(physical, c, hops.take)
+		k, err := newChecker(physical, c, spans.take)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +169,7 @@ func TestChecker(t *testing.T) {
 		if err := k.duration(row); err != nil {
 			t.Fatal(err)
 		}
-		if h := hops.order[0]; h.Outside != test.outside || h.Crosses != 1 || h.Truth[0] != 500 {
+		if h := spans.order[0]; h.Outside != test.outside || h.Crosses != 1 || h.Truth[0] != 500 {
 			t.Errorf("%s: %+v", name, h)
 		}
 		if row.ID = 1; k.duration(row) == nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// Hop contains the durations of all tuples from one point to another.
-type Hop struct {
+// Span contains the durations of all tuples from one point to another.
+type Span struct {
 	From, To  string             // points
 	Since     bool               // From is where tuples begin, and other points are in between
 	Crosses   int                // number of durations from one node to another
@@ -31,9 +31,9 @@ type Hop struct {
 }
 
 // Claimed_cycles returns the median bound that another method (analysis.MinRTT, …) claims for a
-// pair of nodes. It chooses the pair with the most durations of the hop. ok is false if the method
+// pair of nodes. It chooses the pair with the most durations of the span. ok is false if the method
 // claims nothing. Return trips exist only from where tuples begin to LastPoint.
-func (r *Result) Claimed_cycles(h *Hop, method string) (bound int64, ok bool) {
+func (r *Result) Claimed_cycles(h *Span, method string) (bound int64, ok bool) {
 	if method == analysis.ReT && !(h.Since && h.To == LastPoint) {
 		return 0, false
 	}
@@ -182,44 +182,44 @@ func (c *checker) duration(d analysis.DurationRow) error {
 	return nil
 }
 
-// hops groups durations by the two points at which they begin and end.
-type hops struct {
+// spans groups durations by the two points at which they begin and end.
+type spans struct {
 	since  bool
-	byEnds map[[2]string]*Hop
-	order  []*Hop
+	byEnds map[[2]string]*Span
+	order  []*Span
 }
 
-func newHops(since bool) *hops { return &hops{since: since, byEnds: map[[2]string]*Hop{}} }
+func newSpans(since bool) *spans { return &spans{since: since, byEnds: map[[2]string]*Span{}} }
 
-func (h *hops) take(d analysis.DurationRow, truth int64) {
+func (h *spans) take(d analysis.DurationRow, truth int64) {
 	if d.Kind == "end-to-end" && !h.since {
 		return // the second analysis, from where tuples begin, contains this one
 	}
 	key := [2]string{d.From, d.To}
-	hop := h.byEnds[key]
-	if hop == nil {
-		hop = &Hop{From: d.From, To: d.To, Since: h.since, Pairs: map[[2]string]int{}}
-		h.byEnds[key] = hop
-		h.order = append(h.order, hop)
+	span := h.byEnds[key]
+	if span == nil {
+		span = &Span{From: d.From, To: d.To, Since: h.since, Pairs: map[[2]string]int{}}
+		h.byEnds[key] = span
+		h.order = append(h.order, span)
 	}
-	hop.Durations, hop.Truth = append(hop.Durations, d.Elapsed), append(hop.Truth, truth)
+	span.Durations, span.Truth = append(span.Durations, d.Elapsed), append(span.Truth, truth)
 	if d.FromNode != d.ToNode {
-		hop.Crosses++
-		hop.Widths = append(hop.Widths, d.Hi-d.Lo)
-		hop.Pairs[[2]string{min(d.FromNode, d.ToNode), max(d.FromNode, d.ToNode)}]++
+		span.Crosses++
+		span.Widths = append(span.Widths, d.Hi-d.Lo)
+		span.Pairs[[2]string{min(d.FromNode, d.ToNode), max(d.FromNode, d.ToNode)}]++
 	}
 	if !d.Contains(truth) {
-		hop.Outside++
+		span.Outside++
 	}
 }
 
 // Checked returns how many durations were compared with the truth, how many of these were between
 // nodes, and how many did not contain the truth.
 func (r *Result) Checked() (durations, between, outside int) {
-	for _, hop := range r.Hops {
-		durations += len(hop.Durations)
-		between += hop.Crosses
-		outside += hop.Outside
+	for _, span := range r.Spans {
+		durations += len(span.Durations)
+		between += span.Crosses
+		outside += span.Outside
 	}
 	return durations, between, outside
 }
@@ -227,8 +227,8 @@ func (r *Result) Checked() (durations, between, outside int) {
 // HalfWidth_cycles returns the median bound of the durations from one node to another.
 func (r *Result) HalfWidth_cycles() float64 {
 	var widths []int64
-	for _, hop := range r.Hops {
-		widths = append(widths, hop.Widths...)
+	for _, span := range r.Spans {
+		widths = append(widths, span.Widths...)
 	}
 	return float64(percentile(widths, 50)) / 2
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// testPlacement has three nodes, and operators with one and with more instances. On each hop, some
+// testPlacement has three nodes, and operators with one and with more instances. On each span, some
 // tuples go from one node to another.
 const testPlacement = `
 version: 1

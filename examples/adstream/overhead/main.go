@@ -16,7 +16,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/examples/adstream/job"
 )
 
-// placement is the job that is measured. Each operator has one instance, and each hop is between
+// placement is the job that is measured. Each operator has one instance, and each span is between
 // nodes. No window ends during the measurement. Otherwise the store would do all its work at once,
 // in some stretches and not in their neighbours.
 const placement = `
