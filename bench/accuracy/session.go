@@ -32,6 +32,10 @@ const (
 
 	// patience is how long to wait for an answer. Packets are lost only under load.
 	patience = 100 * time.Millisecond
+
+	// attempts is how many missing answers in a row end a train. On a crowded machine the other
+	// end may wait for a core much longer than patience.
+	attempts = 50
 )
 
 // session is the result of trains between two virtual nodes. Node A belongs to the prober.
@@ -122,7 +126,7 @@ func (l *lab) prober(nodes [2]vnode.Config, from int, s Setting, zeroMQ bool) (*
 		return fail(err)
 	}
 	config := minrtt.DefaultConfig()
-	config.Exchanges, config.Timeout = s.Exchanges, patience
+	config.Exchanges, config.Timeout, config.Attempts = s.Exchanges, patience, attempts
 	// Each of two readings may be wrong by the core slack plus the quantum, so their order may be
 	// wrong by twice that.
 	quantum := max(l.quantum(nodes[0]), l.quantum(nodes[1]))
