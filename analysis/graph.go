@@ -54,6 +54,9 @@ func (g *graph) rankOf(s *source) int {
 	return g.rank[s.point]
 }
 
+// gradual returns the ranks where branches of a tuple arrive one by one, or may.
+func (g *graph) gradual() uint64 { return g.merges | g.crowded }
+
 // graphOf orders the points by the evidence.
 func (in *input) graphOf(e *evidence, told []told) (*graph, error) {
 	n := len(in.points)

@@ -258,7 +258,8 @@ func (o *oracle) merges(byID map[uint64][]oracleEvent) map[string]bool {
 
 // straying returns the events of later tuples of an id that may be the first one's: the first one
 // lacks an event there, and each may have happened before the events that follow it in the first.
-func (o *oracle) straying(at []map[string][]oracleEvent) map[string]oracleEvent {
+func (o *oracle) straying(at []map[string][]oracleEvent,
+	merges map[string]bool) map[string]oracleEvent {
 	found := map[string]oracleEvent{}
 	for _, p := range o.points {
 		if len(at[0][p]) > 0 || !slices.ContainsFunc(o.before[p], func(q string) bool {
@@ -268,9 +269,15 @@ func (o *oracle) straying(at []map[string][]oracleEvent) map[string]oracleEvent 
 		}
 		var next []oracleEvent
 		for q, events := range at[0] {
-			if o.precedes(p, q) {
-				next = append(next, events...)
+			if !o.precedes(p, q) {
+				continue
 			}
+			if merges[q] || o.crowded[q] { // the last copy that arrived
+				events = []oracleEvent{slices.MaxFunc(events, func(a, b oracleEvent) int {
+					return cmp.Compare(o.place(a).Hi, o.place(b).Hi)
+				})}
+			}
+			next = append(next, events...)
 		}
 		for _, later := range slices.Backward(at[1:min(len(at), 1+longestLate)]) {
 			if len(next) > 0 && slices.ContainsFunc(later[p], func(e oracleEvent) bool {
@@ -330,7 +337,7 @@ func (o *oracle) tuples(events []oracleEvent, merges map[string]bool,
 		for _, earlier := range lacks[max(len(lacks)-longestLate, 0):] {
 			maps.Copy(u.late, earlier)
 		}
-		strayed := o.straying(at[i:])
+		strayed := o.straying(at[i:], merges)
 		passed := o.inOrder(func(p string) bool {
 			_, has := strayed[p]
 			return has || len(points[p]) > 0
@@ -411,7 +418,7 @@ func (o *oracle) tuples(events []oracleEvent, merges map[string]bool,
 		for _, later := range all[i+1 : min(len(all), i+1+longestLate)] {
 			for p := range later.n {
 				if lacks[i][p] && !slices.ContainsFunc(o.points, func(q string) bool {
-					return all[i].n[q] > 0 && o.precedes(p, q)
+					return all[i].n[q] > 0 && o.precedes(p, q) && !merges[q] && !o.crowded[q]
 				}) {
 					all[i].taken[p] = true
 				}

@@ -213,3 +213,41 @@ func TestTwoTuplesThatLookLikeOne(t *testing.T) {
 		}
 	}
 }
+
+// The copies of a tuple arrive where branches meet one after another. If one copy arrived before
+// the tuple's id began again, another copy may still have been on its way: that a duration of it
+// is not counted is said.
+func TestCopiesOfATupleWhoseIDBeganAgain(t *testing.T) {
+	const step = simrun.Hz / 10_000
+	names := []string{"a/send", "b/recv", "b/send", "c/recv", "join/recv", "join/start"}
+	channels := make([]simrun.Channel, len(names))
+	for i, name := range names {
+		channels[i] = simrun.Channel{Name: name, Node: number(i > 0)}
+	}
+	for id := range uint64(100) {
+		log := func(point int, steps uint64) {
+			channels[point].Records = append(channels[point].Records,
+				simrun.Record{Time: simrun.Hz + (id*100+steps)*step, ID: id})
+		}
+		log(0, 0)
+		log(3, 1)
+		log(4, 2) // the copy by way of c
+		log(1, 3)
+		if id == 50 {
+			log(0, 4) // the id begins again; this tuple is lost
+		}
+		log(2, 5)
+		log(4, 6) // the copy by way of b
+		log(5, 7)
+	}
+	var edges [][2]string
+	for _, e := range [][2]int{{0, 1}, {1, 2}, {2, 4}, {0, 3}, {3, 4}, {4, 5}} {
+		edges = append(edges, [2]string{names[e[0]], names[e[1]]})
+	}
+	a := analyze(t, write(t, channels...), Options{Edges: edges, OnlyEdges: true})
+	i := slices.IndexFunc(a.Spans, func(l Span) bool { return l.From == "b/recv" })
+	if l := &a.Spans[i]; l.To != "b/send" || l.All.Count != 99 || l.All.Withheld != 1 {
+		t.Errorf("%d durations from b/recv to %s, %d withheld; want 99 and 1", l.All.Count, l.To,
+			l.All.Withheld)
+	}
+}

@@ -108,6 +108,7 @@ func (w *gatherer) repeated(id uint64, events []passage) {
 			p.first, p.at = c.passage, c.at
 		}
 		p.at = tscratio.Interval{Lo: min(p.at.Lo, c.at.Lo), Hi: min(p.at.Hi, c.at.Hi)}
+		p.until = max(p.until, c.at.Hi)
 		p.n++
 	}
 	w.shared = len(w.beginnings) > 1
@@ -159,9 +160,14 @@ func (w *gatherer) straying(tuple int, place func(tuple int, rank uint8) *placed
 	}
 	for rest := later & after & before &^ b.mask; rest != 0; rest &= rest - 1 {
 		r := uint8(bits.TrailingZeros64(rest))
-		end := ^uint64(0) // the tuple surely passed a point after r by then
+		end := ^uint64(0) // all copies of the tuple surely passed a point after r by then
 		for next := b.mask & w.graph.after[r]; next != 0; next &= next - 1 {
-			end = min(end, place(tuple, uint8(bits.TrailingZeros64(next))).at.Hi)
+			r := uint8(bits.TrailingZeros64(next))
+			if p := place(tuple, r); w.graph.gradual()>>r&1 != 0 {
+				end = min(end, p.until)
+			} else {
+				end = min(end, p.at.Hi)
+			}
 		}
 		for i := range all {
 			if all[i].mask>>r&1 == 0 {
@@ -183,7 +189,8 @@ type placed struct {
 	n           int
 	// The smallest low end and the smallest high end of the events' intervals: the first event
 	// happened between them.
-	at tscratio.Interval
+	at    tscratio.Interval
+	until uint64 // the greatest high end: no event happened later
 }
 
 // arrival chooses the event that counts among a tuple's events at a point. Where branches meet,
