@@ -64,6 +64,14 @@ public final class MemoryLines implements AutoCloseable {
         Native.forget(descriptor, read_bytes);
     }
 
+    /**
+     * Reads this node's counter, as {@link Channel#counter} does. This is a native method, because
+     * the foreign function interface takes long to begin.
+     */
+    public static long counter() {
+        return Native.counter();
+    }
+
     @Override
     public void close() throws IOException {
         Native.closeFile(descriptor);

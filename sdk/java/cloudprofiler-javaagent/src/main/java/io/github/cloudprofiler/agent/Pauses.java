@@ -21,23 +21,27 @@ final class Pauses {
     private static final long WIDE_NS = 2_000;
     private static final long PATIENCE_NS = 1_000_000_000;
 
-    private final MemoryLines lines;
-    private final Channel channel;
-    private final ClockMap clocks = new ClockMap(System::nanoTime, Channel::counter);
+    private final ClockMap clocks = new ClockMap(System::nanoTime, MemoryLines::counter);
     private final PauseLines log = new PauseLines();
     private final ArrayDeque<PauseLines.Pause> waiting = new ArrayDeque<>();
+    private final Diagnostics diagnostics;
+    private final MemoryLines lines;
+    private Channel channel; // null until somebody has tried to open it
     private long ordinal;
     private long held_since_ns;
 
     private Pauses(Instrumentation instrumentation)
             throws IOException, ReflectiveOperationException {
-        clocks.look();
-        Diagnostics diagnostics = new Diagnostics(instrumentation);
+        diagnostics = new Diagnostics(instrumentation);
         lines = new MemoryLines();
-        channel = Points.openAll("jvm-" + ProcessHandle.current().pid() + "/" + POINT);
+        clocks.look();
         clocks.look(); // a time is placed if it lies after two looks
-        String answer = channel.error() != null ? "" : diagnostics.give("VM.log output=file="
-                + lines.path() + " " + PauseLines.LOG + " output_options=filecount=0");
+        give(PauseLines.LOG + " output_options=filecount=0");
+    }
+
+    private void give(String what) throws IOException, ReflectiveOperationException {
+        String answer =
+                diagnostics.give("VM.log output=file=" + lines.path() + " " + what);
         if (!answer.isBlank()) {
             throw new IOException(answer.strip());
         }
@@ -45,14 +49,11 @@ final class Pauses {
 
     /**
      * Begins. The JVM's log begins at once, because a thread of its own may not run for long while
-     * the program starts and the JVM stops often.
+     * the program starts and the JVM stops often. That thread opens the channel: it takes longer.
      */
     static void begin(Instrumentation instrumentation) {
         try {
             Pauses p = new Pauses(instrumentation);
-            if (p.channel.error() != null) {
-                return; // the channel has said why
-            }
             Runtime.getRuntime().addShutdownHook(new Thread(p::last, "cloudprofiler-last"));
             Thread t = new Thread(p::follow, "cloudprofiler-pauses");
             t.setDaemon(true);
@@ -64,13 +65,12 @@ final class Pauses {
 
     private void follow() {
         try {
-            while (true) {
-                step(false);
+            while (step(false)) {
                 Thread.sleep(PERIOD_MS);
             }
         } catch (InterruptedException e) {
             // Somebody wants this thread to end.
-        } catch (IOException | RuntimeException e) {
+        } catch (IOException | ReflectiveOperationException | RuntimeException e) {
             Say.once("log pauses: " + e + "; the program runs on without this log");
         }
     }
@@ -78,13 +78,28 @@ final class Pauses {
     private void last() {
         try {
             step(true);
-        } catch (IOException | RuntimeException e) {
+        } catch (IOException | ReflectiveOperationException | RuntimeException e) {
             // The JVM ends: nobody reads more.
         }
     }
 
-    /** Logs the pauses that have ended. */
-    private synchronized void step(boolean last) throws IOException {
+    private void open() throws IOException, ReflectiveOperationException {
+        channel = Points.openAll("jvm-" + ProcessHandle.current().pid() + "/" + POINT);
+        if (channel.error() != null) { // it has said why
+            give("what=all=off");
+            lines.close();
+        }
+    }
+
+    /** Logs the pauses that have ended. Returns false if there is no channel for them. */
+    private synchronized boolean step(boolean last)
+            throws IOException, ReflectiveOperationException {
+        if (channel == null) {
+            open();
+        }
+        if (channel.error() != null) {
+            return false;
+        }
         int before = log.held();
         lines.read(log::take);
         clocks.look(); // after the lines, so that it lies behind all pauses that were read
@@ -99,6 +114,7 @@ final class Pauses {
         while (!waiting.isEmpty() && clocks.reaches(waiting.peek().end_ns())) {
             log(waiting.poll());
         }
+        return true;
     }
 
     private void log(PauseLines.Pause p) {
