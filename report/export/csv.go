@@ -22,7 +22,8 @@ func (c *csvWriter) begin(about []aboutRow) error {
 		c.durations.Write([]string{"tuple_id", "way", "from_way", "from_point", "to_point",
 			"from_node", "to_node", "kind", "critical", "lo_cycles", "hi_cycles", "lo_ns", "hi_ns",
 			"scenario", "verdict"}),
-		c.origins.Write([]string{"way", "from_way", "from_point", "to_point", "kind"}),
+		c.origins.Write([]string{"way", "from_way", "from_point", "to_point", "kind",
+			"earlier_cycles", "later_cycles"}),
 		c.edges.Write([]string{"path", "from_point", "to_point", "kind"}),
 		c.about.Write([]string{"key", "value"}))
 	for _, a := range about {
@@ -45,7 +46,8 @@ func (c *csvWriter) duration(d *durationRow) error {
 }
 
 func (c *csvWriter) origin(o *originRow) error {
-	return c.origins.Write([]string{decimal(&o.Way), decimal(&o.FromWay), o.From, o.To, o.Kind})
+	return c.origins.Write([]string{decimal(&o.Way), decimal(&o.FromWay), o.From, o.To, o.Kind,
+		decimal(&o.Earlier), decimal(&o.Later)})
 }
 
 func decimal(v *int64) string {

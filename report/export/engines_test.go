@@ -18,6 +18,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -161,6 +162,37 @@ func TestDuckDBJoinsRandomJobs(t *testing.T) {
 	})
 }
 
+// The relation of A and C is poorer than their relations to the reference. So the intervals of the
+// events are narrow, and the durations between them are wide.
+func TestDuckDBJoinsOriginsOfAPoorRelation(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	var j job
+	for id := range uint64(100) {
+		at := simrun.Hz + id*simrun.Hz/100
+		j.log(0, "source/send", at, id)
+		j.log(1, "window/recv", at+1_000_000, id)
+		if id%5 == 4 {
+			for of := id - 4; of <= id; of++ {
+				j.link(of, 1<<40|id)
+			}
+			j.log(1, "window/send", at+2_000_000, 1<<40|id)
+			j.log(2, "sink/recv", at+3_000_000, 1<<40|id)
+		}
+	}
+	nodes := simrun.Nodes(rng, 3)
+	run := j.write(t, rng, nodes)
+	relateBefore(t, rng, run, &nodes[0], &nodes[2])
+	o := analysis.Options{Reference: "B", ThirdNodes: tscratio.ThirdNone}
+	dir := exportOf(t, run, o)
+	joined := duckDB.join(t, dir)
+	samePairs(t, natively(t, run, o), joined)
+	r := duckDB.ask(t, dir, `SELECT count(*) AS n FROM origins
+    WHERE earlier_cycles > 0 AND later_cycles > 0`)[0]
+	if *r["n"] != "40" {
+		t.Errorf("%s of 40 durations from origins have events that are placed too well", *r["n"])
+	}
+}
+
 // percentiles runs percentiles.sql, and returns how many of its rows differ from the answer's.
 func (e engine) percentiles(t *testing.T, dir string, answer *analysis.Answer) (other int) {
 	t.Helper()
@@ -294,7 +326,7 @@ func TestDuckDBReadsTables(t *testing.T) {
 			"critical VARCHAR, lo_cycles BIGINT, hi_cycles BIGINT, lo_ns BIGINT, hi_ns BIGINT, " +
 			"scenario VARCHAR, verdict VARCHAR, part BIGINT",
 		"origins": "way BIGINT, from_way BIGINT, from_point VARCHAR, to_point VARCHAR, " +
-			"kind VARCHAR",
+			"kind VARCHAR, earlier_cycles BIGINT, later_cycles BIGINT",
 		"edges": "path INTEGER, from_point VARCHAR, to_point VARCHAR, kind VARCHAR",
 		"about": "key VARCHAR, value VARCHAR",
 	} {

@@ -18,6 +18,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
 // exported makes a run of three nodes, with a computation and losses, and exports it as all kinds
@@ -89,6 +90,7 @@ func TestCSVRows(t *testing.T) {
 	unplaced.Unplaced = true
 	made := aDuration
 	made.Tuple, made.Origin, made.Made = 0, 8, 9
+	made.Ends = [2]tscratio.Interval{{Lo: 100, Hi: 102}, {Lo: 103, Hi: 107}}
 	if err := errors.Join(s.begin("r", aBasis), s.duration(&aDuration), s.event(&anEvent),
 		s.event(&unplaced), s.duration(&made), s.finish(nil)); err != nil {
 		t.Fatal(err)
@@ -112,7 +114,8 @@ func TestCSVRows(t *testing.T) {
 	if edges.String() != want {
 		t.Errorf("edges\n%swant\n%s", &edges, want)
 	}
-	want = "way,from_way,from_point,to_point,kind\n9,8,a/p,b/q,transfer\n"
+	want = "way,from_way,from_point,to_point,kind,earlier_cycles,later_cycles\n" +
+		"9,8,a/p,b/q,transfer,2,9\n"
 	if origins.String() != want {
 		t.Errorf("origins\n%swant\n%s", &origins, want)
 	}

@@ -1,7 +1,7 @@
 -- The rows of durations, joined again from events. edges says which points follow each other on the
--- path of a tuple, and origins where tuples began that were made of others. Each interval is
--- usually wider than the one in durations, and contains it, because each event is translated to the
--- reference node on its own.
+-- path of a tuple, and origins where tuples began that were made of others. Each interval contains
+-- the one in durations, and is usually wider, because each event is translated to the reference node
+-- on its own.
 --
 -- The same text runs in every engine, after the file that opens the tables there.
 WITH begun AS (
@@ -10,8 +10,8 @@ WITH begun AS (
         a.hi_cycles AS hi_cycles, a.verdict AS verdict
     FROM edges e JOIN events a ON a.path = e.path AND a.point = e.from_point
     UNION ALL
-    SELECT o.from_point, o.to_point, o.kind, o.from_way, o.way, a.node, a.lo_cycles, a.hi_cycles,
-        a.verdict
+    SELECT o.from_point, o.to_point, o.kind, o.from_way, o.way, a.node,
+        a.lo_cycles - o.earlier_cycles, a.hi_cycles + o.later_cycles, a.verdict
     FROM origins o JOIN events a ON a.way = o.from_way AND a.point = o.from_point
 )
 SELECT b.tuple_id AS tuple_id, a.way AS way, a.from_way AS from_way, a.from_point AS from_point,

@@ -81,8 +81,15 @@ func TestParquetRows(t *testing.T) {
 	unplaced, made := anEvent, aDuration
 	unplaced.Unplaced = true
 	made.Tuple, made.Origin, made.Made, made.Lo = 0, 8, 9, 1<<60
+	// The difference of these events is from 1 to 7: -8 is 9 before it, and 9 is 2 after it.
+	narrow := aDuration
+	narrow.Tuple, narrow.Origin, narrow.Made = 0, 1, 2
+	narrow.Ends = [2]tscratio.Interval{{Lo: 100, Hi: 102}, {Lo: 103, Hi: 107}}
+	wide := narrow // it contains the duration
+	wide.Ends = [2]tscratio.Interval{{Lo: 100, Hi: 112}, {Lo: 103, Hi: 110}}
 	if err := errors.Join(s.begin("r", aBasis), s.duration(&aDuration), s.event(&anEvent),
-		s.event(&unplaced), s.duration(&made), s.finish(nil)); err != nil {
+		s.event(&unplaced), s.duration(&made), s.duration(&narrow), s.duration(&wide),
+		s.finish(nil)); err != nil {
 		t.Fatal(err)
 	}
 	about := strings.Split(`run r
@@ -145,6 +152,8 @@ kept_why sampled: a keeps less`, "\n")
 			"6 7 7 a/p b/q n m transfer surely -8 9 -8 9 direct suspect",
 			"6 9 8 a/p b/q n m transfer surely 1152921504606846976 9 576460752303423488 9 " +
 				"direct suspect",
+			"6 2 1 a/p b/q n m transfer surely -8 9 -8 9 direct suspect",
+			"6 2 1 a/p b/q n m transfer surely -8 9 -8 9 direct suspect",
 		}},
 		"edges": {`message edges {
 	required int32 path (INT(32,true));
@@ -158,7 +167,10 @@ kept_why sampled: a keeps less`, "\n")
 	required binary from_point (STRING);
 	required binary to_point (STRING);
 	required binary kind (STRING);
-}`, []string{"9 8 a/p b/q transfer"}},
+	required int64 earlier_cycles (INT(64,true));
+	required int64 later_cycles (INT(64,true));
+}`, []string{"9 8 a/p b/q transfer 0 0", "2 1 a/p b/q transfer 2 9",
+			"2 1 a/p b/q transfer 0 0"}},
 		"about": {`message about {
 	required binary key (STRING);
 	required binary value (STRING);

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
 // eventRow is a row of the table events. A field is nil if its value is not known.
@@ -55,6 +56,21 @@ type originRow struct {
 	From    string `parquet:"from_point,dict"`
 	To      string `parquet:"to_point,dict"`
 	Kind    string `parquet:"kind,dict"`
+	Earlier int64  `parquet:"earlier_cycles"`
+	Later   int64  `parquet:"later_cycles"`
+}
+
+// newOrigin makes the row of a duration from an origin. The difference of the two events' intervals
+// may be narrower than the duration: see analysis.DurationRow.Ends. Earlier and Later say by how
+// much the interval of the event at From has to grow, so that the difference contains the duration.
+func newOrigin(d *analysis.DurationRow) originRow {
+	row := originRow{Way: int64(d.Made), FromWay: int64(d.Origin), From: d.From, To: d.To,
+		Kind: d.Kind}
+	if from, to := d.Ends[0], d.Ends[1]; d.Ends != [2]tscratio.Interval{} {
+		row.Later = max(int64(to.Lo-from.Hi)-d.Lo, 0)
+		row.Earlier = max(d.Hi-int64(to.Hi-from.Lo), 0)
+	}
+	return row
 }
 
 // aboutRow is a row of the table about. The metadata of all Parquet files have the same keys and
@@ -174,9 +190,9 @@ func (t *tables) duration(d *analysis.DurationRow) error {
 	if d.Tuple != 0 {
 		t.spans = append(t.spans, edgeRow{From: d.From, To: d.To, Kind: d.Kind})
 	} else {
-		row.Way, row.FromWay = int64(d.Made), int64(d.Origin)
-		if err := t.writer.origin(&originRow{row.Way, row.FromWay, d.From, d.To,
-			d.Kind}); err != nil {
+		origin := newOrigin(d)
+		row.Way, row.FromWay = origin.Way, origin.FromWay
+		if err := t.writer.origin(&origin); err != nil {
 			return err
 		}
 	}
