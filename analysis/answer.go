@@ -351,6 +351,11 @@ type TuplePath struct {
 	ID     Reading  `json:"id"`
 	Total  Interval `json:"total"`
 	Passed []Passed `json:"passed"`
+	// Paused is how much of the time of the spans on the critical path lay in pauses of the JVMs at
+	// their ends. Pauses are the longest pauses of these JVMs in the time of the path, at most 100,
+	// in the order of time. Both are absent if no JVM logged pauses.
+	Paused *Interval   `json:"paused,omitempty"`
+	Pauses []PathPause `json:"pauses,omitempty"`
 }
 
 // Passed is one event on a tuple's path.

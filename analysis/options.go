@@ -74,6 +74,10 @@ type Options struct {
 	Events    func(EventRow) error
 	Durations func(DurationRow) error
 
+	// Pauses is called for each pause of a JVM of which all is known, before Events and Durations.
+	// It may be nil. If it returns an error, the analysis ends.
+	Pauses func(PauseRow) error
+
 	// Links is called for each logged link, which says that the tuple with id child was made of the
 	// tuple with id parent. It is called before the rows of the child. It may be nil. Set it only
 	// if Events or Durations is set.

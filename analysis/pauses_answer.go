@@ -15,6 +15,8 @@ type JVM struct {
 	Name    string `json:"name"` // such as jvm-4711
 	Node    string `json:"node"`
 	Process int    `json:"process"`
+	// Channels are the other channels of the process.
+	Channels []string `json:"channels"`
 
 	Pauses uint64 `json:"pauses"`
 	Absent uint64 `json:"absent"` // further pauses, of which something is not known
@@ -129,6 +131,7 @@ func (a *assembler) tellPauses(out *Answer) {
 	}
 	for i := range a.in.pauses.jvms {
 		out.JVMs = append(out.JVMs, a.jvm(&a.in.pauses.jvms[i]))
+		out.JVMs[i].Channels = a.in.channelsOf(i)
 	}
 	for _, j := range out.JVMs {
 		if j.Absent > 0 {
@@ -213,6 +216,24 @@ func (p *PausedTime) Relevant() string {
 		math.Floor(lo*100), math.Ceil(hi*100))
 	j := p.JVMs[0]
 	return text + fmt.Sprintf(", most of it in those of %s on %s", j.JVM, j.Node)
+}
+
+// Text says in words how much of the time lay in pauses.
+func (s *SpanPauses) Text() string {
+	share := func(p *PausedTime) string {
+		lo, hi := p.Share()
+		if lo < 0.01 {
+			return fmt.Sprintf("at most %.0f %%", math.Ceil(hi*100))
+		}
+		return fmt.Sprintf("%.0f to %.0f %%", math.Floor(lo*100), math.Ceil(hi*100))
+	}
+	text := fmt.Sprintf("of the time of the slowest %d tuples, %s lay in pauses of JVMs",
+		s.Slowest.Count, share(&s.Slowest))
+	if lo, _ := s.Slowest.Share(); lo >= 0.01 && len(s.Slowest.JVMs) > 0 {
+		j := s.Slowest.JVMs[0]
+		text += fmt.Sprintf(", most of it in those of %s on %s", j.JVM, j.Node)
+	}
+	return text + fmt.Sprintf("; of the time of all %d, %s", s.All.Count, share(&s.All))
 }
 
 // Share is the share of the time that lay in pauses.

@@ -191,7 +191,14 @@ func TestTimeInPausesHasTheTruth(t *testing.T) {
 		j.lose(1, 5, true)
 		his := map[[2]string]map[uint64]int64{}
 		run := j.run(t, rng)
-		exported := analyze(t, run, Options{Reference: "A", Durations: func(d DurationRow) error {
+		rows := map[int]uint64{}
+		exported := analyze(t, run, Options{Reference: "A", Pauses: func(p PauseRow) error {
+			rows[p.JVM]++
+			return nil
+		}, Durations: func(d DurationRow) error {
+			if len(rows) < 3 {
+				t.Fatal("durations come before pauses")
+			}
 			k := [2]string{d.From, d.To}
 			if his[k] == nil {
 				his[k] = map[uint64]int64{}
@@ -207,6 +214,11 @@ func TestTimeInPausesHasTheTruth(t *testing.T) {
 			}
 		})
 		a := analyze(t, run, Options{Reference: "A", Workers: 3})
+		for i, jvm := range a.JVMs {
+			if rows[i] != jvm.Pauses {
+				t.Errorf("%d pauses of %s are exported, it has %d", rows[i], jvm.Name, jvm.Pauses)
+			}
+		}
 		if len(exported.Spans) != len(a.Spans) || len(a.Spans) != 5 || len(a.EndToEnd) != 1 {
 			t.Fatalf("%d spans and %d, %d end to end", len(exported.Spans), len(a.Spans),
 				len(a.EndToEnd))
@@ -252,6 +264,40 @@ func (j *stopping) judgeSlowest(t *testing.T, a *Answer) {
 					p.Paused)
 			}
 		}
+		j.judgePath(t, &s)
+	}
+}
+
+// judgePath compares the pauses of a tuple's path with the truth.
+func (j *stopping) judgePath(t *testing.T, s *TuplePath) {
+	t.Helper()
+	id, truth := uint64(s.ID), int64(0)
+	for i := range s.Passed[1:] {
+		truth += j.paused(id, i, -1)
+	}
+	if s.Paused == nil || truth < s.Paused.Lo_cycles || truth > s.Paused.Hi_cycles {
+		t.Errorf("tuple %d: %d cycles in pauses are not in %v", id, truth, s.Paused)
+	}
+	first, last := j.passed[id][0], j.passed[id][len(j.stages)-1]
+	contains := func(i Interval, cycles int64) bool {
+		return i.Lo_cycles <= cycles && cycles <= i.Hi_cycles
+	}
+	for p, pauses := range j.jvms {
+		for _, pause := range pauses {
+			if pause.end <= first || pause.begin >= last {
+				continue
+			}
+			if !slices.ContainsFunc(s.Pauses, func(got PathPause) bool {
+				return got.JVM == fmt.Sprintf("jvm-%d", 100+p) &&
+					contains(got.Begin, j.cycles(first, pause.begin)) &&
+					contains(got.End, j.cycles(first, pause.end)) &&
+					contains(got.Length, j.cycles(pause.begin, pause.end)) &&
+					!slices.ContainsFunc(got.Events, func(e int) bool { return j.of[e] != p })
+			}) {
+				t.Errorf("tuple %d: no pause of process %d from %d to %d in %+v", id, p,
+					j.cycles(first, pause.begin), j.cycles(first, pause.end), s.Pauses)
+			}
+		}
 	}
 }
 
@@ -281,6 +327,16 @@ func (j *stopping) judgeJVMs(t *testing.T, a *Answer) {
 				got.Reaching)
 		}
 		var kinds uint64
+		var channels []string
+		for i, of := range j.of {
+			if of == p {
+				channels = append(channels, j.stages[i])
+			}
+		}
+		slices.Sort(channels)
+		if !slices.Equal(got.Channels, channels) {
+			t.Errorf("%s has the channels %q, not %q", got.Name, got.Channels, channels)
+		}
 		for _, k := range got.Kinds {
 			kinds += k.Count
 			if !k.Collection || !strings.HasPrefix(k.Name, "G1") {
@@ -360,5 +416,18 @@ func TestPauseKindsAreThoseOfTheFormat(t *testing.T) {
 	if n != len(collections)+len(otherOperations) || pauseName(0) != "other" ||
 		pauseName(255) != "other" || pauseName(128) != "another collection" {
 		t.Errorf("%d operations in the format, %d here", n, len(collections)+len(otherOperations))
+	}
+}
+
+func TestTimeInPausesInWords(t *testing.T) {
+	time := func(n uint64, paused Interval, jvms ...JVMTime) PausedTime {
+		return PausedTime{Count: n, Total: Interval{900, 1000}, Paused: paused, JVMs: jvms}
+	}
+	x := JVMTime{JVM: "jvm-7", Node: "C", Paused: Interval{300, 310}}
+	s := SpanPauses{All: time(900, Interval{0, 12}), Slowest: time(9, Interval{300, 310}, x)}
+	const want = "of the time of the slowest 9 tuples, 30 to 35 % lay in pauses of JVMs, most of " +
+		"it in those of jvm-7 on C; of the time of all 900, at most 2 %"
+	if got := s.Text(); got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

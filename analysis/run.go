@@ -61,6 +61,9 @@ func Run(ctx context.Context, dir *runs.Directory, o Options) (answer *Answer, e
 		return fail(err)
 	}
 	in.pauses = in.newPauses(t, all.told)
+	if err := in.exportPauses(); err != nil {
+		return fail(err)
+	}
 	g, err := in.sample(ctx, all, axes)
 	if err != nil {
 		return fail(err)

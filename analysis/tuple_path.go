@@ -39,6 +39,7 @@ func (a *assembler) path(s slow) TuplePath {
 		to := &w.Passed[index[l.to]]
 		to.After = append(to.After, Arrival{From: index[l.from]})
 	}
+	a.tellPausesOf(&w, s, plan.spans, j.critical, &at)
 	for r := range at {
 		if mask>>r&1 != 0 && len(w.Passed[index[r]].After) > 0 {
 			a.arrived(&w, s.path, index[r])

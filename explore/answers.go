@@ -2,6 +2,7 @@ package explore
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -108,6 +109,11 @@ type Path struct {
 	Verdict string            `json:"verdict"`
 	Steps   []Step            `json:"steps"`
 	Events  []Passed          `json:"events"`
+	// Pauses are the longest pauses, in its time, of the JVMs that logged the tuple. Paused is how
+	// much of the time of the steps on the critical path lay in pauses of the JVMs at their ends.
+	Pauses       []Pause           `json:"pauses"`
+	Paused       analysis.Interval `json:"paused"`
+	Paused_known bool              `json:"paused_known"`
 }
 
 // Step is a duration of a tuple. Start and End are counted from the middle of the tuple's first
@@ -316,16 +322,17 @@ func (x *Index) Find(id uint64) (all []Path, more bool, err error) {
 	rows, more, err := x.find(id)
 	all = []Path{}
 	for i := range rows {
-		all = append(all, x.path(&rows[i]))
+		p, failed := x.path(&rows[i])
+		all, err = append(all, p), errors.Join(err, failed)
 	}
 	return all, more, err
 }
 
 // path makes the answer about a stored tuple.
-func (x *Index) path(t *tupleRow) Path {
+func (x *Index) path(t *tupleRow) (Path, error) {
 	m := &x.Meta
 	p := Path{ID: analysis.Reading(t.id), Verdict: verdictOf(false), Steps: []Step{},
-		Events: []Passed{}}
+		Events: []Passed{}, Pauses: []Pause{}}
 	events := map[int]*event{} // by point
 	suspect := false
 	var first, last *event // of the path, which need not be the first and the last in time
@@ -345,7 +352,7 @@ func (x *Index) path(t *tupleRow) Path {
 		}
 	}
 	if first == nil {
-		return x.madeOf(t, p)
+		return x.madeOf(t, p), nil
 	}
 	p.At = since(x.zero(), first.at)
 	p.Total = analysis.Interval{Lo_cycles: difference(last.at.Lo, first.at.Hi),
@@ -354,6 +361,7 @@ func (x *Index) path(t *tupleRow) Path {
 		p.Total = analysis.Interval{}
 	}
 	zero := first.at.Mid()
+	var steps []placedStep
 	for _, d := range t.durations {
 		s := &m.Spans[d.span]
 		suspect = suspect || d.suspect
@@ -366,20 +374,30 @@ func (x *Index) path(t *tupleRow) Path {
 		if a == nil || b == nil || s.Kind == "end-to-end" {
 			continue
 		}
-		p.Steps = append(p.Steps, Step{Name: stepName(s), Kind: kindOf(s.Kind),
+		steps = append(steps, placedStep{Step{Name: stepName(s), Kind: kindOf(s.Kind),
 			From: m.Lanes[m.Channels[a.channel].Lane].Node,
 			To:   m.Lanes[m.Channels[b.channel].Lane].Node, Start: since(zero, a.at),
 			End: since(zero, b.at), Duration: length, Scenario: d.scenario.String(),
 			Verdict:   verdictOf(d.suspect || a.suspect || b.suspect),
-			Undecided: d.lo <= 0 && d.hi >= 0})
+			Undecided: d.lo <= 0 && d.hi >= 0}, stepEnds{a, b, d.critical}})
 	}
-	slices.SortStableFunc(p.Steps, func(a, b Step) int {
+	slices.SortStableFunc(steps, func(a, b placedStep) int {
 		return cmp.Or(cmp.Compare(a.Start.Lo_cycles+a.Start.Hi_cycles,
 			b.Start.Lo_cycles+b.Start.Hi_cycles), cmp.Compare(a.End.Lo_cycles, b.End.Lo_cycles))
 	})
+	ends := make([]stepEnds, 0, len(steps))
+	for _, s := range steps {
+		p.Steps, ends = append(p.Steps, s.Step), append(ends, s.stepEnds)
+	}
 	p.Verdict = verdictOf(suspect)
 	p.Why = x.fate(t.events)
-	return p
+	return p, x.pausesOf(&p, t.events, ends)
+}
+
+// placedStep is a step with the events at its ends.
+type placedStep struct {
+	Step
+	stepEnds
 }
 
 // madeOf completes the answer about a tuple that was made of other tuples. Its durations begin in

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
@@ -35,10 +36,10 @@ func TestItemBytes(t *testing.T) {
 
 func TestTupleBytes(t *testing.T) {
 	p := path{[]event{{1, tscratio.Interval{Lo: 5, Hi: 6}, true, true}},
-		[]duration{{2, -3, 4, tscratio.Direct, false}}}
+		[]duration{{2, -3, 4, tscratio.Direct, analysis.SurelyCritical, false}}}
 	body := p.append(nil)
 	got := hex.EncodeToString(appendTuple(nil, &tuple{20, 3, body}, &tuple{id: 18}))
-	want := "02" + "03" + "08" + "01" + "07" + "0a" + "01" + "04" + "05" + "07" + "03"
+	want := "02" + "03" + "08" + "01" + "07" + "0a" + "01" + "12" + "05" + "07" + "03"
 	if got != want {
 		t.Errorf("a tuple is %s, want %s", got, want)
 	}
@@ -75,8 +76,9 @@ func TestPathsComeBack(t *testing.T) {
 	want := path{
 		[]event{{3, tscratio.Interval{Lo: 1 << 62, Hi: 1<<62 + 9}, false, true},
 			{0, tscratio.Interval{Lo: 77, Hi: 1 << 63}, true, false}},
-		[]duration{{1, math.MinInt64, math.MaxInt64, tscratio.ByClosure, true},
-			{0, 5, 5, tscratio.SameNode, false}},
+		[]duration{
+			{1, math.MinInt64, math.MaxInt64, tscratio.ByClosure, analysis.PerhapsCritical, true},
+			{0, 5, 5, tscratio.SameNode, analysis.NotCritical, false}},
 	}
 	body := want.append(nil)
 	got, ok := readPath(body, 4, 2)

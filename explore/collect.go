@@ -10,9 +10,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// collector takes the rows of an analysis: for each tuple first all its durations, then all its
-// events. From these rows it makes stays (see Lane), durations and tuples. It sorts stays and
-// durations by track and time, and tuples by id.
+// collector takes the rows of an analysis: all pauses, then for each tuple all its durations, then
+// all its events. From these rows it makes stays (see Lane), durations and tuples. It sorts stays
+// and durations by track and time, and tuples by id.
 type collector struct {
 	items  *sorter[item]
 	tuples *sorter[tuple]
@@ -22,11 +22,10 @@ type collector struct {
 	channels []Channel
 	points   []string
 	spans    []Span
-	tracks   uint32   // number of lanes and spans together
-	laneOf   []uint32 // the lane of each track; noTrack if the track is a span
-	spanOf   []uint32 // the span of each track; noTrack if the track is a lane
-	// The tracks of the lanes, and the tracks of the spans.
-	laneTrack, spanTrack []uint32
+	kinds    []string // of pauses
+	tracks   uint32   // number of lanes, spans and JVMs together
+	// The tracks of the lanes, of the spans and of the JVMs.
+	laneTrack, spanTrack, jvmTrack []uint32
 
 	channelOf map[[2]string]uint32 // by node and channel
 	spanNames map[[3]string]uint32 // by from, to and kind
@@ -66,8 +65,7 @@ func newCollector(scratch string) (*collector, error) {
 	return c, nil
 }
 
-func (c *collector) track(lane, span uint32) uint32 {
-	c.laneOf, c.spanOf = append(c.laneOf, lane), append(c.spanOf, span)
+func (c *collector) track() uint32 {
 	c.tracks++
 	return c.tracks - 1
 }
@@ -90,7 +88,7 @@ func (c *collector) channel(e *analysis.EventRow) (uint32, error) {
 				maxLanes)
 		}
 		c.lanes = append(c.lanes, Lane{Node: e.Node, Actor: actor, Instance: instance})
-		c.laneTrack = append(c.laneTrack, c.track(uint32(lane), noTrack))
+		c.laneTrack = append(c.laneTrack, c.track())
 	}
 	c.channelOf[key] = uint32(len(c.channels))
 	c.channels = append(c.channels, Channel{Lane: lane, Point: c.point(e.Point)})
@@ -113,7 +111,7 @@ func (c *collector) span(d *analysis.DurationRow) uint32 {
 		i = uint32(len(c.spans))
 		c.spanNames[key] = i
 		c.spans = append(c.spans, Span{From: d.From, To: d.To, Kind: d.Kind})
-		c.spanTrack = append(c.spanTrack, c.track(noTrack, i))
+		c.spanTrack = append(c.spanTrack, c.track())
 		c.ends = append(c.ends, spanEnds{c.point(d.From), c.point(d.To)})
 	}
 	return i
@@ -129,12 +127,13 @@ func (c *collector) duration(d *analysis.DurationRow) error {
 		i := item{track: c.spanTrack[span], lo: d.Lo, hi: d.Hi, id: d.ID, suspect: suspect}
 		i.place(d.Ends[0])
 		c.items.add(i, itemSize)
-		made := path{durations: []duration{{span, d.Lo, d.Hi, d.Scenario, suspect}}}
+		made := path{durations: []duration{{span, d.Lo, d.Hi, d.Scenario, d.Critical, suspect}}}
 		c.store(d.ID, 0, &made)
 		return nil
 	}
 	c.next(d.ID, d.Tuple)
-	c.path.durations = append(c.path.durations, duration{span, d.Lo, d.Hi, d.Scenario, suspect})
+	c.path.durations = append(c.path.durations,
+		duration{span, d.Lo, d.Hi, d.Scenario, d.Critical, suspect})
 	return nil
 }
 

@@ -37,7 +37,7 @@ type Index struct {
 	file     file
 	size     int64
 	contents contents
-	tracks   []track // lanes, then spans
+	tracks   []track // lanes, then spans, then JVMs
 	tuples   []tuplesAt
 }
 
@@ -105,11 +105,16 @@ func readIndex(f file, size int64) (*Index, error) {
 // check refuses contents with numbers that refer to lanes, points or tracks that do not exist.
 func (x *Index) check() error {
 	m := &x.Meta
-	bad := len(x.contents.Tracks) != len(m.Lanes)+len(m.Spans) || len(m.Lanes) > maxLanes ||
-		len(m.Spans) > maxLanes
+	bad := len(x.contents.Tracks) != len(m.Lanes)+len(m.Spans)+len(m.JVMs) ||
+		len(m.Lanes) > maxLanes || len(m.Spans) > maxLanes
 	for _, c := range m.Channels {
 		bad = bad || c.Lane < 0 || c.Lane >= len(m.Lanes) || c.Point < 0 ||
 			c.Point >= len(m.Points)
+	}
+	for _, l := range m.Lanes {
+		for _, j := range l.JVMs {
+			bad = bad || j < 0 || j >= len(m.JVMs)
+		}
 	}
 	for _, i := range m.Order {
 		bad = bad || i < 0 || i >= len(m.Points)

@@ -3,7 +3,7 @@ package explore
 import "github.com/cloudprofiler/cloudprofiler/analysis"
 
 // Version is the version of the index. Prepare replaces an index of another version.
-const Version = 2
+const Version = 3
 
 // Meta describes the run of an index. The page reads Meta as JSON. Moments and durations are in
 // cycles of the reference node. The page counts moments from Start_cycles, so that they are exact
@@ -28,7 +28,10 @@ type Meta struct {
 	Channels []Channel          `json:"channels"`
 	Lanes    []Lane             `json:"lanes"`
 	Spans    []Span             `json:"spans"`
+	JVMs     []JVM              `json:"jvms"` // those that logged their pauses
 	Findings []analysis.Finding `json:"findings"`
+
+	PauseKinds []string `json:"pause_kinds"` // what the JVMs did; rows of pauses have its indices
 
 	// ReportAbsent is the reason why the index lacks the report's page. If it is empty, the index
 	// has the page.
@@ -60,6 +63,7 @@ type Lane struct {
 	Instance string `json:"instance"` // operator and number
 	Count    uint64 `json:"count"`
 	Ended    uint64 `json:"ended"` // stays in which a tuple ended although it could have gone on
+	JVMs     []int  `json:"jvms"`  // those that ran the instance: several if it was started again
 }
 
 // Span is a pair of points, with all durations from one to the other.
@@ -74,6 +78,8 @@ type Span struct {
 	Kept        analysis.Completeness `json:"completeness"`
 	// Never is the number of tuples that passed From and have no duration of this span.
 	Never uint64 `json:"never"`
+	// Pauses says how much of the durations lay in pauses of JVMs. Empty: that is not known.
+	Pauses string `json:"pauses"`
 }
 
 // maxLanes is the largest number of lanes in an index, and also the largest number of spans.

@@ -113,6 +113,7 @@ func build(ctx context.Context, dir *runs.Directory, o analysis.Options, fingerp
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
 	o.Events = func(e analysis.EventRow) error { return c.event(&e) }
+	o.Pauses = func(p analysis.PauseRow) error { c.pause(&p); return nil }
 	o.Durations = func(d analysis.DurationRow) error { return c.duration(&d) }
 	progress := o.Progress
 	if progress == nil {
@@ -173,7 +174,9 @@ func (b *builder) write(fingerprint string, page func(*analysis.Answer) ([]byte,
 			now = i.track
 			t = &trackWriter{w: b.w, counts: counts{}}
 		}
-		first, last = min(first, i.begin().Lo), max(last, i.end().Hi)
+		if !slices.Contains(b.jvmTrack, now) { // a JVM pauses before and after all tuples
+			first, last = min(first, i.begin().Lo), max(last, i.end().Hi)
+		}
 		t.add(i)
 		return b.w.err
 	}, b.share(0.65, 0.25, "sorting by time"))
@@ -204,6 +207,13 @@ func (b *builder) write(fingerprint string, page func(*analysis.Answer) ([]byte,
 		m.Spans[i].Count = counted[track]
 		m.Spans[i].Never = b.never(&m.Spans[i])
 		all.Tracks = append(all.Tracks, tracks[track])
+	}
+	for i := range m.JVMs {
+		l := level{}
+		if i < len(b.jvmTrack) {
+			l = tracks[b.jvmTrack[i]]
+		}
+		all.Tracks = append(all.Tracks, l)
 	}
 	return b.w.finish(&all)
 }
@@ -252,9 +262,13 @@ func (b *builder) meta() Meta {
 					analysis.Percentile{Percent: 100, Interval: known.All.Max})
 				s.Kept = known.Completeness
 				s.Unplaced, s.Withheld = known.All.Unplaced, known.All.Withheld
+				if known.Pauses != nil {
+					s.Pauses = known.Pauses.Text()
+				}
 			}
 		}
 	}
+	b.jvms(&m)
 	return m
 }
 

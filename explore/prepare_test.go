@@ -289,7 +289,8 @@ func (memoryFile) Close() error { return nil }
 func FuzzBlocks(f *testing.F) {
 	i := item{track: 1, mid: 300, width: 5, lo: -2, hi: 7, id: 9, instance: 3, ended: 2}
 	f.Add(appendItem(nil, &i, &item{}))
-	p := path{[]event{{1, i.begin(), true, false}}, []duration{{2, -3, 4, 1, false}}}
+	p := path{[]event{{1, i.begin(), true, false}},
+		[]duration{{2, -3, 4, 1, analysis.SurelyCritical, false}}}
 	f.Add(p.append(nil))
 	f.Add(appendTuple(nil, &tuple{20, 3, p.append(nil)}, &tuple{}))
 	c := counts{}

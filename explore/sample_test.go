@@ -225,11 +225,14 @@ func TestServeSamples(t *testing.T) {
 	if err := sampled(rng, parent, "sampled"); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := pausingRun(rng, parent, "pausing", 20_000); err != nil {
+		t.Fatal(err)
+	}
 	at := map[string]string{}
 	var group sync.WaitGroup
 	defer group.Wait()
 	for name, of := range map[string][]string{"one": {"monday"}, "two": {"monday", "tuesday"},
-		"suspect": {"suspect"}, "sampled": {"sampled"}} {
+		"suspect": {"suspect"}, "sampled": {"sampled"}, "pausing": {"pausing"}} {
 		var indexes []*Index
 		for _, run := range of {
 			indexes = append(indexes, prepared(t, filepath.Join(parent, run), analysis.Options{}))

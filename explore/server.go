@@ -129,6 +129,20 @@ func (q *question) number(name string, otherwise, least, most int64) int64 {
 	return n
 }
 
+// numbers returns a parameter that lists numbers below a limit.
+func (q *question) numbers(name string, below int) (all []int) {
+	for text := range strings.SplitSeq(q.r.FormValue(name), ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 || n >= below || len(all) == maxShown {
+			q.fail("%s %.80q: give at most %d numbers below %d", name, q.r.FormValue(name),
+				maxShown, below)
+			break
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
 func (q *question) lane() int {
 	return int(q.number("lane", 0, 0, int64(len(q.Meta.Lanes))-1))
 }
@@ -143,23 +157,19 @@ func (q *question) ofSpan() int {
 
 func (q *question) buckets() int { return int(q.number("buckets", 240, 1, maxBuckets)) }
 
-// maxShown is the largest number of lanes in one answer.
+// maxShown is the largest number of lanes or JVMs in one answer.
 const maxShown = 64
 
 // answers maps the last part of a request's path to the function that answers the request.
 var answers = map[string]func(*question) (any, error){
 	"lanes": func(q *question) (any, error) {
-		var lanes []int
-		for text := range strings.SplitSeq(q.r.FormValue("lanes"), ",") {
-			n, err := strconv.Atoi(text)
-			if err != nil || n < 0 || n >= len(q.Meta.Lanes) || len(lanes) == maxShown {
-				q.fail("lanes %.80q: give at most %d numbers below %d", q.r.FormValue("lanes"),
-					maxShown, len(q.Meta.Lanes))
-				break
-			}
-			lanes = append(lanes, n)
+		return q.Lanes(q.numbers("lanes", len(q.Meta.Lanes)), q.span, q.buckets())
+	},
+	"pauses": func(q *question) (any, error) {
+		if len(q.Meta.JVMs) == 0 {
+			return []Pauses{}, nil
 		}
-		return q.Lanes(lanes, q.span, q.buckets())
+		return q.Pauses(q.numbers("jvms", len(q.Meta.JVMs)), q.span)
 	},
 	"latency": func(q *question) (any, error) {
 		span, buckets := q.ofSpan(), q.buckets()

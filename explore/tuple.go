@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 
+	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
@@ -48,6 +49,7 @@ type duration struct {
 	span     uint32 // index in Meta.Spans
 	lo, hi   int64
 	scenario tscratio.Scenario
+	critical analysis.Critical
 	suspect  bool
 }
 
@@ -80,7 +82,7 @@ func (p *path) append(to []byte) []byte {
 		before = e.at.Lo
 	}
 	for _, d := range durations {
-		to = binary.AppendUvarint(to, flag(d.span, d.suspect))
+		to = binary.AppendUvarint(to, flag(d.span, d.suspect)<<2|uint64(d.critical))
 		to = binary.AppendVarint(to, d.lo)
 		to = binary.AppendUvarint(to, uint64(d.hi)-uint64(d.lo))
 		to = append(to, byte(d.scenario))
@@ -111,12 +113,12 @@ func readPath(body []byte, channels, spans int) (p path, ok bool) {
 	for len(r.data) > 0 && len(p.durations) < maxDurations {
 		flags := r.number()
 		lo := r.signed()
-		d := duration{span: uint32(flags >> 1), suspect: flags&1 != 0, lo: lo,
-			hi: int64(uint64(lo) + r.number())}
+		d := duration{span: uint32(flags >> 3), suspect: flags&4 != 0, lo: lo,
+			hi: int64(uint64(lo) + r.number()), critical: analysis.Critical(flags & 3)}
 		if s := r.bytes(1); s != nil {
 			d.scenario = tscratio.Scenario(s[0])
 		}
-		if flags>>1 >= uint64(spans) || d.hi < d.lo {
+		if flags>>3 >= uint64(spans) || d.hi < d.lo || d.critical > analysis.SurelyCritical {
 			return p, false
 		}
 		p.durations = append(p.durations, d)

@@ -75,7 +75,7 @@ type section struct {
 type contents struct {
 	Meta        Meta      `json:"meta"`
 	Fingerprint string    `json:"fingerprint"`
-	Tracks      []level   `json:"tracks"` // lanes, then spans
+	Tracks      []level   `json:"tracks"` // lanes, then spans, then JVMs
 	Tuples      section   `json:"tuples"` // the directory of the blocks of tuples
 	Page        section   `json:"page"`   // the report's page
 	_           [0]func() // not comparable

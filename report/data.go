@@ -196,6 +196,9 @@ type Span struct {
 	BoundDensity Density `json:"bound_density"` // of the half-widths
 
 	Over []Over `json:"over"` // percentiles over the timeline
+	// Pauses says how much of the time lay in pauses of JVMs. It is of all rows of a span together,
+	// and only the row with an Over has it. Empty: that is not known.
+	Pauses string `json:"pauses"`
 	// Only the first row of a span has an Over, which is that of all its rows together. In the
 	// other rows, Over_same is the id of the first.
 	Over_same string `json:"over_same"`
@@ -323,6 +326,24 @@ type Tuple struct {
 	Total   Interval `json:"total"`
 	Verdict Verdict  `json:"verdict"`
 	Steps   []Step   `json:"steps"` // in the order of the path
+	// Pauses are pauses of the JVMs of the path in its time, the longest of them, by their begin.
+	Pauses []Pause `json:"pauses"`
+	// Paused is how much of the time of the steps on the critical path lay in pauses of the JVMs at
+	// their ends. If Paused_known is false, that is not known.
+	Paused       Interval `json:"paused"`
+	Paused_known bool     `json:"paused_known"`
+}
+
+// Pause is a time in which a JVM let no thread run. Begin and End are counted from the tuple's
+// first event.
+type Pause struct {
+	JVM    string   `json:"jvm"`
+	Node   string   `json:"node"`
+	Kind   string   `json:"kind"` // what the JVM did
+	Begin  Interval `json:"begin"`
+	End    Interval `json:"end"`
+	Length Interval `json:"length"`
+	Steps  []int    `json:"steps"` // the steps that begin or end in the JVM
 }
 
 // Step is one span of one tuple's path. Start and End are counted from the tuple's first event.

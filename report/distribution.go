@@ -137,6 +137,9 @@ func (f *from) parts(l *analysis.Span) []Span {
 	}
 	if len(parts) > 0 {
 		parts[0].Over = f.over(l.OverTime)
+		if l.Pauses != nil {
+			parts[0].Pauses = l.Pauses.Text()
+		}
 	}
 	return parts
 }

@@ -383,14 +383,17 @@ func (f *from) tuples() {
 				}
 			}
 		}
-		for _, p := range w.Passed {
+		var ends [][2]int // by step: the events at its ends
+		for i, p := range w.Passed {
 			if verdict(p.Verdict) == Suspect {
 				t.Verdict = Suspect
 			}
 			for _, arrival := range p.After {
 				t.Steps = append(t.Steps, f.step(&w, &p, &arrival, within))
+				ends = append(ends, [2]int{arrival.From, i})
 			}
 		}
+		t.pauses(&w, ends)
 		f.Tuples = append(f.Tuples, t)
 	}
 	if len(f.Tuples) == 0 {

@@ -29,6 +29,7 @@ func hostileData(seed uint64) *Data {
 	for i := range d.Spans {
 		x := &d.Spans[i]
 		x.Name, x.From, x.To = x.Name+evil, x.From+evil, x.To+evil
+		x.Pauses = evil
 		x.Nodes[0], x.Scenarios[0].Scenario = x.Nodes[0]+evil, evil
 	}
 	for i := range d.Paths {
@@ -46,6 +47,10 @@ func hostileData(seed uint64) *Data {
 	}
 	for i := range d.Tuples {
 		d.Tuples[i].Why = evil
+		for j := range d.Tuples[i].Pauses {
+			p := &d.Tuples[i].Pauses[j]
+			p.JVM, p.Node, p.Kind = evil, evil, evil
+		}
 		for j := range d.Tuples[i].Steps {
 			d.Tuples[i].Steps[j].Name, d.Tuples[i].Steps[j].Scenario = evil, evil
 		}

@@ -179,6 +179,56 @@ test("two runs lie side by side, at the same time of each", () => explore("two",
   assert.equal(await page.locator("#spread .across path.line").count(), 2);
 }));
 
+test("pauses of JVMs are shaded, named and counted", () => explore("pausing", async (page) => {
+  assert.match(await page.locator("#latency .note").innerText(),
+    /^Of the time of the slowest \d+ tuples, 9\d to \d+ % lay in pauses of JVMs, most of it in/);
+  await page.locator("#tuples .tuple").first().click();
+  await settled(page);
+  assert.match(await page.locator("#tuples figcaption").innerText(), /ms of it in pauses of JVMs/);
+  assert.match(await page.locator("#tuples .pauses").innerText(), /pause of jvm-10\d on [BC]: G1/);
+  assert.ok(await page.locator("#tuples .pause-surely").count() > 0);
+  await page.locator(".fate button").click();
+  await settled(page);
+  assert.match(await page.locator("#lanes .pause-legend").innerText(), /jvm-100 on B: \d+ × G1/);
+  const lanes = page.locator("[data-key=lanes-0]");
+  await lanes.scrollIntoViewIfNeeded();
+  const box = (await lanes.boundingBox())!;
+  const read = async (lane: number) => {
+    const texts = [];
+    for (let dx = 20; dx < box.width; dx += 20) {
+      await page.mouse.move(box.x + dx, box.y + 20 + 34 * lane);
+      texts.push(await page.locator("#lanes .readout").innerText());
+    }
+    return texts.join("; ");
+  };
+  assert.doesNotMatch(await read(0), /pause/); // the source is no JVM
+  assert.match(await read(1) + await read(2), /pause of jvm-10[01] on B: G1\w+, \d+.* ms/);
+}));
+
+test("hostile names are text", () => explore("pausing", async (page) => {
+  const evil = `<img src=x onerror='document.title="owned"'></script>`;
+  for (const part of ["runs", "runs/0/pauses*", "runs/0/tuple*", "runs/0/longest*"])
+    await page.route(`**/${part}`, async (route) => {
+      const answer = await route.fetch(), rename = (value: unknown, key = ""): unknown =>
+        Array.isArray(value) ? value.map((v) => rename(v, key))
+          : value && typeof value === "object"
+            ? Object.fromEntries(Object.entries(value).map(([k, v]) => [k, rename(v, k)]))
+            : ["node", "instance", "kind", "jvm", "name", "why", "note", "pauses", "run"]
+              .includes(key) && typeof value === "string" ? value + evil : value;
+      await route.fulfill({ json: rename(await answer.json()) });
+    });
+  await page.reload();
+  await settled(page);
+  await page.locator("#tuples .tuple").first().click();
+  await settled(page);
+  const shown = await page.locator("main").innerText();
+  for (const what of
+    [/G1\w+<img src=x/, /jvm-10\d<img src=x/, /on B<img src=x/, /JVMs.*<img src=x/])
+    assert.match(shown, what);
+  assert.equal(await page.locator("img").count(), 0);
+  assert.notEqual(await page.title(), "owned");
+}));
+
 test("estimates are marked wherever they are shown", () => explore("suspect", async (page) => {
   assert.match(await page.locator(".banner").innerText(), /suspect/);
   await page.locator("#tuples .tuple").first().click();

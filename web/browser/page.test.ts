@@ -125,6 +125,24 @@ test("waiting before work is no computation", () => open("sample", async (page) 
   );
 }));
 
+test("pauses of JVMs are shaded, named and counted", () => open("sample", async (page) => {
+  const said = /24 to 25 % lay in pauses of JVMs, most of it in those of jvm-2231 on core-1/;
+  assert.match(await text(page, "header ~ p.when"), said);
+  assert.match(await text(page, "#latency .note"), said);
+  const bands = page.locator("#tuples figure .pause");
+  assert.equal(await bands.count(), 5); // the tuple is on core-1 from the third step on
+  const name = /^pause of jvm-2231 on core-1: G1CollectForAllocation, \d+\.\d ± \d\.\d µs$/;
+  for (const title of await bands.locator("title").allTextContents()) assert.match(title, name);
+  assert.match(await text(page, "#tuples .pauses li"), name);
+  assert.match(await text(page, "#tuples figcaption"),
+    /, \d+\.\d ± \d\.\d µs of it in pauses of JVMs/);
+  const [perhaps, surely] = await Promise.all(["perhaps", "surely"].map((part) =>
+    bands.first().locator(`.pause-${part}`).evaluate((e) => e.getBoundingClientRect())));
+  assert.ok(perhaps!.left < surely!.left && surely!.right < perhaps!.right, "no bound is drawn");
+  await page.locator("#latency select").selectOption({ index: 1 });
+  assert.equal(await page.locator("#latency .note").count(), 0);
+}));
+
 test("hostile names are text", () => open("hostile", async (page) => {
   assert.match(await page.title(), /^<\/script><script>document\.title="owned"/);
   assert.equal(await page.locator("img").count(), 0);
@@ -132,6 +150,7 @@ test("hostile names are text", () => open("hostile", async (page) => {
   for (const control of ["cycles", "linear"])
     await page.getByText(control, { exact: true }).click();
   await page.locator("#tuples button.tuple").nth(2).click();
+  assert.match(await text(page, "#tuples .pauses li"), /^pause of <\/script><script>.*<img src=x/);
   await page.locator("#nodes [data-key=cell-0-1]").click();
   assert.match(await text(page, ".pair-detail h3"), /<img src=x/);
   assert.notEqual(await page.title(), "owned");

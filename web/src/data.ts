@@ -136,6 +136,7 @@ export interface Span {
   bounds: Bound[];
   bound_density: Density;
   over: Over[];
+  pauses: string;
   over_same: string;
 }
 
@@ -229,6 +230,9 @@ export interface Tuple {
   total: Interval;
   verdict: Verdict;
   steps: Step[];
+  pauses: Pause[];
+  paused: Interval;
+  paused_known: boolean;
 }
 
 export interface Step {
@@ -242,6 +246,16 @@ export interface Step {
   scenario: string;
   verdict: Verdict;
   undecided: boolean;
+}
+
+export interface Pause {
+  jvm: string;
+  node: string;
+  kind: string;
+  begin: Interval;
+  end: Interval;
+  length: Interval;
+  steps: number[];
 }
 
 export interface Node {

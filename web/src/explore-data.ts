@@ -1,7 +1,7 @@
 // The types of the answers of cprof serve. The same types are in explore/meta.go and
 // explore/answers.go; a Go test compares the names of the fields.
 
-import type { Interval, Tuple, Verdict } from "./data.ts";
+import type { Interval, Pause, Tuple, Verdict } from "./data.ts";
 
 export interface Moment extends Interval {}
 
@@ -32,6 +32,8 @@ export interface Meta {
   channels: Channel[];
   lanes: Lane[];
   spans: Span[];
+  jvms: Jvm[];
+  pause_kinds: string[];
   findings: { kind: string; text: string }[] | null;
   report_absent: string;
 }
@@ -53,7 +55,12 @@ export interface Lane {
   instance: string;
   count: number;
   ended: number;
+  jvms: number[];
 }
+
+export interface Jvm { name: string; node: string; count: number; absent: number }
+
+export interface Pauses { jvm: number; rows: Pause[]; whole: boolean }
 
 export interface Span {
   from: string;
@@ -65,6 +72,7 @@ export interface Span {
   percentiles: Percentile[] | null;
   completeness: Completeness;
   never: number;
+  pauses: string;
 }
 
 export interface Row {

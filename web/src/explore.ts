@@ -5,10 +5,13 @@ import { themeChoice, unitChoice } from "./controls.ts";
 import { hatch } from "./axis.ts";
 import { depth } from "./depth.ts";
 import { html, picture, replace } from "./dom.ts";
-import type { Depths, Found, LaneRows, Latencies, Listed, Meta, Spread } from "./explore-data.ts";
+import type {
+  Depths, Found, LaneRows, Latencies, Listed, Meta, Pauses, Spread,
+} from "./explore-data.ts";
 import { tuples } from "./found.ts";
 import { heat, heatLegend } from "./heat.ts";
 import { lanes, laneName, shownLanes } from "./lanes.ts";
+import { pausesSentence } from "./pauses.ts";
 import { absent } from "./marks.ts";
 import { whole } from "./number.ts";
 import { exact, instances, lackingNote, percentileCurve } from "./spread.ts";
@@ -44,7 +47,8 @@ function parts(view: View): Part[] {
       ask: (run, signal) =>
         run.ask<Latencies>("latency", { ...spanOf(run), buckets: buckets(wide()) }, signal),
       draw: (all, width) => all.map(({ run, data }) =>
-        html("div", {}, lackingNote(run, view.span), heat(view, run, data, width))),
+        html("div", {}, lackingNote(run, view.span), pausesNote(run, view.span),
+          heat(view, run, data, width))),
     },
     {
       id: "tuples",
@@ -85,10 +89,13 @@ function parts(view: View): Part[] {
           : await run.ask<LaneRows[]>("lanes",
             { ...about(run), lanes: shown.join(","), buckets: buckets(wide() - 190) }, signal);
         const found = view.id ? await run.ask<Found>("tuple", { id: view.id }, signal) : null;
-        return { data, path: found?.tuples[0] };
+        const jvms = [...new Set(shown.flatMap((i) => run.meta.lanes[i]!.jvms))].slice(0, 64);
+        const pauses = jvms.length === 0 ? []
+          : await run.ask<Pauses[]>("pauses", { ...about(run), jvms: jvms.join(",") }, signal);
+        return { data, path: found?.tuples[0], pauses };
       },
-      draw: (all, width) =>
-        all.map(({ run, data }) => lanes(view, run, data.data, data.path, width)),
+      draw: (all, width) => all.map(({ run, data }) =>
+        lanes(view, run, data.data, data.path, data.pauses, width)),
     },
     {
       id: "depth",
@@ -128,6 +135,12 @@ function parts(view: View): Part[] {
       },
     },
   ];
+}
+
+/** pausesNote says how much of a span's time lay in pauses. Null: that is not known. */
+function pausesNote(run: Run, name: string): HTMLElement | null {
+  const text = run.meta.spans[run.span(name)]?.pauses;
+  return text ? html("p", { class: "means note" }, pausesSentence(text)) : null;
 }
 
 /** Missing says that a run does not have what was asked for. */

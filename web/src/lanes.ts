@@ -3,9 +3,10 @@
 // are in view.
 
 import { html } from "./dom.ts";
-import type { Lane, LaneRows, Path, Point, Row, Sum } from "./explore-data.ts";
+import type { Lane, LaneRows, Path, Pauses, Point, Row, Sum } from "./explore-data.ts";
 import { absent } from "./marks.ts";
 import { compact, interval, whole } from "./number.ts";
+import { band, paintPause, pauseLegend, pauseName } from "./pauses.ts";
 import { moment, stripes, timeFrame, type Pen } from "./timeframe.ts";
 import type { Run, View } from "./view.ts";
 
@@ -60,6 +61,7 @@ export function lanes(
   run: Run,
   data: LaneRows[],
   path: Path | undefined,
+  pauses: Pauses[],
   width: number
 ): HTMLElement {
   if (data.length === 0) return absent(["The run has no events in its logs."]);
@@ -132,6 +134,8 @@ export function lanes(
     }
     return best;
   };
+  const pausesOf = (lane: number) =>
+    pauses.flatMap((p) => (run.meta.lanes[lane]!.jvms.includes(p.jvm) ? p.rows : []));
   const left = 1;
   let toPixel: (cycles: number) => number = () => 0;
   const frame = timeFrame({
@@ -142,6 +146,7 @@ export function lanes(
       drawn.length = 0;
       data.forEach((shown, i) => {
         const y = top + i * tall, colour = actorColour(run, run.meta.lanes[shown.lane]!);
+        for (const p of pausesOf(shown.lane)) paintPause(pen, p.begin, p.end, x, y, tall);
         pen.strokeStyle = pen.colour("line");
         pen.lineWidth = 1;
         pen.beginPath();
@@ -157,7 +162,12 @@ export function lanes(
       const shown = laneAt(y), near = hit(toPixel(cycles), y);
       if (!shown) return [html("b", {}, moment(format, cycles, span))];
       const lane = run.meta.lanes[shown.lane]!;
-      const head = [html("b", {}, moment(format, cycles, span)), html("span", {}, laneName(lane))];
+      const here = pausesOf(shown.lane).filter((p) => {
+        const { from, to } = band(p.begin, p.end, toPixel), at = toPixel(cycles);
+        return from - 1 <= at && at <= to + 1;
+      });
+      const head = [html("b", {}, moment(format, cycles, span)), html("span", {}, laneName(lane)),
+        ...here.slice(0, 2).map((p) => html("span", {}, pauseName(format, p)))];
       if (near) {
         const { row } = near;
         return [...head, html("span", {}, "tuple ", html("code", {}, row.id)),
@@ -225,6 +235,7 @@ export function lanes(
   return html("div", {},
     html("div", { class: "lanes" },
       html("div", { class: "lane-names", style: null }, ...data.map(label)), frame),
+    pausesInView(run, pauses),
     count > lanesShown
       ? html("div", { class: "row" },
           html("button", { class: "button", disabled: first === 0, "data-key": "lanes-before",
@@ -236,4 +247,24 @@ export function lanes(
             click: () => view.set({ lanes: first + lanesShown }) }, "Lanes after"))
       : null
   );
+}
+
+/** pausesInView is the legend of the pauses in the lanes. Null: there are none. */
+function pausesInView(run: Run, pauses: Pauses[]): HTMLElement | null {
+  const shown = pauses.filter((p) => p.rows.length > 0);
+  if (shown.length === 0) return null;
+  const most = 4;
+  const of = shown.slice(0, most).map((p) => {
+    const jvm = run.meta.jvms[p.jvm]!;
+    const kinds = new Map<string, number>();
+    for (const { kind } of p.rows) kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
+    const said = [...kinds].sort((a, b) => b[1] - a[1]).slice(0, 3)
+      .map(([kind, n]) => `${whole(n)} × ${kind}`).join(", ");
+    return `${jvm.name} on ${jvm.node}: ` +
+      (p.whole ? "" : `the ${whole(p.rows.length)} longest in view, `) + said +
+      (kinds.size > 3 ? " and others" : "") +
+      (jvm.absent > 0 ? `; ${whole(jvm.absent)} more of the run are not known` : "");
+  });
+  if (shown.length > most) of.push(`${shown.length - most} more JVMs`);
+  return pauseLegend(of.join(". "), ".");
 }

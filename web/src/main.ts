@@ -10,7 +10,7 @@ import { bounds, latency, throughput } from "./overtime.ts";
 import { State } from "./state.ts";
 import { truth } from "./truth.ts";
 import { spans } from "./spans.ts";
-import { assumptions, findings, heading, slowest, tiles, undecided } from "./summary.ts";
+import { assumptions, findings, heading, pauses, slowest, tiles, undecided } from "./summary.ts";
 import { waterfalls } from "./waterfall.ts";
 
 interface Part {
@@ -189,7 +189,8 @@ function start(data: Data): void {
   state.width = columnWidth(main);
 
   const intro = html("div", {});
-  const drawIntro = () => replace(intro, heading(state), tiles(state), slowest(state));
+  const drawIntro = () => replace(intro, heading(state), tiles(state), slowest(state),
+    pauses(state));
   drawIntro();
   main.append(intro);
   const sections = parts.map((part) => {

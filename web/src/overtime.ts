@@ -4,6 +4,7 @@ import type { Column, Method } from "./data.ts";
 import { html } from "./dom.ts";
 import { absent, estimate, notAll } from "./marks.ts";
 import { compact, interval } from "./number.ts";
+import { pausesSentence } from "./pauses.ts";
 import { samePair, type State } from "./state.ts";
 import { timeChart, type Line } from "./timechart.ts";
 
@@ -64,6 +65,7 @@ export function latency(state: State): HTMLElement {
           )
         : null
     ),
+    kept.pauses ? html("p", { class: "means note" }, pausesSentence(kept.pauses)) : null,
     timeChart(state, {
       key: "time-latency",
       label: `Latency of ${s.name} over time`,

@@ -4,6 +4,7 @@
 import { html } from "./dom.ts";
 import { absent, estimate, estimateMeans, notAll, ofLogs, value } from "./marks.ts";
 import { compact, interval, utc, whole } from "./number.ts";
+import { pausesSentence } from "./pauses.ts";
 import type { State } from "./state.ts";
 import type { Data, Share } from "./data.ts";
 import { at } from "./spans.ts";
@@ -174,6 +175,12 @@ function share(s: Share): string {
       return lo === hi ? `${lo} %` : `${lo.toFixed(digits)} to ${hi.toFixed(digits)} %`;
   }
   return "";
+}
+
+/** pauses says how much of the time from end to end lay in pauses. Null: that is not known. */
+export function pauses(state: State): HTMLElement | null {
+  const s = state.data.spans.find((s) => s.kind === "end_to_end" && s.pauses);
+  return s ? html("p", { class: "when" }, pausesSentence(s.pauses)) : null;
 }
 
 /** slowest says which spans of each path take the most time, and whether that is proven. */

@@ -5,6 +5,7 @@ import type { Tuple } from "./data.ts";
 import { html, picture, replace, shorten, svg } from "./dom.ts";
 import { absent, estimate, value } from "./marks.ts";
 import { type Format, interval } from "./number.ts";
+import { pauseBands, pausesOf, timeInPauses } from "./pauses.ts";
 import type { State } from "./state.ts";
 import { style } from "./spans.ts";
 
@@ -69,6 +70,8 @@ export function waterfall(format: Format, t: Tuple, width: number): HTMLElement 
         svg("path", { d: `M${a},${y - 4}V${y + 4}M${a},${y}H${b}M${b},${y - 4}V${y + 4}` }));
     };
     return svg("g", {},
+      ...pauseBands(format, t, i,
+        { left: px0, right: px1, y: y - lane / 2, height: lane }, px),
       svg("title", {},
         `${s.name}, ${s.from === s.to ? `on ${s.from}` : `${s.from} → ${s.to}`}: ${text}; ` +
           s.scenario +
@@ -106,7 +109,8 @@ export function waterfall(format: Format, t: Tuple, width: number): HTMLElement 
       t.why,
       ": ",
       value(format, t.total, t.verdict),
-      " in all"
+      " in all",
+      timeInPauses(format, t)
     ),
     picture(
       width,
@@ -114,6 +118,7 @@ export function waterfall(format: Format, t: Tuple, width: number): HTMLElement 
       `Path of tuple ${t.id}: ${steps}`,
       xAxis(x, width, height - 26, height - 26 - top, (v) => format.tick(v)),
       ...rows
-    )
+    ),
+    pausesOf(format, t)
   );
 }

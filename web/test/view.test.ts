@@ -7,14 +7,14 @@ import { fromHash, idOf, Run, spanName, toHash, View, type Choices } from "../sr
 
 function meta(over: Partial<Meta> = {}): Meta {
   const span = (from: string, to: string, kind: string, count: number) => ({
-    from, to, kind, count, unplaced: 0, withheld: 0, percentiles: null, never: 0,
+    from, to, kind, count, unplaced: 0, withheld: 0, percentiles: null, never: 0, pauses: "",
     completeness: { kept: "all" },
   });
   return {
     version: 1, run: "r", note: "", seconds: "", partial: false, complete: true, tuples: 10,
     events: 20, start_cycles: "5", length_cycles: 1_000_000, points: [], order: [], channels: [],
     reference: { node: "A", chosen: true, frequency_lo_hz: 1e9, frequency_hi_hz: 1e9 },
-    lanes: [], findings: null, report_absent: "",
+    lanes: [], jvms: [], pause_kinds: [], findings: null, report_absent: "",
     spans: [span("a/x", "b/x", "transfer", 90), span("a/x", "c/x", "end-to-end", 40),
       span("a/x", "d/x", "end-to-end", 50)],
     ...over,
