@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	gocmp "github.com/google/go-cmp/cmp"
+
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
@@ -82,8 +84,8 @@ func TestFindingsAboutDeclaredEdges(t *testing.T) {
 		"wrong": {
 			[]simrun.Channel{everyTen(0, "a/recv", 20, 0), everyTen(1, "b/recv", 20, 10_000_000)},
 			[2]string{"b/recv", "a/recv"}, FindImpossible,
-			"20 of 20 tuples were surely at a/recv before they were at b/recv: this contradicts " +
-				"the declared edge from b/recv to a/recv", "id is not unique",
+			"the declared edge from b/recv to a/recv contradicts the data, and is not used: 20 " +
+				"of 20 tuples were surely at a/recv before they were at b/recv", "is not unique",
 		},
 		"right, but for one": {
 			[]simrun.Channel{everyTen(0, "a/recv", 20, 0), late},
@@ -95,6 +97,50 @@ func TestFindingsAboutDeclaredEdges(t *testing.T) {
 		if !says(a, test.kind, test.say) || test.not != "" && mentions(a, test.not) {
 			t.Errorf("%s: findings %v", name, a.Findings)
 		}
+	}
+}
+
+// A declared edge that contradicts the data takes nothing away: but for the finding about it, the
+// answer is the same as without it. Edges that contradict the data only together are told apart:
+// the first is used.
+func TestEdgesAgainstTheData(t *testing.T) {
+	const ms = simrun.Hz / 1000
+	dir := write(t, everyTen(0, "source/send", 20, 0), everyTen(1, "work/recv", 20, ms),
+		everyTen(1, "work/send", 20, 2*ms), everyTen(0, "sink/recv", 20, 3*ms))
+	want := analyze(t, dir, Options{})
+	against := [][2]string{{"sink/recv", "source/send"}, {"work/send", "work/recv"}}
+	got := analyze(t, dir, Options{Edges: against})
+	for _, e := range against {
+		if !says(got, FindImpossible, "the declared edge from "+e[0]+" to "+e[1]+
+			" contradicts the data, and is not used: 20 of 20 tuples were surely at "+e[1]) {
+			t.Errorf("findings %v", got.Findings)
+		}
+	}
+	if len(got.Findings) != len(want.Findings)+2 {
+		t.Errorf("findings %v, without the edges %v", got.Findings, want.Findings)
+	}
+	for _, a := range []*Answer{got, want} {
+		a.Findings, a.Partial, a.Work = nil, false, Work{}
+	}
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("an edge against the data changed the answer: %s", diff)
+	}
+
+	// No tuple passes both a and b. The data put c before b, and a before d.
+	apart := []simrun.Channel{everyTen(0, "c/recv", 20, 0), everyTen(1, "b/recv", 20, ms),
+		everyTen(0, "a/recv", 20, 0), everyTen(1, "d/recv", 20, ms)}
+	for i := range apart[2:] {
+		for k := range apart[2+i].Records {
+			apart[2+i].Records[k].ID += 100
+		}
+	}
+	got = analyze(t, write(t, apart...), Options{Edges: [][2]string{
+		{"b/recv", "a/recv"}, {"d/recv", "c/recv"},
+	}})
+	if !says(got, FindImpossible, "the declared edge from d/recv to c/recv contradicts the data, "+
+		"and is not used: tuples or other edges put them in the opposite order") ||
+		mentions(got, "from b/recv to a/recv contradicts") || mentions(got, "circle") {
+		t.Errorf("findings %v", got.Findings)
 	}
 }
 

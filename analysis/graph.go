@@ -84,6 +84,8 @@ func (in *input) graphOf(e *evidence, told []told) (*graph, error) {
 	}
 	o := &ordering{precedes: declared, may: matrix(n)}
 	if !in.options.OnlyEdges {
+		edges = in.agreeing(e, edges)
+		declared = closedOver(n, edges)
 		o = orderOf(e, in.points, edges, declared)
 		in.findOpen(o)
 		in.findNeedless(e, edges, o)
@@ -159,7 +161,6 @@ func (in *input) declared() (edges [][2]int, precedes [][]bool, err error) {
 	for i, p := range in.points {
 		index[p.String()] = i
 	}
-	precedes = matrix(len(in.points))
 	for _, e := range in.options.Edges {
 		ends := [2]int{}
 		known := true
@@ -181,10 +182,10 @@ func (in *input) declared() (edges [][2]int, precedes [][]bool, err error) {
 		}
 		if known {
 			edges = append(edges, ends)
-			precedes[ends[0]][ends[1]] = true
 		}
 	}
-	for p := range closed(precedes) {
+	precedes = closedOver(len(in.points), edges)
+	for p := range precedes {
 		if precedes[p][p] {
 			return nil, nil, fmt.Errorf(
 				"the declared edges lead from %s back to it: the analysis knows no loops",

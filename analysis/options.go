@@ -43,8 +43,8 @@ type Options struct {
 	Slowest int
 
 	// Edges declare which points follow which, each as actor/point. They are added to the graph
-	// that is found in the data, and decide what is open there. If the data show the opposite
-	// order, the declared order is used.
+	// that is found in the data, and decide what is open there. If the data prove the opposite
+	// order, the edge is not used, and a finding says so.
 	Edges [][2]string
 	// OnlyEdges leaves out of the graph what the data show: points without a declared edge are on
 	// no path. It is for jobs whose graph is known beforehand.

@@ -37,6 +37,57 @@ func closed(precedes [][]bool) [][]bool {
 	return precedes
 }
 
+// closedOver returns the order of n points that edges make.
+func closedOver(n int, edges [][2]int) [][]bool {
+	precedes := matrix(n)
+	for _, e := range edges {
+		precedes[e[0]][e[1]] = true
+	}
+	return closed(precedes)
+}
+
+// agreeing returns those of the declared edges that the data do not contradict. The bounds or the
+// names of points contradict an edge if they prove the opposite order of its two points, alone or
+// together with the edges before it. A finding names each edge that is left out.
+func (in *input) agreeing(e *evidence, edges [][2]int) (agree [][2]int) {
+	n := len(in.points)
+	firm := matrix(n)
+	for p := range n {
+		for q := range n {
+			firm[p][q] = p != q && e.precedes(p, q, in.points) && !e.unproven(p, q, in.points)
+		}
+	}
+	closed(firm)
+	for _, edge := range edges {
+		p, q := edge[0], edge[1]
+		if firm[q][p] && !firm[p][q] {
+			in.findContradicted(e, p, q)
+			continue
+		}
+		agree = append(agree, edge)
+		for a := range n {
+			for b := range n {
+				firm[a][b] = firm[a][b] || (a == p || firm[a][p]) && (b == q || firm[q][b])
+			}
+		}
+	}
+	return agree
+}
+
+// findContradicted says that the declared edge from p to q is not used, and why.
+func (in *input) findContradicted(e *evidence, p, q int) {
+	why, sampled := "tuples or other edges put them in the opposite order", ""
+	if e.tuples >= sampleTuples {
+		sampled = "sampled "
+	}
+	if n := votesOf(q, p, &e.single, &e.firsts).surely; n > 0 {
+		why = fmt.Sprintf("%d of %d %stuples were surely at %s before they were at %s", n,
+			e.both[p][q], sampled, in.points[q], in.points[p])
+	}
+	in.find(FindImpossible, "the declared edge from %s to %s contradicts the data, and is not "+
+		"used: %s", in.points[p], in.points[q], why)
+}
+
 // orderOf returns the order that the evidence and the declared edges show. edges are the declared
 // edges, each from a point to a point. declared has them and what follows from them.
 func orderOf(e *evidence, points []point, edges [][2]int, declared [][]bool) *ordering {
