@@ -233,7 +233,7 @@ export function lanes(
   };
   const count = run.meta.lanes.length, first = Math.min(view.lanes, count - 1);
   return html("div", {},
-    html("div", { class: "lanes" },
+    html("div", { class: names < 190 ? "lanes slim" : "lanes" },
       html("div", { class: "lane-names", style: null }, ...data.map(label)), frame),
     pausesInView(run, pauses),
     count > lanesShown
