@@ -192,7 +192,7 @@ func TestWriteSamplePages(t *testing.T) {
 	response.Name = response.From + " → " + response.To
 	answered.Spans = append(answered.Spans, response)
 	for name, d := range map[string]*Data{
-		"partial": partial, "answered": answered,
+		"partial": partial, "answered": answered, "past": pastData(false), "short": pastData(true),
 		"sample": sampleData(sampleSeed), "empty": emptyData(), "hostile": hostileData(sampleSeed),
 		"large": largeData(sampleSeed),
 	} {

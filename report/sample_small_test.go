@@ -74,6 +74,24 @@ func hostileData(seed uint64) *Data {
 	return d
 }
 
+// pastData has transfers that lead past operators. If it is short, so few operators are left that
+// the graph goes across.
+func pastData(short bool) *Data {
+	d := sampleData(sampleSeed)
+	past := slices.Clone(d.Spans)
+	for i, of := range [][2]string{{"source", "enrich"}, {"source", "sink"}, {"parse", "window"}} {
+		x := past[slices.IndexFunc(past, func(s Span) bool { return s.Kind == Transfer })]
+		x.ID, x.From, x.To, x.Name = fmt.Sprintf("past-%d", i), of[0], of[1], of[0]+" → "+of[1]
+		d.Spans = append(d.Spans, x)
+	}
+	if short {
+		gone := func(name string) bool { return name == "window" || name == "sink" }
+		d.Actors = slices.DeleteFunc(d.Actors, func(a Actor) bool { return gone(a.Name) })
+		d.Spans = slices.DeleteFunc(d.Spans, func(s Span) bool { return gone(s.From) || gone(s.To) })
+	}
+	return d
+}
+
 // largeData is as much as a page must hold: 30 nodes, all of their pairs, and a job of many actors.
 func largeData(seed uint64) *Data {
 	d := sampleData(seed)

@@ -108,7 +108,7 @@ test("labels are not cut off or covered", async () => {
     }
     return [...new Set(wrong)];
   }), [], where);
-  for (const name of ["sample", "large", "answered"]) {
+  for (const name of ["sample", "large", "answered", "past", "short"]) {
     await open(name, async (page) => {
       for (const width of [1366, 600]) {
         await page.setViewportSize({ width, height: 768 });
@@ -145,6 +145,32 @@ test("a request and its response are two arrows", () => open("answered", async (
     assert.equal(await page.locator(response).getAttribute("aria-pressed"), "true");
   }
 }));
+
+test("no operator hides an arrow that leads past it", async () => {
+  for (const name of ["past", "short"]) {
+    await open(name, async (page) => {
+      for (const width of [1366, 400]) {
+        await page.setViewportSize({ width, height: 768 });
+        await page.evaluate(
+          () => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))
+        );
+        const hidden = await page.evaluate(() => {
+          const boxes = [...document.querySelectorAll<SVGRectElement>("#graph .actor")]
+            .map((e) => e.getBBox());
+          return [...document.querySelectorAll<SVGPathElement>("#graph path.arrow")].filter((e) =>
+            Array.from({ length: 200 }, (_, i) => e.getPointAtLength(e.getTotalLength() * i / 200))
+              .some((p) => boxes.some((b) => p.x > b.x + 1 && p.x < b.x + b.width - 1 &&
+                p.y > b.y + 1 && p.y < b.y + b.height - 1))).length;
+        });
+        assert.equal(hidden, 0, `${name} at ${width}`);
+        const label = page.locator("#graph [data-key=edge-past-0]");
+        const [a, b] = [await label.locator("text").boundingBox(),
+          await page.locator("#graph svg").boundingBox()];
+        assert.ok(a!.x >= b!.x && a!.x + a!.width <= b!.x + b!.width, `${name} at ${width}`);
+      }
+    });
+  }
+});
 
 test("on paper nothing is wider than the sheet, and the plots fill it", async () => {
   for (const name of ["sample", "large"]) {

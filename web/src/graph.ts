@@ -3,10 +3,12 @@
 import { absent } from "./marks.ts";
 import { html, picture, shorten, svg, textWidth } from "./dom.ts";
 import type { Span } from "./data.ts";
-import { place } from "./layout.ts";
+import { edgeKey, place, type Place } from "./layout.ts";
 import { compact, interval } from "./number.ts";
 import type { State } from "./state.ts";
 import { at, style } from "./spans.ts";
+
+type Point = readonly [number, number];
 
 export function graph(state: State): HTMLElement {
   const { data, format } = state;
@@ -14,7 +16,7 @@ export function graph(state: State): HTMLElement {
   const transfers = data.spans.filter((s) => s.kind === "transfer");
   const edges = new Map<string, { from: string; to: string; spans: Span[] }>();
   for (const s of transfers) {
-    const key = JSON.stringify([s.from, s.to]);
+    const key = edgeKey(s);
     const edge = edges.get(key) ?? { from: s.from, to: s.to, spans: [] };
     edge.spans.push(s);
     edges.set(key, edge);
@@ -23,12 +25,12 @@ export function graph(state: State): HTMLElement {
   for (const path of data.paths) {
     const ends = path.made_of.flatMap((origin) => data.paths[origin]!.ends);
     for (const from of ends) for (const to of path.begins) {
-      const key = JSON.stringify([from, to]);
+      const key = edgeKey({ from, to });
       if (from !== to && !edges.has(key)) edges.set(key, { from, to, spans: [] });
     }
   }
   const names = data.actors.map((a) => a.name);
-  const places = place(names, [...edges.values()]);
+  const { places, ways } = place(names, [...edges.values()]);
   const layers = 1 + Math.max(...[...places.values()].map((p) => p.layer));
   const slots = Math.max(...[...places.values()].map((p) => p.slots));
   const median = (s: Span) => {
@@ -77,8 +79,8 @@ export function graph(state: State): HTMLElement {
   const width = Math.max(state.width, across ? acrossWidth : downWidth);
   const rows = across ? Math.max(112, slots * 112) : tops[layers - 1]! + boxHeight + 8;
   const height = rows + (across && anyBack ? lineHeight : 0);
-  const centre = (name: string): [number, number] => {
-    const p = places.get(name)!;
+  const centre = (name: string) => centreOf(places.get(name)!);
+  const centreOf = (p: Place): [number, number] => {
     const along = layers === 1 ? 0.5 : p.layer / (layers - 1), slot = (p.slot + 0.5) / p.slots;
     return across
       ? [boxWidth / 2 + 2 + along * (width - boxWidth - 4), slot * rows]
@@ -102,6 +104,29 @@ export function graph(state: State): HTMLElement {
     ];
   };
 
+  /** pathForward is the path of any other arrow, past the boxes on its way, and the middle. */
+  const pathForward = (from: Point, to: Point, way: Place[]): [string, Point] => {
+    const half = (across ? boxWidth : boxHeight) / 2;
+    const past = way.map((p) => {
+      const [x, y] = centreOf(p);
+      return across ? [[x - half, y], [x + half, y]] as const
+        : [[x, y - half], [x, y + half]] as const;
+    });
+    const curve = ([x1, y1]: Point, [x2, y2]: Point) => {
+      const bend = (across ? x2 - x1 : y2 - y1) / 2;
+      return across ? `C${x1 + bend},${y1} ${x2 - bend},${y2} ${x2},${y2}`
+        : `C${x1},${y1 + bend} ${x2},${y2 - bend} ${x2},${y2}`;
+    };
+    let path = `M${from[0]},${from[1]}`, at = from;
+    for (const [begin, end] of past) {
+      path += `${curve(at, begin)}L${end[0]},${end[1]}`;
+      at = end;
+    }
+    const middle = way[Math.floor(way.length / 2)];
+    return [path + curve(at, to),
+      middle ? centreOf(middle) : [(from[0] + to[0]) / 2, (from[1] + to[1]) / 2]];
+  };
+
   const pick = (s: Span) => ({
     tabindex: 0,
     role: "button",
@@ -115,30 +140,26 @@ export function graph(state: State): HTMLElement {
       }
     },
   });
+  const labels: (SVGElement | null)[] = []; // no arrow is drawn over a label
   const arrows = [...edges.values()].map((e) => {
     if (!places.has(e.from) || !places.has(e.to)) return null;
     const [x1, y1] = centre(e.from), [x2, y2] = centre(e.to);
     const [a, b] = across
       ? ([[x1 + boxWidth / 2, y1], [x2 - boxWidth / 2 - 7, y2]] as const)
       : ([[x1, y1 + boxHeight / 2], [x2, y2 - boxHeight / 2 - 7]] as const);
-    const bend = across ? (b[0] - a[0]) / 2 : (b[1] - a[1]) / 2;
-    const back = leadsBack(e);
-    const forward = across
-      ? `M${a[0]},${a[1]}C${a[0] + bend},${a[1]} ${b[0] - bend},${b[1]} ${b[0]},${b[1]}`
-      : `M${a[0]},${a[1]}C${a[0]},${a[1] + bend} ${b[0]},${b[1] - bend} ${b[0]},${b[1]}`;
-    const [path, mid]: [string, [number, number]] = back
-      ? pathBack(e)
-      : [forward, [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2]];
+    const back = leadsBack(e), way = ways.get(edgeKey(e)) ?? [];
+    const [path, mid] = back ? pathBack(e) : pathForward(a, b, way);
     const shown = e.spans.slice(0, 3);
     const left = e.spans.length - shown.length;
     const lines = shown.map((s, i) => {
       const text = median(s);
-      const straight = across && !back && Math.abs(a[1] - b[1]) < 8;
+      const past = way.length > 0;
+      const straight = across && !back && (past || Math.abs(a[1] - b[1]) < 8);
       const y = straight
         ? mid[1] - 12 - (shown.length - 1 - i) * lineHeight
         : mid[1] + 1 + (i - (shown.length - 1) / 2) * lineHeight;
       // A label is beside an arrow that goes straight down, and on any other arrow.
-      const centred = across || !back && Math.abs(a[0] - b[0]) > 40;
+      const centred = across || !back && !past && Math.abs(a[0] - b[0]) > 40;
       const x = centred ? mid[0] : mid[0] + 18, half = labelWidth(text) / 2;
       return svg("g", {
         class: "edge-label", ...pick(s),
@@ -168,13 +189,7 @@ export function graph(state: State): HTMLElement {
     const count = Math.max(...e.spans.map((s) => s.count));
     const all = Math.max(1, ...transfers.map((s) => s.count));
     const remote = e.spans.some((s) => s.place === "remote");
-    return svg("g", {},
-      svg("path", {
-        d: path, class: `arrow ${remote ? "remote" : "local"}`,
-        "stroke-width": 1.2 + 2.2 * Math.sqrt(count / all),
-        "marker-end": `url(#tip-${remote ? "remote" : "local"})`,
-      }),
-      ...lines,
+    labels.push(...lines,
       left > 0
         ? svg("text", {
             x: across ? mid[0] : mid[0] + 12, y: across ? mid[1] + 16 : mid[1] + 36,
@@ -182,7 +197,13 @@ export function graph(state: State): HTMLElement {
           },
             `and ${left} more below`
           )
-        : null
+        : null);
+    return svg("g", {},
+      svg("path", {
+        d: path, class: `arrow ${remote ? "remote" : "local"}`,
+        "stroke-width": 1.2 + 2.2 * Math.sqrt(count / all),
+        "marker-end": `url(#tip-${remote ? "remote" : "local"})`,
+      })
     );
   });
   const boxes = data.actors.map((actor) => {
@@ -224,6 +245,7 @@ export function graph(state: State): HTMLElement {
     `${data.actors.length} operators and ${joined} transfers between them`,
     svg("defs", {}, tip("remote"), tip("local"), tip("made")),
     ...arrows,
+    ...labels,
     ...boxes
   );
   drawing.setAttribute("role", "group");

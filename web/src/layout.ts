@@ -66,36 +66,60 @@ export function parts(names: string[], edges: Edge[]): string[][] {
   return Array.from({ length: count }, (_, i) => names.filter((n) => part.get(n) === i));
 }
 
+/** edgeKey identifies the edges from one actor to another. */
+export function edgeKey(e: Edge): string { return JSON.stringify([e.from, e.to]); }
+
+/** Layout has the place of each box, and the places between boxes through which an edge leads. */
+export interface Layout { places: Map<string, Place>; ways: Map<string, Place[]> }
+
 /**
  * place gives each connected part of a graph its own strip, so that no arrow bends around another
- * part.
+ * part. An edge that leads past layers gets a place in each of them, so that no box hides it.
  */
-export function place(names: string[], edges: Edge[]): Map<string, Place> {
+export function place(names: string[], edges: Edge[]): Layout {
   const strips = parts(names, edges).map((part) =>
     placePart(
       part,
       edges.filter((e) => part.includes(e.from) && part.includes(e.to))
     )
   );
-  const width = (strip: Map<string, Place>) => Math.max(...[...strip.values()].map((p) => p.slots));
+  const width = ({ places, ways }: Layout) =>
+    Math.max(...[...places.values(), ...[...ways.values()].flat()].map((p) => p.slots));
   const slots = strips.reduce((sum, s) => sum + width(s), 0);
-  const places = new Map<string, Place>();
+  const places = new Map<string, Place>(), ways = new Map<string, Place[]>();
   let first = 0;
   for (const strip of strips) {
-    for (const [name, p] of strip)
-      places.set(name, {
-        layer: p.layer,
-        slot: first + ((p.slot + 0.5) / p.slots) * width(strip) - 0.5,
-        slots,
-      });
+    const moved = (p: Place) => ({
+      layer: p.layer,
+      slot: first + ((p.slot + 0.5) / p.slots) * width(strip) - 0.5,
+      slots,
+    });
+    for (const [name, p] of strip.places) places.set(name, moved(p));
+    for (const [key, way] of strip.ways) ways.set(key, way.map(moved));
     first += width(strip);
   }
-  return places;
+  return { places, ways };
 }
 
 /** placePart orders the boxes of each layer by where their neighbours are, several times. */
-function placePart(names: string[], edges: Edge[]): Map<string, Place> {
-  const layer = layers(names, edges);
+function placePart(actors: string[], all: Edge[]): Layout {
+  const layer = layers(actors, all);
+  const names = [...actors], edges: Edge[] = [], passing = new Map<string, string[]>();
+  let mark = "past"; // no actor's name begins with it
+  while (names.some((n) => n.startsWith(mark))) mark += "+";
+  for (const e of all) {
+    const between = passing.get(edgeKey(e)) ?? [];
+    if (!passing.has(edgeKey(e))) {
+      for (let at = layer.get(e.from)! + 1; at < layer.get(e.to)!; at++) {
+        const name = `${mark} ${names.length}`;
+        names.push(name);
+        between.push(name);
+        layer.set(name, at);
+      }
+      passing.set(edgeKey(e), between);
+    }
+    [...between, e.to].reduce((from, to) => (edges.push({ from, to }), to), e.from);
+  }
   const rows: string[][] = [];
   for (const name of names) (rows[layer.get(name)!] ??= []).push(name);
   const at = new Map<string, number>();
@@ -117,9 +141,12 @@ function placePart(names: string[], edges: Edge[]): Map<string, Place> {
       note();
     }
   }
-  const places = new Map<string, Place>();
+  const found = new Map<string, Place>();
   rows.forEach((row, i) =>
-    row.forEach((name, slot) => places.set(name, { layer: i, slot, slots: row.length }))
+    row.forEach((name, slot) => found.set(name, { layer: i, slot, slots: row.length }))
   );
-  return places;
+  return {
+    places: new Map(actors.map((name) => [name, found.get(name)!])),
+    ways: new Map([...passing].map(([key, way]) => [key, way.map((name) => found.get(name)!)])),
+  };
 }

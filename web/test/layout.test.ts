@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { layers, place } from "../src/layout.ts";
+import { edgeKey, layers, place } from "../src/layout.ts";
 
 const edges = (...pairs: string[]) =>
   pairs.map((p) => ({ from: p.split(">")[0]!, to: p.split(">")[1]! }));
@@ -23,17 +23,31 @@ test("edges to unknown actors change nothing", () => {
 });
 
 test("neighbours stand beside each other", () => {
-  const got = place(["s1", "s2", "x2", "x1"], edges("s1>x1", "s2>x2"));
+  const { places: got } = place(["s1", "s2", "x2", "x1"], edges("s1>x1", "s2>x2"));
   assert.equal(got.get("x1")!.slot, got.get("s1")!.slot);
   assert.equal(got.get("x2")!.slot, got.get("s2")!.slot);
   assert.equal(got.get("x1")!.slots, 2);
 });
 
 test("each unconnected part has a strip of its own, and a chain in it is straight", () => {
-  const got = place(["a", "w", "b", "v", "c"], edges("a>b", "b>c", "w>v"));
+  const { places: got } = place(["a", "w", "b", "v", "c"], edges("a>b", "b>c", "w>v"));
   assert.deepEqual(["a", "b", "c"].map((n) => got.get(n)!.slot), [0, 0, 0]);
   assert.deepEqual(["w", "v"].map((n) => got.get(n)!.slot), [1, 1]);
-  const fork = place(["a", "b", "c", "d", "x"], edges("a>b", "a>c", "b>d", "c>d"));
+  const { places: fork } = place(["a", "b", "c", "d", "x"], edges("a>b", "a>c", "b>d", "c>d"));
   assert.equal(fork.get("a")!.slot, 0.5);
   assert.equal(fork.get("x")!.slot, 2);
+});
+
+test("an edge that leads past a layer has a place there of its own", () => {
+  const { places, ways } = place(["a", "past 3", "b", "c"],
+    edges("a>past 3", "past 3>b", "b>c", "a>c", "a>c", "c>a"));
+  const way = ways.get(edgeKey({ from: "a", to: "c" }))!;
+  assert.deepEqual(way.map((p) => p.layer), [1, 2]);
+  for (const [i, name] of ["past 3", "b"].entries()) {
+    assert.equal(places.get(name)!.slots, 2);
+    assert.notEqual(places.get(name)!.slot, way[i]!.slot);
+  }
+  assert.deepEqual([...places.keys()], ["a", "past 3", "b", "c"]);
+  assert.deepEqual(ways.get(edgeKey({ from: "b", to: "c" })), []);
+  assert.deepEqual(ways.get(edgeKey({ from: "c", to: "a" })), []);
 });
