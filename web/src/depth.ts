@@ -1,6 +1,6 @@
 // The chart of how many tuples were between the two points of a span at each time.
 
-import { valueScale, yAxis } from "./axis.ts";
+import { countScale, yAxis } from "./axis.ts";
 import { html } from "./dom.ts";
 import type { Depths } from "./explore-data.ts";
 import { absent, estimate } from "./marks.ts";
@@ -13,7 +13,7 @@ export function depth(view: View, run: Run, answer: Depths, width: number): HTML
   const most = Math.max(0, ...data.map((d) => d.hi));
   if (most === 0) return absent(["No tuple was between the two points in the time that is shown."]);
   const height = 170, left = 76, format = run.format(view.unit);
-  const y = valueScale(0, most, [height - 26, 10], false, 4);
+  const y = countScale(most, [height - 26, 10], 4);
   const span = run.meta.spans[run.span(view.span)]!;
   const [from] = span.from.split("/"), notes: string[] = [];
   if (span.never > 0 && !span.kind.includes(","))

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { apart, besides, logTicks, valueScale } from "../src/axis.ts";
+import { apart, besides, countScale, logTicks, valueScale } from "../src/axis.ts";
 import { median } from "../src/overtime.ts";
 import { pieces } from "../src/timechart.ts";
 
@@ -50,4 +50,12 @@ test("a line breaks where values are missing for long", () => {
 test("a median ignores missing values", () => {
   assert.equal(median([null, 3, 1, null, 2]), 2);
   assert.equal(median([null]), null);
+});
+
+test("an axis of counts has whole numbers only", () => {
+  for (const most of [0, 1, 2, 3, 4, 7, 30, 99, 12345]) {
+    const s = countScale(most, [100, 0], 4);
+    assert.ok(s.ticks.every(Number.isInteger) && s.ticks.length >= 2, `${most}: ${s.ticks}`);
+    assert.ok(s.lo === 0 && s.hi >= most && s(most) >= 0);
+  }
 });
