@@ -87,7 +87,9 @@ func pastData(short bool) *Data {
 	if short {
 		gone := func(name string) bool { return name == "window" || name == "sink" }
 		d.Actors = slices.DeleteFunc(d.Actors, func(a Actor) bool { return gone(a.Name) })
-		d.Spans = slices.DeleteFunc(d.Spans, func(s Span) bool { return gone(s.From) || gone(s.To) })
+		d.Spans = slices.DeleteFunc(d.Spans, func(s Span) bool {
+			return gone(s.From) || gone(s.To)
+		})
 	}
 	return d
 }
