@@ -2,7 +2,10 @@ package io.github.cloudprofiler.programs;
 
 import java.util.ArrayDeque;
 
-/** Makes the JVM stop often: it allocates, and asks for all stacks. Arguments: seconds. */
+/**
+ * Makes the JVM stop often: it allocates, and asks for all stacks. It prints nanoTime when it
+ * begins and ends. Arguments: seconds. On a slow machine it takes longer, to stop often enough.
+ */
 public final class Pauser {
     private static volatile Object latest;
 
@@ -10,9 +13,10 @@ public final class Pauser {
 
     /** Runs. */
     public static void main(String[] args) throws InterruptedException {
+        System.out.println("begins at " + System.nanoTime());
         ArrayDeque<byte[]> kept = new ArrayDeque<>();
         long end_ns = System.nanoTime() + (long) (Double.parseDouble(args[0]) * 1e9);
-        for (long n = 0; System.nanoTime() < end_ns; n++) {
+        for (long n = 0; System.nanoTime() < end_ns || n < 900_000; n++) {
             byte[] bytes = new byte[1000];
             latest = bytes;
             if (n % 200 == 0) {
@@ -25,7 +29,7 @@ public final class Pauser {
                 latest = Thread.getAllStackTraces();
             }
         }
-        System.out.println("allocated " + latest);
-        Thread.sleep(200); // pauses at the very end are not logged
+        Thread.sleep(200);
+        System.out.println("ends at " + System.nanoTime() + ", allocated " + latest);
     }
 }
