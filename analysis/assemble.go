@@ -90,6 +90,7 @@ func (a *assembler) answer() *Answer {
 		in.find(kind, "%d tuples that links say were made of others are %s: no event of theirs is "+
 			"logged", n, a.unfinished())
 	}
+	a.findBroken()
 	if n := a.found.overused; n > 0 {
 		in.find(FindUndecided, "%d ids occur more than %d times each, as in a program that logs "+
 			"one id for everything: their events are counted, but no durations are measured "+

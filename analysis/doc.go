@@ -36,8 +36,8 @@
 // small files. They cover what is asked and read (options, input, scatter, store), how tuples are
 // joined (evidence, nested, ordering, graph, plan, gather, page, tuple, late, whole, measure,
 // critical, lineage), what is counted (span, distribution, chance, found, steady, completeness,
-// empty), and how the answer is put together (assemble, path, shares, tuple_path, returns, compare,
-// diff). In this package, a source is the log of one ring, and an actor is an operator.
+// empty, broken), and how the answer is put together (assemble, path, shares, tuple_path, returns,
+// compare, diff). In this package, a source is the log of one ring, and an actor is an operator.
 //
 // # What is assumed
 //

@@ -43,6 +43,11 @@ public final class Points {
         return Channel.open(name, options().handler("link"));
     }
 
+    /** Opens a channel that only counts, for any number of threads. */
+    static Channel openCount(String name) {
+        return Channel.openShared(name, options().handler("counter"));
+    }
+
     /** Opens a channel that keeps every id while its ring has room, and never waits. */
     public static Channel openAll(String name) {
         return Channel.open(name, options().policy("drop"));

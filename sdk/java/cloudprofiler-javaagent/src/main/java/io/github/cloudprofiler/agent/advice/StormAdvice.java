@@ -1,9 +1,9 @@
 package io.github.cloudprofiler.agent.advice;
 
 import io.github.cloudprofiler.Channel;
-import io.github.cloudprofiler.agent.Say;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Function;
 
 /**
  * A Storm tuple that is anchored carries the random ids of the spouts' tuples that it comes from.
@@ -29,24 +29,30 @@ public final class StormAdvice {
      * topology of the same JVM has the same numbers for tasks of its own.
      */
     private static final class Transfer {
-        private record Last(int task, Channel send) {}
+        // A bolt may emit from threads of its own, so these channels are shared.
+        final Sends anchored = new Sends();
+        final Sends unanchored = new Sends();
+    }
 
-        // A bolt may emit from threads of its own, so sends are logged to shared channels.
-        private final Map<Integer, Channel> sends = new ConcurrentHashMap<>();
-        volatile Last last = new Last(-1, null);
+    /** The channels of what tasks send. */
+    private static final class Sends {
+        private record Last(int task, Channel channel) {}
 
-        Channel of(Object tuple, int task) throws ReflectiveOperationException {
+        private final Map<Integer, Channel> all = new ConcurrentHashMap<>();
+        private volatile Last last = new Last(-1, null);
+
+        Channel of(Object tuple, int task, Function<String, Channel> open)
+                throws ReflectiveOperationException {
             Last l = last;
             if (l.task != task) {
-                Channel c = sends.get(task);
+                Channel c = all.get(task);
                 if (c == null) {
                     String component = (String) Reach.call(tuple, "getSourceComponent");
-                    c = sends.computeIfAbsent(
-                            task, t -> Points.open(name(component, t) + "/send", true));
+                    c = all.computeIfAbsent(task, t -> open.apply(name(component, t)));
                 }
                 last = l = new Last(task, c);
             }
-            return l.send;
+            return l.channel;
         }
     }
 
@@ -71,7 +77,7 @@ public final class StormAdvice {
         }
         if (roots.isEmpty()) {
             if (!stream.startsWith("__")) {
-                unanchored(tuple);
+                unanchored(transfer, tuple, task).log(0);
             }
             return;
         }
@@ -87,17 +93,18 @@ public final class StormAdvice {
     /** Returns the channel for what a task sends. */
     static Channel channel(Object transfer, Object tuple, int task)
             throws ReflectiveOperationException {
-        return ((Transfer) transfer).of(tuple, task);
+        return ((Transfer) transfer).anchored.of(
+                tuple, task, name -> Points.open(name + "/send", true));
     }
 
-    private static volatile boolean saidUnanchored;
-
-    private static void unanchored(Object tuple) throws ReflectiveOperationException {
-        if (!saidUnanchored) {
-            saidUnanchored = true;
-            Say.once("storm: " + Reach.call(tuple, "getSourceComponent") + " emits tuples that are "
-                    + "not anchored; they carry no id and are not logged");
-        }
+    /**
+     * Returns the channel that counts what a task sends without an anchor. Such tuples carry no id;
+     * the analysis says so.
+     */
+    static Channel unanchored(Object transfer, Object tuple, int task)
+            throws ReflectiveOperationException {
+        return ((Transfer) transfer).unanchored.of(
+                tuple, task, name -> Points.openCount(name + "/unanchored"));
     }
 
     /** The state of a bolt's executor: its tasks by number. */
