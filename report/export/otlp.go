@@ -85,7 +85,11 @@ type Spans struct {
 // o.Links.
 func OTLP(ctx context.Context, dir *runs.Directory, o analysis.Options,
 	write func(request []byte) error) (Spans, *analysis.Answer, error) {
-	w := &otlp{run: &dir.Run, write: write}
+	var failed error
+	w := &otlp{run: &dir.Run, write: func(request []byte) error {
+		failed = write(request)
+		return failed
+	}}
 	w.tuples.tell = w.tuple
 	if o.Slowest > 0 {
 		w.chosen = &choice{most: o.Slowest, slowest: true}
@@ -108,7 +112,10 @@ func OTLP(ctx context.Context, dir *runs.Directory, o analysis.Options,
 		return w.tuples.duration(&d)
 	}
 	answer, err := analysis.Run(ctx, dir, o)
-	if err != nil {
+	switch {
+	case failed != nil:
+		return Spans{}, nil, fmt.Errorf("export run %q: %w", dir.Run.Name, failed)
+	case err != nil:
 		return Spans{}, nil, err
 	}
 	if err := w.finish(answer); err != nil {

@@ -37,6 +37,7 @@ type Endpoint struct {
 	told    func(what string)
 	wait    func(context.Context, time.Duration) error
 	reached bool // the receiver has answered
+	taken   int  // requests with spans that the receiver took
 
 	refused int64
 	reason  string // why the first spans were refused
@@ -53,6 +54,7 @@ func NewEndpoint(ctx context.Context, address string, told func(what string)) (*
 		e.client.CloseIdleConnections()
 		return nil, err
 	}
+	e.taken = 0
 	return e, nil
 }
 
@@ -96,11 +98,20 @@ func (e *Endpoint) Send(request []byte) error {
 	for n := 1; ; n++ {
 		asked, err := e.try(request)
 		if err == nil {
+			e.taken++
 			return nil
 		}
 		var busy busyError
-		if !errors.As(err, &busy) || n == tries || asked > longestPause {
+		switch {
+		case !errors.As(err, &busy):
 			return fmt.Errorf("send spans to %s: %w", e.url.Redacted(), err)
+		case asked > longestPause:
+			return fmt.Errorf("send spans to %s: %w; it asks for a pause of %v: send the run "+
+				"again then", e.url.Redacted(), err, asked.Round(time.Second))
+		case n == tries:
+			return fmt.Errorf("send spans to %s: %w, %d times; it took %d earlier requests: send "+
+				"the run again later; its spans will have the same ids", e.url.Redacted(), err, n,
+				e.taken)
 		}
 		wait := cmp.Or(asked, next+rand.N(next/4)) // so that several senders do not send at once
 		e.told(fmt.Sprintf("%v; again in %v", err, wait.Round(time.Second)))
@@ -132,8 +143,19 @@ func (e *Endpoint) try(request []byte) (asked time.Duration, err error) {
 		var failed *url.Error
 		if errors.As(err, &failed) { // the text of err would repeat the address
 			err = failed.Err
+			if failed.Timeout() {
+				err = fmt.Errorf("no answer within %v", e.client.Timeout)
+			}
 		}
-		if !e.reached {
+		// This is how servers begin that speak only HTTP/2, as those of gRPC do.
+		const settings = `malformed HTTP response "\x00\x00`
+		switch text := err.Error(); {
+		case strings.Contains(text, settings):
+			return 0, errors.New("a server of gRPC is running there: give the receiver's address " +
+				"for HTTP; its port is most often 4318")
+		case strings.Contains(text, "server gave HTTP response to HTTPS client"):
+			return 0, errors.New("the receiver has no TLS: give an address with http://")
+		case !e.reached:
 			return 0, fmt.Errorf("%w: is an OTLP receiver with HTTP running there?", err)
 		}
 		return 0, busyError{err}

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -67,9 +68,9 @@ func TestSendTriesAgain(t *testing.T) {
 			[]time.Duration{0, 0}, ""},
 		"busy for ever": {[]func(http.ResponseWriter){status(503)}, tries,
 			make([]time.Duration, tries-1), "it answered 503 Service Unavailable: " +
-				`"because\nof this"`},
+				`"because\nof this", 6 times; it took 0 earlier requests`},
 		"busy for too long": {[]func(http.ResponseWriter){status(503, "Retry-After", later)}, 1,
-			nil, "503"},
+			nil, ": send the run again then"},
 		"wrong request": {[]func(http.ResponseWriter){status(400)}, 1, nil,
 			`it answered 400 Bad Request: "because\nof this"`},
 		"an error of the server's": {[]func(http.ResponseWriter){status(500)}, 1, nil, "500"},
@@ -159,6 +160,31 @@ func TestSendWithoutReceiver(t *testing.T) {
 			!strings.Contains(err.Error(), "http://collector:4318/v1/traces") {
 			t.Errorf("address %q: %v", bad, err)
 		}
+	}
+}
+
+// A receiver that does not answer in time gets the request again.
+func TestSendToASlowReceiver(t *testing.T) {
+	done := make(chan struct{})
+	var requests atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if requests.Add(1) > 1 {
+			<-done
+		}
+	}))
+	defer server.Close()
+	defer close(done)
+	var told []string
+	e, err := NewEndpoint(t.Context(), server.URL, func(what string) { told = append(told, what) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.client.Timeout = 10 * time.Millisecond
+	e.wait = func(context.Context, time.Duration) error { return nil }
+	err = e.Send([]byte("x"))
+	if want := "no answer within 10ms, 6 times; it took 0 earlier requests"; err == nil ||
+		!strings.Contains(err.Error(), want) || len(told) != tries-1 {
+		t.Errorf("it says %v, want %q; told %q", err, want, told)
 	}
 }
 

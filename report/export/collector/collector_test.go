@@ -8,18 +8,13 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"net"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"go.opentelemetry.io/collector/component/componenttest"
-	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/pdata/ptrace"
-	"go.opentelemetry.io/collector/receiver/otlpreceiver"
-	"go.opentelemetry.io/collector/receiver/receivertest"
 	collectorpb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -98,27 +93,8 @@ func fileSpans(t *testing.T, lines [][]byte) (all []ptrace.Traces) {
 // analysis computed. The span is below that of the tuple's duration from end to end.
 func TestCollectorReceivesEachDuration(t *testing.T) {
 	dir := forked(t)
-	port, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := port.Addr().String()
-	port.Close()
-	factory, sink := otlpreceiver.NewFactory(), new(consumertest.TracesSink)
-	config := factory.CreateDefaultConfig()
-	if err := confmap.NewFromStringMap(map[string]any{"protocols": map[string]any{
-		"http": map[string]any{"endpoint": address}}}).Unmarshal(config); err != nil {
-		t.Fatal(err)
-	}
-	receiver, err := factory.CreateTraces(t.Context(), receivertest.NewNopSettings(factory.Type()),
-		config, sink)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := receiver.Start(t.Context(), componenttest.NewNopHost()); err != nil {
-		t.Fatal(err)
-	}
-	defer receiver.Shutdown(t.Context())
+	sink, address := new(consumertest.TracesSink), freeAddress(t)
+	defer receive(t, address, freeAddress(t), sink)()
 	endpoint, err := export.NewEndpoint(t.Context(), "http://"+address, func(what string) {
 		t.Errorf("it waits: %s", what)
 	})
