@@ -61,7 +61,7 @@ func TestLogMeasuresEveryRow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "null counter counter-multi xoy-2-of-1024 downsample-1-of-1000 " +
+	want := "null counter counter-multi counter-multi-2 xoy-2-of-1024 downsample-1-of-1000 " +
 		"id buffered first-last id-rdtsc buffered-rdtsc shared-1 shared-2"
 	var names []string
 	for _, row := range result.Rows {

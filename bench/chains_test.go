@@ -27,7 +27,7 @@ var goCalls = []struct{ row, symbol, jumps string }{
 	{"Go: id with rdtsc", "log", "ttnnt"},
 	{"Go: shared", "putPinned", "nnt"},
 	{"Go: counter", "log", "tnnt"},
-	{"Go: counter, shared", "log", "tnnnnnnt"},
+	{"Go: counter, shared", "log", "tnnnnnntn"},
 	{"Go: xoy, not kept", "log", "tnnnntn"},
 	{"Go: downsample, not kept", "log", "tnnnnntn"},
 }

@@ -64,6 +64,8 @@ var logCases = []logCase{
 	{name: "counter", options: handlers.Options{Handler: "counter"}, calls: 1_000_000},
 	{name: "counter-multi", options: handlers.Options{Handler: "counter"}, shared: true,
 		calls: 600_000},
+	{name: "counter-multi-2", options: handlers.Options{Handler: "counter"}, shared: true,
+		writers: 2, calls: 600_000},
 	{name: "xoy-2-of-1024", calls: 1_000_000,
 		options: handlers.Options{Handler: "xoy", Params: channel.Params{"x": 2, "y": 1024}}},
 	{name: "downsample-1-of-1000", calls: 1_000_000,

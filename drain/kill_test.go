@@ -40,11 +40,13 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// sharedWriters is the number of goroutines that log on the shared channel.
-const sharedWriters = 4
+// sharedWriters is the number of goroutines that log on the shared channel. countingWriters is the
+// number of those that count on another shared channel.
+const sharedWriters, countingWriters = 4, 2
 
 // beProgram logs until it is killed. It reports in a file what it logged, by writer. Writer 0 logs
-// on the channel one/x, writer 1 on links/x, and all others on shared/x.
+// on the channel one/x, writer 1 on links/x, the next ones on shared/x, and the last ones on
+// counted/x.
 func beProgram(rings, file string) {
 	said, err := testimony.Open(file)
 	must(err)
@@ -59,7 +61,11 @@ func beProgram(rings, file string) {
 	links := open("links/x", handlers.Options{Handler: "link", Buffer: "64KiB"}, handlers.Open)
 	shared := open("shared/x", handlers.Options{Handler: "id", Policy: "drop", Buffer: "256KiB"},
 		handlers.OpenShared)
-	said.Begin(one.Path(), links.Path(), shared.Path())
+	counted := open("counted/x", handlers.Options{Handler: "counter"}, handlers.OpenShared)
+	said.Begin(one.Path(), links.Path(), shared.Path(), counted.Path())
+	for i := range countingWriters {
+		go said.Burst(2+sharedWriters+i, counted.Log)
+	}
 	for i := range sharedWriters {
 		go said.Burst(2+i, func(id uint64) { shared.Log(uint64(i)<<48 | id) })
 	}
@@ -150,7 +156,7 @@ func (s *scene) end() (records uint64, wrong []error) {
 	}
 	s.Each(func(said *testimony.Testimony) {
 		for i, check := range []func(*testimony.Testimony, *kept) error{checkOne, checkLinks,
-			checkShared} {
+			checkShared, checkCounted} {
 			ring := said.Incarnation(i)
 			k := logs[ring]
 			if k == nil {
@@ -240,6 +246,23 @@ func checkShared(said *testimony.Testimony, k *kept) error {
 		return fmt.Errorf(
 			"%d calls are in the log or dropped, %d have returned, %d were never written", kept,
 			returned, k.dropped(logstore.NeverWritten))
+	}
+	return nil
+}
+
+func checkCounted(said *testimony.Testimony, k *kept) error {
+	var returned, counted uint64
+	for _, n := range said.Returned[2+sharedWriters:] {
+		returned += n
+	}
+	for _, s := range k.samples {
+		if s.Count < counted {
+			return fmt.Errorf("%d events counted after %d", s.Count, counted)
+		}
+		counted = s.Count
+	}
+	if counted < returned || counted > returned+countingWriters {
+		return fmt.Errorf("%d events counted, %d calls have returned", counted, returned)
 	}
 	return nil
 }

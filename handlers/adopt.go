@@ -88,6 +88,9 @@ func (c *Channel) adopt() *adopted {
 func (c *Channel) hold(settings channel.Settings, word ring.Word) *adopted {
 	next := byKind[settings.Kind].prepare(settings, c.writer == writerMany)
 	next.word, next.kind = uint64(word), settings.Kind
+	if next.mode == modeCounterMany && c.counts == nil {
+		c.counts = &countTable{}
+	}
 	atomic.StoreUint64(&c.calls, 0)
 	atomic.StorePointer((*unsafe.Pointer)(unsafe.Pointer(&c.set)), unsafe.Pointer(&next))
 	idle, plain := neverWord, neverWord

@@ -108,10 +108,10 @@ type Channel struct {
 	// With many writers, each processor whose number is below processors has the shard of that
 	// number to itself. If processors is 0, they share the shards.
 	processors uint32
-	shardMask  uint64  // the number of shards - 1
-	some       window  // where the records of one writer go if every is empty
-	place      uintptr // of first-last: where the next record goes; 0: to the Go code
-	_          [8]byte
+	shardMask  uint64      // the number of shards - 1
+	some       window      // where the records of one writer go if every is empty
+	place      uintptr     // of first-last: where the next record goes; 0: to the Go code
+	counts     *countTable // of many writers: who counts where; nil until one counts
 
 	// Log calls write these fields.
 	calls uint64 // events since the program adopted the downsample handler

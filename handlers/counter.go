@@ -18,7 +18,7 @@ var counter = handler{
 	},
 	log: func(c *Channel, _ *adopted, _ uint64) {
 		if c.writer == writerMany {
-			atomic.AddUint64(c.counter, 1)
+			c.countMany()
 			return
 		}
 		atomic.StoreUint64(c.counter, *c.counter+1)

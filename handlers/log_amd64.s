@@ -130,10 +130,28 @@ counter:
 	INCQ (R9)
 	RET
 
+	// The goroutine's place in the table depends on the goroutine's address. If the place is that
+	// of another goroutine, this one counts with a locked operation.
 counterMany:
-	MOVQ Channel_counter(DI), R9
+	MOVQ TLS, CX
+	MOVQ   0(CX)(TLS*1), AX
+	IMUL3L $const_countHash, AX, BX
+	SHRL   $(32-const_countBits), BX
+	SHLQ   $5, BX
+	ADDQ   Channel_counts(DI), BX
+	MOVQ   countPlace_goroutine(BX), R9
+	CMPQ   R9, AX
+	JNE    counterShared
+	MOVQ   countPlace_alone(BX), R9
+	INCQ   (R9)
+	RET
+
+counterShared:
+	TESTQ R9, R9
+	JEQ   rare
+	MOVQ  countPlace_shared(BX), R9
 	LOCK
-	INCQ (R9)
+	INCQ  (R9)
 	RET
 
 firstLast:
@@ -209,4 +227,11 @@ unmarked:
 
 no:
 	MOVB $0, ret+24(FP)
+	RET
+
+// func goroutine() uintptr
+TEXT ·goroutine(SB), NOSPLIT, $0-8
+	MOVQ TLS, CX
+	MOVQ 0(CX)(TLS*1), AX
+	MOVQ AX, ret+0(FP)
 	RET

@@ -3,12 +3,20 @@ package ring
 // Counted returns how many events the counting handler has counted since the program opened the
 // ring. Any goroutine may call Counted until the ring is closed.
 func (r *Reader) Counted() (uint64, error) {
-	var n uint64
-	if err := guard(func() { n = load(&r.shards[0].cells.counter) }); err != nil {
+	var n, most uint64
+	err := guard(func() {
+		for _, page := range r.shards {
+			for _, cell := range []*uint64{&page.cells.counter, &page.cells.counterAlone} {
+				one := load(cell)
+				n, most = n+one, max(most, one)
+			}
+		}
+	})
+	switch {
+	case err != nil:
 		return 0, r.failed(err)
-	}
-	if n > MaxEvents {
-		return 0, r.damaged("%d events counted", n)
+	case most > MaxEvents:
+		return 0, r.damaged("%d events counted", most)
 	}
 	return n, nil
 }

@@ -178,7 +178,7 @@ func TestFormatBytes(t *testing.T) {
 		at    int
 		bytes string
 	}{
-		{"magic, version 2, 1 shard", 0, "CP-RING\n\x02\x00\x00\x00\x01\x00\x00\x00"},
+		{"magic, version 3, 1 shard", 0, "CP-RING\n\x03\x00\x00\x00\x01\x00\x00\x00"},
 		{
 			"16 records, length", 16,
 			"\x10\x00\x00\x00\x00\x00\x00\x00\x00\x21\x00\x00\x00\x00\x00\x00",

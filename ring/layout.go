@@ -12,9 +12,9 @@ import (
 
 const (
 	magic = "CP-RING\n"
-	// A ring of version 1 has its switching word always in the control part. Readers accept both
-	// versions.
-	version, firstVersion = 2, 1
+	// A ring of version 1 has its switching word always in the control part. Up to version 2, only
+	// one cell of a ring counts events. Readers accept all versions.
+	version, firstVersion = 3, 1
 
 	pageBytes = 4096
 
@@ -150,10 +150,11 @@ type consumerLine struct {
 
 // cells contains the results of the handlers counter and first-last. Nobody resets the cells.
 type cells struct {
-	counter   uint64 // number of events counted
-	_         [56]byte
-	firstLast FirstLast
-	_         [64]byte
+	counter      uint64 // number of events counted, by one writer or with locked operations
+	_            [56]byte
+	firstLast    FirstLast
+	counterAlone uint64 // number of events counted by writers of which never two are here at once
+	_            [56]byte
 }
 
 // FirstLast is a cell that keeps the first record, the last record and the counter at the first

@@ -105,7 +105,7 @@ func TestOpenRefusesEachWrongField(t *testing.T) {
 		"version 0": {func(id *identity) { id.version = 0 }, ErrVersion, "version 0"},
 		"next version": {func(id *identity) {
 			id.version = version + 1
-		}, ErrVersion, "version 3, this program knows 1 to 2"},
+		}, ErrVersion, "version 4, this program knows 1 to 3"},
 		"no shards": {func(id *identity) { id.shards = 0 }, ErrDamaged, "0 shards"},
 		"3 shards": {func(id *identity) {
 			id.shards, id.manyWriters = 3, 1

@@ -228,8 +228,12 @@ func (s *Shard) ask() {
 	atomic.AddUint64(&s.page.producer.asked, 1)
 }
 
-// Counter returns the cell of the counting handler.
+// Counter returns the counting handler's cell for one writer, or for many with locked operations.
 func (s *Shard) Counter() *uint64 { return &s.page.cells.counter }
+
+// CounterAlone returns the counting handler's cell for writers of which never two are there at
+// once. They need no locked operation.
+func (s *Shard) CounterAlone() *uint64 { return &s.page.cells.counterAlone }
 
 // FirstLast returns the cell of the first-last handler.
 func (s *Shard) FirstLast() *FirstLast { return &s.page.cells.firstLast }

@@ -23,6 +23,7 @@ var logLimits = map[string]struct{ intel, amd float64 }{
 	"null":                 {0.1, 0.1},
 	"counter":              {0.2, 0.2},
 	"counter-multi":        {0.4, 0.3},
+	"counter-multi-2":      {0.4, 0.3},
 	"xoy-2-of-1024":        {0.25, 0.25},
 	"downsample-1-of-1000": {0.25, 0.25},
 	"id":                   {1.25, 1.06},
@@ -177,7 +178,7 @@ func printLogTable(w io.Writer, result bench.LogResult, bars []proof.Bar) error 
 			ns, 1e3/ns*float64(row.Writers), row.Dropped, bar.Limit, bar.Verdict())
 	}
 	fmt.Fprintf(w, "\nratio: to bare rdtscp, or to bare rdtsc for the rows with that stamp; "+
-		"shared-2: of each of two writers\n")
+		"rows with -2: of each of two writers\n")
 	return nil
 }
 

@@ -114,6 +114,19 @@ var cases = map[string]struct {
 				Transitions: []transition{opened(c)}}
 		},
 	},
+	"counter, shared": {
+		func(s *scene) {
+			s.drain()
+			s.do("open shared a/x counter 0 0 0 5000000 - - 0")
+			s.do("log 0 12345")
+			s.kill()
+		},
+		func(t testing.TB) kept {
+			c := settings(t, "counter", channel.Params{"period": "5ms"})
+			return kept{Header: header{Settings: c, NodeNumber: 77}, Counted: 12345,
+				Transitions: []transition{opened(c)}}
+		},
+	},
 	"downsample": {
 		func(s *scene) {
 			s.drain()

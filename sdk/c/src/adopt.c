@@ -92,6 +92,7 @@ static struct adopted adopt(struct channel *c, struct settings s, uint64_t word,
 	/* While the settings change, no word matches: log calls go to cp_adopt and wait there. */
 	POKE(&c->hot.plain, cp_never_word);
 	POKE(&c->recording, cp_never_word);
+	POKE(&c->counting, cp_never_word);
 	POKE(&c->hot.idle, cp_never_word);
 	if (!c->many)
 		c->hot.next = c->hot.end = NULL;
@@ -107,6 +108,8 @@ static struct adopted adopt(struct channel *c, struct settings s, uint64_t word,
 	POKE(&c->calls, 0);
 	if (s.kind == CP_NULL) {
 		POKE(&c->hot.idle, word);
+	} else if (s.kind == CP_COUNTER) {
+		POKE(&c->counting, word);
 	} else if (s.kind == CP_ID || s.kind == CP_BUFFERED) {
 		POKE(&c->recording, word);
 		if (!c->many && !c->unordered)

@@ -42,8 +42,11 @@ struct settings {
 struct channel {
 	struct cp_channel hot; /* must be first: programs point to it */
 
-	/* If *hot.word equals recording, every event becomes a record. Atomic. */
-	uint64_t recording;
+	/*
+	 * If *hot.word equals recording, every event becomes a record. If it equals counting, events
+	 * are counted. Atomic.
+	 */
+	uint64_t recording, counting;
 	uint32_t reserve; /* for many writers: enum cp_reserve. Atomic */
 	bool many, unordered, links;
 	enum cp_policy policy;

@@ -71,7 +71,7 @@ void cp_unlist(struct channel *c)
 void cp_silence(struct channel *c)
 {
 	c->hot.word = &cp_no_word;
-	c->hot.plain = c->recording = cp_never_word;
+	c->hot.plain = c->recording = c->counting = cp_never_word;
 	c->hot.idle = 0;
 	c->hot.next = c->hot.end = NULL;
 }

@@ -1,5 +1,5 @@
 /*
- * This is the layout of a ring file, version 2, as in ring/FORMAT.md. The assertions check the
+ * This is the layout of a ring file, version 3, as in ring/FORMAT.md. The assertions check the
  * offset of every field.
  */
 #ifndef CP_LAYOUT_H
@@ -11,7 +11,7 @@
 #include "cloudprofiler.h"
 
 enum {
-	CP_VERSION = 2,
+	CP_VERSION = 3,
 	CP_PAGE = 4096,
 	CP_SLOTS = 8,
 	CP_JOURNAL = 16,
@@ -96,7 +96,8 @@ struct cells {
 	uint64_t counter;
 	uint8_t zero0[56];
 	struct first_last first_last;
-	uint8_t zero1[64];
+	uint64_t counter_alone;
+	uint8_t zero1[56];
 };
 
 struct journal_entry {
@@ -167,6 +168,7 @@ AT(first_last, last, 32);
 AT(first_last, poison, 64);
 SIZE(cells, 256);
 AT(cells, first_last, 64);
+AT(cells, counter_alone, 192);
 SIZE(journal_entry, 64);
 AT(journal_entry, kind, 8);
 AT(journal_entry, a, 16);

@@ -236,6 +236,27 @@ static void first_last(struct channel *c, uint64_t id, uint64_t given)
 	}
 }
 
+/*
+ * count counts an event. Of many threads, each counts in the cell of its core's shard. A thread
+ * that cannot do this, or was interrupted, adds to a cell of all threads.
+ */
+static void count(struct channel *c)
+{
+	uint64_t *cell = &c->shards[0].page->cells.counter;
+
+	if (!c->many) {
+		STORE(cell, PEEK(cell) + 1);
+		return;
+	}
+	if (PEEK(&c->reserve) == CP_RESTART) {
+		unsigned core = cp_rseq_core();
+		if (core < c->shard_count &&
+		    cp_increase(core, &c->shards[core].page->cells.counter_alone))
+			return;
+	}
+	__atomic_fetch_add(cell, 1, __ATOMIC_RELAXED);
+}
+
 /* current returns the settings that apply. If there are new settings, it adopts them. */
 static struct adopted current(struct channel *c)
 {
@@ -261,8 +282,14 @@ static struct adopted current(struct channel *c)
  */
 static inline void pass(struct channel *c, uint64_t id, uint64_t given)
 {
-	if (LOAD(c->hot.word) == PEEK(&c->recording)) {
+	uint64_t word = LOAD(c->hot.word);
+
+	if (word == PEEK(&c->recording)) {
 		record(c, &id, 1, given);
+		return;
+	}
+	if (word == PEEK(&c->counting)) {
+		count(c);
 		return;
 	}
 	struct adopted set = current(c);
@@ -271,14 +298,9 @@ static inline void pass(struct channel *c, uint64_t id, uint64_t given)
 	case CP_BUFFERED:
 		record(c, &id, 1, given);
 		break;
-	case CP_COUNTER: {
-		uint64_t *cell = &c->shards[0].page->cells.counter;
-		if (c->many)
-			__atomic_fetch_add(cell, 1, __ATOMIC_RELAXED);
-		else
-			STORE(cell, PEEK(cell) + 1);
+	case CP_COUNTER:
+		count(c);
 		break;
-	}
 	case CP_DOWNSAMPLE:
 		if (keeps_call(c, &set))
 			record(c, &id, 1, given);

@@ -83,7 +83,57 @@ no:
 	__asm__ volatile("movq $0, %%fs:8(%0)" : : "r"(area) : "memory");
 	return false;
 }
+
+/*
+ * cp_rseq_core returns the number of the core on which the thread is. If the kernel does not know
+ * the thread, the number is higher than that of any core.
+ */
+static inline unsigned cp_rseq_core(void)
+{
+	unsigned core;
+
+	__asm__ volatile("movl %%fs:4(%1), %0" : "=r"(core) : "r"(__rseq_offset));
+	return core;
+}
+
+/* cp_increase adds 1 to a cell, if the thread is on the core. It reports whether it has added. */
+static inline bool cp_increase(unsigned core, uint64_t *cell)
+{
+	ptrdiff_t area = __rseq_offset;
+
+	__asm__ goto(".pushsection __rseq_cs, \"aw\"\n\t"
+		     ".balign 32\n"
+		     "3:\t.long 0, 0\n\t"
+		     ".quad 1f, 2f - 1f, 4f\n\t"
+		     ".popsection\n\t"
+		     ".pushsection __rseq_failure, \"ax\"\n\t"
+		     ".byte 0x0f, 0xb9, 0x3d\n\t"
+		     ".long 0x53053053\n"
+		     "4:\tjmp %l[no]\n\t"
+		     ".popsection\n\t"
+		     "leaq 3b(%%rip), %%rax\n\t"
+		     "movq %%rax, %%fs:8(%[area])\n"
+		     "1:\tcmpl %[core], %%fs:4(%[area])\n\t"
+		     "jne %l[no]\n\t"
+		     "incq %[cell]\n"
+		     "2:\tmovq $0, %%fs:8(%[area])"
+		     :
+		     : [area] "r"(area), [core] "r"(core), [cell] "m"(*cell)
+		     : "rax", "memory", "cc"
+		     : no);
+	return true;
+no:
+	__asm__ volatile("movq $0, %%fs:8(%0)" : : "r"(area) : "memory");
+	return false;
+}
 #else
+static inline unsigned cp_rseq_core(void) { return UINT32_MAX; }
+static inline bool cp_increase(unsigned core, uint64_t *cell)
+{
+	(void)core, (void)cell;
+	return false;
+}
+
 static inline bool cp_advance(const uint32_t *reserve, unsigned core, uint64_t *tail, uint64_t from,
 			      uint64_t to)
 {

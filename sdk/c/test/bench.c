@@ -4,7 +4,8 @@
  * for many writers, which is emptied between turns. Calls and readings take turns of a few
  * milliseconds. For each repetition the program prints a line with medians over many turns: the
  * ratio, the nanoseconds of a call, the nanoseconds of a reading, and the ratios for many writers:
- * if they reserve places in the best way that this machine has, and with a compare-and-swap.
+ * if they reserve places in the best way that this machine has, and with a compare-and-swap, and
+ * the same for events that they count.
  *
  *	bench [REPETITIONS]
  *
@@ -92,11 +93,14 @@ int main(int argc, char **argv)
 	int repetitions = turns ? 0 : argc > 1 ? atoi(argv[1]) : 7;
 	cp_options o = {.handler = "id", .policy = "overwrite"};
 	cp_options many = {.handler = "id", .policy = "drop", .buffer_bytes = 8 << 20};
+	cp_options count = {.handler = "counter"};
 	cp_channel *c = cp_open("bench/c", &o), *shared = cp_open_shared("bench/shared", &many);
+	cp_channel *counter = cp_open_shared("bench/counter", &count);
+	struct channel *n = (struct channel *)counter;
 	struct channel *s = (struct channel *)shared;
 	cpu_set_t all, last;
 
-	if (cp_error(c) != NULL || cp_error(shared) != NULL) {
+	if (cp_error(c) != NULL || cp_error(shared) != NULL || cp_error(counter) != NULL) {
 		fprintf(stderr, "%s\n", cp_error(c) != NULL ? cp_error(c) : cp_error(shared));
 		return 1;
 	}
@@ -115,22 +119,27 @@ int main(int argc, char **argv)
 	if (turns)
 		obey(c);
 	for (int r = 0; r < repetitions; r++) {
-		double ratio[3][TURNS], base[TURNS], log[TURNS], unused[2];
+		double ratio[5][TURNS], base[TURNS], log[TURNS], unused[2];
 		for (int i = 0; i < TURNS; i++) {
 			ratio[0][i] = turn(c, &log[i], &base[i]);
 			for (int swap = 0; swap < 2; swap++) {
 				empty(s);
 				s->reserve = swap ? CP_SWAP : best; /* no other thread logs */
 				ratio[1 + swap][i] = turn(shared, &unused[0], &unused[1]);
+				n->reserve = s->reserve;
+				ratio[3 + swap][i] = turn(counter, &unused[0], &unused[1]);
 			}
 		}
-		printf("%.4f %.2f %.2f %.4f %.4f\n", median(ratio[0], TURNS), median(log, TURNS),
-		       median(base, TURNS), median(ratio[1], TURNS), median(ratio[2], TURNS));
+		printf("%.4f %.2f %.2f %.4f %.4f %.4f %.4f\n", median(ratio[0], TURNS),
+		       median(log, TURNS), median(base, TURNS), median(ratio[1], TURNS),
+		       median(ratio[2], TURNS), median(ratio[3], TURNS), median(ratio[4], TURNS));
 	}
 	if (cp_dropped(shared) > 0)
 		fprintf(stderr, "%llu events dropped\n", (unsigned long long)cp_dropped(shared));
 	unlink(cp_path(c));
 	unlink(cp_path(shared));
+	unlink(cp_path(counter));
+	cp_close(counter);
 	cp_close(c);
 	cp_close(shared);
 	return 0;

@@ -107,14 +107,13 @@ static void handle_trap(int sig)
  */
 static void test_signals(void)
 {
-	struct sigaction a = {.sa_handler = handle_trap};
 	cp_options o = {.dir = dir, .policy = "drop", .handler = "id"};
 	cp_channel *hot = cp_open_shared("restart/x", &o);
 	uint64_t tail = 5;
 	unsigned core = this_core();
 	bool moved;
 
-	CHECK(sigaction(SIGTRAP, &a, NULL) == 0 && cp_error(hot) == NULL);
+	CHECK(cp_error(hot) == NULL);
 	stay_on(core);
 	trap(true);
 	moved = cp_advance(&allowed, core, &tail, 5, 6);
@@ -129,16 +128,16 @@ static void test_signals(void)
 	cp_close(hot);
 }
 
-enum { THREADS = 8, EVENTS = 50000 };
+enum { THREADS = 8, EVENTS = 50000, COUNTED = 40 * EVENTS };
 
-static uint64_t late;
+static uint64_t late, events = EVENTS;
 
 /* Half of the threads get unknown to the kernel while they log. */
 static void *log_many(void *c)
 {
-	for (uint64_t id = 0; id < EVENTS; id++) {
+	for (uint64_t id = 0; id < events; id++) {
 		cp_log(c, id);
-		if (id == EVENTS / 4 && __atomic_fetch_add(&late, 1, __ATOMIC_RELAXED) % 2 == 1)
+		if (id == events / 4 && __atomic_fetch_add(&late, 1, __ATOMIC_RELAXED) % 2 == 1)
 			CHECK(unregister());
 	}
 	return NULL;
@@ -165,15 +164,64 @@ static void test_threads_that_the_kernel_does_not_know(void)
 	}
 }
 
+static uint64_t counted(struct channel *c, bool alone)
+{
+	uint64_t n = 0;
+
+	for (unsigned i = 0; i < c->shard_count; i++)
+		n += alone ? c->shards[i].page->cells.counter_alone
+			   : c->shards[i].page->cells.counter;
+	return n;
+}
+
+/* No event is lost, whether a thread counts alone on its core or in the cell of all threads. */
+static void test_counting(void)
+{
+	cp_options o = {.dir = dir, .handler = "counter"};
+	cp_channel *hot = cp_open_shared("restart/x", &o);
+	struct channel *c = (struct channel *)hot;
+	pthread_t threads[THREADS];
+	uint64_t cell = 5;
+	unsigned core = this_core();
+
+	CHECK(cp_error(hot) == NULL);
+	late = 0;
+	events = COUNTED; /* so many that the threads meet */
+	for (int i = 0; i < THREADS; i++)
+		CHECK(pthread_create(&threads[i], NULL, log_many, hot) == 0);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	CHECK(counted(c, true) + counted(c, false) == (uint64_t)THREADS * COUNTED);
+	CHECK(counted(c, true) > COUNTED && counted(c, false) > COUNTED);
+
+	stay_on(core);
+	CHECK(!cp_increase(core + 1, &cell) && pointer_is_clear() && cell == 5);
+	while (!cp_increase(core, &cell))
+		; /* interrupted */
+	CHECK(cell == 6 && pointer_is_clear() && cp_rseq_core() == core);
+
+	/* A thread that is interrupted after each instruction adds to the cell of all threads. */
+	uint64_t alone = counted(c, true), together = counted(c, false);
+	trap(true);
+	cp_log(hot, 1);
+	trap(false);
+	CHECK(counted(c, true) == alone && counted(c, false) == together + 1);
+	unlink(cp_path(hot));
+	cp_close(hot);
+}
+
 int main(void)
 {
+	struct sigaction a = {.sa_handler = handle_trap};
+
 	if (!cp_can_restart()) {
 		puts("restart: this kernel or C library has no restartable sequences: not tested");
 		return getenv("CI") != NULL;
 	}
 	alarm(60); /* a thread that never reserves a place */
-	CHECK(mkdtemp(dir) != NULL);
+	CHECK(mkdtemp(dir) != NULL && sigaction(SIGTRAP, &a, NULL) == 0);
 	test_threads_that_the_kernel_does_not_know();
+	test_counting();
 	test_conditions();
 	test_signals();
 	rmdir(dir);

@@ -5,9 +5,9 @@
  *	testimony FILE WRITERS LINKS
  *
  * Rings are in CLOUDPROFILER_DIR. WRITERS is the number of writers on the shared channel. LINKS is
- * 1 if there is a channel of links, and 0 if not. Writer 0 logs to the channel with one writer. If
- * there is a channel of links, the next writer logs to it. All other writers log to the shared
- * channel.
+ * 1 if there is a channel of links and a shared channel that counts, and 0 if not. Writer 0 logs to
+ * the channel with one writer. If there is a channel of links, the next writer logs to it. The next
+ * writers log to the shared channel, and the last two to the channel that counts.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -30,7 +30,7 @@ struct testimony {
 };
 
 static struct testimony *said;
-static cp_channel *one, *links, *shared;
+static cp_channel *one, *links, *shared, *counted;
 
 struct writer {
 	int place;       /* index in testimony.returned */
@@ -103,6 +103,11 @@ int main(int argc, char **argv)
 	for (int i = 0; i < atoi(argv[2]) && count < 8; i++, count++)
 		writers[count] = (struct writer){
 			.place = count, .number = (uint64_t)i, .channel = shared};
+	if (links != NULL) {
+		counted = open_it(3, "counted/x", "counter", NULL, 64 << 10, 1);
+		for (; count < 8; count++)
+			writers[count] = (struct writer){.place = count, .channel = counted};
+	}
 	atomic_store(&said->begun, 1);
 	for (int i = 1; i < count; i++) {
 		pthread_t thread;

@@ -51,7 +51,12 @@ public final class Testimony {
                 new Options().handler("link").bufferBytes(64 << 10)));
         Channel shared = note(2, Channel.openShared("shared/x",
                 drop.handler("id").bufferBytes(256 << 10)));
+        Channel counted = note(3, Channel.openShared("counted/x",
+                new Options().handler("counter")));
         WORD.setRelease(said, BEGUN, 1L);
+        for (int i = 2 + writers; i < 8; i++) {
+            start(i, counted::log);
+        }
         for (int i = 0; i < writers; i++) {
             long number = i;
             start(2 + i, id -> shared.log(number << 48 | id));

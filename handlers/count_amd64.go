@@ -1,0 +1,63 @@
+//go:build !race
+
+package handlers
+
+import "sync/atomic"
+
+const (
+	countBits = 6
+	countHash = 0x9E3779B1 // a prime near 2^32 divided by the golden ratio
+)
+
+// countTable says in which cell a goroutine counts if many count. The place of a goroutine follows
+// from its address. The first goroutines, one for each shard, get a cell of their own, and need no
+// locked operation. All others add to cells that they share.
+//
+// A goroutine keeps its cell, because nobody sees it end. But the runtime uses the memory of a
+// goroutine that ended for a later one, and that one then has the cell.
+type countTable struct {
+	places [1 << countBits]countPlace
+	given  int // cells that goroutines have; Channel.changes protects it
+}
+
+type countPlace struct {
+	goroutine uintptr // its address; 0: nobody has counted here yet; sharedPlace: nobody has it
+	alone     *uint64 // the goroutine's own cell
+	shared    *uint64 // the cell for other goroutines at this place
+	_         uintptr // the assembly multiplies by the size of a place
+}
+
+const sharedPlace = 1
+
+// goroutine returns the address of this goroutine.
+func goroutine() uintptr
+
+// countMany counts an event for the first goroutine at a place of the table. The assembly counts
+// all others.
+func (c *Channel) countMany() {
+	self := goroutine()
+	place := &c.counts.places[uint32(self)*countHash>>(32-countBits)]
+	if atomic.LoadUintptr(&place.goroutine) == 0 {
+		c.giveCell(place, self)
+	}
+	atomic.AddUint64(place.shared, 1)
+}
+
+// giveCell gives a goroutine that is the first at its place a cell of its own, if there is one.
+func (c *Channel) giveCell(place *countPlace, to uintptr) {
+	c.changes.Lock()
+	defer c.changes.Unlock()
+	if place.goroutine != 0 {
+		return
+	}
+	shards, n := c.ring.Shards, c.counts.given
+	place.shared = shards[n%len(shards)].Counter()
+	c.counts.given++
+	if n < len(shards) {
+		place.alone = shards[n].CounterAlone()
+	} else {
+		to = sharedPlace
+	}
+	// Assembly that sees the goroutine also sees its cells.
+	atomic.StoreUintptr(&place.goroutine, to)
+}
