@@ -217,7 +217,20 @@ func comparePaths(t *testing.T, o *oracle, want *oracleAnswer, got *Answer) {
 			t.Errorf("%d whole tuples on the path from %v, the oracle has %d", r.Whole, r.From,
 				total.n)
 		}
-		compareShares(t, want, total, got.Spans, r.Spans, gaps,
+		backwards := uint64(0)
+		for k, byNodes := range want.spans {
+			for _, ds := range byNodes {
+				for _, d := range ds {
+					of := k.origin != "earliest" && k.origin != "latest" && find(k.from) == on
+					backwards += uint64(number(of && d.Hi < 0))
+				}
+			}
+		}
+		if r.Backwards != backwards {
+			t.Errorf("%d durations on the path from %v end before they begin, the oracle has %d",
+				r.Backwards, r.From, backwards)
+		}
+		compareShares(t, want, total, got.Spans, r, gaps,
 			len(o.lacking)+len(want.withheld)+len(want.guesses) > 0)
 	}
 }
@@ -233,8 +246,9 @@ func (s *oracleSum) merge(o *oracleSum) {
 // answer may then withhold a share, or give a wider interval than the events in the other logs do,
 // and need not call any span surely slower.
 func compareShares(t *testing.T, want *oracleAnswer, total *oracleSum, spans []Span,
-	ranked []RankedSpan, gaps []*Span, lacking bool) {
+	path Path, gaps []*Span, lacking bool) {
 	t.Helper()
+	ranked := path.Spans
 	ofSpan := func(l *Span) *oracleSum {
 		return cmp.Or(want.critical[[2]string{l.From, l.To}], new(oracleSum))
 	}
@@ -274,7 +288,7 @@ func compareShares(t *testing.T, want *oracleAnswer, total *oracleSum, spans []S
 		return k.Share.Lo, k.Share.Hi
 	}
 	for i, k := range ranked {
-		sure := !want.silent
+		sure := !want.silent && path.Backwards == 0
 		for _, after := range ranked[i:] {
 			sure = sure && spans[after.Span].All.Suspect == 0
 		}

@@ -23,6 +23,11 @@ type Path struct {
 	// all are, no span is surely slower than another.
 	Completeness Completeness `json:"completeness"`
 
+	// Backwards is the number of durations between the path's points that surely end before they
+	// begin. If there are any, an assumption is broken or an id is not unique, and no span is
+	// surely slower than another.
+	Backwards uint64 `json:"backwards,omitempty"`
+
 	// Whole counts the tuples whose whole path is in the logs, from where they begin to where they
 	// end. Shares are those of these tuples.
 	Whole uint64 `json:"whole"`
@@ -47,10 +52,11 @@ type RankedSpan struct {
 	// logs do not have every tuple, a share allows for the time of which there is no record.
 	Share *Share `json:"share,omitempty"`
 	// Surely is true if the span's true share, or its true median, is surely above those of all
-	// spans after it in Path.Spans. This is sure if five things hold: the intervals do not overlap,
-	// none of them is an estimate, every duration of the path could be computed, the logs have
-	// every tuple at every point of the path, and it is known that tuples take this span. If
-	// medians give the order, no duration of the path may be withheld either.
+	// spans after it in Path.Spans. This is sure if six things hold: the intervals do not overlap,
+	// none of them is an estimate, every duration of the path could be computed and none ends
+	// before it begins, the logs have every tuple at every point of the path, and it is known that
+	// tuples take this span. If medians give the order, no duration of the path may be withheld
+	// either.
 	Surely bool `json:"surely"`
 }
 
@@ -79,11 +85,14 @@ func (p *Path) Of() string {
 }
 
 // Unsure says why shares are withheld, or why no span is surely slower than another. It is empty if
-// the logs have every tuple.
+// the logs have every tuple, and every tuple was received after it was sent.
 func (p *Path) Unsure() string {
 	switch {
 	case p.NoShares != "":
 		return "shares of the time end to end are withheld: " + p.NoShares
+	case p.Backwards > 0:
+		return fmt.Sprintf("no order is proven: of the durations on this path, %d surely end "+
+			"before they begin", p.Backwards)
 	case p.Completeness.Lacks():
 		return "no order is proven, because logs do not have every tuple: " +
 			someOf(p.Completeness.Why)
@@ -161,7 +170,9 @@ func (a *assembler) paths(out *Answer) {
 			total.unplaced += spilled.unplaced
 			shares = a.shares(out.Spans, mask, &total, &spilled, of)
 		}
-		path.Spans = ranked(out.Spans, shares, !path.Completeness.Lacks(), of)
+		path.Backwards = backwardsOf(out, of)
+		path.Spans = ranked(out.Spans, shares,
+			!path.Completeness.Lacks() && path.Backwards == 0, of)
 	}
 	for _, l := range out.EndToEnd {
 		from, to := on[l.From], on[l.To]
@@ -205,6 +216,18 @@ func (a *assembler) spilled(mask uint64) (all critical) {
 		all.merge(&a.found.points[bits.TrailingZeros64(rest)].spilled)
 	}
 	return all
+}
+
+// backwardsOf counts the durations of the chosen spans that surely end before they begin.
+func backwardsOf(out *Answer, of func(*Span) bool) (n uint64) {
+	for _, spans := range [][]Span{out.Spans, out.EndToEnd} {
+		for i := range spans {
+			if of(&spans[i]) && spans[i].Origin == "" {
+				n += spans[i].All.After
+			}
+		}
+	}
+	return n
 }
 
 // ranked orders the chosen spans by their shares, or by their medians if no share is known. If sure

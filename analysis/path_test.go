@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -127,6 +128,37 @@ func TestWhichSpanIsSurelySlower(t *testing.T) {
 		return l != &spans[2]
 	})); diff != "" {
 		t.Errorf("with a span of another path: %s", diff)
+	}
+}
+
+// If a tuple was surely received before it was sent, something that the bounds rest on is false: no
+// span of its path is called surely slow, and the path says why. Other paths keep their order.
+func TestNothingIsSureOfWhatWasReceivedBeforeItWasSent(t *testing.T) {
+	const ms = simrun.Hz / 1000
+	late := everyTen(1, "b/recv", 200, ms)
+	late.Records[70].Time -= 2 * ms
+	simrun.InOrder(late.Records)
+	channels := []simrun.Channel{everyTen(0, "a/send", 200, 0), late,
+		everyTen(1, "b/send", 200, 5*ms)}
+	for i, c := range channels[:3] {
+		other := simrun.Channel{Node: c.Node, Name: "other-" + c.Name}
+		for k, r := range everyTen(c.Node, "", 200, uint64(i*i)*ms).Records {
+			other.Records = append(other.Records, simrun.Record{Time: r.Time, ID: 1000 + uint64(k)})
+		}
+		channels = append(channels, other)
+	}
+	a := analyze(t, write(t, channels...), Options{})
+	if len(a.Paths) != 2 {
+		t.Fatalf("%d paths, want 2", len(a.Paths))
+	}
+	for _, p := range a.Paths {
+		broken := p.From[0] == "a/send"
+		if len(p.Spans) != 2 || p.Spans[0].Surely == broken || p.Spans[1].Surely == broken {
+			t.Errorf("from %v: spans %+v", p.From, p.Spans)
+		}
+		if want := "1 surely end before they begin"; strings.Contains(p.Unsure(), want) != broken {
+			t.Errorf("from %v: %q", p.From, p.Unsure())
+		}
 	}
 }
 
