@@ -145,6 +145,9 @@ func (r *EngineResult) take(d analysis.DurationRow, truth int64) {
 // sendPoints are the points at which the Java agent logs what leaves an operator.
 var sendPoints = []string{"/send", "/unlinked"}
 
+// loadPoints is how the points of the load generator begin, whose ids no operator receives.
+const loadPoints = "generator/"
+
 // match compares what all operators sent with what all operators received. If an id was sent
 // several times, as on several spans, it must have been received as often.
 func match(all physicals) (m Matched) {
@@ -152,6 +155,8 @@ func match(all physicals) (m Matched) {
 	for point, events := range all {
 		to, isReceived := received, true
 		switch {
+		case strings.HasPrefix(point, loadPoints):
+			continue
 		case slices.ContainsFunc(sendPoints, func(p string) bool {
 			return strings.HasSuffix(point, p)
 		}):

@@ -2,14 +2,18 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/examples/demo"
+	"github.com/cloudprofiler/cloudprofiler/generator"
+	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
 // Demonstration has the flags that the demonstrations of all engines share.
@@ -19,7 +23,95 @@ type Demonstration struct {
 	Job       string
 	Events    int
 	PerSecond int
+
+	// Path has the spans in which an event may wait, in order, and Whole is the longest span that
+	// the engine says something about.
+	Path  [][2]string
+	Whole [2]string
+
+	// OfRecent says that the engine's claims are only about the last events.
+	OfRecent bool
+
+	schedule generator.Schedule
+	recent   [][2]uint64 // ids of the last three fifths of the events
+	lines    []string    // of text, to print at the end
+	claims   []Claim
 }
+
+// Sayf adds a line of text to the result.
+func (d *Demonstration) Sayf(format string, args ...any) {
+	d.lines = append(d.lines, fmt.Sprintf(format, args...))
+}
+
+// Claims adds what the engine says of itself. It is compared with what was measured.
+func (d *Demonstration) Claims(claims ...Claim) { d.claims = append(d.claims, claims...) }
+
+// Offer waits for so many sources, and sends them all events by a schedule that does not wait for
+// the engine. The times at which events are due and are sent go into the rings of a node. If the
+// sender may, it runs before all other threads.
+func (d *Demonstration) Offer(ctx context.Context, l *Load, sources int, rings string) error {
+	if err := l.Connected(ctx, sources); err != nil {
+		return err
+	}
+	events, err := Events(false)
+	if err != nil {
+		return err
+	}
+	o := generator.SenderOptions{
+		Schedule: d.schedule, Tuples: events, Threads: sources, Connect: l.Connect, Batch: batch,
+		GiveUp: giveUp, Log: &handlers.Options{Dir: rings}, Realtime: true,
+	}
+	sender, err := generator.NewSender(o)
+	if errors.Is(err, os.ErrPermission) {
+		o.Realtime = false
+		sender, err = generator.NewSender(o)
+	}
+	if err != nil {
+		return err
+	}
+	r, err := sender.Run(ctx)
+	if err != nil {
+		return err
+	}
+	d.Sayf("%d events were due, %d were sent, %d of them more than 10 µs late (%s); p99 %s late",
+		r.Scheduled, r.Sent, r.Late, r.Lateness,
+		time.Duration(r.SendLag.ValueAtQuantile(99)).Round(time.Microsecond))
+	if r.Drops != "" {
+		return errors.New(r.Drops)
+	}
+	if r.Sent != r.Scheduled {
+		return fmt.Errorf("send %d events: %d were sent: the engine takes no more", r.Scheduled,
+			r.Sent)
+	}
+	for _, e := range r.Ends {
+		d.recent = append(d.recent, [2]uint64{e.First + e.Sent*2/5, e.First + e.Sent - 1})
+	}
+	return nil
+}
+
+// plan makes the schedule. About once in a millisecond several events are due at once: a sender
+// that waited for single events would spin, and would take a core from the engine.
+func (d *Demonstration) plan() (err error) {
+	size := max(1, d.PerSecond/1000)
+	period := time.Duration(float64(size) / float64(d.PerSecond) * float64(time.Second))
+	d.schedule, err = generator.Burst(size, period, d.Lasts())
+	if err == nil {
+		d.Events = int(d.schedule.Tuples())
+	}
+	return err
+}
+
+// batch is the largest number of events that are written to a source at once, if they are due.
+const batch = 64
+
+// giveUp is how late an event may be sent. While an engine recovers, it takes none.
+const giveUp = 2 * time.Minute
+
+// A Counter counts the events that the engine has done. It may be used by several goroutines.
+type Counter struct{ atomic.Int64 }
+
+// Done counts events.
+func (c *Counter) Done(ids ...uint64) { c.Add(int64(len(ids))) }
 
 // Lasts returns how long the job's source sends.
 func (d *Demonstration) Lasts() time.Duration {
@@ -42,7 +134,7 @@ func (d *Demonstration) run(ctx context.Context, name string, perSecond int, e d
 	if len(os.Args) == 2 && os.Args[1] == "process" { // a process of the demonstration
 		return demo.Process(ctx, os.Stdin, os.Stdout)
 	}
-	var keep string
+	var keep, picture string
 	flag.StringVar(&d.Java, "java", "java", "command that runs Java")
 	flag.StringVar(&d.ClassPath, "classpath", "", name+"'s jars, with colons between")
 	flag.StringVar(&d.Logs, "logs", "", "`directory` for what the processes say")
@@ -52,7 +144,11 @@ func (d *Demonstration) run(ctx context.Context, name string, perSecond int, e d
 	flag.IntVar(&d.Events, "events", 300_000, "events to send")
 	flag.IntVar(&d.PerSecond, "rate", perSecond, "events to send a second")
 	flag.StringVar(&keep, "keep", "", "`directory` to make, for the run and its page")
+	flag.StringVar(&picture, "svg", "", "draw what was measured into this `file`")
 	flag.Parse()
+	if err := d.plan(); err != nil {
+		return err
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
@@ -65,5 +161,12 @@ func (d *Demonstration) run(ctx context.Context, name string, perSecond int, e d
 	if err != nil {
 		return err
 	}
-	return demo.PrintEngine(os.Stdout, r)
+	err = demo.PrintEngine(os.Stdout, r)
+	for _, line := range d.lines {
+		fmt.Println(line)
+	}
+	if err != nil || keep == "" {
+		return err
+	}
+	return d.compare(ctx, os.Stdout, name, keep, picture, r.Answer)
 }

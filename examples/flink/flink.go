@@ -38,7 +38,8 @@ var opens = []string{
 // startLimit is how long the cluster may take to start.
 const startLimit = 2 * time.Minute
 
-func (f *flink) Nodes() int { return f.TaskManagers }
+// The TaskManagers are on the first nodes, and the load comes from the last.
+func (f *flink) Nodes() int { return f.TaskManagers + 1 }
 
 func (f *flink) Start(ctx context.Context, nodes []demo.EngineNode, temporary string) error {
 	ports, err := engine.FreePorts(2)
@@ -59,14 +60,14 @@ func (f *flink) Start(ctx context.Context, nodes []demo.EngineNode, temporary st
 	if err != nil {
 		return err
 	}
-	for i := range nodes {
+	for i := range f.TaskManagers {
 		if err := f.startManager(long, i); err != nil {
 			return err
 		}
 	}
 	return f.Until(ctx, "the TaskManagers are registered", func() (bool, error) {
 		n, err := f.registered(ctx)
-		return n == len(nodes), err
+		return n == f.TaskManagers, err
 	})
 }
 
@@ -145,23 +146,43 @@ restart-strategy.fixed-delay.attempts: 10
 restart-strategy.fixed-delay.delay: 1 s
 heartbeat.timeout: 6000
 heartbeat.interval: 2000
+metrics.latency.interval: 50
+metrics.fetcher.update-interval: 500
 `
 
 func (f *flink) registered(ctx context.Context) (int, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.rest+"/overview", nil)
-	if err != nil {
-		return 0, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0, err
-	}
-	defer response.Body.Close()
 	var overview struct {
 		TaskManagers int `json:"taskmanagers"`
 	}
-	err = json.NewDecoder(response.Body).Decode(&overview)
+	err := f.ask(ctx, "/overview", &overview)
 	return overview.TaskManagers, err
+}
+
+// ask asks the JobManager by its REST interface.
+func (f *flink) ask(ctx context.Context, path string, answer any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.rest+path, nil)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("ask Flink for %q: %s", path, response.Status)
+	}
+	return json.NewDecoder(response.Body).Decode(answer)
+}
+
+// submit starts a job, and the process that ends with it.
+func (f *flink) submit(ctx context.Context, port, backPort int) (*engine.Process, error) {
+	j := f.jvm("client", 256, "org.apache.flink.client.cli.CliFrontend")
+	j.Args = []string{
+		"run", "-c", f.Class, f.Job,
+		strconv.Itoa(port), strconv.Itoa(backPort), strconv.Itoa(f.TaskManagers),
+	}
+	return f.Cluster.Start(ctx, j)
 }
 
 // Run runs the job to its end. If it is asked to, it kills a TaskManager halfway and starts another
@@ -169,25 +190,46 @@ func (f *flink) registered(ctx context.Context) (int, error) {
 func (f *flink) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*f.Lasts()+startLimit)
 	defer cancel()
-	j := f.jvm("client", 256, "org.apache.flink.client.cli.CliFrontend")
-	j.Args = []string{
-		"run", "-c", f.Class, f.Job,
-		strconv.Itoa(f.Events), strconv.Itoa(f.PerSecond), strconv.Itoa(f.TaskManagers),
-	}
-	client, err := f.Cluster.Start(ctx, j)
+	l, err := engine.Listen(nil)
 	if err != nil {
 		return err
 	}
-	if f.KillOne {
-		select {
-		case <-time.After(f.Lasts() / 2):
-		case <-ctx.Done():
-		}
-		last := len(f.nodes) - 1
-		f.managers[last].Kill()
-		if err := f.startManager(context.WithoutCancel(ctx), last); err != nil {
-			return err
-		}
+	defer l.Close()
+	client, err := f.submit(ctx, l.Port, 0)
+	if err != nil {
+		return err
 	}
-	return client.Wait(ctx)
+	if err := l.Connected(ctx, 1); err != nil {
+		return fmt.Errorf("%w; the client said last:\n%s", err, client.Tail(20))
+	}
+	listening, ended := context.WithCancel(ctx)
+	defer ended()
+	markers := make(chan []engine.Claim, 1)
+	go func() { markers <- f.latencyMarkers(listening) }()
+	killed := make(chan error, 1)
+	go func() { killed <- f.kill(ctx) }()
+	if err := f.Offer(ctx, l, 1, f.nodes[f.TaskManagers].Rings); err != nil {
+		return err
+	}
+	if err := <-killed; err != nil {
+		return err
+	}
+	err = client.Wait(ctx)
+	ended()
+	f.Claims(<-markers...)
+	return err
+}
+
+func (f *flink) kill(ctx context.Context) error {
+	if !f.KillOne {
+		return nil
+	}
+	select {
+	case <-time.After(f.Lasts() / 2):
+	case <-ctx.Done():
+		return nil
+	}
+	last := f.TaskManagers - 1
+	f.managers[last].Kill()
+	return f.startManager(context.WithoutCancel(ctx), last)
 }

@@ -34,7 +34,7 @@ const startLimit = 2 * time.Minute
 
 const partitions = 4
 
-// The producer and the consumer are on the first node, and each instance has its own.
+// The load, the producer and the consumer are on the first node, and each instance has its own.
 func (k *kafka) Nodes() int { return 1 + k.Instances }
 
 func (k *kafka) Start(ctx context.Context, nodes []demo.EngineNode, temporary string) error {
@@ -180,12 +180,22 @@ func (k *kafka) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	events, err := k.Cluster.Start(ctx, k.on(k.nodes[0], k.jvm("events", 256, "adstream.Events",
-		k.address, strconv.Itoa(k.Events), strconv.Itoa(k.PerSecond))))
+	l, err := engine.Listen(nil)
 	if err != nil {
 		return err
 	}
-	if err := k.killOne(ctx, instances); err != nil {
+	defer l.Close()
+	events, err := k.Cluster.Start(ctx, k.on(k.nodes[0], k.jvm("events", 256, "adstream.Events",
+		k.address, strconv.Itoa(l.Port))))
+	if err != nil {
+		return err
+	}
+	killed := make(chan error, 1)
+	go func() { killed <- k.killOne(ctx, instances) }()
+	if err := k.Offer(ctx, l, 1, k.nodes[0].Rings); err != nil {
+		return err
+	}
+	if err := <-killed; err != nil {
 		return err
 	}
 	if err := events.Wait(ctx); err != nil {

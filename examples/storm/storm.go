@@ -24,14 +24,21 @@ type storm struct {
 	zookeeper int // port
 	nimbus    int // port
 	workers   []int
+	rings     string // of the node from which the load comes
 }
 
 // startLimit is how long the cluster may take to start, and how long a topology may take to begin.
 const startLimit = 2 * time.Minute
 
-func (s *storm) Nodes() int { return s.Workers }
+// The workers are on the first nodes, and the load comes from the last.
+func (s *storm) Nodes() int { return s.Workers + 1 }
+
+// Each worker has a spout.
+func (s *storm) Sources() int { return s.Workers }
 
 func (s *storm) Start(ctx context.Context, nodes []demo.EngineNode, temporary string) error {
+	s.rings = nodes[s.Workers].Rings
+	nodes = nodes[:s.Workers]
 	ports, err := engine.FreePorts(2 + 2*len(nodes))
 	if err != nil {
 		return err
@@ -144,6 +151,7 @@ supervisor.thrift.port: THRIFT
 supervisor.slots.ports: [WORKER]
 storm.daemon.metrics.reporter.plugins: []
 nimbus.monitor.freq.secs: 2
+executor.metrics.frequency.secs: 2
 worker.heap.memory.mb: 256
 worker.childopts: "AGENT-Xmx%HEAP-MEM%m -XX:+UseSerialGC"
 worker.gc.childopts: ""
@@ -162,16 +170,95 @@ const logging = `<?xml version="1.0" encoding="UTF-8"?>
 </configuration>
 `
 
-// Run runs the topology until nothing is acknowledged any more.
+// client runs a command of the topology's main class.
+func (s *storm) client(ctx context.Context, name string, args ...string) (*engine.Process, error) {
+	j := s.jvm(name, s.home, "adstream.Topology", args...)
+	j.Classes = append(j.Classes, s.Job)
+	p, err := s.Cluster.Start(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	return p, p.Wait(ctx)
+}
+
+func (s *storm) Begin(ctx context.Context, l *engine.Load) error {
+	_, err := s.client(ctx, "submit", strconv.Itoa(l.Port), strconv.Itoa(l.BackPort),
+		strconv.Itoa(s.Workers))
+	return err
+}
+
+// Run runs the topology until it has processed all events.
 func (s *storm) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*s.Lasts()+startLimit)
 	defer cancel()
-	j := s.jvm("client", s.home, "adstream.Topology",
-		strconv.Itoa(s.Events), strconv.Itoa(s.PerSecond), strconv.Itoa(s.Workers))
-	j.Classes = append(j.Classes, s.Job)
-	client, err := s.Cluster.Start(ctx, j)
+	var processed engine.Counter
+	l, err := engine.Listen(processed.Done)
 	if err != nil {
 		return err
 	}
-	return client.Wait(ctx)
+	defer l.Close()
+	if err := s.Begin(ctx, l); err != nil {
+		return err
+	}
+	if err := s.Offer(ctx, l, s.Sources(), s.rings); err != nil {
+		return err
+	}
+	for processed.Load() < int64(s.Events) {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait until all events are processed: %d of %d are: %w",
+				processed.Load(), s.Events, context.Cause(ctx))
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	s.Sayf("Storm processed %d of %d events", processed.Load(), s.Events)
+	select { // Storm's metrics come to Nimbus every few seconds
+	case <-ctx.Done():
+	case <-time.After(metricsLag):
+	}
+	end, err := s.client(ctx, "end")
+	if err != nil {
+		return err
+	}
+	s.Claims(claimsOf(end.Said("said: "))...)
+	return nil
+}
+
+// metricsLag is how long Storm's metrics may take to be seen: three of their periods.
+const metricsLag = 6 * time.Second
+
+// These are the points at which a spout has an event, and at which Storm has processed it.
+const read, done = "job.events/read", "job.events/done"
+
+// path is an event's path through the topology.
+var path = [][2]string{
+	{"generator/intended", "generator/send"},
+	{"generator/send", read},
+	{"events/send", "deserialise/recv"},
+	{"deserialise/end", "filter/recv"},
+	{"filter/end", "project/recv"},
+	{"project/end", "join/recv"},
+	{"join/end", "count/recv"},
+}
+
+// claimsOf reads what the topology's main class prints.
+func claimsOf(lines []string) (claims []engine.Claim) {
+	for _, line := range lines {
+		var kind, component string
+		var ms float64
+		var events int
+		_, err := fmt.Sscanf(line, "said: %s %s %g %d", &kind, &component, &ms, &events)
+		if err != nil || events == 0 {
+			continue
+		}
+		c := engine.Claim{
+			Name: kind + " latency of " + component, Lo_ms: ms, Hi_ms: ms,
+			From: component + "/recv", To: component + "/end",
+		}
+		if kind == "complete" {
+			c.From, c.To = read, done
+		}
+		claims = append(claims, c)
+	}
+	return claims
 }

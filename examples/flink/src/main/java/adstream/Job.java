@@ -1,71 +1,101 @@
 package adstream;
 
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
-import org.apache.flink.api.common.eventtime.WatermarkStrategy;
 import org.apache.flink.api.common.functions.AggregateFunction;
-import org.apache.flink.api.common.typeinfo.Types;
-import org.apache.flink.api.connector.source.util.ratelimit.RateLimiterStrategy;
+import org.apache.flink.api.common.typeinfo.TypeHint;
 import org.apache.flink.api.java.tuple.Tuple2;
-import org.apache.flink.api.java.tuple.Tuple3;
-import org.apache.flink.connector.datagen.source.DataGeneratorSource;
 import org.apache.flink.streaming.api.datastream.DataStream;
+import org.apache.flink.streaming.api.datastream.WindowedStream;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
-import org.apache.flink.streaming.api.windowing.assigners.TumblingEventTimeWindows;
+import org.apache.flink.streaming.api.windowing.assigners.TumblingProcessingTimeWindows;
+import org.apache.flink.streaming.api.windowing.triggers.CountTrigger;
+import org.apache.flink.streaming.api.windowing.windows.TimeWindow;
 
 /**
  * The advertising benchmark: events of advertisements are parsed, the views among them are kept,
- * joined with their campaigns, and counted by campaign and window.
+ * joined with their campaigns, and counted by campaign and window. The events are lines that come
+ * over a socket.
  */
 public final class Job {
-    private static final int CAMPAIGNS = 100;
     private static final int ADS_OF_A_CAMPAIGN = 10;
-    private static final String[] TYPES = {"view", "click", "purchase"};
+    private static final String HOST = "127.0.0.1";
 
     private Job() {}
 
-    /** Arguments: how many events, how many a second, and on how many TaskManagers. */
+    /** An event as it comes. */
+    public record Line(long id, String text) {}
+
+    /** An event that was parsed. */
+    public record Event(long id, String ad, String type) {}
+
+    /** A view of an advertisement. */
+    public record View(long id, String ad) {}
+
+    /** A view of an advertisement of a campaign. */
+    public record CampaignView(long id, int campaign) {}
+
+    /**
+     * Arguments: the port from which events come, a port for the ids of counted events, and on how
+     * many TaskManagers. Without a port for ids (0), only the counts of whole windows are kept.
+     */
     public static void main(String[] args) throws Exception {
-        long events = Long.parseLong(args[0]);
-        double perSecond = Double.parseDouble(args[1]);
+        int port = Integer.parseInt(args[0]);
+        int backPort = Integer.parseInt(args[1]);
         StreamExecutionEnvironment env = StreamExecutionEnvironment.getExecutionEnvironment();
         env.setParallelism(Integer.parseInt(args[2]));
         env.setBufferTimeout(5);
 
-        DataGeneratorSource<String> source = new DataGeneratorSource<>(
-                Job::event, events, RateLimiterStrategy.perSecond(perSecond), Types.STRING);
-        DataStream<Tuple3<String, String, Long>> parsed = env
-                .fromSource(source, WatermarkStrategy.noWatermarks(), "events")
+        WindowedStream<CampaignView, Integer, TimeWindow> windows = env
+                .socketTextStream(HOST, port, "\n", 0).name("events")
+                .map(Job::read).returns(Line.class).setParallelism(1).name("read")
                 .rebalance()
-                .map(Job::parse).returns(Types.TUPLE(Types.STRING, Types.STRING, Types.LONG))
-                .name("deserialise");
-        parsed.rebalance()
-                .filter(e -> e.f1.equals("view")).name("filter")
-                .map(e -> Tuple2.of(e.f0, e.f2)).returns(Types.TUPLE(Types.STRING, Types.LONG))
-                .name("project")
+                .map(Job::deserialise).returns(Event.class).name("deserialise")
                 .rebalance()
-                .map(e -> Tuple2.of(campaign(e.f0), e.f1))
-                .returns(Types.TUPLE(Types.INT, Types.LONG)).name("join")
-                .assignTimestampsAndWatermarks(WatermarkStrategy
-                        .<Tuple2<Integer, Long>>forBoundedOutOfOrderness(Duration.ofMillis(200))
-                        .withTimestampAssigner((e, t) -> e.f1))
-                .keyBy(e -> e.f0)
-                .window(TumblingEventTimeWindows.of(Duration.ofSeconds(1)))
-                .aggregate(new Count()).name("count")
+                .filter(Job::isView).name("filter")
+                .map(Job::project).returns(View.class).name("project")
                 .rebalance()
-                .sinkTo(new DiscardingSink<>()).name("store");
+                .map(Job::join).returns(CampaignView.class).name("join")
+                .keyBy(CampaignView::campaign)
+                .window(TumblingProcessingTimeWindows.of(Duration.ofSeconds(1)));
+        if (backPort == 0) {
+            count(windows).rebalance().sinkTo(new DiscardingSink<>()).name("store");
+        } else {
+            count(windows.trigger(CountTrigger.of(1))).rebalance()
+                    .writeToSocket(HOST, backPort,
+                            c -> (Long.toUnsignedString(c.f0) + "\n")
+                                    .getBytes(StandardCharsets.US_ASCII))
+                    .name("store");
+        }
         env.execute("advertising");
     }
 
-    private static String event(long n) {
-        return "{\"ad\":\"ad-" + n * 7919 % (CAMPAIGNS * ADS_OF_A_CAMPAIGN) + "\",\"type\":\""
-                + TYPES[(int) (n % TYPES.length)] + "\",\"time\":" + System.currentTimeMillis()
-                + ",\"page\":\"page-" + n % 1000 + "\",\"ip\":\"10.0.0." + n % 250 + "\"}";
+    private static DataStream<Tuple2<Long, Long>> count(
+            WindowedStream<CampaignView, Integer, TimeWindow> windows) {
+        return windows.aggregate(new Count())
+                .returns(new TypeHint<Tuple2<Long, Long>>() {}).name("count");
     }
 
-    private static Tuple3<String, String, Long> parse(String event) {
-        return Tuple3.of(field(event, "ad"), field(event, "type"),
-                Long.parseLong(field(event, "time")));
+    static Line read(String line) {
+        return new Line(Long.parseUnsignedLong(field(line, "id")), line);
+    }
+
+    static Event deserialise(Line line) {
+        return new Event(line.id, field(line.text, "ad"), field(line.text, "type"));
+    }
+
+    static boolean isView(Event event) {
+        return event.type.equals("view");
+    }
+
+    static View project(Event event) {
+        return new View(event.id, event.ad);
+    }
+
+    static CampaignView join(View view) {
+        return new CampaignView(
+                view.id, Integer.parseInt(view.ad.substring(3)) / ADS_OF_A_CAMPAIGN);
     }
 
     private static String field(String event, String name) {
@@ -74,33 +104,29 @@ public final class Job {
         return event.substring(from, to < 0 ? event.length() - 1 : to).replace("\"", "");
     }
 
-    private static int campaign(String ad) {
-        return Integer.parseInt(ad.substring(3)) / ADS_OF_A_CAMPAIGN;
-    }
-
-    /** Counts the events of a window. */
-    public static final class Count
-            implements AggregateFunction<Tuple2<Integer, Long>, Long, Long> {
+    /** Counts the events of a window: the last one's id, and how many. */
+    public static final class Count implements
+            AggregateFunction<CampaignView, Tuple2<Long, Long>, Tuple2<Long, Long>> {
         private static final long serialVersionUID = 1;
 
         @Override
-        public Long createAccumulator() {
-            return 0L;
+        public Tuple2<Long, Long> createAccumulator() {
+            return Tuple2.of(0L, 0L);
         }
 
         @Override
-        public Long add(Tuple2<Integer, Long> event, Long count) {
-            return count + 1;
+        public Tuple2<Long, Long> add(CampaignView view, Tuple2<Long, Long> count) {
+            return Tuple2.of(view.id, count.f1 + 1);
         }
 
         @Override
-        public Long getResult(Long count) {
+        public Tuple2<Long, Long> getResult(Tuple2<Long, Long> count) {
             return count;
         }
 
         @Override
-        public Long merge(Long a, Long b) {
-            return a + b;
+        public Tuple2<Long, Long> merge(Tuple2<Long, Long> a, Tuple2<Long, Long> b) {
+            return Tuple2.of(Math.max(a.f0, b.f0), a.f1 + b.f1);
         }
     }
 }

@@ -27,7 +27,7 @@ public final class Application {
                 .mapValues(Application::parse)
                 .filter((key, event) -> event[1].equals("view"))
                 .map((key, event) -> new org.apache.kafka.streams.KeyValue<>(
-                        campaign(event[0]), event[2]))
+                        campaign(event[0]), event[0]))
                 .groupByKey(Grouped.with("by-campaign", Serdes.Integer(), Serdes.String()))
                 .count(Materialized.<Integer, Long>as(Stores.inMemoryKeyValueStore("campaigns"))
                         .withKeySerde(Serdes.Integer()).withValueSerde(Serdes.Long()))
@@ -52,7 +52,7 @@ public final class Application {
     }
 
     private static String[] parse(String event) {
-        return new String[] {field(event, "ad"), field(event, "type"), field(event, "time")};
+        return new String[] {field(event, "ad"), field(event, "type")};
     }
 
     private static String field(String event, String name) {

@@ -1,43 +1,45 @@
 package adstream;
 
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.net.Socket;
+import java.nio.charset.StandardCharsets;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicLong;
-import java.util.concurrent.locks.LockSupport;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.serialization.StringSerializer;
 
-/** Sends events on a schedule that does not wait. */
+/** Puts events that come as lines over a socket into a topic, until the socket's end. */
 public final class Events {
-    private static final int ADS = 1000;
-    private static final String[] TYPES = {"view", "click", "purchase"};
+    private static final String HOST = "127.0.0.1";
 
     private Events() {}
 
-    /** Arguments: the broker's address, how many events, how many a second. */
+    /** Arguments: the broker's address, and the port from which events come. */
     public static void main(String[] args) throws Exception {
-        long events = Long.parseLong(args[1]);
-        double perSecond = Double.parseDouble(args[2]);
         AtomicLong failed = new AtomicLong();
         try (KafkaProducer<String, String> producer = new KafkaProducer<>(
-                Map.of("bootstrap.servers", args[0]), new StringSerializer(),
-                new StringSerializer())) {
-            long begun_ns = System.nanoTime();
-            for (long n = 0; n < events; n++) {
-                long due_ns = begun_ns + (long) (n / perSecond * 1e9);
-                for (long left_ns; (left_ns = due_ns - System.nanoTime()) > 0;) {
-                    LockSupport.parkNanos(left_ns);
-                }
-                producer.send(new ProducerRecord<>(Topics.EVENTS, "page-" + n % 1000, event(n)),
-                        (metadata, e) -> failed.addAndGet(e == null ? 0 : 1));
+                        Map.of("bootstrap.servers", args[0]), new StringSerializer(),
+                        new StringSerializer());
+                BufferedReader in = new BufferedReader(new InputStreamReader(
+                        new Socket(HOST, Integer.parseInt(args[1])).getInputStream(),
+                        StandardCharsets.US_ASCII))) {
+            for (String line; (line = in.readLine()) != null;) {
+                put(producer, id(line), line, failed);
             }
         }
         System.out.println("failed: " + failed);
     }
 
-    private static String event(long n) {
-        return "{\"ad\":\"ad-" + n * 7919 % ADS + "\",\"type\":\"" + TYPES[(int) (n % 3)]
-                + "\",\"time\":" + System.currentTimeMillis() + ",\"page\":\"page-" + n % 1000
-                + "\",\"ip\":\"10.0.0." + n % 250 + "\"}";
+    private static void put(
+            KafkaProducer<String, String> producer, long id, String event, AtomicLong failed) {
+        producer.send(new ProducerRecord<>(Topics.EVENTS, Long.toUnsignedString(id), event),
+                (metadata, e) -> failed.addAndGet(e == null ? 0 : 1));
+    }
+
+    private static long id(String event) {
+        int from = event.indexOf(':') + 1;
+        return Long.parseUnsignedLong(event, from, event.indexOf(','), 10);
     }
 }

@@ -36,14 +36,13 @@ final class Bolts {
         private static final long serialVersionUID = 1;
 
         Deserialise() {
-            super("ad", "type", "time");
+            super("ad", "type");
         }
 
         @Override
         public void execute(Tuple tuple, BasicOutputCollector out) {
             String event = tuple.getString(0);
-            long time_ms = Long.parseLong(field(event, "time"));
-            out.emit(new Values(field(event, "ad"), field(event, "type"), time_ms));
+            out.emit(new Values(field(event, "ad"), field(event, "type")));
         }
 
         private static String field(String event, String name) {
@@ -58,7 +57,7 @@ final class Bolts {
         private static final long serialVersionUID = 1;
 
         Filter() {
-            super("ad", "type", "time");
+            super("ad", "type");
         }
 
         @Override
@@ -74,12 +73,12 @@ final class Bolts {
         private static final long serialVersionUID = 1;
 
         Project() {
-            super("ad", "time");
+            super("ad");
         }
 
         @Override
         public void execute(Tuple tuple, BasicOutputCollector out) {
-            out.emit(new Values(tuple.getString(0), tuple.getLong(2)));
+            out.emit(new Values(tuple.getString(0)));
         }
     }
 
@@ -88,13 +87,13 @@ final class Bolts {
         private static final long serialVersionUID = 1;
 
         Join() {
-            super("campaign", "time");
+            super("campaign");
         }
 
         @Override
         public void execute(Tuple tuple, BasicOutputCollector out) {
             int ad = Integer.parseInt(tuple.getString(0).substring(3));
-            out.emit(new Values(ad / ADS_OF_A_CAMPAIGN, tuple.getLong(1)));
+            out.emit(new Values(ad / ADS_OF_A_CAMPAIGN));
         }
     }
 
@@ -112,7 +111,7 @@ final class Bolts {
                 counts = new HashMap<>();
             }
             long[] c = counts.computeIfAbsent(tuple.getInteger(0), k -> new long[2]);
-            long window = tuple.getLong(1) / WINDOW_MS;
+            long window = System.currentTimeMillis() / WINDOW_MS;
             if (c[0] != window) {
                 c[0] = window;
                 c[1] = 0;

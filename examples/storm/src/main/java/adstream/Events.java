@@ -1,5 +1,13 @@
 package adstream;
 
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.OutputStreamWriter;
+import java.io.UncheckedIOException;
+import java.io.Writer;
+import java.net.Socket;
+import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
 import java.util.Map;
 import org.apache.storm.spout.SpoutOutputCollector;
@@ -9,65 +17,96 @@ import org.apache.storm.topology.base.BaseRichSpout;
 import org.apache.storm.tuple.Fields;
 import org.apache.storm.tuple.Values;
 
-/** Sends events on a schedule that does not wait. An event that was not processed is sent again. */
+/**
+ * Emits events that come as lines over a socket, and returns the ids of those that were processed.
+ * An event that was not processed is emitted again.
+ */
 public final class Events extends BaseRichSpout {
     private static final long serialVersionUID = 1;
 
-    private static final int ADS = 1000;
-    private static final String[] TYPES = {"view", "click", "purchase"};
+    private static final String HOST = "127.0.0.1";
 
-    private final long events;
-    private final int perSecond;
+    /** An event as it comes. */
+    public record Event(long id, String text) {}
+
+    private final int port;
+    private final int backPort;
 
     private transient SpoutOutputCollector out;
-    private transient Map<Long, String> pending;
-    private transient long begun_ns;
-    private transient long next;
+    private transient Map<Long, Event> pending;
+    private transient BufferedReader in;
+    private transient Writer back;
+    private transient boolean returned;
 
-    public Events(long events, int perSecond) {
-        this.events = events;
-        this.perSecond = perSecond;
+    public Events(int port, int backPort) {
+        this.port = port;
+        this.backPort = backPort;
     }
 
     @Override
     public void open(Map<String, Object> conf, TopologyContext context, SpoutOutputCollector out) {
         this.out = out;
         pending = new HashMap<>();
-    }
-
-    @Override
-    public void activate() {
-        begun_ns = begun_ns == 0 ? System.nanoTime() : begun_ns;
+        try {
+            in = new BufferedReader(new InputStreamReader(
+                    new Socket(HOST, port).getInputStream(), StandardCharsets.US_ASCII));
+            back = new OutputStreamWriter(
+                    new Socket(HOST, backPort).getOutputStream(), StandardCharsets.US_ASCII);
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
     }
 
     @Override
     public void nextTuple() {
-        long due = (long) ((System.nanoTime() - begun_ns) / 1e9 * perSecond);
-        if (next < Math.min(due, events)) {
-            String event = event(next);
-            pending.put(next, event);
-            out.emit(new Values(event), next);
-            next++;
+        try {
+            if (returned) {
+                back.flush();
+                returned = false;
+            }
+            String line = in.ready() ? in.readLine() : null;
+            if (line != null) {
+                Event event = read(line);
+                pending.put(event.id, event);
+                emit(event);
+            }
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
         }
+    }
+
+    private static Event read(String line) {
+        int from = line.indexOf(':') + 1;
+        return new Event(Long.parseUnsignedLong(line, from, line.indexOf(','), 10), line);
+    }
+
+    private void emit(Event event) {
+        out.emit(new Values(event.text), event.id);
     }
 
     @Override
     public void ack(Object id) {
-        pending.remove(id);
+        Event event = pending.remove(id);
+        if (event != null) {
+            done(event);
+        }
+    }
+
+    private void done(Event event) {
+        try {
+            back.write(Long.toUnsignedString(event.id) + "\n");
+            returned = true;
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
     }
 
     @Override
     public void fail(Object id) {
-        String event = pending.get(id);
+        Event event = pending.get(id);
         if (event != null) {
-            out.emit(new Values(event), id);
+            emit(event);
         }
-    }
-
-    private static String event(long n) {
-        return "{\"ad\":\"ad-" + n * 7919 % ADS + "\",\"type\":\"" + TYPES[(int) (n % 3)]
-                + "\",\"time\":" + System.currentTimeMillis() + ",\"page\":\"page-" + n % 1000
-                + "\",\"ip\":\"10.0.0." + n % 250 + "\"}";
     }
 
     @Override

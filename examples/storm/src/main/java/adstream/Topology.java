@@ -1,11 +1,13 @@
 package adstream;
 
-import java.util.List;
 import java.util.Map;
+import java.util.TreeMap;
 import org.apache.storm.Config;
 import org.apache.storm.StormSubmitter;
+import org.apache.storm.generated.BoltStats;
 import org.apache.storm.generated.ExecutorSummary;
 import org.apache.storm.generated.KillOptions;
+import org.apache.storm.generated.SpoutStats;
 import org.apache.storm.generated.TopologyInfo;
 import org.apache.storm.generated.TopologySummary;
 import org.apache.storm.topology.TopologyBuilder;
@@ -22,13 +24,19 @@ public final class Topology {
 
     private Topology() {}
 
-    /** Arguments: how many events, how many a second, and on how many workers. */
+    /**
+     * Arguments: the port from which events come, the port for the ids of processed events, and on
+     * how many workers. Without arguments, prints what Storm says of the topology, and ends it.
+     */
     public static void main(String[] args) throws Exception {
-        long events = Long.parseLong(args[0]);
-        int perSecond = Integer.parseInt(args[1]);
+        if (args.length == 0) {
+            end();
+            return;
+        }
         int workers = Integer.parseInt(args[2]);
         TopologyBuilder b = new TopologyBuilder();
-        b.setSpout("events", new Events(events / workers, perSecond / workers), workers);
+        b.setSpout("events", new Events(Integer.parseInt(args[0]), Integer.parseInt(args[1])),
+                workers);
         b.setBolt("deserialise", new Bolts.Deserialise(), workers).shuffleGrouping("events");
         b.setBolt("filter", new Bolts.Filter(), workers).shuffleGrouping("deserialise");
         b.setBolt("project", new Bolts.Project(), workers).shuffleGrouping("filter");
@@ -39,11 +47,17 @@ public final class Topology {
         conf.setNumWorkers(workers);
         conf.setNumAckers(workers);
         conf.setMessageTimeoutSecs(10);
+        conf.setMaxSpoutPending(5000);
         // Otherwise a tuple stays in its worker if it can.
         conf.put(Config.TOPOLOGY_DISABLE_LOADAWARE_MESSAGING, true);
         StormSubmitter.submitTopology(NAME, conf, b.createTopology());
+    }
+
+    private static void end() throws Exception {
         try (NimbusClient nimbus = NimbusClient.Builder.withConf(Utils.readStormConfig()).build()) {
-            untilDone(nimbus);
+            for (TopologySummary t : nimbus.getClient().getClusterInfo().get_topologies()) {
+                print(nimbus.getClient().getTopologyInfo(t.get_id()));
+            }
             KillOptions now = new KillOptions();
             now.set_wait_secs(0);
             nimbus.getClient().killTopologyWithOpts(NAME, now);
@@ -53,34 +67,43 @@ public final class Topology {
         }
     }
 
-    /** Waits until no more tuples are acknowledged. Storm's counts change every few seconds. */
-    private static void untilDone(NimbusClient nimbus) throws Exception {
-        long last = 0;
-        for (int unchanged = 0; last == 0 || unchanged < 15; unchanged++) {
-            Thread.sleep(1000);
-            long acked = acked(nimbus);
-            if (acked != last) {
-                unchanged = 0;
-                last = acked;
+    /** Sums by component: weighted milliseconds, and events. */
+    private static final class Sums {
+        private final Map<String, double[]> sums = new TreeMap<>();
+
+        void add(String what, Map<?, Double> mean_ms, Map<?, Long> events) {
+            double[] s = sums.computeIfAbsent(what, w -> new double[2]);
+            if (mean_ms != null && events != null) {
+                mean_ms.forEach((stream, ms) -> {
+                    long n = events.getOrDefault(stream, 0L);
+                    s[0] += ms * n;
+                    s[1] += n;
+                });
             }
         }
-        System.out.println("acknowledged, as Storm estimates: " + last);
     }
 
-    private static long acked(NimbusClient nimbus) throws Exception {
-        long acked = 0;
-        for (TopologySummary t : nimbus.getClient().getClusterInfo().get_topologies()) {
-            TopologyInfo info = nimbus.getClient().getTopologyInfo(t.get_id());
-            for (ExecutorSummary e : info.get_executors()) {
-                if (e.is_set_stats() && e.get_stats().get_specific().is_set_spout()) {
-                    Map<String, Long> all =
-                            e.get_stats().get_specific().get_spout().get_acked().get(":all-time");
-                    for (long n : all == null ? List.<Long>of() : all.values()) {
-                        acked += n;
-                    }
-                }
+    /** Prints lines such as "said: execute join 0.021 1000": mean milliseconds, and events. */
+    private static void print(TopologyInfo info) {
+        Sums sums = new Sums();
+        String all = ":all-time";
+        for (ExecutorSummary e : info.get_executors()) {
+            if (!e.is_set_stats() || e.get_component_id().startsWith("__")) {
+                continue;
+            }
+            if (e.get_stats().get_specific().is_set_spout()) {
+                SpoutStats s = e.get_stats().get_specific().get_spout();
+                sums.add("complete " + e.get_component_id(),
+                        s.get_complete_ms_avg().get(all), s.get_acked().get(all));
+            } else {
+                BoltStats s = e.get_stats().get_specific().get_bolt();
+                sums.add("execute " + e.get_component_id(),
+                        s.get_execute_ms_avg().get(all), s.get_executed().get(all));
+                sums.add("process " + e.get_component_id(),
+                        s.get_process_ms_avg().get(all), s.get_acked().get(all));
             }
         }
-        return acked;
+        sums.sums.forEach((what, s) ->
+                System.out.println("said: " + what + " " + s[0] / s[1] + " " + (long) s[1]));
     }
 }

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"math"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/examples/engine"
+)
+
+// spans are the spans that Flink's latency markers are about, by the operators at which they
+// arrive. A marker leaves the source beside the events, and waits in the same queues.
+var spans = []struct{ operator, to string }{
+	{"deserialise", "job.deserialise/start"},
+	{"filter", "job.filter/start"},
+	{"join", "job.join/start"},
+	{"count", "job.count/start"},
+}
+
+const source = "job.read/start"
+
+// path is an event's path through the job.
+var path = [][2]string{
+	{"generator/intended", "generator/send"},
+	{"generator/send", source},
+	{source, "job.deserialise/start"},
+	{"job.deserialise/start", "job.filter/start"},
+	{"job.filter/start", "job.join/start"},
+	{"job.join/start", "job.count/start"},
+}
+
+// statistics are those of markers that are read, by the ends of their names. 0 is the mean.
+var statistics = []struct {
+	end     string
+	percent float64
+}{{"_mean", 0}, {"_median", 50}, {"_p99", 99}}
+
+// said is what Flink said last, in ms: by the operator, and by the metric's name, which
+// has the number of the subtask.
+type said map[string]map[string]float64
+
+// latencyMarkers asks Flink for its latency markers until ctx ends, and returns what it said last.
+// It asks again and again, because Flink forgets them when the job ends.
+func (f *flink) latencyMarkers(ctx context.Context) []engine.Claim {
+	last := said{}
+	for {
+		f.readMarkers(ctx, last)
+		select {
+		case <-ctx.Done():
+			return last.claims()
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+// readMarkers adds what Flink says at present. While no job runs, it adds nothing.
+func (f *flink) readMarkers(ctx context.Context, last said) {
+	var jobs struct{ Jobs []struct{ ID, Status string } }
+	if f.ask(ctx, "/jobs", &jobs) != nil {
+		return
+	}
+	for _, job := range jobs.Jobs {
+		var plan struct{ Vertices []struct{ ID, Name string } }
+		if job.Status != "RUNNING" || f.ask(ctx, "/jobs/"+job.ID, &plan) != nil {
+			continue
+		}
+		for _, v := range plan.Vertices {
+			operator, _, _ := strings.Cut(v.Name, " -> ") // the first of the vertex has its id
+			for name, ms := range f.metrics(ctx, "/jobs/"+job.ID+"/vertices/"+v.ID, v.ID) {
+				if last[operator] == nil {
+					last[operator] = map[string]float64{}
+				}
+				last[operator][name] = ms
+			}
+		}
+	}
+}
+
+// metrics returns the statistics of the markers that arrive at an operator.
+func (f *flink) metrics(ctx context.Context, vertex, operator string) map[string]float64 {
+	type metric struct{ ID, Value string }
+	var all, wanted []metric
+	if f.ask(ctx, vertex+"/metrics", &all) != nil {
+		return nil
+	}
+	var names []string
+	for _, m := range all {
+		for _, s := range statistics {
+			if strings.Contains(m.ID, ".latency.") && strings.HasSuffix(m.ID, s.end) &&
+				strings.Contains(m.ID, ".operator_id."+operator+".") {
+				names = append(names, m.ID)
+			}
+		}
+	}
+	query := url.QueryEscape(strings.Join(names, ","))
+	if len(names) == 0 || f.ask(ctx, vertex+"/metrics?get="+query, &wanted) != nil {
+		return nil
+	}
+	values := map[string]float64{}
+	for _, m := range wanted {
+		if ms, err := strconv.ParseFloat(m.Value, 64); err == nil && !math.IsNaN(ms) {
+			values[m.ID] = ms
+		}
+	}
+	return values
+}
+
+// claims returns the range over the subtasks of each operator, for each statistic.
+func (last said) claims() (claims []engine.Claim) {
+	for _, span := range spans {
+		for _, s := range statistics {
+			var ms []float64
+			for name, value := range last[span.operator] {
+				if strings.HasSuffix(name, s.end) {
+					ms = append(ms, value)
+				}
+			}
+			if len(ms) > 0 {
+				claims = append(claims, engine.Claim{
+					Name: "marker at " + span.operator, From: source, To: span.to,
+					Percent: s.percent, Lo_ms: slices.Min(ms), Hi_ms: slices.Max(ms),
+				})
+			}
+		}
+	}
+	return claims
+}
