@@ -41,6 +41,7 @@ var table = map[string]room{
 	"vnode":        {1, of("asm"), nil},
 	"minrtt":       {1, of("asm", "tscratio"), of(sys)},
 	"control":      {1, of("tscratio", "internal/plainfile"), of(sys, zmq4)},
+	"overlay":      {1, nil, nil},
 
 	"minrtt/zmqtransport": {2, of("minrtt"), of(sys, zmq4)},
 	"handlers":            {2, of("asm", "ring", "channel"), of(sys)},

@@ -53,6 +53,8 @@ var proofs = []listed{
 	{name: "Closure, and fleets with faults and restarts",
 		command: []string{"go", "test", "-count=1", "-timeout=60m", "-run", "^TestBar",
 			"./coordinator"}},
+	{name: "A graph of 10,000 nodes", command: []string{"go", "test", "-count=1", "-timeout=60m",
+		"-run", "^TestBar", "./overlay"}},
 	{name: "A fleet that is watched", command: []string{"go", "test", "-count=1", "-run",
 		"^TestBar", "./watch"}},
 	{name: "The analysis of a run", command: []string{"bin/cp-bench", "analyze"}},

@@ -1,0 +1,130 @@
+package overlay
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// An Offence is a rule that a node broke.
+type Offence string
+
+const (
+	TooManyWalks Offence = "sends more walks than WalksPerSecond × FloodFactor"
+	EndlessWalk  Offence = "sends a walk longer than MaxMix and MaxScan"
+	BadMessage   Offence = "sends names that are empty, too long or too many"
+	FalsePromise Offence = "promises an edge that is not there"
+)
+
+// A Blame counts how often a node broke a rule. An honest node that dies in the middle of a deal
+// looks like one false promise.
+type Blame struct {
+	Name    Name
+	Offence Offence
+	Count   uint64
+	Last    Time
+}
+
+// Blamed returns the nodes that broke rules, the worst first. If more than MaxBlamed did, the least
+// are forgotten.
+func (n *Node) Blamed() []Blame {
+	all := slices.Clone(n.blamed)
+	slices.SortStableFunc(all, func(a, b Blame) int { return cmp.Compare(b.Count, a.Count) })
+	return all
+}
+
+func (n *Node) blame(name Name, what Offence) {
+	least := -1
+	for i := range n.blamed {
+		b := &n.blamed[i]
+		if b.Name == name && b.Offence == what {
+			b.Count++
+			b.Last = n.now
+			if b.Count >= ShunAfter {
+				n.cutOff(name)
+			}
+			return
+		}
+		if least < 0 || b.Count < n.blamed[least].Count {
+			least = i
+		}
+	}
+	if len(n.blamed) < MaxBlamed {
+		n.blamed = append(n.blamed, Blame{name, what, 1, n.now})
+	} else {
+		n.blamed[least] = Blame{name, what, 1, n.now}
+	}
+}
+
+// shuns reports whether a node has broken rules so often that this node wants no edge with it.
+func (n *Node) shuns(name Name) bool {
+	for _, b := range n.blamed {
+		if b.Name == name && b.Count >= ShunAfter && n.now < b.Last+ShunTime {
+			return true
+		}
+	}
+	return false
+}
+
+// cutOff gives up the edges with a node.
+func (n *Node) cutOff(name Name) {
+	n.dropIn(name)
+	if o := n.out(name); o != nil {
+		n.send(name, Drop{})
+		n.dropOut(o)
+	}
+}
+
+// A budget is a bucket of walks that refills with time.
+type budget struct {
+	name        Name
+	used, abuse float64
+	last        Time
+}
+
+// take reports whether one more walk is within the budget, and whether it is so far beyond that no
+// honest node sends it.
+func (b *budget) take(now Time) (ok, flood bool) {
+	refill := WalksPerSecond * float64(now-b.last) / float64(time.Second)
+	b.last = now
+	b.used = max(0, b.used-refill)
+	b.abuse = max(0, b.abuse-FloodFactor*refill)
+	if b.abuse+1 > FloodFactor*WalksBurst {
+		return false, true
+	}
+	b.abuse++
+	if b.used+1 > WalksBurst {
+		return false, false
+	}
+	b.used++
+	return true, false
+}
+
+// affords reports whether a node accepts one more walk from a sender. Each neighbour has a budget
+// of its own. All others share one, so that a crowd of names gains nothing, and none is blamed.
+func (n *Node) affords(from Name) bool {
+	if n.in(from) == nil && n.out(from) == nil {
+		ok, _ := n.strangers.take(n.now)
+		return ok
+	}
+	ok, flood := n.budgetOf(from).take(n.now)
+	if flood {
+		n.blame(from, TooManyWalks)
+	}
+	return ok
+}
+
+func (n *Node) budgetOf(name Name) *budget {
+	for _, b := range n.budgets {
+		if b.name == name {
+			return b
+		}
+	}
+	if len(n.budgets) >= 4*n.degree { // more than there are neighbours
+		n.budgets = without(n.budgets,
+			func(b *budget) bool { return n.in(b.name) == nil && n.out(b.name) == nil })
+	}
+	b := &budget{name: name, last: n.now}
+	n.budgets = append(n.budgets, b)
+	return b
+}

@@ -1,0 +1,306 @@
+package overlay
+
+import "slices"
+
+// deal tries to give a walk's origin what it lacks, and reports whether it began to. If the deal
+// fails while the origin still waits, the walk goes on from here.
+//
+// All deals move edges in such a way that no node ever has more ends than its degree. If a node
+// dies or a message is lost for good in the middle, some node lacks an end, and seeks.
+func (n *Node) deal(s Seek) bool {
+	switch {
+	case n.shuns(s.Origin):
+		return false
+	case s.Give != "":
+		return n.trade(s)
+	case s.Out && s.In && !n.few && len(n.outs) > n.degree/2 && n.splice(s):
+		return true // even if this node has free ends: that draws neighbours from more nodes
+	case s.Out && n.freeIns() > 0 && n.in(s.Origin) == nil && !slices.Contains(s.Outs, n.self):
+		n.takeFrom(s)
+		return true
+	case s.In && n.freeOuts() > n.offers && n.out(s.Origin) == nil:
+		n.linkTo(s)
+		return true
+	case s.Out == s.In:
+		return false
+	}
+	return n.join(s)
+}
+
+// takeFrom ends a free end of the origin in one of this node.
+func (n *Node) takeFrom(s Seek) {
+	n.addIn(s.Origin)
+	id := n.random.Uint64()
+	n.ask(s.Origin, id, Grant{ID: id, Walk: s.ID, Out: n.self}, AskTries, func(ok, _ bool) {
+		if !ok {
+			n.dropIn(s.Origin)
+		}
+	})
+}
+
+// linkTo ends a free end of this node in one of the origin.
+func (n *Node) linkTo(s Seek) {
+	n.offers++
+	n.offer(s.Origin, s.ID, func(ok bool) {
+		n.offers--
+		n.seekSoon()
+		switch {
+		case !ok:
+			n.goOn(s)
+		case n.freeOuts() > 0 && n.out(s.Origin) == nil && !n.leaving && !n.shuns(s.Origin):
+			n.addOut(s.Origin, n.newFlag(false), 0)
+		default:
+			n.send(s.Origin, Drop{})
+		}
+	})
+}
+
+// offer asks a node whether it takes an edge from this one.
+func (n *Node) offer(to Name, walk uint64, done func(ok bool)) {
+	seq := n.random.Uint64()
+	n.ask(to, seq, Ping{Seq: seq, Walk: walk}, AskTries, func(ok, _ bool) { done(ok) })
+}
+
+// spare returns an edge of this node whose end the walk's origin can get, for an edge to in.
+func (n *Node) spare(origin Name, outs []Name, in Name) *out {
+	if in == n.self || n.out(in) != nil {
+		return nil
+	}
+	if slices.ContainsFunc(n.outs, func(o *out) bool { return o.next == in }) {
+		return nil // another deal makes this edge
+	}
+	var all []*out
+	for _, o := range n.outs {
+		if o.next == "" && o.until == 0 && o.tries <= 1 && o.peer != origin &&
+			!slices.Contains(outs, o.peer) {
+			all = append(all, o)
+		}
+	}
+	return choose(n.random, all)
+}
+
+// splice puts the origin into an edge of this node: x→v becomes x→o→v.
+func (n *Node) splice(s Seek) bool {
+	o := n.spare(s.Origin, s.Outs, s.Origin)
+	if o == nil {
+		return false
+	}
+	o.next = s.Origin
+	n.grant(o, s.Origin, Grant{Walk: s.ID, Take: true}, func(ok bool) {
+		if ok {
+			n.handOver(o, s.Origin, 0)
+		} else {
+			o.next = ""
+		}
+	})
+	return true
+}
+
+// trade exchanges edges with the origin: o→b and x→v become o→v and x→b.
+func (n *Node) trade(s Seek) bool {
+	o := n.spare(s.Origin, s.Outs, s.Give)
+	if o == nil {
+		return false
+	}
+	o.next = s.Give
+	n.grant(o, s.Origin, Grant{Walk: s.ID, Give: true}, func(ok bool) {
+		if ok {
+			n.handOver(o, s.Origin, n.now+GrantLife)
+		} else {
+			o.next = ""
+		}
+	})
+	return true
+}
+
+// join brings two nodes together of which one lacks an out and the other an in: of an edge x→v of
+// this node, a gets v, and x gets b. It first asks the node of which it only has a note.
+func (n *Node) join(s Seek) bool {
+	for _, w := range n.wants {
+		if w.who == s.Origin || w.expires <= n.now || w.out == w.in {
+			continue
+		}
+		if s.Out && w.in && n.joinIn(s, w) || s.In && w.out && n.joinOut(s, w) {
+			return true
+		}
+	}
+	return false
+}
+
+// joinIn is join if the note is of a node that lacks an in.
+func (n *Node) joinIn(s Seek, w want) bool {
+	o := n.spare(s.Origin, s.Outs, w.who)
+	if o == nil {
+		return false
+	}
+	o.next = w.who
+	n.offer(w.who, w.walk, func(ok bool) {
+		n.forget(w.walk)
+		if !ok {
+			o.next = ""
+			n.goOn(s)
+			return
+		}
+		n.grant(o, s.Origin, Grant{Walk: s.ID}, func(ok bool) {
+			if ok {
+				n.handOver(o, s.Origin, 0)
+			} else {
+				o.next = ""
+				n.send(w.who, Drop{})
+			}
+		})
+	})
+	return true
+}
+
+// joinOut is join if the note is of a node that lacks an out.
+func (n *Node) joinOut(s Seek, w want) bool {
+	o := n.spare(w.who, w.outs, s.Origin)
+	if o == nil {
+		return false
+	}
+	o.next = s.Origin
+	n.grant(o, w.who, Grant{Walk: w.walk}, func(ok bool) {
+		n.forget(w.walk)
+		if !ok {
+			o.next = ""
+			n.goOn(s)
+			return
+		}
+		n.offer(s.Origin, s.ID, func(ok bool) {
+			if ok {
+				n.handOver(o, w.who, 0)
+			} else {
+				o.next = ""
+				n.revoke(w.who, o.peer)
+			}
+		})
+	})
+	return true
+}
+
+// grant promises the end of the edge o to a node.
+func (n *Node) grant(o *out, to Name, m Grant, done func(ok bool)) {
+	m.ID, m.Out = n.random.Uint64(), o.peer
+	n.ask(to, m.ID, m, AskTries, func(ok, _ bool) { done(ok) })
+}
+
+// revoke takes a promise back.
+func (n *Node) revoke(to, promised Name) {
+	id := n.random.Uint64()
+	n.ask(to, id, Revoke{ID: id, Out: promised}, AskTries, func(_, _ bool) {})
+}
+
+// handOver makes the edge o to's, and lets o lead to its next end.
+func (n *Node) handOver(o *out, to Name, until Time) {
+	id, promised := n.random.Uint64(), o.peer
+	n.ask(o.peer, id, Handover{ID: id, To: to}, AskTries, func(ok, _ bool) {
+		if !ok {
+			n.revoke(to, promised)
+		}
+		n.redirect(o, o.next, n.newFlag(false), until)
+	})
+}
+
+// redirect lets an edge lead to another node.
+func (n *Node) redirect(o *out, next Name, f flag, until Time) {
+	o.next = ""
+	kept := slices.Contains(n.outs, o) // if not, its end went silent in the meantime
+	switch {
+	case n.out(next) != nil:
+		n.dropOut(o)
+	case n.shuns(next):
+		n.send(next, Drop{})
+		n.dropOut(o)
+	case kept:
+		o.peer, o.flag = next, f
+		n.ping(o, until)
+	case n.freeOuts() > 0:
+		n.addOut(next, f, until)
+	default:
+		n.send(next, Drop{})
+	}
+}
+
+func (n *Node) onGrant(from Name, m Grant) {
+	a, ok := n.fresh(from, m.ID)
+	if !ok {
+		return
+	}
+	s := n.seek(m.Walk)
+	if s == nil || n.leaving || !m.Out.valid() || n.shuns(from) {
+		n.answer(a, false)
+		return
+	}
+	n.closeSeek(s.id) // even if the grant is of no use: the walk ends with it
+	if m.Out == n.self || n.out(m.Out) != nil || n.shuns(m.Out) || m.Give != (s.give != "") {
+		n.answer(a, false)
+		return
+	}
+	if m.Give {
+		n.giveFor(a, s, m.Out)
+		return
+	}
+	if !s.out || n.freeOuts() <= 0 || m.Take && (!s.in || !n.addIn(from)) {
+		n.answer(a, false)
+		return
+	}
+	n.addOut(m.Out, n.newFlag(s.restarted), n.now+GrantLife)
+	if m.Out != from {
+		n.outs[len(n.outs)-1].promisedBy = from
+	}
+	n.answer(a, true)
+}
+
+// giveFor hands over the edge that a trade offered, and then redirects it.
+func (n *Node) giveFor(a *answered, s *seek, next Name) {
+	o := n.out(s.give)
+	if o == nil || o.next != "" {
+		n.answer(a, false)
+		return
+	}
+	o.next = next
+	id, by := n.random.Uint64(), a.from
+	n.ask(o.peer, id, Handover{ID: id, To: by}, AskTries, func(_, _ bool) {
+		n.redirect(o, next, clean, n.now+GrantLife)
+		o.promisedBy = by
+		n.answer(a, true)
+	})
+}
+
+func (n *Node) onRevoke(from Name, m Revoke) {
+	a, ok := n.fresh(from, m.ID)
+	if !ok {
+		return
+	}
+	if o := n.out(m.Out); o != nil && o.promisedBy == from && o.next == "" {
+		n.dropOut(o)
+	}
+	n.answer(a, true)
+}
+
+func (n *Node) onHandover(from Name, m Handover) {
+	a, ok := n.fresh(from, m.ID)
+	if !ok {
+		return
+	}
+	if !m.To.valid() || m.To == n.self {
+		n.answer(a, false)
+		return
+	}
+	i := n.in(from)
+	switch {
+	case i == nil: // perhaps an older message did it
+		n.answer(a, n.in(m.To) != nil)
+		return
+	case n.shuns(m.To):
+		n.answer(a, false)
+		return
+	case n.in(m.To) != nil:
+		n.dropIn(from)
+		n.answer(a, true)
+		return
+	}
+	i.peer, i.expires = m.To, n.now+Lease
+	n.answer(a, true)
+}

@@ -1,0 +1,44 @@
+// Package overlay is a random regular graph that its nodes keep up. Each node of a fleet has as
+// many outgoing as incoming neighbours, drawn from the whole fleet, however many nodes there are.
+//
+// The package decides who is whose neighbour. It knows no network: the caller passes in a
+// [Transport] that sends a [Message], and calls [Node.Receive] for what arrives. It knows no clock:
+// the caller passes in the node's own time. It starts no goroutine, so that a simulator and a real
+// process drive it alike. It does not encode messages, does not check that a sender is who it says,
+// and does not decide what travels along the edges.
+//
+// The structure is KELP's (A. Yung, 2001), with repairs. There is no central part: the thesis'
+// registry is a list of contacts, its timers are the nodes' own, and its global clock is gone.
+//
+// # How the graph stays regular
+//
+// An edge from x to y has two ends, an out of x and an in of y. Only x changes the edge; y believes
+// in it as long as x pings. So whatever messages are lost, the two ends agree after a Lease, and a
+// fleet always lacks as many outs as ins. The rest is to bring free ends together:
+//
+//   - Join: a new node has only free ends. It sends walks, and each puts it into an edge of the
+//     node where it ends: x→v becomes x→o→v (deal.go, splice).
+//   - Failure: a node whose neighbour died has a free end. A walk of it finds another free end, or
+//     the note of one, and an edge of a third node joins the two (deal.go, join). Free ends of both
+//     directions are repaired like a join.
+//   - Leave: a node connects its incoming to its outgoing neighbours.
+//   - Cut: if the fleet falls apart in two, each part repairs itself, and its nodes flag the edges
+//     made in the meantime. They probe lost neighbours. Once one answers, nodes exchange flagged
+//     edges with the nodes where walks through the other part end (deal.go, trade).
+//
+// A walk takes WalkSteps random steps before it may end, so every node is as likely an end as any
+// other. Each step is acknowledged and repeated, or goes another way. That replaces the thesis'
+// heartbeats. A walk that is lost nevertheless is started anew when its timer ends, and the edge
+// that it then finds is flagged, to be replaced later.
+//
+// # What hostile nodes can do
+//
+// limits.go bounds what a node keeps and what it passes on, whatever others send. A node that
+// breaks a rule is named by [Node.Blamed], and its neighbours give it up after ShunAfter offences.
+// An edge is given away only by the node at its beginning, so a liar can give away or refuse
+// nothing but its own edges. Numbers that requests and walks carry come from the node's random
+// stream; who cannot read them cannot forge an answer, if the stream cannot be guessed.
+//
+// One harm is not prevented. A node that accepts more incoming edges than the degree, from each
+// other node at most one, attracts walks, and leaves as many ins of honest nodes free.
+package overlay

@@ -1,0 +1,194 @@
+package overlay
+
+import "slices"
+
+// An out is an outgoing edge. Only the node at its beginning changes it.
+type out struct {
+	peer Name
+	flag flag
+	next Name // where the edge will lead, if a deal about it is open
+
+	// until is 0 once the peer has confirmed the edge. Before, the peer may deny it until then.
+	until Time
+	since Time // when the edge was made
+	// promisedBy is the node that granted the edge, and that is blamed if it never was.
+	promisedBy Name
+
+	due   Time // of the next ping
+	seq   uint64
+	tries int // pings without answer
+}
+
+// A flag says that an edge should be replaced, because it was not drawn from the whole fleet.
+type flag int
+
+const (
+	clean     flag = 0
+	restarted flag = 1 // its walk was lost once, perhaps because it tried to go far
+	suspected flag = 2 // it was made while the fleet was perhaps cut in two
+)
+
+// An in is an incoming edge. It lasts as long as pings come.
+type in struct {
+	peer    Name
+	expires Time
+}
+
+func (n *Node) out(peer Name) *out {
+	for _, o := range n.outs {
+		if o.peer == peer {
+			return o
+		}
+	}
+	return nil
+}
+
+func (n *Node) in(peer Name) *in {
+	for _, i := range n.ins {
+		if i.peer == peer {
+			return i
+		}
+	}
+	return nil
+}
+
+func (n *Node) freeOuts() int { return n.degree - len(n.outs) }
+func (n *Node) freeIns() int  { return n.degree - len(n.ins) }
+
+// addOut makes an edge that the peer confirms until then.
+func (n *Node) addOut(peer Name, f flag, until Time) {
+	o := &out{peer: peer, flag: f, since: n.now}
+	n.outs = append(n.outs, o)
+	n.ping(o, until)
+}
+
+// ping sends the first ping of a new edge.
+func (n *Node) ping(o *out, until Time) {
+	o.until, o.tries, o.due = until, 0, n.now
+	if until > n.now { // the peer hears of the edge from another node
+		o.seq, o.due = 0, n.now+PingRetry/2
+		n.wakeAt(o.due)
+		return
+	}
+	n.pingAgain(o)
+}
+
+func (n *Node) pingAgain(o *out) {
+	if o.tries == 0 {
+		o.seq = n.random.Uint64()
+	}
+	o.tries++
+	o.due = n.now + PingRetry
+	n.wakeAt(o.due)
+	n.send(o.peer, Ping{Seq: o.seq})
+}
+
+// addIn reports whether the node has an edge from peer, after it perhaps took one.
+func (n *Node) addIn(peer Name) bool {
+	i := n.in(peer)
+	if i == nil {
+		if n.freeIns() <= 0 || n.leaving || n.shuns(peer) {
+			return false
+		}
+		i = &in{peer: peer}
+		n.ins = append(n.ins, i)
+	}
+	i.expires = n.now + Lease
+	n.wakeAt(i.expires)
+	return true
+}
+
+func (n *Node) dropIn(peer Name) {
+	before := len(n.ins)
+	n.ins = without(n.ins, func(i *in) bool { return i.peer == peer })
+	if len(n.ins) < before {
+		n.seekSoon()
+	}
+}
+
+func (n *Node) dropOut(o *out) {
+	n.outs = without(n.outs, func(other *out) bool { return other == o })
+	n.seekSoon()
+}
+
+func (n *Node) onPing(from Name, m Ping) {
+	ok := n.addIn(from)
+	if ok && m.Walk != 0 {
+		n.closeSeek(m.Walk)
+	}
+	n.send(from, Pong{Seq: m.Seq, OK: ok})
+}
+
+func (n *Node) onPong(from Name, m Pong) {
+	o := n.out(from)
+	if o == nil || o.seq != m.Seq {
+		n.onAck(from, Ack{ID: m.Seq, OK: m.OK}) // a deal may have offered the edge
+		return
+	}
+	switch {
+	case m.OK:
+		o.until, o.tries, o.promisedBy = 0, 0, ""
+		o.due = n.now + PingPeriod*7/8 + Time(n.random.Int64N(int64(PingPeriod/8)))
+		n.wakeAt(o.due)
+	case o.next != "" || n.now < o.until:
+		o.tries = 0 // alive, and perhaps about to hear of the edge
+	default:
+		if o.promisedBy != "" {
+			n.blame(o.promisedBy, FalsePromise)
+			n.dropIn(o.promisedBy)
+		}
+		n.dropOut(o)
+	}
+}
+
+// tickEdges pings where it is due, and gives up edges whose other end is silent.
+func (n *Node) tickEdges() {
+	var gone []*out
+	for _, o := range n.outs {
+		switch {
+		case o.due > n.now:
+		case o.tries >= PingTries:
+			gone = append(gone, o)
+		default:
+			n.pingAgain(o)
+		}
+	}
+	for _, o := range gone {
+		n.fail(o.peer)
+		n.dropOut(o)
+	}
+	expired := false
+	n.ins = slices.DeleteFunc(n.ins, func(i *in) bool {
+		if i.expires > n.now {
+			return false
+		}
+		expired = true
+		return true
+	})
+	if expired {
+		n.seekSoon()
+	}
+}
+
+// walkTo returns a random neighbour for a walk's next step, or a node to begin again with.
+func (n *Node) walkTo(avoid Name) Name {
+	var sure, some []Name
+	for _, o := range n.outs {
+		if o.peer == avoid {
+			continue
+		}
+		some = append(some, o.peer)
+		if o.until == 0 && o.tries <= 1 {
+			sure = append(sure, o.peer)
+		}
+	}
+	if len(sure) == 0 {
+		sure = some
+	}
+	if len(sure) == 0 {
+		for _, i := range n.ins {
+			sure = append(sure, i.peer)
+		}
+	}
+	return choose(n.random, sure)
+}

@@ -1,0 +1,142 @@
+package overlay
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// nowhere is a transport that only keeps the last message.
+type nowhere struct {
+	count int
+	to    Name
+	last  Message
+}
+
+func (s *nowhere) Send(to Name, m Message) { s.count, s.to, s.last = s.count+1, to, m }
+
+// A script turns bytes into calls of a node.
+type script struct{ rest []byte }
+
+func (s *script) byte() byte {
+	if len(s.rest) == 0 {
+		return 0
+	}
+	b := s.rest[0]
+	s.rest = s.rest[1:]
+	return b
+}
+
+var scriptNames = []Name{"me", "", Name(make([]byte, MaxName+1)), "a", "b", "c", "d", "e", "f", "g",
+	"h", "i", "j"}
+
+func (s *script) name() Name {
+	b := int(s.byte())
+	if b >= 2*len(scriptNames) {
+		return Name([]byte{'x', byte(b)})
+	}
+	return scriptNames[b%len(scriptNames)]
+}
+
+func (s *script) number() int { return int(int8(s.byte())) * 8 }
+
+func (s *script) names() (all []Name) {
+	for range s.byte() % 40 {
+		all = append(all, s.name())
+	}
+	return all
+}
+
+// id returns a small number, or the id of a request, a walk or a ping of the node.
+func (s *script) id(n *Node) uint64 {
+	b := uint64(s.byte())
+	switch {
+	case b < 64 && len(n.seeks) > 0:
+		return n.seeks[b%uint64(len(n.seeks))].id
+	case b < 128 && len(n.asked) > 0:
+		return n.asked[b%uint64(len(n.asked))].id
+	case b < 192 && len(n.outs) > 0:
+		return n.outs[b%uint64(len(n.outs))].seq
+	}
+	return b
+}
+
+func (s *script) flag() bool { return s.byte()%2 == 1 }
+
+func (s *script) message(n *Node) Message {
+	switch s.byte() % 13 {
+	case 0:
+		return Ping{s.id(n), s.id(n)}
+	case 1:
+		return Pong{s.id(n), s.flag()}
+	case 2:
+		return Drop{}
+	case 3:
+		return Probe{}
+	case 4:
+		return Alive{}
+	case 5, 6:
+		return Ack{s.id(n), s.flag()}
+	case 7:
+		return Hop{s.id(n), Seek{Origin: s.name(), ID: s.id(n), Out: s.flag(), In: s.flag(),
+			Give: s.name(), Outs: s.names(), Mix: s.number(), Scan: s.number(),
+			Revisits: s.number()}}
+	case 8:
+		return Hop{s.id(n), nil}
+	case 9:
+		return Grant{s.id(n), s.id(n), s.name(), s.flag(), s.flag()}
+	case 10:
+		return Handover{s.id(n), s.name()}
+	case 11:
+		return Leaving{s.id(n), s.name()}
+	case 12:
+		if s.flag() {
+			return Revoke{s.id(n), s.name()}
+		}
+		return Ended{s.id(n), s.id(n), s.flag()}
+	}
+	return nil
+}
+
+// FuzzNode lets anybody send anything. The node must not panic, must not keep more than its limits,
+// and must not answer one message with many.
+func FuzzNode(f *testing.F) {
+	r := rand.New(rand.NewPCG(1, 0))
+	for range 20 {
+		all := make([]byte, 2000)
+		for i := range all {
+			all[i] = byte(r.Uint32())
+		}
+		f.Add(all)
+	}
+	f.Fuzz(func(t *testing.T, all []byte) {
+		net := &nowhere{}
+		n, err := New(Config{Name: "me", Degree: 3, Random: rand.New(rand.NewPCG(1, 0)),
+			Transport: net, Contacts: []Name{"a"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &script{all}
+		now := Time(0)
+		for len(s.rest) > 0 {
+			before := net.count
+			switch b := s.byte(); {
+			case b < 40:
+				now += Time(b) * 100 * time.Millisecond
+				n.Tick(now)
+				if n.Next() <= now {
+					t.Fatalf("after Tick(%v) Next is %v", now, n.Next())
+				}
+				continue
+			case b == 255:
+				n.Leave(now)
+				continue
+			}
+			n.Receive(now, s.name(), s.message(n))
+			if sent := net.count - before; sent > 4 {
+				t.Fatalf("one message made the node send %d", sent)
+			}
+			n.invariants(t)
+		}
+	})
+}

@@ -1,0 +1,68 @@
+package overlay
+
+// hopWays is how many neighbours a node tries before it gives a walk up.
+const hopWays = 4
+
+// pass sends a walk one step on, to the node first if there is one.
+func (n *Node) pass(w Walk, first Name) { n.passTo(w, first, "", hopWays) }
+
+func (n *Node) passTo(w Walk, to, avoid Name, ways int) {
+	if to == "" {
+		to = n.walkTo(avoid)
+	}
+	if to == "" {
+		to = n.beginAgain()
+	}
+	if to == "" || ways == 0 {
+		if s, ok := w.(Seek); ok && s.Origin == n.self {
+			n.endSeek(s.ID, false)
+		}
+		return // the originator of another's walk has a timer
+	}
+	id := n.random.Uint64()
+	n.ask(to, id, Hop{ID: id, Walk: w}, HopTries, func(ok, _ bool) {
+		if !ok {
+			n.passTo(w, "", to, ways-1)
+		}
+	})
+}
+
+func (n *Node) onHop(from Name, m Hop) {
+	if n.shuns(from) {
+		return
+	}
+	if !n.affords(from) {
+		n.send(from, Ack{ID: m.ID, OK: true}) // dropped; a repetition would only cost more
+		return
+	}
+	if what := offenceOf(m.Walk); what != "" {
+		n.blame(from, what)
+		return
+	}
+	a, ok := n.fresh(from, m.ID)
+	if !ok {
+		return
+	}
+	n.answer(a, !n.leaving)
+	if n.leaving {
+		return
+	}
+	switch w := m.Walk.(type) {
+	case Seek:
+		n.arrive(w)
+	}
+}
+
+// offenceOf says which rule a walk breaks.
+func offenceOf(w Walk) Offence {
+	if w == nil {
+		return BadMessage
+	}
+	if mix, scan := w.walk(); mix < 0 || scan < 0 || mix > MaxMix || scan > MaxScan {
+		return EndlessWalk
+	}
+	if !w.valid() {
+		return BadMessage
+	}
+	return ""
+}

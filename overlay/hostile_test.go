@@ -1,0 +1,263 @@
+package overlay
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+)
+
+// A lie is what a hostile node does with a message that it gets. It returns whether it keeps the
+// message from the ordinary node that it otherwise is.
+type lie struct {
+	name string
+	do   func(liar *member, from Name, m Message) bool
+	want Offence // of which liars are blamed
+	hub  bool    // the liar keeps edges that honest nodes lack
+}
+
+// may bounds what a liar sends, because its victims' answers make it lie again.
+func (m *member) may() bool {
+	if m.fleet.now >= m.second+time.Second {
+		m.second, m.lied = m.fleet.now, 0
+	}
+	m.lied++
+	return m.lied <= 30
+}
+
+var lies = []lie{
+	{"promises edges of others", func(liar *member, from Name, m Message) bool {
+		h, ok := m.(Hop)
+		if !ok {
+			return false
+		}
+		liar.Send(from, Ack{ID: h.ID, OK: true})
+		s := h.Walk.(Seek)
+		victim := choose(liar.fleet.random, liar.fleet.nodes).name
+		liar.Send(s.Origin, Grant{ID: liar.fleet.random.Uint64(), Walk: s.ID, Out: victim,
+			Take: s.In})
+		if len(liar.node.outs) < 100 && liar.node.out(s.Origin) == nil { // and keeps what it took
+			liar.node.outs = append(liar.node.outs, &out{peer: s.Origin, due: liar.fleet.now})
+		}
+		return true
+	}, FalsePromise, false},
+	{"swallows walks", func(liar *member, from Name, m Message) bool {
+		h, ok := m.(Hop)
+		if ok {
+			liar.Send(from, Ack{ID: h.ID, OK: true})
+		}
+		return ok
+	}, "", false},
+	{"lets walks go on for ever", func(liar *member, _ Name, m Message) bool {
+		if h, ok := m.(Hop); ok && liar.may() {
+			for _, o := range liar.node.outs {
+				s := h.Walk.(Seek)
+				s.Mix, s.Scan = MaxMix, MaxScan
+				liar.Send(o.peer, Hop{ID: liar.fleet.random.Uint64(), Walk: s})
+			}
+		}
+		return false
+	}, "", false},
+	{"sends walks without end", func(liar *member, _ Name, _ Message) bool {
+		for _, o := range liar.node.outs {
+			if !liar.may() {
+				break
+			}
+			liar.Send(o.peer, Hop{ID: liar.fleet.random.Uint64(),
+				Walk: Seek{Origin: liar.name, Out: true, Scan: 1 << 40}})
+		}
+		return false
+	}, EndlessWalk, false},
+	{"floods in the name of everybody", func(liar *member, _ Name, _ Message) bool {
+		for range 10 {
+			if !liar.may() {
+				break
+			}
+			for _, o := range liar.node.outs {
+				liar.Send(o.peer, Hop{ID: liar.fleet.random.Uint64(),
+					Walk: Seek{Origin: choose(liar.fleet.random, liar.fleet.nodes).name,
+						ID: liar.fleet.random.Uint64(), Out: true, In: true, Scan: MaxScan}})
+			}
+		}
+		return false
+	}, TooManyWalks, false},
+	{"answers for everybody", func(liar *member, _ Name, _ Message) bool {
+		r := liar.fleet.random
+		if !liar.may() {
+			return false
+		}
+		victim := choose(r, liar.fleet.nodes)
+		other := choose(r, liar.fleet.nodes).name
+		for _, m := range []Message{Ack{r.Uint64(), true}, Grant{ID: r.Uint64(), Out: other},
+			Handover{r.Uint64(), other}, Leaving{r.Uint64(), other}, Revoke{r.Uint64(), other},
+			Ended{ID: r.Uint64()}, Drop{}, Alive{}, Pong{r.Uint64(), false}} {
+			liar.Send(victim.name, m)
+		}
+		return false
+	}, "", false},
+	{"gives itself to everybody who asks", func(liar *member, from Name, m Message) bool {
+		if p, ok := m.(Ping); ok {
+			liar.Send(from, Pong{Seq: p.Seq, OK: true})
+			return true
+		}
+		return false
+	}, "", true},
+}
+
+// maxRate is the largest rate of messages that hostile nodes can make an honest one send, in one
+// second: WalksPerSecond walks of each neighbour and of strangers, for each of which it sends the
+// walk and an answer, as many answers for walks that it drops, and its pings.
+const maxRate = 4*WalksPerSecond*8 + 10
+
+// Six of 120 nodes are hostile, and a third of the others die. The honest nodes that
+// are left must be whole again, must not be flooded, and must name those whose offence shows.
+func TestHostileNodes(t *testing.T) {
+	seed.NotUnderRace(t, "the fleet is one goroutine")
+	for _, l := range lies {
+		t.Run(l.name, func(t *testing.T) {
+			f := grown(t, rand.New(rand.NewPCG(1, 0)), 120)
+			liars := map[Name]bool{}
+			for len(liars) < 6 {
+				liars[choose(f.random, f.nodes).name] = true
+			}
+			f.traitor = func(to *member, from Name, m Message) bool {
+				return liars[to.name] && l.do(to, from, m)
+			}
+			f.run(30 * time.Second)
+			for _, m := range f.nodes {
+				if !liars[m.name] && f.random.IntN(3) == 0 {
+					m.node = nil
+				}
+			}
+			sent := map[Name]int{}
+			for _, m := range f.alive() {
+				sent[m.name] = m.sent
+			}
+			f.run(2 * time.Minute)
+			lacking, named, innocent := 0, map[Name]bool{}, ""
+			for _, m := range f.alive() {
+				if liars[m.name] {
+					continue
+				}
+				m.node.invariants(t)
+				outs, ins := m.node.Neighbours()
+				lacking += 7 - len(outs)
+				if !l.hub {
+					lacking += 7 - len(ins)
+				}
+				if rate := float64(m.sent-sent[m.name]) / 120; rate > maxRate {
+					t.Errorf("%s sends %v messages a second", m.name, rate)
+				}
+				for _, b := range m.node.Blamed() {
+					edge := m.node.out(b.Name) != nil || m.node.in(b.Name) != nil
+					if edge && m.node.shuns(b.Name) {
+						t.Errorf("%s has an edge with %s, which it blames", m.name, b.Name)
+					}
+					if liars[b.Name] && b.Offence == l.want {
+						named[b.Name] = true
+					} else if !liars[b.Name] && b.Count >= ShunAfter {
+						innocent = fmt.Sprintf("%s is blamed: %+v", b.Name, b)
+					}
+				}
+			}
+			t.Logf("%d ends are missing, %d liars are named", lacking, len(named))
+			if limit := 14 * len(f.alive()) / 33; lacking > limit {
+				t.Errorf("%d ends are missing, want at most %d", lacking, limit)
+			}
+			if l.want != "" && len(named) < 5 {
+				t.Errorf("%d of 6 liars are named", len(named))
+			}
+			if innocent != "" {
+				t.Error(innocent)
+			}
+			for name := range liars {
+				f.byName[name].node = nil
+			}
+			if n := f.reached(); n != len(f.alive()) {
+				t.Errorf("%d of %d honest nodes can be reached", n, len(f.alive()))
+			}
+		})
+	}
+}
+
+// Neighbours and a crowd of names send three times as many walks as they may. The node keeps no
+// more than its limits, and passes on no more than WalksPerSecond.
+func TestCrowd(t *testing.T) {
+	net := &nowhere{}
+	n, err := New(Config{Name: "me", Degree: 7, Random: rand.New(rand.NewPCG(1, 0)),
+		Transport: net})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 7 {
+		name := Name(fmt.Sprint("neighbour", i))
+		n.Receive(0, name, Ping{Seq: 1})
+		n.outs = append(n.outs, &out{peer: name + "!", due: never})
+	}
+	r := rand.New(rand.NewPCG(2, 0))
+	hops := 0
+	const seconds, perSecond = 200, 8 * 3 * WalksPerSecond // less than a flood
+	for i := range seconds * perSecond {
+		now := Time(i) * time.Second / perSecond
+		net.last = nil
+		name := Name(fmt.Sprint("crowd", r.IntN(100_000)))
+		if i%8 != 0 {
+			name = Name(fmt.Sprint("neighbour", i%8-1))
+			n.Receive(now, name, Ping{Seq: 1})
+		}
+		hop := Hop{ID: r.Uint64(), Walk: Seek{Origin: name, ID: r.Uint64(), Out: true, Scan: 9}}
+		n.Receive(now, name, hop)
+		if m, ok := net.last.(Hop); ok {
+			n.Receive(now, net.to, Ack{ID: m.ID, OK: true})
+			hops++
+		}
+		if n.Next() <= now {
+			n.Tick(now)
+		}
+		n.invariants(t)
+	}
+	limit := 8 * (WalksBurst + WalksPerSecond*seconds)
+	if hops > limit || hops < limit*9/10 {
+		t.Errorf("%d walks passed on in %d s, want %d", hops, seconds, limit)
+	}
+	if blamed := n.Blamed(); len(blamed) > 0 {
+		t.Errorf("blamed without a flood: %+v", blamed)
+	}
+}
+
+// Nobody changes an edge but the node at its beginning, and no answer counts but that of the node
+// that was asked.
+func TestStrangersChangeNothing(t *testing.T) {
+	for name, messages := range map[string][]Message{
+		"hand over": {Handover{ID: 1, To: "x"}},
+		"leave":     {Leaving{ID: 1, Instead: "x"}},
+		"drop":      {Drop{}},
+		"revoke":    {Revoke{ID: 1, Out: "friend"}},
+		"grant":     {Grant{ID: 1, Out: "x"}, Grant{ID: 2, Walk: 7, Out: "x"}},
+		"back":      {Alive{}},
+		"deny":      {Pong{Seq: 5}, Pong{Seq: 6}},
+		"answer":    {Ack{ID: 9, OK: true}, Pong{Seq: 9, OK: true}},
+	} {
+		n, err := New(Config{Name: "me", Degree: 7, Random: rand.New(rand.NewPCG(1, 0)),
+			Transport: &nowhere{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.Receive(0, "friend", Ping{Seq: 1})
+		n.outs = []*out{{peer: "friend", seq: 5, promisedBy: "other"}}
+		n.ask("friend", 9, Ping{Seq: 9}, AskTries, func(ok, _ bool) {
+			t.Errorf("%s: an answer of friend's, %v", name, ok)
+		})
+		for _, m := range messages {
+			n.Receive(0, "stranger", m)
+		}
+		n.Receive(0, "friend", Pong{Seq: 6})
+		outs, ins := n.Neighbours()
+		if len(outs) != 1 || outs[0] != "friend" || len(ins) != 1 || ins[0] != "friend" ||
+			len(n.back) > 0 {
+			t.Errorf("%s: neighbours %q and %q, back %q", name, outs, ins, n.back)
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package overlay
+
+import "slices"
+
+// fail notes that a neighbour does not answer any more.
+func (n *Node) fail(peer Name) {
+	if n.leaving {
+		return
+	}
+	n.failures = append(without(n.failures,
+		func(t Time) bool { return t+SuspectWindow <= n.now }), n.now)
+	if len(n.failures) > MaxFailures {
+		n.failures = slices.Delete(n.failures, 0, 1)
+	}
+	if slices.Contains(n.lost, peer) {
+		return
+	}
+	if len(n.lost) >= MaxLost {
+		n.lost = slices.Delete(n.lost, 0, 1)
+	}
+	n.lost = append(n.lost, peer)
+	if n.probeAt == never {
+		n.probeAt = n.soon(LostPeriod)
+	}
+	n.wakeAt(n.probeAt)
+}
+
+// Suspects reports whether the fleet is perhaps cut in two: several neighbours went silent within
+// SuspectWindow. It is never certain, because no node knows how many there are.
+func (n *Node) Suspects() bool {
+	recent := 0
+	for _, t := range n.failures {
+		if t+SuspectWindow > n.now {
+			recent++
+		}
+	}
+	return recent >= SuspectFailures
+}
+
+func (n *Node) newFlag(again bool) flag {
+	switch {
+	case n.Suspects():
+		return suspected
+	case again:
+		return restarted
+	}
+	return clean
+}
+
+// know remembers a name to begin again with.
+func (n *Node) know(name Name) {
+	if !slices.Contains(n.known.values, name) {
+		n.known.put(name, MaxKnown)
+	}
+}
+
+// beginAgain returns a node to start at if there is no neighbour.
+func (n *Node) beginAgain() Name {
+	return choose(n.random, slices.Concat(n.contacts, n.known.values, n.lost))
+}
+
+func (n *Node) onAlive(from Name) {
+	if !slices.Contains(n.lost, from) {
+		return
+	}
+	n.lost = without(n.lost, func(name Name) bool { return name == from })
+	n.back = append(without(n.back, func(name Name) bool { return name == from }), from)
+	if len(n.back) > MaxLost {
+		n.back = slices.Delete(n.back, 0, 1)
+	}
+	n.repickAt = n.soon(SeekPause)
+	n.wakeAt(n.repickAt)
+}
+
+// tickLost probes lost nodes, and replaces flagged edges: those of lost walks now and then, those
+// of a cut as soon as somebody on the other side answers, by walks that begin there.
+func (n *Node) tickLost() {
+	if n.probeAt <= n.now {
+		n.probeAt = never
+		if len(n.lost) > 0 {
+			n.send(choose(n.random, n.lost), Probe{})
+			n.probeAt = n.now + LostPeriod/2 + Time(n.random.Int64N(int64(LostPeriod)))
+		}
+	}
+	if n.repickAt <= n.now {
+		n.repick()
+	}
+}
+
+func (n *Node) repick() {
+	n.repickAt = n.now + RepickPeriod
+	var again, cut []*out
+	for _, o := range n.outs {
+		if o.next != "" || o.until != 0 {
+			continue
+		}
+		switch o.flag {
+		case restarted:
+			again = append(again, o)
+		case suspected:
+			cut = append(cut, o)
+		}
+	}
+	for _, s := range n.seeks {
+		if s.give != "" {
+			n.repickAt = n.now + SeekPause // one at a time
+			return
+		}
+	}
+	switch {
+	case len(n.back) > 0 && len(cut) > 0:
+		n.startSeek(false, false, choose(n.random, cut).peer, choose(n.random, n.back))
+		n.repickAt = n.soon(2 * SeekPause)
+	case len(again) > 0:
+		n.startSeek(false, false, choose(n.random, again).peer, "")
+	default:
+		if len(cut) == 0 {
+			n.back = nil
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package overlay
+
+// A Message is one of the types below. Messages are values: neither a node nor a transport changes
+// one after it was sent. A transport between processes encodes them as it likes.
+type Message interface{ message() }
+
+// A Ping says that the sender has an edge to the receiver, or wants one. Walk is the receiver's
+// walk that the edge answers, or 0.
+type Ping struct {
+	Seq, Walk uint64
+}
+
+// A Pong answers the ping Seq: whether the receiver has the edge.
+type Pong struct {
+	Seq uint64
+	OK  bool
+}
+
+// A Drop says that the sender has no edge to the receiver any more.
+type Drop struct{}
+
+// A Probe asks whether a lost node is back, and Alive says so.
+type (
+	Probe struct{}
+	Alive struct{}
+)
+
+// An Ack answers the request ID.
+type Ack struct {
+	ID uint64
+	OK bool
+}
+
+// A Hop passes a walk on. It is a request: the receiver acknowledges it.
+type Hop struct {
+	ID   uint64
+	Walk Walk
+}
+
+// A Walk is what a random walk carries: a Seek.
+type Walk interface {
+	walk() (mix, scan int)
+	valid() bool
+}
+
+// A Seek looks for ends of edges for Origin. It first takes Mix steps, so that it is anywhere with
+// equal probability. Each node that it then reaches may answer it, and it takes at most Scan steps
+// more.
+type Seek struct {
+	Origin    Name
+	ID        uint64 // chosen by Origin
+	Out, In   bool   // the directions that Origin lacks
+	Give      Name   // if not empty, Origin exchanges its edge to Give for another
+	Outs      []Name // Origin's outgoing neighbours, not to be doubled
+	Mix, Scan int
+	Revisits  int // nodes that the walk saw before
+}
+
+// A Grant says that the sender hands an edge to the receiver, whose walk Walk asked for it: the
+// receiver's edge goes to Out. It is a request.
+type Grant struct {
+	ID, Walk uint64
+	Out      Name
+	Take     bool // the sender gets an edge to the receiver in return
+	Give     bool // the sender gets the receiver's edge to Seek.Give in return
+}
+
+// A Revoke takes a Grant of Out back. It is a request.
+type Revoke struct {
+	ID  uint64
+	Out Name
+}
+
+// A Handover says that the sender's edge to the receiver becomes To's. It is a request.
+type Handover struct {
+	ID uint64
+	To Name
+}
+
+// A Leaving says that the sender leaves, and that the receiver's edge to it may go to Instead. It
+// is a request.
+type Leaving struct {
+	ID      uint64
+	Instead Name
+}
+
+// An Ended says that the receiver's walk Walk ended in vain, and whether there are Few nodes. It is
+// a request.
+type Ended struct {
+	ID, Walk uint64
+	Few      bool
+}
+
+func (Ping) message()     {}
+func (Pong) message()     {}
+func (Drop) message()     {}
+func (Probe) message()    {}
+func (Alive) message()    {}
+func (Ack) message()      {}
+func (Hop) message()      {}
+func (Grant) message()    {}
+func (Handover) message() {}
+func (Revoke) message()   {}
+func (Leaving) message()  {}
+func (Ended) message()    {}
+
+func (s Seek) walk() (mix, scan int) { return s.Mix, s.Scan }
+
+func (s Seek) valid() bool {
+	if !s.Origin.valid() || len(s.Outs) > MaxDegree || s.Give != "" && !s.Give.valid() ||
+		s.Revisits < 0 {
+		return false
+	}
+	for _, name := range s.Outs {
+		if !name.valid() {
+			return false
+		}
+	}
+	return s.Give != "" || s.Out || s.In
+}

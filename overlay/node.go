@@ -1,0 +1,183 @@
+package overlay
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+)
+
+// A Config says who a node is.
+type Config struct {
+	Name      Name
+	Degree    int        // incoming and outgoing neighbours, from 2 to MaxDegree; the same on all
+	Random    *rand.Rand // the node's own; equal streams and equal calls give equal behaviour
+	Transport Transport
+	Contacts  []Name // members to join by; empty on the first node
+}
+
+// A Node is one member of the graph. It is a state machine that starts nothing: whoever owns it
+// calls Receive for each message, and Tick at the time Next. One goroutine at a time may use it.
+type Node struct {
+	self      Name
+	degree    int
+	random    *rand.Rand
+	transport Transport
+
+	now, next Time
+
+	outs  []*out
+	ins   []*in
+	seeks []*seek
+	asked []*request
+	// offers counts edges that this node offered and that count as made.
+	offers int
+	seen   ring[*answered]
+	wants  []want
+
+	seekAt, repickAt, probeAt Time
+	seekPause, pausedUntil    Time
+	aloneSince                Time // since when free ends of one direction only exist; or never
+	restarted                 bool // the last walk was lost
+	joined                    bool // the node has had all its edges
+	few                       bool // walks met the same nodes again and again, and none could help
+
+	lost     []Name
+	back     []Name // lost nodes that answered again
+	failures []Time
+	known    ring[Name]
+	contacts []Name
+	leaving  bool
+
+	budgets   []*budget
+	strangers budget
+	blamed    []Blame
+}
+
+// New returns a node that is about to join. It sends nothing before the first Tick.
+func New(c Config) (*Node, error) {
+	switch {
+	case !c.Name.valid():
+		return nil, fmt.Errorf("new node: name %q: need 1 to %d bytes", c.Name, MaxName)
+	case c.Degree < 2 || c.Degree > MaxDegree:
+		return nil, fmt.Errorf("new node %q: degree %d: need 2 to %d", c.Name, c.Degree, MaxDegree)
+	case c.Random == nil || c.Transport == nil:
+		return nil, fmt.Errorf("new node %q: no random stream or no transport", c.Name)
+	}
+	for _, name := range c.Contacts {
+		if !name.valid() {
+			return nil, fmt.Errorf("new node %q: contact %q: need 1 to %d bytes", c.Name, name,
+				MaxName)
+		}
+	}
+	n := &Node{self: c.Name, degree: c.Degree, random: c.Random, transport: c.Transport,
+		seekPause: SeekPause, aloneSince: never, contacts: slices.Clone(c.Contacts)}
+	return n, nil
+}
+
+// Next returns the time at which the owner must call Tick. Each call of another method may bring it
+// forward.
+func (n *Node) Next() Time { return n.next }
+
+// Tick does what is due at now.
+func (n *Node) Tick(now Time) {
+	n.at(now)
+	if n.now < n.next {
+		return
+	}
+	n.askAgain()
+	n.tickEdges()
+	if !n.leaving {
+		n.tickSeeks()
+		n.tickLost()
+	}
+	n.next = max(n.deadline(), n.now+1)
+}
+
+// deadline returns the earliest time at which something is due.
+func (n *Node) deadline() Time {
+	at := never
+	for _, r := range n.asked {
+		at = min(at, r.due)
+	}
+	if n.leaving {
+		return at
+	}
+	for _, o := range n.outs {
+		at = min(at, o.due)
+	}
+	for _, i := range n.ins {
+		at = min(at, i.expires)
+	}
+	for _, s := range n.seeks {
+		at = min(at, s.until)
+	}
+	return min(at, n.seekAt, n.probeAt, n.repickAt)
+}
+
+// Receive takes a message that the transport says to be from a node.
+func (n *Node) Receive(now Time, from Name, m Message) {
+	n.at(now)
+	if !from.valid() || from == n.self {
+		return
+	}
+	switch m := m.(type) {
+	case Ping:
+		n.onPing(from, m)
+	case Pong:
+		n.onPong(from, m)
+	case Drop:
+		n.dropIn(from)
+	case Probe:
+		n.send(from, Alive{})
+	case Alive:
+		n.onAlive(from)
+	case Ack:
+		n.onAck(from, m)
+	case Hop:
+		n.onHop(from, m)
+	case Grant:
+		n.onGrant(from, m)
+	case Revoke:
+		n.onRevoke(from, m)
+	case Handover:
+		n.onHandover(from, m)
+	case Leaving:
+		n.onLeaving(from, m)
+	case Ended:
+		n.onEnded(from, m)
+	}
+}
+
+// at sets the node's time, which never runs backwards.
+func (n *Node) at(now Time) { n.now = max(n.now, now) }
+
+// wakeAt makes the owner call Tick at t or before.
+func (n *Node) wakeAt(t Time) { n.next = min(n.next, t) }
+
+func (n *Node) send(to Name, m Message) { n.transport.Send(to, m) }
+
+// soon returns a random time from now, within the given time. Nodes that notice something together
+// then do not act together.
+func (n *Node) soon(within Time) Time { return n.now + 1 + Time(n.random.Int64N(int64(within))) }
+
+// choose returns a random element, or the zero value if there is none.
+func choose[T any](r *rand.Rand, all []T) (one T) {
+	if len(all) > 0 {
+		one = all[r.IntN(len(all))]
+	}
+	return one
+}
+
+// Neighbours returns the confirmed neighbours: those to which the node has edges, and those that
+// have edges to it. Each list has Degree names if the graph is whole around the node.
+func (n *Node) Neighbours() (outs, ins []Name) {
+	for _, o := range n.outs {
+		if o.until == 0 {
+			outs = append(outs, o.peer)
+		}
+	}
+	for _, i := range n.ins {
+		ins = append(ins, i.peer)
+	}
+	return outs, ins
+}

@@ -1,0 +1,222 @@
+package overlay
+
+import "slices"
+
+// A seek is a walk of this node that looks for edges. Its timer runs until the walk is answered.
+type seek struct {
+	id        uint64
+	out, in   bool
+	give      Name // the edge that is exchanged, if the walk is a trade
+	until     Time
+	restarted bool
+}
+
+// A want is a note that a walk left: some node lacks an edge in one direction.
+type want struct {
+	who     Name
+	walk    uint64
+	out, in bool
+	outs    []Name
+	expires Time
+}
+
+// seekSoon makes the node look for missing edges in the next Tick, or after its pause.
+func (n *Node) seekSoon() {
+	if n.leaving {
+		return
+	}
+	n.seekAt = min(n.seekAt, max(n.now, n.pausedUntil))
+	n.wakeAt(n.seekAt)
+}
+
+// tickSeeks starts a walk for each pair of free ends, and for single free ends if no partner came.
+func (n *Node) tickSeeks() {
+	n.seeks = slices.DeleteFunc(n.seeks, func(s *seek) bool {
+		if s.until > n.now {
+			return false
+		}
+		if s.give == "" {
+			n.restarted = true
+			n.inVain(LostPause)
+		}
+		return true
+	})
+	if n.seekAt > n.now {
+		return
+	}
+	n.seekAt = never
+	outs, ins := n.freeOuts()-n.offers, n.freeIns()
+	for _, s := range n.seeks {
+		if s.out {
+			outs--
+		}
+		if s.in {
+			ins--
+		}
+	}
+	if n.freeOuts() == 0 || n.freeIns() == 0 {
+		n.few = false
+	}
+	if outs <= 0 && ins <= 0 {
+		n.joined = n.joined || len(n.seeks) == 0
+		n.aloneSince = never
+		return
+	}
+	many := n.degree
+	if n.few {
+		many = 1
+	}
+	for len(n.seeks) < many && outs > 0 && ins > 0 {
+		outs--
+		ins--
+		n.startSeek(true, true, "", "")
+	}
+	if outs <= 0 && ins <= 0 || len(n.seeks) >= many {
+		n.seekAt = max(n.now+SeekPause, n.pausedUntil)
+		return
+	}
+	if n.aloneSince == never {
+		n.aloneSince = n.now
+	}
+	if at := n.aloneSince + AloneWait; at > n.now {
+		n.seekAt = at
+		return
+	}
+	for range max(outs, ins) {
+		if len(n.seeks) < many {
+			n.startSeek(outs > 0, ins > 0, "", "")
+		}
+	}
+}
+
+// startSeek starts a walk at the node first, or at a neighbour.
+func (n *Node) startSeek(out, in bool, give, first Name) {
+	if give == "" && (!n.joined || n.restarted || n.few) {
+		first = n.beginAgain() // there may be more nodes than the neighbours reach
+	}
+	s := &seek{id: n.random.Uint64(), out: out, in: in, give: give,
+		until: n.now + WalkLife, restarted: n.restarted}
+	n.restarted = false
+	n.seeks = append(n.seeks, s)
+	n.wakeAt(s.until)
+	w := Seek{Origin: n.self, ID: s.id, Out: out, In: in, Give: give, Mix: WalkSteps,
+		Scan: SeekScan}
+	if give != "" {
+		w.Scan = TradeScan
+	}
+	for _, o := range n.outs {
+		w.Outs = append(w.Outs, o.peer)
+	}
+	n.pass(w, first)
+}
+
+// inVain makes the node wait after a walk in vain, longer each time up to a limit.
+func (n *Node) inVain(limit Time) {
+	if n.pausedUntil > n.now {
+		return
+	}
+	n.pausedUntil = n.soon(n.seekPause/2) + n.seekPause/2
+	n.seekPause = max(n.seekPause, min(2*n.seekPause, limit))
+	n.seekSoon()
+}
+
+func (n *Node) seek(id uint64) *seek {
+	for _, s := range n.seeks {
+		if s.id == id {
+			return s
+		}
+	}
+	return nil
+}
+
+// closeSeek ends a walk that was answered.
+func (n *Node) closeSeek(id uint64) {
+	before := len(n.seeks)
+	n.seeks = without(n.seeks, func(s *seek) bool { return s.id == id })
+	if len(n.seeks) < before {
+		n.seekPause, n.pausedUntil = SeekPause, 0
+		n.seekSoon()
+	}
+}
+
+func (n *Node) onEnded(from Name, m Ended) {
+	if a, ok := n.fresh(from, m.ID); ok {
+		n.endSeek(m.Walk, m.Few)
+		n.answer(a, true)
+	}
+}
+
+// endSeek ends a walk that was in vain.
+func (n *Node) endSeek(id uint64, few bool) {
+	if s := n.seek(id); s != nil {
+		n.seeks = without(n.seeks, func(other *seek) bool { return other == s })
+		if s.give == "" {
+			if few {
+				n.few = true
+				n.inVain(FewPause)
+			} else {
+				n.inVain(SeekPause)
+			}
+		}
+	}
+}
+
+// arrive is what a walk does at this node.
+func (n *Node) arrive(s Seek) {
+	if s.Origin != n.self {
+		n.know(s.Origin)
+	}
+	if s.Mix > 0 && (n.walkTo("") != "" || n.isolated()) {
+		s.Mix--
+		n.pass(s, "")
+		return
+	}
+	if s.Origin == n.self || n.isolated() || !n.deal(s) {
+		n.goOn(s)
+	}
+}
+
+// isolated reports whether this node may not deal, because it has no edges and has not found out
+// that there are few nodes. If it did, two nodes that join could begin a graph of their own. Walks
+// go on to nodes that this one knows.
+func (n *Node) isolated() bool { return len(n.outs) == 0 && len(n.contacts) > 0 && !n.few }
+
+// goOn leaves a note, and sends a walk to the next node, or ends it.
+func (n *Node) goOn(s Seek) {
+	if s.Origin != n.self && s.Give == "" && n.note(s) {
+		s.Revisits++
+	}
+	few := n.walkTo("") == "" && !n.isolated() ||
+		s.Revisits >= SeekRevisits && s.Revisits > (SeekScan-s.Scan)/2
+	if s.Scan == 0 || few {
+		if s.Origin == n.self {
+			n.endSeek(s.ID, few)
+		} else {
+			id := n.random.Uint64()
+			n.ask(s.Origin, id, Ended{ID: id, Walk: s.ID, Few: few}, AskTries, func(_, _ bool) {})
+		}
+		return
+	}
+	s.Scan--
+	n.pass(s, "")
+}
+
+// note remembers what a walk looks for, and reports whether the walk was here before.
+func (n *Node) note(s Seek) bool {
+	n.wants = without(n.wants, func(w want) bool { return w.expires <= n.now })
+	for i := range n.wants {
+		if n.wants[i].walk == s.ID {
+			return true
+		}
+	}
+	if len(n.wants) >= MaxWants {
+		n.wants = slices.Delete(n.wants, 0, 1)
+	}
+	n.wants = append(n.wants, want{who: s.Origin, walk: s.ID, out: s.Out, in: s.In, outs: s.Outs,
+		expires: n.now + WantLife})
+	return false
+}
+
+func (n *Node) forget(walk uint64) {
+	n.wants = without(n.wants, func(w want) bool { return w.walk == walk })
+}

@@ -1,0 +1,217 @@
+package overlay
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// A fleet is a simulation of many nodes and the network between them, in steps of a millisecond.
+type fleet struct {
+	t      testing.TB
+	random *rand.Rand
+	now    Time
+	slots  [][]event // events of the next milliseconds, by time modulo the number of slots
+	nodes  []*member
+	byName map[Name]*member
+	degree int
+
+	loss     float64
+	maxDelay int // milliseconds; each message takes 1 to maxDelay, so messages overtake each other
+	cut      bool
+	sent     int
+	traitor  func(to *member, from Name, m Message) bool // takes a message that is for a liar
+}
+
+type event struct {
+	to   *member
+	from Name // empty: a Tick
+	m    Message
+}
+
+type member struct {
+	fleet *fleet
+	name  Name
+	half  int
+	node  *Node // nil once dead
+	wake  Time
+	sent  int
+
+	second Time // since when lied counts
+	lied   int
+}
+
+const slotCount = 8192
+
+func newFleet(t testing.TB, random *rand.Rand, degree int) *fleet {
+	return &fleet{t: t, random: random, slots: make([][]event, slotCount),
+		byName: map[Name]*member{}, degree: degree, maxDelay: 20}
+}
+
+// Send is the network.
+func (m *member) Send(to Name, msg Message) {
+	f := m.fleet
+	f.sent++
+	m.sent++
+	other := f.byName[to]
+	if other == nil || f.loss > 0 && f.random.Float64() < f.loss ||
+		f.cut && m.half != other.half {
+		return
+	}
+	f.post(f.now+Time(1+f.random.IntN(f.maxDelay))*time.Millisecond, event{other, m.name, msg})
+}
+
+func (f *fleet) post(at Time, e event) {
+	at = min(at, f.now+(slotCount-1)*time.Millisecond)
+	i := int(at/time.Millisecond) % slotCount
+	f.slots[i] = append(f.slots[i], e)
+}
+
+func (f *fleet) add(contacts ...Name) *member {
+	m := &member{fleet: f, name: Name(fmt.Sprintf("n%06d", len(f.nodes))), half: len(f.nodes) % 2}
+	node, err := New(Config{Name: m.name, Degree: f.degree, Transport: m, Contacts: contacts,
+		Random: rand.New(rand.NewPCG(f.random.Uint64(), 0))})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	m.node = node
+	f.nodes = append(f.nodes, m)
+	f.byName[m.name] = m
+	node.at(f.now)
+	m.wake = never
+	f.watch(m)
+	return m
+}
+
+// watch makes sure that the node's Tick comes in time.
+func (f *fleet) watch(m *member) {
+	at := max(m.node.Next(), f.now+time.Millisecond)
+	at = min(at, f.now+(slotCount-1)*time.Millisecond)
+	at = (at + time.Millisecond - 1) / time.Millisecond * time.Millisecond
+	if at < m.wake {
+		m.wake = at
+		f.post(at, event{to: m})
+	}
+}
+
+func (f *fleet) run(d time.Duration) {
+	for end := f.now + d; f.now < end; {
+		f.now += time.Millisecond
+		slot := &f.slots[int(f.now/time.Millisecond)%slotCount]
+		for i := 0; i < len(*slot); i++ {
+			e := (*slot)[i]
+			if e.to.node == nil {
+				continue
+			}
+			if e.from == "" {
+				if e.to.wake != f.now {
+					continue
+				}
+				e.to.wake = never
+				e.to.node.Tick(f.now)
+			} else if f.traitor == nil || !f.traitor(e.to, e.from, e.m) {
+				e.to.node.Receive(f.now, e.from, e.m)
+			}
+			if e.to.node != nil {
+				f.watch(e.to)
+			}
+		}
+		clear(*slot)
+		*slot = (*slot)[:0]
+	}
+}
+
+// grow lets nodes join until there are n, at most rate of them at once.
+func (f *fleet) grow(n int) {
+	for len(f.nodes) < n {
+		for range max(1, min(len(f.nodes)/4, n-len(f.nodes))) {
+			var contacts []Name
+			if len(f.nodes) > 0 {
+				contacts = []Name{f.nodes[f.random.IntN(len(f.nodes))].name}
+			}
+			f.add(contacts...)
+		}
+		f.run(500 * time.Millisecond)
+	}
+}
+
+func (f *fleet) alive() (all []*member) {
+	for _, m := range f.nodes {
+		if m.node != nil {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// missing counts the outgoing and incoming edges that living nodes lack, and those that only one
+// end knows.
+func (f *fleet) missing() int {
+	count := 0
+	for _, m := range f.alive() {
+		outs, ins := 0, 0
+		for _, o := range m.node.outs {
+			other := f.byName[o.peer]
+			if o.until == 0 && other.node != nil && other.node.in(m.name) != nil {
+				outs++
+			}
+		}
+		for _, i := range m.node.ins {
+			other := f.byName[i.peer]
+			if other.node != nil && other.node.out(m.name) != nil {
+				ins++
+			}
+		}
+		count += 2*f.degree - outs - ins
+	}
+	return count
+}
+
+// regularWithin runs until no edge is missing, and returns how long that took.
+func (f *fleet) regularWithin(limit time.Duration) (took time.Duration, ok bool) {
+	f.t.Helper()
+	start := f.now
+	for f.now-start < limit {
+		f.run(500 * time.Millisecond)
+		if f.missing() == 0 {
+			return f.now - start, true
+		}
+	}
+	return limit, false
+}
+
+// reached counts the nodes that can be reached along edges from the first.
+func (f *fleet) reached() int {
+	alive := f.alive()
+	for _, m := range alive {
+		m.node.invariants(f.t)
+	}
+	seen := map[Name]bool{alive[0].name: true}
+	queue := []*member{alive[0]}
+	for len(queue) > 0 {
+		m := queue[0]
+		queue = queue[1:]
+		for _, o := range m.node.outs {
+			if other := f.byName[o.peer]; !seen[o.peer] && other.node != nil {
+				seen[o.peer] = true
+				queue = append(queue, other)
+			}
+		}
+	}
+	return len(seen)
+}
+
+// whole fails the test unless the graph is regular within the limit, and connected.
+func (f *fleet) whole(limit time.Duration) time.Duration {
+	f.t.Helper()
+	took, ok := f.regularWithin(limit)
+	if !ok {
+		f.t.Fatalf("after %v %d ends of %d are missing", limit, f.missing(),
+			2*f.degree*len(f.alive()))
+	}
+	if n := f.reached(); n != len(f.alive()) {
+		f.t.Fatalf("%d of %d nodes can be reached", n, len(f.alive()))
+	}
+	return took
+}
