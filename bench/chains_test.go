@@ -23,10 +23,10 @@ var chainCPUs = map[string][]string{
 // is a conditional jump on the path: t if it is taken, n if not.
 var goCalls = []struct{ row, symbol, jumps string }{
 	{"Go: id, buffered", "log", "nn"},
-	{"Go: first-last", "log", "tnnntnnn"},
-	{"Go: id with rdtsc", "log", "ttnnt"},
+	{"Go: first-last", "log", "ttnnn"},
+	{"Go: id with rdtsc", "log", "tntnnt"},
 	{"Go: shared", "putPinned", "nnt"},
-	{"Go: counter", "log", "tnnt"},
+	{"Go: counter", "log", "tnnnt"},
 	{"Go: counter, shared", "log", "tnnnnnntn"},
 	{"Go: xoy, not kept", "log", "tnnnntn"},
 	{"Go: downsample, not kept", "log", "tnnnnntn"},

@@ -108,10 +108,10 @@ type Channel struct {
 	// With many writers, each processor whose number is below processors has the shard of that
 	// number to itself. If processors is 0, they share the shards.
 	processors uint32
-	shardMask  uint64      // the number of shards - 1
-	some       window      // where the records of one writer go if every is empty
-	place      uintptr     // of first-last: where the next record goes; 0: to the Go code
-	counts     *countTable // of many writers: who counts where; nil until one counts
+	shardMask  uint64  // the number of shards - 1
+	some       window  // where the records of one writer go if every is empty
+	place      uintptr // of first-last: where the next record goes; 0: to the Go code
+	last       uint64  // if the switching word equals last, place is valid
 
 	// Log calls write these fields.
 	calls uint64 // events since the program adopted the downsample handler
@@ -119,6 +119,7 @@ type Channel struct {
 	given uint64 // the stamp that LogAt was given, while LogAt runs; 0: read the counter
 	_     [40]byte
 
+	counts  *countTable // of many writers: who counts where; nil until one counts
 	name    channel.Name
 	ring    *ring.Producer
 	changes sync.Mutex  // protects the fields below it, and the calls of adopt and Close
@@ -126,7 +127,7 @@ type Channel struct {
 	links   bool        // true if the channel was opened with handler link
 	closed  bool
 
-	_ [56]byte // up to a size at whose multiples the runtime allocates: see channelBytes
+	_ [48]byte // up to a size at whose multiples the runtime allocates: see channelBytes
 }
 
 // channelBytes is a size of the runtime's allocator that is a multiple of a cache line. So every

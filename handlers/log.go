@@ -39,7 +39,7 @@ func (c *Channel) aim(set *adopted) {
 	case set.mode == modeRecord, set.mode == modeXoY:
 		c.some.next, c.some.end = c.shard.Window()
 	case set.mode == modeFirstLast:
-		c.place = c.cell.Next()
+		c.place, c.last = c.cell.Next(), set.word
 	}
 }
 

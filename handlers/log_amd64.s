@@ -67,7 +67,10 @@ TEXT ·log(SB), NOSPLIT, $0-16
 	RET
 
 other:
-	MOVQ Channel_word(DI), R8
+	MOVQ  Channel_place(DI), R10
+	TESTQ R10, R10
+	JNE   firstLast
+	MOVQ  Channel_word(DI), R8
 	MOVQ (R8), R9
 	CMPQ R9, Channel_plain(DI)
 	JEQ  record
@@ -77,8 +80,6 @@ other:
 	MOVQ adopted_mode(SI), R9
 	CMPQ R9, $const_modeCounter
 	JEQ  counter
-	CMPQ R9, $const_modeFirstLast
-	JEQ  firstLast
 	CMPQ R9, $const_modeXoY
 	JEQ  xoy
 	CMPQ R9, $const_modeDownsample
@@ -154,26 +155,27 @@ counterShared:
 	INCQ  (R9)
 	RET
 
+	// The channel has a place for the next record if it adopted first-last, and after the first
+	// event. The record goes into the one of the two places to which the count does not point. The
+	// addresses of the two differ in bit 4.
 firstLast:
-	MOVQ  Channel_place(DI), R10
-	TESTQ R10, R10
-	JEQ   rare // the first event
-	MOVQ  Channel_cell(DI), R8
 	CMPL  Channel_writer(DI), $const_writerOrdered
 	JNE   unorderedLast
 	RDTSCP
 
-	// The record goes into the one of the two places to which the count does not point. The
-	// addresses of the two differ in bit 4.
 putLast:
+	MOVL AX, 0(R10)
+	MOVL DX, 4(R10)
+	MOVQ Channel_word(DI), R8
+	MOVQ Channel_last(DI), R9
+	CMPQ R9, (R8)
+	JNE  rare
 	MOVQ id+8(FP), BX
 	CMPQ BX, $-1 // a poison event
 	JEQ  rare
-	MOVL AX, 0(R10)
-	MOVL DX, 4(R10)
 	MOVQ BX, 8(R10)
-	XORQ $const_recordBytes, R10
-	MOVQ R10, Channel_place(DI)
+	MOVQ Channel_cell(DI), R8
+	XORQ $const_recordBytes, Channel_place(DI)
 	INCQ const_firstLastCount(R8)
 	RET
 
