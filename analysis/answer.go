@@ -60,6 +60,7 @@ type Answer struct {
 	// absent where the truth is not known.
 	Held *Held `json:"held,omitempty"`
 
+	// Slowest has the slowest tuples, and after them the slowest of those that were made of others.
 	Slowest  []TuplePath `json:"slowest,omitempty"`
 	Findings []Finding   `json:"findings,omitempty"`
 	Missing  []Missing   `json:"missing,omitempty"`
@@ -349,6 +350,7 @@ type Period struct {
 // points. Events of parallel branches may come in any order.
 type TuplePath struct {
 	ID     Reading  `json:"id"`
+	Made   bool     `json:"made,omitempty"` // of other tuples, as the result of a window is
 	Total  Interval `json:"total"`
 	Passed []Passed `json:"passed"`
 	// Paused is how much of the time of the spans on the critical path lay in pauses of the JVMs at

@@ -72,8 +72,10 @@ func (a *assembler) answer() *Answer {
 	a.counters(out)
 	out.ReturnTrips = a.returns.answer(in)
 	out.Comparisons = in.compare(a.bins, a.returns)
-	for _, s := range a.found.slowest {
-		out.Slowest = append(out.Slowest, a.path(s))
+	for _, made := range []bool{false, true} {
+		for _, s := range a.slowest(made) {
+			out.Slowest = append(out.Slowest, a.path(s, made))
+		}
 	}
 	if n := a.found.blind; n > 0 {
 		first, last := bits.TrailingZeros64(a.found.apart), 63-bits.LeadingZeros64(a.found.apart)

@@ -11,12 +11,11 @@ import (
 type found struct {
 	tuples  uint64
 	spans   map[spanKey]*span
-	points  []pointFound      // by rank
-	masks   map[uint64]uint64 // how many tuples passed each set of ranks
-	slowest []slow
-	least   int64  // a shorter tuple is not among the slowest
-	blind   uint64 // tuples that pass points whose order is not known
-	apart   uint64 // a pair of such points, as in plan
+	points  []pointFound       // by rank
+	masks   map[uint64]uint64  // how many tuples passed each set of ranks
+	slowest [maxPoints]slowest // by the rank where tuples begin
+	blind   uint64             // tuples that pass points whose order is not known
+	apart   uint64             // a pair of such points, as in plan
 	backs   []backwards
 
 	// A child is an id that was made of others, according to a link. childless counts the children
@@ -111,6 +110,12 @@ func addTo(bins *[]uint64, bin int, n uint64) {
 	(*bins)[bin] += n
 }
 
+// slowest are the slowest tuples of some, in order.
+type slowest struct {
+	kept  []slow
+	least int64 // a shorter tuple is not among them
+}
+
 // slow is a tuple that took long.
 type slow struct {
 	total tscratio.Elapsed
@@ -143,9 +148,12 @@ func (f *found) backwards(b backwards) {
 	f.backs = f.backs[:min(len(f.backs), maxBackwards)]
 }
 
+// has reports whether a tuple that took lo or longer is among the slowest.
+func (f *slowest) has(lo int64, most int) bool { return len(f.kept) < most || lo >= f.least }
+
 // slow keeps a tuple if it is among the slowest.
-func (f *found) slow(total tscratio.Elapsed, id uint64, path []passage, most int) {
-	if len(f.slowest) < most || total.Lo >= f.least {
+func (f *slowest) slow(total tscratio.Elapsed, id uint64, path []passage, most int) {
+	if f.has(total.Lo, most) {
 		f.keep(slow{total, id, slices.Clone(path)}, most)
 	}
 }
@@ -185,14 +193,14 @@ func (f *pointFound) inFlight() uint64 {
 }
 
 // keep puts a tuple among the slowest.
-func (f *found) keep(s slow, most int) {
-	f.slowest = append(f.slowest, s)
-	slices.SortFunc(f.slowest, func(a, b slow) int {
+func (f *slowest) keep(s slow, most int) {
+	f.kept = append(f.kept, s)
+	slices.SortFunc(f.kept, func(a, b slow) int {
 		return cmp.Or(-cmp.Compare(a.total.Lo, b.total.Lo), cmp.Compare(a.id, b.id),
 			cmp.Compare(a.path[0].reading, b.path[0].reading))
 	})
-	f.slowest = f.slowest[:min(len(f.slowest), most)]
-	f.least = f.slowest[len(f.slowest)-1].total.Lo
+	f.kept = f.kept[:min(len(f.kept), most)]
+	f.least = f.kept[len(f.kept)-1].total.Lo
 }
 
 // merge adds what another gatherer found. settle must have been called for both.
@@ -235,8 +243,10 @@ func (f *found) merge(o *found, slowest int) {
 			a.ended[n] = append(a.ended[n], b.ended[n]...)
 		}
 	}
-	for _, s := range o.slowest {
-		f.keep(s, slowest)
+	for r := range o.slowest {
+		for _, s := range o.slowest[r].kept {
+			f.slowest[r].keep(s, slowest)
+		}
 	}
 	for _, b := range o.backs {
 		f.backwards(b)

@@ -43,11 +43,11 @@ func (w *gatherer) measureAll(l *span, p *spanPart, xs, ys []uint64, on bool,
 				}
 			}
 		}
-		if pathOf != nil && (l.again || largest.Lo >= w.found.least ||
-			len(w.found.slowest) < w.in.options.Slowest) {
+		most, kept := w.in.options.Slowest, &w.found.slowest[l.key.from]
+		if pathOf != nil && (l.again || kept.has(largest.Lo, most)) {
 			for k, s := range elapsed {
-				if s.Lo >= w.found.least || len(w.found.slowest) < w.in.options.Slowest {
-					w.found.slow(s, idOf(i+k), pathOf(i+k), w.in.options.Slowest)
+				if kept.has(s.Lo, most) {
+					kept.slow(s, idOf(i+k), pathOf(i+k), most)
 				}
 			}
 		}

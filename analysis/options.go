@@ -37,9 +37,10 @@ type Options struct {
 	// Workers is the number of cores to use; 0: all.
 	Workers int
 
-	// Slowest is the number of slowest tuples that are kept with their whole path. 0 means 10, and
-	// a negative number means none. If other tuples were made of a slow tuple, only the slow
-	// tuple's path under its own id is kept.
+	// Slowest is the number of slowest tuples that are kept with their whole path, and of the
+	// slowest among tuples that were made of others. 0 means 10, and a negative number means none.
+	// If other tuples were made of a slow tuple, only the slow tuple's path under its own id is
+	// kept.
 	Slowest int
 
 	// Edges declare which points follow which, each as actor/point. They are added to the graph

@@ -34,6 +34,7 @@ type oracleRing struct {
 type oraclePath struct {
 	tscratio.Elapsed
 	passed []oracleEvent
+	made   bool // begins where all tuples were made of others
 }
 
 // oracleSpan names a span. origin is empty for a span between two points. Otherwise it is waiting,
@@ -64,7 +65,7 @@ type oracleAnswer struct {
 	critical         map[[2]string]*oracleSum
 	wholes, withheld map[oracleSpan]int
 	orphans          int
-	slowest          []oraclePath
+	slowest          []oraclePath // those made of others come last
 	disordered       map[string]int
 	// the points that each tuple passed
 	points [][]string
@@ -194,7 +195,7 @@ func (o *oracle) answer() *oracleAnswer {
 		oracleEvent
 	}
 	var ends []end
-	guesses := a.guesses
+	guesses, made := a.guesses, map[string]int{}
 	merges := o.merges(byID)
 	doubtful := map[oracleEvent]bool{} // by last event of a made tuple: whether it is in doubt
 	begins, finals := map[uint64][]oracleEvent{}, map[uint64][]oracleEvent{}
@@ -207,6 +208,7 @@ func (o *oracle) answer() *oracleAnswer {
 				if _, ok := way[p]; ok {
 					passed = append(passed, p)
 					a.pass[p]++
+					made[p] += number(children[id])
 				}
 			}
 			a.points = append(a.points, passed)
@@ -307,7 +309,13 @@ func (o *oracle) answer() *oracleAnswer {
 			o.span(a, latest, last, e)
 		}
 	}
-	slices.SortFunc(a.slowest, func(x, y oraclePath) int { return cmp.Compare(y.Lo, x.Lo) })
+	for i := range a.slowest {
+		p := a.slowest[i].passed[0].point
+		a.slowest[i].made = made[p] > 0 && made[p] == a.pass[p]
+	}
+	slices.SortFunc(a.slowest, func(x, y oraclePath) int {
+		return cmp.Or(cmp.Compare(number(x.made), number(y.made)), cmp.Compare(y.Lo, x.Lo))
+	})
 	return a
 }
 

@@ -6,9 +6,24 @@ import (
 	"slices"
 )
 
+// slowest returns the slowest of the tuples that were made of others, or of all others. If all
+// tuples at a point were made of others, so were those that begin there.
+func (a *assembler) slowest(made bool) []slow {
+	var all slowest
+	for r := range a.found.slowest {
+		p := &a.found.points[min(r, len(a.found.points)-1)]
+		for _, s := range a.found.slowest[r].kept {
+			if (p.made > 0 && p.made == p.tuples) == made {
+				all.keep(s, a.in.options.Slowest)
+			}
+		}
+	}
+	return all.kept
+}
+
 // path returns a tuple's whole path.
-func (a *assembler) path(s slow) TuplePath {
-	w := TuplePath{ID: Reading(s.id), Total: intervalOf(s.total)}
+func (a *assembler) path(s slow, made bool) TuplePath {
+	w := TuplePath{ID: Reading(s.id), Total: intervalOf(s.total), Made: made}
 	var at [maxPoints]passage
 	var index [maxPoints]int
 	var mask uint64

@@ -87,7 +87,7 @@ func (w *gatherer) alone(l *span, part *spanPart, id uint64, from, to *passage, 
 		l.critical.add([]tscratio.Elapsed{d.Elapsed})
 	}
 	if (keep || on && l.key.kind == wholePath) && w.in.options.Slowest > 0 {
-		w.found.slow(d.Elapsed, id, w.passing, w.in.options.Slowest)
+		w.found.slowest[l.key.from].slow(d.Elapsed, id, w.passing, w.in.options.Slowest)
 	}
 	if l.again {
 		part.n++

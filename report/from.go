@@ -365,16 +365,29 @@ var ordinals = []string{"slowest", "2nd slowest", "3rd slowest"}
 func (f *from) tuples() {
 	// The page prints middles, so tuples are ordered by their middles.
 	slowest := slices.Clone(f.a.Slowest)
+	made := func(p analysis.TuplePath) bool { return p.Made }
 	slices.SortStableFunc(slowest, func(x, y analysis.TuplePath) int {
+		switch {
+		case y.Made && !x.Made:
+			return -1
+		case x.Made && !y.Made:
+			return 1
+		}
 		return cmp.Compare(y.Total.Lo_cycles/2+y.Total.Hi_cycles/2,
 			x.Total.Lo_cycles/2+x.Total.Hi_cycles/2)
 	})
+	ordinary := slices.IndexFunc(slowest, made)
 	for i, w := range slowest {
+		of := ""
+		if w.Made {
+			i, of = i-ordinary, " of those made of others"
+		}
 		t := Tuple{ID: uint64(w.ID), Why: fmt.Sprintf("%dth slowest", i+1),
 			Total: interval(w.Total), Verdict: Consistent}
 		if i < len(ordinals) {
 			t.Why = ordinals[i]
 		}
+		t.Why += of
 		within := map[string]int{} // how many steps an actor has
 		for _, p := range w.Passed {
 			for _, arrival := range p.After {

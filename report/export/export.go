@@ -135,6 +135,13 @@ func Run(ctx context.Context, dir *runs.Directory, o analysis.Options, kinds Kin
 		}
 		return nil
 	}
+	o.Links = func(parent, child uint64) {
+		for _, s := range sinks {
+			if t, ok := s.(*trace); ok && t.shown.slowest {
+				t.tuples.link(parent, child)
+			}
+		}
+	}
 	if answer, err = analysis.Run(ctx, dir, o); err != nil {
 		return nil, nil, err
 	}

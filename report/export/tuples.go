@@ -119,12 +119,19 @@ type choice struct {
 	most    int
 	slowest bool
 	kept    []*tuple
+	made    *choice // of the slowest tuples, those that were made of others; nil: none
 }
 
 // add keeps a tuple. If there are then more than c.most, it drops the last in order.
 func (c *choice) add(t *tuple) error {
 	if c.slowest && t.whole() == nil {
 		return nil
+	}
+	if c.slowest && len(t.parents) > 0 {
+		if c.made == nil {
+			c.made = &choice{most: c.most, slowest: true}
+		}
+		c = c.made
 	}
 	if heap.Push(c, t); len(c.kept) > c.most {
 		heap.Pop(c)
@@ -134,6 +141,11 @@ func (c *choice) add(t *tuple) error {
 
 // of says which of all tuples are kept.
 func (c *choice) of(all uint64) string {
+	if n := len(c.kept); c.made != nil {
+		made := len(c.made.kept)
+		return fmt.Sprintf("of %d tuples, the %d slowest, and the %d slowest of those that were "+
+			"made of others", all, n, made)
+	}
 	switch {
 	case uint64(len(c.kept)) == all:
 		return fmt.Sprintf("all %d tuples", all)
@@ -167,10 +179,13 @@ func (c *choice) Pop() any {
 	return t
 }
 
-// sorted returns the tuples that are kept, in order.
+// sorted returns the tuples that are kept, in order. Those that were made of others come last.
 func (c *choice) sorted() []*tuple {
 	slices.SortFunc(c.kept, c.order)
-	return c.kept
+	if c.made == nil {
+		return c.kept
+	}
+	return slices.Concat(c.kept, c.made.sorted())
 }
 
 // about returns what a slice or a span says about a duration between two events.

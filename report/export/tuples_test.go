@@ -42,3 +42,28 @@ func TestSlowestTuples(t *testing.T) {
 		slices.Reverse(tuples)
 	}
 }
+
+// Tuples that were made of others take longer than the others. They do not take the place of these.
+func TestSlowestTuplesAndWindows(t *testing.T) {
+	c := choice{most: 2, slowest: true}
+	for id := range uint64(10) {
+		row := analysis.DurationRow{Kind: endToEnd, Whole: true}
+		row.Lo, row.Hi = int64(id), int64(id)
+		one := &tuple{id: id, durations: []analysis.DurationRow{row}}
+		if id > 5 {
+			one.parents = []uint64{1, 2}
+		}
+		c.add(one)
+	}
+	var ids []uint64
+	for _, t := range c.sorted() {
+		ids = append(ids, t.id)
+	}
+	if want := []uint64{5, 4, 9, 8}; !slices.Equal(ids, want) {
+		t.Errorf("kept %d, want %d", ids, want)
+	}
+	if got, want := c.of(10), "of 10 tuples, the 2 slowest, and the 2 slowest of those that were "+
+		"made of others"; got != want {
+		t.Errorf("kept %q, want %q", got, want)
+	}
+}

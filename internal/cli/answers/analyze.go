@@ -78,7 +78,7 @@ func (f *analyzeFlags) add(cmd *cobra.Command) {
 // addSlowest adds --slowest, for commands that show single tuples.
 func (f *analyzeFlags) addSlowest(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&f.slowest, "slowest", 3, "how many of the slowest tuples to show, each "+
-		"with its whole path")
+		"with its whole path, and of those that were made of others")
 }
 
 // options turns flags into options. Its errors are usage errors.

@@ -99,7 +99,7 @@ or undecided, or the receiver refused spans.`,
 	cmd.Flags().StringVar(&otlp, "otlp", "", "`file` to write, or address of a receiver to send "+
 		"to, as http://collector:4318")
 	cmd.Flags().IntVar(&flags.slowest, "slowest", 0, "with Perfetto and OTLP: show only this many "+
-		"tuples, the slowest")
+		"tuples, the slowest, and as many of those that were made of others")
 	return cmd
 }
 

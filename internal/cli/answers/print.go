@@ -285,8 +285,12 @@ func printReturnTrips(out io.Writer, a *analysis.Answer) {
 
 func printSlowest(out io.Writer, a *analysis.Answer) {
 	for i, way := range a.Slowest {
-		if i == 0 {
-			fmt.Fprintln(out, "\nslowest tuples, with the time since the event before")
+		if i == 0 || way.Made != a.Slowest[i-1].Made {
+			made := ""
+			if way.Made {
+				made = " that were made of others"
+			}
+			fmt.Fprintf(out, "\nslowest tuples%s, with the time since the event before\n", made)
 		}
 		fmt.Fprintf(out, "  %d: %s%s\n", way.ID, amount(a, way.Total),
 			suspectText(slices.ContainsFunc(way.Passed,
