@@ -27,8 +27,8 @@ func rings(t *testing.T, parent, name string, files ...string) string {
 }
 
 // Rings of other users are named if nobody logged to the agent, or if nobody logged to the channels
-// of these rings, whatever other channels logged. Rings that another agent drains are named only if
-// nobody logged, and so are rings of the agent's own user.
+// of these rings, whatever other channels logged. Two other kinds of rings are named only if nobody
+// logged: rings that another agent drains, and rings of the agent's own user.
 func TestRingsOfAnotherUserAreNamed(t *testing.T) {
 	parent := t.TempDir()
 	own := rings(t, parent, "cloudprofiler-1")

@@ -236,9 +236,9 @@ func (a *Agent) missing() (all []string) {
 	return all
 }
 
-// removeOld removes the oldest closed runs, or the oldest directories of times without a run. With
-// the run that is being opened, or with the present directory, the configured number remains. By
-// now the server has collected the old runs, or will never collect them.
+// removeOld removes the oldest closed runs, or the oldest directories of times without a run. The
+// configured number remains, which includes the run that is being opened, or the present directory.
+// By now the server has collected the old runs, or will never collect them.
 //
 // removeOld judges age by the order in which the directories were begun. Older agents did not note
 // this order. removeOld removes their directories first, and judges the age of these by the clock.

@@ -32,13 +32,14 @@ var goCalls = []struct{ row, symbol, jumps string }{
 	{"Go: downsample, not kept", "log", "tnnnnntn"},
 }
 
-// TestBarChains computes with llvm-mca, for microarchitectures that are not at hand, what stands
-// around the reading of the counter in a log call. No figure may be above the one in
+// TestBarChains computes with llvm-mca, for microarchitectures that are not at hand, what a log
+// call executes before and after it reads the counter. No figure may be above the one in
 // docs/performance.md, where a figure is "before + after, uops".
 //
-// The reading lets nothing overlap. So before is the time from the call's first instruction until
-// all instructions before the reading have executed, and after is the time from the reading to the
-// execution of the last instruction of the call, both in cycles. The uops leave out the reading.
+// The reading overlaps with no other instruction. So before is the time from the call's first
+// instruction until all instructions before the reading have executed, and after is the time from
+// the reading to the execution of the last instruction of the call, both in cycles. The uops leave
+// out the reading.
 //
 // What this does not show: the models know no cache misses, and no forwarding from a store to a
 // load of the same address. A store counts as executed when its address and data are there, because

@@ -147,8 +147,8 @@ func Sweep(ctx context.Context, o SweepOptions) (r SweepResult, err error) {
 }
 
 // startClients starts processes with clients of the given names, and waits until each has examined
-// the machine, which is not part of a sweep. The caller must stop the returned workers, also if
-// there is an error.
+// the machine, which is not part of a sweep. The caller must stop the returned workers even after
+// an error.
 func startClients(ctx context.Context, o SweepOptions, server string, names []string) (
 	workers []*worker, err error) {
 	o.Progress("starting the clients")

@@ -78,8 +78,8 @@ func (c *core) collectAll() {
 }
 
 // collectFailed handles an error of a collection. If the node is gone, collectFailed waits for its
-// return. Otherwise, and if the node does not return in time, the run goes without the rest of its
-// files.
+// return. If the node does not return in time, or if the error has another cause, the run lacks the
+// rest of the node's files.
 func (c *core) collectFailed(k *collection, why error) {
 	if c.ended(k) {
 		return

@@ -69,9 +69,9 @@ func (k pairKey) has(name string) bool { return k.a == name || k.b == name }
 func (k pairKey) names() [2]string { return [2]string{k.a, k.b} }
 
 // forgetStrangers drops pairs on disk that have an unknown node, except pairs that a run uses. Such
-// pairs exist in two cases. Either the server died while it forgot the node. Or it died after it
-// had written the pair, before it wrote the node; then it had not acknowledged the pair's trains,
-// and the node reports them again.
+// pairs exist in two cases. In the first, the server died while it was forgetting the node. In the
+// second, it died after it had written the pair and before it wrote the node. It had then not
+// acknowledged the pair's trains, so the node reports them again.
 func (c *core) forgetStrangers() error {
 	var err error
 	for _, key := range c.sortedPairs() {

@@ -121,8 +121,8 @@ func wait(t *testing.T, what string, holds func() bool) {
 }
 
 // If a client's public key is removed from the directory, the server ends the client's connection.
-// No node answers the probe keys that the client still has. The other clients continue with new
-// keys.
+// No node answers probes under the keys that the client still has. The other clients continue with
+// new keys.
 func TestTakingAKeyAwayEndsWhatItsOwnerHas(t *testing.T) {
 	k := newKeyed(t, "a", "b", "c")
 	wait(t, "trains", func() bool {

@@ -1,8 +1,8 @@
 package coordinator
 
 // roundsOf returns all pairs of the numbers 0 to n−1, in rounds of disjoint pairs. If n is even,
-// there are n−1 rounds. If n is odd, there are n rounds, and in each of them another number has no
-// partner.
+// there are n−1 rounds. If n is odd, there are n rounds, and in each of them a different number has
+// no partner.
 //
 // This is the circle method: one number stands still, the other numbers walk around it, and numbers
 // that face each other form a pair.

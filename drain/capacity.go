@@ -125,8 +125,8 @@ func (d *Drainer) leave(whose process, why error) {
 }
 
 // left counts the rings that the drainer left undrained in the last full scan and in the partial
-// scans after it. If there were none before, left reports the reason. Then it divides the room
-// among the processes.
+// scans after it. If there are such rings now, and there were none before, left reports the reason.
+// Then it divides the room among the processes.
 func (d *Drainer) left() {
 	d.mu.Lock()
 	count := 0

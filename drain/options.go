@@ -133,11 +133,11 @@ const (
 	// abandoned.
 	partAge = 10 * time.Second
 
-	// One look takes at most lookRecords records from a ring. If many rings have more records than
-	// that, they share lookRecords, but each may take leastRecords. A block with fewer than
-	// blockRecords records counts as blockRecords. So no ring keeps a worker busy for more than
-	// some milliseconds, however many records it contains, and the worker's other rings do not wait
-	// long.
+	// Each time that a worker looks at a ring, it takes at most lookRecords records. If many rings
+	// have more records than that, they share lookRecords, but each may take leastRecords. A block
+	// with fewer than blockRecords records counts as blockRecords. So no ring keeps a worker busy
+	// for more than some milliseconds, however many records it contains, and the worker's other
+	// rings do not wait long.
 	lookRecords  = 2 * logstore.MaxRows
 	leastRecords = 1 << 13
 	blockRecords = 1 << 9

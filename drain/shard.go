@@ -96,12 +96,12 @@ func (s *source) take(w *worker, i int, state ring.State, now phase) error {
 // fastest is more than the number of records that a core can log per second.
 const fastest = 1e8
 
-// pace returns how long to wait before the next look at a shard, so that at most a quarter of the
+// pace returns how long to wait before looking at a shard again, so that at most a quarter of the
 // shard is full by then. It returns 0 if a quarter is full already.
 //
 // Programs log in bursts, so pace uses the highest recent rate. If the program was slower since the
-// last look, pace halves this rate, which doubles the time to the next look. If the shard was full,
-// the program may have waited for room. Then its rate is unknown, and pace uses fastest.
+// worker last looked, pace halves this rate, which doubles the wait. If the shard was full, the
+// program may have waited for room. Then its rate is unknown, and pace uses fastest.
 func (p *place) pace(state ring.State, now time.Duration, records uint64) time.Duration {
 	const longest = time.Hour
 	came := state.Tail - p.tail

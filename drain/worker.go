@@ -162,8 +162,9 @@ func (w *worker) rest() time.Duration {
 }
 
 // awakeLimit is the shortest wait during which a worker sleeps. A sleeping thread gets its core
-// back only after 50 µs to more than a millisecond. If the next look is due sooner than awakeLimit,
-// the ring could be full before the thread runs again, so the worker stays awake.
+// back only after 50 µs to more than a millisecond. If the worker must look at a ring sooner than
+// awakeLimit, the ring could be full before a sleeping thread runs again, so the worker stays
+// awake.
 const awakeLimit = 200 * time.Microsecond
 
 // sleep waits until a moment that is at most four polls away. Nothing can wake a worker earlier.

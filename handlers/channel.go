@@ -26,8 +26,9 @@ type Options struct {
 	Params channel.Params
 
 	// Policy is what happens when the ring is full. block waits for the drainer. If the drainer
-	// does not move for a second, block drops and counts events until the drainer moves again. drop
-	// drops and counts events at once. overwrite keeps only the last records. "" is block.
+	// takes nothing for a second, the channel drops and counts events until the drainer takes some
+	// again. drop drops and counts events at once. overwrite keeps only the last records. "" is
+	// block.
 	Policy string
 
 	// Stamp is the instruction that reads the counter: rdtscp or rdtsc. rdtsc costs half as much,

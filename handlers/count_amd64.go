@@ -9,12 +9,12 @@ const (
 	countHash = 0x9E3779B1 // a prime near 2^32 divided by the golden ratio
 )
 
-// countTable says in which cell a goroutine counts if many count. The place of a goroutine follows
-// from its address. The first goroutines, one for each shard, get a cell of their own, and need no
-// locked operation. All others add to cells that they share.
+// countTable says in which cell a goroutine counts if many goroutines count. The place of a
+// goroutine follows from its address. The first goroutines, one for each shard, get a cell of their
+// own, and need no locked operation. All others add to cells that they share.
 //
-// A goroutine keeps its cell, because nobody sees it end. But the runtime uses the memory of a
-// goroutine that ended for a later one, and that one then has the cell.
+// A goroutine keeps its cell, because nobody notices when it ends. But the runtime gives the memory
+// of an ended goroutine to a later one, which then has the cell.
 type countTable struct {
 	places [1 << countBits]countPlace
 	given  int // cells that goroutines have; Channel.changes protects it

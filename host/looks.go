@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// muchWider says which looks the method joined ignores: those that are more than muchWider times as
-// wide as the narrowest one. So wide a look says little about the offset: one of the two cores did
-// not run for a part of the exchange.
+// muchWider limits the width of the looks that are joined, as a multiple of the narrowest look. A
+// wider look says little about the offset, because one of the two cores did not run for a part of
+// the exchange.
 const muchWider = 4
 
 // looks contains the measurements of the offset between two cores' counters, in the order in which

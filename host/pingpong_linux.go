@@ -88,10 +88,10 @@ type table struct {
 	_    [127]byte
 }
 
-// pauses limits the pause between two looks at the shared number. The pause consists of readings of
-// the counter. A core that looks without a pause takes the cache line back before the other core
-// has used it. A core that pauses for long notices the number late. So the pause differs from round
-// to round, and the best round counts.
+// pauses limits how long a core pauses before it looks at the shared number again. The pause
+// consists of readings of the counter. A core that looks without a pause takes the cache line back
+// before the other core has used it. A core that pauses for long notices the number late. So the
+// pause differs from round to round, and the best round counts.
 const pauses = 32
 
 // await waits in a loop until l.sequence is want. It rarely looks at the clock, because that takes

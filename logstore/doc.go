@@ -13,8 +13,8 @@
 // previous counter, and consecutive ids take nothing: see column.go. On average, a record must take
 // at most 1.15 × the entropy of its counter and id: TestSizeStaysNearEntropy checks this. One core
 // must write, and also read, 2 GB of records with consecutive ids a second. For other ids
-// compressing takes twice as long. A writer that has no time for that sets [Block.Hurried].
-// BenchmarkEvents measures all of this.
+// compressing takes twice as long. If a writer has no time to compress a block, it sets
+// [Block.Hurried]. BenchmarkEvents measures all of this.
 //
 // # Limits
 //

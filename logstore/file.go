@@ -343,8 +343,8 @@ func (c *Cursor) Next() (*Block, error) {
 		}
 		block, err := c.read(e)
 		// If the index is wrong here, bytes were inserted or removed, or a header was false. Only a
-		// search can find where the blocks are now. After it, the loop begins again; sequence
-		// numbers show which rows were returned already.
+		// search can find where the blocks are now. After the search, the loop begins again;
+		// sequence numbers show which rows were returned already.
 		from := int64(-1)
 		switch {
 		case c.file.indexBy == byEnd && errors.Is(err, ErrIndex):

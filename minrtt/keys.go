@@ -34,7 +34,7 @@ func newNumber() uint64 {
 }
 
 // A Key authenticates the trains of one prober with one answerer. If two probers share a key, each
-// ends the other's trains. The zero Key serves with an answerer that requires no key. With the zero
+// ends the other's trains. Use the zero Key with an answerer that requires no key. With the zero
 // Key, damaged packets are noticed, but everybody can send packets.
 type Key struct {
 	Secret uint64 // number of the secret from which the key is derived

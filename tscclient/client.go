@@ -229,8 +229,8 @@ func (c *Client) Pairs() []*tscratio.Pair {
 }
 
 // Observe makes the client call f with the outcome of every train, until the caller calls stop. The
-// client calls f on the goroutine that ran the train, which still holds up other trains. So f must
-// be quick and must not run trains.
+// client calls f on the goroutine that ran the train, and other trains wait until f returns. So f
+// must be quick and must not run trains.
 func (c *Client) Observe(f func(Outcome)) (stop func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

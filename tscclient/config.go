@@ -27,7 +27,7 @@ type Config struct {
 	// Listen is the address at which the client answers probes. Port 0 means any free port.
 	Listen netip.AddrPort
 
-	// Secret is what the keys of Client.Key are derived from, until RenewSecret draws another one.
+	// Secret is the secret from which Client.Key derives keys, until RenewSecret draws another one.
 	// A server that commands the client adds secrets of its own. Zero: the client answers any
 	// prober until a server adds a secret.
 	Secret minrtt.Secret

@@ -39,7 +39,7 @@ func newReports(transmit func(context.Context, *control.Trains) error) *reports 
 
 // answer sends, as a report, a batch that an order requested. First it sends all reports with
 // smaller numbers, because an acknowledgement concerns all reports up to a number. If that fails,
-// the new report waits with them, and the order gets no answer.
+// the new report waits with the others, and the order gets no answer.
 func (r *reports) answer(ctx context.Context, m *control.Trains, transmit func()) {
 	r.sending.Lock()
 	defer r.sending.Unlock()

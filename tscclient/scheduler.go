@@ -14,8 +14,8 @@ type Budget struct {
 	TrainsPerSecond float64
 
 	// CPUShare is the part of one core that the node's own trains may use. It counts the CPU time
-	// of the thread that runs them, but not the time for answers to other nodes: those follow from
-	// the other nodes' budgets. 0: no limit.
+	// of the thread that runs them. It does not count the time for answers to other nodes, because
+	// the budgets of these nodes limit that time. 0: no limit.
 	CPUShare float64
 
 	// BytesPerSecond limits the bytes that the node's own trains send and receive, with IP and UDP

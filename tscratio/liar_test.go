@@ -13,9 +13,9 @@ import (
 // honest is the network of these tests. No packet takes less than 3 µs.
 var honest = network{base: 3, jitter: 1}
 
-// claimed is by how much a liar shortens a packet's delay in either direction, in the liar's
-// cycles. Its peer sees nothing that contradicts this, but relations that rest on the liar become
-// narrower than the truth allows.
+// claimed is the amount by which a liar shortens a packet's delay in either direction, in the
+// liar's cycles. Its peer sees nothing that contradicts this, but relations that rest on the liar
+// become narrower than the truth allows.
 const claimed = 5000
 
 // lie shifts the stamps of one node, and shortens the delay between it and its peer.

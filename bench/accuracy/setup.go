@@ -24,8 +24,8 @@ type Machine struct {
 // Micros returns cycles as microseconds.
 func (m Machine) Micros(cycles float64) float64 { return cycles / float64(m.Hz) * 1e6 }
 
-// slackTime is the longest time for which core slack is measured. On a quiet machine half a second
-// shows everything. On a busy machine the threads on two cores seldom run at the same time.
+// slackTime is the longest time for which core slack is measured. On a machine without other work,
+// half a second is enough. On a busy machine the threads on two cores seldom run at the same time.
 // Whatever the measurement leaves unknown widens every bound.
 const slackTime = 5 * time.Second
 

@@ -15,9 +15,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// logLimits are the bars: the largest median ratio of a row to its base. AMD's rdtscp takes longer
-// than Intel's, so the same work beside it is a smaller part. CPUs of others have the bars of
-// Intel's.
+// logLimits has the bars: the largest median ratio of each row to its base. AMD's rdtscp takes
+// longer than Intel's, so the same additional work is a smaller part of it. CPUs of other makers
+// have Intel's bars.
 var logLimits = map[string]struct{ intel, amd float64 }{
 	"id-cold":              {2, 2.5}, // of the typical time
 	"null":                 {0.1, 0.1},

@@ -45,8 +45,8 @@ extern const unsigned __rseq_size __attribute__((weak));
  * It reports whether it has moved the tail.
  *
  * Label 1 begins the sequence, and label 2 follows it. The kernel jumps from there to 4, behind the
- * signature that glibc registers. Another library may be unloaded, so no thread keeps a pointer
- * into it: the last instruction clears the pointer.
+ * signature that glibc registers. The library that contains this code may be unloaded, and then no
+ * thread may have a pointer into it. So the last instruction clears the pointer.
  */
 static inline bool cp_advance(const uint32_t *reserve, unsigned core, uint64_t *tail, uint64_t from,
 			      uint64_t to)

@@ -3,9 +3,9 @@
  * logs to a ring with policy overwrite, which nobody drains. The same thread also logs to a ring
  * for many writers, which is emptied between turns. Calls and readings take turns of a few
  * milliseconds. For each repetition the program prints a line with medians over many turns: the
- * ratio, the nanoseconds of a call, the nanoseconds of a reading, and the ratios for many writers:
- * if they reserve places in the best way that this machine has, and with a compare-and-swap, and
- * the same for events that they count.
+ * ratio, the nanoseconds of a call, the nanoseconds of a reading, and four ratios for many writers.
+ * The first two are for events that they log: with the best way to reserve places that this machine
+ * has, and with a compare-and-swap. The other two are the same for events that they count.
  *
  *	bench [REPETITIONS]
  *

@@ -1,8 +1,8 @@
 /*
  * This program logs in some threads and reads the rings in others, as FORMAT.md says. It checks
  * that no copy that a reader accepts is a mixture. It stops after the given number of seconds. It
- * finds a reader that does not look again. It may miss two neighbouring stores in
- * the wrong order: see ring/order_contract_test.go for those.
+ * notices a reader that does not look again. It may not notice two neighbouring stores in the wrong
+ * order, which ring/order_contract_test.go finds.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
- * In these tests, writers reserve places in restartable sequences, and are interrupted there. A
- * test that loses the interruption of threads by membarrier would need a switch within a few
- * instructions of another thread, so nothing here finds that.
+ * In these tests, writers reserve places in restartable sequences, and are interrupted there. If
+ * the library no longer interrupted threads by membarrier, these tests would not notice: the fault
+ * shows only if the kernel switches within a few instructions of another thread.
  */
 #if !defined(__x86_64__) /* the library has these sequences only there */
 int main(void) { return 0; }
