@@ -316,13 +316,16 @@ static inline void cp_log(cp_channel *c, uint64_t id)
 	r = c->next;
 	if (__builtin_expect(r < c->end, 1)) {
 		__builtin_prefetch(r + 4, 1); /* the line of the records after this one */
+		/*
+		 * Load the pointer before the reading, so that the chain behind it is shorter, and
+		 * only once: a signal handler may fork here, which changes it.
+		 */
+		word = __atomic_load_n(&c->word, __ATOMIC_RELAXED);
 		counter = cp_counter();
 		/* Publish the last tail before this record may replace another one. */
 		__atomic_thread_fence(__ATOMIC_RELEASE);
 		/* Nobody sees a record above the tail, so half a record may stay here. */
 		__atomic_store_n(&r->counter, counter, __ATOMIC_RELAXED);
-		/* Load the pointer once: a signal handler may fork here, which changes it. */
-		word = __atomic_load_n(&c->word, __ATOMIC_RELAXED);
 		if (__builtin_expect(__atomic_load_n(word, __ATOMIC_ACQUIRE) == c->plain, 1)) {
 			__atomic_store_n(&r->id, id, __ATOMIC_RELAXED);
 			c->next = r + 1;
