@@ -139,8 +139,8 @@ func TestDeadNodesCostTheirOwnPairsOnly(t *testing.T) {
 	}
 }
 
-// If the server was busy for a long time, it does not take that time for silence of the nodes, and
-// declares no node dead. Soon afterwards it finds the nodes that are really gone.
+// If the server was busy for a long time, it does not mistake that time for silence of the nodes,
+// and declares no node dead. Soon afterwards it finds the nodes that are really gone.
 func TestTheServersOwnWorkIsNotSilence(t *testing.T) {
 	f := newFleet(t, testConfig(), names(3)...)
 	f.wantSweep(time.Minute)

@@ -147,8 +147,8 @@ func setFrequency(n *runs.Node, f *control.Frequency) {
 	n.FrequencySource = f.Clock
 }
 
-// noteFrequency stores the frequency that a node measured over the run, in place of the one from
-// the node's registration. The one over the run was measured for longer.
+// noteFrequency stores the frequency that a node measured over the run. It replaces the frequency
+// from the node's registration, which was measured for a shorter time.
 func (r *run) noteFrequency(node string, f *control.Frequency) error {
 	return r.draft.Update(func(run *runs.Run) {
 		for i := range run.Nodes {

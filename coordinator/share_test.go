@@ -9,7 +9,7 @@ import (
 )
 
 // The server ends the registration of a node that gives it endless work, and still measures the
-// other nodes. The node may come back, and its reports are not lost.
+// other nodes. If that node comes back, its reports are not lost.
 func TestANodeHasItsShareOfTheServer(t *testing.T) {
 	f := newFleet(t, testConfig(), names(4)...)
 	f.wantSweep(time.Minute)

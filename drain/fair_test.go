@@ -39,8 +39,8 @@ func reserve(t *testing.T, r *rig, n uint64, written func(uint64) bool) (reserve
 	return reserved, whole
 }
 
-// However many records or holes a dead ring has, one look takes a limited number of them. In the
-// end nothing is missing.
+// However many records or holes a dead ring has, a worker takes a limited number of them each time
+// that it looks at the ring. In the end nothing is missing.
 func TestALookAtADeadRingIsBounded(t *testing.T) {
 	for _, test := range []struct {
 		what    string
@@ -128,7 +128,7 @@ func TestAFlushOfALargeRingStopsNoOther(t *testing.T) {
 }
 
 // However many rings are full, one pass takes little more from all of them together than from one
-// full ring. Between two looks at a ring, the worker looks at all others.
+// full ring. Before the worker looks at a ring again, it looks at all others.
 func TestManyFullRingsShareAPass(t *testing.T) {
 	const rings = 6
 	for what, records := range map[string]uint64{"records": 1 << 18, "holes": 1 << 21} {

@@ -82,8 +82,8 @@ func TestLogsGoToAnotherDirectory(t *testing.T) {
 		if !logs["a/x"].report.Sealed {
 			t.Errorf("the log in %q is not sealed", dir)
 		}
-		// A channel without events has a log there, too, so that readers of the directory see the
-		// channel.
+		// A channel without events also has a log in the new directory, so that readers of the
+		// directory see the channel.
 		if i > 0 && logs["idle/x"] == nil {
 			t.Errorf("no log of the idle channel in %q", dir)
 		}

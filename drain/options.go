@@ -67,8 +67,9 @@ type Options struct {
 	// one worker for every four cores, but at least 1 and at most 4.
 	Workers int
 
-	// Poll is the longest time between two looks at a ring. If a worker has seen no records for a
-	// second, this time doubles, and after three seconds it doubles again. 0 means DefaultPoll.
+	// Poll is the longest time until a worker looks at a ring again. If a worker has seen no
+	// records for a second, this time doubles, and after three seconds it doubles again. 0 means
+	// DefaultPoll.
 	Poll time.Duration
 
 	// SegmentBytes is the length at which the drainer ends a log file and begins another. 0 means

@@ -120,8 +120,8 @@ func (p *place) pace(state ring.State, now time.Duration, records uint64) time.D
 		return 0
 	}
 	seconds := float64(records/4-waiting) / max(p.rate, 1) / 2
-	// If the shard is nearly a quarter full, this time alone would become shorter with every look.
-	// If the shard will not be full soon, wait a little longer.
+	// If the shard is nearly a quarter full, this wait alone would become shorter and shorter. If
+	// the shard will not be full soon, wait a little longer.
 	seconds = max(seconds, min(early.Seconds(), float64(records-waiting)/max(p.rate, 1)/8))
 	return time.Duration(min(seconds*1e9, float64(longest)))
 }
@@ -137,8 +137,8 @@ func (s *source) hold() time.Duration {
 // takeRecords writes the waiting records of a shard below tail, if they are due.
 func (s *source) takeRecords(w *worker, i int, tail uint64, now phase) error {
 	p := &s.places[i]
-	// Do not leave events for the next look if they would then have waited too long: that look may
-	// come only after one more Poll.
+	// Take events now if they would otherwise wait too long: the worker may look at the ring again
+	// only after one more Poll.
 	due := now != live || w.now+s.d.o.Poll-p.since >= s.hold()
 	p.unfinished = false
 	end := tail
@@ -210,8 +210,8 @@ func (s *source) takeRecords(w *worker, i int, tail uint64, now phase) error {
 	return nil
 }
 
-// batch returns how many records to copy at once: the look's remaining budget, but at least
-// blockRecords, rounded down to whole rows.
+// batch returns how many records to copy at once: what the worker may still take from the ring this
+// time, but at least blockRecords, rounded down to whole rows.
 func (s *source) batch() uint64 { return uint64(max(s.budget, blockRecords)) / s.per * s.per }
 
 // store writes the first rows in the worker's buffer to the log. If a limit is reached, store only

@@ -13,8 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// phase is the purpose of a look at a ring. Each phase does everything that the phase before it
-// does, and more.
+// phase is the purpose for which a worker looks at a ring. Each phase does everything that the
+// phase before it does, and more.
 type phase int
 
 const (
@@ -124,8 +124,8 @@ func (w *worker) begin(now time.Duration) {
 	w.yielded = 0
 }
 
-// portion returns how many records a look may take. If several rings had more records in the
-// previous pass than one look may take, they share the portion of one ring.
+// portion returns how many records a worker may take from a ring in one pass. If several rings had
+// more records than that in the previous pass, they share the portion of one ring.
 func (w *worker) portion() int { return max(lookRecords/max(w.starved, 1), leastRecords) }
 
 // takeIn moves the rings that the worker was given to its list of rings.
@@ -149,8 +149,8 @@ func (s *source) due(now time.Duration) bool {
 // longQuiet is the time without any records after which a worker looks at its rings least often.
 const longQuiet = 3 * time.Second
 
-// rest returns the longest time until the next look at a ring. The time grows while no records
-// arrive, because waking up is nearly the whole cost of an idle drainer.
+// rest returns the longest time until the worker looks at a ring again. The time grows while no
+// records arrive, because waking up is nearly the whole cost of an idle drainer.
 func (w *worker) rest() time.Duration {
 	switch quiet := w.now - w.moved; {
 	case quiet > longQuiet:

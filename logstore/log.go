@@ -90,8 +90,9 @@ func fingerprintOf(fsys FileSystem, path string) (Fingerprint, error) {
 	return TakeFingerprint(file, st.Size())
 }
 
-// goOn copies the epoch, the pair of counter and UTC, and the part from the header of the segment
-// before. If the counter has entered another epoch since then, the caller must call Log.Enter.
+// goOn copies three things from the header of the segment before: the epoch, the pair of counter
+// and UTC, and the part. If the counter has entered another epoch since then, the caller must call
+// Log.Enter.
 func (h *Header) goOn(before *Header) {
 	h.Epoch, h.Counter, h.UTCLo_ns, h.UTCHi_ns = before.Epoch, before.Counter, before.UTCLo_ns,
 		before.UTCHi_ns
