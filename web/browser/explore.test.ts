@@ -175,13 +175,21 @@ test("two runs lie side by side, at the same time of each", () => explore("two",
   const [a, b] = await page.locator("#latency .of-run").all();
   const [left, right] = [(await a!.boundingBox())!, (await b!.boundingBox())!];
   assert.ok(left.y === right.y && left.x + left.width <= right.x);
-  for (const lanes of await page.locator("#lanes .lanes").all()) {
-    const names = (await lanes.locator(".lane-names").boundingBox())!;
-    const drawn = (await lanes.locator("canvas").boundingBox())!;
-    assert.ok(names.x + names.width <= drawn.x + 1, "lanes are drawn over their names");
-    const first = (await lanes.locator(".lane-name").first().boundingBox())!;
-    assert.ok(Math.abs(first.y - drawn.y - 8) <= 1, "names are not beside their lanes");
+  for (const width of [1366, 1100, 400]) {
+    await page.setViewportSize({ width, height: 800 });
+    await page.waitForTimeout(100);
+    await settled(page);
+    for (const lanes of await page.locator("#lanes .lanes").all()) {
+      const names = (await lanes.locator(".lane-names").boundingBox())!;
+      const drawn = (await lanes.locator("canvas").boundingBox())!;
+      const room = (await lanes.boundingBox())!;
+      assert.ok(names.x + names.width <= drawn.x + 1 &&
+        drawn.x + drawn.width <= room.x + room.width + 1, `lanes are drawn over names at ${width}`);
+      const first = (await lanes.locator(".lane-name").first().boundingBox())!;
+      assert.ok(Math.abs(first.y - drawn.y - 8) <= 1, "names are not beside their lanes");
+    }
   }
+  await page.setViewportSize({ width: 1366, height: 800 });
   assert.equal(await page.locator("#spread .across tbody tr").count(), 2);
   assert.equal(await page.locator("#spread .across path.line").count(), 2);
 }));
