@@ -467,7 +467,11 @@ func endedAt(p *Point) string {
 			kinds = append(kinds, fmt.Sprintf("%d %s", k.n, k.what))
 		}
 	}
-	return text + "; of all that ended there: " + cmp.Or(strings.Join(kinds, ", "), "none counted")
+	text += "; of all that ended there: " + cmp.Or(strings.Join(kinds, ", "), "none counted")
+	if p.Perhaps > 0 {
+		text += fmt.Sprintf("; up to %d more may have ended there", p.Perhaps)
+	}
+	return text
 }
 
 func (x *Index) pointOf(name string) int {

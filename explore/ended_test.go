@@ -87,9 +87,10 @@ func TestEndedAsInTheAnalysis(t *testing.T) {
 			}
 		}
 	}
-	sum := uint64(0)
+	sum, perhaps := uint64(0), uint64(0)
 	for _, p := range x.Meta.Points {
 		want := p.Lost + p.Filtered + p.InFlight
+		perhaps += p.Perhaps
 		if lanes[p.Name] != want || listed[p.Name] != want || found[p.Name] != want {
 			t.Errorf("the analysis says that %d tuples ended at %s, the lanes say %d, their rows "+
 				"%d, and the search %d", want, p.Name, lanes[p.Name],
@@ -97,7 +98,18 @@ func TestEndedAsInTheAnalysis(t *testing.T) {
 		}
 		sum += want
 	}
+	if perhaps == 0 {
+		t.Error("no tuple perhaps ended: nothing to test")
+	}
 	if sum < uint64(tuples)/100 {
 		t.Errorf("only %d tuples ended early: too few to test", sum)
+	}
+}
+
+func TestPerhapsEndedIsNamed(t *testing.T) {
+	p := Point{Name: "worker/end", Lost: 2, Perhaps: 7}
+	if got, want := endedAt(&p), "it ended at worker/end, which is not the end of the path; of "+
+		"all that ended there: 2 lost; up to 7 more may have ended there"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

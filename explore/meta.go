@@ -3,7 +3,7 @@ package explore
 import "github.com/cloudprofiler/cloudprofiler/analysis"
 
 // Version is the version of the index. Prepare replaces an index of another version.
-const Version = 3
+const Version = 4
 
 // Meta describes the run of an index. The page reads Meta as JSON. Moments and durations are in
 // cycles of the reference node. The page counts moments from Start_cycles, so that they are exact
@@ -46,6 +46,9 @@ type Point struct {
 	Filtered  uint64 `json:"filtered"`
 	InFlight  uint64 `json:"in_flight"`
 	Undecided string `json:"undecided"`
+	// Perhaps counts further tuples that may have ended here. Other tuples have the same ids, so no
+	// lane and no row says which of them ended.
+	Perhaps uint64 `json:"perhaps_ended"`
 }
 
 // Channel is one point in one instance of an operator on one node.

@@ -241,7 +241,7 @@ func (b *builder) meta() Meta {
 		for _, known := range a.Points {
 			if known.Name == name {
 				p = Point{name, known.Sink, known.Lost, known.Filtered, known.InFlight,
-					known.Undecided}
+					known.Undecided, known.Perhaps}
 			}
 		}
 		m.Points = append(m.Points, p)

@@ -54,7 +54,7 @@ func (f *from) assumptions() {
 func (f *from) findings() {
 	var events, durations, transfers, complete uint64
 	var lost, filtered, inFlight, duplicates, disordered, appeared, after, withheld uint64
-	var undecided, unplaced, dropped, unaccounted, damage uint64
+	var perhaps, undecided, unplaced, dropped, unaccounted, damage uint64
 	var unseen []string
 	for _, p := range f.a.Points {
 		if text := p.Completeness.Text(); p.Source && text != "" && !slices.Contains(unseen, text) {
@@ -62,7 +62,7 @@ func (f *from) findings() {
 		}
 		events += p.Events
 		lost, inFlight, duplicates = lost+p.Lost, inFlight+p.InFlight, duplicates+p.Duplicates
-		filtered += p.Filtered
+		filtered, perhaps = filtered+p.Filtered, perhaps+p.Perhaps
 		disordered, appeared = disordered+p.Disordered, appeared+p.Appeared
 		if p.Undecided != "" {
 			f.Undecided = append(f.Undecided, fmt.Sprintf("Which tuples were lost after %s: %s.",
@@ -123,6 +123,10 @@ func (f *from) findings() {
 	if filtered > 0 {
 		add("filtered", filtered, tuples, Good, Note, "tuples seen no more, about the same share "+
 			"of them all the time, as behind a filter")
+	}
+	if perhaps > 0 {
+		add("perhaps ended", perhaps, tuples, Good, Note, "further tuples that may be lost or in "+
+			"flight: others have the same ids, so it is not known which of them ended")
 	}
 	add("in flight", inFlight, tuples, Good, Note, "tuples seen no more, and no later one "+
 		"either: on their way when the run ended")

@@ -230,6 +230,7 @@ func TestFromReportsWhatIsWrong(t *testing.T) {
 	a.Spans[0].All.After = 3
 	a.Spans[0].All.Unplaced = 9
 	a.Channels[0].Unaccounted = 2
+	a.Points[0].Perhaps, a.Points[1].Perhaps = 4, 1
 	a.Complete = false
 	a.Findings = []analysis.Finding{{Kind: analysis.FindImpossible, Text: "x"},
 		{Kind: analysis.FindUndecided, Text: "y"}, {Kind: analysis.FindNote, Text: "z"}}
@@ -241,6 +242,11 @@ func TestFromReportsWhatIsWrong(t *testing.T) {
 		if f.Weight == Wrong {
 			wrong[f.Name] = f.Count
 		}
+	}
+	if !slices.ContainsFunc(d.Findings, func(f Finding) bool {
+		return f.Name == "perhaps ended" && f.Count == 5 && f.Weight == Note
+	}) {
+		t.Errorf("findings %v: nothing of tuples that perhaps ended", d.Findings)
 	}
 	if wrong[ReceivedBeforeSent] != 3 || wrong["not computed"] != 9 || wrong["unaccounted"] != 2 ||
 		len(wrong) != 3 {

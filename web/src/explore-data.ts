@@ -45,6 +45,7 @@ export interface Point {
   filtered: number;
   in_flight: number;
   undecided: string;
+  perhaps_ended: number;
 }
 
 export interface Channel { lane: number; point: number; ended: number }

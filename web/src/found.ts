@@ -2,6 +2,7 @@
 
 import { html } from "./dom.ts";
 import type { Found, Listed, Path } from "./explore-data.ts";
+import { laneName, perhapsEnded } from "./lanes.ts";
 import { absent, estimate, value } from "./marks.ts";
 import { lacking } from "./spread.ts";
 import { moment } from "./timeframe.ts";
@@ -46,6 +47,8 @@ export function tuples(
         view.list?.lane
           ? html("span", { class: "tuple-why" }, row.ended ?? "")
           : value(format, row.duration, row.suspect ? "suspect" : ""))));
+  const lane = run.meta.lanes.findIndex((l) => laneName(l) === view.list?.lane);
+  const perhaps = lane < 0 ? "" : perhapsEnded(run, [lane]);
   const side = width >= 820;
   const panel = found === null
     ? html("p", { class: "means" },
@@ -54,6 +57,7 @@ export function tuples(
   return html("div", { class: side ? "tuples" : "tuples stacked" },
     html("div", {},
       html("p", { class: "list-title" }, title(view, run, listed)),
+      perhaps ? html("p", { class: "means note" }, perhaps) : null,
       rows.length === 0
         ? absent(["There is none."])
         : html("div", { class: "tuple-list found", role: "group", "aria-label": "Tuples" },

@@ -21,6 +21,20 @@ function ends(run: Run, lane: number): Point[] {
     .flatMap((c) => (c.lane === lane && c.ended > 0 ? [run.meta.points[c.point]!] : []));
 }
 
+/**
+ * perhapsEnded names further tuples that may have ended at the points of some lanes. It is known
+ * only for each point, in all its lanes together. Empty: there are none.
+ */
+export function perhapsEnded(run: Run, lanes: number[]): string {
+  const points = new Set(run.meta.channels.flatMap((c) =>
+    (lanes.includes(c.lane) ? [run.meta.points[c.point]!] : [])));
+  const said = [...points].filter((p) => p.perhaps_ended > 0)
+    .map((p) => `${whole(p.perhaps_ended)} at ${p.name}`);
+  return said.length === 0 ? ""
+    : `Further tuples may have ended, in all lanes of a point together: up to ${
+      said.join(", ")}. Others have the same ids, so it is not known which of them ended.`;
+}
+
 /** someLost is false for filtered tuples: a filter drops tuples on purpose. */
 function someLost(run: Run, lane: number): boolean {
   return ends(run, lane).some((p) => p.lost > 0);
@@ -231,11 +245,13 @@ export function lanes(
             }, `${compact(lane.ended)} ${fate(run, shown.lane)}`)
           : null));
   };
+  const perhaps = perhapsEnded(run, data.map((shown) => shown.lane));
   const count = run.meta.lanes.length, first = Math.min(view.lanes, count - 1);
   return html("div", {},
     html("div", { class: names < 190 ? "lanes slim" : "lanes" },
       html("div", { class: "lane-names", style: null }, ...data.map(label)), frame),
     pausesInView(run, pauses),
+    perhaps ? html("p", { class: "means note" }, perhaps) : null,
     count > lanesShown
       ? html("div", { class: "row" },
           html("button", { class: "button", disabled: first === 0, "data-key": "lanes-before",

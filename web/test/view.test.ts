@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Meta } from "../src/explore-data.ts";
 import { nines } from "../src/spread.ts";
-import { fate } from "../src/lanes.ts";
+import { fate, perhapsEnded } from "../src/lanes.ts";
 import { fromHash, idOf, Run, spanName, toHash, View, type Choices } from "../src/view.ts";
 
 function meta(over: Partial<Meta> = {}): Meta {
@@ -46,7 +46,7 @@ test("an id is a number from 0 to 2⁶⁴ − 1, and anything else gets a senten
 
 test("a lane names what became of the tuples that ended in it, and of no others", () => {
   const point = (lost: number, filtered: number, in_flight: number, undecided = "") => ({
-    name: "p", sink: false, lost, filtered, in_flight, undecided,
+    name: "p", sink: false, lost, filtered, in_flight, undecided, perhaps_ended: lost * 7,
   });
   for (const [want, ...points] of [
     ["filtered", [3, point(0, 9, 0)], [0, point(0, 0, 1)]],
@@ -59,6 +59,10 @@ test("a lane names what became of the tuples that ended in it, and of no others"
       channels: points.map(([ended], i) => ({ lane: 0, point: i, ended })),
     }));
     assert.equal(fate(run, 0), want);
+    const lost = points.map(([, p]) => p.perhaps_ended).filter((n) => n > 0);
+    assert.equal(perhapsEnded(run, [1]), "");
+    assert.match(perhapsEnded(run, [0]), lost.length === 0 ? /^$/
+      : new RegExp(`together: up to ${lost[0]} at p\\. Others have the same ids`));
   }
 });
 
