@@ -11,8 +11,8 @@ import (
 func (a *assembler) slowest(made bool) []slow {
 	var all slowest
 	for r := range a.found.slowest {
-		p := &a.found.points[min(r, len(a.found.points)-1)]
 		for _, s := range a.found.slowest[r].kept {
+			p := &a.found.points[min(r, len(a.found.points)-1)]
 			if (p.made > 0 && p.made == p.tuples) == made {
 				all.keep(s, a.in.options.Slowest)
 			}

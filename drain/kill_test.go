@@ -44,6 +44,9 @@ func TestMain(m *testing.M) {
 // number of those that count on another shared channel.
 const sharedWriters, countingWriters = 4, 2
 
+// programRings is the number of rings of beProgram.
+const programRings = 4
+
 // beProgram logs until it is killed. It reports in a file what it logged, by writer. Writer 0 logs
 // on the channel one/x, writer 1 on links/x, the next ones on shared/x, and the last ones on
 // counted/x.

@@ -19,7 +19,7 @@ func TestRingsOfAnothersProcessID(t *testing.T) {
 	var files []string
 	testimony.WaitFor(t, "the programs' rings", func() bool {
 		files, _ = ring.Files(s.Rings)
-		return len(files) == 6
+		return len(files) == 2*programRings
 	})
 	for _, path := range files {
 		l, err := ring.Open(path)
@@ -33,16 +33,16 @@ func TestRingsOfAnothersProcessID(t *testing.T) {
 		l.Close()
 	}
 	r := &rig{t: t, rings: s.Rings, logs: s.logs}
-	r.start(Options{MaxProcessRings: 3})
+	r.start(Options{MaxProcessRings: programRings})
 	defer r.kill()
 	r.run(5 * time.Second)
 	stats := r.d.Stats()
-	if len(stats.Rings) != 6 || stats.Left != 0 || len(stats.Processes) != 2 {
+	if len(stats.Rings) != 2*programRings || stats.Left != 0 || len(stats.Processes) != 2 {
 		t.Fatalf("%d rings, left %d: %v, of processes %+v", len(stats.Rings), stats.Left,
 			stats.LeftWhy, stats.Processes)
 	}
-	if p := stats.Processes; p[0].ProcessID != unvouched || p[0].Rings != 3 ||
-		p[1].ProcessID != honest.Process.Pid || p[1].Rings != 3 {
+	if p := stats.Processes; p[0].ProcessID != unvouched || p[0].Rings != programRings ||
+		p[1].ProcessID != honest.Process.Pid || p[1].Rings != programRings {
 		t.Errorf("processes %+v", p)
 	}
 }
