@@ -135,6 +135,7 @@ func (d *Demonstration) run(ctx context.Context, name string, perSecond int, e d
 		return demo.Process(ctx, os.Stdin, os.Stdout)
 	}
 	var keep, picture string
+	var search searchFlags
 	flag.StringVar(&d.Java, "java", "java", "command that runs Java")
 	flag.StringVar(&d.ClassPath, "classpath", "", name+"'s jars, with colons between")
 	flag.StringVar(&d.Logs, "logs", "", "`directory` for what the processes say")
@@ -145,7 +146,14 @@ func (d *Demonstration) run(ctx context.Context, name string, perSecond int, e d
 	flag.IntVar(&d.PerSecond, "rate", perSecond, "events to send a second")
 	flag.StringVar(&keep, "keep", "", "`directory` to make, for the run and its page")
 	flag.StringVar(&picture, "svg", "", "draw what was measured into this `file`")
+	searched, ok := e.(Searched)
+	if ok {
+		search.declare()
+	}
 	flag.Parse()
+	if search.wanted {
+		return d.search(ctx, search, searched)
+	}
 	if err := d.plan(); err != nil {
 		return err
 	}

@@ -41,6 +41,8 @@ const startLimit = 2 * time.Minute
 // The TaskManagers are on the first nodes, and the load comes from the last.
 func (f *flink) Nodes() int { return f.TaskManagers + 1 }
 
+func (f *flink) Sources() int { return 1 }
+
 func (f *flink) Start(ctx context.Context, nodes []demo.EngineNode, temporary string) error {
 	ports, err := engine.FreePorts(2)
 	if err != nil {
@@ -183,6 +185,11 @@ func (f *flink) submit(ctx context.Context, port, backPort int) (*engine.Process
 		strconv.Itoa(port), strconv.Itoa(backPort), strconv.Itoa(f.TaskManagers),
 	}
 	return f.Cluster.Start(ctx, j)
+}
+
+func (f *flink) Begin(ctx context.Context, l *engine.Load) error {
+	_, err := f.submit(ctx, l.Port, l.BackPort)
+	return err
 }
 
 // Run runs the job to its end. If it is asked to, it kills a TaskManager halfway and starts another

@@ -1,0 +1,55 @@
+package engine
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/generator"
+)
+
+// The warm-up ends only when all of its events have come out, or else the first trial would count
+// them. The connection stays open for the trials.
+func TestWarmUpLeavesNothingBehind(t *testing.T) {
+	var out Counter
+	l := listen(t, out.Done)
+	in, back := dial(t, l.Port), dial(t, l.BackPort)
+	seen := make(chan int64, 1)
+	go func() { // the engine
+		n := int64(0)
+		defer func() { seen <- n }()
+		for lines := bufio.NewScanner(in); lines.Scan(); n++ {
+			var e struct{ ID uint64 }
+			if json.Unmarshal(lines.Bytes(), &e) != nil {
+				return
+			}
+			if n == 0 {
+				time.Sleep(20 * time.Millisecond) // so that events are left when the sender ends
+			}
+			fmt.Fprintln(back, e.ID)
+		}
+	}()
+	if err := l.Connected(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	events, err := Events(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &sink{load: l}
+	if err := warmUp(t.Context(), 5*time.Millisecond, events, []*sink{s}, &out); err != nil {
+		t.Fatal(err)
+	}
+	after := out.Load()
+	if err := offer(s, numbered(1, 0, 1), nothing); err != nil || after == 0 {
+		t.Fatalf("%d events came out; then: %v", after, err)
+	}
+	if err := s.Close(generator.End{}); err != nil {
+		t.Fatal(err)
+	}
+	if n := <-seen; n != after+1 {
+		t.Fatalf("the warm-up ended after %d events, and of it and one more event %d came", after, n)
+	}
+}
