@@ -6,7 +6,7 @@
 agent=sdk/java/cloudprofiler-javaagent/target/cloudprofiler.jar
 logs=bin/java/logs
 
-# build_engine NAME [MAVEN'S OPTIONS]
+# build_engine NAME [MAVEN'S OPTIONS]: prints to stderr, because stdout is the program's
 build_engine() {
     local name=$1
     shift
@@ -17,4 +17,4 @@ build_engine() {
     go build -o "bin/java/$name" "./examples/$name"
     rm -rf "$logs"
     mkdir -p "$logs"
-}
+} >&2

@@ -50,6 +50,7 @@ func TestWarmUpLeavesNothingBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := <-seen; n != after+1 {
-		t.Fatalf("the warm-up ended after %d events, and of it and one more event %d came", after, n)
+		t.Fatalf("the warm-up ended after %d events, and the engine got %d with one more",
+			after, n)
 	}
 }
