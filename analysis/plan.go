@@ -190,9 +190,9 @@ func (g *graph) callerUnseen(mask uint64) bool {
 }
 
 // alike reports whether all tuples of the plan have the same critical path and pass the same point
-// last.
+// last, and none of their events is in doubt.
 func (p *plan) alike() bool {
-	return p.chain || p.joins == 0 && len(p.wholes) == 0 && p.unsure|p.several == 0
+	return (p.chain || p.joins == 0 && len(p.wholes) == 0) && p.unsure|p.several == 0
 }
 
 // oneEach are the doubts about a tuple that has one event at each rank.

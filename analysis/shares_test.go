@@ -214,6 +214,30 @@ func TestTwoTuplesThatLookLikeOne(t *testing.T) {
 	}
 }
 
+// Durations are withheld alike, whether tuples are measured together or one by one: at a point
+// where ids have several events, a node without logs may have sent a branch.
+func TestWithheldAlike(t *testing.T) {
+	channels := []simrun.Channel{everyTen(0, "a/send", 200, 0),
+		everyTen(1, "b/recv", 200, simrun.Hz/1000)}
+	for i, r := range channels[1].Records {
+		if r.Time += simrun.Hz / 1000; i < 40 {
+			channels[1].Records = append(channels[1].Records, r)
+		}
+	}
+	simrun.InOrder(channels[1].Records)
+	parent, rng := t.TempDir(), seed.Random(t)
+	if err := simrun.Write(rng, parent, "job", simrun.Nodes(rng, 3), channels); err != nil {
+		t.Fatal(err)
+	}
+	dir, told := openRun(t, parent, "job"), uint64(0)
+	together := analyze(t, dir, Options{}).Spans[0].All
+	analyze(t, dir, Options{Durations: func(DurationRow) error { told++; return nil }})
+	if together.Count != told || together.Withheld != 200 {
+		t.Errorf("%d durations together, %d one by one, %d withheld; want none, and 200 withheld",
+			together.Count, told, together.Withheld)
+	}
+}
+
 // The copies of a tuple arrive where branches meet one after another. If one copy arrived before
 // the tuple's id began again, another copy may still have been on its way: that a duration of it
 // is not counted is said.
