@@ -206,6 +206,16 @@ METHOD(jint, link), jlong channel, jlong parent, jlong child)
 	return 0;
 }
 
+METHOD(jint, made), jlong channel, jlong links, jlong parent, jlong child)
+{
+	UNUSED;
+	uint64_t counter = cp_counter();
+	cp_log_at(channel_at(channel), counter, (uint64_t)child);
+	cp_keep((struct channel *)channel_at(links), (uint64_t[]){(uint64_t)parent, (uint64_t)child}, 2,
+		counter);
+	return 0;
+}
+
 METHOD(jlong, counter))
 {
 	UNUSED;
@@ -220,16 +230,18 @@ METHOD(void, keep), jlong channel, jlong id, jlong second, jint n, jlong given)
 	cp_keep((struct channel *)channel_at(channel), ids, (uint64_t)n, (uint64_t)given);
 }
 
-/* hurried returns the addresses of the hurried calls: log, logAt, link and counter. */
+/* hurried returns the addresses of the hurried calls: log, logAt, link, counter and made. */
 METHOD(jlongArray, hurried))
 {
 	(void)class;
 	jlong addresses[] = {(jlong)(uintptr_t)cp_hurried_log, (jlong)(uintptr_t)cp_hurried_log_at,
 			     (jlong)(uintptr_t)cp_hurried_link,
-			     (jlong)(uintptr_t)cp_hurried_counter};
-	jlongArray array = (*env)->NewLongArray(env, 4);
+			     (jlong)(uintptr_t)cp_hurried_counter,
+			     (jlong)(uintptr_t)cp_hurried_made};
+	jsize n = sizeof(addresses) / sizeof(*addresses);
+	jlongArray array = (*env)->NewLongArray(env, n);
 	if (array != NULL)
-		(*env)->SetLongArrayRegion(env, array, 0, 4, addresses);
+		(*env)->SetLongArrayRegion(env, array, 0, n, addresses);
 	return array;
 }
 

@@ -36,4 +36,14 @@ int cp_hurried_link(cp_channel *c, uint64_t parent, uint64_t child)
 	return gave_up();
 }
 
+int cp_hurried_made(cp_channel *c, cp_channel *links, uint64_t parent, uint64_t child)
+{
+	uint64_t counter = cp_counter();
+	int missed = cp_hurried_log_at(c, counter, child) ? CP_NOT_LOGGED : 0;
+
+	cp_hurry = CP_HURRY;
+	cp_keep((struct channel *)links, (uint64_t[]){parent, child}, 2, counter);
+	return missed | (gave_up() ? CP_NOT_LINKED : 0);
+}
+
 uint64_t cp_hurried_counter(void) { return cp_counter(); }

@@ -12,14 +12,16 @@ import java.lang.invoke.MethodType;
  *
  * <p>From Java 21 on, the handles call C functions by the foreign function interface, as critical
  * calls. Those cost almost nothing, but no safepoint can begin while one runs. So these functions
- * never wait: if they return 1, {@link Native#keep} must write the record. Java 17 has no such
- * interface, so there the handles call native methods, which wait where necessary and return 0.
+ * never wait: if they do not return 0, {@link Native#keep} must write the record. Java 17 has no
+ * such interface, so there the handles call native methods, which wait where necessary and return
+ * 0.
  */
 final class Calls {
     static final MethodHandle LOG;
     static final MethodHandle LOG_AT;
     static final MethodHandle LINK;
     static final MethodHandle COUNTER;
+    static final MethodHandle MADE;
 
     /** Whether the calls are critical. */
     static final boolean CRITICAL;
@@ -28,12 +30,15 @@ final class Calls {
         MethodType log = methodType(int.class, long.class, long.class);
         MethodType three = methodType(int.class, long.class, long.class, long.class);
         MethodType counter = methodType(long.class);
+        MethodType four =
+                methodType(int.class, long.class, long.class, long.class, long.class);
         MethodHandle[] handles = null;
         try {
             Foreign c = new Foreign();
             long[] at = Native.hurried();
             handles = new MethodHandle[] {c.critical(at[0], log), c.critical(at[1], three),
-                c.critical(at[2], three), c.critical(at[3], counter)};
+                c.critical(at[2], three), c.critical(at[3], counter),
+                c.critical(at[4], four)};
         } catch (ReflectiveOperationException | RuntimeException | LinkageError e) {
             // This JVM lacks the interface, or forbids it: use native methods.
         }
@@ -44,6 +49,7 @@ final class Calls {
             LOG_AT = CRITICAL ? handles[1] : own.findStatic(Native.class, "logAt", three);
             LINK = CRITICAL ? handles[2] : own.findStatic(Native.class, "link", three);
             COUNTER = CRITICAL ? handles[3] : own.findStatic(Native.class, "counter", counter);
+            MADE = CRITICAL ? handles[4] : own.findStatic(Native.class, "made", four);
         } catch (ReflectiveOperationException e) {
             throw new AssertionError(e); // they are in this package
         }

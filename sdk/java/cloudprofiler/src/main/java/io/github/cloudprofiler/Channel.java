@@ -39,15 +39,17 @@ public final class Channel implements AutoCloseable {
     private final long wordAddress;
     private final long address; // 0: there is no ring
     private final boolean shared;
+    private final boolean links; // opened with the handler link
     private final String path;
     private final String error;
     private final Reaper.Claim claim;
 
     private Rule rule = Rule.NOTHING;
 
-    private Channel(long address, boolean shared) {
+    private Channel(long address, boolean shared, boolean links) {
         this.address = address;
         this.shared = shared;
+        this.links = links;
         this.error = null;
         path = new String(Native.path(address), StandardCharsets.UTF_8);
         word = Native.word(address);
@@ -60,6 +62,7 @@ public final class Channel implements AutoCloseable {
         this.error = error;
         address = 0;
         shared = false;
+        links = false;
         path = "";
         word = Word.ZERO;
         wordAddress = Word.ZERO_ADDRESS;
@@ -104,7 +107,7 @@ public final class Channel implements AutoCloseable {
         long address = Native.open(Texts.bytes(name), Texts.bytes(o.handler), numbers,
                 Texts.bytes(o.policy), Texts.bytes(o.stamp), Texts.bytes(o.dir), shared, why);
         if (address != 0) {
-            return new Channel(address, shared);
+            return new Channel(address, shared, "link".equals(o.handler));
         }
         String error = Texts.string(why[0], "open channel: no memory");
         Complaints.once(error);
@@ -167,6 +170,39 @@ public final class Channel implements AutoCloseable {
             throw Calls.impossible(e);
         } finally {
             Reference.reachabilityFence(this);
+        }
+    }
+
+    /**
+     * Logs a child's id to this channel, and to another channel, which has the handler link, that
+     * it was made of the parent. It is {@link #log} and {@link #link} with one reading of the
+     * counter.
+     */
+    public void logMade(long parent, long child, Channel links) {
+        if (shared || !links.links || !keeps(child) || links.rule().idle()) {
+            log(child);
+            links.link(parent, child);
+            return;
+        }
+        try {
+            int missed = (int) Calls.MADE.invokeExact(address, links.address, parent, child);
+            if (missed != 0) {
+                keep(missed, parent, child, links);
+            }
+        } catch (Throwable e) {
+            throw Calls.impossible(e);
+        } finally {
+            Reference.reachabilityFence(this);
+            Reference.reachabilityFence(links);
+        }
+    }
+
+    private void keep(int missed, long parent, long child, Channel links) {
+        if ((missed & 1) != 0) { // CP_NOT_LOGGED of hurried.h
+            Native.keep(address, child, 0, 1, 0);
+        }
+        if ((missed & 2) != 0) { // CP_NOT_LINKED
+            Native.keep(links.address, parent, child, 2, 0);
         }
     }
 

@@ -26,6 +26,8 @@ final class Native {
 
     static native int link(long channel, long parent, long child);
 
+    static native int made(long channel, long links, long parent, long child);
+
     static native long counter();
 
     static native void keep(long channel, long id, long second, int n, long given);

@@ -98,11 +98,12 @@ class ChannelTest {
                     one.logAt(Channel.counter(), id);
                     off.log(id);
                     links.link(id, id + 1);
+                    one.logMade(id, id + 1, links);
                     shared.log(id);
                 }
                 least = Math.min(least, threads.getThreadAllocatedBytes(thread) - before);
             }
-            assertTrue(least < 1000, least + " bytes in 100,000 calls");
+            assertTrue(least < 1000, least + " bytes in 120,000 calls");
         }
     }
 
@@ -176,6 +177,59 @@ class ChannelTest {
                 assertEquals(0, c.dropped());
                 assertEquals(300 * perEvent / step, Rings.events(c));
             }
+        }
+    }
+
+    @Test
+    void aChildIsLoggedAndLinkedWithOneReading() throws Exception {
+        try (Rings rings = new Rings();
+                Channel c = Rings.opened(Channel.open("a/x", rings.options()))) {
+            Channel links = Rings.opened(
+                    Channel.open("a/links", rings.options().handler("link")));
+            c.logMade(7, 8, links);
+            assertEquals(8, Rings.id(c, 0));
+            assertEquals(7, Rings.id(links, 0));
+            assertEquals(8, Rings.id(links, 1));
+            for (int i = 0; i < 2; i++) {
+                assertEquals(Rings.counter(c, 0), Rings.counter(links, i));
+            }
+            Rings.set(links, false, 0, 0, 0);
+            c.logMade(9, 10, links);
+            assertEquals(2, Rings.events(links), "the handler is null");
+            assertEquals(2, Rings.events(c));
+            assertFalse(Rings.misused(c));
+            links.close();
+            c.logMade(11, 12, links);
+            assertEquals(3, Rings.events(c));
+            try (Channel other = Rings.opened(Channel.open("b/x", rings.options()))) {
+                c.logMade(13, 14, other);
+                assertEquals(0, Rings.events(other));
+                assertTrue(Rings.misused(other));
+            }
+        }
+    }
+
+    @Test
+    void aChildAndItsLinkWaitForRoom() throws Exception {
+        try (Rings rings = new Rings();
+                Channel c = Rings.opened(Channel.open("full/x",
+                        rings.options().bufferBytes(256)));
+                Channel links = Rings.opened(Channel.open("full/links",
+                        rings.options().handler("link").bufferBytes(512)))) {
+            Thread writer = new Thread(() -> {
+                for (int id = 0; id < 300; id++) {
+                    c.logMade(id, id, links);
+                }
+            });
+            writer.start();
+            while (writer.isAlive()) {
+                Rings.drain(c);
+                Rings.drain(links);
+                Thread.sleep(1);
+            }
+            assertEquals(0, c.dropped() + links.dropped());
+            assertEquals(300, Rings.events(c));
+            assertEquals(600, Rings.events(links));
         }
     }
 

@@ -24,6 +24,7 @@ final class Rings implements AutoCloseable {
     private static final int HEAD = PAGE + 128;
     private static final int SLOTS = 1024 + 64;
     private static final int SHARED_WORD = 1024;
+    private static final int RECORDS = 2 * PAGE; // of one shard
 
     final Path dir;
 
@@ -58,8 +59,22 @@ final class Rings implements AutoCloseable {
         return read(ring, TAIL);
     }
 
+    /** Returns the counter of a record in a ring of one writer. */
+    static long counter(Channel channel, int record) {
+        return read(Path.of(channel.path()), RECORDS + 16 * record);
+    }
+
+    static long id(Channel channel, int record) {
+        return read(Path.of(channel.path()), RECORDS + 16 * record + 8);
+    }
+
     static long journal(Channel channel) {
         return read(Path.of(channel.path()), JOURNAL);
+    }
+
+    /** Whether a call was made that the channel cannot take. */
+    static boolean misused(Channel channel) {
+        return (read(Path.of(channel.path()), FLAGS) & 2) != 0;
     }
 
     /** Whether the program has closed the ring. */

@@ -20,6 +20,8 @@ public final class FlinkAdvice {
         final FlinkTask task;
         final long[] next;
         final boolean[] uncounted; // subpartitions with elements that nobody counted
+        private Class<?> last; // of the elements
+        private Kind kindOfLast;
 
         Output(String partition, FlinkTask task, int subpartitions) {
             this.partition = partition;
@@ -29,6 +31,18 @@ public final class FlinkAdvice {
             for (int i = 0; i < subpartitions; i++) {
                 next[i] = Ordinals.first(partition + "/" + i);
             }
+        }
+
+        Kind kindOf(Object element) {
+            if (element == null) {
+                return Kind.FOREIGN;
+            }
+            Class<?> type = element.getClass();
+            if (type != last) {
+                last = type;
+                kindOfLast = KINDS.get(type);
+            }
+            return kindOfLast;
         }
     }
 
@@ -75,7 +89,7 @@ public final class FlinkAdvice {
     public static void sent(Object output, Object element, int subpartition) {
         Output o = (Output) output;
         long id = o.next[subpartition]++;
-        Kind kind = element == null ? Kind.FOREIGN : KINDS.get(element.getClass());
+        Kind kind = o.kindOf(element);
         if (kind == Kind.RECORD) {
             if (!o.uncounted[subpartition]) {
                 o.task.sent(id);
@@ -203,9 +217,7 @@ public final class FlinkAdvice {
             return;
         }
         t.work(id);
-        if (t.recv.keeps(id)) {
-            t.recv.log(id);
-        }
+        t.recv.log(id);
     }
 
     private static Queue find(Input in, Object info) throws ReflectiveOperationException {
@@ -258,9 +270,7 @@ public final class FlinkAdvice {
         FlinkTask t = ((Input) input).task;
         if (t.working) {
             t.working = false;
-            if (t.end.keeps(t.current)) {
-                t.end.log(t.current);
-            }
+            t.end.log(t.current);
         }
     }
 

@@ -89,28 +89,25 @@ final class FlinkTask {
 
     /** Logs a record that is sent. */
     void sent(long id) {
-        if (working || !hasInput) {
+        if (working && linked) {
             if (send.keeps(id)) {
-                send.log(id);
-                if (working && linked) {
-                    link(id);
-                }
+                send.logMade(current, id, links());
             }
-            return;
-        }
-        if (unlinked == null) {
-            unlinked = Points.open(name + "/unlinked", false);
-        }
-        if (unlinked.keeps(id)) {
-            unlinked.log(id);
+        } else if (working || !hasInput) {
+            send.log(id);
+        } else {
+            unlinked().log(id);
         }
     }
 
-    private void link(long child) {
-        if (links == null) {
-            links = Points.openLinks(name + "/links");
-        }
-        links.link(current, child);
+    private Channel links() {
+        Channel c = links;
+        return c != null ? c : (links = Points.openLinks(name + "/links"));
+    }
+
+    private Channel unlinked() {
+        Channel c = unlinked;
+        return c != null ? c : (unlinked = Points.open(name + "/unlinked", false));
     }
 
     /** The task begins to work on a record; any interruption has ended, perhaps by an exception. */
