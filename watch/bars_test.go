@@ -60,7 +60,7 @@ func TestBarTop(t *testing.T) {
 		pictures = append(pictures, p)
 	}
 	oldest := slices.MaxFunc(pictures, func(x, y told) int { return int(x.Age_ns - y.Age_ns) })
-	least := slices.MinFunc(pictures, func(x, y told) int { return x.Legs - y.Legs })
+	least := slices.MinFunc(pictures, func(x, y told) int { return x.Spans - y.Spans })
 	fewest := slices.MinFunc(pictures, func(x, y told) int { return x.Tuples - y.Tuples })
 
 	v := New(5 * time.Second)
@@ -102,8 +102,8 @@ func TestBarTop(t *testing.T) {
 			Unit: "% of a core", Timing: true},
 		proof.Bar{Name: "events logged meanwhile", Figure: rate, Limit: 0.97 * nodes * tuples_s,
 			AtLeast: true, Unit: "events/s", Timing: true},
-		proof.Bar{Name: "paths in a picture, the fewest", Figure: float64(least.Legs), Limit: nodes,
-			AtLeast: true, Unit: "paths", Timing: true},
+		proof.Bar{Name: "paths in a picture, the fewest", Limit: nodes,
+			Figure: float64(least.Spans), AtLeast: true, Unit: "paths", Timing: true},
 		proof.Bar{Name: "durations that cprof top shows and that miss the truth",
 			Figure: float64(k.missed), Unit: "durations"},
 		proof.Bar{Name: "durations that were checked", Figure: float64(k.checked), Limit: 10_000,

@@ -113,12 +113,12 @@ type checker struct {
 	chain           *chain
 	checked, missed int
 	percentiles     int
-	truths          map[[2]string][]int64 // true durations in the picture, by the ends of legs
+	truths          map[[2]string][]int64 // true durations in the picture, by the ends of spans
 }
 
 func check(t *testing.T, v *View, f *fleet, c *chain) *checker {
 	k := &checker{t: t, chain: c, truths: map[[2]string][]int64{}}
-	v.measured = func(id uint64, l *Leg, d tscratio.Duration) {
+	v.measured = func(id uint64, l *Span, d tscratio.Duration) {
 		for _, m := range f.members {
 			if m.name != v.clocks.reference {
 				continue
@@ -143,13 +143,13 @@ func check(t *testing.T, v *View, f *fleet, c *chain) *checker {
 // picture compares the percentiles of a picture with the percentiles of the true durations.
 func (k *checker) picture(p *Picture) {
 	k.t.Helper()
-	for _, l := range p.Legs {
+	for _, l := range p.Spans {
 		truths := k.truths[[2]string{l.From, l.To}]
 		if len(truths) != l.Tuples || l.Tuples == 0 {
 			continue
 		}
 		slices.Sort(truths)
-		for percent, shown := range map[int]Span{50: l.P50, 99: l.P99} {
+		for percent, shown := range map[int]Interval{50: l.P50, 99: l.P99} {
 			k.percentiles++
 			if truth := percentile(truths, percent); truth < shown.Lo_cycles ||
 				truth > shown.Hi_cycles {
@@ -193,9 +193,9 @@ func TestFleetIsWatched(t *testing.T) {
 		f.watch(v, func(p *Picture) bool {
 			k.picture(p)
 			last = p
-			for _, leg := range names(p) {
-				if !slices.Contains(whole, leg) {
-					t.Errorf("a picture has the leg %s, with the notes %q", leg, p.Notes)
+			for _, span := range names(p) {
+				if !slices.Contains(whole, span) {
+					t.Errorf("a picture has the span %s, with the notes %q", span, p.Notes)
 				}
 			}
 			if len(names(p)) == len(whole) {

@@ -49,19 +49,19 @@ func (p *painter) latencies() {
 		order.at, order.version = p.now, p.v.clocks.version
 		p.v.order = order
 	}
-	legs := map[legKey]*Leg{}
+	spans := map[legKey]*Span{}
 	for i := range paths {
-		p.measure(order, legs, &paths[i])
+		p.measure(order, spans, &paths[i])
 	}
-	for _, l := range legs {
+	for _, l := range spans {
 		if l.Tuples = len(l.spread.los); l.Tuples > 0 {
 			l.spread.sort()
 			l.P50, l.P99 = l.spread.at(50, &p.Reference), l.spread.at(99, &p.Reference)
 			l.Estimate = l.spread.estimate
 		}
-		p.Legs = append(p.Legs, *l)
+		p.Spans = append(p.Spans, *l)
 	}
-	p.sortLegs()
+	p.sortSpans()
 }
 
 // paths returns the tuples of the sample with an event in the window.
@@ -105,8 +105,8 @@ type legKey struct {
 	whole    bool
 }
 
-// measure adds a tuple's durations to the legs.
-func (p *painter) measure(order *order, legs map[legKey]*Leg, t *path) {
+// measure adds a tuple's durations to the spans.
+func (p *painter) measure(order *order, spans map[legKey]*Span, t *path) {
 	shown := false
 	for _, to := range t.events {
 		if !p.inWindow(to) {
@@ -115,7 +115,7 @@ func (p *painter) measure(order *order, legs map[legKey]*Leg, t *path) {
 		shown = true
 		for from := range bitsOf(order.direct(t.mask, to.rank)) {
 			between := order.after[from] & order.before[to.rank] & p.lossy
-			p.add(legs, legKey{from, to.rank, false}, t, between != 0)
+			p.add(spans, legKey{from, to.rank, false}, t, between != 0)
 		}
 	}
 	if shown {
@@ -123,7 +123,7 @@ func (p *painter) measure(order *order, legs map[legKey]*Leg, t *path) {
 	}
 	first, last, ok := order.whole(t.mask)
 	if ok && p.inWindow(t.of(last)) && order.direct(t.mask, last)&(1<<first) == 0 {
-		p.add(legs, legKey{first, last, true}, t, false)
+		p.add(spans, legKey{first, last, true}, t, false)
 	}
 }
 
@@ -133,22 +133,22 @@ func (p *painter) inWindow(e passed) bool {
 	return e.placed && e.at.Hi <= p.end && e.at.Mid() >= p.end-min(p.end, window)
 }
 
-// add adds a tuple's duration to a leg, unless the tuple may have passed another point in between.
-func (p *painter) add(legs map[legKey]*Leg, key legKey, t *path, passedUnseen bool) {
+// add adds a tuple's duration to a span, unless the tuple may have passed another point in between.
+func (p *painter) add(spans map[legKey]*Span, key legKey, t *path, passedUnseen bool) {
 	from, to := t.of(key.from), t.of(key.to)
 	if !from.placed || from.at.Lo < p.begun {
 		return // some nodes may not yet have sent samples when the tuple was at from
 	}
-	l := legs[key]
+	l := spans[key]
 	if l == nil {
-		l = &Leg{
+		l = &Span{
 			From: p.ranks[key.from].String(), To: p.ranks[key.to].String(), Whole: key.whole,
 			To_s: p.rates[to.point], Some: p.some[from.point], spread: &spread{},
 		}
 		if l.Some == "" {
 			l.Some = p.some[to.point]
 		}
-		legs[key] = l
+		spans[key] = l
 	}
 	p.v.clocks.want(from.node.Name, to.node.Name)
 	d, ok := p.v.clocks.between(p.reference, from.event, to.event)

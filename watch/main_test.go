@@ -136,7 +136,7 @@ func (j job) agent() error {
 // told is the report of a watching process about one picture.
 type told struct {
 	Age_ns int64 // age of the picture when the next one was ready
-	Legs   int
+	Spans  int
 	Tuples int
 	OneIn  uint64
 	Notes  []string
@@ -163,7 +163,7 @@ func (j job) watch() error {
 		v.Add(asked, now, &a)
 		next := v.Picture(now)
 		if shown != nil && shown.Age_ns >= 0 {
-			err = to.Encode(told{shown.Age_ns + int64(time.Since(since)), len(shown.Legs),
+			err = to.Encode(told{shown.Age_ns + int64(time.Since(since)), len(shown.Spans),
 				shown.Tuples, shown.OneIn, shown.Notes})
 			if err != nil {
 				return err

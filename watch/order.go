@@ -125,7 +125,7 @@ func percentile(sorted []int64, percent int) int64 {
 	return sorted[max(rank, 1)-1]
 }
 
-// spread is the distribution of a leg's durations.
+// spread is the distribution of a span's durations.
 type spread struct {
 	los, his []int64
 	estimate bool // some relation is suspect
@@ -136,8 +136,8 @@ func (s *spread) add(d tscratio.Duration) {
 	s.estimate = s.estimate || d.Verdict == tscratio.Suspect
 }
 
-func (s *spread) at(percent int, r *Reference) Span {
-	return r.span(percentile(s.los, percent), percentile(s.his, percent))
+func (s *spread) at(percent int, r *Reference) Interval {
+	return r.interval(percentile(s.los, percent), percentile(s.his, percent))
 }
 
 func (s *spread) sort() {

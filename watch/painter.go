@@ -17,7 +17,7 @@ import (
 func (v *View) Picture(now time.Time) *Picture {
 	p := &painter{v: v, now: now, Picture: &Picture{
 		Run: v.last.Run, Phase: v.last.Phase, Window_ns: int64(v.window), Age_ns: -1,
-		Legs: []Leg{}, Points: []Point{}, Nodes: []Node{}, Notes: []string{},
+		Spans: []Span{}, Points: []Point{}, Nodes: []Node{}, Notes: []string{},
 	}}
 	p.senders = v.senders(now)
 	p.reference = v.clocks.choose(p.senders, v.last.Reference)
@@ -122,7 +122,7 @@ func (p *painter) counts() {
 		if len(n.samples) == 0 {
 			continue
 		}
-		first, last := p.span(n)
+		first, last := p.samplesOf(n)
 		for i, s := range n.samples {
 			for _, c := range s.channels {
 				p.missing(n, c)
@@ -187,11 +187,11 @@ func (n *node) lacks(now time.Time, window time.Duration) bool {
 		slices.ContainsFunc(n.samples, func(s received) bool { return s.lost })
 }
 
-// span returns the first and the last of the Samples from which a node's rate in the window is
+// samplesOf returns the first and the last of the Samples from which a node's rate in the window is
 // computed. These are the newest Samples. They do not include a Sample whose counts begin at an
 // unknown moment (received.begins), or any Sample before it. If the newest Sample is of that kind,
 // there are none, and first is last+1.
-func (p *painter) span(n *node) (first, last int) {
+func (p *painter) samplesOf(n *node) (first, last int) {
 	last = len(n.samples) - 1
 	newest, window := n.samples[last].until, cycles(p.v.window, n.Nominal_hz)
 	for first = last + 1; first > 0 && !n.samples[first-1].begins; first-- {
@@ -246,8 +246,8 @@ func (p *painter) describeReference() {
 	}
 }
 
-// span returns a duration in cycles and in ns, rounded outward.
-func (r *Reference) span(lo_cycles, hi_cycles int64) Span {
+// interval returns a duration in cycles and in ns, rounded outward.
+func (r *Reference) interval(lo_cycles, hi_cycles int64) Interval {
 	ns := func(cycles int64, hz, other_hz float64) float64 {
 		if cycles < 0 {
 			hz = other_hz
@@ -256,7 +256,7 @@ func (r *Reference) span(lo_cycles, hi_cycles int64) Span {
 	}
 	const rounding = 1e-15 // more than the error of these two operations
 	lo, hi := ns(lo_cycles, r.Hi_hz, r.Lo_hz), ns(hi_cycles, r.Lo_hz, r.Hi_hz)
-	return Span{lo_cycles, hi_cycles, lo - math.Abs(lo)*rounding, hi + math.Abs(hi)*rounding}
+	return Interval{lo_cycles, hi_cycles, lo - math.Abs(lo)*rounding, hi + math.Abs(hi)*rounding}
 }
 
 func cycles(d time.Duration, hz uint64) uint64 { return uint64(d.Seconds() * float64(hz)) }
@@ -313,7 +313,7 @@ func (p *painter) nodes() {
 	for _, n := range p.v.nodes {
 		one := Node{Name: n.Name, Age_ns: -1, Bits: n.bits()}
 		if len(n.samples) > 0 {
-			first, last := p.span(n)
+			first, last := p.samplesOf(n)
 			events := uint64(0)
 			for _, s := range n.samples[first:] {
 				for _, c := range s.channels {
@@ -331,7 +331,7 @@ func (p *painter) nodes() {
 	slices.SortFunc(p.Nodes, func(x, y Node) int { return strings.Compare(x.Name, y.Name) })
 }
 
-// unseen ends the remark about a node with events that the legs lack.
+// unseen ends the remark about a node with events that the spans lack.
 const unseen = ": paths may pass it unseen"
 
 // state says what is wrong with a node. If nothing is wrong, it returns an empty text.
@@ -394,17 +394,17 @@ func (p *painter) notes() {
 	if p.again > 0 {
 		p.note("ids that came more than once at a point, and are left out: %d", p.again)
 	}
-	estimate := slices.ContainsFunc(p.Legs, func(l Leg) bool { return l.Estimate })
+	estimate := slices.ContainsFunc(p.Spans, func(l Span) bool { return l.Estimate })
 	if estimate {
 		p.note("! an estimate: the data contradict the declared wander, or come close to it")
 	}
 }
 
-// sortLegs sorts the legs by the 99th percentile, the slowest first. Legs from a tuple's first
+// sortSpans sorts the spans by the 99th percentile, the slowest first. Spans from a tuple's first
 // point to its last come before all others.
-func (p *painter) sortLegs() {
-	slices.SortFunc(p.Legs, func(x, y Leg) int {
-		whole := func(l Leg) int {
+func (p *painter) sortSpans() {
+	slices.SortFunc(p.Spans, func(x, y Span) int {
+		whole := func(l Span) int {
 			if l.Whole {
 				return 0
 			}

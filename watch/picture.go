@@ -16,7 +16,7 @@ type Picture struct {
 	OneIn     uint64    `json:"one_in,string"` // one tuple in this many is in the sample
 	Tuples    int       `json:"tuples"`        // tuples that passed a second point in the window
 
-	Legs   []Leg    `json:"legs"`   // the slowest first
+	Spans  []Span   `json:"spans"`  // the slowest first
 	Points []Point  `json:"points"` // sorted by name
 	Nodes  []Node   `json:"nodes"`  // sorted by name
 	Notes  []string `json:"notes"`  // what is unknown or wrong
@@ -30,30 +30,30 @@ type Reference struct {
 	Clock string  `json:"clock"` // the clock against which the frequency was measured
 }
 
-// Span is a duration: at least Lo and at most Hi, in cycles and in ns.
-type Span struct {
+// Interval is a duration: at least Lo and at most Hi, in cycles and in ns.
+type Interval struct {
 	Lo_cycles int64   `json:"lo_cycles"`
 	Hi_cycles int64   `json:"hi_cycles"`
 	Lo_ns     float64 `json:"lo_ns"` // these include the error of the frequency
 	Hi_ns     float64 `json:"hi_ns"`
 }
 
-// Leg is the time that tuples took from one point to the next, or from their first point to their
+// Span is the time that tuples took from one point to the next, or from their first point to their
 // last.
-type Leg struct {
+type Span struct {
 	From  string `json:"from"`
 	To    string `json:"to"`
 	Whole bool   `json:"whole,omitempty"` // from a tuple's first point to its last
 
-	Tuples   int     `json:"tuples"` // tuples from which the percentiles come
-	P50      Span    `json:"p50"`
-	P99      Span    `json:"p99"`
-	Estimate bool    `json:"estimate,omitempty"` // a relation that the leg needs is suspect
-	LeftOut  int     `json:"left_out,omitempty"` // tuples that may have passed a point unseen
-	Unknown  int     `json:"unknown,omitempty"`  // tuples with an unknown duration
-	To_s     Rate    `json:"to_rate"`            // rate of the events at To
-	Some     string  `json:"some,omitempty"`     // why the leg may lack tuples of the sample
-	spread   *spread `json:"-"`
+	Tuples   int      `json:"tuples"` // tuples from which the percentiles come
+	P50      Interval `json:"p50"`
+	P99      Interval `json:"p99"`
+	Estimate bool     `json:"estimate,omitempty"` // a relation that the span needs is suspect
+	LeftOut  int      `json:"left_out,omitempty"` // tuples that may have passed a point unseen
+	Unknown  int      `json:"unknown,omitempty"`  // tuples with an unknown duration
+	To_s     Rate     `json:"to_rate"`            // rate of the events at To
+	Some     string   `json:"some,omitempty"`     // why the span may lack tuples of the sample
+	spread   *spread  `json:"-"`
 }
 
 // Rate is a number of events per second. If the bounds are unknown, Lo and Hi are equal. If only

@@ -98,7 +98,7 @@ func (s *sim) truePicture(p *Picture) (known int) {
 	for _, one := range p.Points {
 		rates[one.Name] = one.Rate
 	}
-	for _, l := range p.Legs {
+	for _, l := range p.Spans {
 		rates[l.From+" "+l.To] = l.To_s
 	}
 	for name, r := range rates {

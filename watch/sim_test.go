@@ -25,7 +25,7 @@ type sim struct {
 	run     string
 	orders  uint64
 	last    uint64           // when the simulated client last asked
-	unseen  bool             // a picture had a leg from a/x to c/x without a reason
+	unseen  bool             // a picture had a span from a/x to c/x without a reason
 	tuples  map[uint64]int64 // for each id: the tuple's number in its tick (see chain)
 }
 
@@ -208,19 +208,19 @@ func (s *sim) ask() {
 	s.v.Add(asked, s.clock(), &a)
 }
 
-// leg returns a leg of a picture, or a leg without tuples.
-func leg(p *Picture, from, to string) Leg {
-	for _, l := range p.Legs {
+// span returns a span of a picture, or a span without tuples.
+func span(p *Picture, from, to string) Span {
+	for _, l := range p.Spans {
 		if l.From == from && l.To == to {
 			return l
 		}
 	}
-	return Leg{}
+	return Span{}
 }
 
-// names lists the legs of a picture that have tuples.
+// names lists the spans of a picture that have tuples.
 func names(p *Picture) (all []string) {
-	for _, l := range p.Legs {
+	for _, l := range p.Spans {
 		name := l.From + " " + l.To
 		if l.Whole {
 			name = "[" + name + "]"
@@ -234,7 +234,7 @@ func names(p *Picture) (all []string) {
 }
 
 // check compares a duration of a tuple of chain with the truth.
-func (s *sim) check(id uint64, l *Leg, d tscratio.Duration) {
+func (s *sim) check(id uint64, l *Span, d tscratio.Duration) {
 	i, ok := s.tuples[id]
 	truth, known := map[string]int64{
 		"a/x b/x": 500_000 - i*1000, "b/x c/x": 500_000, "a/x c/x": 1_000_000 - i*1000,
@@ -267,7 +267,7 @@ func (s *sim) chain(seconds float64, change func(tick int)) *Picture {
 		s.now += hz/5 + 2_000_000
 		s.ask()
 		p = s.v.Picture(s.clock())
-		l := leg(p, "a/x", "c/x")
+		l := span(p, "a/x", "c/x")
 		s.unseen = s.unseen || l.Tuples > 0 && !l.Whole &&
 			!strings.Contains(strings.Join(p.Notes, ""), unseen)
 	}

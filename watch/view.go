@@ -45,7 +45,7 @@ type View struct {
 	order  *order   // the order that was last derived
 	passed []passed // memory for the next picture
 
-	measured func(id uint64, l *Leg, d tscratio.Duration) // for tests: each duration of a picture
+	measured func(id uint64, l *Span, d tscratio.Duration) // for tests: each duration of a picture
 }
 
 // A node is one stream of Samples from one node. If a node's agent begins a new stream, the View

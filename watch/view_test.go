@@ -14,12 +14,13 @@ import (
 
 var abc = []string{"[a/x c/x]", "a/x b/x", "b/x c/x"}
 
-// A picture of a job over three nodes shows each leg, with true durations, exact counts and an age.
+// A picture of a job over three nodes shows each span, with true durations, exact counts and an
+// age.
 func TestPictureOfAChain(t *testing.T) {
 	s := newSim(t, "alpha", "beta", "gamma")
 	p := s.chain(6, nil)
 	if d := cmp.Diff(abc, names(p)); d != "" {
-		t.Fatalf("legs:\n%s", d)
+		t.Fatalf("spans:\n%s", d)
 	}
 	for _, want := range []struct {
 		from, to string
@@ -28,18 +29,18 @@ func TestPictureOfAChain(t *testing.T) {
 		{"a/x", "b/x", 450_000, 499_000}, {"b/x", "c/x", 500_000, 500_000},
 		{"a/x", "c/x", 950_000, 999_000},
 	} {
-		l := leg(p, want.from, want.to)
+		l := span(p, want.from, want.to)
 		for _, one := range []struct {
-			span  Span
+			shown Interval
 			truth int64
 		}{{l.P50, want.p50}, {l.P99, want.p99}} {
 			const widest = 2*20_000 + 20_000 // a round trip, and an allowance for wander
-			if one.truth < one.span.Lo_cycles || one.truth > one.span.Hi_cycles ||
-				one.span.Hi_cycles-one.span.Lo_cycles > widest {
-				t.Errorf("%s → %s: %+v, want %d in it", l.From, l.To, one.span, one.truth)
+			if one.truth < one.shown.Lo_cycles || one.truth > one.shown.Hi_cycles ||
+				one.shown.Hi_cycles-one.shown.Lo_cycles > widest {
+				t.Errorf("%s → %s: %+v, want %d in it", l.From, l.To, one.shown, one.truth)
 			}
-			if one.span.Lo_ns > float64(one.truth) || one.span.Hi_ns < float64(one.truth) {
-				t.Errorf("%s → %s: %+v ns, want %d in it", l.From, l.To, one.span, one.truth)
+			if one.shown.Lo_ns > float64(one.truth) || one.shown.Hi_ns < float64(one.truth) {
+				t.Errorf("%s → %s: %+v ns, want %d in it", l.From, l.To, one.shown, one.truth)
 			}
 		}
 		// The window of 2 s has 10 ticks of 100 tuples. The newest tick may come with the next
@@ -60,13 +61,13 @@ func TestPictureOfAChain(t *testing.T) {
 	}
 }
 
-// If events are missing, the picture never shows a leg that no tuple took, and it says what is
+// If events are missing, the picture never shows a span that no tuple took, and it says what is
 // missing.
 func TestPicturesOfWhatIsMissing(t *testing.T) {
 	beta := func(s *sim) *simNode { return s.node("beta") }
 	tests := map[string]struct {
 		change func(s *sim, tick int) // called before each tick; the test lasts 6 s
-		want   []string               // legs with tuples; nil: the legs of the chain
+		want   []string               // spans with tuples; nil: the spans of the chain
 		note   string
 		some   string // what the picture says at b/x
 	}{
@@ -209,10 +210,10 @@ func TestPicturesOfWhatIsMissing(t *testing.T) {
 				want = abc
 			}
 			if got := names(p); cmp.Diff(want, got) != "" && len(want)+len(got) > 0 {
-				t.Errorf("legs %q, want %q", got, want)
+				t.Errorf("spans %q, want %q", got, want)
 			}
 			if s.unseen && !strings.Contains(test.note, "tsc-client") {
-				t.Error("a picture has a leg that no tuple took")
+				t.Error("a picture has a span that no tuple took")
 			}
 			notes := strings.Join(p.Notes, "\n")
 			if !strings.Contains(notes, test.note) || test.note == "" && notes != "" {
@@ -241,7 +242,7 @@ func keep(m *control.Sample, one int) {
 	}
 }
 
-// If tuples take parallel branches, a picture shows no leg from one branch to the other.
+// If tuples take parallel branches, a picture shows no span from one branch to the other.
 func TestPictureOfAFork(t *testing.T) {
 	s := newSim(t, "alpha", "beta", "gamma")
 	var p *Picture
@@ -279,7 +280,7 @@ func TestPictureOfRepeatedIds(t *testing.T) {
 	if notes := strings.Join(p.Notes, ""); !strings.Contains(notes, "and are left out: 1") {
 		t.Errorf("notes %q", notes)
 	}
-	if l := leg(p, "a/x", "b/x"); l.P50.Lo_cycles < 300_000 {
+	if l := span(p, "a/x", "b/x"); l.P50.Lo_cycles < 300_000 {
 		t.Errorf("%+v", l)
 	}
 }
@@ -334,7 +335,7 @@ func TestEstimates(t *testing.T) {
 		s.ask()
 		p = s.v.Picture(s.clock())
 	}
-	if l := leg(p, "a/x", "b/x"); !l.Estimate || l.Tuples == 0 {
+	if l := span(p, "a/x", "b/x"); !l.Estimate || l.Tuples == 0 {
 		t.Errorf("%+v", l)
 	}
 	if notes := strings.Join(p.Notes, ""); !strings.Contains(notes, "! an estimate") {
@@ -348,8 +349,8 @@ func TestSlackOfStamps(t *testing.T) {
 	s.node("alpha").channel("a/x").Slack_cycles = 1_000_000
 	s.node("beta").channel("b/x").Slack_cycles = 1_000_000
 	p := s.chain(4, nil)
-	width := func(s Span) int64 { return s.Hi_cycles - s.Lo_cycles }
-	both, one := width(leg(p, "a/x", "b/x").P50), width(leg(p, "b/x", "c/x").P50)
+	width := func(s Interval) int64 { return s.Hi_cycles - s.Lo_cycles }
+	both, one := width(span(p, "a/x", "b/x").P50), width(span(p, "b/x", "c/x").P50)
 	if both < 4_000_000 || one < 2_000_000 || one > 3_000_000 {
 		t.Errorf("widths %d and %d", both, one)
 	}
@@ -368,8 +369,8 @@ func TestPictureOfOneNode(t *testing.T) {
 		s.ask()
 		p = s.v.Picture(s.clock())
 	}
-	want := Span{4000 - quantum - slack, 4000 + quantum + slack, 0, 0}
-	got := leg(p, "a/start", "a/end").P99
+	want := Interval{4000 - quantum - slack, 4000 + quantum + slack, 0, 0}
+	got := span(p, "a/start", "a/end").P99
 	if got.Lo_ns, got.Hi_ns = 0, 0; got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
@@ -393,7 +394,7 @@ func TestAge(t *testing.T) {
 		t.Errorf("a second later the age is %v", time.Duration(again.Age_ns))
 	}
 	s.now += hz
-	if again := s.v.Picture(s.clock()); again.Age_ns != -1 || len(again.Legs) > 0 {
+	if again := s.v.Picture(s.clock()); again.Age_ns != -1 || len(again.Spans) > 0 {
 		t.Errorf("without any node, the picture is %+v", again)
 	}
 }

@@ -56,7 +56,7 @@ Exit code 3, with --once: something is not known; it is listed last.`, watch.Kep
 		Example: `  cprof top
   cprof top --window 1s
   cprof top --once
-  cprof top --once --json | jq '.legs[] | select(.p99.hi_ns > 1e6)'`,
+  cprof top --once --json | jq '.spans[] | select(.p99.hi_ns > 1e6)'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if window < time.Second || window > watch.Kept {

@@ -19,8 +19,8 @@ const widest = 120
 // pictureLines returns a picture as text, in lines of at most width columns.
 func pictureLines(p *watch.Picture, width int) []string {
 	lines := headLines(p)
-	if len(p.Legs) > 0 {
-		lines = append(append(lines, ""), legLines(p, width)...)
+	if len(p.Spans) > 0 {
+		lines = append(append(lines, ""), spanLines(p, width)...)
 	}
 	if len(p.Points) > 0 {
 		lines = append(append(lines, ""), pointLines(p)...)
@@ -94,8 +94,8 @@ func rateText(r watch.Rate) string {
 // unbounded reports whether a rate has no useful upper bound (watch.Rate).
 func unbounded(r watch.Rate) bool { return r.Hi > 1e15 }
 
-func legLines(p *watch.Picture, width int) []string {
-	some := slices.ContainsFunc(p.Legs, func(l watch.Leg) bool { return seen(l) != "" })
+func spanLines(p *watch.Picture, width int) []string {
+	some := slices.ContainsFunc(p.Spans, func(l watch.Span) bool { return seen(l) != "" })
 	const others = 66 // columns of the other cells
 	names := max(width-others, 20)
 	head := "path\ttuples\tp50\tp99\tto, events/s"
@@ -108,10 +108,10 @@ func legLines(p *watch.Picture, width int) []string {
 		Node: p.Reference.Node, FrequencyLo_hz: p.Reference.Lo_hz,
 		FrequencyHi_hz: p.Reference.Hi_hz,
 	}
-	for _, l := range p.Legs {
+	for _, l := range p.Spans {
 		p50, p99 := "?", "?"
 		if l.Tuples > 0 {
-			p50, p99 = spanText(reference, l.P50), spanText(reference, l.P99)
+			p50, p99 = intervalText(reference, l.P50), intervalText(reference, l.P99)
 		}
 		if l.Estimate {
 			p50, p99 = p50+" !", p99+" !"
@@ -126,8 +126,8 @@ func legLines(p *watch.Picture, width int) []string {
 	return table(rows)
 }
 
-// seen says why the figures of a leg (watch.Leg) lack some tuples of the sample.
-func seen(l watch.Leg) string {
+// seen says why the figures of a span (watch.Span) lack some tuples of the sample.
+func seen(l watch.Span) string {
 	switch {
 	case l.Unknown > 0:
 		return fmt.Sprintf("%d not related", l.Unknown)
@@ -137,12 +137,12 @@ func seen(l watch.Leg) string {
 	return l.Some
 }
 
-func spanText(r analysis.Reference, s watch.Span) string {
+func intervalText(r analysis.Reference, s watch.Interval) string {
 	return r.Seconds(analysis.Interval{Lo_cycles: s.Lo_cycles, Hi_cycles: s.Hi_cycles})
 }
 
-// pathText names the two points of a leg, in at most the given number of columns.
-func pathText(l watch.Leg, columns int) string {
+// pathText names the two points of a span, in at most the given number of columns.
+func pathText(l watch.Span, columns int) string {
 	from, to, arrow := l.From, l.To, " → "
 	if l.Whole {
 		columns -= 2

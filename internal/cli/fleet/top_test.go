@@ -16,21 +16,21 @@ import (
 // aPicture returns a picture in which every field is set.
 func aPicture() *watch.Picture {
 	long := strings.Repeat("long-name-of-an-operator.", 4)
-	leg := func(from, to string, lo, hi int64) watch.Leg {
-		return watch.Leg{
+	span := func(from, to string, lo, hi int64) watch.Span {
+		return watch.Span{
 			From: from, To: to, Tuples: 4912, To_s: watch.Rate{Lo: 99_871.2, Hi: 100_204.9},
-			P50: watch.Span{Lo_cycles: lo, Hi_cycles: hi},
-			P99: watch.Span{Lo_cycles: 10 * lo, Hi_cycles: 11 * hi},
+			P50: watch.Interval{Lo_cycles: lo, Hi_cycles: hi},
+			P99: watch.Interval{Lo_cycles: 10 * lo, Hi_cycles: 11 * hi},
 		}
 	}
-	whole := leg("source/send", "sink/recv", 5_000_000, 5_020_000)
+	whole := span("source/send", "sink/recv", 5_000_000, 5_020_000)
 	whole.Whole = true
-	estimate := leg("source/send", "parser/start", 2_000_000, 2_600_000)
+	estimate := span("source/send", "parser/start", 2_000_000, 2_600_000)
 	estimate.Estimate = true
-	sampled := leg("parser/start", "parser/end", 400, 590)
+	sampled := span("parser/start", "parser/end", 400, 590)
 	sampled.Some = "xoy x=2 y=16"
-	withheld := watch.Leg{From: "source/send", To: "parser/end", LeftOut: 7, Some: "xoy x=2 y=16"}
-	unknown := watch.Leg{
+	withheld := watch.Span{From: "source/send", To: "parser/end", LeftOut: 7, Some: "xoy x=2 y=16"}
+	unknown := watch.Span{
 		From: "parser/end", To: "sink/recv", Unknown: 12, To_s: watch.Rate{Lo: 1, Hi: 2},
 	}
 	return &watch.Picture{
@@ -38,8 +38,8 @@ func aPicture() *watch.Picture {
 		Reference: watch.Reference{Node: "alpha", Lo_hz: 2_596_100_000, Hi_hz: 2_596_101_000,
 			Clock: "CLOCK_MONOTONIC_RAW"},
 		OneIn: 128, Tuples: 5013,
-		Legs: []watch.Leg{
-			whole, estimate, leg(long+"/recv", long+"/send", 900_000, 910_000), sampled, withheld,
+		Spans: []watch.Span{
+			whole, estimate, span(long+"/recv", long+"/send", 900_000, 910_000), sampled, withheld,
 			unknown,
 		},
 		Points: []watch.Point{
@@ -123,7 +123,7 @@ func TestTopSaysWhyItShowsNothing(t *testing.T) {
 	var p watch.Picture
 	text := f.want(command.Failed, "", "top", "--once", "--window", "1s", "--json")
 	line, _, _ := strings.Cut(text, "\n")
-	if err := json.Unmarshal([]byte(line), &p); err != nil || len(p.Nodes) != 2 || p.Legs == nil {
+	if err := json.Unmarshal([]byte(line), &p); err != nil || len(p.Nodes) != 2 || p.Spans == nil {
 		t.Errorf("%s: %v", line, err)
 	}
 }
