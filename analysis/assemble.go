@@ -281,8 +281,8 @@ func (a *assembler) findAlone(rank int, at *Point) {
 			"event of theirs is logged", f.made, at.Name, a.unfinished())
 	case a.graph.alone>>rank&1 != 0:
 		a.in.find(FindUndecided, "no tuple at %s is seen anywhere else: its ids match those of no "+
-			"other point, so its events are counted, but no time is measured from it or to it",
-			at.Name)
+			"other point, so its events are counted, but no time is measured from it or to it; "+
+			"log at each point the id that the tuple has at all of them", at.Name)
 	case f.unfinished > 0:
 		a.in.find(FindNote, "%d tuples in flight at %s were made of others, and are %s: no event "+
 			"shows that they left %s", f.unfinished, at.Name, a.unfinished(), at.Actor)

@@ -10,7 +10,7 @@ func (k Kept) Words() string {
 	case Lossy:
 		return "some events lost"
 	case Unknown:
-		return "some logs missing"
+		return "not known to be all"
 	}
 	return ""
 }

@@ -29,7 +29,7 @@ export function lacking(s: Span | undefined): string {
   if (!s) return "";
   const { kept, why } = s.completeness;
   const words: Record<string, string> = {
-    sampled: "sampled", lossy: "some events lost", unknown: "some logs missing",
+    sampled: "sampled", lossy: "some events lost", unknown: "not known to be all",
   };
   const word = words[kept];
   return [
