@@ -49,8 +49,9 @@ func (id *identity) check(size int64) (Header, error) {
 			id.magic[:], magic, ErrDamaged)
 	}
 	if id.version < firstVersion || id.version > version {
-		return h, fmt.Errorf("layout version %d, this program knows %d to %d: %w", id.version,
-			firstVersion, version, ErrVersion)
+		return h, fmt.Errorf("layout version %d, this program knows %d to %d: %w: "+
+			"use the agent of the program's release, or of a later one",
+			id.version, firstVersion, version, ErrVersion)
 	}
 	if sum := id.sum(); sum != id.checksum {
 		return h, fmt.Errorf("identity's checksum is %#x and should be %#x: %w", id.checksum, sum,
