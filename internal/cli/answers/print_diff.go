@@ -80,9 +80,23 @@ func changeCells(c *analysis.Change) (cells [4]string) {
 	cells[1] = between(c.BeforeLo_ns, c.BeforeHi_ns)
 	cells[2] = between(c.AfterLo_ns, c.AfterHi_ns)
 	if cells[3] = "-"; !math.IsInf(c.Noise_ns, 1) {
-		cells[3] = fmt.Sprintf("%.3f µs", math.Ceil(c.Noise_ns)/1000)
+		cells[3] = roundedUp(c.Noise_ns, cells[1]+" "+cells[2])
 	}
 	return cells
+}
+
+// roundedUp prints a duration, rounded up, in the largest unit of the text beside it.
+func roundedUp(ns float64, beside string) string {
+	units := []struct {
+		name string
+		ns   float64
+	}{{" s", 1e9}, {" ms", 1e6}, {" µs", 1e3}}
+	for _, u := range units {
+		if strings.Contains(beside+" ", u.name+" ") {
+			return fmt.Sprintf("%.3f%s", math.Ceil(ns/u.ns*1000)/1000, u.name)
+		}
+	}
+	return fmt.Sprintf("%.0f ns", math.Ceil(ns))
 }
 
 // changeText is a change's verdict, and what a reader needs to know about it.

@@ -444,3 +444,14 @@ func TestShare(t *testing.T) {
 		t.Error("a span of no path has a share")
 	}
 }
+
+func TestNoiseHasTheUnitBesideIt(t *testing.T) {
+	for beside, want := range map[string]string{
+		"1.20 ± 0.20 ms -": "0.302 ms", "8.00050 µs ± 0.50 ns 900 ns": "301.600 µs",
+		"3 s 900 ms": "0.001 s", "900 ns 800 ns": "301600 ns", "- -": "301600 ns",
+	} {
+		if got := roundedUp(301_600, beside); got != want {
+			t.Errorf("beside %q: %q, want %q", beside, got, want)
+		}
+	}
+}
