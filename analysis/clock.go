@@ -216,7 +216,7 @@ func isDuration(s tscratio.Elapsed) bool {
 }
 
 // many computes durations between events of two nodes, as tscratio.Ways.Durations does. It returns
-// the number of pairs of readings for which the result or the error holds, from the first pair on.
+// n: the result, or the error, holds for the first n pairs of readings.
 func (t *timer) many(a, b int, xs, ys []uint64,
 	elapsed []tscratio.Elapsed) (int, tscratio.Duration, error) {
 	k := a*len(t.in.nodes) + b

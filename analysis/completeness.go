@@ -235,8 +235,9 @@ func (a *assembler) gaps() []uint64 {
 // ofSpan says how many of the tuples that a span describes are in the logs. A span from one point
 // to the next describes tuples that passed no point between the two and did not wait for another
 // branch. So ofSpan considers each point from which a tuple may have come to the span's end without
-// a record. If ids have several events at an end of the span, ofSpan considers all earlier points:
-// if a log there lacks an event of one of two tuples with the same id, the two look like one.
+// a record. If an id has several events at an end of the span, ofSpan considers all earlier points.
+// Two tuples may share that id, and if the log of an earlier point lacks an event of one of them,
+// they look like one tuple.
 func (a *assembler) ofSpan(k spanKey) Completeness {
 	c := a.completeness(k.from, "").with(a.completeness(k.to, "")).with(a.ofRun())
 	before := a.graph.before[k.to]

@@ -35,8 +35,8 @@ func chain(t *testing.T) (*analysis.Answer, *runs.Directory) {
 	return answer, run
 }
 
-// Each tuple that took its whole path is counted once, even if the path has only one span and so no
-// row for tuples from end to end.
+// Each tuple that took its whole path is counted once. That also holds for a path of one span, for
+// which the report has no end-to-end row.
 func TestFromCountsWholeWays(t *testing.T) {
 	a, run := chain(t)
 	if n := From(a, run, "a test").Totals.Complete; n != 20000 {

@@ -16,7 +16,7 @@ package tscratio
 // exceeds it by less than one cycle.
 
 // point is a constraint seen from y. c is the distance of the constraint's reading of B from y,
-// with the wander added. a is the constraint's reading of A, relative to the field anchor of seen.
+// with the wander added. a is the constraint's reading of A minus seen.anchor.
 type point struct{ c, a int64 }
 
 // slope is a rate num/den with den > 0, and the two points, one of each hull, on which a line of

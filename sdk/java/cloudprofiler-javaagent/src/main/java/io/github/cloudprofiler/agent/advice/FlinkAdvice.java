@@ -6,10 +6,10 @@ import java.util.IdentityHashMap;
 import java.util.Map;
 
 /**
- * Flink's records carry no id. But what one task writes into a subpartition, one task reads in the
- * same order, so both count: see {@link Ordinals}. All elements are counted, records, watermarks
- * and the rest; only records are logged. The name of a partition contains the attempt that produces
- * it, so after a failure ids are new.
+ * Flink's records carry no id. But one task writes to a subpartition, and one task reads it in the
+ * same order. So each of them counts the elements, and makes the id from the count: see {@link
+ * Ordinals}. All elements are counted, records, watermarks and the rest; only records are logged.
+ * The name of a partition contains the attempt that produces it, so after a failure ids are new.
  */
 public final class FlinkAdvice {
     private FlinkAdvice() {}
