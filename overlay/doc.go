@@ -36,8 +36,8 @@
 // limits.go bounds what a node keeps and what it passes on, whatever others send. A node that
 // breaks a rule is named by [Node.Blamed], and its neighbours give it up after ShunAfter offences.
 // An edge is given away only by the node at its beginning, so a liar can give away or refuse
-// nothing but its own edges. Numbers that requests and walks carry come from the node's random
-// stream; who cannot read them cannot forge an answer, if the stream cannot be guessed.
+// nothing but its own edges. Requests and walks carry numbers from the node's random stream. A node
+// that cannot read these numbers cannot forge an answer, if the stream cannot be guessed.
 //
 // One harm is not prevented. A node that accepts more incoming edges than the degree, from each
 // other node at most one, attracts walks, and leaves as many ins of honest nodes free.
