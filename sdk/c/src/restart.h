@@ -41,32 +41,37 @@ extern const unsigned __rseq_size __attribute__((weak));
 #pragma GCC visibility pop
 
 /*
+ * CP_ON_CORE begins a sequence, and jumps to no if the thread is not on the core. Label 1 begins
+ * the sequence, and label 2 must follow it. The kernel jumps from there to 4, behind the signature
+ * that glibc registers. The library that contains this code may be unloaded, and then no thread may
+ * have a pointer into it. So the last instruction must clear the pointer.
+ */
+#define CP_ON_CORE \
+	".pushsection __rseq_cs, \"aw\"\n\t" \
+	".balign 32\n" \
+	"3:\t.long 0, 0\n\t" \
+	".quad 1f, 2f - 1f, 4f\n\t" \
+	".popsection\n\t" \
+	".pushsection __rseq_failure, \"ax\"\n\t" \
+	".byte 0x0f, 0xb9, 0x3d\n\t" \
+	".long 0x53053053\n" \
+	"4:\tjmp %l[no]\n\t" \
+	".popsection\n\t" \
+	"leaq 3b(%%rip), %%rax\n\t" \
+	"movq %%rax, %%fs:8(%[area])\n" \
+	"1:\tcmpl %[core], %%fs:4(%[area])\n\t" \
+	"jne %l[no]\n\t"
+
+/*
  * cp_advance moves a tail from from to to, if the thread is on the core and *reserve is CP_RESTART.
  * It reports whether it has moved the tail.
- *
- * Label 1 begins the sequence, and label 2 follows it. The kernel jumps from there to 4, behind the
- * signature that glibc registers. The library that contains this code may be unloaded, and then no
- * thread may have a pointer into it. So the last instruction clears the pointer.
  */
 static inline bool cp_advance(const uint32_t *reserve, unsigned core, uint64_t *tail, uint64_t from,
 			      uint64_t to)
 {
 	ptrdiff_t area = __rseq_offset;
 
-	__asm__ goto(".pushsection __rseq_cs, \"aw\"\n\t"
-		     ".balign 32\n"
-		     "3:\t.long 0, 0\n\t"
-		     ".quad 1f, 2f - 1f, 4f\n\t"
-		     ".popsection\n\t"
-		     ".pushsection __rseq_failure, \"ax\"\n\t"
-		     ".byte 0x0f, 0xb9, 0x3d\n\t"
-		     ".long 0x53053053\n"
-		     "4:\tjmp %l[no]\n\t"
-		     ".popsection\n\t"
-		     "leaq 3b(%%rip), %%rax\n\t"
-		     "movq %%rax, %%fs:8(%[area])\n"
-		     "1:\tcmpl %[core], %%fs:4(%[area])\n\t"
-		     "jne %l[no]\n\t"
+	__asm__ goto(CP_ON_CORE
 		     "cmpl %[restart], %[reserve]\n\t"
 		     "jne %l[no]\n\t"
 		     "cmpq %[from], %[tail]\n\t"
@@ -101,20 +106,7 @@ static inline bool cp_increase(unsigned core, uint64_t *cell)
 {
 	ptrdiff_t area = __rseq_offset;
 
-	__asm__ goto(".pushsection __rseq_cs, \"aw\"\n\t"
-		     ".balign 32\n"
-		     "3:\t.long 0, 0\n\t"
-		     ".quad 1f, 2f - 1f, 4f\n\t"
-		     ".popsection\n\t"
-		     ".pushsection __rseq_failure, \"ax\"\n\t"
-		     ".byte 0x0f, 0xb9, 0x3d\n\t"
-		     ".long 0x53053053\n"
-		     "4:\tjmp %l[no]\n\t"
-		     ".popsection\n\t"
-		     "leaq 3b(%%rip), %%rax\n\t"
-		     "movq %%rax, %%fs:8(%[area])\n"
-		     "1:\tcmpl %[core], %%fs:4(%[area])\n\t"
-		     "jne %l[no]\n\t"
+	__asm__ goto(CP_ON_CORE
 		     "incq %[cell]\n"
 		     "2:\tmovq $0, %%fs:8(%[area])"
 		     :
