@@ -38,15 +38,16 @@ func newTop() *cobra.Command {
 		Short: "Show what a fleet logs at present: throughput and latency, with bounds",
 		Long: fmt.Sprintf(`Show what a fleet logs at present: throughput and latency, with bounds.
 
-Each line is a path of tuples from one point to the next, the slowest first. A line in brackets is
-the way from a tuple's first point to its last. Percentiles are of a sample of the tuples: "tuples"
-says how many of the last seconds they rest on. Events a second are counted exactly, on all nodes,
-at the end of the path.
+Each line is a span, from one point to the next, the slowest first. A line in brackets is from the
+first point of a tuple's path to the last. Percentiles are of a sample of the tuples of the last
+seconds: "tuples" says how many. Events a second are counted exactly, on all nodes, at the end of
+the span.
 
 The head says how old the figures can be at most. While somebody watches, agents send counts and
-samples five times a second; otherwise they send nothing. Marks: ! an estimate (the data contradict
-the declared wander). Under "seen": why not all tuples are seen at both ends, for example the
-handler that thins out. Tuples that take longer than %v from one point to the next are not shown.
+samples five times a second; otherwise they send nothing. "!" marks an estimate: the data contradict
+the declared wander, or come close to it. The column "seen" says why some tuples are not seen at
+both ends: for example, a handler keeps only some tuples. Tuples that take longer than %v from one
+point to the next are not shown.
 
 Without a terminal, it prints a picture every second, with --json as one line each. It needs no open
 run, but bounds are wide without one. "cprof analyze" answers more, and more narrowly, once the run

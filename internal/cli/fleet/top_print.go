@@ -98,7 +98,7 @@ func spanLines(p *watch.Picture, width int) []string {
 	some := slices.ContainsFunc(p.Spans, func(l watch.Span) bool { return seen(l) != "" })
 	const others = 66 // columns of the other cells
 	names := max(width-others, 20)
-	head := "path\ttuples\tp50\tp99\tto, events/s"
+	head := "span\ttuples\tp50\tp99\tto, events/s"
 	if some {
 		names = max(names-14, 20)
 		head += "\tseen"
@@ -116,7 +116,7 @@ func spanLines(p *watch.Picture, width int) []string {
 		if l.Estimate {
 			p50, p99 = p50+" !", p99+" !"
 		}
-		row := fmt.Sprintf("%s\t%s\t%s\t%s\t%s", pathText(l, names),
+		row := fmt.Sprintf("%s\t%s\t%s\t%s\t%s", spanText(l, names),
 			command.Thousands(uint64(l.Tuples)), p50, p99, rateText(l.To_s))
 		if some {
 			row += "\t" + seen(l)
@@ -141,8 +141,8 @@ func intervalText(r analysis.Reference, s watch.Interval) string {
 	return r.Seconds(analysis.Interval{Lo_cycles: s.Lo_cycles, Hi_cycles: s.Hi_cycles})
 }
 
-// pathText names the two points of a span, in at most the given number of columns.
-func pathText(l watch.Span, columns int) string {
+// spanText names the two points of a span, in at most the given number of columns.
+func spanText(l watch.Span, columns int) string {
 	from, to, arrow := l.From, l.To, " → "
 	if l.Whole {
 		columns -= 2
