@@ -28,7 +28,7 @@ func elsewhere(rings string, logged map[string]bool, owner func(string) uint32) 
 	}
 	beside, err := filepath.Glob(filepath.Join(filepath.Dir(own), name+"-*"))
 	if err != nil {
-		return nil // the directory's name has characters of a pattern
+		return nil // the directory's name is not a valid pattern
 	}
 	for _, dir := range beside {
 		if dir == own {

@@ -43,7 +43,7 @@ func TestRingsOfAnotherUserAreNamed(t *testing.T) {
 	}
 	for _, test := range []struct {
 		logged []string
-		want   []string // by directory, how its remark begins
+		want   []string // for each directory that is named, how its remark begins
 	}{
 		{nil, []string{"no channel logged here, but programs of another user have or had",
 			"no channel logged here, but programs of another user",

@@ -220,7 +220,7 @@ func TestHostileDirectory(t *testing.T) {
 		return f
 	}
 	shrinks, f := live(7), live(8)
-	a.Flush() // makes the agent find all of them; the error is about the bad ones
+	a.Flush() // makes the agent find both rings; the error is about the bad ones
 	if err := shrinks.Truncate(4096); err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +241,7 @@ func TestHostileDirectory(t *testing.T) {
 	close(stop)
 	n := <-logged
 	if err := a.Flush(); err != nil {
-		t.Log(err) // about rings that were set aside in the meantime
+		t.Log(err) // the error is about rings that were set aside in the meantime
 	}
 	set := 0
 	for _, ch := range status.Channels {

@@ -194,8 +194,8 @@ func beSteady(rings, state, files string) {
 	select {}
 }
 
-// startSteady starts an agent in a process with this many descriptors. It calls before when the
-// process exists, but the agent has not started yet.
+// startSteady starts an agent in a process with this many descriptors. When the process exists, but
+// the agent has not started yet, startSteady calls the function before.
 func (s *scene) startSteady(files int, before func(pid int)) *told {
 	s.t.Helper()
 	p := s.tell("steady", s.Rings, s.state, strconv.Itoa(files))

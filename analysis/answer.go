@@ -77,7 +77,7 @@ type Reference struct {
 	// frequency is nominal: nobody measured it. If both are 0, the frequency is not known.
 	FrequencyLo_hz float64 `json:"frequency_lo_hz,omitempty"`
 	FrequencyHi_hz float64 `json:"frequency_hi_hz,omitempty"`
-	Source         string  `json:"frequency_source,omitempty"` // what it was measured against
+	Source         string  `json:"frequency_source,omitempty"` // what it was compared with
 }
 
 // Node is a node of the run.
@@ -85,8 +85,8 @@ type Node struct {
 	Name             string `json:"name"`
 	ID               string `json:"id,omitempty"`
 	Epoch            string `json:"epoch"`
-	Quantum_cycles   uint64 `json:"quantum_cycles"`    // of its own counter
-	CoreSlack_cycles uint64 `json:"core_slack_cycles"` // of its own counter
+	Quantum_cycles   uint64 `json:"quantum_cycles"`    // of the node's counter
+	CoreSlack_cycles uint64 `json:"core_slack_cycles"` // of the node's counter
 	// for information only: seconds use the frequency of the reference
 	FrequencyLo_hz float64           `json:"frequency_lo_hz,omitempty"`
 	FrequencyHi_hz float64           `json:"frequency_hi_hz,omitempty"`
@@ -204,8 +204,8 @@ type Span struct {
 	Whole uint64 `json:"whole,omitempty"`
 
 	All    Durations  `json:"all"`
-	Local  *Durations `json:"local,omitempty"`  // both events on one node; absent if there are none
-	Remote *Durations `json:"remote,omitempty"` // on two nodes
+	Local  *Durations `json:"local,omitempty"`  // on one node; absent if there are none
+	Remote *Durations `json:"remote,omitempty"` // between two nodes; absent if there are none
 	Pairs  []NodePair `json:"node_pairs"`
 
 	Pauses *SpanPauses `json:"pauses,omitempty"` // absent if no JVM logged pauses
@@ -350,7 +350,7 @@ type Period struct {
 // points. Events of parallel branches may come in any order.
 type TuplePath struct {
 	ID     Reading  `json:"id"`
-	Made   bool     `json:"made,omitempty"` // of other tuples, as the result of a window is
+	Made   bool     `json:"made,omitempty"` // made of other tuples, as the result of a window is
 	Total  Interval `json:"total"`
 	Passed []Passed `json:"passed"`
 	// Paused is how much of the time of the spans on the critical path lay in pauses of the JVMs at

@@ -27,7 +27,7 @@ func TestBadInput(t *testing.T) {
 	for name, test := range map[string]struct {
 		do    func(t *testing.T, dir string)
 		word  string // text that the answer contains
-		pairs int    // of events that the only span still has; -1: there is no span
+		pairs int    // number of durations in the only span; -1: there is no span
 	}{
 		"no_logs_of_a_node": {func(t *testing.T, dir string) {
 			os.RemoveAll(dir + "/logs/B")
@@ -191,7 +191,7 @@ func TestLostOrNotLookedAt(t *testing.T) {
 		filter Filter
 		lost   uint64
 		why    string
-		end    string // at the last point
+		end    string // Point.Undecided of the last point
 	}{
 		"all": {nil, Filter{}, 1, "", ""},
 		"no log": {func(logs string) {

@@ -14,7 +14,7 @@ import (
 type truth struct {
 	t      *testing.T
 	job    *simrun.Job
-	edges  [][2]string // of all points, also of those without a log
+	edges  [][2]string // edges between all points, also between those without a log
 	logged map[string]bool
 	tuples map[uint64][]*simrun.Tuple
 	pairs  map[pairKey][]pair

@@ -27,7 +27,7 @@ func (c Critical) String() string { return criticalWords[c] }
 // critical sums up durations that are on critical paths.
 type critical struct {
 	surely, perhaps, unplaced uint64
-	// doubtful counts, for pointFound.spilled, the tuples.
+	// doubtful is the number of tuples that pointFound.spilled sums up.
 	doubtful uint64
 	sums
 }

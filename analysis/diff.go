@@ -84,8 +84,8 @@ type Needs struct {
 type Verdict string
 
 const (
-	Faster Verdict = "faster" // by more than bounds and noise
-	Slower Verdict = "slower" // by more than bounds and noise
+	Faster Verdict = "faster" // faster by more than bounds and noise
+	Slower Verdict = "slower" // slower by more than bounds and noise
 	// the difference is within the noise, and the bounds cannot hide a larger one
 	Same Verdict = "same"
 	// bounds or noise are wider than the difference, or the durations are not those of the same

@@ -90,7 +90,7 @@ func TestDiffRespectsBoundsAndNoise(t *testing.T) {
 
 var exact = Reference{FrequencyLo_hz: 1e9, FrequencyHi_hz: 1e9} // a cycle is 1 ns
 
-// The verdict at the edges of bounds and noise.
+// If a difference is just within or just beyond bounds and noise, its verdict is right.
 func TestVerdictOfAChange(t *testing.T) {
 	// A median in [lo, hi] that chance moves up and down.
 	median := func(lo, hi, up, down int64) Durations {
@@ -102,7 +102,7 @@ func TestVerdictOfAChange(t *testing.T) {
 	vague := Reference{FrequencyLo_hz: 0.8e9, FrequencyHi_hz: 1e9}
 	for name, test := range map[string]struct {
 		before, after Durations
-		of            Reference // the reference before
+		of            Reference // reference of the runs before
 		noise         float64
 		want          Verdict
 	}{

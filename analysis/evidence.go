@@ -120,7 +120,7 @@ func (c *tally) add(t *timer, p, q int, a, b passage) {
 	}
 }
 
-// votes are tuples for an order of two points and against it.
+// votes counts the tuples that show an order of two points, and the tuples that show the opposite.
 type votes struct{ surely, surelyNot, middle, middleNot uint64 }
 
 func votesOf(p, q int, tallies ...*tally) (v votes) {
@@ -166,7 +166,7 @@ func (e *evidence) precedes(p, q int, points []point) bool {
 	return false
 }
 
-// not are the votes for the opposite order.
+// not returns the votes for the opposite order.
 func (v votes) not() votes { return votes{v.surelyNot, v.surely, v.middleNot, v.middle} }
 
 // precedes decides by the intervals if they show the order, otherwise by the names of the points,

@@ -110,7 +110,7 @@ func addTo(bins *[]uint64, bin int, n uint64) {
 	(*bins)[bin] += n
 }
 
-// slowest are the slowest tuples of some, in order.
+// slowest contains the slowest of some tuples, in order.
 type slowest struct {
 	kept  []slow
 	least int64 // a shorter tuple is not among them

@@ -54,12 +54,12 @@ type gatherer struct {
 	beginnings []beginning
 	placed     []placed // by tuple and point: the tuple's first and last event there
 	judged     judged   // the critical path of a tuple
-	critical   Critical // of the span that is being measured
-	doubts     doubts   // of the tuple that is being measured
-	taken      uint64   // its ranks as in plan.taken
-	strayed    uint64   // its ranks as in straying
-	shared     bool     // its id began several tuples
-	latest     uint64   // no event of its id is later; 0: the id has no other events
+	critical   Critical // whether the present span is on the tuple's critical path
+	doubts     doubts   // doubts about the present tuple
+	taken      uint64   // the present tuple's ranks as in plan.taken
+	strayed    uint64   // the present tuple's ranks as in straying
+	shared     bool     // the present tuple's id began several tuples
+	latest     uint64   // no event of the present id is later; 0: the id has no other events
 
 	// passed has a tuple's events by rank. At ranks that are not in the tuple's mask, it still has
 	// events of earlier tuples.
@@ -77,15 +77,15 @@ type gatherer struct {
 
 	single  bool               // each duration is computed alone
 	sole    bool               // the span being measured is a tuple's whole path
-	elapsed []tscratio.Elapsed // of durations that are computed together
+	elapsed []tscratio.Elapsed // durations that are computed together
 	apart   []apart            // the durations of a tuple, until its events are exported
 	passing []passage          // a tuple's path
-	number  uint64             // of the tuple, counted from 1: EventRow.Tuple
+	number  uint64             // number of the tuple, counted from 1: EventRow.Tuple
 	origin  uint64             // as DurationRow.Origin
 	made    uint64             // as DurationRow.Made
 
 	plans map[uint64]*plan // by mask
-	last  *plan            // of the tuple before
+	last  *plan            // plan of the tuple before
 	found found
 	err   error
 }

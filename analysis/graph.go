@@ -341,7 +341,7 @@ func (g *graph) ranks(points uint64) (mask uint64) {
 	return mask
 }
 
-// direct returns the ranks in mask from which a tuple goes directly to the rank to: they precede
+// direct returns the ranks in mask from which a tuple goes directly to a rank (to): they precede
 // it, and no other rank in mask lies between.
 func (g *graph) direct(mask uint64, to int) uint64 {
 	all := mask & g.before[to]

@@ -79,7 +79,7 @@ type source struct {
 	header   logstore.Header
 	events   uint64 // approximate number; for sizing
 	lo, hi   uint64 // smallest and largest counter of its rows
-	name     string // of its channel
+	name     string // name of the channel
 }
 
 // openInput lists the logs and relates the nodes.

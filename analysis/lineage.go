@@ -19,8 +19,8 @@ type lineage struct {
 	in      *input
 	bits    uint
 	scratch *scratch
-	origins *store[origin] // of parents that are not children
-	ends    *store[ending] // of children that reached the end
+	origins *store[origin] // origins of parents that are not children
+	ends    *store[ending] // ends of children that reached the end
 
 	// lossy is true if links may be missing. If a link is missing, a parent of some tuple is not
 	// known.

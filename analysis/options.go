@@ -98,10 +98,12 @@ type Filter struct {
 	// If To_utc_ns is 0, neither field has an effect.
 	From_utc_ns, To_utc_ns int64
 
-	Nodes []string // only events on these nodes; none: on all
-	// Only events of channels whose name matches one of these patterns (path.Match); none: of all.
+	Nodes []string // choose only events on these nodes; empty: on all nodes
+	// Channels chooses only events of channels whose name matches one of these patterns
+	// (path.Match). Empty: events of all channels.
 	Channels []string
-	// Only tuples whose id is between the two ids of a pair, ends included; none: all.
+	// IDs chooses only tuples whose id is between the two ids of a pair, ends included. Empty: all
+	// tuples.
 	IDs [][2]uint64
 }
 

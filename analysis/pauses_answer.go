@@ -124,7 +124,8 @@ func (a *assembler) pausedTime(p *pausedTime) PausedTime {
 	return out
 }
 
-// tellPauses says what is worth to know of pauses.
+// tellPauses adds the JVMs and their pauses to an answer, and findings about what a reader should
+// know of them.
 func (a *assembler) tellPauses(out *Answer) {
 	if a.in.pauses == nil {
 		return

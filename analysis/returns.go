@@ -87,7 +87,7 @@ type tripGroup struct {
 	unanswered, disagree uint64
 
 	trips, counters tripSide
-	id              uint64              // of the first tuple whose intervals do not overlap
+	id              uint64              // id of the first tuple whose intervals do not overlap
 	says            [2]tscratio.Elapsed // the intervals of that tuple, by trip and by counters
 }
 

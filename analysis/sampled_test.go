@@ -13,7 +13,7 @@ import (
 // another way.
 func TestGapIsNoSpanOfThePath(t *testing.T) {
 	for sampled, want := range []struct {
-		kind   string // of the span from a to c
+		kind   string // kind of the span from a to c
 		ranked int
 		wide   bool // whether shares allow for tuples without a record
 	}{{"transfer ", 3, false}, {"gap b/recv", 2, true}, {"transfer ", 3, false}} {

@@ -30,7 +30,7 @@ type told struct {
 	perBin     []uint64
 	offAxis    uint64 // events of a related node that are in no bin
 
-	pauses     []logstore.Event // of a JVM's pauses
+	pauses     []logstore.Event // events of a JVM's pauses
 	morePauses uint64           // events of pauses beyond maxPauseEvents
 }
 

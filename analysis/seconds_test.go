@@ -26,7 +26,7 @@ type shownSeconds struct {
 	Bound   string  `json:"bound"` // Hi cycles as a half-width; empty if Hi is negative
 }
 
-// secondsShown has cases that are easily got wrong, and random ones.
+// secondsShown has cases that are easy to get wrong, and random ones.
 func secondsShown() (all []shownSeconds) {
 	add := func(lo_hz, hi_hz float64, lo, hi int64) {
 		r := Reference{FrequencyLo_hz: lo_hz, FrequencyHi_hz: hi_hz}

@@ -108,7 +108,7 @@ type store[T any] struct {
 // chunk is some rows of one partition.
 type chunk[T any] struct {
 	rows    []T   // nil: they are in the file
-	n       int   // rows
+	n       int   // number of rows
 	at      int64 // offset in the file
 	sources []stint
 }

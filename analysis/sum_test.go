@@ -18,7 +18,7 @@ func TestSumsAreExact(t *testing.T) {
 	for _, largest := range []int64{1 << 20, math.MaxInt64 >> 16, math.MaxInt64>>16 + 1,
 		math.MaxInt64 / 2} {
 		for i, many := range []int{1, 1000, 1 << 16, 1<<16 + 1, 1 << 16, 1<<16 + 1} {
-			share := []int{50, 50, 0, 0, 100, 100}[i] // of negative durations, in percent
+			share := []int{50, 50, 0, 0, 100, 100}[i] // share of negative durations, in percent
 			var d distribution
 			d.most = 10
 			lo, hi := new(big.Int), new(big.Int)

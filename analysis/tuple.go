@@ -144,9 +144,10 @@ func (w *gatherer) repeated(id uint64, events []passage) {
 	}
 }
 
-// straying returns the ranks at which a tuple may have had an event that was taken for a later
-// tuple's, although the tuple then went on before that tuple began: the bound of the event does not
-// tell that it is older than the later tuple. w.passed gets the event.
+// straying returns the ranks at which a later tuple may have taken an event of this tuple. This
+// tuple has no event of its own there, although it went on to later points. Such an event may be
+// older than the events at these points: its bound does not show the opposite. w.passed gets the
+// event.
 func (w *gatherer) straying(tuple int, place func(tuple int, rank uint8) *placed) (found uint64) {
 	b, all := &w.beginnings[tuple], w.beginnings[tuple+1:]
 	all = all[:min(len(all), longestLate)]

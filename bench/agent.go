@@ -60,7 +60,7 @@ func AgentRows() []string { return []string{"one-producer", "200-channels", "idl
 
 const (
 	manyChannels   = 200
-	eventsASecond  = 50_000 // on each of manyChannels
+	eventsASecond  = 50_000 // number of events in a second on each of manyChannels
 	idleChannels   = 6
 	comesToRest    = 3 * time.Second
 	producerTurn   = 250 * time.Millisecond

@@ -21,9 +21,9 @@ import (
 
 // AnalyzeOptions say how large the analysed runs are.
 type AnalyzeOptions struct {
-	Tuples       int    // in the run, which has three channels on three nodes
-	MemoryTuples int    // in the run with which memory is measured; 0: the same run
-	DuckTuples   int    // in the run that DuckDB joins too; 0: none
+	Tuples       int    // tuples in the run, which has three channels on three nodes
+	MemoryTuples int    // tuples in the run with which memory is measured; 0: the same run
+	DuckTuples   int    // tuples in the run that DuckDB joins too; 0: none
 	Python       string // the Python that has DuckDB; "": python3
 	Repetitions  int
 	Dir          string // where the runs are made; "": a temporary directory

@@ -41,8 +41,8 @@ func measureCrowd() float64 {
 
 // turn is one measurement of a row.
 type turn struct {
-	ratio float64 // to the base
-	ns    float64 // of one call
+	ratio float64 // time of a call, relative to the base
+	ns    float64 // time of a call
 	crowd float64 // one round of additions beside the call, in readings of its base
 }
 

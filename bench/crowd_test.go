@@ -10,7 +10,7 @@ import (
 func TestRepetitionsLeaveOutCrowdedTurns(t *testing.T) {
 	r := seed.Random(t)
 	const quiet, loaded = 0.03, 0.055
-	for _, share := range []float64{0, 0.3, 0.8, 1} { // of the turns that are crowded
+	for _, share := range []float64{0, 0.3, 0.8, 1} { // share of the turns that are crowded
 		var all []turn
 		alone := 0
 		for i := range 1000 {

@@ -21,7 +21,7 @@ var pushPullSource []byte
 type GenOptions struct {
 	Repetitions int           // smallest number of valid repetitions; at least 1
 	Limit       time.Duration // after this time begin no further repetition of a row
-	Tuples      int           // in a repetition of the row single; other rows send a share of them
+	Tuples      int           // tuples in a repetition of the row single; other rows send fewer
 	Rows        []string      // empty: all of GenRows
 
 	// Progress is called before each repetition and may be nil.

@@ -38,9 +38,9 @@ type JavaResult struct {
 type JavaRow struct {
 	Release         int
 	Call            string    // log, off, unsampled
-	Ratios          []float64 // to a log call in C, one for each repetition
+	Ratios          []float64 // relative to a log call in C, one for each repetition
 	NS              []float64
-	AllocatedPerLog float64 // bytes, in the row log
+	AllocatedPerLog float64 // in bytes; only in the row log
 }
 
 // javaCalls are the orders for the program Bench.

@@ -28,9 +28,9 @@ type LogOptions struct {
 
 // LogResult is what log calls cost.
 type LogResult struct {
-	Counter_ns          float64 // bare RDTSCP, the base
-	CounterUnordered_ns float64 // bare RDTSC, the base of the rows with an unordered stamp
-	Counted, Disturbed  int     // repetitions
+	Counter_ns          float64 // cost of a bare RDTSCP, the base
+	CounterUnordered_ns float64 // cost of a bare RDTSC, the base for unordered stamps
+	Counted, Disturbed  int     // numbers of repetitions
 	Rows                []LogRow
 	Cold                []ColdRow
 }
@@ -39,8 +39,8 @@ type LogResult struct {
 type LogRow struct {
 	Name    string
 	Base    string    // rdtscp or rdtsc
-	Ratios  []float64 // to the base, one for each counted repetition
-	NS      []float64 // of one call
+	Ratios  []float64 // relative to the base, one for each counted repetition
+	NS      []float64 // time of a call
 	Writers int
 	Dropped uint64
 	Absent  string // why the row was not measured
@@ -52,7 +52,7 @@ type logCase struct {
 	options handlers.Options
 	shared  bool
 	writers int
-	calls   uint64 // of each writer in a turn; they take a few milliseconds
+	calls   uint64 // calls of each writer in a turn; they take a few milliseconds
 }
 
 // turns is the number of turns in a repetition. In a turn every row is measured once, between two
@@ -235,7 +235,7 @@ func (b *base) endRepetition(counts bool) {
 type logRun struct {
 	LogRow
 	logCase
-	now, all []turn // of this repetition; of all undisturbed repetitions
+	now, all []turn // turns of this repetition; turns of all undisturbed repetitions
 	channel  *handlers.Channel
 	consumer *ring.Consumer
 	other    *otherWriter

@@ -30,9 +30,9 @@ type StoreOptions struct {
 	// The following options are for the sustained row.
 
 	Sustained time.Duration // shortest total time of valid logging; 0 leaves the row out
-	Buffer    string        // of its channel, as in handlers.Options
-	Dir       string        // where its ring is made, as in handlers.Options
-	Logs      string        // where its log is written; "": a temporary directory
+	Buffer    string        // buffer of the row's channel, as in handlers.Options
+	Dir       string        // where the row's ring is made, as in handlers.Options
+	Logs      string        // where the row's log is written; "": a temporary directory
 
 	// Progress is called before each repetition and may be nil.
 	Progress func(part string, counted, disturbed int)
@@ -48,7 +48,7 @@ type StoreResult struct {
 type StoreRow struct {
 	Name          string
 	BytesPerEvent float64
-	EntropyBytes  float64 // of an event
+	EntropyBytes  float64 // entropy of an event
 
 	// Encode, Decode and Hurried are in GB of records, of 16 bytes each, in a second of processor
 	// time. They have one value for each repetition. Hurried is the speed of encoding blocks that
@@ -61,8 +61,8 @@ type StoreRow struct {
 // core compresses the events to disk.
 type SustainedRow struct {
 	Buffer        string
-	Ratios        []float64 // to a bare rdtscp, one for each valid second
-	NS            []float64 // of a call
+	Ratios        []float64 // relative to a bare rdtscp, one for each valid second
+	NS            []float64 // time of a call
 	Disturbed     int       // seconds that are not valid
 	Events        uint64
 	Dropped       uint64

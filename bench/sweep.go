@@ -25,8 +25,8 @@ import (
 // SweepOptions say how large a fleet is, and what is measured.
 type SweepOptions struct {
 	Clients   int
-	Exchanges int // of a pair, each way
-	Width     int // pairs at one time; 0: the server's choice, for quality
+	Exchanges int // exchanges of a pair, each way
+	Width     int // pairs that are measured at once; 0: the server's choice, for quality
 	Trains    int // number of trains that share the exchanges; 0: one
 
 	// Alone is the number of other pairs that are measured one at a time, for a comparison with the
@@ -51,14 +51,14 @@ const (
 type SweepResult struct {
 	Clients       int
 	Exchanges     int
-	Pairs         int // complete in both directions
+	Pairs         int // pairs that are complete in both directions
 	Lost          []coordinator.LostPair
 	Seconds       float64 // from the first registration to the last pair
 	SweepSeconds  float64 // the part of Seconds that the sweep took
-	ServerPrivate int64   // bytes, the largest seen
-	Median_ns     float64 // half-width of a pair, from this sweep alone
+	ServerPrivate int64   // largest private memory of the server that was seen, in bytes
+	Median_ns     float64 // median half-width of a pair, from this sweep alone
 	Alone_ns      float64 // half-width of a pair that was measured alone; 0: none was
-	KernelStamps  float64 // percent
+	KernelStamps  float64 // share of the stamps that are the kernel's, in percent
 }
 
 // clientsPerProcess is the number of clients that share a process. It is small, so that clients are

@@ -68,7 +68,7 @@ type Client struct {
 
 	mu      sync.Mutex
 	request uint64
-	asked   map[uint64]*call // by request
+	asked   map[uint64]*call // the Calls that wait for an answer, by the number of their request
 }
 
 // A call waits for the answer to a request.

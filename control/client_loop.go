@@ -96,7 +96,7 @@ func (l *Client) notice(s *sending) {
 }
 
 // isStuck reports whether the dealer has accepted no message for stuckLimit, although some wait.
-// Before is how many waited before the dealer was last offered them.
+// before is the number of messages that waited before the dealer was last offered them.
 func (s *sending) isStuck(before int) bool {
 	switch {
 	case len(s.waiting) == 0 || len(s.waiting) < before:

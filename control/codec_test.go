@@ -197,12 +197,12 @@ func TestBytesOfMessages(t *testing.T) {
 
 func TestBytesOfTrains(t *testing.T) {
 	m := &Trains{Trains: exampleTrains}
-	want := "02" + // trains
-		"03" + "01" + // kernel stamps, exchanges
+	want := "02" + // number of trains
+		"03" + "01" + // number of kernel stamps, number of exchanges
 		"d00f" + "01" + // sent: +1000, width 1
 		"64" + "02" + // received: +50, width 2
 		"14" + "00" + // answered: +10
-		"c801" + "07" + // returned: +100, width 7
+		"c801" + "07" + // number of arrivals
 		"01" + // arrivals
 		"c801" + "00" + // sent: +100
 		"7b" + "01" + // received: -62 modulo 2^64, width 1

@@ -67,7 +67,7 @@ type Server struct {
 	context  *zmq4.Context
 	router   *zmq4.Socket // used only by the goroutine of run
 
-	revoked []Incoming // used only by run: they wait until incoming has room
+	revoked []Incoming // used only by run: revocations that wait until incoming has room
 
 	mu          sync.Mutex
 	registered  map[Peer]bool

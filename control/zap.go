@@ -15,7 +15,7 @@ const zapDomain = "cloudprofiler"
 // also notices when a key is no longer accepted.
 type zap struct {
 	read    func() ([]Key, error)
-	revoke  func(Key) bool // returns false if it cannot be done now
+	revoke  func(Key) bool // returns false if the key cannot be revoked now
 	refused *refusals
 	socket  *zmq4.Socket // used only by the goroutine of serve
 	done    chan struct{}

@@ -36,8 +36,8 @@ type core struct {
 	// done immediately.
 	background func(work func() error, done func(error))
 
-	// took returns the time since began, which the core charges to a node's share (share.go). The
-	// default, which tests use, returns 0.
+	// took returns how much time has passed since began. The core charges that time to a node's
+	// share (share.go). The default, which tests use, returns 0.
 	took func(began time.Time) time.Duration
 
 	nodes      map[string]*node

@@ -195,8 +195,8 @@ func (s *fleetCopy) addNeverMeasured(c *core) {
 	}
 }
 
-// matrix computes a Matrix in the background and passes it to then. However many callers there are,
-// only one computation is under way at a time.
+// matrix computes a Matrix in the background and passes it to the function then. However many
+// callers there are, only one computation is under way at a time.
 func (c *core) matrix(then func(*Matrix)) {
 	c.wants = append(c.wants, then)
 	if !c.evaluating {

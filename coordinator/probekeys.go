@@ -61,7 +61,7 @@ func (n *node) takesPart() bool {
 // secret.
 func (n *node) probing() bool { return n.takesPart() && n.keys.secret.Number != 0 }
 
-// target returns what node n needs to probe the node to.
+// target returns what node n needs to probe another node (to).
 func (n *node) target(to *node) control.Target {
 	r := to.registered
 	return control.Target{

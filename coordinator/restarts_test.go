@@ -76,8 +76,8 @@ func trainsOf(p *tscratio.Pair) (all map[kept]int) {
 	return all
 }
 
-// heldRun is the result of a comparison: a finished run against everything that the server
-// acknowledged while the run was open.
+// heldRun is the result of comparing a finished run with everything that the server acknowledged
+// while the run was open.
 type heldRun struct {
 	trains, lost     int // a train is lost if the run has fewer than two of its constraints
 	queries, outside int // number of bounds that were computed, and that miss the truth
@@ -98,8 +98,8 @@ func (h heldRun) want(t *testing.T) {
 	}
 }
 
-// hold compares all acknowledged trains with a finished run, and computes perPair bounds of each
-// pair.
+// hold compares all acknowledged trains with a finished run, and computes bounds of each pair.
+// perPair is the number of bounds of a pair.
 func (f *fleet) hold(dir *runs.Directory, all acknowledged, perPair int) (h heldRun) {
 	f.t.Helper()
 	pairs, missing := dir.Relations()
@@ -165,7 +165,7 @@ func TestARunKeepsItsConstraintsOverRestarts(t *testing.T) {
 }
 
 // simulatedRestarts makes a run in memory and restarts clients and server at random. Then it
-// computes perPair bounds of each pair of the run.
+// computes bounds of each pair of the run. perPair is the number of bounds of a pair.
 func simulatedRestarts(t *testing.T, perPair int) heldRun {
 	t.Helper()
 	config := testConfig()

@@ -243,8 +243,8 @@ const (
 	notWhole   = "file is not whole: "
 )
 
-// tell orders the nodes to open or close the run. It calls then when each node has answered, or
-// when the wait for its answer has failed.
+// tell orders the nodes to open or close the run. It calls the function then when each node has
+// answered, or when the wait for its answer has failed.
 func (c *core) tell(closing bool, then func()) {
 	r := c.run
 	var tell []*node

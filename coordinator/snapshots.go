@@ -53,8 +53,8 @@ func (c *core) stepSnapshots() {
 	}
 }
 
-// snapshots asks every node that has flight recorders for a dump, except the node but, which has
-// already dumped. When all nodes have answered, snapshots calls reply.
+// snapshots asks every node that has flight recorders for a dump, except one node (but), which has
+// already dumped. When all nodes have answered, snapshots calls the function reply.
 func (c *core) snapshots(r SnapshotRequest, but *node, reply func(any)) {
 	results := []SnapshotResult{}
 	var ask []*node

@@ -80,7 +80,7 @@ type NoisyNode struct {
 }
 
 // startSweep begins a sweep over all nodes that can be measured. If another sweep is under way, it
-// only returns an error. It calls ended, which may be nil, when the sweep has ended.
+// only returns an error. It calls the function ended, which may be nil, when the sweep has ended.
 func (c *core) startSweep(why string, o SweepOptions, ended func(*SweepStatus)) error {
 	if err := o.Validate(); err != nil {
 		return err
@@ -391,7 +391,7 @@ func (s *sweep) room(a, b *node) bool {
 	return fits(ra.Machine, ra.Cores, 1) && fits(rb.Machine, rb.Cores, 1)
 }
 
-// direction orders the node from to probe the node to.
+// direction orders one node (from) to probe another node (to).
 func (c *core) direction(from, to *node, done func(error)) {
 	o := c.sweep.options
 	if why := c.unfit(from, to); why != "" {

@@ -445,8 +445,8 @@ func (d *Drainer) Flush() error {
 
 var errClosed = errors.New("drainer is closed")
 
-// each makes every worker call do for each of its rings, even for rings that have just appeared.
-// Each worker calls do for a ring until do returns false for more.
+// each makes every worker call the function do for each of its rings, even for rings that have just
+// appeared. A worker calls do for a ring until do returns false for more.
 func (d *Drainer) each(do func(*worker, *source) (more, gone bool, err error)) error {
 	select {
 	case <-d.closing:

@@ -28,7 +28,7 @@ type source struct {
 	process process
 	file    ring.FileID
 	yields  atomic.Bool // the worker must give up the ring, because another process needs its room
-	enough  uint64      // write when so many records wait: a quarter of a shard, or a block
+	enough  uint64      // number of waiting records to write: a quarter of a shard, or a block
 
 	epoch    string // the present epoch; if breaks is nil, also the epoch of the log
 	places   []place

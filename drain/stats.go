@@ -25,7 +25,7 @@ type RingStats struct {
 	SetAside     error            // why the drainer has set the ring aside; nil: it has not
 
 	Events   uint64 // events that the program logged since the first look
-	Counted  uint64 // events of the handlers counter and first-last, as far as in the log
+	Counted  uint64 // events of the handlers counter and first-last that are in the log
 	Waiting  uint64 // records that are in the ring
 	Dropped  uint64 // events that the program dropped since it opened the channel
 	Misused  bool   // the program makes calls that the channel cannot take: see ring.FlagMisuse

@@ -188,8 +188,8 @@ func (w *worker) add(s *source) {
 	w.mu.Unlock()
 }
 
-// call makes the worker call do between two passes, and waits until do has returned. It returns
-// false if the worker has ended.
+// call makes the worker call the function do between two passes, and waits until do has returned.
+// It returns false if the worker has ended.
 func (w *worker) call(do func()) bool {
 	done := make(chan struct{})
 	w.mu.Lock()
@@ -203,8 +203,8 @@ func (w *worker) call(do func()) bool {
 	return true
 }
 
-// each calls do for each ring in turn, until do has returned false for more. After that, the worker
-// looks at the ring as usual until the other rings are finished.
+// each calls the function do for each ring in turn, until do has returned false for more. After
+// that, the worker looks at the ring as usual until the other rings are finished.
 func (w *worker) each(do func(s *source) (more, gone bool)) {
 	waiting := map[*source]bool{}
 	for _, s := range w.sources {

@@ -87,7 +87,7 @@ type Spread struct {
 
 // Shape is the distribution of a set of durations.
 type Shape struct {
-	Lane        int                  `json:"lane"` // −1: of all lanes
+	Lane        int                  `json:"lane"` // −1: the durations of all lanes
 	Count       uint64               `json:"count"`
 	Percentiles analysis.Percentiles `json:"percentiles"`
 	Heat        [][2]float64         `json:"heat"`
@@ -335,7 +335,7 @@ func (x *Index) path(t *tupleRow) (Path, error) {
 		Events: []Passed{}, Pauses: []Pause{}}
 	events := map[int]*event{} // by point
 	suspect := false
-	var first, last *event // of the path, which need not be the first and the last in time
+	var first, last *event // first and last event of the path, not always in time
 	for i := range t.events {
 		e := &t.events[i]
 		c := m.Channels[e.channel]

@@ -22,7 +22,7 @@ type collector struct {
 	channels []Channel
 	points   []string
 	spans    []Span
-	kinds    []string // of pauses
+	kinds    []string // kinds of pauses
 	tracks   uint32   // number of lanes, spans and JVMs together
 	// The tracks of the lanes, of the spans and of the JVMs.
 	laneTrack, spanTrack, jvmTrack []uint32

@@ -77,7 +77,7 @@ type Span struct {
 	Count       uint64                `json:"count"`
 	Unplaced    uint64                `json:"unplaced"`
 	Withheld    uint64                `json:"withheld"`
-	Percentiles analysis.Percentiles  `json:"percentiles"` // of the whole run
+	Percentiles analysis.Percentiles  `json:"percentiles"` // over the whole run
 	Kept        analysis.Completeness `json:"completeness"`
 	// Never is the number of tuples that passed From and have no duration of this span.
 	Never uint64 `json:"never"`

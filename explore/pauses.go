@@ -33,7 +33,7 @@ type Pause struct {
 	Begin  Moment            `json:"begin"`
 	End    Moment            `json:"end"`
 	Length analysis.Interval `json:"length"`
-	Steps  []int             `json:"steps"` // of a Path: the steps that begin or end in the JVM
+	Steps  []int             `json:"steps"` // in a Path: the steps that begin or end in the JVM
 }
 
 // The largest numbers of pauses of a JVM that an answer lists.

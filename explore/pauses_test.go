@@ -51,7 +51,8 @@ func pausingRun(rng *rand.Rand, parent, name string, tuples int) (*pausing, erro
 		}
 		channels = append(channels, c)
 	}
-	// go on at a time, or after the JVM's pause. jvm −1: the program is no JVM.
+	// go_on returns at, or the end of the JVM's pause if at lies in one. If jvm is −1, the program
+	// is no JVM.
 	go_on := func(jvm int, at uint64) uint64 {
 		if jvm >= 0 {
 			for _, pause := range p.pauses[jvm] {
@@ -99,8 +100,8 @@ func contains(lo, hi, truth, rounding int64) bool {
 	return lo-rounding <= truth && truth <= hi+rounding
 }
 
-// The pauses of a range, the pauses on the path of a tuple, and how much of its time lay in them
-// have the truth.
+// The answers contain the truth: the pauses of a range, the pauses on a tuple's path, and how much
+// of the tuple's time lay in them.
 func TestPausesHaveTheTruth(t *testing.T) {
 	rng, parent := seed.Random(t), t.TempDir()
 	p, err := pausingRun(rng, parent, "pausing", 3000)

@@ -9,7 +9,7 @@ import (
 
 // Limits of one answer about a queue.
 const (
-	maxQueues   = 240 // moments
+	maxQueues   = 240 // number of moments
 	queueNodes  = 24  // for each moment: the most nodes that are replaced by the nodes below them
 	queueBlocks = 3   // for each moment: the most blocks that are read
 )

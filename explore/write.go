@@ -78,7 +78,7 @@ type contents struct {
 	Tracks      []level   `json:"tracks"` // lanes, then spans, then JVMs
 	Tuples      section   `json:"tuples"` // the directory of the blocks of tuples
 	Page        section   `json:"page"`   // the report's page
-	_           [0]func() // not comparable
+	_           [0]func() // makes contents not comparable
 }
 
 // level says where the nodes of one track are, on all levels. The nodes of level 0 come first.

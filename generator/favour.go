@@ -54,7 +54,7 @@ type turns struct {
 	wanted       bool
 	hz           float64
 	among        bool
-	begun, until uint64 // counter, from when to when the turn lasts; 0: there was no turn yet
+	begun, until uint64 // counter at the turn's begin and at its end; 0: there was no turn yet
 	ran_ns       int64  // processor time of the thread when the turn began
 }
 

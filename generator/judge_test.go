@@ -64,7 +64,7 @@ func TestJudgeLooksAtTheFeetOfTheSaw(t *testing.T) {
 		{96_500, 1050 * time.Millisecond, 2949 * time.Millisecond, false},
 	} {
 		o, _ := stalls.observe(t.Context(), test.rate, test.warmUp, test.length)
-		o.Slices = nil // the backlog alone
+		o.Slices = nil // judge by the backlog alone
 		if v := judge(o, limits{growth: 0.005}); v.kept() != test.kept {
 			t.Errorf("at %.0f from %s for %s: %v, growth %.0f",
 				test.rate, test.warmUp, test.length, v.Reasons, v.BacklogGrowth)
@@ -81,7 +81,7 @@ func TestStallsAreTheEnginesOnly(t *testing.T) {
 		return list
 	}
 	every := func(k int) uint64 { return uint64(k) * 10 }
-	pauses := func(k int) uint64 { // between 300 and 340 ms
+	pauses := func(k int) uint64 { // the engine pauses from 300 ms to 340 ms
 		if k > 300 && k < 340 {
 			k = 300
 		}

@@ -26,11 +26,11 @@ type LatencySlice struct {
 // An Observation is what was observed in a trial. The verdict depends only on it and on the limits.
 type Observation struct {
 	Rate    float64       // tuples a second that were due
-	WarmUp  time.Duration // not judged
-	Length  time.Duration // judged, after the warm-up
-	Samples []Sample      // about a millisecond apart
+	WarmUp  time.Duration // time at the beginning that is not judged
+	Length  time.Duration // judged time, after the warm-up
+	Samples []Sample      // taken about a millisecond apart
 	Slices  []LatencySlice
-	Latency *hdrhistogram.Histogram // ns from due to out, of tuples due after the warm-up
+	Latency *hdrhistogram.Histogram // in ns, from due to out, of tuples due after the warm-up
 	Check   Check                   // after the engine had time to let everything out
 	Sender  SenderResult
 	Cut     bool // the trial was ended early because the engine was far behind
@@ -66,7 +66,7 @@ const (
 
 // A Verdict is what a trial shows.
 type Verdict struct {
-	Reasons   []Reason `json:"reasons,omitempty"` // empty: sustained
+	Reasons   []Reason `json:"reasons,omitempty"` // why the rate is not sustained; empty: it is
 	Achieved  float64  `json:"achieved"`          // tuples a second sent in the judged time
 	Delivered float64  `json:"delivered"`         // tuples a second that came out in that time
 
@@ -76,7 +76,7 @@ type Verdict struct {
 	// LatencyGrowth is by how many seconds the latency grows in a second. It compares the smallest
 	// median latency in the first third of the judged time with the smallest in the last third.
 	LatencyGrowth float64 `json:"latency_growth"`
-	Backlog       float64 `json:"backlog"` // the largest
+	Backlog       float64 `json:"backlog"` // largest backlog in the judged time
 	Stalls        Stalls  `json:"stalls"`
 }
 

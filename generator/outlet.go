@@ -61,7 +61,7 @@ type outlet struct {
 	hz      float64
 	from    uint64 // counter; latency contains the tuples that were due from then on
 	latency *hdrhistogram.Histogram
-	slices  []*hdrhistogram.Histogram // µs, by when tuples came out
+	slices  []*hdrhistogram.Histogram // latencies in µs, by the time at which tuples came out
 }
 
 // begin registers a thread, before the thread sends its first tuple of this trial. id is that

@@ -106,7 +106,7 @@ func TestPacerCatchesUpWithinBounds(t *testing.T) {
 // times.
 func boundedCatchUp(t *testing.T, sink *fakeSink, step_ns, times int) {
 	t.Helper()
-	const window = 5_000_000 // ns
+	const window = 5_000_000 // in ns
 	for i, j := 0, 0; i < len(sink.taken); i++ {
 		for sink.taken[i].at-sink.taken[j].at > window {
 			j++
@@ -186,10 +186,10 @@ func TestPrivilegedRealtimeIsNotStopped(t *testing.T) {
 	}
 }
 
-// sendRealtime sends for three seconds with priority on its core. It returns the lateness that a
-// fiftieth of the tuples reached, and the share of offers that the thread made with priority. If
-// the kernel stops a thread for 50 ms of each second, the thread sends a twentieth of its tuples
-// late, and four fifths of these by more than 10 ms.
+// sendRealtime sends for three seconds with priority on its core. It returns two values. One is a
+// lateness: a fiftieth of the tuples were sent at least that late. The other is the share of offers
+// that the thread made with priority. If the kernel stops a thread for 50 ms of each second, the
+// thread sends a twentieth of its tuples late, and four fifths of these by more than 10 ms.
 func sendRealtime(t *testing.T, rate float64) (late time.Duration, share float64) {
 	may := ownCores(t)
 	var offers, first int

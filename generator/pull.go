@@ -12,7 +12,7 @@ import (
 type Bucket struct {
 	Tuples    []Tuple
 	Ends      []End
-	Malformed []error // of messages that were dropped
+	Malformed []error // an error for each message that was dropped
 
 	bytes []byte
 	sizes []uint32

@@ -41,7 +41,7 @@ func TestSchedulesSayWhenTuplesAreDue(t *testing.T) {
 	const ms = 1e6
 	tests := []struct {
 		text string
-		want []float64 // ns, the first ones
+		want []float64 // the first due times, in ns
 		n    int
 	}{
 		{"constant:1000x5ms", []float64{0, 1 * ms, 2 * ms, 3 * ms, 4 * ms}, 5},

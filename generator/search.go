@@ -56,7 +56,8 @@ type SearchOptions struct {
 	IDs func(thread int) (IDSource, error)
 
 	Progress func(phase string, rate float64, trials int) // called before each trial; may be nil
-	Notice   func(Notice)                                 // of a trial or Search.Mark; may be nil
+	// Notice is called for each mark of a trial or of Search.Mark. It may be nil.
+	Notice func(Notice)
 }
 
 // Arrivals say when the tuples of a trial are due.
@@ -74,18 +75,19 @@ type Trial struct {
 	Phase string  `json:"phase"` // bracket, bisect, confirm or curve
 	Rate  float64 `json:"rate"`
 	Verdict
-	Sustained bool          `json:"sustained"`
-	P50       time.Duration `json:"p50_ns"` // from due to out
-	P90       time.Duration `json:"p90_ns"`
-	P99       time.Duration `json:"p99_ns"`
-	P999      time.Duration `json:"p999_ns"`
-	Max       time.Duration `json:"max_ns"`
-	Lateness  Lateness      `json:"sent_late"`
-	Sent      uint64        `json:"sent"`
-	Check     Check         `json:"check"`
-	Marks     []Marked      `json:"marks,omitempty"`
-	Length    time.Duration `json:"length_ns"`
-	Cut       bool          `json:"cut"` // ended early because the engine was far behind
+	Sustained bool `json:"sustained"`
+	// The latency of a tuple begins when the tuple was due, and ends when it came out.
+	P50      time.Duration `json:"p50_ns"`
+	P90      time.Duration `json:"p90_ns"`
+	P99      time.Duration `json:"p99_ns"`
+	P999     time.Duration `json:"p999_ns"`
+	Max      time.Duration `json:"max_ns"`
+	Lateness Lateness      `json:"sent_late"`
+	Sent     uint64        `json:"sent"`
+	Check    Check         `json:"check"`
+	Marks    []Marked      `json:"marks,omitempty"`
+	Length   time.Duration `json:"length_ns"`
+	Cut      bool          `json:"cut"` // ended early because the engine was far behind
 }
 
 // These values of SearchResult.LimitedBy say what limits the rate that a search found.
@@ -105,7 +107,7 @@ type SearchResult struct {
 	Failed    float64  `json:"failed"`
 	LimitedBy string   `json:"limited_by"` // ByEngine and so on
 	Why       []Reason `json:"why"`        // why Failed was not sustained
-	Stalls    Stalls   `json:"stalls"`     // of the engine, at the sustained rate
+	Stalls    Stalls   `json:"stalls"`     // the engine's stalls at the sustained rate
 	Ceiling   float64  `json:"ceiling"`    // the rate at which the generator can send into nothing
 	Confirmed int      `json:"confirmed"`  // how many times in a row the rate was confirmed
 	Wanted    int      `json:"wanted"`     // SearchOptions.Confirm

@@ -119,7 +119,7 @@ type SenderResult struct {
 	IntendedRate float64 // tuples a second that the schedule asked for; 0 if flat out
 	AchievedRate float64
 
-	SendLag *hdrhistogram.Histogram // ns from due to sent, of every tuple sent
+	SendLag *hdrhistogram.Histogram // in ns, from due to sent, of every tuple sent
 	Ends    []End                   // what each thread sent
 	Marks   []Marked
 	Drops   string // why a channel could not be opened; "" if all were

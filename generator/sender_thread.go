@@ -32,9 +32,9 @@ type sendThread struct {
 
 	scheduled, skipped, unsent uint64
 	late                       Lateness
-	blockedSends, blocked      uint64 // number of refused offers; counter steps
+	blockedSends, blocked      uint64 // number of refused offers; counter steps of waiting
 	lag                        *hdrhistogram.Histogram
-	notLogged                  uint64 // events
+	notLogged                  uint64 // number of events
 	firstID, lastSent          uint64
 
 	// cause says why the thread is behind its schedule, by pointing to a field of late. It does not
@@ -44,7 +44,7 @@ type sendThread struct {
 
 	spare []uint64 // ids of tuples that were not sent, used again so that no id is missing
 	batch []Tuple
-	due   []uint64 // counter, for each tuple of the batch
+	due   []uint64 // counter at which each tuple of the batch is due
 	noted []paced
 	place int // index of the next tuple in Tuples
 }
@@ -124,7 +124,7 @@ func (t *sendThread) run(start uint64) error {
 		err = t.flatOut(start)
 	}
 	if len(t.sender.o.Cores) == 0 && !t.sender.o.Realtime {
-		release() // not released, a thread with a core or a priority ends with this goroutine
+		release() // if not released, the thread ends with this goroutine
 	}
 	if closing := t.sink.Close(t.end()); err == nil && closing != nil {
 		err = fmt.Errorf("send: thread %d: end: %w", t.number, closing)
@@ -276,7 +276,7 @@ func (t *sendThread) pace(
 	if err == nil {
 		for i, n := range t.noted[:taken] {
 			if i == 0 && n.before&waited == 0 && n.sent-now > lateAfter {
-				n.before |= paused // making the messages takes less: the thread did not run
+				n.before |= paused // making messages is faster than that: the thread did not run
 			}
 			t.learn(n, n.sent > t.due[i]+lateAfter)
 			t.send.LogAt(n.sent, t.batch[i].ID)

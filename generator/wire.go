@@ -15,7 +15,7 @@ const (
 	kindEnd    = 2
 
 	headerBytes = 8
-	prefixBytes = 12 // of a tuple, before its body
+	prefixBytes = 12 // length of a tuple's part before its body
 	endBytes    = headerBytes + 24
 
 	maxPerMessage = 1<<16 - 1

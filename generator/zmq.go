@@ -109,7 +109,7 @@ type socket struct {
 	context, socket unsafe.Pointer
 	events          sync.WaitGroup
 	closed          bool
-	sending         // of a PUSH socket
+	sending         // set for a PUSH socket only
 }
 
 // onPeers is called from the monitor's goroutine when a connection is made (gone is false) or ends.

@@ -187,7 +187,7 @@ import (
 // sending contains what a socket needs to send.
 type sending struct {
 	pool   C.cp_pool
-	pacing C.cp_pacing // of the thread that sends
+	pacing C.cp_pacing // describes the thread that sends
 }
 
 // makePool allocates the pool, and reports whether there was memory for it.

@@ -110,8 +110,8 @@ type Channel struct {
 	// number to itself. If processors is 0, they share the shards.
 	processors uint32
 	shardMask  uint64  // the number of shards - 1
-	some       window  // where the records of one writer go if every is empty
-	place      uintptr // of first-last: where the next record goes; 0: to the Go code
+	some       window  // where one writer's records go if every is empty
+	place      uintptr // address of first-last's next record; 0: the Go code takes the event
 	last       uint64  // if the switching word equals last, place is valid
 
 	// Log calls write these fields.
@@ -120,7 +120,7 @@ type Channel struct {
 	given uint64 // the stamp that LogAt was given, while LogAt runs; 0: read the counter
 	_     [40]byte
 
-	counts  *countTable // of many writers: who counts where; nil until one counts
+	counts  *countTable // in which cells many writers count; nil until one counts
 	name    channel.Name
 	ring    *ring.Producer
 	changes sync.Mutex  // protects the fields below it, and the calls of adopt and Close
@@ -128,7 +128,7 @@ type Channel struct {
 	links   bool        // true if the channel was opened with handler link
 	closed  bool
 
-	_ [48]byte // up to a size at whose multiples the runtime allocates: see channelBytes
+	_ [48]byte // fills a Channel up to channelBytes
 }
 
 // channelBytes is a size of the runtime's allocator that is a multiple of a cache line. So every

@@ -127,7 +127,7 @@ func closedRing(t *testing.T, c *Channel, before, after []uint64) {
 }
 
 // Close ends a call that waits for a drainer. Without Close, the call waits for a second. On a
-// crowded machine even a call that Close ends may take so long, but not three times.
+// crowded machine even a call that Close ends may take that long, but not three times in a row.
 func TestCloseEndsWaiting(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		var longest time.Duration

@@ -98,7 +98,7 @@ func TestWhatGoesInComesOut(t *testing.T) {
 							runtime.GOMAXPROCS(n)
 							defer runtime.GOMAXPROCS(cores)
 							if shards == "OpenShared with few shards" {
-								runtime.GOMAXPROCS(1 + n/4) // at the open
+								runtime.GOMAXPROCS(1 + n/4) // number of processors at the open
 							}
 							c := openTest(t, many,
 								Options{Handler: handler, Policy: policy, Buffer: "1KiB"})

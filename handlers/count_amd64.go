@@ -21,10 +21,10 @@ type countTable struct {
 }
 
 type countPlace struct {
-	goroutine uintptr // its address; 0: nobody has counted here yet; sharedPlace: nobody has it
+	goroutine uintptr // address of the goroutine with the cell alone; 0: unused; sharedPlace: none
 	alone     *uint64 // the goroutine's own cell
 	shared    *uint64 // the cell for other goroutines at this place
-	_         uintptr // the assembly multiplies by the size of a place
+	_         uintptr // padding: the assembly multiplies by the size of a place
 }
 
 const sharedPlace = 1

@@ -23,7 +23,7 @@ func TestGoroutinesCountAloneOrTogether(t *testing.T) {
 	for range writers {
 		all.Go(func() {
 			live.Done()
-			live.Wait() // no goroutine has the memory of another one
+			live.Wait() // all live until here, so none gets the memory of an ended one
 			for id := range uint64(events) {
 				c.Log(id)
 				if id%10_000 == 0 {
@@ -50,7 +50,8 @@ func TestGoroutinesCountAloneOrTogether(t *testing.T) {
 		}
 		alone += one
 	}
-	// The first event of a goroutine that gets a cell goes to a cell of all.
+	// A goroutine's first event goes to a shared cell, even if the goroutine then gets a cell of
+	// its own.
 	if len(c.ring.Shards) != shards || alone < events-1 || alone > shards*(events-1) {
 		t.Errorf("%d shards; %d events counted alone, want %d to %d", len(c.ring.Shards), alone,
 			events-1, shards*(events-1))

@@ -178,8 +178,8 @@ func (s *stepped) run(o order) {
 }
 
 // step makes the program carry out an order in steps. It calls visit before the first instruction,
-// with at 0, and after each instruction. In the last call returned is true: the order has ended. If
-// visit returns false, step kills the program there.
+// when at is 0, and after each instruction. In the last call, returned is true, because the order
+// has ended. If visit returns false, step kills the program there.
 func (s *stepped) step(o order, visit func(at int, returned bool) bool) {
 	s.t.Helper()
 	if err := s.try(o, visit); err != nil {

@@ -26,7 +26,7 @@ var ErrEpochText = errors.New("not an epoch")
 type Epoch struct {
 	Boot       string // the kernel's boot id
 	Sleep      int64  // time spent suspended since boot, in steps of 16 ms
-	Disruption uint64 // the hypervisor's (type VMClock), as Generation; 0 if it has none
+	Disruption uint64 // hypervisor's marker (see VMClock); 0: none
 	Generation uint64
 	HasVMClock bool
 	Token      string // "" unless a break happened that changed no field above

@@ -357,7 +357,7 @@ func TestAWatchContinuesWhereAnotherEnded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := newNode()
 			w := n.watch(t, nil)
-			n.offset -= 1 << 35 // so the saved epoch has a token
+			n.offset -= 1 << 35 // a jump, which gives the saved epoch a token
 			check(t, w)
 			n.wait(2 * time.Second)
 			check(t, w)

@@ -42,7 +42,7 @@ type Facts struct {
 	HasVMGenID    bool   `json:"has_vmgenid"`
 	HasVMClock    bool   `json:"has_vmclock"`              // the hypervisor offers VMClock
 	OpensVMClock  bool   `json:"opens_vmclock"`            // this process may read VMClock
-	ClaimsFreq_hz uint64 `json:"claims_freq_hz,omitempty"` // as CPU or hypervisor says; only shown
+	ClaimsFreq_hz uint64 `json:"claims_freq_hz,omitempty"` // claimed, not measured
 
 	Features asm.Features `json:"-"`
 }

@@ -56,7 +56,7 @@ func readVMClock(root fs.FS) (*VMClock, error) {
 	for range tries {
 		f, err := root.Open("dev/vmclock0")
 		if errors.Is(err, fs.ErrPermission) {
-			return nil, fs.ErrNotExist // as if there were none; Facts says that there is one
+			return nil, fs.ErrNotExist // act as if there were no page; Facts says that there is one
 		}
 		if err != nil {
 			return nil, err

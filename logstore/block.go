@@ -145,8 +145,8 @@ type blockHeader struct {
 	incarnation Incarnation
 	lo, hi      uint64 // smallest and largest counter; 0 and 2^64-1 for kinds without counters
 	rows        int
-	length      int    // of the payload, in bytes
-	checksum    uint32 // of the payload
+	length      int    // length of the payload in bytes
+	checksum    uint32 // checksum of the payload
 }
 
 const (

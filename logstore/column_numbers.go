@@ -138,9 +138,9 @@ func (e *columnEncoder) takeExceptions(numbers []uint64, width, depth int) {
 	e.exceptions[depth] = exceptions
 }
 
-// symbolWidth returns a width for symbols, and the number of exceptions that it causes. Some
-// numbers are exceptions at every width. The returned width is the smallest that adds only few to
-// them.
+// symbolWidth returns a width for symbols, and the number of exceptions that this width causes.
+// Some numbers are exceptions at every width. The returned width is the smallest one that causes
+// only a few exceptions more than these.
 func symbolWidth(count *[256]int, n int) (width, escapes int) {
 	if count[0] == n {
 		return 0, 0

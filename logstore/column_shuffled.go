@@ -50,7 +50,8 @@ func appendShuffled(dst []byte, rest []uint64, phase int) (out []byte, yes bool)
 		end := frameEnd(from, phase, len(rest))
 		frame := rest[from:end]
 		from = end
-		list, places := inOrder, inOrder // places[v] is where v is in the list, or was at its turn
+		// places[v] is v's index in list. Once v is written, it is v's index in the frame.
+		list, places := inOrder, inOrder
 		var bad uint64
 		for i := 0; i < len(frame); {
 			// The numbers of eight values have at most 48 bits, so they are added in one step.

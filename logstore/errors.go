@@ -45,8 +45,8 @@ var (
 // continue after the damage.
 type CorruptionError struct {
 	File   string
-	Offset int64 // of the first damaged byte
-	Length int64 // of the damage; after it comes an undamaged block or the end of the file
+	Offset int64 // offset of the first damaged byte
+	Length int64 // length of the damage; then comes an undamaged block or the end of the file
 	Err    error
 }
 

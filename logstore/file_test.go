@@ -22,8 +22,8 @@ func (c *countingReader) ReadAt(b []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// Decoding the 1 % of a log that has counters in a certain range reads little of the log. The log
-// has as many blocks as a log of a gigabyte, but with fewer records in each.
+// A cursor over the 1 % of the rows that have counters in a certain range reads little of the log.
+// The log has as many blocks as a log of a gigabyte, but with fewer records in each.
 func TestSeekReadsLittle(t *testing.T) {
 	blocks := max(4000, 10_000/seed.Share())
 	if testing.Short() {
@@ -61,8 +61,8 @@ func TestBarSeek(t *testing.T) {
 	proof.Check(t, bars...)
 }
 
-// seek writes a log, and decodes the 1 % with counters in a certain range. It returns which share
-// of the log's bytes this reads, and the length of the log.
+// seek writes a log, and decodes 1 % of its rows: those with counters in a certain range. It
+// returns the length of the log, and which share of it was read.
 func seek(t *testing.T, rows, blocks int, sealed bool) (share float64, bytes int64) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log")

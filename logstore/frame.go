@@ -23,7 +23,7 @@ var frameMagic = []byte(blockMagic[:3])
 
 // end is the last frame of a sealed file.
 type end struct {
-	offset uint64 // of the index's last block; in version 1 of the index's first block
+	offset uint64 // offset of the index's last block; in version 1, of its first block
 	rows   uint64 // number of rows in the index
 	then   End
 }

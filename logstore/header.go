@@ -40,7 +40,7 @@ type Header struct {
 
 	Segment  int         // number of the file among the ring's files, from 0
 	Part     int         // first segment of the log in this directory, or UnknownPart
-	Previous Fingerprint // of the segment before; zero if there is none, or if it is unknown
+	Previous Fingerprint // fingerprint of the segment before; zero if unknown or none
 	// Rewritten is true if the file was made from another file. In this case, Previous of the next
 	// segment is the fingerprint of that other file.
 	Rewritten bool
@@ -49,7 +49,7 @@ type Header struct {
 	// segments. Kinds and shards that it does not list begin at 0.
 	Continues []Place
 
-	version      int   // of the file from which the header was read
+	version      int   // version of the file from which the header was read
 	headerLength int64 // length of the header in that file
 }
 

@@ -127,7 +127,7 @@ type NTP struct {
 // indexEntry says where a block is.
 type indexEntry struct {
 	Offset uint64
-	Length uint64 // of the whole block
+	Length uint64 // length of the whole block in bytes
 	Kind   uint64
 	Shard  uint64
 	First  uint64

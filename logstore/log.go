@@ -37,8 +37,8 @@ func OpenLog(fsys FileSystem, dir string, h Header, limit int64) (*Log, error) {
 	return OpenSegments(fsys, dir, segments, h, limit)
 }
 
-// OpenSegments does what OpenLog does, but gets the list of the directory's segments. One list can
-// serve many logs.
+// OpenSegments does what OpenLog does, but the caller passes the list of the directory's segments.
+// One list can serve many logs.
 func OpenSegments(fsys FileSystem, dir string, segments []Segment, h Header,
 	limit int64) (*Log, error) {
 	if fsys == nil {

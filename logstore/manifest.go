@@ -31,7 +31,7 @@ type ManifestEntry struct {
 
 const (
 	manifestMagic = "cloudprofiler-manifest "
-	manifestLimit = 64 << 20 // bytes: half a million segments
+	manifestLimit = 64 << 20 // in bytes; enough for half a million segments
 )
 
 // ExtendManifest adds to a directory's manifest the segments that the manifest does not list. It

@@ -38,8 +38,8 @@ type Reader struct {
 }
 
 // NewReader reads the header of a log. Next reads the blocks. The name appears in errors. Errors
-// wrap ErrNotLog, ErrVersion, ErrFormat, ErrHeader or an error of from. Salvage can read even a log
-// without a readable header.
+// wrap ErrNotLog, ErrVersion, ErrFormat, ErrHeader or an error that from returned. Salvage can read
+// even a log without a readable header.
 func NewReader(from io.Reader, name string) (*Reader, error) {
 	r := newReader(from, name)
 	if err := r.readHeader(); err != nil {
@@ -305,8 +305,8 @@ func Check(from io.Reader, name string) (Report, error) {
 	return r.Report(), err
 }
 
-// EachBlock calls do for each block that next returns, until next returns io.EOF or another final
-// error. It continues after damage. If do is nil, EachBlock only reads.
+// EachBlock calls the function do for each block that the function next returns, until next returns
+// io.EOF or another final error. It continues after damage. If do is nil, EachBlock only reads.
 func EachBlock(next func() (*Block, error), do func(*Block) error) error {
 	for {
 		b, err := next()

@@ -50,7 +50,7 @@ func TestHeaderComesBack(t *testing.T) {
 	want.Segment, want.Part, want.Rewritten = 3, 2, true
 	want.Previous = Fingerprint{1 << 40, 5, 1<<32 - 1}
 	want.Continues = []Place{{Events, 0, 17}, {Drops, 65535, 1<<64 - 1}}
-	for shard := range 300 { // so that the header is longer than a reader's first read
+	for shard := range 300 { // make the header longer than a reader's first read
 		want.Continues = append(want.Continues, Place{Samples, shard, uint64(shard)})
 	}
 	data := writeLog(t, want, nil, false)

@@ -74,7 +74,7 @@ type simulated struct {
 	half_us             float64
 }
 
-// simulatedSeconds is for how long a pair of nodes is simulated.
+// simulatedSeconds is the length of the virtual time for which a pair of nodes is simulated.
 const simulatedSeconds = 40
 
 // simulateNodes simulates a pair of nodes.

@@ -54,9 +54,9 @@ func SystemClock(
 ) Clock {
 	return Clock{
 		Counter: counter,
-		// time.Now makes no system call but reads two clocks. Between two readings of the counter
-		// it takes about 60 ns, and the function in Bracket only 30 ns. ClockGettime of x/sys makes
-		// a system call.
+		// time.Now makes no system call but reads two clocks. When it is called between two
+		// readings of the counter, they lie about 60 ns apart; those of Bracket lie only 30 ns
+		// apart. ClockGettime of x/sys makes a system call.
 		Realtime:     func() int64 { return time.Now().UnixNano() },
 		Bracket:      systemBracket(),
 		RealtimeStep: realtimeStep,
@@ -83,7 +83,7 @@ type Discipline struct {
 	Frequency_ppm16 int64 // in 2⁻¹⁶ ppm
 	Tick_us         int64 // µs per 1/100 s of the kernel; 10,000 unless someone slews the clock
 	Offset_ns       int64 // correction that the kernel's phase-locked loop still has to make
-	TimeConstant    int64 // each second, that loop corrects the offset's 2^−(2 + constant)
+	TimeConstant    int64 // the loop corrects the share 2^−(2 + constant) of the offset each second
 	Adjust_us       int64 // correction that adjtime(3) still has to make, at 500 ppm or less
 	PulsePerSecond  bool  // a pulse-per-second signal steers: the next second's rate is unknown
 }

@@ -21,7 +21,7 @@ const (
 	keyOffset  = 58 // where the numbers of secret and prober begin in every packet
 	shortSize  = headerSize + bodySize + macSize
 
-	maxBrackets = 4 // at each end of a train
+	maxBrackets = 4 // number of brackets at each end of a train
 	bracketSize = 24
 	clockHeader = 12
 	clockSize   = clockHeader + 2*maxBrackets*bracketSize

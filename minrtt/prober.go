@@ -46,11 +46,11 @@ type probe struct {
 	sent    stamp
 	expired bool // no answer arrived within the timeout
 
-	answered bool // the answer arrived, and brought received and returned
+	answered bool // the answer arrived, and brought the stamps received and returned
 	received stamp
 	returned stamp
 
-	left          bool // the answer's transmit stamp arrived, and brought leaving
+	left          bool // the answer's transmit stamp (leaving) arrived
 	leaving       stamp
 	leftBy_cycles uint64 // a reading of the peer's counter from after the answer left
 }

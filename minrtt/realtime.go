@@ -140,7 +140,7 @@ func (c *realtime) atMost(x float64) float64 {
 				best = min(best, (v*p.y_cycles-u*q.y_cycles)/(v-u))
 			}
 		}
-		for _, q := range c.lower { // which must lie on p's side of x, but further away
+		for _, q := range c.lower { // q must lie on p's side of x, but further away
 			if a := u / c.late(q, x); 0 <= a && a < 1-flattest {
 				best = min(best, (p.y_cycles-a*q.y_cycles)/(1-a))
 			}

@@ -23,7 +23,9 @@ var (
 
 // Exchange is one probe and its answer.
 type Exchange struct {
-	Sequence uint32 // of the probe in its train; if the first open was answered, 0 is the warm-up
+	// Sequence is the number of the probe in its train. The exchange of the first open is the
+	// warm-up. If the first open was answered, the warm-up has number 0.
+	Sequence uint32
 
 	// User contains the user stamps: counter readings around the system calls.
 	User tscratio.Exchange

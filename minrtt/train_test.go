@@ -326,7 +326,7 @@ func TestTrainRefusesImpossibleStamps(t *testing.T) {
 	}
 }
 
-// tamper lets lie change every answer, and computes the answer's code again.
+// tamper lets the function lie change every answer, and computes the answer's code again.
 func (f *fakePair) tamper(t *testing.T, lie func(p *packet)) {
 	f.route = func(from *fakeEnd, b []byte) []time.Duration {
 		if from == f.answerer {

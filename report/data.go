@@ -18,7 +18,7 @@ type Data struct {
 
 	Run         Run          `json:"run"`
 	Reference   Reference    `json:"reference"`
-	Verdict     Verdict      `json:"verdict"` // of the whole page: suspect if any part is
+	Verdict     Verdict      `json:"verdict"` // verdict of the whole page: suspect if any part is
 	Timeline    Timeline     `json:"timeline"`
 	Totals      Totals       `json:"totals"`
 	Actors      []Actor      `json:"actors"`
@@ -72,9 +72,9 @@ type Reference struct {
 	Hi_hz          float64  `json:"hi_hz"`
 	Hz_source      string   `json:"hz_source"`
 	Seconds        string   `json:"seconds"`    // what seconds mean on this page
-	Wander_ppb     float64  `json:"wander_ppb"` // declared
+	Wander_ppb     float64  `json:"wander_ppb"` // declared wander
 	Window_ns      int64    `json:"window_ns"`
-	Length         Interval `json:"length"` // of the run: Length_means says from where to where
+	Length         Interval `json:"length"` // of the run, as Length_means says
 	Length_verdict Verdict  `json:"length_verdict"`
 	Length_means   string   `json:"length_means"` // from which event to which
 }
@@ -190,16 +190,16 @@ type Span struct {
 	// reaches from percentile 25 to 75.
 	Whiskers [2]Interval `json:"whiskers"`
 	Outliers int64       `json:"outliers"` // durations beyond the whiskers
-	Density  Density     `json:"density"`  // of the middles of the durations
+	Density  Density     `json:"density"`  // density of the middles of the durations
 
 	Bounds       []Bound `json:"bounds"`        // percentiles of the half-widths
-	BoundDensity Density `json:"bound_density"` // of the half-widths
+	BoundDensity Density `json:"bound_density"` // density of the half-widths
 
 	Over []Over `json:"over"` // percentiles over the timeline
-	// Pauses says how much of the time lay in pauses of JVMs. It is of all rows of a span together,
-	// and only the row with an Over has it. Empty: that is not known.
+	// Pauses says how much of the time lay in pauses of JVMs. It covers all rows of a span
+	// together, and only the row with an Over has it. Empty: that is not known.
 	Pauses string `json:"pauses"`
-	// Only the first row of a span has an Over, which is that of all its rows together. In the
+	// Only the first row of a span has an Over, which covers all rows of the span together. In the
 	// other rows, Over_same is the id of the first.
 	Over_same string `json:"over_same"`
 }
@@ -212,7 +212,7 @@ type ScenarioCount struct {
 
 // Percentile is an interval: the percentile of all low ends, and the percentile of all high ends.
 type Percentile struct {
-	P         float64 `json:"p"` // of 100
+	P         float64 `json:"p"` // in percent
 	Lo_cycles int64   `json:"lo_cycles"`
 	Hi_cycles int64   `json:"hi_cycles"`
 }
@@ -228,7 +228,7 @@ type Bound struct {
 type Density struct {
 	From_cycles float64   `json:"from_cycles"`
 	To_cycles   float64   `json:"to_cycles"`
-	Shares      []float64 `json:"shares"` // sum 1; none: nothing is known
+	Shares      []float64 `json:"shares"` // their sum is 1; empty: nothing is known
 }
 
 // Over is one percentile of a span over the timeline. A duration counts at the moment at which its
@@ -266,7 +266,7 @@ const (
 // Method is one method and its bound: how far a value may be wrong, up or down.
 type Method struct {
 	Name   string `json:"name"`
-	Proven bool   `json:"proven"` // under the assumptions on the page; false: only claimed
+	Proven bool   `json:"proven"` // proven under the assumptions on the page; false: only claimed
 	Bound  Column `json:"bound_cycles"`
 	Absent string `json:"absent"` // why there is no value at all
 	// Times is the ratio of the method's bound to ours, where both have a value. It is 0 for our
@@ -382,7 +382,7 @@ type Pair struct {
 	A            string  `json:"a"`
 	B            string  `json:"b"`
 	Verdict      Verdict `json:"verdict"`      // empty: not related
-	Reason       string  `json:"reason"`       // for a verdict that is not consistent
+	Reason       string  `json:"reason"`       // why the verdict is not consistent
 	Bound_cycles int64   `json:"bound_cycles"` // median over the run
 	Worst_cycles int64   `json:"worst_cycles"`
 	Rate         float64 `json:"rate"`       // cycles of A in one of B: a middle; 0: not known

@@ -32,7 +32,7 @@ func TestSpreadKeepsTheSum(t *testing.T) {
 				got += c
 			}
 		}
-		if diff := got - int64(sum); diff < -1 || diff > 1 { // lengths are halved and added up
+		if diff := got - int64(sum); diff < -1 || diff > 1 { // spread rounds each bucket's share
 			t.Fatalf("%d counted, %d shown", sum, got)
 		}
 	}

@@ -74,7 +74,7 @@ func hostileData(seed uint64) *Data {
 	return d
 }
 
-// pastData has transfers that lead past operators. If it is short, so few operators are left that
+// pastData has transfers that lead past operators. If short is true, so few operators are left that
 // the graph goes across.
 func pastData(short bool) *Data {
 	d := sampleData(sampleSeed)

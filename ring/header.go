@@ -11,12 +11,12 @@ import (
 
 // Header is the checked identity of a ring.
 type Header struct {
-	Version     int // of the layout
+	Version     int // version of the layout
 	Name        channel.Name
 	Incarnation [16]byte
 	Boot        [16]byte // zero: unknown
 	Shards      int
-	Records     uint64 // in each shard
+	Records     uint64 // number of records in each shard
 	ManyWriters bool
 	Links       bool // opened with handler link: the records come in pairs
 	Policy      channel.Policy

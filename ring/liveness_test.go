@@ -96,7 +96,7 @@ func TestTheProcessIDSaysNothing(t *testing.T) {
 	image, err := os.ReadFile(p.Path)
 	must(t, err)
 	orphan := filepath.Join(dir, "copy.ring")
-	writeFile(t, orphan, image) // names this living process, which does not hold its lock
+	writeFile(t, orphan, image) // names this living process, which does not hold the file's lock
 	r := look(t, orphan)
 	if r.Header().ProcessID != os.Getpid() || alive(t, r) {
 		t.Errorf("process %d, alive %v", r.Header().ProcessID, alive(t, r))

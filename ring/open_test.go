@@ -40,7 +40,8 @@ func TestOpenRefusesWhatIsNoPlainFile(t *testing.T) {
 	must(t, os.Symlink(p.Path, path("link")))
 	openBoth(t, "symbolic link", path("link"), ErrUntrusted, "symbolic link")
 	must(t, unix.Mkfifo(path("fifo"), 0o600))
-	openBoth(t, "FIFO", path("fifo"), ErrUntrusted, "not a regular file") // and must not wait
+	// An open that waited for a writer of the FIFO would hang the test.
+	openBoth(t, "FIFO", path("fifo"), ErrUntrusted, "not a regular file")
 	must(t, os.Mkdir(path("directory"), 0o700))
 	openBoth(t, "directory", path("directory"), ErrUntrusted, "not a regular file")
 	openBoth(t, "device", "/dev/null", ErrUntrusted, "not a regular file")

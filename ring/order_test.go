@@ -34,7 +34,7 @@ const places = 2
 // A step is one access of a program.
 type step struct {
 	op         string
-	name       string // of the word, without the place
+	name       string // name of the word, without the place
 	word       int    // the number of the word, or of its place 0
 	index      operand
 	arg        operand // what is stored, or what a load waits for
@@ -45,7 +45,7 @@ type step struct {
 
 // An operand is a number, or the content of a register plus a number.
 type operand struct {
-	register int // or unknown
+	register int // number of a register, or unknown
 	n        int
 }
 

@@ -224,8 +224,8 @@ func (r *Reader) damaged(format string, args ...any) error {
 	return fmt.Errorf("read ring %q: %s: %w", r.path, fmt.Sprintf(format, args...), ErrDamaged)
 }
 
-// Copy copies finished records of a shard into a buffer, beginning with sequence number from. It
-// returns first, the sequence number of the first copied record, and n, the number of copied
+// Copy copies finished records of a shard into a buffer, beginning with the sequence number from.
+// It returns first, the sequence number of the first copied record, and n, the number of copied
 // records.
 //
 // If the record at from is no longer in the ring, because it was overwritten or released, first is

@@ -156,7 +156,7 @@ func (c *clock) use(p *Producer) *clock {
 	return c
 }
 
-// copyAll copies all finished records of a shard, beginning with sequence number from.
+// copyAll copies all finished records of a shard, beginning with the sequence number from.
 func copyAll(t testing.TB, r *Reader, i int,
 	from uint64) (records []Record, first uint64, unfinished bool) {
 	t.Helper()

@@ -136,8 +136,8 @@ func lastRun(file string) string {
 	return ""
 }
 
-// Put writes a file. Put calls read for one part of the file after the other; read returns the
-// bytes at an offset. The file gets its name when all its bytes are on disk.
+// Put writes a file. Put calls the function read for one part of the file after the other. read
+// returns the bytes at an offset. The file gets its name when all its bytes are on disk.
 func (a *Arrival) Put(f File, read func(offset int64) ([]byte, error)) error {
 	if dir := path.Dir(f.Path); dir != "." {
 		if err := a.root.MkdirAll(dir, directoryMode); err != nil {

@@ -83,8 +83,8 @@ type Stats struct {
 	Exchanges      uint64         // completed exchanges
 	KernelStamps   uint64         // stamps of these exchanges that the kernel took
 	UserStamps     uint64         // the other stamps
-	WhyUser        map[string]int // counts the reasons for user stamps
-	Cost           Cost           // of all trains
+	WhyUser        map[string]int // number of user stamps for each reason
+	Cost           Cost           // cost of all trains
 	Answers        minrtt.Counts  // counts of the packets that this node's answerer received
 	Pairs          int            // number of pairs, with present and former peers
 	KeptTrains     int            // number of trains in these pairs

@@ -26,7 +26,7 @@ const testSlack_cycles = 2000
 type testNode struct {
 	*Client
 	truth *vnode.Truth
-	epoch atomic.Value // string
+	epoch atomic.Value // contains a string
 	reset atomic.Int64 // number of cycles added to its counter
 }
 

@@ -65,7 +65,7 @@ type TrainsAnswer struct {
 	Epoch   string         `json:"epoch"`
 	Trains  int            `json:"trains"`
 	Lost    uint64         `json:"lost,string"`        // number of answers that did not arrive
-	WhyUser map[string]int `json:"why_user,omitempty"` // counts the reasons for user stamps
+	WhyUser map[string]int `json:"why_user,omitempty"` // number of user stamps for each reason
 	Error   string         `json:"error,omitempty"`    // why fewer trains were run than requested
 	Refused bool           `json:"refused,omitempty"`  // the peer's stamps cannot be true
 }

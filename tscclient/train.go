@@ -123,7 +123,7 @@ func (c *Client) run(ctx context.Context, o *Outcome, m Manner) {
 	}
 }
 
-// explain adds to an error about impossible stamps what may have caused them.
+// explain adds the possible causes to an error about impossible stamps.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, minrtt.ErrReplayed):

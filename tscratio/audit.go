@@ -12,8 +12,9 @@ type Audit struct {
 }
 
 // Audit compares, for every three nodes, the direct relation of two nodes with the path over the
-// third. It translates the given number of readings along both ways. The readings are spread evenly
-// over the direct relation's limits. Audit uses every third node, whatever ThirdNodes says.
+// third. It translates the given number of readings both directly and over the third node. The
+// readings are spread evenly over the direct relation's limits. Audit uses every third node,
+// whatever ThirdNodes says.
 func (c *Closure) Audit(readings int) Audit {
 	var a Audit
 	for from := range c.names {

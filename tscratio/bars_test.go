@@ -146,10 +146,11 @@ func TestBarHalfTheWander(t *testing.T) {
 			relations), Figure: float64(suspect), Unit: "relations"})
 }
 
-// TestBarMoreThanTheWander lets the true wander exceed the declared one. Then a query may be false
-// and not marked as suspect. The test reports how many are, for each factor. From a factor of five
-// on there must be none if the wander moves readings by more than the network's bound. If the bound
-// is wider, constraints cannot show what happens between them (docs/accuracy.md).
+// TestBarMoreThanTheWander lets the true wander exceed the declared one. Then the answer to a query
+// may be false without being marked as suspect. The test reports how many such answers each factor
+// gives. A factor of five or more must give none if the wander moves readings by more than the
+// network's bound. If the bound is wider, constraints cannot show what happens between them
+// (docs/accuracy.md).
 func TestBarMoreThanTheWander(t *testing.T) {
 	seeds := 10
 	if proof.Begin(t) == proof.Full {
@@ -218,7 +219,8 @@ func TestBarMoreThanTheWander(t *testing.T) {
 	proof.Check(t, bars...)
 }
 
-// during returns the world between two seconds. It serves only to measure the wander in this time.
+// during returns the part of the world between two moments, given in seconds. The caller measures
+// the wander in this part.
 func (x *world) during(from, to int) *world {
 	part := func(c *clock) *clock {
 		return &clock{rates: c.rates[from*second/segment : to*second/segment]}
@@ -296,8 +298,9 @@ func TestBarStepsAreNamed(t *testing.T) {
 			steps), Figure: float64(late), Unit: "steps"})
 }
 
-// TestBarHour limits what a translation by the relation of an hour costs, for readings in order and
-// at random. It also limits how many of the hour's constraints pruning leaves.
+// TestBarHour takes a relation that an hour of trains gave. It limits the cost of a translation,
+// for readings in order and in random order. It also limits how many of the hour's constraints are
+// left after pruning.
 func TestBarHour(t *testing.T) {
 	reps := 5
 	if proof.Begin(t) == proof.Full {

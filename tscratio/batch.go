@@ -74,7 +74,8 @@ func (w *Ways) along(s *waySegment, xs, ys []uint64, elapsed []Elapsed) (n int, 
 	return w.onReference(xs, ys, elapsed)
 }
 
-// onReference finds durations by translating both events to the reference, as far as along.
+// onReference finds durations by translating both events to the reference. It stops where along
+// would stop.
 func (w *Ways) onReference(xs, ys []uint64, elapsed []Elapsed) (int, Verdict) {
 	a, b := grown(&w.a, len(xs)), grown(&w.b, len(xs))
 	n, verdict := w.firstOnRef.countAll(xs, a)

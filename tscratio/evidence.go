@@ -58,7 +58,7 @@ func (p *Pair) evidence(into Side) *evidence {
 // widened contains a train's constraints for one direction of translation.
 type widened struct {
 	lower, upper []reading // in the train's order; if into is SideB, lower and upper are exchanged
-	extent       Interval  // of the train's readings, also widened
+	extent       Interval  // the extent of the train's readings, also widened
 }
 
 // widened returns a train's constraints. It moves each reading by the quantum and core slack of the

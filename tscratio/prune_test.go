@@ -102,9 +102,9 @@ func TestPruneThinsIdleHour(t *testing.T) {
 	}
 }
 
-// Our bound is never wider than the paper's, from the same exchanges and assumptions: no wander,
-// and a quantum and a core slack of 0. The paper assumes exact readings, so these counters move in
-// single cycles.
+// If both methods get the same exchanges and the same assumptions, our bound is never wider than
+// the paper's. The paper assumes no wander, a quantum and a core slack of 0, and exact readings, so
+// these counters move in single cycles.
 func TestNeverWiderThanPaper(t *testing.T) {
 	seed.For(t, 60, func(t *testing.T, rng *rand.Rand) {
 		names := []string{"kernel stamps", "asymmetric", "bursty", "lossy", "all of it",
@@ -161,9 +161,9 @@ func TestNeverWiderThanPaper(t *testing.T) {
 
 const one = Rate(1) << rateBits
 
-// TestImplied takes pairs of constraints of which, by the rule of Prune, one just implies the
-// other, or just does not. In exact rationals it looks for a rate, a wander and a reading for which
-// the implying constraint allows what the implied constraint forbids.
+// TestImplied takes pairs of constraints at the limit of Prune's rule: one constraint just implies
+// the other, or just does not. In exact rationals, the test looks for a rate, a wander and a
+// reading for which the implying constraint allows what the implied one forbids.
 func TestImplied(t *testing.T) {
 	seed.For(t, 1, func(t *testing.T, rng *rand.Rand) {
 		implied, n := 0, 20_000/seed.Share()

@@ -47,8 +47,8 @@ func TestArithmeticAtTheEnds(t *testing.T) {
 	}
 }
 
-// edgePair returns a pair of counters that run at one rate. From each given start it has one train
-// every half second.
+// edgePair returns a pair of counters that run at one rate. The pair has one train every half
+// second after each given start.
 func edgePair(t *testing.T, starts ...[2]uint64) *Pair {
 	t.Helper()
 	d := DefaultAssumptions()

@@ -71,7 +71,7 @@ func (e *evidence) relation(
 // Between two knots the wander widens the interval. The knots are so dense that the wander adds
 // little: half a gap is W/160, and at 1 ppm and ±10 s the wander over W/160 is 62 ns.
 const (
-	knotsPerWindow    = 80   // where no train is near, but at most knotsPerGap in one gap
+	knotsPerWindow    = 80   // away from trains, but at most knotsPerGap in one gap
 	minKnotsPerWindow = 1000 // trains closer together than W/1000 share a knot
 	knotsPerGap       = 32
 )

@@ -142,11 +142,11 @@ func TestNoWanderWhereThereIs(t *testing.T) {
 	}
 }
 
-// TestFalseIsSuspect lets the true wander be a multiple of the declared one, and counts the queries
-// that are false and not marked as suspect. From a factor of five on there must be none if the
-// wander moves a reading, within a window, by more than the bound. If the bound is wider,
-// constraints may be consistent with a constant rate and still mislead, because the network is
-// asymmetric. No proof can reveal that, so the test only reports how many such queries there are.
+// TestFalseIsSuspect lets the true wander be a multiple of the declared one, and counts the answers
+// that are false and not marked as suspect. A factor of five or more must give none if the wander
+// moves a reading, within a window, by more than the bound. If the bound is wider, constraints may
+// be consistent with a constant rate and still mislead, because the network is asymmetric. No proof
+// can reveal that, so the test only reports how many such answers there are.
 func TestFalseIsSuspect(t *testing.T) {
 	for _, tc := range []struct {
 		network string

@@ -41,8 +41,8 @@ type waySegment struct {
 	scenario Scenario
 	verdict  Verdict
 
-	// Both events are translated to one node, which way selects. rate gives reference cycles per
-	// cycle of that node. It is valid for the node's readings between from and to.
+	// Both events are translated to one node, which the field way selects. rate gives reference
+	// cycles per cycle of that node. It is valid for the node's readings between from and to.
 	rate     RateInterval
 	from, to uint64
 

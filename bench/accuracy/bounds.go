@@ -71,7 +71,7 @@ type Row struct {
 	Least      tscratio.Wander // the smallest wander that the constraints allow
 	TrueWander tscratio.Wander // true wander of the nodes, in windows of the declared length
 
-	HalfWidths_us []float64 // of every query, in rising order
+	HalfWidths_us []float64 // one for each query, in rising order
 	Queries       int
 	Outside       int // queries whose truth was not in the interval
 
@@ -87,7 +87,7 @@ func (s *session) pair(stamps Stamps) (*tscratio.Pair, error) {
 	return s.pairUpTo(stamps, 16*max(s.Wander, tscratio.PPB))
 }
 
-// pairUpTo does the same as pair, for wanders up to most.
+// pairUpTo does the same as pair, for wanders up to the argument most.
 func (s *session) pairUpTo(stamps Stamps, most tscratio.Wander) (*tscratio.Pair, error) {
 	var nodes [2]tscratio.Node
 	for i, c := range s.nodes {

@@ -26,7 +26,7 @@ type PaperRow struct {
 	// before the pause, and the smallest after it.
 	Paper_us   []float64
 	Ours_us    []float64 // our half-width at the median query, with quantum and core slack
-	Ratios     []float64 // Paper_us over Ours_us
+	Ratios     []float64 // Paper_us divided by Ours_us
 	Queries    int
 	Outside    int // queries whose truth is outside the paper's interval
 	OursBeyond int // queries whose truth is outside our interval
@@ -82,7 +82,7 @@ func (l *lab) paper(ctx context.Context, r *rand.Rand, row *PaperRow, queries in
 		}
 		defer func() { _, _ = unload() }()
 	}
-	var periods [2][2]minrtt.Train // before and after, by the node that started them
+	var periods [2][2]minrtt.Train // trains before and after the pause, by their starter
 	var between [2]uint64
 	for i := range periods {
 		err := onThread(row.Spin, 0, func() (err error) {

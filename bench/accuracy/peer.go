@@ -34,8 +34,8 @@ type order struct {
 	Do        role           `json:"do"`
 	At        netip.AddrPort `json:"at"` // where to listen; for makeLoad, where to send
 	Node      vnode.Config   `json:"node"`
-	Quantum   uint64         `json:"quantum_cycles"` // of the machine's counter
-	Cores     []int          `json:"cores"`          // of the machine, with counters that agree
+	Quantum   uint64         `json:"quantum_cycles"` // quantum of the machine's counter
+	Cores     []int          `json:"cores"`          // the machine's cores whose counters agree
 	Spin      time.Duration  `json:"spin_ns"`
 	ZeroMQ    bool           `json:"zeromq"`
 	UserStamp bool           `json:"user_stamps_only"`

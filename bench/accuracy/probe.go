@@ -17,10 +17,10 @@ type Options struct {
 	Seed        uint64
 	Lasting     time.Duration // length of each session
 	Limit       time.Duration // after this time begin no further part; 0: no limit
-	Queries     int           // for each row
+	Queries     int           // number of queries for each row
 	Loopback    bool          // put both ends on the loopback interface: no namespaces, no root
-	Settings    []Setting     // one session each
-	Repetitions int           // of round trips, and of the comparison with the paper's method
+	Settings    []Setting     // each is measured in a session of its own
+	Repetitions int           // number of measurements of round trips, and of the paper's method
 	WithPaper   bool
 
 	// Progress may be nil. It is called now and then with the number of the part, the number of
@@ -47,7 +47,7 @@ type Declared struct {
 	Setting
 	Stamps       Stamps
 	Wanders      []tscratio.Wander
-	HalfWidth_us []float64 // median
+	HalfWidth_us []float64 // median half-width under each of Wanders
 }
 
 // Cost is the processor time of a session's two ends, as a share of one core.

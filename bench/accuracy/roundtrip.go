@@ -29,11 +29,11 @@ type RoundTrips struct {
 
 	Smallest_us, Median_us         []float64
 	BareSmallest_us, BareMedian_us []float64
-	Ratios                         []float64 // smallest over smallest
+	Ratios                         []float64 // smallest over smallest: exchanges, ping-pong
 }
 
 const (
-	packetLength  = 92 // of a probe, see minrtt/FORMAT.md
+	packetLength  = 92 // length of a probe: see minrtt/FORMAT.md
 	pollsPerTurn  = 16 // as in minrtt: polls until others may run
 	roundTripsAll = 2000
 	perTrain      = 100

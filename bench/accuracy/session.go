@@ -18,11 +18,11 @@ import (
 
 // Setting is the set of conditions under which one session is measured.
 type Setting struct {
-	Wander    tscratio.Wander // declared; the nodes' relative rate wanders by half of it
+	Wander    tscratio.Wander // the declared wander; the nodes' relative rate wanders by half of it
 	Shape     vnode.Shape     // how the rates wander
 	Load      bool            // TCP saturates the link
 	Spin      bool            // both ends poll for packets instead of sleeping
-	Exchanges int             // in a train, after its warm-up
+	Exchanges int             // exchanges in a train, after its warm-up
 	PerSecond int             // trains a second
 }
 
@@ -47,9 +47,9 @@ type session struct {
 	trains  []timed
 	failed  int // trains without a result
 
-	cpu      [2]time.Duration // of the prober's thread and of the answerer's
+	cpu      [2]time.Duration // of the prober's thread, and of the answerer's
 	lasted   time.Duration
-	loadBits float64 // bits a second
+	loadBits float64 // load that arrived, in bits a second
 }
 
 // timed is a train, and the machine's counter before and after it.

@@ -99,7 +99,7 @@ func runBenchGen(ctx context.Context, flags benchGenFlags, given func(string) bo
 			flags.rows = []string{"single", "batched", "factory"}
 		}
 		if !given("limit") {
-			flags.limit = smallLimit / 3 // of each row
+			flags.limit = smallLimit / 3 // time limit of each row
 		}
 	}
 	line := command.NewProgress(stderr)

@@ -33,7 +33,7 @@ import (
 // again. The bound of the hour's second half must not be more than a tenth wider than the bound of
 // the first half.
 const (
-	soakDaemon_bytes  = 4 // a tuple
+	soakDaemon_bytes  = 4 // bytes that a daemon may keep of a tuple
 	soakProgram_bytes = 16
 	soakTrain_bytes   = 1000
 	soakWorst         = 1.5

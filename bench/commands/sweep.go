@@ -22,7 +22,7 @@ const sweepProcess = "sweep-process"
 var sweepBars = []struct {
 	clients, exchanges int
 	seconds            float64
-	megabytes          float64 // of the server; 0: no bar
+	megabytes          float64 // private memory of the server; 0: no bar
 }{
 	{30, 100, 5, 0},
 	{100, 20, 60, 200},

@@ -64,7 +64,7 @@ type Set struct {
 
 	id    uint64
 	group [shuffleGroup]uint64
-	used  int // of group
+	used  int // number of ids of group that were used
 }
 
 // New returns the set with a name. The same name and seed give the same records.

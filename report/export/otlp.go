@@ -142,7 +142,7 @@ type otlp struct {
 	write  func([]byte) error
 	tuples joiner
 	chosen *choice         // nil: all tuples
-	ids    map[uint64]bool // of the chosen tuples, once all tuples have come
+	ids    map[uint64]bool // ids of the chosen tuples, once all tuples have come
 	last   bool            // the last tuple has come
 	told   Spans
 

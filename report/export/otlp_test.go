@@ -212,8 +212,8 @@ func TestOTLPHasEachDuration(t *testing.T) {
 	}
 }
 
-// rootOf returns what line says of the whole duration from end to end of the first tuple with an
-// id.
+// rootOf finds the end-to-end duration of the first tuple with an id, and returns what the function
+// line returns for it.
 func rootOf(told *told, byTuple map[uint64][]*analysis.DurationRow, id uint64,
 	line func(*analysis.DurationRow) string) string {
 	first, found := uint64(0), "none"

@@ -311,7 +311,7 @@ func TestTraceFlows(t *testing.T) {
 		t.Errorf("flows %q, want %q", got, want)
 	}
 	out.Reset()
-	trace = newTrace(&out, 0) // of a single event
+	trace = newTrace(&out, 0) // a trace of a single event
 	if err := trace.event(&analysis.EventRow{ID: 1, Tuple: 1, Point: "a/p", Node: "n",
 		Channel: "a/p"}); err != nil {
 		t.Fatal(err)

@@ -56,7 +56,7 @@ func (t *tuple) begun() uint64 {
 type joiner struct {
 	tell    func(*tuple) error
 	current *tuple
-	number  uint64              // of the current tuple in the analysis
+	number  uint64              // number of the current tuple in the analysis
 	parents map[uint64][]uint64 // ids of parents by the id of a child whose rows have not come yet
 }
 

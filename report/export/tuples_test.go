@@ -43,7 +43,8 @@ func TestSlowestTuples(t *testing.T) {
 	}
 }
 
-// Tuples that were made of others take longer than the others. They do not take the place of these.
+// Tuples that were made of others take longer than the rest. They do not take the places of the
+// slowest of the rest.
 func TestSlowestTuplesAndWindows(t *testing.T) {
 	c := choice{most: 2, slowest: true}
 	for id := range uint64(10) {
