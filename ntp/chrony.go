@@ -44,7 +44,7 @@ const (
 
 const (
 	attempts = 3
-	patience = time.Second // for all attempts together, unless the context ends sooner
+	patience = time.Second // time for all attempts together, unless the context ends sooner
 )
 
 // Ask asks the chrony daemon at an address for its present claim. An empty address means

@@ -7,20 +7,21 @@ type request struct {
 	id    uint64
 	to    Name
 	m     Message
-	tries int // that remain
+	tries int // number of tries that remain
 	due   Time
 	done  func(ok, answered bool)
 }
 
-// An answered request is remembered, so that a repeated one gets the same answer and has no second
-// effect.
+// A node remembers an answered request. If the request comes again, it gets the same answer and has
+// no second effect.
 type answered struct {
 	from      Name
 	id        uint64
 	ok, ready bool
 }
 
-// ask sends a request. It calls done once: with the answer, or with false if there is none.
+// ask sends a request. It calls the function done once. If the receiver answered, answered is true
+// and ok is the answer. If it did not, both are false.
 func (n *Node) ask(to Name, id uint64, m Message, tries int, done func(ok, answered bool)) {
 	if len(n.asked) >= MaxAsked {
 		done(false, false)
@@ -62,8 +63,8 @@ func (n *Node) onAck(from Name, m Ack) {
 	r.done(m.OK, true)
 }
 
-// fresh reports whether a request is new. If it is not, fresh repeats its answer. For a new one the
-// caller owes an answer.
+// fresh reports whether a request is new. If it is new, the caller must answer it. If it is not,
+// fresh sends the earlier answer again.
 func (n *Node) fresh(from Name, id uint64) (*answered, bool) {
 	for _, a := range n.seen.values {
 		if a.id == id && a.from == from {

@@ -25,8 +25,8 @@ type Blame struct {
 	Last    Time
 }
 
-// Blamed returns the nodes that broke rules, the worst first. If more than MaxBlamed did, the least
-// are forgotten.
+// Blamed returns the nodes that broke rules, the worst first. The node remembers at most MaxBlamed
+// of them. If there are more, it forgets those with the lowest counts.
 func (n *Node) Blamed() []Blame {
 	all := slices.Clone(n.blamed)
 	slices.SortStableFunc(all, func(a, b Blame) int { return cmp.Compare(b.Count, a.Count) })
@@ -82,8 +82,8 @@ type budget struct {
 	last        Time
 }
 
-// take reports whether one more walk is within the budget, and whether it is so far beyond that no
-// honest node sends it.
+// take reports whether the budget has room for one more walk. flood is true if there are so many
+// walks that no honest node sends them.
 func (b *budget) take(now Time) (ok, flood bool) {
 	refill := WalksPerSecond * float64(now-b.last) / float64(time.Second)
 	b.last = now
@@ -101,7 +101,8 @@ func (b *budget) take(now Time) (ok, flood bool) {
 }
 
 // affords reports whether a node accepts one more walk from a sender. Each neighbour has a budget
-// of its own. All others share one, so that a crowd of names gains nothing, and none is blamed.
+// of its own. All other nodes share one budget, so somebody who sends under many names gains
+// nothing by that. Nobody is blamed for using up the shared budget.
 func (n *Node) affords(from Name) bool {
 	if n.in(from) == nil && n.out(from) == nil {
 		ok, _ := n.strangers.take(n.now)
@@ -120,7 +121,7 @@ func (n *Node) budgetOf(name Name) *budget {
 			return b
 		}
 	}
-	if len(n.budgets) >= 4*n.degree { // more than there are neighbours
+	if len(n.budgets) >= 4*n.degree { // more budgets than a node can have neighbours
 		n.budgets = without(n.budgets,
 			func(b *budget) bool { return n.in(b.name) == nil && n.out(b.name) == nil })
 	}

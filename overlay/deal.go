@@ -2,11 +2,12 @@ package overlay
 
 import "slices"
 
-// deal tries to give a walk's origin what it lacks, and reports whether it began to. If the deal
-// fails while the origin still waits, the walk goes on from here.
+// deal tries to give the origin of a walk an edge that it lacks. It reports whether a deal began.
+// If the deal then fails while the origin still waits, the walk goes on from this node.
 //
 // All deals move edges in such a way that no node ever has more ends than its degree. If a node
-// dies or a message is lost for good in the middle, some node lacks an end, and seeks.
+// dies in the middle of a deal, or a message is lost for good, some node lacks an end and sends a
+// walk to find another.
 func (n *Node) deal(s Seek) bool {
 	switch {
 	case n.shuns(s.Origin):
@@ -14,7 +15,8 @@ func (n *Node) deal(s Seek) bool {
 	case s.Give != "":
 		return n.trade(s)
 	case s.Out && s.In && !n.few && len(n.outs) > n.degree/2 && n.splice(s):
-		return true // even if this node has free ends: that draws neighbours from more nodes
+		// Do this even if this node has free ends: the origin then gets neighbours from more nodes.
+		return true
 	case s.Out && n.freeIns() > 0 && n.in(s.Origin) == nil && !slices.Contains(s.Outs, n.self):
 		n.takeFrom(s)
 		return true
@@ -27,7 +29,7 @@ func (n *Node) deal(s Seek) bool {
 	return n.join(s)
 }
 
-// takeFrom ends a free end of the origin in one of this node.
+// takeFrom connects a free out of the origin with a free in of this node.
 func (n *Node) takeFrom(s Seek) {
 	n.addIn(s.Origin)
 	id := n.random.Uint64()
@@ -38,7 +40,7 @@ func (n *Node) takeFrom(s Seek) {
 	})
 }
 
-// linkTo ends a free end of this node in one of the origin.
+// linkTo connects a free out of this node with a free in of the origin.
 func (n *Node) linkTo(s Seek) {
 	n.offers++
 	n.offer(s.Origin, s.ID, func(ok bool) {
@@ -55,19 +57,20 @@ func (n *Node) linkTo(s Seek) {
 	})
 }
 
-// offer asks a node whether it takes an edge from this one.
+// offer asks a node whether it accepts an edge from this node.
 func (n *Node) offer(to Name, walk uint64, done func(ok bool)) {
 	seq := n.random.Uint64()
 	n.ask(to, seq, Ping{Seq: seq, Walk: walk}, AskTries, func(ok, _ bool) { done(ok) })
 }
 
-// spare returns an edge of this node whose end the walk's origin can get, for an edge to in.
+// spare returns an edge of this node that a deal can use: the walk's origin gets the edge's end,
+// and the edge then leads to the node in. spare returns nil if there is no such edge.
 func (n *Node) spare(origin Name, outs []Name, in Name) *out {
 	if in == n.self || n.out(in) != nil {
 		return nil
 	}
 	if slices.ContainsFunc(n.outs, func(o *out) bool { return o.next == in }) {
-		return nil // another deal makes this edge
+		return nil // another deal makes an edge to the node in
 	}
 	var all []*out
 	for _, o := range n.outs {
@@ -113,8 +116,9 @@ func (n *Node) trade(s Seek) bool {
 	return true
 }
 
-// join brings two nodes together of which one lacks an out and the other an in: of an edge x→v of
-// this node, a gets v, and x gets b. It first asks the node of which it only has a note.
+// join connects two nodes, of which one (a) lacks an out and the other (b) lacks an in. It uses an
+// edge x→v of this node: a gets an edge to v, and x gets an edge to b. One of the two nodes sent
+// the walk, and this node has only a note of the other one. join first asks that other node.
 func (n *Node) join(s Seek) bool {
 	for _, w := range n.wants {
 		if w.who == s.Origin || w.expires <= n.now || w.out == w.in {
@@ -127,7 +131,7 @@ func (n *Node) join(s Seek) bool {
 	return false
 }
 
-// joinIn is join if the note is of a node that lacks an in.
+// joinIn does what join does, if the note is of a node that lacks an in.
 func (n *Node) joinIn(s Seek, w want) bool {
 	o := n.spare(s.Origin, s.Outs, w.who)
 	if o == nil {
@@ -153,7 +157,7 @@ func (n *Node) joinIn(s Seek, w want) bool {
 	return true
 }
 
-// joinOut is join if the note is of a node that lacks an out.
+// joinOut does what join does, if the note is of a node that lacks an out.
 func (n *Node) joinOut(s Seek, w want) bool {
 	o := n.spare(w.who, w.outs, s.Origin)
 	if o == nil {
@@ -179,7 +183,7 @@ func (n *Node) joinOut(s Seek, w want) bool {
 	return true
 }
 
-// grant promises the end of the edge o to a node.
+// grant promises a node an edge to the end of the edge o.
 func (n *Node) grant(o *out, to Name, m Grant, done func(ok bool)) {
 	m.ID, m.Out = n.random.Uint64(), o.peer
 	n.ask(to, m.ID, m, AskTries, func(ok, _ bool) { done(ok) })
@@ -191,7 +195,8 @@ func (n *Node) revoke(to, promised Name) {
 	n.ask(to, id, Revoke{ID: id, Out: promised}, AskTries, func(_, _ bool) {})
 }
 
-// handOver makes the edge o to's, and lets o lead to its next end.
+// handOver tells the end of the edge o that the edge to it now comes from another node (to). Then
+// the edge o leads to its next end.
 func (n *Node) handOver(o *out, to Name, until Time) {
 	id, promised := n.random.Uint64(), o.peer
 	n.ask(o.peer, id, Handover{ID: id, To: to}, AskTries, func(ok, _ bool) {
@@ -205,7 +210,7 @@ func (n *Node) handOver(o *out, to Name, until Time) {
 // redirect lets an edge lead to another node.
 func (n *Node) redirect(o *out, next Name, f flag, until Time) {
 	o.next = ""
-	kept := slices.Contains(n.outs, o) // if not, its end went silent in the meantime
+	kept := slices.Contains(n.outs, o) // false if its end became silent in the meantime
 	switch {
 	case n.out(next) != nil:
 		n.dropOut(o)
@@ -232,7 +237,7 @@ func (n *Node) onGrant(from Name, m Grant) {
 		n.answer(a, false)
 		return
 	}
-	n.closeSeek(s.id) // even if the grant is of no use: the walk ends with it
+	n.closeSeek(s.id) // the walk ends here, even if the grant turns out to be of no use
 	if m.Out == n.self || n.out(m.Out) != nil || n.shuns(m.Out) || m.Give != (s.give != "") {
 		n.answer(a, false)
 		return
@@ -252,7 +257,8 @@ func (n *Node) onGrant(from Name, m Grant) {
 	n.answer(a, true)
 }
 
-// giveFor hands over the edge that a trade offered, and then redirects it.
+// giveFor hands the end of the edge that a trade offered to the other node, and then redirects the
+// edge.
 func (n *Node) giveFor(a *answered, s *seek, next Name) {
 	o := n.out(s.give)
 	if o == nil || o.next != "" {
@@ -290,7 +296,7 @@ func (n *Node) onHandover(from Name, m Handover) {
 	}
 	i := n.in(from)
 	switch {
-	case i == nil: // perhaps an older message did it
+	case i == nil: // perhaps an earlier message did this already
 		n.answer(a, n.in(m.To) != nil)
 		return
 	case n.shuns(m.To):

@@ -6,29 +6,31 @@ import "slices"
 type out struct {
 	peer Name
 	flag flag
-	next Name // where the edge will lead, if a deal about it is open
+	next Name // where the edge will lead if a deal about it succeeds; "" without a deal
 
-	// until is 0 once the peer has confirmed the edge. Before, the peer may deny it until then.
+	// until is the time up to which the peer may deny that it has the edge. It is 0 once the peer
+	// has confirmed the edge.
 	until Time
 	since Time // when the edge was made
-	// promisedBy is the node that granted the edge, and that is blamed if it never was.
+	// promisedBy is the node that granted the edge. That node is blamed if the edge turns out not
+	// to exist.
 	promisedBy Name
 
-	due   Time // of the next ping
+	due   Time // time of the next ping
 	seq   uint64
-	tries int // pings without answer
+	tries int // number of pings without an answer
 }
 
-// A flag says that an edge should be replaced, because it was not drawn from the whole fleet.
+// A flag says that an edge should be replaced, because the edge was not drawn from the whole fleet.
 type flag int
 
 const (
 	clean     flag = 0
-	restarted flag = 1 // its walk was lost once, perhaps because it tried to go far
-	suspected flag = 2 // it was made while the fleet was perhaps cut in two
+	restarted flag = 1 // the edge's walk was lost once, perhaps because it tried to go far
+	suspected flag = 2 // the edge was made while the fleet was perhaps cut in two
 )
 
-// An in is an incoming edge. It lasts as long as pings come.
+// An in is an incoming edge. It lasts as long as pings arrive along it.
 type in struct {
 	peer    Name
 	expires Time
@@ -55,7 +57,7 @@ func (n *Node) in(peer Name) *in {
 func (n *Node) freeOuts() int { return n.degree - len(n.outs) }
 func (n *Node) freeIns() int  { return n.degree - len(n.ins) }
 
-// addOut makes an edge that the peer confirms until then.
+// addOut makes an edge to a peer. Up to the time until, the peer may deny that it has the edge.
 func (n *Node) addOut(peer Name, f flag, until Time) {
 	o := &out{peer: peer, flag: f, since: n.now}
 	n.outs = append(n.outs, o)
@@ -65,7 +67,7 @@ func (n *Node) addOut(peer Name, f flag, until Time) {
 // ping sends the first ping of a new edge.
 func (n *Node) ping(o *out, until Time) {
 	o.until, o.tries, o.due = until, 0, n.now
-	if until > n.now { // the peer hears of the edge from another node
+	if until > n.now { // another node tells the peer about the edge, so wait before the first ping
 		o.seq, o.due = 0, n.now+PingRetry/2
 		n.wakeAt(o.due)
 		return
@@ -83,7 +85,8 @@ func (n *Node) pingAgain(o *out) {
 	n.send(o.peer, Ping{Seq: o.seq})
 }
 
-// addIn reports whether the node has an edge from peer, after it perhaps took one.
+// addIn makes the node accept an edge from a peer, if it can. It reports whether the node has that
+// edge now.
 func (n *Node) addIn(peer Name) bool {
 	i := n.in(peer)
 	if i == nil {
@@ -122,7 +125,8 @@ func (n *Node) onPing(from Name, m Ping) {
 func (n *Node) onPong(from Name, m Pong) {
 	o := n.out(from)
 	if o == nil || o.seq != m.Seq {
-		n.onAck(from, Ack{ID: m.Seq, OK: m.OK}) // a deal may have offered the edge
+		// This may be the answer to a deal's offer of an edge.
+		n.onAck(from, Ack{ID: m.Seq, OK: m.OK})
 		return
 	}
 	switch {
@@ -131,7 +135,7 @@ func (n *Node) onPong(from Name, m Pong) {
 		o.due = n.now + PingPeriod*7/8 + Time(n.random.Int64N(int64(PingPeriod/8)))
 		n.wakeAt(o.due)
 	case o.next != "" || n.now < o.until:
-		o.tries = 0 // alive, and perhaps about to hear of the edge
+		o.tries = 0 // the peer is alive, and may hear of the edge soon
 	default:
 		if o.promisedBy != "" {
 			n.blame(o.promisedBy, FalsePromise)
@@ -141,7 +145,8 @@ func (n *Node) onPong(from Name, m Pong) {
 	}
 }
 
-// tickEdges pings where it is due, and gives up edges whose other end is silent.
+// tickEdges pings the ends of edges where a ping is due. It gives up edges whose other end is
+// silent.
 func (n *Node) tickEdges() {
 	var gone []*out
 	for _, o := range n.outs {
@@ -170,7 +175,8 @@ func (n *Node) tickEdges() {
 	}
 }
 
-// walkTo returns a random neighbour for a walk's next step, or a node to begin again with.
+// walkTo returns a random neighbour other than avoid, for a walk's next step. It returns "" if
+// there is none.
 func (n *Node) walkTo(avoid Name) Name {
 	var sure, some []Name
 	for _, o := range n.outs {

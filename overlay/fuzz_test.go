@@ -47,7 +47,7 @@ func (s *script) names() (all []Name) {
 	return all
 }
 
-// id returns a small number, or the id of a request, a walk or a ping of the node.
+// id returns a small number, or the id of one of the node's requests, walks or pings.
 func (s *script) id(n *Node) uint64 {
 	b := uint64(s.byte())
 	switch {
@@ -98,8 +98,8 @@ func (s *script) message(n *Node) Message {
 	return nil
 }
 
-// FuzzNode lets anybody send anything. The node must not panic, must not keep more than its limits,
-// and must not answer one message with many.
+// FuzzNode sends a node any messages from anybody. The node must not panic, must not keep more than
+// its limits allow, and must not answer one message with many.
 func FuzzNode(f *testing.F) {
 	r := rand.New(rand.NewPCG(1, 0))
 	for range 20 {

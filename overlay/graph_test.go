@@ -51,7 +51,8 @@ func TestGraphIsRegularAtAnySize(t *testing.T) {
 	}
 }
 
-// A fleet of fewer than degree + 1 nodes is a complete graph, and its walks in vain cost little.
+// A fleet of fewer than degree + 1 nodes is a complete graph. Its walks, which are all in vain,
+// cost little.
 func TestFewNodesAreAllNeighbours(t *testing.T) {
 	seed.For(t, 5, func(t *testing.T, r *rand.Rand) {
 		f := newFleet(t, r, 7)
@@ -91,7 +92,7 @@ func TestLeave(t *testing.T) {
 	})
 }
 
-// Each minute, a tenth of the fleet dies, a tenth leaves, and as many join.
+// Each minute, a tenth of the fleet dies, a tenth leaves, and as many nodes join.
 func TestChurn(t *testing.T) {
 	seed.For(t, 2, func(t *testing.T, r *rand.Rand) {
 		f := grown(t, r, 200)
@@ -117,7 +118,9 @@ func TestChurn(t *testing.T) {
 	})
 }
 
-// A heal is what damage did to a fleet, in seconds until it was whole again.
+// A heal says how a fleet recovered from damage. killed and joined are the seconds until it was
+// whole again. crossing is the share of edges across a former cut. messages is the number of
+// messages that each node sends in a second while nothing is damaged.
 type heal struct{ killed, joined, crossing, messages float64 }
 
 func healOf(t testing.TB, r *rand.Rand, n int, cut time.Duration) (h heal) {
@@ -137,7 +140,7 @@ func healOf(t testing.TB, r *rand.Rand, n int, cut time.Duration) (h heal) {
 		t.Errorf("%d ends are missing in the halves after %v", missing, cut)
 	}
 	f.cut = false
-	f.run(3 * LostPeriod) // lost nodes are probed, and edges exchanged
+	f.run(3 * LostPeriod) // in this time, nodes probe lost nodes and exchange edges
 	h.joined = (3*LostPeriod + f.whole(healLimit-3*LostPeriod)).Seconds()
 	h.crossing = f.crossing()
 
@@ -148,8 +151,9 @@ func healOf(t testing.TB, r *rand.Rand, n int, cut time.Duration) (h heal) {
 	return h
 }
 
-// Edges that were made while the fleet was cut are drawn again from the whole fleet. They were half
-// of all edges, and others take part.
+// Edges that were made while the fleet was cut are drawn again from the whole fleet.
+// crossingAfterCut is the least share of edges that must lead from one former half to the other. In
+// a fleet that was never cut, that share is one half.
 const crossingAfterCut = 0.25
 
 func TestHeal(t *testing.T) {

@@ -1,9 +1,9 @@
 package overlay
 
-// hopWays is how many neighbours a node tries before it gives a walk up.
+// hopWays is the number of neighbours that a node tries before it gives up a walk.
 const hopWays = 4
 
-// pass sends a walk one step on, to the node first if there is one.
+// pass sends a walk one step further: to the node first, or to a random neighbour if first is "".
 func (n *Node) pass(w Walk, first Name) { n.passTo(w, first, "", hopWays) }
 
 func (n *Node) passTo(w Walk, to, avoid Name, ways int) {
@@ -17,7 +17,7 @@ func (n *Node) passTo(w Walk, to, avoid Name, ways int) {
 		if s, ok := w.(Seek); ok && s.Origin == n.self {
 			n.endSeek(s.ID, false)
 		}
-		return // the originator of another's walk has a timer
+		return // the walk's origin has a timer, so nobody needs to tell it
 	}
 	id := n.random.Uint64()
 	n.ask(to, id, Hop{ID: id, Walk: w}, HopTries, func(ok, _ bool) {
@@ -32,7 +32,8 @@ func (n *Node) onHop(from Name, m Hop) {
 		return
 	}
 	if !n.affords(from) {
-		n.send(from, Ack{ID: m.ID, OK: true}) // dropped; a repetition would only cost more
+		// Drop the walk. The answer keeps the sender from repeating it, which would only cost more.
+		n.send(from, Ack{ID: m.ID, OK: true})
 		return
 	}
 	if what := offenceOf(m.Walk); what != "" {
@@ -53,7 +54,7 @@ func (n *Node) onHop(from Name, m Hop) {
 	}
 }
 
-// offenceOf says which rule a walk breaks.
+// offenceOf returns the rule that a walk breaks, or "".
 func offenceOf(w Walk) Offence {
 	if w == nil {
 		return BadMessage

@@ -9,16 +9,17 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// A lie is what a hostile node does with a message that it gets. It returns whether it keeps the
-// message from the ordinary node that it otherwise is.
+// A lie is what a hostile node does with a message that it gets. Otherwise a hostile node behaves
+// like an ordinary node. The function do returns true if the ordinary part must not see the
+// message.
 type lie struct {
 	name string
 	do   func(liar *member, from Name, m Message) bool
-	want Offence // of which liars are blamed
+	want Offence // the offence for which liars are blamed
 	hub  bool    // the liar keeps edges that honest nodes lack
 }
 
-// may bounds what a liar sends, because its victims' answers make it lie again.
+// may limits how much a liar sends: the answers of its victims make it lie again and again.
 func (m *member) may() bool {
 	if m.fleet.now >= m.second+time.Second {
 		m.second, m.lied = m.fleet.now, 0
@@ -38,7 +39,8 @@ var lies = []lie{
 		victim := choose(liar.fleet.random, liar.fleet.nodes).name
 		liar.Send(s.Origin, Grant{ID: liar.fleet.random.Uint64(), Walk: s.ID, Out: victim,
 			Take: s.In})
-		if len(liar.node.outs) < 100 && liar.node.out(s.Origin) == nil { // and keeps what it took
+		// The liar keeps the edge that it took.
+		if len(liar.node.outs) < 100 && liar.node.out(s.Origin) == nil {
 			liar.node.outs = append(liar.node.outs, &out{peer: s.Origin, due: liar.fleet.now})
 		}
 		return true
@@ -106,13 +108,14 @@ var lies = []lie{
 	}, "", true},
 }
 
-// maxRate is the largest rate of messages that hostile nodes can make an honest one send, in one
-// second: WalksPerSecond walks of each neighbour and of strangers, for each of which it sends the
-// walk and an answer, as many answers for walks that it drops, and its pings.
+// maxRate is the most messages a second that hostile nodes can make an honest node send. An honest
+// node accepts WalksPerSecond walks from each neighbour, and as many from all strangers together.
+// For each of these it sends the walk on and sends an answer. It also sends as many answers for
+// walks that it drops, and its pings.
 const maxRate = 4*WalksPerSecond*8 + 10
 
-// Six of 120 nodes are hostile, and a third of the others die. The honest nodes that
-// are left must be whole again, must not be flooded, and must name those whose offence shows.
+// Six of 120 nodes are hostile, and a third of the others die. The honest nodes that are left must
+// be whole again, must not be flooded, and must name those whose offences can be noticed.
 func TestHostileNodes(t *testing.T) {
 	seed.NotUnderRace(t, "the fleet is one goroutine")
 	for _, l := range lies {
@@ -183,7 +186,7 @@ func TestHostileNodes(t *testing.T) {
 }
 
 // Neighbours and a crowd of names send three times as many walks as they may. The node keeps no
-// more than its limits, and passes on no more than WalksPerSecond.
+// more than its limits allow, and passes on no more than WalksPerSecond.
 func TestCrowd(t *testing.T) {
 	net := &nowhere{}
 	n, err := New(Config{Name: "me", Degree: 7, Random: rand.New(rand.NewPCG(1, 0)),
@@ -227,8 +230,8 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// Nobody changes an edge but the node at its beginning, and no answer counts but that of the node
-// that was asked.
+// Only the node at the beginning of an edge can change the edge. An answer counts only if it comes
+// from the node that was asked.
 func TestStrangersChangeNothing(t *testing.T) {
 	for name, messages := range map[string][]Message{
 		"hand over": {Handover{ID: 1, To: "x"}},

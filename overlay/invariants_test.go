@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// invariants fails the test if a node keeps more than it may, or impossible edges.
+// invariants fails the test if a node keeps more than its limits allow, or keeps edges that cannot
+// exist.
 func (n *Node) invariants(t testing.TB) {
 	t.Helper()
 	var wrong []string

@@ -32,8 +32,8 @@ func (n *Node) Leave(now Time) {
 	n.next = n.deadline()
 }
 
-// Left reports whether a node that leaves has said so to all neighbours, so that the owner can
-// drop it.
+// Left reports whether a leaving node has told all its neighbours that it leaves. The owner can
+// then drop it.
 func (n *Node) Left() bool { return n.leaving && len(n.asked) == 0 }
 
 func (n *Node) onLeaving(from Name, m Leaving) {

@@ -25,8 +25,8 @@ func (n *Node) fail(peer Name) {
 	n.wakeAt(n.probeAt)
 }
 
-// Suspects reports whether the fleet is perhaps cut in two: several neighbours went silent within
-// SuspectWindow. It is never certain, because no node knows how many there are.
+// Suspects reports whether the fleet may be cut in two: several neighbours became silent within
+// SuspectWindow. This is never certain, because no node knows how many nodes there are.
 func (n *Node) Suspects() bool {
 	recent := 0
 	for _, t := range n.failures {
@@ -47,14 +47,14 @@ func (n *Node) newFlag(again bool) flag {
 	return clean
 }
 
-// know remembers a name to begin again with.
+// know remembers the name of a node, to begin again with if all neighbours are gone.
 func (n *Node) know(name Name) {
 	if !slices.Contains(n.known.values, name) {
 		n.known.put(name, MaxKnown)
 	}
 }
 
-// beginAgain returns a node to start at if there is no neighbour.
+// beginAgain returns a node at which a walk can start if there is no neighbour.
 func (n *Node) beginAgain() Name {
 	return choose(n.random, slices.Concat(n.contacts, n.known.values, n.lost))
 }
@@ -72,8 +72,9 @@ func (n *Node) onAlive(from Name) {
 	n.wakeAt(n.repickAt)
 }
 
-// tickLost probes lost nodes, and replaces flagged edges: those of lost walks now and then, those
-// of a cut as soon as somebody on the other side answers, by walks that begin there.
+// tickLost probes lost nodes and replaces flagged edges. From time to time, it replaces an edge
+// whose walk was lost once. It replaces edges that were made during a cut as soon as a node on the
+// other side answers. The walks for these edges begin at that node.
 func (n *Node) tickLost() {
 	if n.probeAt <= n.now {
 		n.probeAt = never
@@ -103,7 +104,7 @@ func (n *Node) repick() {
 	}
 	for _, s := range n.seeks {
 		if s.give != "" {
-			n.repickAt = n.now + SeekPause // one at a time
+			n.repickAt = n.now + SeekPause // one trade at a time
 			return
 		}
 	}

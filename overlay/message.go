@@ -4,13 +4,13 @@ package overlay
 // one after it was sent. A transport between processes encodes them as it likes.
 type Message interface{ message() }
 
-// A Ping says that the sender has an edge to the receiver, or wants one. Walk is the receiver's
-// walk that the edge answers, or 0.
+// A Ping says that the sender has an edge to the receiver, or wants to have one. Walk is the walk
+// of the receiver that the edge answers, or 0.
 type Ping struct {
 	Seq, Walk uint64
 }
 
-// A Pong answers the ping Seq: whether the receiver has the edge.
+// A Pong answers the ping Seq. It says whether the receiver of the ping has the edge.
 type Pong struct {
 	Seq uint64
 	OK  bool
@@ -37,27 +37,27 @@ type Hop struct {
 	Walk Walk
 }
 
-// A Walk is what a random walk carries: a Seek.
+// A Walk is the content of a random walk. The only kind is a Seek.
 type Walk interface {
 	walk() (mix, scan int)
 	valid() bool
 }
 
-// A Seek looks for ends of edges for Origin. It first takes Mix steps, so that it is anywhere with
-// equal probability. Each node that it then reaches may answer it, and it takes at most Scan steps
-// more.
+// A Seek looks for ends of edges for Origin. It first takes Mix steps, after which it is at any
+// node with equal probability. After that, it visits at most Scan further nodes, and each of them
+// may answer it.
 type Seek struct {
 	Origin    Name
 	ID        uint64 // chosen by Origin
 	Out, In   bool   // the directions that Origin lacks
-	Give      Name   // if not empty, Origin exchanges its edge to Give for another
-	Outs      []Name // Origin's outgoing neighbours, not to be doubled
+	Give      Name   // if not empty, Origin wants to exchange its edge to the node Give for another
+	Outs      []Name // Origin's outgoing neighbours, to which it needs no second edge
 	Mix, Scan int
-	Revisits  int // nodes that the walk saw before
+	Revisits  int // number of visits to nodes where the walk had been before
 }
 
-// A Grant says that the sender hands an edge to the receiver, whose walk Walk asked for it: the
-// receiver's edge goes to Out. It is a request.
+// A Grant says that the sender gives the receiver an edge to the node Out. The receiver's walk Walk
+// asked for the edge. A Grant is a request.
 type Grant struct {
 	ID, Walk uint64
 	Out      Name
@@ -65,13 +65,14 @@ type Grant struct {
 	Give     bool // the sender gets the receiver's edge to Seek.Give in return
 }
 
-// A Revoke takes a Grant of Out back. It is a request.
+// A Revoke takes back a Grant of an edge to Out. It is a request.
 type Revoke struct {
 	ID  uint64
 	Out Name
 }
 
-// A Handover says that the sender's edge to the receiver becomes To's. It is a request.
+// A Handover says that the sender's edge to the receiver now belongs to the node To. It is a
+// request.
 type Handover struct {
 	ID uint64
 	To Name
@@ -84,8 +85,8 @@ type Leaving struct {
 	Instead Name
 }
 
-// An Ended says that the receiver's walk Walk ended in vain, and whether there are Few nodes. It is
-// a request.
+// An Ended says that the receiver's walk Walk ended in vain. Few says that there are few nodes. An
+// Ended is a request.
 type Ended struct {
 	ID, Walk uint64
 	Few      bool

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A Name names a node. It is all that a Transport needs to reach the node; what is in it is the
-// transport's affair. It has at most MaxName bytes and is not empty.
+// A Name names a node. A Transport needs nothing else to reach the node, and only the transport
+// knows what a name means. A Name is not empty, and has at most MaxName bytes.
 type Name string
 
 func (n Name) valid() bool { return n != "" && len(n) <= MaxName }
@@ -19,7 +19,7 @@ type Time = time.Duration
 const never Time = 1<<63 - 1
 
 // A Transport sends messages to other nodes. It may lose, delay, double and reorder them. It must
-// not call the node before Send returns, and nobody changes a message after Send. The transport
+// not call the node before Send returns, and nobody may change a message after Send. The transport
 // vouches for senders: Node.Receive gets the name of the node that really sent the message.
 type Transport interface {
 	Send(to Name, m Message)

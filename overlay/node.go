@@ -6,17 +6,18 @@ import (
 	"slices"
 )
 
-// A Config says who a node is.
+// A Config configures a node.
 type Config struct {
 	Name      Name
-	Degree    int        // incoming and outgoing neighbours, from 2 to MaxDegree; the same on all
-	Random    *rand.Rand // the node's own; equal streams and equal calls give equal behaviour
+	Degree    int        // neighbours in each direction, 2 to MaxDegree; equal on all nodes
+	Random    *rand.Rand // this node's own; equal streams and equal calls give equal behaviour
 	Transport Transport
-	Contacts  []Name // members to join by; empty on the first node
+	Contacts  []Name // members through which the node joins; empty on the first node
 }
 
-// A Node is one member of the graph. It is a state machine that starts nothing: whoever owns it
-// calls Receive for each message, and Tick at the time Next. One goroutine at a time may use it.
+// A Node is one member of the graph. It is a state machine and starts no goroutine. Its owner calls
+// Receive for each message, and Tick at the time that Next returns. One goroutine at a time may use
+// it.
 type Node struct {
 	self      Name
 	degree    int
@@ -29,14 +30,15 @@ type Node struct {
 	ins   []*in
 	seeks []*seek
 	asked []*request
-	// offers counts edges that this node offered and that count as made.
+	// offers is the number of edges that this node has offered and that wait for an answer. Each
+	// counts as an edge.
 	offers int
 	seen   ring[*answered]
 	wants  []want
 
 	seekAt, repickAt, probeAt Time
 	seekPause, pausedUntil    Time
-	aloneSince                Time // since when free ends of one direction only exist; or never
+	aloneSince                Time // since when free ends are in only one direction; or never
 	restarted                 bool // the last walk was lost
 	joined                    bool // the node has had all its edges
 	few                       bool // walks met the same nodes again and again, and none could help
@@ -53,7 +55,7 @@ type Node struct {
 	blamed    []Blame
 }
 
-// New returns a node that is about to join. It sends nothing before the first Tick.
+// New returns a node that has not joined yet. It sends nothing before the first Tick.
 func New(c Config) (*Node, error) {
 	switch {
 	case !c.Name.valid():
@@ -78,7 +80,7 @@ func New(c Config) (*Node, error) {
 // forward.
 func (n *Node) Next() Time { return n.next }
 
-// Tick does what is due at now.
+// Tick does what is due at the time now.
 func (n *Node) Tick(now Time) {
 	n.at(now)
 	if n.now < n.next {
@@ -114,7 +116,7 @@ func (n *Node) deadline() Time {
 	return min(at, n.seekAt, n.probeAt, n.repickAt)
 }
 
-// Receive takes a message that the transport says to be from a node.
+// Receive handles a message. from is the node that sent it, according to the transport.
 func (n *Node) Receive(now Time, from Name, m Message) {
 	n.at(now)
 	if !from.valid() || from == n.self {
@@ -151,13 +153,13 @@ func (n *Node) Receive(now Time, from Name, m Message) {
 // at sets the node's time, which never runs backwards.
 func (n *Node) at(now Time) { n.now = max(n.now, now) }
 
-// wakeAt makes the owner call Tick at t or before.
+// wakeAt makes the owner call Tick at the time t or earlier.
 func (n *Node) wakeAt(t Time) { n.next = min(n.next, t) }
 
 func (n *Node) send(to Name, m Message) { n.transport.Send(to, m) }
 
-// soon returns a random time from now, within the given time. Nodes that notice something together
-// then do not act together.
+// soon returns a random time from now, within the given time. So nodes that notice something at the
+// same time do not all act at the same time.
 func (n *Node) soon(within Time) Time { return n.now + 1 + Time(n.random.Int64N(int64(within))) }
 
 // choose returns a random element, or the zero value if there is none.

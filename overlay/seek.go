@@ -6,7 +6,7 @@ import "slices"
 type seek struct {
 	id        uint64
 	out, in   bool
-	give      Name // the edge that is exchanged, if the walk is a trade
+	give      Name // where the edge that the node wants to exchange leads; "": no exchange
 	until     Time
 	restarted bool
 }
@@ -20,7 +20,8 @@ type want struct {
 	expires Time
 }
 
-// seekSoon makes the node look for missing edges in the next Tick, or after its pause.
+// seekSoon makes the node look for missing edges at the next Tick. If the node pauses after a walk
+// in vain, it looks after the pause.
 func (n *Node) seekSoon() {
 	if n.leaving {
 		return
@@ -29,7 +30,8 @@ func (n *Node) seekSoon() {
 	n.wakeAt(n.seekAt)
 }
 
-// tickSeeks starts a walk for each pair of free ends, and for single free ends if no partner came.
+// tickSeeks starts a walk for each free out together with a free in. It starts walks for the
+// remaining free ends only if they have been alone for AloneWait.
 func (n *Node) tickSeeks() {
 	n.seeks = slices.DeleteFunc(n.seeks, func(s *seek) bool {
 		if s.until > n.now {
@@ -92,7 +94,7 @@ func (n *Node) tickSeeks() {
 // startSeek starts a walk at the node first, or at a neighbour.
 func (n *Node) startSeek(out, in bool, give, first Name) {
 	if give == "" && (!n.joined || n.restarted || n.few) {
-		first = n.beginAgain() // there may be more nodes than the neighbours reach
+		first = n.beginAgain() // there may be nodes that no walk from the neighbours reaches
 	}
 	s := &seek{id: n.random.Uint64(), out: out, in: in, give: give,
 		until: n.now + WalkLife, restarted: n.restarted}
@@ -110,7 +112,8 @@ func (n *Node) startSeek(out, in bool, give, first Name) {
 	n.pass(w, first)
 }
 
-// inVain makes the node wait after a walk in vain, longer each time up to a limit.
+// inVain makes the node pause after a walk in vain. Each pause is longer than the one before, up to
+// a limit.
 func (n *Node) inVain(limit Time) {
 	if n.pausedUntil > n.now {
 		return
@@ -161,7 +164,7 @@ func (n *Node) endSeek(id uint64, few bool) {
 	}
 }
 
-// arrive is what a walk does at this node.
+// arrive handles a walk that arrives at this node.
 func (n *Node) arrive(s Seek) {
 	if s.Origin != n.self {
 		n.know(s.Origin)
@@ -176,12 +179,13 @@ func (n *Node) arrive(s Seek) {
 	}
 }
 
-// isolated reports whether this node may not deal, because it has no edges and has not found out
-// that there are few nodes. If it did, two nodes that join could begin a graph of their own. Walks
-// go on to nodes that this one knows.
+// isolated reports whether this node must not deal, because it has no edges and has not found out
+// that there are few nodes. If such a node dealt, two nodes that join could begin a graph of their
+// own. Instead, the node passes walks on to nodes that it knows.
 func (n *Node) isolated() bool { return len(n.outs) == 0 && len(n.contacts) > 0 && !n.few }
 
-// goOn leaves a note, and sends a walk to the next node, or ends it.
+// goOn leaves a note about a walk at this node. Then it sends the walk to the next node, or ends
+// it.
 func (n *Node) goOn(s Seek) {
 	if s.Origin != n.self && s.Give == "" && n.note(s) {
 		s.Revisits++
@@ -201,7 +205,7 @@ func (n *Node) goOn(s Seek) {
 	n.pass(s, "")
 }
 
-// note remembers what a walk looks for, and reports whether the walk was here before.
+// note remembers what a walk looks for. It reports whether the walk was here before.
 func (n *Node) note(s Seek) bool {
 	n.wants = without(n.wants, func(w want) bool { return w.expires <= n.now })
 	for i := range n.wants {

@@ -18,15 +18,16 @@ type fleet struct {
 	degree int
 
 	loss     float64
-	maxDelay int // milliseconds; each message takes 1 to maxDelay, so messages overtake each other
+	maxDelay int // in ms; each message takes from 1 ms to maxDelay, so messages overtake each other
 	cut      bool
 	sent     int
-	traitor  func(to *member, from Name, m Message) bool // takes a message that is for a liar
+	// traitor handles a message that is for a liar. It returns true if the liar keeps the message.
+	traitor func(to *member, from Name, m Message) bool
 }
 
 type event struct {
 	to   *member
-	from Name // empty: a Tick
+	from Name // the sender; empty: the event is a Tick
 	m    Message
 }
 
@@ -34,11 +35,11 @@ type member struct {
 	fleet *fleet
 	name  Name
 	half  int
-	node  *Node // nil once dead
+	node  *Node // nil once the node is dead
 	wake  Time
 	sent  int
 
-	second Time // since when lied counts
+	second Time // when the second began in which lied counts
 	lied   int
 }
 
@@ -49,7 +50,7 @@ func newFleet(t testing.TB, random *rand.Rand, degree int) *fleet {
 		byName: map[Name]*member{}, degree: degree, maxDelay: 20}
 }
 
-// Send is the network.
+// Send sends a message over the simulated network.
 func (m *member) Send(to Name, msg Message) {
 	f := m.fleet
 	f.sent++
@@ -122,7 +123,7 @@ func (f *fleet) run(d time.Duration) {
 	}
 }
 
-// grow lets nodes join until there are n, at most rate of them at once.
+// grow makes nodes join until there are n nodes. At most rate nodes join at once.
 func (f *fleet) grow(n int) {
 	for len(f.nodes) < n {
 		for range max(1, min(len(f.nodes)/4, n-len(f.nodes))) {
@@ -168,7 +169,7 @@ func (f *fleet) missing() int {
 	return count
 }
 
-// regularWithin runs until no edge is missing, and returns how long that took.
+// regularWithin runs the fleet until no edge is missing, and returns how long that took.
 func (f *fleet) regularWithin(limit time.Duration) (took time.Duration, ok bool) {
 	f.t.Helper()
 	start := f.now
@@ -202,7 +203,7 @@ func (f *fleet) reached() int {
 	return len(seen)
 }
 
-// whole fails the test unless the graph is regular within the limit, and connected.
+// whole fails the test unless the graph becomes regular within the limit, and is connected.
 func (f *fleet) whole(limit time.Duration) time.Duration {
 	f.t.Helper()
 	took, ok := f.regularWithin(limit)

@@ -8,7 +8,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// next returns each node's outgoing neighbours as indices.
+// next returns the outgoing neighbours of each node, as indices.
 func (f *fleet) next() [][]int {
 	index := map[Name]int{}
 	for i, m := range f.nodes {
@@ -24,8 +24,9 @@ func (f *fleet) next() [][]int {
 	return all
 }
 
-// deviation returns the standard deviation of the probabilities with which a walk of h steps ends
-// at each node, relative to their mean, for several starts.
+// deviation looks at walks of h steps from several starts. For each start it takes the
+// probabilities with which a walk ends at each node. It returns their standard deviation, relative
+// to their mean.
 func deviation(next [][]int, h, starts int) float64 {
 	n := len(next)
 	sum := 0.0
@@ -48,8 +49,8 @@ func deviation(next [][]int, h, starts int) float64 {
 	return math.Sqrt(sum / float64(n*starts))
 }
 
-// Walks mix as the model of a random regular graph says: the deviation is sqrt(n/d^h). Digest of
-// the thesis, section 1. The standard error of this figure over 20 starts is 1 to 2 %.
+// Walks mix as the model of a random regular graph says: the deviation is sqrt(n/d^h). The standard
+// error of this figure over 20 starts is 1 to 2 %.
 func TestWalksMix(t *testing.T) {
 	seed.NotUnderRace(t, "the fleet is one goroutine")
 	f := grown(t, rand.New(rand.NewPCG(1, 0)), 1000)
@@ -67,7 +68,7 @@ func TestWalksMix(t *testing.T) {
 	compare("grown")
 	f.kill(0.5)
 	f.run(PingPeriod + 1)
-	for range 500 { // as many join as died, while the others repair
+	for range 500 { // one node joins for each that died, while the others repair the graph
 		f.add(choose(f.random, f.alive()).name)
 	}
 	f.whole(healLimit)
@@ -101,7 +102,7 @@ func chiSquare(r *rand.Rand, next [][]int, steps, each int) float64 {
 }
 
 // The ends of walks of WalkSteps steps from one node pass a chi-square test at the level 10⁻⁶, with
-// a fixed seed. Walks of five steps fail it.
+// a fixed seed. The ends of walks of five steps do not pass it.
 func TestWalksEndAnywhere(t *testing.T) {
 	seed.NotUnderRace(t, "the fleet is one goroutine")
 	r := rand.New(rand.NewPCG(1, 0))

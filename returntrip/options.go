@@ -58,8 +58,8 @@ func (c *counters) post(conn net.PacketConn, b []byte, to net.Addr) {
 	c.sent.Add(1)
 }
 
-// receive passes the ids of received packets to take until the connection is closed. If it ends for
-// another reason, it returns that reason.
+// receive passes the ids of received packets to the function take until the connection is closed.
+// If it ends for another reason, it returns that reason.
 func (c *counters) receive(
 	conn net.PacketConn, k kind, stream uint64, take func(id uint64, from net.Addr),
 ) error {

@@ -165,7 +165,7 @@ func TestFourMoments(t *testing.T) {
 		t.Errorf("tuple took %d, round trips %d and %d: less than the delays that were made",
 			truth, startTrip, endTrip)
 	}
-	const slack = 10_000 // by which two cores may differ, in cycles
+	const slack = 10_000 // largest difference between the counters of two cores, in cycles
 	if truth > startTrip+slack || truth+endTrip+slack < startTrip {
 		t.Errorf("tuple took %d, outside of [%d − %d, %d]", truth, startTrip, endTrip, startTrip)
 	}
