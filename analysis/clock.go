@@ -80,7 +80,10 @@ func (c *clocks) between(v *tscratio.View, from, into string) (of tscratio.Inter
 	of.Lo, of.Hi = v.Limits()
 	for _, p := range c.pairs {
 		for _, r := range []*tscratio.Relation{p.intoA, p.intoB} {
-			if knots := r.Knots(); r.From.Name == from && r.Into.Name == into && len(knots) > 1 {
+			if r.From.Name != from || r.Into.Name != into {
+				continue
+			}
+			if knots := r.Knots(); len(knots) > 1 {
 				of = tscratio.Interval{Lo: knots[0].Reading, Hi: knots[len(knots)-1].Reading}
 			}
 		}
@@ -90,7 +93,8 @@ func (c *clocks) between(v *tscratio.View, from, into string) (of tscratio.Inter
 
 // chooseReference takes the node that the options name, or else the node that the run names. If
 // neither names one, it takes the node that is related to the most others, and of several such
-// nodes the one with the smallest median bound to the others.
+// nodes the one with the smallest median bound to the others. In a fleet of more than maxClosed
+// nodes, only those others count that the node was measured with.
 func (in *input) chooseReference() error {
 	wanted := cmp.Or(in.options.Reference, in.run.Run.Reference)
 	// A node with several epochs is a candidate once for each epoch. If only the node is named, the
@@ -109,13 +113,18 @@ func (in *input) chooseReference() error {
 	best := uint64(math.MaxUint64)
 	related := -1
 	in.clocks.reference = -1
+	measured := map[[2]string]bool{}
+	for _, p := range in.clocks.pairs {
+		measured[[2]string{p.a, p.b}], measured[[2]string{p.b, p.a}] = true, true
+	}
 	for i, n := range in.nodes {
 		if !candidate(n) {
 			continue
 		}
 		var bounds []uint64
 		for _, other := range in.nodes {
-			if other.Name == n.Name {
+			if other.Name == n.Name ||
+				len(in.nodes) > maxClosed && !measured[[2]string{other.Name, n.Name}] {
 				continue
 			}
 			if b, ok := in.clocks.boundTo(other.Name, n.Name); ok {

@@ -17,8 +17,9 @@ import (
 const (
 	maxPoints  = 64
 	maxSources = 1<<16 - 1
-	// maxClosed is the largest number of nodes for which third nodes are considered. It is small
-	// because the number of paths over third nodes grows with the cube of the nodes.
+	// maxClosed is the largest number of nodes of which all pairs are compared. If the average node
+	// was measured with more others than that, third nodes are not considered, because the number
+	// of paths over them grows with the cube of the nodes.
 	maxClosed = 32
 )
 
@@ -184,7 +185,7 @@ func (in *input) relate(pairs []*tscratio.Pair) error {
 			})
 		}
 	}
-	if len(described) > maxClosed {
+	if len(relations) > maxClosed*len(described) {
 		in.options.ThirdNodes = tscratio.ThirdNone
 	}
 	var err error
@@ -202,6 +203,9 @@ func (in *input) relate(pairs []*tscratio.Pair) error {
 		}
 	}
 	for i, a := range in.nodes {
+		if i == 1 && len(in.nodes) > maxClosed { // nodes related to the first are related
+			break
+		}
 		for _, b := range in.nodes[i+1:] {
 			_, knownA := described[a.Name]
 			_, knownB := described[b.Name]

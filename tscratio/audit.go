@@ -18,18 +18,16 @@ type Audit struct {
 func (c *Closure) Audit(readings int) Audit {
 	var a Audit
 	for from := range c.names {
-		for into, direct := range c.relations[from] {
-			if direct == nil {
-				continue
-			}
-			for p := range c.over(from, into) {
+		for _, e := range c.edges[from] {
+			direct := e.r
+			for p := range c.over(from, e.into) {
 				for i := range readings {
 					y := direct.limits.Lo + direct.limits.Width()/uint64(readings+1)*uint64(i+1)
 					x, errX := direct.count(At(y))
 					z, errZ := p.count(At(y))
 					if errX == nil && errZ == nil && !x.Intersect(z).Valid() {
 						a.Disagreements = append(a.Disagreements,
-							&DisagreementError{y, [2]Path{path{first: direct}.nodes(), p.nodes()},
+							&DisagreementError{y, [2]Path{path{direct}.nodes(), p.nodes()},
 								[2]Interval{x, z}})
 						break
 					}

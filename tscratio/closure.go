@@ -70,15 +70,26 @@ func (t ThirdNodes) needed() int {
 // Closure relates the nodes of a fleet over third nodes. If φ_AB is the function from B's counter
 // to A's, then φ_AC ∘ φ_CB, over any third node C, bounds φ_AB just as a direct relation does. The
 // intersection of all such intervals is narrower than each. ThirdNodes selects the third nodes to
-// believe. A Closure is immutable; any number of goroutines may use it.
+// believe. Nodes that have no relation with each other are also related by longer paths, if no two
+// of these paths have a third node in common. Any number of goroutines may use a Closure, whose
+// answers never change.
 //
 // A path is consistent if all of its relations are consistent. The closure uses other paths only if
 // the consistent paths do not suffice, and marks their results as suspect.
 type Closure struct {
-	third     ThirdNodes
-	names     []string // sorted
-	nodes     []Node   // in the order of names
-	relations [][]*Relation
+	third ThirdNodes
+	names []string // sorted
+	nodes []Node   // in the order of names
+	edges [][]edge // of each node, by the index of the relation's other node
+
+	longer longerPaths
+}
+
+// edge is a relation, and the index of the node into which it leads.
+type edge struct {
+	into   int
+	r      *Relation
+	weight float64 // see weigh
 }
 
 // NewClosure returns the closure of the given relations. A relation has one direction, so the
@@ -101,17 +112,41 @@ func NewClosure(relations []*Relation, third ThirdNodes) (*Closure, error) {
 	c := &Closure{third: third, names: slices.Sorted(maps.Keys(nodes))}
 	for _, name := range c.names {
 		c.nodes = append(c.nodes, nodes[name])
-		c.relations = append(c.relations, make([]*Relation, len(c.names)))
 	}
+	c.edges = make([][]edge, len(c.names))
 	for _, r := range relations {
-		at := &c.relations[c.index(r.From.Name)][c.index(r.Into.Name)]
-		if *at != nil {
-			return nil, fmt.Errorf("close over %d relations: two lead from %q to %q: join them "+
-				"in one pair", len(relations), r.From.Name, r.Into.Name)
+		from := &c.edges[c.index(r.From.Name)]
+		*from = append(*from, edge{into: c.index(r.Into.Name), r: r})
+	}
+	for _, from := range c.edges {
+		slices.SortFunc(from, func(x, y edge) int { return cmp.Compare(x.into, y.into) })
+		for i, e := range from {
+			if i > 0 && from[i-1].into == e.into {
+				return nil, fmt.Errorf("close over %d relations: two lead from %q to %q: join "+
+					"them in one pair", len(relations), e.r.From.Name, e.r.Into.Name)
+			}
 		}
-		*at = r
 	}
 	return c, nil
+}
+
+// edge returns the direct relation from one node to another, or nil.
+func (c *Closure) edge(from, into int) *edge {
+	edges := c.edges[from]
+	i, ok := slices.BinarySearchFunc(edges, into,
+		func(e edge, into int) int { return cmp.Compare(e.into, into) })
+	if !ok {
+		return nil
+	}
+	return &edges[i]
+}
+
+// relation returns the direct relation from one node to another, or nil.
+func (c *Closure) relation(from, into int) *Relation {
+	if e := c.edge(from, into); e != nil {
+		return e.r
+	}
+	return nil
 }
 
 // index returns the index of a node, or -1 if no node has that name.
@@ -125,11 +160,12 @@ func (c *Closure) index(name string) int {
 // over yields the paths from one node to another over every third node.
 func (c *Closure) over(from, into int) iter.Seq[path] {
 	return func(yield func(path) bool) {
-		for via, first := range c.relations[from] {
-			if first == nil || via == into {
+		for _, first := range c.edges[from] {
+			if first.into == into {
 				continue
 			}
-			if second := c.relations[via][into]; second != nil && !yield(path{first, second}) {
+			second := c.relation(first.into, into)
+			if second != nil && !yield(path{first.r, second}) {
 				return
 			}
 		}
@@ -255,7 +291,7 @@ func (c *Closure) settle(paths []path, start Interval) (settled, error) {
 				failed = cmp.Or(failed, err)
 				continue
 			}
-			if p.second == nil {
+			if len(p) == 1 {
 				direct = []told{{p, at}}
 			} else {
 				los = append(los, told{p, at})

@@ -31,7 +31,7 @@ func (r *Relation) SameNode(first, second uint64) (Elapsed, error) {
 	if err != nil {
 		return Elapsed{}, err
 	}
-	byRate, errRate := r.scale(first, d)
+	byRate, errRate := r.rates().scale(first, d)
 	from, errFrom := r.count(r.From.counts(At(first)))
 	to, errTo := r.count(r.From.counts(At(second)))
 	if errFrom != nil || errTo != nil {
@@ -62,80 +62,6 @@ func (n Node) lasted(first, second uint64) (Elapsed, error) {
 			first, second, n.Name, ErrOutOfRange)
 	}
 	return Elapsed{d - e, d + e}, nil
-}
-
-// scale converts a duration of d cycles of From's count into cycles of Into. The duration begins
-// when From's counter shows y.
-func (r *Relation) scale(y uint64, d Elapsed) (Elapsed, error) {
-	ends := func(d int64) (lo, hi int64, err error) {
-		length := uint64(d)
-		if d < 0 {
-			length = uint64(-d)
-		}
-		l, h, err := r.passed(y, length, d >= 0)
-		if err != nil {
-			return 0, 0, err
-		}
-		if h > math.MaxInt64 {
-			return 0, 0, fmt.Errorf("duration of %d cycles from %d of %q: %w",
-				d, y, r.From.Name, ErrOutOfRange)
-		}
-		if d < 0 {
-			return -int64(h), -int64(l), nil
-		}
-		return int64(l), int64(h), nil
-	}
-	lo, _, err := ends(d.Lo)
-	if err != nil {
-		return Elapsed{}, err
-	}
-	_, hi, err := ends(d.Hi)
-	if err != nil {
-		return Elapsed{}, err
-	}
-	return Elapsed{lo, hi}, nil
-}
-
-// maxSteps is the largest number of steps into which passed cuts a duration. Steps are W long (half
-// of a stated window) up to a duration of maxSteps·W, which is half a day if W is 10 s. A longer
-// duration is cut into longer steps, so that even a duration of decades is computed quickly. A
-// program may ask for such a duration if it logs a counter of its own making.
-const maxSteps = 4096
-
-// passed returns the least and the most cycles of Into that pass while From counts length cycles,
-// forwards or backwards from y. It adds up one step after another, each at the rate of the knot
-// nearest to the step's middle.
-func (r *Relation) passed(y, length uint64, forward bool) (lo, hi uint64, err error) {
-	limit := down(r.limits.Hi, y)
-	if !forward {
-		limit = down(y, r.limits.Lo)
-	}
-	if length > up(limit, uint64(r.From.error_cycles())) {
-		if forward {
-			return 0, 0, r.beyond(up(y, length))
-		}
-		return 0, 0, r.beyond(down(y, length))
-	}
-	longest := max(r.window_cycles, length/maxSteps+1)
-	for length > 0 {
-		step := min(length, longest)
-		from, to := y, up(y, step)
-		if !forward {
-			from, to = down(y, step), y
-		}
-		rate, err := r.rateOver(from, to)
-		if err != nil {
-			return 0, 0, err
-		}
-		l, _ := rate.Lo.times(step)
-		_, h := rate.Hi.times(step)
-		lo, hi, length = up(lo, l), up(hi, h), length-step
-		y = to
-		if !forward {
-			y = from
-		}
-	}
-	return lo, hi, nil
 }
 
 // Event is a reading of a node's counter.
@@ -219,6 +145,12 @@ func (c *Closure) duration(reference string, first, second Event) (Duration, err
 		if r, err := c.direct(first.Node, reference); err == nil {
 			d, err := r.SameNode(first.Reading, second.Reading)
 			s.offer(d, SameNode, r.Verdict, err)
+		} else if r, err := c.rates(first.Node, reference); err == nil {
+			d, err := r.from.lasted(first.Reading, second.Reading)
+			if err == nil {
+				d, err = r.scale(first.Reading, d)
+			}
+			s.offer(d, SameNode, r.verdict, err)
 		}
 		s.offer(c.on(reference, reference, first, second, ByClosure))
 		return s.result()
@@ -271,11 +203,11 @@ func (c *Closure) on(
 	if err != nil || node == reference {
 		return d, by, verdict, err
 	}
-	r, err := c.direct(node, reference)
+	r, err := c.rates(node, reference)
 	if err != nil {
 		return Elapsed{}, by, verdict, err
 	}
-	verdict = max(verdict, r.Verdict)
+	verdict = max(verdict, r.verdict)
 	at := first.Reading
 	if first.Node != node { // scale backwards from the second event, which is on node
 		at = second.Reading
@@ -287,7 +219,7 @@ func (c *Closure) on(
 }
 
 func (c *Closure) direct(from, into string) (*Relation, error) {
-	if r := c.relations[c.index(from)][c.index(into)]; r != nil {
+	if r := c.relation(c.index(from), c.index(into)); r != nil {
 		return r, nil
 	}
 	return nil, fmt.Errorf("directly from %q to %q: %w", from, into, ErrNoPath)

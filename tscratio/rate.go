@@ -1,9 +1,11 @@
 package tscratio
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 )
 
 // Rate is a relative rate: cycles of one counter per cycle of another, in units of 2⁻⁴⁸.
@@ -49,4 +51,180 @@ func (i RateInterval) wander(f fraction) RateInterval {
 		Lo: i.Lo - Rate(f.of(uint64(i.Lo))),
 		Hi: i.Hi + Rate(f.of(uint64(i.Hi))),
 	}
+}
+
+// rates are the rates at which a node's counter runs relative to another's. They come from the
+// direct relation, or else from paths over third nodes.
+type rates struct {
+	from          Node
+	verdict       Verdict
+	limits        Interval // the readings of from at which a rate may be known
+	window_cycles uint64
+
+	// over returns the rates that are possible between two readings, as Relation.rateOver does.
+	over   func(from, to uint64) (RateInterval, error)
+	beyond func(y uint64) error // why the rate at a reading outside of limits is not known
+}
+
+func (r *Relation) rates() *rates {
+	return &rates{r.From, r.Verdict, r.limits, r.window_cycles, r.rateOver, r.beyond}
+}
+
+// rates returns the rates of one node relative to another.
+func (c *Closure) rates(from, into string) (*rates, error) {
+	direct, err := c.direct(from, into)
+	if err == nil {
+		return direct.rates(), nil
+	}
+	all, err := c.paths(c.index(from), c.index(into))
+	if err != nil {
+		return nil, fmt.Errorf("rate of %q in %q: %w", from, into, err)
+	}
+	needed := c.third.needed()
+	for _, verdict := range []Verdict{Consistent, Suspect} {
+		var ps []path
+		for _, p := range all {
+			if p.verdict() == verdict {
+				ps = append(ps, p)
+			}
+		}
+		if len(ps) < needed {
+			continue
+		}
+		r := &rates{from: c.nodes[c.index(from)], verdict: verdict,
+			limits: Interval{Lo: math.MaxUint64}, window_cycles: math.MaxUint64}
+		for _, p := range ps {
+			r.limits.Lo = min(r.limits.Lo, p[0].limits.Lo)
+			r.limits.Hi = max(r.limits.Hi, p[0].limits.Hi)
+			r.window_cycles = min(r.window_cycles, p[0].window_cycles)
+		}
+		r.over = func(lo, hi uint64) (RateInterval, error) {
+			return agreedRate(ps, needed, Interval{lo, hi})
+		}
+		r.beyond = ps[0][0].beyond
+		return r, nil
+	}
+	return nil, fmt.Errorf("rate of %q in %q: with third nodes %v, too few relations are "+
+		"consistent: %w", from, into, c.third, ErrNoPath)
+}
+
+// agreedRate returns the rates that are possible between two readings. Each end rests on as many
+// paths as are needed, as the ends of translations do (Closure.settle).
+func agreedRate(ps []path, needed int, at Interval) (RateInterval, error) {
+	var los, his []Rate
+	var failed error
+	for _, p := range ps {
+		rate, err := p.rateOver(at)
+		if err != nil {
+			failed = cmp.Or(failed, err)
+			continue
+		}
+		los, his = append(los, rate.Lo), append(his, rate.Hi)
+	}
+	if len(los) < needed {
+		return RateInterval{}, failed
+	}
+	slices.Sort(los)
+	slices.Sort(his)
+	rate := RateInterval{los[len(los)-needed], his[needed-1]}
+	if rate.Lo > rate.Hi {
+		return RateInterval{}, fmt.Errorf("paths from %q to %q disagree about the rate: %w",
+			ps[0].nodes()[0], ps[0][len(ps[0])-1].Into.Name, ErrAssumption)
+	}
+	return rate, nil
+}
+
+// rateOver multiplies the rates of a path's relations. The interval contains the readings of the
+// first node between which the rate is asked for, and each relation translates it for the next.
+func (p path) rateOver(at Interval) (RateInterval, error) {
+	all := RateInterval{1 << rateBits, 1 << rateBits}
+	for i, r := range p {
+		rate, err := r.rateOver(at.Lo, at.Hi)
+		if err != nil {
+			return RateInterval{}, err
+		}
+		lo, _ := all.Lo.times(uint64(rate.Lo))
+		_, hi := all.Hi.times(uint64(rate.Hi))
+		all = RateInterval{Rate(lo), Rate(hi)}
+		if i < len(p)-1 {
+			if at, err = r.count(at); err != nil {
+				return RateInterval{}, err
+			}
+		}
+	}
+	return all, nil
+}
+
+// scale converts a duration of d cycles of from's count into cycles of into. The duration begins
+// when from's counter shows y.
+func (r *rates) scale(y uint64, d Elapsed) (Elapsed, error) {
+	ends := func(d int64) (lo, hi int64, err error) {
+		length := uint64(d)
+		if d < 0 {
+			length = uint64(-d)
+		}
+		l, h, err := r.passed(y, length, d >= 0)
+		if err != nil {
+			return 0, 0, err
+		}
+		if h > math.MaxInt64 {
+			return 0, 0, fmt.Errorf("duration of %d cycles from %d of %q: %w",
+				d, y, r.from.Name, ErrOutOfRange)
+		}
+		if d < 0 {
+			return -int64(h), -int64(l), nil
+		}
+		return int64(l), int64(h), nil
+	}
+	lo, _, err := ends(d.Lo)
+	if err != nil {
+		return Elapsed{}, err
+	}
+	_, hi, err := ends(d.Hi)
+	if err != nil {
+		return Elapsed{}, err
+	}
+	return Elapsed{lo, hi}, nil
+}
+
+// maxSteps is the largest number of steps into which passed cuts a duration. Steps are W long (half
+// of a stated window) up to a duration of maxSteps·W, which is half a day if W is 10 s. A longer
+// duration is cut into longer steps, so that even a duration of decades is computed quickly. A
+// program may ask for such a duration if it logs a counter of its own making.
+const maxSteps = 4096
+
+// passed returns the least and the most cycles of into that pass while from counts length cycles,
+// forwards or backwards from y. It adds up one step after another, each at the rate of the knot
+// nearest to the step's middle.
+func (r *rates) passed(y, length uint64, forward bool) (lo, hi uint64, err error) {
+	limit := down(r.limits.Hi, y)
+	if !forward {
+		limit = down(y, r.limits.Lo)
+	}
+	if length > up(limit, uint64(r.from.error_cycles())) {
+		if forward {
+			return 0, 0, r.beyond(up(y, length))
+		}
+		return 0, 0, r.beyond(down(y, length))
+	}
+	longest := max(r.window_cycles, length/maxSteps+1)
+	for length > 0 {
+		step := min(length, longest)
+		from, to := y, up(y, step)
+		if !forward {
+			from, to = down(y, step), y
+		}
+		rate, err := r.over(from, to)
+		if err != nil {
+			return 0, 0, err
+		}
+		l, _ := rate.Lo.times(step)
+		_, h := rate.Hi.times(step)
+		lo, hi, length = up(lo, l), up(hi, h), length-step
+		y = to
+		if !forward {
+			y = from
+		}
+	}
+	return lo, hi, nil
 }

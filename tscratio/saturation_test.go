@@ -89,14 +89,14 @@ func TestSaturatedWanderIsRefused(t *testing.T) {
 	if span.Width() > x.a.node.Nominal_hz/100 {
 		t.Errorf("duration over the gap: %v, by a rate instead of its ends", span)
 	}
-	if got, err := r.scale(x.b.read(u, 0), Elapsed{0, int64(at(2010) - at(10))}); !errors.Is(err,
-		ErrBeyondLimit) {
+	got, err := r.rates().scale(x.b.read(u, 0), Elapsed{0, int64(at(2010) - at(10))})
+	if !errors.Is(err, ErrBeyondLimit) {
 		t.Errorf("scaled over the gap: %v, %v", got, err)
 	}
 
 	// A segment of Ways must not store a rate for the time between the ends either.
 	var s waySegment
-	if s.hold(r, at(1000), window); s.from <= s.to {
+	if s.hold(r.rates(), at(1000), window); s.from <= s.to {
 		t.Errorf("a segment holds the rate %v in the middle of the gap", s.rate)
 	}
 }

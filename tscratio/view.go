@@ -71,15 +71,17 @@ func (l *crossing) count(c Interval) (Interval, bool) {
 		p.hi + scaleUp(c.Hi-l.start, p.slopeHi, slopeBits)}, true
 }
 
-// crossings are the relations of a path; second is nil if the path is direct.
-type crossings struct{ first, second *crossing }
+// crossings are the relations of a path.
+type crossings []*crossing
 
 func (l crossings) count(c Interval) (Interval, bool) {
-	c, ok := l.first.count(c)
-	if !ok || l.second == nil {
-		return c, ok
+	for _, x := range l {
+		var ok bool
+		if c, ok = x.count(c); !ok {
+			return c, false
+		}
 	}
-	return l.second.count(c)
+	return c, true
 }
 
 // View returns a view of readings of one node as counts of the other. If no path leads from one
@@ -103,11 +105,9 @@ func (c *Closure) View(from, into string) (*View, error) {
 	}
 	v.base = ^uint64(0)
 	for _, p := range v.paths {
-		v.base, v.last = min(v.base, p.first.limits.Lo), max(v.last, p.first.limits.Hi)
-		for _, r := range []*Relation{p.first, p.second} {
-			if r != nil {
-				v.crossings[r] = &crossing{r: r, start: 1} // start > next: no piece yet
-			}
+		v.base, v.last = min(v.base, p[0].limits.Lo), max(v.last, p[0].limits.Hi)
+		for _, r := range p {
+			v.crossings[r] = &crossing{r: r, start: 1} // start > next: no piece yet
 		}
 	}
 	for v.bits = minSegmentBits; (v.last-v.base)>>v.bits >= viewSegments; {
@@ -188,8 +188,8 @@ func (v *View) segment(y uint64) *viewSegment {
 		if on, err := v.closure.settle(v.paths, start); err == nil {
 			s.state, s.verdict = fast, on.verdict
 			s.lo, s.hi = v.crossingsOf(on.lo), v.crossingsOf(on.hi)
-			if s.lo[0].second == nil && s.hi[0].second == nil {
-				s.one = s.lo[0].first
+			if len(s.lo[0]) == 1 && len(s.hi[0]) == 1 {
+				s.one = s.lo[0][0]
 			}
 		}
 	}
@@ -199,7 +199,11 @@ func (v *View) segment(y uint64) *viewSegment {
 func (v *View) crossingsOf(paths []told) []crossings {
 	all := make([]crossings, 0, len(paths))
 	for _, p := range paths {
-		all = append(all, crossings{v.crossings[p.first], v.crossings[p.second]})
+		var l crossings
+		for _, r := range p.path {
+			l = append(l, v.crossings[r])
+		}
+		all = append(all, l)
 	}
 	return all
 }

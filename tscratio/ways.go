@@ -13,8 +13,8 @@ type Ways struct {
 	// Each view is nil if it is not needed or no path exists.
 	secondOnFirst, firstOnSecond *View
 	firstOnRef, secondOnRef      *View
-	// The direct relations to the reference; nil if there is none, or if the node is the reference.
-	firstRate, secondRate *Relation
+	// The rates relative to the reference; nil if none is known, or if the node is the reference.
+	firstRate, secondRate *rates
 
 	base, last uint64 // the smallest and the largest reading of first in the segments
 	bits       uint
@@ -81,13 +81,13 @@ func (c *Closure) Ways(reference, first, second string) (*Ways, error) {
 		w.secondOnRef, _ = c.View(second, reference)
 	}
 	if first != reference {
-		w.firstRate, _ = c.direct(first, reference)
+		w.firstRate, _ = c.rates(first, reference)
 		if covers == nil {
 			covers = w.firstOnRef
 		}
 	}
 	if second != reference {
-		w.secondRate, _ = c.direct(second, reference)
+		w.secondRate, _ = c.rates(second, reference)
 	}
 	if covers != nil {
 		w.base, w.last, w.bits = covers.base, covers.last, covers.bits
@@ -139,7 +139,7 @@ func (w *Ways) narrows(s *waySegment, d uint64) bool {
 // duration with a smaller error.
 const narrow_cycles = 32
 
-// scale does what Relation.scale does, with the segment's rate. If that rate is not valid for the
+// scale does what rates.scale does, with the segment's rate. If that rate is not valid for the
 // duration, scale reports false.
 func (s *waySegment) scale(y uint64, d Elapsed) (Elapsed, bool) {
 	if d.Hi > s.longest || d.Lo < -s.longest || offset(y, min(d.Lo, 0)) < s.from ||
@@ -170,7 +170,7 @@ func (w *Ways) choose(s *waySegment, x uint64) {
 	s.state = slow
 	if w.same {
 		if w.firstRate != nil {
-			s.state, s.way, s.scenario, s.verdict = fast, onFirst, SameNode, w.firstRate.Verdict
+			s.state, s.way, s.scenario, s.verdict = fast, onFirst, SameNode, w.firstRate.verdict
 			s.hold(w.firstRate, x, uint64(1)<<w.bits)
 		}
 		return
@@ -210,7 +210,7 @@ func (w *Ways) method(on way, x, y uint64) (s waySegment, ok bool) {
 	switch on {
 	case onFirst:
 		if w.firstRate != nil {
-			s.verdict = w.firstRate.Verdict
+			s.verdict = w.firstRate.verdict
 			s.hold(w.firstRate, x, uint64(1)<<w.bits)
 		} else if w.first.Name != w.reference.Name {
 			return s, false
@@ -218,7 +218,7 @@ func (w *Ways) method(on way, x, y uint64) (s waySegment, ok bool) {
 		byClosure = w.secondOnFirst.byClosure(y)
 	case onSecond:
 		if w.secondRate != nil {
-			s.verdict = w.secondRate.Verdict
+			s.verdict = w.secondRate.verdict
 			s.hold(w.secondRate, y, uint64(2)<<w.bits)
 		} else if w.second.Name != w.reference.Name {
 			return s, false
@@ -246,7 +246,7 @@ func (v *View) byClosure(y uint64) bool {
 
 // hold stores for which readings of r the segment's rate is valid, and the rate itself. These
 // readings lie at most reach plus longest away from y.
-func (s *waySegment) hold(r *Relation, y, reach uint64) {
+func (s *waySegment) hold(r *rates, y, reach uint64) {
 	s.longest = int64(r.window_cycles / 4)
 	reach += r.window_cycles / 4
 	s.from, s.to = max(r.limits.Lo, down(y, reach)), min(r.limits.Hi, up(y, reach))
@@ -255,7 +255,7 @@ func (s *waySegment) hold(r *Relation, y, reach uint64) {
 		return
 	}
 	var err error
-	if s.rate, err = r.rateOver(s.from, s.to); err != nil {
+	if s.rate, err = r.over(s.from, s.to); err != nil {
 		s.from, s.to = 1, 0
 	}
 }
