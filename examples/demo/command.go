@@ -300,7 +300,8 @@ func printBound(w io.Writer, r *Result) {
 		paper, r.bound(paper), paper/half, r.Paper.Exchanges/max(len(r.Paper.Anchors), 1))
 }
 
-// otherMethods are the other methods. Each has a column with the bound that it would have claimed.
+// otherMethods are the methods with which our method is compared. Each has a column with the bound
+// that it would have claimed.
 var otherMethods = []string{analysis.MinRTT, analysis.ReT, analysis.NTP}
 
 func printSpans(w io.Writer, r *Result) {
@@ -380,13 +381,13 @@ type demoLine struct {
 	PaperHalfWidthUSMed float64 `json:"paper_half_width_us_median"`
 	Tuples              int     `json:"tuples"`
 	Lost                int     `json:"lost"`
-	SmallestRoundTrip   float64 `json:"smallest_round_trip_us"` // over ZeroMQ
+	SmallestRoundTrip   float64 `json:"smallest_round_trip_us"` // smallest round trip over ZeroMQ
 	HalfWidthUSMed      float64 `json:"half_width_us_median"`
 	WanderPPM           float64 `json:"w_ppm"`
 	Verdict             string  `json:"verdict"`
 	KernelStamps        int     `json:"kernel_stamps"`
 	Stamps              int     `json:"stamps"`
-	BetweenNodes        int     `json:"between_nodes"` // of the durations
+	BetweenNodes        int     `json:"between_nodes"` // number of durations between nodes
 	Nodes               int     `json:"nodes"`
 	Namespaces          bool    `json:"namespaces"`
 

@@ -33,7 +33,7 @@ import (
 type Options struct {
 	Tuples    int
 	PerSecond int
-	Exchanges int // of the paper's method: each way before the job, and again after it
+	Exchanges int // exchanges of the paper's method: each way before the job, and again after it
 
 	// LoadBytes is the number of bytes that one node sends another each second, beside the job.
 	LoadBytes int
@@ -86,11 +86,11 @@ type Result struct {
 	WhyNoNTP    error            // why chronyd was started but made no claims; or nil
 	Answer      *analysis.Answer // the answer of "cprof analyze"
 	Spans       []*Span          // in the order in which tuples pass them
-	Wander      tscratio.Wander  // assumed of each pair
+	Wander      tscratio.Wander  // wander that is assumed of each pair
 
 	Trains    int
-	Exchanges int // in all trains that nodes started
-	Stamps    int // in these exchanges
+	Exchanges int // number of exchanges in all trains that nodes started
+	Stamps    int // number of stamps in these exchanges
 	Kernel    int // the stamps that the kernel took
 	Tuples    int
 	Lost      int // tuples that did not arrive, and events that are in no log
@@ -112,8 +112,8 @@ func (r *Result) Consistent() bool {
 type NodeFacts struct {
 	Name   string
 	Start  uint64        // its counter when the demonstration began
-	Rate   float64       // of its counter relative to the physical one, in ppm; 0 is equal
-	Shape  vnode.Shape   // of its wander
+	Rate   float64       // rate of its counter relative to the physical one, in ppm; 0 is equal
+	Shape  vnode.Shape   // shape of its wander
 	Node   tscratio.Node // as described in the relations
 	Clocks vnode.Config
 }
@@ -122,17 +122,17 @@ type NodeFacts struct {
 type demonstration struct {
 	o Options
 	Result
-	dir          string // of the rings
-	scratch      string // of everything else; may be dir
+	dir          string // directory of the rings
+	scratch      string // directory of everything else; may be dir
 	place        *place
 	server       *process
-	nodes        []*process // agents
+	nodes        []*process // processes of the agents
 	programs     []*process
-	chrony       []*chronyDaemon // the hub's and the nodes'; none if chronyd is not installed
+	chrony       []*chronyDaemon // of the hub and the nodes; none without chronyd
 	setups       []nodeSetup
-	soak         *Soak         // nil: a demonstration
+	soak         *Soak         // nil: this is a demonstration and not a soak
 	engine       Engine        // nil: the job is examples/adstream
-	engineResult *EngineResult // of engine
+	engineResult *EngineResult // result of engine
 }
 
 // Run runs the demonstration. Before it returns, it removes everything that it made except

@@ -41,20 +41,21 @@ type EngineNode struct {
 type EngineResult struct {
 	Answer    *analysis.Answer
 	Nodes     []NodeFacts
-	Wander    tscratio.Wander // assumed of each pair
-	Durations int             // compared with the truth
-	Between   int             // of these, between nodes
-	Outside   int             // of these, that did not contain the truth: must be 0
+	Wander    tscratio.Wander // wander that is assumed of each pair
+	Durations int             // number of durations that were compared with the truth
+	Between   int             // number of these between nodes
+	Outside   int             // number of these that did not contain the truth: must be 0
 	Repeated  int             // durations of tuples that passed a point twice: not compared
 	Dropped   int             // events that are in no log
 	Matched   Matched
 }
 
-// Matched says how many of the events at one end of a connection have their other half.
+// Matched counts the events that operators sent, those that operators received, and those of which
+// both ends of a connection have a record.
 type Matched struct {
 	Sent, Received, Both int
 	Twice                int // events whose id was logged at the same point before
-	Again                int // of Received: deliveries of an event that had been received before
+	Again                int // number of events in Received that had been received before
 }
 
 // Consistent reports whether every relation is consistent.
@@ -115,7 +116,8 @@ func (d *demonstration) answerEngine(ctx context.Context, run *runs.Directory) e
 	d.Answer, err = analysis.Run(ctx, run, analysis.Options{
 		Durations: func(row analysis.DurationRow) error {
 			err := check.duration(row)
-			if errors.Is(err, errTwice) { // an engine delivers again what a failure cut short
+			// After a failure, an engine delivers again what it had not finished.
+			if errors.Is(err, errTwice) {
 				r.Repeated++
 				return nil
 			}
@@ -142,10 +144,11 @@ func (r *EngineResult) take(d analysis.DurationRow, truth int64) {
 	}
 }
 
-// sendPoints are the points at which the Java agent logs what leaves an operator.
+// sendPoints are the points at which the Java agent logs the tuples that leave an operator.
 var sendPoints = []string{"/send", "/unlinked"}
 
-// loadPoints is how the points of the load generator begin, whose ids no operator receives.
+// loadPoints is how the names of the load generator's points begin. No operator receives the ids
+// that are logged at these points.
 const loadPoints = "generator/"
 
 // match compares what all operators sent with what all operators received. If an id was sent

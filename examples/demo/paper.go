@@ -17,8 +17,8 @@ import (
 // Paper is the result of the paper's method on the same nodes. The method makes exchanges over
 // ZeroMQ before and after the job, and assumes no wander.
 type Paper struct {
-	Exchanges int       // of all pairs
-	RoundTrip uint64    // the smallest, in cycles of the node that started it
+	Exchanges int       // number of exchanges of all pairs
+	RoundTrip uint64    // smallest round trip, in cycles of the node that started it
 	Anchors   []Anchors // one for each pair: from whichever node gives the smaller bound
 }
 

@@ -40,14 +40,14 @@ type nodeSetup struct {
 	PhysicalQuantum_cycles uint64        `json:"physical_quantum_cycles,string"`
 	PhysicalCores          []int         `json:"physical_cores"` // cores within Node's core slack
 	Address                netip.Addr    `json:"address"`
-	Number                 int           `json:"number"` // in the ids of tuples
+	Number                 int           `json:"number"` // the node's number in the ids of tuples
 	Rings                  string        `json:"rings"`  // directory of the node's rings
 	State                  string        `json:"state"`  // directory of the node's agent
 	Chrony                 string        `json:"chrony"` // address of chronyd, or agent.ChronyOff
 	Server                 string        `json:"server"` // address of the coordinator
 	ServerPublic           string        `json:"server_public"`
 	Key                    control.Key   `json:"key"`
-	Often                  bool          `json:"often"` // more trains than in a fleet
+	Often                  bool          `json:"often"` // true: run more trains than in a fleet
 }
 
 // programSetup sets up a node's part of the job.
@@ -93,7 +93,7 @@ type order struct {
 // report answers an order.
 type report struct {
 	Error     string              `json:"error,omitempty"`
-	Trains    int                 `json:"trains,omitempty"` // of the run
+	Trains    int                 `json:"trains,omitempty"` // number of trains of the run
 	Exchanges []tscratio.Exchange `json:"exchanges,omitempty"`
 	Job       *job.Result         `json:"job,omitempty"`
 	Stamps    *stamps             `json:"stamps,omitempty"`

@@ -24,9 +24,9 @@ type Span struct {
 	Truth     []int64            // true durations, from the virtual nodes, in cycles of A
 	Outside   int                // number of durations that did not contain the truth: must be 0
 
-	Percentiles analysis.Percentiles // of the durations, from the run's answer
+	Percentiles analysis.Percentiles // percentiles of the durations, from the run's answer
 
-	Widths []int64           // of the durations from one node to another
+	Widths []int64           // widths of the durations from one node to another
 	Pairs  map[[2]string]int // number of these durations, by the two nodes' names in order
 }
 

@@ -13,9 +13,9 @@ import (
 
 // A Claim is a latency that an engine states about itself.
 type Claim struct {
-	Name     string // as the engine has it
-	From, To string // points: the span that it is about
-	// Percent is the percentile that it states; 0 is the mean.
+	Name     string // the engine's name for the latency
+	From, To string // the points of the span that the claim is about
+	// Percent says which percentile the engine states. 0 is the mean.
 	Percent float64
 	// Lo_ms and Hi_ms are the smallest and the largest value that the engine's instances state.
 	Lo_ms, Hi_ms float64
@@ -28,8 +28,8 @@ func (c Claim) of() string {
 	return fmt.Sprintf("p%g", c.Percent)
 }
 
-// compare prints the engine's claims about a run beside what was measured in it, and draws both if
-// there is a file for it.
+// compare prints the engine's claims about a run beside the measured values. If picture is not
+// empty, compare also draws both into that file.
 func (d *Demonstration) compare(
 	ctx context.Context, w io.Writer, name, kept, picture string, hops *analysis.Answer,
 ) error {
@@ -98,7 +98,7 @@ func milliseconds(r analysis.Reference, i analysis.Interval) (lo, hi float64) {
 	return float64(i.Lo_cycles) / shortest * 1e3, float64(i.Hi_cycles) / longest * 1e3
 }
 
-// span prints an interval of milliseconds, as one number if that is all that can be seen of it.
+// span prints an interval of milliseconds. If both ends look the same, it prints one number.
 func span(lo, hi float64, format string) string {
 	a, b := fmt.Sprintf(format, lo), fmt.Sprintf(format, hi)
 	if a == b {

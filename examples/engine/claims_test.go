@@ -7,8 +7,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 )
 
-// A claim is off by an interval, because what was measured is one. It is exact, also where the
-// claim is one number and the measurement is above it.
+// The difference of a claim and a measurement is an interval, because the measurement is one. The
+// difference is exact, also if the claim is a single number and the measurement is above it.
 func TestClaimIsOffByAnInterval(t *testing.T) {
 	r := analysis.Reference{Node: "A", FrequencyLo_hz: 1e9, FrequencyHi_hz: 1e9}
 	measured := analysis.Durations{
@@ -32,7 +32,7 @@ func TestClaimIsOffByAnInterval(t *testing.T) {
 	}
 }
 
-// A duration of cycles is longest if the frequency is lowest, and a negative one shortest.
+// If the frequency is at its lowest, a duration is longest, and a negative duration is shortest.
 func TestMilliseconds(t *testing.T) {
 	r := analysis.Reference{FrequencyLo_hz: 1e6, FrequencyHi_hz: 2e6}
 	lo, hi := milliseconds(r, analysis.Interval{Lo_cycles: -4000, Hi_cycles: 8000})

@@ -19,9 +19,9 @@ import (
 // Cluster contains the processes that were started. Its methods may be called by several
 // goroutines.
 type Cluster struct {
-	Java      string // the command
+	Java      string // the command that runs Java
 	ClassPath string // the engine's jars
-	Logs      string // directory
+	Logs      string // directory of the processes' logs
 
 	mu       sync.Mutex
 	ended    bool
@@ -39,11 +39,11 @@ type Process struct {
 // JVM says how to start a process.
 type JVM struct {
 	Name    string
-	Options []string // of the virtual machine
-	Main    string   // class
+	Options []string // options of the virtual machine
+	Main    string   // name of the main class
 	Args    []string
-	Env     []string // beside the environment of this process
-	Classes []string // directories and jars that come before the engine's
+	Env     []string // variables in addition to the environment of this process
+	Classes []string // directories and jars that come before the engine's jars
 	Dir     string
 }
 
@@ -67,7 +67,7 @@ func (c *Cluster) Start(ctx context.Context, j JVM) (*Process, error) {
 	p.cmd = exec.CommandContext(ctx, c.Java, append(args, j.Args...)...)
 	p.cmd.Dir, p.cmd.Env = j.Dir, append(os.Environ(), j.Env...)
 	p.cmd.Stdout, p.cmd.Stderr = output, output
-	// The processes that it starts belong to its group, so that they end with it.
+	// The processes that p starts belong to its group, so that they end together with p.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.cmd.Cancel = func() error { return syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) }
 	if err := p.cmd.Start(); err != nil {
@@ -81,7 +81,7 @@ func (c *Cluster) Start(ctx context.Context, j JVM) (*Process, error) {
 	return p, nil
 }
 
-// Kill kills a process and those that it started, as if the machine had lost them.
+// Kill kills a process and the processes that it started, as if the machine had lost them.
 func (p *Process) Kill() {
 	syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	<-p.done
@@ -112,7 +112,7 @@ func (p *Process) Tail(lines int) []byte {
 	return bytes.Join(all[max(0, len(all)-lines):], []byte("\n"))
 }
 
-// Said returns the lines of a process's log that begin with a text.
+// Said returns the lines of a process's log that begin with a given text.
 func (p *Process) Said(beginning string) (lines []string) {
 	text, _ := os.ReadFile(p.log)
 	for line := range bytes.SplitSeq(text, []byte("\n")) {
@@ -123,7 +123,8 @@ func (p *Process) Said(beginning string) (lines []string) {
 	return lines
 }
 
-// Stop ends all processes, the last one first: politely, and after a while by force.
+// Stop ends all processes, the last one first. It asks each process to end, and kills a process
+// that does not end in time.
 func (c *Cluster) Stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,12 +137,14 @@ func (c *Cluster) Stop() {
 		})
 		<-p.done
 		force.Stop()
-		syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // what it started and left
+		// Kill what the process started and left behind.
+		syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	}
 	c.launched = nil
 }
 
-// Until asks again and again until the answer is yes, or until ctx ends or a process has ended.
+// Until calls a function again and again, until the function returns true, ctx ends, or a process
+// has ended.
 func (c *Cluster) Until(ctx context.Context, what string, yes func() (bool, error)) error {
 	var last error
 	for {
@@ -171,7 +174,7 @@ func (c *Cluster) Until(ctx context.Context, what string, yes func() (bool, erro
 	}
 }
 
-// FreePorts returns ports of the loopback interface that nobody uses at present.
+// FreePorts returns ports of the loopback interface that no program uses at present.
 func FreePorts(n int) (ports []int, err error) {
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

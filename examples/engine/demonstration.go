@@ -24,8 +24,8 @@ type Demonstration struct {
 	Events    int
 	PerSecond int
 
-	// Path has the spans in which an event may wait, in order, and Whole is the longest span that
-	// the engine says something about.
+	// Path lists, in order, the spans in which an event may wait. Whole is the longest span about
+	// which the engine makes a claim.
 	Path  [][2]string
 	Whole [2]string
 
@@ -34,7 +34,7 @@ type Demonstration struct {
 
 	schedule generator.Schedule
 	recent   [][2]uint64 // ids of the last three fifths of the events
-	lines    []string    // of text, to print at the end
+	lines    []string    // lines of text to print at the end
 	claims   []Claim
 }
 
@@ -43,12 +43,14 @@ func (d *Demonstration) Sayf(format string, args ...any) {
 	d.lines = append(d.lines, fmt.Sprintf(format, args...))
 }
 
-// Claims adds what the engine says of itself. It is compared with what was measured.
+// Claims adds claims that the engine makes about itself. The demonstration compares them with
+// measured values.
 func (d *Demonstration) Claims(claims ...Claim) { d.claims = append(d.claims, claims...) }
 
-// Offer waits for so many sources, and sends them all events by a schedule that does not wait for
-// the engine. The times at which events are due and are sent go into the rings of a node. If the
-// sender may, it runs before all other threads.
+// Offer waits until this many sources have connected. Then it sends them all events, by a schedule
+// that does not wait for the engine. It logs into the rings of a node when each event was due and
+// when it was sent. If this process may do so, the sending threads have priority over all other
+// threads.
 func (d *Demonstration) Offer(ctx context.Context, l *Load, sources int, rings string) error {
 	if err := l.Connected(ctx, sources); err != nil {
 		return err
@@ -89,8 +91,8 @@ func (d *Demonstration) Offer(ctx context.Context, l *Load, sources int, rings s
 	return nil
 }
 
-// plan makes the schedule. About once in a millisecond several events are due at once: a sender
-// that waited for single events would spin, and would take a core from the engine.
+// plan makes the schedule. About once in a millisecond, several events are due at the same time. If
+// the sender waited for single events, it would spin and take a core from the engine.
 func (d *Demonstration) plan() (err error) {
 	size := max(1, d.PerSecond/1000)
 	period := time.Duration(float64(size) / float64(d.PerSecond) * float64(time.Second))
@@ -101,10 +103,12 @@ func (d *Demonstration) plan() (err error) {
 	return err
 }
 
-// batch is the largest number of events that are written to a source at once, if they are due.
+// batch is the largest number of events that are written to a source at once. Only events that are
+// due are written.
 const batch = 64
 
-// giveUp is how late an event may be sent. While an engine recovers, it takes none.
+// giveUp is how late an event may be sent. It is long, because an engine takes no events while it
+// recovers from a failure.
 const giveUp = 2 * time.Minute
 
 // A Counter counts the events that the engine has done. It may be used by several goroutines.
@@ -119,7 +123,7 @@ func (d *Demonstration) Lasts() time.Duration {
 }
 
 // Main is the main function of the demonstration of an engine, such as "Flink". The caller has
-// declared the flags of its own. perSecond is the default of the flag -rate.
+// declared its own flags. perSecond is the default of the flag -rate.
 func (d *Demonstration) Main(name string, perSecond int, e demo.Engine) {
 	ctx, release := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer release()
@@ -138,7 +142,7 @@ func (d *Demonstration) run(ctx context.Context, name string, perSecond int, e d
 	var search searchFlags
 	flag.StringVar(&d.Java, "java", "java", "command that runs Java")
 	flag.StringVar(&d.ClassPath, "classpath", "", name+"'s jars, with colons between")
-	flag.StringVar(&d.Logs, "logs", "", "`directory` for what the processes say")
+	flag.StringVar(&d.Logs, "logs", "", "`directory` for the logs of the processes")
 	flag.StringVar(&d.Agent, "agent", "",
 		"cloudprofiler.jar, perhaps with =CONFIGURATION; empty: no agent")
 	flag.StringVar(&d.Job, "job", "", "jar with the job")

@@ -11,8 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/plot"
 )
 
-// draw draws the distributions of a run: transfers between operators, where tuples waited, and what
-// the engine says of itself about its longest span.
+// draw draws three sets of distributions: those of transfers between operators, those of the spans
+// in which tuples waited, and that of the longest span about which the engine makes claims.
 func (d *Demonstration) draw(name, file string, hops, path, claims *analysis.Answer) error {
 	f := plot.Figure{
 		Title: "Latency in the advertising benchmark on " + name,
@@ -57,12 +57,13 @@ func transfers(a *analysis.Answer) []plot.Series {
 	}
 }
 
-// ofLoad and ofJob say whose a point is: the load generator's, or the job's by the configuration of
-// the Java agent. All others are the engine's.
+// ofLoad reports whether a point belongs to the load generator. ofJob reports whether it belongs to
+// the job, according to the configuration of the Java agent. All other points belong to the engine.
 func ofLoad(point string) bool { return strings.HasPrefix(point, "generator/") }
 func ofJob(point string) bool  { return strings.HasPrefix(point, "job.") }
 
-// cumulated returns a line: the share of durations that are at most so long.
+// cumulated returns a line that shows, for each duration, the share of durations that are at most
+// as long.
 func cumulated(a *analysis.Answer, name string, counts map[int64]uint64) plot.Series {
 	line := plot.Series{Name: name, Kind: plot.Line}
 	var ends []int64
@@ -109,8 +110,8 @@ func (d *Demonstration) waited(a *analysis.Answer) (lines []plot.Series) {
 	return lines
 }
 
-// claimed returns the distribution of the span of the last claim that is about a whole path, and
-// the engine's claims about it.
+// claimed returns the measured distribution of the span d.Whole, and the engine's claims about that
+// span.
 func (d *Demonstration) claimed(a *analysis.Answer) (series []plot.Series) {
 	for _, c := range d.claims {
 		if c.From != d.Whole[0] || c.To != d.Whole[1] {

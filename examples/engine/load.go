@@ -17,15 +17,16 @@ import (
 
 // A Load offers events to an engine's sources, and hears from the engine which events it has done.
 //
-// A source connects to Port and reads events as lines of JSON, whose first field is the event's id.
-// Whoever ends the work on an event connects to BackPort and writes the id as a line. Every engine
-// can do that with what it has. Its methods may be called by several goroutines.
+// A source connects to Port and reads events as lines of JSON. The first field of a line is the
+// event's id. The operator that does the last work on an event connects to BackPort and writes the
+// id as a line. Every engine can do both without additional software. Any number of goroutines may
+// call the methods of a Load.
 type Load struct {
 	Port, BackPort int
 
 	done      func(ids ...uint64) // may be nil
 	listeners [2]net.Listener
-	sources   chan *net.TCPConn // that no sink has yet
+	sources   chan *net.TCPConn // sources that no sink has taken yet
 
 	mu       sync.Mutex
 	ended    bool
@@ -54,7 +55,7 @@ func Listen(done func(ids ...uint64)) (*Load, error) {
 			for {
 				conn, err := listener.Accept()
 				if err != nil {
-					return // closed
+					return // the listener was closed
 				}
 				take(conn)
 			}
@@ -82,8 +83,8 @@ func (l *Load) back(conn net.Conn) {
 	l.sessions.Go(func() { l.readIDs(conn) })
 }
 
-// readIDs passes on the ids that an engine writes. It ignores a line that is no id: the engine's
-// events are then missing, and whoever counts them sees that.
+// readIDs passes on the ids that an engine writes. It ignores a line that is not an id. The event
+// of such a line is then missing, and whoever counts the events sees that.
 func (l *Load) readIDs(r io.Reader) {
 	var ids []uint64
 	b := make([]byte, 1<<16)
@@ -154,16 +155,16 @@ func (l *Load) Close() {
 	}
 }
 
-// A sink sends events to a source. It never waits for the source: what the connection has no room
-// for is refused, and the sender counts that.
+// A sink sends events to a source. It never waits for the source. If the connection has no room,
+// the sink refuses events, and the sender counts them.
 type sink struct {
 	load *Load
 	conn *net.TCPConn    // nil: no source is connected
-	raw  syscall.RawConn // of conn
-	rest []byte          // of events that were taken: what the connection had no room for
+	raw  syscall.RawConn // raw access to conn
+	rest []byte          // rest of the events that were taken, for which conn had no room
 }
 
-// Send takes events if the connection has room.
+// Send takes all events if the connection has taken all earlier ones. Otherwise it takes none.
 func (s *sink) Send(events []generator.Tuple) (taken int, err error) {
 	if !s.connected() || !s.flush() {
 		return 0, nil
@@ -175,7 +176,8 @@ func (s *sink) Send(events []generator.Tuple) (taken int, err error) {
 	return len(events), nil
 }
 
-// appendLine appends an event. Bodies lack what comes before their first field.
+// appendLine appends an event as a line of JSON. The body of an event lacks the beginning of the
+// JSON object, which appendLine adds together with the id.
 func appendLine(b []byte, e generator.Tuple) []byte {
 	b = append(b, `{"id":`...)
 	b = strconv.AppendUint(b, e.ID, 10)
@@ -200,13 +202,14 @@ func (s *sink) connected() bool {
 	return true
 }
 
-// broken forgets a connection, and what was left of the events for it.
+// broken closes a connection, and drops the rest of the events for it.
 func (s *sink) broken() {
 	s.conn.Close()
 	s.conn, s.rest = nil, s.rest[:0]
 }
 
-// flush writes what the connection has room for, and reports whether nothing is left.
+// flush writes as much of the rest as the connection has room for. It reports whether nothing is
+// left.
 func (s *sink) flush() bool {
 	if len(s.rest) == 0 {
 		return true
@@ -244,7 +247,7 @@ func (s *sink) WaitRoom(atMost time.Duration) {
 	s.conn.SetWriteDeadline(time.Time{})
 }
 
-// Close sends what is left, and ends the source's stream.
+// Close sends the rest, and ends the source's stream.
 func (s *sink) Close(generator.End) error {
 	if s.conn == nil {
 		return nil
@@ -260,7 +263,7 @@ func (s *sink) Close(generator.End) error {
 	return nil
 }
 
-// drainLimit is how long an engine may take for the last events.
+// drainLimit is how long a source may take to accept the last events.
 const drainLimit = 10 * time.Second
 
 // Events returns the events of the advertising benchmark, of three types in turn, or only views.

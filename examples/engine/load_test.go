@@ -56,7 +56,7 @@ func connect(t *testing.T, l *Load) generator.Sink {
 	return s
 }
 
-// deadline is when a test that hangs gives up.
+// deadline is the time at which a hanging test gives up.
 const deadline = time.Minute
 
 // offer sends events until all are taken. It calls refused whenever the sink takes none.
@@ -79,7 +79,7 @@ func offer(s generator.Sink, events []generator.Tuple, refused func()) error {
 
 func nothing() {}
 
-// numbered returns n events from number at on, whose ids begin at first.
+// numbered returns n events, beginning with the event at index number. Their ids begin at first.
 func numbered(first, at, n int) (events []generator.Tuple) {
 	for i := at; i < at+n; i++ {
 		events = append(events, generator.Tuple{
@@ -98,11 +98,11 @@ func TestSourceReadsEveryEvent(t *testing.T) {
 	const first, batch = 1 << 62, 64
 	full := make(chan struct{})
 	sent := make(chan error, 1)
-	n := 0 // of the goroutine until it has sent
+	n := 0 // number of events that the goroutine has sent; only the goroutine uses it until then
 	go func() {
 		sent <- func() error {
 			once := sync.OnceFunc(func() { close(full) })
-			const most = 10_000_000 // no connection has room for so many
+			const most = 10_000_000 // more events than any connection has room for
 			for enough := most; n < enough; n += batch {
 				if err := offer(s, numbered(first, n, batch), func() {
 					once()
@@ -117,7 +117,7 @@ func TestSourceReadsEveryEvent(t *testing.T) {
 			return s.Close(generator.End{})
 		}()
 	}()
-	select { // the source does not read before
+	select { // the source does not read before this
 	case <-full:
 	case err := <-sent:
 		t.Fatalf("the sink took everything, although nobody read: %v", err)
@@ -141,7 +141,7 @@ func TestSourceReadsEveryEvent(t *testing.T) {
 	}
 }
 
-// When a source's connection breaks, its sink goes on with the next source that connects.
+// If a source's connection breaks, its sink continues with the next source that connects.
 func TestSinkFindsNextSource(t *testing.T) {
 	l := listen(t, nil)
 	broken := dial(t, l.Port)
@@ -149,9 +149,9 @@ func TestSinkFindsNextSource(t *testing.T) {
 	if err := offer(s, numbered(1, 0, 1), nothing); err != nil {
 		t.Fatal(err)
 	}
-	broken.(*net.TCPConn).SetLinger(0) // reset
+	broken.(*net.TCPConn).SetLinger(0) // Close resets the connection
 	broken.Close()
-	for begun := time.Now(); ; { // the kernel tells the sink at one of the next events
+	for begun := time.Now(); ; { // the kernel reports the reset only at a later event
 		if n, err := s.Send(numbered(2, 0, 1)); err != nil {
 			t.Fatal(err)
 		} else if n == 0 {
@@ -173,7 +173,7 @@ func TestSinkFindsNextSource(t *testing.T) {
 	}
 }
 
-// Ids come back whole, in whichever pieces they arrive. What is no id is ignored.
+// All ids come back, however the stream is cut into pieces. Lines that are not ids are ignored.
 func TestIDsComeBack(t *testing.T) {
 	const text = "18446744073709551614\n7\nx\n\n9\n1"
 	want := []uint64{1<<64 - 2, 7, 9}
@@ -189,7 +189,7 @@ func TestIDsComeBack(t *testing.T) {
 	}
 }
 
-// What an engine writes to the port for ids arrives.
+// What an engine writes to the port for ids arrives at the function done.
 func TestBackPort(t *testing.T) {
 	got := make(chan uint64, 1)
 	l := listen(t, func(ids ...uint64) { got <- ids[0] })

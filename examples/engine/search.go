@@ -16,8 +16,8 @@ import (
 // Searched is an engine whose sustained throughput can be searched for.
 type Searched interface {
 	demo.Engine
-	// Begin starts a job whose sources take events from a load. The job gives back the id of each
-	// event when it has done with it.
+	// Begin starts a job whose sources take events from a load. When the job has done its work on
+	// an event, it writes the event's id back to the load.
 	Begin(ctx context.Context, l *Load) error
 	// Sources returns how many sources the job has.
 	Sources() int
@@ -32,13 +32,13 @@ type searchFlags struct {
 func (s *searchFlags) declare() {
 	flag.BoolVar(&s.wanted, "search", false,
 		"search for the throughput that the engine sustains, without agent and nodes")
-	flag.DurationVar(&s.trial, "trial", 5*time.Second, "of -search: how `long` a trial is")
-	flag.BoolVar(&s.json, "json", false, "of -search: print one JSON object")
+	flag.DurationVar(&s.trial, "trial", 5*time.Second, "with -search: `length` of a trial")
+	flag.BoolVar(&s.json, "json", false, "with -search: print the result as one JSON object")
 }
 
 // search searches for the highest rate that an engine sustains.
 func (d *Demonstration) search(ctx context.Context, flags searchFlags, e Searched) error {
-	d.Agent = "" // nobody would drain its rings
+	d.Agent = "" // no agent would drain the rings
 	temporary, err := os.MkdirTemp("", "engine-")
 	if err != nil {
 		return fmt.Errorf("make a directory for the engine: %w", err)
@@ -104,8 +104,8 @@ func (d *Demonstration) search(ctx context.Context, flags searchFlags, e Searche
 	return r.WriteText(os.Stdout)
 }
 
-// warmUp lets the engine's virtual machines compile what they run. It sends as fast as the engine
-// takes events, and waits until all have come out.
+// warmUp makes the engine's virtual machines compile the code that they run. It sends events as
+// fast as the engine takes them, and waits until all have come out.
 func warmUp(
 	ctx context.Context, d time.Duration, events *generator.Tuples, sinks []*sink, out *Counter,
 ) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/generator"
 )
 
-// The warm-up ends only when all of its events have come out, or else the first trial would count
+// The warm-up ends only when all of its events have come out. Otherwise the first trial would count
 // them. The connection stays open for the trials.
 func TestWarmUpLeavesNothingBehind(t *testing.T) {
 	var out Counter
@@ -26,7 +26,8 @@ func TestWarmUpLeavesNothingBehind(t *testing.T) {
 				return
 			}
 			if n == 0 {
-				time.Sleep(20 * time.Millisecond) // so that events are left when the sender ends
+				// With this delay, events are left in the engine when the sender ends.
+				time.Sleep(20 * time.Millisecond)
 			}
 			fmt.Fprintln(back, e.ID)
 		}

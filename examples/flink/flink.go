@@ -28,7 +28,8 @@ type flink struct {
 	nodes    []demo.EngineNode
 }
 
-// opens are the packages of the JDK into which Flink looks, as its own scripts open them.
+// opens are the packages of the JDK whose private parts Flink uses. Flink's own scripts open the
+// same packages.
 var opens = []string{
 	"java.lang", "java.net", "java.io", "java.nio", "sun.nio.ch", "java.lang.reflect", "java.text",
 	"java.time", "java.util", "java.util.concurrent", "java.util.concurrent.atomic",
@@ -160,7 +161,7 @@ func (f *flink) registered(ctx context.Context) (int, error) {
 	return overview.TaskManagers, err
 }
 
-// ask asks the JobManager by its REST interface.
+// ask asks the JobManager through its REST interface.
 func (f *flink) ask(ctx context.Context, path string, answer any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, f.rest+path, nil)
 	if err != nil {
@@ -177,7 +178,7 @@ func (f *flink) ask(ctx context.Context, path string, answer any) error {
 	return json.NewDecoder(response.Body).Decode(answer)
 }
 
-// submit starts a job, and the process that ends with it.
+// submit starts a job. It returns the client process, which ends when the job ends.
 func (f *flink) submit(ctx context.Context, port, backPort int) (*engine.Process, error) {
 	j := f.jvm("client", 256, "org.apache.flink.client.cli.CliFrontend")
 	j.Args = []string{
@@ -192,7 +193,7 @@ func (f *flink) Begin(ctx context.Context, l *engine.Load) error {
 	return err
 }
 
-// Run runs the job to its end. If it is asked to, it kills a TaskManager halfway and starts another
+// Run runs the job to its end. If KillOne is set, it kills a TaskManager halfway and starts another
 // one on the same node.
 func (f *flink) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*f.Lasts()+startLimit)

@@ -12,8 +12,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/examples/engine"
 )
 
-// spans are the spans that Flink's latency markers are about, by the operators at which they
-// arrive. A marker leaves the source beside the events, and waits in the same queues.
+// spans are the spans that Flink's latency markers measure, by the operators at which the markers
+// arrive. A marker leaves the source together with the events, and waits in the same queues.
 var spans = []struct{ operator, to string }{
 	{"deserialise", "job.deserialise/start"},
 	{"filter", "job.filter/start"},
@@ -33,18 +33,19 @@ var path = [][2]string{
 	{"job.join/start", "job.count/start"},
 }
 
-// statistics are those of markers that are read, by the ends of their names. 0 is the mean.
+// statistics are the statistics of markers that are read. end is the end of a statistic's name. The
+// percentile 0 means the mean.
 var statistics = []struct {
 	end     string
 	percent float64
 }{{"_mean", 0}, {"_median", 50}, {"_p99", 99}}
 
-// said is what Flink said last, in ms: by the operator, and by the metric's name, which
-// has the number of the subtask.
+// said has the last values that Flink stated, in ms. The first key is the operator. The second is
+// the metric's name, which includes the number of the subtask.
 type said map[string]map[string]float64
 
-// latencyMarkers asks Flink for its latency markers until ctx ends, and returns what it said last.
-// It asks again and again, because Flink forgets them when the job ends.
+// latencyMarkers asks Flink for its latency markers until ctx ends, and returns the last values. It
+// asks again and again, because Flink forgets the markers when the job ends.
 func (f *flink) latencyMarkers(ctx context.Context) []engine.Claim {
 	last := said{}
 	for {
@@ -57,7 +58,7 @@ func (f *flink) latencyMarkers(ctx context.Context) []engine.Claim {
 	}
 }
 
-// readMarkers adds what Flink says at present. While no job runs, it adds nothing.
+// readMarkers stores Flink's present values in last. While no job runs, it stores nothing.
 func (f *flink) readMarkers(ctx context.Context, last said) {
 	var jobs struct{ Jobs []struct{ ID, Status string } }
 	if f.ask(ctx, "/jobs", &jobs) != nil {
@@ -69,7 +70,8 @@ func (f *flink) readMarkers(ctx context.Context, last said) {
 			continue
 		}
 		for _, v := range plan.Vertices {
-			operator, _, _ := strings.Cut(v.Name, " -> ") // the first of the vertex has its id
+			// A vertex has the id of its first operator.
+			operator, _, _ := strings.Cut(v.Name, " -> ")
 			for name, ms := range f.metrics(ctx, "/jobs/"+job.ID+"/vertices/"+v.ID, v.ID) {
 				if last[operator] == nil {
 					last[operator] = map[string]float64{}
@@ -109,7 +111,8 @@ func (f *flink) metrics(ctx context.Context, vertex, operator string) map[string
 	return values
 }
 
-// claims returns the range over the subtasks of each operator, for each statistic.
+// claims returns a claim for each operator and each statistic: the range of the values of all
+// subtasks.
 func (last said) claims() (claims []engine.Claim) {
 	for _, span := range spans {
 		for _, s := range statistics {

@@ -10,14 +10,15 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/examples/engine"
 )
 
-// marker is how Flink calls a statistic of the markers that arrive at an operator.
+// marker returns Flink's name for a statistic of the markers that arrive at an operator.
 func marker(subtask, operator, end string) string {
 	return subtask + ".latency.source_id.aa.operator_id." + operator +
 		".operator_subtask_index." + subtask + ".latency_" + end
 }
 
-// A claim is the range over the subtasks of the operator that begins a vertex. Of a chain, other
-// operators have markers, too; other metrics have similar names, and values that are no numbers.
+// A claim is the range of values over the subtasks of the first operator of a vertex. The test has
+// values that must not enter a claim: markers of later operators in a chain, metrics with similar
+// names, and values that are not numbers.
 func TestMarkersBecomeClaims(t *testing.T) {
 	values := map[string]string{
 		marker("0", "bb", "p99"):  "9.0",

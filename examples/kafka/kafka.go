@@ -22,9 +22,9 @@ type kafka struct {
 	Kill      string
 
 	temporary string
-	address   string // of the broker
+	address   string // address of the broker
 	broker    *engine.Process
-	started   int // brokers and instances, for the names of their logs
+	started   int // number of brokers and instances started, for the names of their logs
 	nodes     []demo.EngineNode
 }
 
@@ -52,7 +52,7 @@ func (k *kafka) Start(ctx context.Context, nodes []demo.EngineNode, temporary st
 	}
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	const cluster = "Y2xvdWRwcm9maWxlci1kZQ" // the id of the cluster: 16 bytes
+	const cluster = "Y2xvdWRwcm9maWxlci1kZQ" // id of the cluster: 16 bytes in base64
 	format := k.jvm("format", 256, "kafka.tools.StorageTool",
 		"format", "-t", cluster, "-c", k.properties())
 	if err := k.finish(ctx, format); err != nil {
@@ -95,7 +95,7 @@ func (k *kafka) jvm(name string, heap_MiB int, main string, args ...string) engi
 	}
 }
 
-// on adds the Java agent to a process, which then is on a node.
+// on adds the Java agent to a process, which makes the process a program of a node.
 func (k *kafka) on(node demo.EngineNode, j engine.JVM) engine.JVM {
 	j.Env = append(j.Env, "CLOUDPROFILER_DIR="+node.Rings)
 	if k.Agent != "" {
@@ -129,7 +129,7 @@ func (k *kafka) startBroker(ctx context.Context) (err error) {
 	})
 }
 
-// until is as Cluster.Until, but does not mind that processes end.
+// until does what Cluster.Until does, but goes on if processes end.
 func (k *kafka) until(ctx context.Context, what string, yes func() (bool, error)) error {
 	for {
 		ok, err := yes()
@@ -152,8 +152,9 @@ func (k *kafka) startInstance(ctx context.Context, node demo.EngineNode) (*engin
 		name, 256, "adstream.Application", k.address, filepath.Join(k.temporary, name))))
 }
 
-// Run starts the programs, and waits until the consumer has read what the application makes of all
-// events. If it is asked to, it kills a process halfway and starts another one in its place.
+// Run starts the programs. It waits until the consumer has read everything that the application
+// makes of the events. If it is asked to, it kills an instance halfway and starts another one in
+// its place.
 func (k *kafka) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*k.Lasts()+startLimit)
 	defer cancel()

@@ -19,12 +19,12 @@ type storm struct {
 	engine.Demonstration
 	Workers int
 
-	home      string // of ZooKeeper, Nimbus and the client
+	home      string // home directory of ZooKeeper, Nimbus and the client
 	temporary string
-	zookeeper int // port
-	nimbus    int // port
+	zookeeper int // ZooKeeper's port
+	nimbus    int // Nimbus's port
 	workers   []int
-	rings     string // of the node from which the load comes
+	rings     string // directory of rings of the node from which the load comes
 }
 
 // startLimit is how long the cluster may take to start, and how long a topology may take to begin.
@@ -67,7 +67,7 @@ func (s *storm) Start(ctx context.Context, nodes []demo.EngineNode, temporary st
 			return err
 		}
 		j := s.jvm("supervisor-"+n.Name, home, "org.apache.storm.daemon.supervisor.Supervisor")
-		j.Env = append(j.Env, "CLOUDPROFILER_DIR="+n.Rings) // its worker inherits it
+		j.Env = append(j.Env, "CLOUDPROFILER_DIR="+n.Rings) // the worker inherits this variable
 		if err := s.daemon(ctx, long, j, thrift); err != nil {
 			return err
 		}
@@ -103,8 +103,8 @@ func (s *storm) jvm(name, home, main string, args ...string) engine.JVM {
 	}
 }
 
-// makeHome makes a directory as Storm's archive has it: with the jars for workers, a configuration,
-// and a configuration of what is logged.
+// makeHome makes a directory with the layout of Storm's archive. It contains the jars for workers,
+// a configuration, and the configuration of logging.
 func (s *storm) makeHome(name string, thrift, worker int) (home string, err error) {
 	home = filepath.Join(s.temporary, name)
 	jars := filepath.Join(home, "lib-worker")
@@ -212,7 +212,7 @@ func (s *storm) Run(ctx context.Context) error {
 		}
 	}
 	s.Sayf("Storm processed %d of %d events", processed.Load(), s.Events)
-	select { // Storm's metrics come to Nimbus every few seconds
+	select { // Storm's metrics arrive at Nimbus only every few seconds
 	case <-ctx.Done():
 	case <-time.After(metricsLag):
 	}
@@ -224,10 +224,10 @@ func (s *storm) Run(ctx context.Context) error {
 	return nil
 }
 
-// metricsLag is how long Storm's metrics may take to be seen: three of their periods.
+// metricsLag is how long Storm's metrics may take until Nimbus has them: three of their periods.
 const metricsLag = 6 * time.Second
 
-// These are the points at which a spout has an event, and at which Storm has processed it.
+// At the point read a spout has an event. At the point done Storm has processed the event.
 const read, done = "job.events/read", "job.events/done"
 
 // path is an event's path through the topology.

@@ -7,7 +7,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/examples/engine"
 )
 
-// Storm's averages become claims. One without events says nothing.
+// Storm's averages become claims. An average over no events makes no claim.
 func TestAveragesBecomeClaims(t *testing.T) {
 	got := claimsOf([]string{
 		"said: complete events 12.5 100", "said: execute join 0.02 40", "said: execute count NaN 0",

@@ -16,7 +16,7 @@ import (
 // Cluster contains the NATS servers of this process's nodes. Only one goroutine may use it.
 type Cluster struct {
 	placement *Placement
-	nodes     []*Node // of this process
+	nodes     []*Node // the nodes of this process
 	servers   []*server.Server
 	dir       string // JetStream's own files; tables and counts are in memory
 }

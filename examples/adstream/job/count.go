@@ -21,13 +21,13 @@ import (
 type count struct {
 	stream *Stream
 	ids    *handlers.IDs
-	probes *probes // of the actor
+	probes *probes // the actor's channels
 
 	open        map[Window]*counted
 	earliest_us int64 // when the first open window ends
 	out         message
 
-	late    bool // keep the latencies in lates
+	late    bool // true: keep the latencies in lates
 	lates   []time.Duration
 	emitted []*counted
 }

@@ -40,7 +40,7 @@ type Placement struct {
 // Node is one node of the cluster.
 type Node struct {
 	Name           string `yaml:"name"`
-	Number         int    `yaml:"number"` // in the ids of tuples; 0: its place in the list, from 1
+	Number         int    `yaml:"number"` // used in tuple ids; 0: its place in the list, from 1
 	Address        string `yaml:"address"`
 	ClientPort     int    `yaml:"client_port"`      // 0: 4222
 	ClusterPort    int    `yaml:"cluster_port"`     // 0: 6222
@@ -55,12 +55,12 @@ func (n *Node) returnTrip() string {
 
 // Stream is the load. The same seed makes the same events.
 type Stream struct {
-	Tuples         int           `yaml:"tuples"`     // of all sources
-	PerSecond      float64       `yaml:"per_second"` // of all sources; 0: as fast as possible
+	Tuples         int           `yaml:"tuples"`     // number of tuples of all sources together
+	PerSecond      float64       `yaml:"per_second"` // rate of all sources; 0: as fast as possible
 	Seed           uint64        `yaml:"seed"`
 	Campaigns      int           `yaml:"campaigns"`        // 0: 100, as in the benchmark
 	AdsPerCampaign int           `yaml:"ads_per_campaign"` // 0: 10
-	Window         time.Duration `yaml:"window"`           // in event time; 0: 10s
+	Window         time.Duration `yaml:"window"`           // length in event time; 0: 10s
 	InFlight       int           `yaml:"in_flight"`        // from one instance to another; 0: 512
 
 	// Keep is how long counts stay in the key-value store. 0: as long as the cluster runs.

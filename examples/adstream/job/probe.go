@@ -69,7 +69,7 @@ func (c *channels) close() error {
 // probes are the channels of an instance. The zero value has no channels, and log calls to it do
 // nothing.
 type probes struct {
-	start, end *handlers.Channel // before and after the work on a tuple
+	start, end *handlers.Channel // log before and after the work on a tuple
 	intended   *handlers.Channel // for a source with a rate: when a tuple was due
 
 	// Only for count: when a window begins, when it is emitted, and which views are in it.
@@ -110,7 +110,7 @@ func (p *probes) poison() {
 // only after Options.Begin was called.
 type Switch struct {
 	on    atomic.Bool
-	conns []*nats.Conn // of the actors; complete when Options.Begin is called
+	conns []*nats.Conn // the actors' connections; complete when Options.Begin is called
 }
 
 // Set turns the channels on or off.

@@ -75,7 +75,7 @@ type Result struct {
 
 	Begin_us  int64           `json:"begin_us"` // event time of the first tuple; 0 without a source
 	Elapsed   time.Duration   `json:"elapsed_ns"`
-	Latencies []time.Duration `json:"-"` // of all views, one instance of count after another
+	Latencies []time.Duration `json:"-"` // of views, one instance of count after another
 }
 
 // settleFor is how long to wait for return trips at the end.

@@ -17,7 +17,7 @@ type interval struct {
 // result are infinite.
 func intervalOf(values []float64) interval {
 	n := len(values)
-	means := make([]float64, 0, n*(n+1)/2) // of every two values, and of each value with itself
+	means := make([]float64, 0, n*(n+1)/2) // of every two values, and of each with itself
 	for i, v := range values {
 		for _, w := range values[i:] {
 			means = append(means, (v+w)/2)
@@ -53,7 +53,7 @@ func outside(n int) int {
 		deviation := math.Sqrt(float64(n) * float64(n+1) * float64(2*n+1) / 24)
 		return int(mean + 0.5 - 1.959964*deviation)
 	}
-	probability := make([]float64, most+1) // of each sum
+	probability := make([]float64, most+1) // probability of each sum
 	probability[0] = 1
 	for rank := 1; rank <= n; rank++ {
 		for sum := most; sum >= 0; sum-- {

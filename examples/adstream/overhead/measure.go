@@ -42,7 +42,7 @@ const stillFor = 10 * time.Second
 // stretch is what this process did in one stretch.
 type stretch struct {
 	cpu, wall time.Duration
-	messages  uint64 // that instances received: the work that was done
+	messages  uint64 // messages that instances received: the work that was done
 }
 
 // figures are the results of all stretches.
@@ -56,9 +56,9 @@ type figures struct {
 	OffPerSecond float64 `json:"off_per_second"`
 
 	Tuples         uint64  `json:"tuples"`
-	EventsPerTuple float64 `json:"events_per_tuple"` // log calls a tuple
-	Call_ns        float64 `json:"call_ns"`          // a log call, in a loop
-	NilCall_ns     float64 `json:"nil_call_ns"`      // a call of a nil Channel, in a loop
+	EventsPerTuple float64 `json:"events_per_tuple"` // number of log calls for a tuple
+	Call_ns        float64 `json:"call_ns"`          // cost of a log call, in a loop
+	NilCall_ns     float64 `json:"nil_call_ns"`      // cost of a call of a nil Channel, in a loop
 	Computed       float64 `json:"computed_percent"` // share of the log calls in the CPU time
 	Drainer        float64 `json:"drainer_percent"`  // CPU time of the drainer, in % of the job's
 }

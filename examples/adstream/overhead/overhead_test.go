@@ -73,7 +73,7 @@ func TestIntervalCovers(t *testing.T) {
 func TestCompareFindsWhatWasPut(t *testing.T) {
 	var with, without []stretch
 	for range 30 {
-		drift := 1 + rand.Float64() // of the machine, over pairs
+		drift := 1 + rand.Float64() // how the machine's speed drifts over pairs
 		of := func(us, messages float64) stretch {
 			cpu_ns := us * drift * messages * 1000
 			return stretch{time.Duration(cpu_ns), time.Duration(2 * cpu_ns), uint64(messages)}
