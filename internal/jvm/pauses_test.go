@@ -25,8 +25,8 @@ import (
 var collectors = []string{"UseSerialGC", "UseParallelGC", "UseG1GC", "UseZGC", "UseShenandoahGC"}
 
 // From the beginning of main to its end, the agent logs every pause that the JVM's own log has, at
-// the same time. The JVM's log is read with another clock: looks of this process at CLOCK_MONOTONIC
-// and the counter.
+// the same time. The JVM's log gives times of CLOCK_MONOTONIC. To compare them with the counter,
+// this process reads both together every 10 ms.
 func TestBarJavaPauses(t *testing.T) {
 	seconds, chosen := 1.5, []string{"UseG1GC", "UseZGC"}
 	if proof.Begin(t) == proof.Full {
@@ -40,7 +40,7 @@ func TestBarJavaPauses(t *testing.T) {
 	}
 	for _, java := range kit.Javas {
 		if java.Release == 21 {
-			continue // only a runtime of it can be had, and the bar names 17 and 25
+			continue // the bar is about 17 and 25; of 21 only a runtime is available
 		}
 		for _, collector := range chosen {
 			rings := filepath.Join(dir, fmt.Sprint(java.Release, collector))
@@ -114,8 +114,8 @@ func judgePauses(t *testing.T, kit *Kit, java Java, collector, rings string, sec
 			Figure: float64(len(found))})
 }
 
-// toldPause is what the JVM's log says of a pause: that it began between two lines, that it had
-// ended before another one, and how long it took.
+// toldPause is what the JVM's log says about a pause: two lines between which it began, a line
+// before which it had ended, and how long it took.
 type toldPause struct {
 	name                                string
 	least_ns, most_ns, ended_ns         int64
@@ -169,7 +169,7 @@ func number(t *testing.T, s string) int64 {
 	return n
 }
 
-// foundPause is what the agent logged of a pause.
+// foundPause is a pause that the agent logged.
 type foundPause struct {
 	begin, stopped, end uint64
 	bound_cycles        uint64
@@ -209,11 +209,12 @@ func readFound(t *testing.T, rings string) (all []foundPause) {
 	return all
 }
 
-// clock relates CLOCK_MONOTONIC and the counter, by looks of this process.
+// clock relates CLOCK_MONOTONIC and the counter. This process reads both together from time to
+// time.
 type clock struct {
 	done  chan struct{}
 	group sync.WaitGroup
-	looks [][2]float64 // ns, cycles, both since the first
+	looks [][2]float64 // pairs of time in ns and counter in cycles, since the first look
 	zero  [2]uint64
 }
 
@@ -258,7 +259,7 @@ func (c *clock) look() {
 	c.looks = append(c.looks, [2]float64{float64(ns - c.zero[0]), float64(cycles - c.zero[1])})
 }
 
-// ns is when the counter had a reading.
+// ns returns the time at which the counter had a reading, in ns since the first look.
 func (c *clock) ns(cycles uint64) float64 {
 	x := float64(int64(cycles - c.zero[1]))
 	i, _ := slices.BinarySearchFunc(c.looks, x, func(l [2]float64, x float64) int {
@@ -272,13 +273,14 @@ func (c *clock) ns(cycles uint64) float64 {
 	return a[0] + (x-a[1])*(b[0]-a[0])/(b[1]-a[1])
 }
 
-// bound_ns is how far a pause may be from where the agent put it, by the agent.
+// bound_ns returns how far the true times of a pause may be from those that the agent logged,
+// according to the agent.
 func (c *clock) bound_ns(f *foundPause) float64 {
 	last := c.looks[len(c.looks)-1]
 	return float64(f.bound_cycles) * last[0] / last[1]
 }
 
-// off is by how many ns what was found is outside what the JVM's log says.
+// off returns by how many ns the times of a pause that the agent logged contradict the JVM's log.
 func (c *clock) off(p *toldPause, f *foundPause) float64 {
 	begin, stopped, end := c.ns(f.begin), c.ns(f.stopped), c.ns(f.end)
 	since := func(ns int64) float64 { return float64(ns - int64(c.zero[0])) }
@@ -291,7 +293,7 @@ func (c *clock) off(p *toldPause, f *foundPause) float64 {
 	if p.most_ns != 0 {
 		off = max(off, begin-since(p.most_ns))
 	}
-	if p.collected_ns != 0 { // the line of a collection is written inside the pause
+	if p.collected_ns != 0 { // the JVM writes the line of a collection during the pause
 		off = max(off, stopped-since(p.collected_ns), since(p.collected_ns)-end)
 	}
 	return off

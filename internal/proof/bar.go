@@ -14,7 +14,7 @@ type Bar struct {
 	Limit  float64 `json:"limit"`  // what the figure is compared with
 	// AtLeast means that the figure must not be below the limit.
 	AtLeast bool       `json:"at_least,omitempty"`
-	Unit    string     `json:"unit"`           // of figure and limit, such as "× rdtscp" or "GB/s"
+	Unit    string     `json:"unit"`           // such as "× rdtscp" or "GB/s"
 	Reps    int        `json:"reps,omitempty"` // number of valid repetitions; 0: measured once
 	Spread  [2]float64 `json:"spread"`         // smallest and largest repetition
 	// Absent says why there is no figure, for example a lacking privilege or too much noise.

@@ -39,7 +39,7 @@ func thisCore() Core {
 var names = []struct {
 	vendor      Vendor
 	family      int
-	first, last int // models
+	first, last int // smallest and largest number of a model
 	name        string
 }{
 	{Intel, 6, 85, 85, "Skylake, Cascade Lake or Cooper Lake"},

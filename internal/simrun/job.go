@@ -13,7 +13,7 @@ type Event struct {
 	Point  string // actor/point
 	Node   int
 	Time   uint64
-	Causes []*Event // of this tuple, directly before: several where branches meet
+	Causes []*Event // the tuple's events directly before: several where branches meet
 	Logged bool
 }
 
@@ -53,11 +53,11 @@ type shape struct {
 	eachArrival bool   // the join logs each arrival, not only the last
 	side        bool   // a copy of each tuple goes elsewhere, and does not come back
 	detour      bool   // some tuples take another way to the branches
-	window      int    // how many tuples become one; 0: none do
+	window      int    // number of tuples that become one; 0: none do
 	past        bool   // every other tuple passes the window by
-	programs    int    // that send tuples
+	programs    int    // number of programs that send tuples
 	colliding   bool   // the programs use the same ids
-	filter      uint64 // one tuple in so many is dropped on purpose; 0: none
+	filter      uint64 // one tuple in this many is dropped on purpose; 0: none
 
 	lose, repeat, resend float64
 	step                 func() uint64 // a random time
@@ -70,8 +70,8 @@ type jobMaker struct {
 	where   map[string]int
 	index   map[string]int
 	edges   map[[2]string]bool
-	events  [][]*Event // by channel
-	arrived []*Event   // at the window
+	events  [][]*Event // events, by channel
+	arrived []*Event   // events that arrived at the window
 	missing int        // the node whose logs are missing, or -1
 }
 
@@ -207,7 +207,8 @@ func (m *jobMaker) send(id uint64, program int, at uint64) {
 		next("detour", 0, "send")
 	}
 	if m.side {
-		// The data must show that it is before the join in some tuples and after it in others.
+		// The data must show that side/recv is before the join in some tuples and after it in
+		// others.
 		m.log(t, "side", 0, "recv", from.Time+m.step()+m.rng.Uint64N(12*m.step()), from)
 	}
 	var sent []*Event // the last event of each branch that arrives

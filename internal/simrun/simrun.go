@@ -48,7 +48,7 @@ func Nodes(rng *rand.Rand, n int) []Node {
 
 // Record is an event or a link that a channel kept.
 type Record struct {
-	Time   uint64 // in cycles of the true clock; unused for links
+	Time   uint64 // in cycles of the true clock; not used for links
 	ID     uint64 // for a link, the parent's id
 	Child  uint64
 	IsLink bool

@@ -103,7 +103,8 @@ func (c *counter) instants(reading uint64) (vnode.Span, bool) {
 	}
 	rate := 1 + math.Ldexp(float64(c.config.Rate_2e40), -40)
 	guess := c.config.Origin
-	for range 8 { // the rate wanders by some millionths, and a round leaves as much of the error
+	// The rate wanders by some millionths, so each round reduces the error to some millionths.
+	for range 8 {
 		off := int64(reading - c.fast.Virtual(guess))
 		if guess += uint64(int64(float64(off) / rate)); -2 < off && off < 2 {
 			break
@@ -111,7 +112,8 @@ func (c *counter) instants(reading uint64) (vnode.Span, bool) {
 	}
 	reach := 4 * (c.config.Quantum_cycles + 4)
 	low := guess - min(reach, guess)
-	// first returns the first physical reading from low on at which the counter is at least least.
+	// first returns the first physical reading from low on at which the counter shows at least the
+	// argument least.
 	first := func(least uint64) uint64 {
 		return low +
 			uint64(sort.Search(int(2*reach),

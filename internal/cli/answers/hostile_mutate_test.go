@@ -113,7 +113,7 @@ func (f runFiles) manifestOf(dir string) []byte {
 		data := f[name]
 		print, err := logstore.TakeFingerprint(bytes.NewReader(data), int64(len(data)))
 		if err != nil {
-			panic(err) // memory is read
+			panic(err) // reading from memory does not fail
 		}
 		all = append(all, logstore.ManifestEntry{Name: path.Base(name), Print: print})
 	}

@@ -171,7 +171,7 @@ func printLength(out io.Writer, a *analysis.Answer) {
 // printPoints lists the points at which tuples were lost, duplicated, late or otherwise
 // conspicuous.
 func printPoints(out io.Writer, a *analysis.Answer) {
-	width := 24 // of a name
+	width := 24 // largest width of a name
 	for i := range a.Points {
 		width = min(max(width, utf8.RuneCountInString(a.Points[i].Name)), 43)
 	}

@@ -122,8 +122,8 @@ func changeText(c *analysis.Change) string {
 	return words
 }
 
-// printFolded prints a text after a line's begin, and breaks it at spaces where the screen ends.
-// The lines that follow are indented. A word that is longer than a line is cut.
+// printFolded prints a text after the beginning of a line, and breaks the text at spaces where the
+// screen ends. The lines that follow are indented. A word that is longer than a line is cut.
 func printFolded(out io.Writer, begin string, indent int, text string) {
 	line, empty := begin, true
 	for _, word := range strings.Fields(text) {

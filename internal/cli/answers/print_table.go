@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	screenWidth = 120 // of the table, in characters
-	cellWidth   = 12  // of a duration
+	screenWidth = 120 // width of the table, in characters
+	cellWidth   = 12  // width of the column of durations
 	nodesWidth  = 20  // largest width of the column of nodes
 	nameWidth   = 28  // smallest width of the column of spans
 )
@@ -175,11 +175,12 @@ func shareOf(a *analysis.Answer, path *analysis.Path, l *analysis.Span) (text st
 	return "100", whole
 }
 
-// pastWords tells a span that leads past the other points from the row from end to end.
+// pastWords distinguishes a span that leads past the other points from the row from end to end.
 const pastWords = ", direct"
 
-// past reports whether tuples took a span past the other points of their path: other tuples took
-// longer ways between its ends, and a row from end to end describes them all.
+// past reports whether a span leads past the other points of its path. This is so if other tuples
+// took longer ways between the span's ends: then a row from end to end describes all of these
+// tuples.
 func past(a *analysis.Answer, l *analysis.Span) bool {
 	if l.Kind == "end-to-end" || l.Kind == "waiting" || l.Kind == "gap" {
 		return false
@@ -260,8 +261,8 @@ func (w widths) print(out io.Writer, r tableRow) {
 	fmt.Fprintln(out, strings.TrimRight(line, " "))
 }
 
-// shortSpan shortens the name of a span, so that both ends can still be told: each of them is cut,
-// and what follows them is not.
+// shortSpan shortens the name of a span, so that a reader can still recognize both ends. It cuts
+// each end, and keeps what follows the ends.
 func shortSpan(name string, characters int) string {
 	from, to, found := strings.Cut(name, " → ")
 	to, rest, comma := strings.Cut(to, ", ")

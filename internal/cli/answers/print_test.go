@@ -245,7 +245,7 @@ func TestSpanPastOthersIsNotTheWholePath(t *testing.T) {
 	}
 }
 
-// If ends are cut off, both ends of a span can still be told.
+// If the ends of a span are cut, a reader can still recognize both.
 func TestShortSpan(t *testing.T) {
 	for _, test := range [][2]string{
 		{"source/send → sink/recv", "source/send → sink/recv"},

@@ -80,7 +80,7 @@ type fetch struct {
 	show  func(done float64, what string)
 	limit time.Duration
 
-	fetched, of int64 // bytes
+	fetched, of int64 // numbers of bytes
 	files       int
 }
 

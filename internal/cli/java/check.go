@@ -43,7 +43,8 @@ Exit code 3: an engine, or a joinpoint of the configuration, would be left alone
 	return cmd
 }
 
-// A request is what the command line asks for. Empty texts are to be found.
+// A request has the values of the command line. If a text is empty, the command finds its value
+// itself.
 type request struct {
 	agent, config string
 	programs      []string

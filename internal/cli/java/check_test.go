@@ -173,8 +173,8 @@ func TestCheckOfRealPrograms(t *testing.T) {
 		t.Errorf("a jar: exit code %d\n%s%s", code, out, errs)
 	}
 
-	// A program that waits for its input to end. Its class path has a jar, a directory's jars, and
-	// a jar that is not there, which the JVM ignores.
+	// This program waits until its input ends. Its class path has a jar, a directory's jars, and a
+	// jar that does not exist, which the JVM ignores.
 	dir := t.TempDir()
 	source, lib := filepath.Join(dir, "Wait.java"), filepath.Join(dir, "lib")
 	write(t, source, `class Wait { public static void main(String[] a) throws Exception {

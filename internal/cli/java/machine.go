@@ -18,7 +18,7 @@ import (
 // agentJar is the name of the agent's jar, as Maven builds it.
 const agentJar = "cloudprofiler.jar"
 
-// A machine is where to look for Java, for the agent's jar, and for processes.
+// A machine says where to look for Java, for the agent's jar, and for processes.
 type machine struct {
 	proc     string   // where the kernel shows processes
 	javaHome string   // may be empty
@@ -124,7 +124,8 @@ func (m machine) jar(given string) (string, error) {
 		"docs/java-agent.md", m.jars)
 }
 
-// java returns a java: of JAVA_HOME, on the PATH, or the one that runs the program.
+// java returns the path of a java: the one of JAVA_HOME, the one on the PATH, or the one that runs
+// the program.
 func (m machine) java(program string) (string, error) {
 	if m.javaHome != "" {
 		java := filepath.Join(m.javaHome, "bin", "java")

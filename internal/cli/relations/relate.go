@@ -85,8 +85,8 @@ suspect, or parts are missing.`,
 }
 
 const (
-	relateTimeout = 3 * time.Second // for an answer, in addition to the time for its work
-	trainTimeout  = 2 * time.Second // for one train
+	relateTimeout = 3 * time.Second // longest wait for an answer, beyond the time for its work
+	trainTimeout  = 2 * time.Second // how long to wait for one train
 	giveUpAfter   = 3               // number of failed trains in a row after which relate gives up
 )
 

@@ -23,7 +23,7 @@ type aNode struct {
 	client   *tscclient.Client
 	commands *tscclient.Commands
 	offset   atomic.Uint64
-	epoch    atomic.Value // string
+	epoch    atomic.Value // contains a string
 }
 
 func startANode(t *testing.T, name string, server control.ServerConfig) *aNode {

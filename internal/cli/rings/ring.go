@@ -156,8 +156,8 @@ type ringEvent struct {
 	hole     bool
 }
 
-// eachEvent calls do for every event in a ring, one shard after the other. It reports holes only if
-// the ring's owner is dead.
+// eachEvent calls the function do for every event in a ring, one shard after the other. It reports
+// holes only if the ring's owner is dead.
 func eachEvent(r *ring.Reader, alive bool, do func(ringEvent) error) error {
 	buffer := make([]ring.Record, 4096)
 	for i := range r.Header().Shards {
