@@ -317,8 +317,8 @@ static inline void cp_log(cp_channel *c, uint64_t id)
 	if (__builtin_expect(r < c->end, 1)) {
 		__builtin_prefetch(r + 4, 1); /* the line of the records after this one */
 		/*
-		 * Load the pointer before the reading, so that the chain behind it is shorter, and
-		 * only once: a signal handler may fork here, which changes it.
+		 * Load the pointer only once, because a signal handler may fork here, which changes
+		 * it. Load it before the reading, so that fewer instructions follow the reading.
 		 */
 		word = __atomic_load_n(&c->word, __ATOMIC_RELAXED);
 		counter = cp_counter();

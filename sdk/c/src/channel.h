@@ -15,7 +15,7 @@ struct shard {
 	uint64_t *tail; /* points into shared memory, to the sequence number of the next record */
 	struct cp_record *records;
 	uint64_t mask;  /* number of records - 1 */
-	uint64_t limit; /* at this tail there may be no room. Atomic */
+	uint64_t limit; /* from this tail on, there may be no room. Atomic */
 	struct shard_page *page;
 	bool stalled; /* a wait was in vain, and the head has not moved since. Atomic */
 

@@ -79,8 +79,8 @@ static bool extend(struct cp_ids *ids, uint64_t count)
 }
 
 /*
- * lease takes counts from the file until this program may use count. It has the lock that a fork
- * takes too, so a fork finds no lease half taken.
+ * lease takes counts from the file until this program may use count. It holds the lock that a fork
+ * takes, too, so no fork comes in the middle of a lease.
  */
 static bool lease(struct cp_ids *ids, uint64_t count)
 {

@@ -237,8 +237,9 @@ static void first_last(struct channel *c, uint64_t id, uint64_t given)
 }
 
 /*
- * count counts an event. Of many threads, each counts in the cell of its core's shard. A thread
- * that cannot do this, or was interrupted, adds to a cell of all threads.
+ * count counts an event. If the channel has many writers, each thread counts in the cell of its
+ * core's shard. A thread that cannot do this, or that is interrupted, adds to a cell that all
+ * threads share.
  */
 static void count(struct channel *c)
 {

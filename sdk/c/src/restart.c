@@ -1,4 +1,4 @@
-/* This file decides whether threads may use restartable sequences, and ends that. */
+/* This file decides whether threads may use restartable sequences, and makes them stop. */
 #define _GNU_SOURCE /* for syscall */
 #include <errno.h>
 #include <sys/syscall.h>

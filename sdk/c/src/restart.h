@@ -1,8 +1,9 @@
 /*
- * A restartable sequence is a piece of code that ends with one store. If the kernel interrupts the
- * thread in it, for another thread, a signal or another core, then the thread leaves the sequence
- * before that store. So a thread changes what belongs to its core without a locked operation. glibc
- * 2.35 or later registers every thread with the kernel for this (man 2 rseq).
+ * A restartable sequence is a piece of code that ends with one store. If the kernel stops a thread
+ * in it, to run another thread, to deliver a signal or to move the thread to another core, then the
+ * thread leaves the sequence without that store. So a thread can change what belongs to its core
+ * without a locked operation. glibc 2.35 or later registers every thread with the kernel for this
+ * (man 2 rseq).
  */
 #ifndef CP_RESTART_H
 #define CP_RESTART_H
@@ -21,8 +22,8 @@ enum cp_reserve {
 };
 
 /*
- * cp_can_restart reports whether the threads of this process may use cp_advance, and cp_share end
- * it.
+ * cp_can_restart reports whether the threads of this process may use cp_advance, and whether
+ * cp_share can end that.
  */
 bool cp_can_restart(void);
 
@@ -42,9 +43,10 @@ extern const unsigned __rseq_size __attribute__((weak));
 
 /*
  * CP_ON_CORE begins a sequence, and jumps to no if the thread is not on the core. Label 1 begins
- * the sequence, and label 2 must follow it. The kernel jumps from there to 4, behind the signature
- * that glibc registers. The library that contains this code may be unloaded, and then no thread may
- * have a pointer into it. So the last instruction must clear the pointer.
+ * the sequence, and label 2 must follow it. If the kernel interrupts the thread between the two
+ * labels, it jumps to label 4, which is behind the signature that glibc registers. No thread may
+ * keep a pointer into this code, because the library that contains the code may be unloaded. So the
+ * last instruction must clear the pointer.
  */
 #define CP_ON_CORE \
 	".pushsection __rseq_cs, \"aw\"\n\t" \
@@ -63,8 +65,8 @@ extern const unsigned __rseq_size __attribute__((weak));
 	"jne %l[no]\n\t"
 
 /*
- * cp_advance moves a tail from from to to, if the thread is on the core and *reserve is CP_RESTART.
- * It reports whether it has moved the tail.
+ * cp_advance changes a tail with the value from to the value to, if the thread is on the core and
+ * *reserve is CP_RESTART. It reports whether it has changed the tail.
  */
 static inline bool cp_advance(const uint32_t *reserve, unsigned core, uint64_t *tail, uint64_t from,
 			      uint64_t to)

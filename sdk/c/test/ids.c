@@ -1,6 +1,6 @@
 /*
- * These tests make ids while threads, signal handlers, forks and cancellation interfere. The
- * conformance test has all others.
+ * These tests make ids while threads, signal handlers, forks and cancellation interfere. All other
+ * tests of ids are in the conformance test.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /*
- * In these tests, writers reserve places in restartable sequences, and are interrupted there. If
- * the library no longer interrupted threads by membarrier, these tests would not notice: the fault
- * shows only if the kernel switches within a few instructions of another thread.
+ * In these tests, writers reserve places in restartable sequences, and are interrupted there. These
+ * tests would not notice if the library no longer interrupted threads by membarrier: that fault
+ * shows only if the kernel stops another thread within a few instructions.
  */
 #if !defined(__x86_64__) /* the library has these sequences only there */
 int main(void) { return 0; }
@@ -132,7 +132,7 @@ enum { THREADS = 8, EVENTS = 50000, COUNTED = 40 * EVENTS };
 
 static uint64_t late, events = EVENTS;
 
-/* Half of the threads get unknown to the kernel while they log. */
+/* While they log, half of the threads become unknown to the kernel. */
 static void *log_many(void *c)
 {
 	for (uint64_t id = 0; id < events; id++) {
@@ -218,7 +218,7 @@ int main(void)
 		puts("restart: this kernel or C library has no restartable sequences: not tested");
 		return getenv("CI") != NULL;
 	}
-	alarm(60); /* a thread that never reserves a place */
+	alarm(60); /* a thread may never reserve a place */
 	CHECK(mkdtemp(dir) != NULL && sigaction(SIGTRAP, &a, NULL) == 0);
 	test_threads_that_the_kernel_does_not_know();
 	test_counting();

@@ -1,6 +1,6 @@
 /*
- * These tests need no drainer: names, errors, no-ops, forks and threads. The conformance test has
- * all others: it gives orders to the program of writer.c.
+ * These tests need no drainer: names, errors, no-ops, forks and threads. All other tests are in the
+ * conformance test, which gives orders to the program of writer.c.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
