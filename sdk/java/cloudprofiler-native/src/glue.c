@@ -1,5 +1,6 @@
 /*
- * The methods of the Java class Native. A channel or ids are a number there: their address, or 0.
+ * The methods of the Java class Native. In Java, a channel or ids are a number: their address, or
+ * 0.
  *
  * Texts are bytes that end with a NUL, because JNI's own encoding is not quite UTF-8.
  */
@@ -50,8 +51,8 @@ static jbyteArray copy_out(JNIEnv *env, const char *text)
 }
 
 /*
- * An owned is something that this library's class loader has open. When the JVM unloads the loader,
- * nobody can close it any more, so JNI_OnUnload does.
+ * An owned is a channel or ids that this library's class loader has open. When the JVM unloads the
+ * loader, nobody can close them any more, so JNI_OnUnload does.
  */
 struct owned {
 	struct owned *next;

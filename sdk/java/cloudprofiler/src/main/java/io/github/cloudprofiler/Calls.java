@@ -7,8 +7,8 @@ import java.lang.invoke.MethodHandles;
 import java.lang.invoke.MethodType;
 
 /**
- * The calls that events make. The handles are constants, so the JIT compiles a call of a handle to
- * a call of the C function.
+ * The calls into the native library that a log call makes. The handles are constants, so the JIT
+ * compiles a call of a handle to a call of the C function.
  *
  * <p>From Java 21 on, the handles call C functions by the foreign function interface, as critical
  * calls. Those cost almost nothing, but no safepoint can begin while one runs. So these functions
@@ -57,7 +57,7 @@ final class Calls {
 
     private Calls() {}
 
-    /** The calls throw nothing. Only an Error of the JVM itself gets here. */
+    /** Returns what a call threw, as an error. The C functions throw nothing, so the JVM did. */
     static Error impossible(Throwable e) {
         return e instanceof Error ? (Error) e : new AssertionError(e);
     }

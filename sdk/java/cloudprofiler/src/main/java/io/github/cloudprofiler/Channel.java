@@ -174,9 +174,9 @@ public final class Channel implements AutoCloseable {
     }
 
     /**
-     * Logs a child's id to this channel, and to another channel, which has the handler link, that
-     * it was made of the parent. It is {@link #log} and {@link #link} with one reading of the
-     * counter.
+     * Logs a child's id to this channel, and logs the pair of the parent's and the child's id to
+     * the channel links, which must have the handler link. This does the same as {@link #log} and
+     * {@link #link}, but reads the counter only once.
      */
     public void logMade(long parent, long child, Channel links) {
         if (shared || !links.links || !keeps(child) || links.rule().idle()) {
@@ -207,15 +207,15 @@ public final class Channel implements AutoCloseable {
     }
 
     /**
-     * Reports whether the handler in force may keep an event with this id. If it is false, a log
-     * call would discard the event: the handler is null, or xoy with other ids, or the channel is a
-     * no-op. The answer is made in Java, and takes about a nanosecond.
+     * Returns whether the present handler may keep an event with this id. If not, a log call would
+     * discard the event: the handler is null, or xoy with other ids, or the channel is a no-op.
+     * This takes about a nanosecond, because it makes no native call.
      */
     public boolean keeps(long id) {
         return rule().keeps(id);
     }
 
-    /** Returns the rule of the settings in force. If these are new, the channel adopts them. */
+    /** Returns the rule of the present settings. If these are new, the channel adopts them. */
     private Rule rule() {
         Rule r = rule;
         // The call of adopt keeps this channel, and so the word's memory, reachable until here.

@@ -79,7 +79,9 @@ final class Library {
         return loadCopy(library);
     }
 
-    /** Refuses what is not a library: the JVM would print a warning about its stack. */
+    /**
+     * Refuses a file that is not a library, because the JVM would print a warning about its stack.
+     */
     private static void checkFormat(Path path) throws IOException {
         try (InputStream in = Files.newInputStream(path)) {
             byte[] header = in.readNBytes(64);
@@ -110,7 +112,7 @@ final class Library {
         return "linux-" + cpu + (hasMusl() ? "-musl" : "");
     }
 
-    /** Whether this process runs with musl, which is mapped in it then. */
+    /** Returns whether this process runs with musl: then musl's loader is mapped. */
     private static boolean hasMusl() {
         try (Stream<String> maps = Files.lines(Path.of("/proc/self/maps"))) {
             return maps.anyMatch(line -> line.contains("/ld-musl-"));

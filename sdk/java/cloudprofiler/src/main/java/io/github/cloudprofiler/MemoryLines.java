@@ -6,9 +6,9 @@ import java.nio.charset.StandardCharsets;
 import java.util.function.Consumer;
 
 /**
- * A file in memory to which the JVM appends lines, for the Java agent. A writer never waits: not
- * for a disk, and not for the reader. What was read is given back to the system. One thread at a
- * time may use it.
+ * A file in memory to which the JVM appends lines, for the Java agent. The JVM never waits for a
+ * disk or for the reader. The memory of lines that were read is given back to the system. Only one
+ * thread at a time may use an object of this class.
  */
 public final class MemoryLines implements AutoCloseable {
     private static final int BUFFER_BYTES = 64 << 10;
@@ -16,7 +16,7 @@ public final class MemoryLines implements AutoCloseable {
     private final int descriptor;
     private final RandomAccessFile file;
     private final byte[] buffer = new byte[BUFFER_BYTES];
-    private int begun_bytes; // at the buffer's begin: a line whose end was not written yet
+    private int begun_bytes; // length of the unfinished line at the start of the buffer
     private long read_bytes; // of the file
 
     /** Makes an empty file. */
@@ -42,7 +42,7 @@ public final class MemoryLines implements AutoCloseable {
         return "/proc/self/fd/" + descriptor;
     }
 
-    /** Gives each line that was written since the last call, without its end. */
+    /** Passes each line that was written since the last call to a consumer, without its end. */
     public void read(Consumer<String> line) throws IOException {
         int n;
         while ((n = file.read(buffer, begun_bytes, buffer.length - begun_bytes)) > 0) {
@@ -57,7 +57,7 @@ public final class MemoryLines implements AutoCloseable {
             }
             begun_bytes = length - from;
             if (begun_bytes == buffer.length) {
-                begun_bytes = 0; // no line that anybody wants is so long
+                begun_bytes = 0; // too long for a line that anybody wants
             }
             System.arraycopy(buffer, from, buffer, 0, begun_bytes);
         }

@@ -3,8 +3,8 @@ package io.github.cloudprofiler;
 import java.nio.ByteBuffer;
 
 /**
- * The methods of the native library, in cloudprofiler-native/src/glue.c. A channel or ids are an
- * address here. Before a call, {@link Library} must have loaded the library.
+ * The methods of the native library, in cloudprofiler-native/src/glue.c. In these methods, an
+ * address stands for a channel or ids. Before a call, {@link Library} must have loaded the library.
  */
 final class Native {
     private Native() {}

@@ -1,8 +1,8 @@
 package io.github.cloudprofiler;
 
 /**
- * What Java knows about the handler in force. Rules do not change: when the switching word of the
- * ring differs from a rule's, another rule takes its place.
+ * What Java knows about the present handler. A rule does not change: when the ring's switching word
+ * differs from that of the rule, another rule takes its place.
  */
 final class Rule {
     /** The rule of a channel without a ring, whose switching word is 0. */
@@ -27,14 +27,15 @@ final class Rule {
         this.reciprocal = Long.divideUnsigned(-1, this.modulus);
     }
 
-    /** Whether no event goes to the native library. */
+    /** Returns whether no event goes to the native library. */
     boolean idle() {
         return below == 0;
     }
 
     /**
-     * Whether an event with this id goes to the native library. There is no branch to a method: a
-     * JIT that has seen a branch taken rarely, on other channels, does not inline the method.
+     * Returns whether an event with this id goes to the native library. It does not branch to
+     * another method: a JIT that has seen such a branch taken only rarely, on other channels, would
+     * not inline that method.
      */
     boolean keeps(long id) {
         return Long.compareUnsigned(mod(id), below) < 0;
@@ -48,7 +49,9 @@ final class Rule {
         return reduce(id - quotient(id) * modulus);
     }
 
-    /** The high half of the unsigned product, which Java 17 computes only with signs. */
+    /**
+     * Returns the high half of an unsigned product. Java 17 itself has only that of a signed one.
+     */
     private long quotient(long id) {
         long r = reciprocal;
         return Math.multiplyHigh(id, r) + (id >> 63 & r) + (r >> 63 & id);

@@ -2,7 +2,7 @@ package io.github.cloudprofiler;
 
 import java.nio.charset.StandardCharsets;
 
-/** Texts, as the native library takes and gives them. */
+/** Converts texts to the bytes that the native library takes, and back. */
 final class Texts {
     private Texts() {}
 

@@ -10,19 +10,19 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 
 /**
- * Loads of a ring's switching word, from memory that the native library has mapped. Each load
- * happens: the JIT must not move it out of a loop. A channel has its word as a direct buffer and as
+ * Loads a ring's switching word from memory that the native library has mapped. Every load takes
+ * place: the JIT must not move one out of a loop. A channel has its word as a direct buffer and as
  * an address.
  *
- * <p>A load from an address takes half as long as one from a buffer. Java 22 and later have the
- * foreign memory interface for that, and earlier ones sun.misc.Unsafe, about which later ones warn.
- * The buffer is for JVMs that refuse both.
+ * <p>A load from an address takes half as long as one from a buffer. Java 22 and later load from an
+ * address by the foreign memory interface, and earlier versions by sun.misc.Unsafe, about which
+ * later versions warn. The buffer is for JVMs that refuse both.
  */
 final class Word {
     private static final VarHandle IN_BUFFER =
             MethodHandles.byteBufferViewVarHandle(long[].class, ByteOrder.nativeOrder());
 
-    /** Loads from an address, (long)long, or null if the buffer must do. */
+    /** Loads from an address, (long)long; null if this JVM can load only from the buffer. */
     private static final MethodHandle AT_ADDRESS;
 
     /** A word that is always 0, for channels without a ring. */

@@ -108,7 +108,8 @@ class ChannelTest {
     }
 
     /**
-     * While a thread waits for room in a full ring, for a second, another one needs a safepoint.
+     * A thread waits for room in a full ring for a second. Meanwhile another thread needs a
+     * safepoint.
      */
     @Test
     void aFullRingBlocksNoSafepoint() throws Exception {
@@ -117,7 +118,7 @@ class ChannelTest {
                 Options o = rings.options().handler("id").bufferBytes(256).policy("block");
                 Channel c = Rings.opened(shared ? Channel.openShared("full/x", o)
                         : Channel.open("full/x", o));
-                while (Rings.events(c) < 16) { // it may be that another core's shard is filled
+                while (Rings.events(c) < 16) { // the shard of another core may be filled
                     long before = Rings.events(c);
                     Thread filler = new Thread(() -> c.log(1));
                     filler.start();

@@ -106,7 +106,7 @@ class LibraryTest {
         }
     }
 
-    /** Needs root, to mount. The rings are where the child sees them. */
+    /** Needs root to mount. The rings are in a directory that the child sees, too. */
     @Test
     void directoriesThatAreNotExecutableAreAvoided() throws Exception {
         List<String> starter = List.of("unshare", "--mount", "sh", "-c", NOEXEC);
@@ -115,7 +115,7 @@ class LibraryTest {
         String java = System.getProperty("java.home");
         assumeTrue(root && !here.startsWith("/tmp") && !java.startsWith("/tmp"),
                 "this test cannot mount");
-        String home = "-Duser.home=/run"; // the real one may have this tree, and the JVM
+        String home = "-Duser.home=/run"; // the real one may have this tree and the JVM
         try (Rings rings = new Rings(here.resolve("target"))) {
             if (Runtime.version().feature() >= 21) {
                 assertEquals("hello, 10 events", hello(starter, rings.dir, classPath(), home));

@@ -9,11 +9,13 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 
-/** What the virtual machine calls before the program's main method. */
+/** The entry of the agent: the virtual machine calls it before the program's main method. */
 public final class Agent {
     private Agent() {}
 
-    /** Begins with the configuration at the given path, or without one. It never throws. */
+    /**
+     * Starts the agent with the configuration at the given path, or without one. It never throws.
+     */
     public static void premain(String path, Instrumentation instrumentation) {
         try {
             NativeAccess.allow(instrumentation);

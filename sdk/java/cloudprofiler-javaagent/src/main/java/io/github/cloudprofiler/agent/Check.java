@@ -13,9 +13,9 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Says what would be woven into a program, from its class files alone. The program may run: its
- * class path is in /proc then. What it loads by other ways, such as jars that are sent to it, is
- * not on it.
+ * Says what would be woven into a program. It reads only the program's class files. If the program
+ * is running, its class path is read from /proc. Classes that the program loads in another way,
+ * such as from jars that are sent to it, are not checked.
  */
 public final class Check {
     private Check() {}

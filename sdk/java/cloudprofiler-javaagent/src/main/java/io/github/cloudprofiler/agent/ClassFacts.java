@@ -11,11 +11,11 @@ import org.objectweb.asm.MethodVisitor;
 import org.objectweb.asm.Opcodes;
 
 /**
- * What class files say about classes: read, never loaded. So a joinpoint can be checked before any
- * class is changed.
+ * What class files say about classes. The files are read, and no class is loaded. So a joinpoint
+ * can be checked before any class is changed.
  */
 final class ClassFacts {
-    /** A field or a method. Its key is its name, for a method with the descriptor. */
+    /** A field or a method. Its key is its name; a method's key also has the descriptor. */
     record Member(String owner, String name, String descriptor, int access) {
         boolean isStatic() {
             return (access & Opcodes.ACC_STATIC) != 0;
@@ -86,14 +86,14 @@ final class ClassFacts {
         known.put(facts.name, facts);
     }
 
-    /** Returns a class, or null if its file is not to be found. */
+    /** Returns a class, or null if its file cannot be found. */
     Facts find(String internalName) {
         if (!known.containsKey(internalName)) {
             Facts facts = null;
             try (InputStream in = source.open(internalName + ".class")) {
                 facts = in == null ? null : of(in.readAllBytes());
             } catch (IOException | IllegalArgumentException e) {
-                facts = null; // a class file that ASM does not know, too
+                facts = null; // also if ASM does not know this version of class files
             }
             known.put(internalName, facts);
         }

@@ -13,8 +13,9 @@ import org.objectweb.asm.Type;
 /**
  * Weaves a set's joinpoints into one class. For each joinpoint the class gets a private static
  * method that evaluates the expressions, calls the advice, and catches whatever is thrown. The
- * method of the joinpoint only calls it: so no frame of the program's own code changes. New members
- * are private and static, or private and transient, so that the class's serialVersionUID stays.
+ * method of the joinpoint only calls this method, so no stack map frame of the program's own code
+ * changes. New members are private and static, or private and transient, so the class's
+ * serialVersionUID does not change.
  */
 final class ClassWeaver {
     private static final String PREFIX = "$cloudprofiler$";
@@ -24,7 +25,7 @@ final class ClassWeaver {
             return joinpoint.atExit() ? Type.getReturnType(method.descriptor()) : Type.VOID_TYPE;
         }
 
-        /** The object, if there is one, and the method's arguments. */
+        /** Returns the types of the object, if there is one, and of the method's arguments. */
         List<Type> passed() {
             List<Type> types = new ArrayList<>(
                     List.of(Type.getArgumentTypes(method.descriptor())));
@@ -34,7 +35,9 @@ final class ClassWeaver {
             return types;
         }
 
-        /** The helper's parameters: the method's result, if there is one, comes first. */
+        /**
+         * Returns the types of the helper's parameters. The method's result, if any, comes first.
+         */
         List<Type> parameters() {
             List<Type> types = passed();
             if (result().getSize() > 0) {
@@ -62,11 +65,12 @@ final class ClassWeaver {
         this.number = number;
         for (Joinpoint j : set.joinpoints()) {
             if (j.internalName().equals(name)) {
-                // A user's set is named by a file and a line, which no member may be.
+                // A user's set is named by a file and a line, and a member's name may not contain
+                // these.
                 String of = set.name().replaceAll("[^A-Za-z0-9]", "_");
                 String helper = PREFIX + of + "$" + hooks.size();
                 ClassFacts.Member m = Weaver.methods(facts, j).get(0);
-                String lost = j.lost(facts, m); // in this class, not in its file
+                String lost = j.lost(facts, m); // in these bytes, not in the file
                 if (lost != null) {
                     throw new IllegalStateException(j.method() + " overwrites " + lost);
                 }
@@ -283,7 +287,7 @@ final class ClassWeaver {
         }
     }
 
-    /** How a frame names a type. */
+    /** Returns the name of a type in a stack map frame. */
     static Object inFrames(Type t) {
         return switch (t.getSort()) {
             case Type.BOOLEAN, Type.BYTE, Type.CHAR, Type.SHORT, Type.INT -> Opcodes.INTEGER;

@@ -4,9 +4,9 @@ import java.util.ArrayDeque;
 import java.util.function.LongSupplier;
 
 /**
- * Turns times of the JVM's clock, System.nanoTime, into readings of the counter. The two are looked
- * at together from time to time, and a time between two looks is interpolated. A bound assumes that
- * the kernel changes the rate of its clock at most once between three looks that follow each other.
+ * Translates times of the JVM's clock, System.nanoTime, into readings of the counter. A look reads
+ * both at the same moment. A time between two looks is interpolated. Its bound assumes that the
+ * kernel changes the rate of its clock at most once during three consecutive looks.
  */
 final class ClockMap {
     private static final int TRIES = 16;
@@ -19,7 +19,7 @@ final class ClockMap {
         }
     }
 
-    /** A moment on the counter: at, and how far the truth may be from it. */
+    /** A reading of the counter, and how far the true reading may be from it. */
     record Moment(long at_cycles, double bound_cycles) {}
 
     private final LongSupplier clock_ns;
@@ -31,7 +31,7 @@ final class ClockMap {
         this.counter_cycles = counter_cycles;
     }
 
-    /** Looks at both. Of several looks the narrowest is kept. */
+    /** Looks at both clocks several times, and keeps the narrowest look. */
     void look() {
         Look best = null;
         for (int i = 0; i < TRIES; i++) {
@@ -50,14 +50,14 @@ final class ClockMap {
         }
     }
 
-    /** Returns whether a time lies before the last look, so that it can be turned. */
+    /** Returns whether a time is before the last look, so that it can be translated. */
     boolean reaches(long ns) {
         return !looks.isEmpty() && ns <= looks.getLast().ns;
     }
 
     /**
-     * Returns where a time lies, give or take some ns. It is null if the time is not between two
-     * looks, with a third before them.
+     * Translates a time that is known to within bound_ns. Returns null unless the time is between
+     * two looks, and there is a third look before them.
      */
     Moment at(long ns, double bound_ns) {
         Look before = null;

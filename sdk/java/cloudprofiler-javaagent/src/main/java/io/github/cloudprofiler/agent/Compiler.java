@@ -7,12 +7,13 @@ import org.objectweb.asm.Opcodes;
 import org.objectweb.asm.Type;
 
 /**
- * Turns expressions into instructions of a static method whose parameters are: the result of the
- * joinpoint's method if it is to be had, then the object, then the method's arguments. With a null
- * visitor it only checks them. What does not fit is an {@link Unfit}, which names it.
+ * Compiles expressions into the code of a static method. The parameters of that method are the
+ * result of the joinpoint's method, if there is one, then the object, then the arguments of the
+ * joinpoint's method. With a null visitor it only checks the expressions. If one does not fit the
+ * program, it throws {@link Unfit}, which names what does not fit.
  */
 final class Compiler {
-    /** Says what a joinpoint refers to that is not there. */
+    /** Says that a joinpoint refers to something that the program does not have. */
     static final class Unfit extends Exception {
         private static final long serialVersionUID = 1;
 
@@ -27,7 +28,7 @@ final class Compiler {
     private final String owner; // the class of the joinpoint, with slashes
     private final boolean isStatic;
     private final Type[] arguments; // of the joinpoint's method
-    private final Type result; // of the joinpoint's method; void if it is not to be had
+    private final Type result; // of the joinpoint's method; void if there is none
     private final int stateSlot;
 
     Compiler(
@@ -176,7 +177,7 @@ final class Compiler {
         return result;
     }
 
-    /** Java's rules of access, as the virtual machine applies them to the woven class. */
+    /** Checks that the woven class may access a member, by the rules of the virtual machine. */
     private void reachable(ClassFacts.Member m, String of) throws Unfit {
         boolean same = m.owner().equals(owner);
         boolean samePackage = packageOf(m.owner()).equals(packageOf(owner));

@@ -7,9 +7,8 @@ import java.util.Map;
 import java.util.Set;
 
 /**
- * Gives this JVM a diagnostic command, as jcmd does from outside. It goes past the server of
- * management beans: making that server would fix its implementation before the program could
- * choose one.
+ * Gives this JVM a diagnostic command, as jcmd does from outside. It does not use the JVM's MBean
+ * server, because creating the server here would choose its implementation before the program can.
  */
 final class Diagnostics {
     private static final String PACKAGE = "com.sun.management.internal";

@@ -4,10 +4,10 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * What a joinpoint passes to its advice, such as {@code this.queue.size()}, {@code $1.id} or
- * {@code ($1 as com.example.Tuple).getId()}. {@code $1} is the method's first argument, {@code
- * return} its result, {@code state} what the advice keeps in the object. There are only fields,
- * methods without arguments, and casts: an expression must not do work.
+ * What a joinpoint passes to its advice, such as {@code this.queue.size()}, {@code $1.id} or {@code
+ * ($1 as com.example.Tuple).getId()}. {@code $1} is the method's first argument, {@code return} is
+ * its result, and {@code state} is what the advice keeps in the object. An expression has only
+ * fields, methods without arguments, and casts, because it must not do work.
  */
 sealed interface Expression {
     /** this, $1 and so on, return, state. */
@@ -24,7 +24,7 @@ sealed interface Expression {
     /** A call of an advice: {@code flink.sent(state, $2)}. */
     record Advice(String advice, String method, List<Expression> args) {}
 
-    /** Returns the name of what an expression begins with; null for a number. */
+    /** Returns the name at the beginning of an expression, or null if it is a number. */
     default String root() {
         if (this instanceof Root r) {
             return r.name;

@@ -22,7 +22,7 @@ final class Fitness {
         this.anyVersion = anyVersion;
     }
 
-    /** Returns what does not fit; nothing if everything fits. */
+    /** Returns what does not fit. The list is empty if everything fits. */
     List<String> problems(JoinpointSet set) {
         List<String> problems = new ArrayList<>();
         if (!set.versions().isEmpty() && !anyVersion) {
@@ -52,8 +52,9 @@ final class Fitness {
     }
 
     /**
-     * The version of the jar with the set's first class. A file is better than the manifest: it
-     * also names the version if the engine's classes were packed into the program's own jar.
+     * Returns the version of the jar with the set's first class. If the set names a file, the
+     * version is in that file and not in the manifest: the file is still there if the engine's
+     * classes were packed into the program's own jar.
      */
     String version(JoinpointSet set) {
         String version = set.versionFile() == null ? manifestVersion(set) : fileVersion(set);

@@ -9,12 +9,11 @@ import org.objectweb.asm.Type;
 /**
  * A place in a program at which an advice is called.
  *
- * @param className with dots
- * @param method a name, or a name and the types of its parameters: {@code emit(a.b.Record, int)}
- * @param atExit call before the method returns, not when it begins
+ * @param className with dots @param method a name, or a name and the types of its parameters:
+ * {@code emit(a.b.Record, int)} @param atExit call before the method returns, not when it begins
  * @param state name of the field that keeps the advice's object in the program's object; or null
- * @param init makes that object when it is first needed; or null
- * @param where of the configuration it comes from, for messages
+ * @param init makes that object when it is first needed; or null @param where the place of the
+ * joinpoint in the configuration, for messages
  */
 record Joinpoint(
         String className, String method, boolean atExit, String state, Expression.Advice init,
@@ -29,7 +28,7 @@ record Joinpoint(
         return (bracket < 0 ? method : method.substring(0, bracket)).strip();
     }
 
-    /** Whether the method's parameters are the ones that were written, if any were. */
+    /** Returns whether a method has the parameters that the joinpoint names, if it names any. */
     boolean hasParametersOf(String descriptor) {
         int bracket = method.indexOf('(');
         if (bracket < 0) {
@@ -43,7 +42,7 @@ record Joinpoint(
         return String.join(",", types).equals(want.replace(" ", ""));
     }
 
-    /** Whether the advice is given this, or $1, and so on. */
+    /** Returns whether the joinpoint passes the root (this, $1 and so on) to its advice. */
     boolean uses(String root) {
         if (state != null && root.equals("this")) {
             return true;
@@ -52,7 +51,7 @@ record Joinpoint(
                 .flatMap(a -> a.args().stream()).anyMatch(e -> root.equals(e.root()));
     }
 
-    /** Returns what the advice is given that the method has no more when it returns; or null. */
+    /** Returns a root that the advice needs, but the method has overwritten by its end; or null. */
     String lost(ClassFacts facts, ClassFacts.Member m) {
         if (!atExit) {
             return null;

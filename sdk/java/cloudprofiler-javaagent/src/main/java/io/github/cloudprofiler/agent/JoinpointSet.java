@@ -10,13 +10,13 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Joinpoints that belong together: those of an engine, or those of the user. They are woven all or
- * not at all, because an event at one end means little without the event at the other.
+ * Joinpoints that belong together: those of an engine, or those of the user. Either all of them are
+ * woven or none, because an event at one end means little without the event at the other end.
  *
- * @param name as messages call it
- * @param versions of the engine's jar, by how they begin; empty: any
- * @param versionFile of properties, one of which is the version; null: the manifest has it
- * @param needs members that the advice uses by reflection: {@code a.b.C.name} for a field, {@code
+ * @param name as messages call it @param versions how the known versions of the engine's jar begin;
+ * empty: any version @param versionFile a file of properties, one of which is the version; null:
+ * the manifest has it @param needs members that the advice uses by reflection: {@code a.b.C.name}
+ * for a field, {@code
  *     a.b.C.name()} for a method without parameters
  */
 record JoinpointSet(

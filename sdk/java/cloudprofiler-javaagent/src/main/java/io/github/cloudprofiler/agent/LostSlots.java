@@ -8,8 +8,9 @@ import org.objectweb.asm.Opcodes;
 import org.objectweb.asm.Type;
 
 /**
- * Finds out in which local variables a method no longer has, when it returns, what it was called
- * with: those that it writes, and those that a frame of it gives up or gives another type.
+ * Finds the parameters of a method that do not have their first value any more when the method
+ * returns: it writes to their local variables, or a stack map frame drops the variables or gives
+ * them another type.
  */
 final class LostSlots extends MethodVisitor {
     private final Map<Integer, Object> parameters = new HashMap<>(); // by slot, as frames name them

@@ -6,8 +6,8 @@ import java.util.Map;
 import java.util.Set;
 
 /**
- * Lets this class's module call native code, so that Java 24 and later do not warn: there is no
- * entry for that in the manifest of an agent.
+ * Lets this class's module call native code, so that Java 24 and later do not warn. The manifest of
+ * an agent has no entry that would do this.
  */
 final class NativeAccess {
     private NativeAccess() {}

@@ -8,14 +8,14 @@ import java.util.regex.Pattern;
 /**
  * Reads what the JVM logs of its safepoints, and says when each began and ended.
  *
- * <p>The line of a safepoint is written after its end, and the end is not stamped. But the line has
- * the exact length of the safepoint and the exact time since the one before, so the safepoints of a
- * JVM are a chain of which each line gives the whole position: it is not after the line's stamp. A
- * line of the VM's thread from before a safepoint gives the other side. The chain lies where all
- * lines allow it.
+ * <p>The line of a safepoint is written after its end, and has no stamp of the end. But it has the
+ * exact length of the safepoint, and the exact time since the safepoint before. So the safepoints
+ * of a JVM are a chain, and only the position of the whole chain is not known. Each line bounds
+ * this position: its safepoint ended before the line's stamp, and began after the stamp of an
+ * earlier line of the VM's thread. The chain is where all lines allow it to be.
  */
 final class PauseLines {
-    /** The decorators that the lines need: the JVM's own nanoTime. */
+    /** The lines to log. Their decorator is a stamp: the JVM's own nanoTime. */
     static final String LOG = "what=safepoint=info,vmthread=debug decorators=tn";
 
     private static final Pattern LINE = Pattern.compile("\\[(\\d+)ns\\s*\\] ?(.*)");
@@ -29,15 +29,15 @@ final class PauseLines {
     /** A link of the chain. Its times are relative to the chain. */
     private record Link(String operation, long begin_ns, long stopped_ns, long end_ns) {}
 
-    /** A width that is more than a log can say: it is not known. */
+    /** The width of a chain whose earliest position is not known yet. */
     private static final long UNBOUNDED_NS = 1_000_000_000;
 
     private final List<Link> held = new ArrayList<>();
-    private final List<Pause> placed = new ArrayList<>(); // of chains that broke
+    private final List<Pause> placed = new ArrayList<>(); // pauses of earlier chains
     private boolean begun;
     private long end_ns; // of the last link
-    private long least_ns; // how much to add to the chain's times: from here
-    private long most_ns; // to here
+    private long least_ns; // the least to add to the chain's times
+    private long most_ns; // the most to add to them
     private boolean bounded; // least_ns is known
     private long before_ns; // of the VM thread's last line before a safepoint
     private int broken;
@@ -71,7 +71,7 @@ final class PauseLines {
         }
         if (begun && (end_ns + since_ns + total_ns + least_ns > at_ns && bounded
                 || before_ns != 0 && end_ns + since_ns + most_ns < before_ns)) {
-            // Lines are missing: what is held keeps its place, and another chain begins.
+            // Lines are missing. The pauses so far keep their places, and another chain begins.
             broken++;
             begun = false;
         }
@@ -94,7 +94,7 @@ final class PauseLines {
         return true;
     }
 
-    /** Returns how far apart the two places are between which the chain lies. */
+    /** Returns the distance between the earliest and the latest position of the chain. */
     long width_ns() {
         return bounded ? most_ns - least_ns : UNBOUNDED_NS;
     }

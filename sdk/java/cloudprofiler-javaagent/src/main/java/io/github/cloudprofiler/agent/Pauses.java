@@ -35,7 +35,7 @@ final class Pauses {
         diagnostics = new Diagnostics(instrumentation);
         lines = new MemoryLines();
         clocks.look();
-        clocks.look(); // a time is placed if it lies after two looks
+        clocks.look(); // only a time after two looks can be translated
         give(PauseLines.LOG + " output_options=filecount=0");
     }
 
@@ -48,8 +48,9 @@ final class Pauses {
     }
 
     /**
-     * Begins. The JVM's log begins at once, because a thread of its own may not run for long while
-     * the program starts and the JVM stops often. That thread opens the channel: it takes longer.
+     * Starts to log. The JVM's log begins at once, and not in the new thread: while the program
+     * starts, the JVM stops often, and the thread may have to wait. The thread opens the channel,
+     * because that takes longer.
      */
     static void begin(Instrumentation instrumentation) {
         try {
@@ -102,7 +103,7 @@ final class Pauses {
         }
         int before = log.held();
         lines.read(log::take);
-        clocks.look(); // after the lines, so that it lies behind all pauses that were read
+        clocks.look(); // after reading the lines, so that all of their pauses are before this look
         long now_ns = System.nanoTime();
         if (before == 0) {
             held_since_ns = now_ns;
@@ -125,7 +126,7 @@ final class Pauses {
         for (long ns : times_ns) {
             ClockMap.Moment m = clocks.at(ns, p.bound_ns());
             if (m == null) {
-                return; // before the first looks; the number that is missing says so
+                return; // before the first looks. The missing number shows that a pause is missing
             }
             moments.add(m);
         }

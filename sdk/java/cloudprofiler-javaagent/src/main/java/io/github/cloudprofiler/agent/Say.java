@@ -3,13 +3,13 @@ package io.github.cloudprofiler.agent;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 
-/** Lines on standard error. Each is said once. */
+/** Prints lines on standard error, each only once. */
 public final class Say {
     private static final Set<String> SAID = ConcurrentHashMap.newKeySet();
 
     private Say() {}
 
-    /** Says a line, unless it was said before. */
+    /** Prints a line, unless it was printed before. */
     public static void once(String line) {
         if (SAID.size() < 1000 && SAID.add(line)) {
             System.err.println("cloudprofiler: " + line);
@@ -21,7 +21,7 @@ public final class Say {
         try {
             once(joinpoint + " failed: " + set + " is off now, and the program goes on without it: "
                     + why);
-        } catch (Throwable t) { // such as no memory: nothing more can be done
+        } catch (Throwable t) { // for example, there is no memory: nothing more can be done
         }
     }
 }

@@ -8,7 +8,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 
-/** What the user configured: which sets, which joinpoints of the user's own, which events. */
+/** What the user configured: sets of joinpoints, joinpoints of the user's own, and events. */
 final class Settings {
     final List<String> sets = new ArrayList<>(JoinpointSet.READY);
     final List<Joinpoint> joinpoints = new ArrayList<>();
@@ -58,7 +58,7 @@ final class Settings {
         return text.equals("true");
     }
 
-    /** Reads how many ids of how many are kept: {@code {x: 2, y: 1024}}. */
+    /** Reads which part of the ids is kept, such as 2 of 1,024: {@code {x: 2, y: 1024}}. */
     private static Points.Keep keep(Node sample, Points.Keep otherwise) throws BadYaml {
         if (sample == null) {
             return otherwise;
@@ -89,7 +89,7 @@ final class Settings {
         }
         int number = UserAdvice.declare(point, keep(m.get("sample"), keep));
         try {
-            Expression.read(id); // alone first, so that a message shows what the user wrote
+            Expression.read(id); // check it alone, so that a message shows what the user wrote
             Expression.Advice init = null;
             String state = null;
             if (m.containsKey("instance")) {

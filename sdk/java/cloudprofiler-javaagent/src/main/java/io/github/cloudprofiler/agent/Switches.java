@@ -3,14 +3,15 @@ package io.github.cloudprofiler.agent;
 import java.util.Arrays;
 
 /**
- * Which sets of joinpoints are off. A set goes off as a whole: where elements are counted, a hook
- * that misses one would give its id to the next, and a wrong match is worse than none.
+ * Which sets of joinpoints are off. A set is switched off as a whole. If a joinpoint of it missed
+ * an element, the next element would get the id of the missed one, and a wrong match is worse than
+ * none.
  */
 public final class Switches {
     /**
-     * By the number of the set. Woven code reads and writes it without a call, so that this works
-     * at the end of a thread's stack, too. A thread may see another's write late; each output and
-     * each input is one thread's.
+     * The index is the number of the set. Woven code reads and writes this array without a call, so
+     * this works even if a thread's stack is nearly full. A thread may see the write of another
+     * thread late. That does no harm, because only one thread uses an output or an input.
      */
     public static boolean[] off = {};
 

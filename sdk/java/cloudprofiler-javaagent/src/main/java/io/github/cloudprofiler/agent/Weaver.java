@@ -62,7 +62,7 @@ final class Weaver implements ClassFileTransformer {
             int number = numbers.get(set);
             try {
                 woven = new ClassWeaver(facts, name, set, number).weave(woven);
-            } catch (Throwable t) { // such as a class that another agent changed
+            } catch (Throwable t) { // for example, another agent has changed the class
                 Switches.off[number] = true;
                 Say.once(name.replace('/', '.') + " cannot be woven: " + set.name()
                         + " is off: " + t);
@@ -72,8 +72,8 @@ final class Weaver implements ClassFileTransformer {
     }
 
     /**
-     * Whether a set fits a loader. No lock is held while that is found out: it calls the loader,
-     * which may wait for another thread that weaves, too. At worst both find out the same.
+     * Returns whether a set fits a loader. It holds no lock, because it calls the loader, which may
+     * wait for another thread that also weaves. At worst, both threads find out the same.
      */
     private boolean fits(JoinpointSet set, ClassLoader loader, ClassFacts facts) {
         for (Object o = unloaded.poll(); o != null; o = unloaded.poll()) {
@@ -103,7 +103,7 @@ final class Weaver implements ClassFileTransformer {
         return problems.isEmpty();
     }
 
-    /** A set and a loader, which it does not keep alive. Loaders are compared by identity. */
+    /** A set and a loader. The key does not keep the loader alive, and compares it by identity. */
     private static final class Key extends WeakReference<Object> {
         private static final Object BOOTSTRAP = new Object();
 
@@ -128,7 +128,7 @@ final class Weaver implements ClassFileTransformer {
         }
     }
 
-    /** Whether a loader finds our classes. It then has those that a helper begins with. */
+    /** Returns whether a loader finds the agent's classes that every helper uses. */
     private static boolean seesUs(ClassLoader loader) {
         try {
             return Class.forName(Say.class.getName(), false, loader) == Say.class
@@ -138,7 +138,7 @@ final class Weaver implements ClassFileTransformer {
         }
     }
 
-    /** Returns the methods of a class that a joinpoint means. */
+    /** Returns the methods of a class that a joinpoint names. */
     static List<ClassFacts.Member> methods(ClassFacts facts, Joinpoint j) {
         List<ClassFacts.Member> found = new ArrayList<>();
         for (ClassFacts.Member m : facts.find(j.internalName()).methods().values()) {

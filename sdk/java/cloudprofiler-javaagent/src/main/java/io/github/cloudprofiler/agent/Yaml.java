@@ -122,7 +122,7 @@ final class Yaml {
         return new Node(entries(indent), first.number);
     }
 
-    /** A value may go on in lines that are indented alike. */
+    /** Reads a value. It may continue in lines with the same indentation. */
     private String folded(int indent) {
         StringBuilder text = new StringBuilder(lines.get(next++).text);
         while (inBlock(indent) && !isItem(lines.get(next).text)
@@ -184,7 +184,7 @@ final class Yaml {
         return new Node(null, line);
     }
 
-    /** Where the colon after a key is, or -1. */
+    /** Returns the index of the colon after a key, or -1. */
     private static int colon(String text) {
         char quote = text.charAt(0) == '"' || text.charAt(0) == '\'' ? text.charAt(0) : 0;
         for (int i = quote == 0 ? 0 : text.indexOf(quote, 1) + 1; i < text.length(); i++) {
@@ -229,7 +229,7 @@ final class Yaml {
         return new Node(close == ']' ? list : map, line);
     }
 
-    /** The parts between commas that are in no brackets and in no quotes. */
+    /** Splits a text at the commas that are in no brackets and in no quotes. */
     private static List<String> parts(String text) {
         List<String> parts = new ArrayList<>();
         int depth = 0;

@@ -12,14 +12,17 @@ import java.util.Random;
 import org.junit.jupiter.api.Test;
 
 class PauseLinesTest {
-    /** A JVM whose log is known, and what it did. */
+    /** A simulated JVM: its log, and the true times of its pauses. */
     private static final class Jvm {
         final List<String> lines = new ArrayList<>();
         final List<long[]> truth = new ArrayList<>();
         long now_ns = 1_000_000_000;
         long end_ns = now_ns;
 
-        /** Stops. The lines are as late as given. */
+        /**
+         * Makes a pause. Two lines come early_ns before it begins, and its own late_ns after its
+         * end.
+         */
         void pause(long run_ns, long early_ns, long reach_ns, long total_ns, long late_ns) {
             long begin = end_ns + run_ns;
             long since = begin - end_ns;

@@ -7,7 +7,7 @@ import java.lang.instrument.Instrumentation;
 public final class PausesAlone {
     private PausesAlone() {}
 
-    /** Begins, with the directory of the rings. */
+    /** Starts the agent. The argument is the directory of the rings. */
     public static void premain(String directory, Instrumentation instrumentation) {
         NativeAccess.allow(instrumentation);
         Points.configure(new Points.Keep(1, 1), null, directory);

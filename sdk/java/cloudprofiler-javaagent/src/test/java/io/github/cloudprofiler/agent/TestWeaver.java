@@ -6,7 +6,7 @@ import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.util.List;
 
-/** A class loader with an engine's jars, whose classes it weaves, and a test's program. */
+/** A class loader that weaves the classes of an engine's jars, and also has a test's program. */
 public final class TestWeaver extends EngineJars {
     private final Weaver weaver;
     private String program = "";

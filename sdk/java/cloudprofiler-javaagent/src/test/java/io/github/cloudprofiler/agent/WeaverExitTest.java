@@ -15,7 +15,7 @@ import org.objectweb.asm.Label;
 import org.objectweb.asm.MethodVisitor;
 import org.objectweb.asm.Opcodes;
 
-/** Parameters that a method has no more when it returns. */
+/** A method may have overwritten its parameters when it returns. */
 class WeaverExitTest {
     private static final class Loader extends ClassLoader {
         Loader() {
@@ -51,7 +51,7 @@ class WeaverExitTest {
                 m.visitVarInsn(Opcodes.LSTORE, 0);
             }
             case "increment" -> m.visitIincInsn(1, 1);
-            default -> { // a frame that gives the variable up
+            default -> { // a stack map frame drops the variable
                 Label next = new Label();
                 m.visitVarInsn(Opcodes.ILOAD, 1);
                 m.visitJumpInsn(Opcodes.IFEQ, next);

@@ -62,7 +62,9 @@ class WeaverLoadersTest {
         }
     }
 
-    /** A loader may wait for a thread that weaves for another loader. */
+    /**
+     * A loader may wait for a thread that weaves for another loader, and must not wait for ever.
+     */
     @Test
     void noLockIsHeldWhileALoaderIsAsked() throws Exception {
         Weaver weaver = weaver();

@@ -20,7 +20,7 @@ import org.objectweb.asm.Label;
 import org.objectweb.asm.MethodVisitor;
 import org.objectweb.asm.Opcodes;
 
-/** Small classes are woven, loaded, and run: so the virtual machine verifies them. */
+/** Small classes are woven, loaded and run, so the virtual machine verifies them. */
 class WeaverTest {
     /** A tuple. */
     public static class Tuple {
@@ -41,7 +41,7 @@ class WeaverTest {
         }
     }
 
-    /** What is woven. */
+    /** The program that is woven. */
     public static class Program implements Serializable {
         private static final long serialVersionUID = 1;
 
@@ -196,7 +196,7 @@ class WeaverTest {
         assertEquals(List.of(), TestAdvice.SEEN);
     }
 
-    /** Where elements are counted, a hook that goes on after another failed would err. */
+    /** If one joinpoint failed, the others would count elements wrongly, so they stop, too. */
     @Test
     void aSetGoesOffAsAWhole() throws Exception {
         Class<?> c = woven(
@@ -213,7 +213,7 @@ class WeaverTest {
         assertEquals(3, TestAdvice.SEEN.size());
     }
 
-    /** At the end of the stack even the handler's own calls throw. */
+    /** If the stack is full, even the calls in the exception handler throw. */
     @Test
     void theHandlerIsGuardedToo() throws Exception {
         Joinpoint j = joinpoint("work", false, null, null, "test.see(1, 2, 3)");

@@ -4,7 +4,7 @@ import io.github.cloudprofiler.Channel;
 
 /** Logs ten events, and says how many of them the channel keeps. */
 public final class Hello {
-    /** What a class keeps as long as its loader lives. */
+    /** An object that the class keeps as long as its loader lives. */
     public static Object kept;
 
     private Hello() {}

@@ -4,7 +4,8 @@ import java.util.ArrayDeque;
 
 /**
  * Makes the JVM stop often: it allocates, and asks for all stacks. It prints nanoTime when it
- * begins and ends. Arguments: seconds. On a slow machine it takes longer, to stop often enough.
+ * begins and when it ends. The argument is a number of seconds. On a slow machine the program runs
+ * longer, until the JVM has stopped often enough.
  */
 public final class Pauser {
     private static volatile Object latest;

@@ -6,15 +6,16 @@ import java.util.IdentityHashMap;
 import java.util.Map;
 
 /**
- * Flink's records carry no id. But one task writes to a subpartition, and one task reads it in the
- * same order. So each of them counts the elements, and makes the id from the count: see {@link
- * Ordinals}. All elements are counted, records, watermarks and the rest; only records are logged.
- * The name of a partition contains the attempt that produces it, so after a failure ids are new.
+ * Flink's records have no ids. But only one task writes to a subpartition, and only one task reads
+ * it, in the same order. So each of the two counts the elements, and makes the id from the count:
+ * see {@link Ordinals}. All elements are counted: records, watermarks and the rest. Only records
+ * are logged. The name of a partition contains the attempt that produces it, so after a failure the
+ * ids are new.
  */
 public final class FlinkAdvice {
     private FlinkAdvice() {}
 
-    /** An output: the ids of the next elements, by subpartition. */
+    /** The state of an output: the id of the next element of each subpartition. */
     private static final class Output {
         final String partition;
         final FlinkTask task;
@@ -48,7 +49,7 @@ public final class FlinkAdvice {
 
     private static final Map<String, Output> OUTPUTS = new HashMap<>();
 
-    /** Makes the state of an output, or finds it: a writer's class and its subclass share it. */
+    /** Returns the state of an output, which a writer's class and its subclass share. */
     public static Object output(Object partitionWriter) throws ReflectiveOperationException {
         String partition = Reach.call(partitionWriter, "getPartitionId").toString();
         int subpartitions = (int) Reach.call(partitionWriter, "getNumberOfSubpartitions");
@@ -65,7 +66,7 @@ public final class FlinkAdvice {
         }
     }
 
-    /** What a writer may be given. */
+    /** What a program may give to a writer. */
     private enum Kind { RECORD, OTHER_ELEMENT, FOREIGN }
 
     private static final String ELEMENTS = "org.apache.flink.streaming.runtime.streamrecord.";
@@ -95,7 +96,7 @@ public final class FlinkAdvice {
                 o.task.sent(id);
             }
         } else if (kind == Kind.FOREIGN && !o.uncounted[subpartition]) {
-            // A job of the DataSet interface, which uses the same writer for the bare records.
+            // A job of the DataSet interface: it gives bare records to the same writer.
             o.uncounted[subpartition] = true;
             Say.once("flink: tasks of the DataSet interface write bare records, which have no ids");
         }
@@ -115,8 +116,8 @@ public final class FlinkAdvice {
     }
 
     /**
-     * After a restart from an unaligned checkpoint, elements come into a subpartition as bytes, and
-     * nobody can count them. The subpartition gets no ids then.
+     * After a restart from an unaligned checkpoint, elements come into a subpartition as bytes,
+     * which nobody can count. From then on the subpartition gets no ids.
      */
     public static void restored(Object output, int subpartition) {
         Output o = (Output) output;
@@ -126,8 +127,8 @@ public final class FlinkAdvice {
     }
 
     /**
-     * A writer is closed. Its own state may be null, though there is an output: if elements were
-     * restored into the partition and the writer wrote nothing.
+     * A writer is closed. Its state is null if the writer wrote nothing. There may still be an
+     * output, because elements were restored into the partition.
      */
     public static void outputClosed(Object output, Object partitionWriter)
             throws ReflectiveOperationException {
@@ -138,19 +139,19 @@ public final class FlinkAdvice {
         synchronized (OUTPUTS) {
             o = OUTPUTS.remove(partition);
         }
-        if (o != null) { // else it is closed already, or was never used
+        if (o != null) { // null: it is closed already, or was never used
             o.task.leave();
         }
     }
 
-    /** Whether there is an output for a partition. */
+    /** Returns whether there is an output for a partition. */
     static boolean isOpen(String partition) {
         synchronized (OUTPUTS) {
             return OUTPUTS.containsKey(partition);
         }
     }
 
-    /** Whether an output gives ids to what goes into a subpartition now. */
+    /** Returns whether an output gives ids to the next elements of a subpartition. */
     static boolean numbers(Object output, int subpartition) {
         return !((Output) output).uncounted[subpartition];
     }
@@ -182,7 +183,7 @@ public final class FlinkAdvice {
             this.task = task;
         }
 
-        // The index in a queue's name is no help: it counts within one of the gates of a union.
+        // The index in a queue's name does not help: each gate of a union counts its queues from 0.
         void findChannels() throws ReflectiveOperationException {
             int n = (int) Reach.call(gate, "getNumberOfInputChannels");
             for (int i = 0; i < n; i++) {
@@ -230,7 +231,7 @@ public final class FlinkAdvice {
         return q;
     }
 
-    /** Whether an input knows the ids of a queue. */
+    /** Returns whether an input knows the ids of a queue. */
     static boolean counts(Object input, Object queue) throws ReflectiveOperationException {
         return find((Input) input, queue).counted;
     }
@@ -262,7 +263,7 @@ public final class FlinkAdvice {
     private static final String RECOVERED =
             "org.apache.flink.runtime.io.network.partition.consumer.RecoveredInputChannel";
 
-    /** The task has worked on the element that came last. */
+    /** The task has finished its work on the element that came last. */
     public static void processed(Object input) {
         if (input == null) {
             return;
@@ -284,7 +285,7 @@ public final class FlinkAdvice {
 
     /**
      * A timer or a letter of the mailbox is about to run, perhaps while the task works on a record.
-     * What it emits was not made of that record.
+     * The records that it emits were not made of that record.
      */
     public static void interrupted() {
         FlinkTask t = FlinkTask.OF_THREAD.get();

@@ -7,8 +7,9 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * One attempt to run a task, which is a chain of operators: its channels, and the record that it
- * works on. Its inputs and outputs share it. They are used under the task's own mutual exclusion.
+ * One attempt to run a task, which is a chain of operators. It has the task's channels, and knows
+ * the record that the task works on. The task's inputs and outputs share it. Flink lets only one
+ * thread at a time use them.
  */
 final class FlinkTask {
     // Such as "Source: Numbers -> Map (1/2)#0 (8c7…_0_0_0)": name, subtask, attempt, attempt's id.
@@ -17,7 +18,9 @@ final class FlinkTask {
 
     private static final Map<String, FlinkTask> TASKS = new HashMap<>(); // by the owner's text
 
-    /** The task of a thread, for what happens beside the input: timers, letters of the mailbox. */
+    /**
+     * The task of a thread, for timers and letters of the mailbox, which do not come from an input.
+     */
     static final ThreadLocal<FlinkTask> OF_THREAD = new ThreadLocal<>();
 
     final String owner;
@@ -29,7 +32,7 @@ final class FlinkTask {
     private Channel send;
     private Channel links;
 
-    /** A record that no input's record made: by a timer, or asynchronously. */
+    /** For records that were not made of an input's record, but by a timer or asynchronously. */
     private Channel unlinked;
 
     private final String name; // of the channels, without the point
@@ -39,8 +42,8 @@ final class FlinkTask {
     long current;
     private boolean hasInput;
 
-    private int interruptions; // that run one within another
-    private boolean workedBefore; // the first of them
+    private int interruptions; // how many of them run, one within another
+    private boolean workedBefore; // whether the task worked before the first of them
 
     private FlinkTask(String owner) {
         this.owner = owner;
@@ -72,7 +75,7 @@ final class FlinkTask {
         }
     }
 
-    /** Ends the use by an input or an output. The last one closes the channels. */
+    /** An input or an output no longer uses the task. The last one closes the channels. */
     void leave() {
         synchronized (TASKS) {
             if (--users > 0) {
@@ -110,7 +113,7 @@ final class FlinkTask {
         return c != null ? c : (unlinked = Points.open(name + "/unlinked", false));
     }
 
-    /** The task begins to work on a record; any interruption has ended, perhaps by an exception. */
+    /** The task begins to work on a record. So all interruptions are over, even without resumed. */
     void work(long id) {
         interruptions = 0;
         current = id;

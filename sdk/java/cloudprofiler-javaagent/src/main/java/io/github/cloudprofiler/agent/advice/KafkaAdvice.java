@@ -9,14 +9,15 @@ import java.util.Map;
 import java.util.Set;
 
 /**
- * A record of Kafka has a place: topic, partition and offset. The consumer knows it, and the
+ * A record of Kafka has a place: topic, partition and offset. The consumer knows the place. The
  * producer learns it when a broker acknowledges the record. So the producer notes when it was asked
- * to send, and logs that with the acknowledgement. A record that is not acknowledged is not logged.
+ * to send the record, and logs that moment when the acknowledgement comes. A record that is not
+ * acknowledged is not logged.
  */
 public final class KafkaAdvice {
     private KafkaAdvice() {}
 
-    /** The ids of a partition's records: that of the record with the offset 0. */
+    /** For each partition, the id of the record with the offset 0. Others follow from it. */
     private static final class Places {
         private final Map<Object, Long> known = new HashMap<>();
 
@@ -41,13 +42,13 @@ public final class KafkaAdvice {
         private static final ThreadLocal<Sending> OF_THREAD =
                 ThreadLocal.withInitial(Sending::new);
 
-        Origin next; // of the record that Streams is about to send
+        Origin next; // the origin of the record that Streams is about to send
         Object record; // that record
 
         private long stamp;
-        private Origin origin; // of the record that the producer is working on
+        private Origin origin; // the origin of the record that the producer is working on
         private Batch split;
-        private int moved; // records of split
+        private int moved; // how many records of split have moved to smaller batches
 
         static Sending ofThread() {
             return OF_THREAD.get();
@@ -68,7 +69,7 @@ public final class KafkaAdvice {
 
     /** The records of a batch. The producer's own locks guard it. */
     private static final class Batch {
-        final String actor; // of the records that are the program's own
+        final String actor; // the sender of records without an origin: of the program's own
         final long first;
         long[] stamps = new long[16];
         Origin[] origins; // null if all records are the program's own
@@ -129,7 +130,7 @@ public final class KafkaAdvice {
         }
     }
 
-    /** The channels of one that sends. */
+    /** The channels of a sender. */
     private static final class Actor {
         private final String name;
         private Channel send;
@@ -153,7 +154,7 @@ public final class KafkaAdvice {
         }
     }
 
-    /** What a thread has that takes acknowledgements. Each producer has such a thread. */
+    /** The state of a thread that receives acknowledgements. Each producer has such a thread. */
     private static final class Sent {
         private static final ThreadLocal<Sent> OF_THREAD = ThreadLocal.withInitial(Sent::new);
 
@@ -189,8 +190,8 @@ public final class KafkaAdvice {
     }
 
     /**
-     * A broker has acknowledged a batch. The batch may have failed before, because this took too
-     * long: its records are in the topic all the same.
+     * A broker has acknowledged a batch. The producer may have given the batch up before, because
+     * the acknowledgement took too long. Its records are in the topic all the same.
      */
     public static void acknowledged(Object batch, long baseOffset, int records) {
         Batch b = (Batch) batch;
@@ -224,7 +225,7 @@ public final class KafkaAdvice {
         }
     }
 
-    // Streams reads the logs of its own state stores by such consumers.
+    // Streams reads the changelogs of its state stores by consumers whose names end in this.
     private static final String RESTORES = "-restore-consumer";
 
     /** Makes the state of a consumer. */

@@ -5,7 +5,7 @@ import io.github.cloudprofiler.Options;
 
 /** Opens the channels of advices, with what the user configured. */
 public final class Points {
-    /** Which ids are kept: those with id mod y below x. All, if x is y. */
+    /** Which ids are kept: those with id mod y below x. If x equals y, all are kept. */
     public record Keep(long x, long y) {}
 
     private static volatile Keep keep = new Keep(1, 1);
@@ -21,7 +21,7 @@ public final class Points {
         dir = directory;
     }
 
-    /** Makes an actor of what an engine calls an operator: channel names have few characters. */
+    /** Turns an engine's name of an operator into one that channel names permit. */
     static String actor(String text) {
         String name = text.replaceAll("[^A-Za-z0-9_.-]+", "_").replaceAll("^[._]+|_+$", "");
         return name.isEmpty() ? "unnamed" : name.substring(0, Math.min(name.length(), 96));
@@ -53,7 +53,7 @@ public final class Points {
         return Channel.open(name, options().policy("drop"));
     }
 
-    /** Whether every id is kept. Only then are links whole. */
+    /** Returns whether every id is kept. Only then does every link have both of its ends. */
     static boolean keepsAll() {
         return keep.x == keep.y;
     }

@@ -10,8 +10,8 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * Asks an engine's objects: by reflection for what is needed once, and by method handles for what
- * is needed for each event.
+ * Calls methods of an engine's objects and reads their fields: by reflection if that is needed only
+ * once, and by method handles if it is needed for each event.
  */
 final class Reach {
     private Reach() {}
@@ -99,7 +99,7 @@ final class Reach {
         throw new NoSuchFieldException(of.getClass().getName() + "." + name);
     }
 
-    /** Whether an object's class is the named one, or inherits from it. */
+    /** Returns whether an object's class is the named one, or inherits from it. */
     static boolean isA(Object o, String className) {
         for (Class<?> c = o.getClass(); c != null; c = c.getSuperclass()) {
             if (c.getName().equals(className)) {

@@ -6,9 +6,9 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Function;
 
 /**
- * A Storm tuple that is anchored carries the random ids of the spouts' tuples that it comes from.
- * They are the ids that are logged: a tuple has one id from the spout to the last bolt, and a tuple
- * of several roots is logged once for each.
+ * An anchored tuple of Storm has the random ids of its roots, the spouts' tuples that it was made
+ * of. These ids are logged, so a tuple keeps its id from the spout to the last bolt. A tuple with
+ * several roots is logged once for each root.
  */
 public final class StormAdvice {
     private StormAdvice() {}
@@ -25,8 +25,8 @@ public final class StormAdvice {
     }
 
     /**
-     * The state of a transfer, which belongs to one executor: the channels of its tasks. Another
-     * topology of the same JVM has the same numbers for tasks of its own.
+     * The state of a transfer: the channels of the tasks of one executor. They are not shared with
+     * other executors, because another topology in the same JVM may use the same task numbers.
      */
     private static final class Transfer {
         // A bolt may emit from threads of its own, so these channels are shared.
@@ -66,8 +66,8 @@ public final class StormAdvice {
     }
 
     /**
-     * A tuple is handed to the transfer. A second attempt, which has no queue for those that do not
-     * fit, is none of our business.
+     * A tuple is handed to the transfer. The first attempt has a queue for tuples that do not fit.
+     * A second attempt has none, and is not logged again.
      */
     public static void sent(
             Object transfer, Object tuple, int task, String stream, Map<?, ?> roots, Object queue)
@@ -98,8 +98,8 @@ public final class StormAdvice {
     }
 
     /**
-     * Returns the channel that counts what a task sends without an anchor. Such tuples carry no id;
-     * the analysis says so.
+     * Returns the channel that counts the tuples that a task sends without an anchor. Such tuples
+     * have no id, and the analysis says so.
      */
     static Channel unanchored(Object transfer, Object tuple, int task)
             throws ReflectiveOperationException {

@@ -5,10 +5,11 @@ import io.github.cloudprofiler.agent.advice.KafkaAdvice.Origin;
 import io.github.cloudprofiler.agent.advice.KafkaAdvice.Sending;
 
 /**
- * Kafka Streams reads, processes and sends on one thread, and knows at each moment which record it
- * is at work on: also if a cache or a buffer kept the result for a while. So a record that a sink
- * sends is linked with that one. What a punctuation sends was made of no record that Streams could
- * name, and is not linked. {@link KafkaAdvice} logs what is sent.
+ * Kafka Streams reads, processes and sends on one thread, and can name at each moment the record
+ * that it is processing. This is also true if a cache or a buffer kept a result for a while. So a
+ * record that a sink sends is linked with the record that Streams names then. For a record that a
+ * punctuation sends, Streams names none, so that record is not linked. {@link KafkaAdvice} logs the
+ * sent records.
  */
 public final class StreamsAdvice {
     private StreamsAdvice() {}
@@ -60,9 +61,9 @@ public final class StreamsAdvice {
         }
     }
 
-    /** What sends the records of a task. */
+    /** The state of the object that sends the records of a task. */
     private static final class Sink {
-        // Streams sends what changes its state stores without a context. Nobody works on that.
+        // Streams sends the changes of its state stores without a context. They are not logged.
         static final Origin STORE = new Origin("", false, 0, false);
 
         final Object taskId;
@@ -76,7 +77,7 @@ public final class StreamsAdvice {
         }
     }
 
-    /** Makes the state of what sends a task's records. */
+    /** Makes the state of the object that sends a task's records. */
     public static Object sink(Object taskId) {
         return new Sink(taskId);
     }
@@ -105,7 +106,7 @@ public final class StreamsAdvice {
         return new Origin(s.actor, true, s.first + offset, true);
     }
 
-    /** Streams gives its producer a record: the one that its sink had. */
+    /** Streams gives its producer the record that its sink had. */
     public static void sending(Object record) {
         Sending.ofThread().record = record;
     }

@@ -15,11 +15,11 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** The advice, with objects that have those members of Flink's that it uses. */
+/** Tests the advice with objects that have the members of Flink's classes that it uses. */
 class FlinkAdviceTest {
     private static final String ELEMENTS = "org.apache.flink.streaming.runtime.";
 
-    /** The name of a channel: its index counts within one gate. */
+    /** Flink's name of a channel. Each gate counts its channels from 0. */
     private record Info(int getGateIdx, int getInputChannelIdx) {}
 
     private static final class Range {
@@ -136,7 +136,7 @@ class FlinkAdviceTest {
         }
     }
 
-    /** What is written may be anything: a cast to an element would throw. */
+    /** A program may write any object, so a cast to an element would throw. */
     @Test
     void noElementIsCast() throws Exception {
         try (InputStream in = FlinkAdvice.class.getResourceAsStream("../flink.yaml")) {

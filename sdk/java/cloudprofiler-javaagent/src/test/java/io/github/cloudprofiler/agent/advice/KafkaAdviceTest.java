@@ -22,7 +22,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** The advice, called by classes of Kafka that were woven. */
+/** Tests the advice as woven classes of Kafka call it. */
 class KafkaAdviceTest {
     private static final int RECORDS = 2 * 4096; // ring/FORMAT.md has this and the offsets below
     private static final int TAIL = 4096;
@@ -44,7 +44,9 @@ class KafkaAdviceTest {
         Points.configure(new Points.Keep(1, 1), null, null);
     }
 
-    /** A record. A link is two of them: of the parent's id, and of the child's. */
+    /**
+     * A record of a ring. A link is two of them: one with the parent's id, one with the child's.
+     */
     private record Event(long stamp, long id) {}
 
     /** Returns what was logged, by the channels' names. */
@@ -103,7 +105,7 @@ class KafkaAdviceTest {
         assertEquals(3, logged().size(), "a consumer that restores a state was logged");
     }
 
-    /** The stamp is that of the call, and not that of the acknowledgement. */
+    /** The stamp was read at the call of send, and not at the acknowledgement. */
     @ParameterizedTest
     @ValueSource(strings = {"3.9.1", "4.1.1"})
     void partsOfABatchKeepTheirStamps(String version) throws Throwable {

@@ -14,7 +14,7 @@ import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.record.MemoryRecords;
 import org.apache.kafka.common.record.TimestampType;
 
-/** What Kafka does with batches and records, without a broker. Its classes of Kafka are woven. */
+/** Does with batches and records what Kafka does, without a broker. Kafka's classes are woven. */
 public final class KafkaProgram {
     private static final TopicPartition PLACE = new TopicPartition("orders", 3);
 
@@ -42,7 +42,7 @@ public final class KafkaProgram {
         return b;
     }
 
-    /** Does what the name says, with offsets from the given one on. */
+    /** Fills a batch and acknowledges it. Its records get the offsets from the given one on. */
     public static void acknowledge(int records, long offset) {
         ProducerBatch b = filled(records);
         if (send(b)) {

@@ -11,7 +11,7 @@ import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The advice, with objects that have those members of Storm's that it uses. */
+/** Tests the advice with objects that have the members of Storm's classes that it uses. */
 class StormAdviceTest {
     private record Tuple(String getSourceComponent) {}
 
@@ -27,7 +27,7 @@ class StormAdviceTest {
         assertSame(split, StormAdvice.channel(a, new Tuple("split"), 4));
     }
 
-    /** Tuples without an id are counted, but for those that Storm itself sends. */
+    /** Tuples without an id are counted, except those that Storm itself sends. */
     @Test
     void tuplesThatAreNotAnchoredAreCounted(@TempDir Path dir) throws Exception {
         Points.configure(new Points.Keep(1, 1), null, dir.toString());
