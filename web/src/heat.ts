@@ -28,7 +28,7 @@ export function heat(view: View, run: Run, data: Latencies, width: number): HTML
   const y = valueScale(format.draw(lo), format.draw(hi), [height - 26, 12], true, 6);
   const py = (cycles: number) => y(format.draw(Math.max(cycles, lo)));
   const bands = new Map(data.bands.map((b) => [b.band, b]));
-  /** last is the end of a bucket, or the begin of the next bucket if the gap is small. */
+  /** last is the end of a bucket, or the start of the next bucket if the gap is small. */
   const last = (i: number) => {
     const b = data.buckets[i]!, next = data.buckets[i + 1];
     return next && next.from_cycles - b.to_cycles < (b.to_cycles - b.from_cycles) * 0.5

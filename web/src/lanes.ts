@@ -1,6 +1,6 @@
-// A lane for each instance of an actor on each node. A tuple's stay in an instance is the time from
-// its first event there to its last. A lane shows how many stays there were, or each of them if few
-// are in view.
+// A lane for each instance of an operator on each node. A tuple's stay in an instance is the time
+// from its first event there to its last. A lane shows how many stays there were, or each of them
+// if few are in view.
 
 import { html } from "./dom.ts";
 import type { Lane, LaneRows, Path, Pauses, Point, Row, Sum } from "./explore-data.ts";
@@ -62,7 +62,7 @@ export function shownLanes(view: View, run: Run): number[] {
   return order.slice(first, first + lanesShown);
 }
 
-/** actorColour gives actors colours in the order of the path. */
+/** actorColour gives operators colours in the order of the path. */
 function actorColour(run: Run, lane: Lane): string {
   const actors = [...new Set(run.order().map((i) => run.meta.lanes[i]!.actor))];
   return `s${Math.max(0, actors.indexOf(lane.actor)) % 6}`;
@@ -203,7 +203,7 @@ export function lanes(
       if (s) view.zoom(s.from_cycles / run.scale, Math.max(s.to_cycles, to) / run.scale);
     },
   });
-  /** paintPath draws a tuple's way from lane to lane. */
+  /** paintPath draws a tuple's path from lane to lane. */
   function paintPath(pen: Pen, path: Path, x: (c: number) => number): void {
     const at = path.events
       .map((e) => ({ e, i: data.findIndex((d) => d.lane === e.lane) }))

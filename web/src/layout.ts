@@ -5,7 +5,7 @@ export interface Edge { from: string; to: string }
 /** Place is one of `slots` slots of a layer. If the layer is not full, `slot` may be a fraction. */
 export interface Place { layer: number; slot: number; slots: number }
 
-/** layers is each actor's longest path from a source. Edges that close a circle do not count. */
+/** layers is each operator's longest path from a source. Edges that close a circle do not count. */
 export function layers(names: string[], edges: Edge[]): Map<string, number> {
   const known = new Set(names);
   const out = new Map<string, string[]>(names.map((n) => [n, []]));
@@ -105,7 +105,7 @@ export function place(names: string[], edges: Edge[]): Layout {
 function placePart(actors: string[], all: Edge[]): Layout {
   const layer = layers(actors, all);
   const names = [...actors], edges: Edge[] = [], passing = new Map<string, string[]>();
-  let mark = "past"; // no actor's name begins with it
+  let mark = "past"; // no operator's name begins with it
   while (names.some((n) => n.startsWith(mark))) mark += "+";
   for (const e of all) {
     const between = passing.get(edgeKey(e)) ?? [];
