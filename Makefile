@@ -1,6 +1,6 @@
-# Every target can be typed on its own. make test runs the targets in TEST_PARTS and sums up. Those
-# behind the slash wait more than they compute, and run beside the others. So each side takes about
-# as long as the other. The logic is in scripts/.
+# Every target can be typed on its own. make test runs the targets in TEST_PARTS and sums up. The
+# parts behind the slash wait more than they compute, so they run beside the parts before it. Both
+# groups take about equally long. The logic is in scripts/.
 # The scripts install what they need, and say so if they cannot.
 
 SHELL := bash
@@ -108,7 +108,7 @@ test-web: ## test the pages in node and in a browser
 	@scripts/test-web
 
 .PHONY: bars
-bars: build ## measure every bar, small: judge what holds on every machine, print timings
+bars: build ## measure every bar briefly, and judge those that must hold on every machine
 	@scripts/bars
 
 .PHONY: mutations
