@@ -30,7 +30,7 @@ const (
 	atIncarnation = 32
 	atChecksum    = 248
 	atControl     = 1024
-	atWord        = atShard + 48 // the word of a ring with one writer
+	atWord        = atShard + 48 // the switching word of a ring with one writer
 	atShard       = 4096         // the first shard; all shards have the same size
 	shardBytes    = 4096
 	atTail        = 0 // this offset and those below are relative to a shard

@@ -268,7 +268,8 @@ func TestChronyIsAskedEverySecond(t *testing.T) {
 			return asked.Load() - before
 		}
 		since(59 * time.Second)
-		if n := asked.Load(); n != 6 { // all requests, even from before the call of since
+		// This counts all requests, even those before the call of since.
+		if n := asked.Load(); n != 6 {
 			t.Errorf("asked %d times in a minute without a run", n)
 		}
 		p.open(path)

@@ -202,7 +202,7 @@ func hasRow(path string) bool {
 	reader, err := logstore.NewReader(file, path)
 	for err == nil {
 		var block *logstore.Block
-		// an opened channel that logs nothing has transitions alone
+		// a channel that was opened, but logged nothing, has only transitions
 		if block, err = reader.Next(); err == nil && block.Kind() != logstore.Transitions {
 			return true
 		}

@@ -76,7 +76,7 @@ type ProcessUsage struct {
 	Rings     int   `json:"rings"`
 	RingBytes int64 `json:"ring_bytes"`
 
-	PIDNamespace uint64 `json:"pid_namespace,omitempty"` // in which ProcessID is valid
+	PIDNamespace uint64 `json:"pid_namespace,omitempty"` // namespace of ProcessID
 }
 
 // Status returns the present status.

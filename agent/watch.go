@@ -58,7 +58,8 @@ func (w *watch) now(a *Agent) (order uint64, arrived time.Time, limit int, more 
 	defer w.mu.Unlock()
 	if a.ctx.Err() != nil || !time.Now().Before(w.until) {
 		w.sending = false
-		a.drainer.SampleFrom(-1) // under the lock: after it, the next order may start sampling
+		// Do this under the lock: after its release, the next order may start sampling.
+		a.drainer.SampleFrom(-1)
 	}
 	limit = int(time.Duration(w.events) * samplePeriod / time.Second)
 	return w.order, w.arrived, min(max(limit, 1), control.MaxSampled), w.sending

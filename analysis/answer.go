@@ -44,7 +44,7 @@ type Answer struct {
 	// other point can lie between the two, Spans has that span already, and EndToEnd leaves it out.
 	EndToEnd []Span     `json:"end_to_end"`
 	Length   *RunLength `json:"run_length,omitempty"`
-	Counters []Counter  `json:"counters,omitempty"` // of channels that count
+	Counters []Counter  `json:"counters,omitempty"` // results of channels that count
 
 	// Bins is the time axis of everything that is shown over time.
 	Bins Bins `json:"bins"`
@@ -52,7 +52,7 @@ type Answer struct {
 	// Comparisons put our bound beside the bounds of other methods, for each pair of related nodes.
 	Comparisons []Comparison `json:"comparisons,omitempty"`
 
-	JVMs []JVM `json:"jvms,omitempty"` // those that logged their pauses
+	JVMs []JVM `json:"jvms,omitempty"` // the JVMs that logged their pauses
 
 	ReturnTrips []ReturnTrips `json:"return_trips,omitempty"`
 
@@ -120,7 +120,7 @@ type Point struct {
 	Actor string `json:"actor"`
 
 	Nodes  []string `json:"nodes"`
-	Events uint64   `json:"events"` // in the logs, without poison
+	Events uint64   `json:"events"` // number in the logs, without poison
 
 	Source bool `json:"source"` // no point precedes it
 	Sink   bool `json:"sink"`   // no point follows it
@@ -325,7 +325,7 @@ type RunLength struct {
 	From    string `json:"from"` // channel and node
 	To      string `json:"to"`
 	Poison  bool   `json:"poison"` // the end is a poison
-	Tuples  uint64 `json:"tuples"` // that were counted by the channels at the end
+	Tuples  uint64 `json:"tuples"` // number that the channels at the end counted
 	Verdict string `json:"verdict"`
 }
 
@@ -365,8 +365,8 @@ type Passed struct {
 	Point   string   `json:"point"`
 	Channel string   `json:"channel"`
 	Node    string   `json:"node"`
-	Reading Reading  `json:"reading"` // of the node's own counter
-	At      Interval `json:"at"`      // since the path's first event
+	Reading Reading  `json:"reading"` // reading of the node's own counter
+	At      Interval `json:"at"`      // time since the path's first event
 	Verdict string   `json:"verdict"`
 
 	// After has the spans that lead to this event from the events directly before it: several where

@@ -18,7 +18,7 @@ import (
 type Comparison struct {
 	A       string   `json:"a"`
 	B       string   `json:"b"`
-	Verdict string   `json:"verdict"` // of our own bound: consistent, suspect
+	Verdict string   `json:"verdict"` // the verdict on our own bound: consistent or suspect
 	Methods []Method `json:"methods"` // one for each name below, in the order of the names
 }
 

@@ -143,7 +143,7 @@ func TestClaimsGrowOld(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, until_s := range map[string]float64{"too old": 10, "it follows no source": 4} {
-		end := int(until_s * simrun.Hz / float64(a.Bins.Width_cycles)) // bin
+		end := int(until_s * simrun.Hz / float64(a.Bins.Width_cycles)) // index of a bin
 		if end < 10 || end+10 > a.Bins.Count {
 			t.Fatalf("%d bins, and claims end in the %dth", a.Bins.Count, end)
 		}

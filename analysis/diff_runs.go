@@ -9,7 +9,7 @@ import (
 // measured is a span's percentile in one run, in ns.
 type measured struct {
 	lo, hi  float64
-	noise   float64 // of the percentile, in ns, as Durations.noise; infinite: not known
+	noise   float64 // noise of the percentile in ns, as in Durations.noise; infinite: not known
 	count   uint64
 	lacking uint64 // durations that are withheld or could not be computed
 	run     string

@@ -151,7 +151,7 @@ func (s *sum) add(v int64) {
 type sums struct{ lo, hi sum }
 
 func (s *sums) add(elapsed []tscratio.Elapsed) {
-	const most, bits = 1 << 16, 47 // the sum of so many ends, each below 2^bits, fits into 64 bits
+	const most, bits = 1 << 16, 47 // a sum of this many ends, each below 2^bits, fits into 64 bits
 	for len(elapsed) > 0 {
 		some := elapsed[:min(len(elapsed), most)]
 		elapsed = elapsed[len(some):]

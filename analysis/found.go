@@ -127,7 +127,7 @@ type slow struct {
 type backwards struct {
 	id      uint64
 	span    spanKey
-	a, b    int // nodes
+	a, b    int // indices of the nodes
 	elapsed tscratio.Elapsed
 }
 

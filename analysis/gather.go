@@ -340,7 +340,7 @@ func (in *input) gather(ctx context.Context, s *scattered, g *graph, axes []axis
 // wait.
 func (w *gatherer) settle() {
 	for _, p := range w.plans {
-		if p.tuples == 0 { // of missed durations alone
+		if p.tuples == 0 { // the plan is only for missed durations
 			continue
 		}
 		w.found.tuples += p.tuples

@@ -246,9 +246,9 @@ func (f *Filter) channel(node, name, point string) bool {
 	return len(f.Channels) == 0
 }
 
-// unmatched returns the nodes and patterns that choose nothing of a run, with the names that exist.
-// A node and a pattern may each choose something, but together choose nothing. unmatched does not
-// report these.
+// unmatched returns the chosen nodes and patterns that match nothing in a run, and the names that
+// exist there. A node and a pattern may each match something, but nothing that matches both.
+// unmatched does not report these.
 func (f *Filter) unmatched(nodes, channels []string) (missing []runs.Missing) {
 	for _, n := range f.Nodes {
 		if !slices.Contains(nodes, n) {

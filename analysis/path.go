@@ -121,7 +121,7 @@ func (l *Span) Lateness() bool {
 
 // paths finds which points the same tuples pass, and which spans between these points are slow.
 func (a *assembler) paths(out *Answer) {
-	var masks []uint64 // of ranks, disjoint
+	var masks []uint64 // masks of ranks; no two have a rank in common
 	for mask := range a.found.masks {
 		masks = slices.DeleteFunc(masks, func(other uint64) bool {
 			if other&mask == 0 {

@@ -22,7 +22,7 @@ const (
 	pauseNumberShift = 32
 	pauseBoundShift  = 16
 	pauseMomentShift = 8
-	pauseBoundMask   = 0xFFFF // of the bound; as a bound, it is not known
+	pauseBoundMask   = 0xFFFF // mask of the bound; if all its bits are set, the bound is not known
 	pauseMoments     = 3      // begin, all threads stopped, end
 )
 

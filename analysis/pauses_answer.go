@@ -59,7 +59,7 @@ type SpanPauses struct {
 // PausedTime is how much of some durations lay in pauses.
 type PausedTime struct {
 	Count        uint64 `json:"count"`
-	Least_cycles int64  `json:"least_cycles"` // no high end is smaller
+	Least_cycles int64  `json:"least_cycles"` // no high end of these durations is smaller
 	Surely       uint64 `json:"surely"`       // how many surely contain a part of a pause
 	Perhaps      uint64 `json:"perhaps"`      // how many surely or perhaps do
 

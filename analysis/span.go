@@ -27,7 +27,7 @@ type spanKey struct {
 type span struct {
 	key   spanKey
 	parts []*spanPart // by first node·nodes + second node
-	bins  []*binned   // over time
+	bins  []*binned   // the durations over time
 	// critical sums up the durations on critical paths. In a span of whole paths, it sums up the
 	// whole paths that are critical from end to end.
 	critical critical
@@ -80,7 +80,7 @@ func (l *span) kind(in *input, g *graph) string {
 // together, because that takes less time for each.
 type spanPart struct {
 	distribution
-	a, b      int       // nodes
+	a, b      int       // indices of the nodes
 	fresh     [2]*fresh // pairs off the critical path, and pairs on it
 	held      *heldPart // nil: the truth is not known
 	unplaced  uint64

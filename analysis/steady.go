@@ -7,7 +7,7 @@ const (
 	leastShare  = 0.05 // smallest share of the tuples that end there
 	leastJudged = 1000 // tuples; with fewer, chance hides whether the share changes
 	leastGroups = 5    // smallest number of groups of neighbouring bins
-	mostGroups  = 40   // so many that a burst of a tenth of the tuples has whole groups
+	mostGroups  = 40   // with this many, a burst of a tenth of the tuples covers whole groups
 	// falseAlarm is the largest probability that a share that never changes is found to change.
 	falseAlarm = 0.001
 	// changed is the smallest change of the share that matters. It is relative to the share of

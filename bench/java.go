@@ -29,7 +29,7 @@ type JavaOptions struct {
 
 // JavaResult is what log calls cost in Java.
 type JavaResult struct {
-	C_ns    float64 // a log call in C
+	C_ns    float64 // cost of a log call in C
 	Missing string  // Java installations that are not here
 	Rows    []JavaRow
 }

@@ -17,8 +17,8 @@ const disturbedShare = 0.1
 // usage is the processor time spent up to some moment.
 type usage struct {
 	at   time.Time
-	busy time.Duration // of all processes on this machine, and the time that its hypervisor took
-	own  time.Duration // of this process and of its children that have ended
+	busy time.Duration // time of all processes, and the time that the machine's hypervisor took
+	own  time.Duration // time of this process, and of its children that have ended
 }
 
 // tick is the unit of the kernel in /proc/stat. It is the same on every Linux on which Go runs.

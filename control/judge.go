@@ -56,7 +56,7 @@ type sender struct {
 	key        Key
 	address    string
 	registered bool
-	asks       bool // it may ask questions
+	asks       bool // the sender may ask questions
 }
 
 func (s *Server) refuse(from sender, request uint64, reason Reason, code Code, text string) {

@@ -19,9 +19,9 @@ import (
 var ErrClosed = errors.New("link is closed")
 
 const (
-	handshakeLimit    = 2 * time.Second // for the whole handshake, even if bytes arrive slowly
-	wireHeartbeat     = 2 * time.Second // ZeroMQ's own, to find dead connections
-	wireHeartbeatDead = 6 * time.Second // so long a silence or slow message ends a connection
+	handshakeLimit    = 2 * time.Second // time for the whole handshake, even if bytes arrive slowly
+	wireHeartbeat     = 2 * time.Second // how often ZeroMQ itself checks the connection
+	wireHeartbeatDead = 6 * time.Second // a silence or slow message of this length ends it
 	wireOverhead      = 1024            // bytes that CURVE may add to a frame
 	sendQueue         = 1000            // number of messages to one peer that may wait in ZeroMQ
 	lookEvery         = 50 * time.Millisecond

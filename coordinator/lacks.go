@@ -12,8 +12,8 @@ import (
 // These limits restrict the list of what a run lacks. Without limits, a node could report missing
 // parts without end.
 const (
-	maxMissing     = 10_000 // for all of a run
-	maxMissingPart = 64     // for one part of a run
+	maxMissing     = 10_000 // limit for a whole run
+	maxMissingPart = 64     // limit for one part of a run
 )
 
 func (r *run) lacks(part, reason string) {

@@ -57,7 +57,7 @@ type RunStatus struct {
 	Of      int64          `json:"of,omitempty"`    // number of bytes to collect, if known
 	Sweep   *SweepStatus   `json:"sweep,omitempty"`
 	Missing []runs.Missing `json:"missing,omitempty"`
-	Path    string         `json:"path"` // on the server's machine
+	Path    string         `json:"path"` // path on the server's machine
 	Problem string         `json:"problem,omitempty"`
 }
 

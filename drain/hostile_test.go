@@ -100,7 +100,7 @@ func TestBadRingsAmongHealthyOnes(t *testing.T) {
 			bad := r.open("bad/x", handlers.Options{Policy: "drop", Buffer: "16KiB"})
 			good := r.open("good/x", handlers.Options{Policy: "drop", Buffer: "16KiB"})
 			r.run(2 * tick)
-			const n = 600 // of 1,024 records; the drainer writes these at once
+			const n = 600 // the ring has room for 1,024 records; the drainer writes these at once
 			for i := range uint64(n) {
 				bad.Log(i)
 				good.Log(i)

@@ -17,7 +17,7 @@ import (
 func TestBarJavaRecordsOnceAfterKills(t *testing.T) {
 	kills, least := 15, 3
 	if proof.Begin(t) == proof.Full {
-		kills, least = 500, 300 // two of three hit a JVM
+		kills, least = 500, 300 // two of three kills hit a JVM
 	}
 	s := newScene(t)
 	name := "logs with a record lost, doubled or uncounted after kills of JVMs"

@@ -12,7 +12,7 @@ import (
 // place is the state of draining a shard. Its positions are sequence numbers of the ring. They
 // count records, not rows.
 type place struct {
-	head, drops, journal uint64 // up to here all is in the log, and released in the ring
+	head, drops, journal uint64 // everything up to here is in the log, and released in the ring
 
 	tail      uint64        // the ring's tail at the last look
 	looked    time.Duration // the time of the last look

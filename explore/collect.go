@@ -29,7 +29,7 @@ type collector struct {
 
 	channelOf map[[2]string]uint32 // by node and channel
 	spanNames map[[3]string]uint32 // by from, to and kind
-	ends      []spanEnds           // by span
+	ends      []spanEnds           // ends of each span
 
 	number uint64 // number and id of the tuple whose rows are coming in
 	id     uint64

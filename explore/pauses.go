@@ -14,7 +14,7 @@ type JVM struct {
 	Name   string `json:"name"` // such as jvm-4711
 	Node   string `json:"node"`
 	Count  uint64 `json:"count"`
-	Absent uint64 `json:"absent"` // further pauses, of which something is not known
+	Absent uint64 `json:"absent"` // number of further pauses, of which something is not known
 }
 
 // Pauses are the pauses of a JVM in a range.

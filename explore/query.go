@@ -12,7 +12,7 @@ import (
 const (
 	maxBuckets   = 512
 	maxSingles   = 1500 // rows that one answer shows one by one, in all its lanes together
-	rawBlocks    = 128  // an answer about more blocks reads counts of nodes, not blocks
+	rawBlocks    = 128  // an answer about more blocks than this reads counts of nodes instead
 	farBlocks    = 4096 // how many blocks before a range are checked for items that reach into it
 	earlyBlocks  = 16   // the most of these blocks that are read
 	countedNodes = 1024 // the most nodes whose counts one series reads

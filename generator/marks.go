@@ -36,7 +36,7 @@ type Notice struct {
 type Marks struct {
 	mu     sync.Mutex
 	counts map[Mark]uint64
-	texts  map[Mark]string // of the first time that each mark was made
+	texts  map[Mark]string // text of the first time that each mark was made
 	notice func(Notice)    // may be nil
 }
 

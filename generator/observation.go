@@ -47,7 +47,7 @@ type Stall struct {
 type Stalls struct {
 	Count   int           `json:"count"`
 	Typical time.Duration `json:"typical_ns"` // the median length
-	Every   time.Duration `json:"every_ns"`   // the median from stall to stall; 0 if irregular
+	Every   time.Duration `json:"every_ns"`   // the median time from stall to stall; 0 if irregular
 }
 
 // A Reason says why a rate is not sustained.

@@ -132,7 +132,7 @@ type Search struct {
 	held    []io.Closer
 	rings   []*dueRing
 	sent    []End      // what each thread sent in all trials
-	spare   [][]uint64 // of each thread, ids that a trial did not use
+	spare   [][]uint64 // for each thread, ids that a trial did not use
 	current atomic.Pointer[outlet]
 	marks   Marks
 	result  SearchResult

@@ -17,7 +17,7 @@ import (
 type simulated struct {
 	serve    server
 	loses    func(rate float64) bool
-	capacity float64 // of the generator; 0 means enough
+	capacity float64 // capacity of the generator; 0 means enough
 }
 
 // observe computes what a trial of the engine would observe. It does not wait.

@@ -146,7 +146,7 @@ func (c Check) plus(o Check) Check {
 // A checker checks the ids of several sources. One goroutine uses it.
 type checker struct {
 	sources   map[uint64]*sequence
-	last      *sequence // of the source lastOf: tuples of one source arrive together
+	last      *sequence // sequence of the source lastOf: tuples of one source arrive together
 	lastOf    uint64
 	malformed uint64
 }

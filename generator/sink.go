@@ -37,8 +37,8 @@ type pacer interface {
 
 // A paced records when a pacer sent a tuple, and what the pacer saw since the tuple before.
 type paced struct {
-	sent   uint64 // counter
-	before uint64 // the bits below
+	sent   uint64 // the counter when the tuple was sent
+	before uint64 // bits, as defined below
 }
 
 // These are the bits of paced.before.

@@ -82,7 +82,7 @@ func parents(d *drain) error {
 func TestWhatGoesInComesOut(t *testing.T) {
 	cores := runtime.GOMAXPROCS(0)
 	t.Cleanup(func() { runtime.GOMAXPROCS(cores) })
-	const events = 4000 // for each writer
+	const events = 4000 // events of each writer
 	for _, n := range []int{1, 2, 4} {
 		for _, handler := range []string{"id", "link"} {
 			for _, policy := range []string{"block", "drop"} {

@@ -43,7 +43,7 @@ func (c *Channel) countMany() {
 	atomic.AddUint64(place.shared, 1)
 }
 
-// giveCell gives a goroutine that is the first at its place a cell of its own, if there is one.
+// giveCell gives a goroutine that is the first at its place a cell of its own, if one is left.
 func (c *Channel) giveCell(place *countPlace, to uintptr) {
 	c.changes.Lock()
 	defer c.changes.Unlock()

@@ -144,8 +144,8 @@ type Options struct {
 	Listen   func() (*RestoreEvents, error) // nil: do not listen for restores
 	Slack    SlackOptions
 
-	QuantumReadings int           // 0: 20,000
-	FrequencySpan   time.Duration // 0: 100 ms
+	QuantumReadings int           // 0 means 20,000
+	FrequencySpan   time.Duration // 0 means 100 ms
 }
 
 // Examine measures everything about a node. On a machine with few cores this takes less than a

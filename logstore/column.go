@@ -237,7 +237,7 @@ func (e *columnEncoder) deltas(column columnView, quantum uint64) (d []uint64, l
 func exactInverse(divisor uint64) (inverse uint64, shift int) {
 	shift = bits.TrailingZeros64(divisor)
 	odd := divisor >> shift
-	inverse = odd // correct in the lowest 3 bits; each step doubles their number
+	inverse = odd // correct in the lowest 3 bits; each step doubles the number of correct bits
 	for range 5 {
 		inverse *= 2 - odd*inverse
 	}

@@ -129,7 +129,7 @@ func TestColumnsComeBack(t *testing.T) {
 			case 2:
 				quantum = 1 + rng.Uint64N(1000)
 			case 3:
-				quantum = rng.Uint64() // not the columns' quantum
+				quantum = rng.Uint64() // this is not the quantum of the columns
 			case 4:
 				quantum = 0
 			}

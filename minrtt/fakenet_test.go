@@ -75,8 +75,8 @@ type queuedStamp struct {
 const fakeBegin = 1_800_000_000_000_000_000
 
 const (
-	fakeDelay = 10 * time.Microsecond // from sending a packet to its arrival
-	fakeRead  = 20 * time.Nanosecond  // for reading a counter
+	fakeDelay = 10 * time.Microsecond // time from sending a packet to its arrival
+	fakeRead  = 20 * time.Nanosecond  // time for reading a counter
 )
 
 func newFakeNet() *fakeNet {

@@ -80,7 +80,7 @@ func TestKernelStampsFallBack(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(f *fakePair)
-		want   stamps // of all exchanges except the warm-up
+		want   stamps // stamps of all exchanges except the warm-up
 	}{
 		{"prober does not stamp what it sends",
 			func(f *fakePair) { f.prober.transmit = Unsupported },
@@ -139,7 +139,7 @@ func TestKernelStampsOutside(t *testing.T) {
 		name string
 		by   time.Duration
 		end  func(f *fakePair) *fakeEnd
-		want stamps // of the whole train, because one contradiction refutes the clock
+		want stamps // stamps of the whole train, because one contradiction refutes the clock
 	}{
 		{"prober, late", 100 * time.Microsecond, func(f *fakePair) *fakeEnd { return f.prober },
 			stamps{Outside, Kernel, Kernel, Outside}},

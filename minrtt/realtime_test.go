@@ -12,7 +12,7 @@ import (
 type curve struct {
 	rate   float64 // in cycles per ns
 	wander float64
-	period float64 // of the square wave that the slope follows, in ns
+	period float64 // period of the square wave that the slope follows, in ns
 	phase  float64
 }
 

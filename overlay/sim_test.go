@@ -39,7 +39,7 @@ type member struct {
 	wake  Time
 	sent  int
 
-	second Time // when the second began in which lied counts
+	second Time // the beginning of the second for which lied counts
 	lied   int
 }
 

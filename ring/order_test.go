@@ -40,7 +40,7 @@ type step struct {
 	arg        operand // what is stored, or what a load waits for
 	into       int     // the register that is loaded, or unknown
 	needs      uint32  // earlier steps that must be performed before this one
-	maybeNeeds uint32  // the same, if they are at the same place
+	maybeNeeds uint32  // the same, but only if both are at one place
 }
 
 // An operand is a number, or the content of a register plus a number.

@@ -73,7 +73,7 @@ type Epoch struct {
 // Node is a node of a run. Its fields describe the node's counter in the last epoch of the run,
 // except Earlier.
 type Node struct {
-	ID               string `yaml:"id,omitempty"` // the machine's id; stays if its name changes
+	ID               string `yaml:"id,omitempty"` // id of the machine, whatever its name
 	Name             string `yaml:"name"`
 	Number           int    `yaml:"number"` // the node's number in the tuple ids that it makes
 	Epoch            string `yaml:"epoch"`

@@ -26,7 +26,7 @@ type Identity struct {
 	watching sync.Mutex
 	watch    *host.Watch
 	named    host.Epoch          // the epoch whose name was last passed to Kept.Write
-	events   *host.RestoreEvents // restores of this virtual machine; nil: it cannot listen for them
+	events   *host.RestoreEvents // reports restores of this virtual machine; nil: cannot listen
 }
 
 // Kept stores the epoch for the next process, because that process cannot find out by itself that

@@ -78,7 +78,7 @@ func parseCPU(stat []byte) (cpuTimes, error) {
 			return cpuTimes{}, fmt.Errorf("/proc/stat: %w", err)
 		}
 		switch {
-		case i == 3 || i == 4: // idle, waiting for a disk
+		case i == 3 || i == 4: // idle, or waiting for a disk
 			t.idle += v
 		case i >= 8: // times of guests, which columns 0 and 1 already include
 		default:

@@ -104,7 +104,7 @@ type scheduler struct {
 	budget Budget
 	pace   Pace
 	peers  map[string]*turn
-	order  []*turn // as given to setPeers; of equal quotients, the first is next
+	order  []*turn // in the order of setPeers; of peers with equal quotients, the first is next
 
 	begun              bool
 	at                 time.Time // when the balances were last brought up to date

@@ -80,7 +80,7 @@ type Closure struct {
 	third ThirdNodes
 	names []string // sorted
 	nodes []Node   // in the order of names
-	edges [][]edge // of each node, by the index of the relation's other node
+	edges [][]edge // edges of each node, by the index of the relation's other node
 
 	longer longerPaths
 }

@@ -102,7 +102,7 @@ func TestPolygonEqualsOracle(t *testing.T) {
 		w := []Wander{0, 100 * PPB, 1 * PPM, 30 * PPM}[rng.IntN(4)]
 		moves := w
 		if rng.IntN(4) == 0 {
-			moves = w + 3*PPM // so some windows have no solution
+			moves = w + 3*PPM // above the declared wander, so some windows have no solution
 		}
 		quantum, slack := rng.Uint64N(200), rng.Uint64N(300)
 		x := newWorld(rng, 40, randomWalk, moves, 10*time.Second, quantum, slack)

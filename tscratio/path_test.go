@@ -159,7 +159,7 @@ func TestLightestPath(t *testing.T) {
 				}
 			}
 		}
-		least := weights // by Floyd and Warshall
+		least := weights // the algorithm of Floyd and Warshall
 		for k := range nodes {
 			for i := range nodes {
 				for j := range nodes {

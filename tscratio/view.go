@@ -17,7 +17,7 @@ const (
 type View struct {
 	closure    *Closure
 	from, into Node
-	quantum    uint64 // of node from
+	quantum    uint64 // quantum of from
 	same       bool   // from and into are the same node
 	paths      []path
 	crossings  map[*Relation]*crossing

@@ -25,7 +25,7 @@ type chain struct {
 	remembered int // the chain remembers only ids of at least this depth (channel.SampleDepth)
 
 	mu     sync.Mutex
-	when   map[uint64][]uint64 // for each id: physical readings, by point
+	when   map[uint64][]uint64 // for each id: the physical counter at each point
 	logged []uint64            // events by point
 }
 

@@ -47,7 +47,7 @@ type painter struct {
 	end       uint64    // reading of the reference at the frontier
 
 	some  map[int]string // by point: why tuples may pass the point unseen
-	rates map[int]Rate   // by point
+	rates map[int]Rate   // by point: the rate of its events
 	rank  map[int]int    // by point: the point's bit in a mask
 	ranks []point
 	lossy uint64 // mask of the points in some
@@ -96,7 +96,7 @@ func (n *node) bits() (deepest int) {
 // agent never does that. Such a node is ignored, because one false node must not empty the sample
 // of the others.
 func (n *node) thinsOut() bool {
-	const patience, few = 15, 2 // Samples; events in a Sample
+	const patience, few = 15, 2 // number of Samples; number of events in a Sample
 	if len(n.samples) < patience {
 		return false
 	}

@@ -73,7 +73,7 @@ type node struct {
 // received is the part of a Sample that the View keeps.
 type received struct {
 	at          time.Time
-	until, made uint64 // readings: the time that the counts cover ends between them
+	until, made uint64 // the time that the counts cover ends between these readings
 	since       uint64 // until of the previous Sample
 	sinceMade   uint64
 	begins      bool // the counts begin at an unknown moment, so they enter no rate

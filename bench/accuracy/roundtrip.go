@@ -29,7 +29,8 @@ type RoundTrips struct {
 
 	Smallest_us, Median_us         []float64
 	BareSmallest_us, BareMedian_us []float64
-	Ratios                         []float64 // smallest over smallest: exchanges, ping-pong
+	// Ratios has the smallest round trips of exchanges, divided by the smallest of the ping-pong.
+	Ratios []float64
 }
 
 const (

@@ -47,7 +47,7 @@ type session struct {
 	trains  []timed
 	failed  int // trains without a result
 
-	cpu      [2]time.Duration // of the prober's thread, and of the answerer's
+	cpu      [2]time.Duration // processor time of the prober's thread, and of the answerer's
 	lasted   time.Duration
 	loadBits float64 // load that arrived, in bits a second
 }

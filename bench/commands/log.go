@@ -19,7 +19,7 @@ import (
 // longer than Intel's, so the same additional work is a smaller part of it. CPUs of other makers
 // have Intel's bars.
 var logLimits = map[string]struct{ intel, amd float64 }{
-	"id-cold":              {2, 2.5}, // of the typical time
+	"id-cold":              {2, 2.5}, // the ratio of the typical times
 	"null":                 {0.1, 0.1},
 	"counter":              {0.2, 0.2},
 	"counter-multi":        {0.4, 0.3},

@@ -293,7 +293,7 @@ type soakLine struct {
 }
 
 type soakSample struct {
-	Private_bytes []int64 `json:"private_bytes"` // of each process
+	Private_bytes []int64 `json:"private_bytes"` // private memory of each process
 	Disk_bytes    int64   `json:"disk_bytes"`
 	HalfWidth_us  float64 `json:"half_width_us_median,omitempty"`
 }

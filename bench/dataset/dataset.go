@@ -19,9 +19,9 @@ const (
 
 	burstRecords        = 256 // a gap is idle with probability 1/burstRecords
 	idleMinimum_cycles  = 100 * cyclesPerMicrosecond
-	idleMean_cycles     = 1000 * cyclesPerMicrosecond // beyond the minimum
+	idleMean_cycles     = 1000 * cyclesPerMicrosecond // mean time above the minimum
 	interruptionRecords = 2000                        // one in this many loop gaps is long
-	interruption_cycles = 2000                        // mean beyond interruptionMinimum
+	interruption_cycles = 2000                        // mean time above interruptionMinimum
 	interruptionMinimum = 300
 	shuffleGroup        = 64
 )

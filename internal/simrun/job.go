@@ -54,7 +54,7 @@ type shape struct {
 	side        bool   // a copy of each tuple goes elsewhere, and does not come back
 	detour      bool   // some tuples take another way to the branches
 	window      int    // number of tuples that become one; 0: none do
-	past        bool   // every other tuple passes the window by
+	past        bool   // every other tuple bypasses the window
 	programs    int    // number of programs that send tuples
 	colliding   bool   // the programs use the same ids
 	filter      uint64 // one tuple in this many is dropped on purpose; 0: none

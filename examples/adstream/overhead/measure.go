@@ -20,8 +20,8 @@ import (
 
 // plan says how much to measure.
 type plan struct {
-	Pairs int `json:"pairs"`      // each one stretch with channels and one without
-	Null  int `json:"null_pairs"` // each one stretch with channels that discard, one without
+	Pairs int `json:"pairs"`      // a pair is a stretch with channels, and one without
+	Null  int `json:"null_pairs"` // a pair is a stretch with channels that discard, and one without
 
 	// Stretch is the length of a stretch in processor time. So a stretch on a busy machine contains
 	// as much work as any other stretch.
