@@ -23,7 +23,9 @@ function title(view: View, run: Run, listed: Listed): string {
   const range = list?.lo !== undefined && list.hi !== undefined
     ? `, from ${format.tick(format.draw(list.lo))} to ${format.tick(format.draw(list.hi))}` : "";
   const logged = lacking(run.meta.spans[run.span(view.span)]) ? " in the logs" : "";
-  return `The ${n} slowest ${many}${logged} ${when}${range}, by the most that they can have taken` +
+  const slowest = n === 1 ? "slowest tuple" : `${n} slowest tuples`;
+  return `The ${slowest}${logged} ${when}${range}, by the most that ` +
+    `${n === 1 ? "it" : "they"} can have taken` +
     (listed.whole ? "" : "; not all were searched");
 }
 

@@ -60,7 +60,7 @@ func headLines(p *watch.Picture) []string {
 	about := fmt.Sprintf("the last %v, at most %.2f s old; %s", time.Duration(p.Window_ns),
 		command.RoundUp(float64(p.Age_ns)/1e9, 2), counted(p.Tuples, "tuple"))
 	if p.OneIn > 1 {
-		about += fmt.Sprintf(", 1 in %s", command.Thousands(p.OneIn))
+		about += fmt.Sprintf(", at least 1 in %s", command.Thousands(p.OneIn))
 	}
 	about += "; seconds by the counter of " + p.Reference.Node
 	if p.Reference.Lo_hz == p.Reference.Hi_hz {
