@@ -51,108 +51,131 @@ func (f *from) assumptions() {
 	}
 }
 
-func (f *from) findings() {
-	var events, durations, transfers, complete uint64
-	var lost, filtered, inFlight, duplicates, disordered, appeared, after, withheld uint64
-	var perhaps, undecided, unplaced, dropped, unaccounted, damage uint64
-	var unseen []string
+// sums are counts of the whole run, which the findings compare.
+type sums struct {
+	events, durations, transfers, complete                              uint64
+	lost, filtered, inFlight, perhaps, duplicates, disordered, appeared uint64
+	after, undecided, unplaced, withheld                                uint64
+	dropped, unaccounted, damage                                        uint64
+}
+
+func (f *from) sums() (s sums) {
 	for _, p := range f.a.Points {
-		if text := p.Completeness.Text(); p.Source && text != "" && !slices.Contains(unseen, text) {
-			unseen = append(unseen, text)
+		s.events += p.Events
+		s.lost, s.filtered = s.lost+p.Lost, s.filtered+p.Filtered
+		s.inFlight, s.perhaps = s.inFlight+p.InFlight, s.perhaps+p.Perhaps
+		s.duplicates, s.disordered = s.duplicates+p.Duplicates, s.disordered+p.Disordered
+		s.appeared += p.Appeared
+	}
+	for _, l := range f.a.Spans {
+		s.complete += l.Whole
+		s.durations += l.All.Count
+		s.undecided, s.unplaced = s.undecided+l.All.Undecided, s.unplaced+l.All.Unplaced
+		s.after += l.All.After
+		if l.Kind == "transfer" {
+			s.transfers += l.All.Count
 		}
-		events += p.Events
-		lost, inFlight, duplicates = lost+p.Lost, inFlight+p.InFlight, duplicates+p.Duplicates
-		filtered, perhaps = filtered+p.Filtered, perhaps+p.Perhaps
-		disordered, appeared = disordered+p.Disordered, appeared+p.Appeared
+	}
+	for _, l := range f.a.EndToEnd {
+		if l.Origin == "" { // spans with an origin have the same tuples, but begin earlier
+			s.complete += l.All.Count
+		}
+		s.withheld += l.All.Withheld
+	}
+	for _, c := range f.a.Channels {
+		s.dropped, s.unaccounted = s.dropped+c.Dropped, s.unaccounted+c.Unaccounted
+		s.damage += uint64(c.Damage)
+	}
+	return s
+}
+
+func (f *from) findings() {
+	s := f.sums()
+	f.Totals = Totals{Events: count(f.a.Work.Events), Tuples: count(f.a.Work.Tuples),
+		Complete: count(s.complete), Channels: int64(len(f.a.Channels))}
+	f.ofPoints()
+	f.counts(&s)
+	if s.transfers == 0 && s.durations > 0 {
+		f.remark(Note, "no tuple was seen at two operators: there are no transfers")
+	}
+	if !f.a.Complete {
+		f.remark(Note, "the run was not ended and collected: this is what was there")
+	}
+	f.remarks()
+}
+
+func (f *from) remark(w Weight, text string) { f.Remarks = append(f.Remarks, Remark{w, text}) }
+
+// ofPoints says what the logs of points do not tell.
+func (f *from) ofPoints() {
+	var lacks []string
+	for _, p := range f.a.Points {
+		if text := p.Completeness.Text(); p.Source && text != "" && !slices.Contains(lacks, text) {
+			lacks = append(lacks, text)
+		}
 		if p.Undecided != "" {
 			f.Undecided = append(f.Undecided, fmt.Sprintf("Which tuples were lost after %s: %s.",
 				p.Name, p.Undecided))
 		}
 	}
-	for _, l := range f.a.Spans {
-		complete += l.Whole
-		durations += l.All.Count
-		undecided, unplaced = undecided+l.All.Undecided, unplaced+l.All.Unplaced
-		after += l.All.After
-		if l.Kind == "transfer" {
-			transfers += l.All.Count
-		}
-	}
-	for _, l := range f.a.EndToEnd {
-		if l.Origin == "" { // spans with an origin have the same tuples, but begin earlier
-			complete += l.All.Count
-		}
-		withheld += l.All.Withheld
-	}
-	for _, c := range f.a.Channels {
-		dropped, unaccounted = dropped+c.Dropped, unaccounted+c.Unaccounted
-		damage += uint64(c.Damage)
-	}
-	f.Totals = Totals{Events: count(f.a.Work.Events), Tuples: count(f.a.Work.Tuples),
-		Complete: count(complete), Channels: int64(len(f.a.Channels)),
-		Lacks: strings.Join(unseen, "; ")}
+	f.Totals.Lacks = strings.Join(lacks, "; ")
+}
 
-	add := func(name string, n, of uint64, zero, more Weight, means string) {
-		w := zero
-		if n > 0 {
-			w = more
-		}
-		f.Findings = append(f.Findings, Finding{name, count(n), count(of), w, means})
-	}
+// counts adds a finding for each count. Some are shown only if there is something to count.
+func (f *from) counts(s *sums) {
+	const shown = true
 	tuples := f.a.Work.Tuples
-	if durations > 0 {
-		add(ReceivedBeforeSent, after, durations, Good, Wrong, "durations whose whole interval "+
-			"is negative: one is proof that an assumption is broken")
-		add("undecided orders", undecided, durations, Good, Note, "durations whose bound does "+
-			"not tell which end came first")
+	for _, x := range []struct {
+		show  bool
+		name  string
+		n, of uint64
+		more  Weight // if n is not 0
+		means string
+	}{
+		{s.durations > 0, ReceivedBeforeSent, s.after, s.durations, Wrong, "durations whose " +
+			"whole interval is negative: one is proof that an assumption is broken"},
+		{s.durations > 0, "undecided orders", s.undecided, s.durations, Note, "durations whose " +
+			"bound does not tell which end came first"},
+		{s.unplaced > 0, "not computed", s.unplaced, s.durations + s.unplaced, Wrong, "durations " +
+			"between nodes that are not related: they are in no figure of this page"},
+		{s.withheld > 0, "withheld", s.withheld, s.durations + s.withheld, Wrong, "durations " +
+			"from origins that would be false: not all tuples that a tuple was made of are in " +
+			"the logs"},
+		{shown, "lost", s.lost, tuples, Note, "tuples seen no more, though a later one of the " +
+			"same node went on"},
+		{s.filtered > 0, "filtered", s.filtered, tuples, Note, "tuples seen no more, about the " +
+			"same share of them all the time, as behind a filter"},
+		{s.perhaps > 0, "perhaps ended", s.perhaps, tuples, Note, "further tuples that may be " +
+			"lost or in flight: others have the same ids, so it is not known which of them ended"},
+		{shown, "in flight", s.inFlight, tuples, Note, "tuples seen no more, and no later one " +
+			"either: on their way when the run ended"},
+		{shown, "duplicated", s.duplicates, s.events, Note, "events of tuples that had passed " +
+			"the same place before"},
+		{shown, "out of order", s.disordered, s.events, Note, "events that came after one with " +
+			"a greater id of the same origin"},
+		{s.appeared > 0, "appeared", s.appeared, tuples, Note, "tuples that were not seen where " +
+			"tuples begin"},
+		{shown, "dropped", s.dropped, s.events + s.dropped, Note, "events that a full ring did " +
+			"not keep, as counted by the ring"},
+		{s.unaccounted > 0, "unaccounted", s.unaccounted, s.events + s.unaccounted, Wrong,
+			"events that had been written and that no log accounts for"},
+		{s.damage > 0, "damaged parts of logs", s.damage, 0, Wrong, "what they held is lost; " +
+			"the rest was read"},
+	} {
+		weight := Good
+		if x.n > 0 {
+			weight = x.more
+		}
+		if x.show {
+			f.Findings = append(f.Findings, Finding{x.name, count(x.n), count(x.of), weight,
+				x.means})
+		}
 	}
-	if transfers == 0 && durations > 0 {
-		f.Remarks = append(f.Remarks,
-			Remark{Note, "no tuple was seen at two operators: there are no transfers"})
-	}
-	if unplaced > 0 {
-		add("not computed", unplaced, durations+unplaced, Good, Wrong, "durations between nodes "+
-			"that are not related: they are in no figure of this page")
-	}
-	if withheld > 0 {
-		add("withheld", withheld, durations+withheld, Good, Wrong, "durations from origins that "+
-			"would be false: not all tuples that a tuple was made of are in the logs")
-	}
-	add("lost", lost, tuples, Good, Note, "tuples seen no more, though a later one of the same "+
-		"node went on")
-	if filtered > 0 {
-		add("filtered", filtered, tuples, Good, Note, "tuples seen no more, about the same share "+
-			"of them all the time, as behind a filter")
-	}
-	if perhaps > 0 {
-		add("perhaps ended", perhaps, tuples, Good, Note, "further tuples that may be lost or in "+
-			"flight: others have the same ids, so it is not known which of them ended")
-	}
-	add("in flight", inFlight, tuples, Good, Note, "tuples seen no more, and no later one "+
-		"either: on their way when the run ended")
-	add("duplicated", duplicates, events, Good, Note, "events of tuples that had passed the same "+
-		"place before")
-	add("out of order", disordered, events, Good, Note, "events that came after one with a "+
-		"greater id of the same origin")
-	if appeared > 0 {
-		add("appeared", appeared, tuples, Good, Note, "tuples that were not seen where "+
-			"tuples begin")
-	}
-	add("dropped", dropped, events+dropped, Good, Note, "events that a full ring did not "+
-		"keep, as counted by the ring")
-	if unaccounted > 0 {
-		add("unaccounted", unaccounted, events+unaccounted, Good, Wrong,
-			"events that had been written and that no log accounts for")
-	}
-	if damage > 0 {
-		add("damaged parts of logs", damage, 0, Good, Wrong, "what they held is lost; the "+
-			"rest was read")
-	}
-	if !f.a.Complete {
-		f.Remarks = append(f.Remarks,
-			Remark{Note, "the run was not ended and collected: this is what was there"})
-	}
-	var left int
+}
+
+// remarks shows the findings of the analysis and what is missing, as far as a page has room.
+func (f *from) remarks() {
+	left := 0
 	for _, x := range f.a.Findings {
 		if len(f.Remarks) >= maxRemarks {
 			left++
@@ -162,9 +185,9 @@ func (f *from) findings() {
 		case analysis.FindUndecided:
 			f.Undecided = append(f.Undecided, x.Text)
 		case analysis.FindImpossible, analysis.FindDamage:
-			f.Remarks = append(f.Remarks, Remark{Wrong, x.Text})
+			f.remark(Wrong, x.Text)
 		default:
-			f.Remarks = append(f.Remarks, Remark{Note, x.Text})
+			f.remark(Note, x.Text)
 		}
 	}
 	for _, m := range f.a.Missing {
@@ -175,8 +198,6 @@ func (f *from) findings() {
 		f.Missing = append(f.Missing, Missing(m))
 	}
 	if left > 0 {
-		f.Remarks = append(f.Remarks,
-			Remark{Note, fmt.Sprintf("%d more remarks are in what cprof analyze --json prints",
-				left)})
+		f.remark(Note, fmt.Sprintf("%d more remarks are in what cprof analyze --json prints", left))
 	}
 }
