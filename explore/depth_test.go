@@ -13,8 +13,8 @@ import (
 )
 
 // between returns when the tuples with a duration of a span truly began and ended it, in readings
-// of the first node. It returns nil if an id was logged twice at one of the points, because then the
-// analysis must guess which events belong together.
+// of the first node. It returns nil if an id was logged twice at one of the points, because then
+// the analysis must guess which events belong together.
 func between(j *simrun.Job, s *Span) (stays [][2]uint64) {
 	reference := j.Nodes[0]
 	reference.Quantum = 1

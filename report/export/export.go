@@ -39,88 +39,137 @@ type File struct {
 // the slowest tuples.
 func Run(ctx context.Context, dir *runs.Directory, o analysis.Options, kinds Kind) (files []File,
 	answer *analysis.Answer, err error) {
-	slowest := o.Slowest
+	x := &exporter{dir: dir}
+	defer func() { err = errors.Join(err, x.abandon()) }()
+	if err := x.create(kinds, o.Slowest); err != nil {
+		return nil, nil, err
+	}
 	o.Slowest = -1
-	var sinks []sink
-	var begun []unfinished
-	var all []*tables
-	defer func() {
-		for _, t := range all {
-			err = errors.Join(err, t.writer.close())
+	x.listen(&o)
+	if answer, err = analysis.Run(ctx, dir, o); err != nil {
+		return nil, nil, err
+	}
+	if err := x.finish(answer); err != nil {
+		return nil, nil, fmt.Errorf("export run %q: %w", dir.Run.Name, err)
+	}
+	return x.files, answer, nil
+}
+
+// exporter writes the files of one export.
+type exporter struct {
+	dir    *runs.Directory
+	files  []File
+	begun  []unfinished // files that were begun and are not finished
+	sinks  []sink
+	tables []*tables // of the sinks, those that are tables
+	trace  *trace    // of the sinks, or nil
+}
+
+// create begins the files of the chosen kinds.
+func (x *exporter) create(kinds Kind, slowest int) error {
+	for _, k := range []struct {
+		kind  Kind
+		begin func() error
+	}{
+		{Parquet, x.createParquet},
+		{CSV, x.createCSV},
+		{Perfetto, func() error { return x.createTrace(slowest) }},
+		{SQL, x.createQueries},
+	} {
+		if kinds&k.kind != 0 {
+			if err := k.begin(); err != nil {
+				return err
+			}
 		}
-		for _, f := range begun { // files that were begun and not finished
-			err = errors.Join(err, f.Abandon())
-		}
-	}()
-	create := func(name string) (io.Writer, error) {
-		f, err := dir.CreateExport(name)
+	}
+	return nil
+}
+
+// file begins a file.
+func (x *exporter) file(name string) (io.Writer, error) {
+	f, err := x.dir.CreateExport(name)
+	if err != nil {
+		return nil, err
+	}
+	x.begun, x.files = append(x.begun, f), append(x.files, File{Name: name})
+	return f, nil
+}
+
+func (x *exporter) fileOfEach(names ...string) (all []io.Writer, err error) {
+	for _, name := range names {
+		w, err := x.file(name)
 		if err != nil {
 			return nil, err
 		}
-		begun = append(begun, f)
-		files = append(files, File{Name: name})
-		return f, nil
+		all = append(all, w)
 	}
-	var parts map[string]*runs.ExportTable
-	if kinds&Parquet != 0 {
-		parts = map[string]*runs.ExportTable{}
-		for _, name := range []string{"events", "durations"} {
-			if parts[name], err = dir.CreateExportTable(name); err != nil {
-				return nil, nil, err
-			}
-			begun, files = append(begun, parts[name]), append(files, File{Name: name})
-		}
-	}
-	table := func(w tableWriter) (sink, error) {
-		t := newTables(w)
-		all = append(all, t)
-		return t, nil
-	}
-	for _, k := range []struct {
-		kind  Kind
-		names []string
-		make  func([]io.Writer) (sink, error)
-	}{
-		{Parquet, []string{"edges.parquet", "about.parquet", "origins.parquet"},
-			func(w []io.Writer) (sink, error) { return table(newParquet(parts, w)) }},
-		{CSV, []string{"events.csv", "durations.csv", "edges.csv", "about.csv", "origins.csv"},
-			func(w []io.Writer) (sink, error) { return table(newCSV(w)) }},
-		{Perfetto, []string{traceFile},
-			func(w []io.Writer) (sink, error) { return newTrace(w[0], slowest), nil }},
-		{SQL, queryFiles, newQueries},
-	} {
-		if kinds&k.kind == 0 {
-			continue
-		}
-		var writers []io.Writer
-		for _, name := range k.names {
-			w, err := create(name)
-			if err != nil {
-				return nil, nil, err
-			}
-			writers = append(writers, w)
-		}
-		s, err := k.make(writers)
+	return all, nil
+}
+
+func (x *exporter) table(w tableWriter) {
+	t := newTables(w)
+	x.tables, x.sinks = append(x.tables, t), append(x.sinks, t)
+}
+
+func (x *exporter) createParquet() error {
+	parts := map[string]*runs.ExportTable{}
+	for _, name := range []string{"events", "durations"} {
+		t, err := x.dir.CreateExportTable(name)
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
-		sinks = append(sinks, s)
+		parts[name] = t
+		x.begun, x.files = append(x.begun, t), append(x.files, File{Name: name})
 	}
+	small, err := x.fileOfEach("edges.parquet", "about.parquet", "origins.parquet")
+	if err == nil {
+		x.table(newParquet(parts, small))
+	}
+	return err
+}
+
+func (x *exporter) createCSV() error {
+	all, err := x.fileOfEach("events.csv", "durations.csv", "edges.csv", "about.csv", "origins.csv")
+	if err == nil {
+		x.table(newCSV(all))
+	}
+	return err
+}
+
+func (x *exporter) createTrace(slowest int) error {
+	w, err := x.file(traceFile)
+	if err == nil {
+		x.trace = newTrace(w, slowest)
+		x.sinks = append(x.sinks, x.trace)
+	}
+	return err
+}
+
+// createQueries writes the queries, which do not depend on the run.
+func (x *exporter) createQueries() error {
+	all, err := x.fileOfEach(queryFiles...)
+	for i, w := range all {
+		_, writeErr := io.WriteString(w, query(queryFiles[i]))
+		err = errors.Join(err, writeErr)
+	}
+	return err
+}
+
+// listen passes on to the sinks what an analysis tells.
+func (x *exporter) listen(o *analysis.Options) {
 	o.Begin = func(b analysis.Basis) error {
-		for _, s := range sinks {
-			if t, ok := s.(*trace); ok {
-				t.lacked = b.Lacks
-			}
+		if x.trace != nil {
+			x.trace.lacked = b.Lacks
 		}
-		for _, t := range all {
-			if err := t.begin(dir.Run.Name, b); err != nil {
+		for _, t := range x.tables {
+			if err := t.begin(x.dir.Run.Name, b); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
 	o.Events = func(e analysis.EventRow) error {
-		for _, s := range sinks {
+		for _, s := range x.sinks {
 			if err := s.event(&e); err != nil {
 				return err
 			}
@@ -128,40 +177,49 @@ func Run(ctx context.Context, dir *runs.Directory, o analysis.Options, kinds Kin
 		return nil
 	}
 	o.Durations = func(d analysis.DurationRow) error {
-		for _, s := range sinks {
+		for _, s := range x.sinks {
 			if err := s.duration(&d); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	o.Links = func(parent, child uint64) {
-		for _, s := range sinks {
-			if t, ok := s.(*trace); ok && t.shown.slowest {
-				t.tuples.link(parent, child)
-			}
-		}
+	o.Links = nil
+	if x.trace != nil && x.trace.shown.slowest {
+		o.Links = x.trace.tuples.link
 	}
-	if answer, err = analysis.Run(ctx, dir, o); err != nil {
-		return nil, nil, err
-	}
-	for _, s := range sinks {
+}
+
+// finish completes the files and gives them their names.
+func (x *exporter) finish(answer *analysis.Answer) error {
+	for _, s := range x.sinks {
 		if err := s.finish(answer); err != nil {
-			return nil, nil, fmt.Errorf("export run %q: %w", dir.Run.Name, err)
-		}
-		if t, ok := s.(*trace); ok {
-			i := slices.IndexFunc(files, func(f File) bool { return f.Name == traceFile })
-			files[i].Note = t.shows
+			return err
 		}
 	}
-	for len(begun) > 0 {
-		f := begun[0]
-		begun = begun[1:]
+	if x.trace != nil {
+		i := slices.IndexFunc(x.files, func(f File) bool { return f.Name == traceFile })
+		x.files[i].Note = x.trace.shows
+	}
+	for len(x.begun) > 0 {
+		f := x.begun[0]
+		x.begun = x.begun[1:]
 		if err := f.Finish(); err != nil {
-			return nil, nil, fmt.Errorf("export run %q: %w", dir.Run.Name, err)
+			return err
 		}
 	}
-	return files, answer, nil
+	return nil
+}
+
+// abandon removes the files that are not finished.
+func (x *exporter) abandon() (err error) {
+	for _, t := range x.tables {
+		err = errors.Join(err, t.writer.close())
+	}
+	for _, f := range x.begun {
+		err = errors.Join(err, f.Abandon())
+	}
+	return err
 }
 
 // sink takes rows. One goroutine at a time may use it.
@@ -189,19 +247,3 @@ func query(name string) string {
 	}
 	return string(text)
 }
-
-func newQueries(w []io.Writer) (sink, error) {
-	var err error
-	for i, name := range queryFiles {
-		_, writeErr := io.WriteString(w[i], query(name))
-		err = errors.Join(err, writeErr)
-	}
-	return textSink{}, err
-}
-
-// textSink is for files that do not depend on the run.
-type textSink struct{}
-
-func (textSink) event(*analysis.EventRow) error       { return nil }
-func (textSink) duration(*analysis.DurationRow) error { return nil }
-func (textSink) finish(*analysis.Answer) error        { return nil }
