@@ -50,12 +50,12 @@ be there, in its order.
 
   one-producer   one channel that blocks, logged on at full speed: what a call costs in all, as a
                  ratio to a bare rdtscp that is measured between turns
-  200-channels   200 channels with 50,000 events a second each: what share of a core the agent
-                 takes, and how much memory it has of its own
+  200-channels   200 channels with 50,000 events a second each: which share of a core the agent
+                 takes, and how much private memory it has
   idle           6 channels on which nothing happens
 
-A turn of logging in which other processes took a tenth of a core does not count for the ratio. Its
-events count.
+If other processes took a tenth of a core in a turn of logging, the turn does not count for the
+ratio. Its events must be in the logs all the same.
 
 The bars: 1.6 × bare rdtscp; half a core and 300 MB; half a percent of a core; nothing lost.
 

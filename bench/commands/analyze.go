@@ -37,12 +37,12 @@ func newBenchAnalyze() *cobra.Command {
 		Short: "Measure the join of a run: how fast, in how much memory",
 		Long: `Measure the join of a run: how fast, in how much memory.
 
-The run is made for this: tuples that pass three channels on three nodes, in compressed logs. One
-core decodes, joins, translates and counts; the files are in the page cache, and the processor time
-counts. The memory is that of this process with the settings of cprof analyze.
+The command makes a run whose tuples pass three channels on three nodes, with compressed logs. The
+speed is that of one core, which decodes, joins, translates and counts, by its processor time. The
+files are in the page cache. The memory is that of this process with the settings of cprof analyze.
 
-If Python has the package duckdb, DuckDB joins the exported events too, in turns with the analysis.
-Both use all cores and end in the same percentiles. CLOUDPROFILER_PYTHON names another Python.`,
+If Python has the package duckdb, DuckDB also joins the exported events, in turns with the analysis.
+Both use all cores and find the same percentiles. CLOUDPROFILER_PYTHON names another Python.`,
 		Example: `  cp-bench analyze
   cp-bench analyze --tuples 20000000 --memory-tuples 100000000
   cp-bench analyze --json | jq .tuples_per_s_per_core`,

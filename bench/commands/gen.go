@@ -33,21 +33,21 @@ func newBenchGen() *cobra.Command {
 
 Both ends are on this machine. Tuples of 277 bytes go over one ZeroMQ connection.
 
-single    one tuple a message, every id checked: as a ratio to a bare C loop on libzmq, which is
+single    one tuple a message: tuples a second, as a ratio to a bare C loop on libzmq, which is
           compiled and run beside it
-batched   256 tuples a message, every id checked: in millions a second
-schedule  tuples sent within 10 µs of when they were due, in percent, at half of the rate that the
-          same setup reaches flat out; the sender has a core for itself and, as root, priority on
-          it; each later tuple has its cause: the engine refused, the thread was not running, or
-          it was busy
+batched   256 tuples a message: millions of tuples a second
+schedule  the percentage of tuples that were sent at most 10 µs after they were due, at half of
+          the highest rate of the same setup; the sender has a core for itself and, as root,
+          priority on it; each late tuple has a cause: the engine refused it, the thread was not
+          running, or it was busy
 factory   processor time of the consumer's thread for a JSON tuple that it takes from the object
-          factory: as a ratio to decoding the tuple itself
+          factory, as a ratio to the time in which it decodes the tuple itself
 
-A repetition does not count if other processes took more than a tenth of a core. Nor does one of
-schedule count if a loop that only looks at the counter would have been late for more than 0.25 %
-beside it. A figure is the median of the repetitions that count. For all repetitions, counted or
-not, schedule also prints how much was late and how much that loop would have had late. The machine
-takes that much from any sender.
+Every id is checked. A repetition does not count if other processes took more than a tenth of a
+core. A repetition of schedule does not count either if a loop that only reads the counter, just
+before and after it, was late for more than 0.25 % of its time. A figure is the median of the
+repetitions that count. For all repetitions, counted or not, schedule also prints the share of late
+tuples, and the share of time for which that loop was late: no sender could have used that time.
 
 Exit code 3: fewer than 5 repetitions counted, or a row could not be measured here.`,
 		Example: `  cp-bench gen

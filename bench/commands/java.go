@@ -38,10 +38,11 @@ func newBenchJava() *cobra.Command {
 		Short: "Measure what a log call costs in Java, as a ratio to one in C",
 		Long: `Measure what a log call costs in Java, as a ratio to one in C.
 
-One thread logs to a ring that overwrites old events. The rows off and unsampled are log calls on a
-channel with the handler null, and on one with the handler xoy that keeps no such id. Programs in C
-and in each Java that scripts/jdks finds take turns of a few milliseconds on one core. A repetition
-is many turns and gives their median. Crowded turns do not count, as in cp-bench log.
+One thread logs to a ring that overwrites old events. The row off has log calls on a channel with
+the handler null, and the row unsampled has log calls with ids that the handler xoy does not keep.
+Programs in C and in each Java that scripts/jdks finds take turns of a few milliseconds on one core.
+A repetition is the median of many turns. As in cp-bench log, a turn does not count if another guest
+used the core.
 
 The command builds the programs, so it runs in a checkout of the repository and needs make, gcc and
 a JDK.

@@ -59,14 +59,14 @@ func newBenchLog() *cobra.Command {
 Each row is one handler. The base is the bare instruction in one loop without calls: rdtscp, or
 rdtsc for the rows with that stamp. Nobody drains the rings: one writer overwrites old events, and
 several writers stay below the ring's size. Rows and base take turns every few milliseconds. A
-repetition is many turns and gives their median.
+repetition is the median of many turns.
 
 A repetition does not count if other processes took more than a tenth of a core. A turn does not
-count if additions took a quarter longer in it than in the quietest turns: a hypervisor then lets
-somebody else execute on the same core. A figure is the median of the repetitions that count.
+count if additions beside it took a quarter longer than beside the quietest turns: the hypervisor
+then let another guest run on the same core. A figure is the median of the repetitions that count.
 
 The first rows make one call every 10 µs, after the program has used the caches for something else.
-That is what users pay. The limits are those of this CPU's maker.
+This is the cost that users see. The limits differ between AMD and Intel.
 
 Exit code 3: fewer than 5 repetitions counted, or a row could not be measured here.`,
 		Example: `  cp-bench log

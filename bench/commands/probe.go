@@ -52,22 +52,23 @@ func newBenchProbe() *cobra.Command {
 		Long: `Measure how narrow bounds between two nodes are, and whether they are true.
 
 It makes two nodes on this machine. As root it makes two network namespaces with a link between
-them; otherwise both ends are on the loopback interface, where only that interface itself can be
-saturated. Each node has a virtual counter and a virtual clock. They are made from the machine's by
-functions that are known exactly: another offset, another rate that wanders, a clock that is slewed.
-The packets, the stamps and the load are real. The nodes exchange trains of packets. Every bound
-that follows is asked for at random moments and compared with the truth.
+them. Otherwise both nodes use the loopback interface, and the load is on that interface alone. Each
+node has a virtual counter and a virtual clock. They are known functions of the machine's counter
+and clock, with another offset, another rate that wanders, and a clock that is slewed. The packets,
+the stamps and the load are real. The nodes exchange trains of packets. Each bound is computed for
+random moments and compared with the truth.
 
-  plain        at a train, from its best exchange alone: half of that exchange's time on the way
-  intersected  at a train, from all of its packets, each direction by itself
-  windowed     at any moment, from all trains within 10 s of it; what the product uses
+  plain        at a train, from its best exchange alone: half of the time that its two packets
+               were on their way
+  intersected  at a train, from all of its packets, with the best packet of each direction
+  windowed     at any moment, from all trains within 10 s of it; the product uses this bound
   paper        at any moment, by the method of the Cloudprofiler paper, which assumes that rates
                never move: here they do
 
-Stamps are "user", the counter read around the system calls, or "kernel", what the kernel itself
-reports. A half-width includes the counter's quantum and the core slack of both nodes: a duration
-from node to node is known to ± that. w is the wander that is declared for the pair; the true
-wander is half of it.
+"user" stamps are readings of the counter around the system calls. "kernel" stamps are the kernel's
+own. A half-width is the ± of a duration from node to node, so it includes the counter's quantum and
+the core slack of both nodes. w is the wander that is declared for the pair; the true wander is half
+of it.
 
 Exit code 3: a relation was suspect, or a part could not be measured here or within the limit.`,
 		Example: `  sudo cp-bench probe

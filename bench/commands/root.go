@@ -28,8 +28,8 @@ func newRoot() *cobra.Command {
 		Long: `cp-bench measures what the product costs on this machine, and how true its bounds
 are.
 
-Most figures are ratios to a base. The two are measured in turns, because the machine's speed
-drifts, and then both drift together.
+Most figures are ratios to a base. Figure and base are measured in turns, so that a drift of the
+machine's speed affects both.
 
 Exit codes: 0 measured, 1 failed, 2 wrong usage, 3 a figure is absent.`,
 		Example: `  cp-bench log

@@ -65,21 +65,20 @@ func newBenchSoak() *cobra.Command {
 
 It runs the demonstration ("cprof demo") at a moderate rate for an hour: four virtual nodes with an
 agent each, a coordinator, and the streaming job across them. The nodes exchange as many trains as
-those of a fleet. Once in a period it notes how much memory each process has of its own, and how
-much disk the logs take. At the end it collects all logs, accounts for every event, and compares
-every duration with the truth.
+those of a fleet. Once in a period it notes each process's private memory, and how much disk the
+logs take. At the end it collects all logs, accounts for every event, and compares every duration
+with the truth.
 
 The bars:
   memory   in the second half the coordinator and the agents grow by no more than 4 bytes a tuple,
-           which is half of the smallest thing that they could keep of one, and 1,000 bytes a
-           train, which they do keep; the job's processes, each with a NATS server, grow by no
-           more than 16 bytes a tuple
+           which is half of an id, and 1,000 bytes for each train, because they keep trains; the
+           job's processes, each with a NATS server, grow by no more than 16 bytes a tuple
   loss     nothing is lost, and nothing is outside of its bound
-  bounds   a period's bound is the median of its durations between nodes; none is wider than 1.5
-           times that of the median period, and that of the second half is no wider than 1.1
-           times that of the first
+  bounds   a period's bound is the median bound of its durations between nodes; no period's bound
+           is wider than 1.5 times the median of all periods, and the median of the second half
+           is no wider than 1.1 times that of the first
 
-Logs go to --dir and are removed at the end: some 300 MB for an hour.
+The logs are in --dir and are removed at the end. They take some 300 MB for an hour.
 
 Exit code 1: a duration did not contain the truth. Exit code 3: something was lost, a relation is
 suspect, or the soak was too short to say whether memory grows.`,

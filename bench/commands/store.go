@@ -34,15 +34,15 @@ func newBenchStore() *cobra.Command {
 		Short: "Measure the size and the speed of logs, and logging that never pauses",
 		Long: `Measure the size and the speed of logs, and logging that never pauses.
 
-Each row is a data set GAPS/IDS/QUANTUM: how far events are apart, what their ids are, and in which
-steps the counter moves. One thread codes two million events into a log in shared memory and reads
-them back; its processor time counts. The entropy of the events is computed from what they were
-drawn from. That of the set loop is measured over ten million events.
+Each row is a data set GAPS/IDS/QUANTUM: the times between events, the kind of their ids, and the
+step of the counter. One thread encodes two million events into a log in shared memory and reads
+them back. Its processor time is measured. The entropy of the events is computed from the
+distributions from which they were drawn. That of the set loop is measured over ten million events.
 
-The last row is a program that logs at full speed on one core, with policy block, while another core
-compresses its events to disk. It gives what a call costs, as a ratio to a bare rdtscp that is
-measured every second, and how many events were dropped. A second does not count if other processes
-took more than a tenth of a core.
+In the last row, a program logs at full speed on one core, with policy block, while another core
+compresses the events and writes them to disk. The row shows the cost of a call, as a ratio to a
+bare rdtscp that is measured every second, and the number of dropped events. A second does not count
+if other processes took more than a tenth of a core.
 
 Exit code 3: fewer than 5 repetitions or seconds counted, or a row could not be measured here.`,
 		Example: `  cp-bench store

@@ -40,11 +40,12 @@ func newBenchSweep() *cobra.Command {
 		Short: "Measure what it costs to relate all pairs of a fleet's nodes",
 		Long: `Measure what it costs to relate all pairs of a fleet's nodes.
 
-A server and its clients run in a few processes and talk over this machine's loopback. They are the
-real ones. The time runs from the first registration to the last pair.
+A real server and real clients run in a few processes, and exchange packets over the loopback
+interface. The time is from the first registration to the end of the last pair's measurement.
 
-The server measures --width pairs side by side, which is best for time. With --quality it decides
-itself which pairs to keep apart. Their bounds are compared with those of pairs measured alone.`,
+The server measures --width pairs at a time, which takes the least time. With --quality, it decides
+itself which pairs it measures at the same time. The bounds are then compared with those of pairs
+that are measured one at a time.`,
 		Example: `  cp-bench sweep --clients 30 --exchanges 100
   cp-bench sweep --clients 100 --exchanges 20 --json
   cp-bench sweep --clients 10 --quality`,

@@ -45,19 +45,20 @@ It makes four virtual nodes. Their counters began at different times, run at dif
 wander. Their clocks are wrong and slewed. As root, each node gets a network namespace of its own.
 Otherwise all nodes share the loopback interface.
 
-A coordinator and an agent on each node run an experiment, as they do on a fleet. Anchors come
-first. Then the advertising benchmark runs across the nodes, with every operator instrumented.
-Meanwhile nodes exchange trains, and another load is on the network. Anchors come again at the end.
-All logs are collected into one run directory, which is analysed like any other.
+A coordinator and an agent on each node run an experiment, as they do on a fleet. First the nodes
+measure anchors. Then the advertising benchmark runs across the nodes, with every operator
+instrumented. Meanwhile nodes exchange trains, and another load is on the network. At the end the
+nodes measure anchors again. All logs are collected into one run directory, which is analysed like
+any other.
 
-Because the nodes are virtual, the truth is known. The last column says whether every duration
-contains it. All must.
+Because the nodes are virtual, the truth is known. The last column says whether the interval of
+every duration contains it. All must.
 
-It takes about a minute and leaves nothing behind. --keep DIR keeps the run, with its page
-DIR/report.html. "cprof analyze DIR" says more about it.
+The demo takes about a minute and leaves nothing behind. --keep DIR keeps the run, with its page
+DIR/report.html. "cprof analyze DIR" says more about the run.
 
-Exit code 1: a duration did not contain the truth.
-Exit code 3: tuples were lost, or a relation is suspect.`,
+Exit code 1: a duration did not contain the truth. Exit code 3: tuples were lost, or a relation is
+suspect.`,
 		Example: "  cprof demo\n" +
 			"  cprof demo --keep tuesday\n" +
 			"  cprof demo --tuples 20000 --rate 10000\n" +

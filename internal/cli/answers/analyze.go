@@ -230,15 +230,15 @@ run, or the name of a run in $CLOUDPROFILER_RUNS, else in the directory runs. "c
 brings runs there from the server.
 
 Events of all channels are joined by tuple id. Each duration is an interval in cycles of one node,
-the reference, printed as value ± bound. The interval holds the truth if rates wander no more than
-assumed. A duration is marked suspect, an estimate, if the data contradict a relation that it rests
-on. What the run cannot decide is listed below the answer. A run of virtual nodes knows the truth
-(cprof demo): there every duration is compared with it.
+the reference, printed as value ± bound. The interval contains the truth if rates wander no more
+than assumed. A duration is marked suspect, an estimate, if the data contradict a relation that it
+rests on. What the run cannot decide is listed below the answer. For a run of virtual nodes (cprof
+demo) the truth is known: every duration is compared with it.
 
-The relation of two nodes is narrowed by what third nodes measured with both, as far as two of these
-agree. So a node whose counter or stamps are wrong in a way that nothing shows falsifies only what
-is said of that node itself. With --third-nodes any, every third node narrows: bounds are tightest,
-and true only if all nodes are right. With --third-nodes none, no third node does.
+Third nodes that exchanged packets with both of two nodes narrow the relation of the two, as far as
+two third nodes agree. So if a node's counter or stamps are wrong and nothing shows it, only answers
+about that node are wrong. With --third-nodes any, every third node narrows: bounds are narrowest,
+but true only if all nodes are right. With --third-nodes none, no third node does.
 
 The answer begins with what is slow, how sure that is, and what to look at next. The table below it
 has one unit. In each path, the span with the largest share of the time end to end comes first.

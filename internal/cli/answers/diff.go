@@ -26,8 +26,8 @@ func newDiff() *cobra.Command {
 		Long: `Compare runs: what became faster or slower, beyond bounds and noise.
 
 BEFORE and AFTER are runs, as for cprof analyze. Each may be several runs of the same thing, with
-commas between them: how much these differ from each other by themselves is then part of the noise.
-With one run on each side that is not known.
+commas between them. The noise then includes how much these runs differ from each other. With one
+run on each side, that is not known.
 
 Spans with the same ends are compared at the median and at the 99th percentile. A span is called
 faster or slower only if the intervals of the two sides are further apart than chance moves such a
@@ -39,7 +39,7 @@ Only durations of the same tuples are judged. If a run lacks tuples, the spans t
 undecided, and the last column says why. Tuples that handlers chose on both sides are the same if
 both chose by id, with the same rule (xoy with the same x and y).
 
-The flags select the same in all runs, as they do for cprof analyze.
+The flags choose the same part of each run, as they do for cprof analyze.
 
 Exit code 1: one of the runs cannot be answered. Exit code 3: parts are suspect, missing or
 undecided.`,

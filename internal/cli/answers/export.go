@@ -33,8 +33,8 @@ func newExport() *cobra.Command {
 		Short: "Write a run for other programs: Parquet with SQL, CSV, Perfetto, OpenTelemetry",
 		Long: `Write a run for other programs, into the directory exports/ of the run.
 
-  parquet   the tables events and durations in parts, and what they need to be understood and
-            joined again: for DuckDB, Spark, ClickHouse and others, with SQL for these three
+  parquet   the tables events and durations in parts, small tables that explain and join them, and
+            SQL for DuckDB, Spark and ClickHouse
   csv       the same as text
   perfetto  trace.perfetto-trace, for ui.perfetto.dev: the first 2,000 tuples, or the slowest
 
@@ -42,7 +42,7 @@ With --otlp, a run goes to a file or to a receiver of OpenTelemetry instead, suc
 Jaeger or Tempo. Each tuple is a trace, and each duration a span with its interval. A receiver is an
 address that begins with http:// or https://. A file has one request of JSON on each line.
 
-The flags select as they do for cprof analyze.
+The flags choose a part of the run as they do for cprof analyze.
 
 Exit code 1: nothing was exported, or no tuple was chosen. Exit code 3: parts are suspect, missing
 or undecided, or the receiver refused spans.`,

@@ -24,9 +24,9 @@ func newReport() *cobra.Command {
 page is report.html in its directory, unless --output names another file.
 
 The page is one file that loads nothing from the network: open it in any browser, send it to
-somebody, print it. It shows what cprof analyze prints, and more: the graph of operators,
-distributions of durations and of their bounds, both over time, single tuples, the nodes against
-each other, and what the bounds rest on. docs/report.md says how to read it.
+somebody, print it. It shows what cprof analyze prints, and more: the graph of operators, durations
+and their bounds as distributions and over time, single tuples, all pairs of nodes, and the
+assumptions under which the bounds are true. docs/report.md says how to read it.
 
 Exit code 1: nothing could be answered. Exit code 3: the page was written, and parts of it are
 suspect, missing or undecided.`,

@@ -30,8 +30,8 @@ func newServe() *cobra.Command {
 run. With two, the page shows them side by side.
 
 The page zooms from the whole run down to single events. It finds tuples by id, by a spike in a
-latency curve, or by where they were lost. docs/explore.md says how to use it. The report, as cprof
-report writes it, is one link away.
+latency curve, or by where they were lost. docs/explore.md says how to use it. The page has a link
+to the report that cprof report writes.
 
 The first time, the run is analyzed and an index is written into its directory: the file
 exports/explore.index, with about 40 bytes for each event. While it is made, the directory for

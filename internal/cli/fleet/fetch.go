@@ -24,10 +24,10 @@ func newRunFetch() *cobra.Command {
 		Long: `Copy complete runs from the server into this machine's directory of runs:
 $CLOUDPROFILER_RUNS, else the directory runs. Other commands then find them by name.
 
-What was fetched of a run whose fetching was cut short is called NAME.part, and no command takes it
-for a run. The same command then fetches the rest.
+If fetching is cut short, the copy is called NAME.part, so no command takes it for a run. Type the
+same command again to fetch the rest.
 
-A page and exports are not fetched: make them here.`,
+The page and exports of a run are not fetched: make them here.`,
 		Example: `  cprof run fetch tuesday
   cprof analyze tuesday`,
 		Args: cobra.MinimumNArgs(1),

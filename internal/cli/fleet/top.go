@@ -49,9 +49,9 @@ the declared wander, or come close to it. The column "seen" says why some tuples
 both ends: for example, a handler keeps only some tuples. Tuples that take longer than %v from one
 point to the next are not shown.
 
-Without a terminal, it prints a picture every second, with --json as one line each. It needs no open
-run, but bounds are wide without one. "cprof analyze" answers more, and more narrowly, once the run
-is complete.
+Without a terminal, it prints a picture every second, with --json each as one line. It needs no open
+run, but bounds are wide without one. Once the run is complete, "cprof analyze" shows more, with
+narrower bounds.
 
 Exit code 3, with --once: something is not known; it is listed last.`, watch.Kept),
 		Example: `  cprof top

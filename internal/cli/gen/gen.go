@@ -22,9 +22,9 @@ func newGen() *cobra.Command {
 		Short: "Load a system on an exact schedule, and find the throughput that it sustains",
 		Long: `Load a system on an exact schedule, and find the throughput that it sustains.
 
-A sender gives every tuple a due time before the run, and never moves it. Where the system pushes
-back or this machine falls behind, tuples are late, and each late tuple is counted. A receiver
-checks that every tuple comes, once.`,
+Before the run, a sender decides when each tuple is due. It never changes these times. If the system
+refuses tuples for a time, or this machine falls behind, tuples are sent late and counted. A
+receiver checks that every tuple comes, and only once.`,
 		Example: `  cprof gen receive --at tcp://127.0.0.1:5555
   cprof gen send --to tcp://127.0.0.1:5555 --rate 100000 --duration 10s
   cprof gen search --target bucket:100000`,

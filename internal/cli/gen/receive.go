@@ -35,12 +35,12 @@ func newGenReceive() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "receive",
 		Short: "Receive tuples over ZeroMQ, and check every one",
-		Long: `Receive tuples over ZeroMQ, and check that every one comes, once, and in order.
+		Long: `Receive tuples over ZeroMQ, and check that each comes, only once and in order.
 
-There is a PULL socket and a thread for each connection, at --at and, if there are several, at the
-ports after it. With --decode the object factory makes objects of the tuples, outside the thread
-that would use them. The arrival of a tuple is logged to the channel receiver#C/recv, where C is the
-connection. The command ends when every sender has announced its end, or falls silent.
+Each connection has a PULL socket and a thread. The first is at --at, the others at the ports after
+it. With --decode, the object factory decodes tuples into objects, on other threads than the one
+that would use the objects. The arrival of a tuple is logged to the channel receiver#C/recv, where C
+is the connection. The command ends when every sender has announced its end, or falls silent.
 
 Exit code 3: the numbers are marked. Tuples were lost, came twice or were malformed, or a sender
 went away.`,

@@ -33,12 +33,12 @@ func newGenSearch() *cobra.Command {
 		Short: "Find the highest throughput that an engine sustains, and what limits it",
 		Long: `Find the highest throughput that an engine sustains, and what limits it.
 
-The command measures the generator's own ceiling first, and never takes a rate near it for the
-engine's limit. Then it tries rates, from --start on, each four times the last, until one is not
-sustained. It narrows the range between, and confirms the rate that it found. All trials that
-confirm it count, and the answer says how sure they make it. A rate is sustained when every tuple
-comes out once, and neither the backlog nor its latency grows. Pauses of the engine are reported; a
-trial must be three times as long as the time between two of them.
+The command first measures the generator's own ceiling, and never takes a rate near it for the
+engine's limit. Then it tries rates, from --start on, each four times the one before, until a rate
+is not sustained. It narrows the range between the last two rates, and confirms the rate that it
+found. The answer says how sure the confirming trials make that rate. A rate is sustained if every
+tuple comes out once, and neither the backlog nor the latency grows. The command also reports the
+engine's pauses. A trial must be three times as long as the time from one pause to the next.
 
 The engine receives tuples at --to and sends every finished tuple to --back, where this command
 listens, both as in generator/FORMAT.md. Or it is a server in this process whose limit is known,
@@ -46,8 +46,8 @@ which shows what a search does:
   --target bucket:100000                a token bucket
   --target bucket:100000,stall:50ms/1s  one that stalls 50 ms in each second
 
-When the range is narrow, the command also measures latency at some lower rates: that is the curve,
-which --svg draws.
+At the end, the command measures the latency at some lower rates. --svg draws latency over load as a
+curve.
 
 Exit code 3: no rate was sustained, the limit is not the engine's, it was not confirmed, or the
 numbers are marked because a connection broke or a malformed message came back.`,

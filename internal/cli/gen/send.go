@@ -51,11 +51,11 @@ func newGenSend() *cobra.Command {
 
 Due times are never moved. A late tuple is sent late, no faster than --catch-up times the schedule.
 A tuple later than --give-up is skipped. Each late tuple is counted with its cause: the engine
-refused it, this thread was not running, or the thread was busy with earlier tuples. It is also
-counted whether the cause still held when the tuple was due, or the thread was only catching up.
---core and --realtime give a thread a core of its own, which keeps it running. The due time of a
-tuple is logged to the channel generator#T/intended, and its sending to generator#T/send, where T is
-the thread: a latency from the first is safe from coordinated omission.
+refused it, the thread was not running, or the thread was busy with earlier tuples. If a tuple
+became due after the cause had ended, it is also counted as caught up. --core and --realtime give a
+thread a core of its own, which keeps the thread running. The due time of a tuple is logged to the
+channel generator#T/intended, and the time at which it was sent to generator#T/send, where T is the
+thread. A latency from the due time is safe from coordinated omission.
 
 Exit code 3: the numbers are marked. The receiver went away or was slow, tuples were skipped, or
 this machine was too slow.`,

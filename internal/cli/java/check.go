@@ -20,11 +20,11 @@ func newCheck() *cobra.Command {
 		Use:   "check PID|JAR...",
 		Short: "Say what the Java agent would weave into a program",
 		Long: `Say what the Java agent would weave into a program, and change nothing. The program
-is a running process, or jars and directories with jars. Of a process, the command looks only at the
-class path that its command line names: jars that are sent to it later are not there.
+is a running process, or jars and directories with jars. For a process, the command reads only the
+class path in its command line or environment, and no jars that were sent to the process later.
 
-If a process has the agent already, its agent and the agent's configuration are taken. Otherwise
-cloudprofiler.jar is looked for beside cprof, in /opt, and where Maven builds it in the present
+If the process already has the agent, the command uses that agent and its configuration. Otherwise
+it looks for cloudprofiler.jar beside cprof, in /opt, and where Maven builds it in the present
 directory.
 
 Exit code 3: an engine, or a joinpoint of the configuration, would be left alone.`,
