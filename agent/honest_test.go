@@ -194,8 +194,8 @@ func beSteady(rings, state, files string) {
 	select {}
 }
 
-// startSteady starts an agent in a process with this many descriptors. When the process exists, but
-// the agent has not started yet, startSteady calls the function before.
+// startSteady starts an agent in a process with this many descriptors. Once the
+// process exists, and before the agent starts, startSteady calls the function that it is given.
 func (s *scene) startSteady(files int, before func(pid int)) *told {
 	s.t.Helper()
 	p := s.tell("steady", s.Rings, s.state, strconv.Itoa(files))

@@ -275,7 +275,7 @@ func (d *distribution) note(elapsed []tscratio.Elapsed) (
 	return least, largest, true
 }
 
-// noteBounds adds the half-widths. They change slowly: most of them are equal to the one before.
+// noteBounds adds the half-widths. They change slowly: most of them are equal to the previous one.
 func (d *distribution) noteBounds(elapsed []tscratio.Elapsed) {
 	for i := 0; i < len(elapsed); {
 		bound, from := halfWidth(elapsed[i]), i

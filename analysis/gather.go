@@ -85,7 +85,7 @@ type gatherer struct {
 	made    uint64             // as DurationRow.Made
 
 	plans map[uint64]*plan // by mask
-	last  *plan            // plan of the tuple before
+	last  *plan            // plan of the previous tuple
 	found found
 	err   error
 }

@@ -308,7 +308,7 @@ func (in *input) addSources(node string, ring []logstore.Segment, rank map[point
 		in.noteUnusable(ring[0], node)
 		in.miss(runs.Missing{Part: part, Reason: fmt.Sprintf(format, args...)})
 	}
-	var s *source           // the source of the segment before
+	var s *source           // the source of the previous segment
 	from := len(in.sources) // index of the first source of this ring
 	begin := 0              // the first segment of the current source
 	for i, segment := range ring {

@@ -316,7 +316,7 @@ func compareShares(t *testing.T, want *oracleAnswer, total *oracleSum, spans []S
 }
 
 // isPath reports whether an answer's path is a given path of the oracle. The two must agree on
-// every event, on its time since the first event, and on its time since the event before.
+// every event, on its time since the first event, and on its time since the previous event.
 func (o *oracle) isPath(w oraclePath, got TuplePath) bool {
 	if uint64(got.ID) != w.passed[0].id || got.Total != intervalOf(w.Elapsed) ||
 		len(got.Passed) != len(w.passed) {

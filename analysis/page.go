@@ -139,7 +139,7 @@ type pageRun struct {
 }
 
 // findPages cuts the partition's runs at pages, and sorts the pieces by page. It returns true only
-// if most events are of the same page as the event before, and pages are reasonably full.
+// if most events are of the same page as the previous event, and pages are reasonably full.
 func (w *gatherer) findPages() bool {
 	const leastPageRun, leastPerPage = 16, 64
 	n := 0

@@ -238,8 +238,8 @@ func (r *reader) block(source int, t *told, o *order, axis *axis, events []logst
 	if r.in.sources[source].trip != noTrip {
 		a = r.returns
 	}
-	// Most events are of the same page as the event before. All events of one page go through each
-	// step together.
+	// Most events are of the same page as the previous event. All events of one page go through
+	// each step together.
 	for len(events) > 0 {
 		page := events[0].ID >> pageBits
 		n := 1
@@ -300,7 +300,7 @@ type order struct {
 func newOrder() *order { return &order{origin: ^uint64(0), others: map[uint64]uint64{}} }
 
 // take checks events of one page. Ids of one page share all bits above pageBits, and so the bits
-// above originShift: the events have one origin. It may differ from that of the page before.
+// above originShift: the events have one origin. It may differ from that of the previous page.
 func (o *order) take(t *told, events []logstore.Event) {
 	for _, e := range events {
 		if e.ID >= o.next && e.ID>>originShift == o.origin {
@@ -311,7 +311,7 @@ func (o *order) take(t *told, events []logstore.Event) {
 	}
 }
 
-// other checks an id that is late, or of another origin than the id before.
+// other checks an id that is late, or of another origin than the previous id.
 func (o *order) other(t *told, id uint64) {
 	origin := id >> originShift
 	if origin != o.origin {

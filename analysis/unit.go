@@ -10,7 +10,7 @@ import (
 // A Unit is the unit of all durations in one table.
 type Unit struct {
 	Name  string // s, ms, µs, ns, or cycles if the frequency is not known
-	power int    // power of ten: the unit's size in picoseconds, or in cycles
+	power int    // the unit's size is 10^power picoseconds, or cycles
 }
 
 // UnitOf returns the unit in which the median of some durations is easy to read.

@@ -6,8 +6,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// partOf returns the part of a planned span between the nodes of two sources. Most often it is the
-// part that the tuple before used.
+// partOf returns the part of a planned span between the nodes of two sources. Usually it is the
+// part that the previous tuple used.
 func (w *gatherer) partOf(p *planned, from, to int32) *spanPart {
 	if p.part == nil || p.sources != [2]int32{from, to} {
 		p.part, p.sources = w.part(p.span, from, to), [2]int32{from, to}

@@ -201,7 +201,8 @@ func (f *realFleet) end() {
 	}
 }
 
-// question asks the server a question. The server may just have been restarted.
+// question asks the server a question. It tries again for a minute, because the server may be
+// restarted meanwhile.
 func (f *realFleet) question(what string, argument, result any) {
 	f.t.Helper()
 	// The limit of a try doubles after each try. The first is short, because a server that is

@@ -14,7 +14,7 @@ import (
 )
 
 // phase is the purpose for which a worker looks at a ring. Each phase does everything that the
-// phase before it does, and more.
+// previous phase does, and more.
 type phase int
 
 const (

@@ -191,7 +191,7 @@ func TestCountsComeBack(t *testing.T) {
 	}
 }
 
-// The sorter returns each row once and in order, also when the rows do not fit into its buffers.
+// The sorter returns each row once and in order, even if the rows do not fit into its buffers.
 func TestSorter(t *testing.T) {
 	seed.For(t, 6, func(t *testing.T, rng *rand.Rand) {
 		n := rng.IntN(60_000)

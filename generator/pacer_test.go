@@ -49,7 +49,7 @@ func TestSenderAccountsForWhatAPacerNotes(t *testing.T) {
 		want   Lateness
 	}{
 		// 40 tuples become due in the 40 µs that the cause lasts. Another 26 become due until the
-		// sender has caught up: to send a tuple takes 0.5 µs and a few looks at the clock.
+		// sender has caught up: sending a tuple takes 0.5 µs and a few looks at the clock.
 		"paused":     {40_000, paused, Lateness{Late: 66, Stalled: 66, CatchingUp: 26}},
 		"slow":       {40_000, slow, Lateness{Late: 66, Busy: 66, CatchingUp: 26}},
 		"not so bad": {9_000, 0, Lateness{}},

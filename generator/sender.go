@@ -17,7 +17,7 @@ import (
 // ErrOptions is wrapped by errors about impossible options.
 var ErrOptions = errors.New("bad options")
 
-// An IDSource makes the ids of one thread. Each id is one more than the one before.
+// An IDSource makes the ids of one thread. Each id is one more than the previous one.
 type IDSource interface {
 	Next() (id uint64, ok bool)
 }

@@ -35,7 +35,7 @@ type pacer interface {
 	) (taken int, err error)
 }
 
-// A paced records when a pacer sent a tuple, and what the pacer saw since the tuple before.
+// A paced records when a pacer sent a tuple, and what the pacer saw since the previous tuple.
 type paced struct {
 	sent   uint64 // the counter when the tuple was sent
 	before uint64 // bits, as defined below

@@ -11,7 +11,7 @@ import (
 )
 
 // If more goroutines count than there are shards, some have a cell of their own, and the others
-// share. No event is lost, also if the goroutines move between processors.
+// share. No event is lost, even if the goroutines move between processors.
 func TestGoroutinesCountAloneOrTogether(t *testing.T) {
 	const shards, writers, events = 2, 8, 2_000_000
 	cores := runtime.GOMAXPROCS(shards)

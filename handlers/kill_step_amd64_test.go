@@ -51,7 +51,7 @@ var situations = []situation{
 		p.untilKept()
 		p.step(p.next())
 		p.untilKept()
-		p.step(p.next()) // dropped at the same place in the sequence as the event before
+		p.step(p.next()) // dropped at the same place in the sequence as the previous event
 		p.release()
 		p.untilKept()
 		p.step(p.next()) // there is room again

@@ -219,7 +219,7 @@ type WatchOptions struct {
 	// crystals on one board changes less.
 	DriftLimit_ppm int64
 
-	// Settle is the least span over which the Watch measures that rate. 0 means 1 s.
+	// Settle is the least span over which the Watch measures the counter's rate. 0 means 1 s.
 	Settle time.Duration
 
 	// From is the state that an earlier process saved. The first Check then finds breaks that

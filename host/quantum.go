@@ -35,7 +35,7 @@ var (
 // or not at all.) The ideal counter may then be one or two cycles further than Step_cycles allows.
 type Quantum struct {
 	Step_cycles uint64 `json:"step_cycles,string"`
-	Uneven      bool   `json:"uneven"` // scaled: steps alternate between two neighbouring integers
+	Uneven      bool   `json:"uneven"` // steps alternate between two integers, because of scaling
 	Readings    int    `json:"readings"`
 	Moves       int    `json:"moves"` // readings that differed from the previous one
 	// Different is the number of distinct differences of successive readings. The more there are,

@@ -32,7 +32,7 @@ func appendPacked(dst []byte, values []uint64, base uint64, width int) []byte {
 	var word uint64
 	var used, at uint
 	w := uint(width)
-	// Each round waits for the word of the round before. So the first loop joins four narrow
+	// Each round waits for the word of the previous round. So the first loop joins four narrow
 	// values, and adds them to the word in one round.
 	for ; w <= packLimit/4 && len(values) >= 4; values = values[4:] {
 		v := values[:4:4]

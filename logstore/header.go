@@ -40,7 +40,7 @@ type Header struct {
 
 	Segment  int         // number of the file among the ring's files, from 0
 	Part     int         // first segment of the log in this directory, or UnknownPart
-	Previous Fingerprint // fingerprint of the segment before; zero if unknown or none
+	Previous Fingerprint // fingerprint of the previous segment; zero if unknown or none
 	// Rewritten is true if the file was made from another file. In this case, Previous of the next
 	// segment is the fingerprint of that other file.
 	Rewritten bool

@@ -37,7 +37,7 @@ type Link struct{ Parent, Child uint64 }
 type Sample struct{ Counter, Count uint64 }
 
 // FirstLast has the first and the last event of a first-last channel up to one moment. Each row
-// replaces the row before it.
+// replaces the previous row.
 type FirstLast struct {
 	Count        uint64 // number of tuples; if it is 0, the next four fields are not valid
 	FirstCounter uint64

@@ -90,7 +90,7 @@ func fingerprintOf(fsys FileSystem, path string) (Fingerprint, error) {
 	return TakeFingerprint(file, st.Size())
 }
 
-// goOn copies three things from the header of the segment before: the epoch, the pair of counter
+// goOn copies three things from the header of the previous segment: the epoch, the pair of counter
 // and UTC, and the part. If the counter has entered another epoch since then, the caller must call
 // Log.Enter.
 func (h *Header) goOn(before *Header) {

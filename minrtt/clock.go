@@ -275,7 +275,8 @@ func OpenStepNotice() (*StepNotice, error) {
 		return nil, fmt.Errorf("watch for steps of the clock: %w",
 			os.NewSyscallError("timerfd_create", err))
 	}
-	// The timer never expires. The kernel cancels it when the clock is set, and only this matters.
+	// The timer never expires. It only serves to be cancelled: the kernel does that when the clock
+	// is set.
 	const never_s = math.MaxInt64/1_000_000_000 - 1
 	when := unix.ItimerSpec{Value: unix.Timespec{Sec: never_s}}
 	const flags = unix.TFD_TIMER_ABSTIME | unix.TFD_TIMER_CANCEL_ON_SET

@@ -7,8 +7,9 @@
 // process drive it alike. It does not encode messages, does not check that a sender is who it says,
 // and does not decide what travels along the edges.
 //
-// The structure is KELP's (A. Yung, 2001), with repairs. There is no central part: the thesis'
-// registry is a list of contacts, its timers are the nodes' own, and its global clock is gone.
+// The structure is that of KELP, from the thesis of A. Yung (2001), with repairs. Unlike KELP, the
+// graph has no central part: a list of contacts replaces KELP's registry, each node has timers of
+// its own, and there is no global clock.
 //
 // # How the graph stays regular
 //
@@ -16,9 +17,9 @@
 // in it as long as x pings. So whatever messages are lost, the two ends agree after a Lease, and a
 // fleet always lacks as many outs as ins. The rest is to bring free ends together:
 //
-//   - Join: a new node has only free ends. It sends walks, and each puts it into an edge of the
-//     node where it ends: x→v becomes x→o→v (deal.go, splice).
-//   - Failure: a node whose neighbour died has a free end. A walk of it finds another free end, or
+//   - Join: a new node has only free ends. It sends walks. Each walk puts the new node into an edge
+//     of the node where the walk ends: x→v becomes x→o→v (deal.go, splice).
+//   - Failure: a node whose neighbour died has a free end. Its walk finds another free end, or
 //     the note of one, and an edge of a third node joins the two (deal.go, join). Free ends of both
 //     directions are repaired like a join.
 //   - Leave: a node connects its incoming to its outgoing neighbours.
@@ -27,9 +28,9 @@
 //     edges with the nodes where walks through the other part end (deal.go, trade).
 //
 // A walk takes WalkSteps random steps before it may end, so every node is as likely an end as any
-// other. Each step is acknowledged and repeated, or goes another way. That replaces the thesis'
-// heartbeats. A walk that is lost nevertheless is started anew when its timer ends, and the edge
-// that it then finds is flagged, to be replaced later.
+// other. Each step is acknowledged and repeated, or goes another way. This replaces KELP's
+// heartbeats. If a walk is lost nevertheless, the node starts another one when the walk's timer
+// ends. The edge that the new walk finds is flagged, so that it is replaced later.
 //
 // # What hostile nodes can do
 //

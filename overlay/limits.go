@@ -57,7 +57,7 @@ const (
 const (
 	// MaxName is the length in bytes of the longest name. A host's name has at most 253 bytes.
 	MaxName = 255
-	// MaxDegree bounds the lists in messages. The paper's degrees are 7 and 9.
+	// MaxDegree bounds the lists in messages. KELP's degrees are 7 and 9.
 	MaxDegree = 32
 	// WalkSteps makes the end of a walk nearly independent of its start in a fleet of a million
 	// nodes: ln(n / 0.002) / ln 7 = 10.3 for n = 10⁶, and 8 for n = 10⁴.

@@ -91,7 +91,7 @@ func (n *Node) tickSeeks() {
 	}
 }
 
-// startSeek starts a walk at the node first, or at a neighbour.
+// startSeek starts a walk: at the node that first names, or at a neighbour if first is "".
 func (n *Node) startSeek(out, in bool, give, first Name) {
 	if give == "" && (!n.joined || n.restarted || n.few) {
 		first = n.beginAgain() // there may be nodes that no walk from the neighbours reaches
@@ -112,8 +112,8 @@ func (n *Node) startSeek(out, in bool, give, first Name) {
 	n.pass(w, first)
 }
 
-// inVain makes the node pause after a walk in vain. Each pause is longer than the one before, up to
-// a limit.
+// inVain makes the node pause after a walk in vain. Each pause is longer than the previous one, up
+// to a limit.
 func (n *Node) inVain(limit Time) {
 	if n.pausedUntil > n.now {
 		return

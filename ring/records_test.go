@@ -400,8 +400,8 @@ func TestHolesAreNotRecords(t *testing.T) {
 			t.Fatalf("hole %d: %+v, unfinished %v", seq+1, records, unfinished)
 		}
 		// The writer finishes the record late, and only then does the head move past it. If the
-		// head passed the hole, the place would keep the mark of the lap before, which is also the
-		// mark of the lap after.
+		// head passed the hole, the place would keep the mark of the previous lap, which is also
+		// the mark of the next lap.
 		store(s, seq+1, Record{s.Finished(1, seq+1), 1})
 		if err := c.Release(0, seq+2, 0, 0); err != nil {
 			t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 )
 
 // The difference of a claim and a measurement is an interval, because the measurement is one. The
-// difference is exact, also if the claim is a single number and the measurement is above it.
+// difference is exact, even if the claim is a single number and the measurement is above it.
 func TestClaimIsOffByAnInterval(t *testing.T) {
 	r := analysis.Reference{Node: "A", FrequencyLo_hz: 1e9, FrequencyHi_hz: 1e9}
 	measured := analysis.Durations{

@@ -23,8 +23,8 @@ type counter struct {
 	exact   *vnode.Truth
 }
 
-// Of reads the truth of a run. If the run has none, because its nodes are real, Of returns nil. Of
-// lists truth that it cannot read as missing.
+// Of reads the truth of a run. If the run has none, because its nodes are real, Of returns nil. If
+// Of cannot read the truth about a node, it returns this part of the run as missing.
 func Of(run *runs.Directory) (*Counters, []runs.Missing) {
 	c := &Counters{nodes: map[string]*counter{}}
 	var missing []runs.Missing
