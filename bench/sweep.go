@@ -80,28 +80,13 @@ func Sweep(ctx context.Context, o SweepOptions) (r SweepResult, err error) {
 	}
 	defer os.RemoveAll(dir)
 	o.Progress("starting the server")
-	server, err := startWorker(ctx, o.Command, SweepServerJob, sweepServer{Dir: dir})
+	server, link, address, err := startSweepServer(ctx, o.Command, dir)
 	if err != nil {
 		return r, err
 	}
 	defer server.stop()
-	var address string
-	if err := server.out.Decode(&address); err != nil {
-		return r, fmt.Errorf("server of the sweep: %w", err)
-	}
-	link, err := control.Dial(control.ClientConfig{Server: address})
-	if err != nil {
-		return r, err
-	}
 	defer link.Close()
-
-	var fleet, alone []string
-	for i := range o.Clients {
-		fleet = append(fleet, fmt.Sprintf("c%03d", i))
-	}
-	for i := range 2 * o.Alone {
-		alone = append(alone, fmt.Sprintf("alone%03d", i))
-	}
+	fleet, alone := names("c", o.Clients), names("alone", 2*o.Alone)
 	workers, err := startClients(ctx, o, address, slices.Concat(fleet, alone))
 	for _, w := range workers {
 		defer w.stop()
@@ -116,27 +101,11 @@ func Sweep(ctx context.Context, o SweepOptions) (r SweepResult, err error) {
 	}
 	peak := watchMemory(ctx, server.cmd.Process.Pid)
 	defer peak()
-	trains := max(o.Trains, 1)
-	request := coordinator.SweepRequest{
-		Trains: trains, Exchanges: (o.Exchanges + trains - 1) / trains,
-		Width: o.Width, NoQuiet: o.Width > 0, Nodes: fleet,
-	}
-	status, err := sweepOver(ctx, link, request, 5*time.Millisecond, o.Progress)
-	if err != nil {
+	if r, err = sweepFleet(ctx, link, o, fleet, began); err != nil {
 		return r, err
 	}
-	r = SweepResult{
-		Clients: o.Clients, Exchanges: o.Exchanges, Pairs: status.Complete, Lost: status.Lost,
-		Seconds: time.Since(began).Seconds(), SweepSeconds: float64(status.Took_ns) / 1e9,
-	}
-	request.Width = 0
-	for i := range o.Alone {
-		o.Progress(fmt.Sprintf("pair %d of %d, alone", i+1, o.Alone))
-		request.Nodes = alone[2*i : 2*i+2]
-		_, err := sweepOver(ctx, link, request, 5*time.Millisecond, func(string) {})
-		if err != nil {
-			return r, err
-		}
+	if err := sweepAlone(ctx, link, o, alone); err != nil {
+		return r, err
 	}
 	o.Progress("evaluating")
 	if err := r.evaluate(ctx, link); err != nil {
@@ -144,6 +113,66 @@ func Sweep(ctx context.Context, o SweepOptions) (r SweepResult, err error) {
 	}
 	r.ServerPrivate, err = peak()
 	return r, err
+}
+
+func names(prefix string, n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf("%s%03d", prefix, i))
+	}
+	return all
+}
+
+// startSweepServer starts the server, and connects to it. The caller must stop the server and close
+// the link.
+func startSweepServer(ctx context.Context, command func(job string) (*exec.Cmd, error),
+	dir string) (server *worker, link *control.Client, address string, err error) {
+	if server, err = startWorker(ctx, command, SweepServerJob, sweepServer{Dir: dir}); err != nil {
+		return nil, nil, "", err
+	}
+	if err = server.out.Decode(&address); err != nil {
+		err = fmt.Errorf("server of the sweep: %w", err)
+	} else {
+		link, err = control.Dial(control.ClientConfig{Server: address})
+	}
+	if err != nil {
+		server.stop()
+	}
+	return server, link, address, err
+}
+
+// request asks for a sweep over nodes.
+func (o *SweepOptions) request(nodes []string) coordinator.SweepRequest {
+	trains := max(o.Trains, 1)
+	return coordinator.SweepRequest{Trains: trains,
+		Exchanges: (o.Exchanges + trains - 1) / trains, NoQuiet: o.Width > 0, Nodes: nodes}
+}
+
+// sweepFleet sweeps over all pairs of the fleet.
+func sweepFleet(ctx context.Context, link *control.Client, o SweepOptions, fleet []string,
+	began time.Time) (r SweepResult, err error) {
+	request := o.request(fleet)
+	request.Width = o.Width
+	status, err := sweepOver(ctx, link, request, 5*time.Millisecond, o.Progress)
+	if err != nil {
+		return r, err
+	}
+	return SweepResult{
+		Clients: o.Clients, Exchanges: o.Exchanges, Pairs: status.Complete, Lost: status.Lost,
+		Seconds: time.Since(began).Seconds(), SweepSeconds: float64(status.Took_ns) / 1e9,
+	}, nil
+}
+
+// sweepAlone sweeps over pairs of nodes, one pair after the other.
+func sweepAlone(ctx context.Context, link *control.Client, o SweepOptions, nodes []string) error {
+	for i := range o.Alone {
+		o.Progress(fmt.Sprintf("pair %d of %d, alone", i+1, o.Alone))
+		_, err := sweepOver(ctx, link, o.request(nodes[2*i:2*i+2]), 5*time.Millisecond,
+			func(string) {})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // startClients starts processes with clients of the given names, and waits until each has examined
