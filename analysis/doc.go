@@ -6,9 +6,9 @@
 //
 // All events of all channels are scattered by id into partitions. What does not fit into the memory
 // budget goes to a scratch file (store.go). The partitions are then gathered one after another: the
-// events of one id are a tuple's path (gather.go, tuple.go). If an id passes a point more than once,
-// its events are shared out among several tuples (repeated.go). Where ids are consecutive, tuples
-// that took the same path are adjacent rows of a table and are measured together (page.go,
+// events of one id are a tuple's path (gather.go, tuple.go). If an id passes a point more than
+// once, its events are shared out among several tuples (repeated.go). Where ids are consecutive,
+// tuples that took the same path are adjacent rows of a table and are measured together (page.go,
 // whole.go, measure.go).
 //
 // A hash decides an id's partition, so the first partitions are a sample of the whole run. They

@@ -136,8 +136,8 @@ func (w *gatherer) endToEnd(p *plan, id uint64, path *[maxPoints]passage, root *
 	}
 }
 
-// endings counts a tuple where it ended although it could have gone on, and where it appeared although
-// it could not begin there. It returns the ranks at which the tuple ended.
+// endings counts a tuple where it ended although it could have gone on, and where it appeared
+// although it could not begin there. It returns the ranks at which the tuple ended.
 func (w *gatherer) endings(p *plan, path *[maxPoints]passage, parent, child bool) (ended uint64) {
 	if !parent {
 		for _, r := range p.ends {
