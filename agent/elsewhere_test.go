@@ -33,7 +33,7 @@ func TestRingsOfAnotherUserAreNamed(t *testing.T) {
 	parent := t.TempDir()
 	own := rings(t, parent, "cloudprofiler-1")
 	rings(t, parent, "cloudprofiler-2", "a~x.0.1.ring", "b~y.0.ring")
-	rings(t, parent, "cloudprofiler-3") // has no rings
+	rings(t, parent, "cloudprofiler-3") // this directory has no rings
 	rings(t, parent, "somebody-4", "a~x.0.1.ring")
 	rings(t, parent, "cloudprofiler-5", "c~z.0.ring", SocketName)
 	rings(t, parent, "cloudprofiler-test", "c~z.0.ring")

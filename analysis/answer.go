@@ -77,7 +77,7 @@ type Reference struct {
 	// frequency is nominal: nobody measured it. If both are 0, the frequency is not known.
 	FrequencyLo_hz float64 `json:"frequency_lo_hz,omitempty"`
 	FrequencyHi_hz float64 `json:"frequency_hi_hz,omitempty"`
-	Source         string  `json:"frequency_source,omitempty"` // what it was compared with
+	Source         string  `json:"frequency_source,omitempty"` // what it was measured against
 }
 
 // Node is a node of the run.

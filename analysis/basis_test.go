@@ -66,7 +66,7 @@ func TestBasis(t *testing.T) {
 			if len(rows) > 0 {
 				t.Error("rows came first")
 			}
-			b.Clock = Clock{} // utc_test.go tests it
+			b.Clock = Clock{} // utc_test.go tests Clock
 			bases = append(bases, b)
 			return nil
 		},

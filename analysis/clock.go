@@ -51,7 +51,7 @@ func (c *clocks) boundsTo(from, into string) []uint64 {
 	if err != nil {
 		return nil
 	}
-	of := c.between(v, from, into) // beyond the measurements every bound grows
+	of := c.between(v, from, into) // the measured time: beyond it, every bound grows
 	lo, hi := of.Lo, of.Hi
 	var widths []uint64
 	for i := range uint64(boundSamples) {

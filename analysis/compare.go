@@ -272,7 +272,7 @@ func (c *comparer) hold(h *Held, node string, reading uint64, into string,
 	if h == nil {
 		h = new(Held)
 	}
-	from := at.Lo // subtract from, so that both ends fit into 64 signed bits
+	from := at.Lo // from is subtracted, so that both ends fit into 64 signed bits
 	h.hold(tscratio.Elapsed{Hi: int64(at.Hi - from)}, tscratio.Elapsed{
 		Lo: int64(truth.Lo - from), Hi: int64(truth.Hi - from),
 	})
@@ -344,7 +344,7 @@ func (c *comparer) holdClaims(m *Method, a, b string, x, y []*Claim) {
 		}
 		before = now
 		if _, ok := c.in.options.Truth(a, now[0].CounterLo, b); !ok {
-			continue // not on one machine
+			continue // the two nodes are not on one machine
 		}
 		m.About = sharedClock
 		if m.Held == nil {

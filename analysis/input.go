@@ -43,7 +43,7 @@ type input struct {
 	silent   []string         // nodes that should have logs, and have none
 	unusable map[point]string // by point: a chosen log that cannot be used in full
 	pauses   *pausesOf        // nil: no JVM logged pauses
-	openEnds string           // why paths may begin or go on at points that they do not show
+	openEnds string           // why paths may begin or go on at points without a row
 	findings []Finding
 }
 

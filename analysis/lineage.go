@@ -31,7 +31,7 @@ type lineage struct {
 // these tuples began.
 type origin struct {
 	id               uint64
-	earliest, latest begun // if source is nowhere: not known
+	earliest, latest begun // not known if their source is nowhere
 	// lacking is true if the logs do not show where some of these tuples began. They may have begun
 	// before earliest, after latest, or in between.
 	lacking bool

@@ -134,7 +134,9 @@ func (f *forks) decide() {
 	outer := slices.SortedFunc(maps.Keys(inner), func(a, b *actor) int {
 		return cmp.Or(cmp.Compare(len(inner[a]), len(inner[b])), cmp.Compare(a.name, b.name))
 	})
-	for _, x := range outer { // those with the fewest first, as they may be nested in others
+	// An outer actor with few inner actors may be nested in another, so those with the fewest come
+	// first.
+	for _, x := range outer {
 		for _, group := range f.groups(inner[x]) {
 			n := &nesting{outer: x, inner: group, sender: f.sender(x, group[0])}
 			n.is = f.declaredKind(n, inner[x])

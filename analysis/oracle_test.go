@@ -34,7 +34,7 @@ type oracleRing struct {
 type oraclePath struct {
 	tscratio.Elapsed
 	passed []oracleEvent
-	made   bool // begins where all tuples were made of others
+	made   bool // the path begins where all tuples were made of others
 }
 
 // oracleSpan names a span. origin is empty for a span between two points. Otherwise it is waiting,

@@ -127,14 +127,14 @@ func (w *gatherer) doubtsOf(tuple int, first uint8, plan *plan,
 		}
 		if several := e == place(tuple, r).first && place(tuple, r).n > 1; several {
 			again = true
-			if tuple > 0 { // the first may be an earlier tuple's, repeated
+			if tuple > 0 { // the first event may be an earlier tuple's, repeated
 				d[beganAgain] |= 1 << r
 			}
 		}
 	}
 	// If the log of the point lacks events, one may be the begin of another tuple.
 	if again && (len(plan.starts) > 0 || w.graph.lacking>>first&1 != 0) {
-		d[beganUnseen] = doubt(plan.mask) // it may be several tuples
+		d[beganUnseen] = doubt(plan.mask) // the events may be those of several tuples
 	}
 	for why := range d {
 		d[why] &= doubt(plan.mask)

@@ -13,7 +13,7 @@ type samples struct {
 	every     uint64            // one of this many samples is kept; 0 means 1
 	seen      uint64
 	last      logstore.Sample
-	backwards uint64 // samples with a smaller count or an earlier time than the sample before
+	backwards uint64 // samples with a smaller count or an earlier time than the previous sample
 }
 
 func (s *samples) add(rows []logstore.Sample) {

@@ -293,8 +293,10 @@ const maxOrigins = 4096
 // order checks whether ids are logged in the order in which they were made. As RFC 4737 defines
 // reordering, an id is late if a greater id of the same origin was logged before.
 type order struct {
-	origin, next uint64            // the last origin seen, and its smallest id in order
-	others       map[uint64]uint64 // by other origin: its smallest id in order
+	// origin is the last origin seen, and next the smallest of its ids that would not be late.
+	// others has the same for other origins.
+	origin, next uint64
+	others       map[uint64]uint64
 }
 
 func newOrder() *order { return &order{origin: ^uint64(0), others: map[uint64]uint64{}} }

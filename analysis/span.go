@@ -212,7 +212,7 @@ func (l *span) merge(m *span) {
 type binned struct {
 	n      uint64
 	lo, hi [coarseBuckets]uint32
-	below  *[coarseBuckets]uint32 // negative los v, each as -v-1; nil: there are none
+	below  *[coarseBuckets]uint32 // negative low ends v, each counted as -v-1; nil: there are none
 }
 
 const (

@@ -74,7 +74,7 @@ func TestALiarSpoilsItsOwnBoundsOnly(t *testing.T) {
 	// In cycles. The lies are 23, 154 and 4 µs; a packet between two nodes takes 10 to 30 µs.
 	const off, far, shorter = 60_000, 400_000, 10_000
 	for name, test := range map[string]struct {
-		lies    map[string]int64 // by peer, in cycles
+		lies    map[string]int64 // the error of the liar's stamps for each peer, in cycles
 		matters bool             // ThirdAny makes bounds of honest nodes false
 		named   bool             // the matrix names the liar
 	}{

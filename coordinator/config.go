@@ -26,7 +26,7 @@ type Config struct {
 	AnswerLimit time.Duration // how long to wait for answers that need little work
 	Return      time.Duration // how long a run waits for the files of a node that is gone
 
-	Assumptions tscratio.Assumptions // hold for every pair
+	Assumptions tscratio.Assumptions // the assumptions for every pair
 	ThirdNodes  tscratio.ThirdNodes  // how far other nodes may narrow a bound in the matrix
 	LiveTrains  int                  // how many of a pair's newest trains are kept at least
 	FlushEvery  time.Duration        // how often measurements are written to disk

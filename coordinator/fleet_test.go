@@ -32,7 +32,7 @@ type fleet struct {
 	asked     map[uint64]control.Message // the answers to questions
 	asks      uint64
 	active    map[string]bool // nodes that take part in a probe at this moment
-	clashes   int             // how often a node was to take part in two probes at once
+	clashes   int             // how often a node was asked to take part in two probes at once
 	probed    map[[2]string]int
 	links     map[[2]string]link // from one node to another; an absent link has the default delays
 

@@ -103,7 +103,7 @@ type Listed struct {
 // Path is all that the index knows of one tuple.
 type Path struct {
 	ID      analysis.Reading  `json:"id"`
-	Why     string            `json:"why"` // what became of it
+	Why     string            `json:"why"` // what became of the tuple
 	At      Moment            `json:"at"`
 	Total   analysis.Interval `json:"total"`
 	Verdict string            `json:"verdict"`

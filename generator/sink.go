@@ -45,7 +45,7 @@ type paced struct {
 const (
 	waited = 1 << iota // there was time to wait, so the thread has caught up
 	paused             // the thread was kept from reading the counter
-	slow               // the tuple before took long to send, and the thread was running
+	slow               // sending the previous tuple took long, and the thread was running
 )
 
 // Discard is a sink that takes everything and keeps nothing. A sender reaches its own ceiling when

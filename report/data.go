@@ -74,7 +74,7 @@ type Reference struct {
 	Seconds        string   `json:"seconds"`    // what seconds mean on this page
 	Wander_ppb     float64  `json:"wander_ppb"` // declared wander
 	Window_ns      int64    `json:"window_ns"`
-	Length         Interval `json:"length"` // of the run, as Length_means says
+	Length         Interval `json:"length"` // length of the run: see Length_means
 	Length_verdict Verdict  `json:"length_verdict"`
 	Length_means   string   `json:"length_means"` // from which event to which
 }

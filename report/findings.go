@@ -129,7 +129,7 @@ func (f *from) counts(s *sums) {
 		show  bool
 		name  string
 		n, of uint64
-		more  Weight // if n is not 0
+		more  Weight // the finding's weight if n is not 0
 		means string
 	}{
 		{s.durations > 0, ReceivedBeforeSent, s.after, s.durations, Wrong, "durations whose " +

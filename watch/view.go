@@ -58,7 +58,7 @@ type node struct {
 	number       uint64 // number of the newest Sample
 	began, until uint64
 	order        uint64        // number of the newest order that the node has named
-	since        time.Duration // from its arrival to the end of the node's data
+	since        time.Duration // time from that order's arrival to the end of the node's data
 	heard        time.Time     // when the newest Sample came, or when the node was first seen
 	samples      []received
 	broken       time.Time // when the View last noticed a missing Sample

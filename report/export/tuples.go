@@ -119,7 +119,7 @@ type choice struct {
 	most    int
 	slowest bool
 	kept    []*tuple
-	made    *choice // of the slowest tuples, those that were made of others; nil: none
+	made    *choice // with slowest: the choice of tuples made of others; nil: none came
 }
 
 // add keeps a tuple. If there are then more than c.most, it drops the last in order.
