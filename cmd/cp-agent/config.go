@@ -98,7 +98,7 @@ func (c config) agent() (agent.Config, error) {
 		n, parseErr := channel.ParseCount(text)
 		if parseErr != nil || n > 1<<62 {
 			err = errors.Join(err,
-				fmt.Errorf("%s %q: use a size such as 100GiB, below 4EiB, or 0 for no bound",
+				fmt.Errorf("%s %q: use a size such as 100GiB, below 4EiB, or 0 for no limit",
 					key, text))
 		}
 		return int64(n)

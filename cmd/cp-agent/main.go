@@ -93,7 +93,7 @@ func serve(ctx context.Context, s daemon.Start[config], reload <-chan os.Signal)
 	for {
 		select {
 		case <-ctx.Done():
-			log.Info("writing down what is left")
+			log.Info("moving the last records into logs")
 			if err := running.Close(); err != nil {
 				return fmt.Errorf("end agent: %w", err)
 			}

@@ -56,7 +56,7 @@ func addFlags(cmd *cobra.Command) {
 	f.String("probes", d.Listen.String(),
 		"`address:port` at which probes are answered; port 0: any free port")
 	f.String("advertise", "",
-		"`address:port` at which other nodes reach --probes (default: found out)")
+		"`address:port` at which other nodes reach --probes (default: chosen automatically)")
 	f.String("command", "127.0.0.1:7340", "`address:port` for \"cprof relate\"; empty: none")
 	f.String("command-key", "",
 		"secret key `file` for --command, of role server: with it, --command may be any address")
@@ -72,7 +72,7 @@ func addFlags(cmd *cobra.Command) {
 	f.Float64("bytes-per-second", d.Budget.BytesPerSecond,
 		"bytes a second that these trains may send and receive; 0: no limit")
 	f.Duration("target", d.Pace.Target,
-		"half-width of a bound that is good enough; pairs with wider bounds are probed more")
+		"half-width of a bound that is good enough; pairs with wider bounds are probed more often")
 	f.Bool("user-stamps", false, "do not use the kernel's stamps")
 	f.Duration("spin", 0,
 		"how long to poll for the next probe before sleeping; polling occupies a core")
@@ -81,7 +81,7 @@ func addFlags(cmd *cobra.Command) {
 	f.Duration("window", d.Assumptions.Window,
 		"half of the window: the time before and after a reading")
 	f.Duration("extrapolation-limit", d.Assumptions.ExtrapolationLimit,
-		"how long before the first and after the last train readings can be translated")
+		"how long before the first train and after the last one readings can be translated")
 	f.String(virtualFlag, "", "be the virtual node that this `file` describes: for tests")
 	_ = f.MarkHidden(virtualFlag) // no error: the flag exists
 }

@@ -65,7 +65,7 @@ func serve(ctx context.Context, s daemon.Start[config]) error {
 		return err
 	}
 	if linkConfig.Key == nil {
-		log.Warn("no keys: only programs on this machine are let in, and all of them; " +
+		log.Warn("no keys: every program on this machine is let in, and no other; " +
 			"\"cprof keys\" makes keys")
 	}
 	log.Info("listening", "address", link.Address(), "state", c.State, "runs", c.Runs)
@@ -77,7 +77,7 @@ func serve(ctx context.Context, s daemon.Start[config]) error {
 		defer stop()
 	}
 	err = server.Run(ctx)
-	log.Info("everything is written down")
+	log.Info("all data are stored")
 	return err
 }
 

@@ -91,7 +91,7 @@ func TestWithoutKeysItSaysSo(t *testing.T) {
 	warned := false
 	for lines := bufio.NewScanner(said); lines.Scan(); {
 		warned = warned || strings.Contains(lines.Text(), "level=WARN") &&
-			strings.Contains(lines.Text(), "no keys: only programs on this machine are let in")
+			strings.Contains(lines.Text(), "no keys: every program on this machine is let in")
 		if strings.Contains(lines.Text(), "msg=listening") {
 			stop()
 		}

@@ -55,13 +55,13 @@ func parseWander(text string) (tscratio.Wander, error) {
 	}
 	v, err := strconv.ParseFloat(number, 64)
 	if err != nil || !(v >= 0) || v*float64(unit) > float64(1e6*tscratio.PPM) {
-		return 0, fmt.Errorf("%q is no wander: give a fraction as 1ppm, 0.2ppm or 50ppb", text)
+		return 0, fmt.Errorf("%q is no wander: give a fraction such as 1ppm, 0.2ppm or 50ppb", text)
 	}
 	w := tscratio.Wander(v*float64(unit) + 0.5)
 	if w == 0 {
-		return 0, fmt.Errorf("%q is no wander of two counters: no two keep the same rate, "+
-			"and bounds "+
-			"that assume it are false before the data refute it: give more than 0", text)
+		return 0, fmt.Errorf("%q is no wander of two counters: it would mean that their "+
+			"relative rate never changes, and bounds would be false before the data refute it: "+
+			"give more than 0", text)
 	}
 	return w, nil
 }

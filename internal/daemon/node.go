@@ -72,7 +72,9 @@ func keptEpoch(rings string, log *slog.Logger) tscclient.Kept {
 		},
 		Write: func(text []byte) {
 			if err := writeEpoch(rings, path, text); err != nil {
-				log.Error("the counter broke off, and later processes will not know", "error", err)
+				log.Error("the counter was interrupted, and the name of "+
+					"its new epoch is not stored",
+					"error", err)
 			}
 		},
 	}

@@ -77,7 +77,7 @@ func TestKeptEpoch(t *testing.T) {
 		t.Error("what others can write is read")
 	}
 	kept.Write([]byte("three"))
-	if !strings.Contains(said.String(), "will not know") {
+	if !strings.Contains(said.String(), "its new epoch is not stored") {
 		t.Errorf("it could not be kept, and was said: %q", &said)
 	}
 }

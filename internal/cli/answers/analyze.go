@@ -45,7 +45,7 @@ func (f *analyzeFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.reference, "reference", "",
 		"answer in cycles of this node (default: the run's reference, else the node with the "+
 			"smallest median bound to the others)")
-	cmd.Flags().Var(&f.wander, "wander", "assume this `wander`, as 0.2ppm or 50ppb (default: "+
+	cmd.Flags().Var(&f.wander, "wander", "assume this `wander`, such as 0.2ppm or 50ppb (default: "+
 		"what is stored with each relation)")
 	cmd.Flags().TextVar(&f.third, "third-nodes", tscratio.ThirdAgreed,
 		"`which` third nodes narrow the relation of two: agreed (as far as two of them agree), "+
@@ -58,14 +58,14 @@ func (f *analyzeFlags) add(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&f.workers, "workers", 0, "cores to use (default: all)")
 	cmd.Flags().StringSliceVar(&f.edges, "edge", nil,
 		"add an edge to the graph found in the data, or decide one that the data leave open: "+
-			"one point follows another, as source/send:worker/recv")
+			"one point follows another, such as source/send:worker/recv")
 	cmd.Flags().StringSliceVar(&f.nodes, "node", nil, "use only events on these nodes")
 	cmd.Flags().StringSliceVar(&f.channels, "channel", nil,
-		"use only these channels, as parser*/start; * does not match /")
+		"use only these channels, such as parser*/start; * does not match /")
 	cmd.Flags().StringSliceVar(&f.ids, "id", nil,
-		"use only tuples with these ids, as 17 or 100-200")
+		"use only tuples with these ids, such as 17 or 100-200")
 	cmd.Flags().StringVar(&f.from, "from", "", "use only tuples that began at this time or "+
-		"later: cycles of the reference node, or UTC as 2026-11-20T14:00:00Z")
+		"later: cycles of the reference node, or UTC such as 2026-11-20T14:00:00Z")
 	cmd.Flags().StringVar(&f.to, "to", "", "use only tuples that began at this time or earlier")
 
 	cmd.ValidArgsFunction = command.CompleteRuns(1)
@@ -115,7 +115,8 @@ func (f *analyzeFlags) options() (analysis.Options, error) {
 	for _, e := range f.edges {
 		from, to, found := strings.Cut(e, ":")
 		if !found {
-			return o, command.Usagef("--edge %q: give two points as source/send:worker/recv", e)
+			return o, command.Usagef("--edge %q: give two points, such as source/send:worker/recv",
+				e)
 		}
 		o.Edges = append(o.Edges, [2]string{from, to})
 	}
@@ -128,7 +129,7 @@ func (f *analyzeFlags) options() (analysis.Options, error) {
 		lo, err1 := strconv.ParseUint(from, 10, 64)
 		hi, err2 := strconv.ParseUint(to, 10, 64)
 		if err := errors.Join(err1, err2); err != nil || lo > hi {
-			return o, command.Usagef("--id %q: give a number, or two as 100-200", text)
+			return o, command.Usagef("--id %q: give a number, or a range such as 100-200", text)
 		}
 		o.Filter.IDs = append(o.Filter.IDs, [2]uint64{lo, hi})
 	}

@@ -97,7 +97,7 @@ or undecided, or the receiver refused spans.`,
 		"csv, perfetto")
 	command.CompleteFlag(cmd, "as", command.CompleteValues(slices.Sorted(maps.Keys(exportKinds))))
 	cmd.Flags().StringVar(&otlp, "otlp", "", "`file` to write, or address of a receiver to send "+
-		"to, as http://collector:4318")
+		"to, such as http://collector:4318")
 	cmd.Flags().IntVar(&flags.slowest, "slowest", 0, "with Perfetto and OTLP: show only this many "+
 		"tuples, the slowest, and as many of those that were made of others")
 	return cmd

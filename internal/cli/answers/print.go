@@ -94,8 +94,8 @@ func assumed(a *analysis.Answer) string {
 }
 
 // restsOnAll says what --third-nodes any means for the bounds.
-const restsOnAll = "bounds of two nodes are narrowed by what any other says of both: they rest " +
-	"on every node"
+const restsOnAll = "any third node narrows the bounds of two nodes, so each bound rests on all " +
+	"nodes"
 
 // printSpans prints for each span its name, and a row for each place where it was.
 func printSpans(out io.Writer, a *analysis.Answer) {

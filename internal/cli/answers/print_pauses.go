@@ -16,8 +16,8 @@ func printPauses(out io.Writer, a *analysis.Answer) {
 	fmt.Fprintf(out, "\npauses of JVMs\n")
 	for i := range a.JVMs {
 		j := &a.JVMs[i]
-		text := fmt.Sprintf("%s on %s: %d, together %s, of it %s until all threads had stopped",
-			j.Name, j.Node, j.Pauses, amount(a, j.Total), amount(a, j.Reaching))
+		text := fmt.Sprintf("%s on %s: %d pauses, together %s, %s of that until all threads had "+
+			"stopped", j.Name, j.Node, j.Pauses, amount(a, j.Total), amount(a, j.Reaching))
 		if len(j.Kinds) > 0 {
 			text += fmt.Sprintf("; most of it %s, %d times, at most %s", j.Kinds[0].Name,
 				j.Kinds[0].Count, amount(a, j.Kinds[0].Longest))

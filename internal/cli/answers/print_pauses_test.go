@@ -26,8 +26,9 @@ func TestPrintPauses(t *testing.T) {
 		})
 		return strings.Join(strings.Fields(out.String()), " ")
 	}
-	const jvm = "pauses of JVMs jvm-7 on b: 5, together 2005 ± 5 cycles, of it 105 ± 5 cycles " +
-		"until all threads had stopped; most of it G1CollectFull, 3 times, at most 905 ± 5 cycles"
+	const jvm = "pauses of JVMs jvm-7 on b: 5 pauses, together 2005 ± 5 cycles, 105 ± 5 cycles " +
+		"of that until all threads had stopped; most of it G1CollectFull, 3 times, at most " +
+		"905 ± 5 cycles"
 	if got := show(90); got != jvm {
 		t.Errorf("got  %q\nwant %q", got, jvm)
 	}

@@ -181,7 +181,7 @@ func (s *serverFlags) setTable(cmd *cobra.Command, r coordinator.TableRequest) e
 		return err
 	}
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), "generation %d is served; \"cprof nodes\" says "+
-		"which node goes by which\n", served.Base)
+		"which generation each node uses\n", served.Base)
 	return err
 }
 

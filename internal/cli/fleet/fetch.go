@@ -157,7 +157,7 @@ func (f *fetch) list(ctx context.Context) (list coordinator.RunFiles, err error)
 func (f *fetch) fits(parent string) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(parent, &fs); err != nil {
-		return fmt.Errorf("fetch run %q: find the room in %q: %w", f.name, parent, err)
+		return fmt.Errorf("fetch run %q: find the free space in %q: %w", f.name, parent, err)
 	}
 	if room := int64(fs.Bavail) * int64(fs.Bsize); f.of > room {
 		return fmt.Errorf("fetch run %q: it needs %s, and %q has room for %s: make room, or set "+
@@ -176,7 +176,8 @@ func (f *fetch) chunk(ctx context.Context, of runs.File, offset int64) ([]byte, 
 		var chunk *control.Chunk
 		if chunk, err = f.ask(ctx, question); err == nil {
 			if chunk.Path != of.Path || chunk.Offset != offset || chunk.Size != of.Bytes {
-				return nil, fmt.Errorf("the server sends %q at %d, of %d bytes: it changed there",
+				return nil, fmt.Errorf("the server sends %q from %d on, of %d bytes: "+
+					"it changed there",
 					chunk.Path, chunk.Offset, chunk.Size)
 			}
 			f.fetched += int64(len(chunk.Data))

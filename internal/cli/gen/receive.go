@@ -54,7 +54,7 @@ went away.`,
 	}
 	cmd.Flags().StringVar(&flags.at, "at", "tcp://127.0.0.1:5555", "address to listen at")
 	cmd.Flags().IntVar(&flags.connections, "connections",
-		1, "sockets, each at the port after the last one's")
+		1, "sockets, each at the port after that of the one before")
 	cmd.Flags().IntVar(&flags.senders, "senders",
 		1, "threads of senders that will use each connection")
 	cmd.Flags().IntVar(&flags.hwm, "high-water", 1000, "messages that may wait in each socket")
@@ -180,7 +180,7 @@ func printReceive(w io.Writer, r generator.FactoryResult, decoded bool) {
 	fmt.Fprintf(w, "received     %d tuples of %d senders in %.3f s: %.0f a second\n",
 		r.Received, r.Sources, r.Elapsed.Seconds(), r.Rate)
 	fmt.Fprintf(w, "checked      %d lost, %d twice, %d out of order, %d malformed; %d of %d "+
-		"senders said their end\n", r.Lost, r.Duplicates, r.Reordered, r.Malformed, r.Ended,
+		"senders announced their end\n", r.Lost, r.Duplicates, r.Reordered, r.Malformed, r.Ended,
 		r.Sources)
 	if decoded {
 		fmt.Fprintf(w, "decoded      %d objects, %d refused by the decoder; %d buckets waited "+

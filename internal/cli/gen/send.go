@@ -183,8 +183,8 @@ func runGenSend(ctx context.Context, flags genSendFlags, stdout, stderr io.Write
 		}
 		if rate > most {
 			sender.Mark(generator.Behind,
-				fmt.Sprintf("%.4g tuples a second are asked for, and this machine sends %.4g "+
-					"into nothing: it will not reach the rate", rate, most))
+				fmt.Sprintf("the rate is %.4g tuples a second, but even without an engine this "+
+					"machine sends only %.4g: it will not reach the rate", rate, most))
 		}
 	}
 	stop :=
@@ -203,7 +203,7 @@ func runGenSend(ctx context.Context, flags genSendFlags, stdout, stderr io.Write
 func printSend(w io.Writer, schedule generator.Schedule, r generator.SenderResult) {
 	us := func(q float64) float64 { return float64(r.SendLag.ValueAtQuantile(q)) / 1e3 }
 	fmt.Fprintf(w, "schedule     %s\n", schedule)
-	fmt.Fprintf(w, "sent         %d of %d tuples in %.3f s: %.0f a second, asked for were %.0f\n",
+	fmt.Fprintf(w, "sent         %d of %d tuples in %.3f s: %.0f a second; the schedule has %.0f\n",
 		r.Sent, r.Scheduled, r.Elapsed.Seconds(), r.AchievedRate, r.IntendedRate)
 	if r.Skipped+r.Unsent > 0 {
 		fmt.Fprintf(w, "not sent     %d too late, %d given up\n", r.Skipped, r.Unsent)

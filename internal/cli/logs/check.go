@@ -107,11 +107,11 @@ func checkLogs(w io.Writer, paths []string, asJSON bool) error {
 func unreadAdvice(l aLog, err error) string {
 	switch {
 	case errors.Is(err, logstore.ErrVersion):
-		return "it is whole: read it with the cprof that belongs to its writer, or a later one"
+		return "it is whole: read it with the cprof of its writer's release, or of a later one"
 	case errors.Is(err, logstore.ErrHeader):
 		return "what follows the header may be whole: cprof log salvage FILE NEWFILE"
 	case errors.Is(err, logstore.ErrNotLog) && l.bytes() == 0:
-		return "nothing was ever written to it, or all of it is lost: see what the disk says"
+		return "nothing was ever written to it, or all of it is lost: look for errors of the disk"
 	case errors.Is(err, logstore.ErrNotLog):
 		return "if it was a log that lost its beginning: cprof log salvage FILE NEWFILE"
 	}

@@ -149,11 +149,12 @@ func (w wanderReport) print(out io.Writer) error {
 		case c.Error != "":
 			fmt.Fprintf(out, "%-20s not measured: %s\n", "", c.Error)
 		case c.Kind == oscillator.Same.String() && c.Refuted_ppm == 0:
-			fmt.Fprintf(out, "%-20s it refutes no wander, as it must not: the readings are sound "+
-				"(± %.0f ns), and say nothing of the oscillator\n", "", c.Bracket_ns/2)
+			fmt.Fprintf(out, "%-20s it refutes no wander, as expected: the readings are sound "+
+				"(± %.0f ns), but show nothing of the oscillator\n", "", c.Bracket_ns/2)
 		case c.Kind == oscillator.Same.String():
-			fmt.Fprintf(out, "%-20s it refutes wanders below %.3g ppm, which it cannot if it is "+
-				"the same: look for \"tsc\" in the kernel log\n", "", c.Refuted_ppm)
+			fmt.Fprintf(out, "%-20s it refutes wanders below %.3g ppm, which a clock that is "+
+				"made from the counter cannot: look for \"tsc\" in the kernel log\n", "",
+				c.Refuted_ppm)
 		default:
 			fmt.Fprintf(out, "%-20s it refutes wanders below %.3g ppm; one below about %.2g ppm "+
 				"could have gone unseen (readings are ± %.0f ns)\n", "",

@@ -192,8 +192,9 @@ func (s *summary) brokenFigure() plot.Figure {
 	}
 	return plot.Figure{
 		Title: fmt.Sprintf("%s in cycles of %s: no bound", b.Name, a.Name),
-		Subtitle: fmt.Sprintf("the data prove more than half of the wander that constraints were "+
-			"kept for, %v; %d trains, %d constraints", s.pair.Declared.MaxWander, s.trains, s.kept),
+		Subtitle: fmt.Sprintf("the data need more than half of the largest wander for which "+
+			"constraints were kept, %v; %d trains, %d constraints",
+			s.pair.Declared.MaxWander, s.trains, s.kept),
 		Panels: []plot.Panel{panel}, Notes: notes,
 	}
 }

@@ -75,8 +75,8 @@ suspect, or parts are missing.`,
 	cmd.Flags().StringVar(&flags.key, "key", "", "your secret key `file`, of role admin")
 	cmd.Flags().StringArrayVar(&flags.public, "node-key", nil,
 		"the nodes' public key `file`; may be given twice")
-	cmd.Flags().Var(&flags.wander, "wander", "assume this `wander`, as 0.2ppm or 50ppb (default "+
-		"1ppm); \"cprof doctor --wander\" measures what is justified")
+	cmd.Flags().Var(&flags.wander, "wander", "assume this `wander`, such as 0.2ppm or 50ppb "+
+		"(default 1ppm); \"cprof doctor --wander\" measures what is justified")
 	cmd.Flags().BoolVar(&flags.userOnly, "user-stamps",
 		false, "use no kernel stamps in the node that starts a train; for answers, set "+
 			"--user-stamps of that tsc-client")

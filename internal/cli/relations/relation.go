@@ -36,7 +36,7 @@ type relationFlags struct {
 }
 
 func (f *relationFlags) add(cmd *cobra.Command) {
-	cmd.Flags().Var(&f.wander, "wander", "compute with this `wander`, as 0.2ppm or 50ppb, "+
+	cmd.Flags().Var(&f.wander, "wander", "compute with this `wander`, such as 0.2ppm or 50ppb, "+
 		"instead of the declared one")
 	cmd.Flags().StringArrayVar(&f.with, "with", nil, "add the constraints in this `file` of the "+
 		"same two nodes; may be repeated")

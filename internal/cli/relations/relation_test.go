@@ -204,7 +204,7 @@ func TestRelationRefuses(t *testing.T) {
 		"unknown from": {[]string{"translate", whole, "--from", "c", "1"}, command.Usage,
 			`the relation is of "a" and "b"`},
 		"no wander": {[]string{"show", whole, "--wander", "fast"}, command.Usage,
-			"give a fraction as 1ppm"},
+			"give a fraction such as 1ppm"},
 		"wander above max": {[]string{"translate", whole, "--wander", "17ppm", "1"}, command.Failed,
 			"give --wander 16 ppm or less"},
 		"no reading": {[]string{"translate", whole, "-5"}, command.Usage, "unknown shorthand"},

@@ -89,7 +89,7 @@ func (s *summary) print(w io.Writer) error {
 	line("measured", "%d trains (%d by %s, %d by %s), %d exchanges, over %v",
 		s.trains, s.byA, p.A.Name, s.trains-s.byA, p.B.Name, s.exchanges,
 		s.span.Round(100*time.Millisecond))
-	line("constraints", "%d kept, %d pruned; wanders up to %v can be computed with",
+	line("constraints", "%d kept, %d pruned; any wander up to %v can be assumed",
 		s.kept, max(0, s.gathered-s.kept), d.MaxWander)
 	line("stamps", "%s", s.stampText())
 	r := s.relation

@@ -90,7 +90,7 @@ func salvageRings(w io.Writer, dir string, o drain.Options, words []string) erro
 		default:
 			fmt.Fprintf(w, "%s: %d events to %s", one.Stats.Channel, one.Stats.Events, o.Logs)
 			if n := one.Stats.Missing; n > 0 {
-				fmt.Fprintf(w, "; %d earlier ones are in no log there", n)
+				fmt.Fprintf(w, "; %d earlier events are in no log there", n)
 			}
 			fmt.Fprintln(w)
 		}
