@@ -94,7 +94,7 @@ func (c *clocks) between(v *tscratio.View, from, into string) (of tscratio.Inter
 // chooseReference takes the node that the options name, or else the node that the run names. If
 // neither names one, it takes the node that is related to the most others, and of several such
 // nodes the one with the smallest median bound to the others. In a fleet of more than maxClosed
-// nodes, only those others count that the node was measured with.
+// nodes, only the nodes that it was measured with count as others.
 func (in *input) chooseReference() error {
 	wanted := cmp.Or(in.options.Reference, in.run.Run.Reference)
 	// A node with several epochs is a candidate once for each epoch. If only the node is named, the

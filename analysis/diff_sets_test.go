@@ -72,7 +72,7 @@ func TestVerdictOnlyOfTheSameTuples(t *testing.T) {
 	slowsampled := answer("slowsampled", 2_000_000, sample("xoy x=3 y=4", rest, worker...))
 	for name, test := range map[string]struct {
 		before, after *Answer
-		// The verdicts of p50 of the worker and from end to end; none: there is no such row.
+		// The verdicts about p50: of the worker, and from end to end. None: there is no such row.
 		worker, whole Verdict
 		why           string
 	}{

@@ -203,7 +203,8 @@ func (in *input) relate(pairs []*tscratio.Pair) error {
 		}
 	}
 	for i, a := range in.nodes {
-		if i == 1 && len(in.nodes) > maxClosed { // nodes related to the first are related
+		// Nodes that are related to the first node are also related to each other.
+		if i == 1 && len(in.nodes) > maxClosed {
 			break
 		}
 		for _, b := range in.nodes[i+1:] {

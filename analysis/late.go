@@ -120,7 +120,8 @@ func (p *plan) taken(g *graph, later []beginning) (mask uint64) {
 		mask |= b.mask
 	}
 	for rest := p.mask &^ g.gradual(); rest != 0; rest &= rest - 1 {
-		mask &^= g.before[bits.TrailingZeros64(rest)] // these happened before the tuples began
+		// Events at these ranks happened before the later tuples began.
+		mask &^= g.before[bits.TrailingZeros64(rest)]
 	}
 	return mask & p.lacks(g)
 }

@@ -113,8 +113,8 @@ func (w *gatherer) distribute(first uint8, place func(tuple int, rank uint8) *pl
 	}
 }
 
-// doubtsOf chooses the events of one of the tuples that share an id, into w.passed. It returns the
-// ranks at which the chosen event may be another's.
+// doubtsOf chooses the events of one of the tuples that share an id, and puts them into w.passed.
+// It returns the ranks at which the chosen event may be another's.
 func (w *gatherer) doubtsOf(tuple int, first uint8, plan *plan,
 	place func(tuple int, rank uint8) *placed) (d doubts) {
 	again := len(w.beginnings) > 1

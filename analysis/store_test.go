@@ -76,7 +76,7 @@ func TestStore(t *testing.T) {
 				}
 				slices.SortFunc(got, order)
 				slices.SortFunc(want[p], order)
-				if k == 2 { // it was taken out
+				if k == 2 { // this partition was taken out
 					want[p] = nil
 				}
 				if !slices.Equal(got, want[p]) || len(events) != len(got) {

@@ -12,9 +12,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// between returns when the tuples with a duration of a span truly began and ended it, in readings
-// of the first node. It returns nil if an id was logged twice at one of the points, because then
-// the analysis must guess which events belong together.
+// between returns when tuples truly passed the two points of a span, for all tuples that have a
+// duration of the span, in readings of the first node. It returns nil if an id was logged twice at
+// one of the points, because then the analysis must guess which events belong together.
 func between(j *simrun.Job, s *Span) (stays [][2]uint64) {
 	reference := j.Nodes[0]
 	reference.Quantum = 1
@@ -87,7 +87,7 @@ func depthsHold(t *testing.T, rng *rand.Rand, x *Index, j *simrun.Job, k int) (i
 	s := &x.Meta.Spans[k]
 	for i := range x.Meta.Spans {
 		if o := &x.Meta.Spans[i]; i != k && o.From == s.From && o.To == s.To {
-			return 0, 0 // which tuples have which of the two kinds is not compared here
+			return 0, 0 // two spans have these points: which tuples are of which is not known here
 		}
 	}
 	stays := between(j, s)

@@ -14,7 +14,7 @@ enum {
 	CP_SLOT_BYTES = 508, // eight cache lines together with the flag
 	CP_WAITED = 1,       // there was time to wait, so the thread has caught up
 	CP_PAUSED = 2,       // the thread did not read the counter for longer than a tuple may be late
-	CP_SLOW = 4,         // the message before took longer than that to send; the thread ran
+	CP_SLOW = 4,         // the thread ran, but sending the previous message took that long
 };
 
 // A cp_slot contains a message while libzmq uses it.

@@ -173,7 +173,7 @@ func TestAFineCounterIsNotTakenForAScaledOne(t *testing.T) {
 }
 
 func TestOneMigrationDoesNotMakeTheQuantumSmaller(t *testing.T) {
-	for _, moved := range []int{10, 4321, 7990} { // in the first, a middle and the last block
+	for _, moved := range []int{10, 4321, 7990} { // in three of the blocks
 		r := rand.New(rand.NewPCG(1, 1))
 		c := &steppedCounter{ideal: 1e9, step: 26, cost: costs(r, 60, 400)}
 		values := make([]uint64, 8000)

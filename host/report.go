@@ -18,7 +18,7 @@ import (
 type Verdict int
 
 const (
-	Fit     Verdict = iota // nothing speaks against using it
+	Fit     Verdict = iota // it can be used without restriction
 	Warning                // it can be used within limits, which Finding.Detail describes
 	Unknown                // it could not be determined
 	Unfit                  // bounds that depend on it would be false

@@ -51,7 +51,7 @@ type fakeEnd struct {
 	// These fields say how the kernel stamps.
 	transmit, receives Source
 	stampAfter         time.Duration                 // from the user stamp to the kernel's stamp
-	falsify            func(realtime_ns int64) int64 // returns the kernel's stamp for a moment
+	falsify            func(realtime_ns int64) int64 // turns a true kernel stamp into a false one
 	queued             []queuedStamp
 	lag                int // number of the latest stamps that are not yet delivered
 

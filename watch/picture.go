@@ -13,7 +13,7 @@ type Picture struct {
 	// it shows nothing, Age_ns is −1.
 	Age_ns    int64     `json:"age_ns"`
 	Reference Reference `json:"reference"`
-	OneIn     uint64    `json:"one_in,string"` // at least one tuple in so many is in the sample
+	OneIn     uint64    `json:"one_in,string"` // at least one tuple in this many is in the sample
 	Tuples    int       `json:"tuples"`        // tuples that passed a second point in the window
 
 	Spans  []Span   `json:"spans"`  // the slowest first

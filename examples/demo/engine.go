@@ -187,8 +187,8 @@ func match(all physicals) (m Matched) {
 	return m
 }
 
-// PrintEngine prints what the demonstration of an engine found. It returns an error if that is not
-// as it must be.
+// PrintEngine prints what the demonstration of an engine found. It returns an error if a result is
+// not what it must be.
 func PrintEngine(w io.Writer, r *EngineResult) error {
 	printNodes(w, &Result{
 		Nodes: r.Nodes, Answer: r.Answer, Wander: r.Wander,

@@ -62,7 +62,7 @@ type exporter struct {
 	begun  []unfinished // files that were begun and are not finished
 	sinks  []sink
 	tables []*tables // of the sinks, those that are tables
-	trace  *trace    // of the sinks, or nil
+	trace  *trace    // the sink that writes the trace; nil: none
 }
 
 // create begins the files of the chosen kinds.
