@@ -223,7 +223,7 @@ func (a *assembler) points(out *Answer) {
 		f := &a.found.points[r]
 		point := Point{
 			Name: in.points[p].String(), Actor: in.points[p].actor, Nodes: []string{},
-			Source: g.before[r] == 0, Sink: g.after[r] == 0,
+			Source: g.before[r] == 0, Sink: (g.after[r] | g.asides>>r&1) == 0,
 			Tuples: f.tuples, Duplicates: f.duplicates, Lost: f.lost,
 			InFlight: f.inFlight() + f.unfinished, Appeared: f.appeared,
 			Perhaps: f.perhaps,
@@ -260,7 +260,7 @@ func (a *assembler) points(out *Answer) {
 				"were measured, or at an unknown time: what is shown over time lacks them", off,
 				point.Name)
 		}
-		point.Completeness, point.Undecided = a.completeness(r, "").with(a.ofRun()),
+		point.Completeness, point.Undecided = a.completeness(r, "").with(a.in.ofRun()),
 			a.undecided(r)
 		point.Rule = a.sampledByID(r)
 		if mixed {

@@ -21,6 +21,7 @@ type truth struct {
 	after  map[*simrun.Event]bool // events that something followed
 	paths  map[*simrun.Tuple][]*simrun.Event
 	oracle *oracle
+	asides map[string]bool // points that no path leads over
 }
 
 // pair is two events of a tuple. One led to the other.
@@ -104,14 +105,14 @@ func (w *truth) orderAll() {
 func (w *truth) criticalPath(u *simrun.Tuple) (path []*simrun.Event) {
 	var last *simrun.Event
 	for _, e := range u.Events {
-		if w.goesOn(e) {
+		if w.asides[e.Point] || w.goesOn(e) {
 			continue
 		}
 		if w.oracle.follows(e.Point) {
 			return nil
 		}
-		if last == nil || e.Time > last.Time {
-			last = e
+		if last == nil || e.Time > last.Time && e.Point != last.Point {
+			last = e // of events that are repeated, the first counts
 		}
 	}
 	for e := last; ; {

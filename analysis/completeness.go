@@ -68,13 +68,13 @@ func (s *source) keepsLinks() bool { return s.header.Settings.Kind.String() == "
 
 // ofRun names the nodes without a log and the logs without a readable row. Any tuple may have
 // passed there.
-func (a *assembler) ofRun() Completeness {
+func (in *input) ofRun() Completeness {
 	c := Completeness{Kept: All}
-	for _, n := range a.in.silent {
+	for _, n := range in.silent {
 		c = c.with(Completeness{Unknown, []string{fmt.Sprintf("no log of node %s is there", n)}})
 	}
-	if a.in.openEnds != "" {
-		c = c.with(Completeness{Unknown, []string{a.in.openEnds}})
+	if in.openEnds != "" {
+		c = c.with(Completeness{Unknown, []string{in.openEnds}})
 	}
 	return c
 }
@@ -184,7 +184,7 @@ func (a *assembler) sampledByID(rank int) string {
 func (a *assembler) undecided(rank int) string {
 	c, rule := Completeness{Kept: All}, a.sampledByID(rank)
 	if a.graph.after[rank] != 0 || a.graph.openEnds {
-		c = a.ofRun()
+		c = a.in.ofRun()
 	}
 	for rest := a.graph.after[rank]; rest != 0; rest &= rest - 1 {
 		c = c.with(a.completeness(bits.TrailingZeros64(rest), rule))
@@ -239,7 +239,7 @@ func (a *assembler) gaps() []uint64 {
 // Two tuples may share that id, and if the log of an earlier point lacks an event of one of them,
 // they look like one tuple.
 func (a *assembler) ofSpan(k spanKey) Completeness {
-	c := a.completeness(k.from, "").with(a.completeness(k.to, "")).with(a.ofRun())
+	c := a.completeness(k.from, "").with(a.completeness(k.to, "")).with(a.in.ofRun())
 	before := a.graph.before[k.to]
 	again := a.found.points[k.from].duplicates+a.found.points[k.to].duplicates > 0
 	for rest := before; rest != 0; rest &= rest - 1 {

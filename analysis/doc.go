@@ -19,6 +19,9 @@
 // path follows the last one (critical.go). A duration that may rest on another tuple's event is
 // withheld (late.go). Distributions summarise the durations (distribution.go).
 //
+// Some operators send each tuple on under another id, and log a link. Before the sample is taken,
+// the tuple's events get the id that it began with, so they are one path (renamed.go).
+//
 // Some tuples are made of others, as the result of a window is. Logged links say of which. Their
 // ids are traced back to the original ids in rounds. Each round joins ids by partition, as
 // described above (lineage.go).
@@ -35,10 +38,11 @@
 // The package is one pass from logs to an answer. Its stages share types that no other package
 // should see: input, sources, passages, spans, distributions. So the package is one folder of many
 // small files. They cover what is asked and read (options, input, scatter, store), how tuples are
-// joined (evidence, nested, ordering, graph, plan, gather, page, tuple, late, whole, measure,
-// critical, lineage), what is counted (span, distribution, chance, found, steady, completeness,
-// empty, broken), and how the answer is put together (assemble, path, shares, tuple_path, returns,
-// compare, diff). In this package, a source is the log of one ring, and an actor is an operator.
+// joined (renamed, evidence, nested, ordering, graph, plan, gather, page, tuple, late, whole,
+// measure, critical, lineage), what is counted (span, distribution, chance, found, steady,
+// completeness, empty, broken), and how the answer is put together (assemble, path, shares,
+// tuple_path, returns, compare, diff). In this package, a source is the log of one ring, and an
+// actor is an operator.
 //
 // # What is assumed
 //

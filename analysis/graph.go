@@ -33,6 +33,9 @@ type graph struct {
 	alone uint64
 	// inside has the ranks that another rank of the same actor follows.
 	inside uint64
+	// asides has the ranks of events that no later event waits for, although they may happen before
+	// it: the end of the work on a tuple that was sent on before. No path leads over them.
+	asides uint64
 	// lacking has the ranks of points whose logs do not have every tuple.
 	lacking uint64
 	// gaps[rank] has the ranks that a tuple may have reached from it past a point that the logs do
@@ -87,6 +90,7 @@ func (in *input) graphOf(e *evidence, told []told) (*graph, error) {
 		edges = in.agreeing(e, edges)
 		declared = closedOver(n, edges)
 		o = orderOf(e, in.points, edges, declared)
+		in.setAside(e, o, declared)
 		in.findOpen(o)
 		in.findNeedless(e, edges, o)
 	}
@@ -104,7 +108,7 @@ func (in *input) graphOf(e *evidence, told []told) (*graph, error) {
 			}
 		}
 	}
-	g.alone = g.ranks(in.alone(e, told))
+	g.alone, g.asides = g.ranks(in.alone(e, told)), g.ranks(o.asides)
 	for p, before := range o.precedes {
 		for q, follows := range before {
 			if follows && in.points[p].actor == in.points[q].actor {

@@ -24,15 +24,15 @@ func (c Completeness) Text() string {
 }
 
 // ofAll says how many of the run's events are in the logs: what any of its points lacks.
-func (a *assembler) ofAll() Completeness {
-	c := a.ofRun()
-	for i := range a.told {
-		if s := &a.in.sources[i]; s.point >= 0 {
-			c = c.with(a.told[i].kept(s))
+func (in *input) ofAll(told []told) Completeness {
+	c := in.ofRun()
+	for i := range told {
+		if s := &in.sources[i]; s.point >= 0 {
+			c = c.with(told[i].kept(s))
 		}
 	}
-	for _, p := range a.in.points {
-		if why := a.in.unseen[p]; why != "" {
+	for _, p := range in.points {
+		if why := in.unseen[p]; why != "" {
 			c = c.with(Completeness{Unknown, []string{why}})
 		}
 	}

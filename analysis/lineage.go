@@ -131,7 +131,8 @@ func (w *gatherer) lineageOf(id, mask uint64, path *[maxPoints]passage, parent, 
 		w.emit.origins.add(id, 0, origin{id, first, first,
 			w.graph.before[rank] != 0 || w.graph.openEnds})
 	}
-	if last := 63 - bits.LeadingZeros64(mask); child && w.graph.after[last] == 0 {
+	mask &^= w.graph.asides
+	if last := 63 - bits.LeadingZeros64(mask); child && mask != 0 && w.graph.after[last] == 0 {
 		w.emit.ends.add(id, 0, ending{id, begun{path[last], w.number}, in>>last&1 != 0})
 	}
 }

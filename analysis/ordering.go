@@ -15,6 +15,7 @@ type ordering struct {
 	// decisive are the declared edges that decided whether an actor calls another.
 	decisive [][2]int
 	unproven [][2]int // pairs of points whose order the bounds leave open
+	asides   uint64   // points, as in graph
 }
 
 func matrix(n int) [][]bool {
@@ -148,6 +149,47 @@ func orderOf(e *evidence, points []point, edges [][2]int, declared [][]bool) *or
 		}
 	}
 	return o
+}
+
+// setAside sets aside the points at which an operator ends its work on a tuple that it has sent on
+// under another id: the tuple may come to the next operator before that.
+func (in *input) setAside(e *evidence, o *ordering, declared [][]bool) {
+	for _, h := range in.handed {
+		for p, at := range in.points {
+			enters := pointOrder[at.name] == 1 || pointOrder[at.name] == 2
+			if at.actor != h.actor || enters || (h.from&^h.made)>>p&1 == 0 ||
+				slices.Contains(declared[p], true) {
+				continue
+			}
+			for q := range in.points {
+				v := votesOf(p, q, &e.single, &e.firsts)
+				if h.made>>q&1 == 0 || in.points[q].actor != h.actor ||
+					v.surely > 0 && v.surely*100 >= (v.surely+v.surelyNot)*99 {
+					continue
+				}
+				o.setAside(p, h.from)
+				break
+			}
+		}
+	}
+}
+
+// setAside sets a point aside: of the points before it, it keeps those of a mask, and those before
+// these.
+func (o *ordering) setAside(p int, from uint64) {
+	o.asides |= 1 << p
+	keep := from &^ o.asides
+	for q := range o.precedes {
+		before := keep>>q&1 != 0 && o.precedes[q][p]
+		for f := range o.precedes {
+			before = before || keep>>f&1 != 0 && o.precedes[f][p] && o.precedes[q][f]
+		}
+		o.precedes[p][q], o.may[p][q], o.may[q][p] = false, false, false
+		o.precedes[q][p] = before
+	}
+	o.unproven = slices.DeleteFunc(o.unproven, func(of [2]int) bool {
+		return of[0] == p || of[1] == p
+	})
 }
 
 // findOpen says what the order leaves open.

@@ -238,7 +238,8 @@ func (w *gatherer) paths(first uint64, p *page, row, n int) {
 		l := &plan.spans[i]
 		xs, ys := p.columns[l.from].readings[row:row+n], p.columns[l.to].readings[row:row+n]
 		source := p.at(row, l.from).source
-		w.measureAll(l.span, w.partOf(l, source, p.at(row, l.to).source), xs, ys, on, idOf, nil)
+		w.measureAll(l.span, w.partOf(l, source, p.at(row, l.to).source), xs, ys, on && !l.aside,
+			idOf, nil)
 		newest := &w.found.points[l.from].newest[w.nodeOf[source]]
 		*newest = max(*newest, slices.Max(xs))
 	}

@@ -145,7 +145,7 @@ func (a *assembler) paths(out *Answer) {
 			if a.graph.before[rank]&mask == 0 {
 				path.From = append(path.From, name)
 			}
-			if a.graph.after[rank]&mask == 0 {
+			if a.ends(mask)>>rank&1 != 0 {
 				path.To = append(path.To, name)
 			}
 		}

@@ -230,7 +230,7 @@ func (w *gatherer) pausesIn(p *plan, path *[maxPoints]passage, in doubt, root *p
 	known := true
 	for i := range p.spans {
 		l := &p.spans[i]
-		c, of := all, l.span
+		c, of := l.critical(all), l.span
 		if !p.alike() {
 			c = w.judged.critical[i]
 			if w.judged.waited[i] {

@@ -10,7 +10,7 @@ type plan struct {
 	wholes []planned // from the first point to each point where the tuple may have ended
 	ends   []int     // ranks in mask that no rank in mask follows, though some rank could
 	starts []int     // ranks in mask that no rank in mask precedes, though some rank could
-	goesOn uint64    // ranks in mask that another rank in mask follows
+	goesOn uint64    // ranks in mask that another rank in mask follows, asides left out
 	// apart has two ranks whose order is not known, because no tuple of the sample passed both. 0:
 	// there are no such ranks.
 	apart uint64
@@ -50,6 +50,8 @@ type planned struct {
 	// is true if tuples may come to the span's end also from ranks for which the plan has no span
 	// to that end.
 	open, rivals bool
+	// aside is true if the span leads to an aside (graph.asides): it is on no critical path.
+	aside bool
 
 	// sources are the two logs that had the events of the tuple that was measured before. part is
 	// the part of span between the nodes of these logs.
@@ -57,17 +59,26 @@ type planned struct {
 	part    *spanPart
 }
 
+// critical says whether the span is on the critical path of tuples that are all alike. all says so
+// of the spans on their path.
+func (l *planned) critical(all Critical) Critical {
+	if l.aside {
+		return NotCritical
+	}
+	return all
+}
+
 // planOf makes the plan for a set of points.
 func (g *graph) planOf(mask uint64, spanOf func(spanKey) *span) *plan {
 	p := &plan{mask: mask, chain: true}
-	beginnings := 0
+	beginnings, on := 0, mask&^g.asides
 	for rest := mask; rest != 0; rest &= rest - 1 {
 		to := bits.TrailingZeros64(rest)
 		if g.apart != nil && g.apart[to]&mask != 0 {
 			p.apart = 1<<to | 1<<bits.TrailingZeros64(g.apart[to]&mask)
 		}
 		direct := g.direct(mask, to)
-		if direct == 0 {
+		if direct == 0 && on>>to&1 != 0 {
 			beginnings++
 			if g.before[to] != 0 {
 				p.starts = append(p.starts, to)
@@ -94,22 +105,24 @@ func (g *graph) planOf(mask uint64, spanOf func(spanKey) *span) *plan {
 			if l.lacking && g.merges>>to&1 != 0 {
 				p.unsure |= 1 << to
 			}
+			if l.aside = g.asides>>to&1 != 0; !l.aside {
+				p.goesOn |= 1 << from
+			}
 			p.spans = append(p.spans, l)
-			p.goesOn |= 1 << from
 		}
 	}
-	for rest := mask &^ p.goesOn; rest != 0; rest &= rest - 1 {
+	for rest := on &^ p.goesOn; rest != 0; rest &= rest - 1 {
 		if r := bits.TrailingZeros64(rest); g.after[r] != 0 {
 			p.ends = append(p.ends, r)
 		}
 	}
 	p.unsure |= doubt(mask & g.crowded)
-	p.wholes = g.wholes(mask, spanOf)
+	p.wholes = g.wholes(on, spanOf)
 	p.chain = p.chain && p.joins == 0 && len(p.wholes) == 1
 	p.ended = beginnings == 1 && len(p.wholes) > 0 && len(p.ends) == 0 && p.apart == 0 &&
 		!g.openEnds && !g.endUnseen(mask) && !g.callerUnseen(mask)
 	if g.isOpen(mask) {
-		p.open, p.certain = g.open, g.certain(mask)
+		p.open, p.certain = g.open, g.certain(on)
 	}
 	if p.joins != 0 {
 		p.copies = g.copies(mask)

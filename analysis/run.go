@@ -64,6 +64,9 @@ func Run(ctx context.Context, dir *runs.Directory, o Options) (answer *Answer, e
 	if err := in.exportPauses(); err != nil {
 		return fail(err)
 	}
+	if err := in.rename(ctx, s, all, axes); err != nil {
+		return fail(err)
+	}
 	g, err := in.sample(ctx, all, axes)
 	if err != nil {
 		return fail(err)
@@ -72,7 +75,7 @@ func Run(ctx context.Context, dir *runs.Directory, o Options) (answer *Answer, e
 	g.gaps = a.gaps()
 	if o.Begin != nil {
 		b := in.basis(bins)
-		c := a.ofAll()
+		c := in.ofAll(all.told)
 		b.Kept, b.Lacks = c.Kept, c.Text()
 		if err := o.Begin(b); err != nil {
 			return fail(err)

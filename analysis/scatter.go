@@ -229,14 +229,14 @@ func (r *reader) block(source int, t *told, o *order, axis *axis, events []logst
 		t.morePauses += uint64(len(events) - len(some))
 		return
 	}
-	if filter := &r.in.options.Filter; len(filter.IDs) > 0 {
+	a, later := r.events, r.in.choosesLater()
+	if r.in.sources[source].trip != noTrip {
+		a, later = r.returns, false
+	}
+	if filter := &r.in.options.Filter; len(filter.IDs) > 0 && !later {
 		events = slices.DeleteFunc(events, func(e logstore.Event) bool {
 			return e.ID != poison && !filter.id(e.ID)
 		})
-	}
-	a := r.events
-	if r.in.sources[source].trip != noTrip {
-		a = r.returns
 	}
 	// Most events are of the same page as the previous event. All events of one page go through
 	// each step together.
@@ -255,11 +255,22 @@ func (r *reader) block(source int, t *told, o *order, axis *axis, events []logst
 				continue
 			}
 		}
-		t.events += uint64(len(same))
-		o.take(t, same)
-		t.offAxis += axis.tally(t.perBin, same)
+		if later {
+			o.take(t, slices.DeleteFunc(slices.Clone(same), func(e logstore.Event) bool {
+				return !r.in.options.Filter.id(e.ID)
+			}))
+		} else {
+			o.take(t, same)
+			t.count(axis, same)
+		}
 		a.addAll(page, int32(source), same)
 	}
+}
+
+// count counts events that were chosen.
+func (t *told) count(axis *axis, events []logstore.Event) {
+	t.events += uint64(len(events))
+	t.offAxis += axis.tally(t.perBin, events)
 }
 
 // tally counts events in the bins of their readings, and returns how many events lie off the axis.

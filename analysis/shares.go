@@ -53,7 +53,7 @@ func (g *graph) with(mask uint64) uint64 {
 
 // ends returns the last points of a path.
 func (a *assembler) ends(mask uint64) (ends uint64) {
-	for rest := mask; rest != 0; rest &= rest - 1 {
+	for rest := mask &^ a.graph.asides; rest != 0; rest &= rest - 1 {
 		if r := bits.TrailingZeros64(rest); a.graph.after[r]&mask == 0 {
 			ends |= 1 << r
 		}
@@ -100,7 +100,7 @@ func (a *assembler) sampledEnds(mask uint64) (rule string, why Completeness) {
 // unseen says which points of the run have no log among those that were read. A tuple may have
 // passed them, begun there or ended there.
 func (a *assembler) unseen() Completeness {
-	c := a.ofRun()
+	c := a.in.ofRun()
 	for p, why := range a.in.unseen {
 		if tripPoints[p.name] == noTrip && !a.in.hasPoint(p) {
 			c = c.with(Completeness{Unknown, []string{why}})

@@ -104,7 +104,7 @@ func (w *gatherer) spans(p *plan, id uint64, path *[maxPoints]passage, all Criti
 		w.sole = root != nil && root.span.again && root.from == l.from && root.to == l.to
 		switch {
 		case p.alike():
-			w.measurePlanned(l, id, path, in, all)
+			w.measurePlanned(l, id, path, in, l.critical(all))
 		case w.judged.waited[i]:
 			waited := planned{from: l.from, to: l.to, span: l.waited}
 			w.measurePlanned(&waited, id, path, in, NotCritical)

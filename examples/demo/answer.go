@@ -68,7 +68,7 @@ func (d *demonstration) analyse(
 	for _, edges := range [][][2]string{nil, sinceStart()} {
 		d.o.Progress("joining tuples, checking their durations against the truth")
 		spans := newSpans(edges != nil)
-		check, err := newChecker(physical, d.Nodes[0].Clocks.Counter, spans.take)
+		check, err := newChecker(physical, nil, d.Nodes[0].Clocks.Counter, spans.take)
 		if err != nil {
 			return err
 		}

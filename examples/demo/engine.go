@@ -108,7 +108,11 @@ func (d *demonstration) answerEngine(ctx context.Context, run *runs.Directory) e
 	}
 	r := d.engineResult
 	r.Matched = match(physical)
-	check, err := newChecker(physical, d.Nodes[0].Clocks.Counter, r.take)
+	made, err := readMade(d.logs()...)
+	if err != nil {
+		return err
+	}
+	check, err := newChecker(physical, made, d.Nodes[0].Clocks.Counter, r.take)
 	if err != nil {
 		return err
 	}

@@ -260,7 +260,7 @@ func (d *demonstration) checkPeriods(
 		return err
 	}
 	reference := d.Nodes[0].Clocks.Counter
-	check, err := newChecker(physical, reference, func(r analysis.DurationRow, truth int64) {
+	check, err := newChecker(physical, nil, reference, func(r analysis.DurationRow, truth int64) {
 		p := &d.soak.Periods[ids.of(r.ID)]
 		p.Durations++
 		if r.FromNode != r.ToNode {

@@ -157,7 +157,7 @@ func TestChecker(t *testing.T) {
 	} {
 		spans := newSpans(false)
 		physical := physicals{"a/end": {{1, 1000}, {7, 2000}}, "b/start": {{7, 2500}}}
-		k, err := newChecker(physical, c, spans.take)
+		k, err := newChecker(physical, nil, c, spans.take)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -90,6 +90,28 @@ func readPhysicals(want func(id uint64) bool, dirs ...string) (physicals, error)
 
 // readEvents reads all events of tuples from the logs in some directories.
 func readEvents(take func(point string, e logstore.Event), dirs ...string) error {
+	return readBlocks(func(point string, b *logstore.Block) {
+		for _, e := range b.Events {
+			if e.ID != channel.Poison {
+				take(point, e)
+			}
+		}
+	}, dirs...)
+}
+
+// readMade reads from the links in some directories which ids were made of which.
+func readMade(dirs ...string) (made map[uint64][]uint64, err error) {
+	made = map[uint64][]uint64{}
+	err = readBlocks(func(_ string, b *logstore.Block) {
+		for _, l := range b.Links {
+			made[l.Parent] = append(made[l.Parent], l.Child)
+		}
+	}, dirs...)
+	return made, err
+}
+
+// readBlocks reads the logs in some directories. It calls take with the point of each block.
+func readBlocks(take func(point string, b *logstore.Block), dirs ...string) error {
 	for _, dir := range dirs {
 		segments, err := logstore.Segments(dir)
 		if err != nil {
@@ -106,7 +128,7 @@ func readEvents(take func(point string, e logstore.Event), dirs ...string) error
 	return nil
 }
 
-func readLog(ring []logstore.Segment, take func(point string, e logstore.Event)) error {
+func readLog(ring []logstore.Segment, take func(point string, b *logstore.Block)) error {
 	r := logstore.ReadLog(ring)
 	defer r.Close()
 	point := ring[0].Channel.Actor + "/" + ring[0].Channel.Point
@@ -118,11 +140,7 @@ func readLog(ring []logstore.Segment, take func(point string, e logstore.Event))
 		if err != nil {
 			return err
 		}
-		for _, e := range b.Events {
-			if e.ID != channel.Poison {
-				take(point, e)
-			}
-		}
+		take(point, b)
 	}
 	if report := r.Report(); !report.Whole() {
 		return errors.New("the log lacks rows")
@@ -133,12 +151,15 @@ func readLog(ring []logstore.Segment, take func(point string, e logstore.Event))
 // errTwice says that a tuple passed a point twice, so that its duration is not known.
 var errTwice = errors.New("twice")
 
+// errNowhere says that no log has an id at a point.
+var errNowhere = errors.New("no log has it")
+
 func (p physicals) at(point string, id uint64) (uint64, error) {
 	events := p[point]
 	byID := func(e event, id uint64) int { return cmp.Compare(e.id, id) }
 	i, ok := slices.BinarySearchFunc(events, id, byID)
 	if !ok {
-		return 0, fmt.Errorf("check tuple %d against the truth: no log has it at %s", id, point)
+		return 0, fmt.Errorf("check tuple %d against the truth: %w at %s", id, errNowhere, point)
 	}
 	if i+1 < len(events) && events[i+1].id == id {
 		return 0, fmt.Errorf("check tuple %d against the truth: it is %w at %s",
@@ -150,16 +171,39 @@ func (p physicals) at(point string, id uint64) (uint64, error) {
 // checker computes the true value of each duration.
 type checker struct {
 	physical  physicals
+	made      map[uint64][]uint64 // by id: the ids that were made of it, as links say
 	reference *vnode.Truth
 	take      func(d analysis.DurationRow, truth int64)
 }
 
 func newChecker(
-	physical physicals, reference vnode.CounterConfig,
+	physical physicals, made map[uint64][]uint64, reference vnode.CounterConfig,
 	take func(d analysis.DurationRow, truth int64),
 ) (*checker, error) {
 	truth, err := vnode.NewTruth(reference)
-	return &checker{physical, truth, take}, err
+	return &checker{physical, made, truth, take}, err
+}
+
+// at returns when a tuple was at a point. It may have had another id there, which was made of the
+// id that it began with. There must be one such id.
+func (c *checker) at(point string, id uint64) (reading uint64, err error) {
+	reading, err = c.physical.at(point, id)
+	if !errors.Is(err, errNowhere) {
+		return reading, err
+	}
+	for _, made := range c.made[id] {
+		at, under := c.at(point, made)
+		switch {
+		case under == nil && err == nil:
+			return 0, fmt.Errorf("check tuple %d against the truth: it is %w at %s, under "+
+				"several ids", id, errTwice, point)
+		case under == nil:
+			reading, err = at, nil
+		case !errors.Is(under, errNowhere):
+			return 0, under
+		}
+	}
+	return reading, err
 }
 
 // duration is called with each row of analysis.Options.Durations.
@@ -170,11 +214,11 @@ func (c *checker) duration(d analysis.DurationRow) error {
 		// compared.
 		return nil
 	}
-	first, err := c.physical.at(d.From, d.ID)
+	first, err := c.at(d.From, d.ID)
 	if err != nil {
 		return err
 	}
-	second, err := c.physical.at(d.To, d.ID)
+	second, err := c.at(d.To, d.ID)
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ type Tuple struct {
 	ID      uint64
 	Events  []*Event
 	Parents []*Tuple // the tuples that it was made of
+	Renamed *Event   // the last event under its id before; nil: no operator gave it another id
 }
 
 // Job is a random job and what truly happened in it.
@@ -58,6 +59,9 @@ type shape struct {
 	programs    int    // number of programs that send tuples
 	colliding   bool   // the programs use the same ids
 	filter      uint64 // one tuple in this many is dropped on purpose; 0: none
+	renaming    bool   // parse and detour send tuples on under other ids
+	forking     bool   // parse sometimes makes two tuples of one
+	ending      bool   // they log when their work on a tuple ends, after they sent it on
 
 	lose, repeat, resend float64
 	step                 func() uint64 // a random time
@@ -73,13 +77,17 @@ type jobMaker struct {
 	events  [][]*Event // events, by channel
 	arrived []*Event   // events that arrived at the window
 	missing int        // the node whose logs are missing, or -1
+	links   []Channel  // the links that operators logged
+	renamed uint64     // number of ids that operators gave to tuples
 }
 
 // RandomJob makes a random job, in which anything may happen together: forks, joins, windows and
 // windows of windows, detours, filters, losses, repeated events, ids that are sent again, and ids
 // that two programs use. If thin is true, logs may lack events: by sampling, because a ring was
 // full, or because a node's logs are missing.
-func RandomJob(rng *rand.Rand, thin bool) *Job {
+func RandomJob(rng *rand.Rand, thin bool) *Job { return randomJob(rng, thin, false) }
+
+func randomJob(rng *rand.Rand, thin, renaming bool) *Job {
 	m := &jobMaker{rng: rng, where: map[string]int{}, index: map[string]int{},
 		edges: map[[2]string]bool{}, missing: -1, Job: &Job{Nodes: Nodes(rng, 2+rng.IntN(3))}}
 	if rng.IntN(4) == 0 {
@@ -88,6 +96,12 @@ func RandomJob(rng *rand.Rand, thin bool) *Job {
 		}
 	}
 	m.shape = randomShape(rng)
+	if m.renaming = renaming; renaming {
+		m.forking, m.ending, m.detour = rng.IntN(4) == 0, rng.IntN(2) == 0, rng.IntN(2) == 0
+		if rng.IntN(3) > 0 { // else most jobs have ids from which nothing can be told
+			m.repeat, m.resend, m.colliding = 0, 0, false
+		}
+	}
 	m.Colliding = m.colliding
 	now := uint64(Hz)
 	gap := ms/10 + rng.Uint64N(ms/2)
@@ -105,7 +119,7 @@ func RandomJob(rng *rand.Rand, thin bool) *Job {
 		}
 	}
 	m.Reused = m.Reused || m.colliding
-	links := m.makeWindows()
+	m.makeWindows()
 	for c := range m.Channels {
 		slices.SortStableFunc(m.events[c], func(a, b *Event) int {
 			return cmp.Compare(a.Time, b.Time)
@@ -114,7 +128,7 @@ func RandomJob(rng *rand.Rand, thin bool) *Job {
 	if thin {
 		m.thin()
 	}
-	m.keep(links, thin && rng.IntN(4) == 0)
+	m.keep(thin && rng.IntN(4) == 0)
 	for e := range m.edges {
 		m.Edges = append(m.Edges, e)
 	}
@@ -196,15 +210,26 @@ func (m *jobMaker) send(id uint64, program int, at uint64) {
 		m.log(t, "parse", int(id%3)%2, "recv", from.Time+m.step(), from.Causes...)
 	}
 	if m.filter > 0 && id*0x9e3779b97f4a7c15>>32%m.filter == 0 {
+		if m.ending {
+			next("parse", int(id%3)%2, "end")
+		}
 		return
 	}
-	next("parse", int(id%3)%2, "send")
+	leave := func(actor string, instance int) {
+		if m.renaming {
+			from = m.rename(from, actor, instance)
+			t = from.Tuple
+		} else {
+			next(actor, instance, "send")
+		}
+	}
+	leave("parse", int(id%3)%2)
 	if m.detour && id%4 == 1 {
 		if m.lost() {
 			return
 		}
 		next("detour", 0, "recv")
-		next("detour", 0, "send")
+		leave("detour", 0)
 	}
 	if m.side {
 		// The data must show that side/recv is before the join in some tuples and after it in
@@ -275,8 +300,8 @@ func (m *jobMaker) join(t *Tuple, sent []*Event, times []uint64) {
 	m.log(t, "sink", 0, "recv", end.Time+m.step(), end)
 }
 
-// makeWindows makes new tuples of those that arrived at the window. It returns the links.
-func (m *jobMaker) makeWindows() (links []Record) {
+// makeWindows makes new tuples of those that arrived at the window.
+func (m *jobMaker) makeWindows() {
 	slices.SortStableFunc(m.arrived, func(a, b *Event) int { return cmp.Compare(a.Time, b.Time) })
 	var before *Tuple
 	for n := uint64(0); m.window > 0 && len(m.arrived) >= m.window; n++ {
@@ -288,7 +313,7 @@ func (m *jobMaker) makeWindows() (links []Record) {
 			t.Parents = append(t.Parents, before)
 		}
 		for _, p := range t.Parents {
-			links = append(links, Record{ID: p.ID, Child: t.ID, IsLink: true})
+			m.link(p, t, "window", 0)
 		}
 		e := m.log(t, "window", 0, "send", m.arrived[m.window-1].Time+m.step())
 		m.Tuples, before, m.arrived = append(m.Tuples, t), t, m.arrived[m.window:]
@@ -296,7 +321,19 @@ func (m *jobMaker) makeWindows() (links []Record) {
 			m.log(t, "sink", 0, "recv", e.Time+m.step(), e)
 		}
 	}
-	return links
+}
+
+// link logs that an operator made a tuple of another.
+func (m *jobMaker) link(parent, child *Tuple, actor string, instance int) {
+	name := fmt.Sprintf("%s#%d/link", actor, instance)
+	i := slices.IndexFunc(m.links, func(c Channel) bool { return c.Name == name })
+	if i < 0 {
+		i = len(m.links)
+		m.links = append(m.links, Channel{Node: m.where[fmt.Sprint(actor, instance)], Name: name,
+			Handler: "link"})
+	}
+	m.links[i].Records = append(m.links[i].Records,
+		Record{ID: parent.ID, Child: child.ID, IsLink: true})
 }
 
 // thin makes some channels lack events.
@@ -359,7 +396,7 @@ func b2i(b bool) uint64 {
 }
 
 // keep makes the records of the channels. If drop is true, some links are lost.
-func (m *jobMaker) keep(links []Record, drop bool) {
+func (m *jobMaker) keep(drop bool) {
 	for c, events := range m.events {
 		for _, e := range events {
 			if e.Logged = e.Logged && e.Node != m.missing; e.Logged {
@@ -368,12 +405,10 @@ func (m *jobMaker) keep(links []Record, drop bool) {
 			}
 		}
 	}
-	if len(links) > 0 {
-		node := m.where[fmt.Sprint("window", 0)]
-		kept := Channel{Node: node, Name: "window#0/link", Handler: "link", Records: links}
-		if drop {
-			kept.Records = links[:m.rng.IntN(len(links))]
-			kept.Dropped = uint64(len(links) - len(kept.Records))
+	for _, kept := range m.links {
+		if all := kept.Records; drop {
+			kept.Records = all[:m.rng.IntN(len(all))]
+			kept.Dropped = uint64(len(all) - len(kept.Records))
 		}
 		m.Channels = append(m.Channels, kept)
 	}

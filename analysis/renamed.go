@@ -1,0 +1,445 @@
+package analysis
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+)
+
+// renamer gives tuples back the ids that they began with. Some operators make exactly one tuple of
+// each tuple, under another id, and log a link. Such a tuple is the same tuple under another id: if
+// its events get the id that it began with, they are one path from source to sink. Windows, joins
+// and forks are no such operators: their tuples stay tuples that were made of others.
+type renamer struct {
+	in      *input
+	scratch *scratch
+	all     *scattered
+	// operators are the names of operators that log links. of has the number of each source's
+	// operator.
+	operators []string
+	of        []int
+	// renames says by operator whether it makes one tuple of one.
+	renames []bool
+	handed  []handed // by operator
+}
+
+// renamed says which id a tuple began with.
+type renamed struct {
+	id, began uint64
+	operator  int32 // which renamed it last
+}
+
+// handed says which points tuples pass under the id that an operator gets, and which under the id
+// that it gives them.
+type handed struct {
+	actor      string
+	from, made uint64 // masks
+}
+
+// rename changes the ids of events and links from those that operators gave to tuples to those that
+// the tuples began with. It changes nothing if logs lack anything: then an operator may have made
+// more tuples than the links show. If tuples are chosen by ids, rename leaves out the others.
+func (in *input) rename(ctx context.Context, s *scratch, all *scattered, axes []axis) error {
+	r := &renamer{in: in, scratch: s, all: all}
+	began := newStore[renamed](s, all.events.bits, 256)
+	if all.links > 0 {
+		var err error
+		if began, err = r.find(ctx); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(r.renames, true) {
+		if err := r.apply(ctx, began); err != nil {
+			return err
+		}
+	}
+	if in.choosesLater() {
+		return r.choose(ctx, began, axes)
+	}
+	return nil
+}
+
+// find finds the operators that rename tuples, and the tuples that they rename.
+func (r *renamer) find(ctx context.Context) (began *store[renamed], err error) {
+	in := r.in
+	r.of = make([]int, len(in.sources))
+	for i := range in.sources {
+		if !in.sources[i].keepsLinks() {
+			continue
+		}
+		name := in.points[in.sources[i].point].actor
+		if r.of[i] = slices.Index(r.operators, name); r.of[i] < 0 {
+			r.of[i], r.operators = len(r.operators), append(r.operators, name)
+		}
+	}
+	r.renames = slices.Repeat([]bool{true}, len(r.operators))
+	if err := r.oneForOne(ctx); err != nil {
+		return nil, err
+	}
+	if c := in.ofAll(r.all.told); slices.Contains(r.renames, true) && c.Lacks() {
+		in.find(FindNote, "%s: each tuple there seems to be made of one other, but whether it is "+
+			"the same tuple is not known: %s", r.names(), someOf(c.Why))
+		clear(r.renames)
+	}
+	for again := true; again; {
+		r.handed = make([]handed, len(r.operators))
+		if began, err = r.follow(ctx); err != nil {
+			return nil, err
+		}
+		if again, err = r.twice(ctx, began); err != nil {
+			return nil, err
+		}
+	}
+	for i, h := range r.handed {
+		if h.actor = r.operators[i]; r.renames[i] {
+			in.handed = append(in.handed, h)
+		}
+	}
+	if len(in.handed) > 0 {
+		in.find(FindNote, "%s: each tuple there was made of one other, and each was made into one "+
+			"at most: it is the same tuple, and its whole path is shown under the id that it "+
+			"began with", r.names())
+	}
+	return began, nil
+}
+
+// names lists the operators that rename.
+func (r *renamer) names() string {
+	var names []string
+	for i, name := range r.operators {
+		if r.renames[i] {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// oneForOne finds the operators of which each link is the only one of its parent and of its child.
+func (r *renamer) oneForOne(ctx context.Context) error {
+	for _, by := range []struct {
+		store *store[logstore.Link]
+		end   func(logstore.Link) uint64
+	}{
+		{r.all.byPar, func(l logstore.Link) uint64 { return l.Parent }},
+		{r.all.byKid, func(l logstore.Link) uint64 { return l.Child }},
+	} {
+		var links []logstore.Link
+		for p := range by.store.partitions() {
+			if err := ctx.Err(); err != nil {
+				return context.Cause(ctx)
+			}
+			first := map[uint64]int{} // by id: the operator of its first link
+			var err error
+			links, err = by.store.each(p, links, func(of []logstore.Link, source int32) {
+				operator := r.of[source]
+				for _, l := range of {
+					if before, known := first[by.end(l)]; known {
+						r.renames[before], r.renames[operator] = false, false
+					} else {
+						first[by.end(l)] = operator
+					}
+					if l.Parent == l.Child {
+						r.renames[operator] = false
+					}
+				}
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// follow returns the renamed tuples by their ids. A tuple may be renamed several times, so each
+// round goes back by one operator.
+func (r *renamer) follow(ctx context.Context) (*store[renamed], error) {
+	bits := r.all.events.bits
+	current := newStore[renamed](r.scratch, bits, 256)
+	done := newStore[renamed](r.scratch, bits, 256)
+	next, ready := current.appender(), done.appender()
+	for p := range r.all.byKid.partitions() {
+		err := r.eachRenaming(p, func(l logstore.Link, operator int) {
+			next.add(l.Parent, 0, renamed{l.Child, l.Parent, int32(operator)})
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	var rows []renamed
+	for generation, any := 0, true; any && generation < maxGenerations; generation++ {
+		if err := next.flush(); err != nil {
+			return nil, err
+		}
+		before := current
+		current = newStore[renamed](r.scratch, bits, 256)
+		next, any = current.appender(), false
+		for p := range before.partitions() {
+			if err := ctx.Err(); err != nil {
+				return nil, context.Cause(ctx)
+			}
+			parents := map[uint64]uint64{}
+			err := r.eachRenaming(p, func(l logstore.Link, _ int) { parents[l.Child] = l.Parent })
+			if err != nil {
+				return nil, err
+			}
+			if rows, err = before.load(p, rows[:0]); err != nil {
+				return nil, err
+			}
+			for _, row := range rows {
+				if parent, ok := parents[row.began]; ok {
+					row.began, any = parent, true
+					next.add(parent, 0, row)
+				} else {
+					ready.add(row.id, 0, row)
+				}
+			}
+		}
+	}
+	return done, errors.Join(next.flush(), ready.flush())
+}
+
+// eachRenaming calls tell for the links of a partition of children by which tuples are renamed.
+func (r *renamer) eachRenaming(p int, tell func(l logstore.Link, operator int)) error {
+	_, err := r.all.byKid.each(p, nil, func(of []logstore.Link, source int32) {
+		for _, l := range of {
+			if operator := r.of[source]; r.renames[operator] {
+				tell(l, operator)
+			}
+		}
+	})
+	return err
+}
+
+// passed says which points a tuple passed under one of its ids.
+type passed struct {
+	began    uint64
+	points   uint64 // a mask
+	operator int32  // that the id is from or goes to
+	twice    bool   // at one of the points
+}
+
+// twice reports whether a tuple would pass a point twice under the id that it began with. Then its
+// events could not be told apart from those of another tuple, so the operators that renamed it do
+// not count as such any more.
+func (r *renamer) twice(ctx context.Context, began *store[renamed]) (any bool, err error) {
+	ways := newStore[passed](r.scratch, r.all.events.bits, 256)
+	told := ways.appender()
+	var rows []renamed
+	var buffer []logstore.Event
+	var links []logstore.Link
+	for p := range r.all.events.partitions() {
+		if err := ctx.Err(); err != nil {
+			return false, context.Cause(ctx)
+		}
+		if rows, err = began.peek(p, rows[:0]); err != nil {
+			return false, err
+		}
+		at := map[uint64]*passed{}
+		for _, row := range rows {
+			at[row.id] = &passed{began: row.began, operator: row.operator}
+		}
+		links, err = r.all.byPar.each(p, links, func(of []logstore.Link, source int32) {
+			for _, l := range of {
+				if operator := r.of[source]; r.renames[operator] && at[l.Parent] == nil {
+					at[l.Parent] = &passed{began: l.Parent, operator: int32(operator)}
+				}
+			}
+		})
+		if err != nil {
+			return false, err
+		}
+		if len(at) == 0 {
+			continue
+		}
+		buffer, err = r.all.events.each(p, buffer, func(of []logstore.Event, source int32) {
+			point := uint64(1) << r.in.sources[source].point
+			for _, e := range of {
+				if t := at[e.ID]; t != nil {
+					t.twice = t.twice || t.points&point != 0
+					t.points |= point
+				}
+			}
+		})
+		if err != nil {
+			return false, err
+		}
+		for _, t := range at {
+			told.add(t.began, 0, *t)
+		}
+		for _, row := range rows {
+			r.handed[row.operator].made |= at[row.id].points
+		}
+		links, err = r.all.byPar.each(p, links, func(of []logstore.Link, source int32) {
+			for _, l := range of {
+				if operator := r.of[source]; r.renames[operator] {
+					r.handed[operator].from |= at[l.Parent].points
+				}
+			}
+		})
+		if err != nil {
+			return false, err
+		}
+	}
+	if err := told.flush(); err != nil {
+		return false, err
+	}
+	var all []passed
+	for p := range ways.partitions() {
+		if all, err = ways.load(p, all[:0]); err != nil {
+			return false, err
+		}
+		points, twice := map[uint64]uint64{}, map[uint64]bool{}
+		for _, t := range all {
+			twice[t.began] = twice[t.began] || t.twice || points[t.began]&t.points != 0
+			points[t.began] |= t.points
+		}
+		for _, t := range all {
+			if twice[t.began] {
+				r.renames[t.operator], any = false, true
+			}
+		}
+	}
+	return any, nil
+}
+
+// apply changes the ids of events and links.
+func (r *renamer) apply(ctx context.Context, began *store[renamed]) error {
+	old := *r.all
+	r.all.events = newStore[logstore.Event](r.scratch, old.events.bits, old.events.chunkRows)
+	r.all.byPar = newStore[logstore.Link](r.scratch, old.byPar.bits, old.byPar.chunkRows)
+	r.all.byKid = newStore[logstore.Link](r.scratch, old.byKid.bits, old.byKid.chunkRows)
+	// The links that are left, by the parent's id before and after.
+	left := newStore[logstore.Link](r.scratch, old.byPar.bits, old.byPar.chunkRows)
+	events, links := r.all.events.appender(), left.appender()
+	byPar, byKid := r.all.byPar.appender(), r.all.byKid.appender()
+	r.all.links = 0
+	err := r.eachPartition(ctx, began, func(p int, ids map[uint64]uint64) error {
+		_, err := old.events.each(p, nil, func(of []logstore.Event, source int32) {
+			for _, e := range of {
+				if id, ok := ids[e.ID]; ok {
+					e.ID = id
+				}
+				events.add(e.ID, source, e)
+			}
+		})
+		old.events.drop(p)
+		if err != nil {
+			return err
+		}
+		_, err = old.byKid.each(p, nil, func(of []logstore.Link, source int32) {
+			for _, l := range of {
+				if _, ok := ids[l.Child]; !ok {
+					links.add(l.Parent, source, l)
+					r.all.links++
+				}
+			}
+		})
+		old.byKid.drop(p)
+		old.byPar.drop(p)
+		return err
+	})
+	if err := errors.Join(err, events.flush(), links.flush()); err != nil {
+		return err
+	}
+	err = r.eachPartition(ctx, began, func(p int, ids map[uint64]uint64) error {
+		_, err := left.each(p, nil, func(of []logstore.Link, source int32) {
+			for _, l := range of {
+				if id, ok := ids[l.Parent]; ok {
+					l.Parent = id
+				}
+				byPar.add(l.Parent, source, l)
+				byKid.add(l.Child, source, l)
+			}
+		})
+		left.drop(p)
+		return err
+	})
+	return errors.Join(err, byPar.flush(), byKid.flush())
+}
+
+// choosesLater reports whether tuples are chosen by ids once it is known which ids are one tuple's.
+func (in *input) choosesLater() bool {
+	return len(in.options.Filter.IDs) > 0 &&
+		slices.ContainsFunc(in.sources, func(s source) bool { return s.keepsLinks() })
+}
+
+// choose leaves out the events of tuples that are not chosen. A tuple is chosen if one of its ids
+// is.
+func (r *renamer) choose(ctx context.Context, began *store[renamed], axes []axis) error {
+	old := r.all.events
+	r.all.events = newStore[logstore.Event](r.scratch, old.bits, old.chunkRows)
+	also := newStore[uint64](r.scratch, old.bits, 256)
+	events, others := r.all.events.appender(), also.appender()
+	filter := &r.in.options.Filter
+	var rows []renamed
+	for p := range began.partitions() {
+		var err error
+		if rows, err = began.load(p, rows[:0]); err != nil {
+			return err
+		}
+		for _, row := range rows {
+			if filter.id(row.id) {
+				others.add(row.began, 0, row.began)
+			}
+		}
+	}
+	if err := others.flush(); err != nil {
+		return err
+	}
+	var ids []uint64
+	for p := range old.partitions() {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		var err error
+		if ids, err = also.load(p, ids[:0]); err != nil {
+			return err
+		}
+		chosen := map[uint64]bool{}
+		for _, id := range ids {
+			chosen[id] = true
+		}
+		_, err = old.each(p, nil, func(of []logstore.Event, source int32) {
+			for i, e := range of {
+				if filter.id(e.ID) || chosen[e.ID] {
+					r.all.told[source].count(&axes[r.in.sources[source].node], of[i:i+1])
+					events.add(e.ID, source, e)
+				}
+			}
+		})
+		if err != nil {
+			return err
+		}
+		old.drop(p)
+	}
+	return events.flush()
+}
+
+// eachPartition calls do for each partition, with the ids in it that tuples were renamed to, and
+// the ids that these tuples began with.
+func (r *renamer) eachPartition(ctx context.Context, began *store[renamed],
+	do func(p int, ids map[uint64]uint64) error) error {
+	var rows []renamed
+	for p := range began.partitions() {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		var err error
+		if rows, err = began.peek(p, rows[:0]); err != nil {
+			return err
+		}
+		ids := make(map[uint64]uint64, len(rows))
+		for _, row := range rows {
+			ids[row.id] = row.began
+		}
+		if err := do(p, ids); err != nil {
+			return err
+		}
+	}
+	return nil
+}

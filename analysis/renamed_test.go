@@ -1,0 +1,166 @@
+package analysis
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+)
+
+// renaming looks which operators the answer says to give tuples other ids. Ids that it says to be
+// one tuple's must be so: they are joined in the truth, with which the answer is then compared.
+func (n *jobsTried) renaming(t *testing.T, j *simrun.Job, dir *runs.Directory) []string {
+	joined := joinedBy(analyze(t, dir, Options{}))
+	j.Join(joined)
+	n.joined += number(len(joined) > 0)
+	n.joinedTwice += number(len(joined) > 1)
+	return joined
+}
+
+// setAside notes that no path leads over the points at which operators end their work on tuples
+// that they sent on under other ids. If all edges are declared, nothing is set aside.
+func (w *truth) setAside(operators []string) {
+	w.asides = map[string]bool{}
+	for _, name := range operators {
+		w.asides[name+"/end"] = true
+	}
+	w.after = map[*simrun.Event]bool{}
+	for _, u := range w.job.Tuples {
+		for _, e := range u.Events {
+			for _, from := range e.Causes {
+				w.after[from] = w.after[from] || !w.asides[e.Point]
+			}
+		}
+	}
+	for _, u := range w.job.Tuples {
+		w.paths[u] = w.criticalPath(u)
+	}
+}
+
+// joinedBy returns the operators over which an answer joins the ids of tuples.
+func joinedBy(a *Answer) []string {
+	for _, f := range a.Findings {
+		names, _, found := strings.Cut(f.Text, ": each tuple there was made of one other")
+		if found {
+			return strings.Split(names, ", ")
+		}
+	}
+	return nil
+}
+
+// Operators send tuples on under other ids, in jobs in which anything else may happen, too. Whether
+// an answer joins the ids or not, every aggregate contains the truth or is withheld.
+func TestAnswersAboutRenamedTuplesAreTrue(t *testing.T) {
+	told := jobsTried{}
+	for i := 0; i < max(4, 24/seed.Share()) || told.joinedTwice < 3 && i < 300; i++ {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			rng := fixedJob(t, i)
+			answerOfJob(t, rng, simrun.RandomRenamingJob(rng, rng.IntN(3) == 0), &told)
+		})
+	}
+	t.Logf("%+v", told)
+	if told.joined*8 < told.jobs || told.joined == told.jobs || told.joinedTwice < 3 {
+		t.Errorf("%+v: too little was tried", told)
+	}
+}
+
+// chain has tuples that go from operator to operator. All operators but the last send them on under
+// other ids, and log links.
+func chain(t *testing.T, operators ...string) *runs.Directory {
+	channels := map[string]*simrun.Channel{}
+	log := func(name, handler string, node int, r simrun.Record) {
+		if channels[name] == nil {
+			channels[name] = &simrun.Channel{Node: node, Name: name, Handler: handler}
+		}
+		channels[name].Records = append(channels[name].Records, r)
+	}
+	now := uint64(simrun.Hz)
+	for tuple := range uint64(300) {
+		now += simrun.Hz / 100
+		id, at := tuple, now
+		log("source#0/send", "", 0, simrun.Record{Time: at, ID: id})
+		for i, name := range operators {
+			node := len(name) % 2
+			at += simrun.Hz / 1000
+			log(name+"#0/recv", "", node, simrun.Record{Time: at, ID: id})
+			if i == len(operators)-1 {
+				break
+			}
+			made := uint64(i+1)<<40 | tuple
+			at += simrun.Hz / 2000
+			log(name+"#0/links", "link", node, simrun.Record{ID: id, Child: made, IsLink: true})
+			log(name+"#0/send", "", node, simrun.Record{Time: at, ID: made})
+			id = made
+		}
+	}
+	var all []simrun.Channel
+	for _, name := range slices.Sorted(maps.Keys(channels)) {
+		simrun.InOrder(channels[name].Records)
+		all = append(all, *channels[name])
+	}
+	rng, parent := rand.New(rand.NewPCG(1, 1)), t.TempDir()
+	if err := simrun.Write(rng, parent, "chain", simrun.Nodes(rng, 2), all); err != nil {
+		t.Fatal(err)
+	}
+	return openRun(t, parent, "chain")
+}
+
+// A tuple to which two operators gave other ids has one path.
+func TestRenamedTuplesHaveOnePath(t *testing.T) {
+	a := analyze(t, chain(t, "parse", "join", "count"), Options{})
+	if len(a.Paths) != 1 || a.Paths[0].Tuples != 300 || len(a.EndToEnd) != 1 ||
+		len(a.Spans) != 5 {
+		t.Fatalf("%d whole spans, %d spans, paths %+v", len(a.EndToEnd), len(a.Spans), a.Paths)
+	}
+	whole := a.EndToEnd[0]
+	if whole.From != "source/send" || whole.To != "count/recv" || whole.All.Count != 300 ||
+		whole.Origin != "" {
+		t.Errorf("%s to %s, %d, origin %q", whole.From, whole.To, whole.All.Count, whole.Origin)
+	}
+	const took = simrun.Hz / 250 // three transfers of 1 ms, two computations of half a millisecond
+	if m := whole.All.Mean; m.Lo_cycles > took+1000 || m.Hi_cycles < took-1000 {
+		t.Errorf("the whole path takes %v cycles, want %d", m, took)
+	}
+}
+
+// If a tuple came to a point again under another id, its events there could not be told apart. So
+// its ids are not joined, and no event counts as repeated.
+func TestTupleThatComesBackKeepsItsIDs(t *testing.T) {
+	a := analyze(t, chain(t, "group", "group", "sink"), Options{})
+	for _, p := range a.Points {
+		if p.Duplicates > 0 {
+			t.Errorf("%d duplicates at %s", p.Duplicates, p.Name)
+		}
+	}
+	if names := joinedBy(a); names != nil {
+		t.Errorf("the ids are joined over %v", names)
+	}
+}
+
+// Each id of a tuple chooses the whole tuple, and only its events count.
+func TestTupleIsChosenByEachOfItsIDs(t *testing.T) {
+	dir := chain(t, "parse", "join", "count")
+	for _, id := range []uint64{7, 1<<40 | 7, 2<<40 | 7} {
+		a := analyze(t, dir, Options{Filter: Filter{IDs: [][2]uint64{{id, id}}}})
+		if len(a.EndToEnd) != 1 || a.EndToEnd[0].All.Count != 1 || a.Work.Tuples != 1 ||
+			uint64(a.Slowest[0].ID) != 7 {
+			t.Fatalf("id %d: %+v", id, a.EndToEnd)
+		}
+		for _, p := range a.Points {
+			inBins := uint64(0)
+			for _, n := range p.PerBin {
+				inBins += n
+			}
+			want := uint64(number(!strings.HasSuffix(p.Name, "/links")))
+			if p.Events != want || inBins != want || p.Tuples != want {
+				t.Errorf("id %d: %d events at %s, %d over time", id, p.Events, p.Name, inBins)
+			}
+		}
+	}
+}
