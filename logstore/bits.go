@@ -29,18 +29,31 @@ func appendPacked(dst []byte, values []uint64, base uint64, width int) []byte {
 	dst = grow(dst, size+8) // the loop writes whole words, and the last may reach beyond the end
 	out := dst[start : start+size+8]
 	mask := uint64(1)<<width - 1
-	var word uint64
-	var used, at uint
 	w := uint(width)
-	// Each round waits for the word of the previous round. So the first loop joins four narrow
-	// values, and adds them to the word in one round.
-	for ; w <= packLimit/4 && len(values) >= 4; values = values[4:] {
-		v := values[:4:4]
-		low := (v[0]-base)&mask | (v[1]-base)&mask<<(w&63)
-		high := (v[2]-base)&mask | (v[3]-base)&mask<<(w&63)
-		word |= (low | high<<(2*w&63)) << (used & 63)
+	var at uint
+	// Eight values take w bytes, so each eight begin with a new byte. If the values are narrow,
+	// four fit into a word, and no eight wait for the previous eight.
+	for ; w <= packLimit/4 && len(values) >= 8; values = values[8:] {
+		v := values[:8:8]
+		w := w & 63
+		low := (v[0]-base)&mask | (v[1]-base)&mask<<w
+		low |= ((v[2]-base)&mask | (v[3]-base)&mask<<w) << (2 * w & 63)
+		high := (v[4]-base)&mask | (v[5]-base)&mask<<w
+		high |= ((v[6]-base)&mask | (v[7]-base)&mask<<w) << (2 * w & 63)
+		to := out[at : at+w/2+8]
+		binary.LittleEndian.PutUint64(to, low)
+		binary.LittleEndian.PutUint64(to[w/2:], low>>(4*w&0x38)|high<<(4*w&7))
+		at += w
+	}
+	var word uint64
+	var used uint
+	// Each round waits for the word of the previous round. So this loop joins two values, and adds
+	// them to the word in one round.
+	for ; w <= packLimit/2 && len(values) >= 2; values = values[2:] {
+		v := values[:2:2]
+		word |= ((v[0]-base)&mask | (v[1]-base)&mask<<(w&63)) << (used & 63)
 		binary.LittleEndian.PutUint64(out[at:], word)
-		used += 4 * w
+		used += 2 * w
 		at += used >> 3
 		word >>= used & 0x38
 		used &= 7

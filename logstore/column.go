@@ -76,12 +76,13 @@ func viewColumn(words []uint64, c, width int) columnView {
 }
 
 func (v columnView) first() uint64 { return v.words[0] }
+func (v columnView) last() uint64  { return v.words[(v.rows-1)*v.width] }
 
 // columnEncoder contains the buffers for encoding columns. Its zero value is ready for use. One
 // goroutine at a time may use it.
 type columnEncoder struct {
-	// hurried makes the encoder two to three times as fast, and the columns larger. It encodes all
-	// values as differences, and does not compress symbols.
+	// hurried makes the encoder two to three times as fast, and the columns larger: see
+	// column_hurried.go.
 	hurried    bool
 	huffman    huff0.Scratch
 	values     []uint64
@@ -101,6 +102,11 @@ func (e *columnEncoder) appendCounters(dst []byte, column columnView,
 	if quantum == 0 || quantum > math.MaxInt64 {
 		quantum = 1
 	}
+	if e.hurried {
+		if out, yes := e.appendRising(dst, column, quantum); yes {
+			return out, column.first(), column.last()
+		}
+	}
 	d, lo, hi := e.deltas(column, quantum)
 	if d == nil && quantum > 1 {
 		quantum = 1
@@ -118,8 +124,11 @@ func (e *columnEncoder) appendValues(dst []byte, column columnView) []byte {
 		dst = append(dst, 1, numbersConstant)
 		return binary.LittleEndian.AppendUint64(dst, step)
 	}
+	if e.hurried {
+		return e.appendHurried(dst, column)
+	}
 	d, _, _ := e.deltas(column, 1)
-	if column.rows < 4*frameLength || e.hurried {
+	if column.rows < 4*frameLength {
 		return e.appendDeltas(dst, column.first(), 1, d)
 	}
 	asDelta := e.shapeOf(d).cost_bits
@@ -166,13 +175,18 @@ func (e *columnEncoder) gather(column columnView) []uint64 {
 }
 
 func (e *columnEncoder) appendDeltas(dst []byte, first, quantum uint64, deltas []uint64) []byte {
-	dst = append(dst, columnDelta)
-	dst = binary.LittleEndian.AppendUint64(dst, first)
-	dst = binary.AppendUvarint(dst, quantum)
+	dst = appendDeltaStart(dst, first, quantum)
 	if len(deltas) == 0 {
 		return dst
 	}
 	return e.appendNumbers(dst, deltas, 0)
+}
+
+// appendDeltaStart appends what precedes the numbers of a column of differences.
+func appendDeltaStart(dst []byte, first, quantum uint64) []byte {
+	dst = append(dst, columnDelta)
+	dst = binary.LittleEndian.AppendUint64(dst, first)
+	return binary.AppendUvarint(dst, quantum)
 }
 
 // deltas returns the signed differences between neighboring values of a column in units of quantum,

@@ -15,7 +15,11 @@ func (e *columnEncoder) appendNumbers(dst []byte, numbers []uint64, depth int) [
 		dst = append(dst, numbersConstant)
 		return binary.LittleEndian.AppendUint64(dst, numbers[0])
 	}
-	s := e.shapeOf(numbers)
+	return e.appendShaped(dst, numbers, e.shapeOf(numbers), depth)
+}
+
+// appendShaped appends numbers in a given shape, or whole if that is hardly larger.
+func (e *columnEncoder) appendShaped(dst []byte, numbers []uint64, s shape, depth int) []byte {
 	if s.cost_bits > 63.5 || depth > exceptionDepth {
 		return appendWhole(dst, numbers)
 	}
@@ -65,6 +69,9 @@ func (e *columnEncoder) appendSplit(dst []byte, numbers []uint64, s shape, depth
 		dst = binary.LittleEndian.AppendUint64(dst, s.base)
 		dst = append(dst, byte(s.low), 0, 0) // symbols have no bits, and there are no exceptions
 		return appendPacked(dst, numbers, s.base, s.low)
+	}
+	if e.hurried {
+		return e.appendEscaped(dst, numbers, s, depth)
 	}
 	e.symbols = slices.Grow(e.symbols[:0], len(numbers))[:len(numbers)]
 	symbols := e.symbols

@@ -14,32 +14,16 @@ type shape struct {
 	fits      bool    // it is known that no number has a high part
 }
 
-// shapeOf chooses a shape for numbers by a sample of them, evenly spaced.
+// shapeOf chooses a shape for numbers by a sample of them.
 func (e *columnEncoder) shapeOf(numbers []uint64) shape {
-	sample := numbers
-	if len(numbers) > sampleSize {
-		// The spacing is not a whole number, so that a period in the numbers does not coincide with
-		// the spacing.
-		step := uint64(len(numbers)-1) << 32 / (sampleSize - 1)
-		for i := range e.sample {
-			e.sample[i] = numbers[uint64(i)*step>>32]
-		}
-		sample = e.sample[:]
-	} else {
-		sample = e.sample[:copy(e.sample[:], numbers)]
-	}
-	// Sort the sample as signed numbers. The xor puts the negative numbers before the others.
-	const sign = 1 << 63
-	for i := range sample {
-		sample[i] ^= sign
-	}
-	slices.Sort(sample)
-	for i := range sample {
-		sample[i] ^= sign
-	}
 	if e.hurried {
-		return packedShape(sample, numbers)
+		least, most := int64(numbers[0]), int64(numbers[0])
+		for _, v := range numbers {
+			least, most = min(least, int64(v)), max(most, int64(v))
+		}
+		return packedShape(e.sampleOf(numbers, hurriedSample), least, most)
 	}
+	sample := e.sampleOf(numbers, sampleSize)
 	best := shape{cost_bits: math.Inf(1)}
 	for _, base := range [2]uint64{sample[0], sample[len(sample)/50]} {
 		if s := shapeFrom(sample, base); s.cost_bits < best.cost_bits {
@@ -52,25 +36,35 @@ func (e *columnEncoder) shapeOf(numbers []uint64) shape {
 	return best
 }
 
-// packedShape returns a shape with few high parts: at most 2 more low bits than nearly all numbers
-// of the sample need. sample is sorted as signed numbers.
-func packedShape(sample, numbers []uint64) shape {
-	n := len(sample)
-	base := sample[n/50]
-	low := bits.Len64(sample[n-1-n/50] - base)
-	least, most := int64(numbers[0]), int64(numbers[0])
-	for _, v := range numbers {
-		least, most = min(least, int64(v)), max(most, int64(v))
+// sampleOf returns a sample of size numbers, evenly spaced, or all numbers if there are not so
+// many. The sample is sorted as signed numbers.
+func (e *columnEncoder) sampleOf(numbers []uint64, size int) []uint64 {
+	var sample []uint64
+	if len(numbers) > size {
+		// The spacing is not a whole number, so that a period in the numbers does not coincide with
+		// the spacing.
+		step := uint64(len(numbers)-1) << 32 / uint64(size-1)
+		sample = e.sample[:size]
+		for i := range sample {
+			sample[i] = numbers[uint64(i)*step>>32]
+		}
+	} else {
+		sample = e.sample[:copy(e.sample[:], numbers)]
 	}
-	s := shape{base: base, low: low}
-	if all := bits.Len64(uint64(most - least)); all <= low+2 {
-		s = shape{base: uint64(least), low: all, fits: true}
+	sortSigned(sample)
+	return sample
+}
+
+// sortSigned sorts numbers as signed ones.
+func sortSigned(numbers []uint64) {
+	const sign = 1 << 63 // the xor puts the negative numbers before the others
+	for i := range numbers {
+		numbers[i] ^= sign
 	}
-	s.cost_bits = float64(s.low)
-	if s.low > packLimit {
-		s.cost_bits = 64 // appendNumbers then writes whole numbers
+	slices.Sort(numbers)
+	for i := range numbers {
+		numbers[i] ^= sign
 	}
-	return s
 }
 
 // shapeFrom returns the best shape with the given base. sample is sorted as signed numbers.

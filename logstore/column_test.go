@@ -39,6 +39,10 @@ var shapes = map[string]func(rng *rand.Rand, v []uint64){
 		c, mean := rng.Uint64(), math.Exp(rng.Float64()*30)
 		fill(v, func(int) uint64 { c += uint64(rng.ExpFloat64() * mean); return c })
 	},
+	"wrapping": func(rng *rand.Rand, v []uint64) {
+		c := -rng.Uint64N(1000)
+		fill(v, func(int) uint64 { c += rng.Uint64N(5); return c })
+	},
 	"falling": func(rng *rand.Rand, v []uint64) {
 		c := rng.Uint64()
 		fill(v, func(int) uint64 { c -= rng.Uint64N(1000); return c })

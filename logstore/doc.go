@@ -14,7 +14,8 @@
 // at most 1.15 × the entropy of its counter and id: TestSizeStaysNearEntropy checks this. One core
 // must write, and also read, 2 GB of records with consecutive ids a second. For other ids
 // compressing takes twice as long. If a writer has no time to compress a block, it sets
-// [Block.Hurried]. BenchmarkEvents measures all of this.
+// [Block.Hurried], and one core must write 2 GB of any records a second. BenchmarkEvents measures
+// all of this.
 //
 // # Limits
 //
