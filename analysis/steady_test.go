@@ -94,7 +94,7 @@ func TestSteadySharesAreFiltered(t *testing.T) {
 	}
 }
 
-// Losses in a part of the run are lost, alone and behind a filter.
+// Tuples that are lost in a part of the run count as lost, alone and behind a filter.
 func TestBurstsAreLost(t *testing.T) {
 	rng := seed.Random(t)
 	for i := range 500 / seed.Share() {

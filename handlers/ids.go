@@ -131,7 +131,7 @@ func (ids *IDs) Next() (id uint64, ok bool) {
 	return ids.prefix | count, true
 }
 
-// lease takes counts from the file for this program until it may use count.
+// lease takes counts from the file until this program may use the given count.
 func (ids *IDs) lease(count uint64) bool {
 	ids.leasing.Lock()
 	defer ids.leasing.Unlock()

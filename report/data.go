@@ -175,7 +175,7 @@ type Span struct {
 	To        string          `json:"to"`     // operator; the same for a computation
 	Points    string          `json:"points"` // where it begins and ends, as "from → to"
 	Means     string          `json:"means"`  // what tuples wait for, if the points show it
-	Nodes     []string        `json:"nodes"`  // the nodes of both ends; one if it is the same
+	Nodes     []string        `json:"nodes"`  // the nodes of both ends; one if both are the same
 	Scenarios []ScenarioCount `json:"scenarios"`
 	Verdict   Verdict         `json:"verdict"`
 	Count     int64           `json:"count"`

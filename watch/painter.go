@@ -331,7 +331,7 @@ func (p *painter) nodes() {
 	slices.SortFunc(p.Nodes, func(x, y Node) int { return strings.Compare(x.Name, y.Name) })
 }
 
-// unseen ends the remark about a node with events that the spans lack.
+// unseen is the end of a remark: about a node that has events which the spans lack.
 const unseen = ": paths may pass it unseen"
 
 // state says what is wrong with a node. If nothing is wrong, it returns an empty text.

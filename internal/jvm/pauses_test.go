@@ -40,7 +40,7 @@ func TestBarJavaPauses(t *testing.T) {
 	}
 	for _, java := range kit.Javas {
 		if java.Release == 21 {
-			continue // the bar is about 17 and 25; of 21 only a runtime is available
+			continue // the bar is about Java 17 and 25; of Java 21 only a runtime is here
 		}
 		for _, collector := range chosen {
 			rings := filepath.Join(dir, fmt.Sprint(java.Release, collector))

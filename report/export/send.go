@@ -147,7 +147,7 @@ func (e *Endpoint) try(request []byte) (asked time.Duration, err error) {
 				err = fmt.Errorf("no answer within %v", e.client.Timeout)
 			}
 		}
-		// This is how servers begin that speak only HTTP/2, as those of gRPC do.
+		// Servers that speak only HTTP/2, such as those of gRPC, begin like this.
 		const settings = `malformed HTTP response "\x00\x00`
 		switch text := err.Error(); {
 		case strings.Contains(text, settings):
