@@ -4,8 +4,8 @@
 #include "channel.h"
 
 /*
- * change does the same as the macro CHANGE: it replaces from by to. If alone is set, no other
- * writer can come in between, and a store is enough.
+ * change does the same as the macro CHANGE: it replaces the value from by the value to. If alone is
+ * set, no other writer can come in between, and a store is enough.
  */
 static inline bool change(uint64_t *word, uint64_t from, uint64_t to, bool alone)
 {

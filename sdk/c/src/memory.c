@@ -93,7 +93,7 @@ static int64_t group_left(const char *root, const struct files *files, const cha
 
 /*
  * controller splits a line of /proc/self/cgroup, "hierarchy:controllers:path". It returns the files
- * of the version, or NULL if the line is not about memory.
+ * of that version of control groups, or NULL if the line is not about memory.
  */
 static const struct files *controller(char *line, char **path)
 {
