@@ -66,6 +66,20 @@ func TestOrderThatBoundsLeaveOpen(t *testing.T) {
 	}
 }
 
+// One tuple of 20,000 whose order is sure does not decide the order of the others.
+func TestOneSurePairDecidesNothing(t *testing.T) {
+	const tuples = 20_000
+	for _, early := range []uint64{0, 40_000} {
+		x, y := everyTen(0, "x/recv", tuples, 10_000_000), everyTen(1, "y/recv", tuples, 10_000_100)
+		y.Records[tuples/2].Time -= early // surely before the tuple was at x/recv
+		a := analyze(t, write(t, everyTen(0, "source/send", tuples, 0), x, y), Options{})
+		if !says(a, FindUndecided, "/recv is undecided, because the bounds are wider than the "+
+			"time between them") {
+			t.Errorf("%d cycles early: findings %v", early, a.Findings)
+		}
+	}
+}
+
 // A finding says that a declared edge changes nothing, or how many tuples contradict it.
 func TestFindingsAboutDeclaredEdges(t *testing.T) {
 	late := everyTen(1, "b/recv", 20, 10_000_000)
