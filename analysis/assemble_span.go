@@ -133,7 +133,7 @@ func (a *assembler) findWithheld(out *Answer) {
 			why = why.with(a.told[i].kept(s))
 		}
 	}
-	reason := someOf(why.Why)
+	reason := why.Because()
 	if len(why.Why) == 0 {
 		reason = "they begin past the points where tuples begin, or several tuples share an id"
 	}

@@ -85,8 +85,7 @@ func TestBasis(t *testing.T) {
 	want := Basis{Reference: a.Reference, ThirdNodes: tscratio.ThirdAny,
 		Zero_cycles: uint64(a.Bins.From_cycles), Declared_ppm: a.Pairs[0].Declared_ppm,
 		Used_ppm: a.Pairs[0].Wander_ppm, Window_s: a.Pairs[0].Window_s, Relations: 1, Suspect: 1,
-		Kept: Sampled, Lacks: "sampled: sink/recv keeps only first-last; source/send keeps only " +
-			"first-last"}
+		Kept: Sampled, Lacks: "sampled: sink/recv and source/send keep only first-last"}
 	if len(bases) != 1 || bases[0] != want || want.Used_ppm <= want.Declared_ppm ||
 		want.Window_s != 10 || want.Zero_cycles == 0 {
 		t.Errorf("the basis is %+v, want %+v", bases, want)

@@ -44,8 +44,7 @@ func (c Completeness) with(d Completeness) Completeness {
 func (t *told) kept(s *source) Completeness {
 	c := Completeness{Kept: All}
 	if t.thins != "" {
-		c = c.with(Completeness{Sampled, []string{
-			fmt.Sprintf("%s keeps only %s", s.name, t.thins)}})
+		c = c.with(Completeness{Sampled, []string{s.name + keepsOnly + t.thins}})
 	}
 	if t.err != nil || !t.report.Whole() {
 		c = c.with(Completeness{Lossy, []string{
@@ -57,7 +56,7 @@ func (t *told) kept(s *source) Completeness {
 	}
 	for k := range t.report.Rows {
 		if len(t.report.Rows[k].Dropped) > 0 {
-			c = c.with(Completeness{Lossy, []string{fmt.Sprintf("%s dropped events", s.name)}})
+			c = c.with(Completeness{Lossy, []string{s.name + droppedEvents}})
 		}
 	}
 	return c
@@ -198,7 +197,7 @@ func (a *assembler) undecided(rank int) string {
 		c = c.with(Completeness{Unknown, []string{fmt.Sprintf("%d tuples share their ids with "+
 			"others, so what became of which is not known", n)}})
 	}
-	return strings.Join(c.Why, "; ")
+	return c.Because()
 }
 
 // past returns the points between two others that a tuple may have passed without an event, because

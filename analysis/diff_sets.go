@@ -52,13 +52,13 @@ func (a *Answer) chosen(c Change, joins bool) (rules, why string) {
 		case p.Completeness.Kept == Sampled && p.Rule != "":
 			all, last = append(all, fmt.Sprintf("the tuples of %s at %s", p.Rule, name)), p.Rule
 		default:
-			return "", someOf(p.Completeness.Why)
+			return "", p.Completeness.Because()
 		}
 	}
 	for _, l := range spansLike(c, []*Answer{a}) {
 		// The span may lack tuples for a reason that none of its points has.
 		if l.Completeness.Kept != All && (l.Completeness.Kept != Sampled || len(all) == 0) {
-			return "", someOf(l.Completeness.Why)
+			return "", l.Completeness.Because()
 		}
 	}
 	if len(all) == 0 {

@@ -95,7 +95,7 @@ func (p *Path) Unsure() string {
 			"before they begin", p.Backwards)
 	case p.Completeness.Lacks():
 		return "no order is proven, because logs do not have every tuple: " +
-			someOf(p.Completeness.Why)
+			p.Completeness.Because()
 	}
 	return ""
 }

@@ -16,7 +16,7 @@ func (a *assembler) noShares(mask uint64, total *critical) (sample, why string) 
 	sample, lack := a.sampledEnds(mask)
 	if len(lack.Why) > 0 {
 		return "", "the logs of points where tuples begin or end do not have every tuple: " +
-			someOf(lack.Why)
+			lack.Because()
 	}
 	ends := a.ends(mask)
 	lacking := a.graph.lacking & mask
@@ -25,11 +25,11 @@ func (a *assembler) noShares(mask uint64, total *critical) (sample, why string) 
 		name := a.in.points[a.graph.order[r]]
 		if ends&^(1<<r)&^a.graph.after[r] != 0 {
 			return "", fmt.Sprintf("a tuple may have gone on from %s unseen, and have no end: %s",
-				name, someOf(a.completeness(r, "").Why))
+				name, a.completeness(r, "").Because())
 		}
 		if a.found.points[r].duplicates > 0 && a.sampledByID(r) == "" {
 			return "", fmt.Sprintf("tuples have several events at %s, and the first may be "+
-				"lacking: %s", name, someOf(a.completeness(r, "").Why))
+				"lacking: %s", name, a.completeness(r, "").Because())
 		}
 	}
 	switch whole := total.surely + total.perhaps; {

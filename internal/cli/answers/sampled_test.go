@@ -81,8 +81,7 @@ func TestWhatIsSlowInThinnedLogs(t *testing.T) {
 			"\n  perhaps       source/send → worker/recv: 58",
 			" of 100 sampled tuples\n", "no order is proven, ",
 		}, []string{"100 sampled tuples", "no order is proven, because logs do not have every " +
-			"tuple: sink/recv keeps only xoy x=1 y=16, source/send keeps only xoy x=1 y=16, " +
-			"worker/recv keeps only xoy x=1 y=16"}},
+			"tuple: sink/recv, source/send and worker/recv keep only xoy x=1 y=16"}},
 		"a log in the middle lacks a part": {func(c []simrun.Channel) {
 			c[1].Records, c[1].Dropped = slices.Delete(c[1].Records, 100, 1000), 900
 		}, []string{
