@@ -13,6 +13,15 @@ cannot_run() {
     exit 77
 }
 
+# build_java [MAVEN'S OPTIONS]: builds the Java SDK. Only one part of make test builds it at a time:
+# the lock ends with the script, or with "exec 8>&-".
+build_java() {
+    mkdir -p bin
+    exec 8>bin/java.lock
+    flock 8
+    mvn --batch-mode --no-transfer-progress --quiet -f sdk/java/pom.xml package "$@"
+}
+
 have() { command -v "$1" >/dev/null 2>&1; }
 
 # find_root: sets as_root to a prefix that runs a command as root. It returns 1 if this user may not

@@ -269,17 +269,21 @@ func TestContainerFileCopiesWhatIsThere(t *testing.T) {
 var (
 	link     = regexp.MustCompile(`\]\(([^)#: ]+)[^)]*\)`)
 	fileWord = regexp.MustCompile(`(?:^|[\s\x60])` +
-		`((?:configs|systemd|bin|completions)/\S*|Containerfile)`)
+		`((?:configs|systemd|bin|completions|java)/\S*|Containerfile)`)
 )
 
-// The archive has all files that its documents name: the files in commands that operating.md shows,
-// and the pages and formats to which any page links. Only source files are not in the archive.
+// The archive has all files that its documents name: the files in commands that operating.md and
+// java-agent.md show, and the pages and formats to which any page links. Only source files are not
+// in the archive.
 func TestDocumentsPointAtWhatIsThere(t *testing.T) {
 	dir := archive(t)
-	for _, match := range fileWord.FindAllStringSubmatch(read(t, dir, "docs/operating.md"), -1) {
-		pattern := strings.Trim(match[1], "`,.;)")
-		if found, err := filepath.Glob(filepath.Join(dir, pattern)); err != nil || len(found) == 0 {
-			t.Errorf("docs/operating.md names %s, which is not there", pattern)
+	for _, page := range []string{"docs/operating.md", "docs/java-agent.md"} {
+		for _, match := range fileWord.FindAllStringSubmatch(read(t, dir, page), -1) {
+			pattern := strings.Trim(match[1], "`,.;):")
+			found, err := filepath.Glob(filepath.Join(dir, pattern))
+			if err != nil || len(found) == 0 {
+				t.Errorf("%s names %s, which is not there", page, pattern)
+			}
 		}
 	}
 	pages, err := filepath.Glob(filepath.Join(dir, "docs", "*.md"))
