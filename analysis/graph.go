@@ -33,8 +33,9 @@ type graph struct {
 	alone uint64
 	// inside has the ranks that another rank of the same actor follows.
 	inside uint64
-	// asides has the ranks of events that no later event waits for, although they may happen before
-	// it: the end of the work on a tuple that was sent on before. No path leads over them.
+	// asides has the ranks where an operator ends its work on a tuple that it has sent on. Such
+	// an event may happen before a later event of the tuple, but no later event waits for it. No
+	// path leads over an aside.
 	asides uint64
 	// lacking has the ranks of points whose logs do not have every tuple.
 	lacking uint64

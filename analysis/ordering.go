@@ -15,7 +15,7 @@ type ordering struct {
 	// decisive are the declared edges that decided whether an actor calls another.
 	decisive [][2]int
 	unproven [][2]int // pairs of points whose order the bounds leave open
-	asides   uint64   // points, as in graph
+	asides   uint64   // points, as in graph.asides
 }
 
 func matrix(n int) [][]bool {
@@ -174,8 +174,8 @@ func (in *input) setAside(e *evidence, o *ordering, declared [][]bool) {
 	}
 }
 
-// setAside sets a point aside: of the points before it, it keeps those of a mask, and those before
-// these.
+// setAside sets a point aside. Of the points that precede it, only those in the mask from, and
+// those that precede one of these, still precede it.
 func (o *ordering) setAside(p int, from uint64) {
 	o.asides |= 1 << p
 	keep := from &^ o.asides

@@ -29,11 +29,11 @@ type renamer struct {
 // renamed says which id a tuple began with.
 type renamed struct {
 	id, began uint64
-	operator  int32 // which renamed it last
+	operator  int32 // the operator that renamed it last
 }
 
-// handed says which points tuples pass under the id that an operator gets, and which under the id
-// that it gives them.
+// handed says at which points tuples have the id with which they enter an operator, and at which
+// they have the id that the operator gives them.
 type handed struct {
 	actor      string
 	from, made uint64 // masks
@@ -118,7 +118,8 @@ func (r *renamer) names() string {
 	return strings.Join(names, ", ")
 }
 
-// oneForOne finds the operators of which each link is the only one of its parent and of its child.
+// oneForOne finds the operators that make one tuple of one: each of their links is the only link of
+// its parent, and the only link of its child.
 func (r *renamer) oneForOne(ctx context.Context) error {
 	for _, by := range []struct {
 		store *store[logstore.Link]
@@ -203,7 +204,7 @@ func (r *renamer) follow(ctx context.Context) (*store[renamed], error) {
 	return done, errors.Join(next.flush(), ready.flush())
 }
 
-// eachRenaming calls tell for the links of a partition of children by which tuples are renamed.
+// eachRenaming calls tell for each link by which a tuple is renamed, in a partition of children.
 func (r *renamer) eachRenaming(p int, tell func(l logstore.Link, operator int)) error {
 	_, err := r.all.byKid.each(p, nil, func(of []logstore.Link, source int32) {
 		for _, l := range of {
@@ -219,8 +220,8 @@ func (r *renamer) eachRenaming(p int, tell func(l logstore.Link, operator int)) 
 type passed struct {
 	began    uint64
 	points   uint64 // a mask
-	operator int32  // that the id is from or goes to
-	twice    bool   // at one of the points
+	operator int32  // the operator that made this id, or that replaced it
+	twice    bool   // the tuple passed one of the points twice
 }
 
 // twice reports whether a tuple would pass a point twice under the id that it began with. Then its
@@ -420,8 +421,8 @@ func (r *renamer) choose(ctx context.Context, began *store[renamed], axes []axis
 	return events.flush()
 }
 
-// eachPartition calls do for each partition, with the ids in it that tuples were renamed to, and
-// the ids that these tuples began with.
+// eachPartition calls do for each partition, with the ids in it that tuples were renamed to, each
+// with the id that the tuple began with.
 func (r *renamer) eachPartition(ctx context.Context, began *store[renamed],
 	do func(p int, ids map[uint64]uint64) error) error {
 	var rows []renamed

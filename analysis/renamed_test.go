@@ -13,8 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// renaming looks which operators the answer says to give tuples other ids. Ids that it says to be
-// one tuple's must be so: they are joined in the truth, with which the answer is then compared.
+// renaming returns the operators that give tuples other ids, according to the answer. The truth
+// then joins the same ids, so that a wrong claim of the answer shows when the two are compared.
 func (n *jobsTried) renaming(t *testing.T, j *simrun.Job, dir *runs.Directory) []string {
 	joined := joinedBy(analyze(t, dir, Options{}))
 	j.Join(joined)

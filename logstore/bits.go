@@ -31,8 +31,8 @@ func appendPacked(dst []byte, values []uint64, base uint64, width int) []byte {
 	mask := uint64(1)<<width - 1
 	w := uint(width)
 	var at uint
-	// Eight values take w bytes, so each eight begin with a new byte. If the values are narrow,
-	// four fit into a word, and no eight wait for the previous eight.
+	// Eight values take w bytes, so every group of eight begins with a new byte. If the values are
+	// narrow, four of them fit into a word, and no group waits for the previous group.
 	for ; w <= packLimit/4 && len(values) >= 8; values = values[8:] {
 		v := values[:8:8]
 		w := w & 63

@@ -66,8 +66,8 @@ func (e *columnEncoder) incompressible(column columnView) bool {
 }
 
 // differences returns the differences between neighboring values of a column in units of quantum,
-// and the smallest and the largest of them as signed numbers. Instead of a difference that is not a
-// multiple of quantum, there is a number outside of ±2^63/quantum (exactInverse).
+// and the smallest and the largest of them as signed numbers. If a difference is not a multiple of
+// quantum, a number outside of ±2^63/quantum takes its place (see exactInverse).
 func (e *columnEncoder) differences(column columnView, quantum uint64) (
 	d []uint64, least, most int64) {
 	e.numbers = slices.Grow(e.numbers[:0], column.rows)[:column.rows-1]
@@ -100,7 +100,7 @@ func (e *columnEncoder) differences(column columnView, quantum uint64) (
 }
 
 // packedShape returns a shape with few high parts: at most 2 more low bits than nearly all numbers
-// of the sample need. sample is sorted as signed numbers. All numbers are from least to most.
+// of the sample need. sample is sorted as signed numbers. All numbers lie between least and most.
 func packedShape(sample []uint64, least, most int64) shape {
 	n := len(sample)
 	base := sample[n/50]

@@ -11,7 +11,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// An encoder that hurries uses at most 0.8 bytes more than the entropy for an event. Random ids are
+// An encoder that hurries uses for an event at most 0.8 bytes more than its entropy. Random ids are
 // copied as they are: any attempt to pack them would only take time.
 func TestHurriedBlocksStaySmall(t *testing.T) {
 	for _, name := range dataset.Names() {
@@ -49,7 +49,7 @@ func TestHurriedBlocksStaySmall(t *testing.T) {
 	}
 }
 
-// Random ids of 40 bits are packed: they take 5 bytes, and differences of them 41 bits.
+// Random ids of 40 bits are packed: as differences, they take 41 bits each instead of 64.
 func TestHurriedPacksIDsThatAreNotWide(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed.Of(t), 7))
 	ids := make([]uint64, MaxRows)

@@ -18,7 +18,8 @@ func (e *columnEncoder) appendNumbers(dst []byte, numbers []uint64, depth int) [
 	return e.appendShaped(dst, numbers, e.shapeOf(numbers), depth)
 }
 
-// appendShaped appends numbers in a given shape, or whole if that is hardly larger.
+// appendShaped appends numbers in a given shape, or as whole numbers if the shape saves hardly
+// anything.
 func (e *columnEncoder) appendShaped(dst []byte, numbers []uint64, s shape, depth int) []byte {
 	if s.cost_bits > 63.5 || depth > exceptionDepth {
 		return appendWhole(dst, numbers)

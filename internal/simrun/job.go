@@ -22,7 +22,7 @@ type Tuple struct {
 	ID      uint64
 	Events  []*Event
 	Parents []*Tuple // the tuples that it was made of
-	Renamed *Event   // the last event under its id before; nil: no operator gave it another id
+	Renamed *Event   // the last event under its previous id; nil: no operator gave it another id
 }
 
 // Job is a random job and what truly happened in it.
@@ -61,7 +61,7 @@ type shape struct {
 	filter      uint64 // one tuple in this many is dropped on purpose; 0: none
 	renaming    bool   // parse and detour send tuples on under other ids
 	forking     bool   // parse sometimes makes two tuples of one
-	ending      bool   // they log when their work on a tuple ends, after they sent it on
+	ending      bool   // both also log when their work on a tuple ends, after they sent it on
 
 	lose, repeat, resend float64
 	step                 func() uint64 // a random time
@@ -98,7 +98,7 @@ func randomJob(rng *rand.Rand, thin, renaming bool) *Job {
 	m.shape = randomShape(rng)
 	if m.renaming = renaming; renaming {
 		m.forking, m.ending, m.detour = rng.IntN(4) == 0, rng.IntN(2) == 0, rng.IntN(2) == 0
-		if rng.IntN(3) > 0 { // else most jobs have ids from which nothing can be told
+		if rng.IntN(3) > 0 { // otherwise, most jobs have ids from which nothing can be told
 			m.repeat, m.resend, m.colliding = 0, 0, false
 		}
 	}
