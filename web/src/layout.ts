@@ -66,7 +66,7 @@ export function parts(names: string[], edges: Edge[]): string[][] {
   return Array.from({ length: count }, (_, i) => names.filter((n) => part.get(n) === i));
 }
 
-/** edgeKey identifies the edges from one actor to another. */
+/** edgeKey identifies the edges from one operator to another. */
 export function edgeKey(e: Edge): string { return JSON.stringify([e.from, e.to]); }
 
 /** Layout has the place of each box, and the places between boxes through which an edge leads. */
