@@ -44,7 +44,8 @@ func TestJavaLibraryIsWhereMavenLooks(t *testing.T) {
 		pom := read(t, dir, at, name+"-"+field(d, "version")+".pom")
 		parent := regexp.MustCompile(`(?s)<parent>.*?</parent>`).FindString(pom)
 		name, version = field(parent, "artifactId"), field(parent, "version")
-		if of := filepath.Join(repository, name, version, name+"-"+version+".pom"); !exists(dir, of) {
+		of := filepath.Join(repository, name, version, name+"-"+version+".pom")
+		if !exists(dir, of) {
 			t.Errorf("%s has the parent %s, which is not there", at, of)
 		}
 	}
@@ -67,7 +68,8 @@ public class Program {
 // A program logs with the jars of the archive, and cprof of the archive shows its ring.
 func TestJavaLibraryLogs(t *testing.T) {
 	dir, work := archive(t), t.TempDir()
-	platform := map[string]string{"amd64": "linux-x86_64", "arm64": "linux-aarch_64"}[runtime.GOARCH]
+	platforms := map[string]string{"amd64": "linux-x86_64", "arm64": "linux-aarch_64"}
+	platform := platforms[runtime.GOARCH]
 	jars, err := filepath.Glob(filepath.Join(dir, repository, "*", "*", "*.jar"))
 	if err != nil {
 		t.Fatal(err)
