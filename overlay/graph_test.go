@@ -233,3 +233,21 @@ func TestNewRefuses(t *testing.T) {
 		}
 	}
 }
+
+// A node whose contacts are all dead joins as soon as it is given living ones.
+func TestNodeMeetsNewContacts(t *testing.T) {
+	f := newFleet(t, seed.Random(t), 3)
+	f.grow(20)
+	f.whole(time.Minute)
+	m := f.add("dead")
+	f.run(10 * time.Minute)
+	m.node.few, m.node.pausedUntil = true, f.now+FewPause // the longest pause
+	m.node.seekAt, m.node.seeks = m.node.pausedUntil, nil
+	if outs, ins := m.node.Neighbours(); len(outs)+len(ins) > 0 {
+		t.Fatalf("joined without a contact: %v, %v", outs, ins)
+	}
+	m.node.Meet(f.now, nil)
+	m.node.Meet(f.now, []Name{m.name, "", f.nodes[7].name})
+	f.watch(m)
+	f.whole(5 * time.Second)
+}

@@ -54,6 +54,22 @@ func (n *Node) know(name Name) {
 	}
 }
 
+// Meet gives the node other contacts, from somebody who knows members of the graph. If the node
+// lacks neighbours, it looks for them at once. An empty list changes nothing.
+func (n *Node) Meet(now Time, contacts []Name) {
+	n.at(now)
+	contacts = slices.DeleteFunc(slices.Clone(contacts),
+		func(name Name) bool { return !name.valid() || name == n.self })
+	if len(contacts) == 0 {
+		return
+	}
+	n.contacts = contacts[:min(len(contacts), MaxKnown)]
+	if n.freeOuts() > 0 || n.freeIns() > 0 {
+		n.few, n.pausedUntil, n.seekPause = false, 0, SeekPause
+		n.seekSoon()
+	}
+}
+
 // beginAgain returns a node at which a walk can start if there is no neighbour.
 func (n *Node) beginAgain() Name {
 	return choose(n.random, slices.Concat(n.contacts, n.known.values, n.lost))

@@ -31,6 +31,7 @@ var table = map[string]room{
 	"channel":  {0, nil, of(sys)},
 	"tscratio": {0, nil, nil},
 	"ntp":      {0, nil, nil},
+	"overlay":  {0, nil, nil},
 
 	"internal/plainfile": {0, nil, of(sys)},
 
@@ -41,17 +42,18 @@ var table = map[string]room{
 	"vnode":        {1, of("asm"), nil},
 	"minrtt":       {1, of("asm", "tscratio"), of(sys)},
 	"control":      {1, of("tscratio", "internal/plainfile"), of(sys, zmq4)},
-	"overlay":      {1, nil, nil},
+	"overlay/wire": {1, of("overlay"), nil},
 
 	"minrtt/zmqtransport": {2, of("minrtt"), of(sys, zmq4)},
 	"handlers":            {2, of("asm", "ring", "channel"), of(sys)},
 	"drain":               {2, of("ring", "logstore", "channel", "handlertable"), of(sys)},
 	"runs":                {2, of("logstore", "tscratio", "internal/plainfile"), of(sys, yaml)},
-	"tscclient":           {2, of("asm", "minrtt", "tscratio", "control", "host"), of(sys)},
+	"tscclient": {2, of("asm", "minrtt", "tscratio", "control", "host", "overlay",
+		"overlay/wire"), of(sys)},
 
 	"returntrip": {3, of("asm", "handlers"), of(sys)},
 	"coordinator": {3, of("minrtt", "tscratio", "control", "handlertable", "runs", "host",
-		"internal/plainfile"),
+		"overlay", "overlay/wire", "internal/plainfile"),
 		of(sys, prometheus)},
 	"analysis": {3, of("logstore", "tscratio", "runs", "ntp"), of(sys, hdr)},
 	"agent": {3, of("asm", "channel", "ring", "logstore", "drain", "tscclient", "control",
