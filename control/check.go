@@ -23,6 +23,7 @@ const (
 	MaxTrains       = 10_000 // trains of a batch
 	MaxTargets      = 5_000
 	MaxKeyBytes     = 64
+	MaxNeighbours   = 64 // nodes in a Neighbours, contacts in a Graph
 	SecretBytes     = 32 // bytes of a ProbeSecret
 
 	maxSecrets    = 4
@@ -151,6 +152,9 @@ func (m *Register) check() error {
 			return err
 		}
 	}
+	if err := checkLine("graph", m.Graph); err != nil {
+		return err
+	}
 	if m.ProbeAddress != "" {
 		if err := checkAddress(m.ProbeAddress); err != nil {
 			return err
@@ -250,7 +254,7 @@ func (m *Probing) check() error {
 	if len(m.Targets) > MaxTargets {
 		return fmt.Errorf("%d targets, more than %d", len(m.Targets), MaxTargets)
 	}
-	if len(m.Targets) == 0 {
+	if len(m.Targets) == 0 && !m.Neighbours {
 		return nil
 	}
 	for i := range m.Targets {
@@ -341,6 +345,42 @@ func (m *ProbeSecrets) check() error {
 		if s.Number == 0 || len(s.Bytes) != SecretBytes {
 			return fmt.Errorf("secret %d of %d bytes: want a number and %d bytes",
 				s.Number, len(s.Bytes), SecretBytes)
+		}
+	}
+	return nil
+}
+
+func (m *Graph) check() error {
+	switch {
+	case m.Degree < 2 || m.Degree > MaxNeighbours/2:
+		return fmt.Errorf("degree is %d, not 2 to %d", m.Degree, MaxNeighbours/2)
+	case len(m.Issuers) < 1 || len(m.Issuers) > maxSecrets:
+		return fmt.Errorf("%d issuers, not 1 to %d", len(m.Issuers), maxSecrets)
+	case len(m.Contacts) > MaxNeighbours:
+		return fmt.Errorf("%d contacts, more than %d", len(m.Contacts), MaxNeighbours)
+	case len(m.Signature) > MaxKeyBytes:
+		return fmt.Errorf("signature of %d bytes, more than %d", len(m.Signature), MaxKeyBytes)
+	}
+	for _, key := range m.Issuers {
+		if len(key) > MaxKeyBytes {
+			return fmt.Errorf("key of an issuer has %d bytes, more than %d", len(key), MaxKeyBytes)
+		}
+	}
+	for _, c := range m.Contacts {
+		if err := checkLine("contact", c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Neighbours) check() error {
+	if len(m.Names) > MaxNeighbours {
+		return fmt.Errorf("%d neighbours, more than %d", len(m.Names), MaxNeighbours)
+	}
+	for _, n := range m.Names {
+		if err := checkName("neighbour", n); err != nil {
+			return err
 		}
 	}
 	return nil

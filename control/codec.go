@@ -19,7 +19,7 @@ import (
 type Version struct{ Major, Minor uint8 }
 
 // Current is the version that this program speaks.
-var Current = Version{2, 1}
+var Current = Version{2, 2}
 
 func (v Version) String() string { return fmt.Sprintf("%d.%d", v.Major, v.Minor) }
 

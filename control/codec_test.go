@@ -27,6 +27,7 @@ var examples = []Message{
 		Quantum_cycles: 26, CoreSlack_cycles: 170, Number: 3, Virtual: true, Machine: "m", Cores: 4,
 		Capabilities: []string{CanProbe, CanRun}, ProbeAddress: "192.0.2.1:4000", Software: "s",
 		Facts: json.RawMessage(`{"cpu":"x"}`), Frequency: exampleFrequency, OpenRun: "r",
+		Graph: "a 192.0.2.1:4001 k",
 	},
 	&Welcome{Server: "s", Heartbeat_ns: 1e9, Dead_ns: 4e9, Generation: 1<<63 + 1},
 	&Refusal{Code: NameTaken, Text: "no"},
@@ -57,8 +58,10 @@ var examples = []Message{
 		Targets: []Target{
 			{Peer: "c", PeerEpoch: "e3", Address: "192.0.2.3:1", Nominal_hz: 1e9},
 		},
-		Period_ns: 4,
+		Neighbours: true, Period_ns: 4,
 	},
+	&Graph{Degree: 7, Issuers: [][]byte{{1}, {2}}, Signature: []byte{3}, Contacts: []string{"c"}},
+	&Neighbours{Names: []string{"b", "c"}},
 	&Run{Name: "tuesday", Close: true},
 	&RunState{
 		Name: "tuesday", Closed: true, Channels: 2, Missing: []string{"x"},
@@ -85,10 +88,6 @@ var examples = []Message{
 		Made_cycles: 1<<63 + 17, Bits: 11, Lost: 1<<63 + 12, Left: 13,
 		Channels: exampleSampled,
 	},
-}
-
-var exampleFrequency = &Frequency{
-	Lo_millihz: 2_600_000_000_000, Hi_millihz: 2_600_000_002_000, Clock: "c",
 }
 
 var exampleTrains = []Train{
@@ -160,7 +159,7 @@ func TestExamplesSetEveryField(t *testing.T) {
 }
 
 func TestBytesOfMessages(t *testing.T) {
-	const header = "43504354" + "02" + "01" // magic, version
+	const header = "43504354" + "02" + "02" // magic, version
 	const request = "0000000000000102"
 	tests := []struct {
 		m    Message

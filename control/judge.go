@@ -151,7 +151,7 @@ func (s *Server) passes(g *gate, from sender, request uint64, m Message) bool {
 			return false
 		}
 	case *Ping, *Pong, *Done, *Load, *Trains, *RunState, *TableState, *Files, *Chunk,
-		*Snapshot, *SnapshotState, *Sample:
+		*Snapshot, *SnapshotState, *Sample, *Neighbours:
 		if !from.registered {
 			s.refuse(from, request, ReasonUnregistered, NotRegistered,
 				fmt.Sprintf("%s from a peer that is not registered", m.Kind()))

@@ -36,6 +36,8 @@ const (
 	KindProbeSecrets  Kind = 28
 	KindWatch         Kind = 36
 	KindSample        Kind = 37
+	KindGraph         Kind = 38
+	KindNeighbours    Kind = 39
 )
 
 // kinds contains the name of every kind and a function that makes its message.
@@ -73,6 +75,8 @@ var kinds = map[Kind]struct {
 	KindProbeSecrets:  {"probe secrets", func() Message { return new(ProbeSecrets) }},
 	KindWatch:         {"watch", func() Message { return new(Watch) }},
 	KindSample:        {"sample", func() Message { return new(Sample) }},
+	KindGraph:         {"graph", func() Message { return new(Graph) }},
+	KindNeighbours:    {"neighbours", func() Message { return new(Neighbours) }},
 }
 
 func (k Kind) String() string {

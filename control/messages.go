@@ -63,6 +63,9 @@ type Register struct {
 	// OpenRun names the run that the node has opened and not closed. For the server, the run may
 	// have ended meanwhile.
 	OpenRun string `json:"open_run,omitempty"`
+
+	// Graph is the node's name in the graph (package overlay/wire); "": it takes no part.
+	Graph string `json:"graph,omitempty"`
 }
 
 // Frequency is an interval that contains the mean rate of a counter, as measured by a clock.
@@ -157,12 +160,28 @@ type Probe struct {
 }
 
 // Probing orders trains with many nodes in turn, one train every Period_ns. The order is valid
-// until the next Probing. A Probing without targets ends the trains. The node answers the order
-// with a Done. Afterwards it sends, from time to time, Trains with request 0.
+// until the next Probing. A Probing without targets and neighbours ends the trains. The node
+// answers the order with a Done. Afterwards it sends, from time to time, Trains with request 0.
 type Probing struct {
 	Manner
-	Targets   []Target `json:"targets"`
-	Period_ns int64    `json:"period_ns"`
+	Targets    []Target `json:"targets"`
+	Neighbours bool     `json:"neighbours,omitempty"` // probe the graph's outgoing neighbours, too
+	Period_ns  int64    `json:"period_ns"`
+}
+
+// Graph makes a node join the graph of a large fleet, or tells it newer keys and contacts. The node
+// answers with a Done. It stays in the graph while the server is away.
+type Graph struct {
+	Degree    int      `json:"degree"` // how many nodes each node probes, and is probed by
+	Issuers   [][]byte `json:"issuers"`
+	Signature []byte   `json:"signature"` // of Register.Graph, by one of the Issuers
+	Contacts  []string `json:"contacts,omitempty"`
+}
+
+// Neighbours tells the server which nodes a node probes along the edges of the graph. The server
+// does not answer it.
+type Neighbours struct {
+	Names []string `json:"names"`
 }
 
 // Trains reports trains that a node ran with a peer. The server answers with an Ack that contains
@@ -303,6 +322,8 @@ func (*Probe) Kind() Kind         { return KindProbe }
 func (*Trains) Kind() Kind        { return KindTrains }
 func (*Ack) Kind() Kind           { return KindAck }
 func (*Probing) Kind() Kind       { return KindProbing }
+func (*Graph) Kind() Kind         { return KindGraph }
+func (*Neighbours) Kind() Kind    { return KindNeighbours }
 func (*Run) Kind() Kind           { return KindRun }
 func (*RunState) Kind() Kind      { return KindRunState }
 func (*Table) Kind() Kind         { return KindTable }

@@ -84,3 +84,7 @@ func TestLargestSampleIsLetIn(t *testing.T) {
 		t.Errorf("%d bytes, %v, want at most %d", size(frames), err, maxSmall)
 	}
 }
+
+var exampleFrequency = &Frequency{
+	Lo_millihz: 2_600_000_000_000, Hi_millihz: 2_600_000_002_000, Clock: "c",
+}

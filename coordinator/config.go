@@ -18,8 +18,13 @@ type Config struct {
 	SweepEvery time.Duration // 0: sweep only when nodes join, and around runs
 	Settle     time.Duration // after a node joins, how long to wait for more nodes before the sweep
 
+	// AllPairs is the size of the largest fleet in which all pairs of nodes are measured. In a
+	// larger one each node measures Degree others, along the edges of a graph.
+	AllPairs int
+	Degree   int
+
 	// Budget is the number of exchanges per second that all nodes together make while a run is
-	// open.
+	// open. In a fleet of more than AllPairs nodes, each node makes as many as in one of AllPairs.
 	Budget         int
 	TrainExchanges int // number of exchanges in each train of an open run
 
@@ -69,6 +74,8 @@ func DefaultConfig() Config {
 		Sweep:          defaultSweep(),
 		SweepEvery:     time.Minute,
 		Settle:         500 * time.Millisecond,
+		AllPairs:       30,
+		Degree:         7,
 		Budget:         2000,
 		TrainExchanges: 5,
 		AnswerLimit:    5 * time.Second,
@@ -100,6 +107,11 @@ func (c Config) Validate() error {
 	case c.SweepEvery < 0 || c.Settle < 0:
 		return fmt.Errorf("sweep_every %v, settle %v: want no negative time",
 			c.SweepEvery, c.Settle)
+	case c.Degree < 2 || c.Degree > control.MaxNeighbours/2:
+		return fmt.Errorf("degree %d: want 2 to %d", c.Degree, control.MaxNeighbours/2)
+	case c.AllPairs <= c.Degree || c.AllPairs > maxNodes:
+		return fmt.Errorf("all_pairs %d: want more than the degree, which is %d, and at most %d",
+			c.AllPairs, c.Degree, maxNodes)
 	case c.Budget < 1 || c.Budget > 1_000_000:
 		return fmt.Errorf("budget %d: want 1 to 1,000,000 exchanges a second", c.Budget)
 	case c.AnswerLimit <= 0 || c.FlushEvery <= 0 || c.Return < 0:

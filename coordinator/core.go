@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/overlay/wire"
 )
 
 // network is how a core reaches its peers. *control.Server implements it.
@@ -70,6 +71,8 @@ type core struct {
 
 	renewed time.Time // when all nodes last got new secrets for probe keys
 	rekeyAt time.Time // when probers get keys made from new secrets; zero: no secret is new
+
+	issuer *wire.Issuer // signs the names of the graph's members
 
 	watch watching
 
@@ -200,6 +203,9 @@ func (c *core) handle(in control.Incoming) {
 		return
 	case *control.Sample:
 		c.sampled(n, m)
+		return
+	case *control.Neighbours:
+		c.hasNeighbours(n, m)
 		return
 	}
 	if p := c.pending[in.Request]; in.Request != 0 && p != nil && p.node == n {

@@ -30,6 +30,7 @@ type fakeClient struct {
 	offset   uint64
 	rate     float64 // cycles per nanosecond
 	probing  *control.Probing
+	member   *fakeMember // its part in the graph; nil: none
 	turn     int
 	due      time.Duration // when the next of its own trains begins
 	report   uint64
@@ -182,10 +183,13 @@ func (c *fakeClient) receive(request uint64, m control.Message) {
 	case *control.Probing:
 		c.send(request, &control.Done{})
 		c.probing = nil
-		if len(m.Targets) > 0 {
+		if len(m.Targets) > 0 || m.Neighbours {
 			c.probing = m
 			c.probeLater()
 		}
+	case *control.Graph:
+		c.send(request, &control.Done{})
+		c.member.joinGraph(m)
 	case *control.Ack:
 		c.unacked = slices.DeleteFunc(c.unacked, func(t *control.Trains) bool {
 			acked := t.Report <= m.Report
@@ -327,7 +331,15 @@ func (c *fakeClient) probeOn() {
 	if p == nil {
 		return
 	}
-	target := p.Targets[c.turn%len(p.Targets)]
+	targets := p.Targets
+	if p.Neighbours {
+		targets = append(slices.Clone(targets), c.member.targets()...)
+	}
+	if len(targets) == 0 {
+		c.probeLater()
+		return
+	}
+	target := targets[c.turn%len(targets)]
 	c.turn++
 	to := c.f.clients[target.Peer]
 	if to != nil && to.state == running && !to.cut && !c.cut && c.f.answered(c, to, target.Key) {

@@ -56,6 +56,7 @@ type job struct {
 	Key     string
 	Public  string // client: the server's public key; server: the directory of clients' keys
 	State   string // the server's state directory
+	Graph   bool   // server: the fleet counts as large
 
 	Node   tscratio.Node
 	Listen netip.AddrPort
@@ -146,7 +147,11 @@ func (j job) serve(key control.Key) error {
 	if err != nil {
 		return err
 	}
-	s, err := NewServer(link, faultsConfig(), store, log)
+	config := faultsConfig()
+	if j.Graph {
+		config.AllPairs, config.Degree, config.Settle = 3, 2, time.Second
+	}
+	s, err := NewServer(link, config, store, log)
 	if err != nil {
 		return err
 	}

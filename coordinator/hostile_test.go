@@ -223,6 +223,11 @@ func TestNodesWithoutEnd(t *testing.T) {
 		t.Errorf("%d nodes are known", n)
 	}
 	m := f.core.copyFleet()()
+	if len(m.Pairs) > 0 || len(m.Unhealthy) > 1 {
+		t.Errorf("%d pairs are listed, unhealthy %.200q", len(m.Pairs), m.Unhealthy)
+	}
+	f.core.config.AllPairs = maxNodes
+	m = f.core.copyFleet()()
 	if len(m.Pairs) != 2*maxNeverMeasured ||
 		!strings.Contains(m.Unhealthy[0], "12501500 more pairs were never measured") {
 		t.Errorf("%d pairs are listed, unhealthy %.200q", len(m.Pairs), m.Unhealthy)

@@ -163,6 +163,25 @@ const maxNeverMeasured = 1000
 
 // addNeverMeasured lists the pairs that should have been measured but never were.
 func (s *fleetCopy) addNeverMeasured(c *core) {
+	if c.large() {
+		var lonely []string
+		for _, n := range c.sorted() {
+			if n.probing() && len(n.graph.neighbours) == 0 {
+				lonely = append(lonely, n.name())
+			}
+		}
+		if len(lonely) > 0 {
+			s.matrix.Unhealthy = append(s.matrix.Unhealthy, fmt.Sprintf("%d nodes measure nobody, "+
+				"because they have no neighbours in the graph: %s", len(lonely),
+				strings.Join(lonely[:min(len(lonely), 10)], ", ")))
+		}
+		for _, p := range c.edges() {
+			if _, ok := c.current[p]; !ok && len(s.pairs) < len(c.current)+maxNeverMeasured {
+				s.addNever(p[0], p[1])
+			}
+		}
+		return
+	}
 	var all []*node
 	for _, n := range c.sorted() {
 		if n.takesPart() {
@@ -187,12 +206,15 @@ func (s *fleetCopy) addNeverMeasured(c *core) {
 				return
 			}
 			if _, ok := c.current[[2]string{a.name(), b.name()}]; !ok {
-				key := pairKey{a: a.name(), b: b.name()}
-				s.pairs = append(s.pairs, pairCopy{pair: pair{key: key}, neverMeasured: true})
+				s.addNever(a.name(), b.name())
 				left--
 			}
 		}
 	}
+}
+
+func (s *fleetCopy) addNever(a, b string) {
+	s.pairs = append(s.pairs, pairCopy{pair: pair{key: pairKey{a: a, b: b}}, neverMeasured: true})
 }
 
 // matrix computes a Matrix in the background and passes it to the function then. However many

@@ -28,6 +28,8 @@ type node struct {
 	load       *control.Load // its newest load
 	keys       probeKeys
 
+	graph membership
+
 	share share
 
 	watched []watched // its newest Samples, oldest first, while somebody watches
@@ -125,6 +127,7 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 	c.pushTable(n)
 	c.joinRun(n)
 	c.renewSecret(n)
+	c.tellGraph()
 	c.targetsChanged()
 	if n.probing() { // if other nodes cannot probe it yet, takesSecret does this later
 		c.sweepBy = c.now().Add(c.config.Settle)
@@ -139,6 +142,9 @@ func (c *core) admit(in control.Incoming, r *control.Register) (control.Code, er
 	}
 	other := tscratio.Node{Name: r.Name + "'", Epoch: "-", Nominal_hz: 1e9}
 	if _, err := tscratio.NewPair(nodeOf(*r), other, c.config.Assumptions); err != nil {
+		return control.Malformed, err
+	}
+	if err := checkGraphName(r); err != nil {
 		return control.Malformed, err
 	}
 	if err := c.mayBe(r.Name, in.Key); err != nil {

@@ -29,3 +29,60 @@ func (c *core) sortedPairs() []pairKey {
 	})
 	return keys
 }
+
+// graphRounds returns the edges of the graph between the given nodes, in rounds of disjoint pairs.
+// If only new edges are wanted, it leaves out those that were measured before.
+func (c *core) graphRounds(names []string, onlyNew bool) [][][2]string {
+	return disjoint(slices.DeleteFunc(c.edges(), func(p [2]string) bool {
+		_, a := slices.BinarySearch(names, p[0])
+		_, b := slices.BinarySearch(names, p[1])
+		return !a || !b || onlyNew && c.measured(p)
+	}))
+}
+
+// disjoint puts pairs into rounds. Each round contains as many of the remaining pairs as possible,
+// but no two that have a node in common.
+func disjoint(pairs [][2]string) (rounds [][][2]string) {
+	for len(pairs) > 0 {
+		busy := map[string]bool{}
+		var round, rest [][2]string
+		for _, p := range pairs {
+			if busy[p[0]] || busy[p[1]] {
+				rest = append(rest, p)
+				continue
+			}
+			busy[p[0]], busy[p[1]] = true, true
+			round = append(round, p)
+		}
+		rounds, pairs = append(rounds, round), rest
+	}
+	return rounds
+}
+
+// roundsOf returns all pairs of the numbers 0 to n−1, in rounds of disjoint pairs. If n is even,
+// there are n−1 rounds. If n is odd, there are n rounds, and in each of them a different number has
+// no partner.
+//
+// This is the circle method: one number stands still, the other numbers walk around it, and numbers
+// that face each other form a pair.
+func roundsOf(n int) [][][2]int {
+	if n < 2 {
+		return nil
+	}
+	m := n + n%2 // if n is odd, the number n stands for "no partner"
+	rounds := make([][][2]int, 0, m-1)
+	for r := range m - 1 {
+		round := make([][2]int, 0, m/2)
+		for i := range m / 2 {
+			a, b := (r+i)%(m-1), (r+m-1-i)%(m-1)
+			if i == 0 {
+				b = m - 1
+			}
+			if a < n && b < n {
+				round = append(round, [2]int{min(a, b), max(a, b)})
+			}
+		}
+		rounds = append(rounds, round)
+	}
+	return rounds
+}

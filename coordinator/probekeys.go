@@ -127,9 +127,15 @@ func (c *core) revoked(in control.Incoming) {
 	if in.Peer != "" {
 		return
 	}
+	if err := c.newIssuer(); err != nil {
+		c.log.Error("make new keys for the graph", "error", err)
+	}
 	for _, n := range c.sorted() {
 		n.keys.alone = true
 		c.renewSecret(n)
+		if !n.graph.told.IsZero() {
+			c.tellMember(n)
+		}
 	}
 }
 

@@ -31,6 +31,7 @@ type realFleet struct {
 	star    *netns.Star
 	dir     string
 	asker   *asker
+	graph   bool // the fleet counts as large
 	server  *exec.Cmd
 	clients []*realClient
 }
@@ -46,11 +47,16 @@ const serverPort = 7330
 
 func newRealFleet(t *testing.T, r *rand.Rand, nodes int) *realFleet {
 	t.Helper()
+	return startRealFleet(t, r, nodes, false)
+}
+
+func startRealFleet(t *testing.T, r *rand.Rand, nodes int, graph bool) *realFleet {
+	t.Helper()
 	star, err := netns.NewStar(nodes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &realFleet{t: t, star: star, dir: t.TempDir()}
+	f := &realFleet{t: t, star: star, dir: t.TempDir(), graph: graph}
 	t.Cleanup(f.end)
 	id, err := tscclient.Identify("parent", tscclient.Kept{})
 	if err != nil {
@@ -164,7 +170,7 @@ func (f *realFleet) command(j job) *exec.Cmd {
 func (f *realFleet) startServer() {
 	f.server = f.start(netns.Hub, job{
 		Address: f.address(), Key: filepath.Join(f.dir, "server.secret"),
-		Public: filepath.Join(f.dir, "clients"), State: f.dir,
+		Public: filepath.Join(f.dir, "clients"), State: f.dir, Graph: f.graph,
 	})
 }
 

@@ -340,6 +340,7 @@ func (c *core) targetsChanged() {
 			probing = append(probing, n)
 		}
 	}
+	large := c.large()
 	for _, n := range probing {
 		m := &control.Probing{}
 		if open {
@@ -349,19 +350,17 @@ func (c *core) targetsChanged() {
 				Attempts: o.Attempts, UserStamps: o.UserStamps, Spin_ns: int64(o.Spin),
 			}
 			// Beside its TrainExchanges exchanges, a train has one to warm up and one to close it.
-			packets := int64(len(probing)) * int64(c.config.TrainExchanges+2)
+			nodes := min(len(probing), c.config.AllPairs)
+			packets := int64(nodes) * int64(c.config.TrainExchanges+2)
 			m.Period_ns = max(1, packets*int64(time.Second)/int64(c.config.Budget))
+			m.Neighbours = large
 			for _, p := range probing {
-				if p != n {
+				if p != n && !large {
 					m.Targets = append(m.Targets, n.target(p))
 				}
 			}
 		}
-		c.ask(n, m, c.config.AnswerLimit, "an order to probe", func(_ control.Message, err error) {
-			if err != nil {
-				c.log.Warn("node does not probe on its own", "error", err)
-			}
-		})
+		c.orderProbing(n, m)
 	}
 }
 

@@ -224,6 +224,9 @@ func (c *core) restore() error {
 	if _, err := c.store.readJSON("table.json", &c.table); err != nil {
 		return err
 	}
+	if err := c.restoreIssuer(); err != nil {
+		return err
+	}
 	var nodes []notedNode
 	if _, err := c.store.readJSON("nodes.json", &nodes); err != nil {
 		return err

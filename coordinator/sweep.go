@@ -105,13 +105,19 @@ func (c *core) startSweep(why string, o SweepOptions, ended func(*SweepStatus)) 
 		}
 	}
 	s.nodes = len(names)
-	for _, round := range roundsOf(len(names)) {
-		var pairs [][2]string
-		for _, p := range round {
-			pairs = append(pairs, [2]string{names[p[0]], names[p[1]]})
+	if c.large() {
+		s.rounds = c.graphRounds(names, why == joined)
+	} else {
+		for _, round := range roundsOf(len(names)) {
+			var pairs [][2]string
+			for _, p := range round {
+				pairs = append(pairs, [2]string{names[p[0]], names[p[1]]})
+			}
+			s.rounds = append(s.rounds, pairs)
 		}
-		s.pairs += len(pairs)
-		s.rounds = append(s.rounds, pairs)
+	}
+	for _, round := range s.rounds {
+		s.pairs += len(round)
 	}
 	s.total = len(s.rounds)
 	c.sweep, c.sweepBy = s, time.Time{}
@@ -139,7 +145,7 @@ func (c *core) stepSweep() {
 	switch {
 	case !c.sweepBy.IsZero() && !now.Before(c.sweepBy):
 		// This cannot fail: no sweep is under way, and the options are the configured ones.
-		_ = c.startSweep("nodes joined", c.config.Sweep, nil)
+		_ = c.startSweep(joined, c.config.Sweep, nil)
 	case c.config.SweepEvery > 0 && now.Sub(c.swept) >= c.config.SweepEvery:
 		_ = c.startSweep("regular", c.config.Sweep, nil)
 	}
@@ -165,6 +171,9 @@ func (c *core) nextRound() {
 	c.look()
 }
 
+// joined is the reason of a sweep that measures new nodes, or new edges in a large fleet.
+const joined = "nodes joined"
+
 // maxMends is the largest number of passes over failed pairs. If such a pass completes no pair, no
 // other follows.
 const maxMends = 3
@@ -188,20 +197,7 @@ func (c *core) mend() bool {
 			again = append(again, p)
 		}
 	}
-	// Each round contains as many disjoint pairs as possible.
-	for len(again) > 0 {
-		busy := map[string]bool{}
-		var round, rest [][2]string
-		for _, p := range again {
-			if busy[p[0]] || busy[p[1]] {
-				rest = append(rest, p)
-				continue
-			}
-			busy[p[0]], busy[p[1]] = true, true
-			round = append(round, p)
-		}
-		s.rounds, again = append(s.rounds, round), rest
-	}
+	s.rounds = disjoint(again)
 	if len(s.rounds) == 0 {
 		return false
 	}

@@ -35,10 +35,13 @@ type Client struct {
 	busy    chan struct{}
 	probers map[proberKey]*prober // used only by the goroutine that holds busy
 
-	mu        sync.Mutex
-	secret    minrtt.Secret   // the keys that Key returns derive from it; zero: Key returns none
-	given     []minrtt.Secret // secrets passed to Accept
-	node      tscratio.Node   // this node, with its present epoch
+	mu     sync.Mutex
+	secret minrtt.Secret   // the keys that Key returns derive from it; zero: Key returns none
+	given  []minrtt.Secret // secrets passed to Accept
+
+	neighbours minrtt.Secret // the keys of neighbours in the graph derive from it; zero: none yet
+
+	node      tscratio.Node // this node, with its present epoch
 	pairs     pairs
 	probing   probing
 	observers []*func(Outcome) // replaced, never modified: they are called without the lock
@@ -163,6 +166,25 @@ func (c *Client) Key() minrtt.Key {
 	return c.secret.Key(mathrand.Uint64())
 }
 
+// keyFor returns the key of a neighbour in the graph, always the same until renewNeighbours.
+func (c *Client) keyFor(neighbour uint64) minrtt.Key {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.neighbours.Number == 0 {
+		c.neighbours = minrtt.NewSecret()
+		c.accept()
+	}
+	return c.neighbours.Key(neighbour)
+}
+
+// renewNeighbours invalidates all keys that keyFor has returned so far.
+func (c *Client) renewNeighbours() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.neighbours = minrtt.NewSecret()
+	c.accept()
+}
+
 // Accept gives the client secrets besides the one from which Key derives keys. From now on the
 // client answers probes whose keys are derived from these secrets. The secrets of an earlier call
 // stay valid for a moment, so that trains under way can finish.
@@ -186,8 +208,10 @@ func (c *Client) RenewSecret() {
 // accept passes all valid secrets to the answerer. The caller must have locked c.mu.
 func (c *Client) accept() {
 	secrets := slices.Clone(c.given)
-	if c.secret.Number != 0 {
-		secrets = append(secrets, c.secret)
+	for _, s := range []minrtt.Secret{c.secret, c.neighbours} {
+		if s.Number != 0 {
+			secrets = append(secrets, s)
+		}
 	}
 	c.answerer.Accept(secrets)
 }

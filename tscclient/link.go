@@ -62,6 +62,7 @@ type Link struct {
 	config  LinkConfig
 	control *control.Client
 	reports *reports
+	graph   *graph
 	blind   func() // ends the calls of the method observe
 
 	ctx     context.Context
@@ -71,6 +72,9 @@ type Link struct {
 
 	mu    sync.Mutex
 	state LinkState
+
+	probing sync.Mutex       // held while the client's peers are set
+	order   *control.Probing // the order in force; nil: none
 }
 
 // These are pauses between attempts to register. After a refusal for a lasting reason, attempts are
@@ -110,16 +114,22 @@ func Connect(c *Client, config LinkConfig) (*Link, error) {
 		_, _ = rand.Read(b[:]) // never fails
 		config.Register.Instance = hex.EncodeToString(b[:])
 	}
-	dialed, err := control.Dial(config.Server)
-	if err != nil {
+	l := &Link{client: c, config: config, again: make(chan struct{}, 1)}
+	var err error
+	if l.graph, err = listenGraph(l); err != nil {
 		return nil, err
 	}
-	l := &Link{client: c, config: config, control: dialed, again: make(chan struct{}, 1)}
+	if l.control, err = control.Dial(config.Server); err != nil {
+		l.graph.socket.Close()
+		return nil, err
+	}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	l.reports = newReports(l.sendReport)
 	l.blind = c.Observe(l.observe)
 	l.state.Since = time.Now()
-	l.running.Add(3)
+	l.running.Add(5)
+	go l.graph.run()
+	go l.graph.receive()
 	go l.keep()
 	go l.receive()
 	go l.flush()
@@ -165,6 +175,9 @@ func (l *Link) Close() error {
 		cancel()
 	}
 	l.blind()
+	if l.ctx.Err() == nil {
+		l.graph.leave()
+	}
 	l.stop()
 	err := l.control.Close()
 	l.running.Wait()
@@ -229,6 +242,7 @@ func (l *Link) register() (*control.Welcome, error) {
 	r.Name, r.Epoch, r.Nominal_hz = n.Name, epoch, n.Nominal_hz
 	r.Quantum_cycles, r.CoreSlack_cycles = n.Quantum_cycles, n.CoreSlack_cycles
 	r.ProbeAddress = l.config.Advertise.String()
+	r.Graph = string(l.graph.socket.Name())
 	if !r.Can(control.CanProbe) {
 		r.Capabilities = append([]string{control.CanProbe}, r.Capabilities...)
 	}
@@ -252,7 +266,7 @@ func (l *Link) register() (*control.Welcome, error) {
 	l.state.Registrations++
 	l.mu.Unlock()
 	if another { // the new process does not know the orders of the old process
-		_ = l.client.SetPeers(nil, l.client.Config().Manner, Budget{})
+		_ = l.probe(nil)
 	}
 	l.config.Log.Info("registered", "server", l.config.Server.Server, "node", r.Name,
 		"epoch", epoch, "probes at", r.ProbeAddress)
@@ -367,7 +381,7 @@ func (l *Link) receive() {
 // out such orders in the order in which they arrived, so that the last order stays in force.
 func holds(m control.Message) bool {
 	switch m.(type) {
-	case *control.Table, *control.Run, *control.Probing, *control.ProbeSecrets:
+	case *control.Table, *control.Run, *control.Probing, *control.ProbeSecrets, *control.Graph:
 		return true
 	}
 	return false
@@ -409,6 +423,8 @@ func (l *Link) obey(m control.Message) control.Message {
 	case *control.ProbeSecrets:
 		l.client.Accept(secretsOf(m))
 		answer = &control.Done{}
+	case *control.Graph:
+		answer, err = &control.Done{}, l.graph.order(m)
 	case *control.LoadRequest:
 		answer, err = measureLoad(l.ctx, l.client, time.Duration(m.Over_ns))
 	default:

@@ -148,8 +148,8 @@ func reported(t minrtt.Train) control.Train {
 // continuous starts or ends the client's own probing. The period in the order limits the number of
 // trains. The client's configured budget limits their CPU time and bytes.
 func (l *Link) continuous(m *control.Probing) (control.Message, error) {
-	if len(m.Targets) == 0 {
-		if err := l.client.SetPeers(nil, l.client.Config().Manner, Budget{}); err != nil {
+	if len(m.Targets) == 0 && !m.Neighbours {
+		if err := l.probe(nil); err != nil {
 			return nil, err
 		}
 		ctx, cancel := context.WithTimeout(l.ctx, answerTimeout)
@@ -157,11 +157,39 @@ func (l *Link) continuous(m *control.Probing) (control.Message, error) {
 		l.flushNow(ctx) // report the last trains of the probing that ends
 		return &control.Done{}, nil
 	}
+	if err := l.probe(m); err != nil {
+		return nil, err
+	}
+	return &control.Done{}, nil
+}
+
+// probe makes the client probe as an order says. Nil: it ends the probing.
+func (l *Link) probe(m *control.Probing) error {
+	l.probing.Lock()
+	defer l.probing.Unlock()
+	return l.setPeers(m)
+}
+
+// setPeers does what probe does. The caller must have locked l.probing.
+func (l *Link) setPeers(m *control.Probing) error {
+	if m == nil {
+		l.order = nil
+		return l.client.SetPeers(nil, l.client.Config().Manner, Budget{})
+	}
 	peers := make([]Peer, len(m.Targets))
+	named := map[string]bool{}
 	for i, t := range m.Targets {
 		var err error
 		if peers[i], err = peerOf(t); err != nil {
-			return nil, err
+			return err
+		}
+		named[t.Peer] = true
+	}
+	if m.Neighbours {
+		for _, p := range l.graph.peers() {
+			if !named[p.Node.Name] {
+				peers = append(peers, p)
+			}
 		}
 	}
 	budget := l.client.Config().Budget
@@ -170,9 +198,32 @@ func (l *Link) continuous(m *control.Probing) (control.Message, error) {
 		budget.TrainsPerSecond = min(ordered, maxTrainsPerSecond)
 	}
 	if err := l.client.SetPeers(peers, mannerOf(m.Manner), budget); err != nil {
-		return nil, err
+		return err
 	}
-	return &control.Done{}, nil
+	l.order = m
+	return nil
+}
+
+// probePeers sets the client's peers again after the node's neighbours in the graph changed.
+func (l *Link) probePeers() {
+	l.probing.Lock()
+	defer l.probing.Unlock()
+	if l.order == nil || !l.order.Neighbours {
+		return
+	}
+	if err := l.setPeers(l.order); err != nil {
+		l.config.Log.Warn("neighbours are not probed", "why", err)
+	}
+}
+
+// describe returns what another node needs to probe this one, except a key.
+func (l *Link) describe() control.Target {
+	n := l.client.Node()
+	return control.Target{
+		Peer: n.Name, PeerEpoch: n.Epoch, Address: l.config.Advertise.String(),
+		Nominal_hz: n.Nominal_hz, Quantum_cycles: n.Quantum_cycles,
+		CoreSlack_cycles: n.CoreSlack_cycles,
+	}
 }
 
 const maxTrainsPerSecond = 10_000
@@ -198,6 +249,7 @@ func (l *Link) flush() {
 			return
 		case <-ticker.C:
 			l.flushNow(l.ctx)
+			l.graph.report(l.ctx)
 		}
 	}
 }

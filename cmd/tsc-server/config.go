@@ -30,6 +30,8 @@ type config struct {
 	QuietLimit     time.Duration `mapstructure:"quiet_limit"`
 	QuietBusy      float64       `mapstructure:"quiet_busy"`
 	QuietBytes     uint64        `mapstructure:"quiet_bytes"`
+	AllPairs       int           `mapstructure:"all_pairs"`
+	Neighbours     int           `mapstructure:"neighbours"`
 	Budget         int           `mapstructure:"budget"`
 	WanderPPM      float64       `mapstructure:"wander_ppm"`
 	Window         time.Duration `mapstructure:"window"`
@@ -63,7 +65,10 @@ func addFlags(cmd *cobra.Command) {
 		"share of its cores that a quiet node may use")
 	f.Uint64("quiet-bytes", d.Sweep.Quiet.BytesASecond,
 		"bytes a second that a quiet node may send or receive")
-	f.Int("budget", d.Budget, "exchanges a second of the whole fleet while a run is open")
+	f.Int("all-pairs", d.AllPairs, "size of the largest fleet in which all pairs are measured")
+	f.Int("neighbours", d.Degree, "how many others each node of a larger fleet measures")
+	f.Int("budget", d.Budget, "exchanges a second of the whole fleet while a run is open; "+
+		"in a fleet larger than --all-pairs, of as many nodes")
 	f.Float64("wander-ppm", float64(d.Assumptions.Wander)/float64(tscratio.PPM),
 		"how far the relative rate of two counters is assumed to move within the window, in ppm")
 	f.Duration("window", d.Assumptions.Window,
@@ -113,6 +118,7 @@ func defaultState() string {
 // coordinator converts the configuration into that of package coordinator.
 func (c config) coordinator() coordinator.Config {
 	d := coordinator.DefaultConfig()
+	d.AllPairs, d.Degree = c.AllPairs, c.Neighbours
 	d.SweepEvery, d.Heartbeat, d.Dead, d.Budget = c.SweepEvery, c.Heartbeat, c.Dead, c.Budget
 	d.Sweep.Trains, d.Sweep.Exchanges, d.Sweep.Width = c.SweepTrains, c.SweepExchanges, c.SweepWidth
 	d.Sweep.Quiet.Limit, d.Sweep.Quiet.BytesASecond = c.QuietLimit, c.QuietBytes

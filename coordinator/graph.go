@@ -1,0 +1,203 @@
+package coordinator
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/overlay"
+	"github.com/cloudprofiler/cloudprofiler/overlay/wire"
+)
+
+// This file is the server's part in large fleets. In these, not all pairs of nodes probe each
+// other. The nodes keep up a random graph (package overlay) and probe along its edges. The server
+// signs the names under which nodes take part, gives them contacts to begin with, and hears from
+// each node which others it probes.
+
+const (
+	// maxContacts is the number of contacts that a node is given. Some may be dead.
+	maxContacts = 8
+
+	// lonelyAgain is the time after which a node without neighbours is given other contacts.
+	lonelyAgain = 5 * time.Second
+)
+
+// membership is what the server knows of a node's part in the graph.
+type membership struct {
+	told       time.Time // when it was told keys and contacts; zero: not since it registered
+	neighbours []string  // the nodes to which it has edges, by its last report
+	probing    []byte    // the last order to probe on its own, encoded
+}
+
+// notedIssuer is the form in which the issuer of names is written to disk.
+type notedIssuer struct {
+	Seed []byte `json:"seed"`
+}
+
+// newIssuer replaces the issuer of names. Names that only the former issuer signed are then invalid
+// to all nodes that hear of the new one.
+func (c *core) newIssuer() error {
+	noted := notedIssuer{wire.NewSeed()}
+	if err := c.store.writeJSON("issuer.json", noted); err != nil {
+		return err
+	}
+	return c.useIssuer(noted)
+}
+
+func (c *core) useIssuer(noted notedIssuer) (err error) {
+	c.issuer, err = wire.NewIssuer(noted.Seed)
+	return err
+}
+
+// restoreIssuer continues with the issuer of the previous server process, because nodes that have
+// not come back yet trust no other.
+func (c *core) restoreIssuer() error {
+	var noted notedIssuer
+	there, err := c.store.readJSON("issuer.json", &noted)
+	switch {
+	case err != nil:
+		return err
+	case there:
+		return c.useIssuer(noted)
+	}
+	return c.newIssuer()
+}
+
+// large reports whether the fleet is so large that only neighbours in the graph are measured.
+func (c *core) large() bool {
+	n := 0
+	for _, node := range c.nodes {
+		if node.takesPart() {
+			n++
+		}
+	}
+	return n > c.config.AllPairs
+}
+
+// checkGraphName returns why a node may not have the name in the graph with which it registers, or
+// nil.
+func checkGraphName(r *control.Register) error {
+	if r.Graph == "" {
+		return nil
+	}
+	card, err := wire.ParseName(overlay.Name(r.Graph))
+	if err == nil && card.Node != r.Name {
+		err = fmt.Errorf("name %q in the graph is not of node %q", r.Graph, r.Name)
+	}
+	return err
+}
+
+// tellGraph tells nodes that do not know it yet that they are members of the graph.
+func (c *core) tellGraph() {
+	if !c.large() {
+		return
+	}
+	for _, n := range c.sorted() {
+		if n.graph.told.IsZero() {
+			c.tellMember(n)
+		}
+	}
+}
+
+func (c *core) tellMember(n *node) {
+	name := n.registered.Graph
+	if name == "" || !n.takesPart() {
+		return
+	}
+	m := &control.Graph{
+		Degree: c.config.Degree, Issuers: [][]byte{c.issuer.Public()},
+		Signature: c.issuer.Sign(overlay.Name(name)), Contacts: c.contacts(n),
+	}
+	n.graph.told = c.now()
+	c.ask(n, m, c.config.AnswerLimit, "its part in the graph", func(_ control.Message, err error) {
+		if err != nil {
+			c.log.Warn("node is not in the graph", "node", n.name(), "error", err)
+			if n.alive() {
+				n.graph.told = time.Time{} // tellGraph tries again
+			}
+		}
+	})
+}
+
+// contacts returns some members of the graph. A node that is told of no other begins a graph of its
+// own. So if no member is known to be alive, contacts returns former ones.
+func (c *core) contacts(n *node) (names []string) {
+	var members, former []string
+	for _, other := range c.sorted() {
+		switch name := other.registered.Graph; {
+		case other == n || name == "":
+		case other.alive() && !other.graph.told.IsZero():
+			members = append(members, name)
+		case !other.alive():
+			former = append(former, name)
+		}
+	}
+	if len(members) == 0 {
+		members = former
+	}
+	rand.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
+	return members[:min(len(members), maxContacts)]
+}
+
+// hasNeighbours processes a node's report of its neighbours.
+func (c *core) hasNeighbours(n *node, m *control.Neighbours) {
+	n.graph.neighbours = m.Names[:min(len(m.Names), c.config.Degree)]
+	if len(m.Names) == 0 && c.now().Sub(n.graph.told) >= lonelyAgain {
+		c.tellMember(n)
+	}
+	if c.sweepBy.IsZero() && slices.ContainsFunc(c.edgesOf(n), func(p [2]string) bool {
+		return !c.measured(p)
+	}) {
+		c.sweepBy = c.now().Add(c.config.Settle)
+	}
+}
+
+// edgesOf returns the pairs of a node and its neighbours, as far as they can be measured.
+func (c *core) edgesOf(n *node) (pairs [][2]string) {
+	if !n.probing() {
+		return nil
+	}
+	for _, name := range n.graph.neighbours {
+		if other := c.nodes[name]; other != nil && other != n && other.probing() {
+			pairs = append(pairs, [2]string{min(n.name(), name), max(n.name(), name)})
+		}
+	}
+	return pairs
+}
+
+// edges returns the pairs of neighbours in the graph, sorted.
+func (c *core) edges() [][2]string {
+	all := map[[2]string]bool{}
+	for _, n := range c.nodes {
+		for _, p := range c.edgesOf(n) {
+			all[p] = true
+		}
+	}
+	return sortedPairs(all)
+}
+
+// measured reports whether two nodes were measured with each other in their present epochs.
+func (c *core) measured(p [2]string) bool {
+	key, ok := c.current[p]
+	return ok && key.epochA == c.nodes[p[0]].registered.Epoch &&
+		key.epochB == c.nodes[p[1]].registered.Epoch
+}
+
+// orderProbing orders a node to probe on its own, unless it has the same order already.
+func (c *core) orderProbing(n *node, m *control.Probing) {
+	text, err := json.Marshal(m)
+	if err == nil && bytes.Equal(text, n.graph.probing) {
+		return
+	}
+	n.graph.probing = text
+	c.ask(n, m, c.config.AnswerLimit, "an order to probe", func(_ control.Message, err error) {
+		if err != nil {
+			n.graph.probing = nil
+			c.log.Warn("node does not probe on its own", "error", err)
+		}
+	})
+}

@@ -1,0 +1,119 @@
+package coordinator
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/asm"
+	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// TestPrivilegedLargeFleet opens a run of real processes in namespaces that probe along a graph. It
+// kills the server and a client, and relates all pairs from the run's files.
+func TestPrivilegedLargeFleet(t *testing.T) {
+	privileged.Need(t)
+	r := seed.Random(t)
+	const nodes = 10
+	f := startRealFleet(t, r, nodes, true)
+	f.wait()
+	f.until("each node measures two others", func() bool { return f.degrees(2, "") })
+	var status RunStatus
+	f.question(AskStartRun, RunRequest{Name: "large"}, &status)
+	f.until("the run is open", func() bool {
+		f.question(AskRun, nil, &status)
+		return status.Phase == PhaseOpen
+	})
+	begun := asm.Counter()
+	f.moreTrains(&status)
+	kill(f.server)
+	dead := f.clients[r.IntN(nodes)]
+	dead.fault = "killed"
+	kill(dead.process)
+	f.startServer()
+	f.wait()
+	f.until("the nodes measure others instead of the dead one", func() bool {
+		return f.degrees(2, dead.job.Node.Name)
+	})
+	f.moreTrains(&status)
+	if got := f.check(); got > 2*3*2*nodes {
+		t.Errorf("%d bounds: more than of neighbours now and before", got)
+	}
+	ended := asm.Counter()
+	f.question(AskStopRun, nil, &status)
+	f.until("the run is finished", func() bool {
+		f.question(AskRun, nil, &status)
+		return status.Phase == PhaseComplete
+	})
+	dir, err := runs.Open(status.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	f.wantRelated(r, dir, begun, ended)
+}
+
+// degrees reports whether each node but one has pairs with at least so many others, none of them
+// that one.
+func (f *realFleet) degrees(least int, but string) bool {
+	f.t.Helper()
+	var m Matrix
+	f.question(AskNodes, nil, &m)
+	with := map[string]int{}
+	for _, p := range m.Pairs {
+		if !p.Old && p.Trains > 0 {
+			with[p.From]++
+		}
+	}
+	return !slices.ContainsFunc(f.clients, func(c *realClient) bool {
+		n := c.job.Node.Name
+		return n != but && with[n] < least
+	}) && with[but] == 0
+}
+
+// wantRelated relates random pairs of nodes from a run's files, by way of any number of third
+// nodes, and compares the bounds with the truth.
+func (f *realFleet) wantRelated(r *rand.Rand, dir *runs.Directory, begun, ended uint64) {
+	f.t.Helper()
+	pairs, missing := dir.Relations()
+	if len(missing) > 0 {
+		f.t.Logf("missing %v", missing)
+	}
+	var all []*tscratio.Relation
+	for _, p := range pairs {
+		if both, err := relations(p); err == nil {
+			all = append(all, both...)
+		}
+	}
+	closure, err := tscratio.NewClosure(all, tscratio.ThirdAgreed)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	truths, names, longer, unknown := f.truths(), f.wellNodes(), 0, 0
+	for range 1000 {
+		from, into := names[r.IntN(len(names))], names[r.IntN(len(names))]
+		instant := begun + r.Uint64N(ended-begun)
+		got, err := closure.Translate(from, into, truths[from].Reading(instant))
+		if err != nil {
+			unknown++
+			continue
+		}
+		truth := truths[into].Reading(instant)
+		if from != into && (truth < got.Lo || truth > got.Hi) {
+			f.t.Errorf("FALSE: %s in cycles of %s is %v by %v and %v, and %d in truth",
+				from, into, got.Interval, got.LoPath, got.HiPath, truth)
+		}
+		if len(got.LoPath) > 3 {
+			longer++
+		}
+	}
+	f.t.Logf("%d relations; of 1,000 bounds %d rest on several third nodes, and %d are not known",
+		len(all), longer, unknown)
+	if longer < 20 || unknown > 200 {
+		f.t.Errorf("of 1,000 bounds %d rest on several third nodes, and %d are not known", longer,
+			unknown)
+	}
+}

@@ -1,0 +1,326 @@
+package coordinator
+
+import (
+	"hash/fnv"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/overlay"
+	"github.com/cloudprofiler/cloudprofiler/overlay/wire"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// A fakeMember is a simulated client's part in the graph: a real overlay.Node on the simulated
+// network.
+type fakeMember struct {
+	c      *fakeClient
+	name   overlay.Name
+	node   *overlay.Node // nil: the server has not told the client
+	wake   time.Duration
+	told   []*control.Graph
+	report []string
+}
+
+// asMember gives a client a name in the graph. The client registers with it from now on.
+func (c *fakeClient) asMember() {
+	address := netip.AddrPortFrom(netip.MustParseAddr("10.0.0.1"), uint16(5000+len(c.f.clients)))
+	identity, err := wire.NewIdentity(c.register.Name, address)
+	if err != nil {
+		c.f.t.Fatal(err)
+	}
+	c.member = &fakeMember{c: c, name: identity.Name}
+	c.register.Graph = string(identity.Name)
+}
+
+// joinGraph carries out the server's order.
+func (m *fakeMember) joinGraph(order *control.Graph) {
+	f := m.c.f
+	m.told = append(m.told, order)
+	var contacts []overlay.Name
+	for _, c := range order.Contacts {
+		contacts = append(contacts, overlay.Name(c))
+	}
+	if m.node == nil {
+		node, err := overlay.New(overlay.Config{Name: m.name, Degree: order.Degree, Transport: m,
+			Random: rand.New(rand.NewPCG(f.r.Uint64(), 0)), Contacts: contacts})
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		m.node, m.wake = node, -1
+	} else {
+		m.node.Meet(f.time, contacts)
+	}
+	m.report = nil
+	m.watch()
+}
+
+// Send is the network between members.
+func (m *fakeMember) Send(to overlay.Name, msg overlay.Message) {
+	f := m.c.f
+	card, _ := wire.ParseName(to)
+	other := f.clients[card.Node]
+	if m.c.cut || other == nil {
+		return
+	}
+	f.after(200*time.Microsecond, func() {
+		if x := other.member; other.state == running && !other.cut && x != nil && x.name == to &&
+			x.node != nil {
+			x.node.Receive(f.time, m.name, msg)
+			x.watch()
+		}
+	})
+}
+
+// watch makes sure that the node's next Tick comes in time, and reports its neighbours.
+func (m *fakeMember) watch() {
+	outs, _ := m.node.Neighbours()
+	names := []string{}
+	for _, o := range outs {
+		card, _ := wire.ParseName(o)
+		names = append(names, card.Node)
+	}
+	slices.Sort(names)
+	if m.report == nil || !slices.Equal(names, m.report) {
+		m.report = names
+		m.c.send(0, &control.Neighbours{Names: names})
+	}
+	at := max(m.node.Next(), m.c.f.time+time.Millisecond)
+	if m.wake >= 0 && m.wake <= at {
+		return
+	}
+	m.wake = at
+	m.c.f.after(at-m.c.f.time, func() {
+		if m.wake == at && m.c.state == running {
+			m.wake = -1
+			m.node.Tick(m.c.f.time)
+			m.watch()
+		}
+	})
+}
+
+// targets returns what the client needs to probe its neighbours.
+func (m *fakeMember) targets() (all []control.Target) {
+	outs, _ := m.node.Neighbours()
+	for _, o := range outs {
+		card, _ := wire.ParseName(o)
+		to := m.c.f.clients[card.Node]
+		h := fnv.New64a()
+		h.Write([]byte(m.name))
+		for _, secret := range to.answerer.secrets {
+			all = append(all, control.Target{Peer: card.Node, PeerEpoch: to.register.Epoch,
+				Key: secret.Key(h.Sum64()).Encode()})
+			break
+		}
+	}
+	return all
+}
+
+// largeFleet returns a fleet of members, in which not all pairs are measured.
+func largeFleet(t *testing.T, nodes int) *fleet {
+	t.Helper()
+	config := testConfig()
+	config.AllPairs, config.Degree, config.Settle = 5, 3, 5*time.Second
+	f := newFleet(t, config)
+	for _, name := range names(nodes) {
+		f.join(name)
+		f.clients[name].asMember() // the message that registers it has not been encoded yet
+		f.clients[name].connect()
+	}
+	return f
+}
+
+// wantGraph runs until every running client has as many neighbours as the degree.
+func (f *fleet) wantGraph(limit time.Duration) {
+	f.t.Helper()
+	if !f.run(limit, func() bool {
+		for _, c := range f.clients {
+			if c.state == running && (c.member.node == nil ||
+				len(c.member.report) != f.config.Degree) {
+				return false
+			}
+		}
+		return true
+	}) {
+		f.t.Fatalf("the graph is not regular after %v", limit)
+	}
+}
+
+// In a large fleet only neighbours in the graph are measured, by sweeps and by runs. All other
+// pairs are related by way of third nodes, and what follows is true.
+func TestLargeFleetMeasuresNeighbours(t *testing.T) {
+	const nodes = 18
+	f := largeFleet(t, nodes)
+	f.wantGraph(time.Minute)
+	f.run(time.Minute, func() bool { return f.core.sweep == nil && f.core.sweepBy.IsZero() })
+	edges := f.core.edges()
+	if len(edges) < nodes*2 || len(edges) > nodes*f.config.Degree {
+		t.Fatalf("%d edges", len(edges))
+	}
+	for _, p := range edges {
+		if !f.core.measured(p) {
+			t.Errorf("%v was not measured", p)
+		}
+	}
+	if f.clashes > 0 {
+		t.Errorf("%d times a node was in two pairs at once", f.clashes)
+	}
+	f.openRun("large")
+	began := len(f.core.pairs)
+	f.run(20*time.Second, nil)
+	for _, c := range f.clients {
+		if c.probing == nil || !c.probing.Neighbours || len(c.probing.Targets) > 0 {
+			t.Fatalf("%s has the order %+v", c.register.Name, c.probing)
+		}
+	}
+	m := f.wantTrue()
+	// A few edges may have been replaced meanwhile.
+	if len(f.core.pairs) > began*5/4 || len(m.Pairs) > 3*len(edges) || !m.Healthy() {
+		t.Errorf("%d pairs before the run, %d after, %d in the matrix, unhealthy %.300q",
+			began, len(f.core.pairs), len(m.Pairs), m.Unhealthy)
+	}
+	f.wantRelated()
+}
+
+// wantRelated relates random pairs of nodes and compares their bounds with the truth.
+func (f *fleet) wantRelated() {
+	f.t.Helper()
+	var all []*tscratio.Relation
+	for _, p := range f.core.pairs {
+		if p.run == nil { // an edge of before the run
+			continue
+		}
+		if both, err := relations(p.run); err == nil {
+			all = append(all, both...)
+		}
+	}
+	closure, err := tscratio.NewClosure(all, tscratio.ThirdAgreed)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	far := 0
+	nodes := names(len(f.clients))
+	for range 500 {
+		from, into := nodes[f.r.IntN(len(nodes))], nodes[f.r.IntN(len(nodes))]
+		at := f.time - time.Duration(f.r.Int64N(int64(15*time.Second)))
+		got, err := closure.Translate(from, into, f.clients[from].counter(at))
+		if from == into {
+			continue
+		}
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		const slop = 8 // rounding in float64, in cycles
+		truth := f.clients[into].counter(at)
+		if truth+slop < got.Lo || truth > got.Hi+slop {
+			f.t.Fatalf("%s in cycles of %s is %v by %v and %v, and %d in truth",
+				from, into, got.Interval, got.LoPath, got.HiPath, truth)
+		}
+		if len(got.LoPath) > 3 {
+			far++
+		}
+	}
+	if far < 50 {
+		f.t.Errorf("%d of 500 pairs were related by several third nodes", far)
+	}
+}
+
+// Nodes that join a large fleet cost it the measurement of their own edges. The server and the
+// nodes go on with the graph when one of them is started again.
+func TestLargeFleetChanges(t *testing.T) {
+	const nodes = 16
+	f := largeFleet(t, nodes)
+	f.wantGraph(time.Minute)
+	f.run(time.Minute, func() bool { return f.core.sweep == nil && f.core.sweepBy.IsZero() })
+	clear(f.probed)
+	f.join("late")
+	f.clients["late"].asMember()
+	f.clients["late"].connect()
+	f.wantGraph(time.Minute)
+	f.run(time.Minute, func() bool { return f.core.sweep == nil && f.core.sweepBy.IsZero() })
+	// Each of its edges replaces another, so up to twice as many edges are new, in both directions.
+	if n := len(f.probed); n == 0 || n > 2*4*f.config.Degree {
+		t.Errorf("%d directions were probed because one node joined", n)
+	}
+
+	public := f.core.issuer.Public()
+	f.restart()
+	if !slices.Equal(f.core.issuer.Public(), public) {
+		t.Error("a restarted server signs with another key")
+	}
+	f.run(20*time.Second, nil)
+	for _, c := range f.clients {
+		if m := c.member; len(m.told) < 2 || len(m.report) != f.config.Degree {
+			t.Errorf("%s was told %d times and has the neighbours %v", m.name, len(m.told),
+				m.report)
+		}
+	}
+	f.clients["n03"].state = killed
+	f.run(time.Minute, nil)
+	f.wantGraph(time.Minute)
+	for _, p := range f.core.edges() {
+		if slices.Contains(p[:], "n03") {
+			t.Errorf("a dead node has the edge %v", p)
+		}
+	}
+}
+
+// A node must have its own name in the graph. One that registers before the fleet is large is told
+// later.
+func TestMembersOfTheGraph(t *testing.T) {
+	config := testConfig()
+	config.AllPairs, config.Degree = 5, 3
+	f := newFleet(t, config)
+	for _, name := range names(5) {
+		f.join(name)
+		f.clients[name].asMember()
+		f.clients[name].connect()
+	}
+	f.run(10*time.Second, nil)
+	for _, c := range f.clients {
+		if len(c.member.told) > 0 {
+			t.Errorf("%s is in a graph of a fleet of %d", c.register.Name, len(f.clients))
+		}
+	}
+	liar := f.join("liar")
+	liar.register.Graph = f.clients["n00"].register.Graph
+	liar.connect()
+	f.run(time.Second, nil)
+	if n := len(liar.refused); n == 0 || !strings.Contains(liar.refused[n-1].Text, "not of node") {
+		t.Errorf("registered with the name of another: %+v", liar.refused)
+	}
+	liar.register.Graph = ""
+	liar.connect()
+	f.run(time.Second, nil)
+	first := 0
+	for _, name := range names(5) {
+		m := f.clients[name].member
+		if len(m.told) != 1 {
+			t.Fatalf("%s was told %d times", name, len(m.told))
+		}
+		if len(m.told[0].Contacts) == 0 {
+			first++
+		}
+		issuers, signature := m.told[0].Issuers, m.told[0].Signature
+		if err := wire.Check(m.name, issuers, signature); err != nil {
+			t.Error(err)
+		}
+	}
+	if first != 1 {
+		t.Errorf("%d nodes begin a graph", first)
+	}
+
+	// After the key of one is taken off the list, all others get other signatures.
+	f.core.handle(control.Incoming{Revoked: true})
+	f.run(time.Second, nil)
+	for _, name := range names(5) {
+		told := f.clients[name].member.told
+		if len(told) != 2 || slices.Equal(told[0].Issuers[0], told[1].Issuers[0]) {
+			t.Errorf("%s was told %d times", name, len(told))
+		}
+	}
+}

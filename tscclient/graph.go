@@ -1,0 +1,345 @@
+package tscclient
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	cryptorand "crypto/rand"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/overlay"
+	"github.com/cloudprofiler/cloudprofiler/overlay/wire"
+)
+
+// This file makes the node a member of the graph of a large fleet (package overlay). The server
+// only signs names and gives contacts. The nodes keep up the graph among themselves, and ask their
+// neighbours for what they need to probe them. So all of this goes on while the server is away.
+
+// graph is the node's part in the graph. Its goroutine run owns the overlay.Node.
+type graph struct {
+	link   *Link
+	socket *wire.Socket
+	began  time.Time
+	orders chan *control.Graph
+	ending chan struct{} // has room for one element: leave the graph
+	left   chan struct{} // closed when the node has left, or was no member
+
+	// Only run uses these fields.
+	node     *overlay.Node  // nil until the server has signed the node's name
+	issuers  [][]byte       // of the last order
+	told     control.Target // how this node described itself to its neighbours
+	asked    map[overlay.Name]time.Time
+	incoming chan datagram
+	renew    overlay.Time // when neighbours get new keys for probes
+
+	mu     sync.Mutex
+	outs   []overlay.Name
+	known  map[overlay.Name]Peer // what neighbours answered; only of outs
+	unsaid bool                  // the server does not know outs yet
+}
+
+type datagram struct {
+	from overlay.Name
+	m    any
+}
+
+// keyLife is how long neighbours probe this node with the same keys, as long as with the server's.
+const keyLife = 10 * time.Minute
+
+// askEvery is the time after which a neighbour that did not describe itself is asked again.
+const askEvery = time.Second
+
+// listenGraph opens the socket of the node's part in the graph: at the port after the answerer's
+// or, if that is taken, at any other. Until the server sends an order, the socket is silent.
+func listenGraph(l *Link) (*graph, error) {
+	node, at := l.client.Node().Name, l.client.Address()
+	listen := func(port uint16) (*wire.Socket, error) {
+		return wire.Listen(node, netip.AddrPortFrom(at.Addr(), port), l.config.Advertise.Addr())
+	}
+	socket, err := listen(at.Port() + 1)
+	if err != nil {
+		socket, err = listen(0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &graph{link: l, socket: socket, began: time.Now(), orders: make(chan *control.Graph),
+		ending: make(chan struct{}, 1), left: make(chan struct{}),
+		asked: map[overlay.Name]time.Time{}, known: map[overlay.Name]Peer{},
+		incoming: make(chan datagram, 64)}, nil
+}
+
+func (g *graph) now() overlay.Time { return time.Since(g.began) }
+
+// receive passes datagrams to run.
+func (g *graph) receive() {
+	defer g.link.running.Done()
+	for {
+		from, m, err := g.socket.Receive()
+		if err != nil {
+			return
+		}
+		select {
+		case g.incoming <- datagram{from, m}:
+		case <-g.link.ctx.Done():
+			return
+		}
+	}
+}
+
+// run keeps up the node's edges until the link ends.
+func (g *graph) run() {
+	defer g.link.running.Done()
+	defer g.socket.Close()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	leaving := false
+	for {
+		select {
+		case <-g.link.ctx.Done():
+			return
+		case m := <-g.orders:
+			g.obey(m)
+		case <-g.ending:
+			leaving = true
+			if g.node != nil {
+				g.node.Leave(g.now())
+			}
+		case d := <-g.incoming:
+			g.take(d)
+		case <-timer.C:
+		}
+		if leaving && (g.node == nil || g.node.Left()) {
+			close(g.left)
+			return
+		}
+		if g.node == nil {
+			continue
+		}
+		if now := g.now(); now >= g.node.Next() {
+			g.node.Tick(now)
+		}
+		if g.now() >= g.renew {
+			g.renew = g.now() + keyLife
+			g.link.client.renewNeighbours()
+			g.answerAll()
+		}
+		g.look()
+		timer.Reset(min(max(g.node.Next()-g.now(), 0), askEvery))
+	}
+}
+
+// leave connects the node's neighbours with each other. It waits a moment for their answers.
+func (g *graph) leave() {
+	g.ending <- struct{}{}
+	select {
+	case <-g.left:
+	case <-time.After(leaveLimit):
+	}
+}
+
+// leaveLimit is how long a node waits for its neighbours when it leaves. If an answer is late, the
+// neighbours find out by themselves that the node is gone.
+const leaveLimit = 300 * time.Millisecond
+
+// order passes an order of the server to run, which carries it out.
+func (g *graph) order(m *control.Graph) error {
+	if err := g.socket.Use(m.Issuers, m.Signature); err != nil {
+		return err
+	}
+	select {
+	case g.orders <- m:
+		return nil
+	case <-g.link.ctx.Done():
+		return g.link.ctx.Err()
+	}
+}
+
+// obey joins the graph, or takes the order's contacts. After each registration of the node, the
+// server sends an order. So if the node describes itself differently than before, obey tells the
+// nodes that probe this one.
+func (g *graph) obey(m *control.Graph) {
+	contacts := make([]overlay.Name, len(m.Contacts))
+	for i, c := range m.Contacts {
+		contacts[i] = overlay.Name(c)
+	}
+	if g.node == nil {
+		var seed [32]byte
+		_, _ = cryptorand.Read(seed[:]) // never fails
+		node, err := overlay.New(overlay.Config{Name: g.socket.Name(), Degree: m.Degree,
+			Random: rand.New(rand.NewChaCha8(seed)), Transport: g.socket, Contacts: contacts})
+		if err != nil {
+			g.link.config.Log.Warn("node does not join the graph", "why", err)
+			return
+		}
+		g.node = node
+	} else {
+		g.node.Meet(g.now(), contacts)
+	}
+	revoked := g.issuers != nil && !slices.EqualFunc(g.issuers, m.Issuers, bytes.Equal)
+	g.issuers = m.Issuers
+	if revoked { // somebody who knows keys for probes is no member any more
+		g.renew = g.now()
+		clear(g.asked)
+	}
+	if d := g.link.describe(); !equalTargets(d, g.told) {
+		g.told = d
+		g.answerAll()
+	}
+	g.mu.Lock()
+	g.unsaid = true
+	g.mu.Unlock()
+}
+
+func equalTargets(x, y control.Target) bool {
+	x.Key, y.Key = nil, nil
+	a, _ := json.Marshal(x) // no error: the struct has only texts and numbers
+	b, _ := json.Marshal(y)
+	return bytes.Equal(a, b)
+}
+
+// take handles a datagram of another member.
+func (g *graph) take(d datagram) {
+	if g.node == nil {
+		return
+	}
+	switch m := d.m.(type) {
+	case wire.Question:
+		g.answer(d.from)
+	case wire.Answer:
+		g.learn(d.from, m.Body)
+	case overlay.Message:
+		g.node.Receive(g.now(), d.from, m)
+	}
+}
+
+// answerAll describes this node to those that probe it.
+func (g *graph) answerAll() {
+	_, ins := g.node.Neighbours()
+	for _, to := range ins {
+		g.answer(to)
+	}
+}
+
+// answer describes this node to another member, with a key of its own for probes.
+func (g *graph) answer(to overlay.Name) {
+	d := g.link.describe()
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(to)) // never fails
+	d.Key = g.link.client.keyFor(h.Sum64()).Encode()
+	body, err := json.Marshal(d)
+	if err != nil {
+		return
+	}
+	g.socket.SendAny(to, wire.Answer{Body: body})
+}
+
+// learn takes the description of a neighbour.
+func (g *graph) learn(from overlay.Name, body []byte) {
+	var t control.Target
+	card, err := wire.ParseName(from)
+	if err == nil {
+		err = json.Unmarshal(body, &t)
+	}
+	var p Peer
+	if err == nil {
+		p, err = peerOf(t)
+	}
+	if err == nil {
+		err = g.link.client.checkPeer(p)
+	}
+	switch {
+	case err == nil && p.Node.Name != card.Node:
+		err = fmt.Errorf("it calls itself %q", p.Node.Name)
+	case err == nil && p.Node.Name == g.link.client.Node().Name:
+		return
+	}
+	if err != nil {
+		g.link.config.Log.Warn("neighbour's description is not used", "neighbour", card.Node,
+			"why", err)
+		return
+	}
+	g.mu.Lock()
+	isNew := slices.Contains(g.outs, from) && g.known[from] != p
+	if isNew {
+		g.known[from] = p
+	}
+	g.mu.Unlock()
+	if isNew {
+		g.link.probePeers()
+	}
+}
+
+// look asks new neighbours to describe themselves, and forgets former ones.
+func (g *graph) look() {
+	outs, _ := g.node.Neighbours()
+	slices.Sort(outs)
+	g.mu.Lock()
+	changed := !slices.Equal(outs, g.outs)
+	gone := false
+	if changed {
+		g.outs, g.unsaid = outs, true
+		maps.DeleteFunc(g.known, func(n overlay.Name, _ Peer) bool {
+			gone = gone || !slices.Contains(outs, n)
+			return !slices.Contains(outs, n)
+		})
+	}
+	var ask []overlay.Name
+	for _, n := range outs {
+		_, knows := g.known[n]
+		if last, ok := g.asked[n]; !ok || !knows && time.Since(last) >= askEvery {
+			ask = append(ask, n)
+		}
+	}
+	g.mu.Unlock()
+	maps.DeleteFunc(g.asked, func(n overlay.Name, _ time.Time) bool {
+		return !slices.Contains(outs, n)
+	})
+	for _, n := range ask {
+		g.asked[n] = time.Now()
+		g.socket.SendAny(n, wire.Question{})
+	}
+	if gone {
+		g.link.probePeers()
+	}
+}
+
+// peers returns the outgoing neighbours that have described themselves.
+func (g *graph) peers() []Peer {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.SortedFunc(maps.Values(g.known),
+		func(x, y Peer) int { return cmp.Compare(x.Node.Name, y.Node.Name) })
+}
+
+// report tells the server the outgoing neighbours, if it does not know them.
+func (g *graph) report(ctx context.Context) {
+	g.mu.Lock()
+	unsaid, m := g.unsaid, &control.Neighbours{}
+	for _, n := range g.outs {
+		if card, err := wire.ParseName(n); err == nil {
+			m.Names = append(m.Names, card.Node)
+		}
+	}
+	g.unsaid = false
+	g.mu.Unlock()
+	if !unsaid {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := g.link.Tell(ctx, m); err != nil {
+		g.mu.Lock()
+		g.unsaid = true
+		g.mu.Unlock()
+	}
+}

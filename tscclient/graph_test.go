@@ -1,0 +1,180 @@
+package tscclient
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/overlay"
+	"github.com/cloudprofiler/cloudprofiler/overlay/wire"
+)
+
+// members are nodes that a server made members of the graph.
+type members struct {
+	t      *testing.T
+	issuer *wire.Issuer
+	links  map[string]*Link
+	nodes  map[string]*testNode
+
+	mu     sync.Mutex
+	trains map[[2]string]int // successful trains, by prober and peer
+}
+
+func newMembers(t *testing.T, s *testServer, nodes, degree int) *members {
+	t.Helper()
+	g := &members{t: t, links: map[string]*Link{}, nodes: map[string]*testNode{},
+		trains: map[[2]string]int{}}
+	g.issuer, _ = wire.NewIssuer(bytes.Repeat([]byte{1}, wire.SeedBytes))
+	var contacts []string
+	for i := range nodes {
+		name := string(rune('a' + i))
+		n := startNode(t, name, func(c *Config) { c.Budget = Budget{TrainsPerSecond: 50} })
+		n.Observe(func(o Outcome) {
+			if o.Err == nil {
+				g.mu.Lock()
+				g.trains[[2]string{name, o.Peer.Node.Name}]++
+				g.mu.Unlock()
+			}
+		})
+		g.nodes[name] = n
+		g.links[name] = connect(t, n, s.Address(), nil)
+		r := s.welcome()
+		s.order(uint64(i)+1, g.order(r.Graph, degree, contacts))
+		expect[*control.Done](s)
+		s.order(uint64(i)+100, &control.Probing{
+			Neighbours: true, Manner: testManner, Period_ns: int64(20 * time.Millisecond)})
+		expect[*control.Done](s)
+		contacts = append(contacts, r.Graph)
+	}
+	return g
+}
+
+func (g *members) order(name string, degree int, contacts []string) *control.Graph {
+	return &control.Graph{Degree: degree, Issuers: [][]byte{g.issuer.Public()},
+		Signature: g.issuer.Sign(overlay.Name(name)), Contacts: contacts}
+}
+
+// wantProbing waits until each node probes as many others as the graph's degree, and only nodes
+// that are there.
+func (g *members) wantProbing(degree int) {
+	g.t.Helper()
+	var why string
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		g.mu.Lock()
+		why = ""
+		for name, l := range g.links {
+			peers := l.graph.peers()
+			if len(peers) != degree {
+				why = fmt.Sprintf("%s has %d neighbours", name, len(peers))
+			}
+			for _, p := range peers {
+				if g.links[p.Node.Name] == nil || g.trains[[2]string{name, p.Node.Name}] == 0 {
+					why = fmt.Sprintf("%s does not probe %s", name, p.Node.Name)
+				}
+			}
+		}
+		g.mu.Unlock()
+		if why == "" {
+			return
+		}
+		if time.Now().After(end) {
+			g.t.Fatalf("after a minute, %s", why)
+		}
+	}
+}
+
+// orderAll gives all nodes an order as after a registration.
+func (g *members) orderAll(degree int) {
+	g.t.Helper()
+	for _, l := range g.links {
+		if err := l.graph.order(g.order(string(l.graph.socket.Name()), degree, nil)); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+}
+
+// wantPeers waits until node a, whose neighbours are b and c, knows something of them.
+func (g *members) wantPeers(what string, holds func(b, c Peer) bool) {
+	g.t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		now := g.links["a"].graph.peers()
+		if len(now) == 2 && holds(now[0], now[1]) {
+			return
+		}
+		if time.Now().After(end) {
+			g.t.Fatalf("after a minute, not %s: %+v", what, now)
+		}
+	}
+}
+
+// Nodes that the server made members of the graph probe their neighbours. They go on while the
+// server is away, and when one of them dies or leaves, they find other neighbours.
+func TestNeighboursAreProbedWithoutTheServer(t *testing.T) {
+	const degree = 2
+	s := listen(t, "127.0.0.1:0", "server 1")
+	g := newMembers(t, s, 6, degree)
+	s.Close()
+	g.wantProbing(degree)
+
+	g.links["d"].stop() // as if the process had been killed
+	delete(g.links, "d")
+	g.wantProbing(degree)
+
+	g.links["b"].Close()
+	delete(g.links, "b")
+	g.wantProbing(degree)
+	for _, l := range g.links {
+		g.mu.Lock()
+		clear(g.trains)
+		g.mu.Unlock()
+		if c := l.graph.socket.Counts(); c.Refused > 0 {
+			t.Errorf("%s refused %d datagrams: %s", l.graph.socket.Name(), c.Refused, c.Why)
+		}
+	}
+	g.wantProbing(degree) // the trains have not ended
+}
+
+// A node tells the server its neighbours. If its counter begins a new epoch, or the issuer of names
+// is replaced, its neighbours probe it accordingly.
+func TestNeighboursFollowEpochsAndKeys(t *testing.T) {
+	const degree = 2
+	s := listen(t, "127.0.0.1:0", "server 1")
+	defer s.Close()
+	g := newMembers(t, s, 3, degree)
+	for {
+		if m, _ := expect[*control.Neighbours](s); len(m.Names) == degree &&
+			!slices.Contains(m.Names, "") {
+			break
+		}
+	}
+	g.wantProbing(degree)
+	before := map[string]Peer{}
+	for _, p := range g.links["a"].graph.peers() {
+		before[p.Node.Name] = p
+	}
+	if len(before["b"].Key.Bytes) == 0 || before["b"].Key == before["c"].Key ||
+		before["b"].Key.Prober == g.links["c"].graph.peers()[1].Key.Prober {
+		t.Fatalf("keys %+v", before)
+	}
+	g.nodes["b"].epoch.Store("epoch 2 of b")
+	if _, err := g.nodes["b"].Check(); err != nil {
+		t.Fatal(err)
+	}
+	g.orderAll(degree)
+	g.wantPeers("b in its second epoch", func(b, c Peer) bool {
+		return b.Node.Epoch == "epoch 2 of b" && b.Key == before["b"].Key
+	})
+	g.issuer, _ = wire.NewIssuer(bytes.Repeat([]byte{2}, wire.SeedBytes))
+	g.orderAll(degree)
+	g.wantPeers("other keys", func(b, c Peer) bool {
+		return b.Key != before["b"].Key && c.Key != before["c"].Key
+	})
+	g.mu.Lock()
+	clear(g.trains)
+	g.mu.Unlock()
+	g.wantProbing(degree)
+}
