@@ -9,11 +9,14 @@ import org.objectweb.asm.Type;
 /**
  * A place in a program at which an advice is called.
  *
- * @param className with dots @param method a name, or a name and the types of its parameters:
- * {@code emit(a.b.Record, int)} @param atExit call before the method returns, not when it begins
- * @param state name of the field that keeps the advice's object in the program's object; or null
- * @param init makes that object when it is first needed; or null @param where the place of the
- * joinpoint in the configuration, for messages
+ * @param className the class, with dots
+ * @param method a name, or a name and the types of its parameters: {@code emit(a.b.Record, int)}
+ * @param atExit whether the call comes before the method returns, not when it begins
+ * @param state the name of the field that keeps the advice's object in the program's object; or
+ *     null
+ * @param init makes that object when it is first needed; or null
+ * @param call the advice, with what it is given
+ * @param where the place of the joinpoint in the configuration, for messages
  */
 record Joinpoint(
         String className, String method, boolean atExit, String state, Expression.Advice init,

@@ -13,10 +13,10 @@ import java.util.Map;
  * Joinpoints that belong together: those of an engine, or those of the user. Either all of them are
  * woven or none, because an event at one end means little without the event at the other end.
  *
- * @param name as messages call it @param versions how the known versions of the engine's jar begin;
- * empty: any version @param versionFile a file of properties, one of which is the version; null:
- * the manifest has it @param needs members that the advice uses by reflection: {@code a.b.C.name}
- * for a field, {@code
+ * @param name the name that messages use
+ * @param versions how the known versions of the engine's jar begin; empty: any version
+ * @param versionFile a file of properties, one of which is the version; null: the manifest has it
+ * @param needs members that the advice uses by reflection: {@code a.b.C.name} for a field, {@code
  *     a.b.C.name()} for a method without parameters
  */
 record JoinpointSet(
