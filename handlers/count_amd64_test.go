@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
@@ -56,4 +58,56 @@ func TestGoroutinesCountAloneOrTogether(t *testing.T) {
 		t.Errorf("%d shards; %d events counted alone, want %d to %d", len(c.ring.Shards), alone,
 			events-1, shards*(events-1))
 	}
+}
+
+// A goroutine that shares a cell adds to it by a locked instruction. Without the lock, two
+// processors that add at once would now and then lose an event. That is too rare to wait for, so
+// this test steps through the call and looks at the code of the instruction that changed the cell.
+func TestSharedCountsAreLocked(t *testing.T) {
+	const lock = 0xF0 // the first byte of a locked instruction
+	s := startStepped(t)
+	r, err := ring.Open(s.open(true, Options{Handler: "counter", Dir: t.TempDir()}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	// The other goroutine takes the only cell that one goroutine can have alone.
+	s.run(order{Do: "aside"})
+	// The first event of a goroutine is counted in Go, the others in assembly.
+	for _, way := range []string{"log", "log", "go"} {
+		before := counted(t, r)
+		changes := 0
+		var code [1]byte
+		s.step(order{Do: way}, func(at int, _ bool) bool {
+			now := counted(t, r)
+			if now != before && code[0] != lock {
+				t.Errorf("%s: instruction %d, which counts, begins with byte %#x, want %#x",
+					way, at, code[0], lock)
+			}
+			if now != before {
+				changes++
+			}
+			before = now
+			var registers unix.PtraceRegs
+			if err := unix.PtraceGetRegs(s.pid, &registers); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := unix.PtracePeekText(s.pid, uintptr(registers.Rip), code[:]); err != nil {
+				t.Fatal(err)
+			}
+			return true
+		})
+		if changes != 1 {
+			t.Errorf("%s: the count changed %d times, want once", way, changes)
+		}
+	}
+}
+
+func counted(t *testing.T, r *ring.Reader) uint64 {
+	t.Helper()
+	n, err := r.Counted()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

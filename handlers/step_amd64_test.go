@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"runtime"
 	"runtime/debug"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -39,9 +40,10 @@ type answer struct {
 // steppable has the functions that the test can step through. Each call is in a function of its
 // own, so that it has an entry and a return.
 var steppable = map[string]func(c *Channel, o *order){
-	"log":  stepLog,
-	"go":   stepGo,
-	"link": stepLink,
+	"log":   stepLog,
+	"go":    stepGo,
+	"link":  stepLink,
+	"aside": logAside,
 }
 
 //go:noinline
@@ -55,6 +57,14 @@ func stepGo(c *Channel, o *order) {
 		return
 	}
 	logGo(c, o.ID)
+}
+
+// logAside logs in another goroutine, and waits for its end. It is only for run, because a step
+// follows one thread.
+func logAside(c *Channel, o *order) {
+	var other sync.WaitGroup
+	other.Go(func() { c.Log(o.ID) })
+	other.Wait()
 }
 
 //go:noinline

@@ -12,6 +12,7 @@ int main(void) { return 0; }
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "channel.h"
@@ -95,10 +96,21 @@ static inline void trap(bool on)
 
 static uint64_t traps;
 
-static void handle_trap(int sig)
+/* While traps are on, the handler looks whether an instruction changes this cell. */
+static const uint64_t *watched;
+static uint64_t watched_before;
+static uint8_t code, changed_by; /* the first bytes of the next instruction, and of that one */
+enum { LOCK = 0xF0 };
+
+static void handle_trap(int sig, siginfo_t *info, void *context)
 {
-	(void)sig;
+	(void)sig, (void)info;
 	traps++;
+	if (watched != NULL && *watched != watched_before) {
+		watched_before = *watched;
+		changed_by = code;
+	}
+	code = *(const uint8_t *)((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
 }
 
 /*
@@ -200,19 +212,26 @@ static void test_counting(void)
 		; /* interrupted */
 	CHECK(cell == 6 && pointer_is_clear() && cp_rseq_core() == core);
 
-	/* A thread that is interrupted after each instruction adds to the cell of all threads. */
+	/*
+	 * A thread that is interrupted after each instruction adds to the cell of all threads. Without
+	 * a lock, the threads above would lose an event only now and then.
+	 */
 	uint64_t alone = counted(c, true), together = counted(c, false);
+	watched = &c->shards[0].page->cells.counter;
+	watched_before = *watched;
 	trap(true);
 	cp_log(hot, 1);
 	trap(false);
+	watched = NULL;
 	CHECK(counted(c, true) == alone && counted(c, false) == together + 1);
+	CHECK(changed_by == LOCK);
 	unlink(cp_path(hot));
 	cp_close(hot);
 }
 
 int main(void)
 {
-	struct sigaction a = {.sa_handler = handle_trap};
+	struct sigaction a = {.sa_sigaction = handle_trap, .sa_flags = SA_SIGINFO};
 
 	if (!cp_can_restart()) {
 		puts("restart: this kernel or C library has no restartable sequences: not tested");
