@@ -81,7 +81,7 @@ func (r *renamer) find(ctx context.Context) (began *store[renamed], err error) {
 	}
 	if c := in.ofAll(r.all.told); slices.Contains(r.renames, true) && c.Lacks() {
 		in.find(FindNote, "%s: each tuple there seems to be made of one other, but whether it is "+
-			"the same tuple is not known: %s", r.names(), someOf(c.Why))
+			"the same tuple is not known: %s", r.names(), c.Because())
 		clear(r.renames)
 	}
 	for again := true; again; {
