@@ -378,9 +378,17 @@ func (m *Neighbours) check() error {
 	if len(m.Names) > MaxNeighbours {
 		return fmt.Errorf("%d neighbours, more than %d", len(m.Names), MaxNeighbours)
 	}
+	if len(m.Connected) > MaxNeighbours {
+		return fmt.Errorf("%d connections, more than %d", len(m.Connected), MaxNeighbours)
+	}
 	for _, n := range m.Names {
 		if err := checkName("neighbour", n); err != nil {
 			return err
+		}
+	}
+	for _, a := range m.Connected {
+		if _, err := netip.ParseAddr(a); err != nil {
+			return fmt.Errorf("connection: %w", err)
 		}
 	}
 	return nil

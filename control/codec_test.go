@@ -61,7 +61,7 @@ var examples = []Message{
 		Neighbours: true, Period_ns: 4,
 	},
 	&Graph{Degree: 7, Issuers: [][]byte{{1}, {2}}, Signature: []byte{3}, Contacts: []string{"c"}},
-	&Neighbours{Names: []string{"b", "c"}},
+	&Neighbours{Names: []string{"b", "c"}, Connected: []string{"192.0.2.7"}},
 	&Run{Name: "tuesday", Close: true},
 	&RunState{
 		Name: "tuesday", Closed: true, Channels: 2, Missing: []string{"x"},

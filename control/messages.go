@@ -178,10 +178,11 @@ type Graph struct {
 	Contacts  []string `json:"contacts,omitempty"`
 }
 
-// Neighbours tells the server which nodes a node probes along the edges of the graph. The server
-// does not answer it.
+// Neighbours tells the server which nodes a node probes along the edges of the graph, and to which
+// addresses its machine has connections. The server does not answer it.
 type Neighbours struct {
-	Names []string `json:"names"`
+	Names     []string `json:"names"`
+	Connected []string `json:"connected,omitempty"`
 }
 
 // Trains reports trains that a node ran with a peer. The server answers with an Ack that contains

@@ -43,6 +43,7 @@ type core struct {
 
 	nodes      map[string]*node
 	peers      map[control.Peer]*node
+	at         map[string][]*node // by the address at which they are probed
 	nodesDirty bool
 
 	pairs   map[pairKey]*pair
@@ -107,6 +108,7 @@ func newCore(
 		config: config, now: now, network: network, store: store, log: log,
 		instance: hex.EncodeToString(id),
 		nodes:    map[string]*node{}, peers: map[control.Peer]*node{},
+		at:    map[string][]*node{},
 		pairs: map[pairKey]*pair{}, current: map[[2]string]pairKey{},
 		pending: map[uint64]*pending{}, acks: map[control.Peer]uint64{},
 		flushed: now(), swept: now(), renewed: now(),

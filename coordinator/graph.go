@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -24,12 +25,17 @@ const (
 
 	// lonelyAgain is the time after which a node without neighbours is given other contacts.
 	lonelyAgain = 5 * time.Second
+
+	// maxTalks is the number of nodes that a node probes because it is connected to them. All share
+	// its budget with its neighbours, so more would give each too few trains.
+	maxTalks = 8
 )
 
 // membership is what the server knows of a node's part in the graph.
 type membership struct {
 	told       time.Time // when it was told keys and contacts; zero: not since it registered
 	neighbours []string  // the nodes to which it has edges, by its last report
+	connected  []string  // the addresses to which its machine has connections, by the same report
 	probing    []byte    // the last order to probe on its own, encoded
 }
 
@@ -146,6 +152,10 @@ func (c *core) contacts(n *node) (names []string) {
 // hasNeighbours processes a node's report of its neighbours.
 func (c *core) hasNeighbours(n *node, m *control.Neighbours) {
 	n.graph.neighbours = m.Names[:min(len(m.Names), c.config.Degree)]
+	if !slices.Equal(n.graph.connected, m.Connected) {
+		n.graph.connected = m.Connected
+		c.orderSome(append(c.talksTo(n), n))
+	}
 	if len(m.Names) == 0 && c.now().Sub(n.graph.told) >= lonelyAgain {
 		c.tellMember(n)
 	}
@@ -156,15 +166,67 @@ func (c *core) hasNeighbours(n *node, m *control.Neighbours) {
 	}
 }
 
-// edgesOf returns the pairs of a node and its neighbours, as far as they can be measured.
+// talksTo returns the nodes to whose machines a node's machine has connections.
+func (c *core) talksTo(n *node) (all []*node) {
+	for _, address := range n.graph.connected {
+		for _, other := range c.at[address] {
+			if other != n && c.nodes[other.name()] == other && other.probing() &&
+				len(all) < maxTalks {
+				all = append(all, other)
+			}
+		}
+	}
+	return all
+}
+
+// talks returns the nodes that a node must probe because tuples may travel between them. If both
+// nodes report the connection, only the first by name probes the other.
+func (c *core) talks(n *node) (all []*node) {
+	for _, other := range c.talksTo(n) {
+		if n.name() < other.name() || !slices.Contains(c.talksTo(other), n) {
+			all = append(all, other)
+		}
+	}
+	return all
+}
+
+// place notes at which address a node is probed. It forgets the node's last registration.
+func (c *core) place(old, n *node) {
+	if old != nil {
+		a := addressOf(old)
+		c.at[a] = slices.DeleteFunc(c.at[a], func(other *node) bool { return other == old })
+		if len(c.at[a]) == 0 {
+			delete(c.at, a)
+		}
+	}
+	c.at[addressOf(n)] = append(c.at[addressOf(n)], n)
+}
+
+// addressOf returns the address of the machine at which a node is probed, or "".
+func addressOf(n *node) string {
+	a, err := netip.ParseAddrPort(n.registered.ProbeAddress)
+	if err != nil {
+		return ""
+	}
+	return a.Addr().Unmap().String()
+}
+
+// edgesOf returns the pairs of a node with its neighbours and with those that it is connected to,
+// as far as they can be measured.
 func (c *core) edgesOf(n *node) (pairs [][2]string) {
 	if !n.probing() {
 		return nil
 	}
+	add := func(name string) {
+		pairs = append(pairs, [2]string{min(n.name(), name), max(n.name(), name)})
+	}
 	for _, name := range n.graph.neighbours {
 		if other := c.nodes[name]; other != nil && other != n && other.probing() {
-			pairs = append(pairs, [2]string{min(n.name(), name), max(n.name(), name)})
+			add(name)
 		}
+	}
+	for _, other := range c.talks(n) {
+		add(other.name())
 	}
 	return pairs
 }

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
 	"net/netip"
@@ -24,6 +25,8 @@ type fakeMember struct {
 	wake   time.Duration
 	told   []*control.Graph
 	report []string
+
+	connected []string
 }
 
 // asMember gives a client a name in the graph. The client registers with it from now on.
@@ -33,6 +36,7 @@ func (c *fakeClient) asMember() {
 	if err != nil {
 		c.f.t.Fatal(err)
 	}
+	c.register.ProbeAddress = fmt.Sprintf("10.0.1.%d:7341", 1+len(c.f.clients))
 	c.member = &fakeMember{c: c, name: identity.Name}
 	c.register.Graph = string(identity.Name)
 }
@@ -87,7 +91,7 @@ func (m *fakeMember) watch() {
 	slices.Sort(names)
 	if m.report == nil || !slices.Equal(names, m.report) {
 		m.report = names
-		m.c.send(0, &control.Neighbours{Names: names})
+		m.c.send(0, &control.Neighbours{Names: names, Connected: m.connected})
 	}
 	at := max(m.node.Next(), m.c.f.time+time.Millisecond)
 	if m.wake >= 0 && m.wake <= at {
@@ -266,6 +270,65 @@ func TestLargeFleetChanges(t *testing.T) {
 		if slices.Contains(p[:], "n03") {
 			t.Errorf("a dead node has the edge %v", p)
 		}
+	}
+}
+
+// Nodes between which tuples may travel measure each other, but no node measures too many.
+func TestLargeFleetMeasuresWhereTrafficGoes(t *testing.T) {
+	const nodes = 18
+	f := largeFleet(t, nodes)
+	f.wantGraph(time.Minute)
+	edges := f.core.edges()
+	host := func(c *fakeClient) string {
+		return netip.MustParseAddrPort(c.register.ProbeAddress).Addr().String()
+	}
+	connect := func(c *fakeClient, to ...*fakeClient) {
+		for _, other := range to {
+			c.member.connected = append(c.member.connected, host(other))
+		}
+		c.member.report = nil
+		c.member.watch()
+	}
+	var pair [2]*fakeClient
+	for _, name := range names(nodes)[6:17] {
+		if !slices.Contains(edges, [2]string{"n00", name}) {
+			pair = [2]*fakeClient{f.clients["n00"], f.clients[name]}
+		}
+	}
+	key := [2]string{"n00", pair[1].register.Name}
+	connect(pair[0], pair[1])
+	f.run(time.Second, nil) // the report arrives
+	f.openRun("traffic")
+	if !f.core.measured(key) {
+		t.Errorf("%v was not measured before the run", key)
+	}
+	connect(pair[1], pair[0], f.clients["n05"])
+	liar := f.clients["n17"]
+	for _, name := range names(nodes) {
+		connect(liar, f.clients[name])
+	}
+	connect(liar, liar)
+	liar.member.connected = append(liar.member.connected, "192.0.2.77")
+	connect(liar)
+	f.run(10*time.Second, nil)
+	targets := func(c *fakeClient) (all []string) {
+		for _, t := range c.probing.Targets {
+			all = append(all, t.Peer)
+		}
+		return all
+	}
+	if got := targets(pair[0]); !slices.Contains(got, key[1]) {
+		t.Errorf("n00 is to probe %v, want %s", got, key[1])
+	}
+	got := targets(pair[1])
+	if slices.Contains(got, "n00") || !slices.Contains(got, "n05") {
+		t.Errorf("%s is to probe %v, want n05 and not n00", key[1], got)
+	}
+	if got := targets(liar); len(got) > maxTalks || slices.Contains(got, "n17") {
+		t.Errorf("a node that says that it talks to all is to probe %v", got)
+	}
+	if p := f.core.pairs[f.core.current[key]]; p.run == nil || p.run.Trains() < 5 {
+		t.Errorf("%v got no trains in the run", key)
 	}
 }
 

@@ -116,6 +116,7 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 		}
 	}
 	c.peers[in.Peer] = n
+	c.place(old, n)
 	c.nodesDirty = true
 	c.log.Info("node registered", "node", r.Name, "epoch", r.Epoch,
 		"address", r.ProbeAddress, "software", r.Software)

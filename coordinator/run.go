@@ -334,6 +334,19 @@ func (c *core) targetsChanged() {
 		return
 	}
 	c.anchoring = open
+	c.order(c.sorted())
+}
+
+// orderSome does what targetsChanged does, but tells only some nodes of a large fleet.
+func (c *core) orderSome(nodes []*node) {
+	if c.anchoring && c.large() {
+		c.order(nodes)
+	}
+}
+
+// order tells nodes which nodes to probe. In a large fleet these are the neighbours in the graph,
+// which the nodes know, and those between which tuples may travel.
+func (c *core) order(nodes []*node) {
 	var probing []*node
 	for _, n := range c.sorted() {
 		if n.probing() {
@@ -341,21 +354,28 @@ func (c *core) targetsChanged() {
 		}
 	}
 	large := c.large()
-	for _, n := range probing {
+	for _, n := range nodes {
+		if !n.probing() {
+			continue
+		}
 		m := &control.Probing{}
-		if open {
+		if c.anchoring {
 			o := c.config.Sweep
 			m.Manner = control.Manner{
 				Exchanges: c.config.TrainExchanges, Timeout_ns: int64(o.Timeout),
 				Attempts: o.Attempts, UserStamps: o.UserStamps, Spin_ns: int64(o.Spin),
 			}
 			// Beside its TrainExchanges exchanges, a train has one to warm up and one to close it.
-			nodes := min(len(probing), c.config.AllPairs)
-			packets := int64(nodes) * int64(c.config.TrainExchanges+2)
+			packets := int64(min(len(probing), c.config.AllPairs)) *
+				int64(c.config.TrainExchanges+2)
 			m.Period_ns = max(1, packets*int64(time.Second)/int64(c.config.Budget))
 			m.Neighbours = large
-			for _, p := range probing {
-				if p != n && !large {
+			targets := probing
+			if large {
+				targets = c.talks(n)
+			}
+			for _, p := range targets {
+				if p != n {
 					m.Targets = append(m.Targets, n.target(p))
 				}
 			}

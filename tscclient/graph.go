@@ -42,9 +42,14 @@ type graph struct {
 	renew    overlay.Time // when neighbours get new keys for probes
 
 	mu     sync.Mutex
+	member bool
 	outs   []overlay.Name
 	known  map[overlay.Name]Peer // what neighbours answered; only of outs
-	unsaid bool                  // the server does not know outs yet
+	unsaid bool                  // the server does not know outs and talks yet
+
+	// Only report uses these fields.
+	connections connections
+	talks       []string // the addresses of machines to which this one is connected
 }
 
 type datagram struct {
@@ -196,7 +201,7 @@ func (g *graph) obey(m *control.Graph) {
 		g.answerAll()
 	}
 	g.mu.Lock()
-	g.unsaid = true
+	g.member, g.unsaid = true, true
 	g.mu.Unlock()
 }
 
@@ -321,10 +326,19 @@ func (g *graph) peers() []Peer {
 		func(x, y Peer) int { return cmp.Compare(x.Node.Name, y.Node.Name) })
 }
 
-// report tells the server the outgoing neighbours, if it does not know them.
+// report tells the server the outgoing neighbours and the machine's connections, if it does not
+// know them.
 func (g *graph) report(ctx context.Context) {
 	g.mu.Lock()
-	unsaid, m := g.unsaid, &control.Neighbours{}
+	member := g.member
+	g.mu.Unlock()
+	if !member {
+		return
+	}
+	talks := g.connections.look(time.Now())
+	g.mu.Lock()
+	unsaid, m := g.unsaid || !slices.Equal(talks, g.talks), &control.Neighbours{Connected: talks}
+	g.talks = talks
 	for _, n := range g.outs {
 		if card, err := wire.ParseName(n); err == nil {
 			m.Names = append(m.Names, card.Node)
