@@ -32,6 +32,13 @@
 // heartbeats. If a walk is lost nevertheless, the node starts another one when the walk's timer
 // ends. The edge that the new walk finds is flagged, so that it is replaced later.
 //
+// # Color
+//
+// A node says facts about itself ([Node.SetFacts]), which spread over HintLevels levels of
+// neighbours and expire (color.go). [Node.Search] walks until a node has a matching fact or a hint
+// of one, and asks the node that is meant. If it finds none, it says with which probability it
+// missed one (search.go).
+//
 // # What hostile nodes can do
 //
 // limits.go bounds what a node keeps and what it passes on, whatever others send. A node that

@@ -47,12 +47,21 @@ func (s *script) names() (all []Name) {
 	return all
 }
 
+func (s *script) facts() (all []Fact) {
+	for range s.byte() % 40 {
+		all = append(all, Fact(s.name()))
+	}
+	return all
+}
+
 // id returns a small number, or the id of one of the node's requests, walks or pings.
 func (s *script) id(n *Node) uint64 {
 	b := uint64(s.byte())
 	switch {
 	case b < 64 && len(n.seeks) > 0:
 		return n.seeks[b%uint64(len(n.seeks))].id
+	case b >= 224 && len(n.searches) > 0:
+		return n.searches[b%uint64(len(n.searches))].ID
 	case b < 128 && len(n.asked) > 0:
 		return n.asked[b%uint64(len(n.asked))].id
 	case b < 192 && len(n.outs) > 0:
@@ -64,7 +73,7 @@ func (s *script) id(n *Node) uint64 {
 func (s *script) flag() bool { return s.byte()%2 == 1 }
 
 func (s *script) message(n *Node) Message {
-	switch s.byte() % 13 {
+	switch s.byte() % 18 {
 	case 0:
 		return Ping{s.id(n), s.id(n)}
 	case 1:
@@ -89,6 +98,18 @@ func (s *script) message(n *Node) Message {
 		return Handover{s.id(n), s.name()}
 	case 11:
 		return Leaving{s.id(n), s.name()}
+	case 13:
+		return Hint{s.name(), s.facts(), int(s.byte()%5) - 1}
+	case 14:
+		return Verify{s.id(n), "[a-"}
+	case 15:
+		return Found{s.id(n), s.id(n), s.name(), s.number(), s.number()}
+	case 17:
+		return Confirm{s.id(n), "abc"}
+	case 16:
+		return Hop{s.id(n), Search{Origin: s.name(), ID: s.id(n), Pattern: "a*",
+			Known: s.names(), Denied: s.names(), Visited: s.number(), Meetings: s.number(),
+			Mix: s.number(), Scan: s.number()}}
 	case 12:
 		if s.flag() {
 			return Revoke{s.id(n), s.name()}
@@ -127,6 +148,9 @@ func FuzzNode(f *testing.F) {
 				if n.Next() <= now {
 					t.Fatalf("after Tick(%v) Next is %v", now, n.Next())
 				}
+				continue
+			case b == 254:
+				_ = n.Search(now, "a*", func(Result) {}) // refused if too many are open
 				continue
 			case b == 255:
 				n.Leave(now)

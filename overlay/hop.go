@@ -52,6 +52,13 @@ func (n *Node) onHop(from Name, m Hop) {
 	switch w := m.Walk.(type) {
 	case Seek:
 		n.arrive(w)
+	case Search:
+		if w.Mix > 0 {
+			w.Mix--
+			n.pass(w, "")
+		} else {
+			n.visit(w)
+		}
 	}
 }
 

@@ -25,6 +25,8 @@ func (n *Node) invariants(t testing.TB) {
 	most("back", len(n.back), MaxLost)
 	most("known", len(n.known.values), MaxKnown)
 	most("budgets", len(n.budgets), 4*n.degree+1)
+	most("hints", len(n.hints), n.degree*MaxHintsVia+1)
+	most("searches", len(n.searches), MaxSearches)
 	most("blamed", len(n.blamed), MaxBlamed)
 	most("failures", len(n.failures), MaxFailures)
 	if n.offers < 0 {

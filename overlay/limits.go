@@ -108,6 +108,28 @@ const (
 	// offence. A single false promise may be bad luck: the node died in the middle of a deal.
 	ShunAfter = 8
 	ShunTime  = 10 * time.Minute
+	// MaxFact is the largest size of a fact and of a pattern, in bytes. MaxFacts is the largest
+	// number of a node's facts: its role, kernel, clock source and some channels.
+	MaxFact  = 128
+	MaxFacts = 32
+	// MaxHintsVia is the largest number of hints that a node keeps from one neighbour. In HintLife,
+	// a neighbour passes on the hints of degree + 1 owners, and the degree is at most 15. A
+	// repeated hint takes no room.
+	MaxHintsVia = 16
+	// HintLevels is how far facts spread: over two levels 57 nodes hold a fact for degree 7.
+	HintLevels = 2
+	// AdvertisePeriod is the time between two advertisements, each of which costs 56 messages. A
+	// fact is forgotten after HintLife, so two lost messages in a row do no harm.
+	AdvertisePeriod = 30 * time.Second
+	HintLife        = 3 * AdvertisePeriod
+	// MaxSearches is the largest number of a node's open searches. SearchRounds is the number of
+	// walks of a search. Among 10,000 nodes, four walks of 257 nodes each find the only node that
+	// has a fact in 99 % of searches.
+	MaxSearches  = 16
+	SearchRounds = 4
+	// MaxDenied is the largest number of hints that may prove false on one walk. After that, the
+	// walk uses no hints, and only asks the nodes that it visits.
+	MaxDenied = 16
 	// MaxBlamed is the largest number of names that a node keeps of nodes that broke a rule.
 	MaxBlamed = 64
 )

@@ -37,7 +37,7 @@ type Hop struct {
 	Walk Walk
 }
 
-// A Walk is the content of a random walk. The only kind is a Seek.
+// A Walk is what a random walk carries: a Seek or a Search.
 type Walk interface {
 	walk() (mix, scan int)
 	valid() bool

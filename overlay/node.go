@@ -50,6 +50,11 @@ type Node struct {
 	contacts []Name
 	leaving  bool
 
+	facts       []Fact
+	hints       []hint
+	advertiseAt Time
+	searches    []*search
+
 	budgets   []*budget
 	strangers budget
 	blamed    []Blame
@@ -91,6 +96,8 @@ func (n *Node) Tick(now Time) {
 	if !n.leaving {
 		n.tickSeeks()
 		n.tickLost()
+		n.tickFacts()
+		n.tickSearches()
 	}
 	n.next = max(n.deadline(), n.now+1)
 }
@@ -113,7 +120,10 @@ func (n *Node) deadline() Time {
 	for _, s := range n.seeks {
 		at = min(at, s.until)
 	}
-	return min(at, n.seekAt, n.probeAt, n.repickAt)
+	for _, s := range n.searches {
+		at = min(at, s.until)
+	}
+	return min(at, n.advertiseAt, n.seekAt, n.probeAt, n.repickAt)
 }
 
 // Receive handles a message. from is the node that sent it, according to the transport.
@@ -145,6 +155,14 @@ func (n *Node) Receive(now Time, from Name, m Message) {
 		n.onHandover(from, m)
 	case Leaving:
 		n.onLeaving(from, m)
+	case Hint:
+		n.onHint(from, m)
+	case Verify:
+		n.onVerify(from, m)
+	case Confirm:
+		n.onConfirm(from, m)
+	case Found:
+		n.onFound(from, m)
 	case Ended:
 		n.onEnded(from, m)
 	}

@@ -34,12 +34,19 @@ const (
 	kindHandover kind = 10
 	kindLeaving  kind = 11
 	kindEnded    kind = 12
+	kindHint     kind = 13
+	kindVerify   kind = 14
+	kindFound    kind = 15
+	kindConfirm  kind = 16
 	kindQuestion kind = 20
 	kindAnswer   kind = 21
 )
 
-// walkSeek is the number of the kind of walk that a hop carries.
-const walkSeek = 1
+// These are the numbers of the kinds of walk that a hop carries. ONLY APPEND, too.
+const (
+	walkSeek   = 1
+	walkSearch = 2
+)
 
 // MaxAnswer is the largest number of bytes of an answer's body.
 const MaxAnswer = 1024
@@ -60,9 +67,18 @@ func (w *writer) flags(all ...bool) {
 	w.byte(b)
 }
 
-func (w *writer) name(n overlay.Name) {
-	w.byte(uint8(len(n)))
-	w.b = append(w.b, n...)
+func (w *writer) name(n overlay.Name) { w.text(string(n)) }
+
+func (w *writer) text(s string) {
+	w.byte(uint8(len(s)))
+	w.b = append(w.b, s...)
+}
+
+func (w *writer) names(all []overlay.Name) {
+	w.byte(uint8(len(all)))
+	for _, n := range all {
+		w.name(n)
+	}
 }
 
 func clamp(v int) int { return min(max(v, 0), 1<<16-1) }
@@ -91,15 +107,11 @@ func Encode(b []byte, m any) ([]byte, error) {
 		w.number(m.ID)
 		w.flags(m.OK)
 	case overlay.Hop:
-		s, ok := m.Walk.(overlay.Seek)
-		if !ok || len(s.Outs) > overlay.MaxDegree || tooLong(s.Origin, s.Give) ||
-			tooLong(s.Outs...) {
-			return b, fmt.Errorf("encode a walk: %w", ErrMessage)
-		}
 		w.byte(uint8(kindHop))
 		w.number(m.ID)
-		w.byte(walkSeek)
-		w.seek(s)
+		if !w.walk(m.Walk) {
+			return b, fmt.Errorf("encode a walk: %w", ErrMessage)
+		}
 	case overlay.Grant:
 		if tooLong(m.Out) {
 			return b, fmt.Errorf("encode a grant: %w", ErrMessage)
@@ -120,6 +132,24 @@ func Encode(b []byte, m any) ([]byte, error) {
 		w.number(m.ID)
 		w.number(m.Walk)
 		w.flags(m.Few)
+	case overlay.Hint:
+		if !w.hint(m) {
+			return b, fmt.Errorf("encode a hint of %d facts: %w", len(m.Facts), ErrMessage)
+		}
+	case overlay.Verify:
+		return w.said(kindVerify, m.ID, m.Pattern)
+	case overlay.Confirm:
+		return w.said(kindConfirm, m.ID, string(m.Fact))
+	case overlay.Found:
+		if tooLong(m.Name) {
+			return b, fmt.Errorf("encode a found name: %w", ErrMessage)
+		}
+		w.byte(uint8(kindFound))
+		w.number(m.ID)
+		w.number(m.Search)
+		w.name(m.Name)
+		w.short(m.Visited)
+		w.short(m.Meetings)
 	case Question:
 		w.byte(uint8(kindQuestion))
 	case Answer:
@@ -155,6 +185,65 @@ func (w *writer) named(k kind, id uint64, name overlay.Name) ([]byte, error) {
 	return w.b, nil
 }
 
+// hint reports whether a hint's name and lists are short enough to be written.
+func (w *writer) hint(m overlay.Hint) bool {
+	w.byte(uint8(kindHint))
+	w.name(m.Owner)
+	w.byte(uint8(min(max(m.Levels, 0), 1<<8-1)))
+	w.byte(uint8(len(m.Facts)))
+	for _, f := range m.Facts {
+		if len(f) > overlay.MaxFact {
+			return false
+		}
+		w.text(string(f))
+	}
+	return !tooLong(m.Owner) && len(m.Facts) <= overlay.MaxFacts
+}
+
+// walk reports whether a walk is of a known kind, and its texts and lists are short enough to be
+// written.
+func (w *writer) walk(walk overlay.Walk) bool {
+	switch s := walk.(type) {
+	case overlay.Seek:
+		w.byte(walkSeek)
+		w.seek(s)
+		return len(s.Outs) <= overlay.MaxDegree && !tooLong(s.Origin, s.Give) && !tooLong(s.Outs...)
+	case overlay.Search:
+		w.byte(walkSearch)
+		w.search(s)
+		return len(s.Known) <= maxKnown && len(s.Denied) <= overlay.MaxDenied &&
+			len(s.Pattern) <= overlay.MaxFact && !tooLong(s.Origin) && !tooLong(s.Known...) &&
+			!tooLong(s.Denied...)
+	}
+	return false
+}
+
+func (w *writer) search(s overlay.Search) {
+	w.name(s.Origin)
+	w.number(s.ID)
+	w.text(s.Pattern)
+	w.names(s.Known)
+	w.names(s.Denied)
+	w.short(s.Visited)
+	w.short(s.Meetings)
+	w.short(s.Mix)
+	w.short(s.Scan)
+}
+
+// maxKnown is the largest number of nodes that a search counts the hints of.
+const maxKnown = overlay.MaxDegree + 1
+
+// said writes a message of a request's number and a fact or a pattern.
+func (w *writer) said(k kind, id uint64, text string) ([]byte, error) {
+	if len(text) > overlay.MaxFact {
+		return w.b, fmt.Errorf("encode a fact of %d bytes: %w", len(text), ErrMessage)
+	}
+	w.byte(uint8(k))
+	w.number(id)
+	w.text(text)
+	return w.b, nil
+}
+
 func (w *writer) seek(s overlay.Seek) {
 	w.name(s.Origin)
 	w.number(s.ID)
@@ -163,10 +252,7 @@ func (w *writer) seek(s overlay.Seek) {
 	w.short(s.Mix)
 	w.short(s.Scan)
 	w.short(s.Revisits)
-	w.byte(uint8(len(s.Outs)))
-	for _, n := range s.Outs {
-		w.name(n)
-	}
+	w.names(s.Outs)
 }
 
 // reader reads the fields of a message. After the first field that is not there, or has a value
@@ -191,6 +277,34 @@ func (r *reader) short() int     { return int(binary.BigEndian.Uint16(r.take(2))
 func (r *reader) number() uint64 { return binary.BigEndian.Uint64(r.take(8)) }
 
 func (r *reader) name() overlay.Name { return overlay.Name(r.take(int(r.byte()))) }
+
+// text reads a fact or a pattern.
+func (r *reader) text() string {
+	n := int(r.byte())
+	if n > overlay.MaxFact {
+		r.failed = true
+	}
+	return string(r.take(n))
+}
+
+// count reads the number of a list's elements.
+func (r *reader) count(limit int) int {
+	n := int(r.byte())
+	if n > limit {
+		r.failed = true
+	}
+	if r.failed {
+		return 0
+	}
+	return n
+}
+
+func (r *reader) names(limit int) (all []overlay.Name) {
+	for range r.count(limit) {
+		all = append(all, r.name())
+	}
+	return all
+}
 
 func (r *reader) flags(all ...*bool) {
 	b := r.byte()
@@ -233,11 +347,7 @@ func (r *reader) message(k kind) any {
 		r.flags(&m.OK)
 		return m
 	case kindHop:
-		id := r.number()
-		if r.byte() != walkSeek {
-			r.failed = true
-		}
-		return overlay.Hop{ID: id, Walk: r.seek()}
+		return overlay.Hop{ID: r.number(), Walk: r.walk()}
 	case kindGrant:
 		m := overlay.Grant{ID: r.number(), Walk: r.number(), Out: r.name()}
 		r.flags(&m.Take, &m.Give)
@@ -252,6 +362,19 @@ func (r *reader) message(k kind) any {
 		m := overlay.Ended{ID: r.number(), Walk: r.number()}
 		r.flags(&m.Few)
 		return m
+	case kindHint:
+		m := overlay.Hint{Owner: r.name(), Levels: int(r.byte())}
+		for range r.count(overlay.MaxFacts) {
+			m.Facts = append(m.Facts, overlay.Fact(r.text()))
+		}
+		return m
+	case kindVerify:
+		return overlay.Verify{ID: r.number(), Pattern: r.text()}
+	case kindConfirm:
+		return overlay.Confirm{ID: r.number(), Fact: overlay.Fact(r.text())}
+	case kindFound:
+		return overlay.Found{ID: r.number(), Search: r.number(), Name: r.name(),
+			Visited: r.short(), Meetings: r.short()}
 	case kindQuestion:
 		return Question{}
 	case kindAnswer:
@@ -264,19 +387,23 @@ func (r *reader) message(k kind) any {
 	return nil
 }
 
+func (r *reader) walk() overlay.Walk {
+	switch r.byte() {
+	case walkSeek:
+		return r.seek()
+	case walkSearch:
+		return overlay.Search{Origin: r.name(), ID: r.number(), Pattern: r.text(),
+			Known: r.names(maxKnown), Denied: r.names(overlay.MaxDenied), Visited: r.short(),
+			Meetings: r.short(), Mix: r.short(), Scan: r.short()}
+	}
+	r.failed = true
+	return nil
+}
+
 func (r *reader) seek() overlay.Seek {
 	s := overlay.Seek{Origin: r.name(), ID: r.number()}
 	r.flags(&s.Out, &s.In)
 	s.Give, s.Mix, s.Scan, s.Revisits = r.name(), r.short(), r.short(), r.short()
-	outs := int(r.byte())
-	if outs > overlay.MaxDegree {
-		r.failed = true
-	}
-	for range outs {
-		if r.failed {
-			break
-		}
-		s.Outs = append(s.Outs, r.name())
-	}
+	s.Outs = r.names(overlay.MaxDegree)
 	return s
 }

@@ -25,9 +25,9 @@ const (
 	counterAt   = signatureAt + SignatureBytes
 	nameAt      = counterAt + 8
 
-	// maxDatagram is the largest datagram. A walk with 32 neighbours of the longest names is
-	// larger than the datagrams of most networks, and is sent in fragments.
-	maxDatagram = 12 << 10
+	// maxDatagram is the largest datagram. A walk with 49 of the longest names is larger than the
+	// datagrams of most networks, and is sent in fragments.
+	maxDatagram = 16 << 10
 
 	// maxPeers is the number of other nodes whose keys a socket remembers.
 	maxPeers = 2048

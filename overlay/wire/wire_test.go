@@ -42,6 +42,17 @@ var examples = []struct {
 	{overlay.Leaving{ID: 13, Instead: "k"}, "0b" + "000000000000000d" + "016b"},
 	{overlay.Ended{ID: 14, Walk: 15, Few: true},
 		"0c" + "000000000000000e" + "000000000000000f" + "01"},
+	{overlay.Hint{Owner: "o", Levels: 2, Facts: []overlay.Fact{"a=b", "c"}},
+		"0d" + "016f" + "02" + "02" + "03613d62" + "0163"},
+	{overlay.Verify{ID: 16, Pattern: "a*"}, "0e" + "0000000000000010" + "02612a"},
+	{overlay.Confirm{ID: 26, Fact: "f=g"}, "10" + "000000000000001a" + "03663d67"},
+	{overlay.Found{ID: 17, Search: 18, Name: "f", Visited: 257, Meetings: 19},
+		"0f" + "0000000000000011" + "0000000000000012" + "0166" + "0101" + "0013"},
+	{overlay.Hop{ID: 20, Walk: overlay.Search{Origin: "o", ID: 21, Pattern: "p",
+		Known: []overlay.Name{"k", "l"}, Denied: []overlay.Name{"d"}, Visited: 22, Meetings: 23,
+		Mix: 24, Scan: 25}},
+		"07" + "0000000000000014" + "02" + "016f" + "0000000000000015" + "0170" + "02" + "016b" +
+			"016c" + "01" + "0164" + "0016" + "0017" + "0018" + "0019"},
 	{Question{}, "14"},
 	{Answer{[]byte("{}")}, "15" + "7b7d"},
 }
@@ -69,12 +80,24 @@ func TestBytesOfMessages(t *testing.T) {
 		nil, 7, overlay.Hop{}, Answer{make([]byte, MaxAnswer+1)},
 		overlay.Revoke{Out: overlay.Name(make([]byte, overlay.MaxName+1))},
 		overlay.Hop{Walk: overlay.Seek{Outs: make([]overlay.Name, overlay.MaxDegree+1)}},
+		overlay.Hop{Walk: overlay.Search{Known: make([]overlay.Name, overlay.MaxDegree+2)}},
+		overlay.Hop{Walk: overlay.Search{Denied: make([]overlay.Name, overlay.MaxDenied+1)}},
+		overlay.Hop{Walk: overlay.Search{Pattern: strings.Repeat("p", overlay.MaxFact+1)}},
+		overlay.Verify{Pattern: strings.Repeat("p", overlay.MaxFact+1)},
+		overlay.Confirm{Fact: overlay.Fact(strings.Repeat("p", overlay.MaxFact+1))},
+		overlay.Found{Name: overlay.Name(make([]byte, overlay.MaxName+1))},
+		overlay.Hint{Owner: overlay.Name(make([]byte, overlay.MaxName+1))},
+		overlay.Hint{Facts: make([]overlay.Fact, overlay.MaxFacts+1)},
+		overlay.Hint{Facts: []overlay.Fact{overlay.Fact(make([]byte, overlay.MaxFact+1))}},
 	} {
 		if _, err := Encode(nil, m); !errors.Is(err, ErrMessage) {
 			t.Errorf("encodes %T: %v", m, err)
 		}
 	}
-	for _, text := range []string{"00", "0d", "16", "0301", "020000000000000003" + "02",
+	for _, text := range []string{"00", "11", "16", "0301", "020000000000000003" + "02",
+		"0d" + "00" + "01" + "21" + strings.Repeat("0161", overlay.MaxFacts+1),
+		"0e" + "0000000000000010" + "81" + strings.Repeat("61", overlay.MaxFact+1),
+		"07" + "0000000000000014" + "03",
 		"15" + strings.Repeat("00", MaxAnswer+1)} {
 		b, _ := hex.DecodeString(text)
 		if m, err := Decode(b); !errors.Is(err, ErrMessage) {

@@ -1,0 +1,159 @@
+package overlay
+
+import (
+	"fmt"
+	"math"
+	"path"
+	"slices"
+)
+
+// A Fact is what a node says about itself, such as "role=worker". It has at most MaxFact bytes.
+type Fact string
+
+// A hint is what the node owner said about itself, as the neighbour via passed it on.
+type hint struct {
+	owner, via Name
+	facts      []Fact
+	expires    Time
+}
+
+// A Hint spreads what Owner says about itself. It goes to all neighbours, and from there on while
+// Levels is more than 1.
+type Hint struct {
+	Owner  Name
+	Facts  []Fact
+	Levels int
+}
+
+// SetFacts sets what the node says about itself. Other nodes hear of it within AdvertisePeriod, and
+// forget what it no longer says within HintLife. A node without facts sends nothing for them.
+func (n *Node) SetFacts(facts ...Fact) error {
+	if !validFacts(facts) {
+		return fmt.Errorf("set facts of node %q: %q: need at most %d of 1 to %d bytes", n.self,
+			facts, MaxFacts, MaxFact)
+	}
+	n.facts = slices.Clone(facts)
+	n.advertiseAt = n.now
+	n.wakeAt(n.now)
+	return nil
+}
+
+func validFacts(facts []Fact) bool {
+	return len(facts) <= MaxFacts && !slices.ContainsFunc(facts,
+		func(f Fact) bool { return f == "" || len(f) > MaxFact })
+}
+
+func (n *Node) tickFacts() {
+	if n.advertiseAt > n.now {
+		return
+	}
+	n.hints = without(n.hints, func(h hint) bool { return h.expires <= n.now })
+	n.advertiseAt = n.now + AdvertisePeriod*7/8 +
+		Time(n.random.Int64N(int64(AdvertisePeriod/8)))
+	if len(n.facts) > 0 {
+		n.spread(Hint{Owner: n.self, Facts: n.facts, Levels: HintLevels})
+	}
+}
+
+func (n *Node) spread(m Hint) {
+	for _, o := range n.outs {
+		if o.until == 0 {
+			n.send(o.peer, m)
+		}
+	}
+}
+
+// onHint keeps what a neighbour passes on. Each neighbour has room of its own, so that it can
+// displace nothing but what it sent itself, however many facts and owners it makes up.
+func (n *Node) onHint(from Name, m Hint) {
+	if n.in(from) == nil || n.shuns(from) {
+		return
+	}
+	if !m.Owner.valid() || !validFacts(m.Facts) || m.Levels < 1 || m.Levels > HintLevels ||
+		m.Levels == HintLevels && m.Owner != from {
+		n.blame(from, BadMessage)
+		return
+	}
+	if m.Owner == n.self {
+		return
+	}
+	h := hint{owner: m.Owner, via: from, facts: m.Facts, expires: n.now + HintLife}
+	same, oldest, count := -1, -1, 0
+	for i, other := range n.hints {
+		if other.via != from {
+			continue
+		}
+		count++
+		if other.owner == m.Owner {
+			same = i
+		}
+		if oldest < 0 || other.expires < n.hints[oldest].expires {
+			oldest = i
+		}
+	}
+	switch {
+	case same >= 0 && n.hints[same].expires > n.now+HintLife-AdvertisePeriod/2:
+		return // too soon: an honest node repeats itself once in AdvertisePeriod
+	case same >= 0:
+		n.hints[same] = h
+	case count >= MaxHintsVia:
+		n.hints[oldest] = h
+	default:
+		n.dropForeignHints()
+		n.hints = append(n.hints, h)
+	}
+	if m.Levels > 1 {
+		m.Levels--
+		n.spread(m)
+	}
+}
+
+// dropForeignHints forgets what came from nodes that are neighbours no more, if there is much.
+func (n *Node) dropForeignHints() {
+	if len(n.hints) < n.degree*MaxHintsVia {
+		return
+	}
+	n.hints = without(n.hints,
+		func(h hint) bool { return h.expires <= n.now || n.in(h.via) == nil })
+}
+
+// holds reports whether the node has a hint of an owner, or is it.
+func (n *Node) holds(owner Name) bool {
+	return owner == n.self || slices.ContainsFunc(n.hints,
+		func(h hint) bool { return h.owner == owner && h.expires > n.now })
+}
+
+// match returns the first fact that matches, or "".
+func match(pattern string, facts []Fact) Fact {
+	for _, f := range facts {
+		if ok, err := path.Match(pattern, string(f)); ok && err == nil {
+			return f
+		}
+	}
+	return ""
+}
+
+func matches(pattern string, facts []Fact) bool { return match(pattern, facts) != "" }
+
+// A Result is the answer to a search. If Name is empty, no node was found.
+type Result struct {
+	Name    Name
+	Fact    Fact // the fact that matches, as the node itself said
+	Visited int  // visits to nodes
+	// Missed is, if no node was found, the probability that one has the fact and was missed. It
+	// is estimated from how often the walks met hints of Origin and of its neighbours, as far as
+	// these have facts. It assumes that the nodes on the way are honest. If Origin knows no node
+	// with facts, it is 1.
+	Missed float64
+}
+
+// missed returns the probability that walks missed a node, if they met hints of known nodes that
+// often. Meetings of a node have a Poisson distribution, with the same unknown mean m for each. The
+// result's mean is exp(-m·known/(known+1)), a little more than the truth, exp(-m).
+func missed(known, meetings int) float64 {
+	if known == 0 {
+		return 1
+	}
+	k := float64(known)
+	return math.Pow(k/(k+1), float64(meetings))
+}

@@ -1,0 +1,217 @@
+package overlay
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+)
+
+// find searches from a node, and runs the fleet until there is a result.
+func (f *fleet) find(m *member, pattern string) Result {
+	f.t.Helper()
+	var result *Result
+	if err := m.node.Search(f.now, pattern, func(r Result) { result = &r }); err != nil {
+		f.t.Fatal(err)
+	}
+	f.watch(m)
+	for range 1200 {
+		if result != nil {
+			return *result
+		}
+		f.run(100 * time.Millisecond)
+	}
+	f.t.Fatalf("search for %q from %s has no result", pattern, m.name)
+	return Result{}
+}
+
+func (f *fleet) setFacts(m *member, facts ...Fact) {
+	if err := m.node.SetFacts(facts...); err != nil {
+		f.t.Fatal(err)
+	}
+	f.watch(m)
+}
+
+// The mean length of a search is that of the model: 1/Pr with Pr = 1 - (1-share)^B, where B = 57
+// nodes hold each hint, and where a step brings B(1-1/d) new hints, because neighbours share some.
+// Digest of the thesis, sections 3.1 and 7.2.
+func TestSearchLengths(t *testing.T) {
+	seed.NotUnderRace(t, "the fleet is one goroutine")
+	f := newFleet(t, rand.New(rand.NewPCG(1, 0)), 7)
+	f.grow(1000)
+	f.whole(healLimit)
+	for i, m := range f.nodes {
+		f.setFacts(m, Fact(fmt.Sprint("pair=", i%500)), Fact(fmt.Sprint("ten=", i%100)))
+	}
+	f.run(2 * AdvertisePeriod)
+	const searches = 3000
+	for fact, share := range map[string]float64{"pair=%d": 0.002, "ten=%d": 0.01} {
+		groups, sum, open := int(math.Round(1/share/2))*2, 0, 0
+		for i := range searches {
+			m := choose(f.random, f.nodes)
+			err := m.node.Search(f.now, fmt.Sprintf(fact, i%groups), func(r Result) {
+				open--
+				sum += r.Visited
+				if r.Name == "" {
+					t.Errorf("nothing found: %+v", r)
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			open++
+			f.watch(m)
+			f.run(20 * time.Millisecond)
+		}
+		f.run(20 * time.Second)
+		const b = 1 + 7 + 49
+		first, later := 1-math.Pow(1-share, b), 1-math.Pow(1-share, b*6./7)
+		model := 1 + (1-first)/later
+		got := float64(sum) / searches
+		t.Logf("share %v: %.3f nodes, model %.3f", share, got, model)
+		if open != 0 || math.Abs(got/model-1) > 0.1 {
+			t.Errorf("share %v: mean length %v, model %v; %d open", share, got, model, open)
+		}
+	}
+}
+
+func TestSearchOverLossyLinks(t *testing.T) {
+	seed.For(t, 3, func(t *testing.T, r *rand.Rand) {
+		f := grown(t, r, 200)
+		for _, m := range f.nodes {
+			f.setFacts(m, "role=worker")
+		}
+		gold := f.nodes[r.IntN(200)]
+		f.setFacts(gold, "role=gold", "kernel=6.1")
+		f.run(2 * AdvertisePeriod)
+		for range 20 {
+			got := f.find(choose(r, f.nodes), "role=g*")
+			if got.Name != gold.name || got.Fact != "role=gold" {
+				t.Errorf("found %+v, want %s", got, gold.name)
+			}
+		}
+		if got := f.find(f.nodes[0], "role=queen"); got.Name != "" || got.Missed > 1e-6 ||
+			got.Visited < MaxScan {
+			t.Errorf("what nobody has: %+v", got)
+		}
+		// A fact that is withdrawn is not found although hints remain.
+		f.setFacts(gold, "role=worker")
+		if got := f.find(f.nodes[0], "role=gold"); got.Name != "" {
+			t.Errorf("what nobody has any more: %+v", got)
+		}
+		f.run(HintLife + AdvertisePeriod)
+		for _, m := range f.nodes {
+			for _, h := range m.node.hints {
+				if matches("role=gold", h.facts) {
+					t.Fatalf("%s still has %+v", m.name, h)
+				}
+			}
+		}
+	})
+}
+
+// The probability that a search missed a node is never less than the truth, on average, and not
+// more than 1.6 times as large.
+func TestMissed(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 0))
+	const known, draws = 8, 20_000
+	for _, mean := range []float64{0.5, 1, 2, 4} {
+		sum := 0.0
+		for range draws {
+			meetings := 0 // of Poisson distribution
+			for p := r.Float64(); p > math.Exp(-mean*known); p *= r.Float64() {
+				meetings++
+			}
+			sum += missed(known, meetings)
+		}
+		got, truth := sum/draws, math.Exp(-mean)
+		if got < truth*0.99 || got > truth*1.6 {
+			t.Errorf("mean %v: missed with probability %v, truth %v", mean, got, truth)
+		}
+	}
+	if missed(8, 0) != 1 || missed(0, 5) != 1 {
+		t.Error("without meetings nothing is certain")
+	}
+}
+
+// A neighbour makes up a million facts and owners. It displaces nothing that others sent, and the
+// node passes on no more than MaxHintsVia of them in each half AdvertisePeriod.
+func TestMillionColors(t *testing.T) {
+	net := &nowhere{}
+	n, err := New(Config{Name: "me", Degree: 7, Random: rand.New(rand.NewPCG(1, 0)),
+		Transport: net})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Receive(0, "honest", Ping{Seq: 1})
+	n.Receive(0, "liar", Ping{Seq: 1})
+	n.Receive(0, "honest", Hint{Owner: "honest", Facts: []Fact{"role=gold"}, Levels: 2})
+	n.outs = []*out{{peer: "next", due: never}}
+	before := net.count
+	for i := range 1_000_000 / seed.Share() {
+		n.Receive(0, "liar", Hint{Owner: Name(fmt.Sprint("owner", i)),
+			Facts: []Fact{Fact(fmt.Sprint("color=", i))}, Levels: 1})
+		n.Receive(0, "liar", Hint{Owner: "liar", Facts: []Fact{"color=red"}, Levels: 2})
+		n.Receive(0, "stranger", Hint{Owner: "stranger", Facts: []Fact{"color=red"}, Levels: 2})
+	}
+	n.invariants(t)
+	if !n.holds("honest") || n.holds("stranger") || len(n.hints) > 1+MaxHintsVia {
+		t.Errorf("%d hints, honest's %v, a stranger's %v", len(n.hints), n.holds("honest"),
+			n.holds("stranger"))
+	}
+	if sent := net.count - before; sent > MaxHintsVia {
+		t.Errorf("passed on %d hints, want at most %d", sent, MaxHintsVia)
+	}
+	n.Receive(0, "liar", Hint{Owner: "other", Levels: HintLevels})
+	n.Receive(0, "liar", Hint{Owner: "liar", Levels: HintLevels + 1})
+	if blamed := n.Blamed(); len(blamed) != 1 || blamed[0].Count != 2 {
+		t.Errorf("blamed: %+v", blamed)
+	}
+}
+
+// A node without facts sends nothing for them, and a search among such nodes claims nothing.
+func TestNoFacts(t *testing.T) {
+	f := grown(t, rand.New(rand.NewPCG(1, 0)), 30)
+	f.run(HintLife)
+	for _, m := range f.nodes {
+		if len(m.node.hints) > 0 {
+			t.Fatalf("%s has hints %+v", m.name, m.node.hints)
+		}
+	}
+	if got := f.find(f.nodes[0], "role=*"); got.Name != "" || got.Missed != 1 {
+		t.Errorf("found %+v", got)
+	}
+}
+
+// A node that confirms something else than what was asked for, or answers as if it had nothing to
+// show, has confirmed nothing.
+func TestConfirm(t *testing.T) {
+	net := &nowhere{}
+	n, err := New(Config{Name: "me", Degree: 7, Random: rand.New(rand.NewPCG(1, 0)),
+		Transport: net})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []Fact
+	ask := func() uint64 {
+		n.verify("other", "role=g*", 1, func(f Fact) { got = append(got, f) })
+		return n.asked[len(n.asked)-1].id
+	}
+	id := ask()
+	n.Receive(0, "other", Confirm{ID: id, Fact: "role=worker"})
+	n.Receive(0, "another", Confirm{ID: id, Fact: "role=gold"})
+	if len(got) != 0 {
+		t.Fatalf("confirmed %q", got)
+	}
+	n.Receive(0, "other", Confirm{ID: id, Fact: "role=gold"})
+	n.Receive(0, "other", Confirm{ID: id, Fact: "role=gold"})
+	n.Receive(0, "other", Ack{ID: ask(), OK: true})
+	n.ask("other", 7, Revoke{ID: 7, Out: "x"}, 1, func(_, _ bool) { t.Error("revoked") })
+	n.Receive(0, "other", Confirm{ID: 7, Fact: "role=gold"})
+	if len(got) != 2 || got[0] != "role=gold" || got[1] != "" {
+		t.Errorf("confirmed %q", got)
+	}
+}

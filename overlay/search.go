@@ -1,0 +1,238 @@
+package overlay
+
+import (
+	"fmt"
+	"path"
+	"slices"
+)
+
+// A Search is a walk that looks for a node with a fact that matches Pattern.
+type Search struct {
+	Origin    Name
+	ID        uint64 // chosen by Origin
+	Pattern   string
+	Known     []Name // nodes with facts, whose hints show how far hints spread
+	Denied    []Name // nodes that do not have the fact any more
+	Visited   int
+	Meetings  int // hints of Known on the way
+	Mix, Scan int
+}
+
+func (s Search) walk() (mix, scan int) { return s.Mix, s.Scan }
+
+func (s Search) valid() bool {
+	bad := func(name Name) bool { return !name.valid() }
+	return s.Origin.valid() && len(s.Pattern) <= MaxFact && len(s.Known) <= MaxDegree+1 &&
+		len(s.Denied) <= MaxDenied && s.Visited >= 0 && s.Meetings >= 0 &&
+		!slices.ContainsFunc(s.Known, bad) && !slices.ContainsFunc(s.Denied, bad)
+}
+
+// A Verify asks a node whether a fact of it matches. It is a request. The answer is a Confirm if
+// one does, and an Ack if none does.
+type Verify struct {
+	ID      uint64
+	Pattern string
+}
+
+// A Confirm answers the request ID, which is a Verify, with the sender's fact that matches.
+type Confirm struct {
+	ID   uint64
+	Fact Fact
+}
+
+// A Found ends the receiver's search Search. Name is empty if the walk found nothing. It is a
+// request.
+type Found struct {
+	ID, Search        uint64
+	Name              Name
+	Visited, Meetings int
+}
+
+// A search is a search of this node.
+type search struct {
+	Search
+	rounds int // walks that remain
+	until  Time
+	done   func(Result)
+}
+
+// Search looks for a node with a fact that matches a pattern of package path, such as
+// "channel=parser/[0-9]*". It calls done once, in a later call of Receive or Tick or in this one.
+// The node that done gets has confirmed the fact itself.
+func (n *Node) Search(now Time, pattern string, done func(Result)) error {
+	n.at(now)
+	if _, err := path.Match(pattern, ""); err != nil || len(pattern) > MaxFact {
+		return fmt.Errorf("search for %q: not a pattern of at most %d bytes", pattern, MaxFact)
+	}
+	if len(n.searches) >= MaxSearches {
+		return fmt.Errorf("search for %q: %d searches are open already", pattern, MaxSearches)
+	}
+	s := &search{rounds: SearchRounds, done: done}
+	s.Origin, s.Pattern = n.self, pattern
+	if len(n.facts) > 0 {
+		s.Known = append(s.Known, n.self)
+	}
+	for _, h := range n.hints {
+		if h.owner == h.via && h.expires > n.now && len(s.Known) <= MaxDegree {
+			s.Known = append(s.Known, h.owner)
+		}
+	}
+	n.searches = append(n.searches, s)
+	n.searchOn(s)
+	return nil
+}
+
+// searchOn starts the next walk of a search, or ends it.
+func (n *Node) searchOn(s *search) {
+	if s.rounds == 0 {
+		n.endSearch(s, Result{Visited: s.Visited, Missed: missed(len(s.Known), s.Meetings)})
+		return
+	}
+	s.rounds--
+	s.ID, s.until = n.random.Uint64(), n.now+WalkLife
+	n.wakeAt(s.until)
+	walk := s.Search
+	walk.Visited, walk.Meetings, walk.Scan = 0, 0, MaxScan
+	n.visit(walk)
+}
+
+func (n *Node) endSearch(s *search, r Result) {
+	n.searches = without(n.searches, func(other *search) bool { return other == s })
+	s.done(r)
+}
+
+func (n *Node) tickSearches() {
+	for _, s := range slices.Clone(n.searches) {
+		if s.until <= n.now {
+			n.searchOn(s)
+		}
+	}
+}
+
+// visit is what a search does at this node.
+func (n *Node) visit(s Search) {
+	s.Visited++
+	if s.Visited > WalkSteps { // before, the walk is near Origin, where its hints are
+		for _, name := range s.Known {
+			if n.holds(name) {
+				s.Meetings++
+			}
+		}
+	}
+	if matches(s.Pattern, n.facts) {
+		n.report(s, n.self)
+		return
+	}
+	n.visitHints(s)
+}
+
+// visitHints follows the hints that this node has, one after the other, and then lets the search go
+// on.
+func (n *Node) visitHints(s Search) {
+	for _, h := range n.hints {
+		if h.expires <= n.now || slices.Contains(s.Denied, h.owner) ||
+			!matches(s.Pattern, h.facts) || len(s.Denied) >= MaxDenied {
+			continue
+		}
+		n.verify(h.owner, s.Pattern, HopTries, func(fact Fact) {
+			if fact != "" {
+				n.report(s, h.owner)
+				return
+			}
+			n.hints = without(n.hints,
+				func(other hint) bool { return other.owner == h.owner && other.via == h.via })
+			s.Denied = append(slices.Clone(s.Denied), h.owner)
+			n.visitHints(s)
+		})
+		return
+	}
+	if s.Scan == 0 || n.walkTo("") == "" {
+		n.report(s, "")
+		return
+	}
+	s.Scan--
+	n.pass(s, "")
+}
+
+// report tells the origin how its walk ended.
+func (n *Node) report(s Search, found Name) {
+	m := Found{ID: n.random.Uint64(), Search: s.ID, Name: found, Visited: s.Visited,
+		Meetings: s.Meetings}
+	if s.Origin == n.self {
+		n.found(m)
+		return
+	}
+	n.ask(s.Origin, m.ID, m, AskTries, func(_, _ bool) {})
+}
+
+func (n *Node) onFound(from Name, m Found) {
+	if a, ok := n.fresh(from, m.ID); ok {
+		n.answer(a, true)
+		n.found(m)
+	}
+}
+
+func (n *Node) found(m Found) {
+	i := slices.IndexFunc(n.searches, func(s *search) bool { return s.ID == m.Search })
+	if i < 0 || m.Name != "" && !m.Name.valid() {
+		return
+	}
+	s := n.searches[i]
+	s.ID = n.random.Uint64() // this walk is over
+	limit := MaxScan + 1
+	s.Visited += min(max(0, m.Visited), limit)
+	s.Meetings += min(max(0, m.Meetings), limit*len(s.Known))
+	if m.Name == "" {
+		n.searchOn(s)
+		return
+	}
+	if m.Name == n.self {
+		n.endSearch(s, Result{Name: n.self, Fact: match(s.Pattern, n.facts), Visited: s.Visited})
+		return
+	}
+	s.until = n.now + WalkLife
+	n.verify(m.Name, s.Pattern, AskTries, func(fact Fact) {
+		if !slices.Contains(n.searches, s) {
+			return
+		}
+		if fact != "" {
+			n.endSearch(s, Result{Name: m.Name, Fact: fact, Visited: s.Visited})
+		} else {
+			n.searchOn(s)
+		}
+	})
+}
+
+// verify asks a node for its fact that matches. It calls done once, with "" if there is none.
+func (n *Node) verify(to Name, pattern string, tries int, done func(Fact)) {
+	id := n.random.Uint64()
+	n.request(&request{id: id, to: to, m: Verify{ID: id, Pattern: pattern}, tries: tries,
+		done: func(_, _ bool) { done("") }, confirmed: done})
+}
+
+// onConfirm takes a confirmation only if the fact is what was asked for.
+func (n *Node) onConfirm(from Name, m Confirm) {
+	i := n.waiting(from, m.ID)
+	if i < 0 {
+		return
+	}
+	r := n.asked[i]
+	if v, ok := r.m.(Verify); ok && matches(v.Pattern, []Fact{m.Fact}) {
+		n.asked = slices.Delete(n.asked, i, i+1)
+		r.confirmed(m.Fact)
+	}
+}
+
+func (n *Node) onVerify(from Name, m Verify) {
+	if a, ok := n.fresh(from, m.ID); ok {
+		if len(m.Pattern) <= MaxFact {
+			a.fact = match(m.Pattern, n.facts)
+		}
+		n.answer(a, false)
+	}
+}
+
+func (Hint) message()    {}
+func (Verify) message()  {}
+func (Confirm) message() {}
+func (Found) message()   {}
