@@ -55,9 +55,9 @@ func read(segments []logstore.Segment) (account, error) {
 	return k, nil
 }
 
-// checkOne compares the log of a channel with one writer with what the writer did. Each id from 0
-// on must be there, except in ranges of drops at their places. The event of the call in which the
-// program was killed may be there, too.
+// checkOne compares the log of a channel with what its only writer did. The ids count up from 0.
+// Ids may be missing only before a row at which the log reports drops, and exactly as many as it
+// reports. If the program was killed during a call, that call may have left one more event or drop.
 func checkOne(said *testimony.Testimony, k account) error {
 	for reason, n := range k.drops {
 		if reason != logstore.RingFull {

@@ -297,7 +297,7 @@ func (a *assembler) unfinished() string {
 	return "unfinished"
 }
 
-// findSharedIDs says which ids begin at a point more than once.
+// findSharedIDs adds findings about ids that begin at a point more than once.
 func (a *assembler) findSharedIDs(f *pointFound, at string) {
 	const guessed = "log the same ids, and which later events belong to which is guessed from " +
 		"their times: give each"

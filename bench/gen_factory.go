@@ -46,7 +46,8 @@ func factory(ctx context.Context, r *GenRow, tuples int) error {
 
 var decode = generator.JSON[advertisement]()
 
-// clicks makes a consumer use an object.
+// clicks returns 1 if the event is a click, and 0 if not. The consumers add this up, so that they
+// read each decoded object.
 func clicks(a *advertisement) int {
 	if a.Event == "click" {
 		return 1

@@ -189,7 +189,8 @@ func (b *builder) write(fingerprint string, page func(*analysis.Answer) ([]byte,
 		return err
 	}
 	all.Tuples = tuples.finish()
-	// If the report is too large to send by mail, page fails. The run can still be explored.
+	// If the report is too large to send by mail, page returns an error. The run can still be
+	// explored.
 	if html, err := page(b.answer); err != nil {
 		all.Meta.ReportAbsent = err.Error()
 	} else {

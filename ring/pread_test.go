@@ -98,7 +98,7 @@ func TestCutWhileItIsRead(t *testing.T) {
 				*s.Tail = seq + 1
 			}
 			c, reads := drain(t, p.Path), 0
-			c.header.ManyWriters = many // readers see only this difference
+			c.header.ManyWriters = many // then Copy reads the records twice
 			c.records = readAt(func(b []byte, offset int64) (int, error) {
 				if reads++; reads == cutAt {
 					must(t, os.Truncate(p.Path, int64(recordsOffset(1))+20*RecordBytes+3))

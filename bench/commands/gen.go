@@ -145,7 +145,7 @@ func genBars(rows []bench.GenRow) []proof.Bar {
 		})
 		if row.Name == "schedule" {
 			bars = append(bars, proof.Bar{
-				Name:   "schedule not accounted for",
+				Name:   "late without a cause, or not accounted for",
 				Figure: float64(row.Unaccount), Unit: "tuples",
 			})
 		}

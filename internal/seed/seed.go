@@ -54,8 +54,8 @@ func Share() int {
 	return 1
 }
 
-// NotUnderRace skips a test under the race detector. It is for tests that take seconds and of which
-// the detector can learn nothing new: the test starts nothing side by side, or the other tests that
+// NotUnderRace skips a test under the race detector. It is for tests that take seconds and in which
+// the detector can find nothing new: the test starts nothing side by side, or the other tests that
 // it names run the same code side by side.
 func NotUnderRace(t testing.TB, why string) {
 	t.Helper()

@@ -70,8 +70,8 @@ type Socket struct {
 	signature []byte
 	peers     map[overlay.Name]*peer
 	counts    Counts
-	floor     uint64  // no counter of a forgotten peer is above
-	tokens    float64 // signatures that may be checked now
+	floor     uint64  // no counter of a forgotten peer is above it
+	tokens    float64 // number of signatures that may be checked now
 	filled    time.Time
 }
 

@@ -67,8 +67,9 @@ export function graph(state: State): HTMLElement {
     places.has(e.from) && places.has(e.to) &&
     places.get(e.to)!.layer <= places.get(e.from)!.layer;
   const below = 44;
-  // This is how far the control points of an arrow that leads back are from the boxes. The curve
-  // itself goes three quarters as far, which is beyond the label of the arrow that leads down.
+  // In a graph that goes down, an arrow that leads back passes to the right of the boxes. Its
+  // control points are this far from them. The curve goes only three quarters as far, which is
+  // still beyond the labels of the arrows that lead down.
   const aside = Math.max(44, (label + 26 - boxWidth / 2) * 4 / 3);
   const anyBack = [...edges.values()].some(leadsBack);
   const acrossWidth = layers * boxWidth + (layers - 1) * label + 4;
