@@ -151,27 +151,46 @@ func orderOf(e *evidence, points []point, edges [][2]int, declared [][]bool) *or
 	return o
 }
 
-// setAside sets aside the points at which an operator ends its work on a tuple that it has sent on
-// under another id: the tuple may come to the next operator before that.
+// setAside sets aside the points at which operators end their work on a tuple that they have sent
+// on before: the tuple may come to the next operator earlier.
 func (in *input) setAside(e *evidence, o *ordering, declared [][]bool) {
-	for _, h := range in.handed {
-		for p, at := range in.points {
-			enters := pointOrder[at.name] == 1 || pointOrder[at.name] == 2
-			if at.actor != h.actor || enters || (h.from&^h.made)>>p&1 == 0 ||
-				slices.Contains(declared[p], true) {
-				continue
-			}
-			for q := range in.points {
-				v := votesOf(p, q, &e.single, &e.firsts)
-				if h.made>>q&1 == 0 || in.points[q].actor != h.actor ||
-					v.surely > 0 && v.surely*100 >= (v.surely+v.surelyNot)*99 {
-					continue
-				}
-				o.setAside(p, h.from)
+	for p, at := range in.points {
+		if pointOrder[at.name] == 1 || pointOrder[at.name] == 2 ||
+			slices.Contains(declared[p], true) {
+			continue
+		}
+		for q, sent := range in.points {
+			if p != q && at.actor == sent.actor && in.sentBefore(e, p, q) {
+				o.setAside(p, in.entered(at.actor))
 				break
 			}
 		}
 	}
+}
+
+// sentBefore reports whether an operator sends tuples on at point q before it ends its work on them
+// at point p. If the operator gives tuples other ids, p has events of the id before. Then the link
+// shows where the tuple went, and only a proven order shows that p is passed first.
+func (in *input) sentBefore(e *evidence, p, q int) bool {
+	v := votesOf(q, p, &e.single, &e.firsts)
+	for _, h := range in.handed {
+		if h.actor == in.points[p].actor && (h.from&^h.made)>>p&1 != 0 && h.made>>q&1 != 0 {
+			return v.surelyNot == 0 || v.surelyNot*100 < (v.surely+v.surelyNot)*99
+		}
+	}
+	return in.points[p].name == "end" && in.points[q].name == "send" &&
+		v.surely > 0 && v.surely*leastSure >= e.both[p][q] &&
+		v.surely*100 >= (v.surely+v.surelyNot)*99
+}
+
+// entered returns the points at which tuples enter an operator.
+func (in *input) entered(actor string) (mask uint64) {
+	for p, at := range in.points {
+		if at.actor == actor && (pointOrder[at.name] == 1 || pointOrder[at.name] == 2) {
+			mask |= 1 << p
+		}
+	}
+	return mask
 }
 
 // setAside sets a point aside. Of the points that precede it, only those in the mask from, and

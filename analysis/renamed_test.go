@@ -164,3 +164,47 @@ func TestTupleIsChosenByEachOfItsIDs(t *testing.T) {
 		}
 	}
 }
+
+// An operator sends a tuple on, and then ends its work on it. Some tuples come to the next operator
+// before that. This is neither impossible nor on a path.
+func TestEndOfWorkAfterSendingIsOnNoPath(t *testing.T) {
+	const n, step = 300, simrun.Hz / 1000
+	channels := []simrun.Channel{{Node: 0, Name: "source#0/send"}, {Node: 1, Name: "parse#0/recv"},
+		{Node: 1, Name: "parse#0/send"}, {Node: 1, Name: "parse#0/end"},
+		{Node: 0, Name: "sink#0/recv"}}
+	for id := range uint64(n) {
+		ends := uint64(4 * step)
+		if id == 7 {
+			ends = 9 * step
+		}
+		for i, after := range []uint64{0, 2 * step, 3 * step, ends, 6 * step} {
+			at := simrun.Hz + id*simrun.Hz/10 + after
+			channels[i].Records = append(channels[i].Records, simrun.Record{Time: at, ID: id})
+		}
+	}
+	for i := range channels {
+		simrun.InOrder(channels[i].Records)
+	}
+	rng, parent := rand.New(rand.NewPCG(2, 2)), t.TempDir()
+	if err := simrun.Write(rng, parent, "ends", simrun.Nodes(rng, 2), channels); err != nil {
+		t.Fatal(err)
+	}
+	a := analyze(t, openRun(t, parent, "ends"), Options{})
+	for _, f := range a.Findings {
+		if f.Kind == FindImpossible {
+			t.Errorf("the answer says: %s", f.Text)
+		}
+	}
+	p := a.Paths[0]
+	if len(a.Paths) != 1 || !slices.Equal(p.To, []string{"sink/recv"}) || p.Whole != n ||
+		p.Backwards != 0 {
+		t.Errorf("%d paths, %d whole tuples to %v, %d durations backwards", len(a.Paths), p.Whole,
+			p.To, p.Backwards)
+	}
+	for _, s := range a.Spans {
+		if s.From == "parse/recv" && s.To == "parse/end" && s.All.Count == n {
+			return
+		}
+	}
+	t.Error("the work from parse/recv to parse/end is not measured")
+}
