@@ -144,7 +144,7 @@ func (c *Cluster) Stop() {
 }
 
 // Until calls a function again and again, until the function returns true, ctx ends, or a process
-// has ended.
+// has failed.
 func (c *Cluster) Until(ctx context.Context, what string, yes func() (bool, error)) error {
 	var last error
 	for {
@@ -161,6 +161,9 @@ func (c *Cluster) Until(ctx context.Context, what string, yes func() (bool, erro
 		for _, p := range launched {
 			select {
 			case <-p.done:
+				if p.cmd.ProcessState.Success() {
+					continue // a command that has done its work
+				}
 				return fmt.Errorf("wait until %s: %s ended: %v; it said last:\n%s",
 					what, p.Name, p.cmd.ProcessState, p.Tail(20))
 			default:

@@ -6,5 +6,7 @@ func main() {
 	s := &storm{}
 	s.Path, s.Whole = path, [2]string{read, done}
 	flag.IntVar(&s.Workers, "workers", 2, "how many workers, each on its node")
+	flag.BoolVar(&s.KillOne, "kill", false,
+		"kill a worker halfway; its supervisor starts another one")
 	s.Main("Storm", 5_000, s)
 }

@@ -6,8 +6,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/examples/demo"
@@ -18,8 +20,10 @@ import (
 type storm struct {
 	engine.Demonstration
 	Workers int
+	KillOne bool
 
 	home      string // home directory of ZooKeeper, Nimbus and the client
+	last      string // home directory of the last node's supervisor
 	temporary string
 	zookeeper int // ZooKeeper's port
 	nimbus    int // Nimbus's port
@@ -71,7 +75,7 @@ func (s *storm) Start(ctx context.Context, nodes []demo.EngineNode, temporary st
 		if err := s.daemon(ctx, long, j, thrift); err != nil {
 			return err
 		}
-		s.workers = append(s.workers, worker)
+		s.workers, s.last = append(s.workers, worker), home
 	}
 	return nil
 }
@@ -187,9 +191,14 @@ func (s *storm) Begin(ctx context.Context, l *engine.Load) error {
 	return err
 }
 
-// Run runs the topology until it has processed all events.
+// Run runs the topology until it has processed all events. If it is asked to, it kills a worker
+// halfway. The events that were in this worker's spout are then lost.
 func (s *storm) Run(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*s.Lasts()+startLimit)
+	limit := 2*s.Lasts() + startLimit
+	if s.KillOne {
+		limit += startLimit
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var processed engine.Counter
 	l, err := engine.Listen(processed.Done)
@@ -200,16 +209,16 @@ func (s *storm) Run(ctx context.Context) error {
 	if err := s.Begin(ctx, l); err != nil {
 		return err
 	}
+	killed := make(chan error, 1)
+	go func() { killed <- s.killWorker(ctx) }()
 	if err := s.Offer(ctx, l, s.Sources(), s.rings); err != nil {
 		return err
 	}
-	for processed.Load() < int64(s.Events) {
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait until all events are processed: %d of %d are: %w",
-				processed.Load(), s.Events, context.Cause(ctx))
-		case <-time.After(100 * time.Millisecond):
-		}
+	if err := <-killed; err != nil {
+		return err
+	}
+	if err := s.wait(ctx, &processed); err != nil {
+		return err
 	}
 	s.Sayf("Storm processed %d of %d events", processed.Load(), s.Events)
 	select { // Storm's metrics arrive at Nimbus only every few seconds
@@ -224,6 +233,73 @@ func (s *storm) Run(ctx context.Context) error {
 	return nil
 }
 
+// messageTimeout is the topology's topology.message.timeout.secs: if a tuple was not processed by
+// then, its spout sends it again.
+const messageTimeout = 10 * time.Second
+
+// wait waits until all events are processed. After a kill it waits until none was processed for
+// longer than a spout takes to send again what it misses.
+func (s *storm) wait(ctx context.Context, processed *engine.Counter) error {
+	before, since := int64(-1), time.Now()
+	for {
+		now := processed.Load()
+		if now != before {
+			before, since = now, time.Now()
+		}
+		if now >= int64(s.Events) || s.KillOne && time.Since(since) > 3*messageTimeout {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait until all events are processed: %d of %d are: %w", now,
+				s.Events, context.Cause(ctx))
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// killWorker kills the last node's worker halfway, if it is asked to. The supervisor starts another
+// one.
+func (s *storm) killWorker(ctx context.Context) error {
+	if !s.KillOne {
+		return nil
+	}
+	// A worker has files there, and the name of one is the number of its process. If a worker dies
+	// before its first heartbeat, the supervisor waits two minutes for it.
+	workers := filepath.Join(s.last, "local", "workers", "*")
+	pids := filepath.Join(workers, "pids", "*")
+	err := s.Until(ctx, "a worker runs", func() (bool, error) {
+		beats, err := filepath.Glob(filepath.Join(workers, "heartbeats", "*"))
+		return len(beats) > 0, err
+	})
+	if err != nil {
+		return err
+	}
+	select {
+	case <-time.After(s.Lasts() / 2):
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	found, err := filepath.Glob(pids)
+	if err != nil {
+		return fmt.Errorf("kill a worker: %w", err)
+	}
+	if len(found) != 1 {
+		return fmt.Errorf("kill a worker: its process is one of %q", found)
+	}
+	pid, err := strconv.Atoi(filepath.Base(found[0]))
+	if err != nil {
+		return fmt.Errorf("kill a worker: %w", err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		return fmt.Errorf("kill worker %d: %w", pid, err)
+	}
+	return s.Until(ctx, "another worker runs", func() (bool, error) {
+		now, err := filepath.Glob(pids)
+		return slices.ContainsFunc(now, func(f string) bool { return f != found[0] }), err
+	})
+}
+
 // metricsLag is how long Storm's metrics may take until Nimbus has them: three of their periods.
 const metricsLag = 6 * time.Second
 
@@ -235,10 +311,10 @@ var path = [][2]string{
 	{"generator/intended", "generator/send"},
 	{"generator/send", read},
 	{"events/send", "deserialise/recv"},
-	{"deserialise/end", "filter/recv"},
-	{"filter/end", "project/recv"},
-	{"project/end", "join/recv"},
-	{"join/end", "count/recv"},
+	{"deserialise/send", "filter/recv"},
+	{"filter/send", "project/recv"},
+	{"project/send", "join/recv"},
+	{"join/send", "count/recv"},
 }
 
 // claimsOf reads what the topology's main class prints.
