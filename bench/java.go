@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cloudprofiler/cloudprofiler/drain"
 	"github.com/cloudprofiler/cloudprofiler/host"
 	"github.com/cloudprofiler/cloudprofiler/internal/jvm"
 	"github.com/cloudprofiler/cloudprofiler/ring"
@@ -27,27 +28,32 @@ type JavaOptions struct {
 	Progress func(counted int)
 }
 
-// JavaResult is what log calls cost in Java.
+// JavaResult is what log calls and the agent cost in Java.
 type JavaResult struct {
 	C_ns    float64 // cost of a log call in C
 	Missing string  // Java installations that are not here
 	Rows    []JavaRow
+
+	Agent_bytes int64        // size of the agent's jar; 0: it was not built
+	Starts      []AgentStart // of the JVM with the agent, by Java
 }
 
-// JavaRow is the cost of one kind of call in one Java.
+// JavaRow is the cost of one kind of call in one Java, or of the calls that the agent makes for one
+// record of an engine.
 type JavaRow struct {
 	Release         int
-	Call            string    // log, off, unsampled
+	Call            string    // log, off, unsampled, flink, flink-sampled or storm
 	Ratios          []float64 // relative to a log call in C, one for each repetition
 	NS              []float64
 	AllocatedPerLog float64 // in bytes; only in the row log
 }
 
-// javaCalls are the orders for the program Bench.
-var javaCalls = []string{"log", "off", "unsampled"}
+// javaCalls are the orders for the programs Bench and RecordCost.
+var javaCalls = [][]string{{"log", "off", "unsampled"}, {"flink", "flink-sampled", "storm"}}
 
-// Java measures log calls of the Java SDK, in each Java that is here, against log calls in C. The
-// programs take turns on one core. In a turn, each call of Java is between two measurements of C.
+// Java measures log calls of the Java SDK, and the agent, in each Java that is here. The programs
+// take turns on one core with log calls in C. In a turn, each call of Java is between two
+// measurements of C. Before that, each JVM is started with the agent and without it, on all cores.
 func Java(ctx context.Context, o JavaOptions) (JavaResult, error) {
 	dir, err := os.MkdirTemp("", "cloudprofiler-bench")
 	if err != nil {
@@ -62,22 +68,35 @@ func Java(ctx context.Context, o JavaOptions) (JavaResult, error) {
 	if err != nil {
 		return JavaResult{}, err
 	}
-	own, err := host.AllowedCores()
-	if err != nil {
-		return JavaResult{}, err
-	}
-	unpin, err := pin(own[len(own)-1]) // processes inherit this thread's core
-	if err != nil {
-		return JavaResult{}, err
-	}
-	defer unpin()
-
 	rings, err := os.MkdirTemp("/dev/shm", "cloudprofiler-bench")
 	if err != nil {
 		return JavaResult{}, err
 	}
 	defer os.RemoveAll(rings)
+	drained := filepath.Join(rings, "drained")
+	recordCost, err := kit.RecordCost(dir, drained)
+	if err != nil {
+		return JavaResult{}, err
+	}
+	drainer, err := drain.Start(drained, drain.Options{Logs: filepath.Join(dir, "logs")})
+	if err != nil {
+		return JavaResult{}, err
+	}
+	defer drainer.Close()
 	result := JavaResult{Missing: kit.Missing}
+	if err := result.startAgent(ctx, kit, rings); err != nil {
+		return result, err
+	}
+	own, err := host.AllowedCores()
+	if err != nil {
+		return result, err
+	}
+	unpin, err := pin(own[len(own)-1]) // processes inherit this thread's core
+	if err != nil {
+		return result, err
+	}
+	defer unpin()
+
 	base, err := startTaker(ctx, c, rings)
 	if err != nil {
 		return result, err
@@ -85,17 +104,19 @@ func Java(ctx context.Context, o JavaOptions) (JavaResult, error) {
 	defer base.end()
 	var rows []*javaRun
 	for _, java := range kit.Javas {
-		p, err := startTaker(ctx, kit.Command(java, "Bench"), rings)
-		if err != nil {
-			return result, fmt.Errorf("start Java %d: %w", java.Release, err)
-		}
-		defer p.end()
-		if ready := p.answers.Text; !p.answers.Scan() || ready() != "ready" {
-			return result, fmt.Errorf("start Java %d: it says %q", java.Release, ready())
-		}
-		for _, call := range javaCalls {
-			rows = append(rows, &javaRun{JavaRow: JavaRow{Release: java.Release, Call: call},
-				program: p, base: base})
+		for i, cmd := range []*exec.Cmd{kit.Command(java, "Bench"), recordCost(java)} {
+			p, err := startTaker(ctx, cmd, rings)
+			if err != nil {
+				return result, fmt.Errorf("start Java %d: %w", java.Release, err)
+			}
+			defer p.end()
+			if ready := p.answers.Text; !p.answers.Scan() || ready() != "ready" {
+				return result, fmt.Errorf("start Java %d: it says %q", java.Release, ready())
+			}
+			for _, call := range javaCalls[i] {
+				rows = append(rows, &javaRun{JavaRow: JavaRow{Release: java.Release, Call: call},
+					program: p, base: base})
+			}
 		}
 	}
 	if err := measureJava(ctx, o, rows); err != nil {

@@ -19,6 +19,13 @@ var sampleJava = bench.JavaResult{C_ns: 18, Missing: "jdks: no Java 21 here", Ro
 		NS: []float64{25, 27, 25, 25, 24}, AllocatedPerLog: 24},
 	{Release: 25, Call: "unsampled", Ratios: []float64{0.1, 0.1, 0.1, 0.1, 0.1},
 		NS: []float64{1.9, 1.9, 1.9, 1.9, 1.9}},
+	{Release: 25, Call: "flink", Ratios: []float64{3, 3, 3, 3, 3},
+		NS: []float64{61, 61, 61, 61, 61}},
+	{Release: 25, Call: "storm", Ratios: []float64{3, 3, 3, 3, 3},
+		NS: []float64{61, 61, 61, 61, 61}},
+}, Agent_bytes: 2_000_001, Starts: []bench.AgentStart{
+	{Release: 17, Added_ms: []float64{90, 290, 299, 800, 900}},
+	{Release: 25, Added_ms: []float64{90, 290, 301, 301, 900}},
 }}
 
 func TestJavaBarsJudge(t *testing.T) {
@@ -26,6 +33,9 @@ func TestJavaBarsJudge(t *testing.T) {
 		"Java 17, log": proof.Reached, "Java 17, allocated": proof.Reached,
 		"Java 17, off": proof.Missed, "Java 21, log": proof.Absent, "Java 25, log": proof.Missed,
 		"Java 25, allocated": proof.Missed, "Java 25, unsampled": proof.Reached,
+		"Java 25, flink": proof.Missed, "Java 25, storm": proof.Reached,
+		"Java 17, agent start": proof.Reached, "Java 25, agent start": proof.Missed,
+		"agent, size": proof.Missed,
 	}
 	for _, bar := range javaBars(sampleJava) {
 		if got := bar.Verdict(); got != want[bar.Name] {

@@ -163,6 +163,40 @@ func (k *Kit) Pauses(dir, rings string) (flag string, err error) {
 	return "-javaagent:" + jar + "=" + rings, nil
 }
 
+// RecordCost compiles the program that measures what the agent adds to a record of an engine. It
+// returns a function that makes the command for a Java. Some of the rings are in the directory
+// drained.
+func (k *Kit) RecordCost(dir, drained string) (command func(Java) *exec.Cmd, err error) {
+	agent := filepath.Join(k.repository, "sdk", "java", "cloudprofiler-javaagent", "src")
+	source := filepath.Join(agent, "bench", "java")
+	const name = "io.github.cloudprofiler.agent.advice.RecordCost"
+	classes := filepath.Join(dir, "record-cost")
+	c := exec.Command(filepath.Join(k.Javas[0].home, "bin", "javac"), "--release", "17",
+		"-cp", k.classes, "-sourcepath", filepath.Join(agent, "main", "java")+":"+source,
+		"-d", classes, filepath.Join(source, strings.ReplaceAll(name, ".", "/")+".java"))
+	if out, err := c.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("compile %s: %w\n%s", name, err, out)
+	}
+	return func(java Java) *exec.Cmd {
+		return k.run(java, "-cp", k.classes+":"+classes, name, drained)
+	}, nil
+}
+
+// AgentJar returns the agent that Maven built, or "" if it did not build it.
+func (k *Kit) AgentJar() string {
+	jar := filepath.Join(k.repository, "sdk", "java", "cloudprofiler-javaagent", "target",
+		"cloudprofiler.jar")
+	if _, err := os.Stat(jar); err != nil {
+		return ""
+	}
+	return jar
+}
+
+// Start returns a command that starts a JVM, and ends it at once.
+func (k *Kit) Start(java Java, flags ...string) *exec.Cmd {
+	return k.With(java, flags, "Nothing")
+}
+
 // With returns a command that runs one of the test programs with flags of the JVM.
 func (k *Kit) With(java Java, flags []string, program string, args ...string) *exec.Cmd {
 	return k.run(java, slices.Concat(flags,
