@@ -28,7 +28,7 @@ type ChronyStatus struct {
 }
 
 // claimsHeld is the number of claims that the agent gathers before it writes them to disk. An agent
-// that is killed loses at most these claims, and more only if it could not write before. That is
+// that is killed loses these claims, and more if it could not write earlier ones. That is
 // acceptable, because the claims are only a baseline for comparison.
 const claimsHeld = 10
 

@@ -17,8 +17,8 @@ type runFrequency struct {
 	is    *control.Frequency // the measured frequency; nil: unknown
 }
 
-// beginFrequency makes the first reading. If the reading fails, the agent reports that, but no data
-// are lost.
+// beginFrequency makes the reading with which the measurement of a run begins. If the reading
+// fails, the agent reports that, but no data are lost.
 func (a *Agent) beginFrequency(run string) {
 	a.frequency = runFrequency{}
 	if a.c.Observe == nil {
@@ -33,7 +33,7 @@ func (a *Agent) beginFrequency(run string) {
 	a.frequency = runFrequency{run: run, epoch: epoch, begun: begun}
 }
 
-// endFrequency makes the last reading.
+// endFrequency makes the reading with which the measurement of a run ends.
 func (a *Agent) endFrequency(run string) {
 	f := &a.frequency
 	if f.run != run {

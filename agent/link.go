@@ -21,8 +21,8 @@ type LinkStatus struct {
 	Error     string    `json:"error,omitempty"` // why the agent has no connection
 }
 
-// capabilities lists the kinds of orders that this agent accepts from a server. Probes are not
-// listed.
+// capabilities lists the kinds of orders that this agent accepts from a server. Orders to probe are
+// not listed: tscclient.Link carries them out.
 var capabilities = []string{
 	control.CanRun, control.CanTable, control.CanFiles, control.CanSnapshot, control.CanWatch,
 }

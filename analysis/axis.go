@@ -159,7 +159,7 @@ func (in *input) axisOf(node int, b Bins, hi uint64) axis {
 			return axis{}
 		}
 		rate = float64(d.Mid()-c.Mid()) / float64(y-x)
-		a.base = shifted(c.Mid(), -float64(x-min(lo, x))*rate) // it may begin before the view
+		a.base = shifted(c.Mid(), -float64(x-min(lo, x))*rate) // the axis may begin before the view
 	}
 	a.scale = uint64(math.Ldexp(1, 64) / max(width*rate, 2))
 	return a

@@ -8,7 +8,7 @@ const (
 	unanchoredPoint = "unanchored" // only counted, because they have no id
 )
 
-// findBroken names the points at which ids break off, so that no latency leads on.
+// findBroken adds findings that name the points at which ids break off: no latency leads past them.
 func (a *assembler) findBroken() {
 	var unlinked, unanchored []string
 	tuples := uint64(0)

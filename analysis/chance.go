@@ -45,8 +45,9 @@ func (d *distribution) chance(percent_milli, lacking uint64) (Interval, bool) {
 // beyond all n durations.
 func chanceRanks(percent_milli, n, lacking uint64) (first, last uint64, ok bool) {
 	q, all := float64(percent_milli)/100_000, float64(n+lacking)
-	// A normal distribution approximates the distribution of a number that changes in steps of
-	// asOne. Half a step is added, as is usual for such an approximation.
+	// A normal distribution approximates the distribution of the number of durations below the
+	// percentile. This number changes in steps of asOne. So half a step is added, as is usual for
+	// such an approximation.
 	spread := deviations99*math.Sqrt(q*(1-q)*all*asOne) + asOne/2
 	low := math.Floor(q*all-spread) - float64(lacking) - 1
 	high := math.Ceil(q*all + spread)

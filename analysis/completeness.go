@@ -116,9 +116,9 @@ func (in *input) lacking(g *graph, told []told) (mask uint64) {
 	return mask
 }
 
-// thinned returns the ranks of points whose logs lack so many events that each tuple may have had
-// one more there. If a log lacks fewer events than half of those that it has, some tuples would
-// show two.
+// thinned returns the ranks of points whose logs may lack an event of every tuple. If each tuple
+// had two events at such a point, all of them could seem to have one. A log that lacks at most half
+// as many events as it has cannot hide that: some tuples would still show two events.
 func (in *input) thinned(g *graph, told []told) (mask uint64) {
 	for i := range told {
 		s, t := &in.sources[i], &told[i]
@@ -218,7 +218,8 @@ func (a *assembler) past(from, to int) []string {
 	return names
 }
 
-// gaps returns for each rank the ranks before which past names a point.
+// gaps returns, for each rank, the later ranks that a tuple may have reached from there past an
+// unseen point: past names a point between the two.
 func (a *assembler) gaps() []uint64 {
 	all := make([]uint64, len(a.graph.order))
 	for from := range all {

@@ -243,9 +243,9 @@ func (d *distribution) addAll(elapsed []tscratio.Elapsed) {
 	}
 }
 
-// note adds durations to the sums, and returns the smallest and the largest ends among them. It
-// does not count the ends in d.lo and d.hi. If uncounted is true, the caller has to count them
-// there.
+// note adds durations to the sums, and returns the smallest and the largest ends among them. If d
+// counts ends in buckets, note leaves that to the caller: uncounted is then true, and the caller
+// must count the ends in d.lo and d.hi.
 func (d *distribution) note(elapsed []tscratio.Elapsed) (
 	least, largest tscratio.Elapsed, uncounted bool) {
 	if len(elapsed) == 0 {

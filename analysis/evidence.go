@@ -16,8 +16,8 @@ type evidence struct {
 	// single, firsts and lasts have the orders of two points that tuples show. single is about
 	// tuples with one event at each of the two. For other tuples, firsts has the order of the first
 	// events at both points, and lasts the order of the last events, which may differ. An id that
-	// begins again is only in firsts: of its events at two points, even the only one at each may
-	// belong to two tuples.
+	// begins again is only in firsts: even if it has one event at each of two points, these two
+	// events may be of different tuples.
 	single, firsts, lasts tally
 
 	again uint64 // ids that begin again
@@ -232,7 +232,8 @@ func (e *evidence) manyEvents(p int) bool {
 	return several*20 > passed
 }
 
-// manyEvents returns the ranks of crowded that show unseen branches.
+// manyEvents returns the ranks where many tuples have several events, if paths may begin or go on
+// at points without a place in the graph. Branches that no log shows may arrive at these ranks.
 func (g *graph) manyEvents(e *evidence) (mask uint64) {
 	for r, p := range g.order {
 		if g.openEnds && e.manyEvents(p) {
@@ -256,8 +257,9 @@ func (e *evidence) mayJoin(g *graph, rank int) bool {
 }
 
 // merges returns the ranks where branches of a tuple arrive one by one. At such a rank, at least
-// half of the sample's tuples that have branches there have several events. It is unknown whether
-// ranks are of that kind if too few tuples show it. thinned has ranks as in input.thinned.
+// half of the sample's tuples that have branches there have several events. unknown has the ranks
+// of which the sample does not tell whether branches arrive so: logs lack events, or more ids begin
+// again than tuples show branches. thinned has ranks as in input.thinned.
 func (e *evidence) merges(g *graph, thinned uint64) (found, unknown uint64) {
 	var passed, several [maxPoints]int
 	for i := range e.passed {
@@ -277,8 +279,9 @@ func (e *evidence) merges(g *graph, thinned uint64) (found, unknown uint64) {
 		if n > 0 && 2*several[r] >= n {
 			found |= 1 << r
 		}
-		// Of ids that begin again, the data do not show which events are one tuple's.
-		// In a log that lacks events, one event may be that of any branch.
+		// Of ids that begin again, the data do not show which events are one tuple's. In a log that
+		// lacks events, the only event of a tuple may be that of any of its branches. In both cases
+		// it is unknown how many branches arrive.
 		thin := thinned>>r&1 != 0
 		lacks := g.lacking>>r&1 != 0 && several[r] > 0 || thin
 		if r < len(g.order) && (e.again > uint64(n) || lacks) && e.mayJoin(g, r) ||

@@ -48,7 +48,7 @@ type pointFound struct {
 }
 
 // shared counts ids that begin in two logs. logs are the pair of logs with the smallest numbers, so
-// that the order of work does not matter.
+// that they do not depend on the order of work.
 type shared struct {
 	n    uint64
 	logs [2]int32

@@ -61,8 +61,8 @@ type gatherer struct {
 	shared     bool     // the present tuple's id began several tuples
 	latest     uint64   // no event of the present id is later; 0: the id has no other events
 
-	// passed has a tuple's events by rank. At ranks that are not in the tuple's mask, it still has
-	// events of earlier tuples.
+	// passed has a tuple's events by rank. At ranks that are not in the tuple's mask, passed still
+	// has events of earlier tuples.
 	passed [maxPoints]passage
 
 	// These fields describe the ids of this partition that are parents or children.

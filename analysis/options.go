@@ -229,8 +229,8 @@ func (o *Options) defaults() error {
 	return nil
 }
 
-// channel reports whether a channel of a node is chosen. Pauses are, whatever channels are chosen:
-// they are no events of tuples.
+// channel reports whether a channel of a node is chosen. On a chosen node, channels of JVM pauses
+// are always chosen, because pauses are no events of tuples.
 func (f *Filter) channel(node, name, point string) bool {
 	if len(f.Nodes) > 0 && !slices.Contains(f.Nodes, node) {
 		return false
@@ -247,8 +247,8 @@ func (f *Filter) channel(node, name, point string) bool {
 }
 
 // unmatched returns the chosen nodes and patterns that match nothing in a run, and the names that
-// exist there. A node and a pattern may each match something, but nothing that matches both.
-// unmatched does not report these.
+// exist there. If a node and a pattern each match something, but no channel matches both, unmatched
+// does not report them.
 func (f *Filter) unmatched(nodes, channels []string) (missing []runs.Missing) {
 	for _, n := range f.Nodes {
 		if !slices.Contains(nodes, n) {

@@ -151,8 +151,8 @@ func orderOf(e *evidence, points []point, edges [][2]int, declared [][]bool) *or
 	return o
 }
 
-// setAside sets aside the points at which operators end their work on a tuple that they have sent
-// on before: the tuple may come to the next operator earlier.
+// setAside sets aside the points at which an operator ends its work on a tuple that it has sent on
+// before. The tuple may come to the next operator before that work ends.
 func (in *input) setAside(e *evidence, o *ordering, declared [][]bool) {
 	for p, at := range in.points {
 		if pointOrder[at.name] == 1 || pointOrder[at.name] == 2 ||

@@ -193,8 +193,8 @@ type jvmTime struct {
 	elapsed tscratio.Elapsed
 }
 
-// pausedSpan has the durations of a span by their coarse high ends, so that the slowest can be
-// looked at once all are known.
+// pausedSpan has the durations of a span by their coarse high ends. So the slowest can be found
+// when all durations are known.
 type pausedSpan map[int]*pausedTime
 
 func (l *span) addPaused(d, in tscratio.Elapsed, each []jvmTime) {
@@ -221,8 +221,8 @@ func (l *span) mergePaused(m *span) {
 }
 
 // pausesIn notes how much of a tuple's spans lay in pauses of the JVMs at their two ends. root is
-// the tuple's whole path, or nil if that is not known. Its time in pauses is that of the spans on
-// the critical path.
+// the tuple's whole path, or nil if that is not known. For the whole path, pausesIn notes the time
+// in pauses of the spans on the critical path. It leaves out spans with an end in doubt.
 func (w *gatherer) pausesIn(p *plan, path *[maxPoints]passage, in doubt, root *planned,
 	all Critical) {
 	var total tscratio.Elapsed
@@ -284,7 +284,8 @@ func addJVM(all []jvmTime, e jvmTime) []jvmTime {
 }
 
 // pausesBetween is how much of the time between two events lay in pauses of the JVMs that logged
-// them. Two JVMs may pause at the same time. ok is false if an event cannot be placed.
+// them. Two JVMs may pause at the same time, so the low end counts only one JVM, and the high end
+// counts all. ok is false if an event cannot be placed.
 func (t *timer) pausesBetween(from, to *passage) (all tscratio.Elapsed, each []jvmTime, ok bool) {
 	of := t.in.pauses
 	jvms := of.of[from.source]

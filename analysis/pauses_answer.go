@@ -80,7 +80,7 @@ func (in *input) jvmName(j *jvm) string {
 	return strings.TrimSuffix(in.sources[j.source].name, "/"+pausePoint)
 }
 
-// slowestShare is the share of durations that count as the slowest.
+// One duration in slowestShare counts as one of the slowest.
 const slowestShare = 100
 
 // pausesOfSpan sums up a span's durations, and the slowest of them. nil: no JVM logged pauses.

@@ -59,8 +59,8 @@ type planned struct {
 	part    *spanPart
 }
 
-// critical says whether the span is on the critical path of tuples that are all alike. all says so
-// of the spans on their path.
+// critical says whether the span is on the critical path, if that is the same for all tuples of the
+// plan. The result is all, except for an aside, which is on no critical path.
 func (l *planned) critical(all Critical) Critical {
 	if l.aside {
 		return NotCritical

@@ -225,8 +225,8 @@ type passed struct {
 }
 
 // twice reports whether a tuple would pass a point twice under the id that it began with. Then its
-// events could not be told apart from those of another tuple, so the operators that renamed it do
-// not count as such any more.
+// events could not be told apart from those of another tuple, so the operators that renamed it are
+// no longer treated as operators that rename.
 func (r *renamer) twice(ctx context.Context, began *store[renamed]) (any bool, err error) {
 	ways := newStore[passed](r.scratch, r.all.events.bits, 256)
 	told := ways.appender()

@@ -132,7 +132,7 @@ func (w *gatherer) doubtsOf(tuple int, first uint8, plan *plan,
 			}
 		}
 	}
-	// If the log of the point lacks events, one may be the begin of another tuple.
+	// If the log of the first point lacks events, another tuple may begin with one of these.
 	if again && (len(plan.starts) > 0 || w.graph.lacking>>first&1 != 0) {
 		d[beganUnseen] = doubt(plan.mask) // the events may be those of several tuples
 	}
@@ -142,10 +142,10 @@ func (w *gatherer) doubtsOf(tuple int, first uint8, plan *plan,
 	return d
 }
 
-// straying returns the ranks at which a later tuple may have taken an event of this tuple. This
-// tuple has no event of its own there, although it went on to later points. Such an event may be
-// older than the events at these points: its bound does not show the opposite. w.passed gets the
-// event.
+// straying returns the ranks at which a later tuple may have taken an event of this tuple. At such
+// a rank, this tuple has no event, although it went on to later points. The later tuple's event
+// there may be older than this tuple's events at those points: the bounds do not show the opposite.
+// straying puts the later tuple's event into w.passed.
 func (w *gatherer) straying(tuple int, place func(tuple int, rank uint8) *placed) (found uint64) {
 	b, all := &w.beginnings[tuple], w.beginnings[tuple+1:]
 	all = all[:min(len(all), longestLate)]

@@ -12,8 +12,8 @@ const (
 	falseAlarm = 0.001
 	// changed is the smallest change of the share that matters. It is relative to the share of
 	// tuples that end or to the share of those that go on, whichever is smaller. The shares of most
-	// filters change a little. If tuples are many, chance alone does not explain even such a small
-	// change, but it does not matter.
+	// filters change a little. With many tuples, chance alone does not explain even such a small
+	// change, but the change does not matter.
 	changed = 0.1
 )
 

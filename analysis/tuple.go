@@ -200,7 +200,7 @@ func (w *gatherer) spill(mask uint64, path *[maxPoints]passage) {
 }
 
 // longest adds a tuple's end-to-end time to the sum of all, if it is not known which point the
-// tuple passed last.
+// tuple passed last. The time is the longest of those to the points that may be the last.
 func (w *gatherer) longest(p *plan, path *[maxPoints]passage) {
 	c := &p.wholes[0].span.critical
 	all := w.judged.elapsed[:0]

@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// slowest returns the slowest of the tuples that were made of others, or of all others. If all
-// tuples at a point were made of others, so were those that begin there.
+// slowest returns the slowest tuples: if made is true, of those that were made of others, and
+// otherwise of all other tuples. Slow tuples are kept by the point where they begin. They were made
+// of others if all tuples at that point were.
 func (a *assembler) slowest(made bool) []slow {
 	var all slowest
 	for r := range a.found.slowest {

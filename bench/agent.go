@@ -86,8 +86,8 @@ func Agent(ctx context.Context, o AgentOptions) ([]AgentRow, error) {
 	return rows, nil
 }
 
-// A producer logs for a row in a directory of rings, while the agent runs as process pid. It
-// returns the number of events that it logged on each channel.
+// A producer logs the events of a row into a directory of rings, while the agent runs as process
+// pid. It returns the number of events that it logged on each channel.
 type producer func(ctx context.Context, o AgentOptions, rings string, pid int,
 	row *AgentRow) (map[string]uint64, error)
 
@@ -169,8 +169,8 @@ type loggingTurn struct {
 // fewestTurns is the number of undisturbed turns that a ratio requires.
 const fewestTurns = 4
 
-// oneProducer logs at full speed on one channel that blocks, and reads the bare counter between
-// turns.
+// oneProducer logs at full speed on one channel with policy block, and reads the bare counter
+// between turns.
 func oneProducer(ctx context.Context, o AgentOptions, rings string, pid int,
 	row *AgentRow) (map[string]uint64, error) {
 	own, err := host.AllowedCores()
@@ -275,8 +275,9 @@ func manyProducers(ctx context.Context, o AgentOptions, rings string, _ int,
 	return logged, ctx.Err()
 }
 
-// noProducer opens channels on which nothing happens. It uses the median second, because other load
-// on the machine makes some seconds more expensive.
+// noProducer opens channels on which nothing happens, and measures the agent's processor time in
+// each second. The row gets the median of these times, because other load on the machine makes some
+// seconds more expensive.
 func noProducer(ctx context.Context, o AgentOptions, rings string, pid int,
 	row *AgentRow) (map[string]uint64, error) {
 	for i := range idleChannels {

@@ -24,7 +24,8 @@ type Config struct {
 	Degree   int
 
 	// Budget is the number of exchanges per second that all nodes together make while a run is
-	// open. In a fleet of more than AllPairs nodes, each node makes as many as in one of AllPairs.
+	// open. In a fleet of more than AllPairs nodes, each node makes as many as in a fleet of
+	// AllPairs nodes.
 	Budget         int
 	TrainExchanges int // number of exchanges in each train of an open run
 

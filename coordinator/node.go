@@ -136,7 +136,7 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 }
 
 // admit returns the reason why a node must not register now, or nil. If the server knows the node,
-// admit takes the registration from its share.
+// admit charges the registration to the node's share of the server's time.
 func (c *core) admit(in control.Incoming, r *control.Register) (control.Code, error) {
 	if err := runs.CheckNodeName(r.Name); err != nil {
 		return control.Malformed, err

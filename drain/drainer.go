@@ -160,7 +160,8 @@ func (d *Drainer) scan(now time.Duration) {
 		d.readTable()
 	}
 	// A directory's modification time changes whenever a file is added or removed, except within
-	// one tick of the kernel's clock.
+	// one tick of the kernel's clock. So a directory that seems unchanged is read again after
+	// rescanEvery.
 	var st unix.Stat_t
 	err := unix.Stat(d.dir, &st)
 	if err == nil && st.Mtim == d.dirTime && now < d.nextRead {

@@ -59,8 +59,8 @@ func (c *collector) pause(p *analysis.PauseRow) {
 	c.items.add(i, itemSize)
 }
 
-// pauseEnd is the moment at which a pause ended. An item's end is wider: it does not know that the
-// errors of the pause's length and of its begin are not independent.
+// pauseEnd is the moment at which a pause ended. item.end is wider, because it treats the errors of
+// the pause's begin and of its length as independent, which they are not.
 func pauseEnd(i *item) tscratio.Interval {
 	b := i.begin()
 	return tscratio.Interval{Lo: moved(b.Hi, i.lo), Hi: moved(b.Lo, i.hi)}
@@ -213,8 +213,9 @@ func (x *Index) pausesOf(p *Path, events []event, steps []stepEnds) error {
 
 func (x *Index) jvmsOf(e *event) []int { return x.Meta.Lanes[x.Meta.Channels[e.channel].Lane].JVMs }
 
-// within is how much of a step lay in pauses. Two JVMs may pause at the same time. If a lane has
-// several JVMs, it is not known which of them worked on the tuple.
+// within is how much of a step lay in pauses. Two JVMs may pause at the same time, so the low end
+// counts only one JVM, and the high end counts all. If a lane has several JVMs, it is not known
+// which of them worked on the tuple, so none of them counts for the low end.
 func (x *Index) within(of map[int][]item, s *stepEnds) (all tscratio.Elapsed) {
 	for jvm, items := range of {
 		a, b := x.jvmsOf(s.from), x.jvmsOf(s.to)

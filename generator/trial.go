@@ -13,12 +13,12 @@ import (
 
 // These numbers say how often a rate is tried again.
 const (
-	// generatorRetries is for trials in which the generator itself fell behind. Such a trial shows
-	// nothing about the engine.
+	// generatorRetries is how often a rate is tried again if the generator itself fell behind. Such
+	// a trial shows nothing about the engine.
 	generatorRetries = 2
-	// busyRetries is for trials in which this machine was so busy that it sent tuples late. The
-	// engine may have been delayed too. Such a trial is never repeated while a rate is confirmed,
-	// because repeating only failures would favour success.
+	// busyRetries is how often a rate is tried again if this machine was so busy that it sent
+	// tuples late: the engine may have been delayed, too. While a rate is confirmed, such a trial
+	// is never repeated, because repeating only failures would favour success.
 	busyRetries = 1
 )
 

@@ -15,7 +15,7 @@ func (n *Node) deal(s Seek) bool {
 	case s.Give != "":
 		return n.trade(s)
 	case s.Out && s.In && !n.few && len(n.outs) > n.degree/2 && n.splice(s):
-		// Do this even if this node has free ends: the origin then gets neighbours from more nodes.
+		// Splice even if this node has free ends: the origin then gets neighbours from more nodes.
 		return true
 	case s.Out && n.freeIns() > 0 && n.in(s.Origin) == nil && !slices.Contains(s.Outs, n.self):
 		n.takeFrom(s)
@@ -82,7 +82,7 @@ func (n *Node) spare(origin Name, outs []Name, in Name) *out {
 	return choose(n.random, all)
 }
 
-// splice puts the origin into an edge of this node: x→v becomes x→o→v.
+// splice puts the origin, o, into an edge of this node, x: x→v becomes x→o→v.
 func (n *Node) splice(s Seek) bool {
 	o := n.spare(s.Origin, s.Outs, s.Origin)
 	if o == nil {
@@ -99,7 +99,7 @@ func (n *Node) splice(s Seek) bool {
 	return true
 }
 
-// trade exchanges edges with the origin: o→b and x→v become o→v and x→b.
+// trade exchanges edges between the origin, o, and this node, x: o→b and x→v become o→v and x→b.
 func (n *Node) trade(s Seek) bool {
 	o := n.spare(s.Origin, s.Outs, s.Give)
 	if o == nil {
@@ -117,8 +117,9 @@ func (n *Node) trade(s Seek) bool {
 }
 
 // join connects two nodes, of which one (a) lacks an out and the other (b) lacks an in. It uses an
-// edge x→v of this node: a gets an edge to v, and x gets an edge to b. One of the two nodes sent
-// the walk, and this node has only a note of the other one. join first asks that other node.
+// edge from this node (x) to a third (v): a gets an edge to v, and x gets an edge to b. One of the
+// two nodes sent the walk, and this node has only a note of the other one. join first asks that
+// other node.
 func (n *Node) join(s Seek) bool {
 	for _, w := range n.wants {
 		if w.who == s.Origin || w.expires <= n.now || w.out == w.in {
@@ -257,8 +258,8 @@ func (n *Node) onGrant(from Name, m Grant) {
 	n.answer(a, true)
 }
 
-// giveFor hands the end of the edge that a trade offered to the other node, and then redirects the
-// edge.
+// giveFor gives the other node of a trade the end of the edge that this node offered, and then
+// redirects the edge to next.
 func (n *Node) giveFor(a *answered, s *seek, next Name) {
 	o := n.out(s.give)
 	if o == nil || o.next != "" {

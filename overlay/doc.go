@@ -17,8 +17,8 @@
 // in it as long as x pings. So whatever messages are lost, the two ends agree after a Lease, and a
 // fleet always lacks as many outs as ins. The rest is to bring free ends together:
 //
-//   - Join: a new node has only free ends. It sends walks. Each walk puts the new node into an edge
-//     of the node where the walk ends: x→v becomes x→o→v (deal.go, splice).
+//   - Join: a new node has only free ends. It sends walks. Each walk puts the new node, o, into an
+//     edge of the node where the walk ends: x→v becomes x→o→v (deal.go, splice).
 //   - Failure: a node whose neighbour died has a free end. Its walk finds another free end, or
 //     the note of one, and an edge of a third node joins the two (deal.go, join). Free ends of both
 //     directions are repaired like a join.

@@ -153,7 +153,7 @@ type cells struct {
 	counter      uint64 // number of events counted, by one writer or with locked operations
 	_            [56]byte
 	firstLast    FirstLast
-	counterAlone uint64 // number of events counted by writers that are here one at a time
+	counterAlone uint64 // number of events counted by writers that use it one at a time
 	_            [56]byte
 }
 

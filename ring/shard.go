@@ -231,8 +231,8 @@ func (s *Shard) ask() {
 // Counter returns the counting handler's cell for one writer, or for many with locked operations.
 func (s *Shard) Counter() *uint64 { return &s.page.cells.counter }
 
-// CounterAlone returns the counting handler's cell for writers that are there one at a time. They
-// need no locked operation.
+// CounterAlone returns the counting handler's cell for writers that use it one at a time. They need
+// no locked operation.
 func (s *Shard) CounterAlone() *uint64 { return &s.page.cells.counterAlone }
 
 // FirstLast returns the cell of the first-last handler.

@@ -21,8 +21,8 @@ import (
 )
 
 // This file makes the node a member of the graph of a large fleet (package overlay). The server
-// only signs names and gives contacts. The nodes keep up the graph among themselves, and ask their
-// neighbours for what they need to probe them. So all of this goes on while the server is away.
+// only signs names and gives contacts. The nodes keep up the graph among themselves, and each asks
+// its neighbours for what it needs to probe them. So all of this goes on while the server is away.
 
 // graph is the node's part in the graph. Its goroutine run owns the overlay.Node.
 type graph struct {

@@ -149,7 +149,8 @@ type longerPaths struct {
 }
 
 // add returns the given paths over one third node, and more paths over several, up to maxDisjoint
-// in all. If there are no two given paths with a third node in common, the result has none either.
+// in all. If no two of the given paths have a third node in common, no two of the returned paths
+// have one.
 func (l *longerPaths) add(c *Closure, from, into int, over []path) []path {
 	if len(over) >= maxDisjoint {
 		return over

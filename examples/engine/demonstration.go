@@ -47,10 +47,10 @@ func (d *Demonstration) Sayf(format string, args ...any) {
 // measured values.
 func (d *Demonstration) Claims(claims ...Claim) { d.claims = append(d.claims, claims...) }
 
-// Offer waits until this many sources have connected. Then it sends them all events, by a schedule
-// that does not wait for the engine. It logs into the rings of a node when each event was due and
-// when it was sent. If this process may do so, the sending threads have priority over all other
-// threads.
+// Offer waits until the given number of sources has connected. Then it sends all events, each to
+// one source, by a schedule that does not wait for the engine. It logs into the directory rings
+// when each event was due and when it was sent. If this process may do so, the sending threads have
+// priority over all other threads.
 func (d *Demonstration) Offer(ctx context.Context, l *Load, sources int, rings string) error {
 	if err := l.Connected(ctx, sources); err != nil {
 		return err

@@ -38,7 +38,7 @@ func (s *searchFlags) declare() {
 
 // search searches for the highest rate that an engine sustains.
 func (d *Demonstration) search(ctx context.Context, flags searchFlags, e Searched) error {
-	d.Agent = "" // no agent would drain the rings
+	d.Agent = "" // it would log to rings that nobody drains
 	temporary, err := os.MkdirTemp("", "engine-")
 	if err != nil {
 		return fmt.Errorf("make a directory for the engine: %w", err)
@@ -135,7 +135,7 @@ func warmUp(
 
 const warmUpTime = 15 * time.Second
 
-// lent is a sink that stays open.
+// lent is a sink that stays open when a sender closes it.
 type lent struct{ *sink }
 
 func (lent) Close(generator.End) error { return nil }

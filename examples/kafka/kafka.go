@@ -34,7 +34,8 @@ const startLimit = 2 * time.Minute
 
 const partitions = 4
 
-// The load, the producer and the consumer are on the first node, and each instance has its own.
+// Nodes returns one more than the number of instances: the load, the producer and the consumer are
+// on the first node, and each instance has its own.
 func (k *kafka) Nodes() int { return 1 + k.Instances }
 
 func (k *kafka) Start(ctx context.Context, nodes []demo.EngineNode, temporary string) error {

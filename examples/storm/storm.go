@@ -34,10 +34,11 @@ type storm struct {
 // startLimit is how long the cluster may take to start, and how long a topology may take to begin.
 const startLimit = 2 * time.Minute
 
-// The workers are on the first nodes, and the load comes from the last.
+// Nodes returns one more than the number of workers: these are on the first nodes, and the load
+// comes from the last.
 func (s *storm) Nodes() int { return s.Workers + 1 }
 
-// Each worker has a spout.
+// Sources returns the number of workers, because each has a spout.
 func (s *storm) Sources() int { return s.Workers }
 
 func (s *storm) Start(ctx context.Context, nodes []demo.EngineNode, temporary string) error {

@@ -140,7 +140,7 @@ func run(t *testing.T, m mutation, mutated string) (noticed bool, output string,
 	}
 	cmd := exec.Command("go", args...)
 	for _, variable := range os.Environ() {
-		// The bars of the tests need not notice a mutation.
+		// Do not make the tests check their bars, which need not notice a mutation.
 		if !strings.HasPrefix(variable, "CLOUDPROFILER_PROOF") {
 			cmd.Env = append(cmd.Env, variable)
 		}

@@ -61,7 +61,7 @@ type shape struct {
 	filter      uint64 // one tuple in this many is dropped on purpose; 0: none
 	renaming    bool   // parse and detour send tuples on under other ids
 	forking     bool   // parse sometimes makes two tuples of one
-	ending      bool   // both also log when their work on a tuple ends, after they sent it on
+	ending      bool   // parse and detour also log the end of their work on a tuple, after sending
 
 	lose, repeat, resend float64
 	step                 func() uint64 // a random time

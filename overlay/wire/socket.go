@@ -53,7 +53,7 @@ var (
 type Counts struct {
 	Sent, Received           uint64
 	SentBytes, ReceivedBytes uint64 // without the headers of UDP and IP
-	Unsent                   uint64 // the kernel took them not, or this node's name is not signed
+	Unsent                   uint64 // the kernel refused them, or this node's name is not signed
 	Refused                  uint64 // datagrams that are no messages from members of the graph
 	Why                      string // why the last one was refused
 }
@@ -109,8 +109,9 @@ func newSocket(identity *Identity, conn *net.UDPConn) *Socket {
 // Name returns the name under which others reach this node.
 func (s *Socket) Name() overlay.Name { return s.identity.Name }
 
-// Use sets the public keys of the issuers to trust, and one's signature of this node's name. Before
-// that the socket neither sends nor receives. Names that only an earlier issuer signed are refused.
+// Use sets the public keys of the issuers to trust, and the signature of this node's name by one of
+// them. Before that the socket neither sends nor receives. Names that only an earlier issuer signed
+// are refused.
 func (s *Socket) Use(issuers [][]byte, signature []byte) error {
 	if err := Check(s.identity.Name, issuers, signature); err != nil {
 		return err

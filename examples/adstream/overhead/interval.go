@@ -13,8 +13,8 @@ type interval struct {
 	Hi       float64 `json:"hi"`
 }
 
-// intervalOf needs six values or more. With fewer, no interval reaches 95 %, and the ends of the
-// result are infinite.
+// intervalOf returns the effect that the values show, one value for each pair. With fewer than six
+// values, no interval reaches 95 %, and the ends of the result are infinite.
 func intervalOf(values []float64) interval {
 	n := len(values)
 	means := make([]float64, 0, n*(n+1)/2) // of every two values, and of each with itself
