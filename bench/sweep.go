@@ -22,6 +22,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
 )
 
+// MaxSweepClients is the largest number of clients of a sweep.
+const MaxSweepClients = 500
+
 // SweepOptions say how large a fleet is, and what is measured.
 type SweepOptions struct {
 	Clients   int
@@ -352,6 +355,7 @@ func SweepServer(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 	defer link.Close()
 	config := coordinator.DefaultConfig()
+	config.AllPairs = MaxSweepClients               // not only neighbours in a graph
 	config.SweepEvery, config.Settle = 0, time.Hour // sweep only when asked
 	config.Dead = 30 * time.Second                  // the machine is overcommitted on purpose
 	server, err := coordinator.NewServer(link, config, store, log)

@@ -36,11 +36,13 @@ Exit codes: 0 measured, 1 failed, 2 wrong usage, 3 a figure is absent.`,
   cp-bench log --json
   sudo cp-bench probe
   cp-bench sweep --clients 30 --exchanges 100
+  cp-bench fleet --nodes 1000
   cp-bench gen
   cp-bench soak --duration 5m`,
 	}
 	root.AddCommand(newBenchLog(), newBenchJava(), newBenchStore(), newBenchProbe(),
-		newBenchSweep(), newBenchAnalyze(), newBenchAgent(), newBenchGen(), newBenchSoak())
+		newBenchSweep(), newBenchFleet(), newBenchAnalyze(), newBenchAgent(), newBenchGen(),
+		newBenchSoak())
 	root.AddCommand(newBenchProbePeer(), newBenchAgentProcess(), newBenchSweepProcess(),
 		demo.NewProcess())
 	return root

@@ -51,8 +51,9 @@ that are measured one at a time.`,
   cp-bench sweep --clients 10 --quality`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.Clients < 2 || o.Clients > 500 {
-				return command.Usagef("--clients %d: want 2 to 500", o.Clients)
+			if o.Clients < 2 || o.Clients > bench.MaxSweepClients {
+				return command.Usagef("--clients %d: want 2 to %d", o.Clients,
+					bench.MaxSweepClients)
 			}
 			if o.Exchanges < 1 || o.Exchanges > 10_000 {
 				return command.Usagef("--exchanges %d: want 1 to 10000", o.Exchanges)

@@ -24,6 +24,7 @@ const (
 	signatureAt = 8
 	counterAt   = signatureAt + SignatureBytes
 	nameAt      = counterAt + 8
+	codeBytes   = 16
 
 	// maxDatagram is the largest datagram. A walk with 49 of the longest names is larger than the
 	// datagrams of most networks, and is sent in fragments.
@@ -168,7 +169,7 @@ func (s *Socket) seal(to overlay.Name, m any) ([]byte, netip.AddrPort, error) {
 		return nil, netip.AddrPort{}, err
 	}
 	p.sent++
-	b := make([]byte, 0, nameAt+1+len(s.identity.Name)+len(text)+16)
+	b := make([]byte, 0, nameAt+1+len(s.identity.Name)+len(text)+codeBytes)
 	b = append(b, magic...)
 	b = append(b, version, 0, 0, 0)
 	b = append(b, s.signature...)
@@ -181,6 +182,9 @@ func (s *Socket) seal(to overlay.Name, m any) ([]byte, netip.AddrPort, error) {
 func nonce(counter uint64) []byte {
 	return binary.BigEndian.AppendUint64(make([]byte, 4, 12), counter)
 }
+
+// Overhead returns how many bytes a datagram of a node has beside the message.
+func Overhead(from overlay.Name) int { return nameAt + 1 + len(from) + codeBytes }
 
 // Receive waits for a message from a member of the graph. It returns an error only if the socket is
 // closed.

@@ -48,6 +48,7 @@ var proofs = []listed{
 		"--exchanges", "100"}},
 	{name: "A fleet of 100", command: []string{"bin/cp-bench", "sweep", "--clients", "100",
 		"--exchanges", "20"}},
+	{name: "A fleet of 1,000", command: []string{"bin/cp-bench", "fleet"}},
 	{name: "A fleet's bounds", command: []string{"bin/cp-bench", "sweep", "--clients", "10",
 		"--quality"}},
 	{name: "Closure, and fleets with faults and restarts",

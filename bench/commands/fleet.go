@@ -1,0 +1,174 @@
+package commands
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloudprofiler/cloudprofiler/bench/fleet"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+)
+
+// These are the bars of a large fleet. Bounds are compared with the median bound of two neighbours.
+const (
+	randomLimit      = 3.0 // of a random pair, up to manyNodes nodes
+	randomLimitMany  = 4.0 // of a random pair in a larger fleet
+	manyNodes        = 1000
+	talkLimit        = 1.1 // of a pair between which tuples travel
+	smallFleet       = 120
+	minFleet         = 16
+	maxFleet         = 20_000
+	leastFleetSample = 1000
+)
+
+func newBenchFleet() *cobra.Command {
+	o := fleet.Options{}
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "fleet",
+		Short: "Check the bounds of a large fleet, and what it costs each node",
+		Long: `Check the bounds of a large fleet, and what it costs each node.
+
+The fleet's network and oscillators are simulated in one process. All else is the code of the
+product: nodes keep up their graph and measure their neighbours, and random pairs are related by way
+of third nodes. Each bound is compared with the truth. Nodes die and join meanwhile, and a part of
+all messages is lost.
+
+With --liars, some nodes report false stamps. Only pairs of other nodes are asked for.`,
+		Example: `  cp-bench fleet --nodes 1000 --json
+  cp-bench fleet --nodes 10000 --measure 20s
+  cp-bench fleet --nodes 200 --liars 0.05`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			size, err := proof.Wanted()
+			if err != nil {
+				return err
+			}
+			if size != proof.Full && !cmd.Flags().Changed("nodes") {
+				o.Nodes, o.Pairs = smallFleet, 500
+			}
+			switch {
+			case o.Nodes < minFleet || o.Nodes > maxFleet:
+				return command.Usagef("--nodes %d: want %d to %d", o.Nodes, minFleet, maxFleet)
+			case o.Degree < 2 || o.Degree >= o.Nodes/2 || o.Degree > 32:
+				return command.Usagef("--degree %d: want 2 to 32, and less than half of the nodes",
+					o.Degree)
+			case o.Measure < 15*time.Second || o.Measure > 10*time.Minute:
+				return command.Usagef("--measure %v: want 15s to 10m", o.Measure)
+			case o.Pairs < 1 || o.Queries < 1 || o.Talks < 0 || o.Talks > 8:
+				return command.Usagef("--pairs %d, --queries %d, --talks %d: want at least 1 pair "+
+					"and query, and 0 to 8 talks", o.Pairs, o.Queries, o.Talks)
+			}
+			for name, share := range map[string]float64{"churn": o.Churn, "liars": o.Liars,
+				"loss": o.Loss} {
+				if !(share >= 0 && share < 0.5) {
+					return command.Usagef("--%s %v: want a share of less than 0.5", name, share)
+				}
+			}
+			p := command.NewProgress(cmd.ErrOrStderr())
+			o.Progress = func(step string) { p.Show("%s", step) }
+			r, err := fleet.Run(cmd.Context(), o)
+			p.Done()
+			if err != nil {
+				return err
+			}
+			return answer(barsOfFleet(o, r), func() error { return printFleet(cmd, r, asJSON) })
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&o.Nodes, "nodes", 1000, "nodes of the fleet")
+	f.IntVar(&o.Degree, "degree", 7, "neighbours that each node measures")
+	f.IntVar(&o.Talks, "talks", 1, "others to which the tuples of each node travel")
+	f.DurationVar(&o.Measure, "measure", 30*time.Second, "how long the nodes measure")
+	f.Float64Var(&o.Churn, "churn", 0.01, "share of the nodes that die each minute")
+	f.Float64Var(&o.Liars, "liars", 0, "share of the nodes that report false stamps")
+	f.Float64Var(&o.Loss, "loss", 0.01, "share of messages and exchanges that are lost")
+	f.IntVar(&o.Pairs, "pairs", 2000, "random pairs to ask for")
+	f.IntVar(&o.Queries, "queries", 100, "moments at which each pair is asked for")
+	f.Uint64Var(&o.Seed, "seed", 1, "seed of the simulation")
+	f.BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+func barsOfFleet(o fleet.Options, r fleet.Result) []proof.Bar {
+	name := fmt.Sprintf("fleet of %d", o.Nodes)
+	if o.Liars > 0 {
+		name += fmt.Sprintf(", %g %% of them liars", 100*o.Liars)
+	}
+	limit := randomLimit
+	if o.Nodes > manyNodes {
+		limit = randomLimitMany
+	}
+	absent := ""
+	if r.Queries < leastFleetSample || r.EdgeBound == 0 {
+		absent = fmt.Sprintf("%d questions were answered", r.Queries)
+	}
+	bars := []proof.Bar{
+		{Name: name + ": bounds that miss the truth", Unit: "bounds", Figure: float64(r.Outside),
+			Absent: absent},
+		{Name: name + ": median bound of a random pair", Unit: "× that of neighbours",
+			Figure: ratio(r.RandomBound, r.EdgeBound), Limit: limit, Absent: absent},
+	}
+	if o.Talks > 0 {
+		bars = append(bars, proof.Bar{Name: name + ": median bound where tuples travel",
+			Unit: "× that of neighbours", Figure: ratio(r.TalkBound, r.EdgeBound),
+			Limit: talkLimit, Absent: absent})
+	}
+	return bars
+}
+
+func ratio(x, y time.Duration) float64 { return float64(x) / float64(max(y, 1)) }
+
+// fleetLine is what "cp-bench fleet --json" prints. Scripts read it: append only.
+type fleetLine struct {
+	Nodes          int     `json:"nodes"`
+	Irregular      int     `json:"irregular_nodes"`
+	MeasuredPairs  int     `json:"measured_pairs"`
+	Queries        uint64  `json:"queries"`
+	Outside        uint64  `json:"outside"`
+	Unrelated      uint64  `json:"unrelated"`
+	EdgeBound_ns   int64   `json:"edge_bound_ns"`
+	RandomBound_ns int64   `json:"random_bound_ns"`
+	TalkBound_ns   int64   `json:"talk_bound_ns"`
+	Random         float64 `json:"random_by_edge"`
+	Talk           float64 `json:"talk_by_edge"`
+	Hops           float64 `json:"relations_in_a_path"`
+	GraphMessages  float64 `json:"graph_messages_a_second"`
+	GraphBytes     float64 `json:"graph_bytes_a_second"`
+	GraphCPU_ns    int64   `json:"graph_cpu_ns_a_second"`
+	ProbePackets   float64 `json:"probe_packets_a_second"`
+	ProbeBytes     float64 `json:"probe_bytes_a_second"`
+}
+
+func printFleet(cmd *cobra.Command, r fleet.Result, asJSON bool) error {
+	out := cmd.OutOrStdout()
+	if asJSON {
+		return json.NewEncoder(out).Encode(fleetLine{
+			Nodes: r.Nodes, Irregular: r.Irregular, MeasuredPairs: r.Measured,
+			Queries: r.Queries, Outside: r.Outside, Unrelated: r.Unrelated,
+			EdgeBound_ns: int64(r.EdgeBound), RandomBound_ns: int64(r.RandomBound),
+			TalkBound_ns: int64(r.TalkBound), Random: ratio(r.RandomBound, r.EdgeBound),
+			Talk: ratio(r.TalkBound, r.EdgeBound), Hops: r.Hops,
+			GraphMessages: r.Messages, GraphBytes: r.Bytes, GraphCPU_ns: int64(r.GraphCPU),
+			ProbePackets: r.TrainPackets, ProbeBytes: r.TrainBytes,
+		})
+	}
+	fmt.Fprintf(out, "nodes       %d; %d of them lacked a neighbour at the end\n", r.Nodes,
+		r.Irregular)
+	fmt.Fprintf(out, "measured    %d pairs\n", r.Measured)
+	fmt.Fprintf(out, "truth       %d of %d bounds of random pairs miss it; %d are not known\n",
+		r.Outside, r.Queries, r.Unrelated)
+	fmt.Fprintf(out, "bound       ± %v, median of neighbours\n", r.EdgeBound)
+	fmt.Fprintf(out, "            ± %v, median of random pairs: %.2f times that; "+
+		"%.1f relations in a path\n", r.RandomBound, ratio(r.RandomBound, r.EdgeBound), r.Hops)
+	fmt.Fprintf(out, "            ± %v, median where tuples travel: %.2f times that\n", r.TalkBound,
+		ratio(r.TalkBound, r.EdgeBound))
+	fmt.Fprintf(out, "each node   %.1f messages and %.0f bytes a second for the graph, %v of CPU\n",
+		r.Messages, r.Bytes, r.GraphCPU)
+	fmt.Fprintf(out, "            %.0f packets and %.0f bytes a second for its trains\n",
+		r.TrainPackets, r.TrainBytes)
+	return nil
+}

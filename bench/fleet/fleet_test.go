@@ -1,0 +1,30 @@
+package fleet
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+)
+
+// All bounds of a simulated fleet contain the truth, while nodes die and join. The cost for each
+// node and the bounds stay within the limits.
+func TestFleetHoldsTruth(t *testing.T) {
+	o := Options{Nodes: 120, Degree: 7, Talks: 1, Measure: 20 * time.Second, Churn: 0.05,
+		Loss: 0.02, Pairs: 300, Queries: 20, Seed: seed.Of(t)}
+	if seed.Share() > 1 {
+		o.Nodes, o.Pairs = 30, 50
+	}
+	r, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%+v", r)
+	if r.Outside > 0 || r.Queries < uint64(o.Pairs*o.Queries/2) {
+		t.Errorf("%d of %d bounds are false", r.Outside, r.Queries)
+	}
+	if r.RandomBound > 3*r.EdgeBound || float64(r.TalkBound) > 1.1*float64(r.EdgeBound) {
+		t.Errorf("bounds: of a random pair %v, of neighbours %v, where tuples travel %v",
+			r.RandomBound, r.EdgeBound, r.TalkBound)
+	}
+}

@@ -1,0 +1,169 @@
+package fleet
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/virtual"
+	"github.com/cloudprofiler/cloudprofiler/overlay"
+	"github.com/cloudprofiler/cloudprofiler/overlay/wire"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+	"github.com/cloudprofiler/cloudprofiler/vnode"
+)
+
+const (
+	physical_hz = 2_600_000_000
+	origin      = 1 << 40 // the physical counter at the beginning of the simulated time
+)
+
+func physical(t time.Duration) uint64 {
+	return origin + uint64(t)*(physical_hz/1_000_000)/1000
+}
+
+// clock is a node's virtual counter, and the truth about it.
+type clock struct {
+	described tscratio.Node
+	counter   *vnode.Counter
+	truth     *vnode.Truth
+	lies      bool
+}
+
+func (c *clock) start(r *rand.Rand, name overlay.Name, lasts time.Duration) error {
+	card, err := wire.ParseName(name)
+	if err != nil {
+		return err
+	}
+	shape := []vnode.Shape{vnode.Steady, vnode.Sine, vnode.Walk, vnode.Temperature}[r.IntN(4)]
+	config := virtual.Config(r, card.Node, virtual.Physical{Counter: origin, Hz: physical_hz},
+		shape, 0.5, lasts)
+	if c.counter, err = vnode.NewCounter(config.Counter); err != nil {
+		return err
+	}
+	if c.truth, err = vnode.NewTruth(config.Counter); err != nil {
+		return err
+	}
+	c.described = tscratio.Node{Name: card.Node, Epoch: "1", Nominal_hz: physical_hz,
+		Quantum_cycles: virtual.Quantum_cycles(config.Counter, 1)}
+	return nil
+}
+
+// pairs are what was measured, by the indices of two nodes, the smaller first.
+type pairs map[[2]int]*tscratio.Pair
+
+// exchanges is the number of exchanges of a train, as in an open run.
+const exchanges = 5
+
+// trainPackets and trainBytes are what a train costs: beside its exchanges it has one to warm up
+// and one to close it, whose packets are longer.
+const (
+	trainPackets = 2 * (exchanges + 2)
+	trainBytes   = 2 * ((exchanges+1)*(92+28) + 296 + 28)
+)
+
+// train lets a node run a train with a peer, and keeps its constraints. A packet takes at least 20
+// µs, and half as much more on average, differently in each direction.
+func (w *world) train(from, to *node, all pairs) error {
+	a, b, by := from, to, tscratio.StartedByA
+	if b.index < a.index {
+		a, b, by = b, a, tscratio.StartedByB
+	}
+	key := [2]int{a.index, b.index}
+	p := all[key]
+	if p == nil {
+		var err error
+		p, err = tscratio.NewPair(a.described, b.described, tscratio.DefaultAssumptions())
+		if err != nil {
+			return err
+		}
+		all[key] = p
+	}
+	t := tscratio.Train{By: by}
+	at := w.now
+	delay := func() time.Duration {
+		return 20*time.Microsecond + time.Duration(w.r.ExpFloat64()*10_000)
+	}
+	read := func(n, peer *node, leaves bool) tscratio.Interval {
+		v := n.counter.Virtual(physical(at))
+		if n.lies { // it reports another counter to each peer, and that its packets are faster
+			off := int64((n.index*7919+peer.index*104_729)%40_001) - 20_000
+			if leaves {
+				off += 5000
+			} else {
+				off -= 5000
+			}
+			v += uint64(off)
+		}
+		return tscratio.At(v)
+	}
+	for range exchanges {
+		var e tscratio.Exchange
+		e.Sent = read(from, to, true)
+		at += delay()
+		e.Received = read(to, from, false)
+		at += 3 * time.Microsecond
+		e.Answered = read(to, from, true)
+		at += delay()
+		e.Returned = read(from, to, false)
+		at += 2 * time.Microsecond
+		if w.r.Float64() >= w.o.Loss {
+			t.Exchanges = append(t.Exchanges, e)
+		}
+	}
+	if len(t.Exchanges) == 0 {
+		return nil
+	}
+	if err := p.Add(t); err != nil && !from.lies && !to.lies {
+		return err
+	}
+	return nil
+}
+
+// probe makes a node run a train with the next of its peers every now and then: with its neighbours
+// in the graph, and with those to which its tuples travel.
+func (n *node) probe(all pairs, failed func(error)) {
+	w := n.w
+	if n.graph == nil {
+		return
+	}
+	outs, _ := n.graph.Neighbours()
+	slices.Sort(outs)
+	var peers []*node
+	for _, o := range outs {
+		if other := w.byName[o]; other != nil && other.graph != nil {
+			peers = append(peers, other)
+		}
+	}
+	for _, other := range n.talks {
+		if other.graph != nil && !slices.Contains(peers, other) {
+			peers = append(peers, other)
+		}
+	}
+	if len(peers) > 0 {
+		if err := w.train(n, peers[n.turn%len(peers)], all); err != nil {
+			failed(err)
+		}
+		n.turn++
+	}
+	w.after(trainEvery, func() { n.probe(all, failed) })
+}
+
+// trainEvery is the time between two trains of a node: the default budget of a client.
+const trainEvery = 500 * time.Millisecond
+
+// relate evaluates pairs in both directions. It leaves out those with too few constraints.
+func relate(all pairs) (relations []*tscratio.Relation) {
+	for _, p := range all {
+		p.Prune()
+		var both []*tscratio.Relation
+		for _, side := range []tscratio.Side{tscratio.SideA, tscratio.SideB} {
+			if r, err := p.Relate(side, p.Declared.Wander); err == nil {
+				both = append(both, r)
+			}
+		}
+		if len(both) == 2 {
+			relations = append(relations, both...)
+		}
+	}
+	return relations
+}

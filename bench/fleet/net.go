@@ -1,0 +1,168 @@
+package fleet
+
+import (
+	"container/heap"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/overlay"
+	"github.com/cloudprofiler/cloudprofiler/overlay/wire"
+)
+
+// event is something that happens at a moment of the simulated time.
+type event struct {
+	at time.Duration
+	do func()
+}
+
+type events []event
+
+func (e events) Len() int           { return len(e) }
+func (e events) Less(i, j int) bool { return e[i].at < e[j].at }
+func (e events) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(x any)        { *e = append(*e, x.(event)) }
+func (e *events) Pop() any {
+	last := (*e)[len(*e)-1]
+	*e = (*e)[:len(*e)-1]
+	return last
+}
+
+// world is the simulated time and the network between nodes.
+type world struct {
+	r      *rand.Rand
+	o      Options
+	now    time.Duration
+	events events
+	nodes  []*node
+	byName map[overlay.Name]*node
+
+	messages, bytes uint64 // of the graph, since the counts were last cleared
+}
+
+func (w *world) after(d time.Duration, do func()) { heap.Push(&w.events, event{w.now + d, do}) }
+
+// run lets time pass.
+func (w *world) run(d time.Duration) {
+	end := w.now + d
+	for len(w.events) > 0 && w.events[0].at <= end {
+		e := heap.Pop(&w.events).(event)
+		w.now = e.at
+		e.do()
+	}
+	w.now = end
+}
+
+// node is a member of the graph and its counter.
+type node struct {
+	w     *world
+	index int
+	name  overlay.Name
+	graph *overlay.Node // nil once the node is dead
+	wake  time.Duration // when the graph's next Tick comes; -1: never
+
+	clock
+	born, died time.Duration // died is 0 while the node lives
+	talks      []*node       // nodes to which its tuples travel
+	turn       int
+}
+
+// Send is the network between members of the graph. It implements overlay.Transport.
+func (n *node) Send(to overlay.Name, m overlay.Message) {
+	w := n.w
+	w.messages++
+	if b, err := wire.Encode(nil, m); err == nil {
+		w.bytes += uint64(wire.Overhead(n.name) + len(b))
+	}
+	other := w.byName[to]
+	if other == nil || w.r.Float64() < w.o.Loss {
+		return
+	}
+	delay := time.Millisecond + time.Duration(w.r.Int64N(int64(20*time.Millisecond)))
+	w.after(delay, func() {
+		if other.graph != nil {
+			other.graph.Receive(w.now, n.name, m)
+			other.watch()
+		}
+	})
+}
+
+// watch makes sure that the graph's next Tick comes in time.
+func (n *node) watch() {
+	at := max(n.graph.Next(), n.w.now+time.Millisecond)
+	if n.wake >= 0 && n.wake <= at {
+		return
+	}
+	n.wake = at
+	n.w.after(at-n.w.now, func() {
+		if n.wake == at && n.graph != nil {
+			n.wake = -1
+			n.graph.Tick(n.w.now)
+			n.watch()
+		}
+	})
+}
+
+// join adds a node, which joins the graph by a random living node.
+func (w *world) join() error {
+	i := len(w.nodes)
+	n := &node{w: w, index: i, wake: -1, born: w.now}
+	ip := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
+	address := netip.AddrPortFrom(ip, 7342)
+	identity, err := wire.NewIdentity(fmt.Sprintf("n%05d", i), address)
+	if err != nil {
+		return err
+	}
+	n.name = identity.Name
+	if err := n.start(w.r, n.name, w.o.lasts()); err != nil {
+		return err
+	}
+	var contacts []overlay.Name
+	if living := w.living(); len(living) > 0 {
+		contacts = []overlay.Name{living[w.r.IntN(len(living))].name}
+	}
+	n.graph, err = overlay.New(overlay.Config{Name: n.name, Degree: w.o.Degree, Transport: n,
+		Random: rand.New(rand.NewPCG(w.r.Uint64(), 0)), Contacts: contacts})
+	if err != nil {
+		return err
+	}
+	w.nodes = append(w.nodes, n)
+	w.byName[n.name] = n
+	n.graph.Tick(w.now)
+	n.watch()
+	return nil
+}
+
+func (w *world) living() (all []*node) {
+	for _, n := range w.nodes {
+		if n.graph != nil {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// grow lets nodes join, a quarter of those that are there at a time.
+func (w *world) grow() error {
+	for len(w.nodes) < w.o.Nodes {
+		for range max(1, min(len(w.nodes)/4, w.o.Nodes-len(w.nodes))) {
+			if err := w.join(); err != nil {
+				return err
+			}
+		}
+		w.run(500 * time.Millisecond)
+	}
+	w.run(20 * time.Second)
+	return nil
+}
+
+// irregular counts the living nodes that do not have all their neighbours.
+func (w *world) irregular() (count int) {
+	for _, n := range w.living() {
+		if outs, ins := n.graph.Neighbours(); len(outs) != w.o.Degree || len(ins) != w.o.Degree {
+			count++
+		}
+	}
+	return count
+}
