@@ -169,8 +169,10 @@ func (in *input) setAside(e *evidence, o *ordering, declared [][]bool) {
 }
 
 // sentBefore reports whether an operator sends tuples on at point q before it ends its work on them
-// at point p. If the operator gives tuples other ids, p has events of the id before. Then the link
-// shows where the tuple went, and only a proven order shows that p is passed first.
+// at point p. If the operator gives tuples other ids, with the old id at p and the new one at q, q
+// counts as earlier unless the data show that p is: the link between the ids shows where the tuple
+// went. Otherwise, q counts as earlier only if the data show it, p is named end and q is named
+// send.
 func (in *input) sentBefore(e *evidence, p, q int) bool {
 	v := votesOf(q, p, &e.single, &e.firsts)
 	for _, h := range in.handed {

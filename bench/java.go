@@ -35,7 +35,7 @@ type JavaResult struct {
 	Rows    []JavaRow
 
 	Agent_bytes int64        // size of the agent's jar; 0: it was not built
-	Starts      []AgentStart // of the JVM with the agent, by Java
+	Starts      []AgentStart // of JVMs with the agent, one for each Java
 }
 
 // JavaRow is the cost of one kind of call in one Java, or of the calls that the agent makes for one

@@ -26,8 +26,8 @@ const (
 	// lonelyAgain is the time after which a node without neighbours is given other contacts.
 	lonelyAgain = 5 * time.Second
 
-	// maxTalks is the number of nodes that a node probes because it is connected to them. All share
-	// its budget with its neighbours, so more would give each too few trains.
+	// maxTalks is the number of nodes that a node probes because it is connected to them. These
+	// nodes and its neighbours share its trains, so with more of them each would get too few.
 	maxTalks = 8
 )
 
@@ -190,7 +190,8 @@ func (c *core) talks(n *node) (all []*node) {
 	return all
 }
 
-// place notes at which address a node is probed. It forgets the node's last registration.
+// place notes at which address a node is probed. It forgets the address in old, the node's last
+// registration.
 func (c *core) place(old, n *node) {
 	if old != nil {
 		a := addressOf(old)

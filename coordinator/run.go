@@ -337,15 +337,17 @@ func (c *core) targetsChanged() {
 	c.order(c.sorted())
 }
 
-// orderSome does what targetsChanged does, but tells only some nodes of a large fleet.
+// orderSome tells some nodes of a large fleet anew which nodes to probe, if a run is open. In a
+// small fleet it does nothing: there, all nodes probe all others.
 func (c *core) orderSome(nodes []*node) {
 	if c.anchoring && c.large() {
 		c.order(nodes)
 	}
 }
 
-// order tells nodes which nodes to probe. In a large fleet these are the neighbours in the graph,
-// which the nodes know, and those between which tuples may travel.
+// order tells nodes which nodes to probe. In a large fleet, a node probes its neighbours in the
+// graph, which it knows without the server. So order names only the nodes with which it may
+// exchange tuples.
 func (c *core) order(nodes []*node) {
 	var probing []*node
 	for _, n := range c.sorted() {

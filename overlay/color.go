@@ -25,8 +25,9 @@ type Hint struct {
 	Levels int
 }
 
-// SetFacts sets what the node says about itself. Other nodes hear of it within AdvertisePeriod, and
-// forget what it no longer says within HintLife. A node without facts sends nothing for them.
+// SetFacts sets what the node says about itself. Other nodes hear of new facts within
+// AdvertisePeriod, and forget facts that it no longer says within HintLife. A node without facts
+// sends no hints of its own.
 func (n *Node) SetFacts(facts ...Fact) error {
 	if !validFacts(facts) {
 		return fmt.Errorf("set facts of node %q: %q: need at most %d of 1 to %d bytes", n.self,
@@ -117,7 +118,7 @@ func (n *Node) dropForeignHints() {
 		func(h hint) bool { return h.expires <= n.now || n.in(h.via) == nil })
 }
 
-// holds reports whether the node has a hint of an owner, or is it.
+// holds reports whether the node has a hint of an owner, or is the owner itself.
 func (n *Node) holds(owner Name) bool {
 	return owner == n.self || slices.ContainsFunc(n.hints,
 		func(h hint) bool { return h.owner == owner && h.expires > n.now })
@@ -140,16 +141,17 @@ type Result struct {
 	Name    Name
 	Fact    Fact // the fact that matches, as the node itself said
 	Visited int  // visits to nodes
-	// Missed is, if no node was found, the probability that one has the fact and was missed. It
-	// is estimated from how often the walks met hints of Origin and of its neighbours, as far as
-	// these have facts. It assumes that the nodes on the way are honest. If Origin knows no node
-	// with facts, it is 1.
+	// Missed is, if no node was found, the probability that one has the fact and was missed. It is
+	// estimated from how often the walks met hints of Origin and of its neighbours, as far as these
+	// have facts. It assumes that the nodes on the way are honest. If Origin knows no node with
+	// facts, Missed is 1.
 	Missed float64
 }
 
-// missed returns the probability that walks missed a node, if they met hints of known nodes that
-// often. Meetings of a node have a Poisson distribution, with the same unknown mean m for each. The
-// result's mean is exp(-m·known/(known+1)), a little more than the truth, exp(-m).
+// missed returns the probability that walks missed a node, if they met hints of the known nodes as
+// often as meetings says. The number of meetings with one node's hints has a Poisson distribution,
+// with the same unknown mean m for each node. The result's mean is exp(-m·known/(known+1)), a
+// little more than the truth, exp(-m).
 func missed(known, meetings int) float64 {
 	if known == 0 {
 		return 1

@@ -40,8 +40,8 @@ type Confirm struct {
 	Fact Fact
 }
 
-// A Found ends the receiver's search Search. Name is empty if the walk found nothing. It is a
-// request.
+// A Found ends a walk of the receiver: Search is the walk's ID. Name is empty if the walk found
+// nothing. It is a request.
 type Found struct {
 	ID, Search        uint64
 	Name              Name
@@ -109,7 +109,8 @@ func (n *Node) tickSearches() {
 	}
 }
 
-// visit is what a search does at this node.
+// visit looks for a fact that matches: first among this node's own, then by its hints. It also
+// counts meetings.
 func (n *Node) visit(s Search) {
 	s.Visited++
 	if s.Visited > WalkSteps { // before, the walk is near Origin, where its hints are
@@ -126,8 +127,9 @@ func (n *Node) visit(s Search) {
 	n.visitHints(s)
 }
 
-// visitHints follows the hints that this node has, one after the other, and then lets the search go
-// on.
+// visitHints asks the owners of hints that match, one after the other, whether they have such a
+// fact. If none has, the walk goes on to another node. It ends if it has no steps left or this node
+// has no neighbour.
 func (n *Node) visitHints(s Search) {
 	for _, h := range n.hints {
 		if h.expires <= n.now || slices.Contains(s.Denied, h.owner) ||
@@ -178,7 +180,7 @@ func (n *Node) found(m Found) {
 		return
 	}
 	s := n.searches[i]
-	s.ID = n.random.Uint64() // this walk is over
+	s.ID = n.random.Uint64() // this walk is over: another Found of it has no effect
 	limit := MaxScan + 1
 	s.Visited += min(max(0, m.Visited), limit)
 	s.Meetings += min(max(0, m.Meetings), limit*len(s.Known))
@@ -210,7 +212,7 @@ func (n *Node) verify(to Name, pattern string, tries int, done func(Fact)) {
 		done: func(_, _ bool) { done("") }, confirmed: done})
 }
 
-// onConfirm takes a confirmation only if the fact is what was asked for.
+// onConfirm takes a confirmation only if its fact matches the pattern that was asked for.
 func (n *Node) onConfirm(from Name, m Confirm) {
 	i := n.waiting(from, m.ID)
 	if i < 0 {

@@ -39,8 +39,8 @@ type connections struct {
 	seen   map[netip.Addr]time.Time
 }
 
-// look returns the addresses, sorted, and at most control.MaxNeighbours of them. It asks the kernel
-// if the last look was long ago.
+// look returns the addresses, sorted, and at most control.MaxNeighbours of them. It reads the
+// kernel's list only if lookEvery has passed since it last did.
 func (c *connections) look(now time.Time) []string {
 	if c.seen == nil {
 		c.seen = map[netip.Addr]time.Time{}

@@ -28,11 +28,11 @@ const (
 	agentSizeLimit  = 2_000_000 // bytes
 )
 
-// recordLimits are the limits of what the agent adds to a record, in ns. It may add 3 % to a record
-// of Flink with 2 µs of work, if all are kept, and 2 % to one of a trivial job if 2 of 1,024 are:
-// such a record takes 278 ns of CPU time. It may add 2 % to a tuple of Storm. In the search of
-// docs/engines.md, two cores were busy with 35,013 events a second. Each event was handed over five
-// times, so a tuple takes 11 µs of CPU time.
+// recordLimits are the limits of what the agent adds to a record, in ns. If all records are kept,
+// it may add 3 % to a record of Flink with 2 µs of work. If 2 of 1,024 are kept, it may add 2 % to
+// a record of a trivial job, which takes 278 ns of CPU time. It may add 2 % to a tuple of Storm. In
+// the search of docs/engines.md, two cores were busy with 35,013 events a second. Each event was
+// handed over five times, so a tuple takes 11 µs of CPU time.
 var recordLimits = map[string]float64{"flink": 60, "flink-sampled": 5.5, "storm": 220}
 
 type benchJavaFlags struct {
@@ -190,7 +190,8 @@ type javaLine struct {
 	AllocatedPerLog *float64 `json:"allocated_bytes_per_call,omitempty"`
 	C_ns            float64  `json:"c_ns_per_op"`
 
-	// These are only in the rows of the agent's start and size. The fields above are 0 there.
+	// These are only in the rows of the agent's start and size. The fields above with times and
+	// ratios are 0 there.
 	Added_ms float64 `json:"added_ms,omitempty"`
 	Low_ms   float64 `json:"added_ms_low,omitempty"`
 	High_ms  float64 `json:"added_ms_high,omitempty"`

@@ -192,7 +192,7 @@ func (s *storm) Begin(ctx context.Context, l *engine.Load) error {
 	return err
 }
 
-// Run runs the topology until it has processed all events. If it is asked to, it kills a worker
+// Run runs the topology until it has processed all events. If KillOne is set, it kills a worker
 // halfway. The events that were in this worker's spout are then lost.
 func (s *storm) Run(ctx context.Context) error {
 	limit := 2*s.Lasts() + startLimit
@@ -238,8 +238,8 @@ func (s *storm) Run(ctx context.Context) error {
 // then, its spout sends it again.
 const messageTimeout = 10 * time.Second
 
-// wait waits until all events are processed. After a kill it waits until none was processed for
-// longer than a spout takes to send again what it misses.
+// wait waits until all events are processed. After a kill some may be lost, so wait then also ends
+// when none was processed for three times messageTimeout: spouts have sent again what they missed.
 func (s *storm) wait(ctx context.Context, processed *engine.Counter) error {
 	before, since := int64(-1), time.Now()
 	for {
@@ -259,14 +259,15 @@ func (s *storm) wait(ctx context.Context, processed *engine.Counter) error {
 	}
 }
 
-// killWorker kills the last node's worker halfway, if it is asked to. The supervisor starts another
-// one.
+// If KillOne is set, killWorker kills the last node's worker halfway, and waits until the
+// supervisor has started another one.
 func (s *storm) killWorker(ctx context.Context) error {
 	if !s.KillOne {
 		return nil
 	}
-	// A worker has files there, and the name of one is the number of its process. If a worker dies
-	// before its first heartbeat, the supervisor waits two minutes for it.
+	// Each worker has a directory there. The name of the file in its pids is the number of its
+	// process. Wait for a heartbeat: if a worker dies before its first one, the supervisor waits
+	// two minutes for it.
 	workers := filepath.Join(s.last, "local", "workers", "*")
 	pids := filepath.Join(workers, "pids", "*")
 	err := s.Until(ctx, "a worker runs", func() (bool, error) {

@@ -164,8 +164,8 @@ func (k *Kit) Pauses(dir, rings string) (flag string, err error) {
 }
 
 // RecordCost compiles the program that measures what the agent adds to a record of an engine. It
-// returns a function that makes the command for a Java. Some of the rings are in the directory
-// drained.
+// returns a function that makes the command that runs the program with a Java. The program makes
+// some of its rings in the directory drained, which the caller must drain.
 func (k *Kit) RecordCost(dir, drained string) (command func(Java) *exec.Cmd, err error) {
 	agent := filepath.Join(k.repository, "sdk", "java", "cloudprofiler-javaagent", "src")
 	source := filepath.Join(agent, "bench", "java")
@@ -182,7 +182,7 @@ func (k *Kit) RecordCost(dir, drained string) (command func(Java) *exec.Cmd, err
 	}, nil
 }
 
-// AgentJar returns the agent that Maven built, or "" if it did not build it.
+// AgentJar returns the path of the agent that Maven built, or "" if there is none.
 func (k *Kit) AgentJar() string {
 	jar := filepath.Join(k.repository, "sdk", "java", "cloudprofiler-javaagent", "target",
 		"cloudprofiler.jar")
@@ -192,7 +192,7 @@ func (k *Kit) AgentJar() string {
 	return jar
 }
 
-// Start returns a command that starts a JVM, and ends it at once.
+// Start returns a command that starts a JVM with a program that does nothing.
 func (k *Kit) Start(java Java, flags ...string) *exec.Cmd {
 	return k.With(java, flags, "Nothing")
 }

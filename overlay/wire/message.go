@@ -185,7 +185,8 @@ func (w *writer) named(k kind, id uint64, name overlay.Name) ([]byte, error) {
 	return w.b, nil
 }
 
-// hint reports whether a hint's name and lists are short enough to be written.
+// hint writes a hint. It returns false if the hint's name or a list is too long. What it wrote is
+// then wrong.
 func (w *writer) hint(m overlay.Hint) bool {
 	w.byte(uint8(kindHint))
 	w.name(m.Owner)
@@ -200,8 +201,8 @@ func (w *writer) hint(m overlay.Hint) bool {
 	return !tooLong(m.Owner) && len(m.Facts) <= overlay.MaxFacts
 }
 
-// walk reports whether a walk is of a known kind, and its texts and lists are short enough to be
-// written.
+// walk writes a walk. It returns false if the walk is of an unknown kind, or if a text or list of
+// it is too long. What it wrote is then wrong.
 func (w *writer) walk(walk overlay.Walk) bool {
 	switch s := walk.(type) {
 	case overlay.Seek:
@@ -287,7 +288,7 @@ func (r *reader) text() string {
 	return string(r.take(n))
 }
 
-// count reads the number of a list's elements.
+// count reads the number of a list's elements. If the number is above limit, the reader fails.
 func (r *reader) count(limit int) int {
 	n := int(r.byte())
 	if n > limit {
