@@ -30,9 +30,6 @@ type Options struct {
 	Progress func(step string)
 }
 
-// lasts is how long the counters run.
-func (o Options) lasts() time.Duration { return o.Measure + 5*time.Minute }
-
 // Result is what Run found.
 type Result struct {
 	Nodes     int
@@ -83,6 +80,12 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 	r.TrainBytes = trainBytes / trainEvery.Seconds()
 
 	say("they measure each other")
+	w.measuring = true
+	for _, n := range w.nodes {
+		if err := n.start(w); err != nil {
+			return r, err
+		}
+	}
 	all, from := pairs{}, w.now
 	var failed error
 	begin := func(n *node) {

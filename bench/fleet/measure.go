@@ -1,12 +1,10 @@
 package fleet
 
 import (
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/internal/virtual"
-	"github.com/cloudprofiler/cloudprofiler/overlay"
 	"github.com/cloudprofiler/cloudprofiler/overlay/wire"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 	"github.com/cloudprofiler/cloudprofiler/vnode"
@@ -29,21 +27,23 @@ type clock struct {
 	lies      bool
 }
 
-func (c *clock) start(r *rand.Rand, name overlay.Name, lasts time.Duration) error {
-	card, err := wire.ParseName(name)
+// start makes the node's counter, which wanders from now on until the end of the measurements.
+func (n *node) start(w *world) error {
+	card, err := wire.ParseName(n.name)
 	if err != nil {
 		return err
 	}
-	shape := []vnode.Shape{vnode.Steady, vnode.Sine, vnode.Walk, vnode.Temperature}[r.IntN(4)]
-	config := virtual.Config(r, card.Node, virtual.Physical{Counter: origin, Hz: physical_hz},
-		shape, 0.5, lasts)
-	if c.counter, err = vnode.NewCounter(config.Counter); err != nil {
+	shapes := []vnode.Shape{vnode.Steady, vnode.Sine, vnode.Walk, vnode.Temperature}
+	config := virtual.Config(w.r, card.Node,
+		virtual.Physical{Counter: physical(w.now), Hz: physical_hz},
+		shapes[w.r.IntN(len(shapes))], 0.5, w.o.Measure+5*time.Second)
+	if n.counter, err = vnode.NewCounter(config.Counter); err != nil {
 		return err
 	}
-	if c.truth, err = vnode.NewTruth(config.Counter); err != nil {
+	if n.truth, err = vnode.NewTruth(config.Counter); err != nil {
 		return err
 	}
-	c.described = tscratio.Node{Name: card.Node, Epoch: "1", Nominal_hz: physical_hz,
+	n.described = tscratio.Node{Name: card.Node, Epoch: "1", Nominal_hz: physical_hz,
 		Quantum_cycles: virtual.Quantum_cycles(config.Counter, 1)}
 	return nil
 }

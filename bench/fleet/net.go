@@ -38,6 +38,8 @@ type world struct {
 	nodes  []*node
 	byName map[overlay.Name]*node
 
+	measuring bool // counters run from here on
+
 	messages, bytes uint64 // of the graph, since the counts were last cleared
 }
 
@@ -115,8 +117,10 @@ func (w *world) join() error {
 		return err
 	}
 	n.name = identity.Name
-	if err := n.start(w.r, n.name, w.o.lasts()); err != nil {
-		return err
+	if w.measuring {
+		if err := n.start(w); err != nil {
+			return err
+		}
 	}
 	var contacts []overlay.Name
 	if living := w.living(); len(living) > 0 {
