@@ -355,7 +355,7 @@ func SweepServer(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 	defer link.Close()
 	config := coordinator.DefaultConfig()
-	config.AllPairs = MaxSweepClients               // not only neighbours in a graph
+	config.AllPairs = MaxSweepClients               // measure all pairs, without a graph
 	config.SweepEvery, config.Settle = 0, time.Hour // sweep only when asked
 	config.Dead = 30 * time.Second                  // the machine is overcommitted on purpose
 	server, err := coordinator.NewServer(link, config, store, log)

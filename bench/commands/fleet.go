@@ -18,10 +18,10 @@ const (
 	randomLimitMany  = 4.0 // of a random pair in a larger fleet
 	manyNodes        = 1000
 	talkLimit        = 1.1 // of a pair between which tuples travel
-	smallFleet       = 120
+	smallFleet       = 120 // the default of --nodes, unless the proof is full
 	minFleet         = 16
 	maxFleet         = 20_000
-	leastFleetSample = 1000
+	leastFleetSample = 1000 // with fewer answers, there is no figure
 )
 
 func newBenchFleet() *cobra.Command {

@@ -3,12 +3,12 @@
 // It simulates the network and the oscillators of a fleet in one process. All else is the code of
 // the product. Nodes keep up the graph (package overlay), and the size of its messages is that on
 // the wire (overlay/wire). Counters are virtual (vnode). Relations and their closure come from
-// tscratio. The truth comes from the exact second implementation of the counters.
+// tscratio. The truth comes from a second, exact implementation of the counters (vnode.Truth).
 //
 //	net.go      the simulated time and network
 //	measure.go  trains between nodes, and the relations that follow
-//	fleet.go    Run does all of it and asks for random pairs
+//	fleet.go    Run simulates a fleet and asks for random pairs
 //
-// Nodes take turns with their peers, as tscclient's scheduler does if the budget does not suffice
-// for all. No server takes part.
+// A node measures its peers in turn, as tscclient's scheduler does if the budget does not suffice
+// for all at once. No server takes part.
 package fleet

@@ -40,8 +40,8 @@ type Result struct {
 	Outside   uint64 // of these, bounds that do not contain the truth
 	Unrelated uint64 // questions without an answer
 
-	EdgeBound, RandomBound, TalkBound time.Duration // medians
-	Hops                              float64       // relations in the path of such a bound
+	EdgeBound, RandomBound, TalkBound time.Duration // medians, as ask notes them
+	Hops                              float64       // mean of relations in a random pair's path
 
 	// What a node sends for the graph in a second, after the fleet has grown, and for its trains.
 	Messages, Bytes, TrainPackets, TrainBytes float64
@@ -119,7 +119,8 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 	return r, w.ask(ctx, &r, closure, all, from, say)
 }
 
-// ask compares bounds of random pairs with the truth, and with those of neighbours.
+// ask compares bounds of random pairs with the truth. It also notes the median bound of these
+// pairs, of neighbours, and of nodes between which tuples travel. It leaves out nodes that lie.
 func (w *world) ask(ctx context.Context, r *Result, closure *tscratio.Closure, all pairs,
 	from time.Duration, say func(string, ...any)) error {
 	honest := slices.DeleteFunc(w.living(), func(n *node) bool { return n.lies || n.born > from })

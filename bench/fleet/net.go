@@ -147,7 +147,8 @@ func (w *world) living() (all []*node) {
 	return all
 }
 
-// grow lets nodes join, a quarter of those that are there at a time.
+// grow lets nodes join in groups, until the fleet is complete. A group has at most a quarter as
+// many nodes as are there already, but at least one.
 func (w *world) grow() error {
 	for len(w.nodes) < w.o.Nodes {
 		for range max(1, min(len(w.nodes)/4, w.o.Nodes-len(w.nodes))) {
