@@ -34,7 +34,7 @@ var goCalls = []struct{ row, symbol, jumps string }{
 
 // TestBarChains computes with llvm-mca, for microarchitectures that are not at hand, what a log
 // call executes before and after it reads the counter. No figure may be above the one in
-// docs/performance.md, where a figure is "before + after, uops".
+// docs/performance-cpus.md, where a figure is "before + after, uops".
 //
 // The reading overlaps with no other instruction. So before is the time from the call's first
 // instruction until all instructions before the reading have executed, and after is the time from
@@ -64,7 +64,7 @@ func TestBarChains(t *testing.T) {
 	if _, err := os.ReadFile("../sdk/c/include/cloudprofiler.h"); err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("../docs/performance.md")
+	page, err := os.ReadFile("../docs/performance-cpus.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestBarChains(t *testing.T) {
 			_, limits, found := strings.Cut(string(page), fmt.Sprintf("| %s, %s | ", row, arch))
 			if limits, _, _ = strings.Cut(limits, "\n"); !found ||
 				strings.Count(limits, "|") != len(cells) {
-				t.Errorf("docs/performance.md has no such row for %s: %s", arch, line)
+				t.Errorf("docs/performance-cpus.md has no such row for %s: %s", arch, line)
 				continue
 			}
 			for i, limit := range strings.Split(limits, " | ")[:len(cells)] {
