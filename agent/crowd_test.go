@@ -312,10 +312,10 @@ func TestBarCrowdOfRings(t *testing.T) {
 		died = 1
 	}
 	stop()
-	took := proof.Bar{Name: "memory of its own, measured and not bounded",
+	took := proof.Bar{Name: "memory of the agent alone, measured and not bounded",
 		Figure: float64(<-resident) / 1e6, Limit: limit_bytes / 1e6, Unit: "MB", Timing: true}
 	if peak, err := group.peak_bytes(); err == nil {
-		took.Name = "memory of its control group, bounded, with pages of logs"
+		took.Name = "memory of the agent's control group, bounded, with pages of logs"
 		took.Figure = float64(peak) / 1e6
 	} else {
 		t.Logf("there is no control group: %v, %v", groupErr, err)
@@ -327,11 +327,14 @@ func TestBarCrowdOfRings(t *testing.T) {
 				"programs before and among them", files, rings),
 			Figure: float64(lost), Unit: "events",
 		},
-		proof.Bar{Name: "rings that its metrics do not tell of", Figure: untold, Unit: "rings"},
-		proof.Bar{Name: fmt.Sprintf("memory that it made in sparse rings of %d GiB", 2*sparse),
-			Figure: float64(made_bytes) / 1e6, Unit: "MB"},
-		proof.Bar{Name: "its deaths", Figure: died, Unit: "deaths"},
-		proof.Bar{Name: "slowest answer of its status",
+		proof.Bar{Name: "rings that the agent's metrics do not count",
+			Figure: untold, Unit: "rings"},
+		proof.Bar{
+			Name:   fmt.Sprintf("memory that the agent made in sparse rings of %d GiB", 2*sparse),
+			Figure: float64(made_bytes) / 1e6, Unit: "MB",
+		},
+		proof.Bar{Name: "deaths of the agent", Figure: died, Unit: "deaths"},
+		proof.Bar{Name: "slowest answer of the agent's status",
 			Figure: slowest.Seconds(), Limit: 1, Unit: "s", Timing: true},
 		took,
 	)

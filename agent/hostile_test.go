@@ -359,10 +359,13 @@ func TestBarHostileRings(t *testing.T) {
 			Name: fmt.Sprintf("events that %d honest programs lost beside %d rings of each of ten "+
 				"hostile kinds, and not alone", programs, each),
 			Figure: max(0, float64(lost)-float64(lostAlone)), Unit: "events"},
-		proof.Bar{Name: "events that they logged meanwhile",
+		proof.Bar{Name: "events that the honest programs logged meanwhile",
 			Figure: float64(events), Limit: 10_000, AtLeast: true, Unit: "events"},
-		proof.Bar{Name: "time until 99 of a hundred bursts are drained, beside them to alone",
+		proof.Bar{
+			Name: "time until 99 of a hundred bursts are drained, beside the hostile rings " +
+				"relative to alone",
 			Figure: percentile(loud, 0.99) / percentile(quiet, 0.99),
-			Limit:  2, Unit: "×", Timing: true},
+			Limit:  2, Unit: "×", Timing: true,
+		},
 	)
 }

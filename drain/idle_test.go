@@ -90,7 +90,8 @@ func TestBarIdle(t *testing.T) {
 		proof.Bar{Name: "idle drainer with 6 rings", Limit: 0.5, Unit: "% of a core",
 			Timing: true}.From(figures[1:]),
 		proof.Bar{
-			Name: "its private memory", Figure: figures[0], Limit: 40, Unit: "MB", Timing: true,
+			Name: "private memory of the drainer", Figure: figures[0], Limit: 40, Unit: "MB",
+			Timing: true,
 		},
 	)
 }

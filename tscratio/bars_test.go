@@ -23,7 +23,7 @@ var scenarios = []struct {
 	{"near and steady", 2.4},
 	{"lossy", 7},
 	{"bursty", 12.5},
-	{"all of it", 27},
+	{"bad in every way", 27},
 	{"asymmetric", 48},
 	{"distant", 2010},
 }
@@ -142,7 +142,7 @@ func TestBarHalfTheWander(t *testing.T) {
 		}
 	})
 	proof.Check(t,
-		proof.Bar{Name: fmt.Sprintf("suspect of %d relations of half the wander",
+		proof.Bar{Name: fmt.Sprintf("suspect among %d relations with half of the declared wander",
 			relations), Figure: float64(suspect), Unit: "relations"})
 }
 
@@ -211,7 +211,7 @@ func TestBarMoreThanTheWander(t *testing.T) {
 				Figure: 100 * float64(c.false_) / float64(c.asked), Unit: "% of queries",
 			}
 			if factor == 2 || network == "asymmetric" {
-				bar.Name, bar.Limit = "told: "+bar.Name, 100
+				bar.Name, bar.Limit = "not judged: "+bar.Name, 100
 			}
 			bars = append(bars, bar)
 		}
@@ -294,7 +294,7 @@ func TestBarStepsAreNamed(t *testing.T) {
 		}
 	})
 	proof.Check(t,
-		proof.Bar{Name: fmt.Sprintf("not named of %d steps and resets",
+		proof.Bar{Name: fmt.Sprintf("not named among %d steps and resets",
 			steps), Figure: float64(late), Unit: "steps"})
 }
 

@@ -19,7 +19,7 @@ func copyOf(p *Pair) *Pair {
 
 func TestPruneChangesNoAnswer(t *testing.T) {
 	seed.For(t, 40, func(t *testing.T, rng *rand.Rand) {
-		names := []string{"kernel stamps", "asymmetric", "bursty", "lossy", "all of it",
+		names := []string{"kernel stamps", "asymmetric", "bursty", "lossy", "bad in every way",
 			"near and steady", "distant"}
 		name := names[rng.IntN(len(names))]
 		d := DefaultAssumptions()
@@ -107,7 +107,7 @@ func TestPruneThinsIdleHour(t *testing.T) {
 // these counters move in single cycles.
 func TestNeverWiderThanPaper(t *testing.T) {
 	seed.For(t, 60, func(t *testing.T, rng *rand.Rand) {
-		names := []string{"kernel stamps", "asymmetric", "bursty", "lossy", "all of it",
+		names := []string{"kernel stamps", "asymmetric", "bursty", "lossy", "bad in every way",
 			"near and steady"}
 		x := newWorld(rng, 60, still, 0, 10*time.Second, 1, 0)
 		x.net = networks[names[rng.IntN(len(names))]]
