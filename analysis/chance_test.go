@@ -119,7 +119,8 @@ func TestMoreTuplesDecideAChange(t *testing.T) {
 				}
 			}
 		}
-		// The difference that was found moves by chance too, and more so if durations are alike.
+		// The advice rests on the difference that was found. Chance has moved that difference, and
+		// has moved it more if durations are alike.
 		least := tried * 9 / 10
 		if alike {
 			least = tried * 6 / 10
@@ -146,8 +147,8 @@ func TestNoiseOfManyTuples(t *testing.T) {
 	}
 }
 
-// An interval of chance contains the percentile of infinitely many durations, although some of the
-// durations are lacking. The lacking ones may be the largest or the smallest.
+// The interval that chance returns contains the percentile of infinitely many durations, although
+// some of the drawn durations are lacking. The lacking ones may be the largest or the smallest.
 func TestChanceContainsTheTruth(t *testing.T) {
 	seed.NotUnderRace(t, "nothing runs side by side")
 	rng := seed.Random(t)

@@ -303,7 +303,7 @@ func TestBarAnswersOfAnyJob(t *testing.T) {
 
 // fixedJob returns the random source of one of the jobs that are always the same, or of the seed
 // that is set. Of 7,800 jobs drawn at random, one showed a false sentence, and its cause is mended.
-// Only a full run of the bar draws jobs, until 12,000 in a row show none.
+// Until 12,000 drawn jobs in a row show no false sentence, only a full run of the bar draws jobs.
 func fixedJob(t *testing.T, number int) *rand.Rand {
 	if os.Getenv(seed.Variable) != "" {
 		return seed.Random(t)

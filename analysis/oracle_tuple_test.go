@@ -256,8 +256,9 @@ func (o *oracle) merges(byID map[uint64][]oracleEvent) map[string]bool {
 	return found
 }
 
-// straying returns the events of later tuples of an id that may be the first one's: the first one
-// lacks an event there, and each may have happened before the events that follow it in the first.
+// straying returns, by point, events of later tuples of an id that may be the first tuple's: the
+// first tuple has no event at that point, and the later tuple's event may have happened before all
+// events of the first tuple at the points that follow.
 func (o *oracle) straying(at []map[string][]oracleEvent,
 	merges map[string]bool) map[string]oracleEvent {
 	found := map[string]oracleEvent{}

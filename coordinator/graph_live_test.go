@@ -56,8 +56,8 @@ func TestPrivilegedLargeFleet(t *testing.T) {
 	f.wantRelated(r, dir, begun, ended)
 }
 
-// degrees reports whether each node but one has pairs with at least so many others, none of them
-// that one.
+// degrees reports whether the node named but has no pairs, and each other node has pairs with at
+// least the given number of nodes.
 func (f *realFleet) degrees(least int, but string) bool {
 	f.t.Helper()
 	var m Matrix

@@ -155,7 +155,7 @@ func (f *fleet) wantGraph(limit time.Duration) {
 }
 
 // In a large fleet only neighbours in the graph are measured, by sweeps and by runs. All other
-// pairs are related by way of third nodes, and what follows is true.
+// pairs are related by way of third nodes, and their bounds contain the truth.
 func TestLargeFleetMeasuresNeighbours(t *testing.T) {
 	const nodes = 18
 	f := largeFleet(t, nodes)
@@ -195,7 +195,7 @@ func (f *fleet) wantRelated() {
 	f.t.Helper()
 	var all []*tscratio.Relation
 	for _, p := range f.core.pairs {
-		if p.run == nil { // an edge of before the run
+		if p.run == nil { // the pair was not measured in the run
 			continue
 		}
 		if both, err := relations(p.run); err == nil {
@@ -233,8 +233,8 @@ func (f *fleet) wantRelated() {
 	}
 }
 
-// Nodes that join a large fleet cost it the measurement of their own edges. The server and the
-// nodes go on with the graph when one of them is started again.
+// If a node joins a large fleet, only its own edges are measured, and edges that moved to make room
+// for it. The graph goes on if the server is started again or a node dies.
 func TestLargeFleetChanges(t *testing.T) {
 	const nodes = 16
 	f := largeFleet(t, nodes)
@@ -246,7 +246,8 @@ func TestLargeFleetChanges(t *testing.T) {
 	f.clients["late"].connect()
 	f.wantGraph(time.Minute)
 	f.run(time.Minute, func() bool { return f.core.sweep == nil && f.core.sweepBy.IsZero() })
-	// Each of its edges replaces another, so up to twice as many edges are new, in both directions.
+	// Each edge of the new node may move another edge, so up to twice as many edges are new as the
+	// node has. Each is probed in both directions.
 	if n := len(f.probed); n == 0 || n > 2*4*f.config.Degree {
 		t.Errorf("%d directions were probed because one node joined", n)
 	}
@@ -332,8 +333,8 @@ func TestLargeFleetMeasuresWhereTrafficGoes(t *testing.T) {
 	}
 }
 
-// A node must have its own name in the graph. One that registers before the fleet is large is told
-// later.
+// A node must register with its own name in the graph. A node that registers before the fleet is
+// large gets the order to join the graph later.
 func TestMembersOfTheGraph(t *testing.T) {
 	config := testConfig()
 	config.AllPairs, config.Degree = 5, 3
@@ -377,7 +378,7 @@ func TestMembersOfTheGraph(t *testing.T) {
 		t.Errorf("%d nodes begin a graph", first)
 	}
 
-	// After the key of one is taken off the list, all others get other signatures.
+	// After a key is taken off the list, all nodes get signatures by another issuer.
 	f.core.handle(control.Incoming{Revoked: true})
 	f.run(time.Second, nil)
 	for _, name := range names(5) {

@@ -24,7 +24,7 @@ func TestSnapshotsOfAProgramAreLimited(t *testing.T) {
 		f.run(100*time.Millisecond, nil)
 	}
 	f.run(time.Second, nil)
-	// Each node dumps once a second for ten seconds, and once for the last request.
+	// Each of the other nodes dumps once a second for ten seconds, and once for the last request.
 	for name, want := range map[string]int{"n00": 0, "n01": 11, "n02": 11} {
 		if got := len(f.clients[name].snapshots); got != want {
 			t.Errorf("%s was asked for %d dumps, want %d", name, got, want)

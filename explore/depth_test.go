@@ -105,7 +105,7 @@ func depthsHold(t *testing.T, rng *rand.Rand, x *Index, j *simrun.Job, k int) (i
 				t.Fatal(err)
 			}
 			// A reading is a whole cycle: a stay that begins or ends within 2 cycles of the moment
-			// may count.
+			// may count or not.
 			least, greatest := uint64(0), uint64(0)
 			for _, stay := range stays {
 				least += uint64(number(stay[0]+2 <= at && at+2 < stay[1]))

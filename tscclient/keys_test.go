@@ -70,9 +70,9 @@ func TestAServerSaysWhichKeysAreTaken(t *testing.T) {
 	}
 }
 
-// A node gives probe keys to the commands whose own keys are in its list. If one of them is taken
-// off the list, all probe keys that any command has received become invalid, because the owner of
-// that key may have probe keys of other commands.
+// A node gives probe keys to the commands whose own keys are in its list. If a command's own key is
+// taken off the list, all probe keys that any command has received become invalid, because the
+// command may also have the probe keys of others.
 func TestKeysOfCommandsEndWithACommandersKey(t *testing.T) {
 	a := startNode(t, "a", nil)
 	b := startNode(t, "b", func(c *Config) {

@@ -79,7 +79,7 @@ func offer(s generator.Sink, events []generator.Tuple, refused func()) error {
 
 func nothing() {}
 
-// numbered returns n events, beginning with the event at index number. Their ids begin at first.
+// numbered returns the n events from number at on. The id of event i is first + i.
 func numbered(first, at, n int) (events []generator.Tuple) {
 	for i := at; i < at+n; i++ {
 		events = append(events, generator.Tuple{
@@ -98,7 +98,7 @@ func TestSourceReadsEveryEvent(t *testing.T) {
 	const first, batch = 1 << 62, 64
 	full := make(chan struct{})
 	sent := make(chan error, 1)
-	n := 0 // number of events that the goroutine has sent; only the goroutine uses it until then
+	n := 0 // number of events that the goroutine has sent; until it ends, nobody else uses n
 	go func() {
 		sent <- func() error {
 			once := sync.OnceFunc(func() { close(full) })

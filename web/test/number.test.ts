@@ -62,7 +62,7 @@ test("a printed value contains its interval", () => {
       const [lo, hi] = read(text);
       const ps = inPicoseconds(x, reference);
       const want = unit === "cycles" ? x : { lo: Number(ps.lo) / 1e12, hi: Number(ps.hi) / 1e12 };
-      // This test's own arithmetic rounds by so much.
+      // The rounding of this test's own arithmetic.
       const slack = Math.max(Math.abs(want.lo), Math.abs(want.hi)) * 4e-16;
       assert.ok(
         lo <= want.lo + slack && hi >= want.hi - slack,

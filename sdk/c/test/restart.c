@@ -99,7 +99,8 @@ static uint64_t traps;
 /* While traps are on, the handler looks whether an instruction changes this cell. */
 static const uint64_t *watched;
 static uint64_t watched_before;
-static uint8_t code, changed_by; /* the first bytes of the next instruction, and of that one */
+static uint8_t code;       /* the first byte of the next instruction */
+static uint8_t changed_by; /* the first byte of the instruction that changed the cell */
 enum { LOCK = 0xF0 };
 
 static void handle_trap(int sig, siginfo_t *info, void *context)

@@ -263,7 +263,7 @@ METHOD(void, retire), jlong channel)
 	UNUSED;
 	disown(channel_at(channel));
 	cp_retire(channel_at(channel));
-	/* Until free, the memory is only lost, so nobody needs to own it. */
+	/* If the loader goes away before free, only memory is lost. So nobody owns it from here on. */
 }
 
 METHOD(void, free), jlong channel)

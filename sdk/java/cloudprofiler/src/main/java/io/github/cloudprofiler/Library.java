@@ -134,7 +134,7 @@ final class Library {
         try {
             MemoryFile.load(library);
             return null;
-        } catch (Throwable e) { // the type of a handle's call does not say less
+        } catch (Throwable e) { // a call of a method handle may throw any Throwable
             tried.add("memory: " + e.getMessage());
         }
         return "load the native library: name it with -D" + PROPERTY

@@ -8,7 +8,7 @@ import io.github.cloudprofiler.agent.advice.UserAdvice;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
-/** The advices that joinpoints may name. */
+/** The advices that joinpoints may name. An advice is a class whose methods woven code calls. */
 final class Advices {
     private static final Map<String, Class<?>> ALL = new ConcurrentHashMap<>(Map.of(
             "flink", FlinkAdvice.class, "storm", StormAdvice.class, "kafka", KafkaAdvice.class,

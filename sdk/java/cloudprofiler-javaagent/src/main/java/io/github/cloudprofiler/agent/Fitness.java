@@ -71,7 +71,7 @@ final class Fitness {
                         .getValue(Attributes.Name.IMPLEMENTATION_VERSION);
             }
         } catch (IOException e) {
-            // unknown, then
+            // The version stays unknown.
         }
         return null;
     }
@@ -84,7 +84,7 @@ final class Fitness {
                 properties.load(in);
             }
         } catch (IOException e) {
-            // unknown, then
+            // The version stays unknown.
         }
         return properties.getProperty("version");
     }

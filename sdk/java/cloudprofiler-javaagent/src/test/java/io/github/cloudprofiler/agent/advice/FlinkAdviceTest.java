@@ -96,7 +96,7 @@ class FlinkAdviceTest {
         }
     }
 
-    /** The writer has no state then: only the partition has. */
+    /** The writer of such an output has no state: only the partition has. */
     @Test
     void anOutputThatWasOnlyRestoredIsClosed() throws Exception {
         Partition partition = new Partition();
