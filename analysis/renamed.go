@@ -73,9 +73,10 @@ func (r *renamer) find(ctx context.Context) (began *store[renamed], err error) {
 		name := in.points[in.sources[i].point].actor
 		if r.of[i] = slices.Index(r.operators, name); r.of[i] < 0 {
 			r.of[i], r.operators = len(r.operators), append(r.operators, name)
+			r.renames = append(r.renames, false)
 		}
+		r.renames[r.of[i]] = r.renames[r.of[i]] || r.all.told[i].links > 0
 	}
-	r.renames = slices.Repeat([]bool{true}, len(r.operators))
 	if err := r.oneForOne(ctx); err != nil {
 		return nil, err
 	}
@@ -84,7 +85,8 @@ func (r *renamer) find(ctx context.Context) (began *store[renamed], err error) {
 			"the same tuple is not known: %s", r.names(), c.Because())
 		clear(r.renames)
 	}
-	for again := true; again; {
+	began = newStore[renamed](r.scratch, r.all.events.bits, 256)
+	for again := true; again && slices.Contains(r.renames, true); {
 		r.handed = make([]handed, len(r.operators))
 		if began, err = r.follow(ctx); err != nil {
 			return nil, err
@@ -130,6 +132,9 @@ func (r *renamer) oneForOne(ctx context.Context) error {
 	} {
 		var links []logstore.Link
 		for p := range by.store.partitions() {
+			if !slices.Contains(r.renames, true) {
+				return nil
+			}
 			if err := ctx.Err(); err != nil {
 				return context.Cause(ctx)
 			}
