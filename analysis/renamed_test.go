@@ -165,8 +165,9 @@ func TestTupleIsChosenByEachOfItsIDs(t *testing.T) {
 	}
 }
 
-// An operator sends a tuple on, and then ends its work on it. Some tuples come to the next operator
-// before that. This is neither impossible nor on a path.
+// An operator sends a tuple on, and then ends its work on the tuple. Even if the tuple comes to the
+// next operator before the work ends, no finding says that this is impossible. No path leads over
+// the end of the work.
 func TestEndOfWorkAfterSendingIsOnNoPath(t *testing.T) {
 	const n, step = 300, simrun.Hz / 1000
 	channels := []simrun.Channel{{Node: 0, Name: "source#0/send"}, {Node: 1, Name: "parse#0/recv"},

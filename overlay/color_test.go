@@ -37,7 +37,7 @@ func (f *fleet) setFacts(m *member, facts ...Fact) {
 
 // The mean length of a search is that of the model: 1/Pr with Pr = 1 - (1-share)^B, where B = 57
 // nodes hold each hint, and where a step brings B(1-1/d) new hints, because neighbours share some.
-// Digest of the thesis, sections 3.1 and 7.2.
+// The model is that of the thesis that the package comment names.
 func TestSearchLengths(t *testing.T) {
 	seed.NotUnderRace(t, "the fleet is one goroutine")
 	f := newFleet(t, rand.New(rand.NewPCG(1, 0)), 7)
@@ -121,7 +121,7 @@ func TestMissed(t *testing.T) {
 	for _, mean := range []float64{0.5, 1, 2, 4} {
 		sum := 0.0
 		for range draws {
-			meetings := 0 // of Poisson distribution
+			meetings := 0 // drawn from a Poisson distribution with the mean mean*known
 			for p := r.Float64(); p > math.Exp(-mean*known); p *= r.Float64() {
 				meetings++
 			}
@@ -137,7 +137,7 @@ func TestMissed(t *testing.T) {
 	}
 }
 
-// A neighbour makes up a million facts and owners. It displaces nothing that others sent, and the
+// A neighbour makes up a million facts and owners. They displace nothing that others sent, and the
 // node passes on no more than MaxHintsVia of them in each half AdvertisePeriod.
 func TestMillionColors(t *testing.T) {
 	net := &nowhere{}

@@ -8,7 +8,7 @@ import (
 )
 
 // All bounds of a simulated fleet contain the truth, while nodes die and join. The cost for each
-// node and the bounds stay within the limits.
+// node and the widths of the bounds stay within their limits.
 func TestFleetHoldsTruth(t *testing.T) {
 	o := Options{Nodes: 120, Degree: 7, Talks: 1, Measure: 20 * time.Second, Churn: 0.05,
 		Loss: 0.02, Pairs: 300, Queries: 20, Seed: seed.Of(t)}
