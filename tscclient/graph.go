@@ -32,6 +32,7 @@ type graph struct {
 	orders chan *control.Graph
 	ending chan struct{} // has room for one element: leave the graph
 	left   chan struct{} // closed when the node has left, or was no member
+	finds  chan find
 
 	// Only run uses these fields.
 	node     *overlay.Node  // nil until the server has signed the node's name
@@ -40,6 +41,8 @@ type graph struct {
 	asked    map[overlay.Name]time.Time
 	incoming chan datagram
 	renew    overlay.Time // when neighbours get new keys for probes
+	facts    []overlay.Fact
+	factsAt  overlay.Time // when to look at the node's facts again
 
 	mu     sync.Mutex
 	member bool
@@ -78,7 +81,7 @@ func listenGraph(l *Link) (*graph, error) {
 		return nil, err
 	}
 	return &graph{link: l, socket: socket, began: time.Now(), orders: make(chan *control.Graph),
-		ending: make(chan struct{}, 1), left: make(chan struct{}),
+		ending: make(chan struct{}, 1), left: make(chan struct{}), finds: make(chan find),
 		asked: map[overlay.Name]time.Time{}, known: map[overlay.Name]Peer{},
 		incoming: make(chan datagram, 64)}, nil
 }
@@ -119,6 +122,8 @@ func (g *graph) run() {
 			if g.node != nil {
 				g.node.Leave(g.now())
 			}
+		case q := <-g.finds:
+			g.find(q)
 		case d := <-g.incoming:
 			g.take(d)
 		case <-timer.C:
@@ -129,6 +134,9 @@ func (g *graph) run() {
 		}
 		if g.node == nil {
 			continue
+		}
+		if g.now() >= g.factsAt && !leaving {
+			g.lookAtFacts()
 		}
 		if now := g.now(); now >= g.node.Next() {
 			g.node.Tick(now)

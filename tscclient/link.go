@@ -34,6 +34,11 @@ type LinkConfig struct {
 	// Several goroutines may call Handle at once. The context that it gets ends with the link.
 	Handle func(ctx context.Context, m control.Message) (control.Message, error)
 
+	// Facts returns what the node says about itself in the graph of a large fleet, the most
+	// important first: texts such as "role=worker", by which Find finds the node. It is called
+	// every few seconds. nil: the node says nothing.
+	Facts func() []string
+
 	// OpenRun returns the name of the run that the node has open, or "". A nil OpenRun means that
 	// the node never has an open run.
 	OpenRun func() string

@@ -1,0 +1,142 @@
+package tscclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/overlay"
+	"github.com/cloudprofiler/cloudprofiler/overlay/wire"
+)
+
+// ErrNoGraph is returned by Find if the node cannot ask other nodes.
+var ErrNoGraph = errors.New("this node is not in a graph of nodes, so it can ask no others: the " +
+	"server makes a graph in fleets of more than 30 nodes (its setting all_pairs)")
+
+// A Finding is the answer to Find. If Node is empty, no node was found.
+type Finding struct {
+	Node    string
+	Fact    string // the node's fact, confirmed by the node itself
+	Visited int    // visits to nodes
+	Missed  float64
+}
+
+// factsEvery is the time between two looks at the node's facts.
+const factsEvery = 5 * time.Second
+
+// Incomplete is the fact that a node says in addition if it has more facts than the graph carries.
+const Incomplete = "facts=incomplete"
+
+// find is a question of Find. The answer goes to a channel with room for one element.
+type find struct {
+	pattern string
+	answer  chan found
+}
+
+type found struct {
+	Finding
+	err error
+}
+
+// Find looks for a node with a fact that matches a pattern of package path. In the graph, other
+// nodes are searched without the server, and Missed is the probability that one with the fact was
+// missed if none is found. Without a graph, only this node's facts are known: if none of these
+// matches, the error wraps ErrNoGraph.
+func (l *Link) Find(ctx context.Context, pattern string) (Finding, error) {
+	q := find{pattern, make(chan found, 1)}
+	ended := fmt.Errorf("find %q: %w", pattern, ErrClosed)
+	select {
+	case l.graph.finds <- q:
+	case <-ctx.Done():
+		return Finding{}, ctx.Err()
+	case <-l.graph.left:
+		return Finding{}, ended
+	case <-l.ctx.Done():
+		return Finding{}, ended
+	}
+	select {
+	case a := <-q.answer:
+		return a.Finding, a.err
+	case <-ctx.Done():
+		return Finding{}, ctx.Err()
+	case <-l.graph.left:
+		return Finding{}, ended
+	case <-l.ctx.Done():
+		return Finding{}, ended
+	}
+}
+
+// find begins a search. It must be called by run.
+func (g *graph) find(q find) {
+	fail := func(err error) { q.answer <- found{err: fmt.Errorf("find %q: %w", q.pattern, err)} }
+	if g.node == nil {
+		for _, f := range g.ownFacts() {
+			ok, err := path.Match(q.pattern, string(f))
+			if err != nil {
+				fail(err)
+				return
+			}
+			if ok {
+				q.answer <- found{Finding: Finding{
+					Node: g.link.client.Node().Name, Fact: string(f), Visited: 1}}
+				return
+			}
+		}
+		fail(ErrNoGraph)
+		return
+	}
+	g.lookAtFacts()
+	err := g.node.Search(g.now(), q.pattern, func(r overlay.Result) {
+		f := Finding{Fact: string(r.Fact), Visited: r.Visited, Missed: r.Missed}
+		if r.Name != "" {
+			card, err := wire.ParseName(r.Name)
+			if err != nil {
+				fail(err)
+				return
+			}
+			f.Node = card.Node
+		}
+		q.answer <- found{Finding: f}
+	})
+	if err != nil {
+		q.answer <- found{err: err}
+	}
+}
+
+// lookAtFacts tells the graph what the node says about itself, if that changed.
+func (g *graph) lookAtFacts() {
+	g.factsAt = g.now() + factsEvery
+	now := g.ownFacts()
+	if slices.Equal(now, g.facts) {
+		return
+	}
+	g.facts = now
+	if err := g.node.SetFacts(now...); err != nil {
+		g.link.config.Log.Warn("node does not say facts about itself", "why", err)
+	}
+}
+
+// ownFacts returns the node's facts, as far as the graph carries them.
+func (g *graph) ownFacts() (facts []overlay.Fact) {
+	if g.link.config.Facts == nil {
+		return nil
+	}
+	complete := true
+	for _, text := range g.link.config.Facts() {
+		f := overlay.Fact(text)
+		switch {
+		case slices.Contains(facts, f):
+		case f == "" || len(f) > overlay.MaxFact || len(facts) == overlay.MaxFacts-1:
+			complete = false
+		default:
+			facts = append(facts, f)
+		}
+	}
+	if !complete {
+		facts = append(facts, Incomplete)
+	}
+	return facts
+}

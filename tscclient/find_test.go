@@ -1,0 +1,213 @@
+package tscclient
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/overlay"
+	"github.com/cloudprofiler/cloudprofiler/overlay/wire"
+)
+
+// find asks until the answer is as wanted. Each single search may fail: liars and lost datagrams
+// end walks.
+func (g *members) find(l *Link, pattern string, want func(Finding) bool) Finding {
+	g.t.Helper()
+	for end := time.Now().Add(2 * time.Minute); ; {
+		f, err := l.Find(g.t.Context(), pattern)
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		if want(f) {
+			return f
+		}
+		if f.Node != "" {
+			g.t.Fatalf("find %q: %+v", pattern, f)
+		}
+		if time.Now().After(end) {
+			g.t.Fatalf("find %q: after two minutes still %+v", pattern, f)
+		}
+	}
+}
+
+// liar is a member of the graph that keeps edges as any other. But it says that the node victim
+// has whatever anybody looks for, and takes no part in the search for the truth.
+type liar struct {
+	socket *wire.Socket
+	node   *overlay.Node
+	victim overlay.Name
+	lies   atomic.Int64
+	ended  chan struct{}
+}
+
+func (l *liar) run(g *members) {
+	defer close(l.ended)
+	began := time.Now()
+	incoming, hint := make(chan datagram), time.Time{}
+	go func() {
+		defer close(incoming)
+		for {
+			from, m, err := l.socket.Receive()
+			if err != nil {
+				return
+			}
+			incoming <- datagram{from, m}
+		}
+	}()
+	for {
+		select {
+		case d, ok := <-incoming:
+			if !ok {
+				return
+			}
+			l.take(time.Since(began), d)
+		case <-time.After(10 * time.Millisecond):
+		}
+		l.node.Tick(time.Since(began))
+		if time.Since(hint) > time.Second {
+			hint = time.Now()
+			outs, _ := l.node.Neighbours()
+			for _, o := range outs {
+				l.socket.Send(o, overlay.Hint{Owner: l.victim, Levels: 1,
+					Facts: []overlay.Fact{"role=queen", "role=king"}})
+			}
+		}
+	}
+}
+
+func (l *liar) take(now time.Duration, d datagram) {
+	switch m := d.m.(type) {
+	case overlay.Hop:
+		if s, ok := m.Walk.(overlay.Search); ok {
+			l.lies.Add(1)
+			l.socket.Send(d.from, overlay.Ack{ID: m.ID, OK: true})
+			l.socket.Send(s.Origin, overlay.Found{ID: rand.Uint64(), Search: s.ID, Name: l.victim,
+				Visited: 1})
+			return
+		}
+	case overlay.Verify:
+		l.socket.Send(d.from, overlay.Ack{ID: m.ID, OK: true})
+		return
+	}
+	if m, ok := d.m.(overlay.Message); ok {
+		l.node.Receive(now, d.from, m)
+	}
+}
+
+// addLiar makes a liar a member of the graph, until the test ends.
+func (g *members) addLiar(degree int, contact, victim overlay.Name) *liar {
+	g.t.Helper()
+	socket, err := wire.Listen("liar", loopback, loopback.Addr())
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	if err := socket.Use([][]byte{g.issuer.Public()}, g.issuer.Sign(socket.Name())); err != nil {
+		g.t.Fatal(err)
+	}
+	l := &liar{socket: socket, victim: victim, ended: make(chan struct{})}
+	l.node, err = overlay.New(overlay.Config{Name: socket.Name(), Degree: degree,
+		Random: rand.New(rand.NewPCG(1, 0)), Transport: socket, Contacts: []overlay.Name{contact}})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	go l.run(g)
+	g.t.Cleanup(func() {
+		socket.Close()
+		<-l.ended
+	})
+	return l
+}
+
+// 40 nodes find each other by facts, over real sockets and without the server, although one more
+// node answers for everybody.
+func TestFind(t *testing.T) {
+	const nodes, degree = 40, 7
+	s := listen(t, "127.0.0.1:0", "server 1")
+	s.Close() // it has made the nodes members of the graph, and is away
+	g := &members{t: t, links: map[string]*Link{}}
+	g.issuer, _ = wire.NewIssuer(bytes.Repeat([]byte{1}, wire.SeedBytes))
+	facts := make([]atomic.Pointer[[]string], nodes)
+	var links []*Link
+	var contacts []string
+	for i := range nodes {
+		name := fmt.Sprintf("n%02d", i)
+		facts[i].Store(&[]string{"role=worker", "node=" + name})
+		l := connect(t, startNode(t, name, nil), s.Address(), func(c *LinkConfig) {
+			c.Facts = func() []string { return *facts[i].Load() }
+		})
+		if i == 0 { // it is not a member of a graph
+			if f, err := l.Find(t.Context(), "node=n0?"); err != nil || f.Node != name {
+				t.Errorf("alone: %+v, %v", f, err)
+			}
+			if f, err := l.Find(t.Context(), "node=n01"); !errors.Is(err, ErrNoGraph) {
+				t.Errorf("alone: %+v, %v", f, err)
+			}
+		}
+		own := string(l.graph.socket.Name())
+		if err := l.graph.order(g.order(own, degree, contacts)); err != nil {
+			t.Fatal(err)
+		}
+		links, contacts = append(links, l), append(contacts, own)
+		contacts = contacts[max(0, len(contacts)-8):]
+	}
+	if _, err := links[0].Find(t.Context(), "[a-"); err == nil {
+		t.Error("finds what is no pattern")
+	}
+	for end := time.Now().Add(time.Minute); slices.ContainsFunc(links, func(l *Link) bool {
+		l.graph.mu.Lock()
+		defer l.graph.mu.Unlock()
+		return len(l.graph.outs) < 2
+	}); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("after a minute, nodes lack neighbours")
+		}
+	}
+	none := g.find(links[3], "role=queen", func(f Finding) bool {
+		return f.Node == "" && f.Missed < 0.01
+	})
+	t.Logf("nobody: %+v", none)
+
+	victim := links[5].graph.socket.Name()
+	l := g.addLiar(degree, links[7].graph.socket.Name(), victim)
+	facts[11].Store(&[]string{"role=gold"})
+	for _, i := range []int{0, 5, 11, 20, 39} {
+		f := g.find(links[i], "role=g*", func(f Finding) bool {
+			return f.Node == "n11" && f.Fact == "role=gold"
+		})
+		t.Logf("from %d: %+v", i, f)
+	}
+	for i := 0; l.lies.Load() < 10; i++ {
+		f, err := links[i%nodes].Find(t.Context(), "role=[qk]*")
+		if err != nil || f.Node != "" || f.Fact != "" || f.Missed <= 0 || f.Missed > 1 {
+			t.Fatalf("what only the liar says: %+v, %v", f, err)
+		}
+	}
+	t.Logf("the liar lied %d times", l.lies.Load())
+}
+
+// A node with more or longer facts than the graph carries says so.
+func TestFactsThatAreTooMany(t *testing.T) {
+	facts := []string{"role=worker", strings.Repeat("x", overlay.MaxFact+1), "", "role=worker"}
+	g := &graph{link: &Link{config: LinkConfig{Facts: func() []string { return facts }}}}
+	got := g.ownFacts()
+	if want := []overlay.Fact{"role=worker", Incomplete}; !slices.Equal(got, want) {
+		t.Errorf("says %q, want %q", got, want)
+	}
+	facts = nil
+	for i := range overlay.MaxFacts - 1 {
+		facts = append(facts, fmt.Sprint("channel=", i))
+	}
+	if got := g.ownFacts(); len(got) != overlay.MaxFacts-1 || slices.Contains(got, Incomplete) {
+		t.Errorf("says %q", got)
+	}
+	facts = append(facts, "channel=more")
+	if got := g.ownFacts(); len(got) != overlay.MaxFacts || got[overlay.MaxFacts-1] != Incomplete {
+		t.Errorf("says %q", got)
+	}
+}
