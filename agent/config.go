@@ -56,9 +56,13 @@ type Config struct {
 	Quantum_cycles   uint64
 	CoreSlack_cycles uint64
 
-	// Server is the server that sends orders to the agent. The agent sets the fields Handle and
-	// Register.Capabilities. nil: the agent has no server.
+	// Server is the server that sends orders to the agent. The agent sets the fields Handle,
+	// Facts, OpenRun and Register.Capabilities. nil: the agent has no server.
 	Server *tscclient.LinkConfig
+
+	// Facts is what the node says about itself in the graph of a large fleet, beside its channels:
+	// see tscclient.LinkConfig.
+	Facts []string
 
 	// Notify is called once for each failure or change. Several goroutines call it. nil: the agent
 	// reports nothing.

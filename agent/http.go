@@ -15,6 +15,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/handlertable"
 	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/tscclient"
 )
 
 // SocketName is the name of the agent's socket in the directory of rings. Only the directory's
@@ -29,6 +30,7 @@ const (
 	PathMetrics    = "/metrics"
 	PathSnapshot   = "/do/snapshot" // with the query ?channels=PATTERN
 	PathFlush      = "/do/flush"
+	PathFind       = "/do/find"      // with the query ?fact=PATTERN
 	PathOpenRun    = "/do/run/open"  // with the query ?name=NAME
 	PathCloseRun   = "/do/run/close" // with the query ?name=NAME
 )
@@ -128,6 +130,7 @@ func (a *Agent) mux(orders bool) *http.ServeMux {
 		}
 		answer(w, struct{}{})
 	})
+	mux.HandleFunc("POST "+PathFind, a.serveFind)
 	run := func(do func(string) (RunState, error)) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			s, err := do(r.URL.Query().Get("name"))
@@ -160,7 +163,8 @@ func refuse(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, ErrNoRun):
 		code = http.StatusNotFound
-	case errors.Is(err, ErrRunOpen), errors.Is(err, ErrRunClosed):
+	case errors.Is(err, ErrRunOpen), errors.Is(err, ErrRunClosed),
+		errors.Is(err, tscclient.ErrNoGraph), errors.Is(err, errNoServer):
 		code = http.StatusConflict
 	case errors.Is(err, runs.ErrName), errors.Is(err, handlertable.ErrTable):
 		code = http.StatusBadRequest

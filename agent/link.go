@@ -33,7 +33,7 @@ func (a *Agent) connect() error {
 		return nil
 	}
 	config := *a.c.Server
-	config.Handle, config.OpenRun = a.Handle, a.run
+	config.Handle, config.OpenRun, config.Facts = a.Handle, a.run, a.facts
 	config.Register.Capabilities = slices.Clone(capabilities)
 	link, err := tscclient.Connect(a.c.Client, config)
 	if err != nil {

@@ -66,6 +66,13 @@ func (l *Local) Snapshot(ctx context.Context, channels string) (s SnapshotAnswer
 	return s, err
 }
 
+// Find makes the agent look for a node with a fact that matches a pattern. It may take minutes if
+// nodes on the way are gone or lie.
+func (l *Local) Find(ctx context.Context, pattern string) (f FindAnswer, err error) {
+	err = l.ask(ctx, http.MethodPost, PathFind, url.Values{"fact": {pattern}}, &f)
+	return f, err
+}
+
 // OpenRun opens a run. From then on, everything that programs log on this node belongs to the run.
 func (l *Local) OpenRun(ctx context.Context, name string) (r RunAnswer, err error) {
 	err = l.ask(ctx, http.MethodPost, PathOpenRun, url.Values{"name": {name}}, &r)

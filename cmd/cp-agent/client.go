@@ -34,7 +34,7 @@ func startClient(s daemon.Start[config], a *agent.Config) (*daemon.Node, error) 
 		link.Log = s.Log
 		a.Server = &link
 	}
-	a.Observe = node.Observe
+	a.Observe, a.Facts = node.Observe, node.Says(c.Role)
 	if a.Client, err = tscclient.Start(measuring); err != nil {
 		return nil, errors.Join(fmt.Errorf("answer probes: %w", err), node.Close())
 	}

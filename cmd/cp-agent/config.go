@@ -36,6 +36,7 @@ type config struct {
 	Key             string `mapstructure:"key"`
 	Probes          string `mapstructure:"probes"`
 	Advertise       string `mapstructure:"advertise"`
+	Role            string `mapstructure:"role"`
 }
 
 // changed returns the keys whose values differ between two configurations.
@@ -78,6 +79,7 @@ func addFlags(cmd *cobra.Command) {
 		"address:port at which other nodes probe this node (default: on this machine, any port)")
 	flags.String("advertise", "",
 		"address:port at which other nodes reach --probes (default: the address of --probes)")
+	flags.String("role", "", "what this node is for: \"cprof find role=ROLE\" finds it")
 }
 
 // check reports what is wrong with the configuration.
@@ -121,6 +123,7 @@ func (c config) agent() (agent.Config, error) {
 		_, probesErr := daemon.Address("probes", c.Probes)
 		err = errors.Join(err, probesErr)
 	}
+	err = errors.Join(err, daemon.CheckRole(c.Role))
 	if c.HandlerTable != "" {
 		if _, statErr := os.Stat(c.HandlerTable); statErr != nil {
 			err = errors.Join(err, fmt.Errorf("handler_table: %w", statErr))

@@ -30,6 +30,7 @@ type config struct {
 	Server    string `mapstructure:"server"`
 	Key       string `mapstructure:"key"`
 	ServerKey string `mapstructure:"server_key"`
+	Role      string `mapstructure:"role"`
 
 	TrainsPerSecond float64       `mapstructure:"trains_per_second"`
 	CPUShare        float64       `mapstructure:"cpu_share"`
@@ -65,6 +66,7 @@ func addFlags(cmd *cobra.Command) {
 	f.String("server", "", "register with the tsc-server at this `host:port`")
 	f.String("key", "", "this node's secret key `file`, of role node")
 	f.String("server-key", "", "the server's public key `file`")
+	f.String("role", "", "what this node is for: \"cprof find role=ROLE\" finds it")
 	f.Float64("trains-per-second", d.Budget.TrainsPerSecond,
 		"limit on the trains a second that the node begins by itself; 0: none")
 	f.Float64("cpu-share", d.Budget.CPUShare,
@@ -109,6 +111,9 @@ func (c config) plan() (p plan, err error) {
 		if err := control.CheckName(c.Node); err != nil {
 			return p, fmt.Errorf("node: %w", err)
 		}
+	}
+	if err := daemon.CheckRole(c.Role); err != nil {
+		return p, err
 	}
 	p.client.Budget = tscclient.Budget{
 		TrainsPerSecond: c.TrainsPerSecond, CPUShare: c.CPUShare, BytesPerSecond: c.BytesPerSecond,

@@ -88,6 +88,7 @@ func TestConfigurationIsRefusedByName(t *testing.T) {
 		"server_key":             {"--server", "x:1", "--key", secret},
 		"no such file or directory": {
 			"--command-key", secret, "--command-client-keys", "/nonexistent"},
+		"role":      {"--role", strings.Repeat("r", 124)},
 		"advertise": {"--server", "x:1", "--advertise", "x"},
 		"virtual":   {"--virtual", write("v", "{}")},
 	} {

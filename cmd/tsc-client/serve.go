@@ -52,6 +52,8 @@ func serve(ctx context.Context, s daemon.Start[config]) error {
 		if p.link.Register, err = node.Register("tsc-client"); err != nil {
 			return err
 		}
+		says := node.Says(c.Role)
+		p.link.Facts = func() []string { return says }
 		p.link.Register.Virtual = p.virtual != nil
 		link, err := tscclient.Connect(client, *p.link)
 		if err != nil {

@@ -8,11 +8,14 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"unicode"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/host"
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
+	"github.com/cloudprofiler/cloudprofiler/overlay"
 	"github.com/cloudprofiler/cloudprofiler/ring"
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
 )
@@ -106,6 +109,35 @@ func (n *Node) Register(program string) (control.Register, error) {
 		Frequency: &control.Frequency{Lo_millihz: f.Lo_millihz, Hi_millihz: f.Hi_millihz,
 			Clock: f.Clock},
 	}, nil
+}
+
+// Facts in the graph begin with these texts.
+const (
+	factRole        = "role="
+	factKernel      = "kernel="
+	factClocksource = "clocksource="
+)
+
+// CheckRole returns why a text cannot be the role that a node says it has, or nil.
+func CheckRole(role string) error {
+	if len(role) > overlay.MaxFact-len(factRole) || strings.ContainsFunc(role, unicode.IsControl) {
+		return fmt.Errorf("role %q: want at most %d bytes without control characters", role,
+			overlay.MaxFact-len(factRole))
+	}
+	return nil
+}
+
+// Says returns what the node says about itself in the graph of a large fleet. An empty role means
+// that it says none.
+func (n *Node) Says(role string) (facts []string) {
+	for _, f := range [][2]string{
+		{factRole, role}, {factKernel, n.Facts.Kernel}, {factClocksource, n.Facts.Clocksource},
+	} {
+		if f[1] != "" {
+			facts = append(facts, f[0]+f[1])
+		}
+	}
+	return facts
 }
 
 // Observe makes one observation of the machine's counter and epoch.
