@@ -35,9 +35,9 @@ func (f *fleet) setFacts(m *member, facts ...Fact) {
 	f.watch(m)
 }
 
-// The mean length of a search is that of the model: 1/Pr with Pr = 1 - (1-share)^B, where B = 57
-// nodes hold each hint, and where a step brings B(1-1/d) new hints, because neighbours share some.
-// The model is that of the thesis that the package comment names.
+// The mean length of a search is 1/Pr with Pr = 1 - (1-share)^B, as in the thesis that the package
+// comment names. B = 57 nodes hold each hint. But each step after the first brings only B(1-1/d)
+// new hints, because neighbours share some.
 func TestSearchLengths(t *testing.T) {
 	seed.NotUnderRace(t, "the fleet is one goroutine")
 	f := newFleet(t, rand.New(rand.NewPCG(1, 0)), 7)
