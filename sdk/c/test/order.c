@@ -63,7 +63,7 @@ static void *read_recorder(void *unused)
 			struct cp_record r = copies[n % HELD];
 			CHECK(r.id == n && r.counter >= last);
 			last = r.counter;
-			taken[0]++;
+			POKE(&taken[0], taken[0] + 1);
 		}
 	}
 	return unused;
@@ -82,7 +82,7 @@ static void *read_cell(void *unused)
 			continue;
 		CHECK(r.id == n - 1 && r.counter >= counter && PEEK(&f->first.id) == 0);
 		counter = r.counter;
-		taken[1]++;
+		POKE(&taken[1], taken[1] + 1);
 	}
 	return unused;
 }
@@ -105,7 +105,7 @@ static void drain(struct shard *s, struct cp_record seen[WRITERS])
 		CHECK(before->counter == 0 || r.id > before->id);
 		CHECK(r.counter >= before->counter);
 		*before = r;
-		taken[2]++;
+		POKE(&taken[2], taken[2] + 1);
 	}
 	STORE(head, n);
 }
@@ -175,6 +175,10 @@ int main(int argc, char **argv)
 	for (int i = 0; i < 8; i++)
 		CHECK(pthread_create(&threads[i], NULL, work[i], with[i]) == 0);
 	sleep(argc > 1 ? (unsigned)atoi(argv[1]) : 1);
+	/* On a crowded machine, a reader may not have had its turn yet. */
+	for (int i = 0; i < 60; i++)
+		if (PEEK(&taken[0]) == 0 || PEEK(&taken[1]) == 0 || PEEK(&taken[2]) == 0)
+			sleep(1);
 	POKE(&over, true);
 	for (int i = 0; i < 8; i++)
 		pthread_join(threads[i], NULL);
