@@ -206,8 +206,8 @@ func TestBarMoreThanTheWander(t *testing.T) {
 			t.Logf("%s, %d × the declared wander: %d of %d relations suspect; %d of %d queries "+
 				"false and not marked", network, factor, c.suspect, c.relations, c.false_, c.asked)
 			bar := proof.Bar{
-				Name: fmt.Sprintf("false and not marked at %d × the declared wander, %s",
-					factor, network),
+				Name: fmt.Sprintf("answers false and not marked suspect, true wander %d × the "+
+					"declared, %s", factor, network),
 				Figure: 100 * float64(c.false_) / float64(c.asked), Unit: "% of queries",
 			}
 			if factor == 2 || network == "asymmetric" {

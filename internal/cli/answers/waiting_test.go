@@ -12,8 +12,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// Where branches meet, some tuples wait. The waiting has the ends of a transfer, and the tables
-// tell the two apart.
+// Where branches meet, the branch that came first waits for the other. Its span, of kind waiting,
+// leads between the same two points as a transfer. The tables name the kind, so that the two rows
+// differ.
 func TestWaitingIsNamed(t *testing.T) {
 	parent := t.TempDir()
 	draw := seed.Random(t)
