@@ -11,8 +11,9 @@ import (
 // that do not wait for each other show it: they take about 1.8 times as long while the second core
 // works.
 
-// crowdedBy limits which turns are used. In a used turn, additions take at most crowdedBy times as
-// long as in the quietest turns. Their time is measured in readings of the counter.
+// crowdedBy decides which turns are used: those in which additions take at most crowdedBy times as
+// long as in the quietest turns. The unit of their time is the time of one reading of the counter
+// in the same turn.
 const crowdedBy = 1.25
 
 // crowdAdditions take about two tenths of a millisecond.

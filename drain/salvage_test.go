@@ -12,8 +12,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// Salvage adds what is still in the rings of dead programs to the logs of a dead drainer, each
-// record once. In another directory the log says which records it lacks.
+// Salvage adds what is still in the rings of dead programs to the logs that a dead drainer left,
+// each record once. If Salvage is told to write elsewhere, it begins a new log there, which says
+// how many earlier records it lacks.
 func TestSalvageGoesOnWithTheLog(t *testing.T) {
 	for name, same := range map[string]bool{"where the log was begun": true, "elsewhere": false} {
 		t.Run(name, func(t *testing.T) {

@@ -352,7 +352,7 @@ func (p *painter) state(n *node) string {
 	case n.Virtual:
 		return "virtual: its logs are translated only after the run" + unseen
 	case !aged:
-		return "how old its data are is not known yet" + unseen
+		return "the age of its data is not known yet" + unseen
 	case slices.Contains(p.unrelated, n.Name):
 		return fmt.Sprintf("no relation with %s yet%s", p.reference.Name, unseen)
 	case n.thins:

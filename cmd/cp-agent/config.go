@@ -132,8 +132,8 @@ func (c config) agent() (agent.Config, error) {
 	return a, err
 }
 
-// parseShare reads a share such as "5%" or "0.05". It returns the error others, joined with an
-// error of its own if the text is no share.
+// parseShare reads a share such as "5%" or "0.05". The parameter others holds the errors found so
+// far. parseShare returns them, joined with a new error if the text is no share.
 func parseShare(text string, others error) (float64, error) {
 	number, percent := strings.CutSuffix(strings.TrimSpace(text), "%")
 	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)

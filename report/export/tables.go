@@ -73,8 +73,8 @@ func newOrigin(d *analysis.DurationRow) originRow {
 	return row
 }
 
-// aboutRow is a row of the table about. The metadata of all Parquet files have the same keys and
-// values.
+// aboutRow is a row of the table "about": a key and its value. Each Parquet file also has these
+// keys and values in its metadata.
 type aboutRow struct {
 	Key   string `parquet:"key"`
 	Value string `parquet:"value"`
