@@ -151,7 +151,7 @@ func (k *Kit) Pauses(dir, rings string) (flag string, err error) {
 		return "", err
 	}
 	for _, c := range [][]string{
-		{"javac", "--release", "17", "-cp", k.classes, "-sourcepath",
+		{"javac", "--release", "17", "-encoding", "UTF-8", "-cp", k.classes, "-sourcepath",
 			filepath.Join(agent, "main", "java"), "-d", classes, main},
 		{"jar", "cfm", jar, manifest, "-C", classes, "."},
 	} {
@@ -172,8 +172,9 @@ func (k *Kit) RecordCost(dir, drained string) (command func(Java) *exec.Cmd, err
 	const name = "io.github.cloudprofiler.agent.advice.RecordCost"
 	classes := filepath.Join(dir, "record-cost")
 	c := exec.Command(filepath.Join(k.Javas[0].home, "bin", "javac"), "--release", "17",
-		"-cp", k.classes, "-sourcepath", filepath.Join(agent, "main", "java")+":"+source,
-		"-d", classes, filepath.Join(source, strings.ReplaceAll(name, ".", "/")+".java"))
+		"-encoding", "UTF-8", "-cp", k.classes,
+		"-sourcepath", filepath.Join(agent, "main", "java")+":"+source, "-d", classes,
+		filepath.Join(source, strings.ReplaceAll(name, ".", "/")+".java"))
 	if out, err := c.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("compile %s: %w\n%s", name, err, out)
 	}
