@@ -14,7 +14,7 @@ import (
 type Clock interface {
 	// Now reads the counter.
 	Now() uint64
-	// Wait waits until the counter has reached a value. If that takes long, Wait may return earlier.
+	// Wait waits until the counter has reached a value. If that takes long, it may return earlier.
 	Wait(value uint64)
 	// Frequency_hz is the number of steps that the counter makes in a second.
 	Frequency_hz() float64

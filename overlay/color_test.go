@@ -186,6 +186,35 @@ func TestNoFacts(t *testing.T) {
 	}
 }
 
+// A node that searches for a fact that it does not have itself is not found, whatever a liar says.
+func TestFoundByALiar(t *testing.T) {
+	n, err := New(Config{Name: "me", Degree: 7, Random: rand.New(rand.NewPCG(1, 0)),
+		Transport: &nowhere{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.outs = append(n.outs, &out{peer: "other", due: never})
+	for name, facts := range map[string][]Fact{"worker": {"role=worker"}, "gold": {"role=gold"}} {
+		var got []Result
+		if err := n.SetFacts(facts...); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.Search(0, "role=g*", func(r Result) { got = append(got, r) }); err != nil {
+			t.Fatal(err)
+		}
+		for id := uint64(1); len(n.searches) > 0; id++ {
+			n.Receive(0, "liar", Found{ID: id, Search: n.searches[0].ID, Name: "me"})
+		}
+		want := Result{}
+		if name == "gold" {
+			want = Result{Name: "me", Fact: "role=gold"}
+		}
+		if len(got) != 1 || got[0].Name != want.Name || got[0].Fact != want.Fact {
+			t.Errorf("a %s: %+v, want %+v", name, got, want)
+		}
+	}
+}
+
 // A node that confirms something else than what was asked for, or answers as if it had nothing to
 // show, has confirmed nothing.
 func TestConfirm(t *testing.T) {

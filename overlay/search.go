@@ -188,8 +188,12 @@ func (n *Node) found(m Found) {
 		n.searchOn(s)
 		return
 	}
-	if m.Name == n.self {
-		n.endSearch(s, Result{Name: n.self, Fact: match(s.Pattern, n.facts), Visited: s.Visited})
+	if m.Name == n.self { // a liar may name the node that searches
+		if fact := match(s.Pattern, n.facts); fact != "" {
+			n.endSearch(s, Result{Name: n.self, Fact: fact, Visited: s.Visited})
+		} else {
+			n.searchOn(s)
+		}
 		return
 	}
 	s.until = n.now + WalkLife

@@ -127,6 +127,7 @@ func (g *members) addLiar(degree int, contact, victim overlay.Name) *liar {
 // 40 nodes find each other by facts, over real sockets and without the server, although one more
 // node answers for everybody.
 func TestFind(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	const nodes, degree = 40, 7
 	s := listen(t, "127.0.0.1:0", "server 1")
 	s.Close() // it has made the nodes members of the graph, and is away

@@ -114,6 +114,7 @@ func (g *members) wantPeers(what string, holds func(b, c Peer) bool) {
 // Nodes that the server made members of the graph probe their neighbours. They go on while the
 // server is away, and when one of them dies or leaves, they find other neighbours.
 func TestNeighboursAreProbedWithoutTheServer(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	const degree = 2
 	s := listen(t, "127.0.0.1:0", "server 1")
 	g := newMembers(t, s, 6, degree)
@@ -141,6 +142,7 @@ func TestNeighboursAreProbedWithoutTheServer(t *testing.T) {
 // A node tells the server its neighbours. If its counter begins a new epoch, or the issuer of names
 // is replaced, its neighbours probe it accordingly.
 func TestNeighboursFollowEpochsAndKeys(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	const degree = 2
 	s := listen(t, "127.0.0.1:0", "server 1")
 	defer s.Close()
