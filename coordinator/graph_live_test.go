@@ -43,16 +43,7 @@ func TestPrivilegedLargeFleet(t *testing.T) {
 		t.Errorf("%d bounds: more than of neighbours now and before", got)
 	}
 	ended := asm.Counter()
-	f.question(AskStopRun, nil, &status)
-	f.until("the run is finished", func() bool {
-		f.question(AskRun, nil, &status)
-		return status.Phase == PhaseComplete
-	})
-	dir, err := runs.Open(status.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dir.Close()
+	dir := f.finishRun(&status)
 	f.wantRelated(r, dir, begun, ended)
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/netns"
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 	"github.com/cloudprofiler/cloudprofiler/internal/virtual"
+	"github.com/cloudprofiler/cloudprofiler/runs"
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 	"github.com/cloudprofiler/cloudprofiler/vnode"
@@ -255,6 +256,22 @@ func (f *realFleet) registered() (names []string) {
 	f.t.Helper()
 	f.question(AskRegistered, nil, &names)
 	return names
+}
+
+// finishRun stops the run, waits until it is complete, and opens its directory until the test ends.
+func (f *realFleet) finishRun(status *RunStatus) *runs.Directory {
+	f.t.Helper()
+	f.question(AskStopRun, nil, status)
+	f.until("the run is finished", func() bool {
+		f.question(AskRun, nil, status)
+		return status.Phase == PhaseComplete
+	})
+	dir, err := runs.Open(status.Path)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { dir.Close() })
+	return dir
 }
 
 // until waits until a condition holds.

@@ -9,7 +9,6 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
-	"github.com/cloudprofiler/cloudprofiler/runs"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
@@ -83,16 +82,7 @@ func liveRestarts(t *testing.T, restarts, queries int) (h heldRun) {
 	f.moreTrains(&status)
 	ended := asm.Counter()
 	had := status.Trains
-	f.question(AskStopRun, nil, &status)
-	f.until("the run is finished", func() bool {
-		f.question(AskRun, nil, &status)
-		return status.Phase == PhaseComplete
-	})
-	dir, err := runs.Open(status.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dir.Close()
+	dir := f.finishRun(&status)
 	pairs, missing := dir.Relations()
 	if len(pairs) != nodes*(nodes-1)/2 || len(missing) > 0 {
 		t.Fatalf("%d relations, missing %v", len(pairs), missing)

@@ -3,7 +3,7 @@ package explore
 import "github.com/cloudprofiler/cloudprofiler/analysis"
 
 // Version is the version of the index. Prepare replaces an index of another version.
-const Version = 4
+const Version = 5
 
 // Meta describes the run of an index. The page reads Meta as JSON. Moments and durations are in
 // cycles of the reference node. The page counts moments from Start_cycles, so that they are exact

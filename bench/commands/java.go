@@ -155,6 +155,9 @@ func javaAgentBars(result bench.JavaResult) (bars []proof.Bar) {
 		Limit: agentSizeLimit, Unit: "bytes"}
 	if result.Agent_bytes == 0 {
 		size.Absent = "no cloudprofiler.jar is here: type make java-sdk"
+		// As with timings, only a full run judges that the figure is absent. In make test, make
+		// java-sdk may not have ended yet, and make test-dist judges the size.
+		size.Timing = true
 	}
 	for _, s := range result.Starts {
 		bars = append(bars, counted(proof.Bar{Name: javaName(s.Release, "agent start"),

@@ -72,3 +72,14 @@ func TestJavaPrintsItsFields(t *testing.T) {
 		}
 	}
 }
+
+// In make test, the jar may not be built yet. Only a full run judges that its size is absent.
+func TestOnlyAFullRunJudgesThatTheJarIsAbsent(t *testing.T) {
+	bars := javaAgentBars(bench.JavaResult{})
+	if len(bars) != 1 || bars[0].Verdict() != proof.Absent || !bars[0].Timing {
+		t.Errorf("%+v", bars)
+	}
+	if bars := javaAgentBars(bench.JavaResult{Agent_bytes: 1}); bars[0].Timing {
+		t.Errorf("of a jar that is there: %+v", bars)
+	}
+}

@@ -157,7 +157,7 @@ func logBars(result bench.LogResult) []proof.Bar {
 func printLogTable(w io.Writer, result bench.LogResult, bars []proof.Bar) error {
 	fmt.Fprintln(w, thisMachine())
 	printCold(w, result.Cold, bars)
-	fmt.Fprintf(w, "\none call after the other: bare rdtscp %.1f ns, bare rdtsc %.1f ns; "+
+	fmt.Fprintf(w, "\none call after the other: bare rdtscp %.1f ns, bare rdtsc %.1f ns;\n"+
 		"medians of %d repetitions, %d disturbed ones left out\n\n",
 		result.Counter_ns, result.CounterUnordered_ns, result.Counted, result.Disturbed)
 	byName := map[string]proof.Bar{}

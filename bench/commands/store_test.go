@@ -105,8 +105,8 @@ func TestStoreTableShowsVerdicts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"reached, reached, MISSED", "1.200 × bare rdtscp", "1 of 100 events dropped",
-		"2 disturbed",
+		"  decode MISSED\n", "  size MISSED\n", "  hurried MISSED\n", "1.200 × bare rdtscp",
+		"1 of 100 events dropped", "2 disturbed",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())

@@ -122,11 +122,11 @@ func Encode(b []byte, m any) ([]byte, error) {
 		w.name(m.Out)
 		w.flags(m.Take, m.Give)
 	case overlay.Revoke:
-		return w.named(kindRevoke, m.ID, m.Out)
+		return w.request(kindRevoke, m.ID, string(m.Out), overlay.MaxName)
 	case overlay.Handover:
-		return w.named(kindHandover, m.ID, m.To)
+		return w.request(kindHandover, m.ID, string(m.To), overlay.MaxName)
 	case overlay.Leaving:
-		return w.named(kindLeaving, m.ID, m.Instead)
+		return w.request(kindLeaving, m.ID, string(m.Instead), overlay.MaxName)
 	case overlay.Ended:
 		w.byte(uint8(kindEnded))
 		w.number(m.ID)
@@ -137,9 +137,9 @@ func Encode(b []byte, m any) ([]byte, error) {
 			return b, fmt.Errorf("encode a hint of %d facts: %w", len(m.Facts), ErrMessage)
 		}
 	case overlay.Verify:
-		return w.said(kindVerify, m.ID, m.Pattern)
+		return w.request(kindVerify, m.ID, m.Pattern, overlay.MaxFact)
 	case overlay.Confirm:
-		return w.said(kindConfirm, m.ID, string(m.Fact))
+		return w.request(kindConfirm, m.ID, string(m.Fact), overlay.MaxFact)
 	case overlay.Found:
 		if tooLong(m.Name) {
 			return b, fmt.Errorf("encode a found name: %w", ErrMessage)
@@ -174,14 +174,15 @@ func tooLong(names ...overlay.Name) bool {
 	return false
 }
 
-// named writes a message of a request's number and a name.
-func (w *writer) named(k kind, id uint64, name overlay.Name) ([]byte, error) {
-	if tooLong(name) {
-		return w.b, fmt.Errorf("encode a name of %d bytes: %w", len(name), ErrMessage)
+// request writes a message of a request's number and a text of at most limit bytes.
+func (w *writer) request(k kind, id uint64, text string, limit int) ([]byte, error) {
+	if len(text) > limit {
+		return w.b, fmt.Errorf("encode a text of %d bytes, more than %d: %w", len(text), limit,
+			ErrMessage)
 	}
 	w.byte(uint8(k))
 	w.number(id)
-	w.name(name)
+	w.text(text)
 	return w.b, nil
 }
 
@@ -233,17 +234,6 @@ func (w *writer) search(s overlay.Search) {
 
 // maxKnown is the largest number of nodes that a search counts the hints of.
 const maxKnown = overlay.MaxDegree + 1
-
-// said writes a message of a request's number and a fact or a pattern.
-func (w *writer) said(k kind, id uint64, text string) ([]byte, error) {
-	if len(text) > overlay.MaxFact {
-		return w.b, fmt.Errorf("encode a fact of %d bytes: %w", len(text), ErrMessage)
-	}
-	w.byte(uint8(k))
-	w.number(id)
-	w.text(text)
-	return w.b, nil
-}
 
 func (w *writer) seek(s overlay.Seek) {
 	w.name(s.Origin)
