@@ -93,8 +93,8 @@ func TestSearchOverLossyLinks(t *testing.T) {
 				t.Errorf("found %+v, want %s", got, gold.name)
 			}
 		}
-		if got := f.find(f.nodes[0], "role=queen"); got.Name != "" || got.Missed > 1e-6 ||
-			got.Visited < MaxScan {
+		if got := f.find(f.nodes[0], "role=queen"); got.Name != "" || got.Missed > SureMissed ||
+			got.Visited > MaxScan {
 			t.Errorf("what nobody has: %+v", got)
 		}
 		// A fact that is withdrawn is not found although hints remain.
@@ -109,6 +109,24 @@ func TestSearchOverLossyLinks(t *testing.T) {
 					t.Fatalf("%s still has %+v", m.name, h)
 				}
 			}
+		}
+	})
+}
+
+// A search in vain among few nodes ends before it uses up the walks that they accept.
+func TestSearchAmongFewNodes(t *testing.T) {
+	seed.For(t, 5, func(t *testing.T, r *rand.Rand) {
+		f := newFleet(t, r, 7)
+		f.maxDelay = 1
+		f.grow(4)
+		f.run(10 * time.Second)
+		for _, m := range f.nodes {
+			f.setFacts(m, "role=worker")
+		}
+		f.run(2 * AdvertisePeriod)
+		got := f.find(f.nodes[0], "role=gold")
+		if got.Name != "" || got.Missed > SureMissed || got.Visited > WalksBurst {
+			t.Errorf("%+v, want none, and at most %d visits", got, WalksBurst)
 		}
 	})
 }

@@ -51,6 +51,26 @@ func TestGraphIsRegularAtAnySize(t *testing.T) {
 	}
 }
 
+// Nodes that start one after another, near each other, find each other soon. A walk among few nodes
+// comes back to its origin often, and must end before it uses up what its neighbours accept.
+func TestFewNodesJoinSoon(t *testing.T) {
+	for _, n := range []int{3, 4, 6} {
+		seed.For(t, 5, func(t *testing.T, r *rand.Rand) {
+			f := newFleet(t, r, 2)
+			f.maxDelay = 1
+			for range n {
+				var contacts []Name
+				for _, m := range f.nodes {
+					contacts = append(contacts, m.name)
+				}
+				f.add(contacts...)
+				f.run(500 * time.Millisecond)
+			}
+			f.whole(20 * time.Second)
+		})
+	}
+}
+
 // A fleet of fewer than degree + 1 nodes is a complete graph. Its walks, which are all in vain,
 // cost little.
 func TestFewNodesAreAllNeighbours(t *testing.T) {

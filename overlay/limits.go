@@ -127,6 +127,9 @@ const (
 	// has a fact in 99 % of searches.
 	MaxSearches  = 16
 	SearchRounds = 4
+	// SureMissed ends a search in vain: it missed a node with at most this probability. In a small
+	// fleet, further steps would only use up the walks that nodes accept.
+	SureMissed = 1e-9
 	// MaxDenied is the largest number of hints that may prove false on one walk. After that, the
 	// walk uses no hints, and only asks the nodes that it visits.
 	MaxDenied = 16

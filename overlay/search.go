@@ -84,7 +84,7 @@ func (n *Node) Search(now Time, pattern string, done func(Result)) error {
 
 // searchOn starts the next walk of a search, or ends it.
 func (n *Node) searchOn(s *search) {
-	if s.rounds == 0 {
+	if s.rounds == 0 || missed(len(s.Known), s.Meetings) <= SureMissed {
 		n.endSearch(s, Result{Visited: s.Visited, Missed: missed(len(s.Known), s.Meetings)})
 		return
 	}
@@ -128,8 +128,8 @@ func (n *Node) visit(s Search) {
 }
 
 // visitHints asks the owners of hints that match, one after the other, whether they have such a
-// fact. If none has, the walk goes on to another node. It ends if it has no steps left or this node
-// has no neighbour.
+// fact. If none has, the walk goes on to another node. It ends if it has no steps left, if it has
+// seen enough, or if this node has no neighbour.
 func (n *Node) visitHints(s Search) {
 	for _, h := range n.hints {
 		if h.expires <= n.now || slices.Contains(s.Denied, h.owner) ||
@@ -148,7 +148,8 @@ func (n *Node) visitHints(s Search) {
 		})
 		return
 	}
-	if s.Scan == 0 || n.walkTo("") == "" {
+	enough := missed(len(s.Known), s.Meetings) <= SureMissed
+	if s.Scan == 0 || enough || n.walkTo("") == "" {
 		n.report(s, "")
 		return
 	}

@@ -187,7 +187,7 @@ func (n *Node) isolated() bool { return len(n.outs) == 0 && len(n.contacts) > 0 
 // goOn leaves a note about a walk at this node. Then it sends the walk to the next node, or ends
 // it.
 func (n *Node) goOn(s Seek) {
-	if s.Origin != n.self && s.Give == "" && n.note(s) {
+	if s.Give == "" && (s.Origin == n.self || n.note(s)) {
 		s.Revisits++
 	}
 	few := n.walkTo("") == "" && !n.isolated() ||

@@ -58,12 +58,15 @@ func (g *members) order(name string, degree int, contacts []string) *control.Gra
 		Signature: g.issuer.Sign(overlay.Name(name)), Contacts: contacts}
 }
 
+// hang is how long a test waits for nodes to find each other. On a busy machine, walks are late.
+const hang = 3 * time.Minute
+
 // wantProbing waits until each node probes as many others as the graph's degree, and only nodes
 // that are there.
 func (g *members) wantProbing(degree int) {
 	g.t.Helper()
 	var why string
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(hang); ; time.Sleep(20 * time.Millisecond) {
 		g.mu.Lock()
 		why = ""
 		for name, l := range g.links {
@@ -82,7 +85,7 @@ func (g *members) wantProbing(degree int) {
 			return
 		}
 		if time.Now().After(end) {
-			g.t.Fatalf("after a minute, %s", why)
+			g.t.Fatalf("after %v, %s", hang, why)
 		}
 	}
 }
@@ -100,13 +103,13 @@ func (g *members) orderAll(degree int) {
 // wantPeers waits until node a, whose neighbours are b and c, knows something of them.
 func (g *members) wantPeers(what string, holds func(b, c Peer) bool) {
 	g.t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(hang); ; time.Sleep(10 * time.Millisecond) {
 		now := g.links["a"].graph.peers()
 		if len(now) == 2 && holds(now[0], now[1]) {
 			return
 		}
 		if time.Now().After(end) {
-			g.t.Fatalf("after a minute, not %s: %+v", what, now)
+			g.t.Fatalf("after %v, not %s: %+v", hang, what, now)
 		}
 	}
 }
