@@ -1,11 +1,11 @@
 # Every target can be typed on its own. make test runs the targets in TEST_PARTS and sums up. The
-# parts behind the slash wait more than they compute, so they run beside the parts before it. Both
-# groups take about equally long. The logic is in scripts/.
+# parts behind the slash run beside the parts before it. Both groups take about equally long. The
+# logic is in scripts/.
 # The scripts install what they need, and say so if they cannot.
 
 SHELL := bash
-TEST_PARTS := lint unit race test-arm64 fuzz-smoke c-sdk java-sdk test-export test-dist \
-	/ test-privileged bars test-web
+TEST_PARTS := lint unit race test-arm64 c-sdk java-sdk test-dist \
+	/ test-privileged bars test-web fuzz-smoke test-export
 PKG ?= ./...
 
 .DEFAULT_GOAL := help
