@@ -14,12 +14,13 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// elsewhere says where there are rings that this agent does not drain, if the channels of these
-// rings logged nothing to this agent in the run. Their programs may run as another user, or use
-// another directory for rings. logged contains the channels that logged to this agent. owner
-// returns the user who owns a directory. If any channel logged to this agent, elsewhere names only
-// rings of other users. The reason is that this user's programs may use other directories on
-// purpose, for example for tests.
+// elsewhere looks into other directories of rings, which this agent does not drain. Their programs
+// run as another user, or use another directory. elsewhere returns a text for each directory with
+// rings of channels that logged nothing to this agent in the run. logged contains the channels that
+// logged to this agent. owner returns the user who owns a directory.
+//
+// If any channel logged to this agent, elsewhere names only directories of other users, because
+// this user's programs may use other directories on purpose, for example for tests.
 func elsewhere(rings string, logged map[string]bool, owner func(string) uint32) (all []string) {
 	own := filepath.Clean(rings)
 	name, _, found := strings.Cut(filepath.Base(own), "-")

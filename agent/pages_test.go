@@ -290,7 +290,7 @@ func TestChronyIsAskedEverySecond(t *testing.T) {
 			t.Errorf("%d claims in the file and %d held, want 20 and 1", next, held)
 		}
 		p.mu.Lock()
-		err := p.writer.Close() // acts as a disk that fails
+		err := p.writer.Close() // further writes fail, as on a failing disk
 		p.mu.Unlock()
 		if err != nil {
 			t.Fatal(err)

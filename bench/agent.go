@@ -43,8 +43,8 @@ type AgentRow struct {
 	Counter_ns     float64
 	Turns          int // turns of logging that the ratio uses
 
-	// Disturbed is the number of turns in which other processes took a tenth of a core. The ratio
-	// uses these turns only if there are too few others.
+	// Disturbed is the number of turns in which other processes took a tenth of a core or more. The
+	// ratio uses these turns only if there are too few other turns.
 	Disturbed int
 
 	// Lost is the number of Events whose id is not in the log. It includes dropped events.

@@ -30,7 +30,7 @@ func TestOthersSince(t *testing.T) {
 	if got := after.othersSince(before); got != 0.25 {
 		t.Errorf("othersSince = %v, want 0.25: half a second of two", got)
 	}
-	after.busy = time.Second // the kernel has not yet booked the busy time
+	after.busy = time.Second // the kernel has not yet counted the busy time
 	if got := after.othersSince(before); got != 0 {
 		t.Errorf("othersSince = %v, want 0", got)
 	}

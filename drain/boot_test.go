@@ -32,8 +32,8 @@ func forgetBoot(t *testing.T, path string) {
 	forgeIdentity(t, path, 48, make([]byte, 16))
 }
 
-// A ring without a boot id counts as a ring of this boot in two cases: a program has it open, or it
-// is on a memory file system, which a boot empties.
+// If a ring's header has no boot id, the drainer assumes this boot in two cases: a program has the
+// ring open, or the ring is on a memory file system, which a boot empties.
 func TestRingOfAnUnknownBoot(t *testing.T) {
 	dir, err := os.MkdirTemp("/dev/shm", "cloudprofiler-test-")
 	if err != nil {
@@ -66,8 +66,8 @@ func TestRingOfAnUnknownBoot(t *testing.T) {
 	}
 }
 
-// If nobody knows in which epoch rows were logged, the name of their epoch differs from the names
-// of all other epochs.
+// If nobody knows in which epoch rows were logged, their epoch gets a name that no other epoch has.
+// So no relation applies to them.
 func TestUnknownBootsRelateToNothing(t *testing.T) {
 	o := Options{Epoch: func() string { return "now" }}
 	one, other := o.epochNow(ring.Header{Incarnation: [16]byte{1}}), o.epochNow(ring.Header{

@@ -16,7 +16,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// ErrFull is returned, through Options.Notify and Stats, while a drainer has no room for more
+// ErrFull is the error that Options.Notify and Stats report while a drainer has no room for more
 // rings.
 var ErrFull = errors.New("no room for more rings")
 
@@ -106,7 +106,7 @@ func (d *Drainer) full() error {
 // postponed is a ring that is not drained yet.
 type postponed struct {
 	again time.Duration // when to try it again
-	isNew bool          // as in Drainer.open
+	isNew bool          // see Drainer.open
 
 	// These are set only if there is no room for the ring:
 	why     error
@@ -197,8 +197,9 @@ func (d *Drainer) shareOut() {
 	}
 }
 
-// level returns the largest share for which the sum of min(want, share) over all wants is at most
-// room. The share is at least 1.
+// level returns the largest share that everybody can have: nobody gets more than it wants, and all
+// together get at most room. The share is at least 1. It is math.MaxInt if room is enough for all
+// wants.
 func level(wants []int, room int) int {
 	slices.Sort(wants)
 	for i, want := range wants {

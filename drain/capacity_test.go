@@ -121,8 +121,8 @@ func TestManyRingsAreSetAside(t *testing.T) {
 	}
 }
 
-// The drainer distinguishes two processes with one id in two containers: this process, and the
-// process that the first ring names.
+// Processes in two containers can have the same process id, and the drainer distinguishes them.
+// Here one of them is this process, and the first ring names the other.
 func TestProcessesOfTwoNamespaces(t *testing.T) {
 	r := newRig(t, Options{MaxProcessRings: 1})
 	other := r.open("a/other", handlers.Options{})
@@ -171,8 +171,8 @@ func TestRoomIsShared(t *testing.T) {
 			if s.Finished > 0 || len(r.noticed) != 1 {
 				t.Errorf("%d finished, said %q", s.Finished, r.noticed)
 			}
-			// The ring names another PID namespace, so the drainer cannot ask the process which
-			// files it has open.
+			// The ring names a process in another PID namespace, so the drainer cannot find out
+			// which files that process has open.
 			other := open(2 * rings)
 			forgeIdentity(t, other.Path(), 232, word(1))
 			logMany(other, 0, 10)
@@ -184,7 +184,8 @@ func TestRoomIsShared(t *testing.T) {
 	}
 }
 
-// The drainer asks a process again about files that the process has opened since the last time.
+// A process opens its rings one after the other. Each time, the drainer looks anew at which files
+// the process has open, so no ring seems to belong to another process.
 func TestLaterRingsAreVouchedFor(t *testing.T) {
 	r := newRig(t, Options{})
 	r.d.room.rings = 10
@@ -214,8 +215,9 @@ func TestLevel(t *testing.T) {
 	}
 }
 
-// If a ring gives up its room, its log is complete in the end, even if the log directory changes
-// meanwhile. The old log directory does not change any more.
+// The drainer gives up a ring so that another process has room, and drains it again later. In the
+// end the ring's log is complete, even if the log directory has changed meanwhile. Nothing is then
+// added to the old log directory.
 func TestARingThatYields(t *testing.T) {
 	r := newRig(t, Options{Workers: 1})
 	first := r.logs

@@ -33,8 +33,9 @@ func dying(do func()) (died bool) {
 	return false
 }
 
-// story is a program that puts into its rings everything that a drainer takes out of them. check
-// compares the logs with what the program did.
+// story is a program whose rings contain every kind of data that a drainer moves: events, links,
+// drops, counts, cells and a flight recorder's events. check compares the logs with what the
+// program did.
 type story struct {
 	r        *rig
 	rng      *rand.Rand
@@ -129,8 +130,8 @@ func (s *story) check() error {
 			return fmt.Errorf("no log of %s", name)
 		}
 	}
-	// These channels have one writer: every id below the number of calls is in the log, or in a
-	// range of drops at its place.
+	// Each of these channels has one writer, so its ids are in order. Every id below the number of
+	// calls is in the log, or is counted as dropped at its place.
 	for _, name := range []string{"one/x", "links/x", "recorder/x"} {
 		k := logs[name]
 		// gaps has the number of dropped events, by the row before which they would have come.
@@ -212,7 +213,7 @@ var alternate = func() (tables [2]*handlertable.Table) {
 }()
 
 // A drainer dies when it reaches a fault point for the n-th time, and another one continues. No
-// record is lost or doubled, for every point and for many n.
+// record is lost or doubled, whatever the fault point is, and for many n.
 func TestDeathAtEveryFaultPoint(t *testing.T) {
 	seed.NotUnderRace(t, "nothing runs side by side")
 	rng := rand.New(rand.NewPCG(seed.Of(t), 1))

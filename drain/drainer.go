@@ -56,7 +56,7 @@ type Drainer struct {
 	mu         sync.Mutex // protects the fields below it
 	sources    map[string]*source
 	processes  processes
-	share      int                   // most rings of one process; MaxInt unless room is short
+	share      int                   // largest number of rings of a process; MaxInt: enough room
 	logsOf     map[string]string     // log directories of given-up rings, by the ring's path
 	mapped     int64                 // bytes of the open rings
 	aside      map[string]*RingStats // set-aside rings, by path; nil: only counted
@@ -138,9 +138,9 @@ func (d *Drainer) notify(err error) {
 	}
 }
 
-// SetTable makes the drainer apply another handler table. The caller must not change the table any
-// more. nil leaves all settings as they are. If Options.TableFile is set, the next version of that
-// file replaces this table.
+// SetTable makes the drainer apply another handler table. After the call, the caller must not
+// change the table. If the table is nil, all settings stay as they are. If Options.TableFile is
+// set, the next version of that file replaces this table.
 func (d *Drainer) SetTable(t *handlertable.Table) error {
 	if t != nil {
 		if err := t.Validate(); err != nil {

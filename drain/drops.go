@@ -5,8 +5,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// takeDrops writes the ranges of dropped events that can no longer grow. The caller must have read
-// state before the call.
+// takeDrops writes the ranges of dropped events that can no longer grow. A range counts the events
+// that were dropped at one place, and its place is the ring's tail at that time. The caller must
+// have read state before the call.
 func (s *source) takeDrops(w *worker, i int, state ring.State, now phase) error {
 	p := &s.places[i]
 	ranges, _, err := s.ring.Drops(i)
@@ -16,11 +17,12 @@ func (s *source) takeDrops(w *worker, i int, state ring.State, now phase) error 
 	n := len(ranges)
 	leftAt := uint64(noPlace)
 	if n > 0 && now != dead {
-		// The newest range can grow while its place is the tail. With one writer, the range is
-		// complete once the tail has moved. With many writers, a writer that loaded the old tail
-		// may still extend the range. So the range is complete only when there is a newer range. If
-		// the ring's table of ranges may have been full while a range was the newest, that range
-		// may grow at any tail. So it, too, is complete only when there is a newer range.
+		// A range that is not the newest is complete. The newest range grows while its place is the
+		// tail. Usually it is complete once the tail has moved. There are two exceptions, in which
+		// it is complete only when there is a newer range. If there are many writers, one that
+		// loaded the old tail may still extend the range. If the ring's table of ranges was full,
+		// the program extended the newest range instead of beginning another one, wherever the tail
+		// was.
 		newest := ranges[n-1].At
 		passes := !s.header.ManyWriters && !p.mayHaveBeenFull(p.drops+uint64(n))
 		if !passes || state.Tail <= newest {
@@ -60,10 +62,10 @@ func (s *source) takeDrops(w *worker, i int, state ring.State, now phase) error 
 // mayHaveBeenFull reports whether the program may have found the ring's table of ranges full since
 // it began its newest range. begun is the number of ranges that the program has begun in total.
 //
-// The program needed room in the table for its newest range, so at least begun − DropsSize ranges
-// were released by then. Since then, the table was full only while exactly that many were released.
-// Earlier numbers of released ranges count too, because a drop that is still in progress may have
-// read one of them.
+// The table has room for DropsSize ranges. So when the program began its newest range, the drainer
+// had released at least begun − DropsSize ranges. Since then, the table was full only while the
+// drainer had released exactly that many. mayHaveBeenFull looks for this number among all numbers
+// that the ring has shown, because a drop that is still in progress may have read an earlier one.
 func (p *place) mayHaveBeenFull(begun uint64) bool {
 	return begun >= ring.DropsSize && p.told>>(p.drops+ring.DropsSize-begun)&1 == 1
 }

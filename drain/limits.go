@@ -13,7 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// ErrLimit is returned, through Options.Notify and Stats, while the drainer does not store records
+// ErrLimit is the error that Options.Notify and Stats report while the drainer stores no records
 // because it has reached a limit.
 var ErrLimit = errors.New("limit of the logs is reached")
 
@@ -25,7 +25,7 @@ type limits struct {
 	free    func(dir string) (share float64, err error)
 	dir     string
 	used    int64
-	over    error         // why the last check of the file system forbids to store more, or nil
+	over    error         // why the file system had too little space at the last check, or nil
 	said    bool          // the reached limit was reported
 	again   time.Duration // the earliest time of the next report
 	next    time.Duration // the time of the next check of the file system

@@ -57,9 +57,9 @@ type Options struct {
 	Quantum_cycles   uint64
 	CoreSlack_cycles uint64
 
-	// Table is the handler table. TableFile is a file with a handler table. Whenever the file
-	// changes, the drainer reads it again. At most one of Table and TableFile may be set. If both
-	// are empty, settings stay as they are.
+	// The handler table is either Table, or the content of the file TableFile, which the drainer
+	// reads again whenever it changes. At most one of the two may be set. If both are empty,
+	// settings stay as they are.
 	Table     *handlertable.Table
 	TableFile string
 
@@ -135,10 +135,10 @@ const (
 	partAge = 10 * time.Second
 
 	// Each time that a worker looks at a ring, it takes at most lookRecords records. If many rings
-	// have more records than that, they share lookRecords, but each may take leastRecords. A block
-	// with fewer than blockRecords records counts as blockRecords. So no ring keeps a worker busy
-	// for more than some milliseconds, however many records it contains, and the worker's other
-	// rings do not wait long.
+	// have more records than that, they share lookRecords, but from each the worker may take
+	// leastRecords. A smaller block than blockRecords uses up blockRecords of these records. So no
+	// ring keeps a worker busy for more than some milliseconds, however many records it contains,
+	// and the worker's other rings do not wait long.
 	lookRecords  = 2 * logstore.MaxRows
 	leastRecords = 1 << 13
 	blockRecords = 1 << 9

@@ -14,7 +14,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// ErrProcess is returned, through Options.Notify and Stats, if a process has more rings than
+// ErrProcess is the error that Options.Notify and Stats report if a process has more rings than
 // Options allows.
 var ErrProcess = errors.New("process has too many rings")
 
@@ -32,10 +32,10 @@ type process struct {
 	id        int
 }
 
-// unvouched is the id for all processes of a namespace with rings that falsely name another
-// process. hasEnded is the id for all processes of a namespace that had already ended when the
-// drainer checked their rings. The ended processes share an id because nobody can find out which of
-// them had which ring. Their rings will be drained soon.
+// These two ids are for rings whose process is not known. unvouched: the ring names a process that
+// does not have the ring open. hasEnded: the named process had already ended when the drainer
+// checked. All rings of a namespace with hasEnded are counted together, because nobody can find out
+// which of the ended processes had which ring. Their rings will be drained soon.
 const (
 	unvouched = 0
 	hasEnded  = -1

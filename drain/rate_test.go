@@ -25,7 +25,7 @@ func TestRateBucket(t *testing.T) {
 		{100 * time.Millisecond, 300, 100},
 		{1500 * time.Millisecond, 300, 150},
 		{time.Hour, 300, 200},
-		{1000 * time.Millisecond, 100, 100}, // from then on at the rate
+		{1000 * time.Millisecond, 100, 100}, // only what the rate allows, without a burst
 		{1000 * time.Millisecond, 100, 100},
 	} {
 		now += step.after

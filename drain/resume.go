@@ -83,8 +83,8 @@ func (s *source) sync(w *worker) error {
 				s.ring.Path(), i, state.Tail, next, ring.ErrDamaged)
 		}
 		if next < state.Head {
-			// An earlier drainer released rows from next on in the ring, so they were in a log. But
-			// no log that this drainer found has them.
+			// In the ring, the rows from next up to the head are released. A drainer releases rows
+			// only after they are in a log. But no log that this drainer found has them.
 			lost := (state.Head - next + s.per - 1) / s.per
 			drop := logstore.Drop{Reason: uint64(logstore.Damaged), At: next / s.per, Count: lost}
 			if err := s.appendDrop(w, i, drop); err != nil {

@@ -98,8 +98,8 @@ func (p *sample) leave(s *source) {
 	p.gone = append(p.gone, one)
 }
 
-// told holds the counts of a ring that Sample has already returned, and the sampled events that it
-// has not returned yet.
+// told contains the counts of a ring that Sample has already returned, and the sampled events that
+// it has not returned yet.
 type told struct {
 	counted, dropped uint64
 	epoch            string
@@ -147,8 +147,8 @@ func (s *source) takeSample(w *worker, rows int) {
 	}
 }
 
-// noteClear notes the latest moment before which the ring kept nothing back: the drainer has taken
-// all records that were logged before that moment.
+// noteClear notes the latest moment for which this is true: the drainer has taken all records that
+// were logged before the moment.
 func (s *source) noteClear() {
 	clear := s.places[0].clear
 	for i := range s.places {

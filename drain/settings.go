@@ -9,8 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// ErrRefused is returned, through Options.Notify and Stats, if the handler table gives a channel a
-// handler that it cannot have.
+// ErrRefused is the error that Options.Notify and Stats report if the handler table gives a channel
+// a handler that it cannot have.
 var ErrRefused = errors.New("channel cannot take the handler")
 
 // apply sets the settings of the handler table in the ring, once for each table.

@@ -120,8 +120,8 @@ func (p *place) pace(state ring.State, now time.Duration, records uint64) time.D
 		return 0
 	}
 	seconds := float64(records/4-waiting) / max(p.rate, 1) / 2
-	// If the shard is nearly a quarter full, this wait alone would become shorter and shorter. If
-	// the shard will not be full soon, wait a little longer.
+	// The nearer the shard comes to a quarter full, the shorter this wait gets. So wait a little
+	// longer, as long as the shard will not be full soon.
 	seconds = max(seconds, min(early.Seconds(), float64(records-waiting)/max(p.rate, 1)/8))
 	return time.Duration(min(seconds*1e9, float64(longest)))
 }
@@ -242,8 +242,8 @@ func (s *source) rows(w *worker, i, n int) logstore.Block {
 	return b
 }
 
-// takeHole accounts for records that a dead program reserved but never wrote, from the head on. It
-// takes a large hole in several parts.
+// There is a hole at the head: records that a dead program reserved but never wrote. takeHole notes
+// in the log that they are missing. It takes a large hole in several parts.
 func (s *source) takeHole(w *worker, i int, tail uint64) error {
 	p := &s.places[i]
 	more, err := s.ring.Unwritten(i, p.head+s.per, s.per, min(holeRecords, 4*s.batch()))

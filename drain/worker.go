@@ -137,8 +137,9 @@ func (w *worker) takeIn() {
 	w.incoming = w.incoming[:0]
 }
 
-// early is how long before the due time a worker may look at a ring. So a worker looks at several
-// rings in one pass. It makes fewer passes, and can pause between them even if it has many rings.
+// early is how long before the due time a worker may look at a ring. A worker can then look at
+// several rings in one pass. So it makes fewer passes, and can pause between them even if it has
+// many rings.
 const early = time.Millisecond
 
 // due reports whether it is time to look at the ring.

@@ -12,8 +12,8 @@ import (
 )
 
 // These are the answers to the page's questions. Moments are counted from Meta.Start_cycles, so in
-// a run of up to a month they are exact numbers in JSON. No answer gives the middle of an interval
-// alone. It gives both ends, or says how far the truth may be from the middle.
+// a run of up to a month they are exact numbers in JSON. No answer gives only the middle of an
+// interval: it gives both ends, or says how far the truth may be from the middle.
 
 // Moment is the interval that contains a moment, in cycles since the beginning of the run.
 type Moment struct {
@@ -32,7 +32,7 @@ type Row struct {
 	Lane     int               `json:"lane"`            // the lane in which the duration ended
 }
 
-// Sum counts the rows of one bucket: the middles of their moments lie from From_cycles to
+// Sum counts the rows of one bucket. The middles of their moments lie between From_cycles and
 // To_cycles. The true moment of a row may be up to Unsure_cycles earlier or later.
 type Sum struct {
 	From_cycles   int64  `json:"from_cycles"`
@@ -109,8 +109,9 @@ type Path struct {
 	Verdict string            `json:"verdict"`
 	Steps   []Step            `json:"steps"`
 	Events  []Passed          `json:"events"`
-	// Pauses are the longest pauses, in its time, of the JVMs that logged the tuple. Paused is how
-	// much of the time of the steps on the critical path lay in pauses of the JVMs at their ends.
+	// Pauses are the longest pauses that the JVMs which logged the tuple made during its time.
+	// Paused is how much of the time on the critical path lay in pauses. A step lies in a pause
+	// while a JVM pauses in which the step begins or ends.
 	Pauses       []Pause           `json:"pauses"`
 	Paused       analysis.Interval `json:"paused"`
 	Paused_known bool              `json:"paused_known"`
@@ -335,7 +336,7 @@ func (x *Index) path(t *tupleRow) (Path, error) {
 		Events: []Passed{}, Pauses: []Pause{}}
 	events := map[int]*event{} // by point
 	suspect := false
-	var first, last *event // first and last event of the path, not always in time
+	var first, last *event // in the order of the path, which may differ from that of time
 	for i := range t.events {
 		e := &t.events[i]
 		c := m.Channels[e.channel]

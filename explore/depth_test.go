@@ -87,7 +87,7 @@ func depthsHold(t *testing.T, rng *rand.Rand, x *Index, j *simrun.Job, k int) (i
 	s := &x.Meta.Spans[k]
 	for i := range x.Meta.Spans {
 		if o := &x.Meta.Spans[i]; i != k && o.From == s.From && o.To == s.To {
-			return 0, 0 // two spans have these points: which tuples are of which is not known here
+			return 0, 0 // another span has these points: tuples may be of either
 		}
 	}
 	stays := between(j, s)
@@ -104,8 +104,8 @@ func depthsHold(t *testing.T, rng *rand.Rand, x *Index, j *simrun.Job, k int) (i
 			if err != nil {
 				t.Fatal(err)
 			}
-			// A reading is a whole cycle: a stay that begins or ends within 2 cycles of the moment
-			// may count or not.
+			// Readings are rounded to whole cycles. So a stay that begins or ends within 2 cycles
+			// of the moment may be counted or not: both are right.
 			least, greatest := uint64(0), uint64(0)
 			for _, stay := range stays {
 				least += uint64(number(stay[0]+2 <= at && at+2 < stay[1]))

@@ -122,7 +122,7 @@ func (h *histogram) percentile(percent float64) (lo, hi int64) {
 	return lo, hi
 }
 
-// counts holds the histograms of one node of the index, by the number of the lane in which the
+// counts contains the histograms of one node of the index, by the number of the lane in which the
 // durations end.
 type counts map[uint32]*histogram
 

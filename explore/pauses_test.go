@@ -14,8 +14,9 @@ import (
 // truePause is a pause in true cycles.
 type truePause struct{ begin, end uint64 }
 
-// pausing is a job on JVMs: a source on node A, two workers on B, each a JVM, and a sink on C, the
-// third JVM. pauses has the pauses of each JVM, and passed when each tuple passed its stages.
+// pausing is a job with three JVMs: a source on node A, which is no JVM, two workers on B, each a
+// JVM, and a sink on C, which is the third JVM. pauses contains the pauses of each JVM. passed
+// contains the moments at which each tuple passed the stages.
 type pausing struct {
 	nodes  []simrun.Node
 	pauses [3][]truePause

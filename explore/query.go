@@ -23,8 +23,8 @@ const (
 // Range is a part of the run's time, in cycles of the reference node's counter, ends included.
 type Range struct{ From, To uint64 }
 
-// nodesIn returns the nodes of a level that may hold items of a range. An item belongs to a range
-// if the middle of its moment lies in the range.
+// nodesIn returns the nodes of a level that may contain items of a range. An item belongs to a
+// range if the middle of its moment lies in the range.
 func nodesIn(nodes []node, r Range) []node {
 	from := sort.Search(len(nodes), func(i int) bool { return nodes[i].last >= r.From })
 	to := sort.Search(len(nodes), func(i int) bool { return nodes[i].first > r.To })
@@ -34,9 +34,10 @@ func nodesIn(nodes []node, r Range) []node {
 	return nodes[from:to]
 }
 
-// reaching returns the blocks that may hold items that reach into a range. An item in a block
-// before the range may end in it. An item in a block after the range may have an interval that
-// begins in it. Of the blocks before the range, reaching returns the nearest, at most earlyBlocks.
+// reaching returns the blocks that may contain items that reach into a range. An item in a block
+// before the range may end in the range. An item in a block after the range may have begun in the
+// range, because the moment at which it began is an interval. Of the blocks before the range,
+// reaching returns the nearest, at most earlyBlocks.
 func reaching(blocks []node, r Range) []node {
 	from := sort.Search(len(blocks), func(i int) bool { return blocks[i].last >= r.From })
 	var all []node
@@ -67,7 +68,8 @@ type Bucket struct {
 	counts        *histogram
 }
 
-// series holds the rows of a track in a range: as single items, if they are few, and as buckets.
+// series contains the rows of a track in a range: as buckets, and if they are few, also as single
+// items.
 type series struct {
 	singles []item
 	buckets []Bucket

@@ -105,7 +105,7 @@ func (q *queueReader) at(at uint64) (lo, hi uint64, err error) {
 	return lo, hi, nil
 }
 
-// lasting holds the moments at which an item began and ended.
+// lasting contains the moments at which an item began and ended.
 type lasting struct{ begin, end tscratio.Interval }
 
 // cachedBlocks is the number of blocks that are kept in memory. The next moment often needs the

@@ -83,7 +83,7 @@ func (c *counterClock) Wait(until uint64) {
 // default, the kernel may delay a wake-up to combine it with others.
 func sharpTimers() (release func()) {
 	runtime.LockOSThread()
-	// The kernel's usual slack would wake up a sender up to 50 µs later.
+	// With the kernel's usual slack, a sender would wake up to 50 µs late.
 	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	return func() {
 		unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0)

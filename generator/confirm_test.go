@@ -10,9 +10,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// If an engine's trials succeed by chance, at most one search in twenty claims a larger share of
-// successes than the engine has. This holds although a search confirms one rate after the other,
-// and although this machine disturbs every trial.
+// Each trial of this engine succeeds by chance, with a fixed probability. At most one search in
+// twenty claims a larger share of successes than that. This holds although a search confirms one
+// rate after the other, and although this machine disturbs every trial.
 func TestConfidenceIsKept(t *testing.T) {
 	seed.NotUnderRace(t, "nothing runs side by side")
 	const searches = 1500
@@ -53,8 +53,8 @@ func TestConfidenceIsKept(t *testing.T) {
 				wrong++
 			}
 		}
-		// At most one search in twenty should be wrong. Chance may add some, so 25 more are
-		// allowed. Less than one of a hundred runs of this test has more.
+		// At most one search in twenty should be wrong. By chance some more may be wrong, so 25
+		// more are allowed. Less than one run of this test in a hundred exceeds that.
 		if reported < searches/10 || wrong > searches/20+25 {
 			t.Errorf("of trials of which %.0f %% succeed: %d of %d searches say more, %d say "+
 				"something", succeeds*100, wrong, searches, reported)

@@ -26,5 +26,6 @@
 //
 // The package compares no counters of two machines: latencies between machines are computed from
 // the logs, with their bounds. It draws nothing: package internal/plot draws what a search found.
-// It changes scheduling and affinity of senders only, and only if an option asks for this.
+// It changes the scheduling and the core affinity of threads only for senders, and only if an
+// option asks for it.
 package generator

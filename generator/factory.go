@@ -27,9 +27,9 @@ type FactoryOptions[T any] struct {
 	// With 0, the receiving thread itself decodes. Only different connections then decode in
 	// parallel.
 	Workers int
-	// Queue is the number of buckets that may wait for the consumer of each connection. As many may
-	// wait for the connection's workers. While a queue is full, the connection waits. FullQueues
-	// counts this back-pressure. 0 means 64.
+	// Queue is the number of buckets that may wait for the consumer of each connection. Just as
+	// many may wait for the connection's workers. While a queue is full, the connection waits, and
+	// FullQueues counts how often. 0 means 64.
 	Queue int
 }
 
@@ -38,7 +38,7 @@ type FactoryResult struct {
 	ReceiverResult        // Malformed includes tuples that the decoder refused
 	Objects        uint64 // decoded and handed over
 	Undecodable    uint64 // tuples that the decoder refused
-	FullQueues     uint64 // how often a bucket found a full queue: slow workers or consumer
+	FullQueues     uint64 // how often a bucket found a full queue: workers or consumer are slow
 	Abandoned      uint64 // objects that were dropped at a full queue when the run was ended
 }
 
@@ -46,9 +46,9 @@ type FactoryResult struct {
 // bounded queue of objects, in the order in which its tuples arrived.
 //
 // Each connection's receiving thread takes a bucket of tuples. If there are workers, the thread
-// deals buckets to them in turn, each through a queue of its own. The consumer takes buckets from
-// the workers in the same order. So order is kept without sequence numbers, and every queue has one
-// producer and one consumer.
+// gives the buckets to them in turn, to each worker through its own queue. The consumer takes
+// buckets from the workers in the same order. So the order is kept without sequence numbers. Every
+// queue has one producer and one consumer.
 type Factory[T any] struct {
 	o           FactoryOptions[T]
 	receiver    *Receiver

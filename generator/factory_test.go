@@ -151,8 +151,8 @@ func TestFactoryCountsWhatCannotBeDecoded(t *testing.T) {
 // connection waits.
 func TestFactoryEndsWithoutItsConsumer(t *testing.T) {
 	for workers, buckets := range map[int]uint64{
-		0: 3, // two in the queue, one that finds no room
-		2: 7, // one in each of four queues, one per worker and one at the receiving thread
+		0: 3, // two in the queue, and one that finds no room
+		2: 7, // one in each of four queues, one at each worker, and one at the receiving thread
 	} {
 		source := &madeSource{first: 1 << countBits, n: 1 << 40, body: numbers}
 		o := FactoryOptions[uint64]{Decode: JSON[uint64](), Queue: 2, Workers: workers}

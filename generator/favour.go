@@ -41,9 +41,9 @@ func runFirst(first bool) error {
 }
 
 // The kernel lets real-time threads have 950 ms of each second, and stops them for the other 50 ms,
-// even if nothing else waits for their core (sched_rt_runtime_us). So a thread that sleeps less
-// than a tenth of the time gives up its priority now and then. It then never loses 50 ms at once.
-// On a core of its own it loses nothing by this.
+// even if nothing else waits for their core (sched_rt_runtime_us). So if a thread sleeps less than
+// a tenth of the time, it gives up its priority for 5 ms after each 45 ms. Then the kernel never
+// stops it for 50 ms at once. On a core of its own, the thread runs on even without priority.
 const (
 	firstFor_s = 45e-3
 	amongFor_s = 5e-3
@@ -69,7 +69,7 @@ func (t *turns) look(now uint64) {
 	case t.until == 0: // favour has just given the thread its priority
 	case t.among:
 		t.among = false
-		_ = runFirst(true) // this worked before; if it fails now, tuples are late and counted
+		_ = runFirst(true) // this worked before; if it fails now, late tuples are counted
 	case float64(ran_ns-t.ran_ns)/1e9 > maxShare*float64(now-t.begun)/t.hz:
 		t.among, length_s = true, amongFor_s // the thread slept less than a tenth of its turn
 		_ = runFirst(false)

@@ -48,8 +48,8 @@ func TestJudgeTakesNoCutTrialForSustained(t *testing.T) {
 	}
 }
 
-// The backlog of an engine that pauses looks like a saw (see judge). It does not matter where on a
-// tooth the judged time begins or ends: only the smallest backlogs count.
+// The backlog of an engine that pauses looks like a saw (see judge). judge compares only the
+// smallest backlogs, so it does not matter where on a tooth the judged time begins or ends.
 func TestJudgeLooksAtTheFeetOfTheSaw(t *testing.T) {
 	stalls := simulated{serve: stalling}
 	for _, test := range []struct {
@@ -232,7 +232,8 @@ func TestTrialSeesWhatTheEngineDoes(t *testing.T) {
 			if name != "all" {
 				return
 			}
-			// The next trial begins with the ids that this trial could not use.
+			// The first trial could not use all its ids. The next trial begins with the rest of
+			// them.
 			refuse, taken = true, taken[:0]
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()

@@ -12,7 +12,7 @@ type Mark string
 
 // These are all marks. Scripts read them: append only.
 const (
-	ReceiverGone Mark = "receiver-gone" // a connection broke; what was on its way may be lost
+	ReceiverGone Mark = "receiver-gone" // a connection broke; tuples on their way may be lost
 	Blocked      Mark = "blocked"       // an engine took nothing for a while: slow, or cut off
 	Behind       Mark = "behind"        // tuples were so late that they were never sent
 	Late         Mark = "late"          // this machine sent more than 1 % of the tuples late

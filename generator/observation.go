@@ -31,7 +31,7 @@ type Observation struct {
 	Samples []Sample      // taken about a millisecond apart
 	Slices  []LatencySlice
 	Latency *hdrhistogram.Histogram // in ns, from due to out, of tuples due after the warm-up
-	Check   Check                   // after the engine had time to let everything out
+	Check   Check                   // made after the engine had time to let everything out
 	Sender  SenderResult
 	Cut     bool // the trial was ended early because the engine was far behind
 }
@@ -132,8 +132,8 @@ func judge(o Observation, l limits) Verdict {
 		return (end - begin) / (span.Seconds() * 2 / 3)
 	}
 	v.BacklogGrowth = growth(Sample.backlog)
-	// If the backlog grows by the tuples of one millisecond, this is noise: a sample, or the
-	// engine, may have been delayed for that long.
+	// A growth by the tuples of one millisecond is noise: a sample, or the engine, may have been
+	// delayed for that long.
 	noise := max(10, o.Rate*1e-3) / (span.Seconds() * 2 / 3)
 	allowed := max(l.growth*o.Rate, noise)
 	unsent := growth(func(s Sample) float64 { return float64(s.Due) - float64(s.Sent) })
@@ -183,7 +183,7 @@ func latencyGrowth(list []LatencySlice, from, to time.Duration) float64 {
 }
 
 // A stall has at least this length, and at least this many tuples were due in it. At a low rate,
-// few tuples are due, and a pause means nothing.
+// few tuples are due, so it means nothing that none comes out for a while.
 const (
 	shortestStall = 5 * time.Millisecond
 	stallTuples   = 10

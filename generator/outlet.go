@@ -59,7 +59,7 @@ type outlet struct {
 	unknown uint64              // tuples whose due time was forgotten
 	start   uint64              // counter when the trial began
 	hz      float64
-	from    uint64 // counter; latency contains the tuples that were due from then on
+	from    uint64 // counter; only tuples that were due later are in latency
 	latency *hdrhistogram.Histogram
 	slices  []*hdrhistogram.Histogram // latencies in µs, by the time at which tuples came out
 }

@@ -40,8 +40,8 @@ func (p *fakePacer) sendAt(
 	return len(tuples), nil
 }
 
-// A late tuple has the cause that the pacer notes. Tuples that become due while the sender catches
-// up have the same cause.
+// A late tuple is counted under the cause that the pacer notes. Tuples that become due while the
+// sender catches up are counted under the same cause.
 func TestSenderAccountsForWhatAPacerNotes(t *testing.T) {
 	for name, test := range map[string]struct {
 		takes  uint64
@@ -159,7 +159,7 @@ func TestSenderKeepsToItsCore(t *testing.T) {
 	}
 }
 
-// For 50 ms of each second, the kernel stops a real-time thread that never sleeps. A sender that is
+// The kernel stops a real-time thread that never sleeps for 50 ms of each second. A sender that is
 // always busy must avoid that. A sender that sleeps need not give up its priority.
 func TestPrivilegedRealtimeIsNotStopped(t *testing.T) {
 	privileged.Need(t)
@@ -167,8 +167,8 @@ func TestPrivilegedRealtimeIsNotStopped(t *testing.T) {
 		rate        float64
 		least, most float64 // share of offers that the thread made with priority
 	}{{100_000, 0.7, 0.97}, {200, 1, 1}} {
-		// Other load may disturb a try, but hardly all of them. A thread that never yields would be
-		// stopped in every try.
+		// Other load on the machine may spoil a try, but hardly all of them. A thread that never
+		// gave up its priority would be stopped in every try.
 		const tries = 3
 		for try := 1; ; try++ {
 			late, share := sendRealtime(t, c.rate)

@@ -132,7 +132,7 @@ func TestLoadIsMarkedByWhatWasNotLogged(t *testing.T) {
 	}
 }
 
-// docs/load.md says what each mark means.
+// docs/load.md must explain each mark.
 func TestEveryMarkIsExplained(t *testing.T) {
 	page, err := os.ReadFile("../docs/load.md")
 	if err != nil {

@@ -25,11 +25,11 @@ type SearchOptions struct {
 	// Highest is the highest rate that may be tried. 0 means that only the generator's own ceiling
 	// limits the rate.
 	Highest float64
-	// Resolution ends the search when a sustained and an unsustained rate are this close, as a
-	// share of the rate. 0 means 0.01.
+	// Resolution is a share of the rate. The search ends when a sustained and an unsustained rate
+	// are this close to each other. 0 means 0.01.
 	Resolution float64
-	// Growth is the largest growth of the backlog that is regarded as noise, as a share of the
-	// rate. 0 means 0.005.
+	// Growth is a share of the rate. If the backlog grows by no more than this share of the tuples,
+	// the growth is regarded as noise. 0 means 0.005.
 	Growth float64
 	// Latency is the highest 99th percentile of latency that a sustained rate may have. 0 means no
 	// limit.
@@ -114,12 +114,13 @@ type SearchResult struct {
 	// Attempts is the number of rates that the search began to confirm. All but the last of them
 	// failed a trial.
 	Attempts int `json:"confirm_attempts"`
-	// SureShare is a share of trials, from 0 to 1. With 95 % confidence, at least this share of the
-	// trials at the sustained rate succeeds.
+	// SureShare is a share of trials, from 0 to 1. With 95 % confidence, at least this share of all
+	// trials at the sustained rate would succeed.
 	SureShare float64  `json:"sure_share"`
 	Arrivals  Arrivals `json:"arrivals"`
 	Trials    []Trial  `json:"trials"` // in the order in which they were made
-	// Marks are the marks of Search.Mark. The marks of a trial's sender are with the trial.
+	// Marks are the marks that were made by Search.Mark. The marks of a trial's sender are in the
+	// Trial.
 	Marks []Marked `json:"marks,omitempty"`
 }
 
@@ -202,10 +203,10 @@ func (s *Search) Done(ids ...uint64) {
 // sinks and for callers of Done. Any goroutine may call it.
 func (s *Search) Mark(mark Mark, text string) { s.marks.make(mark, 1, "%s", text) }
 
-// Run measures the generator's ceiling. It brackets the engine's limit, narrows the bracket and
-// confirms the rate that it found. Then it makes short trials at shares of that rate, which show
-// how latency grows with load. If the generator or a sink fails, Run returns the error and what was
-// found before it.
+// Run first measures the generator's ceiling. Then it brackets the engine's limit, narrows the
+// bracket, and confirms the rate that it found. At the end it makes short trials at lower rates,
+// which show how latency grows with load. If the generator or a sink fails, Run returns the error
+// and what was found before it.
 func (s *Search) Run(ctx context.Context) (SearchResult, error) {
 	defer s.close()
 	err := s.run(ctx)
@@ -251,7 +252,7 @@ func (s *Search) quick() time.Duration { return max(time.Second, s.o.Trial/3) }
 // known. If hi is infinite, no unsustained rate is known.
 type bracket struct {
 	lo, hi float64
-	hint   float64 // the rate that came out when more went in, perhaps the limit; 0: not known
+	hint   float64 // the rate that came out when more went in, so perhaps the limit; 0: unknown
 	by     string  // what limits the rate to hi: ByEngine and so on
 	why    []Reason
 }
@@ -345,7 +346,7 @@ const confirming = "confirm"
 // confirmed rate. The argument confirmed is the number of trials that were made at that rate, all
 // with success. The argument attempts is the number of rates that the search began to confirm. Each
 // attempt is another chance to succeed by luck. So attempt m may err only in one of 20·m·(m+1)
-// cases, which adds up to one in 20 over all attempts.
+// cases. The sum of 1/(20·m·(m+1)) over all m is 1/20.
 func sureShare(confirmed, attempts int) float64 {
 	if confirmed == 0 {
 		return 0
@@ -380,11 +381,11 @@ func (b *bracket) learn(rate float64, v Verdict) {
 }
 
 // next returns the rate to try within the bracket. Without a hint, this is the middle. With a hint,
-// the engine's limit is near the hint, and rates up to the limit plus growth count as sustained. So
-// the sustained rates probably end at the hint plus growth, the edge. next first tries one rate on
-// each side of the edge. These two rates are so close that the search ends if one is sustained and
-// the other is not. After that, next moves away from the edge in steps that double, but never
-// beyond the middle of the bracket.
+// the engine's limit is near the hint. A rate that exceeds the limit by no more than growth is
+// still sustained. So the sustained rates probably end at hint·(1+growth), which is called the edge
+// here. next first tries one rate on each side of the edge. These two rates are so close that the
+// search ends if one is sustained and the other is not. After that, next moves away from the edge
+// in steps that double, but never beyond the middle of the bracket.
 func (b *bracket) next(resolution, growth float64) float64 {
 	middle := math.Sqrt(b.lo * b.hi)
 	if b.hint == 0 {

@@ -17,7 +17,7 @@ import (
 type simulated struct {
 	serve    server
 	loses    func(rate float64) bool
-	capacity float64 // capacity of the generator; 0 means enough
+	capacity float64 // highest rate of the generator; 0: no limit
 }
 
 // observe computes what a trial of the engine would observe. It does not wait.
@@ -156,8 +156,8 @@ func TestSearchFindsKnownLimits(t *testing.T) {
 				t.Errorf("sustained %.0f by %s, want %.0f by %s\n%s",
 					r.Sustained, r.LimitedBy, test.want, test.by, r.Answer())
 			}
-			// If the backlog grows, the latency grows too. If one is just within its limit, the
-			// search may name only the other.
+			// If the backlog grows, the latency grows too. If one of them is just within its limit,
+			// the search may name only the other.
 			if test.why != "" && !slices.Contains(r.Why, test.why) &&
 				!(test.why == BacklogGrows && slices.Contains(r.Why, LatencyGrows)) {
 				t.Errorf("why %v, want %s", r.Why, test.why)
@@ -304,8 +304,8 @@ func TestSearchKeepsToALatency(t *testing.T) {
 	if err != nil || math.Abs(r.Sustained-70_000) > 710 || !slices.Contains(r.Why, LatencyTooHigh) {
 		t.Errorf("sustained %.0f, %v, %v", r.Sustained, r.Why, err)
 	}
-	// Reported results come from trials of full length, after a full warm-up. Trials that only look
-	// for where to begin, or fill the curve, are short.
+	// Reported results come from trials of full length, after a full warm-up. The trials that
+	// bracket the limit, and those of the curve, are short.
 	full := lengths[[2]time.Duration{time.Second, 5 * time.Second}]
 	short := lengths[[2]time.Duration{500 * time.Millisecond, 5 * time.Second / 3}]
 	if full < 5 || full+short != len(r.Trials) {
@@ -465,7 +465,7 @@ func TestSearchOfARealEngine(t *testing.T) {
 				if wait := time.Until(due); wait > 0 {
 					time.Sleep(wait)
 				} else if wait < -50*time.Millisecond {
-					begun, served = time.Now(), 0 // no credit for time without work
+					begun, served = time.Now(), 0 // time without work does not count
 				}
 				served++
 				s.Done(id)

@@ -48,9 +48,9 @@ type SenderOptions struct {
 
 	// LateAfter is how long after its due time a tuple is regarded as late. 0 means 10 µs.
 	LateAfter time.Duration
-	// CatchUp limits how fast late tuples are sent. A thread first sends a burst of what is due in
-	// CatchUp milliseconds. After that it sends CatchUp times as fast as tuples were due. Give 1 or
-	// more; 0 means 4.
+	// CatchUp limits how fast late tuples are sent. A thread that is late first sends a burst: the
+	// tuples that are due in CatchUp milliseconds. After that it sends CatchUp times as fast as
+	// tuples were due. It must be at least 1; 0 means 4.
 	CatchUp float64
 	// GiveUp is how late a tuple may be and still be sent. Later tuples are skipped and counted.
 	// GiveUp is also how long the sender waits, at the end of the schedule, for an engine that does
@@ -109,7 +109,7 @@ type SenderResult struct {
 	Scheduled uint64
 	Sent      uint64
 	Skipped   uint64 // not sent because they were too late
-	Unsent    uint64 // given up at the end, or when the run was interrupted
+	Unsent    uint64 // not sent by the end of the run, or before it was interrupted
 	Lateness
 
 	BlockedSends uint64        // offers of which the engine did not take all tuples
@@ -239,7 +239,7 @@ func (s *Sender) result(start uint64, interrupted bool) SenderResult {
 		r.Scheduled += t.scheduled
 		r.Sent += t.sent.Load()
 		r.Skipped += t.skipped
-		// The thread marked its first skipped tuple at once. Here the rest are marked.
+		// The thread marked its first skipped tuple when it skipped it. Mark the rest now.
 		s.marks.make(Behind, t.skipped-min(t.skipped, 1), "tuples were skipped")
 		r.Unsent += t.unsent
 		r.Lateness.add(t.late)

@@ -132,16 +132,16 @@ func (t *sendThread) run(start uint64) error {
 	return err
 }
 
-// maxCredit_s limits how much of one pause counts as time to catch up (see follow). A thread that
-// did not run for a second has to send the tuples of a second, and must not send all of them to the
-// engine at once.
+// maxCredit_s limits how far one pause lets allowed advance (see follow). A thread that did not run
+// for a second has to send the tuples of a second, and must not send all of them to the engine at
+// once.
 const maxCredit_s = 1e-3
 
 // follow sends each tuple when it is due.
 //
-// follow uses two times. One is the counter. The other, allowed, follows the counter, and is behind
-// it only when the thread is late. While the thread is late, allowed advances at most CatchUp times
-// as fast as the counter. A tuple may be sent once allowed has reached the tuple's due time.
+// follow uses two times. One is the counter. The other is the variable allowed, which is behind the
+// counter only when the thread is late. While the thread is late, allowed advances at most CatchUp
+// times as fast as the counter. A tuple may be sent once allowed has reached the tuple's due time.
 func (t *sendThread) follow(start uint64) error {
 	o, clock := &t.sender.o, t.sender.clock
 	hz := clock.Frequency_hz()
@@ -166,7 +166,7 @@ func (t *sendThread) follow(start uint64) error {
 	allowed := looked
 	for more {
 		if t.stopped.Load() {
-			t.unsent++ // the tuple in hand; later tuples were never due
+			t.unsent++ // the tuple that waits; later ones were not due yet
 			return nil
 		}
 		t.turns.look(looked)
@@ -247,8 +247,8 @@ func (t *sendThread) skip() {
 }
 
 // ahead_s and maxAhead limit which tuples a pacer gets in one call: only tuples that are due within
-// ahead_s, and at most maxAhead. Making and booking one message takes 0.1 to 0.2 µs. For maxAhead
-// messages, this must take less time than a tuple may be late.
+// ahead_s, and at most maxAhead. To make one message and to count its lateness takes 0.1 to 0.2 µs.
+// For maxAhead messages, this must take less time than a tuple may be late.
 const (
 	ahead_s  = 500e-6
 	maxAhead = 16

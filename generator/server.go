@@ -31,9 +31,9 @@ type Server struct {
 // maxWaiting is the largest number of tuples that may wait in a server. The server refuses more.
 const maxWaiting = 4 << 20
 
-// tokenSpan limits the bucket while no tuple waits: it then has at most the tokens of this time. An
-// overload does not show in a trial until these tokens are used up. So the limit is sharper with
-// fewer tokens.
+// tokenSpan limits the bucket while no tuple waits: the bucket then has at most the tokens of this
+// time. In a trial, an overload shows only after these tokens are used up. So fewer tokens make the
+// limit sharper.
 const tokenSpan = time.Millisecond
 
 // ParseServer reads bucket:RATE or bucket:RATE,stall:DURATION/PERIOD.

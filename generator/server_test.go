@@ -40,7 +40,7 @@ func TestServerIsOpenOutsideOfStalls(t *testing.T) {
 	}
 }
 
-// If tuples waited while a server did not run, the server makes up for that time.
+// If tuples waited while this machine did not run the server, the server makes up for that time.
 func TestServerLosesNoTimeWhileSomethingWaits(t *testing.T) {
 	s := Server{Rate: 1000, Stall: 50 * time.Millisecond, Period: time.Second}
 	const ms = time.Millisecond

@@ -26,10 +26,10 @@ type pacer interface {
 	// own clock.
 	paces(Clock) bool
 	// sendAt sends each tuple when it is due, and records in noted when the tuple was sent. Due
-	// times are at most a millisecond ahead. sendAt also records what takes longer than lateAfter,
-	// which is in steps of a counter that makes hz steps a second. noted has one entry more than
-	// there are tuples. If all tuples were taken, the last entry records what happened after the
-	// last tuple.
+	// times are at most a millisecond ahead. sendAt also records what took longer than lateAfter.
+	// lateAfter is in steps of a counter that makes hz steps a second. noted has one entry more
+	// than there are tuples: the last entry records what happened after the last tuple, if all were
+	// taken.
 	sendAt(
 		tuples []Tuple, due []uint64, noted []paced, lateAfter uint64, hz float64,
 	) (taken int, err error)
@@ -44,7 +44,7 @@ type paced struct {
 // These are the bits of paced.before.
 const (
 	waited = 1 << iota // there was time to wait, so the thread has caught up
-	paused             // the thread was kept from reading the counter
+	paused             // the thread did not run for a while
 	slow               // sending the previous tuple took long, and the thread was running
 )
 

@@ -6,9 +6,9 @@ import (
 )
 
 // A spsc is a bounded queue between one producer and one consumer. Either side may wait for the
-// other side. Each side writes only its own fields, and keeps a copy of what it has read from the
-// other side. It reads the other side's fields again only when the queue seems full or empty by the
-// copy. Until then, only the cache lines of values move between cores.
+// other side. Each side writes only its own fields, and keeps a copy of the other side's position.
+// It reads that position again only when the queue seems full or empty according to the copy. Until
+// then, only the cache lines with the values move between cores.
 type spsc[T any] struct {
 	slots []T
 	mask  uint64
@@ -130,7 +130,7 @@ func (s *sleeper) sleep(awake func() bool) {
 		runtime.Gosched()
 	}
 	s.asleep.Store(true)
-	if awake() { // the other side may have come after the last poll, and seen asleep still false
+	if awake() { // before it saw asleep, the other side may have acted
 		s.asleep.Store(false)
 		return
 	}

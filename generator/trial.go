@@ -18,7 +18,7 @@ const (
 	generatorRetries = 2
 	// busyRetries is how often a rate is tried again if this machine was so busy that it sent
 	// tuples late: the engine may have been delayed, too. While a rate is confirmed, such a trial
-	// is never repeated, because repeating only failures would favour success.
+	// is never repeated: only failures would get a second try, and this would favour success.
 	busyRetries = 1
 )
 

@@ -275,7 +275,7 @@ func TestSlowReceiver(t *testing.T) {
 			Notice: says.say,
 		},
 		ReceiverOptions{Bucket: 50, Handle: func(int, *Bucket) {
-			if buckets++; buckets < 200 { // takes 1 s or more for the first tenth of the tuples
+			if buckets++; buckets < 200 { // the first tenth of the tuples takes 1 s or more
 				time.Sleep(5 * time.Millisecond)
 			}
 		}})

@@ -105,8 +105,8 @@ func (t *Tuples) LoadDelimited(r io.Reader) error {
 }
 
 // Advertisements returns n JSON tuples of size bytes each, the events of an advertising stream.
-// They are for users who have no tuples of their own. A body of 265 bytes with its prefix of 12
-// bytes makes 277 bytes, the size of a tuple in streaming benchmarks.
+// They are for users who have no tuples of their own. With a size of 265, a body and its prefix of
+// 12 bytes have 277 bytes, which is the size of a tuple in streaming benchmarks.
 func Advertisements(n, size int, seed uint64) (*Tuples, error) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	id := func() string {

@@ -8,7 +8,8 @@ package generator
 #include <string.h>
 #include <zmq.h>
 
-// A cp_puller keeps a message that did not fit into the last bucket.
+// A cp_puller keeps a message that did not fit into the last bucket, until the next call of
+// cp_receive.
 typedef struct {
 	zmq_msg_t msg;
 	int pending;
@@ -163,7 +164,7 @@ func (s *socket) monitor(notify onPeers) error {
 				established++
 				notify(false)
 			case event == zmq4.EVENT_DISCONNECTED && established > 0:
-				// At 0, the connection that ended was never established.
+				// If established is 0, the connection that ended had never been established.
 				established--
 				notify(true)
 			case event == zmq4.EVENT_MONITOR_STOPPED, event < 0:

@@ -219,7 +219,7 @@ func TestHighWaterMarkBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer push.socket.close()
-	if err := push.socket.set(lingerOption, 0); err != nil { // nobody will receive what was taken
+	if err := push.socket.set(lingerOption, 0); err != nil { // nobody will receive the rest
 		t.Fatal(err)
 	}
 	body, taken := make([]byte, MaxTuple), 0

@@ -131,8 +131,8 @@ type Channel struct {
 	_ [48]byte // fills a Channel up to channelBytes
 }
 
-// channelBytes is a size of the runtime's allocator that is a multiple of a cache line. So every
-// Channel begins at a cache line.
+// channelBytes is one of the sizes in which the Go runtime allocates memory, and a multiple of a
+// cache line. So every Channel begins at a cache line.
 const channelBytes = 320
 
 const (

@@ -58,6 +58,6 @@ func (c *Channel) giveCell(place *countPlace, to uintptr) {
 	} else {
 		to = sharedPlace
 	}
-	// Assembly that sees the goroutine also sees its cells.
+	// This store comes last, so assembly that sees the goroutine also sees its cells.
 	atomic.StoreUintptr(&place.goroutine, to)
 }

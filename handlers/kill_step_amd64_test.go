@@ -321,8 +321,8 @@ func (p *play) stepOther(c call) {
 	p.step(c)
 }
 
-// A plain test leaves out most situations that take long and run code that many cases share. The
-// bar leaves out nothing.
+// Some situations take long and only run code that other cases run too. This test leaves out most
+// of them. TestBarKillAfterEachInstruction leaves out nothing.
 func TestKillAfterEachInstruction(t *testing.T) { killAfterEachInstruction(t, false, 1) }
 
 func TestBarKillAfterEachInstruction(t *testing.T) {

@@ -27,9 +27,9 @@ func (c *Channel) alone(processor int) bool {
 // share makes the processors share the shards, because somebody raised GOMAXPROCS above the number
 // of shards after the channel was opened. From then on every writer uses a locked operation.
 //
-// A writer that is pinned now may still write without one, so share must wait for it. It calls
-// runtime.ReadMemStats, which stops the world, because the world stops only when no goroutine is
-// pinned.
+// A writer that is pinned now may still write without a locked operation, so share must wait until
+// no goroutine is pinned. For this it calls runtime.ReadMemStats, which stops all goroutines: the
+// runtime can stop them only when none is pinned.
 func (c *Channel) share() {
 	c.changes.Lock()
 	defer c.changes.Unlock()

@@ -13,8 +13,8 @@ const (
 	// MaxRows is the largest number of rows in a block.
 	MaxRows = 1 << 16
 
-	// BlockOverhead is the largest number of bytes that a block takes in addition to its rows, at 8
-	// bytes for each word.
+	// BlockOverhead is by how many bytes a block may be longer than its rows, in which each word
+	// has 8 bytes.
 	BlockOverhead = blockHeaderSize
 
 	// maxShard is the highest shard number.

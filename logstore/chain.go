@@ -131,7 +131,7 @@ func readLink(s Segment) (link, error) {
 		l.then = e.then
 	}
 	if l.print, err = TakeFingerprint(file, st.Size()); errors.Is(err, io.EOF) {
-		return l, nil // the file was just cut
+		return l, nil // the file has become shorter meanwhile
 	}
 	return l, err
 }

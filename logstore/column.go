@@ -25,7 +25,7 @@ const (
 	columnDelta  = 1 // the first value, then differences in units of a quantum
 	columnFrames = 2 // the smallest value of every 64, and each value's distance from it
 	columnMerged = 3 // each value's source, and its distance from that source's previous value
-	// the smallest value of every 64, and which of the next 63 values, not seen yet, comes next
+	// the smallest value of every 64, and the order in which it and the next 63 numbers occur
 	columnShuffled = 4
 )
 

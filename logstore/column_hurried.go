@@ -99,8 +99,9 @@ func (e *columnEncoder) differences(column columnView, quantum uint64) (
 	return d, least, most
 }
 
-// packedShape returns a shape with few high parts: at most 2 more low bits than nearly all numbers
-// of the sample need. sample is sorted as signed numbers. All numbers lie between least and most.
+// packedShape returns a shape in which few numbers have high parts. For this it has up to 2 low
+// bits more than nearly all numbers of the sample need. sample is sorted as signed numbers. All
+// numbers lie between least and most.
 func packedShape(sample []uint64, least, most int64) shape {
 	n := len(sample)
 	base := sample[n/50]

@@ -11,8 +11,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// An encoder that hurries uses for an event at most 0.8 bytes more than its entropy. Random ids are
-// copied as they are: any attempt to pack them would only take time.
+// An encoder that hurries writes at most 0.8 bytes per event more than the event's entropy. Random
+// ids are copied as they are: any attempt to pack them would only take time.
 func TestHurriedBlocksStaySmall(t *testing.T) {
 	for _, name := range dataset.Names() {
 		t.Run(name, func(t *testing.T) {

@@ -302,7 +302,7 @@ func TestShippedVersionsAreRead(t *testing.T) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(readers)) {
 			if name == "segments" && version > 1 {
-				continue // this reader expects a log's first segment
+				continue // this reader accepts only the first segment of a log
 			}
 			rows, damage, err := readers[name](t, data)
 			if err != nil || len(damage) > 0 {

@@ -198,9 +198,9 @@ type rowsOfKind interface {
 
 type rowSlice[R row] []R
 
-// words returns the memory of the rows as 64-bit words. The byte order of files does not depend on
-// the memory's, because a file is written word by word. TestRowsAreWords checks that every row has
-// one word for each column of its kind.
+// words returns the memory of the rows as 64-bit words. Files have the same byte order on every
+// machine, because a file is written word by word. TestRowsAreWords checks that every row has one
+// word for each column of its kind.
 func (s *rowSlice[R]) words() []uint64 {
 	var r R
 	return unsafe.Slice((*uint64)(unsafe.Pointer(unsafe.SliceData(*s))),

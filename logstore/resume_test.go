@@ -69,8 +69,7 @@ func TestResumeReadsLittle(t *testing.T) {
 		t.Fatalf("%d of %d bytes are no little", limit, end)
 	}
 	// The last block is torn. The bytes after it are the rest of an older, longer block, which a
-	// writer could not remove. So the file does not end before the place where the torn block would
-	// end.
+	// writer could not remove. So the file is long enough to contain the whole torn block.
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

@@ -272,7 +272,7 @@ type Method struct {
 	// Times is the ratio of the method's bound to ours, where both have a value. It is 0 for our
 	// own method, and if the two never have a value at the same time.
 	Times float64 `json:"times"`
-	Gaps  int     `json:"gaps"` // bins in which only ours has a value
+	Gaps  int     `json:"gaps"` // bins in which only our method has a value
 }
 
 // Truth compares values with the truth, which is known only for virtual nodes. If the truth is not
@@ -315,7 +315,7 @@ type TrueSpan struct {
 type TrueMethod struct {
 	Name  string `json:"name"`
 	What  string `json:"what"`  // what was compared: moments, tuples, pairs of claims
-	About string `json:"about"` // what its values mean, if not what those of other methods mean
+	About string `json:"about"` // what its values mean, if that differs from other methods
 	Held  Held   `json:"held"`
 }
 
@@ -326,10 +326,12 @@ type Tuple struct {
 	Total   Interval `json:"total"`
 	Verdict Verdict  `json:"verdict"`
 	Steps   []Step   `json:"steps"` // in the order of the path
-	// Pauses are pauses of the JVMs of the path in its time, the longest of them, by their begin.
+	// Pauses are the longest pauses that the JVMs on the path made during the tuple's time, in the
+	// order in which they began.
 	Pauses []Pause `json:"pauses"`
-	// Paused is how much of the time of the steps on the critical path lay in pauses of the JVMs at
-	// their ends. If Paused_known is false, that is not known.
+	// Paused is how much of the time on the critical path lay in pauses. A step lies in a pause
+	// while a JVM pauses in which the step begins or ends. If Paused_known is false, Paused is not
+	// known.
 	Paused       Interval `json:"paused"`
 	Paused_known bool     `json:"paused_known"`
 }

@@ -77,7 +77,7 @@ func (f *from) sums() (s sums) {
 		}
 	}
 	for _, l := range f.a.EndToEnd {
-		if l.Origin == "" { // spans with an origin have the same tuples, but begin earlier
+		if l.Origin == "" { // a span with an Origin has tuples that another span counts
 			s.complete += l.All.Count
 		}
 		s.withheld += l.All.Withheld

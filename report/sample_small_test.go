@@ -75,7 +75,7 @@ func hostileData(seed uint64) *Data {
 }
 
 // pastData has transfers that lead past operators. If short is true, so few operators are left that
-// the graph goes across.
+// the page draws the graph from left to right.
 func pastData(short bool) *Data {
 	d := sampleData(sampleSeed)
 	past := slices.Clone(d.Spans)

@@ -100,7 +100,7 @@ func TestNoMovementIsNotMovement(t *testing.T) {
 		p := newRing(t, policy(channel.Block), linking)
 		s := &p.Shards[0]
 		put(s, 1, 8, 9)
-		setHead(p, 0, 1) // lets "to and fro" visit both of its heads before the wait begins
+		setHead(p, 0, 1) // so that "to and fro" had both of its heads before the wait
 		s.refresh(1)
 		setHead(p, 0, 0)
 		for *s.Tail+2 <= s.Limit {

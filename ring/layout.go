@@ -12,8 +12,8 @@ import (
 
 const (
 	magic = "CP-RING\n"
-	// A ring of version 1 has its switching word always in the control part. Up to version 2, only
-	// one cell of a ring counts events. Readers accept all versions.
+	// In a ring of version 1, the switching word is always in the control part. Up to version 2,
+	// only one cell of a ring counts events. Readers accept all versions.
 	version, firstVersion = 3, 1
 
 	pageBytes = 4096

@@ -284,7 +284,7 @@ var exchanges = []exchange{
 		},
 	},
 	{
-		name: "death", // the kernel publishes the end of the lock
+		name: "death", // a dead program's lock ends: the kernel publishes that
 		threads: []string{
 			`store c 1; publish? tail 1; publish lock 1`,
 			`wait lock 1; fence; look? tail -> t; pread c -> c`,

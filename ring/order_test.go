@@ -27,8 +27,8 @@ import (
 //	                with later accesses perhaps between the two; take X -> r: plain accesses
 //	fence           a fence
 //
-// X[v] is place v mod places of X. An operation with "?" need not be ordered for this exchange: see
-// weakenings.
+// X[v] is place v mod places of X. A "?" at an operation means that this exchange also works
+// without the operation's order: see weakenings.
 const places = 2
 
 // A step is one access of a program.

@@ -164,8 +164,8 @@ func (r *Reader) oldest(s State) uint64 {
 	return s.Tail - held
 }
 
-// State reads the state of a shard, and checks it. In a Consumer, it is damage if somebody else has
-// moved a head. Errors wrap ErrDamaged or ErrShrunk.
+// State reads the state of a shard, and checks it. If somebody else has moved a head of a
+// Consumer's ring, the ring is damaged. Errors wrap ErrDamaged or ErrShrunk.
 func (r *Reader) State(i int) (State, error) {
 	var s State
 	page := r.shards[i]

@@ -193,8 +193,8 @@ func (d *Directory) readRelation(name string) (*tscratio.Pair, error) {
 				n.Name, node.Epoch)
 		}
 	}
-	// Earlier versions left the length of the first node's name out of the file's name. before is
-	// the name that this version gives to such a file.
+	// Earlier versions did not add the length of the first node's name to the file's name. before
+	// is the name that this version would give to the file.
 	before := strings.Replace(name, pair.A.Name+"--"+pair.B.Name,
 		pairName(pair.A.Name, pair.B.Name), 1)
 	if want := d.Run.PairPath(pair.A, pair.B); want != name && want != before {

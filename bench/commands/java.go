@@ -28,11 +28,11 @@ const (
 	agentSizeLimit  = 2_000_000 // bytes
 )
 
-// recordLimits are the limits of what the agent adds to a record, in ns. If all records are kept,
-// it may add 3 % to a record of Flink with 2 µs of work. If 2 of 1,024 are kept, it may add 2 % to
-// a record of a trivial job, which takes 278 ns of CPU time. It may add 2 % to a tuple of Storm. In
-// the search of docs/engines.md, two cores were busy with 35,013 events a second. Each event was
-// handed over five times, so a tuple takes 11 µs of CPU time.
+// recordLimits are the limits of what the agent adds to a record, in ns. Flink, all records kept: 3
+// % of the 2 µs of work for a record. Flink, 2 of 1,024 records kept: 2 % of the 278 ns of CPU time
+// for a record of a trivial job. Storm: 2 % of the 11 µs of CPU time for a tuple. This time is from
+// the search of docs/engines.md, in which two cores were busy with 35,013 events a second, and each
+// event was handed over five times.
 var recordLimits = map[string]float64{"flink": 60, "flink-sampled": 5.5, "storm": 220}
 
 type benchJavaFlags struct {
@@ -155,8 +155,8 @@ func javaAgentBars(result bench.JavaResult) (bars []proof.Bar) {
 		Limit: agentSizeLimit, Unit: "bytes"}
 	if result.Agent_bytes == 0 {
 		size.Absent = "no cloudprofiler.jar is here: type make java-sdk"
-		// As with timings, only a full run judges that the figure is absent. In make test, make
-		// java-sdk may not have ended yet, and make test-dist judges the size.
+		// Only a full run treats the missing figure as a failure, as with timings. During make
+		// test, make java-sdk may not have built the jar yet. There make test-dist judges its size.
 		size.Timing = true
 	}
 	for _, s := range result.Starts {

@@ -20,13 +20,15 @@ import (
 
 // These are the bars of a soak.
 //
-// Memory: a daemon that wrongly keeps something of every tuple keeps at least an id or a pointer,
-// of 8 bytes. The bar is half of these 8 bytes. Daemons do keep trains, which the bar allows for.
-// The coordinator keeps the trains of the run until the run is collected. An agent keeps the trains
-// that it started, up to a number (tscclient.Config.MaxTrains). A train takes some 500 bytes, and
-// another 500 bytes wait for the garbage collector. A process of the job also runs a NATS server.
-// The memory of this server takes longer to settle than a soak lasts. But such a process logs each
-// tuple at least twice, which takes 32 bytes. The bar of a job's process is half of these 32 bytes.
+// Memory: if a daemon wrongly keeps something for every tuple, it keeps at least an id or a
+// pointer, which has 8 bytes. The bar is half of that: 4 bytes a tuple. In addition, the bar allows
+// for the trains that daemons rightly keep. The coordinator keeps the trains of the run until the
+// run is collected. An agent keeps the trains that it started, up to a number
+// (tscclient.Config.MaxTrains). A train takes some 500 bytes, and another 500 bytes wait for the
+// garbage collector. A process of the job also runs a NATS server, whose memory takes longer to
+// settle than a soak lasts. So its bar is higher. If it wrongly kept the events that it logs, it
+// would keep at least two for each tuple, which take 32 bytes. The bar is half of that: 16 bytes a
+// tuple.
 //
 // Bounds: a period's bound is a median over thousands of durations. The bound depends on the trains
 // of the surrounding ten seconds. If other load delays these trains, the bound may be half as wide

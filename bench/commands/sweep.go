@@ -89,7 +89,7 @@ that are measured one at a time.`,
 func barsOfSweep(r bench.SweepResult) (bars []proof.Bar) {
 	name := fmt.Sprintf("sweep of %d clients, %d exchanges each way", r.Clients, r.Exchanges)
 	absent := ""
-	if len(r.Lost) > 0 { // nodes that get no core for seconds are regarded as silent
+	if len(r.Lost) > 0 { // a node that gets no core for seconds seems to be silent
 		absent = fmt.Sprintf("%d pairs were not measured", len(r.Lost))
 	}
 	if r.Alone_ns > 0 {

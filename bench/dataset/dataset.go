@@ -88,7 +88,8 @@ func New(name string, seed uint64) (*Set, error) {
 	return s, nil
 }
 
-// Fill writes the next len(counters) records of the stream; ids must be as long.
+// Fill writes the next len(counters) records of the stream. ids must have the same length as
+// counters.
 func (s *Set) Fill(counters, ids []uint64) {
 	for i := range counters {
 		if s.started {

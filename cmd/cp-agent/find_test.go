@@ -18,8 +18,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/cli"
 )
 
-// "cprof find" finds the node on which a program has a channel open, and nodes by what they are,
-// from any node's agent.
+// "cprof find" can ask the agent of any node. It finds the node on which a program has a channel
+// open, and it finds nodes by their facts.
 func TestFindInAFleet(t *testing.T) {
 	t.Setenv(droppedVariable, "")
 	config := coordinator.DefaultConfig()
@@ -61,7 +61,7 @@ func TestFindInAFleet(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer link.Close()
-	waitFor(t, "the graph", func() bool { // a search before would ask nodes without neighbours
+	waitFor(t, "the graph", func() bool { // until then, nodes have no neighbours to ask
 		var m coordinator.Matrix
 		if err := link.Ask(t.Context(), coordinator.AskNodes, nil, &m); err != nil {
 			t.Fatal(err)

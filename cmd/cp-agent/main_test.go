@@ -29,8 +29,8 @@ import (
 
 const roleVariable = "CLOUDPROFILER_CP_AGENT_TEST"
 
-// roles maps a value of roleVariable to what this test program does in another process, where it is
-// not the agent.
+// roles maps values of roleVariable to functions. If a test starts this program with such a value,
+// the program runs the function instead of the agent.
 var roles = map[string]func(){}
 
 func TestMain(m *testing.M) {

@@ -29,7 +29,7 @@ const (
 
 func init() {
 	roles[filteredAgent] = func() {
-		if _, again := os.LookupEnv(droppedVariable); !again { // if so, the filter is inherited
+		if _, again := os.LookupEnv(droppedVariable); !again { // if so, it inherited it
 			filter()
 		}
 		main()
@@ -40,8 +40,8 @@ func init() {
 	}
 }
 
-// filter limits the system calls of this process. At any other call the kernel sends SIGSYS, at
-// which Go prints the stack and ends the process.
+// filter limits the system calls of this process. At any other call the kernel sends SIGSYS. Go
+// then prints the stack and ends the process.
 func filter() {
 	loadNumber := unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}
 	program := []unix.SockFilter{loadNumber}

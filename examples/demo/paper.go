@@ -19,7 +19,7 @@ import (
 type Paper struct {
 	Exchanges int       // number of exchanges of all pairs
 	RoundTrip uint64    // smallest round trip, in cycles of the node that started it
-	Anchors   []Anchors // one for each pair: from whichever node gives the smaller bound
+	Anchors   []Anchors // one for each pair, started by the node that gives the smaller bound
 }
 
 // Anchors are the two exchanges through which the paper's method relates one pair.

@@ -225,8 +225,9 @@ func (e engine) percentiles(t *testing.T, dir string, answer *analysis.Answer) (
 				r := rows[key]
 				delete(rows, key)
 				lo_ns, hi_ns, _ := ns.Of(p.Interval)
-				// In ns, a rounded percentile lies within the conversion of its interval in cycles,
-				// and contains the conversion of the exact percentile.
+				// The query's percentile in ns must lie within the analysis's percentile, which is
+				// rounded outward, and must contain the exact percentile. Both are converted to ns
+				// here.
 				span := fmt.Sprint(s.From, s.To, s.Kind)
 				rank := max(int(math.Ceil(p.Percent*float64(s.All.Count)/100-1e-9)), 1) - 1
 				most_ns, least_ns, _ := ns.Of(analysis.Interval{Lo_cycles: los[span][rank],

@@ -100,8 +100,8 @@ func (t *trace) finish(a *analysis.Answer) error {
 	return t.w.Flush()
 }
 
-// pauses puts the pauses of each JVM on a track of its node. Pauses that begin before the trace
-// does are left out: a slice has no negative time.
+// pauses puts the pauses of each JVM on a track of its node. Pauses that began before the trace are
+// left out, because the time of a slice cannot be negative.
 func (t *trace) pauses(a *analysis.Answer) {
 	for _, j := range a.JVMs {
 		k := trackKey{node: j.Node, name: "pauses of " + j.Name}

@@ -303,7 +303,7 @@ func ownTime() time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// calls measures a log call by itself. In a loop, a call is cheapest.
+// calls measures log calls in a loop, where a call is cheapest.
 func (f *figures) calls(dir string) error {
 	ch, err := handlers.Open("call#0/start", handlers.Options{
 		Dir: filepath.Join(dir, "calls"), Policy: channel.Overwrite.String(),
