@@ -16,8 +16,9 @@ const AnswerVersion = 2
 //
 // Numbers whose name ends in _cycles are cycles of the reference node. Values that cross nodes are
 // intervals, from lo_cycles to hi_cycles. A counter's reading or an id may need 64 bits, and is a
-// decimal string. Durations and counts are numbers. No measured time is in seconds: divide cycles
-// by the reference's frequency, which is itself an interval, as Reference.Seconds does.
+// decimal string. Durations and counts are numbers. No measured time is in seconds.
+// Reference.Seconds converts cycles to seconds: it divides them by the reference's frequency, which
+// is an interval, too.
 type Answer struct {
 	Version int    `json:"version"`
 	Run     string `json:"run"`
@@ -60,7 +61,8 @@ type Answer struct {
 	// absent where the truth is not known.
 	Held *Held `json:"held,omitempty"`
 
-	// Slowest has the slowest tuples, and after them the slowest of those that were made of others.
+	// Slowest has the paths of the slowest tuples. After them come the paths of the slowest tuples
+	// that were made of other tuples, such as results of windows.
 	Slowest  []TuplePath `json:"slowest,omitempty"`
 	Findings []Finding   `json:"findings,omitempty"`
 	Missing  []Missing   `json:"missing,omitempty"`
@@ -99,8 +101,9 @@ type Node struct {
 type Pair struct {
 	A string `json:"a"`
 	B string `json:"b"`
-	// A reading of B, translated into A's cycles by the direct relation and by third nodes, becomes
-	// an interval. These are the median, the largest and the smallest half-width of such intervals.
+	// A reading of B becomes an interval when it is translated into A's cycles, directly and by way
+	// of third nodes. The next three fields are the median, the largest and the smallest half-width
+	// of such intervals.
 	Bound_cycles    uint64  `json:"bound_cycles"`
 	Worst_cycles    uint64  `json:"worst_cycles"`
 	Best_cycles     uint64  `json:"best_cycles"`
@@ -128,8 +131,9 @@ type Point struct {
 	Tuples     uint64 `json:"tuples"`     // tuples that passed the point
 	Duplicates uint64 `json:"duplicates"` // further events of tuples that had passed already
 	// Lost counts tuples that ended here although a later tuple of the same node reached a later
-	// point. If Undecided is not empty, the true numbers may be smaller than Lost and InFlight.
-	// Tuples in Perhaps are counted only there, but may be lost or in flight, too.
+	// point. If Undecided is not empty, the true numbers may be smaller than Lost and InFlight. The
+	// tuples that Perhaps counts may be lost or in flight, too, but Lost and InFlight do not count
+	// them.
 	Lost uint64 `json:"lost"`
 	// Filtered counts tuples that end here as if a filter dropped them: about the same share of the
 	// tuples ends here all the time, and the share is one in twenty or more. A steady loss looks
@@ -152,8 +156,8 @@ type Point struct {
 	// "xoy x=1 y=4". It is empty if they use no such rule, or several.
 	Rule string `json:"rule,omitempty"`
 
-	// Undecided is the reason if the data do not show which tuples were lost here. At a sink, it is
-	// the reason if the data do not show whether tuples ended here. Otherwise it is empty.
+	// Undecided says why the data do not show which tuples were lost here, or, at a sink, whether
+	// tuples ended here. It is empty if the data show it.
 	Undecided string `json:"undecided,omitempty"`
 
 	PerBin []uint64 `json:"per_bin"` // events in each bin
@@ -182,8 +186,8 @@ type Span struct {
 
 	// Kind is computation (start to end, or recv to send, of one actor), inside (any other span
 	// within an actor), transfer, waiting, gap, or end-to-end. Waiting is a branch that waited at
-	// To until another branch arrived there. Where the bounds do not tell which branch arrived
-	// last, none of those that may be the last waited. A gap spans points that a tuple may have
+	// To until another branch arrived there. If the bounds do not tell which branch arrived last,
+	// no branch that may be the last is called waiting. A gap spans points that a tuple may have
 	// passed without a record, because their logs do not have every tuple. Past names these points.
 	Kind string   `json:"kind"`
 	Past []string `json:"past,omitempty"`
@@ -229,10 +233,10 @@ type Durations struct {
 	// Percentiles are intervals: [percentile of the low ends, percentile of the high ends]. If
 	// there are more than 65,536 durations, the intervals are rounded outward, by at most 1/2048.
 	Percentiles Percentiles `json:"percentiles"`
-	// Chance has the intervals that contain p50 and p99 of infinitely many such durations in 99 of
-	// 100 cases. Ten durations count as one, because tuples that queue behind each other are not
-	// independent. A percentile is absent if there are too few durations to tell. Only Span.All
-	// has Chance.
+	// Chance shows how far chance may move p50 and p99. For each, it has an interval, which in 99
+	// of 100 cases contains the percentile of infinitely many such durations. Tuples that queue
+	// behind each other are not independent, so ten durations are taken as only one. A percentile
+	// is absent if there are too few durations to tell. Only Span.All has Chance.
 	Chance Percentiles `json:"chance,omitempty"`
 	Mean   Interval    `json:"mean"`
 	Min    Interval    `json:"min"`
@@ -270,7 +274,7 @@ type Interval struct {
 
 func intervalOf(s tscratio.Elapsed) Interval { return Interval{s.Lo, s.Hi} }
 
-// Percentiles belong to one set of durations, in rising order.
+// Percentiles are percentiles of one set of durations, in rising order.
 type Percentiles []Percentile
 
 // At returns the given percentile. ok is false if the set does not have it.
@@ -354,8 +358,8 @@ type TuplePath struct {
 	Total  Interval `json:"total"`
 	Passed []Passed `json:"passed"`
 	// Paused is how much of the time of the spans on the critical path lay in pauses of the JVMs at
-	// their ends. Pauses are the longest pauses of these JVMs in the time of the path, at most 100,
-	// in the order of time. Both are absent if no JVM logged pauses.
+	// the ends of these spans. Pauses are the longest pauses of these JVMs in the time of the path,
+	// at most 100, in the order of time. Both are absent if no JVM logged pauses.
 	Paused *Interval   `json:"paused,omitempty"`
 	Pauses []PathPause `json:"pauses,omitempty"`
 }
@@ -369,9 +373,9 @@ type Passed struct {
 	At      Interval `json:"at"`      // time since the path's first event
 	Verdict string   `json:"verdict"`
 
-	// After has the spans that lead to this event from the events directly before it: several where
-	// branches meet. Since is the time since the latest of these events. If the bounds do not tell
-	// which event is the latest, Since is the time since the event with the latest middle.
+	// After has a span from each event directly before this event. Where branches meet, there are
+	// several. Since is the time since the latest of these events. If the bounds do not tell which
+	// event is the latest, Since is the time since the event whose interval has the latest middle.
 	After []Arrival `json:"after,omitempty"`
 	Since *Interval `json:"since,omitempty"`
 	// Paused is how much of Since lay in pauses of the JVMs at its two ends; absent if no JVM

@@ -161,7 +161,7 @@ func (a *assembler) pairs(out *Answer) {
 }
 
 // auditReadings returns the number of readings at which third nodes are checked against each
-// relation. With many nodes the number is small.
+// relation. With many nodes one reading must do, because there are many relations.
 func auditReadings(nodes int) int {
 	if nodes > maxClosed {
 		return 1
@@ -289,7 +289,7 @@ func (a *assembler) findAlone(rank int, at *Point) {
 	}
 }
 
-// unfinished is the word for tuples of which no log shows that they came to an end.
+// unfinished is the word for tuples whose end no log shows.
 func (a *assembler) unfinished() string {
 	if a.graph.lacking != 0 || len(a.in.unseen)+len(a.in.silent) > 0 {
 		return "unfinished or not logged"

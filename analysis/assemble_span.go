@@ -19,7 +19,7 @@ func (a *assembler) spans(out *Answer) {
 		}
 	}
 	slices.SortFunc(keys, func(x, y spanKey) int {
-		// Spans from the origins of tuples that were made of others come last.
+		// Spans that begin at another tuple, of which the tuple was made, come last.
 		return cmp.Or(cmp.Compare(max(x.kind, wholePath), max(y.kind, wholePath)),
 			cmp.Compare(x.from, y.from), cmp.Compare(x.to, y.to), cmp.Compare(x.kind, y.kind))
 	})
@@ -66,7 +66,8 @@ func (a *assembler) spans(out *Answer) {
 }
 
 // doubtJoins marks spans that end where branches meet, if durations of another branch are withheld
-// there. For some tuples, it is then not known which branch came last, and so which of them waited.
+// there. For some tuples, it is then not known which branch came last, and so which branches
+// waited.
 func doubtJoins(spans []Span) {
 	joins, withheld := map[string]bool{}, map[string]uint64{}
 	for i := range spans {
@@ -115,7 +116,8 @@ func (w *worst) text() string {
 	return fmt.Sprintf("durations of %d spans, such as %d from %s,", w.spans, w.most, w.of)
 }
 
-// findWithheld says which durations from origins are withheld, and why.
+// findWithheld adds findings about withheld durations of tuples that were made of other tuples,
+// from the earliest of these to the end. It says how many are withheld, and why.
 func (a *assembler) findWithheld(out *Answer) {
 	withheld, all := map[string]uint64{}, map[string]uint64{}
 	for i := range out.EndToEnd {

@@ -19,7 +19,7 @@ type axis struct {
 }
 
 // bin returns the bin of a reading. ok is false if the reading is more than a bin off the axis. A
-// reading that is less far off counts in the nearest bin, because the mapping is approximate.
+// reading that is closer to the axis gets the nearest bin, because the mapping is approximate.
 func (a *axis) bin(reading uint64) (int, bool) {
 	if a.count == 0 {
 		return 0, false

@@ -6,8 +6,8 @@ const (
 	// deviations99 is a number of standard deviations. In 99 of 100 cases, a normally distributed
 	// value is at most that far from its mean.
 	deviations99 = 2.58
-	// asOne is how many tuples count as one. Tuples that queue behind each other are not
-	// independent.
+	// asOne is the number of tuples that are taken as one independent observation, because tuples
+	// that queue behind each other are not independent.
 	asOne = 10
 )
 
@@ -23,9 +23,9 @@ func (d *distribution) chances(lacking uint64) (all Percentiles) {
 
 func inMilli(percent float64) uint64 { return uint64(math.Round(percent * 1000)) }
 
-// chance is an interval around a percentile. Its distance from the percentile is the distance by
-// which chance may move the percentile. If ends are counted in buckets, the percentile was itself
-// rounded outward by up to a bucket, so the interval is a bucket wider at each end.
+// chance returns the interval within which chance may move a percentile. If the ends of durations
+// are counted in buckets, the percentile was rounded outward by up to a bucket, so the interval is
+// a bucket wider at each end.
 func (d *distribution) chance(percent_milli, lacking uint64) (Interval, bool) {
 	first, last, ok := chanceRanks(percent_milli, d.n, lacking)
 	if !ok {
@@ -40,8 +40,8 @@ func (d *distribution) chance(percent_milli, lacking uint64) (Interval, bool) {
 
 // chanceRanks returns two ranks, counted from 0. In 99 of 100 cases, the percentile of infinitely
 // many durations lies between the durations with these ranks. This is so because the number of
-// durations below the percentile is binomial. Further durations, as many as lacking says, are not
-// known: any number of them may be below the percentile. ok is false if the percentile may lie
+// durations below the percentile is binomial. lacking is the number of further durations that are
+// not known: any number of them may be below the percentile. ok is false if the percentile may lie
 // beyond all n durations.
 func chanceRanks(percent_milli, n, lacking uint64) (first, last uint64, ok bool) {
 	q, all := float64(percent_milli)/100_000, float64(n+lacking)

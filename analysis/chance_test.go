@@ -21,9 +21,9 @@ var shapes = map[string]func(*rand.Rand) float64{
 	},
 }
 
-// drawn makes the span of a run. It has n durations of a shape, multiplied by times, each known to
-// ± bound. If alike is true, every ten durations are equal, as if their tuples had queued behind
-// each other.
+// drawn makes a span of a run. It takes n durations from draw, multiplies them by the parameter
+// times, and gives each the bound ± bound. If alike is true, every ten durations are equal, as if
+// their tuples had queued behind each other.
 func drawn(rng *rand.Rand, n int, alike bool, times float64, bound int64,
 	draw func(*rand.Rand) float64) spanOf {
 	p := newSpanPart(exactValues)

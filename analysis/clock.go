@@ -94,7 +94,7 @@ func (c *clocks) between(v *tscratio.View, from, into string) (of tscratio.Inter
 // chooseReference takes the node that the options name, or else the node that the run names. If
 // neither names one, it takes the node that is related to the most others, and of several such
 // nodes the one with the smallest median bound to the others. In a fleet of more than maxClosed
-// nodes, only the nodes that it was measured with count as others.
+// nodes, only those nodes are considered that the node itself was measured with.
 func (in *input) chooseReference() error {
 	wanted := cmp.Or(in.options.Reference, in.run.Run.Reference)
 	// A node with several epochs is a candidate once for each epoch. If only the node is named, the
@@ -262,9 +262,9 @@ func (t *timer) many(a, b int, xs, ys []uint64,
 	return n, d, nil
 }
 
-// within computes a duration within one node without a relation. slack is added to its bound. On a
-// node other than the reference, the duration is an estimate: the frequencies of the two nodes were
-// measured against two clocks.
+// within computes a duration whose two events are on one node that is not related to the reference.
+// slack is added to its bound. Unless the node is the reference, the duration is an estimate: it is
+// converted by the frequencies of the two nodes, which were measured against two clocks.
 func (t *timer) within(k, a, b int, x, y uint64, slack int64) (tscratio.Duration, error) {
 	if a != b {
 		return tscratio.Duration{}, t.none[k]
@@ -289,8 +289,8 @@ func (t *timer) within(k, a, b int, x, y uint64, slack int64) (tscratio.Duration
 	return d, nil
 }
 
-// ratesOf is how many cycles of the reference pass in a cycle of a node, by their frequencies. It
-// is known only if both frequencies are.
+// ratesOf returns limits of how many cycles of the reference pass in one cycle of a node. They
+// follow from the frequencies of both, and known is false unless both frequencies are known.
 func (in *input) ratesOf(node int) (least, most float64, known bool) {
 	n, r := &in.nodes[node], &in.nodes[in.clocks.reference]
 	least, most = r.FrequencyLo_hz/n.FrequencyHi_hz, r.FrequencyHi_hz/n.FrequencyLo_hz
@@ -353,7 +353,7 @@ func (t *timer) way(k, a, b int) *tscratio.Ways {
 // known has the readings of two nodes that can be placed: each on the other's counter and on the
 // reference's. For any other reading the closure returns an error. Making the error takes a
 // thousand times longer than computing a result, and a program that logs counters of its own making
-// has millions of such readings.
+// has millions of such readings. So known is asked before the closure.
 type known struct {
 	onOther, onReference [2]tscratio.Interval
 }

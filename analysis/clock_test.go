@@ -48,8 +48,8 @@ func TestReferenceIsTheNodeOfSmallestBounds(t *testing.T) {
 	}
 }
 
-// An unordered stamp (channel.Unordered) may be early or late. Intervals that depend on such stamps
-// are widened: durations on one node or between two, and the places of events.
+// An unordered stamp (channel.Unordered) may be early or late. So each interval that depends on
+// such a stamp is wider: the duration on one node or between two, and the place of an event.
 func TestStampsThatOrderNothing(t *testing.T) {
 	_, dir := smallRun(t)
 	in, err := openInput(dir, Options{Reference: "A"})

@@ -258,8 +258,9 @@ func (c *comparer) holdPaper(h *Held, r tscratio.PaperRelation, bound *big.Rat, 
 	return c.hold(h, node, reading, into, at)
 }
 
-// hold compares an interval with the truth. The interval is for what one counter reads while
-// another shows a given reading. Without a truth hold does nothing.
+// hold compares an interval with the truth: at is the interval of what the counter of the node into
+// reads while the counter of node shows the given reading. If the truth is not known, hold does
+// nothing.
 func (c *comparer) hold(h *Held, node string, reading uint64, into string,
 	at tscratio.Interval) *Held {
 	if c.in.options.Truth == nil {
@@ -279,9 +280,9 @@ func (c *comparer) hold(h *Held, node string, reading uint64, into string,
 	return h
 }
 
-// anchored uses the best exchanges before and after the answer's time as the paper's anchors. If
-// there are none before, it uses the first exchange of all. If there are none after, it uses the
-// last.
+// anchored uses the best exchanges before and after the time axis of the answer as the paper's
+// anchors. If there are none before, it uses the first exchange of all. If there are none after, it
+// uses the last.
 func (c *comparer) anchored(exchanges []tscratio.Exchange,
 	answerer string) (tscratio.PaperRelation, error) {
 	begin, ok := c.at(answerer, uint64(c.bins.From_cycles))

@@ -34,7 +34,7 @@ func methodsOf(t *testing.T, a *Answer) map[string]Method {
 	return methods
 }
 
-// The paper's bound is what the paper's anchors around the run give, and grows with the wander
+// The paper's bound follows from the anchors before and after the run, and grows with the wander
 // since the nearer anchor. Our bound is smaller.
 func TestComparesWithAnchors(t *testing.T) {
 	parent := t.TempDir()
@@ -108,7 +108,8 @@ func TestComparesWithClaims(t *testing.T) {
 	if m.Proven || m.Absent != "" {
 		t.Fatalf("%+v", m)
 	}
-	// 1000 + 30 + 10 and 500 + 30 + 10 ns, each rounded up to cycles of the reference.
+	// The bound of A and that of B in ns, each rounded up to cycles of the reference. A bound is
+	// |offset| + dispersion + delay/2.
 	want := int64(math.Ceil(1040*a.Reference.FrequencyHi_hz/1e9) +
 		math.Ceil(540*a.Reference.FrequencyHi_hz/1e9))
 	for b, v := range m.Bounds_cycles {
@@ -129,7 +130,7 @@ func TestComparesWithClaims(t *testing.T) {
 	}
 }
 
-// A claim holds for 10 s, or until the daemon has no source any more.
+// A claim is used for 10 s, or until the daemon has no source any more.
 func TestClaimsGrowOld(t *testing.T) {
 	parent := t.TempDir()
 	if err := simrun.Chain(7, parent, "long", 2, 300, 20); err != nil {

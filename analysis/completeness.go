@@ -116,9 +116,10 @@ func (in *input) lacking(g *graph, told []told) (mask uint64) {
 	return mask
 }
 
-// thinned returns the ranks of points whose logs may lack an event of every tuple. If each tuple
-// had two events at such a point, all of them could seem to have one. A log that lacks at most half
-// as many events as it has cannot hide that: some tuples would still show two events.
+// thinned returns the ranks of points whose logs lack so many events that they may hide
+// repetitions. If every tuple had two events at such a point, the log could still show only one of
+// each. A log that lacks at most half as many events as it has cannot hide that: some tuples would
+// show two events.
 func (in *input) thinned(g *graph, told []told) (mask uint64) {
 	for i := range told {
 		s, t := &in.sources[i], &told[i]
@@ -138,7 +139,7 @@ func (in *input) thinned(g *graph, told []told) (mask uint64) {
 }
 
 // completeness says how many of the tuples that passed a point are in the logs. except is empty, or
-// a rule that chooses tuples by their ids. A log counts as complete if it lacks only tuples that
+// a rule that chooses tuples by their ids. A log is called complete if it lacks only tuples that
 // the rule except does not choose: the logs that it is compared with lack the same tuples.
 func (a *assembler) completeness(rank int, except string) Completeness {
 	if except == "" && a.complete[rank].Kept != "" {
@@ -190,7 +191,7 @@ func (a *assembler) undecided(rank int) string {
 	}
 	for i := range a.told {
 		if s := &a.in.sources[i]; s.keepsLinks() && a.graph.after[rank] != 0 {
-			c = c.with(a.told[i].kept(s)) // others may have been made of the tuples
+			c = c.with(a.told[i].kept(s)) // other tuples may have been made of those at this point
 		}
 	}
 	if n := a.found.points[rank].guessed; n > 0 {
@@ -219,7 +220,7 @@ func (a *assembler) past(from, to int) []string {
 }
 
 // gaps returns, for each rank, the later ranks that a tuple may have reached from there past an
-// unseen point: past names a point between the two.
+// unseen point. These are the ranks for which past names a point between the two.
 func (a *assembler) gaps() []uint64 {
 	all := make([]uint64, len(a.graph.order))
 	for from := range all {

@@ -27,7 +27,8 @@ func (c Critical) String() string { return criticalWords[c] }
 // critical sums up durations that are on critical paths.
 type critical struct {
 	surely, perhaps, unplaced uint64
-	// doubtful is the number of tuples that pointFound.spilled sums up.
+	// doubtful is the number of tuples whose events are in doubt. Their times may have been spent
+	// on any span (see assembler.spilled).
 	doubtful uint64
 	sums
 }
@@ -109,7 +110,7 @@ type judged struct {
 	critical []Critical
 	waited   []bool
 	on       [maxPoints]Critical // by rank: whether the critical path leads over the event
-	last     int                 // index in wholes of the point that the tuple passed last
+	last     int                 // the point that the tuple passed last, as an index of plan.wholes
 	surely   bool                // no other point may be the last
 
 	events  []passage // scratch space

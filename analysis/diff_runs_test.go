@@ -8,8 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// aSide makes a side: one span for each run. The medians of the runs have the mean at and the
-// standard deviation differ, and each is known to ± bound. Chance in the tuples of a run hardly
+// aSide makes a side: one span for each run. The medians of the runs vary around the value at with
+// the standard deviation differ. The bound of each is ± bound. Chance in the tuples of a run hardly
 // moves its median.
 func aSide(rng *rand.Rand, runs int, at, differ float64, bound int64) (spans []spanOf) {
 	for range runs {

@@ -14,8 +14,8 @@ import (
 )
 
 // A change has a verdict only if the durations of both sides are those of the same tuples.
-// Otherwise the reason is given. The worker is slow for three of four tuples. A sample may have
-// only these, or only the others, so two samples would seem to show a change.
+// Otherwise the reason is given. The worker is slow for three of four tuples. If one run samples
+// only slow tuples, and the other only fast ones, a change seems to have happened.
 func TestVerdictOnlyOfTheSameTuples(t *testing.T) {
 	seed.NotUnderRace(t, "TestAnswersEqualOracle analyzes side by side too")
 	rng := seed.Random(t)
@@ -72,7 +72,8 @@ func TestVerdictOnlyOfTheSameTuples(t *testing.T) {
 	slowsampled := answer("slowsampled", 2_000_000, sample("xoy x=3 y=4", rest, worker...))
 	for name, test := range map[string]struct {
 		before, after *Answer
-		// The verdicts about p50: of the worker, and from end to end. None: there is no such row.
+		// The verdicts about p50: of the worker's span, and of the span from end to end. An empty
+		// verdict means that there is no such row.
 		worker, whole Verdict
 		why           string
 	}{
@@ -135,8 +136,8 @@ func TestVerdictOnlyOfTheSameTuples(t *testing.T) {
 	}
 }
 
-// Whether a tuple waited is known only if the logs of all branches have its events. Where it began
-// and ended is known only if no log of a point before or after lacks it.
+// To know whether a tuple waited, the logs of all branches must have its events. To know where it
+// began and ended, the logs of all points before and after must have them.
 func TestPointsThatDecideASet(t *testing.T) {
 	answer := func(kept ...Kept) *Answer {
 		a := &Answer{Run: "x", Spans: []Span{
@@ -174,7 +175,8 @@ func TestPointsThatDecideASet(t *testing.T) {
 	}
 }
 
-// A row whose percentile is withheld stays, and says why. What is not known is null.
+// A row whose percentile is withheld is still listed, and says why. Figures that are not known are
+// null.
 func TestWithheldChange(t *testing.T) {
 	of := func(d Durations) []spanOf { return []spanOf{{&Span{All: d}, "monday", exact}} }
 	known := Durations{Count: 1000, Percentiles: Percentiles{{50, Interval{100, 110}}},

@@ -27,8 +27,8 @@ func TestReceivedBeforeSentIsFound(t *testing.T) {
 	}
 }
 
-// If many tuples were received before they were sent, the answer always names the same ones,
-// whichever worker finds them and in whatever order.
+// If many tuples were received before they were sent, the answer always names the same ones. It
+// matters neither which worker finds them, nor in what order.
 func TestBackwardsAreTheSame(t *testing.T) {
 	const tuples = 40
 	ids := make([]uint64, tuples)
@@ -55,8 +55,8 @@ func TestBackwardsAreTheSame(t *testing.T) {
 }
 
 func TestDisorderAsRFC4737(t *testing.T) {
-	// The ids other and other+1 are of another origin, and in order. A copy has the same id as its
-	// original, and is late only if a greater id came before it.
+	// The ids other and other+1 have another origin than 1 to 6, and are in order. A copy has the
+	// same id as its original, and is late only if a greater id came before it.
 	other := uint64(7) << originShift
 	a := analyze(t, write(t,
 		channelsOf([]uint64{1, 2, 3, 4, 5, 6},
@@ -69,8 +69,8 @@ func TestDisorderAsRFC4737(t *testing.T) {
 	}
 }
 
-// Each writer's ids have their own order. If ids have very many origins, a finding says that their
-// order was not followed.
+// The ids of each writer are checked on their own. If ids have very many origins, a finding says
+// that their order was not checked.
 func TestDisorderOfManyWritersAndOrigins(t *testing.T) {
 	rng := seed.Random(t)
 	nodes, parent := simrun.Nodes(rng, 2), t.TempDir()
@@ -119,7 +119,7 @@ func TestDisorderOfManyWritersAndOrigins(t *testing.T) {
 }
 
 // Events that do not fit into memory go to the scratch file. If they need more than the file's
-// limit, an error says so. The file does not stay.
+// limit, an error says so. The file is deleted in any case.
 func TestScratchIsBounded(t *testing.T) {
 	parent := t.TempDir()
 	if err := simrun.Chain(5, parent, "big", 2, 200_000, 1_000_000); err != nil {

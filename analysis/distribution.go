@@ -10,9 +10,9 @@ import (
 
 // exactValues is the largest number of durations that a distribution keeps exactly. Beyond that it
 // counts durations in buckets whose width is at most 1/2048 of the value, and rounds percentiles
-// outward to bucket edges. HdrHistogram does not fit, for two reasons. It takes no negative values,
-// but the low end of a short duration between nodes may be negative. And it reports the middles of
-// buckets, which are not bounds.
+// outward to bucket edges. The library HdrHistogram would not do, for two reasons. It takes no
+// negative values, but the low end of a short duration between nodes may be negative. And it
+// reports the middles of buckets, which are not bounds.
 const exactValues = 1 << 16
 
 const (
@@ -204,8 +204,8 @@ func (s sum) negative() sum {
 	return sum{hi: -s.hi - int64(borrow), lo: lo}
 }
 
-// float is the sum as a float64, rounded in the last place. The two halves of a negative sum have
-// different signs: adding them as floats would lose small sums.
+// float is the sum as a float64, rounded in the last place. The sum is made positive first: the two
+// halves of a negative sum have different signs, and adding them as floats would lose small sums.
 func (s sum) float() float64 {
 	if s.hi < 0 {
 		return -s.negative().float()
@@ -338,8 +338,8 @@ func (d *distribution) merge(e *distribution) {
 	d.bound.merge(e.bound)
 }
 
-// rankOf is the rank, from 0, of a percentile among n values. It is the smallest rank such that at
-// least that share of the values is not above the value with that rank. percent_milli is in
+// rankOf is the rank, counted from 0, of a percentile among n sorted values: the smallest rank such
+// that at least that share of the values is not above the value with this rank. percent_milli is in
 // thousandths of a percent, so that the result is exact.
 func rankOf(percent_milli uint64, n uint64) uint64 {
 	if n == 0 {

@@ -4,12 +4,12 @@
 //	dir, err := runs.Open("runs/tuesday")
 //	answer, err := analysis.Run(ctx, dir, analysis.Options{})
 //
-// All events of all channels are scattered by id into partitions. What does not fit into the memory
-// budget goes to a scratch file (store.go). The partitions are then gathered one after another: the
-// events of one id are a tuple's path (gather.go, tuple.go). If an id passes a point more than
-// once, its events are shared out among several tuples (repeated.go). Where ids are consecutive,
-// tuples that took the same path are adjacent rows of a table and are measured together (page.go,
-// whole.go, measure.go).
+// All events of all channels are distributed over partitions by their ids. Events that do not fit
+// into the memory budget go to a scratch file (store.go). The partitions are then gathered one
+// after another: the events of one id are a tuple's path (gather.go, tuple.go). If an id passes a
+// point more than once, its events are shared out among several tuples (repeated.go). Where ids are
+// consecutive, tuples that took the same path are adjacent rows of a table and are measured
+// together (page.go, whole.go, measure.go).
 //
 // A hash decides an id's partition, so the first partitions are a sample of the whole run. They
 // show the order in which tuples pass the points of the program (evidence.go, graph.go). The place
@@ -22,9 +22,9 @@
 // Some operators send each tuple on under another id, and log a link. Before the sample is taken,
 // the tuple's events get the id that it began with, so they are one path (renamed.go).
 //
-// Some tuples are made of others, as the result of a window is. Logged links say of which. Their
-// ids are traced back to the original ids in rounds. Each round joins ids by partition, as
-// described above (lineage.go).
+// Some tuples are made of others, as the result of a window is. Logged links say of which. Links
+// are followed in rounds, from the tuples that were made of no others to those that were made of
+// them. Each round joins ids by partition, as described above (lineage.go).
 //
 // A return trip is the way of a tuple to another node and of its acknowledgement back (package
 // returntrip). Return trips are joined separately (returns.go), because their channels are not
@@ -37,8 +37,8 @@
 //
 // The package is one pass from logs to an answer. Its stages share types that no other package
 // should see: input, sources, passages, spans, distributions. So the package is one folder of many
-// small files. They cover what is asked and read (options, input, scatter, store), how tuples are
-// joined (renamed, evidence, nested, ordering, graph, plan, gather, page, tuple, late, whole,
+// small files. The files treat what is asked and read (options, input, scatter, store), how tuples
+// are joined (renamed, evidence, nested, ordering, graph, plan, gather, page, tuple, late, whole,
 // measure, critical, lineage), what is counted (span, distribution, chance, found, steady,
 // completeness, empty, broken), and how the answer is put together (assemble, path, shares,
 // tuple_path, returns, compare, diff). In this package, a source is the log of one ring, and an
@@ -48,14 +48,15 @@
 //
 // Events with equal ids belong to one tuple. If an id occurs again at the point where it first
 // occurred, another tuple begins there. At any other point the repeated event is a duplicate, and
-// the earliest event is used. Where branches of a tuple meet, the last event is used. An event that
-// is repeated is repeated before its id begins again, and its first copy is in the logs. If ids
-// begin again and logs lack events, an event may be taken for another tuple's, and a finding says
-// so. If the events of an id show that a duration may be wrong, it is withheld. All tuples
-// pass two points in the same order; if the data show both orders, the points are parallel. Edges
-// that the user declares (Options.Edges) are added to the graph that is found in the data. If an
-// actor works on tuples only while another does, it may be called by that actor or be a branch. If
-// the data do not show which, nothing that depends on it is called sure (nested.go, ordering.go).
+// the earliest event is used. Where branches of a tuple meet, the last event is used. If an event
+// is repeated, that happens before its id begins again, and its first copy is in the logs. If ids
+// begin again and logs lack events, the event of one tuple may be taken for that of another, and a
+// finding says so. If the events of an id show that a duration may be wrong, it is withheld. All
+// tuples pass two points in the same order; if the data show both orders, the points are parallel.
+// Edges that the user declares (Options.Edges) are added to the graph that is found in the data. If
+// an actor works on tuples only while another actor does, that other actor may have called it, or
+// both may be branches. If the data do not show which, nothing that depends on it is called sure
+// (nested.go, ordering.go).
 //
 // # What it does not do
 //

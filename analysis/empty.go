@@ -55,8 +55,8 @@ func (in *input) findEmpty(g *graph, told []told) {
 	}
 }
 
-// noteUnusable notes that a chosen log cannot be used in full. So the log's point stays a point of
-// the run, even if nothing else is known of it.
+// noteUnusable notes that a chosen log cannot be used in full. The log's point is then listed among
+// the points of the run, even if nothing else is known of it.
 func (in *input) noteUnusable(s logstore.Segment, node string) {
 	if tripOf(s.Channel.Point) == noTrip &&
 		in.options.Filter.channel(node, s.Channel.String(), s.Channel.Point) {

@@ -90,8 +90,8 @@ func harm(t *testing.T, run, node string, change func(*testing.T, string, []byte
 	}
 }
 
-// A point of which no row can be read stays a point of the run. The answer names its log, says that
-// paths may go on there, and does not call a path whole or a tuple lost.
+// If no row of a point can be read, the run still has the point. The answer names its log, says
+// that paths may go on there, and does not call a path whole or a tuple lost.
 func TestALogWithoutRows(t *testing.T) {
 	seed.NotUnderRace(t, "TestAnswersEqualOracle analyzes side by side too")
 	for name, change := range withoutRows {
@@ -109,8 +109,8 @@ func TestALogWithoutRows(t *testing.T) {
 	}
 }
 
-// drop removes ten tuples from the log of B. If B is the node with the harmed log, it removes them
-// from the log of C. So ten tuples seem to end before that node.
+// drop removes ten tuples from the log of B, or, if B is the node with the harmed log, from the log
+// of C. So ten tuples seem to end at the point before.
 func drop(t *testing.T, run, harmed string) {
 	t.Helper()
 	node := "B"
@@ -157,8 +157,8 @@ func checkWithoutRows(t *testing.T, a *Answer, node string, placed bool) {
 	}
 }
 
-// If a channel logged nothing and its log was ended, a note names the channel, and the answer is as
-// certain as without it. If the log was not ended, its rows may be cut off.
+// A channel logged nothing. If its log was ended, a note names the channel, and the answer is as
+// certain as without the channel. If the log was not ended, its rows may be cut off.
 func TestAnUnusedChannel(t *testing.T) {
 	for _, sealed := range []bool{true, false} {
 		channels := channelsOf([]uint64{1, 2, 3}, []uint64{1, 2, 3})

@@ -11,7 +11,7 @@ import (
 // A node that is suspended in the middle of a run becomes two nodes. Each of the two uses only its
 // own relations. Neither gives durations for what was logged between the epochs.
 func TestSuspendedNode(t *testing.T) {
-	// Tuples from slept up to awake are in a segment that belongs to neither epoch.
+	// The tuples from number slept to awake-1 are in a segment that belongs to neither epoch.
 	const tuples, slept, awake = 300, 100, 120
 	rng := seed.Random(t)
 	nodes := simrun.Nodes(rng, 2)

@@ -13,17 +13,16 @@ type evidence struct {
 	both   [][]uint64 // both[p][q]: tuples that pass points p and q
 	tuples int
 
-	// single, firsts and lasts have the orders of two points that tuples show. single is about
-	// tuples with one event at each of the two. For other tuples, firsts has the order of the first
-	// events at both points, and lasts the order of the last events, which may differ. An id that
-	// begins again is only in firsts: even if it has one event at each of two points, these two
-	// events may be of different tuples.
+	// single, firsts and lasts count in which order tuples passed two points. single counts tuples
+	// with one event at each of the two. For tuples with more events, firsts has the order of the
+	// first events at both points, and lasts the order of the last events, which may differ. An id
+	// that begins again is only in firsts: even if it has one event at each of two points, these
+	// two events may be of different tuples.
 	single, firsts, lasts tally
 
 	again uint64 // ids that begin again
-	// passed has a mask of points for each id of the sample that does not begin again: the points
-	// that its tuple passes. several has a mask of those points at which the tuple has more than
-	// one event.
+	// passed has a mask for each id of the sample that does not begin again: the points that its
+	// tuple passes. several has a mask of those points at which the tuple has more than one event.
 	passed, several []uint64
 	// counts has the numbers of events at the points of several, in the order of the points. Those
 	// of tuple i begin at countsOf[i].
@@ -56,8 +55,8 @@ func newEvidence(points int) *evidence {
 // sampleTuples is the number of tuples from which the order is derived.
 const sampleTuples = 20_000
 
-// add adds what one tuple shows by its first and its last event at each point, and by the number of
-// its events there. The slices have the points in the same order.
+// add adds what one tuple shows. first and last are its first and its last event at each point, and
+// counts is the number of its events there. The slices have the points in the same order.
 func (e *evidence) add(t *timer, in *input, first, last []passage, counts []uint8) {
 	e.tuples++
 	var passed, several uint64
@@ -120,7 +119,7 @@ func (c *tally) add(t *timer, p, q int, a, b passage) {
 	}
 }
 
-// votes counts the tuples that show an order of two points, and the tuples that show the opposite.
+// votes counts the tuples that show an order of two points, and those that show the opposite order.
 type votes struct{ surely, surelyNot, middle, middleNot uint64 }
 
 func votesOf(p, q int, tallies ...*tally) (v votes) {
@@ -133,8 +132,9 @@ func votesOf(p, q int, tallies ...*tally) (v votes) {
 	return v
 }
 
-// leastSure decides whether proven orders count: at least one tuple in leastSure must have a proven
-// order. Ids that match by chance may prove a false order, but they are a smaller share.
+// leastSure decides whether the orders that the bounds prove are used: at least one tuple in
+// leastSure must have a proven order. Ids that match by chance may prove a false order, but they
+// are a smaller share.
 const leastSure = 100
 
 // precedes reports whether tuples pass p before q. If tuples pass p and q in both orders, the
@@ -144,11 +144,12 @@ const leastSure = 100
 // together even if an event was repeated later or a repetition was lost. But at a point where
 // branches meet, the first event belongs to the fastest branch, and the last event comes after all
 // branches. So an order that the last events show is believed first. If most tuples have several
-// events at a point, a tuple with one event there does not count: its other event may be lost.
+// events at a point, tuples with one event there are left out: their other events may be lost.
 func (e *evidence) precedes(p, q int, points []point) bool {
 	both, a, b := e.both[p][q], points[p], points[q]
 	if v := votesOf(p, q, &e.lasts); v.surely+v.surelyNot > both/2 {
-		// One vote in 20 may be false: a slow branch may be lost although the others arrive.
+		// Up to one in 20 of these votes may be false: a slow branch may be lost although the
+		// others arrive.
 		const most = 20
 		if v.surelyNot*most <= v.surely || v.surely*most <= v.surelyNot {
 			return v.surely > v.surelyNot
@@ -213,7 +214,7 @@ func (e *evidence) unproven(p, q int, points []point) bool {
 }
 
 // countAt is the number of events of the i-th tuple of passed at a point that the tuple passes. If
-// the events are in several logs, only those in one log count.
+// the events are in several logs, only those in one log are counted.
 func (e *evidence) countAt(i, p int) uint8 {
 	if e.several[i]>>p&1 == 0 {
 		return 1
@@ -232,8 +233,9 @@ func (e *evidence) manyEvents(p int) bool {
 	return several*20 > passed
 }
 
-// manyEvents returns the ranks where many tuples have several events, if paths may begin or go on
-// at points without a place in the graph. Branches that no log shows may arrive at these ranks.
+// manyEvents returns the ranks where many tuples have several events. Branches that no log shows
+// may arrive at these ranks. It returns none unless paths may begin or go on at points without a
+// place in the graph.
 func (g *graph) manyEvents(e *evidence) (mask uint64) {
 	for r, p := range g.order {
 		if g.openEnds && e.manyEvents(p) {
@@ -243,7 +245,8 @@ func (g *graph) manyEvents(e *evidence) (mask uint64) {
 	return mask
 }
 
-// mayJoin reports whether branches of a tuple may meet at a rank: some id has events on several.
+// mayJoin reports whether branches of a tuple may meet at a rank: some id has events at several of
+// the points directly before.
 func (e *evidence) mayJoin(g *graph, rank int) bool {
 	direct := g.direct(g.before[rank], rank)
 	for a := direct; a != 0; a &= a - 1 {
@@ -258,8 +261,9 @@ func (e *evidence) mayJoin(g *graph, rank int) bool {
 
 // merges returns the ranks where branches of a tuple arrive one by one. At such a rank, at least
 // half of the sample's tuples that have branches there have several events. unknown has the ranks
-// of which the sample does not tell whether branches arrive so: logs lack events, or more ids begin
-// again than tuples show branches. thinned has ranks as in input.thinned.
+// at which the sample does not tell whether branches arrive one by one: logs lack events, or the
+// ids that begin again are more than the tuples that show branches. thinned has ranks as in
+// input.thinned.
 func (e *evidence) merges(g *graph, thinned uint64) (found, unknown uint64) {
 	var passed, several [maxPoints]int
 	for i := range e.passed {
@@ -279,9 +283,9 @@ func (e *evidence) merges(g *graph, thinned uint64) (found, unknown uint64) {
 		if n > 0 && 2*several[r] >= n {
 			found |= 1 << r
 		}
-		// Of ids that begin again, the data do not show which events are one tuple's. In a log that
-		// lacks events, the only event of a tuple may be that of any of its branches. In both cases
-		// it is unknown how many branches arrive.
+		// If an id begins again, the data do not show which of its events belong to one tuple. If a
+		// log lacks events, the only event of a tuple there may be that of any of its branches. In
+		// both cases it is unknown how many branches arrive.
 		thin := thinned>>r&1 != 0
 		lacks := g.lacking>>r&1 != 0 && several[r] > 0 || thin
 		if r < len(g.order) && (e.again > uint64(n) || lacks) && e.mayJoin(g, r) ||

@@ -48,7 +48,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// The poison that ends a stream is counted whichever of the stream's tuples are chosen.
+// The poison that ends a stream is counted, no matter which of the stream's tuples are chosen.
 func TestPoisonIsCountedWhateverIsChosen(t *testing.T) {
 	dir := write(t, channelsOf([]uint64{1, 2, 3, poison}, []uint64{1, poison - 1, poison, 2, 3})...)
 	for name, test := range map[string]struct {
@@ -74,7 +74,8 @@ func TestPoisonIsCountedWhateverIsChosen(t *testing.T) {
 	}
 }
 
-// A filter by UTC uses the stamp of UTC in the reference's own logs, and rounds outward.
+// A filter by UTC converts its times by the stamp of UTC in the reference's own logs, and rounds
+// outward.
 func TestFilterByUTC(t *testing.T) {
 	_, dir := smallRun(t)
 	const s = 1_000_000_000 // the simulation's counters begin in 1970; its tuples at 2 s
@@ -97,8 +98,8 @@ func TestFilterByUTC(t *testing.T) {
 	}
 }
 
-// Times of UTC become the widest possible range of cycles. Three things widen the range: the ends
-// of the stamp, the ends of the frequency, and how far a reading may be off.
+// Times in UTC are converted to the widest possible range of cycles. Three things widen the range:
+// the ends of the stamp, the ends of the frequency, and how far a reading may be off.
 func TestUTCIsWidenedOutward(t *testing.T) {
 	const counter = 1_000_000
 	for name, test := range map[string]struct {

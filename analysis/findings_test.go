@@ -114,9 +114,8 @@ func TestFindingsAboutDeclaredEdges(t *testing.T) {
 	}
 }
 
-// A declared edge that contradicts the data takes nothing away: but for the finding about it, the
-// answer is the same as without it. Edges that contradict the data only together are told apart:
-// the first is used.
+// A declared edge that contradicts the data does no harm: but for the finding about it, the answer
+// is the same as without it. If two edges contradict the data only together, the first is used.
 func TestEdgesAgainstTheData(t *testing.T) {
 	const ms = simrun.Hz / 1000
 	dir := write(t, everyTen(0, "source/send", 20, 0), everyTen(1, "work/recv", 20, ms),
@@ -158,7 +157,7 @@ func TestEdgesAgainstTheData(t *testing.T) {
 	}
 }
 
-// If groups of points share no id, a finding says so, and what can be answered.
+// If groups of points share no id, a finding says so, and also says what can be answered.
 func TestGroupsThatShareNoID(t *testing.T) {
 	other := []simrun.Channel{everyTen(1, "b/recv", 20, 1000), everyTen(1, "b/send", 20, 2000)}
 	for i := range other {
@@ -175,8 +174,8 @@ func TestGroupsThatShareNoID(t *testing.T) {
 	}
 }
 
-// Without relations, durations within a node are still answered. On nodes other than the reference
-// they are estimates, by the measured frequencies.
+// Durations within a node are answered even if the nodes are not related. On nodes other than the
+// reference they are estimates, which rest on the measured frequencies.
 func TestDurationsWithinNodesWithoutRelations(t *testing.T) {
 	const took = 12_345_678
 	dir := write(t, everyTen(0, "a/recv", 20, 0), everyTen(0, "a/send", 20, took),
@@ -264,7 +263,7 @@ func TestWindowsThatNeverClose(t *testing.T) {
 	}
 }
 
-// A finding about withheld durations names the one reason that they have.
+// If all withheld durations are withheld for the same reason, a finding names it.
 func TestWhyDurationsAreWithheld(t *testing.T) {
 	const ms = simrun.Hz / 1000
 	again := func() []simrun.Channel { // tuples begin again before they arrive

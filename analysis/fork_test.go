@@ -15,7 +15,8 @@ type forked struct {
 	causes []*forked
 }
 
-// forkJob is a job with forks and joins, and what truly happened in it.
+// forkJob is a job that copies tuples to branches and joins the copies, and what truly happened in
+// it.
 type forkJob struct {
 	nodes    []simrun.Node
 	channels []simrun.Channel

@@ -14,12 +14,12 @@ type found struct {
 	points  []pointFound       // by rank
 	masks   map[uint64]uint64  // how many tuples passed each set of ranks
 	slowest [maxPoints]slowest // by the rank where tuples begin
-	blind   uint64             // tuples that pass points whose order is not known
-	apart   uint64             // a pair of such points, as in plan
+	blind   uint64             // tuples that pass two points whose order is not known
+	apart   uint64             // two such points, as in plan
 	backs   []backwards
 
-	// A child is an id that was made of others, according to a link. childless counts the children
-	// without an event in any log, and born counts the other children.
+	// According to a link, a child is an id that was made of other ids. childless counts the
+	// children without an event in any log, and born counts the other children.
 	childless, born uint64
 
 	overused uint64 // ids that occur too often to identify a tuple
@@ -30,16 +30,16 @@ type pointFound struct {
 	// by node: the last reading of a tuple that reached a later point
 	newest []uint64
 	ended  [][]uint64 // by node: readings at which tuples ended; settle removes those before newest
-	// by bin of the time axis: tuples that nothing followed, and those of them that are in flight
+	// by bin of the time axis: tuples that ended here, and those of them that are in flight
 	endedBins, flyingBins []uint64
 
 	made       uint64 // tuples that passed the point and were made of others
 	unfinished uint64 // tuples counted in made that ended inside an actor
 
 	// guessed counts tuples of which it is not known whether they ended here, because other tuples
-	// have the same ids. perhaps counts those of them that no other field counts as ended here.
+	// have the same ids. Some of them are also counted by a field above; perhaps counts the others.
 	guessed, perhaps uint64
-	// spilled is the time of tuples that begin here and whose events are in doubt.
+	// spilled sums up the end-to-end times of tuples that begin here and whose events are in doubt.
 	spilled critical
 
 	again  uint64 // ids that begin here more than once, each in one log
@@ -69,7 +69,7 @@ type begins struct {
 }
 
 // add adds the log in which a tuple begins. If a channel was opened again after its log had ended,
-// its two logs count as one.
+// its two logs are taken as one.
 func (b *begins) add(in *input, log int32) {
 	if b.onNodes == nil {
 		b.onNodes, b.onNode = append(b.room[:0:2], log), append(b.room[2:2], log)
@@ -85,7 +85,7 @@ func (b *begins) add(in *input, log int32) {
 	}
 }
 
-// beginsAgain counts an id that begins n tuples here.
+// beginsAgain counts an id that begins n times here.
 func (f *pointFound) beginsAgain(b *begins, n int) {
 	for _, logs := range [][]int32{b.onNodes, b.onNode} {
 		slices.Sort(logs)

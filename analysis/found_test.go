@@ -58,7 +58,7 @@ func TestIDsThatBeginTwice(t *testing.T) {
 	}
 }
 
-// Tuples that a later channel did not keep are not called filtered.
+// Tuples that end only because a later channel sampled others are not called filtered.
 func TestSampledIsNotFiltered(t *testing.T) {
 	const tuples = 40_000
 	for handler, want := range map[string]bool{"": true, "downsample n=2": false} {

@@ -59,7 +59,7 @@ type gatherer struct {
 	taken      uint64   // the present tuple's ranks as in plan.taken
 	strayed    uint64   // the present tuple's ranks as in straying
 	shared     bool     // the present tuple's id began several tuples
-	latest     uint64   // no event of the present id is later; 0: the id has no other events
+	latest     uint64   // no event of the present id is later; 0: one tuple has them all
 
 	// passed has a tuple's events by rank. At ranks that are not in the tuple's mask, passed still
 	// has events of earlier tuples.
@@ -192,7 +192,7 @@ type mixed struct {
 }
 
 // several splits a chain with several ids. It sorts the events, because somebody could choose many
-// ids that share one hash. To compare every two of them would take too long.
+// ids that share one hash, and to compare every two of them would take too long.
 func (w *gatherer) several(head uint32, tell func(id uint64, events []passage)) {
 	w.mixed = w.mixed[:0]
 	for i := head; i != 0; i = w.next[i-1] {

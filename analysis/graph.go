@@ -20,14 +20,14 @@ type graph struct {
 	// open[rank] has the ranks that may precede it, although before does not have them. If the
 	// order of two ranks is not proven at all, each is open for the other.
 	open []uint64
-	// called[rank] has the ranks where a tuple may have entered an actor that called the actor of
-	// this rank.
+	// called[rank] belongs to a point of an actor that another actor called. It has the ranks where
+	// a tuple may have entered the calling actor.
 	called []uint64
 	// against[rank] has the ranks that follow it only because declared edges say so: what the data
 	// show is the opposite, or nothing.
 	against []uint64
-	// merges has the ranks where the branches of a tuple arrive one by one, each with an event of
-	// its own.
+	// merges has the ranks where the branches of a tuple arrive one by one, and each arrival is an
+	// event.
 	merges uint64
 	// alone has the ranks of points whose tuples were seen at no other point.
 	alone uint64
@@ -280,7 +280,7 @@ func sorted(precedes [][]bool) (g *graph, circle []int) {
 }
 
 // nextPoint returns the first point that is not taken and that no other such point precedes, or -1.
-// If circles is given, it returns the point in a circle that the fewest others precede.
+// If circles is given, nextPoint chooses among its points the one that the fewest others precede.
 func nextPoint(precedes [][]bool, taken, circles []bool) int {
 	best, least := -1, len(precedes)+1
 	for q := range precedes {
@@ -300,7 +300,7 @@ func nextPoint(precedes [][]bool, taken, circles []bool) int {
 	return best
 }
 
-// inCircles returns, for each point that is not taken, whether it precedes itself over others.
+// inCircles tells for each point that is not taken whether it precedes itself by way of others.
 func inCircles(precedes [][]bool, taken []bool) []bool {
 	n := len(precedes)
 	reaches := matrix(n)

@@ -77,8 +77,8 @@ func (h *Held) Merge(o *Held) {
 	h.MostUsed = max(h.MostUsed, o.MostUsed)
 }
 
-// UsedPercentile is a percentile of the errors in Used, each as a share of the value's bound. 1 is
-// the whole bound. The result is rounded up to a twentieth.
+// UsedPercentile is a percentile of the errors in Used. Each error is a share of its value's bound,
+// so 1 is the whole bound. The result is rounded up to a twentieth.
 func (h *Held) UsedPercentile(percent float64) float64 {
 	var inside, below uint64
 	for _, n := range h.Used {
@@ -145,8 +145,8 @@ func (in *input) hold(p *spanPart, a, b int, elapsed []tscratio.Elapsed, xs, ys 
 	}
 }
 
-// heldInAll sums up all durations of an answer, and adds a finding if some do not contain the
-// truth.
+// heldInAll sums up the comparisons of all durations in an answer with the truth. It adds a finding
+// if some intervals do not contain the truth.
 func (in *input) heldInAll(a *Answer) *Held {
 	if in.options.Truth == nil {
 		return nil

@@ -120,8 +120,8 @@ func chainTruth(nodes []simrun.Node, wrong uint64) func(string, uint64,
 		if from == into {
 			return tscratio.Interval{Lo: reading, Hi: reading}, true
 		}
-		// lo becomes the first moment at which the counter shows the reading, and last becomes the
-		// last such moment.
+		// Two searches find the first moment (lo) and the last moment (last) at which the counter
+		// shows the reading.
 		lo, hi := uint64(0), uint64(1000*simrun.Hz)
 		for lo < hi {
 			if middle := lo + (hi-lo)/2; from.Reading(middle) >= reading {

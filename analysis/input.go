@@ -17,9 +17,9 @@ import (
 const (
 	maxPoints  = 64
 	maxSources = 1<<16 - 1
-	// maxClosed is the largest number of nodes of which all pairs are compared. If the average node
-	// was measured with more others than that, third nodes are not considered, because the number
-	// of paths over them grows with the cube of the nodes.
+	// maxClosed is the largest number of nodes for which all pairs are compared. If the average
+	// node was measured with more others than that, third nodes are not considered, because the
+	// number of paths over them grows with the cube of the nodes.
 	maxClosed = 32
 )
 
@@ -204,7 +204,8 @@ func (in *input) relate(pairs []*tscratio.Pair) error {
 		}
 	}
 	for i, a := range in.nodes {
-		// Nodes that are related to the first node are also related to each other.
+		// Only pairs with the first node are checked: nodes that are related to it are also related
+		// to each other.
 		if i == 1 && len(in.nodes) > maxClosed {
 			break
 		}

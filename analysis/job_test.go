@@ -13,7 +13,7 @@ type job struct {
 	nodes    []simrun.Node
 	channels []simrun.Channel
 	edges    [][2]string
-	// findable says that the data show all edges. For each edge, some tuple must pass both ends. If
+	// findable is true if the data show all edges: for each edge, some tuple passes both ends. If
 	// ids are used twice, there must also be no window and no unlogged event: otherwise the two
 	// tuples of an id may look like one.
 	findable bool

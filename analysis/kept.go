@@ -26,7 +26,7 @@ func (c Completeness) Text() string {
 	return c.Kept.Words() + ": " + c.Because()
 }
 
-// What a channel's name is followed by in a reason of a Completeness.
+// In the reason of a Completeness, one of these phrases follows a channel's name.
 const (
 	keepsOnly     = " keeps only "
 	droppedEvents = " dropped events"
@@ -76,7 +76,8 @@ func enumerated(names []string) string {
 	return fmt.Sprintf("%s and %d others", strings.Join(names[:most-1], ", "), n-most+1)
 }
 
-// ofAll says how many of the run's events are in the logs: what any of its points lacks.
+// ofAll says how many of the run's events are in the logs. It collects what the logs of any point
+// lack.
 func (in *input) ofAll(told []told) Completeness {
 	c := in.ofRun()
 	for i := range told {

@@ -14,8 +14,8 @@ type lacked struct {
 	age  int    // how often the id has begun again since
 }
 
-// doubt has the ranks at which a tuple's event may be another tuple's, or may not be the event that
-// counts. Durations from or to such an event are withheld.
+// doubt has the ranks at which a tuple's event may be another tuple's, or may be the wrong one of
+// several. Durations from or to such an event are withheld.
 type doubt uint64
 
 // of reports whether a span between two ranks is in doubt.
@@ -98,7 +98,7 @@ func (l *lateEvents) add(mask uint64) {
 	}
 }
 
-// lacks returns the ranks after those that a tuple passed, if it has no event there. If the tuple
+// lacks returns the ranks that follow the tuple's points and at which it has no event. If the tuple
 // did not come to an end, it may also lack events where branches meet.
 func (p *plan) lacks(g *graph) (mask uint64) {
 	for rest := p.mask; rest != 0; rest &= rest - 1 {

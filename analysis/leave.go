@@ -10,7 +10,7 @@ import (
 
 // leaveOut drops points and logs if they are more than one answer can distinguish, and notes how
 // many it drops. Nodes choose points in turns. Each node begins with its points that have the most
-// events. So one program with a thousand channels takes nothing from the others.
+// events. So one program with a thousand channels does not push out the points of others.
 func (in *input) leaveOut(rank map[point]int) {
 	sources := make([][]int, len(in.nodes))
 	points := make([][]point, len(in.nodes))

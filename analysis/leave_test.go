@@ -9,8 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// A program with more channels than one answer can tell apart takes no point from other nodes. The
-// answer names what it leaves out.
+// If a program has more channels than one answer can distinguish, other nodes still keep all their
+// points. The answer names what it leaves out.
 func TestMorePointsThanAreToldApart(t *testing.T) {
 	channels := channelsOf([]uint64{1, 2, 3}, []uint64{1, 2, 3})
 	channels[0].Node, channels[1].Node = 1, 1
@@ -41,7 +41,7 @@ func TestMorePointsThanAreToldApart(t *testing.T) {
 	}
 }
 
-// inTurns takes one item of each group in turn. An item of two groups counts once.
+// inTurns takes one item of each group in turn. An item that is in two groups is taken once.
 func TestInTurns(t *testing.T) {
 	groups := [][]int{{1, 2, 3, 4, 5}, {9}, {2, 8}}
 	for most, want := range map[int]map[int]bool{

@@ -11,10 +11,10 @@ import (
 // maxGenerations is the largest number of generations that are followed from an origin to a tuple.
 const maxGenerations = 64
 
-// lineage traces tuples that were made of others back to where those others began. A link names a
+// lineage finds out, for tuples that were made of others, where those others began. A link names a
 // parent and a child: the child was made of the parent. lineage passes origins from parents to
-// children in rounds. A round handles one generation: it joins the generation's origins with the
-// links, one partition at a time.
+// children in rounds. A round is one generation: it joins the generation's origins with the links,
+// one partition at a time.
 type lineage struct {
 	in      *input
 	bits    uint
@@ -27,8 +27,8 @@ type lineage struct {
 	lossy bool
 }
 
-// origin belongs to an id that was made of tuples. It says where the earliest and the latest of
-// these tuples began.
+// origin describes an id that was made of other tuples: where the earliest and the latest of these
+// tuples began.
 type origin struct {
 	id               uint64
 	earliest, latest begun // not known if their source is nowhere

@@ -34,8 +34,8 @@ func TestOneIDForAll(t *testing.T) {
 	}
 }
 
-// Ids that somebody chose to share one hash are joined like other ids: each with its own events,
-// and without a comparison of every two.
+// Somebody may choose many ids that share one hash. They are joined like other ids: each with its
+// own events, and without a comparison of every two.
 func TestIDsOfOneHash(t *testing.T) {
 	const n = 60_000
 	w := &gatherer{}

@@ -74,8 +74,8 @@ const (
 	branches                    // outer and inner each got a copy
 )
 
-// forks decides which orders of points show where tuples flow. precedes begins with all orders that
-// the times show; forks removes from it those that are no flow.
+// forks decides which orders of points are ways that tuples go. At first, precedes has all orders
+// that the times show; forks removes the others from it.
 type forks struct {
 	evidence *evidence
 	points   []point
@@ -96,7 +96,7 @@ func (f *forks) nests(x, y *actor) bool {
 }
 
 // sender returns a point of a third actor that tuples pass before they enter x and y. If there are
-// several, it returns one that no other of them follows; if there are none, -1.
+// several, it returns one that comes last among them; if there are none, -1.
 func (f *forks) sender(x, y *actor) int {
 	best := -1
 	for p, at := range f.points {
@@ -229,7 +229,7 @@ func (f *forks) linked(x, y *actor) bool {
 		})
 }
 
-// declaredKind says whether declared edges make a nesting a call or branches. all are the actors
+// declaredKind says whether declared edges make a nesting a call or branches. all has the actors
 // that are nested in the same outer actor. An edge between the outer actor and an inner one makes a
 // call. An edge from another actor to an inner one makes branches. So does an edge from an inner
 // actor to a point after the outer one.
@@ -293,10 +293,10 @@ func (f *forks) goesElsewhere(n *nesting, all []*actor) bool {
 	return false
 }
 
-// countArrivals decides open nestings by the events at points where branches arrive one by one. If
-// tuples have as many events there as if all nestings were branches, the nesting is branches. If
-// they have only as many as if the outer actor called the inner one, the nesting stays open, and
-// ends is set: it is a call, or the inner branch ends earlier.
+// countArrivals decides open nestings by the events at points where branches arrive one by one. It
+// counts how many events the tuples have there. If there is one for each branch, supposing that all
+// nestings are branches, then the nesting is branches. If there are only as many as with a call,
+// the nesting stays open, and ends is set: it is a call, or the inner branch ends earlier.
 func (f *forks) countArrivals() {
 	isOpen := func(n *nesting) bool { return n.is == open }
 	if !slices.ContainsFunc(f.nestings, isOpen) {
@@ -333,7 +333,8 @@ func (f *forks) countArrivals() {
 	}
 }
 
-// arrivals counts how many branches of a tuple arrive at a point, if each has an event there.
+// arrivals counts how many branches of a tuple arrive at a point, supposing that each has an event
+// there.
 type arrivals struct {
 	graph  *graph
 	byMask map[uint64][]uint8 // by rank, for tuples that pass these points

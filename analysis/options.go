@@ -37,18 +37,17 @@ type Options struct {
 	// Workers is the number of cores to use; 0: all.
 	Workers int
 
-	// Slowest is the number of slowest tuples that are kept with their whole path, and of the
-	// slowest among tuples that were made of others. 0 means 10, and a negative number means none.
-	// If other tuples were made of a slow tuple, only the slow tuple's path under its own id is
-	// kept.
+	// Slowest is the number of slowest tuples whose whole path is kept. The same number is kept of
+	// the slowest tuples that were made of others. 0 means 10, and a negative number means none. If
+	// other tuples were made of a slow tuple, only the slow tuple's path under its own id is kept.
 	Slowest int
 
 	// Edges declare which points follow which, each as actor/point. They are added to the graph
-	// that is found in the data, and decide what is open there. If the data prove the opposite
-	// order, the edge is not used, and a finding says so.
+	// that is found in the data, and decide orders that the data leave open. If the data prove the
+	// opposite order, the edge is not used, and a finding says so.
 	Edges [][2]string
-	// OnlyEdges leaves out of the graph what the data show: points without a declared edge are on
-	// no path. It is for jobs whose graph is known beforehand.
+	// OnlyEdges makes the graph from the declared edges alone, whatever the data show. Points
+	// without a declared edge are then on no path. It is for jobs whose graph is known beforehand.
 	OnlyEdges bool
 
 	Filter Filter
@@ -63,8 +62,8 @@ type Options struct {
 	// being done. It may be nil.
 	Progress func(done float64, what string)
 
-	// Begin, unless it is nil, is called once, before Events and Durations. An error from it ends
-	// the analysis.
+	// Begin is called once, before Events and Durations. If it returns an error, the analysis ends.
+	// It may be nil.
 	Begin func(Basis) error
 
 	// Events is called for every event, and Durations for every duration, one call at a time.
@@ -75,8 +74,8 @@ type Options struct {
 	Events    func(EventRow) error
 	Durations func(DurationRow) error
 
-	// Pauses is called for each pause of a JVM of which all is known, before Events and Durations.
-	// It may be nil. If it returns an error, the analysis ends.
+	// Pauses is called for each pause of a JVM that the logs have as a whole, before Events and
+	// Durations. It may be nil. If it returns an error, the analysis ends.
 	Pauses func(PauseRow) error
 
 	// Links is called for each logged link, which says that the tuple with id child was made of the
@@ -94,8 +93,8 @@ type Filter struct {
 	// reference node. A tuple is chosen if the interval of its begin overlaps that time. If
 	// To_cycles is 0, neither field has an effect.
 	From_cycles, To_cycles uint64
-	// From_utc_ns and To_utc_ns choose in the same way in ns of UTC by the reference node's clock.
-	// If To_utc_ns is 0, neither field has an effect.
+	// From_utc_ns and To_utc_ns choose tuples in the same way, but in ns of UTC by the reference
+	// node's clock. If To_utc_ns is 0, neither field has an effect.
 	From_utc_ns, To_utc_ns int64
 
 	Nodes []string // choose only events on these nodes; empty: on all nodes
@@ -115,8 +114,8 @@ type Basis struct {
 	// Zero_cycles is where the time axis begins, about at the first event.
 	Zero_cycles uint64
 	// Declared_ppm is the largest wander that was declared for any relation, and Used_ppm is the
-	// largest that is used. Both are wanders within a window of Window_s seconds. Used_ppm is
-	// larger than Declared_ppm only if a relation is suspect.
+	// largest that the analysis used. Both are wanders within a window of Window_s seconds.
+	// Used_ppm is larger than Declared_ppm only if a relation is suspect.
 	Declared_ppm, Used_ppm, Window_s float64
 	Relations, Suspect               int
 	// Kept is how many of the run's events are in the logs. Lacks says in words what is lacking.
@@ -156,8 +155,8 @@ type DurationRow struct {
 	Kind     string // as in Span; if the span has an origin, followed by ", earliest" or ", latest"
 	Critical Critical
 	// Whole is true if this is the tuple's duration from its first point to the one that it passed
-	// last. If no point can lie between these two points, this row is also the row of the span
-	// between them, and no row of kind end-to-end follows.
+	// last. If no point can lie between these two points, the span between them has the same
+	// duration. Then this one row tells both, and no row of kind end-to-end follows.
 	Whole bool
 	// Ends are where the two events lie on the reference node's counter. They are set only if Tuple
 	// is 0 and both events can be placed there. For other durations, EventRows place the two

@@ -248,9 +248,9 @@ func (s *oracleSum) merge(o *oracleSum) {
 }
 
 // compareShares checks the order of a path's spans, and the share of each in the end-to-end time.
-// Gaps take a part of that time, but have no share. If lacking is true, some log is unreadable. The
-// answer may then withhold a share, or give a wider interval than the events in the other logs do,
-// and need not call any span surely slower.
+// Gaps take a part of the end-to-end time, but have no share. If lacking is true, some log is
+// unreadable. The answer may then withhold a share, or give a wider interval than the events in the
+// other logs do, and need not call any span surely slower.
 func compareShares(t *testing.T, want *oracleAnswer, total *oracleSum, spans []Span,
 	path Path, gaps []*Span, lacking bool) {
 	t.Helper()
@@ -315,8 +315,8 @@ func compareShares(t *testing.T, want *oracleAnswer, total *oracleSum, spans []S
 	}
 }
 
-// isPath reports whether an answer's path is a given path of the oracle. The two must agree on
-// every event, on its time since the first event, and on its time since the previous event.
+// isPath reports whether a path in an answer is the oracle's path w. The two must agree on every
+// event, on its time since the first event, and on its time since the previous event.
 func (o *oracle) isPath(w oraclePath, got TuplePath) bool {
 	if uint64(got.ID) != w.passed[0].id || got.Total != intervalOf(w.Elapsed) ||
 		len(got.Passed) != len(w.passed) {

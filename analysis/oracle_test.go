@@ -34,7 +34,7 @@ type oracleRing struct {
 type oraclePath struct {
 	tscratio.Elapsed
 	passed []oracleEvent
-	made   bool // the path begins where all tuples were made of others
+	made   bool // whether the path's tuple was made of others: it begins where they did
 }
 
 // oracleSpan names a span. origin is empty for a span between two points. Otherwise it is waiting,
@@ -197,7 +197,7 @@ func (o *oracle) answer() *oracleAnswer {
 	var ends []end
 	guesses, made := a.guesses, map[string]int{}
 	merges := o.merges(byID)
-	doubtful := map[oracleEvent]bool{} // by last event of a made tuple: whether it is in doubt
+	doubtful := map[oracleEvent]bool{} // by last event of a tuple that was made of others
 	begins, finals := map[uint64][]oracleEvent{}, map[uint64][]oracleEvent{}
 	for id, events := range byID {
 		for _, u := range o.tuples(events, merges, a) {

@@ -13,17 +13,19 @@ import (
 type oracleTuple struct {
 	way map[string]oracleEvent
 	n   map[string]int // by point: the number of the tuple's events
-	// The event at these points may belong to an earlier tuple with the same id.
+	// At these points, the event may belong to an earlier tuple with the same id.
 	late map[string]bool
-	// Several events at these points may be the one that counts.
+	// At these points, the tuple has several events, and it is not known which is the right one.
 	unsure map[string]bool
-	// Events at these points may have been taken for those of a later tuple with the same id.
+	// At these points, an event of this tuple may have been taken for one of a later tuple with the
+	// same id.
 	taken  map[string]bool
 	shared bool // its id began several tuples
 	mixed  bool // it may be several tuples, of which the logs lack where they began
 }
 
-// messy reports whether some of the tuple's events may be another tuple's, or the reverse.
+// messy reports whether some of the tuple's events may belong to another tuple, or some of another
+// tuple's events to this one.
 func (u *oracleTuple) messy() bool { return len(u.taken)+len(u.late) > 0 || u.mixed }
 
 // inDoubt reports whether the events at two points may belong to two tuples.

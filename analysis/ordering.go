@@ -90,7 +90,7 @@ func (in *input) findContradicted(e *evidence, p, q int) {
 }
 
 // orderOf returns the order that the evidence and the declared edges show. edges are the declared
-// edges, each from a point to a point. declared has them and what follows from them.
+// edges, each from a point to a point. declared has these orders and those that follow from them.
 func orderOf(e *evidence, points []point, edges [][2]int, declared [][]bool) *ordering {
 	n := len(points)
 	o := &ordering{may: matrix(n)}
@@ -169,10 +169,10 @@ func (in *input) setAside(e *evidence, o *ordering, declared [][]bool) {
 }
 
 // sentBefore reports whether an operator sends tuples on at point q before it ends its work on them
-// at point p. If the operator gives tuples other ids, with the old id at p and the new one at q, q
-// counts as earlier unless the data show that p is: the link between the ids shows where the tuple
-// went. Otherwise, q counts as earlier only if the data show it, p is named end and q is named
-// send.
+// at point p. An operator may give tuples other ids, with the old id at p and the new one at q.
+// Then the link between the ids shows where the tuple went, and q is taken as earlier unless the
+// data show that p is. Otherwise, q is taken as earlier only if the data show it, p is named end
+// and q is named send.
 func (in *input) sentBefore(e *evidence, p, q int) bool {
 	v := votesOf(q, p, &e.single, &e.firsts)
 	for _, h := range in.handed {
@@ -195,8 +195,8 @@ func (in *input) entered(actor string) (mask uint64) {
 	return mask
 }
 
-// setAside sets a point aside. Of the points that precede it, only those in the mask from, and
-// those that precede one of these, still precede it.
+// setAside makes the point p an aside. Of the points that precede p, it keeps only those in the
+// mask from, and those that precede one of these.
 func (o *ordering) setAside(p int, from uint64) {
 	o.asides |= 1 << p
 	keep := from &^ o.asides

@@ -8,8 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// Each bin of time counts what belongs to it: the events of a point, on whatever node they are, and
-// the durations that began in it.
+// Each bin of time has the right numbers: the events of a point, on whatever node they are, and the
+// durations that began in the bin.
 func TestOverTime(t *testing.T) {
 	const tuples = 20_000
 	rng := seed.Random(t)

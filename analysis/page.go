@@ -23,8 +23,8 @@ type page struct {
 	again    []repeat              // events of a row at a rank, after its first
 }
 
-// column has a page's events of one rank. Rows whose mask lacks the rank still have events of
-// earlier pages.
+// column has a page's events of one rank. In rows whose mask lacks the rank, the column still has
+// events of earlier pages.
 type column struct {
 	readings [pageRows]uint64
 	sources  [pageRows]uint16
@@ -138,8 +138,9 @@ type pageRun struct {
 	page uint64
 }
 
-// findPages cuts the partition's runs at pages, and sorts the pieces by page. It returns true only
-// if most events are of the same page as the previous event, and pages are reasonably full.
+// findPages cuts the partition's runs where pages begin, and sorts the pieces by page. It returns
+// true only if most events are of the same page as the previous event, and pages are reasonably
+// full.
 func (w *gatherer) findPages() bool {
 	const leastPageRun, leastPerPage = 16, 64
 	n := 0
@@ -189,8 +190,8 @@ func (w *gatherer) eachPage(tell func(first uint64, p *page)) {
 	}
 }
 
-// leastAlike is the smallest number of rows that are worth measuring together. For fewer rows, the
-// search for what they share takes longer than measuring them together saves.
+// leastAlike is the smallest number of rows that are worth measuring together. With fewer rows, it
+// takes longer to find out that they are alike than to measure them one by one.
 const leastAlike = 8
 
 // tuples measures the tuples of a page.
@@ -226,9 +227,9 @@ func (w *gatherer) tuples(first uint64, p *page) {
 	}
 }
 
-// paths measures the tuples of n rows at once, as path would measure each. The rows must be alike
-// (page.alike), and their plan must treat all tuples alike (plan.alike). Do not call paths if
-// single tuples are exported.
+// paths measures the tuples of n rows at once, with the same result as path has for each. The rows
+// must be alike (page.alike), and their plan must treat all tuples alike (plan.alike). Do not call
+// paths if single tuples are exported.
 func (w *gatherer) paths(first uint64, p *page, row, n int) {
 	plan := w.planOf(p.masks[row])
 	plan.tuples += uint64(n)

@@ -9,8 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// After a page is filled again and again, it has, for each id, exactly the events that were last
-// put into it. It reports adjacent rows as alike if and only if they are.
+// After a page has been cleared and filled again several times, it has, for each id, exactly the
+// events that were last put into it. It reports adjacent rows as alike if and only if they are.
 func TestPageHasWhatIsPutIntoIt(t *testing.T) {
 	seed.NotUnderRace(t, "nothing runs side by side")
 	r := seed.Random(t)

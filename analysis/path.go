@@ -29,7 +29,7 @@ type Path struct {
 	Backwards uint64 `json:"backwards,omitempty"`
 
 	// Whole counts the tuples whose whole path is in the logs, from where they begin to where they
-	// end. Shares are those of these tuples.
+	// end. The shares describe these tuples.
 	Whole uint64 `json:"whole"`
 	// SampledBy is the rule by which the logs of the first and last points chose tuples by their
 	// ids. If it is set, Whole counts only tuples that the rule chose. It is empty if there is no
@@ -48,8 +48,8 @@ type Path struct {
 type RankedSpan struct {
 	Span int `json:"span"` // index in Answer's Spans
 	// Share is the time that tuples spent on this span while it was on their critical path, as a
-	// share of their end-to-end time. Shares are known for all spans of a path or for none. Where
-	// logs do not have every tuple, a share allows for the time of which there is no record.
+	// share of their end-to-end time. Shares are known for all spans of a path or for none. If logs
+	// lack tuples, the interval of a share includes the time that the logs do not show.
 	Share *Share `json:"share,omitempty"`
 	// Surely is true if the span's true share, or its true median, is surely above those of all
 	// spans after it in Path.Spans. This is sure if six things hold: the intervals do not overlap,
@@ -209,8 +209,8 @@ func (a *assembler) wholeTime(mask uint64) (total critical) {
 	return total
 }
 
-// spilled sums up the times of those tuples on a path whose events are in doubt. They may have
-// spent these times on any span.
+// spilled sums up the end-to-end times of those tuples on a path whose events are in doubt. Such a
+// tuple may have spent its time on any span.
 func (a *assembler) spilled(mask uint64) (all critical) {
 	for rest := mask; rest != 0; rest &= rest - 1 {
 		all.merge(&a.found.points[bits.TrailingZeros64(rest)].spilled)

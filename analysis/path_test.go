@@ -108,8 +108,8 @@ func TestWhichSpanIsSurelySlower(t *testing.T) {
 			t.Errorf("by shares, %s: %s", name, diff)
 		}
 	}
-	// If logs lack tuples, no order is proven. The same holds if durations are withheld, and the
-	// medians give the order.
+	// No order is proven if logs lack tuples. If medians give the order, none is proven either if
+	// durations are withheld.
 	apart := []Span{span(20, 29), span(10, 19)}
 	unproven := []RankedSpan{{Span: 0}, {Span: 1}}
 	all := func(*Span) bool { return true }
@@ -131,8 +131,9 @@ func TestWhichSpanIsSurelySlower(t *testing.T) {
 	}
 }
 
-// If a tuple was surely received before it was sent, something that the bounds rest on is false: no
-// span of its path is called surely slow, and the path says why. Other paths keep their order.
+// If a tuple was surely received before it was sent, something that the bounds rest on is false. So
+// no span of the tuple's path is called surely slow, and the path says why. Other paths keep their
+// order.
 func TestNothingIsSureOfWhatWasReceivedBeforeItWasSent(t *testing.T) {
 	const ms = simrun.Hz / 1000
 	late := everyTen(1, "b/recv", 200, ms)

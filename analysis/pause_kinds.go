@@ -1,7 +1,7 @@
 package analysis
 
-// The numbers of operations begin here. TestPauseKindsAreThoseOfTheFormat compares both lists with
-// the format.
+// In the format, the JVM's operations have numbers. The numbers of the two lists below begin here.
+// TestPauseKindsAreThoseOfTheFormat compares both lists with the format.
 const (
 	firstCollection = 1
 	firstOther      = 129
@@ -21,7 +21,7 @@ var collections = []string{
 	"ShenandoahDegeneratedGC", "ShenandoahFullGC",
 }
 
-// otherOperations are others, by number from firstOther on.
+// otherOperations are the JVM's other operations, by number from firstOther on.
 var otherOperations = []string{
 	"Cleanup", "ForceSafepoint", "ClearICs", "ICBufferFull", "CleanClassLoaderDataMetaspaces",
 	"EnableBiasedLocking", "BulkRevokeBias", "DeoptimizeFrame", "RedefineClasses", "ThreadDump",

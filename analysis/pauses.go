@@ -31,8 +31,9 @@ type jvm struct {
 	source int
 	pauses []pause // in the order of time
 	absent uint64  // pauses of which something is not known
-	// reach has what lets a search stop: the largest end of this and all earlier pauses, and the
-	// smallest begin of this and all later ones. Bounds may make neighbours overlap.
+	// These fields let a search stop early, by pause: ended is the largest end of it and all
+	// earlier pauses, and begins is the smallest begin of it and all later ones. Because of the
+	// bounds, neighbours may overlap.
 	ended, begins []uint64
 }
 
@@ -108,8 +109,8 @@ func (t *timer) placePauses(source int, of *told) jvm {
 	return j
 }
 
-// placePause places the moments of one pause. ok is false unless all are there and can be placed,
-// in an order that is possible.
+// placePause places the three moments of one pause. ok is false unless all three are logged and can
+// be placed, in an order that is possible.
 func (t *timer) placePause(source int, events []logstore.Event) (p pause, ok bool) {
 	if len(events) != pauseMoments {
 		return p, false
@@ -222,7 +223,7 @@ func (l *span) mergePaused(m *span) {
 
 // pausesIn notes how much of a tuple's spans lay in pauses of the JVMs at their two ends. root is
 // the tuple's whole path, or nil if that is not known. For the whole path, pausesIn notes the time
-// in pauses of the spans on the critical path. It leaves out spans with an end in doubt.
+// in pauses of the spans on the critical path. It leaves out spans that have an end in doubt.
 func (w *gatherer) pausesIn(p *plan, path *[maxPoints]passage, in doubt, root *planned,
 	all Critical) {
 	var total tscratio.Elapsed
@@ -284,8 +285,8 @@ func addJVM(all []jvmTime, e jvmTime) []jvmTime {
 }
 
 // pausesBetween is how much of the time between two events lay in pauses of the JVMs that logged
-// them. Two JVMs may pause at the same time, so the low end counts only one JVM, and the high end
-// counts all. ok is false if an event cannot be placed.
+// them. Two JVMs may pause at the same time, so the low end includes the pauses of only one JVM,
+// and the high end those of all. ok is false if an event cannot be placed.
 func (t *timer) pausesBetween(from, to *passage) (all tscratio.Elapsed, each []jvmTime, ok bool) {
 	of := t.in.pauses
 	jvms := of.of[from.source]

@@ -21,7 +21,8 @@ type JVM struct {
 	Pauses uint64 `json:"pauses"`
 	Absent uint64 `json:"absent"` // further pauses, of which something is not known
 
-	// Total is the sum of all pauses. Reaching is the part of it before all threads had stopped.
+	// Total is the sum of all pauses. Reaching is the part of it that passed before all threads had
+	// stopped.
 	Total    Interval    `json:"total"`
 	Reaching Interval    `json:"reaching"`
 	Kinds    []PauseKind `json:"kinds"`   // the largest total first
@@ -46,13 +47,14 @@ type Pause struct {
 	Reaching   Interval `json:"reaching"` // until all threads had stopped
 }
 
-// SpanPauses says how much of a span's durations lay in pauses of the JVMs at its two ends. Of a
-// whole path, it is the time of the spans on the critical path. Durations that are withheld, or
-// cannot be placed on the reference's counter, are left out, and so are those from an origin.
+// SpanPauses says how much of a span's durations lay in pauses of the JVMs at its two ends. For a
+// whole path, it sums up the spans on the critical path. It leaves out durations that are withheld,
+// that cannot be placed on the reference's counter, or that begin at another tuple, of which the
+// tuple was made.
 type SpanPauses struct {
 	All PausedTime `json:"all"`
-	// Slowest has the slowest durations by their high ends: one in a hundred, and as many more as
-	// are at most 1/16 shorter.
+	// Slowest describes the slowest durations by their high ends: one in a hundred, and also those
+	// that are at most 1/16 shorter than these.
 	Slowest PausedTime `json:"slowest"`
 }
 
@@ -80,7 +82,7 @@ func (in *input) jvmName(j *jvm) string {
 	return strings.TrimSuffix(in.sources[j.source].name, "/"+pausePoint)
 }
 
-// One duration in slowestShare counts as one of the slowest.
+// One duration in slowestShare is called one of the slowest.
 const slowestShare = 100
 
 // pausesOfSpan sums up a span's durations, and the slowest of them. nil: no JVM logged pauses.

@@ -19,11 +19,11 @@ type PathPause struct {
 	Events     []int    `json:"events"` // indices in Passed of the events that the JVM logged
 }
 
-// maxPathPauses is the number of pauses that a path lists.
+// maxPathPauses is the largest number of pauses that a path lists.
 const maxPathPauses = 100
 
 // tellPausesOf says which pauses lay in the time of a tuple's path, and how much of it they took.
-// spans are those of the tuple's plan, and c says which of them are on the critical path.
+// spans are the spans of the tuple's plan, and c says which of them are on the critical path.
 func (a *assembler) tellPausesOf(w *TuplePath, s slow, spans []planned, c []Critical,
 	at *[maxPoints]passage) {
 	if a.in.pauses == nil {

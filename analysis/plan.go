@@ -8,9 +8,9 @@ type plan struct {
 	tuples uint64
 	spans  []planned // in the order of the ranks where they end
 	wholes []planned // from the first point to each point where the tuple may have ended
-	ends   []int     // ranks in mask that no rank in mask follows, though some rank could
-	starts []int     // ranks in mask that no rank in mask precedes, though some rank could
-	goesOn uint64    // ranks in mask that another rank in mask follows, asides left out
+	ends   []int     // ranks in mask that only ranks outside mask could follow
+	starts []int     // ranks in mask that only ranks outside mask could precede
+	goesOn uint64    // ranks in mask that another rank in mask follows; asides are left out
 	// apart has two ranks whose order is not known, because no tuple of the sample passed both. 0:
 	// there are no such ranks.
 	apart uint64
@@ -19,8 +19,8 @@ type plan struct {
 	// copies is how many events a tuple may have at each rank: as many as branches arrive; nil:
 	// one.
 	copies []uint8
-	// unsure has the ranks where branches arrive one by one and the logs may lack a branch. several
-	// has the ranks where several branches arrive.
+	// unsure has the ranks where branches arrive one by one and the logs may lack the event of a
+	// branch. several has the ranks where several branches arrive.
 	unsure, several doubt
 	// open has for each rank the ranks that may precede it, as in graph; nil: there are none.
 	open []uint64
@@ -47,8 +47,8 @@ type planned struct {
 	// show.
 	lacking, gap bool
 	// open is true if it is not known whether tuples go directly from one rank to the other. rivals
-	// is true if tuples may come to the span's end also from ranks for which the plan has no span
-	// to that end.
+	// is true if tuples may also come to the span's end from other ranks, for which the plan has no
+	// span to that end.
 	open, rivals bool
 	// aside is true if the span leads to an aside (graph.asides): it is on no critical path.
 	aside bool
@@ -191,8 +191,8 @@ func (g *graph) certain(mask uint64) (found uint64) {
 	return found
 }
 
-// callerUnseen reports whether an actor with a given rank may have been called by an actor whose
-// first rank is not given. Then the tuple may have ended elsewhere.
+// callerUnseen reports whether an actor at one of the given ranks may have been called by an actor
+// whose first rank is not given. Then the tuple may have ended elsewhere.
 func (g *graph) callerUnseen(mask uint64) bool {
 	for rest := mask; g.called != nil && rest != 0; rest &= rest - 1 {
 		if g.called[bits.TrailingZeros64(rest)]&^mask != 0 {
@@ -208,7 +208,7 @@ func (p *plan) alike() bool {
 	return (p.chain || p.joins == 0 && len(p.wholes) == 0) && p.unsure|p.several == 0
 }
 
-// oneEach are the doubts about a tuple that has one event at each rank.
+// oneEach returns the doubts about a tuple that has one event at each rank.
 func (p *plan) oneEach() doubts {
 	return doubts{lacksBranch: p.unsure, fitsNoBranches: p.several}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// Progress is reported in order: reading takes the first half, joining the second. A signal stops
-// either half, and the error wraps the signal.
+// Progress is reported in order: reading takes the first half, joining the second. In either half,
+// a signal stops the analysis, and the error wraps the signal.
 func TestProgress(t *testing.T) {
 	parent := t.TempDir()
 	if err := simrun.Chain(5, parent, "chain", 2, 20_000, 1_000_000); err != nil {

@@ -10,9 +10,9 @@ import (
 )
 
 // renamer gives tuples back the ids that they began with. Some operators make exactly one tuple of
-// each tuple, under another id, and log a link. Such a tuple is the same tuple under another id: if
-// its events get the id that it began with, they are one path from source to sink. Windows, joins
-// and forks are no such operators: their tuples stay tuples that were made of others.
+// each tuple, under another id, and log a link. If the new tuple's events get the id that the old
+// tuple began with, the events of both are one path from source to sink. Windows, joins and forks
+// are no such operators: their tuples keep their ids, and are tuples that were made of others.
 type renamer struct {
 	in      *input
 	scratch *scratch
@@ -41,7 +41,8 @@ type handed struct {
 
 // rename changes the ids of events and links from those that operators gave to tuples to those that
 // the tuples began with. It changes nothing if logs lack anything: then an operator may have made
-// more tuples than the links show. If tuples are chosen by ids, rename leaves out the others.
+// more tuples than the links show. If the filter chooses tuples by ids, rename leaves out all other
+// tuples.
 func (in *input) rename(ctx context.Context, s *scratch, all *scattered, axes []axis) error {
 	r := &renamer{in: in, scratch: s, all: all}
 	began := newStore[renamed](s, all.events.bits, 256)
@@ -229,9 +230,9 @@ type passed struct {
 	twice    bool   // the tuple passed one of the points twice
 }
 
-// twice reports whether a tuple would pass a point twice under the id that it began with. Then its
-// events could not be told apart from those of another tuple, so the operators that renamed it are
-// no longer treated as operators that rename.
+// twice reports whether a tuple would pass a point twice under the id that it began with. If so,
+// its events could not be told apart from those of another tuple, so the operators that renamed it
+// are no longer treated as operators that rename tuples.
 func (r *renamer) twice(ctx context.Context, began *store[renamed]) (any bool, err error) {
 	ways := newStore[passed](r.scratch, r.all.events.bits, 256)
 	told := ways.appender()
@@ -368,7 +369,8 @@ func (r *renamer) apply(ctx context.Context, began *store[renamed]) error {
 	return errors.Join(err, byPar.flush(), byKid.flush())
 }
 
-// choosesLater reports whether tuples are chosen by ids once it is known which ids are one tuple's.
+// choosesLater reports whether the filter's choice by ids must wait until it is known which ids are
+// one tuple's.
 func (in *input) choosesLater() bool {
 	return len(in.options.Filter.IDs) > 0 &&
 		slices.ContainsFunc(in.sources, func(s source) bool { return s.keepsLinks() })
@@ -426,8 +428,8 @@ func (r *renamer) choose(ctx context.Context, began *store[renamed], axes []axis
 	return events.flush()
 }
 
-// eachPartition calls do for each partition, with the ids in it that tuples were renamed to, each
-// with the id that the tuple began with.
+// eachPartition calls do for each partition p. The keys of ids are the ids in p that an operator
+// gave to a tuple, and the values are the ids that these tuples began with.
 func (r *renamer) eachPartition(ctx context.Context, began *store[renamed],
 	do func(p int, ids map[uint64]uint64) error) error {
 	var rows []renamed

@@ -54,8 +54,8 @@ func joinedBy(a *Answer) []string {
 	return nil
 }
 
-// Operators send tuples on under other ids, in jobs in which anything else may happen, too. Whether
-// an answer joins the ids or not, every aggregate contains the truth or is withheld.
+// In these jobs, operators send tuples on under other ids, and anything else may happen, too.
+// Whether an answer joins the ids or not, every aggregate contains the truth or is withheld.
 func TestAnswersAboutRenamedTuplesAreTrue(t *testing.T) {
 	told := jobsTried{}
 	for i := 0; i < max(4, 24/seed.Share()) || told.joinedTwice < 3 && i < 300; i++ {
@@ -143,7 +143,7 @@ func TestTupleThatComesBackKeepsItsIDs(t *testing.T) {
 	}
 }
 
-// Each id of a tuple chooses the whole tuple, and only its events count.
+// Each id of a tuple chooses the whole tuple, and only the events of this tuple are counted.
 func TestTupleIsChosenByEachOfItsIDs(t *testing.T) {
 	dir := chain(t, "parse", "join", "count")
 	for _, id := range []uint64{7, 1<<40 | 7, 2<<40 | 7} {

@@ -59,7 +59,8 @@ func (w *gatherer) inOrder(events []passage) (first uint8, mask uint64) {
 	first, w.latest = maxPoints, 0
 	for _, e := range events {
 		c := copied{passage: e, rank: w.rankOf[e.source] & (maxPoints - 1)}
-		// If the node is not related, the node's own readings are used instead: any order will do.
+		// If the node is not related to the reference, the node's own readings are used instead:
+		// any order will do.
 		var err error
 		if c.at, _, err = w.timer.place(int(e.source), e.reading); err != nil {
 			c.at = tscratio.At(e.reading)
@@ -114,7 +115,7 @@ func (w *gatherer) distribute(first uint8, place func(tuple int, rank uint8) *pl
 }
 
 // doubtsOf chooses the events of one of the tuples that share an id, and puts them into w.passed.
-// It returns the ranks at which the chosen event may be another's.
+// It returns the ranks at which the chosen event may belong to another of these tuples.
 func (w *gatherer) doubtsOf(tuple int, first uint8, plan *plan,
 	place func(tuple int, rank uint8) *placed) (d doubts) {
 	again := len(w.beginnings) > 1
@@ -132,7 +133,7 @@ func (w *gatherer) doubtsOf(tuple int, first uint8, plan *plan,
 			}
 		}
 	}
-	// If the log of the first point lacks events, another tuple may begin with one of these.
+	// If the log of the first point lacks events, one of the chosen events may begin another tuple.
 	if again && (len(plan.starts) > 0 || w.graph.lacking>>first&1 != 0) {
 		d[beganUnseen] = doubt(plan.mask) // the events may be those of several tuples
 	}
@@ -142,10 +143,10 @@ func (w *gatherer) doubtsOf(tuple int, first uint8, plan *plan,
 	return d
 }
 
-// straying returns the ranks at which a later tuple may have taken an event of this tuple. At such
-// a rank, this tuple has no event, although it went on to later points. The later tuple's event
-// there may be older than this tuple's events at those points: the bounds do not show the opposite.
-// straying puts the later tuple's event into w.passed.
+// straying returns the ranks at which a later tuple with the same id may have taken an event of
+// this tuple. At such a rank, this tuple has no event, although it went on to later points, and the
+// later tuple's event may be older than this tuple's events at those later points: the bounds do
+// not show the opposite. straying puts the later tuple's event into w.passed.
 func (w *gatherer) straying(tuple int, place func(tuple int, rank uint8) *placed) (found uint64) {
 	b, all := &w.beginnings[tuple], w.beginnings[tuple+1:]
 	all = all[:min(len(all), longestLate)]
@@ -192,11 +193,11 @@ type placed struct {
 	until uint64 // the greatest high end: no event happened later
 }
 
-// arrival chooses the event that counts among a tuple's events at a point. Where branches meet,
-// each branch brings an event, and the last event counts. Elsewhere, further events are duplicates,
-// and the first event counts. certain is false if the logs may lack a branch. Where several
-// branches arrive, it is also false if there are more or fewer events than branches, or if the
-// tuple did not go on: a branch may be lost, or an event repeated.
+// arrival chooses one of a tuple's events at a point. Where branches meet, each branch brings an
+// event, and arrival chooses the last. Elsewhere, further events are duplicates, and it chooses the
+// first. certain is false if the logs may lack a branch. Where several branches arrive, it is also
+// false if there are more or fewer events than branches, or if the tuple did not go on: a branch
+// may be lost, or an event repeated.
 func (w *gatherer) arrival(p *plan, r uint8, at *placed) (e passage, certain bool) {
 	copies := 1
 	if p.copies != nil {

@@ -18,14 +18,14 @@ type ReturnTrips struct {
 	FromNode string `json:"from_node"`
 	ToNode   string `json:"to_node"`
 
-	// Unanswered counts tuples that left and arrived, but of which a packet was lost: the
+	// Unanswered counts tuples that left and arrived, but for which a packet was lost: the
 	// acknowledgement, or the echo that answers the acknowledgement.
 	Unanswered uint64 `json:"unanswered"`
 	Disagree   uint64 `json:"disagree"` // tuples whose two intervals do not overlap: must be 0
 
 	// Let start and end be the round trips that were measured where a tuple left and where it
-	// arrived. The tuple took between start − end and start. So the bound of ByReturnTrip is what
-	// ReT claims: half of end.
+	// arrived. The tuple took between start − end and start. So the half-width of ByReturnTrip is
+	// half of end, as ReT claims.
 	ByReturnTrip Durations `json:"by_return_trip"`
 	ByCounters   Durations `json:"by_counters"`
 
@@ -64,7 +64,7 @@ var tripPoints = map[string]tripEvent{
 	"ret-echoed": echoed,
 }
 
-// tripOf is what a channel's events are, by the channel's point.
+// tripOf says which moment of a return trip the events of a channel are, by the channel's point.
 func tripOf(point string) tripEvent {
 	if point == pausePoint {
 		return paused
@@ -82,7 +82,7 @@ func (k tripKey) compare(l tripKey) int {
 		cmp.Compare(k.fromNode, l.fromNode), cmp.Compare(k.toNode, l.toNode))
 }
 
-// tripGroup sums up the return trips of one key.
+// tripGroup sums up the return trips that have the same key.
 type tripGroup struct {
 	unanswered, disagree uint64
 
@@ -91,7 +91,7 @@ type tripGroup struct {
 	says            [2]tscratio.Elapsed // the intervals of that tuple, by trip and by counters
 }
 
-// tripSide has durations by one of the two methods.
+// tripSide has the durations that one of the two methods gives.
 type tripSide struct {
 	part   *spanPart
 	span   span // the durations over time
@@ -160,8 +160,8 @@ func (in *input) returnTrips(ctx context.Context, s *scattered, g *graph,
 }
 
 // tuple takes all events of an id. If a packet or the tuple arrived more than once on one node, a
-// moment has several events. Then tuple uses the earliest: an acknowledgement cannot precede the
-// first arrival, nor an echo the first acknowledgement.
+// moment has several events, and tuple uses the earliest. That is safe: an acknowledgement cannot
+// precede the first arrival, nor an echo the first acknowledgement.
 func (r *returns) tuple(id uint64, events []passage) {
 	var first [tripEvents]passage
 	var times [tripEvents]int
@@ -177,7 +177,7 @@ func (r *returns) tuple(id uint64, events []passage) {
 			first[k] = e
 		}
 	}
-	// a tuple that did not arrive is not counted: it may have been filtered
+	// A tuple that did not arrive is not counted: a filter may have dropped it.
 	if times[sent] == 0 || times[arrived] == 0 {
 		if times[arrived] > 0 {
 			r.unsent++

@@ -12,10 +12,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
 
-// trippers makes a run in which the arrival of tuples on B is acknowledged to A. It returns the
-// run's parent directory, the nodes, and two lists for the tuples that were answered, in true
-// cycles: how long each tuple took, and how long its round trip took where it arrived. Some tuples
-// or packets are lost or come twice.
+// trippers makes a run in which B acknowledges to A each tuple that arrives. It returns the run's
+// parent directory, the nodes, and two lists for the tuples whose acknowledgement was answered, in
+// true cycles: how long each tuple took, and the round trip that was measured where it arrived.
+// Some tuples or packets are lost or come twice.
 func trippers(t *testing.T, tuples uint64,
 	more ...func(add func(channel int, time, id uint64))) (string, []simrun.Node, []int64,
 	[]int64) {
@@ -177,7 +177,7 @@ func TestReturnTrips(t *testing.T) {
 	}
 }
 
-// A return trip that contradicts the related counters is a finding.
+// If a return trip contradicts the related counters, a finding says so.
 func TestReturnTripsThatDisagree(t *testing.T) {
 	parent, _, _, _ := trippers(t, 100, func(add func(channel int, time, id uint64)) {
 		const begin = 2 * simrun.Hz

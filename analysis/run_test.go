@@ -38,7 +38,7 @@ func analyze(t *testing.T, dir *runs.Directory, o Options) *Answer {
 	return a
 }
 
-// Every duration contains the true one, in the cycles of each node.
+// Every duration's interval contains the true duration, in the cycles of each node.
 func TestDurationsHoldTruth(t *testing.T) {
 	rng := seed.Random(t)
 	nodes := simrun.Nodes(rng, 3)
@@ -141,7 +141,7 @@ func TestCircle(t *testing.T) {
 	}
 }
 
-// A point that only follows a circle is not in it, and the order does not begin with that point.
+// Points that only follow a circle are not in it, and the order does not begin with them.
 func TestCircleHasOnlyItsPoints(t *testing.T) {
 	precedes := matrix(4)
 	for _, pair := range [][2]int{{1, 2}, {2, 3}, {3, 1}, {3, 0}} {
@@ -339,8 +339,9 @@ func TestSlowestAreOfAll(t *testing.T) {
 }
 
 // If no point can lie between a tuple's first point and its last, its whole path is a single span.
-// The duration is then reported once and compared with the truth once. If it is impossible, one
-// finding is about the span and one about the tuple. The slowest tuples are still known.
+// The duration is then reported once and compared with the truth once. If a tuple arrives before it
+// is sent, one finding is about the span and one about the tuple. The slowest tuples are still
+// known.
 func TestAWholePathOfOneSpanIsToldOnce(t *testing.T) {
 	channels := channelsOf([]uint64{1, 2, 3, 4}, []uint64{1, 2, 3, 4, 5})
 	channels[1].Records[2].Time = simrun.Hz / 2 // tuple 3 arrives long before it is sent

@@ -9,7 +9,7 @@ import (
 )
 
 // If a point keeps only some tuples, a span across it is a gap, and not a span of the path. If the
-// point keeps all tuples that the other points keep, a span across it has the tuples that go
+// point keeps all tuples that the other points keep, a span across it is no gap: its tuples went
 // another way.
 func TestGapIsNoSpanOfThePath(t *testing.T) {
 	for sampled, want := range []struct {
@@ -44,7 +44,8 @@ func TestGapIsNoSpanOfThePath(t *testing.T) {
 		a := analyze(t, openRun(t, parent, "job"), Options{})
 		past := -1
 		for i, s := range a.Spans {
-			// A gap has the tuples that the point did not keep. The spans beside it have the rest.
+			// The gap has the tuples that the point did not keep. The spans to and from the point
+			// have the rest.
 			if s.Completeness.Lacks() != (sampled > 0) {
 				t.Errorf("sampled %v: the span from %s to %s has %q", sampled, s.From, s.To,
 					s.Completeness.Kept)

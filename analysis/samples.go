@@ -4,7 +4,7 @@ import "github.com/cloudprofiler/cloudprofiler/logstore"
 
 // maxSamples is the largest number of samples of a counter that are kept. If there are more, only
 // every second sample is kept, then only every fourth, and so on. A sample is the count since the
-// beginning. So without a sample no count is lost, only the time at which it was reached.
+// beginning. So if a sample is left out, no count is lost, only the time at which it was reached.
 const maxSamples = 1 << 14
 
 // samples are the samples of a channel that counts.

@@ -22,7 +22,7 @@ type told struct {
 	poison     uint64
 	links      uint64
 	disordered uint64
-	tooMixed   bool // the ids have too many origins to follow the order of each
+	tooMixed   bool // the ids have too many origins to check the order of each
 	changes    int
 	thins      string // the rules of handlers that keep only some tuples; empty: there are none
 	firstLast  logstore.FirstLast
@@ -44,8 +44,8 @@ type scattered struct {
 	links   uint64
 }
 
-// partitionBits is the number of partitions as a power of two. A partition with its index should
-// fit into a quarter of a worker's share of the memory.
+// partitionBits is the number of partitions as a power of two. A partition and the index of its
+// events should fit into a quarter of a worker's share of the memory.
 func partitionBits(events uint64, memory_bytes int64, workers int) uint {
 	const gatheredBytes = 32 // an event's size once it is gathered
 	share := uint64(memory_bytes) / uint64(workers) / 4
@@ -68,8 +68,8 @@ func (in *input) scatter(ctx context.Context, s *scratch, axes []axis) (*scatter
 	if in.options.partitions > 0 {
 		bitsOf = uint(in.options.partitions)
 	}
-	// Open chunks of events take at most an eighth of the memory, unless chunks of 64 rows take
-	// more.
+	// Chunks that are being filled take at most an eighth of the memory, unless chunks of 64 rows
+	// take more.
 	chunkRows := int(
 		min(max(uint64(in.options.Memory_bytes)/8/uint64(workers)>>bitsOf/16, 64), 4096))
 	out := &scattered{
@@ -298,14 +298,14 @@ func (a *axis) tally(perBin []uint64, events []logstore.Event) (off uint64) {
 // originShift reduces an id to its origin: the node and instance that made the id.
 const originShift = 40
 
-// maxOrigins is the largest number of origins that one log's order is followed for.
+// maxOrigins is the largest number of origins in one log whose order is checked.
 const maxOrigins = 4096
 
 // order checks whether ids are logged in the order in which they were made. As RFC 4737 defines
 // reordering, an id is late if a greater id of the same origin was logged before.
 type order struct {
-	// origin is the last origin seen, and next the smallest of its ids that would not be late.
-	// others has the same for other origins.
+	// origin is the origin of the id before. next is the smallest of this origin's ids that would
+	// not be late. others has this number for each other origin.
 	origin, next uint64
 	others       map[uint64]uint64
 }
@@ -324,7 +324,7 @@ func (o *order) take(t *told, events []logstore.Event) {
 	}
 }
 
-// other checks an id that is late, or of another origin than the previous id.
+// other checks an id that is late, or that has another origin than the id before.
 func (o *order) other(t *told, id uint64) {
 	origin := id >> originShift
 	if origin != o.origin {

@@ -136,8 +136,9 @@ func (r Reference) picoseconds(cycles int64, most bool) *big.Int {
 	return floorDiv(n, f)
 }
 
-// millihertz is an end of the frequency's interval. Stored frequencies are whole in mHz, but here
-// they are float64 in Hz. The rounding error of float64 must not widen the interval by one mHz.
+// millihertz is an end of the frequency's interval in mHz. Stored frequencies are whole numbers of
+// mHz, but here they are float64 in Hz. The rounding error of float64 must not widen the interval
+// by one mHz.
 func (r Reference) millihertz(most bool) *big.Int {
 	const lacks = 0x1p-51
 	if most {
@@ -151,7 +152,7 @@ func wholeOf(v float64) *big.Int {
 	return n
 }
 
-// units are four names of units: for 10^12, 10^9, 10^6 and 10^3 times the smallest step.
+// units has the names of four units. They are 10^12, 10^9, 10^6 and 10^3 times the smallest step.
 type units [4]string
 
 var (
@@ -159,8 +160,8 @@ var (
 	hertzUnits  = units{"GHz", "MHz", "kHz", "Hz"} // the step is a millihertz
 )
 
-// of returns the largest unit that a number reaches, with the unit's power of ten. If the number
-// reaches no unit, of returns the smallest unit.
+// of returns the largest unit that is not larger than a number, and the power of ten of that unit.
+// If all units are larger, it returns the smallest unit.
 func (u units) of(n *big.Int) (name string, power int) {
 	for i, name := range u {
 		if power := 12 - 3*i; digitsOf(n) > power {
@@ -189,7 +190,7 @@ func plusMinus(lo, hi *big.Int, u units) string {
 	return decimal(value, power-cut) + " ± " + decimal(bound, power-cut) + " " + name
 }
 
-// rounded returns the middle of an interval in steps of 10^cut, rounded, and the bound that the
+// rounded returns the middle of an interval rounded to steps of 10^cut, and the bound that the
 // interval then needs. The rounding moves the middle, and the bound makes up for that.
 func rounded(lo, hi *big.Int, cut int) (value, need *big.Int) {
 	step := powerOfTen(cut)

@@ -50,7 +50,8 @@ func secondsShown() (all []shownSeconds) {
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 250 {
-		// Each product is rounded on its own: otherwise some processors fuse it with the addition.
+		// Each product is rounded by a conversion. Otherwise some processors compute product and
+		// sum in one step, with another rounding.
 		least := rng.Float64() * 4e9
 		middle := rng.Int64N(1<<rng.UintN(52)+1) - rng.Int64N(1<<rng.UintN(52)+1)
 		half := rng.Int64N(1<<rng.UintN(40) + 1)
@@ -112,7 +113,8 @@ func shown(t *testing.T, text string) (lo, hi *big.Rat) {
 	return new(big.Rat).Sub(v, b), new(big.Rat).Add(v, b)
 }
 
-// Whatever the true frequency is, what is printed contains the true seconds, and is not much wider.
+// Whatever the true frequency is, the printed interval contains the true seconds, and is not much
+// wider.
 func TestSecondsContainWhatTheFrequencyLeavesOpen(t *testing.T) {
 	seed.NotUnderRace(t, "nothing runs side by side")
 	rng := seed.Random(t)

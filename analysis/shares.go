@@ -7,11 +7,11 @@ import (
 
 // noShares says why the shares of a path's spans are withheld. If shares can be computed, why is
 // empty. Then the shares are true of all tuples with a whole path or, if sample is not empty, of
-// all tuples with a whole path that the rule sample chose. mask has the ranks that the tuples may
-// have passed. total sums up the tuples with a whole path.
+// all tuples with a whole path that the rule sample chose. mask has the ranks of the path's points.
+// total sums up the tuples with a whole path.
 //
-// The logs of points between the first and the last may lack tuples. Shares then allow for the time
-// of which there is no record (graph.allow).
+// The logs of points between the first and the last may lack tuples. The intervals of the shares
+// then include the time that the logs do not show (graph.allow).
 func (a *assembler) noShares(mask uint64, total *critical) (sample, why string) {
 	sample, lack := a.sampledEnds(mask)
 	if len(lack.Why) > 0 {
@@ -42,7 +42,8 @@ func (a *assembler) noShares(mask uint64, total *critical) (sample, why string) 
 	return sample, ""
 }
 
-// with adds to the ranks of a path those that its tuples may have passed although no log shows it.
+// with adds, to the ranks of a path, the ranks that its tuples may have passed although no log
+// shows it.
 func (g *graph) with(mask uint64) uint64 {
 	for rest := mask; rest != 0; rest &= rest - 1 {
 		r := bits.TrailingZeros64(rest)
@@ -160,9 +161,10 @@ func (g *graph) hidesIn(l, gap spanKey) bool {
 		(l.to == gap.to || inside>>l.to&1 != 0)
 }
 
-// allow widens the time on a span, and the time on all other spans, by what tuples may have spent
-// without a record. A tuple that has no event at a point may have passed it on a branch parallel to
-// the branches that have events. Then only the end-to-end time limits the time on the span.
+// allow widens the time c on a span, and the time others on all other spans, by the time that the
+// logs may not show. If a tuple has no event at a point, it may have passed that point on a branch
+// parallel to the branches that have events. Then only the end-to-end time limits the time on the
+// span.
 func (g *graph) allow(mask uint64, l spanKey, c, others, total *critical) {
 	if g.lacking&mask == 0 {
 		return

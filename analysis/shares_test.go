@@ -15,7 +15,7 @@ import (
 type tried struct {
 	complete int // spans of which the answer has all tuples
 	shares   int
-	wide     int // shares that allow for tuples without a record
+	wide     int // shares that include time that the logs do not show
 	sampled  int // shares of tuples that were chosen by their ids
 	surely   int
 }
@@ -52,8 +52,8 @@ func (w *oracleAnswer) completeSpans(t *testing.T, a *Answer, told *tried) {
 				}
 			}
 			slices.Sort(all)
-			// If the bounds do not tell which branch came last, no branch counts as waiting. So
-			// where branches meet, the answer may count fewer tuples as waiting than truly waited.
+			// If the bounds do not tell which branch came last, the answer calls no branch waiting.
+			// So where branches meet, it may show fewer waiting tuples than there truly were.
 			joins := slices.ContainsFunc(a.Spans, func(o Span) bool {
 				return o.Kind == "waiting" && o.To == l.To
 			})
@@ -78,7 +78,8 @@ func (w *oracleAnswer) completeSpans(t *testing.T, a *Answer, told *tried) {
 	}
 }
 
-// truePath compares the shares of a path, and which span is surely slow, with the truth.
+// truePath compares what is said of a path with the truth: the shares, and which span is surely
+// slow.
 func (w *oracleAnswer) truePath(t *testing.T, a *Answer, p *Path, told *tried) {
 	t.Helper()
 	float := func(n *big.Int) float64 { f, _ := n.Float64(); return f }
@@ -127,7 +128,7 @@ func (w *oracleAnswer) truePath(t *testing.T, a *Answer, p *Path, told *tried) {
 }
 
 // Shares are withheld if the events that logs lack may change which tuples have a whole path, or
-// which events of a tuple count.
+// which of several events is a tuple's.
 func TestSharesWithheld(t *testing.T) {
 	// Every tuple goes from a to z. The log of one point may lack the events of the first 50
 	// tuples. The log of x has only one event, that of a tuple that was seen nowhere else.
@@ -214,8 +215,8 @@ func TestTwoTuplesThatLookLikeOne(t *testing.T) {
 	}
 }
 
-// Durations are withheld alike, whether tuples are measured together or one by one: at a point
-// where ids have several events, a node without logs may have sent a branch.
+// A node without logs may have sent a branch to a point where ids have several events. The same
+// durations are then withheld, whether tuples are measured together or one by one.
 func TestWithheldAlike(t *testing.T) {
 	channels := []simrun.Channel{everyTen(0, "a/send", 200, 0),
 		everyTen(1, "b/recv", 200, simrun.Hz/1000)}
@@ -240,7 +241,7 @@ func TestWithheldAlike(t *testing.T) {
 
 // The copies of a tuple arrive where branches meet one after another. If one copy arrived before
 // the tuple's id began again, another copy may still have been on its way. The answer says that it
-// does not count a duration of that copy.
+// withholds the duration of that copy.
 func TestCopiesOfATupleWhoseIDBeganAgain(t *testing.T) {
 	const step = simrun.Hz / 10_000
 	names := []string{"a/send", "b/recv", "b/send", "c/recv", "join/recv", "join/start"}

@@ -12,7 +12,7 @@ type spanKind uint8
 
 const (
 	between      spanKind = iota // from one point to the next
-	waiting                      // as between, if the tuple waited there for another branch
+	waiting                      // as between, but the tuple waited at the end for another branch
 	wholePath                    // a tuple from its first point to its last
 	fromEarliest                 // a tuple made of others, from where the earliest of those began
 	fromLatest                   // a tuple made of others, from where the latest of those began
@@ -32,13 +32,14 @@ type span struct {
 	// whole paths that are critical from end to end.
 	critical critical
 
-	// again is set for a whole path if no point can lie between its two ends. The span between the
+	// again is true for a whole path if no point can lie between its two ends. The span between the
 	// same points then already has the durations of the whole path. They are computed again only to
 	// count the tuples and to find the slowest.
 	again bool
 	// open is true if it is not known whether tuples go directly from one end to the other.
 	open bool
-	// missed counts durations whose last event was taken for another tuple's. They are withheld.
+	// missed counts durations that are withheld because their last event was taken for another
+	// tuple's event.
 	missed uint64
 	paused pausedSpan // nil: no JVM logged pauses
 }
@@ -94,7 +95,7 @@ type spanPart struct {
 type fresh struct {
 	n           int
 	xs, ys, ids [freshPairs]uint64
-	// The path of pair i is paths[from[i]:from[i+1]]. It is kept in case its tuple is among the
+	// The path of pair i is paths[from[i]:from[i+1]]. It is needed if the tuple is among the
 	// slowest.
 	from  []int32
 	paths []passage
@@ -105,8 +106,8 @@ const freshPairs = 512
 
 func (f *fresh) clear() { f.n, f.from, f.paths = 0, f.from[:0], f.paths[:0] }
 
-// add adds durations that began at the readings xs. Their scenario and verdict are those of d. It
-// returns the smallest and the largest ends among them.
+// add adds durations that began at the readings xs. d has what all of them share: the scenario and
+// the verdict. add returns the smallest and the largest ends among them.
 func (l *span) add(p *spanPart, elapsed []tscratio.Elapsed, d *tscratio.Duration, xs []uint64,
 	axis *axis) (least, largest tscratio.Elapsed) {
 	n := uint64(len(elapsed))
@@ -207,8 +208,8 @@ func (l *span) merge(m *span) {
 	}
 }
 
-// binned is a coarse histogram of the durations in one bin of time. A negative high end counts as
-// 0, which rounds it outward.
+// binned is a coarse histogram of the durations in one bin of time. A negative high end is counted
+// as 0, and so rounded outward.
 type binned struct {
 	n      uint64
 	lo, hi [coarseBuckets]uint32

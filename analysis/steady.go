@@ -5,21 +5,22 @@ import "math"
 // These limits say when tuples end at a point as if a filter dropped them.
 const (
 	leastShare  = 0.05 // smallest share of the tuples that end there
-	leastJudged = 1000 // tuples; with fewer, chance hides whether the share changes
+	leastJudged = 1000 // number of tuples; with fewer, chance hides whether the share changes
 	leastGroups = 5    // smallest number of groups of neighbouring bins
-	mostGroups  = 40   // with this many, a burst of a tenth of the tuples covers whole groups
+	mostGroups  = 40   // with so many, a burst of a tenth of the tuples fills whole groups
 	// falseAlarm is the largest probability that a share that never changes is found to change.
 	falseAlarm = 0.001
 	// changed is the smallest change of the share that matters. It is relative to the share of
 	// tuples that end or to the share of those that go on, whichever is smaller. The shares of most
-	// filters change a little. With many tuples, chance alone does not explain even such a small
-	// change, but the change does not matter.
+	// filters change a little. If there are many tuples, chance alone does not explain such a small
+	// change, and without this limit it would be found.
 	changed = 0.1
 )
 
 // filters reports whether tuples end at a point as if a filter dropped them: at least leastShare of
 // them do, and the share is about the same at every time. passed are the point's events by bin. The
-// data cannot prove a purpose: a steady loss looks the same. But most losses come in bursts.
+// data cannot prove that it was a filter: a steady loss looks the same. But most losses come in
+// bursts.
 func (f *pointFound) filters(passed []uint64) bool {
 	decided := make([]flow, len(passed)) // by bin: tuples that are not in flight
 	for bin, n := range passed {
@@ -50,7 +51,7 @@ func (f *flow) add(g flow) { f.passed, f.ended = f.passed+g.passed, f.ended+g.en
 func (f *flow) share() float64 { return float64(f.ended) / float64(max(f.passed, f.ended, 1)) }
 
 // grouped merges neighbouring bins until each group has its part of the tuples. It does not look at
-// how many tuples ended, so the groups favour no answer.
+// how many tuples ended, so the choice of groups favours neither answer.
 func grouped(bins []flow) (groups []flow) {
 	var all, group flow
 	for _, b := range bins {
@@ -71,10 +72,10 @@ func grouped(bins []flow) (groups []flow) {
 // about that of all.
 //
 // If each tuple ends with the same probability, and the total is known, the number that ends in a
-// stretch is hypergeometric. By Hoeffding (1963, theorem 1 and section 6), the probability that its
-// share is x or farther from the share p of all, on the same side, is at most exp(-n·d(x, p)). Here
-// n is the number of tuples, and d is the divergence. The limit shares falseAlarm out among both
-// sides of all stretches.
+// stretch is hypergeometric. Let p be the share of all. By Hoeffding (1963, theorem 1 and section
+// 6), the probability that the stretch's share is x, or farther from p on the same side, is at most
+// exp(-n·d(x, p)). Here n is the number of tuples, and d is the divergence. falseAlarm is divided
+// among both sides of all stretches.
 func steady(groups []flow, all flow) bool {
 	p := all.share()
 	stretches := len(groups) * (len(groups) + 1) / 2
@@ -93,8 +94,8 @@ func steady(groups []flow, all flow) bool {
 	return true
 }
 
-// divergence is that of Kullback and Leibler between two outcomes with probabilities x and 1-x, and
-// p and 1-p.
+// divergence is the divergence of Kullback and Leibler between two distributions with two outcomes:
+// one has the probabilities x and 1-x, the other p and 1-p.
 func divergence(x, p float64) float64 {
 	term := func(x, p float64) float64 {
 		if x == 0 {

@@ -66,8 +66,8 @@ func dropping(rng *rand.Rand, tuples int, drop func(at float64) float64) (*point
 	return f, passed
 }
 
-// A filter that drops each tuple with the same probability seems to filter. falseAlarm bounds how
-// often it does not.
+// If each tuple is dropped with the same probability, the point seems to filter. falseAlarm is the
+// largest probability that it does not.
 func TestSteadySharesAreFiltered(t *testing.T) {
 	rng := seed.Random(t)
 	trials, alarms := 2000/seed.Share(), 0
@@ -94,7 +94,8 @@ func TestSteadySharesAreFiltered(t *testing.T) {
 	}
 }
 
-// Tuples that are lost in a part of the run count as lost, alone and behind a filter.
+// If tuples are lost in only a part of the run, they are called lost, whether or not a filter comes
+// before.
 func TestBurstsAreLost(t *testing.T) {
 	rng := seed.Random(t)
 	for i := range 500 / seed.Share() {

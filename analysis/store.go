@@ -46,7 +46,7 @@ func newScratch(directory string, memory, most int64) *scratch {
 	return s
 }
 
-// take takes bytes from the memory budget. It returns false if the budget has fewer.
+// take takes bytes from the memory budget. It returns false if fewer are left.
 func (s *scratch) take(bytes int64) bool {
 	if s.memory.Add(-bytes) >= 0 {
 		return true
@@ -113,7 +113,7 @@ type chunk[T any] struct {
 	sources []stint
 }
 
-// stint marks the row of a chunk from which on rows are of another source.
+// stint says that from some row of a chunk on, the rows are of another source.
 type stint struct {
 	from   int32
 	source int32
@@ -135,8 +135,8 @@ func rowBytes[T any]() int64 {
 	return int64(unsafe.Sizeof(row))
 }
 
-// bytesOf returns the memory of rows. The order of bytes in a number does not matter, because only
-// this process reads the file.
+// bytesOf returns the memory of rows as bytes. The order of bytes in a number does not matter,
+// because only this process reads the file.
 func bytesOf[T any](rows []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(rows))),
 		len(rows)*int(rowBytes[T]()))
@@ -198,7 +198,7 @@ func (s *store[T]) load(partition int, rows []T) ([]T, error) {
 }
 
 // drop empties a partition and returns its memory to the budget. Callers may still use rows that
-// they got from the partition, but the budget no longer counts these.
+// they got from the partition, but the budget no longer includes these rows.
 func (s *store[T]) drop(partition int) {
 	for _, c := range s.chunks[partition] {
 		s.scratch.give(int64(cap(c.rows)) * rowBytes[T]())

@@ -51,8 +51,8 @@ func TestSumsAreExact(t *testing.T) {
 	}
 }
 
-// longest adds the longest of several durations. The sum contains the sum of the truly longest
-// durations, whichever they are, and is exact if the durations are exact.
+// longest adds the longest of several durations, given as intervals. The sum contains the sum of
+// the truly longest durations, whichever they are, and is exact if the durations are exact.
 func TestLongestContainsTheTruth(t *testing.T) {
 	r := seed.Random(t)
 	for range 200 {

@@ -31,7 +31,8 @@ func (w *gatherer) once(id, mask uint64, path *[maxPoints]passage) {
 	w.path(id, mask, path)
 }
 
-// path measures the spans of one tuple. w.doubts are its ranks in doubt.
+// path measures the spans of one tuple. w.doubts has the ranks at which its events are
+// in doubt.
 func (w *gatherer) path(id, mask uint64, path *[maxPoints]passage) {
 	in := w.doubts.all()
 	if f := &w.in.options.Filter; f.To_cycles != 0 && !w.begins(path[bits.TrailingZeros64(mask)]) {
@@ -41,7 +42,7 @@ func (w *gatherer) path(id, mask uint64, path *[maxPoints]passage) {
 	p.tuples++
 	w.number++
 	messy := w.taken|uint64(w.doubts[beganAgain]|w.doubts[beganUnseen]) != 0
-	// all says how critical every span is, if the times need not be compared.
+	// all says how critical each span is, if that is so for every span without comparing times.
 	whole, all := p.ended && in == 0 && !messy, NotCritical
 	if whole {
 		all = SurelyCritical
@@ -156,7 +157,8 @@ func (w *gatherer) endings(p *plan, path *[maxPoints]passage, parent, child bool
 	return ended
 }
 
-// missed counts durations to the ranks w.taken. A tuple may have had them, but they are withheld.
+// missed counts durations to the ranks in w.taken. The tuple may have had these durations, but they
+// are withheld.
 func (w *gatherer) missed(p *plan) {
 	for _, all := range [][]planned{p.spans, p.wholes} {
 		for i := range all {
@@ -167,8 +169,9 @@ func (w *gatherer) missed(p *plan) {
 	}
 }
 
-// mayEnd counts a tuple at each rank where it may have ended, although it was not counted there.
-// Another tuple has the same id, so the tuple's events and links may be those of the other.
+// mayEnd counts a tuple as guessed at each rank where it may have ended, and as perhaps at those
+// where it was not counted as ended. It is for tuples whose id another tuple has, too: the events
+// and links may be those of the other tuple.
 func (w *gatherer) mayEnd(mask, ended uint64) {
 	for rest := mask; rest != 0; rest &= rest - 1 {
 		r := bits.TrailingZeros64(rest)
@@ -200,7 +203,7 @@ func (w *gatherer) spill(mask uint64, path *[maxPoints]passage) {
 }
 
 // longest adds a tuple's end-to-end time to the sum of all, if it is not known which point the
-// tuple passed last. The time is the longest of those to the points that may be the last.
+// tuple passed last. The time is the longest of the times to the points that may be the last.
 func (w *gatherer) longest(p *plan, path *[maxPoints]passage) {
 	c := &p.wholes[0].span.critical
 	all := w.judged.elapsed[:0]

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// slowest returns the slowest tuples: if made is true, of those that were made of others, and
-// otherwise of all other tuples. Slow tuples are kept by the point where they begin. They were made
+// slowest returns the slowest tuples that were made of others, if made is true, and otherwise the
+// slowest of all other tuples. Slow tuples are kept by the point where they begin. They were made
 // of others if all tuples at that point were.
 func (a *assembler) slowest(made bool) []slow {
 	var all slowest

@@ -67,7 +67,8 @@ func TestIn(t *testing.T) {
 	}
 }
 
-// The table's unit fits the median, so that one very long duration does not hide the others.
+// The table's unit is chosen for the median, so that one very long duration does not hide the
+// others.
 func TestUnitOf(t *testing.T) {
 	ghz := Reference{FrequencyLo_hz: 1e9, FrequencyHi_hz: 1e9}
 	some := []Interval{{1, 2}, {50_000, 60_000}, {70_000, 80_000}, {-90_000, -80_000},

@@ -52,7 +52,7 @@ func (in *input) reference() Reference {
 }
 
 // Length_ns is the middle of an interval of cycles in ns, by the middle of the reference's
-// frequency. If the frequency is not known, a cycle counts as a nanosecond.
+// frequency. If the frequency is not known, a cycle is taken as a nanosecond.
 func (r Reference) Length_ns(i Interval) int64 {
 	hz := cmp.Or(r.FrequencyLo_hz/2+r.FrequencyHi_hz/2, 1e9)
 	return int64(math.Round((float64(i.Lo_cycles)/2 + float64(i.Hi_cycles)/2) * 1e9 / hz))
@@ -78,7 +78,7 @@ func (c *Clock) UTC(at tscratio.Interval) (lo_ns, hi_ns int64, ok bool) {
 		true
 }
 
-// Means describes the times that the clock gives.
+// Means describes what the times of the clock mean.
 func (c *Clock) Means() string {
 	if !c.Known {
 		return "the time of day is not known: times count from when the run began"

@@ -73,9 +73,10 @@ func (w *gatherer) pass(mask uint64, path *[maxPoints]passage) {
 	}
 }
 
-// alone computes one duration. It is used in four cases: stamps have a slack of their own, JVMs
-// logged pauses, durations are exported, or it is not known which point a tuple passed last. If
-// keep is true, w.passing is the tuple's path. It is kept if the tuple is among the slowest.
+// alone computes one duration. It is used if one of four things is true: stamps have a slack of
+// their own, JVMs logged pauses, durations are exported, or it is not known which point a tuple
+// passed last. If keep is true, w.passing is the tuple's path, which is kept if the tuple is among
+// the slowest.
 func (w *gatherer) alone(l *span, part *spanPart, id uint64, from, to *passage, on, keep bool) {
 	d, err := w.timer.between(int(from.source), int(to.source), from.reading, to.reading)
 	if err != nil {
@@ -100,7 +101,7 @@ func (w *gatherer) alone(l *span, part *spanPart, id uint64, from, to *passage, 
 	if d.Hi < 0 {
 		w.found.backwards(backwards{id, l.key, part.a, part.b, d.Elapsed})
 	}
-	// w.number is 0 for durations from origins, which end at an event of another tuple
+	// w.number is 0 for a duration that begins at another tuple, of which the tuple was made
 	if w.in.options.Events != nil && w.number > 0 {
 		w.apart = append(w.apart, apart{l.key.from, l.key.to, d.Elapsed})
 	}
@@ -115,7 +116,7 @@ func (w *gatherer) alone(l *span, part *spanPart, id uint64, from, to *passage, 
 	}
 }
 
-// ends places the two events of a duration from an origin, for DurationRow.Ends.
+// ends places the two events of a duration that begins at another tuple, for DurationRow.Ends.
 func (w *gatherer) ends(from, to *passage) (at [2]tscratio.Interval) {
 	if w.number > 0 {
 		return at
@@ -146,7 +147,8 @@ func (w *gatherer) settlePart(l *span, p *spanPart, on bool) {
 	f.clear()
 }
 
-// freshFor returns the pairs that wait to be computed: for spans on the critical path, or off it.
+// freshFor returns the pairs that wait to be computed, either for spans on the critical path (on)
+// or for other spans.
 func (p *spanPart) freshFor(on bool) *fresh {
 	f := &p.fresh[number(on)]
 	if *f == nil {
