@@ -6,14 +6,14 @@ import "slices"
 type Audit struct {
 	Disagreements []*DisagreementError // at most one per triangle
 
-	// Accused are the nodes that all disagreements have in common. One disagreement accuses all of
-	// its nodes. Further disagreements narrow the list to the node that is wrong.
+	// Accused are the nodes that occur in every disagreement. One disagreement accuses all of its
+	// nodes. Further disagreements narrow the list to the node that is wrong.
 	Accused []string
 }
 
 // Audit compares, for every three nodes, the direct relation of two nodes with the path over the
-// third. It translates the given number of readings both directly and over the third node. The
-// readings are spread evenly over the direct relation's limits. Audit uses every third node,
+// third. It translates a number of readings (the parameter) both directly and over the third node.
+// The readings are spread evenly over the direct relation's limits. Audit uses every third node,
 // whatever ThirdNodes says.
 func (c *Closure) Audit(readings int) Audit {
 	var a Audit

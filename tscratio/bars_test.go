@@ -77,7 +77,8 @@ func TestBarSimulatedQueries(t *testing.T) {
 				r := must(p.Relate(into, w))(t)
 				bad += x.outside(t, r, queries, 0, 100)
 			}
-			// The bound must be narrow under one condition, checked for some of the seeds.
+			// The bound must be narrow, too. This is measured in another world, and only for some
+			// of the seeds.
 			var half []float64
 			if (seed+uint64(i))%7 == 0 {
 				y := newWorld(rng, 60, sine, PPM/2, 10*time.Second, 1, 0)
@@ -148,9 +149,9 @@ func TestBarHalfTheWander(t *testing.T) {
 
 // TestBarMoreThanTheWander lets the true wander exceed the declared one. Then the answer to a query
 // may be false without being marked as suspect. The test reports how many such answers each factor
-// gives. A factor of five or more must give none if the wander moves readings by more than the
-// network's bound. If the bound is wider, constraints cannot show what happens between them
-// (docs/accuracy.md).
+// gives. If the wander moves readings by more than the network's bound, a factor of five or more
+// must give no such answer. If the bound is wider, constraints cannot show what happens between
+// them (docs/accuracy.md).
 func TestBarMoreThanTheWander(t *testing.T) {
 	seeds := 10
 	if proof.Begin(t) == proof.Full {

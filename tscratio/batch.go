@@ -101,7 +101,7 @@ func (w *Ways) narrowed(s *waySegment, verdict Verdict, xs, ys []uint64, elapsed
 		return 0
 	}
 	narrows, n := w.narrows(s, ys[0]-xs[0]), len(xs)
-	if w.same { // what narrows returns depends on the duration: stop where the result changes
+	if w.same { // narrows may decide otherwise for the next durations: stop where it does
 		for i := range xs {
 			if w.narrows(s, ys[i]-xs[i]) != narrows {
 				n = i

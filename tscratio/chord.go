@@ -2,7 +2,8 @@ package tscratio
 
 import "math/big"
 
-// This file finds the smallest wander that the constraints in a window allow.
+// This file finds the smallest wander that the constraints in a window allow. The symbols are those
+// of doc.go.
 //
 // Let the rate stay between r·(1−w) and r·(1+w). Take an upper constraint u, φ(b_u) ≤ a_u, and a
 // later lower constraint l, φ(b_l) ≥ a_l. The two prove
@@ -15,11 +16,11 @@ import "math/big"
 //
 //	s/(1+w) ≤ r ≤ f/(1−w), and therefore w ≥ (s − f)/(s + f).
 //
-// The constraints prove nothing more about w. If w satisfies this inequality, some function with
-// such rates satisfies all constraints: the smallest one that lies above the lower constraints. The
-// true wander is at least this w, whatever the network does. An empty polygon (polygon.go) is
-// weaker evidence, because a polygon limits the wander between y and each constraint, but not
-// between two constraints.
+// This is all that the constraints prove about w. If w satisfies this inequality, some function
+// with such rates satisfies all constraints: the smallest one that lies above the lower
+// constraints. The true wander is at least this w, whatever the network does. An empty polygon
+// (polygon.go) is weaker evidence, because a polygon limits the wander between y and each
+// constraint, but not between two constraints.
 
 // chord is a straight line from a constraint to a later constraint of the other kind.
 type chord struct {
@@ -141,8 +142,9 @@ func (c chords) merge(d chords) chords {
 	return c
 }
 
-// shorter returns the chord with the shorter run. Whatever broke the assumption most likely
-// happened between the ends of this chord. The longer chord serves only as a comparison.
+// shorter returns the chord with the shorter run. If an assumption is broken, that most likely
+// happened between the ends of this chord. The longer chord is
+// what it is compared with.
 func (c chords) shorter() chord {
 	if c.steepest.run < c.flattest.run {
 		return c.steepest

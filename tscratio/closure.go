@@ -70,9 +70,9 @@ func (t ThirdNodes) needed() int {
 // Closure relates the nodes of a fleet over third nodes. If φ_AB is the function from B's counter
 // to A's, then φ_AC ∘ φ_CB, over any third node C, bounds φ_AB just as a direct relation does. The
 // intersection of all such intervals is narrower than each. ThirdNodes selects the third nodes to
-// believe. Nodes that have no relation with each other are also related by longer paths, if no two
-// of these paths have a third node in common. Any number of goroutines may use a Closure, whose
-// answers never change.
+// believe. Two nodes without a direct relation are also related by longer paths, of which no two
+// have a third node in common. Any number of goroutines may use a Closure, whose answers never
+// change.
 //
 // A path is consistent if all of its relations are consistent. The closure uses other paths only if
 // the consistent paths do not suffice, and marks their results as suspect.
@@ -269,8 +269,8 @@ type told struct {
 }
 
 // settled contains the paths on which each end of a value rests: the direct relation, or the paths
-// over as many third nodes as must agree. The last path in lo or hi gives the outermost end, and
-// this is the end of the value.
+// over as many third nodes as must agree. The last path in lo, and the last in hi, gives the
+// outermost end, which is the end of the value.
 type settled struct {
 	lo, hi  []told
 	verdict Verdict

@@ -360,8 +360,8 @@ func TestClosurePrefersConsistent(t *testing.T) {
 		after.HiPath.String() != "b → a" || after.Width() < before.Width() {
 		t.Errorf("%+v with suspect paths, %+v without", after, before)
 	}
-	// One third node alone does not count under ThirdAgreed, even if the direct relation is only an
-	// estimate.
+	// Under ThirdAgreed, one third node alone narrows nothing, even if the direct relation is only
+	// an estimate.
 	for _, r := range rs {
 		r.Verdict = Consistent
 		if r.From.Name != "c" && r.Into.Name != "c" {
@@ -446,7 +446,8 @@ func TestCountersNearTheirEnds(t *testing.T) {
 		p := x.pair(t, declared(1*PPM), 6, 0.5)
 		for _, into := range []Side{SideA, SideB} {
 			r := must(p.Relate(into, 1*PPM))(t)
-			// If a counter begins at 0, the relation translates no reading from before that.
+			// If a counter begins at 0, the relation translates no reading from before the counter
+			// began.
 			if bad := x.outside(t, r, 2000, 0.001, 20); bad > 0 {
 				t.Errorf("A from %d, B from %d, into %v: %d of 2000 outside", tc.a, tc.b, into, bad)
 			}

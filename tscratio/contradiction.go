@@ -16,7 +16,7 @@ const (
 
 	// Stepped: one counter jumped relative to the other between two trains. The constraints before
 	// the jump are consistent with each other, and so are those after it. The cause is a reset or a
-	// migration that did not break the epoch, or false stamps.
+	// migration during an epoch, or false stamps.
 	Stepped
 
 	// RanBackwards: by the constraints, the later of two readings of one counter is smaller. Two

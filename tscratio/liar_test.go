@@ -139,8 +139,9 @@ func TestPlausibleLiarMovesOnlyItsOwn(t *testing.T) {
 						// of its cycles.
 						ref := rng.IntN(len(f.clocks))
 						if from == into {
-							// But a duration on one node, in cycles of the liar, rests on the
-							// relation of the two, and so on the liar alone.
+							// But for a duration on one node, the liar must not be the reference:
+							// the duration would rest on the relation of that node to the liar, and
+							// so on the liar alone.
 							ref = from
 						}
 						later := at + uint64(rng.Float64()*2000*microsecond)
@@ -336,7 +337,7 @@ func TestAgreementNeedsTwo(t *testing.T) {
 		t.Errorf("agreed %v, by either %v and %v", agreed.Interval, x, y)
 	}
 
-	// A suspect relation does not count as a second proof.
+	// A suspect relation is not taken as a second proof.
 	var rs []*Relation
 	for _, p := range f.pairs {
 		for _, into := range []Side{SideA, SideB} {

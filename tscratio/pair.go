@@ -120,8 +120,8 @@ func NewPair(a, b Node, declared Assumptions) (*Pair, error) {
 	return p, nil
 }
 
-// maxError_cycles limits quantum and core slack. Even at 5 GHz, 2²⁰ cycles take 200 µs, far more
-// than the quantum or core slack of any real counter.
+// maxError_cycles is the largest quantum and the largest core slack that a node may have. Even at 5
+// GHz, 2²⁰ cycles take 200 µs, far more than the quantum or core slack of any real counter.
 const maxError_cycles = 1 << 20
 
 func (p *Pair) check() error {

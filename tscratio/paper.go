@@ -9,9 +9,10 @@ import (
 // This file is the method of the Cloudprofiler paper (Yang, Jeong, Scholz, Burgstaller). It is kept
 // so that our method can be compared with the paper's. The paper's method takes two anchors and
 // draws a straight line between them. One anchor is the exchange of smallest round trip before an
-// experiment, the other that after it. Half of the larger of the two round trips is the bound. The
-// method assumes that the relative rate never moves between the anchors (w = 0) and that readings
-// are exact. Numbers in parentheses, such as (4), are the paper's equations.
+// experiment, and the other is the one of smallest round trip after it. Half of the larger of the
+// two round trips is the bound. The method assumes that the relative rate never moves between the
+// anchors (w = 0) and that readings are exact. Numbers in parentheses, such as (4), are the paper's
+// equations.
 //
 // All computation uses exact rationals, which is slow but needs no error analysis.
 
@@ -25,8 +26,8 @@ var ErrExtrapolated = errors.New("reading is not between the anchors")
 type PaperRelation struct {
 	// lower and upper are two lines. If φ, the function from B's counter to A's, has a constant
 	// rate, it lies between them. In the paper an answerer's stamps are single readings. For such
-	// anchors the mean of the lines is (4), and half of the distance between the lines is the
-	// bound, before (7) makes the bound the same everywhere.
+	// anchors, equation (4) is the mean of the lines. The bound would be half of the distance
+	// between the lines, but (7) makes it the same everywhere.
 	lower, upper line
 
 	from, to uint64   // the readings of B for which the lines are proven
@@ -130,7 +131,7 @@ func (p PaperRelation) mid(b *big.Rat) *big.Rat {
 type PaperValue struct {
 	Centre *big.Rat
 	Paper  *big.Rat // the bound in the paper, a multiple of e
-	Tight  *big.Rat // the bound that results if each anchor keeps its own error instead of e
+	Tight  *big.Rat // the bound if each anchor keeps its own error, instead of both having e
 }
 
 // Interval returns Centre ± Paper as counter values, rounded outward.

@@ -74,7 +74,7 @@ func (c *Closure) paths(from, into int) ([]path, error) {
 }
 
 // search collects the durations that several methods find, and intersects them. If any method is
-// consistent, the durations of suspect methods do not count.
+// consistent, the durations of suspect methods are ignored.
 type search struct {
 	found     [2]bool // indexed by verdict, like all and best
 	all, best [2]Duration
@@ -83,8 +83,8 @@ type search struct {
 
 func (s *search) offer(d Elapsed, by Scenario, v Verdict, err error) {
 	if err != nil {
-		// A disagreement between paths is the error to report, even if a method that lacked a
-		// relation failed first.
+		// If paths disagree, that is the error to report, even if another method failed before, for
+		// lack of a relation.
 		var broken *DisagreementError
 		if s.err == nil || errors.As(err, &broken) {
 			s.err = err
@@ -258,8 +258,8 @@ func (f *frontier) least() float64 {
 	return f.waiting[0].weight
 }
 
-// step extends the lightest way by one relation, in every direction. It returns the nodes to which
-// it found a lighter way. The caller must have called least.
+// step takes the lightest way, and extends it by each relation that leads on from its end. It
+// returns the nodes to which it found a lighter way. The caller must have called least.
 func (f *frontier) step() (lighter []int) {
 	s := heap.Pop(&f.waiting).(*reach)
 	s.done = true

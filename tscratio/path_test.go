@@ -138,7 +138,7 @@ func TestLongerPathsAreDisjoint(t *testing.T) {
 	}
 }
 
-// The lightest path is found, whatever number of nodes it leads over.
+// lightest finds the path of the smallest weight, however many nodes it leads over.
 func TestLightestPath(t *testing.T) {
 	rng := seed.Random(t)
 	for range 50 {

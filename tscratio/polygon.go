@@ -10,8 +10,8 @@ package tscratio
 // A pair (p, r) is a straight line c ↦ p + r·c. It is feasible if the line passes above every point
 // (c, a) of a lower constraint and below every point of an upper constraint. So only the upper hull
 // of the lower points and the lower hull of the upper points matter. Every extreme line passes
-// through two points: two of one hull, or one of each. The line "rests" on these points. All
-// decisions are made in exact integers, and the ends of a range are quotients of exact integers
+// through two points: two of one hull, or one of each. We say that the line rests on these points.
+// All decisions are made in exact integers, and the ends of a range are quotients of exact integers
 // rounded outward. So each result contains the range that rational arithmetic would give, and
 // exceeds it by less than one cycle.
 

@@ -11,8 +11,9 @@ const pruneWindows = 8
 
 // Prune drops constraints that change no answer, and returns the number of dropped constraints. In
 // every window of up to 8 times the stated length whose wander is at most MaxWander, answers stay
-// the same to the cycle. In other windows answers stay true. The wander that a window of up to 8
-// times the stated length contributes to w_min stays the same too, if it is at most MaxWander.
+// the same to the cycle. In other windows answers stay true. w_min is the largest of the wanders
+// that single windows prove. What a window of up to 8 times the stated length proves stays the
+// same, too, if it is at most MaxWander.
 //
 // Prune may drop a lower constraint i if the same train has some j with
 //
@@ -36,8 +37,8 @@ func (p *Pair) Prune() int {
 		if rA == (RateInterval{}) || rB == (RateInterval{}) || t.a.Width() > maxReach_cycles {
 			continue
 		}
-		// A constraint may be dropped only if it is implied in both directions: in relations into
-		// A, and in relations into B, for which A and B are exchanged.
+		// A constraint may be dropped only if another one implies it in both directions: in
+		// relations into A, and in relations into B, for which A and B are exchanged.
 		intoA, intoB := p.widened(t, SideA), p.widened(t, SideB)
 		lower, upper := p.anchors(t)
 		t.lower = thin(t.lower, lower, func(j, i int) bool {

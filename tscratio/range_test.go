@@ -23,8 +23,8 @@ const (
 	edgeDelay = 5000
 )
 
-// A difference is a duration if the difference and its negative fit an int64. A rate that makes a
-// duration too long causes an error.
+// A difference of two readings is a duration if it and its negative fit an int64. If scaling by a
+// rate makes a duration too long, the result is an error.
 func TestArithmeticAtTheEnds(t *testing.T) {
 	for _, x := range edges {
 		for _, y := range edges {
@@ -153,7 +153,7 @@ func TestRelationsAtTheEnds(t *testing.T) {
 				readings = append(readings, s[1]+n)
 			}
 		}
-		// y + offset is the true count of a, if it lies between 0 and 2⁶⁴ − 1.
+		// y + offset is the true count of a, if the sum lies between 0 and 2⁶⁴ − 1.
 		offset := starts[0][0] - starts[0][1]
 		answers := 0
 		for _, y := range readings {

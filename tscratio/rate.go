@@ -34,8 +34,8 @@ type RateInterval struct {
 // Contains reports whether r lies in the interval.
 func (i RateInterval) Contains(r Rate) bool { return i.Lo <= r && r <= i.Hi }
 
-// PPB returns, for display, the difference between each end of the interval and the reference rate,
-// in parts per 10⁹.
+// PPB returns, for display, how far each end of the interval is from the reference rate, in parts
+// per 10⁹.
 func (i RateInterval) PPB(reference float64) (lo_ppb, hi_ppb float64) {
 	return (i.Lo.Float()/reference - 1) * 1e9, (i.Hi.Float()/reference - 1) * 1e9
 }
@@ -134,8 +134,9 @@ func agreedRate(ps []path, needed int, at Interval) (RateInterval, error) {
 	return rate, nil
 }
 
-// rateOver multiplies the rates of a path's relations. The interval contains the readings of the
-// first node between which the rate is asked for, and each relation translates it for the next.
+// rateOver multiplies the rates of a path's relations. at is the interval of the first node's
+// readings for which the rates are asked. Each relation translates the interval for the next
+// relation.
 func (p path) rateOver(at Interval) (RateInterval, error) {
 	all := RateInterval{1 << rateBits, 1 << rateBits}
 	for i, r := range p {

@@ -176,9 +176,9 @@ func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
 }
 
 // reached returns how far from a knot readings are translated, on the side of one neighbour. half
-// is half of the distance to that neighbour: readings beyond it are nearer to the neighbour. If
-// places without a knot lie between the two knots (apart), the extrapolation limit applies instead
-// of reach.
+// is half of the distance to that neighbour: readings further away are nearer to the neighbour. If
+// apart is true, places without a knot lie between the two knots, and the extrapolation limit
+// applies instead of reach.
 func reached(half uint64, apart bool, limit, reach uint64) uint64 {
 	if apart {
 		return min(half, limit)
@@ -241,8 +241,8 @@ func (r *Relation) extend(s *seen, distance uint64, before bool) {
 // add adds a piece that begins at start and lies within reach of s.y. Over length readings, the
 // lower end of the interval moves from lo to loEnd and the upper end from hi to hiEnd.
 func (r *Relation) add(s *seen, start, reach uint64, lo, loEnd, hi, hiEnd int64, length uint64) {
-	// The count may exceed the reading by a quantum. So the count may lie beyond the end of the
-	// piece.
+	// The count may be larger than the reading, by up to a quantum. So the count may lie beyond the
+	// end of the piece.
 	w, ok := r.Wander.over(max(s.k, windowsFor(reach+r.From.Quantum_cycles, r.window_cycles)))
 	_, wideHi := s.rates().wander(w.fraction()).Hi.times(r.From.Quantum_cycles)
 	const margin = 2 * maxReach_cycles >> slopeBits // most that a rounded slope adds in a piece

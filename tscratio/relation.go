@@ -134,8 +134,7 @@ func (r *Relation) Limits() Interval { return r.limits }
 // slack of both nodes. For a y outside of Limits the error wraps ErrBeyondLimit.
 //
 // The constraints are already widened by the core slack, so each constraint is valid for all cores.
-// So the relation is valid for events that were read on any cores, and Translate does not widen
-// readings by the core slack again.
+// Therefore Translate need not widen readings by the core slack again.
 func (r *Relation) Translate(y uint64) (Interval, error) {
 	if !r.limits.Contains(y) {
 		return Interval{}, r.beyond(y)
@@ -276,8 +275,8 @@ func (r *Relation) Rate(y uint64) (RateInterval, error) {
 }
 
 // rateOver returns the rates that are possible between two readings. It takes them from the knot
-// nearest to the middle. If that knot is so far away that the wander allows any rate, the error
-// wraps ErrBeyondLimit.
+// that is nearest to the middle between the two readings. If that knot is so far away that the
+// wander allows any rate, the error wraps ErrBeyondLimit.
 func (r *Relation) rateOver(from, to uint64) (RateInterval, error) {
 	mid := from + (to-from)/2
 	i, j := 0, len(r.knots)-1

@@ -37,8 +37,8 @@ func TestTruthIsInside(t *testing.T) {
 						for _, c := range r.Contradictions {
 							t.Errorf("contradiction: %v", c)
 						}
-						// A suspect relation is computed with more wander than the true wander
-						// here. So it must contain the truth, too.
+						// A suspect relation is computed with twice w_min, which is more than the
+						// true wander here. So it must contain the truth, too.
 						if bad := x.outside(t, r, 4000, 0, 150); bad > 0 {
 							t.Errorf("into %v, w = %v, q = %d, s = %d: %d of 4000 outside",
 								r.Into.Name, w, quantum, slack, bad)
@@ -79,8 +79,8 @@ func TestTooMuchWanderIsSuspect(t *testing.T) {
 					d.MaxWander = 100 * PPM
 					x2 := x.pair(t, d, 6, 0.5)
 					r := must(x2.Relate(SideA, w))(t)
-					// A declared wander below twice w_min is suspect, even if nothing refutes it.
-					// Twice w_min is consistent.
+					// If the declared wander is below twice w_min, the relation is suspect, even if
+					// nothing refutes the wander. If it is twice w_min, the relation is consistent.
 					if half := must(x2.Relate(SideA, r.Least*3/2))(t); half.Verdict != Suspect ||
 						half.Wander != 2*r.Least || len(half.Contradictions) != 0 {
 						t.Errorf("%v at 1.5 w_min, with %v and contradictions %v",
@@ -124,7 +124,7 @@ func TestRelateRefuses(t *testing.T) {
 	}
 }
 
-// TestNoWanderWhereThereIs declares a constant rate although the pair's rate drifts, too slowly for
+// TestNoWanderWhereThereIs declares that the rate is constant, although it drifts: too slowly for
 // one window to show it.
 func TestNoWanderWhereThereIs(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 0))
@@ -143,10 +143,10 @@ func TestNoWanderWhereThereIs(t *testing.T) {
 }
 
 // TestFalseIsSuspect lets the true wander be a multiple of the declared one, and counts the answers
-// that are false and not marked as suspect. A factor of five or more must give none if the wander
-// moves a reading, within a window, by more than the bound. If the bound is wider, constraints may
-// be consistent with a constant rate and still mislead, because the network is asymmetric. No proof
-// can reveal that, so the test only reports how many such answers there are.
+// that are false and not marked as suspect. If the wander moves a reading, within a window, by more
+// than the bound, a factor of five or more must give no such answer. If the bound is wider,
+// constraints may be consistent with a constant rate and still mislead, because the network is
+// asymmetric. No proof can reveal that, so the test only reports how many such answers there are.
 func TestFalseIsSuspect(t *testing.T) {
 	for _, tc := range []struct {
 		network string

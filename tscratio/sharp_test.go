@@ -8,8 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// These tests remove the network's delay, which in other tests hides a broken rule. Here a bound is
-// as narrow as its rules allow, and the truth lies close to an end of the interval.
+// In other tests, the network's delay hides a broken rule. These tests remove the delay: a bound is
+// then as narrow as its rules allow, and the truth lies close to an end of the interval.
 
 func TestSharpQuantumAndSlack(t *testing.T) {
 	seed.For(t, 3, func(t *testing.T, rng *rand.Rand) {

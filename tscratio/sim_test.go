@@ -38,7 +38,7 @@ func newClock(node Node, start uint64, hz float64, deviation []float64) *clock {
 	whole, part := start, uint64(0)
 	for _, d := range deviation {
 		c.whole, c.part = append(c.whole, whole), append(c.part, part)
-		// in cycles per second, in units of 2⁻³²
+		// the rate in cycles per second, in units of 2⁻³²
 		rate := uint64(math.Round(hz * (1 + d) * (1 << clockBits)))
 		c.rates = append(c.rates, rate)
 		whole, part = c.forward(whole, part, rate, segment)
@@ -195,8 +195,8 @@ func newWorld(
 		return &world{a: newClock(nodeA, startA, hzA, mA), b: newClock(nodeB, startB, hzB, mB),
 			rng: rng, seconds: seconds}
 	}
-	// The wander is nearly proportional to the scale. So two rounds come near w, and a last step
-	// brings the wander below w.
+	// The wander is nearly proportional to the scale. So after two rounds it is near w, and a last
+	// step brings it below w.
 	for range 3 {
 		if got := build(scale).wander(window); got > 0 {
 			scale *= float64(w) * 1e-12 / got

@@ -117,8 +117,8 @@ func (c *Closure) View(from, into string) (*View, error) {
 	return v, nil
 }
 
-// Limits returns two readings: only readings between them can be translated, and perhaps not all of
-// those.
+// Limits returns the smallest and the largest reading that may be translatable. Some readings
+// between them may not be.
 func (v *View) Limits() (lo, hi uint64) { return v.base, v.last }
 
 // Translate does what Closure.Translate does, but returns no paths.
@@ -165,8 +165,8 @@ func (s *viewSegment) count(start Interval) (Interval, bool) {
 	return i, ok && i.Valid()
 }
 
-// allow returns the smallest interval that contains the intervals of all given paths. There are as
-// many paths as third nodes must agree, so at least one of the paths is true. Nothing shows which,
+// allow returns the smallest interval that contains the intervals of all given paths. The paths are
+// as many as the third nodes that must agree, so at least one of them is true. Nothing shows which,
 // so the result must contain all of them.
 func allow(paths []crossings, c Interval) (Interval, bool) {
 	all, ok := paths[0].count(c)

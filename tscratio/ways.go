@@ -10,10 +10,11 @@ type Ways struct {
 	same, trivial            bool // first is second; first, second and reference are one node
 	quanta                   [2]uint64
 
-	// Each view is nil if it is not needed or no path exists.
+	// A view is nil if it is not needed, or if no path exists.
 	secondOnFirst, firstOnSecond *View
 	firstOnRef, secondOnRef      *View
-	// The rates relative to the reference; nil if none is known, or if the node is the reference.
+	// The rates of first and second relative to the reference. They are nil if no rate is known, or
+	// if the node is the reference.
 	firstRate, secondRate *rates
 
 	base, last uint64 // the smallest and the largest reading of first in the segments
@@ -244,8 +245,8 @@ func (v *View) byClosure(y uint64) bool {
 	return y >= v.base && y <= v.last && v.segment(y).one == nil
 }
 
-// hold stores for which readings of r the segment's rate is valid, and the rate itself. These
-// readings lie at most reach plus longest away from y.
+// hold stores the rate around y, and for which readings of r it is valid. These readings lie at
+// most reach plus longest away from y.
 func (s *waySegment) hold(r *rates, y, reach uint64) {
 	s.longest = int64(r.window_cycles / 4)
 	reach += r.window_cycles / 4
