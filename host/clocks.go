@@ -13,7 +13,8 @@ type Clocks struct {
 	Boottime_ns  func() (int64, error) // CLOCK_BOOTTIME
 }
 
-// bracketTries is how many times Bracket tries: so often that interrupts hardly disturb all tries.
+// bracketTries is the number of tries of Bracket. With so many, interrupts hardly disturb all of
+// them.
 const bracketTries = 16
 
 // Bracket reads CLOCK_MONOTONIC_RAW between two readings of the counter. It returns the narrowest

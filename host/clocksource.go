@@ -55,10 +55,10 @@ func ClockStep_ns(name string) (step_ns int64, known bool) {
 func FromCounter(name string) bool { return clocksources[name].counter }
 
 // StampStep returns a function that returns how much later than a kernel's stamp the true time may
-// be. If the kernel's stamps prove nothing, the function returns an error that explains why. It
-// checks the machine at each call, because somebody may choose another clocksource or bring cores
-// online while programs run. Any core that is online may handle a network interrupt and take the
-// stamp. So the argument proven, which is Slack.Cores, must contain all these cores.
+// be. If the kernel's stamps prove nothing, the returned function returns an error that explains
+// why. It looks at the machine in each call, because somebody may choose another clocksource or
+// bring cores online while programs run. Any core that is online may handle a network interrupt and
+// take the stamp. So the argument proven, which is Slack.Cores, must contain all these cores.
 func StampStep(root fs.FS, proven []int) func() (step_ns uint32, err error) {
 	release, _ := readText(root, "proc/sys/kernel/osrelease")
 	never := checkRelease(release)

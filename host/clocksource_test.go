@@ -6,7 +6,7 @@ import (
 	"testing/fstest"
 )
 
-// The step of the kernel's clocks depends on the clocksource that it uses, and includes the
+// How coarse the kernel's clocks are depends on the clocksource. The step also includes the
 // rounding down.
 func TestClockStep(t *testing.T) {
 	for name, want := range map[string]int64{
@@ -101,8 +101,8 @@ func TestStampsWhereCoresAreHidden(t *testing.T) {
 	}
 }
 
-// StampStep's function notices when the clocksource or the online cores change while a program
-// runs.
+// The function that StampStep returns notices when the clocksource or the online cores change while
+// a program runs.
 func TestStampStepLooksAgain(t *testing.T) {
 	root := fstest.MapFS{
 		"proc/sys/kernel/osrelease":            {Data: []byte("6.8.0\n")},

@@ -33,8 +33,8 @@ type Epoch struct {
 }
 
 // sleepStep_ns is the step in which Epoch.Sleep counts. A suspend takes far longer. Two processes
-// read the same time slept within some hundred nanoseconds of each other. In about one of 10^5
-// suspends, a new step begins between their two values, and their epochs differ.
+// get values of the time slept that differ by at most some hundred nanoseconds. In about one of
+// 10^5 suspends, a step ends between their two values, and their epochs differ.
 const sleepStep_ns = 16_000_000
 
 func (e Epoch) String() string {
@@ -102,7 +102,7 @@ type Observation struct {
 	SleepLo_ns   int64    `json:"sleep_lo_ns,string"` // CLOCK_BOOTTIME minus CLOCK_MONOTONIC
 	SleepHi_ns   int64    `json:"sleep_hi_ns,string"`
 	VMClock      *VMClock `json:"vmclock,omitempty"`
-	Restores     uint64   `json:"-"` // number of restores that this process has heard of
+	Restores     uint64   `json:"-"` // number of restores that this process was told of
 	RestoresLost bool     `json:"-"` // this process may have missed announcements of restores
 }
 
@@ -143,7 +143,7 @@ func (o Observer) Observe() (Observation, error) {
 }
 
 // timeNamespaceShift_ns returns by how much this process's time namespace shifts the difference
-// between CLOCK_BOOTTIME and CLOCK_MONOTONIC. It shifts each of them separately.
+// between CLOCK_BOOTTIME and CLOCK_MONOTONIC. The namespace shifts each clock separately.
 func timeNamespaceShift_ns(root fs.FS) int64 {
 	text, err := readText(root, "proc/self/timens_offsets")
 	if err != nil {
@@ -251,8 +251,8 @@ type State struct {
 	// UnseenMoves reports whether a live migration or a restore may stay undetected.
 	UnseenMoves bool
 
-	// Threshold_cycles is the smallest jump that this Check was sure to detect. It is 0 while the
-	// rate is unknown.
+	// Threshold_cycles is the smallest jump that this Check would surely have detected. It is 0
+	// while the rate is unknown.
 	Threshold_cycles uint64
 }
 
@@ -266,8 +266,8 @@ type Watch struct {
 	rate  *Frequency
 }
 
-// NewWatch begins to watch. Without WatchOptions.From it makes the first observation; with it, the
-// first Check reports what broke since the state was saved.
+// NewWatch begins to watch. With WatchOptions.From, the first Check reports what broke since that
+// state was saved. Without it, NewWatch makes the first observation.
 func NewWatch(options WatchOptions) (*Watch, error) {
 	w := &Watch{o: options}
 	if w.o.DriftLimit_ppm == 0 {

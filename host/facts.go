@@ -15,10 +15,10 @@ import (
 )
 
 // Facts is what a machine says about itself. Nothing in it is measured, and no bound depends on it.
-// A field that could not be read has its zero value.
+// If a field could not be read, it has its zero value.
 type Facts struct {
 	Hostname string `json:"hostname"`
-	// MachineID is a keyed hash of the machine's id, which cannot be computed from it. It
+	// MachineID is a keyed hash of the machine's id, so that nobody can compute the id from it. It
 	// identifies one installation.
 	MachineID string `json:"machine_id"`
 	Kernel    string `json:"kernel"`

@@ -264,7 +264,7 @@ func TestReports(t *testing.T) {
 			}
 			n.files = fixture(t, base)
 			o := Options{Root: n.files, Features: test.features, Clocks: n.clocks(), Wait: n.wait}
-			// As on a real machine, no thread can be pinned to a core that is not allowed.
+			// As on a real machine, no thread can be pinned to a core that the process may not use.
 			allowed := ReadFacts(n.files, test.features).Cores.Allowed
 			o.OnCore = func(core int, f func()) error {
 				if !slices.Contains(allowed, core) {

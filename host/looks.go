@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// muchWider limits the width of the looks that are joined, as a multiple of the narrowest look. A
+// A look is joined only if it is less than about muchWider times as wide as the narrowest look. A
 // wider look says little about the offset, because one of the two cores did not run for a part of
 // the exchange.
 const muchWider = 4
@@ -54,7 +54,7 @@ func (l looks) moved() bool {
 	return highest > lowest
 }
 
-// drifts reports whether the offset keeps reaching new values: whether some look in the last
+// drifts reports whether the offset keeps reaching new values. It does if some look in the last
 // quarter contradicts every look in the first half. If a hypervisor only moves the cores, they
 // return to earlier offsets.
 func (l looks) drifts() bool {

@@ -52,8 +52,8 @@ func OnCore(core int, f func()) error {
 				"measure again", core)
 			return
 		}
-		// The process's first thread never ends, and its affinity is what the system shows as the
-		// affinity of the process. So put the affinity back.
+		// If this is the process's first thread, it does not end, and the system shows its affinity
+		// as that of the process. So put the affinity back.
 		err := unix.SchedSetaffinity(0, &before)
 		if err != nil {
 			err = fmt.Errorf("put affinity back after core %d: %w", core, err)
@@ -88,10 +88,10 @@ type table struct {
 	_    [127]byte
 }
 
-// pauses limits how long a core pauses before it looks at the shared number again. The pause
-// consists of readings of the counter. A core that looks without a pause takes the cache line back
+// pauses is the largest number of readings of the counter that a core makes as a pause, before it
+// looks at the shared number again. A core that looks without a pause takes the cache line back
 // before the other core has used it. A core that pauses for long notices the number late. So the
-// pause differs from round to round, and the best round counts.
+// pause differs from round to round, and the best round is used.
 const pauses = 32
 
 // await waits in a loop until l.sequence is want. It rarely looks at the clock, because that takes
@@ -195,10 +195,9 @@ func pingPong(a, b int, rounds int, patience time.Duration) (forth, back Handove
 	return forth, back, nil
 }
 
-// undisturbedRounds says which rounds are disturbed: those that take more than undisturbedRounds
-// times as long as the median round. Such a round contains an interrupt, or the hypervisor moved a
-// virtual core in it. A move takes that long because the core must leave the guest and enter it
-// again.
+// A round is disturbed if it takes more than undisturbedRounds times as long as the median round.
+// An interrupt happened in it, or the hypervisor moved a virtual core. A move takes that long
+// because the core must leave the guest and enter it again.
 const undisturbedRounds = 4
 
 // narrowest returns two hand-overs, one in each direction, that give the narrowest interval. No

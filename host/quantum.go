@@ -41,8 +41,8 @@ type Quantum struct {
 	// Different is the number of distinct differences of successive readings. The more there are,
 	// the surer is the step.
 	Different int `json:"different"`
-	// The readings are divided into 8 blocks. Dissenting is how many blocks, taken alone, would
-	// give a smaller step.
+	// The readings are divided into 8 blocks. Dissenting is how many of the blocks, each taken
+	// alone, would give a smaller step.
 	Dissenting int  `json:"dissenting"`
 	AtMost     bool `json:"at_most"` // there are few distinct differences: the step may be smaller
 }
@@ -50,14 +50,14 @@ type Quantum struct {
 const (
 	quantumBlocks = 8
 
-	// quantumEvidence is how many distinct differences a block must have, so that the greatest
-	// common divisor of its differences counts. With this many, the probability that the divisor is
-	// a multiple of the step is less than 2^-7.
+	// quantumEvidence is the smallest number of distinct differences with which the greatest common
+	// divisor of a block is used. With this many, the probability that the divisor is a multiple of
+	// the step is less than 2^-7.
 	quantumEvidence = 8
 
-	// A scaled step is accepted in two cases: if the differences of a counter without steps would
-	// fit it with a probability below 2^-scaledEvidenceBits, or if there are fewer than scaledFew
-	// distinct differences, too few to refute it.
+	// A scaled step is accepted in two cases. First, the differences of a counter without steps
+	// would fit it only with a probability below 2^-scaledEvidenceBits. Second, there are fewer
+	// than scaledFew distinct differences: too few to refute it.
 	scaledEvidenceBits = 40
 	scaledFew          = 32
 
@@ -166,8 +166,9 @@ func quantumOf(values []uint64) (Quantum, error) {
 	return q, nil
 }
 
-// hasShortStray reports whether some difference is no multiple of the step, and at most twice as
-// long as the longest difference that is one. The differences must be sorted.
+// hasShortStray reports whether there is a short difference that is no multiple of the step. Short
+// means at most twice as long as the longest difference that is a multiple. The differences must be
+// sorted.
 func hasShortStray(distinct []uint64, step_cycles uint64) bool {
 	shortest, longest := uint64(0), uint64(0)
 	for _, d := range distinct {
@@ -181,9 +182,9 @@ func hasShortStray(distinct []uint64, step_cycles uint64) bool {
 }
 
 // scaledStep looks for the largest real step ρ ≥ 8 such that every difference is within 1 of a
-// multiple of ρ. It returns ρ rounded up. sure says that this is no coincidence. If the argument
+// multiple of ρ. It returns ρ rounded up. sure is true if this is no coincidence. If the argument
 // stepped is true, whole blocks of readings have already shown that the counter has steps, so sure
-// is true. The differences must be sorted and distinct.
+// is true, too. The differences must be sorted and distinct.
 func scaledStep(distinct []uint64, stepped bool) (step uint64, sure, ok bool) {
 	smallest := float64(distinct[0])
 	for multiple := 1.0; smallest/multiple >= smallestScaled; multiple++ {

@@ -141,7 +141,7 @@ func TestOneUnevenStepIsEnough(t *testing.T) {
 }
 
 func TestASmallStepIsUnevenByOneReading(t *testing.T) {
-	// From 33 distinct differences alone, steps of 8 could not be told from no steps. But seven of
+	// From 33 distinct differences alone, one could not tell steps of 8 from no steps. But seven of
 	// the eight blocks contain only multiples of 8, which is enough.
 	values := []uint64{1 << 50}
 	for i := range uint64(4000) {

@@ -104,8 +104,8 @@ func verdictSentence(v Verdict) string {
 	return "its counter cannot be trusted"
 }
 
-// writeWrapped writes a text after an indent, in lines of at most 100 columns. Every line begins
-// below the first word.
+// writeWrapped writes a text after an indent, in lines of at most 100 columns. The lines after the
+// first are indented as far as the first word.
 func writeWrapped(b *strings.Builder, indent, text string) {
 	const width = 100
 	column := len(indent)
@@ -226,7 +226,7 @@ func Examine(o Options) Report {
 }
 
 // open returns the cores that this process may use: all online cores, except those that its control
-// group excludes. The process's present affinity does not matter.
+// group excludes. The process may now be pinned to fewer cores, but it may use the others, too.
 func (o Options) open(c Cores) []int {
 	if len(c.Online) == 0 {
 		allowed, _ := AllowedCores() // on an error, a finding reports the failure
@@ -252,8 +252,8 @@ func (o Options) quantum(facts Facts) (q Quantum, err error) {
 	return q, failed
 }
 
-// claimLimit_ppm is how far a claimed frequency may differ from the measured one before a finding
-// says so. Crystals are within 100 ppm of the frequency that is printed on them.
+// claimLimit_ppm is the largest difference between a claimed frequency and the measured one that no
+// finding mentions. Crystals are within 100 ppm of the frequency that is printed on them.
 const claimLimit_ppm = 200
 
 func frequencyFinding(f *Frequency, facts Facts) Finding {

@@ -64,9 +64,9 @@ type Slack struct {
 	Handovers int  `json:"handovers"`
 }
 
-// mostSlack_cycles is the largest slack that package tscratio accepts. It is some 200 µs at 5 GHz,
-// and more on slower counters. The counters of real cores disagree by far less. If a slack is
-// larger, one of the two cores did not run during the hand-overs.
+// mostSlack_cycles is the largest slack that package tscratio accepts. It takes some 200 µs at 5
+// GHz, and longer on slower counters. The counters of real cores disagree by far less. If a
+// measured slack is larger, one of the two cores did not run during the hand-overs.
 const mostSlack_cycles = 1 << 20
 
 // Known reports whether the slack is good enough to use the node's readings: every requested core
@@ -200,9 +200,9 @@ func (m *slackMeter) lookUntilKnown() error {
 
 func (m *slackMeter) late() bool { return !m.Now().Before(m.deadline) }
 
-// share is the part of the budget that one exchange may use. Perhaps a core does not run at all,
-// because its hypervisor halted it or a real-time task occupies it. Such a core must not use up the
-// time of other cores.
+// share is the part of the budget that one exchange may use. A core may not run at all, because its
+// hypervisor halted it or a real-time task occupies it. Such a core must not use up the time of the
+// other cores.
 func (m *slackMeter) share() time.Duration {
 	return m.Budget / time.Duration(max(1, len(m.cores)-1))
 }

@@ -123,9 +123,9 @@ func TestIntervalsOfGivenHandovers(t *testing.T) {
 	if between := m.between(3, 7); between != (Cycles{-100, 610}) {
 		t.Errorf("what was seen is %v, want it alone", between)
 	}
-	// By the second hand-over, the message was received 111 cycles before it was sent. A reading
-	// may be 10 cycles too low. So the offset is at least 101, but by the first hand-over at most
-	// 100.
+	// In the second hand-over, the message seems to be received 111 cycles before it was sent. A
+	// reading may be 10 cycles too low. So the offset is at least 101, but the first hand-over
+	// proves that it is at most 100.
 	err := look(1, 3, Handover{1, 3, 1000, 1090}, Handover{3, 1, 5000, 4889})
 	if !errors.Is(err, ErrCoresDisagree) {
 		t.Errorf("look = %v, want ErrCoresDisagree", err)
@@ -242,8 +242,9 @@ func TestSlackWhereNotAllIsKnown(t *testing.T) {
 	}
 }
 
-// On a busy machine, perhaps no hand-over completes within the budget. Or one core does not run for
-// a long time during every hand-over. MeasureSlack must accept neither as a result.
+// On a busy machine, it may happen that no hand-over completes within the budget, or that one core
+// does not run for a long time during every hand-over. MeasureSlack must accept neither as a
+// result.
 func TestSlackOfABusyMachine(t *testing.T) {
 	for name, early := range map[string]func(*cores) (forth, back Handover){
 		"nothing completes": func(*cores) (forth, back Handover) { return },

@@ -174,8 +174,8 @@ func slices65(s Slew) []Slew {
 	return all
 }
 
-// Every configuration that ParseConfig accepts makes a node, and the two implementations of the
-// node agree. Encoding it again gives the configuration that was parsed.
+// Each configuration that ParseConfig accepts is one from which a node can be made. The two
+// implementations of the node agree. Encoding it again gives the configuration that was parsed.
 func FuzzParseConfig(f *testing.F) {
 	text, err := fullConfig().Encode()
 	if err != nil {

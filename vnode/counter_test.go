@@ -262,7 +262,7 @@ func TestTranslationIsWhatTheOtherCounterReads(t *testing.T) {
 			}
 		}
 	}
-	// This case can be computed by hand: at half speed, a quantum of 10 becomes 5 readings.
+	// The result can be computed by hand: at half speed, a quantum of 10 becomes 5 readings.
 	_, ta := both(t, CounterConfig{Start: 0, Quantum_cycles: 10,
 		Wander: WanderConfig{Shape: Steady, SegmentLog2: 10}})
 	tb, err := NewTruth(CounterConfig{Start: 100, Rate_2e40: -1 << 39, Quantum_cycles: 1,
@@ -409,7 +409,7 @@ func TestSplitMixIsTheKnownOne(t *testing.T) {
 }
 
 // One configuration gives the same counter in every version of the program and on every
-// architecture, because runs are analyzed elsewhere.
+// architecture. This is needed because runs are analyzed elsewhere, and perhaps later.
 func TestCountersAreTheSameEverywhere(t *testing.T) {
 	want := map[Shape]uint64{Steady: 0xe9ee2248587c53ee, Sine: 0x75c3cba423bfd1f2,
 		Walk: 0x4b60dccf680dd465, Temperature: 0x3def1542272a239f}

@@ -11,17 +11,18 @@
 //	           and of a step timer
 //
 // The package implements everything twice, so that results can be compared with the truth. Counter
-// and Realtime are fast: fixed-point arithmetic on tables, used where stamps are taken. Truth and
-// RealtimeTruth are the second implementation: the defining formulas, term by term, in big
-// integers. They also compute the inverse, from a reading to all physical instants at which a clock
-// shows it. Truth also translates a reading of one node's counter to another node's. Tests compare
-// every interval with these results. The two implementations share only the configuration and the
-// knots of the wander. They agree to the last bit, even where the counter wraps around.
+// and Realtime are the fast implementation, which is used where stamps are taken: fixed-point
+// arithmetic on tables. Truth and RealtimeTruth are the second implementation: the defining
+// formulas, term by term, in big integers. They also compute the inverse: all physical instants at
+// which a clock shows a given reading. Truth also translates a reading of one node's counter to
+// another node's. Tests compare every interval with these results. The two implementations share
+// only the configuration and the knots of the wander. They agree to the last bit, even where the
+// counter wraps around.
 //
 // # The counter
 //
-// For a physical reading p, let n = p - Origin be the physical cycles since the origin. With all
-// rates in units of 2^-40:
+// For a physical reading p, let n = p - Origin be the physical cycles since the origin. All rates
+// are in units of 2^-40. Then
 //
 //	V(p) = Start + floor( integral from 0 to n of (1 + Rate + wander(t)) dt ) + steps until p
 //	       modulo 2^64
@@ -32,11 +33,11 @@
 // value, and after the last knot its last value. V never goes back, except at a negative step,
 // which models a reset of the counter.
 //
-// The wander w is defined as in tscratio. It is the smallest number such that, within every window,
-// there is some rate r with all rates within r(1 ± w). In each window this is (max - min)/(max +
-// min). In general the arithmetic mean of the window is not in the middle, so a rate may differ by
-// up to 2w from that mean. The wanders of two nodes add up: if each is within w/2 in a window, the
-// relative rate is within w, exactly and not just to first order. PairWander_2e40 computes the
+// The wander w is defined as in tscratio. It is the smallest number such that each window has some
+// rate r, and all rates in the window are within r(1 ± w). In each window this is (max - min)/(max
+// + min). In general the arithmetic mean of the window is not in the middle, so a rate may differ
+// by up to 2w from that mean. The wanders of two nodes add up: if each is within w/2 in a window,
+// the relative rate is within w, exactly and not just to first order. PairWander_2e40 computes the
 // wander for two given nodes.
 //
 // # The clock

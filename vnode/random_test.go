@@ -10,7 +10,8 @@ var (
 	update  = flag.Bool("update", false, "write the golden files anew")
 )
 
-// pick returns a random number of at most the given number of bits. All lengths are equally likely.
+// pick returns a random number of at most the given number of bits. Each number of bits is equally
+// likely.
 func pick(r *rand.Rand, bits int) uint64 { return r.Uint64() >> (64 - 1 - r.IntN(bits)) }
 
 func either(r *rand.Rand, v int64) int64 {
@@ -55,9 +56,9 @@ func randomCounter(r *rand.Rand) CounterConfig {
 	return c
 }
 
-// halveLimit halves the wander's limit until the configuration is valid. A limit may be too large
-// for a slow wave, which changes little in a short window. If that change were scaled up to the
-// limit, the whole wave would leave the allowed range.
+// halveLimit halves the wander's limit until the configuration is valid. The limit is for the
+// change within a window. A slow wave changes little in a short window. If this small change were
+// scaled up to a large limit, the whole wave would leave the allowed range.
 func halveLimit(c *CounterConfig) {
 	for {
 		if _, err := knots(*c); err == nil {

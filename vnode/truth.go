@@ -320,8 +320,8 @@ func PairWander_2e40(a, b *Truth, window_cycles uint64) uint64 {
 			lows = lows[:len(lows)-1]
 		}
 		highs, lows = append(highs, i), append(lows, i)
-		// A window that ends just before knot number i may begin just after knot number from, so
-		// the rates at both knots count.
+		// A window that ends just before knot number i may begin just after knot number from, so it
+		// includes the rates at both knots.
 		for i > 0 && from+1 < len(at) && at[i-1]-at[from+1] >= window_cycles &&
 			at[i-1] >= at[from+1] {
 			from++
@@ -341,7 +341,8 @@ func PairWander_2e40(a, b *Truth, window_cycles uint64) uint64 {
 		if rest > 0 {
 			q++
 		}
-		// The ratio is (max - min)/(max + min). The + 1 covers the halves that were rounded down.
+		// The ratio is (max - min)/(max + min). The halving may have rounded down, which the + 1
+		// makes up for.
 		most = max(most, (q+1)/2+1)
 	}
 	return most

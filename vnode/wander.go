@@ -28,8 +28,8 @@ func knots(c CounterConfig) ([]uint64, error) {
 		return rates, nil
 	}
 	// The limit requires (max - min)/(max + min) ≤ limit, where max + min is about twice the base.
-	// Begin with the scale that this approximation gives. Then reduce the scale until the wander is
-	// within the limit.
+	// Begin with the scale that follows from this approximation. Then reduce the scale until the
+	// wander is within the limit.
 	hi, lo := bits.Mul64(2*uint64(w.Limit_2e40), base)
 	scale := hi<<(64-rateBits) | lo>>rateBits
 	const tries = 64
@@ -100,8 +100,8 @@ func wanderOf(rates []uint64, window int) uint64 {
 	return most
 }
 
-// extremes calls visit for every run of window + 1 elements, and for the shorter runs at the start.
-// It passes the indices of a highest and a lowest element of the run.
+// extremes calls visit for every run of window + 1 neighbouring elements, and for the shorter runs
+// at the start. It passes the indices of a highest and a lowest element of the run.
 func extremes(n, window int, greater func(i, j int) bool, visit func(high, low int)) {
 	var highs, lows []int // candidates, in order: each element of highs is higher than all after it
 	for i := range n {
