@@ -128,8 +128,8 @@ func (a *Answerer) answer(rx Received) {
 	p.previous, p.answered = s.previous, s.answered
 	a.out = s.codec.append(a.out[:0], p)
 
-	// The answer to a close belongs to no exchange. If this answer gets lost, the answer to the
-	// next close must carry the same stamp.
+	// The answer to a close belongs to no exchange, so its own stamp is not remembered: if this
+	// answer gets lost, the answer to the next close must carry the same stamp as this one.
 	isExchange := p.kind != kindClose|answerBit
 	if isExchange {
 		s.previous = noSequence

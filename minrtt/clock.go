@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Clock contains functions that read a node's clocks. So a node can have clocks other than the
-// machine's. Kernel stamps are used only if Realtime, RealtimeStep, Discipline and Steps are set.
-// Any goroutine may call the functions.
+// Clock contains functions that read a node's clocks. They need not be the machine's clocks: a
+// virtual node has others. Kernel stamps are used only if Realtime, RealtimeStep, Discipline and
+// Steps are set. Any goroutine may call the functions.
 type Clock struct {
 	// Counter reads the node's counter, after everything that the program did before the call. It
 	// is required.
@@ -26,13 +26,14 @@ type Clock struct {
 	Realtime func() int64
 
 	// Bracket reads the counter, Realtime's clock and the counter again. It takes less time than
-	// separate calls of Counter, Realtime and Counter. Its result is used only if calls of Counter
-	// before and after it confirm that result. If Bracket is nil, separate calls are made.
+	// separate calls of Counter, Realtime and Counter. Its result is used only if its readings of
+	// the counter lie between calls of Counter before and after it. If Bracket is nil, separate
+	// calls are made.
 	Bracket func() (before_cycles uint64, realtime_ns int64, after_cycles uint64)
 
-	// RealtimeStep returns the most by which the clock's exact value may exceed its reading: 1 for
-	// a clock that is rounded down to whole ns. It is called at the beginning and at the end of a
-	// train. If a call fails, or if the two results differ, kernel stamps are not used.
+	// RealtimeStep returns the most by which the clock's exact value may exceed its reading. For a
+	// clock that is rounded down to whole ns, this is 1. It is called at the beginning and at the
+	// end of a train. If a call fails, or if the two results differ, kernel stamps are not used.
 	RealtimeStep func() (step_ns uint32, err error)
 
 	// Discipline returns how the clock is being steered.
@@ -54,9 +55,9 @@ func SystemClock(
 ) Clock {
 	return Clock{
 		Counter: counter,
-		// time.Now makes no system call but reads two clocks. When it is called between two
-		// readings of the counter, they lie about 60 ns apart; those of Bracket lie only 30 ns
-		// apart. ClockGettime of x/sys makes a system call.
+		// time.Now makes no system call, unlike ClockGettime of x/sys. But it reads two clocks. If
+		// it is called between two readings of the counter, these lie about 60 ns apart; those of
+		// Bracket lie only 30 ns apart.
 		Realtime:     func() int64 { return time.Now().UnixNano() },
 		Bracket:      systemBracket(),
 		RealtimeStep: realtimeStep,

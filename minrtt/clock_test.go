@@ -125,8 +125,8 @@ func TestSystemClock(t *testing.T) {
 // whole_ns is the RealtimeStep of a clock that is rounded down to whole ns.
 func whole_ns() (step_ns uint32, err error) { return 1, nil }
 
-// If the kernel changes to another clocksource, or to cores about which nothing is known, during a
-// train, kernel stamps are not used.
+// During a train, the kernel may change to another clocksource, or to cores about which nothing is
+// known. Then kernel stamps are not used.
 func TestStepOfTheClock(t *testing.T) {
 	unknown := errors.New("nothing is known of core 3")
 	for _, tc := range []struct {

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Counts counts packets by what became of them. A packet that is neither an expected probe nor an
+// Counts counts packets by what happened to them. A packet that is neither an expected probe nor an
 // expected answer has no effect, except that it is counted.
 type Counts struct {
 	Sent     uint64 // packets that were sent
@@ -29,15 +29,16 @@ type Counts struct {
 	Failed     uint64 // other errors of the Transport
 }
 
-// Bytes returns the most bytes that a train put on the network in both directions, with the headers
-// of UDP and IP. A budget of probing is charged with this number. Refused packets are not included.
+// Bytes returns the largest number of bytes that a train put on the network in both directions,
+// with the headers of UDP and IP. A budget of probing is charged with this number. Refused packets
+// are not included.
 func (c Counts) Bytes() uint64 {
 	const headers = 8 + 40 // UDP, and IPv6 without options, in bytes
 	closes := min(2*maxCloses, c.Sent+c.Accepted)
 	return (c.Sent+c.Accepted)*(shortSize+headers) + closes*(longSize-shortSize)
 }
 
-// maxCloses is the most probes of kind close that Bytes expects in a train.
+// maxCloses is the largest number of probes of kind close that Bytes expects in a train.
 const maxCloses = 2
 
 // refuse counts a packet that was not accepted, by the reason in err.

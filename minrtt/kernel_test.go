@@ -161,7 +161,7 @@ func TestKernelStampsOutside(t *testing.T) {
 				t.Fatal(err)
 			}
 			outside := uint64(0)
-			// The stamps of the close count, too, although they belong to no exchange.
+			// The stamps of the close are counted, too, although they belong to no exchange.
 			if tc.want.sent == Outside {
 				outside += 2
 			} else if tc.want.received == Outside {

@@ -65,7 +65,8 @@ var (
 // noSequence is the sequence number that means "no packet yet".
 const noSequence = 1<<32 - 1
 
-// header contains what every packet says of itself. The numbers in key are stored in the body.
+// header contains the fields that packets of all kinds begin with. The numbers in key are an
+// exception: they are stored in the body.
 type header struct {
 	kind     kind
 	session  uint64
@@ -84,8 +85,8 @@ type keyID struct {
 type body struct {
 	received stamp // receive stamp of the probe that this packet answers
 
-	// previous and answered are the sequence number and the transmit stamp of the session's
-	// previous answer, because an answer cannot carry its own transmit stamp.
+	// An answer cannot carry its own transmit stamp, so it carries that of the session's previous
+	// answer. previous is the sequence number of that answer, and answered is its stamp.
 	previous uint32
 	answered stamp
 }

@@ -34,8 +34,8 @@ type Prober struct {
 	peers   clockReport
 	counts  Counts
 
-	// own and peers describe the clocks of both nodes, and ownClock and peersClock are made from
-	// them. refuted says that a stamp refuted one of the two clocks in the current call of fill.
+	// ownClock and peersClock are made from own and peers, which describe the clocks of both nodes.
+	// refuted says that a stamp refuted one of the two clocks in the current call of fill.
 	ownClock, peersClock *realtime
 	refuted              bool
 }

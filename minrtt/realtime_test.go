@@ -112,7 +112,7 @@ func TestRealtimeIsTight(t *testing.T) {
 	}
 }
 
-// If there are several brackets at one end, all of them narrow the interval. For example, one
+// If there are several brackets at one end, each of them narrows the interval. For example, one
 // bracket may be wide before the clock's reading, and another after it.
 func TestRealtimeIntersectsBrackets(t *testing.T) {
 	r := clockReport{status: clockRelated, openingLength: 2, closingLength: 2, step_ns: 1}

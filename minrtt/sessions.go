@@ -131,8 +131,8 @@ func (a *Answerer) secretOf(key keyID) *accepted {
 	return secret
 }
 
-// codec returns the codec for the packet with the header in a.packet. If there is a session, codec
-// returns the session's codec. If not, it derives the key that the packet names. It returns nil if
+// codec returns the codec for the packet whose header is in a.packet. If there is a session, it
+// returns the session's codec. If not, it derives the key that the packet names, and returns nil if
 // the packet's code does not match that key.
 func (a *Answerer) codec(secret *accepted, s *session, b []byte) *codec {
 	switch {

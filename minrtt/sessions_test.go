@@ -70,8 +70,8 @@ func TestReplayedPacketsEndNoLiveTrain(t *testing.T) {
 	}
 }
 
-// Nobody can end another's train: neither a stranger who forges packets, nor a prober that uses
-// more keys than an answerer has room for.
+// Nobody can end another prober's train: neither a stranger who forges packets, nor a prober that
+// uses more keys than an answerer has room for.
 func TestOthersOpensEndNoLiveTrain(t *testing.T) {
 	f := newFakePair(t)
 	f.amid(t, func() {

@@ -260,7 +260,7 @@ func TestTrainAmidForeignTraffic(t *testing.T) {
 	if diff := cmp.Diff(want, tr.Counts); diff != "" {
 		t.Errorf("counts of the prober (-want +got):\n%s", diff)
 	}
-	// The number of the stray open's session is below the current one, so the open counts as a
+	// The stray open has a session with a number below the current one, so the open is taken for a
 	// replay.
 	want = Counts{Sent: 7, Accepted: 7, Duplicate: 1, Foreign: 2, Truncated: 1, Oversize: 2,
 		Malformed: 3, Forged: 1}

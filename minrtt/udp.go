@@ -151,7 +151,8 @@ func openUDP(local netip.AddrPort, config UDPConfig) (*UDP, error) {
 
 func (u *UDP) setUp(local netip.AddrPort) error {
 	if u.ipv6 {
-		// One socket serves one address family, so that an IPv4 peer has only one written form.
+		// One socket serves one address family only. On a socket for both, an IPv4 peer's address
+		// would have two written forms.
 		if err := unix.SetsockoptInt(u.fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 1); err != nil {
 			return os.NewSyscallError("setsockopt IPV6_V6ONLY", err)
 		}
@@ -239,7 +240,7 @@ func (u *UDP) Send(packet []byte, to netip.AddrPort) (Sent, error) {
 	}
 	for {
 		before := u.counter()
-		// Sending does not wait. If the queue is full, the packet counts as lost.
+		// Sending does not wait. If the queue is full, the packet is taken as lost.
 		_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(u.fd),
 			uintptr(unsafe.Pointer(unsafe.SliceData(packet))),
 			uintptr(len(packet)), unix.MSG_DONTWAIT, uintptr(address), length)
@@ -273,8 +274,8 @@ func (u *UDP) Receive(b []byte, until time.Time) (Received, error) {
 			if i%pollsPerTurn != 0 {
 				continue
 			}
-			// If the other end shares this CPU, it cannot answer while this thread polls. Without
-			// yielding, a round trip of 10 µs would take milliseconds.
+			// If the other end shares this CPU, it cannot answer while this thread polls. If the
+			// thread did not yield, a round trip of 10 µs would take milliseconds.
 			yield()
 			if i%(4*pollsPerTurn) == 0 && !time.Now().Before(end) {
 				break

@@ -314,8 +314,8 @@ func TestUDPRefusesAddresses(t *testing.T) {
 	}
 }
 
-// The runtime preempts goroutines by a signal, which ends a sleeping receive. No packet is lost by
-// this.
+// The runtime preempts goroutines by a signal, which ends a sleeping receive. No packet gets lost
+// by that.
 func TestUDPSurvivesSignals(t *testing.T) {
 	for _, config := range []UDPConfig{{Counter: asm.Counter},
 		{Counter: asm.Counter, UserStampsOnly: true}} {

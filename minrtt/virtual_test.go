@@ -106,9 +106,9 @@ func newVirtual(c vnode.Config) (v *virtualClocks, err error) {
 	return v, err
 }
 
-// If virtual nodes have different counters, and clocks that change in the middle of a train, every
-// result of the train is true. The interval of each kernel stamp contains the exact count, and each
-// user stamp is on its proper side of the kernel's.
+// In these trains, virtual nodes have different counters, and clocks that change in the middle of a
+// train. Still, every result of the train is true: the interval of each kernel stamp contains the
+// exact count, and each user stamp is on its proper side of the kernel's.
 func TestTrainHoldsTheTruthOfVirtualNodes(t *testing.T) {
 	r := seed.Random(t)
 	const trains = 1500

@@ -70,8 +70,8 @@ func Listen(
 // network namespace of the thread that calls Dial.
 func Dial(remote netip.AddrPort, counter func() uint64) (*Transport, error) {
 	t, err := open(zmq4.REQ, remote, counter, func(s *zmq4.Socket) error {
-		// If an answer got lost, the next request must not wait for it. If an answer comes late,
-		// the next request must not receive it.
+		// Relaxed: if an answer got lost, the next request need not wait for it. Correlate: if an
+		// answer comes late, the next request does not receive it.
 		return errors.Join(s.SetReqRelaxed(1), s.SetReqCorrelate(1), s.Connect(endpoint(remote)))
 	})
 	if err != nil {
