@@ -48,7 +48,8 @@ func (c *core) abortRun() error {
 		c.targetsChanged()
 		c.endRun()
 		for _, n := range c.sorted() {
-			// A node may have opened the run, and its answer that says so may still be on the way.
+			// A node may have opened the run although its answer that says so is still on the way.
+			// So all nodes are told to close it.
 			if n.alive() && n.can(control.CanRun) {
 				c.ask(n, &control.Run{Name: r.name(), Close: true}, c.config.AnswerLimit,
 					closingRun, func(control.Message, error) {})

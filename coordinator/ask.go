@@ -57,7 +57,7 @@ type RunEntry struct {
 	Note     string    `json:"note,omitempty"`
 }
 
-// question is a question that a command asked, to be answered once.
+// question is a question that a command asked. The core must answer it exactly once.
 type question struct {
 	c   *core
 	in  control.Incoming
@@ -91,7 +91,8 @@ func (q question) replyRun(code control.Code, err error) {
 	q.reply(q.c.runStatus())
 }
 
-// argued calls answer with the question's argument, or refuses an argument of another type.
+// argued decodes the question's argument and calls answer with it. If the argument has another
+// type, argued refuses the question.
 func argued[T any](q question, answer func(T)) {
 	var v T
 	if len(q.ask.Argument) > 0 {

@@ -14,7 +14,7 @@ import (
 
 // An asker is a process in the hub's namespace that asks the server questions. The test process
 // cannot ask them itself: each fleet has its own namespaces, but all ZeroMQ clients of a process
-// share a thread, which stays in the network namespace in which it began.
+// share one thread, and a thread stays in the network namespace in which it began.
 type asker struct {
 	process  *exec.Cmd
 	requests *json.Encoder

@@ -78,7 +78,7 @@ func TestALiarSpoilsItsOwnBoundsOnly(t *testing.T) {
 		matters bool             // ThirdAny makes bounds of honest nodes false
 		named   bool             // the matrix names the liar
 	}{
-		// A counter that is shifted alike for all peers looks like an honest counter.
+		// Shifted by the same number for all peers, a counter looks like an honest counter.
 		"alike to all": {
 			map[string]int64{"n00": off, "n02": off, "n03": off, "n04": off}, false, false},
 		"a little to one only": {map[string]int64{"n00": off}, true, false},

@@ -43,8 +43,8 @@ const collectTries = 5
 // own file may be intact.
 var errFetchAgain = errors.New("an earlier part of the file may be damaged")
 
-// collectAll fetches the files of all nodes that opened the run, in parallel, and then completes
-// the run.
+// collectAll fetches the files of all nodes that opened the run, in parallel. When all files are
+// there, it completes the run.
 func (c *core) collectAll() {
 	r := c.run
 	var nodes []*node

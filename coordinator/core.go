@@ -57,7 +57,7 @@ type core struct {
 	swept   time.Time // when the last sweep ended
 	last    *SweepStatus
 	sweeps  uint64
-	asked   int // the most exchanges in a train of a requested sweep so far
+	asked   int // the most exchanges in a train, over all sweeps that were requested
 
 	reading int // number of parts of files that are being read for askers
 

@@ -139,8 +139,9 @@ func TestDeadNodesCostTheirOwnPairsOnly(t *testing.T) {
 	}
 }
 
-// If the server was busy for a long time, it does not mistake that time for silence of the nodes,
-// and declares no node dead. Soon afterwards it finds the nodes that are really gone.
+// While the server itself is busy for a long time, it handles no messages. It does not take that
+// time for silence of the nodes, and declares no node dead. Soon afterwards it finds the nodes that
+// are really gone.
 func TestTheServersOwnWorkIsNotSilence(t *testing.T) {
 	f := newFleet(t, testConfig(), names(3)...)
 	f.wantSweep(time.Minute)

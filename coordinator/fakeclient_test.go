@@ -254,8 +254,8 @@ func (c *fakeClient) train(to *fakeClient, exchanges int) (t control.Train, took
 		}
 		return l.base + time.Duration(c.f.r.Int64N(int64(l.noise)+1))
 	}
-	// A liar shifts all its stamps by off. It also makes packets look faster, by the number
-	// shorter.
+	// A liar shifts all its stamps by off cycles. It also makes each packet look faster, by as many
+	// cycles as shorter says.
 	stamp := func(of, peer *fakeClient, leaves bool) tscratio.Interval {
 		n := of.counter(at)
 		if of.lie != nil {

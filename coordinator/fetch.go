@@ -20,7 +20,7 @@ type RunFiles struct {
 // it is sent.
 const maxReading = 16
 
-// listRunFiles lists the files of a run, without keeping the server waiting.
+// listRunFiles lists the files of a run in the background, so that the server need not wait.
 func (c *core) listRunFiles(name string, reply func(RunFiles), refuse func(control.Code, error)) {
 	list := RunFiles{Run: name, Files: []control.File{}}
 	c.background(func() error {

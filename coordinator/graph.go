@@ -26,8 +26,9 @@ const (
 	// lonelyAgain is the time after which a node without neighbours is given other contacts.
 	lonelyAgain = 5 * time.Second
 
-	// maxTalks is the number of nodes that a node probes because it is connected to them. These
-	// nodes and its neighbours share its trains, so with more of them each would get too few.
+	// maxTalks is the largest number of nodes that a node probes because it is connected to them.
+	// These nodes and its neighbours share its trains. With more nodes, each of them would get too
+	// few trains.
 	maxTalks = 8
 )
 

@@ -233,8 +233,8 @@ func (f *fleet) wantRelated() {
 	}
 }
 
-// If a node joins a large fleet, only its own edges are measured, and edges that moved to make room
-// for it. The graph goes on if the server is started again or a node dies.
+// If a node joins a large fleet, only its own edges are measured, and those edges that were moved
+// to make room for it. The graph outlives a restart of the server and the death of a node.
 func TestLargeFleetChanges(t *testing.T) {
 	const nodes = 16
 	f := largeFleet(t, nodes)
@@ -247,7 +247,7 @@ func TestLargeFleetChanges(t *testing.T) {
 	f.wantGraph(time.Minute)
 	f.run(time.Minute, func() bool { return f.core.sweep == nil && f.core.sweepBy.IsZero() })
 	// Each edge of the new node may move another edge, so up to twice as many edges are new as the
-	// node has. Each is probed in both directions.
+	// node has. Each edge is probed in both directions.
 	if n := len(f.probed); n == 0 || n > 2*4*f.config.Degree {
 		t.Errorf("%d directions were probed because one node joined", n)
 	}

@@ -207,8 +207,8 @@ func simulatedRestarts(t *testing.T, perPair int) heldRun {
 }
 
 // Each process of a node measures the counter again, but within an epoch it is the same counter. So
-// the description with the largest quantum and core slack holds for all trains of the epoch, also
-// in the run.
+// the description with the largest quantum and core slack is valid for all trains of the epoch,
+// also in the run.
 func TestACounterIsAsWideAsAnyProcessSaid(t *testing.T) {
 	config := testConfig()
 	config.Budget = 300

@@ -371,8 +371,8 @@ func (c *core) unfit(nodes ...*node) string {
 }
 
 // room reports whether a pair can be measured at the same time as the pairs under way. Each node
-// needs one core of its machine for itself. If no other pair uses the machines, the pair may always
-// run, even on machines with too few cores.
+// needs one core of its machine for itself. If no other pair uses the two machines, the pair may
+// always be measured, even if the machines have too few cores.
 func (s *sweep) room(a, b *node) bool {
 	if s.options.Width > 0 {
 		return s.running < s.options.Width

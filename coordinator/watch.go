@@ -55,7 +55,7 @@ type WatchedSample struct {
 	Events []byte `json:"sampled"`
 }
 
-// MaxWatchedPairs is the most pairs in a WatchRequest.
+// MaxWatchedPairs is the largest number of pairs in a WatchRequest.
 const MaxWatchedPairs = 512
 
 const (
@@ -66,13 +66,14 @@ const (
 	// watchEvery is the least time between two orders to the nodes.
 	watchEvery = 400 * time.Millisecond
 
-	// watchEvents is the most sampled events that all nodes together send in a second, except that
-	// each node may always send leastWatchEvents.
+	// watchEvents is the largest number of sampled events that all nodes together send in a second.
+	// But each node may always send leastWatchEvents.
 	watchEvents      = 5000
 	leastWatchEvents = 100
 
-	// maxWatched is the most Samples of one node that the server keeps for requests.
-	// maxWatchedEvents is the most events in these Samples. An agent sends five Samples a second.
+	// maxWatched is the largest number of Samples of one node that the server keeps for requests.
+	// maxWatchedEvents is the largest number of events in these Samples. An agent sends five
+	// Samples a second.
 	maxWatched       = 16
 	maxWatchedEvents = 4 * watchEvents
 
@@ -205,6 +206,6 @@ func (c *core) watchedPair(names [2]string) []byte {
 	return nil
 }
 
-// leastTrains is the least number of recent trains that suffice for an answer. If a pair has fewer,
-// the answer has all trains of the pair.
+// leastTrains is the smallest number of recent trains that is enough for an answer. If a pair has
+// fewer, the answer has all trains of the pair.
 const leastTrains = 8
