@@ -178,8 +178,8 @@ func TestResetsAndEpochs(t *testing.T) {
 // lost.
 func TestAClockThatIsSet(t *testing.T) {
 	a := startNode(t, "a", nil)
-	// A client calls Steps at the beginning and at the end of a train. This clock is set between
-	// the next two calls.
+	// A client calls Steps at the beginning and at the end of a train. The clock of this test is
+	// set between the next two calls.
 	var set atomic.Bool
 	set.Store(true)
 	b := startNode(t, "b", func(c *Config) {

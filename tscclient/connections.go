@@ -25,7 +25,7 @@ const (
 	// connections takes less than a millisecond.
 	lookEvery = 5 * time.Second
 
-	// connectionLife is how long a connection counts after it was last seen.
+	// connectionLife is how long a machine is reported after a connection to it was last seen.
 	connectionLife = time.Minute
 
 	// maxConnectionBytes limits how much of the kernel's list is read: some 25,000 connections.

@@ -33,7 +33,8 @@ func TestConnectionsAreRead(t *testing.T) {
 	}
 }
 
-// A connection counts for a while after it ended, and no machine reports more than the limit.
+// A machine is still reported for a while after the connection to it has ended. At most
+// control.MaxNeighbours machines are reported.
 func TestConnectionsAreForgotten(t *testing.T) {
 	now := time.Now()
 	c := connections{looked: now, seen: map[netip.Addr]time.Time{

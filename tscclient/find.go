@@ -27,7 +27,7 @@ type Finding struct {
 // factsEvery is the time between two looks at the node's facts.
 const factsEvery = 5 * time.Second
 
-// Incomplete is the fact that a node says in addition if it has more facts than the graph carries.
+// A node that has more facts than the graph carries also says the fact Incomplete.
 const Incomplete = "facts=incomplete"
 
 // find is a question of Find. The answer goes to a channel with room for one element.
@@ -41,9 +41,9 @@ type found struct {
 	err error
 }
 
-// Find looks for a node with a fact that matches a pattern of package path. In the graph, other
-// nodes are searched without the server, and Missed is the probability that one with the fact was
-// missed if none is found. Without a graph, only this node's facts are known: if none of these
+// Find looks for a node with a fact that matches a pattern of package path. In a graph, the search
+// goes from node to node, without the server. If it finds no node, Missed is the probability that
+// it missed one with the fact. Without a graph, only this node's facts are known: if none of these
 // matches, the error wraps ErrNoGraph.
 func (l *Link) Find(ctx context.Context, pattern string) (Finding, error) {
 	q := find{pattern, make(chan found, 1)}

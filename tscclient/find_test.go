@@ -36,8 +36,8 @@ func (g *members) find(l *Link, pattern string, want func(Finding) bool) Finding
 	}
 }
 
-// liar is a member of the graph that keeps edges as any other. But it says that the node victim
-// has whatever anybody looks for, and takes no part in the search for the truth.
+// liar is a member of the graph that keeps edges as any other. But it says that the node victim has
+// whatever anybody looks for, and takes no honest part in searches.
 type liar struct {
 	socket *wire.Socket
 	node   *overlay.Node
@@ -124,8 +124,8 @@ func (g *members) addLiar(degree int, contact, victim overlay.Name) *liar {
 	return l
 }
 
-// 40 nodes find each other by facts, over real sockets and without the server, although one more
-// node answers for everybody.
+// 40 nodes find each other by facts, over real sockets and without the server. One more node lies:
+// it answers every search.
 func TestFind(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	const nodes, degree = 40, 7

@@ -60,7 +60,8 @@ type datagram struct {
 	m    any
 }
 
-// keyLife is how long neighbours probe this node with the same keys, as long as with the server's.
+// keyLife is the time after which neighbours get new keys to probe this node with. It is as long as
+// the life of the server's keys.
 const keyLife = 10 * time.Minute
 
 // askEvery is the time after which a neighbour that did not describe itself is asked again.
@@ -177,9 +178,9 @@ func (g *graph) order(m *control.Graph) error {
 	}
 }
 
-// obey joins the graph, or takes the order's contacts. After each registration of the node, the
-// server sends an order. So if the node describes itself differently than before, obey tells the
-// nodes that probe this one.
+// obey joins the graph, or takes the order's contacts. The server sends an order after each
+// registration, which may have changed how the node describes itself. Then obey tells the nodes
+// that probe this one.
 func (g *graph) obey(m *control.Graph) {
 	contacts := make([]overlay.Name, len(m.Contacts))
 	for i, c := range m.Contacts {
@@ -334,8 +335,8 @@ func (g *graph) peers() []Peer {
 		func(x, y Peer) int { return cmp.Compare(x.Node.Name, y.Node.Name) })
 }
 
-// report tells the server the outgoing neighbours and the machine's connections, if it does not
-// know them.
+// report tells the server the outgoing neighbours and the machine's connections, unless the server
+// knows them already.
 func (g *graph) report(ctx context.Context) {
 	g.mu.Lock()
 	member := g.member

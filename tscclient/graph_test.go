@@ -58,7 +58,8 @@ func (g *members) order(name string, degree int, contacts []string) *control.Gra
 		Signature: g.issuer.Sign(overlay.Name(name)), Contacts: contacts}
 }
 
-// hang is how long a test waits for nodes to find each other. On a busy machine, walks are late.
+// hang is how long a test waits for nodes to find each other. It is long, because on a busy machine
+// walks are late.
 const hang = 3 * time.Minute
 
 // wantProbing waits until each node probes as many others as the graph's degree, and only nodes
@@ -143,7 +144,7 @@ func TestNeighboursAreProbedWithoutTheServer(t *testing.T) {
 }
 
 // A node tells the server its neighbours. If its counter begins a new epoch, or the issuer of names
-// is replaced, its neighbours probe it accordingly.
+// is replaced, its neighbours probe it in the new epoch and with new keys.
 func TestNeighboursFollowEpochsAndKeys(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	const degree = 2

@@ -24,9 +24,9 @@ type LinkConfig struct {
 	// counter and the probe address, all from the client, and the instance and the nonce.
 	Register control.Register
 
-	// Advertise is the address at which other nodes reach the client's answerer. Zero: the address
-	// on which the client listens. If that is the wildcard address: the address from which packets
-	// to the server are sent.
+	// Advertise is the address at which other nodes reach the client's answerer. Zero means the
+	// address on which the client listens or, if that is the wildcard address, the address from
+	// which packets to the server are sent.
 	Advertise netip.AddrPort
 
 	// Handle carries out orders that do not concern probing: runs, tables, files, snapshots. If
@@ -59,9 +59,9 @@ type LinkState struct {
 }
 
 // A Link keeps a client registered with a server and carries out the server's orders: to run
-// trains, to probe on its own, to measure its load. LinkConfig.Handle carries out the others. If
-// the server disappears or restarts, or the node's epoch changes, the Link registers again. After
-// each failed attempt it waits longer. Any goroutine may use it.
+// trains, to probe on its own, to measure its load. LinkConfig.Handle carries out all other orders.
+// If the server disappears or restarts, or the node's epoch changes, the Link registers again.
+// After each failed attempt it waits longer. Any goroutine may use it.
 type Link struct {
 	client  *Client
 	config  LinkConfig
@@ -254,8 +254,8 @@ func (l *Link) register() (*control.Welcome, error) {
 	if l.config.OpenRun != nil {
 		r.OpenRun = l.config.OpenRun()
 	}
-	// Queue the old reports before the server can send orders: the reports that answer such orders
-	// have higher numbers and must be sent after the old ones.
+	// Queue the old reports before the server can send orders. The reports that answer these orders
+	// have higher numbers, and must be sent after the old reports.
 	l.reports.again()
 	ctx, cancel := context.WithTimeout(l.ctx, registerTimeout)
 	defer cancel()

@@ -114,7 +114,8 @@ func (k *known) forgetRecent() {
 	_, k.recent = k.recent.Split(trainStart(k.recent, recentTrains))
 }
 
-// trainStart returns a reading of B just before the first reading of the train with this number.
+// trainStart returns a reading of B just before the first reading of the train with the given
+// number.
 func trainStart(pair *tscratio.Pair, number int) uint64 {
 	n := 0
 	for t := range pair.Kept() {

@@ -106,8 +106,8 @@ func (r *reports) makeRoom() {
 }
 
 // send makes reports of all collected trains, and sends the waiting reports in order until sending
-// fails. If listening is false, send does nothing. Then only collect makes reports, of maxCollected
-// trains each.
+// fails. If listening is false, nobody would take the reports, so send does nothing. Until then
+// only collect makes reports, of maxCollected trains each.
 func (r *reports) send(ctx context.Context, listening bool) {
 	if !listening {
 		return
