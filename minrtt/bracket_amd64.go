@@ -43,7 +43,7 @@ var systemBracket = sync.OnceValue(func() func() (
 	return func() (uint64, int64, uint64) {
 		var b vdsoBracket
 		if !b.read(function) {
-			return 0, 0, 0 // the caller's readings of the counter do not confirm this, so it is not used
+			return 0, 0, 0 // the caller's own readings do not confirm this, so it is not used
 		}
 		return b.before_cycles, b.second*1_000_000_000 + b.nanosecond, b.after_cycles
 	}

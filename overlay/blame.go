@@ -75,7 +75,8 @@ func (n *Node) cutOff(name Name) {
 	}
 }
 
-// A budget is a bucket of walks that refills with time.
+// A budget says how many more walks a node accepts from one sender. It grows with time, up to
+// WalksBurst.
 type budget struct {
 	name        Name
 	used, abuse float64

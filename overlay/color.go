@@ -17,7 +17,7 @@ type hint struct {
 	expires    Time
 }
 
-// A Hint spreads what Owner says about itself. It goes to all neighbours, and from there on while
+// A Hint spreads what Owner says about itself. It goes to all neighbours, and they pass it on if
 // Levels is more than 1.
 type Hint struct {
 	Owner  Name
@@ -64,8 +64,8 @@ func (n *Node) spread(m Hint) {
 	}
 }
 
-// onHint keeps what a neighbour passes on. Each neighbour has room of its own, so that it can
-// displace nothing but what it sent itself, however many facts and owners it makes up.
+// onHint keeps what a neighbour passes on. Each neighbour has room of its own. So however many
+// facts and owners it makes up, it displaces only hints that it sent itself.
 func (n *Node) onHint(from Name, m Hint) {
 	if n.in(from) == nil || n.shuns(from) {
 		return
@@ -109,7 +109,8 @@ func (n *Node) onHint(from Name, m Hint) {
 	}
 }
 
-// dropForeignHints forgets what came from nodes that are neighbours no more, if there is much.
+// dropForeignHints forgets the hints that came from nodes that are no longer neighbours, unless the
+// node has only few hints.
 func (n *Node) dropForeignHints() {
 	if len(n.hints) < n.degree*MaxHintsVia {
 		return
@@ -141,8 +142,8 @@ type Result struct {
 	Name    Name
 	Fact    Fact // the fact that matches, as the node itself said
 	Visited int  // visits to nodes
-	// Missed is, if no node was found, the probability that one has the fact and was missed. It is
-	// estimated from how often the walks met hints of Origin and of its neighbours, as far as these
+	// If no node was found, Missed is the probability that one has the fact and was missed. It is
+	// estimated from how often the walks met hints of Origin and of those of its neighbours that
 	// have facts. It assumes that the nodes on the way are honest. If Origin knows no node with
 	// facts, Missed is 1.
 	Missed float64

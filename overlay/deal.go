@@ -29,7 +29,8 @@ func (n *Node) deal(s Seek) bool {
 	return n.join(s)
 }
 
-// takeFrom connects a free out of the origin with a free in of this node.
+// takeFrom gives the origin an edge to this node. For that the origin has a free out, and this node
+// a free in.
 func (n *Node) takeFrom(s Seek) {
 	n.addIn(s.Origin)
 	id := n.random.Uint64()
@@ -40,7 +41,8 @@ func (n *Node) takeFrom(s Seek) {
 	})
 }
 
-// linkTo connects a free out of this node with a free in of the origin.
+// linkTo gives this node an edge to the origin. For that this node has a free out, and the origin a
+// free in.
 func (n *Node) linkTo(s Seek) {
 	n.offers++
 	n.offer(s.Origin, s.ID, func(ok bool) {
@@ -132,7 +134,7 @@ func (n *Node) join(s Seek) bool {
 	return false
 }
 
-// joinIn does what join does, if the note is of a node that lacks an in.
+// joinIn does what join does, if the node in the note lacks an in.
 func (n *Node) joinIn(s Seek, w want) bool {
 	o := n.spare(s.Origin, s.Outs, w.who)
 	if o == nil {
@@ -158,7 +160,7 @@ func (n *Node) joinIn(s Seek, w want) bool {
 	return true
 }
 
-// joinOut does what join does, if the note is of a node that lacks an out.
+// joinOut does what join does, if the node in the note lacks an out.
 func (n *Node) joinOut(s Seek, w want) bool {
 	o := n.spare(w.who, w.outs, s.Origin)
 	if o == nil {
@@ -196,8 +198,8 @@ func (n *Node) revoke(to, promised Name) {
 	n.ask(to, id, Revoke{ID: id, Out: promised}, AskTries, func(_, _ bool) {})
 }
 
-// handOver tells the end of the edge o that the edge to it now comes from another node (to). Then
-// the edge o leads to its next end.
+// handOver tells the node to which the edge o leads that this edge now comes from another node
+// (to). Then it redirects o to the node o.next.
 func (n *Node) handOver(o *out, to Name, until Time) {
 	id, promised := n.random.Uint64(), o.peer
 	n.ask(o.peer, id, Handover{ID: id, To: to}, AskTries, func(ok, _ bool) {

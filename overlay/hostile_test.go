@@ -109,10 +109,10 @@ var lies = []lie{
 	}, "", true},
 }
 
-// maxRate is the most messages a second that hostile nodes can make an honest node send. An honest
-// node accepts WalksPerSecond walks from each neighbour, and as many from all strangers together.
-// For each of these it sends the walk on and sends an answer. It also sends as many answers for
-// walks that it drops, and its pings.
+// maxRate is the largest number of messages a second that hostile nodes can make an honest node
+// send. An honest node accepts WalksPerSecond walks from each neighbour, and as many from all
+// strangers together. For each of these it sends two messages: the walk and an answer. It also
+// sends as many answers for walks that it drops, and its pings.
 const maxRate = 4*WalksPerSecond*8 + 10
 
 // Six of 120 nodes are hostile, and a third of the others die. The honest nodes that are left must
@@ -167,8 +167,8 @@ func TestHostileNodes(t *testing.T) {
 				}
 			}
 			t.Logf("%d ends are missing, %d liars are named", lacking, len(named))
-			// Liars may keep ends of honest nodes free, but no more than the 14 that each could
-			// have.
+			// Liars may keep ends of honest nodes free, but no more than the 14 edges that each
+			// liar could have.
 			if limit := 14 * len(liars); lacking > limit {
 				t.Errorf("%d ends are missing, want at most %d", lacking, limit)
 			}
@@ -233,8 +233,8 @@ func TestCrowd(t *testing.T) {
 	}
 }
 
-// Only the node at the beginning of an edge can change the edge. An answer counts only if it comes
-// from the node that was asked.
+// Only the node at the beginning of an edge can change the edge. An answer is ignored unless it
+// comes from the node that was asked.
 func TestStrangersChangeNothing(t *testing.T) {
 	for name, messages := range map[string][]Message{
 		"hand over": {Handover{ID: 1, To: "x"}},

@@ -12,17 +12,17 @@ const (
 	// PingRetry is the time after which an unanswered ping is repeated. It is longer than a round
 	// trip around the earth.
 	PingRetry = 500 * time.Millisecond
-	// After PingTries unanswered pings, a node counts as gone. If links lose 5 % of all messages, a
-	// tenth of all round trips fail, and eight fail in a row once in 10⁸ times. That is less than
-	// once an hour in a fleet of 10,000 nodes.
+	// After PingTries unanswered pings, a node is taken for gone. If links lose 5 % of all
+	// messages, a tenth of all round trips fail, and eight fail in a row once in 10⁸ times. That is
+	// less than once an hour in a fleet of 10,000 nodes.
 	PingTries = 8
 	// Lease is how long a node believes in an incoming edge along which no ping arrives. By then
 	// the other end has died, or has repeated its ping eight times.
 	Lease = PingPeriod + PingRetry*PingTries + time.Second
 	// AskRetry is the time after which an unanswered request is repeated.
 	AskRetry = 250 * time.Millisecond
-	// If a request was sent AskTries times without an answer, its receiver counts as gone. If links
-	// lose 5 % of all messages, this is wrong once in 10¹⁰ times.
+	// If a request was sent AskTries times without an answer, its receiver is taken for gone. If
+	// links lose 5 % of all messages, this is wrong once in 10¹⁰ times.
 	AskTries = 10
 	// HopTries is less than AskTries, because a walk can go another way.
 	HopTries = 3
@@ -66,11 +66,11 @@ const (
 	// message could cause many others. WalkSteps may grow to MaxMix without a new protocol.
 	MaxMix  = 32
 	MaxScan = SeekScan
-	// SeekScan is how many further nodes the walk of a free end visits. Free ends of opposite
-	// directions that visit k nodes each miss each other with probability exp(-k²/n): 0.1 % for
-	// 10,000 nodes. A larger fleet needs several walks.
+	// SeekScan is how many further nodes the walk of a free end visits. If the walks of a free out
+	// and of a free in visit k nodes each, they miss each other with probability exp(-k²/n): 0.1 %
+	// for 10,000 nodes. A larger fleet needs several walks.
 	SeekScan = 256
-	// SeekRevisits visits to nodes where a walk has been before end the walk, if they are most of
+	// A walk ends after SeekRevisits visits to nodes where it has been before, if these are most of
 	// its visits. The fleet is then small.
 	SeekRevisits = 8
 	// TradeScan is how many nodes a walk visits to find an edge to exchange. Almost every edge is
@@ -116,7 +116,7 @@ const (
 	// a neighbour passes on the hints of degree + 1 owners, and the degree is at most 15. A
 	// repeated hint takes no room.
 	MaxHintsVia = 16
-	// HintLevels is how far facts spread: over two levels 57 nodes hold a fact for degree 7.
+	// HintLevels is how far facts spread: with degree 7 and two levels, 57 nodes hold a fact.
 	HintLevels = 2
 	// AdvertisePeriod is the time between two advertisements, each of which costs 56 messages. A
 	// fact is forgotten after HintLife, so two lost messages in a row do no harm.

@@ -113,7 +113,7 @@ func (n *Node) tickSearches() {
 // counts meetings.
 func (n *Node) visit(s Search) {
 	s.Visited++
-	if s.Visited > WalkSteps { // before, the walk is near Origin, where its hints are
+	if s.Visited > WalkSteps { // before that, the walk is near Origin, and so near Origin's hints
 		for _, name := range s.Known {
 			if n.holds(name) {
 				s.Meetings++
@@ -128,8 +128,8 @@ func (n *Node) visit(s Search) {
 }
 
 // visitHints asks the owners of hints that match, one after the other, whether they have such a
-// fact. If none has, the walk goes on to another node. It ends if it has no steps left, if it has
-// seen enough, or if this node has no neighbour.
+// fact. If none of them has, the walk goes on to another node. The walk ends if it has no steps
+// left, if it has seen enough, or if this node has no neighbour.
 func (n *Node) visitHints(s Search) {
 	for _, h := range n.hints {
 		if h.expires <= n.now || slices.Contains(s.Denied, h.owner) ||

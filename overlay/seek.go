@@ -30,8 +30,8 @@ func (n *Node) seekSoon() {
 	n.wakeAt(n.seekAt)
 }
 
-// tickSeeks starts a walk for each free out together with a free in. It starts walks for the
-// remaining free ends only if they have been alone for AloneWait.
+// tickSeeks starts one walk for each pair of a free out and a free in. For the remaining free ends
+// it starts walks only if they have been alone for AloneWait.
 func (n *Node) tickSeeks() {
 	n.seeks = slices.DeleteFunc(n.seeks, func(s *seek) bool {
 		if s.until > n.now {
@@ -179,9 +179,9 @@ func (n *Node) arrive(s Seek) {
 	}
 }
 
-// isolated reports whether this node must not deal, because it has no edges and has not found out
-// that there are few nodes. If such a node dealt, two nodes that join could begin a graph of their
-// own. Instead, the node passes walks on to nodes that it knows.
+// isolated reports whether this node must not deal. It has no edges, and has not found out that
+// there are few nodes. If such a node dealt, two nodes that join could begin a graph of their own.
+// Instead, the node passes walks on to nodes that it knows.
 func (n *Node) isolated() bool { return len(n.outs) == 0 && len(n.contacts) > 0 && !n.few }
 
 // goOn leaves a note about a walk at this node. Then it sends the walk to the next node, or ends

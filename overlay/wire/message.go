@@ -232,7 +232,7 @@ func (w *writer) search(s overlay.Search) {
 	w.short(s.Scan)
 }
 
-// maxKnown is the largest number of nodes that a search counts the hints of.
+// maxKnown is the largest number of nodes whose hints a search counts.
 const maxKnown = overlay.MaxDegree + 1
 
 func (w *writer) seek(s overlay.Seek) {

@@ -106,7 +106,7 @@ func TestBytesOfMessages(t *testing.T) {
 	}
 }
 
-// FuzzMessage: what was decoded is encoded to the same bytes again.
+// FuzzMessage checks that a decoded message, encoded again, has the same bytes as before.
 func FuzzMessage(f *testing.F) {
 	for _, e := range examples {
 		b, _ := hex.DecodeString(e.want)
@@ -224,7 +224,7 @@ func TestDatagramsAreTakenOnceFromMembers(t *testing.T) {
 	liar.identity.Name = a.Name()
 	refused("with the name of another", b, seal(t, liar, b, ping), errSealed)
 
-	// After a revocation only the new issuer counts.
+	// After a revocation, only names that the new issuer signed are accepted.
 	late := seal(t, a, b, ping)
 	admit(t, other, b)
 	refused("by the earlier issuer", b, late, errSignature)
