@@ -26,9 +26,9 @@ func rings(t *testing.T, parent, name string, files ...string) string {
 	return d
 }
 
-// Rings of other users are named if nobody logged to the agent, or if nobody logged to the channels
-// of these rings, whatever other channels logged. Two other kinds of rings are named only if nobody
-// logged: rings that another agent drains, and rings of the agent's own user.
+// The agent names rings of other users in two cases: no channel at all logged to the agent, or no
+// channel of these rings did. Two other kinds of rings are named only in the first case: rings that
+// another agent drains, and rings of the agent's own user.
 func TestRingsOfAnotherUserAreNamed(t *testing.T) {
 	parent := t.TempDir()
 	own := rings(t, parent, "cloudprofiler-1")

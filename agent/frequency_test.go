@@ -46,8 +46,8 @@ func TestFrequencyOverARun(t *testing.T) {
 		f.Hi_millihz < hz*1000 {
 		t.Fatalf("%+v", f)
 	}
-	// The width comes from brackets of 50 cycles, readings that may be off by 126 cycles, and a
-	// clock that moves in steps.
+	// Three things make the interval wide: brackets of 50 cycles, readings that may be off by 126
+	// cycles, and a clock that moves in steps.
 	if width := f.Hi_millihz - f.Lo_millihz; width < (50+2*126)*1000/seconds || width > 40_000 {
 		t.Errorf("%d mHz wide", width)
 	}

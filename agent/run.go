@@ -236,8 +236,8 @@ func (a *Agent) missing() (all []string) {
 	return all
 }
 
-// removeOld removes the oldest closed runs, or the oldest directories of times without a run. The
-// configured number remains, which includes the run that is being opened, or the present directory.
+// removeOld removes the oldest closed runs, or the oldest directories of times without a run. As
+// many remain as are configured, including the run that is being opened, or the present directory.
 // By now the server has collected the old runs, or will never collect them.
 //
 // removeOld judges age by the order in which the directories were begun. Older agents did not note
@@ -313,9 +313,9 @@ func (a *Agent) Files(run string) (files []File, more bool, err error) {
 	return files, a.run() == run, nil
 }
 
-// ReadFile reads a part of a file of a run into into, and returns the present length of the file.
-// At the end of the file, n is less than len(into), and there is no error. The error wraps ErrNoRun
-// or fs.ErrNotExist.
+// ReadFile reads a part of a run's file, from offset on, into a buffer. It returns the number of
+// bytes that it read, and the present length of the file. At the end of the file, n is less than
+// the length of the buffer, and there is no error. The error wraps ErrNoRun or fs.ErrNotExist.
 func (a *Agent) ReadFile(run, path string, offset int64,
 	into []byte) (n int, size int64, err error) {
 	root, err := a.openRoot(run)

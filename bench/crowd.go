@@ -12,8 +12,8 @@ import (
 // works.
 
 // crowdedBy decides which turns are used: those in which additions take at most crowdedBy times as
-// long as in the quietest turns. The unit of their time is the time of one reading of the counter
-// in the same turn.
+// long as in the quietest turns. Their time is divided by the time of one reading of the counter in
+// the same turn.
 const crowdedBy = 1.25
 
 // crowdAdditions take about two tenths of a millisecond.

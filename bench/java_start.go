@@ -13,7 +13,7 @@ import (
 )
 
 // AgentStart says how much longer one Java takes to start and end if it has the agent: in ms, one
-// for each pair of starts.
+// value for each pair of starts.
 type AgentStart struct {
 	Release  int
 	Added_ms []float64

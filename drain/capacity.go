@@ -34,15 +34,15 @@ const (
 	// Each ring needs two descriptors, one for its file and one for its log, and a mapping.
 	filesOfRing = 2
 	mapsOfRing  = 1
-	// These are reserved for everything else. The reserve is at most a quarter of the limit.
+	// The drainer keeps this many free for everything else, but at most a quarter of the limit.
 	filesReserve = 512
 	mapsReserve  = 8192
 
 	defaultMaps = 65530 // the kernel's default, used if the limit cannot be read
 
 	// A ring costs a drainer up to 30 KB, including the kernel's memory. In addition, a part of its
-	// log's index waits in memory. So a drainer with maxRings rings that log little fits into a
-	// service with 1 GiB.
+	// log's index waits in memory. So even with maxRings rings that log little, a drainer takes
+	// less than 1 GiB.
 	maxRings = 1 << 14
 
 	// maxMapped is the largest number of bytes of rings that a drainer maps. The kernel charges the

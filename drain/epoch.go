@@ -15,8 +15,8 @@ import (
 // All of these rows go to a segment with an epoch that is named after both epochs. There is no
 // relation for such an epoch. After these rows, the log continues in the new epoch.
 //
-// If a ring has no log yet, its content counts as logged in the epoch in which the drainer finds
-// the ring.
+// If a ring has no log yet, the drainer assumes that its content was logged in the epoch in which
+// it finds the ring.
 
 // betweenEpochs returns the name of the epoch for rows that were logged in one of two epochs, or
 // between them.

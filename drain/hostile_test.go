@@ -116,8 +116,8 @@ func TestBadRingsAmongHealthyOnes(t *testing.T) {
 			}
 			test.damage(t, bad.Path())
 			r.run(time.Second)
-			// The drainer reads the journal only if it has changed settings, or if the program is
-			// gone.
+			// The drainer reads the journal after it has changed the settings, and when the program
+			// is gone.
 			bad.Close()
 			r.run(2 * time.Second)
 			var reason error
@@ -194,8 +194,8 @@ func TestRandomDamage(t *testing.T) {
 				binary.NativeEndian.PutUint64(b, rng.Uint64())
 			}
 			at := 8 * rng.Int64N(2*4096/8)
-			// In half of the cases the damage hits the cache lines that contain the ring's present
-			// positions. The drainer reads most other bytes only once.
+			// The drainer reads most bytes only once. So half of the damage goes to the cache lines
+			// with the ring's present positions, which the drainer reads again and again.
 			if rng.IntN(2) == 0 {
 				at = atShard + 8*rng.Int64N(256/8)
 			}

@@ -167,9 +167,9 @@ func contents(t *testing.T, dir string) map[string][]byte {
 	return all
 }
 
-// If a ring was there when the drainer started, it may have a log, even if the drainer leaves it
-// undrained at first. If a ring that came later has a log, the drainer sets the ring aside, however
-// long and for whatever reason it has left the ring undrained.
+// A ring that was there before the drainer started may have a log already. A ring that came later
+// must not have one: if it has, the drainer sets it aside. Both hold for rings that the drainer
+// leaves undrained at first, however long and for whatever reason.
 func TestARingThatWasLeftAlone(t *testing.T) {
 	for name, limit := range map[string]struct {
 		o    Options

@@ -139,9 +139,9 @@ func (s *source) skip(w *worker, i int, rows uint64, why error) {
 	s.count(func(c *RingStats) { c.NotStored += rows; c.Limit = why })
 }
 
-// takeSkipped writes how many rows were not stored. The drainer calls it before it writes other
-// rows, and from time to time. If the drainer dies before such a call, readers of the log find the
-// rows missing.
+// takeSkipped notes in the log how many rows were not stored. The drainer calls it before it writes
+// other rows, and from time to time. If the drainer dies before such a call, readers of the log
+// still notice that rows are missing, but not why.
 func (s *source) takeSkipped(w *worker, i int) error {
 	p := &s.places[i]
 	if p.skipped == 0 {

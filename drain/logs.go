@@ -15,9 +15,9 @@ import (
 func (d *Drainer) Logs() string { return *d.logs.Load() }
 
 // SetLogs makes all rings log to another directory. If the directory does not exist, SetLogs
-// creates it. The present content of the rings still goes to the old directory, and SetLogs then
-// seals the logs there. When SetLogs has returned nil, each ring has a segment in the new
-// directory. After an error, the drainer tries again to move the logs that it could not move.
+// creates it. First the present content of the rings goes to the old directory, and SetLogs seals
+// the logs there. When SetLogs has returned nil, each ring has a segment in the new directory.
+// After an error, the drainer tries again to move the logs that it could not move.
 //
 // A drainer that starts later needs the new directory as Options.Logs and the old directory in
 // Options.Before. So the caller must note both before the call.

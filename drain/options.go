@@ -135,10 +135,10 @@ const (
 	partAge = 10 * time.Second
 
 	// Each time that a worker looks at a ring, it takes at most lookRecords records. If many rings
-	// have more records than that, they share lookRecords, but from each the worker may take
-	// leastRecords. A smaller block than blockRecords uses up blockRecords of these records. So no
-	// ring keeps a worker busy for more than some milliseconds, however many records it contains,
-	// and the worker's other rings do not wait long.
+	// have more records than that, the worker takes fewer from each, but may take leastRecords.
+	// These limits count at least blockRecords records for each block. So no ring keeps a worker
+	// busy for more than some milliseconds, however many records it contains, and the worker's
+	// other rings do not wait long.
 	lookRecords  = 2 * logstore.MaxRows
 	leastRecords = 1 << 13
 	blockRecords = 1 << 9

@@ -146,7 +146,7 @@ func (d *Drainer) admitNew(s *source) error {
 }
 
 // vouch takes rings that all name the same process, and checks which of them that process has open.
-// The other rings count as unvouched or hasEnded.
+// The other rings get the id unvouched or hasEnded.
 func (d *Drainer) vouch(all []*source) {
 	whose := all[0].process
 	files, asked := d.files[whose]

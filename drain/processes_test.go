@@ -63,9 +63,8 @@ func TestFilesOf(t *testing.T) {
 	}
 }
 
-// The drainer drains rings of dead programs although living programs have too many rings. This
-// holds for dead programs that named another process, and for dead programs with the id of a living
-// process.
+// Living programs have too many rings, but the drainer still drains the rings of dead programs.
+// Some dead programs named another process, and some have the process id of a living program.
 func TestRingsOfProgramsThatHaveEnded(t *testing.T) {
 	r := newRig(t, Options{MaxProcessRings: 2})
 	for i := range 5 {

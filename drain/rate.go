@@ -41,10 +41,9 @@ func (r *rate) take(now time.Duration, rows uint64) uint64 {
 	return kept
 }
 
-// takeOverRate accounts for the rows [from, to) of the worker's buffer, which the drainer does not
-// store. The shard's head must be at row from. takeOverRate writes to the log before it moves the
-// ring's head, as for stored rows. So if the drainer dies in between, the number of missing rows is
-// still right.
+// takeOverRate notes in the log that the rows [from, to) of the worker's buffer are not stored. The
+// shard's head must be at row from. takeOverRate writes to the log before it moves the ring's head,
+// as for stored rows. So if the drainer dies in between, the number of missing rows is still right.
 func (s *source) takeOverRate(w *worker, i int, from, to uint64) error {
 	if err := s.takeSkipped(w, i); err != nil {
 		return err

@@ -14,8 +14,8 @@ type Sampled struct {
 	Channels []SampledChannel // one for each ring
 	Lost     uint64           // sampled events that had no room
 
-	// Behind is how far the drainer is behind. Every record that a program logged longer than
-	// Behind ago is in this Sampled or in an earlier one.
+	// Behind says how late the drainer is. Every record that a program logged longer than Behind
+	// ago is in this Sampled or in an earlier one.
 	Behind time.Duration
 }
 
@@ -122,8 +122,8 @@ func (s *source) sampleNow() SampledChannel {
 	return one
 }
 
-// takeSample adds events to the ring's sample: those with deep enough ids among the first rows in
-// the worker's buffer. If the epoch of the rows is uncertain, it adds none.
+// takeSample looks at the first rows in the worker's buffer, and adds those with deep enough ids to
+// the ring's sample. If the epoch of the rows is uncertain, it adds none.
 func (s *source) takeSample(w *worker, rows int) {
 	p := &s.d.sample
 	from := int(p.from.Load()) - 1

@@ -27,8 +27,8 @@ func (t *taken) add(s Sampled, name string) {
 	}
 }
 
-// Each event is counted once, and each sampled event comes once. This also holds for a ring that is
-// removed before Sample is called.
+// Each event is counted once, and Sample returns each sampled event once. This also holds for a
+// ring that is removed before Sample is called.
 func TestSample(t *testing.T) {
 	const depth = 1 // at most the depth of channel.Poison, so it is sampled
 	r := newRig(t, Options{})
@@ -86,8 +86,8 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// Every event that was logged longer than Behind ago is in the samples, even if a handler holds
-// events back.
+// Every event that was logged longer than Behind ago is in the samples, even if its handler makes
+// events wait in the ring.
 func TestSampleSaysHowFarBehindItIs(t *testing.T) {
 	r := newRig(t, Options{})
 	c := r.open("a/x", handlers.Options{Handler: "buffered"})

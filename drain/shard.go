@@ -277,8 +277,8 @@ func (s *source) takeJournal(w *worker, i int) error {
 	}
 	n := len(entries)
 	// If the journal is full, the program overwrites the newest entry at the next change. So the
-	// newest entry is final only if the program has adopted the drainer's last settings. This is a
-	// precaution, because apply waits until the journal has room.
+	// newest entry is final only if the program has adopted the drainer's last settings. This check
+	// is only a precaution: apply already waits until the journal has room.
 	if n == ring.JournalSize && s.alive && entries[n-1].Word != s.word {
 		n--
 	}

@@ -55,7 +55,7 @@ type source struct {
 
 	before string // the last certain epoch of the log; valid if breaks is not nil
 	// If breaks is not nil, the log's epoch has ended, and the log has not entered the present
-	// epoch yet. breaks then has the tails of the shards at the time when the drainer found this.
+	// epoch yet. breaks then has the tails of the shards at the time when the drainer noticed that.
 	breaks    []uint64
 	firstLast ring.FirstAndLast // the last value in the log
 	counted   uint64            // the last value in the log

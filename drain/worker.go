@@ -162,10 +162,9 @@ func (w *worker) rest() time.Duration {
 	return w.d.o.Poll
 }
 
-// awakeLimit is the shortest wait during which a worker sleeps. A sleeping thread gets its core
-// back only after 50 µs to more than a millisecond. If the worker must look at a ring sooner than
-// awakeLimit, the ring could be full before a sleeping thread runs again, so the worker stays
-// awake.
+// awakeLimit is the shortest wait during which a worker sleeps. A sleeping thread wakes up late, by
+// 50 µs to more than a millisecond. In that time a ring could become full. So if the worker must
+// look at a ring sooner than awakeLimit, it stays awake.
 const awakeLimit = 200 * time.Microsecond
 
 // sleep waits until a moment that is at most four polls away. Nothing can wake a worker earlier.

@@ -101,9 +101,8 @@ func TestPacerCatchesUpWithinBounds(t *testing.T) {
 }
 
 // boundedCatchUp checks that tuples are sent no faster than CatchUp allows. One tuple is due every
-// step_ns. The argument times is the value of CatchUp. In any 5 ms, the sender may send what is due
-// in 5 ms, multiplied by times. It may also send a burst of what is due in 1 ms, multiplied by
-// times.
+// step_ns. The argument times is the value of CatchUp. If n tuples are due in 5 ms, the sender may
+// send n·times in any 5 ms, and in addition one burst, which has n·times/5.
 func boundedCatchUp(t *testing.T, sink *fakeSink, step_ns, times int) {
 	t.Helper()
 	const window = 5_000_000 // in ns
@@ -159,8 +158,8 @@ func TestSenderKeepsToItsCore(t *testing.T) {
 	}
 }
 
-// The kernel stops a real-time thread that never sleeps for 50 ms of each second. A sender that is
-// always busy must avoid that. A sender that sleeps need not give up its priority.
+// If a real-time thread never sleeps, the kernel stops it for 50 ms of each second. A sender that
+// is always busy must avoid that. A sender that sleeps need not give up its priority.
 func TestPrivilegedRealtimeIsNotStopped(t *testing.T) {
 	privileged.Need(t)
 	for _, c := range []struct {
@@ -257,8 +256,8 @@ func TestSenderCatchesUpWithinBounds(t *testing.T) {
 	if r.Sent != 100_000 || r.Skipped > 0 {
 		t.Errorf("sent %d, skipped %d", r.Sent, r.Skipped)
 	}
-	// The sender is 20,000 tuples behind, and may send 2,000 of them at once. At twice the rate it
-	// needs 18 ms for the rest. Then it is on time.
+	// The sender is 20,000 tuples behind, and may send 2,000 of them at once. It catches up at
+	// twice the rate, so it needs 18 ms for the rest. Then it is on time.
 	if r.Late < 35_000 || r.Late > 40_000 || r.Lateness.Blocked > 0 {
 		t.Errorf("late %+v, want about 38,000, none blocked", r.Lateness)
 	}

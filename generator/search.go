@@ -308,7 +308,7 @@ func (s *Search) narrow(ctx context.Context, top float64, topBy string) error {
 		confirmed = 0
 		b.learn(rate, v)
 		if b.lo == 0 {
-			// Short trials found rates sustained, but long trials did not. So the search continues
+			// All rates that short trials sustained failed in long trials. So the search continues
 			// below the lowest rate that failed.
 			b.lo = b.hi / (1 + 4*s.o.Resolution)
 			for b.lo > 0 {

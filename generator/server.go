@@ -128,7 +128,7 @@ func (s *Server) serve() {
 }
 
 // fill adds the tokens of two stretches of time. From last to busy, no tuple waited, and tokenSpan
-// limits the bucket. From busy to now, tuples waited, and nothing limits it.
+// limits the bucket. From busy to now, tuples waited, and nothing limits the bucket.
 func (s *Server) fill(tokens float64, last, busy, now time.Duration) float64 {
 	if busy > last {
 		tokens = min(tokens+s.Rate*s.open(last, busy).Seconds(), s.Rate*tokenSpan.Seconds())

@@ -98,7 +98,7 @@ type Channel struct {
 	idle  uint64
 	// writer says how a record is written: writerOrdered, writerUnordered or writerMany.
 	writer uint32
-	// keeps is true if there is one writer, and its handler is not null. Then Log does not look
+	// keeps is true if there is one writer, and its handler is not null. Then Log does not check
 	// whether the switching word equals idle: that would only delay the stamp.
 	keeps bool
 	shard *ring.Shard // the first shard

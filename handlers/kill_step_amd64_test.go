@@ -392,7 +392,8 @@ func kill(t *testing.T, draw *rand.Rand, steps int, play func(program *stepped, 
 	program := startStepped(t)
 	for range 10 {
 		// If the scheduler ran in the previous play, its instructions were counted, too. So this
-		// play may have fewer instructions, and end before the one at which the program is killed.
+		// play may have fewer instructions, and end before the one at which it should kill the
+		// program.
 		if steps = play(program, draw.IntN(steps)); program.dead {
 			return
 		}

@@ -132,7 +132,8 @@ func (t tracker) begin(places []Place) {
 	}
 }
 
-// skipTo notes at which sequence numbers the account begins. Earlier rows do not count as missing.
+// skipTo notes at which sequence numbers the account begins. Earlier rows are not reported as
+// missing.
 func (t tracker) skipTo(places []Place) {
 	for _, p := range places {
 		s := t.of(p.Kind, p.Shard)

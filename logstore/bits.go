@@ -32,7 +32,7 @@ func appendPacked(dst []byte, values []uint64, base uint64, width int) []byte {
 	w := uint(width)
 	var at uint
 	// Eight values take w bytes, so every group of eight begins with a new byte. If the values are
-	// narrow, four of them fit into a word, and no group waits for the previous group.
+	// narrow, four of them fit into a word, and no group needs the result of the previous group.
 	for ; w <= packLimit/4 && len(values) >= 8; values = values[8:] {
 		v := values[:8:8]
 		w := w & 63
@@ -47,8 +47,8 @@ func appendPacked(dst []byte, values []uint64, base uint64, width int) []byte {
 	}
 	var word uint64
 	var used uint
-	// Each round waits for the word of the previous round. So this loop joins two values, and adds
-	// them to the word in one round.
+	// Each round needs the word of the previous round. So that there are fewer rounds, this loop
+	// adds two values to the word in each.
 	for ; w <= packLimit/2 && len(values) >= 2; values = values[2:] {
 		v := values[:2:2]
 		word |= ((v[0]-base)&mask | (v[1]-base)&mask<<(w&63)) << (used & 63)
@@ -195,9 +195,10 @@ func join(values []uint64, symbols, packed []byte, base uint64, width int) {
 // anyAtLeast reports whether any of the eight bytes of x is at least limit. limit must not be 0.
 func anyAtLeast(x uint64, limit byte) bool {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
-	// For a limit up to 128, a byte qualifies if its eighth bit is set, or if its lower seven bits
-	// are at least limit: then adding 128 − limit to these seven bits sets the eighth. For a larger
-	// limit, the eighth bit must be set, and the lower seven bits must be at least limit − 128.
+	// If limit is at most 128, a byte is large enough in two cases: its eighth bit is set, or its
+	// lower seven bits are at least limit. In the second case, adding 128 − limit to these seven
+	// bits sets the eighth bit. If limit is larger, the eighth bit must be set, and the lower seven
+	// bits must be at least limit − 128.
 	if limit > 128 {
 		return (x&^tops+ones*uint64(-limit))&x&tops != 0
 	}

@@ -123,7 +123,8 @@ func TestDeathOnTheWay(t *testing.T) {
 }
 
 // A log that comes back to a directory begins a new part there. The segments between the two parts
-// do not count as missing, but a lost beginning of a part does.
+// are in another directory, so they are not reported as missing. A lost beginning of a part is
+// reported.
 func TestLogThatComesBack(t *testing.T) {
 	c := chain(t)
 	away := t.TempDir()
@@ -149,7 +150,8 @@ func TestLogThatComesBack(t *testing.T) {
 	}
 }
 
-// Segments that were written after the caller listed the log's segments do not count as missing.
+// If segments are written after the caller listed the log's segments, they are not reported as
+// missing.
 func TestSegmentsListedBeforeTheNext(t *testing.T) {
 	c := chain(t)
 	c.row()

@@ -15,7 +15,7 @@ import (
 const hurriedSample = 256
 
 // appendRising appends a column of counters that only rise, in steps of quantum. If the counters do
-// not, it returns false.
+// not rise like this, it returns false.
 func (e *columnEncoder) appendRising(dst []byte, column columnView, quantum uint64) ([]byte, bool) {
 	if column.rows < 2 {
 		return dst, false

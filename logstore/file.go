@@ -433,8 +433,8 @@ func (c *Cursor) readAt(b []byte, offset int64) (whole bool, err error) {
 	return false, fmt.Errorf("read log %q: offset %d: %w", c.file.name, offset, err)
 }
 
-// Continues lists, for each kind and shard, the sequence number that follows the file's last row. A
-// row that a Drop declares missing counts as a row of the file.
+// Continues lists, for each kind and shard, the sequence number that follows the file's last row.
+// For this, a row that a Drop declares missing is a row of the file, too.
 func (f *File) Continues() ([]Place, error) {
 	t := tracker{}
 	t.skipTo(f.header.Continues)

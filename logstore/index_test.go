@@ -70,8 +70,8 @@ func TestSegmentsAreLimitedByBytes(t *testing.T) {
 	diffRows(t, got, want)
 }
 
-// A resumed file's index lists all blocks, wherever the writer before died, even within a block of
-// the index.
+// A resumed file's index lists all blocks, wherever the earlier writer died, even in the middle of
+// an index block.
 func TestIndexAfterDeath(t *testing.T) {
 	rng := seed.Random(t)
 	const blocks, more = 2*indexRows + 100, 50

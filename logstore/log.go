@@ -102,8 +102,8 @@ func (h *Header) goOn(before *Header) {
 }
 
 // goOnBehind finds where a log ends if no writer can append to any of its segments. It reads this
-// from the last segment with a readable header. Rows of damaged segments after that one do not
-// count: Next returns the sequence number of the first of these rows.
+// from the last segment with a readable header. Rows of damaged segments after that one are
+// regarded as never written: Next returns the sequence number of the first of them.
 func (l *Log) goOnBehind(segments []Segment) error {
 	for i := len(segments) - 1; i >= 0; i-- {
 		f, err := OpenFile(segments[i].Path)

@@ -128,7 +128,7 @@ func (l *LogReader) open() error {
 	// Sequence numbers continue from one segment to the next. If a segment begins with a later
 	// number, rows are missing. There is one exception: if earlier segments are in other
 	// directories, or if the caller left them out, then rows before the first segment of the list
-	// do not count as missing.
+	// are not reported as missing.
 	if l.next == 1 && !(l.whole && r.header.Part == 0) {
 		l.tracker.skipTo(r.header.Continues)
 	}

@@ -147,8 +147,8 @@ func TestResumeKnowsWhatReadingAllDoes(t *testing.T) {
 			data = slices.Clone(data[:header.to+rng.IntN(len(data)-header.to+1)])
 			// After the torn block comes a part of an older, longer block that a writer could not
 			// remove. Writers leave at most such a part, because the next block overwrites it. If
-			// whole blocks followed a torn one, they would count as blocks that were written after
-			// it.
+			// whole blocks followed a torn one, readers would take them for blocks that were
+			// written after it.
 			if rng.IntN(2) == 0 {
 				left := places[rng.IntN(len(places))]
 				data = append(data, whole[left.from:left.from+rng.IntN(left.to-left.from)]...)

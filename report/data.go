@@ -231,7 +231,7 @@ type Density struct {
 	Shares      []float64 `json:"shares"` // their sum is 1; empty: nothing is known
 }
 
-// Over is one percentile of a span over the timeline. A duration counts at the moment at which its
+// Over is one percentile of a span over the timeline. A duration belongs to the moment at which its
 // tuple began the span.
 type Over struct {
 	P         float64 `json:"p"`

@@ -383,8 +383,8 @@ func TestFromShowsTheTruth(t *testing.T) {
 	}
 }
 
-// A wait before an actor begins is not its computation: neither in the table of spans,
-// nor in the truth, nor in single tuples.
+// If a tuple waits before an actor begins to work on it, this wait is no computation of the actor:
+// neither in the table of spans, nor in the comparison with the truth, nor in single tuples.
 func TestWaitingWithinAnActorIsNoComputation(t *testing.T) {
 	a := &analysis.Answer{}
 	one := analysis.Durations{Count: 1}

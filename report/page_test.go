@@ -106,8 +106,8 @@ func TestPageIsSmall(t *testing.T) {
 	}
 }
 
-// No text of a run can end the element that holds the data. Tests in a browser check what the page
-// shows for such texts.
+// No text of a run can end the element that contains the data. Tests in a browser check what the
+// page shows for such texts.
 func TestHostileNamesStayData(t *testing.T) {
 	d := hostileData(sampleSeed)
 	page := written(t, d)

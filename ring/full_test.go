@@ -325,7 +325,7 @@ func TestFullTableOfDropsKeepsTheCount(t *testing.T) {
 	}
 }
 
-// If a range begins while a reader reads the table, the events of the new range do not count for
+// If a range begins while a reader reads the table, the events of the new range are not added to
 // the range before it.
 func TestDropsUnderAWriter(t *testing.T) {
 	p := newRing(t)

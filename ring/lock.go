@@ -13,8 +13,8 @@ import (
 
 // A program is alive while it has an open-file-description lock on the whole ring file. The kernel
 // releases the lock with the last descriptor and mapping of that open file, however the program
-// dies. The lock shows the right program even if processes in different containers have the same
-// id. Unlike a POSIX lock, it survives when another part of the program opens and closes the same
+// dies. A process id would not do, because processes in different containers can have the same id.
+// A POSIX lock would not do, because it ends when any part of the program opens and closes the same
 // file.
 
 // ErrLocked is returned if another open of the file has the lock.

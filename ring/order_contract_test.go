@@ -26,9 +26,10 @@ func mixture(regs func(string) int, v int, names ...string) string {
 	return text
 }
 
-// exchanges are the rules of FORMAT.md. Rings, tables and journals have two places. Every part of
-// record n is n, except that the counter word is n + 1 if there are many writers. Every part of
-// range n and entry n is n.
+// exchanges contains the rules of FORMAT.md as programs for the machine in order_test.go. Rings,
+// tables and journals have two places. Every part of record n has the value n, but with many
+// writers the counter word has the value n + 1. Every part of range n and of entry n has the value
+// n.
 var exchanges = []exchange{
 	{
 		name:  "one writer, overwrite",
@@ -76,7 +77,8 @@ var exchanges = []exchange{
 	},
 	{
 		// A writer loads the head to see whether there is room, and then reserves. The reservation
-		// keeps its stores behind that load, so no other instruction has to order the two.
+		// also keeps the writer's later stores behind this load, so no other instruction has to do
+		// that.
 		name:  "many writers and the drainer",
 		start: map[string]int8{"c[0]": 1, "i[0]": 0, "c[1]": 2, "i[1]": 1, "tail": 2},
 		threads: []string{

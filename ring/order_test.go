@@ -250,8 +250,8 @@ type exchange struct {
 	name    string
 	start   map[string]int8 // words that are not 0 at first
 	threads []string
-	// judge is called when a thread has performed its program. It returns whether the thread takes
-	// what it loaded, and what is wrong with that.
+	// judge is called when a thread has performed its program. It returns whether the thread
+	// accepts what it loaded, and a fault if the thread should not.
 	judge func(thread int, regs func(string) int) (accepted bool, fault string)
 }
 

@@ -183,7 +183,7 @@ func TestOverwriteUnderAWriter(t *testing.T) {
 	t.Logf("of %d copies %d lost their oldest", seen, trimmed)
 }
 
-// A reader that only looks on while a drainer drains sees only true records and no damage.
+// While a drainer drains a ring, another reader of the ring sees only true records and no damage.
 func TestLookingOnUnderADrainer(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		change := []func(*Config){policy(channel.Block), size(64)}
@@ -303,8 +303,8 @@ func TestManyWritersInAndOut(t *testing.T) {
 }
 
 // Over many laps of a tiny ring, some writers reserve a record and stop, some store one word and
-// stop, and some finish. The reader calls exactly those records finished that were finished in the
-// present lap.
+// stop, and some finish. The reader reports exactly those records as finished that writers finished
+// in the present lap.
 func TestLapsOfManyWriters(t *testing.T) {
 	rng := seed.Random(t)
 	for range 300 {
@@ -400,8 +400,8 @@ func TestHolesAreNotRecords(t *testing.T) {
 			t.Fatalf("hole %d: %+v, unfinished %v", seq+1, records, unfinished)
 		}
 		// The writer finishes the record late, and only then does the head move past it. If the
-		// head passed the hole, the place would keep the mark of the previous lap, which is also
-		// the mark of the next lap.
+		// head moved past the record before that, the record's place would keep the mark of the
+		// previous lap, which is also the mark of the next lap.
 		store(s, seq+1, Record{s.Finished(1, seq+1), 1})
 		if err := c.Release(0, seq+2, 0, 0); err != nil {
 			t.Fatal(err)

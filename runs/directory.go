@@ -65,8 +65,8 @@ func Open(dir string) (*Directory, error) {
 		root.Close()
 		return fail(err)
 	}
-	// Only the directory's name counts. It may differ from the name in run.yaml, because somebody
-	// may have copied the run.
+	// Judge by the directory's name alone whether the run is complete. The name in run.yaml may be
+	// another one, because somebody may have copied the run.
 	name := filepath.Base(filepath.Clean(dir))
 	if absolute, err := filepath.Abs(dir); err == nil {
 		name = filepath.Base(absolute)

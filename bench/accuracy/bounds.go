@@ -316,7 +316,7 @@ func (s *session) atTrain(b Bound, stamps Stamps, p *tscratio.Pair,
 	}
 }
 
-// view moves constraints to a reading y of B that is near them.
+// view computes what constraints say about a reading y of B that is near them.
 type view struct {
 	y    uint64
 	rate tscratio.RateInterval

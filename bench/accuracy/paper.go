@@ -15,7 +15,7 @@ import (
 
 // PaperRow compares the paper's method with ours on the same exchanges. Each node starts a hundred
 // exchanges before a pause and a hundred after it. The nodes' rates do not wander, as the paper
-// assumes. Our method uses w = 0 too.
+// assumes. Our method assumes no wander, either.
 type PaperRow struct {
 	Transport string // "udp" or "zmq"
 	Spin      bool

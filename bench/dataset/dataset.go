@@ -175,8 +175,8 @@ func (s *Set) nextID() uint64 {
 }
 
 // EntropyBits returns the entropy rate of each column in bits a record, computed from the
-// distribution. For the set loop the counter's entropy has no closed form: it is NaN, and [PlugIn]
-// can be used instead.
+// distribution. For the set loop there is no formula of the counter's entropy, so EntropyBits
+// returns NaN. Then [PlugIn] can measure the entropy.
 func (s *Set) EntropyBits() (counter, id float64) {
 	q := float64(s.Quantum)
 	switch s.Gaps {

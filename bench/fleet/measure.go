@@ -61,8 +61,8 @@ const (
 	trainBytes   = 2 * ((exchanges+1)*(92+28) + 296 + 28)
 )
 
-// train lets a node run a train with a peer, and adds it to all. A packet takes 20 µs and a random
-// time of 10 µs on average. What liars report may be refused, which is no error.
+// train lets a node run a train with a peer, and adds the train to the argument all. A packet takes
+// 20 µs and a random time of 10 µs on average. What liars report may be refused, which is no error.
 func (w *world) train(from, to *node, all pairs) error {
 	a, b, by := from, to, tscratio.StartedByA
 	if b.index < a.index {

@@ -29,7 +29,7 @@ type Anchors struct {
 }
 
 // HalfWidth_cycles returns the paper's bound e for the median pair, corrected for a wander of w.
-// The corrected bound is e + w·T/2, with the time T between the anchors.
+// The corrected bound is e + w·T/2, where T is the time between the anchors.
 func (p Paper) HalfWidth_cycles(w tscratio.Wander) float64 {
 	if len(p.Anchors) == 0 {
 		return 0

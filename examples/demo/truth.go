@@ -184,8 +184,8 @@ func newChecker(
 	return &checker{physical, made, truth, take}, err
 }
 
-// at returns when a tuple was at a point. It may have had another id there, which was made of the
-// id that it began with. There must be one such id.
+// at returns when a tuple was at a point. The tuple may have had another id there, which was made
+// of the id that it began with. Exactly one such id must be at the point.
 func (c *checker) at(point string, id uint64) (reading uint64, err error) {
 	reading, err = c.physical.at(point, id)
 	if !errors.Is(err, errNowhere) {

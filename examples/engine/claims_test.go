@@ -7,8 +7,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 )
 
-// The difference of a claim and a measurement is an interval, because the measurement is one. The
-// difference is exact, even if the claim is a single number and the measurement is above it.
+// A measurement is an interval, so its difference from a claim is an interval, too. If measurement
+// and claim are single numbers, the difference is a single number. It is negative if the claim is
+// too low.
 func TestClaimIsOffByAnInterval(t *testing.T) {
 	r := analysis.Reference{Node: "A", FrequencyLo_hz: 1e9, FrequencyHi_hz: 1e9}
 	measured := analysis.Durations{

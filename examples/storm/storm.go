@@ -265,9 +265,9 @@ func (s *storm) killWorker(ctx context.Context) error {
 	if !s.KillOne {
 		return nil
 	}
-	// Each worker has a directory there. The name of the file in its pids is the number of its
-	// process. Wait for a heartbeat: if a worker dies before its first one, the supervisor waits
-	// two minutes for it.
+	// Each worker has a directory in the directory workers. The file in its directory pids has the
+	// process id as its name. Wait for a heartbeat: if a worker dies before its first heartbeat,
+	// the supervisor waits two minutes for it.
 	workers := filepath.Join(s.last, "local", "workers", "*")
 	pids := filepath.Join(workers, "pids", "*")
 	err := s.Until(ctx, "a worker runs", func() (bool, error) {

@@ -153,8 +153,8 @@ func TestUsage(t *testing.T) {
 
 // Instrumentation costs at most three percent of the job's processor time. The bar limits processor
 // time because throughput also depends on whatever else runs on the machine. The computed share
-// must reach its bar at any size. The upper end of the measured interval must reach its bar only at
-// full size, because a small measurement has a wide interval.
+// must meet the bar at any size. The upper end of the measured interval must meet it only at full
+// size, because a small measurement has a wide interval.
 func TestBarOverhead(t *testing.T) {
 	what, full := plan{Pairs: minPairs, Null: minPairs, Stretch: minStretch}, false
 	if proof.Begin(t) == proof.Full {
