@@ -164,8 +164,9 @@ func (l *Client) put(queue []outgoing) []outgoing {
 	return nil
 }
 
-// lose ends the Calls whose connection has ended. An answer that came before the end counts, unless
-// ZeroMQ drops it together with the connection, as happens now and then if this goroutine is late.
+// lose ends the Calls whose connection has ended. If an answer came before the end, its Call still
+// gets it, unless ZeroMQ drops it together with the connection. That happens now and then if this
+// goroutine is late.
 func (l *Client) lose() {
 	l.drain()
 	l.mu.Lock()

@@ -69,8 +69,8 @@ func (f *flows) took(fd string, bytes int) {
 }
 
 // drained records that ZeroMQ has delivered all complete messages. If a connection delivered one
-// since the previous call, its count begins again: all bytes that have arrived on it so far count
-// as delivered.
+// since the previous call, its count begins again: all bytes that have arrived on it so far are
+// taken as delivered.
 func (f *flows) drained() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

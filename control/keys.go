@@ -255,8 +255,9 @@ func (k Key) Write(path string) error {
 }
 
 // ClientKeys returns a function that lists the public keys in a directory. Only one goroutine may
-// call the returned function. Strangers can cause calls, and there may be thousands of files. So a
-// call reads the directory only if a file was added or removed, or if the list is a second old.
+// call the returned function. Strangers can cause calls of that function, and there may be
+// thousands of files. So a call reads the directory only if a file was added or removed, or if the
+// list is a second old.
 func ClientKeys(dir string) func() ([]Key, error) {
 	d := &keyDirectory{path: dir, now: time.Now}
 	return d.list

@@ -63,7 +63,7 @@ func TestOneBadKeyDoesNotKeepTheOthersOut(t *testing.T) {
 		!strings.Contains(err.Error(), "server.public") {
 		t.Errorf("error is %v", err)
 	}
-	// If two files contain the same key under different names, the name in the first file counts.
+	// If two files contain the same key under different names, the name in the first file is used.
 	twice := t.TempDir()
 	key := must(NewKey("a", RoleNode))(t).Halved()
 	copied := key

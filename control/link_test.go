@@ -466,8 +466,8 @@ func TestClientFindsARestartedServer(t *testing.T) {
 	f.server = must(Listen(config))(t)
 	t.Cleanup(func() { f.server.Close() })
 	f.welcomes()
-	// The restart may have lost messages, so the client tries more than once. The new server tells
-	// it to register. After that it gets answers.
+	// The restart may have lost messages, so the client tries more than once. Then the new server
+	// tells the client to register, and after that the client gets answers.
 	var refused *RefusedError
 	for limit := within(t); ; {
 		ctx, cancel := context.WithTimeout(limit, time.Second)

@@ -60,8 +60,8 @@ type Register struct {
 	// seconds.
 	Frequency *Frequency `json:"frequency,omitempty"`
 
-	// OpenRun names the run that the node has opened and not closed. For the server, the run may
-	// have ended meanwhile.
+	// OpenRun names the run that the node has opened and not closed. The server may have ended the
+	// run meanwhile.
 	OpenRun string `json:"open_run,omitempty"`
 
 	// Graph is the node's name in the graph (package overlay/wire); "": it takes no part.

@@ -28,8 +28,8 @@ type ServerConfig struct {
 	// Clients returns the keys that the server accepts. The server calls it once a second, and up
 	// to ten times a second while connections arrive. If Clients also returns an error, the server
 	// still accepts the returned keys. If a key is missing from two lists in a row, a second apart,
-	// the server closes the key's connections. But if an error says that the list cannot be read
-	// for the moment, that list does not count.
+	// the server closes the key's connections. A list with an error that is only temporary is not
+	// one of these two.
 	Clients func() ([]Key, error)
 
 	Log *slog.Logger // nil: the server logs nothing
@@ -184,7 +184,7 @@ func (s *Server) Address() string { return s.address }
 func (s *Server) Refused() map[Reason]uint64 { return s.refused.all() }
 
 // Receive waits for the next message that the link did not refuse. A Register that Receive returns
-// has answered its challenge. Its peer counts as registered until Forget.
+// has answered its challenge. Its peer is then registered until Forget.
 func (s *Server) Receive(ctx context.Context) (Incoming, error) {
 	taken := func(in Incoming) (Incoming, error) {
 		s.queued.Add(-in.bytes)
@@ -226,7 +226,7 @@ func (s *Server) Forget(p Peer) {
 	delete(s.registered, p)
 }
 
-// Admit makes a peer count as registered until Forget, without a Register.
+// Admit registers a peer, until Forget, although it has sent no Register.
 func (s *Server) Admit(p Peer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -26,8 +26,8 @@ type Options struct {
 	Channels handlers.Options
 }
 
-// Counts counts packets by what became of them. An End sends acknowledgements and receives echoes.
-// A Start receives acknowledgements and sends echoes.
+// Counts counts packets by what happened to them. An End sends acknowledgements and receives
+// echoes. A Start receives acknowledgements and sends echoes.
 type Counts struct {
 	Sent     uint64 // packets that the network accepted
 	Unsent   uint64 // packets that the network did not accept

@@ -282,8 +282,8 @@ func TestNetworkThatEnds(t *testing.T) {
 	}
 }
 
-// A packet counts as received only after its event is logged. So when Settle returns, all events
-// are logged.
+// A packet is counted as received only after its event is logged. So when Settle returns, all
+// events are logged.
 func TestReceivedIsLogged(t *testing.T) {
 	p := newPort("end")
 	var c counters

@@ -10,7 +10,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// clocks holds the relations between the counters of those nodes that somebody wants to compare.
+// clocks has the relations between the counters of those nodes that somebody wants to compare.
 type clocks struct {
 	wanted map[[2]string]bool // the key has the names of two nodes, sorted
 	isNew  bool               // true if the next request must ask for the wanted pairs at once
@@ -190,5 +190,5 @@ func inReference(reference *node, e event) int64 {
 	return int64(math.Ceil(float64(e.slack)*ratio*1.01)) + 1
 }
 
-// mostCycles is longer than any duration that a picture shows, and far below an overflow.
+// mostCycles is longer than any duration that a picture shows, and far too short for an overflow.
 const mostCycles = 1 << 60

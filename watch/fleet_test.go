@@ -189,7 +189,7 @@ func TestFleetIsWatched(t *testing.T) {
 }
 
 // watchChain watches a chain for some seconds. It returns false if an agent's stream of Samples
-// broke off, as it does if this machine is so crowded that the server takes the client for gone.
+// broke off. That happens if this machine is so crowded that the server takes the client for gone.
 // Then the counts of the last picture are not those of the whole chain.
 func watchChain(t *testing.T, f *fleet, c *chain, first uint64) (whole bool) {
 	v := New(Kept)

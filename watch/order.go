@@ -9,8 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// maxPoints is the most points between which a picture shows latencies. A set of these points is a
-// mask with one bit for each point.
+// maxPoints is the largest number of points between which a picture shows latencies. A set of these
+// points is a mask with one bit for each point.
 const maxPoints = 64
 
 // pointOrder numbers the usual points of an actor in the order in which a tuple passes them.

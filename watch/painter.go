@@ -304,7 +304,7 @@ func (p *painter) age(n *node) (longest time.Duration, known bool) {
 			sent, known = at, true
 		}
 	}
-	// Clocks run at different rates.
+	// The node's clock may be faster or slower than this one, by a thousandth at most.
 	return p.now.Sub(sent) - n.since + (n.since.Abs() / 1000), known
 }
 
@@ -331,7 +331,7 @@ func (p *painter) nodes() {
 	slices.SortFunc(p.Nodes, func(x, y Node) int { return strings.Compare(x.Name, y.Name) })
 }
 
-// unseen is the end of a remark: about a node that has events which the spans lack.
+// unseen is the end of a remark about a node whose events the spans lack.
 const unseen = ": paths may pass it unseen"
 
 // state says what is wrong with a node. If nothing is wrong, it returns an empty text.

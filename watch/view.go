@@ -95,7 +95,7 @@ type point struct{ actor, name string }
 
 func (p point) String() string { return p.actor + "/" + p.name }
 
-// A tuple holds the sampled events of one id.
+// A tuple has the sampled events of one id.
 type tuple struct {
 	events    []event
 	since, at time.Time // when the first event and the newest event came
