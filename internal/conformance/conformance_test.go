@@ -95,8 +95,8 @@ type kept struct {
 	Given       []uint64 // stamps that the program was given, less the counter at the beginning
 }
 
-// givenStamps tells the stamps that orders give from those that programs read. Both are counted
-// from the counter at the beginning. Given stamps are below givenStamps. A program that reads the
+// givenStamps separates two kinds of stamps, both counted from the counter at the beginning: those
+// that orders give are smaller, and those that programs read are larger. A program that reads the
 // counter has needed more cycles than that for its first order.
 const givenStamps = 1000
 

@@ -26,8 +26,8 @@ func (w *writer) makes(count, instance int, last uint64) {
 	w.says(fmt.Sprint(id), "next %d", count)
 }
 
-// Two programs on a node never make the same id, whichever languages they have, and whether the
-// first closes its ids or dies.
+// Two programs on a node never make the same id, in whatever languages they are written, and
+// whether the first one closes its ids or dies.
 func TestLanguagesMakeDifferentIDs(t *testing.T) {
 	for _, first := range slices.Sorted(maps.Keys(writers)) {
 		for _, second := range slices.Sorted(maps.Keys(writers)) {

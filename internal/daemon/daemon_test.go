@@ -61,7 +61,7 @@ func TestFlagsCountMoreThanTheEnvironmentAndThatMoreThanTheFile(t *testing.T) {
 	path := write(t, "a_time: 2s\nnumber: 2\nother: file\n")
 	t.Setenv("AN_EXAMPLE_A_TIME", "3s")
 	t.Setenv("AN_EXAMPLE_NUMBER", "3")
-	t.Setenv("AN_EXAMPLE_OTHER", "") // an empty variable counts as not set
+	t.Setenv("AN_EXAMPLE_OTHER", "") // an empty variable is taken as not set
 	var first, second settings
 	d := example(func(_ context.Context, s Start[settings]) (err error) {
 		first = s.Config

@@ -20,7 +20,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// dashboard holds the parts of a Grafana dashboard that the tests read.
+// dashboard has the parts of a Grafana dashboard that the tests read.
 type dashboard struct {
 	UID, Title, Description string
 	Templating              struct {
@@ -52,7 +52,7 @@ func dashboards(t *testing.T) map[string]dashboard {
 	return all
 }
 
-// A query holds the metrics and labels in a PromQL expression.
+// A query has the metrics and labels in a PromQL expression.
 type query struct {
 	labels map[string][]string // for each metric: the labels that the expression matches
 	groups []string            // labels by which the expression groups or joins
@@ -108,11 +108,11 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// byPrometheus holds the labels that Prometheus itself adds to each metric.
+// byPrometheus has the labels that Prometheus itself adds to each metric.
 var byPrometheus = []string{"instance", "job"}
 
-// sometimes holds metrics that a daemon exports only under conditions that this test does not
-// create. The value names the condition.
+// sometimes has metrics that a daemon exports only under conditions that this test does not create.
+// The value names the condition.
 var sometimes = map[string]string{
 	"cloudprofiler_agent_chrony_bound_seconds": "a chronyd that is synchronised",
 	"cloudprofiler_sweep_seconds":              "a sweep",

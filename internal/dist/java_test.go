@@ -13,8 +13,8 @@ import (
 // repository is where docs/java.md says that Maven finds the library for Java.
 const repository = "java/repository/io/github/cloudprofiler"
 
-// Maven finds what a program's pom.xml names as docs/java.md says: a pom and a jar of each
-// artifact, and the poms that these name as their parents.
+// Maven finds what docs/java.md tells a program's pom.xml to name: a pom and a jar of each
+// artifact, and the poms that these poms name as their parents.
 func TestJavaLibraryIsWhereMavenLooks(t *testing.T) {
 	dir := archive(t)
 	page := read(t, dir, "docs/java.md")

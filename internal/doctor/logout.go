@@ -51,8 +51,8 @@ func (m Machine) exists(name string) bool {
 
 // removesIPC reads logind's setting in the order in which logind reads it. First comes the first
 // logind.conf that exists. Then come all drop-ins, in the order of their names, and each overrides
-// what came before. If several directories have a drop-in with the same name, only the first one
-// counts.
+// what came before. If several directories have a drop-in with the same name, logind reads only the
+// first one.
 func (m Machine) removesIPC() bool {
 	dirs := []string{"etc/systemd", "run/systemd", "usr/local/lib/systemd", "usr/lib/systemd"}
 	removes := true // logind's default

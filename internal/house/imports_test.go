@@ -46,8 +46,8 @@ func importsFollow(table map[string]room) rule {
 	}
 }
 
-// roomOf returns the line of the table for a package. If the package has no line of its own, that
-// is the line "FOLDER/..." of a folder above it.
+// roomOf returns the line of the table for a package: its own line, or else the line "FOLDER/..."
+// of a folder above it.
 func roomOf(table map[string]room, name string) (string, room, bool) {
 	if own, ok := table[name]; ok {
 		return name, own, true

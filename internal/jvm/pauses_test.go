@@ -24,9 +24,9 @@ import (
 // collectors are the flags of the five collectors.
 var collectors = []string{"UseSerialGC", "UseParallelGC", "UseG1GC", "UseZGC", "UseShenandoahGC"}
 
-// From the beginning of main to its end, the agent logs every pause that the JVM's own log has, at
-// the same time. The JVM's log gives times of CLOCK_MONOTONIC. To compare them with the counter,
-// this process reads both together every 10 ms.
+// From the beginning of main to its end, the agent logs every pause that is in the JVM's own log,
+// with the same times. The JVM's log gives times of CLOCK_MONOTONIC. To compare them with the
+// counter, this process reads both together every 10 ms.
 func TestBarJavaPauses(t *testing.T) {
 	seconds, chosen := 1.5, []string{"UseG1GC", "UseZGC"}
 	if proof.Begin(t) == proof.Full {

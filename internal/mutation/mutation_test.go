@@ -22,7 +22,7 @@ func TestParse(t *testing.T) {
 }
 
 // The list has four mutations. The test above notices the first. The second changes nothing, so no
-// test notices it. The third is not valid Go. Under the fourth, the tests end without a result.
+// test notices it. The third is not valid Go. With the fourth, the tests end without a result.
 func TestRun(t *testing.T) {
 	source, err := os.ReadFile("mutation.go")
 	if err != nil {

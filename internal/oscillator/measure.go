@@ -190,8 +190,8 @@ func (r *Result) conclude(o Options, pair *tscratio.Pair, widths []uint64) {
 // justifies it. A relation is consistent if the assumed wander is twice what independent clocks
 // refute. Advice doubles this again, because temperature may change more on other days. It returns
 // at least twice the largest wander that the clocks could not notice, and at least 100 ppb. Without
-// an independent clock it returns the default wander. The result applies to a pair: half of it is
-// the share of one machine.
+// an independent clock it returns the default wander. The result is for a pair: half of it is the
+// share of one machine.
 func Advice(results []Result) (w tscratio.Wander, justified bool) {
 	for _, r := range results {
 		if r.Err != nil || r.Clock.Kind != Independent {

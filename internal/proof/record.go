@@ -45,8 +45,8 @@ func (t Tally) String() string {
 	return text
 }
 
-// Count counts the verdicts. A command that failed without a missed bar, or reported no bar, counts
-// as missed, because it proved nothing.
+// Count counts the verdicts. A command that failed without a missed bar, or reported no bar, is
+// counted as a missed bar, because it proved nothing.
 func (r Record) Count() Tally {
 	var sum Tally
 	for _, result := range r.Results {

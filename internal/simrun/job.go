@@ -35,7 +35,7 @@ type Job struct {
 	Reused    bool // some tuples share an id
 	Colliding bool // two programs use the same ids
 	Missing   bool // the logs of a node are missing
-	Lossy     bool // logs lack events, and no rule that chooses ids is the same for all
+	Lossy     bool // logs lack events, and not by one rule for ids in all of them
 }
 
 // Elapsed is the true time between two events, in cycles of the first node, rounded by at most one.

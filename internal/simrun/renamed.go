@@ -7,7 +7,7 @@ import (
 )
 
 // RandomRenamingJob is a RandomJob in which some operators send tuples on under other ids, and log
-// links. In it, each id of a tuple is a Tuple of its own, and Join makes one Tuple of these.
+// links. In this job, each id of a tuple is a Tuple of its own, and Join makes one Tuple of these.
 func RandomRenamingJob(rng *rand.Rand, thin bool) *Job { return randomJob(rng, thin, true) }
 
 // rename sends a tuple on under another id. It returns the first event of the new id.

@@ -22,8 +22,8 @@ type Stage struct {
 	files    []string
 	said     map[*exec.Cmd]string // the file of each program
 
-	// others return programs in other languages, which take turns with the programs of the role
-	// "program" or, if only is set, with each other.
+	// others return programs in other languages. If only is set, just these programs take turns. If
+	// not, programs of the role "program" take turns with them.
 	others []func(file string) *exec.Cmd
 	only   bool
 }

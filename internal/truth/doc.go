@@ -3,9 +3,9 @@
 // has such a truth. Commands pass the truth to package analysis, which compares durations with it.
 //
 // A virtual counter has two implementations in package vnode. The fast one made the given reading.
-// It also finds the physical readings at which the counter shows the given reading; if the counter
-// makes steps, the exact one finds them. The exact one translates these physical readings to the
-// other counter.
+// It also finds the physical readings at which the counter shows the given reading. If the counter
+// makes steps, the exact implementation finds them instead. The exact implementation then
+// translates these physical readings to the other counter.
 //
 // The package judges nothing. It translates only counters, not clocks.
 package truth

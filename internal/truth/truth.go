@@ -103,7 +103,8 @@ func (c *counter) instants(reading uint64) (vnode.Span, bool) {
 	}
 	rate := 1 + math.Ldexp(float64(c.config.Rate_2e40), -40)
 	guess := c.config.Origin
-	// The rate wanders by some millionths, so each round reduces the error to some millionths.
+	// The rate wanders by some millionths, so in each round the error shrinks to some millionths of
+	// what it was.
 	for range 8 {
 		off := int64(reading - c.fast.Virtual(guess))
 		if guess += uint64(int64(float64(off) / rate)); -2 < off && off < 2 {

@@ -176,8 +176,8 @@ func TestAnalyzeSaysWhatIsWrong(t *testing.T) {
 // unwrapped joins the lines of a text.
 func unwrapped(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// If a flag chooses something that the run does not have, the answer says so, and has the rest. If
-// nothing is chosen, there is no answer.
+// If a flag names something that the run does not have, the answer says so, and covers the rest. If
+// nothing of the run is chosen, there is no answer.
 func TestAnalyzeSaysWhatIsNotThereToChoose(t *testing.T) {
 	run := aRun(t, "chosen")
 	for name, test := range map[string]struct {

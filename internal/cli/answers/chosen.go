@@ -113,7 +113,7 @@ func flagsOf(f *analysis.Filter) string {
 
 func utcText(ns int64) string { return time.Unix(0, ns).UTC().Format(time.RFC3339Nano) }
 
-// extent says what a run has to choose from.
+// extent says, for each flag that was given, what the run has to choose from.
 func extent(a *analysis.Answer, dir *runs.Directory, chosen *analysis.Filter) string {
 	var has []string
 	if len(chosen.Nodes) > 0 {

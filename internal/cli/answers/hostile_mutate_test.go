@@ -22,7 +22,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func sumOf(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
-// mutator changes runs as an attacker would who knows the formats.
+// mutator changes runs as an attacker who knows the formats would change them.
 type mutator struct {
 	*rand.Rand
 	scratch string // a directory
@@ -89,7 +89,7 @@ func (m mutator) logs(f runFiles, node string) {
 	}
 }
 
-// manifest changes what a node's manifest says of its logs.
+// manifest changes what a node's manifest says about its logs.
 func (m mutator) manifest(f runFiles, name string) {
 	switch m.IntN(6) {
 	case 0:

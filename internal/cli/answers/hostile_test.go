@@ -297,8 +297,8 @@ func (t *trial) intact(a *analysis.Answer, o analysis.Options, h harm, path stri
 
 // ownNames reports whether a node logs only at points at which no other node logs, and each id at
 // most once at each of them. Otherwise the node's logs change the answers about other nodes, for
-// two reasons: at each point only a tuple's earliest event counts, whichever node logged it; and an
-// id that is used again begins another tuple.
+// two reasons. Of a tuple's events at one point, only the earliest is used, whichever node logged
+// it. And an id that is used again begins another tuple.
 func ownNames(logs, node string) (bool, error) {
 	entries, err := os.ReadDir(logs)
 	if err != nil {

@@ -51,7 +51,7 @@ func TestTrial(t *testing.T) {
 	fmt.Printf("sums %s\n", sums)
 }
 
-// trials holds the outcomes of many trials. Several goroutines may use it.
+// trials has the outcomes of many trials. Several goroutines may use it.
 type trials struct {
 	mu sync.Mutex
 	trialSums

@@ -97,7 +97,7 @@ func assumed(a *analysis.Answer) string {
 const restsOnAll = "any third node narrows the bounds of two nodes, so each bound rests on all " +
 	"nodes"
 
-// printSpans prints for each span its name, and a row for each place where it was.
+// printSpans prints the name of each span, and below it a row for each place where the span was.
 func printSpans(out io.Writer, a *analysis.Answer) {
 	fmt.Fprintf(out, "from → to, kind\n  %-7s %9s  %24s %24s %24s  %s\n", "where", "tuples",
 		"p50, cycles", "p50", "p99", "verdict")

@@ -106,8 +106,8 @@ func TestReportKeepsTheOldPage(t *testing.T) {
 	}
 }
 
-// A tuple with an id of its own has one counter reading that is far off. The report shows it as
-// what it is: a duration of decades. The rest of the report does not change.
+// One tuple, with an id of its own, has a counter reading that is far off. The report shows that as
+// a duration of decades. The rest of the report does not change.
 func TestReportOfAWildCounter(t *testing.T) {
 	dir := t.TempDir()
 	all, err := hostileRuns(dir)

@@ -64,8 +64,8 @@ The page and exports of a run are not fetched: make them here.`,
 }
 
 const (
-	// chunkLimit is how long one part of a file may take. fetchTries is the most times that a part
-	// is requested.
+	// chunkLimit is how long one part of a file may take. fetchTries is the largest number of
+	// requests for one part.
 	chunkLimit = 30 * time.Second
 	fetchTries = 3
 

@@ -87,8 +87,8 @@ func check(ctx context.Context, m machine, r request, out io.Writer) error {
 	return answer(run.Run(), java, jar, errs.String())
 }
 
-// answer turns the end of the jar's check into the end of this command. The jar has the same exit
-// codes.
+// answer turns the exit code of the jar's check into an error of this command. The jar and cprof
+// give the same meanings to exit codes.
 func answer(err error, java, jar, said string) error {
 	said = strings.TrimSpace(said)
 	var exit *exec.ExitError

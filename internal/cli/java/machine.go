@@ -52,7 +52,7 @@ func (m machine) process(number string) (process, error) {
 			"see jps, or ps -C java", number)
 	}
 	if err == nil {
-		// Only its user may read it. The jar reads it for the class path.
+		// Only the user of the process may read this file. The jar needs it to find the class path.
 		_, err = plainfile.Read(filepath.Join(dir, "environ"), maxCommandLine)
 	}
 	if errors.Is(err, fs.ErrPermission) {

@@ -67,7 +67,8 @@ Exit code 3: no node is found.`,
 	return cmd
 }
 
-// surely is the least probability that is printed: the estimate is no better.
+// surely is the smallest probability that is printed. The estimate is not good enough for smaller
+// ones.
 const surely = 1e-9
 
 func printFound(w io.Writer, pattern string, f agent.FindAnswer) (err error) {
