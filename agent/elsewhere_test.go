@@ -69,7 +69,7 @@ func TestRingsOfAnotherUserAreNamed(t *testing.T) {
 	}
 }
 
-// A channel that was opened and logged nothing does not count as one that logged.
+// A channel that was opened but logged nothing is not among the channels that logged.
 func TestRingsBesideEmptyLogs(t *testing.T) {
 	parent := t.TempDir()
 	c := testConfig(t)

@@ -14,8 +14,8 @@ type FindAnswer struct {
 	Node      string `json:"node,omitempty"`
 	Fact      string `json:"fact,omitempty"`
 	Confirmed bool   `json:"confirmed"` // the node itself has confirmed the fact
-	Visited   int    `json:"visited"`   // visits to nodes
-	// Missed is, if no node was found, the probability that a node has the fact and was missed.
+	Visited   int    `json:"visited"`   // number of visits to nodes
+	// If no node was found, Missed is the probability that a node has the fact and was missed.
 	Missed float64 `json:"missed"`
 }
 

@@ -377,7 +377,7 @@ func TestLogFileRemovedUnderTheDrainer(t *testing.T) {
 	}
 }
 
-// fullDisk is a file system that is full after as many further bytes as the field space says.
+// fullDisk is a file system that has room for only space more bytes.
 type fullDisk struct {
 	logstore.FileSystem
 	space int

@@ -189,7 +189,7 @@ func sum(b []byte, want uint32, offset uint64) error {
 	return nil
 }
 
-// sealed reads a block, and checks it against the checksum behind it.
+// sealed reads a block, and checks it against the checksum that follows it.
 func (x *Index) sealed(offset, length, most uint64) ([]byte, error) {
 	if length > most || offset > uint64(x.size) || length+4 > uint64(x.size)-offset {
 		return nil, fmt.Errorf("a block of %d bytes at %d: %w", length, offset, errDamaged)

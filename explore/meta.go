@@ -31,7 +31,7 @@ type Meta struct {
 	JVMs     []JVM              `json:"jvms"` // those that logged their pauses
 	Findings []analysis.Finding `json:"findings"`
 
-	PauseKinds []string `json:"pause_kinds"` // what the JVMs did; rows of pauses have its indices
+	PauseKinds []string `json:"pause_kinds"` // what JVMs did; each pause has an index of this list
 
 	// ReportAbsent is the reason why the index lacks the report's page. If it is empty, the index
 	// has the page.

@@ -103,7 +103,7 @@ func (w *writer) write(b []byte) section {
 	return s
 }
 
-// sealed writes a block with its checksum behind it, and returns its offset.
+// sealed writes a block and then its checksum, and returns its offset.
 func (w *writer) sealed(b []byte) uint64 {
 	return w.write(binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))).Offset
 }

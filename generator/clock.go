@@ -14,7 +14,8 @@ import (
 type Clock interface {
 	// Now reads the counter.
 	Now() uint64
-	// Wait waits until the counter has reached a value. If that takes long, it may return earlier.
+	// Wait waits until the counter has reached a value. If the wait is long, it may return before
+	// that.
 	Wait(value uint64)
 	// Frequency_hz is the number of steps that the counter makes in a second.
 	Frequency_hz() float64

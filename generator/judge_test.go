@@ -15,7 +15,7 @@ func TestJudgeTellsTheGeneratorFromTheEngine(t *testing.T) {
 	if v := judge(o, limits{growth: 0.005}); !slices.Equal(v.Reasons, []Reason{Generator}) {
 		t.Errorf("a generator that falls behind: %v", v.Reasons)
 	}
-	o.Sender.Blocked = 2 * time.Second // the engine refused
+	o.Sender.Blocked = 2 * time.Second // the engine refused tuples
 	if v := judge(o, limits{growth: 0.005}); !slices.Equal(v.Reasons, []Reason{BacklogGrows}) {
 		t.Errorf("an engine that refuses: %v", v.Reasons)
 	}

@@ -60,7 +60,7 @@ const (
 	TuplesLost     Reason = "tuples-lost"
 	TuplesDoubled  Reason = "tuples-doubled"
 	LatencyTooHigh Reason = "latency-too-high"
-	Generator      Reason = "generator" // the generator fell behind: the trial judges no engine
+	Generator      Reason = "generator" // the generator fell behind, so the engine is not judged
 	NothingSeen    Reason = "nothing-came-out"
 )
 

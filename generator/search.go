@@ -339,7 +339,8 @@ func (s *Search) narrow(ctx context.Context, top float64, topBy string) error {
 	return nil
 }
 
-// confirming is the phase whose trials decide. Such a trial counts whatever its result is.
+// confirming is the phase whose trials decide. The search counts all of them, whatever their
+// results.
 const confirming = "confirm"
 
 // sureShare returns a share of trials: with 95 % confidence, at least this share succeeds at the

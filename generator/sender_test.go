@@ -402,7 +402,7 @@ func TestSenderLogsIntendedAndActualTimes(t *testing.T) {
 	}
 }
 
-// ringsIn reads what channels without a drainer hold.
+// ringsIn reads the records of channels that nobody drains.
 func ringsIn(t *testing.T, dir string) map[string][]ring.Record {
 	t.Helper()
 	files, err := ring.Files(dir)

@@ -34,13 +34,13 @@ type sendThread struct {
 	late                       Lateness
 	blockedSends, blocked      uint64 // number of refused offers; counter steps of waiting
 	lag                        *hdrhistogram.Histogram
-	notLogged                  uint64 // number of events
+	notLogged                  uint64 // number of events that found a full ring
 	firstID, lastSent          uint64
 
 	// cause says why the thread is behind its schedule, by pointing to a field of late. It does not
 	// change while the thread catches up. It is nil while the thread is not behind.
 	cause *uint64
-	over  uint64 // counter when the cause ended; tuples due later are late from catching up
+	over  uint64 // counter when the cause ended; tuples due later count as CatchingUp
 
 	spare []uint64 // ids of tuples that were not sent, used again so that no id is missing
 	batch []Tuple
@@ -215,7 +215,7 @@ func (t *sendThread) follow(start uint64) error {
 		}
 		if err := t.offer(lateAfter, deadline); err != nil {
 			if more {
-				t.unsent++ // the tuple in hand
+				t.unsent++ // the next tuple, which is not in the batch
 			}
 			return err
 		}

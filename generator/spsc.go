@@ -130,7 +130,7 @@ func (s *sleeper) sleep(awake func() bool) {
 		runtime.Gosched()
 	}
 	s.asleep.Store(true)
-	if awake() { // before it saw asleep, the other side may have acted
+	if awake() { // the other side may have acted before it saw asleep
 		s.asleep.Store(false)
 		return
 	}

@@ -280,7 +280,7 @@ func (t *trialIDs) Next() (id uint64, ok bool) {
 	return id, true
 }
 
-// watch samples a trial every millisecond, and cuts it when the engine is far behind.
+// watch samples a trial every millisecond, and ends it early if the engine is far behind.
 func (s *Search) watch(
 	o *Observation, sender *Sender, out *outlet, dueBy func(at_s float64) uint64,
 	ended chan struct{}, cut func(),

@@ -17,7 +17,7 @@ const (
 // of an ended goroutine to a later one, which then has the cell.
 type countTable struct {
 	places [1 << countBits]countPlace
-	given  int // cells that goroutines have; Channel.changes protects it
+	given  int // number of goroutines with a cell of their own; Channel.changes protects it
 }
 
 type countPlace struct {

@@ -36,7 +36,7 @@ func TestProcessorsRaisedWhileManyLog(t *testing.T) {
 			half.Wait()
 			runtime.GOMAXPROCS(writers)
 			all.Wait()
-			// Go on until a processor has logged that has no shard.
+			// Go on until a processor that has no shard has logged.
 			for range writers {
 				all.Go(func() {
 					for start := time.Now(); !c.shared.Load() && time.Since(start) < patience; {

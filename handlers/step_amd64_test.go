@@ -128,7 +128,7 @@ func startStepped(t *testing.T) *stepped {
 	// Only the log call may run on the program's thread, so switch off preemption and garbage
 	// collection.
 	cmd := command(t, "step", "GODEBUG=asyncpreemptoff=1", "GOGC=off",
-		"GOMAXPROCS=1") // with many writers: one shard
+		"GOMAXPROCS=1") // one shard, even with many writers
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -128,7 +128,7 @@ func anySettings(draw *rand.Rand, links bool) channel.Settings {
 // except for the stamps.
 func TestTwoWaysToLogAreOne(t *testing.T) {
 	draw := seed.Random(t)
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // with many writers: one shard
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // one shard, even with many writers
 	for round := range 40 {
 		many, links := draw.IntN(2) == 0, draw.IntN(8) == 0
 		o := Options{Policy: []string{"drop", "drop", "overwrite"}[draw.IntN(3)],

@@ -347,7 +347,7 @@ func TestFromShowsTheTruth(t *testing.T) {
 		h.Used[3] = 100 - uint64(i)
 		wrong += i
 		a.Held.Merge(h)
-		spans[i].Remote.Held = h // the answer has this pointer
+		spans[i].Remote.Held = h // Remote is a pointer, so this changes the answer
 	}
 	for i := range a.Comparisons {
 		ntp := &a.Comparisons[i].Methods[3]

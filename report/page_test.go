@@ -203,7 +203,8 @@ func TestWriteSamplePages(t *testing.T) {
 	}
 }
 
-// An end that JSON cannot hold exactly goes outward to the nearest number that JSON holds exactly.
+// An end of an interval that JSON cannot represent exactly is rounded outward, to the nearest
+// number that JSON can represent.
 func TestRoundedOutward(t *testing.T) {
 	rng := seed.Random(t)
 	for i := range 20_000 {

@@ -94,7 +94,8 @@ func pastData(short bool) *Data {
 	return d
 }
 
-// largeData is as much as a page must hold: 30 nodes, all of their pairs, and a job of many actors.
+// largeData is as much as a page must be able to show: 30 nodes, all of their pairs, and a job of
+// many actors.
 func largeData(seed uint64) *Data {
 	d := sampleData(seed)
 	d.Run.Name = "thirty-nodes"

@@ -4,7 +4,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// unknownKind is a kind that no version has, so the check of settings refuses it.
+// unknownKind is a handler kind that exists in no version, so the check of settings refuses it.
 const unknownKind = channel.Kind(0xFF)
 
 // patience is how many times one end repeats a reading because the other end changed the data

@@ -238,7 +238,7 @@ func (id *identity) sum() uint32 {
 	return crc32.Checksum(b, castagnoli)
 }
 
-// boot holds the boot id. It is nil until Boot has got the id from the kernel.
+// boot is the boot id. It is nil until Boot has got the id from the kernel.
 var boot atomic.Pointer[[16]byte]
 
 // Boot returns the random id of the kernel's present boot, which Header.Boot contains too. The id

@@ -213,7 +213,8 @@ func (m *machine) perform(now moment, t, i int) (moment, bool) {
 	return now, true
 }
 
-// lap returns the lap mark of a counter word in the tests: 0 at first, and n + 1 in record n.
+// lap returns the lap mark of a counter word. In the tests, the word is 0 at first, and n + 1 in
+// record n.
 func lap(word int) int { return ((word + places - 1) / places) & 1 }
 
 // place returns the number of the word that a step accesses, or unknown.

@@ -128,7 +128,7 @@ func (a *Arrival) Lacks() (files []File) {
 	return files
 }
 
-// lastRun orders run.yaml behind all other files.
+// lastRun is the key by which to sort files such that run.yaml is the last one.
 func lastRun(file string) string {
 	if file == runFile {
 		return "\xff"

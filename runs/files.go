@@ -17,7 +17,7 @@ import (
 // ErrNotComplete is returned for a run that is still being written.
 var ErrNotComplete = errors.New("run is not complete")
 
-// File is a file of a run. Its path is inside the run, with slashes.
+// File is a file of a run. Its path is relative to the run's directory, and has slashes.
 type File struct {
 	Path  string
 	Bytes int64

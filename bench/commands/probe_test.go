@@ -17,7 +17,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// sampleProbe is a result in which every bar is reached.
+// sampleProbe is a result in which every bar is met.
 func sampleProbe() accuracy.Result {
 	result := accuracy.Result{
 		Machine: accuracy.Machine{Hz: 2_600_000_000, Quantum_cycles: 26, Slack_cycles: 130},

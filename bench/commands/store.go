@@ -203,7 +203,7 @@ func printStoreTable(w io.Writer, result bench.StoreResult, bars []proof.Bar,
 	return nil
 }
 
-// limitsOf says that all limits of a data set were reached, or which were not.
+// limitsOf says that all limits of a data set were met, or which of them were not.
 func limitsOf(set string, verdicts map[string]proof.Verdict) string {
 	var others []string
 	for _, limit := range []string{"size", "hurried", "encode", "decode"} {

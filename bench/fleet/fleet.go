@@ -40,7 +40,7 @@ type Result struct {
 	Outside   uint64 // of these, bounds that do not contain the truth
 	Unrelated uint64 // questions without an answer
 
-	EdgeBound, RandomBound, TalkBound time.Duration // medians, as ask notes them
+	EdgeBound, RandomBound, TalkBound time.Duration // medians: see ask
 	Hops                              float64       // mean of relations in a random pair's path
 
 	// What a node sends for the graph in a second, after the fleet has grown, and for its trains.

@@ -29,7 +29,8 @@ const (
 
 func init() {
 	roles[filteredAgent] = func() {
-		if _, again := os.LookupEnv(droppedVariable); !again { // if so, it inherited it
+		// A process that drop started again has inherited the filter.
+		if _, again := os.LookupEnv(droppedVariable); !again {
 			filter()
 		}
 		main()

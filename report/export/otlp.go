@@ -149,7 +149,7 @@ type otlp struct {
 	progress func(done float64, what string)
 
 	request otlpRequest
-	groups  map[trackKey]*otlpResourceSpans // the request's spans, by instance; no node: the run's
+	groups  map[trackKey]*otlpResourceSpans // the request's spans, by instance
 	bytes   int                             // approximate length of the request
 }
 

@@ -362,7 +362,7 @@ func (j *runner) close(result *Result) error {
 		}
 	}
 	for _, d := range j.drainers {
-		errs = append(errs, d.Flush()) // removes rings that are drained to their end
+		errs = append(errs, d.Flush()) // removes rings that it has drained to the end
 		total := d.Stats().Total
 		result.Dropped += total.Dropped
 		result.Events += total.Events
