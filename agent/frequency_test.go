@@ -10,9 +10,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/host"
 )
 
-// A run has the mean frequency over its own time, from readings at its ends, and keeps this
-// frequency for later queries. If the agent cannot measure the frequency, the run has none, and the
-// agent reports why.
+// For each run, the agent measures the mean frequency of the counter, with a reading at the run's
+// begin and one at its end. Later queries get the same frequency. If the agent cannot measure it,
+// the run has none, and the agent reports why.
 func TestFrequencyOverARun(t *testing.T) {
 	const second = 1_000_000_000
 	seen := host.Observation{Boot: "b", Clocksource: "tsc"}

@@ -12,7 +12,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// killAtRandom kills programs, the agent, or both, this many times, and starts them again.
+// killAtRandom kills programs, the agent, or both, and starts them again. It does so kills times.
 // Meanwhile the agent opens and closes runs, and its disk fills and empties. languages names the
 // languages of the programs.
 func killAtRandom(t testing.TB, rng *rand.Rand,

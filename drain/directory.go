@@ -53,7 +53,8 @@ func (d *Drainer) letGo() {
 	}
 }
 
-// let notes that another drainer now drains a ring, or that nobody drains it for a while.
+// let removes a source from the drainer, because another drainer now drains the ring, or nobody
+// does for a while.
 func (d *Drainer) let(s *source, err error) {
 	c := s.snapshot()
 	c.Dropped = 0 // the ring keeps this count, so the ring's next source reports it again

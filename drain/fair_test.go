@@ -127,8 +127,9 @@ func TestAFlushOfALargeRingStopsNoOther(t *testing.T) {
 	checkIDs(t, "what came meanwhile", readLogs(t, r.d.Logs())["a/large"].ids(), 4<<20, 4<<20+id)
 }
 
-// However many rings are full, a worker takes from all of them in one pass little more than from
-// one full ring. Before the worker looks at a ring again, it looks at all others.
+// However many rings are full, in one pass a worker takes little more from all of them together
+// than it takes from one if only that one is full. Before the worker looks at a ring again, it
+// looks at all others.
 func TestManyFullRingsShareAPass(t *testing.T) {
 	const rings = 6
 	for what, records := range map[string]uint64{"records": 1 << 18, "holes": 1 << 21} {

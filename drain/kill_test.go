@@ -270,7 +270,7 @@ func checkCounted(said *testimony.Testimony, k *kept) error {
 	return nil
 }
 
-// killAtRandom kills programs, the drainer, or both, this many times, and starts them again.
+// killAtRandom kills programs, the drainer, or both, and starts them again. It does so kills times.
 // Meanwhile the disk fills and empties. languages names the languages of the programs.
 func killAtRandom(t testing.TB, rng *rand.Rand,
 	kills int) (languages string, records uint64, wrong []error) {

@@ -61,7 +61,7 @@ func (d *Drainer) listLogs() (begun, error) {
 	return b, nil
 }
 
-// and returns the lists with one more directory, if the directory is not listed yet.
+// The method and adds a directory to the lists, unless they have it already.
 func (b begun) and(dir string) (begun, error) {
 	if slices.Contains(b.dirs, dir) {
 		return b, nil

@@ -213,8 +213,8 @@ func (x *Index) pausesOf(p *Path, events []event, steps []stepEnds) error {
 
 func (x *Index) jvmsOf(e *event) []int { return x.Meta.Lanes[x.Meta.Channels[e.channel].Lane].JVMs }
 
-// within is how much of a step lay in pauses. Two JVMs may pause at the same time, so the low end
-// counts only one JVM, and the high end counts all. If a lane has several JVMs, it is not known
+// within returns how much of a step lay in pauses. Two JVMs may pause at the same time, so the low
+// end counts only one JVM, and the high end counts all. If a lane has several JVMs, it is not known
 // which of them worked on the tuple, so none of them counts for the low end.
 func (x *Index) within(of map[int][]item, s *stepEnds) (all tscratio.Elapsed) {
 	for jvm, items := range of {

@@ -33,7 +33,7 @@ func header(name, value string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set(name, value) }
 }
 
-// A foreign page that reaches this server through a name that it controls gets nothing.
+// If the owner of a foreign page makes a name point to this server, the page still gets nothing.
 func TestForeignPagesGetNothing(t *testing.T) {
 	h := Handler(nil, "profiler.example")
 	for _, c := range []struct {

@@ -23,7 +23,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // node describes a block of items, or fanOut nodes of the level below. Level 0 describes blocks.
 type node struct {
-	first, last uint64 // smallest and largest middle of a moment
+	first, last uint64 // smallest and largest middle of the moments of the items
 	items       uint64
 	offset      uint64 // offset of the block; unused above level 0
 	length      uint64

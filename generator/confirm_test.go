@@ -114,7 +114,7 @@ func TestDueBy(t *testing.T) {
 			}
 		}
 		dueBy := s.dueBy(schedule, rate)
-		off := 0.0 // largest difference between a count and the rate
+		off := 0.0 // largest difference between a count and rate × time
 		for at := time.Duration(0); at <= span+time.Second; at += 7013 * time.Microsecond {
 			var want uint64
 			for _, d := range due_ns {

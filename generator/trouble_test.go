@@ -149,7 +149,7 @@ func overWire(t *testing.T, push PushOptions, o SenderOptions, ro ReceiverOption
 	return w, sender, sent, received
 }
 
-// between runs a receiver, and a sender with the sink that connect makes.
+// The function between starts a receiver and a sender. connect makes the sender's sink.
 func between(
 	t *testing.T, pull *Pull, push PushOptions, o SenderOptions, ro ReceiverOptions,
 	connect func(PushOptions) (Sink, error),

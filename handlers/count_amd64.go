@@ -9,9 +9,10 @@ const (
 	countHash = 0x9E3779B1 // a prime near 2^32 divided by the golden ratio
 )
 
-// countTable says in which cell a goroutine counts if many goroutines count. The place of a
-// goroutine follows from its address. The first goroutines, one for each shard, get a cell of their
-// own, and need no locked operation. All others add to cells that they share.
+// countTable says in which cell a goroutine counts if many goroutines count. A goroutine's place in
+// the table is a hash of the address at which the runtime keeps the goroutine. The first
+// goroutines, one for each shard, get a cell of their own, and need no locked operation. All others
+// add to cells that they share.
 //
 // A goroutine keeps its cell, because nobody notices when it ends. But the runtime gives the memory
 // of an ended goroutine to a later one, which then has the cell.
@@ -21,7 +22,7 @@ type countTable struct {
 }
 
 type countPlace struct {
-	goroutine uintptr // address of the goroutine with the cell alone; 0: unused; sharedPlace: none
+	goroutine uintptr // address of the goroutine that owns alone; 0: unused; sharedPlace: none
 	alone     *uint64 // the goroutine's own cell
 	shared    *uint64 // the cell for other goroutines at this place
 	_         uintptr // padding: the assembly multiplies by the size of a place
@@ -32,8 +33,8 @@ const sharedPlace = 1
 // goroutine returns the address of this goroutine.
 func goroutine() uintptr
 
-// countMany counts an event for the first goroutine at a place of the table. The assembly counts
-// all others.
+// countMany counts the first event at a place of the table, which has no cells yet. The assembly
+// counts all later events.
 func (c *Channel) countMany() {
 	self := goroutine()
 	place := &c.counts.places[uint32(self)*countHash>>(32-countBits)]

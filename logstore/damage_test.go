@@ -314,7 +314,7 @@ func damageLog(t *testing.T, rng *rand.Rand, name string) (unnoticed string) {
 	if !noticed && len(departed) == 0 {
 		return fmt.Sprintf("%s: nothing is noticed: %+v", what, report)
 	}
-	more := true // true if only rows of the log were read, and all rows of this part
+	more := true // true if all rows of this part were read, and no rows of other logs
 	for key, value := range rows[which] {
 		more = more && got[key] == value
 	}

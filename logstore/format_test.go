@@ -284,8 +284,8 @@ func shippedBlocksOf(version int) []*Block {
 	return blocks
 }
 
-// The file of each shipped version must read as it was written. For a new version, make the file
-// by: go test ./logstore -run Shipped -update.
+// Readers must return exactly what was written to the file of each shipped version. For a new
+// version, make the file by: go test ./logstore -run Shipped -update.
 func TestShippedVersionsAreRead(t *testing.T) {
 	for version := 1; version <= Version; version++ {
 		blocks := shippedBlocksOf(version)

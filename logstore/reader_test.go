@@ -77,8 +77,7 @@ var readers = map[string]func(t testing.TB, data []byte) (map[rowKey]rowValue, [
 		if err != nil || len(again) > 0 {
 			t.Fatalf("what was salvaged has damage %v, error %v", again, err)
 		}
-		// Drops in the salvaged log account for all rows that it lacks. Only if drops themselves
-		// are lost does no drop say so.
+		// Drops in the salvaged log account for all rows that it lacks, except lost drops.
 		checked := checkFile(t, path)
 		for _, a := range checked.Rows {
 			if len(a.Missing) > 0 && a.Kind != Drops {

@@ -31,9 +31,9 @@ func shuffledBlocks() (blocks []*Block) {
 	return blocks
 }
 
-// A file with columns of shuffled values must read as it was written. The file that has the columns
-// of all other kinds was written before this kind existed. -update makes the file only if it is not
-// there.
+// Readers must return exactly what was written to the file with columns of shuffled values. The
+// file has only these columns: the file with all other kinds is older. -update makes the file only
+// if it is not there.
 func TestShippedShuffledColumnsAreRead(t *testing.T) {
 	blocks := shuffledBlocks()
 	path := filepath.Join("testdata", shuffledFile)

@@ -328,9 +328,9 @@ func (w *Writer) present() error {
 	return nil
 }
 
-// write appends all bytes or none. If the disk takes only a part, write cuts that part off again.
-// It cannot tell whether there is such a part: os.File returns 0 after a failure, even if the disk
-// took some bytes before. If the cut fails, the next block overwrites the part.
+// write appends all bytes or none. After a failure the disk may have taken a part of the bytes.
+// write does not know how many, because os.File then returns 0, so it cuts the file to its old
+// length. If that fails too, the next block overwrites the part.
 func (w *Writer) write(b []byte) error {
 	n, err := w.file.WriteAt(b, w.offset)
 	if err == nil && n < len(b) {

@@ -325,8 +325,8 @@ func TestOverlapIsTrimmed(t *testing.T) {
 	}
 }
 
-// The log has 10 rows. Row 10 to row 14 are not stored, and the drops say so. So the sequence is
-// whole up to 15, and no row is missing.
+// The log has 10 rows. The drops say that rows 10 to 14 were not stored. So all rows below 15 are
+// accounted for, and none is missing.
 func TestDropsAccountForTheEnd(t *testing.T) {
 	blocks := []*Block{
 		{Incarnation: sampleIncarnation, Events: make([]Event, 10)},

@@ -2,7 +2,7 @@ package report
 
 import "github.com/cloudprofiler/cloudprofiler/analysis"
 
-// None stands for a bucket without a value. It is null in JSON.
+// None marks a bucket that has no value. It is null in JSON.
 const None = analysis.None
 
 // Column has a value for each bucket of the timeline.

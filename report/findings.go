@@ -106,7 +106,7 @@ func (f *from) findings() {
 
 func (f *from) remark(w Weight, text string) { f.Remarks = append(f.Remarks, Remark{w, text}) }
 
-// ofPoints says what the logs of points do not tell.
+// ofPoints notes what cannot be known because logs of points are incomplete.
 func (f *from) ofPoints() {
 	var lacks []string
 	for _, p := range f.a.Points {

@@ -31,8 +31,8 @@ var loopWeights = []float64{1, 4, 10, 10, 4, 1}
 
 const loopFirst_cycles = 47
 
-// coarseTight are the weights of tight gaps of one and of two steps, in bursts of a counter with a
-// quantum.
+// If the counter moves in steps, a tight gap in a burst is one or two steps long. These are the
+// weights of the two lengths.
 var coarseTight = []float64{1, 9}
 
 // Names lists all sets in a fixed order.

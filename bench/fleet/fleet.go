@@ -43,7 +43,8 @@ type Result struct {
 	EdgeBound, RandomBound, TalkBound time.Duration // medians: see ask
 	Hops                              float64       // mean of relations in a random pair's path
 
-	// What a node sends for the graph in a second, after the fleet has grown, and for its trains.
+	// These say what a node sends in a second: for the graph when the fleet has grown, and for
+	// trains.
 	Messages, Bytes, TrainPackets, TrainBytes float64
 	GraphCPU                                  time.Duration // of a node, in a second
 }

@@ -119,8 +119,9 @@ func (w *world) train(from, to *node, all pairs) error {
 	return nil
 }
 
-// probe makes a node run a train with the next of its peers, again after each trainEvery until it
-// is dead. Its peers are its neighbours in the graph and the nodes to which its tuples travel.
+// probe makes a node run a train with one of its peers after the other, one train every trainEvery,
+// until the node is dead. Its peers are its neighbours in the graph and the nodes to which its
+// tuples travel.
 func (n *node) probe(all pairs, failed func(error)) {
 	w := n.w
 	if n.graph == nil {

@@ -24,7 +24,7 @@ type Soak struct {
 	Every     time.Duration // the length of a period
 	Processes []string      // the processes that were watched
 	Samples   []Sample      // one for each period while the job ran
-	Periods   []Period      // by the time when the period's tuples were made
+	Periods   []Period      // in order; a period has the tuples that were made in it
 }
 
 // Sample is the memory and disk in use in one period.

@@ -84,7 +84,7 @@ func translateBlock(b *logstore.Block, counter *vnode.Counter) {
 			*r = counter.Virtual(*r)
 		}
 	}
-	known := func(readings ...*uint64) { // 0 stands for no reading
+	known := func(readings ...*uint64) { // 0 means no reading
 		for _, r := range readings {
 			if *r != 0 {
 				change(r)

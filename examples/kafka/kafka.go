@@ -96,7 +96,7 @@ func (k *kafka) jvm(name string, heap_MiB int, main string, args ...string) engi
 	}
 }
 
-// on adds the Java agent to a process, which makes the process a program of a node.
+// on makes a process log into the rings of a node: it adds the Java agent to the process.
 func (k *kafka) on(node demo.EngineNode, j engine.JVM) engine.JVM {
 	j.Env = append(j.Env, "CLOUDPROFILER_DIR="+node.Rings)
 	if k.Agent != "" {
