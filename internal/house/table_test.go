@@ -21,6 +21,7 @@ const (
 	nats       = "github.com/nats-io/nats-server/v2"
 	natsClient = "github.com/nats-io/nats.go"
 	goleak     = "go.uber.org/goleak"
+	ebpf       = "github.com/cilium/ebpf"
 )
 
 // table contains every package: its floor, and what it may import. If a package is not in the
@@ -32,6 +33,7 @@ var table = map[string]room{
 	"tscratio": {0, nil, nil},
 	"ntp":      {0, nil, nil},
 	"overlay":  {0, nil, nil},
+	"blackbox": {0, nil, nil},
 
 	"internal/plainfile": {0, nil, of(sys)},
 
@@ -50,6 +52,9 @@ var table = map[string]room{
 	"runs":                {2, of("logstore", "tscratio", "internal/plainfile"), of(sys, yaml)},
 	"tscclient": {2, of("asm", "minrtt", "tscratio", "control", "host", "overlay",
 		"overlay/wire"), of(sys)},
+
+	"blackbox/capture": {3, of("asm", "handlers", "blackbox", "internal/plainfile"),
+		of(sys, ebpf)},
 
 	"returntrip": {3, of("asm", "handlers"), of(sys)},
 	"coordinator": {3, of("minrtt", "tscratio", "control", "handlertable", "runs", "host",

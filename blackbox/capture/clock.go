@@ -1,0 +1,125 @@
+package capture
+
+import (
+	"math"
+	"sort"
+	_ "unsafe" // for go:linkname
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/asm"
+)
+
+// The programs in the kernel cannot read the counter: the kernel gives them CLOCK_MONOTONIC, which
+// it computes from the counter. A clocks relates the two, so that stamps of messages are readings
+// of the counter like all others.
+//
+// A bracket is a reading of the clock between two readings of the counter. Between two brackets the
+// clock's rate stays within 2·wander of its mean there. So the counter at a stamp is on a straight
+// line through the brackets, up to 2·wander of the distance to the nearer one.
+type clocks struct {
+	brackets []bracket // by time; the last one is the newest
+	read     func() bracket
+}
+
+type bracket struct {
+	before_cycles uint64
+	clock_ns      uint64
+	after_cycles  uint64
+	steering      steering
+}
+
+// steering is what makes the clock run faster or slower than its hardware.
+type steering struct {
+	frequency, tick, offset int64
+}
+
+const (
+	// steady is how far the rate may be from its mean while nobody steers the clock: the kernel
+	// rounds it, by less.
+	steady = 1e-6
+	// steered is how far it may be while the kernel removes an offset: its limit is 500 ppm.
+	steered = 501e-6
+	// stepped is how far it may be if the length of a tick changed. Its limits are ±10 %.
+	stepped = 0.3
+
+	// fast_ns is how far the programs' clock may be from CLOCK_MONOTONIC. It uses numbers that are
+	// up to one tick older.
+	fast_ns = 5
+
+	// kept is the number of brackets that are kept: of some 20 seconds.
+	kept = 4096
+)
+
+//go:linkname nanotime runtime.nanotime
+func nanotime() int64
+
+// readBracket reads the clocks several times and returns the narrowest bracket.
+func readBracket() bracket {
+	var best bracket
+	for try := range 5 {
+		b := bracket{before_cycles: asm.Counter()}
+		b.clock_ns = uint64(nanotime())
+		b.after_cycles = asm.Counter()
+		if try == 0 || b.after_cycles-b.before_cycles < best.after_cycles-best.before_cycles {
+			best = b
+		}
+	}
+	var t unix.Timex
+	if _, err := unix.Adjtimex(&t); err == nil {
+		best.steering = steering{int64(t.Freq), int64(t.Tick), int64(t.Offset)}
+	} else {
+		best.steering = steering{offset: 1} // not known: assume that somebody steers it
+	}
+	return best
+}
+
+// look takes a bracket. Stamps before it can be converted from now on.
+func (c *clocks) look() {
+	b := c.read()
+	if n := len(c.brackets); n > 0 && b.clock_ns <= c.brackets[n-1].clock_ns {
+		return
+	}
+	if len(c.brackets) == 2*kept {
+		c.brackets = append(c.brackets[:0], c.brackets[kept:]...)
+	}
+	c.brackets = append(c.brackets, b)
+}
+
+// wander is how far the rate between two brackets may be from its mean.
+func wander(a, b steering) float64 {
+	switch {
+	case a.tick != b.tick:
+		return stepped
+	case a.offset != 0 || b.offset != 0:
+		return steered
+	case a.frequency != b.frequency:
+		// The frequency is in ppm, with 16 binary places.
+		return steady + math.Abs(float64(a.frequency-b.frequency))/(1<<16)/1e6
+	}
+	return steady
+}
+
+// counts returns what the counter showed at a stamp: a value in [lo, hi]. It reports false if the
+// stamp is not between two brackets.
+func (c *clocks) counts(stamp_ns uint64) (lo, hi uint64, ok bool) {
+	n := len(c.brackets)
+	after := sort.Search(n, func(i int) bool { return c.brackets[i].clock_ns > stamp_ns })
+	if after == 0 || after == n {
+		return 0, 0, false
+	}
+	a, b := &c.brackets[after-1], &c.brackets[after]
+	span := float64(b.clock_ns - a.clock_ns)
+	early, late := float64(stamp_ns-a.clock_ns), float64(b.clock_ns-stamp_ns)
+	line := func(from, to uint64) float64 {
+		return float64(int64(from-a.before_cycles)) + float64(to-from)*early/span
+	}
+	rate := float64(b.after_cycles-a.before_cycles) / span
+	// Readings of the clock are rounded down to ns. So each bracket and the stamp may be 1 ns later
+	// than they say.
+	const rounding_ns = 1
+	off := rate * (2*wander(a.steering, b.steering)*min(early, late) + fast_ns + rounding_ns)
+	lo = a.before_cycles + uint64(int64(math.Floor(line(a.before_cycles, b.before_cycles)-off)))
+	hi = a.before_cycles + uint64(int64(math.Ceil(line(a.after_cycles, b.after_cycles)+off)))
+	return lo, hi, true
+}

@@ -1,0 +1,1 @@
+// This file lets clock.go name a function of the runtime.

@@ -1,0 +1,95 @@
+package capture
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf/btf"
+)
+
+// fields are the places of fields in the kernel's structures, in bytes. Each kernel has its own: it
+// describes them in its BTF.
+type fields struct {
+	family, protocol, localPort, remotePort int16 // in struct sock
+	local4, remote4, local6, remote6        int16
+	cookie, net, flags                      int16
+	writeSeq, sndUna, bytesAcked            int16 // in struct tcp_sock
+	rcvNxt, copiedSeq, bytesReceived        int16
+	unixPeer                                int16 // in struct unix_sock
+	netNumber                               int16 // in struct net
+}
+
+// findFields looks up all fields in the kernel's description of itself.
+func findFields(kernel *btf.Spec) (*fields, error) {
+	f := &fields{}
+	for _, v := range []struct {
+		place *int16
+		in    string
+		path  []string
+	}{
+		{&f.family, "sock", []string{"__sk_common", "skc_family"}},
+		{&f.protocol, "sock", []string{"sk_protocol"}},
+		{&f.localPort, "sock", []string{"__sk_common", "skc_num"}},
+		{&f.remotePort, "sock", []string{"__sk_common", "skc_dport"}},
+		{&f.local4, "sock", []string{"__sk_common", "skc_rcv_saddr"}},
+		{&f.remote4, "sock", []string{"__sk_common", "skc_daddr"}},
+		{&f.local6, "sock", []string{"__sk_common", "skc_v6_rcv_saddr"}},
+		{&f.remote6, "sock", []string{"__sk_common", "skc_v6_daddr"}},
+		{&f.cookie, "sock", []string{"__sk_common", "skc_cookie"}},
+		{&f.net, "sock", []string{"__sk_common", "skc_net", "net"}},
+		{&f.flags, "sock", []string{"__sk_common", "skc_flags"}},
+		{&f.writeSeq, "tcp_sock", []string{"write_seq"}},
+		{&f.sndUna, "tcp_sock", []string{"snd_una"}},
+		{&f.bytesAcked, "tcp_sock", []string{"bytes_acked"}},
+		{&f.rcvNxt, "tcp_sock", []string{"rcv_nxt"}},
+		{&f.copiedSeq, "tcp_sock", []string{"copied_seq"}},
+		{&f.bytesReceived, "tcp_sock", []string{"bytes_received"}},
+		{&f.unixPeer, "unix_sock", []string{"peer"}},
+		{&f.netNumber, "net", []string{"ns", "inum"}},
+	} {
+		var in *btf.Struct
+		if err := kernel.TypeByName(v.in, &in); err != nil {
+			return nil, fmt.Errorf("find struct %s: %w", v.in, err)
+		}
+		bytes, err := offset(in, v.path)
+		if err != nil {
+			return nil, fmt.Errorf("struct %s: %w", v.in, err)
+		}
+		*v.place = bytes
+	}
+	return f, nil
+}
+
+// offset returns the distance of a member from the beginning of a structure. A path leads through
+// structures in structures. Members without a name are looked through.
+func offset(in btf.Type, path []string) (int16, error) {
+	if len(path) == 0 {
+		return 0, nil
+	}
+	var members []btf.Member
+	switch t := btf.UnderlyingType(in).(type) {
+	case *btf.Struct:
+		members = t.Members
+	case *btf.Union:
+		members = t.Members
+	}
+	for _, m := range members {
+		rest := path
+		switch m.Name {
+		case path[0]:
+			rest = path[1:]
+		case "":
+		default:
+			continue
+		}
+		inner, err := offset(m.Type, rest)
+		if err != nil {
+			continue
+		}
+		bytes := m.Offset.Bytes() + uint32(inner)
+		if bytes >= 1<<15 {
+			return 0, fmt.Errorf("field %q is %d bytes from the beginning: too far", path[0], bytes)
+		}
+		return int16(bytes), nil
+	}
+	return 0, fmt.Errorf("no field %q in this kernel", path[0])
+}

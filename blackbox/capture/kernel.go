@@ -1,0 +1,230 @@
+package capture
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/ringbuf"
+	"golang.org/x/sys/unix"
+)
+
+// ErrNotPossible is returned if this kernel, or what this process may do, does not allow a capture.
+// The text says what to do.
+var ErrNotPossible = errors.New("capture is not possible here")
+
+// kernel is the part of a capture that runs in the kernel.
+type kernel struct {
+	programs *ebpf.Collection
+	hooks    []link.Link
+	reader   *ringbuf.Reader
+	record   ringbuf.Record
+	early    bool // the kernel has hookBegin
+}
+
+// load checks and loads the programs, without attaching them.
+func load(buffer uint32) (*kernel, error) {
+	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%w: the kernel does not describe itself: use one that is built "+
+			"with CONFIG_DEBUG_INFO_BTF, as those of distributions since 2021 are", ErrNotPossible)
+	}
+	describes, err := btf.LoadKernelSpec()
+	if err != nil {
+		return nil, fmt.Errorf("%w: read the kernel's description of itself: %w", ErrNotPossible,
+			err)
+	}
+	has := func(hook string) bool {
+		var t *btf.Typedef
+		return describes.TypeByName("btf_trace_"+hook, &t) == nil
+	}
+	for _, hook := range []string{hookSent, hookReceived} {
+		if !has(hook) {
+			return nil, fmt.Errorf("%w: the kernel has no tracepoint %q: use Linux 6.3 or later",
+				ErrNotPossible, hook)
+		}
+	}
+	f, err := findFields(describes)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotPossible, err)
+	}
+	k := &kernel{early: has(hookBegin)}
+	k.programs, err = ebpf.NewCollection(collection(f, ownProcess(), buffer, k.early))
+	if err != nil {
+		if missing := missingRights(); len(missing) > 0 {
+			return nil, fmt.Errorf("%w: this process lacks %s: start it as root, or give it these "+
+				"capabilities", ErrNotPossible, strings.Join(missing, " and "))
+		}
+		return nil, fmt.Errorf("%w: load programs: %w: see whether a container or a lockdown of "+
+			"the kernel forbids bpf", ErrNotPossible, err)
+	}
+	return k, nil
+}
+
+// missingRights names the capabilities that a capture needs and this process lacks.
+func missingRights() (names []string) {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	if err := unix.Capget(&header, &sets[0]); err != nil {
+		return nil
+	}
+	has := func(n int) bool { return sets[n/32].Effective&(1<<(n%32)) != 0 }
+	if has(unix.CAP_SYS_ADMIN) {
+		return nil
+	}
+	if !has(unix.CAP_BPF) {
+		names = append(names, "CAP_BPF")
+	}
+	if !has(unix.CAP_PERFMON) {
+		names = append(names, "CAP_PERFMON")
+	}
+	return names
+}
+
+// ownProcess returns the number that this process has in the kernel, or 0 if that is not known.
+func ownProcess() uint32 {
+	// In another PID namespace the kernel uses other numbers than this process sees.
+	const initial = "pid:[4026531836]"
+	if in, err := os.Readlink("/proc/self/ns/pid"); err == nil && in == initial {
+		return uint32(os.Getpid())
+	}
+	return 0
+}
+
+// attach makes the kernel run the programs from now on.
+func (k *kernel) attach() (err error) {
+	if k.reader, err = ringbuf.NewReader(k.programs.Maps[mapSightings]); err != nil {
+		return fmt.Errorf("map the buffer: %w", err)
+	}
+	for _, hook := range []string{hookBegin, hookSent, hookReceived} {
+		p := k.programs.Programs[hook]
+		if p == nil {
+			continue
+		}
+		l, err := link.AttachTracing(link.TracingOptions{Program: p})
+		if err != nil {
+			return fmt.Errorf("%w: attach to tracepoint %q: %w", ErrNotPossible, hook, err)
+		}
+		k.hooks = append(k.hooks, l)
+	}
+	return nil
+}
+
+// detach makes the kernel run the programs no longer. What they handed over can still be read.
+func (k *kernel) detach() error {
+	var errs []error
+	for _, l := range k.hooks {
+		errs = append(errs, l.Close())
+	}
+	k.hooks = nil
+	return errors.Join(errs...)
+}
+
+func (k *kernel) close() error {
+	err := k.detach()
+	if k.reader != nil {
+		err = errors.Join(err, k.reader.Close())
+	}
+	k.programs.Close()
+	return err
+}
+
+// lost returns the number of messages that the programs could not hand over since they were loaded.
+func (k *kernel) lost() (n uint64, err error) {
+	err = k.programs.Maps[mapLost].Lookup(uint32(0), &n)
+	return n, err
+}
+
+// describeAgain makes the programs describe every socket again, before its next message.
+func (k *kernel) describeAgain() error {
+	var round uint64
+	m := k.programs.Maps[mapRound]
+	err := m.Lookup(uint32(0), &round)
+	if err == nil {
+		err = m.Put(uint32(0), round+1)
+	}
+	return err
+}
+
+// The bits of sightingWhat.
+const (
+	whatSent     = 1 << 0
+	whatReceived = 1 << 1
+	whatStream   = 1 << 2 // of TCP: the position is valid
+	whatSure     = 1 << 3 // no other thread used the stream at the same time
+)
+
+// sighting is what the kernel hands over about a message.
+type sighting struct {
+	cookie          uint64
+	began_ns        uint64 // 0: not known
+	ended_ns        uint64
+	position        uint64
+	bytes           uint32
+	what            uint32
+	thread, process uint32
+	name            [sightingBytes - sightingName]byte // of the thread; zero bytes fill it
+}
+
+// description is what the kernel hands over about a socket.
+type description struct {
+	cookie, peer          uint64
+	local6, remote6       [16]byte
+	local4, remote4       [4]byte
+	localPort, remotePort uint16
+	family, protocol      uint16
+	namespace             uint32
+}
+
+// drain calls back for everything that the programs have handed over, up to a limit, and reports
+// whether there may be more.
+func (k *kernel) drain(limit int, described func(description), seen func(sighting)) (bool, error) {
+	// With a deadline in the past, the reader does not wait.
+	k.reader.SetDeadline(time.Unix(1, 0))
+	for range limit {
+		switch err := k.reader.ReadInto(&k.record); {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return false, nil
+		case err != nil:
+			return false, fmt.Errorf("read what the kernel saw: %w", err)
+		}
+		switch b := k.record.RawSample; len(b) {
+		case sightingBytes:
+			seen(parseSighting(b))
+		case descriptionBytes:
+			described(parseDescription(b))
+		}
+	}
+	return true, nil
+}
+
+func parseSighting(b []byte) sighting {
+	u64 := func(at int) uint64 { return binary.NativeEndian.Uint64(b[at:]) }
+	return sighting{
+		cookie: u64(sightingCookie), began_ns: u64(sightingBegan), ended_ns: u64(sightingEnded),
+		position: u64(sightingPosition),
+		bytes:    binary.NativeEndian.Uint32(b[sightingLength:]),
+		what:     binary.NativeEndian.Uint32(b[sightingWhat:]),
+		thread:   uint32(u64(sightingThread)), process: uint32(u64(sightingThread) >> 32),
+		name: [sightingBytes - sightingName]byte(b[sightingName:]),
+	}
+}
+
+func parseDescription(b []byte) description {
+	u16 := func(at int) uint16 { return binary.NativeEndian.Uint16(b[at:]) }
+	return description{
+		cookie: binary.NativeEndian.Uint64(b[descriptionCookie:]),
+		peer:   binary.NativeEndian.Uint64(b[descriptionPeer:]),
+		local6: [16]byte(b[descriptionLocal6:]), remote6: [16]byte(b[descriptionRemote6:]),
+		local4: [4]byte(b[descriptionLocal4:]), remote4: [4]byte(b[descriptionRemote4:]),
+		localPort:  u16(descriptionLocalPort),
+		remotePort: binary.BigEndian.Uint16(b[descriptionRemotePort:]),
+		family:     u16(descriptionFamily), protocol: u16(descriptionProtocol),
+		namespace: binary.NativeEndian.Uint32(b[descriptionNamespace:]),
+	}
+}

@@ -1,0 +1,139 @@
+package capture
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox"
+	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
+)
+
+// again_ns is how long a description holds. Then it is repeated before the next message: a run
+// begins at any time, and its part of the log should have the descriptions that it needs.
+const again_ns = 1e9
+
+// most is the number of sockets or threads that are known before all are described again, which
+// forgets those that are gone.
+const most = 1 << 16
+
+// sockets are the sockets that the kernel described, by their cookies: since the programs describe
+// all sockets again, and before.
+type sockets struct {
+	now, before map[uint64]*socket
+	number      uint32 // the newest number of a connection
+}
+
+type socket struct {
+	of           blackbox.Connection
+	described_ns uint64
+}
+
+// forget forgets the sockets that are gone. The kernel must then describe every socket again.
+func (all *sockets) forget() { all.now, all.before = map[uint64]*socket{}, all.now }
+
+// described remembers a socket. Its number is given when it is first used.
+func (all *sockets) described(d description) {
+	c := blackbox.Connection{
+		Namespace: d.namespace, Cookie: d.cookie, Peer: d.peer,
+	}
+	var local, remote netip.Addr
+	switch d.family {
+	case unix.AF_UNIX:
+		c.Family = blackbox.UNIX
+	case unix.AF_INET:
+		c.Family = blackbox.IPv4
+		local, remote = netip.AddrFrom4(d.local4), netip.AddrFrom4(d.remote4)
+	case unix.AF_INET6:
+		c.Family = blackbox.IPv6
+		local, remote = netip.AddrFrom16(d.local6), netip.AddrFrom16(d.remote6)
+		// A socket for both families speaks IPv4 with this peer.
+		if local.Is4In6() && remote.Is4In6() {
+			c.Family, local, remote = blackbox.IPv4, local.Unmap(), remote.Unmap()
+		}
+	}
+	if c.Family != blackbox.UNIX {
+		c.Protocol = blackbox.Protocol(d.protocol)
+		c.Local = netip.AddrPortFrom(local, d.localPort)
+		c.Remote = netip.AddrPortFrom(remote, d.remotePort)
+	}
+	if old := all.find(d.cookie); old != nil {
+		c.Number = old.of.Number
+	}
+	all.now[d.cookie] = &socket{of: c}
+}
+
+func (all *sockets) find(cookie uint64) *socket {
+	if s := all.now[cookie]; s != nil {
+		return s
+	}
+	return all.before[cookie]
+}
+
+// use returns the number of the socket that a message used, after its description. It reports
+// whether the socket is known.
+func (all *sockets) use(s *sighting, put func([]blackbox.Event, error) bool, at uint64) (
+	number uint32, ok bool) {
+	known := all.find(s.cookie)
+	if known == nil {
+		return 0, false
+	}
+	if known.of.Number == 0 {
+		all.number++
+		known.of.Number = all.number
+	}
+	if known.described_ns == 0 || s.ended_ns > known.described_ns+again_ns {
+		if !put(known.of.Events(at)) {
+			return 0, false
+		}
+		known.described_ns = s.ended_ns
+	}
+	return known.of.Number, true
+}
+
+// threads are the threads that used a socket, by their numbers.
+type threads map[uint32]*known
+
+type known struct {
+	process      uint32
+	program      string
+	name         [16]byte
+	described_ns uint64
+}
+
+// use describes the thread that a message used, if its description does not hold any more.
+func (all threads) use(s *sighting, put func([]blackbox.Event, error) bool, at uint64) {
+	t := all[s.thread]
+	if t == nil || t.process != s.process {
+		if len(all) > most {
+			clear(all)
+		}
+		t = &known{process: s.process, program: programOf(s)}
+		all[s.thread] = t
+	}
+	if t.described_ns == 0 || s.name != t.name || s.ended_ns > t.described_ns+again_ns {
+		t.name = s.name
+		put(blackbox.Thread{
+			Number: s.thread, Process: s.process, Program: t.program, Name: text(s.name[:]),
+		}.Events(at))
+		t.described_ns = s.ended_ns
+	}
+}
+
+// programOf returns the name of a thread's program. If the program has ended, that is the name of
+// its thread.
+func programOf(s *sighting) string {
+	b, err := plainfile.Read(fmt.Sprintf("/proc/%d/comm", s.process), 64)
+	if err != nil {
+		return text(s.name[:])
+	}
+	return text(bytes.TrimSuffix(b, []byte{'\n'}))
+}
+
+// text returns the bytes before the first zero byte, at most 15.
+func text(b []byte) string {
+	b, _, _ = bytes.Cut(b, []byte{0})
+	return string(b[:min(len(b), 15)])
+}

@@ -1,0 +1,474 @@
+package capture
+
+import (
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+	"golang.org/x/sys/unix"
+)
+
+// The programs that run in the kernel, one for each hook. They are written in the instructions of
+// eBPF: what is here is what the kernel runs, and no compiler is needed, neither when the agent is
+// built nor when it starts. The kernel checks each program before it accepts it.
+//
+// A call that sends passes two hooks. In begin, the kernel holds the socket's lock and has not yet
+// taken a byte of the message. In sent, the call is about to return. A call that receives passes
+// only the hook received, when it is about to return.
+const (
+	hookBegin    = "tcp_sendmsg_locked" // (sk, msg, skb, size_goal); since Linux 6.16
+	hookSent     = "sock_send_length"   // (sk, result, flags); since Linux 6.3
+	hookReceived = "sock_recv_length"   // (sk, result, flags); since Linux 6.3
+)
+
+// The state of a socket, in the kernel. The kernel frees it with the socket.
+const (
+	stateDescribed = 0  // the round in which the description of the socket was handed over
+	stateReceived  = 8  // position after the last bytes that were received; 0: not known
+	stateSends     = 16 // calls that send at present: an entry for each thread id mod 4
+	stateBytes     = stateSends + sends*sendBytes
+
+	sends     = 4
+	sendBytes = 24
+
+	sendThread   = 0  // the thread that is in the call
+	sendBegan    = 8  // CLOCK_MONOTONIC in ns when the call began; 0: no call
+	sendPosition = 16 // position of the call's first byte
+)
+
+// A sighting is what the hooks sent and received hand over about a message.
+const (
+	sightingCookie   = 0
+	sightingBegan    = 8
+	sightingEnded    = 16
+	sightingPosition = 24
+	sightingLength   = 32
+	sightingWhat     = 36
+	sightingThread   = 40
+	sightingName     = 48 // the thread's name
+	sightingBytes    = 64
+)
+
+// A description is what they hand over about a socket, before its first message.
+const (
+	descriptionCookie     = 0
+	descriptionLocal6     = 8
+	descriptionRemote6    = 24
+	descriptionLocal4     = 40
+	descriptionRemote4    = 44
+	descriptionLocalPort  = 48
+	descriptionRemotePort = 50 // in network byte order
+	descriptionFamily     = 52
+	descriptionProtocol   = 54
+	descriptionNamespace  = 56
+	descriptionPeer       = 64 // cookie of a UNIX socket's peer; 0: it has none yet
+	descriptionBytes      = 72
+)
+
+// The maps that the programs use.
+const (
+	mapStates    = "states"
+	mapSightings = "sightings"
+	mapLost      = "lost"  // number of messages that could not be handed over
+	mapRound     = "round" // in each round, every socket is described before its next message
+)
+
+// licence is what the programs tell the kernel, which shows its structures only to programs that
+// may also be used under the GPL. It holds for the programs in this file, and for no other code.
+const licence = "Dual MIT/GPL"
+
+// sockDone is the bit of a socket's flags that says that the peer has ended its stream.
+const sockDone = 1
+
+// bpfNoWakeup tells the kernel not to wake the reader, which looks by itself.
+const bpfNoWakeup = 1
+
+// writer collects the instructions of one program. R6 is the context of the hook, R7 the socket and
+// R8 the socket's state.
+type writer struct {
+	f  *fields
+	to asm.Instructions
+}
+
+func (w *writer) add(i ...asm.Instruction) { w.to = append(w.to, i...) }
+
+// state loads the state of the socket into R8. Without memory for it, the program goes on at full.
+func (w *writer) state() {
+	w.add(
+		asm.LoadMapPtr(asm.R1, 0).WithReference(mapStates),
+		asm.Mov.Reg(asm.R2, asm.R7),
+		asm.Mov.Imm(asm.R3, 0),
+		asm.Mov.Imm(asm.R4, unix.BPF_SK_STORAGE_GET_F_CREATE),
+		asm.FnSkStorageGet.Call(),
+		asm.JEq.Imm(asm.R0, 0, "full"),
+		asm.Mov.Reg(asm.R8, asm.R0),
+	)
+}
+
+// entry makes R1 the thread's entry in the socket's state. R0 is the thread.
+func (w *writer) entry() {
+	w.add(
+		asm.Mov.Reg(asm.R1, asm.R0),
+		asm.And.Imm(asm.R1, sends-1),
+		asm.Mul.Imm(asm.R1, sendBytes),
+		asm.Add.Reg(asm.R1, asm.R8),
+		asm.Add.Imm(asm.R1, stateSends),
+	)
+}
+
+// lose counts a message that cannot be handed over, and ends the program.
+func (w *writer) lose() {
+	w.add(
+		asm.LoadMapValue(asm.R1, 0, 0).WithReference(mapLost).WithSymbol("full"),
+		asm.Mov.Imm(asm.R2, 1),
+		asm.AddAtomic.Mem(asm.R1, asm.R2, asm.DWord, 0),
+		asm.Mov.Imm(asm.R0, 0).WithSymbol("end"),
+		asm.Return(),
+	)
+}
+
+// begin is the program of hookBegin. A call passes the hook once for each part of a large message;
+// only the first time counts.
+func begin(f *fields) asm.Instructions {
+	w := &writer{f: f}
+	w.add(
+		asm.Mov.Reg(asm.R6, asm.R1),
+		asm.LoadMem(asm.R7, asm.R6, 0, asm.DWord),
+	)
+	w.state()
+	w.add(asm.FnGetCurrentPidTgid.Call())
+	w.entry()
+	w.add(
+		asm.Mov.Reg(asm.R8, asm.R1),
+		asm.Mov.Reg(asm.R9, asm.R0),
+		asm.LoadMem(asm.R1, asm.R8, sendThread, asm.DWord),
+		asm.JNE.Reg(asm.R1, asm.R9, "first"),
+		asm.LoadMem(asm.R1, asm.R8, sendBegan, asm.DWord),
+		asm.JNE.Imm(asm.R1, 0, "end"),
+
+		asm.Mov.Reg(asm.R1, asm.R7).WithSymbol("first"),
+		asm.FnSkcToTcpSock.Call(),
+		asm.JEq.Imm(asm.R0, 0, "end"),
+		// Bytes in the stream: those that the peer has acknowledged, and those that it has not.
+		asm.LoadMem(asm.R1, asm.R0, f.writeSeq, asm.Word),
+		asm.LoadMem(asm.R2, asm.R0, f.sndUna, asm.Word),
+		asm.LoadMem(asm.R3, asm.R0, f.bytesAcked, asm.DWord),
+		asm.Mov.Reg32(asm.R4, asm.R1),
+		asm.Sub.Reg32(asm.R4, asm.R2),
+		asm.Add.Reg(asm.R3, asm.R4),
+	)
+	w.position()
+	w.add(
+		asm.StoreMem(asm.R8, sendPosition, asm.R3, asm.DWord),
+		asm.StoreMem(asm.R8, sendThread, asm.R9, asm.DWord),
+		asm.FnKtimeGetNs.Call(),
+		asm.StoreMem(asm.R8, sendBegan, asm.R0, asm.DWord),
+		asm.Ja.Label("end"),
+	)
+	w.lose()
+	return w.to
+}
+
+// position turns the number of bytes in R3 and the sequence number in R1 into a position: the
+// sequence number without its wrapping around at 2^32. Both ends of a connection count the same
+// positions, whenever the capture began.
+func (w *writer) position() {
+	w.add(
+		asm.Mov.Reg32(asm.R4, asm.R1),
+		asm.Sub.Reg32(asm.R4, asm.R3),
+		asm.Add.Reg(asm.R3, asm.R4),
+	)
+}
+
+// On the stack of the programs of hookSent and hookReceived.
+const (
+	stackThread   = -8
+	stackBegan    = -16
+	stackPosition = -24
+	stackWhat     = -32
+	stackEnded    = -40
+	stackRound    = -48
+)
+
+// open begins the program of hookSent or hookReceived: it passes over sockets of other families and
+// the agent's own, and describes the socket before its first message.
+func (w *writer) open(own uint32) {
+	w.add(
+		asm.Mov.Reg(asm.R6, asm.R1),
+		asm.LoadMem(asm.R7, asm.R6, 0, asm.DWord),
+		asm.LoadMem(asm.R1, asm.R7, w.f.family, asm.Half),
+		asm.JEq.Imm(asm.R1, unix.AF_INET, "wanted"),
+		asm.JEq.Imm(asm.R1, unix.AF_INET6, "wanted"),
+		asm.JNE.Imm(asm.R1, unix.AF_UNIX, "end"),
+		asm.FnGetCurrentPidTgid.Call().WithSymbol("wanted"),
+		asm.Mov.Reg(asm.R1, asm.R0),
+		asm.RSh.Imm(asm.R1, 32),
+		asm.JEq.Imm32(asm.R1, int32(own), "end"),
+		asm.StoreMem(asm.RFP, stackThread, asm.R0, asm.DWord),
+	)
+	w.state()
+}
+
+// describe hands over a description of the socket, if nobody did in this round.
+func (w *writer) describe() {
+	f := w.f
+	w.add(
+		asm.LoadMapValue(asm.R1, 0, 0).WithReference(mapRound),
+		asm.LoadMem(asm.R1, asm.R1, 0, asm.DWord),
+		asm.LoadMem(asm.R2, asm.R8, stateDescribed, asm.DWord),
+		asm.JEq.Reg(asm.R1, asm.R2, "described"),
+		asm.StoreMem(asm.RFP, stackRound, asm.R1, asm.DWord),
+		asm.LoadMapPtr(asm.R1, 0).WithReference(mapSightings),
+		asm.Mov.Imm(asm.R2, descriptionBytes),
+		asm.Mov.Imm(asm.R3, 0),
+		asm.FnRingbufReserve.Call(),
+		asm.JEq.Imm(asm.R0, 0, "full"),
+		asm.Mov.Reg(asm.R9, asm.R0),
+		asm.LoadMem(asm.R1, asm.RFP, stackRound, asm.DWord),
+		asm.StoreMem(asm.R8, stateDescribed, asm.R1, asm.DWord),
+		asm.Mov.Reg(asm.R1, asm.R7),
+		asm.FnGetSocketCookie.Call(),
+		asm.StoreMem(asm.R9, descriptionCookie, asm.R0, asm.DWord),
+	)
+	copied := func(to, from int16, size asm.Size) {
+		w.add(asm.LoadMem(asm.R1, asm.R7, from, size), asm.StoreMem(asm.R9, to, asm.R1, size))
+	}
+	copied(descriptionLocal6, f.local6, asm.DWord)
+	copied(descriptionLocal6+8, f.local6+8, asm.DWord)
+	copied(descriptionRemote6, f.remote6, asm.DWord)
+	copied(descriptionRemote6+8, f.remote6+8, asm.DWord)
+	copied(descriptionLocal4, f.local4, asm.Word)
+	copied(descriptionRemote4, f.remote4, asm.Word)
+	copied(descriptionLocalPort, f.localPort, asm.Half)
+	copied(descriptionRemotePort, f.remotePort, asm.Half)
+	copied(descriptionFamily, f.family, asm.Half)
+	copied(descriptionProtocol, f.protocol, asm.Half)
+	w.add(
+		asm.LoadMem(asm.R1, asm.R7, f.net, asm.DWord),
+		asm.LoadMem(asm.R1, asm.R1, f.netNumber, asm.Word),
+		asm.StoreMem(asm.R9, descriptionNamespace, asm.R1, asm.DWord),
+		asm.Mov.Imm(asm.R4, 0),
+		asm.StoreMem(asm.R9, descriptionPeer, asm.R4, asm.DWord),
+		asm.Mov.Reg(asm.R1, asm.R7),
+		asm.FnSkcToUnixSock.Call(),
+		asm.JEq.Imm(asm.R0, 0, "submit"),
+		asm.LoadMem(asm.R1, asm.R0, f.unixPeer, asm.DWord),
+		asm.JEq.Imm(asm.R1, 0, "submit"),
+		asm.LoadMem(asm.R1, asm.R1, f.cookie, asm.DWord),
+		asm.StoreMem(asm.R9, descriptionPeer, asm.R1, asm.DWord),
+		asm.Mov.Reg(asm.R1, asm.R9).WithSymbol("submit"),
+		asm.Mov.Imm(asm.R2, bpfNoWakeup),
+		asm.FnRingbufSubmit.Call(),
+	)
+}
+
+// report hands over the sighting of the message whose parts are on the stack, and ends the program.
+func (w *writer) report() {
+	w.add(
+		asm.LoadMapPtr(asm.R1, 0).WithReference(mapSightings).WithSymbol("report"),
+		asm.Mov.Imm(asm.R2, sightingBytes),
+		asm.Mov.Imm(asm.R3, 0),
+		asm.FnRingbufReserve.Call(),
+		asm.JEq.Imm(asm.R0, 0, "full"),
+		asm.Mov.Reg(asm.R9, asm.R0),
+		asm.Mov.Reg(asm.R1, asm.R7),
+		asm.FnGetSocketCookie.Call(),
+		asm.StoreMem(asm.R9, sightingCookie, asm.R0, asm.DWord),
+	)
+	for _, v := range []struct{ to, from int16 }{
+		{sightingBegan, stackBegan}, {sightingEnded, stackEnded},
+		{sightingPosition, stackPosition}, {sightingThread, stackThread},
+	} {
+		w.add(asm.LoadMem(asm.R1, asm.RFP, v.from, asm.DWord),
+			asm.StoreMem(asm.R9, v.to, asm.R1, asm.DWord))
+	}
+	w.add(
+		asm.LoadMem(asm.R1, asm.R6, 8, asm.DWord),
+		asm.StoreMem(asm.R9, sightingLength, asm.R1, asm.Word),
+		asm.LoadMem(asm.R1, asm.RFP, stackWhat, asm.DWord),
+		asm.StoreMem(asm.R9, sightingWhat, asm.R1, asm.Word),
+		asm.Mov.Reg(asm.R1, asm.R9),
+		asm.Add.Imm(asm.R1, sightingName),
+		asm.Mov.Imm(asm.R2, sightingBytes-sightingName),
+		asm.FnGetCurrentComm.Call(),
+		asm.Mov.Reg(asm.R1, asm.R9),
+		asm.Mov.Imm(asm.R2, bpfNoWakeup),
+		asm.FnRingbufSubmit.Call(),
+		asm.Ja.Label("end"),
+	)
+	w.lose()
+}
+
+// sent is the program of hookSent.
+func sent(f *fields, own uint32) asm.Instructions {
+	w := &writer{f: f}
+	w.open(own)
+	w.add(asm.LoadMem(asm.R0, asm.RFP, stackThread, asm.DWord))
+	w.entry()
+	w.add(
+		// Take the beginning of the call out of the thread's entry: the call is over.
+		asm.Mov.Imm(asm.R4, 0),
+		asm.StoreMem(asm.RFP, stackBegan, asm.R4, asm.DWord),
+		asm.Mov.Imm(asm.R4, 0),
+		asm.StoreMem(asm.RFP, stackPosition, asm.R4, asm.DWord),
+		asm.Mov.Imm(asm.R4, whatSent),
+		asm.StoreMem(asm.RFP, stackWhat, asm.R4, asm.DWord),
+		asm.LoadMem(asm.R2, asm.R1, sendThread, asm.DWord),
+		asm.JNE.Reg(asm.R2, asm.R0, "taken"),
+		asm.LoadMem(asm.R2, asm.R1, sendBegan, asm.DWord),
+		asm.StoreMem(asm.RFP, stackBegan, asm.R2, asm.DWord),
+		asm.LoadMem(asm.R2, asm.R1, sendPosition, asm.DWord),
+		asm.StoreMem(asm.RFP, stackPosition, asm.R2, asm.DWord),
+		asm.Mov.Imm(asm.R4, 0),
+		asm.StoreMem(asm.R1, sendBegan, asm.R4, asm.DWord),
+
+		asm.LoadMem(asm.R1, asm.R6, 8, asm.DWord).WithSymbol("taken"),
+		asm.JSLE.Imm32(asm.R1, 0, "end"), // nothing was sent
+		asm.FnKtimeGetNs.Call(),
+		asm.StoreMem(asm.RFP, stackEnded, asm.R0, asm.DWord),
+	)
+	w.describe()
+	w.add(
+		asm.Mov.Reg(asm.R1, asm.R7).WithSymbol("described"),
+		asm.FnSkcToTcpSock.Call(),
+		asm.JEq.Imm(asm.R0, 0, "report"),
+		asm.LoadMem(asm.R1, asm.R0, f.writeSeq, asm.Word),
+		asm.LoadMem(asm.R2, asm.R6, 8, asm.DWord),
+		asm.LoadMem(asm.R3, asm.RFP, stackBegan, asm.DWord),
+		asm.JEq.Imm(asm.R3, 0, "unseen"),
+		// The message has all bytes since the beginning of the call, unless another thread sent
+		// some too.
+		asm.LoadMem(asm.R3, asm.RFP, stackPosition, asm.DWord),
+		asm.Add.Reg32(asm.R3, asm.R2),
+		asm.Mov.Imm(asm.R4, whatSent|whatStream),
+		asm.StoreMem(asm.RFP, stackWhat, asm.R4, asm.DWord),
+		asm.JNE.Reg32(asm.R3, asm.R1, "report"),
+		asm.Mov.Imm(asm.R4, whatSent|whatStream|whatSure),
+		asm.StoreMem(asm.RFP, stackWhat, asm.R4, asm.DWord),
+		asm.Ja.Label("report"),
+
+		// The beginning of the call was not seen: the message ends about here.
+		asm.LoadMem(asm.R4, asm.R0, f.sndUna, asm.Word).WithSymbol("unseen"),
+		asm.LoadMem(asm.R3, asm.R0, f.bytesAcked, asm.DWord),
+		asm.Mov.Reg32(asm.R5, asm.R1),
+		asm.Sub.Reg32(asm.R5, asm.R4),
+		asm.Add.Reg(asm.R3, asm.R5),
+	)
+	w.position()
+	w.add(
+		asm.Mov.Reg32(asm.R2, asm.R2),
+		asm.Sub.Reg(asm.R3, asm.R2),
+		asm.StoreMem(asm.RFP, stackPosition, asm.R3, asm.DWord),
+		asm.Mov.Imm(asm.R4, whatSent|whatStream),
+		asm.StoreMem(asm.RFP, stackWhat, asm.R4, asm.DWord),
+	)
+	w.report()
+	return w.to
+}
+
+// received is the program of hookReceived.
+func received(f *fields, own uint32) asm.Instructions {
+	w := &writer{f: f}
+	w.add(
+		asm.LoadMem(asm.R2, asm.R1, 8, asm.DWord),
+		asm.JSLE.Imm32(asm.R2, 0, "end"), // nothing was received
+		asm.LoadMem(asm.R2, asm.R1, 16, asm.DWord),
+		asm.And.Imm(asm.R2, unix.MSG_PEEK|unix.MSG_OOB|unix.MSG_ERRQUEUE),
+		asm.JNE.Imm(asm.R2, 0, "end"), // the stream's bytes stay where they are
+	)
+	w.open(own)
+	w.add(
+		asm.FnKtimeGetNs.Call(),
+		asm.StoreMem(asm.RFP, stackEnded, asm.R0, asm.DWord),
+		asm.Mov.Imm(asm.R4, 0),
+		asm.StoreMem(asm.RFP, stackBegan, asm.R4, asm.DWord),
+		asm.Mov.Imm(asm.R4, 0),
+		asm.StoreMem(asm.RFP, stackPosition, asm.R4, asm.DWord),
+		asm.Mov.Imm(asm.R4, whatReceived),
+		asm.StoreMem(asm.RFP, stackWhat, asm.R4, asm.DWord),
+	)
+	w.describe()
+	w.add(
+		asm.Mov.Reg(asm.R1, asm.R7).WithSymbol("described"),
+		asm.FnSkcToTcpSock.Call(),
+		asm.JEq.Imm(asm.R0, 0, "report"),
+		asm.LoadMem(asm.R1, asm.R0, f.copiedSeq, asm.Word),
+		// The end of the stream takes a place of its own, after its last byte. If it was taken too,
+		// the message ends one place before.
+		asm.LoadMem(asm.R2, asm.R7, f.flags, asm.DWord),
+		asm.And.Imm(asm.R2, 1<<sockDone),
+		asm.JEq.Imm(asm.R2, 0, "open"),
+		asm.LoadMem(asm.R2, asm.R0, f.rcvNxt, asm.Word),
+		asm.JNE.Reg32(asm.R1, asm.R2, "open"),
+		asm.Sub.Imm32(asm.R1, 1),
+		// If the message ends as far after the last one as it is long, it begins there. Otherwise
+		// other threads may have received some bytes at the same time.
+		asm.LoadMem(asm.R2, asm.R6, 8, asm.DWord).WithSymbol("open"),
+		asm.Mov.Reg32(asm.R2, asm.R2),
+		asm.Mov.Imm(asm.R9, whatReceived|whatStream|whatSure),
+		asm.LoadMem(asm.R4, asm.R8, stateReceived, asm.DWord),
+		asm.Mov.Reg(asm.R3, asm.R4),
+		asm.Add.Reg(asm.R3, asm.R2),
+		asm.JEq.Imm(asm.R4, 0, "first"),
+		asm.JEq.Reg32(asm.R3, asm.R1, "sure"),
+
+		// Bytes in the stream: those that arrived, without those that nobody has taken yet. If
+		// some arrive while we read, the numbers may not belong together.
+		asm.LoadMem(asm.R3, asm.R0, f.bytesReceived, asm.DWord).WithSymbol("first"),
+		asm.LoadMem(asm.R4, asm.R0, f.rcvNxt, asm.Word),
+		asm.LoadMem(asm.R5, asm.R0, f.bytesReceived, asm.DWord),
+		asm.JEq.Reg(asm.R3, asm.R5, "settled"),
+		asm.Mov.Imm(asm.R9, whatReceived|whatStream),
+		asm.Sub.Reg32(asm.R4, asm.R1).WithSymbol("settled"),
+		asm.Sub.Reg(asm.R3, asm.R4),
+		asm.Mov.Reg(asm.R5, asm.R3), // bytes until here
+	)
+	w.position()
+	w.add(
+		asm.JEq.Reg(asm.R5, asm.R2, "sure"), // the stream begins with this message
+		asm.Mov.Imm(asm.R9, whatReceived|whatStream),
+
+		asm.StoreMem(asm.R8, stateReceived, asm.R3, asm.DWord).WithSymbol("sure"),
+		asm.Sub.Reg(asm.R3, asm.R2),
+		asm.StoreMem(asm.RFP, stackPosition, asm.R3, asm.DWord),
+		asm.StoreMem(asm.RFP, stackWhat, asm.R9, asm.DWord),
+	)
+	w.report()
+	return w.to
+}
+
+// collection returns all programs and maps. Without early, the kernel lacks hookBegin.
+func collection(f *fields, own uint32, buffer uint32, early bool) *ebpf.CollectionSpec {
+	number := &btf.Int{Name: "number", Size: 4, Encoding: btf.Signed}
+	word := &btf.Int{Name: "word", Size: 8}
+	program := func(hook string, i asm.Instructions) *ebpf.ProgramSpec {
+		return &ebpf.ProgramSpec{
+			Name: hook, Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: hook,
+			Instructions: i, License: licence,
+		}
+	}
+	c := &ebpf.CollectionSpec{
+		Maps: map[string]*ebpf.MapSpec{
+			mapStates: {
+				Name: mapStates, Type: ebpf.SkStorage, KeySize: 4, ValueSize: stateBytes,
+				Flags: unix.BPF_F_NO_PREALLOC, Key: number,
+				Value: &btf.Array{Index: number, Type: word, Nelems: stateBytes / 8},
+			},
+			mapSightings: {Name: mapSightings, Type: ebpf.RingBuf, MaxEntries: buffer},
+			mapLost: {
+				Name: mapLost, Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1,
+			},
+			mapRound: {
+				Name: mapRound, Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1,
+				Contents: []ebpf.MapKV{{Key: uint32(0), Value: uint64(1)}},
+			},
+		},
+		Programs: map[string]*ebpf.ProgramSpec{
+			hookSent:     program(hookSent, sent(f, own)),
+			hookReceived: program(hookReceived, received(f, own)),
+		},
+	}
+	if early {
+		c.Programs[hookBegin] = program(hookBegin, begin(f))
+	}
+	return c
+}

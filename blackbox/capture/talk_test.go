@@ -1,0 +1,269 @@
+package capture
+
+import (
+	"encoding/binary"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/asm"
+)
+
+// The tests' programs write down every call that sent or received something: the truth, against
+// which the captured messages are held.
+
+const talkVariable = "CLOUDPROFILER_CAPTURE_TEST_TALK"
+
+// A call is a system call as the program that made it saw it.
+type call struct {
+	Cookie        uint64
+	Sent          bool
+	Thread        int
+	Bytes         int
+	Before, After uint64 // the counter before and after it
+}
+
+// A talker is one end of a connection, on a thread of its own.
+type talker struct {
+	socket int
+	cookie uint64
+	thread int
+	random *rand.Rand
+	calls  []call
+	buffer []byte
+}
+
+func newTalker(socket int, seed uint64) *talker {
+	runtime.LockOSThread() // the thread ends with its goroutine
+	// Otherwise TCP waits for acknowledgements before it sends small messages.
+	unix.SetsockoptInt(socket, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+	cookie, err := unix.GetsockoptUint64(socket, unix.SOL_SOCKET, unix.SO_COOKIE)
+	if err != nil {
+		panic(err)
+	}
+	return &talker{socket: socket, cookie: cookie, thread: unix.Gettid(),
+		random: rand.New(rand.NewPCG(seed, cookie)), buffer: make([]byte, 300_000)}
+}
+
+// do makes a system call and writes down what it did.
+func (t *talker) do(sent bool, f func() (int, error)) int {
+	before := asm.Counter()
+	n, err := f()
+	after := asm.Counter()
+	if err != nil {
+		panic(err)
+	}
+	if n > 0 {
+		t.calls = append(t.calls, call{t.cookie, sent, t.thread, n, before, after})
+	}
+	return n
+}
+
+// send sends a message with calls of all kinds.
+func (t *talker) send(bytes int) {
+	b := t.buffer[:bytes]
+	for len(b) > 0 {
+		part := b
+		if t.random.IntN(2) == 0 {
+			part = b[:1+t.random.IntN(len(b))]
+		}
+		b = b[t.do(true, func() (int, error) {
+			switch t.random.IntN(4) {
+			case 0:
+				return unix.Write(t.socket, part)
+			case 1:
+				return unix.SendmsgN(t.socket, part, nil, nil, unix.MSG_NOSIGNAL)
+			case 2:
+				half := len(part) / 2
+				return unix.Writev(t.socket, [][]byte{part[:half], part[half:]})
+			default:
+				return len(part), unix.Sendto(t.socket, part, unix.MSG_NOSIGNAL, nil)
+			}
+		}):]
+	}
+}
+
+// receive receives a message with calls of all kinds. It reports whether there was one.
+func (t *talker) receive(bytes int) bool {
+	for b := t.buffer[:bytes]; len(b) > 0; {
+		n := t.do(false, func() (int, error) {
+			switch t.random.IntN(4) {
+			case 0:
+				return unix.Read(t.socket, b)
+			case 1:
+				n, _, err := unix.Recvfrom(t.socket, b, 0)
+				return n, err
+			case 2:
+				half := len(b) / 2
+				return unix.Readv(t.socket, [][]byte{b[:half], b[half:]})
+			default:
+				if n, _, err := unix.Recvfrom(t.socket, b, unix.MSG_PEEK); n == 0 || err != nil {
+					return n, err // what was only looked at is not a message
+				}
+				n, _, _, _, err := unix.Recvmsg(t.socket, b, nil, unix.MSG_WAITALL)
+				return n, err
+			}
+		})
+		if n == 0 {
+			return false
+		}
+		b = b[n:]
+	}
+	return true
+}
+
+// size is the size of a message: small for most, so that there are many.
+func (t *talker) size() int {
+	if t.random.IntN(16) == 0 {
+		return 4 + t.random.IntN(200_000)
+	}
+	return 4 + t.random.IntN(300)
+}
+
+// ask sends messages, and receives an answer to each if the connection is not one-way.
+func (t *talker) ask(messages int, answers bool) {
+	for range messages {
+		size := t.size()
+		answer := 0
+		if answers {
+			answer = t.size()
+		}
+		binary.LittleEndian.PutUint32(t.buffer, uint32(size))
+		t.send(8)
+		binary.LittleEndian.PutUint32(t.buffer, uint32(size))
+		binary.LittleEndian.PutUint32(t.buffer[4:], uint32(answer))
+		t.send(8)
+		t.send(size)
+		if answers && !t.receive(answer) {
+			panic("no answer")
+		}
+	}
+	unix.Shutdown(t.socket, unix.SHUT_WR)
+}
+
+// answer serves a connection until its other end closes it.
+func (t *talker) answer() {
+	for t.receive(8) { // a head that says nothing, so that there are more messages
+		if !t.receive(8) {
+			panic("half a message")
+		}
+		size := binary.LittleEndian.Uint32(t.buffer)
+		answer := binary.LittleEndian.Uint32(t.buffer[4:])
+		if !t.receive(int(size)) {
+			panic("half a message")
+		}
+		if answer > 0 {
+			t.send(int(answer))
+		}
+	}
+}
+
+// talk is the main function of the tests' programs. A program is given its role, the address to
+// listen at or to connect to, a seed, and the number of connections and messages. It writes the
+// truth to its output.
+func talk() {
+	role := os.Args[1]
+	if role == "start" { // without the rights to capture
+		if err := syscall.Setuid(65534); err != nil {
+			panic(err)
+		}
+		_, err := Start(Options{Dir: os.Args[2]})
+		fmt.Fprintln(os.Stderr, errors.Is(err, ErrNotPossible), err)
+		return
+	}
+	port := number(2)
+	seed, connections, messages := uint64(number(3)), number(4), number(5)
+	ip := unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}
+	var all []call
+	var mu sync.Mutex
+	var running sync.WaitGroup
+	start := func(socket int, work func(*talker)) {
+		running.Go(func() {
+			t := newTalker(socket, seed)
+			work(t)
+			mu.Lock()
+			all = append(all, t.calls...)
+			mu.Unlock()
+			unix.Close(socket)
+		})
+	}
+	must := func(err error) {
+		if err != nil {
+			panic(fmt.Sprint(role, ": ", err))
+		}
+	}
+	socket := func() int {
+		s, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		must(err)
+		return s
+	}
+	switch role {
+	case "local":
+		unixPair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		must(err)
+		for _, pair := range [][2]int{unixPair, datagrams(must)} {
+			start(pair[0], func(t *talker) {
+				other := newTalker(pair[1], seed)
+				for i := range messages {
+					b := t.buffer[:1000+i]
+					t.do(true, func() (int, error) { return unix.Write(t.socket, b) })
+					other.do(false, func() (int, error) { return unix.Read(other.socket, b) })
+				}
+				unix.Close(other.socket)
+				t.calls = append(t.calls, other.calls...)
+			})
+		}
+	case "server":
+		s := socket()
+		must(unix.Bind(s, &ip))
+		must(unix.Listen(s, 100))
+		at, err := unix.Getsockname(s)
+		must(err)
+		fmt.Fprintln(os.Stderr, at.(*unix.SockaddrInet4).Port)
+		for range connections {
+			c, _, err := unix.Accept4(s, unix.SOCK_CLOEXEC)
+			must(err)
+			start(c, (*talker).answer)
+		}
+	default:
+		for i := range connections {
+			s := socket()
+			must(unix.Connect(s, &ip))
+			start(s, func(t *talker) { t.ask(messages, i%3 != 2) })
+		}
+	}
+	running.Wait()
+	must(gob.NewEncoder(os.Stdout).Encode(all))
+}
+
+// datagrams returns two UDP sockets that are connected to each other.
+func datagrams(must func(error)) (pair [2]int) {
+	var at [2]unix.Sockaddr
+	for i := range pair {
+		var err error
+		pair[i], err = unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		must(err)
+		must(unix.Bind(pair[i], &unix.SockaddrInet6{Addr: [16]byte{15: 1}}))
+		at[i], err = unix.Getsockname(pair[i])
+		must(err)
+	}
+	must(unix.Connect(pair[0], at[1]))
+	must(unix.Connect(pair[1], at[0]))
+	return pair
+}
+
+func number(argument int) int {
+	n, err := strconv.Atoi(os.Args[argument])
+	if err != nil {
+		panic(err)
+	}
+	return n
+}

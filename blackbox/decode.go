@@ -1,0 +1,118 @@
+package blackbox
+
+import "encoding/binary"
+
+// A Decoder turns the events of a channel into records. It trusts nothing: events that are no
+// records, such as those that a full ring left of a record, are counted.
+//
+// Only one goroutine at a time may use a Decoder.
+type Decoder struct {
+	// Bad is the number of events that were no part of a valid record.
+	Bad uint64
+
+	first Event // the first half of a record; its id is 0 if there is none
+	// The description that is being put together: its kind, number and connection as in the header
+	// of part 0, and its bytes so far.
+	of    uint64
+	bytes []byte
+}
+
+// Add takes the next event, and returns the value that it completes: a Message, Connection, Thread
+// or Loss. Otherwise it returns nil.
+func (d *Decoder) Add(e Event) any {
+	if e.ID&firstHalf != 0 {
+		if d.first.ID != 0 {
+			d.Bad++
+		}
+		d.first = e
+		return nil
+	}
+	first := d.first
+	d.first = Event{}
+	if first.ID == 0 {
+		d.Bad++
+		return nil
+	}
+	value, ok := d.record(first, e)
+	if !ok {
+		d.Bad += 2
+		return nil
+	}
+	return value
+}
+
+// End counts a record of which only the first half came. Call it after the last event.
+func (d *Decoder) End() {
+	if d.first.ID != 0 {
+		d.Bad++
+	}
+	d.Bad += d.unfinished()
+	d.first = Event{}
+}
+
+// unfinished drops the description that is being put together, and returns the number of its
+// events.
+func (d *Decoder) unfinished() uint64 {
+	n := uint64(len(d.bytes)+partBytes-1) / partBytes * 2
+	d.of, d.bytes = 0, d.bytes[:0]
+	return n
+}
+
+func (d *Decoder) record(first, second Event) (value any, ok bool) {
+	k := Kind(first.ID >> kindShift & 7)
+	if k != Described && k != Named {
+		d.Bad += d.unfinished()
+	}
+	part := first.ID >> partShift & partMask
+	rest := first.ID & (1<<partShift - 1)
+	switch k {
+	case Sent, Received:
+		m := message(k, first, second)
+		return m, m.Early && k == Sent || !m.Early && part>>widthShift == 0
+	case Described, Named:
+		return d.part(first, second, part)
+	case Lost:
+		l := Loss{Reason(part), first.Counter_cycles, second.Counter_cycles, second.ID}
+		return l, rest == 0
+	}
+	return nil, false
+}
+
+// part takes a part of a description. The parts of one description are in a row.
+func (d *Decoder) part(first, second Event, part uint64) (value any, ok bool) {
+	of := first.ID &^ (partMask << partShift)
+	if part == 0 || d.of != of || uint64(len(d.bytes)) != part*partBytes {
+		d.Bad += d.unfinished()
+		if part != 0 {
+			return nil, false
+		}
+		d.of = of
+	}
+	if second.ID>>(8*partBytes) != 0 || second.Counter_cycles != first.Counter_cycles {
+		return nil, false
+	}
+	var word [8]byte
+	binary.LittleEndian.PutUint64(word[:], second.ID)
+	d.bytes = append(d.bytes, word[:partBytes]...)
+	length := int(d.bytes[0])
+	if length > len(d.bytes) {
+		return nil, true // more parts follow
+	}
+	b := d.bytes[:length]
+	number, connectionNumber := uint32(of>>threadShift)&threadMask, uint32(of)
+	valid := false
+	if Kind(of>>kindShift&7) == Described {
+		var c Connection
+		c, valid = connection(connectionNumber, b)
+		value, valid = c, valid && number == 0
+	} else {
+		var t Thread
+		t, valid = thread(number, b)
+		value, valid = t, valid && connectionNumber == 0
+	}
+	before := d.unfinished() - 2 // the caller counts the events of this part
+	if !valid {
+		d.Bad += before
+	}
+	return value, valid
+}

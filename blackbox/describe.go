@@ -1,0 +1,150 @@
+package blackbox
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+)
+
+// A Family is a family of addresses. The numbers are in logs, so they never change.
+type Family uint8
+
+const (
+	UNIX Family = 1
+	IPv4 Family = 4
+	IPv6 Family = 6
+)
+
+// A Protocol is a protocol of the internet, by its number there; 0 for UNIX sockets.
+type Protocol uint8
+
+const (
+	TCP Protocol = 6
+	UDP Protocol = 17
+)
+
+// A Connection describes one end of a connection: a socket.
+type Connection struct {
+	Number   uint32 // in the records of one log
+	Family   Family
+	Protocol Protocol
+	Local    netip.AddrPort // not valid for UNIX sockets
+	Remote   netip.AddrPort // the address is 0 if the socket is not connected
+	// Namespace is the number of the socket's network namespace on its machine.
+	Namespace uint32
+	Cookie    uint64 // the kernel's number of the socket: no two sockets of one boot have the same
+	Peer      uint64 // the cookie of a UNIX socket's peer; 0: not known
+}
+
+// A Thread describes a thread.
+type Thread struct {
+	Number  uint32
+	Process uint32 // the kernel's number of the process
+	Program string // the name of the process
+	Name    string // the name of the thread
+}
+
+// partBytes is the number of bytes of a description in one record.
+const partBytes = 7
+
+// Events returns the records of a description, all with the same stamp.
+func (c Connection) Events(at_cycles uint64) ([]Event, error) {
+	b := []byte{0, byte(c.Family), byte(c.Protocol)}
+	b = binary.LittleEndian.AppendUint16(b, c.Local.Port())
+	b = binary.LittleEndian.AppendUint16(b, c.Remote.Port())
+	b = binary.LittleEndian.AppendUint32(b, c.Namespace)
+	b = binary.LittleEndian.AppendUint64(b, c.Cookie)
+	b = binary.LittleEndian.AppendUint64(b, c.Peer)
+	for _, a := range []netip.Addr{c.Local.Addr(), c.Remote.Addr()} {
+		switch {
+		case c.Family == UNIX:
+		case c.Family == IPv4 && a.Is4(), c.Family == IPv6 && a.Is6():
+			b = append(b, a.AsSlice()...)
+		default:
+			return nil, fmt.Errorf("describe connection: address %q in family %d: %w",
+				a, c.Family, ErrRecord)
+		}
+	}
+	return parts(Described, 0, c.Number, b, at_cycles)
+}
+
+// Events returns the records of a description, all with the same stamp.
+func (t Thread) Events(at_cycles uint64) ([]Event, error) {
+	if t.Number > MaxThread {
+		return nil, fmt.Errorf("describe thread %d: %w", t.Number, ErrRecord)
+	}
+	b := binary.LittleEndian.AppendUint32([]byte{0}, t.Process)
+	for _, s := range []string{t.Program, t.Name} {
+		if len(s) > 15 {
+			return nil, fmt.Errorf("describe thread: name %q: %w", s, ErrRecord)
+		}
+		b = append(append(b, byte(len(s))), s...)
+	}
+	return parts(Named, t.Number, 0, b, at_cycles)
+}
+
+// parts cuts a description into records. Its first byte becomes its length.
+func parts(k Kind, number, connection uint32, b []byte, at_cycles uint64) ([]Event, error) {
+	if !isStamp(at_cycles) {
+		return nil, fmt.Errorf("describe at %d cycles: %w", at_cycles, ErrRecord)
+	}
+	b[0] = byte(len(b))
+	var events []Event
+	for part := 0; len(b) > 0; part++ {
+		var word [8]byte
+		b = b[copy(word[:partBytes], b):]
+		events = append(events, Event{at_cycles, header(k, part, number, connection)},
+			Event{at_cycles, binary.LittleEndian.Uint64(word[:])})
+	}
+	return events, nil
+}
+
+// connection decodes a description. It reports whether the description is valid.
+func connection(number uint32, b []byte) (c Connection, ok bool) {
+	const fixed = 27
+	if len(b) < fixed || number == 0 {
+		return c, false
+	}
+	c = Connection{
+		Number: number, Family: Family(b[1]), Protocol: Protocol(b[2]),
+		Namespace: binary.LittleEndian.Uint32(b[7:]),
+		Cookie:    binary.LittleEndian.Uint64(b[11:]), Peer: binary.LittleEndian.Uint64(b[19:]),
+	}
+	each := 0
+	switch c.Family {
+	case UNIX:
+	case IPv4:
+		each = 4
+	case IPv6:
+		each = 16
+	default:
+		return c, false
+	}
+	if len(b) != fixed+2*each {
+		return c, false
+	}
+	if c.Family == UNIX {
+		return c, binary.LittleEndian.Uint32(b[3:]) == 0
+	}
+	local, _ := netip.AddrFromSlice(b[fixed : fixed+each])
+	remote, _ := netip.AddrFromSlice(b[fixed+each:])
+	c.Local = netip.AddrPortFrom(local, binary.LittleEndian.Uint16(b[3:]))
+	c.Remote = netip.AddrPortFrom(remote, binary.LittleEndian.Uint16(b[5:]))
+	return c, true
+}
+
+// thread decodes a description. It reports whether the description is valid.
+func thread(number uint32, b []byte) (t Thread, ok bool) {
+	if len(b) < 7 {
+		return t, false
+	}
+	t = Thread{Number: number, Process: binary.LittleEndian.Uint32(b[1:])}
+	rest := b[5:]
+	for _, s := range []*string{&t.Program, &t.Name} {
+		if len(rest) == 0 || len(rest) < 1+int(rest[0]) || rest[0] > 15 {
+			return t, false
+		}
+		*s, rest = string(rest[1:1+rest[0]]), rest[1+rest[0]:]
+	}
+	return t, len(rest) == 0
+}

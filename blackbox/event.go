@@ -1,0 +1,173 @@
+package blackbox
+
+import (
+	"errors"
+	"math/bits"
+)
+
+// An Event is one event of the channel. Two events in a row are one record.
+type Event struct {
+	Counter_cycles uint64
+	ID             uint64
+}
+
+// Channel is the name of the channel that has the records of a node. Its events are no tuples.
+const Channel = "capture/messages"
+
+// A Kind is what a record says. The numbers are in logs, so they never change. New ones are only
+// added at the end.
+type Kind uint8
+
+const (
+	Sent      Kind = 0 // a message was sent, as [Message]
+	Received  Kind = 1 // a message was received, as [Message]
+	Described Kind = 2 // a part of the description of a connection, as [Connection]
+	Named     Kind = 3 // a part of the description of a thread, as [Thread]
+	Lost      Kind = 4 // how many messages were lost, as [Loss]
+)
+
+// The bits of the two ids of a record. Bit 63 tells its first event from its second.
+const (
+	firstHalf    = 1 << 63
+	kindShift    = 60
+	partShift    = 54
+	partMask     = 1<<6 - 1
+	threadShift  = 32
+	threadMask   = 1<<22 - 1
+	lengthShift  = 43
+	positionMask = 1<<lengthShift - 1
+)
+
+// The largest values that a record has room for.
+const (
+	MaxBytes    = 1 << 20    // bytes of a message
+	MaxThread   = threadMask // number of a thread
+	MaxPosition = positionMask
+	maxCount    = 1<<63 - 1
+)
+
+// Flags of a message, in the place of the part.
+const (
+	flagStream = 1 << 0
+	flagSure   = 1 << 1
+	flagEarly  = 1 << 2
+
+	widthShift = 3 // bits 3 to 5 are the width
+)
+
+// MinWidth_cycles and MaxWidth_cycles are the limits of the width of a stamp. Each width is a power
+// of two.
+const (
+	MinWidth_cycles = 64
+	MaxWidth_cycles = MinWidth_cycles << 7
+)
+
+// ErrRecord is returned for a value that does not fit into a record.
+var ErrRecord = errors.New("does not fit into a record")
+
+// header makes the id of a record's first event.
+func header(k Kind, part int, thread, connection uint32) uint64 {
+	return firstHalf | uint64(k)<<kindShift | uint64(part)<<partShift |
+		uint64(thread)<<threadShift | uint64(connection)
+}
+
+// A Message is one end of a message: a system call that sent or received bytes, as its node saw it.
+// A call for more than MaxBytes bytes becomes several messages.
+type Message struct {
+	Kind Kind // Sent or Received
+
+	// The stamps are readings of the node's counter. If Early is true, the call took the first byte
+	// of the message between Began_cycles and Began_cycles + Width_cycles, and it ended before
+	// Ended_cycles. If Early is false, it ended between Began_cycles and Ended_cycles.
+	Began_cycles uint64
+	Ended_cycles uint64
+	Width_cycles uint64 // if Early is true: a power of two between the limits
+
+	Connection uint32 // number of the connection, as in its description; 0: not known
+	Thread     uint32 // the kernel's number of the thread that made the call
+
+	// Position is where the bytes begin, in the stream of all bytes that this end of the
+	// connection sends, or that it receives. Both ends count the same positions, from a number that
+	// TCP chose, modulo MaxPosition+1. 0: not a stream.
+	Position uint64
+	Bytes    uint32 // 1 to MaxBytes
+
+	Stream bool // the message is part of a TCP stream, so Position is valid
+	Sure   bool // no other thread used the stream at the same time: Position is exact
+	Early  bool // the beginning of the call was seen; only if Kind is Sent
+}
+
+// Events returns the record of a message.
+func (m Message) Events() ([2]Event, error) {
+	if m.Kind > Received || m.Thread > MaxThread || m.Position > MaxPosition ||
+		m.Bytes == 0 || m.Bytes > MaxBytes || !isStamp(m.Began_cycles) || !isStamp(m.Ended_cycles) {
+		return [2]Event{}, ErrRecord
+	}
+	flags := 0
+	if m.Early {
+		class := bits.Len64(m.Width_cycles/MinWidth_cycles) - 1
+		if m.Kind != Sent || class < 0 || m.Width_cycles != MinWidth_cycles<<class ||
+			class > 7 {
+			return [2]Event{}, ErrRecord
+		}
+		flags = class << widthShift
+	}
+	for _, f := range []struct {
+		set bool
+		bit int
+	}{{m.Stream, flagStream}, {m.Sure, flagSure}, {m.Early, flagEarly}} {
+		if f.set {
+			flags |= f.bit
+		}
+	}
+	return [2]Event{
+		{m.Began_cycles, header(m.Kind, flags, m.Thread, m.Connection)},
+		{m.Ended_cycles, uint64(m.Bytes-1)<<lengthShift | m.Position},
+	}, nil
+}
+
+// isStamp reports whether a channel accepts a stamp.
+func isStamp(cycles uint64) bool { return cycles != 0 && cycles < 1<<63 }
+
+func message(k Kind, first, second Event) Message {
+	flags := first.ID >> partShift & partMask
+	m := Message{
+		Kind: k, Began_cycles: first.Counter_cycles, Ended_cycles: second.Counter_cycles,
+		Connection: uint32(first.ID), Thread: uint32(first.ID>>threadShift) & threadMask,
+		Position: second.ID & positionMask, Bytes: uint32(second.ID>>lengthShift) + 1,
+		Stream: flags&flagStream != 0, Sure: flags&flagSure != 0, Early: flags&flagEarly != 0,
+	}
+	if m.Early {
+		m.Width_cycles = MinWidth_cycles << (flags >> widthShift)
+	}
+	return m
+}
+
+// A Reason is why messages are not in the log. The numbers never change.
+type Reason uint8
+
+const (
+	BufferFull Reason = 1 // the buffer between kernel and agent was full, or had no memory
+	NoStamp    Reason = 2 // the message's stamp could not be related to the counter
+	NotValid   Reason = 3 // the kernel's numbers do not fit into a record
+	NotKnown   Reason = 4 // the description of the message's socket was lost
+)
+
+// Loss says how many messages were seen and are not in the log.
+type Loss struct {
+	Reason       Reason
+	First_cycles uint64 // they were lost between these readings of the counter
+	Last_cycles  uint64
+	Messages     uint64
+}
+
+// Events returns the record of a loss.
+func (l Loss) Events() ([2]Event, error) {
+	if l.Reason > partMask || l.Messages > maxCount || !isStamp(l.First_cycles) ||
+		!isStamp(l.Last_cycles) {
+		return [2]Event{}, ErrRecord
+	}
+	return [2]Event{
+		{l.First_cycles, header(Lost, int(l.Reason), 0, 0)}, {l.Last_cycles, l.Messages},
+	}, nil
+}

@@ -1,0 +1,306 @@
+package blackbox
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"regexp"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var exact = cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })
+
+// The tables of FORMAT.md contain exactly the numbers of the constants.
+func TestFormatDocumentAgrees(t *testing.T) {
+	text, err := os.ReadFile("FORMAT.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for first, want := range map[string]map[string]string{
+		"kind": {
+			fmt.Sprint(Sent): "sent", fmt.Sprint(Received): "received",
+			fmt.Sprint(Described): "described", fmt.Sprint(Named): "named",
+			fmt.Sprint(Lost): "lost",
+		},
+		"flag": {
+			fmt.Sprint(flagStream): "stream", fmt.Sprint(flagSure): "sure",
+			fmt.Sprint(flagEarly): "early",
+		},
+		"reason": {
+			fmt.Sprint(BufferFull): "buffer full", fmt.Sprint(NoStamp): "no stamp",
+			fmt.Sprint(NotValid): "not valid", fmt.Sprint(NotKnown): "not known",
+		},
+	} {
+		_, table, ok := bytes.Cut(text, []byte("\n| "+first+" | name |"))
+		if !ok {
+			t.Fatalf("no table of each %s", first)
+		}
+		table, _, _ = bytes.Cut(table, []byte("\n\n"))
+		got := map[string]string{}
+		for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \| ([a-z ]+) \|`).
+			FindAllSubmatch(table, -1) {
+			got[string(row[1])] = string(row[2])
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("table of each %s: %s", first, diff)
+		}
+	}
+}
+
+// bytesOf writes events as a ring has them on amd64.
+func bytesOf(events ...Event) (b []byte) {
+	for _, e := range events {
+		b = binary.LittleEndian.AppendUint64(b, e.Counter_cycles)
+		b = binary.LittleEndian.AppendUint64(b, e.ID)
+	}
+	return b
+}
+
+// In each example every field has a value of its own.
+var (
+	exampleSent = Message{
+		Kind: Sent, Began_cycles: 0x1112131415161718, Ended_cycles: 0x2122232425262728,
+		Width_cycles: 256, Connection: 0x31323334, Thread: 0x35363, Position: 0x4142434445,
+		Bytes: 0x5152 + 1, Stream: true, Sure: true, Early: true,
+	}
+	exampleReceived = Message{
+		Kind: Received, Began_cycles: 1, Ended_cycles: 2, Connection: 3, Thread: MaxThread,
+		Position: MaxPosition, Bytes: MaxBytes, Stream: true,
+	}
+	exampleLoss = Loss{Reason: NotValid, First_cycles: 5, Last_cycles: 6, Messages: 7}
+
+	exampleConnection = Connection{
+		Number: 9, Family: IPv4, Protocol: TCP,
+		Local:  netip.MustParseAddrPort("1.2.3.4:1286"),
+		Remote: netip.MustParseAddrPort("5.6.7.8:1800"), Namespace: 0x0a0b0c0d,
+		Cookie: 0x1112131415161718, Peer: 0x2122232425262728,
+	}
+	exampleThread = Thread{Number: 77, Process: 0x01020304, Program: "java", Name: "worker-1"}
+)
+
+func TestExactBytes(t *testing.T) {
+	for what, c := range map[string]struct {
+		events func() ([]Event, error)
+		want   string
+	}{
+		"sent": {two(exampleSent.Events()), `
+			1817161514131211 343332316353c385 2827262524232221 4544434241908a02`},
+		"received": {two(exampleReceived.Events()), `
+			0100000000000000 03000000ffff7f90 0200000000000000 ffffffffffffff7f`},
+		"lost": {two(exampleLoss.Events()), `
+			0500000000000000 000000000000c0c0 0600000000000000 0700000000000000`},
+		"a connection": {many(exampleConnection.Events(1)), `
+			0100000000000000 09000000000000a0 0100000000000000 2304060605080700
+			0100000000000000 09000000000040a0 0100000000000000 0d0c0b0a18171600
+			0100000000000000 09000000000080a0 0100000000000000 1514131211282700
+			0100000000000000 090000000000c0a0 0100000000000000 2625242322210100
+			0100000000000000 09000000000000a1 0100000000000000 0203040506070800`},
+		"a thread": {many(exampleThread.Events(1)), `
+			0100000000000000 000000004d0000b0 0100000000000000 1304030201046a00
+			0100000000000000 000000004d0040b0 0100000000000000 61766108776f7200
+			0100000000000000 000000004d0080b0 0100000000000000 6b65722d31000000`},
+	} {
+		events, err := c.events()
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+			continue
+		}
+		want, err := hex.DecodeString(string(regexp.MustCompile(`\s`).ReplaceAll(
+			[]byte(c.want), nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := bytesOf(events...); !bytes.Equal(got, want) {
+			t.Errorf("%s:\n%x, want\n%x", what, got, want)
+		}
+	}
+}
+
+func two(e [2]Event, err error) func() ([]Event, error) {
+	return func() ([]Event, error) { return e[:], err }
+}
+
+func many(e []Event, err error) func() ([]Event, error) {
+	return func() ([]Event, error) { return e, err }
+}
+
+// examples are records of every kind, and what they become.
+func examples(t testing.TB) (events []Event, values []any) {
+	add := func(value any, more []Event, err error) {
+		if err != nil {
+			t.Fatalf("%+v: %v", value, err)
+		}
+		events, values = append(events, more...), append(values, value)
+	}
+	for _, m := range []Message{exampleSent, exampleReceived} {
+		e, err := m.Events()
+		add(m, e[:], err)
+	}
+	for _, c := range []Connection{
+		exampleConnection,
+		{Number: 1, Family: UNIX, Cookie: 2, Peer: 3},
+		{Number: 1 << 31, Family: IPv6, Protocol: UDP,
+			Local:  netip.MustParseAddrPort("[1::2]:3"),
+			Remote: netip.MustParseAddrPort("[4::5]:6")},
+	} {
+		e, err := c.Events(8)
+		add(c, e, err)
+	}
+	for _, th := range []Thread{exampleThread, {}, {Number: MaxThread, Name: "fifteen letters"}} {
+		e, err := th.Events(8)
+		add(th, e, err)
+	}
+	e, err := exampleLoss.Events()
+	add(exampleLoss, e[:], err)
+	return events, values
+}
+
+func decode(events []Event) (values []any, bad uint64) {
+	var d Decoder
+	for _, e := range events {
+		if v := d.Add(e); v != nil {
+			values = append(values, v)
+		}
+	}
+	d.End()
+	return values, d.Bad
+}
+
+func TestRoundTrip(t *testing.T) {
+	events, want := examples(t)
+	got, bad := decode(events)
+	if diff := cmp.Diff(want, got, exact); diff != "" || bad != 0 {
+		t.Errorf("%d bad events, %s", bad, diff)
+	}
+}
+
+// If one event is missing, exactly the value that it belongs to is missing, and its other events
+// are counted.
+func TestMissingEvent(t *testing.T) {
+	events, want := examples(t)
+	for i := range events {
+		var d Decoder
+		var got []any
+		n := 0
+		for j, e := range events {
+			if j != i {
+				if v := d.Add(e); v != nil {
+					got = append(got, v)
+				}
+				n++
+			}
+		}
+		d.End()
+		missing := 0
+		for _, v := range want {
+			if missing < len(got)+1 && (len(got) <= missing || !cmp.Equal(got[missing], v, exact)) {
+				got = append(got[:missing:missing], append([]any{v}, got[missing:]...)...)
+				n += 1000 // a value was put back
+			}
+			missing++
+		}
+		if diff := cmp.Diff(want, got, exact); diff != "" || n/1000 != 1 {
+			t.Errorf("without event %d, %d values are missing: %s", i, n/1000, diff)
+		}
+		if d.Bad == 0 {
+			t.Errorf("without event %d, nothing is counted", i)
+		}
+	}
+}
+
+func TestRefused(t *testing.T) {
+	change := func(f func(*Message)) error {
+		m := exampleSent
+		f(&m)
+		_, err := m.Events()
+		return err
+	}
+	long := exampleThread
+	long.Program = "sixteen letters!"
+	_, longErr := long.Events(1)
+	mixed := exampleConnection
+	mixed.Family = IPv6
+	_, mixedErr := mixed.Events(1)
+	_, unstamped := exampleThread.Events(0)
+	for what, err := range map[string]error{
+		"a thread":         change(func(m *Message) { m.Thread = MaxThread + 1 }),
+		"a position":       change(func(m *Message) { m.Position = MaxPosition + 1 }),
+		"no bytes":         change(func(m *Message) { m.Bytes = 0 }),
+		"bytes":            change(func(m *Message) { m.Bytes = MaxBytes + 1 }),
+		"no stamp":         change(func(m *Message) { m.Began_cycles = 0 }),
+		"a stamp":          change(func(m *Message) { m.Ended_cycles = 1 << 63 }),
+		"a width":          change(func(m *Message) { m.Width_cycles = 65 }),
+		"no width":         change(func(m *Message) { m.Width_cycles = 0 }),
+		"a large width":    change(func(m *Message) { m.Width_cycles = 2 * MaxWidth_cycles }),
+		"early, received":  change(func(m *Message) { m.Kind = Received }),
+		"a kind":           change(func(m *Message) { m.Kind = Lost }),
+		"a long name":      longErr,
+		"another family":   mixedErr,
+		"without a moment": unstamped,
+	} {
+		if !errors.Is(err, ErrRecord) {
+			t.Errorf("%s: %v, want %v", what, err, ErrRecord)
+		}
+	}
+}
+
+// Whatever the events are, what a decoder returns is what those events say: written again, it gives
+// the same events. All other events are counted.
+func FuzzDecode(f *testing.F) {
+	events, _ := examples(f)
+	f.Add(bytesOf(events...))
+	f.Add(bytesOf(events[1:]...))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var d Decoder
+		var total, valid uint64
+		for ; len(data) >= 16; data = data[16:] {
+			v := d.Add(Event{
+				binary.LittleEndian.Uint64(data) &^ firstHalf, binary.LittleEndian.Uint64(data[8:]),
+			})
+			total++
+			switch v := v.(type) {
+			case Message:
+				valid += 2
+				if e, err := v.Events(); err == nil {
+					again(t, v, e[:])
+				} else if isStamp(v.Began_cycles) && isStamp(v.Ended_cycles) {
+					t.Fatalf("%+v: %v", v, err)
+				}
+			case Loss:
+				valid += 2
+			case Connection:
+				e, err := v.Events(1)
+				again(t, v, e)
+				valid += uint64(len(e))
+				if err != nil {
+					t.Fatal(err)
+				}
+			case Thread:
+				e, err := v.Events(1)
+				again(t, v, e)
+				valid += uint64(len(e))
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		d.End()
+		if valid+d.Bad != total {
+			t.Fatalf("%d events: %d are valid, %d bad", total, valid, d.Bad)
+		}
+	})
+}
+
+func again(t *testing.T, want any, events []Event) {
+	t.Helper()
+	got, bad := decode(events)
+	if diff := cmp.Diff([]any{want}, got, exact); diff != "" || bad != 0 {
+		t.Fatalf("%d bad events, %s", bad, diff)
+	}
+}
