@@ -41,9 +41,9 @@
 // may leave half a record there. Two stores of half a counter take one instruction less than
 // joining the halves.
 //
-// A program works between two calls, and then its caches hold other data. A call touches three
-// lines: the channel's, that of the word and the tail, and the record's. The bytes are PREFETCHW
-// 64(R10), which fetches the record's next line ahead.
+// A program works between two calls, and then its caches contain other data. A call touches three
+// lines: the channel's, that of the word and the tail, and the record's. Below, the line with BYTE
+// is PREFETCHW 64(R10). It fetches the line after the record's, for the next calls.
 //
 //	DI channel   SI settings   BX id   DX:AX counter
 //	R8 address of the switching word or of a first-last cell   R10 address of the record
@@ -155,9 +155,9 @@ counterShared:
 	INCQ  (R9)
 	RET
 
-	// The channel has a place for the next record if it adopted first-last, and after the first
-	// event. The record goes into the one of the two places to which the count does not point. The
-	// addresses of the two differ in bit 4.
+	// Once the channel has adopted first-last and logged its first event, Channel.place is set.
+	// Of the two places for the last record, the next record takes the one to which the count does
+	// not point. The addresses of the two differ in bit 4.
 firstLast:
 	CMPL  Channel_writer(DI), $const_writerOrdered
 	JNE   unorderedLast
