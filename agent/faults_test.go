@@ -27,9 +27,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// blockedFor returns how long the calls of a program with policy block took. Nobody drains the
-// program's rings during these calls. blockedFor calls whenOpen when the program has opened its
-// channels, so that a test can end the draining.
+// blockedFor starts a program with policy block, and returns how long its calls took. When the
+// program has opened its channels and before it logs, blockedFor calls whenOpen. There a test ends
+// the draining, so that nobody drains the rings during the calls.
 func blockedFor(t *testing.T, s *scene, whenOpen func()) time.Duration {
 	t.Helper()
 	cmd, err := reexec.Command(s.Rings, "1000")
@@ -120,8 +120,8 @@ func TestProgramsWaitASecondInAll(t *testing.T) {
 	}
 }
 
-// The agent sets hostile files, damaged files and files that are not rings aside, with the reason.
-// It continues to run, and a healthy channel loses no event.
+// The agent sets aside hostile files, damaged files and files that are not rings, and says why. It
+// continues to run, and a healthy channel loses no event.
 func TestHostileDirectory(t *testing.T) {
 	c := testConfig(t)
 	a := startTest(t, c)

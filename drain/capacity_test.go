@@ -142,7 +142,7 @@ func TestProcessesOfTwoNamespaces(t *testing.T) {
 }
 
 // However many rings one process opens, there is room for later rings of another process. That
-// holds even if each ring of the first process claims to be of a different process.
+// holds even if each ring of the first process claims to belong to a different process.
 func TestRoomIsShared(t *testing.T) {
 	const rings = 100
 	for name, lies := range map[string]bool{

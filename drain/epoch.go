@@ -24,8 +24,8 @@ func betweenEpochs(before, now string) string { return between + before + and + 
 
 const between, and = "between ", " and "
 
-// beginEpoch continues in the epoch with which the log ends. The ring's content may be of that
-// epoch or of a later epoch.
+// beginEpoch continues in the epoch with which the log ends. The ring's content may be from that
+// epoch or from a later one.
 func (s *source) beginEpoch() error {
 	s.epoch = s.log.Epoch()
 	both, broken := strings.CutPrefix(s.epoch, between)
@@ -36,7 +36,7 @@ func (s *source) beginEpoch() error {
 	return s.noteBreak()
 }
 
-// noteBreak notes the tails of the shards. Rows below these tails may be of an earlier epoch.
+// noteBreak notes the tails of the shards. Rows below these tails may be from an earlier epoch.
 func (s *source) noteBreak() (err error) {
 	s.breaks, err = s.tails()
 	return err
@@ -97,7 +97,7 @@ func (s *source) enter(epoch string) error {
 }
 
 // findBoot sets the boot of a ring whose header does not name a boot, because its program had no
-// /proc. The ring is of the present boot if a program has the ring open, or if the ring is in
+// /proc. The ring is from the present boot if a program has the ring open, or if the ring is in
 // memory, which no boot leaves intact.
 func (s *source) findBoot() {
 	if s.header.Boot != ([16]byte{}) {

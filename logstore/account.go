@@ -19,7 +19,7 @@ type Report struct {
 	// undamaged blocks that were left out because all their rows were read before
 	Duplicates int
 	Overlaps   int // undamaged blocks in which some rows, but not all, were read before
-	// undamaged blocks that were left out because they are of another ring
+	// undamaged blocks that were left out because they belong to another ring
 	Foreign    int
 	Damage     []*CorruptionError // in the order of files and offsets; at most maxDamage of them
 	MoreDamage int                // number of damaged places that Damage does not list

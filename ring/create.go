@@ -23,8 +23,8 @@ import (
 // ErrConfig is returned for a configuration that cannot describe a ring.
 var ErrConfig = errors.New("bad ring configuration")
 
-// DefaultRecords is the number of records in a ring by default: 1 MiB. If a drainer reads the ring
-// every millisecond, the ring does not fill even at the highest possible rate.
+// DefaultRecords is the number of records in a ring by default. They take 1 MiB. If a drainer reads
+// the ring every millisecond, the ring does not fill even at the highest possible rate.
 const DefaultRecords = 1 << 16
 
 // minShardRecords is the least number of records in each shard of a ring with many writers, unless

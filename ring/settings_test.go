@@ -439,8 +439,8 @@ func TestDamagedState(t *testing.T) {
 	}
 }
 
-// Head and tail move between a reader's loads, but the reader returns only a distance that really
-// existed.
+// Head and tail move between a reader's loads. The reader still returns only a head and a tail that
+// were this far apart at some moment.
 func TestStateUnderADrainer(t *testing.T) {
 	if os.Getenv(reexec.EmulatorVariable) != "" {
 		t.Skip("emulated, the reader is too slow to ever see this head stand still")

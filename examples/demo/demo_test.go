@@ -110,8 +110,9 @@ func checkBounds(t *testing.T, r *Result) {
 	}
 }
 
-// checkAnswer checks the comparison with the truth that the answer itself contains, from the logs
-// alone. It must cover the same durations, and also those through windows.
+// The answer itself compares durations with the truth, and for that uses only the logs. checkAnswer
+// checks this comparison. It must cover all durations of the result, and also those through
+// windows.
 func checkAnswer(t *testing.T, r *Result) {
 	t.Helper()
 	var direct int
