@@ -16,8 +16,8 @@ const (
 	FalsePromise Offence = "promises an edge that is not there"
 )
 
-// A Blame counts how often a node broke a rule. An honest node that dies in the middle of a deal
-// looks like one false promise.
+// A Blame counts how often a node broke a rule. One offence proves little: an honest node that dies
+// in the middle of a deal seems to have made a false promise.
 type Blame struct {
 	Name    Name
 	Offence Offence
@@ -83,8 +83,8 @@ type budget struct {
 	last        Time
 }
 
-// take reports whether the budget has room for one more walk. flood is true if there are so many
-// walks that no honest node sends them.
+// take reports whether the budget has room for one more walk. flood is true if the sender has sent
+// more walks than any honest node would.
 func (b *budget) take(now Time) (ok, flood bool) {
 	refill := WalksPerSecond * float64(now-b.last) / float64(time.Second)
 	b.last = now
@@ -102,8 +102,8 @@ func (b *budget) take(now Time) (ok, flood bool) {
 }
 
 // affords reports whether a node accepts one more walk from a sender. Each neighbour has a budget
-// of its own. All other nodes share one budget, so somebody who sends under many names gains
-// nothing by that. Nobody is blamed for using up the shared budget.
+// of its own. All other nodes share one budget. So a node that sends under many names gains
+// nothing. Nobody is blamed for using up the shared budget.
 func (n *Node) affords(from Name) bool {
 	if n.in(from) == nil && n.out(from) == nil {
 		ok, _ := n.strangers.take(n.now)

@@ -26,8 +26,8 @@ type Hint struct {
 }
 
 // SetFacts sets what the node says about itself. Other nodes hear of new facts within
-// AdvertisePeriod, and forget facts that it no longer says within HintLife. A node without facts
-// sends no hints of its own.
+// AdvertisePeriod. If the node no longer says a fact, they forget the fact within HintLife. A node
+// without facts sends no hints of its own.
 func (n *Node) SetFacts(facts ...Fact) error {
 	if !validFacts(facts) {
 		return fmt.Errorf("set facts of node %q: %q: need at most %d of 1 to %d bytes", n.self,
@@ -119,7 +119,7 @@ func (n *Node) dropForeignHints() {
 		func(h hint) bool { return h.expires <= n.now || n.in(h.via) == nil })
 }
 
-// holds reports whether the node has a hint of an owner, or is the owner itself.
+// holds reports whether the node has a hint about an owner, or is that owner itself.
 func (n *Node) holds(owner Name) bool {
 	return owner == n.self || slices.ContainsFunc(n.hints,
 		func(h hint) bool { return h.owner == owner && h.expires > n.now })

@@ -132,8 +132,8 @@ func TestSearchAmongFewNodes(t *testing.T) {
 	})
 }
 
-// The probability that a search missed a node is never less than the truth, on average, and not
-// more than 1.6 times as large.
+// On average, the probability that missed returns is not below the true one, and at most 1.6 times
+// as large.
 func TestMissed(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 0))
 	const known, draws = 8, 20_000
@@ -156,8 +156,8 @@ func TestMissed(t *testing.T) {
 	}
 }
 
-// A neighbour makes up a million facts and owners. They displace nothing that others sent, and the
-// node passes on no more than MaxHintsVia of them in each half AdvertisePeriod.
+// A neighbour makes up a million facts and owners. Its hints displace no hint that others sent. In
+// each half of an AdvertisePeriod, the node passes on at most MaxHintsVia of them.
 func TestMillionColors(t *testing.T) {
 	net := &nowhere{}
 	n, err := New(Config{Name: "me", Degree: 7, Random: rand.New(rand.NewPCG(1, 0)),
@@ -206,7 +206,7 @@ func TestNoFacts(t *testing.T) {
 	}
 }
 
-// A node that searches for a fact that it does not have itself is not found, whatever a liar says.
+// A node searches for a fact that it does not have. It never finds itself, whatever a liar says.
 func TestFoundByALiar(t *testing.T) {
 	n, err := New(Config{Name: "me", Degree: 7, Random: rand.New(rand.NewPCG(1, 0)),
 		Transport: &nowhere{}})
@@ -235,8 +235,7 @@ func TestFoundByALiar(t *testing.T) {
 	}
 }
 
-// A node that confirms something else than what was asked for, or answers as if it had nothing to
-// show, has confirmed nothing.
+// A Confirm proves nothing if its fact does not match the pattern, or if it has no fact.
 func TestConfirm(t *testing.T) {
 	net := &nowhere{}
 	n, err := New(Config{Name: "me", Degree: 7, Random: rand.New(rand.NewPCG(1, 0)),

@@ -5,9 +5,8 @@ import "slices"
 // deal tries to give the origin of a walk an edge that it lacks. It reports whether a deal began.
 // If the deal then fails while the origin still waits, the walk goes on from this node.
 //
-// All deals move edges in such a way that no node ever has more ends than its degree. If a node
-// dies in the middle of a deal, or a message is lost for good, some node lacks an end and sends a
-// walk to find another.
+// A deal never gives a node more ends of edges than its degree. If a node dies in the middle of a
+// deal, or a message is lost for good, some node lacks an end, and sends a walk to find another.
 func (n *Node) deal(s Seek) bool {
 	switch {
 	case n.shuns(s.Origin):
@@ -65,8 +64,9 @@ func (n *Node) offer(to Name, walk uint64, done func(ok bool)) {
 	n.ask(to, seq, Ping{Seq: seq, Walk: walk}, AskTries, func(ok, _ bool) { done(ok) })
 }
 
-// spare returns an edge of this node that a deal can use: the walk's origin gets the edge's end,
-// and the edge then leads to the node in. spare returns nil if there is no such edge.
+// spare returns an edge of this node that a deal can use. In the deal, the walk's origin gets an
+// edge to the node where the edge leads now, and the edge then leads to the node in. spare returns
+// nil if there is no such edge.
 func (n *Node) spare(origin Name, outs []Name, in Name) *out {
 	if in == n.self || n.out(in) != nil {
 		return nil
@@ -260,8 +260,8 @@ func (n *Node) onGrant(from Name, m Grant) {
 	n.answer(a, true)
 }
 
-// giveFor gives the other node of a trade the end of the edge that this node offered, and then
-// redirects the edge to next.
+// giveFor completes a trade. It gives the other node an edge to the node where the offered edge of
+// this node leads, and then redirects the offered edge to next.
 func (n *Node) giveFor(a *answered, s *seek, next Name) {
 	o := n.out(s.give)
 	if o == nil || o.next != "" {

@@ -8,8 +8,8 @@ type out struct {
 	flag flag
 	next Name // where the edge will lead if a deal about it succeeds; "" without a deal
 
-	// until is the time up to which the peer may deny that it has the edge. It is 0 once the peer
-	// has confirmed the edge.
+	// Up to the time until, the peer may deny that it has the edge, because it may not have heard
+	// of it yet. It is 0 once the peer has confirmed the edge.
 	until Time
 	since Time // when the edge was made
 	// promisedBy is the node that granted the edge. That node is blamed if the edge turns out not
@@ -26,7 +26,7 @@ type flag int
 
 const (
 	clean     flag = 0
-	restarted flag = 1 // the edge's walk was lost once, perhaps because it tried to go far
+	restarted flag = 1 // the edge's first walk was lost, perhaps because it went far
 	suspected flag = 2 // the edge was made while the fleet was perhaps cut in two
 )
 

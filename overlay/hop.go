@@ -33,7 +33,8 @@ func (n *Node) onHop(from Name, m Hop) {
 		return
 	}
 	if !n.affords(from) {
-		// Drop the walk. The answer keeps the sender from repeating it, which would only cost more.
+		// Drop the walk, but answer as if it went on. Otherwise the sender would repeat it, which
+		// would only cost more.
 		n.send(from, Ack{ID: m.ID, OK: true})
 		return
 	}

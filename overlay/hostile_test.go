@@ -9,9 +9,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// A lie is what a hostile node does with a message that it gets. Otherwise a hostile node behaves
-// like an ordinary node. The function do returns true if the ordinary part must not see the
-// message.
+// A lie is what a hostile node does with a message that it gets. For the rest, a hostile node
+// behaves like an ordinary node: it also handles the message as usual, unless the function do
+// returns true.
 type lie struct {
 	name string
 	do   func(liar *member, from Name, m Message) bool

@@ -7,7 +7,7 @@ import "time"
 // messages is regular again within a minute after half of its nodes died.
 const (
 	// PingPeriod is the time between two pings along an edge whose end answers. With seven edges in
-	// each direction, a node then sends four messages a second.
+	// each direction, a node sends about four messages a second: pings and answers.
 	PingPeriod = 4 * time.Second
 	// PingRetry is the time after which an unanswered ping is repeated. It is longer than a round
 	// trip around the earth.
@@ -26,8 +26,8 @@ const (
 	AskTries = 10
 	// HopTries is less than AskTries, because a walk can go another way.
 	HopTries = 3
-	// GrantLife is how long a node pings a promised neighbour that does not know of the edge yet:
-	// the time of two requests that need all their tries.
+	// GrantLife is how long a node goes on pinging a promised neighbour that does not know of the
+	// edge yet. In this time, two requests can use up all their tries.
 	GrantLife = 2 * AskRetry * AskTries
 	// WalkLife is how long a node waits for a walk: SeekScan steps at 40 ms, and some repetitions.
 	WalkLife = 20 * time.Second
@@ -62,8 +62,9 @@ const (
 	// WalkSteps makes the end of a walk nearly independent of its start in a fleet of a million
 	// nodes: ln(n / 0.002) / ln 7 = 10.3 for n = 10⁶, and 8 for n = 10⁴.
 	WalkSteps = 10
-	// MaxMix and MaxScan are the most steps that a node accepts in a walk. With more steps, one
-	// message could cause many others. WalkSteps may grow to MaxMix without a new protocol.
+	// MaxMix and MaxScan are the largest numbers of steps that a node accepts in a walk. With more
+	// steps, one message could cause many others. WalkSteps may grow to MaxMix without a new
+	// protocol.
 	MaxMix  = 32
 	MaxScan = SeekScan
 	// SeekScan is how many further nodes the walk of a free end visits. If the walks of a free out
@@ -86,23 +87,23 @@ const (
 	// WantLife is how long it keeps a note.
 	MaxWants = 128
 	WantLife = 30 * time.Second
-	// MaxFailures is the largest number of times of failures that a node keeps. Further times say
-	// nothing more about a cut.
+	// A node keeps the times of at most MaxFailures failures. More would say nothing more about a
+	// cut.
 	MaxFailures = 2 * MaxDegree
-	// MaxLost is the largest number of names of lost nodes that a node keeps, and MaxKnown that of
-	// names of nodes that it has seen. If all its neighbours are gone, the node begins again with
-	// one of these.
+	// MaxLost is the largest number of lost nodes whose names a node keeps. MaxKnown is the largest
+	// number of other nodes whose names it keeps. If all its neighbours are gone, the node begins
+	// again with one of these.
 	MaxLost  = 32
 	MaxKnown = 32
 	// WalksPerSecond and WalksBurst limit the walks that a node accepts from one neighbour, and
 	// those that it accepts from all strangers together. After half of a fleet died, a neighbour
-	// passes on two walks a second for ten seconds, and then fewer. So walks cost a node at most
-	// WalksPerSecond × (degree + 1) messages a second for long, whatever others send.
+	// passes on two walks a second for ten seconds, and then fewer. So in the long run, walks cost
+	// a node at most WalksPerSecond × (degree + 1) messages a second, whatever others send.
 	WalksPerSecond = 4
 	WalksBurst     = 200
-	// FloodFactor says when a node is blamed for too many walks: it has sent more than FloodFactor
-	// times the walks that it may send. Honest nodes pass on the walks of a flood. These are at
-	// most about as many as honest nodes may send.
+	// If a node sends more than FloodFactor times as many walks as it may, it is blamed for a
+	// flood. The factor allows for honest nodes, which pass on walks of other nodes' floods: these
+	// are at most about as many as an honest node may send.
 	FloodFactor = 4
 	// After ShunAfter offences, the neighbours of a node give it up, until ShunTime after the last
 	// offence. A single false promise may be bad luck: the node died in the middle of a deal.
@@ -127,12 +128,12 @@ const (
 	// has a fact in 99 % of searches.
 	MaxSearches  = 16
 	SearchRounds = 4
-	// SureMissed ends a search in vain: it missed a node with at most this probability. In a small
-	// fleet, further steps would only use up the walks that nodes accept.
+	// A search in vain ends when the probability that it missed a node is at most SureMissed. In a
+	// small fleet, further steps would only use up the walks that nodes accept.
 	SureMissed = 1e-9
 	// MaxDenied is the largest number of hints that may prove false on one walk. After that, the
 	// walk uses no hints, and only asks the nodes that it visits.
 	MaxDenied = 16
-	// MaxBlamed is the largest number of names that a node keeps of nodes that broke a rule.
+	// MaxBlamed is the largest number of rule breakers whose names a node keeps.
 	MaxBlamed = 64
 )

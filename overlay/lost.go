@@ -47,15 +47,17 @@ func (n *Node) newFlag(again bool) flag {
 	return clean
 }
 
-// know remembers the name of a node, to begin again with if all neighbours are gone.
+// know remembers the name of a node. If all neighbours are gone, the node begins again with such
+// names.
 func (n *Node) know(name Name) {
 	if !slices.Contains(n.known.values, name) {
 		n.known.put(name, MaxKnown)
 	}
 }
 
-// Meet gives the node other contacts, from somebody who knows members of the graph. If the node
-// lacks neighbours, it looks for them at once. An empty list changes nothing.
+// Meet gives the node other contacts. They come from somebody who knows members of the graph, such
+// as the server. If the node lacks neighbours, it looks for them at once. An empty list changes
+// nothing.
 func (n *Node) Meet(now Time, contacts []Name) {
 	n.at(now)
 	contacts = slices.DeleteFunc(slices.Clone(contacts),

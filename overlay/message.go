@@ -4,8 +4,8 @@ package overlay
 // one after it was sent. A transport between processes encodes them as it likes.
 type Message interface{ message() }
 
-// A Ping says that the sender has an edge to the receiver, or wants to have one. Walk is the walk
-// of the receiver that the edge answers, or 0.
+// A Ping says that the sender has an edge to the receiver, or wants to have one. If the edge is the
+// result of a walk of the receiver, Walk is the id of that walk; otherwise it is 0.
 type Ping struct {
 	Seq, Walk uint64
 }

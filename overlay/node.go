@@ -31,14 +31,14 @@ type Node struct {
 	seeks []*seek
 	asked []*request
 	// offers is the number of edges that this node has offered and that wait for an answer. Each
-	// counts as an edge.
+	// takes the place of an edge.
 	offers int
 	seen   ring[*answered]
 	wants  []want
 
 	seekAt, repickAt, probeAt Time
 	seekPause, pausedUntil    Time
-	aloneSince                Time // since when free ends are in only one direction; or never
+	aloneSince                Time // since when all free ends are in one direction; or never
 	restarted                 bool // the last walk was lost
 	joined                    bool // the node has had all its edges
 	few                       bool // walks met the same nodes again and again, and none could help

@@ -11,7 +11,7 @@ type Search struct {
 	Origin    Name
 	ID        uint64 // chosen by Origin
 	Pattern   string
-	Known     []Name // nodes with facts, whose hints show how far hints spread
+	Known     []Name // nodes with facts; meeting their hints shows how far hints spread
 	Denied    []Name // nodes that do not have the fact any more
 	Visited   int
 	Meetings  int // hints of Known on the way
@@ -27,8 +27,8 @@ func (s Search) valid() bool {
 		!slices.ContainsFunc(s.Known, bad) && !slices.ContainsFunc(s.Denied, bad)
 }
 
-// A Verify asks a node whether a fact of it matches. It is a request. The answer is a Confirm if
-// one does, and an Ack if none does.
+// A Verify asks a node whether one of its facts matches. It is a request. If one matches, the
+// answer is a Confirm, and otherwise an Ack.
 type Verify struct {
 	ID      uint64
 	Pattern string
@@ -57,8 +57,8 @@ type search struct {
 }
 
 // Search looks for a node with a fact that matches a pattern of package path, such as
-// "channel=parser/[0-9]*". It calls done once, in a later call of Receive or Tick or in this one.
-// The node that done gets has confirmed the fact itself.
+// "channel=parser/[0-9]*". It calls done once, either before it returns or in a later call of
+// Receive or Tick. The node in the result has confirmed the fact itself.
 func (n *Node) Search(now Time, pattern string, done func(Result)) error {
 	n.at(now)
 	if _, err := path.Match(pattern, ""); err != nil || len(pattern) > MaxFact {
@@ -109,8 +109,8 @@ func (n *Node) tickSearches() {
 	}
 }
 
-// visit looks for a fact that matches: first among this node's own, then by its hints. It also
-// counts meetings.
+// visit looks for a fact that matches, first among this node's own and then among its hints. It
+// also counts meetings.
 func (n *Node) visit(s Search) {
 	s.Visited++
 	if s.Visited > WalkSteps { // before that, the walk is near Origin, and so near Origin's hints

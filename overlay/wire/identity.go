@@ -81,13 +81,14 @@ func ParseName(name overlay.Name) (Card, error) {
 type Issuer struct{ private ed25519.PrivateKey }
 
 const (
-	// SeedBytes, PublicBytes and SignatureBytes are lengths of what an issuer is made from, and of
-	// what it gives.
+	// SeedBytes is the length of the seed of an issuer, PublicBytes that of its public key, and
+	// SignatureBytes that of its signatures.
 	SeedBytes      = ed25519.SeedSize
 	PublicBytes    = ed25519.PublicKeySize
 	SignatureBytes = ed25519.SignatureSize
 
-	// signed precedes a name where it is signed, so that a signature means nothing else.
+	// signed is put before a name when the name is signed, so that the signature cannot be used for
+	// anything else.
 	signed = "CPOV name "
 )
 

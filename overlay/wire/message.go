@@ -174,7 +174,7 @@ func tooLong(names ...overlay.Name) bool {
 	return false
 }
 
-// request writes a message of a request's number and a text of at most limit bytes.
+// request writes a message that consists of a request's number and a text of at most limit bytes.
 func (w *writer) request(k kind, id uint64, text string, limit int) ([]byte, error) {
 	if len(text) > limit {
 		return w.b, fmt.Errorf("encode a text of %d bytes, more than %d: %w", len(text), limit,
@@ -186,8 +186,8 @@ func (w *writer) request(k kind, id uint64, text string, limit int) ([]byte, err
 	return w.b, nil
 }
 
-// hint writes a hint. It returns false if the hint's name or a list is too long. What it wrote is
-// then wrong.
+// hint writes a hint. It returns false if the hint's name or a list is too long. What it wrote then
+// must not be used.
 func (w *writer) hint(m overlay.Hint) bool {
 	w.byte(uint8(kindHint))
 	w.name(m.Owner)
@@ -202,8 +202,8 @@ func (w *writer) hint(m overlay.Hint) bool {
 	return !tooLong(m.Owner) && len(m.Facts) <= overlay.MaxFacts
 }
 
-// walk writes a walk. It returns false if the walk is of an unknown kind, or if a text or list of
-// it is too long. What it wrote is then wrong.
+// walk writes a walk. It returns false if the walk is of an unknown kind, or if a text or list in
+// it is too long. What it wrote then must not be used.
 func (w *writer) walk(walk overlay.Walk) bool {
 	switch s := walk.(type) {
 	case overlay.Seek:
@@ -246,8 +246,8 @@ func (w *writer) seek(s overlay.Seek) {
 	w.names(s.Outs)
 }
 
-// reader reads the fields of a message. After the first field that is not there, or has a value
-// that no writer writes, all fields are zero.
+// reader reads the fields of a message. If a field is missing or has a value that no writer writes,
+// this field and all later ones are read as zero.
 type reader struct {
 	b      []byte
 	failed bool
