@@ -26,7 +26,7 @@ type Answer struct {
 
 	Complete bool `json:"complete"` // the run was ended and collected
 
-	// Partial says that something is suspect or missing: see Findings and Missing.
+	// Partial is true if something is suspect or missing: see Findings and Missing.
 	Partial bool `json:"partial"`
 
 	Reference Reference `json:"reference"`
@@ -57,8 +57,8 @@ type Answer struct {
 
 	ReturnTrips []ReturnTrips `json:"return_trips,omitempty"`
 
-	// Held sums up all durations of Spans and EndToEnd that were checked against the truth. Held is
-	// absent where the truth is not known.
+	// Held compares all durations of Spans and EndToEnd with the truth. It is absent if the truth
+	// is not known.
 	Held *Held `json:"held,omitempty"`
 
 	// Slowest has the paths of the slowest tuples. After them come the paths of the slowest tuples
@@ -112,7 +112,7 @@ type Pair struct {
 	LeastWander_ppm float64 `json:"wander_min_ppm"` // the smallest wander that the data allow
 	Window_s        float64 `json:"window_s"`
 	Verdict         string  `json:"verdict"` // consistent, suspect
-	Rate            float64 `json:"rate"`    // cycles of A in one of B: the middle of the interval
+	Rate            float64 `json:"rate"`    // cycles of A in one of B: the middle of an interval
 	// For plots over time: the bound at evenly spaced readings.
 	Bounds_cycles []uint64 `json:"bounds_cycles"`
 }

@@ -251,7 +251,8 @@ func (a *assembler) points(out *Answer) {
 		a.findAlone(r, &point)
 		a.findSharedIDs(f, point.Name)
 		// If the logs of later points keep only tuples that a rule chooses, the same share of
-		// tuples seems to end here all the time, although nothing filters them.
+		// tuples seems to end here all the time, although nothing filters them. Then undecided is
+		// not empty.
 		if a.undecided(r) == "" && f.filters(point.PerBin) {
 			point.Filtered, point.Lost = point.Lost, 0
 		}

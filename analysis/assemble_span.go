@@ -276,9 +276,9 @@ func coarseBins(c *counts) []Bin {
 }
 
 // length is the time from the first tuple to the end, over all channels that log their first and
-// last tuple. This is the largest duration from the first tuple of one channel to the end at
-// another. So length takes the largest low end and the largest high end of all these durations, and
-// need not know which channel was first.
+// last tuple. Any channel may have been first, and any may have been last. The largest duration
+// from the first tuple of one channel to the end at another is the result. So length takes the
+// largest low end and the largest high end of all these durations.
 func (a *assembler) length() *RunLength {
 	var out *RunLength
 	poison := slices.ContainsFunc(a.told, func(t told) bool { return t.firstLast.Poison != 0 })

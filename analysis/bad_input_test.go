@@ -183,8 +183,8 @@ func TestNoTuples(t *testing.T) {
 	}
 }
 
-// If a log is absent, cannot be used or was not chosen, the answer says so beside its count of lost
-// tuples: these tuples may be in that log.
+// If a log is absent, cannot be used or was not chosen, the tuples that seem lost may be in that
+// log. The answer says so beside its count of lost tuples.
 func TestLostOrNotLookedAt(t *testing.T) {
 	for name, test := range map[string]struct {
 		do     func(logs string)

@@ -8,7 +8,8 @@ const (
 	unanchoredPoint = "unanchored" // only counted, because they have no id
 )
 
-// findBroken adds findings that name the points at which ids break off: no latency leads past them.
+// findBroken adds findings that name the points at which ids break off. No latency across these
+// points can be computed.
 func (a *assembler) findBroken() {
 	var unlinked, unanchored []string
 	tuples := uint64(0)

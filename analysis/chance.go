@@ -57,7 +57,7 @@ func chanceRanks(percent_milli, n, lacking uint64) (first, last uint64, ok bool)
 	return uint64(low), uint64(high), true
 }
 
-// enoughForChance is a number of durations for which chanceRanks finds ranks.
+// enoughForChance is a number of durations that is enough for chanceRanks to find ranks.
 func enoughForChance(percent_milli uint64) uint64 {
 	n := uint64(asOne)
 	for ; ; n += n/20 + 1 {

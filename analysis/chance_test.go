@@ -48,8 +48,9 @@ func changeOf(percent float64, before, after spanOf) Change {
 	return change(Change{Percent: percent}, []spanOf{before}, []spanOf{after})
 }
 
-// Runs of equal programs are called faster or slower in fewer than one of a hundred comparisons,
-// even if every ten durations are equal. Too few durations give no verdict.
+// Two runs of equal programs are called faster or slower in fewer than one of a hundred
+// comparisons, even if every ten durations are equal. If there are too few durations, there is no
+// verdict.
 func TestVerdictsOfDrawnRuns(t *testing.T) {
 	rng := seed.Random(t)
 	const budget = 600_000 // number of durations in all comparisons of a case

@@ -75,7 +75,8 @@ func (c *clocks) measured(from, into string) (tscratio.Interval, bool) {
 }
 
 // between is the range of a view's readings from the first measurement of the two nodes to the
-// last. If the two were measured only by way of other nodes, it is the whole view.
+// last. If the two were never measured with each other, but only with other nodes, it is the whole
+// range of the view.
 func (c *clocks) between(v *tscratio.View, from, into string) (of tscratio.Interval) {
 	of.Lo, of.Hi = v.Limits()
 	for _, p := range c.pairs {
@@ -225,7 +226,7 @@ func isDuration(s tscratio.Elapsed) bool {
 }
 
 // many computes durations between events of two nodes, as tscratio.Ways.Durations does. It returns
-// n: the result, or the error, holds for the first n pairs of readings.
+// n, and the result or the error is for the first n pairs of readings.
 func (t *timer) many(a, b int, xs, ys []uint64,
 	elapsed []tscratio.Elapsed) (int, tscratio.Duration, error) {
 	k := a*len(t.in.nodes) + b
@@ -289,16 +290,17 @@ func (t *timer) within(k, a, b int, x, y uint64, slack int64) (tscratio.Duration
 	return d, nil
 }
 
-// ratesOf returns limits of how many cycles of the reference pass in one cycle of a node. They
-// follow from the frequencies of both, and known is false unless both frequencies are known.
+// ratesOf returns the smallest and the largest number of cycles of the reference that pass in one
+// cycle of a node. They follow from the frequencies of both nodes. If a frequency is not known,
+// known is false.
 func (in *input) ratesOf(node int) (least, most float64, known bool) {
 	n, r := &in.nodes[node], &in.nodes[in.clocks.reference]
 	least, most = r.FrequencyLo_hz/n.FrequencyHi_hz, r.FrequencyHi_hz/n.FrequencyLo_hz
 	return least, most, n.FrequencyLo_hz > 0 && r.FrequencyLo_hz > 0 && most < 1<<20
 }
 
-// shrunk is the low end of cycles times a rate, rounded down. Rounding of a float64 changes it by
-// less than one part in 10^15.
+// shrunk is the low end of the product of cycles and a rate, rounded down. The rounding of float64
+// changes the product by less than one part in 10^15.
 func shrunk(cycles int64, least, most float64) int64 {
 	const rounding = 1e-15
 	low := min(float64(cycles)*least, float64(cycles)*most)

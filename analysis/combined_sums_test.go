@@ -89,7 +89,7 @@ func (w *truth) checkDurations(what string, got *Durations, all []int64) {
 	}
 	for _, plot := range []struct {
 		bins    []Bin
-		atLeast bool // a low end is at most the truth, a high end at least
+		atLeast bool // for high ends, which are at least the truth; false: low ends, at most
 	}{{got.Lows, false}, {got.Highs, true}} {
 		n := 0
 		for _, b := range plot.bins {
@@ -261,7 +261,7 @@ type jobsTried struct {
 	tried
 	jobs, failed, rows, surely, waited, origins, withheld, guessed int
 
-	joined, joinedTwice int // jobs over one or several of whose operators ids were joined
+	joined, joinedTwice int // jobs in which the ids were joined over one operator, or over several
 }
 
 // In these jobs anything may happen together, and their logs may lack events. Still, every

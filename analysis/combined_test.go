@@ -112,7 +112,7 @@ func (w *truth) criticalPath(u *simrun.Tuple) (path []*simrun.Event) {
 			return nil
 		}
 		if last == nil || e.Time > last.Time && e.Point != last.Point {
-			last = e // of events that are repeated, the first counts
+			last = e // of repeated events, the first is used
 		}
 	}
 	for e := last; ; {
@@ -126,7 +126,8 @@ func (w *truth) criticalPath(u *simrun.Tuple) (path []*simrun.Event) {
 	}
 }
 
-// goesOn reports whether a tuple went on from an event, or from another event at the same point.
+// goesOn reports whether the tuple went on from this event, or from another of its events at the
+// same point.
 func (w *truth) goesOn(e *simrun.Event) bool {
 	return slices.ContainsFunc(e.Tuple.Events, func(o *simrun.Event) bool {
 		return o.Point == e.Point && w.after[o]
@@ -175,7 +176,8 @@ func (w *truth) matching(r *DurationRow) (found []pair) {
 	return found
 }
 
-// checkPaths compares the critical paths of tuples whose whole path is known with the true ones.
+// checkPaths takes the tuples whose whole path is known, and compares their critical paths with the
+// true ones.
 func (w *truth) checkPaths(a *whole) {
 	known := map[uint64]bool{}
 	for i := range a.rows {
@@ -212,7 +214,8 @@ func (w *truth) repeats(r *DurationRow) bool {
 	return (w.reused(r) || w.job.Lossy) && slices.ContainsFunc(w.tuples[r.ID], several)
 }
 
-// reused reports whether a row is of an id that several tuples have, or of a tuple made of such.
+// reused reports whether a row describes a tuple whose id other tuples have, too, or a tuple that
+// was made of such tuples.
 func (w *truth) reused(r *DurationRow) bool {
 	if r.Tuple > 0 {
 		return len(w.tuples[r.ID]) > 1

@@ -36,10 +36,11 @@ const (
 	NTP = "ntp"
 )
 
-// Method is one method and its bound: how far it may be off in either direction.
+// Method is one method and its bound. The bound is how far the method may be off in either
+// direction.
 type Method struct {
 	Name string `json:"name"`
-	// true: proven under the assumptions that the answer names; false: only claimed
+	// true: proven, under the assumptions that the answer names; false: only claimed
 	Proven bool   `json:"proven"`
 	Absent string `json:"absent,omitempty"` // why there are no values
 	// what the method measures, if that differs from the other methods
@@ -131,8 +132,8 @@ func (m *Method) sum() {
 		values[len(values)-1]
 }
 
-// beside compares the bounds with ours, in bins in which both methods have one. Otherwise, a method
-// that has values only when measuring is easy would look better than it is.
+// beside compares the bounds with ours, in bins in which both methods have one. Without this limit,
+// a method that has values only when measuring is easy would look better than it is.
 func (m *Method) beside(ours Column) {
 	if len(m.Bounds_cycles) == 0 {
 		return
@@ -325,7 +326,7 @@ func (c *comparer) ntp(a, b string) Method {
 	return m
 }
 
-// sharedClock describes the clock that chrony's claims are about on virtual nodes.
+// sharedClock describes the clock that chrony's claims on virtual nodes describe.
 const sharedClock = "REALTIME of the one machine that the virtual nodes are on. In truth " +
 	"it is the same for both; chrony does not see their own clocks"
 

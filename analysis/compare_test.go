@@ -52,7 +52,7 @@ func TestComparesWithAnchors(t *testing.T) {
 		t.Errorf("ours is %d at worst, the paper's %d at best", ours.Worst_cycles,
 			paper.Least_cycles)
 	}
-	// The paper's bound grows by the wander in each bin, up to the middle between the anchors.
+	// From bin to bin, the paper's bound grows by the wander, up to the middle between the anchors.
 	got := float64(paper.Bounds_cycles[a.Bins.Count/4] - paper.Bounds_cycles[0])
 	if want := float64(a.Bins.Width_cycles) * float64(a.Bins.Count/4) * 1e-6; math.Abs(
 		got-want) > want/10 {

@@ -66,7 +66,7 @@ func (t *told) kept(s *source) Completeness {
 func (s *source) keepsLinks() bool { return s.header.Settings.Kind.String() == "link" }
 
 // ofRun names the nodes without a log and the logs without a readable row. Any tuple may have
-// passed there.
+// passed these unseen.
 func (in *input) ofRun() Completeness {
 	c := Completeness{Kept: All}
 	for _, n := range in.silent {

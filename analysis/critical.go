@@ -39,8 +39,8 @@ func (c *critical) add(elapsed []tscratio.Elapsed) {
 	c.sums.add(elapsed)
 }
 
-// maybe adds a duration that is perhaps on a critical path. The interval of the sum allows for both
-// cases.
+// maybe adds a duration that is perhaps on a critical path. The interval of the sum includes both
+// cases: the duration is on the path, or it is not.
 func (c *critical) maybe(d tscratio.Elapsed) {
 	c.perhaps++
 	c.lo.add(min(d.Lo, 0))
@@ -55,7 +55,7 @@ func (c *critical) merge(d *critical) {
 	c.sums.merge(d.sums)
 }
 
-// longest adds the longest of several durations, which may each be the length of a critical path.
+// longest adds the longest of several durations. Each of them may be the length of a critical path.
 func (c *critical) longest(all []tscratio.Elapsed) {
 	longest := all[0]
 	for _, d := range all {
@@ -68,7 +68,8 @@ func (c *critical) longest(all []tscratio.Elapsed) {
 
 // share is the share of a span in an end-to-end time. total is the sum of the end-to-end times.
 // others is the sum of all other spans on critical paths. The time that was not spent on this span
-// is bounded twice: it is others, and it is total less the time on this span.
+// has two bounds, which are both used: it equals others, and it equals total less the time on this
+// span.
 func (c *critical) share(total, others *critical) (s Share, known bool) {
 	lo, hi := c.lo.float(), c.hi.float()
 	if c.unplaced+total.unplaced+others.unplaced > 0 || hi < 0 || total.lo.float() <= 0 {
@@ -183,7 +184,8 @@ func (j *judged) arrive(t *timer, spans []planned, index int, path *[maxPoints]p
 	}
 }
 
-// latest finds which of the chosen spans, all to one point, may begin with the latest event.
+// latest considers the chosen spans, which all lead to one point. It finds those that may begin
+// with the latest event.
 func (j *judged) latest(t *timer, spans []planned, path *[maxPoints]passage,
 	chosen func(*planned) bool) (may uint64, surely bool) {
 	j.events, j.chosen = j.events[:0], j.chosen[:0]

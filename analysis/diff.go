@@ -31,10 +31,10 @@ type Change struct {
 	AfterRuns  int `json:"after_runs,omitempty"`
 
 	// Noise_ns is how far the difference moves by chance alone, at most, in 99 of 100 cases. It is
-	// the larger of two estimates: one from the chance that lies in the tuples of each run, and one
-	// from how much the runs of one side differ. With one run on each side, only the first estimate
-	// exists. Durations that are withheld or could not be computed count as chance. If the noise is
-	// not known, it is infinite: null in JSON.
+	// the larger of two estimates: one from the chance in the tuples of each run, and one from how
+	// much the runs of one side differ. With one run on each side, only the first estimate exists.
+	// The noise also allows for durations that are withheld or could not be computed. If the noise
+	// is not known, it is infinite: null in JSON.
 	Noise_ns float64 `json:"noise_ns"`
 
 	// Needs says what would decide an undecided change. If neither more runs, more tuples nor
@@ -43,8 +43,8 @@ type Change struct {
 	Needs *Needs `json:"needs,omitempty"`
 	Why   string `json:"why,omitempty"`
 
-	// Suspect is true if durations of either run rest on a suspect relation. The change is then an
-	// estimate.
+	// Suspect is true if durations of a run on either side rest on a suspect relation. The change
+	// is then an estimate.
 	Suspect bool `json:"suspect"`
 
 	Verdict Verdict `json:"verdict"`
@@ -76,7 +76,7 @@ type Needs struct {
 	Runs   float64 `json:"runs,omitempty"`   // this many runs on each side
 	Tuples float64 `json:"tuples,omitempty"` // this many times as many tuples in each run
 	// Bounds is true if only narrower intervals would help: the intervals of the two sides overlap,
-	// or would overlap once a run has so many tuples that its percentiles are rounded.
+	// or would overlap with more tuples, because then percentiles are rounded.
 	Bounds bool `json:"narrower_bounds,omitempty"`
 }
 

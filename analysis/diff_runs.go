@@ -118,7 +118,8 @@ func (s side) variance() (v float64) {
 func noiseOf(before, after side) float64 {
 	b, a := float64(len(before)), float64(len(after))
 	within := math.Sqrt(before.within()/b + after.within()/a)
-	// The squared error of the difference, and the number of runs that it was estimated with.
+	// The square of the difference's standard error, and the number of runs that it was estimated
+	// from.
 	var squared, runs float64
 	switch {
 	case b == 1 && a == 1:
@@ -138,7 +139,8 @@ func noiseOf(before, after side) float64 {
 const surer = 1.2816
 
 // needsOf says what would decide a change. gap is the distance between the intervals of the two
-// sides. Chance moves the gap too, so needsOf asks for somewhat more than this gap needs.
+// sides. Chance may have made this gap larger, so needsOf asks for somewhat more than the gap
+// itself needs.
 func needsOf(gap float64, before, after side) *Needs {
 	within := math.Sqrt(before.within()+after.within()) * (1 + surer/deviations99)
 	switch {

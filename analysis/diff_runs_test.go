@@ -95,7 +95,7 @@ func TestWhatDecidesAChange(t *testing.T) {
 		t.Errorf("only %v", seen)
 	}
 
-	// If the medians of the runs are equal, the noise of their tuples still counts.
+	// Even if the medians of the runs are equal, the noise of their tuples remains.
 	of := func(noise float64) measured { return measured{noise: noise, count: 100} }
 	equal := side{of(6), of(6)}
 	if got := noiseOf(equal, side{of(8), of(8)}); math.Abs(got-math.Sqrt(50)) > 1e-9 {

@@ -112,7 +112,7 @@ func TestOrdersAtZero(t *testing.T) {
 }
 
 // A percentile over time contains the exact percentile and is at most 1/16 wider at each end, for
-// negative low ends too. Only a negative high end may be wider: it counts as 0.
+// negative low ends too. Only a negative high end may be wider: it is taken as 0.
 func TestPercentilesOverTimeRoundOutward(t *testing.T) {
 	rng := seed.Random(t)
 	for range 300 {

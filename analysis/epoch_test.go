@@ -8,8 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// A node that is suspended in the middle of a run becomes two nodes. Each of the two uses only its
-// own relations. Neither gives durations for what was logged between the epochs.
+// A node that is suspended in the middle of a run is taken as two nodes. Each of the two uses only
+// its own relations. For what was logged between the two epochs, no durations are given.
 func TestSuspendedNode(t *testing.T) {
 	// The tuples from number slept to awake-1 are in a segment that belongs to neither epoch.
 	const tuples, slept, awake = 300, 100, 120

@@ -33,7 +33,7 @@ type evidence struct {
 // tally counts in which order tuples passed two points.
 type tally struct {
 	surely [][]uint64 // surely[p][q]: tuples that certainly pass point p before q
-	middle [][]uint64 // the same, by the middle of the duration's interval
+	middle [][]uint64 // as surely, but by the middle of the duration's interval
 }
 
 func square(n int) [][]uint64 {
@@ -198,8 +198,9 @@ func (e *evidence) related(p, q int) bool {
 	return e.both[p][q] == 0 || v.middle+v.middleNot > 0
 }
 
-// unproven reports whether neither the bounds nor the names of two points show their order: for
-// fewer than one in leastSure of the tuples that pass both, the order is certain.
+// unproven reports whether neither the bounds nor the names of two points show their order. The
+// bounds do not show it if the order is certain for fewer than one in leastSure of the tuples that
+// pass both points.
 func (e *evidence) unproven(p, q int, points []point) bool {
 	both, a, b := e.both[p][q], points[p], points[q]
 	if both == 0 || a.actor == b.actor && pointOrder[a.name] > 0 && pointOrder[b.name] > 0 {

@@ -133,8 +133,8 @@ type backwards struct {
 
 const maxBackwards = 5
 
-// backwards keeps the pairs with the lowest ids. So the answer names the same pairs, whichever
-// worker found them first.
+// backwards keeps the pairs of events with the lowest ids. So the answer names the same pairs,
+// whichever worker found them first.
 func (f *found) backwards(b backwards) {
 	if len(f.backs) == maxBackwards && b.id > f.backs[maxBackwards-1].id {
 		return

@@ -32,8 +32,8 @@ type gatherer struct {
 
 	// These fields describe the partition that is loaded. runs has its events, by source. If the
 	// events fill pages well, paged is true, and pageRuns are the runs cut at pages. Otherwise
-	// events has all events, sources has the source of each, and heads and next chain events whose
-	// ids share a hash.
+	// events has all events, and sources has the source of each. heads and next then form chains of
+	// the events whose ids share a hash.
 	runs     []run
 	pageRuns []pageRun
 	paged    bool
@@ -76,7 +76,7 @@ type gatherer struct {
 	emit     *lineageAppenders
 
 	single  bool               // each duration is computed alone
-	sole    bool               // the span being measured is a tuple's whole path
+	sole    bool               // the span that is being measured is a tuple's whole path
 	elapsed []tscratio.Elapsed // durations that are computed together
 	apart   []apart            // the durations of a tuple, until its events are exported
 	passing []passage          // a tuple's path
@@ -336,8 +336,8 @@ func (in *input) gather(ctx context.Context, s *scattered, g *graph, axes []axis
 	return all, together(failed)
 }
 
-// settle adds the counts of the plans to w.found, and computes the pairs of readings that still
-// wait.
+// settle adds the counts of the plans to w.found, and computes the durations of the pairs of
+// readings that still wait.
 func (w *gatherer) settle() {
 	for _, p := range w.plans {
 		if p.tuples == 0 { // the plan is only for missed durations

@@ -58,7 +58,7 @@ func (g *graph) rankOf(s *source) int {
 	return g.rank[s.point]
 }
 
-// gradual returns the ranks where branches of a tuple arrive one by one, or may.
+// gradual returns the ranks where branches of a tuple arrive one by one, or may arrive so.
 func (g *graph) gradual() uint64 { return g.merges | g.crowded }
 
 // graphOf orders the points by the evidence.
@@ -160,7 +160,7 @@ func (in *input) hasEvents(p int, told []told) bool {
 	return false
 }
 
-// declared returns the declared edges, and which points precede which by them.
+// declared returns the declared edges, and which points precede which according to them.
 func (in *input) declared() (edges [][2]int, precedes [][]bool, err error) {
 	index := map[string]int{}
 	for i, p := range in.points {

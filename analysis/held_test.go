@@ -269,8 +269,8 @@ func TestClaimsHeldAgainstTheTruth(t *testing.T) {
 		}
 		keepClaims(t, dir.Path, node, "epoch-"+node, rows, 1)
 	}
-	// Each claim is sure to within 40 ns, so the difference of two is sure to within 80 ns. A
-	// difference of 60 ns uses three quarters of that, and 100 ns is outside.
+	// Each claim is true to within 40 ns, so the difference of two claims is true to within 80 ns.
+	// An error of 60 ns is three quarters of that, and an error of 100 ns is outside.
 	for _, test := range []struct {
 		b       int64
 		outside uint64

@@ -12,8 +12,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// The most points and sources that one answer can distinguish. The mask of a tuple has a bit for
-// each point, hence 64 points.
+// These are the largest numbers of points and sources that one answer can distinguish. The mask of
+// a tuple has a bit for each point, hence 64 points.
 const (
 	maxPoints  = 64
 	maxSources = 1<<16 - 1

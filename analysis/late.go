@@ -57,7 +57,7 @@ func (d *doubts) all() (in doubt) {
 	return in
 }
 
-// withhold counts a duration between two ranks that is withheld, by its first reason.
+// withhold counts a withheld duration between two ranks, under the first reason that there is.
 func (p *spanPart) withhold(d *doubts, from, to int) {
 	for why, of := range d {
 		if of.of(from, to) {

@@ -62,7 +62,7 @@ type nesting struct {
 	// one of the two actors before they enter the other.
 	tight bool
 	// ends is true for an open nesting if tuples do not go from the inner actors to the points
-	// after the outer one: these points have too few events for a further branch.
+	// after the outer one. Their number of events shows that: it is too small for a further branch.
 	ends bool
 }
 
@@ -134,8 +134,8 @@ func (f *forks) decide() {
 	outer := slices.SortedFunc(maps.Keys(inner), func(a, b *actor) int {
 		return cmp.Or(cmp.Compare(len(inner[a]), len(inner[b])), cmp.Compare(a.name, b.name))
 	})
-	// An outer actor with few inner actors may be nested in another, so those with the fewest come
-	// first.
+	// An outer actor with few inner actors may itself be nested in another one, so the actors with
+	// the fewest inner ones come first.
 	for _, x := range outer {
 		for _, group := range f.groups(inner[x]) {
 			n := &nesting{outer: x, inner: group, sender: f.sender(x, group[0])}

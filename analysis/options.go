@@ -52,10 +52,10 @@ type Options struct {
 
 	Filter Filter
 
-	// Truth returns the smallest and the largest value that the counter of node other may truly
-	// have read when node's counter showed reading. ok is false if that is not known: it is known
-	// only for virtual nodes (internal/truth). The whole answer is then checked against Truth. Many
-	// goroutines call Truth. nil: the truth is not known.
+	// Truth returns the smallest and the largest reading that the counter of the node other may
+	// truly have had when the counter of node showed reading. ok is false if that is not known: it
+	// is known only for virtual nodes (internal/truth). The whole answer is then checked against
+	// Truth. Many goroutines call Truth. nil: the truth is not known.
 	Truth func(node string, reading uint64, other string) (read tscratio.Interval, ok bool)
 
 	// Progress is called with the share of the work that is done, from 0 to 1, and with what is
@@ -90,8 +90,8 @@ type Options struct {
 // Filter chooses a part of a run. Its zero value chooses everything.
 type Filter struct {
 	// From_cycles and To_cycles choose tuples that began between these two readings of the
-	// reference node. A tuple is chosen if the interval of its begin overlaps that time. If
-	// To_cycles is 0, neither field has an effect.
+	// reference node. A tuple is chosen if the interval in which it began overlaps the time between
+	// the two. If To_cycles is 0, neither field has an effect.
 	From_cycles, To_cycles uint64
 	// From_utc_ns and To_utc_ns choose tuples in the same way, but in ns of UTC by the reference
 	// node's clock. If To_utc_ns is 0, neither field has an effect.
@@ -101,8 +101,8 @@ type Filter struct {
 	// Channels chooses only events of channels whose name matches one of these patterns
 	// (path.Match). Empty: events of all channels.
 	Channels []string
-	// IDs chooses only tuples whose id is between the two ids of a pair, ends included. Empty: all
-	// tuples.
+	// IDs has pairs of ids. It chooses only tuples whose id is between the two ids of a pair, ends
+	// included. Empty: all tuples.
 	IDs [][2]uint64
 }
 
@@ -146,7 +146,7 @@ type EventRow struct {
 // DurationRow is a duration for export.
 type DurationRow struct {
 	ID       uint64
-	Tuple    uint64 // as in EventRow; 0: the row is from an origin to a tuple made of others
+	Tuple    uint64 // as in EventRow; 0: the row begins at another tuple, of which this was made
 	Origin   uint64 // if Tuple is 0: EventRow.Tuple of the event at From
 	Made     uint64 // if Tuple is 0: EventRow.Tuple of the event at To
 	From, To string // points

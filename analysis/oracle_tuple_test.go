@@ -21,7 +21,7 @@ type oracleTuple struct {
 	// same id.
 	taken  map[string]bool
 	shared bool // its id began several tuples
-	mixed  bool // it may be several tuples, of which the logs lack where they began
+	mixed  bool // it may be several tuples, because the logs may lack where the others began
 }
 
 // messy reports whether some of the tuple's events may belong to another tuple, or some of another
@@ -258,9 +258,9 @@ func (o *oracle) merges(byID map[uint64][]oracleEvent) map[string]bool {
 	return found
 }
 
-// straying returns, by point, events of later tuples of an id that may be the first tuple's: the
-// first tuple has no event at that point, and the later tuple's event may have happened before all
-// events of the first tuple at the points that follow.
+// straying returns, by point, events of later tuples of an id that may belong to the first tuple.
+// At such a point, the first tuple has no event, and the later tuple's event may have happened
+// before all events of the first tuple at the points that follow.
 func (o *oracle) straying(at []map[string][]oracleEvent,
 	merges map[string]bool) map[string]oracleEvent {
 	found := map[string]oracleEvent{}

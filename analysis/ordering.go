@@ -12,7 +12,7 @@ type ordering struct {
 	// have it, or q may precede p as well (may[q][p]).
 	may      [][]bool
 	nestings []*nesting
-	// decisive are the declared edges that decided whether an actor calls another.
+	// decisive has the declared edges that decided whether an actor calls another.
 	decisive [][2]int
 	unproven [][2]int // pairs of points whose order the bounds leave open
 	asides   uint64   // points, as in graph.asides
@@ -47,9 +47,9 @@ func closedOver(n int, edges [][2]int) [][]bool {
 	return closed(precedes)
 }
 
-// agreeing returns those of the declared edges that the data do not contradict. The bounds or the
-// names of points contradict an edge if they prove the opposite order of its two points, alone or
-// together with the edges before it. A finding names each edge that is left out.
+// agreeing returns the declared edges that the data do not contradict. The bounds or the names of
+// points contradict an edge if they prove the opposite order of its two points. They may prove it
+// only together with the edges before this one. A finding names each edge that is left out.
 func (in *input) agreeing(e *evidence, edges [][2]int) (agree [][2]int) {
 	n := len(in.points)
 	firm := matrix(n)
@@ -151,8 +151,8 @@ func orderOf(e *evidence, points []point, edges [][2]int, declared [][]bool) *or
 	return o
 }
 
-// setAside sets aside the points at which an operator ends its work on a tuple that it has sent on
-// before. The tuple may come to the next operator before that work ends.
+// If an operator sends a tuple on before it ends its work on the tuple, the tuple may come to the
+// next operator before that work ends. setAside makes the points at which the work ends asides.
 func (in *input) setAside(e *evidence, o *ordering, declared [][]bool) {
 	for p, at := range in.points {
 		if pointOrder[at.name] == 1 || pointOrder[at.name] == 2 ||

@@ -17,7 +17,7 @@ type page struct {
 	masks   [pageRows]uint64 // by row: the ranks with an event
 	columns [maxPoints]*column
 	used    uint64 // ranks with an event
-	mixed   uint64 // of these, ranks with events of several sources
+	mixed   uint64 // ranks in used with events of several sources
 
 	repeated [pageRows / 64]uint64 // rows with more than one event of a rank
 	again    []repeat              // events of a row at a rank, after its first

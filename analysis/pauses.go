@@ -194,8 +194,8 @@ type jvmTime struct {
 	elapsed tscratio.Elapsed
 }
 
-// pausedSpan has the durations of a span by their coarse high ends. So the slowest can be found
-// when all durations are known.
+// pausedSpan has the durations of a span by their coarse high ends, so that the slowest can be
+// found when all durations are known.
 type pausedSpan map[int]*pausedTime
 
 func (l *span) addPaused(d, in tscratio.Elapsed, each []jvmTime) {

@@ -126,8 +126,8 @@ func (a *assembler) pausedTime(p *pausedTime) PausedTime {
 	return out
 }
 
-// tellPauses adds the JVMs and their pauses to an answer, and findings about what a reader should
-// know of them.
+// tellPauses adds the JVMs and their pauses to an answer. It also adds findings, if there is
+// something about the pauses that a reader should know.
 func (a *assembler) tellPauses(out *Answer) {
 	if a.in.pauses == nil {
 		return

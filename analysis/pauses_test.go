@@ -180,7 +180,8 @@ func (j *stopping) judge(t *testing.T, what string, got *PausedTime, ids []uint6
 	}
 }
 
-// The share of each duration that lay in pauses contains the truth, and is narrow.
+// The interval of the time that lay in pauses contains the true time, for each duration, and is
+// narrow.
 func TestTimeInPausesHasTheTruth(t *testing.T) {
 	for range 5 {
 		rng := seed.Random(t)

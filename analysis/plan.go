@@ -11,8 +11,8 @@ type plan struct {
 	ends   []int     // ranks in mask that only ranks outside mask could follow
 	starts []int     // ranks in mask that only ranks outside mask could precede
 	goesOn uint64    // ranks in mask that another rank in mask follows; asides are left out
-	// apart has two ranks whose order is not known, because no tuple of the sample passed both. 0:
-	// there are no such ranks.
+	// apart is a mask of two ranks whose order is not known, because no tuple of the sample passed
+	// both. 0: there are no such ranks.
 	apart uint64
 	// joins are the ranks that several other ranks directly precede.
 	joins uint64
@@ -39,8 +39,8 @@ type plan struct {
 type planned struct {
 	from, to int
 	span     *span
-	// waited is the same span for tuples that waited at its end for another branch. nil: the span
-	// is no branch.
+	// waited is the same span, for tuples that waited at its end for another branch. nil: the
+	// span's end is no point where branches meet.
 	waited *span
 	// lacking is true if the tuple may have had another branch to the span's end that the logs do
 	// not show. gap is true if the tuple may have passed a point on this span that the logs do not
@@ -60,7 +60,7 @@ type planned struct {
 }
 
 // critical says whether the span is on the critical path, if that is the same for all tuples of the
-// plan. The result is all, except for an aside, which is on no critical path.
+// plan. It is the argument all, except for an aside, which is on no critical path.
 func (l *planned) critical(all Critical) Critical {
 	if l.aside {
 		return NotCritical

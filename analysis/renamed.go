@@ -32,8 +32,8 @@ type renamed struct {
 	operator  int32 // the operator that renamed it last
 }
 
-// handed says at which points tuples have the id with which they enter an operator, and at which
-// they have the id that the operator gives them.
+// handed describes an operator that renames tuples. from has the points at which tuples have the id
+// with which they enter it, and made has those at which they have the id that it gives them.
 type handed struct {
 	actor      string
 	from, made uint64 // masks
@@ -121,8 +121,8 @@ func (r *renamer) names() string {
 	return strings.Join(names, ", ")
 }
 
-// oneForOne finds the operators that make one tuple of one: each of their links is the only link of
-// its parent, and the only link of its child.
+// oneForOne finds the operators that make one tuple of one. Each link of such an operator is the
+// only link of its parent, and the only link of its child.
 func (r *renamer) oneForOne(ctx context.Context) error {
 	for _, by := range []struct {
 		store *store[logstore.Link]

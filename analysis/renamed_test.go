@@ -130,7 +130,7 @@ func TestRenamedTuplesHaveOnePath(t *testing.T) {
 }
 
 // If a tuple came to a point again under another id, its events there could not be told apart. So
-// its ids are not joined, and no event counts as repeated.
+// its ids are not joined, and no event is called repeated.
 func TestTupleThatComesBackKeepsItsIDs(t *testing.T) {
 	a := analyze(t, chain(t, "group", "group", "sink"), Options{})
 	for _, p := range a.Points {

@@ -128,7 +128,7 @@ func (w *gatherer) doubtsOf(tuple int, first uint8, plan *plan,
 		}
 		if several := e == place(tuple, r).first && place(tuple, r).n > 1; several {
 			again = true
-			if tuple > 0 { // the first event may be an earlier tuple's, repeated
+			if tuple > 0 { // the first event may be a repeated event of an earlier tuple
 				d[beganAgain] |= 1 << r
 			}
 		}
@@ -187,10 +187,10 @@ func (w *gatherer) straying(tuple int, place func(tuple int, rank uint8) *placed
 type placed struct {
 	first, last passage
 	n           int
-	// The smallest low end and the smallest high end of the events' intervals: the first event
-	// happened between them.
+	// The smallest low end and the smallest high end of the events' intervals. The first event
+	// happened between these two.
 	at    tscratio.Interval
-	until uint64 // the greatest high end: no event happened later
+	until uint64 // the largest high end: no event happened later
 }
 
 // arrival chooses one of a tuple's events at a point. Where branches meet, each branch brings an

@@ -115,7 +115,7 @@ func (s *tripSide) add(d *tscratio.Duration, x uint64, axis *axis) {
 type returns struct {
 	w      *gatherer
 	groups map[tripKey]*tripGroup
-	unsent uint64 // tuples that arrived, but no log shows where they left
+	unsent uint64 // tuples that arrived, but whose departure no log shows
 	// ambiguous counts tuples whose id left twice, or whose events of one kind are on several
 	// nodes.
 	ambiguous uint64

@@ -180,8 +180,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// Links in a circle are followed for some generations. A finding says that the rest is not
-// followed.
+// Links in a circle are followed for some generations only. A finding says so.
 func TestLinksInACircle(t *testing.T) {
 	channels := channelsOf([]uint64{1, 2, 3}, []uint64{2, 3})
 	links := simrun.Channel{Node: 0, Name: "w/link", Handler: "link"}
@@ -243,8 +242,8 @@ func write(t *testing.T, channels ...simrun.Channel) *runs.Directory {
 	return openRun(t, parent, "r")
 }
 
-// The place of a point that few tuples pass is found, even if these tuples are only at the end of
-// the run.
+// A point that few tuples pass gets its place in the order, even if these tuples are only at the
+// end of the run.
 func TestAPointThatFewTuplesPass(t *testing.T) {
 	const tuples = 3 * sampleTuples
 	partition := newStore[logstore.Event](nil, 6, 1).partition

@@ -15,7 +15,7 @@ func TestGapIsNoSpanOfThePath(t *testing.T) {
 	for sampled, want := range []struct {
 		kind   string // kind of the span from a to c
 		ranked int
-		wide   bool // whether shares allow for tuples without a record
+		wide   bool // whether shares include time that the logs do not show
 	}{{"transfer ", 3, false}, {"gap b/recv", 2, true}, {"transfer ", 3, false}} {
 		rng := rand.New(rand.NewPCG(1, 2))
 		channels := []simrun.Channel{

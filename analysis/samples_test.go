@@ -39,7 +39,7 @@ func TestManySamples(t *testing.T) {
 	}
 }
 
-// A counter that goes back is reported. It does not look as if it had counted 2^64.
+// A counter that goes back is reported. Its samples do not look as if it had counted to 2^64.
 func TestSamplesThatGoBack(t *testing.T) {
 	rng := seed.Random(t)
 	nodes := simrun.Nodes(rng, 2)

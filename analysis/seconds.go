@@ -116,7 +116,8 @@ func (n Nanoseconds) Of(i Interval) (lo_ns, hi_ns int64, ok bool) {
 	return lo_ns, hi_ns, okLo && okHi
 }
 
-// SecondsBetween prints an interval that is given in ns, to the picosecond, as Seconds does.
+// SecondsBetween prints an interval that is given in ns, as Seconds does. It is exact to a
+// picosecond.
 func SecondsBetween(lo_ns, hi_ns float64) string {
 	ps := func(ns float64) *big.Int { return wholeOf(math.Round(ns * 1000)) }
 	return plusMinus(ps(lo_ns), ps(hi_ns), secondUnits)

@@ -150,8 +150,8 @@ func (a *assembler) shares(spans []Span, mask uint64, total, spilled *critical,
 	return all
 }
 
-// hidesIn reports whether the span gap may contain the span l. A tuple that has no event at an end
-// of l has no duration of l. Its time on l is then a part of its duration of gap.
+// hidesIn reports whether time on the span l may be hidden in the span gap. A tuple that has no
+// event at an end of l has no duration for l. Its time on l is then a part of its duration for gap.
 func (g *graph) hidesIn(l, gap spanKey) bool {
 	if l.kind != between || gap.kind != between || l == gap {
 		return false

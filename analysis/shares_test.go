@@ -26,7 +26,8 @@ func (n *tried) enough() bool {
 		n.sampled >= 10/share && n.surely >= 20/share
 }
 
-// completeSpans compares the spans of which an answer has all tuples with the truth.
+// completeSpans takes the spans of which an answer has all tuples, and compares them with the
+// truth.
 func (w *oracleAnswer) completeSpans(t *testing.T, a *Answer, told *tried) {
 	t.Helper()
 	for _, spans := range [][]Span{a.Spans, a.EndToEnd} {

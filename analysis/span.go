@@ -87,7 +87,7 @@ type spanPart struct {
 	unplaced  uint64
 	withheld  [withheldReasons]uint64
 	suspect   uint64
-	orders    [3]uint64 // numbers of durations by their order: after, undecided, before
+	orders    [3]uint64 // numbers of durations by the order of their events: after, undecided, before
 	scenarios [6]uint64
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// tuple takes all events of an id, and measures the tuple, or the tuples, to which they belong.
+// tuple takes all events of an id, and measures the one or more tuples to which they belong.
 func (w *gatherer) tuple(id uint64, events []passage) {
 	var mask uint64
 	path := &w.passed
