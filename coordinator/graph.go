@@ -98,7 +98,7 @@ func checkGraphName(r *control.Register) error {
 	return err
 }
 
-// tellGraph tells nodes that do not know it yet that they are members of the graph.
+// tellGraph tells each node that it is a member of the graph, unless the node knows that already.
 func (c *core) tellGraph() {
 	if !c.large() {
 		return

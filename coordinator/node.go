@@ -184,7 +184,8 @@ func (c *core) newNode(in control.Incoming, r *control.Register, old *node) *nod
 		registered: *r, key: in.Key.Public, peer: in.Peer, joined: c.now(), heard: c.now(),
 	}
 	n.registered.Nonce = ""
-	// If the epoch is the same, the new process has only measured the same counter again.
+	// If the epoch is the same, the new process has only measured the same counter again, so the
+	// wider description is kept.
 	if old != nil && old.registered.Epoch == r.Epoch {
 		n.describe(nodeOf(old.registered).Wider(nodeOf(*r)))
 	}

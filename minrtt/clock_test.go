@@ -36,8 +36,9 @@ func TestWander(t *testing.T) {
 			time.Millisecond, anything_ppb},
 		{"pulses end", with(func(d *Discipline) { d.PulsePerSecond = true }), steady, calm,
 			time.Millisecond, anything_ppb},
-		// An offset of 1 ms remains. Each second corrects 1/16 of it, 62.5 ppm, and the bound is
-		// twice that. A frequency-locked loop adds 1/1024.
+		// An offset of 1 ms remains. In each second the kernel's loop corrects 1/16 of it, which is
+		// 62.5 ppm. The bound is twice that. Because the loop may be frequency-locked, 1/1024 of
+		// the offset is added.
 		{"loop at work", with(func(d *Discipline) { d.Offset_ns = 1_000_000 }), steady, calm,
 			time.Millisecond, 1000 + 125_000 + 1 + 977},
 		{"loop at work, the other way", steady,

@@ -228,8 +228,9 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// An accepted packet means the same when it is encoded again, and no packet without its code is
-// accepted. The fuzz target computes the codes itself, because a fuzzer cannot find an HMAC.
+// A packet that parse accepts means the same when it is encoded again. No packet with a wrong
+// authentication code is accepted. The fuzz target computes the codes itself, because a fuzzer
+// cannot find an HMAC by chance.
 func FuzzPacket(f *testing.F) {
 	for _, k := range allKinds {
 		p := everyField(k)

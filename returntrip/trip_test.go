@@ -171,7 +171,7 @@ func TestFourMoments(t *testing.T) {
 	}
 }
 
-// If packets are lost, doubled, overtaken or of another stream, only their own events are affected.
+// Packets that are lost, doubled, overtaken or of another stream affect only their own events.
 func TestBadNetwork(t *testing.T) {
 	random := seed.Random(t)
 	r := newTrip(t)
@@ -204,8 +204,8 @@ func TestBadNetwork(t *testing.T) {
 		r.End.Log(id)
 	}
 	carry(r.endPort, r.startPort, "source#0/ret-acknowledged")
-	// carry delivers an altered packet last. When all altered packets are counted, the others
-	// were handled.
+	// carry delivers an altered packet last. So when all altered packets are counted, all other
+	// packets were handled before.
 	for r.Start.Counts().Foreign < tuples {
 		runtime.Gosched()
 	}

@@ -231,7 +231,8 @@ func (c *Closure) Translate(from, into string, y uint64) (Closed, error) {
 	return closed, nil
 }
 
-// count returns the interval of into's count at the moment when a program read y on from.
+// count returns the interval of the count of node into at the moment when a program read y on node
+// from.
 func (c *Closure) count(from, into string, y uint64) (Closed, error) {
 	i, j := c.index(from), c.index(into)
 	if i < 0 {

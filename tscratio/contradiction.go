@@ -19,9 +19,9 @@ const (
 	// migration during an epoch, or false stamps.
 	Stepped
 
-	// RanBackwards: by the constraints, the later of two readings of one counter is smaller. Two
-	// counters that run forwards never produce such constraints. The cause is a reset, or a step
-	// back that is longer than the time between trains.
+	// RanBackwards: according to the constraints, a counter's later reading is smaller than its
+	// earlier one. Two counters that run forwards never produce such constraints. The cause is a
+	// reset, or a step back that is longer than the time between trains.
 	RanBackwards
 )
 

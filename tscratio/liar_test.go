@@ -14,7 +14,7 @@ import (
 var honest = network{base: 3, jitter: 1}
 
 // claimed is the amount by which a liar shortens a packet's delay in either direction, in the
-// liar's cycles. Its peer sees nothing that contradicts this, but relations that rest on the liar
+// liar's cycles. The peer sees nothing that contradicts this. But relations that rest on the liar
 // become narrower than the truth allows.
 const claimed = 5000
 

@@ -49,8 +49,8 @@ type Node struct {
 // Assumptions are what a relation rests on, in addition to the quanta, the core slacks and unbroken
 // epochs.
 type Assumptions struct {
-	// Wander is how far the rate may move from its mean, from Window before any reading to Window
-	// after it.
+	// Wander is how far the rate may move from its mean, within Window before and after any
+	// reading.
 	Wander Wander
 	Window time.Duration
 

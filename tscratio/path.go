@@ -302,10 +302,11 @@ func (s *reaches) Pop() any {
 	return last
 }
 
-// weigh gives every relation its weight: the width of its intervals in the middle, in nanoseconds.
-// Weights add up along a path, as widths do. A relation that covers less time than others weighs
-// more, because a path is of use only while all of its relations are. Suspect relations weigh so
-// much that a path avoids them wherever another one leads.
+// weigh gives every relation its weight: the width of its intervals in the middle of the readings
+// that it translates, in nanoseconds. Weights add up along a path, as widths do. A relation that
+// covers less time than others weighs more, because a path is of use only while all of its
+// relations are. Suspect relations weigh so much that a path avoids them wherever another one
+// leads.
 func (c *Closure) weigh() {
 	longest_s := 0.0
 	hz := func(n Node) float64 { return float64(max(n.Nominal_hz, 1)) }

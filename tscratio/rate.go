@@ -194,9 +194,9 @@ func (r *rates) scale(y uint64, d Elapsed) (Elapsed, error) {
 // program may ask for such a duration if it logs a counter of its own making.
 const maxSteps = 4096
 
-// passed returns the least and the most cycles of into that pass while from counts length cycles,
-// forwards or backwards from y. It adds up one step after another, each at the rate of the knot
-// nearest to the step's middle.
+// passed returns the smallest and the largest number of cycles that the node into counts while the
+// node from counts length cycles, forwards or backwards from its reading y. It adds up one step
+// after another, each at the rate of the knot nearest to the step's middle.
 func (r *rates) passed(y, length uint64, forward bool) (lo, hi uint64, err error) {
 	limit := down(r.limits.Hi, y)
 	if !forward {

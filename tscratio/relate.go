@@ -104,9 +104,9 @@ func (e *evidence) places(domain Interval) []uint64 {
 	return ys
 }
 
-// fill solves the linear programme at each place around which a window can be solved, and makes the
-// pieces. If the constraints at one place refute r.Wander, fill stops and returns a larger wander.
-// The true wander is at least as large.
+// fill solves the linear programme of the window around each place, if there is such a window, and
+// makes the pieces. If the constraints at one place refute r.Wander, fill stops and returns a
+// larger wander. The true wander is at least as large.
 func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
 	// A reading further than reach from a knot is not translated: the wander would allow any value,
 	// or the numbers would be too large.

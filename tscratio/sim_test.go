@@ -134,7 +134,7 @@ func temperatureStep(rng *rand.Rand, n int) []float64 {
 	return d
 }
 
-// square switches between the extremes at random moments. No rate can do more within a given
+// square switches between the extremes at random moments. No rate can move more within a given
 // wander.
 func square(rng *rand.Rand, n int) []float64 {
 	d := make([]float64, n)

@@ -106,8 +106,8 @@ func (w *Ways) Duration(x, y uint64) (Duration, error) {
 	return d, err
 }
 
-// segment returns the segment of a reading of first, which must lie between base and last. If the
-// segment has no method yet, segment chooses one.
+// segment returns the segment of a reading of the node first. The reading must lie between base and
+// last. If the segment has no method yet, segment chooses one.
 func (w *Ways) segment(x uint64) *waySegment {
 	j := (x - w.base) >> w.bits
 	s := &w.segments[j]

@@ -210,7 +210,8 @@ func watchChain(t *testing.T, f *fleet, c *chain, first uint64) (whole bool) {
 		f.watch(v, func(p *Picture) bool {
 			k.picture(p)
 			last = p
-			// Until the first tuple has come to the end, the path seems to end before.
+			// Until the first tuple has reached the end of the chain, its path seems to end
+			// earlier.
 			ended := slices.ContainsFunc(p.Points, func(p Point) bool {
 				return p.Name == "sink/recv" && p.Events > 0
 			})
