@@ -183,7 +183,7 @@ func (j *nestedJob) check(t *testing.T, a *Answer, rows []DurationRow, decided b
 			if s.Surely && !spans[[2]string{l.From, l.To}] {
 				t.Errorf("%s, %s is surely slow, and is no span of the job", l.From, l.To)
 			}
-			if s.Share == nil && !decided { // withheld: events and branches at the join differ in number
+			if s.Share == nil && !decided { // withheld: the join has not one event for each branch
 				continue
 			}
 			if s.Share == nil || want/total < s.Share.Lo-1e-6 || want/total > s.Share.Hi+1e-6 {

@@ -87,7 +87,7 @@ type spanPart struct {
 	unplaced  uint64
 	withheld  [withheldReasons]uint64
 	suspect   uint64
-	orders    [3]uint64 // numbers of durations by the order of their events: after, undecided, before
+	orders    [3]uint64 // numbers of durations: events in order, perhaps, in the wrong order
 	scenarios [6]uint64
 }
 

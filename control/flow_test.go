@@ -64,7 +64,7 @@ func TestAMessageWithoutEndIsCut(t *testing.T) {
 	f.wantWell(honest)
 }
 
-// A server survives that a peer goes away while messages of the peer wait to be received.
+// A server survives if a peer goes away while the peer's messages wait to be received.
 func TestAPeerGoesWhileItsMessagesWait(t *testing.T) {
 	s := must(Listen(ServerConfig{Address: "127.0.0.1:0"}))(t)
 	defer s.Close()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Reason is a word for why the link refused something. Refusals are counted and logged by it.
+// Reason is the word under which the link counts and logs a refusal.
 type Reason string
 
 const (

@@ -35,8 +35,8 @@ const (
 // membership is what the server knows of a node's part in the graph.
 type membership struct {
 	told       time.Time // when it was told keys and contacts; zero: not since it registered
-	neighbours []string  // the nodes to which it has edges, by its last report
-	connected  []string  // the addresses to which its machine has connections, by the same report
+	neighbours []string  // the nodes to which it has edges, as its last report says
+	connected  []string  // the addresses to which its machine has connections, by that report
 	probing    []byte    // the last order to probe on its own, encoded
 }
 
@@ -85,8 +85,8 @@ func (c *core) large() bool {
 	return n > c.config.AllPairs
 }
 
-// checkGraphName returns why a node may not have the name in the graph with which it registers, or
-// nil.
+// A node registers with a name in the graph. checkGraphName returns why it may not have this name,
+// or nil.
 func checkGraphName(r *control.Register) error {
 	if r.Graph == "" {
 		return nil

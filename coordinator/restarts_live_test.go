@@ -12,8 +12,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// TestBarRestarts measures restarts in many simulated runs and in one run of real processes in
-// namespaces, and records the result.
+// TestBarRestarts restarts clients and the server, in many simulated runs and in one run of real
+// processes in namespaces. It records the result.
 func TestBarRestarts(t *testing.T) {
 	simulated, live, restarts := 120_000, 20_000, 4
 	if proof.Begin(t) == proof.Full {

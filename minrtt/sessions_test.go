@@ -21,8 +21,8 @@ func (f *fakePair) inject(b []byte, from netip.AddrPort) int {
 	return len(f.answerer.sent) - before
 }
 
-// amid runs a train and calls do before the train's third probe leaves. The train must still
-// succeed, with all exchanges.
+// amid runs a train, and calls the function do before the train's third probe leaves. The train
+// must still succeed, with all exchanges.
 func (f *fakePair) amid(t *testing.T, do func()) {
 	t.Helper()
 	n := 0

@@ -201,7 +201,7 @@ func (g *graph) obey(m *control.Graph) {
 	}
 	revoked := g.issuers != nil && !slices.EqualFunc(g.issuers, m.Issuers, bytes.Equal)
 	g.issuers = m.Issuers
-	if revoked { // somebody who knows keys for probes is no member any more
+	if revoked { // a node that is no member any more still knows keys for probes
 		g.renew = g.now()
 		clear(g.asked)
 	}

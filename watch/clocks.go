@@ -180,8 +180,8 @@ func (c *clocks) between(reference *node, x, y event) (d tscratio.Duration, ok b
 	return d, -mostCycles <= d.Lo && d.Lo <= d.Hi && d.Hi <= mostCycles
 }
 
-// inReference returns how far the stamp of an event may be off, in cycles of the reference. It
-// rounds up by more than it must.
+// inReference returns how far the stamp of an event may be off, in cycles of the reference. The
+// result need not be exact, only large enough.
 func inReference(reference *node, e event) int64 {
 	if e.slack == 0 {
 		return 0

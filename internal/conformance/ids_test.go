@@ -16,7 +16,8 @@ import (
 // lease is the number of counts that a program takes from an instance's file at a time.
 const lease = 1 << 24
 
-// makes checks that the program makes count ids, and that the last of them has these parts.
+// makes lets the program make as many ids as count says. The last of these ids must have this
+// instance, and last as its own count.
 func (w *writer) makes(count, instance int, last uint64) {
 	w.t.Helper()
 	id, err := channel.NewID(77, instance, last)

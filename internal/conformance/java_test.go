@@ -20,7 +20,7 @@ const javaVariable = "CLOUDPROFILER_TEST_JAVA"
 // kit has the Javas that take part. Without Java it is nil.
 var kit *jvm.Kit
 
-// withJava runs the tests, with a writer for each Java that is here if Java takes part.
+// withJava runs the tests. If Java takes part, each Java of this machine becomes a writer first.
 func withJava(run func() int) (code int, err error) {
 	if os.Getenv(javaVariable) == "" {
 		return run(), nil

@@ -23,7 +23,7 @@ type Java struct {
 
 // A Kit is what Java programs that log need: compiled classes and the native library.
 type Kit struct {
-	Javas   []Java // what scripts/jdks finds, with the one that compiled the classes first
+	Javas   []Java // what scripts/jdks finds; the first one compiled the classes
 	Missing string // what scripts/jdks says about installations that it does not find
 
 	classes, library string

@@ -35,7 +35,7 @@ type Job struct {
 	Reused    bool // some tuples share an id
 	Colliding bool // two programs use the same ids
 	Missing   bool // the logs of a node are missing
-	Lossy     bool // logs lack events, and not by one rule for ids in all of them
+	Lossy     bool // logs lack events, and not all of them lack the events of the same ids
 }
 
 // Elapsed is the true time between two events, in cycles of the first node, rounded by at most one.
@@ -98,7 +98,7 @@ func randomJob(rng *rand.Rand, thin, renaming bool) *Job {
 	m.shape = randomShape(rng)
 	if m.renaming = renaming; renaming {
 		m.forking, m.ending, m.detour = rng.IntN(4) == 0, rng.IntN(2) == 0, rng.IntN(2) == 0
-		if rng.IntN(3) > 0 { // otherwise, most jobs have ids from which nothing can be told
+		if rng.IntN(3) > 0 { // otherwise, most jobs' ids repeat so much that they prove nothing
 			m.repeat, m.resend, m.colliding = 0, 0, false
 		}
 	}

@@ -175,7 +175,8 @@ func shareOf(a *analysis.Answer, path *analysis.Path, l *analysis.Span) (text st
 	return "100", whole
 }
 
-// pastWords distinguishes a span that leads past the other points from the row from end to end.
+// pastWords follows the name of a span for which past returns true. Without it, the span's name
+// would be that of the row from end to end.
 const pastWords = ", direct"
 
 // past reports whether a span leads past the other points of its path. It does if other tuples took

@@ -81,8 +81,8 @@ func serve(ctx context.Context, paths []string, o analysis.Options, listen strin
 			err = errors.Join(err, e)
 		}
 	}()
-	// This limit covers the events, and what the index needs besides. The garbage collector keeps
-	// to it.
+	// The memory contains the events, and what else the index needs. The garbage collector works
+	// more often near this limit.
 	debug.SetMemoryLimit(o.Memory_bytes + 384<<20)
 	var indexes []*explore.Index
 	defer func() {

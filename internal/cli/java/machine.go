@@ -69,7 +69,8 @@ func (m machine) process(number string) (process, error) {
 	return agentOf(strings.Split(string(line), "\x00"), cwd), nil
 }
 
-// agentOf finds the agent's jar and its configuration in a command line. The jar must be here.
+// agentOf finds the agent's jar and its configuration in a command line. It ignores a jar that this
+// machine does not have.
 func agentOf(words []string, cwd string) (p process) {
 	absolute := func(path string) string {
 		if path == "" || filepath.IsAbs(path) {

@@ -343,7 +343,7 @@ func measurePair(ctx context.Context, flags relateFlags, nodes [2]*relateNode,
 			i+1, flags.trains, time.Since(begin).Seconds(), flags.seconds, bound)
 	}
 	if ctx.Err() == nil && failures < giveUpAfter && !errors.Is(m.problem, errSilent) {
-		m.problem = nil // some lost trains say nothing about the others
+		m.problem = nil // a few lost trains do not make the others useless
 	}
 	return m, nil
 }
