@@ -226,7 +226,7 @@ func isDuration(s tscratio.Elapsed) bool {
 }
 
 // many computes durations between events of two nodes, as tscratio.Ways.Durations does. It returns
-// n, and the result or the error is for the first n pairs of readings.
+// how many it computed, from the first pair of readings on. The result or the error is about these.
 func (t *timer) many(a, b int, xs, ys []uint64,
 	elapsed []tscratio.Elapsed) (int, tscratio.Duration, error) {
 	k := a*len(t.in.nodes) + b

@@ -134,7 +134,7 @@ func (w *truth) goesOn(e *simrun.Event) bool {
 	})
 }
 
-// origins are the events at which the tuples began that a tuple was made of.
+// origins adds the events at which the oldest ancestors of a tuple began: tuples made of no others.
 func origins(u *simrun.Tuple, into map[*simrun.Event]bool) map[*simrun.Event]bool {
 	for _, p := range u.Parents {
 		if len(p.Parents) == 0 {

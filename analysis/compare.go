@@ -259,9 +259,8 @@ func (c *comparer) holdPaper(h *Held, r tscratio.PaperRelation, bound *big.Rat, 
 	return c.hold(h, node, reading, into, at)
 }
 
-// hold compares an interval with the truth: at is the interval of what the counter of the node into
-// reads while the counter of node shows the given reading. If the truth is not known, hold does
-// nothing.
+// hold compares an interval with the truth, if the truth is known. According to the method, the
+// counter of the node into is in the interval at while the counter of node shows reading.
 func (c *comparer) hold(h *Held, node string, reading uint64, into string,
 	at tscratio.Interval) *Held {
 	if c.in.options.Truth == nil {
@@ -363,7 +362,7 @@ func (c *comparer) holdClaims(m *Method, a, b string, x, y []*Claim) {
 
 func abs(v int64) int64 { return max(v, -v) }
 
-// claimsOf returns a node's claims over time. A claim is used until the next.
+// claimsOf returns a node's claims over time. Each claim is used until the next one.
 func (c *comparer) claimsOf(node string) claimed {
 	if known, ok := c.claims[node]; ok {
 		return known

@@ -74,8 +74,9 @@ const (
 	branches                    // outer and inner each got a copy
 )
 
-// forks decides which orders of points are ways that tuples go. At first, precedes has all orders
-// that the times show; forks removes the others from it.
+// forks decides which of the orders of two points show the way of tuples: that a tuple goes from
+// the one point to the other. At first, precedes has all orders that the times show. forks removes
+// the others from it.
 type forks struct {
 	evidence *evidence
 	points   []point

@@ -152,7 +152,8 @@ func orderOf(e *evidence, points []point, edges [][2]int, declared [][]bool) *or
 }
 
 // If an operator sends a tuple on before it ends its work on the tuple, the tuple may come to the
-// next operator before that work ends. setAside makes the points at which the work ends asides.
+// next operator before that work ends. setAside turns each point where such work ends into an aside
+// (graph.asides).
 func (in *input) setAside(e *evidence, o *ordering, declared [][]bool) {
 	for p, at := range in.points {
 		if pointOrder[at.name] == 1 || pointOrder[at.name] == 2 ||

@@ -31,8 +31,7 @@ func (w *gatherer) once(id, mask uint64, path *[maxPoints]passage) {
 	w.path(id, mask, path)
 }
 
-// path measures the spans of one tuple. w.doubts has the ranks at which its events are
-// in doubt.
+// path measures the spans of one tuple. w.doubts has the ranks at which its events are in doubt.
 func (w *gatherer) path(id, mask uint64, path *[maxPoints]passage) {
 	in := w.doubts.all()
 	if f := &w.in.options.Filter; f.To_cycles != 0 && !w.begins(path[bits.TrailingZeros64(mask)]) {
@@ -42,7 +41,8 @@ func (w *gatherer) path(id, mask uint64, path *[maxPoints]passage) {
 	p.tuples++
 	w.number++
 	messy := w.taken|uint64(w.doubts[beganAgain]|w.doubts[beganUnseen]) != 0
-	// all says how critical each span is, if that is so for every span without comparing times.
+	// all is what is true of every span without comparing times: it is surely critical, or it is
+	// not.
 	whole, all := p.ended && in == 0 && !messy, NotCritical
 	if whole {
 		all = SurelyCritical

@@ -76,7 +76,8 @@ type loop struct {
 	queue  []outgoing
 }
 
-// outgoing is a message, or another order, for the goroutine of a loop.
+// outgoing is what a loop's goroutine must do: send a message or, if revoked is set, end the
+// connections of a key.
 type outgoing struct {
 	peer    Peer // server only
 	frames  [][]byte

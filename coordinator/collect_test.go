@@ -338,7 +338,8 @@ func TestPartsOfAnotherRun(t *testing.T) {
 	}
 }
 
-// away returns the fleet of opened after n00 has gone and the run was completed without it.
+// away returns the fleet that the function opened makes, after n00 went away and the run was
+// completed without n00's files.
 func away(t *testing.T) (f *fleet, of *fakeClient) {
 	t.Helper()
 	f, of, _ = opened(t)

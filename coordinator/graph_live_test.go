@@ -47,8 +47,8 @@ func TestPrivilegedLargeFleet(t *testing.T) {
 	f.wantRelated(r, dir, begun, ended)
 }
 
-// degrees reports whether the node named but has no pairs, and each other node has pairs with at
-// least the given number of nodes.
+// degrees reports whether each node has pairs with at least the given number of other nodes. Only
+// the node named in the argument but must have none.
 func (f *realFleet) degrees(least int, but string) bool {
 	f.t.Helper()
 	var m Matrix

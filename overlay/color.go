@@ -10,7 +10,7 @@ import (
 // A Fact is what a node says about itself, such as "role=worker". It has at most MaxFact bytes.
 type Fact string
 
-// A hint is what the node owner said about itself, as the neighbour via passed it on.
+// A hint is what the node owner says about itself. The neighbour via passed it on.
 type hint struct {
 	owner, via Name
 	facts      []Fact

@@ -40,8 +40,8 @@ type Confirm struct {
 	Fact Fact
 }
 
-// A Found ends a walk of the receiver: Search is the walk's ID. Name is empty if the walk found
-// nothing. It is a request.
+// A Found is a request. It ends a walk of the receiver: Search is the walk's ID. Name is empty if
+// the walk found nothing.
 type Found struct {
 	ID, Search        uint64
 	Name              Name

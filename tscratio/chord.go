@@ -142,9 +142,8 @@ func (c chords) merge(d chords) chords {
 	return c
 }
 
-// shorter returns the chord with the shorter run. If an assumption is broken, that most likely
-// happened between the ends of this chord. The longer chord is
-// what it is compared with.
+// shorter returns the chord whose ends are closer together. If an assumption is broken, that most
+// likely happened between these ends.
 func (c chords) shorter() chord {
 	if c.steepest.run < c.flattest.run {
 		return c.steepest

@@ -107,7 +107,8 @@ func TestPolygonEqualsOracle(t *testing.T) {
 		quantum, slack := rng.Uint64N(200), rng.Uint64N(300)
 		x := newWorld(rng, 40, randomWalk, moves, 10*time.Second, quantum, slack)
 		x.net = networks[[]string{"kernel stamps", "bad in every way"}[rng.IntN(2)]]
-		// Constraints are few and far apart, so some windows need more than the stated length.
+		// Constraints are few and far apart, so some windows must be longer than stated to contain
+		// enough of them.
 		p := x.pair(t, declared(w), 1+rng.IntN(2), 2+rng.Float64()*4,
 			[2]float64{10, 10 + rng.Float64()*20})
 		e := p.evidence(SideA)

@@ -137,7 +137,7 @@ func (p *painter) inWindow(e passed) bool {
 func (p *painter) add(spans map[legKey]*Span, key legKey, t *path, passedUnseen bool) {
 	from, to := t.of(key.from), t.of(key.to)
 	if !from.placed || from.at.Lo < p.begun {
-		return // some nodes may not yet have sent samples when the tuple was at the point from
+		return // perhaps not all nodes sent samples yet when this duration began
 	}
 	l := spans[key]
 	if l == nil {

@@ -81,8 +81,8 @@ func serve(ctx context.Context, paths []string, o analysis.Options, listen strin
 			err = errors.Join(err, e)
 		}
 	}()
-	// The memory contains the events, and what else the index needs. The garbage collector works
-	// more often near this limit.
+	// The events need Memory_bytes, and the rest of the index needs less than is added here. Near
+	// this limit, the garbage collector works more often.
 	debug.SetMemoryLimit(o.Memory_bytes + 384<<20)
 	var indexes []*explore.Index
 	defer func() {
