@@ -51,8 +51,9 @@ func between(j *simrun.Job, s *Span) (stays [][2]uint64) {
 	return stays
 }
 
-// The depth of each span of any job contains the truth, even if jobs fork, join, make windows, lose
-// events, or are sampled.
+// The depth of a span is how many tuples are between its two points, as an interval. It contains
+// the truth for each span of any job, even if jobs fork, join, make windows, lose events, or are
+// sampled.
 func TestDepthOfAnyJob(t *testing.T) {
 	seed.NotUnderRace(t, "TestIndexIsMadeOnce makes an index too")
 	spans, deepest := 0, 0

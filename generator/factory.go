@@ -89,7 +89,7 @@ type Consumer[T any] struct {
 	at     int
 }
 
-// NewFactory checks the options. Take the consumers before Run.
+// NewFactory checks the options. For each connection, call Consumer before Run.
 func NewFactory[T any](o FactoryOptions[T]) (*Factory[T], error) {
 	if o.Queue == 0 {
 		o.Queue = 64

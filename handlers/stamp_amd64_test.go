@@ -11,9 +11,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
-// A log call reads the counter once, with the instruction that the options name, or not at all.
-// That holds for the first call, which the Go code handles, and for a later one, which the assembly
-// handles.
+// If a handler needs a stamp, a log call reads the counter once, with the instruction that the
+// options name. Otherwise the call does not read the counter. That holds for the first call, which
+// the Go code handles, and for a later one, which the assembly handles.
 func TestInstructionThatReadsTheCounter(t *testing.T) {
 	program := startStepped(t)
 	for _, handler := range []struct {

@@ -30,10 +30,10 @@ type Block struct {
 	Incarnation Incarnation
 	Shard       int    // shard of the ring; 0 for kinds that do not come from a ring
 	First       uint64 // sequence number of the first row; each kind in each shard begins at 0
-	// true makes a writer write the rows uncompressed; readers leave the field false
+	// Plain makes a writer write the rows uncompressed. Readers leave it false.
 	Plain bool
-	// true makes a writer pack the rows without compressing them, which is quick; readers set the
-	// field if the writer did so
+	// Hurried makes a writer pack the rows without compressing them, which is quick. Readers set it
+	// if the writer did that.
 	Hurried bool
 
 	Events      []Event

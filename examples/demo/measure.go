@@ -170,7 +170,7 @@ func (d *demonstration) jobLasts() time.Duration {
 	return time.Duration(float64(d.o.Tuples) / float64(d.o.PerSecond) * float64(time.Second))
 }
 
-// clocksBeyond is how much longer than the job the nodes' clocks are defined.
+// The nodes' clocks are defined for the time of the job, and clocksBeyond longer.
 const clocksBeyond = 5 * time.Minute
 
 // keepTruth writes the truth about each node's clocks into the node's part of the run.

@@ -61,7 +61,7 @@ type exporter struct {
 	files  []File
 	begun  []unfinished // files that were begun and are not finished
 	sinks  []sink
-	tables []*tables // of the sinks, those that are tables
+	tables []*tables // those sinks that are tables
 	trace  *trace    // the sink that writes the trace; nil: none
 }
 

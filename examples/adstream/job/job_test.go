@@ -102,8 +102,8 @@ func readLogs(t *testing.T, dir string) map[string]*logged {
 	return logs
 }
 
-// The job counts what a loop over the stream counts. Every event is in the logs. Each view's link
-// leads to a window that was stored. Nothing is left behind.
+// The job's counts are the same as those of a loop over the stream. Every event is in the logs.
+// Each view's link leads to a window that was stored. Nothing is left behind.
 func TestCountsAreRight(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	p := place(t, testPlacement)
