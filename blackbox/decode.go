@@ -2,8 +2,9 @@ package blackbox
 
 import "encoding/binary"
 
-// A Decoder turns the events of a channel into records. It trusts nothing: events that are no
-// records, such as those that a full ring left of a record, are counted.
+// A Decoder turns the events of the channel into values. It trusts nothing, and counts the events
+// that belong to no valid record. For example, if the ring was full for one of the two events of a
+// record, the Decoder counts the other one.
 //
 // Only one goroutine at a time may use a Decoder.
 type Decoder struct {
@@ -11,8 +12,8 @@ type Decoder struct {
 	Bad uint64
 
 	first Event // the first half of a record; its id is 0 if there is none
-	// The description that is being put together: its kind, number and connection as in the header
-	// of part 0, and its bytes so far.
+	// These describe the description that is not complete yet: its kind, thread and connection, as
+	// in the header of part 0, and its bytes so far.
 	of    uint64
 	bytes []byte
 }
@@ -41,7 +42,8 @@ func (d *Decoder) Add(e Event) any {
 	return value
 }
 
-// End counts a record of which only the first half came. Call it after the last event.
+// End counts the events of a record or a description that is not complete. Call it after the last
+// event.
 func (d *Decoder) End() {
 	if d.first.ID != 0 {
 		d.Bad++
@@ -50,8 +52,7 @@ func (d *Decoder) End() {
 	d.first = Event{}
 }
 
-// unfinished drops the description that is being put together, and returns the number of its
-// events.
+// unfinished drops the description that is not complete, and returns the number of its events.
 func (d *Decoder) unfinished() uint64 {
 	n := uint64(len(d.bytes)+partBytes-1) / partBytes * 2
 	d.of, d.bytes = 0, d.bytes[:0]
@@ -78,7 +79,7 @@ func (d *Decoder) record(first, second Event) (value any, ok bool) {
 	return nil, false
 }
 
-// part takes a part of a description. The parts of one description are in a row.
+// part takes a part of a description. The parts of one description directly follow each other.
 func (d *Decoder) part(first, second Event, part uint64) (value any, ok bool) {
 	of := first.ID &^ (partMask << partShift)
 	if part == 0 || d.of != of || uint64(len(d.bytes)) != part*partBytes {

@@ -15,7 +15,7 @@ const (
 	IPv6 Family = 6
 )
 
-// A Protocol is a protocol of the internet, by its number there; 0 for UNIX sockets.
+// A Protocol is the number of a protocol, as in an IP header; 0 for UNIX sockets.
 type Protocol uint8
 
 const (
@@ -25,7 +25,7 @@ const (
 
 // A Connection describes one end of a connection: a socket.
 type Connection struct {
-	Number   uint32 // in the records of one log
+	Number   uint32 // valid in the records of one log
 	Family   Family
 	Protocol Protocol
 	Local    netip.AddrPort // not valid for UNIX sockets
@@ -83,7 +83,7 @@ func (t Thread) Events(at_cycles uint64) ([]Event, error) {
 	return parts(Named, t.Number, 0, b, at_cycles)
 }
 
-// parts cuts a description into records. Its first byte becomes its length.
+// parts cuts a description into records. It first sets the first byte to the description's length.
 func parts(k Kind, number, connection uint32, b []byte, at_cycles uint64) ([]Event, error) {
 	if !isStamp(at_cycles) {
 		return nil, fmt.Errorf("describe at %d cycles: %w", at_cycles, ErrRecord)

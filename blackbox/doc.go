@@ -1,11 +1,11 @@
-// Package blackbox is the vocabulary of messages that are seen from outside of the programs that
-// exchange them: what one end of a message looks like, and how it is stored.
+// Package blackbox describes messages between programs, as they are seen from outside of the
+// programs. It says what is known of one end of a message, and how that is stored.
 //
-// A message is stored as two consecutive events of the channel [Channel], which is an ordinary
-// channel otherwise: its records go through the same ring, drainer and logs as those of programs,
-// with the same account of losses. FORMAT.md describes the two events. The bytes of a message are
-// never stored, and no part or checksum of them.
+// Each end of a message is stored as two consecutive events of the channel [Channel]. In all else
+// this is an ordinary channel: its events go through a ring, the drainer and logs, like those of
+// programs, and lost events are counted in the same way. FORMAT.md describes the two events. No
+// bytes of a message are ever stored, and no checksum of them.
 //
-// The package neither sees messages (package blackbox/capture does) nor matches the two ends of one
-// (package blackbox/messages does).
+// Package blackbox/capture sees the messages. Package blackbox/messages matches the two ends of
+// each.
 package blackbox

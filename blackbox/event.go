@@ -5,17 +5,17 @@ import (
 	"math/bits"
 )
 
-// An Event is one event of the channel. Two events in a row are one record.
+// An Event is one event of the channel. Two consecutive events form a record.
 type Event struct {
 	Counter_cycles uint64
 	ID             uint64
 }
 
-// Channel is the name of the channel that has the records of a node. Its events are no tuples.
+// Channel is the name of the channel with a node's records. Its events do not belong to tuples.
 const Channel = "capture/messages"
 
-// A Kind is what a record says. The numbers are in logs, so they never change. New ones are only
-// added at the end.
+// A Kind says what a record is about. The numbers are in logs, so they never change. New ones are
+// only added at the end.
 type Kind uint8
 
 const (
@@ -26,7 +26,8 @@ const (
 	Lost      Kind = 4 // how many messages were lost, as [Loss]
 )
 
-// The bits of the two ids of a record. Bit 63 tells its first event from its second.
+// These are the places of the fields in the two ids of a record. Bit 63 is set in the first id
+// only.
 const (
 	firstHalf    = 1 << 63
 	kindShift    = 60
@@ -46,7 +47,8 @@ const (
 	maxCount    = 1<<63 - 1
 )
 
-// Flags of a message, in the place of the part.
+// These are the flags of a message. They are in the bits in which other records have the number of
+// a part.
 const (
 	flagStream = 1 << 0
 	flagSure   = 1 << 1
@@ -77,8 +79,8 @@ type Message struct {
 	Kind Kind // Sent or Received
 
 	// The stamps are readings of the node's counter. If Early is true, the call took the first byte
-	// of the message between Began_cycles and Began_cycles + Width_cycles, and it ended before
-	// Ended_cycles. If Early is false, it ended between Began_cycles and Ended_cycles.
+	// of the message between Began_cycles and Began_cycles + Width_cycles, and the call ended
+	// before Ended_cycles. If Early is false, the call ended between Began_cycles and Ended_cycles.
 	Began_cycles uint64
 	Ended_cycles uint64
 	Width_cycles uint64 // if Early is true: a power of two between the limits
@@ -86,14 +88,15 @@ type Message struct {
 	Connection uint32 // number of the connection, as in its description; 0: not known
 	Thread     uint32 // the kernel's number of the thread that made the call
 
-	// Position is where the bytes begin, in the stream of all bytes that this end of the
-	// connection sends, or that it receives. Both ends count the same positions, from a number that
-	// TCP chose, modulo MaxPosition+1. 0: not a stream.
+	// Position is the position of the message's first byte in its direction of the TCP stream. Both
+	// ends of the connection give a byte the same position, because both count from the sequence
+	// number that TCP chose for the first byte, modulo MaxPosition+1. 0: the message is not part of
+	// a stream.
 	Position uint64
 	Bytes    uint32 // 1 to MaxBytes
 
 	Stream bool // the message is part of a TCP stream, so Position is valid
-	Sure   bool // no other thread used the stream at the same time: Position is exact
+	Sure   bool // no other thread used the stream at the same time, so Position is exact
 	Early  bool // the beginning of the call was seen; only if Kind is Sent
 }
 
@@ -143,7 +146,7 @@ func message(k Kind, first, second Event) Message {
 	return m
 }
 
-// A Reason is why messages are not in the log. The numbers never change.
+// A Reason says why messages are not in the log. The numbers never change.
 type Reason uint8
 
 const (

@@ -130,7 +130,7 @@ func many(e []Event, err error) func() ([]Event, error) {
 	return func() ([]Event, error) { return e, err }
 }
 
-// examples are records of every kind, and what they become.
+// examples returns records of every kind, and the values that a Decoder makes of them.
 func examples(t testing.TB) (events []Event, values []any) {
 	add := func(value any, more []Event, err error) {
 		if err != nil {
@@ -180,8 +180,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// If one event is missing, exactly the value that it belongs to is missing, and its other events
-// are counted.
+// If one event is missing, exactly the value to which it belongs is missing. The other events of
+// this value are counted as bad.
 func TestMissingEvent(t *testing.T) {
 	events, want := examples(t)
 	for i := range events {
@@ -250,8 +250,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Whatever the events are, what a decoder returns is what those events say: written again, it gives
-// the same events. All other events are counted.
+// Whatever events a Decoder gets, a value that it returns is the same after it is written as events
+// and decoded again. All events that belong to no value are counted as bad.
 func FuzzDecode(f *testing.F) {
 	events, _ := examples(f)
 	f.Add(bytesOf(events...))

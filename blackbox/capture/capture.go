@@ -20,14 +20,14 @@ type Options struct {
 }
 
 const (
-	// kernelBuffer is the size of the buffer between the kernel and the capture, in bytes: of some
-	// 100,000 messages.
+	// kernelBuffer is the size in bytes of the buffer between the kernel and the capture. It has
+	// room for some 100,000 messages.
 	kernelBuffer = 8 << 20
 	ringBuffer   = "4MiB"
 
-	// While messages come, the capture looks for them after busy, otherwise after idle. Both are
-	// short, because a stamp is the less exact the further it is from the capture's readings of the
-	// clock.
+	// The capture looks for messages every busy while some come, and every idle otherwise. Each
+	// time it also reads the clock and the counter. Both times are short, because a stamp that is
+	// far from these readings is less exact.
 	busy = 2 * time.Millisecond
 	idle = 20 * time.Millisecond
 
@@ -49,26 +49,26 @@ type Capture struct {
 	mu    sync.Mutex
 	stats Stats
 
-	// The goroutine that reads owns the fields below it.
+	// Once run has started, only run uses the following fields.
 	clocks  clocks
 	sockets sockets
 	threads threads
 	seen    []sighting
-	lost    uint64 // the kernel's count, as last read
-	latest  uint64 // a stamp, for records that have none
+	lost    uint64 // the kernel's count when it was last read
+	latest  uint64 // the counter in the previous round, for records of losses
 }
 
 // Stats counts messages since the start.
 type Stats struct {
-	// Messages counts messages that were given to the ring, which drops and counts those for which
-	// it has no room.
+	// Messages counts the messages that the capture logged. If the ring had no room for some of
+	// them, Dropped counts their events.
 	Messages uint64
 
-	// Lost counts messages that were seen and not given to the ring. The log counts them, too.
+	// Lost counts the messages that were seen but not logged. The log says how many these are, too.
 	Lost map[blackbox.Reason]uint64
 
-	// Late is the number of messages that were sent, of which the beginning of the call was not
-	// seen or has no exact stamp.
+	// Late is the number of messages sent over TCP for which the beginning of the call was not
+	// seen, or has no exact stamp.
 	Late uint64
 
 	Sockets int    // sockets that are known
@@ -77,8 +77,8 @@ type Stats struct {
 	Error   string // the last failure after the start
 }
 
-// Start begins to capture. The error wraps ErrNotPossible if the kernel, or what this process may
-// do, does not allow it.
+// Start begins to capture. The error wraps ErrNotPossible if the kernel or the rights of this
+// process do not allow a capture.
 func Start(o Options) (*Capture, error) {
 	c, err := start(o)
 	if err != nil {
@@ -131,7 +131,7 @@ func (c *Capture) Stats() Stats {
 	return s
 }
 
-// Close ends the capture. All messages that were seen until then are in the ring when it returns.
+// Close ends the capture. When Close returns, all messages that were seen before are in the ring.
 func (c *Capture) Close() error {
 	c.once.Do(func() {
 		close(c.stop)
@@ -167,7 +167,7 @@ func (c *Capture) run() {
 	}
 }
 
-// round moves up to one batch, and reports whether there may be more.
+// round moves at most one batch of messages, and reports whether there may be more.
 func (c *Capture) round() (more bool) {
 	c.seen = c.seen[:0]
 	more, err := c.kernel.drain(batch, c.sockets.described, func(s sighting) {
@@ -229,7 +229,7 @@ func (c *Capture) put(events [2]blackbox.Event, err error) bool {
 	return true
 }
 
-// write gives a message to the ring, after the descriptions that it needs.
+// write gives a message to the ring, and before it the descriptions that the message needs.
 func (c *Capture) write(s *sighting, counts *Stats) {
 	lo, hi, ok := c.clocks.counts(s.ended_ns)
 	if !ok {
@@ -268,7 +268,8 @@ func (c *Capture) write(s *sighting, counts *Stats) {
 	counts.Messages++
 }
 
-// began returns the moment at which a call that sent began, and how much later it may have been.
+// began returns the earliest moment at which a sending call may have begun, and how much later it
+// may have begun. The latter is rounded up to a valid width.
 func (c *Capture) began(s *sighting) (early, width uint64, ok bool) {
 	if s.began_ns == 0 {
 		return 0, 0, false

@@ -118,7 +118,8 @@ func (r *rig) end(t *testing.T) captured {
 	return readCaptured(t, filepath.Join(r.dir, "logs"))
 }
 
-// A program is a program of the tests, which writes down the truth.
+// A program is a process that a test starts. It sends and receives messages, and writes down its
+// calls: they are the truth.
 type program struct {
 	cmd  *exec.Cmd
 	out  bytes.Buffer
@@ -171,7 +172,7 @@ type side struct {
 	sent   bool
 }
 
-// sides sorts the captured messages and the truth by sides.
+// sides groups the captured messages and the true calls by side.
 func sides(got captured, truth []call) (map[side][]blackbox.Message, map[side][]call) {
 	seen, wanted := map[side][]blackbox.Message{}, map[side][]call{}
 	for _, m := range got.messages {
@@ -200,7 +201,7 @@ func (c captured) missed(t *testing.T) (n uint64) {
 }
 
 // Every message that programs sent and received over TCP is captured, with the right connection,
-// bytes, place, thread and time.
+// size, position, thread and time.
 func TestPrivilegedCaptureIsTheTruth(t *testing.T) {
 	privileged.Need(t)
 	r := newRig(t)
@@ -219,7 +220,7 @@ func TestPrivilegedCaptureIsTheTruth(t *testing.T) {
 	var missing, widest, intervals uint64
 	for s, calls := range wanted {
 		messages := seen[s]
-		var base, offset uint64 // the position of the first byte, and bytes until here
+		var base, offset uint64 // position of the first byte, and number of bytes before this call
 		for i, c := range calls {
 			if len(messages) == 0 || !agrees(got, messages[0], c) {
 				missing++
@@ -260,7 +261,7 @@ func width(m blackbox.Message) uint64 {
 	return m.Ended_cycles - m.Began_cycles
 }
 
-// agrees reports whether a captured message can be what a call did.
+// agrees reports whether a captured message can be the message of a call.
 func agrees(got captured, m blackbox.Message, c call) bool {
 	lo, hi, th := m.Began_cycles, m.Began_cycles+width(m), got.threads[m.Thread]
 	return int(m.Bytes) == c.Bytes && int(m.Thread) == c.Thread &&

@@ -10,13 +10,14 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 )
 
-// The programs in the kernel cannot read the counter: the kernel gives them CLOCK_MONOTONIC, which
-// it computes from the counter. A clocks relates the two, so that stamps of messages are readings
-// of the counter like all others.
+// The programs in the kernel cannot read the counter. They read CLOCK_MONOTONIC, which the kernel
+// computes from the counter. A clocks converts these stamps to readings of the counter, which all
+// other stamps are.
 //
 // A bracket is a reading of the clock between two readings of the counter. Between two brackets the
-// clock's rate stays within 2·wander of its mean there. So the counter at a stamp is on a straight
-// line through the brackets, up to 2·wander of the distance to the nearer one.
+// clock's rate stays within ±wander of some value, so it is within 2·wander of its mean between
+// them. So the counter at a stamp is near the straight line through the two brackets: its distance
+// from the line is at most 2·wander of the time to the nearer bracket.
 type clocks struct {
 	brackets []bracket // by time; the last one is the newest
 	read     func() bracket
@@ -29,25 +30,27 @@ type bracket struct {
 	steering      steering
 }
 
-// steering is what makes the clock run faster or slower than its hardware.
+// steering has the settings with which somebody makes the clock faster or slower than the counter.
 type steering struct {
 	frequency, tick, offset int64
 }
 
 const (
-	// steady is how far the rate may be from its mean while nobody steers the clock: the kernel
-	// rounds it, by less.
+	// steady is the wander while nobody steers the clock. The kernel rounds the rate, but by less
+	// than this.
 	steady = 1e-6
-	// steered is how far it may be while the kernel removes an offset: its limit is 500 ppm.
+	// steered is the wander while the kernel removes an offset. For that it changes the rate by at
+	// most 500 ppm.
 	steered = 501e-6
-	// stepped is how far it may be if the length of a tick changed. Its limits are ±10 %.
+	// stepped is the wander if somebody changed the length of a tick. The kernel allows changes of
+	// ±10 %.
 	stepped = 0.3
 
-	// fast_ns is how far the programs' clock may be from CLOCK_MONOTONIC. It uses numbers that are
-	// up to one tick older.
+	// fast_ns is how far the clock that the programs read may be from CLOCK_MONOTONIC. It is
+	// computed with numbers that are up to one tick older.
 	fast_ns = 5
 
-	// kept is the number of brackets that are kept: of some 20 seconds.
+	// kept is the smallest number of old brackets that are kept. They cover some 20 seconds.
 	kept = 4096
 )
 
@@ -86,7 +89,8 @@ func (c *clocks) look() {
 	c.brackets = append(c.brackets, b)
 }
 
-// wander is how far the rate between two brackets may be from its mean.
+// wander returns how far the clock's rate may be from some constant value between two brackets, as
+// a share of this value.
 func wander(a, b steering) float64 {
 	switch {
 	case a.tick != b.tick:
@@ -100,8 +104,8 @@ func wander(a, b steering) float64 {
 	return steady
 }
 
-// counts returns what the counter showed at a stamp: a value in [lo, hi]. It reports false if the
-// stamp is not between two brackets.
+// counts returns an interval [lo, hi] that contains the counter's reading at a stamp. ok is false
+// if the stamp is not between two brackets.
 func (c *clocks) counts(stamp_ns uint64) (lo, hi uint64, ok bool) {
 	n := len(c.brackets)
 	after := sort.Search(n, func(i int) bool { return c.brackets[i].clock_ns > stamp_ns })

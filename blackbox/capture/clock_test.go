@@ -29,7 +29,7 @@ func TestCountsContainTheTruth(t *testing.T) {
 	for what, disturb := range map[string]func(*machine){
 		"steady": func(*machine) {},
 		"rounded": func(m *machine) {
-			m.pass(1e9 * random.Float64()) // long enough to see it
+			m.pass(1e9 * random.Float64()) // long enough for the rounding to show
 			m.rate = nominal * (1 + steady*(2*random.Float64()-1))
 			m.pass(1e9 * random.Float64())
 		},
@@ -93,8 +93,8 @@ func TestCountsContainTheTruth(t *testing.T) {
 	}
 }
 
-// The machine's own clocks: what the counter shows at a reading of the clock is what it shows
-// before and after the reading.
+// On this machine's clock and counter, a reading of the clock is converted to an interval that
+// overlaps the interval between the counter's readings before and after it.
 func TestReadBracket(t *testing.T) {
 	c := clocks{read: readBracket}
 	c.look()

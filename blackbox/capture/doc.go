@@ -5,10 +5,10 @@
 //	…
 //	err = c.Close()
 //
-// Small programs run in the kernel (eBPF), where each system call that sends or receives passes
-// (programs.go). They read the numbers of the socket, its place in the stream, the thread and the
-// clock, and never a byte of a message. What they hand over becomes records of one channel (package
-// blackbox), which are drained and logged like those of any program.
+// Small programs (eBPF) run in the kernel, at places that each sending and each receiving system
+// call passes (programs.go). They read the socket's addresses, the position in the stream, the
+// thread and the clock, and never a byte of a message. What they hand over becomes records of one
+// channel (package blackbox), which are drained and logged like those of any program.
 //
 // # Time
 //
@@ -18,15 +18,15 @@
 //
 // # What is not seen
 //
-// Bytes that a program moves between a socket and a file within the kernel (splice from a socket),
-// urgent data, and messages of kernels before Linux 6.3. Of datagrams and of UNIX sockets only size
-// and time are seen, and not when the call began.
+// The package does not see bytes that a program moves from a socket to a file within the kernel
+// (splice), or urgent data. It sees nothing on kernels before Linux 6.3. Of datagrams and of
+// messages over UNIX sockets it sees the size and when the call ended, but not when the call began.
 //
 // # Rights
 //
-// The kernel must describe itself (BTF), and the process needs CAP_BPF and CAP_PERFMON. Otherwise
-// Start returns an error that says what to do. When the process ends, in whatever way, the kernel
-// removes the programs.
+// The kernel must contain a description of its own structures (BTF), and the process needs CAP_BPF
+// and CAP_PERFMON. Otherwise Start returns an error that says what to do. However the process ends,
+// the kernel then removes the programs.
 //
 // The package is only for the agent: programs that log do not import it.
 package capture

@@ -6,8 +6,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// fields are the places of fields in the kernel's structures, in bytes. Each kernel has its own: it
-// describes them in its BTF.
+// fields has the offsets of fields in the kernel's structures, in bytes. The offsets differ from
+// kernel to kernel, so each kernel contains a description of them (BTF).
 type fields struct {
 	family, protocol, localPort, remotePort int16 // in struct sock
 	local4, remote4, local6, remote6        int16
@@ -59,8 +59,8 @@ func findFields(kernel *btf.Spec) (*fields, error) {
 	return f, nil
 }
 
-// offset returns the distance of a member from the beginning of a structure. A path leads through
-// structures in structures. Members without a name are looked through.
+// offset returns the distance of a member from the beginning of a structure. The path names the
+// member, and before it the members that contain it. A path leaves out members without a name.
 func offset(in btf.Type, path []string) (int16, error) {
 	if len(path) == 0 {
 		return 0, nil

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNotPossible is returned if this kernel, or what this process may do, does not allow a capture.
-// The text says what to do.
+// ErrNotPossible is returned if this kernel or the rights of this process do not allow a capture.
+// The error's text says what to do.
 var ErrNotPossible = errors.New("capture is not possible here")
 
 // kernel is the part of a capture that runs in the kernel.
@@ -115,7 +115,7 @@ func (k *kernel) attach() (err error) {
 	return nil
 }
 
-// detach makes the kernel run the programs no longer. What they handed over can still be read.
+// detach stops the programs in the kernel. What they handed over can still be read.
 func (k *kernel) detach() error {
 	var errs []error
 	for _, l := range k.hooks {
@@ -181,8 +181,8 @@ type description struct {
 	namespace             uint32
 }
 
-// drain calls back for everything that the programs have handed over, up to a limit, and reports
-// whether there may be more.
+// drain passes what the programs have handed over to the functions described and seen, at most
+// limit pieces. It reports whether there may be more.
 func (k *kernel) drain(limit int, described func(description), seen func(sighting)) (bool, error) {
 	// With a deadline in the past, the reader does not wait.
 	k.reader.SetDeadline(time.Unix(1, 0))

@@ -11,16 +11,17 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
-// again_ns is how long a description holds. Then it is repeated before the next message: a run
-// begins at any time, and its part of the log should have the descriptions that it needs.
+// If a message comes more than again_ns after the last description of its socket or thread, the
+// description is repeated before the message. A run may begin at any time, and its part of the log
+// should have the descriptions that it needs.
 const again_ns = 1e9
 
-// most is the number of sockets or threads that are known before all are described again, which
-// forgets those that are gone.
+// If more than most sockets or threads are known, the capture forgets those that are gone. For
+// that, all that are still in use are described again.
 const most = 1 << 16
 
-// sockets are the sockets that the kernel described, by their cookies: since the programs describe
-// all sockets again, and before.
+// sockets has the sockets that the kernel described, by their cookies. now has those that it
+// described since the last call of forget, and before has those from the time before that call.
 type sockets struct {
 	now, before map[uint64]*socket
 	number      uint32 // the newest number of a connection
@@ -34,7 +35,7 @@ type socket struct {
 // forget forgets the sockets that are gone. The kernel must then describe every socket again.
 func (all *sockets) forget() { all.now, all.before = map[uint64]*socket{}, all.now }
 
-// described remembers a socket. Its number is given when it is first used.
+// described remembers a socket. The socket gets its number with its first message.
 func (all *sockets) described(d description) {
 	c := blackbox.Connection{
 		Namespace: d.namespace, Cookie: d.cookie, Peer: d.peer,
@@ -72,8 +73,8 @@ func (all *sockets) find(cookie uint64) *socket {
 	return all.before[cookie]
 }
 
-// use returns the number of the socket that a message used, after its description. It reports
-// whether the socket is known.
+// use returns the number of the socket that a message used. If necessary, it first logs the
+// socket's description. ok is false if the socket is not known or cannot be described.
 func (all *sockets) use(s *sighting, put func([]blackbox.Event, error) bool, at uint64) (
 	number uint32, ok bool) {
 	known := all.find(s.cookie)
@@ -103,7 +104,8 @@ type known struct {
 	described_ns uint64
 }
 
-// use describes the thread that a message used, if its description does not hold any more.
+// use describes the thread of a message, unless it has described the thread shortly before and the
+// thread's name is still the same.
 func (all threads) use(s *sighting, put func([]blackbox.Event, error) bool, at uint64) {
 	t := all[s.thread]
 	if t == nil || t.process != s.process {
@@ -122,8 +124,8 @@ func (all threads) use(s *sighting, put func([]blackbox.Event, error) bool, at u
 	}
 }
 
-// programOf returns the name of a thread's program. If the program has ended, that is the name of
-// its thread.
+// programOf returns the name of a thread's process. If the process has ended, programOf returns the
+// name of the thread instead.
 func programOf(s *sighting) string {
 	b, err := plainfile.Read(fmt.Sprintf("/proc/%d/comm", s.process), 64)
 	if err != nil {

@@ -7,24 +7,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The programs that run in the kernel, one for each hook. They are written in the instructions of
-// eBPF: what is here is what the kernel runs, and no compiler is needed, neither when the agent is
-// built nor when it starts. The kernel checks each program before it accepts it.
+// These programs run in the kernel, one at each hook. A hook is a place in the kernel's code. The
+// programs are written in the instructions of eBPF, so no compiler is needed, neither when the
+// agent is built nor when it starts. The kernel checks each program before it accepts it.
 //
-// A call that sends passes two hooks. In begin, the kernel holds the socket's lock and has not yet
-// taken a byte of the message. In sent, the call is about to return. A call that receives passes
-// only the hook received, when it is about to return.
+// A call that sends over TCP passes two hooks. At hookBegin, the kernel has locked the socket and
+// has not yet taken a byte of the message. At hookSent, the call is about to return. All other
+// sending calls pass only hookSent. A receiving call passes only hookReceived, when it is about to
+// return.
 const (
 	hookBegin    = "tcp_sendmsg_locked" // (sk, msg, skb, size_goal); since Linux 6.16
 	hookSent     = "sock_send_length"   // (sk, result, flags); since Linux 6.3
 	hookReceived = "sock_recv_length"   // (sk, result, flags); since Linux 6.3
 )
 
-// The state of a socket, in the kernel. The kernel frees it with the socket.
+// These are offsets in the state that the programs keep for each socket, in the kernel. The kernel
+// frees the state with the socket.
 const (
 	stateDescribed = 0  // the round in which the description of the socket was handed over
 	stateReceived  = 8  // position after the last bytes that were received; 0: not known
-	stateSends     = 16 // calls that send at present: an entry for each thread id mod 4
+	stateSends     = 16 // sending calls that have not returned; a thread uses entry id mod 4
 	stateBytes     = stateSends + sends*sendBytes
 
 	sends     = 4
@@ -35,7 +37,8 @@ const (
 	sendPosition = 16 // position of the call's first byte
 )
 
-// A sighting is what the hooks sent and received hand over about a message.
+// These are offsets in a sighting, which is what the programs of hookSent and hookReceived hand
+// over about a message.
 const (
 	sightingCookie   = 0
 	sightingBegan    = 8
@@ -48,7 +51,8 @@ const (
 	sightingBytes    = 64
 )
 
-// A description is what they hand over about a socket, before its first message.
+// These are offsets in a description, which is what these programs hand over about a socket before
+// its first message.
 const (
 	descriptionCookie     = 0
 	descriptionLocal6     = 8
@@ -64,7 +68,7 @@ const (
 	descriptionBytes      = 72
 )
 
-// The maps that the programs use.
+// These are the maps that the programs use.
 const (
 	mapStates    = "states"
 	mapSightings = "sightings"
@@ -72,8 +76,8 @@ const (
 	mapRound     = "round" // in each round, every socket is described before its next message
 )
 
-// licence is what the programs tell the kernel, which shows its structures only to programs that
-// may also be used under the GPL. It holds for the programs in this file, and for no other code.
+// licence is the licence of the programs in this file, and of no other code. The kernel shows its
+// structures only to programs that may also be used under the GPL.
 const licence = "Dual MIT/GPL"
 
 // sockDone is the bit of a socket's flags that says that the peer has ended its stream.
@@ -91,7 +95,8 @@ type writer struct {
 
 func (w *writer) add(i ...asm.Instruction) { w.to = append(w.to, i...) }
 
-// state loads the state of the socket into R8. Without memory for it, the program goes on at full.
+// state loads the address of the socket's state into R8. If there is no memory for the state, the
+// program jumps to the label full.
 func (w *writer) state() {
 	w.add(
 		asm.LoadMapPtr(asm.R1, 0).WithReference(mapStates),
@@ -104,7 +109,7 @@ func (w *writer) state() {
 	)
 }
 
-// entry makes R1 the thread's entry in the socket's state. R0 is the thread.
+// entry loads the address of the thread's entry in the socket's state into R1. R0 has the thread.
 func (w *writer) entry() {
 	w.add(
 		asm.Mov.Reg(asm.R1, asm.R0),
@@ -126,8 +131,8 @@ func (w *writer) lose() {
 	)
 }
 
-// begin is the program of hookBegin. A call passes the hook once for each part of a large message;
-// only the first time counts.
+// begin is the program of hookBegin. A call passes the hook once for each part of a large message.
+// The program notes only the first time.
 func begin(f *fields) asm.Instructions {
 	w := &writer{f: f}
 	w.add(
@@ -148,7 +153,8 @@ func begin(f *fields) asm.Instructions {
 		asm.Mov.Reg(asm.R1, asm.R7).WithSymbol("first"),
 		asm.FnSkcToTcpSock.Call(),
 		asm.JEq.Imm(asm.R0, 0, "end"),
-		// Bytes in the stream: those that the peer has acknowledged, and those that it has not.
+		// R3 becomes the number of bytes that were sent before: those that the peer has
+		// acknowledged, and those that it has not.
 		asm.LoadMem(asm.R1, asm.R0, f.writeSeq, asm.Word),
 		asm.LoadMem(asm.R2, asm.R0, f.sndUna, asm.Word),
 		asm.LoadMem(asm.R3, asm.R0, f.bytesAcked, asm.DWord),
@@ -168,9 +174,9 @@ func begin(f *fields) asm.Instructions {
 	return w.to
 }
 
-// position turns the number of bytes in R3 and the sequence number in R1 into a position: the
-// sequence number without its wrapping around at 2^32. Both ends of a connection count the same
-// positions, whenever the capture began.
+// position replaces the number of bytes in R3 by a position: the sequence number in R1 as it would
+// be if it did not wrap around at 2^32. Both ends of a connection compute the same positions,
+// whenever the capture began.
 func (w *writer) position() {
 	w.add(
 		asm.Mov.Reg32(asm.R4, asm.R1),
@@ -179,7 +185,7 @@ func (w *writer) position() {
 	)
 }
 
-// On the stack of the programs of hookSent and hookReceived.
+// These are the places on the stack of the programs of hookSent and hookReceived.
 const (
 	stackThread   = -8
 	stackBegan    = -16
@@ -189,8 +195,9 @@ const (
 	stackRound    = -48
 )
 
-// open begins the program of hookSent or hookReceived: it passes over sockets of other families and
-// the agent's own, and describes the socket before its first message.
+// open is the first part of the programs of hookSent and hookReceived. It ends the program for a
+// socket that is neither IPv4, IPv6 nor UNIX, and for a call of the agent itself. Otherwise it
+// loads the socket's state.
 func (w *writer) open(own uint32) {
 	w.add(
 		asm.Mov.Reg(asm.R6, asm.R1),
@@ -208,7 +215,7 @@ func (w *writer) open(own uint32) {
 	w.state()
 }
 
-// describe hands over a description of the socket, if nobody did in this round.
+// describe hands over a description of the socket, unless that was done before in this round.
 func (w *writer) describe() {
 	f := w.f
 	w.add(
@@ -335,8 +342,8 @@ func sent(f *fields, own uint32) asm.Instructions {
 		asm.LoadMem(asm.R2, asm.R6, 8, asm.DWord),
 		asm.LoadMem(asm.R3, asm.RFP, stackBegan, asm.DWord),
 		asm.JEq.Imm(asm.R3, 0, "unseen"),
-		// The message has all bytes since the beginning of the call, unless another thread sent
-		// some too.
+		// The message consists of all bytes since the beginning of the call, unless another thread
+		// has sent some, too. In that case, the position is not sure.
 		asm.LoadMem(asm.R3, asm.RFP, stackPosition, asm.DWord),
 		asm.Add.Reg32(asm.R3, asm.R2),
 		asm.Mov.Imm(asm.R4, whatSent|whatStream),
@@ -346,7 +353,8 @@ func sent(f *fields, own uint32) asm.Instructions {
 		asm.StoreMem(asm.RFP, stackWhat, asm.R4, asm.DWord),
 		asm.Ja.Label("report"),
 
-		// The beginning of the call was not seen: the message ends about here.
+		// The beginning of the call was not seen. Assume that the message ends where the stream
+		// ends now.
 		asm.LoadMem(asm.R4, asm.R0, f.sndUna, asm.Word).WithSymbol("unseen"),
 		asm.LoadMem(asm.R3, asm.R0, f.bytesAcked, asm.DWord),
 		asm.Mov.Reg32(asm.R5, asm.R1),
@@ -373,7 +381,7 @@ func received(f *fields, own uint32) asm.Instructions {
 		asm.JSLE.Imm32(asm.R2, 0, "end"), // nothing was received
 		asm.LoadMem(asm.R2, asm.R1, 16, asm.DWord),
 		asm.And.Imm(asm.R2, unix.MSG_PEEK|unix.MSG_OOB|unix.MSG_ERRQUEUE),
-		asm.JNE.Imm(asm.R2, 0, "end"), // the stream's bytes stay where they are
+		asm.JNE.Imm(asm.R2, 0, "end"), // such a call takes no bytes out of the stream
 	)
 	w.open(own)
 	w.add(
@@ -392,16 +400,17 @@ func received(f *fields, own uint32) asm.Instructions {
 		asm.FnSkcToTcpSock.Call(),
 		asm.JEq.Imm(asm.R0, 0, "report"),
 		asm.LoadMem(asm.R1, asm.R0, f.copiedSeq, asm.Word),
-		// The end of the stream takes a place of its own, after its last byte. If it was taken too,
-		// the message ends one place before.
+		// The end of the stream has a sequence number of its own, after that of the last byte. If
+		// the call has also received the end, the message ends at the number before it.
 		asm.LoadMem(asm.R2, asm.R7, f.flags, asm.DWord),
 		asm.And.Imm(asm.R2, 1<<sockDone),
 		asm.JEq.Imm(asm.R2, 0, "open"),
 		asm.LoadMem(asm.R2, asm.R0, f.rcvNxt, asm.Word),
 		asm.JNE.Reg32(asm.R1, asm.R2, "open"),
 		asm.Sub.Imm32(asm.R1, 1),
-		// If the message ends as far after the last one as it is long, it begins there. Otherwise
-		// other threads may have received some bytes at the same time.
+		// If the distance from the end of the previous message to the end of this one is this
+		// message's length, it begins where the previous one ended. Otherwise other threads may
+		// have received some bytes at the same time.
 		asm.LoadMem(asm.R2, asm.R6, 8, asm.DWord).WithSymbol("open"),
 		asm.Mov.Reg32(asm.R2, asm.R2),
 		asm.Mov.Imm(asm.R9, whatReceived|whatStream|whatSure),
@@ -411,8 +420,9 @@ func received(f *fields, own uint32) asm.Instructions {
 		asm.JEq.Imm(asm.R4, 0, "first"),
 		asm.JEq.Reg32(asm.R3, asm.R1, "sure"),
 
-		// Bytes in the stream: those that arrived, without those that nobody has taken yet. If
-		// some arrive while we read, the numbers may not belong together.
+		// R3 becomes the number of bytes that were received up to here: those that arrived, without
+		// those that nobody has taken yet. If bytes arrive between these loads, the numbers may not
+		// fit together.
 		asm.LoadMem(asm.R3, asm.R0, f.bytesReceived, asm.DWord).WithSymbol("first"),
 		asm.LoadMem(asm.R4, asm.R0, f.rcvNxt, asm.Word),
 		asm.LoadMem(asm.R5, asm.R0, f.bytesReceived, asm.DWord),
@@ -420,7 +430,7 @@ func received(f *fields, own uint32) asm.Instructions {
 		asm.Mov.Imm(asm.R9, whatReceived|whatStream),
 		asm.Sub.Reg32(asm.R4, asm.R1).WithSymbol("settled"),
 		asm.Sub.Reg(asm.R3, asm.R4),
-		asm.Mov.Reg(asm.R5, asm.R3), // bytes until here
+		asm.Mov.Reg(asm.R5, asm.R3), // number of bytes up to the message's end
 	)
 	w.position()
 	w.add(
@@ -436,7 +446,7 @@ func received(f *fields, own uint32) asm.Instructions {
 	return w.to
 }
 
-// collection returns all programs and maps. Without early, the kernel lacks hookBegin.
+// collection returns all programs and maps. early is false if the kernel lacks hookBegin.
 func collection(f *fields, own uint32, buffer uint32, early bool) *ebpf.CollectionSpec {
 	number := &btf.Int{Name: "number", Size: 4, Encoding: btf.Signed}
 	word := &btf.Int{Name: "word", Size: 8}

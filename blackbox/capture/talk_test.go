@@ -17,8 +17,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 )
 
-// The tests' programs write down every call that sent or received something: the truth, against
-// which the captured messages are held.
+// The tests' programs write down every call that sent or received something. These calls are the
+// truth with which the captured messages are compared.
 
 const talkVariable = "CLOUDPROFILER_CAPTURE_TEST_TALK"
 
@@ -120,7 +120,7 @@ func (t *talker) receive(bytes int) bool {
 	return true
 }
 
-// size is the size of a message: small for most, so that there are many.
+// size draws the size of a message. Most are small, so that there are many.
 func (t *talker) size() int {
 	if t.random.IntN(16) == 0 {
 		return 4 + t.random.IntN(200_000)
@@ -128,7 +128,7 @@ func (t *talker) size() int {
 	return 4 + t.random.IntN(300)
 }
 
-// ask sends messages, and receives an answer to each if the connection is not one-way.
+// ask sends messages. If answers is true, it receives an answer to each.
 func (t *talker) ask(messages int, answers bool) {
 	for range messages {
 		size := t.size()
