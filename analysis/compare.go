@@ -259,8 +259,9 @@ func (c *comparer) holdPaper(h *Held, r tscratio.PaperRelation, bound *big.Rat, 
 	return c.hold(h, node, reading, into, at)
 }
 
-// hold compares an interval with the truth, if the truth is known. According to the method, the
-// counter of the node into is in the interval at while the counter of node shows reading.
+// hold compares a method's interval with the truth, if the truth is known. The method claims: when
+// the counter of the node named node showed reading, the counter of the node named into was in the
+// interval at.
 func (c *comparer) hold(h *Held, node string, reading uint64, into string,
 	at tscratio.Interval) *Held {
 	if c.in.options.Truth == nil {

@@ -10,7 +10,7 @@ import (
 // A share records how much of the server's time a node used with messages that the server did not
 // ask for. Without a limit, one node could keep the server from serving the other nodes.
 type share struct {
-	taken time.Duration // time used, as it was at the time in at; decreases as time passes
+	taken time.Duration // time that was used up at the moment at; decreases from then on
 	at    time.Time
 	over  bool // the node used too much
 }

@@ -130,8 +130,8 @@ func (b *best) take(from, to int, sent, received uint64) {
 type stamps struct{ sent, received uint64 }
 
 // pingPong passes a number back and forth between two pinned threads. It ends after the given
-// number of rounds, or when the time patience is over. It returns the two hand-overs that narrowest
-// chooses.
+// number of rounds, or when the time limit (patience) is over. It returns the two hand-overs that
+// narrowest chooses.
 func pingPong(a, b int, rounds int, patience time.Duration) (forth, back Handover, err error) {
 	// Both goroutines wait in loops, so they need two threads. In a container with a CPU quota, Go
 	// may use only one thread.

@@ -3,8 +3,8 @@ package overlay
 // hopWays is the number of neighbours that a node tries before it gives up a walk.
 const hopWays = 4
 
-// pass sends a walk one step further: to the node that first names, or to a random neighbour if
-// first is "".
+// pass sends a walk one step further: to the node with the name first or, if first is "", to a
+// random neighbour.
 func (n *Node) pass(w Walk, first Name) { n.passTo(w, first, "", hopWays) }
 
 func (n *Node) passTo(w Walk, to, avoid Name, ways int) {

@@ -91,7 +91,7 @@ func (n *Node) tickSeeks() {
 	}
 }
 
-// startSeek starts a walk: at the node that first names, or at a neighbour if first is "".
+// startSeek starts a walk at the node with the name first or, if first is "", at a neighbour.
 func (n *Node) startSeek(out, in bool, give, first Name) {
 	if give == "" && (!n.joined || n.restarted || n.few) {
 		first = n.beginAgain() // there may be nodes that no walk from the neighbours reaches

@@ -24,7 +24,7 @@ import "math/big"
 
 // chord is a straight line from a constraint to a later constraint of the other kind.
 type chord struct {
-	rise, run int64  // rise in cycles of into, run > 0 in cycles of from (evidence.go)
+	rise, run int64  // rise in cycles of the node into, run > 0 in those of from (evidence.go)
 	from, to  uint64 // the readings at its ends
 }
 

@@ -12,7 +12,7 @@ import (
 type evidence struct {
 	from, into    Node
 	declared      Assumptions
-	window_cycles uint64 // W in cycles of from
+	window_cycles uint64 // W in cycles of the node from
 
 	lower, upper []fact   // b ascending
 	trains       []extent // Lo ascending

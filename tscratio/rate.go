@@ -156,8 +156,8 @@ func (p path) rateOver(at Interval) (RateInterval, error) {
 	return all, nil
 }
 
-// scale converts a duration of d cycles of from's count into cycles of into. The duration begins
-// when from's counter shows y.
+// scale converts a duration of d cycles of the node from into cycles of the node into. The duration
+// begins when the counter of from shows y.
 func (r *rates) scale(y uint64, d Elapsed) (Elapsed, error) {
 	ends := func(d int64) (lo, hi int64, err error) {
 		length := uint64(d)

@@ -17,7 +17,7 @@ const (
 type View struct {
 	closure    *Closure
 	from, into Node
-	quantum    uint64 // quantum of from
+	quantum    uint64 // quantum of the node from
 	same       bool   // from and into are the same node
 	paths      []path
 	crossings  map[*Relation]*crossing

@@ -22,7 +22,7 @@ type passed struct {
 	event
 	rank   int
 	at     tscratio.Interval // the event, on the reference's counter
-	placed bool              // true if at is known
+	placed bool              // true if the field at is known
 }
 
 func (t *path) of(rank int) passed { return t.events[bits.OnesCount64(t.mask&(1<<rank-1))] }

@@ -50,7 +50,7 @@ type painter struct {
 	rates map[int]Rate   // by point: the rate of its events
 	rank  map[int]int    // by point: the point's bit in a mask
 	ranks []point
-	lossy uint64 // mask of the points in some
+	lossy uint64 // mask of the points that tuples may pass unseen
 	again int    // number of ids that came more than once at a point
 }
 
