@@ -93,8 +93,8 @@ func (c *clocks) between(v *tscratio.View, from, into string) (of tscratio.Inter
 }
 
 // chooseReference takes the node that the options name, or else the node that the run names. If
-// neither names one, it takes the node that is related to the most others, and of several such
-// nodes the one with the smallest median bound to the others. In a fleet of more than maxClosed
+// neither names one, it takes the node that is related to the most others. Of several such nodes,
+// it takes the one with the smallest median bound to the others. In a fleet of more than maxClosed
 // nodes, only those nodes are considered that the node itself was measured with.
 func (in *input) chooseReference() error {
 	wanted := cmp.Or(in.options.Reference, in.run.Run.Reference)

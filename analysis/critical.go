@@ -105,8 +105,8 @@ func (t *timer) latest(events []passage) (may uint64, surely bool) {
 	return may, may&(may-1) == 0
 }
 
-// judged says for each span of a tuple's plan whether the span is on the critical path, and whether
-// the tuple waited at the end of the span for another branch.
+// judged says two things about each span of a tuple's plan: whether it is on the critical path, and
+// whether the tuple waited at its end for another branch.
 type judged struct {
 	critical []Critical
 	waited   []bool

@@ -17,9 +17,9 @@ import (
 const (
 	maxPoints  = 64
 	maxSources = 1<<16 - 1
-	// maxClosed is the largest number of nodes for which all pairs are compared. If the average
-	// node was measured with more others than that, third nodes are not considered, because the
-	// number of paths over them grows with the cube of the nodes.
+	// maxClosed is the largest number of nodes for which all pairs are compared. Third nodes are
+	// not used if a node was measured, on average, with more than maxClosed others: the number of
+	// paths over third nodes grows with the cube of the number of nodes.
 	maxClosed = 32
 )
 

@@ -14,8 +14,8 @@ import (
 // Options say what to ask of a run. The zero value asks for everything.
 type Options struct {
 	// Reference is the node in whose cycles the answer is given. If Reference is empty, the run's
-	// own choice is used. If the run has no choice either, the node that is related to the most
-	// others is used, and of several such nodes the one with the smallest median bound to the
+	// own choice is used. If the run has no choice either, it is the node that is related to the
+	// most others. Of several such nodes, it is the one with the smallest median bound to the
 	// others.
 	Reference string
 

@@ -259,7 +259,7 @@ func (o *oracle) merges(byID map[uint64][]oracleEvent) map[string]bool {
 }
 
 // straying returns, by point, events of later tuples of an id that may belong to the first tuple.
-// At such a point, the first tuple has no event, and the later tuple's event may have happened
+// At such a point, the first tuple has no event. A later tuple has one, which may have happened
 // before all events of the first tuple at the points that follow.
 func (o *oracle) straying(at []map[string][]oracleEvent,
 	merges map[string]bool) map[string]oracleEvent {

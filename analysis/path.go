@@ -52,11 +52,12 @@ type RankedSpan struct {
 	// lack tuples, the interval of a share includes the time that the logs do not show.
 	Share *Share `json:"share,omitempty"`
 	// Surely is true if the span's true share, or its true median, is surely above those of all
-	// spans after it in Path.Spans. This is sure if six things hold: the intervals do not overlap,
-	// none of them is an estimate, every duration of the path could be computed and none ends
-	// before it begins, the logs have every tuple at every point of the path, and it is known that
-	// tuples take this span. If medians give the order, no duration of the path may be withheld
-	// either.
+	// spans after it in Path.Spans. This is sure if all of these are true:
+	//   - the intervals do not overlap, and none of them is an estimate;
+	//   - every duration of the path could be computed, and none ends before it begins;
+	//   - the logs have every tuple at every point of the path;
+	//   - it is known that tuples take this span;
+	//   - if medians give the order, no duration of the path is withheld.
 	Surely bool `json:"surely"`
 }
 

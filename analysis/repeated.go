@@ -144,8 +144,8 @@ func (w *gatherer) doubtsOf(tuple int, first uint8, plan *plan,
 }
 
 // straying returns the ranks at which a later tuple with the same id may have taken an event of
-// this tuple. At such a rank, this tuple has no event, although it went on to later points, and the
-// later tuple's event may be older than this tuple's events at those later points: the bounds do
+// this tuple. At such a rank, this tuple has no event, although it went on to later points. The
+// later tuple has one, which may be older than this tuple's events at those points: the bounds do
 // not show the opposite. straying puts the later tuple's event into w.passed.
 func (w *gatherer) straying(tuple int, place func(tuple int, rank uint8) *placed) (found uint64) {
 	b, all := &w.beginnings[tuple], w.beginnings[tuple+1:]

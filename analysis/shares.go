@@ -5,10 +5,10 @@ import (
 	"math/bits"
 )
 
-// noShares says why the shares of a path's spans are withheld. If shares can be computed, why is
-// empty. Then the shares are true of all tuples with a whole path or, if sample is not empty, of
-// all tuples with a whole path that the rule sample chose. mask has the ranks of the path's points.
-// total sums up the tuples with a whole path.
+// noShares says why the shares of a path's spans are withheld. If they can be computed, why is
+// empty, and they describe all tuples with a whole path. But if sample is not empty, they describe
+// only those that the rule sample chose. mask has the ranks of the path's points. total sums up the
+// tuples with a whole path.
 //
 // The logs of points between the first and the last may lack tuples. The intervals of the shares
 // then include the time that the logs do not show (graph.allow).

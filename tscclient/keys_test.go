@@ -71,8 +71,8 @@ func TestAServerSaysWhichKeysAreTaken(t *testing.T) {
 }
 
 // A node gives probe keys to the commands whose own keys are in its list. If a command's own key is
-// taken off the list, all probe keys that any command has received become invalid, because the
-// command may also have the probe keys of others.
+// taken off the list, the probe keys of all commands become invalid: that command may have the
+// probe keys of others, too.
 func TestKeysOfCommandsEndWithACommandersKey(t *testing.T) {
 	a := startNode(t, "a", nil)
 	b := startNode(t, "b", func(c *Config) {
