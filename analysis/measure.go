@@ -7,9 +7,9 @@ import (
 )
 
 // measureAll adds tuples to a span, given the readings at both ends. on says that the span is
-// surely on the critical path of each tuple. measureAll calls idOf with the index of a tuple that a
-// finding names or that may be among the slowest. Unless pathOf is nil, it calls pathOf with the
-// index of a tuple that may be among the slowest.
+// surely on the critical path of each tuple. If a finding names a tuple, or if the tuple may be
+// among the slowest, measureAll calls idOf with the tuple's index. In the second case, it also
+// calls pathOf, unless that is nil.
 func (w *gatherer) measureAll(l *span, p *spanPart, xs, ys []uint64, on bool,
 	idOf func(int) uint64, pathOf func(int) []passage) {
 	if w.elapsed == nil {

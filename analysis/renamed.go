@@ -32,17 +32,18 @@ type renamed struct {
 	operator  int32 // the operator that renamed it last
 }
 
-// handed describes an operator that renames tuples. from has the points at which tuples have the id
-// with which they enter it, and made has those at which they have the id that it gives them.
+// handed describes an operator that renames tuples: a tuple enters it under one id, and goes on
+// under another. from has the points at which tuples have the first id, and made those at which
+// they have the second.
 type handed struct {
 	actor      string
 	from, made uint64 // masks
 }
 
-// rename changes the ids of events and links from those that operators gave to tuples to those that
-// the tuples began with. It changes nothing if logs lack anything: then an operator may have made
-// more tuples than the links show. If the filter chooses tuples by ids, rename leaves out all other
-// tuples.
+// rename changes the ids of events and links. It replaces an id that an operator gave to a tuple by
+// the id that the tuple began with. It changes nothing if logs lack anything: then an operator may
+// have made more tuples than the links show. If the filter chooses tuples by ids, rename leaves out
+// all other tuples.
 func (in *input) rename(ctx context.Context, s *scratch, all *scattered, axes []axis) error {
 	r := &renamer{in: in, scratch: s, all: all}
 	began := newStore[renamed](s, all.events.bits, 256)

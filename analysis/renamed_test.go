@@ -23,8 +23,9 @@ func (n *jobsTried) renaming(t *testing.T, j *simrun.Job, dir *runs.Directory) [
 	return joined
 }
 
-// setAside notes that no path leads over the points at which operators end their work on tuples
-// that they sent on under other ids. If all edges are declared, nothing is set aside.
+// An operator may send a tuple on under another id before it ends its work on the tuple. setAside
+// notes that no path leads over the points where such work ends. If all edges are declared, nothing
+// is set aside.
 func (w *truth) setAside(operators []string) {
 	w.asides = map[string]bool{}
 	for _, name := range operators {

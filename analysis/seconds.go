@@ -73,7 +73,7 @@ func (r Reference) ns(i Interval) (lo, hi float64) {
 // the reference's frequency. It is for millions of values, and contains what Seconds computes.
 type Nanoseconds struct{ lo_mhz, hi_mhz uint64 } // 0: the frequency is not known
 
-// Nanoseconds returns the conversion by the reference's frequency.
+// Nanoseconds returns the conversion of the reference's cycles to ns.
 func (r Reference) Nanoseconds() Nanoseconds {
 	lo, hi := r.millihertz(false), r.millihertz(true)
 	if !lo.IsUint64() || !hi.IsUint64() {

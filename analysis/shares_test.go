@@ -128,8 +128,8 @@ func (w *oracleAnswer) truePath(t *testing.T, a *Answer, p *Path, told *tried) {
 	}
 }
 
-// Shares are withheld if the events that logs lack may change which tuples have a whole path, or
-// which of several events is a tuple's.
+// Shares are withheld if the logs lack events that may decide which tuples have a whole path, or
+// which of several events belongs to a tuple.
 func TestSharesWithheld(t *testing.T) {
 	// Every tuple goes from a to z. The log of one point may lack the events of the first 50
 	// tuples. The log of x has only one event, that of a tuple that was seen nowhere else.

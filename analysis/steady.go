@@ -68,14 +68,14 @@ func grouped(bins []flow) (groups []flow) {
 	return groups
 }
 
-// steady reports whether in each stretch of neighbouring groups the share of tuples that end is
-// about that of all.
+// steady reports whether the share of tuples that end is about the same everywhere: in each stretch
+// of neighbouring groups as in all groups together.
 //
 // If each tuple ends with the same probability, and the total is known, the number that ends in a
-// stretch is hypergeometric. Let p be the share of all. By Hoeffding (1963, theorem 1 and section
-// 6), the probability that the stretch's share is x, or farther from p on the same side, is at most
-// exp(-n·d(x, p)). Here n is the number of tuples, and d is the divergence. falseAlarm is divided
-// among both sides of all stretches.
+// stretch is hypergeometric. Let p be the share in all groups. By Hoeffding (1963, theorem 1 and
+// section 6), the probability that the stretch's share is x, or farther from p on the same side, is
+// at most exp(-n·d(x, p)). Here n is the number of tuples, and d is the divergence. falseAlarm is
+// divided among both sides of all stretches.
 func steady(groups []flow, all flow) bool {
 	p := all.share()
 	stretches := len(groups) * (len(groups) + 1) / 2

@@ -56,7 +56,7 @@ type job struct {
 	Key     string
 	Public  string // client: the server's public key; server: the directory of clients' keys
 	State   string // the server's state directory
-	Graph   bool   // server: the fleet counts as large
+	Graph   bool   // server: takes the fleet for a large one
 
 	Node   tscratio.Node
 	Listen netip.AddrPort

@@ -277,8 +277,8 @@ func (c *core) buryTheDead() {
 }
 
 // wasBusy tells the core that it handled no message for a time d. Messages that arrived in that
-// time are still queued, so the core counts that time neither as silence of nodes nor as delay of
-// answers.
+// time are still queued. So the core does not take that time for silence of nodes, nor for a delay
+// of answers.
 func (c *core) wasBusy(d time.Duration) {
 	if d < c.config.Heartbeat {
 		return

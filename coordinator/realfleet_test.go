@@ -32,7 +32,7 @@ type realFleet struct {
 	star    *netns.Star
 	dir     string
 	asker   *asker
-	graph   bool // the fleet counts as large
+	graph   bool // the server takes the fleet for a large one
 	server  *exec.Cmd
 	clients []*realClient
 }

@@ -153,8 +153,8 @@ func quantumOf(values []uint64) (Quantum, error) {
 	}
 	// If a block disagrees, there are two explanations. A live migration changed one difference, in
 	// one block, by any amount. Or the steps are uneven by so little that most blocks do not show
-	// it. The latter is likely if several blocks disagree, or if a difference that does not fit is
-	// about as short as the others.
+	// it. The second explanation is likely if several blocks disagree, or if a difference that does
+	// not fit is about as short as the others.
 	if q.Step_cycles == 1 || q.Dissenting > 1 || hasShortStray(distinct, q.Step_cycles) {
 		step, sure, ok := scaledStep(distinct, q.Step_cycles >= smallestScaled)
 		if ok && step+1 > q.Step_cycles {

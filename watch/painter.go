@@ -188,9 +188,9 @@ func (n *node) lacks(now time.Time, window time.Duration) bool {
 }
 
 // samplesOf returns the first and the last of the Samples from which a node's rate in the window is
-// computed: the newest Samples, back to the one with which they cover the window. The counts of
-// some Samples begin at an unknown moment (received.begins). Neither such a Sample nor an older one
-// is used. If the newest Sample is such a one, there are none, and first is last+1.
+// computed: the newest Samples, back to the one with which they cover the window. If the counts of
+// a Sample begin at an unknown moment (received.begins), this Sample is not used, and no older one.
+// If that leaves none, first is last+1.
 func (p *painter) samplesOf(n *node) (first, last int) {
 	last = len(n.samples) - 1
 	newest, window := n.samples[last].until, cycles(p.v.window, n.Nominal_hz)

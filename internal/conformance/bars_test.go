@@ -10,8 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// TestBarCLogCall measures what a log call in C costs beyond the reading of the counter in it, into
-// rings for one writer and for many. One thread logs, and there is no drainer.
+// TestBarCLogCall measures the cost of a log call in C, less the cost of reading the counter. One
+// thread logs, into rings for one writer and into rings for many. There is no drainer.
 func TestBarCLogCall(t *testing.T) {
 	repetitions := 7
 	if proof.Begin(t) == proof.Full {
