@@ -6,10 +6,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// measureAll adds tuples to a span, given the readings at both ends. on says that the span is
-// surely on the critical path of each tuple. If a finding names a tuple, or if the tuple may be
-// among the slowest, measureAll calls idOf with the tuple's index. In the second case, it also
-// calls pathOf, unless that is nil.
+// measureAll adds tuples to a span, given the readings at both ends. The argument on says that the
+// span is surely on the critical path of each tuple. If a finding names a tuple, or if the tuple
+// may be among the slowest, measureAll calls idOf with the tuple's index. In the second case, it
+// also calls pathOf, unless that is nil.
 func (w *gatherer) measureAll(l *span, p *spanPart, xs, ys []uint64, on bool,
 	idOf func(int) uint64, pathOf func(int) []passage) {
 	if w.elapsed == nil {

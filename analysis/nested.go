@@ -230,10 +230,10 @@ func (f *forks) linked(x, y *actor) bool {
 		})
 }
 
-// declaredKind says whether declared edges make a nesting a call or branches. all has the actors
-// that are nested in the same outer actor. An edge between the outer actor and an inner one makes a
-// call. An edge from another actor to an inner one makes branches. So does an edge from an inner
-// actor to a point after the outer one.
+// declaredKind says whether declared edges make a nesting a call or branches. The argument all has
+// the actors that are nested in the same outer actor. An edge between the outer actor and an inner
+// one makes a call. An edge from another actor to an inner one makes branches. So does an edge from
+// an inner actor to a point after the outer one.
 func (f *forks) declaredKind(n *nesting, all []*actor) (kind nestingKind) {
 	const inside, outside, outer = 1, 2, 3
 	side := func(p int) int {

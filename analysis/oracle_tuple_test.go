@@ -45,8 +45,8 @@ func (o *oracle) direct(passed []string, q string) (all []string) {
 	return all
 }
 
-// latest reports for each event whether it may be the latest of all. one is true if exactly one
-// event may be.
+// latest reports for each event whether it may be the latest of all. The result one is true if
+// exactly one event may be.
 func (o *oracle) latest(all []oracleEvent) (may []bool, one bool) {
 	n := 0
 	for _, a := range all {

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// slowest returns the slowest tuples that were made of others, if made is true, and otherwise the
-// slowest of all other tuples. Slow tuples are kept by the point where they begin. They were made
-// of others if all tuples at that point were.
+// If made is true, slowest returns the slowest tuples that were made of others. Otherwise, it
+// returns the slowest of all other tuples. Slow tuples are kept by the point where they begin. They
+// were made of others if all tuples at that point were.
 func (a *assembler) slowest(made bool) []slow {
 	var all slowest
 	for r := range a.found.slowest {

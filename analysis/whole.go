@@ -27,7 +27,8 @@ func (w *gatherer) part(l *span, from, to int32) *spanPart {
 	return part
 }
 
-// measure adds a tuple to a span. on says that the span is surely on the tuple's critical path.
+// measure adds a tuple to a span. The argument on says that the span is surely on the tuple's
+// critical path.
 func (w *gatherer) measure(l *span, part *spanPart, id uint64, from, to *passage, on bool) {
 	if w.single {
 		w.alone(l, part, id, from, to, on, false)

@@ -177,8 +177,8 @@ func (c *core) admit(in control.Incoming, r *control.Register) (control.Code, er
 	return 0, nil
 }
 
-// newNode returns a node that registers. old is the node that registered earlier under the same
-// name, or nil. newNode keeps what is still true of old.
+// newNode returns a node that registers. The argument old is the node that registered earlier under
+// the same name, or nil. newNode keeps what is still true of old.
 func (c *core) newNode(in control.Incoming, r *control.Register, old *node) *node {
 	n := &node{
 		registered: *r, key: in.Key.Public, peer: in.Peer, joined: c.now(), heard: c.now(),

@@ -134,8 +134,8 @@ func agreedRate(ps []path, needed int, at Interval) (RateInterval, error) {
 	return rate, nil
 }
 
-// rateOver multiplies the rates of a path's relations. at is the interval of the first node's
-// readings for which the rates are asked. Each relation translates the interval for the next
+// rateOver multiplies the rates of a path's relations. The argument at is the interval of the first
+// node's readings for which the rates are asked. Each relation translates the interval for the next
 // relation.
 func (p path) rateOver(at Interval) (RateInterval, error) {
 	all := RateInterval{1 << rateBits, 1 << rateBits}

@@ -17,8 +17,8 @@ import (
 // are offered. A file or server that cannot be read adds no names, and causes no error, because a
 // shell does not show errors.
 
-// CompleteRuns offers the runs of this machine for a command's first arguments. most is the
-// greatest number of such arguments. If no run matches, the shell offers files.
+// CompleteRuns offers the runs of this machine for a command's first arguments. The argument most
+// is the greatest number of these. If no run matches, the shell offers files.
 func CompleteRuns(most int) cobra.CompletionFunc {
 	return completeRuns(most, func(string) []string { return LocalRuns() })
 }
