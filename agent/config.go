@@ -60,8 +60,8 @@ type Config struct {
 	// Facts, OpenRun and Register.Capabilities. nil: the agent has no server.
 	Server *tscclient.LinkConfig
 
-	// Facts is what the node says about itself in the graph of a large fleet, beside its channels:
-	// see tscclient.LinkConfig.
+	// Facts is what the node says about itself in the graph of a large fleet, in addition to its
+	// channels: see tscclient.LinkConfig.
 	Facts []string
 
 	// Notify is called once for each failure or change. Several goroutines call it. nil: the agent

@@ -44,7 +44,7 @@ func measureCrowd() float64 {
 type turn struct {
 	ratio float64 // time of a call, relative to the base
 	ns    float64 // time of a call
-	crowd float64 // time of one round of additions beside the call, in units of the base
+	crowd float64 // time of one round of additions in the same turn, in units of the base
 }
 
 // quietest returns how long additions take in the quietest turns. In a twentieth of the turns they

@@ -16,5 +16,6 @@
 // answers.go). The page is page.html, which make web builds from web/.
 //
 // The package does not analyse: package analysis computes each row. This package only counts rows,
-// and rounds the percentiles of the counts outward. Beside the run, it needs only the index file.
+// and rounds the percentiles of the counts outward. In addition to the run, it needs only the index
+// file.
 package explore

@@ -30,7 +30,7 @@ type countPlace struct {
 
 const sharedPlace = 1
 
-// goroutine returns the address of this goroutine.
+// goroutine returns the address at which the runtime keeps this goroutine.
 func goroutine() uintptr
 
 // countMany counts the first event at a place of the table, which has no cells yet. The assembly

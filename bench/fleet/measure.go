@@ -54,8 +54,9 @@ type pairs map[[2]int]*tscratio.Pair
 // exchanges is the number of exchanges of a train, as in an open run.
 const exchanges = 5
 
-// trainPackets and trainBytes are what a train costs. Beside its exchanges, it has one to warm up
-// and one to close it. A packet has 92 bytes, or 296 in the last exchange, and 28 of headers.
+// trainPackets and trainBytes are what a train costs. In addition to its exchanges, it has one to
+// warm up and one to close it. A packet has 92 bytes, or 296 in the last exchange, and 28 of
+// headers.
 const (
 	trainPackets = 2 * (exchanges + 2)
 	trainBytes   = 2 * ((exchanges+1)*(92+28) + 296 + 28)

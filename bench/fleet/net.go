@@ -70,7 +70,7 @@ type node struct {
 	turn       int
 }
 
-// Send is the network between members of the graph. It implements overlay.Transport.
+// Send sends a message over the simulated network. It implements overlay.Transport.
 func (n *node) Send(to overlay.Name, m overlay.Message) {
 	w := n.w
 	w.messages++

@@ -35,7 +35,7 @@ type Options struct {
 	PerSecond int
 	Exchanges int // exchanges of the paper's method: each way before the job, and again after it
 
-	// LoadBytes is the number of bytes that one node sends another each second, beside the job.
+	// LoadBytes is the number of bytes that one node sends another each second while the job runs.
 	LoadBytes int
 
 	// Loopback puts all processes on the loopback interface. Without it, each node has a network
@@ -50,7 +50,7 @@ type Options struct {
 	Keep string
 
 	// Scratch is the directory for logs and the run during the demonstration. If it is empty, they
-	// are beside the rings, in shared memory.
+	// are in the directory of the rings, in shared memory.
 	Scratch string
 
 	// Program is the name and version of this program, for the page.
