@@ -1,9 +1,9 @@
--- The rows of durations, joined again from events. edges says which points follow each other on the
--- path of a tuple, and origins where tuples began that were made of others. Each interval contains
--- the one in durations, and is usually wider, because each event is translated to the reference node
--- on its own.
+-- Finds the rows of the table durations again, by joining events. The table edges says which points
+-- follow each other on the path of a tuple. The table origins says where tuples that were made of
+-- others begin. Each interval contains the one in durations, and is usually wider, because each
+-- event is translated to the reference node's counter separately.
 --
--- The same text runs in every engine, after the file that opens the tables there.
+-- The same text runs in every engine, after the file that opens the tables in that engine.
 WITH begun AS (
     SELECT e.from_point AS from_point, e.to_point AS to_point, e.kind AS kind,
         a.way AS from_way, a.way AS way, a.node AS node, a.lo_cycles AS lo_cycles,

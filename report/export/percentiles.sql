@@ -1,12 +1,13 @@
--- Percentiles of durations, as cprof analyze gives them: [that of the los, that of the his]. If
--- there are more than 65536 durations, they are rounded outward, to edges of buckets: each value
--- below 4096 is a bucket, and above, each power of two has 2048 buckets. The buckets of negative
--- values v are those of -v - 1, mirrored.
+-- Percentiles of durations, as cprof analyze gives them. Each is an interval: from the percentile
+-- of the low ends to that of the high ends. If there are more than 65536 durations, the ends are
+-- rounded outward to the edges of buckets. Each value below 4096 has a bucket of its own; above,
+-- there are 2048 buckets from one power of two to the next. A negative value v is in the mirror
+-- image of the bucket of -v - 1.
 --
--- If kept in the table about is not all, these are percentiles of the tuples in the logs, not of all
--- tuples.
+-- If the key "kept" in the table about has another value than "all", these are percentiles of the
+-- tuples in the logs, not of all tuples.
 --
--- The same text runs in every engine, after the file that opens the tables there.
+-- The same text runs in every engine, after the file that opens the tables in that engine.
 WITH percents AS (
     SELECT 1000 AS milli UNION ALL SELECT 5000 UNION ALL SELECT 10000 UNION ALL SELECT 25000
     UNION ALL SELECT 50000 UNION ALL SELECT 75000 UNION ALL SELECT 90000 UNION ALL SELECT 95000
@@ -17,8 +18,8 @@ sizes AS (
         min(lo_cycles) AS least, max(hi_cycles) AS largest
     FROM durations GROUP BY from_point, to_point, kind
 ),
--- Both ends of each duration. outward says that rounding takes an end away from 0, and u is its
--- distance from there.
+-- Both ends of each duration. outward says whether rounding moves the end away from 0, and u is the
+-- distance of the end from 0.
 ends AS (
     SELECT from_point, to_point, kind, 'lo' AS which, lo_cycles AS v, lo_ns AS ns,
         lo_cycles < 0 AS outward

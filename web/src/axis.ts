@@ -11,8 +11,8 @@ export interface Scale {
 }
 
 /**
- * logTicks are at most `count` round values of a logarithmic axis. If there are fewer than two such
- * values, logTicks are the outermost two of a denser choice.
+ * logTicks returns at most `count` round values of a logarithmic axis. If there are fewer than two
+ * such values, it returns the outermost two of a denser choice.
  */
 export function logTicks(lo: number, hi: number, count: number): number[] {
   const first = Math.floor(Math.log10(lo)), last = Math.ceil(Math.log10(hi));
@@ -75,7 +75,7 @@ export function countScale(most: number, range: [number, number], count: number)
 export interface Label { middle: number; width: number }
 
 /**
- * besides are the middles of an axis' labels in order, moved so that they fit between 0 and
+ * besides returns the middles of an axis' labels in order, moved so that they fit between 0 and
  * across. The middle of a label is null if the label before leaves no room for it.
  */
 export function besides(labels: Label[], across: number, gap = 7): (number | null)[] {
@@ -124,7 +124,7 @@ export function yAxis(
   );
 }
 
-/** hatch is the pattern that marks estimates. */
+/** hatch returns the pattern that marks estimates. */
 export function hatch(): SVGElement {
   return svg("defs", {},
     svg("pattern", {

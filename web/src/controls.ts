@@ -3,7 +3,7 @@
 import { html } from "./dom.ts";
 import type { Unit } from "./number.ts";
 
-/** choice is a row of options. Each has a value, a text, and whether it is the chosen one. */
+/** choice returns a row of options. Each has a value, a text, and whether it is the chosen one. */
 export function choice(
   name: string,
   options: [string, string, boolean][],

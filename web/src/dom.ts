@@ -30,7 +30,7 @@ export function svg(tag: string, attributes: Attributes = {}, ...children: Child
   );
 }
 
-/** picture is an SVG in CSS pixels, so text in it has the page's sizes. */
+/** picture returns an SVG in CSS pixels, so text in it has the page's sizes. */
 export function picture(
   width: number,
   height: number,
@@ -44,7 +44,7 @@ export function picture(
   );
 }
 
-/** replace replaces the content of an element. What had the focus gets it again, by data-key. */
+/** replace replaces the content of an element. The focus goes to what has the same data-key. */
 export function replace(element: Element, ...children: Child[]): void {
   const key = element.contains(document.activeElement)
     ? document.activeElement?.getAttribute("data-key")
@@ -59,7 +59,7 @@ export function replace(element: Element, ...children: Child[]): void {
 
 let ruler: CanvasRenderingContext2D | null | undefined, family = "";
 
-/** textWidth is the width of a text in the page's font. */
+/** textWidth returns the width of a text in the page's font. */
 export function textWidth(text: string, size = 12, weight = 400): number {
   if (ruler === undefined) {
     ruler = document.createElement("canvas").getContext("2d");

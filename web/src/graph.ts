@@ -87,7 +87,7 @@ export function graph(state: State): HTMLElement {
       ? [boxWidth / 2 + 2 + along * (width - boxWidth - 4), slot * rows]
       : [slot * (width - beside) - over / 2, tops[p.layer]! + boxHeight / 2];
   };
-  /** pathBack is the path of an arrow that leads back, and the middle of the path. */
+  /** pathBack returns the path of an arrow that leads back, and the middle of the path. */
   const pathBack = (e: { from: string; to: string }): [string, [number, number]] => {
     const [x1, y1] = centre(e.from), [x2, y2] = centre(e.to);
     const apart = e.from === e.to ? 14 : 0;
@@ -105,7 +105,7 @@ export function graph(state: State): HTMLElement {
     ];
   };
 
-  /** pathForward is the path of any other arrow, past the boxes on its way, and the middle. */
+  /** pathForward returns the path of any other arrow, past the boxes on its way, and the middle. */
   const pathForward = (from: Point, to: Point, way: Place[]): [string, Point] => {
     const half = (across ? boxWidth : boxHeight) / 2;
     const past = way.map((p) => {

@@ -1,5 +1,5 @@
-// The latency of a span over time: how many durations lie in each band, and the percentiles,
-// painted over the bands.
+// The latency of a span over time, as a heat map: the colour of a band of latency shows how many
+// durations lie in it. The percentiles are painted over the bands.
 
 import { valueScale, yAxis } from "./axis.ts";
 import { html } from "./dom.ts";
@@ -13,7 +13,7 @@ export const shownPercentiles = [
   [50, "p50", "s0"], [99, "p99", "s3"], [100, "max", "s4"],
 ] as const;
 
-/** range is the interval of the logarithmic axis: it covers the parts of bands above 0. */
+/** range returns the ends of the logarithmic axis, which covers the parts of bands above 0. */
 function range(bands: Band[]): [number, number] {
   const above = bands.filter((b) => b.hi_cycles > 0);
   const lo = Math.max(1, above[0]?.lo_cycles ?? 1);
@@ -28,13 +28,13 @@ export function heat(view: View, run: Run, data: Latencies, width: number): HTML
   const y = valueScale(format.draw(lo), format.draw(hi), [height - 26, 12], true, 6);
   const py = (cycles: number) => y(format.draw(Math.max(cycles, lo)));
   const bands = new Map(data.bands.map((b) => [b.band, b]));
-  /** last is the end of a bucket, or the start of the next bucket if the gap is small. */
+  /** last returns the end of a bucket, or the start of the next bucket if the gap is small. */
   const last = (i: number) => {
     const b = data.buckets[i]!, next = data.buckets[i + 1];
     return next && next.from_cycles - b.to_cycles < (b.to_cycles - b.from_cycles) * 0.5
       ? next.from_cycles : b.to_cycles;
   };
-  /** column is where a bucket is drawn: wide enough to see, without covering the next bucket. */
+  /** column says where a bucket is drawn: wide enough to see, without covering the next bucket. */
   const column = (i: number, x: (cycles: number) => number): [number, number] => {
     const x0 = x(data.buckets[i]!.from_cycles), next = data.buckets[i + 1];
     const most = next ? x(next.from_cycles) - x0 : Infinity;
@@ -124,7 +124,7 @@ export function heat(view: View, run: Run, data: Latencies, width: number): HTML
   });
 }
 
-/** suspectParts are the parts with estimates, in pixels. Parts near each other are joined. */
+/** suspectParts returns the parts with estimates, in pixels. Parts near each other are joined. */
 function suspectParts(buckets: Latency[], x: (cycles: number) => number): [number, number][] {
   const parts: [number, number][] = [];
   for (const b of buckets) {

@@ -15,15 +15,15 @@ const tall = 34, top = 8;
 
 export function laneName(l: Lane): string { return `${l.instance} on ${l.node}`; }
 
-/** ends are the points of a lane at which tuples ended although they could have gone on. */
+/** ends returns the points of a lane at which tuples ended although they could have gone on. */
 function ends(run: Run, lane: number): Point[] {
   return run.meta.channels
     .flatMap((c) => (c.lane === lane && c.ended > 0 ? [run.meta.points[c.point]!] : []));
 }
 
 /**
- * perhapsEnded names further tuples that may have ended at the points of some lanes. It is known
- * only for each point, in all its lanes together. Empty: there are none.
+ * perhapsEnded says how many further tuples may have ended at the points of some lanes. This is
+ * known only for each point, in all its lanes together. Empty: there are none.
  */
 export function perhapsEnded(run: Run, lanes: number[]): string {
   const points = new Set(run.meta.channels.flatMap((c) =>
@@ -35,15 +35,15 @@ export function perhapsEnded(run: Run, lanes: number[]): string {
       said.join(", ")}. Others have the same ids, so it is not known which of them ended.`;
 }
 
-/** someLost is false for filtered tuples: a filter drops tuples on purpose. */
+/** someLost says whether tuples that ended in a lane are lost. Filtered ones are not. */
 function someLost(run: Run, lane: number): boolean {
   return ends(run, lane).some((p) => p.lost > 0);
 }
 
 /**
- * fate is what became of the tuples that end in a lane. How many tuples had which fate is known
- * only for each point, in all lanes together. So if the tuples of a point have several fates, fate
- * names all of them.
+ * fate returns what became of the tuples that end in a lane. How many tuples had which fate is
+ * known only for each point, in all lanes together. So if the tuples of a point have several fates,
+ * fate names all of them.
  */
 export function fate(run: Run, lane: number): string {
   const points = ends(run, lane);
@@ -55,7 +55,7 @@ export function fate(run: Run, lane: number): string {
   return known.length === 0 || points.some((p) => p.undecided) ? "ended" : known.join(" or ");
 }
 
-/** shownLanes are the numbers of the lanes that are in view. */
+/** shownLanes returns the numbers of the lanes that are in view. */
 export function shownLanes(view: View, run: Run): number[] {
   const order = run.order();
   const first = Math.min(view.lanes, Math.max(0, order.length - 1));
@@ -106,7 +106,7 @@ export function lanes(
       pen.fillStyle = pen.colour(row.ended ? endColour(lane) : colour);
       pen.globalAlpha = 0.22;
       const a = x(row.at.lo_cycles), b = x(row.at.hi_cycles + row.duration.hi_cycles);
-      pen.fillRect(a, y0, Math.max(2, b - a), h); // the time in which the tuple can have been here
+      pen.fillRect(a, y0, Math.max(2, b - a), h); // while the tuple may have been here
       pen.globalAlpha = 0.85;
       pen.fillRect(begin, y0, x1 - begin, h);
       pen.globalAlpha = 1;
@@ -265,7 +265,7 @@ export function lanes(
   );
 }
 
-/** pausesInView is the legend of the pauses in the lanes. Null: there are none. */
+/** pausesInView returns the legend of the pauses in the lanes. Null: there are none. */
 function pausesInView(run: Run, pauses: Pauses[]): HTMLElement | null {
   const shown = pauses.filter((p) => p.rows.length > 0);
   if (shown.length === 0) return null;

@@ -2,10 +2,13 @@
 // layer makes few edges cross. Parts that no edge connects are side by side.
 
 export interface Edge { from: string; to: string }
-/** Place is one of `slots` slots of a layer. If the layer is not full, `slot` may be a fraction. */
+/** Place is a slot of a layer. If the layer has free `slots`, `slot` may be a fraction. */
 export interface Place { layer: number; slot: number; slots: number }
 
-/** layers is each operator's longest path from a source. Edges that close a circle do not count. */
+/**
+ * layers returns each operator's layer: the number of edges on its longest path from a source.
+ * Edges that close a circle are ignored.
+ */
 export function layers(names: string[], edges: Edge[]): Map<string, number> {
   const known = new Set(names);
   const out = new Map<string, string[]>(names.map((n) => [n, []]));
@@ -39,7 +42,7 @@ export function layers(names: string[], edges: Edge[]): Map<string, number> {
   return layer;
 }
 
-/** parts are the groups of names that edges connect, each in the order of names. */
+/** parts returns the groups of names that edges connect. The order in a group is that of names. */
 export function parts(names: string[], edges: Edge[]): string[][] {
   const near = new Map<string, string[]>(names.map((n) => [n, []]));
   for (const e of edges) {
@@ -74,7 +77,7 @@ export interface Layout { places: Map<string, Place>; ways: Map<string, Place[]>
 
 /**
  * place gives each connected part of a graph its own strip, so that no arrow bends around another
- * part. An edge that leads past layers gets a place in each of them, so that no box hides it.
+ * part. An edge that skips layers gets a place in each of them, so that no box hides it.
  */
 export function place(names: string[], edges: Edge[]): Layout {
   const strips = parts(names, edges).map((part) =>

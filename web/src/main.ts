@@ -16,10 +16,10 @@ import { waterfalls } from "./waterfall.ts";
 interface Part {
   id: string;
   title: string;
-  lead: string; // how to read it
+  lead: string; // a sentence that says how to read the part
   draw: (state: State) => HTMLElement;
   depends: (keyof State)[]; // changes of these redraw it, as do unit, scale and width
-  name?: string; // in the bar at the top; absent: not in the bar
+  name?: string; // the name in the bar at the top; absent: the part is not in the bar
 }
 
 const parts: Part[] = [

@@ -7,7 +7,7 @@ import { absent, estimate } from "./marks.ts";
 import { whole } from "./number.ts";
 import type { State } from "./state.ts";
 
-/** rate is how much faster A's counter runs than B's: a share if nearly equal, else a ratio. */
+/** rate says how much faster A's counter runs than B's: a share if it is small, else a ratio. */
 export function rate(p: Pair): string {
   if (!(p.rate > 0)) return "not known";
   const ppb = (p.rate - 1) * 1e9;

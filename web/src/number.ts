@@ -19,8 +19,8 @@ const units: [string, number][] = [["s", 12], ["ms", 9], ["µs", 6], ["ns", 3]];
  * rounds outward, as analysis/seconds.go does, so the digits are those of cprof analyze.
  */
 export function inPicoseconds(x: Interval, reference: Frequency): { lo: bigint; hi: bigint } {
-  // The frequency is a whole number of mHz, but the float in Hz is rounded. The factors undo that
-  // rounding: without them, floor and ceil could be off by one mHz.
+  // The frequency is a whole number of mHz, but is given as a float in Hz, which is rounded. The
+  // factors undo that rounding: without them, floor and ceil could be off by one mHz.
   const lacks = 2 ** -51;
   const least = BigInt(Math.floor(reference.lo_hz * 1000 * (1 + lacks))) || 1n;
   const most = BigInt(Math.ceil(reference.hi_hz * 1000 * (1 - lacks))) || 1n;
@@ -52,7 +52,7 @@ const digitsOf = (n: bigint) => abs(n).toString().length;
 const smallest = units[units.length - 1]!;
 const unitOf = (n: bigint) => units.find(([, power]) => digitsOf(n) > power) ?? smallest;
 /**
- * cutOf is how many of the last digits to drop. The first `digits` digits stay, and so do all
+ * cutOf returns how many of the last digits to drop. The first `digits` digits stay, and so do all
  * before the point.
  */
 const cutOf = (n: bigint, digits: number, power: number) =>
@@ -123,14 +123,14 @@ export class Format {
     return { value: decimal(middle, 0), unit: "", bound, boundUnit: "cycles" };
   }
 
-  /** text is "40.02 ± 0.64 µs", with a mark if it is an estimate. */
+  /** text prints an interval, such as "40.02 ± 0.64 µs", with a mark if it is an estimate. */
   text(x: Interval, verdict: Verdict = "consistent"): string {
     const { value, unit, bound, boundUnit } = this.parts(x);
     const mark = verdict === "suspect" ? " est." : "";
     return `${value}${unit && ` ${unit}`} ± ${bound} ${boundUnit}${mark}`;
   }
 
-  /** bound is a half-width alone: "± 0.64 µs", rounded up. */
+  /** bound prints a half-width alone: "± 0.64 µs", rounded up. */
   bound(cycles: number, verdict: Verdict = "consistent"): string {
     const { bound, unit } = this.halfWidth(cycles);
     return `± ${bound} ${unit}${verdict === "suspect" ? " est." : ""}`;
@@ -148,7 +148,7 @@ export class Format {
     return roundUp(inPicoseconds({ lo: 0, hi: cycles }, this.reference).hi, 3);
   }
 
-  /** tick is a value on an axis, with only the digits that it needs. */
+  /** tick prints a value on an axis, with only the digits that it needs. */
   tick(drawn: number): string {
     if (this.unit === "cycles") return compact(drawn);
     if (drawn === 0) return "0";
@@ -166,7 +166,7 @@ function up(x: number, digits: number): string {
   return (Math.ceil(x / step - 1e-9) * step).toFixed(decimals);
 }
 
-/** compact is a count or a rate in at most four digits: 10.41 M. */
+/** compact prints a count or a rate in at most four digits: 10.41 M. */
 export function compact(x: number): string {
   for (const [factor, unit] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]] as const) {
     if (Math.abs(x) >= factor * 0.99995) return `${Number((x / factor).toPrecision(4))} ${unit}`;
@@ -174,7 +174,7 @@ export function compact(x: number): string {
   return minus(String(Number(x.toPrecision(4))));
 }
 
-/** whole is a count with all its digits. */
+/** whole prints a count with all its digits. */
 export function whole(x: number | string): string {
   return minus(group(String(x)));
 }

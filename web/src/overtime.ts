@@ -1,4 +1,4 @@
-// The charts over time: latency of one span, throughput, and our bound and those of other methods.
+// The charts over time: the latency of one span, the throughput, and the bound by each method.
 
 import type { Column, Method } from "./data.ts";
 import { html } from "./dom.ts";
@@ -121,7 +121,7 @@ export const methods: Record<string, [string, string]> = {
   ntp: ["NTP", "|offset| + dispersion + delay/2 of both nodes, as chrony claims"],
 };
 
-/** methodStyle is the class that colours a method. */
+/** methodStyle returns the class that colours a method. */
 export function methodStyle(name: string): string {
   return `method-${name in methods ? name : "other"}`;
 }

@@ -8,8 +8,8 @@ import type { Pen } from "./timeframe.ts";
 interface Ends { lo_cycles: number; hi_cycles: number }
 
 /**
- * band is where a pause is drawn: from the first moment at which it can have begun to the last at
- * which it can have ended, and, between sure[0] and sure[1], where it surely lasted.
+ * band returns where a pause is drawn: from the first moment at which it can have begun to the last
+ * at which it can have ended, and, between sure[0] and sure[1], where it surely lasted.
  */
 export function band(begin: Ends, end: Ends, x: (cycles: number) => number) {
   const from = x(begin.lo_cycles), to = Math.max(from + 1, x(end.hi_cycles));
@@ -71,7 +71,7 @@ export function timeInPauses(format: Format, t: Tuple): string {
     ? `, ${format.text(interval(t.paused), t.verdict)} of it in pauses of JVMs` : "";
 }
 
-/** pausesOf is the legend of a tuple's pauses, with the name of each. Null: it has none. */
+/** pausesOf returns the legend of a tuple's pauses, with the name of each. Null: it has none. */
 export function pausesOf(format: Format, t: Tuple): HTMLElement | null {
   const shown = t.pauses.filter((p) => p.steps.length > 0);
   if (shown.length === 0) return null;

@@ -17,7 +17,7 @@ export const kinds: [Kind, string][] = [
   ["gap", "Gap, across points whose logs do not have every tuple"],
 ];
 
-/** style is the class that colours a span. */
+/** style returns the class that colours a span. */
 export function style(s: { kind: Kind; place?: string }): string {
   return s.kind === "transfer" ? (s.place === "remote" ? "remote" : "local") : s.kind;
 }
@@ -128,7 +128,7 @@ export function spans(state: State): HTMLElement {
   );
 }
 
-/** ridge is a density as an outline around the middle of a row. */
+/** ridge returns a density as an outline around the middle of a row. */
 function ridge(
   state: State,
   d: Density,

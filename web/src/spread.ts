@@ -1,4 +1,5 @@
-// How the durations of a span are distributed: by percentile, of each run, and for each instance.
+// How the durations of a span are distributed: percentiles for each run, and a histogram for each
+// instance.
 
 import { area, line } from "d3-shape";
 import { valueScale, xAxis, yAxis, type Scale } from "./axis.ts";
@@ -12,9 +13,9 @@ import type { Run, View } from "./view.ts";
 const runColours = ["s0", "s2"];
 
 /**
- * nines is where a percentile lies on an axis with equal steps from 90 to 99, from 99 to 99.9 and
- * so on. The axis ends at the last percentile that `count` values can show, where the largest value
- * is.
+ * nines returns where a percentile lies on an axis with equal steps from 90 to 99, from 99 to 99.9
+ * and so on. The axis ends at the last percentile that `count` values can show, where the largest
+ * value is.
  */
 export function nines(percent: number, count: number): number {
   const most = Math.log10(Math.max(2, count));
@@ -117,7 +118,7 @@ export function percentileCurve(view: View, curves: Curve[], width: number): HTM
   );
 }
 
-/** exact are the percentiles of the whole run, the same as in the report. */
+/** exact returns the percentiles of the whole run, the same as in the report. */
 export function exact(meta: Meta, span: number): Percentile[] | null {
   const found = meta.spans[span]?.percentiles;
   return found && found.length > 0 ? found : null;

@@ -4,7 +4,7 @@ import type { Data, Span } from "./data.ts";
 import { Format, type Unit } from "./number.ts";
 
 /**
- * first is the span that the page shows first: the whole path, unless it has no values in most
+ * first returns the span that the page shows first: the whole path, unless it has no values in most
  * buckets, as in a job that emits a window once a second.
  */
 function first(data: Data): Span | undefined {

@@ -95,7 +95,7 @@ function notWhole({ missing, undecided }: Data): HTMLElement | null {
 export function tiles(state: State): HTMLElement {
   const { data, format } = state;
   const whole_path = data.spans.find((s) => s.kind === "end_to_end");
-  // A run may have several whole paths, such as through windows and past them: name this path.
+  // Name the path, because a run may have several, such as one of tuples and one of windows.
   const path =
     whole_path &&
     (whole_path.name.startsWith(whole_path.points) ? whole_path.name : whole_path.points);
@@ -166,7 +166,7 @@ export function tiles(state: State): HTMLElement {
   );
 }
 
-/** share is a share of the end-to-end time in percent, without the digits that are not known. */
+/** share prints a share of the end-to-end time in percent, with only the digits that are known. */
 function share(s: Share): string {
   for (const digits of [2, 1, 0]) {
     const unit = 10 ** digits;

@@ -39,8 +39,8 @@ export function moment(format: Format, cycles: number, span: number): string {
 }
 
 /**
- * timeTicks are the labels of a time axis. If only a small part of the run is shown, 0 is the left
- * end of that part.
+ * timeTicks returns the labels of a time axis. If only a small part of the run is shown, 0 is the
+ * left end of that part.
  */
 function timeTicks(frame: Frame, box: Box, from: number, to: number) {
   const format = frame.run.format(frame.view.unit);

@@ -1,5 +1,5 @@
-// What only virtual nodes know: whether intervals contain the truth, and what part of its bound
-// each error used.
+// What is known only if nodes are virtual: whether intervals contain the truth, and how large each
+// error is as a part of its bound.
 
 import type { Held, TrueSpan, TrueMethod } from "./data.ts";
 import { xAxis, valueScale, type Scale } from "./axis.ts";
@@ -12,7 +12,7 @@ import { style } from "./spans.ts";
 
 const rowHeight = 34;
 
-/** percent is a share of a bound, rounded up. */
+/** percent prints a share of a bound, rounded up. */
 export function percent(share: number): string {
   return share > 9.99 ? "> 999 %" : `${Math.ceil(share * 100 - 1e-9)} %`;
 }

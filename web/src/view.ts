@@ -19,7 +19,7 @@ export class Run {
     return new Format(unit, { lo_hz, hi_hz });
   }
 
-  /** span is the number of the span with a name; −1 if the run has no such span. */
+  /** span returns the number of the span with a name; −1 if the run has no such span. */
   span(name: string): number { return this.meta.spans.findIndex((s) => spanName(s) === name); }
 
   /** order returns the numbers of the lanes, in the order in which tuples pass the lanes. */
@@ -67,11 +67,11 @@ export interface List {
 export interface Choices {
   unit: Unit;
   span: string;
-  from: number; // what is shown, in cycles of the first run since each run's beginning
+  from: number; // the time shown: cycles of the first run, counted from each run's beginning
   to: number;
   id: string; // of the tuple that the page shows
   list: List | null; // null: the longest tuples of the time shown
-  lanes: number; // the first of the lanes that are shown
+  lanes: number; // the number of the first lane that is shown
 }
 
 export class View implements Choices {
@@ -129,8 +129,8 @@ export class View implements Choices {
 }
 
 /**
- * firstSpan is the end-to-end span with the most tuples. If no span is end-to-end, it is the span
- * with the most tuples.
+ * firstSpan returns the end-to-end span with the most tuples. If no span is end-to-end, it is the
+ * span with the most tuples.
  */
 function firstSpan(meta: Meta): string {
   const spans = [...meta.spans].sort((a, b) => b.count - a.count);
@@ -156,7 +156,7 @@ export function idOf(typed: string): { number: string; wrong: string } {
   return id >> 64n > 0n ? not(`${shown} is too large`) : { number: id.toString(), wrong: "" };
 }
 
-/** toHash is the part of the address that says how the view differs from the first view. */
+/** toHash returns the part of the address that says how the view differs from the first view. */
 export function toHash(view: Choices, base: Choices): string {
   const text = new URLSearchParams();
   if (view.span !== base.span) text.set("span", view.span);

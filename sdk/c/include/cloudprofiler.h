@@ -277,8 +277,8 @@ bool cp_ids_random_node(const cp_ids *ids);
 void cp_ids_close(cp_ids *ids);
 
 /*
- * The following types have what a log call reads. They are in this header so that the log call can
- * be inline. Programs must not use them.
+ * The following types contain what a log call reads. They are in this header so that the log call
+ * can be inline. Programs must not use them.
  */
 struct cp_record {
 	uint64_t counter, id;
@@ -298,7 +298,7 @@ struct cp_channel {
 /* CP_TAIL is where the tail of a ring with one writer is, relative to the switching word. */
 #define CP_TAIL (-6)
 
-/* Only cp_log calls cp_log_other: for cases that are not inline. */
+/* cp_log_other does what the inline call cannot do. Only cp_log calls it. */
 void cp_log_other(cp_channel *c, uint64_t id);
 
 /*
@@ -317,14 +317,14 @@ static inline void cp_log(cp_channel *c, uint64_t id)
 	if (__builtin_expect(r < c->end, 1)) {
 		__builtin_prefetch(r + 4, 1); /* the line of the records after this one */
 		/*
-		 * Load the pointer only once, because a signal handler may fork here, which changes
-		 * it. Load it before the reading, so that fewer instructions follow the reading.
+		 * Load the pointer only once, because a signal handler may fork here, which changes it.
+		 * Load it before the counter is read, so that fewer instructions follow the reading.
 		 */
 		word = __atomic_load_n(&c->word, __ATOMIC_RELAXED);
 		counter = cp_counter();
 		/* Publish the last tail before this record may replace another one. */
 		__atomic_thread_fence(__ATOMIC_RELEASE);
-		/* Nobody sees a record above the tail, so half a record may stay here. */
+		/* Nobody reads a record above the tail, so it may stay half written. */
 		__atomic_store_n(&r->counter, counter, __ATOMIC_RELAXED);
 		if (__builtin_expect(__atomic_load_n(word, __ATOMIC_ACQUIRE) == c->plain, 1)) {
 			__atomic_store_n(&r->id, id, __ATOMIC_RELAXED);

@@ -25,8 +25,8 @@ struct shard {
 } __attribute__((aligned(128)));
 
 /*
- * adopted has the settings that apply now. All fields are atomic. While the settings change, seq is
- * odd.
+ * adopted contains the settings that apply now. All fields are atomic. While the settings change,
+ * seq is odd.
  */
 struct adopted {
 	uint64_t seq;
@@ -54,7 +54,7 @@ struct channel {
 	struct shard *shards;
 	unsigned shard_count;
 	uint64_t calls; /* events since the program adopted downsample. Atomic */
-	/* *lost does the same as shard.stalled, for all rings in the directory. Atomic. */
+	/* *lost: as shard.stalled, but for all rings in the directory. Atomic. */
 	bool *lost;
 
 	pthread_mutex_t changes; /* protects adoption. A thread that has it is behind a shield */

@@ -111,7 +111,7 @@ static void in_child(void)
 	for (struct channel *c = channels.all; c != NULL; c = c->next) {
 		cp_silence(c);
 		if (c->fd < 0)
-			continue; /* the parent itself has this channel from its own parent */
+			continue; /* a no-op already: the parent inherited it, too */
 		close(c->fd);
 		c->fd = -1;
 		if (!blank(c)) {

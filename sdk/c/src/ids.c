@@ -79,8 +79,8 @@ static bool extend(struct cp_ids *ids, uint64_t count)
 }
 
 /*
- * lease takes counts from the file until this program may use count. It holds the lock that a fork
- * takes, too, so no fork comes in the middle of a lease.
+ * lease takes counts from the file until this program may use count. It keeps the lock that a fork
+ * also takes, so no fork comes in the middle of a lease.
  */
 static bool lease(struct cp_ids *ids, uint64_t count)
 {
@@ -238,7 +238,7 @@ static cp_ids *open_ids(const char *wanted, int instance)
 	}
 	if (ids->error != NULL)
 		return ids;
-	free(ids); /* there was no memory for the reason */
+	free(ids); /* there was no memory for the error's text */
 	return &nothing;
 }
 

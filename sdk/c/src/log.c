@@ -176,7 +176,7 @@ static void put_first_last(struct first_last *f, uint64_t counter, uint64_t id)
 	}
 	POKE(&f->last[(n + 1) & 1].counter, counter);
 	POKE(&f->last[(n + 1) & 1].id, id);
-	STORE(&f->count, n + 1); /* only now is this record the last one */
+	STORE(&f->count, n + 1); /* from now on, this record is the last one */
 }
 
 /*

@@ -20,8 +20,9 @@ bool cp_kept_in_memory(int fd)
 }
 
 /*
- * files names the files in which a version of control groups has its numbers. cache names the lines
- * of memory.stat with memory that the kernel reclaims before it ends a process.
+ * files names the files in which a version of control groups says what a group uses and may use.
+ * cache names the lines of memory.stat with memory that the kernel reclaims before it ends a
+ * process.
  */
 struct files {
 	const char *mount, *limit, *usage, *cache[3];

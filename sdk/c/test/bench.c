@@ -4,8 +4,8 @@
  * for many writers, which is emptied between turns. Calls and readings take turns of a few
  * milliseconds. For each repetition the program prints a line with medians over many turns: the
  * ratio, the nanoseconds of a call, the nanoseconds of a reading, and four ratios for many writers.
- * The first two are for logged events: with the best way to reserve places that this machine has,
- * and with a compare-and-swap. The other two are for counted events, in the same two ways.
+ * The first two are for logged events: with the fastest way to reserve places that this machine
+ * has, and with a compare-and-swap. The other two are for counted events, in the same two ways.
  *
  *	bench [REPETITIONS]
  *

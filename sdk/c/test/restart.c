@@ -145,7 +145,7 @@ enum { THREADS = 8, EVENTS = 50000, COUNTED = 40 * EVENTS };
 
 static uint64_t late, events = EVENTS;
 
-/* While they log, half of the threads become unknown to the kernel. */
+/* While they log, the kernel forgets the restartable sequences of half of the threads. */
 static void *log_many(void *c)
 {
 	for (uint64_t id = 0; id < events; id++) {
@@ -199,7 +199,7 @@ static void test_counting(void)
 
 	CHECK(cp_error(hot) == NULL);
 	late = 0;
-	events = COUNTED; /* so many that the threads meet */
+	events = COUNTED; /* so many that the threads run at the same time */
 	for (int i = 0; i < THREADS; i++)
 		CHECK(pthread_create(&threads[i], NULL, log_many, hot) == 0);
 	for (int i = 0; i < THREADS; i++)

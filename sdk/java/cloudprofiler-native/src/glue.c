@@ -51,8 +51,8 @@ static jbyteArray copy_out(JNIEnv *env, const char *text)
 }
 
 /*
- * An owned is a channel or ids that this library's class loader has open. When the JVM unloads the
- * loader, nobody can close them any more, so JNI_OnUnload does.
+ * An owned is an open channel, or open ids, of this library's class loader. When the JVM unloads
+ * the loader, nobody else can close them, so JNI_OnUnload does.
  */
 struct owned {
 	struct owned *next;
@@ -263,7 +263,7 @@ METHOD(void, retire), jlong channel)
 	UNUSED;
 	disown(channel_at(channel));
 	cp_retire(channel_at(channel));
-	/* If the loader goes away before free, only memory is lost. So nobody owns it from here on. */
+	/* If the loader goes away before free, only memory is lost. So it needs no owner now. */
 }
 
 METHOD(void, free), jlong channel)

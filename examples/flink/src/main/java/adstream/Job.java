@@ -37,8 +37,8 @@ public final class Job {
     public record CampaignView(long id, int campaign) {}
 
     /**
-     * Arguments: the port from which events come, a port for the ids of counted events, and on how
-     * many TaskManagers. Without a port for ids (0), only the counts of whole windows are kept.
+     * Arguments: the port from which events come, a port for the ids of counted events, and the
+     * number of TaskManagers. If the port for ids is 0, only the counts of whole windows are kept.
      */
     public static void main(String[] args) throws Exception {
         int port = Integer.parseInt(args[0]);

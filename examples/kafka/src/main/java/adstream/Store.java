@@ -7,13 +7,13 @@ import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.serialization.IntegerDeserializer;
 import org.apache.kafka.common.serialization.LongDeserializer;
 
-/** Reads the counts, until it has so many and no more come. */
+/** Reads the counts until it has at least the given number, and no more come. */
 public final class Store {
     private static final Duration QUIET = Duration.ofSeconds(3);
 
     private Store() {}
 
-    /** Arguments: the broker's address, and how many counts there will be at least. */
+    /** Arguments: the broker's address, and the least number of counts. */
     public static void main(String[] args) {
         long wanted = Long.parseLong(args[1]);
         long stored = 0;

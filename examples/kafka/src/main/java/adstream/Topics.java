@@ -5,14 +5,14 @@ import java.util.Map;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
 
-/** Makes the topics. Kafka Streams makes those that are its own. */
+/** Makes the topics of the job. Kafka Streams makes its internal ones by itself. */
 public final class Topics {
     static final String EVENTS = "events";
     static final String COUNTS = "counts";
 
     private Topics() {}
 
-    /** Arguments: the broker's address, and how many partitions. */
+    /** Arguments: the broker's address, and the number of partitions of each topic. */
     public static void main(String[] args) throws Exception {
         int partitions = Integer.parseInt(args[1]);
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", args[0]))) {

@@ -121,7 +121,7 @@ final class Bolts {
 
         @Override
         public void declareOutputFields(OutputFieldsDeclarer declarer) {
-            // It is the last operator.
+            // This is the last operator: it emits nothing.
         }
     }
 }

@@ -25,8 +25,9 @@ public final class Topology {
     private Topology() {}
 
     /**
-     * Arguments: the port from which events come, the port for the ids of processed events, and on
-     * how many workers. Without arguments, prints what Storm says of the topology, and ends it.
+     * Arguments: the port from which events come, the port for the ids of processed events, and the
+     * number of workers. Without arguments, the program prints what Storm says of the topology, and
+     * ends it.
      */
     public static void main(String[] args) throws Exception {
         if (args.length == 0) {

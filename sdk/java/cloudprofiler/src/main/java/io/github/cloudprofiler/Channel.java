@@ -201,7 +201,7 @@ public final class Channel implements AutoCloseable {
         if ((missed & 1) != 0) { // CP_NOT_LOGGED of hurried.h
             Native.keep(address, child, 0, 1, 0);
         }
-        if ((missed & 2) != 0) { // CP_NOT_LINKED
+        if ((missed & 2) != 0) { // CP_NOT_LINKED of hurried.h
             Native.keep(links.address, parent, child, 2, 0);
         }
     }
@@ -223,7 +223,7 @@ public final class Channel implements AutoCloseable {
     }
 
     private Rule adopt() {
-        // A channel without a ring never comes here. A closed channel adopts zeros, which are null.
+        // A channel without a ring never comes here. A closed one adopts zeros: the handler null.
         long[] settings = new long[4];
         Native.adopt(address, settings);
         Reference.reachabilityFence(this);

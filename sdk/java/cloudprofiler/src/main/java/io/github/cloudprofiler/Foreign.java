@@ -72,7 +72,7 @@ final class Foreign {
         try {
             return option.getMethod("critical", boolean.class).invoke(null, false);
         } catch (NoSuchMethodException e) {
-            return option.getMethod("isTrivial").invoke(null); // its name in Java 21
+            return option.getMethod("isTrivial").invoke(null); // the option's name in Java 21
         }
     }
 

@@ -57,7 +57,7 @@ public final class MemoryLines implements AutoCloseable {
             }
             begun_bytes = length - from;
             if (begun_bytes == buffer.length) {
-                begun_bytes = 0; // too long for a line that anybody wants
+                begun_bytes = 0; // skip a line that is longer than any that the agent needs
             }
             System.arraycopy(buffer, from, buffer, 0, begun_bytes);
         }

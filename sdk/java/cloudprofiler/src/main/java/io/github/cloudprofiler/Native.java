@@ -3,8 +3,9 @@ package io.github.cloudprofiler;
 import java.nio.ByteBuffer;
 
 /**
- * The methods of the native library, in cloudprofiler-native/src/glue.c. In these methods, an
- * address stands for a channel or ids. Before a call, {@link Library} must have loaded the library.
+ * The methods of the native library, in cloudprofiler-native/src/glue.c. These methods take a
+ * channel, or ids, as an address in native memory. Before a call, {@link Library} must have loaded
+ * the library.
  */
 final class Native {
     private Native() {}

@@ -8,7 +8,7 @@ final class Texts {
 
     /**
      * Returns a text's bytes, or null if there is none. A NUL would end the text early, so it
-     * becomes a byte that no name, word or path of ours can contain.
+     * becomes a byte that the library accepts in no name, word or path.
      */
     static byte[] bytes(String text) {
         return text == null ? null : text.replace('\0', '\1').getBytes(StandardCharsets.UTF_8);

@@ -134,7 +134,7 @@ class ChannelTest {
                 });
                 long start = System.nanoTime();
                 waiter.start();
-                Thread.sleep(100); // so that it waits
+                Thread.sleep(100); // until the thread waits for room
                 long longest = 0;
                 int pauses = 0;
                 while (waiter.isAlive() && System.nanoTime() - start < 900_000_000L) {

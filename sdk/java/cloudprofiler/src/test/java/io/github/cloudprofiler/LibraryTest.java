@@ -115,7 +115,7 @@ class LibraryTest {
         String java = System.getProperty("java.home");
         assumeTrue(root && !here.startsWith("/tmp") && !java.startsWith("/tmp"),
                 "this test cannot mount");
-        String home = "-Duser.home=/run"; // the real one may have this tree and the JVM
+        String home = "-Duser.home=/run"; // the user's own may contain this tree and the JVM
         try (Rings rings = new Rings(here.resolve("target"))) {
             if (Runtime.version().feature() >= 21) {
                 assertEquals("hello, 10 events", hello(starter, rings.dir, classPath(), home));
@@ -130,7 +130,7 @@ class LibraryTest {
         Path file = Files.createTempFile("cloudprofiler-file", "");
         String said = hello(List.of(), file, classPath());
         Files.delete(file);
-        String[] lines = said.split("\n"); // of two channels that cannot be opened
+        String[] lines = said.split("\n"); // one complaint, although two channels fail
         assertEquals(2, lines.length, said);
         assertTrue(lines[0].startsWith("cloudprofiler: open channel: "), said);
         assertTrue(lines[0].contains(file.toString()), said);
@@ -185,7 +185,7 @@ class LibraryTest {
         Class<?> options = loader.loadClass(Options.class.getName());
         Object o = options.getMethod("dir", Path.class).invoke(
                 options.getConstructor().newInstance(), rings.dir);
-        // Nobody can reach this channel, but the loader's own classes.
+        // Only the loader's own classes can reach this channel.
         Object c = channel.getMethod("open", String.class, options).invoke(null, "a/x", o);
         channel.getMethod("log", long.class).invoke(c, 1L);
         Class<?> keeper = loader.loadClass(Hello.class.getName());

@@ -9,7 +9,14 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 
-/** The entry of the agent: the virtual machine calls it before the program's main method. */
+/**
+ * The entry of the agent: the virtual machine calls it before the program's main method.
+ *
+ * <p>The agent <i>weaves</i> calls into classes when they are loaded. A {@link Joinpoint} is a
+ * place in a method at which a call is woven in. The method that is called there belongs to an
+ * <i>advice</i> ({@link Advices}), which logs. The joinpoints of an engine are a {@link
+ * JoinpointSet}.
+ */
 public final class Agent {
     private Agent() {}
 

@@ -12,9 +12,9 @@ import org.objectweb.asm.Type;
 
 /**
  * Weaves a set's joinpoints into one class. For each joinpoint the class gets a private static
- * method that evaluates the expressions, calls the advice, and catches whatever is thrown. The
- * method of the joinpoint only calls this method, so no stack map frame of the program's own code
- * changes. New members are private and static, or private and transient, so the class's
+ * method, the helper. It evaluates the expressions, calls the advice, and catches whatever is
+ * thrown. The method of the joinpoint only calls the helper, so no stack map frame of the program's
+ * own code changes. New members are private and static, or private and transient, so the class's
  * serialVersionUID does not change.
  */
 final class ClassWeaver {
@@ -55,7 +55,7 @@ final class ClassWeaver {
     private final ClassFacts facts;
     private final String name;
     private final JoinpointSet set;
-    private final int number; // of the set's switch
+    private final int number; // index of the set in Switches.off
     private final List<Hook> hooks = new ArrayList<>();
 
     ClassWeaver(ClassFacts facts, String name, JoinpointSet set, int number) {

@@ -33,7 +33,7 @@ final class PauseLines {
     private static final long UNBOUNDED_NS = 1_000_000_000;
 
     private final List<Link> held = new ArrayList<>();
-    private final List<Pause> placed = new ArrayList<>(); // pauses of earlier chains
+    private final List<Pause> placed = new ArrayList<>(); // pauses whose times are known
     private boolean begun;
     private long end_ns; // of the last link
     private long least_ns; // the least to add to the chain's times

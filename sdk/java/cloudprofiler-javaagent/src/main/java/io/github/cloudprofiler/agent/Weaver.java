@@ -17,7 +17,7 @@ final class Weaver implements ClassFileTransformer {
     private final Map<String, List<JoinpointSet>> setsOf = new HashMap<>(); // by internal name
     private final Map<Key, Boolean> verdicts = new ConcurrentHashMap<>();
     private final ReferenceQueue<Object> unloaded = new ReferenceQueue<>();
-    private final Map<JoinpointSet, Integer> numbers = new IdentityHashMap<>(); // of switches
+    private final Map<JoinpointSet, Integer> numbers = new IdentityHashMap<>(); // of Switches
     private final boolean anyVersion;
 
     Weaver(List<JoinpointSet> sets, boolean anyVersion) {
@@ -27,7 +27,7 @@ final class Weaver implements ClassFileTransformer {
             for (Joinpoint j : s.joinpoints()) {
                 List<JoinpointSet> of =
                         setsOf.computeIfAbsent(j.internalName(), n -> new ArrayList<>());
-                // Not contains: the first equals of a record takes tens of milliseconds.
+                // Without contains: the first equals of a record class takes tens of milliseconds.
                 if (of.isEmpty() || of.get(of.size() - 1) != s) {
                     of.add(s);
                 }

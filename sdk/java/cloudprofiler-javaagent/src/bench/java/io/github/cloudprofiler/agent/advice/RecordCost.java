@@ -12,7 +12,7 @@ import org.apache.flink.streaming.runtime.streamrecord.StreamRecord;
  * works on and sends; "flink-sampled" for the same if 2 of 1,024 are kept; "storm" for a tuple that
  * a bolt receives, works on and sends on. The rings of Storm are in the directory of the argument,
  * which somebody must drain. The engines themselves are not here: objects with the members that the
- * advices use stand for them.
+ * advices use take their place.
  */
 public final class RecordCost {
     private static final int RECORDS = 30_000;

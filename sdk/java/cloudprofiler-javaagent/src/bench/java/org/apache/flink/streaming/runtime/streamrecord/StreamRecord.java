@@ -1,4 +1,4 @@
 package org.apache.flink.streaming.runtime.streamrecord;
 
-/** Stands for Flink's class of this name, by which the advice knows a record. */
+/** Takes the place of Flink's class of this name, by which the advice recognises a record. */
 public final class StreamRecord {}
