@@ -34,6 +34,12 @@ type Connection struct {
 	Namespace uint32
 	Cookie    uint64 // the kernel's number of the socket: no two sockets of one boot have the same
 	Peer      uint64 // the cookie of a UNIX socket's peer; 0: not known
+
+	// Sends and Receives are the sequence numbers with which TCP began the two streams, or one less
+	// (of the two ends of a connection, one may count the beginning itself). TCP chose them at
+	// random, so they tell a connection from all others, also behind a change of addresses. They
+	// are 0 for other protocols.
+	Sends, Receives uint32
 }
 
 // A Thread describes a thread.
@@ -55,6 +61,8 @@ func (c Connection) Events(at_cycles uint64) ([]Event, error) {
 	b = binary.LittleEndian.AppendUint32(b, c.Namespace)
 	b = binary.LittleEndian.AppendUint64(b, c.Cookie)
 	b = binary.LittleEndian.AppendUint64(b, c.Peer)
+	b = binary.LittleEndian.AppendUint32(b, c.Sends)
+	b = binary.LittleEndian.AppendUint32(b, c.Receives)
 	for _, a := range []netip.Addr{c.Local.Addr(), c.Remote.Addr()} {
 		switch {
 		case c.Family == UNIX:
@@ -101,7 +109,7 @@ func parts(k Kind, number, connection uint32, b []byte, at_cycles uint64) ([]Eve
 
 // connection decodes a description. It reports whether the description is valid.
 func connection(number uint32, b []byte) (c Connection, ok bool) {
-	const fixed = 27
+	const fixed = 35
 	if len(b) < fixed || number == 0 {
 		return c, false
 	}
@@ -109,6 +117,7 @@ func connection(number uint32, b []byte) (c Connection, ok bool) {
 		Number: number, Family: Family(b[1]), Protocol: Protocol(b[2]),
 		Namespace: binary.LittleEndian.Uint32(b[7:]),
 		Cookie:    binary.LittleEndian.Uint64(b[11:]), Peer: binary.LittleEndian.Uint64(b[19:]),
+		Sends: binary.LittleEndian.Uint32(b[27:]), Receives: binary.LittleEndian.Uint32(b[31:]),
 	}
 	each := 0
 	switch c.Family {

@@ -2,6 +2,7 @@ package blackbox
 
 import (
 	"errors"
+	"fmt"
 	"math/bits"
 )
 
@@ -155,6 +156,18 @@ const (
 	NotValid   Reason = 3 // the kernel's numbers do not fit into a record
 	NotKnown   Reason = 4 // the description of the message's socket was lost
 )
+
+// reasonNames are the words of FORMAT.md.
+var reasonNames = map[Reason]string{
+	BufferFull: "buffer full", NoStamp: "no stamp", NotValid: "not valid", NotKnown: "not known",
+}
+
+func (r Reason) String() string {
+	if name, ok := reasonNames[r]; ok {
+		return name
+	}
+	return fmt.Sprintf("reason-%d", uint8(r))
+}
 
 // Loss says how many messages were seen and are not in the log.
 type Loss struct {

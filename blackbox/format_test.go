@@ -33,8 +33,10 @@ func TestFormatDocumentAgrees(t *testing.T) {
 			fmt.Sprint(flagEarly): "early",
 		},
 		"reason": {
-			fmt.Sprint(BufferFull): "buffer full", fmt.Sprint(NoStamp): "no stamp",
-			fmt.Sprint(NotValid): "not valid", fmt.Sprint(NotKnown): "not known",
+			fmt.Sprint(uint8(BufferFull)): BufferFull.String(),
+			fmt.Sprint(uint8(NoStamp)):    NoStamp.String(),
+			fmt.Sprint(uint8(NotValid)):   NotValid.String(),
+			fmt.Sprint(uint8(NotKnown)):   NotKnown.String(),
 		},
 	} {
 		_, table, ok := bytes.Cut(text, []byte("\n| "+first+" | name |"))
@@ -80,6 +82,7 @@ var (
 		Local:  netip.MustParseAddrPort("1.2.3.4:1286"),
 		Remote: netip.MustParseAddrPort("5.6.7.8:1800"), Namespace: 0x0a0b0c0d,
 		Cookie: 0x1112131415161718, Peer: 0x2122232425262728,
+		Sends: 0x31323334, Receives: 0x41424344,
 	}
 	exampleThread = Thread{Number: 77, Process: 0x01020304, Program: "java", Name: "worker-1"}
 )
@@ -96,11 +99,13 @@ func TestExactBytes(t *testing.T) {
 		"lost": {two(exampleLoss.Events()), `
 			0500000000000000 000000000000c0c0 0600000000000000 0700000000000000`},
 		"a connection": {many(exampleConnection.Events(1)), `
-			0100000000000000 09000000000000a0 0100000000000000 2304060605080700
+			0100000000000000 09000000000000a0 0100000000000000 2b04060605080700
 			0100000000000000 09000000000040a0 0100000000000000 0d0c0b0a18171600
 			0100000000000000 09000000000080a0 0100000000000000 1514131211282700
-			0100000000000000 090000000000c0a0 0100000000000000 2625242322210100
-			0100000000000000 09000000000000a1 0100000000000000 0203040506070800`},
+			0100000000000000 090000000000c0a0 0100000000000000 2625242322213400
+			0100000000000000 09000000000000a1 0100000000000000 3332314443424100
+			0100000000000000 09000000000040a1 0100000000000000 0102030405060700
+			0100000000000000 09000000000080a1 0100000000000000 0800000000000000`},
 		"a thread": {many(exampleThread.Events(1)), `
 			0100000000000000 000000004d0000b0 0100000000000000 1304030201046a00
 			0100000000000000 000000004d0040b0 0100000000000000 61766108776f7200

@@ -1,19 +1,18 @@
 package capture
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/gob"
+	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
 	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/drain"
+	"github.com/cloudprofiler/cloudprofiler/internal/conversation"
 	"github.com/cloudprofiler/cloudprofiler/internal/leak"
 	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
@@ -22,8 +21,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv(talkVariable) != "" {
-		talk()
+	switch {
+	case os.Getenv(withoutRights) != "":
+		startWithoutRights()
+		return
+	case os.Getenv(conversation.Variable) != "":
+		conversation.Main()
 		return
 	}
 	os.Exit(leak.Main(m))
@@ -118,54 +121,6 @@ func (r *rig) end(t *testing.T) captured {
 	return readCaptured(t, filepath.Join(r.dir, "logs"))
 }
 
-// A program is a process that a test starts. It sends and receives messages, and writes down its
-// calls: they are the truth.
-type program struct {
-	cmd  *exec.Cmd
-	out  bytes.Buffer
-	said *bufio.Scanner
-}
-
-func startProgram(t *testing.T, args ...any) *program {
-	t.Helper()
-	var words []string
-	for _, a := range args {
-		words = append(words, fmt.Sprint(a))
-	}
-	p := &program{}
-	var err error
-	if p.cmd, err = reexec.Command(words...); err != nil {
-		t.Fatal(err)
-	}
-	p.cmd.Env = append(os.Environ(), talkVariable+"=1")
-	p.cmd.Stdout = &p.out
-	said, err := p.cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.said = bufio.NewScanner(said)
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.cmd.Process.Kill() })
-	return p
-}
-
-// truth waits for the program's end, and returns what it wrote down.
-func (p *program) truth(t *testing.T) (calls []call) {
-	t.Helper()
-	for p.said.Scan() {
-		t.Error(p.said.Text())
-	}
-	if err := p.cmd.Wait(); err != nil {
-		t.Fatalf("a program of the test: %v", err)
-	}
-	if err := gob.NewDecoder(&p.out).Decode(&calls); err != nil {
-		t.Fatal(err)
-	}
-	return calls
-}
-
 // A side is one direction of one socket.
 type side struct {
 	cookie uint64
@@ -173,8 +128,9 @@ type side struct {
 }
 
 // sides groups the captured messages and the true calls by side.
-func sides(got captured, truth []call) (map[side][]blackbox.Message, map[side][]call) {
-	seen, wanted := map[side][]blackbox.Message{}, map[side][]call{}
+func sides(got captured, truth []conversation.Call) (seen map[side][]blackbox.Message,
+	wanted map[side][]conversation.Call) {
+	seen, wanted = map[side][]blackbox.Message{}, map[side][]conversation.Call{}
 	for _, m := range got.messages {
 		s := side{got.connections[m.Connection].Cookie, m.Kind == blackbox.Sent}
 		seen[s] = append(seen[s], m)
@@ -206,16 +162,27 @@ func TestPrivilegedCaptureIsTheTruth(t *testing.T) {
 	privileged.Need(t)
 	r := newRig(t)
 	again, connections, messages := seed.Of(t)%1e9, 6, 700
-	server := startProgram(t, "server", 0, again, connections, messages)
-	server.said.Scan()
-	client := startProgram(t, "client", server.said.Text(), again, connections, messages)
-	truth := append(client.truth(t), server.truth(t)...)
+	server := conversation.Start(t, "server", "127.0.0.1:0", again, connections, messages)
+	client := conversation.Start(t, "client", server.Says(), again, connections, messages)
+	truth := append(client.Truth(t), server.Truth(t)...)
 	stats := r.capture.Stats()
 	got := r.end(t)
 	t.Logf("%d calls, %+v", len(truth), stats)
 	seen, wanted := sides(got, truth)
 	if len(wanted) != 4*connections-2*(connections/3) {
 		t.Errorf("the truth has %d sides", len(wanted))
+	}
+	// Both ends of a connection know its two origins.
+	for _, c := range got.connections {
+		ends := 0
+		for _, d := range got.connections {
+			if near(c.Sends, d.Receives) && near(d.Sends, c.Receives) {
+				ends++
+			}
+		}
+		if _, ours := wanted[side{c.Cookie, true}]; ours && ends != 1 {
+			t.Errorf("%+v has %d other ends", c, ends)
+		}
 	}
 	var missing, widest, intervals uint64
 	for s, calls := range wanted {
@@ -253,6 +220,8 @@ func TestPrivilegedCaptureIsTheTruth(t *testing.T) {
 		float64(intervals)/float64(len(truth)), widest)
 }
 
+func near(a, b uint32) bool { return a-b+1 <= 2 }
+
 // width returns the width of the interval in which a message was sent or received.
 func width(m blackbox.Message) uint64 {
 	if m.Early {
@@ -262,7 +231,7 @@ func width(m blackbox.Message) uint64 {
 }
 
 // agrees reports whether a captured message can be the message of a call.
-func agrees(got captured, m blackbox.Message, c call) bool {
+func agrees(got captured, m blackbox.Message, c conversation.Call) bool {
 	lo, hi, th := m.Began_cycles, m.Began_cycles+width(m), got.threads[m.Thread]
 	return int(m.Bytes) == c.Bytes && int(m.Thread) == c.Thread &&
 		hi >= c.Before && lo <= c.After &&
@@ -274,7 +243,7 @@ func agrees(got captured, m blackbox.Message, c call) bool {
 func TestPrivilegedOtherSockets(t *testing.T) {
 	privileged.Need(t)
 	r := newRig(t)
-	truth := startProgram(t, "local", 0, 0, 0, 100).truth(t)
+	truth := conversation.Start(t, "local", "0.0.0.0:0", 0, 0, 100).Truth(t)
 	got := r.end(t)
 	seen, wanted := sides(got, truth)
 	var missing uint64
@@ -324,17 +293,28 @@ func TestPrivilegedOtherSockets(t *testing.T) {
 	}
 }
 
-// Without the rights to capture, the error says which ones are missing, and nothing is left.
+const withoutRights = "CLOUDPROFILER_CAPTURE_TEST_WITHOUT_RIGHTS"
+
+func startWithoutRights() {
+	if err := syscall.Setuid(65534); err != nil {
+		panic(err)
+	}
+	_, err := Start(Options{})
+	fmt.Print(errors.Is(err, ErrNotPossible), " ", err)
+}
+
+// Without the rights to capture, the error says which ones are missing.
 func TestPrivilegedWithoutRights(t *testing.T) {
 	privileged.Need(t)
-	p := startProgram(t, "start", t.TempDir())
-	p.said.Scan()
-	if s := p.said.Text(); !strings.HasPrefix(s, "true start capture: ") ||
-		!strings.Contains(s, "CAP_BPF") {
-		t.Errorf("%q", s)
+	cmd, err := reexec.Command()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err := p.cmd.Wait(); err != nil {
-		t.Error(err)
+	cmd.Env = append(os.Environ(), withoutRights+"=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.HasPrefix(string(out), "true start capture: ") ||
+		!strings.Contains(string(out), "lacks CAP_BPF and CAP_PERFMON") {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 

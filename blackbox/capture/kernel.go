@@ -178,6 +178,7 @@ type description struct {
 	local4, remote4       [4]byte
 	localPort, remotePort uint16
 	family, protocol      uint16
+	sends, receives       uint32
 	namespace             uint32
 }
 
@@ -225,6 +226,8 @@ func parseDescription(b []byte) description {
 		localPort:  u16(descriptionLocalPort),
 		remotePort: binary.BigEndian.Uint16(b[descriptionRemotePort:]),
 		family:     u16(descriptionFamily), protocol: u16(descriptionProtocol),
+		sends:     binary.NativeEndian.Uint32(b[descriptionSends:]),
+		receives:  binary.NativeEndian.Uint32(b[descriptionReceives:]),
 		namespace: binary.NativeEndian.Uint32(b[descriptionNamespace:]),
 	}
 }

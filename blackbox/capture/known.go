@@ -39,6 +39,7 @@ func (all *sockets) forget() { all.now, all.before = map[uint64]*socket{}, all.n
 func (all *sockets) described(d description) {
 	c := blackbox.Connection{
 		Namespace: d.namespace, Cookie: d.cookie, Peer: d.peer,
+		Sends: d.sends, Receives: d.receives,
 	}
 	var local, remote netip.Addr
 	switch d.family {

@@ -1,9 +1,9 @@
 package capture
 
 import (
-	"github.com/cilium/ebpf"
+	"fmt"
+
 	"github.com/cilium/ebpf/asm"
-	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 )
 
@@ -19,61 +19,6 @@ const (
 	hookBegin    = "tcp_sendmsg_locked" // (sk, msg, skb, size_goal); since Linux 6.16
 	hookSent     = "sock_send_length"   // (sk, result, flags); since Linux 6.3
 	hookReceived = "sock_recv_length"   // (sk, result, flags); since Linux 6.3
-)
-
-// These are offsets in the state that the programs keep for each socket, in the kernel. The kernel
-// frees the state with the socket.
-const (
-	stateDescribed = 0  // the round in which the description of the socket was handed over
-	stateReceived  = 8  // position after the last bytes that were received; 0: not known
-	stateSends     = 16 // sending calls that have not returned; a thread uses entry id mod 4
-	stateBytes     = stateSends + sends*sendBytes
-
-	sends     = 4
-	sendBytes = 24
-
-	sendThread   = 0  // the thread that is in the call
-	sendBegan    = 8  // CLOCK_MONOTONIC in ns when the call began; 0: no call
-	sendPosition = 16 // position of the call's first byte
-)
-
-// These are offsets in a sighting, which is what the programs of hookSent and hookReceived hand
-// over about a message.
-const (
-	sightingCookie   = 0
-	sightingBegan    = 8
-	sightingEnded    = 16
-	sightingPosition = 24
-	sightingLength   = 32
-	sightingWhat     = 36
-	sightingThread   = 40
-	sightingName     = 48 // the thread's name
-	sightingBytes    = 64
-)
-
-// These are offsets in a description, which is what these programs hand over about a socket before
-// its first message.
-const (
-	descriptionCookie     = 0
-	descriptionLocal6     = 8
-	descriptionRemote6    = 24
-	descriptionLocal4     = 40
-	descriptionRemote4    = 44
-	descriptionLocalPort  = 48
-	descriptionRemotePort = 50 // in network byte order
-	descriptionFamily     = 52
-	descriptionProtocol   = 54
-	descriptionNamespace  = 56
-	descriptionPeer       = 64 // cookie of a UNIX socket's peer; 0: it has none yet
-	descriptionBytes      = 72
-)
-
-// These are the maps that the programs use.
-const (
-	mapStates    = "states"
-	mapSightings = "sightings"
-	mapLost      = "lost"  // number of messages that could not be handed over
-	mapRound     = "round" // in each round, every socket is described before its next message
 )
 
 // licence is the licence of the programs in this file, and of no other code. The kernel shows its
@@ -255,7 +200,16 @@ func (w *writer) describe() {
 		asm.StoreMem(asm.R9, descriptionNamespace, asm.R1, asm.DWord),
 		asm.Mov.Imm(asm.R4, 0),
 		asm.StoreMem(asm.R9, descriptionPeer, asm.R4, asm.DWord),
+		asm.StoreMem(asm.R9, descriptionSends, asm.R4, asm.DWord),
 		asm.Mov.Reg(asm.R1, asm.R7),
+		asm.FnSkcToTcpSock.Call(),
+		asm.JEq.Imm(asm.R0, 0, "other"),
+	)
+	w.origin(descriptionSends, f.sndUna, f.bytesAcked)
+	w.origin(descriptionReceives, f.rcvNxt, f.bytesReceived)
+	w.add(
+		asm.Ja.Label("submit"),
+		asm.Mov.Reg(asm.R1, asm.R7).WithSymbol("other"),
 		asm.FnSkcToUnixSock.Call(),
 		asm.JEq.Imm(asm.R0, 0, "submit"),
 		asm.LoadMem(asm.R1, asm.R0, f.unixPeer, asm.DWord),
@@ -265,6 +219,27 @@ func (w *writer) describe() {
 		asm.Mov.Reg(asm.R1, asm.R9).WithSymbol("submit"),
 		asm.Mov.Imm(asm.R2, bpfNoWakeup),
 		asm.FnRingbufSubmit.Call(),
+	)
+}
+
+// origin stores where a stream began: its present sequence number, less the bytes until there. TCP
+// chose both ends' origins at random, so they tell a connection from all others. R0 is the socket.
+//
+// Packets may change the numbers meanwhile. If they did, look again, but not for ever.
+func (w *writer) origin(to, sequence, bytes int16) {
+	const tries = 4
+	done := fmt.Sprint("origin ", to)
+	for range tries {
+		w.add(
+			asm.LoadMem(asm.R2, asm.R0, bytes, asm.DWord),
+			asm.LoadMem(asm.R1, asm.R0, sequence, asm.Word),
+			asm.LoadMem(asm.R3, asm.R0, bytes, asm.DWord),
+			asm.JEq.Reg(asm.R2, asm.R3, done),
+		)
+	}
+	w.add(
+		asm.Sub.Reg32(asm.R1, asm.R2).WithSymbol(done),
+		asm.StoreMem(asm.R9, to, asm.R1, asm.Word),
 	)
 }
 
@@ -444,41 +419,4 @@ func received(f *fields, own uint32) asm.Instructions {
 	)
 	w.report()
 	return w.to
-}
-
-// collection returns all programs and maps. early is false if the kernel lacks hookBegin.
-func collection(f *fields, own uint32, buffer uint32, early bool) *ebpf.CollectionSpec {
-	number := &btf.Int{Name: "number", Size: 4, Encoding: btf.Signed}
-	word := &btf.Int{Name: "word", Size: 8}
-	program := func(hook string, i asm.Instructions) *ebpf.ProgramSpec {
-		return &ebpf.ProgramSpec{
-			Name: hook, Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: hook,
-			Instructions: i, License: licence,
-		}
-	}
-	c := &ebpf.CollectionSpec{
-		Maps: map[string]*ebpf.MapSpec{
-			mapStates: {
-				Name: mapStates, Type: ebpf.SkStorage, KeySize: 4, ValueSize: stateBytes,
-				Flags: unix.BPF_F_NO_PREALLOC, Key: number,
-				Value: &btf.Array{Index: number, Type: word, Nelems: stateBytes / 8},
-			},
-			mapSightings: {Name: mapSightings, Type: ebpf.RingBuf, MaxEntries: buffer},
-			mapLost: {
-				Name: mapLost, Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1,
-			},
-			mapRound: {
-				Name: mapRound, Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1,
-				Contents: []ebpf.MapKV{{Key: uint32(0), Value: uint64(1)}},
-			},
-		},
-		Programs: map[string]*ebpf.ProgramSpec{
-			hookSent:     program(hookSent, sent(f, own)),
-			hookReceived: program(hookReceived, received(f, own)),
-		},
-	}
-	if early {
-		c.Programs[hookBegin] = program(hookBegin, begin(f))
-	}
-	return c
 }

@@ -56,11 +56,13 @@ var table = map[string]room{
 	"blackbox/capture": {3, of("asm", "handlers", "blackbox", "internal/plainfile"),
 		of(sys, ebpf)},
 
+	"blackbox/messages": {3, of("blackbox", "channel", "logstore", "tscratio", "runs"), nil},
+
 	"returntrip": {3, of("asm", "handlers"), of(sys)},
 	"coordinator": {3, of("minrtt", "tscratio", "control", "handlertable", "runs", "host",
 		"overlay", "overlay/wire", "internal/plainfile"),
 		of(sys, prometheus)},
-	"analysis": {3, of("logstore", "tscratio", "runs", "ntp"), of(sys, hdr)},
+	"analysis": {3, of("blackbox", "logstore", "tscratio", "runs", "ntp"), of(sys, hdr)},
 	"agent": {3, of("asm", "channel", "ring", "logstore", "drain", "tscclient", "control",
 		"handlertable", "ntp", "runs", "host",
 		"internal/plainfile"), of(sys, prometheus)},

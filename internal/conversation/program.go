@@ -1,30 +1,28 @@
-package capture
+package conversation
 
 import (
 	"encoding/binary"
 	"encoding/gob"
-	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"os"
 	"runtime"
 	"strconv"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudprofiler/cloudprofiler/asm"
 )
 
-// The tests' programs write down every call that sent or received something. These calls are the
-// truth with which the captured messages are compared.
+// Variable is the environment variable that makes a test program converse, if it is 1.
+const Variable = "CLOUDPROFILER_CONVERSATION"
 
-const talkVariable = "CLOUDPROFILER_CAPTURE_TEST_TALK"
-
-// A call is a system call as the program that made it saw it.
-type call struct {
-	Cookie        uint64
+// A Call is a system call that sent or received something, as the program that made it saw it.
+type Call struct {
+	Cookie        uint64 // the socket
+	Ports         [2]int // its own port and its peer's, if it is a TCP socket
 	Sent          bool
 	Thread        int
 	Bytes         int
@@ -35,9 +33,10 @@ type call struct {
 type talker struct {
 	socket int
 	cookie uint64
+	ports  [2]int
 	thread int
 	random *rand.Rand
-	calls  []call
+	calls  []Call
 	buffer []byte
 }
 
@@ -49,8 +48,18 @@ func newTalker(socket int, seed uint64) *talker {
 	if err != nil {
 		panic(err)
 	}
-	return &talker{socket: socket, cookie: cookie, thread: unix.Gettid(),
-		random: rand.New(rand.NewPCG(seed, cookie)), buffer: make([]byte, 300_000)}
+	return &talker{
+		socket: socket, cookie: cookie, thread: unix.Gettid(),
+		ports:  [2]int{port(unix.Getsockname(socket)), port(unix.Getpeername(socket))},
+		random: rand.New(rand.NewPCG(seed, cookie)), buffer: make([]byte, 300_000),
+	}
+}
+
+func port(at unix.Sockaddr, _ error) int {
+	if ip, ok := at.(*unix.SockaddrInet4); ok {
+		return ip.Port
+	}
+	return 0
 }
 
 // do makes a system call and writes down what it did.
@@ -62,7 +71,7 @@ func (t *talker) do(sent bool, f func() (int, error)) int {
 		panic(err)
 	}
 	if n > 0 {
-		t.calls = append(t.calls, call{t.cookie, sent, t.thread, n, before, after})
+		t.calls = append(t.calls, Call{t.cookie, t.ports, sent, t.thread, n, before, after})
 	}
 	return n
 }
@@ -166,23 +175,14 @@ func (t *talker) answer() {
 	}
 }
 
-// talk is the main function of the tests' programs. A program is given its role, the address to
-// listen at or to connect to, a seed, and the number of connections and messages. It writes the
-// truth to its output.
-func talk() {
-	role := os.Args[1]
-	if role == "start" { // without the rights to capture
-		if err := syscall.Setuid(65534); err != nil {
-			panic(err)
-		}
-		_, err := Start(Options{Dir: os.Args[2]})
-		fmt.Fprintln(os.Stderr, errors.Is(err, ErrNotPossible), err)
-		return
-	}
-	port := number(2)
+// Main is the main function of the programs. A program is given its role, the address to listen at
+// or to connect to, a seed, and the number of connections and messages. It writes the truth to its
+// output.
+func Main() {
+	role, address := os.Args[1], netip.MustParseAddrPort(os.Args[2])
 	seed, connections, messages := uint64(number(3)), number(4), number(5)
-	ip := unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}
-	var all []call
+	ip := unix.SockaddrInet4{Port: int(address.Port()), Addr: address.Addr().As4()}
+	var all []Call
 	var mu sync.Mutex
 	var running sync.WaitGroup
 	start := func(socket int, work func(*talker)) {
@@ -227,7 +227,7 @@ func talk() {
 		must(unix.Listen(s, 100))
 		at, err := unix.Getsockname(s)
 		must(err)
-		fmt.Fprintln(os.Stderr, at.(*unix.SockaddrInet4).Port)
+		fmt.Fprintln(os.Stderr, netip.AddrPortFrom(address.Addr(), uint16(port(at, nil))))
 		for range connections {
 			c, _, err := unix.Accept4(s, unix.SOCK_CLOEXEC)
 			must(err)

@@ -1,0 +1,253 @@
+package messages
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// Options say how to answer. The zero value takes everything from the run.
+type Options struct {
+	// Reference is the node in whose cycles transfers are given. If the run has no relation between
+	// it and a message's nodes, the transfer is not known.
+	Reference  string
+	Wander     tscratio.Wander // assumed wander; 0: what is stored with each relation
+	ThirdNodes tscratio.ThirdNodes
+}
+
+// An Answer is what a run says about messages. A run without captured messages has none.
+type Answer struct {
+	Reference string `json:"reference"` // durations are in cycles of this node
+	Pairs     []Pair `json:"pairs"`     // most messages first
+	Nodes     []Node `json:"nodes"`
+
+	Sent     uint64            `json:"sent,string"` // calls that sent
+	Received uint64            `json:"received,string"`
+	Matched  uint64            `json:"matched,string"` // calls that sent, with a known receiver
+	Left     map[Reason]uint64 `json:"left"`           // the others, by reason
+}
+
+// A Pair is all messages from one program to another whose both ends are known.
+type Pair struct {
+	From        Program `json:"from"`
+	To          Program `json:"to"`
+	Messages    uint64  `json:"messages,string"`
+	Bytes       uint64  `json:"bytes,string"`
+	Connections int     `json:"connections"`
+
+	// Transfer has percentiles of the time from the beginning of the call that sent to the end of
+	// the call that received. Suspect: a relation behind it is suspect.
+	Transfer []Percentile `json:"transfer"`
+	Suspect  bool         `json:"suspect,omitempty"`
+	// Unknown is the number of messages whose transfer is not known, because the two nodes are not
+	// related, or because the beginning of the call was not seen. Backwards is the number of those
+	// that were received before they were sent, whatever the bound: that refutes an assumption.
+	Unknown   uint64 `json:"unknown,string"`
+	Backwards uint64 `json:"backwards,string"`
+}
+
+// A Percentile is an interval in cycles of the reference.
+type Percentile struct {
+	Percent   float64 `json:"percent"`
+	Lo_cycles int64   `json:"lo_cycles"`
+	Hi_cycles int64   `json:"hi_cycles"`
+}
+
+// A Node says what was captured on a node.
+type Node struct {
+	Node     string            `json:"node"`
+	Messages uint64            `json:"messages,string"`
+	Lost     map[string]uint64 `json:"lost"` // seen and not in the log, by reason
+	Missing  string            `json:"missing,omitempty"`
+}
+
+var percents = []float64{50, 90, 99, 100}
+
+// Of answers for a run. It returns nil if the run has no captured messages.
+func Of(dir *runs.Directory, o Options) (*Answer, error) {
+	logs, err := logsOf(dir)
+	if err != nil || len(logs) == 0 {
+		return nil, err
+	}
+	a := &Answer{Reference: o.Reference}
+	for _, l := range logs {
+		a.Nodes = append(a.Nodes, l.summary())
+	}
+	t, err := newTimes(dir, o)
+	if err != nil {
+		return nil, err
+	}
+	pairs := map[[2]Program]*pair{}
+	m := match(logs, func(m Match) {
+		k := [2]Program{*m.From, *m.To}
+		p := pairs[k]
+		if p == nil {
+			p = &pair{Pair: Pair{From: k[0], To: k[1]}, sockets: map[*socket]bool{}}
+			pairs[k] = p
+		}
+		p.add(m, t)
+	})
+	a.Sent, a.Received, a.Matched, a.Left = m.Sent, m.Received, m.Matched, m.Left
+	for _, p := range pairs {
+		a.Pairs = append(a.Pairs, p.finish())
+	}
+	slices.SortFunc(a.Pairs, func(x, y Pair) int {
+		return cmp.Or(-cmp.Compare(x.Messages, y.Messages), cmp.Compare(x.From.Node, y.From.Node),
+			cmp.Compare(x.From.Name, y.From.Name), cmp.Compare(x.To.Node, y.To.Node),
+			cmp.Compare(x.To.Name, y.To.Name))
+	})
+	return a, nil
+}
+
+// logsOf reads the captures of a run.
+func logsOf(dir *runs.Directory) (logs []*Log, err error) {
+	all, _ := dir.Logs() // package analysis reports what is missing
+	for _, node := range all {
+		rest := slices.DeleteFunc(slices.Clone(node.Segments), func(s logstore.Segment) bool {
+			return s.Channel.String() != blackbox.Channel
+		})
+		for len(rest) > 0 {
+			ring := logstore.SegmentsOf(rest, rest[0].Channel, rest[0].Incarnation)
+			rest = rest[len(ring):]
+			l, err := Read(node.Node, ring)
+			if err != nil {
+				return nil, err
+			}
+			logs = append(logs, l)
+		}
+	}
+	return logs, nil
+}
+
+func (l *Log) summary() Node {
+	n := Node{Node: l.Node, Messages: l.Messages, Lost: map[string]uint64{}, Missing: l.Missing}
+	for r, lost := range l.Lost {
+		n.Lost[r.String()] += lost
+	}
+	if l.Dropped > 0 {
+		// Two events are one message. If only one of them was dropped, the message is lost, too.
+		n.Lost["ring or disk full"] += l.Dropped
+	}
+	return n
+}
+
+// pair collects the messages of a pair.
+type pair struct {
+	Pair
+	sockets map[*socket]bool
+	lo, hi  []int64
+}
+
+func (p *pair) add(m Match, t *times) {
+	p.Messages++
+	p.Bytes += uint64(m.Bytes)
+	p.sockets[m.sender] = true
+	d, err := t.transfer(m)
+	if err != nil {
+		p.Unknown++
+		return
+	}
+	if d.Hi < 0 {
+		p.Backwards++
+	}
+	p.Suspect = p.Suspect || d.Verdict == tscratio.Suspect
+	p.lo, p.hi = append(p.lo, d.Lo), append(p.hi, d.Hi)
+}
+
+func (p *pair) finish() Pair {
+	p.Connections = len(p.sockets)
+	slices.Sort(p.lo)
+	slices.Sort(p.hi)
+	for _, percent := range percents {
+		if n := len(p.lo); n > 0 {
+			k := max(int(math.Ceil(percent/100*float64(n))), 1) - 1
+			p.Transfer = append(p.Transfer, Percentile{percent, p.lo[k], p.hi[k]})
+		}
+	}
+	return p.Pair
+}
+
+// times computes durations in cycles of the reference.
+type times struct {
+	reference string
+	closure   *tscratio.Closure
+	epochs    map[[2]string]string // what the closure calls a node in an epoch
+}
+
+func newTimes(dir *runs.Directory, o Options) (*times, error) {
+	t := &times{reference: o.Reference, epochs: map[[2]string]string{}}
+	for _, n := range dir.Run.Nodes {
+		for i, e := range n.Epochs() {
+			name := n.Name
+			if len(n.Earlier) > 0 {
+				name = fmt.Sprintf("%s (epoch %d)", n.Name, i+1) // as in package analysis
+			}
+			t.epochs[[2]string{n.Name, e.Epoch}] = name
+		}
+	}
+	pairs, _ := dir.Relations() // package analysis reports what is missing
+	var relations []*tscratio.Relation
+	for _, p := range pairs {
+		for _, n := range []*tscratio.Node{&p.A, &p.B} {
+			n.Name = cmp.Or(t.epochs[[2]string{n.Name, n.Epoch}], n.Name)
+		}
+		w := cmp.Or(o.Wander, p.Declared.Wander)
+		for _, into := range []tscratio.Side{tscratio.SideA, tscratio.SideB} {
+			r, err := p.Relate(into, w)
+			if err != nil {
+				break // package analysis reports it
+			}
+			relations = append(relations, r)
+		}
+	}
+	var err error
+	t.closure, err = tscratio.NewClosure(relations, o.ThirdNodes)
+	return t, err
+}
+
+var (
+	errUnknown = errors.New("the beginning of the call was not seen")
+	errEpoch   = errors.New("the run does not have the epoch of the log")
+)
+
+// transfer is the time from the beginning of the call that sent a message to the end of the call
+// that received it.
+func (t *times) transfer(m Match) (d tscratio.Duration, err error) {
+	if !m.Send.Early {
+		return d, errUnknown
+	}
+	least, err := t.between(m.Send, m.Send.Hi_cycles, m.Receive, m.Receive.Lo_cycles)
+	if err != nil {
+		return d, err
+	}
+	most, err := t.between(m.Send, m.Send.Lo_cycles, m.Receive, m.Receive.Hi_cycles)
+	if err != nil {
+		return d, err
+	}
+	d.Lo, d.Hi, d.Verdict = least.Lo, most.Hi, max(least.Verdict, most.Verdict)
+	return d, nil
+}
+
+func (t *times) between(send Call, x uint64, receive Call, y uint64) (d tscratio.Duration,
+	err error) {
+	from := t.epochs[[2]string{send.Log.Node, send.Log.Epoch}]
+	to := t.epochs[[2]string{receive.Log.Node, receive.Log.Epoch}]
+	if from == "" || to == "" {
+		return d, errEpoch
+	}
+	if from == t.reference && to == t.reference {
+		// The closure does not know a node that was never measured with another.
+		apart, slack := int64(y-x), int64(send.Log.Quantum_cycles+send.Log.CoreSlack_cycles)
+		d.Lo, d.Hi = apart-slack, apart+slack
+		return d, nil
+	}
+	return t.closure.Duration(t.reference, tscratio.Event{Node: from, Reading: x},
+		tscratio.Event{Node: to, Reading: y})
+}

@@ -1,0 +1,18 @@
+// Package messages finds the two ends of each captured message: the call that sent it, and the call
+// that received it.
+//
+//	answer, err := messages.Of(run, messages.Options{})
+//
+// Two sockets are the ends of one TCP connection if both know the sequence numbers with which its
+// two streams began. TCP chose these at random, so it does not matter what addresses the two ends
+// see, or which connections used them before. Within a stream, a message is received by the call
+// that took its last byte (match.go). Nothing is guessed: a message whose place in its stream is
+// not exactly known is left without the other end, and counted with the reason.
+//
+// The time from the beginning of the sending call to the end of the receiving call is the
+// message's transfer. It is an interval in cycles of one node, and contains the truth like every
+// duration of a run (answer.go).
+//
+// Datagrams and messages of UNIX sockets are counted, but not matched. All messages of a run must
+// fit into memory, at about 100 bytes each.
+package messages

@@ -1,0 +1,216 @@
+package messages
+
+import (
+	"cmp"
+	"slices"
+	"sort"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox"
+)
+
+// A Reason is why a sent message has no known receiver.
+type Reason string
+
+const (
+	NotTCP      Reason = "not TCP"                // datagrams and UNIX sockets are not matched
+	NotKnown    Reason = "connection not known"   // the description of its socket is missing
+	NoOtherEnd  Reason = "other end not captured" // no captured socket is the other end
+	Shared      Reason = "place not exact"        // several threads used the stream at once
+	NotReceived Reason = "not received"           // no captured call took its last byte
+	Unclear     Reason = "its receiver's place not exact"
+)
+
+// A Match is a message of which both ends are known.
+type Match struct {
+	From, To *Program
+	Send     Call
+	Receive  Call
+	Bytes    uint32
+
+	sender, receiver *socket
+}
+
+// A Call is a system call at one end of a message. Its stamps are readings of its node's counter.
+type Call struct {
+	Log    *Log
+	Cookie uint64 // the socket
+	// The call that sent began between Lo_cycles and Hi_cycles, if Early is true. Otherwise, and
+	// the call that received, it ended between them.
+	Lo_cycles, Hi_cycles uint64
+	Early                bool
+}
+
+func (e *end) call(s *socket) Call {
+	c := Call{s.log, s.of.Cookie, e.began, e.ended, e.early}
+	if e.early {
+		c.Hi_cycles = e.began + uint64(e.width)
+	}
+	return c
+}
+
+// Matched counts sent messages.
+type Matched struct {
+	Sent     uint64
+	Received uint64
+	Matched  uint64
+	Left     map[Reason]uint64 // sent messages without a known receiver
+}
+
+// match finds the receiver of each message that was sent, and calls back for those that have one.
+func match(logs []*Log, each func(Match)) Matched {
+	m := Matched{Left: map[Reason]uint64{}}
+	sockets := merged(logs)
+	for _, l := range logs {
+		for _, unknown := range l.early {
+			for _, w := range unknown {
+				if w.kind == blackbox.Sent {
+					m.Sent++
+					m.Left[NotKnown]++
+				} else {
+					m.Received++
+				}
+			}
+		}
+	}
+	ends := byOrigins{}
+	for _, s := range sockets {
+		m.Sent += uint64(len(s.sends))
+		m.Received += uint64(len(s.receives))
+		if s.of.Protocol == blackbox.TCP {
+			ends[origins{s.of.Sends, s.of.Receives}] = append(
+				ends[origins{s.of.Sends, s.of.Receives}], s)
+		}
+	}
+	for _, s := range sockets {
+		if len(s.sends) == 0 {
+			continue
+		}
+		if s.of.Protocol != blackbox.TCP {
+			m.Left[NotTCP] += uint64(len(s.sends))
+			continue
+		}
+		other := ends.other(s)
+		if other == nil || ends.other(other) != s {
+			m.Left[NoOtherEnd] += uint64(len(s.sends))
+			continue
+		}
+		m.stream(s, other, each)
+	}
+	return m
+}
+
+// merged returns all sockets. A socket that several logs of a node have, because the capture was
+// started again, is one socket.
+func merged(logs []*Log) (all []*socket) {
+	type identity struct {
+		node, epoch string
+		cookie      uint64
+	}
+	known := map[identity]*socket{}
+	for _, l := range logs {
+		for _, cookie := range slices.Sorted(keys(l.sockets)) {
+			s := l.sockets[cookie]
+			id := identity{l.Node, l.Epoch, cookie}
+			if before := known[id]; before != nil {
+				before.sends = append(before.sends, s.sends...)
+				before.receives = append(before.receives, s.receives...)
+				before.lossy = before.lossy || l.lossy()
+				continue
+			}
+			known[id], s.lossy = s, l.lossy()
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+func keys(m map[uint64]*socket) func(func(uint64) bool) {
+	return func(yield func(uint64) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// origins are the sequence numbers with which the streams of a connection began, as one end sees
+// them.
+type origins struct{ sends, receives uint32 }
+
+type byOrigins map[origins][]*socket
+
+// other returns the only socket that can be the other end of a connection, or nil. Of the two ends,
+// each may count the beginning of a stream itself, or not.
+func (all byOrigins) other(s *socket) (found *socket) {
+	for _, sends := range [3]uint32{s.of.Receives - 1, s.of.Receives, s.of.Receives + 1} {
+		for _, receives := range [3]uint32{s.of.Sends - 1, s.of.Sends, s.of.Sends + 1} {
+			for _, other := range all[origins{sends, receives}] {
+				if other == s {
+					continue
+				}
+				if found != nil {
+					return nil
+				}
+				found = other
+			}
+		}
+	}
+	return found
+}
+
+// stream matches the messages that one socket sent with the calls in which the other socket
+// received them.
+func (m *Matched) stream(from, to *socket, each func(Match)) {
+	sends, receives := ordered(from.sends), ordered(to.receives)
+	exactSends := exact(sends, from.lossy, true)
+	exactReceives := exact(receives, to.lossy, false)
+	for i := range sends {
+		s := &sends[i]
+		if !exactSends[i] {
+			m.Left[Shared]++
+			continue
+		}
+		last := s.after() - 1
+		at := sort.Search(len(receives), func(k int) bool { return receives[k].after() > last })
+		switch {
+		case at == len(receives) || receives[at].position > last:
+			m.Left[NotReceived]++
+		case !exactReceives[at]:
+			m.Left[Unclear]++
+		default:
+			r := &receives[at]
+			m.Matched++
+			each(Match{
+				From: s.program, To: r.program, Send: s.call(from), Receive: r.call(to),
+				Bytes: s.bytes, sender: from, receiver: to,
+			})
+		}
+	}
+}
+
+// ordered sorts calls by their last byte.
+func ordered(calls []end) []end {
+	calls = slices.Clone(calls)
+	slices.SortStableFunc(calls, func(a, b end) int { return cmp.Compare(a.after(), b.after()) })
+	return calls
+}
+
+// exact reports for each call whether its bytes are exactly known.
+//
+// A place that is not sure may be too late, by the bytes of calls of other threads that came in
+// between: then those calls are in the log, and overlap with it or leave no room for it. So it is
+// exact if the next call begins where it ends, no call overlaps with it, and no message was lost.
+// Of a call that sent, the beginning must have been seen.
+func exact(calls []end, lossy, sent bool) []bool {
+	is := make([]bool, len(calls))
+	begins := ^uint64(0) // where the first of the later calls begins
+	for i := len(calls) - 1; i >= 0; i-- {
+		c := &calls[i]
+		alone := (i == 0 || calls[i-1].after() <= c.position) && c.after() <= begins
+		next := begins == c.after() && calls[i+1].position == begins
+		is[i] = alone && (c.sure || !lossy && next && (c.early || !sent && calls[i+1].sure))
+		begins = min(begins, c.position)
+	}
+	return is
+}

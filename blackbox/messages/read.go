@@ -1,0 +1,177 @@
+package messages
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox"
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+)
+
+// A Log is what one capture of one node saw.
+type Log struct {
+	Node  string
+	Epoch string
+	// Quantum_cycles and CoreSlack_cycles describe the node's counter.
+	Quantum_cycles, CoreSlack_cycles uint64
+
+	Messages uint64                     // records of messages
+	Lost     map[blackbox.Reason]uint64 // messages that were seen and not logged
+	Dropped  uint64                     // events for which the ring or the disk had no room
+	Bad      uint64                     // events that are no part of a valid record
+	Missing  string                     // what is wrong with the log; "": it is whole
+
+	sockets map[uint64]*socket // by cookie
+	numbers map[uint32]*socket
+	early   map[uint32][]waiting // messages of sockets without a description yet
+	threads map[uint32]*Program
+	known   map[Program]*Program
+}
+
+// A Program is one end of messages.
+type Program struct {
+	Node string `json:"node"`
+	Name string `json:"name"` // "": not known
+}
+
+// socket is one end of a connection.
+type socket struct {
+	log             *Log
+	of              blackbox.Connection
+	sends, receives []end
+	lossy           bool // messages of it may be missing
+}
+
+// An end is one end of a message: a call.
+type end struct {
+	began, ended uint64 // as in blackbox.Message
+	position     uint64
+	width        uint32
+	bytes        uint32
+	early, sure  bool
+	program      *Program
+}
+
+func (e *end) after() uint64 { return e.position + uint64(e.bytes) }
+
+type waiting struct {
+	kind blackbox.Kind
+	end  end
+}
+
+// ErrSettings is returned for a log whose channel did not keep every event.
+var ErrSettings = errors.New("not every event was kept")
+
+func newLog(node string) *Log {
+	return &Log{
+		Node: node, Lost: map[blackbox.Reason]uint64{},
+		sockets: map[uint64]*socket{}, numbers: map[uint32]*socket{},
+		early: map[uint32][]waiting{}, threads: map[uint32]*Program{},
+		known: map[Program]*Program{},
+	}
+}
+
+// Read reads the segments of one ring.
+func Read(node string, segments []logstore.Segment) (*Log, error) {
+	l := newLog(node)
+	r := logstore.ReadLog(segments)
+	defer r.Close()
+	var d blackbox.Decoder
+	for {
+		b, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read captured messages of %q: %w", node, err)
+		}
+		for _, t := range b.Transitions {
+			if k := channel.Kind(t.Handler); k != channel.Identity && k != channel.Buffered {
+				return nil, fmt.Errorf("read captured messages of %q: their channel had the "+
+					"handler %s: leave channel %q out of the handler table: %w", node, k,
+					blackbox.Channel, ErrSettings)
+			}
+		}
+		for _, drop := range b.Drops {
+			l.Dropped += drop.Count
+		}
+		for _, e := range b.Events {
+			l.add(d.Add(blackbox.Event{Counter_cycles: e.Counter, ID: e.ID}))
+		}
+	}
+	d.End()
+	h, report := r.Header(), r.Report()
+	l.Bad, l.Epoch = d.Bad, h.Epoch
+	l.Quantum_cycles, l.CoreSlack_cycles = h.Quantum_cycles, h.CoreSlack_cycles
+	if !report.Whole() {
+		l.Missing = "parts of the log are missing or damaged"
+	}
+	return l, nil
+}
+
+// add takes the next record.
+func (l *Log) add(record any) {
+	switch v := record.(type) {
+	case blackbox.Message:
+		l.Messages++
+		e := end{
+			began: v.Began_cycles, ended: v.Ended_cycles, position: v.Position,
+			width: uint32(v.Width_cycles), bytes: v.Bytes, early: v.Early,
+			sure: v.Sure && v.Stream, program: l.threads[v.Thread],
+		}
+		if e.program == nil {
+			e.program = l.program("")
+		}
+		if s := l.numbers[v.Connection]; s != nil {
+			s.add(v.Kind, e)
+		} else {
+			l.early[v.Connection] = append(l.early[v.Connection], waiting{v.Kind, e})
+		}
+	case blackbox.Connection:
+		l.connection(v)
+	case blackbox.Thread:
+		l.threads[v.Number] = l.program(v.Program)
+	case blackbox.Loss:
+		l.Lost[v.Reason] += v.Messages
+	}
+}
+
+// connection takes a description. It holds for the whole log, so also for messages before it.
+func (l *Log) connection(c blackbox.Connection) {
+	s := l.numbers[c.Number]
+	if s != nil && s.of.Cookie == c.Cookie {
+		return // it was repeated
+	}
+	if s = l.sockets[c.Cookie]; s == nil {
+		s = &socket{log: l, of: c}
+		l.sockets[c.Cookie] = s
+	}
+	l.numbers[c.Number] = s
+	for _, w := range l.early[c.Number] {
+		s.add(w.kind, w.end)
+	}
+	delete(l.early, c.Number)
+}
+
+func (l *Log) program(name string) *Program {
+	p := Program{l.Node, name}
+	if l.known[p] == nil {
+		l.known[p] = &p
+	}
+	return l.known[p]
+}
+
+func (s *socket) add(k blackbox.Kind, e end) {
+	if k == blackbox.Sent {
+		s.sends = append(s.sends, e)
+	} else {
+		s.receives = append(s.receives, e)
+	}
+}
+
+// lossy reports whether messages may be missing that the log should have.
+func (l *Log) lossy() bool {
+	return len(l.Lost) > 0 || l.Dropped > 0 || l.Bad > 0 || l.Missing != ""
+}

@@ -1,0 +1,67 @@
+package conversation
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/gob"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
+)
+
+// A Program is a running program, which writes down the truth.
+type Program struct {
+	cmd  *exec.Cmd
+	out  bytes.Buffer
+	said *bufio.Scanner
+}
+
+// Start starts a program of this test program, in a role: see Main.
+func Start(t testing.TB, args ...any) *Program {
+	t.Helper()
+	var words []string
+	for _, a := range args {
+		words = append(words, fmt.Sprint(a))
+	}
+	p := &Program{}
+	var err error
+	if p.cmd, err = reexec.Command(words...); err != nil {
+		t.Fatal(err)
+	}
+	p.cmd.Env = append(os.Environ(), Variable+"=1")
+	p.cmd.Stdout = &p.out
+	said, err := p.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.said = bufio.NewScanner(said)
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.cmd.Process.Kill() })
+	return p
+}
+
+// Says returns the next line that the program says. A server says its address.
+func (p *Program) Says() string {
+	p.said.Scan()
+	return p.said.Text()
+}
+
+// Truth waits for the program's end, and returns what it wrote down.
+func (p *Program) Truth(t testing.TB) (calls []Call) {
+	t.Helper()
+	for p.said.Scan() {
+		t.Error(p.said.Text())
+	}
+	if err := p.cmd.Wait(); err != nil {
+		t.Fatalf("a program of the test: %v", err)
+	}
+	if err := gob.NewDecoder(&p.out).Decode(&calls); err != nil {
+		t.Fatal(err)
+	}
+	return calls
+}
