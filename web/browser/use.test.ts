@@ -72,8 +72,8 @@ test("the keyboard reaches everything clickable, in order and visibly", async ()
         );
         seen.push(stop.name);
       }
-      // Of a group of radio buttons, or of the matrix's cells, only one is a stop. Arrow keys reach
-      // the rest.
+      // The key Tab stops at only one of a group of radio buttons, and at only one cell of the
+      // matrix. Arrow keys reach the others.
       const left = await page.evaluate(() =>
         ((window as any).clickable as Element[])
           .filter(

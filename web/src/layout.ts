@@ -42,7 +42,7 @@ export function layers(names: string[], edges: Edge[]): Map<string, number> {
   return layer;
 }
 
-/** parts returns the groups of names that edges connect. The order in a group is that of names. */
+/** parts returns the groups of names that edges connect. Each is in the order of names. */
 export function parts(names: string[], edges: Edge[]): string[][] {
   const near = new Map<string, string[]>(names.map((n) => [n, []]));
   for (const e of edges) {

@@ -1,5 +1,5 @@
-// The nodes against each other: bounds above the diagonal, rates below it, and facts on each
-// machine.
+// The nodes against each other: bounds above the diagonal, rates below it, and a table of facts
+// about each machine.
 
 import type { Pair } from "./data.ts";
 import { html, replace, shorten } from "./dom.ts";

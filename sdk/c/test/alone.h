@@ -102,7 +102,7 @@ static inline uint64_t accounted(cp_channel *hot)
 static cp_channel *channel;
 static uint64_t returned; /* number of calls on channel that have returned. Atomic */
 
-/* log_one logs an event. With one writer, it gives every third event its stamp. */
+/* log_one logs an event. With one writer, every third event has a given stamp. */
 static inline void log_one(void)
 {
 	if (!((struct channel *)channel)->many && PEEK(&returned) % 3 == 2)

@@ -27,7 +27,7 @@ public final class Topology {
     /**
      * Arguments: the port from which events come, the port for the ids of processed events, and the
      * number of workers. Without arguments, the program prints what Storm says of the topology, and
-     * ends it.
+     * ends the topology.
      */
     public static void main(String[] args) throws Exception {
         if (args.length == 0) {

@@ -67,7 +67,7 @@ class ChannelTest {
                 assertFalse(c.keeps(7));
                 assertTrue(c.keeps(8));
                 Rings.set(c, shared, DOWNSAMPLE, 1000, 0);
-                assertTrue(c.keeps(7)); // only the library counts
+                assertTrue(c.keeps(7)); // the library counts, not Java
                 Rings.set(c, shared, ID, 5, 5); // not valid: the library uses null
                 assertFalse(c.keeps(7));
                 assertEquals(5, Rings.journal(c));

@@ -17,7 +17,7 @@ final class Weaver implements ClassFileTransformer {
     private final Map<String, List<JoinpointSet>> setsOf = new HashMap<>(); // by internal name
     private final Map<Key, Boolean> verdicts = new ConcurrentHashMap<>();
     private final ReferenceQueue<Object> unloaded = new ReferenceQueue<>();
-    private final Map<JoinpointSet, Integer> numbers = new IdentityHashMap<>(); // of Switches
+    private final Map<JoinpointSet, Integer> numbers = new IdentityHashMap<>(); // in Switches
     private final boolean anyVersion;
 
     Weaver(List<JoinpointSet> sets, boolean anyVersion) {

@@ -113,7 +113,7 @@ final class FlinkTask {
         return c != null ? c : (unlinked = Points.open(name + "/unlinked", false));
     }
 
-    /** The task begins to work on a record. So all interruptions are over, even without resumed. */
+    /** The task begins to work on a record. So all interruptions are over. */
     void work(long id) {
         interruptions = 0;
         current = id;

@@ -67,8 +67,8 @@ public final class StormAdvice {
     }
 
     /**
-     * A tuple is handed to the transfer. The first attempt has a queue for tuples that do not fit.
-     * A second attempt has none, and is not logged again.
+     * A tuple is handed to the transfer. The first attempt brings a queue for tuples that do not
+     * fit. A second attempt brings none, and is not logged again.
      */
     public static void sent(
             Object transfer, Object tuple, int task, String stream, Map<?, ?> roots, Object queue)
