@@ -34,7 +34,7 @@ type Config struct {
 
 	Assumptions tscratio.Assumptions // the assumptions for every pair
 	ThirdNodes  tscratio.ThirdNodes  // how far other nodes may narrow a bound in the matrix
-	LiveTrains  int                  // how many of a pair's newest trains are kept at least
+	LiveTrains  int                  // how many of a pair's newest trains are kept at most
 	FlushEvery  time.Duration        // how often measurements are written to disk
 }
 

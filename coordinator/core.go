@@ -41,10 +41,9 @@ type core struct {
 	// share (share.go). The default, which tests use, returns 0.
 	took func(began time.Time) time.Duration
 
-	nodes      map[string]*node
-	peers      map[control.Peer]*node
-	at         map[string][]*node // by the address at which they are probed
-	nodesDirty bool
+	nodes map[string]*node
+	peers map[control.Peer]*node
+	at    map[string][]*node // by the address at which they are probed
 
 	pairs   map[pairKey]*pair
 	current map[[2]string]pairKey // by two nodes' names, sorted: the pair of their newest epochs

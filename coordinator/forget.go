@@ -20,7 +20,7 @@ func (c *core) forgetNode(name string) error {
 	if n.alive() {
 		return fmt.Errorf("node %q is registered: stop its client first", name)
 	}
-	if c.run != nil {
+	if c.run != nil && !c.run.completing {
 		about := c.run.draft.Run()
 		if _, ok := about.Node(name); ok {
 			return fmt.Errorf("node %q is in run %q, which is %s: wait until the run is complete",
@@ -28,7 +28,7 @@ func (c *core) forgetNode(name string) error {
 		}
 	}
 	var pairs []pairKey
-	for _, key := range c.sortedPairs() {
+	for _, key := range c.sortedPairs(nil) {
 		if key.has(name) {
 			pairs = append(pairs, key)
 		}
@@ -36,16 +36,16 @@ func (c *core) forgetNode(name string) error {
 	if n == nil && len(pairs) == 0 {
 		return fmt.Errorf("node %q: %w", name, fs.ErrNotExist)
 	}
-	if n != nil {
+	var err error
+	if n != nil { // first: a server that restarts after this drops the pairs
 		delete(c.nodes, name)
-		c.nodesDirty = true
+		err = c.store.append(blockForgetNode, name, nil)
 	}
-	err := c.save() // save first: a server that restarts after this drops the pairs
 	for _, key := range pairs {
 		delete(c.current, key.names())
-		c.pairs[key].run = nil // no open run includes the node
-		err = errors.Join(err, c.drop(key))
+		err = errors.Join(err, c.drop(key)) // no open run includes the node
 	}
+	err = errors.Join(err, c.save())
 	if c.last != nil {
 		c.last = c.ofKnownNodes(c.last)
 	}
@@ -68,14 +68,14 @@ func (k pairKey) has(name string) bool { return k.a == name || k.b == name }
 
 func (k pairKey) names() [2]string { return [2]string{k.a, k.b} }
 
-// forgetStrangers drops pairs on disk that have an unknown node, except pairs that a run uses. Such
-// pairs exist in two cases. In the first, the server died while it was forgetting the node. In the
-// second, it died after it had written the pair and before it wrote the node. It had then not
-// acknowledged the pair's trains, so the node reports them again.
+// forgetStrangers drops pairs on disk that have an unknown node. Such pairs exist in two cases. In
+// the first, the server died while it was forgetting the node. In the second, it died after it had
+// written the pair and before it wrote the node. It had then not acknowledged the pair's trains, so
+// the node reports them again.
 func (c *core) forgetStrangers() error {
 	var err error
-	for _, key := range c.sortedPairs() {
-		if c.pairs[key].run == nil && (c.nodes[key.a] == nil || c.nodes[key.b] == nil) {
+	for _, key := range c.sortedPairs(nil) {
+		if c.nodes[key.a] == nil || c.nodes[key.b] == nil {
 			delete(c.current, key.names())
 			err = errors.Join(err, c.drop(key))
 		}
@@ -83,11 +83,8 @@ func (c *core) forgetStrangers() error {
 	return err
 }
 
-// drop removes a pair from memory and disk.
+// drop removes a pair from memory and, at the next save, from disk.
 func (c *core) drop(key pairKey) error {
 	delete(c.pairs, key)
-	if err := c.store.remove(pairFile(key)); err != nil {
-		return fmt.Errorf("forget pair %q with %q: %w", key.a, key.b, err)
-	}
-	return nil
+	return c.store.append(blockForgetPair, notedKey{key.a, key.b, key.epochA, key.epochB}, nil)
 }

@@ -114,7 +114,9 @@ func TestAServerThatDiesWhileItForgets(t *testing.T) {
 	f.clients["n01"].state = killed
 	f.run(10*time.Second, nil)
 	delete(f.core.nodes, "n01")
-	f.core.nodesDirty = true
+	if err := f.store.append(blockForgetNode, "n01", nil); err != nil {
+		t.Fatal(err)
+	}
 	if err := f.core.save(); err != nil {
 		t.Fatal(err)
 	}

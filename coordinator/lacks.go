@@ -57,6 +57,5 @@ func (r *run) enter(about runs.Node) (changed bool, err error) {
 
 // takes reports whether trains between two counters belong in the run.
 func (r *run) takes(a, b tscratio.Node) bool {
-	of := r.draft.Run()
-	return r.gathers() && of.PairPath(a, b) != ""
+	return r.gathers() && !r.completing && r.draft.Takes(a, b)
 }

@@ -114,7 +114,7 @@ type fleetCopy struct {
 }
 
 type pairCopy struct {
-	pair          // without live and run; encoded contains live
+	pair          // without live and fresh; encoded contains live
 	encoded       []byte
 	old           bool
 	neverMeasured bool
@@ -148,7 +148,7 @@ func (c *core) copyFleet() func() *Matrix {
 		p := c.pairs[c.current[names]]
 		a, b := c.nodes[names[0]], c.nodes[names[1]]
 		k := pairCopy{pair: *p, encoded: p.live.Encode()}
-		k.live, k.run = nil, nil
+		k.live, k.fresh = nil, nil
 		k.old = a == nil || b == nil || !a.alive() || !b.alive() ||
 			a.registered.Epoch != p.key.epochA || b.registered.Epoch != p.key.epochB
 		s.pairs = append(s.pairs, k)

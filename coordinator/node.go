@@ -22,6 +22,7 @@ type node struct {
 	late       int       // requests in a row that it did not answer in time
 	left       string    // why it is gone; "" while it is connected
 	restarts   int       // how often another process or another epoch took over its name
+	dirty      bool      // save writes the node
 
 	generation uint64 // generation of the handler table that it uses
 	tableError string
@@ -59,6 +60,7 @@ func nodeOf(r control.Register) tscratio.Node {
 // describe replaces the description of the node's counter.
 func (n *node) describe(d tscratio.Node) {
 	r := &n.registered
+	n.dirty = n.dirty || nodeOf(*r) != d
 	r.Nominal_hz = d.Nominal_hz
 	r.Quantum_cycles, r.CoreSlack_cycles = d.Quantum_cycles, d.CoreSlack_cycles
 }
@@ -117,7 +119,7 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 	}
 	c.peers[in.Peer] = n
 	c.place(old, n)
-	c.nodesDirty = true
+	n.dirty = true
 	c.log.Info("node registered", "node", r.Name, "epoch", r.Epoch,
 		"address", r.ProbeAddress, "software", r.Software)
 	c.send(in.Peer, in.Request, &control.Welcome{
@@ -249,7 +251,7 @@ func (c *core) gone(n *node, why string) {
 	n.peer, n.left = "", why
 	delete(c.peers, peer)
 	c.network.Forget(peer)
-	c.nodesDirty = true
+	n.dirty = true
 	for _, id := range c.pendingOf(n) {
 		c.settle(id, nil, fmt.Errorf("node %q is gone: %s", n.name(), why))
 	}

@@ -18,10 +18,13 @@ func sortedPairs[V any](m map[[2]string]V) [][2]string {
 	return keys
 }
 
-func (c *core) sortedPairs() []pairKey {
+// sortedPairs returns the keys of the pairs that are wanted, or of all if want is nil.
+func (c *core) sortedPairs(want func(*pair) bool) []pairKey {
 	keys := make([]pairKey, 0, len(c.pairs))
-	for k := range c.pairs {
-		keys = append(keys, k)
+	for k, p := range c.pairs {
+		if want == nil || want(p) {
+			keys = append(keys, k)
+		}
 	}
 	slices.SortFunc(keys, func(x, y pairKey) int {
 		return cmp.Or(strings.Compare(x.a, y.a), strings.Compare(x.b, y.b),

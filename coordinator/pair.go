@@ -19,12 +19,14 @@ type pairKey struct{ a, b, epochA, epochB string }
 // A pair is what was measured between two counters.
 type pair struct {
 	key  pairKey
-	live *tscratio.Pair // the newest trains, also of an open run
-	run  *tscratio.Pair // the trains of the open run; nil while there is none
+	live *tscratio.Pair // the newest trains
+
+	fresh *tscratio.Pair // the trains that save has not written; nil: none
+	inRun bool           // save also writes them to the open run
+	dirty bool           // save has something to write
 
 	readA, readB uint64    // readings in the middle of the newest train
 	at           time.Time // when that train was reported
-	ends         []uint64  // for each train of live, a reading of B not before the train's end
 	trains       uint64    // number of all trains since the pair's first one
 	exchanges    uint64
 	lost         uint64
@@ -32,12 +34,11 @@ type pair struct {
 	stamps       uint64 // number of all stamps
 	complaint    string // the last contradiction, or why the last refused train was refused
 	complaintAt  time.Time
-	dirty        bool
 }
 
-// pruneEvery is the number of new trains after which a run's pair is pruned again. It is not
-// smaller because each pruning examines all trains of the pair.
-const pruneEvery = 256
+// maxLiveBytes is the greatest length of a pair's newest trains after shorten, as Encode writes
+// them. Between two calls of shorten there may be twice as many.
+const maxLiveBytes = 16 << 10
 
 // pairOf returns the pair of two nodes in their present epochs.
 func (c *core) pairOf(m, n *node) (*pair, error) {
@@ -60,11 +61,8 @@ func (c *core) pairOf(m, n *node) (*pair, error) {
 	if before != key {
 		c.forget(before)
 	}
-	if c.run != nil && p.run == nil && c.run.takes(a, b) {
-		var err error
-		if p.run, err = tscratio.NewPair(a, b, c.config.Assumptions); err != nil {
-			return nil, err
-		}
+	if c.run != nil && !p.inRun {
+		p.inRun = c.run.takes(a, b)
 	}
 	return p, nil
 }
@@ -80,11 +78,9 @@ func (c *core) widen(nodes ...*node) {
 		widest[of(d)] = d
 	}
 	for _, p := range c.pairs {
-		for _, q := range p.both() {
-			for _, n := range []tscratio.Node{q.A, q.B} {
-				if d, ok := widest[of(n)]; ok {
-					widest[of(n)] = d.Wider(n)
-				}
+		for _, n := range []tscratio.Node{p.live.A, p.live.B} {
+			if d, ok := widest[of(n)]; ok {
+				widest[of(n)] = d.Wider(n)
 			}
 		}
 	}
@@ -92,29 +88,19 @@ func (c *core) widen(nodes ...*node) {
 		n.describe(widest[of(nodeOf(n.registered))])
 	}
 	for _, p := range c.pairs {
-		for _, q := range p.both() {
-			for _, n := range []tscratio.Node{q.A, q.B} {
-				if d, ok := widest[of(n)]; ok && q.Describe(d) {
-					p.dirty = true
-				}
+		for _, n := range []tscratio.Node{p.live.A, p.live.B} {
+			if d, ok := widest[of(n)]; ok && p.live.Describe(d) {
+				p.dirty = true
 			}
 		}
 	}
-}
-
-// both returns live and, if a run is open, also run.
-func (p *pair) both() []*tscratio.Pair {
-	if p.run == nil {
-		return []*tscratio.Pair{p.live}
-	}
-	return []*tscratio.Pair{p.live, p.run}
 }
 
 // forget drops a pair if an epoch in its key has ended. A pair that a run uses stays until the run
 // is complete.
 func (c *core) forget(key pairKey) {
 	p := c.pairs[key]
-	if p == nil || p.run != nil || c.current[key.names()] == key {
+	if p == nil || p.inRun || c.current[key.names()] == key {
 		return
 	}
 	if err := c.drop(key); err != nil {
@@ -165,13 +151,24 @@ func (c *core) trains(n *node, request uint64, m *control.Trains) {
 		by = tscratio.StartedByB
 	}
 	for some := range slices.Chunk(m.Trains, c.config.LiveTrains) {
+		known := p.live.Trains()
 		for _, t := range some {
 			if err := c.add(p, trainOf(t, by), t); err != nil {
 				p.complaint, p.complaintAt = err.Error(), c.now()
 				c.log.Warn("train refused", "node", n.name(), "peer", m.Peer, "error", err)
 			}
 		}
+		c.keep(p, p.live.Since(known))
 		c.judge(p, len(some))
+	}
+}
+
+// keep adds new trains of a pair to those that save writes.
+func (c *core) keep(p *pair, trains *tscratio.Pair) {
+	if p.fresh == nil {
+		p.fresh = trains
+	} else if err := p.fresh.Join(trains); err != nil { // they are of one pair
+		c.log.Error("keep trains", "error", err)
 	}
 }
 
@@ -183,9 +180,7 @@ func (c *core) judge(p *pair, trains int) {
 		c.log.Warn("constraints contradict the assumptions",
 			"a", p.key.a, "b", p.key.b, "what", p.complaint)
 	}
-	if len(p.ends) >= 2*c.config.LiveTrains {
-		c.shorten(p)
-	}
+	c.shorten(p)
 }
 
 func (c *core) add(p *pair, train tscratio.Train, t control.Train) error {
@@ -197,11 +192,6 @@ func (c *core) add(p *pair, train tscratio.Train, t control.Train) error {
 	}
 	if err := p.live.Add(train); err != nil {
 		return err
-	}
-	if p.run != nil {
-		if err := p.run.Add(train); err != nil {
-			return err
-		}
 	}
 	if n := len(t.Exchanges); n > 0 {
 		own, other := t.Exchanges[n/2].Sent.Lo, t.Exchanges[n/2].Received.Lo
@@ -215,18 +205,6 @@ func (c *core) add(p *pair, train tscratio.Train, t control.Train) error {
 	p.kernel += t.KernelStamps
 	p.stamps += uint64(4 * len(t.Exchanges))
 	p.dirty = true
-	last := uint64(0)
-	for _, e := range train.Exchanges {
-		if train.By == tscratio.StartedByA {
-			last = max(last, e.Answered.Hi)
-		} else {
-			last = max(last, e.Returned.Hi)
-		}
-	}
-	p.ends = append(p.ends, last)
-	if p.run != nil && p.trains%pruneEvery == 0 {
-		p.run.Prune()
-	}
 	return nil
 }
 
@@ -239,14 +217,14 @@ func (c *core) longestTrain() int {
 	return (max(o.Exchanges, c.config.TrainExchanges, c.asked) + warmUpAndClose) * o.Attempts
 }
 
-// shorten drops all trains of live except the newest LiveTrains.
+// shorten drops all trains of live except the newest LiveTrains, or as many as have maxLiveBytes.
+// It does nothing until there are twice as many.
 func (c *core) shorten(p *pair) {
-	cut := p.ends[len(p.ends)-c.config.LiveTrains-1] + 1
-	if _, after := p.live.Split(cut); after.Trains() > 0 {
-		p.live = after
+	if p.live.Trains() < 2*c.config.LiveTrains && p.live.EncodedBytes() < 2*maxLiveBytes {
+		return
 	}
 	p.live.Prune()
-	p.ends = slices.Clone(p.ends[len(p.ends)-c.config.LiveTrains:])
+	p.live.KeepNewest(c.config.LiveTrains, maxLiveBytes)
 }
 
 // relations computes the relations of a pair in both directions.

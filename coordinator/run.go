@@ -9,7 +9,6 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/runs"
-	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
 // Phase is the stage that a run has reached. A run passes through all of these phases, in the order
@@ -28,6 +27,7 @@ const (
 
 // run is the state of the run that is under way.
 type run struct {
+	named   string
 	draft   *runs.Draft
 	phase   Phase
 	begun   time.Time
@@ -39,6 +39,13 @@ type run struct {
 	again   bool // the run was complete; only its files are being collected once more
 	aborted bool // complete the run with the present data, as soon as keeping is 0
 	keeping int  // number of files that are being moved into the run
+
+	// Another goroutine makes the run's relations. Only it may use draft. status is the run's state
+	// meanwhile.
+	completing bool
+	status     *RunStatus
+
+	overRun map[string]*control.Frequency // what nodes measured over the run
 
 	// back is the time until which the run waits, after a restart of the server, for nodes to
 	// return. A sweep before that time would find no node. Zero: the run does not wait.
@@ -64,7 +71,7 @@ type RunStatus struct {
 // gathers reports whether new trains belong to the run. If again is set, they do not.
 func (r *run) gathers() bool { return !r.again }
 
-func (r *run) name() string { return r.draft.Run().Name }
+func (r *run) name() string { return r.named }
 
 // utcSlack is the assumed error of the server's own clock. The clock only labels runs. No bound
 // depends on it.
@@ -99,21 +106,28 @@ func (c *core) startRun(r RunRequest) error {
 	if err := c.store.removeParts(); err != nil { // parts of a run that could not be resumed
 		return err
 	}
+	if err := c.save(); err != nil { // trains before this moment do not belong to the run
+		return err
+	}
 	draft, err := runs.Create(c.store.runs, about)
 	if err != nil {
 		return err
 	}
-	c.run = &run{draft: draft, phase: PhaseBefore, begun: c.now(), opened: map[string]bool{}}
+	c.run = newRun(draft, PhaseBefore, c.now())
 	if c.table.Text != "" {
 		err = draft.AddTable(runs.TableChange{
 			Served_utc_ns: c.now().UnixNano(), By: "before the run", Table: c.table.Text,
 		})
 	}
-	for _, p := range c.pairs { // trains before this moment do not belong to the run
-		p.run = nil
-	}
 	c.log.Info("run begins", "run", r.Name)
 	return errors.Join(err, c.store.putRun(c.run))
+}
+
+func newRun(draft *runs.Draft, phase Phase, begun time.Time) *run {
+	return &run{
+		named: draft.Run().Name, draft: draft, phase: phase, begun: begun,
+		opened: map[string]bool{}, overRun: map[string]*control.Frequency{},
+	}
 }
 
 func runNode(n *node) runs.Node {
@@ -147,16 +161,14 @@ func setFrequency(n *runs.Node, f *control.Frequency) {
 	n.FrequencySource = f.Clock
 }
 
-// noteFrequency stores the frequency that a node measured over the run. It replaces the frequency
-// from the node's registration, which was measured for a shorter time.
-func (r *run) noteFrequency(node string, f *control.Frequency) error {
-	return r.draft.Update(func(run *runs.Run) {
-		for i := range run.Nodes {
-			if n := &run.Nodes[i]; n.Name == node {
-				setFrequency(n, f)
-			}
+// noteFrequencies stores the frequencies that nodes measured over the run. They replace those from
+// the nodes' registrations, which were measured for a shorter time.
+func (r *run) noteFrequencies(run *runs.Run) {
+	for i := range run.Nodes {
+		if f := r.overRun[run.Nodes[i].Name]; f != nil {
+			setFrequency(&run.Nodes[i], f)
 		}
-	})
+	}
 }
 
 // stopRun begins to end the open run, and does not wait. RunStatus shows the progress.
@@ -178,7 +190,7 @@ func (c *core) stopRun() error {
 // stepRun continues a run that waited only for the end of a sweep or for the moment r.back.
 func (c *core) stepRun() {
 	r := c.run
-	if r == nil || r.aborted || c.sweep != nil || c.now().Before(r.back) {
+	if r == nil || r.aborted || r.completing || c.sweep != nil || c.now().Before(r.back) {
 		return
 	}
 	r.back = time.Time{}
@@ -282,9 +294,7 @@ func (c *core) tellOne(n *node, closing bool, then func()) {
 				r.lacks("node "+name, missing)
 			}
 			if closing && state.Frequency != nil {
-				if err := r.noteFrequency(name, state.Frequency); err != nil {
-					c.log.Error("note a node's frequency over the run", "node", name, "error", err)
-				}
+				r.overRun[name] = state.Frequency
 			}
 		} else if err != nil {
 			r.lacks("node "+name, what+": "+err.Error())
@@ -298,7 +308,7 @@ func (c *core) tellOne(n *node, closing bool, then func()) {
 func (c *core) joinRun(n *node) {
 	c.closeEnded(n)
 	r := c.run
-	if r == nil {
+	if r == nil || r.completing {
 		return
 	}
 	if r.again {
@@ -388,8 +398,11 @@ func (c *core) order(nodes []*node) {
 
 func (c *core) runStatus() *RunStatus {
 	r := c.run
-	if r == nil {
+	switch {
+	case r == nil:
 		return c.lastRun
+	case r.completing:
+		return r.status
 	}
 	s := &RunStatus{
 		Name: r.name(), Phase: r.phase, Begun: r.begun,
@@ -399,12 +412,7 @@ func (c *core) runStatus() *RunStatus {
 		s.Nodes = append(s.Nodes, name)
 	}
 	slices.Sort(s.Nodes)
-	for _, p := range c.pairs {
-		if p.run != nil {
-			s.Pairs++
-			s.Trains += p.run.Trains()
-		}
-	}
+	s.Pairs, s.Trains = r.draft.Gathered()
 	for _, k := range r.collect {
 		s.Bytes += k.got
 		s.Of += k.of
@@ -421,9 +429,11 @@ func (c *core) resumeRun(noted *notedRun) error {
 	if err != nil {
 		return err
 	}
-	r := &run{
-		draft: draft, phase: noted.Phase, begun: noted.Begun, opened: map[string]bool{},
-		missing: noted.Missing, again: noted.Again,
+	r := newRun(draft, noted.Phase, noted.Begun)
+	r.missing, r.again = noted.Missing, noted.Again
+	if n := draft.Cut(); n > 0 {
+		c.log.Warn("the run's trains end in the middle of a block, because a server was killed: "+
+			"the block is cut off", "run", noted.Name, "bytes", n)
 	}
 	for _, name := range noted.Opened {
 		r.opened[name] = true
@@ -443,28 +453,5 @@ func (c *core) resumeRun(noted *notedRun) error {
 		c.endRun()
 	}
 	c.log.Info("run continues", "run", noted.Name, "phase", r.phase)
-	if r.again { // the run's measurements are complete
-		return nil
-	}
-	dir, err := runs.Open(draft.Path())
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	pairs, unread := dir.Relations()
-	for _, m := range unread {
-		c.log.Error("read a relation of the run", "part", m.Part, "error", m.Reason)
-		r.lacks(m.Part, "from before the server was restarted: "+m.Reason)
-	}
-	for _, p := range pairs {
-		key := pairKey{p.A.Name, p.B.Name, p.A.Epoch, p.B.Epoch}
-		if known := c.pairs[key]; known != nil {
-			known.run = p
-			continue
-		}
-		if live, err := tscratio.NewPair(p.A, p.B, p.Declared); err == nil {
-			c.pairs[key] = &pair{key: key, live: live, run: p}
-		}
-	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/runs"
@@ -57,10 +58,8 @@ func (c *core) collectRun(name string) error {
 	if err != nil {
 		return err
 	}
-	r := &run{
-		draft: draft, phase: PhaseCollecting, begun: c.now(), opened: map[string]bool{},
-		again: true,
-	}
+	r := newRun(draft, PhaseCollecting, c.now())
+	r.again = true
 	of := draft.Run()
 	for _, n := range of.Nodes {
 		if known := c.nodes[n.Name]; known != nil && !n.NoLogs {
@@ -89,53 +88,115 @@ func (c *core) collectRun(name string) error {
 func (c *core) closeRun() {
 	c.enter(PhaseClosing)
 	c.targetsChanged() // this tells nodes to stop measuring anchors
+	r := c.run
 	c.tell(true, func() {
+		if err := r.draft.Update(r.noteFrequencies); err != nil {
+			c.log.Error("note the nodes' frequencies over the run", "error", err)
+		}
 		c.endRun()
 		c.enter(PhaseAfter)
 		c.stepRun()
 	})
 }
 
-// completeRun writes the server's own data into the run, and completes it.
+// completeRun writes the server's own data into the run, and completes it. To make the relations of
+// a large fleet takes long, so another goroutine does it.
 func (c *core) completeRun() {
 	r := c.run
-	keys := c.sortedPairs()
-	for _, key := range keys {
-		p := c.pairs[key]
-		if p.run == nil || p.run.Trains() == 0 {
-			continue
-		}
-		p.run.Prune()
-		if err := r.draft.PutRelation(p.run); err != nil {
-			r.lacks(runs.RelationPath(key.a, key.b), err.Error())
-		}
+	if r.completing {
+		return
 	}
-	err := r.draft.Update(func(run *runs.Run) {
+	err := c.save()
+	err = errors.Join(err, r.draft.Update(func(run *runs.Run) {
+		r.noteFrequencies(run)
 		for i := range run.Nodes {
 			if n := c.nodes[run.Nodes[i].Name]; n != nil && !n.alive() {
 				run.Nodes[i].Left = n.left
 			}
 		}
 		run.Missing = append(run.Missing, r.missing...)
-	})
-	missing, completed := r.draft.Complete()
+	}))
 	status := c.runStatus()
-	status.Phase = PhaseComplete
-	if completed == nil {
-		status.Missing = missing // missing includes what Complete itself found missing
-	}
-	if err = errors.Join(err, completed); err != nil {
-		status.Problem = err.Error()
-		c.log.Error("complete a run", "run", status.Name, "error", err)
-	} else {
-		c.log.Info("run is complete", "run", status.Name, "missing", len(status.Missing))
-	}
-	c.lastRun, c.run = status, nil
-	for _, key := range keys {
-		c.pairs[key].run = nil
+	r.status, r.completing = status, true
+	for _, key := range c.sortedPairs(func(p *pair) bool { return p.inRun }) {
+		c.pairs[key].inRun = false
 		c.forget(key)
 	}
-	if err := errors.Join(c.store.putRun(nil), c.store.removeParts()); err != nil {
-		c.log.Error("note the end of a run", "error", err)
+	var missing []runs.Missing
+	c.background(func() (failed error) {
+		missing, failed = r.draft.Complete()
+		return failed
+	}, func(completed error) {
+		done := *status
+		done.Phase, done.Path = PhaseComplete, r.draft.Path()
+		if completed == nil {
+			done.Missing = missing // missing includes what Complete itself found missing
+		}
+		if err := errors.Join(err, completed); err != nil {
+			done.Problem = err.Error()
+			c.log.Error("complete a run", "run", done.Name, "error", err)
+		} else {
+			c.log.Info("run is complete", "run", done.Name, "missing", len(done.Missing))
+		}
+		c.lastRun, c.run = &done, nil
+		if err := errors.Join(c.store.putRun(nil), c.store.removeParts()); err != nil {
+			c.log.Error("note the end of a run", "error", err)
+		}
+	})
+}
+
+// endRun records when the run ended, unless an end is already recorded.
+func (c *core) endRun() {
+	if err := c.run.draft.Update(func(r *runs.Run) {
+		if r.Ended.IsZero() {
+			r.Ended = endOf(r.Begun, c.now())
+		}
+	}); err != nil {
+		c.log.Error("record the end of the run", "error", err)
 	}
+}
+
+// endOf returns an interval of UTC for the end of a run that ends at the moment now. begun is the
+// interval for the run's beginning. If the clock was set back during the run, the result may lie
+// before begun. So endOf never returns a lower Hi_ns than that of begun.
+func endOf(begun runs.UTC, now time.Time) runs.UTC {
+	end := runs.UTCOf(now, utcSlack)
+	end.Hi_ns = max(end.Hi_ns, begun.Hi_ns)
+	return end
+}
+
+// abortRun ends the run at once and keeps the data that has already arrived. It waits for no node.
+func (c *core) abortRun() error {
+	r := c.run
+	if r == nil {
+		return errors.New("no run is under way")
+	}
+	if r.completing {
+		return fmt.Errorf("run %q is being completed already", r.name())
+	}
+	if r.aborted {
+		return fmt.Errorf("run %q is being aborted already", r.name())
+	}
+	r.lacks("run.yaml", fmt.Sprintf("the run was aborted: %s", r.phase))
+	if c.sweep != nil { // this sweep belongs to the run: during a run there is no other
+		c.sweep, c.swept = nil, c.now()
+	}
+	r.aborted = true
+	if !r.again {
+		c.enter(PhaseClosing)
+		c.targetsChanged()
+		c.endRun()
+		for _, n := range c.sorted() {
+			// A node may have opened the run although its answer that says so is still on the way.
+			// So all nodes are told to close it.
+			if n.alive() && n.can(control.CanRun) {
+				c.ask(n, &control.Run{Name: r.name(), Close: true}, c.config.AnswerLimit,
+					closingRun, func(control.Message, error) {})
+			}
+		}
+	}
+	if r.keeping == 0 {
+		c.completeRun()
+	}
+	return nil
 }

@@ -1,7 +1,6 @@
 package coordinator
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -14,25 +13,29 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/internal/journal"
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 	"github.com/cloudprofiler/cloudprofiler/runs"
-	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
 // Store is the directory in which a server keeps its state (FORMAT.md). If the server's process
-// dies at any moment, each file is complete, in its old or its new version, or absent. Store does
-// not guarantee this if the machine dies. Only one Server at a time may use a directory.
+// dies at any moment, the journal may end in a torn block, which the next server cuts off. Each
+// other file is complete, in its old or its new version, or absent. Store does not guarantee this
+// if the machine dies. Only one Server at a time may use a directory.
 type Store struct {
 	dir  string
 	runs string
 	lock *os.File
+	root *os.Root
+
+	journal *journal.Journal // nil until a core has restored it
+	whole   int64            // length of the journal when it was last read or rewritten
 }
 
 // OpenStore opens a server's directory and locks out other servers. It creates the directory if it
 // does not exist. The argument runs is a separate directory for runs.
 func OpenStore(dir, runs string) (*Store, error) {
-	for _, d := range []string{filepath.Join(dir, "pairs"), runs} {
+	for _, d := range []string{dir, runs} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return nil, fmt.Errorf("open state %q: %w", dir, err)
 		}
@@ -46,11 +49,22 @@ func OpenStore(dir, runs string) (*Store, error) {
 		return nil, fmt.Errorf("open state %q: another server uses it (%w): "+
 			"stop that one, or give this one a directory of its own", dir, err)
 	}
-	return &Store{dir, runs, lock}, nil
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("open state %q: %w", dir, err)
+	}
+	return &Store{dir: dir, runs: runs, lock: lock, root: root}, nil
 }
 
 // Close unlocks the directory, so that another server can use it.
-func (s *Store) Close() error { return s.lock.Close() }
+func (s *Store) Close() error {
+	var err error
+	if s.journal != nil {
+		err = s.journal.Close()
+	}
+	return errors.Join(err, s.root.Close(), s.lock.Close())
+}
 
 func (s *Store) write(name string, text []byte) error {
 	path := filepath.Join(s.dir, name)
@@ -72,8 +86,8 @@ func (s *Store) writeJSON(name string, v any) error {
 	return s.write(name, append(text, '\n'))
 }
 
-// These limits apply when the server reads its own files: its state, a pair with its trains, and
-// the configuration of a virtual node. The server writes no files that are longer.
+// These limits apply when the server reads its own files: its state, a pair of version 1, and the
+// configuration of a virtual node. The server writes no files that are longer.
 const (
 	maxStateBytes = 64 << 20
 	maxPairBytes  = 1 << 30
@@ -149,77 +163,12 @@ func (s *Store) room() (int64, error) {
 // removeParts removes all partly fetched files. They are of no use once their run is complete.
 func (s *Store) removeParts() error { return os.RemoveAll(filepath.Join(s.dir, "parts")) }
 
-// notedNode is the form in which a node is written to disk.
-type notedNode struct {
-	Registered control.Register `json:"registered"`
-	Key        string           `json:"public_key,omitempty"`
-	Joined     time.Time        `json:"joined"`
-	Heard      time.Time        `json:"heard"`
-	Left       string           `json:"left,omitempty"`
-	Restarts   int              `json:"restarts"`
-	Reports    uint64           `json:"reports,string"`
-}
+// pairsDir is the directory of pairs in a state of version 1.
+const pairsDir = "pairs"
 
-// notedPair is the first line of a pair's file. The encoded pair follows it.
-type notedPair struct {
-	ReadA     uint64    `json:"read_a_cycles,string"`
-	ReadB     uint64    `json:"read_b_cycles,string"`
-	At        time.Time `json:"at"`
-	Ends      []uint64  `json:"ends_cycles"`
-	Trains    uint64    `json:"trains,string"`
-	Exchanges uint64    `json:"exchanges,string"`
-	Lost      uint64    `json:"lost,string"`
-	Kernel    uint64    `json:"kernel_stamps,string"`
-	Stamps    uint64    `json:"stamps,string"`
-}
+func readPairFile(path string) ([]byte, error) { return plainfile.Read(path, maxPairBytes) }
 
-func pairFile(k pairKey) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q", k.a, k.b, k.epochA, k.epochB))
-	return filepath.Join("pairs", hex.EncodeToString(sum[:12])+".pair")
-}
-
-// save writes all changes to disk. It writes nodes last, because their file says which reports were
-// processed. That file must never name a report whose trains are not on disk.
-func (c *core) save() error {
-	for _, key := range c.sortedPairs() {
-		p := c.pairs[key]
-		if !p.dirty {
-			continue
-		}
-		line, err := json.Marshal(notedPair{
-			p.readA, p.readB, p.at, p.ends, p.trains, p.exchanges, p.lost, p.kernel, p.stamps,
-		})
-		if err != nil {
-			return err
-		}
-		text := append(append(line, '\n'), p.live.Encode()...)
-		if err := c.store.write(pairFile(key), text); err != nil {
-			return err
-		}
-		if p.run != nil && p.run.Trains() > 0 {
-			if err := c.run.draft.PutRelation(p.run); err != nil {
-				return err
-			}
-		}
-		p.dirty = false
-	}
-	if c.nodesDirty || len(c.acks) > 0 {
-		var nodes []notedNode
-		for _, n := range c.sorted() {
-			nodes = append(nodes, notedNode{
-				n.registered, n.key, n.joined, n.heard, n.left, n.restarts, n.reports,
-			})
-		}
-		if err := c.store.writeJSON("nodes.json", nodes); err != nil {
-			return err
-		}
-		c.nodesDirty = false
-	}
-	return nil
-}
-
-// restore reads what an earlier core wrote. If a pair cannot be read, restore logs that and renames
-// the pair's file.
+// restore reads what an earlier core wrote.
 func (c *core) restore() error {
 	if _, err := c.store.readJSON("table.json", &c.table); err != nil {
 		return err
@@ -227,28 +176,33 @@ func (c *core) restore() error {
 	if err := c.restoreIssuer(); err != nil {
 		return err
 	}
-	var nodes []notedNode
-	if _, err := c.store.readJSON("nodes.json", &nodes); err != nil {
+	nodes, there, err := c.readJournal()
+	if err != nil {
 		return err
 	}
-	for _, n := range nodes {
+	if !there {
+		if nodes, err = c.readFiles(); err != nil {
+			return err
+		}
+	}
+	for name, n := range nodes {
 		left := n.Left
 		if left == "" {
 			left = "has not come back since the server was started"
 		}
-		c.nodes[n.Registered.Name] = &node{
+		c.nodes[name] = &node{
 			registered: n.Registered, key: n.Key, joined: n.Joined, heard: n.Heard, left: left,
 			restarts: n.Restarts, reports: n.Reports,
 		}
 	}
-	paths, err := filepath.Glob(filepath.Join(c.store.dir, "pairs", "*.pair"))
-	if err != nil {
-		return err
+	for key, p := range c.pairs {
+		if now, ok := c.current[key.names()]; !ok || c.pairs[now].at.Before(p.at) {
+			c.current[key.names()] = key
+		}
 	}
-	for _, path := range paths {
-		if err := c.restorePair(path); err != nil {
-			c.log.Error("set a pair aside", "file", path, "error", err)
-			os.Rename(path, path+".bad")
+	if !there {
+		if err := errors.Join(c.rewrite(), c.store.removeFiles()); err != nil {
+			return err
 		}
 	}
 	for key := range c.pairs {
@@ -269,33 +223,5 @@ func (c *core) restore() error {
 	// A server that died while writing may have written a counter's new description to only some of
 	// the pairs.
 	c.widen(c.sorted()...)
-	return nil
-}
-
-func (c *core) restorePair(path string) error {
-	text, err := plainfile.Read(path, maxPairBytes)
-	if err != nil {
-		return err
-	}
-	line, data, _ := bytes.Cut(text, []byte("\n"))
-	var n notedPair
-	if err := json.Unmarshal(line, &n); err != nil {
-		return err
-	}
-	live, err := tscratio.DecodePair(data)
-	if err != nil {
-		return err
-	}
-	if live.Declared != c.config.Assumptions {
-		return fmt.Errorf("was gathered under other assumptions: %+v", live.Declared)
-	}
-	key := pairKey{live.A.Name, live.B.Name, live.A.Epoch, live.B.Epoch}
-	c.pairs[key] = &pair{
-		key: key, live: live, readA: n.ReadA, readB: n.ReadB, at: n.At, ends: n.Ends,
-		trains: n.Trains, exchanges: n.Exchanges, lost: n.Lost, kernel: n.Kernel, stamps: n.Stamps,
-	}
-	if now, ok := c.current[key.names()]; !ok || c.pairs[now].at.Before(n.At) {
-		c.current[key.names()] = key
-	}
 	return nil
 }

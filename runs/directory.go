@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -138,20 +139,35 @@ func (d *Directory) list(dir string) ([]fs.DirEntry, error) {
 
 // Relations reads all stored pairs, in the order of their files' names. If a pair cannot be used,
 // Relations returns it as missing, with the reason.
-func (d *Directory) Relations() ([]*tscratio.Pair, []Missing) {
+func (d *Directory) Relations() (pairs []*tscratio.Pair, missing []Missing) {
+	missing = d.eachRelation(func(p *tscratio.Pair) { pairs = append(pairs, p) })
+	return pairs, missing
+}
+
+// eachRelation calls each for all stored pairs that can be used, and returns the others.
+func (d *Directory) eachRelation(each func(p *tscratio.Pair)) (missing []Missing) {
+	open, err := d.readJournal()
+	if err != nil {
+		missing = append(missing, Missing{journalFile, err.Error()})
+	}
 	entries, err := d.list(relationsDir)
 	if err != nil {
-		return nil, []Missing{{relationsDir, err.Error()}}
+		return append(missing, Missing{relationsDir, err.Error()})
 	}
-	var pairs []*tscratio.Pair
-	var missing []Missing
-	seen := map[[2]tscratio.Node]string{}
+	names := slices.Collect(maps.Keys(open))
 	for _, e := range entries {
 		name := path.Join(relationsDir, e.Name())
-		if !strings.HasSuffix(name, relationSuffix) {
-			continue
+		if _, ok := open[name]; !ok && strings.HasSuffix(name, relationSuffix) {
+			names = append(names, name)
 		}
-		pair, err := d.readRelation(name)
+	}
+	slices.Sort(names)
+	seen := map[[2]tscratio.Node]string{}
+	for _, name := range names {
+		pair := open[name]
+		if pair == nil {
+			pair, err = d.readRelation(name)
+		}
 		if err == nil {
 			counter := func(n tscratio.Node) tscratio.Node {
 				return tscratio.Node{Name: n.Name, Epoch: n.Epoch}
@@ -167,11 +183,12 @@ func (d *Directory) Relations() ([]*tscratio.Pair, []Missing) {
 		}
 		if err != nil {
 			missing = append(missing, Missing{name, err.Error()})
+			err = nil
 			continue
 		}
-		pairs = append(pairs, pair)
+		each(pair)
 	}
-	return pairs, missing
+	return missing
 }
 
 func (d *Directory) readRelation(name string) (*tscratio.Pair, error) {
@@ -430,49 +447,24 @@ func (d *Directory) WriteReport(page []byte) error {
 	return nil
 }
 
-// Lacks returns the missing parts of the run. A run should have an end, a relation of each pair of
-// nodes, and logs of each node that keeps logs.
+// Lacks returns the missing parts of the run. A run should have an end, relations of its nodes, and
+// logs of each node that keeps logs.
 func (d *Directory) Lacks() []Missing {
-	pairs, missing := d.Relations()
+	var related [][2]string
+	missing := d.eachRelation(func(p *tscratio.Pair) {
+		related = append(related, [2]string{p.A.Name, p.B.Name})
+	})
 	logs, unlisted := d.Logs()
 	missing = append(missing, unlisted...)
-	return append(missing, d.Absent(pairs, logs, missing)...)
+	return append(missing, d.absent(related, logs, missing)...)
 }
 
 // Absent is for a caller that has already called Relations and Logs. known has the parts that these
 // two methods returned as missing. Absent returns the other missing parts of the run.
-func (d *Directory) Absent(pairs []*tscratio.Pair, logs []NodeLogs,
-	known []Missing) (missing []Missing) {
-	named := map[string]bool{}
-	for _, m := range known {
-		named[m.Part] = true
-	}
-	related := map[[2]string]bool{}
+func (d *Directory) Absent(pairs []*tscratio.Pair, logs []NodeLogs, known []Missing) []Missing {
+	var related [][2]string
 	for _, p := range pairs {
-		related[[2]string{p.A.Name, p.B.Name}], related[[2]string{p.B.Name, p.A.Name}] = true, true
+		related = append(related, [2]string{p.A.Name, p.B.Name})
 	}
-	for i, a := range d.Run.Nodes {
-		has := slices.ContainsFunc(logs, func(l NodeLogs) bool {
-			return l.Node == a.Name && len(l.Segments) > 0
-		})
-		if !has && !a.NoLogs && !named[LogsPath(a.Name)] {
-			reason := "no log of this node was collected"
-			if a.Left != "" {
-				reason += ": " + a.Left
-			}
-			missing = append(missing, Missing{LogsPath(a.Name), reason})
-		}
-		for _, b := range d.Run.Nodes[i+1:] {
-			if !related[[2]string{a.Name, b.Name}] && !named[RelationPath(a.Name, b.Name)] &&
-				!named[RelationPath(b.Name, a.Name)] {
-				missing = append(missing, Missing{
-					RelationPath(a.Name, b.Name), "the two nodes were not related",
-				})
-			}
-		}
-	}
-	if d.Run.Ended.IsZero() {
-		missing = append(missing, Missing{runFile, "it does not say when the run ended"})
-	}
-	return missing
+	return d.absent(related, logs, known)
 }

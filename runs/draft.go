@@ -35,8 +35,9 @@ type Draft struct {
 	path   string // this run's directory; until Complete its name ends in ".part"
 	root   *os.Root
 
-	mu  sync.Mutex
-	run Run // protected by mu
+	mu       sync.Mutex
+	run      Run       // protected by mu, like gathered
+	gathered *gathered // nil: AddTrains was never called
 }
 
 // Create begins a run in a directory of runs. If that directory does not exist, Create creates it.
@@ -99,6 +100,9 @@ func Resume(parent, name string) (*Draft, error) {
 	}
 	if err == nil && d.run.Name != name {
 		err = fmt.Errorf("its run.yaml calls it %q: %w", d.run.Name, ErrRun)
+	}
+	if err == nil {
+		d.gathered, err = openGathered(d.root)
 	}
 	if err != nil {
 		d.root.Close()
@@ -201,11 +205,13 @@ func (d *Draft) put(name string, data []byte) error {
 func (d *Draft) PutRelation(pair *tscratio.Pair) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	return d.putRelation(pair)
+}
+
+func (d *Draft) putRelation(pair *tscratio.Pair) error {
 	name := d.run.PairPath(pair.A, pair.B)
 	if name == "" {
-		return fmt.Errorf("put relation of %q and %q: epochs %q and %q are not both in the "+
-			"run: add them to its nodes first", pair.A.Name, pair.B.Name, pair.A.Epoch,
-			pair.B.Epoch)
+		return fmt.Errorf("put: %w", notInRun(pair))
 	}
 	data := pair.Encode()
 	if len(data) > maxRelationBytes {
@@ -353,9 +359,9 @@ func (d *Draft) PutTruth(node string, config []byte) error {
 	return nil
 }
 
-// Complete finds the missing parts, adds them to those that run.yaml already lists, and gives the
-// run its final name. After Complete, the caller must not use the draft, even if Complete returned
-// an error.
+// Complete makes relations of the trains that AddTrains added. It finds the missing parts, adds
+// them to those that run.yaml already lists, and gives the run its final name. After Complete, the
+// caller must not use the draft, even if Complete returned an error.
 func (d *Draft) Complete() ([]Missing, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -363,7 +369,12 @@ func (d *Draft) Complete() ([]Missing, error) {
 	fail := func(err error) ([]Missing, error) {
 		return nil, fmt.Errorf("complete run %q: %w", d.run.Name, err)
 	}
-	reader := &Directory{Path: d.path, Run: d.run, root: d.root}
+	missing, err := d.putGathered()
+	if err != nil {
+		return fail(err)
+	}
+	d.run.Missing = append(d.run.Missing, missing...)
+	reader := &Directory{Path: d.path, Run: d.run, Complete: true, root: d.root}
 	if err := d.noteLogs(reader); err != nil {
 		return fail(err)
 	}
@@ -400,7 +411,15 @@ func (d *Draft) noteLogs(reader *Directory) error {
 }
 
 // Close closes the draft and leaves the run incomplete. Resume can continue the run.
-func (d *Draft) Close() error { return d.root.Close() }
+func (d *Draft) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	err := d.root.Close()
+	if d.gathered != nil {
+		err = errors.Join(err, d.gathered.journal.Close())
+	}
+	return err
+}
 
 // renameNew renames a directory. If the new name exists, renameNew returns an error.
 func renameNew(from, to string) error {

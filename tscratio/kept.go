@@ -97,3 +97,78 @@ func (t train) turned() train {
 	t.lower, t.upper = turn(t.upper), turn(t.lower)
 	return t
 }
+
+// Since returns a pair with the trains that were added after the first n.
+func (p *Pair) Since(n int) *Pair {
+	return &Pair{A: p.A, B: p.B, Declared: p.Declared, trains: slices.Clone(p.trains[n:])}
+}
+
+// Join adds the trains of another pair of the same two counters. As with Describe, the larger
+// quantum and core slack of each node apply from now on. If the pairs are of other counters, or
+// were gathered under other assumptions, the error wraps ErrAssumption.
+func (p *Pair) Join(q *Pair) error {
+	same := func(n, m Node) bool { return n.Name == m.Name && n.Epoch == m.Epoch }
+	if !same(p.A, q.A) || !same(p.B, q.B) || p.Declared != q.Declared {
+		return fmt.Errorf("join pair %q (%q) with %q (%q) and %q (%q) with %q (%q): other "+
+			"counters or assumptions: %w", p.A.Name, p.A.Epoch, p.B.Name, p.B.Epoch,
+			q.A.Name, q.A.Epoch, q.B.Name, q.B.Epoch, ErrAssumption)
+	}
+	p.Describe(q.A)
+	p.Describe(q.B)
+	p.trains = append(p.trains, q.trains...)
+	return nil
+}
+
+// KeepNewest drops the oldest trains, until there are at most so many, and until Encode returns at
+// most so many bytes. It keeps at least one train.
+func (p *Pair) KeepNewest(trains, bytes int) {
+	newest := make([]int, len(p.trains))
+	for i := range newest {
+		newest[i] = i
+	}
+	slices.SortStableFunc(newest, func(i, j int) int {
+		switch x, y := p.trains[i].b.Hi, p.trains[j].b.Hi; {
+		case x > y:
+			return -1
+		case x < y:
+			return 1
+		}
+		return j - i
+	})
+	size := (&Pair{A: p.A, B: p.B}).EncodedBytes()
+	for n, i := range newest {
+		size += p.trains[i].encodedBytes()
+		if n > 0 && (n == trains || size > bytes) {
+			newest = newest[:n]
+			break
+		}
+	}
+	slices.Sort(newest) // the order in which they were added
+	kept := make([]train, len(newest))
+	for n, i := range newest {
+		kept[n] = p.trains[i]
+	}
+	p.trains = kept
+}
+
+// EncodedBytes returns the length of what Encode returns.
+func (p *Pair) EncodedBytes() int {
+	const around, header, end = 12, 8 + 1 + 2*(2*2+3*8) + 4*8, 8 + 9
+	n := around + header + end
+	for _, s := range []string{p.A.Name, p.A.Epoch, p.B.Name, p.B.Epoch} {
+		n += len(s)
+	}
+	for i := range p.trains {
+		n += p.trains[i].encodedBytes()
+	}
+	return n
+}
+
+// encodedBytes returns the length of the train's block in what Encode returns.
+func (t *train) encodedBytes() int {
+	n := 8 + 19 + 4*8 + 2*4 + 16*(len(t.lower)+len(t.upper))
+	if t.whole {
+		n += 8 * 8
+	}
+	return n
+}

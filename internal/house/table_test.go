@@ -36,6 +36,7 @@ var table = map[string]room{
 	"blackbox": {0, nil, nil},
 
 	"internal/plainfile": {0, nil, of(sys)},
+	"internal/journal":   {0, nil, nil},
 
 	"ring":         {1, of("asm", "channel", "internal/plainfile"), of(sys)},
 	"logstore":     {1, of("channel", "internal/plainfile"), of(sys, zstd)},
@@ -49,7 +50,8 @@ var table = map[string]room{
 	"minrtt/zmqtransport": {2, of("minrtt"), of(sys, zmq4)},
 	"handlers":            {2, of("asm", "ring", "channel"), of(sys)},
 	"drain":               {2, of("ring", "logstore", "channel", "handlertable"), of(sys)},
-	"runs":                {2, of("logstore", "tscratio", "internal/plainfile"), of(sys, yaml)},
+	"runs": {2, of("logstore", "tscratio", "internal/journal", "internal/plainfile"),
+		of(sys, yaml)},
 	"tscclient": {2, of("asm", "minrtt", "tscratio", "control", "host", "overlay",
 		"overlay/wire"), of(sys)},
 
@@ -60,7 +62,7 @@ var table = map[string]room{
 
 	"returntrip": {3, of("asm", "handlers"), of(sys)},
 	"coordinator": {3, of("minrtt", "tscratio", "control", "handlertable", "runs", "host",
-		"overlay", "overlay/wire", "internal/plainfile"),
+		"overlay", "overlay/wire", "internal/journal", "internal/plainfile"),
 		of(sys, prometheus)},
 	"analysis": {3, of("blackbox", "logstore", "tscratio", "runs", "ntp"), of(sys, hdr)},
 	"agent": {3, of("asm", "channel", "ring", "logstore", "drain", "tscclient", "control",

@@ -1,0 +1,327 @@
+package coordinator
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/internal/journal"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// The journal contains what the server knows of nodes and pairs (FORMAT.md). Changes are appended
+// to it. When it has become much longer than what it says, the server writes a new one.
+
+const journalFile = "journal"
+
+var journalFormat = journal.Format{Magic: "CPSERVER", Version: 2}
+
+// These are the kinds of the journal's blocks. A block's first byte is its kind.
+const (
+	blockPair       byte = 1 // all that is known of a pair; replaces what earlier blocks say
+	blockTrains     byte = 2 // new trains of a pair
+	blockForgetPair byte = 3
+	blockNode       byte = 4 // all that is known of a node; replaces what earlier blocks say
+	blockHeard      byte = 5 // when nodes were heard, and which of their reports are stored
+	blockForgetNode byte = 6
+)
+
+// notedNode is the form in which a node is written to disk.
+type notedNode struct {
+	Registered control.Register `json:"registered"`
+	Key        string           `json:"public_key,omitempty"`
+	Joined     time.Time        `json:"joined"`
+	Heard      time.Time        `json:"heard"`
+	Left       string           `json:"left,omitempty"`
+	Restarts   int              `json:"restarts"`
+	Reports    uint64           `json:"reports,string"`
+}
+
+// notedHeard is the part of a node that changes all the time.
+type notedHeard struct {
+	Name    string    `json:"name"`
+	Heard   time.Time `json:"heard"`
+	Reports uint64    `json:"reports,string"`
+}
+
+// notedPair is a line before an encoded pair. The numbers count all trains of the pair.
+type notedPair struct {
+	ReadA     uint64    `json:"read_a_cycles,string"`
+	ReadB     uint64    `json:"read_b_cycles,string"`
+	At        time.Time `json:"at"`
+	Trains    uint64    `json:"trains,string"`
+	Exchanges uint64    `json:"exchanges,string"`
+	Lost      uint64    `json:"lost,string"`
+	Kernel    uint64    `json:"kernel_stamps,string"`
+	Stamps    uint64    `json:"stamps,string"`
+}
+
+// notedKey names a pair that is forgotten.
+type notedKey struct {
+	A      string `json:"a"`
+	B      string `json:"b"`
+	EpochA string `json:"epoch_a"`
+	EpochB string `json:"epoch_b"`
+}
+
+// append adds a block whose content is JSON, and perhaps a pair after it.
+func (s *Store) append(kind byte, v any, pair *tscratio.Pair) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("write state: %w", err)
+	}
+	if pair == nil {
+		s.journal.Append([]byte{kind}, text)
+	} else {
+		s.journal.Append([]byte{kind}, text, []byte{'\n'}, pair.Encode())
+	}
+	return nil
+}
+
+func (p *pair) noted() notedPair {
+	return notedPair{
+		p.readA, p.readB, p.at, p.trains, p.exchanges, p.lost, p.kernel, p.stamps,
+	}
+}
+
+func (n *node) noted() notedNode {
+	return notedNode{n.registered, n.key, n.joined, n.heard, n.left, n.restarts, n.reports}
+}
+
+// save writes all changes to disk: first trains to the run, then trains to the journal, and last
+// the numbers of the nodes' reports. So no number is ever stored before the trains of its report.
+// If save cannot write, the next call writes everything.
+func (c *core) save() error {
+	var dirty []*pair
+	var toRun []*tscratio.Pair
+	for _, key := range c.sortedPairs(func(p *pair) bool { return p.dirty }) {
+		p := c.pairs[key]
+		dirty = append(dirty, p)
+		if p.fresh == nil { // only the descriptions of the counters changed
+			p.fresh = p.live.Since(p.live.Trains())
+		}
+		if p.inRun {
+			toRun = append(toRun, p.fresh)
+		}
+	}
+	var failed error
+	if c.run != nil && !c.run.completing {
+		failed = c.run.draft.AddTrains(toRun)
+	}
+	s := c.store
+	for _, p := range dirty {
+		if err := s.append(blockTrains, p.noted(), p.fresh); err != nil {
+			return err
+		}
+		p.fresh, p.dirty = nil, false
+	}
+	var heard []notedHeard
+	for _, n := range c.sorted() {
+		if n.dirty {
+			if err := s.append(blockNode, n.noted(), nil); err != nil {
+				return err
+			}
+			n.dirty = false
+		} else if _, ok := c.acks[n.peer]; ok {
+			heard = append(heard, notedHeard{n.name(), n.heard, n.reports})
+		}
+	}
+	if len(heard) > 0 {
+		if err := s.append(blockHeard, heard, nil); err != nil {
+			return err
+		}
+	}
+	if failed != nil { // the next call writes all of this
+		return failed
+	}
+	if err := s.journal.Flush(); err != nil {
+		return fmt.Errorf("write state: %w", err)
+	}
+	if s.journal.Size() > minJournal+longJournal*s.whole {
+		return c.rewrite()
+	}
+	return nil
+}
+
+// A journal is written anew when it has minJournal bytes, and longJournal times as many as it had
+// when it was written last. So in the long run, rewriting costs a fixed part of appending.
+const (
+	minJournal  = 4 << 20
+	longJournal = 3
+)
+
+// rewrite replaces the journal by one that contains only what is known now.
+func (c *core) rewrite() error {
+	s := c.store
+	const temp = journalFile + ".new"
+	anew, err := journal.Create(s.root, temp, journalFormat)
+	if err != nil {
+		return fmt.Errorf("write state: %w", err)
+	}
+	old := s.journal
+	s.journal = anew
+	for _, key := range c.sortedPairs(nil) {
+		p := c.pairs[key]
+		err = errors.Join(err, s.append(blockPair, p.noted(), p.live))
+		const some = 1 << 20 // bytes that wait in memory
+		if anew.Waiting() > some {
+			err = errors.Join(err, anew.Flush())
+		}
+	}
+	for _, n := range c.sorted() {
+		err = errors.Join(err, s.append(blockNode, n.noted(), nil))
+	}
+	err = errors.Join(err, anew.Flush())
+	if err == nil {
+		err = s.root.Rename(temp, journalFile)
+	}
+	if err != nil {
+		s.journal = old
+		return errors.Join(fmt.Errorf("write state: %w", err), anew.Close())
+	}
+	s.whole = anew.Size()
+	if old != nil {
+		return old.Close()
+	}
+	return nil
+}
+
+// readJournal reads the journal. It returns the nodes, and false if there is no journal.
+func (c *core) readJournal() (map[string]notedNode, bool, error) {
+	nodes := map[string]notedNode{}
+	opened, err := journal.Open(c.store.root, journalFile, journalFormat,
+		func(at int64, content []byte) error {
+			if err := c.restoreBlock(content, nodes); err != nil {
+				c.log.Error("skip a block of the state", "byte", at, "error", err)
+			}
+			return nil
+		})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nodes, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("read state: %w: mend it, or remove it", err)
+	}
+	if c.store.journal != nil { // of an earlier core
+		c.store.journal.Close()
+	}
+	c.store.journal, c.store.whole = opened, opened.Size()
+	if n := opened.Cut(); n > 0 {
+		c.log.Warn("the state ends in the middle of a block, because a server was killed: "+
+			"the block is cut off", "bytes", n)
+	}
+	return nodes, true, nil
+}
+
+// restoreBlock applies one block of the journal.
+func (c *core) restoreBlock(content []byte, nodes map[string]notedNode) error {
+	if len(content) == 0 {
+		return errors.New("block is empty")
+	}
+	text := content[1:]
+	switch kind := content[0]; kind {
+	case blockPair, blockTrains:
+		return c.restorePair(text, kind == blockTrains)
+	case blockForgetPair:
+		var k notedKey
+		if err := json.Unmarshal(text, &k); err != nil {
+			return err
+		}
+		delete(c.pairs, pairKey{k.A, k.B, k.EpochA, k.EpochB})
+	case blockNode:
+		var n notedNode
+		if err := json.Unmarshal(text, &n); err != nil {
+			return err
+		}
+		nodes[n.Registered.Name] = n
+	case blockHeard:
+		var heard []notedHeard
+		if err := json.Unmarshal(text, &heard); err != nil {
+			return err
+		}
+		for _, h := range heard {
+			if n, ok := nodes[h.Name]; ok {
+				n.Heard, n.Reports = h.Heard, h.Reports
+				nodes[h.Name] = n
+			}
+		}
+	case blockForgetNode:
+		var name string
+		if err := json.Unmarshal(text, &name); err != nil {
+			return err
+		}
+		delete(nodes, name)
+	default:
+		return fmt.Errorf("block has kind %d, which this program does not know", kind)
+	}
+	return nil
+}
+
+// restorePair applies a line and the pair after it. If more is set, the pair's trains are added to
+// those that are known.
+func (c *core) restorePair(text []byte, more bool) error {
+	line, data, _ := bytes.Cut(text, []byte("\n"))
+	var n notedPair
+	if err := json.Unmarshal(line, &n); err != nil {
+		return err
+	}
+	live, err := tscratio.DecodePair(data)
+	if err != nil {
+		return err
+	}
+	if live.Declared != c.config.Assumptions {
+		return fmt.Errorf("pair %q with %q was gathered under other assumptions: %+v", live.A.Name,
+			live.B.Name, live.Declared)
+	}
+	key := pairKey{live.A.Name, live.B.Name, live.A.Epoch, live.B.Epoch}
+	p := &pair{
+		key: key, live: live, readA: n.ReadA, readB: n.ReadB, at: n.At,
+		trains: n.Trains, exchanges: n.Exchanges, lost: n.Lost, kernel: n.Kernel, stamps: n.Stamps,
+	}
+	if known := c.pairs[key]; more && known != nil {
+		if err := known.live.Join(live); err != nil {
+			return err
+		}
+		p.live = known.live
+		c.shorten(p)
+	}
+	c.pairs[key] = p
+	return nil
+}
+
+// readFiles reads the state that a server of version 1 wrote.
+func (c *core) readFiles() (map[string]notedNode, error) {
+	var all []notedNode
+	if _, err := c.store.readJSON("nodes.json", &all); err != nil {
+		return nil, err
+	}
+	nodes := map[string]notedNode{}
+	for _, n := range all {
+		nodes[n.Registered.Name] = n
+	}
+	paths, err := filepath.Glob(filepath.Join(c.store.dir, pairsDir, "*.pair"))
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range paths {
+		text, err := readPairFile(path)
+		if err == nil {
+			err = c.restorePair(text, false)
+		}
+		if err != nil {
+			c.log.Error("skip a pair of the state", "file", path, "error", err)
+		}
+	}
+	return nodes, nil
+}
+
+// removeFiles removes the state of version 1, which the journal contains now.
+func (s *Store) removeFiles() error {
+	return errors.Join(s.remove("nodes.json"), os.RemoveAll(filepath.Join(s.dir, pairsDir)))
+}
