@@ -3,6 +3,7 @@ package commands
 import (
 	"encoding/json"
 	"fmt"
+	"os/exec"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -10,16 +11,25 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/bench/fleet"
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
 
 // These are the bars of a large fleet. Bounds are compared with the median bound of two neighbours.
 const (
-	randomLimit      = 3.0 // of a random pair, up to manyNodes nodes
-	randomLimitMany  = 4.0 // of a random pair in a larger fleet
-	manyNodes        = 1000
-	talkLimit        = 1.1 // of a pair between which tuples travel
-	smallFleet       = 120 // the default of --nodes, unless the proof is full
-	minFleet         = 16
+	randomLimit     = 3.0 // of a random pair, up to manyNodes nodes
+	randomLimitMany = 4.0 // of a random pair in a larger fleet
+	manyNodes       = 1000
+	talkLimit       = 1.1 // of a pair between which tuples travel
+	smallFleet      = 120 // the default of --nodes, unless the proof is full
+	minFleet        = 16
+
+	// These are the bars of the server of a fleet of up to manyNodes nodes.
+	serverCores     = 0.5
+	serverMegabytes = 500
+	joinSeconds     = 1
+
+	smallServe       = 10 * time.Second // the default of --serve, unless the proof is full
+	fleetJoins       = 5                // nodes that join while a run is open
 	maxFleet         = 20_000
 	leastFleetSample = 1000 // with fewer answers, there is no figure
 )
@@ -27,6 +37,7 @@ const (
 func newBenchFleet() *cobra.Command {
 	o := fleet.Options{}
 	var asJSON bool
+	var serve time.Duration
 	cmd := &cobra.Command{
 		Use:   "fleet",
 		Short: "Check the bounds of a large fleet, and what it costs each node",
@@ -37,7 +48,10 @@ product: nodes keep up their graph and measure their neighbours, and random pair
 of third nodes. Each bound is compared with the truth. Nodes die and join meanwhile, and a part of
 all messages is lost.
 
-With --liars, some nodes report false stamps. Only pairs of other nodes are asked for.`,
+With --liars, some nodes report false stamps. Only pairs of other nodes are asked for.
+
+Then a real server in a process of its own serves as many nodes in real time, over connections with
+keys. --serve says how long it is watched without a run, and as long in a run.`,
 		Example: `  cp-bench fleet --nodes 1000 --json
   cp-bench fleet --nodes 10000 --measure 20s
   cp-bench fleet --nodes 200 --liars 0.05`,
@@ -49,6 +63,9 @@ With --liars, some nodes report false stamps. Only pairs of other nodes are aske
 			}
 			if size != proof.Full && !cmd.Flags().Changed("nodes") {
 				o.Nodes, o.Pairs = smallFleet, 500
+			}
+			if size != proof.Full && !cmd.Flags().Changed("serve") {
+				serve = smallServe
 			}
 			switch {
 			case o.Nodes < minFleet || o.Nodes > maxFleet:
@@ -71,11 +88,20 @@ With --liars, some nodes report false stamps. Only pairs of other nodes are aske
 			p := command.NewProgress(cmd.ErrOrStderr())
 			o.Progress = func(step string) { p.Show("%s", step) }
 			r, err := fleet.Run(cmd.Context(), o)
+			var served fleet.ServerResult
+			if err == nil && serve > 0 && o.Nodes <= fleet.MaxServed {
+				served, err = fleet.Watch(cmd.Context(), fleet.ServerOptions{
+					Nodes: o.Nodes, Degree: o.Degree, For: serve, Joins: fleetJoins, Seed: o.Seed,
+					Command:  func() (*exec.Cmd, error) { return reexec.Command(fleetServer) },
+					Progress: o.Progress,
+				})
+			}
 			p.Done()
 			if err != nil {
 				return err
 			}
-			return answer(barsOfFleet(o, r), func() error { return printFleet(cmd, r, asJSON) })
+			bars := append(barsOfFleet(o, r), barsOfServer(o.Nodes, served)...)
+			return answer(bars, func() error { return printFleet(cmd, r, served, asJSON) })
 		},
 	}
 	f := cmd.Flags()
@@ -89,8 +115,43 @@ With --liars, some nodes report false stamps. Only pairs of other nodes are aske
 	f.IntVar(&o.Pairs, "pairs", 2000, "random pairs to ask for")
 	f.IntVar(&o.Queries, "queries", 100, "moments at which each pair is asked for")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of the simulation")
+	f.DurationVar(&serve, "serve", time.Minute,
+		"how long a real server of the fleet is watched, in each of two states; 0: not at all")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
+}
+
+// fleetServer is the hidden command that runs the server of a fleet.
+const fleetServer = "fleet-server"
+
+func newBenchFleetServer() *cobra.Command {
+	return &cobra.Command{
+		Use:    fleetServer,
+		Short:  "Be the server of \"cp-bench fleet\"",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return fleet.Serve(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
+		},
+	}
+}
+
+// barsOfServer returns the bars of a server that was watched. There are none for larger fleets.
+func barsOfServer(nodes int, r fleet.ServerResult) []proof.Bar {
+	if r.Trains == 0 || nodes > manyNodes {
+		return nil
+	}
+	name := fmt.Sprintf("server of %d nodes: ", nodes)
+	return []proof.Bar{
+		{Name: name + "CPU while no run is open", Unit: "cores", Figure: r.IdleCores,
+			Limit: serverCores, Timing: true},
+		{Name: name + "CPU in a run", Unit: "cores", Figure: r.RunCores, Limit: serverCores,
+			Timing: true},
+		{Name: name + "private memory", Unit: "MB", Figure: float64(r.Private) / 1e6,
+			Limit: serverMegabytes, Timing: true},
+		{Name: name + "until a node that joins in a run can measure", Unit: "s",
+			Figure: r.Joins.Seconds(), Limit: joinSeconds, Timing: true},
+	}
 }
 
 func barsOfFleet(o fleet.Options, r fleet.Result) []proof.Bar {
@@ -141,9 +202,17 @@ type fleetLine struct {
 	GraphCPU_ns    int64   `json:"graph_cpu_ns_a_second"`
 	ProbePackets   float64 `json:"probe_packets_a_second"`
 	ProbeBytes     float64 `json:"probe_bytes_a_second"`
+
+	// These are 0 if no server was watched.
+	ServerIdleCores float64 `json:"server_idle_cores"`
+	ServerRunCores  float64 `json:"server_run_cores"`
+	ServerPrivateMB float64 `json:"server_private_mb"`
+	Join_ns         int64   `json:"join_ns"`
+	RunTrains       int     `json:"run_trains"`
+	RunEnds_ns      int64   `json:"run_ends_ns"`
 }
 
-func printFleet(cmd *cobra.Command, r fleet.Result, asJSON bool) error {
+func printFleet(cmd *cobra.Command, r fleet.Result, s fleet.ServerResult, asJSON bool) error {
 	out := cmd.OutOrStdout()
 	if asJSON {
 		return json.NewEncoder(out).Encode(fleetLine{
@@ -154,6 +223,9 @@ func printFleet(cmd *cobra.Command, r fleet.Result, asJSON bool) error {
 			Talk: ratio(r.TalkBound, r.EdgeBound), Hops: r.Hops,
 			GraphMessages: r.Messages, GraphBytes: r.Bytes, GraphCPU_ns: int64(r.GraphCPU),
 			ProbePackets: r.TrainPackets, ProbeBytes: r.TrainBytes,
+			ServerIdleCores: s.IdleCores, ServerRunCores: s.RunCores,
+			ServerPrivateMB: float64(s.Private) / 1e6, Join_ns: int64(s.Joins),
+			RunTrains: s.Trains, RunEnds_ns: int64(s.RunEnds),
 		})
 	}
 	fmt.Fprintf(out, "nodes       %d; %d of them lacked a neighbour at the end\n", r.Nodes,
@@ -170,5 +242,13 @@ func printFleet(cmd *cobra.Command, r fleet.Result, asJSON bool) error {
 		r.Messages, r.Bytes, r.GraphCPU)
 	fmt.Fprintf(out, "            %.0f packets and %.0f bytes a second for its trains\n",
 		r.TrainPackets, r.TrainBytes)
+	if s.Trains > 0 {
+		fmt.Fprintf(out, "server      %.3f cores without a run, %.3f in a run; "+
+			"%.0f MB of private memory at most\n", s.IdleCores, s.RunCores, float64(s.Private)/1e6)
+		fmt.Fprintf(out, "            %v until a node that joins in a run can measure\n",
+			s.Joins.Round(time.Millisecond))
+		fmt.Fprintf(out, "            %v to end a run of %d trains\n",
+			s.RunEnds.Round(time.Millisecond), s.Trains)
+	}
 	return nil
 }

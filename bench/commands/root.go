@@ -44,7 +44,7 @@ Exit codes: 0 measured, 1 failed, 2 wrong usage, 3 a figure is absent.`,
 		newBenchSweep(), newBenchFleet(), newBenchAnalyze(), newBenchAgent(), newBenchGen(),
 		newBenchSoak())
 	root.AddCommand(newBenchProbePeer(), newBenchAgentProcess(), newBenchSweepProcess(),
-		demo.NewProcess())
+		newBenchFleetServer(), demo.NewProcess())
 	return root
 }
 

@@ -8,7 +8,11 @@
 //	net.go      the simulated time and network
 //	measure.go  trains between nodes, and the relations that follow
 //	fleet.go    Run simulates a fleet and asks for random pairs
+//	server.go   Watch measures a real server of as many simulated nodes, in real time
+//	member.go   such a node
 //
 // A node measures its peers in turn, as tscclient's scheduler does if the budget does not suffice
-// for all at once. No server takes part.
+// for all at once. In Run, no server takes part. In Watch, the server is real, in a process of its
+// own, and has connections with keys. Its nodes have counters without wander and a graph that never
+// changes, because the server sees neither.
 package fleet

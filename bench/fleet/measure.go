@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -62,6 +63,11 @@ const (
 	trainBytes   = 2 * ((exchanges+1)*(92+28) + 296 + 28)
 )
 
+// delay returns how long a packet takes.
+func delay(r *rand.Rand) time.Duration {
+	return 20*time.Microsecond + time.Duration(r.ExpFloat64()*10_000)
+}
+
 // train lets a node run a train with a peer, and adds the train to the argument all. A packet takes
 // 20 µs and a random time of 10 µs on average. What liars report may be refused, which is no error.
 func (w *world) train(from, to *node, all pairs) error {
@@ -81,9 +87,6 @@ func (w *world) train(from, to *node, all pairs) error {
 	}
 	t := tscratio.Train{By: by}
 	at := w.now
-	delay := func() time.Duration {
-		return 20*time.Microsecond + time.Duration(w.r.ExpFloat64()*10_000)
-	}
 	read := func(n, peer *node, leaves bool) tscratio.Interval {
 		v := n.counter.Virtual(physical(at))
 		if n.lies { // it reports another counter to each peer, and makes packets seem faster
@@ -100,11 +103,11 @@ func (w *world) train(from, to *node, all pairs) error {
 	for range exchanges {
 		var e tscratio.Exchange
 		e.Sent = read(from, to, true)
-		at += delay()
+		at += delay(w.r)
 		e.Received = read(to, from, false)
 		at += 3 * time.Microsecond
 		e.Answered = read(to, from, true)
-		at += delay()
+		at += delay(w.r)
 		e.Returned = read(from, to, false)
 		at += 2 * time.Microsecond
 		if w.r.Float64() >= w.o.Loss {
