@@ -103,10 +103,8 @@ func (c *core) tellGraph() {
 	if !c.large() {
 		return
 	}
-	for _, n := range c.sorted() {
-		if n.graph.told.IsZero() {
-			c.tellMember(n)
-		}
+	for _, n := range c.which(func(n *node) bool { return n.graph.told.IsZero() }) {
+		c.tellMember(n)
 	}
 }
 

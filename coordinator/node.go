@@ -271,10 +271,12 @@ func (c *core) pendingOf(n *node) (ids []uint64) {
 
 // buryTheDead marks nodes as gone if they have been silent for too long.
 func (c *core) buryTheDead() {
-	for _, n := range c.sorted() {
-		if silent := c.now().Sub(n.heard); n.alive() && silent >= c.config.Dead {
-			c.gone(n, fmt.Sprintf("silent for %v", silent.Round(time.Millisecond)))
-		}
+	now := c.now()
+	for _, n := range c.which(func(n *node) bool {
+		return n.alive() && now.Sub(n.heard) >= c.config.Dead
+	}) {
+		silent := now.Sub(n.heard)
+		c.gone(n, fmt.Sprintf("silent for %v", silent.Round(time.Millisecond)))
 	}
 }
 
@@ -294,10 +296,14 @@ func (c *core) wasBusy(d time.Duration) {
 }
 
 // sorted returns the nodes by name. The fixed order makes tests repeatable.
-func (c *core) sorted() []*node {
-	all := make([]*node, 0, len(c.nodes))
+func (c *core) sorted() []*node { return c.which(func(*node) bool { return true }) }
+
+// which returns the nodes that are wanted, by name.
+func (c *core) which(want func(*node) bool) (all []*node) {
 	for _, n := range c.nodes {
-		all = append(all, n)
+		if want(n) {
+			all = append(all, n)
+		}
 	}
 	slices.SortFunc(all, func(a, b *node) int { return strings.Compare(a.name(), b.name()) })
 	return all

@@ -146,10 +146,11 @@ func (c *core) stepKeys() {
 	if everybody {
 		c.renewed = now
 	}
-	for _, n := range c.sorted() {
-		if due := n.keys.renewAt; everybody || !due.IsZero() && !now.Before(due) {
-			c.renewSecret(n)
-		}
+	for _, n := range c.which(func(n *node) bool {
+		due := n.keys.renewAt
+		return everybody || !due.IsZero() && !now.Before(due)
+	}) {
+		c.renewSecret(n)
 	}
 	if !c.rekeyAt.IsZero() && !now.Before(c.rekeyAt) {
 		c.rekeyAt = time.Time{}

@@ -77,6 +77,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var due dueTime
 	for {
 		var work func()
 		select {
@@ -90,13 +91,35 @@ func (s *Server) Run(ctx context.Context) error {
 		case reply := <-s.latest:
 			work = func() { s.core.matrix(func(m *Matrix) { reply <- m }) }
 		case <-timer.C:
-			work = s.core.tick
+			work = func() {
+				if !time.Now().Before(s.core.next()) {
+					s.core.tick()
+				}
+			}
 		}
 		began := time.Now()
 		work()
 		s.core.wasBusy(time.Since(began))
-		timer.Reset(max(0, time.Until(s.core.next())))
+		timer.Reset(max(0, time.Until(due.after(time.Now(), s.core.next))))
 	}
+}
+
+// dueTime is when the core's tick is due. To find that out takes time for each node. So dueTime
+// asks the core only now and then, and spends at most a fiftieth of the time on it.
+type dueTime struct {
+	due   time.Time
+	again time.Time // when to ask the core again
+}
+
+func (d *dueTime) after(now time.Time, next func() time.Time) time.Time {
+	if !now.Before(d.again) {
+		d.due = next()
+		d.again = now.Add(50 * time.Since(now))
+	}
+	if d.again.Before(d.due) { // a message since then may have made something due earlier
+		return d.again
+	}
+	return d.due
 }
 
 // Matrix returns the state of the fleet. The state is at most age old. After Run has ended, Matrix

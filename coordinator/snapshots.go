@@ -43,10 +43,10 @@ func (c *core) wantSnapshot(n *node, m *control.Snapshot) {
 
 // stepSnapshots carries out the snapshots that are due.
 func (c *core) stepSnapshots() {
-	for _, n := range c.sorted() {
-		if n.snapshot == nil || c.now().Before(n.snapshotDue) {
-			continue
-		}
+	now := c.now()
+	for _, n := range c.which(func(n *node) bool {
+		return n.snapshot != nil && !now.Before(n.snapshotDue)
+	}) {
 		r := *n.snapshot
 		n.snapshot, n.snapshotDue = nil, c.now().Add(snapshotEvery)
 		c.snapshots(r, n, func(any) {})

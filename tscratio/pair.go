@@ -253,6 +253,8 @@ func (p *Pair) Add(t Train) error {
 	if t.By == StartedByB {
 		starter, answerer = p.B, p.A
 	}
+	nt.lower = make([]reading, 0, len(t.Exchanges)) // many trains are kept, so each takes no more
+	nt.upper = make([]reading, 0, len(t.Exchanges))
 	for _, c := range t.OneWay {
 		nt.add(c)
 	}
