@@ -100,7 +100,8 @@ func allowed(t *testing.T) (lists [3][]string) {
 		t.Fatal(err)
 	}
 	for i, who := range []string{
-		"any Go program", "a program that logs, beside these", "the agent, beside all of these",
+		"any Go program", "a program that logs, in addition",
+		"the agent, in addition to all of these",
 	} {
 		_, row, found := strings.Cut(string(text), "\n| "+who+" | ")
 		row, _, ended := strings.Cut(row, " |\n")
