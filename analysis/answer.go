@@ -203,8 +203,8 @@ type Span struct {
 	// Origin is set for tuples that were made of other tuples. It says which of these other tuples
 	// begins the span: the one that began earliest or the one that began latest.
 	Origin string `json:"origin,omitempty"`
-	// Whole is the number of tuples whose whole path is this span. No point can lie between its two
-	// ends, so EndToEnd does not repeat these tuples.
+	// Whole is the number of tuples whose whole path is this span. For these tuples this span is
+	// also the end-to-end span, so EndToEnd leaves them out.
 	Whole uint64 `json:"whole,omitempty"`
 
 	All    Durations  `json:"all"`

@@ -21,7 +21,7 @@ type renamer struct {
 	// operator.
 	operators []string
 	of        []int
-	// renames says by operator whether it makes one tuple of one.
+	// renames[i] says whether operator i makes exactly one tuple of each tuple.
 	renames []bool
 	handed  []handed // by operator
 }

@@ -203,8 +203,9 @@ func (w *worker) call(do func()) bool {
 	return true
 }
 
-// each calls the function do for each ring in turn, until do has returned false for more. After
-// that, the worker looks at the ring as usual until the other rings are finished.
+// each goes through the rings again and again, and calls do for each ring that is not finished. do
+// returns more = false if its ring is finished. The worker then looks at that ring as usual, until
+// the other rings are finished too. If do returns gone = true, the worker drops the ring.
 func (w *worker) each(do func(s *source) (more, gone bool)) {
 	waiting := map[*source]bool{}
 	for _, s := range w.sources {

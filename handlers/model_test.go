@@ -83,7 +83,8 @@ func (m *model) effect(c call) effect {
 	return e
 }
 
-// done notes the effect of a call in the model, after the test has checked it with holds.
+// done writes into the model what a call did. The test calls it after m.holds has accepted the
+// call's effect.
 func (m *model) done(e effect, v *view) {
 	if e.adopts != nil {
 		m.settings, m.applied, m.calls = *e.adopts, nil, 0

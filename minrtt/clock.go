@@ -142,9 +142,10 @@ func wander(before, after Discipline, opening_ns, closing_ns int64) uint32 {
 	if offset := max(magnitude(before.Offset_ns), magnitude(after.Offset_ns)); offset != 0 {
 		constant := min(before.TimeConstant, after.TimeConstant)
 		ppb += 1 + 2*offset>>(2+min(max(constant, 0), 10))
-		// adjtimex shows at once how a frequency-locked loop uses the offset, but the clock follows
-		// only at its next tick. Its rate then changes by at most a quarter of the offset in 256 s.
-		// For a phase-locked loop this change is far smaller than the term above.
+		// If the loop locks the frequency, adjtimex shows a new frequency at once, but the clock
+		// takes it over only at its next tick. The rate then changes by at most offset/4 per 256 s,
+		// which is offset/1024 per second. If the loop locks the phase, the change is far smaller
+		// than what is added above.
 		ppb += 1 + offset>>10
 	}
 	// At the first tick of each second, the kernel subtracts that second's share of adjtime from

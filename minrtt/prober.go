@@ -338,8 +338,8 @@ func (p *Prober) remember() {
 // fill does the work of finish, with the clocks that are not yet refuted.
 func (p *Prober) fill(t *Train) error {
 	t.Exchanges, t.Arrivals = nil, nil
-	// The peer's counter had shown floor_cycles before this probe arrived. It is the latest such
-	// reading that is known.
+	// In the loop, floor_cycles is the latest reading that the peer's counter is known to have
+	// shown before probe i arrived.
 	floor_cycles := p.latest_cycles
 	for i := range p.probes {
 		q := &p.probes[i]

@@ -175,10 +175,10 @@ func (e *evidence) fill(r *Relation, places []uint64) (Wander, error) {
 	return 0, nil
 }
 
-// reached returns how far from a knot readings are translated, on the side of one neighbour. half
-// is half of the distance to that neighbour: readings further away are nearer to the neighbour. If
-// apart is true, places without a knot lie between the two knots, and the extrapolation limit
-// applies instead of reach.
+// reached returns the largest distance from a knot at which a reading is still translated by that
+// knot, on the side of one neighbouring knot. half is half of the distance between the two knots: a
+// reading beyond it is nearer to the neighbour. apart is true if fill left out knots between the
+// two. Then the extrapolation limit applies instead of reach.
 func reached(half uint64, apart bool, limit, reach uint64) uint64 {
 	if apart {
 		return min(half, limit)

@@ -135,8 +135,8 @@ func (w *Ways) narrows(s *waySegment, d uint64) bool {
 		!(s.way == onSecond && w.second.Name == w.reference.Name)
 }
 
-// narrow_cycles is the smallest error of a duration for which translating both events is tried.
-// Even the narrowest difference of two translated events has a larger bound, so it cannot narrow a
+// Both events of a duration are translated only if its error is larger than narrow_cycles. Even the
+// narrowest difference of two translated events has a larger bound than that, so it cannot narrow a
 // duration with a smaller error.
 const narrow_cycles = 32
 

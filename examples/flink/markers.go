@@ -33,8 +33,8 @@ var path = [][2]string{
 	{"job.join/start", "job.count/start"},
 }
 
-// statistics are the statistics of markers that are read. end is the end of a statistic's name. The
-// percentile 0 means the mean.
+// statistics lists what is read of Flink's latency markers: their mean and two percentiles. The
+// name of each such metric ends with end. The percentile 0 means the mean.
 var statistics = []struct {
 	end     string
 	percent float64
