@@ -79,9 +79,9 @@ function parts(view: View): Part[] {
     {
       id: "lanes",
       title: "Lanes",
-      lead: "A lane is an instance of an actor on a node, with the stays of tuples in it: how " +
-        "many, or each of them where few are in view. The pale part of a stay is where it may " +
-        "also have been. Click one to see its path.",
+      lead: "A lane is one instance of an operator on a node, with the stays of tuples in it: " +
+        "how many, or each of them where few are in view. The pale part of a stay is where it " +
+        "may also have been. Click one to see its path.",
       asks: ["from", "to", "lanes", "id"],
       ask: async (run, signal) => {
         const shown = shownLanes(view, run);
