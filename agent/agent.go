@@ -39,6 +39,8 @@ type Agent struct {
 	link  atomic.Pointer[tscclient.Link] // nil: the agent has no server
 	watch watch
 
+	capture capturing
+
 	runsMu    sync.Mutex   // locked while the agent opens or closes a run
 	frequency runFrequency // the frequency in the newest run; protected by runsMu
 
@@ -233,7 +235,7 @@ func (a *Agent) Snapshot(pattern string) (channels int, records uint64, err erro
 func (a *Agent) Close() error {
 	a.once.Do(func() {
 		a.stop()
-		var errs []error
+		errs := []error{a.endCapture()}
 		if link := a.link.Load(); link != nil {
 			errs = append(errs, link.Close())
 		}

@@ -64,6 +64,10 @@ type Config struct {
 	// channels: see tscclient.LinkConfig.
 	Facts []string
 
+	// Capture begins to capture the messages that programs exchange, into a ring in a directory.
+	// nil: this agent cannot.
+	Capture func(rings string) (Capture, error)
+
 	// Notify is called once for each failure or change. Several goroutines call it. nil: the agent
 	// reports nothing.
 	Notify func(error)

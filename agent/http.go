@@ -30,6 +30,8 @@ const (
 	PathMetrics    = "/metrics"
 	PathSnapshot   = "/do/snapshot" // with the query ?channels=PATTERN
 	PathFlush      = "/do/flush"
+	PathStart      = "/do/capture/start"
+	PathStop       = "/do/capture/stop"
 	PathFind       = "/do/find"      // with the query ?fact=PATTERN
 	PathOpenRun    = "/do/run/open"  // with the query ?name=NAME
 	PathCloseRun   = "/do/run/close" // with the query ?name=NAME
@@ -131,6 +133,17 @@ func (a *Agent) mux(orders bool) *http.ServeMux {
 		answer(w, struct{}{})
 	})
 	mux.HandleFunc("POST "+PathFind, a.serveFind)
+	for path, order := range map[string]func() error{
+		PathStart: a.StartCapture, PathStop: a.StopCapture,
+	} {
+		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, _ *http.Request) {
+			if err := order(); err != nil {
+				refuse(w, err)
+				return
+			}
+			answer(w, a.CaptureStatus())
+		})
+	}
 	run := func(do func(string) (RunState, error)) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			s, err := do(r.URL.Query().Get("name"))
@@ -164,7 +177,8 @@ func refuse(w http.ResponseWriter, err error) {
 	case errors.Is(err, ErrNoRun):
 		code = http.StatusNotFound
 	case errors.Is(err, ErrRunOpen), errors.Is(err, ErrRunClosed),
-		errors.Is(err, tscclient.ErrNoGraph), errors.Is(err, errNoServer):
+		errors.Is(err, tscclient.ErrNoGraph), errors.Is(err, errNoServer),
+		errors.Is(err, ErrNoCapture):
 		code = http.StatusConflict
 	case errors.Is(err, runs.ErrName), errors.Is(err, handlertable.ErrTable):
 		code = http.StatusBadRequest

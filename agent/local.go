@@ -66,6 +66,18 @@ func (l *Local) Snapshot(ctx context.Context, channels string) (s SnapshotAnswer
 	return s, err
 }
 
+// StartCapture makes the agent capture the messages that programs exchange.
+func (l *Local) StartCapture(ctx context.Context) (s CaptureStatus, err error) {
+	err = l.ask(ctx, http.MethodPost, PathStart, nil, &s)
+	return s, err
+}
+
+// StopCapture makes the agent end its capture.
+func (l *Local) StopCapture(ctx context.Context) (s CaptureStatus, err error) {
+	err = l.ask(ctx, http.MethodPost, PathStop, nil, &s)
+	return s, err
+}
+
 // Find makes the agent look for a node with a fact that matches a pattern. It may take minutes if
 // nodes on the way are gone or lie.
 func (l *Local) Find(ctx context.Context, pattern string) (f FindAnswer, err error) {

@@ -112,6 +112,7 @@ func (a *Agent) CloseRun(name string) (RunState, error) {
 // a time without a run. moveLogs writes the state file first: if this agent is killed, the next
 // agent continues the move.
 func (a *Agent) moveLogs(run, logs string) error {
+	a.flushCapture()
 	a.mu.Lock()
 	next := a.state
 	if run == "" {

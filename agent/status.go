@@ -32,6 +32,7 @@ type Status struct {
 	LeftWhy   string         `json:"left_why,omitempty"`
 	Channels  []RingStatus   `json:"channels"`
 	Processes []ProcessUsage `json:"processes"`
+	Capture   CaptureStatus  `json:"capture"`
 	Warnings  []string       `json:"warnings,omitempty"` // what a person should look at
 }
 
@@ -116,6 +117,7 @@ func (a *Agent) Status() Status {
 			p.ProcessID, p.Rings, p.RingBytes, p.PIDNamespace,
 		})
 	}
+	s.Capture = a.CaptureStatus()
 	s.Warnings = s.warnings()
 	return s
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cloudprofiler/cloudprofiler/blackbox"
 	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/drain"
@@ -160,6 +161,9 @@ func channelsOf(rings []drain.SampledChannel, epoch string) []control.SampledCha
 	at := map[key]int{}
 	channels := []control.SampledChannel{}
 	for _, r := range rings {
+		if r.Channel.String() == blackbox.Channel {
+			continue // its events are messages and no tuples
+		}
 		k := key{r.Channel, r.Settings, r.Policy, r.Stamp}
 		i, ok := at[k]
 		if !ok {

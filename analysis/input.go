@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 
+	"github.com/cloudprofiler/cloudprofiler/blackbox"
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
@@ -299,6 +300,9 @@ func pointOf(s logstore.Segment) point { return point{s.Channel.Actor, s.Channel
 // addSources opens the log of one ring, and makes a source for each epoch in the log.
 func (in *input) addSources(node string, ring []logstore.Segment, rank map[point]int) {
 	name := ring[0].Channel.String()
+	if name == blackbox.Channel {
+		return // its events are messages and no tuples: see package blackbox/messages
+	}
 	if !in.options.Filter.channel(node, name, ring[0].Channel.Point) {
 		in.unseen[pointOf(ring[0])] = fmt.Sprintf("not all channels of %s were chosen",
 			pointOf(ring[0]))

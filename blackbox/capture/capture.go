@@ -42,6 +42,7 @@ type Capture struct {
 	kernel  *kernel
 	channel *handlers.Channel
 	stop    chan struct{}
+	flushes chan chan struct{} // each is closed when everything until now is in the ring
 	stopped chan struct{}
 	once    sync.Once
 	closed  error
@@ -106,6 +107,7 @@ func start(o Options) (c *Capture, err error) {
 	c = &Capture{
 		o: o, kernel: k, channel: channel,
 		stop: make(chan struct{}), stopped: make(chan struct{}),
+		flushes: make(chan chan struct{}),
 		clocks:  clocks{read: readBracket},
 		sockets: sockets{now: map[uint64]*socket{}}, threads: threads{},
 	}
@@ -129,6 +131,17 @@ func (c *Capture) Stats() Stats {
 	}
 	s.Dropped = c.channel.Dropped()
 	return s
+}
+
+// Flush returns when all messages that were seen before are in the ring. All sockets and threads
+// are then described again, so that a reader does not need the log until here.
+func (c *Capture) Flush() {
+	done := make(chan struct{})
+	select {
+	case c.flushes <- done:
+		<-done
+	case <-c.stopped:
+	}
 }
 
 // Close ends the capture. When Close returns, all messages that were seen before are in the ring.
@@ -155,6 +168,13 @@ func (c *Capture) run() {
 			for c.round() {
 			}
 			return
+		case done := <-c.flushes:
+			for c.round() {
+			}
+			c.sockets.forgetDescriptions()
+			c.threads.forgetDescriptions()
+			close(done)
+			continue
 		case <-timer.C:
 		}
 		wait := idle

@@ -25,6 +25,9 @@ func TestMain(m *testing.M) {
 	case os.Getenv(withoutRights) != "":
 		startWithoutRights()
 		return
+	case os.Getenv(costVariable) != "":
+		loadMain()
+		return
 	case os.Getenv(conversation.Variable) != "":
 		conversation.Main()
 		return

@@ -67,6 +67,21 @@ func (all *sockets) described(d description) {
 	all.now[d.cookie] = &socket{of: c}
 }
 
+// forgetDescriptions makes the next message of each socket be preceded by its description.
+func (all *sockets) forgetDescriptions() {
+	for _, sockets := range []map[uint64]*socket{all.now, all.before} {
+		for _, s := range sockets {
+			s.described_ns = 0
+		}
+	}
+}
+
+func (all threads) forgetDescriptions() {
+	for _, t := range all {
+		t.described_ns = 0
+	}
+}
+
 func (all *sockets) find(cookie uint64) *socket {
 	if s := all.now[cookie]; s != nil {
 		return s

@@ -27,6 +27,7 @@ type Log struct {
 	numbers map[uint32]*socket
 	early   map[uint32][]waiting // messages of sockets without a description yet
 	threads map[uint32]*Program
+	unnamed map[uint32]*Program // of threads without a description yet
 	known   map[Program]*Program
 }
 
@@ -69,7 +70,8 @@ func newLog(node string) *Log {
 		Node: node, Lost: map[blackbox.Reason]uint64{},
 		sockets: map[uint64]*socket{}, numbers: map[uint32]*socket{},
 		early: map[uint32][]waiting{}, threads: map[uint32]*Program{},
-		known: map[Program]*Program{},
+		unnamed: map[uint32]*Program{},
+		known:   map[Program]*Program{},
 	}
 }
 
@@ -121,8 +123,9 @@ func (l *Log) add(record any) {
 			width: uint32(v.Width_cycles), bytes: v.Bytes, early: v.Early,
 			sure: v.Sure && v.Stream, program: l.threads[v.Thread],
 		}
-		if e.program == nil {
-			e.program = l.program("")
+		if e.program == nil { // its description follows
+			e.program = &Program{Node: l.Node}
+			l.threads[v.Thread], l.unnamed[v.Thread] = e.program, e.program
 		}
 		if s := l.numbers[v.Connection]; s != nil {
 			s.add(v.Kind, e)
@@ -132,6 +135,10 @@ func (l *Log) add(record any) {
 	case blackbox.Connection:
 		l.connection(v)
 	case blackbox.Thread:
+		if first := l.unnamed[v.Number]; first != nil {
+			first.Name = v.Program
+			delete(l.unnamed, v.Number)
+		}
 		l.threads[v.Number] = l.program(v.Program)
 	case blackbox.Loss:
 		l.Lost[v.Reason] += v.Messages

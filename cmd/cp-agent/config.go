@@ -37,6 +37,7 @@ type config struct {
 	Probes          string `mapstructure:"probes"`
 	Advertise       string `mapstructure:"advertise"`
 	Role            string `mapstructure:"role"`
+	Capture         string `mapstructure:"capture"`
 }
 
 // changed returns the keys whose values differ between two configurations.
@@ -79,6 +80,7 @@ func addFlags(cmd *cobra.Command) {
 		"address:port at which other nodes probe this node (default: on this machine, any port)")
 	flags.String("advertise", "",
 		"address:port at which other nodes reach --probes (default: the address of --probes)")
+	addCaptureFlag(cmd)
 	flags.String("role", "", "what this node is for: \"cprof find role=ROLE\" finds it")
 }
 
@@ -123,7 +125,7 @@ func (c config) agent() (agent.Config, error) {
 		_, probesErr := daemon.Address("probes", c.Probes)
 		err = errors.Join(err, probesErr)
 	}
-	err = errors.Join(err, daemon.CheckRole(c.Role))
+	err = errors.Join(err, daemon.CheckRole(c.Role), checkCapture(c.Capture))
 	if c.HandlerTable != "" {
 		if _, statErr := os.Stat(c.HandlerTable); statErr != nil {
 			err = errors.Join(err, fmt.Errorf("handler_table: %w", statErr))

@@ -38,7 +38,9 @@ the agent runs, "cprof agent status" shows its state, "cprof snapshot" makes it 
 recorders, and "cprof agent begin" makes it keep the logs of an experiment separately.
 
 If root starts the agent, it gives up root's capabilities or becomes the configured user. It drains
-only rings of the user that it runs as.`,
+only rings of the user that it runs as. With --capture ready or on, it keeps two capabilities, with
+which it sees the messages that all programs of the machine exchange: their sizes, times and
+addresses, and never their content.`,
 		Example: `  cp-agent
   cp-agent --handler-table handlers.yaml --metrics 127.0.0.1:9464
   cp-agent --config /etc/cloudprofiler/cp-agent.yaml
@@ -66,6 +68,7 @@ func serve(ctx context.Context, s daemon.Start[config], reload <-chan os.Signal)
 		return err
 	}
 	a.Notify = func(err error) { log.Warn(err.Error()) }
+	a.Capture = c.capturer(a.Notify)
 	node, err := startClient(s, &a)
 	switch {
 	case err == nil:
@@ -90,6 +93,13 @@ func serve(ctx context.Context, s daemon.Start[config], reload <-chan os.Signal)
 	}
 	log.Info("draining", "node", status.Node, "rings", status.Rings, "logs", status.Logs,
 		"run", status.Run, "handler_table", status.Table.Source)
+	if c.Capture == captureOn {
+		if err := running.StartCapture(); err != nil {
+			log.Error("messages are not captured, everything else runs", "reason", err)
+		} else {
+			log.Info("capturing messages")
+		}
+	}
 	for {
 		select {
 		case <-ctx.Done():

@@ -20,6 +20,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/agent"
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 	"github.com/cloudprofiler/cloudprofiler/internal/cli"
+	"github.com/cloudprofiler/cloudprofiler/internal/conversation"
 	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
 	"github.com/cloudprofiler/cloudprofiler/internal/leak"
 	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
@@ -35,6 +36,9 @@ var roles = map[string]func(){}
 
 func TestMain(m *testing.M) {
 	switch role := os.Getenv(roleVariable); {
+	case os.Getenv(conversation.Variable) != "":
+		conversation.Main()
+		return
 	case role == "":
 	case roles[role] != nil:
 		roles[role]()

@@ -7,6 +7,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -42,10 +43,14 @@ func drop(c config) error {
 	// This thread is never unlocked, because no other goroutine should run on a thread that has
 	// given up privileges.
 	runtime.LockOSThread()
+	var keep []uintptr
+	if c.wantsRights() {
+		keep = []uintptr{unix.CAP_BPF, unix.CAP_PERFMON}
+	}
 	if c.User == "" {
-		err = dropCapabilities(true)
+		err = dropCapabilities(true, keep)
 	} else {
-		err = becomeUser(c)
+		err = becomeUser(c, keep)
 	}
 	env := append(os.Environ(), droppedVariable+"="+text(err))
 	if c.User != "" && err != nil {
@@ -66,9 +71,10 @@ func isCurrentUser(name string) bool {
 	return err == nil && (u.Username == name || u.Uid == name)
 }
 
-// dropCapabilities gives up all capabilities of this thread, and the ways to get new ones. If
-// bounding is true, a program that this thread executes as root gets none either.
-func dropCapabilities(bounding bool) error {
+// dropCapabilities gives up all capabilities of this thread except those to keep, and the ways to
+// get new ones. If bounding is true, a program that this thread executes as root gets none either,
+// except those to keep.
+func dropCapabilities(bounding bool, keep []uintptr) error {
 	var errs []error
 	if bounding {
 		// With these bits set, a program gets no capabilities when root executes it.
@@ -76,8 +82,11 @@ func dropCapabilities(bounding bool) error {
 		if err := unix.Prctl(unix.PR_SET_SECUREBITS, noRoot|locked, 0, 0, 0); err != nil {
 			errs = append(errs, fmt.Errorf("give up root's capabilities: %w", err))
 		}
-		for c := 0; c <= 63; c++ {
-			err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0)
+		for c := uintptr(0); c <= 63; c++ {
+			if slices.Contains(keep, c) {
+				continue
+			}
+			err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
 			if err != nil && !errors.Is(err, unix.EINVAL) {
 				errs = append(errs, fmt.Errorf("give up capability %d: %w", c, err))
 				break
@@ -88,9 +97,19 @@ func dropCapabilities(bounding bool) error {
 		errs = append(errs, fmt.Errorf("allow no new privileges: %w", err))
 	}
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var none [2]unix.CapUserData
-	if err := unix.Capset(&header, &none[0]); err != nil {
+	var kept [2]unix.CapUserData
+	for _, c := range keep {
+		set, bit := &kept[c/32], uint32(1)<<(c%32)
+		set.Effective, set.Permitted = set.Effective|bit, set.Permitted|bit
+		set.Inheritable |= bit
+	}
+	if err := unix.Capset(&header, &kept[0]); err != nil {
 		errs = append(errs, fmt.Errorf("give up capabilities: %w", err))
+	}
+	for _, c := range keep { // otherwise they would not survive the execution of a program
+		if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, c, 0, 0); err != nil {
+			errs = append(errs, fmt.Errorf("keep capability %d for the capture: %w", c, err))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -122,7 +141,7 @@ func giveState(state string, uid, gid int) error {
 
 // becomeUser changes this thread's user. Before that it makes the directory of logs, because only
 // root can make the directory in its usual place.
-func becomeUser(c config) error {
+func becomeUser(c config, keep []uintptr) error {
 	u, err := user.Lookup(c.User)
 	if err != nil {
 		if u, err = user.LookupId(c.User); err != nil {
@@ -153,9 +172,15 @@ func becomeUser(c config) error {
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESGID, id, id, id); errno != 0 {
 		return fmt.Errorf("become user %q: become group %d: %w", c.User, gid, errno)
 	}
+	if len(keep) > 0 {
+		if err := unix.Prctl(unix.PR_SET_KEEPCAPS, 1, 0, 0, 0); err != nil {
+			return fmt.Errorf("become user %q: keep capabilities: %w", c.User, err)
+		}
+	}
 	id = uintptr(uid)
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, id, id, id); errno != 0 {
 		return fmt.Errorf("become user %q: %w", c.User, errno)
 	}
-	return dropCapabilities(false) // keep the bounding set: it gives capabilities only to root
+	// Keep the bounding set: it gives capabilities only to root.
+	return dropCapabilities(false, keep)
 }

@@ -65,8 +65,8 @@ var table = map[string]room{
 		"overlay", "overlay/wire", "internal/journal", "internal/plainfile"),
 		of(sys, prometheus)},
 	"analysis": {3, of("blackbox", "logstore", "tscratio", "runs", "ntp"), of(sys, hdr)},
-	"agent": {3, of("asm", "channel", "ring", "logstore", "drain", "tscclient", "control",
-		"handlertable", "ntp", "runs", "host",
+	"agent": {3, of("asm", "blackbox", "channel", "ring", "logstore", "drain", "tscclient",
+		"control", "handlertable", "ntp", "runs", "host",
 		"internal/plainfile"), of(sys, prometheus)},
 	"generator": {3, of("asm", "handlers"), of(sys, zmq4, hdr, protobuf)},
 

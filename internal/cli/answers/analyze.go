@@ -244,7 +244,12 @@ but true only if all nodes are right. With --third-nodes none, no third node doe
 The answer begins with what is slow, how sure that is, and what to look at next. The table below it
 has one unit. In each path, the span with the largest share of the time end to end comes first.
 
-Runs may be larger than memory: see --memory.
+If messages were captured (cprof capture), a last table says which program sent to which, and how
+long the transfers took: from the beginning of the call that sent to the end of the call that
+received the last byte. The flags that choose tuples do not apply to it.
+
+Runs may be larger than memory: see --memory. Captured messages must fit into it, at about 100 bytes
+each.
 
 Exit code 1: nothing could be answered, for example because no tuple was chosen. Exit code 3: parts
 are suspect, missing or undecided.`,
@@ -262,6 +267,10 @@ are suspect, missing or undecided.`,
 				return err
 			}
 			answer, err := analyzeRun(cmd.Context(), args[0], o, cmd.ErrOrStderr())
+			if err != nil && !errors.Is(err, errOnlyMessages) {
+				return err
+			}
+			captured, err := messagesOf(args[0], answer, &o)
 			if err != nil {
 				return err
 			}
@@ -269,7 +278,7 @@ are suspect, missing or undecided.`,
 			case asJSON:
 				encoder := json.NewEncoder(cmd.OutOrStdout())
 				encoder.SetIndent("", " ")
-				err = encoder.Encode(answer)
+				err = encoder.Encode(withMessages{answer, captured})
 			case asCSV:
 				err = printAnswerCSV(cmd.OutOrStdout(), answer)
 			default:
@@ -278,6 +287,9 @@ are suspect, missing or undecided.`,
 					// A note may say that a declared edge changed nothing.
 					notes: flags.given("edge"),
 				})
+				if err == nil {
+					err = printMessages(cmd.OutOrStdout(), captured, answer.Reference, verbose)
+				}
 			}
 			if err != nil {
 				return err

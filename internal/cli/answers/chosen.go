@@ -1,6 +1,7 @@
 package answers
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"path"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
+	"github.com/cloudprofiler/cloudprofiler/blackbox"
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
@@ -64,6 +66,10 @@ func quoted(names []string) string {
 	return strings.Join(all, " or ")
 }
 
+// errOnlyMessages is returned for a run without tuples in which messages were captured.
+var errOnlyMessages = errors.New("no program logged tuples, only captured messages are there: " +
+	"cprof analyze shows them")
+
 // answered fails if an answer is about nothing: no tuple was chosen, or no log could be read.
 func answered(a *analysis.Answer, dir *runs.Directory, chosen *analysis.Filter) error {
 	if a.Work.Tuples > 0 || a.Length != nil || len(a.Counters) > 0 {
@@ -73,6 +79,8 @@ func answered(a *analysis.Answer, dir *runs.Directory, chosen *analysis.Filter) 
 	case flags != "":
 		return fmt.Errorf("run %q: it has no tuple for %s: %s", dir.Run.Name, flags,
 			extent(a, dir, chosen))
+	case len(a.Channels) == 0 && slices.Contains(dir.Channels(), blackbox.Channel):
+		return fmt.Errorf("run %q: %w", dir.Run.Name, errOnlyMessages)
 	case len(a.Channels) == 0:
 		return fmt.Errorf("run %q: none of its logs can be read: \"cprof log check\" says why",
 			dir.Run.Name)

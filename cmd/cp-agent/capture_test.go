@@ -1,0 +1,206 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/coordinator"
+	"github.com/cloudprofiler/cloudprofiler/internal/cli"
+	"github.com/cloudprofiler/cloudprofiler/internal/conversation"
+	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
+	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
+)
+
+// capturingAgent starts an agent whose process gives up its privileges. It returns the agent's
+// process and its directory of rings.
+func capturingAgent(t *testing.T, server string, args ...string) (*exec.Cmd, *output, string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "cp-agent-test") // a directory that user nobody can enter
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	rings := filepath.Join(dir, "rings")
+	argv, err := reexec.Argv(append(args, "--node", "na", "--rings", rings, "--state",
+		filepath.Join(dir, "var", "state"), "--chrony", "off", "--server", server)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(dir, "cp-agent")
+	if out, err := exec.Command("cp", argv[0], binary).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	err = os.Mkdir(rings, 0o700)
+	for _, path := range []string{dir, binary} {
+		if err == nil {
+			err = os.Chmod(path, 0o755)
+		}
+	}
+	if len(args) > 2 && err == nil { // with --user nobody
+		var nobody *user.User
+		if nobody, err = user.Lookup("nobody"); err == nil {
+			out, chownErr := exec.Command("chown", nobody.Uid, rings).CombinedOutput()
+			if err = chownErr; err != nil {
+				err = fmt.Errorf("%w: %s", err, out)
+			}
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary, argv[1:]...)
+	var said output
+	cmd.Dir, cmd.Stderr = "/", &said
+	cmd.Env = append(os.Environ(), roleVariable+"=1")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	waitFor(t, "the agent",
+		func() bool { return strings.Contains(said.String(), "registered") })
+	return cmd, &said, rings
+}
+
+// An agent that may capture keeps the two capabilities for it and no other, as root and as another
+// user. In a run, it logs what programs send each other, and "cprof analyze" says who sent what to
+// whom.
+func TestPrivilegedCapture(t *testing.T) {
+	privileged.Need(t)
+	for name, args := range map[string][]string{
+		"root":   {"--capture", "ready"},
+		"nobody": {"--capture", "on", "--user", "nobody"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			address, kept := startServer(t, coordinator.DefaultConfig())
+			cmd, said, rings := capturingAgent(t, address, args...)
+			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, set := range []string{"CapEff", "CapPrm", "CapInh", "CapAmb"} {
+				if want := set + ":\t000000c000000000\n"; !strings.Contains(string(status), want) {
+					t.Errorf("no %q in\n%s", want, status)
+				}
+			}
+			if strings.Contains(said.String(), "could not be given up") {
+				t.Error(said.String())
+			}
+			if name == "root" {
+				if out := runCLI(t, "capture", "status", "--rings", rings); out !=
+					"the agent does not capture messages\n" {
+					t.Errorf("%q", out)
+				}
+				out := runCLI(t, "capture", "start", "--rings", rings)
+				if !strings.HasPrefix(out, "capturing messages for 0s: ") {
+					t.Errorf("%q", out)
+				}
+			}
+			sent := recordRun(t, address)
+			checkRun(t, filepath.Join(kept, "tuesday"), sent)
+			if name == "root" {
+				out := runCLI(t, "capture", "stop", "--rings", rings)
+				if out != "the agent does not capture messages\n" {
+					t.Errorf("%q", out)
+				}
+			}
+			cmd.Process.Signal(syscall.SIGTERM)
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("%v: %s", err, said.String())
+			}
+		})
+	}
+}
+
+// runCLI runs cprof as root, to whom an agent of another user does not answer.
+func runCLI(t *testing.T, args ...string) string {
+	t.Helper()
+	var out, complaints bytes.Buffer
+	if code := cli.Run(t.Context(), args, &out, &complaints); code != 0 && code != 3 {
+		t.Fatalf("%q: exit code %d: %s", args, code, complaints.String())
+	}
+	return out.String()
+}
+
+// recordRun makes a run in which a client and a server converse, and returns the number of calls
+// that sent.
+func recordRun(t *testing.T, server string) (sent int) {
+	t.Helper()
+	link, err := control.Dial(control.ClientConfig{Server: server})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer link.Close()
+	ask := func(what string, argument any) (status *coordinator.RunStatus) {
+		t.Helper()
+		if err := link.Ask(t.Context(), what, argument, &status); err != nil {
+			t.Fatal(err)
+		}
+		return status
+	}
+	come := func(phase coordinator.Phase) {
+		t.Helper()
+		waitFor(t, "the run to be "+string(phase), func() bool {
+			s := ask(coordinator.AskRun, nil)
+			return s != nil && s.Phase == phase
+		})
+	}
+	ask(coordinator.AskStartRun, coordinator.RunRequest{Name: "tuesday"})
+	come(coordinator.PhaseOpen)
+	listener := conversation.Start(t, "server", "127.0.0.1:0", 1, 3, 200)
+	client := conversation.Start(t, "client", listener.Says(), 1, 3, 200)
+	for _, c := range append(client.Truth(t), listener.Truth(t)...) {
+		if c.Sent {
+			sent++
+		}
+	}
+	ask(coordinator.AskStopRun, nil)
+	come(coordinator.PhaseComplete)
+	return sent
+}
+
+// checkRun checks what "cprof analyze" says about the messages of a run.
+func checkRun(t *testing.T, run string, sent int) {
+	t.Helper()
+	var answer struct {
+		Messages messages.Answer `json:"captured_messages"`
+	}
+	if err := json.Unmarshal([]byte(runCLI(t, "analyze", "--json", run)), &answer); err != nil {
+		t.Fatal(err)
+	}
+	m, matched, lost := answer.Messages, uint64(0), uint64(0)
+	for _, n := range m.Nodes {
+		for _, l := range n.Lost {
+			lost += l
+		}
+	}
+	for _, p := range m.Pairs {
+		if p.From != p.To || !strings.HasPrefix(filepath.Base(os.Args[0]), p.From.Name) {
+			continue // other programs of this machine
+		}
+		matched += p.Messages
+		if p.From.Node != "na" || p.Unknown > 0 || p.Backwards > 0 || p.Connections < 5 ||
+			len(p.Transfer) == 0 || p.Transfer[0].Lo_cycles <= 0 {
+			t.Errorf("%+v", p)
+		}
+	}
+	// The server of this test has the same name, and exchanges some messages with the agent.
+	const control = 200
+	if matched > uint64(sent)+control || matched+lost < uint64(sent) {
+		t.Errorf("%d messages matched, %d lost, %d sent: %+v", matched, lost, sent, m)
+	}
+	out := runCLI(t, "analyze", run)
+	if !strings.Contains(out, "\nmessages captured: ") ||
+		!strings.Contains(out, " on na → cp-agent.test on na\n") {
+		t.Error(out)
+	}
+}

@@ -1,0 +1,109 @@
+package answers
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/analysis"
+	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
+)
+
+// withMessages is what analyze prints as JSON: the answer, and what was captured.
+type withMessages struct {
+	*analysis.Answer
+	Messages *messages.Answer `json:"captured_messages,omitempty"`
+}
+
+// messagesOf returns what was captured in a run, in cycles of the answer's reference, or nil.
+func messagesOf(path string, a *analysis.Answer, o *analysis.Options) (*messages.Answer, error) {
+	dir, err := command.OpenRun(path)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return messages.Of(dir, messages.Options{
+		Reference: a.Reference.Node, Wander: o.Wander, ThirdNodes: o.ThirdNodes,
+	})
+}
+
+// mostPairs is the number of pairs of programs that are printed without --verbose.
+const mostPairs = 20
+
+// printMessages prints who sent to whom, and how long the transfers took.
+func printMessages(w io.Writer, m *messages.Answer, r analysis.Reference, verbose bool) error {
+	if m == nil {
+		return nil
+	}
+	pairs := m.Pairs
+	fmt.Fprintf(w, "\nmessages captured: %s calls sent, %s calls received; of %s both ends are "+
+		"known\n", command.Thousands(m.Sent), command.Thousands(m.Received),
+		command.Thousands(m.Matched))
+	if !verbose && len(pairs) > mostPairs {
+		pairs = pairs[:mostPairs]
+	}
+	if len(pairs) > 0 {
+		fmt.Fprintf(w, "  %10s %15s %6s  %24s %24s  %s\n", "messages", "bytes", "conns",
+			"transfer p50", "p99", "from → to")
+	}
+	for i := range pairs {
+		p := &pairs[i]
+		fmt.Fprintf(w, "  %10s %15s %6d  %24s %24s  %s → %s%s\n", command.Thousands(p.Messages),
+			command.Thousands(p.Bytes), p.Connections, transferText(p, r, 50),
+			transferText(p, r, 99), programText(p.From), programText(p.To), doubtOf(p))
+	}
+	if left := len(m.Pairs) - len(pairs); left > 0 {
+		fmt.Fprintf(w, "  and %s with fewer messages: see --verbose\n",
+			plural(left, "pair of programs"))
+	}
+	for _, reason := range slices.Sorted(maps.Keys(m.Left)) {
+		fmt.Fprintf(w, "  %10s sent, receiver not known: %s\n", command.Thousands(m.Left[reason]),
+			reason)
+	}
+	for _, n := range m.Nodes {
+		for _, reason := range slices.Sorted(maps.Keys(n.Lost)) {
+			fmt.Fprintf(w, "  %10s lost on %s: %s\n", command.Thousands(n.Lost[reason]), n.Node,
+				reason)
+		}
+		if n.Missing != "" {
+			fmt.Fprintf(w, "  %10s of %s: %s\n", "", n.Node, n.Missing)
+		}
+	}
+	return nil
+}
+
+func programText(p messages.Program) string {
+	if p.Name == "" {
+		p.Name = "unknown"
+	}
+	return p.Name + " on " + p.Node
+}
+
+func transferText(p *messages.Pair, r analysis.Reference, percent float64) string {
+	for _, t := range p.Transfer {
+		if t.Percent == percent {
+			i := analysis.Interval{Lo_cycles: t.Lo_cycles, Hi_cycles: t.Hi_cycles}
+			if text := r.Seconds(i); text != "" {
+				return text
+			}
+			return cyclesText(i)
+		}
+	}
+	return "not known"
+}
+
+// doubtOf says why the transfers of a pair are less sure or fewer than they look.
+func doubtOf(p *messages.Pair) (text string) {
+	if p.Suspect {
+		text += ", suspect"
+	}
+	if p.Unknown > 0 {
+		text += fmt.Sprintf(", transfer of %s not known", command.Thousands(p.Unknown))
+	}
+	if p.Backwards > 0 {
+		text += fmt.Sprintf(", %s received before they were sent", command.Thousands(p.Backwards))
+	}
+	return text
+}

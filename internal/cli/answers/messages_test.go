@@ -1,0 +1,117 @@
+package answers
+
+import (
+	"encoding/json"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox"
+	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
+	"github.com/cloudprofiler/cloudprofiler/internal/command/commandtest"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
+)
+
+const transfer = 26_000 // true cycles
+
+// capturedRun makes a run in which a client on node A sends 100 messages to a server on node B, and
+// each transfer takes equally long. Nobody receives the last one. It returns the run's directory
+// and how many cycles of node A a transfer takes.
+func capturedRun(t *testing.T) (run string, cycles float64) {
+	t.Helper()
+	rng := seed.Random(t)
+	nodes := simrun.Nodes(rng, 2)
+	channels := []simrun.Channel{
+		{Node: 0, Name: blackbox.Channel}, {Node: 1, Name: blackbox.Channel},
+	}
+	log := func(node int, time uint64, events []blackbox.Event, err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range events { // the stamps become readings of the node's counter
+			channels[node].Records = append(channels[node].Records,
+				simrun.Record{Time: time, ID: e.ID})
+		}
+	}
+	addresses := []netip.AddrPort{
+		netip.MustParseAddrPort("10.0.0.1:1000"), netip.MustParseAddrPort("10.0.0.2:80"),
+	}
+	for node, program := range []string{"client", "server"} {
+		c := blackbox.Connection{
+			Number: 1, Family: blackbox.IPv4, Protocol: blackbox.TCP, Cookie: 7,
+			Local: addresses[node], Remote: addresses[1-node],
+			Sends: uint32(500 + node*400), Receives: uint32(900 - node*400),
+		}
+		events, err := c.Events(1)
+		log(node, simrun.Hz, events, err)
+		th := blackbox.Thread{Number: 3, Process: 3, Program: program, Name: program}
+		events, err = th.Events(1)
+		log(node, simrun.Hz, events, err)
+	}
+	for i := range uint64(100) {
+		at := simrun.Hz + (i+1)*100_000
+		m := blackbox.Message{
+			Kind: blackbox.Sent, Began_cycles: 1, Ended_cycles: 1, Connection: 1, Thread: 3,
+			Position: 501 + 50*i, Bytes: 50, Stream: true, Sure: true, Early: true,
+			Width_cycles: blackbox.MinWidth_cycles,
+		}
+		events, err := m.Events()
+		log(0, at, events[:], err)
+		if i < 99 {
+			m.Kind, m.Early = blackbox.Received, false
+			events, err = m.Events()
+			log(1, at+transfer, events[:], err)
+		}
+	}
+	parent := t.TempDir()
+	if err := simrun.Write(rng, parent, "captured", nodes, channels); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(parent, "captured"), transfer * (1 + float64(nodes[0].Rate)/1e9)
+}
+
+// Messages are an answer of their own, also if no program logged tuples: who sent to whom, and how
+// long the transfers between two nodes took, with a bound that contains the truth.
+func TestAnalyzeMessages(t *testing.T) {
+	run, cycles := capturedRun(t)
+	_, stdout, stderr := commandtest.Run(Commands(), "analyze", run, "--json", "--reference", "A")
+	var answer struct {
+		Messages messages.Answer `json:"captured_messages"`
+	}
+	if err := json.Unmarshal([]byte(stdout), &answer); err != nil {
+		t.Fatal(err, stderr)
+	}
+	m := answer.Messages
+	if len(m.Pairs) != 1 || m.Sent != 100 || m.Received != 99 || m.Matched != 99 ||
+		m.Left[messages.NotReceived] != 1 || len(m.Left) != 1 || len(m.Nodes) != 2 {
+		t.Fatalf("%+v", m)
+	}
+	p := m.Pairs[0]
+	if p.From != (messages.Program{Node: "A", Name: "client"}) ||
+		p.To != (messages.Program{Node: "B", Name: "server"}) || p.Messages != 99 ||
+		p.Bytes != 99*50 || p.Connections != 1 || p.Unknown+p.Backwards > 0 ||
+		len(p.Transfer) != 4 {
+		t.Errorf("%+v", p)
+	}
+	for _, d := range p.Transfer {
+		if float64(d.Lo_cycles) > cycles || float64(d.Hi_cycles) < cycles ||
+			d.Hi_cycles-d.Lo_cycles > 20_000 {
+			t.Errorf("%+v, the truth is %.0f", d, cycles)
+		}
+	}
+	_, stdout, stderr = commandtest.Run(Commands(), "analyze", run, "--reference", "A")
+	for _, want := range []string{
+		"\nmessages captured: 100 calls sent, 99 calls received; of 99 both ends are known\n",
+		"  client on A → server on B\n", " 1 sent, receiver not known: not received\n",
+	} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("no %q in\n%s%s", want, stdout, stderr)
+		}
+	}
+	if code, _, stderr := commandtest.Run(Commands(), "report", run); code != 1 ||
+		!strings.Contains(stderr, "cprof analyze shows them") {
+		t.Errorf("report: exit code %d: %s", code, stderr)
+	}
+}
