@@ -120,6 +120,9 @@ func (c *core) save() error {
 			return err
 		}
 		p.fresh, p.dirty = nil, false
+		if failed == nil {
+			failed = s.journal.FlushMuch()
+		}
 	}
 	var heard []notedHeard
 	for _, n := range c.sorted() {
@@ -169,10 +172,7 @@ func (c *core) rewrite() error {
 	for _, key := range c.sortedPairs(nil) {
 		p := c.pairs[key]
 		err = errors.Join(err, s.append(blockPair, p.noted(), p.live))
-		const some = 1 << 20 // bytes that wait in memory
-		if anew.Waiting() > some {
-			err = errors.Join(err, anew.Flush())
-		}
+		err = errors.Join(err, anew.FlushMuch())
 	}
 	for _, n := range c.sorted() {
 		err = errors.Join(err, s.append(blockNode, n.noted(), nil))

@@ -37,7 +37,7 @@ type pair struct {
 }
 
 // maxLiveBytes is the greatest length of a pair's newest trains after shorten, as Encode writes
-// them. Between two calls of shorten there may be twice as many.
+// them. Until shorten is called, there may be half as many more, and one report.
 const maxLiveBytes = 16 << 10
 
 // pairOf returns the pair of two nodes in their present epochs.
@@ -218,9 +218,9 @@ func (c *core) longestTrain() int {
 }
 
 // shorten drops all trains of live except the newest LiveTrains, or as many as have maxLiveBytes.
-// It does nothing until there are twice as many.
+// It does nothing until there are twice as many trains, or half as many bytes more.
 func (c *core) shorten(p *pair) {
-	if p.live.Trains() < 2*c.config.LiveTrains && p.live.EncodedBytes() < 2*maxLiveBytes {
+	if p.live.Trains() < 2*c.config.LiveTrains && p.live.EncodedBytes() < maxLiveBytes*3/2 {
 		return
 	}
 	p.live.Prune()

@@ -25,6 +25,10 @@ type Server struct {
 	matrixAt time.Time
 }
 
+// GCPercent is the GOGC for a program whose main task is a Server. The trains of a large fleet take
+// most of the memory and stay for long. With the default, as much memory again would be garbage.
+const GCPercent = 50
+
 // NewServer makes a server of a core and a link. The caller must call Run.
 func NewServer(
 	link *control.Server, config Config, store *Store, log *slog.Logger,

@@ -143,6 +143,7 @@ func (d *Draft) AddTrains(pairs []*tscratio.Pair) error {
 			continue
 		}
 		d.gathered.add(p)
+		err = errors.Join(err, d.gathered.journal.FlushMuch())
 	}
 	if err := errors.Join(err, d.gathered.journal.Flush()); err != nil {
 		return fmt.Errorf("add trains: %w", err)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -175,6 +176,7 @@ func (w *watched) stop() {
 
 // Serve is the server of Watch. It serves until its input ends.
 func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
+	debug.SetGCPercent(coordinator.GCPercent) // as tsc-server does
 	var dir string
 	orders := json.NewDecoder(in)
 	if err := orders.Decode(&dir); err != nil {

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -44,6 +46,9 @@ data. SIGTERM makes it write everything to disk and end.`,
 }
 
 func serve(ctx context.Context, s daemon.Start[config]) error {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(coordinator.GCPercent)
+	}
 	c, log := s.Config, s.Log
 	linkConfig, err := c.link()
 	if err != nil {

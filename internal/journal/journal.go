@@ -24,6 +24,9 @@ const (
 	headBytes   = 12
 	aroundBlock = 8 // bytes of a block's length and checksum
 
+	// much is the number of waiting bytes from which on FlushMuch writes them.
+	much = 1 << 20
+
 	// maxBlock is the greatest length of a block's content.
 	maxBlock = 1 << 28
 )
@@ -140,8 +143,7 @@ func (j *Journal) Flush() error {
 		return fmt.Errorf("append to journal %q: %w", j.file.Name(), err)
 	}
 	j.size += int64(len(j.open))
-	const most = 1 << 20 // a larger buffer is not kept
-	if j.open = j.open[:0]; cap(j.open) > most {
+	if j.open = j.open[:0]; cap(j.open) > 2*much {
 		j.open = nil
 	}
 	return nil
@@ -156,8 +158,13 @@ func (j *Journal) Block(at int64) ([]byte, error) {
 	return content, nil
 }
 
-// Waiting is how many bytes Flush has to write.
-func (j *Journal) Waiting() int { return len(j.open) }
+// FlushMuch calls Flush if the appended blocks take much memory.
+func (j *Journal) FlushMuch() error {
+	if len(j.open) < much {
+		return nil
+	}
+	return j.Flush()
+}
 
 // Size is the length of the journal, with the blocks that Flush has not written.
 func (j *Journal) Size() int64 { return j.size + int64(len(j.open)) }
