@@ -15,6 +15,7 @@ import (
 // the type of the question's argument, an arrow, and the type of the answer.
 const (
 	AskNodes       = "nodes"        // → Matrix
+	AskPair        = "pair"         // PairRequest → PairAnswer
 	AskRegistered  = "registered"   // → names of the nodes that are registered and can be measured
 	AskSweep       = "sweep"        // SweepRequest → SweepStatus
 	AskSweepStatus = "sweep-status" // → SweepStatus, or null
@@ -110,6 +111,8 @@ func (c *core) answer(in control.Incoming, ask *control.Ask) {
 	switch ask.What {
 	case AskNodes:
 		c.matrix(func(m *Matrix) { q.reply(m) })
+	case AskPair:
+		argued(q, q.pair)
 	case AskRegistered:
 		q.registered()
 	case AskSweep:

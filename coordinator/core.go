@@ -62,6 +62,7 @@ type core struct {
 
 	wants      []func(*Matrix) // callers that wait for a matrix whose evaluation has not begun
 	evaluating bool
+	evaluated  *Matrix // the matrix that was evaluated last
 
 	run       *run
 	lastRun   *RunStatus

@@ -25,6 +25,14 @@ type Matrix struct {
 	Generation uint64                    `json:"table_generation,string"`
 	ThirdNodes tscratio.ThirdNodes       `json:"third_nodes"` // agreed, any or none
 	Refused    map[control.Reason]uint64 `json:"refused,omitempty"`
+
+	// SampledBounds_ns are the bounds of random pairs of a large fleet, most of which were not
+	// measured, in order.
+	SampledBounds_ns []float64 `json:"sampled_bounds_ns,omitempty"`
+
+	closure  *tscratio.Closure // nil: no pair is related
+	readings map[string]uint64 // by node: its counter in the middle of its newest train
+	took     time.Duration     // how long it took to evaluate
 }
 
 // NodeStatus is the state of a node.
@@ -111,20 +119,34 @@ func (p PairStatus) Path() string {
 type fleetCopy struct {
 	matrix Matrix
 	pairs  []pairCopy
+	large  bool
+}
+
+// largeTrains is how many of a pair's newest trains are evaluated in a large fleet. More would cost
+// much, and hardly narrow the bound in the middle of the newest train.
+const largeTrains = 8
+
+// evaluation is the result of evaluating a pair.
+type evaluation struct {
+	version    uint64             // of the pair
+	into, from *tscratio.Relation // into: cycles of A for readings of B; from: the reverse
+	err        error
 }
 
 type pairCopy struct {
-	pair          // without live and fresh; encoded contains live
-	encoded       []byte
+	pair                         // without live and fresh
+	trained       *tscratio.Pair // a copy of live; nil: the pair was evaluated already
 	old           bool
 	neverMeasured bool
 }
 
 // copyFleet copies everything from which a Matrix is computed. It returns a function that evaluates
 // the copy. Any goroutine may call that function.
-func (c *core) copyFleet() func() *Matrix {
+func (c *core) copyFleet() func() *Matrix { return c.fleetCopy().evaluate }
+
+func (c *core) fleetCopy() *fleetCopy {
 	now := c.now()
-	s := &fleetCopy{}
+	s := &fleetCopy{large: c.large()}
 	s.matrix = Matrix{
 		At: now, Server: c.instance, Sweep: c.sweepStatus(), Run: c.runStatus(),
 		Generation: c.table.Generation, ThirdNodes: c.config.ThirdNodes,
@@ -147,14 +169,17 @@ func (c *core) copyFleet() func() *Matrix {
 	for _, names := range sortedPairs(c.current) {
 		p := c.pairs[c.current[names]]
 		a, b := c.nodes[names[0]], c.nodes[names[1]]
-		k := pairCopy{pair: *p, encoded: p.live.Encode()}
+		k := pairCopy{pair: *p}
 		k.live, k.fresh = nil, nil
+		if p.evaluated == nil || p.evaluated.version != p.version {
+			k.trained, k.evaluated = p.live.Since(0), nil
+		}
 		k.old = a == nil || b == nil || !a.alive() || !b.alive() ||
 			a.registered.Epoch != p.key.epochA || b.registered.Epoch != p.key.epochB
 		s.pairs = append(s.pairs, k)
 	}
 	s.addNeverMeasured(c)
-	return s.evaluate
+	return s
 }
 
 // maxNeverMeasured is the largest number of never measured pairs that a matrix lists. 12,000 new
@@ -228,12 +253,17 @@ func (c *core) matrix(then func(*Matrix)) {
 
 func (c *core) evaluateFleet() {
 	c.evaluating = true
-	wants, evaluate := c.wants, c.copyFleet()
+	wants, s := c.wants, c.fleetCopy()
 	c.wants = nil
-	var m *Matrix
-	c.background(func() error { m = evaluate(); return nil }, func(error) {
+	c.background(func() error { s.evaluate(); return nil }, func(error) {
+		for i := range s.pairs {
+			if p := c.pairs[s.pairs[i].key]; p != nil {
+				p.evaluated = s.pairs[i].evaluated
+			}
+		}
+		c.evaluated = &s.matrix
 		for _, f := range wants {
-			f(m)
+			f(&s.matrix)
 		}
 		c.evaluating = false
 		if len(c.wants) > 0 {
@@ -243,62 +273,72 @@ func (c *core) evaluateFleet() {
 }
 
 // evaluate computes the relations of every pair in both directions, and their closure over the
-// fleet.
+// fleet. It does not evaluate a pair again that has got no new trains.
 func (s *fleetCopy) evaluate() *Matrix {
+	began := time.Now()
 	m := &s.matrix
 	hz := map[string]float64{}
 	for _, n := range m.Nodes {
 		hz[n.Name] = float64(n.Nominal_hz)
 	}
 	var all []*tscratio.Relation
-	type evaluated struct {
-		into, from *tscratio.Relation // into: cycles of A for readings of B; from: the reverse
-		err        error
-	}
-	results := make([]evaluated, len(s.pairs))
+	m.readings = map[string]uint64{}
+	newest := map[string]time.Time{}
 	for i := range s.pairs {
 		k := &s.pairs[i]
 		if k.neverMeasured {
+			k.evaluated = &evaluation{}
 			continue
 		}
-		live, err := tscratio.DecodePair(k.encoded)
-		if err != nil {
-			results[i].err = err
+		if k.trained != nil {
+			if s.large {
+				k.trained.KeepNewest(largeTrains, maxLiveBytes)
+			}
+			k.trained.Prune() // a pruned pair gives the same answers much faster
+			k.evaluated = &evaluation{version: k.version}
+			both, err := relations(k.trained)
+			if err == nil {
+				k.evaluated.into, k.evaluated.from = both[0], both[1]
+			}
+			k.evaluated.err, k.trained = err, nil
+		}
+		if k.old || k.evaluated.err != nil {
 			continue
 		}
-		k.encoded = nil
-		live.Prune() // a pruned pair gives the same answers much faster
-		both, err := relations(live)
-		if err != nil {
-			results[i].err = err
-			continue
-		}
-		results[i] = evaluated{both[0], both[1], nil}
-		if !k.old {
-			all = append(all, both...)
+		all = append(all, k.evaluated.into, k.evaluated.from)
+		for node, reading := range map[string]uint64{k.key.a: k.readA, k.key.b: k.readB} {
+			if newest[node].Before(k.at) {
+				newest[node], m.readings[node] = k.at, reading
+			}
 		}
 	}
-	var closure *tscratio.Closure
 	if len(all) > 0 {
 		var err error
-		if closure, err = tscratio.NewClosure(all, m.ThirdNodes); err != nil {
+		if m.closure, err = tscratio.NewClosure(all, m.ThirdNodes); err != nil {
 			m.Unhealthy = append(m.Unhealthy,
 				fmt.Sprintf("fleet cannot be closed over: %v", err))
 		} else {
-			s.audit(closure)
+			s.audit(m.closure)
 		}
 	}
 	for i := range s.pairs {
 		k := &s.pairs[i]
+		e := k.evaluated
 		m.Pairs = append(m.Pairs,
-			s.status(k, k.key.b, k.key.a, k.readB, results[i].into, results[i].err, closure, hz),
-			s.status(k, k.key.a, k.key.b, k.readA, results[i].from, results[i].err, closure, hz))
+			s.status(k, k.key.b, k.key.a, k.readB, e.into, e.err, m.closure, hz),
+			s.status(k, k.key.a, k.key.b, k.readA, e.from, e.err, m.closure, hz))
 	}
-	slices.SortFunc(m.Pairs, func(x, y PairStatus) int {
-		return cmp.Or(strings.Compare(x.From, y.From), strings.Compare(x.Into, y.Into))
-	})
+	slices.SortFunc(m.Pairs, comparePairs)
 	s.complain()
+	if s.large {
+		m.sample()
+	}
+	m.took = time.Since(began)
 	return m
+}
+
+func comparePairs(x, y PairStatus) int {
+	return cmp.Or(strings.Compare(x.From, y.From), strings.Compare(x.Into, y.Into))
 }
 
 func (s *fleetCopy) audit(closure *tscratio.Closure) {

@@ -25,6 +25,9 @@ type pair struct {
 	inRun bool           // save also writes them to the open run
 	dirty bool           // save has something to write
 
+	version   uint64      // grows with each change of live
+	evaluated *evaluation // of some version; nil: none
+
 	readA, readB uint64    // readings in the middle of the newest train
 	at           time.Time // when that train was reported
 	trains       uint64    // number of all trains since the pair's first one
@@ -91,6 +94,7 @@ func (c *core) widen(nodes ...*node) {
 		for _, n := range []tscratio.Node{p.live.A, p.live.B} {
 			if d, ok := widest[of(n)]; ok && p.live.Describe(d) {
 				p.dirty = true
+				p.version++
 			}
 		}
 	}
@@ -165,6 +169,7 @@ func (c *core) trains(n *node, request uint64, m *control.Trains) {
 
 // keep adds new trains of a pair to those that save writes.
 func (c *core) keep(p *pair, trains *tscratio.Pair) {
+	p.version++
 	if p.fresh == nil {
 		p.fresh = trains
 	} else if err := p.fresh.Join(trains); err != nil { // they are of one pair

@@ -28,6 +28,8 @@ const (
 	serverMegabytes = 500
 	joinSeconds     = 1
 
+	pairMilliseconds = 1
+
 	smallServe       = 10 * time.Second // the default of --serve, unless the proof is full
 	fleetJoins       = 5                // nodes that join while a run is open
 	maxFleet         = 20_000
@@ -151,6 +153,8 @@ func barsOfServer(nodes int, r fleet.ServerResult) []proof.Bar {
 			Limit: serverMegabytes, Timing: true},
 		{Name: name + "until a node that joins in a run can measure", Unit: "s",
 			Figure: r.Joins.Seconds(), Limit: joinSeconds, Timing: true},
+		{Name: name + "until a random pair's bound is there, median", Unit: "ms",
+			Figure: float64(r.Pair) / 1e6, Limit: pairMilliseconds, Timing: true},
 	}
 }
 
@@ -210,6 +214,9 @@ type fleetLine struct {
 	Join_ns         int64   `json:"join_ns"`
 	RunTrains       int     `json:"run_trains"`
 	RunEnds_ns      int64   `json:"run_ends_ns"`
+	Pair_ns         int64   `json:"pair_ns"`
+	Pair99_ns       int64   `json:"pair_99_percent_ns"`
+	PairsUnrelated  int     `json:"pairs_unrelated"`
 }
 
 func printFleet(cmd *cobra.Command, r fleet.Result, s fleet.ServerResult, asJSON bool) error {
@@ -226,6 +233,7 @@ func printFleet(cmd *cobra.Command, r fleet.Result, s fleet.ServerResult, asJSON
 			ServerIdleCores: s.IdleCores, ServerRunCores: s.RunCores,
 			ServerPrivateMB: float64(s.Private) / 1e6, Join_ns: int64(s.Joins),
 			RunTrains: s.Trains, RunEnds_ns: int64(s.RunEnds),
+			Pair_ns: int64(s.Pair), Pair99_ns: int64(s.Pair99), PairsUnrelated: s.Unrelated,
 		})
 	}
 	fmt.Fprintf(out, "nodes       %d; %d of them lacked a neighbour at the end\n", r.Nodes,
@@ -247,6 +255,8 @@ func printFleet(cmd *cobra.Command, r fleet.Result, s fleet.ServerResult, asJSON
 			"%.0f MB of private memory at most\n", s.IdleCores, s.RunCores, float64(s.Private)/1e6)
 		fmt.Fprintf(out, "            %v until a node that joins in a run can measure\n",
 			s.Joins.Round(time.Millisecond))
+		fmt.Fprintf(out, "            %v until a random pair's bound is there, 99 %% within %v; "+
+			"%d of them have none\n", s.Pair, s.Pair99, s.Unrelated)
 		fmt.Fprintf(out, "            %v to end a run of %d trains\n",
 			s.RunEnds.Round(time.Millisecond), s.Trains)
 	}

@@ -43,6 +43,9 @@ type ServerResult struct {
 	RunCores  float64       // cores that it used while a run was open
 	Private   int64         // its largest private memory, in bytes
 	Joins     time.Duration // the longest time from a node's first message until it can measure
+	Pair      time.Duration // from a question about a random pair until its answer: the median
+	Pair99    time.Duration // the same: 99 of 100 answers take less
+	Unrelated int           // such questions without a bound
 	Trains    int           // trains of the run
 	RunEnds   time.Duration // from the order to stop the run until it was complete
 }
@@ -259,6 +262,10 @@ func (w *watched) watch(ctx context.Context, r *ServerResult) (peak int64, err e
 	}); err != nil {
 		return 0, err
 	}
+	w.o.Progress("random pairs are asked for")
+	if err := w.askPairs(ctx, r); err != nil {
+		return 0, err
+	}
 	w.o.Progress("the run ends")
 	began := time.Now()
 	status, err := w.stopRun(ctx)
@@ -269,6 +276,38 @@ func (w *watched) watch(ctx context.Context, r *ServerResult) (peak int64, err e
 	stop()
 	watcher.Wait()
 	return peak, nil
+}
+
+// askPairs asks for random pairs, one after the other.
+func (w *watched) askPairs(ctx context.Context, r *ServerResult) error {
+	const questions = 1000
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	var took []time.Duration
+	for i := range questions + 1 {
+		request := coordinator.PairRequest{From: w.nodeName(w.r.IntN(w.o.Nodes)),
+			Into: w.nodeName(w.r.IntN(w.o.Nodes))}
+		if request.From == request.Into {
+			continue
+		}
+		var a coordinator.PairAnswer
+		began := time.Now()
+		err := w.asker.Ask(ctx, coordinator.AskPair, request, &a)
+		switch {
+		case errors.Is(err, control.ErrRefused):
+			r.Unrelated++
+		case err != nil:
+			return err
+		case i > 0: // the first may wait until the fleet is evaluated
+			took = append(took, time.Since(began))
+		}
+	}
+	if len(took) == 0 {
+		return errors.New("no pair is related")
+	}
+	slices.Sort(took)
+	r.Pair, r.Pair99 = took[len(took)/2], took[len(took)*99/100]
+	return nil
 }
 
 func pause(ctx context.Context, d time.Duration) error {

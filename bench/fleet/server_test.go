@@ -41,7 +41,8 @@ func TestWatchServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%+v", r)
-	if r.RunCores <= 0 || r.Private <= 0 || r.Joins <= 0 || r.Trains < o.Nodes {
+	if r.RunCores <= 0 || r.Private <= 0 || r.Joins <= 0 || r.Trains < o.Nodes || r.Pair <= 0 ||
+		r.Unrelated > 100 {
 		t.Errorf("%+v", r)
 	}
 }

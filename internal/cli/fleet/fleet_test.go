@@ -160,6 +160,9 @@ func TestNodesOfAFleet(t *testing.T) {
 		"bound of the row's readings"} {
 		f.want(command.Answered, text, "nodes", "--sweep")
 	}
+	f.want(command.Answered, "alpha into beta: ±", "nodes", "alpha", "beta")
+	f.want(command.Usage, "name two nodes", "nodes", "alpha")
+	f.want(command.Failed, "not known", "nodes", "alpha", "stranger")
 	f.want(command.Answered, "consistent", "nodes", "--pairs")
 	svg := filepath.Join(t.TempDir(), "matrix.svg")
 	var m coordinator.Matrix

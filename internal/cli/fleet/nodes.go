@@ -18,7 +18,7 @@ func newNodes() *cobra.Command {
 	var asJSON, table, sweep bool
 	var svg string
 	cmd := &cobra.Command{
-		Use:   "nodes",
+		Use:   "nodes [FROM INTO]",
 		Short: "Show the nodes of a fleet, and how exactly their counters are related",
 		Long: `Show the nodes of a fleet, and how exactly their counters are related.
 
@@ -33,14 +33,23 @@ these marks:
 
 --pairs lists everything that is known about each pair.
 
+In a fleet of more than 30 nodes, a summary replaces the matrix: what is unhealthy, the distribution
+of the bounds, and the pairs with the largest. With the names of two nodes, nodes shows how exactly
+readings of the first can be translated into cycles of the second, and the measured pairs on which
+that rests.
+
 Exit code 3: something is unhealthy; the last lines say what.`,
 		Example: `  cprof nodes
+  cprof nodes alpha beta
   cprof nodes --pairs
   cprof nodes --sweep
   cprof nodes --json | jq '.pairs[] | select(.bound_ns > 10000)'
   cprof nodes --svg matrix.svg`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args: cobra.MaximumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return command.Usagef("one node %q: name two nodes, or none", args[0])
+			}
 			link, err := server.dial()
 			if err != nil {
 				return err
@@ -50,6 +59,9 @@ Exit code 3: something is unhealthy; the last lines say what.`,
 				if err := waitForSweep(cmd, link); err != nil {
 					return err
 				}
+			}
+			if len(args) == 2 {
+				return showPair(cmd, link, args[0], args[1], asJSON)
 			}
 			var m coordinator.Matrix
 			if err := ask(cmd.Context(), link, coordinator.AskNodes, nil, &m); err != nil {
@@ -68,12 +80,14 @@ Exit code 3: something is unhealthy; the last lines say what.`,
 				}
 			case table:
 				writePairs(out, &m)
+			case len(m.Nodes) > manyNodes:
+				writeMany(out, &m)
 			default:
 				writeNodes(out, &m)
 				writeMatrix(out, &m)
 			}
-			if !asJSON {
-				writeHealth(out, &m)
+			if !asJSON && (table || len(m.Nodes) <= manyNodes) {
+				writeHealth(out, &m, 20)
 			}
 			if !m.Healthy() {
 				return fmt.Errorf("the fleet is not healthy: %w", command.ErrPartial)
@@ -207,7 +221,8 @@ func writePairs(out io.Writer, m *coordinator.Matrix) {
 	w.Flush()
 }
 
-func writeHealth(out io.Writer, m *coordinator.Matrix) {
+// writeHealth describes at most so many faults.
+func writeHealth(out io.Writer, m *coordinator.Matrix, most int) {
 	fmt.Fprintln(out)
 	if s := m.Sweep; s != nil {
 		how := "took"
@@ -226,7 +241,6 @@ func writeHealth(out io.Writer, m *coordinator.Matrix) {
 		return
 	}
 	fmt.Fprintln(out, "unhealthy:")
-	const most = 20
 	for i, u := range m.Unhealthy {
 		if i == most {
 			fmt.Fprintf(out, "  and %d more: see --json\n", len(m.Unhealthy)-most)

@@ -1,0 +1,165 @@
+package coordinator
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// PairRequest is the argument of AskPair.
+type PairRequest struct {
+	From string `json:"from"`
+	Into string `json:"into"`
+}
+
+// PairAnswer says how exactly readings of one node can be translated into cycles of another, also
+// if the two nodes were never measured with each other.
+type PairAnswer struct {
+	At   time.Time  `json:"at"` // when the relations were copied on which the answer rests
+	Pair PairStatus `json:"pair"`
+	Hops []Hop      `json:"hops"` // the measured relations of the paths of Pair
+}
+
+// Hop is one relation of a path.
+type Hop struct {
+	From     string  `json:"from"`
+	Into     string  `json:"into"`
+	Bound_ns float64 `json:"bound_ns"` // half-width without other nodes
+	Verdict  string  `json:"verdict"`
+}
+
+// An answer about one pair rests on the last evaluation of the fleet. If that is older than
+// evaluateAfter times as long as it took, the fleet is evaluated again, so that questions about
+// pairs cost at most a part of one core. The asker waits only for an evaluation that is overdue.
+const (
+	evaluateAfter = 20
+	youngEnough   = time.Second
+)
+
+// pair answers AskPair.
+func (q question) pair(r PairRequest) {
+	c, m := q.c, q.c.evaluated
+	if m == nil {
+		c.matrix(func(m *Matrix) { q.pairOf(m, r) })
+		return
+	}
+	after := max(youngEnough, evaluateAfter*m.took)
+	switch age := c.now().Sub(m.At); {
+	case age > 2*after, age > youngEnough && m.lacks(r):
+		c.matrix(func(m *Matrix) { q.pairOf(m, r) })
+		return
+	case age > after && !c.evaluating:
+		c.matrix(func(*Matrix) {})
+	}
+	q.pairOf(m, r)
+}
+
+// lacks reports whether a matrix does not know one of the nodes, perhaps because the node joined
+// later.
+func (m *Matrix) lacks(r PairRequest) bool {
+	for _, name := range []string{r.From, r.Into} {
+		if _, ok := m.readings[name]; !ok {
+			return true
+		}
+	}
+	return false
+}
+
+// pairOf finds the answer on another goroutine, because paths must be searched for.
+func (q question) pairOf(m *Matrix, r PairRequest) {
+	var a PairAnswer
+	q.c.background(func() (err error) {
+		a, err = m.pair(r)
+		return err
+	}, func(err error) {
+		if err != nil {
+			q.refuse(control.NotFound, err)
+			return
+		}
+		q.reply(a)
+	})
+}
+
+func (m *Matrix) pair(r PairRequest) (a PairAnswer, err error) {
+	for _, name := range []string{r.From, r.Into} {
+		known := func(n NodeStatus) bool { return n.Name == name }
+		if !slices.ContainsFunc(m.Nodes, known) {
+			return a, fmt.Errorf("node %q is not known: \"cprof nodes\" shows the nodes", name)
+		}
+	}
+	if r.From == r.Into {
+		return a, fmt.Errorf("pair %q with itself: name two nodes", r.From)
+	}
+	a.At = m.At
+	if p := m.measured(r.From, r.Into); p != nil {
+		a.Pair = *p
+	} else if a.Pair, err = m.related(r); err != nil {
+		return a, fmt.Errorf("pair %q with %q: %w", r.From, r.Into, err)
+	}
+	for _, path := range []tscratio.Path{a.Pair.LoPath, a.Pair.HiPath} {
+		for i := 1; i < len(path); i++ {
+			h := Hop{From: path[i-1], Into: path[i]}
+			if p := m.measured(h.From, h.Into); p != nil {
+				h.Bound_ns, h.Verdict = p.Direct_ns, p.Verdict
+			}
+			if !slices.Contains(a.Hops, h) {
+				a.Hops = append(a.Hops, h)
+			}
+		}
+	}
+	return a, nil
+}
+
+// measured returns what is known of two nodes that were measured with each other, or nil.
+func (m *Matrix) measured(from, into string) *PairStatus {
+	i, ok := slices.BinarySearchFunc(m.Pairs, PairStatus{From: from, Into: into}, comparePairs)
+	if !ok {
+		return nil
+	}
+	return &m.Pairs[i]
+}
+
+// related relates two nodes by way of others.
+func (m *Matrix) related(r PairRequest) (p PairStatus, err error) {
+	if m.closure == nil {
+		return p, tscratio.ErrNoPath
+	}
+	reading := m.readings[r.From]
+	closed, err := m.closure.Translate(r.From, r.Into, reading)
+	if err != nil {
+		return p, err
+	}
+	i := slices.IndexFunc(m.Nodes, func(n NodeStatus) bool { return n.Name == r.Into })
+	return PairStatus{
+		From: r.From, Into: r.Into, Reading_cycles: reading,
+		Lo_cycles: closed.Lo, Hi_cycles: closed.Hi, LoPath: closed.LoPath, HiPath: closed.HiPath,
+		Bound_ns: float64(closed.HalfWidth()) / float64(m.Nodes[i].Nominal_hz) * 1e9,
+		Verdict:  closed.Verdict.String(),
+	}, nil
+}
+
+// sampledPairs is the number of random pairs of a large fleet whose bounds a matrix lists.
+const sampledPairs = 200
+
+func (m *Matrix) sample() {
+	var names []string
+	for _, n := range m.Nodes {
+		if _, ok := m.readings[n.Name]; ok && n.Alive {
+			names = append(names, n.Name)
+		}
+	}
+	if len(names) < 2 {
+		return
+	}
+	for range sampledPairs {
+		a, b := names[rand.IntN(len(names))], names[rand.IntN(len(names))]
+		if p, err := m.pair(PairRequest{a, b}); err == nil && p.Pair.Hi_cycles != 0 {
+			m.SampledBounds_ns = append(m.SampledBounds_ns, p.Pair.Bound_ns)
+		}
+	}
+	slices.Sort(m.SampledBounds_ns)
+}

@@ -1,0 +1,109 @@
+package fleet
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/coordinator"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
+)
+
+// manyNodes is the size of the largest fleet whose nodes and pairs are all shown.
+const manyNodes = 30
+
+// writeMany sums up a large fleet in at most a screen of text: first what is unhealthy.
+func writeMany(out io.Writer, m *coordinator.Matrix) {
+	here, measured := 0, 0
+	for _, n := range m.Nodes {
+		if n.Alive {
+			here++
+		}
+	}
+	var bounds []float64
+	var worst []coordinator.PairStatus
+	for _, p := range m.Pairs {
+		if p.Hi_cycles == 0 || p.Old {
+			continue
+		}
+		if p.From < p.Into {
+			measured++
+		}
+		bounds, worst = append(bounds, p.Bound_ns), append(worst, p)
+	}
+	fmt.Fprintf(out, "%d nodes: %d here, %d gone; %d pairs are measured and related\n",
+		len(m.Nodes), here, len(m.Nodes)-here, measured)
+	const faults, pairs = 8, 8
+	writeHealth(out, m, faults)
+	slices.Sort(bounds)
+	fmt.Fprintln(out, "\nbound, ± µs of the node whose cycles are asked for:")
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\tpairs\tleast\tmedian\t90 %\t99 %\tlargest\t")
+	for _, d := range []struct {
+		name   string
+		bounds []float64
+	}{{"measured, both ways", bounds}, {"a random sample", m.SampledBounds_ns}} {
+		if n := len(d.bounds); n > 0 {
+			at := func(percent int) string { return boundText(d.bounds[(n-1)*percent/100]) }
+			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t\n", d.name, n, at(0), at(50), at(90),
+				at(99), at(100))
+		}
+	}
+	w.Flush()
+	slices.SortStableFunc(worst, func(x, y coordinator.PairStatus) int {
+		switch {
+		case x.Bound_ns > y.Bound_ns:
+			return -1
+		case x.Bound_ns < y.Bound_ns:
+			return 1
+		}
+		return 0
+	})
+	fmt.Fprintln(out, "\nthe largest of measured pairs:")
+	w = tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, p := range worst[:min(pairs, len(worst))] {
+		fmt.Fprintf(w, "  %s\tinto %s\t± %s µs\t%s\t%s old\n", p.From, p.Into,
+			boundText(p.Bound_ns), p.Verdict, ago(p.Age_ns))
+	}
+	w.Flush()
+	fmt.Fprintln(out, "\none pair: cprof nodes FROM INTO; all measured pairs: cprof nodes --pairs")
+}
+
+// showPair shows the bound of one pair, and the relations on which it rests.
+func showPair(cmd *cobra.Command, link *control.Client, from, into string, asJSON bool) error {
+	var a coordinator.PairAnswer
+	request := coordinator.PairRequest{From: from, Into: into}
+	if err := ask(cmd.Context(), link, coordinator.AskPair, request, &a); err != nil {
+		return err
+	}
+	p, out := a.Pair, cmd.OutOrStdout()
+	switch {
+	case asJSON:
+		if err := printJSON(cmd, a); err != nil {
+			return err
+		}
+	case p.Hi_cycles == 0:
+		fmt.Fprintf(out, "%s into %s: no bound yet: %s\n", from, into, command.Line(p.Unhealthy))
+	default:
+		fmt.Fprintf(out, "%s into %s: ± %s µs, %s\n", from, into, boundText(p.Bound_ns), p.Verdict)
+		fmt.Fprintf(out, "when %s showed %d, %s was in [%d, %d]\n", from, p.Reading_cycles, into,
+			p.Lo_cycles, p.Hi_cycles)
+		fmt.Fprintf(out, "lower end by %s\n", strings.Join(p.LoPath, " → "))
+		fmt.Fprintf(out, "upper end by %s\n\n", strings.Join(p.HiPath, " → "))
+		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		for _, h := range a.Hops {
+			fmt.Fprintf(w, "  %s\tinto %s\t± %s µs\t%s\n", h.From, h.Into, boundText(h.Bound_ns),
+				h.Verdict)
+		}
+		w.Flush()
+	}
+	if p.Verdict != "consistent" {
+		return fmt.Errorf("%s with %s is not consistent: %w", from, into, command.ErrPartial)
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+package fleet
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/coordinator"
+)
+
+// A fleet of a thousand nodes is summed up in a screen of text, what is unhealthy first.
+func TestManyNodesFitOnAScreen(t *testing.T) {
+	m := &coordinator.Matrix{}
+	for i := range 1000 {
+		m.Nodes = append(m.Nodes, coordinator.NodeStatus{Name: fmt.Sprintf("n%03d", i),
+			Alive: i != 7})
+		m.Unhealthy = append(m.Unhealthy, fmt.Sprintf("fault %d", i))
+		for _, step := range []int{1, 2, 3} {
+			from, into := fmt.Sprintf("n%03d", i), fmt.Sprintf("n%03d", (i+step)%1000)
+			bound := float64(1000 + i)
+			m.Pairs = append(m.Pairs,
+				coordinator.PairStatus{From: from, Into: into, Bound_ns: bound, Hi_cycles: 1,
+					Verdict: "consistent"},
+				coordinator.PairStatus{From: into, Into: from, Bound_ns: bound, Hi_cycles: 1,
+					Verdict: "consistent"})
+		}
+	}
+	for i := range 200 {
+		m.SampledBounds_ns = append(m.SampledBounds_ns, float64(3000+i))
+	}
+	var out strings.Builder
+	writeMany(&out, m)
+	text := out.String()
+	if lines := strings.Count(text, "\n"); lines > 40 {
+		t.Errorf("%d lines", lines)
+	}
+	for _, line := range strings.Split(text, "\n") {
+		if len(line) > 100 {
+			t.Errorf("line %q has %d bytes", line, len(line))
+		}
+	}
+	for _, want := range []string{
+		"1000 nodes: 999 here, 1 gone; 3000 pairs", "fault 0", "and 992 more",
+		"measured, both ways   6000   1.00    1.50  1.90  1.99     2.00",
+		"a random sample    200   3.00    3.10  3.18  3.20     3.20",
+		"n999  into n000  ± 2.00 µs",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in\n%s", want, text)
+		}
+	}
+	if strings.Index(text, "fault 0") > strings.Index(text, "median") {
+		t.Error("faults do not come first")
+	}
+}
