@@ -210,11 +210,8 @@ METHOD(jint, link), jlong channel, jlong parent, jlong child)
 METHOD(jint, made), jlong channel, jlong links, jlong parent, jlong child)
 {
 	UNUSED;
-	uint64_t counter = cp_counter();
-	cp_log_at(channel_at(channel), counter, (uint64_t)child);
-	cp_keep((struct channel *)channel_at(links), (uint64_t[]){(uint64_t)parent, (uint64_t)child}, 2,
-		counter);
-	return 0;
+	return cp_hurried_made(channel_at(channel), channel_at(links), (uint64_t)parent,
+			       (uint64_t)child);
 }
 
 METHOD(jlong, counter))

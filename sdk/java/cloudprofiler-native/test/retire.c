@@ -18,6 +18,7 @@
 enum { CLOSES = 4000 };
 
 static _Atomic(cp_channel *) current;
+static cp_channel *links; /* set before current */
 static atomic_bool busy, stop;
 
 static void *log_always(void *unused)
@@ -26,17 +27,31 @@ static void *log_always(void *unused)
 	while (!stop) {
 		busy = true;
 		for (cp_channel *c = current; c != NULL && c == current;)
-			for (int i = 0; i < 50; i++)
+			for (int i = 0; i < 25; i++) {
 				cp_hurried_log(c, 1);
+				cp_hurried_made(c, links, 1, 2);
+			}
 		busy = false;
 	}
 	return NULL;
 }
 
+static cp_channel *opened(const char *name, const cp_options *o)
+{
+	cp_channel *c = cp_open(name, o);
+
+	if (cp_error(c) != NULL) {
+		fprintf(stderr, "%s\n", cp_error(c));
+		exit(2);
+	}
+	unlink(cp_path(c));
+	return c;
+}
+
 int main(void)
 {
 	char dir[] = "/dev/shm/cloudprofiler-retire-XXXXXX";
-	cp_options o = {.handler = "id", .policy = "overwrite", .buffer_bytes = 16384};
+	cp_options o = {.policy = "overwrite", .buffer_bytes = 16384};
 	uint64_t *volatile word = &cp_no_word; /* gcc must not know how large it is */
 	uint64_t *beside, before;
 	unsigned changed = 0, seed = 1;
@@ -46,23 +61,24 @@ int main(void)
 		return 2;
 	beside = word + CP_TAIL;
 	for (int i = 0; i < CLOSES; i++) {
-		cp_channel *c = cp_open("retire/test", &o);
+		cp_channel *c;
 
-		if (cp_error(c) != NULL) {
-			fprintf(stderr, "%s\n", cp_error(c));
-			return 2;
-		}
-		unlink(cp_path(c));
+		o.handler = "id";
+		c = opened("retire/test", &o);
+		o.handler = "link";
+		links = opened("retire/links", &o);
 		before = *beside;
 		current = c;
 		for (volatile int wait = 3000 + rand_r(&seed) % 3000; wait > 0; wait--)
 			;
-		cp_retire(c);
+		cp_retire(i % 2 == 0 ? c : links);
+		cp_retire(i % 2 == 0 ? links : c);
 		current = NULL;
 		while (busy)
 			;
 		changed += *beside != before;
 		cp_free(c);
+		cp_free(links);
 	}
 	stop = true;
 	pthread_join(logger, NULL);

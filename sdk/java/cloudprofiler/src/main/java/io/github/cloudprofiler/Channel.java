@@ -175,11 +175,15 @@ public final class Channel implements AutoCloseable {
 
     /**
      * Logs a child's id to this channel, and logs the pair of the parent's and the child's id to
-     * the channel links, which must have the handler link. This does the same as {@link #log} and
-     * {@link #link}, but reads the counter only once.
+     * the channel links, which must have the handler link. If {@link #keeps} is false for the
+     * child, this does nothing. Otherwise it does the same as {@link #log} and {@link #link}, but
+     * reads the counter only once.
      */
     public void logMade(long parent, long child, Channel links) {
-        if (shared || !links.links || !keeps(child) || links.rule().idle()) {
+        if (!keeps(child)) {
+            return;
+        }
+        if (shared || !links.links || links.rule().idle()) {
             log(child);
             links.link(parent, child);
             return;

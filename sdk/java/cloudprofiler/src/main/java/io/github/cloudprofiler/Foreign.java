@@ -1,5 +1,7 @@
 package io.github.cloudprofiler;
 
+import static java.lang.invoke.MethodType.methodType;
+
 import java.lang.invoke.MethodHandle;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.MethodType;
@@ -56,7 +58,7 @@ final class Foreign {
 
     /**
      * Returns a handle that loads a long from an address: (long)long. The segment is a constant
-     * that covers all memory, so the JIT can drop most checks. It needs Java 22.
+     * that covers all memory. It needs Java 22.
      */
     MethodHandle load() throws ReflectiveOperationException {
         Object nothing = segment.getField("NULL").get(null);
@@ -64,8 +66,18 @@ final class Foreign {
         Class<?> element = foreign("MemoryLayout$PathElement");
         VarHandle at = (VarHandle) layout.getMethod("varHandle", element.arrayType())
                 .invoke(layoutOf(long.class), Array.newInstance(element, 0));
-        return MethodHandles.insertArguments(at.toMethodHandle(VarHandle.AccessMode.GET_OPAQUE), 0,
-                all);
+        MethodHandle load = MethodHandles.insertArguments(
+                at.toMethodHandle(VarHandle.AccessMode.GET_OPAQUE), 0, all);
+        return MethodHandles.filterArguments(load, 0, MethodHandles.lookup().findStatic(
+                Foreign.class, "aligned", methodType(long.class, long.class)));
+    }
+
+    /**
+     * Returns the address of a long as it is. It tells the JIT that the address is aligned and not
+     * too large, so that the JIT drops the checks of both.
+     */
+    private static long aligned(long address) {
+        return address & 0x00ff_ffff_ffff_fff8L;
     }
 
     private Object criticalOption() throws ReflectiveOperationException {

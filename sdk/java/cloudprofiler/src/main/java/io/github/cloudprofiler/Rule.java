@@ -14,17 +14,26 @@ final class Rule {
 
     final long word;
 
-    // An event goes to the native library if its id mod modulus is below this limit. A handler that
-    // only the library knows has modulus 1 and limit 1, so that every event goes there.
+    // An event goes to the native library if id & mask is below this limit, and id mod modulus is
+    // below rest. A handler that only the library knows has mask 0 and limit 1, so that every event
+    // goes there. If a modulus is a power of two, the mask alone decides, and modulus is 0.
+    private final long mask;
     private final long below;
     private final long modulus;
+    private final long rest;
     private final long reciprocal;
 
     Rule(long word, long kind, long below, long modulus) {
         this.word = word;
-        this.below = kind == XOY ? below : kind == NULL ? 0 : 1;
-        this.modulus = kind == XOY ? modulus : 1;
-        this.reciprocal = Long.divideUnsigned(-1, this.modulus);
+        boolean some = kind == XOY && Long.compareUnsigned(below, modulus) < 0;
+        boolean none = kind == NULL || kind == XOY && below == 0;
+        boolean masks = some && Long.bitCount(modulus) == 1;
+        boolean divides = some && !masks;
+        mask = masks ? modulus - 1 : 0;
+        this.below = none ? 0 : masks ? below : 1;
+        this.modulus = divides ? modulus : 0;
+        rest = divides ? below : 0;
+        reciprocal = divides ? Long.divideUnsigned(-1, modulus) : 0;
     }
 
     /** Returns whether no event goes to the native library. */
@@ -35,29 +44,22 @@ final class Rule {
     /**
      * Returns whether an event with this id goes to the native library. It does not branch to
      * another method: a JIT that has seen such a branch taken only rarely, on other channels, would
-     * not inline that method.
+     * not inline that method. The product's high half is an intrinsic.
      */
     boolean keeps(long id) {
-        return Long.compareUnsigned(mod(id), below) < 0;
-    }
-
-    /**
-     * Returns id mod modulus. There is no division: the quotient is right or one too small, as in
-     * sdk/c/src/log.c.
-     */
-    private long mod(long id) {
-        return reduce(id - quotient(id) * modulus);
-    }
-
-    /**
-     * Returns the high half of an unsigned product. Java 17 itself has only that of a signed one.
-     */
-    private long quotient(long id) {
+        if ((id & mask) >= below) { // neither is negative
+            return false;
+        }
+        long m = modulus;
+        if (m == 0) {
+            return true;
+        }
+        // id mod m without a division: the quotient is right or one too small, as in
+        // sdk/c/src/log.c. Java 17 itself has only the high half of a signed product.
         long r = reciprocal;
-        return Math.multiplyHigh(id, r) + (id >> 63 & r) + (r >> 63 & id);
-    }
-
-    private long reduce(long rest) {
-        return Long.compareUnsigned(rest, modulus) < 0 ? rest : rest - modulus;
+        long quotient = Math.multiplyHigh(id, r) + (id >> 63 & r) + (r >> 63 & id);
+        long v = id - quotient * m;
+        v = Long.compareUnsigned(v, m) < 0 ? v : v - m;
+        return Long.compareUnsigned(v, rest) < 0;
     }
 }

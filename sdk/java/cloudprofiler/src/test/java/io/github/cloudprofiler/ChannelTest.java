@@ -22,13 +22,16 @@ class ChannelTest {
         long seed = System.nanoTime();
         Random random = new Random(seed);
         for (int i = 0; i < 100_000; i++) {
-            long y = random.nextLong() >>> random.nextInt(64);
+            long y = random.nextBoolean() ? 1L << random.nextInt(64)
+                    : random.nextLong() >>> random.nextInt(64);
             y = y == 0 ? 1 : y;
-            long x = random.nextInt(8) == 0 ? y : Long.remainderUnsigned(random.nextLong(), y);
+            long x = random.nextInt(8) == 0 ? random.nextBoolean() ? y : 0
+                    : Long.remainderUnsigned(random.nextLong(), y);
             long id = random.nextLong() >>> random.nextInt(64);
             Rule rule = new Rule(7, XOY, x, y);
             boolean want = Long.compareUnsigned(Long.remainderUnsigned(id, y), x) < 0;
             assertEquals(want, rule.keeps(id), id + " mod " + y + " < " + x + ", seed " + seed);
+            assertEquals(x == 0, rule.idle());
         }
     }
 
@@ -194,6 +197,11 @@ class ChannelTest {
             for (int i = 0; i < 2; i++) {
                 assertEquals(Rings.counter(c, 0), Rings.counter(links, i));
             }
+            Rings.set(c, false, XOY, 1, 2);
+            c.logMade(8, 9, links);
+            assertEquals(1, Rings.events(c));
+            assertEquals(2, Rings.events(links), "the child is not kept");
+            Rings.set(c, false, ID, 0, 0);
             Rings.set(links, false, 0, 0, 0);
             c.logMade(9, 10, links);
             assertEquals(2, Rings.events(links), "the handler is null");
@@ -206,6 +214,26 @@ class ChannelTest {
                 c.logMade(13, 14, other);
                 assertEquals(0, Rings.events(other));
                 assertTrue(Rings.misused(other));
+            }
+        }
+    }
+
+    /** If only one of the two rings is full, only its records are dropped. None is doubled. */
+    @Test
+    void aChildAndItsLinkAreDroppedOnTheirOwn() throws Exception {
+        for (boolean full : new boolean[] {false, true}) {
+            try (Rings rings = new Rings();
+                    Channel c = Rings.opened(Channel.open("full/x", rings.options()
+                            .policy("drop").bufferBytes(full ? 256 : 4096)));
+                    Channel links = Rings.opened(Channel.open("full/links", rings.options()
+                            .handler("link").policy("drop").bufferBytes(full ? 4096 : 256)))) {
+                for (int id = 0; id < 20; id++) {
+                    c.logMade(id, id, links);
+                }
+                assertEquals(full ? 16 : 20, Rings.events(c));
+                assertEquals(full ? 4 : 0, c.dropped());
+                assertEquals(full ? 40 : 16, Rings.events(links));
+                assertEquals(full ? 0 : 12, links.dropped());
             }
         }
     }

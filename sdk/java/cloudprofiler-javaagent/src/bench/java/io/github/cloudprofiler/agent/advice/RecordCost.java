@@ -75,6 +75,7 @@ public final class RecordCost {
             task = new Task(name);
             input = FlinkAdvice.input(task);
             output = FlinkAdvice.output(task);
+            turn(); // it opens the channel of links, with this configuration
         }
 
         double turn() throws ReflectiveOperationException {

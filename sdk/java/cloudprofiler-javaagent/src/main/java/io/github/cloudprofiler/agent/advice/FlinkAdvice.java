@@ -21,8 +21,8 @@ public final class FlinkAdvice {
         final FlinkTask task;
         final long[] next;
         final boolean[] uncounted; // subpartitions with elements that nobody counted
-        private Class<?> last; // of the elements
-        private Kind kindOfLast;
+        private boolean complete = true; // there is no such subpartition
+        Class<?> records; // of the last record; null if there is such a subpartition
 
         Output(String partition, FlinkTask task, int subpartitions) {
             this.partition = partition;
@@ -38,12 +38,18 @@ public final class FlinkAdvice {
             if (element == null) {
                 return Kind.FOREIGN;
             }
-            Class<?> type = element.getClass();
-            if (type != last) {
-                last = type;
-                kindOfLast = KINDS.get(type);
+            Kind kind = KINDS.get(element.getClass());
+            if (kind == Kind.RECORD && complete) {
+                records = element.getClass();
             }
-            return kindOfLast;
+            return kind;
+        }
+
+        /** Elements went into a subpartition that nobody can count. It gets no more ids. */
+        void uncount(int subpartition) {
+            uncounted[subpartition] = true;
+            complete = false;
+            records = null;
         }
     }
 
@@ -90,6 +96,14 @@ public final class FlinkAdvice {
     public static void sent(Object output, Object element, int subpartition) {
         Output o = (Output) output;
         long id = o.next[subpartition]++;
+        if (element != null && element.getClass() == o.records) {
+            o.task.sent(id);
+        } else {
+            sent(o, element, subpartition, id);
+        }
+    }
+
+    private static void sent(Output o, Object element, int subpartition, long id) {
         Kind kind = o.kindOf(element);
         if (kind == Kind.RECORD) {
             if (!o.uncounted[subpartition]) {
@@ -97,7 +111,7 @@ public final class FlinkAdvice {
             }
         } else if (kind == Kind.FOREIGN && !o.uncounted[subpartition]) {
             // A job of the DataSet interface: it gives bare records to the same writer.
-            o.uncounted[subpartition] = true;
+            o.uncount(subpartition);
             Say.once("flink: tasks of the DataSet interface write bare records, which have no ids");
         }
     }
@@ -121,7 +135,7 @@ public final class FlinkAdvice {
      */
     public static void restored(Object output, int subpartition) {
         Output o = (Output) output;
-        o.uncounted[subpartition] = true;
+        o.uncount(subpartition);
         Say.once(o.task.owner + ": the restored records of an unaligned checkpoint cannot be "
                 + "counted: what follows them in the same channels has no ids");
     }
@@ -209,16 +223,18 @@ public final class FlinkAdvice {
         Queue q = in.last;
         if (q.info != queue) {
             q = find(in, queue);
+            if (!q.counted) {
+                in.task.pass();
+                return;
+            }
             in.last = q;
         }
         long id = q.next++;
-        FlinkTask t = in.task;
-        if (!isRecord || !q.counted) {
-            t.working = false;
-            return;
+        if (isRecord) {
+            in.task.work(id);
+        } else {
+            in.task.pass();
         }
-        t.work(id);
-        t.recv.log(id);
     }
 
     private static Queue find(Input in, Object info) throws ReflectiveOperationException {
@@ -265,13 +281,8 @@ public final class FlinkAdvice {
 
     /** The task has finished its work on the element that came last. */
     public static void processed(Object input) {
-        if (input == null) {
-            return;
-        }
-        FlinkTask t = ((Input) input).task;
-        if (t.working) {
-            t.working = false;
-            t.end.log(t.current);
+        if (input != null) {
+            ((Input) input).task.finish();
         }
     }
 

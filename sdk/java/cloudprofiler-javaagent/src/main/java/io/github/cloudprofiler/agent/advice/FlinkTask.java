@@ -27,8 +27,8 @@ final class FlinkTask {
     private final boolean linked = Points.keepsAll();
 
     // A channel is opened when it is first needed: a source receives nothing, a sink sends nothing.
-    Channel recv;
-    Channel end;
+    private Channel recv;
+    private Channel end;
     private Channel send;
     private Channel links;
 
@@ -38,12 +38,17 @@ final class FlinkTask {
     private final String name; // of the channels, without the point
     private int users; // inputs and outputs that are open
 
-    boolean working; // on the input's record with the id current
-    long current;
-    private boolean hasInput;
+    /**
+     * IDLE or WORKING: on the input's record with the id current. Each interruption that runs, one
+     * within another, adds INTERRUPTED.
+     */
+    private int state;
+    private static final int IDLE = 0;
+    private static final int WORKING = 1;
+    private static final int INTERRUPTED = 2;
 
-    private int interruptions; // how many of them run, one within another
-    private boolean workedBefore; // whether the task worked before the first of them
+    private long current;
+    private boolean hasInput;
 
     private FlinkTask(String owner) {
         this.owner = owner;
@@ -92,11 +97,13 @@ final class FlinkTask {
 
     /** Logs a record that is sent. */
     void sent(long id) {
-        if (working && linked) {
-            if (send.keeps(id)) {
+        if (state == WORKING) {
+            if (!linked) {
+                send.log(id);
+            } else if (links != null || send.keeps(id)) {
                 send.logMade(current, id, links());
             }
-        } else if (working || !hasInput) {
+        } else if (!hasInput) {
             send.log(id);
         } else {
             unlinked().log(id);
@@ -113,24 +120,34 @@ final class FlinkTask {
         return c != null ? c : (unlinked = Points.open(name + "/unlinked", false));
     }
 
-    /** The task begins to work on a record. So all interruptions are over. */
+    /** The task takes a record, and begins to work on it. So all interruptions are over. */
     void work(long id) {
-        interruptions = 0;
         current = id;
-        working = true;
+        state = WORKING;
+        recv.log(id);
+    }
+
+    /** The task takes an element that has no id. */
+    void pass() {
+        state = IDLE;
+    }
+
+    /** The task has finished its work on the element. */
+    void finish() {
+        if (state == WORKING) {
+            state = IDLE;
+            end.log(current);
+        }
     }
 
     /** Something else runs on the task's thread, perhaps while it works on a record. */
     void interrupt() {
-        if (interruptions++ == 0) {
-            workedBefore = working;
-            working = false;
-        }
+        state += INTERRUPTED;
     }
 
     void resume() {
-        if (interruptions > 0 && --interruptions == 0) {
-            working = workedBefore;
+        if (state >= INTERRUPTED) {
+            state -= INTERRUPTED;
         }
     }
 }

@@ -5,13 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.cloudprofiler.agent.TestWeaver;
 import java.io.IOException;
-import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
-import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.LongStream;
@@ -24,11 +18,6 @@ import org.junit.jupiter.params.provider.ValueSource;
 
 /** Tests the advice as woven classes of Kafka call it. */
 class KafkaAdviceTest {
-    private static final int RECORDS = 2 * 4096; // ring/FORMAT.md has this and the offsets below
-    private static final int TAIL = 4096;
-    private static final int NAME_BYTES = 99;
-    private static final int NAME = 104;
-
     private static final long FIRST = KafkaAdvice.first("orders", 3);
 
     @TempDir
@@ -44,33 +33,8 @@ class KafkaAdviceTest {
         Points.configure(new Points.Keep(1, 1), null, null);
     }
 
-    /**
-     * A record of a ring. A link is two of them: one with the parent's id, one with the child's.
-     */
-    private record Event(long stamp, long id) {}
-
-    /** Returns what was logged, by the channels' names. */
-    private Map<String, List<Event>> logged() throws IOException {
-        Map<String, List<Event>> all = new HashMap<>();
-        try (var files = Files.newDirectoryStream(dir, "*.ring")) {
-            for (Path file : files) {
-                ByteBuffer b = ByteBuffer.wrap(Files.readAllBytes(file))
-                        .order(ByteOrder.LITTLE_ENDIAN);
-                byte[] name = new byte[b.get(NAME_BYTES)];
-                b.get(NAME, name);
-                List<Event> events = all.computeIfAbsent(
-                        new String(name, StandardCharsets.UTF_8), n -> new ArrayList<>());
-                for (int i = 0; i < b.getLong(TAIL); i++) {
-                    events.add(new Event(b.getLong(RECORDS + 16 * i),
-                            b.getLong(RECORDS + 16 * i + 8)));
-                }
-            }
-        }
-        return all;
-    }
-
     private List<Long> ids(String channel) throws IOException {
-        return logged().getOrDefault(channel, List.of()).stream().map(Event::id).toList();
+        return Logged.ids(dir, channel);
     }
 
     private static List<Long> at(long... offsets) {
@@ -102,7 +66,7 @@ class KafkaAdviceTest {
         assertEquals(at(LongStream.range(1000, 1040).toArray()), ids("orders/send"));
         assertEquals(at(1000, 1001, 1039, 1041), ids("readers/recv"));
         assertEquals(at(1000, 1001, 1039, 1041), ids("alone/recv"));
-        assertEquals(3, logged().size(), "a consumer that restores a state was logged");
+        assertEquals(3, Logged.in(dir).size(), "a consumer that restores a state was logged");
     }
 
     /** The stamp was read at the call of send, and not at the acknowledgement. */
@@ -110,10 +74,10 @@ class KafkaAdviceTest {
     @ValueSource(strings = {"3.9.1", "4.1.1"})
     void partsOfABatchKeepTheirStamps(String version) throws Throwable {
         run(version, "splitAndAcknowledge", 5000L);
-        List<Event> sent = logged().get("orders/send");
-        assertEquals(at(5200, 5100, 5000), sent.stream().map(Event::id).toList());
-        assertTrue(sent.get(2).stamp < sent.get(1).stamp && sent.get(1).stamp < sent.get(0).stamp,
-                sent.toString());
+        List<Logged.Event> sent = Logged.in(dir).get("orders/send");
+        assertEquals(at(5200, 5100, 5000), sent.stream().map(Logged.Event::id).toList());
+        assertTrue(sent.get(2).stamp() < sent.get(1).stamp()
+                && sent.get(1).stamp() < sent.get(0).stamp(), sent.toString());
     }
 
     @ParameterizedTest
@@ -121,7 +85,7 @@ class KafkaAdviceTest {
     void onlyWhatIsInTheTopicIsLogged(String version) throws Throwable {
         run(version, "fail");
         run(version, "acknowledge", 2, -1L); // acks=0
-        assertEquals(Map.of(), logged());
+        assertEquals(Map.of(), Logged.in(dir));
         run(version, "acknowledgeAfterFailure", 70L);
         assertEquals(at(70, 71), ids("orders/send"));
     }
@@ -187,6 +151,6 @@ class KafkaAdviceTest {
         KafkaAdvice.appended(batch, "future");
         KafkaAdvice.acknowledged(batch, 10, 2);
         KafkaAdvice.acknowledged(null, 10, 2);
-        assertEquals(Map.of(), logged());
+        assertEquals(Map.of(), Logged.in(dir));
     }
 }
