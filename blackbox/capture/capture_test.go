@@ -321,6 +321,14 @@ func TestPrivilegedWithoutRights(t *testing.T) {
 	}
 }
 
+// Where a capture is possible, Check says so.
+func TestPrivilegedCheck(t *testing.T) {
+	privileged.Need(t)
+	if _, err := Check(); err != nil {
+		t.Error(err)
+	}
+}
+
 // The name of the channel is valid.
 func TestChannelIsValid(t *testing.T) {
 	if _, err := channel.ParseName(blackbox.Channel); err != nil {

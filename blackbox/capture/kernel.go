@@ -231,3 +231,15 @@ func parseDescription(b []byte) description {
 		namespace: binary.NativeEndian.Uint32(b[descriptionNamespace:]),
 	}
 }
+
+// Check returns an error that says why a capture is not possible here, and what to do. early says
+// whether the kernel shows when a call that sends over TCP begins. Check loads the programs, and
+// removes them again without running them.
+func Check() (early bool, err error) {
+	const small = 1 << 16 // a valid size of the buffer, on every machine
+	k, err := load(small)
+	if err != nil {
+		return false, err
+	}
+	return k.early, k.close()
+}

@@ -21,8 +21,8 @@ func newDoctor() *cobra.Command {
 		Long: `Check whether this machine is fit to measure time, and say what to do if it is not.
 The checks cover the counter, its quantum, how far the cores may disagree, and which events that end
 an epoch this machine can detect. They also cover shared memory for rings, kernel stamps on each
-interface, what adjusts CLOCK_REALTIME, sleep and limits. The command measures for about a second
-and changes nothing.
+interface, what adjusts CLOCK_REALTIME, sleep and limits, and whether messages of programs could be
+captured with the rights of this user. The command measures for about a second and changes nothing.
 
 With --wander, the command instead compares the counter with the machine's other clocks for a
 minute. It says how far the counter's rate moves, and which wander that justifies. The kernel
@@ -43,6 +43,7 @@ Exit code 1: the machine is unfit. Exit code 3: something could not be determine
 			}
 			report := host.Examine(host.SystemOptions())
 			report.Findings = append(report.Findings, doctor.Examine(doctor.System())...)
+			report.Findings = append(report.Findings, captureFinding())
 			var err error
 			if asJSON {
 				err = json.NewEncoder(cmd.OutOrStdout()).Encode(report)
