@@ -196,9 +196,9 @@ func keeps(kind channel.Kind, policy channel.Policy) string {
 	switch {
 	case policy == channel.Overwrite: // its events stay in the ring
 		return control.KeepsNone
-	case kind == channel.Identity, kind == channel.Buffered:
+	case kind.KeepsAll():
 		return control.KeepsAll
-	case kind == channel.Downsample, kind == channel.XoY:
+	case kind.KeepsSome():
 		return control.KeepsSome
 	}
 	return control.KeepsNone

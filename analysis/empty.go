@@ -78,8 +78,8 @@ func (in *input) withRows(told []told) (mask uint64) {
 
 // keepsEvents reports whether a log's channel was opened to keep events, all or some.
 func (s *source) keepsEvents() bool {
-	return slices.Contains([]string{"id", "buffered", "downsample", "xoy"},
-		s.header.Settings.Kind.String())
+	k := s.header.Settings.Kind
+	return k.KeepsAll() || k.KeepsSome()
 }
 
 func logOf(channel, node string) string { return fmt.Sprintf("%s on node %s", channel, node) }

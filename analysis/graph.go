@@ -6,6 +6,8 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
 )
 
 // graph is the order in which tuples pass points.
@@ -151,9 +153,8 @@ func (in *input) alone(e *evidence, told []told) (mask uint64) {
 // tuples by their ids.
 func (in *input) hasEvents(p int, told []told) bool {
 	for i := range in.sources {
-		k := in.sources[i].header.Settings.Kind.String()
-		if in.sources[i].point == p && told[i].events > 0 &&
-			(k == "id" || k == "buffered" || k == "xoy") {
+		k := in.sources[i].header.Settings.Kind
+		if in.sources[i].point == p && told[i].events > 0 && (k.KeepsAll() || k == channel.XoY) {
 			return true
 		}
 	}

@@ -3,6 +3,7 @@ package channel
 import (
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -257,6 +258,16 @@ func TestID(t *testing.T) {
 	} {
 		if id, err := NewID(bad.node, bad.instance, bad.count); !errors.Is(err, ErrID) {
 			t.Errorf("NewID(%+v) = %#x, %v, want ErrID", bad, id, err)
+		}
+	}
+}
+
+func TestWhatKindsKeep(t *testing.T) {
+	for k := Null; k < kinds; k++ {
+		all := slices.Contains([]string{"id", "buffered"}, k.String())
+		some := slices.Contains([]string{"downsample", "xoy"}, k.String())
+		if k.KeepsAll() != all || k.KeepsSome() != some {
+			t.Errorf("%s: keeps all %v, some %v", k, k.KeepsAll(), k.KeepsSome())
 		}
 	}
 }

@@ -52,6 +52,12 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
+// KeepsAll reports whether the handler keeps each event with its id.
+func (k Kind) KeepsAll() bool { return k == Identity || k == Buffered }
+
+// KeepsSome reports whether the handler keeps a part of the events with their ids.
+func (k Kind) KeepsSome() bool { return k == Downsample || k == XoY }
+
 // ErrPolicy is returned when no policy for full rings has the given name.
 var ErrPolicy = errors.New("unknown policy")
 

@@ -90,7 +90,7 @@ func Read(node string, segments []logstore.Segment) (*Log, error) {
 			return nil, fmt.Errorf("read captured messages of %q: %w", node, err)
 		}
 		for _, t := range b.Transitions {
-			if k := channel.Kind(t.Handler); k != channel.Identity && k != channel.Buffered {
+			if k := channel.Kind(t.Handler); !k.KeepsAll() {
 				return nil, fmt.Errorf("read captured messages of %q: their channel had the "+
 					"handler %s: leave channel %q out of the handler table: %w", node, k,
 					blackbox.Channel, ErrSettings)

@@ -64,7 +64,7 @@ var table = map[string]room{
 	"coordinator": {3, of("minrtt", "tscratio", "control", "handlertable", "runs", "host",
 		"overlay", "overlay/wire", "internal/journal", "internal/plainfile"),
 		of(sys, prometheus)},
-	"analysis": {3, of("blackbox", "logstore", "tscratio", "runs", "ntp"), of(sys, hdr)},
+	"analysis": {3, of("blackbox", "channel", "logstore", "tscratio", "runs", "ntp"), of(sys, hdr)},
 	"agent": {3, of("asm", "blackbox", "channel", "ring", "logstore", "drain", "tscclient",
 		"control", "handlertable", "ntp", "runs", "host",
 		"internal/plainfile"), of(sys, prometheus)},
