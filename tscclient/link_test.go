@@ -19,6 +19,7 @@ type testServer struct {
 	t    *testing.T
 	peer control.Peer
 	name string
+	dead time.Duration      // a client that the server does not answer registers again after this
 	seen []control.Incoming // messages that arrived, and that expect has not returned yet
 }
 
@@ -35,7 +36,7 @@ func listen(t *testing.T, address, name string) *testServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &testServer{Server: s, t: t, name: name}
+	return &testServer{Server: s, t: t, name: name, dead: 400 * time.Millisecond}
 }
 
 // expect returns the next message of a kind. It answers pings, and keeps other messages for later
@@ -71,7 +72,7 @@ func (s *testServer) welcome() *control.Register {
 	s.t.Helper()
 	r, request := expect[*control.Register](s)
 	s.order(request, &control.Welcome{
-		Server: s.name, Heartbeat_ns: 20e6, Dead_ns: 400e6, Generation: 1,
+		Server: s.name, Heartbeat_ns: 20e6, Dead_ns: int64(s.dead), Generation: 1,
 	})
 	return r
 }
