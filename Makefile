@@ -4,8 +4,8 @@
 # say so if they cannot.
 
 SHELL := bash
-TEST_PARTS := lint unit race test-arm64 c-sdk java-sdk test-dist \
-	/ test-privileged bars test-web fuzz-smoke test-export
+TEST_PARTS := lint unit race test-arm64 c-sdk java-sdk test-export test-dist \
+	/ test-privileged bars test-web fuzz-smoke
 PKG ?= ./...
 
 .DEFAULT_GOAL := help
