@@ -267,8 +267,9 @@ type jobsTried struct {
 // In these jobs anything may happen together, and their logs may lack events. Still, every
 // aggregate contains the truth or is withheld, and critical paths are the true ones.
 func TestAnswersOfAnyJobAreTrue(t *testing.T) {
+	seed.NotUnderRace(t, "TestAnswersEqualOracle analyses random jobs")
 	told := jobsTried{}
-	for i := 0; i < max(4, 60/seed.Share()) || !told.enough() && i < 300; i++ {
+	for i := 0; i < 60 || !told.enough() && i < 300; i++ {
 		t.Run(fmt.Sprint(i), func(t *testing.T) { answerOfAnyJob(t, fixedJob(t, i), &told) })
 	}
 	if t.Logf("%+v", told); !told.tried.enough() || told.rows < 10_000 || told.surely < 1000 ||
