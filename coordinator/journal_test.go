@@ -73,9 +73,10 @@ func (c *core) summary() (trains, reports string) {
 	return trains, reports
 }
 
-// Wherever a server is killed while it writes, the next server starts with what was written before,
-// says what it cuts off, and knows no report whose trains it does not know.
-func TestServerIsKilledAtAnyByte(t *testing.T) {
+// measured returns a fleet of three nodes with an open run, whose first trains are on disk. The
+// server writes again only when a test says so.
+func measured(t *testing.T) *fleet {
+	t.Helper()
 	config := testConfig()
 	config.FlushEvery = time.Hour
 	f := newFleet(t, config, names(3)...)
@@ -83,6 +84,13 @@ func TestServerIsKilledAtAnyByte(t *testing.T) {
 	f.openRun("r")
 	f.run(2*time.Second, nil)
 	f.core.flush()
+	return f
+}
+
+// Wherever a server is killed while it writes, the next server starts with what was written before,
+// says what it cuts off, and knows no report whose trains it does not know.
+func TestServerIsKilledAtAnyByte(t *testing.T) {
+	f := measured(t)
 	path := filepath.Join(f.store.dir, journalFile)
 	before, err := os.ReadFile(path)
 	if err != nil {
@@ -132,13 +140,7 @@ func (f *fleet) sweepAgain(r SweepRequest) {
 
 // If a run cannot be written, no report counts as stored, until it can.
 func TestRunCannotBeWritten(t *testing.T) {
-	config := testConfig()
-	config.FlushEvery = time.Hour
-	f := newFleet(t, config, names(3)...)
-	f.wantSweep(time.Minute)
-	f.openRun("r")
-	f.run(2*time.Second, nil)
-	f.core.flush()
+	f := measured(t)
 	_, before := f.stored().summary()
 	f.run(2*time.Second, nil)
 	acks := len(f.core.acks)

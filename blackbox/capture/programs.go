@@ -364,7 +364,6 @@ func received(f *fields, own uint32) asm.Instructions {
 		asm.StoreMem(asm.RFP, stackEnded, asm.R0, asm.DWord),
 		asm.Mov.Imm(asm.R4, 0),
 		asm.StoreMem(asm.RFP, stackBegan, asm.R4, asm.DWord),
-		asm.Mov.Imm(asm.R4, 0),
 		asm.StoreMem(asm.RFP, stackPosition, asm.R4, asm.DWord),
 		asm.Mov.Imm(asm.R4, whatReceived),
 		asm.StoreMem(asm.RFP, stackWhat, asm.R4, asm.DWord),

@@ -49,7 +49,8 @@ func linesFit(_ *testing.T, files []file) []finding {
 	var found []finding
 	for _, f := range files {
 		ext := path.Ext(f.path)
-		if !slices.Contains(written, ext) || generated.Match(f.text) ||
+		script := bytes.HasPrefix(f.text, []byte("#!/"))
+		if !script && !slices.Contains(written, ext) || generated.Match(f.text) ||
 			strings.HasPrefix(f.path, "docs/proofs/") { // a command wrote these files
 			continue
 		}
@@ -129,6 +130,7 @@ func TestWidthRuleFinds(t *testing.T) {
 	wide := strings.Repeat("ü", maxColumns)
 	runRule(t, linesFit, map[string]ruleTest{
 		"as wide as allowed": {tree{"a.go": wide + "\n"}, nil},
+		"a script":           {tree{"a": "#!/bin/sh\n" + wide + "x\n"}, of("a")},
 		"one more":           {tree{"a.go": "\n" + wide + "." + "\n"}, of("a.go")},
 		"a tab":              {tree{"a.ts": "\t" + wide[:2*(maxColumns-3)]}, of("a.ts")},
 		"prose":              {tree{"a.md": wide + "."}, of("a.md")},

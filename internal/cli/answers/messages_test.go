@@ -72,8 +72,8 @@ func capturedRun(t *testing.T) (run string, cycles float64) {
 	return filepath.Join(parent, "captured"), transfer * (1 + float64(nodes[0].Rate)/1e9)
 }
 
-// Messages are an answer of their own, also if no program logged tuples: who sent to whom, and how
-// long the transfers between two nodes took, with a bound that contains the truth.
+// An answer has the captured messages even if no program logged tuples. It says who sent to whom,
+// and how long a transfer took. The truth is within the bounds.
 func TestAnalyzeMessages(t *testing.T) {
 	run, cycles := capturedRun(t)
 	_, stdout, stderr := commandtest.Run(Commands(), "analyze", run, "--json", "--reference", "A")
