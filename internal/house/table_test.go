@@ -35,6 +35,8 @@ var table = map[string]room{
 	"overlay":  {0, nil, nil},
 	"blackbox": {0, nil, nil},
 
+	"replay/clock": {0, nil, nil},
+
 	"internal/plainfile": {0, nil, of(sys)},
 	"internal/journal":   {0, nil, nil},
 
