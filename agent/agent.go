@@ -169,8 +169,9 @@ func (a *Agent) notify(err error) {
 
 // SetTable applies a server's handler table to all channels at once. It also stores the table, so
 // that the agent can start without the server. generation is the generation of the server's table,
-// for display. The error wraps handlertable.ErrTable.
-func (a *Agent) SetTable(text []byte, generation uint64) (channels int, err error) {
+// for display. matched has, for each rule, how many of the present channels got the rule. The error
+// wraps handlertable.ErrTable.
+func (a *Agent) SetTable(text []byte, generation uint64) (matched []int, err error) {
 	table, err := handlertable.Parse(text, "the server's table")
 	if err == nil {
 		err = a.drainer.SetTable(table)
@@ -179,7 +180,7 @@ func (a *Agent) SetTable(text []byte, generation uint64) (channels int, err erro
 	defer a.mu.Unlock()
 	if err != nil {
 		a.table.Error = err.Error()
-		return 0, err
+		return nil, err
 	}
 	a.table = TableStatus{Source: "server", Generation: generation, Since: time.Now()}
 	a.state.Saw = generation
@@ -192,7 +193,13 @@ func (a *Agent) SetTable(text []byte, generation uint64) (channels int, err erro
 	if keepErr != nil {
 		a.notify(fmt.Errorf("keep the server's handler table: %w", keepErr))
 	}
-	return len(a.drainer.Stats().Rings), nil
+	var names []channel.Name
+	for _, r := range a.drainer.Stats().Rings {
+		if r.SetAside == nil {
+			names = append(names, r.Channel)
+		}
+	}
+	return table.Matched(a.c.Node, names), nil
 }
 
 // SetLimits changes the limits on disk space, for example after somebody reloads the configuration.

@@ -79,11 +79,15 @@ func (a *Agent) linkStatus() LinkStatus {
 func (a *Agent) Handle(_ context.Context, m control.Message) (control.Message, error) {
 	switch m := m.(type) {
 	case *control.Table:
-		channels, err := a.SetTable(m.Text, m.Generation)
+		matched, err := a.SetTable(m.Text, m.Generation)
 		if err != nil {
 			return &control.TableState{Generation: a.generation(), Error: cut(err)}, nil
 		}
-		return &control.TableState{Generation: m.Generation, Channels: channels}, nil
+		state := &control.TableState{Generation: m.Generation, Matched: matched}
+		for _, n := range matched {
+			state.Channels += n
+		}
+		return state, nil
 	case *control.Run:
 		do := a.OpenRun
 		if m.Close {

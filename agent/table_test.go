@@ -47,7 +47,7 @@ func TestServersTable(t *testing.T) {
 		t.Error("no table, and it is stale")
 	}
 	begin := time.Now()
-	if n, err := a.SetTable(table.Text(), 7); err != nil || n != 1 {
+	if n, err := a.SetTable(table.Text(), 7); err != nil || !slices.Equal(n, []int{1}) {
 		t.Fatal(n, err)
 	}
 	testimony.WaitFor(t, "the new handler", handler(a, "b/x", "null"))
@@ -177,9 +177,12 @@ func TestOrders(t *testing.T) {
 	refused(&control.ReadFile{Run: "r", Path: f.Path, Bytes: control.MaxChunkBytes + 1},
 		control.Malformed)
 	refused(&control.ListFiles{Run: "none"}, control.NotFound)
-	table := (&handlertable.Table{Rules: []handlertable.Rule{{Channel: "*"}}}).Text()
+	table := (&handlertable.Table{Rules: []handlertable.Rule{
+		{Channel: "nosuch/*"}, {Channel: "*"}, {Channel: "*"},
+	}}).Text()
 	s := do(&control.Table{Generation: 3, Text: table}).(*control.TableState)
-	if s.Generation != 3 || s.Channels != 1 || s.Error != "" {
+	if s.Generation != 3 || s.Channels != 1 || !slices.Equal(s.Matched, []int{0, 1, 0}) ||
+		s.Error != "" {
 		t.Errorf("%+v", s)
 	}
 	s = do(&control.Table{Generation: 4, Text: []byte("?")}).(*control.TableState)

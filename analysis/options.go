@@ -2,11 +2,11 @@ package analysis
 
 import (
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
@@ -98,8 +98,8 @@ type Filter struct {
 	From_utc_ns, To_utc_ns int64
 
 	Nodes []string // choose only events on these nodes; empty: on all nodes
-	// Channels chooses only events of channels whose name matches one of these patterns
-	// (path.Match). Empty: events of all channels.
+	// Channels chooses only events of channels whose name matches one of these patterns, which mean
+	// the same as in a handler table. Empty: events of all channels.
 	Channels []string
 	// IDs has pairs of ids. It chooses only tuples whose id is between the two ids of a pair, ends
 	// included. Empty: all tuples.
@@ -181,10 +181,8 @@ func (o *Options) Validate() error {
 			utcText(f.From_utc_ns), utcText(f.To_utc_ns))
 	}
 	for _, p := range f.Channels {
-		if _, err := path.Match(p, ""); err != nil {
-			return fmt.Errorf(
-				"analyze channels %q: %w: give names or patterns such as parser*/start", p,
-				err)
+		if err := channel.CheckPattern(p); err != nil {
+			return fmt.Errorf("analyze channels: %w", err)
 		}
 	}
 	for _, r := range f.IDs {
@@ -238,7 +236,7 @@ func (f *Filter) channel(node, name, point string) bool {
 		return true
 	}
 	for _, p := range f.Channels {
-		if ok, _ := path.Match(p, name); ok {
+		if channel.MatchName(p, name) {
 			return true
 		}
 	}
@@ -260,8 +258,7 @@ func (f *Filter) unmatched(nodes, channels []string) (missing []runs.Missing) {
 	}
 	for _, p := range f.Channels {
 		if !slices.ContainsFunc(channels, func(name string) bool {
-			ok, _ := path.Match(p, name)
-			return ok
+			return channel.MatchName(p, name)
 		}) {
 			missing = append(missing, runs.Missing{
 				Part: fmt.Sprintf("channel %q", p),

@@ -22,6 +22,7 @@ const (
 	MaxExchanges    = 10_000 // exchanges of a train
 	MaxTrains       = 10_000 // trains of a batch
 	MaxTargets      = 5_000
+	MaxRules        = 10_000 // rules of a handler table
 	MaxKeyBytes     = 64
 	MaxNeighbours   = 64 // nodes in a Neighbours, contacts in a Graph
 	SecretBytes     = 32 // bytes of a ProbeSecret
@@ -273,11 +274,21 @@ func (m *Trains) check() error {
 		checkText("epoch", m.Epoch), checkText("error", m.Error))
 }
 
-func (*Ack) check() error          { return nil }
-func (m *Run) check() error        { return checkName("run", m.Name) }
-func (*Table) check() error        { return nil }
-func (m *TableState) check() error { return checkText("error", m.Error) }
-func (m *ListFiles) check() error  { return checkName("run", m.Run) }
+func (*Ack) check() error   { return nil }
+func (m *Run) check() error { return checkName("run", m.Name) }
+func (*Table) check() error { return nil }
+func (m *TableState) check() error {
+	if len(m.Matched) > MaxRules {
+		return fmt.Errorf("matches of %d rules, more than %d", len(m.Matched), MaxRules)
+	}
+	for _, n := range m.Matched {
+		if n < 0 || n > 1<<30 {
+			return fmt.Errorf("a rule matched %d channels", n)
+		}
+	}
+	return checkText("error", m.Error)
+}
+func (m *ListFiles) check() error { return checkName("run", m.Run) }
 func (m *Snapshot) check() error {
 	return first(checkText("channels", m.Channels), checkText("reason", m.Reason))
 }

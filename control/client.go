@@ -90,6 +90,9 @@ var clients = sync.OnceValues(func() (*zmq4.Context, error) {
 
 // Check returns the error with which Dial would fail because of its configuration.
 func (c ClientConfig) Check() error {
+	if err := checkEndpoint(c.Server); err != nil {
+		return fmt.Errorf("connect to %q: %w", c.Server, err)
+	}
 	if c.Key == nil && !onThisMachine(c.Server) {
 		return fmt.Errorf("connect to %q: %w", c.Server, ErrNeedsKeys)
 	}

@@ -68,7 +68,7 @@ var examples = []Message{
 		Frequency: exampleFrequency,
 	},
 	&Table{Generation: 4, Text: []byte("version: 1\n")},
-	&TableState{Generation: 4, Channels: 5, Error: "bad"},
+	&TableState{Generation: 4, Channels: 5, Error: "bad", Matched: []int{3, 0, 2}},
 	&ListFiles{Run: "tuesday"},
 	&Files{Run: "tuesday", Files: []File{{"logs/a.cplog", 7}}, More: true},
 	&ReadFile{Run: "tuesday", Path: "logs/a.cplog", Offset: 1, Bytes: 2},

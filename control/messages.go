@@ -230,6 +230,10 @@ type TableState struct {
 	Generation uint64 `json:"generation,string"`
 	Channels   int    `json:"channels"` // number of channels to which the node applied the table
 	Error      string `json:"error,omitempty"`
+
+	// Matched has, for each rule of the table, how many of the node's open channels got the rule.
+	// It is empty if the node's software is older than this field.
+	Matched []int `json:"matched,omitempty"`
 }
 
 // ListFiles asks a node for a list of its files of a run. The answer is a Files.

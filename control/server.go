@@ -76,6 +76,9 @@ type Server struct {
 
 // Check returns the error with which Listen would fail because of its configuration.
 func (c ServerConfig) Check() error {
+	if err := checkEndpoint(c.Address); err != nil {
+		return fmt.Errorf("listen on %q: %w", c.Address, err)
+	}
 	if c.Key == nil && !onThisMachine(c.Address) {
 		return fmt.Errorf("listen on %q: %w", c.Address, ErrNeedsKeys)
 	}

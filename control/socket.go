@@ -39,6 +39,24 @@ func onThisMachine(address string) bool {
 	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
+// ErrAddress is returned if an address lacks its host or its port.
+var ErrAddress = errors.New("an address is HOST:PORT")
+
+// checkEndpoint returns an error that says what an address lacks.
+func checkEndpoint(address string) error {
+	switch host, port, err := net.SplitHostPort(address); {
+	case err != nil && !strings.HasSuffix(address, "]") && strings.Count(address, ":") > 1:
+		return fmt.Errorf("%w: write an IPv6 address in brackets, such as [::1]:7330", ErrAddress)
+	case err != nil || port == "":
+		return fmt.Errorf("%w: the port is missing: write %s:7330", ErrAddress,
+			strings.TrimSuffix(address, ":"))
+	case host == "":
+		return fmt.Errorf("%w: the host is missing: write 127.0.0.1%s or 0.0.0.0%s", ErrAddress,
+			address, address)
+	}
+	return nil
+}
+
 // portOf returns the port of "host:port".
 func portOf(address string) int {
 	_, text, _ := net.SplitHostPort(address)

@@ -120,7 +120,7 @@ func (c *core) answer(in control.Incoming, ask *control.Ask) {
 	case AskSweepStatus:
 		q.reply(c.sweepStatus())
 	case AskTable:
-		q.reply(TableRequest{Text: c.table.Text, Base: c.table.Generation})
+		q.reply(c.tableNow())
 	case AskSetTable:
 		argued(q, q.setTable)
 	case AskStartRun:

@@ -194,6 +194,9 @@ func TestOneNodeStaysAwayAndAnotherComesBack(t *testing.T) {
 	d.life++
 	f.run(f.config.Return-5*time.Second, nil)
 	run := f.core.run
+	if away := f.core.runStatus().Away; len(away) != 1 {
+		t.Errorf("the server waits for %v", away)
+	}
 	if run == nil || !run.collect[0].until.IsZero() || run.collect[1].until.IsZero() {
 		t.Fatal("want the first node given up, and the second one waited for")
 	}

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -206,6 +207,14 @@ func TestTableReachesEveryNodeAtOnce(t *testing.T) {
 		if want := map[bool]int{false: 2}[c == deaf]; len(c.tables) != want {
 			t.Errorf("%s has tables %v", name, c.tables)
 		}
+	}
+	uses := answered[TableRequest](t, f.ask(AskTable, nil)).Uses
+	wanted := []TableUse{
+		{"n00", 2, "", []int{2}}, {"n02", 0, "no room", nil},
+		{"n03", 0, "answers the table with done", nil}, {"n04", 2, "", []int{2}},
+	}
+	if !reflect.DeepEqual(uses, wanted) {
+		t.Errorf("the table is used by %+v, want %+v", uses, wanted)
 	}
 	for _, n := range f.core.copyFleet()().Nodes {
 		want := map[string]string{"n02": "no room", "n03": "answers the table with"}[n.Name]

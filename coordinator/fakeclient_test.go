@@ -215,7 +215,7 @@ func (c *fakeClient) receive(request uint64, m control.Message) {
 		c.watches = append(c.watches, *m)
 	case *control.Table:
 		c.tables = append(c.tables, m.Generation)
-		c.answer(request, &control.TableState{Generation: m.Generation})
+		c.answer(request, &control.TableState{Generation: m.Generation, Matched: []int{2}})
 	case *control.ListFiles:
 		files := &control.Files{Run: m.Run}
 		for path, data := range c.files {

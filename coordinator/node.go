@@ -28,6 +28,7 @@ type node struct {
 
 	generation uint64 // generation of the handler table that it uses
 	tableError string
+	matched    []int         // for each rule of the table, how many channels got it; nil: not known
 	load       *control.Load // its newest load
 	keys       probeKeys
 

@@ -65,7 +65,12 @@ type RunStatus struct {
 	Sweep   *SweepStatus   `json:"sweep,omitempty"`
 	Missing []runs.Missing `json:"missing,omitempty"`
 	Path    string         `json:"path"` // path on the server's machine
-	Problem string         `json:"problem,omitempty"`
+	// Again is true if the run was complete before, and is only collected once more. Then Pairs and
+	// Trains are 0.
+	Again bool `json:"again,omitempty"`
+	// Away are nodes that are gone, for whose return the server waits: until when at the latest.
+	Away    map[string]time.Time `json:"away,omitempty"`
+	Problem string               `json:"problem,omitempty"`
 }
 
 // gathers reports whether new trains belong to the run. If again is set, they do not.
@@ -406,7 +411,7 @@ func (c *core) runStatus() *RunStatus {
 	}
 	s := &RunStatus{
 		Name: r.name(), Phase: r.phase, Begun: r.begun,
-		Missing: slices.Clone(r.missing), Path: r.draft.Path(),
+		Missing: slices.Clone(r.missing), Path: r.draft.Path(), Again: r.again,
 	}
 	for name := range r.opened {
 		s.Nodes = append(s.Nodes, name)
@@ -416,6 +421,12 @@ func (c *core) runStatus() *RunStatus {
 	for _, k := range r.collect {
 		s.Bytes += k.got
 		s.Of += k.of
+		if !k.until.IsZero() {
+			if s.Away == nil {
+				s.Away = map[string]time.Time{}
+			}
+			s.Away[k.node] = k.until
+		}
 	}
 	if c.sweep != nil {
 		s.Sweep = c.sweep.status(c.now())

@@ -23,6 +23,30 @@ type TableRequest struct {
 	Base uint64 `json:"base,string"`
 
 	By string `json:"by,omitempty"`
+
+	// Uses is only in the answer to AskTable: what the connected nodes that use tables say.
+	Uses []TableUse `json:"uses,omitempty"`
+}
+
+// TableUse says which handler table a node uses, and what for.
+type TableUse struct {
+	Node       string `json:"node"`
+	Generation uint64 `json:"generation,string"`
+	Error      string `json:"error,omitempty"`
+	// Matched has, for each rule of that table, how many of the node's channels got the rule when
+	// the table arrived. nil: the node does not say.
+	Matched []int `json:"matched,omitempty"`
+}
+
+// tableNow answers AskTable.
+func (c *core) tableNow() TableRequest {
+	now := TableRequest{Text: c.table.Text, Base: c.table.Generation}
+	for _, n := range c.sorted() {
+		if n.alive() && n.can(control.CanTable) {
+			now.Uses = append(now.Uses, TableUse{n.name(), n.generation, n.tableError, n.matched})
+		}
+	}
+	return now
 }
 
 // errStale is returned for a table that was made from an outdated generation.
@@ -72,7 +96,7 @@ func (c *core) pushTable(n *node) {
 		case !ok:
 			n.tableError = fmt.Sprintf("answers the table with %s", answer.Kind())
 		default:
-			n.generation, n.tableError = state.Generation, state.Error
+			n.generation, n.tableError, n.matched = state.Generation, state.Error, state.Matched
 		}
 		if n.tableError != "" {
 			c.log.Warn("handler table is not applied",

@@ -3,7 +3,6 @@ package handlertable
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/cloudprofiler/cloudprofiler/channel"
 )
@@ -35,53 +34,32 @@ const (
 
 // For returns the rule for a channel on a node. ok is false if no rule matches the channel.
 func (t *Table) For(node string, name channel.Name) (rule Rule, ok bool) {
-	if t == nil {
-		return Rule{}, false
-	}
-	full := name.String()
-	for i := range t.Rules {
-		if r := &t.Rules[i]; r.takes(node, name, full) {
-			return *r, true
-		}
+	if i := t.rule(node, name); i >= 0 {
+		return t.Rules[i], true
 	}
 	return Rule{}, false
 }
 
-func (r *Rule) takes(node string, name channel.Name, full string) bool {
-	if r.Node != "" && !match(r.Node, node) {
-		return false
+// rule returns the place of the rule for a channel, or -1.
+func (t *Table) rule(node string, name channel.Name) int {
+	if t == nil {
+		return -1
 	}
-	if !strings.Contains(r.Channel, "#") {
-		// Instances are copies of one operator: a pattern without an instance matches all of them.
-		full = name.Actor + "/" + name.Point
-	}
-	return match(r.Channel, full)
+	full := name.String()
+	return slices.IndexFunc(t.Rules, func(r Rule) bool {
+		return (r.Node == "" || channel.Match(r.Node, node)) && channel.MatchName(r.Channel, full)
+	})
 }
 
-// match reports whether a text matches a pattern. In the pattern * matches any sequence of bytes,
-// and ? matches any one byte.
-func match(pattern, text string) bool {
-	// If the text does not match the pattern after the last * so far, let that * match one byte
-	// more. An earlier * never needs to match more. So the steps are at most the product of the two
-	// lengths.
-	star, resume := -1, 0
-	p, t := 0, 0
-	for t < len(text) {
-		switch {
-		case p < len(pattern) && pattern[p] == '*':
-			star, resume = p, t
-			p++
-		case p < len(pattern) && (pattern[p] == '?' || pattern[p] == text[t]):
-			p++
-			t++
-		case star >= 0:
-			resume++
-			p, t = star+1, resume
-		default:
-			return false
+// Matched returns, for each rule, how many of a node's channels get the rule.
+func (t *Table) Matched(node string, channels []channel.Name) []int {
+	matched := make([]int, len(t.Rules))
+	for _, name := range channels {
+		if i := t.rule(node, name); i >= 0 {
+			matched[i]++
 		}
 	}
-	return strings.Trim(pattern[p:], "*") == ""
+	return matched
 }
 
 // Validate returns nil if the table may be used. Errors wrap ErrTable and give the number of the
@@ -108,9 +86,8 @@ func (r *Rule) validate() error {
 	if err := checkPattern("channel", r.Channel); err != nil {
 		return err
 	}
-	if i := strings.IndexFunc(r.Channel, notInChannelPattern); i >= 0 {
-		return fmt.Errorf("channel %q: no channel's name has %q: use letters, digits, '-', '_', "+
-			"'.', '#', '/' and the wildcards * and ?", r.Channel, r.Channel[i:i+1])
+	if err := channel.CheckPattern(r.Channel); err != nil {
+		return err
 	}
 	if err := r.Settings.Validate(); err != nil {
 		return err
@@ -140,12 +117,4 @@ func checkPattern(what, pattern string) error {
 		return fmt.Errorf("%s %q: use plain ASCII without spaces", what, pattern)
 	}
 	return nil
-}
-
-func notInChannelPattern(r rune) bool {
-	switch {
-	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
-		return false
-	}
-	return !strings.ContainsRune("-_.#/*?", r)
 }

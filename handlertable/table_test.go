@@ -62,36 +62,6 @@ rules:
 	}
 }
 
-// match agrees with a second implementation, which uses a regular expression.
-func TestMatch(t *testing.T) {
-	const alphabet = "ab*?"
-	words := []string{""}
-	for i := 0; i < len(words) && len(words[i]) < 5; i++ {
-		for _, c := range alphabet {
-			words = append(words, words[i]+string(c))
-		}
-	}
-	for _, pattern := range words {
-		expression := strings.NewReplacer("*", ".*", "?", ".").Replace(pattern)
-		re := regexp.MustCompile("^" + expression + "$")
-		for _, text := range words {
-			if strings.ContainsAny(text, "*?") || len(text) > 4 {
-				continue
-			}
-			if got, want := match(pattern, text), re.MatchString(text); got != want {
-				t.Fatalf("match(%q, %q) = %v", pattern, text, got)
-			}
-		}
-	}
-}
-
-func TestMatchOfAHostilePatternIsQuick(t *testing.T) {
-	// A matcher that tries all lengths for every * would need 10^70 steps.
-	if match(strings.Repeat("a*", maxPatternBytes/2)+"b", strings.Repeat("a", 10_000)) {
-		t.Error("it matches")
-	}
-}
-
 func TestParseRefuses(t *testing.T) {
 	rule := func(s string) string { return "version: 1\nrules:\n  - " + s + "\n" }
 	tests := []struct {

@@ -87,6 +87,17 @@ func addFlags(cmd *cobra.Command) {
 // check reports what is wrong with the configuration.
 func (c *config) check() error {
 	_, err := c.agent()
+	if err != nil || c.User == "" || os.Geteuid() != 0 {
+		return err
+	}
+	for _, s := range []daemon.Setting{
+		{Key: "key", Value: c.Key}, {Key: "server_key", Value: c.ServerKey},
+		{Key: "handler_table", Value: c.HandlerTable},
+	} {
+		if s.Value != "" {
+			err = errors.Join(err, daemon.ReadableBy(s, c.User))
+		}
+	}
 	return err
 }
 

@@ -143,6 +143,11 @@ func TestFileOfTheOperatingPage(t *testing.T) {
 		}
 	}
 	text = strings.ReplaceAll(text, "/etc/cloudprofiler/", "")
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = strings.ReplaceAll(text, "user: storm", "user: "+me.Username)
 	if err := os.WriteFile("c.yaml", []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +173,7 @@ func TestFlagsHoldOverTheFile(t *testing.T) {
 func TestBadConfigurations(t *testing.T) {
 	dir := t.TempDir()
 	for name, test := range map[string]struct{ file, flag, says string }{
-		"an unknown key":      {"nodes: a\n", "", "nodes"},
+		"an unknown key":      {"nodes: a\n", "", `did you mean "node"?`},
 		"not YAML":            {"\tnode", "", "yaml"},
 		"a size":              {"max_run_bytes: much\n", "", "max_run_bytes"},
 		"a share":             {"min_free: 100%\n", "", "min_free"},
@@ -198,6 +203,28 @@ func TestBadConfigurations(t *testing.T) {
 	code := program(nil).Run(t.Context(), args, &stdout, &stderr)
 	if code != 0 || !strings.Contains(stdout.String(), "can be used") {
 		t.Errorf("exit code %d, %s", code, stderr.String())
+	}
+}
+
+// Root checks that the user as whom the agent will run can read the files of the configuration. The
+// error names the file, the user and what to do.
+func TestPrivilegedCheckReadsAsTheUser(t *testing.T) {
+	privileged.Need(t)
+	t.Chdir(t.TempDir())
+	if err := os.Chmod(".", 0o711); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range []string{"keys server", "keys client n"} {
+		if code := cli.Run(t.Context(), strings.Fields(args), io.Discard, os.Stderr); code != 0 {
+			t.Fatalf("cprof %s: exit code %d", args, code)
+		}
+	}
+	args := []string{"--user", "nobody", "--node", "n", "--server", "127.0.0.1:1", "--key",
+		"n.secret", "--server-key", "server.public", "--check"}
+	var stdout, stderr output
+	if code := program(nil).Run(t.Context(), args, &stdout, &stderr); code != 2 ||
+		!strings.Contains(stderr.String(), `key "n.secret": user "nobody" cannot `) {
+		t.Errorf("exit code %d: %s%s", code, stdout.String(), stderr.String())
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -53,4 +54,32 @@ func TestKeysGoWhereItIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	usable("docs/operating.md", "--config", file)
+}
+
+// A firewall opens one port for probes, so every page and example names the same one.
+func TestProbesHaveOnePort(t *testing.T) {
+	var pages []string
+	for _, pattern := range []string{"configs/*.yaml", "docs/*.md", "packaging/*", "README.md"} {
+		found, err := filepath.Glob(filepath.Join("../..", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, found...)
+	}
+	named := regexp.MustCompile(`(?:probes|advertise): +[0-9.]+:([1-9][0-9]*)`)
+	count := 0
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			continue // a directory
+		}
+		for _, match := range named.FindAllStringSubmatch(string(text), -1) {
+			if count++; match[1] != "7341" {
+				t.Errorf("%s: %q: want port 7341, as everywhere", page, match[0])
+			}
+		}
+	}
+	if count < 5 {
+		t.Errorf("%d addresses of probes found: the test does not see them", count)
+	}
 }

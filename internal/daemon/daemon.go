@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"reflect"
 	"strings"
 	"syscall"
 
@@ -142,6 +141,9 @@ func (d Daemon[C]) read(path, variables string, cmd *cobra.Command) (c C, err er
 		if err != nil {
 			return c, fmt.Errorf("read configuration: %w", err)
 		}
+		if err := checkKeys(text, Keys[C]()); err != nil {
+			return c, fmt.Errorf("read configuration %q: %w", path, err)
+		}
 		v.SetConfigType("yaml")
 		if err := v.ReadConfig(bytes.NewReader(text)); err != nil {
 			return c, fmt.Errorf("read configuration %q: %w", path, err)
@@ -152,14 +154,3 @@ func (d Daemon[C]) read(path, variables string, cmd *cobra.Command) (c C, err er
 	}
 	return c, d.Check(&c)
 }
-
-// Keys returns the names of a configuration's keys, as the file spells them.
-func Keys[C any]() (all []string) {
-	t := reflect.TypeFor[C]()
-	for i := range t.NumField() {
-		all = append(all, t.Field(i).Tag.Get("mapstructure"))
-	}
-	return all
-}
-
-func flagOf(key string) string { return strings.ReplaceAll(key, "_", "-") }

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -103,8 +105,15 @@ func TestEnds(t *testing.T) {
 			code: exitUsage},
 		"a wrong configuration": {file: "number: 13\n", says: "number 13",
 			code: exitUsage},
-		"an unknown key": {file: "numbers: 1\n", says: "numbers", code: exitUsage},
-		"no YAML":        {file: "\tnumber", says: "yaml", code: exitUsage},
+		"an unknown key": {file: "name: x\nnumbers: 1\n", says: `c.yaml": ` +
+			`line 2: there is no key "numbers": did you mean "number"?`, code: exitUsage},
+		"two unknown keys": {file: "a_tim: 1s\n# no\nzzzz: 1\n", says: `did you mean "a_time"?` +
+			"\nline 3: there is no key \"zzzz\": use one of name, a_time, number, other\n",
+			code: exitUsage},
+		"a key that is there twice": {file: "Name: x\nname: y\n",
+			says: `line 2: "name" is already in line 1`, code: exitUsage},
+		"a list":  {file: "- name\n", says: `line 1: want keys and values`, code: exitUsage},
+		"no YAML": {file: "\tnumber", says: "yaml", code: exitUsage},
 		"a configuration that has no end": {args: []string{"--config", "/dev/zero"},
 			says: "not a regular file", code: exitUsage},
 		"no file": {args: []string{"--config", "/nonexistent.yaml"},
@@ -202,5 +211,41 @@ func TestListen(t *testing.T) {
 			Setting{"client_keys", test[1]}); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v", test, err)
 		}
+	}
+}
+
+// Root checks a configuration for the user that the daemon will become.
+func TestReadableBy(t *testing.T) {
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := ReadableBy(Setting{"key", path}, me.Username); err != nil {
+		t.Error(err)
+	}
+	if err := ReadableBy(Setting{"key", path}, "nosuchuser"); err == nil {
+		t.Error("a user that does not exist can read it")
+	}
+	if err := ReadableBy(Setting{"key", path + "no"}, me.Uid); err == nil {
+		t.Error("what does not exist can be read")
+	}
+	other := &user.User{Uid: "4000000000", Gid: "4000000001"}
+	for mode, want := range map[uint32]bool{0o600: false, 0o640: false, 0o604: true, 0o711: false} {
+		file := &syscall.Stat_t{Mode: mode, Uid: 0, Gid: 0}
+		if got := permits(file, other, 4); got != want {
+			t.Errorf("mode %04o lets another user read: %v", mode, got)
+		}
+	}
+	own := &syscall.Stat_t{Mode: 0o040, Uid: 4000000000, Gid: 4000000001}
+	if permits(own, other, 4) {
+		t.Error("the owner reads by the right of the group")
+	}
+	own.Uid = 0
+	if !permits(own, other, 4) {
+		t.Error("the group cannot read")
 	}
 }

@@ -61,7 +61,7 @@ func (f *analyzeFlags) add(cmd *cobra.Command) {
 			"one point follows another, such as source/send:worker/recv")
 	cmd.Flags().StringSliceVar(&f.nodes, "node", nil, "use only events on these nodes")
 	cmd.Flags().StringSliceVar(&f.channels, "channel", nil,
-		"use only these channels, such as parser*/start; * does not match /")
+		"use only these channels; patterns as in a handler table, such as parser*/start")
 	cmd.Flags().StringSliceVar(&f.ids, "id", nil,
 		"use only tuples with these ids, such as 17 or 100-200")
 	cmd.Flags().StringVar(&f.from, "from", "", "use only tuples that began at this time or "+

@@ -139,7 +139,7 @@ func TestAnalyzeSaysWhatIsWrong(t *testing.T) {
 			"first is after the second"},
 		"backwards UTC": {[]string{run, "--from", "2026-11-20T14:00:01Z", "--to",
 			"2026-11-20T14:00:00Z"}, 2, "from 2026-11-20T14:00:01Z to 2026-11-20T14:00:00Z"},
-		"pattern":       {[]string{run, "--channel", "["}, 2, "syntax error in pattern"},
+		"pattern":       {[]string{run, "--channel", "["}, 2, `no channel's name has "["`},
 		"point":         {[]string{run, "--edge", "a:b"}, 2, "a point is actor/point"},
 		"little memory": {[]string{run, "--memory", "1KiB"}, 2, "1 MiB or more"},
 		"workers":       {[]string{run, "--workers", "-1"}, 2, "-1 workers"},

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
+	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
@@ -40,7 +40,7 @@ func checkChosen(dir *runs.Directory, chosen *analysis.Filter) error {
 			strings.Join(nodes, ", "), shorten(why, listWidth))
 	case chooseNone(chosen.Nodes, nodes, func(name, node string) bool { return name == node }):
 		return fails("it has no node "+quoted(chosen.Nodes), nodes)
-	case chooseNone(chosen.Channels, channels, matches):
+	case chooseNone(chosen.Channels, channels, channel.MatchName):
 		return fails("it has no log of channel "+quoted(chosen.Channels), channels)
 	}
 	return nil
@@ -51,11 +51,6 @@ func chooseNone(patterns, names []string, chooses func(pattern, name string) boo
 	return len(patterns) > 0 && !slices.ContainsFunc(patterns, func(p string) bool {
 		return slices.ContainsFunc(names, func(name string) bool { return chooses(p, name) })
 	})
-}
-
-func matches(pattern, name string) bool {
-	ok, _ := path.Match(pattern, name)
-	return ok
 }
 
 func quoted(names []string) string {

@@ -4,9 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"os"
 	"os/user"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -69,7 +73,7 @@ func newConfigApply() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return server.setTable(cmd, coordinator.TableRequest{Text: string(text)})
+			return server.setTable(cmd, coordinator.TableRequest{Text: string(text)}, math.MaxInt)
 		},
 	}
 	server.add(cmd)
@@ -157,8 +161,8 @@ its comments. To keep them, edit the table's file and use "cprof config apply".`
 					next.Rules = append(next.Rules, r)
 				}
 			}
-			now.Text = string(next.Text())
-			return server.setTable(cmd, now)
+			now.Text, now.Uses = string(next.Text()), nil
+			return server.setTable(cmd, now, 1)
 		},
 	}
 	server.add(cmd)
@@ -170,19 +174,87 @@ its comments. To keep them, edit the table's file and use "cprof config apply".`
 	return cmd
 }
 
-// setTable sends a table to the server, and prints the result.
-func (s *serverFlags) setTable(cmd *cobra.Command, r coordinator.TableRequest) error {
+// settleLimit is how long setTable waits for the nodes to use a new table.
+const settleLimit = 3 * time.Second
+
+// setTable sends a table to the server, and prints how many channels of which nodes got its rules.
+// Of the table's rules, it speaks about the first ones. For those that no channel got, it says so.
+func (s *serverFlags) setTable(cmd *cobra.Command, r coordinator.TableRequest, first int) error {
 	r.By = "cprof"
 	if u, err := user.Current(); err == nil {
 		r.By = u.Username
 	}
-	var served coordinator.TableRequest
-	if err := s.asking(cmd, coordinator.AskSetTable, r, &served); err != nil {
+	link, err := s.dial()
+	if err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "generation %d is served; \"cprof nodes\" says "+
-		"which generation each node uses\n", served.Base)
-	return err
+	defer link.Close()
+	var served coordinator.TableRequest
+	if err := ask(cmd.Context(), link, coordinator.AskSetTable, r, &served); err != nil {
+		return err
+	}
+	end := time.Now().Add(settleLimit)
+	err = poll(cmd.Context(), func() (bool, error) {
+		var now coordinator.TableRequest
+		err := ask(cmd.Context(), link, coordinator.AskTable, nil, &now)
+		if err == nil && now.Base == served.Base {
+			served.Uses = now.Uses
+		}
+		waits := func(u coordinator.TableUse) bool {
+			return u.Generation != served.Base && u.Error == ""
+		}
+		return now.Base != served.Base || !slices.ContainsFunc(now.Uses, waits) ||
+			time.Now().After(end), err
+	})
+	if err != nil {
+		return err
+	}
+	table, err := handlertable.Parse([]byte(served.Text), "the server's table")
+	if err != nil {
+		return err
+	}
+	return printUses(cmd.OutOrStdout(), served, table.Rules[:min(first, len(table.Rules))])
+}
+
+// printUses prints which nodes use a table, and which of its rules no channel got.
+func printUses(w io.Writer, t coordinator.TableRequest, rules []handlertable.Rule) error {
+	var use, silent int
+	got := make([]int, len(rules))
+	for _, u := range t.Uses {
+		switch {
+		case u.Generation != t.Base:
+			continue
+		case u.Matched == nil:
+			silent++
+		}
+		use++
+		for i := range min(len(got), len(u.Matched)) {
+			got[i] += u.Matched[i]
+		}
+	}
+	fmt.Fprintf(w, "generation %d is served; %d of %d nodes use it", t.Base, use, len(t.Uses))
+	if silent < use {
+		sum := 0
+		for _, n := range got {
+			sum += n
+		}
+		fmt.Fprintf(w, ", for %d open channels", sum)
+	}
+	fmt.Fprintln(w)
+	for _, u := range t.Uses {
+		if u.Generation != t.Base {
+			fmt.Fprintf(w, "! node %s uses generation %d: %s\n", u.Node, u.Generation,
+				command.Line(cmp.Or(u.Error, "it has not answered yet")))
+		}
+	}
+	for i, r := range rules {
+		if use > 0 && silent == 0 && got[i] == 0 {
+			fmt.Fprintf(w, "! no channel that is open now gets rule %d, for channel %q on node "+
+				"%q: a channel that a program opens later may\n", i+1, r.Channel,
+				cmp.Or(r.Node, "*"))
+		}
+	}
+	return nil
 }
 
 // maxTableBytes is larger than the limit of handlertable.Parse, so that Parse reports a table that

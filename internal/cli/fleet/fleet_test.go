@@ -13,6 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/coordinator"
+	"github.com/cloudprofiler/cloudprofiler/handlertable"
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
 	"github.com/cloudprofiler/cloudprofiler/minrtt"
@@ -227,8 +228,12 @@ func TestRunOfAFleet(t *testing.T) {
 	}
 
 	f.want(command.Partial, "missing: logs/gamma", "run", "collect", "friday")
-	f.want(command.Answered, "run tuesday: complete", "run", "collect", "tuesday")
+	f.want(command.Answered, "run tuesday: complete, in ", "run", "collect", "tuesday")
 	f.want(command.Failed, "no complete run \"nobody\"", "run", "collect", "nobody")
+	// A server is named, so the snapshot is one of the fleet, unless rings are named.
+	f.want(command.Partial, "no channel on 0 nodes has policy overwrite", "snapshot")
+	f.want(command.Failed, "--fleet asks the agents of all nodes", "snapshot", "--rings",
+		filepath.Join(f.runs, "nosuch"))
 	f.want(command.Answered, "as a test", "run", "list")
 	f.want(command.Answered, "removed tuesday", "run", "rm", "tuesday")
 	if _, err := os.Stat(filepath.Join(f.runs, "tuesday")); !os.IsNotExist(err) {
@@ -261,7 +266,8 @@ func TestConfigOfAFleet(t *testing.T) {
 	f.want(command.Partial, "+    handler: counter", "config", "diff",
 		file(strings.Replace(table, "handler: id", "handler: counter", 1)))
 	f.want(command.Usage, "nonsense", "config", "set", "join/*", "nonsense")
-	f.want(command.Answered, "generation 2", "config", "set", "join/*", "xoy", "--params",
+	f.want(command.Answered, "2 is served; 0 of 0 nodes use it\n", "config", "set",
+		"join/*", "xoy", "--params",
 		"{x: 2, y: 1Ki}", "--node", "canary-*")
 	f.want(command.Answered, "generation 3", "config", "set", "parser/*", "counter")
 	got := f.want(command.Answered, "canary-*", "config", "get")
@@ -323,5 +329,36 @@ func TestKeys(t *testing.T) {
 	if clients, err := control.ReadClientKeys(filepath.Join(dir, "clients")); err != nil ||
 		len(clients) != 2 {
 		t.Errorf("%d clients are let in, %v", len(clients), err)
+	}
+}
+
+// A table is applied, and cprof says how many channels got its rules, and which rules none got.
+func TestPrintUses(t *testing.T) {
+	rules := []handlertable.Rule{{Channel: "parser/*"}, {Node: "b*", Channel: "nosuch/*"}}
+	for name, test := range map[string]struct {
+		uses []coordinator.TableUse
+		want string
+	}{
+		"every node says": {[]coordinator.TableUse{
+			{Node: "a", Generation: 7, Matched: []int{3, 0, 9}},
+			{Node: "b", Generation: 7, Matched: []int{1, 0, 9}},
+		}, "generation 7 is served; 2 of 2 nodes use it, for 4 open channels\n" +
+			"! no channel that is open now gets rule 2, for channel \"nosuch/*\" on node " +
+			"\"b*\": a channel that a program opens later may\n"},
+		"one refuses and one is late": {[]coordinator.TableUse{
+			{Node: "a", Generation: 6, Error: "no room"}, {Node: "b", Generation: 6},
+			{Node: "c", Generation: 7, Matched: []int{1, 1}},
+		}, "generation 7 is served; 1 of 3 nodes use it, for 2 open channels\n" +
+			"! node a uses generation 6: no room\n" +
+			"! node b uses generation 6: it has not answered yet\n"},
+		"an old agent does not say": {[]coordinator.TableUse{{Node: "a", Generation: 7}},
+			"generation 7 is served; 1 of 1 nodes use it\n"},
+		"no node": {nil, "generation 7 is served; 0 of 0 nodes use it\n"},
+	} {
+		var out strings.Builder
+		table := coordinator.TableRequest{Base: 7, Uses: test.uses}
+		if err := printUses(&out, table, rules); err != nil || out.String() != test.want {
+			t.Errorf("%s: %v\n%s\nwant\n%s", name, err, out.String(), test.want)
+		}
 	}
 }

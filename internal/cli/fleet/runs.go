@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -266,6 +268,7 @@ func waitForRun(cmd *cobra.Command, link *control.Client, name string,
 	until func(*coordinator.RunStatus) bool) (status *coordinator.RunStatus, err error) {
 	p := command.NewProgress(cmd.ErrOrStderr())
 	defer p.Done()
+	said := map[string]bool{}
 	err = poll(cmd.Context(), func() (bool, error) {
 		status = nil
 		if err := ask(cmd.Context(), link, coordinator.AskRun, nil, &status); err != nil {
@@ -275,6 +278,15 @@ func waitForRun(cmd *cobra.Command, link *control.Client, name string,
 			return false,
 				fmt.Errorf("run %q no longer exists: the server was restarted, or somebody else "+
 					"ended the run", name)
+		}
+		for _, node := range slices.Sorted(maps.Keys(status.Away)) {
+			if !said[node] {
+				said[node] = true
+				p.Done()
+				fmt.Fprintf(cmd.ErrOrStderr(), "node %s is gone: waiting for its logs until %s; "+
+					"\"cprof run abort\" ends the wait\n", node,
+					status.Away[node].Local().Format(time.TimeOnly))
+			}
 		}
 		if status.Sweep != nil {
 			p.Show("run %s: %s, %d of %d pairs", name, status.Phase, status.Sweep.Complete,
@@ -330,8 +342,11 @@ func printRun(cmd *cobra.Command, s *coordinator.RunStatus, asJSON bool) error {
 		fmt.Fprintln(out, "there was no run since the server started: \"cprof run list\" lists "+
 			"the runs that it keeps")
 	} else {
-		fmt.Fprintf(out, "run %s: %s, %d pairs, %d trains, in %s\n", s.Name, s.Phase, s.Pairs,
-			s.Trains, s.Path)
+		measured := fmt.Sprintf(", %d pairs, %d trains", s.Pairs, s.Trains)
+		if s.Again {
+			measured = "" // the run was measured before, and is only collected now
+		}
+		fmt.Fprintf(out, "run %s: %s%s, in %s\n", s.Name, s.Phase, measured, s.Path)
 		for _, m := range s.Missing {
 			fmt.Fprintf(out, "missing: %s\n", command.Line(m.String()))
 		}

@@ -2,7 +2,9 @@ package fleet
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -21,8 +23,8 @@ func newSnapshot() *cobra.Command {
 		Long: `Write the events in flight recorders to the logs. A flight recorder is a channel with
 policy overwrite, and keeps only the newest events.
 
-Without --fleet, this node's agent writes its events. With --fleet, the server asks the agents of
-all nodes to do so.
+If --server or $CLOUDPROFILER_SERVER names a server, it asks the agents of all nodes. So it does
+with --fleet. Otherwise, and with --rings, only this node's agent writes its events.
 
 An agent does not write an event twice. A program can ask for the same by Channel.Snapshot, or
 cp_snapshot in C. If the program's agent has a server, the request also reaches the other nodes.
@@ -32,14 +34,19 @@ Exit code 3: no flight recorder matches the pattern.`,
 			"--fleet\n  cprof snapshot --json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if fleet {
+			named := cmd.Flags().Changed
+			if fleet || named("server") ||
+				os.Getenv("CLOUDPROFILER_SERVER") != "" && !named("rings") {
 				return snapshotFleet(cmd, &server, channels, asJSON)
 			}
 			local, err := agent.Connect(dir)
-			if err != nil {
-				return err
+			var s agent.SnapshotAnswer
+			if err == nil {
+				s, err = local.Snapshot(cmd.Context(), channels)
 			}
-			s, err := local.Snapshot(cmd.Context(), channels)
+			if errors.Is(err, agent.ErrNoAgent) {
+				err = fmt.Errorf("%w; --fleet asks the agents of all nodes", err)
+			}
 			if err != nil {
 				return err
 			}
@@ -50,15 +57,16 @@ Exit code 3: no flight recorder matches the pattern.`,
 					s.Channels, command.Thousands(s.Records))
 			}
 			if err == nil && s.Channels == 0 {
-				return fmt.Errorf("no channel has policy overwrite%s: %w",
-					named(channels), command.ErrPartial)
+				return fmt.Errorf("no channel on this node has policy overwrite%s (--fleet asks "+
+					"all nodes): %w", matching(channels), command.ErrPartial)
 			}
 			return err
 		},
 	}
 	command.RingsFlag(cmd, &dir)
 	server.add(cmd)
-	cmd.Flags().BoolVar(&fleet, "fleet", false, "ask the server for a snapshot on every node")
+	cmd.Flags().BoolVar(&fleet, "fleet", false,
+		"ask the server for a snapshot on every node, also if no server is named")
 	cmd.Flags().StringVar(&channels, "channel", "",
 		"pattern of channels' names, as in the handler table (default: all)")
 	command.CompleteFlag(cmd, "channel",
@@ -99,14 +107,14 @@ func snapshotFleet(cmd *cobra.Command, server *serverFlags, channels string, asJ
 		return fmt.Errorf("%d of %d nodes failed: %w", failed, len(results), command.ErrPartial)
 	case total == 0:
 		return fmt.Errorf("no channel on %d nodes has policy overwrite%s: %w",
-			len(results), named(channels), command.ErrPartial)
+			len(results), matching(channels), command.ErrPartial)
 	}
 	return nil
 }
 
-// named says for people which names a pattern matches. It returns "" if the pattern matches all
+// matching says for people which names a pattern matches. It returns "" if the pattern matches all
 // names.
-func named(pattern string) string {
+func matching(pattern string) string {
 	if pattern == "" {
 		return ""
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +22,8 @@ func newLog() *cobra.Command {
 A log has everything that was kept of one channel, from the time when one program opened the channel
 until the program closed it or ended. A log has one or more files, called segments. Each file
 describes itself, so no other file is needed to read it. A PATH is a file, or a directory with any
-number of logs.`,
+number of logs. If a directory has no log itself, the logs in all directories below it are meant, as
+of a run.`,
 		Example: `  cprof log check ./logs
   cprof log dump ./logs | less
   cprof log stat ./logs`,
@@ -71,7 +73,12 @@ func findLogs(paths []string) ([]aLog, error) {
 			return nil, fmt.Errorf("find logs: %w", err)
 		}
 		if len(segments)+len(departed) == 0 {
-			return nil, fmt.Errorf("find logs in %q: no file ends in %s", path, logstore.Suffix)
+			below, err := logsBelow(path)
+			if err != nil {
+				return nil, err
+			}
+			logs = append(logs, below...)
+			continue
 		}
 		for len(segments) > 0 {
 			ring := logstore.SegmentsOf(segments, segments[0].Channel, segments[0].Incarnation)
@@ -90,6 +97,39 @@ func findLogs(paths []string) ([]aLog, error) {
 			departed = l.take(s, departed)
 			logs = append(logs, l)
 		}
+	}
+	return logs, nil
+}
+
+// logsBelow finds the logs in the directories below a directory, such as that of a run. The name of
+// each log begins with its directory, below the given one.
+func logsBelow(path string) (logs []aLog, err error) {
+	err = filepath.WalkDir(path, func(dir string, e fs.DirEntry, err error) error {
+		if err != nil || !e.IsDir() || dir == path {
+			return err
+		}
+		segments, err := logstore.Segments(dir)
+		departed, err2 := departures(dir)
+		if err := errors.Join(err, err2); err != nil || len(segments)+len(departed) == 0 {
+			return err
+		}
+		found, err := findLogs([]string{dir})
+		if err != nil {
+			return err
+		}
+		below, err := filepath.Rel(path, dir)
+		for i := range found {
+			found[i].name = below + ": " + found[i].name
+		}
+		logs = append(logs, found...)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find logs: %w", err)
+	}
+	if len(logs) == 0 {
+		return nil, fmt.Errorf("find logs in %q: no file in it or below it ends in %s", path,
+			logstore.Suffix)
 	}
 	return logs, nil
 }

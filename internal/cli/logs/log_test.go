@@ -3,6 +3,7 @@ package logs
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"os"
@@ -136,7 +137,7 @@ func TestLogDump(t *testing.T) {
 		t.Errorf("--from above --to: %d %.100s %s", code, out, errs)
 	}
 	if code, _, errs := cprof("log", "dump", t.TempDir()); code != 1 ||
-		!strings.Contains(errs, "no file ends in .cplog") {
+		!strings.Contains(errs, "no file in it or below it ends in .cplog") {
 		t.Errorf("an empty directory: %d %s", code, errs)
 	}
 }
@@ -269,6 +270,40 @@ func TestLogStat(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &s); code != 3 || err != nil || s.Whole ||
 		s.Missing != 700 {
 		t.Errorf("torn, as JSON: %d %v %+v", code, err, s)
+	}
+}
+
+// The logs of a run are in directories below the run's, one for each node.
+func TestLogStatOfARun(t *testing.T) {
+	run := t.TempDir()
+	if code, _, errs := cprof("log", "stat", run); code != 1 ||
+		!strings.Contains(errs, "no file in it or below it ends in .cplog") {
+		t.Errorf("an empty directory: %d %s", code, errs)
+	}
+	for _, node := range []string{"a", "b"} {
+		dir := filepath.Join(run, "logs", node)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		h := logstore.Header{Node: node, NodeNumber: 1, Epoch: "e",
+			Channel:     channel.Name{Actor: "map", Point: "start"},
+			Incarnation: logstore.Incarnation{1},
+			Settings:    channel.Settings{Kind: channel.Buffered}}
+		w, err := logstore.Create(nil,
+			filepath.Join(dir, logstore.SegmentName(h.Channel, h.Incarnation, 0)), h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = w.Append(&logstore.Block{Incarnation: h.Incarnation,
+			Events: make([]logstore.Event, 1234)})
+		if err := errors.Join(err, w.Seal()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	code, out, errs := cprof("log", "stat", run)
+	if code != 0 || strings.Count(out, "1,234") != 2 || !strings.Contains(out, "logs/a: map/") ||
+		!strings.Contains(out, "logs/b: map/") {
+		t.Errorf("%d %s%s", code, out, errs)
 	}
 }
 

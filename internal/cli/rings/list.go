@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -59,6 +61,10 @@ func listRings(w, errs io.Writer, dir string, asJSON bool, now time.Time) error 
 		}
 	case len(states) == 0:
 		fmt.Fprintf(w, "no rings in %s\n", dir)
+		for _, other := range othersWithRings(dir) {
+			fmt.Fprintf(w, "rings of another user, or of another $CLOUDPROFILER_DIR, are in %s: "+
+				"cprof ring list --rings %s\n", other, other)
+		}
 	default:
 		fmt.Fprintf(w, "%s\n", dir)
 		fmt.Fprintf(w, "%-28s %-7s %-22s %-9s %10s %12s %10s %9s %8s  %s\n", "channel", "state",
@@ -77,6 +83,26 @@ func listRings(w, errs io.Writer, dir string, asJSON bool, now time.Time) error 
 			command.ErrPartial)
 	}
 	return nil
+}
+
+// othersWithRings returns the usual directories of other users that contain rings. It sees only
+// those that this user may read.
+func othersWithRings(dir string) (others []string) {
+	base, _, found := strings.Cut(filepath.Base(filepath.Clean(dir)), "-")
+	if !found {
+		return nil
+	}
+	beside, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Clean(dir)), base+"-*"))
+	if err != nil {
+		return nil
+	}
+	for _, other := range beside {
+		files, err := ring.Files(other)
+		if other != filepath.Clean(dir) && err == nil && len(files) > 0 {
+			others = append(others, other)
+		}
+	}
+	return others
 }
 
 func stateOf(file string) (ringState, error) {

@@ -41,6 +41,24 @@ func orphan(t *testing.T, dir, name string, o handlers.Options,
 	return path
 }
 
+// Root looks for rings, and the programs run as another user: the command says where they are.
+func TestRingListNamesOtherDirectories(t *testing.T) {
+	parent := t.TempDir()
+	own, other := filepath.Join(parent, "cloudprofiler-0"), filepath.Join(parent, "cloudprofiler-7")
+	for _, dir := range []string{own, other, filepath.Join(parent, "cloudprofiler-8")} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	openChannel(t, other, "a/start", handlers.Options{})
+	code, out, _ := cprof("ring", "list", "--rings", own)
+	if code != 0 || !strings.Contains(out, "no rings in "+own) ||
+		!strings.Contains(out, "cprof ring list --rings "+other+"\n") ||
+		strings.Contains(out, "cloudprofiler-8") {
+		t.Errorf("%d %q", code, out)
+	}
+}
+
 func TestRingList(t *testing.T) {
 	dir := t.TempDir()
 	code, out, _ := cprof("ring", "list", "--rings", dir)
