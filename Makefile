@@ -28,6 +28,10 @@ dist: ## pack an archive for this platform into dist/
 demo: build ## run the product on this machine, and put its report into bin/demo
 	@scripts/demo
 
+.PHONY: demo-blackbox
+demo-blackbox: ## capture the messages of real services as root; see bin/demo-blackbox
+	@scripts/demo-blackbox
+
 .PHONY: demo-flink
 demo-flink: ## run a job on a cluster of Flink with the Java agent; its report is in bin/demo-flink
 	@scripts/demo-flink

@@ -20,6 +20,11 @@ type Options struct {
 	Reference  string
 	Wander     tscratio.Wander // assumed wander; 0: what is stored with each relation
 	ThirdNodes tscratio.ThirdNodes
+
+	// Each is called for each message of which both ends are known, with its transfer. An error of
+	// the transfer says why it is not known. nil: nobody is told. If Each returns an error, Of
+	// returns that error.
+	Each func(m Match, transfer tscratio.Duration, unknown error) error
 }
 
 // An Answer is what a run says about messages. A run without captured messages has none.
@@ -85,6 +90,7 @@ func Of(dir *runs.Directory, o Options) (*Answer, error) {
 		return nil, err
 	}
 	pairs := map[[2]Program]*pair{}
+	var refused error
 	m := match(logs, func(m Match) {
 		k := [2]Program{*m.From, *m.To}
 		p := pairs[k]
@@ -92,8 +98,15 @@ func Of(dir *runs.Directory, o Options) (*Answer, error) {
 			p = &pair{Pair: Pair{From: k[0], To: k[1]}, sockets: map[*socket]bool{}}
 			pairs[k] = p
 		}
-		p.add(m, t)
+		d, unknown := t.transfer(m)
+		p.add(m, d, unknown)
+		if o.Each != nil && refused == nil {
+			refused = o.Each(m, d, unknown)
+		}
 	})
+	if refused != nil {
+		return nil, refused
+	}
 	a.Sent, a.Received, a.Matched, a.Left = m.Sent, m.Received, m.Matched, m.Left
 	for _, p := range pairs {
 		a.Pairs = append(a.Pairs, p.finish())
@@ -145,12 +158,11 @@ type pair struct {
 	lo, hi  []int64
 }
 
-func (p *pair) add(m Match, t *times) {
+func (p *pair) add(m Match, d tscratio.Duration, unknown error) {
 	p.Messages++
 	p.Bytes += uint64(m.Bytes)
 	p.sockets[m.sender] = true
-	d, err := t.transfer(m)
-	if err != nil {
+	if unknown != nil {
 		p.Unknown++
 		return
 	}

@@ -32,8 +32,11 @@ type Match struct {
 
 // A Call is a system call at one end of a message. Its stamps are readings of its node's counter.
 type Call struct {
-	Log    *Log
-	Cookie uint64 // the socket
+	Log        *Log
+	Cookie     uint64               // the socket
+	Connection *blackbox.Connection // its description
+	Position   uint64               // of its first byte in the stream, as in blackbox.Message
+	Bytes      uint32               // of the whole call
 	// The call that sent began between Lo_cycles and Hi_cycles, if Early is true. Otherwise, and
 	// the call that received, it ended between them.
 	Lo_cycles, Hi_cycles uint64
@@ -41,7 +44,7 @@ type Call struct {
 }
 
 func (e *end) call(s *socket) Call {
-	c := Call{s.log, s.of.Cookie, e.began, e.ended, e.early}
+	c := Call{s.log, s.of.Cookie, &s.of, e.position, e.bytes, e.began, e.ended, e.early}
 	if e.early {
 		c.Hi_cycles = e.began + uint64(e.width)
 	}

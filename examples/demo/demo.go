@@ -59,8 +59,8 @@ type Options struct {
 	// Progress is called before each step. It may be nil.
 	Progress func(step string)
 
-	// The following fields are for tests.
-	brief   bool          // short sweeps
+	// The following fields are for tests. With Brief, sweeps are short.
+	Brief   bool
 	machine *machine      // the result of an earlier examination; nil: examine now
 	spoil   func(*Result) // called before the logs are translated
 	shared  string        // directory of shared memory; "": the machine's
@@ -258,6 +258,9 @@ func (d *demonstration) start(ctx context.Context, physical machine) (err error)
 	placement.OnLoopback()
 	d.place, d.WhyLoopback = newPlace(len(placement.Nodes), d.o.Loopback)
 	d.Namespaces = d.place.star != nil
+	if _, observed := d.engine.(Observed); observed && !d.Namespaces {
+		return fmt.Errorf("make network namespaces for the nodes: %w", d.WhyLoopback)
+	}
 	temporary := filepath.Join(d.scratch, "tmp")
 	if err := os.Mkdir(temporary, 0o700); err != nil {
 		return fmt.Errorf("make a directory for temporary files: %w", err)
@@ -273,7 +276,7 @@ func (d *demonstration) start(ctx context.Context, physical machine) (err error)
 		Address: netip.AddrPortFrom(hub, 0).String(),
 		State:   filepath.Join(d.dir, "server"), Runs: d.runs(),
 		Key: newKey("server", control.RoleServer), Admin: newKey("admin", control.RoleAdmin),
-		Brief: d.o.brief,
+		Brief: d.o.Brief,
 	}
 	s.Clients = append(s.Clients, s.Admin.Halved())
 	rings := filepath.Join(d.dir, "rings")

@@ -74,7 +74,7 @@ func options(t *testing.T) Options {
 	})
 	return Options{
 		Tuples: 1000, PerSecond: 1000, Exchanges: 20, LoadBytes: 1e6, Loopback: true,
-		Command: self, brief: true, machine: &m, shared: shared,
+		Command: self, Brief: true, machine: &m, shared: shared,
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -31,10 +32,24 @@ type Engine interface {
 	Stop()
 }
 
+// An Observed is an Engine whose programs log nothing: their messages are captured. Each node has a
+// network namespace of its own.
+type Observed interface {
+	Engine
+	// Collected is called when the logs of all nodes are together, with the directory of each
+	// node's logs. Their readings are still those of the machine's counter.
+	Collected(logs []string) error
+	// Judge compares the run, in which each node has its own counter, with the truth.
+	Judge(run *runs.Directory, known *truth.Counters) error
+}
+
 // EngineNode is a node on which an engine's programs run.
 type EngineNode struct {
-	Name  string
-	Rings string // CLOUDPROFILER_DIR of its programs
+	Name    string
+	Rings   string // CLOUDPROFILER_DIR of its programs
+	Address netip.Addr
+	// Do runs a function in the node's network namespace. If nodes share one, it only runs it.
+	Do func(func() error) error
 }
 
 // EngineResult is what the demonstration of an engine found.
@@ -68,15 +83,16 @@ func (r *EngineResult) Consistent() bool {
 	return true
 }
 
-// RunEngine runs the demonstration with an engine's job. All nodes share the loopback interface.
-// lasts is about how long the job takes.
+// RunEngine runs the demonstration with an engine's job. All nodes share the loopback interface,
+// unless the engine is an Observed. lasts is about how long the job takes.
 func RunEngine(
 	ctx context.Context, o Options, engine Engine, lasts time.Duration,
 ) (*EngineResult, error) {
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}
-	o.Loopback, o.PerSecond, o.Tuples = true, 1, int(lasts/time.Second)
+	_, observed := engine.(Observed)
+	o.Loopback, o.PerSecond, o.Tuples = !observed, 1, int(lasts/time.Second)
 	d := &demonstration{o: o, engine: engine}
 	result := &EngineResult{}
 	d.engineResult = result
@@ -90,23 +106,38 @@ func (d *demonstration) startEngine(ctx context.Context, temporary string) error
 	}
 	d.o.Progress("starting the engine's cluster")
 	var nodes []EngineNode
-	for _, s := range d.setups {
-		nodes = append(nodes, EngineNode{Name: s.Node.Name, Rings: s.Rings})
+	for i, s := range d.setups {
+		nodes = append(nodes, EngineNode{
+			Name: s.Node.Name, Rings: s.Rings, Address: s.Address,
+			Do: func(f func() error) error { return d.place.do(i, f) },
+		})
 	}
 	return d.engine.Start(ctx, nodes, temporary)
 }
 
 // answerEngine analyses the run, and compares every duration with the truth.
 func (d *demonstration) answerEngine(ctx context.Context, run *runs.Directory) error {
-	physical, err := readPhysicals(nil, d.logs()...)
-	if err != nil {
-		return err
-	}
 	known, missing := truth.Of(run)
 	if known == nil || len(missing) > 0 {
 		return fmt.Errorf("read the truth about the nodes from the run: %v", missing)
 	}
 	r := d.engineResult
+	if o, ok := d.engine.(Observed); ok {
+		if err := o.Judge(run, known); err != nil {
+			return err
+		}
+		var err error
+		d.Answer, err = analysis.Run(ctx, run, analysis.Options{Scratch: d.scratch})
+		if err != nil {
+			return err
+		}
+		r.Answer, r.Nodes = d.Answer, d.Nodes
+		return d.keep(run)
+	}
+	physical, err := readPhysicals(nil, d.logs()...)
+	if err != nil {
+		return err
+	}
 	r.Matched = match(physical)
 	made, err := readMade(d.logs()...)
 	if err != nil {

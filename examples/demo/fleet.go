@@ -48,6 +48,14 @@ func (p *place) address(end int, onLoopback netip.Addr) netip.Addr {
 	return p.star.Addr(end)
 }
 
+// do runs f in the namespace of a node.
+func (p *place) do(end int, f func() error) error {
+	if p.star == nil {
+		return f()
+	}
+	return p.star.Do(end, f)
+}
+
 // process is one of the demonstration's processes, as its parent sees it.
 type process struct {
 	ready
@@ -75,11 +83,7 @@ func (p *place) start(
 	if err != nil {
 		return nil, err
 	}
-	begin := cmd.Start
-	if p.star != nil {
-		begin = func() error { return p.star.Do(end, cmd.Start) }
-	}
-	if err := begin(); err != nil {
+	if err := p.do(end, cmd.Start); err != nil {
 		return nil, err
 	}
 	n := &process{link: newLink(output, input), cmd: cmd, input: input}

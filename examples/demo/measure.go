@@ -191,6 +191,15 @@ func (d *demonstration) keepTruth() error {
 // counters.
 func (d *demonstration) translate() error {
 	path := d.runPath()
+	if o, ok := d.engine.(Observed); ok {
+		var logs []string
+		for _, n := range d.setups {
+			logs = append(logs, filepath.Join(path, filepath.FromSlash(runs.LogsPath(n.Node.Name))))
+		}
+		if err := o.Collected(logs); err != nil {
+			return err
+		}
+	}
 	for i, n := range d.setups {
 		counter, err := vnode.NewCounter(d.Nodes[i].Clocks.Counter)
 		if err != nil {

@@ -87,10 +87,11 @@ var table = map[string]room{
 	"internal/cli":     {5, of("...", "!bench/...", "!examples/...", "!internal/proof"), of(cobra)},
 	"internal/cli/...": {5, of("...", "!internal/cli/...", "!bench/...", "!examples/...",
 		"!internal/proof"), of(sys, cobra)},
-	"internal/...":    {5, of("..."), of(sys, viper, cobra, yaml, hdr, zstd)},
-	"examples/demo":   {5, of("..."), of(sys, cobra, yaml)},
-	"examples/engine": {5, of("..."), nil},
-	"examples/...":    {5, of("...", "!internal/..."), of(sys, yaml, nats, natsClient)},
+	"internal/...":      {5, of("..."), of(sys, viper, cobra, yaml, hdr, zstd)},
+	"examples/demo":     {5, of("..."), of(sys, cobra, yaml)},
+	"examples/engine":   {5, of("..."), nil},
+	"examples/blackbox": {5, of("..."), of(sys)},
+	"examples/...":      {5, of("...", "!internal/..."), of(sys, yaml, nats, natsClient)},
 }
 
 func of(names ...string) []string { return names }

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox"
+)
+
+// A message is a line of truth.
+type message struct {
+	service       string
+	n             int
+	sent          bool
+	socket        string // as in FORMAT.md
+	request       string
+	bytes         int
+	before, after int64 // CLOCK_MONOTONIC in ns; before is 0 if it is not known
+	causes        []int
+
+	offset uint64 // the bytes before it in its direction of the connection
+
+}
+
+// readTruth reads what all services wrote down, and computes the offsets.
+func readTruth(dir string) (all []*message, err error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.tsv"))
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range files {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		var messages []*message
+		for lines := bufio.NewScanner(f); lines.Scan(); {
+			m, err := parse(lines.Text())
+			if err != nil {
+				return nil, fmt.Errorf("read %q: %w", path, err)
+			}
+			m.service = strings.TrimSuffix(filepath.Base(path), ".tsv")
+			messages = append(messages, m)
+		}
+		offsets := map[side]uint64{}
+		for _, m := range messages {
+			m.offset = offsets[m.side()]
+			offsets[m.side()] += uint64(m.bytes)
+		}
+		all = append(all, messages...)
+	}
+	return all, nil
+}
+
+func parse(line string) (*message, error) {
+	words := strings.Split(line, "\t")
+	if len(words) != 8 {
+		return nil, fmt.Errorf("line %q: %d fields, want 8", line, len(words))
+	}
+	m := &message{sent: words[1] == "S", socket: words[2], request: words[3]}
+	var err error
+	number := func(text string) (n int64) {
+		n, e := strconv.ParseInt(text, 10, 64)
+		err = cmp.Or(err, e)
+		return n
+	}
+	m.n, m.bytes = int(number(words[0])), int(number(words[4]))
+	m.before, m.after = number(words[5]), number(words[6])
+	for cause := range strings.SplitSeq(words[7], ",") {
+		if cause != "" {
+			m.causes = append(m.causes, int(number(cause)))
+		}
+	}
+	return m, err
+}
+
+// A side is one direction of one socket.
+type side struct {
+	socket string
+	sent   bool
+}
+
+func (m *message) side() side { return side{m.socket, m.sent} }
+
+// stamped identifies a captured message by its first stamp.
+type stamped struct {
+	side
+	began_cycles uint64
+}
+
+// socketOf names a captured socket as the services do.
+func socketOf(c *blackbox.Connection) string {
+	switch {
+	case c.Family == blackbox.UNIX:
+		return fmt.Sprintf("unix %d", c.Cookie)
+	case c.Protocol == blackbox.UDP:
+		return fmt.Sprintf("udp %s %s", c.Local, c.Remote)
+	}
+	return fmt.Sprintf("tcp %s %s", c.Local, c.Remote)
+}
+
+// turned names the other end of a TCP or UDP socket.
+func turned(socket string) string {
+	words := strings.Fields(socket)
+	if len(words) != 3 {
+		return ""
+	}
+	return words[0] + " " + words[2] + " " + words[1]
+}
+
+// counted says how much of the truth was captured, by protocol.
+type counted struct {
+	True, Captured int // messages of the services; those that are in the log
+	Nobody         int // messages in the log that no service made
+	Early, Late    int // stamps that are not when the service says: must be 0
+}
+
+// holdCaptured compares what was captured with the truth. It leaves out messages that were sent or
+// received before the capture began.
+func holdCaptured(truth []*message, s *split, began_ns int64, ns func(uint64) int64) (
+	map[string]*counted, []string) {
+	wanted, seen := map[side][]*message{}, map[side][]blackbox.Message{}
+	for _, m := range truth {
+		wanted[m.side()] = append(wanted[m.side()], m)
+	}
+	for _, m := range s.seen {
+		c := s.sockets[m.Connection]
+		k := side{socketOf(&c), m.Kind == blackbox.Sent}
+		seen[k] = append(seen[k], m)
+	}
+	for _, messages := range seen {
+		// By place, of which other protocols have none. In this testbed, no port is used again.
+		slices.SortStableFunc(messages, func(a, b blackbox.Message) int {
+			return cmp.Compare(a.Position, b.Position)
+		})
+	}
+	counts, faults := map[string]*counted{}, []string{}
+	s.known, s.captured = map[stamped]*message{}, map[*message]blackbox.Message{}
+	s.sides = seen
+	for k, messages := range wanted {
+		protocol, _, _ := strings.Cut(k.socket, " ")
+		c := counts[protocol]
+		if c == nil {
+			c = &counted{}
+			counts[protocol] = c
+		}
+		messages = slices.DeleteFunc(messages, func(m *message) bool { return m.after < began_ns })
+		got := seen[k]
+		var base uint64 // the place of the first byte: TCP chose it
+		if len(messages) > 0 && len(got) > 0 {
+			base = got[0].Position - messages[0].offset
+		}
+		for _, m := range messages {
+			c.True++
+			if len(got) == 0 || int(got[0].Bytes) != m.bytes ||
+				protocol == "tcp" && got[0].Position != (base+m.offset)&blackbox.MaxPosition {
+				faults = append(faults, fmt.Sprintf("not captured: %+v, but %+v", *m,
+					got[:min(1, len(got))]))
+				continue
+			}
+			c.Captured++
+			s.known[stamped{k, got[0].Began_cycles}], s.captured[m] = m, got[0]
+			c.hold(m, got[0], ns)
+			got = got[1:]
+		}
+		c.Nobody += len(got)
+		if len(got) > 0 {
+			faults = append(faults, fmt.Sprintf("nobody made: %v %+v", k, got[0]))
+		}
+	}
+	return counts, faults
+}
+
+// reading_ns is how exactly ns converts a reading of the counter.
+const reading_ns = 2000
+
+// hold compares the stamps of a captured message with the times in its line.
+func (c *counted) hold(m *message, got blackbox.Message, ns func(uint64) int64) {
+	lo, hi := ns(got.Began_cycles), ns(got.Ended_cycles)
+	if got.Early {
+		hi = ns(got.Began_cycles + got.Width_cycles)
+	}
+	if hi < m.before-reading_ns {
+		c.Early++
+	}
+	if lo > m.after+reading_ns {
+		c.Late++
+	}
+}
+
+// protocols returns the keys in order.
+func protocols(counts map[string]*counted) []string { return slices.Sorted(maps.Keys(counts)) }

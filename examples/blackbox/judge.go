@@ -1,0 +1,153 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
+	"github.com/cloudprofiler/cloudprofiler/internal/truth"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// receivers finds, in the truth, who received the last byte of each message that one service sent
+// to another. Over TCP the place in the stream says it. Over UDP and UNIX sockets, each request's
+// number is sent once.
+func receivers(all []*message) map[*message]*message {
+	received := map[string][]*message{} // by the sender's socket
+	twoWay := map[string]bool{}         // sockets on which something was sent
+	for _, m := range all {
+		if m.sent {
+			twoWay[m.socket] = true
+		} else if other := turned(m.socket); other != "" {
+			received[other] = append(received[other], m)
+		}
+	}
+	told := map[string]*message{} // by protocol and request
+	for _, m := range all {
+		protocol, _, _ := strings.Cut(m.socket, " ")
+		if m.sent || twoWay[m.socket] || protocol == "tcp" {
+			continue
+		}
+		for request := range strings.SplitSeq(m.request, ",") {
+			told[protocol+" "+request] = m
+		}
+	}
+	to := map[*message]*message{}
+	for _, m := range all {
+		protocol, _, _ := strings.Cut(m.socket, " ")
+		var r *message
+		switch {
+		case !m.sent:
+		case protocol == "tcp":
+			others, last := received[m.socket], m.offset+uint64(m.bytes)-1
+			at := sort.Search(len(others), func(i int) bool {
+				return others[i].offset+uint64(others[i].bytes) > last
+			})
+			if at < len(others) {
+				r = others[at]
+			}
+		case protocol == "udp" || m.service == "epoll":
+			r = told[protocol+" "+m.request]
+		}
+		if r != nil {
+			to[m] = r
+		}
+	}
+	return to
+}
+
+// matched says how many messages between services were matched, by protocol.
+type matched struct {
+	True, Right, Wrong int
+}
+
+// transfers says how the transfers of all matched messages compare with the truth.
+type transfers struct {
+	Known, Between int // Between: those between nodes
+	Outside        int // those that do not contain the truth: must be 0
+	widths_cycles  []int64
+	faults         []string
+}
+
+// holdMatched compares the run's messages with the truth. is has the truth about captured messages.
+func (t *testbed) holdMatched(run *runs.Directory, all []*message, is map[stamped]*message,
+	known *truth.Counters) (err error) {
+	t.matched = map[string]*matched{}
+	of := func(m *message) *matched {
+		protocol, _, _ := strings.Cut(m.socket, " ")
+		if t.matched[protocol] == nil {
+			t.matched[protocol] = &matched{}
+		}
+		return t.matched[protocol]
+	}
+	to := receivers(all)
+	for m := range to {
+		if m.after >= t.began_ns {
+			of(m).True++
+		}
+	}
+	reference := run.Run.Nodes[0].Name
+	t.answer, err = messages.Of(run, messages.Options{
+		Reference: reference,
+		Each: func(m messages.Match, d tscratio.Duration, unknown error) error {
+			if unknown == nil {
+				t.transfers.hold(m, d, reference, known)
+			}
+			sent := is[stamped{side{socketOf(m.Send.Connection), true}, m.Send.Lo_cycles}]
+			got := is[stamped{side{socketOf(m.Receive.Connection), false}, m.Receive.Lo_cycles}]
+			switch {
+			case sent == nil || to[sent] == nil: // its receiver writes down no truth
+			case to[sent] == got:
+				of(sent).Right++
+			default:
+				of(sent).Wrong++
+				t.faults = append(t.faults, fmt.Sprintf("%+v was received as %+v, and not as %+v",
+					*sent, *to[sent], got))
+			}
+			return nil
+		},
+	})
+	return err
+}
+
+// hold compares a transfer with the truth: with the time between the same readings of the two
+// counters, in true cycles of the reference.
+func (t *transfers) hold(m messages.Match, d tscratio.Duration, reference string,
+	known *truth.Counters) {
+	t.Known++
+	if m.From.Node != m.To.Node {
+		t.Between++
+		t.widths_cycles = append(t.widths_cycles, d.Hi-d.Lo)
+	}
+	unknown := false
+	read := func(c messages.Call, cycles uint64) tscratio.Interval {
+		i, ok := known.Truth(c.Log.Node, cycles, reference)
+		if !ok { // a counter that is faster than the machine's never shows some readings
+			before, first := known.Truth(c.Log.Node, cycles-1, reference)
+			after, last := known.Truth(c.Log.Node, cycles+1, reference)
+			i, ok = tscratio.Interval{Lo: before.Lo, Hi: after.Hi}, first && last
+		}
+		unknown = unknown || !ok
+		return i
+	}
+	least := int64(read(m.Receive, m.Receive.Lo_cycles).Hi - read(m.Send, m.Send.Hi_cycles).Lo)
+	most := int64(read(m.Receive, m.Receive.Hi_cycles).Lo - read(m.Send, m.Send.Lo_cycles).Hi)
+	if unknown || d.Lo > least || d.Hi < most {
+		t.Outside++
+		t.faults = append(t.faults, fmt.Sprintf("transfer from %s to %s: [%d, %d] cycles, the "+
+			"truth is [%d, %d], not known: %t: %+v", m.From.Node, m.To.Node, d.Lo, d.Hi, least,
+			most, unknown, m))
+	}
+}
+
+// median returns the median half-width of transfers between nodes.
+func (t *transfers) median() int64 {
+	if len(t.widths_cycles) == 0 {
+		return 0
+	}
+	slices.Sort(t.widths_cycles)
+	return t.widths_cycles[len(t.widths_cycles)/2] / 2
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox"
+)
+
+// A link says that a program sent a message because it had received another one.
+type link struct {
+	program        string
+	request        string
+	sent, received blackbox.Message
+}
+
+// writeLinks writes the true links: see FORMAT.md. It returns how many each program has.
+func (s *split) writeLinks(path string, all []*message) (count map[string]int, err error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	w := bufio.NewWriter(f)
+	count = map[string]int{}
+	for _, l := range append(s.ownLinks(all), s.otherLinks(all)...) {
+		count[l.program]++
+		socket := s.sockets[l.sent.Connection]
+		node := s.nodes[slices.Index(s.namespaces, socket.Namespace)]
+		counter := s.counters[socket.Namespace]
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\n", node, l.program, l.request,
+			socket.Cookie, counter.Virtual(l.sent.Began_cycles),
+			s.sockets[l.received.Connection].Cookie, counter.Virtual(l.received.Began_cycles))
+	}
+	return count, w.Flush()
+}
+
+// ownLinks are those that the services wrote down.
+func (s *split) ownLinks(all []*message) (links []link) {
+	type line struct {
+		service string
+		n       int
+	}
+	lines := map[line]*message{}
+	for _, m := range all {
+		lines[line{m.service, m.n}] = m
+	}
+	for _, m := range all {
+		for _, n := range m.causes {
+			cause, ok := s.captured[lines[line{m.service, n}]]
+			if sent, also := s.captured[m]; ok && also {
+				links = append(links, link{m.service, m.request, sent, cause})
+			}
+		}
+	}
+	return links
+}
+
+// otherLinks are those of nginx, Redis and PostgreSQL, which write nothing down. What such a
+// program did for a request is known from its neighbours: it received what they sent, and the
+// other way round.
+func (s *split) otherLinks(all []*message) (links []link) {
+	sockets, sends := map[string]bool{}, map[string]bool{}
+	for _, m := range all {
+		sockets[m.socket] = true
+		sends[m.socket] = sends[m.socket] || m.sent
+	}
+	// The UNIX sockets of tasks on which it sends lead to PostgreSQL, and the others to epoll.
+	other := func(m *message) bool {
+		if strings.HasPrefix(m.socket, "unix ") {
+			return m.service == "tasks" && sends[m.socket]
+		}
+		return strings.HasPrefix(m.socket, "tcp ") && !sockets[turned(m.socket)]
+	}
+	type end struct {
+		service, request string
+		sent             bool
+	}
+	last := map[end]*message{} // of those to or from a program that writes nothing down
+	for _, m := range all {
+		if m.request != "" && other(m) {
+			last[end{m.service, m.request, m.sent}] = m
+		}
+	}
+	add := func(program, request, from, to string) {
+		received, ok := s.other(last[end{from, request, true}])
+		sent, also := s.other(last[end{to, request, false}])
+		if ok && also {
+			links = append(links, link{program, request, sent, received})
+		}
+	}
+	for e := range last {
+		switch {
+		case !e.sent:
+		case e.service == "load":
+			add("nginx", e.request, "load", "gateway")
+			add("nginx", e.request, "gateway", "load")
+		case e.service == "epoll":
+			add("redis", e.request, "epoll", "epoll")
+		case e.service == "tasks":
+			add("postgres", e.request, "tasks", "tasks")
+		}
+	}
+	return links
+}
+
+// other returns the message at the other end of a socket that has the last byte of a message.
+func (s *split) other(m *message) (found blackbox.Message, ok bool) {
+	own, ok := s.captured[m]
+	if !ok {
+		return found, false
+	}
+	if socket := s.sockets[own.Connection]; socket.Family == blackbox.UNIX {
+		// Request and answer take turns, and each is one message at both ends.
+		var theirs []blackbox.Message
+		for _, c := range s.sockets { // of two ends, one may not know the other's cookie
+			if c.Family == blackbox.UNIX && (c.Cookie == socket.Peer || c.Peer == socket.Cookie) {
+				theirs = s.sides[side{socketOf(&c), !m.sent}]
+			}
+		}
+		ours := s.sides[m.side()]
+		at := slices.Index(ours, own)
+		if at < 0 || len(ours) != len(theirs) {
+			return found, false
+		}
+		return theirs[at], true
+	}
+	all := s.sides[side{turned(m.socket), !m.sent}]
+	last := own.Position + uint64(own.Bytes) - 1
+	at := sort.Search(len(all), func(i int) bool {
+		return all[i].Position+uint64(all[i].Bytes) > last
+	})
+	if at == len(all) || all[at].Position > last {
+		return found, false
+	}
+	return all[at], true
+}

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/vnode"
+)
+
+// One capture sees all messages of this machine, so also those of all virtual nodes. It logs them
+// on the first node. split gives each node the log that a capture on a machine of its own would
+// have made: it has the messages of the sockets in the node's namespace.
+type split struct {
+	namespaces []uint32
+	nodes      []string
+	seen       []blackbox.Message // all messages, with the machine's readings
+	sockets    map[uint32]blackbox.Connection
+	lost       map[blackbox.Reason]uint64
+
+	// These are about the messages that services wrote down.
+	known    map[stamped]*message
+	captured map[*message]blackbox.Message
+	sides    map[side][]blackbox.Message // what was captured of each direction of a socket
+	counters map[uint32]*vnode.Counter   // of the nodes, by namespace
+}
+
+// do splits the log in the first directory.
+func (s *split) do(dirs []string) error {
+	segments, err := logstore.Segments(dirs[0])
+	if err != nil {
+		return err
+	}
+	s.sockets, s.lost = map[uint32]blackbox.Connection{}, map[blackbox.Reason]uint64{}
+	for _, segment := range segments {
+		if segment.Channel.String() != blackbox.Channel {
+			continue
+		}
+		if err := s.segment(segment.Path, dirs); err != nil {
+			return fmt.Errorf("split log %q: %w", segment.Path, err)
+		}
+	}
+	for _, dir := range dirs {
+		if err := logstore.ExtendManifest(dir, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *split) segment(path string, dirs []string) (err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r, err := logstore.NewReader(f, path)
+	if err != nil {
+		return err
+	}
+	if h := r.Header(); h.Segment > 0 {
+		return errors.New("it has several segments: use fewer requests")
+	}
+	var all []any // the values, and in owners their namespaces
+	var drops []logstore.Drop
+	var d blackbox.Decoder
+	for {
+		b, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		drops = append(drops, b.Drops...)
+		for _, e := range b.Events {
+			event := blackbox.Event{Counter_cycles: e.Counter, ID: e.ID}
+			v := d.Add(event)
+			if v == nil {
+				continue
+			}
+			all = append(all, timed{v, e.Counter})
+			switch v := v.(type) {
+			case blackbox.Connection:
+				s.sockets[v.Number] = v
+			case blackbox.Message:
+				s.seen = append(s.seen, v)
+			case blackbox.Loss:
+				s.lost[v.Reason] += v.Messages
+			}
+		}
+	}
+	if len(drops) > 0 || d.Bad > 0 {
+		return fmt.Errorf("%d gaps, %d bad events: use fewer requests", len(drops), d.Bad)
+	}
+	h := r.Header()
+	if err := os.Remove(path); err != nil {
+		return err
+	}
+	for i, dir := range dirs {
+		if err := os.MkdirAll(dir, 0o700); err != nil { // the other nodes have no logs yet
+			return err
+		}
+		h.Node, h.Rewritten, h.Continues = s.nodes[i], true, nil
+		if err := s.write(filepath.Join(dir, filepath.Base(path)), h, all, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readCounters reads the counters that the nodes have in the run.
+func (s *split) readCounters(run *runs.Directory) error {
+	s.counters = map[uint32]*vnode.Counter{}
+	for i, name := range s.nodes {
+		text, err := run.Truth(name)
+		if err != nil {
+			return err
+		}
+		c, err := vnode.ParseConfig(text)
+		if err != nil {
+			return err
+		}
+		if s.counters[s.namespaces[i]], err = vnode.NewCounter(c.Counter); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// virtual returns the truth about captured messages by the stamps that they have in the run, in
+// which each node has its own counter.
+func (s *split) virtual() map[stamped]*message {
+	known := map[stamped]*message{}
+	for k, m := range s.known {
+		socket := s.sockets[s.captured[m].Connection]
+		k.began_cycles = s.counters[socket.Namespace].Virtual(k.began_cycles)
+		known[k] = m
+	}
+	return known
+}
+
+// timed is a value and the stamp of its record.
+type timed struct {
+	value     any
+	at_cycles uint64
+}
+
+// write writes what one node sees.
+func (s *split) write(path string, h logstore.Header, all []any, node int) (err error) {
+	w, err := logstore.Create(nil, path, h)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	b := &logstore.Block{Incarnation: h.Incarnation}
+	flush := func() error {
+		if len(b.Events) == 0 {
+			return nil
+		}
+		b.First = w.Next(logstore.Events, 0)
+		err := w.Append(b)
+		b.Events = b.Events[:0]
+		return err
+	}
+	for _, v := range all {
+		events, err := s.events(v.(timed), node)
+		if err != nil {
+			return err
+		}
+		for _, e := range events {
+			b.Events = append(b.Events, logstore.Event{Counter: e.Counter_cycles, ID: e.ID})
+		}
+		if len(b.Events) > logstore.MaxRows-64 {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := flush(); err != nil {
+		return err
+	}
+	return w.Seal()
+}
+
+// events returns the records of a value, if the node sees it.
+func (s *split) events(v timed, node int) ([]blackbox.Event, error) {
+	switch of := v.value.(type) {
+	case blackbox.Message:
+		if s.sockets[of.Connection].Namespace == s.namespaces[node] {
+			e, err := of.Events()
+			return e[:], err
+		}
+	case blackbox.Connection:
+		if of.Namespace == s.namespaces[node] {
+			return of.Events(v.at_cycles)
+		}
+	case blackbox.Thread:
+		return of.Events(v.at_cycles)
+	case blackbox.Loss:
+		e, err := of.Events()
+		return e[:], err
+	}
+	return nil, nil
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// now returns CLOCK_MONOTONIC in ns, which all services have.
+func now() int64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
+		panic(err)
+	}
+	return t.Nano()
+}
+
+// A witness writes down each message that a service sends or receives: see FORMAT.md.
+type witness struct {
+	mu   sync.Mutex
+	file *os.File
+	w    *bufio.Writer
+	n    int
+}
+
+func newWitness(path string) (*witness, error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	return &witness{file: f, w: bufio.NewWriter(f)}, nil
+}
+
+// note writes one line and returns its number.
+func (t *witness) note(kind byte, socket, request string, bytes int, before int64,
+	causes ...int) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.n++
+	list := strings.Trim(strings.ReplaceAll(fmt.Sprint(causes), " ", ","), "[]")
+	fmt.Fprintf(t.w, "%d\t%c\t%s\t%s\t%d\t%d\t%d\t%s\n", t.n, kind, socket, request, bytes, before,
+		now(), list)
+	return t.n
+}
+
+func (t *witness) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.w.Flush()
+	t.file.Close()
+}
+
+// A conn is a connection of which every message is written down. Each call of Read or Write is one
+// system call that sends or receives something, because messages are small.
+type conn struct {
+	net.Conn
+	witness *witness
+	name    string
+	heard   atomic.Int64 // the number of the last message that was received
+
+	// Whoever sends next sets these: the request, and what caused the message.
+	request string
+	causes  []int
+
+	asked string // the request whose answer is received next; "": not known
+}
+
+func (t *witness) watch(c net.Conn) *conn {
+	watched := &conn{Conn: c, witness: t}
+	watched.name = fmt.Sprintf("%s %s %s", c.LocalAddr().Network(), c.LocalAddr(), c.RemoteAddr())
+	return watched
+}
+
+// requestLine finds the number of an HTTP request. net/http sometimes reads its first byte alone.
+var requestLine = regexp.MustCompile(`^G?ET /([0-9]+) `)
+
+func (c *conn) Read(b []byte) (int, error) {
+	before := now()
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		request := c.asked
+		if line := requestLine.FindSubmatch(b[:n]); line != nil {
+			request = string(line[1])
+		}
+		c.heard.Store(int64(c.witness.note('R', c.name, request, n, before)))
+	}
+	return n, err
+}
+
+func (c *conn) Write(b []byte) (int, error) {
+	before := now()
+	n, err := c.Conn.Write(b)
+	if n > 0 {
+		c.witness.note('S', c.name, c.request, n, before, c.causes...)
+	}
+	return n, err
+}
+
+// A listener watches the connections that it accepts.
+type listener struct {
+	net.Listener
+	witness *witness
+}
+
+func (l listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return l.witness.watch(c), nil
+}
