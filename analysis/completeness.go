@@ -63,7 +63,9 @@ func (t *told) kept(s *source) Completeness {
 }
 
 // keepsLinks reports whether a log's channel keeps links, and no events.
-func (s *source) keepsLinks() bool { return s.header.Settings.Kind.String() == "link" }
+func (s *source) keepsLinks() bool {
+	return s.trip == noTrip && s.header.Settings.Kind.String() == "link"
+}
 
 // ofRun names the nodes without a log and the logs without a readable row. Any tuple may have
 // passed these unseen.

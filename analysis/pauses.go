@@ -96,6 +96,7 @@ func (t *timer) placePauses(source int, of *told) jvm {
 	slices.SortFunc(j.pauses, func(a, b pause) int {
 		return cmp.Or(cmp.Compare(a.begin.Lo, b.begin.Lo), cmp.Compare(a.end.Lo, b.end.Lo))
 	})
+	j.dropOverlapping()
 	j.ended, j.begins = make([]uint64, len(j.pauses)), make([]uint64, len(j.pauses))
 	latest, earliest := uint64(0), uint64(math.MaxUint64)
 	for i := range j.pauses {
@@ -107,6 +108,21 @@ func (t *timer) placePauses(source int, of *told) jvm {
 		j.begins[i] = earliest
 	}
 	return j
+}
+
+// dropOverlapping counts a pause as absent if it surely overlaps an earlier one. A JVM pauses once
+// at a time, so one of the two is wrong.
+func (j *jvm) dropOverlapping() {
+	pausedUntil := uint64(0)
+	kept := slices.DeleteFunc(j.pauses, func(p pause) bool {
+		if p.begin.Hi < min(pausedUntil, p.end.Lo) {
+			return true
+		}
+		pausedUntil = max(pausedUntil, p.end.Lo)
+		return false
+	})
+	j.absent += uint64(len(j.pauses) - len(kept))
+	j.pauses = kept
 }
 
 // placePause places the three moments of one pause. ok is false unless all three are logged and can

@@ -368,9 +368,15 @@ func TestPausesAndFilters(t *testing.T) {
 	}
 }
 
-// A log of pauses may contain anything.
+// A log of pauses may contain anything. With the second seed, pauses of a JVM overlap.
 func TestBadPauses(t *testing.T) {
-	rng := seed.Random(t)
+	for _, seed := range []uint64{seed.Of(t), 10470942685195384903} {
+		badPauses(t, rand.New(rand.NewPCG(seed, 0)))
+	}
+}
+
+func badPauses(t *testing.T, rng *rand.Rand) {
+	t.Helper()
 	j := newStopping(rng, 300)
 	for p := range 3 {
 		c := &j.channels[p]

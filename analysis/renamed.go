@@ -69,7 +69,7 @@ func (r *renamer) find(ctx context.Context) (began *store[renamed], err error) {
 	in := r.in
 	r.of = make([]int, len(in.sources))
 	for i := range in.sources {
-		if !in.sources[i].keepsLinks() {
+		if !in.sources[i].keepsLinks() && r.all.told[i].links == 0 {
 			continue
 		}
 		name := in.points[in.sources[i].point].actor

@@ -75,6 +75,11 @@ func TestAnswersAboutRenamedTuplesAreTrue(t *testing.T) {
 // chain has tuples that go from operator to operator. All operators but the last send them on under
 // other ids, and log links.
 func chain(t *testing.T, operators ...string) *runs.Directory {
+	return chainWith(t, nil, operators...)
+}
+
+// chainWith is chain with more logs.
+func chainWith(t *testing.T, more []simrun.Channel, operators ...string) *runs.Directory {
 	channels := map[string]*simrun.Channel{}
 	log := func(name, handler string, node int, r simrun.Record) {
 		if channels[name] == nil {
@@ -101,7 +106,7 @@ func chain(t *testing.T, operators ...string) *runs.Directory {
 			id = made
 		}
 	}
-	var all []simrun.Channel
+	all := more
 	for _, name := range slices.Sorted(maps.Keys(channels)) {
 		simrun.InOrder(channels[name].Records)
 		all = append(all, *channels[name])
@@ -128,6 +133,18 @@ func TestRenamedTuplesHaveOnePath(t *testing.T) {
 	const took = simrun.Hz / 250 // three transfers of 1 ms, two computations of half a millisecond
 	if m := whole.All.Mean; m.Lo_cycles > took+1000 || m.Hi_cycles < took-1000 {
 		t.Errorf("the whole path takes %v cycles, want %d", m, took)
+	}
+}
+
+// A return trip and a pause have no links. If a log of theirs has some, no tuple takes them.
+func TestLinksOfAReturnTripAreLeftOut(t *testing.T) {
+	for _, point := range []string{"ret-sent", pausePoint} {
+		links := []simrun.Record{{ID: 1, Child: 2, IsLink: true}, {ID: 1, Child: 3, IsLink: true}}
+		more := []simrun.Channel{{Name: "parse#1/" + point, Handler: "link", Records: links}}
+		a := analyze(t, chainWith(t, more, "parse", "join", "count"), Options{})
+		if len(a.Paths) != 1 || a.Paths[0].Tuples != 300 {
+			t.Errorf("%s: paths %+v", point, a.Paths)
+		}
 	}
 }
 

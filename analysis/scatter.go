@@ -182,6 +182,9 @@ func (r *reader) source(ctx context.Context, i int) error {
 			r.block(i, t, o, &axis, b.Events)
 			r.report(len(b.Events))
 		case len(b.Links) > 0:
+			if r.in.sources[i].trip != noTrip {
+				break // a return trip and a pause have no links: this log is damaged
+			}
 			for _, l := range b.Links {
 				r.byPar.add(l.Parent, int32(i), l)
 				r.byKid.add(l.Child, int32(i), l)
