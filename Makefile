@@ -45,8 +45,8 @@ demo-storm: ## run a topology on a cluster of Storm with the Java agent; see bin
 	@scripts/demo-storm
 
 .PHONY: check
-check: ## run what every edit needs: lint and unit
-	@scripts/test lint unit
+check: ## run what every edit needs: lint and short
+	@scripts/test lint short
 
 .PHONY: test
 test: ## install what is needed and run every check
@@ -68,6 +68,11 @@ lint: ## read the source: gofmt, vet, staticcheck, shellcheck
 unit: ## run the tests that need neither root nor network
 	@scripts/install build
 	go test ./...
+
+.PHONY: short
+short: ## run the tests of unit with a fifth of their random work
+	@scripts/install build
+	go test -short ./...
 
 .PHONY: c-sdk
 c-sdk: ## build the C library and its example into bin/c, and run its tests

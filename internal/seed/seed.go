@@ -44,12 +44,15 @@ func Random(t testing.TB) *rand.Rand {
 }
 
 // Share returns a number by which a test divides the amount of its random work. The number is more
-// than 1 under the race detector and under an emulator, where code is ten times slower. The
-// ordinary run tests the same code with the full amount. If a test makes threads or processes race,
-// it must not use Share.
+// than 1 under the race detector and under an emulator, where code is ten times slower, and in the
+// short run of make check. The ordinary run tests the same code with the full amount. If a test
+// makes threads or processes race, it must not use Share.
 func Share() int {
-	if Race || os.Getenv(reexec.EmulatorVariable) != "" {
+	switch {
+	case Race || os.Getenv(reexec.EmulatorVariable) != "":
 		return 10
+	case testing.Short():
+		return 5
 	}
 	return 1
 }
