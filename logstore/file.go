@@ -297,6 +297,13 @@ func (f *File) Of(kind Kind) *Cursor {
 	return c
 }
 
+// In returns a cursor over the blocks of a kind in one shard.
+func (f *File) In(kind Kind, shard int) *Cursor {
+	c := f.Of(kind)
+	c.inShard, c.shard = true, uint64(shard)
+	return c
+}
+
 // Last returns a cursor over the last block of a kind in each shard.
 func (f *File) Last(kind Kind) *Cursor {
 	last := *f
@@ -324,6 +331,8 @@ type Cursor struct {
 	file    *File
 	lo, hi  uint64
 	kind    Kind // 0: all kinds
+	inShard bool // only blocks of this shard
+	shard   uint64
 	next    int
 	buffer  []byte
 	decoder decoder
@@ -338,7 +347,8 @@ func (c *Cursor) Next() (*Block, error) {
 	for c.next < len(c.file.entries) {
 		e := c.file.entries[c.next]
 		c.next++
-		if e.Hi < c.lo || e.Lo > c.hi || c.kind != 0 && Kind(e.Kind) != c.kind {
+		if e.Hi < c.lo || e.Lo > c.hi || c.kind != 0 && Kind(e.Kind) != c.kind ||
+			c.inShard && e.Shard != c.shard {
 			continue
 		}
 		block, err := c.read(e)

@@ -3,7 +3,6 @@ package messages
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 
@@ -85,10 +84,11 @@ func Of(dir *runs.Directory, o Options) (*Answer, error) {
 	for _, l := range logs {
 		a.Nodes = append(a.Nodes, l.summary())
 	}
-	t, err := newTimes(dir, o)
+	related, err := dir.Times(o.Wander, o.ThirdNodes)
 	if err != nil {
 		return nil, err
 	}
+	t := &times{o.Reference, related}
 	pairs := map[[2]Program]*pair{}
 	var refused error
 	m := match(logs, func(m Match) {
@@ -189,39 +189,7 @@ func (p *pair) finish() Pair {
 // times computes durations in cycles of the reference.
 type times struct {
 	reference string
-	closure   *tscratio.Closure
-	epochs    map[[2]string]string // what the closure calls a node in an epoch
-}
-
-func newTimes(dir *runs.Directory, o Options) (*times, error) {
-	t := &times{reference: o.Reference, epochs: map[[2]string]string{}}
-	for _, n := range dir.Run.Nodes {
-		for i, e := range n.Epochs() {
-			name := n.Name
-			if len(n.Earlier) > 0 {
-				name = fmt.Sprintf("%s (epoch %d)", n.Name, i+1) // as in package analysis
-			}
-			t.epochs[[2]string{n.Name, e.Epoch}] = name
-		}
-	}
-	pairs, _ := dir.Relations() // package analysis reports what is missing
-	var relations []*tscratio.Relation
-	for _, p := range pairs {
-		for _, n := range []*tscratio.Node{&p.A, &p.B} {
-			n.Name = cmp.Or(t.epochs[[2]string{n.Name, n.Epoch}], n.Name)
-		}
-		w := cmp.Or(o.Wander, p.Declared.Wander)
-		for _, into := range []tscratio.Side{tscratio.SideA, tscratio.SideB} {
-			r, err := p.Relate(into, w)
-			if err != nil {
-				break // package analysis reports it
-			}
-			relations = append(relations, r)
-		}
-	}
-	var err error
-	t.closure, err = tscratio.NewClosure(relations, o.ThirdNodes)
-	return t, err
+	*runs.Times
 }
 
 var (
@@ -249,8 +217,8 @@ func (t *times) transfer(m Match) (d tscratio.Duration, err error) {
 
 func (t *times) between(send Call, x uint64, receive Call, y uint64) (d tscratio.Duration,
 	err error) {
-	from := t.epochs[[2]string{send.Log.Node, send.Log.Epoch}]
-	to := t.epochs[[2]string{receive.Log.Node, receive.Log.Epoch}]
+	from := t.Node(send.Log.Node, send.Log.Epoch)
+	to := t.Node(receive.Log.Node, receive.Log.Epoch)
 	if from == "" || to == "" {
 		return d, errEpoch
 	}
@@ -260,6 +228,6 @@ func (t *times) between(send Call, x uint64, receive Call, y uint64) (d tscratio
 		d.Lo, d.Hi = apart-slack, apart+slack
 		return d, nil
 	}
-	return t.closure.Duration(t.reference, tscratio.Event{Node: from, Reading: x},
+	return t.Closure.Duration(t.reference, tscratio.Event{Node: from, Reading: x},
 		tscratio.Event{Node: to, Reading: y})
 }

@@ -66,6 +66,7 @@ var table = map[string]room{
 	"coordinator": {3, of("minrtt", "tscratio", "control", "handlertable", "runs", "host",
 		"overlay", "overlay/wire", "internal/journal", "internal/plainfile"),
 		of(sys, prometheus)},
+	"replay": {3, of("blackbox", "channel", "logstore", "tscratio", "runs", "replay/clock"), nil},
 	"analysis": {3, of("blackbox", "channel", "logstore", "tscratio", "runs", "ntp"), of(sys, hdr)},
 	"agent": {3, of("asm", "blackbox", "channel", "ring", "logstore", "drain", "tscclient",
 		"control", "handlertable", "ntp", "runs", "host",

@@ -1,0 +1,21 @@
+// Package replay finds the orders in which the events of a run could have happened.
+//
+//	run, err := replay.Open(dir, replay.Options{Reference: "node-a", Edges: edges})
+//	summary, err := run.Each(ctx, func(e *replay.Event) error { … })
+//
+// Two things order events: causality (events of one node are in the order of its counter, and a
+// message is sent before it is received), and time (an event whose interval ends before that of
+// another begins is before it). The intervals come from the run's relations, so they are proven
+// under the relations' assumptions. Events that neither orders could have happened in either order.
+//
+// # What is exact
+//
+// The order is exactly what causality and the intervals imply, together: the event that receives a
+// message is not earlier than the one that sent it, so each narrows the other's interval. No order
+// of events is lost, and none is possible that they exclude.
+//
+// # What it does not do
+//
+// The package does not decide which points of a program follow each other: the caller does (package
+// analysis finds them). It draws nothing. Questions about orders are in package replay/question.
+package replay

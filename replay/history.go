@@ -1,0 +1,95 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+)
+
+// MaxEvents is the largest number of events in a History. The memory for an order of so many events
+// on 64 nodes is 30 MB.
+const MaxEvents = 100_000
+
+// ErrTooMany is returned for a part of a run with more than MaxEvents events.
+var ErrTooMany = errors.New("too many events")
+
+// Part chooses a part of a run. Its zero value chooses everything.
+type Part struct {
+	From_cycles, To_cycles uint64      // of the reference; if To is 0, neither has an effect
+	Channels               []string    // patterns of path.Match; empty: all channels
+	IDs                    [][2]uint64 // pairs of ids, ends included; empty: all ids
+	First                  int         // take so many events at most, the first ones; 0: all
+}
+
+func (p *Part) has(e *Event, name string) bool {
+	if p.To_cycles > 0 && (e.Hi_cycles < p.From_cycles || e.Lo_cycles > p.To_cycles) {
+		return false
+	}
+	if len(p.Channels) > 0 && !slices.ContainsFunc(p.Channels, func(pattern string) bool {
+		is, _ := path.Match(pattern, name)
+		return is
+	}) {
+		return false
+	}
+	return len(p.IDs) == 0 || slices.ContainsFunc(p.IDs, func(of [2]uint64) bool {
+		return of[0] <= e.ID && e.ID <= of[1]
+	})
+}
+
+// History is a part of a run, or of another program's trace, in one order in which it may have
+// happened.
+type History struct {
+	Nodes    []string
+	Channels []Channel
+	Events   []Event
+	Messages [][2]int // indexes of Events: sent, received
+	More     bool     // the part has more events than Part.First
+}
+
+// Gather makes a history of a part of a run. Events that the part does not choose still order those
+// that it chooses.
+func (r *Run) Gather(ctx context.Context, part Part) (*History, *Summary, error) {
+	h := &History{Nodes: r.Nodes, Channels: r.Channels}
+	type passed struct {
+		id    uint64
+		point uint16
+	}
+	last := map[passed]int{}
+	s, err := r.Each(ctx, func(e *Event) error {
+		if !part.has(e, r.Channels[e.Channel].Name) {
+			return nil
+		}
+		if part.First > 0 && len(h.Events) == part.First {
+			h.More = true
+			return nil
+		}
+		if len(h.Events) == MaxEvents {
+			return fmt.Errorf("replay: more than %d events: choose a shorter time, or fewer "+
+				"channels or ids: %w", MaxEvents, ErrTooMany)
+		}
+		at := len(h.Events)
+		f := *e
+		f.known = slices.Clone(e.known)
+		h.Events = append(h.Events, f)
+		point := r.Channels[e.Channel].point
+		for _, s := range r.senders[point] {
+			if from, ok := last[passed{e.ID, s}]; ok && h.Events[from].Node != e.Node {
+				h.Messages = append(h.Messages, [2]int{from, at})
+			}
+		}
+		last[passed{e.ID, point}] = at
+		return nil
+	})
+	return h, s, err
+}
+
+// Orders returns the orders of a history.
+func (h *History) Orders() *Orders {
+	lanes := make([]int, len(h.Events))
+	for i := range h.Events {
+		lanes[i] = int(h.Events[i].Node)
+	}
+	return NewOrders(lanes, func(i, j int) bool { return h.Events[i].Before(&h.Events[j]) })
+}

@@ -1,0 +1,166 @@
+package replay
+
+import (
+	"container/heap"
+	"errors"
+	"io"
+	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// A feed is the events of one shard of a ring, in the order of their readings.
+type feed struct {
+	ring     logstore.Incarnation
+	name     channel.Name
+	shard    int
+	channel  uint32
+	segments []logstore.Segment // that are not yet read
+	file     *logstore.File
+	cursor   *logstore.Cursor
+	block    []logstore.Event
+	damaged  bool
+}
+
+// head is the next event. ok is false at the end.
+func (f *feed) head() (e logstore.Event, ok bool, err error) {
+	for len(f.block) == 0 {
+		if f.file == nil {
+			if len(f.segments) == 0 {
+				return e, false, nil
+			}
+			if f.file, err = logstore.OpenFile(f.segments[0].Path); err != nil {
+				return e, false, err
+			}
+			f.segments = f.segments[1:]
+			f.cursor = f.file.In(logstore.Events, f.shard)
+		}
+		b, err := f.cursor.Next()
+		var damage *logstore.CorruptionError
+		switch {
+		case err == io.EOF:
+			if err := f.close(); err != nil {
+				return e, false, err
+			}
+			continue
+		case errors.As(err, &damage):
+			f.damaged = true
+			continue
+		case err != nil:
+			return e, false, err
+		}
+		f.block = b.Events
+		inOrder := func(x, y logstore.Event) int {
+			if x.Counter < y.Counter {
+				return -1
+			}
+			if x.Counter > y.Counter {
+				return 1
+			}
+			return 0
+		}
+		if !slices.IsSortedFunc(f.block, inOrder) {
+			slices.SortStableFunc(f.block, inOrder)
+		}
+	}
+	return f.block[0], true, nil
+}
+
+func (f *feed) close() error {
+	if f.file == nil {
+		return nil
+	}
+	err := f.file.Close()
+	f.file, f.cursor = nil, nil
+	return err
+}
+
+// A lane is the events of one node.
+type lane struct {
+	name    string
+	node    uint32
+	view    translator
+	feeds   []*feed
+	waiting feedHeap
+
+	next   raw // the event that follows those in queue
+	more   bool
+	lastLo uint64
+	count  uint64   // events so far
+	queue  []uint64 // places in the window of events that have no stamp yet
+	last   uint64   // place of the last stamped event + 1; 0: none
+	known  []known  // by the last stamped event
+	lo     uint64   // its low end
+	parked bool     // the first of queue waits for the event that sent its message
+	sender uint64   // that event's place
+}
+
+// raw is an event as it is in the log, placed on the reference's counter.
+type raw struct {
+	logstore.Event
+	channel uint32
+	at      tscratio.Interval
+	suspect bool
+}
+
+type feedHeap []*feed
+
+func (h feedHeap) Len() int           { return len(h) }
+func (h feedHeap) Less(i, j int) bool { return h[i].block[0].Counter < h[j].block[0].Counter }
+func (h feedHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *feedHeap) Push(x any)        { *h = append(*h, x.(*feed)) }
+func (h *feedHeap) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}
+
+func (l *lane) begin(s *Summary, epsilon uint64) error {
+	for _, f := range l.feeds {
+		if _, ok, err := f.head(); err != nil {
+			return err
+		} else if ok {
+			l.waiting = append(l.waiting, f)
+		}
+	}
+	heap.Init(&l.waiting)
+	return l.advance(s, epsilon)
+}
+
+// advance reads the next event that can be placed.
+func (l *lane) advance(s *Summary, epsilon uint64) error {
+	for len(l.waiting) > 0 {
+		f := l.waiting[0]
+		e := f.block[0]
+		f.block = f.block[1:]
+		if len(f.block) == 0 {
+			if _, ok, err := f.head(); err != nil {
+				return err
+			} else if !ok {
+				heap.Pop(&l.waiting)
+			}
+		}
+		if len(l.waiting) > 1 {
+			heap.Fix(&l.waiting, 0)
+		}
+		at, verdict, err := l.view.Translate(e.Counter)
+		if err != nil {
+			s.Unplaced++
+			continue
+		}
+		if epsilon > 0 {
+			mid := at.Mid()
+			at = tscratio.Interval{Lo: mid - min(mid, epsilon/2), Hi: mid + epsilon - epsilon/2}
+		}
+		// Its clock runs forwards, so an event is not before the events before it.
+		l.lastLo = max(l.lastLo, at.Lo)
+		at.Lo, at.Hi = l.lastLo, max(at.Hi, l.lastLo)
+		l.next = raw{e, f.channel, at, verdict == tscratio.Suspect}
+		l.more = true
+		return nil
+	}
+	l.more = false
+	return nil
+}

@@ -1,0 +1,305 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// bounded places readings within a bound: the clock of its node is off by its error.
+type bounded struct{ error, bound uint64 }
+
+func (b bounded) Translate(y uint64) (tscratio.Interval, tscratio.Verdict, error) {
+	at := y + b.error // 0 to 2·bound more than the true time
+	return tscratio.Interval{Lo: at - 2*b.bound, Hi: at}, tscratio.Consistent, nil
+}
+
+// job is a random job in memory: tuples pass points on several nodes, in the order of the points.
+type job struct {
+	nodes  int
+	events [][]logstore.Event // of each node; readings are true times
+	points [][]int
+	bounds []bounded
+	all    []happened
+}
+
+type happened struct {
+	node, point int
+	id, time    uint64
+	at          tscratio.Interval
+}
+
+func randomJob(rng *rand.Rand, nodes, events int) *job {
+	j := &job{nodes: nodes, events: make([][]logstore.Event, nodes), points: make([][]int, nodes)}
+	for range nodes {
+		b := uint64(rng.IntN(30))
+		j.bounds = append(j.bounds, bounded{rng.Uint64N(2*b + 1), b})
+	}
+	now := uint64(1000)
+	stage := map[uint64]int{}
+	for range events {
+		now += 1 + rng.Uint64N(20)
+		id := rng.Uint64N(4)
+		n := rng.IntN(nodes)
+		e := happened{node: n, point: stage[id], id: id, time: now}
+		stage[id]++
+		e.at, _, _ = j.bounds[n].Translate(now)
+		j.all = append(j.all, e)
+		j.events[n] = append(j.events[n], logstore.Event{Counter: now, ID: id})
+		j.points[n] = append(j.points[n], e.point)
+	}
+	return j
+}
+
+// run makes a run of the job. Each point is a channel on each node.
+func (j *job) run(t testing.TB, points int) *Run {
+	r := &Run{}
+	for p := range points {
+		r.points = append(r.points, fmt.Sprintf("actor/p%d", p))
+		if p > 0 {
+			r.options.Edges = append(r.options.Edges, [2]string{r.points[p-1], r.points[p]})
+		}
+	}
+	if err := r.connect(); err != nil {
+		t.Fatal(err)
+	}
+	for n := range j.nodes {
+		l := &lane{name: fmt.Sprintf("n%d", n), node: uint32(n), view: j.bounds[n]}
+		r.Nodes = append(r.Nodes, l.name)
+		for p := range points {
+			f := &feed{channel: uint32(len(r.Channels))}
+			r.Channels = append(r.Channels, Channel{
+				Name: r.points[p], Actor: "actor", Point: fmt.Sprintf("p%d", p), Node: n,
+				point: uint16(p),
+			})
+			for i, e := range j.events[n] {
+				if j.points[n][i] == p {
+					f.block = append(f.block, e)
+				}
+			}
+			l.feeds = append(l.feeds, f)
+		}
+		r.lanes = append(r.lanes, l)
+	}
+	return r
+}
+
+// truth is what causality and time imply, by the definition: the transitive closure of the order of
+// each node, of messages and of intervals.
+func (j *job) truth() [][]bool {
+	before := make([][]bool, len(j.all))
+	for i, e := range j.all {
+		before[i] = make([]bool, len(j.all))
+		for k, f := range j.all {
+			before[i][k] = i < k && e.node == f.node || e.at.Hi < f.at.Lo ||
+				e.id == f.id && e.point+1 == f.point
+		}
+	}
+	for k := range before {
+		for i := range before {
+			for m := range before {
+				before[i][m] = before[i][m] || before[i][k] && before[k][m]
+			}
+		}
+	}
+	return before
+}
+
+// number finds an event of the run among those of the job.
+func (j *job) number(e *Event) int {
+	return slices.IndexFunc(j.all, func(h happened) bool {
+		return h.time == e.Reading && h.node == int(e.Node)
+	})
+}
+
+// Against brute force: the order of any two events, the number of free pairs, and all orders.
+func TestOrdersAreThoseOfBruteForce(t *testing.T) {
+	rng := seed.Random(t)
+	runs := 6_000
+	if size, _ := proof.Wanted(); size == proof.Full {
+		runs = 1_000_000
+	}
+	free, compared := 0, 0
+	for range runs {
+		j := randomJob(rng, 2+rng.IntN(3), 2+rng.IntN(6))
+		h, s, err := j.run(t, 8).Gather(context.Background(), Part{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(h.Events) != len(j.all) || s.Broken != 0 {
+			t.Fatalf("%d of %d events, %d broken", len(h.Events), len(j.all), s.Broken)
+		}
+		truth := j.truth()
+		pairs := uint64(0)
+		for a := range h.Events {
+			for b := range h.Events {
+				x, y := j.number(&h.Events[a]), j.number(&h.Events[b])
+				if got := h.Events[a].Before(&h.Events[b]); got != truth[x][y] {
+					t.Fatalf("events %+v and %+v: before is %v", j.all[x], j.all[y], got)
+				}
+				if a < b && !truth[x][y] {
+					pairs++
+					if truth[y][x] {
+						t.Fatalf("event %d comes first and is after event %d", a, b)
+					}
+				}
+			}
+		}
+		o := h.Orders()
+		if s.Free != pairs || o.Free() != pairs {
+			t.Fatalf("%d and %d free pairs, by brute force %d", s.Free, o.Free(), pairs)
+		}
+		free += int(pairs)
+		compared += compareOrders(t, o, h, j, truth)
+	}
+	if free < runs || compared < runs {
+		t.Errorf("only %d free pairs and %d orders in %d runs: the test shows little", free,
+			compared, runs)
+	}
+}
+
+// compareOrders compares all orders with the permutations that keep the truth.
+func compareOrders(t *testing.T, o *Orders, h *History, j *job, truth [][]bool) int {
+	want := map[string]bool{}
+	var permute func(order []int, used int)
+	permute = func(order []int, used int) {
+		if len(order) == len(j.all) {
+			want[fmt.Sprint(order)] = true
+			return
+		}
+	next:
+		for e := range j.all {
+			if used>>e&1 == 1 {
+				continue
+			}
+			for f := range j.all {
+				if used>>f&1 == 0 && truth[f][e] {
+					continue next
+				}
+			}
+			permute(append(order[:len(order):len(order)], e), used|1<<e)
+		}
+	}
+	permute(nil, 0)
+	got := 0
+	for order := range o.All() {
+		of := make([]int, len(order))
+		for i, e := range order {
+			of[i] = j.number(&h.Events[e])
+		}
+		if !want[fmt.Sprint(of)] {
+			t.Fatalf("order %v is not one of brute force", of)
+		}
+		got++
+	}
+	if n := o.Count().Orders.Int64(); got != len(want) || int(n) != got {
+		t.Fatalf("%d orders, counted %d, by brute force %d", got, n, len(want))
+	}
+	return got
+}
+
+// Each order is drawn equally often. The limit of chi-square fails one run in 10,000.
+func TestSamplesAreUniform(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 1))
+	o := NewOrders([]int{0, 0, 1, 1, 2}, func(i, j int) bool {
+		return i == 0 && j == 1 || i == 2 && j == 3 || i == 0 && j == 3
+	})
+	c := o.Count()
+	n := int(c.Orders.Int64())
+	counts := map[string]int{}
+	const draws = 20_000
+	for range draws {
+		order, exact := c.Sample(rng)
+		if !exact {
+			t.Fatal("the orders were counted, and the sample is not exact")
+		}
+		counts[fmt.Sprint(order)]++
+	}
+	chi := 0.0
+	for _, k := range counts {
+		d := float64(k) - draws/float64(n)
+		chi += d * d / (draws / float64(n))
+	}
+	if len(counts) != n || chi > 2.5*float64(n)+20 {
+		t.Errorf("%d of %d orders, chi-square %.1f", len(counts), n, chi)
+	}
+	uncounted := &Counted{of: o}
+	if order, exact := uncounted.Sample(rng); exact || len(order) != 5 ||
+		slices.Index(order, 0) > slices.Index(order, 3) {
+		t.Errorf("without a count: %v, exact %v", order, exact)
+	}
+}
+
+// A message that was received before it was sent, whatever the bound, is counted and named, and
+// still sent before it is received.
+func TestBrokenBoundIsNamed(t *testing.T) {
+	j := &job{nodes: 2, bounds: []bounded{{0, 10}, {10, 10}}}
+	j.events = [][]logstore.Event{{{Counter: 1000, ID: 7}}, {{Counter: 960, ID: 7}}}
+	j.points = [][]int{{0}, {1}}
+	h, s, err := j.run(t, 2).Gather(context.Background(), Part{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "id 7, sent by actor/p0 on n0, received by actor/p1 on n1"
+	if s.Broken != 1 || len(s.Named) != 1 || s.Named[0] != want {
+		t.Errorf("%d broken, %q, want %q", s.Broken, s.Named, want)
+	}
+	if !h.Events[0].Before(&h.Events[1]) || h.Events[0].Node != 0 {
+		t.Errorf("the message is received before it is sent: %+v", h.Events)
+	}
+}
+
+// Two messages that wait for each other are an error that names both.
+func TestCycleIsAnError(t *testing.T) {
+	j := &job{nodes: 2, bounds: []bounded{{50, 50}, {50, 50}}}
+	j.events = [][]logstore.Event{
+		{{Counter: 1000, ID: 1}, {Counter: 1001, ID: 2}},
+		{{Counter: 1000, ID: 2}, {Counter: 1001, ID: 1}},
+	}
+	j.points = [][]int{{1, 0}, {1, 0}}
+	_, _, err := j.run(t, 2).Gather(context.Background(), Part{})
+	if !errors.Is(err, ErrCycle) {
+		t.Errorf("%v, want %v", err, ErrCycle)
+	}
+}
+
+// The window is as wide as the bounds, however long the run is.
+func TestWindowIsAsWideAsTheBounds(t *testing.T) {
+	j := chainJob(30_000)
+	s, err := j.run(t, 3).Each(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Events are 100 apart. A bound of 30 and reading ahead reach over a few of them.
+	if s.Events != 30_000 || s.Window > 16 {
+		t.Errorf("%d events, at most %d in memory", s.Events, s.Window)
+	}
+	for n := range j.bounds {
+		j.bounds[n] = bounded{3000, 3000}
+	}
+	s, err = j.run(t, 3).Each(context.Background(), nil)
+	if err != nil || s.Events != 30_000 || s.Window < 100 || s.Window > 1600 {
+		t.Errorf("wide bounds: %d events, at most %d in memory, %v", s.Events, s.Window, err)
+	}
+}
+
+// chainJob is a job of three nodes through which tuples pass one after another.
+func chainJob(events int) *job {
+	j := &job{nodes: 3, events: make([][]logstore.Event, 3), points: make([][]int, 3)}
+	for i := range events {
+		n := i % 3
+		j.events[n] = append(j.events[n], logstore.Event{Counter: uint64(100_000 + 100*i),
+			ID: uint64(i / 3)})
+		j.points[n] = append(j.points[n], n)
+	}
+	j.bounds = []bounded{{30, 30}, {0, 30}, {60, 30}}
+	return j
+}

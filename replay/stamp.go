@@ -1,0 +1,294 @@
+package replay
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+
+	"github.com/cloudprofiler/cloudprofiler/channel"
+)
+
+// Event is an event of a run, with what orders it.
+type Event struct {
+	Node    uint32 // index in Run.Nodes
+	Channel uint32 // index in Run.Channels
+	ID      uint64
+	Reading uint64 // of its node's counter
+	Index   uint64 // counts the events of its node from 0
+	Suspect bool   // its times rest on a suspect relation
+	// Lo_cycles and Hi_cycles are where it lies on the reference's counter. The order of events has
+	// narrowed the interval: an event is not earlier than those before it.
+	Lo_cycles, Hi_cycles uint64
+
+	known []known
+}
+
+// known says that an event is after the first events of another node, up to one with an index,
+// because messages lead from there to it. The last of these events is not later than hi. If hi is
+// before the event, its time alone tells, and known is left out. So this is a replay clock with an
+// epsilon of its own for each pair of events.
+type known struct {
+	index uint64
+	hi    uint64
+	node  uint32
+}
+
+// Before reports whether e is before f in every replay. Both must be of one run.
+func (e *Event) Before(f *Event) bool {
+	if e.Node == f.Node {
+		return e.Index < f.Index
+	}
+	if e.Hi_cycles < f.Lo_cycles {
+		return true
+	}
+	for i := range f.known {
+		if k := &f.known[i]; k.node == e.Node {
+			return e.Index <= k.index
+		}
+	}
+	return false
+}
+
+// Summary says what a pass over a run found.
+type Summary struct {
+	Events   uint64 `json:"events,string"`
+	Messages uint64 `json:"messages,string"` // that order events beyond what their times prove
+	Unplaced uint64 `json:"unplaced,string"` // events outside the time in which nodes are related
+	Suspect  uint64 `json:"suspect,string"`  // events whose times are estimates
+
+	// Free is the number of pairs of events that could have happened in either order.
+	Free uint64 `json:"free,string"`
+
+	// Broken is the number of messages that were received before they were sent, whatever the
+	// bound: an assumption behind the bounds is broken. Named are the first of them.
+	Broken uint64   `json:"broken,string"`
+	Named  []string `json:"named,omitempty"`
+
+	// Window is the largest number of events that were in memory at one time.
+	Window int `json:"window"`
+	// Bound_cycles is the largest half-width of an event's interval.
+	Bound_cycles uint64 `json:"bound_cycles,string"`
+}
+
+// place is an event in the window.
+type place struct {
+	Event
+	point   uint16
+	stamped bool
+	gone    bool   // it was emitted, and only waits for places before it
+	sender  uint64 // the place + 1 of the event that sent its message; 0: none in the window
+	before  uint64 // the place + 1 of the event before it on its node
+	chain   uint64 // the place + 1 of an earlier event with the same hash of its id
+	parked  []uint32
+}
+
+// pass is one pass over a run. The window contains the events that may still matter to others. Some
+// are read ahead, because they may have sent a message to the next event; of the others, the
+// interval has not passed. So the window is as wide as the bounds.
+type pass struct {
+	run     *Run
+	ctx     context.Context
+	summary Summary
+	ring    []place
+	tail    uint64 // the first place in use
+	end     uint64 // the place after the last
+	heads   []uint64
+	unread  []*lane // heap by the low end of next
+	ready   []*lane // heap by the low end of the first event of queue
+	stamps  []uint64
+	first   int // of stamps, the first that was not emitted
+	front   uint64
+	emit    func(*Event) error
+	merged  []known
+}
+
+// Each calls emit for each event of the run, in an order in which the events may have happened. The
+// event is valid during the call. emit may be nil. A run can be read once.
+func (r *Run) Each(ctx context.Context, emit func(*Event) error) (*Summary, error) {
+	p := &pass{run: r, ctx: ctx, emit: emit, ring: make([]place, 1<<10),
+		heads: make([]uint64, 1<<10)}
+	for _, l := range r.lanes {
+		if err := l.begin(&p.summary, r.options.Epsilon_cycles); err != nil {
+			return nil, fmt.Errorf("replay: read logs of node %q: %w", l.name, err)
+		}
+		if l.more {
+			p.unread = append(p.unread, l)
+		}
+	}
+	heap.Init((*unreadHeap)(&p.unread))
+	if err := p.all(); err != nil {
+		return nil, err
+	}
+	return &p.summary, nil
+}
+
+func (p *pass) at(place uint64) *place { return &p.ring[place&uint64(len(p.ring)-1)] }
+
+func (p *pass) all() error {
+	for n := 0; ; n++ {
+		if n&0xffff == 0 {
+			if err := p.ctx.Err(); err != nil {
+				return context.Cause(p.ctx)
+			}
+		}
+		if len(p.ready) == 0 {
+			if len(p.unread) == 0 {
+				return p.finish()
+			}
+			if err := p.read(p.unread[0].next.at.Lo); err != nil {
+				return err
+			}
+			continue
+		}
+		l := p.ready[0]
+		g := p.at(l.queue[0])
+		if len(p.unread) > 0 && p.unread[0].next.at.Lo <= g.Lo_cycles {
+			if err := p.read(g.Lo_cycles); err != nil {
+				return err
+			}
+			continue // the first of ready may be another
+		}
+		moved, err := p.prepare(l, l.queue[0])
+		if err != nil {
+			return err
+		}
+		if moved {
+			continue
+		}
+		if err := p.stamp(l); err != nil {
+			return err
+		}
+	}
+}
+
+// read reads all events that begin at a time or before.
+func (p *pass) read(until uint64) error {
+	for len(p.unread) > 0 && p.unread[0].next.at.Lo <= until {
+		l := p.unread[0]
+		p.add(l)
+		if err := l.advance(&p.summary, p.run.options.Epsilon_cycles); err != nil {
+			return fmt.Errorf("replay: read logs of node %q: %w", l.name, err)
+		}
+		if l.more {
+			heap.Fix((*unreadHeap)(&p.unread), 0)
+		} else {
+			heap.Pop((*unreadHeap)(&p.unread))
+		}
+	}
+	return nil
+}
+
+// add puts the next event of a lane into the window.
+func (p *pass) add(l *lane) {
+	if p.end-p.tail == uint64(len(p.ring)) {
+		p.grow()
+	}
+	e := p.at(p.end)
+	*e = place{
+		Event: Event{
+			Node: l.node, Channel: l.next.channel, ID: l.next.ID, Reading: l.next.Counter,
+			Index: l.count, Suspect: l.next.suspect, Lo_cycles: l.next.at.Lo,
+			Hi_cycles: l.next.at.Hi, known: e.known[:0],
+		},
+		point: p.run.Channels[l.next.channel].point, parked: e.parked[:0],
+	}
+	l.count++
+	head := &p.heads[hash(e.ID)&uint64(len(p.heads)-1)]
+	e.chain, *head = *head, p.end+1
+	l.queue = append(l.queue, p.end)
+	p.end++
+	p.summary.Window = max(p.summary.Window, int(p.end-p.tail))
+	p.summary.Bound_cycles = max(p.summary.Bound_cycles, l.next.at.HalfWidth())
+	if len(l.queue) == 1 {
+		e.Lo_cycles = max(e.Lo_cycles, l.lo)
+		heap.Push((*readyHeap)(p), l)
+	}
+}
+
+func hash(id uint64) uint64 {
+	h := id * 0x9e3779b97f4a7c15
+	return h ^ h>>32
+}
+
+func (p *pass) grow() {
+	old := p.ring
+	p.ring = make([]place, 2*len(old))
+	p.heads = make([]uint64, 2*len(old))
+	for i := p.tail; i < p.end; i++ {
+		e := p.at(i)
+		*e = old[i&uint64(len(old)-1)]
+		head := &p.heads[hash(e.ID)&uint64(len(p.heads)-1)]
+		e.chain, *head = *head, i+1
+	}
+}
+
+// prepare finds the event that sent the message that the first event of a lane received. It returns
+// true if the lane has moved in the heap, because that event has no stamp yet.
+func (p *pass) prepare(l *lane, at uint64) (moved bool, err error) {
+	g := p.at(at)
+	senders := p.run.senders[g.point]
+	if len(senders) == 0 || g.ID == channel.Poison {
+		return false, nil
+	}
+	if g.sender == 0 {
+		// If the bounds are true, g.Hi_cycles is far enough. Reading on finds where they are not.
+		if err := p.read(g.Hi_cycles + 2*p.summary.Bound_cycles); err != nil {
+			return false, err
+		}
+		g = p.at(at) // the ring may have grown
+		g.sender = p.senderOf(g, senders)
+		if p.ready[0] != l { // reading has brought another event to the front
+			return true, nil
+		}
+	}
+	if g.sender == 0 {
+		return false, nil
+	}
+	s := p.at(g.sender - 1)
+	if s.stamped {
+		return false, nil
+	}
+	heap.Pop((*readyHeap)(p))
+	l.parked, l.sender = true, g.sender-1
+	s.parked = append(s.parked, l.node)
+	return true, p.cycle(l)
+}
+
+// senderOf returns the place + 1 of the event in the window that sent the message that g received.
+// If several may have, it is the last one.
+func (p *pass) senderOf(g *place, senders []uint16) (found uint64) {
+	var last uint64
+	for c := p.heads[hash(g.ID)&uint64(len(p.heads)-1)]; c > p.tail; c = p.at(c - 1).chain {
+		e := p.at(c - 1)
+		if e.ID != g.ID || e.Node == g.Node || found > 0 && e.Lo_cycles <= last {
+			continue
+		}
+		for _, s := range senders {
+			if s == e.point {
+				found, last = c, e.Lo_cycles
+			}
+		}
+	}
+	return found
+}
+
+// cycle returns an error if a lane that was parked waits for itself.
+func (p *pass) cycle(l *lane) error {
+	var text string
+	for m := l; ; {
+		e, s := p.at(m.queue[0]), p.at(m.sender)
+		text += fmt.Sprintf("; %s received %d from %s", p.run.where(&e.Event), e.ID,
+			p.run.where(&s.Event))
+		m = p.run.lanes[s.Node]
+		if !m.parked {
+			return nil
+		}
+		if m == l {
+			return fmt.Errorf("replay: ids or edges may be mistaken%s: %w", text, ErrCycle)
+		}
+	}
+}
+
+func (r *Run) where(e *Event) string {
+	return fmt.Sprintf("%s on %s", r.Channels[e.Channel].Name, r.Nodes[e.Node])
+}
