@@ -35,7 +35,8 @@ var table = map[string]room{
 	"overlay":  {0, nil, nil},
 	"blackbox": {0, nil, nil},
 
-	"replay/clock": {0, nil, nil},
+	"replay/clock":   {0, nil, nil},
+	"blackbox/calls": {0, nil, nil},
 
 	"internal/plainfile": {0, nil, of(sys)},
 	"internal/journal":   {0, nil, nil},
@@ -72,6 +73,8 @@ var table = map[string]room{
 		"control", "handlertable", "ntp", "runs", "host",
 		"internal/plainfile"), of(sys, prometheus)},
 	"generator": {3, of("asm", "handlers"), of(sys, zmq4, hdr, protobuf)},
+
+	"blackbox/link": {4, of("blackbox/calls"), nil},
 
 	"watch":         {4, of("channel", "control", "coordinator", "tscratio"), of(sys)},
 	"report":        {4, of("analysis", "tscratio", "runs"), of(sys)},

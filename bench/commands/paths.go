@@ -1,0 +1,165 @@
+package commands
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloudprofiler/cloudprofiler/bench"
+	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
+	"github.com/cloudprofiler/cloudprofiler/blackbox/link"
+	"github.com/cloudprofiler/cloudprofiler/internal/callgen"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
+)
+
+type benchPathsFlags struct {
+	json     bool
+	format   string
+	methods  []string
+	speed    float64
+	shift    time.Duration
+	seed     uint64
+	apps     []string
+	rate     float64
+	requests int
+}
+
+func newBenchPaths() *cobra.Command {
+	var flags benchPathsFlags
+	cmd := &cobra.Command{
+		Use:   "paths [FILE|DIRECTORY...]",
+		Short: "Measure how well causes of messages are found, in traces with known causes",
+		Long: `Measure how well causes of messages are found, in traces with known causes.
+
+The traces are those that others recorded, in files. The parents of spans are hidden from the
+methods: they get only which program called which other, and when, as a capture of messages would
+see it. Names of operations are hidden, too. Without files, traces are made of imagined
+applications.
+
+  links     calls whose most probable cause is the true one
+  paths     paths of which all links are right, and to which no other call is linked
+  said      links with a probability of 0.9 or more, and how many of them are wrong
+  sure      links with a probability of 0.99 or more, and how many of them are wrong
+  error     expected calibration error: how far probabilities are from the share of right links
+  us        processor time of a message, in microseconds
+
+A call of which the parent is missing in the data is linked, but not judged.`,
+		Example: `  cp-bench paths
+  cp-bench paths --app hotel --rate 1000
+  cp-bench paths --format jaeger traces/ --speed 10 --shift 10ms
+  cp-bench paths --format otlp spans.jsonl.gz --json`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runBenchPaths(flags, args, cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object a line")
+	cmd.Flags().StringVar(&flags.format, "format", string(calls.Jaeger),
+		"format of the files: jaeger or otlp, both as JSON")
+	cmd.Flags().StringSliceVar(&flags.methods, "methods", nil, "methods to judge (default all)")
+	cmd.Flags().Float64Var(&flags.speed, "speed", 1,
+		"let paths begin closer together, by this factor")
+	cmd.Flags().DurationVar(&flags.shift, "shift", 0,
+		"shift the clock of each program by a random offset, at most this")
+	cmd.Flags().Uint64Var(&flags.seed, "seed", 1, "seed of offsets and of made traces")
+	cmd.Flags().StringSliceVar(&flags.apps, "app", nil,
+		"applications of which to make traces (default all): "+strings.Join(appNames(), ", "))
+	cmd.Flags().Float64Var(&flags.rate, "rate", 150, "requests a second in made traces")
+	cmd.Flags().IntVar(&flags.requests, "requests", 2000, "requests in made traces")
+	return cmd
+}
+
+func appNames() []string { return slices.Sorted(maps.Keys(callgen.Apps)) }
+
+func runBenchPaths(flags benchPathsFlags, files []string, stdout io.Writer) error {
+	if flags.speed <= 0 || flags.rate <= 0 || flags.requests <= 0 || flags.shift < 0 {
+		return command.Usagef("--speed, --rate, --requests and --shift must be positive")
+	}
+	var methods []link.Method
+	for _, m := range link.Methods {
+		if len(flags.methods) == 0 || slices.Contains(flags.methods, m.Name()) {
+			methods = append(methods, m)
+		}
+	}
+	if len(methods) == 0 {
+		return command.Usagef("--methods %q: not known", flags.methods)
+	}
+	if len(files) > 0 {
+		set, err := calls.Read(calls.Format(flags.format), files...)
+		if err != nil {
+			return err
+		}
+		return judgePaths(flags, methods, strings.Join(files, " "), set, stdout)
+	}
+	if len(flags.apps) == 0 {
+		flags.apps = appNames()
+	}
+	for _, name := range flags.apps {
+		app, ok := callgen.Apps[name]
+		if !ok {
+			return command.Usagef("--app %q: use some of %s", name, strings.Join(appNames(), ", "))
+		}
+		set := callgen.Make(app, callgen.Options{
+			Requests: flags.requests, PerSecond: flags.rate, Seed: flags.seed,
+		})
+		if err := judgePaths(flags, methods, name, set, stdout); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pathsLine is a line of "cp-bench paths --json". Scripts read it: append only.
+type pathsLine struct {
+	Data  string `json:"data"`
+	Calls int    `json:"calls"`
+	bench.PathsRow
+	Oddities calls.Oddities `json:"oddities"`
+}
+
+func judgePaths(flags benchPathsFlags, methods []link.Method, name string, set *calls.Set,
+	stdout io.Writer) error {
+	if flags.speed != 1 {
+		callgen.Compress(set, flags.speed)
+	}
+	if flags.shift > 0 {
+		callgen.ShiftClocks(set, flags.shift.Nanoseconds(), flags.seed)
+	}
+	rows := bench.Paths(set, methods)
+	if flags.json {
+		e := json.NewEncoder(stdout)
+		for _, r := range rows {
+			err := e.Encode(pathsLine{name, len(set.Calls), r, set.Oddities})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	fmt.Fprintf(stdout, "%s: %d calls between %d programs, %d paths\n", name, len(set.Calls),
+		len(set.Places), set.Paths)
+	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "method\tlinks\tpaths\tsaid\twrong\tsure\twrong\terror\tus\t")
+	for _, r := range rows {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.4f\t%.2f\t\n", r.Method,
+			share(r.Right, r.Links), share(r.PathsRight, r.Paths),
+			share(r.Said, r.Links), share(r.SaidWrong, r.Said),
+			share(r.Sure, r.Links), share(r.SureWrong, r.Sure), r.Calibration,
+			r.MessageMicroseconds)
+	}
+	fmt.Fprintln(w)
+	return w.Flush()
+}
+
+func share(part, of int) string {
+	if of == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f %%", 100*float64(part)/float64(of))
+}

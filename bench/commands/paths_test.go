@@ -1,0 +1,50 @@
+package commands
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox/link"
+)
+
+func TestPathsOfFiles(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "trace.json")
+	trace := `{"data":[{"traceID":"t","spans":[
+	{"traceID":"t","spanID":"a","references":[],"startTime":100,"duration":900,"processID":"p1"},
+	{"traceID":"t","spanID":"b","references":[{"refType":"CHILD_OF","traceID":"t","spanID":"a"}],
+	 "startTime":200,"duration":500,"processID":"p2"}],
+	"processes":{"p1":{"serviceName":"front"},"p2":{"serviceName":"back"}}}]}`
+	if err := os.WriteFile(name, []byte(trace), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	if code := Run(t.Context(), []string{"paths", "--json", name}, &out, &errs); code != 0 {
+		t.Fatalf("exit %d: %s", code, &errs)
+	}
+	lines := bytes.Split(bytes.TrimSpace(out.Bytes()), []byte("\n"))
+	if len(lines) != len(link.Methods) {
+		t.Fatalf("%d lines, want one for each of %d methods", len(lines), len(link.Methods))
+	}
+	var first pathsLine
+	if err := json.Unmarshal(lines[0], &first); err != nil {
+		t.Fatal(err)
+	}
+	if first.Method != "learnt" || first.Links != 1 || first.Paths != 1 ||
+		first.Oddities.Spans != 2 {
+		t.Errorf("line %s", lines[0])
+	}
+}
+
+func TestPathsUsage(t *testing.T) {
+	for _, args := range [][]string{
+		{"paths", "--app", "none"}, {"paths", "--methods", "none"}, {"paths", "--speed", "0"},
+	} {
+		var out, errs bytes.Buffer
+		if code := Run(t.Context(), args, &out, &errs); code != 2 {
+			t.Errorf("%q: exit %d, want 2: %s", args, code, &errs)
+		}
+	}
+}

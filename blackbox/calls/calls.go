@@ -1,0 +1,126 @@
+package calls
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// Unknown is the value of a moment that was not seen.
+const Unknown = math.MinInt64
+
+// A Call is a request that one program sends to another, and its response. Sent_ns and Got_ns are
+// readings of the caller's clock, Received_ns and Replied_ns of the callee's. If the response was
+// not seen, or if there is none, Got_ns and Replied_ns are Unknown.
+type Call struct {
+	Caller, Callee int32 // places; Outside: a program that was not observed
+	Sent_ns        int64 // the caller sent the request
+	Received_ns    int64 // the callee received the request
+	Replied_ns     int64 // the callee sent the response
+	Got_ns         int64 // the caller received the response
+
+	// SentBy and ReceivedBy are numbers of threads, each valid within its place. 0: not known.
+	SentBy, ReceivedBy uint32
+}
+
+// Outside is the place of programs that were not observed.
+const Outside = -1
+
+// Began_ns is the first known moment of a call, by whatever clock.
+func (c *Call) Began_ns() int64 {
+	for _, t := range [4]int64{c.Sent_ns, c.Received_ns, c.Got_ns, c.Replied_ns} {
+		if t != Unknown {
+			return t
+		}
+	}
+	return Unknown
+}
+
+// A Place is one running program. Places with the same program are its copies.
+type Place struct {
+	Program  string
+	Instance string // "": the program has only one
+}
+
+// Seen is what was observed of calls. It does not say which call caused which.
+type Seen struct {
+	Places     []Place
+	Calls      []Call // sorted by their beginning
+	Quantum_ns int64  // moments are multiples of this
+}
+
+// These are the special values of Truth.Cause.
+const (
+	NoCause      = -1 // no received request caused the call
+	UnknownCause = -2 // nobody knows
+)
+
+// Truth says which call caused which.
+type Truth struct {
+	Cause []int32 // number of the received call that caused each call, or a special value
+	Path  []int32 // number of the path to which each call belongs
+	Paths int
+}
+
+// A Set is calls and the truth about them.
+type Set struct {
+	Seen
+	Truth
+	Oddities Oddities
+}
+
+// Oddities counts what was wrong in a set that was read.
+type Oddities struct {
+	Spans      int `json:"spans"`
+	Traces     int `json:"traces"`
+	Duplicates int `json:"duplicates"` // spans that occurred again, and were left out
+	Parentless int `json:"parentless"` // spans whose parent is not in the data
+	Cycles     int `json:"cycles"`     // spans that are their own ancestors
+	Backwards  int `json:"backwards"`  // spans that ended before they began
+}
+
+// Arrange puts calls into the order of their beginnings, so that their order tells nothing about
+// their causes. It also finds the step of their moments.
+func (s *Set) Arrange() {
+	s.quantum()
+	order := make([]int32, len(s.Calls))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortStableFunc(order, func(a, b int32) int {
+		x, y := &s.Calls[a], &s.Calls[b]
+		return cmp.Or(cmp.Compare(x.Began_ns(), y.Began_ns()),
+			cmp.Compare(x.Callee, y.Callee), cmp.Compare(x.Replied_ns, y.Replied_ns))
+	})
+	to := make([]int32, len(order))
+	for i, from := range order {
+		to[from] = int32(i)
+	}
+	calls, causes, paths := s.Calls, s.Cause, s.Path
+	s.Calls = make([]Call, len(order))
+	s.Cause, s.Path = make([]int32, len(order)), make([]int32, len(order))
+	for i, from := range order {
+		s.Calls[i], s.Path[i], s.Cause[i] = calls[from], paths[from], causes[from]
+		if causes[from] >= 0 {
+			s.Cause[i] = to[causes[from]]
+		}
+	}
+}
+
+// quantum finds the step of moments, of those steps that recorders use.
+func (s *Set) quantum() {
+	s.Quantum_ns = 1
+	for _, q := range [...]int64{1_000_000, 1_000} {
+		if !slices.ContainsFunc(s.Calls, func(c Call) bool {
+			for _, t := range [4]int64{c.Sent_ns, c.Received_ns, c.Got_ns, c.Replied_ns} {
+				if t != Unknown && t%q != 0 {
+					return true
+				}
+			}
+			return false
+		}) {
+			s.Quantum_ns = q
+			return
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package calls
+
+import (
+	"bufio"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// A Format is one in which traces are recorded.
+type Format string
+
+const (
+	Jaeger Format = "jaeger" // what Jaeger's query service and its storage give, as JSON
+	OTLP   Format = "otlp"   // OpenTelemetry's, as JSON
+)
+
+// ErrNoCalls is returned if there are no spans in the files.
+var ErrNoCalls = errors.New("no spans found")
+
+// Read reads the traces in files, and in the files of directories. Each file may contain several
+// values of JSON, one after the other, and may be compressed with gzip.
+func Read(format Format, names ...string) (*Set, error) {
+	var decode func(*builder, json.RawMessage) error
+	switch format {
+	case Jaeger:
+		decode = (*builder).jaeger
+	case OTLP:
+		decode = (*builder).otlp
+	default:
+		return nil, fmt.Errorf("read traces: format %q is not known: use %q or %q",
+			format, Jaeger, OTLP)
+	}
+	b := newBuilder()
+	for _, name := range names {
+		err := filepath.WalkDir(name, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			if path != name && !isTrace(path) {
+				return nil
+			}
+			return b.file(path, decode)
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read traces: %w", err)
+		}
+	}
+	set := b.finish()
+	if set.Oddities.Spans == 0 {
+		return nil, fmt.Errorf("read traces of %q: %w", names, ErrNoCalls)
+	}
+	return set, nil
+}
+
+// isTrace reports whether a file in a directory is read.
+func isTrace(path string) bool {
+	path = strings.TrimSuffix(path, ".gz")
+	switch filepath.Ext(path) {
+	case ".json", ".jsonl", ".ndjson":
+		return true
+	}
+	return false
+}
+
+func (b *builder) file(path string, decode func(*builder, json.RawMessage) error) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var r io.Reader = bufio.NewReaderSize(f, 1<<16)
+	if strings.HasSuffix(path, ".gz") {
+		z, err := gzip.NewReader(r)
+		if err != nil {
+			return fmt.Errorf("decompress %q: %w", path, err)
+		}
+		r = z
+	}
+	d := json.NewDecoder(r)
+	for {
+		var value json.RawMessage
+		err := d.Decode(&value)
+		if err == io.EOF {
+			return nil
+		}
+		if err == nil {
+			err = decode(b, value)
+		}
+		if err != nil {
+			return fmt.Errorf("decode %q: %w", path, err)
+		}
+	}
+}
+
+// attributes are what a span or a program says of itself.
+type attributes map[string]string
+
+// instance is the name of one copy of a program.
+func (a attributes) instance() string {
+	return a.first("service.instance.id", "k8s.pod.name", "hostname", "host.name", "ip")
+}
+
+// peer is the name of a program that was called and not observed.
+func (a attributes) peer() string {
+	if name := a.first("peer.service", "db.system", "db.system.name", "messaging.system",
+		"server.address", "net.peer.name", "peer.hostname", "peer.address"); name != "" {
+		return name
+	}
+	return "not named"
+}
+
+func (a attributes) first(keys ...string) string {
+	for _, k := range keys {
+		if a[k] != "" {
+			return a[k]
+		}
+	}
+	return ""
+}

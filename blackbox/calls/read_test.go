@@ -1,0 +1,254 @@
+package calls
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// jaegerSpanJSON writes a span of a Jaeger trace. Times are microseconds.
+func jaegerSpanJSON(id, parent, process, kind string, start, duration int) string {
+	refs := "[]"
+	if parent != "" {
+		refs = fmt.Sprintf(`[{"refType":"CHILD_OF","traceID":"t","spanID":%q}]`, parent)
+	}
+	return fmt.Sprintf(`{"traceID":"t","spanID":%q,"references":%s,"startTime":%d,"duration":%d,`+
+		`"tags":[{"key":"span.kind","type":"string","value":%q}],"processID":%q}`,
+		id, refs, start, duration, kind, process)
+}
+
+func jaegerTrace(spans ...string) string {
+	return `{"traceID":"t","spans":[` + strings.Join(spans, ",") + `],"processes":{` +
+		`"p1":{"serviceName":"front"},"p2":{"serviceName":"back"},"p3":{"serviceName":"store"}}}`
+}
+
+// read reads text as a file, and returns lines that say what was read.
+func read(t *testing.T, format Format, text string) []string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "trace.json")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	set, err := Read(format, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines(set)
+}
+
+func lines(set *Set) (all []string) {
+	name := func(place int32) string {
+		if place < 0 {
+			return "outside"
+		}
+		return set.Places[place].Program
+	}
+	moment := func(t int64) string {
+		if t == Unknown {
+			return "?"
+		}
+		return fmt.Sprint(t / 1000)
+	}
+	for i, c := range set.Calls {
+		all = append(all, fmt.Sprintf("%s→%s %s %s %s %s cause %d", name(c.Caller), name(c.Callee),
+			moment(c.Sent_ns), moment(c.Received_ns), moment(c.Replied_ns), moment(c.Got_ns),
+			set.Cause[i]))
+	}
+	return all
+}
+
+var jaegerCases = map[string]struct {
+	text string
+	want []string
+}{
+	"client and server": {
+		jaegerTrace(jaegerSpanJSON("a", "", "p1", "server", 100, 900),
+			jaegerSpanJSON("b", "a", "p1", "", 150, 700),
+			jaegerSpanJSON("c", "b", "p1", "client", 200, 500),
+			jaegerSpanJSON("d", "c", "p2", "server", 300, 300)),
+		[]string{"outside→front ? 100 1000 ? cause -1", "front→back 200 300 600 700 cause 0"},
+	},
+	"servers alone": {
+		jaegerTrace(jaegerSpanJSON("a", "", "p1", "", 100, 900),
+			jaegerSpanJSON("b", "a", "p2", "", 150, 700),
+			jaegerSpanJSON("c", "b", "p3", "", 200, 500)),
+		[]string{"outside→front ? 100 1000 ? cause -1", "front→back ? 150 850 ? cause 0",
+			"back→store ? 200 700 ? cause 1"},
+	},
+	"a root that is a client has no cause": {
+		jaegerTrace(jaegerSpanJSON("a", "", "p1", "client", 100, 900),
+			jaegerSpanJSON("b", "a", "p2", "server", 150, 700)),
+		[]string{"front→back 100 150 850 1000 cause -1"},
+	},
+	"a client without a server": {
+		jaegerTrace(jaegerSpanJSON("a", "", "p1", "server", 100, 900),
+			jaegerSpanJSON("b", "a", "p1", "client", 150, 700)),
+		[]string{"outside→front ? 100 1000 ? cause -1", "front→not named 150 ? ? 850 cause 0"},
+	},
+	"a client of a client is one call": {
+		jaegerTrace(jaegerSpanJSON("a", "", "p1", "server", 100, 900),
+			jaegerSpanJSON("b", "a", "p1", "client", 150, 700),
+			jaegerSpanJSON("c", "b", "p1", "client", 160, 600),
+			jaegerSpanJSON("d", "c", "p2", "server", 170, 500)),
+		[]string{"outside→front ? 100 1000 ? cause -1", "front→back 160 170 670 760 cause 0"},
+	},
+	"a shared id": {
+		jaegerTrace(jaegerSpanJSON("a", "", "p1", "server", 100, 900),
+			jaegerSpanJSON("b", "a", "p1", "client", 150, 700),
+			jaegerSpanJSON("b", "a", "p2", "server", 170, 500)),
+		[]string{"outside→front ? 100 1000 ? cause -1", "front→back 150 170 670 850 cause 0"},
+	},
+	"duplicates": {
+		jaegerTrace(jaegerSpanJSON("a", "", "p1", "server", 100, 900),
+			jaegerSpanJSON("a", "", "p1", "server", 100, 900),
+			jaegerSpanJSON("b", "a", "p2", "server", 150, 700),
+			jaegerSpanJSON("b", "a", "p2", "server", 150, 700)),
+		[]string{"outside→front ? 100 1000 ? cause -1", "front→back ? 150 850 ? cause 0"},
+	},
+	"a missing parent leaves the cause unknown": {
+		jaegerTrace(jaegerSpanJSON("b", "gone", "p1", "client", 150, 700),
+			jaegerSpanJSON("c", "b", "p2", "server", 160, 600)),
+		[]string{"front→back 150 160 760 850 cause -2"},
+	},
+	"a cycle": {
+		jaegerTrace(jaegerSpanJSON("a", "c", "p1", "server", 100, 900),
+			jaegerSpanJSON("b", "a", "p2", "server", 150, 700),
+			jaegerSpanJSON("c", "b", "p3", "server", 200, 500)),
+		[]string{"outside→front ? 100 1000 ? cause -1", "front→back ? 150 850 ? cause 0",
+			"back→store ? 200 700 ? cause 1"},
+	},
+	"messages of a queue have no response": {
+		jaegerTrace(jaegerSpanJSON("a", "", "p1", "server", 100, 900),
+			jaegerSpanJSON("b", "a", "p1", "producer", 150, 10),
+			jaegerSpanJSON("c", "b", "p2", "consumer", 5000, 600)),
+		[]string{"outside→front ? 100 1000 ? cause -1", "front→back 150 5000 ? ? cause 0"},
+	},
+	"a span that ends before it begins": {
+		jaegerTrace(jaegerSpanJSON("a", "", "p1", "server", 100, -50)),
+		[]string{"outside→front ? 100 ? ? cause -1"},
+	},
+}
+
+func TestJaeger(t *testing.T) {
+	for name, c := range jaegerCases {
+		t.Run(name, func(t *testing.T) {
+			for wrap, text := range map[string]string{
+				"trace":  c.text,
+				"answer": `{"data":[` + c.text + `],"total":0}`,
+				"array":  "[" + c.text + "]",
+			} {
+				if diff := cmp.Diff(c.want, read(t, Jaeger, text)); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", wrap, diff)
+				}
+			}
+		})
+	}
+}
+
+func TestJaegerStorageLines(t *testing.T) {
+	inline := func(span, service string) string {
+		return strings.Replace(span, `"processID":"p1"`,
+			`"process":{"serviceName":"`+service+`"}`, 1)
+	}
+	got := read(t, Jaeger, inline(jaegerSpanJSON("a", "", "p1", "server", 100, 900), "front")+"\n"+
+		inline(jaegerSpanJSON("b", "a", "p1", "server", 150, 700), "back"))
+	want := []string{"outside→front ? 100 1000 ? cause -1", "front→back ? 150 850 ? cause 0"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+const otlpText = `{"resourceSpans":[{"resource":{"attributes":[
+ {"key":"service.name","value":{"stringValue":"front"}}]},"scopeSpans":[{"spans":[
+  {"traceId":"t","spanId":"a","parentSpanId":"","kind":2,
+   "startTimeUnixNano":"100000","endTimeUnixNano":"1000000"},
+  {"traceId":"t","spanId":"b","parentSpanId":"a","kind":"SPAN_KIND_CLIENT",
+   "startTimeUnixNano":150000,"endTimeUnixNano":850000}]}]}]}
+{"resourceSpans":[{"resource":{"attributes":[
+ {"key":"service.name","value":{"stringValue":"back"}}]},"scopeSpans":[{"spans":[
+  {"traceId":"t","spanId":"c","parentSpanId":"b","kind":2,
+   "startTimeUnixNano":"170000","endTimeUnixNano":"670000"}]}]}]}`
+
+func TestOTLP(t *testing.T) {
+	want := []string{"outside→front ? 100 1000 ? cause -1", "front→back 150 170 670 850 cause 0"}
+	if diff := cmp.Diff(want, read(t, OTLP, otlpText)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A directory is read whole, also compressed files, and spans of a trace may be in several of them.
+func TestDirectory(t *testing.T) {
+	dir := t.TempDir()
+	both := strings.SplitN(otlpText, "\n{", 2)
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	fmt.Fprint(z, "{"+both[1])
+	z.Close()
+	for name, data := range map[string][]byte{
+		"sub/1.json": []byte(both[0]), "2.jsonl.gz": packed.Bytes(), "README": []byte("no JSON"),
+	} {
+		os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o700)
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set, err := Read(OTLP, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := lines(set); len(got) != 2 || !strings.HasSuffix(got[1], "cause 0") {
+		t.Errorf("read %q", got)
+	}
+}
+
+func TestReadErrors(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "x.json")
+	for text, part := range map[string]string{
+		`{}`:      "no spans found",
+		`{"data`:  "unexpected EOF",
+		`{"a":1}`: "no spans found",
+		jaegerTrace(jaegerSpanJSON("a", "", "p9", "server", 1, 2)): `process "p9" is not in`,
+	} {
+		os.WriteFile(name, []byte(text), 0o600)
+		if _, err := Read(Jaeger, name); err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("read %q: %v, want %q", text, err, part)
+		}
+	}
+	if _, err := Read("zipkin", name); err == nil || !strings.Contains(err.Error(), "not known") {
+		t.Errorf("format zipkin: %v", err)
+	}
+}
+
+// Whatever the input, causes are earlier or later calls of the same path into the caller's place.
+func FuzzRead(f *testing.F) {
+	for _, c := range jaegerCases {
+		f.Add([]byte(c.text))
+	}
+	f.Add([]byte(otlpText))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		for _, decode := range []func(*builder, json.RawMessage) error{
+			(*builder).jaeger, (*builder).otlp,
+		} {
+			b := newBuilder()
+			if !json.Valid(text) || decode(b, text) != nil {
+				continue
+			}
+			set := b.finish()
+			for i, c := range set.Cause {
+				if c < 0 {
+					continue
+				}
+				if set.Path[c] != set.Path[i] || set.Calls[c].Callee != set.Calls[i].Caller {
+					t.Errorf("call %d cannot be caused by call %d", i, c)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,240 @@
+package calls
+
+// span is what recorded traces say of a span, whatever their format.
+type span struct {
+	trace, id, parent string
+	place             int32
+	kind              kind
+	follows           bool // the parent did not wait for it
+	start_ns, end_ns  int64
+	peer              string // of a client: whom it calls, if the span says so
+
+	up    *span // its parent
+	lost  bool  // its parent is not in the data, or it is its own ancestor
+	down  bool  // it has a child of the same kind in the same place
+	taken bool  // a server span took it as its client
+	call  int32 // the call with which it begins; -1: it does not begin with a call
+}
+
+type kind uint8
+
+const (
+	internal kind = iota // or not said
+	server
+	client
+	producer
+	consumer
+)
+
+// sends reports whether a span is one of a program that calls another.
+func (k kind) sends() bool { return k == client || k == producer }
+
+// builder makes a set out of spans.
+type builder struct {
+	set    Set
+	places map[Place]int32
+	traces map[string][]*span
+	order  []string // traces, as they came
+}
+
+func newBuilder() *builder {
+	return &builder{places: map[Place]int32{}, traces: map[string][]*span{}}
+}
+
+func (b *builder) place(program, instance string) int32 {
+	p := Place{program, instance}
+	n, ok := b.places[p]
+	if !ok {
+		n = int32(len(b.set.Places))
+		b.places[p] = n
+		b.set.Places = append(b.set.Places, p)
+	}
+	return n
+}
+
+func (b *builder) add(s *span) {
+	if _, ok := b.traces[s.trace]; !ok {
+		b.order = append(b.order, s.trace)
+	}
+	b.traces[s.trace] = append(b.traces[s.trace], s)
+}
+
+// finish returns the set.
+func (b *builder) finish() *Set {
+	for _, id := range b.order {
+		b.trace(b.traces[id])
+	}
+	b.set.Oddities.Traces = len(b.order)
+	b.set.Arrange()
+	return &b.set
+}
+
+// trace turns the spans of one trace into calls.
+//
+// A span begins with a call if its parent is in another place, or if it has no parent and is not a
+// client. So a root of any other kind is a request from outside. The caller's moments are those of
+// the parent, if that is a client. If it is not, the recorder did not note them: they are Unknown.
+// A client without a server in the data called something that was not observed. Messages of queues
+// and spans that follow from others have no response.
+//
+// What caused a call is the nearest ancestor in the caller's place that begins with a call.
+func (b *builder) trace(all []*span) {
+	all = b.unique(all)
+	b.parents(all)
+	path, before := int32(b.set.Paths), len(b.set.Calls)
+	for _, s := range all {
+		s.call = -1
+		if b.entry(s) {
+			s.call = int32(len(b.set.Calls))
+			b.append(b.received(s), path)
+		}
+	}
+	sent := map[*span]int32{}
+	for _, s := range all {
+		if s.kind.sends() && !s.taken && !s.down {
+			sent[s] = int32(len(b.set.Calls))
+			b.append(b.toUnobserved(s), path)
+		}
+	}
+	for _, s := range all {
+		if s.call >= 0 && s.up != nil {
+			b.set.Cause[s.call] = cause(s.up)
+		} else if s.call >= 0 {
+			b.set.Cause[s.call] = NoCause
+		}
+		if n, ok := sent[s]; ok {
+			b.set.Cause[n] = cause(s)
+		}
+	}
+	if len(b.set.Calls) > before {
+		b.set.Paths++
+	}
+}
+
+func (b *builder) append(c Call, path int32) {
+	b.set.Calls = append(b.set.Calls, c)
+	b.set.Path = append(b.set.Path, path)
+	b.set.Cause = append(b.set.Cause, UnknownCause)
+}
+
+// unique leaves out spans that occur again. A client and its server may share an id.
+func (b *builder) unique(all []*span) []*span {
+	type key struct {
+		id    string
+		sends bool
+	}
+	seen := map[key]bool{}
+	kept := all[:0]
+	for _, s := range all {
+		b.set.Oddities.Spans++
+		k := key{s.id, s.kind.sends()}
+		if seen[k] {
+			b.set.Oddities.Duplicates++
+			continue
+		}
+		seen[k] = true
+		if s.end_ns < s.start_ns {
+			b.set.Oddities.Backwards++
+			s.end_ns = Unknown
+		}
+		kept = append(kept, s)
+	}
+	return kept
+}
+
+// parents finds each span's parent.
+func (b *builder) parents(all []*span) {
+	byID := map[string][]*span{}
+	for _, s := range all {
+		byID[s.id] = append(byID[s.id], s)
+	}
+	for _, s := range all {
+		if !s.kind.sends() {
+			for _, p := range byID[s.id] { // they share an id
+				if p.kind.sends() {
+					s.up = p
+				}
+			}
+		}
+		for _, p := range byID[s.parent] {
+			if s.up == nil && p != s || s.up != nil && s.up.id == s.parent &&
+				p.place == s.place && s.up.place != s.place {
+				s.up = p
+			}
+		}
+		if s.up == nil && s.parent != "" {
+			s.lost = true
+			b.set.Oddities.Parentless++
+		}
+	}
+	for _, s := range all {
+		// A walk that goes round a cycle without s ends, too. That cycle is cut at its own spans.
+		for p, n := s.up, 0; p != nil && n < len(all); p, n = p.up, n+1 {
+			if p == s {
+				b.set.Oddities.Cycles++
+				s.up, s.lost = nil, true
+			}
+		}
+	}
+	for _, s := range all {
+		if s.up != nil && s.kind.sends() && s.up.kind == s.kind && s.up.place == s.place {
+			s.up.down = true
+		}
+	}
+}
+
+func (b *builder) entry(s *span) bool {
+	switch {
+	case s.up == nil:
+		return !s.kind.sends()
+	case s.up.place != s.place:
+		return true
+	}
+	return s.up.kind.sends() && (s.kind == server || s.kind == consumer)
+}
+
+// received is the call with which a span begins.
+func (b *builder) received(s *span) Call {
+	c := Call{
+		Caller: Outside, Callee: s.place,
+		Sent_ns: Unknown, Received_ns: s.start_ns, Replied_ns: s.end_ns, Got_ns: Unknown,
+	}
+	oneWay := s.kind == consumer || s.follows
+	if p := s.up; p != nil {
+		c.Caller = p.place
+		if p.kind.sends() && !p.taken {
+			p.taken = true
+			c.Sent_ns, c.Got_ns = p.start_ns, p.end_ns
+			oneWay = oneWay || p.kind == producer
+		}
+	}
+	if oneWay {
+		c.Replied_ns, c.Got_ns = Unknown, Unknown
+	}
+	return c
+}
+
+func (b *builder) toUnobserved(s *span) Call {
+	c := Call{
+		Caller: s.place, Callee: b.place(s.peer, "not observed"),
+		Sent_ns: s.start_ns, Received_ns: Unknown, Replied_ns: Unknown, Got_ns: s.end_ns,
+	}
+	if s.kind == producer {
+		c.Got_ns = Unknown
+	}
+	return c
+}
+
+// cause is the call that caused what span s sends.
+func cause(s *span) int32 {
+	for ; ; s = s.up {
+		switch {
+		case s.call >= 0:
+			return s.call
+		case s.lost:
+			return UnknownCause
+		case s.up == nil || s.up.place != s.place:
+			return NoCause
+		}
+	}
+}

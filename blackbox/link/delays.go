@@ -1,0 +1,88 @@
+package link
+
+import (
+	"math"
+	"math/bits"
+)
+
+// delays is a distribution of delays without a parametric form: a histogram over steps that grow
+// with the delay.
+type delays struct {
+	n     float64
+	count [delaySteps]float32
+}
+
+// A delay has the step of its highest bit and the next stepBits bits. It is counted in units.
+const (
+	stepBits   = 4
+	delaySteps = (30 - stepBits) << stepBits
+	leastUnit  = 250 // ns
+)
+
+func stepOf(units int64) int {
+	u := uint64(max(units, 0))
+	if u < 1<<stepBits {
+		return int(u)
+	}
+	high := bits.Len64(u) - 1
+	n := (high-stepBits+1)<<stepBits | int(u>>(high-stepBits))&(1<<stepBits-1)
+	return min(n, delaySteps-1)
+}
+
+// stepWidths are the widths of the steps, in units.
+var stepWidths = func() (w [delaySteps]float64) {
+	for i := range w {
+		w[i] = math.Ldexp(1, max(i>>stepBits-1, 0))
+	}
+	return w
+}()
+
+// broad is the density, per unit, of a delay of which nothing is known: that of its logarithm is
+// constant.
+var broad = func() (d [delaySteps]float64) {
+	sum, begin := 0.0, 0.0
+	for i := range d {
+		d[i] = 1 / (begin + 64)
+		begin += stepWidths[i]
+		sum += d[i] * stepWidths[i]
+	}
+	for i := range d {
+		d[i] /= sum
+	}
+	return d
+}()
+
+func (d *delays) add(units int64, weight float32) {
+	d.n += float64(weight)
+	d.count[stepOf(units)] += weight
+}
+
+// density returns the density in each step, per unit. Around each step it takes as many neighbours
+// as it needs for the square root of the number of delays. It adds prior, as if prior were weight
+// delays.
+func (d *delays) density(prior *[delaySteps]float64, weight float64) (f [delaySteps]float64) {
+	if d.n > 0 {
+		need := max(math.Sqrt(d.n), 2)
+		var mass, width [delaySteps + 1]float64
+		for i := range d.count {
+			mass[i+1] = mass[i] + float64(d.count[i])
+			width[i+1] = width[i] + stepWidths[i]
+		}
+		sum := 0.0
+		for i := range f {
+			lo, hi := i, i+1
+			for mass[hi]-mass[lo] < need && hi-lo < 2<<stepBits {
+				lo, hi = max(lo-1, 0), min(hi+1, delaySteps)
+			}
+			f[i] = (mass[hi] - mass[lo]) / (width[hi] - width[lo])
+			sum += f[i] * stepWidths[i]
+		}
+		for i := range f {
+			f[i] *= d.n / max(sum, 1e-300)
+		}
+	}
+	for i := range f {
+		f[i] = (f[i] + weight*prior[i]) / (d.n + weight)
+	}
+	return f
+}

@@ -1,0 +1,96 @@
+package link
+
+import "github.com/cloudprofiler/cloudprofiler/blackbox/calls"
+
+// Said is the least probability of links that are shown as known. A link below it is shown as
+// undecided, with its runner-up.
+const Said = 0.9
+
+// Sure is the probability from which a link counts as sure.
+const Sure = 0.99
+
+// A Score is how good links are.
+type Score struct {
+	Links int `json:"links"` // calls whose true cause is known
+	Right int `json:"right"` // whose most probable cause is the true one
+
+	// A path is all calls that an outer request led to. It is right if the most probable causes put
+	// together the same calls in the same way, and no others.
+	Paths      int `json:"paths"`
+	PathsRight int `json:"paths_right"`
+
+	Said      int `json:"said"` // with probability Said or more
+	SaidWrong int `json:"said_wrong"`
+	Sure      int `json:"sure"` // with probability Sure or more
+	SureWrong int `json:"sure_wrong"`
+
+	// Calibration is the expected calibration error: by how much the probability differs from the
+	// share of right links, over links of similar probability.
+	Calibration float64 `json:"calibration_error"`
+}
+
+const bands = 20
+
+// Judge compares links with the truth.
+func Judge(set *calls.Set, links []Link) Score {
+	var s Score
+	var said, right [bands]float64
+	var number [bands]int
+	wrong := make([]bool, set.Paths)
+	some := make([]bool, set.Paths)
+	for i := range links {
+		if set.Calls[i].Caller < 0 {
+			some[set.Path[i]] = true
+			continue
+		}
+		truth, l := set.Cause[i], &links[i]
+		if truth == calls.UnknownCause {
+			continue
+		}
+		some[set.Path[i]] = true
+		s.Links++
+		band := min(int(l.Probability*bands), bands-1)
+		said[band] += l.Probability
+		number[band]++
+		ok := l.Cause == truth
+		if ok {
+			s.Right++
+			right[band]++
+		} else {
+			wrong[set.Path[i]] = true
+			if l.Cause >= 0 {
+				wrong[set.Path[l.Cause]] = true
+			}
+		}
+		if l.Probability >= Said {
+			s.Said++
+			s.SaidWrong += count(!ok)
+		}
+		if l.Probability >= Sure {
+			s.Sure++
+			s.SureWrong += count(!ok)
+		}
+	}
+	for i := range wrong {
+		s.Paths += count(some[i])
+		s.PathsRight += count(some[i] && !wrong[i])
+	}
+	for i := range number {
+		if d := said[i] - right[i]; d > 0 {
+			s.Calibration += d
+		} else {
+			s.Calibration -= d
+		}
+	}
+	if s.Links > 0 {
+		s.Calibration /= float64(s.Links)
+	}
+	return s
+}
+
+func count(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,163 @@
+package link
+
+import (
+	"math"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
+	"github.com/cloudprofiler/cloudprofiler/internal/callgen"
+	"github.com/google/go-cmp/cmp"
+)
+
+// These are the numbers of figures 6 to 8 of the paper: a call is sent at 4, after messages at 1, 2
+// and 3, and another one later. The paper prints .03 for the last number, which does not sum to 1.
+func TestWAP5Figures(t *testing.T) {
+	for _, c := range []struct{ delays, want []float64 }{
+		{[]float64{1, 2, 3}, []float64{.64, .24, .09, .03}},
+		{[]float64{2, 3, 4}, []float64{.61, .22, .08, .08}},
+	} {
+		for i, p := range wap5Weights(c.delays, 1, 4) {
+			if math.Abs(p-c.want[i]) > 0.005 {
+				t.Errorf("delays %v: probability %d is %.3f, want %.2f", c.delays, i, p, c.want[i])
+			}
+		}
+	}
+	// One candidate, at 0 to 4 mean delays.
+	for z, want := range []float64{.982, .953, .881, .731, .5} {
+		if p := wap5Weights([]float64{float64(z)}, 1, 4)[0]; math.Abs(p-want) > 0.0005 {
+			t.Errorf("delay %d: probability %.4f, want %.3f", z, p, want)
+		}
+	}
+}
+
+func made(app string, requests int, rate float64) *calls.Set {
+	return callgen.Make(callgen.Apps[app],
+		callgen.Options{Requests: requests, PerSecond: rate, Seed: 22})
+}
+
+func pathsRight(s Score) float64 { return float64(s.PathsRight) / float64(s.Paths) }
+
+// The method learnt is better than the others, and it is right if it is sure.
+func TestLearnt(t *testing.T) {
+	for _, c := range []struct {
+		app   string
+		rate  float64
+		paths float64 // at least
+	}{{"hotel", 20, 0.99}, {"hotel", 1000, 0.9}, {"media", 20, 0.9}, {"shop", 150, 0.85}} {
+		set := made(c.app, 250, c.rate)
+		var first Score
+		for i, m := range Methods {
+			s := Judge(set, m.Link(&set.Seen))
+			if i == 0 {
+				first = s
+				if pathsRight(s) < c.paths || float64(s.SureWrong) > 0.01*float64(s.Sure) {
+					t.Errorf("%s at %g: %+v", c.app, c.rate, s)
+				}
+			} else if s.PathsRight > first.PathsRight {
+				t.Errorf("%s at %g: %s has more paths right: %d > %d", c.app, c.rate, m.Name(),
+					s.PathsRight, first.PathsRight)
+			}
+		}
+	}
+}
+
+// If callers' moments are known, clocks play no part.
+func TestClocksDoNotMatter(t *testing.T) {
+	set := made("shop", 150, 300)
+	before := learnt{}.Link(&set.Seen)
+	callgen.ShiftClocks(set, 10_000_000, 3)
+	type causes map[[2]int64]int64
+	of := func(set *calls.Set, links []Link) causes {
+		// Calls are in another order now, so they are named by what does not change.
+		name := func(i int32) int64 {
+			if i < 0 {
+				return int64(i)
+			}
+			c := set.Calls[i]
+			return c.Replied_ns - c.Received_ns + int64(set.Path[i])<<40
+		}
+		m := causes{}
+		for i := range links {
+			if set.Calls[i].Caller >= 0 {
+				m[[2]int64{name(int32(i)), int64(set.Calls[i].Callee)}] = name(links[i].Cause)
+			}
+		}
+		return m
+	}
+	same := made("shop", 150, 300)
+	if diff := cmp.Diff(of(same, before), of(set, learnt{}.Link(&set.Seen))); diff != "" {
+		t.Errorf("links differ (-before +after):\n%s", diff)
+	}
+}
+
+// If a call's cause is missing in the data, no other is said to be surely its cause.
+func TestMissingCauses(t *testing.T) {
+	set := made("hotel", 600, 60)
+	// The front does not see one of four requests. Their calls seem to have no cause.
+	lost := map[int32]bool{}
+	var kept calls.Set
+	kept.Places, kept.Paths = set.Places, set.Paths
+	number := make([]int32, len(set.Calls))
+	for i, c := range set.Calls {
+		if c.Caller == calls.Outside && set.Path[i]%4 == 0 {
+			lost[int32(i)] = true
+			continue
+		}
+		number[i] = int32(len(kept.Calls))
+		kept.Calls = append(kept.Calls, c)
+		kept.Path = append(kept.Path, set.Path[i])
+	}
+	for i, cause := range set.Cause {
+		switch {
+		case lost[int32(i)]:
+		case cause >= 0 && lost[cause]:
+			kept.Cause = append(kept.Cause, calls.NoCause)
+		case cause >= 0:
+			kept.Cause = append(kept.Cause, number[cause])
+		default:
+			kept.Cause = append(kept.Cause, cause)
+		}
+	}
+	kept.Quantum_ns = set.Quantum_ns
+	s := Judge(&kept, learnt{}.Link(&kept.Seen))
+	if float64(s.SureWrong) > 0.01*float64(s.Sure) {
+		t.Errorf("%d of %d sure links are wrong", s.SureWrong, s.Sure)
+	}
+	if s.Sure < s.Links/2 {
+		t.Errorf("only %d of %d links are sure", s.Sure, s.Links)
+	}
+}
+
+func TestThread(t *testing.T) {
+	set := &calls.Set{Seen: calls.Seen{
+		Places: []calls.Place{{Program: "a"}, {Program: "b"}},
+		Calls: []calls.Call{
+			{Caller: -1, Callee: 0, Received_ns: 10, Replied_ns: 100, ReceivedBy: 1},
+			{Caller: -1, Callee: 0, Received_ns: 20, Replied_ns: 100, ReceivedBy: 2},
+			{Caller: 0, Callee: 1, Sent_ns: 30, Got_ns: 50, SentBy: 1},
+			{Caller: 0, Callee: 1, Sent_ns: 40, Got_ns: 60, SentBy: 3},
+		},
+	}}
+	links := thread{}.Link(&set.Seen)
+	if links[2].Cause != 0 || links[3].Cause != calls.NoCause {
+		t.Errorf("causes %d and %d, want 0 and none", links[2].Cause, links[3].Cause)
+	}
+}
+
+func TestJudge(t *testing.T) {
+	set := &calls.Set{Truth: calls.Truth{
+		Cause: []int32{-1, 0, 0, -1, 3}, Path: []int32{0, 0, 0, 1, 1}, Paths: 2,
+	}}
+	set.Calls = []calls.Call{{Caller: -1}, {}, {}, {Caller: -1}, {}}
+	links := []Link{{}, {Cause: 0, Probability: 1}, {Cause: 3, Probability: .95}, {},
+		{Cause: 3, Probability: .5}}
+	want := Score{Links: 3, Right: 2, Paths: 2, PathsRight: 0, Said: 2, SaidWrong: 1, Sure: 1,
+		Calibration: (0 + .95 + .5) / 3}
+	if diff := cmp.Diff(want, Judge(set, links)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	links[2].Cause = 0
+	if s := Judge(set, links); s.PathsRight != 2 {
+		t.Errorf("%d paths right, want 2", s.PathsRight)
+	}
+}

@@ -1,0 +1,228 @@
+package link
+
+import (
+	"math"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
+)
+
+// A script is what a program did for one request: the calls that it sent, in their order. The model
+// says how probable a script is. It sees a request as a chain of events: it is received, calls are
+// sent, their responses are received, it is replied to. What the program does next, and after which
+// delay, depends on the last event, on how many calls of that kind there were, and on whether
+// responses are still to come.
+//
+// All of it is learnt from the data. No order of calls is given, delays have no parametric form.
+type model struct {
+	unit  int64 // of delays, in ns
+	kinds int   // of calls, by the program that is called
+	// For each state and each next event: the logarithm of its probability, and of the density of
+	// its delay.
+	next  []float64
+	delay []*[delaySteps]float32
+	// Without a cause: the logarithm of the rate of calls of each kind, per unit.
+	spontaneous []float64
+}
+
+// An event's number: received, replied, and for each kind of call and each number of calls of that
+// kind: sent, answered.
+const (
+	received  = 0
+	replied   = 1
+	perKind   = 6
+	mostCount = 3
+)
+
+func sentEvent(kind, count int) int { return 2 + perKind*kind + 2*(min(count, mostCount)-1) }
+
+func (m *model) states() int { return 2 * (2 + perKind*m.kinds) }
+
+// The next events: a call of a kind, the reply, a response of a call, and nothing more.
+func (m *model) reply() int  { return m.kinds }
+func (m *model) answer() int { return m.kinds + 1 }
+func (m *model) end() int    { return m.kinds + 2 }
+func (m *model) nexts() int  { return m.kinds + 3 }
+
+// call is a send as a script needs it.
+type call struct {
+	from, to int64
+	kind     int32
+}
+
+// walk goes through the events of a script, and calls back for each with the state before it, the
+// event, and the delay since the state began.
+func (m *model) walk(r *request, script []int32, all []call,
+	each func(state, next int, delay int64)) {
+	event, since, pending := received, r.from, 0
+	var counts [64]uint8
+	var waiting [64]int32 // calls whose response is to come
+	var numbers [64]uint8
+	isReplied := false
+	state := func() int {
+		if pending > 0 {
+			return 2*event + 1
+		}
+		return 2 * event
+	}
+	i := 0
+	for {
+		// Of events at the same time, a response comes first, and the reply last.
+		at, what := int64(forever), -1
+		first := -1
+		for k := range pending {
+			if t := all[waiting[k]].to; t < at {
+				at, what, first = t, m.answer(), k
+			}
+		}
+		if i < len(script) && all[script[i]].from < at {
+			at, what = all[script[i]].from, int(all[script[i]].kind)
+		}
+		if !isReplied && r.to != forever && r.to < at {
+			at, what = r.to, m.reply()
+		}
+		if what < 0 {
+			each(state(), m.end(), -1)
+			return
+		}
+		switch what {
+		case m.answer():
+			each(state(), what, -1)
+			c := waiting[first]
+			event = sentEvent(int(all[c].kind), int(numbers[first])) + 1
+			pending--
+			waiting[first], numbers[first] = waiting[pending], numbers[pending]
+		case m.reply():
+			each(state(), what, (at-since)/m.unit)
+			event, isReplied = replied, true
+		default:
+			each(state(), what, (at-since)/m.unit)
+			c := script[i]
+			i++
+			if k := what & 63; counts[k] < 255 {
+				counts[k]++
+			}
+			event = sentEvent(what, int(counts[what&63]))
+			if all[c].to != calls.Unknown && pending < len(waiting) {
+				waiting[pending], numbers[pending] = c, counts[what&63]
+				pending++
+			}
+		}
+		since = at
+	}
+}
+
+// score is the logarithm of the probability of a script.
+func (m *model) score(r *request, script []int32, all []call) (sum float64) {
+	n := m.nexts()
+	m.walk(r, script, all, func(state, next int, delay int64) {
+		k := state*n + next
+		sum += m.next[k]
+		if delay >= 0 {
+			sum += float64(m.delay[k][stepOf(delay)])
+		}
+	})
+	return sum
+}
+
+// experience is what scripts show. A model is made from it.
+type experience struct {
+	m      *model
+	next   []float64
+	delays []*delays
+}
+
+func (m *model) newExperience() *experience {
+	n := m.states() * m.nexts()
+	return &experience{m, make([]float64, n), make([]*delays, n)}
+}
+
+func (x *experience) add(r *request, script []int32, all []call, weight float64) {
+	n := x.m.nexts()
+	x.m.walk(r, script, all, func(state, next int, delay int64) {
+		k := state*n + next
+		x.next[k] += weight
+		if delay >= 0 {
+			if x.delays[k] == nil {
+				x.delays[k] = &delays{}
+			}
+			x.delays[k].add(delay, float32(weight))
+		}
+	})
+}
+
+// learn makes the model say what experience shows. Where there is little of it in a state, what
+// there is for the same kind of event stands in.
+func (m *model) learn(x *experience) {
+	const few, fewer = 4, 0.5
+	n := m.nexts()
+	events := m.states() / 2
+	groups := map[int][]int{} // states of the same kind of event
+	groupOf := func(event int) int {
+		if event < 2 {
+			return event
+		}
+		return 2 + 2*((event-2)/perKind) + (event-2)%2
+	}
+	for e := range events {
+		g := groupOf(e)
+		groups[g] = append(groups[g], 2*e, 2*e+1)
+	}
+	var unknown [delaySteps]float32
+	for i := range unknown {
+		unknown[i] = float32(math.Log(broad[i]))
+	}
+	for _, states := range groups {
+		pooled := make([]float64, n)
+		sum := 0.0
+		for next := range n {
+			for _, s := range states {
+				pooled[next] += x.next[s*n+next]
+			}
+			sum += pooled[next]
+		}
+		for next := range n {
+			p := (pooled[next] + fewer/float64(n)) / (sum + fewer)
+			all := delays{}
+			for _, s := range states {
+				if d := x.delays[s*n+next]; d != nil {
+					all.n += d.n
+					for i := range d.count {
+						all.count[i] += d.count[i]
+					}
+				}
+			}
+			f := broad
+			if all.n > 0 {
+				f = all.density(&broad, 1)
+			}
+			for _, s := range states {
+				own := 0.0
+				for k := range n {
+					own += x.next[s*n+k]
+				}
+				k := s*n + next
+				m.next[k] = math.Log((x.next[k] + few*p) / (own + few))
+				if all.n == 0 {
+					m.delay[k] = &unknown
+					continue
+				}
+				g := f
+				if d := x.delays[k]; d != nil {
+					g = d.density(&f, few)
+				}
+				table := new([delaySteps]float32)
+				for i := range g {
+					table[i] = float32(math.Log(g[i]))
+				}
+				m.delay[k] = table
+			}
+		}
+	}
+}
+
+func newModel(kinds int, unit int64) *model {
+	m := &model{kinds: kinds, unit: unit, spontaneous: make([]float64, kinds)}
+	m.next = make([]float64, m.states()*m.nexts())
+	m.delay = make([]*[delaySteps]float32, len(m.next))
+	return m
+}

@@ -1,0 +1,69 @@
+package link
+
+import (
+	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
+)
+
+// lastArrival takes the open request that was received last.
+type lastArrival struct{}
+
+func (lastArrival) Name() string { return "last" }
+
+func (lastArrival) Link(seen *calls.Seen) []Link {
+	all := none(seen)
+	for _, p := range placesOf(seen) {
+		p.candidates(0, func(s send, open []int32) {
+			b := newBest()
+			for i := len(open) - 1; i >= 0; i-- {
+				b.add(p.requests[open[i]].call, 1/float64(1+i*i))
+			}
+			if n := len(open); n > 0 {
+				all[s.call] = Link{p.requests[open[n-1]].call, 1 / float64(n), calls.NoCause, 0}
+			}
+		})
+	}
+	return all
+}
+
+// candidates calls back for each send with the requests that were open when it was sent, in the
+// order in which they were received. A request is open for slack longer on both sides.
+func (p *place) candidates(slack int64, each func(s send, open []int32)) {
+	var open []int32
+	next := 0
+	for _, s := range p.sends {
+		for next < len(p.requests) && p.requests[next].from-slack <= s.from {
+			open = append(open, int32(next))
+			next++
+		}
+		kept := open[:0]
+		for _, r := range open {
+			if p.requests[r].to == forever || p.requests[r].to+slack >= s.from {
+				kept = append(kept, r)
+			}
+		}
+		open = kept
+		each(s, open)
+	}
+}
+
+// thread takes the request that the sending thread received last, if it is still open.
+type thread struct{}
+
+func (thread) Name() string { return "thread" }
+
+func (thread) Link(seen *calls.Seen) []Link {
+	all := none(seen)
+	for _, p := range placesOf(seen) {
+		p.candidates(0, func(s send, open []int32) {
+			by := seen.Calls[s.call].SentBy
+			for i := len(open) - 1; i >= 0 && by != 0; i-- {
+				r := p.requests[open[i]].call
+				if seen.Calls[r].ReceivedBy == by {
+					all[s.call] = Link{r, 0.999, calls.NoCause, 0}
+					return
+				}
+			}
+		})
+	}
+	return all
+}

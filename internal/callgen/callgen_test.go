@@ -1,0 +1,50 @@
+package callgen
+
+import (
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestSameSeedSameCalls(t *testing.T) {
+	for name, app := range Apps {
+		o := Options{Requests: 100, PerSecond: 100, Seed: 5}
+		a, b := Make(app, o), Make(app, o)
+		if diff := cmp.Diff(a, b); diff != "" {
+			t.Errorf("%s (-first +second):\n%s", name, diff)
+		}
+		for i, c := range a.Calls {
+			if c.Replied_ns < c.Received_ns {
+				t.Errorf("%s: call %d was replied to before it was received", name, i)
+			}
+			if k := a.Cause[i]; k >= 0 && a.Calls[k].Callee != c.Caller {
+				t.Errorf("%s: the cause of call %d is in another place", name, i)
+			}
+		}
+	}
+}
+
+// Compressing and shifting keep the times within a place.
+func TestCompressAndShift(t *testing.T) {
+	o := Options{Requests: 100, PerSecond: 100, Seed: 5}
+	set := Make(Apps["hotel"], o)
+	length := func(s *calls.Set) int64 {
+		return s.Calls[len(s.Calls)-1].Received_ns - s.Calls[0].Received_ns
+	}
+	served := func(s *calls.Set) (sum int64) {
+		for _, c := range s.Calls {
+			sum += c.Replied_ns - c.Received_ns
+		}
+		return sum
+	}
+	long, busy := length(set), served(set)
+	Compress(set, 10)
+	if l := length(set); l < long/12 || l > long/8 {
+		t.Errorf("compressed by 10 from %d to %d ns", long, l)
+	}
+	ShiftClocks(set, 10e6, 1)
+	if s := served(set); s != busy {
+		t.Errorf("services were busy for %d ns, before for %d", s, busy)
+	}
+}

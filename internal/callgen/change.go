@@ -1,0 +1,64 @@
+package callgen
+
+import (
+	"math/rand/v2"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
+)
+
+// Compress makes paths begin closer together, by a factor. What happens within a path keeps its
+// times. So more paths are under way at the same time.
+func Compress(set *calls.Set, factor float64) {
+	begins := make([]int64, set.Paths)
+	for i := range begins {
+		begins[i] = calls.Unknown
+	}
+	first := int64(calls.Unknown)
+	for i := range set.Calls { // they are sorted
+		t := set.Calls[i].Began_ns()
+		if first == calls.Unknown {
+			first = t
+		}
+		if p := set.Path[i]; begins[p] == calls.Unknown {
+			begins[p] = t
+		}
+	}
+	q := set.Quantum_ns
+	for i := range set.Calls {
+		since := begins[set.Path[i]] - first
+		shift := int64(float64(since)/factor) - since
+		shift -= shift % q
+		for _, t := range moments(&set.Calls[i]) {
+			if *t != calls.Unknown {
+				*t += shift
+			}
+		}
+	}
+	set.Arrange()
+}
+
+// ShiftClocks adds to each place's moments a random offset of at most most_ns, the same for all of
+// them.
+func ShiftClocks(set *calls.Set, most_ns int64, seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 7))
+	offsets := make([]int64, len(set.Places))
+	for i := range offsets {
+		offsets[i] = random.Int64N(2*most_ns+1) - most_ns
+		offsets[i] -= offsets[i] % set.Quantum_ns
+	}
+	for i := range set.Calls {
+		c := &set.Calls[i]
+		at := [4]int32{c.Caller, c.Callee, c.Callee, c.Caller}
+		for k, t := range moments(c) {
+			if *t != calls.Unknown && at[k] >= 0 {
+				*t += offsets[at[k]]
+			}
+		}
+	}
+	set.Arrange()
+}
+
+// moments are the four moments of a call, in their order.
+func moments(c *calls.Call) [4]*int64 {
+	return [4]*int64{&c.Sent_ns, &c.Received_ns, &c.Replied_ns, &c.Got_ns}
+}
