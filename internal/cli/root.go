@@ -14,6 +14,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/cli/machine"
 	"github.com/cloudprofiler/cloudprofiler/internal/cli/relations"
 	"github.com/cloudprofiler/cloudprofiler/internal/cli/rings"
+	"github.com/cloudprofiler/cloudprofiler/internal/cli/sim"
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 )
 
@@ -51,6 +52,7 @@ Exit codes: 0 answered, 1 failed, 2 wrong usage, 3 answered with suspect or miss
 		machine.Commands(),
 		relations.Commands(),
 		rings.Commands(),
+		sim.Commands(),
 	} {
 		root.AddCommand(family...)
 	}

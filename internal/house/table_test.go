@@ -37,6 +37,8 @@ var table = map[string]room{
 
 	"replay/clock":   {0, nil, nil},
 	"blackbox/calls": {0, nil, nil},
+	"sim":            {0, nil, nil},
+	"sim/config":     {0, nil, nil},
 
 	"internal/plainfile": {0, nil, of(sys)},
 	"internal/journal":   {0, nil, nil},
@@ -49,6 +51,7 @@ var table = map[string]room{
 	"minrtt":       {1, of("asm", "tscratio"), of(sys)},
 	"control":      {1, of("tscratio", "internal/plainfile"), of(sys, zmq4)},
 	"overlay/wire": {1, of("overlay"), nil},
+	"sim/library":  {1, of("sim", "sim/config"), nil},
 
 	"minrtt/zmqtransport": {2, of("minrtt"), of(sys, zmq4)},
 	"handlers":            {2, of("asm", "ring", "channel"), of(sys)},
@@ -67,7 +70,7 @@ var table = map[string]room{
 	"coordinator": {3, of("minrtt", "tscratio", "control", "handlertable", "runs", "host",
 		"overlay", "overlay/wire", "internal/journal", "internal/plainfile"),
 		of(sys, prometheus)},
-	"replay": {3, of("blackbox", "channel", "logstore", "tscratio", "runs", "replay/clock"), nil},
+	"replay":   {3, of("blackbox", "channel", "logstore", "tscratio", "runs", "replay/clock"), nil},
 	"analysis": {3, of("blackbox", "channel", "logstore", "tscratio", "runs", "ntp"), of(sys, hdr)},
 	"agent": {3, of("asm", "blackbox", "channel", "ring", "logstore", "drain", "tscclient",
 		"control", "handlertable", "ntp", "runs", "host",

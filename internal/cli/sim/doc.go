@@ -1,0 +1,2 @@
+// Package sim is cprof sim, which runs simulations.
+package sim

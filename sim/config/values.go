@@ -1,0 +1,120 @@
+package config
+
+import (
+	"math"
+	"slices"
+	"strings"
+)
+
+func (f *File) suggestOf(wrong string, names []string) string {
+	slices.Sort(names)
+	return f.suggest(wrong, slices.Values(names))
+}
+
+// number returns the value of a key, and false if it is not given or wrong, which it notes.
+func (f *File) number(key string) (value, bool) {
+	e := f.get(key)
+	if e == nil {
+		return value{}, false
+	}
+	if e.value == "" {
+		f.Fault(key, "a number is missing")
+		return value{}, false
+	}
+	v, err := f.evaluate(key, e.value, 0)
+	if err != nil {
+		f.Fault(key, "%w", err)
+		return value{}, false
+	}
+	return v, true
+}
+
+// Int returns the integer of a key that lies between two limits, or otherwise.
+func (f *File) Int(key string, least, most, otherwise int64) int64 {
+	v, ok := f.number(key)
+	if !ok {
+		return otherwise
+	}
+	n := int64(0)
+	switch {
+	case v.i != nil && v.i.IsInt64():
+		n = v.i.Int64()
+	case v.i == nil && math.Abs(v.f) < 1<<62:
+		n = int64(v.f) // as PeerSim does
+	default:
+		f.Fault(key, "%s is too large", quote(f.entries[key].value))
+		return otherwise
+	}
+	if n < least || n > most {
+		f.Fault(key, "%s is %d: want %d to %d", quote(f.entries[key].value), n, least, most)
+		return otherwise
+	}
+	return n
+}
+
+// MustInt returns the integer of a key that must be given.
+func (f *File) MustInt(key string, least, most int64) int64 {
+	if !f.Has(key) {
+		f.Missing(key)
+		return least
+	}
+	return f.Int(key, least, most, least)
+}
+
+// Float returns the number of a key that lies between two limits, or otherwise.
+func (f *File) Float(key string, least, most, otherwise float64) float64 {
+	v, ok := f.number(key)
+	if !ok {
+		return otherwise
+	}
+	n := v.float()
+	if !(n >= least && n <= most) {
+		f.Fault(key, "%s is %v: want %v to %v", quote(f.entries[key].value), n, least, most)
+		return otherwise
+	}
+	return n
+}
+
+// MustFloat returns the number of a key that must be given.
+func (f *File) MustFloat(key string, least, most float64) float64 {
+	if !f.Has(key) {
+		f.Missing(key)
+		return least
+	}
+	return f.Float(key, least, most, least)
+}
+
+// Text returns the text of a key, or otherwise.
+func (f *File) Text(key, otherwise string) string {
+	if e := f.get(key); e != nil {
+		return e.value
+	}
+	return otherwise
+}
+
+// MustText returns the text of a key that must be given.
+func (f *File) MustText(key string) string {
+	e := f.get(key)
+	if e == nil || e.value == "" {
+		f.Missing(key)
+		return ""
+	}
+	return e.value
+}
+
+// OneOf returns the text of a key, which must be one of the choices. The first one is for a key
+// that is not given.
+func (f *File) OneOf(key string, choices ...string) string {
+	text := f.Text(key, choices[0])
+	if !slices.Contains(choices, text) {
+		f.Fault(key, "%s is not one of %s", quote(text), strings.Join(choices, ", "))
+		return choices[0]
+	}
+	return text
+}
+
+// Class returns the name of a component's class, without its package.
+func (f *File) Class(key string) string {
+	name := f.MustText(key)
+	return name[strings.LastIndex(name, ".")+1:]
+}

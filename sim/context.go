@@ -1,0 +1,173 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+)
+
+// A Context is the view of one node while an event happens there. A protocol must not keep it.
+type Context struct {
+	w      *World
+	k      *worker
+	shard  *shard
+	now    moment
+	until  moment // when the window ends
+	node   Node
+	i      int // the node's number in its shard
+	stream Stream
+	loaded bool // stream is the node's
+	err    error
+}
+
+// enter begins the turn of a node.
+func (c *Context) enter(n Node, now moment) {
+	c.node, c.i, c.now, c.loaded = n, inShard(n), now, false
+}
+
+// leave ends the turn of a node.
+func (c *Context) leave() {
+	if c.loaded {
+		*c.w.drawn.At(c.node) = c.stream.drawn
+	}
+}
+
+// Now returns the time.
+func (c *Context) Now() Time { return c.now.at }
+
+// Node returns the node whose turn it is.
+func (c *Context) Node() Node { return c.node }
+
+// Up reports whether a node lives.
+func (c *Context) Up(n Node) bool { return c.w.Up(n) }
+
+// World returns the world, of which a protocol may read what does not change within a window.
+func (c *Context) World() *World { return c.w }
+
+// Random returns the node's random stream.
+func (c *Context) Random() *Stream {
+	if !c.loaded {
+		c.stream = NewStream(c.w.Seed, uint64(c.node))
+		c.stream.drawn = *c.w.drawn.At(c.node)
+		c.loaded = true
+	}
+	return &c.stream
+}
+
+// Fail ends the simulation with an error.
+func (c *Context) Fail(format string, arguments ...any) {
+	if c.err == nil {
+		c.err = fmt.Errorf("node %d at %v: %w", c.node, c.now.at, fmt.Errorf(format, arguments...))
+	}
+}
+
+// After posts a timer of the node.
+func (c *Context) After(d Time, protocol, kind uint8, word uint64) {
+	if e, ok := c.event(d, c.node, protocol, kind, word); ok {
+		c.keep(e)
+	}
+}
+
+// keep puts an event of the context's shard into the queue. If it happens in this window, it is an
+// event of the context's node.
+func (c *Context) keep(e Event) {
+	if e.At > c.until.at || e.At == c.until.at && e.round >= c.until.round {
+		c.shard.queue.push(e)
+		return
+	}
+	if e.To != c.node {
+		c.Fail("protocol %d sends to node %d within %v, which is less than the transport's "+
+			"shortest delay", e.Protocol, e.To, e.At-c.now.at)
+		return
+	}
+	c.k.insert(e)
+}
+
+// event returns an event that the node posts. It returns false if the event would come after the
+// end.
+func (c *Context) event(d Time, to Node, protocol, kind uint8, word uint64) (Event, bool) {
+	if d < 0 {
+		c.Fail("protocol %d posts an event with the negative delay %v", protocol, d)
+		return Event{}, false
+	}
+	if d >= c.w.End-c.now.at {
+		return Event{}, false
+	}
+	round := uint16(0)
+	if d == 0 {
+		if c.now.round == math.MaxUint16 {
+			c.Fail("protocol %d: events without delay cause each other without end", protocol)
+			return Event{}, false
+		}
+		round = c.now.round + 1
+	}
+	number := c.w.numbers.At(c.node)
+	*number++
+	return Event{At: c.now.at + d, round: round, To: to, From: c.node, number: *number,
+		Protocol: protocol, Kind: kind, Word: word}, true
+}
+
+// A Transport says how long a message takes.
+type Transport interface {
+	// Delay returns how long a message from the context's node takes, and false if it is lost.
+	Delay(c *Context, to Node) (Time, bool)
+	// Shortest returns the smallest delay between two nodes.
+	Shortest() Time
+}
+
+// Send sends a message to another node, or to the node itself.
+func (c *Context) Send(t Transport, to Node, protocol, kind uint8, word uint64) {
+	d, ok := t.Delay(c, to)
+	if !ok {
+		return
+	}
+	if int(to) >= c.w.joined {
+		c.Fail("protocol %d sends to node %d, which does not exist", protocol, to)
+		return
+	}
+	e, ok := c.event(d, to, protocol, kind, word)
+	if !ok {
+		return
+	}
+	c.k.sent(to)
+	if s := shardOf(to); s != c.shard.index {
+		c.k.post(s, e, nil)
+	} else {
+		c.keep(e)
+	}
+}
+
+// SendValue sends a message that carries a value. The receiver gets it from Take. The sender must
+// not change the value any more.
+func (c *Context) SendValue(t Transport, to Node, protocol, kind uint8, value any) {
+	d, ok := t.Delay(c, to)
+	if !ok {
+		return
+	}
+	if int(to) >= c.w.joined {
+		c.Fail("protocol %d sends to node %d, which does not exist", protocol, to)
+		return
+	}
+	e, ok := c.event(d, to, protocol, kind|bulky, 0)
+	if !ok {
+		return
+	}
+	c.k.sent(to)
+	if s := shardOf(to); s != c.shard.index {
+		c.k.post(s, e, value)
+	} else {
+		e.Word = c.shard.keep(value)
+		c.keep(e)
+	}
+}
+
+// Take returns the value that an event carries. It may be called once. Other events carry nil.
+func (c *Context) Take(e *Event) any {
+	if e.Kind&bulky == 0 {
+		return nil
+	}
+	e.Kind &^= bulky
+	return c.shard.take(e.Word)
+}
+
+// Plain returns the kind that the sender gave, whether or not the event carries a value.
+func (e *Event) Plain() uint8 { return e.Kind &^ bulky }

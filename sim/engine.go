@@ -1,0 +1,251 @@
+package sim
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"hash"
+	"slices"
+)
+
+// Counts say what a simulation did.
+type Counts struct {
+	Events  uint64 // that happened
+	Local   uint64 // messages to nodes of the same worker or process
+	Remote  uint64 // messages to others
+	Windows uint64
+}
+
+// Counts returns what this process did.
+func (w *World) Counts() Counts {
+	all := Counts{Windows: w.windows}
+	for _, k := range w.workers {
+		all.Events += k.events
+		all.Local += k.local
+		all.Remote += k.remote
+	}
+	return all
+}
+
+// Run runs the event engine until the end, until no event is left, or until a control stops it.
+func (w *World) Run(ctx context.Context) error {
+	for {
+		more, err := w.Step(ctx)
+		if err != nil {
+			return err
+		}
+		if !more {
+			return w.final()
+		}
+	}
+}
+
+// Step runs the controls that are due, or one window. It returns false at the end.
+func (w *World) Step(ctx context.Context) (more bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	next, err := w.earliest()
+	if err != nil {
+		return false, err
+	}
+	due := w.due()
+	if w.stopped || min(due, next.at) >= w.End || min(due, next.at) == Never {
+		return false, nil
+	}
+	if next.at == Never && w.onlyObserving() {
+		return false, nil
+	}
+	if due <= next.at {
+		w.now = moment{at: due}
+		return true, w.control()
+	}
+	w.now = next
+	until := moment{next.at, next.round + 1}
+	if w.lookahead > 0 && !w.direct {
+		until = moment{at: min(w.End, due)}
+		if w.lookahead < until.at-next.at {
+			// Whole buckets are faster. As they are shorter than half of the lookahead, the window
+			// is not empty.
+			until.at = (next.at + w.lookahead) >> w.shift << w.shift
+		}
+	}
+	w.windows++
+	return true, w.window(until)
+}
+
+// onlyObserving reports that no control is left that could post an event.
+func (w *World) onlyObserving() bool {
+	return !slices.ContainsFunc(w.controls, func(c *Scheduled) bool {
+		_, observer := c.Control.(Observer)
+		return !observer && c.next != Never
+	})
+}
+
+// window lets all events happen that come before a moment.
+func (w *World) window(until moment) error {
+	due := 0
+	for _, s := range w.shards {
+		if s == nil {
+			continue
+		}
+		if s.queue.next().before(until) {
+			due++
+		}
+	}
+	work := func(k *worker) {
+		for i, s := range w.shards {
+			if s != nil && w.workerOf(i) == k.index && s.queue.next().before(until) &&
+				k.context.err == nil {
+				k.run(s, until)
+			}
+		}
+	}
+	if due == 1 { // starting goroutines would cost more
+		for _, s := range w.shards {
+			if s != nil && s.queue.next().before(until) {
+				w.workers[w.workerOf(s.index)].run(s, until)
+			}
+		}
+		return w.failed()
+	}
+	return w.parallel(work)
+}
+
+// earliest puts all events that are on their way into the queues. It returns when the next one
+// happens, in any process.
+func (w *World) earliest() (moment, error) {
+	if w.exchange != nil {
+		return w.swap()
+	}
+	posted := false
+	for _, k := range w.workers {
+		posted = posted || k.earliest.at != Never
+		k.earliest = moment{at: Never}
+	}
+	if posted {
+		if err := w.parallel(func(k *worker) {
+			for i, s := range w.shards {
+				if w.workerOf(i) == k.index {
+					w.collect(s)
+				}
+			}
+		}); err != nil {
+			return moment{}, err
+		}
+	}
+	next := moment{at: Never}
+	for _, s := range w.shards {
+		if m := s.queue.next(); m.before(next) {
+			next = m
+		}
+	}
+	return next, nil
+}
+
+// errNoCycles is returned when the cycle engine is asked to run a network in several processes.
+var errNoCycles = errors.New("the cycle engine needs the whole network in one process: " +
+	"use simulation.endtime, or one process")
+
+// Cycle runs the cycle engine: in each cycle the controls that are due, and then each living node
+// once. Time counts cycles.
+func (w *World) Cycle(ctx context.Context, cycles int) error {
+	if w.exchange != nil {
+		return errNoCycles
+	}
+	w.direct = true
+	for cycle := range cycles {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		w.now = moment{at: Time(cycle)}
+		if err := w.control(); err != nil {
+			return err
+		}
+		if w.stopped {
+			break
+		}
+		if err := w.visit(); err != nil {
+			return err
+		}
+	}
+	w.now.at++
+	return w.final()
+}
+
+// visit gives each living node its turn in this cycle.
+func (w *World) visit() error {
+	c := w.loop
+	var visited []uint8
+	for p := range w.protocols {
+		if _, ok := w.protocols[p].(Cycled); !ok {
+			continue
+		}
+		y := w.cycles[p]
+		if w.now.at >= y.From && (y.Until == 0 || w.now.at < y.Until) &&
+			(w.now.at-y.From)%max(y.Step, 1) == 0 {
+			visited = append(visited, uint8(p))
+		}
+	}
+	for i := range w.Size() {
+		n := w.Living(i)
+		for _, p := range visited {
+			c.shard = w.shards[shardOf(n)]
+			c.enter(n, w.now)
+			w.protocols[p].(Cycled).NextCycle(c)
+			c.leave()
+			w.workers[0].events++
+		}
+		if c.err != nil {
+			return w.failed()
+		}
+	}
+	return nil
+}
+
+// Sum returns a checksum over the state of each shard of this process: columns and events. The sums
+// of all processes together are the same for any number of them.
+func (w *World) Sum() (map[int][32]byte, error) {
+	sums := map[int][32]byte{}
+	for i, s := range w.shards {
+		if s == nil {
+			continue
+		}
+		w.collect(s)
+		b, err := w.EncodeShard(i)
+		if err != nil {
+			return nil, err
+		}
+		sums[i] = sha256.Sum256(b)
+	}
+	return sums, nil
+}
+
+// Digest returns one checksum of the whole world, which must be in this process.
+func (w *World) Digest() ([32]byte, error) {
+	sums, err := w.Sum()
+	if err != nil {
+		return [32]byte{}, err
+	}
+	return DigestOf(sums, w.now.at, w.joined), nil
+}
+
+// DigestOf combines the checksums of all shards.
+func DigestOf(sums map[int][32]byte, now Time, joined int) (all [32]byte) {
+	h := sha256.New()
+	for i := range len(sums) {
+		sum := sums[i]
+		h.Write(sum[:])
+	}
+	number(h, uint64(now))
+	number(h, uint64(joined))
+	h.Sum(all[:0])
+	return all
+}
+
+func number(h hash.Hash, n uint64) {
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], n)
+	h.Write(b[:])
+}

@@ -1,0 +1,66 @@
+package sim
+
+import (
+	"math"
+	"time"
+)
+
+// Time is a moment of the simulated time, or a delay, in nanoseconds.
+type Time int64
+
+// Never is later than every event.
+const Never Time = math.MaxInt64
+
+func (t Time) String() string { return time.Duration(t).String() }
+
+// A Node is the number of a node. Numbers are given in the order in which nodes join, and are never
+// given again.
+type Node uint32
+
+// outside is the source of events that a control posts.
+const outside Node = math.MaxUint32
+
+// An Event happens at a node. It is either a message from another node or a timer of its own.
+type Event struct {
+	At     Time
+	Word   uint64 // what the event carries; if Kind has the bit bulky, the number of a value
+	To     Node
+	From   Node
+	number uint32 // counts the events that From has posted
+	round  uint16
+	// Protocol is the number of the protocol that receives the event, and Kind is what the protocol
+	// takes it for.
+	Protocol uint8
+	Kind     uint8
+}
+
+// TimerKind is the kind of the timer that starts a node's cycle.
+const TimerKind = 0x7f
+
+// bulky marks an event that carries a value.
+const bulky = 0x80
+
+// before reports whether an event comes before another one. No two events are equal.
+func (e *Event) before(o *Event) bool {
+	if e.At != o.At {
+		return e.At < o.At
+	}
+	if e.round != o.round {
+		return e.round < o.round
+	}
+	if e.To != o.To {
+		return e.To < o.To
+	}
+	if e.From != o.From {
+		return e.From < o.From
+	}
+	return e.number < o.number
+}
+
+// moment is a time and a round.
+type moment struct {
+	at    Time
+	round uint16
+}
+
+func (m moment) before(o moment) bool { return m.at < o.at || m.at == o.at && m.round < o.round }

@@ -1,0 +1,320 @@
+package library
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"path/filepath"
+	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/sim"
+	"github.com/cloudprofiler/cloudprofiler/sim/config"
+)
+
+// Options say how to run a simulation.
+type Options struct {
+	Workers  int
+	Exchange sim.Exchange // nil: the simulation runs in one process
+	Out      io.Writer    // where observers print
+	// Dir is the directory of files that the configuration names without one.
+	Dir string
+	// Classes are more classes of protocols and controls, by name.
+	Classes map[string]Class
+}
+
+// A Class makes a component whose parameters begin with a key.
+type Class func(b *Builder, key string) any
+
+// A Simulation is a network and what happens to it.
+type Simulation struct {
+	World  *sim.World
+	Cycles int // for the cycle engine; 0: the event engine
+
+	inits []initialiser
+}
+
+type initialiser struct {
+	name   string
+	run    any
+	stream sim.Stream
+}
+
+// A Builder makes the components of a configuration. It notes what is wrong with it.
+type Builder struct {
+	File *config.File
+	W    *sim.World
+	Out  io.Writer
+
+	o       Options
+	names   []string // of the protocols, by number
+	made    []any
+	making  []bool
+	classes map[string]Class
+	used    []sim.Transport
+	routes  *routes // of E2ETransport
+}
+
+// nodeInit prepares one node: at the beginning, or when it joins.
+type nodeInit interface{ Init(c *sim.Context) }
+
+// maxNodes is the largest number of nodes of a configuration.
+const maxNodes = 1 << 30
+
+// Build makes the simulation of a configuration. Its errors name each wrong key.
+func Build(f *config.File, o Options) (*Simulation, error) {
+	f.Rename("overlay.size", "network.size")
+	f.Rename("overlay.maxsize", "network.maxSize")
+	f.Rename("overlay.maxSize", "network.maxSize")
+	for _, key := range []string{"simulation.logtime", "simulation.timebits", "debug.config",
+		"network.node", "network.initialCapacity", "network.maxSize", "expressions.maxdepth",
+		"jvm.options",
+		"simulation.experiments", "order.init", "order.control", "order.protocol"} {
+		f.Has(key) // they mean something to PeerSim, and do not change results here
+	}
+	w := sim.New(uint64(f.Int("random.seed", math.MinInt64, math.MaxInt64, 1)), o.Workers)
+	if o.Exchange != nil {
+		w.Connect(o.Exchange)
+	}
+	s := &Simulation{World: w}
+	if f.Has("simulation.endtime") {
+		w.End = sim.Time(f.MustInt("simulation.endtime", 1, math.MaxInt64-1))
+	} else if f.Has("simulation.cycles") {
+		s.Cycles = int(f.MustInt("simulation.cycles", 1, math.MaxInt32))
+	} else {
+		f.Missing("simulation.endtime")
+	}
+	b := &Builder{File: f, W: w, Out: o.Out, o: o, names: f.Names("protocol")}
+	b.classes = maps.Clone(classes)
+	maps.Copy(b.classes, o.Classes)
+	b.made = make([]any, len(b.names))
+	b.making = make([]bool, len(b.names))
+	if len(b.names) > 255 {
+		return nil, fmt.Errorf("%s: %d protocols: at most 255 are possible", f.Name, len(b.names))
+	}
+	for i := range b.names {
+		b.protocol(i)
+	}
+	for i, key := range b.names {
+		p, ok := b.made[i].(sim.Protocol)
+		if !ok {
+			if b.made[i] != nil {
+				f.Fault(key, "class %q is not a protocol", f.Class(key))
+			}
+			p = silent{}
+		}
+		w.AddProtocol(p, b.cycle(key, p, s.Cycles > 0))
+	}
+	nodes := int(f.MustInt("network.size", 1, maxNodes))
+	b.component("init", func(key string, c any) {
+		s.inits = append(s.inits, initialiser{key, c, w.ControlStream(1<<20 + len(s.inits))})
+	})
+	b.component("control", func(key string, c any) {
+		w.AddControl(key, c, b.schedule(key, s.Cycles > 0))
+	})
+	if err := f.Err(); err != nil {
+		return nil, err
+	}
+	for _, t := range b.used { // only now initialisers have read the delays
+		w.Within(t.Shortest())
+	}
+	if _, err := w.Join(nodes); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// component makes all components of a kind that are controls.
+func (b *Builder) component(kind string, use func(key string, c any)) {
+	for _, key := range b.File.Names(kind) {
+		c := b.make(key)
+		if c == nil {
+			continue
+		}
+		if n, ok := c.(nodeInit); ok {
+			c = eachNode{n}
+		}
+		_, control := c.(sim.Control)
+		if _, observer := c.(sim.Observer); !control && !observer {
+			b.File.Fault(key, "class %q is a protocol, not a control", b.File.Class(key))
+			continue
+		}
+		use(key, c)
+	}
+}
+
+// make makes a component of any class.
+func (b *Builder) make(key string) any {
+	name := b.File.Class(key)
+	if name == "" {
+		return nil
+	}
+	class := b.classes[name]
+	if class == nil {
+		hint := ""
+		all := slices.Sorted(maps.Keys(b.classes))
+		if best := config.Nearest(name, slices.Values(all)); best != "" {
+			hint = fmt.Sprintf("; the nearest class is %q", best)
+		}
+		b.File.Fault(key, "class %q does not exist%s", name, hint)
+		b.File.LeaveOut(key)
+		return nil
+	}
+	return class(b, key)
+}
+
+// protocol makes the protocol with a number, unless it is there already.
+func (b *Builder) protocol(i int) any {
+	if b.making[i] {
+		b.File.Fault(b.names[i], "the protocol needs itself")
+		return nil
+	}
+	if b.made[i] == nil {
+		b.making[i] = true
+		b.made[i] = b.make(b.names[i])
+		b.making[i] = false
+	}
+	return b.made[i]
+}
+
+// number returns the number of a protocol that a key names, and false if there is none.
+func (b *Builder) number(key string) (int, bool) {
+	name := b.File.MustText(key)
+	if name == "" {
+		return 0, false
+	}
+	i := slices.Index(b.names, "protocol."+name)
+	if i < 0 {
+		hint := ""
+		if best := config.Nearest("protocol."+name, slices.Values(b.names)); best != "" {
+			hint = fmt.Sprintf("; the nearest one is %q in line %d", best, b.File.Line(best))
+		}
+		b.File.Fault(key, "there is no protocol %q%s", name, hint)
+		return 0, false
+	}
+	return i, true
+}
+
+// Own returns the number of the protocol that is declared by a key.
+func (b *Builder) Own(key string) uint8 { return uint8(slices.Index(b.names, key)) }
+
+// find returns the protocol that a key names, if it can do what T says.
+func find[T any](b *Builder, key, what string) (t T, number uint8) {
+	i, ok := b.number(key)
+	if !ok {
+		return t, 0
+	}
+	p := b.protocol(i)
+	if p == nil {
+		return t, 0
+	}
+	t, ok = p.(T)
+	if !ok {
+		b.File.Fault(key, "protocol %q %s", b.names[i], what)
+	}
+	return t, uint8(i)
+}
+
+// Linkable returns the linkable that a key names.
+func (b *Builder) Linkable(key string) sim.Linkable {
+	l, _ := find[sim.Linkable](b, key, "has no neighbours")
+	return l
+}
+
+// Transport returns the transport that a key names, whose messages then limit the windows.
+func (b *Builder) Transport(key string) sim.Transport {
+	t, _ := find[sim.Transport](b, key, "sends no messages")
+	if t != nil {
+		b.used = append(b.used, t)
+	}
+	return t
+}
+
+func (b *Builder) valued(key string) sim.Valued {
+	v, _ := find[sim.Valued](b, key, "has no values")
+	return v
+}
+
+// Path returns the path of a file that a key names.
+func (b *Builder) Path(key string) string {
+	name := b.File.MustText(key)
+	if name == "" || filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(b.o.Dir, name)
+}
+
+// cycle returns when the cycles of a protocol begin.
+func (b *Builder) cycle(key string, p sim.Protocol, byCycles bool) sim.Cycle {
+	f := b.File
+	if _, ok := p.(sim.Cycled); !ok {
+		return sim.Cycle{}
+	}
+	c := sim.Cycle{From: sim.Time(f.Int(key+".from", 0, math.MaxInt64, 0)),
+		Until: sim.Time(f.Int(key+".until", 0, math.MaxInt64, 0))}
+	if byCycles {
+		c.Step = sim.Time(f.Int(key+".step", 1, math.MaxInt64, 1))
+		return c
+	}
+	// Only a scheduler uses the step, and it asks for it.
+	c.Step = sim.Time(f.Int(key+".step", 1, math.MaxInt64, 0))
+	return c
+}
+
+// schedule returns when a control runs.
+func (b *Builder) schedule(key string, byCycles bool) sim.Schedule {
+	f := b.File
+	final := f.Has(key + ".FINAL")
+	if f.Has(key + ".at") {
+		at := sim.Time(f.Int(key+".at", -1, math.MaxInt64-1, 0))
+		if at >= 0 {
+			return sim.Schedule{From: at, Step: 1, Until: at + 1, Final: final}
+		}
+	}
+	s := sim.Schedule{Step: 1, Final: final,
+		From:  sim.Time(f.Int(key+".from", 0, math.MaxInt64, 0)),
+		Until: sim.Time(f.Int(key+".until", 0, math.MaxInt64, math.MaxInt64))}
+	if byCycles || f.Has(key+".step") {
+		s.Step = sim.Time(f.Int(key+".step", 1, math.MaxInt64, 1))
+	} else {
+		f.Missing(key + ".step")
+	}
+	return s
+}
+
+// Run runs the initialisers and then the simulation.
+func (s *Simulation) Run(ctx context.Context) error {
+	if err := s.Start(); err != nil {
+		return err
+	}
+	if s.Cycles > 0 {
+		return s.World.Cycle(ctx, s.Cycles)
+	}
+	return s.World.Run(ctx)
+}
+
+// Start runs the initialisers.
+func (s *Simulation) Start() error {
+	for i := range s.inits {
+		one := &s.inits[i]
+		if _, err := s.World.Execute(one.run, &one.stream); err != nil {
+			return fmt.Errorf("initialise %q: %w", one.name, err)
+		}
+	}
+	return nil
+}
+
+// eachNode is an initialiser that prepares each living node by itself.
+type eachNode struct{ nodeInit }
+
+func (e eachNode) Run(w *sim.World, _ *sim.Stream) (bool, error) {
+	return false, w.Each(0, sim.Node(w.Joined()), e.Init)
+}
+
+// silent is a protocol that receives nothing.
+type silent struct{}
+
+func (silent) Receive(c *sim.Context, e *sim.Event) {
+	c.Fail("protocol %d receives no events", e.Protocol)
+}

@@ -1,0 +1,279 @@
+package library
+
+import (
+	"bufio"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cloudprofiler/cloudprofiler/sim"
+)
+
+// place is a number that each node has from the beginning, such as its router. All nodes can
+// compute it, so it needs no memory.
+func place(w *sim.World, n sim.Node, seed uint64) sim.Stream {
+	return sim.NewStream(w.Seed^seed, uint64(n))
+}
+
+// routes are the delays between routers, which E2ETransport uses.
+type routes struct {
+	delays [][]sim.Time
+	seed   uint64
+}
+
+func (b *Builder) e2e() *routes {
+	if b.routes == nil {
+		b.routes = &routes{seed: 0xe2e}
+	}
+	return b.routes
+}
+
+func (r *routes) shortest() sim.Time {
+	least := sim.Never
+	for _, row := range r.delays {
+		least = min(least, slices.Min(row))
+	}
+	return least
+}
+
+func (r *routes) router(w *sim.World, n sim.Node) int {
+	s := place(w, n, r.seed)
+	return s.Int(len(r.delays))
+}
+
+// e2e delays messages as the routers of their nodes do.
+type e2e struct {
+	silent
+	routes *routes
+	local  sim.Time
+}
+
+func newE2E(b *Builder, key string) any {
+	return &e2e{routes: b.e2e(), local: sim.Time(b.File.Int(key+".local", 0, math.MaxInt32, 0))}
+}
+
+func (t *e2e) Shortest() sim.Time {
+	if len(t.routes.delays) == 0 {
+		return 0
+	}
+	return t.routes.shortest() + 2*t.local
+}
+
+func (t *e2e) Delay(c *sim.Context, to sim.Node) (sim.Time, bool) {
+	if len(t.routes.delays) == 0 {
+		c.Fail("E2ETransport has no delays: use the initialiser KingParser")
+		return 0, false
+	}
+	a, b := t.routes.router(c.World(), c.Node()), t.routes.router(c.World(), to)
+	return t.routes.delays[a][b] + 2*t.local, true
+}
+
+// nothing is an initialiser whose work was done when it was made.
+type nothing struct{}
+
+func (nothing) Run(*sim.World, *sim.Stream) (bool, error) { return false, nil }
+
+// newRouters gives each node a random router.
+func newRouters(b *Builder, key string) any {
+	find[*e2e](b, key+".protocol", "is not an E2ETransport")
+	b.e2e().seed ^= uint64(b.File.Int(key+".seed", math.MinInt64, math.MaxInt64, 0))
+	return nothing{}
+}
+
+// newKing reads the delays between routers from a file of the King data set.
+func newKing(b *Builder, key string) any {
+	path := b.Path(key + ".file")
+	ratio := b.File.Float(key+".ratio", 0, math.MaxFloat64, 1)
+	if path == "" {
+		return nothing{}
+	}
+	size := 0
+	var delays [][]sim.Time
+	err := eachLine(path, func(line string) error {
+		if strings.HasPrefix(line, "node") {
+			size++
+			return nil
+		}
+		if size == 0 {
+			return nil
+		}
+		if delays == nil {
+			if size > 1<<14 {
+				return fmt.Errorf("%d routers: at most %d are possible", size, 1<<14)
+			}
+			delays = make([][]sim.Time, size)
+			for i := range delays {
+				delays[i] = make([]sim.Time, size)
+			}
+		}
+		fields := strings.FieldsFunc(line, func(r rune) bool { return r == ',' || r == ' ' })
+		if len(fields) < 3 {
+			return fmt.Errorf("%q: want two routers and a delay", line)
+		}
+		a, err1 := strconv.Atoi(fields[0])
+		c, err2 := strconv.Atoi(fields[1])
+		if err1 != nil || err2 != nil || a < 1 || a > size || c < 1 || c > size {
+			return fmt.Errorf("%q: want routers from 1 to %d", line, size)
+		}
+		d, err := delayOf(fields[2], ratio)
+		delays[a-1][c-1], delays[c-1][a-1] = d, d
+		return err
+	})
+	if err != nil {
+		b.File.Fault(key+".file", "%w", err)
+	}
+	b.e2e().delays = delays
+	return nothing{}
+}
+
+// delayOf returns a delay in ns, from a number in a file's unit.
+func delayOf(text string, ratio float64) (sim.Time, error) {
+	v, err := strconv.ParseFloat(text, 64)
+	if d := v * ratio; err == nil && d >= 0 && d < 1<<62 {
+		return sim.Time(d), nil
+	}
+	return 0, fmt.Errorf("%q is not a delay", text)
+}
+
+// eachLine calls f for each line of a file that is not empty.
+func eachLine(path string, f func(line string) error) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<24)
+	for number := 1; lines.Scan(); number++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		if err := f(line); err != nil {
+			return fmt.Errorf("%s:%d: %w", path, number, err)
+		}
+	}
+	return lines.Err()
+}
+
+// jitter is a random time that each message takes more.
+type jitter uint64
+
+func (b *Builder) jitter(key string) jitter {
+	return jitter(b.File.Int(key+".jitter", 0, math.MaxInt64-1, 0))
+}
+
+func (j jitter) draw(c *sim.Context) sim.Time {
+	if j == 0 {
+		return 0
+	}
+	return sim.Time(c.Random().Below(uint64(j) + 1))
+}
+
+// matrix delays messages by a square matrix of sites. Each node is at a random site.
+type matrix struct {
+	silent
+	routes
+	jitter jitter
+}
+
+func newMatrix(b *Builder, key string) any {
+	t := &matrix{routes: routes{seed: 0x3a7}, jitter: b.jitter(key)}
+	path := b.Path(key + ".file")
+	ratio := b.File.Float(key+".ratio", 0, math.MaxFloat64, 1)
+	if path == "" {
+		return t
+	}
+	err := eachLine(path, func(line string) error {
+		var row []sim.Time
+		for text := range strings.FieldsSeq(strings.ReplaceAll(line, ",", " ")) {
+			d, err := delayOf(text, ratio)
+			if err != nil {
+				return err
+			}
+			row = append(row, d)
+		}
+		if len(t.delays) > 0 && len(row) != len(t.delays[0]) {
+			return fmt.Errorf("%d delays, and %d in the line before", len(row), len(t.delays[0]))
+		}
+		t.delays = append(t.delays, row)
+		return nil
+	})
+	if err == nil && (len(t.delays) == 0 || len(t.delays) != len(t.delays[0])) {
+		err = fmt.Errorf("%s: want as many lines as there are delays in a line", path)
+	}
+	if err != nil {
+		b.File.Fault(key+".file", "%w", err)
+	}
+	return t
+}
+
+func (t *matrix) Shortest() sim.Time { return t.shortest() }
+
+func (t *matrix) Delay(c *sim.Context, to sim.Node) (sim.Time, bool) {
+	a, b := t.router(c.World(), c.Node()), t.router(c.World(), to)
+	return t.delays[a][b] + t.jitter.draw(c), true
+}
+
+// coordinates delays a message by the distance of two nodes, which lie at random in a square.
+type coordinates struct {
+	silent
+	least, across float64
+	jitter        jitter
+}
+
+func newCoordinates(b *Builder, key string) any {
+	return &coordinates{least: float64(b.File.MustInt(key+".mindelay", 0, math.MaxInt64/4)),
+		across: float64(b.File.MustInt(key+".across", 0, math.MaxInt64/4)), jitter: b.jitter(key)}
+}
+
+func (t *coordinates) Shortest() sim.Time { return sim.Time(t.least) }
+
+func (t *coordinates) Delay(c *sim.Context, to sim.Node) (sim.Time, bool) {
+	a, b := place(c.World(), c.Node(), 0xc00), place(c.World(), to, 0xc00)
+	x, y := a.Float()-b.Float(), a.Float()-b.Float()
+	// Sqrt is exact to the last bit on every machine. Hypot is not.
+	distance := math.Sqrt(float64(x*x) + float64(y*y))
+	return sim.Time(t.least+float64(t.across*distance)) + t.jitter.draw(c), true
+}
+
+// trace delays each message by one of the delays in a file.
+type trace struct {
+	silent
+	delays []sim.Time
+}
+
+func newTrace(b *Builder, key string) any {
+	t := &trace{}
+	path := b.Path(key + ".file")
+	ratio := b.File.Float(key+".ratio", 0, math.MaxFloat64, 1)
+	if path == "" {
+		return t
+	}
+	err := eachLine(path, func(line string) error {
+		d, err := delayOf(line, ratio)
+		t.delays = append(t.delays, d)
+		return err
+	})
+	if err == nil && len(t.delays) == 0 {
+		err = fmt.Errorf("%s: it has no delays", path)
+	}
+	if err != nil {
+		b.File.Fault(key+".file", "%w", err)
+	}
+	return t
+}
+
+func (t *trace) Shortest() sim.Time {
+	if len(t.delays) == 0 {
+		return 0
+	}
+	return slices.Min(t.delays)
+}
+
+func (t *trace) Delay(c *sim.Context, _ sim.Node) (sim.Time, bool) {
+	return t.delays[c.Random().Int(len(t.delays))], true
+}

@@ -1,0 +1,179 @@
+package library
+
+import (
+	"math"
+
+	"github.com/cloudprofiler/cloudprofiler/sim"
+)
+
+// idle has neighbours and does nothing.
+type idle struct {
+	silent
+	links sim.Links
+}
+
+func newIdle(b *Builder, key string) any {
+	b.File.Has(key + ".degree") // the name of capacity in PeerSim 0.1
+	return &idle{links: sim.Links{Capacity: int(b.File.Int(key+".capacity", 1, 1<<20, 10))}}
+}
+
+func (p *idle) Parts() []sim.Part                  { return []sim.Part{&p.links} }
+func (p *idle) Neighbours(n sim.Node) []sim.Node   { return p.links.Of(n) }
+func (p *idle) Link(n, neighbour sim.Node) bool    { return p.links.Add(n, neighbour) }
+func (p *idle) Reserve(shard, each int, nodes int) { p.links.Reserve(shard, each, nodes) }
+
+// values has a number for each node.
+type values struct{ column sim.Column[float64] }
+
+func (v *values) Parts() []sim.Part               { return []sim.Part{&v.column} }
+func (v *values) Value(n sim.Node) float64        { return *v.column.At(n) }
+func (v *values) SetValue(n sim.Node, to float64) { *v.column.At(n) = to }
+
+// direct is a protocol whose nodes change the state of each other.
+type direct struct{}
+
+func (direct) Direct() bool { return true }
+
+// function lets two neighbours agree on a value of theirs: on the mean, or on the larger one.
+type function struct {
+	silent
+	values
+	direct
+	links sim.Linkable
+	of    func(a, b float64) float64
+}
+
+func newAverageFunction(b *Builder, key string) any {
+	return &function{links: b.Linkable(key + ".linkable"),
+		of: func(x, y float64) float64 { return (x + y) / 2 }}
+}
+
+func newMaxFunction(b *Builder, key string) any {
+	return &function{links: b.Linkable(key + ".linkable"), of: math.Max}
+}
+
+func (p *function) NextCycle(c *sim.Context) {
+	peer, ok := randomPeer(c, p.links)
+	if !ok {
+		return
+	}
+	mine, theirs := p.column.At(c.Node()), p.column.At(peer)
+	v := p.of(*mine, *theirs)
+	*mine, *theirs = v, v
+}
+
+// randomPeer returns a random neighbour of the context's node, if that neighbour lives.
+func randomPeer(c *sim.Context, links sim.Linkable) (sim.Node, bool) {
+	neighbours := links.Neighbours(c.Node())
+	if len(neighbours) == 0 {
+		return 0, false
+	}
+	peer := neighbours[c.Random().Int(len(neighbours))]
+	return peer, c.Up(peer)
+}
+
+// averageED is the average over messages: a node sends its value, and gets the value that the other
+// one had until then.
+type averageED struct {
+	values
+	links sim.Linkable
+	tr    sim.Transport
+	own   uint8
+}
+
+// These are the kinds of averageED's messages.
+const (
+	averageAsk    = 1
+	averageAnswer = 2
+)
+
+func newAverageED(b *Builder, key string) any {
+	return &averageED{links: b.Linkable(key + ".linkable"), tr: b.Transport(key + ".transport"),
+		own: b.Own(key)}
+}
+
+func (p *averageED) NextCycle(c *sim.Context) {
+	if peer, ok := randomPeer(c, p.links); ok {
+		c.Send(p.tr, peer, p.own, averageAsk, math.Float64bits(*p.column.At(c.Node())))
+	}
+}
+
+func (p *averageED) Receive(c *sim.Context, e *sim.Event) {
+	v := p.column.At(e.To)
+	if e.Kind == averageAsk {
+		c.Send(p.tr, e.From, p.own, averageAnswer, math.Float64bits(*v))
+	}
+	*v = (*v + math.Float64frombits(e.Word)) / 2
+}
+
+// linear gives each node a value, in equal steps from the smallest to the largest one.
+type linear struct {
+	to       sim.Valued
+	min, max float64
+}
+
+func newLinear(b *Builder, key string) any {
+	p := &linear{to: b.valued(key + ".protocol")}
+	p.min = b.File.Float(key+".min", -math.MaxFloat64, math.MaxFloat64, math.Inf(-1))
+	p.max = b.File.MustFloat(key+".max", -math.MaxFloat64, math.MaxFloat64)
+	if math.IsInf(p.min, -1) {
+		p.min = -p.max // as in PeerSim
+	}
+	return p
+}
+
+func (p *linear) Run(w *sim.World, _ *sim.Stream) (bool, error) {
+	step := (p.max - p.min) / float64(max(w.Size()-1, 1))
+	for i := range w.Size() {
+		if n := w.Living(i); w.Has(n) {
+			p.to.SetValue(n, float64(float64(i)*step)+p.min)
+		}
+	}
+	return false, nil
+}
+
+// peak gives some nodes equal parts of a value, and the others 0.
+type peak struct {
+	to           sim.Valued
+	value, peaks float64
+}
+
+func newPeak(b *Builder, key string) any {
+	return &peak{to: b.valued(key + ".protocol"),
+		value: b.File.MustFloat(key+".value", -math.MaxFloat64, math.MaxFloat64),
+		peaks: b.File.Float(key+".peaks", 0, maxNodes, 1)}
+}
+
+func (p *peak) Run(w *sim.World, _ *sim.Stream) (bool, error) {
+	peaks := int(p.peaks)
+	if p.peaks < 1 {
+		peaks = int(p.peaks * float64(w.Size()))
+	}
+	for i := range w.Size() {
+		if n := w.Living(i); w.Has(n) {
+			v := 0.0
+			if i < peaks {
+				v = p.value / float64(peaks)
+			}
+			p.to.SetValue(n, v)
+		}
+	}
+	return false, nil
+}
+
+// uniformValues gives each node a random value.
+type uniformValues struct {
+	to       sim.Valued
+	min, max float64
+}
+
+func newUniformValues(b *Builder, key string) any {
+	p := &uniformValues{to: b.valued(key + ".protocol"),
+		max: b.File.MustFloat(key+".max", -math.MaxFloat64, math.MaxFloat64)}
+	p.min = b.File.Float(key+".min", -math.MaxFloat64, math.MaxFloat64, -p.max)
+	return p
+}
+
+func (p *uniformValues) Init(c *sim.Context) {
+	p.to.SetValue(c.Node(), p.min+float64(c.Random().Float()*(p.max-p.min)))
+}

@@ -1,0 +1,53 @@
+package sim
+
+import "math/bits"
+
+// A Stream is a random stream. Its values depend only on its key and on how many were drawn, so a
+// stream is restored from these two.
+type Stream struct {
+	key, second uint64
+	drawn       uint64
+}
+
+// NewStream returns the stream of a node or of a control. Streams with different ids are
+// independent of each other.
+func NewStream(seed, id uint64) Stream {
+	key := mix(seed ^ mix(id+0x9e3779b97f4a7c15))
+	return Stream{key: key, second: mix(key ^ 0xd1b54a32d192ed03)}
+}
+
+// mix is a bijection in which each bit of the input changes each bit of the output with
+// probability 1/2 (the finalizer of SplitMix64).
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// Uint64 returns the next value. It mixes the counter with two keys. With one key alone, the
+// streams of two nodes could be parts of one sequence.
+func (s *Stream) Uint64() uint64 {
+	s.drawn++
+	return mix(mix(s.drawn*0x9e3779b97f4a7c15+s.key) ^ s.second)
+}
+
+// Below returns a number from 0 to n-1. n must be positive.
+func (s *Stream) Below(n uint64) uint64 {
+	hi, lo := bits.Mul64(s.Uint64(), n)
+	if lo < n {
+		for limit := -n % n; lo < limit; {
+			hi, lo = bits.Mul64(s.Uint64(), n)
+		}
+	}
+	return hi
+}
+
+// Int returns a number from 0 to n-1. n must be positive.
+func (s *Stream) Int(n int) int { return int(s.Below(uint64(n))) }
+
+// Float returns a number from 0 up to 1, without 1.
+func (s *Stream) Float() float64 { return float64(s.Uint64()>>11) * 0x1p-53 }
+
+// Drawn returns how many values were drawn, and Restore continues from there.
+func (s *Stream) Drawn() uint64     { return s.drawn }
+func (s *Stream) Restore(at uint64) { s.drawn = at }

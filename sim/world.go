@@ -1,0 +1,299 @@
+package sim
+
+import (
+	"fmt"
+	"math/bits"
+)
+
+// A Protocol is the behaviour of all nodes in one matter, and has their state. Receive is called
+// for each event of a node. It may change only the state of that node, because at the same time
+// other workers may call it for other nodes.
+type Protocol interface {
+	Receive(c *Context, e *Event)
+}
+
+// A Cycled protocol also acts once in each cycle of a node.
+type Cycled interface {
+	NextCycle(c *Context)
+}
+
+// A Direct protocol may read and change the state of other nodes. If it does, the network has one
+// worker, which proceeds from one moment to the next.
+type Direct interface {
+	Direct() bool
+}
+
+// A Linkable is a protocol that has the neighbours of each node.
+type Linkable interface {
+	// Neighbours returns the neighbours of a node. The caller must not keep the slice.
+	Neighbours(n Node) []Node
+	// Link adds a neighbour, unless the node has it already, or has no room. It reports whether it
+	// did.
+	Link(n, neighbour Node) bool
+}
+
+// A Valued protocol has a number for each node, which initialisers set and observers read.
+type Valued interface {
+	Value(n Node) float64
+	SetValue(n Node, v float64)
+}
+
+// Stateful protocols have state that is kept in checkpoints and moves with its shard.
+type Stateful interface {
+	Parts() []Part
+}
+
+// A Codec encodes the values that the events of a protocol carry.
+type Codec interface {
+	EncodeValue(to []byte, v any) ([]byte, error)
+	DecodeValue(from []byte) (any, error)
+}
+
+// A World is a network of nodes, their protocols and the events to come. Between two windows one
+// goroutine may use it: the one that called Run.
+type World struct {
+	Seed uint64
+	// End is when the simulation ends. Events at that time do not happen any more.
+	End Time
+
+	protocols []Protocol
+	cycles    []Cycle // by protocol
+	controls  []*Scheduled
+	parts     []Part
+
+	drawn   Column[uint64] // from each node's stream
+	numbers Column[uint32] // events that each node posted
+	shards  []*shard       // nil: the shard is in another process
+	owners  []int          // the worker, or the process, that has the shard
+	workers []*worker
+
+	joined int
+	up     []uint64 // one bit for each node
+	living []Node   // in the order in which the cycle engine visits them; nil: by number
+
+	now       moment
+	posted    uint32 // events that controls posted
+	lookahead Time
+	shift     uint8 // of the queues' buckets
+	deaths    bool  // a node has died
+	direct    bool
+	stopped   bool
+	windows   uint64
+	loop      *Context // of the cycle engine and of Post
+	exchange  Exchange
+}
+
+// A Cycle says when a protocol's cycles begin at a node.
+type Cycle struct {
+	Step, From, Until Time
+}
+
+// shard has the events of ShardNodes nodes.
+type shard struct {
+	index  int
+	queue  queue
+	values []any // that events carry
+	free   []uint32
+	events uint64 // that happened, to balance load
+}
+
+// keep stores a value and returns its number.
+func (s *shard) keep(v any) uint64 {
+	if n := len(s.free); n > 0 {
+		i := s.free[n-1]
+		s.free = s.free[:n-1]
+		s.values[i] = v
+		return uint64(i)
+	}
+	s.values = append(s.values, v)
+	return uint64(len(s.values) - 1)
+}
+
+// take returns a value and forgets it.
+func (s *shard) take(i uint64) any {
+	v := s.values[i]
+	s.values[i] = nil
+	s.free = append(s.free, uint32(i))
+	return v
+}
+
+// New returns a world without nodes that is worked on by a number of goroutines.
+func New(seed uint64, workers int) *World {
+	w := &World{Seed: seed, End: Never, lookahead: Never}
+	for i := range max(workers, 1) {
+		w.workers = append(w.workers, &worker{w: w, index: i, context: Context{w: w}})
+		w.workers[i].context.k = w.workers[i]
+		w.workers[i].earliest = moment{at: Never}
+	}
+	w.loop = &w.workers[0].context
+	w.parts = []Part{&w.drawn, &w.numbers}
+	return w
+}
+
+// AddProtocol adds a protocol and returns its number.
+func (w *World) AddProtocol(p Protocol, c Cycle) uint8 {
+	w.protocols = append(w.protocols, p)
+	w.cycles = append(w.cycles, c)
+	if s, ok := p.(Stateful); ok {
+		w.parts = append(w.parts, s.Parts()...)
+	}
+	if d, ok := p.(Direct); ok && d.Direct() {
+		w.direct = true
+	}
+	return uint8(len(w.protocols) - 1)
+}
+
+// Protocol returns a protocol by its number.
+func (w *World) Protocol(number uint8) Protocol { return w.protocols[number] }
+
+// Within says that no message takes less time than d. Each transport calls it.
+func (w *World) Within(d Time) { w.lookahead = min(w.lookahead, d) }
+
+// Now returns the time.
+func (w *World) Now() Time { return w.now.at }
+
+// Joined returns how many nodes have joined until now, dead ones included.
+func (w *World) Joined() int { return w.joined }
+
+// Size returns the number of living nodes.
+func (w *World) Size() int {
+	if w.living == nil {
+		return w.joined
+	}
+	return len(w.living)
+}
+
+// Living returns the living node with a number from 0 to Size-1. A death changes these numbers.
+func (w *World) Living(i int) Node {
+	if w.living == nil {
+		return Node(i)
+	}
+	return w.living[i]
+}
+
+// Up reports whether a node lives.
+func (w *World) Up(n Node) bool { return !w.deaths || w.up[n>>6]&(1<<(n&63)) != 0 }
+
+// Shards returns the number of shards, and Here reports whether a shard is in this process.
+func (w *World) Shards() int         { return len(w.owners) }
+func (w *World) Here(shard int) bool { return w.shards[shard] != nil }
+
+// Has reports whether a node's state is in this process.
+func (w *World) Has(n Node) bool { return w.shards[shardOf(n)] != nil }
+
+// Join adds nodes and returns the first of their numbers.
+func (w *World) Join(nodes int) (Node, error) {
+	if nodes < 0 || uint64(w.joined)+uint64(nodes) >= uint64(outside) {
+		return 0, fmt.Errorf("join %d nodes: a simulation has at most %d", nodes, outside)
+	}
+	first := Node(w.joined)
+	w.joined += nodes
+	if len(w.owners) == 0 && w.lookahead != Never && !w.direct {
+		w.shift = uint8(max(bits.Len64(uint64(w.lookahead/2))-1, 0))
+	}
+	for len(w.owners)*ShardNodes < w.joined {
+		w.addShard()
+	}
+	for n := first; int(n) < w.joined; n++ {
+		for len(w.up) <= int(n>>6) {
+			w.up = append(w.up, 0)
+		}
+		w.up[n>>6] |= 1 << (n & 63)
+		if w.living != nil {
+			w.living = append(w.living, n)
+		}
+	}
+	return first, nil
+}
+
+func (w *World) addShard() {
+	s := len(w.owners)
+	owner := s % len(w.workers)
+	here := true
+	if w.exchange != nil {
+		owner = s % w.exchange.Processes()
+		here = owner == w.exchange.Process()
+	}
+	w.owners = append(w.owners, owner)
+	w.shards = append(w.shards, nil)
+	for _, k := range w.workers {
+		k.out = append(k.out, outbox{})
+	}
+	if here {
+		w.allocate(s)
+	}
+}
+
+func (w *World) allocate(s int) {
+	w.shards[s] = &shard{index: s, queue: newQueue(w.shift)}
+	w.shards[s].queue.advance(w.now.at)
+	for _, p := range w.parts {
+		p.Allocate(s)
+	}
+}
+
+// list makes the list of living nodes.
+func (w *World) list() {
+	if w.living == nil {
+		w.living = make([]Node, w.joined)
+		for i := range w.living {
+			w.living[i] = Node(i)
+		}
+	}
+}
+
+// Kill makes the living node with a number die. Its events do not happen any more.
+func (w *World) Kill(i int) {
+	w.list()
+	w.deaths = true
+	n := w.living[i]
+	last := len(w.living) - 1
+	w.living[i] = w.living[last]
+	w.living = w.living[:last]
+	w.up[n>>6] &^= 1 << (n & 63)
+}
+
+// Shuffle changes the order of the living nodes.
+func (w *World) Shuffle(s *Stream) {
+	w.list()
+	for i := len(w.living) - 1; i > 0; i-- {
+		j := s.Int(i + 1)
+		w.living[i], w.living[j] = w.living[j], w.living[i]
+	}
+}
+
+// Each calls f for each living node that is in this process, from the first to the last of a range,
+// with the node's context. Several workers do this at the same time.
+func (w *World) Each(first, after Node, f func(c *Context)) error {
+	return w.parallel(func(k *worker) {
+		for s := shardOf(first); s < len(w.shards) && Node(s<<shardBits) < after; s++ {
+			if w.shards[s] == nil || w.workerOf(s) != k.index {
+				continue
+			}
+			k.context.shard = w.shards[s]
+			begin := max(first, Node(s<<shardBits))
+			for n := begin; n < min(after, Node((s+1)<<shardBits)) && k.context.err == nil; n++ {
+				if w.Up(n) {
+					k.context.enter(n, w.now)
+					f(&k.context)
+					k.context.leave()
+				}
+			}
+		}
+	})
+}
+
+// Post posts an event from outside of the network.
+func (w *World) Post(after Time, to Node, protocol, kind uint8, word uint64) {
+	w.posted++
+	s := w.shards[shardOf(to)]
+	if s == nil {
+		return
+	}
+	round := uint16(0)
+	if after == 0 {
+		round = w.now.round
+	}
+	s.queue.push(Event{At: w.now.at + after, round: round, To: to, From: outside, number: w.posted,
+		Protocol: protocol, Kind: kind, Word: word})
+}
