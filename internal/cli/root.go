@@ -12,6 +12,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/cli/java"
 	"github.com/cloudprofiler/cloudprofiler/internal/cli/logs"
 	"github.com/cloudprofiler/cloudprofiler/internal/cli/machine"
+	"github.com/cloudprofiler/cloudprofiler/internal/cli/record"
 	"github.com/cloudprofiler/cloudprofiler/internal/cli/relations"
 	"github.com/cloudprofiler/cloudprofiler/internal/cli/rings"
 	"github.com/cloudprofiler/cloudprofiler/internal/cli/sim"
@@ -34,6 +35,7 @@ and prints a bound beside every one of them.
 
 Exit codes: 0 answered, 1 failed, 2 wrong usage, 3 answered with suspect or missing parts.`,
 		Example: `  cprof demo
+  cprof record ./program
   cprof doctor
   cprof nodes
   cprof run start tuesday
@@ -51,6 +53,7 @@ Exit codes: 0 answered, 1 failed, 2 wrong usage, 3 answered with suspect or miss
 		logs.Commands(),
 		machine.Commands(),
 		relations.Commands(),
+		record.Commands(answers.Analyze),
 		rings.Commands(),
 		sim.Commands(),
 	} {

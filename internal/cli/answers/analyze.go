@@ -220,8 +220,24 @@ func analyzeOpen(ctx context.Context, dir *runs.Directory, o analysis.Options,
 	return answer, answered(answer, dir, &o.Filter)
 }
 
+// Analyze prints what "cprof analyze" prints about a run. Of captured messages it prints only those
+// from and to a program, unless program is empty.
+func Analyze(ctx context.Context, under *cobra.Command, run, program string) error {
+	cmd := newAnalyze()
+	cmd.SetOut(under.OutOrStdout())
+	cmd.SetErr(under.ErrOrStderr())
+	cmd.SetContext(ctx)
+	if program != "" {
+		if err := cmd.Flags().Set("program", program); err != nil {
+			return err
+		}
+	}
+	return cmd.RunE(cmd, []string{run})
+}
+
 func newAnalyze() *cobra.Command {
 	var flags analyzeFlags
+	var program string
 	var asJSON, asCSV, verbose bool
 	cmd := &cobra.Command{
 		Use:   "analyze RUN",
@@ -271,6 +287,9 @@ are suspect, missing or undecided.`,
 				return err
 			}
 			captured, err := messagesOf(args[0], answer, &o)
+			if err == nil && program != "" {
+				err = chooseProgram(captured, program)
+			}
 			if err != nil {
 				return err
 			}
@@ -301,6 +320,8 @@ are suspect, missing or undecided.`,
 	flags.addSlowest(cmd)
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "print also cycles, what other methods "+
 		"would have said, the slowest tuples, notes, and the truth where it is known")
+	cmd.Flags().StringVar(&program, "program", "",
+		"of captured messages, print only those from or to this program")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print everything as one JSON object")
 	cmd.Flags().BoolVar(&asCSV, "csv", false, "print one line for each span, pair of nodes and "+
 		"percentile, as comma-separated values")

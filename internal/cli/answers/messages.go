@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
@@ -27,6 +28,27 @@ func messagesOf(path string, a *analysis.Answer, o *analysis.Options) (*messages
 	return messages.Of(dir, messages.Options{
 		Reference: a.Reference.Node, Wander: o.Wander, ThirdNodes: o.ThirdNodes,
 	})
+}
+
+// chooseProgram leaves only the pairs of a program in the answer. It fails if there are none.
+func chooseProgram(m *messages.Answer, program string) error {
+	if m == nil {
+		return fmt.Errorf("--program %q: no messages were captured", program)
+	}
+	var others []string
+	m.Pairs = slices.DeleteFunc(m.Pairs, func(p messages.Pair) bool {
+		others = append(others, p.From.Name, p.To.Name)
+		return p.From.Name != program && p.To.Name != program
+	})
+	if len(m.Pairs) > 0 {
+		return nil
+	}
+	slices.Sort(others)
+	if others = slices.Compact(others); len(others) == 0 {
+		return fmt.Errorf("--program %q: of no captured message both ends are known", program)
+	}
+	return fmt.Errorf("--program %q: it exchanged no message whose both ends are known: %s did",
+		program, shorten(strings.Join(others, ", "), listWidth))
 }
 
 // mostPairs is the number of pairs of programs that are printed without --verbose.

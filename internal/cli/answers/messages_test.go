@@ -115,3 +115,27 @@ func TestAnalyzeMessages(t *testing.T) {
 		t.Errorf("report: exit code %d: %s", code, stderr)
 	}
 }
+
+// --program leaves only the pairs of one program, and fails if there are none.
+func TestChooseProgram(t *testing.T) {
+	program := func(name string) messages.Program { return messages.Program{Node: "n", Name: name} }
+	answer := func() *messages.Answer {
+		return &messages.Answer{Pairs: []messages.Pair{
+			{From: program("a"), To: program("b")}, {From: program("b"), To: program("c")},
+			{From: program("c"), To: program("d")},
+		}}
+	}
+	for name, want := range map[string]int{"a": 1, "b": 2, "d": 1} {
+		m := answer()
+		if err := chooseProgram(m, name); err != nil || len(m.Pairs) != want {
+			t.Errorf("%s: %v, %v", name, m.Pairs, err)
+		}
+	}
+	if err := chooseProgram(answer(), "x"); err == nil ||
+		!strings.Contains(err.Error(), "a, b, c, d did") {
+		t.Errorf("a program that is not there: %v", err)
+	}
+	if err := chooseProgram(nil, "a"); err == nil {
+		t.Error("without messages, a program was found")
+	}
+}

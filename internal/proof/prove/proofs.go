@@ -58,6 +58,8 @@ var proofs = []listed{
 		"-run", "^TestBar", "./overlay"}},
 	{name: "A fleet that is watched", command: []string{"go", "test", "-count=1", "-run",
 		"^TestBar", "./watch"}},
+	{name: "A program on one machine", command: []string{"go", "test", "-count=1", "-run",
+		"^TestBar", "./internal/cli"}},
 	{name: "The analysis of a run", command: []string{"bin/cp-bench", "analyze"}},
 	{name: "Answers about random jobs", command: []string{"go", "test", "-count=1",
 		"-timeout=60m", "-run", "^TestBar", "./analysis"}},

@@ -1,0 +1,270 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+)
+
+// recordedProgram is a program that a test records. what is the number of tuples that it logs at
+// two points, "fail", "wait" or "talk".
+func recordedProgram(what string) (code int) {
+	switch what {
+	case "wait":
+		select {}
+	case "talk":
+		return talk()
+	case "nothing":
+		return 0
+	}
+	fails := strings.TrimSuffix(what, " fail")
+	tuples, err := strconv.ParseUint(fails, 10, 64)
+	if err != nil {
+		return 9
+	}
+	begun := time.Now()
+	start, err := handlers.Open("job/start", handlers.Options{})
+	if err != nil {
+		return 8
+	}
+	end, err := handlers.Open("job/end", handlers.Options{})
+	if err != nil {
+		return 8
+	}
+	for id := range tuples {
+		start.Log(id)
+		end.Log(id)
+	}
+	start.Close()
+	end.Close()
+	fmt.Printf("took %d ns, dropped %d\n", time.Since(begun), start.Dropped()+end.Dropped())
+	if fails != what {
+		return 5
+	}
+	return 0
+}
+
+// talk exchanges messages with itself over loopback until it is killed.
+func talk() int {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 7
+	}
+	go func() {
+		for c, err := listener.Accept(); err == nil; c, err = listener.Accept() {
+			go io.Copy(c, c)
+		}
+	}()
+	for ; ; time.Sleep(20 * time.Millisecond) {
+		c, err := net.Dial("tcp", listener.Addr().String())
+		if err != nil {
+			return 6
+		}
+		for range 4 {
+			c.Write([]byte("hello"))
+			io.ReadFull(c, make([]byte, 5))
+		}
+		c.Close()
+	}
+}
+
+// recordProgram runs cprof record around a program of this test, with its own directory of runs.
+func recordProgram(t *testing.T, what string) (code int, stdout, stderr, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	t.Setenv("CLOUDPROFILER_RUNS", dir)
+	t.Setenv(programVariable, what)
+	argv, err := reexec.Argv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	code = Run(t.Context(), append([]string{"record", "--no-capture", "--run", "r", "--"}, argv...),
+		&out, &errs)
+	return code, out.String(), errs.String(), dir
+}
+
+// A program that logs is recorded, with nothing to configure, and its events are whole. Nothing is
+// left except the run.
+func TestRecord(t *testing.T) {
+	code, stdout, stderr, dir := recordProgram(t, "20000")
+	if code != 0 || !strings.Contains(stdout, "run r: 1 node, 2 channels, 20000 tuples") ||
+		!strings.Contains(stdout, "job/start → job/end") ||
+		!strings.Contains(stdout, "dropped 0\n") ||
+		!strings.Contains(stdout, "cprof report "+filepath.Join(dir, "r")) {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	run, err := runs.Open(filepath.Join(dir, "r"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	if lacks := run.Lacks(); len(lacks) > 0 || len(run.Run.Nodes) != 1 ||
+		run.Run.Nodes[0].FrequencyLo_hz >= run.Run.Nodes[0].FrequencyHi_hz {
+		t.Errorf("%+v lacks %v", run.Run, lacks)
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 1 {
+		t.Errorf("%d entries beside the run, %v", len(left)-1, err)
+	}
+	if rings, _ := filepath.Glob("/dev/shm/cprofrecord.*/job*"); len(rings) > 0 {
+		t.Errorf("rings are left: %v", rings)
+	}
+}
+
+// A program that fails is answered, too, and its failure is not hidden.
+func TestRecordOfAProgramThatFails(t *testing.T) {
+	code, stdout, stderr, _ := recordProgram(t, "100 fail")
+	if code != 1 || !strings.Contains(stdout, "100 tuples") ||
+		!strings.Contains(stderr, "exit status 5") {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+}
+
+func TestRecordOfNothing(t *testing.T) {
+	code, stdout, stderr, dir := recordProgram(t, "nothing")
+	if code != 1 || !strings.Contains(stderr, "the program logged no event") {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%d entries are left, %v", len(left), err)
+	}
+	for name, test := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"no program":      {[]string{"record"}, 2, "PROGRAM is missing"},
+		"no such program": {[]string{"record", "--", "/nosuch"}, 2, "/nosuch"},
+		"a bad name":      {[]string{"record", "--run", "a/b", "--", "true"}, 2, `"/"`},
+		"a name taken": {[]string{"record", "--run", "old", "--", "true"}, 2,
+			"choose another name"},
+		"attach to no number": {[]string{"attach", "x"}, 2, "give the number of a process"},
+		"attach to nobody":    {[]string{"attach", "999999999"}, 1, "no such process"},
+	} {
+		if err := os.MkdirAll(filepath.Join(dir, "old"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if code := Run(t.Context(), test.args, &out, &out); code != test.code ||
+			!strings.Contains(out.String(), test.says) {
+			t.Errorf("%s: exit code %d: %s", name, code, out.String())
+		}
+	}
+}
+
+// Whoever ends the program by ^C gets the answer.
+func TestRecordThatTheUserEnds(t *testing.T) {
+	t.Setenv("CLOUDPROFILER_RUNS", t.TempDir())
+	ctx, stop := context.WithCancel(t.Context())
+	t.Setenv(programVariable, "wait")
+	argv, err := reexec.Argv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, tell := io.Pipe()
+	ended := make(chan int, 1)
+	shell := []string{"record", "--no-capture", "--", "sh", "-c", `echo ready; exec "$@"`, "sh"}
+	var errs bytes.Buffer
+	go func() {
+		ended <- Run(ctx, append(shell, argv...), tell, &errs)
+		tell.Close()
+	}()
+	if _, err := io.ReadFull(said, make([]byte, len("ready\n"))); err != nil {
+		t.Fatal(err)
+	}
+	go io.Copy(io.Discard, said)
+	stop()
+	if code := <-ended; code != 1 || !strings.Contains(errs.String(), "logged no event") {
+		t.Errorf("exit code %d: %s", code, errs.String())
+	}
+}
+
+// A running program that logs nothing is captured.
+func TestPrivilegedAttach(t *testing.T) {
+	privileged.Need(t)
+	t.Setenv("CLOUDPROFILER_RUNS", t.TempDir())
+	argv, err := reexec.Argv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	talker := exec.Command(argv[0], argv[1:]...)
+	talker.Env = append(os.Environ(), programVariable+"=talk")
+	if err := talker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { talker.Wait(); close(ended) }()
+	defer func() { talker.Process.Kill(); <-ended }()
+	name := filepath.Base(argv[0])
+	name = name[:min(len(name), 15)] // the kernel cuts names
+	var out, errs bytes.Buffer
+	code := Run(t.Context(), []string{"attach", "--for", "1s", strconv.Itoa(talker.Process.Pid)},
+		&out, &errs)
+	if (code != 0 && code != 3) ||
+		!strings.Contains(out.String(), fmt.Sprintf("%s on", name)) {
+		t.Errorf("exit code %d\n%s%s", code, out.String(), errs.String())
+	}
+}
+
+// TestBarRecord measures what cprof record adds to a program that logs ten million events: until
+// all events are in the run, and until the end of the answer. All of them must be in the run.
+func TestBarRecord(t *testing.T) {
+	repetitions := 1
+	if proof.Begin(t) == proof.Full {
+		repetitions = 5
+	}
+	const tuples = 5_000_000
+	took := regexp.MustCompile(`took ([0-9]+) ns, dropped ([0-9]+)\n`)
+	var kept_s, answered_s []float64
+	lost := 0.0
+	for range repetitions {
+		begun := time.Now()
+		code, stdout, stderr, dir := recordProgram(t, strconv.Itoa(tuples))
+		all_s := time.Since(begun).Seconds()
+		said := took.FindStringSubmatch(stdout)
+		if code != 0 || said == nil {
+			t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
+		}
+		own_ns, _ := strconv.ParseFloat(said[1], 64)
+		dropped, _ := strconv.ParseFloat(said[2], 64)
+		lost += dropped
+		if !strings.Contains(stdout, fmt.Sprintf("%d tuples\n", tuples)) {
+			lost++
+			t.Log(stdout)
+		}
+		// The answer is that of cprof analyze.
+		begun = time.Now()
+		run := filepath.Join(dir, "r")
+		if code := Run(t.Context(), []string{"analyze", run}, io.Discard, io.Discard); code != 0 {
+			t.Fatalf("cprof analyze: exit code %d", code)
+		}
+		analyze_s := time.Since(begun).Seconds()
+		answered_s = append(answered_s, all_s-own_ns/1e9)
+		kept_s = append(kept_s, all_s-own_ns/1e9-analyze_s)
+		t.Logf("%.2f s: the program %.2f s, the answer %.2f s", all_s, own_ns/1e9, analyze_s)
+	}
+	proof.Check(t,
+		proof.Bar{Name: "what cprof record adds to a program that logs 10⁷ events, until they " +
+			"are in the run", Limit: 1, Unit: "s", Timing: true}.From(kept_s),
+		proof.Bar{Name: "the same until the end of the answer", Limit: 1, Unit: "s",
+			Timing: true}.From(answered_s),
+		proof.Bar{Name: "events of that program that are not in the run", Figure: lost,
+			Unit: "events"})
+}
