@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -129,63 +130,19 @@ func (in *input) find(kind FindingKind, format string, args ...any) {
 
 // relate evaluates the pairs and makes the closure.
 func (in *input) relate(pairs []*tscratio.Pair) error {
-	for _, n := range in.run.Run.Nodes {
-		for i, e := range n.Epochs() {
-			of := n
-			of.Name, of.Epoch, of.Quantum_cycles, of.CoreSlack_cycles = epochName(&n, i), e.Epoch,
-				e.Quantum_cycles, e.CoreSlack_cycles
-			in.nodes = append(in.nodes, nodeInput{Node: of, node: n.Name})
-		}
-		if len(n.Earlier) > 0 {
-			in.find(FindUndecided, "the counter of node %s was interrupted during the run: each "+
-				"of its %d epochs is a separate node here, and nothing is known about the time "+
-				"between them",
-				n.Name, len(n.Earlier)+1)
-		}
-	}
-	slices.SortStableFunc(in.nodes, func(a, b nodeInput) int { return cmpStrings(a.node, b.node) })
+	in.nameEpochs()
 	described := map[string]tscratio.Node{}
 	var relations []*tscratio.Relation
 	for _, p := range pairs {
 		part := in.run.Run.PairPath(p.A, p.B)
-		for _, n := range []*tscratio.Node{&p.A, &p.B} {
-			// readRelation in package runs has made sure that the run has this node.
-			n.Name = in.nodes[in.nodeOf(n.Name, n.Epoch)].Name
-		}
-		conflict := ""
-		for _, n := range []tscratio.Node{p.A, p.B} {
-			if known, ok := described[n.Name]; ok && known != n {
-				conflict = n.Name
-			}
-		}
-		if conflict != "" {
-			in.miss(runs.Missing{
-				Part: part,
-				Reason: fmt.Sprintf("it describes node %q differently from other relations",
-					conflict),
-			})
+		related, err := in.relatePair(p, described)
+		if err != nil {
+			in.miss(runs.Missing{Part: part, Reason: err.Error()})
 			continue
 		}
-		w := in.options.Wander
-		if w == 0 {
-			w = p.Declared.Wander
-		}
-		both := make([]*tscratio.Relation, 0, 2)
-		for _, into := range []tscratio.Side{tscratio.SideA, tscratio.SideB} {
-			r, err := p.Relate(into, w)
-			if err != nil {
-				in.miss(runs.Missing{Part: part, Reason: err.Error()})
-				break
-			}
-			both = append(both, r)
-		}
-		if len(both) == 2 {
-			relations = append(relations, both...)
-			described[p.A.Name], described[p.B.Name] = p.A, p.B
-			in.clocks.pairs = append(in.clocks.pairs, pairClock{
-				p, p.A.Name, p.B.Name, both[0], both[1],
-			})
-		}
+		relations = append(relations, related.intoA, related.intoB)
+		described[p.A.Name], described[p.B.Name] = p.A, p.B
+		in.clocks.pairs = append(in.clocks.pairs, related)
 	}
 	if len(relations) > maxClosed*len(described) {
 		in.options.ThirdNodes = tscratio.ThirdNone
@@ -204,6 +161,52 @@ func (in *input) relate(pairs []*tscratio.Pair) error {
 			}
 		}
 	}
+	in.findPairsApart(described)
+	return nil
+}
+
+// nameEpochs makes a node of each epoch of each of the run's nodes.
+func (in *input) nameEpochs() {
+	for _, n := range in.run.Run.Nodes {
+		for i, e := range n.Epochs() {
+			of := n
+			of.Name, of.Epoch, of.Quantum_cycles, of.CoreSlack_cycles = epochName(&n, i), e.Epoch,
+				e.Quantum_cycles, e.CoreSlack_cycles
+			in.nodes = append(in.nodes, nodeInput{Node: of, node: n.Name})
+		}
+		if len(n.Earlier) > 0 {
+			in.find(FindUndecided, "the counter of node %s was interrupted during the run: each "+
+				"of its %d epochs is a separate node here, and nothing is known about the time "+
+				"between them", n.Name, len(n.Earlier)+1)
+		}
+	}
+	slices.SortStableFunc(in.nodes, func(a, b nodeInput) int { return cmpStrings(a.node, b.node) })
+}
+
+// relatePair evaluates a pair in both directions. It gives the pair's nodes the names of their
+// epochs. described has the nodes of earlier pairs, which this one must not contradict.
+func (in *input) relatePair(p *tscratio.Pair, described map[string]tscratio.Node) (
+	related pairClock, err error) {
+	for _, n := range []*tscratio.Node{&p.A, &p.B} {
+		// readRelation in package runs has made sure that the run has this node.
+		n.Name = in.nodes[in.nodeOf(n.Name, n.Epoch)].Name
+	}
+	for _, n := range []tscratio.Node{p.B, p.A} {
+		if known, ok := described[n.Name]; ok && known != n {
+			return related, fmt.Errorf("it describes node %q differently from other relations",
+				n.Name)
+		}
+	}
+	related = pairClock{pair: p, a: p.A.Name, b: p.B.Name}
+	w := cmp.Or(in.options.Wander, p.Declared.Wander)
+	if related.intoA, err = p.Relate(tscratio.SideA, w); err == nil {
+		related.intoB, err = p.Relate(tscratio.SideB, w)
+	}
+	return related, err
+}
+
+// findPairsApart adds a finding for each pair of nodes that no chain of relations connects.
+func (in *input) findPairsApart(described map[string]tscratio.Node) {
 	for i, a := range in.nodes {
 		// Only pairs with the first node are checked: nodes that are related to it are also related
 		// to each other.
@@ -218,12 +221,10 @@ func (in *input) relate(pairs []*tscratio.Pair) error {
 			}
 			if err := in.clocks.closure.Related(a.Name, b.Name); err != nil {
 				in.find(FindUndecided, "durations between %s and %s are not known: %v", a.Name,
-					b.Name,
-					err)
+					b.Name, err)
 			}
 		}
 	}
-	return nil
 }
 
 // list makes a source of each ring's log.

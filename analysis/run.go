@@ -33,95 +33,122 @@ func Run(ctx context.Context, dir *runs.Directory, o Options) (answer *Answer, e
 	if err := o.defaults(); err != nil {
 		return nil, err
 	}
-	fail := func(err error) (*Answer, error) {
+	s := newScratch(cmp.Or(o.Scratch, os.TempDir()), o.Memory_bytes/2, o.Scratch_bytes)
+	defer func() { err = errors.Join(err, s.close()) }()
+	if answer, err = takeSteps(ctx, dir, o, s); err != nil {
 		return nil, fmt.Errorf("analyze run %q: %w", dir.Run.Name, err)
 	}
+	answer.Work.Seconds, answer.Work.Scratch_bytes = time.Since(began).Seconds(), s.used.Load()
+	return answer, nil
+}
+
+// takeSteps takes the steps of an analysis, one after the other.
+func takeSteps(ctx context.Context, dir *runs.Directory, o Options, s *scratch) (*Answer, error) {
 	in, err := openInput(dir, o)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
-	if len(in.nodes) == 0 {
-		return fail(fmt.Errorf("it names no nodes: %w", ErrNothing))
-	}
-	if in.clocks.reference < 0 {
-		return fail(fmt.Errorf("it has no log that can be read: %s: %w", missingText(in.missing),
-			ErrNothing))
+	if err := in.checkNotEmpty(); err != nil {
+		return nil, err
 	}
 	in.findUnrelated()
 	t := newTimer(in)
 	if err := in.resolveFilter(); err != nil {
-		return fail(err)
+		return nil, err
 	}
 	bins, axes := in.axes(t)
-	temporary := cmp.Or(o.Scratch, os.TempDir())
-	s := newScratch(temporary, o.Memory_bytes/2, o.Scratch_bytes)
-	defer func() { err = errors.Join(err, s.close()) }()
 	all, err := in.scatter(ctx, s, axes)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	in.pauses = in.newPauses(t, all.told)
 	if err := in.exportPauses(); err != nil {
-		return fail(err)
+		return nil, err
 	}
 	if err := in.rename(ctx, s, all, axes); err != nil {
-		return fail(err)
+		return nil, err
 	}
 	g, err := in.sample(ctx, all, axes)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	a := &assembler{in: in, graph: g, told: all.told, timer: t, bins: bins}
 	g.gaps = a.gaps()
-	if o.Begin != nil {
-		b := in.basis(bins)
-		c := in.ofAll(all.told)
-		b.Kept, b.Lacks = c.Kept, c.Text()
-		if err := o.Begin(b); err != nil {
-			return fail(err)
-		}
+	if err := in.begin(bins, all.told); err != nil {
+		return nil, err
 	}
-	l := in.newLineage(s, all)
-	f, err := in.gather(ctx, all, g, axes, l)
-	if err != nil {
-		return fail(err)
+	if a.found, err = in.gatherAll(ctx, s, all, g, axes); err != nil {
+		return nil, err
 	}
-	if l != nil {
-		w := in.newGatherer(g, axes)
-		if err := l.follow(ctx, all, w); err != nil {
-			return fail(err)
-		}
-		f.merge(&w.found, o.Slowest)
-		if w.orphans > 0 {
-			in.find(FindUndecided, "%d tuples that were made of others came to the end, but "+
-				"where those others began is not known", w.orphans)
-		}
-	}
-	trips, err := in.returnTrips(ctx, all, g, axes)
-	if err != nil {
-		return fail(err)
+	if a.returns, err = in.returnTrips(ctx, all, g, axes); err != nil {
+		return nil, err
 	}
 	in.progress(1, "done")
-	a.found, a.returns = f, trips
-	answer = a.answer()
-	answer.Work = Work{
-		Tuples: f.tuples, Seconds: time.Since(began).Seconds(), Scratch_bytes: s.used.Load(),
-	}
-	if o.Filter.any() && f.tuples == 0 && answer.Length == nil && len(answer.Counters) == 0 {
-		answer.Comparisons = nil // comparisons cover the time of tuples, and there are none
-		answer.Missing = append(answer.Missing, Missing{
-			Part: "tuples",
-			Reason: "no tuple of the run is among those chosen by time, node, channel or id: " +
-				"choose more",
-		})
-		answer.Partial = true
-	}
+	answer := a.answer()
+	answer.Work.Tuples = a.found.tuples
 	for i := range all.told {
 		if in.sources[i].trip == noTrip {
 			answer.Work.Events += all.told[i].events
 		}
 	}
+	answer.noteNothingChosen(&o.Filter)
 	return answer, nil
+}
+
+// checkNotEmpty returns ErrNothing if the run has nothing to analyze.
+func (in *input) checkNotEmpty() error {
+	switch {
+	case len(in.nodes) == 0:
+		return fmt.Errorf("it names no nodes: %w", ErrNothing)
+	case in.clocks.reference < 0:
+		return fmt.Errorf("it has no log that can be read: %s: %w", missingText(in.missing),
+			ErrNothing)
+	}
+	return nil
+}
+
+// begin tells the options' Begin what the answer will rest on.
+func (in *input) begin(bins Bins, of []told) error {
+	if in.options.Begin == nil {
+		return nil
+	}
+	b, c := in.basis(bins), in.ofAll(of)
+	b.Kept, b.Lacks = c.Kept, c.Text()
+	return in.options.Begin(b)
+}
+
+// gatherAll sums up all tuples: first those within one id, and then those that links make one of.
+func (in *input) gatherAll(ctx context.Context, s *scratch, all *scattered, g *graph, axes []axis) (
+	*found, error) {
+	l := in.newLineage(s, all)
+	f, err := in.gather(ctx, all, g, axes, l)
+	if err != nil || l == nil {
+		return f, err
+	}
+	w := in.newGatherer(g, axes)
+	if err := l.follow(ctx, all, w); err != nil {
+		return nil, err
+	}
+	f.merge(&w.found, in.options.Slowest)
+	if w.orphans > 0 {
+		in.find(FindUndecided, "%d tuples that were made of others came to the end, but where "+
+			"those others began is not known", w.orphans)
+	}
+	return f, nil
+}
+
+// noteNothingChosen says that the filter leaves no tuple, if so.
+func (a *Answer) noteNothingChosen(f *Filter) {
+	if !f.any() || a.Work.Tuples > 0 || a.Length != nil || len(a.Counters) > 0 {
+		return
+	}
+	a.Comparisons = nil // comparisons cover the time of tuples, and there are none
+	a.Missing = append(a.Missing, Missing{
+		Part: "tuples",
+		Reason: "no tuple of the run is among those chosen by time, node, channel or id: " +
+			"choose more",
+	})
+	a.Partial = true
 }
 
 func missingText(missing []runs.Missing) string {

@@ -243,63 +243,17 @@ func (d *demonstration) runPath() string { return filepath.Join(d.runs(), runNam
 var placementText []byte
 
 // start starts the coordinator and the nodes.
-func (d *demonstration) start(ctx context.Context, physical machine) (err error) {
-	placement, err := job.ParsePlacement(placementText)
+func (d *demonstration) start(ctx context.Context, physical machine) error {
+	placement, err := d.choosePlaces()
 	if err != nil {
 		return err
-	}
-	placement.Stream.Tuples, placement.Stream.PerSecond = d.o.Tuples, float64(d.o.PerSecond)
-	if d.soak != nil { // windows as in the benchmark, and counts that do not stay
-		placement.Stream.Window, placement.Stream.Keep = 10*time.Second, time.Minute
-	}
-	if d.engine != nil {
-		placement.Nodes = placement.Nodes[:d.engine.Nodes()]
-	}
-	placement.OnLoopback()
-	d.place, d.WhyLoopback = newPlace(len(placement.Nodes), d.o.Loopback)
-	d.Namespaces = d.place.star != nil
-	if _, observed := d.engine.(Observed); observed && !d.Namespaces {
-		return fmt.Errorf("make network namespaces for the nodes: %w", d.WhyLoopback)
 	}
 	temporary := filepath.Join(d.scratch, "tmp")
 	if err := os.Mkdir(temporary, 0o700); err != nil {
 		return fmt.Errorf("make a directory for temporary files: %w", err)
 	}
-	newKey := func(name string, role control.Role) (k control.Key) {
-		if err == nil {
-			k, err = control.NewKey(name, role)
-		}
-		return k
-	}
-	hub := d.place.address(netns.Hub, netip.AddrFrom4([4]byte{127, 0, 0, 1}))
-	s := &serverSetup{
-		Address: netip.AddrPortFrom(hub, 0).String(),
-		State:   filepath.Join(d.dir, "server"), Runs: d.runs(),
-		Key: newKey("server", control.RoleServer), Admin: newKey("admin", control.RoleAdmin),
-		Brief: d.o.Brief,
-	}
-	s.Clients = append(s.Clients, s.Admin.Halved())
 	rings := filepath.Join(d.dir, "rings")
-	d.Nodes = virtualNodes(physical, placement, d.jobLasts()+clocksBeyond)
-	for i, facts := range d.Nodes {
-		at := &placement.Nodes[i]
-		onLoopback, parseErr := netip.ParseAddr(at.Address)
-		if parseErr != nil {
-			return parseErr
-		}
-		address := d.place.address(i, onLoopback)
-		at.Address = address.String()
-		n := nodeSetup{
-			Clocks: facts.Clocks, Node: facts.Node, Address: address, Number: at.Number,
-			PhysicalQuantum_cycles: physical.Quantum_cycles, PhysicalCores: physical.Cores,
-			Rings:        filepath.Join(rings, facts.Name),
-			State:        filepath.Join(d.scratch, "state", facts.Name),
-			ServerPublic: s.Key.Public, Key: newKey(facts.Name, control.RoleNode),
-			Often: d.soak == nil,
-		}
-		s.Clients = append(s.Clients, n.Key.Halved())
-		d.setups = append(d.setups, n)
-	}
+	s, err := d.setUp(physical, placement, rings)
 	if err != nil {
 		return err
 	}
@@ -333,6 +287,69 @@ func (d *demonstration) start(ctx context.Context, physical machine) (err error)
 		d.programs = append(d.programs, process)
 	}
 	return d.startEngine(ctx, temporary)
+}
+
+// choosePlaces returns the job's placement, and makes the places where its nodes run.
+func (d *demonstration) choosePlaces() (*job.Placement, error) {
+	placement, err := job.ParsePlacement(placementText)
+	if err != nil {
+		return nil, err
+	}
+	placement.Stream.Tuples, placement.Stream.PerSecond = d.o.Tuples, float64(d.o.PerSecond)
+	if d.soak != nil { // windows as in the benchmark, and counts that do not stay
+		placement.Stream.Window, placement.Stream.Keep = 10*time.Second, time.Minute
+	}
+	if d.engine != nil {
+		placement.Nodes = placement.Nodes[:d.engine.Nodes()]
+	}
+	placement.OnLoopback()
+	d.place, d.WhyLoopback = newPlace(len(placement.Nodes), d.o.Loopback)
+	d.Namespaces = d.place.star != nil
+	if _, observed := d.engine.(Observed); observed && !d.Namespaces {
+		return nil, fmt.Errorf("make network namespaces for the nodes: %w", d.WhyLoopback)
+	}
+	return placement, nil
+}
+
+// setUp makes the keys and setups of the coordinator and of the nodes. It gives the nodes of the
+// placement their addresses.
+func (d *demonstration) setUp(physical machine, placement *job.Placement, rings string) (
+	s *serverSetup, err error) {
+	newKey := func(name string, role control.Role) (k control.Key) {
+		if err == nil {
+			k, err = control.NewKey(name, role)
+		}
+		return k
+	}
+	hub := d.place.address(netns.Hub, netip.AddrFrom4([4]byte{127, 0, 0, 1}))
+	s = &serverSetup{
+		Address: netip.AddrPortFrom(hub, 0).String(),
+		State:   filepath.Join(d.dir, "server"), Runs: d.runs(),
+		Key: newKey("server", control.RoleServer), Admin: newKey("admin", control.RoleAdmin),
+		Brief: d.o.Brief,
+	}
+	s.Clients = append(s.Clients, s.Admin.Halved())
+	d.Nodes = virtualNodes(physical, placement, d.jobLasts()+clocksBeyond)
+	for i, facts := range d.Nodes {
+		at := &placement.Nodes[i]
+		onLoopback, err := netip.ParseAddr(at.Address)
+		if err != nil {
+			return nil, err
+		}
+		address := d.place.address(i, onLoopback)
+		at.Address = address.String()
+		n := nodeSetup{
+			Clocks: facts.Clocks, Node: facts.Node, Address: address, Number: at.Number,
+			PhysicalQuantum_cycles: physical.Quantum_cycles, PhysicalCores: physical.Cores,
+			Rings:        filepath.Join(rings, facts.Name),
+			State:        filepath.Join(d.scratch, "state", facts.Name),
+			ServerPublic: s.Key.Public, Key: newKey(facts.Name, control.RoleNode),
+			Often: d.soak == nil,
+		}
+		s.Clients = append(s.Clients, n.Key.Halved())
+		d.setups = append(d.setups, n)
+	}
+	return s, err
 }
 
 // startChrony starts chronyd for the hub and for each node, and returns the address at which each
