@@ -42,9 +42,9 @@ Exit codes: 0 measured, 1 failed, 2 wrong usage, 3 a figure is absent.`,
 	}
 	root.AddCommand(newBenchLog(), newBenchJava(), newBenchStore(), newBenchProbe(),
 		newBenchSweep(), newBenchFleet(), newBenchAnalyze(), newBenchAgent(), newBenchGen(),
-		newBenchSoak(), newBenchPaths())
+		newBenchCapture(), newBenchSoak(), newBenchPaths())
 	root.AddCommand(newBenchProbePeer(), newBenchAgentProcess(), newBenchSweepProcess(),
-		newBenchFleetServer(), demo.NewProcess())
+		newBenchFleetServer(), newBenchCaptureProcess(), demo.NewProcess())
 	return root
 }
 

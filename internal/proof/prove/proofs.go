@@ -39,6 +39,7 @@ var proofs = []listed{
 		command: []string{"bin/cp-bench", "agent"}},
 	{name: "The agent under kills, hostile rings and crowds",
 		command: []string{"go", "test", "-count=1", "-timeout=60m", "-run", "^TestBar", "./agent"}},
+	{name: "A capture of messages", command: []string{"bin/cp-bench", "capture"}},
 	{name: "Load, on schedule and checked", command: []string{"bin/cp-bench", "gen"}},
 	{name: "Search for a known limit", command: []string{"go", "test", "-count=1", "-run",
 		"^TestBarSearch", "./bench"}},

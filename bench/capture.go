@@ -1,0 +1,310 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox/capture"
+	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
+	"github.com/cloudprofiler/cloudprofiler/drain"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+)
+
+// CaptureOptions say how to measure a capture of messages.
+type CaptureOptions struct {
+	Command  []string // the command that runs CaptureProcess
+	Pairs    int      // turns without and with a capture
+	Turn     time.Duration
+	Messages int      // how many messages are compared with the truth
+	Rows     []string // nil: all of CaptureRows
+	Progress func(row string)
+}
+
+// CaptureRow is what a capture costs, or what it found. Figures of pairs are medians.
+type CaptureRow struct {
+	Name   string
+	Absent string // why it was not measured; "": it was
+
+	// Off and On are without and with a capture: ns of processor time a call, or operations a
+	// second. Changes has On − Off in ns, or the lost share of throughput, of each pair.
+	Off, On float64
+	Changes []float64
+
+	// These are of a server, of each pair: the processor time that it took on top of that without a
+	// capture, as cores; and the lost share of its operations in a second of its processor time,
+	// which depends less on what else the machine does.
+	Cores, Work []float64
+
+	AgentCores float64 // of the capture and its drainer
+	PerSecond  float64 // calls that were captured a second
+	Lost       uint64  // messages that the capture counted as lost
+
+	Truth CaptureTruth
+}
+
+// CaptureTruth compares what was captured with what was sent and received.
+type CaptureTruth struct {
+	Calls    uint64 // that sent or received
+	Captured uint64 // of these
+	Sent     uint64
+	Matched  uint64 // of Sent, with the call that really received
+	Wrong    uint64 // of Sent, with another
+}
+
+// CaptureRows returns the names of the rows.
+func CaptureRows() []string {
+	return []string{"ping-pong", "flood", "redis-10000", "redis-limit", "nginx-limit",
+		"agent-100000", "truth"}
+}
+
+// captureBench is a capture that is switched on and off, with a drainer beside it.
+type captureBench struct {
+	o     CaptureOptions
+	dir   string
+	drain *drain.Drainer
+	talk  *talker
+}
+
+// Capture measures a capture. It needs root.
+func Capture(ctx context.Context, o CaptureOptions) (rows []CaptureRow, err error) {
+	b := &captureBench{o: o}
+	if b.dir, err = os.MkdirTemp("", "cloudprofiler-bench"); err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(b.dir)
+	// The rings are in shared memory, as on a node.
+	shared, err := os.MkdirTemp(ringParent(""), "cloudprofiler-bench")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(shared)
+	b.drain, err = drain.Start(shared, drain.Options{Logs: filepath.Join(b.dir, "logs")})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.drain.Close()) }()
+	if b.talk, err = startTalker(ctx, o.Command); err != nil {
+		return nil, err
+	}
+	defer b.talk.close()
+	measure := map[string]func(context.Context, *CaptureRow, string) error{
+		"ping-pong": b.cost, "flood": b.cost, "redis-10000": b.redis, "redis-limit": b.redis,
+		"nginx-limit": b.nginx, "agent-100000": b.agent, "truth": b.truth,
+	}
+	for _, name := range o.Rows {
+		o.Progress(name)
+		row := CaptureRow{Name: name}
+		if err := measure[name](ctx, &row, shared); err != nil {
+			return rows, fmt.Errorf("measure %s: %w", name, err)
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// turnResult is what one turn measured.
+type turnResult struct{ figure, cores float64 }
+
+// pairs measures in turns without and with a capture. Every other pair begins with the capture.
+func (b *captureBench) pairs(ctx context.Context, row *CaptureRow, rings string,
+	turn func() (turnResult, error), change func(off, on float64) float64) error {
+	var offs, ons []float64
+	for pair := range b.o.Pairs {
+		var results [2]turnResult
+		for k := range 2 {
+			on := (k + pair) % 2
+			var c *capture.Capture
+			var err error
+			if on == 1 {
+				if c, err = capture.Start(capture.Options{Dir: rings}); err != nil {
+					return err
+				}
+			}
+			results[on], err = turn()
+			if c != nil {
+				err = errors.Join(err, c.Close())
+				for _, n := range c.Stats().Lost {
+					row.Lost += n
+				}
+			}
+			if err = errors.Join(err, ctx.Err()); err != nil {
+				return err
+			}
+		}
+		off, on := results[0], results[1]
+		offs, ons = append(offs, off.figure), append(ons, on.figure)
+		row.Changes = append(row.Changes, change(off.figure, on.figure))
+		if off.cores > 0 {
+			row.Cores = append(row.Cores, on.cores-off.cores)
+			row.Work = append(row.Work, 1-(on.figure/on.cores)/(off.figure/off.cores))
+		}
+	}
+	row.Off, row.On = median(offs), median(ons)
+	return nil
+}
+
+// cost measures the processor time that a call takes, over loopback.
+func (b *captureBench) cost(ctx context.Context, row *CaptureRow, rings string) error {
+	// One thread at a time: what the capture's own thread does is not in it.
+	return b.pairs(ctx, row, rings, func() (turnResult, error) {
+		r, err := b.talk.ask(talkOrder{Do: row.Name, For: b.o.Turn})
+		return turnResult{figure: float64(r.Busy.Nanoseconds()) / float64(max(r.Calls, 1))}, err
+	}, func(off, on float64) float64 { return on - off })
+}
+
+// agent measures the processor time of the capture and its drainer at 100,000 calls a second.
+func (b *captureBench) agent(_ context.Context, row *CaptureRow, rings string) error {
+	const callsASecond = 100_000
+	c, err := capture.Start(capture.Options{Dir: rings})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	before, began := ownTime(), time.Now()
+	r, err := b.talk.ask(talkOrder{
+		Do: "ping-pong", For: time.Duration(b.o.Pairs) * b.o.Turn, PerSecond: callsASecond,
+	})
+	if err != nil {
+		return err
+	}
+	c.Flush()
+	took := time.Since(began).Seconds()
+	row.AgentCores = (ownTime() - before).Seconds() / took
+	row.PerSecond = float64(r.Calls) / took
+	for _, n := range c.Stats().Lost {
+		row.Lost += n
+	}
+	return c.Close()
+}
+
+// ownTime is the processor time of this process.
+func ownTime() time.Duration {
+	var u unix.Rusage
+	unix.Getrusage(unix.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// truth compares captured and matched messages with what was sent and received.
+func (b *captureBench) truth(_ context.Context, row *CaptureRow, _ string) (err error) {
+	dir := filepath.Join(b.dir, "truth")
+	rings, logs := filepath.Join(dir, "rings"), filepath.Join(dir, "logs")
+	d, err := drain.Start(rings, drain.Options{Logs: logs, Node: "node"})
+	if err != nil {
+		return err
+	}
+	closed := false
+	defer func() {
+		if !closed {
+			err = errors.Join(err, d.Close())
+		}
+	}()
+	c, err := capture.Start(capture.Options{Dir: rings})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	r, err := b.talk.ask(talkOrder{Do: "converse", Messages: b.o.Messages})
+	if err != nil {
+		return err
+	}
+	if err := c.Close(); err != nil {
+		return err
+	}
+	s := c.Stats()
+	for _, n := range s.Lost {
+		row.Lost += n
+	}
+	row.Lost += (s.Dropped + 1) / 2
+	closed = true
+	if err := d.Close(); err != nil {
+		return err
+	}
+	segments, err := logstore.Segments(logs)
+	if err != nil {
+		return err
+	}
+	l, err := messages.Read("node", segments)
+	if err != nil {
+		return err
+	}
+	row.Truth = r.hold(l)
+	return nil
+}
+
+// A talkOrder says what the talking process does.
+type talkOrder struct {
+	Do        string
+	For       time.Duration
+	PerSecond int // 0: as fast as it can
+	Messages  int
+
+	// For "ask": a server, the request, and the number of connections.
+	Address     string
+	Request     string
+	Connections int
+}
+
+// A talkReport says what it did.
+type talkReport struct {
+	Error string
+	Calls uint64
+	Busy  time.Duration // its processor time
+	Took  time.Duration
+	// Streams has each direction of each connection, for "converse".
+	Streams []talkStream
+}
+
+// A talkStream is a sequence of messages, each sent by one call and received by one.
+type talkStream struct {
+	Sender, Receiver uint64 // the cookies
+	Seed             uint64 // the sizes are drawn with it
+	Messages         int
+}
+
+// hold compares a log with what was said.
+func (r *talkReport) hold(l *messages.Log) (t CaptureTruth) {
+	streams, ends := map[uint64]*talkStream{}, map[uint64]uint64{}
+	for i := range r.Streams {
+		s := &r.Streams[i]
+		streams[s.Sender] = s
+		t.Sent += uint64(s.Messages)
+		t.Calls += 2 * uint64(s.Messages)
+	}
+	for cookie, calls := range l.Calls() {
+		if streams[cookie] != nil {
+			t.Captured += min(calls.Sent, uint64(streams[cookie].Messages))
+		}
+		ends[cookie] = calls.Received
+	}
+	for _, s := range r.Streams {
+		t.Captured += min(ends[s.Receiver], uint64(s.Messages))
+	}
+	messages.Find([]*messages.Log{l}, func(m messages.Match) {
+		s := streams[m.Send.Cookie]
+		switch {
+		case s == nil:
+		case m.Receive.Cookie == s.Receiver && m.Receive.Position == m.Send.Position &&
+			m.Receive.Bytes == m.Send.Bytes:
+			t.Matched++
+		default:
+			t.Wrong++
+		}
+	})
+	return t
+}
+
+var errNoReport = errors.New("the talking process said nothing")
+
+func noReport(err error) error {
+	if errors.Is(err, io.EOF) {
+		return errNoReport
+	}
+	return err
+}

@@ -1,0 +1,308 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A talker is the process that exchanges messages, as the benchmark sees it. It is not this
+// process, because a capture does not see its own.
+type talker struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *json.Decoder
+}
+
+func startTalker(ctx context.Context, command []string) (*talker, error) {
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	return &talker{cmd, in, json.NewDecoder(bufio.NewReader(out))}, cmd.Start()
+}
+
+func (t *talker) ask(o talkOrder) (r talkReport, err error) {
+	if err := json.NewEncoder(t.in).Encode(o); err != nil {
+		return r, err
+	}
+	if err := t.out.Decode(&r); err != nil {
+		return r, noReport(err)
+	}
+	if r.Error != "" {
+		return r, errors.New(r.Error)
+	}
+	return r, nil
+}
+
+func (t *talker) close() {
+	t.in.Close()
+	t.cmd.Wait()
+}
+
+// CaptureProcess exchanges messages as it is told, until its input ends. Capture starts this
+// process.
+func CaptureProcess(in io.Reader, out io.Writer) error {
+	orders, reports := json.NewDecoder(in), json.NewEncoder(out)
+	for {
+		var o talkOrder
+		if err := orders.Decode(&o); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		before, began := ownTime(), time.Now()
+		r, err := o.obey()
+		r.Busy, r.Took = ownTime()-before, time.Since(began)
+		if err != nil {
+			r.Error = err.Error()
+		}
+		if err := reports.Encode(r); err != nil {
+			return err
+		}
+	}
+}
+
+func (o talkOrder) obey() (r talkReport, err error) {
+	switch o.Do {
+	case "ping-pong":
+		return o.pingPong()
+	case "flood":
+		return o.flood()
+	case "converse":
+		return o.converse()
+	case "ask":
+		return o.ask()
+	}
+	return r, fmt.Errorf("order %q is not known", o.Do)
+}
+
+// connection returns the two ends of a TCP connection over loopback.
+func connection() (client, server int, err error) {
+	listener, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer unix.Close(listener)
+	if client, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
+		return 0, 0, err
+	}
+	err = unix.Bind(listener, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
+	if err == nil {
+		err = unix.Listen(listener, 1)
+	}
+	at, nameErr := unix.Getsockname(listener)
+	if err = errors.Join(err, nameErr); err == nil {
+		err = unix.Connect(client, at)
+	}
+	if err == nil {
+		server, _, err = unix.Accept4(listener, unix.SOCK_CLOEXEC)
+	}
+	for _, s := range []int{client, server} {
+		unix.SetsockoptInt(s, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+	}
+	return client, server, err
+}
+
+const talkSize = 64 // bytes of a message
+
+// pingPong sends messages back and forth from one thread, so that no thread has to wake another.
+func (o talkOrder) pingPong() (r talkReport, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	client, server, err := connection()
+	if err != nil {
+		return r, err
+	}
+	defer unix.Close(client)
+	defer unix.Close(server)
+	b := make([]byte, talkSize)
+	const batch = 64
+	for began := time.Now(); time.Since(began) < o.For; {
+		for range batch {
+			for _, s := range [][2]int{{client, server}, {server, client}} {
+				_, sendErr := unix.Write(s[0], b)
+				_, receiveErr := unix.Read(s[1], b)
+				if err := errors.Join(sendErr, receiveErr); err != nil {
+					return r, err
+				}
+			}
+		}
+		r.Calls += 4 * batch
+		if o.PerSecond > 0 {
+			due := time.Duration(r.Calls) * time.Second / time.Duration(o.PerSecond)
+			time.Sleep(time.Until(began.Add(due)))
+		}
+	}
+	return r, nil
+}
+
+// flood sends messages one way, while another thread receives them.
+func (o talkOrder) flood() (r talkReport, err error) {
+	client, server, err := connection()
+	if err != nil {
+		return r, err
+	}
+	defer unix.Close(server)
+	var received uint64
+	var both sync.WaitGroup
+	both.Go(func() {
+		b := make([]byte, 1<<16)
+		for {
+			n, err := unix.Read(server, b)
+			if n <= 0 || err != nil {
+				return
+			}
+			received++
+		}
+	})
+	b := make([]byte, talkSize)
+	for began := time.Now(); err == nil && time.Since(began) < o.For; {
+		for range 64 {
+			_, e := unix.Write(client, b)
+			err = errors.Join(err, e)
+			r.Calls++
+		}
+	}
+	unix.Close(client)
+	both.Wait()
+	r.Calls += received
+	return r, err
+}
+
+// conversations is the number of threads that converse at the same time.
+const conversations = 4
+
+// converse sends messages of random sizes over some connections, in both directions. Each message
+// is received by one call.
+func (o talkOrder) converse() (r talkReport, err error) {
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	each := max(o.Messages/conversations/4, 1) // of each direction; a message is two calls
+	for range conversations {
+		all.Go(func() {
+			streams, talkErr := conversation(each)
+			mu.Lock()
+			defer mu.Unlock()
+			r.Streams, err = append(r.Streams, streams...), errors.Join(err, talkErr)
+		})
+	}
+	all.Wait()
+	r.Calls = uint64(4 * each * conversations)
+	return r, err
+}
+
+func conversation(each int) ([]talkStream, error) {
+	client, server, err := connection()
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(client)
+	defer unix.Close(server)
+	ways := [][2]int{{client, server}, {server, client}}
+	var streams []talkStream
+	var sizes []*rand.Rand
+	for _, w := range ways {
+		s := talkStream{Messages: each, Seed: rand.Uint64()}
+		for _, end := range []struct {
+			of     int
+			cookie *uint64
+		}{{w[0], &s.Sender}, {w[1], &s.Receiver}} {
+			*end.cookie, err = unix.GetsockoptUint64(end.of, unix.SOL_SOCKET, unix.SO_COOKIE)
+			if err != nil {
+				return nil, err
+			}
+		}
+		streams = append(streams, s)
+		sizes = append(sizes, rand.New(rand.NewPCG(s.Seed, 0)))
+	}
+	b := make([]byte, 4096)
+	for range each {
+		for i, w := range ways {
+			n := 1 + sizes[i].IntN(1000)
+			_, sendErr := unix.Write(w[0], b[:n])
+			got, _, receiveErr := unix.Recvfrom(w[1], b[:n], unix.MSG_WAITALL)
+			if err := errors.Join(sendErr, receiveErr); err != nil || got != n {
+				return nil, fmt.Errorf("received %d of %d bytes: %v", got, n, err)
+			}
+		}
+	}
+	return streams, nil
+}
+
+// ask sends requests to a server over several connections, each after the answer to the one before.
+func (o talkOrder) ask() (r talkReport, err error) {
+	var done atomic.Uint64
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	began := time.Now()
+	for range o.Connections {
+		all.Go(func() {
+			if e := o.askOver(began, &done); e != nil {
+				mu.Lock()
+				err = e
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	r.Calls = done.Load()
+	return r, err
+}
+
+func (o talkOrder) askOver(began time.Time, done *atomic.Uint64) error {
+	c, err := net.Dial("tcp", o.Address)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	b, request := make([]byte, 4096), []byte(o.Request)
+	answer := 0
+	for time.Since(began) < o.For {
+		if _, err := c.Write(request); err != nil {
+			return err
+		}
+		for got := 0; got == 0 || got < answer; {
+			n, err := c.Read(b[got:])
+			if err != nil {
+				return err
+			}
+			got += n
+			if answer == 0 { // all answers have the length of the first one
+				time.Sleep(50 * time.Millisecond)
+				c.SetReadDeadline(time.Now())
+				n, _ := c.Read(b[got:])
+				c.SetReadDeadline(time.Time{})
+				answer, got = got+n, got+n
+			}
+		}
+		if n := done.Add(1); o.PerSecond > 0 {
+			due := time.Duration(n) * time.Second / time.Duration(o.PerSecond)
+			time.Sleep(time.Until(began.Add(due)))
+		}
+	}
+	if bytes.HasPrefix(b, []byte("-")) || bytes.HasPrefix(b, []byte("HTTP/1.1 4")) {
+		return fmt.Errorf("the server answers %.60q", b)
+	}
+	return nil
+}
