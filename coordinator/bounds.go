@@ -163,3 +163,36 @@ func (m *Matrix) sample() {
 	}
 	slices.Sort(m.SampledBounds_ns)
 }
+
+// RoundTrip says how long packets of a pair are on the network, both ways together. A train counts
+// by its fastest exchange, without the time that the other node took to answer. Both values are
+// upper ends, in nanoseconds of the nominal rates.
+type RoundTrip struct {
+	Least_ns float64 `json:"least_ns"` // of the fastest train
+	Most_ns  float64 `json:"most_ns"`  // that of nine in ten trains is smaller
+	Trains   int     `json:"trains"`   // the trains that count: the newest
+}
+
+// roundTripOf returns the round trip of a pair, or nil if no exchange was complete.
+func roundTripOf(p *tscratio.Pair) *RoundTrip {
+	var all []float64
+	for _, by := range []tscratio.Starter{tscratio.StartedByA, tscratio.StartedByB} {
+		own, other := p.A, p.B
+		if by == tscratio.StartedByB {
+			own, other = other, own
+		}
+		for _, e := range p.Best(by) {
+			waited := float64(e.RoundTrip_cycles()) / float64(own.Nominal_hz)
+			answered := 0.0
+			if e.Answered.Lo > e.Received.Hi {
+				answered = float64(e.Answered.Lo-e.Received.Hi) / float64(other.Nominal_hz)
+			}
+			all = append(all, max(0, waited-answered)*1e9)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	slices.Sort(all)
+	return &RoundTrip{Least_ns: all[0], Most_ns: all[(len(all)-1)*9/10], Trains: len(all)}
+}

@@ -46,6 +46,7 @@ type NodeStatus struct {
 	Machine          string `json:"machine"`
 	Address          string `json:"probe_address,omitempty"`
 	Software         string `json:"software"`
+	Cores            int    `json:"cores,omitempty"`
 	Nominal_hz       uint64 `json:"nominal_hz,string"`
 	Quantum_cycles   uint64 `json:"quantum_cycles,string"`
 	CoreSlack_cycles uint64 `json:"core_slack_cycles,string"`
@@ -82,6 +83,7 @@ type PairStatus struct {
 	Exchanges      uint64        `json:"exchanges,string"`
 	Lost           uint64        `json:"lost,string"`
 	Old            bool          `json:"old,omitempty"` // a node is gone, or has another epoch now
+	RoundTrip      *RoundTrip    `json:"round_trip,omitempty"`
 	Unhealthy      string        `json:"unhealthy,omitempty"`
 }
 
@@ -131,6 +133,7 @@ type evaluation struct {
 	version    uint64             // of the pair
 	into, from *tscratio.Relation // into: cycles of A for readings of B; from: the reverse
 	err        error
+	roundTrip  *RoundTrip
 }
 
 type pairCopy struct {
@@ -156,7 +159,7 @@ func (c *core) fleetCopy() *fleetCopy {
 		status := NodeStatus{
 			Name: r.Name, Epoch: r.Epoch, Alive: n.alive(), Left: n.left,
 			Heard_ns: int64(now.Sub(n.heard)), Virtual: r.Virtual, Machine: r.Machine,
-			Address: r.ProbeAddress, Software: r.Software, Nominal_hz: r.Nominal_hz,
+			Address: r.ProbeAddress, Software: r.Software, Cores: r.Cores, Nominal_hz: r.Nominal_hz,
 			Quantum_cycles: r.Quantum_cycles, CoreSlack_cycles: r.CoreSlack_cycles,
 			Restarts: n.restarts, TableGeneration: n.generation, TableError: n.tableError,
 			DroppedReports: n.dropped,
@@ -295,7 +298,7 @@ func (s *fleetCopy) evaluate() *Matrix {
 				k.trained.KeepNewest(largeTrains, maxLiveBytes)
 			}
 			k.trained.Prune() // a pruned pair gives the same answers much faster
-			k.evaluated = &evaluation{version: k.version}
+			k.evaluated = &evaluation{version: k.version, roundTrip: roundTripOf(k.trained)}
 			both, err := relations(k.trained)
 			if err == nil {
 				k.evaluated.into, k.evaluated.from = both[0], both[1]
@@ -364,6 +367,7 @@ func (s *fleetCopy) status(
 		p.Unhealthy = "never measured"
 		return p
 	}
+	p.RoundTrip = k.evaluated.roundTrip
 	p.Age_ns = int64(s.matrix.At.Sub(k.at))
 	if k.stamps > 0 {
 		p.Kernel_percent = 100 * float64(k.kernel) / float64(k.stamps)

@@ -22,3 +22,9 @@ func RoundUp(v float64, decimals int) float64 {
 	scale := math.Pow10(decimals)
 	return math.Ceil(v*scale*(1-1e-12)) / scale
 }
+
+// RoundDown rounds the lower end of a range down to the given number of decimals.
+func RoundDown(v float64, decimals int) float64 {
+	scale := math.Pow10(decimals)
+	return math.Floor(v*scale*(1+1e-12)) / scale
+}

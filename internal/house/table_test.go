@@ -39,9 +39,12 @@ var table = map[string]room{
 	"blackbox/calls": {0, nil, nil},
 	"sim":            {0, nil, nil},
 	"sim/config":     {0, nil, nil},
+	"placement":      {0, nil, nil},
 
 	"internal/plainfile": {0, nil, of(sys)},
 	"internal/journal":   {0, nil, nil},
+
+	"placement/job": {1, of("placement", "internal/plainfile"), of(yaml)},
 
 	"ring":         {1, of("asm", "channel", "internal/plainfile"), of(sys)},
 	"logstore":     {1, of("channel", "internal/plainfile"), of(sys, zstd)},

@@ -57,6 +57,8 @@ var proofs = []listed{
 			"./coordinator"}},
 	{name: "A graph of 10,000 nodes", command: []string{"go", "test", "-count=1", "-timeout=60m",
 		"-run", "^TestBar", "./overlay"}},
+	{name: "Placement of jobs", command: []string{"go", "test", "-count=1", "-timeout=60m",
+		"-run", "^TestBar", "./placement"}},
 	{name: "A fleet that is watched", command: []string{"go", "test", "-count=1", "-run",
 		"^TestBar", "./watch"}},
 	{name: "A program on one machine", command: []string{"go", "test", "-count=1", "-run",

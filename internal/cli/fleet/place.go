@@ -1,0 +1,156 @@
+package fleet
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloudprofiler/cloudprofiler/coordinator"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
+	"github.com/cloudprofiler/cloudprofiler/placement"
+	"github.com/cloudprofiler/cloudprofiler/placement/job"
+)
+
+func newPlace() *cobra.Command {
+	var server serverFlags
+	var asJSON, compare bool
+	cmd := &cobra.Command{
+		Use:   "place JOB.yaml",
+		Short: "Put the operators of a job on nodes, so that its latency is smallest",
+		Long: `Put the operators of a job on nodes, so that its end-to-end latency is smallest.
+
+JOB.yaml lists the operators, which of them send tuples to which, how long each works on a tuple and
+how many tuples it gets, and where the operators run today. The server says which nodes there are,
+how many cores they have, and how long packets take between them: half of a round trip each way, in
+nine of ten trains. If the file lists nodes and latencies, place asks no server.
+
+The end-to-end latency is that of the slowest path through the job, if everything takes as long as
+it can. place says how close the placement is to the best: proven best, or within a stated part of a
+limit that no placement can beat. It compares the placement with today's. The one is "surely better"
+if it is faster whatever the latencies are within their ranges.
+
+Exit code 3: some latencies were not measured, and place had to assume the fastest way over other
+nodes.`,
+		Example: `  cprof place job.yaml
+  cprof place job.yaml --json | jq .operators
+  cprof place job.yaml --today`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := readPlan(cmd, &server, args[0])
+			if err != nil {
+				return err
+			}
+			if compare && p.file.Now == nil {
+				return command.Usagef("--today, but %q does not say where the operators run: add "+
+					"%q", args[0], "now:")
+			}
+			if err := p.solve(compare); err != nil {
+				return fmt.Errorf("place %q: %w", args[0], err)
+			}
+			if asJSON {
+				err = printJSON(cmd, p.result())
+			} else {
+				p.print(cmd.OutOrStdout())
+			}
+			if err == nil && p.missing > 0 {
+				err = fmt.Errorf("%d latencies were not measured: %w", p.missing,
+					command.ErrPartial)
+			}
+			return err
+		},
+	}
+	server.add(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	cmd.Flags().BoolVar(&compare, "today", false,
+		"only say what today's placement takes, without looking for a better one")
+	return cmd
+}
+
+// plan is a job with its latencies, and what became of it.
+type plan struct {
+	file     *job.File
+	problem  *placement.Problem
+	measured bool // the server gave the latencies
+	missing  int  // how many latencies are known from ways over other nodes only
+
+	answer *placement.Answer // nil: nothing was searched for
+	today  *placement.End    // nil: the file does not say where operators run
+	full   error             // why today's placement is not allowed; nil: it is
+
+	better placement.Difference // answer compared with today
+}
+
+// readPlan reads a job file, and asks the server for what the file leaves out.
+func readPlan(cmd *cobra.Command, server *serverFlags, path string) (*plan, error) {
+	matrix := sync.OnceValues(func() (*coordinator.Matrix, error) {
+		var m coordinator.Matrix
+		return &m, server.asking(cmd, coordinator.AskNodes, nil, &m)
+	})
+	file, err := job.Read(path, func() ([]placement.Node, error) {
+		m, err := matrix()
+		if err != nil {
+			return nil, err
+		}
+		return nodesOf(m), nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{file: file}
+	latencies := file.Latencies
+	if latencies == nil && len(file.Job.Nodes) > 1 {
+		m, err := matrix()
+		if err != nil {
+			return nil, err
+		}
+		p.measured, latencies = true, latenciesOf(m)
+	}
+	if p.missing, err = file.Connect(latencies); err != nil {
+		return nil, err
+	}
+	if p.problem, err = placement.New(&file.Job); err != nil {
+		return nil, fmt.Errorf("place %q: %w", path, err)
+	}
+	return p, nil
+}
+
+// nodesOf returns the nodes of a fleet that are here.
+func nodesOf(m *coordinator.Matrix) (nodes []placement.Node) {
+	for _, n := range m.Nodes {
+		if n.Alive {
+			nodes = append(nodes, placement.Node{Name: n.Name, Cores: float64(n.Cores), Speed: 1})
+		}
+	}
+	return nodes
+}
+
+// latenciesOf returns the latencies that a fleet measured: each way takes half of a round trip.
+func latenciesOf(m *coordinator.Matrix) (all []job.Latency) {
+	for _, p := range m.Pairs {
+		if r := p.RoundTrip; r != nil && !p.Old {
+			all = append(all, job.Latency{From: p.From, Into: p.Into,
+				Range: placement.Range{Lo_ns: r.Least_ns / 2, Hi_ns: r.Most_ns / 2}})
+		}
+	}
+	return all
+}
+
+func (p *plan) solve(onlyToday bool) error {
+	if now := p.file.Now; now != nil {
+		end := p.problem.End(now)
+		p.today, p.full = &end, p.problem.Allowed(now)
+	}
+	if onlyToday {
+		return nil
+	}
+	a, err := p.problem.Solve(placement.DefaultEffort())
+	if err != nil {
+		return err
+	}
+	p.answer = &a
+	if p.today != nil {
+		p.better = p.problem.Better(a.At, p.file.Now)
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package placement
+
+// Difference is the range of one end-to-end latency minus another, in nanoseconds.
+type Difference struct{ Lo_ns, Hi_ns float64 }
+
+// SurelyFaster reports whether the first of the two placements is faster, whatever the latencies
+// and working times are within their ranges.
+func (d Difference) SurelyFaster() bool { return d.Hi_ns < 0 }
+
+// SurelySlower reports whether the first of the two placements is slower in this sense.
+func (d Difference) SurelySlower() bool { return d.Lo_ns > 0 }
+
+func (d Difference) String() string {
+	switch {
+	case d.SurelyFaster():
+		return "surely better"
+	case d.SurelySlower():
+		return "surely worse"
+	}
+	return "undecided"
+}
+
+// Better compares two placements: it returns the range of the end-to-end latency of a minus that of
+// b. What both placements have in common does not widen the range: the same operators on the same
+// nodes take the same time in both.
+func (p *Problem) Better(a, b Placement) Difference {
+	return Difference{-p.most(b, a), p.most(a, b)}
+}
+
+// most returns an upper limit of the latency of a minus that of b.
+//
+// The latency of b is at least the length of any of its paths. So for each path of a, the
+// difference is at most the length of this path minus that of any path of b. most tries three ways
+// to choose the path of b: the same operators, or a slowest path of b for all paths of a. A piece
+// that is in both paths, on the same nodes, cancels out. All other pieces take as long as they can
+// in a, and as short as they can in b.
+func (p *Problem) most(a, b Placement) float64 {
+	nodes, latency := p.job.Nodes, p.job.Latency
+	least := func(v int) float64 { return p.job.Operators[v].Time.Lo_ns / nodes[b[v]].Speed }
+	nearest := func(u, v int) float64 { return latency[b[u]][b[v]].Lo_ns }
+	longest := func(v int) float64 { return p.work[v*p.n+b[v]] }
+	farthest := func(u, v int) float64 { return p.far[b[u]*p.n+b[v]] }
+	same := func(v int) bool { return a[v] == b[v] }
+
+	best, path := p.slowest(a, func(v int) float64 {
+		if same(v) {
+			return 0
+		}
+		return p.work[v*p.n+a[v]] - least(v)
+	}, func(u, v int) float64 {
+		if same(u) && same(v) {
+			return 0
+		}
+		return p.far[a[u]*p.n+a[v]] - nearest(u, v)
+	})
+	_, short := p.slowest(b, least, nearest)
+	_, long := p.slowest(b, longest, farthest)
+	for _, path = range [][]int{short, long} {
+		follows := make([]int, len(b)) // in the path of b: 1 + the operator before; 0: not in it
+		length := 0.0
+		for k, v := range path {
+			length += least(v)
+			follows[v] = len(b) + 1
+			if k > 0 {
+				length += nearest(path[k-1], v)
+				follows[v] = 1 + path[k-1]
+			}
+		}
+		most, _ := p.slowest(a, func(v int) float64 {
+			if follows[v] > 0 && same(v) {
+				return least(v)
+			}
+			return p.work[v*p.n+a[v]]
+		}, func(u, v int) float64 {
+			if follows[v] == 1+u && same(u) && same(v) {
+				return nearest(u, v)
+			}
+			return p.far[a[u]*p.n+a[v]]
+		})
+		best = min(best, most*(1+1e-9)-length) // sums are rounded
+	}
+	return best
+}

@@ -1,0 +1,55 @@
+package placement
+
+import (
+	"fmt"
+	"slices"
+)
+
+// greedy places one operator after another, each where the latency up to it, plus the limit of the
+// time after it, is smallest. It returns an error if the cores do not suffice in this way.
+func (p *Problem) greedy(l *limits, order []int) (Placement, error) {
+	at := make(Placement, len(p.order))
+	for v := range at {
+		at[v] = -1
+	}
+	free := slices.Clone(l.cores)
+	done := make([]float64, len(at))
+	for _, v := range order {
+		best, on := none*2, -1
+		for _, i := range p.allows[v] {
+			load := l.load(v, i)
+			if load > free[i] {
+				continue
+			}
+			ready := 0.0
+			for _, u := range p.before[v] {
+				if at[u] >= 0 {
+					ready = max(ready, done[u]+p.far[at[u]*p.n+i])
+				}
+			}
+			ahead := l.after.at[(v*p.n+i)*(levels+1)+l.leftOn(v, i, free[i])]
+			if end := ready + ahead; end < best {
+				best, on = end, i
+				done[v] = ready + p.work[v*p.n+i]
+			}
+		}
+		if on < 0 {
+			return nil, fmt.Errorf("operator %q: the nodes where it may run have no %.3g cores "+
+				"left for it: add nodes or cores, or lower rates: %w", p.job.Operators[v].Name,
+				p.load[v*p.n+p.allows[v][0]], ErrJob)
+		}
+		at[v] = on
+		free[on] -= l.load(v, on)
+	}
+	return at, nil
+}
+
+// leftOn returns how many steps of a node's cores operator v and others may use, rounded up, if so
+// many cores are free.
+func (l *limits) leftOn(v, i int, free float64) int {
+	steps := levels
+	if l.cores[i] > 0 {
+		steps = int(free/l.cores[i]*levels) + 1
+	}
+	return max(min(steps, levels), int(l.units[v*l.p.n+i]))
+}

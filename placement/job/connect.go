@@ -1,0 +1,113 @@
+package job
+
+import (
+	"container/heap"
+	"fmt"
+	"math"
+
+	"github.com/cloudprofiler/cloudprofiler/placement"
+)
+
+// Connect fills the job's latencies in from a list. A latency that is in the list in one direction
+// only holds for both. A latency that is in neither is at most that of the fastest way over other
+// nodes, and at least 0. Connect returns how many pairs of nodes have such a latency. If no way
+// leads from one node to another, the error wraps ErrFile.
+func (f *File) Connect(latencies []Latency) (missing int, err error) {
+	nodes := f.Job.Nodes
+	index := map[string]int{}
+	for i, n := range nodes {
+		index[n.Name] = i
+	}
+	unknown := placement.Range{Hi_ns: math.Inf(1)}
+	rows := make([][]placement.Range, len(nodes))
+	for i := range rows {
+		rows[i] = make([]placement.Range, len(nodes))
+		for k := range rows[i] {
+			rows[i][k] = unknown
+		}
+		rows[i][i] = f.Local
+	}
+	var given [][2]int
+	for _, l := range latencies {
+		i, ok := index[l.From]
+		k, ok2 := index[l.Into]
+		if ok && ok2 && i != k {
+			rows[i][k] = l.Range
+			given = append(given, [2]int{i, k})
+		}
+	}
+	for _, p := range given {
+		if i, k := p[0], p[1]; rows[k][i] == unknown {
+			rows[k][i] = rows[i][k]
+		}
+	}
+	ways := make([][]way, len(nodes))
+	for i, row := range rows {
+		for k, l := range row {
+			if i != k && l != unknown {
+				ways[i] = append(ways[i], way{k, l.Hi_ns})
+			}
+		}
+	}
+	for i, row := range rows {
+		var fastest []float64
+		for k := range row {
+			if row[k] != unknown {
+				continue
+			}
+			if fastest == nil {
+				fastest = from(ways, i)
+			}
+			if math.IsInf(fastest[k], 1) {
+				return 0, fmt.Errorf("no latency from node %q to node %q is known, nor a way over "+
+					"other nodes: measure it, or leave one of them out: %w", nodes[i].Name,
+					nodes[k].Name, ErrFile)
+			}
+			row[k].Hi_ns = fastest[k]
+			missing++
+		}
+	}
+	f.Job.Latency = rows
+	return missing, nil
+}
+
+// way leads to a node in a time.
+type way struct {
+	into    int
+	time_ns float64
+}
+
+// from returns the time of the fastest way from one node to each (Dijkstra's algorithm).
+func from(ways [][]way, start int) []float64 {
+	times := make([]float64, len(ways))
+	for i := range times {
+		times[i] = math.Inf(1)
+	}
+	times[start] = 0
+	next := &queue{{start, 0}}
+	for next.Len() > 0 {
+		w := heap.Pop(next).(way)
+		if w.time_ns > times[w.into] {
+			continue
+		}
+		for _, on := range ways[w.into] {
+			if t := w.time_ns + on.time_ns; t < times[on.into] {
+				times[on.into] = t
+				heap.Push(next, way{on.into, t})
+			}
+		}
+	}
+	return times
+}
+
+type queue []way
+
+func (q queue) Len() int           { return len(q) }
+func (q queue) Less(i, k int) bool { return q[i].time_ns < q[k].time_ns }
+func (q queue) Swap(i, k int)      { q[i], q[k] = q[k], q[i] }
+func (q *queue) Push(w any)        { *q = append(*q, w.(way)) }
+func (q *queue) Pop() any {
+	w := (*q)[len(*q)-1]
+	*q = (*q)[:len(*q)-1]
+	return w
+}

@@ -1,0 +1,230 @@
+package placement
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// levels is the number of steps in which limits counts a node's cores. More steps take longer, and
+// lose less by rounding.
+const levels = 24
+
+// limits contains lower limits of the time before and after an operator, if it runs on a node and
+// at most some of the node's cores are left for it and for those operators there from which it
+// gets, or to which it sends, directly or by way of others on the same node.
+//
+// It computes the limits along the edges. Operators that stay on the node add nothing but their
+// work, but share its cores. At least so many have to be elsewhere that the others fit, and
+// tuples then take at least the latency to the node that is best for the one operator. That is
+// less than the truth, because the node that is best for one operator may be too full, or may be
+// bad for another operator.
+type limits struct {
+	p      *Problem
+	nodes  [][]int   // by operator: the nodes that come into question, ascending
+	cores  []float64 // by node: what operators that must run there leave for others
+	units  []uint8   // by operator and node: its load in steps of these cores, rounded down
+	before half
+	after  half
+}
+
+// half contains the limits of one direction: the time before an operator, or the one after it. Both
+// include the operator's own work.
+type half struct {
+	order []int
+	from  [][]int // by operator: those on which its limit rests
+
+	at    []float64 // by operator, node and steps left: the limit
+	cross []float64 // by operator and node: the limit at the end of a latency to this node
+}
+
+// newLimits computes the limits, if only the given nodes come into question for each operator.
+func newLimits(p *Problem, nodes [][]int) *limits {
+	l := &limits{p: p, nodes: nodes, units: make([]uint8, len(p.load)), cores: make([]float64, p.n)}
+	for i, node := range p.job.Nodes {
+		l.cores[i] = fits(node.Cores)
+	}
+	for v, on := range nodes {
+		if len(on) == 1 { // it is certain to run there, so its cores are gone
+			l.cores[on[0]] -= p.load[v*p.n+on[0]]
+		}
+	}
+	for v, on := range nodes {
+		if len(on) == 1 {
+			continue
+		}
+		for _, i := range on {
+			switch load := p.load[v*p.n+i]; {
+			case load > l.cores[i]:
+				l.units[v*p.n+i] = levels + 1
+			case load > 0:
+				l.units[v*p.n+i] = uint8(load / l.cores[i] * levels)
+			}
+		}
+	}
+	reverse := slices.Clone(p.order)
+	slices.Reverse(reverse)
+	l.before = half{order: p.order, from: p.before}
+	l.after = half{order: reverse, from: p.after}
+	back := make([]float64, len(p.far))
+	for i := range p.n {
+		for k := range p.n {
+			back[k*p.n+i] = p.far[i*p.n+k]
+		}
+	}
+	l.fill(&l.before, p.far)
+	l.fill(&l.after, back)
+	return l
+}
+
+const none = math.MaxFloat64 / 4 // so large that no latency reaches it, even in sums
+
+// fill computes the limits of one direction. The latencies are those of this direction.
+func (l *limits) fill(h *half, latency []float64) {
+	p := l.p
+	h.at = make([]float64, len(p.load)*(levels+1))
+	h.cross = make([]float64, len(p.load))
+	for i := range h.at {
+		h.at[i] = none
+	}
+	for i := range h.cross {
+		h.cross[i] = none
+	}
+	nearest := make([]float64, p.n) // by node: the smallest latency from it to another node
+	for i := range nearest {
+		nearest[i] = none
+		for k, t := range latency[i*p.n : (i+1)*p.n] {
+			if k != i {
+				nearest[i] = min(nearest[i], t)
+			}
+		}
+	}
+	waits := make([]bool, len(p.order)) // whether a limit rests on this one
+	for _, from := range h.from {
+		for _, u := range from {
+			waits[u] = true
+		}
+	}
+	for _, v := range h.order {
+		from := slices.Clone(h.from[v])
+		for _, i := range l.nodes[v] {
+			slices.SortFunc(from, func(u, w int) int {
+				return cmp.Compare(h.cross[w*p.n+i], h.cross[u*p.n+i])
+			})
+			own := int(l.units[v*p.n+i])
+			for left := own; left <= levels; left++ {
+				h.at[(v*p.n+i)*(levels+1)+left] = p.work[v*p.n+i] + l.rest(h, from, i, left-own)
+			}
+		}
+		if waits[v] {
+			l.send(h, v, latency, nearest)
+		}
+	}
+}
+
+// send computes when tuples of an operator can be at each node, if they come from another node.
+func (l *limits) send(h *half, v int, latency, nearest []float64) {
+	n := l.p.n
+	full := func(i int) float64 { return h.at[(v*n+i)*(levels+1)+levels] }
+	nodes := slices.Clone(l.nodes[v])
+	slices.SortFunc(nodes, func(i, k int) int {
+		return cmp.Compare(full(i)+nearest[i], full(k)+nearest[k])
+	})
+	into := h.cross[v*n : (v+1)*n]
+	latest := none
+	for c, i := range nodes {
+		own := full(i)
+		if own+nearest[i] >= latest {
+			break // these, and all that follow, come later everywhere
+		}
+		for k, t := range latency[i*n : (i+1)*n] {
+			if k != i && own+t < into[k] {
+				into[k] = own + t
+			}
+		}
+		if c%8 == 7 {
+			latest = slices.Max(into)
+		}
+	}
+}
+
+// rest returns the limit of the time until an operator on node i has got everything, if so many
+// steps of the node's cores are left for those from which it gets. They are sorted by how late
+// their tuples come if they are elsewhere, the latest first.
+func (l *limits) rest(h *half, from []int, i, left int) float64 {
+	n := l.p.n
+	if len(from) == 0 {
+		return 0
+	}
+	best := h.cross[from[0]*n+i] // all are elsewhere
+	stay := 0
+	for k, u := range from { // these, and those before, stay
+		stay += int(l.units[u*n+i])
+		if stay > left || h.at[(u*n+i)*(levels+1)+levels] >= best {
+			break
+		}
+		at := 0.0
+		if k+1 < len(from) {
+			at = h.cross[from[k+1]*n+i]
+		}
+		for _, w := range from[:k+1] {
+			others := stay - int(l.units[w*n+i])
+			at = max(at, h.at[(w*n+i)*(levels+1)+left-others])
+		}
+		best = min(best, at)
+	}
+	return best
+}
+
+// overfull reports whether a node has too few cores for the operators that must run there.
+func (l *limits) overfull() bool { return slices.Min(l.cores) < 0 }
+
+// load returns how many of a node's cores operator v takes of those that limits counts.
+func (l *limits) load(v, i int) float64 {
+	if len(l.nodes[v]) == 1 {
+		return 0
+	}
+	return l.p.load[v*l.p.n+i]
+}
+
+// through returns the limit of the end-to-end latency if operator v runs on node i.
+func (l *limits) through(v, i int) float64 {
+	p, best := l.p, none
+	own := int(l.units[v*p.n+i])
+	before := l.before.at[(v*p.n+i)*(levels+1):][:levels+1]
+	after := l.after.at[(v*p.n+i)*(levels+1):][:levels+1]
+	for left := own; left <= levels; left++ {
+		best = min(best, before[left]+after[levels+own-left]-p.work[v*p.n+i])
+	}
+	return best
+}
+
+// least returns the limit of the end-to-end latency of all placements that come into question.
+func (l *limits) least() float64 {
+	most := 0.0
+	for v, nodes := range l.nodes {
+		least := none
+		for _, i := range nodes {
+			least = min(least, l.through(v, i))
+		}
+		most = max(most, least)
+	}
+	return most
+}
+
+// below returns for each operator the nodes where its limit is below the given latency. If one has
+// no such node, no placement is faster, and below reports false.
+func (l *limits) below(latency float64) ([][]int, bool) {
+	left := make([][]int, len(l.nodes))
+	for v, nodes := range l.nodes {
+		for _, i := range nodes {
+			if l.through(v, i) < latency {
+				left[v] = append(left[v], i)
+			}
+		}
+		if len(left[v]) == 0 {
+			return nil, false
+		}
+	}
+	return left, true
+}

@@ -1,0 +1,176 @@
+package placement
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Problem is a checked job, prepared for Solve. It is immutable.
+type Problem struct {
+	job    *Job
+	order  []int   // operators: before each of them stand those that send to it
+	before [][]int // by operator: those that send to it
+	after  [][]int // by operator: those to which it sends
+	allows [][]int // by operator: the nodes where it may run, and where it alone fits, ascending
+
+	n    int
+	work []float64 // by operator and node: how long it works on a tuple at most, in ns
+	load []float64 // by operator and node: how many of the node's cores it uses
+	far  []float64 // by node and node: the longest latency, in ns
+}
+
+// New checks a job and prepares it. Errors wrap ErrJob. The job must not change afterwards.
+func New(j *Job) (*Problem, error) {
+	if err := j.Check(); err != nil {
+		return nil, err
+	}
+	ops, n := len(j.Operators), len(j.Nodes)
+	p := &Problem{
+		job: j, n: n, before: make([][]int, ops), after: make([][]int, ops),
+		allows: make([][]int, ops), work: make([]float64, ops*n), load: make([]float64, ops*n),
+		far: make([]float64, n*n),
+	}
+	for _, e := range j.Edges {
+		if !slices.Contains(p.after[e.From], e.To) {
+			p.after[e.From] = append(p.after[e.From], e.To)
+			p.before[e.To] = append(p.before[e.To], e.From)
+		}
+	}
+	if err := p.sort(); err != nil {
+		return nil, err
+	}
+	for i, row := range j.Latency {
+		for k, l := range row {
+			p.far[i*n+k] = l.Hi_ns
+		}
+	}
+	for v, o := range j.Operators {
+		may := make([]bool, n)
+		for _, i := range o.Nodes {
+			may[i] = true
+		}
+		for i, node := range j.Nodes {
+			p.work[v*n+i] = o.Time.Hi_ns / node.Speed
+			p.load[v*n+i] = p.work[v*n+i] * o.PerSecond / 1e9
+			if (o.Nodes == nil || may[i]) && p.load[v*n+i] <= fits(node.Cores) {
+				p.allows[v] = append(p.allows[v], i)
+			}
+		}
+		if len(p.allows[v]) == 0 {
+			return nil, fmt.Errorf("operator %q needs %.3g cores of speed 1, which no node where "+
+				"it may run has: give it more instances: %w", o.Name,
+				o.Time.Hi_ns*o.PerSecond/1e9, ErrJob)
+		}
+	}
+	return p, nil
+}
+
+// fits returns the largest load of a node with so many cores. It is a little larger than the
+// number of cores, because sums of loads are rounded.
+func fits(cores float64) float64 { return cores * (1 + 1e-9) }
+
+// sort finds the order of the operators.
+func (p *Problem) sort() error {
+	waits := make([]int, len(p.before))
+	for v, before := range p.before {
+		waits[v] = len(before)
+		if waits[v] == 0 {
+			p.order = append(p.order, v)
+		}
+	}
+	for i := 0; i < len(p.order); i++ {
+		for _, w := range p.after[p.order[i]] {
+			if waits[w]--; waits[w] == 0 {
+				p.order = append(p.order, w)
+			}
+		}
+	}
+	if len(p.order) == len(p.before) {
+		return nil
+	}
+	v := slices.IndexFunc(waits, func(n int) bool { return n > 0 })
+	for range waits { // each step leads to an operator that waits too, so in the end into a cycle
+		v = p.before[v][slices.IndexFunc(p.before[v], func(u int) bool { return waits[u] > 0 })]
+	}
+	return fmt.Errorf("operator %q gets, by way of others, what it sends itself: leave one edge "+
+		"of this cycle out: %w", p.job.Operators[v].Name, ErrJob)
+}
+
+// End is the end-to-end latency of a placed job: the sum of work and latencies along the slowest
+// path from an operator that gets nothing to an operator that sends nothing.
+type End struct {
+	Latency Range
+	Path    []int // the operators of the path that is slowest if all takes as long as it can
+}
+
+// End returns the end-to-end latency of a placement.
+func (p *Problem) End(at Placement) End {
+	var e End
+	lo, _ := p.slowest(at, func(v int) float64 {
+		return p.job.Operators[v].Time.Lo_ns / p.job.Nodes[at[v]].Speed
+	}, func(u, v int) float64 { return p.job.Latency[at[u]][at[v]].Lo_ns })
+	hi, path := p.slowest(at, func(v int) float64 { return p.work[v*p.n+at[v]] },
+		func(u, v int) float64 { return p.far[at[u]*p.n+at[v]] })
+	e.Latency, e.Path = Range{lo, hi}, path
+	return e
+}
+
+// slowest returns the length of the longest path of operators, and the path.
+func (p *Problem) slowest(
+	at Placement, work func(v int) float64, latency func(u, v int) float64,
+) (longest float64, path []int) {
+	done, by := make([]float64, len(at)), make([]int, len(at))
+	last := -1
+	for _, v := range p.order {
+		by[v] = -1
+		ready := math.Inf(-1)
+		for _, u := range p.before[v] {
+			if t := done[u] + latency(u, v); t > ready {
+				ready, by[v] = t, u
+			}
+		}
+		if by[v] < 0 {
+			ready = 0
+		}
+		done[v] = ready + work(v)
+		if len(p.after[v]) == 0 && (last < 0 || done[v] > longest) {
+			longest, last = done[v], v
+		}
+	}
+	for v := last; v >= 0; v = by[v] {
+		path = append(path, v)
+	}
+	slices.Reverse(path)
+	return longest, path
+}
+
+// Loads returns how many of each node's cores a placement uses.
+func (p *Problem) Loads(at Placement) []float64 {
+	loads := make([]float64, p.n)
+	for v, i := range at {
+		loads[i] += p.load[v*p.n+i]
+	}
+	return loads
+}
+
+// Allowed returns an error that wraps ErrJob if a placement puts an operator where it may not run,
+// or more on a node than its cores can do.
+func (p *Problem) Allowed(at Placement) error {
+	if len(at) != len(p.order) {
+		return fmt.Errorf("placement of %d operators, want %d: %w", len(at), len(p.order), ErrJob)
+	}
+	for v, i := range at {
+		if !slices.Contains(p.allows[v], i) {
+			return fmt.Errorf("operator %q may not run on node %d, or needs more cores than it "+
+				"has: %w", p.job.Operators[v].Name, i, ErrJob)
+		}
+	}
+	for i, load := range p.Loads(at) {
+		if node := p.job.Nodes[i]; load > fits(node.Cores) {
+			return fmt.Errorf("operators on node %q use %.3g of its %.3g cores: %w", node.Name,
+				load, node.Cores, ErrJob)
+		}
+	}
+	return nil
+}

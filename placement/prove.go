@@ -1,0 +1,83 @@
+package placement
+
+import (
+	"cmp"
+	"slices"
+)
+
+// branches looks at all placements that may be faster than the best known one (branch and bound).
+// It places the operators in order. A beginning of a placement is given up if the operators placed
+// so far, plus the limits of what comes after them, are not faster.
+type branches struct {
+	p    *Problem
+	l    *limits
+	left int // at how many choices may still be looked
+
+	at    Placement
+	free  []float64
+	done  []float64
+	best  Placement
+	least float64
+}
+
+// prove returns the best placement and its latency, given a placement that is known. It reports
+// whether it looked at everything: if not, there may be a better placement.
+func (p *Problem) prove(l *limits, known Placement, latency float64, most int) (
+	Placement, float64, bool,
+) {
+	q := &branches{
+		p: p, l: l, left: most, at: make(Placement, len(known)), free: slices.Clone(l.cores),
+		done: make([]float64, len(known)), best: slices.Clone(known), least: latency,
+	}
+	whole := q.place(0, 0)
+	return q.best, q.least, whole
+}
+
+type choice struct {
+	node      int
+	done, end float64
+}
+
+// place places all operators from the kth on. limit is the limit of those before.
+func (q *branches) place(k int, limit float64) bool {
+	p := q.p
+	if k == len(p.order) {
+		q.best, q.least = slices.Clone(q.at), limit
+		return true
+	}
+	v := p.order[k]
+	choices := make([]choice, 0, len(q.l.nodes[v]))
+	q.left -= len(q.l.nodes[v])
+	for _, i := range q.l.nodes[v] {
+		if q.l.load(v, i) > q.free[i] {
+			continue
+		}
+		ready := 0.0
+		for _, u := range p.before[v] {
+			ready = max(ready, q.done[u]+p.far[q.at[u]*p.n+i])
+		}
+		after := q.l.after.at[(v*p.n+i)*(levels+1)+q.l.leftOn(v, i, q.free[i])]
+		if end := max(limit, ready+after); end < q.least {
+			choices = append(choices, choice{i, ready + p.work[v*p.n+i], end})
+		}
+	}
+	slices.SortFunc(choices, func(x, y choice) int {
+		return cmp.Or(cmp.Compare(x.end, y.end), cmp.Compare(x.node, y.node))
+	})
+	for _, c := range choices {
+		if c.end >= q.least {
+			break
+		}
+		if q.left < 0 {
+			return false
+		}
+		q.at[v], q.done[v] = c.node, c.done
+		q.free[c.node] -= q.l.load(v, c.node)
+		whole := q.place(k+1, c.end)
+		q.free[c.node] += q.l.load(v, c.node)
+		if !whole {
+			return false
+		}
+	}
+	return true
+}
