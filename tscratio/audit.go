@@ -1,6 +1,10 @@
 package tscratio
 
-import "slices"
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+)
 
 // Audit is the result of comparing every relation with the paths over third nodes.
 type Audit struct {
@@ -45,4 +49,101 @@ func (c *Closure) Audit(readings int) Audit {
 			func(n string) bool { return !slices.Contains(nodes, n) })
 	}
 	return a
+}
+
+// agreeing returns how many paths over third nodes must agree about an end of a value, given the
+// intervals of all paths, and the one of the direct relation if there is one. With ThirdAgreed,
+// these are two. They are more in a fleet whose paths often contradict each other, and one more for
+// each of these paths that contradicts the others. If there are not as many paths, all must agree,
+// but two alone are not believed in such a fleet.
+func (c *Closure) agreeing(direct, thirds []Interval) int {
+	n := c.third.needed()
+	if c.third != ThirdAgreed || len(thirds) < n {
+		return n
+	}
+	n = c.longer.agreement(c)
+	return max(min(n, 3), min(n+contradicted(direct, thirds), len(thirds)))
+}
+
+// contradicted returns the smallest number of paths over third nodes that must be false, because
+// no value lies in all other intervals and in that of the direct relation, if there is one.
+func contradicted(direct, thirds []Interval) int {
+	within := Interval{0, math.MaxUint64}
+	if direct != nil {
+		within = direct[0]
+	}
+	most := 0
+	for _, third := range thirds {
+		// The values that most intervals contain begin where one of the intervals begins.
+		x := max(third.Lo, within.Lo)
+		count := 0
+		for _, other := range thirds {
+			if other.Contains(x) && within.Contains(x) {
+				count++
+			}
+		}
+		most = max(most, count)
+	}
+	return len(thirds) - most
+}
+
+func intervals(all []told) (is []Interval) {
+	for _, t := range all {
+		is = append(is, t.at)
+	}
+	return is
+}
+
+const (
+	// doubtPairs is the number of random pairs whose paths show how often paths of a fleet
+	// contradict each other.
+	doubtPairs = 64
+
+	// falseAgreement is the probability that is accepted for as many false paths as must agree.
+	falseAgreement = 1e-6
+)
+
+// agreement returns how many paths must agree in a fleet like this, apart from those that
+// contradict others. A lie that is not much larger than the bounds contradicts nothing, so
+// agreement assumes that such lies are as frequent as those that do. It looks only at nodes without
+// a direct relation: where all are measured with each other, two paths must agree.
+func (l *longerPaths) agreement(c *Closure) int {
+	l.doubted.Do(func() {
+		r := rand.New(rand.NewPCG(1, uint64(len(c.names))))
+		all, doubtful := 0, 0
+		for range doubtPairs {
+			from, into := r.IntN(len(c.names)), r.IntN(len(c.names))
+			if from == into || c.edge(from, into) != nil {
+				continue
+			}
+			paths, err := c.paths(from, into)
+			if err != nil {
+				continue
+			}
+			var at []Interval
+			y := paths[0][0].limits.Mid()
+			for _, p := range paths {
+				if i, err := p.count(c.nodes[from].counts(At(y))); err == nil {
+					at = append(at, i)
+				}
+			}
+			all += len(at)
+			doubtful += contradicted(nil, at)
+		}
+		l.agreed = agreement(float64(doubtful) / float64(max(all, 1)))
+	})
+	return l.agreed
+}
+
+// agreement returns how many of maxDisjoint paths must agree, if each is false with probability p,
+// upward as often as downward.
+func agreement(p float64) int {
+	ways := 2.0 * maxDisjoint
+	for n := 2; n < maxDisjoint; n++ {
+		ways *= float64(maxDisjoint-n+1) / float64(n)
+		if ways*math.Pow(p/2, float64(n)) <= falseAgreement {
+			return n
+		}
+	}
+	return maxDisjoint
 }

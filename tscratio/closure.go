@@ -22,7 +22,8 @@ type ThirdNodes uint8
 const (
 	// ThirdAgreed moves an end of an interval inward only to a value that two third nodes prove
 	// independently. If at most one node lies, in any manner, only that node's own relations become
-	// wrong. This is the default.
+	// wrong. Where paths contradict each other, more of them must agree: see Closure.agreeing. This
+	// is the default.
 	ThirdAgreed ThirdNodes = iota
 
 	// ThirdAny narrows each interval by all that any third node proves. It gives the narrowest
@@ -299,7 +300,7 @@ func (c *Closure) settle(paths []path, start Interval) (settled, error) {
 			}
 		}
 		s := settled{direct, direct, verdict}
-		if n := c.third.needed(); len(los) >= n {
+		if n := c.agreeing(intervals(direct), intervals(los)); len(los) >= n {
 			his := slices.Clone(los)
 			slices.SortStableFunc(los, func(x, y told) int { return cmp.Compare(y.at.Lo, x.at.Lo) })
 			slices.SortStableFunc(his, func(x, y told) int { return cmp.Compare(x.at.Hi, y.at.Hi) })
@@ -315,5 +316,6 @@ func (c *Closure) settle(paths []path, start Interval) (settled, error) {
 		}
 	}
 	return settled{}, cmp.Or(failed,
-		fmt.Errorf("with third nodes %v, too few relations are consistent: %w", c.third, ErrNoPath))
+		fmt.Errorf("with third nodes %v, too few relations are consistent or agree: %w", c.third,
+			ErrNoPath))
 }

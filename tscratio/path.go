@@ -144,6 +144,8 @@ const (
 // longerPaths remembers the paths that were found. Any number of goroutines may use it.
 type longerPaths struct {
 	weighed sync.Once
+	doubted sync.Once
+	agreed  int // once doubted: see agreement
 	mu      sync.Mutex
 	known   map[[2]int][]path
 }

@@ -235,7 +235,7 @@ func TestRateRestsOnAgreement(t *testing.T) {
 			rates: RateInterval{rate.Lo << rateBits, rate.Hi << rateBits}}}}})
 	}
 	for needed, want := range map[int]RateInterval{1: {30, 40}, 2: {20, 50}, 3: {10, 60}} {
-		got := must(agreedRate(ps, needed, At(5)))(t)
+		got := must(agreedRate(ps, func([]Interval) int { return needed }, At(5)))(t)
 		if (RateInterval{got.Lo >> rateBits, got.Hi >> rateBits}) != want {
 			t.Errorf("%v if %d of three paths must agree, want %v", got, needed, want)
 		}

@@ -99,7 +99,7 @@ func (c *Closure) rates(from, into string) (*rates, error) {
 			r.window_cycles = min(r.window_cycles, p[0].window_cycles)
 		}
 		r.over = func(lo, hi uint64) (RateInterval, error) {
-			return agreedRate(ps, needed, Interval{lo, hi})
+			return agreedRate(ps, c.agreeingAlone, Interval{lo, hi})
 		}
 		r.beyond = ps[0][0].beyond
 		return r, nil
@@ -108,10 +108,14 @@ func (c *Closure) rates(from, into string) (*rates, error) {
 		"consistent: %w", from, into, c.third, ErrNoPath)
 }
 
+// agreeingAlone does what agreeing does if there is no direct relation.
+func (c *Closure) agreeingAlone(thirds []Interval) int { return c.agreeing(nil, thirds) }
+
 // agreedRate returns the rates that are possible between two readings. Each end rests on as many
-// paths as are needed, as the ends of translations do (Closure.settle).
-func agreedRate(ps []path, needed int, at Interval) (RateInterval, error) {
+// paths as must agree, as the ends of translations do (Closure.settle).
+func agreedRate(ps []path, agreeing func([]Interval) int, at Interval) (RateInterval, error) {
 	var los, his []Rate
+	var both []Interval
 	var failed error
 	for _, p := range ps {
 		rate, err := p.rateOver(at)
@@ -120,9 +124,13 @@ func agreedRate(ps []path, needed int, at Interval) (RateInterval, error) {
 			continue
 		}
 		los, his = append(los, rate.Lo), append(his, rate.Hi)
+		both = append(both, Interval{uint64(rate.Lo), uint64(rate.Hi)})
 	}
+	needed := agreeing(both)
 	if len(los) < needed {
-		return RateInterval{}, failed
+		return RateInterval{}, cmp.Or(failed, fmt.Errorf("%d paths tell the rate of %q in %q, and "+
+			"%d must agree: %w", len(los), ps[0][0].From.Name, ps[0][len(ps[0])-1].Into.Name,
+			needed, ErrNoPath))
 	}
 	slices.Sort(los)
 	slices.Sort(his)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os/exec"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,6 +22,7 @@ const (
 	manyNodes       = 1000
 	talkLimit       = 1.1 // of a pair between which tuples travel
 	smallFleet      = 120 // the default of --nodes, unless the proof is full
+	smallHostile    = 1000
 	minFleet        = 16
 
 	// These are the bars of the server of a fleet of up to manyNodes nodes.
@@ -40,6 +42,7 @@ func newBenchFleet() *cobra.Command {
 	o := fleet.Options{}
 	var asJSON bool
 	var serve time.Duration
+	var hostile int
 	cmd := &cobra.Command{
 		Use:   "fleet",
 		Short: "Check the bounds of a large fleet, and what it costs each node",
@@ -50,13 +53,15 @@ product: nodes keep up their graph and measure their neighbours, and random pair
 of third nodes. Each bound is compared with the truth. Nodes die and join meanwhile, and a part of
 all messages is lost.
 
-With --liars, some nodes report false stamps. Only pairs of other nodes are asked for.
+A second simulation is hostile: some nodes report false stamps (--liars), and for some time one half
+of the fleet cannot reach the other (--cut). Pairs of other nodes are asked for (--hostile), at all
+moments, also just before a node died. It shows only whether bounds are true.
 
 Then a real server in a process of its own serves as many nodes in real time, over connections with
 keys. --serve says how long it is watched without a run, and as long in a run.`,
 		Example: `  cp-bench fleet --nodes 1000 --json
   cp-bench fleet --nodes 10000 --measure 20s
-  cp-bench fleet --nodes 200 --liars 0.05`,
+  cp-bench fleet --nodes 200 --liars 0.1 --serve 0`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			size, err := proof.Wanted()
@@ -65,6 +70,9 @@ keys. --serve says how long it is watched without a run, and as long in a run.`,
 			}
 			if size != proof.Full && !cmd.Flags().Changed("nodes") {
 				o.Nodes, o.Pairs = smallFleet, 500
+			}
+			if size != proof.Full && !cmd.Flags().Changed("hostile") {
+				hostile = smallHostile
 			}
 			if size != proof.Full && !cmd.Flags().Changed("serve") {
 				serve = smallServe
@@ -77,6 +85,11 @@ keys. --serve says how long it is watched without a run, and as long in a run.`,
 					o.Degree)
 			case o.Measure < 15*time.Second || o.Measure > 10*time.Minute:
 				return command.Usagef("--measure %v: want 15s to 10m", o.Measure)
+			case o.Cut < 0 || o.Cut > o.Measure/2:
+				return command.Usagef("--cut %v: want at most half of --measure %v", o.Cut,
+					o.Measure)
+			case hostile < 0:
+				return command.Usagef("--hostile %d: want 0 or more", hostile)
 			case o.Pairs < 1 || o.Queries < 1 || o.Talks < 0 || o.Talks > 8:
 				return command.Usagef("--pairs %d, --queries %d, --talks %d: want at least 1 pair "+
 					"and query, and 0 to 8 talks", o.Pairs, o.Queries, o.Talks)
@@ -89,7 +102,14 @@ keys. --serve says how long it is watched without a run, and as long in a run.`,
 			}
 			p := command.NewProgress(cmd.ErrOrStderr())
 			o.Progress = func(step string) { p.Show("%s", step) }
-			r, err := fleet.Run(cmd.Context(), o)
+			plain := o
+			plain.Liars, plain.Cut = 0, 0
+			r, err := fleet.Run(cmd.Context(), plain)
+			var under fleet.Result
+			if err == nil && hostile > 0 {
+				o.Pairs = hostile
+				under, err = fleet.Run(cmd.Context(), o)
+			}
 			var served fleet.ServerResult
 			if err == nil && serve > 0 && o.Nodes <= fleet.MaxServed {
 				served, err = fleet.Watch(cmd.Context(), fleet.ServerOptions{
@@ -102,8 +122,9 @@ keys. --serve says how long it is watched without a run, and as long in a run.`,
 			if err != nil {
 				return err
 			}
-			bars := append(barsOfFleet(o, r), barsOfServer(o.Nodes, served)...)
-			return answer(bars, func() error { return printFleet(cmd, r, served, asJSON) })
+			bars := slices.Concat(barsOfFleet(o, r), barsOfHostile(o, under),
+				barsOfServer(o.Nodes, served))
+			return answer(bars, func() error { return printFleet(cmd, r, under, served, asJSON) })
 		},
 	}
 	f := cmd.Flags()
@@ -112,7 +133,12 @@ keys. --serve says how long it is watched without a run, and as long in a run.`,
 	f.IntVar(&o.Talks, "talks", 1, "others to which the tuples of each node travel")
 	f.DurationVar(&o.Measure, "measure", 30*time.Second, "how long the nodes measure")
 	f.Float64Var(&o.Churn, "churn", 0.01, "share of the nodes that die each minute")
-	f.Float64Var(&o.Liars, "liars", 0, "share of the nodes that report false stamps")
+	f.Float64Var(&o.Liars, "liars", 0.05,
+		"hostile simulation: share of the nodes that report false stamps")
+	f.DurationVar(&o.Cut, "cut", 10*time.Second,
+		"hostile simulation: how long two halves of the fleet cannot reach each other")
+	f.IntVar(&hostile, "hostile", 100_000,
+		"hostile simulation: random pairs to ask for; 0: no such simulation")
 	f.Float64Var(&o.Loss, "loss", 0.01, "share of messages and exchanges that are lost")
 	f.IntVar(&o.Pairs, "pairs", 2000, "random pairs to ask for")
 	f.IntVar(&o.Queries, "queries", 100, "moments at which each pair is asked for")
@@ -160,9 +186,6 @@ func barsOfServer(nodes int, r fleet.ServerResult) []proof.Bar {
 
 func barsOfFleet(o fleet.Options, r fleet.Result) []proof.Bar {
 	name := fmt.Sprintf("fleet of %d", o.Nodes)
-	if o.Liars > 0 {
-		name += fmt.Sprintf(", %g %% of them liars", 100*o.Liars)
-	}
 	limit := randomLimit
 	if o.Nodes > manyNodes {
 		limit = randomLimitMany
@@ -183,6 +206,20 @@ func barsOfFleet(o fleet.Options, r fleet.Result) []proof.Bar {
 			Limit: talkLimit, Absent: absent})
 	}
 	return bars
+}
+
+// barsOfHostile returns the bar of the hostile simulation, if there was one.
+func barsOfHostile(o fleet.Options, r fleet.Result) []proof.Bar {
+	if r.Nodes == 0 {
+		return nil
+	}
+	absent := ""
+	if r.Queries < leastFleetSample {
+		absent = fmt.Sprintf("%d questions were answered", r.Queries)
+	}
+	return []proof.Bar{{Name: fmt.Sprintf("fleet of %d, %g %% of them liars, cut in two for %v: "+
+		"bounds that miss the truth", o.Nodes, 100*o.Liars, o.Cut), Unit: "bounds",
+		Figure: float64(r.Outside), Absent: absent}}
 }
 
 func ratio(x, y time.Duration) float64 { return float64(x) / float64(max(y, 1)) }
@@ -217,9 +254,17 @@ type fleetLine struct {
 	Pair_ns         int64   `json:"pair_ns"`
 	Pair99_ns       int64   `json:"pair_99_percent_ns"`
 	PairsUnrelated  int     `json:"pairs_unrelated"`
+	OutsidePairs    int     `json:"outside_pairs"`
+
+	// These are 0 if there was no hostile simulation.
+	HostileQueries      uint64  `json:"hostile_queries"`
+	HostileOutside      uint64  `json:"hostile_outside"`
+	HostileOutsidePairs int     `json:"hostile_outside_pairs"`
+	HostileUnrelated    uint64  `json:"hostile_unrelated"`
+	HostileRandom       float64 `json:"hostile_random_by_edge"`
 }
 
-func printFleet(cmd *cobra.Command, r fleet.Result, s fleet.ServerResult, asJSON bool) error {
+func printFleet(cmd *cobra.Command, r, h fleet.Result, s fleet.ServerResult, asJSON bool) error {
 	out := cmd.OutOrStdout()
 	if asJSON {
 		return json.NewEncoder(out).Encode(fleetLine{
@@ -234,6 +279,10 @@ func printFleet(cmd *cobra.Command, r fleet.Result, s fleet.ServerResult, asJSON
 			ServerPrivateMB: float64(s.Private) / 1e6, Join_ns: int64(s.Joins),
 			RunTrains: s.Trains, RunEnds_ns: int64(s.RunEnds),
 			Pair_ns: int64(s.Pair), Pair99_ns: int64(s.Pair99), PairsUnrelated: s.Unrelated,
+			OutsidePairs:   r.OutsideOf,
+			HostileQueries: h.Queries, HostileOutside: h.Outside,
+			HostileOutsidePairs: h.OutsideOf, HostileUnrelated: h.Unrelated,
+			HostileRandom: ratio(h.RandomBound, h.EdgeBound),
 		})
 	}
 	fmt.Fprintf(out, "nodes       %d; %d of them lacked a neighbour at the end\n", r.Nodes,
@@ -241,6 +290,10 @@ func printFleet(cmd *cobra.Command, r fleet.Result, s fleet.ServerResult, asJSON
 	fmt.Fprintf(out, "measured    %d pairs\n", r.Measured)
 	fmt.Fprintf(out, "truth       %d of %d bounds of random pairs miss it; %d are not known\n",
 		r.Outside, r.Queries, r.Unrelated)
+	if h.Nodes > 0 {
+		fmt.Fprintf(out, "hostile     %d of %d bounds miss it; %d are not known\n", h.Outside,
+			h.Queries, h.Unrelated)
+	}
 	fmt.Fprintf(out, "bound       ± %v, median of neighbours\n", r.EdgeBound)
 	fmt.Fprintf(out, "            ± %v, median of random pairs: %.2f times that; "+
 		"%.1f relations in a path\n", r.RandomBound, ratio(r.RandomBound, r.EdgeBound), r.Hops)

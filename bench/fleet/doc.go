@@ -7,7 +7,9 @@
 //
 //	net.go      the simulated time and network
 //	measure.go  trains between nodes, and the relations that follow
-//	fleet.go    Run simulates a fleet and asks for random pairs
+//	liar.go     nodes that report false stamps
+//	fleet.go    Run simulates a fleet
+//	ask.go      compares bounds of random pairs with the truth
 //	server.go   Watch measures a real server of as many simulated nodes, in real time
 //	member.go   such a node
 //

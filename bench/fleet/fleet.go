@@ -1,13 +1,10 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/overlay"
@@ -22,6 +19,7 @@ type Options struct {
 	Measure time.Duration // how long nodes measure each other
 	Churn   float64       // share of the nodes that die each minute; as many join
 	Liars   float64       // share of the nodes that report false stamps
+	Cut     time.Duration // how long two halves of the fleet cannot reach each other
 	Loss    float64       // share of messages and exchanges that are lost
 	Pairs   int           // random pairs to ask for
 	Queries int           // moments at which each pair is asked for
@@ -39,6 +37,7 @@ type Result struct {
 	Queries   uint64 // bounds of random pairs
 	Outside   uint64 // of these, bounds that do not contain the truth
 	Unrelated uint64 // questions without an answer
+	OutsideOf int    // pairs with such bounds
 
 	EdgeBound, RandomBound, TalkBound time.Duration // medians: see ask
 	Hops                              float64       // mean of relations in a random pair's path
@@ -62,7 +61,6 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 		return r, err
 	}
 	for _, n := range w.nodes {
-		n.lies = w.r.Float64() < o.Liars
 		for range o.Talks {
 			if other := w.nodes[w.r.IntN(len(w.nodes))]; other != n {
 				n.talks = append(n.talks, other)
@@ -81,13 +79,13 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 	r.TrainBytes = trainBytes / trainEvery.Seconds()
 
 	say("they measure each other")
-	w.measuring = true
+	w.measuring, w.from = true, w.now
 	for _, n := range w.nodes {
 		if err := n.start(w); err != nil {
 			return r, err
 		}
 	}
-	all, from := pairs{}, w.now
+	all, from := pairs{}, w.from
 	var failed error
 	begin := func(n *node) {
 		w.after(time.Duration(w.r.Int64N(int64(trainEvery))),
@@ -97,6 +95,7 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 		begin(n)
 	}
 	for deaths := 0.0; w.now < from+o.Measure; {
+		w.cut = w.cutAt(w.now)
 		w.run(time.Second)
 		for deaths += o.Churn * float64(o.Nodes) / 60; deaths >= 1; deaths-- {
 			living := w.living()
@@ -117,89 +116,11 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 	if err != nil {
 		return r, err
 	}
-	return r, w.ask(ctx, &r, closure, all, from, say)
+	return r, w.ask(ctx, &r, closure, all, say)
 }
 
-// ask compares bounds of random pairs with the truth. It also notes the median bound of these
-// pairs, of neighbours, and of nodes between which tuples travel. It leaves out nodes that lie.
-func (w *world) ask(ctx context.Context, r *Result, closure *tscratio.Closure, all pairs,
-	from time.Duration, say func(string, ...any)) error {
-	honest := slices.DeleteFunc(w.living(), func(n *node) bool { return n.lies || n.born > from })
-	moment := func() time.Duration { // neighbours were measured before and after it
-		const edge = 5 * time.Second
-		return from + edge + time.Duration(w.r.Int64N(int64(w.o.Measure-2*edge)))
-	}
-	var random, edges, talks []uint64
-	hops, ways := 0, 0
-	for i := range w.o.Pairs {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if i%100 == 0 {
-			say("%d of %d random pairs are asked for", i, w.o.Pairs)
-		}
-		a, b := honest[w.r.IntN(len(honest))], honest[w.r.IntN(len(honest))]
-		if a == b {
-			continue
-		}
-		view, err := closure.View(a.described.Name, b.described.Name)
-		if err != nil {
-			r.Unrelated += uint64(w.o.Queries)
-			continue
-		}
-		for q := range w.o.Queries {
-			at := physical(moment())
-			reading := a.counter.Virtual(at)
-			got, _, err := view.Translate(reading)
-			if err != nil {
-				r.Unrelated++
-				continue
-			}
-			r.Queries++
-			if truth := b.truth.Reading(at); truth < got.Lo || truth > got.Hi {
-				r.Outside++
-			}
-			random = append(random, got.HalfWidth())
-			if q == 0 {
-				if c, err := closure.Translate(a.described.Name, b.described.Name,
-					reading); err == nil {
-					hops += len(c.LoPath) - 1
-					ways++
-				}
-			}
-		}
-	}
-	keys := slices.SortedFunc(maps.Keys(all), func(x, y [2]int) int {
-		return cmp.Or(cmp.Compare(x[0], y[0]), cmp.Compare(x[1], y[1]))
-	})
-	for _, key := range keys {
-		a, b := w.nodes[key[0]], w.nodes[key[1]]
-		if a.lies || b.lies || a.died > 0 || b.died > 0 || a.born > from || b.born > from {
-			continue
-		}
-		got, err := closure.Translate(a.described.Name, b.described.Name,
-			a.counter.Virtual(physical(moment())))
-		if err != nil {
-			continue
-		}
-		if slices.Contains(a.talks, b) || slices.Contains(b.talks, a) {
-			talks = append(talks, got.HalfWidth())
-		} else {
-			edges = append(edges, got.HalfWidth())
-		}
-	}
-	r.RandomBound, r.EdgeBound, r.TalkBound = median(random), median(edges), median(talks)
-	if ways > 0 {
-		r.Hops = float64(hops) / float64(ways)
-	}
-	return nil
-}
-
-// median returns the median of bounds in cycles, as a time.
-func median(all []uint64) time.Duration {
-	if len(all) == 0 {
-		return 0
-	}
-	slices.Sort(all)
-	return time.Duration(float64(all[len(all)/2]) / physical_hz * 1e9)
+// cutAt reports whether the two halves of the fleet are apart at a moment.
+func (w *world) cutAt(at time.Duration) bool {
+	half := w.from + w.o.Measure/2
+	return at >= half-w.o.Cut/2 && at < half+w.o.Cut/2
 }

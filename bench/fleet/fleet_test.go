@@ -28,3 +28,18 @@ func TestFleetHoldsTruth(t *testing.T) {
 			r.RandomBound, r.EdgeBound, r.TalkBound)
 	}
 }
+
+// Bounds of other nodes contain the truth if some nodes lie, and while two halves of the fleet
+// cannot reach each other.
+func TestHostileFleetHoldsTruth(t *testing.T) {
+	o := Options{Nodes: 80, Degree: 7, Talks: 1, Measure: 20 * time.Second, Churn: 0.05,
+		Liars: 0.05, Cut: 6 * time.Second, Loss: 0.02, Pairs: 500, Queries: 20, Seed: 1}
+	r, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%+v", r)
+	if r.Outside > 0 || r.Queries < uint64(o.Pairs*o.Queries/2) {
+		t.Errorf("%d of %d bounds are false", r.Outside, r.Queries)
+	}
+}

@@ -25,7 +25,7 @@ type clock struct {
 	described tscratio.Node
 	counter   *vnode.Counter
 	truth     *vnode.Truth
-	lies      bool
+	lies      *liar // nil: the node reports the truth
 }
 
 // start makes the node's counter, which wanders from now on until the end of the measurements.
@@ -46,6 +46,9 @@ func (n *node) start(w *world) error {
 	}
 	n.described = tscratio.Node{Name: card.Node, Epoch: "1", Nominal_hz: physical_hz,
 		Quantum_cycles: virtual.Quantum_cycles(config.Counter, 1)}
+	if w.r.Float64() < w.o.Liars {
+		n.lies = newLiar(w.r)
+	}
 	return nil
 }
 
@@ -63,14 +66,21 @@ const (
 	trainBytes   = 2 * ((exchanges+1)*(92+28) + 296 + 28)
 )
 
+// leastDelay is how long a packet takes at least.
+const leastDelay = 20 * time.Microsecond
+
 // delay returns how long a packet takes.
 func delay(r *rand.Rand) time.Duration {
-	return 20*time.Microsecond + time.Duration(r.ExpFloat64()*10_000)
+	return leastDelay + time.Duration(r.ExpFloat64()*10_000)
 }
 
 // train lets a node run a train with a peer, and adds the train to the argument all. A packet takes
-// 20 µs and a random time of 10 µs on average. What liars report may be refused, which is no error.
+// leastDelay and a random time of 10 µs on average. What liars report may be refused, which is no
+// error.
 func (w *world) train(from, to *node, all pairs) error {
+	if w.apart(from, to) {
+		return nil
+	}
 	a, b, by := from, to, tscratio.StartedByA
 	if b.index < a.index {
 		a, b, by = b, a, tscratio.StartedByB
@@ -87,28 +97,15 @@ func (w *world) train(from, to *node, all pairs) error {
 	}
 	t := tscratio.Train{By: by}
 	at := w.now
-	read := func(n, peer *node, leaves bool) tscratio.Interval {
-		v := n.counter.Virtual(physical(at))
-		if n.lies { // it reports another counter to each peer, and makes packets seem faster
-			off := int64((n.index*7919+peer.index*104_729)%40_001) - 20_000
-			if leaves {
-				off += 5000
-			} else {
-				off -= 5000
-			}
-			v += uint64(off)
-		}
-		return tscratio.At(v)
-	}
 	for range exchanges {
 		var e tscratio.Exchange
-		e.Sent = read(from, to, true)
+		e.Sent = from.report(at, to, true)
 		at += delay(w.r)
-		e.Received = read(to, from, false)
+		e.Received = to.report(at, from, false)
 		at += 3 * time.Microsecond
-		e.Answered = read(to, from, true)
+		e.Answered = to.report(at, from, true)
 		at += delay(w.r)
-		e.Returned = read(from, to, false)
+		e.Returned = from.report(at, to, false)
 		at += 2 * time.Microsecond
 		if w.r.Float64() >= w.o.Loss {
 			t.Exchanges = append(t.Exchanges, e)
@@ -117,7 +114,7 @@ func (w *world) train(from, to *node, all pairs) error {
 	if len(t.Exchanges) == 0 {
 		return nil
 	}
-	if err := p.Add(t); err != nil && !from.lies && !to.lies {
+	if err := p.Add(t); err != nil && from.lies == nil && to.lies == nil {
 		return err
 	}
 	return nil

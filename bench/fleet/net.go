@@ -38,7 +38,9 @@ type world struct {
 	nodes  []*node
 	byName map[overlay.Name]*node
 
-	measuring bool // counters run from here on
+	measuring bool          // counters run from here on
+	from      time.Duration // when the nodes began to measure
+	cut       bool          // the nodes with even indices cannot reach the others
 
 	messages, bytes uint64 // of the graph, since the counts were last cleared
 }
@@ -78,7 +80,7 @@ func (n *node) Send(to overlay.Name, m overlay.Message) {
 		w.bytes += uint64(wire.Overhead(n.name) + len(b))
 	}
 	other := w.byName[to]
-	if other == nil || w.r.Float64() < w.o.Loss {
+	if other == nil || w.apart(n, other) || w.r.Float64() < w.o.Loss {
 		return
 	}
 	delay := time.Millisecond + time.Duration(w.r.Int64N(int64(20*time.Millisecond)))
@@ -105,6 +107,9 @@ func (n *node) watch() {
 		}
 	})
 }
+
+// apart reports whether two nodes cannot reach each other.
+func (w *world) apart(a, b *node) bool { return w.cut && a.index%2 != b.index%2 }
 
 // join adds a node, which joins the graph by a random living node.
 func (w *world) join() error {

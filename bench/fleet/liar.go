@@ -1,0 +1,72 @@
+package fleet
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// manner is how a liar's stamps are false. Every liar also says that packets were on their way for
+// a shorter time than they were. So relations with the liar seem narrow, and paths over it good.
+type manner uint8
+
+const (
+	toEach   manner = iota // each peer is told a counter of its own
+	twoFaces               // half of the peers are told one counter, and half another
+	drifting               // each peer is told a counter that goes too fast or too slow
+	erratic                // each stamp is false by another amount
+	alike                  // all peers are told the same false counter, which harms only the liar
+	manners
+)
+
+// liar is what a node says instead of the truth. Its sizes differ by several powers of ten, because
+// large lies contradict what others say, and small lies harm nobody.
+type liar struct {
+	manner  manner
+	off     float64       // how far the counter is moved, in cycles
+	shorter time.Duration // how much faster a packet seems than it was
+	seed    uint64
+}
+
+// Packets take at least leastDelay. If a liar made them seem faster than light, its relations would
+// be refused. The largest offset is a millisecond: larger ones are noticed in the same way.
+func newLiar(r *rand.Rand) *liar {
+	const smallest, decades = 0.5e-6 * physical_hz, 3.3
+	return &liar{manner: manner(r.IntN(int(manners))),
+		off:     smallest * math.Pow(10, decades*r.Float64()),
+		shorter: time.Duration(r.Int64N(int64(leastDelay))), seed: r.Uint64()}
+}
+
+// falsify returns a stamp as the liar reports it to a peer. The argument leaves says whether the
+// packet leaves the liar, and since is the time since the measurements began.
+func (l *liar) falsify(stamp uint64, peer int, leaves bool, since time.Duration,
+	random *rand.Rand) uint64 {
+	r := rand.New(rand.NewPCG(l.seed, uint64(peer)))
+	off := l.off
+	switch l.manner {
+	case toEach:
+		off *= 2*r.Float64() - 1
+	case twoFaces:
+		off *= float64(2*r.IntN(2) - 1)
+	case drifting: // at most 20 ppm, so that what one peer hears stays plausible
+		off = (2*r.Float64() - 1) * 20e-6 * physical_hz * since.Seconds()
+	case erratic:
+		off *= 2*random.Float64() - 1
+	}
+	shorter := int64(l.shorter.Seconds() * physical_hz)
+	if !leaves {
+		shorter = -shorter
+	}
+	return stamp + uint64(int64(off)+shorter)
+}
+
+// report reads a node's counter for a stamp of a packet that it exchanges with a peer.
+func (n *node) report(at time.Duration, peer *node, leaves bool) tscratio.Interval {
+	v := n.counter.Virtual(physical(at))
+	if n.lies != nil {
+		v = n.lies.falsify(v, peer.index, leaves, at-n.w.from, n.w.r)
+	}
+	return tscratio.At(v)
+}

@@ -1,0 +1,106 @@
+package tscratio
+
+import (
+	"math"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+)
+
+// Paths that contradict each other raise the number of those that must agree.
+func TestContradictionsOfLiars(t *testing.T) {
+	const huge = math.MaxUint64
+	for name, test := range map[string]struct {
+		direct, thirds []Interval
+		want           int
+	}{
+		"all agree":       {nil, []Interval{{10, 20}, {12, 30}, {5, 13}, {0, huge}}, 2},
+		"one contradicts": {nil, []Interval{{10, 20}, {12, 30}, {5, 13}, {31, 40}}, 3},
+		"two contradict":  {nil, []Interval{{10, 20}, {12, 30}, {5, 13}, {31, 40}, {0, 4}}, 4},
+		"all contradict":  {nil, []Interval{{10, 20}, {21, 30}, {31, 40}}, 3},
+		"the direct one": {[]Interval{{10, 20}},
+			[]Interval{{0, 9}, {0, 8}, {15, 16}, {8, 12}}, 4},
+		"two are too few":  {nil, []Interval{{10, 20}, {31, 40}}, 2},
+		"none but direct":  {[]Interval{{10, 20}}, []Interval{{0, 9}, {0, 8}, {25, 26}}, 3},
+		"direct agrees":    {[]Interval{{10, 20}}, []Interval{{0, 11}, {0, 12}, {11, 26}}, 2},
+		"touching at ends": {nil, []Interval{{10, 20}, {20, 30}, {20, 20}}, 2},
+	} {
+		c := &Closure{third: ThirdAgreed}
+		c.longer.doubted.Do(func() { c.longer.agreed = 2 })
+		if got := c.agreeing(test.direct, test.thirds); got != test.want {
+			t.Errorf("%s: %d must agree, want %d", name, got, test.want)
+		}
+		c.longer.agreed = 6
+		if got := c.agreeing(test.direct, test.thirds); got != max(3, len(test.thirds)) {
+			t.Errorf("%s: %d must agree in a fleet of liars", name, got)
+		}
+		for third, want := range map[ThirdNodes]int{ThirdAny: 1, ThirdNone: math.MaxInt} {
+			c := &Closure{third: third}
+			if got := c.agreeing(test.direct, test.thirds); got != want {
+				t.Errorf("%s, third nodes %v: %d must agree, want %d", name, third, got, want)
+			}
+		}
+	}
+}
+
+// Two liars whose lies are only as large as the bounds contradict nobody. Other liars show that
+// this fleet has some, so two paths are not believed.
+func TestHiddenLiarsAreOutvoted(t *testing.T) {
+	const seconds = 8
+	rng := seed.Random(t)
+	// Nodes 0 and 1, like 7 and 8, were not measured with each other, but with all that follow.
+	groups := [][]int{{0, 1, 2, 3, 4, 5, 6}, {7, 8, 9, 10, 11, 12, 13}}
+	f := newFleet(rng, 14, seconds, 1*PPM, 1, 0)
+	cycles := func(node int, us float64) int64 {
+		return int64(us * 1e-6 * float64(f.clocks[node].node.Nominal_hz))
+	}
+	f.lies[[2]int{2, 1}] = cycles(2, 7.5) // a path of two relations has a bound of 4.5 to 6.5 µs
+	f.lies[[2]int{3, 1}] = cycles(3, 7.5)
+	f.lies[[2]int{9, 8}] = cycles(9, 500)
+	for _, g := range groups {
+		for _, end := range g[:2] {
+			for _, third := range g[2:] {
+				f.measure(t, end, third, honest, 0.5, seconds-0.5)
+			}
+		}
+	}
+	c := f.closure(t, ThirdAgreed)
+	misses := func() (n int) {
+		for range 20 {
+			at := uint64((1 + rng.Float64()*(seconds-2)) * second)
+			for _, pair := range [][2]int{{0, 1}, {1, 0}, {7, 8}, {8, 7}} {
+				e, truth := f.event(pair[0], at), f.event(pair[1], at)
+				if got := must(c.Translate(e.Node, truth.Node, e.Reading))(t); !got.Contains(
+					truth.Reading) {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	if n := misses(); n > 0 {
+		t.Errorf("%d of 80 intervals are false", n)
+	}
+	if c.longer.agreed < 3 {
+		t.Errorf("%d paths must agree in this fleet", c.longer.agreed)
+	}
+	if c.longer.agreed = 2; misses() == 0 {
+		t.Error("no interval is false if two paths suffice: these lies try nothing")
+	}
+}
+
+// The more often paths contradict each other, the more of them must agree.
+func TestAgreementGrows(t *testing.T) {
+	last := 0
+	for _, test := range []struct {
+		share float64
+		want  int
+	}{{0, 2}, {1e-4, 2}, {0.004, 3}, {0.01, 4}, {0.02, 5}, {0.09, 6}, {0.3, 8}, {1, 8}} {
+		got := agreement(test.share)
+		if got != test.want || got < last {
+			t.Errorf("if a share of %g is false, %d must agree, want %d", test.share, got,
+				test.want)
+		}
+		last = got
+	}
+}
