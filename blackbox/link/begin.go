@@ -32,14 +32,17 @@ func (l *lag) density() (f [delaySteps]float64) {
 // begin shares calls out for the first time: by the delay from the request to the call, and by that
 // from the response to the reply.
 func (p *program) begin() {
-	starts, ends := make([]lag, p.m.kinds), make([]lag, p.m.kinds)
-	for _, s := range p.sharers {
-		s.lags(starts, ends)
+	if p.starts == nil {
+		starts, ends := make([]lag, p.m.kinds), make([]lag, p.m.kinds)
+		for _, s := range p.sharers {
+			s.lags(starts, ends)
+		}
+		for k := range starts {
+			p.starts = append(p.starts, starts[k].density())
+			p.ends = append(p.ends, ends[k].density())
+		}
 	}
-	from, to := make([][delaySteps]float64, p.m.kinds), make([][delaySteps]float64, p.m.kinds)
-	for k := range from {
-		from[k], to[k] = starts[k].density(), ends[k].density()
-	}
+	from, to := p.starts, p.ends
 	for _, s := range p.sharers {
 		for c, open := range s.candidates {
 			k, of := s.calls[c].kind, &s.calls[c]

@@ -26,7 +26,9 @@ type Method interface {
 }
 
 // Methods are all methods, the product's own first.
-var Methods = []Method{learnt{}, wap5{}, nesting{}, convolution{}, lastArrival{}, thread{}}
+var Methods = []Method{
+	learnt{window: 6000}, wap5{}, nesting{}, convolution{}, lastArrival{}, thread{},
+}
 
 // A request is a call as its callee sees it.
 type request struct {
@@ -49,6 +51,8 @@ type place struct {
 	number   int32
 	requests []request // by their beginning
 	sends    []send    // by their beginning
+	foreign  bool      // moments of sends are those of other clocks
+	slack    int64     // ns, by which such moments may be off
 }
 
 // placesOf returns the places in which calls may have causes. If the caller's moments are not

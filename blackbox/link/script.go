@@ -14,8 +14,9 @@ import (
 //
 // All of it is learnt from the data. No order of calls is given, delays have no parametric form.
 type model struct {
-	unit  int64 // of delays, in ns
-	kinds int   // of calls, by the program that is called
+	temper float64
+	unit   int64 // of delays, in ns
+	kinds  int   // of calls, by the program that is called
 	// For each state and each next event: the logarithm of its probability, and of the density of
 	// its delay.
 	next  []float64
@@ -195,6 +196,7 @@ func (m *model) learn(x *experience) {
 			if all.n > 0 {
 				f = all.density(&broad, 1)
 			}
+			var shared *[delaySteps]float32
 			for _, s := range states {
 				own := 0.0
 				for k := range n {
@@ -206,15 +208,35 @@ func (m *model) learn(x *experience) {
 					m.delay[k] = &unknown
 					continue
 				}
-				g := f
 				if d := x.delays[k]; d != nil {
-					g = d.density(&f, few)
+					m.delay[k] = logarithms(d.density(&f, few))
+				} else {
+					if shared == nil {
+						shared = logarithms(f)
+					}
+					m.delay[k] = shared
 				}
-				table := new([delaySteps]float32)
-				for i := range g {
-					table[i] = float32(math.Log(g[i]))
-				}
-				m.delay[k] = table
+			}
+		}
+	}
+}
+
+func logarithms(f [delaySteps]float64) *[delaySteps]float32 {
+	table := new([delaySteps]float32)
+	for i := range f {
+		table[i] = float32(math.Log(f[i]))
+	}
+	return table
+}
+
+// merge adds a part of older experience.
+func (x *experience) merge(old *experience, part float64) {
+	for k := range x.next {
+		x.next[k] += part * old.next[k]
+		if d := old.delays[k]; d != nil {
+			x.delays[k] = &delays{n: part * d.n}
+			for i := range d.count {
+				x.delays[k].count[i] = float32(part) * d.count[i]
 			}
 		}
 	}

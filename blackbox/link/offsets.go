@@ -1,0 +1,290 @@
+package link
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
+)
+
+// If a recorder noted only the callees' moments of calls, those are readings of other clocks than
+// the caller's. Nobody knows how these clocks differ. But what a program does after an event, it
+// often does after nearly the same time. So the lags between two kinds of events crowd in a narrow
+// span, and where that span lies shows how the two clocks differ.
+//
+// align subtracts from the moments of each callee's clock an offset, such that in the relations
+// with the narrowest spans nothing comes before its cause. It uses only differences of moments, so
+// a clock that is set differently gives the same result.
+
+const (
+	reach_ns  = int64(1e8) // the longest lag, on each side of 0
+	lagStep   = 20_000     // ns; at least the quantum
+	fewEvents = 8          // a kind with fewer calls is not aligned
+	slack_ns  = int64(1e5) // moments that were aligned may be off by so much
+)
+
+// lagSpan is where the lags between two kinds of events crowd.
+type lagSpan struct {
+	least, middle, width int64
+}
+
+// spanOf finds the narrowest span in which lie a third as many lags as there are events, more than
+// are there by chance.
+func spanOf(from, to []int64, quantum int64) (lagSpan, bool) {
+	step := max(lagStep, quantum)
+	steps := reach_ns / step
+	reach := steps * step
+	count := make([]float64, 2*steps+1)
+	lo := 0
+	for _, t := range to {
+		for lo < len(from) && from[lo] < t-reach {
+			lo++
+		}
+		for k := lo; k < len(from) && from[k] <= t+reach; k++ {
+			count[(t-from[k]+reach+step/2)/step]++
+		}
+	}
+	// What is there by chance lies also in the outer quarters.
+	chance, quarter := 0.0, len(count)/4
+	for i := range quarter {
+		chance += count[i] + count[len(count)-1-i]
+	}
+	chance /= float64(2 * quarter)
+	need := 0.3 * float64(min(len(from), len(to)))
+	best, first, sum, begin := lagSpan{width: math.MaxInt64}, 0, 0.0, 0
+	for end := range count {
+		sum += count[end] - chance
+		for begin < end && (sum-(count[begin]-chance) >= need || count[begin] <= chance) {
+			sum -= count[begin] - chance
+			begin++
+		}
+		if width := int64(end-begin+1) * step; sum >= need && width < best.width {
+			best, first = lagSpan{width: width}, begin
+			best.middle = int64(begin)*step - reach + width/2
+		}
+	}
+	// The lags begin where nothing more is there than by chance.
+	block := max(int(best.width/step)/2, 1)
+	for first >= block {
+		more := -chance * float64(block)
+		for k := first - block; k < first; k++ {
+			more += count[k]
+		}
+		if more < 3*math.Sqrt(chance*float64(block))+0.02*need {
+			break
+		}
+		first -= block
+	}
+	best.least = int64(first)*step - reach
+	return best, best.width < reach
+}
+
+// A clocks puts the events of a place on one clock: those of its requests (number 0), and those of
+// its calls to each callee.
+type clocks struct {
+	numbers map[int32]int
+	callees []int32
+	// lags finds the span of the lags between events of two numbers. of says which.
+	lags func(of lagKind, from, to int) (lagSpan, bool)
+	// fits reports whether a callee's clock may be off by so much.
+	fits func(callee int32, offset int64) bool
+}
+
+type lagKind int
+
+const (
+	beginBegin lagKind = iota
+	endBegin
+	endEnd
+)
+
+func (p *place) clocks(seen *calls.Seen) *clocks {
+	c := &clocks{numbers: map[int32]int{}}
+	for _, s := range p.sends {
+		if seen.Calls[s.call].Sent_ns != calls.Unknown {
+			continue
+		}
+		if _, ok := c.numbers[s.callee]; !ok {
+			c.callees = append(c.callees, s.callee)
+			c.numbers[s.callee] = len(c.callees)
+		}
+	}
+	return c
+}
+
+// offsets finds the offset of each callee's clock. It begins with the request's own clock, and goes
+// on to the clock with the narrowest span to one that is known.
+func (c *clocks) offsets() map[int32]int64 {
+	offsets, known := map[int]int64{0: 0}, []int{0}
+	type relation struct {
+		of       lagKind
+		from, to int
+	}
+	tried := map[relation]lagSpan{}
+	for len(known) <= len(c.callees) {
+		next, width, offset := 0, int64(math.MaxInt64), int64(0)
+		try := func(of lagKind, from, to, k int, at func(lagSpan) int64) {
+			s, ok := tried[relation{of, from, to}]
+			if !ok {
+				if s, ok = c.lags(of, from, to); !ok {
+					s.width = math.MaxInt64
+				}
+				tried[relation{of, from, to}] = s
+			}
+			if s.width < width && c.fits(c.callees[k-1], at(s)) {
+				next, width, offset = k, s.width, at(s)
+			}
+		}
+		for k := 1; k <= len(c.callees); k++ {
+			if slices.Contains(known, k) {
+				continue
+			}
+			for _, from := range known {
+				base := offsets[from]
+				after := func(s lagSpan) int64 { return base + s.least }
+				before := func(s lagSpan) int64 { return base - s.least }
+				if from == 0 {
+					try(beginBegin, 0, k, k, after)
+					try(endEnd, k, 0, k, before)
+					continue
+				}
+				try(endBegin, from, k, k, after)
+				try(endBegin, k, from, k, before)
+				try(beginBegin, from, k, k, func(s lagSpan) int64 { return base + s.middle })
+			}
+		}
+		if next == 0 {
+			break
+		}
+		offsets[next], known = offset, append(known, next)
+	}
+	result := map[int32]int64{}
+	for _, k := range known[1:] {
+		result[c.callees[k-1]] = offsets[k]
+	}
+	return result
+}
+
+// align finds offsets from all lags, whatever caused what.
+func (p *place) align(seen *calls.Seen) map[int32]int64 {
+	c := p.clocks(seen)
+	begins, ends := make([][]int64, len(c.callees)+1), make([][]int64, len(c.callees)+1)
+	for _, r := range p.requests {
+		begins[0] = append(begins[0], r.from)
+		if r.to != forever {
+			ends[0] = append(ends[0], r.to)
+		}
+	}
+	for _, s := range p.sends {
+		if k, ok := c.numbers[s.callee]; ok {
+			begins[k] = append(begins[k], s.from)
+			if s.to != calls.Unknown {
+				ends[k] = append(ends[k], s.to)
+			}
+		}
+	}
+	for i := range ends {
+		slices.Sort(ends[i])
+	}
+	c.lags = func(of lagKind, from, to int) (lagSpan, bool) {
+		a, b := begins[from], begins[to]
+		if of != beginBegin {
+			a = ends[from]
+		}
+		if of == endEnd {
+			b = ends[to]
+		}
+		if min(len(a), len(b)) < fewEvents {
+			return lagSpan{}, false
+		}
+		return spanOf(a, b, seen.Quantum_ns)
+	}
+	c.fits = func(callee int32, offset int64) bool { return p.contained(callee, offset) >= 0.9 }
+	return c.offsets()
+}
+
+// realign finds offsets from the lags within requests, once calls are shared out.
+func (p *place) realign(seen *calls.Seen, s *sharing) map[int32]int64 {
+	c := p.clocks(seen)
+	c.lags = func(of lagKind, from, to int) (lagSpan, bool) {
+		var lags []int64
+		for r, script := range s.scripts {
+			a, b := int64(calls.Unknown), int64(calls.Unknown)
+			if begin := s.requests[r].from; from == 0 {
+				a = begin
+			} else if end := s.requests[r].to; to == 0 && end != forever {
+				b = end
+			}
+			for i := len(script) - 1; i >= 0; i-- { // the first of each callee
+				call := &p.sends[script[i]]
+				switch c.numbers[call.callee] {
+				case 0:
+				case from:
+					if a = call.from; of != beginBegin {
+						a = call.to
+					}
+				case to:
+					b = call.from
+				}
+			}
+			if a != calls.Unknown && b != calls.Unknown {
+				lags = append(lags, b-a)
+			}
+		}
+		slices.Sort(lags)
+		return narrowest(lags)
+	}
+	c.fits = func(int32, int64) bool { return true }
+	return c.offsets()
+}
+
+// narrowest is the narrowest span with a third of the lags.
+func narrowest(sorted []int64) (lagSpan, bool) {
+	n := len(sorted)
+	if n < fewEvents {
+		return lagSpan{}, false
+	}
+	best := lagSpan{width: math.MaxInt64, least: 2*sorted[n/50] - sorted[n/5]}
+	for i := 0; i+n/3 < n; i++ {
+		if w := sorted[i+n/3] - sorted[i]; w < best.width {
+			best.width, best.middle = w, sorted[i]+w/2
+		}
+	}
+	return best, true
+}
+
+// contained is the share of the calls of a callee that lie within some request, if its clock is
+// off by offset.
+func (p *place) contained(callee int32, offset int64) float64 {
+	inside, all := 0.0, 0.0
+	for _, s := range p.sends {
+		if s.callee != callee || s.to == calls.Unknown {
+			continue
+		}
+		all++
+		n := p.firstAfter(s.from - offset + slack_ns)
+		for k := n - 1; k >= 0 && k > n-nearest; k-- {
+			if p.requests[k].to >= s.to-offset-slack_ns {
+				inside++
+				break
+			}
+		}
+	}
+	return inside / max(all, 1)
+}
+
+// move subtracts offsets from the moments of calls.
+func (p *place) move(seen *calls.Seen, offsets map[int32]int64, slack int64) {
+	for i := range p.sends {
+		s := &p.sends[i]
+		if seen.Calls[s.call].Sent_ns == calls.Unknown {
+			s.from -= offsets[s.callee]
+			if s.to != calls.Unknown {
+				s.to -= offsets[s.callee]
+			}
+			p.foreign, p.slack = true, slack+seen.Quantum_ns
+		}
+	}
+	slices.SortStableFunc(p.sends, func(a, b send) int { return cmp.Compare(a.from, b.from) })
+}
