@@ -24,6 +24,10 @@ build: ## build the commands into bin/
 dist: ## pack an archive for this platform into dist/
 	@scripts/dist
 
+.PHONY: packages
+packages: ## pack an archive, a Debian package and an RPM package into dist/
+	@scripts/packages
+
 .PHONY: demo
 demo: build ## run the product on this machine, and put its report into bin/demo
 	@scripts/demo

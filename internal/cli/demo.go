@@ -3,11 +3,11 @@ package cli
 import (
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 )
 
 // demoProgram is the demonstration. It is a separate program, because with its job and its message
@@ -26,7 +26,7 @@ the PATH.`,
 		Example:            "  cprof demo\n  cprof demo --keep tuesday\n  cprof demo --help",
 		DisableFlagParsing: true, // the demonstration parses its own flags
 		RunE: func(_ *cobra.Command, args []string) error {
-			path, err := findDemo()
+			path, err := command.FindProgram(demoProgram)
 			if err != nil {
 				return fmt.Errorf("start the demonstration: %w: build it with make demo", err)
 			}
@@ -34,16 +34,4 @@ the PATH.`,
 			return fmt.Errorf("start %q: %w", path, syscall.Exec(path, argv, os.Environ()))
 		},
 	}
-}
-
-// findDemo looks for the demonstration beside this program first, because a demonstration on the
-// PATH may be of another version.
-func findDemo() (string, error) {
-	if self, err := os.Executable(); err == nil {
-		beside := filepath.Join(filepath.Dir(self), demoProgram)
-		if _, err := os.Stat(beside); err == nil {
-			return beside, nil
-		}
-	}
-	return exec.LookPath(demoProgram)
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -44,7 +45,14 @@ Exit codes: 0 answered, 1 failed, 2 wrong usage, 3 answered with suspect or miss
   cprof version
   cprof help version`,
 	}
-	root.AddCommand(newDemo(), newVersion())
+	root.AddCommand(newDemo(), newVersion(), &cobra.Command{
+		Use: "man", Short: "Print the manual page", Hidden: true, Args: cobra.NoArgs,
+		Long: "Print the manual page, for packages.", Example: "  cprof man",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprint(cmd.OutOrStdout(), command.Man(cmd.Root(), 1, thisVersion()))
+			return err
+		},
+	})
 	for _, family := range [][]*cobra.Command{
 		answers.Commands(),
 		fleet.Commands(),

@@ -94,8 +94,26 @@ Exit code 2: the configuration or the command line is wrong.`,
 	cmd.Flags().BoolVar(&check, "check", false, "check whether the configuration can be "+
 		"used, and end")
 	d.Flags(cmd)
+	// These two are for packages: see scripts/dist.
+	schema := cmd.Flags().Bool("schema", false, "print a JSON Schema of the configuration")
+	man := cmd.Flags().Bool("man", false, "print the manual page")
+	if err := errors.Join(cmd.Flags().MarkHidden("schema"),
+		cmd.Flags().MarkHidden("man")); err != nil {
+		panic(err) // the flags are there
+	}
 	code := exitUsage
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *man {
+			_, err := fmt.Fprint(stdout, command.Man(cmd, 8, number(buildInfo())))
+			return err
+		}
+		if *schema {
+			text, err := d.schema(cmd)
+			if err == nil {
+				_, err = fmt.Fprintf(stdout, "%s\n", text)
+			}
+			return err
+		}
 		read := func() (C, error) { return d.read(path, variables, cmd) }
 		c, err := read()
 		if err != nil {

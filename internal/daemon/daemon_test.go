@@ -3,6 +3,7 @@ package daemon
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"os/user"
@@ -144,6 +145,38 @@ func TestEnds(t *testing.T) {
 				t.Errorf("exit code %d, served %v: %s", code, served, out.String())
 			}
 		})
+	}
+}
+
+// The schema has every key, with its type, its default and the text of its flag.
+func TestSchema(t *testing.T) {
+	d := example(nil)
+	var out bytes.Buffer
+	if code := d.Run(t.Context(), []string{"--schema"}, &out, &out); code != exitEnded {
+		t.Fatalf("exit code %d: %s", code, out.String())
+	}
+	var schema struct {
+		Properties map[string]struct {
+			Type    any `json:"type"`
+			Default any `json:"default"`
+		} `json:"properties"`
+		Additional bool `json:"additionalProperties"`
+	}
+	schema.Additional = true
+	if err := json.Unmarshal(out.Bytes(), &schema); err != nil {
+		t.Fatal(err)
+	}
+	p := schema.Properties
+	if len(p) != 4 || schema.Additional || p["number"].Type != "integer" ||
+		p["number"].Default != 1.0 || p["a_time"].Default != "1s" || p["name"].Default != nil ||
+		p["other"].Default != "default" {
+		t.Errorf("%+v\n%s", schema, out.String())
+	}
+	out.Reset()
+	if code := d.Run(t.Context(), []string{"--man"}, &out, &out); code != exitEnded ||
+		!strings.Contains(out.String(), ".TH AN\\-EXAMPLE 8") ||
+		!strings.Contains(out.String(), "\\-\\-a\\-time duration") {
+		t.Errorf("exit code %d: %s", code, out.String())
 	}
 }
 

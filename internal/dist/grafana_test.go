@@ -122,7 +122,7 @@ var sometimes = map[string]string{
 // The daemons export every metric and label that the dashboards use. Every metric of the daemons is
 // on a dashboard.
 func TestDashboardsShowWhatIsExported(t *testing.T) {
-	exported := scraped(t)
+	exported, _ := scraped(t)
 	shown := map[string]bool{}
 	for name, d := range dashboards(t) {
 		exprs := map[string][]string{} // for each expression: its legends
@@ -224,8 +224,23 @@ func TestDashboardsAreWhole(t *testing.T) {
 	}
 }
 
-// scraped starts a server and two agents, and returns the labels of each metric that they export.
-func scraped(t *testing.T) map[string][]string {
+// once has what scraped returned first: two tests need it, and starting a fleet takes seconds.
+var once struct {
+	labels map[string][]string
+	texts  []string
+}
+
+// scraped starts a server and two agents, and returns the labels of each metric that they export,
+// and all that they export.
+func scraped(t *testing.T) (labels map[string][]string, texts []string) {
+	t.Helper()
+	if once.labels == nil {
+		once.labels, once.texts = scrapedAnew(t)
+	}
+	return once.labels, once.texts
+}
+
+func scrapedAnew(t *testing.T) (all map[string][]string, texts []string) {
 	t.Helper()
 	dir := t.TempDir()
 	bin := filepath.Join(dir, "bin")
@@ -268,13 +283,13 @@ func scraped(t *testing.T) map[string][]string {
 		t.Cleanup(func() { c.Close() })
 	}
 	for end := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
-		all := map[string][]string{}
+		all, texts = map[string][]string{}, nil
 		for _, url := range urls {
-			scrape(all, url)
+			texts = append(texts, scrape(all, url))
 		}
 		if all["cloudprofiler_pair_suspect"] != nil &&
 			all["cloudprofiler_agent_channel_events"] != nil {
-			return all
+			return all, texts
 		}
 		if time.Now().After(end) {
 			t.Fatalf("after a minute, the daemons export %q", slices.Sorted(maps.Keys(all)))
@@ -296,14 +311,15 @@ func free(t *testing.T) string {
 var series = regexp.MustCompile(`^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? `)
 
 // scrape adds the labels of the metrics at a URL. If the daemon does not answer yet, scrape adds
-// nothing.
-func scrape(all map[string][]string, url string) {
+// nothing. It returns all that the URL contains.
+func scrape(all map[string][]string, url string) string {
 	answer, err := http.Get(url)
 	if err != nil {
-		return
+		return ""
 	}
 	defer answer.Body.Close()
-	lines := bufio.NewScanner(io.LimitReader(answer.Body, 1<<24))
+	var content strings.Builder
+	lines := bufio.NewScanner(io.TeeReader(io.LimitReader(answer.Body, 1<<24), &content))
 	for lines.Scan() {
 		m := series.FindStringSubmatch(lines.Text())
 		if m == nil {
@@ -320,6 +336,7 @@ func scrape(all map[string][]string, url string) {
 		}
 		all[m[1]] = labels
 	}
+	return content.String()
 }
 
 // The page that says how to import the dashboards names every dashboard.

@@ -23,17 +23,19 @@ import (
 func newConfig() *cobra.Command {
 	config := &cobra.Command{
 		Use:   "config",
-		Short: "Show and change the handler table that the server serves",
+		Short: "Show and change the handler table that the server serves; check configurations",
 		Long: `Show and change the handler table that the server serves: which handler each channel
 on each node gets. The server checks all of a table before it serves the table. A new table also
 applies to channels that are open. If a node cannot reach the server, it keeps the last table that
 it received.`,
-		Example: `  cprof config get > handlers.yaml
+		Example: `  cprof config check
+  cprof config get > handlers.yaml
   cprof config diff handlers.yaml
   cprof config apply handlers.yaml
   cprof config set 'parser/*' counter --node 'canary-*'`,
 	}
-	config.AddCommand(newConfigGet(), newConfigSet(), newConfigDiff(), newConfigApply())
+	config.AddCommand(newConfigGet(), newConfigSet(), newConfigDiff(), newConfigApply(),
+		newConfigCheck())
 	return config
 }
 

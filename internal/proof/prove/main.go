@@ -45,7 +45,10 @@ func run(ctx context.Context, args []string, list []listed, stdout, stderr io.Wr
 		return 2
 	}
 	wanted := slices.DeleteFunc(slices.Clone(list),
-		func(p listed) bool { return !match.MatchString(p.name) || p.byName && *only == "" })
+		func(p listed) bool {
+			return !match.MatchString(p.name) || p.byName && *only == "" ||
+				p.full && *size != string(proof.Full)
+		})
 	if len(wanted) == 0 {
 		fmt.Fprintf(stderr, "prove: -only %q: no proof has such a name\n", *only)
 		return 2

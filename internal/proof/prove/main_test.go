@@ -102,7 +102,8 @@ func TestLongProofsAreNamed(t *testing.T) {
 	}
 	t.Setenv("PROVE_TEST_PLAY", "reach")
 	list := []listed{{name: "short", command: []string{self}},
-		{name: "long", command: []string{self}, byName: true}}
+		{name: "long", command: []string{self}, byName: true},
+		{name: "thorough", command: []string{self}, full: true}}
 	for _, test := range []struct {
 		args []string
 		want bool
@@ -112,6 +113,13 @@ func TestLongProofsAreNamed(t *testing.T) {
 		if code := run(t.Context(), test.args, list, &out, &out); code != 0 ||
 			strings.Contains(out.String(), "long:") != test.want {
 			t.Errorf("%q: exit code %d, want it run %v: %s", test.args, code, test.want, &out)
+		}
+	}
+	for size, want := range map[string]int{"small": 2, "full": 0} { // 2: there is no such proof
+		var out strings.Builder
+		args := []string{"-only", "thorough", "-size", size}
+		if code := run(t.Context(), args, list, &out, &out); code != want {
+			t.Errorf("%q: exit code %d: %s", args, code, &out)
 		}
 	}
 }

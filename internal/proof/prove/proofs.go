@@ -6,6 +6,7 @@ type listed struct {
 	name    string
 	command []string
 	byName  bool // the command takes long, and runs only if -only names it
+	full    bool // the command has no small size, and runs only at full size
 }
 
 // proofs lists the commands for every bar of the product. Without "-count=1", the go command might
@@ -73,6 +74,7 @@ var proofs = []listed{
 	{name: "Hostile runs", command: []string{"go", "test", "-count=1", "-timeout=8h", "-run",
 		"^TestBarHostile", "./internal/cli/answers"}},
 	{name: "The whole product", command: []string{"scripts/demo"}},
+	{name: "Packages", command: []string{"scripts/test-dist"}, full: true},
 	{name: "A streaming job with all handlers", command: []string{"go", "test", "-count=1", "-run",
 		"^TestBar", "./examples/adstream/overhead"}},
 	{name: "An hour's soak", command: []string{"bin/cp-bench", "soak"}, byName: true},

@@ -1,0 +1,56 @@
+package dist
+
+import (
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const prometheusFolder = "../../packaging/prometheus"
+
+// The daemons export each metric that an alert rule watches.
+func TestAlertsWatchWhatIsExported(t *testing.T) {
+	exported, _ := scraped(t)
+	rules := regexp.MustCompile(`(?m)^ +expr: (.*)$`).FindAllStringSubmatch(
+		read(t, prometheusFolder, "alerts.yaml"), -1)
+	if len(rules) < 8 {
+		t.Fatalf("%d rules: the test does not see them", len(rules))
+	}
+	for _, rule := range rules {
+		for metric := range queryOf(rule[1]).labels {
+			if strings.HasPrefix(metric, "cloudprofiler") && exported[metric] == nil {
+				t.Errorf("no daemon exports %q, which is in %s", metric, rule[1])
+			}
+		}
+	}
+	if !strings.Contains(read(t, "../../docs/operating.md"), "prometheus/alerts.yaml") {
+		t.Error("docs/operating.md does not name prometheus/alerts.yaml")
+	}
+}
+
+// Prometheus's own tool accepts the alert rules, sees each of them fire, and has nothing to say
+// against the names and types of what a live fleet exports.
+func TestPromtool(t *testing.T) {
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skipf("%v: it is of Debian's package prometheus", err)
+	}
+	for _, args := range [][]string{
+		{"check", "rules", "alerts.yaml"}, {"test", "rules", "alerts_test.yaml"},
+	} {
+		cmd := exec.Command(promtool, args...)
+		cmd.Dir = prometheusFolder
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("promtool %v: %v: %s", args, err, out)
+		}
+	}
+	_, texts := scraped(t)
+	for _, text := range texts {
+		cmd := exec.Command(promtool, "check", "metrics")
+		cmd.Stdin = strings.NewReader(text)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("promtool check metrics: %v: %s", err, out)
+		}
+	}
+}
