@@ -98,6 +98,45 @@ func (c *Column[T]) Decode(shard int, from []byte) ([]byte, error) {
 	return from[size*len(values):], nil
 }
 
+// turns are what the engine knows of each node, beside the protocols.
+type turns struct{ shards [][]turn }
+
+type turn struct {
+	drawn  uint64 // from the node's stream
+	number uint32 // of the last event that the node posted
+}
+
+func (c *turns) at(n Node) *turn { return &c.shards[shardOf(n)][inShard(n)] }
+
+func (c *turns) Allocate(shard int) {
+	for len(c.shards) <= shard {
+		c.shards = append(c.shards, nil)
+	}
+	c.shards[shard] = make([]turn, ShardNodes)
+}
+
+func (c *turns) Free(shard int) { c.shards[shard] = nil }
+
+func (c *turns) Encode(shard int, to []byte) []byte {
+	for _, t := range c.shards[shard] {
+		to = binary.LittleEndian.AppendUint64(to, t.drawn)
+		to = binary.LittleEndian.AppendUint32(to, t.number)
+	}
+	return to
+}
+
+func (c *turns) Decode(shard int, from []byte) ([]byte, error) {
+	if len(from) < 12*ShardNodes {
+		return nil, errShort
+	}
+	for i := range c.shards[shard] {
+		c.shards[shard][i] = turn{binary.LittleEndian.Uint64(from),
+			binary.LittleEndian.Uint32(from[8:])}
+		from = from[12:]
+	}
+	return from, nil
+}
+
 // Links are the neighbours of each node, in the order in which they were added. A node needs 12
 // bytes, and 4 for each neighbour.
 type Links struct {
@@ -107,17 +146,18 @@ type Links struct {
 }
 
 type linkShard struct {
-	start, count, room []uint32
-	all                []Node
+	rows [ShardNodes]linkRow
+	all  []Node
 }
+
+// linkRow says where the neighbours of a node lie in all: how many, and room for how many.
+type linkRow struct{ start, count, room uint32 }
 
 func (l *Links) Allocate(shard int) {
 	for len(l.shards) <= shard {
 		l.shards = append(l.shards, nil)
 	}
-	s := &linkShard{start: make([]uint32, ShardNodes), count: make([]uint32, ShardNodes),
-		room: make([]uint32, ShardNodes)}
-	l.shards[shard] = s
+	l.shards[shard] = &linkShard{}
 }
 
 // Reserve makes room for a number of neighbours of each node of a shard that has none yet.
@@ -128,7 +168,7 @@ func (l *Links) Reserve(shard, each, nodes int) {
 	}
 	s.all = make([]Node, each*nodes)
 	for i := range nodes {
-		s.start[i], s.room[i] = uint32(i*each), uint32(each)
+		s.rows[i] = linkRow{start: uint32(i * each), room: uint32(each)}
 	}
 }
 
@@ -136,8 +176,9 @@ func (l *Links) Free(shard int) { l.shards[shard] = nil }
 
 // Of returns the neighbours of a node. The caller must not keep the slice.
 func (l *Links) Of(n Node) []Node {
-	s, i := l.shards[shardOf(n)], inShard(n)
-	return s.all[s.start[i] : s.start[i]+s.count[i]]
+	s := l.shards[shardOf(n)]
+	r := &s.rows[inShard(n)]
+	return s.all[r.start : r.start+r.count]
 }
 
 // Add adds a neighbour, unless the node has it already. It reports whether it did.
@@ -147,23 +188,23 @@ func (l *Links) Add(n, neighbour Node) bool {
 			return false
 		}
 	}
-	s, i := l.shards[shardOf(n)], inShard(n)
-	if s.count[i] == s.room[i] {
-		room := max(s.room[i]*2, uint32(max(l.Capacity, 4)))
+	s := l.shards[shardOf(n)]
+	r := &s.rows[inShard(n)]
+	if r.count == r.room {
+		room := max(r.room*2, uint32(max(l.Capacity, 4)))
 		start := uint32(len(s.all))
 		s.all = append(s.all, make([]Node, room)...)
-		copy(s.all[start:], s.all[s.start[i]:s.start[i]+s.count[i]])
-		s.start[i], s.room[i] = start, room
+		copy(s.all[start:], s.all[r.start:r.start+r.count])
+		r.start, r.room = start, room
 	}
-	s.all[s.start[i]+s.count[i]] = neighbour
-	s.count[i]++
+	s.all[r.start+r.count] = neighbour
+	r.count++
 	return true
 }
 
 // Set replaces the neighbours of a node.
 func (l *Links) Set(n Node, neighbours []Node) {
-	s, i := l.shards[shardOf(n)], inShard(n)
-	s.count[i] = 0
+	l.shards[shardOf(n)].rows[inShard(n)].count = 0
 	for _, to := range neighbours {
 		l.Add(n, to)
 	}
@@ -191,7 +232,7 @@ func (l *Links) Decode(shard int, from []byte) ([]byte, error) {
 			return nil, errShort
 		}
 		s := l.shards[shard]
-		s.start[i], s.count[i], s.room[i] = uint32(len(s.all)), uint32(n), uint32(n)
+		s.rows[i] = linkRow{uint32(len(s.all)), uint32(n), uint32(n)}
 		for j := range n {
 			s.all = append(s.all, Node(binary.LittleEndian.Uint32(from[4*j:])))
 		}

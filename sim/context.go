@@ -27,7 +27,7 @@ func (c *Context) enter(n Node, now moment) {
 // leave ends the turn of a node.
 func (c *Context) leave() {
 	if c.loaded {
-		*c.w.drawn.At(c.node) = c.stream.drawn
+		c.w.turns.at(c.node).drawn = c.stream.drawn
 	}
 }
 
@@ -47,7 +47,7 @@ func (c *Context) World() *World { return c.w }
 func (c *Context) Random() *Stream {
 	if !c.loaded {
 		c.stream = NewStream(c.w.Seed, uint64(c.node))
-		c.stream.drawn = *c.w.drawn.At(c.node)
+		c.stream.drawn = c.w.turns.at(c.node).drawn
 		c.loaded = true
 	}
 	return &c.stream
@@ -100,9 +100,9 @@ func (c *Context) event(d Time, to Node, protocol, kind uint8, word uint64) (Eve
 		}
 		round = c.now.round + 1
 	}
-	number := c.w.numbers.At(c.node)
-	*number++
-	return Event{At: c.now.at + d, round: round, To: to, From: c.node, number: *number,
+	t := c.w.turns.at(c.node)
+	t.number++
+	return Event{At: c.now.at + d, round: round, To: to, From: c.node, number: t.number,
 		Protocol: protocol, Kind: kind, Word: word}, true
 }
 

@@ -29,7 +29,11 @@ func (w *World) Counts() Counts {
 }
 
 // Run runs the event engine until the end, until no event is left, or until a control stops it.
-func (w *World) Run(ctx context.Context) error {
+func (w *World) Run(ctx context.Context) error { return w.RunEach(ctx, Never, nil) }
+
+// RunEach does as Run, and calls do between two windows after each period of simulated time, for
+// example to save a checkpoint.
+func (w *World) RunEach(ctx context.Context, period Time, do func() error) error {
 	for {
 		more, err := w.Step(ctx)
 		if err != nil {
@@ -37,6 +41,12 @@ func (w *World) Run(ctx context.Context) error {
 		}
 		if !more {
 			return w.final()
+		}
+		if w.now.at/period > w.done/period {
+			w.done = w.now.at
+			if err := do(); err != nil {
+				return err
+			}
 		}
 	}
 }

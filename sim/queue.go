@@ -9,7 +9,8 @@ type queue struct {
 	far   eventHeap
 	near  []bucket // ringBuckets, or none
 	full  [ringBuckets / 64]uint64
-	count int // events in near
+	count int    // events in near
+	free  *chunk // chunks to use again
 	shift uint8
 	base  int64 // the number of the first bucket
 }
@@ -17,10 +18,21 @@ type queue struct {
 // ringBuckets is how many buckets a queue has. They cover 64 to 128 times the lookahead.
 const ringBuckets = 256
 
+// A bucket has the events of a short time, in chunks. Chunks cost less memory than slices that
+// grow, and their memory is used again by other buckets.
 type bucket struct {
-	events []Event
-	first  moment
+	first moment
+	chunk *chunk // nil: the bucket is empty
 }
+
+type chunk struct {
+	next   *chunk
+	count  int
+	events [chunkEvents]Event
+}
+
+// chunkEvents makes a chunk 528 bytes long, for which the allocator wastes little.
+const chunkEvents = 16
 
 // newQueue returns a queue with buckets of 1<<shift ns, or without buckets if shift is 0.
 func newQueue(shift uint8) queue {
@@ -43,11 +55,21 @@ func (q *queue) push(e Event) {
 	i := uint(number) % ringBuckets
 	b := &q.near[i]
 	m := moment{e.At, e.round}
-	if len(b.events) == 0 || m.before(b.first) {
+	if b.chunk == nil || m.before(b.first) {
 		b.first = m
 		q.full[i/64] |= 1 << (i % 64)
 	}
-	b.events = append(b.events, e)
+	c := b.chunk
+	if c == nil || c.count == chunkEvents {
+		if c = q.free; c == nil {
+			c = new(chunk)
+		}
+		q.free = c.next
+		c.next, c.count = b.chunk, 0
+		b.chunk = c
+	}
+	c.events[c.count] = e
+	c.count++
 	q.count++
 }
 
@@ -90,31 +112,30 @@ func (q *queue) take(batch []Event, until moment) []Event {
 			break
 		}
 		number := int64(b.first.at) >> q.shift
-		if Time(number+1)<<q.shift <= until.at {
-			batch = append(batch, b.events...)
-			q.count -= len(b.events)
-			b.events = b.events[:0]
-		} else {
-			kept := b.events[:0]
-			first := moment{at: Never}
-			for _, e := range b.events {
-				m := moment{e.At, e.round}
-				if m.before(until) {
-					batch = append(batch, e)
-					q.count--
-					continue
+		whole := Time(number+1)<<q.shift <= until.at
+		all := b.chunk
+		b.chunk = nil
+		q.full[i/64] &^= 1 << (i % 64)
+		for c := all; c != nil; {
+			q.count -= c.count
+			if whole {
+				batch = append(batch, c.events[:c.count]...)
+			} else {
+				for _, e := range c.events[:c.count] {
+					if (moment{e.At, e.round}).before(until) {
+						batch = append(batch, e)
+					} else {
+						q.push(e)
+					}
 				}
-				if m.before(first) {
-					first = m
-				}
-				kept = append(kept, e)
 			}
-			b.events, b.first = kept, first
+			next := c.next
+			c.next, q.free = q.free, c
+			c = next
 		}
-		if len(b.events) > 0 {
+		if !whole {
 			break
 		}
-		q.full[i/64] &^= 1 << (i % 64)
 	}
 	return batch
 }
@@ -126,7 +147,9 @@ func (q *queue) advance(t Time) { q.base = max(q.base, int64(t)>>q.shift) }
 func (q *queue) all() []Event {
 	all := append(make([]Event, 0, q.len()), q.far...)
 	for i := range q.near {
-		all = append(all, q.near[i].events...)
+		for c := q.near[i].chunk; c != nil; c = c.next {
+			all = append(all, c.events[:c.count]...)
+		}
 	}
 	return all
 }

@@ -61,10 +61,9 @@ type World struct {
 	controls  []*Scheduled
 	parts     []Part
 
-	drawn   Column[uint64] // from each node's stream
-	numbers Column[uint32] // events that each node posted
-	shards  []*shard       // nil: the shard is in another process
-	owners  []int          // the worker, or the process, that has the shard
+	turns   turns
+	shards  []*shard // nil: the shard is in another process
+	owners  []int    // the worker, or the process, that has the shard
 	workers []*worker
 
 	joined int
@@ -78,6 +77,7 @@ type World struct {
 	deaths    bool  // a node has died
 	direct    bool
 	stopped   bool
+	done      Time // when RunEach last called its function
 	windows   uint64
 	loop      *Context // of the cycle engine and of Post
 	exchange  Exchange
@@ -126,7 +126,7 @@ func New(seed uint64, workers int) *World {
 		w.workers[i].earliest = moment{at: Never}
 	}
 	w.loop = &w.workers[0].context
-	w.parts = []Part{&w.drawn, &w.numbers}
+	w.parts = []Part{&w.turns}
 	return w
 }
 
@@ -188,9 +188,6 @@ func (w *World) Join(nodes int) (Node, error) {
 	}
 	first := Node(w.joined)
 	w.joined += nodes
-	if len(w.owners) == 0 && w.lookahead != Never && !w.direct {
-		w.shift = uint8(max(bits.Len64(uint64(w.lookahead/2))-1, 0))
-	}
 	for len(w.owners)*ShardNodes < w.joined {
 		w.addShard()
 	}
@@ -208,6 +205,9 @@ func (w *World) Join(nodes int) (Node, error) {
 
 func (w *World) addShard() {
 	s := len(w.owners)
+	if s == 0 && w.lookahead != Never && !w.direct {
+		w.shift = uint8(max(bits.Len64(uint64(w.lookahead/2))-1, 0))
+	}
 	owner := s % len(w.workers)
 	here := true
 	if w.exchange != nil {

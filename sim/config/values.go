@@ -1,6 +1,9 @@
 package config
 
 import (
+	"crypto/sha256"
+	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -117,4 +120,14 @@ func (f *File) OneOf(key string, choices ...string) string {
 func (f *File) Class(key string) string {
 	name := f.MustText(key)
 	return name[strings.LastIndex(name, ".")+1:]
+}
+
+// Sum returns a checksum of all keys and values.
+func (f *File) Sum() (sum [32]byte) {
+	h := sha256.New()
+	for _, key := range slices.Sorted(maps.Keys(f.entries)) {
+		fmt.Fprintf(h, "%q %q\n", key, f.entries[key].value)
+	}
+	h.Sum(sum[:0])
+	return sum
 }

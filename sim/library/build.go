@@ -32,6 +32,7 @@ type Simulation struct {
 	World  *sim.World
 	Cycles int // for the cycle engine; 0: the event engine
 
+	nodes int
 	inits []initialiser
 }
 
@@ -119,9 +120,7 @@ func Build(f *config.File, o Options) (*Simulation, error) {
 	for _, t := range b.used { // only now initialisers have read the delays
 		w.Within(t.Shortest())
 	}
-	if _, err := w.Join(nodes); err != nil {
-		return nil, err
-	}
+	s.nodes = nodes
 	return s, nil
 }
 
@@ -294,8 +293,11 @@ func (s *Simulation) Run(ctx context.Context) error {
 	return s.World.Run(ctx)
 }
 
-// Start runs the initialisers.
+// Start lets the first nodes join and runs the initialisers.
 func (s *Simulation) Start() error {
+	if _, err := s.World.Join(s.nodes); err != nil {
+		return err
+	}
 	for i := range s.inits {
 		one := &s.inits[i]
 		if _, err := s.World.Execute(one.run, &one.stream); err != nil {

@@ -12,14 +12,14 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
+	"github.com/cloudprofiler/cloudprofiler/sim"
 	"github.com/cloudprofiler/cloudprofiler/sim/config"
 	"github.com/cloudprofiler/cloudprofiler/sim/library"
 )
 
 func newSim() *cobra.Command {
-	var workers int
+	var o options
 	var set []string
-	var digest bool
 	cmd := &cobra.Command{
 		Use:   "sim CONFIGURATION",
 		Short: "Simulate a network of up to millions of nodes, from a configuration of PeerSim",
@@ -27,14 +27,23 @@ func newSim() *cobra.Command {
 
 The observers of the configuration print to standard output. A key with a range stands for several
 simulations, which run one after the other. Any number of workers gives the same result, bit by bit.
-docs/sim.md lists the classes and explains how the simulator differs from PeerSim.`,
+
+With --checkpoint, the event engine saves its state again and again, and --restart goes on from
+there, also with another number of workers. docs/sim.md lists the classes and explains how the
+simulator differs from PeerSim.`,
 		Example: `  cprof sim average.conf
-  cprof sim average.conf --set network.size=1000000 --workers 4`,
+  cprof sim average.conf --set network.size=1000000 --workers 4
+  cprof sim average.conf --checkpoint average.checkpoint --every 10s
+  cprof sim average.conf --restart average.checkpoint`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if workers < 1 || workers > 1024 {
-				return command.Usagef("--workers %d: want 1 to 1024", workers)
+			if o.workers < 1 || o.workers > 1024 {
+				return command.Usagef("--workers %d: want 1 to 1024", o.workers)
 			}
+			if o.every <= 0 {
+				return command.Usagef("--every %v: want a positive time", o.every)
+			}
+			o.path = args[0]
 			f, err := read(args[0], set)
 			if err != nil {
 				return err
@@ -42,6 +51,10 @@ docs/sim.md lists the classes and explains how the simulator differs from PeerSi
 			experiments, err := f.Experiments()
 			if err != nil {
 				return err
+			}
+			if len(experiments) > 1 && o.checkpoint+o.restart != "" {
+				return command.Usagef("the configuration stands for %d simulations: "+
+					"--checkpoint and --restart are for one", len(experiments))
 			}
 			for _, choices := range experiments {
 				one := f.Clone()
@@ -51,7 +64,7 @@ docs/sim.md lists the classes and explains how the simulator differs from PeerSi
 				if len(choices) > 0 {
 					fmt.Fprintf(cmd.OutOrStdout(), "# %s\n", describe(choices))
 				}
-				if err := run(cmd.Context(), cmd, one, args[0], workers, digest); err != nil {
+				if err := run(cmd, one, o); err != nil {
 					return err
 				}
 			}
@@ -59,10 +72,14 @@ docs/sim.md lists the classes and explains how the simulator differs from PeerSi
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&workers, "workers", runtime.GOMAXPROCS(0), "how many cores work on the simulation")
+	f.IntVar(&o.workers, "workers", runtime.GOMAXPROCS(0), "how many cores work on the simulation")
 	f.StringArrayVar(&set, "set", nil, "set a key of the configuration, as in SIZE=1000; "+
 		"may be repeated")
-	f.BoolVar(&digest, "digest", false, "also print a checksum of all nodes and events at the end")
+	f.BoolVar(&o.digest, "digest", false,
+		"also print a checksum of all nodes and events at the end")
+	f.StringVar(&o.checkpoint, "checkpoint", "", "save the state in this file")
+	f.DurationVar(&o.every, "every", time.Minute, "simulated time between two checkpoints")
+	f.StringVar(&o.restart, "restart", "", "go on from this checkpoint")
 	return cmd
 }
 
@@ -95,24 +112,36 @@ func describe(choices []config.Choice) string {
 	return strings.Join(all, " ")
 }
 
+// options are the flags that say how to run a simulation.
+type options struct {
+	path                string // of the configuration
+	workers             int
+	digest              bool
+	checkpoint, restart string
+	every               time.Duration
+}
+
 // run runs one simulation.
-func run(ctx context.Context, cmd *cobra.Command, f *config.File, path string, workers int,
-	digest bool) error {
+func run(cmd *cobra.Command, f *config.File, o options) error {
 	f.Names("range")
-	s, err := library.Build(f, library.Options{Workers: workers, Out: cmd.OutOrStdout(),
-		Dir: filepath.Dir(path)})
+	s, err := library.Build(f, library.Options{Workers: o.workers, Out: cmd.OutOrStdout(),
+		Dir: filepath.Dir(o.path)})
 	if err != nil {
 		return fmt.Errorf("the configuration is not understood:\n%w", err)
 	}
+	if s.Cycles > 0 && o.checkpoint+o.restart != "" {
+		return command.Usagef("--checkpoint and --restart need the event engine: " +
+			"use simulation.endtime")
+	}
 	began := time.Now()
-	if err := s.Run(ctx); err != nil {
+	if err := simulate(cmd.Context(), s, f.Sum(), o); err != nil {
 		return err
 	}
 	took := time.Since(began)
 	n := s.World.Counts()
 	fmt.Fprintf(cmd.ErrOrStderr(), "%d nodes at the end, %d events in %v, %.3g events a second\n",
 		s.World.Size(), n.Events, took.Round(time.Millisecond), float64(n.Events)/took.Seconds())
-	if digest {
+	if o.digest {
 		sum, err := s.World.Digest()
 		if err != nil {
 			return err
@@ -120,4 +149,28 @@ func run(ctx context.Context, cmd *cobra.Command, f *config.File, path string, w
 		fmt.Fprintf(cmd.OutOrStdout(), "# digest %x\n", sum)
 	}
 	return nil
+}
+
+// simulate runs a simulation from its beginning or from a checkpoint.
+func simulate(ctx context.Context, s *library.Simulation, id [32]byte, o options) error {
+	if o.restart != "" {
+		file, err := plainfile.Open(o.restart)
+		if err != nil {
+			return fmt.Errorf("restart: %w", err)
+		}
+		defer file.Close()
+		if err := s.World.Restore(id, file); err != nil {
+			return fmt.Errorf("restart from %q: %w", o.restart, err)
+		}
+	} else if o.checkpoint == "" {
+		return s.Run(ctx)
+	} else if err := s.Start(); err != nil {
+		return err
+	}
+	if o.checkpoint == "" {
+		return s.World.Run(ctx)
+	}
+	return s.World.RunEach(ctx, sim.Time(o.every), func() error {
+		return s.World.SaveCheckpoint(o.checkpoint, id)
+	})
 }

@@ -86,3 +86,47 @@ func TestSimErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestSimRestarts goes on from a checkpoint, after a run that could not have ended.
+func TestSimRestarts(t *testing.T) {
+	const text = `network.size 50
+simulation.endtime 10s
+protocol.l IdleProtocol
+protocol.t UniformRandomTransport
+protocol.t.mindelay 50ms
+protocol.a AverageED
+protocol.a.linkable l
+protocol.a.transport t
+protocol.a.step 1s
+init.w WireRingLattice
+init.w.k 2
+init.w.protocol l
+init.v UniformDistribution
+init.v.protocol a
+init.v.max 99
+init.x CDScheduler
+init.x.protocol a
+`
+	path, saved := write(t, text), filepath.Join(t.TempDir(), "saved")
+	_, whole, _ := cprof("sim", path, "--digest")
+	code, out, errs := cprof("sim", path, "--checkpoint", saved, "--every", "7s", "--digest")
+	if code != command.Answered || out != whole {
+		t.Errorf("with checkpoints: %d\n%s%s", code, out, errs)
+	}
+	code, out, errs = cprof("sim", path, "--restart", saved, "--digest", "--workers", "3")
+	if code != command.Answered || out != whole {
+		t.Errorf("restarted: %d\n%s%swant\n%s", code, out, errs, whole)
+	}
+	code, _, errs = cprof("sim", path, "--restart", saved, "--set", "protocol.a.step=2s")
+	if code != command.Failed || !strings.Contains(errs, "of another simulation") {
+		t.Errorf("another configuration: %d %s", code, errs)
+	}
+	code, _, errs = cprof("sim", path, "--restart", path)
+	if code != command.Failed || !strings.Contains(errs, "this is not a checkpoint") {
+		t.Errorf("no checkpoint: %d %s", code, errs)
+	}
+	code, _, errs = cprof("sim", write(t, small), "--restart", saved)
+	if code != command.Usage || !strings.Contains(errs, "need the event engine") {
+		t.Errorf("the cycle engine: %d %s", code, errs)
+	}
+}

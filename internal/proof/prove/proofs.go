@@ -77,5 +77,8 @@ var proofs = []listed{
 	{name: "Packages", command: []string{"scripts/test-dist"}, full: true},
 	{name: "A streaming job with all handlers", command: []string{"go", "test", "-count=1", "-run",
 		"^TestBar", "./examples/adstream/overhead"}},
+	{name: "The simulator", command: []string{"bin/cp-bench", "sim"}},
+	{name: "The simulator's results", command: []string{"go", "test", "-count=1", "-timeout=60m",
+		"-run", "^TestBar", "./sim/..."}},
 	{name: "An hour's soak", command: []string{"bin/cp-bench", "soak"}, byName: true},
 }

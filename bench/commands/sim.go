@@ -1,0 +1,308 @@
+package commands
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloudprofiler/cloudprofiler/bench/simulate"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
+)
+
+// simRun is the hidden command that runs one simulation. Its memory and CPU time are its own.
+const simRun = "sim-run"
+
+func newBenchSimRun() *cobra.Command {
+	return &cobra.Command{
+		Use:    simRun + " ORDER",
+		Short:  "Run one simulation of \"cp-bench sim\"",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var o simulate.Order
+			if err := json.Unmarshal([]byte(args[0]), &o); err != nil {
+				return command.Usagef("order %q: %v", args[0], err)
+			}
+			r, err := simulate.Run(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			return json.NewEncoder(cmd.OutOrStdout()).Encode(r)
+		},
+	}
+}
+
+// simulated runs one simulation in a process of its own.
+func simulated(ctx context.Context, o simulate.Order) (r simulate.Result, err error) {
+	order, err := json.Marshal(o)
+	if err != nil {
+		return r, err
+	}
+	argv, err := reexec.Argv(simRun, string(order))
+	if err != nil {
+		return r, err
+	}
+	out, errs := bytes.Buffer{}, bytes.Buffer{}
+	c := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	c.Stdout, c.Stderr = &out, &errs
+	if err := c.Run(); err != nil {
+		return r, fmt.Errorf("simulate %s: %w\n%s", o.Configuration, err, errs.String())
+	}
+	return r, json.Unmarshal(out.Bytes(), &r)
+}
+
+// simRow is what "cp-bench sim --json" prints for each simulation. Scripts read it: append only.
+type simRow struct {
+	Experiment   string    `json:"experiment"`
+	Nodes        int       `json:"nodes"`
+	Workers      int       `json:"workers"`
+	Degree       int       `json:"degree,omitempty"`
+	Observed     bool      `json:"observed"`
+	Events       uint64    `json:"events"`
+	CPUPerSecond float64   `json:"events_a_cpu_second"`
+	PerSecond    float64   `json:"events_a_second"`
+	LocalShare   float64   `json:"local_share"`
+	BytesPerNode float64   `json:"bytes_a_node"`
+	Variance     []float64 `json:"variance,omitempty"`
+	Drift        float64   `json:"mean_drift"`
+	Digest       string    `json:"digest,omitempty"`
+}
+
+// simSizes say how large the experiments are.
+type simSizes struct {
+	speed, memory int // nodes
+	cycles        int // of the speed
+	sweep         []int
+}
+
+func newBenchSim() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "sim",
+		Short: "Repeat the experiments of DIPS with the simulator, and measure its speed and memory",
+		Long: `Repeat the experiments of DIPS with the simulator, and measure its speed and memory.
+
+E1: how fast an average converges, for 1, 2 and 4 workers, whose results must be equal. E2: the share
+of messages to nodes of the same worker. E4: events a second by the number of nodes. E5: the same
+with an observer, by the number of workers. E6: memory a node. Rates are by CPU time, so other
+programs on the machine disturb them less. E3 does not apply: the delay of a simulated message does
+not depend on workers.`,
+		Example: `  cp-bench sim
+  cp-bench sim --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			size, err := proof.Wanted()
+			if err != nil {
+				return err
+			}
+			sizes := simSizes{speed: 100_000, memory: 200_000, cycles: 3, sweep: []int{40_000}}
+			if size == proof.Full {
+				sizes = simSizes{speed: 1_000_000, memory: 10_000_000, cycles: 10,
+					sweep: []int{40_000, 80_000, 160_000, 250_000, 500_000, 1_500_000, 2_000_000}}
+			}
+			p := command.NewProgress(cmd.ErrOrStderr())
+			b := simBench{ctx: cmd.Context(), show: func(s string) { p.Show("%s", s) }}
+			err = b.all(sizes)
+			p.Done()
+			if err != nil {
+				return err
+			}
+			return answer(b.bars, func() error { return printSim(cmd, b, asJSON) })
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object for each simulation")
+	return cmd
+}
+
+// simBench collects rows and bars.
+type simBench struct {
+	ctx  context.Context
+	show func(string)
+	rows []simRow
+	bars []proof.Bar
+}
+
+// run runs one simulation and adds its row, which run returns.
+func (b *simBench) run(experiment, configuration string, nodes, workers int,
+	set map[string]string) (*simRow, simulate.Result, error) {
+	b.show(fmt.Sprintf("%s: %d nodes, %d workers", experiment, nodes, workers))
+	all := map[string]string{"SIZE": strconv.Itoa(nodes), "random.seed": "1", "EVERY": "1000*CYCLE"}
+	for k, v := range set {
+		all[k] = v
+	}
+	r, err := simulated(b.ctx, simulate.Order{Configuration: configuration, Set: all,
+		Workers: workers})
+	if err != nil {
+		return nil, r, err
+	}
+	b.rows = append(b.rows, simRow{Experiment: experiment, Nodes: nodes, Workers: workers,
+		Events: r.Events, CPUPerSecond: r.Rate(), Digest: r.Digest,
+		PerSecond:    float64(r.Events) / (float64(r.Wall_ns) / 1e9),
+		LocalShare:   float64(r.Local) / max(float64(r.Local+r.Remote), 1),
+		BytesPerNode: float64(r.Peak-r.Base) / float64(nodes)})
+	return &b.rows[len(b.rows)-1], r, nil
+}
+
+func (b *simBench) all(sizes simSizes) error {
+	for _, experiment := range []func(simSizes) error{b.e1, b.e2, b.e4, b.e5, b.e6} {
+		if err := experiment(sizes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// e1Bands are the variances after so many cycles of two messages a node, between those of an atomic
+// exchange of pairs and of messages that wait for each other in a queue.
+var e1Bands = map[int][2]float64{1: {244, 317}, 5: {2.1, 6.1}, 10: {6.0e-3, 4.5e-2},
+	15: {1.6e-5, 3.2e-4}}
+
+func (b *simBench) e1(simSizes) error {
+	const nodes = 10_000
+	outside, different, first, start := 0, 0, "", 0.0
+	for _, workers := range []int{1, 2, 4} {
+		row, r, err := b.run("E1", simulate.Average, nodes, workers, map[string]string{
+			"CYCLES": "16", "EVERY": "CYCLE", "MIN": "CYCLE/100", "MAX": "CYCLE/10"})
+		if err != nil {
+			return err
+		}
+		mean, err := r.Column(4)
+		if err != nil {
+			return err
+		}
+		if row.Variance, err = r.Column(5); err != nil {
+			return err
+		}
+		for i := range row.Variance { // PeerSim prints the estimate from a sample
+			row.Variance[i] *= float64(nodes-1) / nodes
+		}
+		start = row.Variance[0]
+		for cycle, band := range e1Bands {
+			if v := row.Variance[cycle]; v < band[0] || v > band[1] {
+				outside++
+			}
+		}
+		row.Drift, row.Observed = mean[len(mean)-1]-mean[0], true
+		if first == "" {
+			first = r.Digest + r.Observed
+		}
+		if r.Digest+r.Observed != first {
+			different++
+		}
+	}
+	b.bars = append(b.bars,
+		proof.Bar{Name: "E1: variance at the start, beside 833.5", Unit: "",
+			Figure: max(start-833.5, 833.5-start), Limit: 0.01},
+		proof.Bar{Name: "E1: variances outside of the band", Unit: "variances",
+			Figure: float64(outside)},
+		proof.Bar{Name: "E1: results of 2 and 4 workers that differ", Unit: "results",
+			Figure: float64(different)})
+	return nil
+}
+
+// e2Nodes are 120 shards, which 1, 2, 3 or 4 workers share equally.
+const e2Nodes = 120 * 4096
+
+func (b *simBench) e2(sizes simSizes) error {
+	worst := 0.0
+	for _, degree := range []int{1, 3} {
+		for _, workers := range []int{1, 2, 3, 4} {
+			row, _, err := b.run("E2", simulate.Infection, e2Nodes, workers, map[string]string{
+				"CYCLES": "5", "DEGREE": strconv.Itoa(degree), "LIMIT": "2", "SEEDS": "50000"})
+			if err != nil {
+				return err
+			}
+			row.Degree = degree
+			d := row.LocalShare - 1/float64(workers)
+			worst = max(worst, d, -d)
+		}
+	}
+	b.bars = append(b.bars, proof.Bar{Name: "E2: local share beside 1/K, largest difference",
+		Unit: "%", Figure: 100 * worst, Limit: 0.5})
+	return nil
+}
+
+func (b *simBench) e4(sizes simSizes) error {
+	set := map[string]string{"CYCLES": strconv.Itoa(sizes.cycles)}
+	for _, nodes := range sizes.sweep {
+		if _, _, err := b.run("E4", simulate.Average, nodes, 1, set); err != nil {
+			return err
+		}
+	}
+	var rates []float64
+	for range 3 {
+		row, _, err := b.run("E4", simulate.Average, sizes.speed, 1, set)
+		if err != nil {
+			return err
+		}
+		rates = append(rates, row.CPUPerSecond)
+	}
+	b.bars = append(b.bars, proof.Bar{Name: fmt.Sprintf("average of %d nodes, one core", sizes.speed),
+		Unit: "events/s of CPU", Limit: 3e6, AtLeast: true, Timing: true}.From(rates))
+	return nil
+}
+
+func (b *simBench) e5(sizes simSizes) error {
+	for _, observed := range []bool{false, true} {
+		for _, workers := range []int{1, 2, 4} {
+			set := map[string]string{"CYCLES": "5", "DEGREE": "3", "LIMIT": "2", "SEEDS": "5000"}
+			if observed {
+				set["EVERY"] = "CYCLE/10" // equally often for any number of workers
+			}
+			row, _, err := b.run("E5", simulate.Infection, sizes.speed, workers, set)
+			if err != nil {
+				return err
+			}
+			row.Degree, row.Observed = 3, observed
+		}
+	}
+	return nil
+}
+
+func (b *simBench) e6(sizes simSizes) error {
+	for _, workers := range []int{1, 2} {
+		if _, _, err := b.run("E6", simulate.Average, sizes.memory/10, workers,
+			map[string]string{"CYCLES": "2"}); err != nil {
+			return err
+		}
+	}
+	row, _, err := b.run("E6", simulate.Average, sizes.memory, 2, map[string]string{"CYCLES": "2"})
+	if err != nil {
+		return err
+	}
+	b.bars = append(b.bars, proof.Bar{Name: fmt.Sprintf("memory, average of %d nodes with 20 links",
+		sizes.memory), Unit: "bytes a node", Figure: row.BytesPerNode, Limit: 250, Timing: true})
+	return nil
+}
+
+func printSim(cmd *cobra.Command, b simBench, asJSON bool) error {
+	out := cmd.OutOrStdout()
+	if asJSON {
+		for _, row := range b.rows {
+			if err := json.NewEncoder(out).Encode(row); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	fmt.Fprintln(out, thisMachine())
+	fmt.Fprintf(out, "%-10s %9s %7s %6s %8s %10s %10s %10s %7s %7s\n", "experiment", "nodes",
+		"workers", "degree", "observed", "events", "/s of CPU", "/s", "local", "B/node")
+	for _, r := range b.rows {
+		fmt.Fprintf(out, "%-10s %9d %7d %6d %8t %10d %10.3g %10.3g %6.2f%% %7.0f\n", r.Experiment,
+			r.Nodes, r.Workers, r.Degree, r.Observed, r.Events, r.CPUPerSecond, r.PerSecond,
+			100*r.LocalShare, r.BytesPerNode)
+	}
+	fmt.Fprintln(out)
+	for _, bar := range b.bars {
+		fmt.Fprintln(out, bar)
+	}
+	return nil
+}

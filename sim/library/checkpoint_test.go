@@ -1,0 +1,170 @@
+package library
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/sim"
+)
+
+var id = [32]byte{1, 2, 3}
+
+// checkpointed runs a simulation for some steps and returns a checkpoint.
+func checkpointed(t testing.TB, name string, workers, steps int, set ...string) []byte {
+	t.Helper()
+	s, err := Build(load(t, name, set...), Options{Workers: workers, Out: io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for range steps {
+		if _, err := s.World.Step(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var b bytes.Buffer
+	if err := s.World.WriteCheckpoint(&b, id); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// restored continues from a checkpoint.
+func restored(t testing.TB, b []byte, workers int, name string, set ...string) (*Simulation,
+	error) {
+	t.Helper()
+	s, err := Build(load(t, name, set...), Options{Workers: workers, Out: io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, s.World.Restore(id, bytes.NewReader(b))
+}
+
+// TestRestart checks that a simulation goes on from a checkpoint with another number of workers as
+// if it had not been interrupted.
+func TestRestart(t *testing.T) {
+	set := []string{"SIZE", "5000", "simulation.endtime", "2*CYCLE"}
+	_, want, _ := run(t, load(t, "churn-ed.conf", set...), 1)
+	for _, steps := range []int{0, 1, 17, 60} {
+		b := checkpointed(t, "churn-ed.conf", 2, steps, set...)
+		s, err := restored(t, b, 3, "churn-ed.conf", set...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var again bytes.Buffer
+		err = s.World.WriteCheckpoint(&again, id)
+		if err != nil || !bytes.Equal(again.Bytes(), b) {
+			t.Errorf("after %d steps: a checkpoint of what was restored differs %v", steps, err)
+		}
+		if err := s.World.Run(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		sum, err := s.World.Digest()
+		if got := fmt.Sprintf("%x", sum); err != nil || got != want {
+			t.Errorf("restarted after %d steps: %s, want %s %v", steps, got, want, err)
+		}
+	}
+}
+
+// TestDamagedCheckpoints changes and cuts a checkpoint.
+func TestDamagedCheckpoints(t *testing.T) {
+	set := []string{"SIZE", "100", "simulation.endtime", "2*CYCLE"}
+	good := checkpointed(t, "churn-ed.conf", 1, 20, set...)
+	changed := func(at int) []byte {
+		b := bytes.Clone(good)
+		b[at] ^= 1
+		return b
+	}
+	for name, c := range map[string]struct {
+		b    []byte
+		want error
+	}{
+		"empty":            {nil, sim.ErrNoCheckpoint},
+		"other file":       {[]byte("this is text, and no checkpoint"), sim.ErrNoCheckpoint},
+		"other version":    {changed(8), sim.ErrVersion},
+		"other simulation": {nil, sim.ErrOther},
+		"kind":             {changed(10), sim.ErrDamaged},
+		"length":           {changed(11), sim.ErrDamaged},
+		"world":            {changed(80), sim.ErrDamaged},
+		"shard":            {changed(len(good) / 2), sim.ErrDamaged},
+		"end":              {changed(len(good) - 1), sim.ErrDamaged},
+		"cut off":          {good[:len(good)-17], sim.ErrDamaged},
+		"half":             {good[:len(good)/2], sim.ErrDamaged},
+	} {
+		s, err := Build(load(t, "churn-ed.conf", set...), Options{Out: io.Discard})
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := id
+		if name == "other simulation" {
+			c.b, key = good, [32]byte{9}
+		}
+		if err := s.World.Restore(key, bytes.NewReader(c.b)); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+}
+
+// TestLastGoodCheckpointIsKept saves to a disk without room, as /dev/full is one.
+func TestLastGoodCheckpointIsKept(t *testing.T) {
+	s, err := Build(load(t, "churn-ed.conf", "SIZE", "100"), Options{Out: io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	if err := s.World.WriteCheckpoint(full, id); err == nil {
+		t.Error("a full disk is no error")
+	}
+	path := filepath.Join(t.TempDir(), "c")
+	if err := s.World.SaveCheckpoint(path, id); err != nil {
+		t.Fatal(err)
+	}
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.World.SaveCheckpoint(filepath.Join(path, "below a file"), id); err == nil {
+		t.Error("a checkpoint without a folder is no error")
+	}
+	kept, err := os.ReadFile(path)
+	if err != nil || !bytes.Equal(kept, good) {
+		t.Errorf("the last good checkpoint has changed: %v", err)
+	}
+	if left, _ := filepath.Glob(path + ".new-*"); len(left) > 0 {
+		t.Errorf("%v is left behind", left)
+	}
+}
+
+// FuzzRestore checks that what can be restored can be written again, as the same bytes.
+func FuzzRestore(f *testing.F) {
+	set := []string{"SIZE", "10", "simulation.endtime", "2*CYCLE"}
+	f.Add(checkpointed(f, "churn-ed.conf", 1, 5, set...))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := restored(t, b, 1, "churn-ed.conf", set...)
+		if err != nil {
+			return
+		}
+		var again bytes.Buffer
+		if err := s.World.WriteCheckpoint(&again, id); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(again.Bytes(), b[:min(again.Len(), len(b))]) {
+			t.Fatal("what was restored is written differently")
+		}
+	})
+}
