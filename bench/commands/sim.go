@@ -86,12 +86,12 @@ func newBenchSim() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "sim",
-		Short: "Repeat the experiments of DIPS with the simulator, and measure its speed and memory",
+		Short: "Repeat the experiments of DIPS, and measure the simulator's speed and memory",
 		Long: `Repeat the experiments of DIPS with the simulator, and measure its speed and memory.
 
-E1: how fast an average converges, for 1, 2 and 4 workers, whose results must be equal. E2: the share
-of messages to nodes of the same worker. E4: events a second by the number of nodes. E5: the same
-with an observer, by the number of workers. E6: memory a node. Rates are by CPU time, so other
+E1: how fast an average converges, for 1, 2 and 4 workers, whose results must be equal. E2: the
+share of messages to nodes of the same worker. E4: events a second by the number of nodes. E5: the
+same with an observer, by the number of workers. E6: memory a node. Rates are by CPU time, so other
 programs on the machine disturb them less. E3 does not apply: the delay of a simulated message does
 not depend on workers.`,
 		Example: `  cp-bench sim
@@ -244,8 +244,9 @@ func (b *simBench) e4(sizes simSizes) error {
 		}
 		rates = append(rates, row.CPUPerSecond)
 	}
-	b.bars = append(b.bars, proof.Bar{Name: fmt.Sprintf("average of %d nodes, one core", sizes.speed),
-		Unit: "events/s of CPU", Limit: 3e6, AtLeast: true, Timing: true}.From(rates))
+	name := fmt.Sprintf("average of %d nodes, one core", sizes.speed)
+	b.bars = append(b.bars, proof.Bar{Name: name, Unit: "events/s of CPU", Limit: 3e6,
+		AtLeast: true, Timing: true}.From(rates))
 	return nil
 }
 

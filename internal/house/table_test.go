@@ -56,6 +56,8 @@ var table = map[string]room{
 	"overlay/wire": {1, of("overlay"), nil},
 	"sim/library":  {1, of("sim", "sim/config"), nil},
 
+	"sim/agents": {2, of("sim", "sim/library", "overlay", "overlay/wire", "tscratio"), nil},
+
 	"minrtt/zmqtransport": {2, of("minrtt"), of(sys, zmq4)},
 	"handlers":            {2, of("asm", "ring", "channel"), of(sys)},
 	"drain":               {2, of("ring", "logstore", "channel", "handlertable"), of(sys)},

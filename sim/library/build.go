@@ -198,8 +198,8 @@ func (b *Builder) number(key string) (int, bool) {
 // Own returns the number of the protocol that is declared by a key.
 func (b *Builder) Own(key string) uint8 { return uint8(slices.Index(b.names, key)) }
 
-// find returns the protocol that a key names, if it can do what T says.
-func find[T any](b *Builder, key, what string) (t T, number uint8) {
+// Find returns the protocol that a key names, if it can do what T says.
+func Find[T any](b *Builder, key, what string) (t T, number uint8) {
 	i, ok := b.number(key)
 	if !ok {
 		return t, 0
@@ -217,13 +217,13 @@ func find[T any](b *Builder, key, what string) (t T, number uint8) {
 
 // Linkable returns the linkable that a key names.
 func (b *Builder) Linkable(key string) sim.Linkable {
-	l, _ := find[sim.Linkable](b, key, "has no neighbours")
+	l, _ := Find[sim.Linkable](b, key, "has no neighbours")
 	return l
 }
 
 // Transport returns the transport that a key names, whose messages then limit the windows.
 func (b *Builder) Transport(key string) sim.Transport {
-	t, _ := find[sim.Transport](b, key, "sends no messages")
+	t, _ := Find[sim.Transport](b, key, "sends no messages")
 	if t != nil {
 		b.used = append(b.used, t)
 	}
@@ -231,7 +231,7 @@ func (b *Builder) Transport(key string) sim.Transport {
 }
 
 func (b *Builder) valued(key string) sim.Valued {
-	v, _ := find[sim.Valued](b, key, "has no values")
+	v, _ := Find[sim.Valued](b, key, "has no values")
 	return v
 }
 

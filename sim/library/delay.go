@@ -78,7 +78,7 @@ func (nothing) Run(*sim.World, *sim.Stream) (bool, error) { return false, nil }
 
 // newRouters gives each node a random router.
 func newRouters(b *Builder, key string) any {
-	find[*e2e](b, key+".protocol", "is not an E2ETransport")
+	Find[*e2e](b, key+".protocol", "is not an E2ETransport")
 	b.e2e().seed ^= uint64(b.File.Int(key+".seed", math.MinInt64, math.MaxInt64, 0))
 	return nothing{}
 }

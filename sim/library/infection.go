@@ -48,7 +48,7 @@ type infectionSeed struct {
 }
 
 func newInfectionSeed(b *Builder, key string) any {
-	_, n := find[*infection](b, key+".protocol", "is not an InfectionED")
+	_, n := Find[*infection](b, key+".protocol", "is not an InfectionED")
 	return &infectionSeed{n, int(b.File.Int(key+".seeds", 1, maxNodes, 1))}
 }
 
@@ -69,7 +69,7 @@ type infectionObserver struct {
 }
 
 func newInfectionObserver(b *Builder, key string) any {
-	of, _ := find[*infection](b, key+".protocol", "is not an InfectionED")
+	of, _ := Find[*infection](b, key+".protocol", "is not an InfectionED")
 	return &infectionObserver{key, of, b.Out}
 }
 

@@ -36,7 +36,7 @@ type unreliable struct {
 }
 
 func newUnreliable(b *Builder, key string) any {
-	of, _ := find[sim.Transport](b, key+".transport", "sends no messages")
+	of, _ := Find[sim.Transport](b, key+".transport", "sends no messages")
 	return &unreliable{of: of, drop: b.File.MustFloat(key+".drop", 0, 1)}
 }
 

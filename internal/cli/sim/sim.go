@@ -13,6 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 	"github.com/cloudprofiler/cloudprofiler/sim"
+	"github.com/cloudprofiler/cloudprofiler/sim/agents"
 	"github.com/cloudprofiler/cloudprofiler/sim/config"
 	"github.com/cloudprofiler/cloudprofiler/sim/library"
 )
@@ -125,7 +126,7 @@ type options struct {
 func run(cmd *cobra.Command, f *config.File, o options) error {
 	f.Names("range")
 	s, err := library.Build(f, library.Options{Workers: o.workers, Out: cmd.OutOrStdout(),
-		Dir: filepath.Dir(o.path)})
+		Dir: filepath.Dir(o.path), Classes: agents.Classes()})
 	if err != nil {
 		return fmt.Errorf("the configuration is not understood:\n%w", err)
 	}

@@ -1,0 +1,333 @@
+package agents
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/overlay"
+	"github.com/cloudprofiler/cloudprofiler/overlay/wire"
+	"github.com/cloudprofiler/cloudprofiler/sim"
+	"github.com/cloudprofiler/cloudprofiler/sim/library"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// Classes are the classes of agents, for the configuration of a simulation.
+func Classes() map[string]library.Class {
+	return map[string]library.Class{"OverlayAgents": newFleet, "AgentGrowth": newGrowth,
+		"AgentJoin": newJoin, "AgentObserver": newObserver}
+}
+
+// fleet is the protocol of all agents.
+type fleet struct {
+	w   *sim.World
+	own uint8
+	tr  sim.Transport
+
+	degree    int
+	budget    sim.Time // between two trains of an agent
+	exchanges int
+	loss      float64 // of exchanges
+	base      sim.Time
+	jitter    float64 // mean, in ns
+	sample    int     // every so many agents keep relations
+	keep      sim.Time
+
+	shards []*members
+	names  []overlay.Name // of all nodes of a shard, one after the other
+}
+
+// members are the agents of a shard. Only the shard's worker uses them.
+type members struct {
+	agents   []agent
+	cx       *sim.Context // of the agent whose turn it is
+	messages uint64
+	trains   uint64
+}
+
+// agent is one node. It implements overlay.Transport.
+type agent struct {
+	in    *members
+	f     *fleet
+	n     sim.Node
+	turn  uint32
+	wake  sim.Time // when the next Tick comes; 0: no timer runs
+	graph *overlay.Node
+	pairs []*pair // only agents of the sample have them
+}
+
+// pair is what an agent has proven about itself and a neighbour.
+type pair struct {
+	peer  sim.Node
+	first sim.Time
+	last  sim.Time
+	of    *tscratio.Pair
+}
+
+// These are the kinds of an agent's events.
+const (
+	tick    = 1
+	probe   = 2
+	message = 3
+)
+
+func newFleet(b *library.Builder, key string) any {
+	f := b.File
+	return &fleet{w: b.W, own: b.Own(key), tr: b.Transport(key + ".transport"),
+		degree:    int(f.Int(key+".degree", 2, overlay.MaxDegree, 7)),
+		budget:    sim.Time(f.Int(key+".train", 1e6, math.MaxInt64, 500e6)),
+		exchanges: int(f.Int(key+".exchanges", 1, 1000, 5)),
+		loss:      f.Float(key+".loss", 0, 1, 0),
+		base:      sim.Time(f.Int(key+".base", 0, 1e12, 20e3)),
+		jitter:    f.Float(key+".jitter", 0, 1e12, 10e3),
+		sample:    int(f.Int(key+".sample", 1, math.MaxInt32, 1000)),
+		keep:      sim.Time(f.Int(key+".keep", 1e9, math.MaxInt64, 60e9))}
+}
+
+// name returns the name of a node: its number in four bytes. The nodes of a shard share one string.
+func (f *fleet) name(n sim.Node) overlay.Name {
+	i := 4 * (n % sim.ShardNodes)
+	return f.names[n/sim.ShardNodes][i : i+4]
+}
+
+func node(name overlay.Name) sim.Node {
+	return sim.Node(binary.BigEndian.Uint32([]byte(name)))
+}
+
+func (f *fleet) of(n sim.Node) *agent {
+	return &f.shards[n/sim.ShardNodes].agents[n%sim.ShardNodes]
+}
+
+// source makes the node's random stream a source for package rand.
+type source struct{ sim.Stream }
+
+// Init makes a node an agent, which joins the graph by a random member.
+func (f *fleet) Init(c *sim.Context) {
+	a := f.of(c.Node())
+	a.in, a.f, a.n = f.shards[c.Node()/sim.ShardNodes], f, c.Node()
+	var contacts []overlay.Name
+	for range 100 {
+		if to := f.w.Living(c.Random().Int(f.w.Size())); to < c.Node() {
+			contacts = []overlay.Name{f.name(to)}
+			break
+		}
+	}
+	var err error
+	a.graph, err = overlay.New(overlay.Config{Name: f.name(c.Node()), Degree: f.degree,
+		Transport: a,
+		Random:    rand.New(&source{sim.NewStream(f.w.Seed^0x0e41a, uint64(c.Node()))}),
+		Contacts:  contacts})
+	if err != nil {
+		c.Fail("%w", err)
+		return
+	}
+	a.do(c, func() { a.graph.Tick(time.Duration(c.Now())) })
+	c.After(1+sim.Time(c.Random().Below(uint64(f.budget))), f.own, probe, 0)
+}
+
+// do lets the graph act, and makes sure that its next Tick comes in time.
+func (a *agent) do(c *sim.Context, act func()) {
+	a.in.cx = c
+	act()
+	a.watch(c)
+}
+
+// leastWait is the shortest time between two Ticks.
+const leastWait = sim.Time(time.Millisecond)
+
+func (a *agent) watch(c *sim.Context) {
+	at := max(sim.Time(a.graph.Next()), c.Now()+leastWait)
+	if a.wake > c.Now() && a.wake <= at {
+		return
+	}
+	a.wake = at
+	if at < endless {
+		c.After(at-c.Now(), a.f.own, tick, 0)
+	}
+}
+
+// endless is later than every simulation.
+const endless = sim.Time(math.MaxInt64 / 2)
+
+// Send sends a message of the graph.
+func (a *agent) Send(to overlay.Name, m overlay.Message) {
+	a.in.messages++
+	a.in.cx.SendValue(a.f.tr, node(to), a.f.own, message, m)
+}
+
+func (f *fleet) Receive(c *sim.Context, e *sim.Event) {
+	a := f.of(e.To)
+	if a.graph == nil {
+		c.Fail("the node is no agent: use the initialiser AgentJoin or the control AgentGrowth")
+		return
+	}
+	now := time.Duration(c.Now())
+	switch e.Plain() {
+	case tick:
+		if a.wake == c.Now() {
+			a.wake = 0
+			a.do(c, func() { a.graph.Tick(now) })
+		}
+	case probe:
+		a.probe(c)
+		c.After(f.budget, f.own, probe, 0)
+	case message:
+		m, ok := c.Take(e).(overlay.Message)
+		if !ok {
+			c.Fail("an agent got an event that is no message of the graph")
+			return
+		}
+		a.do(c, func() { a.graph.Receive(now, f.name(e.From), m) })
+	}
+}
+
+// probe runs a train with the next neighbour.
+func (a *agent) probe(c *sim.Context) {
+	a.in.trains++
+	a.turn++
+	if int(a.n)%a.f.sample != 0 {
+		return
+	}
+	outs, _ := a.graph.Neighbours()
+	if len(outs) == 0 {
+		return
+	}
+	slices.Sort(outs)
+	peer := node(outs[int(a.turn)%len(outs)])
+	if !c.Up(peer) {
+		return
+	}
+	if err := a.train(c, peer); err != nil {
+		c.Fail("train with node %d: %w", peer, err)
+	}
+}
+
+func (a *agent) train(c *sim.Context, peer sim.Node) error {
+	i := slices.IndexFunc(a.pairs, func(p *pair) bool { return p.peer == peer })
+	if i < 0 {
+		a.pairs = slices.DeleteFunc(a.pairs, func(p *pair) bool {
+			return c.Now()-p.last > a.f.keep || !c.Up(p.peer)
+		})
+		p, err := tscratio.NewPair(described("a"), described("b"), tscratio.DefaultAssumptions())
+		if err != nil {
+			return err
+		}
+		i = len(a.pairs)
+		a.pairs = append(a.pairs, &pair{peer: peer, of: p, first: c.Now()})
+	}
+	mine, theirs := counterOf(a.f.w, a.n), counterOf(a.f.w, peer)
+	t := tscratio.Train{By: tscratio.StartedByA}
+	at, s := c.Now(), c.Random()
+	packet := func() {
+		at += a.f.base + sim.Time(-math.Log(1-s.Float())*a.f.jitter)
+	}
+	for range a.f.exchanges {
+		var e tscratio.Exchange
+		e.Sent = tscratio.At(mine.at(at))
+		packet()
+		e.Received = tscratio.At(theirs.at(at))
+		at += 3000
+		e.Answered = tscratio.At(theirs.at(at))
+		packet()
+		e.Returned = tscratio.At(mine.at(at))
+		at += 2000
+		if a.f.loss == 0 || s.Float() >= a.f.loss {
+			t.Exchanges = append(t.Exchanges, e)
+		}
+	}
+	if len(t.Exchanges) == 0 {
+		return nil
+	}
+	a.pairs[i].last = at
+	return a.pairs[i].of.Add(t)
+}
+
+// Parts makes the graph a part of checksums.
+func (f *fleet) Parts() []sim.Part { return []sim.Part{f} }
+
+func (f *fleet) Allocate(shard int) {
+	for len(f.shards) <= shard {
+		f.shards = append(f.shards, nil)
+	}
+	f.shards[shard] = &members{agents: make([]agent, sim.ShardNodes)}
+	for len(f.names) <= shard {
+		var b []byte
+		for i := range sim.ShardNodes {
+			b = binary.BigEndian.AppendUint32(b, uint32(len(f.names)*sim.ShardNodes+i))
+		}
+		f.names = append(f.names, overlay.Name(b))
+	}
+}
+
+func (f *fleet) Free(shard int) { f.shards[shard] = nil }
+
+// Encode appends the neighbours of all agents, which is less than their state.
+func (f *fleet) Encode(shard int, to []byte) []byte {
+	s := f.shards[shard]
+	to = binary.LittleEndian.AppendUint64(to, s.messages)
+	for i := range s.agents {
+		if s.agents[i].graph == nil {
+			continue
+		}
+		outs, ins := s.agents[i].graph.Neighbours()
+		for _, n := range append(outs, ins...) {
+			to = append(to, n...)
+		}
+		to = append(to, ';')
+	}
+	return to
+}
+
+var errNoRestart = errors.New("agents cannot be restored from a checkpoint")
+
+func (f *fleet) Decode(int, []byte) ([]byte, error) { return nil, errNoRestart }
+
+// EncodeValue encodes a message of the graph as it travels in a real fleet.
+func (f *fleet) EncodeValue(to []byte, v any) ([]byte, error) { return wire.Encode(to, v) }
+
+func (f *fleet) DecodeValue(from []byte) (any, error) {
+	v, err := wire.Decode(from)
+	if _, ok := v.(overlay.Message); err == nil && !ok {
+		err = fmt.Errorf("decode message: %T is no message of the graph", v)
+	}
+	return v, err
+}
+
+// fleetOf returns the agents that a key names.
+func fleetOf(b *library.Builder, key string) *fleet {
+	f, _ := library.Find[*fleet](b, key, "is not of the class OverlayAgents")
+	return f
+}
+
+// joiner makes nodes agents that are there at the beginning, or that join by churn.
+type joiner struct{ f *fleet }
+
+func newJoin(b *library.Builder, key string) any { return joiner{fleetOf(b, key+".protocol")} }
+
+func (j joiner) Init(c *sim.Context) { j.f.Init(c) }
+
+// growth lets agents join until there are enough, each time at most a quarter of those there.
+type growth struct {
+	f    *fleet
+	size int
+}
+
+func newGrowth(b *library.Builder, key string) any {
+	return &growth{fleetOf(b, key+".protocol"), int(b.File.MustInt(key+".size", 1, 1<<30))}
+}
+
+func (g *growth) Run(w *sim.World, _ *sim.Stream) (bool, error) {
+	add := min(max(w.Size()/4, 1), g.size-w.Size())
+	if add <= 0 {
+		return false, nil
+	}
+	first, err := w.Join(add)
+	if err != nil {
+		return false, err
+	}
+	return false, w.Each(first, sim.Node(w.Joined()), g.f.Init)
+}

@@ -1,0 +1,132 @@
+package agents
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/leak"
+	"github.com/cloudprofiler/cloudprofiler/sim"
+	"github.com/cloudprofiler/cloudprofiler/sim/config"
+	"github.com/cloudprofiler/cloudprofiler/sim/library"
+)
+
+func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
+
+// run runs the configuration of the examples with other keys.
+func run(t *testing.T, workers int, set ...string) (out, digest string) {
+	t.Helper()
+	b, err := os.ReadFile("../../configs/fleet.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := config.Parse("fleet.conf", bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(set); i += 2 {
+		f.Set(set[i], set[i+1])
+	}
+	var text bytes.Buffer
+	s, err := library.Build(f, library.Options{Workers: workers, Out: &text, Classes: Classes()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	sum, err := s.World.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text.String(), fmt.Sprintf("%x", sum)
+}
+
+// last returns a number of the last line that an observer printed.
+func last(t *testing.T, out, name string) float64 {
+	t.Helper()
+	all := regexp.MustCompile(name+`=([0-9.]+)`).FindAllStringSubmatch(out, -1)
+	if len(all) == 0 {
+		t.Fatalf("no %s in\n%s", name, out)
+	}
+	v, err := strconv.ParseFloat(all[len(all)-1][1], 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// TestFleet lets a small fleet grow while nodes die. The graph must become whole, all bounds must
+// hold, and two workers must give the same result.
+func TestFleet(t *testing.T) {
+	set := []string{"SIZE", "250", "GROWN", "15s", "MEASURED", "8s", "protocol.agents.sample", "20"}
+	out, digest := run(t, 1, set...)
+	if n := last(t, out, "agents"); n < 240 {
+		t.Errorf("%v agents live", n)
+	}
+	if n := last(t, out, "irregular"); n > 12 {
+		t.Errorf("%v agents lack neighbours:\n%s", n, out)
+	}
+	pairs, outside, median := last(t, out, "pairs"), last(t, out, "outside"), last(t, out, "median")
+	if pairs < 20 || outside != 0 || median < 10 || median > 60 {
+		t.Errorf("%v pairs, %v bounds miss the truth, median %v µs:\n%s", pairs, outside, median,
+			out)
+	}
+	if again, sum := run(t, 2, set...); again != out || sum != digest {
+		t.Errorf("two workers give another result:\n%s\nwant\n%s", again, out)
+	}
+}
+
+// TestCounter checks that a counter runs forwards, at a rate near the nominal one.
+func TestCounter(t *testing.T) {
+	w := sim.New(1, 1)
+	for n := range sim.Node(200) {
+		c := counterOf(w, n)
+		begin := c.at(0)
+		for before, at := begin, sim.Time(1); at < 1e12; at += at/3 + 1 {
+			now := c.at(at)
+			if now < before {
+				t.Fatalf("node %d: %d at %v, and %d before", n, now, at, before)
+			}
+			before = now
+		}
+		const second = 1e9
+		rate := float64(c.at(100*second)-begin) / 100 / nominal_hz
+		if rate < 1-60e-6 || rate > 1+60e-6 {
+			t.Errorf("node %d runs at %v of the nominal rate", n, rate)
+		}
+		for at := sim.Time(0); at < 60*second; at += second {
+			here := float64(c.at(at+second)-c.at(at)) / nominal_hz
+			if off := here - rate; off > 0.3e-6 || off < -0.3e-6 {
+				t.Fatalf("node %d at %v: the rate wanders by %v", n, at, off)
+			}
+		}
+	}
+}
+
+// TestAgentsNeedToJoin sends a message to a node that is no agent.
+func TestAgentsNeedToJoin(t *testing.T) {
+	f, err := config.Parse("x", strings.NewReader("network.size 2\nsimulation.endtime 1s\n"+
+		"protocol.net UniformRandomTransport\nprotocol.net.mindelay 1ms\n"+
+		"protocol.a OverlayAgents\nprotocol.a.transport net\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := library.Build(f, library.Options{Classes: Classes()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s.World.Post(1, 0, 0, tick, 0)
+	if err := s.World.Run(context.Background()); err == nil ||
+		!strings.Contains(err.Error(), "the node is no agent") {
+		t.Errorf("%v", err)
+	}
+}

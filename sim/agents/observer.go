@@ -1,0 +1,123 @@
+package agents
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/sim"
+	"github.com/cloudprofiler/cloudprofiler/sim/library"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// observer prints how whole the graph is, and how good the bounds between neighbours are.
+type observer struct {
+	name string
+	f    *fleet
+	out  io.Writer
+
+	before   sim.Time // of the last report
+	messages uint64
+}
+
+func newObserver(b *library.Builder, key string) any {
+	return &observer{name: key, f: fleetOf(b, key+".protocol"), out: b.Out}
+}
+
+// counts are what Measure counts, in this order, before the bounds.
+type counts struct {
+	living, irregular, messages, trains, outside, refused uint64
+}
+
+// Measure relates the pairs of the sample, and compares their bounds with the truth.
+func (o *observer) Measure(w *sim.World, shard int) []byte {
+	var c counts
+	var bounds []byte
+	s := o.f.shards[shard]
+	c.messages, c.trains = s.messages, s.trains
+	w.InShard(shard, func(n sim.Node) {
+		a := o.f.of(n)
+		if a.graph == nil {
+			return
+		}
+		c.living++
+		outs, ins := a.graph.Neighbours()
+		if len(outs) != o.f.degree || len(ins) != o.f.degree {
+			c.irregular++
+		}
+		for _, p := range a.pairs {
+			if !w.Up(p.peer) || p.of.Trains() < 2 {
+				continue
+			}
+			half, inside, err := a.bound(w, p)
+			switch {
+			case err != nil:
+				c.refused++
+			default:
+				bounds = binary.LittleEndian.AppendUint64(bounds, half)
+				if !inside {
+					c.outside++
+				}
+			}
+		}
+	})
+	var to []byte
+	for _, v := range []uint64{c.living, c.irregular, c.messages, c.trains, c.outside, c.refused} {
+		to = binary.LittleEndian.AppendUint64(to, v)
+	}
+	return append(to, bounds...)
+}
+
+// bound returns the half width, in cycles, of the translation of a reading between the first and
+// the last train of a pair, and whether it contains the truth.
+func (a *agent) bound(w *sim.World, p *pair) (half uint64, inside bool, err error) {
+	r, err := p.of.Relate(tscratio.SideB, p.of.Declared.Wander)
+	if err != nil {
+		return 0, false, err
+	}
+	at := p.first + (p.last-p.first)/2
+	mine, theirs := counterOf(w, a.n), counterOf(w, p.peer)
+	got, err := r.Translate(mine.at(at))
+	if err != nil {
+		return 0, false, err
+	}
+	return got.HalfWidth(), got.Contains(theirs.at(at)), nil
+}
+
+func (o *observer) Report(w *sim.World, shards [][]byte) (bool, error) {
+	var c counts
+	var bounds []uint64
+	for _, b := range shards {
+		if len(b) < 48 {
+			continue
+		}
+		u := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
+		c.living += u(0)
+		c.irregular += u(1)
+		c.messages += u(2)
+		c.trains += u(3)
+		c.outside += u(4)
+		c.refused += u(5)
+		for i := 6; i < len(b)/8; i++ {
+			bounds = append(bounds, u(i))
+		}
+	}
+	slices.Sort(bounds)
+	quantile := func(q float64) float64 {
+		if len(bounds) == 0 {
+			return 0
+		}
+		return float64(bounds[int(q*float64(len(bounds)-1))]) / nominal_hz * 1e6
+	}
+	rate := 0.0
+	if seconds := float64(w.Now()-o.before) / 1e9; seconds > 0 && c.living > 0 {
+		rate = float64(c.messages-o.messages) / seconds / float64(c.living)
+	}
+	o.before, o.messages = w.Now(), c.messages
+	_, err := fmt.Fprintf(o.out, "%s: %v agents=%d irregular=%d messages/s=%.2f trains=%d "+
+		"pairs=%d outside=%d refused=%d median=%.2fus 99%%=%.2fus\n", o.name, w.Now(), c.living,
+		c.irregular, rate, c.trains, len(bounds), c.outside, c.refused, quantile(0.5),
+		quantile(0.99))
+	return false, err
+}
