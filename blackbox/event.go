@@ -81,7 +81,8 @@ type Message struct {
 
 	// The stamps are readings of the node's counter. If Early is true, the call took the first byte
 	// of the message between Began_cycles and Began_cycles + Width_cycles, and the call ended
-	// before Ended_cycles. If Early is false, the call ended between Began_cycles and Ended_cycles.
+	// before Ended_cycles, maybe long before. If Early is false, there is a moment between
+	// Began_cycles and Ended_cycles at which the call had taken all bytes and had not yet returned.
 	Began_cycles uint64
 	Ended_cycles uint64
 	Width_cycles uint64 // if Early is true: a power of two between the limits

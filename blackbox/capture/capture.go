@@ -1,8 +1,10 @@
 package capture
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,13 +19,15 @@ type Options struct {
 
 	// Notify is called with failures after the start, from another goroutine. nil: nobody is told.
 	Notify func(error)
+
+	// For tests: late leaves out hookBegin, as on kernels that lack it, and slots is the number of
+	// sockets and of threads that have a slot; 0: many.
+	late  bool
+	slots int
 }
 
 const (
-	// kernelBuffer is the size in bytes of the buffer between the kernel and the capture. It has
-	// room for some 100,000 messages.
-	kernelBuffer = 8 << 20
-	ringBuffer   = "4MiB"
+	ringBuffer = "4MiB"
 
 	// The capture looks for messages every busy while some come, and every idle otherwise. Each
 	// time it also reads the clock and the counter. Both times are short, because a stamp that is
@@ -31,7 +35,7 @@ const (
 	busy = 2 * time.Millisecond
 	idle = 20 * time.Millisecond
 
-	// batch is the largest number of messages that are converted at once.
+	// batch is the largest number of messages of each ring that are converted at once.
 	batch = 8192
 )
 
@@ -54,7 +58,7 @@ type Capture struct {
 	clocks  clocks
 	sockets sockets
 	threads threads
-	seen    []sighting
+	seen    []seen
 	lost    uint64 // the kernel's count when it was last read
 	latest  uint64 // the counter in the previous round, for records of losses
 }
@@ -89,7 +93,7 @@ func Start(o Options) (*Capture, error) {
 }
 
 func start(o Options) (c *Capture, err error) {
-	k, err := load(kernelBuffer)
+	k, err := load(mostRings, o)
 	if err != nil {
 		return nil, err
 	}
@@ -187,12 +191,21 @@ func (c *Capture) run() {
 	}
 }
 
+// seen is a message of the present round.
+type seen struct {
+	sighting
+	sent bool
+}
+
 // round moves at most one batch of messages, and reports whether there may be more.
 func (c *Capture) round() (more bool) {
 	c.seen = c.seen[:0]
-	more, err := c.kernel.drain(batch, c.sockets.described, func(s sighting) {
-		c.seen = append(c.seen, s)
+	more, err := c.kernel.drain(batch, taker{
+		described: c.sockets.described, named: c.threads.named,
+		seen: func(s sighting, sent bool) { c.seen = append(c.seen, seen{s, sent}) },
 	})
+	// The messages come from several rings. Those of one socket should be in their order.
+	slices.SortFunc(c.seen, func(a, b seen) int { return cmp.Compare(a.stamp_ns, b.stamp_ns) })
 	// All stamps so far are before the bracket that is taken now.
 	c.clocks.look()
 	counts := Stats{Lost: map[blackbox.Reason]uint64{}}
@@ -214,6 +227,10 @@ func (c *Capture) round() (more bool) {
 	if len(c.sockets.now) > most {
 		c.sockets.forget()
 		err = errors.Join(err, c.kernel.describeAgain())
+	}
+	if len(c.threads) > most {
+		clear(c.threads)
+		c.kernel.nameAgain()
 	}
 	c.account(counts, errors.Join(err, lostErr))
 	return more && err == nil
@@ -250,57 +267,59 @@ func (c *Capture) put(events [2]blackbox.Event, err error) bool {
 }
 
 // write gives a message to the ring, and before it the descriptions that the message needs.
-func (c *Capture) write(s *sighting, counts *Stats) {
-	lo, hi, ok := c.clocks.counts(s.ended_ns)
+func (c *Capture) write(s *seen, counts *Stats) {
+	lo, hi, ok := c.clocks.counts(s.stamp_ns)
 	if !ok {
 		counts.Lost[blackbox.NoStamp]++
 		return
 	}
 	m := blackbox.Message{
 		Kind: blackbox.Received, Began_cycles: lo, Ended_cycles: hi, Thread: s.thread,
-		Stream: s.what&whatStream != 0, Sure: s.what&whatSure != 0,
+		Stream: s.what&whatStream != 0,
 	}
-	if s.what&whatSent != 0 {
+	if s.sent {
 		m.Kind = blackbox.Sent
-		if early, width, ok := c.began(s); ok {
-			m.Early, m.Began_cycles, m.Width_cycles = true, early, width
-		} else if m.Stream {
-			counts.Late++
-		}
 	}
-	var described bool
-	if m.Connection, described = c.sockets.use(s, c.describe, lo); !described {
+	if s.what&whatEarly != 0 {
+		m.Width_cycles, m.Early = roundedWidth(lo, hi)
+		// When the call ended was not measured: it was before the last look at the clocks.
+		m.Ended_cycles = c.clocks.brackets[len(c.clocks.brackets)-1].after_cycles
+	}
+	if s.sent && m.Stream && !m.Early {
+		counts.Late++
+	}
+	socket := c.sockets.use(s, c.describe, lo)
+	if socket == nil {
 		counts.Lost[blackbox.NotKnown]++
 		return
 	}
-	c.threads.use(s, c.describe, lo)
-	for position, left := s.position, s.bytes; left > 0; {
+	m.Connection = socket.of.Number
+	c.threads.use(&s.sighting, c.describe, lo)
+	var position uint64
+	if m.Stream {
+		position, m.Sure = socket.place(s)
+	}
+	for left := s.bytes; left > 0; {
 		m.Bytes = min(left, blackbox.MaxBytes)
-		if m.Stream {
-			m.Position = position & blackbox.MaxPosition
-		}
+		m.Position = position & blackbox.MaxPosition
 		if !c.put(m.Events()) {
 			counts.Lost[blackbox.NotValid]++
 			return
 		}
 		position, left = position+uint64(m.Bytes), left-m.Bytes
+		if !m.Stream {
+			position = 0
+		}
 	}
 	counts.Messages++
 }
 
-// began returns the earliest moment at which a sending call may have begun, and how much later it
-// may have begun. The latter is rounded up to a valid width.
-func (c *Capture) began(s *sighting) (early, width uint64, ok bool) {
-	if s.began_ns == 0 {
-		return 0, 0, false
+// roundedWidth returns the width of an interval, rounded up to a valid one. ok is false if the
+// interval is too wide.
+func roundedWidth(lo, hi uint64) (width_cycles uint64, ok bool) {
+	for width_cycles = blackbox.MinWidth_cycles; width_cycles < hi-lo; width_cycles *= 2 {
 	}
-	lo, hi, ok := c.clocks.counts(s.began_ns)
-	if !ok || hi-lo > blackbox.MaxWidth_cycles {
-		return 0, 0, false
-	}
-	for width = blackbox.MinWidth_cycles; width < hi-lo; width *= 2 {
-	}
-	return lo, width, true
+	return width_cycles, width_cycles <= blackbox.MaxWidth_cycles
 }
 
 // describe gives the records of a description to the ring.

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,8 +19,9 @@ import (
 
 const costVariable = "CLOUDPROFILER_CAPTURE_TEST_COST"
 
-// loadMain exchanges messages when it is told to, and says how much processor time that took: on a
-// machine that does other things, too, this is steadier than the time on the clock.
+// loadMain exchanges messages when it is told to, and says how much processor time a call took. It
+// exchanges them in short pieces, and says the median over all pieces: on a machine that does other
+// things, too, this is steadier than the mean, and than the time on the clock.
 func loadMain() {
 	listener, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	must(err)
@@ -43,12 +43,21 @@ func loadMain() {
 		if _, err := fmt.Fscan(in, &what, &n); err == io.EOF {
 			return
 		}
-		before := processorTime()
-		calls := map[string]func(client, server, n int) int{
-			"ping-pong": pingPong, "flood": flood,
-		}[what](client, server, n)
-		fmt.Println(calls, (processorTime() - before).Nanoseconds())
+		var pieces []float64 // ns of processor time for a call
+		for range n {
+			before := processorTime()
+			calls := map[string]func(client, server int) int{
+				"ping-pong": pingPong, "burst": burst,
+			}[what](client, server)
+			pieces = append(pieces, float64(processorTime()-before)/float64(calls))
+		}
+		fmt.Println(middle(pieces))
 	}
+}
+
+func middle(of []float64) float64 {
+	slices.Sort(of)
+	return of[len(of)/2]
 }
 
 func must(err error) {
@@ -57,47 +66,48 @@ func must(err error) {
 	}
 }
 
-// pingPong sends n messages back and forth, from one thread, so that no thread has to wake another.
-func pingPong(client, server, n int) (calls int) {
+// pingPong sends messages back and forth, from one thread, so that no thread has to wake another.
+func pingPong(client, server int) (calls int) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	b := make([]byte, 64)
-	for range n {
+	for range 50 {
 		for _, s := range [][2]int{{client, server}, {server, client}} {
 			_, err := unix.Write(s[0], b)
 			must(err)
 			_, err = unix.Read(s[1], b)
 			must(err)
+			calls += 2
 		}
 	}
-	return 4 * n
+	return calls
 }
 
-// flood sends n messages one way, while another thread receives them.
-func flood(client, server, n int) (calls int) {
-	var both sync.WaitGroup
-	const size = 64
-	both.Go(func() {
-		b := make([]byte, 1<<16)
-		for left := n * size; left > 0; calls++ {
-			got, err := unix.Read(server, b)
-			must(err)
-			left -= got
-		}
-	})
-	both.Go(func() {
-		b := make([]byte, size)
+// burst sends many messages and then receives all of them at once, from one thread.
+func burst(client, server int) (calls int) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	const n = 32
+	b := make([]byte, 64)
+	all := make([]byte, n*len(b))
+	for range 6 {
 		for range n {
 			_, err := unix.Write(client, b)
 			must(err)
 		}
-	})
-	both.Wait()
-	return calls + n
+		for left := len(all); left > 0; calls++ {
+			got, err := unix.Read(server, all)
+			must(err)
+			left -= got
+		}
+		calls += n
+	}
+	return calls
 }
 
 // BenchmarkCost measures how much processor time a capture adds to a call that sends or receives 64
-// bytes over loopback. It measures with and without a capture in turns, and needs root.
+// bytes over loopback. It measures with and without a capture in turns, says the median of the
+// differences, and needs root.
 func BenchmarkCost(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("needs root")
@@ -117,24 +127,23 @@ func BenchmarkCost(b *testing.B) {
 	d, err := drain.Start(rings, drain.Options{Logs: filepath.Join(dir, "logs")})
 	must(err)
 	defer d.Close()
-	for _, what := range []string{"ping-pong", "flood"} {
+	for _, what := range []string{"ping-pong", "burst"} {
 		b.Run(what, func(b *testing.B) {
-			var ns [2][]float64 // of a call, without and with a capture
+			var off, added []float64 // ns a call
 			var seen, lost uint64
 			var busy time.Duration
 			for range b.N {
-				for on := range 2 {
+				var pair [2]float64 // without and with a capture
+				for on := range pair {
 					var c *Capture
 					if on == 1 {
 						c, err = Start(Options{Dir: rings})
 						must(err)
 					}
 					before := processorTime()
-					fmt.Fprintln(in, what, 50_000)
-					var calls, took float64
-					_, err := fmt.Fscan(out, &calls, &took)
+					fmt.Fprintln(in, what, 300)
+					_, err := fmt.Fscan(out, &pair[on])
 					must(err)
-					ns[on] = append(ns[on], took/calls)
 					if c != nil {
 						c.Flush()
 						busy += processorTime() - before
@@ -146,16 +155,11 @@ func BenchmarkCost(b *testing.B) {
 						must(c.Close())
 					}
 				}
+				off, added = append(off, pair[0]), append(added, pair[1]-pair[0])
 			}
-			middle := func(of []float64) float64 {
-				slices.Sort(of)
-				return of[len(of)/2]
-			}
-			off, on := middle(ns[0]), middle(ns[1])
 			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(off, "off-ns/call")
-			b.ReportMetric(on, "on-ns/call")
-			b.ReportMetric(on-off, "added-ns/call")
+			b.ReportMetric(middle(off), "off-ns/call")
+			b.ReportMetric(middle(added), "added-ns/call")
 			b.ReportMetric(float64(busy.Nanoseconds())/float64(max(seen, 1)),
 				"agent-cpu-ns/message")
 			b.ReportMetric(float64(lost), "lost")
@@ -164,7 +168,7 @@ func BenchmarkCost(b *testing.B) {
 }
 
 func processorTime() time.Duration {
-	var u unix.Rusage
-	must(unix.Getrusage(unix.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	var t unix.Timespec
+	must(unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &t))
+	return time.Duration(t.Nano())
 }

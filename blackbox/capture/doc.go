@@ -7,7 +7,8 @@
 //
 // Small programs (eBPF) run in the kernel, at places that each sending and each receiving system
 // call passes (programs.go). They read the socket's addresses, the position in the stream, the
-// thread and the clock, and never a byte of a message. What they hand over becomes records of one
+// thread and the clock, and never a byte of a message. They put messages into rings that this
+// process maps, one for each processor (layout.go). What they hand over becomes records of one
 // channel (package blackbox), which are drained and logged like those of any program.
 //
 // # Time

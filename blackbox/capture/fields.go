@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/cilium/ebpf/btf"
@@ -11,11 +12,17 @@ import (
 type fields struct {
 	family, protocol, localPort, remotePort int16 // in struct sock
 	local4, remote4, local6, remote6        int16
-	cookie, net, flags                      int16
+	cookie, net, flags, kind                int16
 	writeSeq, sndUna, bytesAcked            int16 // in struct tcp_sock
 	rcvNxt, copiedSeq, bytesReceived        int16
+	clock                                   int16
 	unixPeer                                int16 // in struct unix_sock
 	netNumber                               int16 // in struct net
+	number, leader, name                    int16 // in struct task_struct
+	iterKind, iterOffset                    int16 // in struct msghdr
+
+	tcpSock int32      // the number of struct tcp_sock in the kernel's description of itself
+	cast    btf.TypeID // and of the function that makes a struct of such a number of a pointer
 }
 
 // findFields looks up all fields in the kernel's description of itself.
@@ -37,14 +44,21 @@ func findFields(kernel *btf.Spec) (*fields, error) {
 		{&f.cookie, "sock", []string{"__sk_common", "skc_cookie"}},
 		{&f.net, "sock", []string{"__sk_common", "skc_net", "net"}},
 		{&f.flags, "sock", []string{"__sk_common", "skc_flags"}},
+		{&f.kind, "sock", []string{"sk_type"}},
 		{&f.writeSeq, "tcp_sock", []string{"write_seq"}},
 		{&f.sndUna, "tcp_sock", []string{"snd_una"}},
 		{&f.bytesAcked, "tcp_sock", []string{"bytes_acked"}},
 		{&f.rcvNxt, "tcp_sock", []string{"rcv_nxt"}},
 		{&f.copiedSeq, "tcp_sock", []string{"copied_seq"}},
 		{&f.bytesReceived, "tcp_sock", []string{"bytes_received"}},
+		{&f.clock, "tcp_sock", []string{"tcp_clock_cache"}},
 		{&f.unixPeer, "unix_sock", []string{"peer"}},
 		{&f.netNumber, "net", []string{"ns", "inum"}},
+		{&f.number, "task_struct", []string{"pid"}},
+		{&f.leader, "task_struct", []string{"group_leader"}},
+		{&f.name, "task_struct", []string{"comm"}},
+		{&f.iterKind, "msghdr", []string{"msg_iter", "iter_type"}},
+		{&f.iterOffset, "msghdr", []string{"msg_iter", "iov_offset"}},
 	} {
 		var in *btf.Struct
 		if err := kernel.TypeByName(v.in, &in); err != nil {
@@ -56,7 +70,20 @@ func findFields(kernel *btf.Spec) (*fields, error) {
 		}
 		*v.place = bytes
 	}
-	return f, nil
+	var tcp *btf.Struct
+	var cast *btf.Func
+	err := errors.Join(kernel.TypeByName("tcp_sock", &tcp),
+		kernel.TypeByName("bpf_rdonly_cast", &cast))
+	if err != nil {
+		return nil, fmt.Errorf("find function bpf_rdonly_cast: %w", err)
+	}
+	structNumber, err := kernel.TypeID(tcp)
+	if err != nil {
+		return nil, err
+	}
+	f.tcpSock = int32(structNumber)
+	f.cast, err = kernel.TypeID(cast)
+	return f, err
 }
 
 // offset returns the distance of a member from the beginning of a structure. The path names the

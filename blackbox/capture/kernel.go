@@ -26,10 +26,12 @@ type kernel struct {
 	reader   *ringbuf.Reader
 	record   ringbuf.Record
 	early    bool // the kernel has hookBegin
+	sizes    sizes
+	shared   shared
 }
 
-// load checks and loads the programs, without attaching them.
-func load(buffer uint32) (*kernel, error) {
+// load checks and loads the programs, without attaching them. The rings take at most so many bytes.
+func load(most int, o Options) (*kernel, error) {
 	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%w: the kernel does not describe itself: use one that is built "+
 			"with CONFIG_DEBUG_INFO_BTF, as those of distributions since 2021 are", ErrNotPossible)
@@ -43,7 +45,7 @@ func load(buffer uint32) (*kernel, error) {
 		var t *btf.Typedef
 		return describes.TypeByName("btf_trace_"+hook, &t) == nil
 	}
-	for _, hook := range []string{hookSent, hookReceived} {
+	for _, hook := range []string{hookSent, hookReceived, hookRenamed} {
 		if !has(hook) {
 			return nil, fmt.Errorf("%w: the kernel has no tracepoint %q: use Linux 6.3 or later",
 				ErrNotPossible, hook)
@@ -53,17 +55,34 @@ func load(buffer uint32) (*kernel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotPossible, err)
 	}
-	k := &kernel{early: has(hookBegin)}
-	k.programs, err = ebpf.NewCollection(collection(f, ownProcess(), buffer, k.early))
+	processors, err := ebpf.PossibleCPU()
 	if err != nil {
-		if missing := missingRights(); len(missing) > 0 {
-			return nil, fmt.Errorf("%w: this process lacks %s: start it as root, or give it these "+
-				"capabilities", ErrNotPossible, strings.Join(missing, " and "))
-		}
-		return nil, fmt.Errorf("%w: load programs: %w: see whether a container or a lockdown of "+
-			"the kernel forbids bpf", ErrNotPossible, err)
+		return nil, fmt.Errorf("%w: count processors: %w", ErrNotPossible, err)
 	}
-	return k, nil
+	k := &kernel{early: has(hookBegin) && !o.late}
+	for _, most := range []int{most, min(most, smallMap)} {
+		k.sizes = ringSizes(processors, most)
+		if o.slots > 0 {
+			k.sizes.slots = o.slots
+		}
+		k.programs, err = ebpf.NewCollection(collection(f, ownProcess(), k.sizes, k.early))
+		if !errors.Is(err, unix.E2BIG) {
+			break
+		}
+	}
+	if err == nil {
+		if err = k.shared.open(k); err != nil {
+			k.programs.Close()
+			return nil, err
+		}
+		return k, nil
+	}
+	if missing := missingRights(); len(missing) > 0 {
+		return nil, fmt.Errorf("%w: this process lacks %s: start it as root, or give it these "+
+			"capabilities", ErrNotPossible, strings.Join(missing, " and "))
+	}
+	return nil, fmt.Errorf("%w: load programs: %w: see whether a container or a lockdown of the "+
+		"kernel forbids bpf", ErrNotPossible, err)
 }
 
 // missingRights names the capabilities that a capture needs and this process lacks.
@@ -98,10 +117,10 @@ func ownProcess() uint32 {
 
 // attach makes the kernel run the programs from now on.
 func (k *kernel) attach() (err error) {
-	if k.reader, err = ringbuf.NewReader(k.programs.Maps[mapSightings]); err != nil {
+	if k.reader, err = ringbuf.NewReader(k.programs.Maps[mapRare]); err != nil {
 		return fmt.Errorf("map the buffer: %w", err)
 	}
-	for _, hook := range []string{hookBegin, hookSent, hookReceived} {
+	for _, hook := range []string{hookRenamed, hookBegin, hookSent, hookReceived} {
 		p := k.programs.Programs[hook]
 		if p == nil {
 			continue
@@ -130,6 +149,7 @@ func (k *kernel) close() error {
 	if k.reader != nil {
 		err = errors.Join(err, k.reader.Close())
 	}
+	err = errors.Join(err, k.shared.close())
 	k.programs.Close()
 	return err
 }
@@ -137,6 +157,9 @@ func (k *kernel) close() error {
 // lost returns the number of messages that the programs could not hand over since they were loaded.
 func (k *kernel) lost() (n uint64, err error) {
 	err = k.programs.Maps[mapLost].Lookup(uint32(0), &n)
+	for i := range k.sizes.processors * directions {
+		n += k.shared.lost(i)
+	}
 	return n, err
 }
 
@@ -148,28 +171,12 @@ func (k *kernel) describeAgain() error {
 	if err == nil {
 		err = m.Put(uint32(0), round+1)
 	}
+	clear(k.shared.sockets)
 	return err
 }
 
-// The bits of sightingWhat.
-const (
-	whatSent     = 1 << 0
-	whatReceived = 1 << 1
-	whatStream   = 1 << 2 // of TCP: the position is valid
-	whatSure     = 1 << 3 // no other thread used the stream at the same time
-)
-
-// sighting is what the kernel hands over about a message.
-type sighting struct {
-	cookie          uint64
-	began_ns        uint64 // 0: not known
-	ended_ns        uint64
-	position        uint64
-	bytes           uint32
-	what            uint32
-	thread, process uint32
-	name            [sightingBytes - sightingName]byte // of the thread; zero bytes fill it
-}
+// nameAgain makes the programs name every thread again, before its next message.
+func (k *kernel) nameAgain() { clear(k.shared.threads) }
 
 // description is what the kernel hands over about a socket.
 type description struct {
@@ -178,41 +185,62 @@ type description struct {
 	local4, remote4       [4]byte
 	localPort, remotePort uint16
 	family, protocol      uint16
-	sends, receives       uint32
 	namespace             uint32
+	sends, receives       uint32 // sequence numbers
+	sent, received        uint64 // bytes before them
 }
 
-// drain passes what the programs have handed over to the functions described and seen, at most
-// limit pieces. It reports whether there may be more.
-func (k *kernel) drain(limit int, described func(description), seen func(sighting)) (bool, error) {
+// name is what the kernel hands over about a thread.
+type name struct {
+	thread, process uint32
+	own, program    string
+}
+
+// taker takes what the kernel hands over.
+type taker struct {
+	described func(description)
+	named     func(name)
+	seen      func(s sighting, sent bool)
+}
+
+// drain passes what the programs have handed over to a taker, of each ring at most limit sightings.
+// It reports whether there may be more.
+func (k *kernel) drain(limit int, to taker) (more bool, err error) {
+	ends := k.shared.ends(limit)
+	// What the sightings need was handed over before them.
+	if err := k.drainRare(to); err != nil {
+		return false, err
+	}
+	for i, end := range ends {
+		more = k.shared.take(i, end, to.seen) == limit || more
+	}
+	return more, nil
+}
+
+func (k *kernel) drainRare(to taker) error {
 	// With a deadline in the past, the reader does not wait.
 	k.reader.SetDeadline(time.Unix(1, 0))
-	for range limit {
+	for {
 		switch err := k.reader.ReadInto(&k.record); {
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return false, nil
+			return nil
 		case err != nil:
-			return false, fmt.Errorf("read what the kernel saw: %w", err)
+			return fmt.Errorf("read what the kernel saw: %w", err)
 		}
 		switch b := k.record.RawSample; len(b) {
-		case sightingBytes:
-			seen(parseSighting(b))
+		case nameBytes:
+			to.named(parseName(b))
 		case descriptionBytes:
-			described(parseDescription(b))
+			to.described(parseDescription(b))
 		}
 	}
-	return true, nil
 }
 
-func parseSighting(b []byte) sighting {
-	u64 := func(at int) uint64 { return binary.NativeEndian.Uint64(b[at:]) }
-	return sighting{
-		cookie: u64(sightingCookie), began_ns: u64(sightingBegan), ended_ns: u64(sightingEnded),
-		position: u64(sightingPosition),
-		bytes:    binary.NativeEndian.Uint32(b[sightingLength:]),
-		what:     binary.NativeEndian.Uint32(b[sightingWhat:]),
-		thread:   uint32(u64(sightingThread)), process: uint32(u64(sightingThread) >> 32),
-		name: [sightingBytes - sightingName]byte(b[sightingName:]),
+func parseName(b []byte) name {
+	thread := binary.NativeEndian.Uint64(b[nameThread:])
+	return name{
+		thread: uint32(thread), process: uint32(thread >> 32),
+		own: text(b[nameOwn:nameProgram]), program: text(b[nameProgram:nameBytes]),
 	}
 }
 
@@ -228,6 +256,8 @@ func parseDescription(b []byte) description {
 		family:     u16(descriptionFamily), protocol: u16(descriptionProtocol),
 		sends:     binary.NativeEndian.Uint32(b[descriptionSends:]),
 		receives:  binary.NativeEndian.Uint32(b[descriptionReceives:]),
+		sent:      binary.NativeEndian.Uint64(b[descriptionSent:]),
+		received:  binary.NativeEndian.Uint64(b[descriptionReceived:]),
 		namespace: binary.NativeEndian.Uint32(b[descriptionNamespace:]),
 	}
 }
@@ -236,8 +266,7 @@ func parseDescription(b []byte) description {
 // whether the kernel shows when a call that sends over TCP begins. Check loads the programs, and
 // removes them again without running them.
 func Check() (early bool, err error) {
-	const small = 1 << 16 // a valid size of the buffer, on every machine
-	k, err := load(small)
+	k, err := load(0, Options{})
 	if err != nil {
 		return false, err
 	}

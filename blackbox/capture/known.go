@@ -2,13 +2,11 @@ package capture
 
 import (
 	"bytes"
-	"fmt"
 	"net/netip"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
-	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 )
 
 // If a message comes more than again_ns after the last description of its socket or thread, the
@@ -28,8 +26,46 @@ type sockets struct {
 }
 
 type socket struct {
-	of           blackbox.Connection
-	described_ns uint64
+	of             blackbox.Connection
+	described_ns   uint64
+	sent, received stream
+}
+
+// A stream is one direction of a TCP connection. Its positions are sequence numbers as they would
+// be if they did not begin again at 2^32. Both ends of a connection compute the same positions,
+// whenever the capture began.
+type stream struct {
+	begins uint64 // its first position; of the sending end, maybe one less
+	next   uint64 // position after the bytes that were seen last
+	seen   bool   // some were
+}
+
+// from returns a stream by one of its sequence numbers and the number of bytes before it.
+func from(sequence uint32, bytes uint64) stream {
+	begins := uint64(sequence - uint32(bytes))
+	return stream{begins: begins, next: begins + bytes}
+}
+
+// place returns the position of a message's first byte. It reports whether the position is sure.
+//
+// Where the beginning of a call was not seen, the kernel says where the stream was at its end. If
+// it is the message's length behind the message before, the message is what is between them.
+// Otherwise other threads may have moved some bytes at the same time.
+func (s *socket) place(m *seen) (position uint64, sure bool) {
+	in := &s.received
+	if m.sent {
+		in = &s.sent
+	}
+	position = in.next + uint64(int64(int32(m.sequence-uint32(in.next))))
+	if m.what&whatFirst == 0 {
+		position -= uint64(m.bytes)
+	}
+	sure = m.what&whatSure != 0 || in.seen && position == in.next ||
+		!in.seen && position == in.begins
+	if after := position + uint64(m.bytes); !in.seen || after > in.next {
+		in.next, in.seen = after, true
+	}
+	return position, sure
 }
 
 // forget forgets the sockets that are gone. The kernel must then describe every socket again.
@@ -39,8 +75,9 @@ func (all *sockets) forget() { all.now, all.before = map[uint64]*socket{}, all.n
 func (all *sockets) described(d description) {
 	c := blackbox.Connection{
 		Namespace: d.namespace, Cookie: d.cookie, Peer: d.peer,
-		Sends: d.sends, Receives: d.receives,
 	}
+	known := &socket{sent: from(d.sends, d.sent), received: from(d.receives, d.received)}
+	c.Sends, c.Receives = uint32(known.sent.begins), uint32(known.received.begins)
 	var local, remote netip.Addr
 	switch d.family {
 	case unix.AF_UNIX:
@@ -61,10 +98,15 @@ func (all *sockets) described(d description) {
 		c.Local = netip.AddrPortFrom(local, d.localPort)
 		c.Remote = netip.AddrPortFrom(remote, d.remotePort)
 	}
+	if d.protocol != unix.IPPROTO_TCP {
+		c.Sends, c.Receives = 0, 0
+	}
 	if old := all.find(d.cookie); old != nil {
 		c.Number = old.of.Number
+		known.sent, known.received = old.sent, old.received
 	}
-	all.now[d.cookie] = &socket{of: c}
+	known.of = c
+	all.now[d.cookie] = known
 }
 
 // forgetDescriptions makes the next message of each socket be preceded by its description.
@@ -89,65 +131,49 @@ func (all *sockets) find(cookie uint64) *socket {
 	return all.before[cookie]
 }
 
-// use returns the number of the socket that a message used. If necessary, it first logs the
-// socket's description. ok is false if the socket is not known or cannot be described.
-func (all *sockets) use(s *sighting, put func([]blackbox.Event, error) bool, at uint64) (
-	number uint32, ok bool) {
+// use returns the socket that a message used. If necessary, it first logs the socket's description.
+// It returns nil if the socket is not known or cannot be described.
+func (all *sockets) use(s *seen, put func([]blackbox.Event, error) bool, at uint64) *socket {
 	known := all.find(s.cookie)
 	if known == nil {
-		return 0, false
+		return nil
 	}
 	if known.of.Number == 0 {
 		all.number++
 		known.of.Number = all.number
 	}
-	if known.described_ns == 0 || s.ended_ns > known.described_ns+again_ns {
+	if known.described_ns == 0 || s.stamp_ns > known.described_ns+again_ns {
 		if !put(known.of.Events(at)) {
-			return 0, false
+			return nil
 		}
-		known.described_ns = s.ended_ns
+		known.described_ns = s.stamp_ns
 	}
-	return known.of.Number, true
+	return known
 }
 
 // threads are the threads that used a socket, by their numbers.
 type threads map[uint32]*known
 
 type known struct {
-	process      uint32
-	program      string
-	name         [16]byte
+	name
 	described_ns uint64
 }
 
-// use describes the thread of a message, unless it has described the thread shortly before and the
-// thread's name is still the same.
+// named remembers a thread, or its new name.
+func (all threads) named(n name) { all[n.thread] = &known{name: n} }
+
+// use describes the thread of a message, unless it was described shortly before.
 func (all threads) use(s *sighting, put func([]blackbox.Event, error) bool, at uint64) {
 	t := all[s.thread]
-	if t == nil || t.process != s.process {
-		if len(all) > most {
-			clear(all)
-		}
-		t = &known{process: s.process, program: programOf(s)}
-		all[s.thread] = t
+	if t == nil {
+		return // it was forgotten: the kernel names it again
 	}
-	if t.described_ns == 0 || s.name != t.name || s.ended_ns > t.described_ns+again_ns {
-		t.name = s.name
+	if t.described_ns == 0 || s.stamp_ns > t.described_ns+again_ns {
 		put(blackbox.Thread{
-			Number: s.thread, Process: s.process, Program: t.program, Name: text(s.name[:]),
+			Number: s.thread, Process: t.process, Program: t.program, Name: t.own,
 		}.Events(at))
-		t.described_ns = s.ended_ns
+		t.described_ns = s.stamp_ns
 	}
-}
-
-// programOf returns the name of a thread's process. If the process has ended, programOf returns the
-// name of the thread instead.
-func programOf(s *sighting) string {
-	b, err := plainfile.Read(fmt.Sprintf("/proc/%d/comm", s.process), 64)
-	if err != nil {
-		return text(s.name[:])
-	}
-	return text(bytes.TrimSuffix(b, []byte{'\n'}))
 }
 
 // text returns the bytes before the first zero byte, at most 15.

@@ -1,40 +1,81 @@
 package capture
 
 import (
+	"math/bits"
+	"os"
+
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 	"golang.org/x/sys/unix"
 )
 
-// These are offsets in the state that the programs keep for each socket, in the kernel. The kernel
-// frees the state with the socket.
+// These are the maps that the programs and the capture share.
+//
+// A sighting says that a message was sent or received. There are many, so the programs put them
+// into rings that the capture maps into its memory: one ring for each processor and direction.
+// Descriptions of sockets and names of threads are rare, and go into one ring buffer of the kernel.
+// A description or name always comes before the sightings that need it.
 const (
-	stateDescribed = 0  // the round in which the description of the socket was handed over
-	stateReceived  = 8  // position after the last bytes that were received; 0: not known
-	stateSends     = 16 // sending calls that have not returned; a thread uses entry id mod 4
-	stateBytes     = stateSends + sends*sendBytes
-
-	sends     = 4
-	sendBytes = 24
-
-	sendThread   = 0  // the thread that is in the call
-	sendBegan    = 8  // CLOCK_MONOTONIC in ns when the call began; 0: no call
-	sendPosition = 16 // position of the call's first byte
+	mapStates   = "states"  // by socket, of the kernel: the round of its last description
+	mapRound    = "round"   // in each round, every socket is described before its next message
+	mapSockets  = "sockets" // by the low bits of the cookie: which socket was described last
+	mapThreads  = "threads" // by the low bits of the number: which thread was named last
+	mapHeads    = "heads"   // of the rings
+	mapRings    = "rings"   // the rings
+	mapRare     = "rare"    // descriptions and names
+	mapLost     = "lost"    // number of messages that could not be handed over
+	rareBytes   = 2 << 20   // of mapRare
+	stateBytes  = 8         // of a socket's state in mapStates
+	socketSlots = 1 << 16   // entries of mapSockets
+	threadSlots = 1 << 16   // entries of mapThreads
+	directions  = 2         // rings of each processor
+	sentRing    = 0         // its first ring
+	receiveRing = 1         // its second ring
+	mostRings   = 64 << 20  // bytes of all rings
+	mostRing    = 65536     // sightings in a ring
+	leastRing   = 512       // sightings in a ring
+	smallMap    = 4 << 20   // a map may not be larger on some kernels
 )
 
-// These are offsets in a sighting, which is what the programs of hookSent and hookReceived hand
-// over about a message.
+// An entry of mapSockets has the cookie in bits 2 to 63 and one of these kinds below it. So the
+// programs see with one look that a socket was described, and what it is.
 const (
-	sightingCookie   = 0
-	sightingBegan    = 8
-	sightingEnded    = 16
-	sightingPosition = 24
-	sightingLength   = 32
-	sightingWhat     = 36
-	sightingThread   = 40
-	sightingName     = 48 // the thread's name
-	sightingBytes    = 64
+	socketBytes = 8
+	kindBits    = 2
+	kindTCP     = 1
+	kindOther   = 2
+)
+
+// These are offsets in an entry of mapThreads.
+const (
+	threadNamed    = 0  // the thread whose name was handed over last
+	threadSocket   = 8  // the socket of the call in which the thread sends over TCP
+	threadBegan    = 16 // CLOCK_MONOTONIC in ns when this call began; 0: no call; 1: not known
+	threadPosition = 24 // sequence number of the call's first byte
+	threadCheck    = 32 // the two before, combined with the thread: others may write, too
+	threadTaken    = 40 // a thread that took the entry from another during a call; 0: none did
+	threadBytes    = 64
+)
+
+// These are offsets in the head of a ring. The programs write the first line, the capture the
+// second.
+const (
+	headWritten = 0 // number of sightings that were ever put into the ring
+	headLost    = 8 // number of messages for which it had no room
+	headRead    = 64
+	headBytes   = 128
+)
+
+// These are offsets in a sighting.
+const (
+	sightingStamp    = 0  // CLOCK_MONOTONIC in ns: see the programs
+	sightingCookie   = 8  // of the socket
+	sightingSequence = 16 // TCP: sequence number of the first byte, or of the byte after the last
+	sightingThread   = 20
+	sightingLength   = 24
+	sightingWhat     = 28
+	sightingBytes    = 32
 )
 
 // These are offsets in a description, which is what these programs hand over about a socket before
@@ -51,21 +92,55 @@ const (
 	descriptionProtocol   = 54
 	descriptionNamespace  = 56
 	descriptionPeer       = 64 // cookie of a UNIX socket's peer; 0: it has none yet
-	descriptionSends      = 72 // of TCP: the sequence number before the stream that is sent
-	descriptionReceives   = 76 // and that is received
-	descriptionBytes      = 80
+	descriptionSends      = 72 // of TCP: a sequence number in the stream that is sent
+	descriptionReceives   = 76 // and in the stream that is received
+	descriptionSent       = 80 // the number of bytes before it in the stream that is sent
+	descriptionReceived   = 88 // and in the stream that is received
+	descriptionBytes      = 96
 )
 
-// These are the maps that the programs use.
+// These are offsets in a name, which is what the programs hand over about a thread before its first
+// message, and after it got another name.
 const (
-	mapStates    = "states"
-	mapSightings = "sightings"
-	mapLost      = "lost"  // number of messages that could not be handed over
-	mapRound     = "round" // in each round, every socket is described before its next message
+	nameThread  = 0
+	nameOwn     = 8
+	nameProgram = 24 // the name of the process
+	nameBytes   = 40
 )
+
+// sizes are the sizes of the rings.
+type sizes struct {
+	processors int // a power of two
+	sightings  int // in each ring: a power of two
+	slots      int // entries of mapSockets, and of mapThreads: a power of two
+}
+
+// manySlots is enough for the sockets and threads that are in use at the same time. If two of them
+// have the same slot, messages cost more, and the beginning of a call may be missed.
+const manySlots = 1 << 16
+
+// ringSizes returns sizes for this machine. The kernel allows maps of at most so many bytes.
+func ringSizes(processors, most int) sizes {
+	s := sizes{1 << bits.Len(uint(processors-1)), mostRing, manySlots}
+	for s.sightings > leastRing && s.ringsBytes() > most {
+		s.sightings /= 2
+	}
+	return s
+}
+
+func (s sizes) headsBytes() int { return s.processors * directions * headBytes }
+func (s sizes) ringsBytes() int { return s.processors * directions * s.sightings * sightingBytes }
+
+// shared returns the specification of a map that the capture maps into its memory.
+func sharedMap(name string, bytes int) *ebpf.MapSpec {
+	return &ebpf.MapSpec{
+		Name: name, Type: ebpf.Array, KeySize: 4, MaxEntries: 1, Flags: unix.BPF_F_MMAPABLE,
+		ValueSize: uint32((bytes + os.Getpagesize() - 1) / os.Getpagesize() * os.Getpagesize()),
+	}
+}
 
 // collection returns all programs and maps. early is false if the kernel lacks hookBegin.
-func collection(f *fields, own uint32, buffer uint32, early bool) *ebpf.CollectionSpec {
+func collection(f *fields, own uint32, s sizes, early bool) *ebpf.CollectionSpec {
 	number := &btf.Int{Name: "number", Size: 4, Encoding: btf.Signed}
 	word := &btf.Int{Name: "word", Size: 8}
 	program := func(hook string, i asm.Instructions) *ebpf.ProgramSpec {
@@ -81,7 +156,7 @@ func collection(f *fields, own uint32, buffer uint32, early bool) *ebpf.Collecti
 				Flags: unix.BPF_F_NO_PREALLOC, Key: number,
 				Value: &btf.Array{Index: number, Type: word, Nelems: stateBytes / 8},
 			},
-			mapSightings: {Name: mapSightings, Type: ebpf.RingBuf, MaxEntries: buffer},
+			mapRare: {Name: mapRare, Type: ebpf.RingBuf, MaxEntries: rareBytes},
 			mapLost: {
 				Name: mapLost, Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1,
 			},
@@ -89,14 +164,19 @@ func collection(f *fields, own uint32, buffer uint32, early bool) *ebpf.Collecti
 				Name: mapRound, Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1,
 				Contents: []ebpf.MapKV{{Key: uint32(0), Value: uint64(1)}},
 			},
+			mapSockets: sharedMap(mapSockets, s.slots*socketBytes),
+			mapThreads: sharedMap(mapThreads, s.slots*threadBytes),
+			mapHeads:   sharedMap(mapHeads, s.headsBytes()),
+			mapRings:   sharedMap(mapRings, s.ringsBytes()),
 		},
 		Programs: map[string]*ebpf.ProgramSpec{
-			hookSent:     program(hookSent, sent(f, own)),
-			hookReceived: program(hookReceived, received(f, own)),
+			hookSent:     program(hookSent, sent(f, own, s)),
+			hookReceived: program(hookReceived, received(f, own, s)),
+			hookRenamed:  program(hookRenamed, renamed(f, s)),
 		},
 	}
 	if early {
-		c.Programs[hookBegin] = program(hookBegin, begin(f))
+		c.Programs[hookBegin] = program(hookBegin, begin(f, own, s))
 	}
 	return c
 }

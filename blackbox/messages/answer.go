@@ -197,8 +197,8 @@ var (
 	errEpoch   = errors.New("the run does not have the epoch of the log")
 )
 
-// transfer is the time from the beginning of the call that sent a message to the end of the call
-// that received it.
+// transfer is the time from the beginning of the call that sent a message to the moment when the
+// call that received it had its last byte.
 func (t *times) transfer(m Match) (d tscratio.Duration, err error) {
 	if !m.Send.Early {
 		return d, errUnknown

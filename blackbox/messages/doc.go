@@ -9,9 +9,9 @@
 // that took its last byte (match.go). Nothing is guessed: a message whose place in its stream is
 // not exactly known is left without the other end, and counted with the reason.
 //
-// The time from the beginning of the sending call to the end of the receiving call is the
-// message's transfer. It is an interval in cycles of one node, and contains the truth like every
-// duration of a run (answer.go).
+// The time from the beginning of the sending call to the moment when the receiving call has the
+// last byte is the message's transfer. It is an interval in cycles of one node, and contains the
+// truth like every duration of a run (answer.go).
 //
 // Datagrams and messages of UNIX sockets are counted, but not matched. All messages of a run must
 // fit into memory, at about 100 bytes each.

@@ -37,8 +37,8 @@ type Call struct {
 	Connection *blackbox.Connection // its description
 	Position   uint64               // of its first byte in the stream, as in blackbox.Message
 	Bytes      uint32               // of the whole call
-	// The call that sent began between Lo_cycles and Hi_cycles, if Early is true. Otherwise, and
-	// the call that received, it ended between them.
+	// If Early is true, the call that sent began between Lo_cycles and Hi_cycles. Otherwise there
+	// is a moment between them at which the call had all bytes and had not yet returned.
 	Lo_cycles, Hi_cycles uint64
 	Early                bool
 }
@@ -166,8 +166,8 @@ func (all byOrigins) other(s *socket) (found *socket) {
 // received them.
 func (m *Matched) stream(from, to *socket, each func(Match)) {
 	sends, receives := ordered(from.sends), ordered(to.receives)
-	exactSends := exact(sends, from.lossy, true)
-	exactReceives := exact(receives, to.lossy, false)
+	exactSends := exact(sends, from.lossy)
+	exactReceives := exact(receives, to.lossy)
 	for i := range sends {
 		s := &sends[i]
 		if !exactSends[i] {
@@ -204,15 +204,15 @@ func ordered(calls []end) []end {
 // A place that is not sure may be too late, by the bytes of calls of other threads that came in
 // between: then those calls are in the log, and overlap with it or leave no room for it. So it is
 // exact if the next call begins where it ends, no call overlaps with it, and no message was lost.
-// Of a call that sent, the beginning must have been seen.
-func exact(calls []end, lossy, sent bool) []bool {
+// If its beginning was not seen, the next call must be sure.
+func exact(calls []end, lossy bool) []bool {
 	is := make([]bool, len(calls))
 	begins := ^uint64(0) // where the first of the later calls begins
 	for i := len(calls) - 1; i >= 0; i-- {
 		c := &calls[i]
 		alone := (i == 0 || calls[i-1].after() <= c.position) && c.after() <= begins
 		next := begins == c.after() && calls[i+1].position == begins
-		is[i] = alone && (c.sure || !lossy && next && (c.early || !sent && calls[i+1].sure))
+		is[i] = alone && (c.sure || !lossy && next && (c.early || calls[i+1].sure))
 		begins = min(begins, c.position)
 	}
 	return is

@@ -1,0 +1,331 @@
+package capture
+
+import (
+	"fmt"
+	"math/bits"
+	"runtime"
+
+	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
+)
+
+// These are the pieces of which the programs consist. What a message costs is decided here: calling
+// a function of the kernel takes longer than all loads and stores of a program, so the usual way
+// through a program calls one to learn the thread, and one to read the clock where it must.
+
+// writer collects the instructions of one program. R6 is the context of the hook, R7 the socket, R8
+// the thread, and R9 the thread's entry in mapThreads.
+type writer struct {
+	f  *fields
+	s  sizes
+	to asm.Instructions
+}
+
+func (w *writer) add(i ...asm.Instruction) { w.to = append(w.to, i...) }
+
+// copied copies a field from the structure at R1 to a place behind R9. It changes R2.
+func (w *writer) copied(to, from int16, size asm.Size) {
+	w.add(asm.LoadMem(asm.R2, asm.R1, from, size), asm.StoreMem(asm.R9, to, asm.R2, size))
+}
+
+// lose counts a message that cannot be handed over, and ends the program.
+func (w *writer) lose() {
+	w.add(
+		asm.LoadMapValue(asm.R1, 0, 0).WithReference(mapLost).WithSymbol("full"),
+		asm.Mov.Imm(asm.R2, 1),
+		asm.AddAtomic.Mem(asm.R1, asm.R2, asm.DWord, 0),
+	)
+	w.end()
+}
+
+func (w *writer) end() {
+	w.add(asm.Mov.Imm(asm.R0, 0).WithSymbol("end"), asm.Return())
+}
+
+// entry loads the address of the entry of the thread in R8 into R9.
+func (w *writer) entry() {
+	w.add(
+		asm.Mov.Reg(asm.R1, asm.R8),
+		asm.And.Imm(asm.R1, int32(w.s.slots-1)),
+		asm.LSh.Imm(asm.R1, int32(bits.TrailingZeros(threadBytes))),
+		asm.LoadMapValue(asm.R9, 0, 0).WithReference(mapThreads),
+		asm.Add.Reg(asm.R9, asm.R1),
+	)
+}
+
+// reserve gets room in mapRare, and loads its address into R9.
+func (w *writer) reserve(bytes int32) {
+	w.add(
+		asm.LoadMapPtr(asm.R1, 0).WithReference(mapRare),
+		asm.Mov.Imm(asm.R2, bytes),
+		asm.Mov.Imm(asm.R3, 0),
+		asm.FnRingbufReserve.Call(),
+		asm.JEq.Imm(asm.R0, 0, "full"),
+		asm.Mov.Reg(asm.R9, asm.R0),
+	)
+}
+
+// submit hands over what is in the room.
+func (w *writer) submit() {
+	w.add(
+		asm.Mov.Reg(asm.R1, asm.R9),
+		asm.Mov.Imm(asm.R2, bpfNoWakeup),
+		asm.FnRingbufSubmit.Call(),
+	)
+}
+
+// thread ends the program if the agent itself made the call. Otherwise it loads the thread and its
+// entry, and hands over the thread's name if that was not done before.
+func (w *writer) thread(own uint32) {
+	w.add(
+		asm.FnGetCurrentPidTgid.Call(),
+		asm.Mov.Reg(asm.R8, asm.R0),
+		asm.RSh.Imm(asm.R0, 32),
+		asm.JEq.Imm32(asm.R0, int32(own), "end"),
+	)
+	w.entry()
+	w.add(
+		asm.LoadMem(asm.R1, asm.R9, threadNamed, asm.DWord),
+		asm.JEq.Reg(asm.R1, asm.R8, "named"),
+	)
+	w.reserve(nameBytes)
+	w.add(
+		asm.StoreMem(asm.R9, nameThread, asm.R8, asm.DWord),
+		asm.Mov.Reg(asm.R1, asm.R9),
+		asm.Add.Imm(asm.R1, nameOwn),
+		asm.Mov.Imm(asm.R2, nameProgram-nameOwn),
+		asm.FnGetCurrentComm.Call(),
+		asm.FnGetCurrentTaskBtf.Call(),
+		asm.LoadMem(asm.R1, asm.R0, w.f.leader, asm.DWord),
+	)
+	w.copied(nameProgram, w.f.name, asm.DWord)
+	w.copied(nameProgram+8, w.f.name+8, asm.DWord)
+	w.submit()
+	w.entry()
+	w.add(
+		asm.LoadMem(asm.R1, asm.R9, threadBegan, asm.DWord),
+		asm.JEq.Imm(asm.R1, 0, "free"),
+		asm.StoreMem(asm.R9, threadTaken, asm.R8, asm.DWord),
+		asm.Mov.Imm(asm.R1, 0).WithSymbol("free"),
+		asm.StoreMem(asm.R9, threadSocket, asm.R1, asm.DWord),
+		asm.StoreMem(asm.R9, threadBegan, asm.R1, asm.DWord),
+		asm.StoreMem(asm.R9, threadNamed, asm.R8, asm.DWord),
+	)
+	w.add(asm.Mov.Imm(asm.R0, 0).WithSymbol("named"))
+}
+
+// socket loads the entry of the socket in mapSockets into R3. If the socket was not described
+// before in this round, it first hands over a description. It ends the program for a socket that is
+// neither IPv4, IPv6 nor UNIX.
+func (w *writer) socket() {
+	f := w.f
+	w.add(
+		asm.LoadMem(asm.R2, asm.R7, f.cookie, asm.DWord),
+		asm.Mov.Reg(asm.R1, asm.R2),
+		asm.And.Imm(asm.R1, int32(w.s.slots-1)),
+		asm.LSh.Imm(asm.R1, int32(bits.TrailingZeros(socketBytes))),
+		asm.LoadMapValue(asm.R4, 0, 0).WithReference(mapSockets),
+		asm.Add.Reg(asm.R4, asm.R1),
+		asm.LoadMem(asm.R3, asm.R4, 0, asm.DWord),
+		asm.Mov.Reg(asm.R1, asm.R3),
+		asm.RSh.Imm(asm.R1, kindBits),
+		asm.JEq.Imm(asm.R1, 0, "unknown"), // an entry that was not used, or no cookie yet
+		asm.JEq.Reg(asm.R1, asm.R2, "described"),
+
+		asm.LoadMem(asm.R1, asm.R7, f.family, asm.Half).WithSymbol("unknown"),
+		asm.JEq.Imm(asm.R1, unix.AF_INET, "wanted"),
+		asm.JEq.Imm(asm.R1, unix.AF_INET6, "wanted"),
+		asm.JNE.Imm(asm.R1, unix.AF_UNIX, "end"),
+		asm.LoadMapPtr(asm.R1, 0).WithReference(mapStates).WithSymbol("wanted"),
+		asm.Mov.Reg(asm.R2, asm.R7),
+		asm.Mov.Imm(asm.R3, 0),
+		asm.Mov.Imm(asm.R4, unix.BPF_SK_STORAGE_GET_F_CREATE),
+		asm.FnSkStorageGet.Call(),
+		asm.JEq.Imm(asm.R0, 0, "full"),
+		asm.LoadMapValue(asm.R1, 0, 0).WithReference(mapRound),
+		asm.LoadMem(asm.R1, asm.R1, 0, asm.DWord),
+		asm.LoadMem(asm.R2, asm.R0, 0, asm.DWord),
+		asm.JEq.Reg(asm.R1, asm.R2, "again"), // another socket has used the entry meanwhile
+		asm.StoreMem(asm.RFP, stackState, asm.R0, asm.DWord),
+		asm.StoreMem(asm.RFP, stackRound, asm.R1, asm.DWord),
+		asm.StoreMem(asm.RFP, stackEntry, asm.R9, asm.DWord),
+	)
+	w.reserve(descriptionBytes)
+	w.description()
+	w.submit()
+	w.add(
+		asm.LoadMem(asm.R9, asm.RFP, stackEntry, asm.DWord),
+		asm.LoadMem(asm.R1, asm.RFP, stackState, asm.DWord),
+		asm.LoadMem(asm.R2, asm.RFP, stackRound, asm.DWord),
+		asm.StoreMem(asm.R1, 0, asm.R2, asm.DWord),
+
+		asm.Mov.Reg(asm.R1, asm.R7).WithSymbol("again"),
+		asm.FnSkcToTcpSock.Call(),
+		asm.Mov.Imm(asm.R3, kindOther),
+		asm.JEq.Imm(asm.R0, 0, "kind"),
+		asm.LoadMem(asm.R1, asm.R7, f.kind, asm.Half),
+		asm.JNE.Imm(asm.R1, unix.SOCK_STREAM, "kind"),
+		asm.Mov.Imm(asm.R3, kindTCP),
+		asm.LoadMem(asm.R2, asm.R7, f.cookie, asm.DWord).WithSymbol("kind"),
+		asm.Mov.Reg(asm.R1, asm.R2),
+		asm.And.Imm(asm.R1, int32(w.s.slots-1)),
+		asm.LSh.Imm(asm.R1, int32(bits.TrailingZeros(socketBytes))),
+		asm.LoadMapValue(asm.R4, 0, 0).WithReference(mapSockets),
+		asm.Add.Reg(asm.R4, asm.R1),
+		asm.LSh.Imm(asm.R2, kindBits),
+		asm.Or.Reg(asm.R3, asm.R2),
+		asm.StoreMem(asm.R4, 0, asm.R3, asm.DWord),
+		asm.And.Imm(asm.R3, 1<<kindBits-1).WithSymbol("described"),
+	)
+}
+
+// description fills the room at R9 with a description of the socket.
+func (w *writer) description() {
+	f := w.f
+	w.add(
+		asm.Mov.Reg(asm.R1, asm.R7),
+		asm.FnGetSocketCookie.Call(), // the socket has a cookie from now on
+		asm.StoreMem(asm.R9, descriptionCookie, asm.R0, asm.DWord),
+		asm.Mov.Reg(asm.R1, asm.R7),
+	)
+	w.copied(descriptionLocal6, f.local6, asm.DWord)
+	w.copied(descriptionLocal6+8, f.local6+8, asm.DWord)
+	w.copied(descriptionRemote6, f.remote6, asm.DWord)
+	w.copied(descriptionRemote6+8, f.remote6+8, asm.DWord)
+	w.copied(descriptionLocal4, f.local4, asm.Word)
+	w.copied(descriptionRemote4, f.remote4, asm.Word)
+	w.copied(descriptionLocalPort, f.localPort, asm.Half)
+	w.copied(descriptionRemotePort, f.remotePort, asm.Half)
+	w.copied(descriptionFamily, f.family, asm.Half)
+	w.copied(descriptionProtocol, f.protocol, asm.Half)
+	w.add(asm.LoadMem(asm.R1, asm.R7, f.net, asm.DWord))
+	w.copied(descriptionNamespace, f.netNumber, asm.Word)
+	w.add(asm.Mov.Imm(asm.R1, 0))
+	for to := int16(descriptionPeer); to < descriptionBytes; to += 8 {
+		w.add(asm.StoreMem(asm.R9, to, asm.R1, asm.DWord))
+	}
+	w.add(
+		asm.Mov.Reg(asm.R1, asm.R7),
+		asm.FnSkcToTcpSock.Call(),
+		asm.JEq.Imm(asm.R0, 0, "other"),
+	)
+	w.stream(descriptionSends, descriptionSent, f.sndUna, f.bytesAcked)
+	w.stream(descriptionReceives, descriptionReceived, f.rcvNxt, f.bytesReceived)
+	w.add(
+		asm.Ja.Label("submit"),
+		asm.Mov.Reg(asm.R1, asm.R7).WithSymbol("other"),
+		asm.FnSkcToUnixSock.Call(),
+		asm.JEq.Imm(asm.R0, 0, "submit"),
+		asm.LoadMem(asm.R1, asm.R0, f.unixPeer, asm.DWord),
+		asm.JEq.Imm(asm.R1, 0, "submit"),
+		asm.LoadMem(asm.R1, asm.R1, f.cookie, asm.DWord),
+		asm.StoreMem(asm.R9, descriptionPeer, asm.R1, asm.DWord),
+		asm.Mov.Imm(asm.R1, 0).WithSymbol("submit"),
+	)
+}
+
+// stream stores a sequence number of a stream and the number of bytes before it. R0 is the socket.
+//
+// Packets may change the two meanwhile. If they did, look again, but not for ever.
+func (w *writer) stream(toSequence, toBytes, sequence, bytes int16) {
+	const tries = 4
+	done := fmt.Sprint("stream ", toBytes)
+	for range tries {
+		w.add(
+			asm.LoadMem(asm.R2, asm.R0, bytes, asm.DWord),
+			asm.LoadMem(asm.R1, asm.R0, sequence, asm.Word),
+			asm.LoadMem(asm.R3, asm.R0, bytes, asm.DWord),
+			asm.JEq.Reg(asm.R2, asm.R3, done),
+		)
+	}
+	w.add(
+		asm.StoreMem(asm.R9, toSequence, asm.R1, asm.Word).WithSymbol(done),
+		asm.StoreMem(asm.R9, toBytes, asm.R2, asm.DWord),
+	)
+}
+
+// tcp loads the address of the socket, as one of TCP, into R0.
+func (w *writer) tcp() {
+	call := asm.Instruction{
+		OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Call), Src: asm.PseudoKfuncCall,
+		Constant: int64(w.f.cast),
+	}
+	w.add(asm.Mov.Reg(asm.R1, asm.R7), asm.Mov.Imm(asm.R2, w.f.tcpSock), call)
+}
+
+// These are the places on the stack of the programs.
+const (
+	stackStamp    = -8
+	stackSequence = -16
+	stackWhat     = -24
+	stackState    = -32
+	stackRound    = -40
+	stackEntry    = -48
+)
+
+// stack stores a number on the stack.
+func (w *writer) stack(at int16, value int32) {
+	w.add(asm.Mov.Imm(asm.R1, value), asm.StoreMem(asm.RFP, at, asm.R1, asm.DWord))
+}
+
+// report puts the sighting whose parts are on the stack into a ring of this processor, and ends the
+// program. The kernel runs a program at most once at a time on a processor. So nobody else writes
+// into the ring meanwhile.
+func (w *writer) report(ring int32) {
+	s := w.s
+	perRing := int32(bits.TrailingZeros(uint(s.sightings)))
+	each := int32(bits.TrailingZeros(sightingBytes))
+	heads := uint32(ring) * headBytes
+	rings := uint32(ring) * uint32(s.sightings) * sightingBytes
+	w.add(
+		asm.FnGetSmpProcessorId.Call().WithSymbol("report"),
+		asm.And.Imm(asm.R0, int32(s.processors-1)),
+		asm.Mov.Reg(asm.R1, asm.R0),
+		asm.LSh.Imm(asm.R1, int32(bits.TrailingZeros(directions*headBytes))),
+		asm.LoadMapValue(asm.R5, 0, heads).WithReference(mapHeads),
+		asm.Add.Reg(asm.R5, asm.R1),
+		asm.LoadMem(asm.R2, asm.R5, headWritten, asm.DWord),
+		asm.LoadMem(asm.R3, asm.R5, headRead, asm.DWord),
+		asm.Mov.Reg(asm.R1, asm.R2),
+		asm.Sub.Reg(asm.R1, asm.R3),
+		asm.JGE.Imm(asm.R1, int32(s.sightings), "no room"),
+		asm.Mov.Reg(asm.R1, asm.R2),
+		asm.And.Imm(asm.R1, int32(s.sightings-1)),
+		asm.LSh.Imm(asm.R1, each),
+		asm.LSh.Imm(asm.R0, 1+perRing+each),
+		asm.LoadMapValue(asm.R4, 0, rings).WithReference(mapRings),
+		asm.Add.Reg(asm.R4, asm.R0),
+		asm.Add.Reg(asm.R4, asm.R1),
+		asm.LoadMem(asm.R1, asm.RFP, stackStamp, asm.DWord),
+		asm.StoreMem(asm.R4, sightingStamp, asm.R1, asm.DWord),
+		asm.LoadMem(asm.R1, asm.R7, w.f.cookie, asm.DWord),
+		asm.StoreMem(asm.R4, sightingCookie, asm.R1, asm.DWord),
+		asm.LoadMem(asm.R1, asm.RFP, stackSequence, asm.DWord),
+		asm.StoreMem(asm.R4, sightingSequence, asm.R1, asm.Word),
+		asm.StoreMem(asm.R4, sightingThread, asm.R8, asm.Word),
+		asm.LoadMem(asm.R1, asm.R6, 8, asm.DWord),
+		asm.StoreMem(asm.R4, sightingLength, asm.R1, asm.Word),
+		asm.LoadMem(asm.R1, asm.RFP, stackWhat, asm.DWord),
+		asm.StoreMem(asm.R4, sightingWhat, asm.R1, asm.Word),
+	)
+	// The capture may read the sighting once it sees the new number.
+	if runtime.GOARCH == "amd64" {
+		w.add( // the processor shows stores in their order
+			asm.Add.Imm(asm.R2, 1),
+			asm.StoreMem(asm.R5, headWritten, asm.R2, asm.DWord),
+		)
+	} else {
+		w.add(
+			asm.Mov.Imm(asm.R1, 1),
+			asm.FetchAdd.Mem(asm.R5, asm.R1, asm.DWord, headWritten),
+		)
+	}
+	w.add(
+		asm.Ja.Label("end"),
+		asm.LoadMem(asm.R1, asm.R5, headLost, asm.DWord).WithSymbol("no room"),
+		asm.Add.Imm(asm.R1, 1),
+		asm.StoreMem(asm.R5, headLost, asm.R1, asm.DWord),
+		asm.Ja.Label("end"),
+	)
+	w.lose()
+}

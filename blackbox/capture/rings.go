@@ -1,0 +1,114 @@
+package capture
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// sighting is what the kernel hands over about a message. Its fields are at the offsets of a
+// sighting.
+type sighting struct {
+	stamp_ns uint64
+	cookie   uint64
+	sequence uint32
+	thread   uint32
+	bytes    uint32
+	what     uint32
+}
+
+var _ = [1]struct{}{}[unsafe.Sizeof(sighting{})-sightingBytes]
+
+// head is the head of a ring. Its fields are at the offsets headWritten, headLost and headRead.
+type head struct {
+	written, lost atomic.Uint64 // owned by the programs
+	_             [headRead - 16]byte
+	read          atomic.Uint64 // owned by the capture
+	_             [headBytes - headRead - 8]byte
+}
+
+var _ = [1]struct{}{}[unsafe.Sizeof(head{})-headBytes]
+
+// shared has the maps that the capture shares with the programs, in its memory.
+type shared struct {
+	mapped  [][]byte
+	heads   []head // of processor 0: the ring of sent messages, that of received ones; and so on
+	rings   []sighting
+	each    int // sightings in a ring
+	sockets []uint64
+	threads [][threadBytes / 8]uint64
+}
+
+func (s *shared) open(k *kernel) (err error) {
+	one := func(name string) unsafe.Pointer {
+		m := k.programs.Maps[name]
+		var b []byte
+		if b, err = unix.Mmap(m.FD(), 0, int(m.ValueSize()), unix.PROT_READ|unix.PROT_WRITE,
+			unix.MAP_SHARED); err != nil {
+			err = errors.Join(fmt.Errorf("map %q: %w", name, err), s.close())
+			return nil
+		}
+		s.mapped = append(s.mapped, b)
+		return unsafe.Pointer(unsafe.SliceData(b))
+	}
+	rings := k.sizes.processors * directions
+	s.each = k.sizes.sightings
+	for _, part := range []struct {
+		name string
+		use  func(unsafe.Pointer)
+	}{
+		{mapHeads, func(at unsafe.Pointer) { s.heads = unsafe.Slice((*head)(at), rings) }},
+		{mapRings, func(at unsafe.Pointer) {
+			s.rings = unsafe.Slice((*sighting)(at), rings*s.each)
+		}},
+		{mapSockets, func(at unsafe.Pointer) {
+			s.sockets = unsafe.Slice((*uint64)(at), k.sizes.slots)
+		}},
+		{mapThreads, func(at unsafe.Pointer) {
+			s.threads = unsafe.Slice((*[threadBytes / 8]uint64)(at), k.sizes.slots)
+		}},
+	} {
+		at := one(part.name)
+		if err != nil {
+			return err
+		}
+		part.use(at)
+	}
+	return nil
+}
+
+func (s *shared) close() error {
+	var errs []error
+	for _, b := range s.mapped {
+		errs = append(errs, unix.Munmap(b))
+	}
+	*s = shared{}
+	return errors.Join(errs...)
+}
+
+// ends returns, for each ring, the number of sightings that can be taken until now: at most limit
+// more than were taken before.
+func (s *shared) ends(limit int) (ends []uint64) {
+	for i := range s.heads {
+		h := &s.heads[i]
+		ends = append(ends, min(h.written.Load(), h.read.Load()+uint64(limit)))
+	}
+	return ends
+}
+
+// take passes the sightings of a ring up to an end to a function, and returns their number.
+func (s *shared) take(ring int, end uint64, seen func(s sighting, sent bool)) (
+	taken int) {
+	h := &s.heads[ring]
+	from := h.read.Load()
+	for at := from; at < end; at++ {
+		seen(s.rings[ring*s.each+int(at)&(s.each-1)], ring%directions == sentRing)
+	}
+	h.read.Store(end)
+	return int(end - from)
+}
+
+func (s *shared) lost(ring int) uint64 { return s.heads[ring].lost.Load() }
