@@ -44,8 +44,13 @@ type Filesystem struct {
 	Bytes, Free uint64
 }
 
-// StampKinds says which packets of an interface the kernel can stamp.
-type StampKinds struct{ Transmit, Receive bool }
+// StampKinds says which packets of an interface the kernel can stamp, and which the interface's own
+// clock.
+type StampKinds struct {
+	Transmit, Receive                 bool
+	HardwareTransmit, HardwareReceive bool
+	PHC                               int // the number of that clock's PTP device; negative: none
+}
 
 // System returns the machine on which the program runs.
 func System() Machine {
@@ -77,7 +82,8 @@ func System() Machine {
 func Examine(m Machine) []host.Finding {
 	findings := []host.Finding{m.ringDirectory(), m.sharedMemory(), m.Logout()}
 	findings = append(findings, m.stamps()...)
-	return append(findings, m.realtime(), m.chrony(), m.sleep(), m.files(), m.processors())
+	return append(findings, m.realtime(), m.furtherClocks(), m.chrony(), m.sleep(), m.files(),
+		m.processors())
 }
 
 func thisUser() User {
@@ -115,6 +121,15 @@ func stampKinds(name string) (StampKinds, error) {
 	can := func(flag uint32) bool {
 		return info.So_timestamping&software != 0 && info.So_timestamping&flag != 0
 	}
-	return StampKinds{Transmit: can(unix.SOF_TIMESTAMPING_TX_SOFTWARE),
-		Receive: can(unix.SOF_TIMESTAMPING_RX_SOFTWARE)}, nil
+	hardware := func(flag uint32) bool {
+		return info.So_timestamping&unix.SOF_TIMESTAMPING_RAW_HARDWARE != 0 &&
+			info.So_timestamping&flag != 0
+	}
+	return StampKinds{
+		Transmit:         can(unix.SOF_TIMESTAMPING_TX_SOFTWARE),
+		Receive:          can(unix.SOF_TIMESTAMPING_RX_SOFTWARE),
+		HardwareTransmit: hardware(unix.SOF_TIMESTAMPING_TX_HARDWARE),
+		HardwareReceive:  hardware(unix.SOF_TIMESTAMPING_RX_HARDWARE),
+		PHC:              int(info.Phc_index),
+	}, nil
 }

@@ -34,7 +34,9 @@ func fit() Machine {
 		Interfaces: func() ([]net.Interface, error) {
 			return []net.Interface{{Name: "eth0", Flags: net.FlagUp}, {Name: "down0"}}, nil
 		},
-		Stamps: func(string) (StampKinds, error) { return StampKinds{true, true}, nil },
+		Stamps: func(string) (StampKinds, error) {
+			return StampKinds{Transmit: true, Receive: true, PHC: -1}, nil
+		},
 		Discipline: func() (minrtt.Discipline, error) {
 			return minrtt.Discipline{Tick_us: 10_000, Frequency_ppm16: -65536}, nil
 		},
@@ -196,8 +198,8 @@ func TestSystem(t *testing.T) {
 		}
 		names[f.Name] = true
 	}
-	if len(names) != 9 {
-		t.Errorf("findings %v, want nine names", names)
+	if len(names) != 10 {
+		t.Errorf("findings %v, want ten names", names)
 	}
 }
 

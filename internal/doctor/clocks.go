@@ -1,0 +1,76 @@
+package doctor
+
+import (
+	"fmt"
+	"io/fs"
+	"net"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/cloudprofiler/cloudprofiler/host"
+)
+
+// ptpKinds has what drivers of PTP clocks call themselves in sysfs if a hypervisor is behind them,
+// and what the clock is. All other PTP clocks are those of network interfaces.
+var ptpKinds = map[string]string{
+	"KVM virtual PTP": "the host's clock by a call of KVM (ptp_kvm)",
+	"hyperv":          "the host's clock by Hyper-V",
+	"ptp_vmclock":     "the host's clock by VMClock",
+	"vmw":             "the host's clock by VMware",
+}
+
+// clockPages has the clock sources that are pages of memory which a hypervisor writes.
+var clockPages = []string{"kvm-clock", "hyperv_clocksource_tsc_page", "xen"}
+
+// furtherClocks reports which clocks this machine offers in addition to its counter: stamps of
+// network hardware, PTP clocks, and clock pages of a hypervisor. No bound uses them. Each could
+// narrow bounds only under an assumption that nothing on this machine can refute: that the
+// hardware's clock is read without asymmetry, or that the hypervisor tells the truth.
+func (m Machine) furtherClocks() host.Finding {
+	f := host.Finding{Name: "further clocks", Verdict: host.Fit}
+	var has []string
+	if interfaces, err := m.Interfaces(); err == nil {
+		for _, i := range interfaces {
+			kinds, err := m.Stamps(i.Name)
+			if err != nil || i.Flags&net.FlagUp == 0 || !kinds.HardwareReceive {
+				continue
+			}
+			what := "hardware stamps of " + i.Name
+			if !kinds.HardwareTransmit {
+				what += " (arriving packets only)"
+			}
+			if kinds.PHC >= 0 {
+				what += fmt.Sprintf(" by ptp%d", kinds.PHC)
+			}
+			has = append(has, what)
+		}
+	}
+	clocks, _ := fs.Glob(m.Root, "sys/class/ptp/ptp*")
+	for _, clock := range clocks {
+		text, err := fs.ReadFile(m.Root, path.Join(clock, "clock_name"))
+		if err != nil {
+			continue
+		}
+		name := strings.TrimSpace(string(text))
+		kind := ptpKinds[name]
+		if kind == "" {
+			kind = "the clock of a network interface (" + name + ")"
+		}
+		has = append(has, fmt.Sprintf("/dev/%s, %s", path.Base(clock), kind))
+	}
+	sources, _ := fs.ReadFile(m.Root,
+		"sys/devices/system/clocksource/clocksource0/available_clocksource")
+	for _, source := range strings.Fields(string(sources)) {
+		if slices.Contains(clockPages, source) {
+			has = append(has, "the hypervisor's clock page "+source)
+		}
+	}
+	if len(has) == 0 {
+		f.Detail = "none: no stamps of network hardware, no PTP clock, no clock page"
+		return f
+	}
+	f.Detail = strings.Join(has, "; ") + ". No bound uses them: what they assume cannot be " +
+		"proven here"
+	return f
+}
