@@ -46,6 +46,19 @@ type History struct {
 	Events   []Event
 	Messages [][2]int // indexes of Events: sent, received
 	More     bool     // the part has more events than Part.First
+
+	before func(i, j int) bool // of a trace of another program; nil: the events tell
+}
+
+// Timed reports whether the events have times, and not only an order.
+func (h *History) Timed() bool { return h.before == nil }
+
+// Before reports whether event i is before event j in every replay.
+func (h *History) Before(i, j int) bool {
+	if h.before != nil {
+		return h.before(i, j)
+	}
+	return h.Events[i].Before(&h.Events[j])
 }
 
 // Gather makes a history of a part of a run. Events that the part does not choose still order those
@@ -91,5 +104,5 @@ func (h *History) Orders() *Orders {
 	for i := range h.Events {
 		lanes[i] = int(h.Events[i].Node)
 	}
-	return NewOrders(lanes, func(i, j int) bool { return h.Events[i].Before(&h.Events[j]) })
+	return NewOrders(lanes, h.Before)
 }

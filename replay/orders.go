@@ -231,3 +231,32 @@ func randBelow(rng *rand.Rand, n *big.Int) *big.Int {
 	}
 	return new(big.Int).Mod(new(big.Int).SetBits(words), n)
 }
+
+// Close adds to what a replay has done an event and all events before it. It returns how many
+// events are done then.
+func (o *Orders) Close(d Done, event int) (length int) {
+	for l, n := range o.need[event] {
+		d[l] = max(d[l], n)
+	}
+	l := o.lane[event]
+	d[l] = max(d[l], int32(o.place[event])+1)
+	for _, n := range d {
+		length += int(n)
+	}
+	return length
+}
+
+// End is the end of all replays.
+func (o *Orders) End() Done {
+	d := o.Begin()
+	for l, events := range o.lanes {
+		d[l] = int32(len(events))
+	}
+	return d
+}
+
+// Within reports whether an event is among those that a replay has done.
+func (o *Orders) Within(event int, d Done) bool { return int32(o.place[event]) < d[o.lane[event]] }
+
+// Need says how many events of each lane are before an event. The caller must not change it.
+func (o *Orders) Need(event int) []int32 { return o.need[event] }

@@ -1,5 +1,6 @@
-// Builds the pages, each into one file: node build.mjs [DIRECTORY]. The report's page has a place
-// for its data; the page of cprof serve asks for them. The same source gives the same bytes.
+// Builds the pages, each into one file: node build.mjs [DIRECTORY]. The pages of reports and replays
+// have a place for their data; the page of cprof serve asks for them. The same source gives the same
+// bytes.
 import { createHash } from "node:crypto";
 import { readFile, readdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
@@ -8,7 +9,9 @@ import { build } from "esbuild";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const placeOf = (name) =>
-  process.argv[2] ? join(process.argv[2], `${name}.html`) : join(here, "..", name, "page.html");
+  process.argv[2]
+    ? join(process.argv[2], `${name.split("/")[0]}.html`)
+    : join(here, "..", name, "page.html");
 
 const bundle = async (entry) => {
   const result = await build({
@@ -95,3 +98,6 @@ of its source.</noscript>
 <script id="data" type="application/json">{{report.Data}}</script>`);
 await page("explore", "Cloudprofiler", "explore.ts", "explore.css", ["connect-src 'self'"],
   "<noscript>A script draws this page. Allow scripts for it.</noscript>");
+await page("replay/page", "Cloudprofiler replay", "replay.ts", "replay.css", [],
+  `<noscript>A script in this file draws the replay. Allow scripts for it.</noscript>
+<script id="data" type="application/json">{{replay.Data}}</script>`);

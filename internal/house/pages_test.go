@@ -35,7 +35,8 @@ func TestPagesAreBuiltFromTheirSource(t *testing.T) {
 		fmt.Fprintf(hash, "%s\n%s\n", name, text)
 	}
 	want := hex.EncodeToString(hash.Sum(nil))
-	for _, page := range []string{"report/page.html", "explore/page.html"} {
+	for _, page := range []string{"report/page.html", "explore/page.html",
+		"replay/page/page.html"} {
 		text, err := os.ReadFile(filepath.Join("../..", page))
 		if err != nil {
 			t.Fatal(err)

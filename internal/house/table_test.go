@@ -22,6 +22,7 @@ const (
 	natsClient = "github.com/nats-io/nats.go"
 	goleak     = "go.uber.org/goleak"
 	ebpf       = "github.com/cilium/ebpf"
+	cel        = "github.com/google/cel-go"
 )
 
 // table contains every package: its floor, and what it may import. If a package is not in the
@@ -83,6 +84,8 @@ var table = map[string]room{
 	"generator": {3, of("asm", "handlers"), of(sys, zmq4, hdr, protobuf)},
 
 	"blackbox/link": {4, of("blackbox/calls"), nil},
+	"replay/question": {4, of("replay"), of(cel)},
+	"replay/page":     {4, of("replay"), nil},
 
 	"watch":         {4, of("channel", "control", "coordinator", "tscratio"), of(sys)},
 	"report":        {4, of("analysis", "tscratio", "runs"), of(sys)},

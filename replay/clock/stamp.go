@@ -86,3 +86,6 @@ func Compare(a, b *Stamp, e *Epsilons) Order {
 	}
 	return Concurrent
 }
+
+// NewStamp makes a stamp of what another program wrote down. held must be sorted by process.
+func NewStamp(greatest int64, held []Known) Stamp { return Stamp{Max: greatest, held: held} }

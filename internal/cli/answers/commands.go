@@ -4,5 +4,7 @@ import "github.com/spf13/cobra"
 
 // Commands returns this family of commands, to be put below cprof.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{newAnalyze(), newDiff(), newExport(), newReport(), newServe()}
+	return []*cobra.Command{
+		newAnalyze(), newDiff(), newExport(), newReplay(), newReport(), newServe(),
+	}
 }

@@ -1,0 +1,134 @@
+package answers
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/big"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
+)
+
+func (r *replayed) printJSON(w io.Writer) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(r)
+}
+
+// print prints what was found, and a number of orders.
+func (r *replayed) print(w io.Writer, orders int) error {
+	out := &strings.Builder{}
+	if s := r.Summary; s != nil {
+		printFolded(out, "", 2, fmt.Sprintf("run %s: %s, %s events, at most %s from the truth",
+			r.Run, plural(len(r.history.Nodes), "node"), command.Thousands(s.Events),
+			r.Reference.Bound(int64(s.Bound_cycles))))
+		fmt.Fprintf(out, "free pairs        %s could have happened in either order\n",
+			command.Thousands(s.Free))
+		fmt.Fprintf(out, "messages          %s order events beyond what times prove\n",
+			command.Thousands(s.Messages))
+		fmt.Fprintf(out, "bounds broken     %s\n", command.Thousands(s.Broken))
+	} else {
+		fmt.Fprintf(out, "trace %s: %s\n", r.Run, plural(len(r.history.Nodes), "node"))
+	}
+	what := "all"
+	if r.More {
+		what = "the first"
+	}
+	fmt.Fprintf(out, "\nreplayed          %s %s events: %s free pairs, %s\n", what,
+		command.Thousands(uint64(r.Events)), command.Thousands(r.Free), r.ordersText())
+	if r.Forced != nil {
+		fmt.Fprintf(out, "forced            0 free pairs without need; clocks with one epsilon: "+
+			"%s\n", command.Thousands(*r.Forced))
+	} else {
+		fmt.Fprintln(out, "forced            not known how many free pairs, without need")
+	}
+	if r.Search != nil {
+		r.printFound(out)
+	}
+	if orders > 0 {
+		r.printOrders(out, orders)
+	}
+	_, err := io.WriteString(w, command.Plain(out.String()))
+	return err
+}
+
+func (r *replayed) ordersText() string {
+	switch {
+	case r.Orders == nil:
+		return "too many orders to count"
+	case r.Orders.IsInt64() && r.Orders.Int64() < 1e15:
+		return command.Thousands(r.Orders.Uint64()) + " orders"
+	}
+	return fmt.Sprintf("about %.1e orders", new(big.Float).SetInt(r.Orders))
+}
+
+// name names an event.
+func (r *replayed) name(i int) string {
+	h := r.history
+	e := &h.Events[i]
+	return fmt.Sprintf("%-12s %s %d", h.Nodes[e.Node], h.Channels[e.Channel].Name, e.ID)
+}
+
+// maxFound is how many events of an order that was found are printed.
+const maxFound = 60
+
+func (r *replayed) printFound(out *strings.Builder) {
+	s := r.Search
+	fmt.Fprintf(out, "\ncondition         %s\n", s.Condition)
+	places := fmt.Sprintf("%s places of a replay, %s of %s events permuted",
+		command.Thousands(uint64(s.Places)), command.Thousands(uint64(s.Visible)),
+		command.Thousands(uint64(r.Events)))
+	switch {
+	case r.Found == nil && s.Cut:
+		fmt.Fprintf(out, "not found         in %s; there are more\n", places)
+		return
+	case r.Found == nil:
+		fmt.Fprintf(out, "never holds       in no order (%s)\n", places)
+		return
+	}
+	fmt.Fprintf(out, "holds             after %s in the shortest order (%s)\n",
+		plural(len(r.Found), "event"), places)
+	from := max(0, len(r.Found)-maxFound)
+	if from > 0 {
+		fmt.Fprintf(out, "  … %d events\n", from)
+	}
+	for n := from; n < len(r.Found); n++ {
+		fmt.Fprintf(out, "%5d  %s", n+1, r.name(r.Found[n]))
+		for k, name := range s.States {
+			if n == 0 || s.Values[n][k] != s.Values[n-1][k] {
+				fmt.Fprintf(out, "   %s = %s", name, s.Values[n][k])
+			}
+		}
+		fmt.Fprintln(out)
+	}
+}
+
+// printOrders prints all orders if they are not more than most, or else a sample.
+func (r *replayed) printOrders(out *strings.Builder, most int) {
+	if r.Orders != nil && r.Orders.IsInt64() && r.Orders.Int64() <= int64(most) {
+		n := 0
+		for order := range r.orders.All() {
+			n++
+			r.printOrder(out, fmt.Sprintf("order %d of %v", n, r.Orders), order)
+		}
+		return
+	}
+	rng := rand.New(rand.NewPCG(1, 1)) // the same each time, so that two people see the same
+	for n := range most {
+		order, exact := r.counted.Sample(rng)
+		how := "drawn uniformly"
+		if !exact {
+			how = "drawn by exchanging neighbours: how near to uniform is not known"
+		}
+		r.printOrder(out, fmt.Sprintf("order %d, %s", n+1, how), order)
+	}
+}
+
+func (r *replayed) printOrder(out *strings.Builder, title string, order []int) {
+	fmt.Fprintf(out, "\n%s\n", title)
+	for n, i := range order {
+		fmt.Fprintf(out, "%5d  %s\n", n+1, r.name(i))
+	}
+}

@@ -1,0 +1,367 @@
+package answers
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cloudprofiler/cloudprofiler/analysis"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
+	"github.com/cloudprofiler/cloudprofiler/replay"
+	"github.com/cloudprofiler/cloudprofiler/replay/page"
+	"github.com/cloudprofiler/cloudprofiler/replay/question"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+)
+
+// replayFlags are the flags of cprof replay.
+type replayFlags struct {
+	analyzeFlags
+	find    string
+	states  []string
+	events  int
+	orders  int
+	epsilon time.Duration
+	page    bool
+	write   string
+	output  string
+	asJSON  bool
+}
+
+func newReplay() *cobra.Command {
+	var flags replayFlags
+	cmd := &cobra.Command{
+		Use:   "replay RUN",
+		Short: "Find the orders in which the events of a run could have happened",
+		Long: `Find the orders in which the events of a run could have happened. Causality orders
+events, and so do their times where the bounds prove an order. Two events that neither orders are a
+free pair: they could have happened in either order. docs/replay.md explains it.
+
+RUN is a run, as for cprof analyze, or a file: lines as the thesis on replay clocks prints them, or
+a log in the default format of ShiViz.
+
+The first --events events from --from on are replayed. --find looks for an order after which a
+condition holds, and prints the shortest one. --page writes a page on which you replay the run step
+by step.
+
+Exit code 3: answered, and times are suspect, or messages were received before they were sent.`,
+		Example: `  cprof replay runs/tuesday
+  cprof replay runs/tuesday --page
+  cprof replay runs/race --find 'held > 1' \
+      --state 'held = 0 then event.point == "acquire" ? held + 1 : held'
+  cprof replay runs/tuesday --epsilon 1ms
+  cprof replay runs/tuesday --write shiviz -o tuesday.log
+  cprof replay thesis.txt --orders 3`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return flags.run(cmd, args[0]) },
+	}
+	flags.add(cmd)
+	cmd.Flags().StringVar(&flags.find, "find", "",
+		"look for an order after which this `condition` holds: an expression in CEL, over states "+
+			"and event.node, .channel, .actor, .point, .handler, .id and .value")
+	cmd.Flags().StringArrayVar(&flags.states, "state", nil,
+		"a value that events change: 'NAME = VALUE then NEXT', or 'NAME by node = VALUE then NEXT'")
+	cmd.Flags().IntVar(&flags.events, "events", 2000, "replay so many events")
+	cmd.Flags().IntVar(&flags.orders, "orders", 0, "print so many orders: all, or a random sample")
+	cmd.Flags().DurationVar(&flags.epsilon, "epsilon", 0,
+		"for comparison: clocks may differ by this, instead of by what is proven")
+	cmd.Flags().BoolVar(&flags.page, "page", false,
+		"write a page to replay on, replay.html in the run's exports")
+	cmd.Flags().StringVar(&flags.write, "write", "",
+		"write the events for other programs: thesis or shiviz")
+	cmd.Flags().StringVarP(&flags.output, "output", "o", "",
+		"file for --page or --write; - is the standard output")
+	cmd.Flags().BoolVar(&flags.asJSON, "json", false, "print the answer as one JSON object")
+	command.CompleteFlag(cmd, "write", command.CompleteValues([]string{"thesis", "shiviz"}))
+	return cmd
+}
+
+// check finds flags that contradict each other.
+func (f *replayFlags) check() error {
+	switch {
+	case f.find == "" && len(f.states) > 0:
+		return command.Usagef("--state %q: it is for --find: give both", f.states[0])
+	case f.write != "" && f.write != "thesis" && f.write != "shiviz":
+		return command.Usagef("--write %q: give thesis or shiviz", f.write)
+	case f.page && f.write != "":
+		return command.Usagef("--page and --write %s: choose one", f.write)
+	case f.output != "" && !f.page && f.write == "":
+		return command.Usagef("--output %q: it is for --page or --write", f.output)
+	case f.events < 1 || f.events > replay.MaxEvents:
+		return command.Usagef("--events %d: give 1 to %d", f.events, replay.MaxEvents)
+	case f.page && f.events > page.MaxEvents:
+		return command.Usagef("--events %d: a page shows at most %d", f.events, page.MaxEvents)
+	case f.orders < 0:
+		return command.Usagef("--orders %d: give 0 or more", f.orders)
+	case f.epsilon < 0:
+		return command.Usagef("--epsilon %v: give a time such as 1ms", f.epsilon)
+	}
+	return nil
+}
+
+// replayed is what cprof replay found.
+type replayed struct {
+	Run       string              `json:"run"`
+	Reference *analysis.Reference `json:"reference,omitempty"` // absent: the times are not known
+	Summary   *replay.Summary     `json:"summary,omitempty"`
+	Unusable  []string            `json:"unusable,omitempty"`
+	Events    int                 `json:"events"` // that were replayed
+	More      bool                `json:"more"`   // the run has more
+	Free      uint64              `json:"free,string"`
+	// Orders is the number of orders; absent if it was not counted.
+	Orders *big.Int `json:"orders,omitempty"`
+	// Forced is how many free pairs replay clocks with one epsilon would force into an order.
+	Forced  *uint64   `json:"forced,string,omitempty"`
+	Found   []int     `json:"found,omitempty"`
+	Search  *searched `json:"search,omitempty"`
+	history *replay.History
+	orders  *replay.Orders
+	counted *replay.Counted
+}
+
+type searched struct {
+	Condition string     `json:"condition"`
+	Places    int        `json:"places"`
+	Visible   int        `json:"visible"`
+	Cut       bool       `json:"cut"`
+	States    []string   `json:"states"`
+	Values    [][]string `json:"values"`
+}
+
+func (f *replayFlags) run(cmd *cobra.Command, name string) error {
+	o, err := f.options()
+	if err != nil {
+		return err
+	}
+	if err := f.check(); err != nil {
+		return err
+	}
+	var q *question.Question
+	if f.find != "" {
+		if q, err = question.Parse(f.find, f.states); err != nil {
+			return command.UsageError{Err: fmt.Errorf("--find: %w", err)}
+		}
+	}
+	r := &replayed{Run: name}
+	var dir *runs.Directory
+	if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() {
+		err = r.readTrace(name)
+		if err != nil {
+			return err
+		}
+	} else {
+		if dir, err = command.OpenRun(name); err != nil {
+			return err
+		}
+		defer dir.Close()
+		if err := f.read(cmd, dir, o, r); err != nil {
+			return err
+		}
+	}
+	r.Events, r.More = len(r.history.Events), r.history.More
+	r.orders = r.history.Orders()
+	r.Free = r.orders.Free()
+	r.counted = r.orders.Count()
+	r.Orders = r.counted.Orders
+	if q != nil {
+		if err := r.search(cmd.Context(), q, f.find); err != nil {
+			return err
+		}
+	}
+	if f.page || f.write != "" {
+		err = f.file(cmd, dir, r)
+	} else if f.asJSON {
+		err = r.printJSON(cmd.OutOrStdout())
+	} else {
+		err = r.print(cmd.OutOrStdout(), f.orders)
+	}
+	return errors.Join(err, r.doubt())
+}
+
+// read reads the events of a run. The analysis finds which points follow each other.
+func (f *replayFlags) read(cmd *cobra.Command, dir *runs.Directory, o analysis.Options,
+	r *replayed) error {
+	part := replay.Part{Channels: o.Filter.Channels, IDs: o.Filter.IDs, First: f.events}
+	chosen := o.Filter
+	o.Filter, o.Slowest = analysis.Filter{}, -1
+	if err := checkChosen(dir, &chosen); err != nil {
+		return err
+	}
+	answer, err := analyzeOpen(cmd.Context(), dir, o, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	r.Reference = &answer.Reference
+	hz := (answer.Reference.FrequencyLo_hz + answer.Reference.FrequencyHi_hz) / 2
+	ro := replay.Options{Reference: answer.Reference.Node, Wander: o.Wander,
+		ThirdNodes: o.ThirdNodes, Edges: edgesOf(answer)}
+	if f.epsilon > 0 {
+		if hz == 0 {
+			return fmt.Errorf("--epsilon %v: the frequency of %s is not known", f.epsilon,
+				answer.Reference.Node)
+		}
+		ro.Epsilon_cycles = uint64(f.epsilon.Seconds() * hz)
+	}
+	if chosen.To_utc_ns > 0 {
+		return command.Usagef("--from, --to: give cycles of %s", answer.Reference.Node)
+	}
+	part.From_cycles, part.To_cycles = chosen.From_cycles, chosen.To_cycles
+	run, err := replay.Open(dir, ro)
+	if err != nil {
+		return err
+	}
+	defer run.Close()
+	r.Unusable = run.Unusable
+	r.history, r.Summary, err = run.Gather(cmd.Context(), part)
+	if err != nil {
+		return err
+	}
+	if len(r.history.Events) == 0 {
+		return fmt.Errorf("replay %q: no events are chosen: %w", r.Run, replay.ErrNothing)
+	}
+	if n := len(r.history.Events); n <= page.MaxEvents {
+		_, forced := r.history.Forced(2*r.Summary.Bound_cycles, 1)
+		r.Forced = &forced
+	}
+	return nil
+}
+
+// edgesOf are the pairs of points between which tuples go.
+func edgesOf(a *analysis.Answer) (edges [][2]string) {
+	for _, s := range a.Spans {
+		if s.Origin == "" && s.Kind != "end-to-end" {
+			edges = append(edges, [2]string{s.From, s.To})
+		}
+	}
+	return edges
+}
+
+// readTrace reads a file of another program.
+func (r *replayed) readTrace(name string) error {
+	file, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	from := bufio.NewReaderSize(file, 1<<16)
+	start, _ := from.Peek(1 << 16)
+	if bytes.Contains(start, []byte("EventID")) {
+		r.history, err = replay.ReadTrace(from)
+	} else {
+		r.history, err = replay.ReadShiViz(from)
+	}
+	if err != nil {
+		return fmt.Errorf("%q: %w", name, err)
+	}
+	return nil
+}
+
+func (r *replayed) search(ctx context.Context, q *question.Question, condition string) error {
+	h := r.history
+	events := make([]question.Event, len(h.Events))
+	for i := range h.Events {
+		e := &h.Events[i]
+		c := &h.Channels[e.Channel]
+		events[i] = question.Event{Node: h.Nodes[e.Node], Channel: c.Name, Actor: c.Actor,
+			Point: c.Point, Handler: c.Handler, ID: e.ID}
+	}
+	f, err := q.Search(ctx, events, r.orders)
+	if err != nil {
+		return fmt.Errorf("--find: %w", err)
+	}
+	r.Found = f.Order
+	r.Search = &searched{Condition: condition, Places: f.Places, Visible: f.Visible, Cut: f.Cut}
+	r.Search.States, r.Search.Values, err = q.States(events, f.Order)
+	return err
+}
+
+// doubt is an error if the replay rests on times that are not proven.
+func (r *replayed) doubt() error {
+	if notes := r.notes(); len(notes) > 0 {
+		return fmt.Errorf("%s: %w", strings.Join(notes, "; "), command.ErrPartial)
+	}
+	return nil
+}
+
+// notes are what makes the replay doubtful.
+func (r *replayed) notes() (notes []string) {
+	s := r.Summary
+	if s == nil {
+		return nil
+	}
+	if s.Broken > 0 {
+		notes = append(notes, fmt.Sprintf("%s received before sent, whatever the bound, so an "+
+			"assumption is broken: %s", plural(int(s.Broken), "message"), strings.Join(s.Named,
+			", ")))
+	}
+	if s.Suspect > 0 {
+		notes = append(notes, fmt.Sprintf("the times of %s are estimates, because a relation is "+
+			"suspect", plural(int(s.Suspect), "event")))
+	}
+	if s.Unplaced > 0 {
+		notes = append(notes, fmt.Sprintf("%s left out, because the nodes are not related at "+
+			"that time", plural(int(s.Unplaced), "event")))
+	}
+	return append(notes, r.Unusable...)
+}
+
+// file writes a page, or the events for other programs.
+func (f *replayFlags) file(cmd *cobra.Command, dir *runs.Directory, r *replayed) error {
+	var text bytes.Buffer
+	var err error
+	name := "replay.html"
+	switch {
+	case f.write == "thesis" && r.Summary == nil:
+		return fmt.Errorf("--write thesis: %q has no times", r.Run)
+	case f.write == "thesis":
+		name = "replay.txt"
+		err = r.history.WriteTrace(&text, 2*r.Summary.Bound_cycles, 1)
+	case f.write == "shiviz":
+		name = "shiviz.log"
+		err = r.history.WriteShiViz(&text)
+	default:
+		o := page.Options{
+			Title: filepath.Base(r.Run), Orders: r.ordersText(), Notes: r.notes(),
+			Found: r.Found,
+		}
+		if r.Reference != nil {
+			o.Hz = (r.Reference.FrequencyLo_hz + r.Reference.FrequencyHi_hz) / 2
+		}
+		if r.Search != nil {
+			o.Question, o.States, o.Values = r.Search.Condition, r.Search.States, r.Search.Values
+		}
+		err = page.Write(&text, page.Of(r.history, r.Summary, o))
+	}
+	if err != nil {
+		return err
+	}
+	switch {
+	case f.output == "-":
+		_, err = text.WriteTo(cmd.OutOrStdout())
+		return err
+	case f.output != "":
+		name, err = f.output, command.WriteWhole(f.output, text.Bytes())
+	case dir == nil:
+		return command.Usagef("--output: say where to write, because %q is no run", r.Run)
+	default:
+		var e *runs.Export
+		if e, err = dir.CreateExport(name); err == nil {
+			_, err = text.WriteTo(e)
+			if err = errors.Join(err, e.Finish()); err == nil {
+				name = filepath.Join(dir.Path, "exports", name)
+			}
+		}
+	}
+	if err == nil {
+		fmt.Fprintln(cmd.OutOrStdout(), name)
+	}
+	return err
+}

@@ -1,0 +1,10 @@
+// Package page writes a page on which a reader replays a run: time lines of the nodes, what may
+// come next, and the orders that the reader chooses.
+//
+//	err := page.Write(w, page.Of(history, summary, page.Options{…}))
+//
+// The page is one file that loads nothing from the network. Its source is in web (replay.ts), and
+// make web builds it into page.html.
+//
+// The package computes no order: package replay does.
+package page

@@ -1,0 +1,23 @@
+// Package question asks whether a run has an order in which a condition holds.
+//
+//	q, err := question.Parse("balance < deposited", []string{
+//		`balance = 0 then event.point == "write" ? seen[event.node] + event.value : balance`,
+//		`seen by node = 0 then event.point == "read" ? balance : seen[event.node]`,
+//		`deposited = 0 then event.point == "write" ? deposited + event.value : deposited`,
+//	})
+//	found, err := q.Search(ctx, events, orders)
+//
+// A condition is an expression in CEL, the Common Expression Language, over states and the last
+// event. A state is a value that each event may change: it has an initial value, and an expression
+// for the next value. Expressions have types, and Parse checks them. They see what an event's
+// record and its log contain: node, channel, handler and id. In the order that really happened, the
+// states are those of the run; in another order, they are what the events would have made of them.
+//
+// # The search
+//
+// Search finds an order of as few events as possible. It does not permute events that change no
+// state and cannot make the condition true: it takes them only if others need them (partial-order
+// reduction). Where two orders lead to the same events and the same states, it goes on with one.
+//
+// The package does not know how events came to their order: package replay does.
+package question

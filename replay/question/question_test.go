@@ -1,0 +1,255 @@
+package question
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/replay"
+)
+
+// lost has the states of the lost update: tellers read a balance, and write it with a deposit.
+var lost = []string{
+	`balance = 0 then event.point == "write" ? seen[event.node] + event.value : balance`,
+	`seen by node = 0 then event.point == "read" ? balance : seen[event.node]`,
+	`deposited = 0 then event.point == "write" ? deposited + event.value : deposited`,
+}
+
+func events(texts ...string) (all []Event) {
+	for _, t := range texts {
+		var e Event
+		if _, err := fmt.Sscan(t, &e.Node, &e.Point, &e.ID); err != nil {
+			panic(err)
+		}
+		e.Actor, e.Handler = "teller", "id"
+		e.Channel = e.Actor + "/" + e.Point
+		all = append(all, e)
+	}
+	return all
+}
+
+// free are orders in which only the order of each node is fixed.
+func free(all []Event) *replay.Orders {
+	nodes := nodesOf(all)
+	var lanes []int
+	for _, e := range all {
+		lanes = append(lanes, slices.Index(nodes, e.Node))
+	}
+	return replay.NewOrders(lanes, func(i, j int) bool { return lanes[i] == lanes[j] && i < j })
+}
+
+func TestFindsLostUpdate(t *testing.T) {
+	all := events("a read 10", "a log 1", "a write 10", "b log 2", "b read 20", "b write 20",
+		"c read 30", "c write 30")
+	q, err := Parse("balance < deposited", lost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := q.Search(context.Background(), all, free(all))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Two tellers must read before one of them writes. One of them is c, which logs nothing else.
+	if len(f.Order) != 5 || f.Visible != 6 {
+		t.Fatalf("order %v with %d visible events", f.Order, f.Visible)
+	}
+	checkOrder(t, q, all, free(all), f.Order)
+	names, after, err := q.States(all, []int{0, 4, 1, 2, 5})
+	if got := fmt.Sprint(names, after); err != nil || got != "[balance seen deposited] "+
+		"[[0 a: 0, b: 0, c: 0 0] [0 a: 0, b: 0, c: 0 0] [0 a: 0, b: 0, c: 0 0] "+
+		"[10 a: 0, b: 0, c: 0 10] [20 a: 0, b: 0, c: 0 30]]" {
+		t.Errorf("the states are %s, %v", got, err)
+	}
+	// In the order that happened, nothing is lost.
+	ordered := replay.NewOrders(make([]int, len(all)), func(i, j int) bool { return i < j })
+	if f, err := q.Search(context.Background(), all, ordered); err != nil || f.Order != nil {
+		t.Errorf("found %v, %v in the order that happened", f.Order, err)
+	}
+}
+
+// The search finds an order if and only if brute force does, and none is shorter.
+func TestSearchAgainstBruteForce(t *testing.T) {
+	rng := seed.Random(t)
+	runs := 100
+	if size, _ := proof.Wanted(); size == proof.Full {
+		runs = 20_000
+	}
+	conditions := []string{"balance < deposited", "held > 1", "held < 0", "end && held == 1",
+		`event.point == "log" && held == 1`, "balance > 40 && held == 0", "seen['b'] == 10",
+		"end && balance == 20"}
+	states := append(slices.Clone(lost), `held = 0 then event.point == "acquire" ? held + 1 :
+		event.point == "release" ? held - 1 : held`)
+	found := map[bool]int{}
+	for range runs {
+		var all []Event
+		points := []string{"read", "write", "log", "acquire", "release"}
+		for range 3 + rng.IntN(3) {
+			all = append(all, events(fmt.Sprintf("%c %s %d", 'a'+rng.IntN(3),
+				points[rng.IntN(len(points))], 10*(1+rng.IntN(2))))[0])
+		}
+		all = append(all, events("a log 1", "b log 1")...)
+		o := random(rng, all)
+		q, err := Parse(conditions[rng.IntN(len(conditions))], states)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := q.Search(context.Background(), all, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := brute(t, q, all, o)
+		got := -1
+		if f.Order != nil || want == 0 {
+			got = len(f.Order)
+		}
+		if got != want {
+			t.Fatalf("%q over %v: found %v, by brute force %d events", q.find.text, all, f.Order,
+				want)
+		}
+		if got > 0 {
+			checkOrder(t, q, all, o, f.Order)
+		}
+		found[got > 0]++
+	}
+	if found[true] < runs/10 || found[false] < runs/10 {
+		t.Errorf("%v: the test shows little", found)
+	}
+}
+
+func random(rng *rand.Rand, all []Event) *replay.Orders {
+	nodes := nodesOf(all)
+	var lanes []int
+	for _, e := range all {
+		lanes = append(lanes, slices.Index(nodes, e.Node))
+	}
+	before := make([][]bool, len(all))
+	for i := range all {
+		before[i] = make([]bool, len(all))
+		for j := i + 1; j < len(all); j++ {
+			before[i][j] = lanes[i] == lanes[j] || rng.IntN(8) == 0
+		}
+	}
+	for k := range all {
+		for i := range all {
+			for j := range all {
+				before[i][j] = before[i][j] || before[i][k] && before[k][j]
+			}
+		}
+	}
+	return replay.NewOrders(lanes, func(i, j int) bool { return before[i][j] })
+}
+
+// brute returns the length of the shortest beginning of any order after which the condition holds;
+// -1: there is none.
+func brute(t *testing.T, q *Question, all []Event, o *replay.Orders) int {
+	best := -1
+	nodes := nodesOf(all)
+	for order := range o.All() {
+		v := &values{question: q, states: q.begin(nodes), end: len(order) == 0}
+		for n := 0; ; n++ {
+			holds, err := q.holds(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if holds && (best < 0 || n < best) {
+				best = n
+			}
+			if n == len(order) {
+				break
+			}
+			e := &all[order[n]]
+			if v.states, err = q.next(v.states, e, nodes); err != nil {
+				t.Fatal(err)
+			}
+			v.event, v.end = e, n+1 == len(order)
+		}
+	}
+	return best
+}
+
+// checkOrder replays an order that was found: it must be possible, and the condition must hold.
+func checkOrder(t *testing.T, q *Question, all []Event, o *replay.Orders, order []int) {
+	d := o.Begin()
+	nodes := nodesOf(all)
+	v := &values{question: q, states: q.begin(nodes)}
+	for n, i := range order {
+		if !slices.Contains(o.Front(d), i) {
+			t.Fatalf("%v: event %d cannot come next", order, i)
+		}
+		o.Take(d, i)
+		var err error
+		if v.states, err = q.next(v.states, &all[i], nodes); err != nil {
+			t.Fatal(err)
+		}
+		v.event, v.end = &all[i], n+1 == len(all)
+	}
+	if holds, err := q.holds(v); err != nil || !holds {
+		t.Fatalf("%q does not hold after %v: %v", q.find.text, order, err)
+	}
+}
+
+func TestBadExpressionsSayWhere(t *testing.T) {
+	for _, c := range []struct {
+		find, state, want string
+	}{
+		{"balance <", "balance = 0 then balance", "Syntax error"},
+		{"balanse < 0", "balance = 0 then balance", "column 1: undeclared reference to 'balanse'"},
+		{"balance < 0.5", "balance = 0 then balance", "no matching overload"},
+		{"balance", "balance = 0 then balance", "is of type int, and must be of type bool"},
+		{"balance < 0", "balance = 0 then 'x'", "is of type string, and must be of type int"},
+		{"balance < 0", "balance = zero then 1", "undeclared reference to 'zero'"},
+		{"balance < 0", "balance: 0", "give it the form NAME = VALUE then NEXT"},
+		{"true", "end = 0 then 1", "expressions already have end"},
+		{"event.size > 1", "a = 0 then a", "undeclared reference"},
+		{"1/0 == a", "a = 0 then a", "division by zero"},
+	} {
+		q, err := Parse(c.find, []string{c.state})
+		if err == nil {
+			all := events("a read 1")
+			_, err = q.Search(context.Background(), all, free(all))
+		}
+		if !errors.Is(err, ErrExpression) || !strings.Contains(fmt.Sprint(err), c.want) {
+			t.Errorf("%q, %q: %v, want %q", c.find, c.state, err, c.want)
+		}
+	}
+}
+
+// Events that matter to nothing are not permuted: the places are few, although the orders are many.
+func TestIndependentEventsAreNotPermuted(t *testing.T) {
+	var all []Event
+	for i := range 60 {
+		all = append(all, events(fmt.Sprintf("%c log %d", 'a'+i%3, i))...)
+	}
+	all = append(all, events("a acquire 1", "b acquire 1")...)
+	q, err := Parse("held > 2", []string{
+		`held = 0 then event.point == "acquire" ? held + 1 : held`,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := q.Search(context.Background(), all, free(all))
+	if err != nil || f.Order != nil || f.Visible != 2 || f.Places != 4 {
+		t.Errorf("%+v, %v", f, err)
+	}
+}
+
+// A condition on the end takes all events, also those that matter to nothing.
+func TestEndIsAfterAllEvents(t *testing.T) {
+	all := events("a acquire 1", "b log 1", "a log 2")
+	q, err := Parse("end && held == 1", []string{
+		`held = 0 then event.point == "acquire" ? held + 1 : held`,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := q.Search(context.Background(), all, free(all))
+	if err != nil || len(f.Order) != 3 || f.Visible != 1 {
+		t.Errorf("%+v, %v", f, err)
+	}
+}

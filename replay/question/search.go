@@ -1,0 +1,337 @@
+package question
+
+import (
+	"container/heap"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+
+	"github.com/cloudprofiler/cloudprofiler/replay"
+)
+
+// MaxPlaces is the largest number of places of a replay, with their states, that a search looks at.
+const MaxPlaces = 1_000_000
+
+// Found is the result of a search.
+type Found struct {
+	// Order is the shortest order after which the condition holds. It is nil if there is none.
+	Order []int
+	// Places is the number of places of a replay that were looked at.
+	Places int
+	// Cut is true if there were more than MaxPlaces. Then nothing is known about the others.
+	Cut bool
+	// Visible is the number of events that the search permuted.
+	Visible int
+	// Nodes are the nodes that have values of states by node.
+	nodes []string
+}
+
+// Search looks for the shortest order after which the condition holds. event i of the orders is
+// events[i].
+func (q *Question) Search(ctx context.Context, events []Event, o *replay.Orders) (*Found, error) {
+	s := &search{q: q, events: events, full: o, nodes: nodesOf(events), seen: map[string]bool{}}
+	if err := s.choose(); err != nil {
+		return nil, err
+	}
+	begin := &step{done: s.orders.Begin(), closed: o.Begin(), states: q.begin(s.nodes)}
+	if err := s.consider(begin, nil); err != nil {
+		return nil, err
+	}
+	f := &Found{Visible: len(s.visible), nodes: s.nodes}
+	for len(s.queue) > 0 {
+		at := heap.Pop(&s.queue).(*step)
+		if f.Places++; f.Places&1023 == 0 && ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if at.holds {
+			f.Order = s.order(at)
+			return f, nil
+		}
+		if f.Places > MaxPlaces {
+			f.Cut = true
+			return f, nil
+		}
+		for _, i := range s.orders.Front(at.done) {
+			if err := s.follow(at, i); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return f, nil
+}
+
+func nodesOf(events []Event) (nodes []string) {
+	for i := range events {
+		nodes = append(nodes, events[i].Node)
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
+}
+
+type search struct {
+	q       *Question
+	events  []Event
+	full    *replay.Orders
+	nodes   []string
+	visible []int          // the events that are permuted
+	orders  *replay.Orders // of them
+	queue   queue
+	seen    map[string]bool
+}
+
+// step is a place of a replay, and how it was reached.
+type step struct {
+	done   replay.Done // of the visible events
+	closed replay.Done // of all events, with those that the visible ones need
+	length int         // number of all events
+	states []ref.Val
+	holds  bool
+	before *step
+	event  int // index in visible
+}
+
+// queue has the shortest step first.
+type queue []*step
+
+func (q queue) Len() int           { return len(q) }
+func (q queue) Less(i, j int) bool { return q[i].length < q[j].length }
+func (q queue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+func (q *queue) Push(x any)        { *q = append(*q, x.(*step)) }
+func (q *queue) Pop() any {
+	last := (*q)[len(*q)-1]
+	*q = (*q)[:len(*q)-1]
+	return last
+}
+
+// choose finds the visible events: those that may change a state, or make the condition true.
+func (s *search) choose() error {
+	is := map[Event]bool{}
+	var lanes []int
+	numbers := map[string]int{}
+	for i, e := range s.events {
+		visible, known := is[e]
+		if !known {
+			var err error
+			if visible, err = s.q.sees(&e); err != nil {
+				return err
+			}
+			is[e] = visible
+		}
+		if !visible {
+			continue
+		}
+		if _, known := numbers[e.Node]; !known {
+			numbers[e.Node] = len(numbers)
+		}
+		s.visible = append(s.visible, i)
+		lanes = append(lanes, numbers[e.Node])
+	}
+	s.orders = replay.NewOrders(lanes, func(i, j int) bool {
+		return s.full.Before(s.visible[i], s.visible[j])
+	})
+	return nil
+}
+
+// sees reports whether an event may change a state, or make the condition true by itself.
+func (q *Question) sees(e *Event) (bool, error) {
+	for i := range q.states {
+		st := &q.states[i]
+		left, err := st.next.residue(q, e, false)
+		if err != nil {
+			return false, err
+		}
+		same := left == st.name
+		if st.byNode {
+			same = left == st.name+"[event.node]" || left == fmt.Sprintf("%s[%q]", st.name, e.Node)
+		}
+		if !same {
+			return true, nil
+		}
+	}
+	with, err := q.find.residue(q, e, true)
+	if err != nil {
+		return false, err
+	}
+	without, err := q.find.residue(q, &Event{}, true)
+	return with != without && with != "false", err
+}
+
+func (q *Question) begin(nodes []string) (all []ref.Val) {
+	for i := range q.states {
+		st := &q.states[i]
+		if !st.byNode {
+			all = append(all, st.init)
+			continue
+		}
+		byNode := map[ref.Val]ref.Val{}
+		for _, n := range nodes {
+			byNode[types.String(n)] = st.init
+		}
+		all = append(all, types.NewRefValMap(types.DefaultTypeAdapter, byNode))
+	}
+	return all
+}
+
+// next returns the states after an event. All expressions see the states before it.
+func (q *Question) next(states []ref.Val, e *Event, nodes []string) ([]ref.Val, error) {
+	v := &values{question: q, states: states, event: e}
+	after := slices.Clone(states)
+	for i := range q.states {
+		st := &q.states[i]
+		value, _, err := st.next.program.Eval(v)
+		if err != nil {
+			return nil, fmt.Errorf("state %s at id %d of %s on %s: %v: %w", st.name, e.ID,
+				e.Channel, e.Node, err, ErrExpression)
+		}
+		if !st.byNode {
+			after[i] = value
+			continue
+		}
+		byNode := map[ref.Val]ref.Val{}
+		for _, n := range nodes {
+			byNode[types.String(n)] = at(states[i], n)
+		}
+		byNode[types.String(e.Node)] = value
+		after[i] = types.NewRefValMap(types.DefaultTypeAdapter, byNode)
+	}
+	return after, nil
+}
+
+// at is the value of a state by node for one node.
+func at(v ref.Val, node string) ref.Val {
+	return v.(interface{ Get(ref.Val) ref.Val }).Get(types.String(node))
+}
+
+// text writes states, so that equal states have equal texts.
+func (q *Question) text(states []ref.Val, nodes []string) (all []string) {
+	for i := range q.states {
+		if !q.states[i].byNode {
+			all = append(all, fmt.Sprint(states[i].Value()))
+			continue
+		}
+		line := ""
+		for k, n := range nodes {
+			if k > 0 {
+				line += ", "
+			}
+			line += fmt.Sprintf("%s: %v", n, at(states[i], n).Value())
+		}
+		all = append(all, line)
+	}
+	return all
+}
+
+// follow goes on from a step with a visible event.
+func (s *search) follow(from *step, i int) error {
+	to := &step{done: slices.Clone(from.done), closed: slices.Clone(from.closed), before: from,
+		event: i}
+	s.orders.Take(to.done, i)
+	to.length = s.full.Close(to.closed, s.visible[i])
+	e := &s.events[s.visible[i]]
+	var err error
+	if to.states, err = s.q.next(from.states, e, s.nodes); err != nil {
+		return err
+	}
+	return s.consider(to, e)
+}
+
+// consider evaluates the condition at a step, and puts the step into the queue if it is new.
+func (s *search) consider(to *step, e *Event) error {
+	var key []byte
+	for _, n := range to.done {
+		key = binary.LittleEndian.AppendUint32(key, uint32(n))
+	}
+	for _, t := range s.q.text(to.states, s.nodes) {
+		key = append(binary.LittleEndian.AppendUint32(key, uint32(len(t))), t...)
+	}
+	v := &values{question: s.q, states: to.states, event: e}
+	holds, err := s.q.holds(v)
+	if err != nil {
+		return err
+	}
+	all := sum(to.done) == len(s.visible)
+	if !holds && all && s.q.end {
+		v.end = true
+		if holds, err = s.q.holds(v); err != nil {
+			return err
+		}
+		if holds { // it takes all events
+			to.closed, to.length = s.full.End(), s.full.Len()
+		}
+	}
+	// Two steps with the same states may differ in the event that makes the condition true.
+	if to.holds = holds; !holds {
+		if s.seen[string(key)] {
+			return nil
+		}
+		s.seen[string(key)] = true
+	}
+	heap.Push(&s.queue, to)
+	return nil
+}
+
+func sum(d replay.Done) (n int) {
+	for _, k := range d {
+		n += int(k)
+	}
+	return n
+}
+
+func (q *Question) holds(v *values) (bool, error) {
+	value, _, err := q.find.program.Eval(v)
+	if err != nil {
+		return false, fmt.Errorf("condition: %v: %w", err, ErrExpression)
+	}
+	return value == types.True, nil
+}
+
+// order returns the events of a step, with those that they need, in an order.
+func (s *search) order(to *step) (order []int) {
+	var visible []int
+	for at := to; at.before != nil; at = at.before {
+		visible = append(visible, s.visible[at.event])
+	}
+	slices.Reverse(visible)
+	done := s.full.Begin()
+	add := func(until replay.Done) {
+		for {
+			front := s.full.Front(done)
+			sort.Ints(front)
+			i := slices.IndexFunc(front, func(e int) bool { return s.full.Within(e, until) })
+			if i < 0 {
+				return
+			}
+			s.full.Take(done, front[i])
+			order = append(order, front[i])
+		}
+	}
+	need := s.full.Begin()
+	for _, e := range visible {
+		s.full.Close(need, e)
+		add(need)
+	}
+	add(to.closed)
+	return order
+}
+
+// States are the texts of the states, by name, after each event of an order.
+func (q *Question) States(events []Event, order []int) (names []string, after [][]string,
+	err error) {
+	for i := range q.states {
+		names = append(names, q.states[i].name)
+	}
+	nodes := nodesOf(events)
+	states := q.begin(nodes)
+	for _, i := range order {
+		if states, err = q.next(states, &events[i], nodes); err != nil {
+			return nil, nil, err
+		}
+		after = append(after, q.text(states, nodes))
+	}
+	return names, after, nil
+}

@@ -1,0 +1,310 @@
+package replay
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cloudprofiler/cloudprofiler/replay/clock"
+)
+
+// ErrTrace is returned for a trace of another program that cannot be read.
+var ErrTrace = errors.New("bad trace")
+
+// maxTrace is the largest number of events in a trace of another program. All pairs are compared.
+const maxTrace = 4000
+
+// traceLine is a line as the thesis prints it. A program with package clock can write such lines.
+var traceLine = regexp.MustCompile(`^\[?\(EventID=(\d+), EventType=(SEND|RECV|LOCAL), ` +
+	`EventTime=\[\(NodeId=([^,]+), HLC=(\d+), Offsets=\[([-0-9, ]*)\], Counters=(\d+)\)\], ` +
+	`Sender=([^,]+), Receiver=([^)]+)\)\]?$`)
+
+// ReadTrace reads lines of the form that the thesis prints: events with stamps of replay clocks. An
+// absent offset is written as −epsilon. A line without this form, such as a question to the user,
+// is skipped if it does not contain "EventID". The error wraps ErrTrace or ErrCycle.
+func ReadTrace(from io.Reader) (*History, error) {
+	type row struct {
+		stamp   clock.Stamp
+		offsets []int64
+		sum     uint64
+	}
+	var rows []row
+	h := &History{}
+	sent := map[uint64]int{}
+	var epsilon, largest int64
+	lines := bufio.NewScanner(from)
+	lines.Buffer(nil, 1<<20)
+	for n := 1; lines.Scan(); n++ {
+		text := strings.TrimSpace(lines.Text())
+		if !strings.Contains(text, "EventID") {
+			continue
+		}
+		m := traceLine.FindStringSubmatch(text)
+		if m == nil {
+			return nil, fmt.Errorf("read trace: line %d: %.80q is not of the form [(EventID=…, "+
+				"EventType=…, EventTime=[(NodeId=…)], Sender=…, Receiver=…)]: %w", n, text,
+				ErrTrace)
+		}
+		if len(rows) == maxTrace {
+			return nil, fmt.Errorf("read trace: more than %d events: %w", maxTrace, ErrTrace)
+		}
+		id, err1 := strconv.ParseUint(m[1], 10, 64)
+		greatest, err2 := strconv.ParseInt(m[4], 10, 62)
+		sum, err3 := strconv.ParseUint(m[6], 10, 64)
+		r := row{stamp: clock.NewStamp(greatest, nil), sum: sum}
+		err := errors.Join(err1, err2, err3)
+		for _, o := range strings.Split(m[5], ",") {
+			off, err4 := strconv.ParseInt(strings.TrimSpace(o), 10, 62)
+			err = errors.Join(err, err4)
+			r.offsets = append(r.offsets, off)
+			epsilon, largest = max(epsilon, -off), max(largest, off)
+		}
+		if err != nil || len(rows) > 0 && len(r.offsets) != len(rows[0].offsets) {
+			return nil, fmt.Errorf("read trace: line %d: numbers out of range, or another number "+
+				"of offsets than before: %w", n, ErrTrace)
+		}
+		e := h.event(m[3], strings.ToLower(m[2]), id)
+		if m[2] == "SEND" {
+			sent[id] = len(h.Events) - 1
+		}
+		if m[2] == "RECV" {
+			s, ok := sent[id]
+			if !ok {
+				return nil, fmt.Errorf("read trace: line %d: message %d is received, and no line "+
+					"before says that it was sent: %w", n, id, ErrTrace)
+			}
+			h.Messages = append(h.Messages, [2]int{s, len(h.Events) - 1})
+		}
+		e.Lo_cycles, e.Hi_cycles = uint64(greatest), uint64(greatest)
+		rows = append(rows, r)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("read trace: %w", err)
+	}
+	if len(rows) == 0 {
+		return nil, fmt.Errorf("read trace: no events: %w", ErrTrace)
+	}
+	if epsilon == 0 {
+		epsilon = largest + 1
+	}
+	e := clock.Uniform(epsilon)
+	for i := range rows {
+		r := &rows[i]
+		var held []clock.Known
+		for p, off := range r.offsets {
+			if off < 0 {
+				off = epsilon
+			}
+			k := clock.Known{Process: uint32(p), Epoch: r.stamp.Max - off}
+			if p == 0 {
+				k.Counter = r.sum // only the sum is known: it orders as a single counter
+			}
+			if off < epsilon || k.Counter > 0 {
+				held = append(held, k)
+			}
+		}
+		if !slices.Contains(r.offsets, 0) {
+			return nil, fmt.Errorf("read trace: event %d: no offset is 0, so nobody's clock shows "+
+				"its HLC: %w", i+1, ErrTrace)
+		}
+		r.stamp = clock.NewStamp(r.stamp.Max, held)
+	}
+	return h, h.close(func(i, j int) bool {
+		return clock.Compare(&rows[i].stamp, &rows[j].stamp, e) == clock.Before
+	})
+}
+
+// event adds an event to a history that is read from a trace.
+func (h *History) event(node, what string, id uint64) *Event {
+	at := slices.Index(h.Nodes, node)
+	if at < 0 {
+		at = len(h.Nodes)
+		h.Nodes = append(h.Nodes, node)
+	}
+	of := slices.IndexFunc(h.Channels, func(c Channel) bool {
+		return c.Node == at && c.Name == what
+	})
+	if of < 0 {
+		of = len(h.Channels)
+		h.Channels = append(h.Channels, Channel{Name: what, Actor: what, Point: what, Node: at})
+	}
+	index := uint64(0)
+	for i := range h.Events {
+		if h.Events[i].Node == uint32(at) {
+			index++
+		}
+	}
+	h.Events = append(h.Events, Event{Node: uint32(at), Channel: uint32(of), ID: id, Index: index})
+	return &h.Events[len(h.Events)-1]
+}
+
+// close makes the order of a history the smallest that includes before, messages and the order of
+// each node. Then it puts the events into one such order.
+func (h *History) close(before func(i, j int) bool) error {
+	n := len(h.Events)
+	direct := make([]bits, n) // of each event, those before it
+	for j := range n {
+		direct[j] = newBits(n)
+		for i := range n {
+			if i != j && (h.Events[i].Node == h.Events[j].Node && i < j || before(i, j)) {
+				direct[j].set(i)
+			}
+		}
+	}
+	for _, m := range h.Messages {
+		direct[m[1]].set(m[0])
+	}
+	all := make([]bits, n)
+	state := make([]uint8, n) // 1: its events before are being looked at, 2: done
+	var order []int
+	var visit func(j int) error
+	visit = func(j int) error {
+		if state[j] != 0 {
+			if state[j] == 1 {
+				e := &h.Events[j]
+				return fmt.Errorf("read trace: event %d, %s %d on %s, is before itself: %w", j+1,
+					h.Channels[e.Channel].Name, e.ID, h.Nodes[e.Node], ErrCycle)
+			}
+			return nil
+		}
+		state[j] = 1
+		closed := newBits(n)
+		for i := range n {
+			if !direct[j].has(i) || closed.has(i) {
+				continue
+			}
+			if err := visit(i); err != nil {
+				return err
+			}
+			closed.set(i)
+			closed.add(all[i])
+		}
+		all[j], state[j] = closed, 2
+		order = append(order, j)
+		return nil
+	}
+	for j := range n {
+		if err := visit(j); err != nil {
+			return err
+		}
+	}
+	number := make([]int, n) // the new number of each event
+	events := make([]Event, n)
+	for k, i := range order {
+		number[i], events[k] = k, h.Events[i]
+	}
+	for i := range h.Messages {
+		m := &h.Messages[i]
+		m[0], m[1] = number[m[0]], number[m[1]]
+	}
+	h.Events = events
+	h.before = func(i, j int) bool { return all[order[j]].has(order[i]) }
+	return nil
+}
+
+// bits is a set of numbers.
+type bits []uint64
+
+func newBits(n int) bits      { return make(bits, (n+63)/64) }
+func (b bits) set(i int)      { b[i/64] |= 1 << (i % 64) }
+func (b bits) has(i int) bool { return b[i/64]>>(i%64)&1 == 1 }
+func (b bits) add(others bits) {
+	for i, o := range others {
+		b[i] |= o
+	}
+}
+
+// Stamps gives the events of a history stamps of replay clocks, whose epochs are so many cycles of
+// the reference long. With one epsilon for all, they force more orders than the history has.
+func (h *History) Stamps(epsilon_cycles, epoch_cycles uint64) ([]clock.Stamp, *clock.Epsilons) {
+	epoch_cycles = max(epoch_cycles, 1)
+	e := clock.Uniform(int64((epsilon_cycles + epoch_cycles - 1) / epoch_cycles))
+	clocks := make([]*clock.Clock, len(h.Nodes))
+	for n := range clocks {
+		clocks[n] = clock.New(n, e)
+	}
+	received := map[int][]int{}
+	for _, m := range h.Messages {
+		received[m[1]] = append(received[m[1]], m[0])
+	}
+	stamps := make([]clock.Stamp, len(h.Events))
+	for i := range h.Events {
+		f := &h.Events[i]
+		epoch := int64((f.Lo_cycles + (f.Hi_cycles-f.Lo_cycles)/2) / epoch_cycles)
+		if from := received[i]; len(from) > 0 {
+			for _, s := range from {
+				clocks[f.Node].Receive(epoch, &stamps[s])
+			}
+		} else {
+			clocks[f.Node].Local(epoch)
+		}
+		stamps[i].Copy(clocks[f.Node].Stamp())
+	}
+	return stamps, e
+}
+
+// Forced counts the free pairs of a history, and how many of them replay clocks with one epsilon
+// force into an order, without need.
+func (h *History) Forced(epsilon_cycles, epoch_cycles uint64) (free, forced uint64) {
+	stamps, e := h.Stamps(epsilon_cycles, epoch_cycles)
+	o := h.Orders()
+	for j := range h.Events {
+		for l, events := range o.lanes {
+			if l == o.lane[j] {
+				continue
+			}
+			for _, i := range events[o.need[j][l]:] {
+				if i > j {
+					break // counted from the other side
+				}
+				free++
+				if clock.Compare(&stamps[i], &stamps[j], e) != clock.Concurrent {
+					forced++
+				}
+			}
+		}
+	}
+	return free, forced
+}
+
+// WriteTrace writes a history in the form that ReadTrace reads.
+func (h *History) WriteTrace(to io.Writer, epsilon_cycles, epoch_cycles uint64) error {
+	stamps, e := h.Stamps(epsilon_cycles, epoch_cycles)
+	w := bufio.NewWriter(to)
+	peer, kind := make([]int, len(h.Events)), make([]string, len(h.Events))
+	message := make([]int, len(h.Events))
+	for i := range h.Events {
+		peer[i], kind[i], message[i] = int(h.Events[i].Node), "LOCAL", i+1
+	}
+	for _, m := range h.Messages {
+		s, r := m[0], m[1]
+		peer[s], kind[s], peer[r] = int(h.Events[r].Node), "SEND", int(h.Events[s].Node)
+		kind[r], message[r] = "RECV", message[s]
+	}
+	for i := range h.Events {
+		f, s := &h.Events[i], &stamps[i]
+		var offsets []string
+		sum := uint64(0)
+		for n := range h.Nodes {
+			off := -e.Largest()
+			for _, k := range s.Held() {
+				if int(k.Process) == n && s.Max-k.Epoch < e.Largest() {
+					off = s.Max - k.Epoch
+				}
+			}
+			offsets = append(offsets, strconv.FormatInt(off, 10))
+		}
+		for _, k := range s.Held() {
+			sum += k.Counter
+		}
+		fmt.Fprintf(w, "[(EventID=%d, EventType=%s, EventTime=[(NodeId=%s, HLC=%d, Offsets=[%s], "+
+			"Counters=%d)], Sender=%s, Receiver=%s)]\n", message[i], kind[i], h.Nodes[f.Node],
+			s.Max, strings.Join(offsets, ", "), sum, h.Nodes[f.Node], h.Nodes[peer[i]])
+	}
+	return w.Flush()
+}
