@@ -10,20 +10,15 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
+
+	"github.com/cloudprofiler/cloudprofiler/replay/question/wire"
 )
 
 // ErrExpression is returned for a condition or a state that cannot be used.
 var ErrExpression = errors.New("bad expression")
 
-// Event is what expressions see of an event, as event.node and so on.
-type Event struct {
-	Node    string
-	Channel string // such as parser#3/start
-	Actor   string // parser
-	Point   string // start
-	Handler string
-	ID      uint64
-}
+// Event is what expressions see of an event.
+type Event = wire.Event
 
 // variables are what expressions can use, besides states.
 var variables = []struct {

@@ -76,7 +76,7 @@ func TestFindsLostUpdate(t *testing.T) {
 // The search finds an order if and only if brute force does, and none is shorter.
 func TestSearchAgainstBruteForce(t *testing.T) {
 	rng := seed.Random(t)
-	runs := 100
+	runs := 50
 	if size, _ := proof.Wanted(); size == proof.Full {
 		runs = 20_000
 	}

@@ -21,6 +21,7 @@ const MaxPlaces = 1_000_000
 type Found struct {
 	// Order is the shortest order after which the condition holds. It is nil if there is none.
 	Order []int
+	Holds bool // there is one
 	// Places is the number of places of a replay that were looked at.
 	Places int
 	// Cut is true if there were more than MaxPlaces. Then nothing is known about the others.
@@ -49,7 +50,7 @@ func (q *Question) Search(ctx context.Context, events []Event, o *replay.Orders)
 			return nil, context.Cause(ctx)
 		}
 		if at.holds {
-			f.Order = s.order(at)
+			f.Order, f.Holds = s.order(at), true
 			return f, nil
 		}
 		if f.Places > MaxPlaces {

@@ -44,7 +44,7 @@ func (r *replayed) print(w io.Writer, orders int) error {
 	} else {
 		fmt.Fprintln(out, "forced            not known how many free pairs, without need")
 	}
-	if r.Search != nil {
+	if r.Found != nil {
 		r.printFound(out)
 	}
 	if orders > 0 {
@@ -75,27 +75,27 @@ func (r *replayed) name(i int) string {
 const maxFound = 60
 
 func (r *replayed) printFound(out *strings.Builder) {
-	s := r.Search
-	fmt.Fprintf(out, "\ncondition         %s\n", s.Condition)
+	s := r.Found
+	fmt.Fprintf(out, "\ncondition         %s\n", r.Condition)
 	places := fmt.Sprintf("%s places of a replay, %s of %s events permuted",
 		command.Thousands(uint64(s.Places)), command.Thousands(uint64(s.Visible)),
 		command.Thousands(uint64(r.Events)))
 	switch {
-	case r.Found == nil && s.Cut:
+	case !s.Holds && s.Cut:
 		fmt.Fprintf(out, "not found         in %s; there are more\n", places)
 		return
-	case r.Found == nil:
+	case !s.Holds:
 		fmt.Fprintf(out, "never holds       in no order (%s)\n", places)
 		return
 	}
 	fmt.Fprintf(out, "holds             after %s in the shortest order (%s)\n",
-		plural(len(r.Found), "event"), places)
-	from := max(0, len(r.Found)-maxFound)
+		plural(len(s.Order), "event"), places)
+	from := max(0, len(s.Order)-maxFound)
 	if from > 0 {
 		fmt.Fprintf(out, "  … %d events\n", from)
 	}
-	for n := from; n < len(r.Found); n++ {
-		fmt.Fprintf(out, "%5d  %s", n+1, r.name(r.Found[n]))
+	for n := from; n < len(s.Order); n++ {
+		fmt.Fprintf(out, "%5d  %s", n+1, r.name(s.Order[n]))
 		for k, name := range s.States {
 			if n == 0 || s.Values[n][k] != s.Values[n-1][k] {
 				fmt.Fprintf(out, "   %s = %s", name, s.Values[n][k])

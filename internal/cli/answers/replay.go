@@ -3,7 +3,6 @@ package answers
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"math/big"
@@ -18,7 +17,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/replay"
 	"github.com/cloudprofiler/cloudprofiler/replay/page"
-	"github.com/cloudprofiler/cloudprofiler/replay/question"
+	"github.com/cloudprofiler/cloudprofiler/replay/question/wire"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
@@ -119,21 +118,13 @@ type replayed struct {
 	// Orders is the number of orders; absent if it was not counted.
 	Orders *big.Int `json:"orders,omitempty"`
 	// Forced is how many free pairs replay clocks with one epsilon would force into an order.
-	Forced  *uint64   `json:"forced,string,omitempty"`
-	Found   []int     `json:"found,omitempty"`
-	Search  *searched `json:"search,omitempty"`
+	Forced    *uint64        `json:"forced,string,omitempty"`
+	Condition string         `json:"condition,omitempty"`
+	Found     *wire.Response `json:"found,omitempty"`
+
 	history *replay.History
 	orders  *replay.Orders
 	counted *replay.Counted
-}
-
-type searched struct {
-	Condition string     `json:"condition"`
-	Places    int        `json:"places"`
-	Visible   int        `json:"visible"`
-	Cut       bool       `json:"cut"`
-	States    []string   `json:"states"`
-	Values    [][]string `json:"values"`
 }
 
 func (f *replayFlags) run(cmd *cobra.Command, name string) error {
@@ -144,10 +135,10 @@ func (f *replayFlags) run(cmd *cobra.Command, name string) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	var q *question.Question
+	ask := &wire.Request{Find: f.find, States: f.states}
 	if f.find != "" {
-		if q, err = question.Parse(f.find, f.states); err != nil {
-			return command.UsageError{Err: fmt.Errorf("--find: %w", err)}
+		if _, err := answerOf(cmd.Context(), ask); err != nil { // only checks
+			return err
 		}
 	}
 	r := &replayed{Run: name}
@@ -171,8 +162,8 @@ func (f *replayFlags) run(cmd *cobra.Command, name string) error {
 	r.Free = r.orders.Free()
 	r.counted = r.orders.Count()
 	r.Orders = r.counted.Orders
-	if q != nil {
-		if err := r.search(cmd.Context(), q, f.find); err != nil {
+	if f.find != "" {
+		if err := r.search(cmd.Context(), ask); err != nil {
 			return err
 		}
 	}
@@ -264,25 +255,6 @@ func (r *replayed) readTrace(name string) error {
 	return nil
 }
 
-func (r *replayed) search(ctx context.Context, q *question.Question, condition string) error {
-	h := r.history
-	events := make([]question.Event, len(h.Events))
-	for i := range h.Events {
-		e := &h.Events[i]
-		c := &h.Channels[e.Channel]
-		events[i] = question.Event{Node: h.Nodes[e.Node], Channel: c.Name, Actor: c.Actor,
-			Point: c.Point, Handler: c.Handler, ID: e.ID}
-	}
-	f, err := q.Search(ctx, events, r.orders)
-	if err != nil {
-		return fmt.Errorf("--find: %w", err)
-	}
-	r.Found = f.Order
-	r.Search = &searched{Condition: condition, Places: f.Places, Visible: f.Visible, Cut: f.Cut}
-	r.Search.States, r.Search.Values, err = q.States(events, f.Order)
-	return err
-}
-
 // doubt is an error if the replay rests on times that are not proven.
 func (r *replayed) doubt() error {
 	if notes := r.notes(); len(notes) > 0 {
@@ -330,13 +302,15 @@ func (f *replayFlags) file(cmd *cobra.Command, dir *runs.Directory, r *replayed)
 	default:
 		o := page.Options{
 			Title: filepath.Base(r.Run), Orders: r.ordersText(), Notes: r.notes(),
-			Found: r.Found,
 		}
 		if r.Reference != nil {
 			o.Hz = (r.Reference.FrequencyLo_hz + r.Reference.FrequencyHi_hz) / 2
 		}
-		if r.Search != nil {
-			o.Question, o.States, o.Values = r.Search.Condition, r.Search.States, r.Search.Values
+		if f := r.Found; f != nil {
+			o.Question, o.States, o.Values = r.Condition, f.States, f.Values
+			if f.Holds {
+				o.Found = append([]int{}, f.Order...)
+			}
 		}
 		err = page.Write(&text, page.Of(r.history, r.Summary, o))
 	}
