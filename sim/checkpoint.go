@@ -89,6 +89,9 @@ func (w *World) decodeWorld(from []byte, id [32]byte) error {
 	}
 	w.now = moment{Time(at), uint16(round)}
 	w.done = w.now.at
+	if w.lookahead < Never-w.now.at {
+		w.happened.at = w.now.at + w.lookahead // at least
+	}
 	w.posted, w.stopped = uint32(posted), stopped == 1
 	for _, c := range w.controls {
 		c.stream.Restore(u64())

@@ -127,8 +127,8 @@ func (w *World) control() error {
 	return nil
 }
 
-// final runs the controls of the end.
-func (w *World) final() error {
+// Finish runs the controls of the end.
+func (w *World) Finish() error {
 	for _, c := range w.controls {
 		if c.Schedule.Final {
 			if _, err := w.Execute(c.Control, &c.stream); err != nil {

@@ -34,13 +34,19 @@ func (w *World) Run(ctx context.Context) error { return w.RunEach(ctx, Never, ni
 // RunEach does as Run, and calls do between two windows after each period of simulated time, for
 // example to save a checkpoint.
 func (w *World) RunEach(ctx context.Context, period Time, do func() error) error {
+	if err := w.RunUntilQuiet(ctx, period, do); err != nil {
+		return err
+	}
+	return w.Finish()
+}
+
+// RunUntilQuiet does as RunEach, but does not finish the simulation, so events may still be posted
+// if none is left.
+func (w *World) RunUntilQuiet(ctx context.Context, period Time, do func() error) error {
 	for {
 		more, err := w.Step(ctx)
-		if err != nil {
+		if err != nil || !more {
 			return err
-		}
-		if !more {
-			return w.final()
 		}
 		if w.now.at/period > w.done/period {
 			w.done = w.now.at
@@ -62,6 +68,7 @@ func (w *World) Step(ctx context.Context) (more bool, err error) {
 	}
 	due := w.due()
 	if w.stopped || min(due, next.at) >= w.End || min(due, next.at) == Never {
+		w.over = w.stopped || min(due, next.at) != Never
 		return false, nil
 	}
 	if next.at == Never && w.onlyObserving() {
@@ -82,6 +89,7 @@ func (w *World) Step(ctx context.Context) (more bool, err error) {
 		}
 	}
 	w.windows++
+	w.happened = until
 	return true, w.window(until)
 }
 
@@ -181,7 +189,7 @@ func (w *World) Cycle(ctx context.Context, cycles int) error {
 		}
 	}
 	w.now.at++
-	return w.final()
+	return w.Finish()
 }
 
 // visit gives each living node its turn in this cycle.

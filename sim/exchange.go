@@ -1,6 +1,10 @@
 package sim
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+)
 
 // An Exchange connects a world with the worlds of other processes that run the same simulation.
 // Each of them has some of the shards.
@@ -65,6 +69,9 @@ func (w *World) swap() (moment, error) {
 				return moment{}, err
 			}
 			s := w.shards[shardOf(e.To)]
+			if s == nil {
+				return moment{}, fmt.Errorf("read bundle: node %d is not here", e.To)
+			}
 			if value != nil {
 				e.Word = s.keep(value)
 			}
@@ -79,6 +86,136 @@ func (w *World) swap() (moment, error) {
 		if m.before(next) {
 			next = m
 		}
+	}
+	return next, nil
+}
+
+// Inject posts an event from outside of the simulation, which only this process knows of. It
+// returns false if the node is not here, or if the simulation is over.
+func (w *World) Inject(after Time, to Node, protocol, kind uint8, word uint64) bool {
+	if w.over || int(to) >= w.joined || w.shards[shardOf(to)] == nil || !w.Up(to) ||
+		int(protocol) >= len(w.protocols) || kind >= TimerKind {
+		return false
+	}
+	at := max(w.now.at+after, w.happened.at+1)
+	if after < 0 || at >= w.End {
+		return false
+	}
+	// Numbers from the other end than those of controls, so that no two events are equal.
+	w.injected--
+	w.shards[shardOf(to)].queue.push(Event{At: at, To: to, From: outside, number: w.injected,
+		Protocol: protocol, Kind: kind, Word: word})
+	return true
+}
+
+// Balance moves shards from processes that had many events since the last call to others. All
+// processes must call it between the same two windows. It returns how many shards came here.
+func (w *World) Balance() (moved int, err error) {
+	if w.exchange == nil {
+		return 0, nil
+	}
+	if _, err := w.earliest(); err != nil {
+		return 0, err
+	}
+	loads := make([][]byte, len(w.shards))
+	for i, s := range w.shards {
+		if s != nil {
+			loads[i] = binary.LittleEndian.AppendUint64(nil, s.events-s.balanced)
+			s.balanced = s.events
+		}
+	}
+	if loads, err = w.exchange.Gather(loads); err != nil {
+		return 0, err
+	}
+	owners, err := assign(loads, w.owners, w.exchange.Processes())
+	if err != nil || slices.Equal(owners, w.owners) {
+		return 0, err
+	}
+	bundles := make([][]byte, w.exchange.Processes())
+	for i, owner := range owners {
+		if w.shards[i] == nil || owner == w.exchange.Process() {
+			continue
+		}
+		b, err := w.EncodeShard(i)
+		if err != nil {
+			return 0, err
+		}
+		to := &bundles[owner]
+		*to = binary.LittleEndian.AppendUint32(*to, uint32(i))
+		*to = binary.LittleEndian.AppendUint64(*to, uint64(len(b)))
+		*to = append(*to, b...)
+		w.shards[i] = nil
+		for _, p := range w.parts {
+			p.Free(i)
+		}
+	}
+	w.owners = owners
+	got, _, err := w.exchange.Swap(bundles, nil)
+	if err != nil {
+		return 0, err
+	}
+	for _, b := range got {
+		for len(b) > 0 {
+			if len(b) < 12 {
+				return moved, errShort
+			}
+			i, n := int(binary.LittleEndian.Uint32(b)), binary.LittleEndian.Uint64(b[4:])
+			if i >= len(w.shards) || n > uint64(len(b)-12) {
+				return moved, errShort
+			}
+			if err := w.DecodeShard(i, b[12:12+n]); err != nil {
+				return moved, err
+			}
+			w.shards[i].balanced = w.shards[i].events
+			b = b[12+n:]
+			moved++
+		}
+	}
+	return moved, nil
+}
+
+// tolerated is how much more than the mean a process may have to do before shards move.
+const tolerated = 1.1
+
+// assign returns who shall have which shard, so that all have about as many events to do. If the
+// present owners do, nothing changes. All processes compute the same.
+func assign(loads [][]byte, owners []int, processes int) ([]int, error) {
+	load, present := make([]uint64, len(loads)), make([]uint64, processes)
+	order, total := make([]int, len(loads)), uint64(0)
+	for i, b := range loads {
+		if len(b) != 8 {
+			return nil, errShort
+		}
+		load[i] = binary.LittleEndian.Uint64(b) + 1 // an idle shard costs something, too
+		present[owners[i]] += load[i]
+		order[i] = i
+		total += load[i]
+	}
+	if float64(slices.Max(present))*float64(processes) <= tolerated*float64(total) {
+		return owners, nil
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		switch {
+		case load[a] > load[b]:
+			return -1
+		case load[a] < load[b]:
+			return 1
+		}
+		return 0
+	})
+	next, sum := make([]int, len(loads)), make([]uint64, processes)
+	for _, i := range order {
+		least := owners[i] // stays where it is, unless another process has less
+		for p := range sum {
+			if sum[p] < sum[least] {
+				least = p
+			}
+		}
+		next[i] = least
+		sum[least] += load[i]
+	}
+	if slices.Max(sum) >= slices.Max(present) {
+		return owners, nil
 	}
 	return next, nil
 }

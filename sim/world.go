@@ -77,6 +77,9 @@ type World struct {
 	deaths    bool  // a node has died
 	direct    bool
 	stopped   bool
+	over      bool   // the end has come, though events are left
+	happened  moment // all events before it have happened
+	injected  uint32
 	done      Time // when RunEach last called its function
 	windows   uint64
 	loop      *Context // of the cycle engine and of Post
@@ -94,7 +97,9 @@ type shard struct {
 	queue  queue
 	values []any // that events carry
 	free   []uint32
-	events uint64 // that happened, to balance load
+	events uint64 // that happened
+	// balanced are the events that had happened when load was last balanced.
+	balanced uint64
 }
 
 // keep stores a value and returns its number.
@@ -142,6 +147,9 @@ func (w *World) AddProtocol(p Protocol, c Cycle) uint8 {
 	}
 	return uint8(len(w.protocols) - 1)
 }
+
+// Direct reports whether a protocol reads and changes the state of other nodes.
+func (w *World) Direct() bool { return w.direct }
 
 // Protocol returns a protocol by its number.
 func (w *World) Protocol(number uint8) Protocol { return w.protocols[number] }

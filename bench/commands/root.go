@@ -43,7 +43,7 @@ Exit codes: 0 measured, 1 failed, 2 wrong usage, 3 a figure is absent.`,
 	root.AddCommand(newBenchLog(), newBenchJava(), newBenchStore(), newBenchProbe(),
 		newBenchSweep(), newBenchFleet(), newBenchAnalyze(), newBenchAgent(), newBenchGen(),
 		newBenchCapture(), newBenchSoak(), newBenchPaths())
-	root.AddCommand(newBenchSim(), newBenchSimRun())
+	root.AddCommand(newBenchSim(), newBenchSimRun(), newBenchCluster(), newBenchClusterProcess())
 	root.AddCommand(newBenchProbePeer(), newBenchAgentProcess(), newBenchSweepProcess(),
 		newBenchFleetServer(), newBenchCaptureProcess(), demo.NewProcess())
 	return root

@@ -57,7 +57,8 @@ var table = map[string]room{
 	"overlay/wire": {1, of("overlay"), nil},
 	"sim/library":  {1, of("sim", "sim/config"), nil},
 
-	"sim/agents": {2, of("sim", "sim/library", "overlay", "overlay/wire", "tscratio"), nil},
+	"sim/cluster": {2, of("sim", "sim/config", "sim/library"), of(nats, natsClient)},
+	"sim/agents":  {2, of("sim", "sim/library", "overlay", "overlay/wire", "tscratio"), nil},
 
 	"minrtt/zmqtransport": {2, of("minrtt"), of(sys, zmq4)},
 	"handlers":            {2, of("asm", "ring", "channel"), of(sys)},
@@ -101,9 +102,9 @@ var table = map[string]room{
 	"internal/leak":    {5, nil, of(goleak)},
 	"internal/command": {5, of("tscratio", "runs", "channel", "ring"), of(sys, cobra)},
 	"internal/cli": {5, of("...", "!bench/...", "!examples/...", "!internal/proof",
-		"!replay/question"), of(cobra)},
+		"!replay/question", "!sim/cluster"), of(cobra)},
 	"internal/cli/...": {5, of("...", "!internal/cli/...", "!bench/...", "!examples/...",
-		"!internal/proof", "!replay/question"), of(sys, cobra)},
+		"!internal/proof", "!replay/question", "!sim/cluster"), of(sys, cobra)},
 	"internal/...":      {5, of("..."), of(sys, viper, cobra, yaml, hdr, zstd)},
 	"examples/demo":     {5, of("..."), of(sys, cobra, yaml)},
 	"examples/engine":   {5, of("..."), nil},

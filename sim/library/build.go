@@ -107,6 +107,10 @@ func Build(f *config.File, o Options) (*Simulation, error) {
 		}
 		w.AddProtocol(p, b.cycle(key, p, s.Cycles > 0))
 	}
+	if o.Exchange != nil && w.Direct() {
+		return nil, fmt.Errorf("%s: a protocol has direct access to other nodes: run the "+
+			"simulation in one process, or give the protocol a transport", f.Name)
+	}
 	nodes := int(f.MustInt("network.size", 1, maxNodes))
 	b.component("init", func(key string, c any) {
 		s.inits = append(s.inits, initialiser{key, c, w.ControlStream(1<<20 + len(s.inits))})

@@ -177,7 +177,7 @@ func TestErrors(t *testing.T) {
 func randomised(t testing.TB, n uint64) *config.File {
 	s := sim.NewStream(n, 0)
 	pick := func(all ...string) string { return all[s.Int(len(all))] }
-	set := []string{"random.seed", fmt.Sprint(n), "SIZE", fmt.Sprint(3000 + s.Int(40_000)),
+	set := []string{"random.seed", fmt.Sprint(n), "SIZE", fmt.Sprint(5000 + s.Int(38_000)),
 		"init.a", pick("WireKOut", "WireRingLattice", "WireScaleFreeBA", "WireWS"),
 		"init.a.k", fmt.Sprint(1 + s.Int(12)), "protocol.tr.drop", pick("0", "0.01", "0.3"),
 		"protocol.urt.mindelay", pick("1", "CYCLE/1000", "CYCLE/50", "CYCLE/3"),

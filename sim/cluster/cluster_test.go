@@ -1,0 +1,293 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
+	"github.com/cloudprofiler/cloudprofiler/sim"
+	"github.com/cloudprofiler/cloudprofiler/sim/config"
+	"github.com/cloudprofiler/cloudprofiler/sim/library"
+)
+
+// full reports whether tests shall run at full size.
+func full() bool {
+	size, err := proof.Wanted()
+	return err == nil && size == proof.Full
+}
+
+func serve(t testing.TB) string {
+	t.Helper()
+	s, err := Serve(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	return s.ClientURL()
+}
+
+func command(part string) (*exec.Cmd, error) {
+	c, err := reexec.Command("part", part)
+	if err == nil {
+		c.Stderr = os.Stderr
+	}
+	return c, err
+}
+
+// options returns a simulation with churn, which every kind of part takes part in.
+func options(t testing.TB, url, name string, processes int, set ...config.Choice) Options {
+	t.Helper()
+	b, err := os.ReadFile("../library/testdata/churn-ed.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Options{URL: url, Simulation: name, Configuration: string(b), Set: set,
+		Processes: processes, Command: command}
+}
+
+// alone runs a simulation in this process.
+func alone(t testing.TB, o Options) (digest, out string) {
+	t.Helper()
+	f, err := config.Parse("configuration", strings.NewReader(o.Configuration))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range o.Set {
+		f.Set(c.Key, c.Value)
+	}
+	var b bytes.Buffer
+	s, err := library.Build(f, library.Options{Workers: 1, Out: &b})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	sum, err := s.World.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hex.EncodeToString(sum[:]), b.String()
+}
+
+func run(t testing.TB, o Options) Result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	defer cancel()
+	r, err := Run(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// small makes the simulation short.
+var small = []config.Choice{{Key: "SIZE", Value: "9000"}, {Key: "simulation.endtime",
+	Value: "2*CYCLE"}}
+
+// TestProcessesGiveTheSame runs a simulation in one to four processes, with and without moving
+// shards.
+func TestProcessesGiveTheSame(t *testing.T) {
+	url := serve(t)
+	o := options(t, url, "same", 1, small...)
+	digest, out := alone(t, o)
+	for _, k := range []int{2, 3} {
+		o.Processes, o.Balance, o.Every = k, k == 3, sim.Time(300*time.Millisecond)
+		r := run(t, o)
+		if r.Digest != digest || r.Out != out {
+			t.Errorf("%d processes give another result:\n%s\nwant\n%s", k, r.Out, out)
+		}
+		if r.Counts.Remote == 0 {
+			t.Errorf("%d processes exchanged nothing", k)
+		}
+	}
+}
+
+// TestBarKills kills processes at any time. The simulation is restarted from its last checkpoint
+// and must give the result that it would have given.
+func TestBarKills(t *testing.T) {
+	url := serve(t)
+	kills := 3
+	if full() {
+		kills = 200
+	}
+	s := sim.NewStream(1, 0)
+	done := 0
+	for n := 0; done < kills; n++ {
+		o := options(t, url, fmt.Sprintf("kills-%d", n), 2+s.Int(3), small...)
+		o.Set = append(o.Set[:len(o.Set):len(o.Set)], config.Choice{Key: "random.seed",
+			Value: fmt.Sprint(n)})
+		digest, out := alone(t, o)
+		o.Every, o.Restarts = sim.Time(100*time.Millisecond), 1<<30
+		left := min(10, kills-done)
+		var timers []*time.Timer
+		o.Progress = func(what string, l *Leader) {
+			if what == "started" && left > 0 {
+				left--
+				victim := l.Processes()[s.Int(len(l.Processes()))].Process
+				after := time.Duration(s.Int(800)) * time.Millisecond
+				timers = append(timers, time.AfterFunc(after, func() { _ = victim.Kill() }))
+			}
+		}
+		r := run(t, o)
+		for _, timer := range timers {
+			timer.Stop()
+		}
+		if r.Digest != digest || r.Out != out {
+			t.Errorf("simulation %d, killed %d times, gives another result:\n%s\nwant\n%s", n,
+				r.Restarts, r.Out, out)
+		}
+		done += r.Restarts
+		if r.Restarts == 0 {
+			t.Logf("simulation %d ended before its process was killed", n)
+		}
+		if n > 10*kills+10 {
+			t.Fatal("processes end before they are killed")
+		}
+	}
+	t.Logf("%d kills", done)
+}
+
+// TestDetach changes the number of processes while a simulation runs.
+func TestDetach(t *testing.T) {
+	url := serve(t)
+	o := options(t, url, "detach", 3, small...)
+	digest, _ := alone(t, o)
+	o.Every = sim.Time(200 * time.Millisecond)
+	var counts []int
+	o.Progress = func(what string, l *Leader) {
+		if what == "started" {
+			counts = append(counts, len(l.Processes()))
+			l.Want([]int{2, 4, 4}[min(len(counts)-1, 2)])
+		}
+	}
+	if r := run(t, o); r.Digest != digest || r.Restarts != 0 {
+		t.Errorf("another result, %d restarts", r.Restarts)
+	}
+	if fmt.Sprint(counts) != "[3 2 4]" {
+		t.Errorf("processes %v, want 3, 2, 4", counts)
+	}
+}
+
+// TestToken starts several simulations at once. They must run one after the other.
+func TestToken(t *testing.T) {
+	url := serve(t)
+	var wait sync.WaitGroup
+	var mu sync.Mutex
+	running, most := 0, 0
+	for i := range 3 {
+		o := options(t, url, fmt.Sprintf("turn-%d", i), 2, config.Choice{Key: "SIZE",
+			Value: "50"}, config.Choice{Key: "simulation.endtime", Value: "CYCLE"})
+		start := o.Command
+		o.Command = func(part string) (*exec.Cmd, error) {
+			var p Part
+			if err := json.Unmarshal([]byte(part), &p); err != nil || p.Process > 0 {
+				return start(part)
+			}
+			mu.Lock()
+			running++
+			most = max(most, running)
+			mu.Unlock()
+			return start(part)
+		}
+		wait.Go(func() {
+			o.Progress = func(string, *Leader) {}
+			if _, err := Run(context.Background(), o); err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			running--
+			mu.Unlock()
+		})
+	}
+	wait.Wait()
+	if most != 1 {
+		t.Errorf("%d simulations ran at the same time", most)
+	}
+}
+
+// TestInject adds events from outside while a simulation comes to its end. What is accepted must
+// happen.
+func TestInject(t *testing.T) {
+	url := serve(t)
+	const text = "network.size 100\nsimulation.endtime 1000h\nprotocol.l IdleProtocol\n" +
+		"protocol.t UniformRandomTransport\nprotocol.t.mindelay 1ms\n" +
+		"protocol.i InfectionED\nprotocol.i.linkable l\nprotocol.i.transport t\n" +
+		"init.w WireRingLattice\ninit.w.k 2\ninit.w.protocol l\n"
+	o := Options{URL: url, Simulation: "inject", Configuration: text, Processes: 2,
+		Command: command}
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	stop := make(chan struct{})
+	accepted, refused := 0, 0
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		e, err := json.Marshal(Inject{Node: 1, Protocol: 0, Kind: 1})
+		if err != nil {
+			t.Error(err)
+		}
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			// The protocol has number 0. Without neighbours in reach of a limit, an event of it
+			// causes one more, so a few are enough.
+			m, err := nc.Request("sim.inject.0.inject.0", e, 20*time.Millisecond)
+			switch {
+			case err != nil:
+			case string(m.Data) == "accepted":
+				accepted++
+			default:
+				refused++
+			}
+			if accepted >= 3 {
+				return
+			}
+		}
+	})
+	o.Set = []config.Choice{{Key: "protocol.i.limit", Value: "5"}}
+	r := run(t, o)
+	close(stop)
+	wait.Wait()
+	if int(r.Counts.Events) < accepted {
+		t.Errorf("%d events happened, %d were accepted", r.Counts.Events, accepted)
+	}
+	t.Logf("%d accepted, %d refused, %d events", accepted, refused, r.Counts.Events)
+}
+
+// TestWrongConfigurations must not be restarted.
+func TestWrongConfigurations(t *testing.T) {
+	url := serve(t)
+	for text, want := range map[string]string{
+		"network.size 1":                      `key "simulation.endtime" is missing`,
+		"network.size 1\nsimulation.cycles 2": `the cycle engine runs in one process`,
+		"network.size 1\nsimulation.endtime 2\nprotocol.n SimpleNewscast\n" +
+			"protocol.n.cache 3": `a protocol has direct access to other nodes`,
+	} {
+		_, err := Run(context.Background(), Options{URL: url, Simulation: "wrong",
+			Configuration: text, Processes: 2, Command: command, Restarts: 5})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}

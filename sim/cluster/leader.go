@@ -1,0 +1,284 @@
+package cluster
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/cloudprofiler/cloudprofiler/sim"
+	"github.com/cloudprofiler/cloudprofiler/sim/config"
+)
+
+// Serve starts a server for simulations on this machine. It keeps checkpoints in a folder. The
+// caller must shut it down.
+func Serve(dir string) (*server.Server, error) {
+	s, err := server.NewServer(&server.Options{ServerName: "simulations", Host: "127.0.0.1",
+		Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: dir,
+		DisableJetStreamBanner: true, JetStreamMaxStore: 1 << 40, MaxPending: 1 << 30,
+		WriteDeadline: patience})
+	if err != nil {
+		return nil, fmt.Errorf("start server: %w", err)
+	}
+	s.Start()
+	if !s.ReadyForConnections(patience) {
+		s.Shutdown()
+		return nil, errors.New("start server: it accepts no connections")
+	}
+	return s, nil
+}
+
+// Options say how to run a simulation in several processes.
+type Options struct {
+	URL           string // of the server
+	Simulation    string // its name, of letters, digits and hyphens
+	Configuration string // the text
+	Set           []config.Choice
+	Processes     int
+	Every         sim.Time // between two checkpoints; 0: none
+	Balance       bool
+
+	// Command returns a process that calls Work with the part, which is in JSON.
+	Command func(part string) (*exec.Cmd, error)
+	// Progress is told what happens. Its argument is started, saved or died.
+	Progress func(what string, l *Leader)
+	// Restarts is how many times processes may die. Detached ones do not count.
+	Restarts int
+}
+
+// A Result is the end of a simulation.
+type Result struct {
+	Digest   string
+	Out      string // what observers printed
+	Counts   sim.Counts
+	Size     int // living nodes
+	Restarts int
+	Moved    int // shards that moved to other processes
+}
+
+// A Leader runs one simulation. The function Progress may use it, and nobody else.
+type Leader struct {
+	o         Options
+	nc        *nats.Conn
+	kv        nats.KeyValue
+	epoch     int
+	saved     *Saved
+	confirmed map[int]int // processes that have saved a checkpoint, by its number
+	processes []*exec.Cmd
+	exited    int // of these
+	wanted    int // processes from the next start on
+}
+
+// Processes returns the running processes.
+func (l *Leader) Processes() []*exec.Cmd { return l.processes }
+
+// Want changes the number of processes at the next checkpoint: some detach, or more join.
+func (l *Leader) Want(processes int) { l.wanted = processes }
+
+// Run waits for its turn, runs a simulation and returns its result.
+func Run(ctx context.Context, o Options) (r Result, err error) {
+	if o.Processes < 1 || o.Processes > 1024 {
+		return r, fmt.Errorf("run %q: %d processes: want 1 to 1024", o.Simulation, o.Processes)
+	}
+	nc, err := nats.Connect(o.URL, nats.Timeout(patience))
+	if err != nil {
+		return r, fmt.Errorf("connect to %q: %w", o.URL, err)
+	}
+	defer nc.Close()
+	js, err := nc.JetStream(nats.MaxWait(patience))
+	if err != nil {
+		return r, err
+	}
+	l := &Leader{o: o, nc: nc, wanted: o.Processes, confirmed: map[int]int{}}
+	if l.kv, err = js.CreateKeyValue(&nats.KeyValueConfig{Bucket: "simulations"}); err != nil {
+		return r, fmt.Errorf("open the key-value store: %w", err)
+	}
+	if err := takeToken(ctx, l.kv, o.Simulation); err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, giveToken(l.kv, o.Simulation)) }()
+	if _, err := js.CreateObjectStore(&nats.ObjectStoreConfig{
+		Bucket: bucket(o.Simulation)}); err != nil {
+		return r, fmt.Errorf("make a place for checkpoints: %w", err)
+	}
+	defer func() { err = errors.Join(err, js.DeleteObjectStore(bucket(o.Simulation))) }()
+	for restarts := 0; ; l.epoch++ {
+		r, err = l.once(ctx)
+		r.Restarts = restarts
+		var died *diedError
+		switch {
+		case errors.Is(err, errDetach):
+		case errors.As(err, &died) && ctx.Err() == nil && restarts < o.Restarts:
+			restarts++
+			l.progress("died")
+		default:
+			return r, err
+		}
+	}
+}
+
+func (l *Leader) progress(what string) {
+	if l.o.Progress != nil {
+		l.o.Progress(what, l)
+	}
+}
+
+// diedError reports that a process ended before its part did.
+type diedError struct {
+	process int
+	err     error
+}
+
+func (e *diedError) Error() string { return fmt.Sprintf("process %d died: %v", e.process, e.err) }
+
+// errDetach ends an epoch at a checkpoint, because another number of processes is wanted.
+var errDetach = errors.New("another number of processes is wanted")
+
+// once starts the processes and waits until the simulation has ended or one of them has died.
+func (l *Leader) once(ctx context.Context) (r Result, err error) {
+	subject := fmt.Sprintf("sim.%s.%d", l.o.Simulation, l.epoch)
+	reports, err := l.nc.SubscribeSync(subject + ".leader")
+	if err != nil {
+		return r, err
+	}
+	defer reports.Unsubscribe()
+	if err := reports.SetPendingLimits(-1, -1); err != nil {
+		return r, err
+	}
+	count := l.wanted
+	ended := make(chan *diedError, count)
+	l.processes, l.exited = nil, 0
+	defer func() {
+		for _, p := range l.processes {
+			_ = p.Process.Kill()
+		}
+		for range len(l.processes) - l.exited {
+			<-ended
+		}
+	}()
+	for i := range count {
+		part, err := json.Marshal(Part{URL: l.o.URL, Simulation: l.o.Simulation, Epoch: l.epoch,
+			Process: i, Processes: count, Configuration: l.o.Configuration, Set: l.o.Set,
+			Every: l.o.Every, Balance: l.o.Balance, Restart: l.saved})
+		if err != nil {
+			return r, err
+		}
+		p, err := l.o.Command(string(part))
+		if err == nil {
+			err = p.Start()
+		}
+		if err != nil {
+			return r, fmt.Errorf("start process %d: %w", i, err)
+		}
+		l.processes = append(l.processes, p)
+		go func() { ended <- &diedError{i, p.Wait()} }()
+	}
+	l.progress("started")
+	clear(l.confirmed)
+	return l.follow(ctx, subject, count, reports, ended)
+}
+
+// follow handles the reports of all processes until the simulation ends.
+func (l *Leader) follow(ctx context.Context, subject string, count int, reports *nats.Subscription,
+	ended chan *diedError) (r Result, err error) {
+	m, sums := newMaster(count), map[int][32]byte{}
+	ready, done := 0, 0
+	send := func(o order) error {
+		if o == nothing {
+			return nil
+		}
+		return l.nc.Publish(subject+".order", []byte{byte(o)})
+	}
+	for {
+		select {
+		case d := <-ended:
+			l.exited++
+			if d.err != nil {
+				return r, d
+			} // otherwise its last report comes
+		default:
+		}
+		msg, err := reports.NextMsg(5 * time.Millisecond)
+		if errors.Is(err, nats.ErrTimeout) {
+			if err := ctx.Err(); err != nil {
+				return r, err
+			}
+			continue
+		}
+		if err != nil {
+			return r, err
+		}
+		var p report
+		if err := json.Unmarshal(msg.Data, &p); err != nil {
+			return r, err
+		}
+		switch p.Kind {
+		case "ready":
+			if ready++; ready == count {
+				err = send(abort) // go on
+			}
+		case "idle":
+			err = send(m.reportIdle(p.Process))
+		case "prepared", "busy":
+			err = send(m.answer(p.Process, p.Kind == "prepared"))
+		case "saved":
+			err = l.whole(p.Number, count)
+		case "failed":
+			return r, fmt.Errorf("process %d: %s", p.Process, p.Error)
+		case "done":
+			done++
+			r.add(p, sums)
+			if done == count {
+				sum := sim.DigestOf(sums, p.Now, p.Joined)
+				r.Digest = hex.EncodeToString(sum[:])
+				return r, nil
+			}
+		}
+		if err != nil {
+			return r, err
+		}
+	}
+}
+
+// whole notes that one process has saved its part of a checkpoint. Once all have, it is the one
+// from which a restart begins.
+func (l *Leader) whole(number, count int) error {
+	if l.confirmed[number]++; l.confirmed[number] < count {
+		return nil
+	}
+	l.saved = &Saved{Number: number, Processes: count}
+	b, err := json.Marshal(l.saved)
+	if err != nil {
+		return err
+	}
+	if _, err := l.kv.Put("checkpoint."+l.o.Simulation, b); err != nil {
+		return fmt.Errorf("note checkpoint %d: %w", number, err)
+	}
+	l.progress("saved")
+	if l.wanted != count {
+		return errDetach
+	}
+	return nil
+}
+
+func (r *Result) add(p report, sums map[int][32]byte) {
+	for i, text := range p.Sums {
+		b, err := hex.DecodeString(text)
+		if err == nil && len(b) == 32 {
+			sums[i] = [32]byte(b)
+		}
+	}
+	r.Counts.Events += p.Counts.Events
+	r.Counts.Local += p.Counts.Local
+	r.Counts.Remote += p.Counts.Remote
+	r.Counts.Windows = max(r.Counts.Windows, p.Counts.Windows)
+	r.Moved += p.Moved
+	r.Size = p.Size
+	r.Out += p.Out
+}

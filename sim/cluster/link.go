@@ -1,0 +1,187 @@
+package cluster
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+)
+
+// link carries bundles between the processes of a simulation. It implements sim.Exchange.
+type link struct {
+	ctx          context.Context
+	nc           *nats.Conn
+	sub          *nats.Subscription
+	subject      string
+	index, count int
+
+	number uint64 // of the exchange
+	early  map[uint64][]*nats.Msg
+}
+
+// A bundle travels in pieces, each with this header: the number of the exchange, the sender, the
+// piece, and how many there are.
+const (
+	bundleHeader = 8 + 2 + 4 + 4
+	pieceBytes   = 512 << 10
+)
+
+func newLink(ctx context.Context, nc *nats.Conn, subject string, index, count int) (*link, error) {
+	l := &link{ctx: ctx, nc: nc, subject: subject, index: index, count: count,
+		early: map[uint64][]*nats.Msg{}}
+	var err error
+	if l.sub, err = nc.SubscribeSync(fmt.Sprintf("%s.bundle.%d", subject, index)); err != nil {
+		return nil, fmt.Errorf("subscribe to bundles: %w", err)
+	}
+	// A bundle that is dropped would end the simulation.
+	if err := l.sub.SetPendingLimits(-1, -1); err != nil {
+		return nil, err
+	}
+	return l, nc.Flush()
+}
+
+func (l *link) Processes() int { return l.count }
+func (l *link) Process() int   { return l.index }
+
+// errBundle is returned for a message that is no bundle.
+var errBundle = errors.New("a message is no bundle of this simulation")
+
+// exchange sends each other process its bundle, and returns what they sent. Each process must call
+// it equally often.
+func (l *link) exchange(bundles [][]byte) ([][]byte, error) {
+	l.number++
+	for to, b := range bundles {
+		if to == l.index {
+			continue
+		}
+		pieces := (len(b)+pieceBytes-1)/pieceBytes + 1 // the first one is empty if the bundle is
+		if len(b) > 0 {
+			pieces--
+		}
+		for i := range pieces {
+			m := binary.LittleEndian.AppendUint64(nil, l.number)
+			m = binary.LittleEndian.AppendUint16(m, uint16(l.index))
+			m = binary.LittleEndian.AppendUint32(m, uint32(i))
+			m = binary.LittleEndian.AppendUint32(m, uint32(pieces))
+			m = append(m, b[min(i*pieceBytes, len(b)):min((i+1)*pieceBytes, len(b))]...)
+			if err := l.nc.Publish(fmt.Sprintf("%s.bundle.%d", l.subject, to), m); err != nil {
+				return nil, fmt.Errorf("send bundle: %w", err)
+			}
+		}
+	}
+	got := make([][]byte, l.count)
+	missing := map[int]int{} // pieces, by sender
+	for i := range l.count {
+		if i != l.index {
+			missing[i] = -1
+		}
+	}
+	take := func(m *nats.Msg) error {
+		from := int(binary.LittleEndian.Uint16(m.Data[8:]))
+		pieces := int(binary.LittleEndian.Uint32(m.Data[14:]))
+		left, ok := missing[from]
+		if !ok || pieces == 0 {
+			return errBundle
+		}
+		if left < 0 {
+			left = pieces
+		}
+		got[from] = append(got[from], m.Data[bundleHeader:]...)
+		if missing[from] = left - 1; left == 1 {
+			delete(missing, from)
+		}
+		return nil
+	}
+	for _, m := range l.early[l.number] {
+		if err := take(m); err != nil {
+			return nil, err
+		}
+	}
+	delete(l.early, l.number)
+	for len(missing) > 0 {
+		ctx, cancel := context.WithTimeout(l.ctx, patience)
+		m, err := l.sub.NextMsgWithContext(ctx)
+		cancel()
+		if err != nil {
+			return nil, fmt.Errorf("wait for bundles: %w", err)
+		}
+		if len(m.Data) < bundleHeader {
+			return nil, errBundle
+		}
+		switch n := binary.LittleEndian.Uint64(m.Data); {
+		case n == l.number:
+			if err := take(m); err != nil {
+				return nil, err
+			}
+		case n == l.number+1: // a faster process
+			l.early[n] = append(l.early[n], m)
+		default:
+			return nil, errBundle
+		}
+	}
+	return got, nil
+}
+
+// Swap implements sim.Exchange. The moment comes first in a bundle.
+func (l *link) Swap(bundles [][]byte, earliest []byte) (got, all [][]byte, err error) {
+	out := make([][]byte, l.count)
+	for i := range out {
+		out[i] = append(binary.LittleEndian.AppendUint32(nil, uint32(len(earliest))), earliest...)
+		out[i] = append(out[i], bundles[i]...)
+	}
+	in, err := l.exchange(out)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, b := range in {
+		if i == l.index {
+			continue
+		}
+		if len(b) < 4 {
+			return nil, nil, errBundle
+		}
+		n := binary.LittleEndian.Uint32(b)
+		if uint64(n) > uint64(len(b)-4) {
+			return nil, nil, errBundle
+		}
+		all = append(all, b[4:4+n])
+		got = append(got, b[4+n:])
+	}
+	return got, all, nil
+}
+
+// Gather implements sim.Exchange.
+func (l *link) Gather(shards [][]byte) ([][]byte, error) {
+	var mine []byte
+	for i, b := range shards {
+		if b != nil {
+			mine = binary.LittleEndian.AppendUint32(mine, uint32(i))
+			mine = binary.LittleEndian.AppendUint32(mine, uint32(len(b)))
+			mine = append(mine, b...)
+		}
+	}
+	out := make([][]byte, l.count)
+	for i := range out {
+		out[i] = mine
+	}
+	in, err := l.exchange(out)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range in {
+		for len(b) > 0 {
+			if len(b) < 8 {
+				return nil, errBundle
+			}
+			i, n := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])
+			if int(i) >= len(shards) || uint64(n) > uint64(len(b)-8) {
+				return nil, errBundle
+			}
+			shards[i] = b[8 : 8+n]
+			b = b[8+n:]
+		}
+	}
+	return shards, nil
+}

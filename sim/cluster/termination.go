@@ -1,0 +1,99 @@
+package cluster
+
+// A simulation may end only when no process has work and no work is on its way. A report that a
+// process is idle does not prove that: work may reach it later. So the leader asks all processes
+// to prepare. A prepared process accepts no work, and what it refuses stays with the sender. Only
+// if all prepare while they have neither work nor unanswered messages, the leader ends the
+// simulation.
+
+// An order is what the leader tells all members.
+type order uint8
+
+const (
+	nothing   order = 0
+	prepare   order = 1
+	terminate order = 2
+	abort     order = 3
+)
+
+// master is the leader's part.
+type master struct {
+	members  int
+	idle     map[int]bool
+	answers  map[int]bool
+	prepared bool // it has asked and waits for answers
+	refused  bool
+	ended    bool
+}
+
+func newMaster(members int) *master {
+	return &master{members: members, idle: map[int]bool{}, answers: map[int]bool{}}
+}
+
+// reportIdle handles a member's report that it has no work.
+func (m *master) reportIdle(member int) order {
+	if m.ended || m.prepared {
+		return nothing
+	}
+	m.idle[member] = true
+	if len(m.idle) < m.members {
+		return nothing
+	}
+	m.prepared, m.refused = true, false
+	clear(m.answers)
+	return prepare
+}
+
+// answer handles a member's answer to prepare.
+func (m *master) answer(member int, ok bool) order {
+	if !m.prepared {
+		return nothing
+	}
+	m.answers[member] = true
+	m.refused = m.refused || !ok
+	if len(m.answers) < m.members {
+		return nothing
+	}
+	m.prepared = false
+	clear(m.idle) // members report again
+	if m.refused {
+		return abort
+	}
+	m.ended = true
+	return terminate
+}
+
+// member is the part of a process.
+type member struct {
+	work       int  // pieces of work that were accepted and not done
+	unanswered int  // pieces that were sent and that the receiver has not answered yet
+	kept       int  // pieces that a prepared receiver refused: they are sent again after an abort
+	prepared   bool // work is refused
+	ended      bool
+}
+
+// accept reports whether the member accepts a piece of work.
+func (m *member) accept() bool {
+	if m.prepared || m.ended {
+		return false
+	}
+	m.work++
+	return true
+}
+
+// busy reports whether the member has work, or does not know yet whether others have its work.
+func (m *member) busy() bool { return m.work > 0 || m.unanswered > 0 || m.kept > 0 }
+
+// obey handles an order, and returns the answer to prepare.
+func (m *member) obey(o order) (ok bool) {
+	switch o {
+	case prepare:
+		m.prepared = true
+		return !m.busy()
+	case abort:
+		m.prepared = false
+	case terminate:
+		m.ended = true
+	}
+	return false
+}

@@ -1,0 +1,175 @@
+package cluster
+
+import (
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/sim"
+)
+
+// race is a simulation that ends: processes send work to each other over a network with random
+// delays, while the leader asks whether they are done.
+type race struct {
+	t         *testing.T
+	s         sim.Stream
+	now       int
+	events    []event
+	master    *master
+	processes []*process
+
+	accepted, done, refused int
+}
+
+type event struct {
+	at int
+	do func()
+}
+
+type process struct {
+	member
+	reported bool     // that it is idle, and has got no work since
+	resend   []func() // what others refused
+}
+
+func (r *race) after(delay int, do func()) {
+	r.events = append(r.events, event{r.now + delay, do})
+}
+
+// travel lets something happen after a message's delay.
+func (r *race) travel(do func()) { r.after(1+r.s.Int(30), do) }
+
+// give gives a process work from outside. It reports whether the process accepts it.
+func (r *race) give(i, hops int) bool {
+	p := r.processes[i]
+	if !p.accept() {
+		r.refused++
+		return false
+	}
+	r.accepted++
+	p.reported = false
+	r.travel(func() { // the process works
+		p.work--
+		r.done++
+		for range r.s.Int(3) {
+			if hops > 0 {
+				p.unanswered++
+				r.send(i, r.s.Int(len(r.processes)), hops-1)
+			}
+		}
+		r.report(i)
+	})
+	return true
+}
+
+// send sends work from one process to another, until that one accepts it.
+func (r *race) send(from, to, hops int) {
+	p := r.processes[from]
+	r.travel(func() {
+		ok := r.give(to, hops)
+		r.travel(func() { // the answer
+			p.unanswered--
+			if !ok {
+				p.kept++
+				p.resend = append(p.resend, func() {
+					p.kept--
+					p.unanswered++
+					r.send(from, to, hops)
+				})
+				if !p.prepared { // the abort was faster than the answer
+					r.again(from)
+				}
+			}
+			r.report(from)
+		})
+	})
+}
+
+func (r *race) again(i int) {
+	p := r.processes[i]
+	all := p.resend
+	p.resend = nil
+	for _, send := range all {
+		send()
+	}
+}
+
+func (r *race) report(i int) {
+	p := r.processes[i]
+	if !p.busy() && !p.prepared && !p.reported {
+		p.reported = true
+		r.travel(func() { r.tell(r.master.reportIdle(i)) })
+	}
+}
+
+// tell carries an order to all processes.
+func (r *race) tell(o order) {
+	if o == nothing {
+		return
+	}
+	for i, p := range r.processes {
+		r.travel(func() {
+			ok := p.obey(o)
+			switch o {
+			case prepare:
+				r.travel(func() { r.tell(r.master.answer(i, ok)) })
+			case abort:
+				p.reported = false
+				r.again(i)
+				r.report(i)
+			}
+		})
+	}
+}
+
+func (r *race) run() {
+	for step := 0; len(r.events) > 0; step++ {
+		first := 0
+		for i, e := range r.events {
+			if e.at < r.events[first].at {
+				first = i
+			}
+		}
+		e := r.events[first]
+		r.events = append(r.events[:first], r.events[first+1:]...)
+		r.now = e.at
+		e.do()
+		if step > 100_000 {
+			r.t.Fatal("it does not end")
+		}
+	}
+}
+
+// TestBarTermination also gives work from outside around the time at which the leader asks.
+// Whatever the order of messages, no work is lost.
+func TestBarTermination(t *testing.T) {
+	refused, races := 0, 10_000/seed.Share()
+	for n := range uint64(races) {
+		r := &race{t: t, s: sim.NewStream(n, 0)}
+		for range 2 + r.s.Int(4) {
+			r.processes = append(r.processes, &process{})
+		}
+		r.master = newMaster(len(r.processes))
+		for i := range r.processes {
+			if r.s.Int(2) == 0 {
+				r.give(i, 4)
+			}
+			r.report(i)
+		}
+		for range 3 {
+			r.after(20+r.s.Int(120), func() { r.give(r.s.Int(len(r.processes)), 2) })
+		}
+		r.run()
+		for i, p := range r.processes {
+			if !p.ended || p.busy() {
+				t.Errorf("race %d: process %d at the end: %+v", n, i, p.member)
+			}
+		}
+		if r.done != r.accepted || !r.master.ended {
+			t.Fatalf("race %d: %d pieces of work done, %d accepted", n, r.done, r.accepted)
+		}
+		refused += r.refused
+	}
+	if refused < races/10 {
+		t.Errorf("only %d pieces of work came while processes were prepared", refused)
+	}
+}

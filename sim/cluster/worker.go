@@ -1,0 +1,326 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/cloudprofiler/cloudprofiler/sim"
+	"github.com/cloudprofiler/cloudprofiler/sim/config"
+	"github.com/cloudprofiler/cloudprofiler/sim/library"
+)
+
+// A Part is the order of a process: which part of which simulation it has. Leader and process are
+// of the same version, so its JSON is no format.
+type Part struct {
+	URL           string
+	Simulation    string // its name on the server
+	Epoch         int    // how often the simulation was started
+	Process       int
+	Processes     int
+	Configuration string // the text
+	Set           []config.Choice
+	Every         sim.Time // between two checkpoints
+	Balance       bool     // shards move at checkpoints
+	Restart       *Saved   // nil: from the beginning
+}
+
+// Saved names a whole checkpoint.
+type Saved struct {
+	Number    int
+	Processes int // that have written it
+}
+
+// report is what a process tells its leader.
+type report struct {
+	Process int
+	Kind    string // idle, prepared, busy, saved, done, failed
+	Number  int    `json:",omitempty"` // of the checkpoint
+	Error   string `json:",omitempty"`
+
+	// These belong to done.
+	Sums   map[int]string `json:",omitempty"` // of the shards, in hex
+	Now    sim.Time       `json:",omitempty"`
+	Joined int            `json:",omitempty"`
+	Size   int            `json:",omitempty"`
+	Counts sim.Counts
+	Moved  int    `json:",omitempty"` // shards that came from other processes
+	Out    string `json:",omitempty"` // what observers printed
+}
+
+// Inject is an event from outside.
+type Inject struct {
+	Node           sim.Node
+	Protocol, Kind uint8
+	Word           uint64
+	After          sim.Time
+}
+
+// work is one process of a simulation.
+type work struct {
+	p       Part
+	nc      *nats.Conn
+	objects nats.ObjectStore
+	subject string
+	s       *library.Simulation
+	link    *link
+	out     bytes.Buffer
+	id      [32]byte
+	member  member
+	orders  *nats.Subscription
+	inject  *nats.Subscription
+	number  int // of the next checkpoint
+	moved   int
+}
+
+// Work runs a part of a simulation until its end.
+func Work(ctx context.Context, p Part) (err error) {
+	nc, err := nats.Connect(p.URL, nats.Timeout(patience), nats.MaxReconnects(0))
+	if err != nil {
+		return fmt.Errorf("connect to %q: %w", p.URL, err)
+	}
+	defer nc.Close()
+	w := &work{p: p, nc: nc, subject: fmt.Sprintf("sim.%s.%d", p.Simulation, p.Epoch)}
+	if err := w.run(ctx); err != nil {
+		return errors.Join(err, w.tell(report{Kind: "failed", Error: err.Error()}))
+	}
+	return nil
+}
+
+func (w *work) tell(r report) error {
+	r.Process = w.p.Process
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if err := w.nc.Publish(w.subject+".leader", b); err != nil {
+		return err
+	}
+	return w.nc.Flush()
+}
+
+func (w *work) run(ctx context.Context) (err error) {
+	f, err := config.Parse("configuration", strings.NewReader(w.p.Configuration))
+	if err != nil {
+		return err
+	}
+	for _, c := range w.p.Set {
+		f.Set(c.Key, c.Value)
+	}
+	w.id = f.Sum()
+	if w.link, err = newLink(ctx, w.nc, w.subject, w.p.Process, w.p.Processes); err != nil {
+		return err
+	}
+	if w.orders, err = w.nc.SubscribeSync(w.subject + ".order"); err != nil {
+		return err
+	}
+	w.inject, err = w.nc.SubscribeSync(fmt.Sprintf("%s.inject.%d", w.subject, w.p.Process))
+	if err != nil {
+		return err
+	}
+	w.s, err = library.Build(f, library.Options{Exchange: w.link, Out: &w.out})
+	if err != nil {
+		return err
+	}
+	if w.s.Cycles > 0 {
+		return errors.New("the cycle engine runs in one process: use simulation.endtime")
+	}
+	js, err := w.nc.JetStream(nats.MaxWait(patience))
+	if err != nil {
+		return err
+	}
+	if w.objects, err = js.ObjectStore(bucket(w.p.Simulation)); err != nil {
+		return fmt.Errorf("open checkpoints: %w", err)
+	}
+	if err := w.ready(ctx); err != nil {
+		return err
+	}
+	if w.p.Restart != nil {
+		err = w.restore()
+	} else {
+		err = w.s.Start()
+	}
+	if err != nil {
+		return err
+	}
+	return w.windows(ctx)
+}
+
+// ready waits until all processes have subscribed to what the others send.
+func (w *work) ready(ctx context.Context) error {
+	if err := w.tell(report{Kind: "ready"}); err != nil {
+		return err
+	}
+	o, err := w.order(ctx)
+	if err == nil && o != abort { // go on
+		err = fmt.Errorf("order %d instead of the beginning", o)
+	}
+	return err
+}
+
+func (w *work) order(ctx context.Context) (order, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	m, err := w.orders.NextMsgWithContext(ctx)
+	if err != nil {
+		return nothing, fmt.Errorf("wait for the leader: %w", err)
+	}
+	if len(m.Data) != 1 {
+		return nothing, fmt.Errorf("an order of %d bytes", len(m.Data))
+	}
+	return order(m.Data[0]), nil
+}
+
+// windows runs windows until all processes agree that the end has come.
+func (w *work) windows(ctx context.Context) error {
+	every := w.p.Every
+	if every == 0 {
+		every = sim.Never
+	}
+	for {
+		err := w.s.World.RunUntilQuiet(ctx, every, w.save)
+		if err != nil {
+			return err
+		}
+		ended, err := w.end(ctx)
+		if err != nil || ended {
+			return err
+		}
+	}
+}
+
+// end goes through the three phases. It returns false if the simulation goes on.
+func (w *work) end(ctx context.Context) (bool, error) {
+	w.accept()
+	if err := w.tell(report{Kind: "idle"}); err != nil {
+		return false, err
+	}
+	for {
+		o, err := w.order(ctx)
+		if err != nil {
+			return false, err
+		}
+		w.accept()
+		ok := w.member.obey(o)
+		switch o {
+		case prepare:
+			kind := "busy"
+			if ok {
+				kind = "prepared"
+			}
+			if err := w.tell(report{Kind: kind}); err != nil {
+				return false, err
+			}
+		case abort:
+			w.member.work = 0 // it is in the queue now
+			return false, nil
+		case terminate:
+			return true, w.done()
+		}
+	}
+}
+
+// accept answers all events from outside that have come: accepted ones are put into the queue.
+func (w *work) accept() {
+	for {
+		m, err := w.inject.NextMsg(time.Nanosecond)
+		if err != nil {
+			return
+		}
+		var e Inject
+		if json.Unmarshal(m.Data, &e) != nil || !w.member.accept() {
+			_ = m.Respond([]byte("refused"))
+			continue
+		}
+		if !w.s.World.Inject(e.After, e.Node, e.Protocol, e.Kind, e.Word) {
+			w.member.work--
+			_ = m.Respond([]byte("refused"))
+			continue
+		}
+		_ = m.Respond([]byte("accepted"))
+	}
+}
+
+func (w *work) done() error {
+	if err := w.s.World.Finish(); err != nil {
+		return err
+	}
+	sums, err := w.s.World.Sum()
+	if err != nil {
+		return err
+	}
+	r := report{Kind: "done", Sums: map[int]string{}, Now: w.s.World.Now(),
+		Joined: w.s.World.Joined(), Size: w.s.World.Size(), Counts: w.s.World.Counts(),
+		Moved: w.moved}
+	for i, sum := range sums {
+		r.Sums[i] = hex.EncodeToString(sum[:])
+	}
+	if w.p.Process == 0 {
+		r.Out = w.out.String()
+	}
+	return w.tell(r)
+}
+
+// object names what a process wrote of a checkpoint.
+func object(number, process int) string { return fmt.Sprintf("%d.%d", number, process) }
+
+func bucket(simulation string) string { return "simulation-" + simulation }
+
+// save writes this process's part of a checkpoint: the length of what observers printed, the text,
+// and the state.
+func (w *work) save() error {
+	var b bytes.Buffer
+	text := []byte(nil)
+	if w.p.Process == 0 {
+		text = w.out.Bytes()
+	}
+	fmt.Fprintf(&b, "%d\n", len(text))
+	b.Write(text)
+	if err := w.s.World.WriteCheckpoint(&b, w.id); err != nil {
+		return err
+	}
+	if w.number == 0 && w.p.Restart != nil {
+		w.number = w.p.Restart.Number
+	}
+	w.number++
+	if _, err := w.objects.PutBytes(object(w.number, w.p.Process), b.Bytes()); err != nil {
+		return fmt.Errorf("save checkpoint: %w: the last whole one is kept", err)
+	}
+	if err := w.tell(report{Kind: "saved", Number: w.number}); err != nil {
+		return err
+	}
+	if !w.p.Balance {
+		return nil
+	}
+	n, err := w.s.World.Balance()
+	w.moved += n
+	return err
+}
+
+func (w *work) restore() error {
+	var parts []io.Reader
+	for i := range w.p.Restart.Processes {
+		b, err := w.objects.GetBytes(object(w.p.Restart.Number, i))
+		if err != nil {
+			return fmt.Errorf("read checkpoint %d: %w", w.p.Restart.Number, err)
+		}
+		r := bytes.NewReader(b)
+		length := 0
+		if _, err := fmt.Fscanf(r, "%d\n", &length); err != nil || length < 0 || length > r.Len() {
+			return fmt.Errorf("read checkpoint %d: %w", w.p.Restart.Number, sim.ErrDamaged)
+		}
+		if _, err := io.CopyN(&w.out, r, int64(length)); err != nil {
+			return err
+		}
+		parts = append(parts, r)
+	}
+	return w.s.World.Restore(w.id, parts...)
+}
