@@ -167,7 +167,7 @@ func TestBarKills(t *testing.T) {
 func TestDetach(t *testing.T) {
 	url := serve(t)
 	o := options(t, url, "detach", 3, small...)
-	digest, _ := alone(t, o)
+	digest, out := alone(t, o)
 	o.Every = sim.Time(200 * time.Millisecond)
 	var counts []int
 	o.Progress = func(what string, l *Leader) {
@@ -176,8 +176,8 @@ func TestDetach(t *testing.T) {
 			l.Want([]int{2, 4, 4}[min(len(counts)-1, 2)])
 		}
 	}
-	if r := run(t, o); r.Digest != digest || r.Restarts != 0 {
-		t.Errorf("another result, %d restarts", r.Restarts)
+	if r := run(t, o); r.Digest != digest || r.Out != out || r.Restarts != 0 {
+		t.Errorf("another result, %d restarts:\n%s\nwant\n%s", r.Restarts, r.Out, out)
 	}
 	if fmt.Sprint(counts) != "[3 2 4]" {
 		t.Errorf("processes %v, want 3, 2, 4", counts)
@@ -289,5 +289,39 @@ func TestWrongConfigurations(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
+	}
+}
+
+// TestLoadMoves runs a star, whose first shard gets half of all events, so the other shards of its
+// process must move.
+func TestLoadMoves(t *testing.T) {
+	url := serve(t)
+	o := Options{URL: url, Simulation: "star", Processes: 2, Balance: true, Command: command,
+		Every: sim.Time(300 * time.Millisecond), Configuration: `network.size 16000
+simulation.endtime 2s
+protocol.l IdleProtocol
+protocol.t UniformRandomTransport
+protocol.t.mindelay 20ms
+protocol.t.maxdelay 90ms
+protocol.a AverageED
+protocol.a.linkable l
+protocol.a.transport t
+protocol.a.step 1s
+init.w WireStar
+init.w.protocol l
+init.v LinearDistribution
+init.v.protocol a
+init.v.max 100
+init.x CDScheduler
+init.x.protocol a
+init.x.randstart
+`}
+	digest, _ := alone(t, o)
+	r := run(t, o)
+	if r.Digest != digest {
+		t.Error("another result")
+	}
+	if r.Moved == 0 {
+		t.Error("no shard has moved")
 	}
 }

@@ -229,3 +229,32 @@ func TestBarAnyNumberOfWorkersGivesTheSame(t *testing.T) {
 		t.Logf("configuration %d: %d events", n, events)
 	}
 }
+
+// TestTies lets many messages reach a node at the same moment. Their order must not depend on who
+// worked on their senders.
+func TestTies(t *testing.T) {
+	const text = `network.size 9000
+simulation.endtime 4s
+protocol.link IdleProtocol
+protocol.tr UniformRandomTransport
+protocol.tr.mindelay 10ms
+protocol.avg AverageED
+protocol.avg.linkable link
+protocol.avg.transport tr
+protocol.avg.step 1s
+init.wire WireKOut
+init.wire.k 20
+init.wire.protocol link
+init.values LinearDistribution
+init.values.protocol avg
+init.values.max 100
+init.x CDScheduler
+init.x.protocol avg
+`
+	_, want, _ := run(t, parse(t, "ties", text), 1)
+	for _, workers := range []int{2, 3} {
+		if _, got, _ := run(t, parse(t, "ties", text), workers); got != want {
+			t.Errorf("%d workers give another result", workers)
+		}
+	}
+}
