@@ -75,11 +75,19 @@ func match(logs []*Log, each func(Match)) Matched {
 			}
 		}
 	}
-	ends := byOrigins{}
+	ends, named := byOrigins{}, byAddresses{}
+	otherEnd := func(s *socket) *socket {
+		if s.unnumbered() {
+			return named.other(s)
+		}
+		return ends.other(s)
+	}
 	for _, s := range sockets {
 		m.Sent += uint64(len(s.sends))
 		m.Received += uint64(len(s.receives))
-		if s.of.Protocol == blackbox.TCP {
+		if s.unnumbered() {
+			named.add(s)
+		} else if s.of.Protocol == blackbox.TCP {
 			ends[origins{s.of.Sends, s.of.Receives}] = append(
 				ends[origins{s.of.Sends, s.of.Receives}], s)
 		}
@@ -92,8 +100,8 @@ func match(logs []*Log, each func(Match)) Matched {
 			m.Left[NotTCP] += uint64(len(s.sends))
 			continue
 		}
-		other := ends.other(s)
-		if other == nil || ends.other(other) != s {
+		other := otherEnd(s)
+		if other == nil || otherEnd(other) != s {
 			m.Left[NoOtherEnd] += uint64(len(s.sends))
 			continue
 		}
@@ -114,7 +122,16 @@ func merged(logs []*Log) (all []*socket) {
 		for _, cookie := range slices.Sorted(keys(l.sockets)) {
 			s := l.sockets[cookie]
 			id := identity{l.Node, l.Epoch, cookie}
-			if before := known[id]; before != nil {
+			before := known[id]
+			if before != nil && before.unnumbered() != s.unnumbered() {
+				// The kernel and a library in the program saw the same calls.
+				if before.unnumbered() {
+					s.lossy = l.lossy()
+					*before = *s
+				}
+				continue
+			}
+			if before != nil {
 				before.sends = append(before.sends, s.sends...)
 				before.receives = append(before.receives, s.receives...)
 				before.lossy = before.lossy || l.lossy()

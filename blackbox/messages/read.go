@@ -80,7 +80,7 @@ func Read(node string, segments []logstore.Segment) (*Log, error) {
 	l := newLog(node)
 	r := logstore.ReadLog(segments)
 	defer r.Close()
-	var d blackbox.Decoder
+	decoders := map[int]*blackbox.Decoder{} // a ring of many writers has several shards
 	for {
 		b, err := r.Next()
 		if err == io.EOF {
@@ -99,13 +99,21 @@ func Read(node string, segments []logstore.Segment) (*Log, error) {
 		for _, drop := range b.Drops {
 			l.Dropped += drop.Count
 		}
+		d := decoders[b.Shard]
+		if d == nil {
+			d = &blackbox.Decoder{}
+			decoders[b.Shard] = d
+		}
 		for _, e := range b.Events {
 			l.add(d.Add(blackbox.Event{Counter_cycles: e.Counter, ID: e.ID}))
 		}
 	}
-	d.End()
+	for _, d := range decoders {
+		d.End()
+		l.Bad += d.Bad
+	}
 	h, report := r.Header(), r.Report()
-	l.Bad, l.Epoch = d.Bad, h.Epoch
+	l.Epoch = h.Epoch
 	l.Quantum_cycles, l.CoreSlack_cycles = h.Quantum_cycles, h.CoreSlack_cycles
 	if !report.Whole() {
 		l.Missing = "parts of the log are missing or damaged"

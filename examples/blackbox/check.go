@@ -137,9 +137,10 @@ func holdCaptured(truth []*message, s *split, began_ns int64, ns func(uint64) in
 		seen[k] = append(seen[k], m)
 	}
 	for _, messages := range seen {
-		// By place, of which other protocols have none. In this testbed, no port is used again.
+		// By place, or by time where there is no place. In this testbed, no port is used again.
 		slices.SortStableFunc(messages, func(a, b blackbox.Message) int {
-			return cmp.Compare(a.Position, b.Position)
+			return cmp.Or(cmp.Compare(a.Position, b.Position),
+				cmp.Compare(a.Ended_cycles, b.Ended_cycles))
 		})
 	}
 	counts, faults := map[string]*counted{}, []string{}

@@ -51,6 +51,8 @@ func run(ctx context.Context, args []string) error {
 	flag.StringVar(&t.Source, "services", "examples/blackbox/services",
 		"`directory` of the services in Java and Python")
 	flag.StringVar(&t.Truth, "truth", "", "`directory` for the truth and the services' logs")
+	flag.StringVar(&t.Preload, "preload", "", "library to load into the services, instead of "+
+		"a capture by the kernel")
 	flag.IntVar(&t.Workers, "workers", 8, "threads, goroutines or connections of each service")
 	flag.IntVar(&t.Connections, "connections", 16, "connections of the load")
 	flag.IntVar(&t.Requests, "requests", 20_000, "requests to send")
@@ -60,7 +62,7 @@ func run(ctx context.Context, args []string) error {
 	if t.self, err = os.Executable(); err != nil {
 		return err
 	}
-	for _, p := range []*string{&t.Truth, &t.Source, &t.Epoll} {
+	for _, p := range []*string{&t.Truth, &t.Source, &t.Epoll, &t.Preload} {
 		if err := absolute(p); err != nil {
 			return err
 		}

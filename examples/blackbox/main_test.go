@@ -27,6 +27,54 @@ func TestMain(m *testing.M) {
 // down, and every transfer contains the truth.
 func TestPrivilegedTestbed(t *testing.T) {
 	privileged.Need(t)
+	bed := runTestbed(t, "")
+	lost := 0
+	for _, n := range bed.stats.Lost {
+		lost += int(n)
+	}
+	checkTestbed(t, bed, lost, 1000)
+	for _, program := range []string{"gateway", "pool", "epoll", "tasks"} {
+		if bed.links[program] < 100 {
+			t.Errorf("%d links of %s", bed.links[program], program)
+		}
+	}
+}
+
+// The library in the services sees the same, of those that are not in Go.
+func TestPrivilegedTestbedWithLibrary(t *testing.T) {
+	privileged.Need(t)
+	if os.Getenv("CLOUDPROFILER_PROOF") != "full" {
+		t.Skip("internal/conformance tests the library briefly")
+	}
+	dir := t.TempDir()
+	library := filepath.Join(dir, "libcloudprofiler-capture.so")
+	if out, err := exec.Command("make", "-C", "../../sdk/c", "BUILD="+dir,
+		library).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	checkTestbed(t, runTestbed(t, library), 0, 400)
+}
+
+func checkTestbed(t *testing.T, bed *testbed, lost, least int) {
+	t.Helper()
+	var out bytes.Buffer
+	if err := bed.print(&out); err != nil {
+		t.Error(err)
+	}
+	t.Log(out.String())
+	for protocol, c := range bed.captured {
+		if c.True < 100 || c.True-c.Captured > lost {
+			t.Errorf("%s: %d messages, %d captured, %d lost", protocol, c.True, c.Captured, lost)
+		}
+	}
+	if m := bed.matched["tcp"]; m == nil || m.True < least || m.True-m.Right > 2*lost {
+		t.Errorf("%+v over TCP", m)
+	}
+}
+
+// runTestbed runs the testbed, with the library if one is given.
+func runTestbed(t *testing.T, library string) *testbed {
+	t.Helper()
 	dir := t.TempDir()
 	epoll := filepath.Join(dir, "epoll")
 	for _, need := range []string{"gcc", "java", "python3"} {
@@ -44,36 +92,15 @@ func TestPrivilegedTestbed(t *testing.T) {
 	}
 	bed := &testbed{services: services{
 		self: self, Java: "java", Epoll: epoll, Truth: filepath.Join(dir, "truth"), Workers: 4,
+		Preload: library,
 	}, Connections: 8, Requests: 400, PerSecond: 400}
 	if bed.Source, err = filepath.Abs("services"); err != nil {
 		t.Fatal(err)
 	}
-	_, err = demo.RunEngine(context.Background(), demo.Options{
+	if _, err = demo.RunEngine(context.Background(), demo.Options{
 		Command: []string{self, "process"}, Scratch: dir, Brief: true,
-	}, bed, time.Second)
-	if err != nil {
+	}, bed, time.Second); err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
-	if err := bed.print(&out); err != nil {
-		t.Error(err)
-	}
-	t.Log(out.String())
-	lost := 0
-	for _, n := range bed.stats.Lost {
-		lost += int(n)
-	}
-	for protocol, c := range bed.captured {
-		if c.True < 100 || c.True-c.Captured > lost {
-			t.Errorf("%s: %d messages, %d captured, %d lost", protocol, c.True, c.Captured, lost)
-		}
-	}
-	if m := bed.matched["tcp"]; m == nil || m.True < 1000 || m.True-m.Right > 2*lost {
-		t.Errorf("%+v over TCP", m)
-	}
-	for _, program := range []string{"gateway", "pool", "epoll", "tasks"} {
-		if bed.links[program] < 100 {
-			t.Errorf("%d links of %s", bed.links[program], program)
-		}
-	}
+	return bed
 }

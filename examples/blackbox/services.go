@@ -24,6 +24,7 @@ type services struct {
 	Epoll   string // the service in C
 	Source  string // the directory of the services in Java and Python
 	Truth   string // the directory in which the services write their truth
+	Preload string // a library to load into the services; "": the kernel sees their messages
 	Workers int    // threads, goroutines or connections of each service
 
 	temporary string
@@ -176,6 +177,9 @@ func (s *services) run(n demo.EngineNode, name string, as *syscall.Credential, p
 	cmd := exec.Command(program, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.temporary, output, output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: as}
+	if s.Preload != "" && as == nil {
+		cmd.Env = append(os.Environ(), "LD_PRELOAD="+s.Preload, "CLOUDPROFILER_DIR="+n.Rings)
+	}
 	if err := n.Do(cmd.Start); err != nil {
 		return fmt.Errorf("start %s: %w", name, err)
 	}

@@ -22,6 +22,7 @@ type split struct {
 	seen       []blackbox.Message // all messages, with the machine's readings
 	sockets    map[uint32]blackbox.Connection
 	lost       map[blackbox.Reason]uint64
+	logs       uint32 // number of logs that were read
 
 	// These are about the messages that services wrote down.
 	known    map[stamped]*message
@@ -53,6 +54,77 @@ func (s *split) do(dirs []string) error {
 	return nil
 }
 
+// keep reads the logs of libraries in programs, which log on their own nodes.
+func (s *split) keep(dirs []string) error {
+	s.sockets, s.lost = map[uint32]blackbox.Connection{}, map[blackbox.Reason]uint64{}
+	for _, dir := range dirs {
+		segments, err := logstore.Segments(dir)
+		if err != nil {
+			return err
+		}
+		for _, segment := range segments {
+			if segment.Channel.String() != blackbox.Channel {
+				continue
+			}
+			f, err := os.Open(segment.Path)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			r, err := logstore.NewReader(f, segment.Path)
+			if err == nil {
+				_, err = s.read(r)
+			}
+			if err != nil {
+				return fmt.Errorf("read log %q: %w", segment.Path, err)
+			}
+		}
+	}
+	return nil
+}
+
+// read reads a log. Each log counts its connections from 1, so read gives them other numbers.
+func (s *split) read(r *logstore.Reader) (all []timed, err error) {
+	s.logs++
+	number := func(n uint32) uint32 { return s.logs<<20 | n }
+	var drops []logstore.Drop
+	decoders := map[int]*blackbox.Decoder{}
+	for {
+		b, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		drops = append(drops, b.Drops...)
+		if decoders[b.Shard] == nil {
+			decoders[b.Shard] = &blackbox.Decoder{}
+		}
+		for _, e := range b.Events {
+			v := decoders[b.Shard].Add(blackbox.Event{Counter_cycles: e.Counter, ID: e.ID})
+			switch v := v.(type) {
+			case nil:
+				continue
+			case blackbox.Connection:
+				s.sockets[number(v.Number)] = v
+			case blackbox.Message:
+				v.Connection = number(v.Connection)
+				s.seen = append(s.seen, v)
+			case blackbox.Loss:
+				s.lost[v.Reason] += v.Messages
+			}
+			all = append(all, timed{v, e.Counter})
+		}
+	}
+	for _, d := range decoders {
+		if len(drops) > 0 || d.Bad > 0 {
+			return nil, fmt.Errorf("%d gaps, %d bad events: use fewer requests", len(drops), d.Bad)
+		}
+	}
+	return all, nil
+}
+
 func (s *split) segment(path string, dirs []string) (err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -66,37 +138,9 @@ func (s *split) segment(path string, dirs []string) (err error) {
 	if h := r.Header(); h.Segment > 0 {
 		return errors.New("it has several segments: use fewer requests")
 	}
-	var all []any // the values, and in owners their namespaces
-	var drops []logstore.Drop
-	var d blackbox.Decoder
-	for {
-		b, err := r.Next()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return err
-		}
-		drops = append(drops, b.Drops...)
-		for _, e := range b.Events {
-			event := blackbox.Event{Counter_cycles: e.Counter, ID: e.ID}
-			v := d.Add(event)
-			if v == nil {
-				continue
-			}
-			all = append(all, timed{v, e.Counter})
-			switch v := v.(type) {
-			case blackbox.Connection:
-				s.sockets[v.Number] = v
-			case blackbox.Message:
-				s.seen = append(s.seen, v)
-			case blackbox.Loss:
-				s.lost[v.Reason] += v.Messages
-			}
-		}
-	}
-	if len(drops) > 0 || d.Bad > 0 {
-		return fmt.Errorf("%d gaps, %d bad events: use fewer requests", len(drops), d.Bad)
+	all, err := s.read(r)
+	if err != nil {
+		return err
 	}
 	h := r.Header()
 	if err := os.Remove(path); err != nil {
@@ -152,7 +196,7 @@ type timed struct {
 }
 
 // write writes what one node sees.
-func (s *split) write(path string, h logstore.Header, all []any, node int) (err error) {
+func (s *split) write(path string, h logstore.Header, all []timed, node int) (err error) {
 	w, err := logstore.Create(nil, path, h)
 	if err != nil {
 		return err
@@ -169,7 +213,7 @@ func (s *split) write(path string, h logstore.Header, all []any, node int) (err 
 		return err
 	}
 	for _, v := range all {
-		events, err := s.events(v.(timed), node)
+		events, err := s.events(v, node)
 		if err != nil {
 			return err
 		}
@@ -192,7 +236,7 @@ func (s *split) write(path string, h logstore.Header, all []any, node int) (err 
 func (s *split) events(v timed, node int) ([]blackbox.Event, error) {
 	switch of := v.value.(type) {
 	case blackbox.Message:
-		if s.sockets[of.Connection].Namespace == s.namespaces[node] {
+		if s.sockets[s.logs<<20|of.Connection].Namespace == s.namespaces[node] {
 			e, err := of.Events()
 			return e[:], err
 		}

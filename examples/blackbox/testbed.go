@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -81,11 +82,14 @@ func (t *testbed) Start(ctx context.Context, nodes []demo.EngineNode, temporary 
 
 // Run captures the messages while the load is sent.
 func (t *testbed) Run(ctx context.Context) error {
-	c, err := capture.Start(capture.Options{Dir: t.nodes[0].Rings})
-	if err != nil {
-		return err
+	var c *capture.Capture
+	if t.Preload == "" {
+		var err error
+		if c, err = capture.Start(capture.Options{Dir: t.nodes[0].Rings}); err != nil {
+			return err
+		}
+		defer c.Close()
 	}
-	defer c.Close()
 	t.began_ns = now()
 	looking, stop := context.WithCancel(ctx)
 	looked := make(chan struct{})
@@ -97,7 +101,7 @@ func (t *testbed) Run(ctx context.Context) error {
 		strconv.Itoa(t.Requests), strconv.Itoa(t.PerSecond), filepath.Join(t.Truth, "load.tsv"))
 	var said strings.Builder
 	load.Stderr = &said
-	err = t.nodes[0].Do(load.Start)
+	err := t.nodes[0].Do(load.Start)
 	if err == nil {
 		err = load.Wait()
 	}
@@ -105,6 +109,10 @@ func (t *testbed) Run(ctx context.Context) error {
 	<-looked
 	if err != nil {
 		return fmt.Errorf("send the load: %w: %s", err, said.String())
+	}
+	if c == nil {
+		t.services.stop() // the libraries' rings end with their programs
+		return nil
 	}
 	err = c.Close()
 	t.stats = c.Stats()
@@ -117,6 +125,9 @@ func (t *testbed) Stop() { t.services.stop() }
 // Collected gives each node its own log.
 func (t *testbed) Collected(logs []string) error {
 	t.services.stop()
+	if t.Preload != "" {
+		return t.split.keep(logs)
+	}
 	return t.split.do(logs)
 }
 
@@ -125,6 +136,11 @@ func (t *testbed) Judge(run *runs.Directory, known *truth.Counters) error {
 	all, err := readTruth(t.Truth)
 	if err != nil {
 		return err
+	}
+	if t.Preload != "" { // the library does not see programs in Go
+		all = slices.DeleteFunc(all, func(m *message) bool {
+			return m.service == "load" || m.service == "gateway"
+		})
 	}
 	t.captured, t.faults = holdCaptured(all, &t.split, t.began_ns, t.clock.ns)
 	if err := t.split.readCounters(run); err != nil {
@@ -141,7 +157,7 @@ func (t *testbed) print(w io.Writer) error {
 	if len(t.Absent) > 0 {
 		fmt.Fprintf(w, "not installed: %s\n", strings.Join(t.Absent, ", "))
 	}
-	fmt.Fprintf(w, "%d requests; %d messages captured, %v lost\n\n", t.Requests, t.stats.Messages,
+	fmt.Fprintf(w, "%d requests; %d messages captured, %v lost\n\n", t.Requests, len(t.split.seen),
 		t.stats.Lost)
 	fmt.Fprintf(w, "%-9s %10s %10s %8s %6s %6s %10s %10s %6s\n", "protocol", "messages",
 		"captured", "nobody's", "early", "late", "to match", "right", "wrong")

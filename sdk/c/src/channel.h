@@ -109,6 +109,13 @@ extern _Thread_local enum cp_hurry cp_hurry __attribute__((tls_model("initial-ex
 /* cp_keep writes n records for an event that the handler has already decided to keep. */
 void cp_keep(struct channel *c, const uint64_t *ids, uint64_t n, uint64_t given);
 
+/*
+ * cp_log_together logs n events that belong together, on a channel of many writers. Nothing comes
+ * between them in the ring. A stamp of 0 means the present counter. It returns false, and logs
+ * nothing, if the channel does not keep every event.
+ */
+bool cp_log_together(struct channel *c, const uint64_t *counters, const uint64_t *ids, uint64_t n);
+
 /* cp_drop counts one event as dropped. */
 void cp_drop(struct channel *c, struct shard *s, uint64_t counter);
 

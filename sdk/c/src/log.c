@@ -94,9 +94,10 @@ static bool reserve(struct channel *c, struct shard *s, unsigned core, uint64_t 
  * write_many reserves places in the shard of this core and writes the records. In each record it
  * stores the counter word last, because the lap mark in the counter word says that the record is
  * finished. It writes the last record first. So if the first record of a pair is finished, the pair
- * is finished.
+ * is finished. counters has stamps, or 0 for the present counter. It may be NULL.
  */
-static void write_many(struct channel *c, const uint64_t *ids, uint64_t n)
+static inline __attribute__((always_inline)) void
+write_many(struct channel *c, const uint64_t *counters, const uint64_t *ids, uint64_t n)
 {
 	enum { ATTEMPTS = 100 };
 	unsigned core;
@@ -124,14 +125,15 @@ static void write_many(struct channel *c, const uint64_t *ids, uint64_t n)
 	while (n-- > 0) {
 		struct cp_record *r = &s->records[(tail + n) & s->mask];
 		POKE(&r->id, ids[n]);
-		STORE(&r->counter, finished(s, counter, tail + n));
+		uint64_t given = counters != NULL ? counters[n] : 0;
+		STORE(&r->counter, finished(s, given != 0 ? given : counter, tail + n));
 	}
 }
 
 static void record(struct channel *c, const uint64_t *ids, uint64_t n, uint64_t given)
 {
 	if (c->many)
-		write_many(c, ids, n);
+		write_many(c, NULL, ids, n);
 	else
 		write_one(c, ids, n, stamp(c, given));
 }
@@ -355,6 +357,21 @@ void cp_link(cp_channel *hot, uint64_t parent, uint64_t child)
 	default:
 		cp_raise(c, CP_MISUSE);
 	}
+}
+
+bool cp_log_together(struct channel *c, const uint64_t *counters, const uint64_t *ids, uint64_t n)
+{
+	uint64_t word = LOAD(c->hot.word);
+
+	if (word == PEEK(&c->hot.idle))
+		return false;
+	if (word != PEEK(&c->recording)) {
+		struct adopted set = current(c);
+		if (set.kind != CP_ID && set.kind != CP_BUFFERED)
+			return false;
+	}
+	write_many(c, counters, ids, n);
+	return true;
 }
 
 void cp_keep(struct channel *c, const uint64_t *ids, uint64_t n, uint64_t given)

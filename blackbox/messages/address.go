@@ -1,0 +1,66 @@
+package messages
+
+import (
+	"net/netip"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox"
+)
+
+// A library in a program (LD_PRELOAD) does not know the sequence numbers of TCP. Its positions
+// begin at 0 with each connection, and the two ends of a connection are known by their addresses
+// only.
+
+// unnumbered reports whether the log has no sequence numbers of a TCP socket.
+func (s *socket) unnumbered() bool {
+	return s.of.Protocol == blackbox.TCP && s.of.Sends == 0 && s.of.Receives == 0
+}
+
+// addresses are the two addresses of a connection, as one end sees them.
+type addresses struct{ local, remote netip.AddrPort }
+
+type byAddresses map[addresses][]*socket
+
+func (all byAddresses) add(s *socket) {
+	at := addresses{s.of.Local, s.of.Remote}
+	all[at] = append(all[at], s)
+}
+
+// other returns the only socket that can be the other end of a connection, or nil. If ports are
+// used again, several sockets of a node have the same addresses. Then it is the only one that was
+// used at the same time.
+func (all byAddresses) other(s *socket) (found *socket) {
+	for _, other := range all[addresses{s.of.Remote, s.of.Local}] {
+		sameNode := other.log.Node == s.log.Node && other.log.Epoch == s.log.Epoch
+		switch {
+		case other == s:
+			continue
+		case s.of.Local.Addr().IsLoopback() && (!sameNode || other.of.Namespace != s.of.Namespace):
+			continue // another loopback interface
+		case sameNode && !s.overlaps(other):
+			continue
+		}
+		if found != nil {
+			return nil
+		}
+		found = other
+	}
+	return found
+}
+
+// overlaps reports whether two sockets of a node were used at the same time.
+func (s *socket) overlaps(other *socket) bool {
+	first, last := s.used()
+	begins, ends := other.used()
+	return first <= ends && begins <= last
+}
+
+// used returns the first and the last stamp of a socket.
+func (s *socket) used() (first, last uint64) {
+	first = ^uint64(0)
+	for _, calls := range [][]end{s.sends, s.receives} {
+		for i := range calls {
+			first, last = min(first, calls[i].began), max(last, calls[i].ended)
+		}
+	}
+	return first, last
+}

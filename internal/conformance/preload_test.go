@@ -1,0 +1,136 @@
+package conformance
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox"
+	"github.com/cloudprofiler/cloudprofiler/drain"
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+)
+
+// captured runs a program with the library that captures its messages, and returns what the program
+// printed, and how many messages the logs have. dropped counts messages that found no room.
+func captured(t *testing.T, name string, libraries ...string) (out string,
+	kinds map[blackbox.Kind]uint64, dropped uint64) {
+	t.Helper()
+	built, dir := buildC(t), t.TempDir()
+	rings, logs := filepath.Join(dir, "rings"), filepath.Join(dir, "logs")
+	d, err := drain.Start(rings, drain.Options{Logs: logs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	for i, l := range libraries {
+		libraries[i] = filepath.Join(built, l)
+	}
+	cmd := exec.Command(filepath.Join(built, name))
+	cmd.Env = append(os.Environ(), ring.DirectoryVariable+"="+rings,
+		"LD_PRELOAD="+strings.Join(libraries, ":"))
+	cmd.Stderr = os.Stderr
+	printed, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	kinds = map[blackbox.Kind]uint64{}
+	segments, err := logstore.Segments(logs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for len(segments) > 0 {
+		one := logstore.SegmentsOf(segments, segments[0].Channel, segments[0].Incarnation)
+		segments = segments[len(one):]
+		dropped += countMessages(t, one, kinds)
+	}
+	return string(printed), kinds, dropped
+}
+
+func countMessages(t *testing.T, one []logstore.Segment, kinds map[blackbox.Kind]uint64) (
+	dropped uint64) {
+	t.Helper()
+	r := logstore.ReadLog(one)
+	defer r.Close()
+	decoders := map[int]*blackbox.Decoder{}
+	for {
+		b, err := r.Next()
+		if err != nil {
+			break
+		}
+		for _, d := range b.Drops {
+			dropped += d.Count
+		}
+		if decoders[b.Shard] == nil {
+			decoders[b.Shard] = &blackbox.Decoder{}
+		}
+		for _, e := range b.Events {
+			v := decoders[b.Shard].Add(blackbox.Event{Counter_cycles: e.Counter, ID: e.ID})
+			switch v := v.(type) {
+			case blackbox.Message:
+				kinds[v.Kind]++
+			case blackbox.Loss:
+				dropped += v.Messages
+			}
+		}
+	}
+	for _, d := range decoders {
+		if d.End(); d.Bad > 0 {
+			t.Errorf("%d events are no records", d.Bad)
+		}
+	}
+	if report := r.Report(); !report.Whole() {
+		t.Errorf("the log is not whole: %+v", report)
+	}
+	return dropped
+}
+
+// A program that is rough with its sockets works as without the library, and each of its messages
+// is in a log or counted.
+func TestPreloadSeesWhatARoughProgramDoes(t *testing.T) {
+	out, kinds, dropped := captured(t, "preload_rough", "libcloudprofiler-capture.so")
+	var sent, received uint64
+	if _, err := fmt.Sscan(out, &sent, &received); err != nil || sent < 10_000 {
+		t.Fatalf("the program printed %q: %v", out, err)
+	}
+	if s, r := kinds[blackbox.Sent], kinds[blackbox.Received]; s > sent || r > received ||
+		s+r+dropped < sent+received {
+		t.Errorf("%d calls sent, %d received: the logs have %d and %d, %d were dropped", sent,
+			received, s, r, dropped)
+	}
+	t.Logf("%d calls sent, %d received, %d dropped", sent, received, dropped)
+}
+
+// TestBarPreload measures what the library adds to a call that sends or receives. The calls do
+// nothing else.
+func TestBarPreload(t *testing.T) {
+	repetitions := 1
+	if proof.Begin(t) == proof.Full {
+		repetitions = 15
+	}
+	var added []float64
+	for range repetitions {
+		bare, _, _ := captured(t, "preload_cost", "preload_stub.so")
+		out, _, dropped := captured(t, "preload_cost", "libcloudprofiler-capture.so",
+			"preload_stub.so")
+		var off, on [2]float64
+		for text, v := range map[string]*[2]float64{bare: &off, out: &on} {
+			if _, err := fmt.Sscan(text, &v[0], &v[1]); err != nil {
+				t.Fatalf("%q: %v", text, err)
+			}
+		}
+		added = append(added, on[0]-off[0], on[1]-off[1])
+		t.Logf("%.1f ns added to write, %.1f to read; %d dropped", on[0]-off[0], on[1]-off[1],
+			dropped)
+	}
+	proof.Check(t, proof.Bar{
+		Name: "a message, captured by the library", Limit: 60, Unit: "ns", Timing: true,
+	}.From(added))
+}

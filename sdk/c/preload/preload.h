@@ -1,0 +1,105 @@
+/*
+ * This library sees the messages of the program into which LD_PRELOAD loads it. It logs them to the
+ * channel capture/messages. blackbox/FORMAT.md has the records.
+ */
+#ifndef CP_PRELOAD_H
+#define CP_PRELOAD_H
+
+#define _GNU_SOURCE
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+/* way is one direction of a socket. */
+struct way {
+	uint64_t entered, left; /* calls that began, and that ended. Atomic */
+	uint64_t position;	/* bytes until now. Atomic */
+} __attribute__((aligned(64)));
+
+enum { SENT, RECEIVED };
+
+/* socket_seen is a socket. Descriptors that were duplicated share it. */
+struct socket_seen {
+	uint32_t number;    /* unique in this process; changes if the memory is used again. Atomic */
+	uint32_t fork;	    /* number of forks before it was made: later ones share it */
+	uint64_t cookie;    /* the kernel's number of it */
+	uint64_t described; /* the counter when it was last described; 0: never. Atomic */
+	uint8_t family;	    /* as in a description: 1, 4 or 6 */
+	uint8_t protocol;   /* 6, 17 or 0 */
+	unsigned references;
+	struct socket_seen *next; /* the list of unused ones */
+	struct way ways[2];
+};
+
+/* cp_forks is the number of forks since the library was loaded. */
+extern uint32_t cp_forks;
+
+/*
+ * cp_socket_slow returns the socket of a descriptor that cp_socket_of did not know, or NULL if it
+ * is not a socket.
+ */
+struct socket_seen *cp_socket_slow(int fd);
+
+/* These are the entries of a descriptor that has no socket_seen. */
+#define CP_UNKNOWN NULL
+#define CP_OTHER ((struct socket_seen *)1) /* not a socket, or not one that is captured */
+#define CP_FRESH ((struct socket_seen *)2) /* a socket on which nothing has happened yet */
+
+/* cp_table has the entries of all descriptors, CP_CHUNK in each chunk. A chunk may be NULL. */
+enum { CP_CHUNK = 1024, CP_CHUNKS = 1024 };
+extern struct socket_seen **cp_table[CP_CHUNKS];
+
+/* cp_socket_of returns the socket of a descriptor, or NULL. */
+static inline struct socket_seen *cp_socket_of(int fd)
+{
+	if ((unsigned)fd >= CP_CHUNK * CP_CHUNKS)
+		return NULL;
+	struct socket_seen **chunk = __atomic_load_n(&cp_table[fd / CP_CHUNK], __ATOMIC_ACQUIRE);
+	if (chunk != NULL) {
+		struct socket_seen *s = __atomic_load_n(&chunk[fd % CP_CHUNK], __ATOMIC_ACQUIRE);
+		if (s == CP_OTHER)
+			return NULL;
+		if (s > CP_FRESH)
+			return s;
+	}
+	return cp_socket_slow(fd);
+}
+
+/* cp_made notes that a descriptor is a new socket. */
+void cp_made(int fd);
+
+/* cp_gone notes that a descriptor is closed. Call it before the descriptor is closed. */
+void cp_gone(int fd);
+
+/* cp_copied notes that a descriptor is a copy of another one. */
+void cp_copied(int from, int to);
+
+/* cp_alone reports whether this is not the child of a vfork, which shares its parent's memory. */
+bool cp_alone(void);
+
+/* call is a call that may send or receive. */
+struct call {
+	struct socket_seen *socket; /* NULL: it is not on a socket */
+	uint32_t number;
+	uint64_t began, entered;
+	bool alone; /* nobody else was in such a call when this one began */
+};
+
+/* cp_begin begins a call, and cp_end logs it if it moved bytes. Both leave errno as it is. */
+struct call cp_begin(int fd, int way);
+void cp_end(int fd, struct call *c, int way, ssize_t bytes);
+
+/* cp_counter_soon reads the counter, perhaps a little early. */
+static inline uint64_t cp_counter_soon(void)
+{
+#if defined(__x86_64__)
+	return __builtin_ia32_rdtsc();
+#else
+	uint64_t counter;
+	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(counter));
+	return counter;
+#endif
+}
+
+#endif

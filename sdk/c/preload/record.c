@@ -1,0 +1,261 @@
+/* This file logs messages: see blackbox/FORMAT.md. */
+#include "preload.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "channel.h"
+#include "cloudprofiler.h"
+
+#define FIRST (UINT64_C(1) << 63)
+enum {
+	KIND = 60,
+	PART = 54,
+	THREAD = 32,
+	LENGTH = 43,
+	PART_BYTES = 7,
+	MOST_BYTES = 1 << 20, /* of a record */
+	LONGEST = 128	      /* bytes of a description; with the last part that is not full */
+};
+enum { DESCRIBED = 2, NAMED = 3, LOST = 4 };
+enum { STREAM = 1, SURE = 2, EARLY = 4 };
+
+/* Descriptions are repeated after about a second: a run may begin at any time. */
+static const uint64_t again_cycles = UINT64_C(3) << 30;
+
+/*
+ * channel is the ring of this process, made before its first message. In a child of a fork the
+ * channel is silent, and the child makes its own.
+ */
+static struct channel *channel;
+static uint32_t opened_at;   /* cp_forks + 1 when it was made; 0: never. Atomic */
+static uint64_t missed;	     /* messages that were not logged, and not counted yet. Atomic */
+static char program[16];     /* name of this process */
+static uint32_t name_space; /* number of the network namespace */
+
+static _Thread_local struct {
+	uint32_t number; /* the kernel's number of this thread; 0: not known */
+	uint32_t fork;
+	uint64_t described; /* the counter */
+	bool opening;	    /* it is in open_channel, or a signal handler interrupted it there */
+} self __attribute__((tls_model("initial-exec")));
+
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+
+static void open_channel(void)
+{
+	/* A signal handler may send or receive while this thread is here. */
+	if (self.opening) {
+		__atomic_fetch_add(&missed, 1, __ATOMIC_RELAXED);
+		return;
+	}
+	self.opening = true;
+	pthread_mutex_lock(&opening);
+	uint32_t now = __atomic_load_n(&cp_forks, __ATOMIC_RELAXED) + 1;
+	if (__atomic_load_n(&opened_at, __ATOMIC_RELAXED) != now) {
+		struct stat at;
+		if (stat("/proc/self/ns/net", &at) == 0)
+			name_space = (uint32_t)at.st_ino;
+		int fd = open("/proc/self/comm", O_RDONLY | O_CLOEXEC);
+		memset(program, 0, sizeof program);
+		if (fd >= 0) {
+			ssize_t n = syscall(SYS_read, fd, program, sizeof program - 1);
+			if (n > 0 && program[n - 1] == '\n')
+				program[n - 1] = 0;
+			syscall(SYS_close, fd);
+		}
+		cp_options options = {.policy = "drop", .buffer_bytes = 1 << 20};
+		cp_channel *new = cp_open_shared("capture/messages", &options);
+		/* The parent's channel stays open: a thread may be in a call on it. */
+		__atomic_store_n(&channel, (struct channel *)new, __ATOMIC_RELEASE);
+		__atomic_store_n(&opened_at, now, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&opening);
+	self.opening = false;
+}
+
+static void in_child(void) { pthread_mutex_init(&opening, NULL); }
+
+__attribute__((constructor)) static void begin(void) { pthread_atfork(NULL, NULL, in_child); }
+
+/* put logs a description: parts of 7 bytes, one a record. */
+static bool put(uint64_t kind, uint64_t thread, uint64_t connection, uint8_t *bytes, size_t n,
+		uint64_t at)
+{
+	enum { MOST = LONGEST / PART_BYTES };
+	uint64_t counters[2 * MOST], ids[2 * MOST];
+	size_t part = 0;
+
+	bytes[0] = (uint8_t)n;
+	for (; part * PART_BYTES < n; part++) {
+		uint64_t word = 0;
+		memcpy(&word, bytes + part * PART_BYTES, PART_BYTES);
+		counters[2 * part] = counters[2 * part + 1] = at;
+		ids[2 * part] = FIRST | kind << KIND | part << PART | thread << THREAD | connection;
+		ids[2 * part + 1] = word;
+	}
+	return cp_log_together(channel, counters, ids, 2 * part);
+}
+
+static size_t text(uint8_t *to, const char *from)
+{
+	size_t n = strnlen(from, 15);
+
+	to[0] = (uint8_t)n;
+	memcpy(to + 1, from, n);
+	return n + 1;
+}
+
+static void describe_thread(uint64_t at)
+{
+	uint8_t b[LONGEST] = {0};
+	char name[16] = "";
+	uint32_t process = (uint32_t)syscall(SYS_getpid);
+	size_t n = 5;
+
+	prctl(PR_GET_NAME, name);
+	memcpy(b + 1, &process, 4);
+	n += text(b + n, program);
+	n += text(b + n, name);
+	if (put(NAMED, self.number, 0, b, n, at))
+		self.described = at;
+}
+
+static size_t address(uint8_t *to, uint8_t *port, const struct sockaddr_storage *a, unsigned family)
+{
+	const struct sockaddr_in *four = (const void *)a;
+	const struct sockaddr_in6 *six = (const void *)a;
+	uint16_t number = 0;
+	size_t n = family == 4 ? 4 : 16;
+
+	if (a->ss_family == AF_INET) {
+		memcpy(to, &four->sin_addr, 4);
+		number = ntohs(four->sin_port);
+	} else if (a->ss_family == AF_INET6) {
+		memcpy(to, (const uint8_t *)&six->sin6_addr + (family == 4 ? 12 : 0), n);
+		number = ntohs(six->sin6_port);
+	}
+	memcpy(port, &number, 2);
+	return n;
+}
+
+/* describe_socket describes a socket. If it speaks IPv4 over IPv6, it is one of IPv4. */
+static void describe_socket(int fd, struct socket_seen *s, uint32_t number, uint64_t at)
+{
+	uint8_t b[LONGEST] = {0};
+	struct sockaddr_storage local = {0}, remote = {0};
+	socklen_t length = sizeof local;
+	unsigned family = s->family;
+
+	if (family != 1) {
+		getsockname(fd, (struct sockaddr *)&local, &length);
+		length = sizeof remote;
+		if (getpeername(fd, (struct sockaddr *)&remote, &length) != 0)
+			remote.ss_family = 0;
+		const struct sockaddr_in6 *l = (const void *)&local, *r = (const void *)&remote;
+		if (family == 6 && remote.ss_family == AF_INET6 &&
+		    IN6_IS_ADDR_V4MAPPED(&l->sin6_addr) && IN6_IS_ADDR_V4MAPPED(&r->sin6_addr))
+			family = 4;
+	}
+	b[1] = (uint8_t)family;
+	b[2] = s->protocol;
+	memcpy(b + 7, &name_space, 4);
+	memcpy(b + 11, &s->cookie, 8);
+	size_t n = 35;
+	if (family != 1) {
+		n += address(b + n, b + 3, &local, family);
+		n += address(b + n, b + 5, &remote, family);
+	}
+	if (put(DESCRIBED, 0, number, b, n, at))
+		__atomic_store_n(&s->described, at, __ATOMIC_RELEASE);
+}
+
+/* log_message logs bytes that a call moved, and before them the descriptions that they need. */
+static void log_message(int fd, const struct call *c, int way, uint64_t position, uint64_t bytes,
+			uint64_t flags)
+{
+	uint32_t forks = __atomic_load_n(&cp_forks, __ATOMIC_RELAXED);
+
+	if (__builtin_expect(__atomic_load_n(&opened_at, __ATOMIC_ACQUIRE) != forks + 1, 0)) {
+		open_channel();
+		if (__atomic_load_n(&opened_at, __ATOMIC_ACQUIRE) != forks + 1)
+			return;
+		__atomic_store_n(&c->socket->described, 0, __ATOMIC_RELEASE);
+	}
+	if (__builtin_expect(self.number == 0 || self.fork != forks, 0)) {
+		self.number = (uint32_t)syscall(SYS_gettid);
+		self.fork = forks;
+		self.described = 0;
+	}
+	if (__builtin_expect(self.described == 0 || c->began - self.described > again_cycles, 0))
+		describe_thread(c->began);
+	uint64_t described = __atomic_load_n(&c->socket->described, __ATOMIC_ACQUIRE);
+	if (__builtin_expect(described == 0 || (int64_t)(c->began - described) >
+						       (int64_t)again_cycles, 0))
+		describe_socket(fd, c->socket, c->number, c->began);
+	if (__builtin_expect(__atomic_load_n(&missed, __ATOMIC_RELAXED) != 0, 0)) {
+		uint64_t n = __atomic_exchange_n(&missed, 0, __ATOMIC_RELAXED);
+		cp_log_together(channel, (uint64_t[]){1, 0},
+				(uint64_t[]){FIRST | (uint64_t)LOST << KIND | (uint64_t)1 << PART, n}, 2);
+	}
+	while (bytes > 0) {
+		uint64_t n = bytes < MOST_BYTES ? bytes : MOST_BYTES;
+		/* The end is the moment at which the program goes on. */
+		uint64_t counters[2] = {way == SENT ? c->began : 0, 0};
+		uint64_t ids[2] = {
+			FIRST | (uint64_t)way << KIND | flags << PART |
+				(uint64_t)self.number << THREAD | c->number,
+			(n - 1) << LENGTH | (position & ((UINT64_C(1) << LENGTH) - 1))};
+		cp_log_together(channel, counters, ids, 2);
+		position += (flags & STREAM) != 0 ? n : 0;
+		bytes -= n;
+	}
+}
+
+struct call cp_begin(int fd, int way)
+{
+	struct call c = {.socket = cp_socket_of(fd)};
+
+	if (c.socket == NULL)
+		return c;
+	struct way *w = &c.socket->ways[way];
+	c.number = __atomic_load_n(&c.socket->number, __ATOMIC_ACQUIRE);
+	c.entered = __atomic_add_fetch(&w->entered, 1, __ATOMIC_RELAXED);
+	c.alone = __atomic_load_n(&w->left, __ATOMIC_RELAXED) + 1 == c.entered;
+	c.began = cp_counter_soon();
+	return c;
+}
+
+void cp_end(int fd, struct call *c, int way, ssize_t bytes)
+{
+	struct socket_seen *s = c->socket;
+
+	if (s == NULL)
+		return;
+	struct way *w = &s->ways[way];
+	if (bytes > 0 && __atomic_load_n(&s->number, __ATOMIC_ACQUIRE) == c->number) {
+		int error = errno;
+		uint64_t position = 0, flags = way == SENT ? EARLY : 0;
+		if (s->protocol == IPPROTO_TCP) {
+			position = __atomic_fetch_add(&w->position, (uint64_t)bytes,
+						      __ATOMIC_RELAXED);
+			flags |= STREAM;
+			if (c->alone &&
+			    __atomic_load_n(&w->entered, __ATOMIC_RELAXED) == c->entered &&
+			    s->fork == __atomic_load_n(&cp_forks, __ATOMIC_RELAXED))
+				flags |= SURE;
+		}
+		log_message(fd, c, way, position, (uint64_t)bytes, flags);
+		errno = error;
+	}
+	__atomic_fetch_add(&w->left, 1, __ATOMIC_RELAXED);
+}
