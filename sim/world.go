@@ -43,6 +43,12 @@ type Stateful interface {
 	Parts() []Part
 }
 
+// A Warmer reads some of the state that an event will need, and returns any number that depends on
+// it.
+type Warmer interface {
+	Warm(e *Event) uint64
+}
+
 // A Codec encodes the values that the events of a protocol carry.
 type Codec interface {
 	EncodeValue(to []byte, v any) ([]byte, error)
@@ -58,6 +64,7 @@ type World struct {
 
 	protocols []Protocol
 	cycles    []Cycle // by protocol
+	warmers   []Warmer
 	controls  []*Scheduled
 	parts     []Part
 
@@ -139,6 +146,8 @@ func New(seed uint64, workers int) *World {
 func (w *World) AddProtocol(p Protocol, c Cycle) uint8 {
 	w.protocols = append(w.protocols, p)
 	w.cycles = append(w.cycles, c)
+	warmer, _ := p.(Warmer)
+	w.warmers = append(w.warmers, warmer)
 	if s, ok := p.(Stateful); ok {
 		w.parts = append(w.parts, s.Parts()...)
 	}

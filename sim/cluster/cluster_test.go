@@ -17,6 +17,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/sim"
 	"github.com/cloudprofiler/cloudprofiler/sim/config"
 	"github.com/cloudprofiler/cloudprofiler/sim/library"
@@ -122,7 +123,7 @@ func TestProcessesGiveTheSame(t *testing.T) {
 // and must give the result that it would have given.
 func TestBarKills(t *testing.T) {
 	url := serve(t)
-	kills := 3
+	kills := max(3/seed.Share(), 1)
 	if full() {
 		kills = 200
 	}
@@ -165,6 +166,7 @@ func TestBarKills(t *testing.T) {
 
 // TestDetach changes the number of processes while a simulation runs.
 func TestDetach(t *testing.T) {
+	seed.NotUnderRace(t, "TestBarKills restarts processes from checkpoints, too")
 	url := serve(t)
 	o := options(t, url, "detach", 3, small...)
 	digest, out := alone(t, o)
@@ -295,6 +297,7 @@ func TestWrongConfigurations(t *testing.T) {
 // TestLoadMoves runs a star, whose first shard gets half of all events, so the other shards of its
 // process must move.
 func TestLoadMoves(t *testing.T) {
+	seed.NotUnderRace(t, "TestProcessesGiveTheSame exchanges as much")
 	url := serve(t)
 	o := Options{URL: url, Simulation: "star", Processes: 2, Balance: true, Command: command,
 		Every: sim.Time(300 * time.Millisecond), Configuration: `network.size 16000

@@ -73,6 +73,7 @@ func column(t testing.TB, out, observer string, column int) (all []float64) {
 
 // TestExamples runs configurations in the syntax of PeerSim's examples.
 func TestExamples(t *testing.T) {
+	seed.NotUnderRace(t, "the cycle engine has one worker")
 	out, _, _ := run(t, load(t, "average.conf"), 1)
 	mean, variance := column(t, out, "control.1", 5), column(t, out, "control.1", 6)
 	if len(mean) != 30 || variance[0] < 800 || variance[29] > 1e-10 {
@@ -105,6 +106,7 @@ func TestExamples(t *testing.T) {
 // TestBarE1 is DIPS's experiment E1. The bands are those of an exchange of pairs and of messages
 // that wait for each other in a queue, from other simulators.
 func TestBarE1(t *testing.T) {
+	seed.NotUnderRace(t, "TestBarAnyNumberOfWorkersGivesTheSame runs the same code side by side")
 	var first string
 	for _, workers := range []int{1, 2, 4} {
 		out, digest, _ := run(t, load(t, "average-ed.conf", "MINDELAY", "1", "MAXDELAY", "10",
@@ -233,6 +235,7 @@ func TestBarAnyNumberOfWorkersGivesTheSame(t *testing.T) {
 // TestTies lets many messages reach a node at the same moment. Their order must not depend on who
 // worked on their senders.
 func TestTies(t *testing.T) {
+	seed.NotUnderRace(t, "TestBarAnyNumberOfWorkersGivesTheSame runs the same code side by side")
 	const text = `network.size 9000
 simulation.endtime 4s
 protocol.link IdleProtocol

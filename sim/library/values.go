@@ -92,6 +92,18 @@ func newAverageED(b *Builder, key string) any {
 		own: b.Own(key)}
 }
 
+// Warm implements sim.Warmer.
+func (p *averageED) Warm(e *sim.Event) uint64 {
+	sum := math.Float64bits(*p.column.At(e.To))
+	if e.Kind != sim.TimerKind {
+		return sum
+	}
+	if links := p.links.Neighbours(e.To); len(links) > 0 {
+		sum += uint64(links[0]) + uint64(links[len(links)-1])
+	}
+	return sum
+}
+
 func (p *averageED) NextCycle(c *sim.Context) {
 	if peer, ok := randomPeer(c, p.links); ok {
 		c.Send(p.tr, peer, p.own, averageAsk, math.Float64bits(*p.column.At(c.Node())))
