@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/pebbe/zmq4"
@@ -210,12 +211,27 @@ func readKeys(path string) ([]Key, error) {
 		return nil, fmt.Errorf("read key: %w", err)
 	}
 	for _, k := range keys {
-		if k.Secret != "" && info.Mode().Perm()&0o077 != 0 {
+		if k.Secret != "" && !isPrivate(info.Mode(), ownerOf(info), os.Geteuid()) {
 			return nil, fmt.Errorf("read key %q: %w (mode %04o): chmod 600 it",
 				path, ErrKeyMode, info.Mode().Perm())
 		}
 	}
 	return keys, nil
+}
+
+// isPrivate reports whether only the reader and root may read a file. A file of root may also be
+// readable for its group, because otherwise nobody but root could read it. Secrets that Kubernetes
+// mounts are such files.
+func isPrivate(mode fs.FileMode, owner, reader int) bool {
+	return mode.Perm()&0o077 == 0 || owner == 0 && reader != 0 && mode.Perm()&0o037 == 0
+}
+
+// ownerOf returns the user who owns a file, or -1 if that is not known.
+func ownerOf(info fs.FileInfo) int {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(s.Uid)
+	}
+	return -1
 }
 
 // ReadServerKeys reads the public keys that a server may have. While a server's key is being

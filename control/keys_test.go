@@ -43,6 +43,23 @@ func TestKeyFilesComeBackWithTheirModes(t *testing.T) {
 	}
 }
 
+func TestWhoMayReadASecret(t *testing.T) {
+	for _, test := range []struct {
+		mode          os.FileMode
+		owner, reader int
+		want          bool
+	}{
+		{0o600, 7, 7, true}, {0o400, 0, 0, true}, {0o640, 7, 7, false}, {0o604, 0, 7, false},
+		{0o440, 0, 7, true}, {0o640, 0, 7, true}, // by root for a group, as in Kubernetes
+		{0o660, 0, 7, false}, {0o444, 0, 7, false}, {0o640, 0, 0, false}, {0o640, -1, 7, false},
+	} {
+		if got := isPrivate(test.mode, test.owner, test.reader); got != test.want {
+			t.Errorf("mode %04o of %d, read by %d: private %v", test.mode, test.owner, test.reader,
+				got)
+		}
+	}
+}
+
 func TestOneBadKeyDoesNotKeepTheOthersOut(t *testing.T) {
 	dir := t.TempDir()
 	good := must(NewKey("good", RoleNode))(t)
