@@ -16,13 +16,15 @@ type observer struct {
 	name string
 	f    *fleet
 	out  io.Writer
+	note func(series string, at sim.Time, value float64)
 
 	before   sim.Time // of the last report
 	messages uint64
 }
 
 func newObserver(b *library.Builder, key string) any {
-	return &observer{name: key, f: fleetOf(b, key+".protocol"), out: b.Out}
+	return &observer{name: key, f: fleetOf(b, key+".protocol"), out: b.Out,
+		note: b.Noter(key)}
 }
 
 // counts are what Measure counts, in this order, before the bounds.
@@ -115,6 +117,12 @@ func (o *observer) Report(w *sim.World, shards [][]byte) (bool, error) {
 		rate = float64(c.messages-o.messages) / seconds / float64(c.living)
 	}
 	o.before, o.messages = w.Now(), c.messages
+	o.note("agents without all neighbours, %", w.Now(),
+		100*float64(c.irregular)/max(float64(c.living), 1))
+	if len(bounds) > 0 {
+		o.note("median bound, µs", w.Now(), quantile(0.5))
+		o.note("99 % of bounds, µs", w.Now(), quantile(0.99))
+	}
 	_, err := fmt.Fprintf(o.out, "%s: %v agents=%d irregular=%d messages/s=%.2f trains=%d "+
 		"pairs=%d outside=%d refused=%d median=%.2fus 99%%=%.2fus\n", o.name, w.Now(), c.living,
 		c.irregular, rate, c.trains, len(bounds), c.outside, c.refused, quantile(0.5),

@@ -20,6 +20,8 @@ type Options struct {
 	Out      io.Writer    // where observers print
 	// Dir is the directory of files that the configuration names without one.
 	Dir string
+	// Note gets the numbers that observers report, for a figure. It may be nil.
+	Note func(observer, series string, at sim.Time, value float64)
 	// Classes are more classes of protocols and controls, by name.
 	Classes map[string]Class
 }
@@ -55,6 +57,15 @@ type Builder struct {
 	classes map[string]Class
 	used    []sim.Transport
 	routes  *routes // of E2ETransport
+}
+
+// Noter returns the function that an observer calls with each number that it reports.
+func (b *Builder) Noter(observer string) func(series string, at sim.Time, value float64) {
+	return func(series string, at sim.Time, value float64) {
+		if b.o.Note != nil {
+			b.o.Note(observer, series, at, value)
+		}
+	}
 }
 
 // nodeInit prepares one node: at the beginning, or when it joins.

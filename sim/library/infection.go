@@ -66,11 +66,12 @@ type infectionObserver struct {
 	name string
 	of   *infection
 	out  io.Writer
+	note func(series string, at sim.Time, value float64)
 }
 
 func newInfectionObserver(b *Builder, key string) any {
 	of, _ := Find[*infection](b, key+".protocol", "is not an InfectionED")
-	return &infectionObserver{key, of, b.Out}
+	return &infectionObserver{key, of, b.Out, b.Noter(key)}
 }
 
 func (p *infectionObserver) Measure(w *sim.World, shard int) []byte {
@@ -81,6 +82,7 @@ func (p *infectionObserver) Measure(w *sim.World, shard int) []byte {
 
 func (p *infectionObserver) Report(w *sim.World, shards [][]byte) (bool, error) {
 	s := total(shards)
+	p.note("infected", w.Now(), s.Mean())
 	_, err := fmt.Fprintf(p.out, "%s: %d %s\n", p.name, w.Now(), sim.Java(s.Mean()))
 	return false, err
 }

@@ -15,11 +15,12 @@ type valueObserver struct {
 	out      io.Writer
 	accuracy float64 // the simulation stops when the values differ less
 	timed    bool    // the line has the time
+	note     func(series string, at sim.Time, value float64)
 }
 
 func newValueObserver(b *Builder, key string) any {
 	return &valueObserver{key, b.valued(key + ".protocol"), b.Out,
-		b.File.Float(key+".accuracy", -1, math.MaxFloat64, -1), false}
+		b.File.Float(key+".accuracy", -1, math.MaxFloat64, -1), false, b.Noter(key)}
 }
 
 func newAverageObserver(b *Builder, key string) any {
@@ -36,6 +37,8 @@ func (p *valueObserver) Measure(w *sim.World, shard int) []byte {
 
 func (p *valueObserver) Report(w *sim.World, shards [][]byte) (bool, error) {
 	s := total(shards)
+	p.note("mean", w.Now(), s.Mean())
+	p.note("variance", w.Now(), s.Variance())
 	var err error
 	if p.timed {
 		_, err = fmt.Fprintf(p.out, "%s: %d %s\n", p.name, w.Now(), s.String())

@@ -34,6 +34,7 @@ there, also with another number of workers. docs/sim.md lists the classes and ex
 simulator differs from PeerSim.`,
 		Example: `  cprof sim average.conf
   cprof sim average.conf --set network.size=1000000 --workers 4
+  cprof sim fleet.conf --svg fleet.svg
   cprof sim average.conf --checkpoint average.checkpoint --every 10s
   cprof sim average.conf --restart average.checkpoint`,
 		Args: cobra.ExactArgs(1),
@@ -53,9 +54,9 @@ simulator differs from PeerSim.`,
 			if err != nil {
 				return err
 			}
-			if len(experiments) > 1 && o.checkpoint+o.restart != "" {
+			if len(experiments) > 1 && o.checkpoint+o.restart+o.svg != "" {
 				return command.Usagef("the configuration stands for %d simulations: "+
-					"--checkpoint and --restart are for one", len(experiments))
+					"--checkpoint, --restart and --svg are for one", len(experiments))
 			}
 			for _, choices := range experiments {
 				one := f.Clone()
@@ -80,6 +81,7 @@ simulator differs from PeerSim.`,
 		"also print a checksum of all nodes and events at the end")
 	f.StringVar(&o.checkpoint, "checkpoint", "", "save the state in this file")
 	f.DurationVar(&o.every, "every", time.Minute, "simulated time between two checkpoints")
+	f.StringVar(&o.svg, "svg", "", "draw what observers report, over time, into this file")
 	f.StringVar(&o.restart, "restart", "", "go on from this checkpoint")
 	return cmd
 }
@@ -120,13 +122,16 @@ type options struct {
 	digest              bool
 	checkpoint, restart string
 	every               time.Duration
+	svg                 string
 }
 
 // run runs one simulation.
 func run(cmd *cobra.Command, f *config.File, o options) error {
 	f.Names("range")
+	drawn := &figure{}
 	s, err := library.Build(f, library.Options{Workers: o.workers, Out: cmd.OutOrStdout(),
-		Dir: filepath.Dir(o.path), Classes: agents.Classes()})
+		Note: drawn.note,
+		Dir:  filepath.Dir(o.path), Classes: agents.Classes()})
 	if err != nil {
 		return fmt.Errorf("the configuration is not understood:\n%w", err)
 	}
@@ -139,6 +144,12 @@ func run(cmd *cobra.Command, f *config.File, o options) error {
 		return err
 	}
 	took := time.Since(began)
+	if o.svg != "" {
+		drawn.byCycles = s.Cycles > 0
+		if err := command.Draw(o.svg, drawn.of(filepath.Base(o.path)).WriteSVG); err != nil {
+			return err
+		}
+	}
 	n := s.World.Counts()
 	fmt.Fprintf(cmd.ErrOrStderr(), "%d nodes at the end, %d events in %v, %.3g events a second\n",
 		s.World.Size(), n.Events, took.Round(time.Millisecond), float64(n.Events)/took.Seconds())

@@ -50,6 +50,21 @@ func TestSim(t *testing.T) {
 	}
 }
 
+func TestSimDraws(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.svg")
+	code, _, errs := cprof("sim", write(t, small), "--svg", path)
+	b, err := os.ReadFile(path)
+	if code != command.Answered || err != nil {
+		t.Fatalf("%d %s %v", code, errs, err)
+	}
+	for _, want := range []string{"<svg", "x.conf", "control.o: mean", "control.o: variance",
+		"cycle"} {
+		if !strings.Contains(string(b), want) {
+			t.Errorf("the figure lacks %q", want)
+		}
+	}
+}
+
 func TestSimRanges(t *testing.T) {
 	code, out, errs := cprof("sim", write(t, small+"range.0 N;4:16|*2\n"), "--set",
 		"simulation.cycles=1")
