@@ -7,6 +7,10 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/drain"
+	"github.com/cloudprofiler/cloudprofiler/ring"
+	"github.com/cloudprofiler/cloudprofiler/tscclient"
 )
 
 // FindAnswer is the answer to PathFind. If Node is empty, no node was found.
@@ -50,6 +54,74 @@ func (a *Agent) facts() []string {
 	}
 	slices.Sort(channels)
 	return slices.Concat(a.c.Facts, slices.Compact(channels))
+}
+
+// HeatDropped and HeatRingFill are kinds of heat, by which Hot finds nodes: events that programs
+// had to drop in the rings that they have open now, and how full the fullest of these is, in
+// percent.
+const (
+	HeatDropped  = "dropped"
+	HeatRingFill = "ring-fill"
+)
+
+// Heats are the kinds of heat by which Hot finds nodes.
+var Heats = []string{tscclient.HeatBound, HeatDropped, HeatRingFill}
+
+// HotAnswer is the answer to PathHot: the hottest node first.
+type HotAnswer struct {
+	By    string    `json:"by"`
+	Nodes []HotNode `json:"nodes"`
+}
+
+// A HotNode is a node, and how hot it is. Value is what the node itself says: nanoseconds of bound,
+// a number of dropped events, or percent of a ring.
+type HotNode struct {
+	Node  string `json:"node"`
+	Value uint64 `json:"value"`
+}
+
+// Hot looks for the nodes of the fleet that are worst by a kind of heat. It does not need the
+// server.
+func (a *Agent) Hot(ctx context.Context, by string) (HotAnswer, error) {
+	link := a.link.Load()
+	if link == nil {
+		return HotAnswer{}, fmt.Errorf("look for heat by %q: %w", by, errNoServer)
+	}
+	ctx, cancel := context.WithTimeout(ctx, findLimit)
+	defer cancel()
+	found, err := link.Hot(ctx, by)
+	h := HotAnswer{By: by, Nodes: []HotNode{}}
+	for _, n := range found {
+		h.Nodes = append(h.Nodes, HotNode(n))
+	}
+	return h, err
+}
+
+// heats returns how hot this node is.
+func (a *Agent) heats() map[string]uint64 { return heatsOf(a.drainer.Stats().Rings) }
+
+func heatsOf(rings []drain.RingStats) map[string]uint64 {
+	dropped, fullest := uint64(0), uint64(0)
+	for _, r := range rings {
+		if !r.Alive || r.SetAside != nil {
+			continue
+		}
+		dropped += r.Dropped
+		if r.RingBytes > 0 {
+			fullest = max(fullest, min(100, 100*r.Waiting*ring.RecordBytes/uint64(r.RingBytes)))
+		}
+	}
+	return map[string]uint64{HeatDropped: dropped, HeatRingFill: fullest}
+}
+
+func (a *Agent) serveHot(w http.ResponseWriter, r *http.Request) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(findLimit + time.Minute))
+	h, err := a.Hot(r.Context(), r.URL.Query().Get("by"))
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	answer(w, h)
 }
 
 func (a *Agent) serveFind(w http.ResponseWriter, r *http.Request) {

@@ -1,10 +1,12 @@
 package agent
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/cloudprofiler/cloudprofiler/drain"
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
@@ -39,5 +41,29 @@ func TestFacts(t *testing.T) {
 	if f, err := local.Find(t.Context(), "role=*"); err == nil ||
 		!strings.Contains(err.Error(), "has no server") {
 		t.Errorf("found %+v, %v", f, err)
+	}
+	if h, err := local.Hot(t.Context(), HeatDropped); err == nil ||
+		!strings.Contains(err.Error(), "has no server") {
+		t.Errorf("hot are %+v, %v", h, err)
+	}
+}
+
+// Heat comes from rings that programs have open.
+func TestHeats(t *testing.T) {
+	rings := []drain.RingStats{
+		{Alive: true, Dropped: 5, Waiting: 10, RingBytes: 1600},
+		{Alive: true, Dropped: 6, Waiting: 30, RingBytes: 1600},
+		{Alive: false, Dropped: 100, Waiting: 90, RingBytes: 1600},
+		{Alive: true, Dropped: 100, Waiting: 90, RingBytes: 1600, SetAside: errNoServer},
+	}
+	want := map[string]uint64{HeatDropped: 11, HeatRingFill: 30}
+	if got := heatsOf(rings); !maps.Equal(got, want) {
+		t.Errorf("heats %v, want %v", got, want)
+	}
+	c := testConfig(t)
+	a := startTest(t, c)
+	open(t, c, "parser/start", handlers.Options{})
+	if got := a.heats(); got[HeatDropped] != 0 || len(got) != 2 {
+		t.Errorf("heats %v", got)
 	}
 }

@@ -33,6 +33,7 @@ const (
 	PathStart      = "/do/capture/start"
 	PathStop       = "/do/capture/stop"
 	PathFind       = "/do/find"      // with the query ?fact=PATTERN
+	PathHot        = "/do/hot"       // with the query ?by=KIND
 	PathOpenRun    = "/do/run/open"  // with the query ?name=NAME
 	PathCloseRun   = "/do/run/close" // with the query ?name=NAME
 )
@@ -133,6 +134,7 @@ func (a *Agent) mux(orders bool) *http.ServeMux {
 		answer(w, struct{}{})
 	})
 	mux.HandleFunc("POST "+PathFind, a.serveFind)
+	mux.HandleFunc("POST "+PathHot, a.serveHot)
 	for path, order := range map[string]func() error{
 		PathStart: a.StartCapture, PathStop: a.StopCapture,
 	} {

@@ -33,7 +33,8 @@ func (a *Agent) connect() error {
 		return nil
 	}
 	config := *a.c.Server
-	config.Handle, config.OpenRun, config.Facts = a.Handle, a.run, a.facts
+	config.Handle, config.OpenRun = a.Handle, a.run
+	config.Facts, config.Heats = a.facts, a.heats
 	config.Register.Capabilities = slices.Clone(capabilities)
 	link, err := tscclient.Connect(a.c.Client, config)
 	if err != nil {

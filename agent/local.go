@@ -85,6 +85,12 @@ func (l *Local) Find(ctx context.Context, pattern string) (f FindAnswer, err err
 	return f, err
 }
 
+// Hot makes the agent look for the nodes that are worst by a kind of heat.
+func (l *Local) Hot(ctx context.Context, by string) (h HotAnswer, err error) {
+	err = l.ask(ctx, http.MethodPost, PathHot, url.Values{"by": {by}}, &h)
+	return h, err
+}
+
 // OpenRun opens a run. From then on, everything that programs log on this node belongs to the run.
 func (l *Local) OpenRun(ctx context.Context, name string) (r RunAnswer, err error) {
 	err = l.ask(ctx, http.MethodPost, PathOpenRun, url.Values{"name": {name}}, &r)

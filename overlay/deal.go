@@ -221,7 +221,7 @@ func (n *Node) redirect(o *out, next Name, f flag, until Time) {
 		n.send(next, Drop{})
 		n.dropOut(o)
 	case kept:
-		o.peer, o.flag = next, f
+		o.peer, o.flag, o.heats = next, f, nil
 		n.ping(o, until)
 	case n.freeOuts() > 0:
 		n.addOut(next, f, until)

@@ -39,6 +39,12 @@
 // of one, and asks the node that is meant. If it finds none, it says with which probability it
 // missed one (search.go).
 //
+// # Heat
+//
+// A node says how hot it is by a few kinds of heat ([Node.SetHeats]), such as its dropped events.
+// Neighbours pass on how hot the nodes beyond them are, and [Node.Climb] sends walks that follow
+// this to the hottest nodes (heat.go).
+//
 // # What hostile nodes can do
 //
 // limits.go bounds what a node keeps and what it passes on, whatever others send. A node that
@@ -47,6 +53,8 @@
 // nothing but its own edges. Requests and walks carry numbers from the node's random stream. A node
 // that cannot read these numbers cannot forge an answer, if the stream cannot be guessed.
 //
-// One harm is not prevented. A node that accepts more incoming edges than the degree, from each
-// other node at most one, attracts walks, and leaves as many ins of honest nodes free.
+// Two harms are not prevented. A node that says that it is very hot attracts climbs, so that they
+// may miss other hot nodes; but it is then in all their answers. And a node that accepts more
+// incoming edges than the degree, from each other node at most one, attracts walks, and leaves as
+// many ins of honest nodes free.
 package overlay

@@ -16,6 +16,9 @@ type out struct {
 	// to exist.
 	promisedBy Name
 
+	heats      []Heat // the peer's path heats, as it told them
+	heatsUntil Time
+
 	due   Time // time of the next ping
 	seq   uint64
 	tries int // number of pings without an answer

@@ -73,7 +73,7 @@ func (s *script) id(n *Node) uint64 {
 func (s *script) flag() bool { return s.byte()%2 == 1 }
 
 func (s *script) message(n *Node) Message {
-	switch s.byte() % 18 {
+	switch s.byte() % 21 {
 	case 0:
 		return Ping{s.id(n), s.id(n)}
 	case 1:
@@ -104,6 +104,13 @@ func (s *script) message(n *Node) Message {
 		return Verify{s.id(n), "[a-"}
 	case 15:
 		return Found{s.id(n), s.id(n), s.name(), s.number(), s.number()}
+	case 18:
+		return Warm{[]Heat{{"h", s.id(n)}}[:s.byte()%2]}
+	case 19:
+		return Felt{s.id(n), s.id(n), s.id(n), s.number()}
+	case 20:
+		return Hop{s.id(n), Climb{Origin: s.name(), ID: s.id(n), By: "h", Visited: s.number(),
+			Mix: s.number(), Scan: s.number()}}
 	case 17:
 		return Confirm{s.id(n), "abc"}
 	case 16:
@@ -151,6 +158,9 @@ func FuzzNode(f *testing.F) {
 				continue
 			case b == 254:
 				_ = n.Search(now, "a*", func(Result) {}) // refused if too many are open
+				continue
+			case b == 253:
+				_ = n.Climb(now, "h", func([]Hot) {}) // refused, too
 				continue
 			case b == 255:
 				n.Leave(now)

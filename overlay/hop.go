@@ -53,6 +53,8 @@ func (n *Node) onHop(from Name, m Hop) {
 	switch w := m.Walk.(type) {
 	case Seek:
 		n.arrive(w)
+	case Climb:
+		n.climb(w)
 	case Search:
 		if w.Mix > 0 {
 			w.Mix--

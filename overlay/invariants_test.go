@@ -27,6 +27,10 @@ func (n *Node) invariants(t testing.TB) {
 	most("budgets", len(n.budgets), 4*n.degree+1)
 	most("hints", len(n.hints), n.degree*MaxHintsVia+1)
 	most("searches", len(n.searches), MaxSearches)
+	most("climbs", len(n.climbing), MaxSearches)
+	for _, o := range n.outs {
+		most("heats of "+string(o.peer), len(o.heats), MaxHeats)
+	}
 	most("blamed", len(n.blamed), MaxBlamed)
 	most("failures", len(n.failures), MaxFailures)
 	if n.offers < 0 {

@@ -134,6 +134,20 @@ const (
 	// MaxDenied is the largest number of hints that may prove false on one walk. After that, the
 	// walk uses no hints, and only asks the nodes that it visits.
 	MaxDenied = 16
+	// MaxHeats is the largest number of kinds of heat that a node keeps of itself, and of each
+	// neighbour.
+	MaxHeats = 4
+	// HeatPeriod is the time between two messages about heat to each incoming neighbour. If a path
+	// heat changes by a quarter, the next message comes earlier, but at least HeatPause after the
+	// last. A path heat is forgotten after HeatLife, so two lost messages in a row do no harm.
+	HeatPeriod = 20 * time.Second
+	HeatPause  = time.Second
+	HeatLife   = 3 * HeatPeriod
+	// HeatWalks is the number of walks of one question. HeatScan is the largest number of steps of
+	// each, after the mixing: if heat is where it was when path heats were told, no walk needs
+	// more steps than the longest of the shortest paths, which is 7 among 10,000 nodes.
+	HeatWalks = 16
+	HeatScan  = 32
 	// MaxBlamed is the largest number of rule breakers whose names a node keeps.
 	MaxBlamed = 64
 )

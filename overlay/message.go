@@ -37,7 +37,7 @@ type Hop struct {
 	Walk Walk
 }
 
-// A Walk is what a random walk carries: a Seek or a Search.
+// A Walk is what a random walk carries: a Seek, a Search or a Climb.
 type Walk interface {
 	walk() (mix, scan int)
 	valid() bool

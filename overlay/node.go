@@ -55,6 +55,10 @@ type Node struct {
 	advertiseAt Time
 	searches    []*search
 
+	heats, warmed    []Heat // of this node; what neighbours were told last
+	warmAt, warmedAt Time
+	climbing         []*climbs
+
 	budgets   []*budget
 	strangers budget
 	blamed    []Blame
@@ -98,6 +102,8 @@ func (n *Node) Tick(now Time) {
 		n.tickLost()
 		n.tickFacts()
 		n.tickSearches()
+		n.tickHeat()
+		n.tickClimbs()
 	}
 	n.next = max(n.deadline(), n.now+1)
 }
@@ -123,7 +129,10 @@ func (n *Node) deadline() Time {
 	for _, s := range n.searches {
 		at = min(at, s.until)
 	}
-	return min(at, n.advertiseAt, n.seekAt, n.probeAt, n.repickAt)
+	for _, c := range n.climbing {
+		at = min(at, c.until)
+	}
+	return min(at, n.advertiseAt, n.warmAt, n.seekAt, n.probeAt, n.repickAt)
 }
 
 // Receive handles a message. from is the node that sent it, according to the transport.
@@ -165,6 +174,10 @@ func (n *Node) Receive(now Time, from Name, m Message) {
 		n.onFound(from, m)
 	case Ended:
 		n.onEnded(from, m)
+	case Warm:
+		n.onWarm(from, m)
+	case Felt:
+		n.onFelt(from, m)
 	}
 }
 

@@ -30,58 +30,61 @@ const factsEvery = 5 * time.Second
 // A node that has more facts than the graph carries also says the fact Incomplete.
 const Incomplete = "facts=incomplete"
 
-// find is a question of Find. The answer goes to a channel with room for one element.
-type find struct {
-	pattern string
-	answer  chan found
-}
-
-type found struct {
-	Finding
-	err error
-}
-
 // Find looks for a node with a fact that matches a pattern of package path. In a graph, the search
 // goes from node to node, without the server. If it finds no node, Missed is the probability that
 // it missed one with the fact. Without a graph, only this node's facts are known: if none of these
 // matches, the error wraps ErrNoGraph.
 func (l *Link) Find(ctx context.Context, pattern string) (Finding, error) {
-	q := find{pattern, make(chan found, 1)}
-	ended := fmt.Errorf("find %q: %w", pattern, ErrClosed)
+	f, err := question(ctx, l, func(answer func(Finding, error)) { l.graph.find(pattern, answer) })
+	if err != nil {
+		return Finding{}, fmt.Errorf("find %q: %w", pattern, err)
+	}
+	return f, nil
+}
+
+// question lets the goroutine run of the graph begin to answer a question, and waits for the
+// answer.
+func question[T any](ctx context.Context, l *Link, begin func(answer func(T, error))) (T, error) {
+	type answered struct {
+		value T
+		err   error
+	}
+	answers := make(chan answered, 1)
+	ask := func() { begin(func(value T, err error) { answers <- answered{value, err} }) }
+	var none T
 	select {
-	case l.graph.finds <- q:
+	case l.graph.questions <- ask:
 	case <-ctx.Done():
-		return Finding{}, ctx.Err()
+		return none, ctx.Err()
 	case <-l.graph.left:
-		return Finding{}, ended
+		return none, ErrClosed
 	case <-l.ctx.Done():
-		return Finding{}, ended
+		return none, ErrClosed
 	}
 	select {
-	case a := <-q.answer:
-		return a.Finding, a.err
+	case a := <-answers:
+		return a.value, a.err
 	case <-ctx.Done():
-		return Finding{}, ctx.Err()
+		return none, ctx.Err()
 	case <-l.graph.left:
-		return Finding{}, ended
+		return none, ErrClosed
 	case <-l.ctx.Done():
-		return Finding{}, ended
+		return none, ErrClosed
 	}
 }
 
 // find begins a search. It must be called by run.
-func (g *graph) find(q find) {
-	fail := func(err error) { q.answer <- found{err: fmt.Errorf("find %q: %w", q.pattern, err)} }
+func (g *graph) find(pattern string, answer func(Finding, error)) {
+	fail := func(err error) { answer(Finding{}, err) }
 	if g.node == nil {
 		for _, f := range g.ownFacts() {
-			ok, err := path.Match(q.pattern, string(f))
+			ok, err := path.Match(pattern, string(f))
 			if err != nil {
 				fail(err)
 				return
 			}
 			if ok {
-				q.answer <- found{Finding: Finding{
-					Node: g.link.client.Node().Name, Fact: string(f), Visited: 1}}
+				answer(Finding{Node: g.link.client.Node().Name, Fact: string(f), Visited: 1}, nil)
 				return
 			}
 		}
@@ -89,7 +92,7 @@ func (g *graph) find(q find) {
 		return
 	}
 	g.lookAtFacts()
-	err := g.node.Search(g.now(), q.pattern, func(r overlay.Result) {
+	err := g.node.Search(g.now(), pattern, func(r overlay.Result) {
 		f := Finding{Fact: string(r.Fact), Visited: r.Visited, Missed: r.Missed}
 		if r.Name != "" {
 			card, err := wire.ParseName(r.Name)
@@ -99,16 +102,17 @@ func (g *graph) find(q find) {
 			}
 			f.Node = card.Node
 		}
-		q.answer <- found{Finding: f}
+		answer(f, nil)
 	})
 	if err != nil {
-		q.answer <- found{err: err}
+		fail(err)
 	}
 }
 
-// lookAtFacts tells the graph what the node says about itself, if that changed.
+// lookAtFacts tells the graph what the node says about itself, if that changed, and how hot it is.
 func (g *graph) lookAtFacts() {
 	g.factsAt = g.now() + factsEvery
+	g.lookAtHeats()
 	now := g.ownFacts()
 	if slices.Equal(now, g.facts) {
 		return

@@ -11,8 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cloudprofiler/cloudprofiler/minrtt"
 	"github.com/cloudprofiler/cloudprofiler/overlay"
 	"github.com/cloudprofiler/cloudprofiler/overlay/wire"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
 // find asks until the answer is as wanted. Each single search may fail: liars and lost datagrams
@@ -134,6 +136,7 @@ func TestFind(t *testing.T) {
 	g := &members{t: t, links: map[string]*Link{}}
 	g.issuer, _ = wire.NewIssuer(bytes.Repeat([]byte{1}, wire.SeedBytes))
 	facts := make([]atomic.Pointer[[]string], nodes)
+	heats := make([]atomic.Uint64, nodes)
 	var links []*Link
 	var contacts []string
 	for i := range nodes {
@@ -141,6 +144,9 @@ func TestFind(t *testing.T) {
 		facts[i].Store(&[]string{"role=worker", "node=" + name})
 		l := connect(t, startNode(t, name, nil), s.Address(), func(c *LinkConfig) {
 			c.Facts = func() []string { return *facts[i].Load() }
+			c.Heats = func() map[string]uint64 {
+				return map[string]uint64{"dropped": heats[i].Load()}
+			}
 		})
 		if i == 0 { // it is not a member of a graph
 			if f, err := l.Find(t.Context(), "node=n0?"); err != nil || f.Node != name {
@@ -148,6 +154,9 @@ func TestFind(t *testing.T) {
 			}
 			if f, err := l.Find(t.Context(), "node=n01"); !errors.Is(err, ErrNoGraph) {
 				t.Errorf("alone: %+v, %v", f, err)
+			}
+			if h, err := l.Hot(t.Context(), "dropped"); !errors.Is(err, ErrNoGraph) {
+				t.Errorf("alone: %+v, %v", h, err)
 			}
 		}
 		own := string(l.graph.socket.Name())
@@ -190,6 +199,55 @@ func TestFind(t *testing.T) {
 		}
 	}
 	t.Logf("the liar lied %d times", l.lies.Load())
+
+	// Walks from anywhere find the hottest node, soon after it has become hot.
+	heats[20].Store(5000)
+	for _, i := range []int{0, 20, 39} {
+		for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+			hot, err := links[i].Hot(t.Context(), "dropped")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(hot) > 0 && hot[0] == (HotNode{"n20", 5000}) {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("from %d: after a minute the hottest are %+v", i, hot)
+			}
+		}
+	}
+	if hot, err := links[1].Hot(t.Context(), "nothing"); err != nil || len(hot) > 0 {
+		t.Errorf("hot by nothing are %+v, %v", hot, err)
+	}
+	if _, err := links[1].Hot(t.Context(), ""); err == nil {
+		t.Error("looks for heat by no kind")
+	}
+}
+
+// A node is as hot as the widest plain bound of its last trains.
+func TestHeatOfBounds(t *testing.T) {
+	c := startNode(t, "n", nil)
+	g := &graph{link: &Link{client: c.Client}, plain: map[string]plainBound{}}
+	hz := float64(c.Node().Nominal_hz)
+	feel := func(peer string, err error, us ...float64) {
+		o := Outcome{Err: err}
+		o.Peer.Node.Name = peer
+		for _, us := range us {
+			o.Train.Exchanges = append(o.Train.Exchanges, minrtt.Exchange{Best: tscratio.Exchange{
+				Sent: tscratio.At(1000), Returned: tscratio.At(1000 + uint64(us*1e-6*hz))}})
+		}
+		g.feel(o)
+	}
+	feel("a", nil, 90, 30, 50)
+	feel("b", nil, 40, 41)
+	feel("c", ErrClosed, 1000)
+	feel("d", nil)
+	if ns := g.largestBound(time.Now()); ns < 19_990 || ns > 20_010 {
+		t.Errorf("largest bound %d ns, want 20,000", ns)
+	}
+	if ns := g.largestBound(time.Now().Add(2 * boundLife)); ns != 0 || len(g.plain) > 0 {
+		t.Errorf("after a long time the largest bound is %d ns", ns)
+	}
 }
 
 // A node with more or longer facts than the graph carries says so.

@@ -32,7 +32,8 @@ type graph struct {
 	orders chan *control.Graph
 	ending chan struct{} // has room for one element: leave the graph
 	left   chan struct{} // closed when the node has left, or was no member
-	finds  chan find
+
+	questions chan func() // run calls them
 
 	// Only run uses these fields.
 	node     *overlay.Node  // nil until the server has signed the node's name
@@ -49,6 +50,7 @@ type graph struct {
 	outs   []overlay.Name
 	known  map[overlay.Name]Peer // what neighbours answered; only of outs
 	unsaid bool                  // the server does not know outs and talks yet
+	plain  map[string]plainBound // by peer: see feel
 
 	// Only report uses these fields.
 	connections connections
@@ -82,8 +84,9 @@ func listenGraph(l *Link) (*graph, error) {
 		return nil, err
 	}
 	return &graph{link: l, socket: socket, began: time.Now(), orders: make(chan *control.Graph),
-		ending: make(chan struct{}, 1), left: make(chan struct{}), finds: make(chan find),
+		ending: make(chan struct{}, 1), left: make(chan struct{}), questions: make(chan func()),
 		asked: map[overlay.Name]time.Time{}, known: map[overlay.Name]Peer{},
+		plain:    map[string]plainBound{},
 		incoming: make(chan datagram, 64)}, nil
 }
 
@@ -123,8 +126,8 @@ func (g *graph) run() {
 			if g.node != nil {
 				g.node.Leave(g.now())
 			}
-		case q := <-g.finds:
-			g.find(q)
+		case ask := <-g.questions:
+			ask()
 		case d := <-g.incoming:
 			g.take(d)
 		case <-timer.C:

@@ -228,8 +228,9 @@ func (l *Link) describe() control.Target {
 
 const maxTrainsPerSecond = 10_000
 
-// observe collects a train that the client ran on its own.
+// observe collects a train that the client ran on its own, and notes the bound of any train.
 func (l *Link) observe(o Outcome) {
+	l.graph.feel(o)
 	if !o.Continuous || l.ctx.Err() != nil {
 		return
 	}

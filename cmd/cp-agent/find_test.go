@@ -102,6 +102,11 @@ func TestFindInAFleet(t *testing.T) {
 			})
 		}
 	}
+	waitFor(t, "hot nodes", func() bool {
+		var hot bytes.Buffer
+		c := cli.Run(t.Context(), []string{"hot", "--rings", rings(1)}, &hot, &hot)
+		return c == 0 && strings.HasPrefix(hot.String(), "n") && strings.Contains(hot.String(), "±")
+	})
 	var f agent.FindAnswer
 	c, out := find(0, "--json", "role=role1")
 	if err := json.Unmarshal([]byte(out), &f); err != nil || c != 0 || f.Node != "n1" ||

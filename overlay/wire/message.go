@@ -38,6 +38,8 @@ const (
 	kindVerify   kind = 14
 	kindFound    kind = 15
 	kindConfirm  kind = 16
+	kindWarm     kind = 17
+	kindFelt     kind = 18
 	kindQuestion kind = 20
 	kindAnswer   kind = 21
 )
@@ -46,6 +48,7 @@ const (
 const (
 	walkSeek   = 1
 	walkSearch = 2
+	walkClimb  = 3
 )
 
 // MaxAnswer is the largest number of bytes of an answer's body.
@@ -150,6 +153,16 @@ func Encode(b []byte, m any) ([]byte, error) {
 		w.name(m.Name)
 		w.short(m.Visited)
 		w.short(m.Meetings)
+	case overlay.Warm:
+		if !w.warm(m) {
+			return b, fmt.Errorf("encode %d heats: %w", len(m.Heats), ErrMessage)
+		}
+	case overlay.Felt:
+		w.byte(uint8(kindFelt))
+		w.number(m.ID)
+		w.number(m.Climb)
+		w.number(m.Value)
+		w.short(m.Visited)
 	case Question:
 		w.byte(uint8(kindQuestion))
 	case Answer:
@@ -202,6 +215,21 @@ func (w *writer) hint(m overlay.Hint) bool {
 	return !tooLong(m.Owner) && len(m.Facts) <= overlay.MaxFacts
 }
 
+// warm writes heats. It returns false if these are too many or their names too long. What it wrote
+// then must not be used.
+func (w *writer) warm(m overlay.Warm) bool {
+	w.byte(uint8(kindWarm))
+	w.byte(uint8(len(m.Heats)))
+	for _, h := range m.Heats {
+		if len(h.By) > overlay.MaxFact {
+			return false
+		}
+		w.text(h.By)
+		w.number(h.Value)
+	}
+	return len(m.Heats) <= overlay.MaxHeats
+}
+
 // walk writes a walk. It returns false if the walk is of an unknown kind, or if a text or list in
 // it is too long. What it wrote then must not be used.
 func (w *writer) walk(walk overlay.Walk) bool {
@@ -216,6 +244,15 @@ func (w *writer) walk(walk overlay.Walk) bool {
 		return len(s.Known) <= maxKnown && len(s.Denied) <= overlay.MaxDenied &&
 			len(s.Pattern) <= overlay.MaxFact && !tooLong(s.Origin) && !tooLong(s.Known...) &&
 			!tooLong(s.Denied...)
+	case overlay.Climb:
+		w.byte(walkClimb)
+		w.name(s.Origin)
+		w.number(s.ID)
+		w.text(s.By)
+		w.short(s.Visited)
+		w.short(s.Mix)
+		w.short(s.Scan)
+		return len(s.By) <= overlay.MaxFact && !tooLong(s.Origin)
 	}
 	return false
 }
@@ -366,6 +403,15 @@ func (r *reader) message(k kind) any {
 	case kindFound:
 		return overlay.Found{ID: r.number(), Search: r.number(), Name: r.name(),
 			Visited: r.short(), Meetings: r.short()}
+	case kindWarm:
+		var m overlay.Warm
+		for range r.count(overlay.MaxHeats) {
+			m.Heats = append(m.Heats, overlay.Heat{By: r.text(), Value: r.number()})
+		}
+		return m
+	case kindFelt:
+		return overlay.Felt{ID: r.number(), Climb: r.number(), Value: r.number(),
+			Visited: r.short()}
 	case kindQuestion:
 		return Question{}
 	case kindAnswer:
@@ -386,6 +432,9 @@ func (r *reader) walk() overlay.Walk {
 		return overlay.Search{Origin: r.name(), ID: r.number(), Pattern: r.text(),
 			Known: r.names(maxKnown), Denied: r.names(overlay.MaxDenied), Visited: r.short(),
 			Meetings: r.short(), Mix: r.short(), Scan: r.short()}
+	case walkClimb:
+		return overlay.Climb{Origin: r.name(), ID: r.number(), By: r.text(), Visited: r.short(),
+			Mix: r.short(), Scan: r.short()}
 	}
 	r.failed = true
 	return nil

@@ -53,6 +53,13 @@ var examples = []struct {
 		Mix: 24, Scan: 25}},
 		"07" + "0000000000000014" + "02" + "016f" + "0000000000000015" + "0170" + "02" + "016b" +
 			"016c" + "01" + "0164" + "0016" + "0017" + "0018" + "0019"},
+	{overlay.Warm{Heats: []overlay.Heat{{By: "h", Value: 27}, {By: "ij", Value: 28}}},
+		"11" + "02" + "0168" + "000000000000001b" + "02696a" + "000000000000001c"},
+	{overlay.Felt{ID: 29, Climb: 30, Value: 31, Visited: 32},
+		"12" + "000000000000001d" + "000000000000001e" + "000000000000001f" + "0020"},
+	{overlay.Hop{ID: 33, Walk: overlay.Climb{Origin: "o", ID: 34, By: "b", Visited: 35, Mix: 36,
+		Scan: 37}}, "07" + "0000000000000021" + "03" + "016f" + "0000000000000022" + "0162" +
+		"0023" + "0024" + "0025"},
 	{Question{}, "14"},
 	{Answer{[]byte("{}")}, "15" + "7b7d"},
 }
@@ -85,6 +92,11 @@ func TestBytesOfMessages(t *testing.T) {
 		overlay.Hop{Walk: overlay.Search{Pattern: strings.Repeat("p", overlay.MaxFact+1)}},
 		overlay.Verify{Pattern: strings.Repeat("p", overlay.MaxFact+1)},
 		overlay.Confirm{Fact: overlay.Fact(strings.Repeat("p", overlay.MaxFact+1))},
+		overlay.Warm{Heats: make([]overlay.Heat, overlay.MaxHeats+1)},
+		overlay.Warm{Heats: []overlay.Heat{{By: strings.Repeat("p", overlay.MaxFact+1)}}},
+		overlay.Hop{Walk: overlay.Climb{By: strings.Repeat("p", overlay.MaxFact+1)}},
+		overlay.Hop{Walk: overlay.Climb{
+			Origin: overlay.Name(make([]byte, overlay.MaxName+1))}},
 		overlay.Found{Name: overlay.Name(make([]byte, overlay.MaxName+1))},
 		overlay.Hint{Owner: overlay.Name(make([]byte, overlay.MaxName+1))},
 		overlay.Hint{Facts: make([]overlay.Fact, overlay.MaxFacts+1)},
@@ -94,10 +106,11 @@ func TestBytesOfMessages(t *testing.T) {
 			t.Errorf("encodes %T: %v", m, err)
 		}
 	}
-	for _, text := range []string{"00", "11", "16", "0301", "020000000000000003" + "02",
+	for _, text := range []string{"00", "13", "16", "0301", "020000000000000003" + "02",
 		"0d" + "00" + "01" + "21" + strings.Repeat("0161", overlay.MaxFacts+1),
 		"0e" + "0000000000000010" + "81" + strings.Repeat("61", overlay.MaxFact+1),
-		"07" + "0000000000000014" + "03",
+		"07" + "0000000000000014" + "04",
+		"11" + "05" + strings.Repeat("0161"+"0000000000000001", overlay.MaxHeats+1),
 		"15" + strings.Repeat("00", MaxAnswer+1)} {
 		b, _ := hex.DecodeString(text)
 		if m, err := Decode(b); !errors.Is(err, ErrMessage) {

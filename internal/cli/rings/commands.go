@@ -4,5 +4,5 @@ import "github.com/spf13/cobra"
 
 // Commands returns the commands of this package, which cprof adds to its own.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{newAgent(), newCapture(), newFind(), newRing()}
+	return []*cobra.Command{newAgent(), newCapture(), newFind(), newHot(), newRing()}
 }

@@ -1,0 +1,272 @@
+package overlay
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// A Heat says how much a node has of something that should be little, such as dropped events.
+type Heat struct {
+	By    string // what it is; at most MaxFact bytes
+	Value uint64
+}
+
+// A Warm tells the nodes that have an edge to the sender how hot the sender and the nodes beyond it
+// are: for each kind of heat, the sender's path heat. It is the largest of the sender's own heat
+// and the path heats of its outgoing neighbours, each of these less a quarter. So path heats grow
+// along each path to a node that is hotter than all others nearby.
+//
+// This departs from KELP, whose path heat is a weighted sum of the two. If all nodes are warm, such
+// a sum hides a node that is only twice as hot. For the same reason no heat is too small to tell.
+type Warm struct{ Heats []Heat }
+
+// A Climb is a walk to a node that is hot by the kind By. It first takes Mix random steps. Then it
+// goes to hotter and hotter neighbours, at most Scan times. Where there is none, it ends.
+type Climb struct {
+	Origin    Name
+	ID        uint64 // chosen by Origin
+	By        string
+	Visited   int
+	Mix, Scan int
+}
+
+func (c Climb) walk() (mix, scan int) { return c.Mix, c.Scan }
+
+func (c Climb) valid() bool {
+	return c.Origin.valid() && validHeat(c.By) && c.Visited >= 0
+}
+
+// A Felt is a request. It ends the receiver's walk Climb at the sender, whose own heat is Value.
+type Felt struct {
+	ID, Climb uint64
+	Value     uint64
+	Visited   int
+}
+
+func (Warm) message() {}
+func (Felt) message() {}
+
+func validHeat(by string) bool { return by != "" && len(by) <= MaxFact }
+
+func validHeats(heats []Heat) bool {
+	return len(heats) <= MaxHeats && !slices.ContainsFunc(heats,
+		func(h Heat) bool { return !validHeat(h.By) })
+}
+
+// heatOf returns the value of a kind of heat, or 0.
+func heatOf(by string, heats []Heat) uint64 {
+	for _, h := range heats {
+		if h.By == by {
+			return h.Value
+		}
+	}
+	return 0
+}
+
+// SetHeats sets how hot the node is. Its neighbours hear of it within HeatPause if it changed much,
+// and otherwise within HeatPeriod.
+func (n *Node) SetHeats(now Time, heats ...Heat) error {
+	n.at(now)
+	if !validHeats(heats) {
+		return fmt.Errorf("set heats of node %q: %v: need at most %d, of 1 to %d bytes", n.self,
+			heats, MaxHeats, MaxFact)
+	}
+	n.heats = slices.Clone(heats)
+	n.warmSoon()
+	return nil
+}
+
+// paths returns the node's path heats.
+func (n *Node) paths() []Heat {
+	all := slices.Clone(n.heats)
+	for _, o := range n.outs {
+		if o.heatsUntil <= n.now {
+			continue
+		}
+		for _, h := range o.heats {
+			h.Value -= h.Value / 4
+			i := slices.IndexFunc(all, func(other Heat) bool { return other.By == h.By })
+			switch {
+			case i >= 0:
+				all[i].Value = max(all[i].Value, h.Value)
+			case len(all) < MaxHeats && h.Value > 0:
+				all = append(all, h)
+			}
+		}
+	}
+	return all
+}
+
+// warmSoon tells the neighbours the path heats after a pause if one of these has changed by a
+// quarter.
+func (n *Node) warmSoon() {
+	paths := n.paths()
+	for _, h := range slices.Concat(paths, n.warmed) {
+		now, last := heatOf(h.By, paths), heatOf(h.By, n.warmed)
+		if max(now, last)-min(now, last) > last/4 {
+			n.warmAt = min(n.warmAt, max(n.now, n.warmedAt+HeatPause))
+			n.wakeAt(n.warmAt)
+			return
+		}
+	}
+}
+
+func (n *Node) tickHeat() {
+	if n.warmAt > n.now {
+		return
+	}
+	cooled := len(n.warmed) > 0
+	n.warmed, n.warmedAt = n.paths(), n.now
+	n.warmAt = n.now + HeatPeriod*7/8 + Time(n.random.Int64N(int64(HeatPeriod/8)))
+	if len(n.warmed) == 0 && !cooled {
+		return
+	}
+	for _, i := range n.ins {
+		n.send(i.peer, Warm{n.warmed})
+	}
+}
+
+func (n *Node) onWarm(from Name, m Warm) {
+	o := n.out(from)
+	if o == nil {
+		return
+	}
+	if !validHeats(m.Heats) {
+		n.blame(from, BadMessage)
+		return
+	}
+	o.heats, o.heatsUntil = m.Heats, n.now+HeatLife
+	n.warmSoon()
+}
+
+// A Hot is a node to which walks climbed, and its heat, as the node itself said.
+type Hot struct {
+	Name  Name
+	Value uint64
+}
+
+// climbs are walks of one question.
+type climbs struct {
+	by    string
+	open  map[uint64]bool // walks that have not ended
+	until Time
+	found []Hot
+	done  func([]Hot)
+}
+
+// Climb looks for nodes that are hot by a kind of heat, with HeatWalks walks from random nodes. It
+// calls done once with the nodes where walks ended, the hottest first. The hottest node of the
+// fleet is probably one of them, but not certainly. Nobody can check what a node says about its own
+// heat.
+func (n *Node) Climb(now Time, by string, done func([]Hot)) error {
+	n.at(now)
+	if !validHeat(by) {
+		return fmt.Errorf("look for heat by %q: need 1 to %d bytes", by, MaxFact)
+	}
+	if len(n.climbing) >= MaxSearches {
+		return fmt.Errorf("look for heat by %q: %d searches are open already", by, MaxSearches)
+	}
+	c := &climbs{by: by, open: map[uint64]bool{}, until: n.now + WalkLife, done: done}
+	var walks []Climb
+	for range HeatWalks {
+		w := Climb{Origin: n.self, ID: n.random.Uint64(), By: by, Mix: WalkSteps, Scan: HeatScan}
+		c.open[w.ID] = true
+		walks = append(walks, w)
+	}
+	walks[0].Mix = 0 // this one looks nearby
+	n.climbing = append(n.climbing, c)
+	n.wakeAt(c.until)
+	for _, w := range walks {
+		n.climb(w)
+	}
+	return nil
+}
+
+// climb handles a climb that is at this node.
+func (n *Node) climb(c Climb) {
+	c.Visited++
+	if c.Mix > 0 && n.walkTo("") != "" {
+		c.Mix--
+		n.pass(c, "")
+		return
+	}
+	if next := n.hotter(c.By); next != "" && c.Scan > 0 {
+		c.Scan--
+		n.pass(c, next)
+		return
+	}
+	m := Felt{ID: n.random.Uint64(), Climb: c.ID, Value: heatOf(c.By, n.heats),
+		Visited: c.Visited}
+	if c.Origin == n.self {
+		n.felt(n.self, m)
+		return
+	}
+	n.ask(c.Origin, m.ID, m, AskTries, func(_, _ bool) {})
+}
+
+// hotter returns a neighbour whose path heat is larger than this node's own heat. The hotter a
+// neighbour is, the likelier it is chosen, so that not all walks meet. If there is no such
+// neighbour, hotter returns "".
+func (n *Node) hotter(by string) Name {
+	own := heatOf(by, n.heats)
+	var all []*out
+	var sum float64
+	path := func(o *out) float64 { return float64(heatOf(by, o.heats)) }
+	for _, o := range n.outs {
+		if v := heatOf(by, o.heats); o.heatsUntil > n.now && o.until == 0 && v > own {
+			all = append(all, o)
+			sum += path(o)
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	at := n.random.Float64() * sum
+	for _, o := range all {
+		if at -= path(o); at < 0 {
+			return o.peer
+		}
+	}
+	return all[len(all)-1].peer
+}
+
+func (n *Node) onFelt(from Name, m Felt) {
+	if a, ok := n.fresh(from, m.ID); ok {
+		n.answer(a, true)
+		n.felt(from, m)
+	}
+}
+
+func (n *Node) felt(from Name, m Felt) {
+	for _, c := range n.climbing {
+		if !c.open[m.Climb] {
+			continue
+		}
+		delete(c.open, m.Climb)
+		if m.Value > 0 && !slices.ContainsFunc(c.found,
+			func(h Hot) bool { return h.Name == from }) {
+			c.found = append(c.found, Hot{from, m.Value})
+		}
+		if len(c.open) == 0 {
+			n.endClimbs(c)
+		}
+		return
+	}
+}
+
+func (n *Node) endClimbs(c *climbs) {
+	n.climbing = without(n.climbing, func(other *climbs) bool { return other == c })
+	slices.SortFunc(c.found, func(x, y Hot) int {
+		return cmp.Or(cmp.Compare(y.Value, x.Value), cmp.Compare(x.Name, y.Name))
+	})
+	c.done(c.found)
+}
+
+func (n *Node) tickClimbs() {
+	for _, c := range slices.Clone(n.climbing) {
+		if c.until <= n.now {
+			n.endClimbs(c)
+		}
+	}
+}

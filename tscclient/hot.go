@@ -1,0 +1,112 @@
+package tscclient
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/overlay"
+	"github.com/cloudprofiler/cloudprofiler/overlay/wire"
+)
+
+// HeatBound is a kind of heat: the largest plain bound, in nanoseconds, that this node has measured
+// with one of its peers in the last boundLife. Half of a train's smallest round trip is the plain
+// bound.
+const HeatBound = "bound"
+
+// boundLife is longer than it takes a node to measure all its peers.
+const boundLife = time.Minute
+
+// plainBound is the plain bound of the last train with a peer.
+type plainBound struct {
+	ns uint64
+	at time.Time
+}
+
+// A HotNode is a node with much of what should be little.
+type HotNode struct {
+	Node  string
+	Value uint64 // as the node itself said
+}
+
+// Hot looks for the nodes that are hottest by a kind of heat: HeatBound, or one that
+// LinkConfig.Heats returns. Walks go to them from node to node, without the server. They find the
+// hottest node probably, but not certainly. The hottest is the first in the answer. Without a
+// graph, the error wraps ErrNoGraph.
+func (l *Link) Hot(ctx context.Context, by string) ([]HotNode, error) {
+	hot, err := question(ctx, l,
+		func(answer func([]HotNode, error)) { l.graph.hot(by, answer) })
+	if err != nil {
+		return nil, fmt.Errorf("look for heat by %q: %w", by, err)
+	}
+	return hot, nil
+}
+
+// hot begins walks. It must be called by run.
+func (g *graph) hot(by string, answer func([]HotNode, error)) {
+	if g.node == nil {
+		answer(nil, ErrNoGraph)
+		return
+	}
+	g.lookAtHeats()
+	err := g.node.Climb(g.now(), by, func(found []overlay.Hot) {
+		var all []HotNode
+		for _, h := range found {
+			if card, err := wire.ParseName(h.Name); err == nil {
+				all = append(all, HotNode{card.Node, h.Value})
+			}
+		}
+		answer(all, nil)
+	})
+	if err != nil {
+		answer(nil, err)
+	}
+}
+
+// lookAtHeats tells the graph how hot the node is.
+func (g *graph) lookAtHeats() {
+	heats := map[string]uint64{}
+	if g.link.config.Heats != nil {
+		heats = g.link.config.Heats()
+	}
+	heats[HeatBound] = g.largestBound(time.Now())
+	var all []overlay.Heat
+	for by, value := range heats {
+		all = append(all, overlay.Heat{By: by, Value: value})
+	}
+	slices.SortFunc(all, func(x, y overlay.Heat) int { return cmp.Compare(x.By, y.By) })
+	if err := g.node.SetHeats(g.now(), all...); err != nil {
+		g.link.config.Log.Warn("node does not say how hot it is", "why", err)
+	}
+}
+
+// feel remembers the plain bound that a train gives.
+func (g *graph) feel(o Outcome) {
+	least := ^uint64(0)
+	for _, e := range o.Train.Exchanges {
+		least = min(least, e.Best.RoundTrip_cycles())
+	}
+	hz := g.link.client.Node().Nominal_hz
+	if o.Err != nil || len(o.Train.Exchanges) == 0 || hz == 0 {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.plain[o.Peer.Node.Name] = plainBound{uint64(float64(least) / 2 / float64(hz) * 1e9),
+		time.Now()}
+}
+
+// largestBound returns the largest plain bound of the last boundLife, and forgets older ones.
+func (g *graph) largestBound(now time.Time) (ns uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	maps.DeleteFunc(g.plain,
+		func(_ string, b plainBound) bool { return now.Sub(b.at) > boundLife })
+	for _, b := range g.plain {
+		ns = max(ns, b.ns)
+	}
+	return ns
+}
