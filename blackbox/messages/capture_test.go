@@ -22,6 +22,10 @@ func TestMain(m *testing.M) {
 		conversation.Main()
 		return
 	}
+	if dir := os.Getenv(capturerVariable); dir != "" {
+		capturerMain(dir)
+		return
+	}
 	os.Exit(leak.Main(m))
 }
 

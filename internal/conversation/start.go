@@ -51,6 +51,12 @@ func (p *Program) Says() string {
 	return p.said.Text()
 }
 
+// Kill kills the program. Nobody then knows what it said.
+func (p *Program) Kill() {
+	p.cmd.Process.Kill()
+	p.cmd.Wait()
+}
+
 // Truth waits for the program's end, and returns what it wrote down.
 func (p *Program) Truth(t testing.TB) (calls []Call) {
 	t.Helper()
