@@ -44,6 +44,7 @@ Exit codes: 0 measured, 1 failed, 2 wrong usage, 3 a figure is absent.`,
 		newBenchSweep(), newBenchFleet(), newBenchAnalyze(), newBenchAgent(), newBenchGen(),
 		newBenchCapture(), newBenchSoak(), newBenchPaths())
 	root.AddCommand(newBenchSim(), newBenchSimRun(), newBenchCluster(), newBenchClusterProcess())
+	root.AddCommand(newBenchReplay())
 	root.AddCommand(newBenchProbePeer(), newBenchAgentProcess(), newBenchSweepProcess(),
 		newBenchFleetServer(), newBenchCaptureProcess(), demo.NewProcess())
 	return root

@@ -85,7 +85,7 @@ func TestWriteSamplePages(t *testing.T) {
 	}
 	h := history(t)
 	d := Of(h, nil, Options{
-		Title: "thesis", Orders: "many orders", Question: "held > 1", Found: []int{1, 0, 2},
+		Title: "thesis", Orders: "many orders", Question: "held > 1", Found: []int{0, 2, 1},
 		States: []string{"held"}, Values: [][]string{{"0"}, {"1"}, {"2"}},
 	})
 	hostile := Of(h, nil, Options{Title: "</script><img src=x onerror=alert(1)>",

@@ -65,7 +65,8 @@ export function board(replay: Replay, o: BoardOptions): HTMLElement {
   }
   drawing.append(svg("line", { class: "now", x1: now, x2: now, y1: 18, y2: height }));
   let labelled = 0;
-  for (const event of order) {
+  // What may come next is drawn last, above its neighbours.
+  for (const event of [...order.filter((e) => !free.has(e)), ...front.filter((e) => at.has(e))]) {
     const cx = at.get(event)!, cy = y(event);
     const done = replay.place[event]! < replay.done[replay.node(event)]!;
     const next = free.get(event);

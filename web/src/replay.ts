@@ -47,8 +47,8 @@ function run(): void {
   for (let front = replay.front(); front.length === 1; front = replay.front(), count++)
     replay.take(front[0]!);
   const left = replay.front().length;
-  say(`${count} forced ${count === 1 ? "event" : "events"}. ` +
-    (left ? `Now ${left} are free.` : "That was the end."));
+  say(count === 0 ? "" : `${count} forced ${count === 1 ? "event" : "events"}. ` +
+    (left ? `Now any of ${left} may come next.` : "That was the end."));
   draw();
 }
 
@@ -116,7 +116,13 @@ const seconds = (cycles: number): string => {
 
 const name = (event: number): string => {
   const [, channel, id] = data.events[event]!;
-  return `${data.channels[channel]} ${group(id)}`;
+  return `${data.channels[channel]} ${id}`;
+};
+
+/** named is the name of an event whose id stays on one line. */
+const named = (event: number): HTMLElement => {
+  const [, channel, id] = data.events[event]!;
+  return html("span", {}, `${data.channels[channel]} `, html("span", { class: "id" }, id));
 };
 
 const about = (event: number): string => {
@@ -159,7 +165,7 @@ function nextCard(): HTMLElement {
         html("button",
           { type: "button", click: () => take(event), "data-key": `next-${event}` },
           html("span", { class: "digit" }, i < 9 ? String(i + 1) : "·"),
-          html("span", {}, name(event), html("small", {}, about(event)))))))
+          html("span", {}, named(event), html("small", {}, about(event)))))))
   );
 }
 
@@ -202,7 +208,7 @@ function pastCard(): HTMLElement {
         html("button",
           { type: "button", click: () => { replay.back(at + 1); say(""); draw(); } },
           html("span", { class: "digit" }, String(at + 1)),
-          html("span", {}, name(event), html("small", {}, about(event)))))))
+          html("span", {}, named(event), html("small", {}, about(event)))))))
   );
 }
 

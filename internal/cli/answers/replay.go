@@ -193,7 +193,7 @@ func (f *replayFlags) read(cmd *cobra.Command, dir *runs.Directory, o analysis.O
 	r.Reference = &answer.Reference
 	hz := (answer.Reference.FrequencyLo_hz + answer.Reference.FrequencyHi_hz) / 2
 	ro := replay.Options{Reference: answer.Reference.Node, Wander: o.Wander,
-		ThirdNodes: o.ThirdNodes, Edges: edgesOf(answer)}
+		ThirdNodes: o.ThirdNodes, Edges: answer.Follows()}
 	if f.epsilon > 0 {
 		if hz == 0 {
 			return fmt.Errorf("--epsilon %v: the frequency of %s is not known", f.epsilon,
@@ -223,16 +223,6 @@ func (f *replayFlags) read(cmd *cobra.Command, dir *runs.Directory, o analysis.O
 		r.Forced = &forced
 	}
 	return nil
-}
-
-// edgesOf are the pairs of points between which tuples go.
-func edgesOf(a *analysis.Answer) (edges [][2]string) {
-	for _, s := range a.Spans {
-		if s.Origin == "" && s.Kind != "end-to-end" {
-			edges = append(edges, [2]string{s.From, s.To})
-		}
-	}
-	return edges
 }
 
 // readTrace reads a file of another program.
