@@ -1,0 +1,43 @@
+package conformance
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// The replay clock in C, and the same header in C++, pass the script of the clock in Go.
+func TestReplayClocks(t *testing.T) {
+	script, err := os.ReadFile("../../replay/clock/testdata/conformance.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, compiler := range map[string][]string{
+		"C":   {"cc", "-std=c11", "-Wstrict-prototypes"},
+		"C++": {"c++", "-std=c++17", "-x", "c++"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := exec.LookPath(compiler[0]); err != nil {
+				t.Skip(err)
+			}
+			program := filepath.Join(t.TempDir(), "clock")
+			build := exec.Command(compiler[0], append(compiler[1:], "-O2", "-Wall", "-Wextra",
+				"-Wpedantic", "-Wshadow", "-Wconversion", "-Werror", "-I../../sdk/c/include", "-o",
+				program, "../../sdk/c/test/clock.c")...)
+			if out, err := build.CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			run := exec.Command(program)
+			run.Stdin = bytes.NewReader(script)
+			out, err := run.CombinedOutput()
+			passed, _ := strconv.Atoi(strings.TrimSpace(string(out)))
+			if err != nil || passed < 300 {
+				t.Errorf("%d lines passed, %v: %s", passed, err, out)
+			}
+		})
+	}
+}
