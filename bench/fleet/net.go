@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"container/heap"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -111,7 +112,8 @@ func (n *node) watch() {
 // apart reports whether two nodes cannot reach each other.
 func (w *world) apart(a, b *node) bool { return w.cut && a.index%2 != b.index%2 }
 
-// join adds a node, which joins the graph by a random living node.
+// join adds a node, which joins the graph by a random living node. It says as much about itself as
+// a node with one channel does.
 func (w *world) join() error {
 	i := len(w.nodes)
 	n := &node{w: w, index: i, wake: -1, born: w.now}
@@ -134,6 +136,13 @@ func (w *world) join() error {
 	n.graph, err = overlay.New(overlay.Config{Name: n.name, Degree: w.o.Degree, Transport: n,
 		Random: rand.New(rand.NewPCG(w.r.Uint64(), 0)), Contacts: contacts})
 	if err != nil {
+		return err
+	}
+	facts := []overlay.Fact{"role=worker", overlay.Fact(fmt.Sprintf("channel=parser#%d/end", i))}
+	heats := []overlay.Heat{{By: "bound", Value: 20_000 + w.r.Uint64N(5000)},
+		{By: "ring-fill", Value: w.r.Uint64N(30)}}
+	if err := errors.Join(n.graph.SetFacts(facts...),
+		n.graph.SetHeats(w.now, heats...)); err != nil {
 		return err
 	}
 	w.nodes = append(w.nodes, n)
