@@ -1,0 +1,11 @@
+// Command race has a planted race: a lost update. Tellers on several nodes read a balance from an
+// account, and write it back with a deposit. Nothing stops two of them from reading the same
+// balance, and then one deposit is lost. That happens rarely, so a run may end well.
+//
+//	race -account :7070                      # on one node
+//	race -teller 1 -deposits 20 host:7070    # on each node, with another number
+//
+// Each teller logs the amount of a deposit as the id of two channels: teller/read when it has read
+// the balance, and teller/write when it has written it. cprof replay finds an order in which a
+// deposit is lost, though none was: docs/replay.md shows how.
+package main

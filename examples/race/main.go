@@ -1,0 +1,113 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/handlers"
+)
+
+func main() {
+	at := flag.String("account", "", "keep the account at this address")
+	teller := flag.Int("teller", 0, "number of this teller, from 1")
+	deposits := flag.Int("deposits", 20, "how many deposits to make")
+	flag.Parse()
+	if *at != "" {
+		l, err := net.Listen("tcp", *at)
+		if err != nil {
+			log.Fatal(err)
+		}
+		log.Fatal(new(account).serve(l))
+	}
+	if *teller < 1 || flag.NArg() != 1 {
+		log.Fatal("give -account ADDRESS, or -teller NUMBER and the account's address")
+	}
+	balance, err := deposit(flag.Arg(0), *teller, *deposits, "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("the balance is %d\n", balance)
+}
+
+// account is a balance that others read and write.
+type account struct {
+	mu      sync.Mutex
+	balance uint64
+}
+
+// A request has 9 bytes: 0 to read or 1 to write, and the balance to write. The answer is the
+// balance.
+func (a *account) serve(l net.Listener) error {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		go func() {
+			defer c.Close()
+			var request [9]byte
+			for {
+				if _, err := io.ReadFull(c, request[:]); err != nil {
+					return
+				}
+				a.mu.Lock()
+				if request[0] == 1 {
+					a.balance = binary.LittleEndian.Uint64(request[1:])
+				}
+				answer := binary.LittleEndian.AppendUint64(nil, a.balance)
+				a.mu.Unlock()
+				if _, err := c.Write(answer); err != nil {
+					return
+				}
+			}
+		}()
+	}
+}
+
+// deposit makes deposits and returns the balance after the last one. rings is the directory of the
+// rings; empty: the node's.
+func deposit(address string, teller, deposits int, rings string) (balance uint64, err error) {
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	o := handlers.Options{Dir: rings}
+	read, err1 := handlers.Open(fmt.Sprintf("teller#%d/read", teller), o)
+	defer read.Close()
+	written, err2 := handlers.Open(fmt.Sprintf("teller#%d/write", teller), o)
+	defer written.Close()
+	if err := errors.Join(err1, err2); err != nil {
+		log.Print(err) // log calls do nothing then
+	}
+	ask := func(what byte, balance uint64) (uint64, error) {
+		var answer [8]byte
+		request := binary.LittleEndian.AppendUint64([]byte{what}, balance)
+		if _, err := c.Write(request); err != nil {
+			return 0, err
+		}
+		_, err := io.ReadFull(c, answer[:])
+		return binary.LittleEndian.Uint64(answer[:]), err
+	}
+	for i := range deposits {
+		// No other teller deposits this amount, so it is an id.
+		amount := uint64(1000*teller + i)
+		if balance, err = ask(0, 0); err != nil {
+			return balance, err
+		}
+		read.Log(amount)
+		if balance, err = ask(1, balance+amount); err != nil {
+			return balance, err
+		}
+		written.Log(amount)
+		time.Sleep(time.Duration(1+teller) * time.Millisecond)
+	}
+	return balance, nil
+}
