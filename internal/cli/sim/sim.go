@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -115,6 +116,9 @@ func describe(choices []config.Choice) string {
 	return strings.Join(all, " ")
 }
 
+// garbage_percent is how much more memory than the state of all nodes garbage may take.
+const garbage_percent = 30
+
 // options are the flags that say how to run a simulation.
 type options struct {
 	path                string // of the configuration
@@ -139,6 +143,8 @@ func run(cmd *cobra.Command, f *config.File, o options) error {
 		return command.Usagef("--checkpoint and --restart need the event engine: " +
 			"use simulation.endtime")
 	}
+	// Almost all memory is state of nodes. By default, Go would let garbage take as much again.
+	defer debug.SetGCPercent(debug.SetGCPercent(garbage_percent))
 	began := time.Now()
 	if err := simulate(cmd.Context(), s, f.Sum(), o); err != nil {
 		return err
