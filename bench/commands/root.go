@@ -38,6 +38,7 @@ Exit codes: 0 measured, 1 failed, 2 wrong usage, 3 a figure is absent.`,
   cp-bench sweep --clients 30 --exchanges 100
   cp-bench fleet --nodes 1000
   cp-bench gen
+  cp-bench paths --app hotel
   cp-bench soak --duration 5m`,
 	}
 	root.AddCommand(newBenchLog(), newBenchJava(), newBenchStore(), newBenchProbe(),

@@ -15,6 +15,9 @@ type lag struct {
 // nearest is how many moments on each side are looked at.
 const nearest = 200
 
+// enoughLags is how many lags of a kind of calls are counted, or a few more.
+const enoughLags = 200_000
+
 // density returns the logarithm of the density of the delays that are more than chance.
 func (l *lag) density() (f [delaySteps]float64) {
 	a, b := l.after.density(&broad, 1), l.before.density(&broad, 1)
@@ -81,6 +84,9 @@ func (s *sharing) lags(starts, ends []lag) {
 	slices.Sort(replies)
 	for _, c := range s.calls {
 		l := &starts[c.kind]
+		if l.after.n+l.before.n > enoughLags {
+			continue
+		}
 		around(begins, c.from, func(t int64) {
 			if t <= c.from {
 				l.after.add((c.from-t)/s.m.unit, 1)

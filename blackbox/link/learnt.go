@@ -2,6 +2,7 @@ package link
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -22,12 +23,14 @@ type learnt struct {
 func (learnt) Name() string { return "learnt" }
 
 const (
-	rounds     = 30  // of learning in the first window
-	moreRounds = 5   // and in each later one
-	learnDraws = 6   // in each round of learning
-	draws      = 120 // from which probabilities are taken
-	mostOpen   = 96  // candidates of a call
-	forget     = 0.5 // what is left of earlier experience in each window
+	rounds     = 30   // of learning in the first window
+	learnDraws = 6    // in each of these rounds
+	moreRounds = 6    // of learning in each later window
+	moreDraws  = 1    // in each of these rounds
+	draws      = 120  // from which probabilities are taken
+	mostOpen   = 96   // candidates of a call
+	firstSays  = 0.55 // weight of the better of two models
+	forget     = 0.5  // what is left of earlier experience in each window
 )
 
 func (l learnt) Link(seen *calls.Seen) []Link {
@@ -44,9 +47,69 @@ func (l learnt) Link(seen *calls.Seen) []Link {
 		groups[g] = append(groups[g], p)
 	}
 	for _, g := range order {
-		newProgram(groups[g], of, seen.Quantum_ns).link(seen, l.window, all)
+		p := newProgram(groups[g], of, seen.Quantum_ns)
+		p.link(seen, l.window, all)
+		if p.crowded() {
+			// What is learnt may depend on chance, so it is learnt again, and both have a say.
+			again := none(seen)
+			second := newProgram(groups[g], of, seen.Quantum_ns)
+			second.seed = 2
+			second.link(seen, l.window, again)
+			part := firstSays
+			if second.score() > p.score() {
+				part = 1 - firstSays
+			}
+			for i := range p.places {
+				for _, s := range p.places[i].sends {
+					all[s.call] = both(all[s.call], again[s.call], part)
+				}
+			}
+		}
 	}
 	return all
+}
+
+// crowded reports whether calls of the last window had many candidates.
+func (p *program) crowded() bool {
+	const many = 3
+	candidates, n := 0, 0
+	for _, s := range p.sharers {
+		for _, open := range s.candidates {
+			candidates, n = candidates+len(open), n+1
+		}
+	}
+	return candidates > many*n
+}
+
+// score is the logarithm of the probability of the last window.
+func (p *program) score() (sum float64) {
+	for _, s := range p.sharers {
+		for _, v := range s.scores {
+			sum += v
+		}
+		for c, r := range s.owner {
+			if r < 0 {
+				sum += p.m.spontaneous[s.calls[c].kind]
+			}
+		}
+	}
+	return sum
+}
+
+// both is the mean of two links. part is the weight of the first.
+func both(x, y Link, part float64) Link {
+	causes := map[int32]float64{
+		x.Cause: x.Probability * part,
+	}
+	causes[x.RunnerUp] += x.RunnerUpProbability * part
+	causes[y.Cause] += y.Probability * (1 - part)
+	causes[y.RunnerUp] += y.RunnerUpProbability * (1 - part)
+	b := newBest()
+	for _, c := range slices.Sorted(maps.Keys(causes)) {
+		b.add(c, causes[c])
+	}
+	b.sum = 1
+	return b.link()
 }
 
 // A program is the places with one program, and what was learnt of it.
@@ -56,6 +119,7 @@ type program struct {
 	kinds  map[int32]int32 // of calls, by the program that is called
 	of     []int32         // programs of places
 	x      *experience     // of earlier windows
+	seed   uint64
 
 	// These are the logarithms of the densities by which calls are shared out for the first time.
 	starts, ends [][delaySteps]float64
@@ -64,7 +128,7 @@ type program struct {
 }
 
 func newProgram(places []place, of []int32, quantum int64) *program {
-	p := &program{places: places, of: of, kinds: map[int32]int32{}}
+	p := &program{places: places, of: of, kinds: map[int32]int32{}, seed: 1}
 	for _, at := range places {
 		for _, s := range at.sends {
 			if _, ok := p.kinds[of[s.callee]]; !ok {
@@ -79,7 +143,7 @@ func newProgram(places []place, of []int32, quantum int64) *program {
 func (p *program) link(seen *calls.Seen, size int, all []Link) {
 	windows := p.windows(size)
 	p.open(windows[0])
-	p.learn(rounds)
+	p.learn(rounds, learnDraws)
 	if p.foreign() {
 		// Now that it is roughly known what belongs together, clocks are aligned better.
 		for i := range p.places {
@@ -89,12 +153,12 @@ func (p *program) link(seen *calls.Seen, size int, all []Link) {
 		p.m = newModel(p.m.kinds, p.m.unit)
 		p.starts = nil
 		p.open(windows[0])
-		p.learn(rounds)
+		p.learn(rounds, learnDraws)
 	}
 	p.answer(windows[0], all)
 	for _, w := range windows[1:] {
 		p.open(w)
-		p.learn(moreRounds)
+		p.learn(moreRounds, moreDraws)
 		p.answer(w, all)
 	}
 }
@@ -140,7 +204,7 @@ func (p *program) open(w window) {
 	for _, at := range p.places {
 		at = at.within(w)
 		s := &sharing{m: p.m, foreign: at.foreign, requests: at.requests, sends: at.sends,
-			random: rand.New(rand.NewPCG(1, uint64(at.number)))}
+			random: rand.New(rand.NewPCG(p.seed, uint64(at.number)))}
 		for _, c := range at.sends {
 			k := p.kinds[p.of[c.callee]]
 			s.calls = append(s.calls, call{c.from, c.to, k})
@@ -195,7 +259,7 @@ func (p *program) foreign() bool {
 
 // learn improves the model and the sharing in turns. At first it takes changes for the worse more
 // easily, so as not to stay with the first sharing that is not bad.
-func (p *program) learn(rounds int) {
+func (p *program) learn(rounds, draws int) {
 	if p.starts == nil {
 		p.m.learn(p.m.newExperience())
 		p.x = p.m.newExperience()
@@ -207,10 +271,10 @@ func (p *program) learn(rounds int) {
 		x.merge(p.x, forget)
 		for _, s := range p.sharers {
 			s.rescore()
-			for range learnDraws {
+			for range draws {
 				s.draw()
 				for r := range s.requests {
-					x.add(&s.requests[r], s.scripts[r], s.calls, 1.0/learnDraws)
+					x.add(&s.requests[r], s.scripts[r], s.calls, 1/float64(draws))
 				}
 			}
 		}

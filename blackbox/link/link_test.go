@@ -106,7 +106,7 @@ func TestClocksDoNotMatter(t *testing.T) {
 func TestWindows(t *testing.T) {
 	set := made("hotel", 500, 300)
 	whole := Judge(set, learnt{window: 1e6}.Link(&set.Seen))
-	parts := Judge(set, learnt{window: 150}.Link(&set.Seen))
+	parts := Judge(set, learnt{window: 50}.Link(&set.Seen))
 	if pathsRight(whole) < 0.98 || pathsRight(parts) < 0.97 {
 		t.Errorf("right paths: %d of the whole, %d in windows, of %d", whole.PathsRight,
 			parts.PathsRight, whole.Paths)
@@ -182,5 +182,18 @@ func TestJudge(t *testing.T) {
 	links[2].Cause = 0
 	if s := Judge(set, links); s.PathsRight != 2 {
 		t.Errorf("%d paths right, want 2", s.PathsRight)
+	}
+}
+
+// If two models disagree, neither is sure.
+func TestBoth(t *testing.T) {
+	one := Link{Cause: 1, Probability: 1, RunnerUp: calls.NoCause}
+	other := Link{Cause: 2, Probability: 0.9, RunnerUp: 1, RunnerUpProbability: 0.1}
+	got := both(one, other, 0.5)
+	want := Link{Cause: 1, Probability: 0.55, RunnerUp: 2, RunnerUpProbability: 0.45}
+	near := func(x, y float64) bool { return math.Abs(x-y) < 1e-9 }
+	if got.Cause != want.Cause || !near(got.Probability, want.Probability) ||
+		got.RunnerUp != want.RunnerUp || !near(got.RunnerUpProbability, want.RunnerUpProbability) {
+		t.Errorf("both say %+v, want %+v", got, want)
 	}
 }

@@ -39,7 +39,7 @@ type tenure struct{ owner, draws int32 }
 const (
 	hopeless  = -15 // the logarithm of a chance
 	quietFrom = 4   // visits in a row without a chance, for each candidate
-	quietStep = 8   // of so many draws, one tries a call that is quiet
+	quietStep = 16  // of so many draws, one tries a call that is quiet
 	mostTries = 64  // for a call in one draw
 )
 
