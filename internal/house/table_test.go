@@ -91,7 +91,8 @@ var table = map[string]room{
 
 	"watch":         {4, of("channel", "control", "coordinator", "tscratio"), of(sys)},
 	"report":        {4, of("analysis", "tscratio", "runs"), of(sys)},
-	"report/export": {4, of("analysis", "tscratio", "runs"), of(sys, parquet)},
+	"report/export": {4, of("analysis", "blackbox/messages", "tscratio", "runs"),
+		of(sys, parquet)},
 	"explore":       {4, of("analysis", "tscratio", "runs"), of(sys)},
 
 	// The top floor contains commands, packages that only commands use, and example programs for

@@ -16,7 +16,7 @@ import (
 type Kind uint8
 
 const (
-	Parquet  Kind = 1 << iota // the tables events, durations, origins, edges and about
+	Parquet  Kind = 1 << iota // the tables events, durations, origins, edges, about and messages
 	CSV                       // the same tables as text
 	SQL                       // queries, and statements that open the Parquet tables in an engine
 	Perfetto                  // trace.perfetto-trace
@@ -48,6 +48,9 @@ func Run(ctx context.Context, dir *runs.Directory, o analysis.Options, kinds Kin
 	x.listen(&o)
 	if answer, err = analysis.Run(ctx, dir, o); err != nil {
 		return nil, nil, err
+	}
+	if err := x.messages(kinds, &o, answer); err != nil {
+		return nil, nil, fmt.Errorf("export run %q: %w", dir.Run.Name, err)
 	}
 	if err := x.finish(answer); err != nil {
 		return nil, nil, fmt.Errorf("export run %q: %w", dir.Run.Name, err)

@@ -36,6 +36,7 @@ func newExport() *cobra.Command {
   parquet   the tables events and durations in parts, small tables that explain and join them, and
             SQL for DuckDB, Spark and ClickHouse
   csv       the same as text
+            both also have the table messages, if messages were captured
   perfetto  trace.perfetto-trace, for ui.perfetto.dev: the first 2,000 tuples, or the slowest
 
 With --otlp, a run goes to a file or to a receiver of OpenTelemetry instead, such as a collector,
@@ -127,7 +128,11 @@ func exportFiles(cmd *cobra.Command, dir *runs.Directory, path string, o analysi
 	if err != nil {
 		return err
 	}
-	if err := answered(answer, dir, &o.Filter); err != nil {
+	hasMessages := slices.ContainsFunc(files, func(f export.File) bool {
+		return strings.HasPrefix(f.Name, "messages.")
+	})
+	err = answered(answer, dir, &o.Filter)
+	if err != nil && !(errors.Is(err, errOnlyMessages) && hasMessages) {
 		return fmt.Errorf("%w: the files have no rows", err)
 	}
 	stdout := cmd.OutOrStdout()
