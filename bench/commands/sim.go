@@ -14,6 +14,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
+	"github.com/cloudprofiler/cloudprofiler/sim"
 )
 
 // simRun is the hidden command that runs one simulation. Its memory and CPU time are its own.
@@ -80,6 +81,7 @@ type simSizes struct {
 	speed, memory int // nodes
 	cycles        int // of the speed
 	sweep         []int
+	shards        int // of E2: 1, 2, 3 or 4 workers share them equally
 }
 
 func newBenchSim() *cobra.Command {
@@ -102,9 +104,9 @@ not depend on workers.`,
 			if err != nil {
 				return err
 			}
-			sizes := simSizes{speed: 100_000, memory: 200_000, cycles: 3, sweep: []int{40_000}}
+			sizes := simSizes{speed: 50_000, memory: 100_000, cycles: 2, shards: 24}
 			if size == proof.Full {
-				sizes = simSizes{speed: 1_000_000, memory: 10_000_000, cycles: 10,
+				sizes = simSizes{speed: 1_000_000, memory: 10_000_000, cycles: 10, shards: 120,
 					sweep: []int{40_000, 80_000, 160_000, 250_000, 500_000, 1_500_000, 2_000_000}}
 			}
 			p := command.NewProgress(cmd.ErrOrStderr())
@@ -207,15 +209,13 @@ func (b *simBench) e1(simSizes) error {
 	return nil
 }
 
-// e2Nodes are 120 shards, which 1, 2, 3 or 4 workers share equally.
-const e2Nodes = 120 * 4096
-
 func (b *simBench) e2(sizes simSizes) error {
 	worst := 0.0
 	for _, degree := range []int{1, 3} {
 		for _, workers := range []int{1, 2, 3, 4} {
-			row, _, err := b.run("E2", simulate.Infection, e2Nodes, workers, map[string]string{
-				"CYCLES": "5", "DEGREE": strconv.Itoa(degree), "LIMIT": "2", "SEEDS": "50000"})
+			row, _, err := b.run("E2", simulate.Infection, sizes.shards*sim.ShardNodes, workers,
+				map[string]string{"CYCLES": "5", "DEGREE": strconv.Itoa(degree), "LIMIT": "2",
+					"SEEDS": strconv.Itoa(sizes.shards * 400)})
 			if err != nil {
 				return err
 			}
