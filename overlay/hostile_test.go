@@ -100,6 +100,16 @@ var lies = []lie{
 		}
 		return false
 	}, "", false},
+	{"says another great heat all the time", func(liar *member, _ Name, _ Message) bool {
+		r := liar.fleet.random
+		if liar.may() {
+			liar.Send(choose(r, liar.fleet.nodes).name, Warm{[]Heat{{"bound", r.Uint64()}}})
+			for _, i := range liar.node.ins {
+				liar.Send(i.peer, Warm{[]Heat{{fmt.Sprint("kind", r.IntN(100)), r.Uint64()}}})
+			}
+		}
+		return false
+	}, "", false},
 	{"gives itself to everybody who asks", func(liar *member, from Name, m Message) bool {
 		if p, ok := m.(Ping); ok {
 			liar.Send(from, Pong{Seq: p.Seq, OK: true})
