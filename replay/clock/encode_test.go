@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "write testdata/conformance.txt")
 
 const conformance = "testdata/conformance.txt"
 
-// The clock in C passes the same script: internal/conformance runs it.
+// The clocks in C and Java pass the same script: internal/conformance and ReplayClockTest run it.
 func TestConformance(t *testing.T) {
 	if *update {
 		if err := os.WriteFile(conformance, script(), 0o644); err != nil {
