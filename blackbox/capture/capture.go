@@ -20,6 +20,8 @@ type Options struct {
 	// Notify is called with failures after the start, from another goroutine. nil: nobody is told.
 	Notify func(error)
 
+	Only Filter // what is captured; the zero value: everything
+
 	// For tests: late leaves out hookBegin, as on kernels that lack it, and slots is the number of
 	// sockets and of threads that have a slot; 0: many.
 	late  bool

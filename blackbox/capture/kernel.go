@@ -59,13 +59,18 @@ func load(most int, o Options) (*kernel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: count processors: %w", ErrNotPossible, err)
 	}
+	only, err := o.Only.resolve()
+	if err != nil {
+		return nil, err
+	}
 	k := &kernel{early: has(hookBegin) && !o.late}
 	for _, most := range []int{most, min(most, smallMap)} {
 		k.sizes = ringSizes(processors, most)
 		if o.slots > 0 {
 			k.sizes.slots = o.slots
 		}
-		k.programs, err = ebpf.NewCollection(collection(f, ownProcess(), k.sizes, k.early))
+		k.programs, err = ebpf.NewCollection(collection(
+			writer{f: f, s: k.sizes, chosen: only}, ownProcess(), k.early))
 		if !errors.Is(err, unix.E2BIG) {
 			break
 		}

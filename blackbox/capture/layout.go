@@ -41,10 +41,11 @@ const (
 // An entry of mapSockets has the cookie in bits 2 to 63 and one of these kinds below it. So the
 // programs see with one look that a socket was described, and what it is.
 const (
-	socketBytes = 8
-	kindBits    = 2
-	kindTCP     = 1
-	kindOther   = 2
+	socketBytes  = 8
+	kindBits     = 2
+	kindTCP      = 1
+	kindOther    = 2
+	kindUnwanted = 3
 )
 
 // These are offsets in an entry of mapThreads.
@@ -55,6 +56,7 @@ const (
 	threadPosition = 24 // sequence number of the call's first byte
 	threadCheck    = 32 // the two before, combined with the thread: others may write, too
 	threadTaken    = 40 // a thread that took the entry from another during a call; 0: none did
+	threadSkipped  = 48 // the thread to which the filter did not apply last
 	threadBytes    = 64
 )
 
@@ -139,8 +141,10 @@ func sharedMap(name string, bytes int) *ebpf.MapSpec {
 	}
 }
 
-// collection returns all programs and maps. early is false if the kernel lacks hookBegin.
-func collection(f *fields, own uint32, s sizes, early bool) *ebpf.CollectionSpec {
+// collection returns all maps, and all programs, which copies of a writer write. early is false if
+// the kernel lacks hookBegin.
+func collection(w writer, own uint32, early bool) *ebpf.CollectionSpec {
+	s := w.s
 	number := &btf.Int{Name: "number", Size: 4, Encoding: btf.Signed}
 	word := &btf.Int{Name: "word", Size: 8}
 	program := func(hook string, i asm.Instructions) *ebpf.ProgramSpec {
@@ -170,13 +174,13 @@ func collection(f *fields, own uint32, s sizes, early bool) *ebpf.CollectionSpec
 			mapRings:   sharedMap(mapRings, s.ringsBytes()),
 		},
 		Programs: map[string]*ebpf.ProgramSpec{
-			hookSent:     program(hookSent, sent(f, own, s)),
-			hookReceived: program(hookReceived, received(f, own, s)),
-			hookRenamed:  program(hookRenamed, renamed(f, s)),
+			hookSent:     program(hookSent, w.sent(own)),
+			hookReceived: program(hookReceived, w.received(own)),
+			hookRenamed:  program(hookRenamed, w.renamed()),
 		},
 	}
 	if early {
-		c.Programs[hookBegin] = program(hookBegin, begin(f, own, s))
+		c.Programs[hookBegin] = program(hookBegin, w.begin(own))
 	}
 	return c
 }

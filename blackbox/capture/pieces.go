@@ -16,9 +16,10 @@ import (
 // writer collects the instructions of one program. R6 is the context of the hook, R7 the socket, R8
 // the thread, and R9 the thread's entry in mapThreads.
 type writer struct {
-	f  *fields
-	s  sizes
-	to asm.Instructions
+	f      *fields
+	s      sizes
+	chosen chosen
+	to     asm.Instructions
 }
 
 func (w *writer) add(i ...asm.Instruction) { w.to = append(w.to, i...) }
@@ -87,7 +88,12 @@ func (w *writer) thread(own uint32) {
 	w.add(
 		asm.LoadMem(asm.R1, asm.R9, threadNamed, asm.DWord),
 		asm.JEq.Reg(asm.R1, asm.R8, "named"),
+		asm.LoadMem(asm.R1, asm.R9, threadSkipped, asm.DWord),
+		asm.JEq.Reg(asm.R1, asm.R8, "end"),
 	)
+	if len(w.chosen.programs)+len(w.chosen.cgroups) > 0 {
+		w.chooseThread()
+	}
 	w.reserve(nameBytes)
 	w.add(
 		asm.StoreMem(asm.R9, nameThread, asm.R8, asm.DWord),
@@ -136,7 +142,13 @@ func (w *writer) socket() {
 		asm.JEq.Imm(asm.R1, unix.AF_INET, "wanted"),
 		asm.JEq.Imm(asm.R1, unix.AF_INET6, "wanted"),
 		asm.JNE.Imm(asm.R1, unix.AF_UNIX, "end"),
-		asm.LoadMapPtr(asm.R1, 0).WithReference(mapStates).WithSymbol("wanted"),
+		asm.Mov.Imm(asm.R2, 0).WithSymbol("wanted"),
+	)
+	if len(w.chosen.ports) > 0 {
+		w.choosePort()
+	}
+	w.add(
+		asm.LoadMapPtr(asm.R1, 0).WithReference(mapStates),
 		asm.Mov.Reg(asm.R2, asm.R7),
 		asm.Mov.Imm(asm.R3, 0),
 		asm.Mov.Imm(asm.R4, unix.BPF_SK_STORAGE_GET_F_CREATE),

@@ -43,9 +43,9 @@ const (
 //
 // If another thread took this thread's entry meanwhile, this is the first time if the message
 // consists of one piece of memory, of which nothing was taken yet.
-func begin(f *fields, own uint32, s sizes) asm.Instructions {
+func (w writer) begin(own uint32) asm.Instructions {
 	const onePiece = 0 // ITER_UBUF
-	w := &writer{f: f, s: s}
+	f := w.f
 	w.add(
 		asm.Mov.Reg(asm.R6, asm.R1),
 		asm.LoadMem(asm.R7, asm.R6, 0, asm.DWord),
@@ -88,8 +88,8 @@ func begin(f *fields, own uint32, s sizes) asm.Instructions {
 }
 
 // sent is the program of hookSent.
-func sent(f *fields, own uint32, s sizes) asm.Instructions {
-	w := &writer{f: f, s: s}
+func (w writer) sent(own uint32) asm.Instructions {
+	f := w.f
 	w.add(
 		asm.Mov.Reg(asm.R6, asm.R1),
 		asm.LoadMem(asm.R7, asm.R6, 0, asm.DWord),
@@ -114,7 +114,10 @@ func sent(f *fields, own uint32, s sizes) asm.Instructions {
 		asm.JSLE.Imm32(asm.R1, 0, "end"), // nothing was sent
 	)
 	w.socket()
-	w.add(asm.JNE.Imm(asm.R3, kindTCP, "plain"))
+	w.add(
+		asm.JEq.Imm(asm.R3, kindUnwanted, "end"),
+		asm.JNE.Imm(asm.R3, kindTCP, "plain"),
+	)
 	w.tcp()
 	w.add(
 		asm.LoadMem(asm.R1, asm.R0, f.writeSeq, asm.Word),
@@ -160,8 +163,8 @@ func (w *writer) plain() {
 // TCP itself reads the clock after it has copied bytes to the program, and keeps the reading. If
 // packets come, it reads the clock again. In both cases the reading is from a moment between the
 // copy of the last byte and the end of the call.
-func received(f *fields, own uint32, s sizes) asm.Instructions {
-	w := &writer{f: f, s: s}
+func (w writer) received(own uint32) asm.Instructions {
+	f := w.f
 	w.add(
 		asm.Mov.Reg(asm.R6, asm.R1),
 		asm.LoadMem(asm.R2, asm.R6, 8, asm.DWord),
@@ -173,7 +176,10 @@ func received(f *fields, own uint32, s sizes) asm.Instructions {
 	)
 	w.thread(own)
 	w.socket()
-	w.add(asm.JNE.Imm(asm.R3, kindTCP, "plain"))
+	w.add(
+		asm.JEq.Imm(asm.R3, kindUnwanted, "end"),
+		asm.JNE.Imm(asm.R3, kindTCP, "plain"),
+	)
 	w.tcp()
 	w.add(
 		asm.LoadMem(asm.R1, asm.R0, f.copiedSeq, asm.Word),
@@ -199,8 +205,8 @@ func received(f *fields, own uint32, s sizes) asm.Instructions {
 
 // renamed is the program of hookRenamed. It makes the thread's next message be preceded by the
 // thread's name.
-func renamed(f *fields, s sizes) asm.Instructions {
-	w := &writer{f: f, s: s}
+func (w writer) renamed() asm.Instructions {
+	f := w.f
 	w.add(
 		asm.LoadMem(asm.R1, asm.R1, 0, asm.DWord),
 		asm.LoadMem(asm.R8, asm.R1, f.number, asm.Word),
@@ -209,6 +215,7 @@ func renamed(f *fields, s sizes) asm.Instructions {
 	w.add(
 		asm.Mov.Imm(asm.R1, 0),
 		asm.StoreMem(asm.R9, threadNamed, asm.R1, asm.DWord),
+		asm.StoreMem(asm.R9, threadSkipped, asm.R1, asm.DWord),
 	)
 	w.end()
 	return w.to

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -19,14 +20,21 @@ const (
 func addCaptureFlag(cmd *cobra.Command) {
 	cmd.Flags().String("capture", captureOff, "see the messages that programs exchange: "+
 		"off, ready (for \"cprof capture start\") or on; needs root")
+	cmd.Flags().String("capture-only", "", "capture only messages to which this applies, such as "+
+		"\"program=nginx port=443\" (default: all)")
 }
 
-func checkCapture(value string) error {
-	switch value {
+func checkCapture(c config) (err error) {
+	switch c.Capture {
 	case captureOff, captureReady, captureOn:
-		return nil
+	default:
+		err = fmt.Errorf("capture %q: use %s, %s or %s", c.Capture, captureOff, captureReady,
+			captureOn)
 	}
-	return fmt.Errorf("capture %q: use %s, %s or %s", value, captureOff, captureReady, captureOn)
+	if onlyErr := capturing.CheckFilter(c.CaptureOnly); onlyErr != nil {
+		err = errors.Join(err, fmt.Errorf("capture_only: %w", onlyErr))
+	}
+	return err
 }
 
 // wantsRights reports whether the agent keeps the rights to capture.
@@ -37,5 +45,5 @@ func (c config) capturer(notify func(error)) func(rings string) (agent.Capture, 
 	if !c.wantsRights() {
 		return nil
 	}
-	return capturing.Starter(notify)
+	return capturing.Starter(c.CaptureOnly, notify)
 }

@@ -38,6 +38,7 @@ type config struct {
 	Advertise       string `mapstructure:"advertise"`
 	Role            string `mapstructure:"role"`
 	Capture         string `mapstructure:"capture"`
+	CaptureOnly     string `mapstructure:"capture_only"`
 }
 
 // changed returns the keys whose values differ between two configurations.
@@ -136,7 +137,7 @@ func (c config) agent() (agent.Config, error) {
 		_, probesErr := daemon.Address("probes", c.Probes)
 		err = errors.Join(err, probesErr)
 	}
-	err = errors.Join(err, daemon.CheckRole(c.Role), checkCapture(c.Capture))
+	err = errors.Join(err, daemon.CheckRole(c.Role), checkCapture(c))
 	if c.HandlerTable != "" {
 		if _, statErr := os.Stat(c.HandlerTable); statErr != nil {
 			err = errors.Join(err, fmt.Errorf("handler_table: %w", statErr))

@@ -5,11 +5,21 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/capture"
 )
 
+// CheckFilter reports what is wrong with the text of a filter: see capture.ParseFilter.
+func CheckFilter(text string) error {
+	_, err := capture.ParseFilter(text)
+	return err
+}
+
 // Starter returns a value for the field Capture of an agent's configuration. Failures after the
-// start of a capture are passed to notify.
-func Starter(notify func(error)) func(rings string) (agent.Capture, error) {
+// start of a capture are passed to notify. The text only is a filter: see CheckFilter.
+func Starter(only string, notify func(error)) func(rings string) (agent.Capture, error) {
 	return func(rings string) (agent.Capture, error) {
-		started, err := capture.Start(capture.Options{Dir: rings, Notify: notify})
+		filter, err := capture.ParseFilter(only)
+		if err != nil {
+			return nil, err
+		}
+		started, err := capture.Start(capture.Options{Dir: rings, Notify: notify, Only: filter})
 		if err != nil {
 			return nil, err
 		}

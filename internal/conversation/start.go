@@ -45,6 +45,9 @@ func Start(t testing.TB, args ...any) *Program {
 	return p
 }
 
+// Process returns the number of the program's process.
+func (p *Program) Process() int { return p.cmd.Process.Pid }
+
 // Says returns the next line that the program says. A server says its address.
 func (p *Program) Says() string {
 	p.said.Scan()
