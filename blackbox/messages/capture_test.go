@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/cloudprofiler/cloudprofiler/asm"
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
 	"github.com/cloudprofiler/cloudprofiler/blackbox/capture"
 	"github.com/cloudprofiler/cloudprofiler/drain"
@@ -57,7 +58,8 @@ func received(truth []conversation.Call) map[conversation.Call]conversation.Call
 }
 
 // Between two namespaces and over loopback, each message that one program sent and another received
-// is matched with the call that received its last byte, and with no other.
+// is matched with the call that received its last byte, and with no other: also if the capture
+// begins in the middle.
 func TestPrivilegedMatchIsTheTruth(t *testing.T) {
 	privileged.Need(t)
 	p, err := netns.NewPair()
@@ -69,9 +71,12 @@ func TestPrivilegedMatchIsTheTruth(t *testing.T) {
 	for name, place := range map[string]struct {
 		at netip.Addr
 		do func(end int, f func() error) error
+
+		middle bool
 	}{
-		"loopback":   {netip.MustParseAddr("127.0.0.1"), here},
-		"namespaces": {p.Addr(1), p.Do},
+		"loopback":   {at: netip.MustParseAddr("127.0.0.1"), do: here},
+		"namespaces": {at: p.Addr(1), do: p.Do},
+		"middle":     {at: netip.MustParseAddr("127.0.0.1"), do: here, middle: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -81,11 +86,6 @@ func TestPrivilegedMatchIsTheTruth(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer d.Close()
-			c, err := capture.Start(capture.Options{Dir: rings})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
 			start := func(end int, args ...any) (program *conversation.Program) {
 				if err := place.do(end, func() error {
 					program = conversation.Start(t, args...)
@@ -95,22 +95,40 @@ func TestPrivilegedMatchIsTheTruth(t *testing.T) {
 				}
 				return program
 			}
-			again := seed.Of(t) % 1e9
-			server := start(1, "server", netip.AddrPortFrom(place.at, 0), again, 6, 200)
-			client := start(0, "client", server.Says(), again, 6, 200)
-			truth := received(append(client.Truth(t), server.Truth(t)...))
+			again, messages := seed.Of(t)%1e9, 200
+			server := start(1, "server", netip.AddrPortFrom(place.at, 0), again, 6, messages)
+			at := server.Says()
+			var client *conversation.Program
+			if place.middle {
+				client = start(0, "caller", at, again, 6, messages)
+				client.Says()
+			}
+			c, err := capture.Start(capture.Options{Dir: rings})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			from := asm.Counter()
+			if place.middle {
+				client.Continue(t)
+			} else {
+				client = start(0, "client", at, again, 6, messages)
+			}
+			truth := append(client.Truth(t), server.Truth(t)...)
 			if err := c.Close(); err != nil {
 				t.Error(err)
 			}
 			if err := d.Close(); err != nil {
 				t.Error(err)
 			}
-			checkMatches(t, logs, truth)
+			checkMatches(t, logs, truth, from)
 		})
 	}
 }
 
-func checkMatches(t *testing.T, logs string, truth map[conversation.Call]conversation.Call) {
+// checkMatches holds what was matched against the truth. All messages must be matched whose two
+// calls began later than from.
+func checkMatches(t *testing.T, logs string, all []conversation.Call, from uint64) {
 	t.Helper()
 	segments, err := logstore.Segments(logs)
 	if err != nil {
@@ -120,38 +138,77 @@ func checkMatches(t *testing.T, logs string, truth map[conversation.Call]convers
 	if err != nil {
 		t.Fatal(err)
 	}
-	calls := map[uint64][]conversation.Call{} // by socket, in order
-	for c := range truth {
-		calls[c.Cookie] = append(calls[c.Cookie], c)
+	truth := received(all)
+	type side struct {
+		cookie uint64
+		sent   bool
+	}
+	length := map[side]uint64{}
+	offsets := map[conversation.Call]uint64{} // in their streams
+	sends := map[uint64]map[uint64]conversation.Call{}
+	for _, c := range all {
+		s := side{c.Cookie, c.Sent}
+		offsets[c] = length[s]
+		if c.Sent {
+			if sends[c.Cookie] == nil {
+				sends[c.Cookie] = map[uint64]conversation.Call{}
+			}
+			sends[c.Cookie][length[s]] = c
+		}
+		length[s] += uint64(c.Bytes)
 	}
 	is := func(c conversation.Call, m Call) bool {
 		return c.Cookie == m.Cookie && c.Before <= m.Hi_cycles && m.Lo_cycles <= c.After
 	}
-	ours := map[conversation.Call]bool{}
-	var others uint64
+	found := map[uint64][]Match{} // by the socket that sent
+	others := 0                   // of other programs of this machine
 	m := match([]*Log{l}, func(m Match) {
-		if calls[m.Send.Cookie] == nil {
-			others++ // other programs of this machine
+		if sends[m.Send.Cookie] == nil {
+			others++
 			return
 		}
-		found := false
-		for _, c := range calls[m.Send.Cookie] {
-			if is(c, m.Send) && c.Bytes == int(m.Bytes) && !ours[c] {
-				found, ours[c] = true, true
-				if !is(truth[c], m.Receive) {
-					t.Errorf("wrong match: %+v, was received by %+v", m, truth[c])
+		found[m.Send.Cookie] = append(found[m.Send.Cookie], m)
+	})
+	ours := map[conversation.Call]bool{}
+	for cookie, matches := range found {
+		// The stream's first position is the one with which most stamps agree.
+		votes := map[uint64]int{}
+		for _, m := range matches {
+			for offset, c := range sends[cookie] {
+				if is(c, m.Send) && c.Bytes == int(m.Bytes) {
+					votes[m.Send.Position-offset]++
 				}
-				break
 			}
 		}
-		if !found {
-			t.Errorf("nobody made the call of %+v", m)
+		var begins uint64
+		for position, n := range votes {
+			if n > votes[begins] {
+				begins = position
+			}
 		}
-	})
-	lost := l.Lost[blackbox.BufferFull]
-	if missing := uint64(len(truth) - len(ours)); missing > lost || len(truth) < 1000 {
-		t.Errorf("%d of %d messages are not matched, %d were lost: %+v", missing, len(truth), lost,
-			m)
+		for _, m := range matches {
+			c, made := sends[cookie][m.Send.Position-begins]
+			if !made || ours[c] || c.Bytes != int(m.Bytes) || !is(c, m.Send) {
+				t.Errorf("nobody made the call of %+v: the truth is %+v", m, c)
+				continue
+			}
+			ours[c] = true
+			if r := truth[c]; !is(r, m.Receive) || offsets[r] != m.Receive.Position-begins {
+				t.Errorf("wrong match: %+v, was received by %+v", m, r)
+			}
+		}
+	}
+	lost, missing, wanted := l.Lost[blackbox.BufferFull], uint64(0), 0
+	for send, receive := range truth {
+		if send.Before > from && receive.Before > from {
+			wanted++
+			if !ours[send] {
+				missing++
+			}
+		}
+	}
+	if missing > lost || wanted < 500 {
+		t.Errorf("%d of %d messages are not matched, %d were lost: %+v", missing, wanted, lost, m)
 	}
 	t.Logf("%d messages matched, and %d of other programs", len(ours), others)
 }

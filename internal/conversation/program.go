@@ -155,7 +155,6 @@ func (t *talker) ask(messages int, answers bool) {
 			panic("no answer")
 		}
 	}
-	unix.Shutdown(t.socket, unix.SHUT_WR)
 }
 
 // answer serves a connection until its other end closes it.
@@ -177,7 +176,7 @@ func (t *talker) answer() {
 
 // Main is the main function of the programs. A program is given its role, the address to listen at
 // or to connect to, a seed, and the number of connections and messages. It writes the truth to its
-// output.
+// output. A client that is named caller says when it has sent half of them, and then waits.
 func Main() {
 	role, address := os.Args[1], netip.MustParseAddrPort(os.Args[2])
 	seed, connections, messages := uint64(number(3)), number(4), number(5)
@@ -234,11 +233,27 @@ func Main() {
 			start(c, (*talker).answer)
 		}
 	default:
+		var half sync.WaitGroup
+		resume := make(chan struct{})
 		for i := range connections {
 			s := socket()
 			must(unix.Connect(s, &ip))
-			start(s, func(t *talker) { t.ask(messages, i%3 != 2) })
+			half.Add(1)
+			start(s, func(t *talker) {
+				t.ask(messages/2, i%3 != 2)
+				half.Done()
+				<-resume
+				t.ask(messages/2, i%3 != 2)
+				unix.Shutdown(t.socket, unix.SHUT_WR)
+			})
 		}
+		half.Wait()
+		if role == "caller" {
+			fmt.Fprintln(os.Stderr, "half")
+			_, err := os.Stdin.Read(make([]byte, 1))
+			must(err)
+		}
+		close(resume)
 	}
 	running.Wait()
 	must(gob.NewEncoder(os.Stdout).Encode(all))

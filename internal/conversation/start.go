@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/gob"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"testing"
@@ -15,6 +16,7 @@ import (
 // A Program is a running program, which writes down the truth.
 type Program struct {
 	cmd  *exec.Cmd
+	in   io.WriteCloser
 	out  bytes.Buffer
 	said *bufio.Scanner
 }
@@ -33,6 +35,9 @@ func Start(t testing.TB, args ...any) *Program {
 	}
 	p.cmd.Env = append(os.Environ(), Variable+"=1")
 	p.cmd.Stdout = &p.out
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
 	said, err := p.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -43,6 +48,14 @@ func Start(t testing.TB, args ...any) *Program {
 	}
 	t.Cleanup(func() { p.cmd.Process.Kill() })
 	return p
+}
+
+// Continue makes a program go on that waits.
+func (p *Program) Continue(t testing.TB) {
+	t.Helper()
+	if _, err := p.in.Write([]byte{'\n'}); err != nil {
+		t.Error(err)
+	}
 }
 
 // Process returns the number of the program's process.
