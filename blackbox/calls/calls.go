@@ -9,6 +9,9 @@ import (
 // Unknown is the value of a moment that was not seen.
 const Unknown = math.MinInt64
 
+// Latest_ns is the limit of moments, before and after 0.
+const Latest_ns = 4e18
+
 // A Call is a request that one program sends to another, and its response. Sent_ns and Got_ns are
 // readings of the caller's clock, Received_ns and Replied_ns of the callee's. If the response was
 // not seen, or if there is none, Got_ns and Replied_ns are Unknown.
@@ -77,6 +80,7 @@ type Oddities struct {
 	Parentless int `json:"parentless"` // spans whose parent is not in the data
 	Cycles     int `json:"cycles"`     // spans that are their own ancestors
 	Backwards  int `json:"backwards"`  // spans that ended before they began
+	Impossible int `json:"impossible"` // spans left out because of impossible times
 }
 
 // Arrange puts calls into the order of their beginnings, so that their order tells nothing about

@@ -130,6 +130,11 @@ var jaegerCases = map[string]struct {
 			jaegerSpanJSON("c", "b", "p2", "consumer", 5000, 600)),
 		[]string{"outside→front ? 100 1000 ? cause -1", "front→back 150 5000 ? ? cause 0"},
 	},
+	"a span at an impossible time": {
+		jaegerTrace(jaegerSpanJSON("a", "", "p1", "server", 100, 900),
+			jaegerSpanJSON("b", "a", "p2", "server", 9e15, 700)),
+		[]string{"outside→front ? 100 1000 ? cause -1"},
+	},
 	"a span that ends before it begins": {
 		jaegerTrace(jaegerSpanJSON("a", "", "p1", "server", 100, -50)),
 		[]string{"outside→front ? 100 ? ? cause -1"},

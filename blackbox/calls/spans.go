@@ -127,6 +127,10 @@ func (b *builder) unique(all []*span) []*span {
 	kept := all[:0]
 	for _, s := range all {
 		b.set.Oddities.Spans++
+		if max(s.start_ns, s.end_ns) >= Latest_ns || min(s.start_ns, s.end_ns) <= -Latest_ns {
+			b.set.Oddities.Impossible++
+			continue
+		}
 		k := key{s.id, s.kind.sends()}
 		if seen[k] {
 			b.set.Oddities.Duplicates++

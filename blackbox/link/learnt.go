@@ -23,14 +23,15 @@ type learnt struct {
 func (learnt) Name() string { return "learnt" }
 
 const (
-	rounds     = 30   // of learning in the first window
-	learnDraws = 6    // in each of these rounds
-	moreRounds = 6    // of learning in each later window
-	moreDraws  = 1    // in each of these rounds
-	draws      = 120  // from which probabilities are taken
-	mostOpen   = 96   // candidates of a call
-	firstSays  = 0.55 // weight of the better of two models
-	forget     = 0.5  // what is left of earlier experience in each window
+	rounds     = 30          // of learning in the first window
+	learnDraws = 6           // in each of these rounds
+	moreRounds = 6           // of learning in each later window
+	moreDraws  = 1           // in each of these rounds
+	draws      = 120         // from which probabilities are taken
+	mostOpen   = 96          // candidates of a call
+	firstSays  = 0.55        // weight of the better of two models
+	longest_ns = int64(1e15) // of requests, for the margin
+	forget     = 0.5         // what is left of earlier experience in each window
 )
 
 func (l learnt) Link(seen *calls.Seen) []Link {
@@ -183,9 +184,9 @@ func (p *program) windows(size int) []window {
 	}
 	slices.Sort(sent)
 	slices.Sort(lengths)
-	w := window{begin: math.MinInt64 / 4, end: math.MaxInt64 / 4}
+	w := window{begin: -calls.Latest_ns, end: calls.Latest_ns}
 	if n := len(lengths); n > 0 {
-		w.margin = 2 * lengths[n*99/100]
+		w.margin = 2 * min(lengths[n*99/100], longest_ns)
 	}
 	var all []window
 	for i := size; i+size/2 < len(sent); i += size {

@@ -2,6 +2,7 @@ package link
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
@@ -195,5 +196,40 @@ func TestBoth(t *testing.T) {
 	if got.Cause != want.Cause || !near(got.Probability, want.Probability) ||
 		got.RunnerUp != want.RunnerUp || !near(got.RunnerUpProbability, want.RunnerUpProbability) {
 		t.Errorf("both say %+v, want %+v", got, want)
+	}
+}
+
+// Whatever the moments, each link names a request that its caller received, or none.
+func TestAnyMoments(t *testing.T) {
+	random := rand.New(rand.NewPCG(22, 22))
+	for k := range 12 {
+		seen := calls.Seen{Places: make([]calls.Place, 1+random.IntN(4)), Quantum_ns: 1}
+		for i := range seen.Places {
+			seen.Places[i].Program = string(rune('a' + random.IntN(3)))
+		}
+		wide := []int64{1, 1000, 1e9, calls.Latest_ns}[k%4]
+		moment := func() int64 {
+			if random.IntN(3) == 0 {
+				return calls.Unknown
+			}
+			return random.Int64N(wide)
+		}
+		for range random.IntN(40) {
+			c := calls.Call{Caller: int32(random.IntN(len(seen.Places)+1)) - 1,
+				Callee:  int32(random.IntN(len(seen.Places))),
+				Sent_ns: moment(), Received_ns: moment(), Replied_ns: moment(), Got_ns: moment()}
+			if c.Sent_ns == calls.Unknown && c.Received_ns == calls.Unknown {
+				c.Received_ns = random.Int64N(wide)
+			}
+			seen.Calls = append(seen.Calls, c)
+		}
+		for _, m := range Methods {
+			for i, l := range m.Link(&seen) {
+				bad := l.Probability < 0 || l.Probability > 1+1e-9 || math.IsNaN(l.Probability)
+				if bad || l.Cause >= 0 && seen.Calls[l.Cause].Callee != seen.Calls[i].Caller {
+					t.Fatalf("%s: link %d is %+v", m.Name(), i, l)
+				}
+			}
+		}
 	}
 }
