@@ -128,7 +128,8 @@ bars: build ## measure every bar briefly, and judge those that must hold on ever
 mutations: ## break each rule of mathematics and stamps: a test must fail (10 minutes)
 	@scripts/install build
 	go test -count=1 -p 1 -timeout 60m -run '^TestMutations$$' -v \
-		./tscratio ./minrtt ./host ./vnode ./internal/virtual -args -mutate
+		./tscratio ./minrtt ./host ./vnode ./internal/virtual ./replay/clock ./replay \
+		-args -mutate
 
 .PHONY: bench
 bench: ## run the Go benchmarks of PKG (./...) six times

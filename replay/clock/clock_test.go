@@ -15,6 +15,8 @@ func TestCausalityIsKept(t *testing.T) {
 	runs := 20_000
 	if size, _ := proof.Wanted(); size == proof.Full {
 		runs = 1_000_000
+	} else if seed.Race {
+		runs /= 10
 	}
 	for range runs {
 		n, epsilon := 2+rng.IntN(3), 1+rng.Int64N(12)

@@ -18,7 +18,7 @@ var proofs = []listed{
 		"-timeout=60m", "-run", "^TestBar", "./tscratio", "./minrtt"}},
 	{name: "Rules that tests hold", command: []string{"go", "test", "-count=1", "-p=1",
 		"-timeout=60m", "-run", "^TestMutations$", "./tscratio", "./minrtt", "./host", "./vnode",
-		"./internal/virtual"}},
+		"./internal/virtual", "./replay/clock", "./replay"}},
 	{name: "A node that probes", command: []string{"go", "test", "-count=1", "-run", "^TestBar",
 		"./tscclient"}},
 	{name: "A log call", command: []string{"bin/cp-bench", "log"}},
