@@ -151,7 +151,7 @@ func (a *assembler) pairs(out *Answer) {
 	for _, d := range audit.Disagreements {
 		a.in.find(FindImpossible, "%v", d)
 	}
-	if len(audit.Disagreements) > 1 && len(audit.Accused) > 0 {
+	if len(audit.Accused) > 0 {
 		a.in.find(
 			FindImpossible,
 			"every path that disagrees with another leads over %s: its counter, or what it "+

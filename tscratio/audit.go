@@ -10,8 +10,8 @@ import (
 type Audit struct {
 	Disagreements []*DisagreementError // at most one per triangle
 
-	// Accused are the nodes that occur in every disagreement. One disagreement accuses all of its
-	// nodes. Further disagreements narrow the list to the node that is wrong.
+	// Accused are the nodes that occur in every disagreement, if there are several. A single one
+	// accuses nobody, because any of its nodes may be wrong.
 	Accused []string
 }
 
@@ -39,16 +39,21 @@ func (c *Closure) Audit(readings int) Audit {
 			}
 		}
 	}
-	for i, d := range a.Disagreements {
-		if i == 0 {
-			a.Accused = d.Nodes()
-			continue
-		}
-		nodes := d.Nodes()
-		a.Accused = slices.DeleteFunc(a.Accused,
-			func(n string) bool { return !slices.Contains(nodes, n) })
-	}
+	a.Accused = accused(a.Disagreements)
 	return a
+}
+
+// accused returns the nodes that occur in every disagreement, if there are several.
+func accused(ds []*DisagreementError) (all []string) {
+	if len(ds) < 2 {
+		return nil
+	}
+	all = ds[0].Nodes()
+	for _, d := range ds[1:] {
+		nodes := d.Nodes()
+		all = slices.DeleteFunc(all, func(n string) bool { return !slices.Contains(nodes, n) })
+	}
+	return all
 }
 
 // agreeing returns how many paths over third nodes must agree about an end of a value, given the

@@ -2,6 +2,7 @@ package tscratio
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
@@ -102,5 +103,17 @@ func TestAgreementGrows(t *testing.T) {
 				test.want)
 		}
 		last = got
+	}
+}
+
+// One disagreement accuses nobody, several accuse the nodes that they have in common.
+func TestAccused(t *testing.T) {
+	of := func(a, b Path) *DisagreementError { return &DisagreementError{Paths: [2]Path{a, b}} }
+	ds := []*DisagreementError{of(Path{"a", "b"}, Path{"a", "c", "b"}),
+		of(Path{"c", "d"}, Path{"c", "a", "d"}), of(Path{"e", "c"}, Path{"e", "b", "c"})}
+	for n, want := range [][]string{nil, nil, {"a", "c"}, {"c"}} {
+		if got := accused(ds[:n]); !slices.Equal(got, want) {
+			t.Errorf("%d disagreements accuse %v, want %v", n, got, want)
+		}
 	}
 }
