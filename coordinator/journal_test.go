@@ -300,3 +300,16 @@ func FuzzRestoreBlock(f *testing.F) {
 		clear(c.pairs)
 	})
 }
+
+// The paths of runs that users see hold in any directory.
+func TestPathsOfRunsAreAbsolute(t *testing.T) {
+	t.Chdir(t.TempDir())
+	store, err := OpenStore("state", "runs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if !filepath.IsAbs(store.runs) {
+		t.Errorf("runs are in %q", store.runs)
+	}
+}

@@ -35,6 +35,10 @@ type Store struct {
 // OpenStore opens a server's directory and locks out other servers. It creates the directory if it
 // does not exist. The argument runs is a separate directory for runs.
 func OpenStore(dir, runs string) (*Store, error) {
+	runs, err := filepath.Abs(runs) // users see the paths of runs, and work in other directories
+	if err != nil {
+		return nil, fmt.Errorf("open state %q: %w", dir, err)
+	}
 	for _, d := range []string{dir, runs} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return nil, fmt.Errorf("open state %q: %w", dir, err)
