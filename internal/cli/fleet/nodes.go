@@ -36,7 +36,7 @@ these marks:
 In a fleet of more than 30 nodes, a summary replaces the matrix: what is unhealthy, the distribution
 of the bounds, and the pairs with the largest. With the names of two nodes, nodes shows how exactly
 readings of the first can be translated into cycles of the second, and the measured pairs on which
-that rests.
+that rests. --svg then draws the distribution.
 
 Exit code 3: something is unhealthy; the last lines say what.`,
 		Example: `  cprof nodes
@@ -69,8 +69,8 @@ Exit code 3: something is unhealthy; the last lines say what.`,
 			}
 			out := cmd.OutOrStdout()
 			if svg != "" {
-				if err := command.WriteWhole(svg, []byte(heatMap(&m))); err != nil {
-					return fmt.Errorf("write heat map: %w", err)
+				if err := drawNodes(svg, &m); err != nil {
+					return err
 				}
 			}
 			switch {
@@ -99,8 +99,20 @@ Exit code 3: something is unhealthy; the last lines say what.`,
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	cmd.Flags().BoolVar(&table, "pairs", false, "list every pair instead of the matrix")
 	cmd.Flags().BoolVar(&sweep, "sweep", false, "measure all pairs first, and wait for the result")
-	cmd.Flags().StringVar(&svg, "svg", "", "write the matrix to this file as a heat map")
+	cmd.Flags().StringVar(&svg, "svg", "", "write to this file the matrix as a heat map, or\n"+
+		"the distribution of bounds of a large fleet")
 	return cmd
+}
+
+// drawNodes writes an image: of the matrix, or in a large fleet of the distribution of bounds.
+func drawNodes(path string, m *coordinator.Matrix) error {
+	if len(m.Nodes) > manyNodes {
+		return command.Draw(path, distributionFigure(m).WriteSVG)
+	}
+	if err := command.WriteWhole(path, []byte(heatMap(m))); err != nil {
+		return fmt.Errorf("write heat map: %w", err)
+	}
+	return nil
 }
 
 func ago(ns int64) string {

@@ -12,6 +12,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/coordinator"
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
+	"github.com/cloudprofiler/cloudprofiler/internal/plot"
 )
 
 // manyNodes is the size of the largest fleet whose nodes and pairs are all shown.
@@ -25,7 +26,6 @@ func writeMany(out io.Writer, m *coordinator.Matrix) {
 			here++
 		}
 	}
-	var bounds []float64
 	var worst []coordinator.PairStatus
 	for _, p := range m.Pairs {
 		if p.Hi_cycles == 0 || p.Old {
@@ -34,20 +34,16 @@ func writeMany(out io.Writer, m *coordinator.Matrix) {
 		if p.From < p.Into {
 			measured++
 		}
-		bounds, worst = append(bounds, p.Bound_ns), append(worst, p)
+		worst = append(worst, p)
 	}
 	fmt.Fprintf(out, "%d nodes: %d here, %d gone; %d pairs are measured and related\n",
 		len(m.Nodes), here, len(m.Nodes)-here, measured)
 	const faults, pairs = 8, 8
 	writeHealth(out, m, faults)
-	slices.Sort(bounds)
 	fmt.Fprintln(out, "\nbound, ± µs of the node whose cycles are asked for:")
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\tpairs\tleast\tmedian\t90 %\t99 %\tlargest\t")
-	for _, d := range []struct {
-		name   string
-		bounds []float64
-	}{{"measured, both ways", bounds}, {"a random sample", m.SampledBounds_ns}} {
+	for _, d := range distributions(m) {
 		if n := len(d.bounds); n > 0 {
 			at := func(percent int) string { return boundText(d.bounds[(n-1)*percent/100]) }
 			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t\n", d.name, n, at(0), at(50), at(90),
@@ -72,6 +68,54 @@ func writeMany(out io.Writer, m *coordinator.Matrix) {
 	}
 	w.Flush()
 	fmt.Fprintln(out, "\none pair: cprof nodes FROM INTO; all measured pairs: cprof nodes --pairs")
+}
+
+// distribution contains bounds in order.
+type distribution struct {
+	name   string
+	bounds []float64 // in nanoseconds
+}
+
+// distributions returns the bounds of all measured pairs, and those of a random sample of pairs.
+func distributions(m *coordinator.Matrix) []distribution {
+	var bounds []float64
+	for _, p := range m.Pairs {
+		if p.Hi_cycles != 0 && !p.Old {
+			bounds = append(bounds, p.Bound_ns)
+		}
+	}
+	slices.Sort(bounds)
+	return []distribution{{"measured, both ways", bounds},
+		{"a random sample", m.SampledBounds_ns}}
+}
+
+// distributionFigure draws, for each bound, how many pairs have it or a smaller one.
+func distributionFigure(m *coordinator.Matrix) plot.Figure {
+	panel := plot.Panel{
+		Title: "How many pairs have at most this bound",
+		X:     plot.Axis{Label: "bound, ±", Unit: "µs", Log: true},
+		Y:     plot.Axis{Label: "pairs", Unit: "%", From: 0, To: 100},
+	}
+	for i, d := range distributions(m) {
+		s := plot.Series{Name: d.name, Kind: plot.Line, Color: []plot.Color{plot.Blue,
+			plot.Orange}[i]}
+		// Some hundred points show all of a curve, however many pairs there are.
+		const points = 400
+		for k := range min(points, len(d.bounds)) {
+			at := k * (len(d.bounds) - 1) / max(1, min(points, len(d.bounds))-1)
+			s.X = append(s.X, d.bounds[at]/1000)
+			s.Y = append(s.Y, 100*float64(at+1)/float64(len(d.bounds)))
+		}
+		if len(s.X) > 0 {
+			panel.Series = append(panel.Series, s)
+		}
+	}
+	return plot.Figure{
+		Title: fmt.Sprintf("Bounds between the %d nodes of a fleet", len(m.Nodes)),
+		Subtitle: m.At.UTC().Format("2006-01-02 15:04:05 UTC") +
+			"; half-widths in cycles of the node whose cycles are asked for, as time",
+		Panels: []plot.Panel{panel},
+	}
 }
 
 // showPair shows the bound of one pair, and the relations on which it rests.

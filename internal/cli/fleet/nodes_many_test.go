@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,6 +48,14 @@ func TestManyNodesFitOnAScreen(t *testing.T) {
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in\n%s", want, text)
+		}
+	}
+	figure := distributionFigure(m)
+	for i, least := range []float64{1, 3} {
+		s := figure.Panels[0].Series[i]
+		last := len(s.X) - 1
+		if last > 400 || s.X[0] != least || s.Y[last] != 100 || !slices.IsSorted(s.X) {
+			t.Errorf("%s: %d points, from %v to %v %%", s.Name, last, s.X[0], s.Y[last])
 		}
 	}
 	if strings.Index(text, "fault 0") > strings.Index(text, "median") {
