@@ -91,6 +91,7 @@ type edge struct {
 	into   int
 	r      *Relation
 	weight float64 // see weigh
+	back   *edge   // the relation in the other direction; nil: none, or not weighed
 }
 
 // NewClosure returns the closure of the given relations. A relation has one direction, so the

@@ -1,8 +1,6 @@
 package tscratio
 
 import (
-	"cmp"
-	"container/heap"
 	"errors"
 	"fmt"
 	"math"
@@ -143,11 +141,12 @@ const (
 
 // longerPaths remembers the paths that were found. Any number of goroutines may use it.
 type longerPaths struct {
-	weighed sync.Once
-	doubted sync.Once
-	agreed  int // once doubted: see agreement
-	mu      sync.Mutex
-	known   map[[2]int][]path
+	weighed   sync.Once
+	doubted   sync.Once
+	agreed    int       // once doubted: see agreement
+	frontiers sync.Pool // of *frontiers
+	mu        sync.Mutex
+	known     map[[2]int][]path
 }
 
 // add returns the given paths over one third node, and more paths over several, up to maxDisjoint
@@ -165,21 +164,29 @@ func (l *longerPaths) add(c *Closure, from, into int, over []path) []path {
 	if ok {
 		return known
 	}
-	used := map[int]bool{}
-	for _, p := range over {
-		used[c.index(p[0].Into.Name)] = true
+	f, _ := l.frontiers.Get().(*frontiers)
+	if f == nil {
+		f = newFrontiers(len(c.names))
 	}
 	all := slices.Clip(over)
+	use := func(p path) {
+		for _, r := range p[:len(p)-1] {
+			f.used[c.index(r.Into.Name)] = true
+		}
+	}
+	for _, p := range over {
+		use(p)
+	}
 	for len(all) < maxDisjoint {
-		p := c.lightest(from, into, used)
+		p := c.lightest(from, into, f)
 		if p == nil {
 			break
 		}
-		for _, r := range p[:len(p)-1] {
-			used[c.index(r.Into.Name)] = true
-		}
+		use(p)
 		all = append(all, p)
 	}
+	clear(f.used)
+	l.frontiers.Put(f)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.known == nil || len(l.known) >= maxRemembered {
@@ -192,20 +199,22 @@ func (l *longerPaths) add(c *Closure, from, into int, over []path) []path {
 // lightest returns the path of the smallest weight that leads over no used node, or nil. It
 // searches from both ends at once (Dijkstra's algorithm), because each end sees few nodes until the
 // two searches meet.
-func (c *Closure) lightest(from, into int, used map[int]bool) path {
-	forth := newFrontier(c, from, into, used, func(v int, e edge) *edge { return &e })
-	back := newFrontier(c, into, from, used, func(v int, e edge) *edge {
-		return c.edge(e.into, v) // the path crosses the relation from there to here
-	})
+func (c *Closure) lightest(from, into int, f *frontiers) path {
+	f.begin(from, into)
 	best, middle := math.Inf(1), -1
-	for forth.least()+back.least() < best {
-		f, other := forth, back
-		if back.least() < forth.least() {
-			f, other = back, forth
+	for {
+		forth, back := f.least(0), f.least(1)
+		if forth+back >= best || math.IsInf(forth+back, 1) {
+			break
 		}
-		for _, v := range f.step() {
-			x, y := f.reached[v], other.reached[v]
-			if y == nil || x.hops+y.hops > maxHops || x.weight+y.weight >= best {
+		side := 0
+		if back < forth {
+			side = 1
+		}
+		for _, v := range f.step(c, side) {
+			x, y := &f.reached[0][v], &f.reached[1][v]
+			if x.search != f.search || y.search != f.search || x.hops+y.hops > maxHops ||
+				x.weight+y.weight >= best {
 				continue
 			}
 			best, middle = x.weight+y.weight, v
@@ -215,93 +224,147 @@ func (c *Closure) lightest(from, into int, used map[int]bool) path {
 		return nil
 	}
 	var p path
-	for v := middle; v != from; v = forth.reached[v].before {
-		p = append(p, forth.reached[v].by)
+	for v := middle; v != from; v = int(f.reached[0][v].before) {
+		p = append(p, f.reached[0][v].by)
 	}
 	slices.Reverse(p)
-	for v := middle; v != into; v = back.reached[v].before {
-		p = append(p, back.reached[v].by)
+	for v := middle; v != into; v = int(f.reached[1][v].before) {
+		p = append(p, f.reached[1][v].by)
 	}
 	return p
 }
 
-// frontier is one of the two searches of lightest.
-type frontier struct {
-	c       *Closure
-	end     int // the other search's start
-	used    map[int]bool
-	cross   func(v int, e edge) *edge // the relation that a path crosses between v and e.into
-	reached map[int]*reach
-	waiting reaches
+// frontiers contains the two searches of lightest, and the nodes that they must not use. It keeps
+// its memory from one search to the next.
+type frontiers struct {
+	used    []bool // by node
+	search  uint32 // the number of this search; what others reached is void
+	ends    [2]int
+	reached [2][]reach // by node
+	waiting [2][]waiting
+	lighter []int
 }
 
+// reach is the lightest known way from the start of a search to a node.
 type reach struct {
-	node, before, hops int
-	weight             float64
-	by                 *Relation
-	done               bool
+	by     *Relation // the last relation that a path crosses
+	weight float64
+	search uint32
+	before int32
+	hops   int32
+	done   bool
 }
 
-func newFrontier(
-	c *Closure, start, end int, used map[int]bool, cross func(int, edge) *edge,
-) *frontier {
-	s := &reach{node: start}
-	return &frontier{c, end, used, cross, map[int]*reach{start: s}, reaches{s}}
+// waiting is a way that step has not extended. If the node was reached by a lighter way since, the
+// way is void.
+type waiting struct {
+	weight float64
+	node   int
+}
+
+func newFrontiers(nodes int) *frontiers {
+	return &frontiers{used: make([]bool, nodes),
+		reached: [2][]reach{make([]reach, nodes), make([]reach, nodes)}}
+}
+
+func (f *frontiers) begin(from, into int) {
+	f.search++
+	f.ends = [2]int{from, into}
+	for side, start := range f.ends {
+		f.reached[side][start] = reach{search: f.search}
+		f.waiting[side] = append(f.waiting[side][:0], waiting{0, start})
+	}
 }
 
 // least returns the weight of the lightest way that step will extend.
-func (f *frontier) least() float64 {
-	for len(f.waiting) > 0 && f.waiting[0].done {
-		heap.Pop(&f.waiting)
+func (f *frontiers) least(side int) float64 {
+	for len(f.waiting[side]) > 0 {
+		w := f.waiting[side][0]
+		if r := &f.reached[side][w.node]; !r.done && r.weight == w.weight {
+			return w.weight
+		}
+		f.pop(side)
 	}
-	if len(f.waiting) == 0 {
-		return math.Inf(1)
-	}
-	return f.waiting[0].weight
+	return math.Inf(1)
 }
 
 // step takes the lightest way, and extends it by each relation that leads on from its end. It
 // returns the nodes to which it found a lighter way. The caller must have called least.
-func (f *frontier) step() (lighter []int) {
-	s := heap.Pop(&f.waiting).(*reach)
-	s.done = true
-	if s.hops == maxHops || s.node == f.end {
+func (f *frontiers) step(c *Closure, side int) []int {
+	v := f.pop(side).node
+	from := &f.reached[side][v]
+	from.done = true
+	f.lighter = f.lighter[:0]
+	if from.hops == maxHops || v == f.ends[1-side] {
 		return nil
 	}
-	for _, e := range f.c.edges[s.node] {
+	edges := c.edges[v]
+	for i := range edges {
+		e := &edges[i]
 		if f.used[e.into] {
 			continue
 		}
-		x := f.cross(s.node, e)
-		if x == nil {
-			continue
-		}
-		if known := f.reached[e.into]; known != nil {
-			if known.done || known.weight <= s.weight+x.weight {
+		into, x := e.into, e
+		if side == 1 { // the path crosses the relation from there to here
+			if x = e.back; x == nil {
 				continue
 			}
-			known.done = true // the lighter way replaces it
 		}
-		next := &reach{e.into, s.node, s.hops + 1, s.weight + x.weight, x.r, false}
-		f.reached[e.into] = next
-		heap.Push(&f.waiting, next)
-		lighter = append(lighter, e.into)
+		weight, known := from.weight+x.weight, &f.reached[side][into]
+		if known.search == f.search && (known.done || known.weight <= weight) {
+			continue
+		}
+		*known = reach{by: x.r, weight: weight, search: f.search, before: int32(v),
+			hops: from.hops + 1}
+		f.push(side, waiting{weight, into})
+		f.lighter = append(f.lighter, into)
 	}
-	return lighter
+	return f.lighter
 }
 
-type reaches []*reach
-
-func (s reaches) Len() int { return len(s) }
-func (s reaches) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(s[i].weight, s[j].weight), cmp.Compare(s[i].node, s[j].node)) < 0
+func (w waiting) before(x waiting) bool {
+	return w.weight < x.weight || w.weight == x.weight && w.node < x.node
 }
-func (s reaches) Swap(i, j int) { s[i], s[j] = s[j], s[i] }
-func (s *reaches) Push(x any)   { *s = append(*s, x.(*reach)) }
-func (s *reaches) Pop() any {
-	last := (*s)[len(*s)-1]
-	*s = (*s)[:len(*s)-1]
-	return last
+
+// push and pop do what those of container/heap do, which would allocate memory for each way.
+func (f *frontiers) push(side int, w waiting) {
+	h := append(f.waiting[side], w)
+	i := len(h) - 1
+	for i > 0 && w.before(h[(i-1)/2]) {
+		h[i] = h[(i-1)/2]
+		i = (i - 1) / 2
+	}
+	h[i] = w
+	f.waiting[side] = h
+}
+
+func (f *frontiers) pop(side int) waiting {
+	h := f.waiting[side]
+	first, last := h[0], h[len(h)-1]
+	h = h[:len(h)-1]
+	f.waiting[side] = h
+	for i := 0; len(h) > 0; {
+		k := 2*i + 1
+		if k+1 < len(h) && h[k+1].before(h[k]) {
+			k++
+		}
+		if k >= len(h) || !h[k].before(last) {
+			h[i] = last
+			break
+		}
+		h[i] = h[k]
+		i = k
+	}
+	return first
+}
+
+// link sets the field back of each edge.
+func (c *Closure) link() {
+	for v, edges := range c.edges {
+		for i := range edges {
+			edges[i].back = c.edge(edges[i].into, v)
+		}
+	}
 }
 
 // weigh gives every relation its weight: the width of its intervals in the middle of the readings
@@ -310,6 +373,7 @@ func (s *reaches) Pop() any {
 // relations are. Suspect relations weigh so much that a path avoids them wherever another one
 // leads.
 func (c *Closure) weigh() {
+	c.link()
 	longest_s := 0.0
 	hz := func(n Node) float64 { return float64(max(n.Nominal_hz, 1)) }
 	covered_s := func(r *Relation) float64 { return float64(r.limits.Width()) / hz(r.From) }

@@ -154,11 +154,13 @@ func TestLightestPath(t *testing.T) {
 			for j := range nodes {
 				if i != j && (weights[j][i] > 0 || j > i && rng.IntN(3) == 0) {
 					weights[i][j] = 1 + rng.Float64()*9
-					c.edges[i] = append(c.edges[i], edge{j,
-						&Relation{From: c.nodes[i], Into: c.nodes[j]}, weights[i][j]})
+					c.edges[i] = append(c.edges[i], edge{into: j, weight: weights[i][j],
+						r: &Relation{From: c.nodes[i], Into: c.nodes[j]}})
 				}
 			}
 		}
+		c.link()
+		f := newFrontiers(nodes)
 		least := weights // the algorithm of Floyd and Warshall
 		for k := range nodes {
 			for i := range nodes {
@@ -176,7 +178,7 @@ func TestLightestPath(t *testing.T) {
 					continue
 				}
 				sum := 0.0
-				for _, r := range c.lightest(i, j, nil) {
+				for _, r := range c.lightest(i, j, f) {
 					sum += weights[c.index(r.From.Name)][c.index(r.Into.Name)]
 				}
 				if d := sum - least[i][j]; d > 1e-9 || d < -1e-9 {

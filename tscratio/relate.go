@@ -13,14 +13,22 @@ import (
 // error wraps ErrTooFew or ErrWanderAboveMax. If twice the smallest wander that the constraints
 // allow exceeds MaxWander, the error is a *RefutedError, which lists the places that refute w.
 func (p *Pair) Relate(into Side, w Wander) (*Relation, error) {
-	r, err := p.evidence(into).relate(w)
+	return p.RelateNewest(into, w, len(p.trains))
+}
+
+// RelateNewest does what Relate does, but solves nothing before so many of the newest trains. That
+// takes less time and memory. Earlier readings are translated as far as the extrapolation limit
+// allows, and their bounds are wider than those of Relate. All trains within a window of a reading
+// still count.
+func (p *Pair) RelateNewest(into Side, w Wander, trains int) (*Relation, error) {
+	r, err := p.evidence(into).relate(w, trains)
 	if err != nil {
 		return nil, fmt.Errorf("relate %q with %q: %w", p.A.Name, p.B.Name, err)
 	}
 	return r, nil
 }
 
-func (e *evidence) relate(w Wander) (*Relation, error) {
+func (e *evidence) relate(w Wander, trains int) (*Relation, error) {
 	if w < 0 || w > e.declared.MaxWander {
 		return nil, fmt.Errorf("wander of %v: constraints were kept for at most %v: %w",
 			w, e.declared.MaxWander, ErrWanderAboveMax)
@@ -29,6 +37,11 @@ func (e *evidence) relate(w Wander) (*Relation, error) {
 	if !ok {
 		return nil, fmt.Errorf("%d lower and %d upper constraints in %d trains: %w",
 			len(e.lower), len(e.upper), len(e.trains), ErrTooFew)
+	}
+	if n := len(e.trains) - trains; n > 0 {
+		if since := e.trains[n].Mid(); since < domain.Hi {
+			domain.Lo = max(domain.Lo, since)
+		}
 	}
 	if at, ok := e.backwards(Interval{0, math.MaxUint64}); ok {
 		return nil, &RefutedError{Least: maxWander, Max: e.declared.MaxWander,

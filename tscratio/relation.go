@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 var (
@@ -110,6 +111,9 @@ func (r *Relation) index() {
 		r.buckets[j] = int32(i)
 	}
 	r.buckets[n] = int32(len(r.starts) - 1)
+	// Appending left unused memory at the end, and relations may stay for long.
+	r.starts, r.pieces = slices.Clone(r.starts), slices.Clone(r.pieces)
+	r.knots = slices.Clone(r.knots)
 }
 
 // find returns the index of the piece that contains y. y must lie within the limits.

@@ -43,9 +43,37 @@ func TestTruthIsInside(t *testing.T) {
 							t.Errorf("into %v, w = %v, q = %d, s = %d: %d of 4000 outside",
 								r.Into.Name, w, quantum, slack, bad)
 						}
+						checkNewest(t, x, p, r, into, w)
 					}
 				})
 			})
+		}
+	}
+}
+
+// checkNewest checks the relation for the newest trains of a pair whose whole relation is r. Its
+// bounds are true everywhere. Since these trains they are as narrow as those of r.
+func checkNewest(t *testing.T, x *world, p *Pair, r *Relation, into Side, w Wander) {
+	t.Helper()
+	newest := must(p.RelateNewest(into, w, 4))(t)
+	if bad := x.outside(t, newest, 4000, 95, 150); bad > 0 {
+		t.Errorf("newest trains into %v: %d of 4000 outside", r.Into.Name, bad)
+	}
+	if 4*len(newest.knots) > len(r.knots) {
+		t.Errorf("newest trains into %v: %d knots, %d of all trains", r.Into.Name,
+			len(newest.knots), len(r.knots))
+	}
+	if newest.Wander != r.Wander {
+		return
+	}
+	first, last := newest.knots[0].y, newest.knots[len(newest.knots)-1].y
+	for i := range uint64(50) {
+		y := first + (last-first)/50*i
+		a, b := must(r.Translate(y))(t), must(newest.Translate(y))(t)
+		if b.Width() > a.Width()+a.Width()/20 {
+			t.Errorf("newest trains into %v: %d wide, %d from all trains", r.Into.Name, b.Width(),
+				a.Width())
+			return
 		}
 	}
 }
