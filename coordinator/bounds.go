@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -42,12 +43,12 @@ const (
 
 // pair answers AskPair.
 func (q question) pair(r PairRequest) {
-	c, m := q.c, q.c.evaluated
+	c, m := q.c, q.c.evaluated.Load()
 	if m == nil {
 		c.matrix(func(m *Matrix) { q.pairOf(m, r) })
 		return
 	}
-	after := max(youngEnough, evaluateAfter*m.took)
+	after := m.after()
 	switch age := c.now().Sub(m.At); {
 	case age > 2*after, age > youngEnough && m.lacks(r):
 		c.matrix(func(m *Matrix) { q.pairOf(m, r) })
@@ -57,6 +58,9 @@ func (q question) pair(r PairRequest) {
 	}
 	q.pairOf(m, r)
 }
+
+// after returns the age from which the fleet should be evaluated again, if somebody asks.
+func (m *Matrix) after() time.Duration { return max(youngEnough, evaluateAfter*m.took) }
 
 // lacks reports whether a matrix does not know one of the nodes, perhaps because the node joined
 // later.
@@ -82,6 +86,43 @@ func (q question) pairOf(m *Matrix, r PairRequest) {
 		}
 		q.reply(a)
 	})
+}
+
+// beside answers a question about a pair without the core, which may be busy, if the last
+// evaluation of the fleet is young enough. It reports whether it does so. Any goroutine may call
+// it.
+func (s *Server) beside(in control.Incoming) bool {
+	ask, ok := in.Message.(*control.Ask)
+	m := s.core.evaluated.Load()
+	if !ok || ask.What != AskPair || m == nil {
+		return false
+	}
+	var r PairRequest
+	after, age := m.after(), time.Since(m.At)
+	if json.Unmarshal(ask.Argument, &r) != nil || age > 2*after || m.lacks(r) {
+		return false
+	}
+	select {
+	case s.answering <- struct{}{}:
+	default:
+		return false // the core's queue slows those down who ask for many at once
+	}
+	s.answers.Go(func() {
+		defer func() { <-s.answering }()
+		q := question{s.core, in, ask} // of the core, it uses only what never changes
+		if a, err := m.pair(r); err != nil {
+			q.refuse(control.NotFound, err)
+		} else {
+			q.reply(a)
+		}
+		if age > after && s.renewing.CompareAndSwap(false, true) {
+			select {
+			case s.then <- func() { s.core.matrix(func(*Matrix) { s.renewing.Store(false) }) }:
+			case <-s.ended:
+			}
+		}
+	})
+	return true
 }
 
 func (m *Matrix) pair(r PairRequest) (a PairAnswer, err error) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
@@ -62,7 +63,7 @@ type core struct {
 
 	wants      []func(*Matrix) // callers that wait for a matrix whose evaluation has not begun
 	evaluating bool
-	evaluated  *Matrix // the matrix that was evaluated last
+	evaluated  atomic.Pointer[Matrix] // the matrix that was evaluated last; nil: none
 
 	run       *run
 	lastRun   *RunStatus

@@ -90,7 +90,7 @@ func TestRunHasAnchorsBeforeDuringAndAfter(t *testing.T) {
 		if p.Trains() < 300*f.config.Budget/2000 {
 			t.Errorf("%s with %s has %d trains", p.A.Name, p.B.Name, p.Trains())
 		}
-		if _, err := relations(p); err != nil {
+		if _, err := relations(p, p.Trains()); err != nil {
 			t.Error(err)
 		}
 	}

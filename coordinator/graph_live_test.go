@@ -75,7 +75,7 @@ func (f *realFleet) wantRelated(r *rand.Rand, dir *runs.Directory, begun, ended 
 	}
 	var all []*tscratio.Relation
 	for _, p := range pairs {
-		if both, err := relations(p); err == nil {
+		if both, err := relations(p, p.Trains()); err == nil {
 			all = append(all, both...)
 		}
 	}

@@ -214,7 +214,7 @@ func (f *fleet) wantRelated() {
 	f.t.Helper()
 	var all []*tscratio.Relation
 	for _, p := range f.runPairs() {
-		if both, err := relations(p); err == nil {
+		if both, err := relations(p, p.Trains()); err == nil {
 			all = append(all, both...)
 		}
 	}

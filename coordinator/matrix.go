@@ -128,6 +128,10 @@ type fleetCopy struct {
 // much, and hardly narrow the bound in the middle of the newest train.
 const largeTrains = 8
 
+// largeExact is the number of these trains since which relations are exact. Nobody asks a server
+// about earlier readings.
+const largeExact = 3
+
 // evaluation is the result of evaluating a pair.
 type evaluation struct {
 	version    uint64             // of the pair
@@ -264,7 +268,7 @@ func (c *core) evaluateFleet() {
 				p.evaluated = s.pairs[i].evaluated
 			}
 		}
-		c.evaluated = &s.matrix
+		c.evaluated.Store(&s.matrix)
 		for _, f := range wants {
 			f(&s.matrix)
 		}
@@ -294,12 +298,14 @@ func (s *fleetCopy) evaluate() *Matrix {
 			continue
 		}
 		if k.trained != nil {
+			exact := k.trained.Trains()
 			if s.large {
 				k.trained.KeepNewest(largeTrains, maxLiveBytes)
+				exact = largeExact
 			}
 			k.trained.Prune() // a pruned pair gives the same answers much faster
 			k.evaluated = &evaluation{version: k.version, roundTrip: roundTripOf(k.trained)}
-			both, err := relations(k.trained)
+			both, err := relations(k.trained, exact)
 			if err == nil {
 				k.evaluated.into, k.evaluated.from = both[0], both[1]
 			}
@@ -351,7 +357,7 @@ func (s *fleetCopy) audit(closure *tscratio.Closure) {
 	}
 	for i := range s.matrix.Nodes {
 		n := &s.matrix.Nodes[i]
-		n.Accused = slices.Contains(audit.Accused, n.Name) && len(audit.Disagreements) > 1
+		n.Accused = slices.Contains(audit.Accused, n.Name)
 	}
 }
 

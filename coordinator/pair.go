@@ -232,10 +232,11 @@ func (c *core) shorten(p *pair) {
 	p.live.KeepNewest(c.config.LiveTrains, maxLiveBytes)
 }
 
-// relations computes the relations of a pair in both directions.
-func relations(p *tscratio.Pair) (both []*tscratio.Relation, err error) {
+// relations computes the relations of a pair in both directions, for readings since so many of the
+// newest trains.
+func relations(p *tscratio.Pair, newest int) (both []*tscratio.Relation, err error) {
 	for _, side := range []tscratio.Side{tscratio.SideA, tscratio.SideB} {
-		r, err := p.Relate(side, p.Declared.Wander)
+		r, err := p.RelateNewest(side, p.Declared.Wander, newest)
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
@@ -19,6 +20,10 @@ type Server struct {
 
 	latest chan chan *Matrix
 	ended  chan struct{} // closed when Run ends
+
+	answers   sync.WaitGroup // questions that are answered beside the core
+	answering chan struct{}  // has an element for each of them
+	renewing  atomic.Bool    // one of them made the core evaluate the fleet again
 
 	mu       sync.Mutex
 	matrix   *Matrix // the matrix that Matrix last returned
@@ -40,6 +45,7 @@ func NewServer(
 	s := &Server{
 		link: link, core: core, log: core.log, then: make(chan func(), 16),
 		latest: make(chan chan *Matrix), ended: make(chan struct{}),
+		answering: make(chan struct{}, 16),
 	}
 	core.took = time.Since
 	core.background = func(work func() error, then func(error)) {
@@ -57,6 +63,7 @@ func NewServer(
 // Run serves until the context ends, and then writes the remaining changes to disk. It closes
 // neither the link nor the store.
 func (s *Server) Run(ctx context.Context) error {
+	defer s.answers.Wait()
 	defer close(s.ended)
 	incoming := make(chan control.Incoming)
 	receiving, stop := context.WithCancel(ctx)
@@ -71,6 +78,9 @@ func (s *Server) Run(ctx context.Context) error {
 					failed = err
 				}
 				return
+			}
+			if s.beside(in) {
+				continue
 			}
 			select {
 			case incoming <- in:

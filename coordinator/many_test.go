@@ -1,0 +1,181 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// manyPairs makes a core with nodes that have each been measured with some eight others, for a
+// minute. All counters run at the same rate, and differ by an offset.
+func manyPairs(t testing.TB, nodes int) *core {
+	t.Helper()
+	store, err := OpenStore(t.TempDir(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	now := time.Unix(1_800_000_000, 0)
+	c, err := newCore(DefaultConfig(), store, nil, func() time.Time { return now }, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.fill(t, nodes)
+	return c
+}
+
+// fill adds the nodes and pairs of manyPairs.
+func (c *core) fill(t testing.TB, nodes int) {
+	now := c.now()
+	r := rand.New(rand.NewPCG(1, 2))
+	name := func(i int) string { return fmt.Sprintf("n%04d", i) }
+	offset := make([]uint64, nodes)
+	for i := range nodes {
+		offset[i] = 1<<40 + r.Uint64N(1<<40)
+		n := &node{peer: control.Peer(name(i)), heard: now}
+		n.registered = control.Register{Name: name(i), Epoch: "e", Nominal_hz: 2.5e9,
+			Quantum_cycles: 1, ProbeAddress: "a:1", Capabilities: []string{control.CanProbe}}
+		c.nodes[name(i)] = n
+	}
+	for i := range nodes {
+		for range 4 {
+			c.measure(t, r, name(i), name((i+1+r.IntN(nodes-1))%nodes), offset)
+		}
+	}
+}
+
+// measure adds a train every two seconds for a minute, unless the pair has some.
+func (c *core) measure(t testing.TB, r *rand.Rand, a, b string, offset []uint64) {
+	p, err := c.pairOf(c.nodes[a], c.nodes[b])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.live.Trains() > 0 {
+		return
+	}
+	var i, k int
+	fmt.Sscanf(p.key.a, "n%d", &i)
+	fmt.Sscanf(p.key.b, "n%d", &k)
+	for at := 0.5 + r.Float64(); at < 60; at += 2 {
+		var train tscratio.Train
+		for e := range 10 {
+			sent := uint64(2.5e9*at) + uint64(e)*500_000
+			stamps := [4]uint64{sent, sent + 50_000 + r.Uint64N(20_000)}
+			stamps[2] = stamps[1] + 5000
+			stamps[3] = stamps[2] + 50_000 + r.Uint64N(20_000)
+			one := func(k int, node int) tscratio.Interval {
+				at := stamps[k] + offset[node]
+				return tscratio.Interval{Lo: at, Hi: at + 1000}
+			}
+			train.Exchanges = append(train.Exchanges, tscratio.Exchange{Sent: one(0, i),
+				Received: one(1, k), Answered: one(2, k), Returned: one(3, i)})
+		}
+		if err := p.live.Add(train); err != nil {
+			t.Fatal(err)
+		}
+		p.readA, p.readB = train.Exchanges[5].Sent.Lo, train.Exchanges[5].Received.Lo
+		p.at, p.trains = c.now(), p.trains+1
+	}
+	p.version++
+}
+
+// While the core is busy, the server answers questions about pairs.
+func TestPairsBesideTheCore(t *testing.T) {
+	link, err := control.Listen(control.ServerConfig{Address: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer link.Close()
+	store, err := OpenStore(t.TempDir(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	s, err := NewServer(link, DefaultConfig(), store, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.core.fill(t, 50)
+	for _, n := range s.core.nodes {
+		n.heard = time.Now().Add(time.Hour) // so that the core does not bury them
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := s.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	defer running.Wait()
+	defer stop()
+	asker, err := control.Dial(control.ClientConfig{Server: link.Address()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer asker.Close()
+	pair := func(from, into string) (a PairAnswer, err error) {
+		limited, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err = asker.Ask(limited, AskPair, PairRequest{from, into}, &a)
+		return a, err
+	}
+	first, err := pair("n0001", "n0002")
+	if err != nil || first.Pair.Bound_ns <= 0 {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	young := *s.core.evaluated.Load()
+	young.took = time.Hour // however slow this machine is, the evaluation is young enough
+	s.core.evaluated.Store(&young)
+	done := make(chan struct{})
+	s.then <- func() { <-done }
+	for range 20 {
+		if a, err := pair("n0001", "n0002"); err != nil || !a.At.Equal(first.At) ||
+			a.Pair.Bound_ns != first.Pair.Bound_ns {
+			t.Errorf("%+v, %v, want %+v", a, err, first)
+		}
+	}
+	if _, err := pair("n0001", "n0001"); !errors.Is(err, control.ErrRefused) {
+		t.Errorf("a pair of one node: %v", err)
+	}
+	close(done)
+	if _, err := pair("n0001", "stranger"); !errors.Is(err, control.ErrRefused) {
+		t.Errorf("a stranger: %v", err)
+	}
+}
+
+func heap() float64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc) / 1e6
+}
+
+// BenchmarkManyPairs evaluates a fleet of 1,000 nodes, and then asks for random pairs.
+func BenchmarkManyPairs(b *testing.B) {
+	c := manyPairs(b, 1000)
+	before := heap()
+	began := time.Now()
+	m := c.copyFleet()()
+	took, more := time.Since(began), heap()-before
+	r := rand.New(rand.NewPCG(1, 1))
+	for b.Loop() {
+		from, into := r.IntN(1000), r.IntN(1000)
+		_, err := m.pair(PairRequest{fmt.Sprintf("n%04d", from), fmt.Sprintf("n%04d", into)})
+		if err != nil && from != into {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(took.Seconds(), "s/evaluation")
+	b.ReportMetric(more, "MB")
+	b.ReportMetric(before, "MB-before")
+	runtime.KeepAlive(c)
+}
