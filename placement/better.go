@@ -42,7 +42,7 @@ func (p *Problem) most(a, b Placement) float64 {
 	farthest := func(u, v int) float64 { return p.far[b[u]*p.n+b[v]] }
 	same := func(v int) bool { return a[v] == b[v] }
 
-	best, path := p.slowest(a, func(v int) float64 {
+	best, _ := p.slowest(a, func(v int) float64 {
 		if same(v) {
 			return 0
 		}
@@ -55,7 +55,7 @@ func (p *Problem) most(a, b Placement) float64 {
 	})
 	_, short := p.slowest(b, least, nearest)
 	_, long := p.slowest(b, longest, farthest)
-	for _, path = range [][]int{short, long} {
+	for _, path := range [][]int{short, long} {
 		follows := make([]int, len(b)) // in the path of b: 1 + the operator before; 0: not in it
 		length := 0.0
 		for k, v := range path {

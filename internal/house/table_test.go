@@ -89,11 +89,11 @@ var table = map[string]room{
 	"replay/question":      {4, of("replay", "replay/question/wire"), of(cel)},
 	"replay/page":          {4, of("replay"), nil},
 
-	"watch":         {4, of("channel", "control", "coordinator", "tscratio"), of(sys)},
-	"report":        {4, of("analysis", "tscratio", "runs"), of(sys)},
+	"watch":  {4, of("channel", "control", "coordinator", "tscratio"), of(sys)},
+	"report": {4, of("analysis", "tscratio", "runs"), of(sys)},
 	"report/export": {4, of("analysis", "blackbox/messages", "tscratio", "runs"),
 		of(sys, parquet)},
-	"explore":       {4, of("analysis", "tscratio", "runs"), of(sys)},
+	"explore": {4, of("analysis", "tscratio", "runs"), of(sys)},
 
 	// The top floor contains commands, packages that only commands use, and example programs for
 	// users to copy. A name that ends in "/..." covers every package below the folder. Commands may
