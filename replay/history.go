@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// MaxEvents is the largest number of events in a History. The memory for an order of so many events
-// on 64 nodes is 30 MB.
+// MaxEvents is the largest number of events in a History. Orders of so many events on 64 nodes take
+// 30 MB.
 const MaxEvents = 100_000
 
 // ErrTooMany is returned for a part of a run with more than MaxEvents events.
@@ -20,7 +20,7 @@ type Part struct {
 	From_cycles, To_cycles uint64      // of the reference; if To is 0, neither has an effect
 	Channels               []string    // patterns of path.Match; empty: all channels
 	IDs                    [][2]uint64 // pairs of ids, ends included; empty: all ids
-	First                  int         // take so many events at most, the first ones; 0: all
+	First                  int         // take only so many events, the first ones; 0: all
 }
 
 func (p *Part) has(e *Event, name string) bool {
@@ -38,16 +38,16 @@ func (p *Part) has(e *Event, name string) bool {
 	})
 }
 
-// History is a part of a run, or of another program's trace, in one order in which it may have
-// happened.
+// History is a part of a run, or a trace of another program. Its events are in one order in which
+// they may have happened.
 type History struct {
 	Nodes    []string
 	Channels []Channel
 	Events   []Event
 	Messages [][2]int // indexes of Events: sent, received
-	More     bool     // the part has more events than Part.First
+	More     bool     // Part.First cut off more events of the part
 
-	before func(i, j int) bool // of a trace of another program; nil: the events tell
+	before func(i, j int) bool // order of another program's trace; nil: the events know their order
 }
 
 // Timed reports whether the events have times, and not only an order.
@@ -61,8 +61,8 @@ func (h *History) Before(i, j int) bool {
 	return h.Events[i].Before(&h.Events[j])
 }
 
-// Gather makes a history of a part of a run. Events that the part does not choose still order those
-// that it chooses.
+// Gather makes a history of a part of a run. The events outside the part still order the events
+// inside it.
 func (r *Run) Gather(ctx context.Context, part Part) (*History, *Summary, error) {
 	h := &History{Nodes: r.Nodes, Channels: r.Channels}
 	type passed struct {

@@ -17,14 +17,14 @@ type feed struct {
 	name     channel.Name
 	shard    int
 	channel  uint32
-	segments []logstore.Segment // that are not yet read
+	segments []logstore.Segment // segments that are not yet read
 	file     *logstore.File
 	cursor   *logstore.Cursor
 	block    []logstore.Event
 	damaged  bool
 }
 
-// head is the next event. ok is false at the end.
+// head returns the next event without taking it. ok is false at the end.
 func (f *feed) head() (e logstore.Event, ok bool, err error) {
 	for len(f.block) == 0 {
 		if f.file == nil {
@@ -88,16 +88,16 @@ type lane struct {
 	next   raw // the event that follows those in queue
 	more   bool
 	lastLo uint64
-	count  uint64   // events so far
+	count  uint64   // number of events so far
 	queue  []uint64 // places in the window of events that have no stamp yet
 	last   uint64   // place of the last stamped event + 1; 0: none
-	known  []known  // by the last stamped event
-	lo     uint64   // its low end
+	known  []known  // what the last stamped event knows
+	lo     uint64   // low end of the last stamped event
 	parked bool     // the first of queue waits for the event that sent its message
-	sender uint64   // that event's place
+	sender uint64   // place of the event that sent that message
 }
 
-// raw is an event as it is in the log, placed on the reference's counter.
+// raw is an event as the log has it, with its interval on the reference's counter.
 type raw struct {
 	logstore.Event
 	channel uint32
@@ -154,7 +154,7 @@ func (l *lane) advance(s *Summary, epsilon uint64) error {
 			mid := at.Mid()
 			at = tscratio.Interval{Lo: mid - min(mid, epsilon/2), Hi: mid + epsilon - epsilon/2}
 		}
-		// Its clock runs forwards, so an event is not before the events before it.
+		// The node's counter runs forwards, so no event lies before the event that precedes it.
 		l.lastLo = max(l.lastLo, at.Lo)
 		at.Lo, at.Hi = l.lastLo, max(at.Hi, l.lastLo)
 		l.next = raw{e, f.channel, at, verdict == tscratio.Suspect}

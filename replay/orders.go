@@ -9,9 +9,9 @@ import (
 	"sort"
 )
 
-// Orders are the orders in which events may be replayed: those that keep each event after the
-// events before it (the linear extensions). Events are numbered from 0. Any number of goroutines
-// may use Orders.
+// Orders are the orders in which events may be replayed: those that put no event ahead of one that
+// is before it (the linear extensions). Events are numbered from 0. Any number of goroutines may
+// use Orders.
 type Orders struct {
 	lanes [][]int   // the events of each node, in their order
 	lane  []int     // of each event
@@ -19,8 +19,9 @@ type Orders struct {
 	need  [][]int32 // of each event: how many events of each lane are before it
 }
 
-// NewOrders returns the orders of events. lane says to which node each event belongs. The events of
-// a node must be numbered in their order. before must be a partial order that includes it.
+// NewOrders returns the orders of events. lane says to which node each event belongs. The numbers
+// of a node's events must be in the order of the node. before must be a partial order that includes
+// the order of each node.
 func NewOrders(lane []int, before func(i, j int) bool) *Orders {
 	o := &Orders{lane: lane, place: make([]int, len(lane)), need: make([][]int32, len(lane))}
 	for i, l := range lane {
@@ -55,7 +56,7 @@ type Done []int32
 // Begin is the beginning of a replay.
 func (o *Orders) Begin() Done { return make(Done, len(o.lanes)) }
 
-// Front returns the events that may come next, by node: those that no remaining event is before.
+// Front returns the events that may come next, by node. All events before them are done.
 func (o *Orders) Front(d Done) (front []int) { return o.front(nil, d) }
 
 func (o *Orders) front(into []int, d Done) []int {
@@ -78,7 +79,7 @@ next:
 // Take replays an event of the front.
 func (o *Orders) Take(d Done, event int) { d[o.lane[event]]++ }
 
-// Undo takes back an event that was replayed last on its node.
+// Undo takes back the event that was replayed last on its node.
 func (o *Orders) Undo(d Done, event int) { d[o.lane[event]]-- }
 
 // Free is the number of pairs of events that may come in either order.
@@ -86,7 +87,7 @@ func (o *Orders) Free() (pairs uint64) {
 	for j := range o.need {
 		for l, events := range o.lanes {
 			if l > o.lane[j] {
-				// after j are those events that need it
+				// the number of the lane's events that event j is before
 				after := len(events) - sort.Search(len(events), func(k int) bool {
 					return o.Before(j, events[k])
 				})
@@ -97,8 +98,8 @@ func (o *Orders) Free() (pairs uint64) {
 	return pairs
 }
 
-// All returns the orders one after another, by the nodes of their events. The slice is valid until
-// the next order. The caller stops after as many as it wants.
+// All enumerates the orders; where several events may come next, the lowest lane comes first. The
+// slice is valid until the next order. The caller stops after as many as it wants.
 func (o *Orders) All() iter.Seq[[]int] {
 	return func(yield func([]int) bool) {
 		d, order := o.Begin(), make([]int, 0, o.Len())
@@ -122,16 +123,17 @@ func (o *Orders) All() iter.Seq[[]int] {
 	}
 }
 
-// Counted has the number of orders, and draws orders at random.
+// Counted knows the number of orders, and draws orders at random.
 type Counted struct {
 	of *Orders
-	// Orders is the number of orders. It is nil if replays can stand in more than MaxStates places.
+	// Orders is the number of orders. It is nil if replays can pass through more than MaxStates
+	// states.
 	Orders *big.Int
-	rest   map[string]*big.Int // from each place of a replay, in how many orders it can go on
+	rest   map[string]*big.Int // the number of ways to go on from each state
 }
 
-// MaxStates is the largest number of places of a replay that Count considers. It takes about 100
-// bytes for each.
+// MaxStates is the largest number of states of a replay that Count considers. Each takes about 100
+// bytes.
 const MaxStates = 1 << 19
 
 // Count counts the orders.
@@ -187,9 +189,9 @@ func (d Done) key() string {
 	return string(b)
 }
 
-// Sample draws an order. If the orders were counted, each is equally likely. If not, Sample begins
-// with any order and exchanges neighbours at random, for a number of steps that is limited. Then
-// exact is false: how near to uniform the result is, is not known.
+// Sample draws an order. If the orders were counted, each is equally likely, and exact is true. If
+// not, Sample begins with any order and exchanges neighbours at random, a limited number of times.
+// Then nobody knows how near to uniform the result is.
 func (c *Counted) Sample(rng *rand.Rand) (order []int, exact bool) {
 	d := c.of.Begin()
 	var front []int
@@ -225,15 +227,15 @@ func (c *Counted) Sample(rng *rand.Rand) (order []int, exact bool) {
 
 // randBelow returns a random number below n.
 func randBelow(rng *rand.Rand, n *big.Int) *big.Int {
-	words := make([]big.Word, len(n.Bits())+1) // so long that the remainder is nearly uniform
+	words := make([]big.Word, len(n.Bits())+1) // long enough that the remainder is nearly uniform
 	for i := range words {
 		words[i] = big.Word(rng.Uint64())
 	}
 	return new(big.Int).Mod(new(big.Int).SetBits(words), n)
 }
 
-// Close adds to what a replay has done an event and all events before it. It returns how many
-// events are done then.
+// Close marks an event, and all events before it, as done. It returns how many events are done
+// then.
 func (o *Orders) Close(d Done, event int) (length int) {
 	for l, n := range o.need[event] {
 		d[l] = max(d[l], n)
@@ -246,7 +248,7 @@ func (o *Orders) Close(d Done, event int) (length int) {
 	return length
 }
 
-// End is the end of all replays.
+// End is the state in which all events are done.
 func (o *Orders) End() Done {
 	d := o.Begin()
 	for l, events := range o.lanes {

@@ -14,11 +14,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// bounded places readings within a bound: the clock of its node is off by its error.
+// bounded translates readings with a bound. The clock of its node is wrong by error.
 type bounded struct{ error, bound uint64 }
 
 func (b bounded) Translate(y uint64) (tscratio.Interval, tscratio.Verdict, error) {
-	at := y + b.error // 0 to 2·bound more than the true time
+	at := y + b.error // 0 to 2·bound above the true time
 	return tscratio.Interval{Lo: at - 2*b.bound, Hi: at}, tscratio.Consistent, nil
 }
 
@@ -92,8 +92,8 @@ func (j *job) run(t testing.TB, points int) *Run {
 	return r
 }
 
-// truth is what causality and time imply, by the definition: the transitive closure of the order of
-// each node, of messages and of intervals.
+// truth is what causality and time imply, by the definition: the transitive closure of the order on
+// each node, of the messages, and of the intervals.
 func (j *job) truth() [][]bool {
 	before := make([][]bool, len(j.all))
 	for i, e := range j.all {
@@ -120,7 +120,7 @@ func (j *job) number(e *Event) int {
 	})
 }
 
-// Against brute force: the order of any two events, the number of free pairs, and all orders.
+// The order of any two events, the number of free pairs and all orders are those of brute force.
 func TestOrdersAreThoseOfBruteForce(t *testing.T) {
 	rng := seed.Random(t)
 	runs := 6_000
@@ -208,7 +208,8 @@ func compareOrders(t *testing.T, o *Orders, h *History, j *job, truth [][]bool) 
 	return got
 }
 
-// Each order is drawn equally often. The limit of chi-square fails one run in 10,000.
+// Each order is drawn equally often. A fair sampler exceeds the limit of chi-square in one run of
+// 10,000.
 func TestSamplesAreUniform(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 1))
 	o := NewOrders([]int{0, 0, 1, 1, 2}, func(i, j int) bool {
@@ -240,8 +241,8 @@ func TestSamplesAreUniform(t *testing.T) {
 	}
 }
 
-// A message that was received before it was sent, whatever the bound, is counted and named, and
-// still sent before it is received.
+// A message that was received before it was sent, whatever the bound, is counted and named. In the
+// history, it is still sent before it is received.
 func TestBrokenBoundIsNamed(t *testing.T) {
 	j := &job{nodes: 2, bounds: []bounded{{0, 10}, {10, 10}}}
 	j.events = [][]logstore.Event{{{Counter: 1000, ID: 7}}, {{Counter: 960, ID: 7}}}
@@ -280,7 +281,8 @@ func TestWindowIsAsWideAsTheBounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Events are 100 apart. A bound of 30 and reading ahead reach over a few of them.
+	// Events are 100 apart. So the bound of 30 and the reading ahead keep only a few events in
+	// memory.
 	if s.Events != 30_000 || s.Window > 16 {
 		t.Errorf("%d events, at most %d in memory", s.Events, s.Window)
 	}

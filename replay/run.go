@@ -16,8 +16,8 @@ import (
 var (
 	// ErrNothing is returned for a run without events that can be replayed.
 	ErrNothing = errors.New("nothing to replay")
-	// ErrCycle is returned if events are before themselves: messages were taken for each other, or
-	// logs do not belong together.
+	// ErrCycle is returned if an event would be before itself. Then messages were mistaken for
+	// others, or the logs are not of one run.
 	ErrCycle = errors.New("events are before themselves")
 	// ErrEdge is returned for an edge to a point that the run does not have.
 	ErrEdge = errors.New("no such point")
@@ -33,8 +33,8 @@ type Options struct {
 	// the second on another, a message went from the first event to the second.
 	Edges [][2]string
 
-	// Epsilon_cycles replaces what is proven about the nodes' clocks: any two may differ by so
-	// much. It is for comparison. 0: what is proven.
+	// Epsilon_cycles replaces the proven bounds of the nodes' clocks: any two clocks may differ by
+	// so much. It serves comparisons. 0 keeps the proven bounds.
 	Epsilon_cycles uint64
 }
 
@@ -86,7 +86,7 @@ func Open(dir *runs.Directory, o Options) (*Run, error) {
 	r.lanes = slices.DeleteFunc(r.lanes, func(l *lane) bool { return len(l.feeds) == 0 })
 	for _, l := range r.lanes {
 		if l.view == nil {
-			r.Unusable = append(r.Unusable, fmt.Sprintf("node %s: it is not related to %s", l.name,
+			r.Unusable = append(r.Unusable, fmt.Sprintf("node %s: no relation leads to %s", l.name,
 				o.Reference))
 		}
 	}
@@ -106,8 +106,8 @@ func Open(dir *runs.Directory, o Options) (*Run, error) {
 	return r, r.connect()
 }
 
-// otherEvents are the points of channels whose ids are no tuples: those of package returntrip, and
-// of the pauses of a JVM.
+// otherEvents are the points whose ids are not tuples: those of package returntrip, and the pauses
+// of a JVM.
 var otherEvents = map[string]bool{
 	"jvm-pauses": true, "ret-sent": true, "ret-arrived": true, "ret-acknowledged": true,
 	"ret-echoed": true,
@@ -201,7 +201,8 @@ func (r *Run) connect() error {
 	return nil
 }
 
-// view translates readings of a node into cycles of the reference; nil: it cannot.
+// view returns what translates readings of a node into cycles of the reference. It returns nil if
+// the two are not related.
 func (r *Run) view(times *runs.Times, node string, slack_cycles uint64) translator {
 	v, err := times.Closure.View(node, r.options.Reference)
 	switch {
@@ -217,7 +218,7 @@ type translator interface {
 	Translate(y uint64) (tscratio.Interval, tscratio.Verdict, error)
 }
 
-// itself is the reference node if no relation names it.
+// itself is the translator of the reference node if no relation names that node.
 type itself struct{ slack_cycles uint64 }
 
 func (i itself) Translate(y uint64) (tscratio.Interval, tscratio.Verdict, error) {

@@ -20,7 +20,7 @@ var shivizClock = regexp.MustCompile(`^(\S+) (\{.*\})$`)
 func ReadShiViz(from io.Reader) (*History, error) {
 	h := &History{}
 	var clocks []map[string]uint64
-	at := map[string]map[uint64]int{} // of each host, its events by its own count
+	at := map[string]map[uint64]int{} // events of each host, by the host's own count
 	lines := bufio.NewScanner(from)
 	lines.Buffer(nil, 1<<20)
 	for n := 1; lines.Scan(); n++ {
@@ -66,11 +66,11 @@ func ReadShiViz(from io.Reader) (*History, error) {
 				continue
 			}
 			if _, known := at[other][count]; !known {
-				return nil, fmt.Errorf("read ShiViz log: event %d of host %q knows event %d of "+
+				return nil, fmt.Errorf("read ShiViz log: event %d of host %q has seen event %d of "+
 					"host %q, which is not in the log: %w", clock[host], host, count, other,
 					ErrTrace)
 			}
-			// A message came if the host's last event did not know as much.
+			// The clock first shows this event of the other host here, so a message brought it.
 			if last, ok := at[host][clock[host]-1]; !ok || clocks[last][other] < count {
 				h.Messages = append(h.Messages, [2]int{at[other][count], i})
 			}
@@ -83,7 +83,7 @@ func ReadShiViz(from io.Reader) (*History, error) {
 	})
 }
 
-// direct returns the messages without those that another message to the same event implies.
+// direct returns the messages that no other message to the same event implies.
 func (h *History) direct(clocks []map[string]uint64) (kept [][2]int) {
 	for _, m := range h.Messages {
 		host := h.Nodes[h.Events[m[0]].Node]
@@ -96,7 +96,7 @@ func (h *History) direct(clocks []map[string]uint64) (kept [][2]int) {
 	return kept
 }
 
-// WriteShiViz writes a history in ShiViz' default format. ShiViz sees only causality.
+// WriteShiViz writes a history in ShiViz' default format. It writes no times, only causality.
 func (h *History) WriteShiViz(to io.Writer) error {
 	w := bufio.NewWriter(to)
 	received := map[int][]int{}

@@ -13,19 +13,19 @@ type Event struct {
 	Node    uint32 // index in Run.Nodes
 	Channel uint32 // index in Run.Channels
 	ID      uint64
-	Reading uint64 // of its node's counter
+	Reading uint64 // of the node's counter
 	Index   uint64 // counts the events of its node from 0
 	Suspect bool   // its times rest on a suspect relation
-	// Lo_cycles and Hi_cycles are where it lies on the reference's counter. The order of events has
-	// narrowed the interval: an event is not earlier than those before it.
+	// Lo_cycles and Hi_cycles are the interval of the event on the reference's counter. The order
+	// of events has narrowed it: no event is earlier than an event before it.
 	Lo_cycles, Hi_cycles uint64
 
 	known []known
 }
 
-// known says that an event is after the first events of another node, up to one with an index,
-// because messages lead from there to it. The last of these events is not later than hi. If hi is
-// before the event, its time alone tells, and known is left out. So this is a replay clock with an
+// known says which events of another node are before an event because of messages: all up to index.
+// The last of them is not later than hi. If hi is earlier than the event's interval, time alone
+// proves the order, and known is left out. So an event's list of known is a replay clock with an
 // epsilon of its own for each pair of events.
 type known struct {
 	index uint64
@@ -33,7 +33,7 @@ type known struct {
 	node  uint32
 }
 
-// Before reports whether e is before f in every replay. Both must be of one run.
+// Before reports whether e is before f in every replay. Both must be events of one run.
 func (e *Event) Before(f *Event) bool {
 	if e.Node == f.Node {
 		return e.Index < f.Index
@@ -52,15 +52,16 @@ func (e *Event) Before(f *Event) bool {
 // Summary says what a pass over a run found.
 type Summary struct {
 	Events   uint64 `json:"events,string"`
-	Messages uint64 `json:"messages,string"` // that order events beyond what their times prove
+	Messages uint64 `json:"messages,string"` // those that order events whose times do not
 	Unplaced uint64 `json:"unplaced,string"` // events outside the time in which nodes are related
 	Suspect  uint64 `json:"suspect,string"`  // events whose times are estimates
 
 	// Free is the number of pairs of events that could have happened in either order.
 	Free uint64 `json:"free,string"`
 
-	// Broken is the number of messages that were received before they were sent, whatever the
-	// bound: an assumption behind the bounds is broken. Named are the first of them.
+	// Broken is the number of messages that were received before they were sent, even at the ends
+	// of the intervals. Each proves that an assumption behind the bounds is broken. Named describes
+	// the first of these messages.
 	Broken uint64   `json:"broken,string"`
 	Named  []string `json:"named,omitempty"`
 
@@ -75,16 +76,16 @@ type place struct {
 	Event
 	point   uint16
 	stamped bool
-	gone    bool   // it was emitted, and only waits for places before it
+	gone    bool   // the event was emitted, and only waits for places before it
 	sender  uint64 // the place + 1 of the event that sent its message; 0: none in the window
 	before  uint64 // the place + 1 of the event before it on its node
 	chain   uint64 // the place + 1 of an earlier event with the same hash of its id
 	parked  []uint32
 }
 
-// pass is one pass over a run. The window contains the events that may still matter to others. Some
-// are read ahead, because they may have sent a message to the next event; of the others, the
-// interval has not passed. So the window is as wide as the bounds.
+// pass is one pass over a run. The window contains the events that may still matter to others:
+// those that were read ahead, because they may have sent a message to the next event, and those
+// whose interval has not passed yet. So the width of the bounds decides the size of the window.
 type pass struct {
 	run     *Run
 	ctx     context.Context
@@ -96,14 +97,14 @@ type pass struct {
 	unread  []*lane // heap by the low end of next
 	ready   []*lane // heap by the low end of the first event of queue
 	stamps  []uint64
-	first   int // of stamps, the first that was not emitted
+	first   int // index in stamps of the first event that was not emitted
 	front   uint64
 	emit    func(*Event) error
 	merged  []known
 }
 
 // Each calls emit for each event of the run, in an order in which the events may have happened. The
-// event is valid during the call. emit may be nil. A run can be read once.
+// event is valid during the call. emit may be nil. A run can only be read once.
 func (r *Run) Each(ctx context.Context, emit func(*Event) error) (*Summary, error) {
 	p := &pass{run: r, ctx: ctx, emit: emit, ring: make([]place, 1<<10),
 		heads: make([]uint64, 1<<10)}
@@ -146,7 +147,7 @@ func (p *pass) all() error {
 			if err := p.read(g.Lo_cycles); err != nil {
 				return err
 			}
-			continue // the first of ready may be another
+			continue // the read may have put another event to the front
 		}
 		moved, err := p.prepare(l, l.queue[0])
 		if err != nil {
@@ -161,7 +162,7 @@ func (p *pass) all() error {
 	}
 }
 
-// read reads all events that begin at a time or before.
+// read reads all events whose interval begins at until or before.
 func (p *pass) read(until uint64) error {
 	for len(p.unread) > 0 && p.unread[0].next.at.Lo <= until {
 		l := p.unread[0]
@@ -231,13 +232,14 @@ func (p *pass) prepare(l *lane, at uint64) (moved bool, err error) {
 		return false, nil
 	}
 	if g.sender == 0 {
-		// If the bounds are true, g.Hi_cycles is far enough. Reading on finds where they are not.
+		// If the bounds are true, the sender begins before g.Hi_cycles. The search goes further, to
+		// find messages that break the bounds.
 		if err := p.read(g.Hi_cycles + 2*p.summary.Bound_cycles); err != nil {
 			return false, err
 		}
-		g = p.at(at) // the ring may have grown
+		g = p.at(at) // read may have moved the ring
 		g.sender = p.senderOf(g, senders)
-		if p.ready[0] != l { // reading has brought another event to the front
+		if p.ready[0] != l { // the read put another event to the front
 			return true, nil
 		}
 	}
@@ -255,7 +257,7 @@ func (p *pass) prepare(l *lane, at uint64) (moved bool, err error) {
 }
 
 // senderOf returns the place + 1 of the event in the window that sent the message that g received.
-// If several may have, it is the last one.
+// If several events may have sent it, the last one counts.
 func (p *pass) senderOf(g *place, senders []uint16) (found uint64) {
 	var last uint64
 	for c := p.heads[hash(g.ID)&uint64(len(p.heads)-1)]; c > p.tail; c = p.at(c - 1).chain {
@@ -284,7 +286,8 @@ func (p *pass) cycle(l *lane) error {
 			return nil
 		}
 		if m == l {
-			return fmt.Errorf("replay: ids or edges may be mistaken%s: %w", text, ErrCycle)
+			return fmt.Errorf("replay: events wait for each other: check ids and edges%s: %w",
+				text, ErrCycle)
 		}
 	}
 }

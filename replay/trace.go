@@ -16,7 +16,8 @@ import (
 // ErrTrace is returned for a trace of another program that cannot be read.
 var ErrTrace = errors.New("bad trace")
 
-// maxTrace is the largest number of events in a trace of another program. All pairs are compared.
+// maxTrace is the largest number of events in a trace of another program. It is small, because all
+// pairs are compared.
 const maxTrace = 4000
 
 // traceLine is a line as the thesis prints it. A program with package clock can write such lines.
@@ -26,7 +27,7 @@ var traceLine = regexp.MustCompile(`^\[?\(EventID=(\d+), EventType=(SEND|RECV|LO
 
 // ReadTrace reads lines of the form that the thesis prints: events with stamps of replay clocks. An
 // absent offset is written as −epsilon. A line without this form, such as a question to the user,
-// is skipped if it does not contain "EventID". The error wraps ErrTrace or ErrCycle.
+// is skipped, unless it contains "EventID". The error wraps ErrTrace or ErrCycle.
 func ReadTrace(from io.Reader) (*History, error) {
 	type row struct {
 		stamp   clock.Stamp
@@ -102,14 +103,14 @@ func ReadTrace(from io.Reader) (*History, error) {
 			}
 			k := clock.Known{Process: uint32(p), Epoch: r.stamp.Max - off}
 			if p == 0 {
-				k.Counter = r.sum // only the sum is known: it orders as a single counter
+				k.Counter = r.sum // only the sum is known; it orders as a single counter does
 			}
 			if off < epsilon || k.Counter > 0 {
 				held = append(held, k)
 			}
 		}
 		if !slices.Contains(r.offsets, 0) {
-			return nil, fmt.Errorf("read trace: event %d: no offset is 0, so nobody's clock shows "+
+			return nil, fmt.Errorf("read trace: event %d: no offset is 0, so no clock shows "+
 				"its HLC: %w", i+1, ErrTrace)
 		}
 		r.stamp = clock.NewStamp(r.stamp.Max, held)
@@ -119,7 +120,7 @@ func ReadTrace(from io.Reader) (*History, error) {
 	})
 }
 
-// event adds an event to a history that is read from a trace.
+// event adds an event to a history while a trace is read.
 func (h *History) event(node, what string, id uint64) *Event {
 	at := slices.Index(h.Nodes, node)
 	if at < 0 {
@@ -144,10 +145,10 @@ func (h *History) event(node, what string, id uint64) *Event {
 }
 
 // close makes the order of a history the smallest that includes before, messages and the order of
-// each node. Then it puts the events into one such order.
+// each node. Then it sorts the events into an order that this allows.
 func (h *History) close(before func(i, j int) bool) error {
 	n := len(h.Events)
-	direct := make([]bits, n) // of each event, those before it
+	direct := make([]bits, n) // the events before each event
 	for j := range n {
 		direct[j] = newBits(n)
 		for i := range n {
@@ -160,7 +161,7 @@ func (h *History) close(before func(i, j int) bool) error {
 		direct[m[1]].set(m[0])
 	}
 	all := make([]bits, n)
-	state := make([]uint8, n) // 1: its events before are being looked at, 2: done
+	state := make([]uint8, n) // 1: the events before it are being visited, 2: done
 	var order []int
 	var visit func(j int) error
 	visit = func(j int) error {
@@ -219,8 +220,9 @@ func (b bits) add(others bits) {
 	}
 }
 
-// Stamps gives the events of a history stamps of replay clocks, whose epochs are so many cycles of
-// the reference long. With one epsilon for all, they force more orders than the history has.
+// Stamps gives the events of a history stamps of replay clocks. An epoch is epoch_cycles of the
+// reference long. All processes have one epsilon, so the stamps force more orders than the history
+// has.
 func (h *History) Stamps(epsilon_cycles, epoch_cycles uint64) ([]clock.Stamp, *clock.Epsilons) {
 	epoch_cycles = max(epoch_cycles, 1)
 	e := clock.Uniform(int64((epsilon_cycles + epoch_cycles - 1) / epoch_cycles))
@@ -248,8 +250,8 @@ func (h *History) Stamps(epsilon_cycles, epoch_cycles uint64) ([]clock.Stamp, *c
 	return stamps, e
 }
 
-// Forced counts the free pairs of a history, and how many of them replay clocks with one epsilon
-// force into an order, without need.
+// Forced counts the free pairs of a history, and those of them that replay clocks with one epsilon
+// force into an order.
 func (h *History) Forced(epsilon_cycles, epoch_cycles uint64) (free, forced uint64) {
 	stamps, e := h.Stamps(epsilon_cycles, epoch_cycles)
 	o := h.Orders()
@@ -260,7 +262,7 @@ func (h *History) Forced(epsilon_cycles, epoch_cycles uint64) (free, forced uint
 			}
 			for _, i := range events[o.need[j][l]:] {
 				if i > j {
-					break // counted from the other side
+					break // the other event counts this pair
 				}
 				free++
 				if clock.Compare(&stamps[i], &stamps[j], e) != clock.Concurrent {

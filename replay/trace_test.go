@@ -13,7 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// The trace that the thesis prints. Its program offers a wrong choice, see the comments below.
+// This is the trace that the thesis prints. Its program offers a choice that is not possible: see
+// the comments below.
 func TestTraceOfTheThesis(t *testing.T) {
 	f, err := os.Open("testdata/thesis.txt")
 	if err != nil {
@@ -48,7 +49,8 @@ func TestTraceOfTheThesis(t *testing.T) {
 		slices.Sort(names)
 		return names
 	}
-	// The thesis offers "9 send" and "2 recv" together. They are of one node, so they never are.
+	// The thesis offers "9 send" and "2 recv" together. They are on one node, so only one of them
+	// can be next.
 	if got := fmt.Sprint(pool()); got != "[10 send 9 send]" {
 		t.Fatalf("what may come next is %v", got)
 	}
@@ -58,7 +60,8 @@ func TestTraceOfTheThesis(t *testing.T) {
 	}
 }
 
-// What is written is read again with the same events, and with no order that the history excludes.
+// A history that was written and is read again has the same events. It has no order that the first
+// history excludes.
 func TestTracesAreReadAgain(t *testing.T) {
 	rng := seed.Random(t)
 	for range 200 {
@@ -158,7 +161,7 @@ func TestBadTraces(t *testing.T) {
 		"backwards on a node": {line(1, "SEND", "a", 50, "0, -9") +
 			line(2, "SEND", "a", 5, "0, -9"), thesis, "is before itself", ErrCycle},
 		"an event that is missing": {"a {\"a\":1, \"b\":4}\nx\n", shiviz,
-			"knows event 4 of host \"b\"", ErrTrace},
+			"has seen event 4 of host \"b\"", ErrTrace},
 		"a count twice":  {"a {\"a\":1}\nx\na {\"a\":1}\ny\n", shiviz, "two events", ErrTrace},
 		"no description": {"a {\"a\":1}\n", shiviz, "no description", ErrTrace},
 		"no clock":       {"hello\n", shiviz, "line 1", ErrTrace},
@@ -175,7 +178,7 @@ func TestBadTraces(t *testing.T) {
 func thesis(text string) error { _, err := ReadTrace(strings.NewReader(text)); return err }
 func shiviz(text string) error { _, err := ReadShiViz(strings.NewReader(text)); return err }
 
-// Whatever is read has an order of all its events.
+// Every trace that can be read has an order of all its events.
 func FuzzTraces(f *testing.F) {
 	text, err := os.ReadFile("testdata/thesis.txt")
 	if err != nil {

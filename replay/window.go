@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// stamp gives the first event of a lane its stamp: nothing that has none yet can be before it.
+// stamp gives the first event of a lane its stamp. All events that can be before it already have
+// theirs.
 func (p *pass) stamp(l *lane) error {
 	at := l.queue[0]
 	g := p.at(at)
@@ -52,8 +53,8 @@ func (p *pass) stamp(l *lane) error {
 	return p.retire(false)
 }
 
-// broken counts an event that is earlier than the message that it received, whatever the bound.
-// Causality is certain, so its interval must be wrong.
+// broken counts a message whose receiver ends before the sender begins. Causality is certain, so an
+// interval must be wrong.
 func (p *pass) broken(g *place) {
 	g.Hi_cycles = g.Lo_cycles
 	p.summary.Broken++
@@ -66,8 +67,8 @@ func (p *pass) broken(g *place) {
 	}
 }
 
-// merge returns what an event knows: what its node knew, and what the message told. Both are in the
-// order of nodes.
+// merge returns what an event knows: what its node knew, and what the message told it. Both lists
+// are sorted by node.
 func (p *pass) merge(g *place, own []known, sent *place) []known {
 	into := g.known[:0]
 	if sent == nil {
@@ -108,7 +109,7 @@ func (p *pass) merge(g *place, own []known, sent *place) []known {
 	return into
 }
 
-// narrow lowers the high ends of the events before g: they are not later than g.
+// narrow lowers the high ends of the events before g, because they are not later than g.
 func (p *pass) narrow(g *place) {
 	for _, before := range [2]uint64{g.before, g.sender} {
 		if before <= p.tail { // none, or no longer in the window
@@ -148,7 +149,7 @@ func (p *pass) retire(all bool) error {
 	return nil
 }
 
-// free counts the free pairs of an event with later ones.
+// free counts the free pairs of an event with the events after it.
 func (p *pass) free(e *place) {
 	for _, at := range p.stamps[p.first+1:] {
 		f := p.at(at)

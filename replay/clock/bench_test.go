@@ -33,7 +33,7 @@ func operations(tb testing.TB) map[string]func() {
 	sent.Copy(a.Stamp())
 	m.Copy(b.Stamp())
 	i := int64(0)
-	fresh := func(c *Clock) { // every operation begins with 4 held
+	fresh := func(c *Clock) { // every operation begins with 4 known epochs held
 		c.now.Max, c.now.held = sent.Max, append(c.now.held[:0], sent.held...)
 	}
 	c, d, like := make4(20, 7, 33, 60), make4(20, 7, 33, 60), make4(60, 7, 20, 33)
@@ -86,7 +86,7 @@ func TestOperationsDoNotAllocate(t *testing.T) {
 	}
 }
 
-// A clock of many processes costs what its stamps hold, not what processes there are.
+// The cost of an operation depends on what the stamps hold, not on how many processes there are.
 func TestBarOperation(t *testing.T) {
 	proof.Begin(t)
 	if seed.Race {

@@ -5,12 +5,13 @@ type Clock struct {
 	process  uint32
 	epsilons *Epsilons
 	now      Stamp
-	next     []Known // reused
+	next     []Known // scratch space of Receive
 	others   []uint64
 	broken   uint64
 
-	// counted makes the clock count as the program of the thesis does, which compares what is known
-	// before it adds its own epoch; for the thesis' trace.
+	// counted makes the clock count events as the program of the thesis does: that program compares
+	// what is known before it adds the process's own epoch. Only the test with the thesis' trace
+	// sets it.
 	counted bool
 }
 
@@ -19,18 +20,18 @@ func New(process int, e *Epsilons) *Clock {
 	return &Clock{process: uint32(process), epsilons: e}
 }
 
-// Stamp returns the stamp of the last event. It is valid until the next event.
+// Stamp returns the stamp of the last event. The stamp is valid until the next event.
 func (c *Clock) Stamp() *Stamp { return &c.now }
 
 // Broken is the number of events at which a known epoch was so far ahead of the process's own clock
 // that the clocks must have differed by more than epsilon.
 func (c *Clock) Broken() uint64 { return c.broken }
 
-// Send is the event of sending a message, which must carry the stamp. The epoch should not be less
-// than at the last event. If it is, the last event's epoch is used.
+// Send is the event of sending a message. The message must carry the stamp. The epoch should not be
+// less than at the last event. If it is less, the last event's epoch is used.
 func (c *Clock) Send(epoch int64) { c.Local(epoch) }
 
-// Local is any event but a receive.
+// Local is an event that receives no message.
 func (c *Clock) Local(epoch int64) {
 	reached := max(c.now.Max, epoch)
 	w := c.epsilons.at(reached)
@@ -66,8 +67,8 @@ func (c *Clock) Local(epoch int64) {
 	c.now.held = held[:n]
 }
 
-// Receive is the event of receiving a message with stamp m, which Receive does not change. The
-// result is false if the clocks of the two processes must have differed by more than epsilon.
+// Receive is the event of receiving a message with stamp m. Receive does not change m. The result
+// is false if the clocks of the two processes must have differed by more than epsilon.
 func (c *Clock) Receive(epoch int64, m *Stamp) bool {
 	reached := max(c.now.Max, m.Max, epoch)
 	w := c.epsilons.at(reached)
@@ -82,7 +83,7 @@ func (c *Clock) Receive(epoch int64, m *Stamp) bool {
 		c.count(w, reached, epoch, m)
 		return fine
 	}
-	// Nothing that was counted can matter: what is known changes with this event.
+	// The counters start again from 0, because the known epochs change with this event.
 	a, b, next := c.now.held, m.held, c.next
 	n, i, j, seen := 0, 0, 0, false
 	for i < len(a) || j < len(b) {
@@ -120,16 +121,17 @@ func (c *Clock) Receive(epoch int64, m *Stamp) bool {
 	return fine
 }
 
-// keep makes the first n elements of next what the clock holds.
+// keep makes the first n elements of c.next the content of the stamp.
 func (c *Clock) keep(reached int64, n int) {
 	c.now.Max, c.now.held, c.next = reached, c.next[:n], c.now.held[:cap(c.now.held)]
 }
 
-// count receives a message if the clock or the message has reached the same epoch before. If what
-// is known does not change, events are counted.
+// count receives a message when the epoch that is reached is not new to the clock, or not new to
+// the message. If no known epoch changes, count takes over the counters and adds this event.
 func (c *Clock) count(w *window, reached, epoch int64, m *Stamp) {
 	a, b, next := c.now.held, m.held, c.next
-	// mine and theirs: the process, or the message, already knew all that is known now.
+	// mine says that the process already knew all that is known now, and theirs that the message
+	// did.
 	mine, theirs := c.now.Max == reached, m.Max == reached
 	others := c.others[:0]
 	n := 0

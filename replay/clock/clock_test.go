@@ -9,7 +9,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// Whatever happens, causality is kept, and the stamps are those of the dense algorithms.
+// With good clocks and with bad ones, causality is kept, and the stamps are those of the dense
+// algorithms.
 func TestCausalityIsKept(t *testing.T) {
 	rng := seed.Random(t)
 	runs := 20_000
@@ -74,8 +75,8 @@ func checkRun(t *testing.T, rng *rand.Rand, all []happened, n int, epsilon, skew
 	}
 }
 
-// With epsilons of their own for each process, and others from some epoch on, causality is kept and
-// time orders what it must.
+// Epsilons may differ for each process and change at an epoch. Causality is kept, and time orders
+// what it must.
 func TestEpsilonsOfProcessesAndWindows(t *testing.T) {
 	rng := seed.Random(t)
 	for range 5_000 {
@@ -133,7 +134,7 @@ func TestEpsilonsOfProcessesAndWindows(t *testing.T) {
 	}
 }
 
-// Stamps that hold nothing are ordered by the greatest known epoch.
+// Two stamps that hold nothing are ordered by their greatest known epochs.
 func TestStampsThatHoldNothing(t *testing.T) {
 	e := Uniform(5)
 	if got := Compare(&Stamp{Max: 9}, &Stamp{Max: 10}, e); got != Before {
@@ -162,11 +163,12 @@ func TestBrokenBoundIsCounted(t *testing.T) {
 	}
 }
 
-// The trace that the thesis prints, of 13 events. Its program counts in another way.
+// This is the trace of 13 events that the thesis prints. The program of the thesis counts in
+// another way.
 func TestTraceOfTheThesis(t *testing.T) {
 	const absent = -1
 	type row struct {
-		process int // the thesis counts from 1
+		process int // the thesis numbers processes from 1
 		epoch   int64
 		message string // "s4": sends message 4, "r4": receives it
 		offsets [5]int64
@@ -218,8 +220,8 @@ func TestTraceOfTheThesis(t *testing.T) {
 	}
 }
 
-// Figures 3.1 and 4.2 of the thesis: four events of three processes, and the orders in which a
-// replay may take them.
+// These are figures 3.1 and 4.2 of the thesis: four events of three processes, and the orders in
+// which a replay may take them.
 func TestFiguresOfTheThesis(t *testing.T) {
 	for epsilon, want := range map[int64][]string{5: {"CABD"}, 20: {"ABCD", "ACBD", "CABD"}} {
 		e := Uniform(epsilon)

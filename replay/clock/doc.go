@@ -9,17 +9,17 @@
 //	c.Receive(epoch, &received)      // at the receiver
 //	order := clock.Compare(&a, &b, e)
 //
-// An event is ordered before another if a chain of messages leads from it to the other (causality),
-// or if their times are further apart than clocks may differ (time). Other events are concurrent: a
-// replay may take them in either order. No event is ordered against causality. Some events are
-// ordered although they could have happened in either order: package replay counts them.
+// One event is ordered before another if a chain of messages leads from the first to the second
+// (causality), or if their times are further apart than clocks may differ (time). Other events are
+// concurrent: a replay may take them in either order. No event is ordered against causality. Some
+// events are ordered although they could have happened in either order: package replay counts them.
 //
 // The clock is that of I. K. Lagwankar, Tracing Distributed Algorithms Using Replay Clocks
 // (Michigan State University, 2024), with corrections. Its epsilon may differ for each process, and
 // change with time (Epsilons). A stamp holds only what the process knows beyond what its time alone
 // implies, and each operation costs as much as the stamps hold, however many processes there are.
 //
-// The package reads no clock and knows no units: what an epoch is, the caller decides. It imports
-// only the standard library, so that programs can embed it. FORMAT.md describes the bytes of a
-// stamp, which are the same in C and Java.
+// The package reads no clock and knows no units: the caller decides what an epoch is. The package
+// imports only the standard library, so that programs can embed it. FORMAT.md describes the bytes
+// of a stamp, which are the same in C and Java.
 package clock

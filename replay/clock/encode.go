@@ -22,13 +22,13 @@ const (
 	maxBits    = 56
 	widthShift = maxBits
 	listShift  = 63
-	// maxHeld is the largest number of processes that a stamp may hold. It bounds the memory for
-	// stamps that come from elsewhere.
+	// maxHeld is the largest number of processes that a stamp may hold. It limits the memory that a
+	// foreign stamp can demand.
 	maxHeld = 1 << 16
 )
 
-// AppendTo appends the bytes of the stamp to into. FORMAT.md describes them. The error wraps
-// ErrRange. Only a uniform epsilon can be used: sender and receiver must have the same.
+// AppendTo appends the bytes of the stamp to into, in the format that FORMAT.md describes. The
+// error wraps ErrRange. The epsilon must be uniform, and the same at sender and receiver.
 func (s *Stamp) AppendTo(into []byte, e *Epsilons) ([]byte, error) {
 	if s.Max < 0 || s.Max >= 1<<maxBits || len(s.held) > maxHeld {
 		return into, fmt.Errorf("encode stamp: epoch %d, %d processes held: %w", s.Max,
@@ -72,8 +72,8 @@ func (s *Stamp) AppendTo(into []byte, e *Epsilons) ([]byte, error) {
 	return p.end(), nil
 }
 
-// Decode makes s the stamp that from begins with, and returns how many bytes it has. The error
-// wraps ErrTorn or ErrMalformed.
+// Decode reads the stamp at the beginning of from into s. It returns how many bytes the stamp has.
+// The error wraps ErrTorn or ErrMalformed.
 func (s *Stamp) Decode(from []byte, e *Epsilons) (int, error) {
 	u := unpacker{from: from}
 	first, bitmap := u.take(64), u.take(64)
@@ -160,7 +160,7 @@ type unpacker struct {
 	from []byte
 	at   int // the next byte
 	word uint64
-	left int // bits of word that are not taken
+	left int // bits of word that are not yet taken
 	torn bool
 }
 

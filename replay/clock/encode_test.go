@@ -38,7 +38,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// script makes random operations and says what comes of each.
+// script makes random operations, and writes each with its result.
 func script() []byte {
 	rng := rand.New(rand.NewPCG(24, 4))
 	var out bytes.Buffer
@@ -95,8 +95,8 @@ func script() []byte {
 	return out.Bytes()
 }
 
-// The exact bytes, with a distinct value in each field. The first is that of the thesis' Figure
-// 4.3: the first process's bit is 0, offsets take 4 bits.
+// The bytes are exact, with a distinct value in each field. The first stamp is that of the thesis'
+// Figure 4.3, in which the first process's bit is 0 and an offset takes 4 bits.
 func TestBytes(t *testing.T) {
 	e := Uniform(15)
 	for _, c := range []struct {
@@ -173,7 +173,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// What Decode accepts, AppendTo writes with the same bytes, and a clock can receive it.
+// AppendTo writes what Decode accepts with the same bytes, and a clock can receive it.
 func FuzzDecode(f *testing.F) {
 	lines := bufio.NewScanner(bytes.NewReader(script()))
 	for lines.Scan() {

@@ -2,16 +2,16 @@ package clock
 
 import "sort"
 
-// Epsilons say how far the clocks of processes may differ. Any number of goroutines may use them,
-// while nobody adds to them.
+// Epsilons say how far the clocks of processes may differ. Any number of goroutines may use them at
+// once, as long as none of them calls Add.
 type Epsilons struct {
 	windows []window
 }
 
-// A window is a time in which the epsilons stay the same.
+// A window is a range of epochs in which the epsilons stay the same.
 type window struct {
 	from    int64 // the first epoch
-	uniform int64 // of all processes, if of is nil
+	uniform int64 // the epsilon of all processes, if of is nil
 	of      []int64
 	least   []int64 // no floor in this window is below least
 }
@@ -49,8 +49,8 @@ func (e *Epsilons) Largest() (largest int64) {
 	return largest
 }
 
-// Floor is the epoch of a process that every process knows whose own clock, or whose knowledge,
-// has reached an epoch.
+// Floor returns what is known of a process once an epoch was reached, whatever the messages said:
+// every event of the process up to this floor has happened.
 func (e *Epsilons) Floor(process int, reached int64) int64 {
 	return e.at(reached).floor(uint32(process), reached)
 }

@@ -90,7 +90,7 @@ func (d dense) before(f dense, epsilon int64) bool {
 
 func (d dense) String() string { return fmt.Sprint(d.max, d.offset, d.counter) }
 
-// of turns a stamp into its dense form.
+// denseOf turns a stamp into its dense form.
 func denseOf(s *Stamp, n int, epsilon int64) dense {
 	d := newDense(n, epsilon)
 	d.max = s.Max

@@ -6,24 +6,26 @@ type Stamp struct {
 	held []Known
 }
 
-// Known is the greatest epoch of a process that is known, beyond what Epsilons say about it.
+// Known is the greatest epoch that is known of a process. A stamp holds it only if Epsilons do not
+// already imply it.
 type Known struct {
 	Process uint32
 	Epoch   int64
-	// Counter tells events apart between which no known epoch changed. It counts in 64 bits, which
-	// no program exhausts.
+	// Counter tells apart events between which no known epoch changed. No program exhausts its 64
+	// bits.
 	Counter uint64
 }
 
-// Held returns what the stamp holds, by process. The caller must not change it.
+// Held returns the known epochs that the stamp holds, sorted by process. The caller must not change
+// them.
 func (s *Stamp) Held() []Known { return s.held }
 
 // Copy makes s a copy of another stamp.
 func (s *Stamp) Copy(of *Stamp) { s.Max, s.held = of.Max, append(s.held[:0], of.held...) }
 
 // Knows reports whether the event with this stamp is after a process's event at an epoch, because
-// of causality or of time. If a process's epochs increase from event to event, this is exact, and
-// cheaper than Compare.
+// of causality or of time. If a process's epochs increase from event to event, the answer is exact.
+// Knows is cheaper than Compare.
 func (s *Stamp) Knows(process uint32, epoch int64, e *Epsilons) bool {
 	for i := range s.held {
 		if s.held[i].Process == process {
@@ -42,12 +44,12 @@ const (
 	After      Order = 1
 )
 
-// Compare says in which order two events of one run are. Being before is a partial order: nothing
-// follows from two events being concurrent with a third. So no sort may use Compare; package replay
-// shows how to enumerate orders.
+// Compare returns the order of two events of one run. No sort may use it: two events that are both
+// concurrent with a third can still be ordered themselves. Package replay enumerates orders
+// instead.
 func Compare(a, b *Stamp, e *Epsilons) Order {
-	// The known epoch of some process is Max, and Max − epsilon is known of every process. So
-	// processes that neither stamp holds are ordered as Max is.
+	// A process that neither stamp holds is known up to Max − epsilon in both. So the two Max
+	// values decide about it.
 	below, above := a.Max <= b.Max, b.Max <= a.Max
 	wa := e.at(a.Max)
 	wb := wa
@@ -87,5 +89,5 @@ func Compare(a, b *Stamp, e *Epsilons) Order {
 	return Concurrent
 }
 
-// NewStamp makes a stamp of what another program wrote down. held must be sorted by process.
+// NewStamp makes a stamp from values that another program wrote. held must be sorted by process.
 func NewStamp(greatest int64, held []Known) Stamp { return Stamp{Max: greatest, held: held} }

@@ -17,7 +17,7 @@ import (
 //go:embed page.html
 var page []byte
 
-// The data replace place, which is the content of a script element that the browser does not run.
+// place is the content of a script element that the browser does not run. The data replace it.
 var place = []byte("{{replay.Data}}")
 
 // MaxEvents is the largest number of events on a page.
@@ -37,8 +37,8 @@ type Data struct {
 	// Events are [node, channel, id as text, low end, high end]. Ends are in cycles since the
 	// smallest low end.
 	Events [][5]any `json:"events"`
-	// Need is, of each event, [node, number] pairs: so many events of the node are before it. A
-	// pair is left out if it is as for the node's event before.
+	// Need has [node, number] pairs for each event: so many events of that node are before it. A
+	// pair that also holds for the previous event of the event's own node is left out.
 	Need     [][][2]int `json:"need"`
 	Messages [][2]int   `json:"messages"`
 	More     bool       `json:"more"` // the run has more events
@@ -50,7 +50,7 @@ type Data struct {
 	Question string     `json:"question"`
 	Found    []int      `json:"found"`  // the order in which the question's condition holds
 	States   []string   `json:"states"` // names
-	Values   [][]string `json:"values"` // of the states, after each event of Found
+	Values   [][]string `json:"values"` // values of the states after each event of Found
 }
 
 // Options are what the history does not say.

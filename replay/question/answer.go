@@ -11,7 +11,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/replay/question/wire"
 )
 
-// Answer reads a request and writes the response.
+// Answer reads a request from from, and writes the response to to.
 func Answer(ctx context.Context, from io.Reader, to io.Writer) error {
 	var r wire.Request
 	if err := json.NewDecoder(from).Decode(&r); err != nil {
@@ -56,7 +56,7 @@ func answer(ctx context.Context, r *wire.Request) (*wire.Response, error) {
 	return response, err
 }
 
-// check finds requests that cprof does not make.
+// check refuses requests that cprof never makes.
 func check(r *wire.Request) error {
 	bad := len(r.Lanes) != len(r.Events) || len(r.Need) != len(r.Events)
 	for i := range r.Need {

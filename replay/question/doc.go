@@ -9,15 +9,17 @@
 //
 // A condition is an expression in CEL, the Common Expression Language, over states and the last
 // event. A state is a value that each event may change: it has an initial value, and an expression
-// for the next value. Expressions have types, and Parse checks them. They see what an event's
-// record and its log contain: node, channel, handler and id. In the order that really happened, the
-// states are those of the run; in another order, they are what the events would have made of them.
+// for the next value. Parse checks the types of expressions. Expressions see what an event's record
+// and its log contain: node, channel, handler and id. In the order that really happened, the states
+// have the values that they had in the run; in another order, the values that the events would have
+// given them.
 //
 // # The search
 //
 // Search finds an order of as few events as possible. It does not permute events that change no
-// state and cannot make the condition true: it takes them only if others need them (partial-order
-// reduction). Where two orders lead to the same events and the same states, it goes on with one.
+// state and cannot make the condition true: it takes such an event only if an event that it
+// permutes comes after it (partial-order reduction). Where two orders lead to the same events and
+// the same states, the search goes on with one of them.
 //
-// The package does not know how events came to their order: package replay does.
+// The package does not work out which event is before which: package replay does.
 package question

@@ -32,7 +32,7 @@ var variables = []struct {
 	{"event.point", cel.StringType, func(e *Event) ref.Val { return types.String(e.Point) }},
 	{"event.handler", cel.StringType, func(e *Event) ref.Val { return types.String(e.Handler) }},
 	{"event.id", cel.UintType, func(e *Event) ref.Val { return types.Uint(e.ID) }},
-	// the id as a signed number: a program may log a value as an id, such as an amount
+	// The id as a signed number. A program may log any value as an id, such as an amount of money.
 	{"event.value", cel.IntType, func(e *Event) ref.Val { return types.Int(int64(e.ID)) }},
 }
 
@@ -54,7 +54,8 @@ type state struct {
 	next   expression
 }
 
-// expression is a checked expression: once for values, once for what an event alone decides.
+// expression is a checked expression in two forms: program computes its value, and partial finds
+// what an event alone decides.
 type expression struct {
 	text    string
 	env     *cel.Env
@@ -66,7 +67,7 @@ type expression struct {
 var stateForm = regexp.MustCompile(`^\s*([a-z][a-z0-9_]*)(\s+by\s+node)?\s*=(.*?)\bthen\b(.*)$`)
 
 // Parse checks a condition, and states of the form "NAME = VALUE then NEXT" or "NAME by node =
-// VALUE then NEXT". The error wraps ErrExpression, and says where in the expression it is.
+// VALUE then NEXT". The error wraps ErrExpression, and says where in the expression the mistake is.
 func Parse(find string, states []string) (*Question, error) {
 	q := &Question{}
 	base, err := cel.NewEnv(cel.ExtendedValidations())
@@ -128,7 +129,7 @@ func Parse(find string, states []string) (*Question, error) {
 	return q, nil
 }
 
-// compile checks an expression, and that its values are of a type.
+// compile checks an expression. Its values must be of the type of, unless of is nil.
 func compile(env *cel.Env, text string, of *cel.Type) (x expression, err error) {
 	text = strings.TrimSpace(text)
 	ast, issues := env.Compile(text)
@@ -160,7 +161,7 @@ type values struct {
 	end      bool
 }
 
-// ResolveName returns a variable's value, for package cel.
+// ResolveName returns a variable's value. Package cel calls it.
 func (v *values) ResolveName(name string) (any, bool) {
 	for i := range v.question.states {
 		if v.question.states[i].name == name {
@@ -182,10 +183,10 @@ func (v *values) ResolveName(name string) (any, bool) {
 	return nil, false
 }
 
-// Parent returns nil, for package cel.
+// Parent returns nil. Package cel calls it.
 func (v *values) Parent() interpreter.Activation { return nil }
 
-// residue is what remains of an expression once the event is known, and the states are not.
+// residue returns what remains of an expression when the event is known, but the states are not.
 func (x *expression) residue(q *Question, e *Event, endToo bool) (string, error) {
 	known := map[string]any{}
 	for _, v := range variables {

@@ -14,7 +14,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/replay"
 )
 
-// lost has the states of the lost update: tellers read a balance, and write it with a deposit.
+// lost are the states of the lost update: each teller reads a balance, and writes it back with a
+// deposit added.
 var lost = []string{
 	`balance = 0 then event.point == "write" ? seen[event.node] + event.value : balance`,
 	`seen by node = 0 then event.point == "read" ? balance : seen[event.node]`,
@@ -34,7 +35,7 @@ func events(texts ...string) (all []Event) {
 	return all
 }
 
-// free are orders in which only the order of each node is fixed.
+// free returns orders in which only the order of each node is fixed.
 func free(all []Event) *replay.Orders {
 	nodes := nodesOf(all)
 	var lanes []int
@@ -66,7 +67,7 @@ func TestFindsLostUpdate(t *testing.T) {
 		"[10 a: 0, b: 0, c: 0 10] [20 a: 0, b: 0, c: 0 30]]" {
 		t.Errorf("the states are %s, %v", got, err)
 	}
-	// In the order that happened, nothing is lost.
+	// In the order that really happened, nothing is lost.
 	ordered := replay.NewOrders(make([]int, len(all)), func(i, j int) bool { return i < j })
 	if f, err := q.Search(context.Background(), all, ordered); err != nil || f.Order != nil {
 		t.Errorf("found %v, %v in the order that happened", f.Order, err)
@@ -220,7 +221,8 @@ func TestBadExpressionsSayWhere(t *testing.T) {
 	}
 }
 
-// Events that matter to nothing are not permuted: the places are few, although the orders are many.
+// The search does not permute events that cannot matter: it visits few places, although there are
+// many orders.
 func TestIndependentEventsAreNotPermuted(t *testing.T) {
 	var all []Event
 	for i := range 60 {
@@ -239,7 +241,7 @@ func TestIndependentEventsAreNotPermuted(t *testing.T) {
 	}
 }
 
-// A condition on the end takes all events, also those that matter to nothing.
+// A condition on the end is only true after all events, even those that cannot matter.
 func TestEndIsAfterAllEvents(t *testing.T) {
 	all := events("a acquire 1", "b log 1", "a log 2")
 	q, err := Parse("end && held == 1", []string{

@@ -14,17 +14,19 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/replay"
 )
 
-// MaxPlaces is the largest number of places of a replay, with their states, that a search looks at.
+// MaxPlaces is the largest number of places that a search looks at. A place is a set of events that
+// are done, with the values of the states.
 const MaxPlaces = 1_000_000
 
 // Found is the result of a search.
 type Found struct {
 	// Order is the shortest order after which the condition holds. It is nil if there is none.
 	Order []int
-	Holds bool // there is one
-	// Places is the number of places of a replay that were looked at.
+	Holds bool // such an order was found
+	// Places is the number of places that the search looked at.
 	Places int
-	// Cut is true if there were more than MaxPlaces. Then nothing is known about the others.
+	// Cut is true if the search stopped after MaxPlaces. Then nothing is known about the other
+	// places.
 	Cut bool
 	// Visible is the number of events that the search permuted.
 	Visible int
@@ -32,8 +34,7 @@ type Found struct {
 	nodes []string
 }
 
-// Search looks for the shortest order after which the condition holds. event i of the orders is
-// events[i].
+// Search looks for the shortest order after which the condition holds. events[i] is event i of o.
 func (q *Question) Search(ctx context.Context, events []Event, o *replay.Orders) (*Found, error) {
 	s := &search{q: q, events: events, full: o, nodes: nodesOf(events), seen: map[string]bool{}}
 	if err := s.choose(); err != nil {
@@ -80,15 +81,15 @@ type search struct {
 	full    *replay.Orders
 	nodes   []string
 	visible []int          // the events that are permuted
-	orders  *replay.Orders // of them
+	orders  *replay.Orders // the orders of visible
 	queue   queue
 	seen    map[string]bool
 }
 
-// step is a place of a replay, and how it was reached.
+// step is a place, and how the search reached it.
 type step struct {
-	done   replay.Done // of the visible events
-	closed replay.Done // of all events, with those that the visible ones need
+	done   replay.Done // the visible events that are done
+	closed replay.Done // all events that are done, including those before the visible ones
 	length int         // number of all events
 	states []ref.Val
 	holds  bool
@@ -178,7 +179,7 @@ func (q *Question) begin(nodes []string) (all []ref.Val) {
 	return all
 }
 
-// next returns the states after an event. All expressions see the states before it.
+// next returns the values of the states after an event. All expressions see the values before it.
 func (q *Question) next(states []ref.Val, e *Event, nodes []string) ([]ref.Val, error) {
 	v := &values{question: q, states: states, event: e}
 	after := slices.Clone(states)
@@ -203,12 +204,12 @@ func (q *Question) next(states []ref.Val, e *Event, nodes []string) ([]ref.Val, 
 	return after, nil
 }
 
-// at is the value of a state by node for one node.
+// at returns the value that a state by node has for one node.
 func at(v ref.Val, node string) ref.Val {
 	return v.(interface{ Get(ref.Val) ref.Val }).Get(types.String(node))
 }
 
-// text writes states, so that equal states have equal texts.
+// text writes the values of the states. Equal values give equal texts.
 func (q *Question) text(states []ref.Val, nodes []string) (all []string) {
 	for i := range q.states {
 		if !q.states[i].byNode {
@@ -227,7 +228,7 @@ func (q *Question) text(states []ref.Val, nodes []string) (all []string) {
 	return all
 }
 
-// follow goes on from a step with a visible event.
+// follow continues from a step with a visible event.
 func (s *search) follow(from *step, i int) error {
 	to := &step{done: slices.Clone(from.done), closed: slices.Clone(from.closed), before: from,
 		event: i}
@@ -261,11 +262,12 @@ func (s *search) consider(to *step, e *Event) error {
 		if holds, err = s.q.holds(v); err != nil {
 			return err
 		}
-		if holds { // it takes all events
+		if holds { // the order needs all events
 			to.closed, to.length = s.full.End(), s.full.Len()
 		}
 	}
-	// Two steps with the same states may differ in the event that makes the condition true.
+	// The key leaves out the event, on which the condition may depend. So a step where the
+	// condition holds is kept even if its key was seen before.
 	if to.holds = holds; !holds {
 		if s.seen[string(key)] {
 			return nil
@@ -291,7 +293,7 @@ func (q *Question) holds(v *values) (bool, error) {
 	return value == types.True, nil
 }
 
-// order returns the events of a step, with those that they need, in an order.
+// order returns the events of a step, with those before them, in an order that may happen.
 func (s *search) order(to *step) (order []int) {
 	var visible []int
 	for at := to; at.before != nil; at = at.before {

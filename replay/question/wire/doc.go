@@ -1,7 +1,7 @@
-// Package wire is what cprof and the program cprof-question tell each other: a condition with the
+// Package wire has the messages between cprof and the program cprof-question: a condition with the
 // events of a replay, and the order that was found. cprof-question is a separate program, because
 // the expression language would make cprof larger by a seventh.
 //
-// The package only has the messages, as JSON. The two programs are of one build, so the messages
-// have no version. Package replay/question has the language and the search.
+// The messages are JSON. They have no version, because the two programs are of one build. Package
+// replay/question has the language and the search.
 package wire

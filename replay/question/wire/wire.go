@@ -6,7 +6,7 @@ type Request struct {
 	Find   string   `json:"find"`
 	States []string `json:"states"`
 	Events []Event  `json:"events"`
-	// Lanes and Need are the orders: the node of each event, and how many events of each node are
+	// Lanes has the node of each event. Need says, for each event, how many events of each node are
 	// before it.
 	Lanes []int     `json:"lanes"`
 	Need  [][]int32 `json:"need"`
@@ -24,15 +24,15 @@ type Event struct {
 
 // Response is the answer.
 type Response struct {
-	// Bad is what is wrong with an expression. Then there is no other field.
+	// Bad says what is wrong with an expression. If it is set, all other fields are empty.
 	Bad string `json:"bad,omitempty"`
 
 	// Order is the shortest order after which the condition holds. It is empty if there is none.
 	Order []int `json:"order"`
-	// Holds is true if there is one; it may have no events.
+	// Holds is true if there is such an order. The order may have no events.
 	Holds bool `json:"holds"`
-	// Places is the number of places of a replay that were looked at. Cut is true if there are
-	// more. Then nothing is known about the others.
+	// Places is the number of places that the search looked at. Cut is true if it stopped before it
+	// had looked at all. Then nothing is known about the others.
 	Places int  `json:"places"`
 	Cut    bool `json:"cut"`
 	// Visible is the number of events that the search permuted.
