@@ -24,21 +24,22 @@ const (
 	maxRecord = 1 << 30
 )
 
-// These are wrapped by the errors of Restore.
+// Errors of Restore wrap these.
 var (
-	// ErrNoCheckpoint is returned for a file that does not begin as a checkpoint does.
+	// ErrNoCheckpoint is returned for a file that does not begin like a checkpoint.
 	ErrNoCheckpoint = errors.New("this is not a checkpoint")
 	// ErrVersion is returned for a checkpoint of another version.
 	ErrVersion = errors.New("the checkpoint has another version")
 	// ErrDamaged is returned for a checkpoint that was changed or cut off.
 	ErrDamaged = errors.New("the checkpoint is damaged")
-	// ErrOther is returned for a checkpoint of another simulation, or for parts of different ones.
+	// ErrOther is returned for a checkpoint of another simulation, or for parts that were written
+	// at different times.
 	ErrOther = errors.New("the checkpoint is of another simulation or of another time")
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// encodeWorld returns what all processes of a simulation know.
+// encodeWorld returns the state that all processes of a simulation have in common.
 func (w *World) encodeWorld(id [32]byte) []byte {
 	to := append([]byte(nil), id[:]...)
 	u64 := func(v uint64) { to = binary.LittleEndian.AppendUint64(to, v) }
@@ -64,7 +65,7 @@ func (w *World) encodeWorld(id [32]byte) []byte {
 	return to
 }
 
-// decodeWorld makes a world without nodes from what encodeWorld returned.
+// decodeWorld fills a world without nodes from the bytes of encodeWorld.
 func (w *World) decodeWorld(from []byte, id [32]byte) error {
 	if len(from) < 32+8*7 {
 		return ErrDamaged
@@ -90,7 +91,7 @@ func (w *World) decodeWorld(from []byte, id [32]byte) error {
 	w.now = moment{Time(at), uint16(round)}
 	w.done = w.now.at
 	if w.lookahead < Never-w.now.at {
-		w.happened.at = w.now.at + w.lookahead // at least
+		w.happened.at = w.now.at + w.lookahead // events may have happened up to here
 	}
 	w.posted, w.stopped = uint32(posted), stopped == 1
 	for _, c := range w.controls {
@@ -122,9 +123,9 @@ func (w *World) decodeWorld(from []byte, id [32]byte) error {
 	return nil
 }
 
-// WriteCheckpoint writes the shards of this process and what all processes know. id names the
-// simulation: a checksum of its configuration. If there are other processes, each of them must call
-// it between the same two windows.
+// WriteCheckpoint writes the shards of this process, and the state that all processes have in
+// common. id names the simulation: a checksum of its configuration. If there are other processes,
+// each of them must call it between the same two windows.
 func (w *World) WriteCheckpoint(to io.Writer, id [32]byte) error {
 	if _, err := w.earliest(); err != nil {
 		return err
@@ -164,8 +165,8 @@ func (w *World) WriteCheckpoint(to io.Writer, id [32]byte) error {
 	return err
 }
 
-// Restore makes a world without nodes from checkpoints, which together have all shards. The number
-// of processes may be another one than when they were written.
+// Restore fills a world without nodes from checkpoints, which together must have all shards. The
+// number of processes may differ from the number that wrote them.
 func (w *World) Restore(id [32]byte, parts ...io.Reader) error {
 	if w.joined > 0 {
 		return errors.New("restore: the world has nodes")
@@ -210,7 +211,7 @@ func (w *World) Restore(id [32]byte, parts ...io.Reader) error {
 				found[i] = true
 				shards++
 				if w.shards[i] == nil {
-					continue // another process has it
+					continue // the shard belongs to another process
 				}
 				if err := w.DecodeShard(i, content[4:]); err != nil {
 					return fmt.Errorf("restore: %w: %w", ErrDamaged, err)
@@ -232,7 +233,7 @@ func (w *World) Restore(id [32]byte, parts ...io.Reader) error {
 	return nil
 }
 
-// readRecord reads one record and checks its sum. It allocates only as much as the file has.
+// readRecord reads one record and checks its sum. It allocates no more than the file is long.
 func readRecord(in io.Reader) (kind byte, content []byte, err error) {
 	var head [9]byte
 	if _, err := io.ReadFull(in, head[:]); err != nil {
@@ -254,8 +255,8 @@ func readRecord(in io.Reader) (kind byte, content []byte, err error) {
 	return head[0], content, nil
 }
 
-// SaveCheckpoint writes a checkpoint to a file, in the place of an older one. If that fails, the
-// older one stays.
+// SaveCheckpoint writes a checkpoint to a file and replaces an older one. If that fails, the older
+// one stays.
 func (w *World) SaveCheckpoint(path string, id [32]byte) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*")
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// ShardNodes is the number of nodes in a shard. It is small enough that the state and the events of
-// a shard fit into a core's cache.
+// ShardNodes is the number of nodes in a shard. It is so small that the state and the events of a
+// shard fit into a core's cache.
 const (
 	ShardNodes = 1 << shardBits
 	shardBits  = 12
@@ -16,20 +16,20 @@ const (
 func shardOf(n Node) int { return int(n >> shardBits) }
 func inShard(n Node) int { return int(n & (ShardNodes - 1)) }
 
-// A Part is state of a protocol, one piece for each shard. Only the worker of a shard uses that
-// shard's piece.
+// A Part is state of a protocol that is cut into pieces, one for each shard. Only the worker of a
+// shard uses the shard's piece.
 type Part interface {
 	Allocate(shard int)
 	Free(shard int)
 	Encode(shard int, to []byte) []byte
-	// Decode reads what Encode wrote and returns the rest.
+	// Decode reads what Encode wrote, and returns the bytes that follow.
 	Decode(shard int, from []byte) ([]byte, error)
 }
 
 // errShort is returned for a piece of a checkpoint that ends too early.
 var errShort = errors.New("the piece ends too early")
 
-// Value is what a column can have.
+// Value is a type that the elements of a column can have.
 type Value interface {
 	float64 | uint64 | uint32 | uint8
 }
@@ -37,7 +37,7 @@ type Value interface {
 // A Column has one value for each node.
 type Column[T Value] struct{ shards [][]T }
 
-// At returns the value of a node, whose shard must be here.
+// At returns the value of a node. The shard of the node must be in this process.
 func (c *Column[T]) At(n Node) *T { return &c.shards[shardOf(n)][inShard(n)] }
 
 // Shard returns the values of a shard's nodes.
@@ -98,12 +98,12 @@ func (c *Column[T]) Decode(shard int, from []byte) ([]byte, error) {
 	return from[size*len(values):], nil
 }
 
-// turns are what the engine knows of each node, beside the protocols.
+// turns are the state of the engine for each node, in addition to that of the protocols.
 type turns struct{ shards [][]turn }
 
 type turn struct {
-	drawn  uint64 // from the node's stream
-	number uint32 // of the last event that the node posted
+	drawn  uint64 // how many values were drawn from the node's stream
+	number uint32 // number of the last event that the node posted
 }
 
 func (c *turns) at(n Node) *turn { return &c.shards[shardOf(n)][inShard(n)] }
@@ -140,7 +140,7 @@ func (c *turns) Decode(shard int, from []byte) ([]byte, error) {
 // Links are the neighbours of each node, in the order in which they were added. A node needs 12
 // bytes, and 4 for each neighbour.
 type Links struct {
-	// Capacity is how many neighbours a node has room for at first.
+	// Capacity is for how many neighbours a node has room at first.
 	Capacity int
 	shards   []*linkShard
 }
@@ -150,7 +150,8 @@ type linkShard struct {
 	all  []Node
 }
 
-// linkRow says where the neighbours of a node lie in all: how many, and room for how many.
+// linkRow says where the neighbours of a node lie in the array of all: the first place, how many
+// there are, and for how many there is room.
 type linkRow struct{ start, count, room uint32 }
 
 func (l *Links) Allocate(shard int) {
@@ -160,7 +161,8 @@ func (l *Links) Allocate(shard int) {
 	l.shards[shard] = &linkShard{}
 }
 
-// Reserve makes room for a number of neighbours of each node of a shard that has none yet.
+// Reserve makes room for a number of neighbours of each node of a shard. The shard must have no
+// neighbours yet.
 func (l *Links) Reserve(shard, each, nodes int) {
 	s := l.shards[shard]
 	if len(s.all) > 0 || each == 0 {
@@ -181,7 +183,7 @@ func (l *Links) Of(n Node) []Node {
 	return s.all[r.start : r.start+r.count]
 }
 
-// Add adds a neighbour, unless the node has it already. It reports whether it did.
+// Add adds a neighbour, unless the node has it already. It reports whether it added one.
 func (l *Links) Add(n, neighbour Node) bool {
 	for _, have := range l.Of(n) {
 		if have == neighbour {

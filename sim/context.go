@@ -15,7 +15,7 @@ type Context struct {
 	node   Node
 	i      int // the node's number in its shard
 	stream Stream
-	loaded bool // stream is the node's
+	loaded bool // the stream has been set to the node's
 	err    error
 }
 
@@ -40,7 +40,8 @@ func (c *Context) Node() Node { return c.node }
 // Up reports whether a node lives.
 func (c *Context) Up(n Node) bool { return c.w.Up(n) }
 
-// World returns the world, of which a protocol may read what does not change within a window.
+// World returns the world. A protocol may only read those parts of it that do not change within a
+// window.
 func (c *Context) World() *World { return c.w }
 
 // Random returns the node's random stream.
@@ -67,8 +68,8 @@ func (c *Context) After(d Time, protocol, kind uint8, word uint64) {
 	}
 }
 
-// keep puts an event of the context's shard into the queue. If it happens in this window, it is an
-// event of the context's node.
+// keep puts an event of the context's shard into the queue. If the event happens in this window, it
+// joins the turn of the context's node.
 func (c *Context) keep(e Event) {
 	if e.At > c.until.at || e.At == c.until.at && e.round >= c.until.round {
 		c.shard.queue.push(e)
@@ -82,8 +83,7 @@ func (c *Context) keep(e Event) {
 	c.k.insert(e)
 }
 
-// event returns an event that the node posts. It returns false if the event would come after the
-// end.
+// event makes an event that the node posts. It returns false if the event would come after the end.
 func (c *Context) event(d Time, to Node, protocol, kind uint8, word uint64) (Event, bool) {
 	if d < 0 {
 		c.Fail("protocol %d posts an event with the negative delay %v", protocol, d)
@@ -108,13 +108,14 @@ func (c *Context) event(d Time, to Node, protocol, kind uint8, word uint64) (Eve
 
 // A Transport says how long a message takes.
 type Transport interface {
-	// Delay returns how long a message from the context's node takes, and false if it is lost.
+	// Delay returns how long a message from the context's node takes. It returns false if the
+	// message is lost.
 	Delay(c *Context, to Node) (Time, bool)
 	// Shortest returns the smallest delay between two nodes.
 	Shortest() Time
 }
 
-// Send sends a message to another node, or to the node itself.
+// Send sends a message to another node, or from the node to itself.
 func (c *Context) Send(t Transport, to Node, protocol, kind uint8, word uint64) {
 	d, ok := t.Delay(c, to)
 	if !ok {
@@ -136,8 +137,8 @@ func (c *Context) Send(t Transport, to Node, protocol, kind uint8, word uint64) 
 	}
 }
 
-// SendValue sends a message that carries a value. The receiver gets it from Take. The sender must
-// not change the value any more.
+// SendValue sends a message that carries a value. The receiver gets the value from Take. The sender
+// must no longer change it.
 func (c *Context) SendValue(t Transport, to Node, protocol, kind uint8, value any) {
 	d, ok := t.Delay(c, to)
 	if !ok {
@@ -160,7 +161,7 @@ func (c *Context) SendValue(t Transport, to Node, protocol, kind uint8, value an
 	}
 }
 
-// Take returns the value that an event carries. It may be called once. Other events carry nil.
+// Take returns the value that an event carries, or nil. It may only be called once for an event.
 func (c *Context) Take(e *Event) any {
 	if e.Kind&bulky == 0 {
 		return nil
@@ -169,5 +170,5 @@ func (c *Context) Take(e *Event) any {
 	return c.shard.take(e.Word)
 }
 
-// Plain returns the kind that the sender gave, whether or not the event carries a value.
+// Plain returns the kind that the sender gave, without the mark of an event that carries a value.
 func (e *Event) Plain() uint8 { return e.Kind &^ bulky }

@@ -3,7 +3,7 @@ package sim
 // A Control looks at the network or changes it. It runs between two windows. If the simulation runs
 // in several processes, it runs in each of them, with the same random numbers.
 type Control interface {
-	// Run returns true if the simulation shall stop.
+	// Run returns true if the simulation must stop.
 	Run(w *World, s *Stream) (stop bool, err error)
 }
 
@@ -13,7 +13,7 @@ type Observer interface {
 	// same time.
 	Measure(w *World, shard int) []byte
 	// Report gets the measurements of all shards, in their order. It returns true if the simulation
-	// shall stop.
+	// must stop.
 	Report(w *World, shards [][]byte) (stop bool, err error)
 }
 
@@ -26,7 +26,8 @@ type Schedule struct {
 	Only bool
 }
 
-// first returns the first time at or after t, or Never.
+// first returns the first time at which the control runs, at t or later. It returns Never if there
+// is none.
 func (s Schedule) first(t Time) Time {
 	if s.Only {
 		return Never
@@ -51,7 +52,7 @@ type Scheduled struct {
 	next   Time
 }
 
-// controlStream is where the numbers of the streams of controls begin. Nodes have lower ones.
+// controlStream is the id of the first control's stream. The ids of nodes' streams are lower.
 const controlStream = 1 << 40
 
 // AddControl adds a control. Controls that are due at the same time run in the order in which they
@@ -64,7 +65,7 @@ func (w *World) AddControl(name string, control any, s Schedule) {
 // ControlStream returns the random stream of a control, or of an initialiser.
 func (w *World) ControlStream(i int) Stream { return NewStream(w.Seed, controlStream+uint64(i)) }
 
-// Execute runs a control once. The stream is for a Control.
+// Execute runs a control once. If it is a Control, it draws from the stream.
 func (w *World) Execute(control any, s *Stream) (stop bool, err error) {
 	if o, ok := control.(Observer); ok {
 		return w.observe(o)
@@ -72,7 +73,7 @@ func (w *World) Execute(control any, s *Stream) (stop bool, err error) {
 	return control.(Control).Run(w, s)
 }
 
-// observe measures each shard and reports. Processes exchange what they measured.
+// observe measures each shard and reports. The processes exchange their measurements.
 func (w *World) observe(o Observer) (bool, error) {
 	parts := make([][]byte, len(w.shards))
 	err := w.parallel(func(k *worker) {
@@ -127,7 +128,7 @@ func (w *World) control() error {
 	return nil
 }
 
-// Finish runs the controls of the end.
+// Finish runs the controls that are due at the end.
 func (w *World) Finish() error {
 	for _, c := range w.controls {
 		if c.Schedule.Final {

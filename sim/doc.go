@@ -16,9 +16,9 @@
 // # Shards
 //
 // The state of a protocol lies in columns, which are cut into shards of ShardNodes nodes. A shard
-// also has the events of its nodes. It is what a worker works on, what a checkpoint consists of,
-// and what moves from one process to another. Nothing that a simulation computes depends on who
-// works on which shard, so any number of workers gives the same result, bit by bit:
+// also has the events of its nodes. A worker works on shards, a checkpoint consists of shards, and
+// shards move from one process to another. The result does not depend on which worker has which
+// shard. So any number of workers gives the same result, bit by bit:
 //
 //   - An event changes only its own node. The workers proceed in windows that are no longer than
 //     the smallest delay of a message (the lookahead), so a message never arrives in the window in

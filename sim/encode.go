@@ -9,7 +9,8 @@ import (
 // eventBytes is the size of an encoded event, without its value.
 const eventBytes = 32
 
-// appendEvent encodes an event. Its word is the number of a value in values.
+// appendEvent encodes an event. If the event carries a value, its word is the index of the value in
+// values.
 func (w *World) appendEvent(to []byte, e *Event, values []any) ([]byte, error) {
 	word := e.Word
 	if e.Kind&bulky != 0 {
@@ -39,7 +40,7 @@ func (w *World) appendEvent(to []byte, e *Event, values []any) ([]byte, error) {
 	return to, nil
 }
 
-// readEvent decodes an event and its value, and returns the rest.
+// readEvent decodes an event and its value, and returns the bytes that follow.
 func (w *World) readEvent(from []byte) (e Event, value any, rest []byte, err error) {
 	if len(from) < eventBytes {
 		return e, nil, nil, errShort
@@ -103,7 +104,7 @@ func (w *World) EncodeShard(i int) ([]byte, error) {
 	return to, nil
 }
 
-// DecodeShard makes a shard that is not here from what EncodeShard returned.
+// DecodeShard adds a shard to this process, from the bytes of EncodeShard.
 func (w *World) DecodeShard(i int, from []byte) (err error) {
 	w.allocate(i)
 	for _, p := range w.parts {

@@ -11,9 +11,9 @@ import (
 
 // Counts say what a simulation did.
 type Counts struct {
-	Events  uint64 // that happened
-	Local   uint64 // messages to nodes of the same worker or process
-	Remote  uint64 // messages to others
+	Events  uint64 // events that happened
+	Local   uint64 // messages to nodes of the sender's worker or process
+	Remote  uint64 // messages to nodes of other workers or processes
 	Windows uint64
 }
 
@@ -31,8 +31,8 @@ func (w *World) Counts() Counts {
 // Run runs the event engine until the end, until no event is left, or until a control stops it.
 func (w *World) Run(ctx context.Context) error { return w.RunEach(ctx, Never, nil) }
 
-// RunEach does as Run, and calls do between two windows after each period of simulated time, for
-// example to save a checkpoint.
+// RunEach runs the event engine like Run. After each period of simulated time it also calls do,
+// between two windows, for example to save a checkpoint.
 func (w *World) RunEach(ctx context.Context, period Time, do func() error) error {
 	if err := w.RunUntilQuiet(ctx, period, do); err != nil {
 		return err
@@ -40,8 +40,8 @@ func (w *World) RunEach(ctx context.Context, period Time, do func() error) error
 	return w.Finish()
 }
 
-// RunUntilQuiet does as RunEach, but does not finish the simulation, so events may still be posted
-// if none is left.
+// RunUntilQuiet runs like RunEach, but does not run the controls of the end. So the caller may
+// still post events when none is left.
 func (w *World) RunUntilQuiet(ctx context.Context, period Time, do func() error) error {
 	for {
 		more, err := w.Step(ctx)
@@ -83,8 +83,8 @@ func (w *World) Step(ctx context.Context) (more bool, err error) {
 	if w.lookahead > 0 && !w.direct {
 		until = moment{at: min(w.End, due)}
 		if w.lookahead < until.at-next.at {
-			// Whole buckets are faster. As they are shorter than half of the lookahead, the window
-			// is not empty.
+			// Windows of whole buckets are faster. A bucket is shorter than half of the lookahead,
+			// so the window is not empty.
 			until.at = (next.at + w.lookahead) >> w.shift << w.shift
 		}
 	}
@@ -93,7 +93,7 @@ func (w *World) Step(ctx context.Context) (more bool, err error) {
 	return true, w.window(until)
 }
 
-// onlyObserving reports that no control is left that could post an event.
+// onlyObserving reports whether no remaining control can post an event.
 func (w *World) onlyObserving() bool {
 	return !slices.ContainsFunc(w.controls, func(c *Scheduled) bool {
 		_, observer := c.Control.(Observer)
@@ -101,7 +101,7 @@ func (w *World) onlyObserving() bool {
 	})
 }
 
-// window lets all events happen that come before a moment.
+// window runs all events before a moment.
 func (w *World) window(until moment) error {
 	due := 0
 	for _, s := range w.shards {
@@ -120,7 +120,7 @@ func (w *World) window(until moment) error {
 			}
 		}
 	}
-	if due == 1 { // starting goroutines would cost more
+	if due == 1 { // starting goroutines would take longer
 		for _, s := range w.shards {
 			if s != nil && s.queue.next().before(until) {
 				w.workers[w.workerOf(s.index)].run(s, until)
@@ -131,8 +131,8 @@ func (w *World) window(until moment) error {
 	return w.parallel(work)
 }
 
-// earliest puts all events that are on their way into the queues. It returns when the next one
-// happens, in any process.
+// earliest puts all events that are on their way into the queues. It returns the moment of the next
+// event of all processes.
 func (w *World) earliest() (moment, error) {
 	if w.exchange != nil {
 		return w.swap()
@@ -166,8 +166,8 @@ func (w *World) earliest() (moment, error) {
 var errNoCycles = errors.New("the cycle engine needs the whole network in one process: " +
 	"use simulation.endtime, or one process")
 
-// Cycle runs the cycle engine: in each cycle the controls that are due, and then each living node
-// once. Time counts cycles.
+// Cycle runs the cycle engine. Each cycle first runs the controls that are due, and then gives each
+// living node its turn. Time counts cycles.
 func (w *World) Cycle(ctx context.Context, cycles int) error {
 	if w.exchange != nil {
 		return errNoCycles
@@ -222,8 +222,8 @@ func (w *World) visit() error {
 	return nil
 }
 
-// Sum returns a checksum over the state of each shard of this process: columns and events. The sums
-// of all processes together are the same for any number of them.
+// Sum returns a checksum of each shard of this process, over columns and events. It does not depend
+// on the number of processes.
 func (w *World) Sum() (map[int][32]byte, error) {
 	sums := map[int][32]byte{}
 	for i, s := range w.shards {
@@ -240,7 +240,7 @@ func (w *World) Sum() (map[int][32]byte, error) {
 	return sums, nil
 }
 
-// Digest returns one checksum of the whole world, which must be in this process.
+// Digest returns one checksum of the whole world. All shards must be in this process.
 func (w *World) Digest() ([32]byte, error) {
 	sums, err := w.Sum()
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// chatter is a protocol that does what a test says.
+// chatter is a protocol whose behaviour a test sets.
 type chatter struct {
 	receive func(c *Context, e *Event)
 	seen    []Event
@@ -17,7 +17,7 @@ func (p *chatter) Receive(c *Context, e *Event) {
 	p.receive(c, e)
 }
 
-// fixed is a transport with a delay, which may be less than it says.
+// fixed is a transport with a fixed delay. Its delay may be less than its Shortest.
 type fixed struct{ delay, shortest Time }
 
 func (t fixed) Delay(*Context, Node) (Time, bool) { return t.delay, true }
@@ -35,7 +35,8 @@ func started(t *testing.T, p Protocol, tr Transport) *World {
 	return w
 }
 
-// TestProtocolsThatDoWrong must end the simulation with an error that names the node and the time.
+// TestProtocolsThatDoWrong checks that a mistake of a protocol ends the simulation, with an error
+// that names the node and the time.
 func TestProtocolsThatDoWrong(t *testing.T) {
 	for want, c := range map[string]struct {
 		tr Transport
@@ -93,7 +94,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestTheDeadGetNothing kills a node to which an event is on its way.
+// TestTheDeadGetNothing kills a node for which an event is on its way.
 func TestTheDeadGetNothing(t *testing.T) {
 	p := &chatter{receive: func(*Context, *Event) {}}
 	w := started(t, p, fixed{100, 100})

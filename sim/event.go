@@ -13,23 +13,23 @@ const Never Time = math.MaxInt64
 
 func (t Time) String() string { return time.Duration(t).String() }
 
-// A Node is the number of a node. Numbers are given in the order in which nodes join, and are never
-// given again.
+// A Node is the number of a node. Nodes are numbered in the order in which they join. A number is
+// never used again.
 type Node uint32
 
 // outside is the source of events that a control posts.
 const outside Node = math.MaxUint32
 
-// An Event happens at a node. It is either a message from another node or a timer of its own.
+// An Event happens at a node. It is a message, or a timer of the node itself.
 type Event struct {
 	At     Time
-	Word   uint64 // what the event carries; if Kind has the bit bulky, the number of a value
+	Word   uint64 // what the event carries; if Kind has the bit bulky, the index of a value
 	To     Node
 	From   Node
 	number uint32 // counts the events that From has posted
 	round  uint16
-	// Protocol is the number of the protocol that receives the event, and Kind is what the protocol
-	// takes it for.
+	// Protocol is the number of the protocol that receives the event. Kind tells the protocol what
+	// the event is.
 	Protocol uint8
 	Kind     uint8
 }

@@ -6,23 +6,25 @@ import (
 	"slices"
 )
 
-// An Exchange connects a world with the worlds of other processes that run the same simulation.
-// Each of them has some of the shards.
+// An Exchange connects a world with the worlds of the other processes that run the same simulation.
+// Each process has some of the shards.
 type Exchange interface {
 	Processes() int
 	Process() int
-	// Swap hands each process the events for its shards, and returns those for the shards that are
-	// here. earliest is the first moment at which something happens, as this process knows, and
-	// then as all know together.
+	// Swap sends each process the events for its shards, and returns the events for the shards of
+	// this process. earliest is the moment of the next event that this process knows. all are these
+	// moments of all processes.
 	Swap(bundles [][]byte, earliest []byte) (got [][]byte, all [][]byte, err error)
-	// Gather hands each process the measurements of this one's shards, and returns those of all.
+	// Gather sends each process the measurements of this process's shards, and returns the
+	// measurements of all shards.
 	Gather(shards [][]byte) ([][]byte, error)
 }
 
-// Connect makes a world without nodes a part of one that is spread over processes.
+// Connect makes the world a part of a simulation in several processes. The world must have no nodes
+// yet.
 func (w *World) Connect(e Exchange) { w.exchange = e }
 
-// swap is earliest for a world that is spread over processes.
+// swap does what earliest does, in a simulation of several processes.
 func (w *World) swap() (moment, error) {
 	k := w.workers[0]
 	bundles := make([][]byte, w.exchange.Processes())
@@ -90,8 +92,8 @@ func (w *World) swap() (moment, error) {
 	return next, nil
 }
 
-// Inject posts an event from outside of the simulation, which only this process knows of. It
-// returns false if the node is not here, or if the simulation is over.
+// Inject posts an event from outside the simulation. Only this process knows of it. Inject returns
+// false if the node is not here, or if the simulation is over.
 func (w *World) Inject(after Time, to Node, protocol, kind uint8, word uint64) bool {
 	if w.over || int(to) >= w.joined || w.shards[shardOf(to)] == nil || !w.Up(to) ||
 		int(protocol) >= len(w.protocols) || kind >= TimerKind {
@@ -101,15 +103,17 @@ func (w *World) Inject(after Time, to Node, protocol, kind uint8, word uint64) b
 	if after < 0 || at >= w.End {
 		return false
 	}
-	// Numbers from the other end than those of controls, so that no two events are equal.
+	// Controls number their events upwards from 0. These count downwards, so no two events are
+	// equal.
 	w.injected--
 	w.shards[shardOf(to)].queue.push(Event{At: at, To: to, From: outside, number: w.injected,
 		Protocol: protocol, Kind: kind, Word: word})
 	return true
 }
 
-// Balance moves shards from processes that had many events since the last call to others. All
-// processes must call it between the same two windows. It returns how many shards came here.
+// Balance moves shards from processes that had many events since the last call to processes that
+// had few. All processes must call it between the same two windows. It returns how many shards came
+// here.
 func (w *World) Balance() (moved int, err error) {
 	if w.exchange == nil {
 		return 0, nil
@@ -174,11 +178,12 @@ func (w *World) Balance() (moved int, err error) {
 	return moved, nil
 }
 
-// tolerated is how much more than the mean a process may have to do before shards move.
+// tolerated is the load above which shards move: the ratio of the busiest process to the mean.
 const tolerated = 1.1
 
-// assign returns who shall have which shard, so that all have about as many events to do. If the
-// present owners do, nothing changes. All processes compute the same.
+// assign returns which process gets which shard, so that all processes have about as many events.
+// If the loads of the present owners are even enough, nothing changes. All processes compute the
+// same result.
 func assign(loads [][]byte, owners []int, processes int) ([]int, error) {
 	load, present := make([]uint64, len(loads)), make([]uint64, processes)
 	order, total := make([]int, len(loads)), uint64(0)
@@ -205,7 +210,7 @@ func assign(loads [][]byte, owners []int, processes int) ([]int, error) {
 	})
 	next, sum := make([]int, len(loads)), make([]uint64, processes)
 	for _, i := range order {
-		least := owners[i] // stays where it is, unless another process has less
+		least := owners[i] // the shard stays with its owner, unless another process has less
 		for p := range sum {
 			if sum[p] < sum[least] {
 				least = p

@@ -2,24 +2,24 @@ package sim
 
 import "math/bits"
 
-// A queue has the events of a shard. Those of the near future lie in buckets by time, unsorted: a
-// window takes whole buckets, and puts the events in order only node by node. The others lie in a
+// A queue has the events of a shard. Events of the near future lie in buckets by time, unsorted. A
+// window takes whole buckets, and sorts the events of one node at a time. All later events lie in a
 // heap.
 type queue struct {
 	far   eventHeap
-	near  []bucket // ringBuckets, or none
+	near  []bucket // ringBuckets buckets, or none
 	full  [ringBuckets / 64]uint64
-	count int    // events in near
-	free  *chunk // chunks to use again
+	count int    // number of events in near
+	free  *chunk // unused chunks
 	shift uint8
-	base  int64 // the number of the first bucket
+	base  int64 // number of the first bucket
 }
 
-// ringBuckets is how many buckets a queue has. They cover 64 to 128 times the lookahead.
+// ringBuckets is the number of buckets of a queue. They cover 64 to 128 times the lookahead.
 const ringBuckets = 256
 
-// A bucket has the events of a short time, in chunks. Chunks cost less memory than slices that
-// grow, and their memory is used again by other buckets.
+// A bucket has the events of a short time, in chunks. Chunks take less memory than growing slices,
+// and other buckets can use them again.
 type bucket struct {
 	first moment
 	chunk *chunk // nil: the bucket is empty
@@ -31,7 +31,7 @@ type chunk struct {
 	events [chunkEvents]Event
 }
 
-// chunkEvents makes a chunk 528 bytes long, for which the allocator wastes little.
+// chunkEvents makes a chunk 528 bytes long. The allocator wastes little memory for this size.
 const chunkEvents = 16
 
 // newQueue returns a queue with buckets of 1<<shift ns, or without buckets if shift is 0.
@@ -73,7 +73,7 @@ func (q *queue) push(e Event) {
 	q.count++
 }
 
-// next returns when the first event comes.
+// next returns the moment of the first event.
 func (q *queue) next() moment {
 	m := q.far.next()
 	if q.count > 0 {
@@ -84,7 +84,7 @@ func (q *queue) next() moment {
 	return m
 }
 
-// first returns the place of the first bucket that has events.
+// first returns the index of the first bucket that has events.
 func (q *queue) first() uint {
 	begin := uint(q.base) % ringBuckets
 	word := begin / 64
@@ -140,7 +140,7 @@ func (q *queue) take(batch []Event, until moment) []Event {
 	return batch
 }
 
-// advance says that no event comes any more before a time.
+// advance says that no event before a time will be added.
 func (q *queue) advance(t Time) { q.base = max(q.base, int64(t)>>q.shift) }
 
 // all returns all events in no order.
@@ -154,14 +154,14 @@ func (q *queue) all() []Event {
 	return all
 }
 
-// A heap of events, in which each event has up to four children. Four of them lie in two cache
+// An eventHeap is a heap in which each event has up to four children. Four events fill two cache
 // lines.
 type eventHeap []Event
 
 func (q *eventHeap) push(e Event) {
 	h := *q
 	if len(h) == cap(h) {
-		// Memory counts: append would double the capacity.
+		// Memory is scarce: append would double the capacity.
 		grown := make(eventHeap, len(h), len(h)+len(h)/4+16)
 		copy(grown, h)
 		h = grown
@@ -191,7 +191,7 @@ func (q *eventHeap) pop() Event {
 	return first
 }
 
-// down puts an event at the place that the first one left free.
+// down puts an event into the free place at the top, and moves it down to where it belongs.
 func (q eventHeap) down(e Event) {
 	i := 0
 	for {

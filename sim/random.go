@@ -2,15 +2,15 @@ package sim
 
 import "math/bits"
 
-// A Stream is a random stream. Its values depend only on its key and on how many were drawn, so a
-// stream is restored from these two.
+// A Stream is a random stream. Its values depend only on its key and on how many were drawn. A
+// checkpoint stores these two.
 type Stream struct {
 	key, second uint64
 	drawn       uint64
 }
 
 // NewStream returns the stream of a node or of a control. Streams with different ids are
-// independent of each other.
+// independent.
 func NewStream(seed, id uint64) Stream {
 	key := mix(seed ^ mix(id+0x9e3779b97f4a7c15))
 	return Stream{key: key, second: mix(key ^ 0xd1b54a32d192ed03)}
@@ -48,6 +48,6 @@ func (s *Stream) Int(n int) int { return int(s.Below(uint64(n))) }
 // Float returns a number from 0 up to 1, without 1.
 func (s *Stream) Float() float64 { return float64(s.Uint64()>>11) * 0x1p-53 }
 
-// Drawn returns how many values were drawn, and Restore continues from there.
+// Drawn returns how many values were drawn. Restore continues a stream after as many values.
 func (s *Stream) Drawn() uint64     { return s.drawn }
 func (s *Stream) Restore(at uint64) { s.drawn = at }

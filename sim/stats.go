@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Stats are statistics of numbers. Stats of parts can be added up. The same parts in the same order
-// give the same result, bit by bit.
+// Stats are statistics of numbers. Merge combines the Stats of several parts. The same parts in the
+// same order give the same result, bit by bit.
 type Stats struct {
 	N                  uint64
 	Min, Max           float64
@@ -21,7 +21,7 @@ func (s *Stats) Add(v float64) {
 	s.Merge(Stats{N: 1, Min: v, Max: v, MinCount: 1, MaxCount: 1, mean: v})
 }
 
-// Merge adds the numbers of others.
+// Merge adds the numbers of another Stats.
 func (s *Stats) Merge(o Stats) {
 	if o.N == 0 {
 		return
@@ -52,20 +52,21 @@ func (s *Stats) Merge(o Stats) {
 // Mean returns the mean of all numbers.
 func (s *Stats) Mean() float64 { return s.mean }
 
-// Variance returns the variance of the population, and Sample the estimate that PeerSim prints.
+// Variance returns the variance of the population. Sample returns the sample variance, which
+// PeerSim prints.
 func (s *Stats) Variance() float64 { return s.squares / max(float64(s.N), 1) }
 func (s *Stats) Sample() float64   { return s.squares / max(float64(s.N)-1, 1) }
 
-// String returns the numbers in PeerSim's order: smallest, largest, how many, mean, variance, how
-// often the smallest, how often the largest.
+// String returns the numbers in PeerSim's order: smallest, largest, count, mean, variance, count of
+// the smallest, count of the largest.
 func (s *Stats) String() string {
 	return strings.Join([]string{Java(s.Min), Java(s.Max), strconv.FormatUint(s.N, 10),
 		Java(s.mean), Java(s.Sample()), strconv.FormatUint(s.MinCount, 10),
 		strconv.FormatUint(s.MaxCount, 10)}, " ")
 }
 
-// Java formats a number as Java prints a double, so that scripts that read PeerSim's output can
-// read it.
+// Java formats a number as Java prints a double. So scripts that read PeerSim's output can read
+// ours.
 func Java(v float64) string {
 	switch {
 	case math.IsNaN(v):
@@ -99,7 +100,7 @@ func (s *Stats) Append(to []byte) []byte {
 	return to
 }
 
-// ReadStats decodes what Append wrote. Of fewer bytes it returns no numbers.
+// ReadStats decodes what Append wrote. If bytes are missing, the Stats have no numbers.
 func ReadStats(b []byte) (s Stats) {
 	if len(b) < 56 {
 		return s

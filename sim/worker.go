@@ -17,20 +17,20 @@ type worker struct {
 	out      []outbox
 	earliest moment // of the events in out
 
-	// These are of the window and of the shard that the worker works on.
+	// These belong to the window and the shard that the worker works on.
 	batch []Event
-	next  []int32           // for each event of the batch, another one of its node, or -1
-	head  [ShardNodes]int32 // for each node, one event of the batch
+	next  []int32           // for each event of the batch, another event of its node, or -1
+	head  [ShardNodes]int32 // for each node, one of its events in the batch
 	due   [ShardNodes / 64]uint64
-	turn  []Event // of one node
+	turn  []Event // events of one node
 
-	warmed uint64 // keeps the compiler from leaving out reads
+	warmed uint64 // stops the compiler from removing reads
 
 	events, local, remote uint64
 	_                     [64]byte // another worker's fields lie on other cache lines
 }
 
-// outbox has events on their way, and the values that they carry.
+// outbox has posted events, and the values that they carry.
 type outbox struct {
 	events []Event
 	values []any
@@ -58,7 +58,7 @@ func (k *worker) sent(to Node) {
 	}
 }
 
-// collect puts the events that all workers have posted for a shard into its queue.
+// collect puts all events that workers have posted for a shard into the shard's queue.
 func (w *World) collect(s *shard) {
 	for _, k := range w.workers {
 		box := &k.out[s.index]
@@ -77,8 +77,8 @@ func (w *World) collect(s *shard) {
 	}
 }
 
-// run lets the events of a shard happen that come before a moment. Only the order of the events of
-// one node matters, so it goes from node to node, which is also kind to the cache.
+// run runs the events of a shard before a moment. Only the order of the events of one node matters.
+// So run handles one node after the other, which also uses the cache well.
 func (k *worker) run(s *shard, until moment) {
 	c := &k.context
 	c.shard, c.until = s, until
@@ -116,7 +116,7 @@ func (k *worker) run(s *shard, until moment) {
 }
 
 // warm reads what the events of a batch will need. These reads do not depend on each other, so the
-// CPU waits for many of them at the same time, instead of for one after the other.
+// CPU waits for many of them at the same time.
 func (k *worker) warm(s *shard) {
 	turns, sum := k.w.turns.shards[s.index], uint64(0)
 	for i := range k.batch {
@@ -129,7 +129,7 @@ func (k *worker) warm(s *shard) {
 	k.warmed = sum
 }
 
-// insert puts an event into the turn of a node, which is sorted.
+// insert puts an event into the sorted events of a node.
 func (k *worker) insert(e Event) {
 	k.turn = append(k.turn, e)
 	for i := len(k.turn) - 1; i > 0 && k.turn[i].before(&k.turn[i-1]); i-- {
@@ -137,7 +137,7 @@ func (k *worker) insert(e Event) {
 	}
 }
 
-// node lets the events of one node's turn happen. They may add later ones to it.
+// node runs the events of one node. An event may add later events of the node.
 func (k *worker) node(s *shard) {
 	c, w := &k.context, k.w
 	for i := 0; i < len(k.turn) && c.err == nil; i++ {
@@ -196,8 +196,7 @@ func (w *World) parallel(f func(*worker)) error {
 	return w.failed()
 }
 
-// failed returns the error of the event that comes first, so that any number of workers gives the
-// same one.
+// failed returns the error of the earliest event. So any number of workers gives the same error.
 func (w *World) failed() error {
 	var first *Context
 	for _, k := range w.workers {

@@ -5,9 +5,9 @@ import (
 	"math/bits"
 )
 
-// A Protocol is the behaviour of all nodes in one matter, and has their state. Receive is called
-// for each event of a node. It may change only the state of that node, because at the same time
-// other workers may call it for other nodes.
+// A Protocol is one kind of behaviour of all nodes, with their state for it. Receive is called for
+// each event of a node. It may change only the state of that node, because other workers may call
+// it for other nodes at the same time.
 type Protocol interface {
 	Receive(c *Context, e *Event)
 }
@@ -17,8 +17,8 @@ type Cycled interface {
 	NextCycle(c *Context)
 }
 
-// A Direct protocol may read and change the state of other nodes. If it does, the network has one
-// worker, which proceeds from one moment to the next.
+// A Direct protocol may read and change the state of other nodes. With such a protocol, the network
+// has one worker, which proceeds from one moment to the next.
 type Direct interface {
 	Direct() bool
 }
@@ -28,11 +28,11 @@ type Linkable interface {
 	// Neighbours returns the neighbours of a node. The caller must not keep the slice.
 	Neighbours(n Node) []Node
 	// Link adds a neighbour, unless the node has it already, or has no room. It reports whether it
-	// did.
+	// added one.
 	Link(n, neighbour Node) bool
 }
 
-// A Valued protocol has a number for each node, which initialisers set and observers read.
+// A Valued protocol has a number for each node. Initialisers set it, and observers read it.
 type Valued interface {
 	Value(n Node) float64
 	SetValue(n Node, v float64)
@@ -55,11 +55,11 @@ type Codec interface {
 	DecodeValue(from []byte) (any, error)
 }
 
-// A World is a network of nodes, their protocols and the events to come. Between two windows one
-// goroutine may use it: the one that called Run.
+// A World is a network of nodes, their protocols and the events to come. Only the goroutine that
+// called Run may use it, and only between two windows.
 type World struct {
 	Seed uint64
-	// End is when the simulation ends. Events at that time do not happen any more.
+	// End is when the simulation ends. Events at that time no longer happen.
 	End Time
 
 	protocols []Protocol
@@ -70,7 +70,7 @@ type World struct {
 
 	turns   turns
 	shards  []*shard // nil: the shard is in another process
-	owners  []int    // the worker, or the process, that has the shard
+	owners  []int    // number of the worker, or of the process, that has the shard
 	workers []*worker
 
 	joined int
@@ -78,18 +78,18 @@ type World struct {
 	living []Node   // in the order in which the cycle engine visits them; nil: by number
 
 	now       moment
-	posted    uint32 // events that controls posted
+	posted    uint32 // number of events that controls posted
 	lookahead Time
-	shift     uint8 // of the queues' buckets
+	shift     uint8 // of the queues: a bucket has 1<<shift ns
 	deaths    bool  // a node has died
 	direct    bool
 	stopped   bool
-	over      bool   // the end has come, though events are left
+	over      bool   // the simulation has ended, although events are left
 	happened  moment // all events before it have happened
 	injected  uint32
-	done      Time // when RunEach last called its function
+	done      Time // time at which RunEach last called its function
 	windows   uint64
-	loop      *Context // of the cycle engine and of Post
+	loop      *Context // context of the cycle engine and of Post
 	exchange  Exchange
 }
 
@@ -102,10 +102,10 @@ type Cycle struct {
 type shard struct {
 	index  int
 	queue  queue
-	values []any // that events carry
+	values []any // values that events carry
 	free   []uint32
-	events uint64 // that happened
-	// balanced are the events that had happened when load was last balanced.
+	events uint64 // number of events that happened
+	// balanced is the number of events at the time when load was last balanced.
 	balanced uint64
 }
 
@@ -129,7 +129,7 @@ func (s *shard) take(i uint64) any {
 	return v
 }
 
-// New returns a world without nodes that is worked on by a number of goroutines.
+// New returns a world without nodes. workers is the number of goroutines that work on it.
 func New(seed uint64, workers int) *World {
 	w := &World{Seed: seed, End: Never, lookahead: Never}
 	for i := range max(workers, 1) {
@@ -157,19 +157,19 @@ func (w *World) AddProtocol(p Protocol, c Cycle) uint8 {
 	return uint8(len(w.protocols) - 1)
 }
 
-// Direct reports whether a protocol reads and changes the state of other nodes.
+// Direct reports whether a protocol may read and change the state of other nodes.
 func (w *World) Direct() bool { return w.direct }
 
 // Protocol returns a protocol by its number.
 func (w *World) Protocol(number uint8) Protocol { return w.protocols[number] }
 
-// Within says that no message takes less time than d. Each transport calls it.
+// Within says that every message takes at least d. Each transport calls it.
 func (w *World) Within(d Time) { w.lookahead = min(w.lookahead, d) }
 
 // Now returns the time.
 func (w *World) Now() Time { return w.now.at }
 
-// Joined returns how many nodes have joined until now, dead ones included.
+// Joined returns how many nodes have joined so far, including dead ones.
 func (w *World) Joined() int { return w.joined }
 
 // Size returns the number of living nodes.
@@ -249,7 +249,7 @@ func (w *World) allocate(s int) {
 	}
 }
 
-// list makes the list of living nodes.
+// list builds the list of living nodes.
 func (w *World) list() {
 	if w.living == nil {
 		w.living = make([]Node, w.joined)
@@ -259,7 +259,7 @@ func (w *World) list() {
 	}
 }
 
-// Kill makes the living node with a number die. Its events do not happen any more.
+// Kill makes a living node die. i is its number for Living. Its events no longer happen.
 func (w *World) Kill(i int) {
 	w.list()
 	w.deaths = true
@@ -279,8 +279,8 @@ func (w *World) Shuffle(s *Stream) {
 	}
 }
 
-// Each calls f for each living node that is in this process, from the first to the last of a range,
-// with the node's context. Several workers do this at the same time.
+// Each calls f with the context of each living node from first up to after, without after. It calls
+// f only for nodes of this process, and for several nodes at the same time.
 func (w *World) Each(first, after Node, f func(c *Context)) error {
 	return w.parallel(func(k *worker) {
 		for s := shardOf(first); s < len(w.shards) && Node(s<<shardBits) < after; s++ {
@@ -300,7 +300,7 @@ func (w *World) Each(first, after Node, f func(c *Context)) error {
 	})
 }
 
-// Post posts an event from outside of the network.
+// Post posts an event from outside the network.
 func (w *World) Post(after Time, to Node, protocol, kind uint8, word uint64) {
 	w.posted++
 	s := w.shards[shardOf(to)]

@@ -29,22 +29,22 @@ type fleet struct {
 	tr  sim.Transport
 
 	degree    int
-	budget    sim.Time // between two trains of an agent
+	budget    sim.Time // time between two trains of an agent
 	exchanges int
-	loss      float64 // of exchanges
+	loss      float64 // part of the exchanges that is lost
 	base      sim.Time
 	jitter    float64 // mean, in ns
-	sample    int     // every so many agents keep relations
+	sample    int     // one agent in so many keeps what its trains prove
 	keep      sim.Time
 
 	shards []*members
-	names  []overlay.Name // of all nodes of a shard, one after the other
+	names  []overlay.Name // by shard: the names of all its nodes, one after the other
 }
 
 // members are the agents of a shard. Only the shard's worker uses them.
 type members struct {
 	agents   []agent
-	cx       *sim.Context // of the agent whose turn it is
+	cx       *sim.Context // context of the agent whose turn it is
 	messages uint64
 	trains   uint64
 }
@@ -60,7 +60,7 @@ type agent struct {
 	pairs []*pair // only agents of the sample have them
 }
 
-// pair is what an agent has proven about itself and a neighbour.
+// pair keeps what the trains between an agent and a neighbour have proven.
 type pair struct {
 	peer  sim.Node
 	first sim.Time
@@ -102,10 +102,10 @@ func (f *fleet) of(n sim.Node) *agent {
 	return &f.shards[n/sim.ShardNodes].agents[n%sim.ShardNodes]
 }
 
-// source makes the node's random stream a source for package rand.
+// source makes a node's random stream usable for package rand.
 type source struct{ sim.Stream }
 
-// Init makes a node an agent, which joins the graph by a random member.
+// Init makes a node an agent. The agent joins the graph through a random member.
 func (f *fleet) Init(c *sim.Context) {
 	a := f.of(c.Node())
 	a.in, a.f, a.n = f.shards[c.Node()/sim.ShardNodes], f, c.Node()
@@ -129,7 +129,8 @@ func (f *fleet) Init(c *sim.Context) {
 	c.After(1+sim.Time(c.Random().Below(uint64(f.budget))), f.own, probe, 0)
 }
 
-// do lets the graph act, and makes sure that its next Tick comes in time.
+// do runs act, which may change what the graph waits for. Then it makes sure that the next Tick
+// comes in time.
 func (a *agent) do(c *sim.Context, act func()) {
 	a.in.cx = c
 	act()
@@ -162,7 +163,7 @@ func (a *agent) Send(to overlay.Name, m overlay.Message) {
 func (f *fleet) Receive(c *sim.Context, e *sim.Event) {
 	a := f.of(e.To)
 	if a.graph == nil {
-		c.Fail("the node is no agent: use the initialiser AgentJoin or the control AgentGrowth")
+		c.Fail("the node is not an agent: use the initialiser AgentJoin or the control AgentGrowth")
 		return
 	}
 	now := time.Duration(c.Now())
@@ -178,7 +179,7 @@ func (f *fleet) Receive(c *sim.Context, e *sim.Event) {
 	case message:
 		m, ok := c.Take(e).(overlay.Message)
 		if !ok {
-			c.Fail("an agent got an event that is no message of the graph")
+			c.Fail("an agent got an event that is not a message of the graph")
 			return
 		}
 		a.do(c, func() { a.graph.Receive(now, f.name(e.From), m) })
@@ -246,7 +247,7 @@ func (a *agent) train(c *sim.Context, peer sim.Node) error {
 	return a.pairs[i].of.Add(t)
 }
 
-// Parts makes the graph a part of checksums.
+// Parts includes the graph in checksums.
 func (f *fleet) Parts() []sim.Part { return []sim.Part{f} }
 
 func (f *fleet) Allocate(shard int) {
@@ -265,7 +266,7 @@ func (f *fleet) Allocate(shard int) {
 
 func (f *fleet) Free(shard int) { f.shards[shard] = nil }
 
-// Encode appends the neighbours of all agents, which is less than their state.
+// Encode appends the neighbours of all agents. It is not their whole state.
 func (f *fleet) Encode(shard int, to []byte) []byte {
 	s := f.shards[shard]
 	to = binary.LittleEndian.AppendUint64(to, s.messages)
@@ -292,7 +293,7 @@ func (f *fleet) EncodeValue(to []byte, v any) ([]byte, error) { return wire.Enco
 func (f *fleet) DecodeValue(from []byte) (any, error) {
 	v, err := wire.Decode(from)
 	if _, ok := v.(overlay.Message); err == nil && !ok {
-		err = fmt.Errorf("decode message: %T is no message of the graph", v)
+		err = fmt.Errorf("decode message: %T is not a message of the graph", v)
 	}
 	return v, err
 }
@@ -303,14 +304,15 @@ func fleetOf(b *library.Builder, key string) *fleet {
 	return f
 }
 
-// joiner makes nodes agents that are there at the beginning, or that join by churn.
+// joiner turns nodes into agents: those that exist at the beginning, and those that join by churn.
 type joiner struct{ f *fleet }
 
 func newJoin(b *library.Builder, key string) any { return joiner{fleetOf(b, key+".protocol")} }
 
 func (j joiner) Init(c *sim.Context) { j.f.Init(c) }
 
-// growth lets agents join until there are enough, each time at most a quarter of those there.
+// growth lets agents join until there are enough. At one time, at most a quarter of the present
+// number joins.
 type growth struct {
 	f    *fleet
 	size int

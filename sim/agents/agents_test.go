@@ -109,7 +109,7 @@ func TestCounter(t *testing.T) {
 	}
 }
 
-// TestAgentsNeedToJoin sends a message to a node that is no agent.
+// TestAgentsNeedToJoin sends a message to a node that is not an agent.
 func TestAgentsNeedToJoin(t *testing.T) {
 	f, err := config.Parse("x", strings.NewReader("network.size 2\nsimulation.endtime 1s\n"+
 		"protocol.net UniformRandomTransport\nprotocol.net.mindelay 1ms\n"+
@@ -126,7 +126,7 @@ func TestAgentsNeedToJoin(t *testing.T) {
 	}
 	s.World.Post(1, 0, 0, tick, 0)
 	if err := s.World.Run(context.Background()); err == nil ||
-		!strings.Contains(err.Error(), "the node is no agent") {
+		!strings.Contains(err.Error(), "the node is not an agent") {
 		t.Errorf("%v", err)
 	}
 }

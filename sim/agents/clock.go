@@ -14,20 +14,21 @@ const (
 	origin_cycles   = 1 << 40 // all counters begin somewhere above it
 	drift_ppb       = 50_000  // the largest deviation of a rate from the nominal one
 	wander_ppb      = 100     // how far a rate moves from its mean
-	leastPeriod_s   = 10.0    // of the wander
+	leastPeriod_s   = 10.0    // of the wander: its shortest period
 	clockSeed       = 0xc10c4
-	cyclesPer5ns    = 13 // nominal_hz
+	cyclesPer5ns    = 13 // of nominal_hz
 	nanosecondsStep = 5
 )
 
-// counter is the counter of a node, a function of the time.
+// counter is the counter of a node. Its reading is a function of the time.
 type counter struct {
 	begin, drift  int64
-	reach, angle  float64 // of the wander, in cycles, and per ns
+	reach, angle  float64 // of the wander: its amplitude in cycles, its angle per ns
 	phase, offset float64
 }
 
-// counterOf returns the counter of a node. Everybody can compute it, so it needs no memory.
+// counterOf returns the counter of a node. It computes the counter from the seed, so counters need
+// no memory.
 func counterOf(w *sim.World, n sim.Node) counter {
 	s := sim.NewStream(w.Seed^clockSeed, uint64(n))
 	c := counter{begin: origin_cycles + int64(s.Below(1<<38)),
@@ -53,7 +54,7 @@ func (c *counter) at(t sim.Time) uint64 {
 	return uint64(c.begin + n + int64(math.Floor(wander)))
 }
 
-// described is what a node says about its counter.
+// described returns what a node says about its counter.
 func described(name string) tscratio.Node {
 	return tscratio.Node{Name: name, Epoch: "1", Nominal_hz: nominal_hz,
 		Quantum_cycles: quantum_cycles}

@@ -11,14 +11,14 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// observer prints how whole the graph is, and how good the bounds between neighbours are.
+// observer prints how many agents lack neighbours, and how good the bounds between neighbours are.
 type observer struct {
 	name string
 	f    *fleet
 	out  io.Writer
 	note func(series string, at sim.Time, value float64)
 
-	before   sim.Time // of the last report
+	before   sim.Time // time of the last report
 	messages uint64
 }
 
@@ -27,7 +27,7 @@ func newObserver(b *library.Builder, key string) any {
 		note: b.Noter(key)}
 }
 
-// counts are what Measure counts, in this order, before the bounds.
+// counts are the first numbers that Measure writes, in this order. The bounds follow.
 type counts struct {
 	living, irregular, messages, trains, outside, refused uint64
 }
@@ -71,8 +71,8 @@ func (o *observer) Measure(w *sim.World, shard int) []byte {
 	return append(to, bounds...)
 }
 
-// bound returns the half width, in cycles, of the translation of a reading between the first and
-// the last train of a pair, and whether it contains the truth.
+// bound translates a reading between the first and the last train of a pair. It returns the half
+// width in cycles, and whether the result contains the truth.
 func (a *agent) bound(w *sim.World, p *pair) (half uint64, inside bool, err error) {
 	r, err := p.of.Relate(tscratio.SideB, p.of.Declared.Wander)
 	if err != nil {

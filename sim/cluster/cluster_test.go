@@ -23,7 +23,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim/library"
 )
 
-// full reports whether tests shall run at full size.
+// full reports whether tests must run at full size.
 func full() bool {
 	size, err := proof.Wanted()
 	return err == nil && size == proof.Full
@@ -50,7 +50,7 @@ func command(part string) (*exec.Cmd, error) {
 	return c, err
 }
 
-// options returns a simulation with churn, which every kind of part takes part in.
+// options returns the options of a simulation with churn. It uses every kind of component.
 func options(t testing.TB, url, name string, processes int, set ...config.Choice) Options {
 	t.Helper()
 	b, err := os.ReadFile("../library/testdata/churn-ed.conf")
@@ -123,8 +123,8 @@ func TestProcessesGiveTheSame(t *testing.T) {
 	}
 }
 
-// TestBarKills kills processes at any time. The simulation is restarted from its last checkpoint
-// and must give the result that it would have given.
+// TestBarKills kills processes at any time. The simulation restarts from its last checkpoint. It
+// must give the same result as without a kill.
 func TestBarKills(t *testing.T) {
 	url := serve(t)
 	kills := max(3/seed.Share(), 1)
@@ -227,8 +227,8 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestInject adds events from outside while a simulation comes to its end. What is accepted must
-// happen.
+// TestInject adds events from outside while a simulation comes to its end. Every event that is
+// accepted must happen.
 func TestInject(t *testing.T) {
 	url := serve(t)
 	const text = "network.size 100\nsimulation.endtime 1000h\nprotocol.l IdleProtocol\n" +
@@ -256,8 +256,8 @@ func TestInject(t *testing.T) {
 				return
 			default:
 			}
-			// The protocol has number 0. Without neighbours in reach of a limit, an event of it
-			// causes one more, so a few are enough.
+			// The protocol has number 0. One of its events causes one more event at most, so a few
+			// are enough.
 			m, err := nc.Request("sim.inject.0.inject.0", e, 20*time.Millisecond)
 			switch {
 			case err != nil:
@@ -281,7 +281,7 @@ func TestInject(t *testing.T) {
 	t.Logf("%d accepted, %d refused, %d events", accepted, refused, r.Counts.Events)
 }
 
-// TestWrongConfigurations must not be restarted.
+// TestWrongConfigurations checks that a simulation with a wrong configuration is not restarted.
 func TestWrongConfigurations(t *testing.T) {
 	url := serve(t)
 	for text, want := range map[string]string{
@@ -298,7 +298,7 @@ func TestWrongConfigurations(t *testing.T) {
 	}
 }
 
-// TestLoadMoves runs a star, whose first shard gets half of all events, so the other shards of its
+// TestLoadMoves runs a star. Its first shard gets half of all events, so the other shards of that
 // process must move.
 func TestLoadMoves(t *testing.T) {
 	seed.NotUnderRace(t, "TestProcessesGiveTheSame exchanges as much")

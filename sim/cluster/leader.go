@@ -38,17 +38,17 @@ func Serve(dir string) (*server.Server, error) {
 type Options struct {
 	URL           string // of the server
 	Simulation    string // its name, of letters, digits and hyphens
-	Configuration string // the text
+	Configuration string // the text of the configuration
 	Set           []config.Choice
 	Processes     int
-	Every         sim.Time // between two checkpoints; 0: none
+	Every         sim.Time // simulated time between two checkpoints; 0: none
 	Balance       bool
 
-	// Command returns a process that calls Work with the part, which is in JSON.
+	// Command returns a process that calls Work with the part. The part is JSON.
 	Command func(part string) (*exec.Cmd, error)
-	// Progress is told what happens. Its argument is started, saved or died.
+	// Progress is called when something happens. what is started, saved or died.
 	Progress func(what string, l *Leader)
-	// Restarts is how many times processes may die. Detached ones do not count.
+	// Restarts is how often a process may die. A process that detaches does not count.
 	Restarts int
 }
 
@@ -62,17 +62,17 @@ type Result struct {
 	Moved    int // shards that moved to other processes
 }
 
-// A Leader runs one simulation. The function Progress may use it, and nobody else.
+// A Leader runs one simulation. Only the function Progress may use it.
 type Leader struct {
 	o         Options
 	nc        *nats.Conn
 	kv        nats.KeyValue
 	epoch     int
 	saved     *Saved
-	confirmed map[int]int // processes that have saved a checkpoint, by its number
+	confirmed map[int]int // by number of a checkpoint: how many processes have saved it
 	processes []*exec.Cmd
-	exited    int // of these
-	wanted    int // processes from the next start on
+	exited    int // how many processes have exited
+	wanted    int // number of processes at the next start
 }
 
 // Processes returns the running processes.
@@ -129,7 +129,7 @@ func (l *Leader) progress(what string) {
 	}
 }
 
-// diedError reports that a process ended before its part did.
+// diedError reports that a process ended before its part was done.
 type diedError struct {
 	process int
 	err     error
@@ -137,7 +137,7 @@ type diedError struct {
 
 func (e *diedError) Error() string { return fmt.Sprintf("process %d died: %v", e.process, e.err) }
 
-// errDetach ends an epoch at a checkpoint, because another number of processes is wanted.
+// errDetach ends the processes at a checkpoint, because another number of processes is wanted.
 var errDetach = errors.New("another number of processes is wanted")
 
 // once starts the processes and waits until the simulation has ended or one of them has died.
@@ -201,7 +201,7 @@ func (l *Leader) follow(ctx context.Context, subject string, count int, reports 
 			l.exited++
 			if d.err != nil {
 				return r, d
-			} // otherwise its last report comes
+			} // if it did not exit so, its last report follows
 		default:
 		}
 		msg, err := reports.NextMsg(5 * time.Millisecond)
@@ -246,8 +246,8 @@ func (l *Leader) follow(ctx context.Context, subject string, count int, reports 
 	}
 }
 
-// whole notes that one process has saved its part of a checkpoint. Once all have, it is the one
-// from which a restart begins.
+// whole notes that one process has saved its part of a checkpoint. When all have saved theirs, a
+// restart begins from this checkpoint.
 func (l *Leader) whole(number, count int) error {
 	if l.confirmed[number]++; l.confirmed[number] < count {
 		return nil

@@ -17,12 +17,12 @@ type link struct {
 	subject      string
 	index, count int
 
-	number uint64 // of the exchange
+	number uint64 // number of the exchange
 	early  map[uint64][]*nats.Msg
 }
 
-// A bundle travels in pieces, each with this header: the number of the exchange, the sender, the
-// piece, and how many there are.
+// A bundle travels in pieces. The header of a piece has the number of the exchange, the sender, the
+// number of the piece, and the number of pieces.
 const (
 	bundleHeader = 8 + 2 + 4 + 4
 	pieceBytes   = 512 << 10
@@ -35,7 +35,7 @@ func newLink(ctx context.Context, nc *nats.Conn, subject string, index, count in
 	if l.sub, err = nc.SubscribeSync(fmt.Sprintf("%s.bundle.%d", subject, index)); err != nil {
 		return nil, fmt.Errorf("subscribe to bundles: %w", err)
 	}
-	// A bundle that is dropped would end the simulation.
+	// A dropped bundle would end the simulation.
 	if err := l.sub.SetPendingLimits(-1, -1); err != nil {
 		return nil, err
 	}
@@ -45,18 +45,18 @@ func newLink(ctx context.Context, nc *nats.Conn, subject string, index, count in
 func (l *link) Processes() int { return l.count }
 func (l *link) Process() int   { return l.index }
 
-// errBundle is returned for a message that is no bundle.
-var errBundle = errors.New("a message is no bundle of this simulation")
+// errBundle is returned for a message that is not a bundle.
+var errBundle = errors.New("a message is not a bundle of this simulation")
 
-// exchange sends each other process its bundle, and returns what they sent. Each process must call
-// it equally often.
+// exchange sends each other process its bundle, and returns the bundles that the others sent. All
+// processes must call it the same number of times.
 func (l *link) exchange(bundles [][]byte) ([][]byte, error) {
 	l.number++
 	for to, b := range bundles {
 		if to == l.index {
 			continue
 		}
-		pieces := (len(b)+pieceBytes-1)/pieceBytes + 1 // the first one is empty if the bundle is
+		pieces := (len(b)+pieceBytes-1)/pieceBytes + 1 // an empty bundle has one empty piece
 		if len(b) > 0 {
 			pieces--
 		}
@@ -72,7 +72,7 @@ func (l *link) exchange(bundles [][]byte) ([][]byte, error) {
 		}
 	}
 	got := make([][]byte, l.count)
-	missing := map[int]int{} // pieces, by sender
+	missing := map[int]int{} // missing pieces, by sender
 	for i := range l.count {
 		if i != l.index {
 			missing[i] = -1
@@ -115,7 +115,7 @@ func (l *link) exchange(bundles [][]byte) ([][]byte, error) {
 			if err := take(m); err != nil {
 				return nil, err
 			}
-		case n == l.number+1: // a faster process
+		case n == l.number+1: // a faster process sent it
 			l.early[n] = append(l.early[n], m)
 		default:
 			return nil, errBundle
@@ -124,7 +124,7 @@ func (l *link) exchange(bundles [][]byte) ([][]byte, error) {
 	return got, nil
 }
 
-// Swap implements sim.Exchange. The moment comes first in a bundle.
+// Swap implements sim.Exchange. A bundle begins with the moment of the sender's next event.
 func (l *link) Swap(bundles [][]byte, earliest []byte) (got, all [][]byte, err error) {
 	out := make([][]byte, l.count)
 	for i := range out {

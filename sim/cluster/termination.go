@@ -6,7 +6,7 @@ package cluster
 // if all prepare while they have neither work nor unanswered messages, the leader ends the
 // simulation.
 
-// An order is what the leader tells all members.
+// An order is a message of the leader to all members.
 type order uint8
 
 const (
@@ -16,12 +16,12 @@ const (
 	abort     order = 3
 )
 
-// master is the leader's part.
+// master is the leader's part of the protocol.
 type master struct {
 	members  int
 	idle     map[int]bool
 	answers  map[int]bool
-	prepared bool // it has asked and waits for answers
+	prepared bool // the leader has asked the members to prepare, and waits for answers
 	refused  bool
 	ended    bool
 }
@@ -30,7 +30,7 @@ func newMaster(members int) *master {
 	return &master{members: members, idle: map[int]bool{}, answers: map[int]bool{}}
 }
 
-// reportIdle handles a member's report that it has no work.
+// reportIdle handles the report of a member that it has no work.
 func (m *master) reportIdle(member int) order {
 	if m.ended || m.prepared {
 		return nothing
@@ -55,7 +55,7 @@ func (m *master) answer(member int, ok bool) order {
 		return nothing
 	}
 	m.prepared = false
-	clear(m.idle) // members report again
+	clear(m.idle) // the members will report again
 	if m.refused {
 		return abort
 	}
@@ -63,12 +63,12 @@ func (m *master) answer(member int, ok bool) order {
 	return terminate
 }
 
-// member is the part of a process.
+// member is a process's part of the protocol.
 type member struct {
-	work       int  // pieces of work that were accepted and not done
-	unanswered int  // pieces that were sent and that the receiver has not answered yet
-	kept       int  // pieces that a prepared receiver refused: they are sent again after an abort
-	prepared   bool // work is refused
+	work       int  // pieces of work that were accepted and are not done
+	unanswered int  // pieces that were sent, and that the receiver has not answered yet
+	kept       int  // pieces that a receiver refused; they are sent again after an abort
+	prepared   bool // the member refuses work
 	ended      bool
 }
 
@@ -81,10 +81,11 @@ func (m *member) accept() bool {
 	return true
 }
 
-// busy reports whether the member has work, or does not know yet whether others have its work.
+// busy reports whether the member has work, or does not know yet whether another member accepted
+// work that it sent.
 func (m *member) busy() bool { return m.work > 0 || m.unanswered > 0 || m.kept > 0 }
 
-// obey handles an order, and returns the answer to prepare.
+// obey handles an order. If the order is to prepare, ok is the answer.
 func (m *member) obey(o order) (ok bool) {
 	switch o {
 	case prepare:

@@ -7,7 +7,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim"
 )
 
-// race is a simulation that ends: processes send work to each other over a network with random
+// race is a simulation near its end: processes send each other work over a network with random
 // delays, while the leader asks whether they are done.
 type race struct {
 	t         *testing.T
@@ -27,18 +27,18 @@ type event struct {
 
 type process struct {
 	member
-	reported bool     // that it is idle, and has got no work since
-	resend   []func() // what others refused
+	reported bool     // the process has reported that it is idle, and has got no work since
+	resend   []func() // sends again what others refused
 }
 
 func (r *race) after(delay int, do func()) {
 	r.events = append(r.events, event{r.now + delay, do})
 }
 
-// travel lets something happen after a message's delay.
+// travel runs do after the delay of a message.
 func (r *race) travel(do func()) { r.after(1+r.s.Int(30), do) }
 
-// give gives a process work from outside. It reports whether the process accepts it.
+// give gives a process work from outside. It reports whether the process accepted it.
 func (r *race) give(i, hops int) bool {
 	p := r.processes[i]
 	if !p.accept() {
@@ -61,7 +61,7 @@ func (r *race) give(i, hops int) bool {
 	return true
 }
 
-// send sends work from one process to another, until that one accepts it.
+// send sends work from one process to another, until the receiver accepts it.
 func (r *race) send(from, to, hops int) {
 	p := r.processes[from]
 	r.travel(func() {
@@ -101,7 +101,7 @@ func (r *race) report(i int) {
 	}
 }
 
-// tell carries an order to all processes.
+// tell sends an order to all processes.
 func (r *race) tell(o order) {
 	if o == nothing {
 		return
@@ -134,13 +134,13 @@ func (r *race) run() {
 		r.now = e.at
 		e.do()
 		if step > 100_000 {
-			r.t.Fatal("it does not end")
+			r.t.Fatal("the simulation does not end")
 		}
 	}
 }
 
-// TestBarTermination also gives work from outside around the time at which the leader asks.
-// Whatever the order of messages, no work is lost.
+// TestBarTermination gives processes work from outside while the leader asks whether they are done.
+// No work may be lost, whatever the order of messages.
 func TestBarTermination(t *testing.T) {
 	refused, races := 0, 10_000/seed.Share()
 	for n := range uint64(races) {

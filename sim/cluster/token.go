@@ -11,13 +11,15 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// The token is a queue of leaders in the key-value store. The first one runs its simulation.
+// tokenKey names a queue of leaders in the key-value store. The first leader of the queue has the
+// token, and runs its simulation.
 const tokenKey = "token"
 
-// ErrBusy is returned if so many leaders change the queue that an attempt fails again and again.
+// ErrBusy is returned if changes by other leaders make every attempt to change the queue fail.
 var ErrBusy = errors.New("the token's queue changes too often")
 
-// changeQueue changes the queue, unless another leader does at the same time. Then it tries again.
+// changeQueue changes the queue. If another leader changes the queue at the same time, it tries
+// again.
 func changeQueue(kv nats.KeyValue, change func(queue []string) []string) ([]string, error) {
 	for range 1000 {
 		var queue []string
@@ -48,7 +50,7 @@ func changeQueue(kv nats.KeyValue, change func(queue []string) []string) ([]stri
 	return nil, ErrBusy
 }
 
-// takeToken waits until all leaders that asked before have had the token.
+// takeToken waits until the leaders that came earlier have had the token.
 func takeToken(ctx context.Context, kv nats.KeyValue, name string) error {
 	queue, err := changeQueue(kv, func(q []string) []string { return append(q, name) })
 	if err != nil || queue[0] == name {
@@ -74,7 +76,7 @@ func takeToken(ctx context.Context, kv nats.KeyValue, name string) error {
 	}
 }
 
-// giveToken leaves the queue, whether or not it is the leader's turn.
+// giveToken removes the leader from the queue, whether or not it has the token.
 func giveToken(kv nats.KeyValue, name string) error {
 	_, err := changeQueue(kv, func(q []string) []string {
 		return slices.DeleteFunc(q, func(s string) bool { return s == name })
@@ -82,6 +84,6 @@ func giveToken(kv nats.KeyValue, name string) error {
 	return err
 }
 
-// patience is how long a process waits for the server or for another process, which does not
-// compute for so long between two bundles.
+// patience is how long a process waits for the server, or for a bundle of another process. No
+// process computes longer than this between two bundles.
 const patience = 2 * time.Minute

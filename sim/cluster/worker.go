@@ -18,36 +18,36 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim/library"
 )
 
-// A Part is the order of a process: which part of which simulation it has. Leader and process are
-// of the same version, so its JSON is no format.
+// A Part tells a process which part of which simulation it has to run. Leader and process are of
+// one version, so its JSON is not a format that others read.
 type Part struct {
 	URL           string
 	Simulation    string // its name on the server
-	Epoch         int    // how often the simulation was started
+	Epoch         int    // number of this start of the simulation
 	Process       int
 	Processes     int
-	Configuration string // the text
+	Configuration string // the text of the configuration
 	Set           []config.Choice
-	Every         sim.Time // between two checkpoints
+	Every         sim.Time // simulated time between two checkpoints
 	Balance       bool     // shards move at checkpoints
-	Restart       *Saved   // nil: from the beginning
+	Restart       *Saved   // where to continue; nil: at the beginning
 }
 
-// Saved names a whole checkpoint.
+// Saved names a checkpoint that every process has saved.
 type Saved struct {
 	Number    int
-	Processes int // that have written it
+	Processes int // number of processes that wrote it
 }
 
-// report is what a process tells its leader.
+// report is a message of a process to its leader.
 type report struct {
 	Process int
 	Kind    string // idle, prepared, busy, saved, done, failed
-	Number  int    `json:",omitempty"` // of the checkpoint
+	Number  int    `json:",omitempty"` // number of the checkpoint
 	Error   string `json:",omitempty"`
 
-	// These belong to done.
-	Sums   map[int]string `json:",omitempty"` // of the shards, in hex
+	// A report done has these fields.
+	Sums   map[int]string `json:",omitempty"` // checksums of the shards, in hex
 	Now    sim.Time       `json:",omitempty"`
 	Joined int            `json:",omitempty"`
 	Size   int            `json:",omitempty"`
@@ -77,7 +77,7 @@ type work struct {
 	member  member
 	orders  *nats.Subscription
 	inject  *nats.Subscription
-	number  int // of the next checkpoint
+	number  int // number of the next checkpoint
 	moved   int
 }
 
@@ -154,7 +154,8 @@ func (w *work) run(ctx context.Context) (err error) {
 	return w.windows(ctx)
 }
 
-// ready waits until all processes have subscribed to what the others send.
+// ready waits until all processes have subscribed to what the others send. The leader then sends
+// abort, which means to go on.
 func (w *work) ready(ctx context.Context) error {
 	if err := w.tell(report{Kind: "ready"}); err != nil {
 		return err
@@ -220,7 +221,7 @@ func (w *work) end(ctx context.Context) (bool, error) {
 				return false, err
 			}
 		case abort:
-			w.member.work = 0 // it is in the queue now
+			w.member.work = 0 // the accepted work is in the queue now
 			return false, nil
 		case terminate:
 			return true, w.done()
@@ -228,7 +229,8 @@ func (w *work) end(ctx context.Context) (bool, error) {
 	}
 }
 
-// accept answers all events from outside that have come: accepted ones are put into the queue.
+// accept answers all events from outside that have arrived, and puts those that it accepts into the
+// queue.
 func (w *work) accept() {
 	for {
 		m, err := w.inject.NextMsg(time.Nanosecond)
@@ -269,13 +271,13 @@ func (w *work) done() error {
 	return w.tell(r)
 }
 
-// object names what a process wrote of a checkpoint.
+// object names a process's part of a checkpoint.
 func object(number, process int) string { return fmt.Sprintf("%d.%d", number, process) }
 
 func bucket(simulation string) string { return "simulation-" + simulation }
 
-// save writes this process's part of a checkpoint: the length of what observers printed, the text,
-// and the state.
+// save writes this process's part of a checkpoint: the length of the text that observers printed,
+// the text, and the state.
 func (w *work) save() error {
 	var b bytes.Buffer
 	text := []byte(nil)

@@ -79,13 +79,14 @@ func TestExpressions(t *testing.T) {
 	}
 }
 
-// TestErrors has everything that a configuration can have wrong, with the line and the nearest key.
+// TestErrors has every mistake that a configuration can contain. Each error has the line and the
+// nearest key.
 func TestErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"SIZE 10\nn SIZZE": "" +
 			`x.conf:2: key "n": "SIZZE" is not given; the nearest key is "SIZE" of line 1`,
 		"n m\nm n": "" +
-			`x.conf:1: key "n": it uses itself, or more than 100 keys one after another`,
+			`x.conf:1: key "n": it uses itself, or a chain of more than 100 keys`,
 		"n 1+":    `x.conf:1: key "n": "1+" lacks a number at character 3`,
 		"n (1":    `x.conf:1: key "n": "(1" lacks a closing parenthesis`,
 		"n 1 2":   `x.conf:1: key "n": "1 2" is not understood from "2" on`,
@@ -181,7 +182,7 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that a file that is read gives each key the value that it had, and that no
+// FuzzParse checks that each key of a file has the value that the file gives it, and that no
 // expression panics.
 func FuzzParse(f *testing.F) {
 	f.Add("A B+1\nB 2\n{\nx 3\n}\nrange.0 A;1:3|*2")

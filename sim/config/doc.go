@@ -2,13 +2,13 @@
 //
 // A line is a key and a value. A component is declared by a key such as protocol.avg, whose value
 // is the name of its class, and has parameters such as protocol.avg.step. A number may be an
-// expression of other keys. Braces on lines of their own put the key above them in front of the
-// keys between them. order.X and include.X say in which order the components of kind X are used,
-// and which.
-// range.X names a key and the values that it takes, in one simulation after the other.
+// expression that uses other keys. Braces on lines of their own put the key above them in front of
+// the keys between them. order.X sets the order of the components of kind X, and include.X chooses
+// some of them. range.X names a key and several values. The file then stands for one simulation
+// with each value.
 //
 // Beyond PeerSim, a number may have a unit of time (10ms), which stands for nanoseconds.
 //
-// The package does not know which keys mean something. It notes which keys are asked for. Each key
-// that nobody asked for is an error, with its line and the nearest key that was asked for.
+// The package does not know which keys have a meaning. It notes for which keys the caller asks.
+// Each other key is an error, with its line and the nearest key for which the caller asked.
 package config

@@ -11,7 +11,7 @@ import (
 
 // value is a number: an integer of any size, as PeerSim has them, or a float.
 type value struct {
-	i *big.Int // nil: it is a float
+	i *big.Int // nil: the number is a float
 	f float64
 }
 
@@ -24,15 +24,15 @@ func (v value) float() float64 {
 }
 
 const (
-	maxDepth = 100  // of keys that use other keys, as in PeerSim
-	maxBits  = 4096 // of an integer
-	maxNest  = 200  // of parentheses
+	maxDepth = 100  // length of a chain of keys that use other keys, as in PeerSim
+	maxBits  = 4096 // size of an integer
+	maxNest  = 200  // depth of parentheses
 )
 
 // reader evaluates one expression.
 type reader struct {
 	f     *File
-	key   string // that is computed
+	key   string // the key whose value is computed
 	text  string
 	at    int
 	depth int
@@ -42,10 +42,10 @@ type reader struct {
 func quote(s string) string { return strconv.Quote(s) }
 func itoa(n int) string     { return strconv.Itoa(n) }
 
-// evaluate computes the value of an expression that stands at a key.
+// evaluate computes the value of an expression. key is the key that has the expression.
 func (f *File) evaluate(key, text string, depth int) (value, error) {
 	if depth > maxDepth {
-		return value{}, fmt.Errorf("it uses itself, or more than %d keys one after another",
+		return value{}, fmt.Errorf("it uses itself, or a chain of more than %d keys",
 			maxDepth)
 	}
 	r := &reader{f: f, key: key, text: text, depth: depth}
@@ -64,7 +64,7 @@ func (r *reader) blank() {
 	}
 }
 
-// next takes one of the characters, if it comes next.
+// next consumes one of the characters and returns it, if it comes next.
 func (r *reader) next(characters string) byte {
 	r.blank()
 	if r.at < len(r.text) && strings.IndexByte(characters, r.text[r.at]) >= 0 {

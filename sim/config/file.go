@@ -15,14 +15,14 @@ import (
 type File struct {
 	Name    string
 	entries map[string]*entry
-	known   map[string]bool // keys that somebody asked for
-	unused  map[string]bool // prefixes of components that are left out
+	known   map[string]bool // keys for which somebody asked
+	unused  map[string]bool // prefixes of components that include leaves out
 	errs    []problem
 }
 
 type entry struct {
 	key, value string
-	line       int // 0: not from the file
+	line       int // 0: the entry is not from the file
 	used       bool
 }
 
@@ -36,7 +36,7 @@ const (
 	maxLineLength = 1 << 16
 )
 
-// Parse reads a configuration. name is for errors.
+// Parse reads a configuration. name is used in errors.
 func Parse(name string, r io.Reader) (*File, error) {
 	f := &File{Name: name, entries: map[string]*entry{}, known: map[string]bool{},
 		unused: map[string]bool{}}
@@ -97,7 +97,7 @@ func Parse(name string, r io.Reader) (*File, error) {
 	return f, nil
 }
 
-// cut splits a line into key and value, which blanks, = or : separate.
+// cut splits a line into key and value. A blank, = or : separates them.
 func cut(line string) (key, value string) {
 	i := strings.IndexAny(line, " \t\f=:")
 	if i < 0 {
@@ -110,7 +110,7 @@ func cut(line string) (key, value string) {
 	return key, strings.TrimSpace(value)
 }
 
-// Set sets a key, as an argument of the command line does.
+// Set sets a key, like an argument on the command line.
 func (f *File) Set(key, value string) {
 	line := 0
 	if old := f.entries[key]; old != nil {
@@ -119,7 +119,7 @@ func (f *File) Set(key, value string) {
 	f.entries[key] = &entry{key: key, value: value, line: line}
 }
 
-// Clone returns a copy from which nobody has asked for a key.
+// Clone returns a copy that has noted no asked keys.
 func (f *File) Clone() *File {
 	c := &File{Name: f.Name, entries: map[string]*entry{}, known: map[string]bool{},
 		unused: map[string]bool{}}
@@ -129,7 +129,7 @@ func (f *File) Clone() *File {
 	return c
 }
 
-// Rename makes an old name of a key mean the same as the new one.
+// Rename gives a key a second, old name.
 func (f *File) Rename(old, new string) {
 	if e := f.entries[old]; e != nil && f.entries[new] == nil {
 		f.entries[new] = &entry{key: new, value: e.value, line: e.line}
@@ -137,7 +137,7 @@ func (f *File) Rename(old, new string) {
 	}
 }
 
-// get returns the entry of a key that means something.
+// get returns the entry of a key, and notes that the key was asked for.
 func (f *File) get(key string) *entry {
 	f.known[key] = true
 	e := f.entries[key]
@@ -152,7 +152,8 @@ func (f *File) Has(key string) bool { return f.get(key) != nil }
 
 var nameCharacter = regexp.MustCompile(`[^\w]+`)
 
-// Names returns the keys of all components of a kind, in their order: protocol.avg, protocol.link.
+// Names returns the keys of all components of a kind, such as protocol.avg and protocol.link, in
+// the order in which they are used.
 func (f *File) Names(kind string) []string {
 	var names []string
 	for key := range f.entries {
@@ -220,7 +221,7 @@ func (f *File) Fault(key, format string, arguments ...any) {
 func (f *File) Missing(key string) {
 	f.known[key] = true
 	component := key[:max(strings.LastIndex(key, "."), 0)]
-	var mistaken []string // keys beside it that mean nothing
+	var mistaken []string // keys of the same component that nobody asked for
 	for k, e := range f.entries {
 		if !e.used && strings.HasPrefix(k, component+".") {
 			mistaken = append(mistaken, k)
@@ -234,7 +235,7 @@ func (f *File) Missing(key string) {
 	f.fault(f.Line(component), "key %q is missing", key)
 }
 
-// Err returns all that is wrong, by line, once everything was asked for that means something.
+// Err returns all mistakes, sorted by line. Call it after all keys were asked for.
 func (f *File) Err() error {
 	all := slices.Clone(f.errs)
 	for _, key := range slices.Sorted(maps.Keys(f.entries)) {
@@ -257,7 +258,7 @@ func (f *File) Err() error {
 	return errors.Join(errs...)
 }
 
-// LeaveOut says that the parameters of a component are not judged.
+// LeaveOut says that a component is not used, so its parameters cause no errors.
 func (f *File) LeaveOut(component string) { f.unused[component] = true }
 
 // leftOut reports whether a key belongs to a component that include leaves out.

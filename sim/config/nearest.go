@@ -2,7 +2,8 @@ package config
 
 import "iter"
 
-// suggest returns a hint at the name that is nearest to a wrong one, or nothing if none is near.
+// suggest returns a hint that names the nearest name to a wrong one. It returns nothing if none is
+// near.
 func (f *File) suggest(wrong string, names iter.Seq[string]) string {
 	if best := Nearest(wrong, names); best != "" {
 		at := ""
@@ -30,7 +31,7 @@ func Nearest(wrong string, names iter.Seq[string]) (best string) {
 }
 
 // distance returns how many letters must be changed, added, removed or swapped with their neighbour
-// to make b from a, or limit if there are as many or more.
+// to turn a into b. The result is at most limit.
 func distance(a, b string, limit int) int {
 	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
 		return limit

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// maxExperiments limits how many simulations the ranges of a file stand for.
+// maxExperiments limits how many simulations a file can stand for.
 const maxExperiments = 10_000
 
 // A Choice is the value that a range gives to a key.
 type Choice struct{ Key, Value string }
 
-// Experiments returns, for each simulation that the ranges of a file stand for, the values of the
-// keys. A file without ranges stands for one simulation.
+// Experiments returns the values of the ranges' keys for each simulation that the file stands for.
+// A file without ranges stands for one simulation.
 func (f *File) Experiments() ([][]Choice, error) {
 	all := [][]Choice{nil}
 	for _, name := range f.Names("range") {

@@ -14,7 +14,8 @@ func (f *File) suggestOf(wrong string, names []string) string {
 	return f.suggest(wrong, slices.Values(names))
 }
 
-// number returns the value of a key, and false if it is not given or wrong, which it notes.
+// number returns the value of a key. The result is false if the key is not given, or if its value
+// is wrong, which number notes as an error.
 func (f *File) number(key string) (value, bool) {
 	e := f.get(key)
 	if e == nil {
@@ -32,7 +33,8 @@ func (f *File) number(key string) (value, bool) {
 	return v, true
 }
 
-// Int returns the integer of a key that lies between two limits, or otherwise.
+// Int returns the integer of a key, which must lie between two limits. If the key is not given, Int
+// returns otherwise.
 func (f *File) Int(key string, least, most, otherwise int64) int64 {
 	v, ok := f.number(key)
 	if !ok {
@@ -55,7 +57,7 @@ func (f *File) Int(key string, least, most, otherwise int64) int64 {
 	return n
 }
 
-// MustInt returns the integer of a key that must be given.
+// MustInt returns the integer of a key. The key must be given.
 func (f *File) MustInt(key string, least, most int64) int64 {
 	if !f.Has(key) {
 		f.Missing(key)
@@ -64,7 +66,8 @@ func (f *File) MustInt(key string, least, most int64) int64 {
 	return f.Int(key, least, most, least)
 }
 
-// Float returns the number of a key that lies between two limits, or otherwise.
+// Float returns the number of a key, which must lie between two limits. If the key is not given,
+// Float returns otherwise.
 func (f *File) Float(key string, least, most, otherwise float64) float64 {
 	v, ok := f.number(key)
 	if !ok {
@@ -78,7 +81,7 @@ func (f *File) Float(key string, least, most, otherwise float64) float64 {
 	return n
 }
 
-// MustFloat returns the number of a key that must be given.
+// MustFloat returns the number of a key. The key must be given.
 func (f *File) MustFloat(key string, least, most float64) float64 {
 	if !f.Has(key) {
 		f.Missing(key)
@@ -87,7 +90,7 @@ func (f *File) MustFloat(key string, least, most float64) float64 {
 	return f.Float(key, least, most, least)
 }
 
-// Text returns the text of a key, or otherwise.
+// Text returns the text of a key. If the key is not given, Text returns otherwise.
 func (f *File) Text(key, otherwise string) string {
 	if e := f.get(key); e != nil {
 		return e.value
@@ -95,7 +98,7 @@ func (f *File) Text(key, otherwise string) string {
 	return otherwise
 }
 
-// MustText returns the text of a key that must be given.
+// MustText returns the text of a key. The key must be given.
 func (f *File) MustText(key string) string {
 	e := f.get(key)
 	if e == nil || e.value == "" {
@@ -105,8 +108,8 @@ func (f *File) MustText(key string) string {
 	return e.value
 }
 
-// OneOf returns the text of a key, which must be one of the choices. The first one is for a key
-// that is not given.
+// OneOf returns the text of a key, which must be one of the choices. If the key is not given, OneOf
+// returns the first choice.
 func (f *File) OneOf(key string, choices ...string) string {
 	text := f.Text(key, choices[0])
 	if !slices.Contains(choices, text) {

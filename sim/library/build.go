@@ -17,22 +17,23 @@ import (
 type Options struct {
 	Workers  int
 	Exchange sim.Exchange // nil: the simulation runs in one process
-	Out      io.Writer    // where observers print
-	// Dir is the directory of files that the configuration names without one.
+	Out      io.Writer    // what observers print
+	// Dir is the directory of the configuration's files: those that it names without a directory.
 	Dir string
-	// Note gets the numbers that observers report, for a figure. It may be nil.
+	// Note gets each number that an observer reports, so that the caller can plot it. It may be
+	// nil.
 	Note func(observer, series string, at sim.Time, value float64)
 	// Classes are more classes of protocols and controls, by name.
 	Classes map[string]Class
 }
 
-// A Class makes a component whose parameters begin with a key.
+// A Class makes a component. key is the beginning of the keys of its parameters.
 type Class func(b *Builder, key string) any
 
-// A Simulation is a network and what happens to it.
+// A Simulation is a network with its initialisers.
 type Simulation struct {
 	World  *sim.World
-	Cycles int // for the cycle engine; 0: the event engine
+	Cycles int // number of cycles for the cycle engine; 0: the event engine runs
 
 	nodes int
 	inits []initialiser
@@ -44,19 +45,19 @@ type initialiser struct {
 	stream sim.Stream
 }
 
-// A Builder makes the components of a configuration. It notes what is wrong with it.
+// A Builder makes the components of a configuration. It notes the mistakes of the configuration.
 type Builder struct {
 	File *config.File
 	W    *sim.World
 	Out  io.Writer
 
 	o       Options
-	names   []string // of the protocols, by number
+	names   []string // names of the protocols, by number
 	made    []any
 	making  []bool
 	classes map[string]Class
 	used    []sim.Transport
-	routes  *routes // of E2ETransport
+	routes  *routes // the routes of E2ETransport
 }
 
 // Noter returns the function that an observer calls with each number that it reports.
@@ -68,13 +69,13 @@ func (b *Builder) Noter(observer string) func(series string, at sim.Time, value 
 	}
 }
 
-// nodeInit prepares one node: at the beginning, or when it joins.
+// nodeInit prepares one node at the beginning, or when the node joins.
 type nodeInit interface{ Init(c *sim.Context) }
 
-// maxNodes is the largest number of nodes of a configuration.
+// maxNodes is the largest number of nodes that a configuration may ask for.
 const maxNodes = 1 << 30
 
-// Build makes the simulation of a configuration. Its errors name each wrong key.
+// Build makes the simulation of a configuration. Its error names each wrong key.
 func Build(f *config.File, o Options) (*Simulation, error) {
 	f.Rename("overlay.size", "network.size")
 	f.Rename("overlay.maxsize", "network.maxSize")
@@ -83,7 +84,7 @@ func Build(f *config.File, o Options) (*Simulation, error) {
 		"network.node", "network.initialCapacity", "network.maxSize", "expressions.maxdepth",
 		"jvm.options",
 		"simulation.experiments", "order.init", "order.control", "order.protocol"} {
-		f.Has(key) // they mean something to PeerSim, and do not change results here
+		f.Has(key) // PeerSim uses these keys; here they change no result
 	}
 	w := sim.New(uint64(f.Int("random.seed", math.MinInt64, math.MaxInt64, 1)), o.Workers)
 	if o.Exchange != nil {
@@ -132,14 +133,14 @@ func Build(f *config.File, o Options) (*Simulation, error) {
 	if err := f.Err(); err != nil {
 		return nil, err
 	}
-	for _, t := range b.used { // only now initialisers have read the delays
+	for _, t := range b.used { // the initialisers have read the delays by now
 		w.Within(t.Shortest())
 	}
 	s.nodes = nodes
 	return s, nil
 }
 
-// component makes all components of a kind that are controls.
+// component makes all components of a kind whose components are controls.
 func (b *Builder) component(kind string, use func(key string, c any)) {
 	for _, key := range b.File.Names(kind) {
 		c := b.make(key)
@@ -178,7 +179,7 @@ func (b *Builder) make(key string) any {
 	return class(b, key)
 }
 
-// protocol makes the protocol with a number, unless it is there already.
+// protocol returns the protocol with a number. It makes the protocol if it does not exist yet.
 func (b *Builder) protocol(i int) any {
 	if b.making[i] {
 		b.File.Fault(b.names[i], "the protocol needs itself")
@@ -192,7 +193,8 @@ func (b *Builder) protocol(i int) any {
 	return b.made[i]
 }
 
-// number returns the number of a protocol that a key names, and false if there is none.
+// number returns the number of the protocol that the value of a key names. It returns false if
+// there is none.
 func (b *Builder) number(key string) (int, bool) {
 	name := b.File.MustText(key)
 	if name == "" {
@@ -213,7 +215,8 @@ func (b *Builder) number(key string) (int, bool) {
 // Own returns the number of the protocol that is declared by a key.
 func (b *Builder) Own(key string) uint8 { return uint8(slices.Index(b.names, key)) }
 
-// Find returns the protocol that a key names, if it can do what T says.
+// Find returns the protocol that the value of a key names. The protocol must implement T. what
+// completes the error "protocol X ..." if it does not.
 func Find[T any](b *Builder, key, what string) (t T, number uint8) {
 	i, ok := b.number(key)
 	if !ok {
@@ -230,13 +233,14 @@ func Find[T any](b *Builder, key, what string) (t T, number uint8) {
 	return t, uint8(i)
 }
 
-// Linkable returns the linkable that a key names.
+// Linkable returns the linkable that the value of a key names.
 func (b *Builder) Linkable(key string) sim.Linkable {
 	l, _ := Find[sim.Linkable](b, key, "has no neighbours")
 	return l
 }
 
-// Transport returns the transport that a key names, whose messages then limit the windows.
+// Transport returns the transport that the value of a key names. The windows become no longer than
+// the delay of its messages.
 func (b *Builder) Transport(key string) sim.Transport {
 	t, _ := Find[sim.Transport](b, key, "sends no messages")
 	if t != nil {
@@ -250,7 +254,7 @@ func (b *Builder) valued(key string) sim.Valued {
 	return v
 }
 
-// Path returns the path of a file that a key names.
+// Path returns the path of the file that the value of a key names.
 func (b *Builder) Path(key string) string {
 	name := b.File.MustText(key)
 	if name == "" || filepath.IsAbs(name) {
@@ -271,7 +275,7 @@ func (b *Builder) cycle(key string, p sim.Protocol, byCycles bool) sim.Cycle {
 		c.Step = sim.Time(f.Int(key+".step", 1, math.MaxInt64, 1))
 		return c
 	}
-	// Only a scheduler uses the step, and it asks for it.
+	// The step is only needed by a scheduler, which checks it.
 	c.Step = sim.Time(f.Int(key+".step", 1, math.MaxInt64, 0))
 	return c
 }
@@ -322,7 +326,7 @@ func (s *Simulation) Start() error {
 	return nil
 }
 
-// eachNode is an initialiser that prepares each living node by itself.
+// eachNode is an initialiser that prepares each living node independently.
 type eachNode struct{ nodeInit }
 
 func (e eachNode) Run(w *sim.World, _ *sim.Stream) (bool, error) {

@@ -51,8 +51,8 @@ func restored(t testing.TB, b []byte, workers int, name string, set ...string) (
 	return s, s.World.Restore(id, bytes.NewReader(b))
 }
 
-// TestRestart checks that a simulation goes on from a checkpoint with another number of workers as
-// if it had not been interrupted.
+// TestRestart continues a simulation from a checkpoint with another number of workers. The result
+// must be as if it had not been interrupted.
 func TestRestart(t *testing.T) {
 	set := []string{"SIZE", "5000", "simulation.endtime", "2*CYCLE"}
 	seed.NotUnderRace(t, "TestBarAnyNumberOfWorkersGivesTheSame runs the same code side by side")
@@ -117,7 +117,7 @@ func TestDamagedCheckpoints(t *testing.T) {
 	}
 }
 
-// TestLastGoodCheckpointIsKept saves to a disk without room, as /dev/full is one.
+// TestLastGoodCheckpointIsKept saves to a full disk: /dev/full behaves like one.
 func TestLastGoodCheckpointIsKept(t *testing.T) {
 	s, err := Build(load(t, "churn-ed.conf", "SIZE", "100"), Options{Out: io.Discard})
 	if err != nil {
@@ -154,8 +154,9 @@ func TestLastGoodCheckpointIsKept(t *testing.T) {
 	}
 }
 
-// FuzzRestore changes one byte of a checkpoint, or cuts it off, and makes the sums right again if
-// repair is set. What can be restored must be the same when it is written and restored again.
+// FuzzRestore changes one byte of a checkpoint, or cuts the checkpoint off. If repair is set, it
+// corrects the checksums. A checkpoint that can be restored must be the same when it is written and
+// restored again.
 func FuzzRestore(f *testing.F) {
 	set := []string{"SIZE", "10", "CYCLES", "2"}
 	good := checkpointed(f, "average-ed.conf", 1, 5, set...)
@@ -194,7 +195,7 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// sumAgain makes the sums of a checkpoint's records right.
+// sumAgain corrects the checksums of a checkpoint's records.
 func sumAgain(b []byte) {
 	const head, record = 10, 9
 	for at := head; at+record <= len(b); {

@@ -12,8 +12,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim"
 )
 
-// place is a number that each node has from the beginning, such as its router. All nodes can
-// compute it, so it needs no memory.
+// place is a number that a node has for its whole life, such as its router. It is computed from the
+// node's number, so it needs no memory.
 func place(w *sim.World, n sim.Node, seed uint64) sim.Stream {
 	return sim.NewStream(w.Seed^seed, uint64(n))
 }
@@ -44,7 +44,7 @@ func (r *routes) router(w *sim.World, n sim.Node) int {
 	return s.Int(len(r.delays))
 }
 
-// e2e delays messages as the routers of their nodes do.
+// e2e delays a message by the delay between the routers of its two nodes.
 type e2e struct {
 	silent
 	routes *routes
@@ -71,7 +71,7 @@ func (t *e2e) Delay(c *sim.Context, to sim.Node) (sim.Time, bool) {
 	return t.routes.delays[a][b] + 2*t.local, true
 }
 
-// nothing is an initialiser whose work was done when it was made.
+// nothing is an initialiser that has nothing left to do.
 type nothing struct{}
 
 func (nothing) Run(*sim.World, *sim.Stream) (bool, error) { return false, nil }
@@ -138,7 +138,7 @@ func delayOf(text string, ratio float64) (sim.Time, error) {
 	return 0, fmt.Errorf("%q is not a delay", text)
 }
 
-// eachLine calls f for each line of a file that is not empty.
+// eachLine calls f for each line of a file, except empty ones.
 func eachLine(path string, f func(line string) error) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -159,7 +159,7 @@ func eachLine(path string, f func(line string) error) error {
 	return lines.Err()
 }
 
-// jitter is a random time that each message takes more.
+// jitter is the largest random time by which a message takes longer.
 type jitter uint64
 
 func (b *Builder) jitter(key string) jitter {
@@ -173,7 +173,8 @@ func (j jitter) draw(c *sim.Context) sim.Time {
 	return sim.Time(c.Random().Below(uint64(j) + 1))
 }
 
-// matrix delays messages by a square matrix of sites. Each node is at a random site.
+// matrix delays a message by the delay between the sites of its two nodes. Each node is at a random
+// site.
 type matrix struct {
 	silent
 	routes
@@ -218,7 +219,8 @@ func (t *matrix) Delay(c *sim.Context, to sim.Node) (sim.Time, bool) {
 	return t.delays[a][b] + t.jitter.draw(c), true
 }
 
-// coordinates delays a message by the distance of two nodes, which lie at random in a square.
+// coordinates delays a message by the distance between its two nodes, which lie at random in a
+// square.
 type coordinates struct {
 	silent
 	least, across float64
@@ -235,7 +237,7 @@ func (t *coordinates) Shortest() sim.Time { return sim.Time(t.least) }
 func (t *coordinates) Delay(c *sim.Context, to sim.Node) (sim.Time, bool) {
 	a, b := place(c.World(), c.Node(), 0xc00), place(c.World(), to, 0xc00)
 	x, y := a.Float()-b.Float(), a.Float()-b.Float()
-	// Sqrt is exact to the last bit on every machine. Hypot is not.
+	// Sqrt rounds exactly on every machine. Hypot does not.
 	distance := math.Sqrt(float64(x*x) + float64(y*y))
 	return sim.Time(t.least+float64(t.across*distance)) + t.jitter.draw(c), true
 }

@@ -1,5 +1,5 @@
-// Package library has the protocols, transports, initialisers and controls of simulations under the
-// names that PeerSim's configurations use, and makes a simulation from a configuration.
+// Package library makes a simulation from a configuration. It has the protocols, transports,
+// initialisers and controls that a configuration can name. Their names are those of PeerSim.
 //
 // AverageED, InfectionED and newscast with a transport exchange messages, so any number of workers
 // can work on them. AverageFunction, MaxFunction and newscast without a transport change the state

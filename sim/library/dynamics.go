@@ -8,7 +8,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim"
 )
 
-// scheduler begins the cycles of protocols at each node.
+// scheduler starts the cycles of protocols at each node.
 type scheduler struct {
 	w         *sim.World
 	numbers   []uint8
@@ -102,7 +102,7 @@ func (p *churn) change(w *sim.World, s *sim.Stream, remove, add int) error {
 	})
 }
 
-// dynamic removes or adds nodes each time.
+// dynamic removes or adds nodes each time it runs.
 type dynamic struct {
 	churn
 	add        float64
@@ -134,7 +134,7 @@ func (p *dynamic) Run(w *sim.World, s *sim.Stream) (bool, error) {
 		min(add, max(p.max-w.Size(), 0)))
 }
 
-// oscillating lets the size of the network follow a sine.
+// oscillating makes the size of the network follow a sine.
 type oscillating struct {
 	churn
 	min, max, period int64

@@ -10,7 +10,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
-// full reports whether tests shall run at full size.
+// full reports whether tests must run at full size.
 func full() bool {
 	size, err := proof.Wanted()
 	return err == nil && size == proof.Full

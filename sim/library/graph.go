@@ -11,7 +11,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim"
 )
 
-// graphObserver looks at the graph of all living nodes.
+// graphObserver observes the graph of all living nodes.
 type graphObserver struct {
 	name  string
 	links sim.Linkable
@@ -24,7 +24,7 @@ func (b *Builder) graph(key string) graphObserver {
 	return graphObserver{key, b.Linkable(key + ".protocol"), b.File.Has(key + ".undir"), b.Out}
 }
 
-// Measure encodes each living node and its neighbours.
+// Measure encodes the living nodes of a shard and their neighbours.
 func (p *graphObserver) Measure(w *sim.World, shard int) (to []byte) {
 	w.InShard(shard, func(n sim.Node) {
 		neighbours := p.links.Neighbours(n)
@@ -37,9 +37,9 @@ func (p *graphObserver) Measure(w *sim.World, shard int) (to []byte) {
 	return to
 }
 
-// graph is what Measure encodes, decoded: links by node.
+// graph is what Measure encoded: the links of each node.
 type graph struct {
-	nodes []sim.Node // that live
+	nodes []sim.Node // living nodes
 	links [][]sim.Node
 }
 
@@ -87,7 +87,8 @@ func newDegreeStats(b *Builder, key string) any {
 	p := &degreeStats{graphObserver: b.graph(key), n: int(b.File.Int(key+".n", -1, maxNodes, -1)),
 		method: b.File.OneOf(key+".method", "stats", "freq", "list"),
 		kind:   b.File.OneOf(key+".linktype", "live", "all", "dead")}
-	b.File.Has(key + ".trace") // the nodes are always the same
+	// PeerSim follows the same nodes if trace is set. Here the nodes are always the same.
+	b.File.Has(key + ".trace")
 	if p.undir && p.kind != "live" {
 		b.File.Fault(key+".linktype", "%q needs links with a direction: leave out %q", p.kind,
 			key+".undir")
@@ -134,7 +135,7 @@ func (p *degreeStats) Report(w *sim.World, shards [][]byte) (bool, error) {
 	return false, err
 }
 
-// connectivity prints the sizes of the parts into which the graph falls.
+// connectivity prints the sizes of the connected parts of the graph.
 type connectivity struct {
 	graphObserver
 	sizes bool

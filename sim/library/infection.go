@@ -7,8 +7,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim"
 )
 
-// infection spreads: a node that gets it passes it on to random neighbours, until it has got it too
-// often.
+// infection spreads: a node that gets it passes it on to random neighbours. The node stops when it
+// has got the infection too often.
 type infection struct {
 	count  sim.Column[uint32]
 	links  sim.Linkable
@@ -87,7 +87,7 @@ func (p *infectionObserver) Report(w *sim.World, shards [][]byte) (bool, error) 
 	return false, err
 }
 
-// total adds up the statistics of all shards.
+// total merges the statistics of all shards.
 func total(shards [][]byte) (all sim.Stats) {
 	for _, b := range shards {
 		all.Merge(sim.ReadStats(b))

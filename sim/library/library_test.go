@@ -14,7 +14,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim/config"
 )
 
-// load reads a configuration and sets keys: a key, its value, the next key.
+// load reads a configuration and sets keys. set has a key, its value, the next key, and so on.
 func load(t testing.TB, name string, set ...string) *config.File {
 	t.Helper()
 	b, err := os.ReadFile("testdata/" + name)
@@ -36,7 +36,7 @@ func parse(t testing.TB, name, text string, set ...string) *config.File {
 	return f
 }
 
-// run runs a simulation and returns what its observers printed and the checksum of its end.
+// run runs a simulation. It returns what its observers printed, and the checksum of its last state.
 func run(t testing.TB, f *config.File, workers int) (out, digest string, counts sim.Counts) {
 	t.Helper()
 	var b bytes.Buffer
@@ -54,7 +54,7 @@ func run(t testing.TB, f *config.File, workers int) (out, digest string, counts 
 	return b.String(), fmt.Sprintf("%x", sum), s.World.Counts()
 }
 
-// column returns the numbers in a column of the lines of an observer.
+// column returns the numbers in one column of an observer's lines.
 func column(t testing.TB, out, observer string, column int) (all []float64) {
 	t.Helper()
 	for line := range strings.Lines(out) {
@@ -79,7 +79,7 @@ func TestExamples(t *testing.T) {
 	if len(mean) != 30 || variance[0] < 800 || variance[29] > 1e-10 {
 		t.Errorf("variances %v", variance)
 	}
-	for _, m := range mean { // a pair's sum does not change
+	for _, m := range mean { // an exchange does not change the sum of a pair
 		if m < 50.4999 || m > 50.5001 {
 			t.Errorf("mean %v", m)
 		}
@@ -103,8 +103,8 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestBarE1 is DIPS's experiment E1. The bands are those of an exchange of pairs and of messages
-// that wait for each other in a queue, from other simulators.
+// TestBarE1 is DIPS's experiment E1. The bands come from other simulators, which exchange
+// values in pairs, or let messages wait in a queue.
 func TestBarE1(t *testing.T) {
 	seed.NotUnderRace(t, "TestBarAnyNumberOfWorkersGivesTheSame runs the same code side by side")
 	var first string
@@ -232,8 +232,8 @@ func TestBarAnyNumberOfWorkersGivesTheSame(t *testing.T) {
 	}
 }
 
-// TestTies lets many messages reach a node at the same moment. Their order must not depend on who
-// worked on their senders.
+// TestTies lets many messages reach a node at the same moment. Their order must not depend on which
+// workers had the senders.
 func TestTies(t *testing.T) {
 	seed.NotUnderRace(t, "TestBarAnyNumberOfWorkersGivesTheSame runs the same code side by side")
 	const text = `network.size 9000

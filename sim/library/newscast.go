@@ -7,13 +7,14 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim"
 )
 
-// newscast keeps a view of random nodes with timestamps. In each cycle a node and one of its view
-// merge their views: the youngest entries stay. Without a transport a node reads and changes the
-// view of the other one, as PeerSim's SimpleNewscast does. With one they exchange messages.
+// newscast keeps a view of random nodes with timestamps. In each cycle a node and a member of its
+// view merge their views, and keep the youngest entries. Without a transport, a node reads and
+// changes the other node's view directly, as PeerSim's SimpleNewscast does. With a transport, the
+// two exchange messages.
 type newscast struct {
 	w      *sim.World
 	cache  int
-	tr     sim.Transport // nil: direct
+	tr     sim.Transport // nil: a node changes the other's view directly
 	own    uint8
 	shards []*views
 }
@@ -25,7 +26,7 @@ type views struct {
 	stamps []sim.Time
 }
 
-// view is a part of views, or a message.
+// view is the view of one node, in views or in a message.
 type view struct {
 	nodes  []sim.Node
 	stamps []sim.Time
@@ -86,7 +87,7 @@ func (p *newscast) Link(n, neighbour sim.Node) bool {
 		return false
 	}
 	now := p.w.Now()
-	if k := len(v.nodes); k > 0 && v.stamps[k-1] < now { // the youngest comes first
+	if k := len(v.nodes); k > 0 && v.stamps[k-1] < now { // the youngest entry must come first
 		v = view{append([]sim.Node{neighbour}, v.nodes...), append([]sim.Time{now}, v.stamps...)}
 	} else {
 		v.nodes, v.stamps = append(v.nodes, neighbour), append(v.stamps, now)
@@ -95,14 +96,15 @@ func (p *newscast) Link(n, neighbour sim.Node) bool {
 	return true
 }
 
-// peer returns a random living node of a view, or the one that is next to it.
+// peer returns a random entry of a view. If that node is dead, it returns a living one near it in
+// the view.
 func (p *newscast) peer(c *sim.Context) (sim.Node, bool) {
 	v := p.of(c.Node())
 	if len(v.nodes) == 0 {
 		return 0, false
 	}
 	first := c.Random().Int(len(v.nodes))
-	for i := first; i < len(v.nodes); i++ { // first the older ones
+	for i := first; i < len(v.nodes); i++ { // the older entries come first
 		if c.Up(v.nodes[i]) {
 			return v.nodes[i], true
 		}
@@ -115,8 +117,8 @@ func (p *newscast) peer(c *sim.Context) (sim.Node, bool) {
 	return 0, false
 }
 
-// merge returns the youngest entries of two views, without two nodes, each node once, and room for
-// one more at the beginning.
+// merge returns the youngest entries of two views, and room for one more at the beginning. Each
+// node occurs once. The nodes without and other are left out.
 func (p *newscast) merge(c *sim.Context, a, b view, without, other sim.Node) view {
 	v := view{make([]sim.Node, 1, p.cache), make([]sim.Time, 1, p.cache)}
 	mine := c.Random().Uint64()&1 == 0 // entries of equal age are taken in turn
@@ -150,7 +152,7 @@ func (p *newscast) has(nodes []sim.Node, n sim.Node) bool {
 	return false
 }
 
-// put replaces the view of a node by a merged one, with a fresh entry.
+// put replaces the view of a node by a merged view, and adds a fresh entry.
 func (p *newscast) put(n sim.Node, merged view, fresh sim.Node, now sim.Time) {
 	merged.nodes[0], merged.stamps[0] = fresh, now
 	p.set(n, merged)

@@ -13,8 +13,8 @@ type valueObserver struct {
 	name     string
 	of       sim.Valued
 	out      io.Writer
-	accuracy float64 // the simulation stops when the values differ less
-	timed    bool    // the line has the time
+	accuracy float64 // the simulation stops when the values differ by less than this
+	timed    bool    // the printed line has the time
 	note     func(series string, at sim.Time, value float64)
 }
 

@@ -10,7 +10,7 @@ import (
 type uniform struct {
 	silent
 	least sim.Time
-	width uint64 // how many delays are possible
+	width uint64 // number of possible delays
 }
 
 func newUniform(b *Builder, key string) any {
@@ -28,7 +28,7 @@ func (t *uniform) Delay(c *sim.Context, _ sim.Node) (sim.Time, bool) {
 	return t.least + sim.Time(c.Random().Below(t.width)), true
 }
 
-// unreliable loses a part of the messages of another transport.
+// unreliable loses some of the messages of another transport.
 type unreliable struct {
 	silent
 	of   sim.Transport
@@ -41,7 +41,7 @@ func newUnreliable(b *Builder, key string) any {
 }
 
 func (t *unreliable) Shortest() sim.Time {
-	if t.of == nil { // an error was noted
+	if t.of == nil { // Find noted an error
 		return 0
 	}
 	return t.of.Shortest()

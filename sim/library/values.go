@@ -29,12 +29,13 @@ func (v *values) Parts() []sim.Part               { return []sim.Part{&v.column}
 func (v *values) Value(n sim.Node) float64        { return *v.column.At(n) }
 func (v *values) SetValue(n sim.Node, to float64) { *v.column.At(n) = to }
 
-// direct is a protocol whose nodes change the state of each other.
+// direct marks a protocol whose nodes change the state of other nodes.
 type direct struct{}
 
 func (direct) Direct() bool { return true }
 
-// function lets two neighbours agree on a value of theirs: on the mean, or on the larger one.
+// function makes two neighbours agree on one value: on the mean of their values, or on the larger
+// one.
 type function struct {
 	silent
 	values
@@ -62,7 +63,8 @@ func (p *function) NextCycle(c *sim.Context) {
 	*mine, *theirs = v, v
 }
 
-// randomPeer returns a random neighbour of the context's node, if that neighbour lives.
+// randomPeer returns a random neighbour of the context's node. It returns false if that neighbour
+// is dead.
 func randomPeer(c *sim.Context, links sim.Linkable) (sim.Node, bool) {
 	neighbours := links.Neighbours(c.Node())
 	if len(neighbours) == 0 {
@@ -72,8 +74,8 @@ func randomPeer(c *sim.Context, links sim.Linkable) (sim.Node, bool) {
 	return peer, c.Up(peer)
 }
 
-// averageED is the average over messages: a node sends its value, and gets the value that the other
-// one had until then.
+// averageED computes the average with messages: a node sends its value to another node, and gets
+// the value that the other node had before.
 type averageED struct {
 	values
 	links sim.Linkable
@@ -118,7 +120,7 @@ func (p *averageED) Receive(c *sim.Context, e *sim.Event) {
 	*v = (*v + math.Float64frombits(e.Word)) / 2
 }
 
-// linear gives each node a value, in equal steps from the smallest to the largest one.
+// linear gives each node a value. The values rise in equal steps from the smallest to the largest.
 type linear struct {
 	to       sim.Valued
 	min, max float64
@@ -144,7 +146,7 @@ func (p *linear) Run(w *sim.World, _ *sim.Stream) (bool, error) {
 	return false, nil
 }
 
-// peak gives some nodes equal parts of a value, and the others 0.
+// peak gives some nodes equal parts of a value, and all others 0.
 type peak struct {
 	to           sim.Valued
 	value, peaks float64

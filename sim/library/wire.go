@@ -11,11 +11,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim"
 )
 
-// wiring adds links. If the simulation runs in several processes, each of them draws all links, and
-// keeps those of its own nodes.
+// wiring adds links. If the simulation runs in several processes, each process draws all links and
+// keeps the links of its own nodes.
 type wiring struct {
 	links sim.Linkable
-	both  bool // each link has an opposite one
+	both  bool // each link gets an opposite link
 	draw  func(w *sim.World, s *sim.Stream, link func(from, to int)) error
 }
 
@@ -39,7 +39,7 @@ func (p *wiring) Run(w *sim.World, s *sim.Stream) (bool, error) {
 	})
 }
 
-// kOut links each node to k random others.
+// kOut links each node to k random other nodes.
 type kOut struct {
 	wiring
 	k int
@@ -77,7 +77,7 @@ func (p *kOut) Run(w *sim.World, s *sim.Stream) (bool, error) {
 			}
 		}
 	}
-	all := w.Size() == w.Joined() // then a node's number is its place in the list
+	all := w.Size() == w.Joined() // then the number of a node is its index in the list
 	if !all {
 		return p.wiring.Run(w, s)
 	}
@@ -109,7 +109,7 @@ func link(c *sim.Context, links sim.Linkable, k int) {
 	}
 }
 
-// distinct appends k different numbers below n, without one of them, in random order.
+// distinct appends k different random numbers below n, none of which is without.
 func distinct(to []int, s *sim.Stream, k, without, n int) []int {
 	if k*4 < n {
 	next:
@@ -157,7 +157,8 @@ func newRing(b *Builder, key string) any {
 	return &p
 }
 
-// newWS makes the small world of Watts and Strogatz: a ring of which some links lead elsewhere.
+// newWS makes the small world of Watts and Strogatz: a ring in which some links lead to random
+// nodes.
 func newWS(b *Builder, key string) any {
 	p := b.wiring(key)
 	k := int(b.File.MustInt(key+".k", 0, 1<<20))
@@ -208,8 +209,8 @@ func newTree(b *Builder, key string) any {
 	return &p
 }
 
-// newBA makes the graph of Barabási and Albert: each node links to k others, and a node with many
-// links gets more.
+// newBA makes the graph of Barabási and Albert: each new node links to k others, and prefers nodes
+// with many links.
 func newBA(b *Builder, key string) any {
 	p := b.wiring(key)
 	k := int(b.File.MustInt(key+".k", 1, 1<<16))
@@ -217,12 +218,12 @@ func newBA(b *Builder, key string) any {
 		if w.Size() <= k {
 			return nil
 		}
-		ends := make([]uint32, 0, 2*k*(w.Size()-k)) // each node as often as it has links
+		ends := make([]uint32, 0, 2*k*(w.Size()-k)) // holds each node once for each of its links
 		picked := make([]uint32, 0, k)
 		for i := k; i < w.Size(); i++ {
 			picked = picked[:0]
 			for len(picked) < k {
-				to := uint32(len(picked)) // the first node links to all before it
+				to := uint32(len(picked)) // the first of these nodes links to all before it
 				if i > k {
 					to = ends[s.Int(len(ends))]
 				}
@@ -271,7 +272,7 @@ func newFromFile(b *Builder, key string) any {
 			for _, text := range fields {
 				n, err := strconv.Atoi(text)
 				if err != nil || n < 0 || n >= w.Size() {
-					return fmt.Errorf("%s:%d: %q is no node: want 0 to %d", path, line, text,
+					return fmt.Errorf("%s:%d: %q is not a node: want 0 to %d", path, line, text,
 						w.Size()-1)
 				}
 				nodes = append(nodes, n)
