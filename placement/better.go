@@ -3,11 +3,12 @@ package placement
 // Difference is the range of one end-to-end latency minus another, in nanoseconds.
 type Difference struct{ Lo_ns, Hi_ns float64 }
 
-// SurelyFaster reports whether the first of the two placements is faster, whatever the latencies
-// and working times are within their ranges.
+// SurelyFaster reports whether the first placement is faster than the second for all latencies and
+// working times within their ranges.
 func (d Difference) SurelyFaster() bool { return d.Hi_ns < 0 }
 
-// SurelySlower reports whether the first of the two placements is slower in this sense.
+// SurelySlower reports whether the first placement is slower for all latencies and working times
+// within their ranges.
 func (d Difference) SurelySlower() bool { return d.Lo_ns > 0 }
 
 func (d Difference) String() string {
@@ -30,10 +31,11 @@ func (p *Problem) Better(a, b Placement) Difference {
 // most returns an upper limit of the latency of a minus that of b.
 //
 // The latency of b is at least the length of any of its paths. So for each path of a, the
-// difference is at most the length of this path minus that of any path of b. most tries three ways
-// to choose the path of b: the same operators, or a slowest path of b for all paths of a. A piece
-// that is in both paths, on the same nodes, cancels out. All other pieces take as long as they can
-// in a, and as short as they can in b.
+// difference is at most the length of this path minus that of any path of b. most chooses the path
+// of b in three ways: the path with the same operators, the slowest path of b
+// with the shortest times, and that with the longest times. A piece that is in both paths, on the
+// same nodes, cancels out. All other pieces take as long as they can in a, and as short as they can
+// in b.
 func (p *Problem) most(a, b Placement) float64 {
 	nodes, latency := p.job.Nodes, p.job.Latency
 	least := func(v int) float64 { return p.job.Operators[v].Time.Lo_ns / nodes[b[v]].Speed }
@@ -56,7 +58,7 @@ func (p *Problem) most(a, b Placement) float64 {
 	_, short := p.slowest(b, least, nearest)
 	_, long := p.slowest(b, longest, farthest)
 	for _, path := range [][]int{short, long} {
-		follows := make([]int, len(b)) // in the path of b: 1 + the operator before; 0: not in it
+		follows := make([]int, len(b)) // 1 + the operator before it on the path of b, or 0
 		length := 0.0
 		for k, v := range path {
 			length += least(v)

@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// greedy places one operator after another, each where the latency up to it, plus the limit of the
-// time after it, is smallest. It returns an error if the cores do not suffice in this way.
+// greedy places one operator after another. It chooses the node where the latency up to the
+// operator, plus the limit of the time after it, is smallest. It returns an error if no node has
+// enough free cores for an operator.
 func (p *Problem) greedy(l *limits, order []int) (Placement, error) {
 	at := make(Placement, len(p.order))
 	for v := range at {
@@ -44,8 +45,8 @@ func (p *Problem) greedy(l *limits, order []int) (Placement, error) {
 	return at, nil
 }
 
-// leftOn returns how many steps of a node's cores operator v and others may use, rounded up, if so
-// many cores are free.
+// leftOn returns how many steps of a node's cores operator v and others may use if free cores are
+// left. It rounds up.
 func (l *limits) leftOn(v, i int, free float64) int {
 	steps := levels
 	if l.cores[i] > 0 {

@@ -21,8 +21,8 @@ func (r Range) Valid() bool {
 type Operator struct {
 	Name      string
 	Time      Range   // how long a core of speed 1 works on one tuple
-	PerSecond float64 // how many tuples it gets
-	Nodes     []int   // the nodes where it may run; nil: all
+	PerSecond float64 // how many tuples the operator gets
+	Nodes     []int   // the nodes where the operator may run; nil: all
 }
 
 // Edge says that one operator sends tuples to another. Both are given by their indices.
@@ -41,15 +41,15 @@ type Job struct {
 	Edges     []Edge
 	Nodes     []Node
 
-	// Latency has for each node a row, with the time that a tuple takes from there to each node.
-	// In a node's own column it is the time between two operators of this node.
+	// Latency has a row for each node, with the time that a tuple takes from this node to each
+	// node. The node's own column has the time between two operators of the node.
 	Latency [][]Range
 }
 
-// Placement gives each operator's node, both as indices.
+// Placement gives the node of each operator. Both are indices.
 type Placement []int
 
-// These limits keep memory and time within reason.
+// These limits bound memory and time.
 const (
 	MaxOperators = 2_000
 	MaxNodes     = 5_000

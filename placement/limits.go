@@ -6,23 +6,24 @@ import (
 	"slices"
 )
 
-// levels is the number of steps in which limits counts a node's cores. More steps take longer, and
-// lose less by rounding.
+// levels is the number of steps in which limits counts a node's cores. With more steps, rounding
+// loses less, but the computation takes longer.
 const levels = 24
 
-// limits contains lower limits of the time before and after an operator, if it runs on a node and
-// at most some of the node's cores are left for it and for those operators there from which it
-// gets, or to which it sends, directly or by way of others on the same node.
+// limits contains lower limits of the time before and after an operator, by node of the operator
+// and by the cores that are left there. The operator shares these cores with those operators of the
+// node from which it gets tuples, or to which it sends tuples, directly or through others on the
+// node.
 //
-// It computes the limits along the edges. Operators that stay on the node add nothing but their
-// work, but share its cores. At least so many have to be elsewhere that the others fit, and
-// tuples then take at least the latency to the node that is best for the one operator. That is
-// less than the truth, because the node that is best for one operator may be too full, or may be
-// bad for another operator.
+// The limits are computed along the edges. An operator on the same node adds its work, but no
+// latency, and uses some of the cores. If the cores do not suffice for all, some operators must be
+// elsewhere. Their tuples then take at least the latency from the best node of each operator. The
+// true time may be longer: the best node of one operator may be too full, or may be bad for another
+// operator.
 type limits struct {
 	p      *Problem
-	nodes  [][]int   // by operator: the nodes that come into question, ascending
-	cores  []float64 // by node: what operators that must run there leave for others
+	nodes  [][]int   // by operator: the nodes that it may still use, ascending
+	cores  []float64 // by node: the cores that are left by the operators that must run there
 	units  []uint8   // by operator and node: its load in steps of these cores, rounded down
 	before half
 	after  half
@@ -32,20 +33,20 @@ type limits struct {
 // include the operator's own work.
 type half struct {
 	order []int
-	from  [][]int // by operator: those on which its limit rests
+	from  [][]int // by operator: the operators from which its limit is computed
 
 	at    []float64 // by operator, node and steps left: the limit
 	cross []float64 // by operator and node: the limit at the end of a latency to this node
 }
 
-// newLimits computes the limits, if only the given nodes come into question for each operator.
+// newLimits computes the limits. nodes has, for each operator, the nodes that it may still use.
 func newLimits(p *Problem, nodes [][]int) *limits {
 	l := &limits{p: p, nodes: nodes, units: make([]uint8, len(p.load)), cores: make([]float64, p.n)}
 	for i, node := range p.job.Nodes {
 		l.cores[i] = fits(node.Cores)
 	}
 	for v, on := range nodes {
-		if len(on) == 1 { // it is certain to run there, so its cores are gone
+		if len(on) == 1 { // the operator must run there, so its cores are not free
 			l.cores[on[0]] -= p.load[v*p.n+on[0]]
 		}
 	}
@@ -77,9 +78,9 @@ func newLimits(p *Problem, nodes [][]int) *limits {
 	return l
 }
 
-const none = math.MaxFloat64 / 4 // so large that no latency reaches it, even in sums
+const none = math.MaxFloat64 / 4 // above all latencies, and small enough for sums
 
-// fill computes the limits of one direction. The latencies are those of this direction.
+// fill computes the limits of one direction. latency has the latencies of this direction.
 func (l *limits) fill(h *half, latency []float64) {
 	p := l.p
 	h.at = make([]float64, len(p.load)*(levels+1))
@@ -99,7 +100,7 @@ func (l *limits) fill(h *half, latency []float64) {
 			}
 		}
 	}
-	waits := make([]bool, len(p.order)) // whether a limit rests on this one
+	waits := make([]bool, len(p.order)) // whether another operator's limit needs this one's
 	for _, from := range h.from {
 		for _, u := range from {
 			waits[u] = true
@@ -122,7 +123,7 @@ func (l *limits) fill(h *half, latency []float64) {
 	}
 }
 
-// send computes when tuples of an operator can be at each node, if they come from another node.
+// send computes when the tuples of an operator can arrive at each node from another node.
 func (l *limits) send(h *half, v int, latency, nearest []float64) {
 	n := l.p.n
 	full := func(i int) float64 { return h.at[(v*n+i)*(levels+1)+levels] }
@@ -135,7 +136,7 @@ func (l *limits) send(h *half, v int, latency, nearest []float64) {
 	for c, i := range nodes {
 		own := full(i)
 		if own+nearest[i] >= latest {
-			break // these, and all that follow, come later everywhere
+			break // this node and all that follow are later for every receiver
 		}
 		for k, t := range latency[i*n : (i+1)*n] {
 			if k != i && own+t < into[k] {
@@ -148,17 +149,17 @@ func (l *limits) send(h *half, v int, latency, nearest []float64) {
 	}
 }
 
-// rest returns the limit of the time until an operator on node i has got everything, if so many
-// steps of the node's cores are left for those from which it gets. They are sorted by how late
-// their tuples come if they are elsewhere, the latest first.
+// rest returns a lower limit of the time until an operator on node i has got all its tuples. left
+// is how many steps of the node's cores are left for its senders. from has the senders, sorted by
+// when their tuples arrive if they are elsewhere, the latest first.
 func (l *limits) rest(h *half, from []int, i, left int) float64 {
 	n := l.p.n
 	if len(from) == 0 {
 		return 0
 	}
-	best := h.cross[from[0]*n+i] // all are elsewhere
+	best := h.cross[from[0]*n+i] // all senders are elsewhere
 	stay := 0
-	for k, u := range from { // these, and those before, stay
+	for k, u := range from { // the senders up to this one are on the node
 		stay += int(l.units[u*n+i])
 		if stay > left || h.at[(u*n+i)*(levels+1)+levels] >= best {
 			break
@@ -179,7 +180,7 @@ func (l *limits) rest(h *half, from []int, i, left int) float64 {
 // overfull reports whether a node has too few cores for the operators that must run there.
 func (l *limits) overfull() bool { return slices.Min(l.cores) < 0 }
 
-// load returns how many of a node's cores operator v takes of those that limits counts.
+// load returns how many of the cores that limits counts operator v takes on node i.
 func (l *limits) load(v, i int) float64 {
 	if len(l.nodes[v]) == 1 {
 		return 0
@@ -187,7 +188,7 @@ func (l *limits) load(v, i int) float64 {
 	return l.p.load[v*l.p.n+i]
 }
 
-// through returns the limit of the end-to-end latency if operator v runs on node i.
+// through returns a lower limit of the end-to-end latency if operator v runs on node i.
 func (l *limits) through(v, i int) float64 {
 	p, best := l.p, none
 	own := int(l.units[v*p.n+i])
@@ -199,7 +200,7 @@ func (l *limits) through(v, i int) float64 {
 	return best
 }
 
-// least returns the limit of the end-to-end latency of all placements that come into question.
+// least returns a lower limit of the end-to-end latency of all placements on the nodes of l.
 func (l *limits) least() float64 {
 	most := 0.0
 	for v, nodes := range l.nodes {
@@ -212,8 +213,8 @@ func (l *limits) least() float64 {
 	return most
 }
 
-// below returns for each operator the nodes where its limit is below the given latency. If one has
-// no such node, no placement is faster, and below reports false.
+// below returns for each operator the nodes where its limit is below the given latency. If an
+// operator has no such node, no placement is faster, and below returns false.
 func (l *limits) below(latency float64) ([][]int, bool) {
 	left := make([][]int, len(l.nodes))
 	for v, nodes := range l.nodes {

@@ -9,14 +9,14 @@ import (
 // Problem is a checked job, prepared for Solve. It is immutable.
 type Problem struct {
 	job    *Job
-	order  []int   // operators: before each of them stand those that send to it
-	before [][]int // by operator: those that send to it
-	after  [][]int // by operator: those to which it sends
-	allows [][]int // by operator: the nodes where it may run, and where it alone fits, ascending
+	order  []int   // the operators, each after all that send to it
+	before [][]int // by operator: its senders
+	after  [][]int // by operator: its receivers
+	allows [][]int // by operator: the nodes where it may run and fits alone, ascending
 
 	n    int
-	work []float64 // by operator and node: how long it works on a tuple at most, in ns
-	load []float64 // by operator and node: how many of the node's cores it uses
+	work []float64 // by operator and node: its longest working time on a tuple, in ns
+	load []float64 // by operator and node: the number of the node's cores that it uses
 	far  []float64 // by node and node: the longest latency, in ns
 }
 
@@ -66,11 +66,11 @@ func New(j *Job) (*Problem, error) {
 	return p, nil
 }
 
-// fits returns the largest load of a node with so many cores. It is a little larger than the
-// number of cores, because sums of loads are rounded.
+// fits returns the largest load that a node with so many cores may have. It is a little larger than
+// the number of cores, because sums of loads are rounded.
 func fits(cores float64) float64 { return cores * (1 + 1e-9) }
 
-// sort finds the order of the operators.
+// sort puts each operator after all that send to it.
 func (p *Problem) sort() error {
 	waits := make([]int, len(p.before))
 	for v, before := range p.before {
@@ -90,18 +90,18 @@ func (p *Problem) sort() error {
 		return nil
 	}
 	v := slices.IndexFunc(waits, func(n int) bool { return n > 0 })
-	for range waits { // each step leads to an operator that waits too, so in the end into a cycle
+	for range waits { // each step leads to an operator that also waits, so at last into a cycle
 		v = p.before[v][slices.IndexFunc(p.before[v], func(u int) bool { return waits[u] > 0 })]
 	}
-	return fmt.Errorf("operator %q gets, by way of others, what it sends itself: leave one edge "+
+	return fmt.Errorf("operator %q gets its own tuples back through others: leave one edge "+
 		"of this cycle out: %w", p.job.Operators[v].Name, ErrJob)
 }
 
 // End is the end-to-end latency of a placed job: the sum of work and latencies along the slowest
-// path from an operator that gets nothing to an operator that sends nothing.
+// path from a source to a sink.
 type End struct {
 	Latency Range
-	Path    []int // the operators of the path that is slowest if all takes as long as it can
+	Path    []int // the operators of the slowest path, if everything takes as long as it can
 }
 
 // End returns the end-to-end latency of a placement.
@@ -154,8 +154,8 @@ func (p *Problem) Loads(at Placement) []float64 {
 	return loads
 }
 
-// Allowed returns an error that wraps ErrJob if a placement puts an operator where it may not run,
-// or more on a node than its cores can do.
+// Allowed returns an error that wraps ErrJob if the placement puts an operator on a node where it
+// may not run, or gives a node more work than its cores can do.
 func (p *Problem) Allowed(at Placement) error {
 	if len(at) != len(p.order) {
 		return fmt.Errorf("placement of %d operators, want %d: %w", len(at), len(p.order), ErrJob)

@@ -6,12 +6,12 @@ import (
 )
 
 // branches looks at all placements that may be faster than the best known one (branch and bound).
-// It places the operators in order. A beginning of a placement is given up if the operators placed
-// so far, plus the limits of what comes after them, are not faster.
+// It places the operators in order. It gives up a partial placement if its latency so far, plus the
+// limits of what follows, is not smaller than that of the best known one.
 type branches struct {
 	p    *Problem
 	l    *limits
-	left int // at how many choices may still be looked
+	left int // how many more choices it may look at
 
 	at    Placement
 	free  []float64
@@ -20,8 +20,8 @@ type branches struct {
 	least float64
 }
 
-// prove returns the best placement and its latency, given a placement that is known. It reports
-// whether it looked at everything: if not, there may be a better placement.
+// prove returns the best placement and its latency. It begins with a known placement. It also
+// reports whether it looked at everything: if not, there may be a better placement.
 func (p *Problem) prove(l *limits, known Placement, latency float64, most int) (
 	Placement, float64, bool,
 ) {
@@ -38,7 +38,7 @@ type choice struct {
 	done, end float64
 }
 
-// place places all operators from the kth on. limit is the limit of those before.
+// place places the operators from the kth on. limit is the limit of those before.
 func (q *branches) place(k int, limit float64) bool {
 	p := q.p
 	if k == len(p.order) {

@@ -6,8 +6,9 @@ import (
 )
 
 // randomJob makes a job whose operators stand in layers, each with one or two senders in the layer
-// before. The first ones are bound to nodes. The nodes stand in racks of some 25, and latencies
-// depend on the distance of the racks. An operator uses 0.1 to 1 core.
+// before. The operators of the first layer may only run on certain nodes. The nodes stand in racks
+// of about 25, and a latency depends on the distance between two racks. An operator uses 0.1 to 1
+// core.
 func randomJob(r *rand.Rand, ops, nodes int) *Job {
 	j := &Job{}
 	type xy struct{ x, y float64 }

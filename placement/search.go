@@ -7,22 +7,22 @@ import (
 	"slices"
 )
 
-// search improves a placement by many small changes (simulated annealing). It is the same in each
-// call with the same arguments. It names each operator by its place in the problem's order.
+// search improves a placement by many small changes (simulated annealing). The same arguments give
+// the same result. Operators are numbered by their place in the problem's order.
 type search struct {
 	p      *Problem
 	random *rand.Rand
 
 	before, after [][]int
-	near          [][]int // by operator: the nodes of smallest limit
-	ends          []int   // the operators that send nothing
+	near          [][]int // by operator: the nodes with the smallest limits
+	ends          []int   // the sinks
 	goal          float64 // a latency that no placement beats
 
 	at   []int
 	free []float64 // by node: its free cores
 	on   [][]int   // by node: its operators
 	done []float64 // by operator: the latency up to it
-	by   []int     // by operator: the one whose tuples come last; -1: none
+	by   []int     // by operator: the sender whose tuples come last; -1: it has no sender
 
 	undo     []moved // the changes since the last accepted placement
 	first    int     // the first operator that was moved since then
@@ -33,10 +33,10 @@ type search struct {
 type moved struct{ v, from int }
 
 const (
-	nearest = 48 // the number of nodes that near has for an operator, at most
+	nearest = 48 // the largest number of nodes that near has for an operator
 
-	// startHeat is by which part of the latency a change may make it worse, at first, and still be
-	// accepted now and then. The search cools down to 0.
+	// startHeat limits how much worse a change may make the latency at first, as a part of the
+	// latency, and still be accepted now and then. The search cools down from there to 0.
 	startHeat = 0.016
 )
 
@@ -83,7 +83,7 @@ func newSearch(p *Problem, l *limits, at Placement, seed uint64) *search {
 	return s
 }
 
-// measure returns the end-to-end latency, and a number that falls with it, and that also falls if
+// measure returns the end-to-end latency, and a number that falls when the latency falls, or when
 // other slow paths get shorter.
 func (s *search) measure() (longest, weighed float64) {
 	p := s.p
@@ -105,7 +105,7 @@ func (s *search) measure() (longest, weighed float64) {
 	return longest, math.Sqrt(math.Sqrt(weighed))
 }
 
-// move puts an operator on another node, whether it fits or not.
+// move puts an operator on another node, even if that node has too few cores.
 func (s *search) move(k, into int) {
 	s.undo = append(s.undo, moved{k, s.at[k]})
 	s.first = min(s.first, k)
@@ -139,8 +139,8 @@ func (s *search) reject() {
 	s.undo, s.first = s.undo[:0], len(s.at)
 }
 
-// run makes so many changes, or fewer if the latency reaches a limit. It returns the best placement
-// and its latency.
+// run makes at most so many changes. It stops if the latency reaches enough. It returns the best
+// placement and its latency.
 func (s *search) run(changes int, enough float64) (Placement, float64) {
 	longest, now := s.measure()
 	s.accept()
@@ -199,12 +199,12 @@ func (s *search) change(path []int) bool {
 		return s.shift(v, s.target(v), 2+s.random.IntN(6))
 	case 5, 6:
 		return s.swap(v, s.target(v))
-	default: // the nodes of v and another one exchange their operators
+	default: // the node of v and another one exchange operators
 		return s.exchange(s.at[v], s.target(v))
 	}
 }
 
-// target returns a random node for operator v: that of a neighbour, or one of small limit.
+// target returns a random node for operator v: the node of a neighbour, or one with a small limit.
 func (s *search) target(v int) int {
 	around := [2][]int{s.before[v], s.after[v]}[s.random.IntN(2)]
 	if len(around) > 0 && s.random.IntN(2) == 0 {
@@ -214,7 +214,8 @@ func (s *search) target(v int) int {
 	return near[min(s.random.IntN(len(near)), s.random.IntN(len(near)))]
 }
 
-// shift moves v, and up to so many operators in all that are joined to it on its node.
+// shift moves v to another node, and with it up to most operators in all that are connected with v
+// on its node.
 func (s *search) shift(v, into, most int) bool {
 	from := s.at[v]
 	if from == into {
@@ -261,7 +262,7 @@ func (s *search) swap(v, with int) bool {
 	return s.free[from] >= 0 && s.free[with] >= 0
 }
 
-// exchange exchanges all operators of two nodes, as far as they may run there.
+// exchange exchanges all operators of two nodes that may run on the other node.
 func (s *search) exchange(i, k int) bool {
 	if i == k {
 		return false

@@ -14,7 +14,7 @@ type Answer struct {
 	Exact bool
 }
 
-// Gap returns by which part of the limit the found latency is above it.
+// Gap returns how far the latency that was found is above the limit, as a part of the limit.
 func (a Answer) Gap() float64 {
 	if a.Exact {
 		return 0
@@ -22,13 +22,13 @@ func (a Answer) Gap() float64 {
 	return a.End.Latency.Hi_ns/a.Limit_ns - 1
 }
 
-// Effort limits what Solve does. A greater effort takes longer, and may find a better placement or
-// prove more.
+// Effort limits the work of Solve. A greater effort takes longer, and may find a better placement
+// or prove more.
 type Effort struct {
-	Changes  int // how many changes the search tries, each time
-	Searches int // how often the search begins again with the best placement
+	Changes  int // how many changes each search tries
+	Searches int // how often the search begins again at the best placement
 	Raises   int // how often Solve tries to raise the limit
-	Choices  int // at how many choices of a node the proof looks
+	Choices  int // how many choices of a node the proof looks at
 }
 
 // DefaultEffort takes a few seconds for 200 operators on 1,000 nodes, and much less for few.
@@ -43,7 +43,7 @@ func (p *Problem) Solve(effort Effort) (Answer, error) {
 	l := newLimits(p, p.allows)
 	for i, cores := range l.cores {
 		if cores < 0 {
-			return Answer{}, fmt.Errorf("the operators that may run on node %q alone need %.3g "+
+			return Answer{}, fmt.Errorf("the operators that may run only on node %q need %.3g "+
 				"cores more than it has: %w", p.job.Nodes[i].Name, -cores, ErrJob)
 		}
 	}
@@ -74,11 +74,12 @@ func (p *Problem) Solve(effort Effort) (Answer, error) {
 	return a, nil
 }
 
-// reached returns the largest latency that counts as the limit, because sums are rounded.
+// reached returns the largest latency that counts as equal to the limit. Sums are rounded, so it is
+// a little larger.
 func reached(limit float64) float64 { return limit * (1 + 1e-9) }
 
-// finish raises the limit, and tries to prove which placement is the best. It returns the best one
-// that is known then, its latency, and whether that is proven to be the best.
+// finish raises the limit, and tries to prove which placement is the best. It returns the best
+// placement that it knows, its latency, and whether it is proven to be the best.
 func (p *Problem) finish(
 	l *limits, at Placement, latency float64, limit *float64, choices int,
 ) (Placement, float64, bool) {
@@ -94,8 +95,8 @@ func (p *Problem) finish(
 	return p.prove(l, at, latency, choices)
 }
 
-// raise returns a higher limit, if the limits show that no placement is between it and the old one.
-// It tries half of the way to the known latency, a number of times.
+// raise returns a higher limit, if it can show that no placement is between that and the old limit.
+// Each time, it tries the middle between the limit and the known latency.
 func (p *Problem) raise(l *limits, limit, latency float64, times int) float64 {
 	for range times {
 		if goal := (limit + latency) / 2; p.impossible(l, goal) {
@@ -107,8 +108,8 @@ func (p *Problem) raise(l *limits, limit, latency float64, times int) float64 {
 	return limit
 }
 
-// impossible reports whether the limits show that no placement is faster than a goal. A node that
-// does not come into question for one operator often excludes others for other operators.
+// impossible reports whether the limits show that no placement is faster than goal. When a node is
+// excluded for one operator, this often excludes nodes for other operators.
 func (p *Problem) impossible(l *limits, goal float64) bool {
 	before := count(l.nodes)
 	for {

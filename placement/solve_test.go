@@ -13,9 +13,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// bruteForce returns the smallest end-to-end latency of all placements, and that of all placements
-// that put an operator on a node, if detail asks for it. It extends a placement by one operator
-// after another, and gives none up but those that do not fit.
+// bruteForce returns the smallest end-to-end latency of all placements. If detail is set, it also
+// returns the smallest latency with each operator on each node. It extends a placement by one
+// operator after another, and only gives up those whose operators do not fit.
 func bruteForce(p *Problem, detail bool) (best float64, through [][]float64) {
 	best = math.Inf(1)
 	for range p.order {
@@ -82,9 +82,9 @@ func problem(t testing.TB, r *rand.Rand, ops, nodes int) *Problem {
 
 func equal(x, y float64) bool { return math.Abs(x-y) <= 1e-9*max(x, y) }
 
-// Solve finds the best placement of small jobs, as trying them all does, and no limit is above it:
-// neither that of an operator on a node, nor the one that Solve raises if it proves nothing. The
-// proof alone finds the best placement as well.
+// Solve finds the best placement of small jobs, like a test of all placements. No limit is above
+// the best: neither that of an operator on a node, nor a raised one. The proof alone also finds the
+// best placement.
 func TestSolveSmallJobs(t *testing.T) {
 	r := seed.Random(t)
 	for k := range 150 {
@@ -153,8 +153,8 @@ func checkCross(t *testing.T, l *limits, h *half, latency func(from, into int) f
 	}
 }
 
-// TestBarPlacement solves 12 operators on 8 nodes as trying all placements does, and 200 operators
-// on 1,000 nodes close to the limit.
+// TestBarPlacement solves a job of 12 operators on 8 nodes, and compares it with all placements. It
+// solves a job of 200 operators on 1,000 nodes close to the limit.
 func TestBarPlacement(t *testing.T) {
 	size := proof.Begin(t)
 	small, tried, large, placed := [2]int{9, 5}, 3, [2]int{40, 80}, 2
@@ -190,7 +190,7 @@ func TestBarPlacement(t *testing.T) {
 			Timing: true}.From(took))
 }
 
-// The difference of two placements contains what it is for any true latencies and working times.
+// The range that Better returns contains the difference for any true latencies and working times.
 func TestBetterHolds(t *testing.T) {
 	r := seed.Random(t)
 	surely := 0
@@ -223,8 +223,8 @@ func random(r *rand.Rand, p *Problem) Placement {
 	return at
 }
 
-// truth draws true latencies and working times, often the ends of their ranges, and returns the
-// difference of two placements.
+// truth draws true latencies and working times, often at the ends of their ranges. It returns the
+// difference between two placements.
 func truth(r *rand.Rand, p *Problem, a, b Placement) float64 {
 	draw := func(x Range) float64 {
 		return x.Lo_ns + (x.Hi_ns-x.Lo_ns)*[]float64{0, 1, r.Float64()}[r.IntN(3)]
@@ -269,10 +269,10 @@ func TestUnusableJobs(t *testing.T) {
 		`may run on node 1 of 1`:     func(j *Job) { j.Operators[0].Nodes = []int{1} },
 		`"n" has 0 cores`:            func(j *Job) { j.Nodes[0].Cores = 0 },
 		"edge from operator 0 to op": func(j *Job) { j.Edges[0].To = 2 },
-		`"a" gets, by way of others`: func(j *Job) { j.Edges = append(j.Edges, Edge{1, 0}) },
+		`"a" gets its own tuples`:    func(j *Job) { j.Edges = append(j.Edges, Edge{1, 0}) },
 		`"b" needs 2 cores`:          func(j *Job) { j.Operators[1].PerSecond = 2000 },
 		"have no 0.9 cores left":     func(j *Job) { j.Operators[0].PerSecond = 900; twoNodes(j) },
-		`"n" alone need 0.8 cores`:   func(j *Job) { j.Operators[0].PerSecond = 900 },
+		`"n" need 0.8 cores`:         func(j *Job) { j.Operators[0].PerSecond = 900 },
 		"latencies from 2 nodes":     func(j *Job) { j.Latency = append(j.Latency, nil) },
 		"-1} from node":              func(j *Job) { j.Latency[0][0] = Range{-1, -1} },
 	} {

@@ -8,10 +8,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/placement"
 )
 
-// Connect fills the job's latencies in from a list. A latency that is in the list in one direction
-// only holds for both. A latency that is in neither is at most that of the fastest way over other
-// nodes, and at least 0. Connect returns how many pairs of nodes have such a latency. If no way
-// leads from one node to another, the error wraps ErrFile.
+// Connect fills in the latencies of the job from a list. A latency that is listed for one direction
+// only holds for both directions. If a pair of nodes is not listed, its latency is at least 0, and
+// at most that of the fastest route over other nodes. Connect returns how many pairs are not
+// listed. If no route leads from one node to another, the error wraps ErrFile.
 func (f *File) Connect(latencies []Latency) (missing int, err error) {
 	nodes := f.Job.Nodes
 	index := map[string]int{}
@@ -59,7 +59,7 @@ func (f *File) Connect(latencies []Latency) (missing int, err error) {
 				fastest = from(ways, i)
 			}
 			if math.IsInf(fastest[k], 1) {
-				return 0, fmt.Errorf("no latency from node %q to node %q is known, nor a way over "+
+				return 0, fmt.Errorf("no latency from node %q to node %q is known, nor a route by "+
 					"other nodes: measure it, or leave one of them out: %w", nodes[i].Name,
 					nodes[k].Name, ErrFile)
 			}
@@ -71,13 +71,13 @@ func (f *File) Connect(latencies []Latency) (missing int, err error) {
 	return missing, nil
 }
 
-// way leads to a node in a time.
+// way is a listed latency to a node.
 type way struct {
 	into    int
 	time_ns float64
 }
 
-// from returns the time of the fastest way from one node to each (Dijkstra's algorithm).
+// from returns the time of the fastest route from one node to each node (Dijkstra's algorithm).
 func from(ways [][]way, start int) []float64 {
 	times := make([]float64, len(ways))
 	for i := range times {

@@ -30,14 +30,14 @@ const (
 
 // File is what a job file says.
 type File struct {
-	// Job has all but its latencies: call Connect. Each instance is an operator of its own.
+	// Job has no latencies until Connect is called. Each instance is an operator of its own.
 	Job placement.Job
 
-	// Now is where the operators run today; nil: the file does not say it.
+	// Now says where the operators run today. It is nil if the file does not say it.
 	Now placement.Placement
 
 	Latencies []Latency
-	Local     placement.Range // between two operators of one node
+	Local     placement.Range // the latency between two operators of one node
 }
 
 // Latency is how long a tuple travels from one node to another.
@@ -46,7 +46,7 @@ type Latency struct {
 	placement.Range
 }
 
-// Read does the same as Parse, for a file.
+// Read parses the file at path. See Parse.
 func Read(path string, fleet func() ([]placement.Node, error)) (*File, error) {
 	text, err := plainfile.Read(path, maxFileBytes)
 	if err != nil {
@@ -56,8 +56,8 @@ func Read(path string, fleet func() ([]placement.Node, error)) (*File, error) {
 }
 
 // Parse reads a job. name is the file's name, for errors. If the file lists no nodes, Parse takes
-// those that fleet returns. The returned error joins one error for each of the first mistakes. Each
-// of these errors has a line number and wraps ErrFile.
+// the nodes that fleet returns. The returned error joins one error for each of the first mistakes.
+// Each of these errors has a line number and wraps ErrFile.
 func Parse(text []byte, name string, fleet func() ([]placement.Node, error)) (*File, error) {
 	p := parser{name: name, file: &File{}, instances: map[string][]int{}, node: map[string]int{},
 		fleet: fleet}
@@ -163,7 +163,7 @@ func (p *parser) addNode(n *yaml.Node) {
 		node.Speed = p.number(f["speed"], n, "speed")
 	}
 	if _, twice := p.node[node.Name]; twice {
-		p.fail(n.Line, "node %q stands twice", node.Name)
+		p.fail(n.Line, "node %q is listed twice", node.Name)
 		return
 	}
 	p.node[node.Name] = len(p.file.Job.Nodes)
@@ -177,7 +177,7 @@ func (p *parser) addOperator(n *yaml.Node) {
 	}
 	o := placement.Operator{Name: p.word(f["name"], n, "name")}
 	if p.instances[o.Name] != nil {
-		p.fail(n.Line, "operator %q stands twice: write %q for parallel copies", o.Name,
+		p.fail(n.Line, "operator %q is listed twice: write %q for parallel copies", o.Name,
 			"instances: 2")
 		return
 	}
@@ -216,7 +216,7 @@ func (p *parser) addOperator(n *yaml.Node) {
 
 func (p *parser) addEdges(n *yaml.Node) {
 	if n.Kind != yaml.SequenceNode || len(n.Content) < 2 {
-		p.fail(n.Line, "an edge names the operators along which tuples go: write %q",
+		p.fail(n.Line, "an edge is a list of the operators that tuples pass: write %q",
 			"- [source, parse, count]")
 		return
 	}
@@ -250,7 +250,7 @@ func (p *parser) addLatency(n *yaml.Node) {
 
 func (p *parser) now(n *yaml.Node) {
 	if n.Kind != yaml.MappingNode {
-		p.fail(n.Line, "now is not made of operators and nodes: write %q", "source: node1")
+		p.fail(n.Line, "now is not a list of operators with nodes: write %q", "source: node1")
 		return
 	}
 	p.file.Now = make(placement.Placement, len(p.file.Job.Operators))
@@ -305,7 +305,7 @@ func (p *parser) nodeNamed(n *yaml.Node) int {
 
 func (p *parser) mapping(n *yaml.Node, what string, keys ...string) map[string]*yaml.Node {
 	if n.Kind != yaml.MappingNode {
-		p.fail(n.Line, "%s is not made of keys and values: it takes %s", what,
+		p.fail(n.Line, "%s does not consist of keys and values: it takes %s", what,
 			strings.Join(keys, ", "))
 		return nil
 	}

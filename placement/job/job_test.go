@@ -70,7 +70,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// A mistake is reported with its line, and a wrong word with the right one.
+// An error names the line of the mistake. For a wrong word, it also offers the right one.
 func TestMistakes(t *testing.T) {
 	for _, c := range []struct{ change, to, want string }{
 		{"version: 1", "version: 2", "line 1: no version 1"},
@@ -83,11 +83,11 @@ func TestMistakes(t *testing.T) {
 		{"nodes: [a]", "nodes: a", "line 3: nodes is not a list"},
 		{"instances: 2", "instances: 1.5", `line 4: operator "parse" has 1.5 instances`},
 		{"instances: 2", "instances: x", `line 4: instances is "x": write a number`},
-		{"name: parse", "name: source", `line 4: operator "source" stands twice`},
+		{"name: parse", "name: source", `line 4: operator "source" is listed twice`},
 		{"[source, parse]", "[source, prase]", `line 6: operator "prase" is not in the list of ` +
 			`operators, did you mean "parse"?`},
-		{"[source, parse]", "source", "line 6: an edge names the operators"},
-		{"name: b", "name: a", `line 9: node "a" stands twice`},
+		{"[source, parse]", "source", "line 6: an edge is a list of the op"},
+		{"name: b", "name: a", `line 9: node "a" is listed twice`},
 		{"cores: 0.5", "cores: -1", `line 8: cores is "-1"`},
 		{"into: b", "into: c", `line 11: node "c" is not in the list`},
 		{", time: 20us..35us", "", "line 11: the latency has no time"},
@@ -113,7 +113,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// A latency that is not given is that of the fastest way over other nodes, at most.
+// A latency that is not given is at most that of the fastest route over other nodes.
 func TestConnect(t *testing.T) {
 	f := &File{}
 	for i := range 5 {
@@ -148,7 +148,7 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// Whatever is in a file: Parse returns an error, or a job that placement accepts or refuses.
+// For any file, Parse returns an error, or a job that placement accepts or refuses.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(whole))
 	f.Add([]byte("version: 1\noperators: [{name: a, time: 1s}]\nnodes: [{name: b, cores: 1}]\n"))
