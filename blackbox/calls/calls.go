@@ -6,30 +6,31 @@ import (
 	"slices"
 )
 
-// Unknown is the value of a moment that was not seen.
+// Unknown is the value of a moment that was not observed.
 const Unknown = math.MinInt64
 
-// Latest_ns is the limit of moments, before and after 0.
+// Latest_ns limits the moments: they lie between -Latest_ns and Latest_ns.
 const Latest_ns = 4e18
 
 // A Call is a request that one program sends to another, and its response. Sent_ns and Got_ns are
-// readings of the caller's clock, Received_ns and Replied_ns of the callee's. If the response was
-// not seen, or if there is none, Got_ns and Replied_ns are Unknown.
+// readings of the caller's clock, and Received_ns and Replied_ns of the callee's clock. If there is
+// no response, or if nobody observed it, Got_ns and Replied_ns are Unknown.
 type Call struct {
-	Caller, Callee int32 // places; Outside: a program that was not observed
+	Caller, Callee int32 // indices of places; Outside: a program that was not observed
 	Sent_ns        int64 // the caller sent the request
 	Received_ns    int64 // the callee received the request
 	Replied_ns     int64 // the callee sent the response
 	Got_ns         int64 // the caller received the response
 
-	// SentBy and ReceivedBy are numbers of threads, each valid within its place. 0: not known.
+	// SentBy and ReceivedBy are the numbers of threads. A number only has a meaning within its
+	// place. 0: not known.
 	SentBy, ReceivedBy uint32
 }
 
 // Outside is the place of programs that were not observed.
 const Outside = -1
 
-// Began_ns is the first known moment of a call, by whatever clock.
+// Began_ns is the first known moment of a call. It may be a reading of either clock.
 func (c *Call) Began_ns() int64 {
 	for _, t := range [4]int64{c.Sent_ns, c.Received_ns, c.Got_ns, c.Replied_ns} {
 		if t != Unknown {
@@ -39,52 +40,52 @@ func (c *Call) Began_ns() int64 {
 	return Unknown
 }
 
-// A Place is one running program. Places with the same program are its copies.
+// A Place is one running program. Several places of the same program are its copies.
 type Place struct {
 	Program  string
-	Instance string // "": the program has only one
+	Instance string // "": the program runs only once
 }
 
-// Seen is what was observed of calls. It does not say which call caused which.
+// Seen is what was observed of calls. It does not say which call caused which call.
 type Seen struct {
 	Places     []Place
-	Calls      []Call // sorted by their beginning
+	Calls      []Call // sorted by when they begin
 	Quantum_ns int64  // moments are multiples of this
 }
 
-// These are the special values of Truth.Cause.
+// These are special values of Truth.Cause.
 const (
 	NoCause      = -1 // no received request caused the call
-	UnknownCause = -2 // nobody knows
+	UnknownCause = -2 // the data do not tell
 )
 
-// Truth says which call caused which.
+// Truth says which call caused which call.
 type Truth struct {
 	Cause []int32 // number of the received call that caused each call, or a special value
 	Path  []int32 // number of the path to which each call belongs
 	Paths int
 }
 
-// A Set is calls and the truth about them.
+// A Set has calls and the truth about them.
 type Set struct {
 	Seen
 	Truth
 	Oddities Oddities
 }
 
-// Oddities counts what was wrong in a set that was read.
+// Oddities counts what was unusual or wrong in the traces that were read.
 type Oddities struct {
 	Spans      int `json:"spans"`
 	Traces     int `json:"traces"`
-	Duplicates int `json:"duplicates"` // spans that occurred again, and were left out
+	Duplicates int `json:"duplicates"` // spans that were left out because they occurred before
 	Parentless int `json:"parentless"` // spans whose parent is not in the data
 	Cycles     int `json:"cycles"`     // spans that are their own ancestors
 	Backwards  int `json:"backwards"`  // spans that ended before they began
 	Impossible int `json:"impossible"` // spans left out because of impossible times
 }
 
-// Arrange puts calls into the order of their beginnings, so that their order tells nothing about
-// their causes. It also finds the step of their moments.
+// Arrange sorts the calls by when they begin, so that their order tells nothing about causes. It
+// also finds the quantum of their moments.
 func (s *Set) Arrange() {
 	s.quantum()
 	order := make([]int32, len(s.Calls))
@@ -111,7 +112,7 @@ func (s *Set) Arrange() {
 	}
 }
 
-// quantum finds the step of moments, of those steps that recorders use.
+// quantum finds the quantum of the moments, among the quanta that recorders use.
 func (s *Set) quantum() {
 	s.Quantum_ns = 1
 	for _, q := range [...]int64{1_000_000, 1_000} {

@@ -7,7 +7,8 @@ import (
 	"math"
 )
 
-// jaegerValue is an answer of the query service, a trace, or a span of the storage.
+// jaegerValue is one of three things: an answer of the query service, a trace, or a span of the
+// storage.
 type jaegerValue struct {
 	Data      []jaegerValue            `json:"data"`
 	Spans     []jaegerSpan             `json:"spans"`
@@ -119,7 +120,7 @@ func tags(all []jaegerTag) attributes {
 	return of
 }
 
-// kindOf takes the names of Jaeger and of OTLP.
+// kindOf understands the names of Jaeger and of OTLP.
 func kindOf(name string) kind {
 	switch name {
 	case "server", "SPAN_KIND_SERVER", "2":

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// otlpValue is a message of OTLP, or what a query service wraps around it.
+// otlpValue is a message of OTLP, or the answer of a query service that contains one.
 type otlpValue struct {
 	Result        *otlpValue     `json:"result"`
 	ResourceSpans []otlpResource `json:"resourceSpans"`
@@ -108,7 +108,7 @@ func (s *otlpSpan) span(place int32) (*span, error) {
 	return result, nil
 }
 
-// unquoted takes numbers, and numbers that are written as strings.
+// unquoted returns the digits of a number. JSON may contain it as a number or as a string.
 func unquoted(raw json.RawMessage) string { return strings.Trim(string(raw), `"`) }
 
 func otlpAttributes(all []otlpAttribute) attributes {

@@ -13,19 +13,19 @@ import (
 	"strings"
 )
 
-// A Format is one in which traces are recorded.
+// A Format is a format of recorded traces.
 type Format string
 
 const (
-	Jaeger Format = "jaeger" // what Jaeger's query service and its storage give, as JSON
-	OTLP   Format = "otlp"   // OpenTelemetry's, as JSON
+	Jaeger Format = "jaeger" // JSON of Jaeger's query service, or of its storage
+	OTLP   Format = "otlp"   // JSON of OpenTelemetry
 )
 
-// ErrNoCalls is returned if there are no spans in the files.
+// ErrNoCalls is returned if the files contain no spans.
 var ErrNoCalls = errors.New("no spans found")
 
 // Read reads the traces in files, and in the files of directories. Each file may contain several
-// values of JSON, one after the other, and may be compressed with gzip.
+// JSON values, one after the other, and may be compressed with gzip.
 func Read(format Format, names ...string) (*Set, error) {
 	var decode func(*builder, json.RawMessage) error
 	switch format {
@@ -59,7 +59,7 @@ func Read(format Format, names ...string) (*Set, error) {
 	return set, nil
 }
 
-// isTrace reports whether a file in a directory is read.
+// isTrace reports whether Read reads a file of a directory.
 func isTrace(path string) bool {
 	path = strings.TrimSuffix(path, ".gz")
 	switch filepath.Ext(path) {
@@ -99,7 +99,7 @@ func (b *builder) file(path string, decode func(*builder, json.RawMessage) error
 	}
 }
 
-// attributes are what a span or a program says of itself.
+// attributes are what a span or a program says about itself.
 type attributes map[string]string
 
 // instance is the name of one copy of a program.
@@ -107,7 +107,7 @@ func (a attributes) instance() string {
 	return a.first("service.instance.id", "k8s.pod.name", "hostname", "host.name", "ip")
 }
 
-// peer is the name of a program that was called and not observed.
+// peer is the name of a program that was called, but not observed.
 func (a attributes) peer() string {
 	if name := a.first("peer.service", "db.system", "db.system.name", "messaging.system",
 		"server.address", "net.peer.name", "peer.hostname", "peer.address"); name != "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// jaegerSpanJSON writes a span of a Jaeger trace. Times are microseconds.
+// jaegerSpanJSON returns a span of a Jaeger trace. Times are in microseconds.
 func jaegerSpanJSON(id, parent, process, kind string, start, duration int) string {
 	refs := "[]"
 	if parent != "" {
@@ -29,7 +29,7 @@ func jaegerTrace(spans ...string) string {
 		`"p1":{"serviceName":"front"},"p2":{"serviceName":"back"},"p3":{"serviceName":"store"}}}`
 }
 
-// read reads text as a file, and returns lines that say what was read.
+// read reads text as a file. It returns lines that say what was read.
 func read(t *testing.T, format Format, text string) []string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "trace.json")
@@ -188,7 +188,8 @@ func TestOTLP(t *testing.T) {
 	}
 }
 
-// A directory is read whole, also compressed files, and spans of a trace may be in several of them.
+// All files of a directory are read, even compressed ones. The spans of one trace may be in several
+// files.
 func TestDirectory(t *testing.T) {
 	dir := t.TempDir()
 	both := strings.SplitN(otlpText, "\n{", 2)
@@ -231,7 +232,8 @@ func TestReadErrors(t *testing.T) {
 	}
 }
 
-// Whatever the input, causes are earlier or later calls of the same path into the caller's place.
+// For any input, the cause of a call is a call of the same path into the caller's place. It may
+// begin earlier or later.
 func FuzzRead(f *testing.F) {
 	for _, c := range jaegerCases {
 		f.Add([]byte(c.text))

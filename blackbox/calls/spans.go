@@ -1,40 +1,40 @@
 package calls
 
-// span is what recorded traces say of a span, whatever their format.
+// span is a span of a recorded trace of any format.
 type span struct {
 	trace, id, parent string
 	place             int32
 	kind              kind
-	follows           bool // the parent did not wait for it
+	follows           bool // the parent did not wait for the span
 	start_ns, end_ns  int64
-	peer              string // of a client: whom it calls, if the span says so
+	peer              string // of a client: the program that it calls, if the span names it
 
 	up    *span // its parent
 	lost  bool  // its parent is not in the data, or it is its own ancestor
-	down  bool  // it has a child of the same kind in the same place
-	taken bool  // a server span took it as its client
-	call  int32 // the call with which it begins; -1: it does not begin with a call
+	down  bool  // the span has a child of the same kind in the same place
+	taken bool  // a server span was matched with this client span
+	call  int32 // the call that begins with the span; -1: none does
 }
 
 type kind uint8
 
 const (
-	internal kind = iota // or not said
+	internal kind = iota // or not given
 	server
 	client
 	producer
 	consumer
 )
 
-// sends reports whether a span is one of a program that calls another.
+// sends reports whether spans of this kind belong to the calling program.
 func (k kind) sends() bool { return k == client || k == producer }
 
-// builder makes a set out of spans.
+// builder makes a set from spans.
 type builder struct {
 	set    Set
 	places map[Place]int32
 	traces map[string][]*span
-	order  []string // traces, as they came
+	order  []string // traces, in the order in which they came
 }
 
 func newBuilder() *builder {
@@ -71,13 +71,13 @@ func (b *builder) finish() *Set {
 
 // trace turns the spans of one trace into calls.
 //
-// A span begins with a call if its parent is in another place, or if it has no parent and is not a
-// client. So a root of any other kind is a request from outside. The caller's moments are those of
-// the parent, if that is a client. If it is not, the recorder did not note them: they are Unknown.
-// A client without a server in the data called something that was not observed. Messages of queues
-// and spans that follow from others have no response.
+// A span begins with a received call if its parent is in another place, or if it has no parent and
+// is not a client. So a root that is not a client is a request from outside. If the parent is a
+// client, it has the caller's moments. If not, the recorder did not note them, and they are
+// Unknown. A client without a server in the data called a program that was not observed. Messages
+// of queues and spans that follow from others have no response.
 //
-// What caused a call is the nearest ancestor in the caller's place that begins with a call.
+// The cause of a call is the call that begins with the nearest such ancestor in the caller's place.
 func (b *builder) trace(all []*span) {
 	all = b.unique(all)
 	b.parents(all)
@@ -117,7 +117,7 @@ func (b *builder) append(c Call, path int32) {
 	b.set.Cause = append(b.set.Cause, UnknownCause)
 }
 
-// unique leaves out spans that occur again. A client and its server may share an id.
+// unique leaves out a span that occurs again. But a client and its server may share an id.
 func (b *builder) unique(all []*span) []*span {
 	type key struct {
 		id    string
@@ -154,7 +154,7 @@ func (b *builder) parents(all []*span) {
 	}
 	for _, s := range all {
 		if !s.kind.sends() {
-			for _, p := range byID[s.id] { // they share an id
+			for _, p := range byID[s.id] { // several spans share an id
 				if p.kind.sends() {
 					s.up = p
 				}
@@ -172,7 +172,8 @@ func (b *builder) parents(all []*span) {
 		}
 	}
 	for _, s := range all {
-		// A walk that goes round a cycle without s ends, too. That cycle is cut at its own spans.
+		// The walk may enter a cycle that does not contain s, so it is limited. That cycle is cut
+		// when it is reached from one of its own spans.
 		for p, n := s.up, 0; p != nil && n < len(all); p, n = p.up, n+1 {
 			if p == s {
 				b.set.Oddities.Cycles++
@@ -197,7 +198,7 @@ func (b *builder) entry(s *span) bool {
 	return s.up.kind.sends() && (s.kind == server || s.kind == consumer)
 }
 
-// received is the call with which a span begins.
+// received returns the call with which a span begins.
 func (b *builder) received(s *span) Call {
 	c := Call{
 		Caller: Outside, Callee: s.place,
@@ -229,7 +230,7 @@ func (b *builder) toUnobserved(s *span) Call {
 	return c
 }
 
-// cause is the call that caused what span s sends.
+// cause returns the cause of a call that span s sends.
 func cause(s *span) int32 {
 	for ; ; s = s.up {
 		switch {

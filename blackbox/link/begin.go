@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// A lag is how often two kinds of moments follow each other after each delay, less how often they
-// do in the other order. What is only chance is the same in both orders, so what remains shows
-// causes, at any load.
+// A lag counts how often two kinds of moments follow each other after each delay, minus how often
+// they do so in the other order. Chance is the same in both orders, so what remains shows causes,
+// at any load.
 type lag struct {
 	after, before delays
 }
 
-// nearest is how many moments on each side are looked at.
+// nearest is how many moments on each side of a moment count.
 const nearest = 200
 
-// enoughLags is how many lags of a kind of calls are counted, or a few more.
+// enoughLags is about how many lags are counted for each kind of calls.
 const enoughLags = 200_000
 
-// density returns the logarithm of the density of the delays that are more than chance.
+// density returns the logarithm of the density of those delays that exceed chance.
 func (l *lag) density() (f [delaySteps]float64) {
 	a, b := l.after.density(&broad, 1), l.before.density(&broad, 1)
 	sum := 0.0
@@ -32,8 +32,8 @@ func (l *lag) density() (f [delaySteps]float64) {
 	return f
 }
 
-// begin shares calls out for the first time: by the delay from the request to the call, and by that
-// from the response to the reply.
+// begin gives each call its first owner. It compares the delay from the request to the call, and
+// the delay from the call's response to the reply.
 func (p *program) begin() {
 	if p.starts == nil {
 		starts, ends := make([]lag, p.m.kinds), make([]lag, p.m.kinds)
@@ -105,7 +105,7 @@ func (s *sharing) lags(starts, ends []lag) {
 	}
 }
 
-// around calls back for the moments that are nearest to t.
+// around calls each with the moments of all that are nearest to t.
 func around(all []int64, t int64, each func(int64)) {
 	n, _ := slices.BinarySearch(all, t)
 	for _, m := range all[max(0, n-nearest):min(len(all), n+nearest)] {

@@ -8,9 +8,9 @@ import (
 )
 
 // convolution is the convolution algorithm of Project 5. It correlates the times at which requests
-// come with the times at which calls are sent. Where the correlation has a spike, that is the delay
-// between cause and effect. Project 5 does not link single messages: here each call takes the open
-// request whose delay lies highest on the correlation.
+// come with the times at which calls are sent. A spike in the correlation is the delay between
+// cause and effect. Project 5 does not link single messages. Here each call takes the open request
+// at whose delay the correlation is highest.
 type convolution struct{}
 
 func (convolution) Name() string { return "convolution" }
@@ -19,8 +19,8 @@ func (convolution) Link(seen *calls.Seen) []Link {
 	all := none(seen)
 	program := programs(seen)
 	type edge struct{ at, callee int32 }
-	// The excess of delays over what would be there by chance, which delays in the other direction
-	// show.
+	// spikes has, by delay, how many delays exceed chance. The delays in the other direction show
+	// what chance is.
 	const steps = 64
 	spikes := map[edge]*[steps]float64{}
 	places := placesOf(seen)
@@ -56,7 +56,7 @@ func (convolution) Link(seen *calls.Seen) []Link {
 	return all
 }
 
-// firstAfter is the number of the first request that was received after a moment.
+// firstAfter returns the number of the first request that was received after t.
 func (p *place) firstAfter(t int64) int {
 	lo, hi := 0, len(p.requests)
 	for lo < hi {

@@ -12,7 +12,8 @@ type delays struct {
 	count [delaySteps]float32
 }
 
-// A delay has the step of its highest bit and the next stepBits bits. It is counted in units.
+// A delay counts in the step that its highest bit and the next stepBits bits choose. It is given in
+// units.
 const (
 	stepBits   = 4
 	delaySteps = (30 - stepBits) << stepBits
@@ -37,8 +38,8 @@ var stepWidths = func() (w [delaySteps]float64) {
 	return w
 }()
 
-// broad is the density, per unit, of a delay of which nothing is known: that of its logarithm is
-// constant.
+// broad is the density, per unit, of a delay of which nothing is known. On a logarithmic scale, it
+// is about constant.
 var broad = func() (d [delaySteps]float64) {
 	sum, begin := 0.0, 0.0
 	for i := range d {
@@ -57,9 +58,9 @@ func (d *delays) add(units int64, weight float32) {
 	d.count[stepOf(units)] += weight
 }
 
-// density returns the density in each step, per unit. Around each step it takes as many neighbours
-// as it needs for the square root of the number of delays. It adds prior, as if prior were weight
-// delays.
+// density returns the density in each step, per unit. It smooths: around each step it takes as many
+// neighbours as it needs to contain the square root of the number of delays. prior counts as much
+// as weight delays.
 func (d *delays) density(prior *[delaySteps]float64, weight float64) (f [delaySteps]float64) {
 	if d.n > 0 {
 		need := max(math.Sqrt(d.n), 2)

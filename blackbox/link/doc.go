@@ -1,8 +1,8 @@
-// Package link says for each call between programs which received call caused it, with a
-// probability.
+// Package link finds, for each call between programs, which received call caused it, and how
+// probable this is.
 //
 //	for _, l := range link.Learnt.Link(seen) { … }
 //
-// Several methods stand side by side behind the interface [Method], so that they can be compared on
-// data of which the truth is known. Judge compares.
+// Several methods implement the interface [Method]. Judge compares their links with the truth, for
+// data of which the truth is known.
 package link

@@ -2,30 +2,30 @@ package link
 
 import "github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 
-// Said is the least probability of links that are shown as known. A link below it is shown as
+// Said is the least probability at which a link is shown as known. A less probable link is shown as
 // undecided, with its runner-up.
 const Said = 0.9
 
-// Sure is the probability from which a link counts as sure.
+// Sure is the least probability of a link that counts as sure.
 const Sure = 0.99
 
 // A Score is how good links are.
 type Score struct {
 	Links int `json:"links"` // calls whose true cause is known
-	Right int `json:"right"` // whose most probable cause is the true one
+	Right int `json:"right"` // calls whose most probable cause is the true cause
 
-	// A path is all calls that an outer request led to. It is right if the most probable causes put
-	// together the same calls in the same way, and no others.
+	// A path is an outer request, and all calls that it led to. It is right if the most probable
+	// causes join the same calls in the same way, and no others.
 	Paths      int `json:"paths"`
 	PathsRight int `json:"paths_right"`
 
-	Said      int `json:"said"` // with probability Said or more
+	Said      int `json:"said"` // links with probability Said or more
 	SaidWrong int `json:"said_wrong"`
-	Sure      int `json:"sure"` // with probability Sure or more
+	Sure      int `json:"sure"` // links with probability Sure or more
 	SureWrong int `json:"sure_wrong"`
 
-	// Calibration is the expected calibration error: by how much the probability differs from the
-	// share of right links, over links of similar probability.
+	// Calibration is the expected calibration error: how much the probability differs from the
+	// share of right links, among links of similar probability.
 	Calibration float64 `json:"calibration_error"`
 }
 

@@ -10,28 +10,29 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 )
 
-// learnt is the product's own method. For each program it learns a model of scripts from the data,
-// and draws many ways to share out the program's calls among its requests, each as often as the
-// model finds it probable. The probability of a link is the share of draws that have it.
+// learnt is the product's own method. For each program it learns a model of scripts from the data.
+// Then it shares out the program's calls among its requests many times. How often it draws a
+// sharing depends on the probability that the model gives it. The probability of a link is the
+// share of draws that contain it.
 //
-// It goes through the data in windows. What it learnt in one is the beginning in the next, so the
-// model follows the load.
+// The method goes through the data in windows. Each window begins with what was learnt in the last
+// one, so the model follows the load.
 type learnt struct {
-	window int // calls in a window
+	window int // number of calls in a window
 }
 
 func (learnt) Name() string { return "learnt" }
 
 const (
 	rounds     = 30          // of learning in the first window
-	learnDraws = 6           // in each of these rounds
+	learnDraws = 6           // draws in each of these rounds
 	moreRounds = 6           // of learning in each later window
-	moreDraws  = 1           // in each of these rounds
-	draws      = 120         // from which probabilities are taken
-	mostOpen   = 96          // candidates of a call
-	firstSays  = 0.55        // weight of the better of two models
-	longest_ns = int64(1e15) // of requests, for the margin
-	forget     = 0.5         // what is left of earlier experience in each window
+	moreDraws  = 1           // draws in each of these rounds
+	draws      = 120         // draws from which probabilities are computed
+	mostOpen   = 96          // candidates that a call may have
+	firstSays  = 0.55        // weight of the better one of two models
+	longest_ns = int64(1e15) // limits the length of requests from which the margin is computed
+	forget     = 0.5         // weight of earlier experience in each window
 )
 
 func (l learnt) Link(seen *calls.Seen) []Link {
@@ -51,7 +52,8 @@ func (l learnt) Link(seen *calls.Seen) []Link {
 		p := newProgram(groups[g], of, seen.Quantum_ns)
 		p.link(seen, l.window, all)
 		if p.crowded() {
-			// What is learnt may depend on chance, so it is learnt again, and both have a say.
+			// What is learnt may depend on chance. So a second model is learnt, and the links are
+			// the weighted mean of both.
 			again := none(seen)
 			second := newProgram(groups[g], of, seen.Quantum_ns)
 			second.seed = 2
@@ -82,7 +84,7 @@ func (p *program) crowded() bool {
 	return candidates > many*n
 }
 
-// score is the logarithm of the probability of the last window.
+// score returns the logarithm of the probability of the last window's sharing.
 func (p *program) score() (sum float64) {
 	for _, s := range p.sharers {
 		for _, v := range s.scores {
@@ -97,7 +99,7 @@ func (p *program) score() (sum float64) {
 	return sum
 }
 
-// both is the mean of two links. part is the weight of the first.
+// both returns the weighted mean of two links. part is the weight of the first.
 func both(x, y Link, part float64) Link {
 	causes := map[int32]float64{
 		x.Cause: x.Probability * part,
@@ -113,19 +115,19 @@ func both(x, y Link, part float64) Link {
 	return b.link()
 }
 
-// A program is the places with one program, and what was learnt of it.
+// A program has all places that run one program, and what was learnt about it.
 type program struct {
 	m      *model
 	places []place
-	kinds  map[int32]int32 // of calls, by the program that is called
-	of     []int32         // programs of places
-	x      *experience     // of earlier windows
+	kinds  map[int32]int32 // number of the kind of a call, by the called program
+	of     []int32         // program of each place
+	x      *experience     // experience from earlier windows
 	seed   uint64
 
-	// These are the logarithms of the densities by which calls are shared out for the first time.
+	// These are the logarithms of the densities with which begin gives calls their first owners.
 	starts, ends [][delaySteps]float64
 
-	sharers []*sharing // of the present window
+	sharers []*sharing // one for each place, in the present window
 }
 
 func newProgram(places []place, of []int32, quantum int64) *program {
@@ -146,7 +148,8 @@ func (p *program) link(seen *calls.Seen, size int, all []Link) {
 	p.open(windows[0])
 	p.learn(rounds, learnDraws)
 	if p.foreign() {
-		// Now that it is roughly known what belongs together, clocks are aligned better.
+		// The sharing now shows roughly which calls belong to a request. So the clocks can be
+		// aligned better.
 		for i := range p.places {
 			at := &p.places[i]
 			at.move(seen, at.realign(seen, p.sharers[i]), slack_ns/5)
@@ -164,8 +167,9 @@ func (p *program) link(seen *calls.Seen, size int, all []Link) {
 	}
 }
 
-// A window is a part of the data. Links of calls that were sent from begin on and before end are
-// found with those that were sent up to margin earlier and later.
+// A window is a part of the data. Its links are those of calls that were sent at begin or later,
+// and before end. To find them, calls that were sent up to margin earlier or later are looked at,
+// too.
 type window struct {
 	begin, end, margin int64
 }
@@ -196,7 +200,7 @@ func (p *program) windows(size int) []window {
 	return append(all, w)
 }
 
-// open makes a window the present one.
+// open makes a window the present window.
 func (p *program) open(w window) {
 	kinds := p.m.kinds
 	p.sharers = nil
@@ -240,7 +244,7 @@ func (p *program) open(w window) {
 	}
 }
 
-// within is the part of a place that a window needs.
+// within returns the part of a place that a window needs.
 func (p *place) within(w window) place {
 	part := *p
 	from, _ := slices.BinarySearchFunc(p.sends, w.begin-w.margin, func(s send, t int64) int {
@@ -258,8 +262,8 @@ func (p *program) foreign() bool {
 	return slices.ContainsFunc(p.sharers, func(s *sharing) bool { return s.foreign })
 }
 
-// learn improves the model and the sharing in turns. At first it takes changes for the worse more
-// easily, so as not to stay with the first sharing that is not bad.
+// learn improves the model and the sharing in turns. At first it accepts changes for the worse more
+// easily, so that it does not stay with a mediocre sharing.
 func (p *program) learn(rounds, draws int) {
 	if p.starts == nil {
 		p.m.learn(p.m.newExperience())

@@ -8,24 +8,24 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 )
 
-// A Link says what caused a call.
+// A Link says which call caused a call.
 type Link struct {
 	Cause       int32   // number of the received call that caused it, or calls.NoCause
-	Probability float64 // that Cause is right
+	Probability float64 // probability that Cause is right
 
-	// The runner-up is the next most probable cause. If there is none, RunnerUpProbability is 0.
+	// RunnerUp is the second most probable cause. If there is none, RunnerUpProbability is 0.
 	RunnerUp            int32
 	RunnerUpProbability float64
 }
 
-// A Method finds the causes of calls. Link returns a link for each call. The link of a call of
-// which the caller was not observed has no meaning.
+// A Method finds the causes of calls. Link returns a link for each call. If the caller of a call
+// was not observed, its link has no meaning.
 type Method interface {
 	Name() string
 	Link(*calls.Seen) []Link
 }
 
-// Methods are all methods, the product's own first.
+// Methods are all methods. The product's own comes first.
 var Methods = []Method{
 	learnt{window: 6000}, wap5{}, nesting{}, convolution{}, lastArrival{}, thread{},
 }
@@ -33,7 +33,7 @@ var Methods = []Method{
 // A request is a call as its callee sees it.
 type request struct {
 	call     int32
-	from, to int64 // when it was received and replied to; to is forever if that is not known
+	from, to int64 // when it was received, and when it was replied to: forever if that is not known
 	caller   int32
 }
 
@@ -42,21 +42,21 @@ const forever = math.MaxInt64
 // A send is a call as its caller sees it.
 type send struct {
 	call     int32
-	from, to int64 // when it was sent, and its response received, which may be Unknown
+	from, to int64 // when it was sent, and when its response was received, which may be Unknown
 	callee   int32
 }
 
-// A place is what happened in one program.
+// A place has the requests and calls of one place of the data.
 type place struct {
 	number   int32
-	requests []request // by their beginning
-	sends    []send    // by their beginning
-	foreign  bool      // moments of sends are those of other clocks
-	slack    int64     // ns, by which such moments may be off
+	requests []request // sorted by from
+	sends    []send    // sorted by from
+	foreign  bool      // the moments of some sends are readings of other clocks
+	slack    int64     // how far such moments may be off, in ns
 }
 
-// placesOf returns the places in which calls may have causes. If the caller's moments are not
-// known, the callee's stand for them.
+// placesOf returns the places at which calls may have causes. If a caller's moments are not known,
+// the callee's moments are used instead.
 func placesOf(seen *calls.Seen) []place {
 	all := make([]place, len(seen.Places))
 	for i := range seen.Calls {
@@ -88,7 +88,7 @@ func placesOf(seen *calls.Seen) []place {
 	return slices.DeleteFunc(all, func(p place) bool { return len(p.sends) == 0 })
 }
 
-// none is the answer of a method that knows nothing.
+// none returns links that name no cause.
 func none(seen *calls.Seen) []Link {
 	all := make([]Link, len(seen.Calls))
 	for i := range all {
@@ -97,7 +97,7 @@ func none(seen *calls.Seen) []Link {
 	return all
 }
 
-// programs returns a number for each place. Copies of a program have the same number.
+// programs returns the number of each place's program. Copies of a program have the same number.
 func programs(seen *calls.Seen) []int32 {
 	known := map[string]int32{}
 	of := make([]int32, len(seen.Places))
@@ -112,7 +112,7 @@ func programs(seen *calls.Seen) []int32 {
 	return of
 }
 
-// best makes a link out of weights of causes.
+// best collects the weights of causes, and makes a link of the two largest.
 type best struct {
 	Link
 	sum float64
@@ -138,7 +138,7 @@ func (b *best) link() Link {
 	return b.Link
 }
 
-// idle is how long no request was open between two moments, in ns.
+// idle returns how long no request was open between two moments, in ns.
 func (p *place) idle(first, last int64) float64 {
 	sum, until := 0.0, first
 	for _, r := range p.requests {

@@ -10,8 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// These are the numbers of figures 6 to 8 of the paper: a call is sent at 4, after messages at 1, 2
-// and 3, and another one later. The paper prints .03 for the last number, which does not sum to 1.
+// These are the numbers of figures 6 to 8 of the paper. Messages come at 1, 2 and 3. A call is sent
+// at 4, and another one later. The paper prints .03 for the last number, but then the numbers do
+// not sum to 1.
 func TestWAP5Figures(t *testing.T) {
 	for _, c := range []struct{ delays, want []float64 }{
 		{[]float64{1, 2, 3}, []float64{.64, .24, .09, .03}},
@@ -23,7 +24,7 @@ func TestWAP5Figures(t *testing.T) {
 			}
 		}
 	}
-	// One candidate, at 0 to 4 mean delays.
+	// There is one candidate, at 0 to 4 mean delays.
 	for z, want := range []float64{.982, .953, .881, .731, .5} {
 		if p := wap5Weights([]float64{float64(z)}, 1, 4)[0]; math.Abs(p-want) > 0.0005 {
 			t.Errorf("delay %d: probability %.4f, want %.3f", z, p, want)
@@ -38,12 +39,12 @@ func made(app string, requests int, rate float64) *calls.Set {
 
 func pathsRight(s Score) float64 { return float64(s.PathsRight) / float64(s.Paths) }
 
-// The method learnt is better than the others, and it is right if it is sure.
+// The method learnt is better than the others, and its sure links are right.
 func TestLearnt(t *testing.T) {
 	for _, c := range []struct {
 		app   string
 		rate  float64
-		paths float64 // at least
+		paths float64 // least share of right paths
 	}{{"hotel", 20, 0.99}, {"hotel", 1000, 0.9}, {"media", 20, 0.9}, {"shop", 150, 0.85}} {
 		set := made(c.app, 250, c.rate)
 		var first Score
@@ -62,7 +63,7 @@ func TestLearnt(t *testing.T) {
 	}
 }
 
-// causesOf names calls by what does not change if clocks are set differently.
+// causesOf names each call by moments that do not change when clocks are shifted.
 func causesOf(set *calls.Set, links []Link) map[[2]int64]int64 {
 	name := func(i int32) int64 {
 		if i < 0 {
@@ -80,7 +81,7 @@ func causesOf(set *calls.Set, links []Link) map[[2]int64]int64 {
 	return m
 }
 
-// If callers' moments are known, clocks play no part. If they are not, clocks are aligned.
+// If the callers' moments are known, clocks do not matter. If they are not, clocks are aligned.
 func TestClocksDoNotMatter(t *testing.T) {
 	for app, allowed := range map[string]float64{"shop": 0, "media": 0.01} {
 		set, shifted := made(app, 150, 60), made(app, 150, 60)
@@ -103,7 +104,7 @@ func TestClocksDoNotMatter(t *testing.T) {
 	}
 }
 
-// Windows give nearly the same links as the whole.
+// A link in windows gives nearly the same links as a link of the whole.
 func TestWindows(t *testing.T) {
 	set := made("hotel", 500, 300)
 	whole := Judge(set, learnt{window: 1e6}.Link(&set.Seen))
@@ -114,7 +115,7 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// If a call's cause is missing in the data, no other is said to be surely its cause.
+// If the cause of a call is missing in the data, no other call is surely its cause.
 func TestMissingCauses(t *testing.T) {
 	set := made("hotel", 600, 60)
 	// The front does not see one of four requests. Their calls seem to have no cause.
@@ -186,7 +187,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// If two models disagree, neither is sure.
+// If two models disagree, the mean is not sure.
 func TestBoth(t *testing.T) {
 	one := Link{Cause: 1, Probability: 1, RunnerUp: calls.NoCause}
 	other := Link{Cause: 2, Probability: 0.9, RunnerUp: 1, RunnerUpProbability: 0.1}
@@ -199,7 +200,7 @@ func TestBoth(t *testing.T) {
 	}
 }
 
-// Whatever the moments, each link names a request that its caller received, or none.
+// For any moments, each link names a request that its caller received, or no cause.
 func TestAnyMoments(t *testing.T) {
 	random := rand.New(rand.NewPCG(22, 22))
 	for k := range 12 {

@@ -6,8 +6,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 )
 
-// nesting is the nesting algorithm of Project 5: a call is caused by one whose time contains its
-// own. If several do, the one with the delay that is most common between such calls is taken.
+// nesting is the nesting algorithm of Project 5: the cause of a call is a request whose time
+// contains the call's own time. If there are several, the most common delay between such calls
+// decides.
 type nesting struct{}
 
 func (nesting) Name() string { return "nesting" }

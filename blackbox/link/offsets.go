@@ -8,29 +8,29 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 )
 
-// If a recorder noted only the callees' moments of calls, those are readings of other clocks than
-// the caller's. Nobody knows how these clocks differ. But what a program does after an event, it
-// often does after nearly the same time. So the lags between two kinds of events crowd in a narrow
-// span, and where that span lies shows how the two clocks differ.
+// A recorder may note only the callees' moments of calls. They are readings of other clocks than
+// the caller's, and nobody knows how these clocks differ. But a program often does the same thing
+// after nearly the same time. So the lags between two kinds of events crowd in a narrow span. The
+// place of that span shows how the two clocks differ.
 //
-// align subtracts from the moments of each callee's clock an offset, such that in the relations
-// with the narrowest spans nothing comes before its cause. It uses only differences of moments, so
-// a clock that is set differently gives the same result.
+// align computes an offset for each callee's clock and subtracts it from the moments of that clock.
+// In the relations with the narrowest spans, nothing then comes before its cause. align uses only
+// differences of moments, so a clock that is set differently gives the same result.
 
 const (
-	reach_ns  = int64(1e8) // the longest lag, on each side of 0
+	reach_ns  = int64(1e8) // the longest lag that is looked at, before and after 0
 	lagStep   = 20_000     // ns; at least the quantum
 	fewEvents = 8          // a kind with fewer calls is not aligned
-	slack_ns  = int64(1e5) // moments that were aligned may be off by so much
+	slack_ns  = int64(1e5) // how far moments may be off after they were aligned
 )
 
-// lagSpan is where the lags between two kinds of events crowd.
+// lagSpan is the span in which the lags between two kinds of events crowd.
 type lagSpan struct {
 	least, middle, width int64
 }
 
-// spanOf finds the narrowest span in which lie a third as many lags as there are events, more than
-// are there by chance.
+// spanOf finds the narrowest span that contains enough lags: about a third of the number of events,
+// after those that chance puts there are subtracted.
 func spanOf(from, to []int64, quantum int64) (lagSpan, bool) {
 	step := max(lagStep, quantum)
 	steps := reach_ns / step
@@ -45,7 +45,7 @@ func spanOf(from, to []int64, quantum int64) (lagSpan, bool) {
 			count[(t-from[k]+reach+step/2)/step]++
 		}
 	}
-	// What is there by chance lies also in the outer quarters.
+	// In the outer quarters, lags are there only by chance.
 	chance, quarter := 0.0, len(count)/4
 	for i := range quarter {
 		chance += count[i] + count[len(count)-1-i]
@@ -64,7 +64,7 @@ func spanOf(from, to []int64, quantum int64) (lagSpan, bool) {
 			best.middle = int64(begin)*step - reach + width/2
 		}
 	}
-	// The lags begin where nothing more is there than by chance.
+	// The span begins where there are more lags than by chance.
 	block := max(int(best.width/step)/2, 1)
 	for first >= block {
 		more := -chance * float64(block)
@@ -80,14 +80,14 @@ func spanOf(from, to []int64, quantum int64) (lagSpan, bool) {
 	return best, best.width < reach
 }
 
-// A clocks puts the events of a place on one clock: those of its requests (number 0), and those of
-// its calls to each callee.
+// A clocks puts the events of a place on one clock. Number 0 is the clock of its requests, and each
+// callee's clock has another number.
 type clocks struct {
 	numbers map[int32]int
 	callees []int32
-	// lags finds the span of the lags between events of two numbers. of says which.
+	// lags finds the span of the lags between the events on two clocks. of says which events.
 	lags func(of lagKind, from, to int) (lagSpan, bool)
-	// fits reports whether a callee's clock may be off by so much.
+	// fits reports whether a callee's clock may be off by offset.
 	fits func(callee int32, offset int64) bool
 }
 
@@ -113,8 +113,8 @@ func (p *place) clocks(seen *calls.Seen) *clocks {
 	return c
 }
 
-// offsets finds the offset of each callee's clock. It begins with the request's own clock, and goes
-// on to the clock with the narrowest span to one that is known.
+// offsets finds the offset of each callee's clock. It begins with the clock of the requests. Then
+// it adds one clock at a time: the one that has the narrowest span to a clock already known.
 func (c *clocks) offsets() map[int32]int64 {
 	offsets, known := map[int]int64{0: 0}, []int{0}
 	type relation struct {
@@ -166,7 +166,7 @@ func (c *clocks) offsets() map[int32]int64 {
 	return result
 }
 
-// align finds offsets from all lags, whatever caused what.
+// align finds offsets from all lags. It does not know what caused what.
 func (p *place) align(seen *calls.Seen) map[int32]int64 {
 	c := p.clocks(seen)
 	begins, ends := make([][]int64, len(c.callees)+1), make([][]int64, len(c.callees)+1)
@@ -204,7 +204,7 @@ func (p *place) align(seen *calls.Seen) map[int32]int64 {
 	return c.offsets()
 }
 
-// realign finds offsets from the lags within requests, once calls are shared out.
+// realign finds offsets from the lags within requests, after calls were shared out.
 func (p *place) realign(seen *calls.Seen, s *sharing) map[int32]int64 {
 	c := p.clocks(seen)
 	c.lags = func(of lagKind, from, to int) (lagSpan, bool) {
@@ -216,7 +216,7 @@ func (p *place) realign(seen *calls.Seen, s *sharing) map[int32]int64 {
 			} else if end := s.requests[r].to; to == 0 && end != forever {
 				b = end
 			}
-			for i := len(script) - 1; i >= 0; i-- { // the first of each callee
+			for i := len(script) - 1; i >= 0; i-- { // ends with the first call to each callee
 				call := &p.sends[script[i]]
 				switch c.numbers[call.callee] {
 				case 0:
@@ -239,7 +239,7 @@ func (p *place) realign(seen *calls.Seen, s *sharing) map[int32]int64 {
 	return c.offsets()
 }
 
-// narrowest is the narrowest span with a third of the lags.
+// narrowest finds the narrowest span that contains a third of the lags.
 func narrowest(sorted []int64) (lagSpan, bool) {
 	n := len(sorted)
 	if n < fewEvents {
@@ -254,8 +254,8 @@ func narrowest(sorted []int64) (lagSpan, bool) {
 	return best, true
 }
 
-// contained is the share of the calls of a callee that lie within some request, if its clock is
-// off by offset.
+// contained returns the share of a callee's calls that lie within some request if the callee's
+// clock is off by offset.
 func (p *place) contained(callee int32, offset int64) float64 {
 	inside, all := 0.0, 0.0
 	for _, s := range p.sends {

@@ -6,27 +6,28 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 )
 
-// A script is what a program did for one request: the calls that it sent, in their order. The model
-// says how probable a script is. It sees a request as a chain of events: it is received, calls are
-// sent, their responses are received, it is replied to. What the program does next, and after which
-// delay, depends on the last event, on how many calls of that kind there were, and on whether
-// responses are still to come.
+// A script is what a program did for one request: the calls that it sent, in their order. A model
+// says how probable a script is. It sees a request as a chain of events: the request is received,
+// calls are sent, their responses are received, the reply is sent. A state is the last event, the
+// number of calls of its kind so far, and whether responses are still missing. The state decides
+// how probable each next event is, and after which delay.
 //
-// All of it is learnt from the data. No order of calls is given, delays have no parametric form.
+// All probabilities are learnt from the data. No order of calls is given, and delays have no
+// parametric form.
 type model struct {
 	temper float64
-	unit   int64 // of delays, in ns
-	kinds  int   // of calls, by the program that is called
-	// For each state and each next event: the logarithm of its probability, and of the density of
-	// its delay.
+	unit   int64 // unit of delays, in ns
+	kinds  int   // number of kinds of calls; the called program is the kind
+	// These have, for each state and each next event, the logarithm of the event's probability, and
+	// that of the density of its delay.
 	next  []float64
 	delay []*[delaySteps]float32
-	// Without a cause: the logarithm of the rate of calls of each kind, per unit.
+	// spontaneous is for calls without a cause: the logarithm of the rate of each kind, per unit.
 	spontaneous []float64
 }
 
-// An event's number: received, replied, and for each kind of call and each number of calls of that
-// kind: sent, answered.
+// These numbers describe events: received, replied, and for each kind of call and each count of
+// calls of the kind: sent, answered.
 const (
 	received  = 0
 	replied   = 1
@@ -38,25 +39,26 @@ func sentEvent(kind, count int) int { return 2 + perKind*kind + 2*(min(count, mo
 
 func (m *model) states() int { return 2 * (2 + perKind*m.kinds) }
 
-// The next events: a call of a kind, the reply, a response of a call, and nothing more.
+// These are the numbers of next events: first the kinds of calls, then the reply, the response of a
+// call, and the end.
 func (m *model) reply() int  { return m.kinds }
 func (m *model) answer() int { return m.kinds + 1 }
 func (m *model) end() int    { return m.kinds + 2 }
 func (m *model) nexts() int  { return m.kinds + 3 }
 
-// call is a send as a script needs it.
+// call is what a script needs of a send.
 type call struct {
 	from, to int64
 	kind     int32
 }
 
-// walk goes through the events of a script, and calls back for each with the state before it, the
+// walk goes through the events of a script. It calls each with the state before the event, the
 // event, and the delay since the state began.
 func (m *model) walk(r *request, script []int32, all []call,
 	each func(state, next int, delay int64)) {
 	event, since, pending := received, r.from, 0
 	var counts [64]uint8
-	var waiting [64]int32 // calls whose response is to come
+	var waiting [64]int32 // calls whose response is still missing
 	var numbers [64]uint8
 	isReplied := false
 	state := func() int {
@@ -67,7 +69,7 @@ func (m *model) walk(r *request, script []int32, all []call,
 	}
 	i := 0
 	for {
-		// Of events at the same time, a response comes first, and the reply last.
+		// Among events at the same time, a response comes first, and the reply last.
 		at, what := int64(forever), -1
 		first := -1
 		for k := range pending {
@@ -112,7 +114,7 @@ func (m *model) walk(r *request, script []int32, all []call,
 	}
 }
 
-// score is the logarithm of the probability of a script.
+// score returns the logarithm of the probability of a script.
 func (m *model) score(r *request, script []int32, all []call) (sum float64) {
 	n := m.nexts()
 	m.walk(r, script, all, func(state, next int, delay int64) {
@@ -125,7 +127,7 @@ func (m *model) score(r *request, script []int32, all []call) (sum float64) {
 	return sum
 }
 
-// experience is what scripts show. A model is made from it.
+// experience is what scripts have shown. A model is made from it.
 type experience struct {
 	m      *model
 	next   []float64
@@ -151,8 +153,8 @@ func (x *experience) add(r *request, script []int32, all []call, weight float64)
 	})
 }
 
-// learn makes the model say what experience shows. Where there is little of it in a state, what
-// there is for the same kind of event stands in.
+// learn makes the model follow the experience. A state with little experience borrows from all
+// states of the same kind of event.
 func (m *model) learn(x *experience) {
 	const few, fewer = 4, 0.5
 	n := m.nexts()
@@ -229,7 +231,7 @@ func logarithms(f [delaySteps]float64) *[delaySteps]float32 {
 	return table
 }
 
-// merge adds a part of older experience.
+// merge adds older experience, with the weight part.
 func (x *experience) merge(old *experience, part float64) {
 	for k := range x.next {
 		x.next[k] += part * old.next[k]

@@ -16,31 +16,32 @@ type sharing struct {
 	sends      []send
 	calls      []call
 	candidates [][]int32
-	owner      []int32 // of each call: the request, or -1
+	owner      []int32 // request of each call, or -1
 	scripts    [][]int32
 	scores     []float64
 	random     *rand.Rand
 
-	// A call is quiet if nothing that was tried lately had a chance. Then it is tried rarely.
+	// quiet counts how often in a row no change of a call had a chance. A call with many such
+	// visits is tried rarely.
 	quiet []uint8
 	turn  int
-	best  float64 // of the changes that were tried for a call: the least bad
+	best  float64 // the best change that was tried for a call
 
-	// How long each call had which owner, in draws; nil: nobody counts.
+	// had says how long each call had which owner, in draws. It is nil while nobody counts.
 	had   [][]tenure
 	since []int32
 
-	// These are scripts and parts of them that are being tried.
+	// These are scripts, and parts of scripts, that are being tried.
 	a, b, mine, theirs []int32
 }
 
 type tenure struct{ owner, draws int32 }
 
 const (
-	hopeless  = -15 // the logarithm of a chance
-	quietFrom = 4   // visits in a row without a chance, for each candidate
-	quietStep = 16  // of so many draws, one tries a call that is quiet
-	mostTries = 64  // for a call in one draw
+	hopeless  = -15 // logarithm of the chance below which a change has none
+	quietFrom = 4   // quiet visits for each candidate until a call is tried rarely
+	quietStep = 16  // a quiet call is tried once in so many draws
+	mostTries = 64  // tries for a call in one draw
 )
 
 func (s *sharing) rescore() {
@@ -62,7 +63,7 @@ func (s *sharing) draw() {
 			continue
 		}
 		s.best = math.Inf(-1)
-		// One try for each candidate, and one for no cause.
+		// There is one try for each candidate, and one for no cause.
 		for range min(len(open)+1, mostTries) {
 			k := s.random.IntN(len(open) + 1)
 			to := int32(-1)
@@ -86,7 +87,7 @@ func (s *sharing) draw() {
 	}
 }
 
-// give sets a call's owner.
+// give sets the owner of a call.
 func (s *sharing) give(c, to int32) {
 	if s.had != nil {
 		s.count(c)
@@ -95,7 +96,7 @@ func (s *sharing) give(c, to int32) {
 	s.quiet[c] = 0
 }
 
-// count notes how long a call had its owner.
+// count notes for how many draws a call had its owner.
 func (s *sharing) count(c int32) {
 	draws := int32(s.turn) - s.since[c]
 	s.since[c] = int32(s.turn)
@@ -111,7 +112,7 @@ func (s *sharing) count(c int32) {
 	s.had[c] = append(s.had[c], tenure{s.owner[c], draws})
 }
 
-// move tries to give a call to another request.
+// move tries to give a call to another request, or to none.
 func (s *sharing) move(c, to int32) {
 	from := s.owner[c]
 	s.a = s.a[:0]
@@ -138,7 +139,8 @@ func (s *sharing) move(c, to int32) {
 	}
 }
 
-// accept takes s.a and s.b as the scripts of two requests, as often as they are more probable.
+// accept tries to make s.a and s.b the scripts of two requests. It always accepts a more probable
+// sharing, and a less probable one at random.
 func (s *sharing) accept(from, to int32, bonus float64) bool {
 	var before, after, x, y float64
 	after = bonus
@@ -168,15 +170,15 @@ func (s *sharing) accept(from, to int32, bonus float64) bool {
 	return true
 }
 
-// insert puts a call into its place in a script. Calls are numbered in the order in which they were
-// sent.
+// insert puts a call where it belongs in a script. Calls are numbered in the order in which they
+// were sent.
 func (s *sharing) insert(script []int32, c int32) []int32 {
 	at, _ := slices.BinarySearch(script, c)
 	return slices.Insert(script, at, c)
 }
 
-// swap tries to exchange a piece of the script of a call's owner, from that call on, for a piece of
-// another's: from a call of the same kind on, or all that was sent from that moment on.
+// swap tries to exchange parts of the scripts of two requests. Each part begins at c, or at a call
+// of the same kind, and has a few calls. Or it has all calls that were sent with c or later.
 func (s *sharing) swap(c, to int32) {
 	from := s.owner[c]
 	if from < 0 {
@@ -185,7 +187,7 @@ func (s *sharing) swap(c, to int32) {
 	}
 	mine := s.after(from, c)
 	theirs := s.after(to, c)
-	if length := s.random.IntN(5); length > 0 { // of 0, all are exchanged
+	if length := s.random.IntN(5); length > 0 { // 0: exchange all later calls
 		other := s.alike(c, to)
 		if other < 0 {
 			s.move(c, to)
@@ -211,13 +213,14 @@ func (s *sharing) swap(c, to int32) {
 	}
 }
 
-// after is the part of a script that was sent with c or later.
+// after returns the part of a request's script that was sent with c or later.
 func (s *sharing) after(r, c int32) []int32 {
 	i, _ := slices.BinarySearch(s.scripts[r], c)
 	return s.scripts[r][i:]
 }
 
-// alike is one of a request's calls that is of the same kind as c, or -1.
+// alike returns a random call of a request that is of the same kind as c. It returns -1 if there is
+// none.
 func (s *sharing) alike(c, r int32) int32 {
 	found, n := int32(-1), 0
 	for _, k := range s.scripts[r] {
@@ -230,7 +233,7 @@ func (s *sharing) alike(c, r int32) int32 {
 	return found
 }
 
-// open reports whether a request may have all these calls.
+// open reports whether a request is a candidate of all these calls.
 func (s *sharing) open(all []int32, r int32) bool {
 	for _, c := range all {
 		if !slices.Contains(s.candidates[c], r) {
@@ -240,7 +243,7 @@ func (s *sharing) open(all []int32, r int32) bool {
 	return true
 }
 
-// exchanged appends a script without some of its calls, and with others.
+// exchanged appends a script to to. It leaves out the calls of without, and adds those of with.
 func (s *sharing) exchanged(to, script, without, with []int32) []int32 {
 	for _, c := range script {
 		if len(without) > 0 && c == without[0] {
@@ -256,7 +259,8 @@ func (s *sharing) exchanged(to, script, without, with []int32) []int32 {
 	return append(to, with...)
 }
 
-// replace tries to give a call without a cause the place of another.
+// replace tries to put a call without a cause in the place of a call of the same kind, which then
+// has no cause.
 func (s *sharing) replace(c, to int32) {
 	other := s.alike(c, to)
 	if other < 0 {
@@ -276,7 +280,8 @@ func (s *sharing) replace(c, to int32) {
 	}
 }
 
-// answer draws, and says how often each call of a window had which owner.
+// answer draws many sharings. The share of draws in which a request owns a call is the probability
+// of that link.
 func (s *sharing) answer(w window, all []Link) {
 	for range 10 {
 		s.draw()

@@ -4,7 +4,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 )
 
-// lastArrival takes the open request that was received last.
+// lastArrival chooses the open request that was received last.
 type lastArrival struct{}
 
 func (lastArrival) Name() string { return "last" }
@@ -25,8 +25,8 @@ func (lastArrival) Link(seen *calls.Seen) []Link {
 	return all
 }
 
-// candidates calls back for each send with the requests that were open when it was sent, in the
-// order in which they were received. A request is open for slack longer on both sides.
+// candidates calls each for each send, with the requests that were open when it was sent, in the
+// order in which they were received. A request counts as open for slack longer at both ends.
 func (p *place) candidates(slack int64, each func(s send, open []int32)) {
 	var open []int32
 	next := 0
@@ -46,7 +46,7 @@ func (p *place) candidates(slack int64, each func(s send, open []int32)) {
 	}
 }
 
-// thread takes the request that the sending thread received last, if it is still open.
+// thread chooses the request that the sending thread received last, if the request is still open.
 type thread struct{}
 
 func (thread) Name() string { return "thread" }

@@ -9,9 +9,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 )
 
-// wap5 is the linking of WAP5 (WWW 2006). The delay from the message that causes another is taken
-// to be exponential, with a mean for each pair of sender and receiver. The paper leaves some things
-// open, and they are decided like this:
+// wap5 is the linking of WAP5 (WWW 2006). It assumes that the delay between a message and the
+// message that it causes is exponential, with a mean for each pair of sender and receiver. The
+// paper leaves some things open. They are decided as follows:
 //
 //   - A cause was received at the same moment or before, and at most horizon_ns before, also where
 //     the mean delay is measured.
@@ -23,13 +23,14 @@ type wap5 struct{}
 
 const (
 	wap5Horizon_ns = 1_000_000_000
-	wap5Y          = 4 // a cause is more probable than none up to so many mean delays
+	wap5Y          = 4 // a cause is more probable than no cause up to so many mean delays
 	wap5Most       = 200
 )
 
 func (wap5) Name() string { return "wap5" }
 
-// wap5Weights returns the probabilities of causes with delays, and that of none, last.
+// wap5Weights returns the probabilities of causes at these delays. The last result is the
+// probability of no cause.
 func wap5Weights(delays []float64, mean, y float64) []float64 {
 	w := make([]float64, len(delays)+1)
 	sum := 0.0
@@ -108,7 +109,7 @@ func (wap5) Link(seen *calls.Seen) []Link {
 			for i, a := range causes {
 				if !a.response {
 					weights[a.call] += w[i]
-				} else { // it was sent before, so its link is known
+				} else { // the call was sent before this one, so its link is known
 					weights[all[a.call].Cause] += w[i] * all[a.call].Probability
 				}
 			}

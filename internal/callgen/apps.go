@@ -1,19 +1,19 @@
 package callgen
 
-// A Step is a part of what a service does for a request: it computes, then calls other services at
-// the same time, then waits for their responses.
+// A Step is a part of what a service does for a request: the service computes, calls other services
+// at the same time, and waits for their responses.
 type Step struct {
 	Compute_us float64 // median
-	Spread     float64 // of the logarithm of the time
+	Spread     float64 // standard deviation of the logarithm of the time
 	Calls      []Target
 }
 
 // A Target is a service that a step calls.
 type Target struct {
 	Service string
-	Script  int     // which of the service's scripts answers
+	Script  int     // number of the service's script that answers
 	Skip    float64 // probability that a cache makes the call unnecessary
-	Retry   float64 // probability that the call is made again
+	Retry   float64 // probability that the call is repeated
 	Async   bool    // nobody waits for the response; it may even come after the reply
 }
 
@@ -23,11 +23,11 @@ type Service struct {
 	Scripts [][]Step
 }
 
-// An App is services. Requests from outside go to the scripts of Front.
+// An App is a set of services. Requests from outside go to the scripts of Front.
 type App struct {
 	Front    string
 	Services map[string]Service
-	// Clients: the callers' moments are known. Otherwise only those of the callees are.
+	// Clients says that the recorder also notes the callers' moments, and not only the callees'.
 	Clients    bool
 	Quantum_us int64
 }
@@ -43,9 +43,9 @@ func leaf(compute_us, spread float64) [][]Step {
 	return [][]Step{{{Compute_us: compute_us, Spread: spread}}}
 }
 
-// Apps are like the open benchmarks of microservices, in their shapes and times.
+// Apps are similar to open benchmarks of microservices, in their structure and in their times.
 var Apps = map[string]App{
-	// hotel calls one service after the other, most of the time. It has four kinds of requests.
+	// hotel calls one service after the other, in most cases. It has four kinds of requests.
 	"hotel": {
 		Front: "frontend", Clients: true, Quantum_us: 1,
 		Services: map[string]Service{
@@ -66,7 +66,7 @@ var Apps = map[string]App{
 			"user":           {64, leaf(100, .5)},
 		},
 	},
-	// media calls many services at the same time, and a review is put together from their parts.
+	// media calls many services at the same time. A review consists of the parts that they return.
 	"media": {
 		Front: "nginx", Quantum_us: 1,
 		Services: map[string]Service{
@@ -85,7 +85,7 @@ var Apps = map[string]App{
 			"movie-review": {16, leaf(1400, .5)},
 		},
 	},
-	// node is coarse: its moments are whole milliseconds.
+	// node has a coarse clock: its moments are whole milliseconds.
 	"node": {
 		Front: "service1", Quantum_us: 1000,
 		Services: map[string]Service{
@@ -96,7 +96,7 @@ var Apps = map[string]App{
 			"service5": {64, leaf(1000, .5)},
 		},
 	},
-	// shop has caches, retries, background work, and several calls of one service.
+	// shop has caches, retries, background work, and several calls to one service.
 	"shop": {
 		Front: "web", Clients: true, Quantum_us: 1,
 		Services: map[string]Service{

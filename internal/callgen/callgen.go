@@ -12,12 +12,12 @@ import (
 // Options say what to make.
 type Options struct {
 	Requests int
-	// PerSecond is the rate of requests from outside. They come independently of each other.
+	// PerSecond is the rate of requests from outside. The requests are independent of each other.
 	PerSecond float64
 	Seed      uint64
 }
 
-// Make makes the calls of an application.
+// Make makes the calls of an application, with their causes.
 func Make(app App, o Options) *calls.Set {
 	s := &simulation{
 		app: app, random: rand.New(rand.NewPCG(o.Seed, 22)), services: map[string]*service{},
@@ -59,7 +59,7 @@ func Make(app App, o Options) *calls.Set {
 	return s.set
 }
 
-// observe leaves in the calls what a recorder notes.
+// observe removes from the calls what a recorder would not note.
 func (s *simulation) observe() {
 	q := s.app.Quantum_us * 1000
 	for i := range s.set.Calls {
@@ -99,10 +99,10 @@ func (s *simulation) at(t int64, do func()) {
 
 func (s *simulation) after(us float64, do func()) { s.at(s.now+int64(us*1000), do) }
 
-// network is the time that a message needs.
+// network draws the time that a message takes.
 func (s *simulation) network() float64 { return 40 + 30*s.random.ExpFloat64() }
 
-// send makes a call, and goes on with done when its response is there.
+// send makes a call, and runs done when its response has arrived.
 func (s *simulation) send(from, cause, path int32, t Target, done func()) {
 	to := s.services[t.Service]
 	n := int32(len(s.set.Calls))
@@ -141,7 +141,7 @@ func (s *service) release() {
 	next()
 }
 
-// steps does the rest of a script.
+// steps runs the remaining steps of a script, and then done.
 func (s *simulation) steps(at *service, call, path int32, rest []Step, done func()) {
 	if len(rest) == 0 {
 		done()

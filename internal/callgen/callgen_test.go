@@ -25,7 +25,7 @@ func TestSameSeedSameCalls(t *testing.T) {
 	}
 }
 
-// Compressing and shifting keep the times within a place.
+// Compress and ShiftClocks keep all durations within a place.
 func TestCompressAndShift(t *testing.T) {
 	o := Options{Requests: 100, PerSecond: 100, Seed: 5}
 	set := Make(Apps["hotel"], o)

@@ -6,15 +6,15 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 )
 
-// Compress makes paths begin closer together, by a factor. What happens within a path keeps its
-// times. So more paths are under way at the same time.
+// Compress divides the times between the beginnings of paths by a factor. The times within a path
+// stay the same. So more paths overlap.
 func Compress(set *calls.Set, factor float64) {
 	begins := make([]int64, set.Paths)
 	for i := range begins {
 		begins[i] = calls.Unknown
 	}
 	first := int64(calls.Unknown)
-	for i := range set.Calls { // they are sorted
+	for i := range set.Calls { // sorted by when they begin
 		t := set.Calls[i].Began_ns()
 		if first == calls.Unknown {
 			first = t
@@ -37,8 +37,8 @@ func Compress(set *calls.Set, factor float64) {
 	set.Arrange()
 }
 
-// ShiftClocks adds to each place's moments a random offset of at most most_ns, the same for all of
-// them.
+// ShiftClocks adds a random offset of at most most_ns to all moments of a place. Each place has its
+// own offset.
 func ShiftClocks(set *calls.Set, most_ns int64, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 7))
 	offsets := make([]int64, len(set.Places))
@@ -58,7 +58,7 @@ func ShiftClocks(set *calls.Set, most_ns int64, seed uint64) {
 	set.Arrange()
 }
 
-// moments are the four moments of a call, in their order.
+// moments returns the four moments of a call, in their order.
 func moments(c *calls.Call) [4]*int64 {
 	return [4]*int64{&c.Sent_ns, &c.Received_ns, &c.Replied_ns, &c.Got_ns}
 }
