@@ -5,14 +5,14 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/capture"
 )
 
-// CheckFilter reports what is wrong with the text of a filter: see capture.ParseFilter.
+// CheckFilter returns an error if the text is not a filter: see capture.ParseFilter.
 func CheckFilter(text string) error {
 	_, err := capture.ParseFilter(text)
 	return err
 }
 
-// Starter returns a value for the field Capture of an agent's configuration. Failures after the
-// start of a capture are passed to notify. The text only is a filter: see CheckFilter.
+// Starter returns the value of the field Capture in an agent's configuration. only is a filter: see
+// CheckFilter. A capture that fails after its start calls notify with the error.
 func Starter(only string, notify func(error)) func(rings string) (agent.Capture, error) {
 	return func(rings string) (agent.Capture, error) {
 		filter, err := capture.ParseFilter(only)

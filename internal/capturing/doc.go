@@ -1,4 +1,4 @@
-// Package capturing gives an agent its capture of messages: it makes a capture of package
-// blackbox/capture fit the interface of package agent. The two packages do not know each other,
+// Package capturing connects an agent with a capture of messages: it adapts package
+// blackbox/capture to the interface of package agent. These two packages do not import each other,
 // because most agents capture nothing.
 package capturing

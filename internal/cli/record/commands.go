@@ -21,11 +21,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// An Answer prints what a run says. If program is not empty, of captured messages it prints only
-// those of that program.
+// An Answer prints what a run says. If program is not empty, it prints only the captured messages
+// of that program.
 type Answer func(ctx context.Context, cmd *cobra.Command, run, program string) error
 
-// Commands returns the commands of this package, to be put below cprof.
+// Commands returns the commands of this package, which belong below cprof.
 func Commands(answer Answer) []*cobra.Command {
 	return []*cobra.Command{newRecord(answer), newAttach(answer)}
 }
@@ -83,9 +83,9 @@ failed. Exit code 3: parts are suspect, missing or undecided.`,
 		},
 	}
 	addName(cmd, &name)
-	cmd.Flags().SetInterspersed(false) // flags behind PROGRAM are the program's
+	cmd.Flags().SetInterspersed(false) // flags after PROGRAM are the program's
 	cmd.Flags().BoolVar(&noCapture, "no-capture", false,
-		"do not capture messages, also if there are the rights to do so")
+		"do not capture messages, even if you have the rights to do so")
 	return cmd
 }
 
@@ -100,7 +100,7 @@ transfers take. The program needs no change, and is not started again.
 
 The command captures until ^C, until the program ends, or for the time that --for gives. Then it
 prints the messages of all processes on this machine that have the program's name. It needs the
-rights to capture: start it with sudo. "sudo cprof doctor" says whether this machine's kernel can.`,
+rights to capture: start it with sudo. "sudo cprof doctor" says whether this machine can capture.`,
 		Example: `  sudo cprof attach 4711
   sudo cprof attach --for 10s $(pidof -s java)`,
 		Args: cobra.ExactArgs(1),
@@ -142,7 +142,7 @@ func addName(cmd *cobra.Command, name *string) {
 		"time)")
 }
 
-// runName returns the name of the run, and checks that no run has it yet.
+// runName returns the name of the run. It checks that no run has this name yet.
 func runName(name, program string) (string, error) {
 	if name == "" {
 		word := strings.TrimLeft(strings.Map(func(r rune) rune {
@@ -167,7 +167,8 @@ func runName(name, program string) (string, error) {
 	return name, nil
 }
 
-// runProgram runs the program to its end. If the command is cancelled, it asks the program to end.
+// runProgram runs the program until it ends. If the command is cancelled, it asks the program to
+// end.
 func (r *recording) runProgram(cmd *cobra.Command, path string, args []string) error {
 	p := exec.CommandContext(cmd.Context(), path, args[1:]...)
 	p.Args[0] = args[0]
@@ -175,16 +176,16 @@ func (r *recording) runProgram(cmd *cobra.Command, path string, args []string) e
 	p.Stdin = cmd.InOrStdin()
 	p.Stdout, p.Stderr = cmd.OutOrStdout(), cmd.ErrOrStderr()
 	if file, ok := command.FileOf(cmd.OutOrStdout()); ok {
-		p.Stdout = file // the program may ask whether this is a terminal
+		p.Stdout = file // a file, so that the program can see whether it is a terminal
 	}
 	if file, ok := command.FileOf(cmd.ErrOrStderr()); ok {
 		p.Stderr = file
 	}
 	p.Cancel = func() error { return p.Process.Signal(syscall.SIGTERM) }
-	p.WaitDelay = 10 * time.Second // then it is killed; what it logged until then is not lost
+	p.WaitDelay = 10 * time.Second // after this the program is killed; what it has logged is kept
 	err := p.Run()
 	if err != nil && cmd.Context().Err() != nil {
-		return nil // the user ended it
+		return nil // the user ended the program
 	}
 	if err != nil {
 		return fmt.Errorf("program %q: %w", args[0], err)
@@ -192,7 +193,7 @@ func (r *recording) runProgram(cmd *cobra.Command, path string, args []string) e
 	return nil
 }
 
-// answer prints the answer, and where the run is.
+// answer prints the answer, and the directory of the run.
 func (r *recording) answer(cmd *cobra.Command, answer Answer, run, program string,
 	noRights error) error {
 	if !r.recorded {
@@ -203,13 +204,13 @@ func (r *recording) answer(cmd *cobra.Command, answer Answer, run, program strin
 		}
 		return errors.Join(err, os.RemoveAll(run))
 	}
-	// The user may have ended the program by ^C, and wants the answer.
+	// The user may have ended the program with ^C, but still wants the answer.
 	err := answer(context.WithoutCancel(cmd.Context()), cmd, run, program)
 	fmt.Fprintf(cmd.OutOrStdout(), "\nthe run is %s: cprof report %s\n", run, run)
 	return err
 }
 
-// find returns the name of a process, and a file that can be read when the process has ended.
+// find returns the name of a process, and a file that becomes readable when the process ends.
 func find(pid string) (program string, ended *os.File, err error) {
 	var number int
 	if n, err := fmt.Sscanf(pid, "%d", &number); n != 1 || err != nil || number < 1 ||
@@ -234,7 +235,7 @@ func find(pid string) (program string, ended *os.File, err error) {
 	return strings.TrimSuffix(string(text), "\n"), ended, nil
 }
 
-// waitForEnd returns when ctx ends, when the process ends, or after the limit, if there is one.
+// waitForEnd waits until ctx or the process ends. If limit is not 0, it waits no longer than that.
 func waitForEnd(ctx context.Context, process *os.File, limit time.Duration) {
 	if limit > 0 {
 		var stop context.CancelFunc

@@ -1,7 +1,7 @@
-// Package record contains the commands for one machine: record, which runs a program and answers
-// where its tuples spent their time, and attach, which captures the messages of a running program.
+// Package record contains the commands for one machine: record runs a program and says where its
+// tuples spent their time, and attach captures the messages of a running program.
 //
-// Both run an agent in this process, with rings and logs of its own, and need no server: one
-// machine has one counter, so there is nothing to relate. What they record becomes a run like any
-// other. The answer is that of "cprof analyze", which package cli passes in.
+// Both run an agent in this process, with its own rings and logs. They need no server: one machine
+// has one counter, so there is nothing to relate. What they record becomes an ordinary run. They
+// answer like "cprof analyze". Package cli passes that function in.
 package record

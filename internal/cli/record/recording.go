@@ -20,7 +20,7 @@ import (
 type recording struct {
 	name  string
 	rings string // directory of the rings
-	state string // directory of the agent's data, beside the runs
+	state string // directory of the agent's data, next to the runs
 	begun time.Time
 
 	node   *daemon.Node
@@ -31,7 +31,7 @@ type recording struct {
 	recorded bool      // the run has events
 }
 
-// utcSlack is the assumed error of this machine's clock. The clock only labels runs.
+// utcSlack is the assumed error of this machine's clock. The clock only dates the runs.
 const utcSlack = time.Second
 
 // start starts the agent, and opens a run.
@@ -46,11 +46,12 @@ func start(name string) (r *recording, err error) {
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return nil, fmt.Errorf("make directory of runs: %w", err)
 	}
-	// The agent's logs are moved into the run at the end, so both are on one file system.
+	// At the end, the agent's logs are moved into the run. So both are on one file system.
 	if r.state, err = os.MkdirTemp(parent, ".record-"); err != nil {
 		return nil, err
 	}
-	// The name is not of the form of a user's directory, so other agents do not miss its rings.
+	// This name does not have the form of a user's ring directory. So no other agent expects rings
+	// there.
 	if r.rings, err = os.MkdirTemp(memoryDirectory(), "cprofrecord."); err != nil {
 		return nil, err
 	}
@@ -74,7 +75,7 @@ func start(name string) (r *recording, err error) {
 	return r, err
 }
 
-// memoryDirectory returns a directory in memory, if this machine has one.
+// memoryDirectory returns a directory that is kept in memory, if this machine has one.
 func memoryDirectory() string {
 	const shared = "/dev/shm"
 	if info, err := os.Stat(shared); err == nil && info.IsDir() {
@@ -94,7 +95,8 @@ func (r *recording) describe() runs.Node {
 	}
 }
 
-// finish closes the run, ends the agent, and makes the run's directory. It returns its path.
+// finish closes the run, ends the agent, and makes the directory of the run. It returns the path of
+// that directory.
 func (r *recording) finish() (path string, err error) {
 	defer func() {
 		if err != nil {
@@ -146,7 +148,8 @@ func (r *recording) finish() (path string, err error) {
 	return draft.Path(), nil
 }
 
-// abandon ends what was started, and removes the directories of rings and of the agent's data.
+// abandon ends everything that was started, and removes the directories of rings and of the agent's
+// data.
 func (r *recording) abandon() error {
 	var errs []error
 	switch {
