@@ -4,6 +4,7 @@
 //
 //	race -account :7070                      # on one node
 //	race -teller 1 -deposits 20 host:7070    # on each node, with another number
+//	race -nodes runs/race                    # or all of it on three virtual nodes of one machine
 //
 // Each teller logs the amount of a deposit as the id of two channels: teller/read when it has read
 // the balance, and teller/write when it has written it. cprof replay finds an order in which a

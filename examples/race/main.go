@@ -1,32 +1,54 @@
 package main
 
 import (
+	"context"
 	"encoding/binary"
 	"flag"
 	"fmt"
 	"io"
 	"log"
 	"net"
+	"os"
 	"sync"
 	"time"
 
+	"github.com/cloudprofiler/cloudprofiler/examples/demo"
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
 func main() {
 	at := flag.String("account", "", "keep the account at this address")
 	teller := flag.Int("teller", 0, "number of this teller, from 1")
-	deposits := flag.Int("deposits", 20, "how many deposits to make")
+	deposits := flag.Int("deposits", 20, "how many deposits to make, at most 999")
+	wait := flag.Bool("wait", false, "begin when the standard input ends")
+	nodes := flag.String("nodes", "", "run three tellers on virtual nodes, and keep the run in "+
+		"this new `directory`")
 	flag.Parse()
-	if *at != "" {
+	switch {
+	case flag.Arg(0) == "process": // of -nodes
+		if err := demo.Process(context.Background(), os.Stdin, os.Stdout); err != nil {
+			log.Fatal(err)
+		}
+		return
+	case *nodes != "":
+		b, err := runOnNodes(context.Background(), *nodes, *deposits, false)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("the run is in %s; the account lacks %d\n", *nodes, b.lost)
+		return
+	case *at != "":
 		l, err := net.Listen("tcp", *at)
 		if err != nil {
 			log.Fatal(err)
 		}
+		fmt.Println(l.Addr())
 		log.Fatal(new(account).serve(l))
-	}
-	if *teller < 1 || flag.NArg() != 1 {
+	case *teller < 1 || flag.NArg() != 1:
 		log.Fatal("give -account ADDRESS, or -teller NUMBER and the account's address")
+	}
+	if *wait {
+		io.Copy(io.Discard, os.Stdin)
 	}
 	balance, err := deposit(flag.Arg(0), *teller, *deposits, "")
 	if err != nil {
@@ -89,27 +111,31 @@ func deposit(address string, teller, deposits int, rings string) (balance uint64
 		log.Print(err)
 	}
 	defer written.Close()
-	ask := func(what byte, balance uint64) (uint64, error) {
-		var answer [8]byte
-		request := binary.LittleEndian.AppendUint64([]byte{what}, balance)
-		if _, err := c.Write(request); err != nil {
-			return 0, err
-		}
-		_, err := io.ReadFull(c, answer[:])
-		return binary.LittleEndian.Uint64(answer[:]), err
-	}
 	for i := range deposits {
-		// No other teller deposits this amount, so it is an id.
-		amount := uint64(1000*teller + i)
-		if balance, err = ask(0, 0); err != nil {
+		amount := amountOf(teller, i)
+		if balance, err = ask(c, 0, 0); err != nil {
 			return balance, err
 		}
 		read.Log(amount)
-		if balance, err = ask(1, balance+amount); err != nil {
+		if balance, err = ask(c, 1, balance+amount); err != nil {
 			return balance, err
 		}
 		written.Log(amount)
 		time.Sleep(time.Duration(1+teller) * time.Millisecond)
 	}
 	return balance, nil
+}
+
+// amountOf is what a teller deposits. No other teller deposits this amount, so it is an id.
+func amountOf(teller, i int) uint64 { return uint64(1000*teller + i) }
+
+// ask sends a request and returns the balance.
+func ask(c net.Conn, what byte, balance uint64) (uint64, error) {
+	var answer [8]byte
+	request := binary.LittleEndian.AppendUint64([]byte{what}, balance)
+	if _, err := c.Write(request); err != nil {
+		return 0, err
+	}
+	_, err := io.ReadFull(c, answer[:])
+	return binary.LittleEndian.Uint64(answer[:]), err
 }

@@ -71,6 +71,8 @@ var proofs = []listed{
 		"-timeout=8h", "-run", "^TestBarServe", "./internal/cli/answers"}},
 	{name: "Replay clocks", command: []string{"go", "test", "-count=1", "-run", "^TestBar",
 		"./replay/clock", "./replay"}},
+	{name: "A planted race", command: []string{"go", "test", "-count=1", "-run", "^TestBar",
+		"./examples/race"}},
 	{name: "Exports in other engines", command: []string{"go", "test", "-count=1", "-timeout=60m",
 		"-run", "^TestBar", "./report/export"}},
 	{name: "Hostile runs", command: []string{"go", "test", "-count=1", "-timeout=8h", "-run",
