@@ -20,42 +20,42 @@ import (
 // CaptureOptions say how to measure a capture of messages.
 type CaptureOptions struct {
 	Command  []string // the command that runs CaptureProcess
-	Pairs    int      // turns without and with a capture
+	Pairs    int      // number of pairs: one turn without a capture and one with it
 	Turn     time.Duration
-	Messages int      // how many messages are compared with the truth
+	Messages int      // number of messages that are compared with the truth
 	Rows     []string // nil: all of CaptureRows
 	Progress func(row string)
 }
 
-// CaptureRow is what a capture costs, or what it found. Figures of pairs are medians.
+// CaptureRow says what a capture costs, or what it found. Figures of pairs are medians.
 type CaptureRow struct {
 	Name   string
-	Absent string // why it was not measured; "": it was
+	Absent string // why the row was not measured; "": it was
 
-	// Off and On are without and with a capture: ns of processor time a call, or operations a
-	// second. Changes has On − Off in ns, or the lost share of throughput, of each pair.
+	// Off is without a capture, and On with one: ns of processor time a call, or operations a
+	// second. Changes has, for each pair, On − Off in ns, or the lost share of throughput.
 	Off, On float64
 	Changes []float64
 
-	// These are of a server, of each pair: the processor time that it took on top of that without a
-	// capture, as cores; and the lost share of its operations in a second of its processor time,
-	// which depends less on what else the machine does.
+	// These are for a server, for each pair. Cores is the processor time that the capture adds, as
+	// cores. Work is the lost share of operations in a second of processor time: it depends less on
+	// what else the machine does.
 	Cores, Work []float64
 
-	AgentCores float64 // of the capture and its drainer
+	AgentCores float64 // cores that the capture and its drainer used
 	PerSecond  float64 // calls that were captured a second
 	Lost       uint64  // messages that the capture counted as lost
 
 	Truth CaptureTruth
 }
 
-// CaptureTruth compares what was captured with what was sent and received.
+// CaptureTruth compares the captured calls with the calls that were really made.
 type CaptureTruth struct {
-	Calls    uint64 // that sent or received
-	Captured uint64 // of these
+	Calls    uint64 // calls that sent or received
+	Captured uint64 // number of these that were captured
 	Sent     uint64
-	Matched  uint64 // of Sent, with the call that really received
-	Wrong    uint64 // of Sent, with another
+	Matched  uint64 // sent messages that were matched with the call that really received them
+	Wrong    uint64 // sent messages that were matched with another call
 }
 
 // CaptureRows returns the names of the rows.
@@ -112,7 +112,8 @@ func Capture(ctx context.Context, o CaptureOptions) (rows []CaptureRow, err erro
 // turnResult is what one turn measured.
 type turnResult struct{ figure, cores float64 }
 
-// pairs measures in turns without and with a capture. Every other pair begins with the capture.
+// pairs measures in turns: without a capture, and with one. Every other pair begins with the
+// capture.
 func (b *captureBench) pairs(ctx context.Context, row *CaptureRow, rings string,
 	turn func() (turnResult, error), change func(off, on float64) float64) error {
 	var offs, ons []float64
@@ -152,7 +153,8 @@ func (b *captureBench) pairs(ctx context.Context, row *CaptureRow, rings string,
 
 // cost measures the processor time that a call takes, over loopback.
 func (b *captureBench) cost(ctx context.Context, row *CaptureRow, rings string) error {
-	// One thread at a time: what the capture's own thread does is not in it.
+	// Only one thread runs at a time, and only its time counts. So the time of the capture's own
+	// thread is not included.
 	return b.pairs(ctx, row, rings, func() (turnResult, error) {
 		r, err := b.talk.ask(talkOrder{Do: row.Name, For: b.o.Turn})
 		return turnResult{figure: float64(r.Busy.Nanoseconds()) / float64(max(r.Calls, 1))}, err
@@ -238,37 +240,37 @@ func (b *captureBench) truth(_ context.Context, row *CaptureRow, _ string) (err 
 	return nil
 }
 
-// A talkOrder says what the talking process does.
+// A talkOrder tells the talking process what to do.
 type talkOrder struct {
 	Do        string
 	For       time.Duration
 	PerSecond int // 0: as fast as it can
 	Messages  int
 
-	// For "ask": a server, the request, and the number of connections.
+	// These are for "ask": a server, the request, and the number of connections.
 	Address     string
 	Request     string
 	Connections int
 }
 
-// A talkReport says what it did.
+// A talkReport is the talking process's answer to an order.
 type talkReport struct {
 	Error string
 	Calls uint64
-	Busy  time.Duration // its processor time
+	Busy  time.Duration // processor time of the talking process
 	Took  time.Duration
 	// Streams has each direction of each connection, for "converse".
 	Streams []talkStream
 }
 
-// A talkStream is a sequence of messages, each sent by one call and received by one.
+// A talkStream is a sequence of messages. One call sends a message, and one call receives it.
 type talkStream struct {
-	Sender, Receiver uint64 // the cookies
-	Seed             uint64 // the sizes are drawn with it
+	Sender, Receiver uint64 // cookies of the two sockets
+	Seed             uint64 // seed of the sizes
 	Messages         int
 }
 
-// hold compares a log with what was said.
+// hold compares a log with what was really sent and received.
 func (r *talkReport) hold(l *messages.Log) (t CaptureTruth) {
 	streams, ends := map[uint64]*talkStream{}, map[uint64]uint64{}
 	for i := range r.Streams {

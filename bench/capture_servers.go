@@ -74,7 +74,7 @@ func (b *captureBench) server(ctx context.Context, row *CaptureRow, rings string
 	if err := listens(ctx, ask.Address); err != nil {
 		return fmt.Errorf("start %s: %w", program, err)
 	}
-	if _, err := b.talk.ask(ask); err != nil { // to warm up
+	if _, err := b.talk.ask(ask); err != nil { // this only warms the server up
 		return err
 	}
 	return b.pairs(ctx, row, rings, func() (turnResult, error) {

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A talker is the process that exchanges messages, as the benchmark sees it. It is not this
+// A talker is the benchmark's view of the process that exchanges messages. It is a separate
 // process, because a capture does not see its own.
 type talker struct {
 	cmd *exec.Cmd
@@ -60,8 +60,8 @@ func (t *talker) close() {
 	t.cmd.Wait()
 }
 
-// CaptureProcess exchanges messages as it is told, until its input ends. Capture starts this
-// process.
+// CaptureProcess exchanges messages as its input orders, until the input ends. Capture starts a
+// process that calls it.
 func CaptureProcess(in io.Reader, out io.Writer) error {
 	orders, reports := json.NewDecoder(in), json.NewEncoder(out)
 	for {
@@ -198,7 +198,7 @@ const conversations = 4
 func (o talkOrder) converse() (r talkReport, err error) {
 	var all sync.WaitGroup
 	var mu sync.Mutex
-	each := max(o.Messages/conversations/4, 1) // of each direction; a message is two calls
+	each := max(o.Messages/conversations/4, 1) // messages in each direction; a message is two calls
 	for range conversations {
 		all.Go(func() {
 			streams, talkErr := conversation(each)
@@ -250,7 +250,8 @@ func conversation(each int) ([]talkStream, error) {
 	return streams, nil
 }
 
-// ask sends requests to a server over several connections, each after the answer to the one before.
+// ask sends requests to a server over several connections. Each connection waits for the answer
+// before it sends the next request.
 func (o talkOrder) ask() (r talkReport, err error) {
 	var done atomic.Uint64
 	var all sync.WaitGroup
@@ -288,7 +289,7 @@ func (o talkOrder) askOver(began time.Time, done *atomic.Uint64) error {
 				return err
 			}
 			got += n
-			if answer == 0 { // all answers have the length of the first one
+			if answer == 0 { // all answers must be as long as the first one
 				time.Sleep(50 * time.Millisecond)
 				c.SetReadDeadline(time.Now())
 				n, _ := c.Read(b[got:])

@@ -9,7 +9,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/link"
 )
 
-// PathsRow is how well one method finds the causes of calls.
+// PathsRow says how well one method finds the causes of calls.
 type PathsRow struct {
 	Method string `json:"method"`
 	link.Score
@@ -18,7 +18,7 @@ type PathsRow struct {
 	MessageMicroseconds float64 `json:"message_us"`
 }
 
-// Paths judges methods by calls of which the true causes are known.
+// Paths judges methods with calls whose true causes are known.
 func Paths(set *calls.Set, methods []link.Method) []PathsRow {
 	var rows []PathsRow
 	for _, m := range methods {
@@ -33,7 +33,8 @@ func Paths(set *calls.Set, methods []link.Method) []PathsRow {
 	return rows
 }
 
-// processorTime is what this process has used so far. It is 0 if the kernel does not say.
+// processorTime returns the processor time of this process so far. It is 0 if the kernel does not
+// tell.
 func processorTime() time.Duration {
 	var r unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &r) != nil {

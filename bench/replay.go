@@ -7,7 +7,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/replay/clock"
 )
 
-// ClockSetting is a system of processes that exchange messages, whose replay clocks are simulated.
+// ClockSetting describes a system of processes that exchange messages, and the skew of their
+// clocks.
 type ClockSetting struct {
 	Processes int     `json:"processes"`
 	Skew_us   float64 `json:"skew_us"`  // E: by how much two clocks may differ
@@ -16,7 +17,7 @@ type ClockSetting struct {
 	Rate_hz   float64 `json:"rate_hz"`  // α: messages that each process sends in a second
 }
 
-// ClockSize is what the stamps of a system hold.
+// ClockSize says what the stamps of a system hold.
 type ClockSize struct {
 	ClockSetting
 	Events   int     `json:"events"`
@@ -27,9 +28,9 @@ type ClockSize struct {
 	Broken   uint64  `json:"broken"`   // events that refute E; must be 0
 }
 
-// SimulateClocks sends messages between random pairs of processes, each at random times with the
-// given rate. A process's clock differs from the true time by at most half of the skew, and the
-// difference changes slowly.
+// SimulateClocks sends messages between random pairs of processes. Each process sends at random
+// times, with the given rate. A process's clock differs from the true time by at most half of the
+// skew. The difference changes slowly.
 func SimulateClocks(s ClockSetting, events int, seed uint64) ClockSize {
 	rng := rand.New(rand.NewPCG(seed, 24))
 	e := clock.Uniform(int64(math.Ceil(s.Skew_us / s.Epoch_us)))
@@ -37,7 +38,7 @@ func SimulateClocks(s ClockSetting, events int, seed uint64) ClockSize {
 	for p := range clocks {
 		clocks[p], phase[p] = clock.New(p, e), rng.Float64()*2*math.Pi
 	}
-	// Clocks that are read in whole epochs differ by up to one epoch more.
+	// If clocks are read in whole epochs, they differ by up to one epoch more.
 	swing := max(s.Skew_us-s.Epoch_us, 0) / 2
 	epoch := func(p int, now_us float64) int64 {
 		at := 1e6 + now_us + swing*math.Sin(phase[p]+now_us/1e6)
@@ -48,7 +49,7 @@ func SimulateClocks(s ClockSetting, events int, seed uint64) ClockSize {
 		to    int
 		stamp clock.Stamp
 	}
-	var flying []message // in the order of their arrival: all take equally long
+	var flying []message // sorted by arrival: all messages take equally long
 	r := ClockSize{ClockSetting: s}
 	note := func(c *clock.Clock) {
 		held := c.Stamp().Held()

@@ -21,9 +21,9 @@ import (
 // These are the bars of a capture.
 const (
 	maxCaptureCost_ns    = 150
-	maxCaptureThroughput = 2   // percent that a server loses
-	maxCaptureCPU        = 5   // percent of a core that a server takes more
-	maxCaptureAgentCores = 0.1 // at 100,000 calls a second
+	maxCaptureThroughput = 2   // percent of throughput that a server may lose
+	maxCaptureCPU        = 5   // percent of a core that a server may use in addition
+	maxCaptureAgentCores = 0.1 // cores, at 100,000 calls a second
 
 	captureProcessOf = "capture-process"
 )
@@ -113,7 +113,7 @@ func runBenchCapture(ctx context.Context, flags benchCaptureFlags, given func(st
 		flags.pairs, flags.turn, flags.messages = 25, 2*time.Second, 10_000_000
 	case size == proof.Small && !given("pairs"):
 		flags.pairs, flags.turn, flags.messages = 1, 200*time.Millisecond, 100_000
-		if !given("rows") { // a server need not be installed
+		if !given("rows") { // these rows need no server to be installed
 			flags.rows = []string{"ping-pong", "flood", "agent-100000", "truth"}
 		}
 	}

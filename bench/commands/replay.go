@@ -23,8 +23,8 @@ type benchReplayFlags struct {
 }
 
 const (
-	replayBudget = 8     // offsets that a stamp may hold, as in the thesis
-	replayFewer  = 100.0 // × fewer free pairs with our bounds than with an epsilon of 1 ms
+	replayBudget = 8     // a stamp may hold this many offsets, as in the thesis
+	replayFewer  = 100.0 // least ratio of free pairs: an epsilon of 1 ms to our bounds
 	oursSkew_us  = 40.0  // as in the digest of the thesis, § 7
 )
 
@@ -59,7 +59,7 @@ type replayLine struct {
 	Free    *freePairs        `json:"free_pairs,omitempty"`
 }
 
-// region says which rates are feasible for which delays.
+// region says which rates are feasible, for several delays.
 type region struct {
 	Skew_us   float64     `json:"skew_us"`
 	Processes int         `json:"processes"`
@@ -145,7 +145,7 @@ func regionOf(skew_us float64, processes, events int) region {
 	return r
 }
 
-// countFree counts the free pairs of a run twice.
+// countFree counts the free pairs of a run in two ways.
 func countFree(ctx context.Context, path string) (*freePairs, error) {
 	dir, err := command.OpenRun(path)
 	if err != nil {

@@ -76,12 +76,12 @@ type simRow struct {
 	Digest       string    `json:"digest,omitempty"`
 }
 
-// simSizes say how large the experiments are.
+// simSizes has the sizes of the experiments.
 type simSizes struct {
-	speed, memory int // nodes
-	cycles        int // of the speed
+	speed, memory int // numbers of nodes
+	cycles        int // number of cycles of the speed experiment
 	sweep         []int
-	shards        int // of E2: 1, 2, 3 or 4 workers share them equally
+	shards        int // number of shards of E2, which 1, 2, 3 and 4 workers share equally
 }
 
 func newBenchSim() *cobra.Command {
@@ -161,8 +161,8 @@ func (b *simBench) all(sizes simSizes) error {
 	return nil
 }
 
-// e1Bands are the variances after so many cycles of two messages a node, between those of an atomic
-// exchange of pairs and of messages that wait for each other in a queue.
+// e1Bands are the ranges of the variance after so many cycles of two messages a node. One end comes
+// from atomic exchanges of pairs, and the other from messages that wait in a queue.
 var e1Bands = map[int][2]float64{1: {244, 317}, 5: {2.1, 6.1}, 10: {6.0e-3, 4.5e-2},
 	15: {1.6e-5, 3.2e-4}}
 
@@ -182,7 +182,7 @@ func (b *simBench) e1(simSizes) error {
 		if row.Variance, err = r.Column(5); err != nil {
 			return err
 		}
-		for i := range row.Variance { // PeerSim prints the estimate from a sample
+		for i := range row.Variance { // PeerSim prints the variance of a sample
 			row.Variance[i] *= float64(nodes-1) / nodes
 		}
 		start = row.Variance[0]
@@ -255,7 +255,7 @@ func (b *simBench) e5(sizes simSizes) error {
 		for _, workers := range []int{1, 2, 4} {
 			set := map[string]string{"CYCLES": "5", "DEGREE": "3", "LIMIT": "2", "SEEDS": "5000"}
 			if observed {
-				set["EVERY"] = "CYCLE/10" // equally often for any number of workers
+				set["EVERY"] = "CYCLE/10" // this is equally often for any number of workers
 			}
 			row, _, err := b.run("E5", simulate.Infection, sizes.speed, workers, set)
 			if err != nil {

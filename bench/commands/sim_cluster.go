@@ -99,7 +99,7 @@ server run one after the other.`,
 	}
 	f := cmd.Flags()
 	f.IntVar(&o.Processes, "processes", 2, "how many processes share the nodes")
-	f.StringVar(&o.URL, "server", "", "URL of a NATS server with JetStream (default: an own one)")
+	f.StringVar(&o.URL, "server", "", "URL of a NATS server with JetStream (default: start one)")
 	f.DurationVar(&every, "every", 0, "simulated time between two checkpoints; 0: none")
 	f.BoolVar(&o.Balance, "balance", false, "at checkpoints, move shards from busy processes")
 	f.IntVar(&o.Restarts, "restarts", 3, "how often processes may die")

@@ -10,8 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// ask compares bounds of random pairs with the truth, at any moment at which both nodes lived. It
-// also notes the median bound of these pairs, of neighbours, and of nodes between which tuples
+// ask compares bounds of random pairs with the truth, at random moments at which both nodes lived.
+// It also notes the median bound of these pairs, of neighbours, and of nodes between which tuples
 // travel. It leaves out nodes that lie.
 func (w *world) ask(ctx context.Context, r *Result, closure *tscratio.Closure, all pairs,
 	say func(string, ...any)) error {
@@ -91,7 +91,7 @@ func (w *world) ask(ctx context.Context, r *Result, closure *tscratio.Closure, a
 	return nil
 }
 
-// end returns when the node died, or the present.
+// end returns when the node died, or the present time if it lives.
 func (n *node) end() time.Duration {
 	if n.died > 0 {
 		return n.died
@@ -99,7 +99,8 @@ func (n *node) end() time.Duration {
 	return n.w.now
 }
 
-// settled reports whether two nodes lived all the time. Only their bounds count for medians.
+// settled reports whether two nodes lived during the whole measurement. Only the bounds of such
+// pairs count for medians.
 func (w *world) settled(a, b *node) bool {
 	return a.died == 0 && b.died == 0 && a.born <= w.from && b.born <= w.from
 }

@@ -1,9 +1,9 @@
 // Package fleet measures how narrow bounds are in large fleets, and whether they are true.
 //
-// It simulates the network and the oscillators of a fleet in one process. All else is the code of
-// the product. Nodes keep up the graph (package overlay), and the size of its messages is that on
-// the wire (overlay/wire). Counters are virtual (vnode). Relations and their closure come from
-// tscratio. The truth comes from a second, exact implementation of the counters (vnode.Truth).
+// It simulates the network and the oscillators of a fleet in one process. The rest is the code of
+// the product. Nodes maintain the graph (package overlay), and overlay/wire gives the size of its
+// messages. Counters are virtual (vnode). Relations and their closure come from tscratio. The truth
+// comes from a second, exact implementation of the counters (vnode.Truth).
 //
 //	net.go      the simulated time and network
 //	measure.go  trains between nodes, and the relations that follow
@@ -13,8 +13,8 @@
 //	server.go   Watch measures a real server of as many simulated nodes, in real time
 //	member.go   such a node
 //
-// A node measures its peers in turn, as tscclient's scheduler does if the budget does not suffice
-// for all at once. In Run, no server takes part. In Watch, the server is real, in a process of its
-// own, and has connections with keys. Its nodes have counters without wander and a graph that never
-// changes, because the server sees neither.
+// A node measures its peers in turn. tscclient's scheduler does the same if the budget does not
+// suffice for all peers at once. In Run, no server takes part. In Watch, the server is real: it
+// runs in its own process, and its connections use keys. Its nodes have counters without wander,
+// and a graph that never changes, because the server would see neither.
 package fleet

@@ -31,21 +31,21 @@ type Options struct {
 // Result is what Run found.
 type Result struct {
 	Nodes     int
-	Irregular int // nodes without all their neighbours at the end
+	Irregular int // nodes that lacked a neighbour at the end
 	Measured  int // pairs that were measured
 
 	Queries   uint64 // bounds of random pairs
 	Outside   uint64 // of these, bounds that do not contain the truth
 	Unrelated uint64 // questions without an answer
-	OutsideOf int    // pairs with such bounds
+	OutsideOf int    // pairs with such a bound
 
 	EdgeBound, RandomBound, TalkBound time.Duration // medians: see ask
-	Hops                              float64       // mean of relations in a random pair's path
+	Hops                              float64       // mean length of a random pair's path
 
-	// These say what a node sends in a second: for the graph when the fleet has grown, and for
+	// These say what a node sends each second: for the graph, after the fleet has grown, and for
 	// trains.
 	Messages, Bytes, TrainPackets, TrainBytes float64
-	GraphCPU                                  time.Duration // of a node, in a second
+	GraphCPU                                  time.Duration // CPU time of a node in a second
 }
 
 // Run simulates a fleet.
@@ -119,7 +119,7 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 	return r, w.ask(ctx, &r, closure, all, say)
 }
 
-// cutAt reports whether the two halves of the fleet are apart at a moment.
+// cutAt reports whether the two halves of the fleet cannot reach each other at a moment.
 func (w *world) cutAt(at time.Duration) bool {
 	half := w.from + w.o.Measure/2
 	return at >= half-w.o.Cut/2 && at < half+w.o.Cut/2

@@ -8,21 +8,21 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// manner is how a liar's stamps are false. Every liar also says that packets were on their way for
-// a shorter time than they were. So relations with the liar seem narrow, and paths over it good.
+// manner is how a liar's stamps are false. Every liar also shortens the time that packets were on
+// their way. So relations with the liar seem narrow, and paths through it seem good.
 type manner uint8
 
 const (
-	toEach   manner = iota // each peer is told a counter of its own
-	twoFaces               // half of the peers are told one counter, and half another
-	drifting               // each peer is told a counter that goes too fast or too slow
-	erratic                // each stamp is false by another amount
-	alike                  // all peers are told the same false counter, which harms only the liar
+	toEach   manner = iota // each peer hears of another false counter
+	twoFaces               // half of the peers hear of one counter, and the other half of another
+	drifting               // each peer hears of a counter that is too fast or too slow
+	erratic                // each stamp is wrong by another amount
+	alike                  // all peers hear of the same false counter, which harms only the liar
 	manners
 )
 
-// liar is what a node says instead of the truth. Its sizes differ by several powers of ten, because
-// large lies contradict what others say, and small lies harm nobody.
+// liar describes the lies of a node. Their sizes differ by several powers of ten: large lies
+// contradict what others say, and small lies harm nobody.
 type liar struct {
 	manner  manner
 	off     float64       // how far the counter is moved, in cycles
@@ -50,7 +50,7 @@ func (l *liar) falsify(stamp uint64, peer int, leaves bool, since time.Duration,
 		off *= 2*r.Float64() - 1
 	case twoFaces:
 		off *= float64(2*r.IntN(2) - 1)
-	case drifting: // at most 20 ppm, so that what one peer hears stays plausible
+	case drifting: // at most 20 ppm, so that each peer hears something plausible
 		off = (2*r.Float64() - 1) * 20e-6 * physical_hz * since.Seconds()
 	case erratic:
 		off *= 2*random.Float64() - 1

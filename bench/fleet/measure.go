@@ -52,21 +52,21 @@ func (n *node) start(w *world) error {
 	return nil
 }
 
-// pairs are what was measured, by the indices of two nodes, the smaller first.
+// pairs has the measurements of pairs. The key is the indices of the two nodes, the smaller first.
 type pairs map[[2]int]*tscratio.Pair
 
 // exchanges is the number of exchanges of a train, as in an open run.
 const exchanges = 5
 
-// trainPackets and trainBytes are what a train costs. In addition to its exchanges, it has one to
-// warm up and one to close it. A packet has 92 bytes, or 296 in the last exchange, and 28 of
-// headers.
+// trainPackets and trainBytes are what a train costs. In addition to its exchanges, a train has an
+// exchange to warm up and one that closes it. A packet has 92 bytes, or 296 in the last exchange,
+// and 28 bytes of headers.
 const (
 	trainPackets = 2 * (exchanges + 2)
 	trainBytes   = 2 * ((exchanges+1)*(92+28) + 296 + 28)
 )
 
-// leastDelay is how long a packet takes at least.
+// leastDelay is the smallest delay of a packet.
 const leastDelay = 20 * time.Microsecond
 
 // delay returns how long a packet takes.
@@ -75,8 +75,8 @@ func delay(r *rand.Rand) time.Duration {
 }
 
 // train lets a node run a train with a peer, and adds the train to the argument all. A packet takes
-// leastDelay and a random time of 10 µs on average. What liars report may be refused, which is no
-// error.
+// leastDelay, and in addition a random time of 10 µs on average. A report of a liar may be refused.
+// This is not an error.
 func (w *world) train(from, to *node, all pairs) error {
 	if w.apart(from, to) {
 		return nil

@@ -72,7 +72,7 @@ func (w *watched) join(ctx context.Context, i int) (time.Duration, error) {
 	heartbeat := time.Duration(welcome.Heartbeat_ns)
 	w.ended.Go(func() { m.run(heartbeat) })
 	needs := []chan struct{}{m.secret}
-	if i >= w.o.Nodes { // it joins a large fleet with an open run
+	if i >= w.o.Nodes { // this node joins a large fleet with an open run
 		needs = append(needs, m.graph, m.probes)
 	}
 	for _, got := range needs {
@@ -144,7 +144,7 @@ func (m *member) run(heartbeat time.Duration) {
 	}
 }
 
-// reportOwn reports the trains of the time since the last report.
+// reportOwn reports the trains since the last report.
 func (m *member) reportOwn(since time.Duration) {
 	for range since / trainEvery {
 		peer := m.neighbours[m.turn%len(m.neighbours)]

@@ -79,7 +79,7 @@ type Order struct {
 	Workers       int               `json:"workers"`
 }
 
-// A Result is what one simulation did and took.
+// A Result says what one simulation did, and what it cost.
 type Result struct {
 	Events   uint64 `json:"events"`
 	Local    uint64 `json:"local_messages"`
@@ -110,7 +110,7 @@ func Run(ctx context.Context, o Order) (r Result, err error) {
 	if err != nil {
 		return r, err
 	}
-	// Almost all memory is columns, which are not garbage.
+	// Almost all memory is columns, which never become garbage.
 	defer debug.SetGCPercent(debug.SetGCPercent(10))
 	r.Base = peak()
 	if err := s.Start(); err != nil {
@@ -126,7 +126,7 @@ func Run(ctx context.Context, o Order) (r Result, err error) {
 	n := s.World.Counts()
 	r.Events, r.Local, r.Remote, r.Windows = n.Events, n.Local, n.Remote, n.Windows
 	r.Observed = out.String()
-	if s.World.Size() <= 1<<20 { // encoding needs memory
+	if s.World.Size() <= 1<<20 { // only a small network, because encoding needs memory
 		sum, err := s.World.Digest()
 		if err != nil {
 			return r, err

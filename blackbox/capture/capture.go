@@ -14,16 +14,16 @@ import (
 
 // Options say where the records of messages go.
 type Options struct {
-	// Dir is the directory of the node's rings; "": as for handlers.Options.
+	// Dir is the directory of the node's rings. "" has the same meaning as in handlers.Options.
 	Dir string
 
-	// Notify is called with failures after the start, from another goroutine. nil: nobody is told.
+	// Notify is called with each failure after the start, from another goroutine. It may be nil.
 	Notify func(error)
 
 	Only Filter // what is captured; the zero value: everything
 
-	// For tests: late leaves out hookBegin, as on kernels that lack it, and slots is the number of
-	// sockets and of threads that have a slot; 0: many.
+	// These are for tests. late leaves out hookBegin, as on kernels that lack it. slots is the
+	// number of sockets, and of threads, that have a slot; 0: many.
 	late  bool
 	slots int
 }
@@ -31,9 +31,9 @@ type Options struct {
 const (
 	ringBuffer = "4MiB"
 
-	// The capture looks for messages every busy while some come, and every idle otherwise. Each
-	// time it also reads the clock and the counter. Both times are short, because a stamp that is
-	// far from these readings is less exact.
+	// The capture looks for messages after each busy while messages come, and after each idle
+	// otherwise. Each time it also reads the clock and the counter. Both times are short, because a
+	// stamp that is far from these readings is less exact.
 	busy = 2 * time.Millisecond
 	idle = 20 * time.Millisecond
 
@@ -48,7 +48,7 @@ type Capture struct {
 	kernel  *kernel
 	channel *handlers.Channel
 	stop    chan struct{}
-	flushes chan chan struct{} // each is closed when everything until now is in the ring
+	flushes chan chan struct{} // each channel is closed when all messages until now are in the ring
 	stopped chan struct{}
 	once    sync.Once
 	closed  error
@@ -61,8 +61,8 @@ type Capture struct {
 	sockets sockets
 	threads threads
 	seen    []seen
-	lost    uint64 // the kernel's count when it was last read
-	latest  uint64 // the counter in the previous round, for records of losses
+	lost    uint64 // the kernel's count at the last look
+	latest  uint64 // the counter at the last look, for records of losses
 }
 
 // Stats counts messages since the start.
@@ -71,7 +71,7 @@ type Stats struct {
 	// them, Dropped counts their events.
 	Messages uint64
 
-	// Lost counts the messages that were seen but not logged. The log says how many these are, too.
+	// Lost counts the messages that were seen but not logged. The log has these counts, too.
 	Lost map[blackbox.Reason]uint64
 
 	// Late is the number of messages sent over TCP for which the beginning of the call was not
@@ -139,8 +139,9 @@ func (c *Capture) Stats() Stats {
 	return s
 }
 
-// Flush returns when all messages that were seen before are in the ring. All sockets and threads
-// are then described again, so that a reader does not need the log until here.
+// Flush returns when all messages that were seen before the call are in the ring. All sockets and
+// threads are then described again, so a reader of the later log does not need what was logged
+// before.
 func (c *Capture) Flush() {
 	done := make(chan struct{})
 	select {
@@ -238,7 +239,7 @@ func (c *Capture) round() (more bool) {
 	return more && err == nil
 }
 
-// account adds counts to the statistics, and reports a failure.
+// account adds counts to the statistics, and reports an error.
 func (c *Capture) account(counts Stats, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -284,7 +285,7 @@ func (c *Capture) write(s *seen, counts *Stats) {
 	}
 	if s.what&whatEarly != 0 {
 		m.Width_cycles, m.Early = roundedWidth(lo, hi)
-		// When the call ended was not measured: it was before the last look at the clocks.
+		// Nobody measured when the call ended. It ended before the last look at the clocks.
 		m.Ended_cycles = c.clocks.brackets[len(c.clocks.brackets)-1].after_cycles
 	}
 	if s.sent && m.Stream && !m.Early {

@@ -46,8 +46,8 @@ const (
 	// ±10 %.
 	stepped = 0.3
 
-	// fast_ns is how far the clock that the programs read may be from CLOCK_MONOTONIC. It is
-	// computed with numbers that are up to one tick older.
+	// fast_ns is how far the clock that the programs read may be from CLOCK_MONOTONIC. The kernel
+	// computes that clock with parameters that are up to one tick old.
 	fast_ns = 5
 
 	// kept is the smallest number of old brackets that are kept. They cover some 20 seconds.
@@ -72,12 +72,12 @@ func readBracket() bracket {
 	if _, err := unix.Adjtimex(&t); err == nil {
 		best.steering = steering{int64(t.Freq), int64(t.Tick), int64(t.Offset)}
 	} else {
-		best.steering = steering{offset: 1} // not known: assume that somebody steers it
+		best.steering = steering{offset: 1} // not known: assume that somebody steers the clock
 	}
 	return best
 }
 
-// look takes a bracket. Stamps before it can be converted from now on.
+// look takes a bracket. From then on, all stamps before the bracket can be converted.
 func (c *clocks) look() {
 	b := c.read()
 	if n := len(c.brackets); n > 0 && b.clock_ns <= c.brackets[n-1].clock_ns {

@@ -7,9 +7,9 @@
 //
 // Small programs (eBPF) run in the kernel, at places that each sending and each receiving system
 // call passes (programs.go). They read the socket's addresses, the position in the stream, the
-// thread and the clock, and never a byte of a message. They put messages into rings that this
-// process maps, one for each processor (layout.go). What they hand over becomes records of one
-// channel (package blackbox), which are drained and logged like those of any program.
+// thread and the clock, and never a byte of a message. They report messages in rings that this
+// process maps, one for each processor (layout.go). The reports become records of one channel
+// (package blackbox). They are drained and logged like the records of any program.
 //
 // # Time
 //
@@ -20,8 +20,9 @@
 // # What is not seen
 //
 // The package does not see bytes that a program moves from a socket to a file within the kernel
-// (splice), or urgent data. It sees nothing on kernels before Linux 6.3. Of datagrams and of
-// messages over UNIX sockets it sees the size and when the call ended, but not when the call began.
+// (splice), or urgent data. It sees nothing on kernels before Linux 6.3. It sees the size of
+// datagrams and of messages over UNIX sockets, and when the call ended, but not when the call
+// began.
 //
 // # Rights
 //

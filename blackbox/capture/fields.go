@@ -21,8 +21,8 @@ type fields struct {
 	number, leader, name                    int16 // in struct task_struct
 	iterKind, iterOffset                    int16 // in struct msghdr
 
-	tcpSock int32      // the number of struct tcp_sock in the kernel's description of itself
-	cast    btf.TypeID // and of the function that makes a struct of such a number of a pointer
+	tcpSock int32      // number of struct tcp_sock in the kernel's description of itself
+	cast    btf.TypeID // number of the function that casts a pointer to such a struct
 }
 
 // findFields looks up all fields in the kernel's description of itself.

@@ -15,18 +15,18 @@ import (
 )
 
 // A Filter says which messages are captured. Each list that is not empty must have an element that
-// applies to the message. The programs in the kernel decide that, so other messages cost less.
+// applies to the message. The programs in the kernel apply the filter, so other messages cost less.
 type Filter struct {
-	Programs []string // names of processes, of which the kernel keeps 15 bytes
-	CGroups  []string // paths in the hierarchy of version 2, with everything below them
-	Ports    []uint16 // of either end
+	Programs []string // names of processes; the kernel keeps 15 bytes of each
+	CGroups  []string // paths in the hierarchy of version 2; groups below a path are included
+	Ports    []uint16 // port of either end
 }
 
 // mostOf is the largest number of elements of a list.
 const mostOf = 16
 
-// ErrFilter is returned for a text that is no filter.
-var ErrFilter = errors.New("is no filter: use program=NAME, cgroup=/PATH and port=NUMBER, " +
+// ErrFilter is returned for a text that is not a filter.
+var ErrFilter = errors.New("is not a filter: use program=NAME, cgroup=/PATH and port=NUMBER, " +
 	"separated by spaces")
 
 // ParseFilter reads a filter such as "program=nginx program=redis-server port=6379". An empty text
@@ -55,9 +55,9 @@ func ParseFilter(text string) (f Filter, err error) {
 	return f, nil
 }
 
-// chosen is a filter as the programs need it.
+// chosen is a filter in the form that the programs need.
 type chosen struct {
-	programs [][2]uint64 // the words of the name
+	programs [][2]uint64 // the name as two words
 	cgroups  []cgroup
 	ports    []uint16
 }
@@ -112,8 +112,8 @@ func cgroupRoot() (string, error) {
 	return "", errors.New("cgroups of version 2 are not mounted here: choose programs instead")
 }
 
-// chooseThread ends the program if the filter does not apply to the thread, which the program
-// remembers. R8 is the thread, and R9 its entry.
+// chooseThread ends the program if the filter excludes the thread. The program remembers this
+// thread. R8 is the thread, and R9 its entry.
 func (w *writer) chooseThread() {
 	c := w.chosen
 	if len(c.programs) > 0 {
@@ -155,8 +155,8 @@ func (w *writer) chooseThread() {
 	)
 }
 
-// choosePort goes to the label kind, with R3 as the kind, if the filter does not apply to the
-// socket's ports. R1 is the socket's family.
+// choosePort goes to the label kind, with R3 as the kind, if the filter excludes the socket's
+// ports. R1 is the socket's family.
 func (w *writer) choosePort() {
 	w.add(
 		asm.JEq.Imm(asm.R1, unix.AF_UNIX, "other port"),

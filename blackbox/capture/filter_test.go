@@ -41,14 +41,14 @@ func TestParseFilter(t *testing.T) {
 	}
 }
 
-// With a filter, exactly the messages are captured to which it applies.
+// A filter captures exactly those messages to which it applies.
 func TestPrivilegedFilter(t *testing.T) {
 	privileged.Need(t)
 	const server, client = true, false
 	program := filepath.Base(os.Args[0])
 	for name, c := range map[string]struct {
 		only func(port int, group string) Filter
-		want []bool // whose calls are captured
+		want []bool // the conversations whose calls must be captured
 	}{
 		"program": {func(int, string) Filter {
 			return Filter{Programs: []string{"other", program}}
@@ -109,8 +109,8 @@ func TestPrivilegedFilter(t *testing.T) {
 	}
 }
 
-// newCGroup makes a cgroup below another one, with a process in it, and returns the outer one's
-// path. 0: without a process.
+// newCGroup makes a cgroup below another one, and returns the path of the outer one. If process is
+// not 0, it puts that process into the inner one.
 func newCGroup(t *testing.T, process int) (path string) {
 	t.Helper()
 	root, err := cgroupRoot()

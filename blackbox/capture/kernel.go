@@ -30,7 +30,7 @@ type kernel struct {
 	shared   shared
 }
 
-// load checks and loads the programs, without attaching them. The rings take at most so many bytes.
+// load checks and loads the programs, but does not attach them. The rings take at most most bytes.
 func load(most int, o Options) (*kernel, error) {
 	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("%w: the kernel does not describe itself: use one that is built "+
@@ -110,7 +110,7 @@ func missingRights() (names []string) {
 	return names
 }
 
-// ownProcess returns the number that this process has in the kernel, or 0 if that is not known.
+// ownProcess returns this process's number in the kernel, or 0 if it is not known.
 func ownProcess() uint32 {
 	// In another PID namespace the kernel uses other numbers than this process sees.
 	const initial = "pid:[4026531836]"
@@ -120,7 +120,7 @@ func ownProcess() uint32 {
 	return 0
 }
 
-// attach makes the kernel run the programs from now on.
+// attach lets the kernel run the programs.
 func (k *kernel) attach() (err error) {
 	if k.reader, err = ringbuf.NewReader(k.programs.Maps[mapRare]); err != nil {
 		return fmt.Errorf("map the buffer: %w", err)
@@ -139,7 +139,7 @@ func (k *kernel) attach() (err error) {
 	return nil
 }
 
-// detach stops the programs in the kernel. What they handed over can still be read.
+// detach stops the programs in the kernel. The reports that they have made can still be read.
 func (k *kernel) detach() error {
 	var errs []error
 	for _, l := range k.hooks {
@@ -159,7 +159,7 @@ func (k *kernel) close() error {
 	return err
 }
 
-// lost returns the number of messages that the programs could not hand over since they were loaded.
+// lost returns how many messages the programs have seen but could not report.
 func (k *kernel) lost() (n uint64, err error) {
 	err = k.programs.Maps[mapLost].Lookup(uint32(0), &n)
 	for i := range k.sizes.processors * directions {
@@ -183,7 +183,7 @@ func (k *kernel) describeAgain() error {
 // nameAgain makes the programs name every thread again, before its next message.
 func (k *kernel) nameAgain() { clear(k.shared.threads) }
 
-// description is what the kernel hands over about a socket.
+// description is what the programs report about a socket.
 type description struct {
 	cookie, peer          uint64
 	local6, remote6       [16]byte
@@ -192,27 +192,27 @@ type description struct {
 	family, protocol      uint16
 	namespace             uint32
 	sends, receives       uint32 // sequence numbers
-	sent, received        uint64 // bytes before them
+	sent, received        uint64 // number of bytes before them
 }
 
-// name is what the kernel hands over about a thread.
+// name is what the programs report about a thread.
 type name struct {
 	thread, process uint32
 	own, program    string
 }
 
-// taker takes what the kernel hands over.
+// taker receives the reports of the programs.
 type taker struct {
 	described func(description)
 	named     func(name)
 	seen      func(s sighting, sent bool)
 }
 
-// drain passes what the programs have handed over to a taker, of each ring at most limit sightings.
-// It reports whether there may be more.
+// drain passes the reports of the programs to a taker, at most limit sightings of each ring. It
+// returns true if there may be more.
 func (k *kernel) drain(limit int, to taker) (more bool, err error) {
 	ends := k.shared.ends(limit)
-	// What the sightings need was handed over before them.
+	// Descriptions and names were reported before the sightings that need them.
 	if err := k.drainRare(to); err != nil {
 		return false, err
 	}
@@ -223,7 +223,7 @@ func (k *kernel) drain(limit int, to taker) (more bool, err error) {
 }
 
 func (k *kernel) drainRare(to taker) error {
-	// With a deadline in the past, the reader does not wait.
+	// The deadline is in the past, so the reader does not wait.
 	k.reader.SetDeadline(time.Unix(1, 0))
 	for {
 		switch err := k.reader.ReadInto(&k.record); {

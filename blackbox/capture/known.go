@@ -9,17 +9,17 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
 )
 
-// If a message comes more than again_ns after the last description of its socket or thread, the
-// description is repeated before the message. A run may begin at any time, and its part of the log
-// should have the descriptions that it needs.
+// A description is repeated before a message that comes more than again_ns after the last
+// description of its socket or thread. A run may begin at any time, and its part of the log must
+// have the descriptions that it needs.
 const again_ns = 1e9
 
-// If more than most sockets or threads are known, the capture forgets those that are gone. For
-// that, all that are still in use are described again.
+// If more than most sockets or threads are known, the capture forgets those that no longer exist.
+// To find these, it lets all that are still in use be described again.
 const most = 1 << 16
 
-// sockets has the sockets that the kernel described, by their cookies. now has those that it
-// described since the last call of forget, and before has those from the time before that call.
+// sockets has the sockets that the kernel described, by their cookies. now has the sockets that
+// were described since the last call of forget, and before has the older ones.
 type sockets struct {
 	now, before map[uint64]*socket
 	number      uint32 // the newest number of a connection
@@ -31,16 +31,16 @@ type socket struct {
 	sent, received stream
 }
 
-// A stream is one direction of a TCP connection. Its positions are sequence numbers as they would
-// be if they did not begin again at 2^32. Both ends of a connection compute the same positions,
-// whenever the capture began.
+// A stream is one direction of a TCP connection. Its positions are sequence numbers that do not
+// begin again at 2^32. Both ends of a connection compute the same positions, whenever the capture
+// began.
 type stream struct {
-	begins uint64 // its first position; of the sending end, maybe one less
+	begins uint64 // its first position; at the sending end perhaps one less
 	next   uint64 // position after the bytes that were seen last
-	seen   bool   // some were
+	seen   bool   // a message was seen
 }
 
-// from returns a stream by one of its sequence numbers and the number of bytes before it.
+// from returns a stream. The sequence number belongs to the position after so many bytes.
 func from(sequence uint32, bytes uint64) stream {
 	begins := uint64(sequence - uint32(bytes))
 	return stream{begins: begins, next: begins + bytes}
@@ -48,9 +48,9 @@ func from(sequence uint32, bytes uint64) stream {
 
 // place returns the position of a message's first byte. It reports whether the position is sure.
 //
-// Where the beginning of a call was not seen, the kernel says where the stream was at its end. If
-// it is the message's length behind the message before, the message is what is between them.
-// Otherwise other threads may have moved some bytes at the same time.
+// If the beginning of a call was not seen, the kernel only says where the stream was at the end of
+// the call. If that is the message's length after the last message, the message is exactly what
+// lies between. Otherwise other threads may have moved some bytes at the same time.
 func (s *socket) place(m *seen) (position uint64, sure bool) {
 	in := &s.received
 	if m.sent {
@@ -68,10 +68,11 @@ func (s *socket) place(m *seen) (position uint64, sure bool) {
 	return position, sure
 }
 
-// forget forgets the sockets that are gone. The kernel must then describe every socket again.
+// forget forgets the sockets that no longer exist. The kernel must then describe every socket
+// again.
 func (all *sockets) forget() { all.now, all.before = map[uint64]*socket{}, all.now }
 
-// described remembers a socket. The socket gets its number with its first message.
+// described remembers a socket. The socket gets its number when its first message comes.
 func (all *sockets) described(d description) {
 	c := blackbox.Connection{
 		Namespace: d.namespace, Cookie: d.cookie, Peer: d.peer,
@@ -109,7 +110,7 @@ func (all *sockets) described(d description) {
 	all.now[d.cookie] = known
 }
 
-// forgetDescriptions makes the next message of each socket be preceded by its description.
+// forgetDescriptions lets each socket be described again before its next message.
 func (all *sockets) forgetDescriptions() {
 	for _, sockets := range []map[uint64]*socket{all.now, all.before} {
 		for _, s := range sockets {
@@ -151,7 +152,7 @@ func (all *sockets) use(s *seen, put func([]blackbox.Event, error) bool, at uint
 	return known
 }
 
-// threads are the threads that used a socket, by their numbers.
+// threads has the threads that used a socket, by their numbers.
 type threads map[uint32]*known
 
 type known struct {
@@ -166,7 +167,7 @@ func (all threads) named(n name) { all[n.thread] = &known{name: n} }
 func (all threads) use(s *sighting, put func([]blackbox.Event, error) bool, at uint64) {
 	t := all[s.thread]
 	if t == nil {
-		return // it was forgotten: the kernel names it again
+		return // the thread was forgotten: the kernel names it again
 	}
 	if t.described_ns == 0 || s.stamp_ns > t.described_ns+again_ns {
 		put(blackbox.Thread{

@@ -19,14 +19,14 @@ import (
 const (
 	mapStates   = "states"  // by socket, of the kernel: the round of its last description
 	mapRound    = "round"   // in each round, every socket is described before its next message
-	mapSockets  = "sockets" // by the low bits of the cookie: which socket was described last
-	mapThreads  = "threads" // by the low bits of the number: which thread was named last
-	mapHeads    = "heads"   // of the rings
+	mapSockets  = "sockets" // by the low bits of the cookie: the last socket that was described
+	mapThreads  = "threads" // by the low bits of the number: the last thread that was named
+	mapHeads    = "heads"   // heads of the rings
 	mapRings    = "rings"   // the rings
 	mapRare     = "rare"    // descriptions and names
-	mapLost     = "lost"    // number of messages that could not be handed over
-	rareBytes   = 2 << 20   // of mapRare
-	stateBytes  = 8         // of a socket's state in mapStates
+	mapLost     = "lost"    // number of messages that could not be reported
+	rareBytes   = 2 << 20   // bytes of mapRare
+	stateBytes  = 8         // bytes of a socket's state in mapStates
 	socketSlots = 1 << 16   // entries of mapSockets
 	threadSlots = 1 << 16   // entries of mapThreads
 	directions  = 2         // rings of each processor
@@ -39,7 +39,7 @@ const (
 )
 
 // An entry of mapSockets has the cookie in bits 2 to 63 and one of these kinds below it. So the
-// programs see with one look that a socket was described, and what it is.
+// programs need only one load to see whether a socket was described, and of which kind it is.
 const (
 	socketBytes  = 8
 	kindBits     = 2
@@ -50,21 +50,21 @@ const (
 
 // These are offsets in an entry of mapThreads.
 const (
-	threadNamed    = 0  // the thread whose name was handed over last
+	threadNamed    = 0  // the last thread whose name was reported
 	threadSocket   = 8  // the socket of the call in which the thread sends over TCP
 	threadBegan    = 16 // CLOCK_MONOTONIC in ns when this call began; 0: no call; 1: not known
 	threadPosition = 24 // sequence number of the call's first byte
-	threadCheck    = 32 // the two before, combined with the thread: others may write, too
-	threadTaken    = 40 // a thread that took the entry from another during a call; 0: none did
-	threadSkipped  = 48 // the thread to which the filter did not apply last
+	threadCheck    = 32 // combines the two fields above with the thread: others may write them
+	threadTaken    = 40 // the thread that took the entry from another during a call, or 0
+	threadSkipped  = 48 // the last thread that the filter excluded
 	threadBytes    = 64
 )
 
-// These are offsets in the head of a ring. The programs write the first line, the capture the
-// second.
+// These are offsets in the head of a ring. The programs write the first cache line, and the capture
+// writes the second.
 const (
 	headWritten = 0 // number of sightings that were ever put into the ring
-	headLost    = 8 // number of messages for which it had no room
+	headLost    = 8 // number of messages for which the ring had no room
 	headRead    = 64
 	headBytes   = 128
 )
@@ -73,15 +73,14 @@ const (
 const (
 	sightingStamp    = 0  // CLOCK_MONOTONIC in ns: see the programs
 	sightingCookie   = 8  // of the socket
-	sightingSequence = 16 // TCP: sequence number of the first byte, or of the byte after the last
+	sightingSequence = 16 // of TCP: sequence number of the first byte, or of that after the last
 	sightingThread   = 20
 	sightingLength   = 24
 	sightingWhat     = 28
 	sightingBytes    = 32
 )
 
-// These are offsets in a description, which is what these programs hand over about a socket before
-// its first message.
+// These are offsets in a description: the report about a socket before its first message.
 const (
 	descriptionCookie     = 0
 	descriptionLocal6     = 8
@@ -94,15 +93,15 @@ const (
 	descriptionProtocol   = 54
 	descriptionNamespace  = 56
 	descriptionPeer       = 64 // cookie of a UNIX socket's peer; 0: it has none yet
-	descriptionSends      = 72 // of TCP: a sequence number in the stream that is sent
-	descriptionReceives   = 76 // and in the stream that is received
-	descriptionSent       = 80 // the number of bytes before it in the stream that is sent
-	descriptionReceived   = 88 // and in the stream that is received
+	descriptionSends      = 72 // of TCP: a sequence number of the stream that is sent
+	descriptionReceives   = 76 // a sequence number of the stream that is received
+	descriptionSent       = 80 // number of bytes before descriptionSends
+	descriptionReceived   = 88 // number of bytes before descriptionReceives
 	descriptionBytes      = 96
 )
 
-// These are offsets in a name, which is what the programs hand over about a thread before its first
-// message, and after it got another name.
+// These are offsets in a name: the report about a thread before its first message, and after its
+// name has changed.
 const (
 	nameThread  = 0
 	nameOwn     = 8
@@ -121,7 +120,7 @@ type sizes struct {
 // have the same slot, messages cost more, and the beginning of a call may be missed.
 const manySlots = 1 << 16
 
-// ringSizes returns sizes for this machine. The kernel allows maps of at most so many bytes.
+// ringSizes returns sizes for this machine. The kernel allows maps of at most most bytes.
 func ringSizes(processors, most int) sizes {
 	s := sizes{1 << bits.Len(uint(processors-1)), mostRing, manySlots}
 	for s.sightings > leastRing && s.ringsBytes() > most {
@@ -141,8 +140,8 @@ func sharedMap(name string, bytes int) *ebpf.MapSpec {
 	}
 }
 
-// collection returns all maps, and all programs, which copies of a writer write. early is false if
-// the kernel lacks hookBegin.
+// collection returns all maps and all programs. Each program is written by a copy of the writer w.
+// If early is false, the kernel lacks hookBegin.
 func collection(w writer, own uint32, early bool) *ebpf.CollectionSpec {
 	s := w.s
 	number := &btf.Int{Name: "number", Size: 4, Encoding: btf.Signed}

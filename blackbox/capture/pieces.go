@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// These are the pieces of which the programs consist. What a message costs is decided here: calling
-// a function of the kernel takes longer than all loads and stores of a program, so the usual way
-// through a program calls one to learn the thread, and one to read the clock where it must.
+// The programs consist of these pieces, which decide what a message costs. A call of a kernel
+// function takes longer than all loads and stores of a program. So the usual path through a program
+// has only two: one to learn the thread, and one to read the clock where that is needed.
 
 // writer collects the instructions of one program. R6 is the context of the hook, R7 the socket, R8
 // the thread, and R9 the thread's entry in mapThreads.
@@ -29,7 +29,7 @@ func (w *writer) copied(to, from int16, size asm.Size) {
 	w.add(asm.LoadMem(asm.R2, asm.R1, from, size), asm.StoreMem(asm.R9, to, asm.R2, size))
 }
 
-// lose counts a message that cannot be handed over, and ends the program.
+// lose counts a message that cannot be reported, and ends the program.
 func (w *writer) lose() {
 	w.add(
 		asm.LoadMapValue(asm.R1, 0, 0).WithReference(mapLost).WithSymbol("full"),
@@ -54,7 +54,7 @@ func (w *writer) entry() {
 	)
 }
 
-// reserve gets room in mapRare, and loads its address into R9.
+// reserve gets room for a report in mapRare, and loads its address into R9.
 func (w *writer) reserve(bytes int32) {
 	w.add(
 		asm.LoadMapPtr(asm.R1, 0).WithReference(mapRare),
@@ -66,7 +66,7 @@ func (w *writer) reserve(bytes int32) {
 	)
 }
 
-// submit hands over what is in the room.
+// submit passes the report in that room to the capture.
 func (w *writer) submit() {
 	w.add(
 		asm.Mov.Reg(asm.R1, asm.R9),
@@ -76,7 +76,7 @@ func (w *writer) submit() {
 }
 
 // thread ends the program if the agent itself made the call. Otherwise it loads the thread and its
-// entry, and hands over the thread's name if that was not done before.
+// entry, and reports the thread's name if that was not done before.
 func (w *writer) thread(own uint32) {
 	w.add(
 		asm.FnGetCurrentPidTgid.Call(),
@@ -121,7 +121,7 @@ func (w *writer) thread(own uint32) {
 }
 
 // socket loads the entry of the socket in mapSockets into R3. If the socket was not described
-// before in this round, it first hands over a description. It ends the program for a socket that is
+// before in this round, it first reports a description. It ends the program for a socket that is
 // neither IPv4, IPv6 nor UNIX.
 func (w *writer) socket() {
 	f := w.f
@@ -135,7 +135,7 @@ func (w *writer) socket() {
 		asm.LoadMem(asm.R3, asm.R4, 0, asm.DWord),
 		asm.Mov.Reg(asm.R1, asm.R3),
 		asm.RSh.Imm(asm.R1, kindBits),
-		asm.JEq.Imm(asm.R1, 0, "unknown"), // an entry that was not used, or no cookie yet
+		asm.JEq.Imm(asm.R1, 0, "unknown"), // the entry was not used yet, or there is no cookie yet
 		asm.JEq.Reg(asm.R1, asm.R2, "described"),
 
 		asm.LoadMem(asm.R1, asm.R7, f.family, asm.Half).WithSymbol("unknown"),
@@ -157,7 +157,7 @@ func (w *writer) socket() {
 		asm.LoadMapValue(asm.R1, 0, 0).WithReference(mapRound),
 		asm.LoadMem(asm.R1, asm.R1, 0, asm.DWord),
 		asm.LoadMem(asm.R2, asm.R0, 0, asm.DWord),
-		asm.JEq.Reg(asm.R1, asm.R2, "again"), // another socket has used the entry meanwhile
+		asm.JEq.Reg(asm.R1, asm.R2, "again"), // another socket has used the entry since
 		asm.StoreMem(asm.RFP, stackState, asm.R0, asm.DWord),
 		asm.StoreMem(asm.RFP, stackRound, asm.R1, asm.DWord),
 		asm.StoreMem(asm.RFP, stackEntry, asm.R9, asm.DWord),
@@ -238,7 +238,8 @@ func (w *writer) description() {
 
 // stream stores a sequence number of a stream and the number of bytes before it. R0 is the socket.
 //
-// Packets may change the two meanwhile. If they did, look again, but not for ever.
+// Packets may change the two between the reads. If they did, the program looks again, but not for
+// ever.
 func (w *writer) stream(toSequence, toBytes, sequence, bytes int16) {
 	const tries = 4
 	done := fmt.Sprint("stream ", toBytes)
@@ -256,7 +257,7 @@ func (w *writer) stream(toSequence, toBytes, sequence, bytes int16) {
 	)
 }
 
-// tcp loads the address of the socket, as one of TCP, into R0.
+// tcp loads the socket's address, as that of a TCP socket, into R0.
 func (w *writer) tcp() {
 	call := asm.Instruction{
 		OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Call), Src: asm.PseudoKfuncCall,
@@ -265,7 +266,7 @@ func (w *writer) tcp() {
 	w.add(asm.Mov.Reg(asm.R1, asm.R7), asm.Mov.Imm(asm.R2, w.f.tcpSock), call)
 }
 
-// These are the places on the stack of the programs.
+// These are places on the stack of the programs.
 const (
 	stackStamp    = -8
 	stackSequence = -16
@@ -281,8 +282,8 @@ func (w *writer) stack(at int16, value int32) {
 }
 
 // report puts the sighting whose parts are on the stack into a ring of this processor, and ends the
-// program. The kernel runs a program at most once at a time on a processor. So nobody else writes
-// into the ring meanwhile.
+// program. On one processor, the kernel runs a program only once at a time. So nobody else writes
+// into the ring.
 func (w *writer) report(ring int32) {
 	s := w.s
 	perRing := int32(bits.TrailingZeros(uint(s.sightings)))
@@ -322,7 +323,7 @@ func (w *writer) report(ring int32) {
 	)
 	// The capture may read the sighting once it sees the new number.
 	if runtime.GOARCH == "amd64" {
-		w.add( // the processor shows stores in their order
+		w.add( // the processor makes stores visible in their order
 			asm.Add.Imm(asm.R2, 1),
 			asm.StoreMem(asm.R5, headWritten, asm.R2, asm.DWord),
 		)

@@ -27,10 +27,10 @@ const licence = "Dual MIT/GPL"
 // sockDone is the bit of a socket's flags that says that the peer has ended its stream.
 const sockDone = 1
 
-// bpfNoWakeup tells the kernel not to wake the reader, which looks by itself.
+// bpfNoWakeup tells the kernel not to wake the reader: the reader polls.
 const bpfNoWakeup = 1
 
-// The bits of a sighting's what.
+// These are the bits of a sighting's field what.
 const (
 	whatStream = 1 << 0 // of TCP: the sequence number is valid
 	whatSure   = 1 << 1 // no other thread used the stream at the same time
@@ -39,10 +39,10 @@ const (
 )
 
 // begin is the program of hookBegin. A call passes the hook once for each part of a large message.
-// The program notes only the first time.
+// The program only notes the first pass.
 //
-// If another thread took this thread's entry meanwhile, this is the first time if the message
-// consists of one piece of memory, of which nothing was taken yet.
+// If another thread took this thread's entry, the program recognises the first pass in another way:
+// the message is one piece of memory, of which nothing was taken yet.
 func (w writer) begin(own uint32) asm.Instructions {
 	const onePiece = 0 // ITER_UBUF
 	f := w.f
@@ -123,8 +123,8 @@ func (w writer) sent(own uint32) asm.Instructions {
 		asm.LoadMem(asm.R1, asm.R0, f.writeSeq, asm.Word),
 		asm.LoadMem(asm.R2, asm.RFP, stackStamp, asm.DWord),
 		asm.JEq.Imm(asm.R2, 0, "unseen"),
-		// The message consists of all bytes since the beginning of the call, unless another thread
-		// has sent some, too. In that case, the position is not sure.
+		// The message has all bytes since the beginning of the call, unless another thread has sent
+		// some, too. In that case, the position is not sure.
 		asm.LoadMem(asm.R2, asm.RFP, stackSequence, asm.DWord),
 		asm.LoadMem(asm.R3, asm.R6, 8, asm.DWord),
 		asm.Add.Reg32(asm.R2, asm.R3),
@@ -135,8 +135,8 @@ func (w writer) sent(own uint32) asm.Instructions {
 		asm.StoreMem(asm.RFP, stackWhat, asm.R4, asm.DWord),
 		asm.Ja.Label("report"),
 
-		// The beginning of the call was not seen. Assume that the message ends where the stream
-		// ends now.
+		// The beginning of the call was not seen. The program assumes that the message ends where
+		// the stream ends now.
 		asm.StoreMem(asm.RFP, stackSequence, asm.R1, asm.DWord).WithSymbol("unseen"),
 		asm.Mov.Imm(asm.R4, whatStream),
 		asm.StoreMem(asm.RFP, stackWhat, asm.R4, asm.DWord),
@@ -203,8 +203,8 @@ func (w writer) received(own uint32) asm.Instructions {
 	return w.to
 }
 
-// renamed is the program of hookRenamed. It makes the thread's next message be preceded by the
-// thread's name.
+// renamed is the program of hookRenamed. It lets the thread's name be reported before its next
+// message.
 func (w writer) renamed() asm.Instructions {
 	f := w.f
 	w.add(

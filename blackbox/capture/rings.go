@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sighting is what the kernel hands over about a message. Its fields are at the offsets of a
+// sighting is what the programs report about a message. Its fields are at the offsets of a
 // sighting.
 type sighting struct {
 	stamp_ns uint64
@@ -32,10 +32,10 @@ type head struct {
 
 var _ = [1]struct{}{}[unsafe.Sizeof(head{})-headBytes]
 
-// shared has the maps that the capture shares with the programs, in its memory.
+// shared has the maps that the capture and the programs share.
 type shared struct {
 	mapped  [][]byte
-	heads   []head // of processor 0: the ring of sent messages, that of received ones; and so on
+	heads   []head // for each processor the ring of sent messages, and then that of received ones
 	rings   []sighting
 	each    int // sightings in a ring
 	sockets []uint64
@@ -89,8 +89,8 @@ func (s *shared) close() error {
 	return errors.Join(errs...)
 }
 
-// ends returns, for each ring, the number of sightings that can be taken until now: at most limit
-// more than were taken before.
+// ends returns, for each ring, the number of the sighting up to which the capture may take now. It
+// is at most limit more than it has taken.
 func (s *shared) ends(limit int) (ends []uint64) {
 	for i := range s.heads {
 		h := &s.heads[i]
@@ -99,7 +99,7 @@ func (s *shared) ends(limit int) (ends []uint64) {
 	return ends
 }
 
-// take passes the sightings of a ring up to an end to a function, and returns their number.
+// take passes the sightings of a ring up to end to a function, and returns how many these are.
 func (s *shared) take(ring int, end uint64, seen func(s sighting, sent bool)) (
 	taken int) {
 	h := &s.heads[ring]

@@ -7,10 +7,10 @@ import (
 )
 
 // A library in a program (LD_PRELOAD) does not know the sequence numbers of TCP. Its positions
-// begin at 0 with each connection, and the two ends of a connection are known by their addresses
-// only.
+// begin at 0 for each connection. Only addresses can show which two sockets are the ends of a
+// connection.
 
-// unnumbered reports whether the log has no sequence numbers of a TCP socket.
+// unnumbered reports whether the log lacks the sequence numbers of a TCP socket.
 func (s *socket) unnumbered() bool {
 	return s.of.Protocol == blackbox.TCP && s.of.Sends == 0 && s.of.Receives == 0
 }
@@ -25,9 +25,9 @@ func (all byAddresses) add(s *socket) {
 	all[at] = append(all[at], s)
 }
 
-// other returns the only socket that can be the other end of a connection, or nil. If ports are
-// used again, several sockets of a node have the same addresses. Then it is the only one that was
-// used at the same time.
+// other returns the socket that is the other end of a connection, or nil if that is not sure. If
+// ports are used again, several sockets of a node have the same addresses. Then only a socket
+// counts that was used at the same time.
 func (all byAddresses) other(s *socket) (found *socket) {
 	for _, other := range all[addresses{s.of.Remote, s.of.Local}] {
 		sameNode := other.log.Node == s.log.Node && other.log.Epoch == s.log.Epoch
@@ -35,7 +35,7 @@ func (all byAddresses) other(s *socket) (found *socket) {
 		case other == s:
 			continue
 		case s.of.Local.Addr().IsLoopback() && (!sameNode || other.of.Namespace != s.of.Namespace):
-			continue // another loopback interface
+			continue // the loopback interface of another node
 		case sameNode && !s.overlaps(other):
 			continue
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
 )
 
-// conversationAt makes the two ends of a connection as a library in the programs sees them: the
-// client sends a message at a moment, and the server receives it.
+// conversationAt makes the two ends of a connection as a library in the programs sees them. At a
+// moment the client sends a message, and the server receives it.
 func conversationAt(client, server *Log, cookie uint64, ends [2]string, at uint64) {
 	for i, l := range []*Log{client, server} {
 		c := blackbox.Connection{
@@ -25,8 +25,8 @@ func conversationAt(client, server *Log, cookie uint64, ends [2]string, at uint6
 	}
 }
 
-// Without sequence numbers, two sockets are one connection if their addresses say so, and if no
-// other socket can be meant.
+// Without sequence numbers, two sockets are one connection if their addresses match and no other
+// socket is possible.
 func TestConnectionsByAddress(t *testing.T) {
 	far := [2]string{"10.0.0.1:5000", "10.0.0.2:80"}
 	near := [2]string{"127.0.0.1:5000", "127.0.0.1:80"}
@@ -62,7 +62,7 @@ func TestConnectionsByAddress(t *testing.T) {
 	}
 }
 
-// What the kernel and a library both saw is one message.
+// If the kernel and a library both saw a message, it is one message.
 func TestSeenTwice(t *testing.T) {
 	for _, kernelFirst := range []bool{true, false} {
 		kernel, library := newLog("a"), newLog("a")

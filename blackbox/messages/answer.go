@@ -14,28 +14,27 @@ import (
 
 // Options say how to answer. The zero value takes everything from the run.
 type Options struct {
-	// Reference is the node in whose cycles transfers are given. If the run has no relation between
-	// it and a message's nodes, the transfer is not known.
+	// Reference is the node in whose cycles transfers are given. If the run does not relate it to a
+	// message's nodes, the transfer is not known.
 	Reference  string
 	Wander     tscratio.Wander // assumed wander; 0: what is stored with each relation
 	ThirdNodes tscratio.ThirdNodes
 
-	// Each is called for each message of which both ends are known, with its transfer. An error of
-	// the transfer says why it is not known. nil: nobody is told. If Each returns an error, Of
-	// returns that error.
+	// Each is called for each message of which both ends are known. unknown says why its transfer
+	// is not known. If Each returns an error, Of returns that error. Each may be nil.
 	Each func(m Match, transfer tscratio.Duration, unknown error) error
 }
 
 // An Answer is what a run says about messages. A run without captured messages has none.
 type Answer struct {
 	Reference string `json:"reference"` // durations are in cycles of this node
-	Pairs     []Pair `json:"pairs"`     // most messages first
+	Pairs     []Pair `json:"pairs"`     // the pair with the most messages first
 	Nodes     []Node `json:"nodes"`
 
 	Sent     uint64            `json:"sent,string"` // calls that sent
 	Received uint64            `json:"received,string"`
-	Matched  uint64            `json:"matched,string"` // calls that sent, with a known receiver
-	Left     map[Reason]uint64 `json:"left"`           // the others, by reason
+	Matched  uint64            `json:"matched,string"` // sent messages with a known receiver
+	Left     map[Reason]uint64 `json:"left"`           // the other sent messages, by reason
 }
 
 // A Pair is all messages from one program to another whose both ends are known.
@@ -47,12 +46,13 @@ type Pair struct {
 	Connections int     `json:"connections"`
 
 	// Transfer has percentiles of the time from the beginning of the call that sent to the end of
-	// the call that received. Suspect: a relation behind it is suspect.
+	// the call that received. Suspect says that a relation behind them is suspect.
 	Transfer []Percentile `json:"transfer"`
 	Suspect  bool         `json:"suspect,omitempty"`
-	// Unknown is the number of messages whose transfer is not known, because the two nodes are not
-	// related, or because the beginning of the call was not seen. Backwards is the number of those
-	// that were received before they were sent, whatever the bound: that refutes an assumption.
+	// Unknown is the number of messages whose transfer is not known: the two nodes are not related,
+	// or the beginning of the call was not seen. Backwards is the number of messages that were
+	// received before they were sent, even at the ends of the bounds. Each of them refutes an
+	// assumption.
 	Unknown   uint64 `json:"unknown,string"`
 	Backwards uint64 `json:"backwards,string"`
 }
@@ -68,7 +68,7 @@ type Percentile struct {
 type Node struct {
 	Node     string            `json:"node"`
 	Messages uint64            `json:"messages,string"`
-	Lost     map[string]uint64 `json:"lost"` // seen and not in the log, by reason
+	Lost     map[string]uint64 `json:"lost"` // seen but not in the log, by reason
 	Missing  string            `json:"missing,omitempty"`
 }
 
@@ -145,7 +145,7 @@ func (l *Log) summary() Node {
 		n.Lost[r.String()] += lost
 	}
 	if l.Dropped > 0 {
-		// Two events are one message. If only one of them was dropped, the message is lost, too.
+		// Two events make one message. If one of them was dropped, the message is lost.
 		n.Lost["ring or disk full"] += l.Dropped
 	}
 	return n
@@ -197,8 +197,8 @@ var (
 	errEpoch   = errors.New("the run does not have the epoch of the log")
 )
 
-// transfer is the time from the beginning of the call that sent a message to the moment when the
-// call that received it had its last byte.
+// transfer returns the time from the beginning of the call that sent a message to the moment when
+// the receiving call had its last byte.
 func (t *times) transfer(m Match) (d tscratio.Duration, err error) {
 	if !m.Send.Early {
 		return d, errUnknown
@@ -223,7 +223,7 @@ func (t *times) between(send Call, x uint64, receive Call, y uint64) (d tscratio
 		return d, errEpoch
 	}
 	if from == t.reference && to == t.reference {
-		// The closure does not know a node that was never measured with another.
+		// The closure only knows nodes that were measured with others.
 		apart, slack := int64(y-x), int64(send.Log.Quantum_cycles+send.Log.CoreSlack_cycles)
 		d.Lo, d.Hi = apart-slack, apart+slack
 		return d, nil

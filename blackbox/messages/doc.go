@@ -4,10 +4,10 @@
 //	answer, err := messages.Of(run, messages.Options{})
 //
 // Two sockets are the ends of one TCP connection if both know the sequence numbers with which its
-// two streams began. TCP chose these at random, so it does not matter what addresses the two ends
-// see, or which connections used them before. Within a stream, a message is received by the call
-// that took its last byte (match.go). Nothing is guessed: a message whose place in its stream is
-// not exactly known is left without the other end, and counted with the reason.
+// two streams began. TCP chose these numbers at random. So the addresses that the two ends see do
+// not matter, nor earlier connections with these addresses. Within a stream, a message is received
+// by the call that took its last byte (match.go). Nothing is guessed: if a message's place in its
+// stream is not exactly known, the message gets no other end, and is counted with the reason.
 //
 // The time from the beginning of the sending call to the moment when the receiving call has the
 // last byte is the message's transfer. It is an interval in cycles of one node, and contains the

@@ -1,13 +1,13 @@
 package messages
 
-// Find finds the two ends of the messages in the logs of captures, without the rest of a run. It
-// calls back for each message of which both ends are known. It changes the logs.
+// Find finds the two ends of the messages in the logs of captures, without a run. It calls each for
+// each message of which both ends are known. It changes the logs.
 func Find(logs []*Log, each func(Match)) Matched { return match(logs, each) }
 
 // Calls counts the captured calls on a socket.
 type Calls struct{ Sent, Received uint64 }
 
-// Calls counts the calls on each socket, by its cookie. Find changes the log, so ask before.
+// Calls counts the calls on each socket, by its cookie. Find changes the log, so call Calls first.
 func (l *Log) Calls() map[uint64]Calls {
 	all := map[uint64]Calls{}
 	for cookie, s := range l.sockets {

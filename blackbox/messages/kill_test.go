@@ -22,8 +22,8 @@ import (
 
 const capturerVariable = "CLOUDPROFILER_TEST_CAPTURER"
 
-// capturerMain captures as an agent does, until it is killed. It says again and again up to which
-// counter everything is in the ring.
+// capturerMain captures like an agent until it is killed. Again and again, it prints the counter up
+// to which all messages are in the ring.
 func capturerMain(dir string) {
 	must := func(err error) {
 		if err != nil {
@@ -42,11 +42,12 @@ func capturerMain(dir string) {
 	}
 }
 
-// A shift is the life of a capturer: what ended between its first and last word is in the log.
+// A shift is the life of a capturer. All calls that ended between its first and its last line are
+// in the log.
 type shift struct{ from, to uint64 }
 
-// work starts a capturer, waits until it captures, calls meanwhile, and kills it. flushed returns
-// when everything until then is in the ring.
+// work starts a capturer, waits until it captures, runs meanwhile, and kills the capturer. flushed
+// waits until all messages so far are in the ring.
 func work(t *testing.T, dir string, meanwhile func(flushed func())) (s shift) {
 	t.Helper()
 	cmd, err := reexec.Command()
@@ -62,7 +63,7 @@ func work(t *testing.T, dir string, meanwhile func(flushed func())) (s shift) {
 		t.Fatal(err)
 	}
 	says := bufio.NewScanner(out)
-	// Of the last word it is not known whether its flush ended.
+	// The flush of the last line may not have ended.
 	var before, last uint64
 	next := func() bool {
 		if !says.Scan() {
@@ -87,7 +88,7 @@ func work(t *testing.T, dir string, meanwhile func(flushed func())) (s shift) {
 }
 
 // Agents and programs are killed while messages are captured. No message is logged twice or matched
-// wrongly, and what an agent once had in the ring is in the log.
+// wrongly. The log has all messages that an agent has put into the ring.
 func TestPrivilegedKills(t *testing.T) {
 	privileged.Need(t)
 	kills := 3
@@ -98,7 +99,7 @@ func TestPrivilegedKills(t *testing.T) {
 	dir := t.TempDir()
 	var shifts []shift
 	var truth []conversation.Call
-	to := map[conversation.Call]conversation.Call{} // who received each call's last byte
+	to := map[conversation.Call]conversation.Call{} // the receiver of each call's last byte
 	for i := range kills {
 		again := random.Uint64N(1e9)
 		killProgram := i%3 == 2
@@ -115,7 +116,7 @@ func TestPrivilegedKills(t *testing.T) {
 			if i%2 == 1 {
 				start()
 			}
-			if i == 1 { // all of this one's calls must be in the log
+			if i == 1 { // all calls of this round must be in the log
 				both = append(client.Truth(t), server.Truth(t)...)
 				flushed()
 				return
@@ -126,7 +127,7 @@ func TestPrivilegedKills(t *testing.T) {
 			}
 		}))
 		if killProgram {
-			server.Kill() // nobody knows what the two have said
+			server.Kill() // the kill leaves unknown what the two have said
 			continue
 		}
 		if both == nil {

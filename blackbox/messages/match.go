@@ -8,7 +8,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
 )
 
-// A Reason is why a sent message has no known receiver.
+// A Reason says why a sent message has no known receiver.
 type Reason string
 
 const (
@@ -30,13 +30,13 @@ type Match struct {
 	sender, receiver *socket
 }
 
-// A Call is a system call at one end of a message. Its stamps are readings of its node's counter.
+// A Call is the system call at one end of a message. Its stamps are readings of the node's counter.
 type Call struct {
 	Log        *Log
 	Cookie     uint64               // the socket
 	Connection *blackbox.Connection // its description
 	Position   uint64               // of its first byte in the stream, as in blackbox.Message
-	Bytes      uint32               // of the whole call
+	Bytes      uint32               // number of bytes of the whole call
 	// If Early is true, the call that sent began between Lo_cycles and Hi_cycles. Otherwise there
 	// is a moment between them at which the call had all bytes and had not yet returned.
 	Lo_cycles, Hi_cycles uint64
@@ -59,7 +59,7 @@ type Matched struct {
 	Left     map[Reason]uint64 // sent messages without a known receiver
 }
 
-// match finds the receiver of each message that was sent, and calls back for those that have one.
+// match finds the receiver of each message that was sent. It calls each for those that have one.
 func match(logs []*Log, each func(Match)) Matched {
 	m := Matched{Left: map[Reason]uint64{}}
 	sockets := merged(logs)
@@ -110,8 +110,8 @@ func match(logs []*Log, each func(Match)) Matched {
 	return m
 }
 
-// merged returns all sockets. A socket that several logs of a node have, because the capture was
-// started again, is one socket.
+// merged returns all sockets. If the capture was started again, several logs of a node may have the
+// same socket. merged joins them.
 func merged(logs []*Log) (all []*socket) {
 	type identity struct {
 		node, epoch string
@@ -154,14 +154,14 @@ func keys(m map[uint64]*socket) func(func(uint64) bool) {
 	}
 }
 
-// origins are the sequence numbers with which the streams of a connection began, as one end sees
+// origins are the sequence numbers at which the streams of a connection began, as one end sees
 // them.
 type origins struct{ sends, receives uint32 }
 
 type byOrigins map[origins][]*socket
 
-// other returns the only socket that can be the other end of a connection, or nil. Of the two ends,
-// each may count the beginning of a stream itself, or not.
+// other returns the socket that is the other end of a connection, or nil if that is not sure. Each
+// end may count the beginning of a stream itself as a byte, or not.
 func (all byOrigins) other(s *socket) (found *socket) {
 	for _, sends := range [3]uint32{s.of.Receives - 1, s.of.Receives, s.of.Receives + 1} {
 		for _, receives := range [3]uint32{s.of.Sends - 1, s.of.Sends, s.of.Sends + 1} {
@@ -218,13 +218,14 @@ func ordered(calls []end) []end {
 
 // exact reports for each call whether its bytes are exactly known.
 //
-// A place that is not sure may be too late, by the bytes of calls of other threads that came in
-// between: then those calls are in the log, and overlap with it or leave no room for it. So it is
-// exact if the next call begins where it ends, no call overlaps with it, and no message was lost.
-// If its beginning was not seen, the next call must be sure.
+// A place that is not sure may be too late, by the bytes that other threads moved in between. Then
+// the calls of these threads are in the log, and overlap with the call or leave no room for it. So
+// a place is exact if the next call begins where this one ends, no call overlaps with it, and no
+// message was lost. If the beginning of the call was not seen, the place of the next call must be
+// sure.
 func exact(calls []end, lossy bool) []bool {
 	is := make([]bool, len(calls))
-	begins := ^uint64(0) // where the first of the later calls begins
+	begins := ^uint64(0) // beginning of the first of the later calls
 	for i := len(calls) - 1; i >= 0; i-- {
 		c := &calls[i]
 		alone := (i == 0 || calls[i-1].after() <= c.position) && c.after() <= begins

@@ -10,7 +10,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// A Log is what one capture of one node saw.
+// A Log is what one capture has seen on one node.
 type Log struct {
 	Node  string
 	Epoch string
@@ -18,10 +18,10 @@ type Log struct {
 	Quantum_cycles, CoreSlack_cycles uint64
 
 	Messages uint64                     // records of messages
-	Lost     map[blackbox.Reason]uint64 // messages that were seen and not logged
+	Lost     map[blackbox.Reason]uint64 // messages that were seen but not logged
 	Dropped  uint64                     // events for which the ring or the disk had no room
-	Bad      uint64                     // events that are no part of a valid record
-	Missing  string                     // what is wrong with the log; "": it is whole
+	Bad      uint64                     // events that do not belong to a valid record
+	Missing  string                     // what is wrong with the log; "": nothing
 
 	sockets map[uint64]*socket // by cookie
 	numbers map[uint32]*socket
@@ -42,7 +42,7 @@ type socket struct {
 	log             *Log
 	of              blackbox.Connection
 	sends, receives []end
-	lossy           bool // messages of it may be missing
+	lossy           bool // messages of the socket may be missing
 }
 
 // An end is one end of a message: a call.
@@ -121,7 +121,7 @@ func Read(node string, segments []logstore.Segment) (*Log, error) {
 	return l, nil
 }
 
-// add takes the next record.
+// add handles the next record.
 func (l *Log) add(record any) {
 	switch v := record.(type) {
 	case blackbox.Message:
@@ -131,7 +131,7 @@ func (l *Log) add(record any) {
 			width: uint32(v.Width_cycles), bytes: v.Bytes, early: v.Early,
 			sure: v.Sure && v.Stream, program: l.threads[v.Thread],
 		}
-		if e.program == nil { // its description follows
+		if e.program == nil { // the description of the thread follows
 			e.program = &Program{Node: l.Node}
 			l.threads[v.Thread], l.unnamed[v.Thread] = e.program, e.program
 		}
@@ -153,11 +153,11 @@ func (l *Log) add(record any) {
 	}
 }
 
-// connection takes a description. It holds for the whole log, so also for messages before it.
+// connection handles a description. It holds for the whole log, even for messages before it.
 func (l *Log) connection(c blackbox.Connection) {
 	s := l.numbers[c.Number]
 	if s != nil && s.of.Cookie == c.Cookie {
-		return // it was repeated
+		return // a repeated description
 	}
 	if s = l.sockets[c.Cookie]; s == nil {
 		s = &socket{log: l, of: c}
@@ -186,7 +186,7 @@ func (s *socket) add(k blackbox.Kind, e end) {
 	}
 }
 
-// lossy reports whether messages may be missing that the log should have.
+// lossy reports whether messages may be missing in the log.
 func (l *Log) lossy() bool {
 	return len(l.Lost) > 0 || l.Dropped > 0 || l.Bad > 0 || l.Missing != ""
 }
