@@ -43,8 +43,8 @@ func (a *Agent) Find(ctx context.Context, pattern string) (FindAnswer, error) {
 	return FindAnswer{f.Node, f.Fact, f.Node != "", f.Visited, f.Missed}, err
 }
 
-// facts returns what the node says about itself: first what does not change, then the channels that
-// programs have open.
+// facts returns what the node says about itself: first the facts that do not change, then the
+// channels that programs have open.
 func (a *Agent) facts() []string {
 	var channels []string
 	for _, r := range a.drainer.Stats().Rings {
@@ -56,9 +56,9 @@ func (a *Agent) facts() []string {
 	return slices.Concat(a.c.Facts, slices.Compact(channels))
 }
 
-// HeatDropped and HeatRingFill are kinds of heat, by which Hot finds nodes: events that programs
-// had to drop in the rings that they have open now, and how full the fullest of these is, in
-// percent.
+// HeatDropped and HeatRingFill are kinds of heat by which Hot finds nodes. HeatDropped counts the
+// events that programs dropped in the rings that they have open. HeatRingFill is how full the
+// fullest of these rings is, in percent.
 const (
 	HeatDropped  = "dropped"
 	HeatRingFill = "ring-fill"
@@ -73,15 +73,14 @@ type HotAnswer struct {
 	Nodes []HotNode `json:"nodes"`
 }
 
-// A HotNode is a node, and how hot it is. Value is what the node itself says: nanoseconds of bound,
-// a number of dropped events, or percent of a ring.
+// A HotNode is a node with its heat. Value is what the node itself says: nanoseconds of bound, a
+// number of dropped events, or percent of a ring.
 type HotNode struct {
 	Node  string `json:"node"`
 	Value uint64 `json:"value"`
 }
 
-// Hot looks for the nodes of the fleet that are worst by a kind of heat. It does not need the
-// server.
+// Hot looks for the nodes of the fleet with the most heat of one kind. It does not need the server.
 func (a *Agent) Hot(ctx context.Context, by string) (HotAnswer, error) {
 	link := a.link.Load()
 	if link == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 )
 
-// The agent says first the facts that do not change, and then which channels programs have open,
-// each once. Without a server it knows no other nodes.
+// The agent lists first the facts that do not change, and then each channel that programs have
+// open, once. Without a server, it knows no other nodes.
 func TestFacts(t *testing.T) {
 	c := testConfig(t)
 	c.Facts = []string{"role=worker"}

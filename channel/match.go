@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// MatchName reports whether a pattern matches a channel's name. If the pattern has no '#', it is
-// compared with the name without its instance: instances are copies of one operator, and the
-// pattern means all of them.
+// MatchName reports whether a pattern matches a channel's name. If the pattern has no '#', the
+// instance is removed from the name first: instances are copies of one operator, and such a pattern
+// means all of them.
 func MatchName(pattern, name string) bool {
 	if operator, rest, found := strings.Cut(name, "#"); found && !strings.Contains(pattern, "#") {
 		_, point, _ := strings.Cut(rest, "/")

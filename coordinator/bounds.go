@@ -17,7 +17,7 @@ type PairRequest struct {
 	Into string `json:"into"`
 }
 
-// PairAnswer says how exactly readings of one node can be translated into cycles of another, also
+// PairAnswer says how exactly readings of one node can be translated into cycles of another, even
 // if the two nodes were never measured with each other.
 type PairAnswer struct {
 	At   time.Time  `json:"at"` // when the relations were copied on which the answer rests
@@ -33,9 +33,10 @@ type Hop struct {
 	Verdict  string  `json:"verdict"`
 }
 
-// An answer about one pair rests on the last evaluation of the fleet. If that is older than
-// evaluateAfter times as long as it took, the fleet is evaluated again, so that questions about
-// pairs cost at most a part of one core. The asker waits only for an evaluation that is overdue.
+// An answer about one pair rests on the last evaluation of the fleet. The fleet is evaluated again
+// when the age of the last evaluation is more than evaluateAfter times the time that it took. So
+// questions about pairs cost at most a part of one core. The asker waits only for an evaluation
+// that is overdue.
 const (
 	evaluateAfter = 20
 	youngEnough   = time.Second
@@ -73,7 +74,7 @@ func (m *Matrix) lacks(r PairRequest) bool {
 	return false
 }
 
-// pairOf finds the answer on another goroutine, because paths must be searched for.
+// pairOf finds the answer on another goroutine, because the search for paths takes time.
 func (q question) pairOf(m *Matrix, r PairRequest) {
 	var a PairAnswer
 	q.c.background(func() (err error) {
@@ -89,8 +90,8 @@ func (q question) pairOf(m *Matrix, r PairRequest) {
 }
 
 // beside answers a question about a pair without the core, which may be busy, if the last
-// evaluation of the fleet is young enough. It reports whether it does so. Any goroutine may call
-// it.
+// evaluation of the fleet is young enough. It returns false if it does not answer. Any goroutine
+// may call it.
 func (s *Server) beside(in control.Incoming) bool {
 	ask, ok := in.Message.(*control.Ask)
 	m := s.core.evaluated.Load()
@@ -105,11 +106,11 @@ func (s *Server) beside(in control.Incoming) bool {
 	select {
 	case s.answering <- struct{}{}:
 	default:
-		return false // the core's queue slows those down who ask for many at once
+		return false // in the core's queue, whoever asks for many pairs at once has to wait
 	}
 	s.answers.Go(func() {
 		defer func() { <-s.answering }()
-		q := question{s.core, in, ask} // of the core, it uses only what never changes
+		q := question{s.core, in, ask} // this uses only what never changes in the core
 		if a, err := m.pair(r); err != nil {
 			q.refuse(control.NotFound, err)
 		} else {
@@ -164,7 +165,7 @@ func (m *Matrix) measured(from, into string) *PairStatus {
 	return &m.Pairs[i]
 }
 
-// related relates two nodes by way of others.
+// related relates two nodes through others.
 func (m *Matrix) related(r PairRequest) (p PairStatus, err error) {
 	if m.closure == nil {
 		return p, tscratio.ErrNoPath
@@ -205,12 +206,12 @@ func (m *Matrix) sample() {
 	slices.Sort(m.SampledBounds_ns)
 }
 
-// RoundTrip says how long packets of a pair are on the network, both ways together. A train counts
-// by its fastest exchange, without the time that the other node took to answer. Both values are
-// upper ends, in nanoseconds of the nominal rates.
+// RoundTrip says how long packets of a pair are on the network, in both directions together. A
+// train counts with its fastest exchange, without the time that the other node took to answer. Both
+// values are upper ends, in nanoseconds of the nominal rates.
 type RoundTrip struct {
 	Least_ns float64 `json:"least_ns"` // of the fastest train
-	Most_ns  float64 `json:"most_ns"`  // that of nine in ten trains is smaller
+	Most_ns  float64 `json:"most_ns"`  // nine of ten trains have a smaller one
 	Trains   int     `json:"trains"`   // the trains that count: the newest
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// manyPairs makes a core with nodes that have each been measured with some eight others, for a
+// manyPairs makes a core with many nodes. Each node was measured with about eight others for a
 // minute. All counters run at the same rate, and differ by an offset.
 func manyPairs(t testing.TB, nodes int) *core {
 	t.Helper()
@@ -105,7 +105,7 @@ func TestPairsBesideTheCore(t *testing.T) {
 	}
 	s.core.fill(t, 50)
 	for _, n := range s.core.nodes {
-		n.heard = time.Now().Add(time.Hour) // so that the core does not bury them
+		n.heard = time.Now().Add(time.Hour) // so that the core does not remove the nodes
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup

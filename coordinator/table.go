@@ -24,7 +24,8 @@ type TableRequest struct {
 
 	By string `json:"by,omitempty"`
 
-	// Uses is only in the answer to AskTable: what the connected nodes that use tables say.
+	// Uses is only set in the answer to AskTable. It has what the connected nodes that use tables
+	// say.
 	Uses []TableUse `json:"uses,omitempty"`
 }
 

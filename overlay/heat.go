@@ -6,23 +6,24 @@ import (
 	"slices"
 )
 
-// A Heat says how much a node has of something that should be little, such as dropped events.
+// A Heat says how much a node has of something that should be low, such as dropped events.
 type Heat struct {
-	By    string // what it is; at most MaxFact bytes
+	By    string // the kind of heat; at most MaxFact bytes
 	Value uint64
 }
 
 // A Warm tells the nodes that have an edge to the sender how hot the sender and the nodes beyond it
-// are: for each kind of heat, the sender's path heat. It is the largest of the sender's own heat
-// and the path heats of its outgoing neighbours, each of these less a quarter. So path heats grow
-// along each path to a node that is hotter than all others nearby.
+// are. For each kind of heat it has the sender's path heat: the maximum of the sender's own heat,
+// and of three quarters of each outgoing neighbour's path heat. So path heats grow along each path
+// to a node that is hotter than all others nearby.
 //
-// This departs from KELP, whose path heat is a weighted sum of the two. If all nodes are warm, such
-// a sum hides a node that is only twice as hot. For the same reason no heat is too small to tell.
+// KELP instead uses a weighted sum of its own heat and its neighbours' path heats. If all nodes are
+// warm, such a sum hides a node that is only twice as hot. For the same reason, nodes also tell
+// small heats.
 type Warm struct{ Heats []Heat }
 
 // A Climb is a walk to a node that is hot by the kind By. It first takes Mix random steps. Then it
-// goes to hotter and hotter neighbours, at most Scan times. Where there is none, it ends.
+// goes to hotter and hotter neighbours, at most Scan times. It ends where no neighbour is hotter.
 type Climb struct {
 	Origin    Name
 	ID        uint64 // chosen by Origin
@@ -37,7 +38,8 @@ func (c Climb) valid() bool {
 	return c.Origin.valid() && validHeat(c.By) && c.Visited >= 0
 }
 
-// A Felt is a request. It ends the receiver's walk Climb at the sender, whose own heat is Value.
+// A Felt is a request to its receiver. It ends the receiver's walk Climb at the sender. Value is
+// the heat of the sender.
 type Felt struct {
 	ID, Climb uint64
 	Value     uint64
@@ -140,13 +142,13 @@ func (n *Node) onWarm(from Name, m Warm) {
 	n.warmSoon()
 }
 
-// A Hot is a node to which walks climbed, and its heat, as the node itself said.
+// A Hot is a node at which walks ended, with the heat that the node itself told.
 type Hot struct {
 	Name  Name
 	Value uint64
 }
 
-// climbs are walks of one question.
+// climbs has the walks of one question.
 type climbs struct {
 	by    string
 	open  map[uint64]bool // walks that have not ended
@@ -156,9 +158,9 @@ type climbs struct {
 }
 
 // Climb looks for nodes that are hot by a kind of heat, with HeatWalks walks from random nodes. It
-// calls done once with the nodes where walks ended, the hottest first. The hottest node of the
-// fleet is probably one of them, but not certainly. Nobody can check what a node says about its own
-// heat.
+// calls done once, with the nodes where walks ended. The hottest is the first. The hottest node of
+// the fleet is probably one of them, but not certainly. Nobody can check what a node says about its
+// own heat.
 func (n *Node) Climb(now Time, by string, done func([]Hot)) error {
 	n.at(now)
 	if !validHeat(by) {
@@ -174,7 +176,7 @@ func (n *Node) Climb(now Time, by string, done func([]Hot)) error {
 		c.open[w.ID] = true
 		walks = append(walks, w)
 	}
-	walks[0].Mix = 0 // this one looks nearby
+	walks[0].Mix = 0 // this walk looks nearby
 	n.climbing = append(n.climbing, c)
 	n.wakeAt(c.until)
 	for _, w := range walks {

@@ -13,8 +13,8 @@ type Times struct {
 	names   map[[2]string]string // by node and epoch
 }
 
-// Times evaluates the stored relations. A wander of 0 stands for the wander that is stored with
-// each. A relation that cannot be used is left out: package analysis reports it.
+// Times evaluates the stored relations. If w is 0, each relation uses the wander that is stored
+// with it. A relation that cannot be used is left out: package analysis reports it.
 func (d *Directory) Times(w tscratio.Wander, third tscratio.ThirdNodes) (*Times, error) {
 	t := &Times{names: map[[2]string]string{}}
 	for _, n := range d.Run.Nodes {
@@ -45,5 +45,6 @@ func (d *Directory) Times(w tscratio.Wander, third tscratio.ThirdNodes) (*Times,
 	return t, err
 }
 
-// Node is what Closure calls a node in an epoch. It is empty if the run does not have the epoch.
+// Node returns the name that Closure gives to a node in an epoch. It is empty if the run does not
+// have the epoch.
 func (t *Times) Node(node, epoch string) string { return t.names[[2]string{node, epoch}] }

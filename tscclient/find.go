@@ -73,7 +73,7 @@ func question[T any](ctx context.Context, l *Link, begin func(answer func(T, err
 	}
 }
 
-// find begins a search. It must be called by run.
+// find begins a search. Only the goroutine run may call it.
 func (g *graph) find(pattern string, answer func(Finding, error)) {
 	fail := func(err error) { answer(Finding{}, err) }
 	if g.node == nil {

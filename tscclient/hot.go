@@ -13,8 +13,8 @@ import (
 )
 
 // HeatBound is a kind of heat: the largest plain bound, in nanoseconds, that this node has measured
-// with one of its peers in the last boundLife. Half of a train's smallest round trip is the plain
-// bound.
+// with one of its peers in the last boundLife. The plain bound is half of a train's smallest round
+// trip.
 const HeatBound = "bound"
 
 // boundLife is longer than it takes a node to measure all its peers.
@@ -26,7 +26,7 @@ type plainBound struct {
 	at time.Time
 }
 
-// A HotNode is a node with much of what should be little.
+// A HotNode is a node with much of something that should be low.
 type HotNode struct {
 	Node  string
 	Value uint64 // as the node itself said
@@ -45,7 +45,7 @@ func (l *Link) Hot(ctx context.Context, by string) ([]HotNode, error) {
 	return hot, nil
 }
 
-// hot begins walks. It must be called by run.
+// hot begins walks. Only the goroutine run may call it.
 func (g *graph) hot(by string, answer func([]HotNode, error)) {
 	if g.node == nil {
 		answer(nil, ErrNoGraph)
@@ -83,7 +83,7 @@ func (g *graph) lookAtHeats() {
 	}
 }
 
-// feel remembers the plain bound that a train gives.
+// feel remembers the plain bound of a train.
 func (g *graph) feel(o Outcome) {
 	least := ^uint64(0)
 	for _, e := range o.Train.Exchanges {

@@ -57,10 +57,10 @@ func accused(ds []*DisagreementError) (all []string) {
 }
 
 // agreeing returns how many paths over third nodes must agree about an end of a value, given the
-// intervals of all paths, and the one of the direct relation if there is one. With ThirdAgreed,
-// these are two. They are more in a fleet whose paths often contradict each other, and one more for
-// each of these paths that contradicts the others. If there are not as many paths, all must agree,
-// but two alone are not believed in such a fleet.
+// intervals of all paths, and the one of the direct relation if there is one. With ThirdAgreed, two
+// must agree. In a fleet whose paths often contradict each other, more must agree, and one more for
+// each of the given paths that contradicts the others. If there are fewer paths than that, all must
+// agree. But in such a fleet, two paths alone are not believed.
 func (c *Closure) agreeing(direct, thirds []Interval) int {
 	n := c.third.needed()
 	if c.third != ThirdAgreed || len(thirds) < n {
@@ -79,7 +79,7 @@ func contradicted(direct, thirds []Interval) int {
 	}
 	most := 0
 	for _, third := range thirds {
-		// The values that most intervals contain begin where one of the intervals begins.
+		// The values that most intervals contain begin at the beginning of an interval.
 		x := max(third.Lo, within.Lo)
 		count := 0
 		for _, other := range thirds {
@@ -104,14 +104,14 @@ const (
 	// contradict each other.
 	doubtPairs = 64
 
-	// falseAgreement is the probability that is accepted for as many false paths as must agree.
+	// falseAgreement is the accepted probability that all the paths that must agree are false.
 	falseAgreement = 1e-6
 )
 
 // agreement returns how many paths must agree in a fleet like this, apart from those that
-// contradict others. A lie that is not much larger than the bounds contradicts nothing, so
-// agreement assumes that such lies are as frequent as those that do. It looks only at nodes without
-// a direct relation: where all are measured with each other, two paths must agree.
+// contradict others. A lie that is not much larger than the bounds contradicts nothing. So
+// agreement assumes that such lies are as frequent as those that contradict. It looks only at pairs
+// of nodes without a direct relation. If all pairs are measured, two paths must agree.
 func (l *longerPaths) agreement(c *Closure) int {
 	l.doubted.Do(func() {
 		r := rand.New(rand.NewPCG(1, uint64(len(c.names))))

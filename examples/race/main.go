@@ -103,7 +103,7 @@ func deposit(address string, teller, deposits int, rings string) (balance uint64
 	o := handlers.Options{Dir: rings}
 	read, err := handlers.Open(fmt.Sprintf("teller#%d/read", teller), o)
 	if err != nil {
-		log.Print(err) // log calls do nothing then
+		log.Print(err) // log calls now do nothing
 	}
 	defer read.Close()
 	written, err := handlers.Open(fmt.Sprintf("teller#%d/write", teller), o)

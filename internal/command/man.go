@@ -36,7 +36,8 @@ func Man(root *cobra.Command, section int, version string) string {
 	return b.String()
 }
 
-// manCommands returns all commands below one that can be run or explain a group, in order.
+// manCommands returns cmd and the commands below it, in order. It leaves out those that neither run
+// nor explain a group.
 func manCommands(cmd *cobra.Command) (all []*cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		if sub.IsAvailableCommand() && sub.Name() != "help" && sub.Name() != "completion" {
@@ -80,7 +81,8 @@ func manFlags(b *strings.Builder, heading string, cmd *cobra.Command) {
 	}
 }
 
-// roff protects what roff would obey: backslashes, hyphens, and dots and quotes that begin a line.
+// roff escapes what roff would interpret: backslashes, hyphens, and a dot or quote at the beginning
+// of a line.
 func roff(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(text)
 	lines := strings.Split(text, "\n")

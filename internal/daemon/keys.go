@@ -70,7 +70,7 @@ func Nearest(word string, known []string) (near string) {
 	return near
 }
 
-// distance returns how many letters must be changed, added or removed to make b from a.
+// distance returns how many letters must be changed, added or removed to turn a into b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -91,8 +91,8 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// ReadableBy returns an error if a user could not read the file that a setting names. The user has
-// no group except the first. A process of root calls it before it becomes that user.
+// ReadableBy returns an error if a user could not read the file that a setting names. Only the
+// user's first group counts. A process of root calls it before it becomes that user.
 func ReadableBy(s Setting, name string) error {
 	u, err := user.Lookup(name)
 	if err != nil {

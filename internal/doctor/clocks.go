@@ -11,8 +11,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/host"
 )
 
-// ptpKinds has what drivers of PTP clocks call themselves in sysfs if a hypervisor is behind them,
-// and what the clock is. All other PTP clocks are those of network interfaces.
+// ptpKinds has the PTP clocks behind which is a hypervisor. The keys are the names that the drivers
+// give in sysfs, and the values say what the clock is. All other PTP clocks belong to network
+// interfaces.
 var ptpKinds = map[string]string{
 	"KVM virtual PTP": "the host's clock by a call of KVM (ptp_kvm)",
 	"hyperv":          "the host's clock by Hyper-V",
@@ -20,13 +21,13 @@ var ptpKinds = map[string]string{
 	"vmw":             "the host's clock by VMware",
 }
 
-// clockPages has the clock sources that are pages of memory which a hypervisor writes.
+// clockPages has the clock sources that read a page of memory written by a hypervisor.
 var clockPages = []string{"kvm-clock", "hyperv_clocksource_tsc_page", "xen"}
 
 // furtherClocks reports which clocks this machine offers in addition to its counter: stamps of
 // network hardware, PTP clocks, and clock pages of a hypervisor. No bound uses them. Each could
-// narrow bounds only under an assumption that nothing on this machine can refute: that the
-// hardware's clock is read without asymmetry, or that the hypervisor tells the truth.
+// narrow bounds, but only under an assumption that nothing on this machine can refute: that there
+// is no asymmetry in reading the hardware's clock, or that the hypervisor tells the truth.
 func (m Machine) furtherClocks() host.Finding {
 	f := host.Finding{Name: "further clocks", Verdict: host.Fit}
 	var has []string

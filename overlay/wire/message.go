@@ -8,8 +8,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/overlay"
 )
 
-// A Question asks a node to describe itself, and an Answer does that. Both are sent beside the
-// messages of the graph. This package does not look into an answer.
+// A Question asks a node to describe itself, and an Answer does that. Both are sent in addition to
+// the messages of the graph. This package does not look into an answer.
 type (
 	Question struct{}
 	Answer   struct{ Body []byte }
@@ -199,7 +199,7 @@ func (w *writer) request(k kind, id uint64, text string, limit int) ([]byte, err
 	return w.b, nil
 }
 
-// hint writes a hint. It returns false if the hint's name or a list is too long. What it wrote then
+// hint writes a hint. If the hint's name or a list is too long, it returns false, and its output
 // must not be used.
 func (w *writer) hint(m overlay.Hint) bool {
 	w.byte(uint8(kindHint))
@@ -215,8 +215,8 @@ func (w *writer) hint(m overlay.Hint) bool {
 	return !tooLong(m.Owner) && len(m.Facts) <= overlay.MaxFacts
 }
 
-// warm writes heats. It returns false if these are too many or their names too long. What it wrote
-// then must not be used.
+// warm writes heats. If these are too many, or their names are too long, it returns false, and its
+// output must not be used.
 func (w *writer) warm(m overlay.Warm) bool {
 	w.byte(uint8(kindWarm))
 	w.byte(uint8(len(m.Heats)))
@@ -230,8 +230,8 @@ func (w *writer) warm(m overlay.Warm) bool {
 	return len(m.Heats) <= overlay.MaxHeats
 }
 
-// walk writes a walk. It returns false if the walk is of an unknown kind, or if a text or list in
-// it is too long. What it wrote then must not be used.
+// walk writes a walk. If the walk is of an unknown kind, or a text or list in it is too long, it
+// returns false, and its output must not be used.
 func (w *writer) walk(walk overlay.Walk) bool {
 	switch s := walk.(type) {
 	case overlay.Seek:
@@ -344,8 +344,8 @@ func (r *reader) flags(all ...*bool) {
 	}
 }
 
-// Decode returns the message that Encode wrote. If the bytes are no message, or more than one, the
-// error wraps ErrMessage.
+// Decode returns the message that Encode wrote. If the bytes are not exactly one message, the error
+// wraps ErrMessage.
 func Decode(b []byte) (any, error) {
 	r := reader{b: b}
 	k := kind(r.byte())

@@ -92,7 +92,7 @@ func (x *exporter) messages(kinds Kind, o *analysis.Options, answer *analysis.An
 	return writeMessages(csv.NewWriter(w), rows)
 }
 
-// filtered reports whether only a part of the run is exported. The flags choose tuples, so they say
+// filtered reports whether the flags export only a part of the run. They choose tuples, and say
 // nothing about messages.
 func filtered(f *analysis.Filter) bool {
 	return len(f.Nodes)+len(f.Channels)+len(f.IDs) > 0 || f.To_cycles != 0 || f.To_utc_ns != 0

@@ -17,7 +17,7 @@ func (r *replayed) printJSON(w io.Writer) error {
 	return encoder.Encode(r)
 }
 
-// print prints what was found, and a number of orders.
+// print prints what was found, and so many orders.
 func (r *replayed) print(w io.Writer, orders int) error {
 	out := &strings.Builder{}
 	if s := r.Summary; s != nil {
@@ -64,14 +64,14 @@ func (r *replayed) ordersText() string {
 	return fmt.Sprintf("about %.1e orders", new(big.Float).SetInt(r.Orders))
 }
 
-// name names an event.
+// name returns the text for an event.
 func (r *replayed) name(i int) string {
 	h := r.history
 	e := &h.Events[i]
 	return fmt.Sprintf("%-12s %s %d", h.Nodes[e.Node], h.Channels[e.Channel].Name, e.ID)
 }
 
-// maxFound is how many events of an order that was found are printed.
+// maxFound is the largest number of events that are printed of an order that was found.
 const maxFound = 60
 
 func (r *replayed) printFound(out *strings.Builder) {
@@ -105,7 +105,7 @@ func (r *replayed) printFound(out *strings.Builder) {
 	}
 }
 
-// printOrders prints all orders if they are not more than most, or else a sample.
+// printOrders prints all orders, or a random sample if there are more than most.
 func (r *replayed) printOrders(out *strings.Builder, most int) {
 	if r.Orders != nil && r.Orders.IsInt64() && r.Orders.Int64() <= int64(most) {
 		n := 0
@@ -115,7 +115,7 @@ func (r *replayed) printOrders(out *strings.Builder, most int) {
 		}
 		return
 	}
-	rng := rand.New(rand.NewPCG(1, 1)) // the same each time, so that two people see the same
+	rng := rand.New(rand.NewPCG(1, 1)) // always the same, so that two people see the same orders
 	for n := range most {
 		order, exact := r.counted.Sample(rng)
 		how := "drawn uniformly"

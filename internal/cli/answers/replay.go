@@ -106,7 +106,7 @@ func (f *replayFlags) check() error {
 	return nil
 }
 
-// replayed is what cprof replay found.
+// replayed is the answer of cprof replay.
 type replayed struct {
 	Run       string              `json:"run"`
 	Reference *analysis.Reference `json:"reference,omitempty"` // absent: the times are not known
@@ -115,9 +115,10 @@ type replayed struct {
 	Events    int                 `json:"events"` // that were replayed
 	More      bool                `json:"more"`   // the run has more
 	Free      uint64              `json:"free,string"`
-	// Orders is the number of orders; absent if it was not counted.
+	// Orders is the number of orders. It is absent if the orders were not counted.
 	Orders *big.Int `json:"orders,omitempty"`
-	// Forced is how many free pairs replay clocks with one epsilon would force into an order.
+	// Forced is the number of free pairs that replay clocks with one epsilon would force into an
+	// order.
 	Forced    *uint64        `json:"forced,string,omitempty"`
 	Condition string         `json:"condition,omitempty"`
 	Found     *wire.Response `json:"found,omitempty"`
@@ -137,7 +138,7 @@ func (f *replayFlags) run(cmd *cobra.Command, name string) error {
 	}
 	ask := &wire.Request{Find: f.find, States: f.states}
 	if f.find != "" {
-		if _, err := answerOf(cmd.Context(), ask); err != nil { // only checks
+		if _, err := answerOf(cmd.Context(), ask); err != nil { // this only checks the expressions
 			return err
 		}
 	}
@@ -225,7 +226,7 @@ func (f *replayFlags) read(cmd *cobra.Command, dir *runs.Directory, o analysis.O
 	return nil
 }
 
-// readTrace reads a file of another program.
+// readTrace reads a trace that another program wrote.
 func (r *replayed) readTrace(name string) error {
 	file, err := os.Open(name)
 	if err != nil {
@@ -245,7 +246,7 @@ func (r *replayed) readTrace(name string) error {
 	return nil
 }
 
-// doubt is an error if the replay rests on times that are not proven.
+// doubt returns an error if the replay rests on times that are not proven.
 func (r *replayed) doubt() error {
 	if notes := r.notes(); len(notes) > 0 {
 		return fmt.Errorf("%s: %w", strings.Join(notes, "; "), command.ErrPartial)
@@ -253,7 +254,7 @@ func (r *replayed) doubt() error {
 	return nil
 }
 
-// notes are what makes the replay doubtful.
+// notes returns what makes the replay doubtful.
 func (r *replayed) notes() (notes []string) {
 	s := r.Summary
 	if s == nil {
@@ -275,7 +276,7 @@ func (r *replayed) notes() (notes []string) {
 	return append(notes, r.Unusable...)
 }
 
-// file writes a page, or the events for other programs.
+// file writes a page, or the events in the format of another program.
 func (f *replayFlags) file(cmd *cobra.Command, dir *runs.Directory, r *replayed) error {
 	var text bytes.Buffer
 	var err error
@@ -314,7 +315,7 @@ func (f *replayFlags) file(cmd *cobra.Command, dir *runs.Directory, r *replayed)
 	case f.output != "":
 		name, err = f.output, command.WriteWhole(f.output, text.Bytes())
 	case dir == nil:
-		return command.Usagef("--output: say where to write, because %q is no run", r.Run)
+		return command.Usagef("--output: say where to write, because %q is not a run", r.Run)
 	default:
 		var e *runs.Export
 		if e, err = dir.CreateExport(name); err == nil {

@@ -14,11 +14,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/replay/question/wire"
 )
 
-// questionProgram searches. It is a separate program, because the language of conditions is large.
+// questionProgram is the program that searches. It is separate, because the implementation of the
+// language is large.
 const questionProgram = "cprof-question"
 
-// findQuestion looks for the program beside this one first, because one on the PATH may be of
-// another version. Tests replace it.
+// findQuestion looks for the program in the directory of this one first, because one on the PATH
+// may be of another version. Tests replace this function.
 var findQuestion = func() ([]string, error) {
 	if self, err := os.Executable(); err == nil {
 		beside := filepath.Join(filepath.Dir(self), questionProgram)
@@ -30,7 +31,7 @@ var findQuestion = func() ([]string, error) {
 	return []string{path}, err
 }
 
-// answerOf asks the program. What is wrong with an expression is a usage error.
+// answerOf asks the program. A mistake in an expression is a usage error.
 func answerOf(ctx context.Context, r *wire.Request) (*wire.Response, error) {
 	argv, err := findQuestion()
 	if err != nil {

@@ -20,7 +20,7 @@ var lostUpdate = []string{
 }
 
 // race makes a run of three nodes. Each reads a balance and writes it back with a deposit. In the
-// run no deposit was lost, but the bounds do not prove that none could be.
+// run no deposit was lost, but the bounds do not prove that.
 func race(t *testing.T, dir string, apart uint64) string {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(24, 3))
@@ -41,7 +41,7 @@ func race(t *testing.T, dir string, apart uint64) string {
 			simrun.Channel{Node: n, Name: "teller/read", Records: read[n], Process: n},
 			simrun.Channel{Node: n, Name: "teller/write", Records: write[n], Process: n})
 	}
-	// One pair of deposits is so near that their orders are not proven.
+	// The two deposits of one pair are so near that their order is not proven.
 	i := len(read[1]) / 2
 	write[0][i].Time = read[1][i].Time - 200
 	if err := simrun.Write(rng, dir, "race", nodes, channels); err != nil {
@@ -98,7 +98,7 @@ func TestReplayWritesPagesAndTraces(t *testing.T) {
 			t.Errorf("%s: exit code %d: %s%s", form, code, out, errs)
 		}
 	}
-	// With an epsilon of 1 ms, much more is free.
+	// With an epsilon of 1 ms, many more pairs are free.
 	_, out, _ = cprof("replay", dir, "--epsilon", "1ms")
 	if strings.Contains(out, "free pairs        1 could") {
 		t.Errorf("with an epsilon of 1 ms:\n%s", out)

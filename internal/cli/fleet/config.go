@@ -179,8 +179,8 @@ its comments. To keep them, edit the table's file and use "cprof config apply".`
 // settleLimit is how long setTable waits for the nodes to use a new table.
 const settleLimit = 3 * time.Second
 
-// setTable sends a table to the server, and prints how many channels of which nodes got its rules.
-// Of the table's rules, it speaks about the first ones. For those that no channel got, it says so.
+// setTable sends a table to the server. It prints how many channels of which nodes got the first
+// rules of the table, and which of these rules no channel got.
 func (s *serverFlags) setTable(cmd *cobra.Command, r coordinator.TableRequest, first int) error {
 	r.By = "cprof"
 	if u, err := user.Current(); err == nil {

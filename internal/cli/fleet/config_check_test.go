@@ -9,7 +9,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 )
 
-// Each file is checked as what it is, and the answer names each that cannot be used, and why.
+// Each file is checked as what it is. The answer names each file that cannot be used, and says why.
 func TestConfigCheck(t *testing.T) {
 	dir := t.TempDir()
 	put := func(name, text string, mode os.FileMode) string {
@@ -23,7 +23,7 @@ func TestConfigCheck(t *testing.T) {
 	if code, _, errs := cprof("keys", "server", "--dir", dir); code != command.Answered {
 		t.Fatal(errs)
 	}
-	// This stands in for the daemon, which says what is wrong, and where help is.
+	// This stands in for the daemon. It says what is wrong, and where help is.
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	put("cp-agent", "#!/bin/sh\ntest $3 = --check || exit 9\ngrep -q good \"$2\" && exit 0\n"+
 		"printf 'cp-agent: line 1: no\\nline 2: nor\\nsee \"cp-agent --help\"\\n' >&2; exit 2\n",

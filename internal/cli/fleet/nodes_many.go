@@ -18,7 +18,7 @@ import (
 // manyNodes is the size of the largest fleet whose nodes and pairs are all shown.
 const manyNodes = 30
 
-// writeMany sums up a large fleet in at most a screen of text: first what is unhealthy.
+// writeMany summarises a large fleet on at most a screen. What is unhealthy comes first.
 func writeMany(out io.Writer, m *coordinator.Matrix) {
 	here, measured := 0, 0
 	for _, n := range m.Nodes {
@@ -70,7 +70,7 @@ func writeMany(out io.Writer, m *coordinator.Matrix) {
 	fmt.Fprintln(out, "\none pair: cprof nodes FROM INTO; all measured pairs: cprof nodes --pairs")
 }
 
-// distribution contains bounds in order.
+// distribution has sorted bounds.
 type distribution struct {
 	name   string
 	bounds []float64 // in nanoseconds
@@ -89,7 +89,7 @@ func distributions(m *coordinator.Matrix) []distribution {
 		{"a random sample", m.SampledBounds_ns}}
 }
 
-// distributionFigure draws, for each bound, how many pairs have it or a smaller one.
+// distributionFigure draws how many pairs have at most a given bound.
 func distributionFigure(m *coordinator.Matrix) plot.Figure {
 	panel := plot.Panel{
 		Title: "How many pairs have at most this bound",
@@ -99,7 +99,7 @@ func distributionFigure(m *coordinator.Matrix) plot.Figure {
 	for i, d := range distributions(m) {
 		s := plot.Series{Name: d.name, Kind: plot.Line, Color: []plot.Color{plot.Blue,
 			plot.Orange}[i]}
-		// Some hundred points show all of a curve, however many pairs there are.
+		// A few hundred points draw a smooth curve, however many pairs there are.
 		const points = 400
 		for k := range min(points, len(d.bounds)) {
 			at := k * (len(d.bounds) - 1) / max(1, min(points, len(d.bounds))-1)

@@ -22,15 +22,16 @@ func newPlace() *cobra.Command {
 
 JOB.yaml lists the operators, which of them send tuples to which, how long each works on a tuple and
 how many tuples it gets, and where the operators run today. The server says which nodes there are,
-how many cores they have, and how long packets take between them: half of a round trip each way, in
-nine of ten trains. If the file lists nodes and latencies, place asks no server.
+how many cores they have, and how long packets take between them: half of a round trip, from
+that of the fastest train up to one that nine of ten trains do not exceed. If the file lists nodes
+and latencies, place asks no server.
 
 The end-to-end latency is that of the slowest path through the job, if everything takes as long as
 it can. place says how close the placement is to the best: proven best, or within a stated part of a
-limit that no placement can beat. It compares the placement with today's. The one is "surely better"
-if it is faster whatever the latencies are within their ranges.
+limit that no placement can beat. It compares the placement with today's. "Surely better"
+means faster for all latencies within their ranges.
 
-Exit code 3: some latencies were not measured, and place had to assume the fastest way over other
+Exit code 3: some latencies were not measured, and place had to assume the fastest route over other
 nodes.`,
 		Example: `  cprof place job.yaml
   cprof place job.yaml --json | jq .operators
@@ -67,16 +68,16 @@ nodes.`,
 	return cmd
 }
 
-// plan is a job with its latencies, and what became of it.
+// plan is a job with its latencies, and what was found for it.
 type plan struct {
 	file     *job.File
 	problem  *placement.Problem
 	measured bool // the server gave the latencies
-	missing  int  // how many latencies are known from ways over other nodes only
+	missing  int  // how many latencies are only known from routes over other nodes
 
-	answer *placement.Answer // nil: nothing was searched for
+	answer *placement.Answer // nil: no placement was searched for
 	today  *placement.End    // nil: the file does not say where operators run
-	full   error             // why today's placement is not allowed; nil: it is
+	full   error             // why today's placement is not allowed; nil: it is allowed
 
 	better placement.Difference // answer compared with today
 }
@@ -115,7 +116,7 @@ func readPlan(cmd *cobra.Command, server *serverFlags, path string) (*plan, erro
 	return p, nil
 }
 
-// nodesOf returns the nodes of a fleet that are here.
+// nodesOf returns the nodes of a fleet that are connected.
 func nodesOf(m *coordinator.Matrix) (nodes []placement.Node) {
 	for _, n := range m.Nodes {
 		if n.Alive {
@@ -125,7 +126,8 @@ func nodesOf(m *coordinator.Matrix) (nodes []placement.Node) {
 	return nodes
 }
 
-// latenciesOf returns the latencies that a fleet measured: each way takes half of a round trip.
+// latenciesOf returns the latencies that a fleet measured: each direction takes half of a round
+// trip.
 func latenciesOf(m *coordinator.Matrix) (all []job.Latency) {
 	for _, p := range m.Pairs {
 		if r := p.RoundTrip; r != nil && !p.Old {

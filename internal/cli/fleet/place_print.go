@@ -9,7 +9,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/placement"
 )
 
-// rangeText writes a range of times outward in µs.
+// rangeText writes a range of times in µs, rounded outward.
 func rangeText(lo_ns, hi_ns float64) string {
 	return fmt.Sprintf("%.1f to %.1f µs", command.RoundDown(lo_ns/1000, 1),
 		command.RoundUp(hi_ns/1000, 1))
@@ -55,7 +55,7 @@ func (p *plan) print(out io.Writer) {
 	}
 	if p.missing > 0 {
 		fmt.Fprintf(out, "assumed: %d latencies that were not measured are at most those of the "+
-			"fastest way over other nodes\n", p.missing)
+			"fastest route over other nodes\n", p.missing)
 	}
 	fmt.Fprintln(out, "not counted: waits of tuples for a busy operator, and the time to encode "+
 		"tuples, unless an operator's time includes them")

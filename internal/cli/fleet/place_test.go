@@ -79,7 +79,7 @@ func TestPlaceBadInput(t *testing.T) {
 	}
 }
 
-// The server says which nodes there are, how many cores they have, and how long packets take.
+// The server knows the nodes, how many cores they have, and how long packets take.
 func TestPlaceOnAFleet(t *testing.T) {
 	f := startAFleet(t, "alpha", "beta")
 	f.join("alpha")
@@ -95,7 +95,7 @@ func TestPlaceOnAFleet(t *testing.T) {
 		t.Fatalf("round trip %+v", trip)
 	}
 	path := filepath.Join(t.TempDir(), "job.yaml")
-	// alpha is taken by one operator, and there is no room for both on beta.
+	// One operator must run on alpha, and beta has no room for both others.
 	job := `version: 1
 operators:
   - {name: in, time: 1ms, per_second: 1500, nodes: [alpha]}

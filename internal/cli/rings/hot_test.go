@@ -14,7 +14,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/testimony"
 )
 
-// The command prints the nodes that the agent names, and its exit code says whether there are any.
+// The command prints the nodes that the agent names. Its exit code says whether there are any.
 func TestHot(t *testing.T) {
 	dir := testimony.Rings(t)
 	l, err := net.Listen("unix", filepath.Join(dir, agent.SocketName))
@@ -28,7 +28,7 @@ func TestHot(t *testing.T) {
 				http.Error(w, "asked for "+r.URL.String(), http.StatusTeapot)
 				return
 			}
-			// If it fails, the command fails.
+			// If this fails, the command fails.
 			_ = json.NewEncoder(w).Encode(
 				agent.HotAnswer{By: r.URL.Query().Get("by"), Nodes: nodes})
 		})}

@@ -1,2 +1,2 @@
-// Package sim is cprof sim, which runs simulations.
+// Package sim contains cprof sim, which runs simulations.
 package sim

@@ -7,8 +7,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim"
 )
 
-// figure gathers what observers report: a panel for each series, because series have different
-// units.
+// figure collects what observers report. It has a panel for each series, because series have
+// different units.
 type figure struct {
 	byCycles bool // times are numbers of cycles
 	panels   []plot.Panel

@@ -116,12 +116,12 @@ func describe(choices []config.Choice) string {
 	return strings.Join(all, " ")
 }
 
-// garbage_percent is how much more memory than the state of all nodes garbage may take.
+// garbage_percent limits garbage, as a part of the size of all nodes' state.
 const garbage_percent = 30
 
 // options are the flags that say how to run a simulation.
 type options struct {
-	path                string // of the configuration
+	path                string // path of the configuration
 	workers             int
 	digest              bool
 	checkpoint, restart string

@@ -102,7 +102,7 @@ func TestSimErrors(t *testing.T) {
 	}
 }
 
-// TestSimRestarts goes on from a checkpoint, after a run that could not have ended.
+// TestSimRestarts continues from a checkpoint, after a run that could not end.
 func TestSimRestarts(t *testing.T) {
 	const text = `network.size 50
 simulation.endtime 10s
