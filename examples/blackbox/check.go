@@ -169,7 +169,9 @@ func holdCaptured(truth []*message, s *split, began_ns int64, ns func(uint64) in
 			}
 			c.Captured++
 			s.known[stamped{k, got[0].Began_cycles}], s.captured[m] = m, got[0]
-			c.hold(m, got[0], ns)
+			if fault := c.hold(m, got[0], ns); fault != "" {
+				faults = append(faults, fault)
+			}
 			got = got[1:]
 		}
 		c.Nobody += len(got)
@@ -183,18 +185,22 @@ func holdCaptured(truth []*message, s *split, began_ns int64, ns func(uint64) in
 // reading_ns is how exactly ns converts a reading of the counter.
 const reading_ns = 2000
 
-// hold compares the stamps of a captured message with the times in its line.
-func (c *counted) hold(m *message, got blackbox.Message, ns func(uint64) int64) {
+// hold compares the stamps of a captured message with the times in its line, and says how they
+// contradict each other.
+func (c *counted) hold(m *message, got blackbox.Message, ns func(uint64) int64) string {
 	lo, hi := ns(got.Began_cycles), ns(got.Ended_cycles)
 	if got.Early {
 		hi = ns(got.Began_cycles + got.Width_cycles)
 	}
-	if hi < m.before-reading_ns {
+	switch {
+	case hi < m.before-reading_ns:
 		c.Early++
-	}
-	if lo > m.after+reading_ns {
+	case lo > m.after+reading_ns:
 		c.Late++
+	default:
+		return ""
 	}
+	return fmt.Sprintf("%+v was captured at [%d, %d] ns: %+v", *m, lo, hi, got)
 }
 
 // protocols returns the keys in order.

@@ -32,7 +32,8 @@ class Pool {
                     + s.getInetAddress().getHostAddress() + ":" + s.getPort();
         }
 
-        void say(String id, int cause) throws IOException {
+        /** Sends a line. Threads take turns, so that truth has the lines in the stream's order. */
+        synchronized void say(String id, int cause) throws IOException {
             byte[] line = (id + "\n").getBytes();
             long before = System.nanoTime();
             socket.getOutputStream().write(line);
