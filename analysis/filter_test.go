@@ -112,6 +112,7 @@ func TestUTCIsWidenedOutward(t *testing.T) {
 	} {
 		for _, stamp := range []channel.Stamp{channel.Ordered, channel.Unordered} {
 			in := &input{
+				run: &runs.Directory{},
 				nodes: []nodeInput{
 					{
 						Node:      runs.Node{FrequencyLo_hz: 1e9, FrequencyHi_hz: 2e9},

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"runtime"
 	"strings"
@@ -168,27 +167,10 @@ func (in *input) resolveFilter() error {
 	if f.To_utc_ns == 0 {
 		return nil
 	}
-	n := in.nodes[in.clocks.reference]
-	h, known := in.referenceHeader()
-	if !known || n.FrequencyHi_hz == 0 {
-		return fmt.Errorf("choose tuples by UTC: no log of reference node %q says how its "+
-			"counter and UTC relate, or its frequency is not known: choose by cycles", n.Name)
-	}
-	// The times are rounded outward, so that the filter chooses every tuple that may have begun
-	// within them.
-	e := float64(n.described.CoreSlack_cycles + n.described.Quantum_cycles +
-		h.Stamp.OrderingSlack_cycles())
-	cycles := func(ns int64, hz float64) float64 { return float64(ns) * hz / 1e9 }
-	least := func(ns int64) float64 {
-		return min(cycles(ns, n.FrequencyLo_hz), cycles(ns, n.FrequencyHi_hz))
-	}
-	most := func(ns int64) float64 {
-		return max(cycles(ns, n.FrequencyLo_hz), cycles(ns, n.FrequencyHi_hz))
-	}
-	f.From_cycles = shifted(h.Counter, math.Floor(least(f.From_utc_ns-h.UTCHi_ns))-e)
-	f.To_cycles = shifted(h.Counter, math.Ceil(most(f.To_utc_ns-h.UTCLo_ns))+e)
-	f.To_cycles = max(f.To_cycles, 1)
-	return nil
+	c := in.clock(Bins{})
+	var err error // the filter chooses every tuple that may have begun within the times
+	f.From_cycles, f.To_cycles, err = c.Cycles(f.From_utc_ns, f.To_utc_ns)
+	return err
 }
 
 // referenceHeader is the header of any log of the reference node, even one that was not chosen.
@@ -216,17 +198,4 @@ func (in *input) referenceHeader() (logstore.Header, bool) {
 		}
 	}
 	return logstore.Header{}, false
-}
-
-// shifted is c + d, limited to the range of a counter.
-func shifted(c uint64, d float64) uint64 {
-	switch {
-	case d < 0 && -d >= float64(c):
-		return 0
-	case d < 0:
-		return c - uint64(-d)
-	case d >= float64(math.MaxUint64-c):
-		return math.MaxUint64
-	}
-	return c + uint64(d)
 }

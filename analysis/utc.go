@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"math/big"
 
@@ -76,6 +77,40 @@ func (c *Clock) UTC(at tscratio.Interval) (lo_ns, hi_ns int64, ok bool) {
 	hi := c.Reference.picoseconds(int64(at.Hi-c.Counter)+slack, true)
 	return c.UTCLo_ns + floorDiv(lo, thousand).Int64(), c.UTCHi_ns + ceilDiv(hi, thousand).Int64(),
 		true
+}
+
+// Cycles is the part of the reference's counter in which a part of UTC lies, in ns since 1970. It
+// is rounded outward, so that it contains every event that may have happened then.
+func (c *Clock) Cycles(from_ns, to_ns int64) (from, to uint64, err error) {
+	if !c.Known {
+		return 0, 0, fmt.Errorf("choose tuples by UTC: no log of reference node %q says how its "+
+			"counter and UTC relate, or its frequency is not known: choose by cycles",
+			c.Reference.Node)
+	}
+	e, r := float64(c.slack_cycles), c.Reference
+	cycles := func(ns int64, hz float64) float64 { return float64(ns) * hz / 1e9 }
+	least := func(ns int64) float64 {
+		return min(cycles(ns, r.FrequencyLo_hz), cycles(ns, r.FrequencyHi_hz))
+	}
+	most := func(ns int64) float64 {
+		return max(cycles(ns, r.FrequencyLo_hz), cycles(ns, r.FrequencyHi_hz))
+	}
+	from = shifted(c.Counter, math.Floor(least(from_ns-c.UTCHi_ns))-e)
+	to = shifted(c.Counter, math.Ceil(most(to_ns-c.UTCLo_ns))+e)
+	return from, max(to, 1), nil
+}
+
+// shifted is c + d, limited to the range of a counter.
+func shifted(c uint64, d float64) uint64 {
+	switch {
+	case d < 0 && -d >= float64(c):
+		return 0
+	case d < 0:
+		return c - uint64(-d)
+	case d >= float64(math.MaxUint64-c):
+		return math.MaxUint64
+	}
+	return c + uint64(d)
 }
 
 // Means describes what the times of the clock mean.

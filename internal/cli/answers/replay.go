@@ -184,6 +184,11 @@ func (f *replayFlags) read(cmd *cobra.Command, dir *runs.Directory, o analysis.O
 	part := replay.Part{Channels: o.Filter.Channels, IDs: o.Filter.IDs, First: f.events}
 	chosen := o.Filter
 	o.Filter, o.Slowest = analysis.Filter{}, -1
+	var clock analysis.Clock
+	o.Begin = func(b analysis.Basis) error {
+		clock = b.Clock
+		return nil
+	}
 	if err := checkChosen(dir, &chosen); err != nil {
 		return err
 	}
@@ -202,10 +207,13 @@ func (f *replayFlags) read(cmd *cobra.Command, dir *runs.Directory, o analysis.O
 		}
 		ro.Epsilon_cycles = uint64(f.epsilon.Seconds() * hz)
 	}
-	if chosen.To_utc_ns > 0 {
-		return command.Usagef("--from, --to: give cycles of %s", answer.Reference.Node)
-	}
 	part.From_cycles, part.To_cycles = chosen.From_cycles, chosen.To_cycles
+	if chosen.To_utc_ns != 0 {
+		part.From_cycles, part.To_cycles, err = clock.Cycles(chosen.From_utc_ns, chosen.To_utc_ns)
+		if err != nil {
+			return err
+		}
+	}
 	run, err := replay.Open(dir, ro)
 	if err != nil {
 		return err
@@ -215,6 +223,10 @@ func (f *replayFlags) read(cmd *cobra.Command, dir *runs.Directory, o analysis.O
 	r.history, r.Summary, err = run.Gather(cmd.Context(), part)
 	if err != nil {
 		return err
+	}
+	// The pass sees a message that was received too early only if it was sent soon afterwards.
+	if n, named := answer.Backwards(); f.epsilon == 0 && n > r.Summary.Broken {
+		r.Summary.Broken, r.Summary.Named = n, named
 	}
 	if len(r.history.Events) == 0 {
 		return fmt.Errorf("replay %q: no events are chosen: %w", r.Run, replay.ErrNothing)

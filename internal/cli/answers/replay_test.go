@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 )
@@ -102,6 +103,72 @@ func TestReplayWritesPagesAndTraces(t *testing.T) {
 	_, out, _ = cprof("replay", dir, "--epsilon", "1ms")
 	if strings.Contains(out, "free pairs        1 could") {
 		t.Errorf("with an epsilon of 1 ms:\n%s", out)
+	}
+}
+
+// UTC chooses a part of a run.
+func TestReplayChoosesByUTC(t *testing.T) {
+	const apart = 20_000_000
+	dir := race(t, t.TempDir(), apart)
+	events := func(from, to string) (n int) {
+		t.Helper()
+		code, out, errs := cprof("replay", dir, "--json", "--from", from, "--to", to)
+		var answer struct{ Events int }
+		if err := json.Unmarshal([]byte(out), &answer); err != nil || code != 0 {
+			t.Fatalf("exit code %d, %v: %s", code, err, errs)
+		}
+		return answer.Events
+	}
+	// The counter of the simulation began in 1970. The frequency is known to 0.1 %, which is a
+	// fifth of the time between two events.
+	utc := func(event int) string {
+		at_s := 3 + float64(event)*apart/simrun.Hz
+		return time.Unix(0, int64(at_s*1e9)).UTC().Format(time.RFC3339Nano)
+	}
+	all, half := events(utc(0), utc(61)), events(utc(0), utc(30))
+	if all != 60 || half < 28 || half > 32 {
+		t.Errorf("%d events, %d of the first half", all, half)
+	}
+	code, _, errs := cprof("replay", dir, "--from", utc(100))
+	if code == 0 || !strings.Contains(errs, "no events are chosen") {
+		t.Errorf("after the run: exit code %d, %s", code, errs)
+	}
+}
+
+// A message that was received long before it was sent, whatever the bound, is counted, named and
+// marked on the page, however long before.
+func TestReplayMarksMessagesReceivedTooEarly(t *testing.T) {
+	rng := rand.New(rand.NewPCG(24, 4))
+	nodes := simrun.Nodes(rng, 2)
+	var sent, received []simrun.Record
+	for i := range uint64(40) {
+		at := 3*simrun.Hz + i*1_000_000
+		sent = append(sent, simrun.Record{Time: at, ID: i})
+		received = append(received, simrun.Record{Time: at + 50_000, ID: i})
+	}
+	received[20].Time -= 10_000_000
+	simrun.InOrder(received)
+	dir := t.TempDir()
+	if err := simrun.Write(rng, dir, "early", nodes, []simrun.Channel{
+		{Node: 0, Name: "a/send", Records: sent}, {Node: 1, Name: "b/recv", Records: received},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	dir = filepath.Join(dir, "early")
+	want := "tuple 20 was at a/send on A surely after it was at b/recv on B"
+	const edge = "a/send:b/recv" // the data alone do not decide it
+	code, out, errs := cprof("replay", dir, "--edge", edge)
+	if code != 3 || !strings.Contains(out, "bounds broken     1\n") ||
+		!strings.Contains(errs, "1 message received before sent") ||
+		!strings.Contains(errs, want) {
+		t.Errorf("exit code %d: %s%s", code, out, errs)
+	}
+	if code, _, errs = cprof("replay", dir, "--edge", edge, "--page"); code != 3 {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "exports", "replay.html"))
+	if err != nil || !bytes.Contains(text, []byte(want)) {
+		t.Errorf("the page does not say it: %v", err)
 	}
 }
 
