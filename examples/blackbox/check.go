@@ -14,7 +14,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
 )
 
-// A message is a line of truth.
+// A message is one line of the services' truth.
 type message struct {
 	service       string
 	n             int
@@ -25,11 +25,11 @@ type message struct {
 	before, after int64 // CLOCK_MONOTONIC in ns; before is 0 if it is not known
 	causes        []int
 
-	offset uint64 // the bytes before it in its direction of the connection
+	offset uint64 // number of earlier bytes in its direction of the connection
 
 }
 
-// readTruth reads what all services wrote down, and computes the offsets.
+// readTruth reads what all services have written down, and computes the offsets.
 func readTruth(dir string) (all []*message, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.tsv"))
 	if err != nil {
@@ -96,7 +96,7 @@ type stamped struct {
 	began_cycles uint64
 }
 
-// socketOf names a captured socket as the services do.
+// socketOf returns the name that the services give to a captured socket.
 func socketOf(c *blackbox.Connection) string {
 	switch {
 	case c.Family == blackbox.UNIX:
@@ -107,7 +107,7 @@ func socketOf(c *blackbox.Connection) string {
 	return fmt.Sprintf("tcp %s %s", c.Local, c.Remote)
 }
 
-// turned names the other end of a TCP or UDP socket.
+// turned returns the name of the other end of a TCP or UDP socket.
 func turned(socket string) string {
 	words := strings.Fields(socket)
 	if len(words) != 3 {
@@ -118,13 +118,13 @@ func turned(socket string) string {
 
 // counted says how much of the truth was captured, by protocol.
 type counted struct {
-	True, Captured int // messages of the services; those that are in the log
-	Nobody         int // messages in the log that no service made
-	Early, Late    int // stamps that are not when the service says: must be 0
+	True, Captured int // messages of the services, and how many of them are in the log
+	Nobody         int // messages in the log that no service sent or received
+	Early, Late    int // stamps that are earlier or later than the service says: must be 0
 }
 
-// holdCaptured compares what was captured with the truth. It leaves out messages that were sent or
-// received before the capture began.
+// holdCaptured compares the captured messages with the truth. It leaves out messages that were sent
+// or received before the capture began.
 func holdCaptured(truth []*message, s *split, began_ns int64, ns func(uint64) int64) (
 	map[string]*counted, []string) {
 	wanted, seen := map[side][]*message{}, map[side][]blackbox.Message{}
@@ -137,7 +137,8 @@ func holdCaptured(truth []*message, s *split, began_ns int64, ns func(uint64) in
 		seen[k] = append(seen[k], m)
 	}
 	for _, messages := range seen {
-		// By place, or by time where there is no place. In this testbed, no port is used again.
+		// Sort by position, or by time if there is no position. In this testbed, no port is used
+		// again.
 		slices.SortStableFunc(messages, func(a, b blackbox.Message) int {
 			return cmp.Or(cmp.Compare(a.Position, b.Position),
 				cmp.Compare(a.Ended_cycles, b.Ended_cycles))
@@ -155,7 +156,7 @@ func holdCaptured(truth []*message, s *split, began_ns int64, ns func(uint64) in
 		}
 		messages = slices.DeleteFunc(messages, func(m *message) bool { return m.after < began_ns })
 		got := seen[k]
-		var base uint64 // the place of the first byte: TCP chose it
+		var base uint64 // the position of the first byte, which TCP chose
 		if len(messages) > 0 && len(got) > 0 {
 			base = got[0].Position - messages[0].offset
 		}
@@ -182,7 +183,7 @@ func holdCaptured(truth []*message, s *split, began_ns int64, ns func(uint64) in
 	return counts, faults
 }
 
-// reading_ns is how exactly ns converts a reading of the counter.
+// reading_ns limits the error with which ns converts a reading of the counter.
 const reading_ns = 2000
 
 // hold compares the stamps of a captured message with the times in its line, and says how they

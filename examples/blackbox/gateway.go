@@ -11,22 +11,23 @@ import (
 	"sync"
 )
 
-// gateway answers HTTP requests. Each handler gives its request to a pool of goroutines over a
-// channel. A goroutine of the pool asks pool and tasks, in an order that depends on the request's
-// number, tells tasks over UDP that it did, and hands the result back over another channel.
+// gateway answers HTTP requests. Each handler sends its request over a channel to a pool of
+// goroutines. A goroutine of the pool asks pool and tasks, in an order that depends on the
+// request's number. It then tells tasks over UDP that it has asked, and sends the result back over
+// another channel.
 type gateway struct {
 	witness *witness
 	jobs    chan job
-	idle    chan *conn // connections to pool; each has one request at a time
+	idle    chan *conn // connections to pool; each carries one request at a time
 	tasks   *shared
-	told    *conn // the datagrams
+	told    *conn // sends the datagrams
 	telling sync.Mutex
 }
 
 type job struct {
 	id     string
 	heard  int
-	causes chan []int // the messages on which the answer waited
+	causes chan []int // the messages for which the answer waited
 }
 
 type connKey struct{}
@@ -84,7 +85,7 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, j.id)
 }
 
-// work does jobs. One of four is answered at once, as from a cache.
+// work runs jobs. It answers one of four at once, as if from a cache.
 func (g *gateway) work() {
 	for j := range g.jobs {
 		id, _ := strconv.Atoi(j.id)
@@ -108,7 +109,8 @@ func (g *gateway) work() {
 	}
 }
 
-// ask asks pool over a connection of its own. It returns the number of the answer's last message.
+// ask asks pool over a connection that no other request uses meanwhile. It returns the number of
+// the answer's last message.
 func (g *gateway) ask(id string, cause int) int {
 	c := <-g.idle
 	defer func() { g.idle <- c }()
@@ -125,7 +127,7 @@ func (g *gateway) ask(id string, cause int) int {
 	}
 }
 
-// shared is a connection on which several requests are under way at the same time.
+// shared is a connection that several requests use at the same time.
 type shared struct {
 	*conn
 	mu    sync.Mutex
@@ -142,7 +144,7 @@ func (s *shared) ask(id string, cause int) int {
 	return <-answered
 }
 
-// hear hands each answer to the goroutine that waits for it.
+// hear passes each answer to the goroutine that waits for it.
 func (s *shared) hear() {
 	var held []byte
 	for b := make([]byte, 4096); ; {

@@ -12,9 +12,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// receivers finds, in the truth, who received the last byte of each message that one service sent
-// to another. Over TCP the place in the stream says it. Over UDP and UNIX sockets, each request's
-// number is sent once.
+// receivers finds, in the truth, the service that received the last byte of each message between
+// services. Over TCP, the position in the stream shows this. Over UDP and UNIX sockets, the
+// request's number does, because each is sent only once.
 func receivers(all []*message) map[*message]*message {
 	received := map[string][]*message{} // by the sender's socket
 	twoWay := map[string]bool{}         // sockets on which something was sent
@@ -59,20 +59,21 @@ func receivers(all []*message) map[*message]*message {
 	return to
 }
 
-// matched says how many messages between services were matched, by protocol.
+// matched says, by protocol, how many messages between services were matched.
 type matched struct {
 	True, Right, Wrong int
 }
 
 // transfers says how the transfers of all matched messages compare with the truth.
 type transfers struct {
-	Known, Between int // Between: those between nodes
-	Outside        int // those that do not contain the truth: must be 0
+	Known, Between int // Between: transfers between nodes
+	Outside        int // transfers that do not contain the truth: must be 0
 	widths_cycles  []int64
 	faults         []string
 }
 
-// holdMatched compares the run's messages with the truth. is has the truth about captured messages.
+// holdMatched compares the run's matches with the truth. is has the true message of each captured
+// message.
 func (t *testbed) holdMatched(run *runs.Directory, all []*message, is map[stamped]*message,
 	known *truth.Counters) (err error) {
 	t.matched = map[string]*matched{}
@@ -99,7 +100,7 @@ func (t *testbed) holdMatched(run *runs.Directory, all []*message, is map[stampe
 			sent := is[stamped{side{socketOf(m.Send.Connection), true}, m.Send.Lo_cycles}]
 			got := is[stamped{side{socketOf(m.Receive.Connection), false}, m.Receive.Lo_cycles}]
 			switch {
-			case sent == nil || to[sent] == nil: // its receiver writes down no truth
+			case sent == nil || to[sent] == nil: // a program without a truth received it
 			case to[sent] == got:
 				of(sent).Right++
 			default:
@@ -113,8 +114,8 @@ func (t *testbed) holdMatched(run *runs.Directory, all []*message, is map[stampe
 	return err
 }
 
-// hold compares a transfer with the truth: with the time between the same readings of the two
-// counters, in true cycles of the reference.
+// hold compares a transfer with the truth: the time between the same two readings of the counters,
+// in true cycles of the reference.
 func (t *transfers) hold(m messages.Match, d tscratio.Duration, reference string,
 	known *truth.Counters) {
 	t.Known++
@@ -125,7 +126,7 @@ func (t *transfers) hold(m messages.Match, d tscratio.Duration, reference string
 	unknown := false
 	read := func(c messages.Call, cycles uint64) tscratio.Interval {
 		i, ok := known.Truth(c.Log.Node, cycles, reference)
-		if !ok { // a counter that is faster than the machine's never shows some readings
+		if !ok { // a counter that is faster than the machine's does not show every reading
 			before, first := known.Truth(c.Log.Node, cycles-1, reference)
 			after, last := known.Truth(c.Log.Node, cycles+1, reference)
 			i, ok = tscratio.Interval{Lo: before.Lo, Hi: after.Hi}, first && last

@@ -19,7 +19,8 @@ type link struct {
 	sent, received blackbox.Message
 }
 
-// writeLinks writes the true links: see FORMAT.md. It returns how many each program has.
+// writeLinks writes the true links, in the format of FORMAT.md. It returns the number of links of
+// each program.
 func (s *split) writeLinks(path string, all []*message) (count map[string]int, err error) {
 	f, err := os.Create(path)
 	if err != nil {
@@ -40,7 +41,7 @@ func (s *split) writeLinks(path string, all []*message) (count map[string]int, e
 	return count, w.Flush()
 }
 
-// ownLinks are those that the services wrote down.
+// ownLinks returns the links that the services wrote down.
 func (s *split) ownLinks(all []*message) (links []link) {
 	type line struct {
 		service string
@@ -61,16 +62,16 @@ func (s *split) ownLinks(all []*message) (links []link) {
 	return links
 }
 
-// otherLinks are those of nginx, Redis and PostgreSQL, which write nothing down. What such a
-// program did for a request is known from its neighbours: it received what they sent, and the
-// other way round.
+// otherLinks returns the links of nginx, Redis and PostgreSQL. These programs write nothing down,
+// but what one of them received and sent for a request is known from its neighbours: it received
+// what they sent, and sent what they received.
 func (s *split) otherLinks(all []*message) (links []link) {
 	sockets, sends := map[string]bool{}, map[string]bool{}
 	for _, m := range all {
 		sockets[m.socket] = true
 		sends[m.socket] = sends[m.socket] || m.sent
 	}
-	// The UNIX sockets of tasks on which it sends lead to PostgreSQL, and the others to epoll.
+	// A UNIX socket on which tasks sends leads to PostgreSQL, and every other one to epoll.
 	other := func(m *message) bool {
 		if strings.HasPrefix(m.socket, "unix ") {
 			return m.service == "tasks" && sends[m.socket]
@@ -81,7 +82,7 @@ func (s *split) otherLinks(all []*message) (links []link) {
 		service, request string
 		sent             bool
 	}
-	last := map[end]*message{} // of those to or from a program that writes nothing down
+	last := map[end]*message{} // the last message to or from each program that writes nothing down
 	for _, m := range all {
 		if m.request != "" && other(m) {
 			last[end{m.service, m.request, m.sent}] = m
@@ -109,16 +110,16 @@ func (s *split) otherLinks(all []*message) (links []link) {
 	return links
 }
 
-// other returns the message at the other end of a socket that has the last byte of a message.
+// other returns the message at the other end of a socket that contains the last byte of a message.
 func (s *split) other(m *message) (found blackbox.Message, ok bool) {
 	own, ok := s.captured[m]
 	if !ok {
 		return found, false
 	}
 	if socket := s.sockets[own.Connection]; socket.Family == blackbox.UNIX {
-		// Request and answer take turns, and each is one message at both ends.
+		// Requests and answers take turns. Each is one message at both ends.
 		var theirs []blackbox.Message
-		for _, c := range s.sockets { // of two ends, one may not know the other's cookie
+		for _, c := range s.sockets { // one of the two ends may not know the other's cookie
 			if c.Family == blackbox.UNIX && (c.Cookie == socket.Peer || c.Peer == socket.Cookie) {
 				theirs = s.sides[side{socketOf(&c), !m.sent}]
 			}

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// runLoad sends requests over several connections, each after the answer to the one before, and
-// not more than perSecond in all.
+// runLoad sends requests over several connections, at most perSecond in all. A connection waits for
+// the answer before it sends the next request.
 func runLoad(ctx context.Context, to string, connections, requests, perSecond int,
 	path string) error {
 	w, err := newWitness(path)

@@ -28,7 +28,7 @@ func main() {
 	}
 }
 
-// run runs the testbed, or one of its processes, which is named by the first argument.
+// run runs the testbed, or the process of the testbed that the first argument names.
 func run(ctx context.Context, args []string) error {
 	number := func(i int) int {
 		n, _ := strconv.Atoi(args[i])
@@ -78,7 +78,7 @@ func run(ctx context.Context, args []string) error {
 	return errors.Join(err, t.print(os.Stdout))
 }
 
-// runCounter takes the place of Redis where it is not installed: it answers each line.
+// runCounter replaces Redis where Redis is not installed. It answers each line.
 func runCounter(at string) error {
 	l, err := net.Listen("tcp", at)
 	if err != nil {

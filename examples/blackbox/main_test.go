@@ -23,8 +23,8 @@ func TestMain(m *testing.M) {
 	os.Exit(leak.Main(m))
 }
 
-// What services in Go, Java, Python and C send and receive is captured and matched as they wrote it
-// down, and every transfer contains the truth.
+// The messages of services in Go, Java, Python and C are captured and matched as the services wrote
+// them down, and every transfer contains the truth.
 func TestPrivilegedTestbed(t *testing.T) {
 	privileged.Need(t)
 	bed := runTestbed(t, "")
@@ -40,7 +40,7 @@ func TestPrivilegedTestbed(t *testing.T) {
 	}
 }
 
-// The library in the services sees the same, of those that are not in Go.
+// The library in the services sees the same messages, of all services that are not in Go.
 func TestPrivilegedTestbedWithLibrary(t *testing.T) {
 	privileged.Need(t)
 	if os.Getenv("CLOUDPROFILER_PROOF") != "full" {

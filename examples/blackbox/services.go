@@ -24,12 +24,12 @@ type services struct {
 	Epoll   string // the service in C
 	Source  string // the directory of the services in Java and Python
 	Truth   string // the directory in which the services write their truth
-	Preload string // a library to load into the services; "": the kernel sees their messages
+	Preload string // a library to load into the services; "": the kernel captures their messages
 	Workers int    // threads, goroutines or connections of each service
 
 	temporary string
 	running   []*exec.Cmd
-	Absent    []string // programs that are not installed: something simpler takes their places
+	Absent    []string // programs that are not installed; simpler programs replace them
 }
 
 const startLimit = time.Minute
@@ -136,8 +136,8 @@ http {
 }
 `
 
-// startPostgres starts PostgreSQL, which root may not run, and returns the path of its socket. The
-// path is "" if PostgreSQL is not installed.
+// startPostgres starts PostgreSQL as another user, because it refuses to run as root. It returns
+// the path of its socket, or "" if PostgreSQL is not installed.
 func (s *services) startPostgres(ctx context.Context, n demo.EngineNode) (path string, err error) {
 	account, userErr := user.Lookup("postgres")
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
@@ -215,7 +215,7 @@ func (s *services) stop() {
 		cmd := s.running[i]
 		ask := syscall.SIGTERM
 		if strings.HasSuffix(cmd.Path, "/postgres") {
-			ask = syscall.SIGINT // do not wait for its clients
+			ask = syscall.SIGINT // PostgreSQL then does not wait for its clients
 		}
 		syscall.Kill(-cmd.Process.Pid, ask)
 		force := time.AfterFunc(10*time.Second, func() {

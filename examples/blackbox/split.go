@@ -13,9 +13,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/vnode"
 )
 
-// One capture sees all messages of this machine, so also those of all virtual nodes. It logs them
-// on the first node. split gives each node the log that a capture on a machine of its own would
-// have made: it has the messages of the sockets in the node's namespace.
+// One capture sees all messages of this machine, including those of all virtual nodes, and logs
+// them on the first node. split gives each node the log that a capture would have made if the node
+// were a machine: the log of the sockets in the node's namespace.
 type split struct {
 	namespaces []uint32
 	nodes      []string
@@ -24,10 +24,10 @@ type split struct {
 	lost       map[blackbox.Reason]uint64
 	logs       uint32 // number of logs that were read
 
-	// These are about the messages that services wrote down.
+	// These describe the messages that services wrote down.
 	known    map[stamped]*message
 	captured map[*message]blackbox.Message
-	sides    map[side][]blackbox.Message // what was captured of each direction of a socket
+	sides    map[side][]blackbox.Message // the captured messages of each direction of a socket
 	counters map[uint32]*vnode.Counter   // of the nodes, by namespace
 }
 
@@ -54,7 +54,7 @@ func (s *split) do(dirs []string) error {
 	return nil
 }
 
-// keep reads the logs of libraries in programs, which log on their own nodes.
+// keep reads the logs that the libraries in programs have made on their own nodes.
 func (s *split) keep(dirs []string) error {
 	s.sockets, s.lost = map[uint32]blackbox.Connection{}, map[blackbox.Reason]uint64{}
 	for _, dir := range dirs {
@@ -158,7 +158,7 @@ func (s *split) segment(path string, dirs []string) (err error) {
 	return nil
 }
 
-// readCounters reads the counters that the nodes have in the run.
+// readCounters reads the counters of the nodes from the run.
 func (s *split) readCounters(run *runs.Directory) error {
 	s.counters = map[uint32]*vnode.Counter{}
 	for i, name := range s.nodes {
@@ -177,8 +177,8 @@ func (s *split) readCounters(run *runs.Directory) error {
 	return nil
 }
 
-// virtual returns the truth about captured messages by the stamps that they have in the run, in
-// which each node has its own counter.
+// virtual returns the true message of each captured message, by the stamp that the capture has in
+// the run. In the run, each node has its own counter.
 func (s *split) virtual() map[stamped]*message {
 	known := map[stamped]*message{}
 	for k, m := range s.known {
@@ -195,7 +195,7 @@ type timed struct {
 	at_cycles uint64
 }
 
-// write writes what one node sees.
+// write writes the log of one node.
 func (s *split) write(path string, h logstore.Header, all []timed, node int) (err error) {
 	w, err := logstore.Create(nil, path, h)
 	if err != nil {
@@ -232,7 +232,7 @@ func (s *split) write(path string, h logstore.Header, all []timed, node int) (er
 	return w.Seal()
 }
 
-// events returns the records of a value, if the node sees it.
+// events returns the records of a value, if the value belongs to the node.
 func (s *split) events(v timed, node int) ([]blackbox.Event, error) {
 	switch of := v.value.(type) {
 	case blackbox.Message:

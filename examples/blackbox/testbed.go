@@ -32,10 +32,10 @@ type testbed struct {
 	Connections, Requests, PerSecond int
 
 	nodes    []demo.EngineNode
-	address  string // of the load
+	address  string // address for the load
 	split    split
 	clock    clock
-	began_ns int64 // the capture ran from here on
+	began_ns int64 // start of the capture
 	stats    capture.Stats
 
 	answer    *messages.Answer
@@ -131,13 +131,13 @@ func (t *testbed) Collected(logs []string) error {
 	return t.split.do(logs)
 }
 
-// Judge compares with the truth.
+// Judge compares the run with the truth.
 func (t *testbed) Judge(run *runs.Directory, known *truth.Counters) error {
 	all, err := readTruth(t.Truth)
 	if err != nil {
 		return err
 	}
-	if t.Preload != "" { // the library does not see programs in Go
+	if t.Preload != "" { // the library does not capture programs in Go
 		all = slices.DeleteFunc(all, func(m *message) bool {
 			return m.service == "load" || m.service == "gateway"
 		})
@@ -152,7 +152,7 @@ func (t *testbed) Judge(run *runs.Directory, known *truth.Counters) error {
 	return t.holdMatched(run, all, t.split.virtual(), known)
 }
 
-// print prints what was found. It returns an error if it is not what it must be.
+// print prints the result. It returns an error if the result is not as required.
 func (t *testbed) print(w io.Writer) error {
 	if len(t.Absent) > 0 {
 		fmt.Fprintf(w, "not installed: %s\n", strings.Join(t.Absent, ", "))
@@ -187,13 +187,13 @@ func (t *testbed) print(w io.Writer) error {
 	return nil
 }
 
-// A clock knows the machine's counter at moments of CLOCK_MONOTONIC.
+// A clock relates the machine's counter to CLOCK_MONOTONIC.
 type clock struct {
 	ticks []uint64
 	at_ns []int64
 }
 
-// look reads both until ctx ends.
+// look reads the counter and CLOCK_MONOTONIC until ctx ends.
 func (c *clock) look(ctx context.Context) {
 	for {
 		narrowest := ^uint64(0)

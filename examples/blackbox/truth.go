@@ -57,19 +57,19 @@ func (t *witness) close() {
 	t.file.Close()
 }
 
-// A conn is a connection of which every message is written down. Each call of Read or Write is one
-// system call that sends or receives something, because messages are small.
+// A conn is a connection whose messages are all written down. The messages are small, so each call
+// of Read or Write is one system call that sends or receives.
 type conn struct {
 	net.Conn
 	witness *witness
 	name    string
-	heard   atomic.Int64 // the number of the last message that was received
+	heard   atomic.Int64 // number of the last message that was received
 
-	// Whoever sends next sets these: the request, and what caused the message.
+	// The sender sets these before it sends: the request, and the message's cause.
 	request string
 	causes  []int
 
-	asked string // the request whose answer is received next; "": not known
+	asked string // the request whose answer comes next; "": not known
 }
 
 func (t *witness) watch(c net.Conn) *conn {
@@ -78,7 +78,8 @@ func (t *witness) watch(c net.Conn) *conn {
 	return watched
 }
 
-// requestLine finds the number of an HTTP request. net/http sometimes reads its first byte alone.
+// requestLine finds the number of an HTTP request. net/http sometimes reads the first byte alone,
+// so the G may be missing.
 var requestLine = regexp.MustCompile(`^G?ET /([0-9]+) `)
 
 func (c *conn) Read(b []byte) (int, error) {

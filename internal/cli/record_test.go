@@ -23,7 +23,7 @@ import (
 )
 
 // recordedProgram is a program that a test records. what is the number of tuples that it logs at
-// two points, "fail", "wait" or "talk".
+// two points, or "fail", "wait" or "talk".
 func recordedProgram(what string) (code int) {
 	switch what {
 	case "wait":
@@ -100,8 +100,8 @@ func recordProgram(t *testing.T, what string) (code int, stdout, stderr, dir str
 	return code, out.String(), errs.String(), dir
 }
 
-// A program that logs is recorded, with nothing to configure, and its events are whole. Nothing is
-// left except the run.
+// A program that logs is recorded without any configuration, and all its events are there. Nothing
+// remains except the run.
 func TestRecord(t *testing.T) {
 	code, stdout, stderr, dir := recordProgram(t, "20000")
 	if code != 0 || !strings.Contains(stdout, "run r: 1 node, 2 channels, 20000 tuples") ||
@@ -128,7 +128,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// A program that fails is answered, too, and its failure is not hidden.
+// The events of a program that fails are recorded, too, and its failure is not hidden.
 func TestRecordOfAProgramThatFails(t *testing.T) {
 	code, stdout, stderr, _ := recordProgram(t, "100 fail")
 	if code != 1 || !strings.Contains(stdout, "100 tuples") ||
@@ -169,7 +169,7 @@ func TestRecordOfNothing(t *testing.T) {
 	}
 }
 
-// Whoever ends the program by ^C gets the answer.
+// A user who ends the program with ^C gets the answer.
 func TestRecordThatTheUserEnds(t *testing.T) {
 	t.Setenv("CLOUDPROFILER_RUNS", t.TempDir())
 	ctx, stop := context.WithCancel(t.Context())
@@ -196,7 +196,7 @@ func TestRecordThatTheUserEnds(t *testing.T) {
 	}
 }
 
-// A running program that logs nothing is captured.
+// The messages of a running program that logs nothing are captured.
 func TestPrivilegedAttach(t *testing.T) {
 	privileged.Need(t)
 	t.Setenv("CLOUDPROFILER_RUNS", t.TempDir())
@@ -223,8 +223,8 @@ func TestPrivilegedAttach(t *testing.T) {
 	}
 }
 
-// TestBarRecord measures what cprof record adds to a program that logs ten million events: until
-// all events are in the run, and until the end of the answer. All of them must be in the run.
+// TestBarRecord measures how much time cprof record adds to a program that logs ten million events:
+// until all events are in the run, and until the end of the answer.
 func TestBarRecord(t *testing.T) {
 	repetitions := 1
 	if proof.Begin(t) == proof.Full {
@@ -249,7 +249,7 @@ func TestBarRecord(t *testing.T) {
 			lost++
 			t.Log(stdout)
 		}
-		// The answer is that of cprof analyze.
+		// This is the answer that cprof record prints.
 		begun = time.Now()
 		run := filepath.Join(dir, "r")
 		if code := Run(t.Context(), []string{"analyze", run}, io.Discard, io.Discard); code != 0 {

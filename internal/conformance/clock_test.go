@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The replay clock in C, and the same header in C++, pass the script of the clock in Go.
+// The replay clock in C passes the script of the clock in Go. So does the same header in C++.
 func TestReplayClocks(t *testing.T) {
 	script, err := os.ReadFile("../../replay/clock/testdata/conformance.txt")
 	if err != nil {

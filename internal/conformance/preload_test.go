@@ -15,8 +15,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/ring"
 )
 
-// captured runs a program with the library that captures its messages, and returns what the program
-// printed, and how many messages the logs have. dropped counts messages that found no room.
+// captured runs a program with the library that captures its messages, and returns the program's
+// output and the number of messages in the logs. dropped counts messages for which there was no
+// room.
 func captured(t *testing.T, name string, libraries ...string) (out string,
 	kinds map[blackbox.Kind]uint64, dropped uint64) {
 	t.Helper()
@@ -92,8 +93,8 @@ func countMessages(t *testing.T, one []logstore.Segment, kinds map[blackbox.Kind
 	return dropped
 }
 
-// A program that is rough with its sockets works as without the library, and each of its messages
-// is in a log or counted.
+// A program that treats its sockets roughly works as it does without the library. Each of its
+// messages is in a log or counted.
 func TestPreloadSeesWhatARoughProgramDoes(t *testing.T) {
 	out, kinds, dropped := captured(t, "preload_rough", "libcloudprofiler-capture.so")
 	var sent, received uint64
@@ -108,7 +109,7 @@ func TestPreloadSeesWhatARoughProgramDoes(t *testing.T) {
 	t.Logf("%d calls sent, %d received, %d dropped", sent, received, dropped)
 }
 
-// TestBarPreload measures what the library adds to a call that sends or receives. The calls do
+// TestBarPreload measures how long the library makes a call that sends or receives. The calls do
 // nothing else.
 func TestBarPreload(t *testing.T) {
 	repetitions := 1

@@ -16,10 +16,10 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/asm"
 )
 
-// Variable is the environment variable that makes a test program converse, if it is 1.
+// Variable is an environment variable. If it is 1, a test program exchanges messages.
 const Variable = "CLOUDPROFILER_CONVERSATION"
 
-// A Call is a system call that sent or received something, as the program that made it saw it.
+// A Call is a system call that sent or received something, as its program saw it.
 type Call struct {
 	Cookie        uint64 // the socket
 	Ports         [2]int // its own port and its peer's, if it is a TCP socket
@@ -42,7 +42,7 @@ type talker struct {
 
 func newTalker(socket int, seed uint64) *talker {
 	runtime.LockOSThread() // the thread ends with its goroutine
-	// Otherwise TCP waits for acknowledgements before it sends small messages.
+	// This stops TCP from delaying small messages until an acknowledgement comes.
 	unix.SetsockoptInt(socket, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 	cookie, err := unix.GetsockoptUint64(socket, unix.SOL_SOCKET, unix.SO_COOKIE)
 	if err != nil {
@@ -100,7 +100,7 @@ func (t *talker) send(bytes int) {
 	}
 }
 
-// receive receives a message with calls of all kinds. It reports whether there was one.
+// receive receives a message with calls of all kinds. It returns false if there was none.
 func (t *talker) receive(bytes int) bool {
 	for b := t.buffer[:bytes]; len(b) > 0; {
 		n := t.do(false, func() (int, error) {
@@ -115,7 +115,7 @@ func (t *talker) receive(bytes int) bool {
 				return unix.Readv(t.socket, [][]byte{b[:half], b[half:]})
 			default:
 				if n, _, err := unix.Recvfrom(t.socket, b, unix.MSG_PEEK); n == 0 || err != nil {
-					return n, err // what was only looked at is not a message
+					return n, err // data that a call only peeked at is not a message
 				}
 				n, _, _, _, err := unix.Recvmsg(t.socket, b, nil, unix.MSG_WAITALL)
 				return n, err
@@ -159,7 +159,7 @@ func (t *talker) ask(messages int, answers bool) {
 
 // answer serves a connection until its other end closes it.
 func (t *talker) answer() {
-	for t.receive(8) { // a head that says nothing, so that there are more messages
+	for t.receive(8) { // the head carries no data, so that there are more messages
 		if !t.receive(8) {
 			panic("half a message")
 		}
@@ -176,7 +176,8 @@ func (t *talker) answer() {
 
 // Main is the main function of the programs. A program is given its role, the address to listen at
 // or to connect to, a seed, and the number of connections and messages. It writes the truth to its
-// output. A client that is named caller says when it has sent half of them, and then waits.
+// output. A client whose name is caller prints a line when it has sent half of the messages, and
+// then waits.
 func Main() {
 	role, address := os.Args[1], netip.MustParseAddrPort(os.Args[2])
 	seed, connections, messages := uint64(number(3)), number(4), number(5)

@@ -13,7 +13,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 )
 
-// A Program is a running program, which writes down the truth.
+// A Program is a running program that writes down the truth.
 type Program struct {
 	cmd  *exec.Cmd
 	in   io.WriteCloser
@@ -21,7 +21,7 @@ type Program struct {
 	said *bufio.Scanner
 }
 
-// Start starts a program of this test program, in a role: see Main.
+// Start starts this test program in a role: see Main.
 func Start(t testing.TB, args ...any) *Program {
 	t.Helper()
 	var words []string
@@ -50,7 +50,7 @@ func Start(t testing.TB, args ...any) *Program {
 	return p
 }
 
-// Continue makes a program go on that waits.
+// Continue lets a waiting program continue.
 func (p *Program) Continue(t testing.TB) {
 	t.Helper()
 	if _, err := p.in.Write([]byte{'\n'}); err != nil {
@@ -61,19 +61,19 @@ func (p *Program) Continue(t testing.TB) {
 // Process returns the number of the program's process.
 func (p *Program) Process() int { return p.cmd.Process.Pid }
 
-// Says returns the next line that the program says. A server says its address.
+// Says returns the next line that the program prints. A server prints its address.
 func (p *Program) Says() string {
 	p.said.Scan()
 	return p.said.Text()
 }
 
-// Kill kills the program. Nobody then knows what it said.
+// Kill kills the program. Its truth is lost.
 func (p *Program) Kill() {
 	p.cmd.Process.Kill()
 	p.cmd.Wait()
 }
 
-// Truth waits for the program's end, and returns what it wrote down.
+// Truth waits until the program ends, and returns the truth that it wrote.
 func (p *Program) Truth(t testing.TB) (calls []Call) {
 	t.Helper()
 	for p.said.Scan() {

@@ -9,7 +9,7 @@ import (
 
 const prometheusFolder = "../../packaging/prometheus"
 
-// The daemons export each metric that an alert rule watches.
+// Every metric that an alert rule watches is exported by a daemon.
 func TestAlertsWatchWhatIsExported(t *testing.T) {
 	exported, _ := scraped(t)
 	rules := regexp.MustCompile(`(?m)^ +expr: (.*)$`).FindAllStringSubmatch(
@@ -29,8 +29,8 @@ func TestAlertsWatchWhatIsExported(t *testing.T) {
 	}
 }
 
-// Prometheus's own tool accepts the alert rules, sees each of them fire, and has nothing to say
-// against the names and types of what a live fleet exports.
+// Prometheus's own tool accepts the alert rules and sees each of them fire. It finds no fault with
+// the names and types of the metrics of a live fleet.
 func TestPromtool(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {

@@ -20,8 +20,8 @@ type descriptor struct {
 	Size   int64
 }
 
-// TestBarImage makes a container image of this archive, checks that each blob is what its
-// descriptor says, and runs the daemons in it: as the image's user, on a read-only root.
+// TestBarImage makes a container image of this archive. It checks that each blob agrees with its
+// descriptor, and runs the daemons as the image's user, on a read-only root.
 func TestBarImage(t *testing.T) {
 	if proof.Begin(t) != proof.Full {
 		t.Skip("make prove makes the image")
@@ -72,7 +72,7 @@ func TestBarImage(t *testing.T) {
 	open(manifest.Config, &config)
 	do("tar", "-xzf", open(manifest.Layers[0], nil), "-C", root)
 
-	// What follows is run in a mount namespace of its own, which ends with the shell.
+	// The script runs in its own mount namespace, which ends with the shell.
 	script := `set -e
 mount --bind "$1" "$1"
 mount -t tmpfs -o uid=65532 tmpfs "$1/var/lib/cloudprofiler"

@@ -13,8 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// TestBarMaven lays out the Java library for Maven Central, and checks what Central demands except
-// signatures: sources, documentation, checksums, and what a POM must say.
+// TestBarMaven lays out the Java library for Maven Central, and checks what Central demands:
+// sources, documentation, checksums and the content of a POM. It does not check signatures.
 func TestBarMaven(t *testing.T) {
 	if proof.Begin(t) != proof.Full {
 		t.Skip("make prove lays the library out for Maven Central")

@@ -16,7 +16,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// Each file that a package contains is in the archive or in the repository.
+// Each file that a package contains comes from the archive or from the repository.
 func TestPackagesContainWhatIsThere(t *testing.T) {
 	dir := archive(t)
 	text := read(t, "../../packaging/package/nfpm.yaml")
@@ -53,8 +53,8 @@ func TestPackagesContainWhatIsThere(t *testing.T) {
 	}
 }
 
-// A debian is a Debian root whose files are those of this machine. What a command changes there is
-// in the directory changes, and this machine does not see it.
+// A debian is a Debian root with the files of this machine. A command's changes go into the
+// directory changes, and do not affect this machine.
 type debian struct {
 	t             *testing.T
 	root, changes string
@@ -116,8 +116,8 @@ func (d *debian) try(name string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// left lists the files that the commands added or changed, except logs and lists of dpkg and the
-// data of temporary directories.
+// left lists the files that commands added or changed in the root. It leaves out logs, dpkg's lists
+// and temporary data.
 func (d *debian) left() (paths []string) {
 	d.t.Helper()
 	out, err := exec.Command("find", d.changes, "!", "-type", "d", "!", "-type", "c", "-printf",
@@ -162,7 +162,7 @@ func TestBarPackage(t *testing.T) {
 		t.Fatalf("packages: %v", found)
 	}
 	d := newDebian(t)
-	d.run("rm", "-rf", "/var/lib/cloudprofiler", "/etc/cloudprofiler") // this machine may have them
+	d.run("rm", "-rf", "/var/lib/cloudprofiler", "/etc/cloudprofiler") // this machine may have both
 	for _, name := range found {
 		if strings.HasSuffix(name, ".deb") {
 			text, err := os.ReadFile(filepath.Join(to, name))

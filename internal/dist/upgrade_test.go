@@ -13,12 +13,12 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 )
 
-// before is the commit of the release before. As long as no release has a tag, it is a commit whose
-// daemons run somewhere. Its formats and messages must be understood by this release.
+// before is the commit of the previous release. As long as no release has a tag, it is a commit
+// whose daemons are in use. This release must understand its formats and messages.
 const before = "0b1d7be21537"
 
-// TestBarUpgrade makes runs with a server of the release before and agents of this one, and the
-// other way round. Nothing may be missing, and this release's cprof reads both.
+// TestBarUpgrade makes runs with a server of the previous release and agents of this one, and the
+// other way round. Nothing may be missing, and cprof of this release must read both runs.
 func TestBarUpgrade(t *testing.T) {
 	if proof.Begin(t) != proof.Full {
 		t.Skip("make prove builds the release before, which takes minutes")

@@ -3,8 +3,8 @@ import java.net.*;
 import java.util.concurrent.*;
 
 /**
- * A thread pool: a thread for each connection reads requests, and threads of the pool answer them,
- * after each has asked the service epoll over one of several connections.
+ * A thread pool. A thread for each connection reads requests, and threads of the pool answer them.
+ * Before a thread answers, it asks the service epoll over one of several connections.
  *
  * <p>java Pool.java PORT EPOLL_HOST EPOLL_PORT THREADS TRUTH
  */

@@ -1,7 +1,7 @@
 /*
- * Replay clocks for C11 and C++17, in this header alone: what causality or time orders, and what
- * could have happened in either order. Package replay/clock of the Go module explains them, and its
- * FORMAT.md the bytes of a stamp. They are the same in Go.
+ * Replay clocks for C11 and C++17, in this header alone. Their stamps show which events causality
+ * or time orders, and which could have happened in either order. Package replay/clock of the Go
+ * module explains the clocks, and its FORMAT.md the bytes of a stamp, which are the same in Go.
  *
  *	static cp_clock clock;
  *	cp_clock_open(&clock, 3, 100);	// process 3; clocks differ by at most 100 epochs
@@ -30,7 +30,7 @@ extern "C" {
 /* The largest number of bytes of a stamp. */
 #define CP_STAMP_BYTES (16 + 2 * 8 * CP_CLOCK_HELD)
 
-/* What a process knew at an event: the greatest epoch of any process, and of those it holds. */
+/* What a process knew at an event: the greatest epoch of all, and of each process that it holds. */
 typedef struct {
 	int64_t max;
 	uint64_t bitmap;                 /* bit k is 1 if process k is held */
@@ -49,7 +49,7 @@ static inline int64_t cp_max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static inline int cp_stamp_has(const cp_stamp *s, int k) { return (int)(s->bitmap >> k & 1); }
 
-/* The known epoch of a process; what is not held is known up to max - epsilon. */
+/* The known epoch of a process. If the stamp does not hold it, that is max - epsilon. */
 static inline int64_t cp_stamp_epoch(const cp_stamp *s, int k, int64_t epsilon) {
 	return cp_stamp_has(s, k) ? s->epoch[k] : s->max - epsilon;
 }
@@ -78,7 +78,7 @@ static inline void cp_clock_open(cp_clock *c, int process, int64_t epsilon) {
 	c->now.bitmap = 0;
 }
 
-/* Any event but a receive. */
+/* An event that receives no message. */
 static inline void cp_clock_local(cp_clock *c, int64_t epoch) {
 	cp_stamp *s = &c->now;
 	int64_t reached = cp_max64(s->max, epoch), floor = reached - c->epsilon;
@@ -98,7 +98,7 @@ static inline void cp_clock_local(cp_clock *c, int64_t epoch) {
 	cp_stamp_put(s, c->process, own, 0, c->epsilon);
 }
 
-/* The event of sending a message, which must carry the stamp. */
+/* The event of sending a message. The message must carry the stamp. */
 static inline void cp_clock_send(cp_clock *c, int64_t epoch) { cp_clock_local(c, epoch); }
 
 /* The event of receiving a message. Returns 0 if clocks must have differed by more than epsilon. */
@@ -140,7 +140,7 @@ static inline int cp_clock_receive(cp_clock *c, int64_t epoch, const cp_stamp *m
 	return fine;
 }
 
-/* -1: a is before b in every replay; 1: after; 0: they could have happened in either order. */
+/* -1: a is before b in every replay; 1: a is after b; 0: either order is possible. */
 static inline int cp_stamp_compare(const cp_stamp *a, const cp_stamp *b, int64_t epsilon) {
 	int below = a->max <= b->max, above = b->max <= a->max, fewer = 1, more = 1;
 	for (uint64_t left = a->bitmap | b->bitmap; left != 0; left &= left - 1) {
@@ -212,8 +212,8 @@ static inline size_t cp_stamp_write(const cp_stamp *s, int64_t epsilon, void *in
 }
 
 /*
- * Reads a stamp and returns how many bytes it has; 0: the bytes are no stamp, or are of one that
- * holds processes above 63.
+ * Reads a stamp and returns how many bytes it has; 0: the bytes are not a stamp, or the stamp holds
+ * processes above 63.
  */
 static inline size_t cp_stamp_read(cp_stamp *s, int64_t epsilon, const void *from, size_t length) {
 	cp_bits b = {(unsigned char *)(uintptr_t)from, 0};

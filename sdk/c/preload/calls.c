@@ -1,4 +1,4 @@
-/* These functions take the places of those of the C library that send, receive and make sockets. */
+/* These functions replace those of the C library that send, receive and make sockets. */
 #include "preload.h"
 
 #include <dlfcn.h>
@@ -14,7 +14,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* next returns the function that this library's function of the same name hides. */
+/* next returns the function of the C library that has this name. */
 static void *next(void **known, const char *name)
 {
 	void *f = __atomic_load_n(known, __ATOMIC_RELAXED);
@@ -22,7 +22,7 @@ static void *next(void **known, const char *name)
 	if (__builtin_expect(f == NULL, 0)) {
 		f = dlsym(RTLD_NEXT, name);
 		if (f == NULL)
-			abort(); /* the program calls what its C library does not have */
+			abort(); /* the C library lacks the function */
 		__atomic_store_n(known, f, __ATOMIC_RELAXED);
 	}
 	return f;
@@ -43,7 +43,7 @@ static void *next(void **known, const char *name)
 		return r;                                                                          \
 	}
 
-/* A program that only looks at what it could receive has not received it. */
+/* A program that peeks at data has not received it. */
 enum { ONLY_LOOKS = MSG_PEEK | MSG_ERRQUEUE | MSG_OOB };
 
 WRAP(ssize_t, write, SENT, fd, r, (int fd, const void *b, size_t n), fd, b, n)
@@ -79,7 +79,7 @@ WRAP(ssize_t, __recvfrom_chk, RECEIVED, fd, flags &ONLY_LOOKS ? 0 : r,
      (int fd, void *b, size_t n, size_t room, int flags, struct sockaddr *from, socklen_t *l), fd,
      b, n, room, flags, from, l)
 
-/* several ends a call that moved several messages: the first takes what the call began. */
+/* several ends a call that moved several messages. The first begins when the call did. */
 static void several(int fd, struct call *c, int way, const struct mmsghdr *all, int n)
 {
 	if (n < 1) {

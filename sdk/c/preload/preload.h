@@ -22,13 +22,13 @@ enum { SENT, RECEIVED };
 /* socket_seen is a socket. Descriptors that were duplicated share it. */
 struct socket_seen {
 	uint32_t number;    /* unique in this process; changes if the memory is used again. Atomic */
-	uint32_t fork;	    /* number of forks before it was made: later ones share it */
-	uint64_t cookie;    /* the kernel's number of it */
+	uint32_t fork;	    /* forks before it was made; later children share it */
+	uint64_t cookie;    /* the kernel's number of the socket */
 	uint64_t described; /* the counter when it was last described; 0: never. Atomic */
 	uint8_t family;	    /* as in a description: 1, 4 or 6 */
 	uint8_t protocol;   /* 6, 17 or 0 */
 	unsigned references;
-	struct socket_seen *next; /* the list of unused ones */
+	struct socket_seen *next; /* next socket in the list of unused ones */
 	struct way ways[2];
 };
 
@@ -75,18 +75,18 @@ void cp_gone(int fd);
 /* cp_copied notes that a descriptor is a copy of another one. */
 void cp_copied(int from, int to);
 
-/* cp_alone reports whether this is not the child of a vfork, which shares its parent's memory. */
+/* cp_alone returns false in the child of a vfork, which shares its parent's memory. */
 bool cp_alone(void);
 
 /* call is a call that may send or receive. */
 struct call {
-	struct socket_seen *socket; /* NULL: it is not on a socket */
+	struct socket_seen *socket; /* NULL: the call is not on a socket */
 	uint32_t number;
 	uint64_t began, entered;
-	bool alone; /* nobody else was in such a call when this one began */
+	bool alone; /* no other such call was in progress when this one began */
 };
 
-/* cp_begin begins a call, and cp_end logs it if it moved bytes. Both leave errno as it is. */
+/* cp_begin begins a call, and cp_end logs it if it moved bytes. Both keep errno. */
 struct call cp_begin(int fd, int way);
 void cp_end(int fd, struct call *c, int way, ssize_t bytes);
 

@@ -37,16 +37,16 @@ static const uint64_t again_cycles = UINT64_C(3) << 30;
  * channel is silent, and the child makes its own.
  */
 static struct channel *channel;
-static uint32_t opened_at;   /* cp_forks + 1 when it was made; 0: never. Atomic */
-static uint64_t missed;	     /* messages that were not logged, and not counted yet. Atomic */
+static uint32_t opened_at;   /* cp_forks + 1 when the channel was made; 0: never. Atomic */
+static uint64_t missed;	     /* messages neither logged nor counted yet. Atomic */
 static char program[16];     /* name of this process */
 static uint32_t name_space; /* number of the network namespace */
 
 static _Thread_local struct {
 	uint32_t number; /* the kernel's number of this thread; 0: not known */
 	uint32_t fork;
-	uint64_t described; /* the counter */
-	bool opening;	    /* it is in open_channel, or a signal handler interrupted it there */
+	uint64_t described; /* the counter at the last description */
+	bool opening;	    /* the thread is in open_channel, perhaps interrupted by a handler */
 } self __attribute__((tls_model("initial-exec")));
 
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
@@ -148,7 +148,7 @@ static size_t address(uint8_t *to, uint8_t *port, const struct sockaddr_storage 
 	return n;
 }
 
-/* describe_socket describes a socket. If it speaks IPv4 over IPv6, it is one of IPv4. */
+/* describe_socket describes a socket. An IPv6 socket that speaks IPv4 is described as IPv4. */
 static void describe_socket(int fd, struct socket_seen *s, uint32_t number, uint64_t at)
 {
 	uint8_t b[LONGEST] = {0};
@@ -179,7 +179,7 @@ static void describe_socket(int fd, struct socket_seen *s, uint32_t number, uint
 		__atomic_store_n(&s->described, at, __ATOMIC_RELEASE);
 }
 
-/* log_message logs bytes that a call moved, and before them the descriptions that they need. */
+/* log_message logs the message of a call, after the descriptions that it needs. */
 static void log_message(int fd, const struct call *c, int way, uint64_t position, uint64_t bytes,
 			uint64_t flags)
 {

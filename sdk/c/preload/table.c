@@ -23,7 +23,7 @@ uint32_t cp_forks;
  */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static sigset_t all_signals;
-static struct socket_seen *oldest, *newest; /* unused ones, the one that was closed first first */
+static struct socket_seen *oldest, *newest; /* unused sockets, by when they were closed */
 static unsigned unused;
 static uint32_t numbers;
 static pid_t process;
@@ -43,7 +43,7 @@ static void give(sigset_t before)
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* The lock is held over a fork, so that the child finds the table whole. */
+/* The lock is held during a fork, so the child gets a consistent table. */
 static sigset_t forking;
 static void before_fork(void) { forking = take(); }
 static void in_parent(void)
@@ -119,7 +119,7 @@ static struct socket_seen *fresh(void)
 	return s;
 }
 
-/* let_go removes a descriptor's reference. The caller has the lock. */
+/* let_go removes a descriptor's reference to its socket. The caller has the lock. */
 static void let_go(struct socket_seen *s)
 {
 	if (s <= CP_FRESH || --s->references > 0)

@@ -1,6 +1,6 @@
 /*
- * Passes the script of replay/clock/testdata/conformance.txt, from the standard input. It leaves
- * out the system with processes above 63. internal/conformance runs it, also compiled as C++.
+ * Checks the clock with the script replay/clock/testdata/conformance.txt, from the standard input.
+ * It leaves out the system with processes above 63. internal/conformance runs it as C and as C++.
  */
 #include <stdio.h>
 #include <stdlib.h>

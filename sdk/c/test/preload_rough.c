@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* counts are shared with all processes, also with those that exec made. */
+/* counts are shared with all processes, even with those that exec started. */
 static struct counts {
 	unsigned long sent, received;
 } *counts;
@@ -47,7 +47,7 @@ static void talk(int a, int b)
 	sent(writev(a, v, 2));
 	received(readv(b, v, 2));
 	sent(send(a, bytes, 5, MSG_NOSIGNAL));
-	if (recv(b, bytes, 5, MSG_PEEK) != 5) /* this is no message */
+	if (recv(b, bytes, 5, MSG_PEEK) != 5) /* a peek is not a message */
 		abort();
 	received(recv(b, bytes, 5, 0));
 	sent(sendmsg(a, &m, 0));

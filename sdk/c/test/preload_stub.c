@@ -1,6 +1,6 @@
 /*
- * A library with calls that do nothing. If the capture's library is loaded before it, what a
- * message costs in the capture's library can be measured alone.
+ * A library whose calls do nothing. If the capture's library is loaded before it, one can measure
+ * the cost of a message in the capture's library alone.
  */
 #include <stddef.h>
 #include <sys/types.h>

@@ -1,11 +1,11 @@
 package io.github.cloudprofiler;
 
 /**
- * A replay clock: its stamps show what causality or time orders, and what could have happened in
- * either order. Package replay/clock of the Go module explains it, and its FORMAT.md the bytes of a
- * stamp, which are the same there.
+ * A replay clock: its stamps show which events causality or time orders, and which could have
+ * happened in either order. Package replay/clock of the Go module explains the clock, and its
+ * FORMAT.md the bytes of a stamp, which are the same in Go.
  *
- * <p>A stamp here holds processes of numbers below 64. One thread at a time may use a clock.
+ * <p>A stamp here only holds processes with numbers below 64. One thread at a time may use a clock.
  */
 public final class ReplayClock {
     private final int process;
@@ -18,7 +18,7 @@ public final class ReplayClock {
      * Makes the clock of a process.
      *
      * @param process from 0 to 63
-     * @param epsilon the most epochs by which two clocks differ, the same for all processes
+     * @param epsilon by how many epochs two clocks may differ; the same for all processes
      */
     public ReplayClock(int process, long epsilon) {
         if (process < 0 || process > 63) {
@@ -39,12 +39,12 @@ public final class ReplayClock {
         return broken;
     }
 
-    /** The event of sending a message, which must carry the stamp. */
+    /** The event of sending a message. The message must carry the stamp. */
     public void send(long epoch) {
         local(epoch);
     }
 
-    /** Any event but a receive. */
+    /** An event that receives no message. */
     public void local(long epoch) {
         long reached = Math.max(now.max, epoch);
         long known = now.epoch(process, epsilon);
@@ -148,8 +148,8 @@ public final class ReplayClock {
         /**
          * Compares two stamps.
          *
-         * @return −1 if this one is before the other in every replay, 1 if it is after it, and 0 if
-         *     they could have happened in either order
+         * @return −1 if this one is before the other in every replay, 1 if it is after the other,
+         *     and 0 if either order is possible
          */
         public int compare(Stamp other, long epsilon) {
             boolean below = max <= other.max;
@@ -197,10 +197,10 @@ public final class ReplayClock {
         }
 
         /**
-         * Makes this the stamp that the bytes begin with.
+         * Reads the stamp at the beginning of the bytes into this one.
          *
          * @return how many bytes it has
-         * @throws IllegalArgumentException if the bytes are no stamp, or one of processes above 63
+         * @throws IllegalArgumentException if the bytes are not a stamp, or hold a process above 63
          */
         public int read(byte[] bytes, long epsilon) {
             Words words = new Words(bytes);

@@ -10,7 +10,7 @@ import java.nio.file.Path;
 import java.util.HexFormat;
 import org.junit.jupiter.api.Test;
 
-/** The clock passes the script of the clock in Go, but for the system with processes above 63. */
+/** The clock passes the script of the clock in Go, except the system with processes above 63. */
 class ReplayClockTest {
     private static final Path SCRIPT = Path.of("../../../replay/clock/testdata/conformance.txt");
 
