@@ -136,7 +136,7 @@ func (in *input) gatherAll(ctx context.Context, s *scratch, all *scattered, g *g
 	return f, nil
 }
 
-// noteNothingChosen says that the filter leaves no tuple, if so.
+// noteNothingChosen notes it if the filter leaves no tuple.
 func (a *Answer) noteNothingChosen(f *Filter) {
 	if !f.any() || a.Work.Tuples > 0 || a.Length != nil || len(a.Counters) > 0 {
 		return

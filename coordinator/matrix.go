@@ -128,8 +128,8 @@ type fleetCopy struct {
 // much, and hardly narrow the bound in the middle of the newest train.
 const largeTrains = 8
 
-// largeExact is the number of these trains since which relations are exact. Nobody asks a server
-// about earlier readings.
+// largeExact is how many of these trains have exact relations: the newest ones. Nobody asks a
+// server about earlier readings.
 const largeExact = 3
 
 // evaluation is the result of evaluating a pair.

@@ -68,7 +68,8 @@ type RunStatus struct {
 	// Again is true if the run was complete before, and is only collected once more. Then Pairs and
 	// Trains are 0.
 	Again bool `json:"again,omitempty"`
-	// Away are nodes that are gone, for whose return the server waits: until when at the latest.
+	// Away has the nodes that are gone and for which the server still waits, with the time at
+	// which it gives up.
 	Away    map[string]time.Time `json:"away,omitempty"`
 	Problem string               `json:"problem,omitempty"`
 }

@@ -42,8 +42,8 @@
 // # Heat
 //
 // A node says how hot it is by a few kinds of heat ([Node.SetHeats]), such as its dropped events.
-// Neighbours pass on how hot the nodes beyond them are, and [Node.Climb] sends walks that follow
-// this to the hottest nodes (heat.go).
+// Neighbours pass on how hot the nodes beyond them are. [Node.Climb] sends walks that follow this
+// information to the hottest nodes (heat.go).
 //
 // # What hostile nodes can do
 //
@@ -53,8 +53,8 @@
 // nothing but its own edges. Requests and walks carry numbers from the node's random stream. A node
 // that cannot read these numbers cannot forge an answer, if the stream cannot be guessed.
 //
-// Two harms are not prevented. A node that says that it is very hot attracts climbs, so that they
-// may miss other hot nodes; but it is then in all their answers. And a node that accepts more
-// incoming edges than the degree, from each other node at most one, attracts walks, and leaves as
-// many ins of honest nodes free.
+// Two kinds of harm are not prevented. A node that says that it is very hot attracts climbs, which
+// may then miss other hot nodes. But this node is in all their answers. A node that accepts more
+// incoming edges than the degree, at most one from each other node, attracts walks. It leaves as
+// many incoming edges of honest nodes free.
 package overlay

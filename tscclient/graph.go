@@ -21,8 +21,9 @@ import (
 )
 
 // This file makes the node a member of the graph of a large fleet (package overlay). The server
-// only signs names and gives contacts. The nodes keep up the graph among themselves, and each asks
-// its neighbours for what it needs to probe them. So all of this goes on while the server is away.
+// only signs names and gives contacts. The nodes maintain the graph among themselves, and each node
+// asks its neighbours for what it needs to probe them. So the graph also works while the server is
+// away.
 
 // graph is the node's part in the graph. Its goroutine run owns the overlay.Node.
 type graph struct {
@@ -31,13 +32,13 @@ type graph struct {
 	began  time.Time
 	orders chan *control.Graph
 	ending chan struct{} // has room for one element: leave the graph
-	left   chan struct{} // closed when the node has left, or was no member
+	left   chan struct{} // closed when the node has left the graph, or was not a member
 
 	questions chan func() // run calls them
 
 	// Only run uses these fields.
 	node     *overlay.Node  // nil until the server has signed the node's name
-	issuers  [][]byte       // of the last order
+	issuers  [][]byte       // from the last order
 	told     control.Target // how this node described itself to its neighbours
 	asked    map[overlay.Name]time.Time
 	incoming chan datagram
@@ -48,8 +49,8 @@ type graph struct {
 	mu     sync.Mutex
 	member bool
 	outs   []overlay.Name
-	known  map[overlay.Name]Peer // what neighbours answered; only of outs
-	unsaid bool                  // the server does not know outs and talks yet
+	known  map[overlay.Name]Peer // the answers of outgoing neighbours
+	unsaid bool                  // the server does not know the outgoing neighbours and talks yet
 	plain  map[string]plainBound // by peer: see feel
 
 	// Only report uses these fields.
@@ -108,7 +109,7 @@ func (g *graph) receive() {
 	}
 }
 
-// run keeps up the node's edges until the link ends.
+// run maintains the node's edges until the link ends.
 func (g *graph) run() {
 	defer g.link.running.Done()
 	defer g.socket.Close()
@@ -247,7 +248,8 @@ func (g *graph) answerAll() {
 	}
 }
 
-// answer describes this node to another member, with a key of its own for probes.
+// answer describes this node to another member. The description has a key for probes that only this
+// member uses.
 func (g *graph) answer(to overlay.Name) {
 	d := g.link.describe()
 	h := fnv.New64a()

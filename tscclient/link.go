@@ -39,8 +39,9 @@ type LinkConfig struct {
 	// every few seconds. nil: the node says nothing.
 	Facts func() []string
 
-	// Heats returns how much the node has of what should be little, such as dropped events. Hot
-	// finds nodes by it. It is called every few seconds. nil: the node says only HeatBound.
+	// Heats returns how much the node has of things that should be low, such as dropped events.
+	// Hot finds nodes by these values. Heats is called every few seconds. If it is nil, the node
+	// only says HeatBound.
 	Heats func() map[string]uint64
 
 	// OpenRun returns the name of the run that the node has open, or "". A nil OpenRun means that

@@ -16,10 +16,10 @@ func (p *Pair) Relate(into Side, w Wander) (*Relation, error) {
 	return p.RelateNewest(into, w, len(p.trains))
 }
 
-// RelateNewest does what Relate does, but solves nothing before so many of the newest trains. That
-// takes less time and memory. Earlier readings are translated as far as the extrapolation limit
-// allows, and their bounds are wider than those of Relate. All trains within a window of a reading
-// still count.
+// RelateNewest does what Relate does, but only solves the time of the newest trains. That takes
+// less time and memory. Earlier readings are translated as far as the extrapolation limit allows,
+// and their bounds are wider than those of Relate. All trains within a window of a reading still
+// count.
 func (p *Pair) RelateNewest(into Side, w Wander, trains int) (*Relation, error) {
 	r, err := p.evidence(into).relate(w, trains)
 	if err != nil {

@@ -36,7 +36,7 @@ type Engine interface {
 // network namespace of its own.
 type Observed interface {
 	Engine
-	// Collected is called when the logs of all nodes are together, with the directory of each
+	// Collected is called when the logs of all nodes are collected, with the directory of each
 	// node's logs. Their readings are still those of the machine's counter.
 	Collected(logs []string) error
 	// Judge compares the run, in which each node has its own counter, with the truth.

@@ -220,8 +220,8 @@ func analyzeOpen(ctx context.Context, dir *runs.Directory, o analysis.Options,
 	return answer, answered(answer, dir, &o.Filter)
 }
 
-// Analyze prints what "cprof analyze" prints about a run. Of captured messages it prints only those
-// from and to a program, unless program is empty.
+// Analyze prints what "cprof analyze" prints about a run. If program is not empty, it prints only
+// the captured messages from and to that program.
 func Analyze(ctx context.Context, under *cobra.Command, run, program string) error {
 	cmd := newAnalyze()
 	cmd.SetOut(under.OutOrStdout())

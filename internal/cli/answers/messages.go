@@ -45,7 +45,7 @@ func chooseProgram(m *messages.Answer, program string) error {
 	}
 	slices.Sort(others)
 	if others = slices.Compact(others); len(others) == 0 {
-		return fmt.Errorf("--program %q: of no captured message both ends are known", program)
+		return fmt.Errorf("--program %q: no captured message has two known ends", program)
 	}
 	return fmt.Errorf("--program %q: it exchanged no message whose both ends are known: %s did",
 		program, shorten(strings.Join(others, ", "), listWidth))

@@ -85,7 +85,7 @@ func listRings(w, errs io.Writer, dir string, asJSON bool, now time.Time) error 
 	return nil
 }
 
-// othersWithRings returns the usual directories of other users that contain rings. It sees only
+// othersWithRings returns the usual directories of other users that contain rings. It finds only
 // those that this user may read.
 func othersWithRings(dir string) (others []string) {
 	base, _, found := strings.Cut(filepath.Base(filepath.Clean(dir)), "-")
