@@ -95,6 +95,8 @@ type lane struct {
 	lo     uint64   // low end of the last stamped event
 	parked bool     // the first of queue waits for the event that sent its message
 	sender uint64   // place of the event that sent that message
+
+	deliveries []delivery // that no event has taken yet
 }
 
 // raw is an event as the log has it, with its interval on the reference's counter.
@@ -126,6 +128,7 @@ func (l *lane) begin(s *Summary, epsilon uint64) error {
 		}
 	}
 	heap.Init(&l.waiting)
+	l.order()
 	return l.advance(s, epsilon)
 }
 

@@ -29,6 +29,24 @@ type job struct {
 	points [][]int
 	bounds []bounded
 	all    []happened
+
+	captured []capturedMessage
+}
+
+type capturedMessage struct {
+	from, to       int
+	sent, received uint64
+}
+
+// capture adds captured messages between the nodes.
+func (j *job) capture(rng *rand.Rand, messages int) {
+	last := j.all[len(j.all)-1].time
+	for range messages {
+		m := capturedMessage{from: rng.IntN(j.nodes), sent: 1000 + rng.Uint64N(last-999)}
+		m.to = (m.from + 1 + rng.IntN(j.nodes-1)) % j.nodes
+		m.received = m.sent + rng.Uint64N(30)
+		j.captured = append(j.captured, m)
+	}
 }
 
 type happened struct {
@@ -89,6 +107,9 @@ func (j *job) run(t testing.TB, points int) *Run {
 		}
 		r.lanes = append(r.lanes, l)
 	}
+	for _, m := range j.captured {
+		r.deliver(r.Nodes[m.from], m.sent, r.Nodes[m.to], m.received)
+	}
 	return r
 }
 
@@ -101,6 +122,10 @@ func (j *job) truth() [][]bool {
 		for k, f := range j.all {
 			before[i][k] = i < k && e.node == f.node || e.at.Hi < f.at.Lo ||
 				e.id == f.id && e.point+1 == f.point
+			for _, m := range j.captured {
+				before[i][k] = before[i][k] || e.node == m.from && e.time < m.sent &&
+					f.node == m.to && f.time > m.received
+			}
 		}
 	}
 	for k := range before {
@@ -132,6 +157,7 @@ func TestOrdersAreThoseOfBruteForce(t *testing.T) {
 	free, compared := 0, 0
 	for range runs {
 		j := randomJob(rng, 2+rng.IntN(3), 2+rng.IntN(6))
+		j.capture(rng, rng.IntN(4))
 		h, s, err := j.run(t, 8).Gather(context.Background(), Part{})
 		if err != nil {
 			t.Fatal(err)

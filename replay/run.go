@@ -33,9 +33,22 @@ type Options struct {
 	// the second on another, a message went from the first event to the second.
 	Edges [][2]string
 
+	// Messages are messages that were captured. They need no ids.
+	Messages []Message
+
 	// Epsilon_cycles replaces the proven bounds of the nodes' clocks: any two clocks may differ by
 	// so much. It serves comparisons. 0 keeps the proven bounds.
 	Epsilon_cycles uint64
+}
+
+// Message is a captured message. Whatever the sending node logged before the message was sent is
+// before whatever the receiving node logged after it was received.
+type Message struct{ Sent, Received Moment }
+
+// Moment is a reading of a node's counter.
+type Moment struct {
+	Node, Epoch string
+	Reading     uint64
 }
 
 // Run is a run that can be replayed. Only one goroutine may use it.
@@ -102,6 +115,10 @@ func Open(dir *runs.Directory, o Options) (*Run, error) {
 	if len(r.lanes) == 0 {
 		return nil, fmt.Errorf("replay %q: it has no logs of events on related nodes: %w",
 			dir.Path, ErrNothing)
+	}
+	for _, m := range o.Messages {
+		r.deliver(times.Node(m.Sent.Node, m.Sent.Epoch), m.Sent.Reading,
+			times.Node(m.Received.Node, m.Received.Epoch), m.Received.Reading)
 	}
 	return r, r.connect()
 }

@@ -76,10 +76,11 @@ type place struct {
 	Event
 	point   uint16
 	stamped bool
-	gone    bool   // the event was emitted, and only waits for places before it
-	sender  uint64 // the place + 1 of the event that sent its message; 0: none in the window
-	before  uint64 // the place + 1 of the event before it on its node
-	chain   uint64 // the place + 1 of an earlier event with the same hash of its id
+	gone    bool     // the event was emitted, and only waits for places before it
+	sender  uint64   // the place + 1 of the event that sent its message; 0: none in the window
+	before  uint64   // the place + 1 of the event before it on its node
+	told    []uint64 // places + 1 of the last events before captured messages to its node
+	chain   uint64   // the place + 1 of an earlier event with the same hash of its id
 	parked  []uint32
 }
 
@@ -191,7 +192,7 @@ func (p *pass) add(l *lane) {
 			Index: l.count, Suspect: l.next.suspect, Lo_cycles: l.next.at.Lo,
 			Hi_cycles: l.next.at.Hi, known: e.known[:0],
 		},
-		point: p.run.Channels[l.next.channel].point, parked: e.parked[:0],
+		point: p.run.Channels[l.next.channel].point, parked: e.parked[:0], told: e.told[:0],
 	}
 	l.count++
 	head := &p.heads[hash(e.ID)&uint64(len(p.heads)-1)]
@@ -223,9 +224,21 @@ func (p *pass) grow() {
 	}
 }
 
-// prepare finds the event that sent the message that the first event of a lane received. It returns
-// true if the lane has moved in the heap, because that event has no stamp yet.
+// prepare finds the events that sent what the first event of a lane received, and what its node had
+// received before. It returns true if the lane has moved in the heap, because one of these events
+// has no stamp yet.
 func (p *pass) prepare(l *lane, at uint64) (moved bool, err error) {
+	if len(l.deliveries) > 0 {
+		s, taken, err := p.take(l, at)
+		switch {
+		case err != nil:
+			return false, err
+		case p.ready[0] != l: // the read put another event to the front
+			return true, nil
+		case !taken:
+			return true, p.park(l, s)
+		}
+	}
 	g := p.at(at)
 	senders := p.run.senders[g.point]
 	if len(senders) == 0 || g.ID == channel.Poison {
@@ -243,17 +256,19 @@ func (p *pass) prepare(l *lane, at uint64) (moved bool, err error) {
 			return true, nil
 		}
 	}
-	if g.sender == 0 {
+	if g.sender == 0 || p.at(g.sender-1).stamped {
 		return false, nil
 	}
-	s := p.at(g.sender - 1)
-	if s.stamped {
-		return false, nil
-	}
+	return true, p.park(l, g.sender-1)
+}
+
+// park lets the first lane of the heap wait until an event has its stamp.
+func (p *pass) park(l *lane, until uint64) error {
 	heap.Pop((*readyHeap)(p))
-	l.parked, l.sender = true, g.sender-1
+	l.parked, l.sender = true, until
+	s := p.at(until)
 	s.parked = append(s.parked, l.node)
-	return true, p.cycle(l)
+	return p.cycle(l)
 }
 
 // senderOf returns the place + 1 of the event in the window that sent the message that g received.

@@ -3,6 +3,7 @@ package replay
 import (
 	"container/heap"
 	"fmt"
+	"slices"
 )
 
 // stamp gives the first event of a lane its stamp. All events that can be before it already have
@@ -26,6 +27,15 @@ func (p *pass) stamp(l *lane) error {
 		}
 	}
 	g.known = p.merge(g, l.known, sent)
+	for _, told := range g.told {
+		if told > p.tail { // or else its interval has passed
+			s := p.at(told - 1)
+			if s.Hi_cycles >= g.Lo_cycles {
+				p.summary.Messages++
+			}
+			g.known = p.merge(g, slices.Clone(g.known), s)
+		}
+	}
 	l.known = append(l.known[:0], g.known...)
 	l.last, l.lo = at+1, g.Lo_cycles
 	g.stamped = true
@@ -111,7 +121,12 @@ func (p *pass) merge(g *place, own []known, sent *place) []known {
 
 // narrow lowers the high ends of the events before g, because they are not later than g.
 func (p *pass) narrow(g *place) {
-	for _, before := range [2]uint64{g.before, g.sender} {
+	p.narrowTo(g, g.before, g.sender)
+	p.narrowTo(g, g.told...)
+}
+
+func (p *pass) narrowTo(g *place, events ...uint64) {
+	for _, before := range events {
 		if before <= p.tail { // none, or no longer in the window
 			continue
 		}

@@ -18,8 +18,8 @@ const transfer = 26_000 // true cycles
 
 // capturedRun makes a run in which a client on node A sends 100 messages to a server on node B, and
 // each transfer takes equally long. Nobody receives the last one. It returns the run's directory
-// and how many cycles of node A a transfer takes.
-func capturedRun(t *testing.T) (run string, cycles float64) {
+// and how many cycles of node A a transfer takes. The run has more channels, too.
+func capturedRun(t *testing.T, more ...simrun.Channel) (run string, cycles float64) {
 	t.Helper()
 	rng := seed.Random(t)
 	nodes := simrun.Nodes(rng, 2)
@@ -66,7 +66,7 @@ func capturedRun(t *testing.T) (run string, cycles float64) {
 		}
 	}
 	parent := t.TempDir()
-	if err := simrun.Write(rng, parent, "captured", nodes, channels); err != nil {
+	if err := simrun.Write(rng, parent, "captured", nodes, append(channels, more...)); err != nil {
 		t.Fatal(err)
 	}
 	return filepath.Join(parent, "captured"), transfer * (1 + float64(nodes[0].Rate)/1e9)

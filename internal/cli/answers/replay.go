@@ -14,11 +14,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
+	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/replay"
 	"github.com/cloudprofiler/cloudprofiler/replay/page"
 	"github.com/cloudprofiler/cloudprofiler/replay/question/wire"
 	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
 // replayFlags are the flags of cprof replay.
@@ -214,6 +216,9 @@ func (f *replayFlags) read(cmd *cobra.Command, dir *runs.Directory, o analysis.O
 			return err
 		}
 	}
+	if ro.Messages, err = captured(dir); err != nil {
+		return err
+	}
 	run, err := replay.Open(dir, ro)
 	if err != nil {
 		return err
@@ -236,6 +241,26 @@ func (f *replayFlags) read(cmd *cobra.Command, dir *runs.Directory, o analysis.O
 		r.Forced = &forced
 	}
 	return nil
+}
+
+// captured are the captured messages of a run whose both ends are known. What a node logged before
+// the call that sent began was before what the other logged after the call that received.
+func captured(dir *runs.Directory) (all []replay.Message, err error) {
+	_, err = messages.Of(dir, messages.Options{
+		Each: func(m messages.Match, _ tscratio.Duration, _ error) error {
+			s, r := m.Send, m.Receive
+			if s.Early && s.Log.Node != r.Log.Node {
+				all = append(all, replay.Message{
+					Sent: replay.Moment{Node: s.Log.Node, Epoch: s.Log.Epoch,
+						Reading: s.Lo_cycles},
+					Received: replay.Moment{Node: r.Log.Node, Epoch: r.Log.Epoch,
+						Reading: r.Hi_cycles},
+				})
+			}
+			return nil
+		},
+	})
+	return all, err
 }
 
 // readTrace reads a trace that another program wrote.

@@ -172,6 +172,31 @@ func TestReplayMarksMessagesReceivedTooEarly(t *testing.T) {
 	}
 }
 
+// Captured messages order what the client logs before it sends, and the server after it receives.
+// No id is at both.
+func TestReplayTakesCapturedMessages(t *testing.T) {
+	logged := []simrun.Channel{{Node: 0, Name: "client/ask"}, {Node: 1, Name: "server/take"}}
+	for i := range uint64(99) {
+		at := simrun.Hz + (i+1)*100_000
+		logged[0].Records = append(logged[0].Records, simrun.Record{Time: at - 100, ID: i})
+		logged[1].Records = append(logged[1].Records, simrun.Record{
+			Time: at + transfer + 100, ID: 1000 + i})
+	}
+	dir, _ := capturedRun(t, logged...)
+	// If clocks may differ by 1 s, time orders nothing. The pairs that are left free are those of
+	// an event of the server and a later one of the client.
+	code, out, errs := cprof("replay", dir, "--epsilon", "1s", "--json")
+	var answer struct {
+		Summary struct{ Events, Free, Broken string }
+	}
+	if err := json.Unmarshal([]byte(out), &answer); err != nil || code != 0 {
+		t.Fatalf("exit code %d, %v: %s", code, err, errs)
+	}
+	if s := answer.Summary; s.Events != "198" || s.Free != "4851" || s.Broken != "0" {
+		t.Errorf("%+v", s) // 4851 = 99·98/2
+	}
+}
+
 func TestReplayUsage(t *testing.T) {
 	dir := race(t, t.TempDir(), 20_000)
 	for _, c := range []struct{ args, want string }{

@@ -1,0 +1,75 @@
+package replay
+
+import (
+	"cmp"
+	"slices"
+)
+
+// A delivery is a captured message to a node.
+type delivery struct {
+	from     *lane
+	sent     uint64 // reading of the sending node: what it logged before is before the message
+	received uint64 // reading of the receiving node
+}
+
+// deliver notes a captured message. Both ends are named as lanes are.
+func (r *Run) deliver(from string, sent uint64, to string, received uint64) {
+	find := func(name string) *lane {
+		i := slices.IndexFunc(r.lanes, func(l *lane) bool { return l.name == name })
+		if i < 0 {
+			return nil
+		}
+		return r.lanes[i]
+	}
+	f, t := find(from), find(to)
+	if f == nil || t == nil || f == t {
+		return
+	}
+	t.deliveries = append(t.deliveries, delivery{f, sent, received})
+}
+
+// order puts the deliveries of a lane in the order in which they were received.
+func (l *lane) order() {
+	slices.SortFunc(l.deliveries, func(a, b delivery) int {
+		return cmp.Compare(a.received, b.received)
+	})
+}
+
+// take gives the first event of a lane what its node had received before. It returns false if an
+// event before one of these messages has no stamp yet: that is then at.
+func (p *pass) take(l *lane, place uint64) (at uint64, taken bool, err error) {
+	for len(l.deliveries) > 0 {
+		g := p.at(place)
+		d := l.deliveries[0]
+		if d.received >= g.Reading {
+			break
+		}
+		if err := p.read(g.Hi_cycles + 2*p.summary.Bound_cycles); err != nil {
+			return 0, false, err
+		}
+		if s := p.lastBefore(d.from, d.sent); s > 0 {
+			if !p.at(s - 1).stamped {
+				return s - 1, false, nil
+			}
+			g = p.at(place) // read may have moved the ring
+			g.told = append(g.told, s)
+		}
+		l.deliveries = l.deliveries[1:]
+	}
+	return 0, true, nil
+}
+
+// lastBefore is the place + 1 of the last event of a lane before a reading; 0: none in the window.
+func (p *pass) lastBefore(l *lane, reading uint64) uint64 {
+	for i := len(l.queue) - 1; i >= 0; i-- {
+		if p.at(l.queue[i]).Reading < reading {
+			return l.queue[i] + 1
+		}
+	}
+	for s := l.last; s > p.tail; s = p.at(s - 1).before {
+		if p.at(s-1).Reading < reading {
+			return s
+		}
+	}
+	return 0
+}
