@@ -52,6 +52,7 @@ func changeOf(percent float64, before, after spanOf) Change {
 // comparisons, even if every ten durations are equal. If there are too few durations, there is no
 // verdict.
 func TestVerdictsOfDrawnRuns(t *testing.T) {
+	seed.NotUnderRace(t, "one goroutine does all")
 	rng := seed.Random(t)
 	const budget = 600_000 // number of durations in all comparisons of a case
 	sizes := []int{200, 1000, 9000}

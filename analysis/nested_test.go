@@ -203,6 +203,7 @@ func (j *nestedJob) check(t *testing.T, a *Answer, rows []DurationRow, decided b
 // If a quick actor works only while a slow one does, either both got a copy of the tuple, or the
 // slow one called the quick one. The answer says which only if the data or declared edges do.
 func TestNestedForksAndCalls(t *testing.T) {
+	seed.NotUnderRace(t, "TestDurationsHoldTruth runs the same code side by side")
 	for i := range max(1, 2/seed.Share()) {
 		for kind := range nestedKinds {
 			for variant := range 4 {

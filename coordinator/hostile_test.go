@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
@@ -212,6 +213,7 @@ func TestARunIsAbortedWhileFilesAreKept(t *testing.T) {
 // The server knows at most maxNodes nodes, and refuses registrations under further names. Thousands
 // of nodes without a train do not make the matrix slow.
 func TestNodesWithoutEnd(t *testing.T) {
+	seed.NotUnderRace(t, "one goroutine does all")
 	f := newFleet(t, testConfig())
 	f.core.config.Settle = time.Hour
 	for i := range maxNodes + 10 {

@@ -32,6 +32,7 @@ func TestFleetHoldsTruth(t *testing.T) {
 // Bounds of other nodes contain the truth if some nodes lie, and while two halves of the fleet
 // cannot reach each other.
 func TestHostileFleetHoldsTruth(t *testing.T) {
+	seed.NotUnderRace(t, "TestFleetHoldsTruth runs the same code side by side")
 	o := Options{Nodes: 80, Degree: 7, Talks: 1, Measure: 20 * time.Second, Churn: 0.05,
 		Liars: 0.05, Cut: 6 * time.Second, Loss: 0.02, Pairs: 500, Queries: 20, Seed: 1}
 	r, err := Run(t.Context(), o)

@@ -132,7 +132,7 @@ func TestBarKills(t *testing.T) {
 		kills = 200
 	}
 	s := sim.NewStream(1, 0)
-	done := 0
+	done, different := 0, 0
 	for n := 0; done < kills; n++ {
 		o := options(t, url, fmt.Sprintf("kills-%d", n), 2+s.Int(3), small...)
 		o.Set = append(o.Set[:len(o.Set):len(o.Set)], config.Choice{Key: "random.seed",
@@ -154,6 +154,7 @@ func TestBarKills(t *testing.T) {
 			timer.Stop()
 		}
 		if r.Digest != digest || r.Out != out {
+			different++
 			t.Errorf("simulation %d, killed %d times, gives another result:\n%s\nwant\n%s", n,
 				r.Restarts, r.Out, out)
 		}
@@ -165,7 +166,10 @@ func TestBarKills(t *testing.T) {
 			t.Fatal("processes end before they are killed")
 		}
 	}
-	t.Logf("%d kills", done)
+	proof.Check(t,
+		proof.Bar{Name: "kills of simulating processes", Figure: float64(done),
+			Limit: float64(kills), AtLeast: true, Unit: "kills"},
+		proof.Bar{Name: "results that kills changed", Figure: float64(different), Unit: "results"})
 }
 
 // TestDetach changes the number of processes while a simulation runs.

@@ -3,6 +3,7 @@ package cluster
 import (
 	"testing"
 
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/sim"
 )
@@ -172,4 +173,7 @@ func TestBarTermination(t *testing.T) {
 	if refused < races/10 {
 		t.Errorf("only %d pieces of work came while processes were prepared", refused)
 	}
+	proof.Check(t, proof.Bar{Name: "races of work with the end that lost no work",
+		Figure: float64(races), Limit: 10_000 / float64(seed.Share()), AtLeast: true,
+		Unit: "races"})
 }

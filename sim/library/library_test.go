@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/sim"
 	"github.com/cloudprofiler/cloudprofiler/sim/config"
@@ -108,6 +109,7 @@ func TestExamples(t *testing.T) {
 func TestBarE1(t *testing.T) {
 	seed.NotUnderRace(t, "TestBarAnyNumberOfWorkersGivesTheSame runs the same code side by side")
 	var first string
+	outside := 0.0
 	for _, workers := range []int{1, 2, 4} {
 		out, digest, _ := run(t, load(t, "average-ed.conf", "MINDELAY", "1", "MAXDELAY", "10",
 			"CYCLES", "16"), workers)
@@ -115,6 +117,7 @@ func TestBarE1(t *testing.T) {
 		for cycle, band := range map[int][2]float64{0: {833.58, 833.59}, 1: {244, 317},
 			5: {2.1, 6.1}, 10: {6.0e-3, 4.5e-2}, 15: {1.6e-5, 3.2e-4}} {
 			if v := variance[cycle]; v < band[0] || v > band[1] {
+				outside++
 				t.Errorf("%d workers: variance %v after %d cycles, want %v", workers, v, cycle,
 					band)
 			}
@@ -129,6 +132,8 @@ func TestBarE1(t *testing.T) {
 			t.Errorf("%d workers give another result", workers)
 		}
 	}
+	proof.Check(t, proof.Bar{Name: "E1 of 1, 2 and 4 workers: variances outside of the band",
+		Figure: outside, Unit: "variances"})
 }
 
 // TestErrors builds configurations with mistakes.
@@ -212,6 +217,7 @@ func TestBarAnyNumberOfWorkersGivesTheSame(t *testing.T) {
 	if full() {
 		configurations, workers = 100, []int{1, 2, 4, 8}
 	}
+	different := 0.0
 	for _, n := range seed.Numbers(t, configurations) {
 		var first string
 		var events uint64
@@ -221,6 +227,7 @@ func TestBarAnyNumberOfWorkersGivesTheSame(t *testing.T) {
 				first = out + digest
 			}
 			if out+digest != first {
+				different++
 				t.Errorf("configuration %d: %d workers give another result", n, k)
 			}
 			events = counts.Events
@@ -230,6 +237,9 @@ func TestBarAnyNumberOfWorkersGivesTheSame(t *testing.T) {
 		}
 		t.Logf("configuration %d: %d events", n, events)
 	}
+	proof.Check(t, proof.Bar{
+		Name:   fmt.Sprintf("results of %d random networks that depend on workers", configurations),
+		Figure: different, Unit: "results"})
 }
 
 // TestTies lets many messages reach a node at the same moment. Their order must not depend on which
