@@ -78,6 +78,8 @@ var proofs = []listed{
 	{name: "Hostile runs", command: []string{"go", "test", "-count=1", "-timeout=8h", "-run",
 		"^TestBarHostile", "./internal/cli/answers"}},
 	{name: "The whole product", command: []string{"scripts/demo"}},
+	{name: "Free pairs of the run that the whole product kept", command: []string{"bin/cp-bench",
+		"replay", "--run", "bin/demo"}, full: true},
 	{name: "Packages", command: []string{"scripts/test-dist"}, full: true},
 	{name: "A streaming job with all handlers", command: []string{"go", "test", "-count=1", "-run",
 		"^TestBar", "./examples/adstream/overhead"}},
