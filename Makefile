@@ -4,8 +4,8 @@
 # say so if they cannot.
 
 SHELL := bash
-TEST_PARTS := lint unit race test-arm64 c-sdk java-sdk test-export test-dist \
-	/ test-privileged bars test-web fuzz-smoke
+TEST_PARTS := lint unit race test-arm64 test-web c-sdk java-sdk test-export test-dist \
+	/ test-privileged bars fuzz-smoke
 PKG ?= ./...
 
 .DEFAULT_GOAL := help
@@ -97,7 +97,7 @@ test-arm64: ## run the library packages' tests for arm64, emulated
 	@scripts/test-arm64
 
 .PHONY: fuzz-smoke
-fuzz-smoke: ## run every fuzz target for FUZZTIME (default 5000x: 5000 inputs)
+fuzz-smoke: ## run every fuzz target for FUZZTIME (default 3000x: 3000 inputs)
 	@scripts/fuzz-smoke
 
 .PHONY: test-export

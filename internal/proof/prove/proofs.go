@@ -6,7 +6,7 @@ type listed struct {
 	name    string
 	command []string
 	byName  bool // the command takes long, and runs only if -only names it
-	full    bool // the command has no small size, and runs only at full size
+	full    bool // the command runs only at full size
 }
 
 // proofs lists the commands for every bar of the product. Without "-count=1", the go command might
@@ -49,7 +49,7 @@ var proofs = []listed{
 	{name: "A fleet of 30", command: []string{"bin/cp-bench", "sweep", "--clients", "30",
 		"--exchanges", "100"}},
 	{name: "A fleet of 100", command: []string{"bin/cp-bench", "sweep", "--clients", "100",
-		"--exchanges", "20"}},
+		"--exchanges", "20"}, full: true},
 	{name: "A fleet of 1,000", command: []string{"bin/cp-bench", "fleet"}},
 	{name: "A fleet's bounds", command: []string{"bin/cp-bench", "sweep", "--clients", "10",
 		"--quality"}},
@@ -85,6 +85,6 @@ var proofs = []listed{
 		"^TestBar", "./examples/adstream/overhead"}},
 	{name: "The simulator", command: []string{"bin/cp-bench", "sim"}},
 	{name: "The simulator's results", command: []string{"go", "test", "-count=1", "-timeout=60m",
-		"-run", "^TestBar", "./sim/..."}},
+		"-run", "^TestBar", "./sim/..."}, full: true}, // make unit runs the small size
 	{name: "An hour's soak", command: []string{"bin/cp-bench", "soak"}, byName: true},
 }
