@@ -65,6 +65,10 @@ func (w *World) encodeWorld(id [32]byte) []byte {
 	return to
 }
 
+// mostRestored is the largest number of nodes in a checkpoint. So a damaged number cannot make
+// Restore use up the memory: shards take theirs when their records come.
+const mostRestored = 1 << 28
+
 // decodeWorld fills a world without nodes from the bytes of encodeWorld.
 func (w *World) decodeWorld(from []byte, id [32]byte) error {
 	if len(from) < 32+8*7 {
@@ -84,7 +88,7 @@ func (w *World) decodeWorld(from []byte, id [32]byte) error {
 	if seed != w.Seed || controls != uint64(len(w.controls)) {
 		return ErrOther
 	}
-	if round > 1<<16-1 || joined >= uint64(outside) || posted > 1<<32-1 ||
+	if round > 1<<16-1 || joined > mostRestored || posted > 1<<32-1 ||
 		uint64(len(from)) < 16*controls+8 {
 		return ErrDamaged
 	}
@@ -173,6 +177,7 @@ func (w *World) Restore(id [32]byte, parts ...io.Reader) error {
 	}
 	var world []byte
 	found := map[int]bool{}
+	var here []bool // by shard: this process has it
 	for _, part := range parts {
 		in := bufio.NewReaderSize(part, 1<<20)
 		var head [len(checkpointMagic) + 2]byte
@@ -197,7 +202,7 @@ func (w *World) Restore(id [32]byte, parts ...io.Reader) error {
 					return fmt.Errorf("restore: %w", err)
 				}
 				for len(w.owners)*ShardNodes < w.joined {
-					w.addShard()
+					here = append(here, w.registerShard())
 				}
 			case kind == recordWorld:
 				if !bytes.Equal(world, content) {
@@ -210,8 +215,8 @@ func (w *World) Restore(id [32]byte, parts ...io.Reader) error {
 				}
 				found[i] = true
 				shards++
-				if w.shards[i] == nil {
-					continue // the shard belongs to another process
+				if !here[i] {
+					continue
 				}
 				if err := w.DecodeShard(i, content[4:]); err != nil {
 					return fmt.Errorf("restore: %w: %w", ErrDamaged, err)

@@ -221,12 +221,19 @@ func (w *World) Join(nodes int) (Node, error) {
 }
 
 func (w *World) addShard() {
+	if w.registerShard() {
+		w.allocate(len(w.owners) - 1)
+	}
+}
+
+// registerShard gives the next shard an owner, and reports whether that is this process.
+func (w *World) registerShard() (here bool) {
 	s := len(w.owners)
 	if s == 0 && w.lookahead != Never && !w.direct {
 		w.shift = uint8(max(bits.Len64(uint64(w.lookahead/2))-1, 0))
 	}
 	owner := s % len(w.workers)
-	here := true
+	here = true
 	if w.exchange != nil {
 		owner = s % w.exchange.Processes()
 		here = owner == w.exchange.Process()
@@ -236,9 +243,7 @@ func (w *World) addShard() {
 	for _, k := range w.workers {
 		k.out = append(k.out, outbox{})
 	}
-	if here {
-		w.allocate(s)
-	}
+	return here
 }
 
 func (w *World) allocate(s int) {
