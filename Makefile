@@ -4,8 +4,8 @@
 # say so if they cannot.
 
 SHELL := bash
-TEST_PARTS := lint unit race test-arm64 test-web c-sdk java-sdk test-export test-dist \
-	/ test-privileged bars fuzz-smoke
+TEST_PARTS := lint unit race test-arm64 java-sdk test-export test-dist \
+	/ test-privileged bars test-web fuzz-smoke c-sdk
 PKG ?= ./...
 
 .DEFAULT_GOAL := help
