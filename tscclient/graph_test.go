@@ -121,6 +121,9 @@ func (g *members) wantPeers(what string, holds func(b, c Peer) bool) {
 // Nodes that the server made members of the graph probe their neighbours. They go on while the
 // server is away, and when one of them dies or leaves, they find other neighbours.
 func TestNeighboursAreProbedWithoutTheServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("nodes need a while to join a graph: make unit runs it")
+	}
 	t.Parallel() // it waits most of the time
 	const degree = 2
 	s := listen(t, "127.0.0.1:0", "server 1")
