@@ -41,6 +41,8 @@ func TestPrivilegedTestbed(t *testing.T) {
 }
 
 // The library in the services sees the same messages, of all services that are not in Go.
+//
+// It is not part of make test: one run in five fails, and the cause is not known yet.
 func TestPrivilegedTestbedWithLibrary(t *testing.T) {
 	privileged.Need(t)
 	if os.Getenv("CLOUDPROFILER_PROOF") != "full" {
@@ -79,7 +81,7 @@ func runTestbed(t *testing.T, library string) *testbed {
 	epoll := filepath.Join(dir, "epoll")
 	for _, need := range []string{"gcc", "java", "python3"} {
 		if _, err := exec.LookPath(need); err != nil {
-			t.Skip("needs ", need)
+			t.Fatalf("the testbed's services need %q: install it", need)
 		}
 	}
 	if out, err := exec.Command("gcc", "-O2", "-pthread", "-o", epoll,

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -59,7 +60,7 @@ func (s *split) keep(dirs []string) error {
 	s.sockets, s.lost = map[uint32]blackbox.Connection{}, map[blackbox.Reason]uint64{}
 	for _, dir := range dirs {
 		segments, err := logstore.Segments(dir)
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a node without a log has no directory
 			return err
 		}
 		for _, segment := range segments {
