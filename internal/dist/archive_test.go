@@ -293,7 +293,7 @@ func TestDocumentsPointAtWhatIsThere(t *testing.T) {
 	for _, page := range pages {
 		for _, match := range link.FindAllStringSubmatch(read(t, page), -1) {
 			switch filepath.Ext(match[1]) {
-			case ".md", ".yaml", ".svg", ".png":
+			case ".md", ".yaml", ".json", ".svg", ".png":
 				if !strings.Contains(match[1], "examples/") && !exists(dir, "docs", match[1]) {
 					t.Errorf("docs/%s points at %s, which is not there", filepath.Base(page),
 						match[1])
