@@ -171,7 +171,7 @@ func (r *renamer) follow(ctx context.Context) (*store[renamed], error) {
 	done := newStore[renamed](r.scratch, bits, 256)
 	next, ready := current.appender(), done.appender()
 	for p := range r.all.byKid.partitions() {
-		err := r.eachRenaming(p, func(l logstore.Link, operator int) {
+		err := r.eachRenaming(r.all.byKid, p, func(l logstore.Link, operator int) {
 			next.add(l.Parent, 0, renamed{l.Child, l.Parent, int32(operator)})
 		})
 		if err != nil {
@@ -191,7 +191,9 @@ func (r *renamer) follow(ctx context.Context) (*store[renamed], error) {
 				return nil, context.Cause(ctx)
 			}
 			parents := map[uint64]uint64{}
-			err := r.eachRenaming(p, func(l logstore.Link, _ int) { parents[l.Child] = l.Parent })
+			err := r.eachRenaming(r.all.byKid, p, func(l logstore.Link, _ int) {
+				parents[l.Child] = l.Parent
+			})
 			if err != nil {
 				return nil, err
 			}
@@ -211,9 +213,11 @@ func (r *renamer) follow(ctx context.Context) (*store[renamed], error) {
 	return done, errors.Join(next.flush(), ready.flush())
 }
 
-// eachRenaming calls tell for each link by which a tuple is renamed, in a partition of children.
-func (r *renamer) eachRenaming(p int, tell func(l logstore.Link, operator int)) error {
-	_, err := r.all.byKid.each(p, nil, func(of []logstore.Link, source int32) {
+// eachRenaming calls tell for each link by which a tuple is renamed, in a partition of the links by
+// their children or by their parents.
+func (r *renamer) eachRenaming(links *store[logstore.Link], p int,
+	tell func(l logstore.Link, operator int)) error {
+	_, err := links.each(p, nil, func(of []logstore.Link, source int32) {
 		for _, l := range of {
 			if operator := r.of[source]; r.renames[operator] {
 				tell(l, operator)
@@ -238,8 +242,6 @@ func (r *renamer) twice(ctx context.Context, began *store[renamed]) (any bool, e
 	ways := newStore[passed](r.scratch, r.all.events.bits, 256)
 	told := ways.appender()
 	var rows []renamed
-	var buffer []logstore.Event
-	var links []logstore.Link
 	for p := range r.all.events.partitions() {
 		if err := ctx.Err(); err != nil {
 			return false, context.Cause(ctx)
@@ -247,47 +249,18 @@ func (r *renamer) twice(ctx context.Context, began *store[renamed]) (any bool, e
 		if rows, err = began.peek(p, rows[:0]); err != nil {
 			return false, err
 		}
-		at := map[uint64]*passed{}
-		for _, row := range rows {
-			at[row.id] = &passed{began: row.began, operator: row.operator}
-		}
-		links, err = r.all.byPar.each(p, links, func(of []logstore.Link, source int32) {
-			for _, l := range of {
-				if operator := r.of[source]; r.renames[operator] && at[l.Parent] == nil {
-					at[l.Parent] = &passed{began: l.Parent, operator: int32(operator)}
-				}
-			}
-		})
+		byID, err := r.passedUnder(p, rows)
 		if err != nil {
 			return false, err
 		}
-		if len(at) == 0 {
-			continue
-		}
-		buffer, err = r.all.events.each(p, buffer, func(of []logstore.Event, source int32) {
-			point := uint64(1) << r.in.sources[source].point
-			for _, e := range of {
-				if t := at[e.ID]; t != nil {
-					t.twice = t.twice || t.points&point != 0
-					t.points |= point
-				}
-			}
-		})
-		if err != nil {
-			return false, err
-		}
-		for _, t := range at {
+		for _, t := range byID {
 			told.add(t.began, 0, *t)
 		}
 		for _, row := range rows {
-			r.handed[row.operator].made |= at[row.id].points
+			r.handed[row.operator].made |= byID[row.id].points
 		}
-		links, err = r.all.byPar.each(p, links, func(of []logstore.Link, source int32) {
-			for _, l := range of {
-				if operator := r.of[source]; r.renames[operator] {
-					r.handed[operator].from |= at[l.Parent].points
-				}
-			}
+		err = r.eachRenaming(r.all.byPar, p, func(l logstore.Link, operator int) {
+			r.handed[operator].from |= byID[l.Parent].points
 		})
 		if err != nil {
 			return false, err
@@ -296,6 +269,39 @@ func (r *renamer) twice(ctx context.Context, began *store[renamed]) (any bool, e
 	if err := told.flush(); err != nil {
 		return false, err
 	}
+	return r.stopRenaming(ways)
+}
+
+// passedUnder returns the points that the renamed tuples passed under each of their ids that lies
+// in a partition. rows are those of the ids that operators made.
+func (r *renamer) passedUnder(p int, rows []renamed) (map[uint64]*passed, error) {
+	byID := map[uint64]*passed{}
+	for _, row := range rows {
+		byID[row.id] = &passed{began: row.began, operator: row.operator}
+	}
+	err := r.eachRenaming(r.all.byPar, p, func(l logstore.Link, operator int) {
+		if byID[l.Parent] == nil {
+			byID[l.Parent] = &passed{began: l.Parent, operator: int32(operator)}
+		}
+	})
+	if err != nil || len(byID) == 0 {
+		return nil, err
+	}
+	_, err = r.all.events.each(p, nil, func(of []logstore.Event, source int32) {
+		point := uint64(1) << r.in.sources[source].point
+		for _, e := range of {
+			if t := byID[e.ID]; t != nil {
+				t.twice = t.twice || t.points&point != 0
+				t.points |= point
+			}
+		}
+	})
+	return byID, err
+}
+
+// stopRenaming finds the tuples that passed a point twice under any of their ids. Operators that
+// renamed one of them no longer rename. It reports whether there is such an operator.
+func (r *renamer) stopRenaming(ways *store[passed]) (any bool, err error) {
 	var all []passed
 	for p := range ways.partitions() {
 		if all, err = ways.load(p, all[:0]); err != nil {
