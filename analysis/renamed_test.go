@@ -162,6 +162,18 @@ func TestTupleThatComesBackKeepsItsIDs(t *testing.T) {
 	}
 }
 
+// If a tuple passes a point twice under one id, the ids of its operators are not joined either.
+func TestTupleThatPassesAPointTwiceKeepsItsIDs(t *testing.T) {
+	operators := []string{"parse", "join", "count"}
+	for name, id := range map[string]uint64{"source#1/send": 7, "join#1/send": 2<<40 | 7} {
+		again := simrun.Channel{Name: name, Records: []simrun.Record{{Time: 2 * simrun.Hz, ID: id}}}
+		a := analyze(t, chainWith(t, []simrun.Channel{again}, operators...), Options{})
+		if names := joinedBy(a); slices.Contains(names, "join") {
+			t.Errorf("%s: the ids are joined over %v", name, names)
+		}
+	}
+}
+
 // Each id of a tuple chooses the whole tuple, and only the events of this tuple are counted.
 func TestTupleIsChosenByEachOfItsIDs(t *testing.T) {
 	dir := chain(t, "parse", "join", "count")
