@@ -14,14 +14,77 @@ type request struct {
 	confirmed func(Fact) // called instead of done if a Verify is confirmed
 }
 
-// A node remembers an answered request. If the request comes again, it gets the same answer and has
-// no second effect.
+// A node remembers a request. If the request comes again, it gets the same answer and has no second
+// effect.
 type answered struct {
 	from      Name
 	id        uint64
+	came      uint32 // when the request came, in units of AskRetry
 	ok, ready bool
-	fact      Fact // not empty: what a Confirm said
 }
+
+// recent has the requests that a node remembers. A fleet of simulated nodes needs little memory for
+// it: it grows only if there are many requests within RecentLife, and then becomes empty again.
+type recent struct {
+	all  []answered
+	next int // index of the oldest request
+}
+
+// back returns the index of the i-th newest request.
+func (r *recent) back(i int) int { return (r.next + 2*len(r.all) - 1 - i) % len(r.all) }
+
+// find returns a request that is remembered, or nil.
+func (r *recent) find(from Name, id uint64) *answered {
+	for i := range r.all {
+		if a := &r.all[r.back(i)]; a.id == id && a.from == from {
+			return a
+		}
+	}
+	return nil
+}
+
+// put remembers a request in the place of the oldest one, if that is not needed any more.
+func (r *recent) put(a answered) {
+	if n := len(r.all); n > 8 && r.all[(r.next+n/2)%n].over(a.came) {
+		r.shrink(a.came)
+	}
+	if len(r.all) == MaxRecent || len(r.all) > 0 && r.all[r.next].over(a.came) {
+		r.all[r.next] = a
+		r.next = (r.next + 1) % len(r.all)
+		return
+	}
+	if len(r.all) == cap(r.all) {
+		r.all = slices.Concat(r.all[r.next:], r.all[:r.next])
+		r.all = slices.Grow(r.all, min(len(r.all)/4+4, MaxRecent-len(r.all)))
+		r.next = 0
+	}
+	r.all = slices.Insert(r.all, r.next, a)
+	r.next = (r.next + 1) % len(r.all)
+}
+
+// shrink forgets what is not needed any more.
+func (r *recent) shrink(now uint32) {
+	var kept []answered
+	for i := range r.all {
+		if a := r.all[(r.next+i)%len(r.all)]; !a.over(now) {
+			kept = append(kept, a)
+		}
+	}
+	*r = recent{all: kept}
+}
+
+// tidy forgets everything once nothing is needed any more.
+func (r *recent) tidy(now uint32) {
+	if len(r.all) > 0 && r.all[r.back(0)].over(now) {
+		*r = recent{}
+	}
+}
+
+// over reports whether a request cannot come again.
+func (a *answered) over(now uint32) bool { return now > a.came+uint32(RecentLife/AskRetry) }
+
+// retries returns the node's time in units of AskRetry.
+func (n *Node) retries() uint32 { return uint32(n.now / AskRetry) }
 
 // ask sends a request. It calls the function done once. If the receiver answered, answered is true
 // and ok is the answer. If it did not, both are false.
@@ -76,29 +139,21 @@ func (n *Node) waiting(from Name, id uint64) int {
 
 // fresh reports whether a request is new. If it is new, the caller must answer it. If it is not,
 // fresh sends the earlier answer again.
-func (n *Node) fresh(from Name, id uint64) (*answered, bool) {
-	for _, a := range n.seen.values {
-		if a.id == id && a.from == from {
-			if a.ready {
-				n.sendAnswer(a)
-			}
-			return nil, false
+func (n *Node) fresh(from Name, id uint64) (answered, bool) {
+	if a := n.seen.find(from, id); a != nil {
+		if a.ready {
+			n.send(from, Ack{ID: id, OK: a.ok})
 		}
+		return answered{}, false
 	}
-	a := &answered{from: from, id: id}
-	n.seen.put(a, MaxRecent)
+	a := answered{from: from, id: id, came: n.retries()}
+	n.seen.put(a)
 	return a, true
 }
 
-func (n *Node) answer(a *answered, ok bool) {
-	a.ok, a.ready = ok, true
-	n.sendAnswer(a)
-}
-
-func (n *Node) sendAnswer(a *answered) {
-	if a.fact != "" {
-		n.send(a.from, Confirm{ID: a.id, Fact: a.fact})
-	} else {
-		n.send(a.from, Ack{ID: a.id, OK: a.ok})
+func (n *Node) answer(a answered, ok bool) {
+	if kept := n.seen.find(a.from, a.id); kept != nil {
+		kept.ok, kept.ready = ok, true
 	}
+	n.send(a.from, Ack{ID: a.id, OK: ok})
 }

@@ -86,10 +86,7 @@ type budget struct {
 // take reports whether the budget has room for one more walk. flood is true if the sender has sent
 // more walks than any honest node would.
 func (b *budget) take(now Time) (ok, flood bool) {
-	refill := WalksPerSecond * float64(now-b.last) / float64(time.Second)
-	b.last = now
-	b.used = max(0, b.used-refill)
-	b.abuse = max(0, b.abuse-FloodFactor*refill)
+	b.refill(now)
 	if b.abuse+1 > FloodFactor*WalksBurst {
 		return false, true
 	}
@@ -99,6 +96,19 @@ func (b *budget) take(now Time) (ok, flood bool) {
 	}
 	b.used++
 	return true, false
+}
+
+func (b *budget) refill(now Time) {
+	refill := WalksPerSecond * float64(now-b.last) / float64(time.Second)
+	b.last = now
+	b.used = max(0, b.used-refill)
+	b.abuse = max(0, b.abuse-FloodFactor*refill)
+}
+
+// full reports whether the budget will be full at a time.
+func (b budget) full(now Time) bool {
+	b.refill(now)
+	return b.used == 0 && b.abuse == 0
 }
 
 // affords reports whether a node accepts one more walk from a sender. Each neighbour has a budget
@@ -117,16 +127,17 @@ func (n *Node) affords(from Name) bool {
 }
 
 func (n *Node) budgetOf(name Name) *budget {
-	for _, b := range n.budgets {
-		if b.name == name {
-			return b
+	for i := range n.budgets {
+		if n.budgets[i].name == name {
+			return &n.budgets[i]
 		}
 	}
+	// A budget that is full again is like a new one.
+	n.budgets = without(n.budgets, func(b budget) bool { return b.full(n.now) })
 	if len(n.budgets) >= 4*n.degree { // more budgets than a node can have neighbours
 		n.budgets = without(n.budgets,
-			func(b *budget) bool { return n.in(b.name) == nil && n.out(b.name) == nil })
+			func(b budget) bool { return n.in(b.name) == nil && n.out(b.name) == nil })
 	}
-	b := &budget{name: name, last: n.now}
-	n.budgets = append(n.budgets, b)
-	return b
+	n.budgets = append(n.budgets, budget{name: name, last: n.now})
+	return &n.budgets[len(n.budgets)-1]
 }

@@ -262,7 +262,7 @@ func (n *Node) onGrant(from Name, m Grant) {
 
 // giveFor completes a trade. It gives the other node an edge to the node where the offered edge of
 // this node leads, and then redirects the offered edge to next.
-func (n *Node) giveFor(a *answered, s *seek, next Name) {
+func (n *Node) giveFor(a answered, s *seek, next Name) {
 	o := n.out(s.give)
 	if o == nil || o.next != "" {
 		n.answer(a, false)

@@ -5,27 +5,31 @@ import "slices"
 // An out is an outgoing edge. Only the node at its beginning changes it.
 type out struct {
 	peer Name
-	flag flag
 	next Name // where the edge will lead if a deal about it succeeds; "" without a deal
 
 	// Up to the time until, the peer may deny that it has the edge, because it may not have heard
 	// of it yet. It is 0 once the peer has confirmed the edge.
 	until Time
-	since Time // when the edge was made
 	// promisedBy is the node that granted the edge. That node is blamed if the edge turns out not
 	// to exist.
 	promisedBy Name
 
-	heats      []Heat // the peer's path heats, as it told them
-	heatsUntil Time
+	heats *told // the peer's path heats, as it told them; nil: it has told none
 
 	due   Time // time of the next ping
 	seq   uint64
-	tries int // number of pings without an answer
+	tries uint8 // number of pings without an answer
+	flag  flag
+}
+
+// told is what a peer has told about heat.
+type told struct {
+	heats []Heat
+	until Time
 }
 
 // A flag says that an edge should be replaced, because the edge was not drawn from the whole fleet.
-type flag int
+type flag uint8
 
 const (
 	clean     flag = 0
@@ -49,9 +53,9 @@ func (n *Node) out(peer Name) *out {
 }
 
 func (n *Node) in(peer Name) *in {
-	for _, i := range n.ins {
-		if i.peer == peer {
-			return i
+	for i := range n.ins {
+		if n.ins[i].peer == peer {
+			return &n.ins[i]
 		}
 	}
 	return nil
@@ -62,7 +66,7 @@ func (n *Node) freeIns() int  { return n.degree - len(n.ins) }
 
 // addOut makes an edge to a peer. Up to the time until, the peer may deny that it has the edge.
 func (n *Node) addOut(peer Name, f flag, until Time) {
-	o := &out{peer: peer, flag: f, since: n.now}
+	o := &out{peer: peer, flag: f}
 	n.outs = append(n.outs, o)
 	n.ping(o, until)
 }
@@ -96,8 +100,8 @@ func (n *Node) addIn(peer Name) bool {
 		if n.freeIns() <= 0 || n.leaving || n.shuns(peer) {
 			return false
 		}
-		i = &in{peer: peer}
-		n.ins = append(n.ins, i)
+		n.ins = append(n.ins, in{peer: peer})
+		i = &n.ins[len(n.ins)-1]
 	}
 	i.expires = n.now + Lease
 	n.wakeAt(i.expires)
@@ -106,7 +110,7 @@ func (n *Node) addIn(peer Name) bool {
 
 func (n *Node) dropIn(peer Name) {
 	before := len(n.ins)
-	n.ins = without(n.ins, func(i *in) bool { return i.peer == peer })
+	n.ins = without(n.ins, func(i in) bool { return i.peer == peer })
 	if len(n.ins) < before {
 		n.seekSoon()
 	}
@@ -166,7 +170,7 @@ func (n *Node) tickEdges() {
 		n.dropOut(o)
 	}
 	expired := false
-	n.ins = slices.DeleteFunc(n.ins, func(i *in) bool {
+	n.ins = slices.DeleteFunc(n.ins, func(i in) bool {
 		if i.expires > n.now {
 			return false
 		}
@@ -181,7 +185,8 @@ func (n *Node) tickEdges() {
 // walkTo returns a random neighbour other than avoid, for a walk's next step. It returns "" if
 // there is none.
 func (n *Node) walkTo(avoid Name) Name {
-	var sure, some []Name
+	var room [2][MaxDegree]Name // so that this frequent function allocates nothing
+	sure, some := room[0][:0], room[1][:0]
 	for _, o := range n.outs {
 		if o.peer == avoid {
 			continue

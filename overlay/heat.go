@@ -79,14 +79,19 @@ func (n *Node) SetHeats(now Time, heats ...Heat) error {
 	return nil
 }
 
+// heatsAt returns the path heats that the peer told, unless that was too long ago.
+func (o *out) heatsAt(now Time) []Heat {
+	if o.heats == nil || o.heats.until <= now {
+		return nil
+	}
+	return o.heats.heats
+}
+
 // paths returns the node's path heats.
 func (n *Node) paths() []Heat {
 	all := slices.Clone(n.heats)
 	for _, o := range n.outs {
-		if o.heatsUntil <= n.now {
-			continue
-		}
-		for _, h := range o.heats {
+		for _, h := range o.heatsAt(n.now) {
 			h.Value -= h.Value / 4
 			i := slices.IndexFunc(all, func(other Heat) bool { return other.By == h.By })
 			switch {
@@ -138,7 +143,7 @@ func (n *Node) onWarm(from Name, m Warm) {
 		n.blame(from, BadMessage)
 		return
 	}
-	o.heats, o.heatsUntil = m.Heats, n.now+HeatLife
+	o.heats = &told{m.Heats, n.now + HeatLife}
 	n.warmSoon()
 }
 
@@ -214,9 +219,9 @@ func (n *Node) hotter(by string) Name {
 	own := heatOf(by, n.heats)
 	var all []*out
 	var sum float64
-	path := func(o *out) float64 { return float64(heatOf(by, o.heats)) }
+	path := func(o *out) float64 { return float64(heatOf(by, o.heatsAt(n.now))) }
 	for _, o := range n.outs {
-		if v := heatOf(by, o.heats); o.heatsUntil > n.now && o.until == 0 && v > own {
+		if v := heatOf(by, o.heatsAt(n.now)); o.until == 0 && v > own {
 			all = append(all, o)
 			sum += path(o)
 		}

@@ -19,7 +19,7 @@ func (n *Node) invariants(t testing.TB) {
 	most("ins", len(n.ins), n.degree)
 	most("seeks", len(n.seeks), n.degree+1)
 	most("requests", len(n.asked), MaxAsked)
-	most("answered requests", len(n.seen.values), MaxRecent)
+	most("answered requests", len(n.seen.all), MaxRecent)
 	most("wants", len(n.wants), MaxWants)
 	most("lost", len(n.lost), MaxLost)
 	most("back", len(n.back), MaxLost)
@@ -29,7 +29,7 @@ func (n *Node) invariants(t testing.TB) {
 	most("searches", len(n.searches), MaxSearches)
 	most("climbs", len(n.climbing), MaxSearches)
 	for _, o := range n.outs {
-		most("heats of "+string(o.peer), len(o.heats), MaxHeats)
+		most("heats of "+string(o.peer), len(o.heatsAt(n.now)), MaxHeats)
 	}
 	most("blamed", len(n.blamed), MaxBlamed)
 	most("failures", len(n.failures), MaxFailures)

@@ -79,10 +79,12 @@ const (
 	TradeScan = 16
 	// MaxAsked is the largest number of a node's requests that wait for answers.
 	MaxAsked = 512
-	// MaxRecent is the number of requests that a node remembers, so that it does not obey a
+	// MaxRecent is the largest number of requests that a node remembers, so that it does not obey a
 	// repeated request twice. At the rate at which a node accepts walks, these are the requests of
-	// two seconds.
-	MaxRecent = 256
+	// two seconds. A node remembers a request for RecentLife, which is twice the time in which it
+	// is repeated.
+	MaxRecent  = 256
+	RecentLife = 2 * AskRetry * AskTries
 	// MaxWants is the largest number of notes that a node keeps about edges that other nodes lack.
 	// WantLife is how long it keeps a note.
 	MaxWants = 128

@@ -27,13 +27,13 @@ type Node struct {
 	now, next Time
 
 	outs  []*out
-	ins   []*in
+	ins   []in
 	seeks []*seek
 	asked []*request
 	// offers is the number of edges that this node has offered and that wait for an answer. Each
 	// takes the place of an edge.
 	offers int
-	seen   ring[*answered]
+	seen   recent
 	wants  []want
 
 	seekAt, repickAt, probeAt Time
@@ -59,7 +59,7 @@ type Node struct {
 	warmAt, warmedAt Time
 	climbing         []*climbs
 
-	budgets   []*budget
+	budgets   []budget // those that are not full
 	strangers budget
 	blamed    []Blame
 }
@@ -96,6 +96,7 @@ func (n *Node) Tick(now Time) {
 		return
 	}
 	n.askAgain()
+	n.seen.tidy(n.retries())
 	n.tickEdges()
 	if !n.leaving {
 		n.tickSeeks()

@@ -230,13 +230,15 @@ func (n *Node) onConfirm(from Name, m Confirm) {
 	}
 }
 
+// onVerify changes nothing, so a Verify that comes again does no harm.
 func (n *Node) onVerify(from Name, m Verify) {
-	if a, ok := n.fresh(from, m.ID); ok {
-		if len(m.Pattern) <= MaxFact {
-			a.fact = match(m.Pattern, n.facts)
+	if len(m.Pattern) <= MaxFact {
+		if fact := match(m.Pattern, n.facts); fact != "" {
+			n.send(from, Confirm{ID: m.ID, Fact: fact})
+			return
 		}
-		n.answer(a, false)
 	}
+	n.send(from, Ack{ID: m.ID})
 }
 
 func (Hint) message()    {}
