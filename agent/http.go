@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,6 +22,13 @@ import (
 // SocketName is the name of the agent's socket in the directory of rings. Only the directory's
 // owner may connect, because the agent accepts orders at this socket.
 const SocketName = "agent.sock"
+
+// VersionHeader is the header of requests and answers that has the version of the orders and of the
+// status. A request or an answer without this header has version 1.
+const (
+	VersionHeader = "Cloudprofiler-Version"
+	ordersVersion = 1
+)
 
 // The agent serves these paths. Paths below /do/ are orders, which require POST. The agent accepts
 // orders only at its socket.
@@ -92,9 +100,31 @@ func (a *Agent) newServer(orders bool) *http.Server {
 }
 
 func newServer(h http.Handler) *http.Server {
-	return &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second,
+	return &http.Server{Handler: versioned(h), ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
 		MaxHeaderBytes: 1 << 14}
+}
+
+// versioned puts the version into every answer, and refuses requests of other versions.
+func versioned(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(VersionHeader, strconv.Itoa(ordersVersion))
+		if err := checkVersion(r.Header); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// checkVersion checks the version of a request or an answer.
+func checkVersion(h http.Header) error {
+	v := h.Get(VersionHeader)
+	if v == "" || v == strconv.Itoa(ordersVersion) {
+		return nil
+	}
+	return fmt.Errorf("version %q of the messages between agent and cprof: this program knows "+
+		"version %d: install the same release of both, and restart the agent", v, ordersVersion)
 }
 
 // mux returns the handler of all paths, including orders if orders is true.

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/cloudprofiler/cloudprofiler/ring"
@@ -108,6 +109,7 @@ func (l *Local) ask(ctx context.Context, method, path string, query url.Values, 
 	if err != nil {
 		return err
 	}
+	r.Header.Set(VersionHeader, strconv.Itoa(ordersVersion))
 	answer, err := l.http.Do(r)
 	var dial *net.OpError
 	if errors.As(err, &dial) && dial.Op == "dial" {
@@ -118,6 +120,9 @@ func (l *Local) ask(ctx context.Context, method, path string, query url.Values, 
 		return fmt.Errorf("ask the agent at %q: %w", l.path, err)
 	}
 	defer answer.Body.Close()
+	if err := checkVersion(answer.Header); err != nil {
+		return fmt.Errorf("ask the agent at %q: %w", l.path, err)
+	}
 	if answer.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<16))
 		return fmt.Errorf("the agent says: %s", strings.TrimSpace(string(text)))

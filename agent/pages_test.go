@@ -47,7 +47,7 @@ func TestBadConfigurations(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, text := range []string{"{", `{"logs": "../elsewhere"}`,
-		`{"logs": "logs/000000", "before": ["/etc"]}`} {
+		`{"logs": "logs/000000", "before": ["/etc"]}`, `{"logs": "logs/000000", "version": 2}`} {
 		if err := os.WriteFile(filepath.Join(c.State, "state.json"), []byte(text),
 			0o600); err != nil {
 			t.Fatal(err)

@@ -16,7 +16,8 @@ import (
 // state is what an agent must know about the agents that ran before it. All paths are relative to
 // Config.State.
 type state struct {
-	Logs string `json:"logs"` // the directory to which the agent writes logs
+	Version int    `json:"version"` // 0 in files from before there was a version
+	Logs    string `json:"logs"`    // the directory to which the agent writes logs
 	// Before lists earlier directories with logs that the agent may have to continue, the latest
 	// first.
 	Before []string `json:"before"`
@@ -41,6 +42,9 @@ func (s state) begun(dir string) int {
 // agent searches these directories for a ring's old log. While a disk fails, the agent keeps all
 // directories in Before, because each of them may have a log to be continued.
 const keptBefore = 8
+
+// stateVersion is the version of the state file.
+const stateVersion = 1
 
 const (
 	stateFile  = "state.json"
@@ -67,6 +71,11 @@ func readState(dir string) (state, error) {
 		return s, fmt.Errorf("read what the last agent was at in %q: %w: if it is damaged, "+
 			"remove it: logs begin anew in %q", filepath.Join(dir, stateFile), err, span(0))
 	}
+	if s.Version > stateVersion {
+		return s, fmt.Errorf("read what the last agent was at in %q: version %d: this agent knows "+
+			"versions up to %d: install the release that wrote it, or a later one",
+			filepath.Join(dir, stateFile), s.Version, stateVersion)
+	}
 	for _, path := range append([]string{s.Logs}, s.Before...) {
 		if !filepath.IsLocal(path) {
 			return s, fmt.Errorf("read what the last agent was at in %q: %q is not below it: "+
@@ -82,6 +91,7 @@ func span(n int) string { return filepath.Join(logsFolder, fmt.Sprintf("%06d", n
 
 // write replaces the state file as a whole. If the agent dies during the call, the old file stays.
 func (s state) write(dir string) error {
+	s.Version = stateVersion
 	text, err := json.MarshalIndent(s, "", "\t")
 	if err != nil {
 		return err

@@ -229,14 +229,6 @@ type WatchOptions struct {
 	token func() string
 }
 
-// Saved is the state of a Watch, which a later process can continue.
-type Saved struct {
-	Epoch Epoch       `json:"epoch"`
-	Last  Observation `json:"last"`
-	Mark  Observation `json:"mark"`
-	Rate  *Frequency  `json:"rate,omitempty"`
-}
-
 // State is the result of one Check.
 type State struct {
 	Epoch    Epoch   // the present epoch
@@ -305,9 +297,6 @@ func (w *Watch) begin(now Observation, token string) {
 
 // Epoch returns the epoch that the last observation showed.
 func (w *Watch) Epoch() Epoch { return w.epoch }
-
-// Save returns the state that a later process needs to continue.
-func (w *Watch) Save() Saved { return Saved{w.epoch, w.last, w.mark, w.rate} }
 
 // Check makes an observation and reports whether the counter ran unbroken since the previous
 // observation. A break begins a new epoch. If the observation fails, Check returns an error, and

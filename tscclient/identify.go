@@ -99,6 +99,11 @@ func (id *Identity) begin(o host.WatchOptions) error {
 			if err := json.Unmarshal(text, &o.From); err != nil {
 				return fmt.Errorf("read the epoch that was kept, from %q: %w", text, err)
 			}
+			if o.From != nil && o.From.Version > host.SavedVersion {
+				return fmt.Errorf("read the epoch that was kept: version %d: this program knows "+
+					"versions up to %d: install the release that wrote it, or a later one",
+					o.From.Version, host.SavedVersion)
+			}
 		}
 	}
 	var err error

@@ -1,6 +1,7 @@
 package tscclient
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/host"
@@ -77,5 +78,21 @@ func TestTheNextProcessKnowsOfAJump(t *testing.T) {
 	text = []byte("{")
 	if err := (&Identity{kept: kept}).begin(host.WatchOptions{Observe: observe}); err == nil {
 		t.Error("damaged text is kept, and there is no error")
+	}
+}
+
+// An epoch that a later release kept is refused, and one from before there was a version is read.
+func TestKeptEpochSaysItsVersion(t *testing.T) {
+	for version, refused := range map[string]bool{"": false, `"version": 1,`: false,
+		`"version": 2,`: true} {
+		id := &Identity{kept: Kept{Read: func() ([]byte, error) {
+			return []byte("{" + version + `"epoch": "b.s0.v-.nabc"}`), nil
+		}}}
+		err := id.begin(host.WatchOptions{Observe: func() (host.Observation, error) {
+			return host.Observation{Boot: "b"}, nil
+		}})
+		if (err != nil && strings.Contains(err.Error(), "version 2")) != refused {
+			t.Errorf("%q: %v", version, err)
+		}
 	}
 }

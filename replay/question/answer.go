@@ -17,6 +17,10 @@ func Answer(ctx context.Context, from io.Reader, to io.Writer) error {
 	if err := json.NewDecoder(from).Decode(&r); err != nil {
 		return fmt.Errorf("read question: %w", err)
 	}
+	if r.Version != wire.Version {
+		return fmt.Errorf("read question: version %d: this program knows version %d: install "+
+			"cprof and cprof-question of the same release", r.Version, wire.Version)
+	}
 	response, err := answer(ctx, &r)
 	if errors.Is(err, ErrExpression) {
 		response, err = &wire.Response{Bad: err.Error()}, nil
@@ -24,6 +28,7 @@ func Answer(ctx context.Context, from io.Reader, to io.Writer) error {
 	if err != nil {
 		return err
 	}
+	response.Version = wire.Version
 	if err := json.NewEncoder(to).Encode(response); err != nil {
 		return fmt.Errorf("write answer: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -253,5 +254,20 @@ func TestEndIsAfterAllEvents(t *testing.T) {
 	f, err := q.Search(context.Background(), all, free(all))
 	if err != nil || len(f.Order) != 3 || f.Visible != 1 {
 		t.Errorf("%+v, %v", f, err)
+	}
+}
+
+// Programs of different releases refuse each other.
+func TestQuestionSaysItsVersion(t *testing.T) {
+	var out strings.Builder
+	if err := Answer(t.Context(), strings.NewReader(`{"version": 1, "find": "true"}`),
+		&out); err != nil || !strings.Contains(out.String(), `"version":1`) {
+		t.Errorf("version 1: %v, %s", err, &out)
+	}
+	for _, text := range []string{`{"find": "true"}`, `{"version": 2, "find": "true"}`} {
+		if err := Answer(t.Context(), strings.NewReader(text), io.Discard); err == nil ||
+			!strings.Contains(err.Error(), "this program knows version 1") {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 }

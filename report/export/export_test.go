@@ -119,7 +119,7 @@ func TestCSVRows(t *testing.T) {
 	if origins.String() != want {
 		t.Errorf("origins\n%swant\n%s", &origins, want)
 	}
-	want = "key,value\nrun,r\nreference_node,n\nzero_cycles,9223372036854775809\n"
+	want = "key,value\nversion,1\nrun,r\nreference_node,n\nzero_cycles,9223372036854775809\n"
 	if !strings.HasPrefix(about.String(), want) {
 		t.Errorf("about\n%swant\n%s…", &about, want)
 	}

@@ -76,7 +76,8 @@ func (x *exporter) messages(kinds Kind, o *analysis.Options, answer *analysis.An
 			return err
 		}
 		x.files[len(x.files)-1].Note = note
-		about := []aboutRow{{"run", x.dir.Run.Name}, {"reference_node", answer.Reference.Node}}
+		about := []aboutRow{{"version", version}, {"run", x.dir.Run.Name},
+			{"reference_node", answer.Reference.Node}}
 		if err := writeTable(w, "messages", about, rows); err != nil {
 			return err
 		}

@@ -93,7 +93,8 @@ func TestParquetRows(t *testing.T) {
 		s.finish(nil)); err != nil {
 		t.Fatal(err)
 	}
-	about := strings.Split(`run r
+	about := strings.Split(`version 1
+run r
 reference_node n
 zero_cycles 9223372036854775809
 frequency_lo_hz 1000000000

@@ -204,10 +204,14 @@ func (t *tables) finish(*analysis.Answer) error {
 	return t.writer.finish(t.edges)
 }
 
+// version is the version of an export's tables. It changes only if a column changes its meaning.
+const version = "1"
+
 // meaning says what the tables' numbers mean.
 func meaning(run string, b analysis.Basis) []aboutRow {
 	number := func(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 	rows := []aboutRow{
+		{"version", version},
 		{"run", run},
 		{"reference_node", b.Reference.Node},
 		{"zero_cycles", strconv.FormatUint(b.Zero_cycles, 10)},

@@ -336,3 +336,10 @@ init.x.randstart
 		t.Error("no shard has moved")
 	}
 }
+
+func TestPartOfAnotherVersionIsRefused(t *testing.T) {
+	err := Work(t.Context(), Part{Version: Version + 1})
+	if err == nil || !strings.Contains(err.Error(), "this program knows version") {
+		t.Error(err)
+	}
+}

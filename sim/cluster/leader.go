@@ -163,9 +163,9 @@ func (l *Leader) once(ctx context.Context) (r Result, err error) {
 		}
 	}()
 	for i := range count {
-		part, err := json.Marshal(Part{URL: l.o.URL, Simulation: l.o.Simulation, Epoch: l.epoch,
-			Process: i, Processes: count, Configuration: l.o.Configuration, Set: l.o.Set,
-			Every: l.o.Every, Balance: l.o.Balance, Restart: l.saved})
+		part, err := json.Marshal(Part{Version: Version, URL: l.o.URL, Simulation: l.o.Simulation,
+			Epoch: l.epoch, Process: i, Processes: count, Configuration: l.o.Configuration,
+			Set: l.o.Set, Every: l.o.Every, Balance: l.o.Balance, Restart: l.saved})
 		if err != nil {
 			return r, err
 		}

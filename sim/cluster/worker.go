@@ -18,9 +18,13 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim/library"
 )
 
-// A Part tells a process which part of which simulation it has to run. Leader and process are of
-// one version, so its JSON is not a format that others read.
+// Version is the version of all messages between leader and processes. A process refuses a Part of
+// another version, so later messages do not say it again.
+const Version = 1
+
+// A Part tells a process which part of which simulation it has to run.
 type Part struct {
+	Version       int
 	URL           string
 	Simulation    string // its name on the server
 	Epoch         int    // number of this start of the simulation
@@ -83,6 +87,10 @@ type work struct {
 
 // Work runs a part of a simulation until its end.
 func Work(ctx context.Context, p Part) (err error) {
+	if p.Version != Version {
+		return fmt.Errorf("run a part of a simulation: version %d: this program knows version %d: "+
+			"start leader and processes from the same release", p.Version, Version)
+	}
 	nc, err := nats.Connect(p.URL, nats.Timeout(patience), nats.MaxReconnects(0))
 	if err != nil {
 		return fmt.Errorf("connect to %q: %w", p.URL, err)

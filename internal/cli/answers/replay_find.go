@@ -38,6 +38,7 @@ func answerOf(ctx context.Context, r *wire.Request) (*wire.Response, error) {
 		return nil, fmt.Errorf("--find: %w: %s must be beside cprof or on the PATH", err,
 			questionProgram)
 	}
+	r.Version = wire.Version
 	text, err := json.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("--find: %w", err)
@@ -51,6 +52,10 @@ func answerOf(ctx context.Context, r *wire.Request) (*wire.Response, error) {
 	var answer wire.Response
 	if err := json.Unmarshal(out.Bytes(), &answer); err != nil {
 		return nil, fmt.Errorf("--find: read the answer of %s: %w", argv[0], err)
+	}
+	if answer.Version != wire.Version {
+		return nil, fmt.Errorf("--find: %s answers in version %d: cprof knows version %d: install "+
+			"both of the same release", argv[0], answer.Version, wire.Version)
 	}
 	if answer.Bad != "" {
 		return nil, command.UsageError{Err: errors.New("--find: " + answer.Bad)}

@@ -2,6 +2,6 @@
 // events of a replay, and the order that was found. cprof-question is a separate program, because
 // the expression language would make cprof larger by a seventh.
 //
-// The messages are JSON. They have no version, because the two programs are of one build. Package
-// replay/question has the language and the search.
+// The messages are JSON, and each says its version. Both programs are of one release, so each
+// refuses messages of another version. Package replay/question has the language and the search.
 package wire

@@ -1,8 +1,13 @@
 package wire
 
+// Version is the version of both messages.
+const Version = 1
+
 // Request asks for an order after which a condition holds. Without events, only the expressions are
 // checked.
 type Request struct {
+	Version int `json:"version"`
+
 	Find   string   `json:"find"`
 	States []string `json:"states"`
 	Events []Event  `json:"events"`
@@ -24,6 +29,8 @@ type Event struct {
 
 // Response is the answer.
 type Response struct {
+	Version int `json:"version"`
+
 	// Bad says what is wrong with an expression. If it is set, all other fields are empty.
 	Bad string `json:"bad,omitempty"`
 
