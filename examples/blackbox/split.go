@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -59,8 +58,11 @@ func (s *split) do(dirs []string) error {
 func (s *split) keep(dirs []string) error {
 	s.sockets, s.lost = map[uint32]blackbox.Connection{}, map[blackbox.Reason]uint64{}
 	for _, dir := range dirs {
+		if err := os.MkdirAll(dir, 0o700); err != nil { // a node without a log has no directory
+			return err
+		}
 		segments, err := logstore.Segments(dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // a node without a log has no directory
+		if err != nil {
 			return err
 		}
 		for _, segment := range segments {

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -41,6 +42,7 @@ static uint32_t opened_at;   /* cp_forks + 1 when the channel was made; 0: never
 static uint64_t missed;	     /* messages neither logged nor counted yet. Atomic */
 static char program[16];     /* name of this process */
 static uint32_t name_space; /* number of the network namespace */
+static const char *dir;	    /* the directory of rings; NULL: the usual one */
 
 static _Thread_local struct {
 	uint32_t number; /* the kernel's number of this thread; 0: not known */
@@ -73,7 +75,7 @@ static void open_channel(void)
 				program[n - 1] = 0;
 			syscall(SYS_close, fd);
 		}
-		cp_options options = {.policy = "drop", .buffer_bytes = 1 << 20};
+		cp_options options = {.dir = dir, .policy = "drop", .buffer_bytes = 1 << 20};
 		cp_channel *new = cp_open_shared("capture/messages", &options);
 		/* The parent's channel stays open: a thread may be in a call on it. */
 		__atomic_store_n(&channel, (struct channel *)new, __ATOMIC_RELEASE);
@@ -85,7 +87,14 @@ static void open_channel(void)
 
 static void in_child(void) { pthread_mutex_init(&opening, NULL); }
 
-__attribute__((constructor)) static void begin(void) { pthread_atfork(NULL, NULL, in_child); }
+/* Programs such as nginx later forget their environment. */
+__attribute__((constructor)) static void begin(void)
+{
+	const char *wanted = getenv("CLOUDPROFILER_DIR");
+
+	dir = wanted == NULL ? NULL : strdup(wanted);
+	pthread_atfork(NULL, NULL, in_child);
+}
 
 /* put logs a description: parts of 7 bytes, one a record. */
 static bool put(uint64_t kind, uint64_t thread, uint64_t connection, uint8_t *bytes, size_t n,

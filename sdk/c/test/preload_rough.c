@@ -119,6 +119,8 @@ static void processes(const char *self, int shared)
 		if (child == 0) {
 			struct itimerval none = {0};
 			setitimer(ITIMER_REAL, &none, NULL);
+			if (i % 2 != 0)
+				clearenv(); /* as nginx does */
 			talk(two[0], two[1]);
 			open_and_close(NULL);
 			char fd[16];
