@@ -18,8 +18,8 @@ type Decoder struct {
 	bytes []byte
 }
 
-// Add takes the next event, and returns the value that it completes: a Message, Connection, Thread
-// or Loss. Otherwise it returns nil.
+// Add takes the next event, and returns the value that it completes: a Message, Connection, Thread,
+// Place, Happening or Loss. Otherwise it returns nil.
 func (d *Decoder) Add(e Event) any {
 	if e.ID&firstHalf != 0 {
 		if d.first.ID != 0 {
@@ -61,7 +61,7 @@ func (d *Decoder) unfinished() uint64 {
 
 func (d *Decoder) record(first, second Event) (value any, ok bool) {
 	k := Kind(first.ID >> kindShift & 7)
-	if k != Described && k != Named {
+	if k != Described && k != Named && k != Told {
 		d.Bad += d.unfinished()
 	}
 	part := first.ID >> partShift & partMask
@@ -69,12 +69,15 @@ func (d *Decoder) record(first, second Event) (value any, ok bool) {
 	switch k {
 	case Sent, Received:
 		m := message(k, first, second)
-		return m, m.Early && k == Sent || !m.Early && part>>widthShift == 0
-	case Described, Named:
+		return m, m.valid(part)
+	case Described, Named, Told:
 		return d.part(first, second, part)
 	case Lost:
 		l := Loss{Reason(part), first.Counter_cycles, second.Counter_cycles, second.ID}
 		return l, rest == 0
+	case Happened:
+		h := happening(first, second)
+		return h, h.valid()
 	}
 	return nil, false
 }
@@ -102,14 +105,19 @@ func (d *Decoder) part(first, second Event, part uint64) (value any, ok bool) {
 	b := d.bytes[:length]
 	number, connectionNumber := uint32(of>>threadShift)&threadMask, uint32(of)
 	valid := false
-	if Kind(of>>kindShift&7) == Described {
+	switch Kind(of >> kindShift & 7) {
+	case Described:
 		var c Connection
 		c, valid = connection(connectionNumber, b)
 		value, valid = c, valid && number == 0
-	} else {
+	case Named:
 		var t Thread
 		t, valid = thread(number, b)
 		value, valid = t, valid && connectionNumber == 0
+	default:
+		var p Place
+		p, valid = place(number, b)
+		value, valid = p, valid && connectionNumber == aboutPlace
 	}
 	before := d.unfinished() - 2 // the caller counts the events of this part
 	if !valid {

@@ -50,6 +50,22 @@ type Thread struct {
 	Name    string // the name of the thread
 }
 
+// A Place says where a process runs, as the name of its cgroup says it.
+type Place struct {
+	Process   uint32 // the kernel's number of the process
+	Runtime   string // what made the container, such as "docker"; "": it is in no container
+	Container string // the container's id
+	Pod       string // the unique id of the Kubernetes pod
+	PodName   string // the pod's namespace and name, with a slash between them
+	Unit      string // the unit of systemd, such as "nginx.service"
+}
+
+// aboutPlace says, in the field of the connection, that a description of the kind Told is a Place.
+const aboutPlace = 1
+
+// MaxText is the largest number of bytes of a text in a Place.
+const MaxText = 64
+
 // partBytes is the number of bytes of a description in one record.
 const partBytes = 7
 
@@ -89,6 +105,43 @@ func (t Thread) Events(at_cycles uint64) ([]Event, error) {
 		b = append(append(b, byte(len(s))), s...)
 	}
 	return parts(Named, t.Number, 0, b, at_cycles)
+}
+
+// Events returns the records of a place, all with the same stamp.
+func (p Place) Events(at_cycles uint64) ([]Event, error) {
+	if p.Process > MaxThread {
+		return nil, fmt.Errorf("say where process %d runs: %w", p.Process, ErrRecord)
+	}
+	b := []byte{0}
+	for _, s := range p.texts() {
+		if len(*s) > MaxText {
+			return nil, fmt.Errorf("say where process %d runs: %q: %w", p.Process, *s, ErrRecord)
+		}
+		b = append(append(b, byte(len(*s))), *s...)
+	}
+	if len(b) > 255 {
+		return nil, fmt.Errorf("say where process %d runs: %w", p.Process, ErrRecord)
+	}
+	return parts(Told, p.Process, aboutPlace, b, at_cycles)
+}
+
+func (p *Place) texts() []*string {
+	return []*string{&p.Runtime, &p.Container, &p.Pod, &p.PodName, &p.Unit}
+}
+
+// place decodes a place. It reports whether the place is valid.
+func place(process uint32, b []byte) (p Place, ok bool) {
+	if p.Process = process; len(b) == 0 {
+		return p, false
+	}
+	rest := b[1:]
+	for _, s := range p.texts() {
+		if len(rest) == 0 || len(rest) < 1+int(rest[0]) || rest[0] > MaxText {
+			return p, false
+		}
+		*s, rest = string(rest[1:1+rest[0]]), rest[1+rest[0]:]
+	}
+	return p, len(rest) == 0
 }
 
 // parts cuts a description into records. It first sets the first byte to the description's length.

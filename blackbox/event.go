@@ -25,6 +25,8 @@ const (
 	Described Kind = 2 // a part of the description of a connection, as [Connection]
 	Named     Kind = 3 // a part of the description of a thread, as [Thread]
 	Lost      Kind = 4 // how many messages were lost, as [Loss]
+	Happened  Kind = 5 // something else happened to a thread or a connection, as [Happening]
+	Told      Kind = 6 // a part of what is known about a process, as [Place]
 )
 
 // These are the places of the fields in the two ids of a record. Bit 63 is set in the first id
@@ -85,7 +87,12 @@ type Message struct {
 	// Began_cycles and Ended_cycles at which the call had taken all bytes and had not yet returned.
 	Began_cycles uint64
 	Ended_cycles uint64
-	Width_cycles uint64 // if Early is true: a power of two between the limits
+	Width_cycles uint64 // if Early or Arrived is true: a power of two between the limits
+
+	// If Arrived is true, the kernel had the last byte of the message ready for the program at a
+	// moment between Arrived_cycles and Arrived_cycles + Width_cycles. Ended_cycles is then
+	// Began_cycles + Width_cycles.
+	Arrived_cycles uint64
 
 	Connection uint32 // number of the connection, as in its description; 0: not known
 	Thread     uint32 // the kernel's number of the thread that made the call
@@ -100,6 +107,8 @@ type Message struct {
 	Stream bool // the message is part of a TCP stream, so Position is valid
 	Sure   bool // no other thread used the stream at the same time, so Position is exact
 	Early  bool // the beginning of the call was seen; only if Kind is Sent
+
+	Arrived bool // the arrival was seen, so Arrived_cycles is valid; only if Kind is Received
 }
 
 // Events returns the record of a message.
@@ -108,25 +117,31 @@ func (m Message) Events() ([2]Event, error) {
 		m.Bytes == 0 || m.Bytes > MaxBytes || !isStamp(m.Began_cycles) || !isStamp(m.Ended_cycles) {
 		return [2]Event{}, ErrRecord
 	}
-	flags := 0
-	if m.Early {
+	flags, first := 0, m.Began_cycles
+	if m.Early || m.Arrived {
 		class := bits.Len64(m.Width_cycles/MinWidth_cycles) - 1
-		if m.Kind != Sent || class < 0 || m.Width_cycles != MinWidth_cycles<<class ||
-			class > 7 {
+		if m.Early != (m.Kind == Sent) || m.Early == m.Arrived || class < 0 || class > 7 ||
+			m.Width_cycles != MinWidth_cycles<<class {
 			return [2]Event{}, ErrRecord
 		}
-		flags = class << widthShift
+		flags = class<<widthShift | flagEarly
+	}
+	if m.Arrived {
+		first = m.Arrived_cycles
+		if m.Began_cycles != m.Ended_cycles-m.Width_cycles || !isStamp(first) {
+			return [2]Event{}, ErrRecord
+		}
 	}
 	for _, f := range []struct {
 		set bool
 		bit int
-	}{{m.Stream, flagStream}, {m.Sure, flagSure}, {m.Early, flagEarly}} {
+	}{{m.Stream, flagStream}, {m.Sure, flagSure}} {
 		if f.set {
 			flags |= f.bit
 		}
 	}
 	return [2]Event{
-		{m.Began_cycles, header(m.Kind, flags, m.Thread, m.Connection)},
+		{first, header(m.Kind, flags, m.Thread, m.Connection)},
 		{m.Ended_cycles, uint64(m.Bytes-1)<<lengthShift | m.Position},
 	}, nil
 }
@@ -140,12 +155,25 @@ func message(k Kind, first, second Event) Message {
 		Kind: k, Began_cycles: first.Counter_cycles, Ended_cycles: second.Counter_cycles,
 		Connection: uint32(first.ID), Thread: uint32(first.ID>>threadShift) & threadMask,
 		Position: second.ID & positionMask, Bytes: uint32(second.ID>>lengthShift) + 1,
-		Stream: flags&flagStream != 0, Sure: flags&flagSure != 0, Early: flags&flagEarly != 0,
+		Stream: flags&flagStream != 0, Sure: flags&flagSure != 0,
 	}
-	if m.Early {
-		m.Width_cycles = MinWidth_cycles << (flags >> widthShift)
+	if flags&flagEarly == 0 {
+		return m
+	}
+	m.Width_cycles = MinWidth_cycles << (flags >> widthShift)
+	if m.Early = k == Sent; !m.Early {
+		m.Arrived, m.Arrived_cycles = true, m.Began_cycles
+		m.Began_cycles = m.Ended_cycles - m.Width_cycles
 	}
 	return m
+}
+
+// valid reports whether a decoded message is one that Events can have written.
+func (m *Message) valid(part uint64) bool {
+	if m.Arrived {
+		return isStamp(m.Began_cycles)
+	}
+	return m.Early || part>>widthShift == 0
 }
 
 // A Reason says why messages are not in the log. The numbers never change.

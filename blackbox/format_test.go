@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -26,8 +27,9 @@ func TestFormatDocumentAgrees(t *testing.T) {
 		"kind": {
 			fmt.Sprint(Sent): "sent", fmt.Sprint(Received): "received",
 			fmt.Sprint(Described): "described", fmt.Sprint(Named): "named",
-			fmt.Sprint(Lost): "lost",
+			fmt.Sprint(Lost): "lost", fmt.Sprint(Happened): "happened", fmt.Sprint(Told): "told",
 		},
+		"what": whats(),
 		"flag": {
 			fmt.Sprint(flagStream): "stream", fmt.Sprint(flagSure): "sure",
 			fmt.Sprint(flagEarly): "early",
@@ -55,6 +57,14 @@ func TestFormatDocumentAgrees(t *testing.T) {
 	}
 }
 
+func whats() map[string]string {
+	all := map[string]string{}
+	for w, name := range whatNames {
+		all[fmt.Sprint(uint8(w))] = name
+	}
+	return all
+}
+
 // bytesOf writes events as a ring has them on amd64.
 func bytesOf(events ...Event) (b []byte) {
 	for _, e := range events {
@@ -74,6 +84,29 @@ var (
 	exampleReceived = Message{
 		Kind: Received, Began_cycles: 1, Ended_cycles: 2, Connection: 3, Thread: MaxThread,
 		Position: MaxPosition, Bytes: MaxBytes, Stream: true,
+	}
+	exampleArrived = Message{
+		Kind: Received, Arrived_cycles: 0x1112131415161718, Began_cycles: 0x2122232425262728 - 128,
+		Ended_cycles: 0x2122232425262728, Width_cycles: 128, Connection: 3, Thread: 4, Position: 5,
+		Bytes: 6, Stream: true, Arrived: true,
+	}
+	exampleWoke = Happening{
+		What: Woke, Began_cycles: 0x11, Ended_cycles: 0x12, Thread: 0x13, Other: 0x14,
+	}
+	exampleForked = Happening{
+		What: Forked, Began_cycles: 0x11, Ended_cycles: 0x12, Thread: 0x13, Other: 0x14,
+		Process: MaxThread,
+	}
+	exampleConnecting = Happening{
+		What: Connecting, Began_cycles: 0x11, Ended_cycles: 0x12, Thread: 0x13, Connection: 0x15,
+	}
+	exampleAgain = Happening{
+		What: Retransmitted, Began_cycles: 0x11, Ended_cycles: 0x12, Connection: 0x15,
+		Position: 0x4142434445, Bytes: 0x5152 + 1,
+	}
+	examplePlace = Place{
+		Process: 77, Runtime: "docker", Container: "c0ffee", Pod: "p", PodName: "default/web",
+		Unit: "u.scope",
 	}
 	exampleLoss = Loss{Reason: NotValid, First_cycles: 5, Last_cycles: 6, Messages: 7}
 
@@ -98,6 +131,23 @@ func TestExactBytes(t *testing.T) {
 			0100000000000000 03000000ffff7f90 0200000000000000 ffffffffffffff7f`},
 		"lost": {two(exampleLoss.Events()), `
 			0500000000000000 000000000000c0c0 0600000000000000 0700000000000000`},
+		"an arrival": {two(exampleArrived.Events()), `
+			1817161514131211 0300000004004093 2827262524232221 0500000000280000`},
+		"a wake-up": {two(exampleWoke.Events()), `
+			1100000000000000 00000000130040d0 1200000000000000 1400000000000000`},
+		"a fork": {two(exampleForked.Events()), `
+			1100000000000000 00000000130080d0 1200000000000000 1400c0ffff0f0000`},
+		"a connection begins": {two(exampleConnecting.Events()), `
+			1100000000000000 15000000130040d1 1200000000000000 0000000000000000`},
+		"bytes again": {two(exampleAgain.Events()), `
+			1100000000000000 15000000000040d2 1200000000000000 4544434241908a02`},
+		"a place": {many(examplePlace.Events(1)), `
+			0100000000000000 010000004d0000e0 0100000000000000 2506646f636b6500
+			0100000000000000 010000004d0040e0 0100000000000000 7206633066666500
+			0100000000000000 010000004d0080e0 0100000000000000 6501700b64656600
+			0100000000000000 010000004d00c0e0 0100000000000000 61756c742f776500
+			0100000000000000 010000004d0000e1 0100000000000000 6207752e73636f00
+			0100000000000000 010000004d0040e1 0100000000000000 7065000000000000`},
 		"a connection": {many(exampleConnection.Events(1)), `
 			0100000000000000 09000000000000a0 0100000000000000 2b04060605080700
 			0100000000000000 09000000000040a0 0100000000000000 0d0c0b0a18171600
@@ -143,7 +193,7 @@ func examples(t testing.TB) (events []Event, values []any) {
 		}
 		events, values = append(events, more...), append(values, value)
 	}
-	for _, m := range []Message{exampleSent, exampleReceived} {
+	for _, m := range []Message{exampleSent, exampleReceived, exampleArrived} {
 		e, err := m.Events()
 		add(m, e[:], err)
 	}
@@ -160,6 +210,20 @@ func examples(t testing.TB) (events []Event, values []any) {
 	for _, th := range []Thread{exampleThread, {}, {Number: MaxThread, Name: "fifteen letters"}} {
 		e, err := th.Events(8)
 		add(th, e, err)
+	}
+	for _, h := range []Happening{exampleWoke, exampleForked, exampleConnecting, exampleAgain,
+		{What: Executed, Began_cycles: 1, Ended_cycles: 2, Thread: 3},
+		{What: Exited, Began_cycles: 1, Ended_cycles: 2, Thread: 3},
+		{What: Connected, Began_cycles: 1, Ended_cycles: 2, Connection: 3},
+		{What: Accepted, Began_cycles: 1, Ended_cycles: 2, Connection: 3},
+		{What: Closed, Began_cycles: 1, Ended_cycles: 2, Connection: 3},
+	} {
+		e, err := h.Events()
+		add(h, e[:], err)
+	}
+	for _, p := range []Place{examplePlace, {Process: 1}} {
+		e, err := p.Events(8)
+		add(p, e, err)
 	}
 	e, err := exampleLoss.Events()
 	add(exampleLoss, e[:], err)
@@ -226,6 +290,21 @@ func TestRefused(t *testing.T) {
 		_, err := m.Events()
 		return err
 	}
+	arrived := func(f func(*Message)) error {
+		m := exampleArrived
+		f(&m)
+		_, err := m.Events()
+		return err
+	}
+	happens := func(f func(*Happening)) error {
+		h := exampleWoke
+		f(&h)
+		_, err := h.Events()
+		return err
+	}
+	text := strings.Repeat("x", MaxText)
+	_, longText := Place{Unit: text + "x"}.Events(1)
+	_, longTexts := Place{Container: text, Pod: text, PodName: text, Unit: text}.Events(1)
 	long := exampleThread
 	long.Program = "sixteen letters!"
 	_, longErr := long.Events(1)
@@ -245,6 +324,15 @@ func TestRefused(t *testing.T) {
 		"a large width":    change(func(m *Message) { m.Width_cycles = 2 * MaxWidth_cycles }),
 		"early, received":  change(func(m *Message) { m.Kind = Received }),
 		"a kind":           change(func(m *Message) { m.Kind = Lost }),
+		"sent and arrived": change(func(m *Message) { m.Arrived = true }),
+		"a moment":         arrived(func(m *Message) { m.Began_cycles++ }),
+		"no arrival":       arrived(func(m *Message) { m.Arrived_cycles = 0 }),
+		"early, arrived":   arrived(func(m *Message) { m.Early = true }),
+		"nothing happened": happens(func(h *Happening) { h.What = 0 }),
+		"too much":         happens(func(h *Happening) { h.Connection = 1 }),
+		"another thread":   happens(func(h *Happening) { h.Other = MaxThread + 1 }),
+		"a long text":      longText,
+		"long texts":       longTexts,
 		"a long name":      longErr,
 		"another family":   mixedErr,
 		"without a moment": unstamped,
@@ -286,7 +374,21 @@ func FuzzDecode(f *testing.F) {
 				if err != nil {
 					t.Fatal(err)
 				}
+			case Happening:
+				valid += 2
+				if e, err := v.Events(); err == nil {
+					again(t, v, e[:])
+				} else if isStamp(v.Began_cycles) && isStamp(v.Ended_cycles) {
+					t.Fatalf("%+v: %v", v, err)
+				}
 			case Thread:
+				e, err := v.Events(1)
+				again(t, v, e)
+				valid += uint64(len(e))
+				if err != nil {
+					t.Fatal(err)
+				}
+			case Place:
 				e, err := v.Events(1)
 				again(t, v, e)
 				valid += uint64(len(e))
