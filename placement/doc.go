@@ -10,7 +10,7 @@
 // # A path through the package
 //
 //	Job, Check      what is known of the job (job.go)
-//	Problem         a checked job: End, Overload, Better (problem.go, better.go)
+//	Problem         a checked job: End, Loads, Better (problem.go, better.go)
 //	Solve           bound, first placement, search and proof together (solve.go)
 //	limits          the lower bound (limits.go)
 //	greedy, search  a good placement (greedy.go, search.go)

@@ -7,11 +7,14 @@ import (
 	"os/user"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/similar"
 )
 
 // Keys returns the names of a configuration's keys, as the file spells them.
@@ -41,11 +44,12 @@ func checkKeys(text []byte, known []string) error {
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		key, line := root.Content[i].Value, root.Content[i].Line
 		lower := strings.ToLower(key)
-		switch near := Nearest(lower, known); {
+		near := similar.Word(lower, slices.Values(known))
+		switch {
 		case lines[lower] > 0:
 			errs = append(errs, fmt.Errorf("line %d: %q is already in line %d: remove one",
 				line, key, lines[lower]))
-		case near == lower:
+		case slices.Contains(known, lower):
 		case near != "":
 			errs = append(errs, fmt.Errorf("line %d: there is no key %q: did you mean %q?",
 				line, key, near))
@@ -56,39 +60,6 @@ func checkKeys(text []byte, known []string) error {
 		lines[lower] = line
 	}
 	return errors.Join(errs...)
-}
-
-// Nearest returns the known word that needs the fewest changed, added or removed letters to become
-// word. It returns "" if that would change half of the word or more.
-func Nearest(word string, known []string) (near string) {
-	least := (len(word) + 1) / 2
-	for _, k := range known {
-		if d := distance(word, k); d < least {
-			near, least = k, d
-		}
-	}
-	return near
-}
-
-// distance returns how many letters must be changed, added or removed to turn a into b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		corner := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := corner
-			if a[i] != b[j] {
-				cost++
-			}
-			corner = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // ReadableBy returns an error if a user could not read the file that a setting names. Only the

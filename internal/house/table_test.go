@@ -39,13 +39,14 @@ var table = map[string]room{
 	"replay/clock":   {0, nil, nil},
 	"blackbox/calls": {0, nil, nil},
 	"sim":            {0, nil, nil},
-	"sim/config":     {0, nil, nil},
 	"placement":      {0, nil, nil},
 
 	"internal/plainfile": {0, nil, of(sys)},
 	"internal/journal":   {0, nil, nil},
+	"internal/similar":   {0, nil, nil},
 
-	"placement/job": {1, of("placement", "internal/plainfile"), of(yaml)},
+	"placement/job": {1, of("placement", "internal/plainfile", "internal/similar"), of(yaml)},
+	"sim/config":    {1, of("internal/similar"), nil},
 
 	"ring":         {1, of("asm", "channel", "internal/plainfile"), of(sys)},
 	"logstore":     {1, of("channel", "internal/plainfile"), of(sys, zstd)},
@@ -55,10 +56,10 @@ var table = map[string]room{
 	"minrtt":       {1, of("asm", "tscratio"), of(sys)},
 	"control":      {1, of("tscratio", "internal/plainfile"), of(sys, zmq4)},
 	"overlay/wire": {1, of("overlay"), nil},
-	"sim/library":  {1, of("sim", "sim/config"), nil},
 
-	"sim/cluster": {2, of("sim", "sim/config", "sim/library"), of(nats, natsClient)},
-	"sim/agents":  {2, of("sim", "sim/library", "overlay", "overlay/wire", "tscratio"), nil},
+	"sim/library": {2, of("sim", "sim/config", "internal/similar"), nil},
+	"sim/cluster": {3, of("sim", "sim/config", "sim/library"), of(nats, natsClient)},
+	"sim/agents":  {3, of("sim", "sim/library", "overlay", "overlay/wire", "tscratio"), nil},
 
 	"minrtt/zmqtransport": {2, of("minrtt"), of(sys, zmq4)},
 	"handlers":            {2, of("asm", "ring", "channel"), of(sys)},

@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
+	"github.com/cloudprofiler/cloudprofiler/internal/similar"
 	"github.com/cloudprofiler/cloudprofiler/placement"
 )
 
@@ -379,35 +380,9 @@ func (p *parser) times(n *yaml.Node, what string) placement.Range {
 
 // near returns a question that offers the most similar of some words, or nothing.
 func near(word string, known []string) string {
-	best, least := "", len(word)/2+1
-	for _, k := range slices.Sorted(slices.Values(known)) {
-		if d := distance(word, k); d < least {
-			best, least = k, d
-		}
-	}
+	best := similar.Word(word, slices.Values(slices.Sorted(slices.Values(known))))
 	if best == "" {
 		return ""
 	}
 	return fmt.Sprintf(", did you mean %q?", best)
-}
-
-// distance returns how many letters must be inserted, deleted or replaced to turn a into b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for k := range row {
-		row[k] = k
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for k := range len(b) {
-			cost := diagonal
-			if a[i] != b[k] {
-				cost++
-			}
-			diagonal = row[k+1]
-			row[k+1] = min(cost, row[k]+1, row[k+1]+1)
-		}
-	}
-	return row[len(b)]
 }

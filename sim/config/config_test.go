@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -168,16 +167,6 @@ func TestRanges(t *testing.T) {
 	} {
 		if _, err := parse(t, text).Experiments(); err == nil || err.Error() != want {
 			t.Errorf("%q: %v, want %s", text, err, want)
-		}
-	}
-}
-
-func TestNearest(t *testing.T) {
-	names := []string{"AverageED", "AverageFunction", "IdleProtocol"}
-	for wrong, want := range map[string]string{"AvergeED": "AverageED", "averageed": "AverageED",
-		"IdelProtocol": "IdleProtocol", "Zebra": "", "": ""} {
-		if got := Nearest(wrong, slices.Values(names)); got != want {
-			t.Errorf("%q: %q, want %q", wrong, got, want)
 		}
 	}
 }

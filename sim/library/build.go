@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/cloudprofiler/cloudprofiler/internal/similar"
 	"github.com/cloudprofiler/cloudprofiler/sim"
 	"github.com/cloudprofiler/cloudprofiler/sim/config"
 )
@@ -169,7 +170,7 @@ func (b *Builder) make(key string) any {
 	if class == nil {
 		hint := ""
 		all := slices.Sorted(maps.Keys(b.classes))
-		if best := config.Nearest(name, slices.Values(all)); best != "" {
+		if best := similar.Word(name, slices.Values(all)); best != "" {
 			hint = fmt.Sprintf("; the nearest class is %q", best)
 		}
 		b.File.Fault(key, "class %q does not exist%s", name, hint)
@@ -203,7 +204,7 @@ func (b *Builder) number(key string) (int, bool) {
 	i := slices.Index(b.names, "protocol."+name)
 	if i < 0 {
 		hint := ""
-		if best := config.Nearest("protocol."+name, slices.Values(b.names)); best != "" {
+		if best := similar.Word("protocol."+name, slices.Values(b.names)); best != "" {
 			hint = fmt.Sprintf("; the nearest one is %q in line %d", best, b.File.Line(best))
 		}
 		b.File.Fault(key, "there is no protocol %q%s", name, hint)
