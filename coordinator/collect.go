@@ -30,21 +30,25 @@ type collection struct {
 	got     int64
 	of      int64
 	tries   int
-	looked  time.Time   // when progress was last checked
-	came    int64       // the progress at that time
-	until   time.Time   // end of the wait for a node that is gone; zero: no wait
-	over    func(error) // called once, when the collection ends
+	waited  time.Duration // how long the node took for answers since progress was last checked
+	came    int64         // the progress at that time
+	until   time.Time     // end of the wait for a node that is gone; zero: no wait
+	over    func(error)   // called once, when the collection ends
 }
 
 const collectTries = 5
+
+// maxFetching is how many nodes answer at the same time. An answer takes up to
+// control.MaxChunkBytes of memory until it is written.
+const maxFetching = 32
 
 // errFetchAgain is returned for a damaged file that was fetched in several sessions. The damage may
 // have happened on the server's disk, in a part that arrived in an earlier session. Then the node's
 // own file may be intact.
 var errFetchAgain = errors.New("an earlier part of the file may be damaged")
 
-// collectAll fetches the files of all nodes that opened the run, in parallel. When all files are
-// there, it completes the run.
+// collectAll fetches the files of all nodes that opened the run, of several nodes at the same time.
+// When all files are there, it completes the run.
 func (c *core) collectAll() {
 	r := c.run
 	var nodes []*node
@@ -60,7 +64,7 @@ func (c *core) collectAll() {
 		}
 	}
 	for _, n := range nodes {
-		k := &collection{run: r, node: n.name(), done: map[string]bool{}, looked: c.now()}
+		k := &collection{run: r, node: n.name(), done: map[string]bool{}}
 		k.over = func(err error) {
 			if err != nil {
 				r.lacks("node "+k.node, notFetched+": "+err.Error())
@@ -113,7 +117,7 @@ func (c *core) stepCollect() {
 func (c *core) collectOn(n *node) {
 	for _, k := range c.run.collect {
 		if k.node == n.name() && !k.until.IsZero() {
-			k.until, k.looked = time.Time{}, c.now()
+			k.until, k.waited = time.Time{}, 0
 			c.tellOne(n, true, func() { c.list(k) })
 		}
 	}
@@ -145,8 +149,47 @@ func (c *core) list(k *collection) {
 		}
 		c.nextFile(k)
 	}
-	c.ask(c.nodes[k.node], &control.ListFiles{Run: r.name()}, c.config.AnswerLimit,
-		"a list of its files", done)
+	c.askInTurn(k, &control.ListFiles{Run: r.name()}, "a list of its files", done)
+}
+
+// askInTurn asks a node when it is its turn, so that however many nodes there are, the server waits
+// for few answers at a time. Each node gets one answer a turn: a slow one delays the others little.
+func (c *core) askInTurn(k *collection, m control.Message, what string,
+	done func(control.Message, error)) {
+	if !c.nodes[k.node].alive() { // it needs no turn to fail
+		c.ask(c.nodes[k.node], m, 0, what, done)
+		return
+	}
+	k.run.inTurn(func(over func()) {
+		if c.ended(k) {
+			over()
+			return
+		}
+		asked := c.now()
+		c.ask(c.nodes[k.node], m, c.config.AnswerLimit, what, func(m control.Message, err error) {
+			k.waited += c.now().Sub(asked)
+			done(m, err)
+			over()
+		})
+	})
+}
+
+// inTurn calls work as soon as there is room for it. When work is done, it must call over.
+func (r *run) inTurn(work func(over func())) {
+	r.turns = append(r.turns, work)
+	r.nextTurn()
+}
+
+func (r *run) nextTurn() {
+	for r.fetching < maxFetching && len(r.turns) > 0 {
+		work := r.turns[0]
+		r.turns = r.turns[1:]
+		r.fetching++
+		work(func() {
+			r.fetching--
+			r.nextTurn()
+		})
+	}
 }
 
 // nextFile finds the next file that the run still lacks and starts to fetch it. If a part of the
@@ -196,7 +239,7 @@ func (c *core) fetch(k *collection) {
 		Offset: offset, Bytes: min(control.MaxChunkBytes, f.Bytes-offset),
 	}
 	what := fmt.Sprintf("a part of %q", f.Path)
-	c.ask(c.nodes[k.node], ask, c.config.AnswerLimit, what, func(m control.Message, err error) {
+	c.askInTurn(k, ask, what, func(m control.Message, err error) {
 		if c.ended(k) {
 			return
 		}
@@ -225,53 +268,67 @@ func (c *core) fetch(k *collection) {
 	})
 }
 
-// keepFile moves a fetched file into the run. If the file is damaged and was fetched in several
-// sessions, keepFile fetches it once more.
+// keepFile moves a fetched file into the run when it is the node's turn.
 func (c *core) keepFile(k *collection, f control.File, part string) {
 	r := k.run
 	draft := r.draft
-	r.keeping++
-	c.background(func() error { return keep(draft, k.node, f, part, k.resumed) }, func(err error) {
-		os.Remove(part)
-		if r.keeping--; c.ended(k) {
-			if c.run == r && r.keeping == 0 {
-				c.completeRun()
-			}
+	r.inTurn(func(over func()) {
+		if c.ended(k) {
+			over()
 			return
 		}
-		switch {
-		case errors.Is(err, errFetchAgain):
-			c.log.Warn("fetch a file once more", "node", k.node, "file", f.Path, "error", err)
-		default:
-			k.done[f.Path] = true
-			c.run.missing = slices.DeleteFunc(c.run.missing,
-				func(m runs.Missing) bool { return isOf(m, k.node, f) })
-			if err != nil {
-				c.run.lacks("node "+k.node, fmt.Sprintf("%s%q: %v", notWhole, f.Path, err))
-			}
-		}
-		c.nextFile(k)
+		r.keeping++
+		c.background(func() error { return keep(draft, k.node, f, part, k.resumed) },
+			func(err error) {
+				c.kept(k, f, part, err)
+				over()
+			})
 	})
+}
+
+// kept goes on after a file was moved into the run. If the file is damaged and was fetched in
+// several sessions, it is fetched once more.
+func (c *core) kept(k *collection, f control.File, part string, err error) {
+	r := k.run
+	os.Remove(part)
+	if r.keeping--; c.ended(k) {
+		if c.run == r && r.keeping == 0 {
+			c.completeRun()
+		}
+		return
+	}
+	switch {
+	case errors.Is(err, errFetchAgain):
+		c.log.Warn("fetch a file once more", "node", k.node, "file", f.Path, "error", err)
+	default:
+		k.done[f.Path] = true
+		c.run.missing = slices.DeleteFunc(c.run.missing,
+			func(m runs.Missing) bool { return isOf(m, k.node, f) })
+		if err != nil {
+			c.run.lacks("node "+k.node, fmt.Sprintf("%s%q: %v", notWhole, f.Path, err))
+		}
+	}
+	c.nextFile(k)
 }
 
 // ended reports whether fetching for k is over. It is over if the run of k was aborted or is no
 // longer under way.
 func (c *core) ended(k *collection) bool { return c.run != k.run || k.run.aborted }
 
-// slowest is the least number of bytes that a node must send in a minute. Without this limit, a
-// node that sends an endless file byte by byte would delay the run for ever.
+// slowest is the least number of bytes that a node must send in a minute of waiting for it. Without
+// this limit, a node that sends an endless file byte by byte would delay the run for ever.
 const slowest = 1 << 20
 
 // stalls returns the reason why fetching from a node must stop: the node sends too little, or the
 // disk is full. It returns nil if fetching may go on.
 func (c *core) stalls(k *collection) error {
-	if took := c.now().Sub(k.looked); took > time.Minute {
+	if k.waited > time.Minute {
 		came := k.got + int64(k.at)<<16 // a small file is progress, too
 		if came-k.came < slowest {
 			return fmt.Errorf("it gave %d bytes of %q in %v, want %d bytes a minute",
-				came-k.came, k.files[k.at].Path, took.Round(time.Second), slowest)
+				came-k.came, k.files[k.at].Path, k.waited.Round(time.Second), slowest)
 		}
-		k.looked, k.came = c.now(), came
+		k.waited, k.came = 0, came
 	}
 	if room, err := c.store.room(); err == nil && room <= 0 {
 		return errors.New("the disk with the server's state is full: make room")

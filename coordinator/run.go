@@ -40,6 +40,9 @@ type run struct {
 	aborted bool // complete the run with the present data, as soon as keeping is 0
 	keeping int  // number of files that are being moved into the run
 
+	fetching int                 // nodes whose turn it is; at most maxFetching
+	turns    []func(over func()) // what waits for a turn
+
 	// Another goroutine makes the run's relations. Only it may use draft. status is the run's state
 	// meanwhile.
 	completing bool
