@@ -23,6 +23,7 @@ type worker struct {
 	head  [ShardNodes]int32 // for each node, one of its events in the batch
 	due   [ShardNodes / 64]uint64
 	turn  []Event // events of one node
+	event Event   // the event that happens now
 
 	warmed uint64 // stops the compiler from removing reads
 
@@ -141,7 +142,8 @@ func (k *worker) insert(e Event) {
 func (k *worker) node(s *shard) {
 	c, w := &k.context, k.w
 	for i := 0; i < len(k.turn) && c.err == nil; i++ {
-		e := k.turn[i]
+		k.event = k.turn[i] // a local variable would be allocated
+		e := &k.event
 		if !w.Up(e.To) {
 			if e.Kind&bulky != 0 {
 				s.take(e.Word)
@@ -151,9 +153,9 @@ func (k *worker) node(s *shard) {
 		k.events++
 		c.enter(e.To, moment{e.At, e.round})
 		if e.Kind == TimerKind {
-			w.cycle(c, &e)
+			w.cycle(c, e)
 		} else {
-			w.protocols[e.Protocol].Receive(c, &e)
+			w.protocols[e.Protocol].Receive(c, e)
 			if e.Kind&bulky != 0 {
 				s.take(e.Word)
 			}

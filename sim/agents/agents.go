@@ -125,21 +125,16 @@ func (f *fleet) Init(c *sim.Context) {
 		c.Fail("%w", err)
 		return
 	}
-	a.do(c, func() { a.graph.Tick(time.Duration(c.Now())) })
-	c.After(1+sim.Time(c.Random().Below(uint64(f.budget))), f.own, probe, 0)
-}
-
-// do runs act, which may change what the graph waits for. Then it makes sure that the next Tick
-// comes in time.
-func (a *agent) do(c *sim.Context, act func()) {
 	a.in.cx = c
-	act()
+	a.graph.Tick(time.Duration(c.Now()))
 	a.watch(c)
+	c.After(1+sim.Time(c.Random().Below(uint64(f.budget))), f.own, probe, 0)
 }
 
 // leastWait is the shortest time between two Ticks.
 const leastWait = sim.Time(time.Millisecond)
 
+// watch makes sure that the next Tick comes in time.
 func (a *agent) watch(c *sim.Context) {
 	at := max(sim.Time(a.graph.Next()), c.Now()+leastWait)
 	if a.wake > c.Now() && a.wake <= at {
@@ -171,7 +166,9 @@ func (f *fleet) Receive(c *sim.Context, e *sim.Event) {
 	case tick:
 		if a.wake == c.Now() {
 			a.wake = 0
-			a.do(c, func() { a.graph.Tick(now) })
+			a.in.cx = c
+			a.graph.Tick(now)
+			a.watch(c)
 		}
 	case probe:
 		a.probe(c)
@@ -182,7 +179,9 @@ func (f *fleet) Receive(c *sim.Context, e *sim.Event) {
 			c.Fail("an agent got an event that is not a message of the graph")
 			return
 		}
-		a.do(c, func() { a.graph.Receive(now, f.name(e.From), m) })
+		a.in.cx = c
+		a.graph.Receive(now, f.name(e.From), m)
+		a.watch(c)
 	}
 }
 
