@@ -221,7 +221,7 @@ func (l *Leader) follow(ctx context.Context, subject string, count int, reports 
 		switch p.Kind {
 		case "ready":
 			if ready++; ready == count {
-				err = send(abort) // go on
+				err = send(begin)
 			}
 		case "idle":
 			err = send(m.reportIdle(p.Process))

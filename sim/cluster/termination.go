@@ -11,9 +11,10 @@ type order uint8
 
 const (
 	nothing   order = 0
-	prepare   order = 1
-	terminate order = 2
-	abort     order = 3
+	prepare   order = 1 // accept no work, and say whether you have any
+	terminate order = 2 // no process has work: end
+	goOn      order = 3 // some process has work: accept work again
+	begin     order = 4 // all processes hear each other: begin the simulation
 )
 
 // master is the leader's part of the protocol.
@@ -57,7 +58,7 @@ func (m *master) answer(member int, ok bool) order {
 	m.prepared = false
 	clear(m.idle) // the members will report again
 	if m.refused {
-		return abort
+		return goOn
 	}
 	m.ended = true
 	return terminate
@@ -67,7 +68,7 @@ func (m *master) answer(member int, ok bool) order {
 type member struct {
 	work       int  // pieces of work that were accepted and are not done
 	unanswered int  // pieces that were sent, and that the receiver has not answered yet
-	kept       int  // pieces that a receiver refused; they are sent again after an abort
+	kept       int  // pieces that a receiver refused; they are sent again after goOn
 	prepared   bool // the member refuses work
 	ended      bool
 }
@@ -91,7 +92,7 @@ func (m *member) obey(o order) (ok bool) {
 	case prepare:
 		m.prepared = true
 		return !m.busy()
-	case abort:
+	case goOn:
 		m.prepared = false
 	case terminate:
 		m.ended = true

@@ -76,7 +76,7 @@ func (r *race) send(from, to, hops int) {
 					p.unanswered++
 					r.send(from, to, hops)
 				})
-				if !p.prepared { // the abort was faster than the answer
+				if !p.prepared { // goOn was faster than the answer
 					r.again(from)
 				}
 			}
@@ -113,7 +113,7 @@ func (r *race) tell(o order) {
 			switch o {
 			case prepare:
 				r.travel(func() { r.tell(r.master.answer(i, ok)) })
-			case abort:
+			case goOn:
 				p.reported = false
 				r.again(i)
 				r.report(i)

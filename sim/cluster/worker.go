@@ -163,13 +163,13 @@ func (w *work) run(ctx context.Context) (err error) {
 }
 
 // ready waits until all processes have subscribed to what the others send. The leader then sends
-// abort, which means to go on.
+// begin.
 func (w *work) ready(ctx context.Context) error {
 	if err := w.tell(report{Kind: "ready"}); err != nil {
 		return err
 	}
 	o, err := w.order(ctx)
-	if err == nil && o != abort { // go on
+	if err == nil && o != begin {
 		err = fmt.Errorf("order %d instead of the beginning", o)
 	}
 	return err
@@ -228,7 +228,7 @@ func (w *work) end(ctx context.Context) (bool, error) {
 			if err := w.tell(report{Kind: kind}); err != nil {
 				return false, err
 			}
-		case abort:
+		case goOn:
 			w.member.work = 0 // the accepted work is in the queue now
 			return false, nil
 		case terminate:
