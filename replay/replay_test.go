@@ -149,7 +149,7 @@ func (j *job) number(e *Event) int {
 func TestOrdersAreThoseOfBruteForce(t *testing.T) {
 	rng := seed.Random(t)
 	runs := 6_000
-	if size, _ := proof.Wanted(); size == proof.Full {
+	if proof.WantsFull() {
 		runs = 1_000_000
 	} else if seed.Race {
 		runs /= 10

@@ -34,6 +34,12 @@ func Wanted() (Size, error) {
 	}
 }
 
+// WantsFull reports whether tests must run at full size.
+func WantsFull() bool {
+	size, err := Wanted()
+	return err == nil && size == Full
+}
+
 // entry is one line of the file that Report writes: a bar or a text.
 type entry struct {
 	*Bar

@@ -14,7 +14,7 @@ import (
 func TestCausalityIsKept(t *testing.T) {
 	rng := seed.Random(t)
 	runs := 20_000
-	if size, _ := proof.Wanted(); size == proof.Full {
+	if proof.WantsFull() {
 		runs = 1_000_000
 	} else if seed.Race {
 		runs /= 10

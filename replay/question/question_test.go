@@ -79,7 +79,7 @@ func TestFindsLostUpdate(t *testing.T) {
 func TestSearchAgainstBruteForce(t *testing.T) {
 	rng := seed.Random(t)
 	runs := 50
-	if size, _ := proof.Wanted(); size == proof.Full {
+	if proof.WantsFull() {
 		runs = 20_000
 	}
 	conditions := []string{"balance < deposited", "held > 1", "held < 0", "end && held == 1",

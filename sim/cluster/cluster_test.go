@@ -23,12 +23,6 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim/library"
 )
 
-// full reports whether tests must run at full size.
-func full() bool {
-	size, err := proof.Wanted()
-	return err == nil && size == proof.Full
-}
-
 func serve(t testing.TB) string {
 	t.Helper()
 	s, err := Serve(t.TempDir())
@@ -128,7 +122,7 @@ func TestProcessesGiveTheSame(t *testing.T) {
 func TestBarKills(t *testing.T) {
 	url := serve(t)
 	kills := max(3/seed.Share(), 1)
-	if full() {
+	if proof.WantsFull() {
 		kills = 200
 	}
 	s := sim.NewStream(1, 0)

@@ -9,8 +9,12 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/sim"
@@ -117,7 +121,30 @@ func TestDamagedCheckpoints(t *testing.T) {
 	}
 }
 
-// TestLastGoodCheckpointIsKept saves to a full disk: /dev/full behaves like one.
+// noRoomBeyond calls f while no file of this process can be longer than a number of bytes.
+func noRoomBeyond(t *testing.T, bytes int64, f func()) {
+	t.Helper()
+	signal.Ignore(unix.SIGXFSZ)
+	defer signal.Reset(unix.SIGXFSZ)
+	var before unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &before); err != nil {
+		t.Fatal(err)
+	}
+	now := before
+	now.Cur = uint64(bytes)
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &now); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &before); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	f()
+}
+
+// TestLastGoodCheckpointIsKept saves to a full disk (/dev/full behaves like one), and to a disk
+// that becomes full in the middle of a checkpoint.
 func TestLastGoodCheckpointIsKept(t *testing.T) {
 	s, err := Build(load(t, "churn-ed.conf", "SIZE", "100"), Options{Out: io.Discard})
 	if err != nil {
@@ -144,6 +171,15 @@ func TestLastGoodCheckpointIsKept(t *testing.T) {
 	}
 	if err := s.World.SaveCheckpoint(filepath.Join(path, "below a file"), id); err == nil {
 		t.Error("a checkpoint without a folder is no error")
+	}
+	noRoomBeyond(t, int64(len(good)/2), func() {
+		err := s.World.SaveCheckpoint(path, id)
+		if err == nil || !strings.Contains(err.Error(), "an older checkpoint there was kept") {
+			t.Errorf("a disk with too little room: %v", err)
+		}
+	})
+	if left, err := os.ReadDir(filepath.Dir(path)); err != nil || len(left) != 1 {
+		t.Errorf("half a checkpoint is left: %v %v", left, err)
 	}
 	kept, err := os.ReadFile(path)
 	if err != nil || !bytes.Equal(kept, good) {

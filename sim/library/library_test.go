@@ -214,7 +214,7 @@ func randomised(t testing.TB, n uint64) *config.File {
 // TestBarAnyNumberOfWorkersGivesTheSame runs random configurations with churn.
 func TestBarAnyNumberOfWorkersGivesTheSame(t *testing.T) {
 	configurations, workers := 2, []int{1, 8}
-	if full() {
+	if proof.WantsFull() {
 		configurations, workers = 100, []int{1, 2, 4, 8}
 	}
 	different := 0.0
