@@ -2,7 +2,6 @@ package messages
 
 import (
 	"cmp"
-	"errors"
 	"math"
 	"slices"
 
@@ -76,19 +75,18 @@ var percents = []float64{50, 90, 99, 100}
 
 // Of answers for a run. It returns nil if the run has no captured messages.
 func Of(dir *runs.Directory, o Options) (*Answer, error) {
-	logs, err := logsOf(dir)
+	logs, err := Logs(dir)
 	if err != nil || len(logs) == 0 {
 		return nil, err
 	}
 	a := &Answer{Reference: o.Reference}
 	for _, l := range logs {
-		a.Nodes = append(a.Nodes, l.summary())
+		a.Nodes = append(a.Nodes, l.Summary())
 	}
-	related, err := dir.Times(o.Wander, o.ThirdNodes)
+	t, err := NewTimes(dir, o)
 	if err != nil {
 		return nil, err
 	}
-	t := &times{o.Reference, related}
 	pairs := map[[2]Program]*pair{}
 	var refused error
 	m := match(logs, func(m Match) {
@@ -98,7 +96,7 @@ func Of(dir *runs.Directory, o Options) (*Answer, error) {
 			p = &pair{Pair: Pair{From: k[0], To: k[1]}, sockets: map[*socket]bool{}}
 			pairs[k] = p
 		}
-		d, unknown := t.transfer(m)
+		d, unknown := t.Transfer(&m.Send, &m.Receive)
 		p.add(m, d, unknown)
 		if o.Each != nil && refused == nil {
 			refused = o.Each(m, d, unknown)
@@ -119,8 +117,8 @@ func Of(dir *runs.Directory, o Options) (*Answer, error) {
 	return a, nil
 }
 
-// logsOf reads the captures of a run.
-func logsOf(dir *runs.Directory) (logs []*Log, err error) {
+// Logs reads the captures of a run. It returns none if nothing was captured.
+func Logs(dir *runs.Directory) (logs []*Log, err error) {
 	all, _ := dir.Logs() // package analysis reports what is missing
 	for _, node := range all {
 		rest := slices.DeleteFunc(slices.Clone(node.Segments), func(s logstore.Segment) bool {
@@ -139,7 +137,8 @@ func logsOf(dir *runs.Directory) (logs []*Log, err error) {
 	return logs, nil
 }
 
-func (l *Log) summary() Node {
+// Summary says how much was captured and how much was lost.
+func (l *Log) Summary() Node {
 	n := Node{Node: l.Node, Messages: l.Messages, Lost: map[string]uint64{}, Missing: l.Missing}
 	for r, lost := range l.Lost {
 		n.Lost[r.String()] += lost
@@ -184,50 +183,4 @@ func (p *pair) finish() Pair {
 		}
 	}
 	return p.Pair
-}
-
-// times computes durations in cycles of the reference.
-type times struct {
-	reference string
-	*runs.Times
-}
-
-var (
-	errUnknown = errors.New("the beginning of the call was not seen")
-	errEpoch   = errors.New("the run does not have the epoch of the log")
-)
-
-// transfer returns the time from the beginning of the call that sent a message to the moment when
-// the receiving call had its last byte.
-func (t *times) transfer(m Match) (d tscratio.Duration, err error) {
-	if !m.Send.Early {
-		return d, errUnknown
-	}
-	least, err := t.between(m.Send, m.Send.Hi_cycles, m.Receive, m.Receive.Lo_cycles)
-	if err != nil {
-		return d, err
-	}
-	most, err := t.between(m.Send, m.Send.Lo_cycles, m.Receive, m.Receive.Hi_cycles)
-	if err != nil {
-		return d, err
-	}
-	d.Lo, d.Hi, d.Verdict = least.Lo, most.Hi, max(least.Verdict, most.Verdict)
-	return d, nil
-}
-
-func (t *times) between(send Call, x uint64, receive Call, y uint64) (d tscratio.Duration,
-	err error) {
-	from := t.Node(send.Log.Node, send.Log.Epoch)
-	to := t.Node(receive.Log.Node, receive.Log.Epoch)
-	if from == "" || to == "" {
-		return d, errEpoch
-	}
-	if from == t.reference && to == t.reference {
-		// The closure only knows nodes that were measured with others.
-		apart, slack := int64(y-x), int64(send.Log.Quantum_cycles+send.Log.CoreSlack_cycles)
-		d.Lo, d.Hi = apart-slack, apart+slack
-		return d, nil
-	}
-	return t.Closure.Duration(t.reference, tscratio.Event{Node: from, Reading: x},
-		tscratio.Event{Node: to, Reading: y})
 }

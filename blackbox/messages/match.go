@@ -33,6 +33,7 @@ type Match struct {
 // A Call is the system call at one end of a message. Its stamps are readings of the node's counter.
 type Call struct {
 	Log        *Log
+	By         *Thread              // the thread that called
 	Cookie     uint64               // the socket
 	Connection *blackbox.Connection // its description
 	Position   uint64               // of its first byte in the stream, as in blackbox.Message
@@ -41,10 +42,12 @@ type Call struct {
 	// is a moment between them at which the call had all bytes and had not yet returned.
 	Lo_cycles, Hi_cycles uint64
 	Early                bool
+	Exact                bool // the call's place in the stream is exactly known
 }
 
-func (e *end) call(s *socket) Call {
-	c := Call{s.log, s.of.Cookie, &s.of, e.position, e.bytes, e.began, e.ended, e.early}
+func (e *end) call(s *socket, exact bool) Call {
+	c := Call{s.log, e.by, s.of.Cookie, &s.of, e.position, e.bytes, e.began, e.ended, e.early,
+		exact}
 	if e.early {
 		c.Hi_cycles = e.began + uint64(e.width)
 	}
@@ -75,24 +78,10 @@ func match(logs []*Log, each func(Match)) Matched {
 			}
 		}
 	}
-	ends, named := byOrigins{}, byAddresses{}
-	otherEnd := func(s *socket) *socket {
-		if s.unnumbered() {
-			return named.other(s)
-		}
-		return ends.other(s)
-	}
+	otherEnd := connected(sockets)
 	for _, s := range sockets {
 		m.Sent += uint64(len(s.sends))
 		m.Received += uint64(len(s.receives))
-		if s.unnumbered() {
-			named.add(s)
-		} else if s.of.Protocol == blackbox.TCP {
-			ends[origins{s.of.Sends, s.of.Receives}] = append(
-				ends[origins{s.of.Sends, s.of.Receives}], s)
-		}
-	}
-	for _, s := range sockets {
 		if len(s.sends) == 0 {
 			continue
 		}
@@ -101,13 +90,40 @@ func match(logs []*Log, each func(Match)) Matched {
 			continue
 		}
 		other := otherEnd(s)
-		if other == nil || otherEnd(other) != s {
+		if other == nil {
 			m.Left[NoOtherEnd] += uint64(len(s.sends))
 			continue
 		}
 		m.stream(s, other, each)
 	}
 	return m
+}
+
+// connected returns a function that finds the other end of a TCP connection. The function returns
+// nil if the other end is not known.
+func connected(sockets []*socket) func(*socket) *socket {
+	ends, named := byOrigins{}, byAddresses{}
+	for _, s := range sockets {
+		if s.unnumbered() {
+			named.add(s)
+		} else if s.of.Protocol == blackbox.TCP {
+			o := origins{s.of.Sends, s.of.Receives}
+			ends[o] = append(ends[o], s)
+		}
+	}
+	candidate := func(s *socket) *socket {
+		if s.unnumbered() {
+			return named.other(s)
+		}
+		return ends.other(s)
+	}
+	return func(s *socket) *socket {
+		other := candidate(s)
+		if other == nil || candidate(other) != s {
+			return nil
+		}
+		return other
+	}
 }
 
 // merged returns all sockets. If the capture was started again, several logs of a node may have the
@@ -202,8 +218,9 @@ func (m *Matched) stream(from, to *socket, each func(Match)) {
 			r := &receives[at]
 			m.Matched++
 			each(Match{
-				From: s.program, To: r.program, Send: s.call(from), Receive: r.call(to),
-				Bytes: s.bytes, sender: from, receiver: to,
+				From: &s.by.Program, To: &r.by.Program, Send: s.call(from, true),
+				Receive: r.call(to, true),
+				Bytes:   s.bytes, sender: from, receiver: to,
 			})
 		}
 	}

@@ -26,15 +26,21 @@ type Log struct {
 	sockets map[uint64]*socket // by cookie
 	numbers map[uint32]*socket
 	early   map[uint32][]waiting // messages of sockets without a description yet
-	threads map[uint32]*Program
-	unnamed map[uint32]*Program // of threads without a description yet
-	known   map[Program]*Program
+	threads map[uint32]*Thread
+	unnamed map[uint32]*Thread // threads without a description yet
 }
 
 // A Program is one end of messages.
 type Program struct {
 	Node string `json:"node"`
 	Name string `json:"name"` // "": not known
+}
+
+// A Thread is a thread of a program. Number and Process are the kernel's numbers.
+type Thread struct {
+	Program
+	Number  uint32
+	Process uint32 // 0: not known
 }
 
 // socket is one end of a connection.
@@ -52,7 +58,7 @@ type end struct {
 	width        uint32
 	bytes        uint32
 	early, sure  bool
-	program      *Program
+	by           *Thread
 }
 
 func (e *end) after() uint64 { return e.position + uint64(e.bytes) }
@@ -69,9 +75,8 @@ func newLog(node string) *Log {
 	return &Log{
 		Node: node, Lost: map[blackbox.Reason]uint64{},
 		sockets: map[uint64]*socket{}, numbers: map[uint32]*socket{},
-		early: map[uint32][]waiting{}, threads: map[uint32]*Program{},
-		unnamed: map[uint32]*Program{},
-		known:   map[Program]*Program{},
+		early: map[uint32][]waiting{}, threads: map[uint32]*Thread{},
+		unnamed: map[uint32]*Thread{},
 	}
 }
 
@@ -129,11 +134,11 @@ func (l *Log) add(record any) {
 		e := end{
 			began: v.Began_cycles, ended: v.Ended_cycles, position: v.Position,
 			width: uint32(v.Width_cycles), bytes: v.Bytes, early: v.Early,
-			sure: v.Sure && v.Stream, program: l.threads[v.Thread],
+			sure: v.Sure && v.Stream, by: l.threads[v.Thread],
 		}
-		if e.program == nil { // the description of the thread follows
-			e.program = &Program{Node: l.Node}
-			l.threads[v.Thread], l.unnamed[v.Thread] = e.program, e.program
+		if e.by == nil { // the description of the thread follows
+			e.by = &Thread{Program: Program{Node: l.Node}, Number: v.Thread}
+			l.threads[v.Thread], l.unnamed[v.Thread] = e.by, e.by
 		}
 		if s := l.numbers[v.Connection]; s != nil {
 			s.add(v.Kind, e)
@@ -143,11 +148,13 @@ func (l *Log) add(record any) {
 	case blackbox.Connection:
 		l.connection(v)
 	case blackbox.Thread:
+		t := Thread{Program{l.Node, v.Program}, v.Number, v.Process}
 		if first := l.unnamed[v.Number]; first != nil {
-			first.Name = v.Program
+			*first = t
 			delete(l.unnamed, v.Number)
+		} else if known := l.threads[v.Number]; known == nil || *known != t {
+			l.threads[v.Number] = &t
 		}
-		l.threads[v.Number] = l.program(v.Program)
 	case blackbox.Loss:
 		l.Lost[v.Reason] += v.Messages
 	}
@@ -168,14 +175,6 @@ func (l *Log) connection(c blackbox.Connection) {
 		s.add(w.kind, w.end)
 	}
 	delete(l.early, c.Number)
-}
-
-func (l *Log) program(name string) *Program {
-	p := Program{l.Node, name}
-	if l.known[p] == nil {
-		l.known[p] = &p
-	}
-	return l.known[p]
 }
 
 func (s *socket) add(k blackbox.Kind, e end) {

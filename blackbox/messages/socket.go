@@ -1,0 +1,102 @@
+package messages
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox"
+)
+
+// A Socket is one captured end of a connection, with its calls in the order of their bytes.
+type Socket struct {
+	Log      *Log
+	Of       *blackbox.Connection
+	Other    *Socket // the other end; nil: not known
+	Sends    []Call
+	Receives []Call
+}
+
+// Sockets returns the sockets of TCP and the connected sockets of UNIX, with their ends. It changes
+// the logs.
+func Sockets(logs []*Log) []*Socket {
+	sockets := merged(logs)
+	otherEnd := connected(sockets)
+	peers := peersOf(sockets)
+	var all []*Socket
+	of := map[*socket]*Socket{}
+	for _, s := range sockets {
+		if s.of.Protocol == blackbox.TCP || peers[s] != nil {
+			if s.of.Family == blackbox.UNIX {
+				s.number()
+			}
+			of[s] = &Socket{Log: s.log, Of: &s.of, Sends: s.calls(s.sends),
+				Receives: s.calls(s.receives)}
+			all = append(all, of[s])
+		}
+	}
+	for _, s := range sockets {
+		other := peers[s]
+		if s.of.Protocol == blackbox.TCP {
+			other = otherEnd(s)
+		}
+		if other != nil {
+			of[s].Other = of[other]
+		}
+	}
+	return all
+}
+
+func (s *socket) calls(ends []end) []Call {
+	ends = ordered(ends)
+	exact := exact(ends, s.lossy)
+	calls := make([]Call, len(ends))
+	for i := range ends {
+		calls[i] = ends[i].call(s, exact[i])
+	}
+	return calls
+}
+
+// peersOf returns the other ends of UNIX sockets. Their kernel's cookies tell them. Two sockets are
+// ends of one connection only if each received as many bytes as the other sent: so no datagram was
+// lost, and the capture has seen both from the same byte on.
+func peersOf(sockets []*socket) map[*socket]*socket {
+	type identity struct {
+		node, epoch string
+		cookie      uint64
+	}
+	known := map[identity]*socket{}
+	for _, s := range sockets {
+		if s.of.Family == blackbox.UNIX {
+			known[identity{s.log.Node, s.log.Epoch, s.of.Cookie}] = s
+		}
+	}
+	peers := map[*socket]*socket{}
+	for _, s := range known {
+		other := known[identity{s.log.Node, s.log.Epoch, s.of.Peer}]
+		if other == nil || s.of.Peer == 0 || bytesOf(s.sends) != bytesOf(other.receives) ||
+			bytesOf(s.receives) != bytesOf(other.sends) {
+			continue
+		}
+		peers[s], peers[other] = other, s
+	}
+	return peers
+}
+
+func bytesOf(calls []end) (n uint64) {
+	for i := range calls {
+		n += uint64(calls[i].bytes)
+	}
+	return n
+}
+
+// number gives the calls of a UNIX socket positions. The bytes have the order of the calls.
+func (s *socket) number() {
+	for _, calls := range [2][]end{s.sends, s.receives} {
+		slices.SortStableFunc(calls, func(a, b end) int { return cmp.Compare(a.began, b.began) })
+		at := uint64(0)
+		for i := range calls {
+			calls[i].position, calls[i].sure = at, true
+			at += uint64(calls[i].bytes)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package messages
+
+import (
+	"errors"
+
+	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// Times computes durations between calls, in cycles of the reference. Any number of goroutines may
+// use it.
+type Times struct {
+	reference string
+	related   *runs.Times
+}
+
+// NewTimes relates the counters of a run's nodes. It ignores o.Each.
+func NewTimes(dir *runs.Directory, o Options) (*Times, error) {
+	related, err := dir.Times(o.Wander, o.ThirdNodes)
+	return &Times{o.Reference, related}, err
+}
+
+var (
+	errUnknown = errors.New("the beginning of the call was not seen")
+	errEpoch   = errors.New("the run does not have the epoch of the log")
+)
+
+// Transfer returns the time from the beginning of the call that sent a message to the moment when
+// the receiving call had its last byte.
+func (t *Times) Transfer(send, receive *Call) (d tscratio.Duration, err error) {
+	if !send.Early {
+		return d, errUnknown
+	}
+	return t.Between(send, receive)
+}
+
+// Between returns the time between the moments of two calls.
+func (t *Times) Between(first, second *Call) (d tscratio.Duration, err error) {
+	least, err := t.readings(first, first.Hi_cycles, second, second.Lo_cycles)
+	if err != nil {
+		return d, err
+	}
+	most, err := t.readings(first, first.Lo_cycles, second, second.Hi_cycles)
+	if err != nil {
+		return d, err
+	}
+	d.Lo, d.Hi, d.Verdict = least.Lo, most.Hi, max(least.Verdict, most.Verdict)
+	return d, nil
+}
+
+func (t *Times) readings(first *Call, x uint64, second *Call, y uint64) (d tscratio.Duration,
+	err error) {
+	from := t.related.Node(first.Log.Node, first.Log.Epoch)
+	to := t.related.Node(second.Log.Node, second.Log.Epoch)
+	if from == "" || to == "" {
+		return d, errEpoch
+	}
+	if from == t.reference && to == t.reference {
+		// The closure only knows nodes that were measured with others.
+		apart, slack := int64(y-x), int64(first.Log.Quantum_cycles+first.Log.CoreSlack_cycles)
+		d.Lo, d.Hi = apart-slack, apart+slack
+		return d, nil
+	}
+	return t.related.Closure.Duration(t.reference, tscratio.Event{Node: from, Reading: x},
+		tscratio.Event{Node: to, Reading: y})
+}
+
+// At returns an interval of readings of the reference that contains the moment of a call.
+func (t *Times) At(c *Call) (at tscratio.Interval, err error) {
+	from := t.related.Node(c.Log.Node, c.Log.Epoch)
+	if from == "" {
+		return at, errEpoch
+	}
+	if from == t.reference {
+		return tscratio.Interval{Lo: c.Lo_cycles, Hi: c.Hi_cycles}, nil
+	}
+	lo, err := t.related.Closure.Translate(from, t.reference, c.Lo_cycles)
+	if err != nil {
+		return at, err
+	}
+	hi, err := t.related.Closure.Translate(from, t.reference, c.Hi_cycles)
+	return tscratio.Interval{Lo: lo.Interval.Lo, Hi: hi.Interval.Hi}, err
+}
