@@ -85,7 +85,9 @@ var table = map[string]room{
 		"internal/plainfile"), of(sys, prometheus)},
 	"generator": {3, of("asm", "handlers"), of(sys, zmq4, hdr, protobuf)},
 
-	"blackbox/link":        {4, of("blackbox/calls"), nil},
+	"blackbox/link": {1, of("blackbox/calls"), nil},
+	"blackbox/paths": {4, of("blackbox", "blackbox/calls", "blackbox/link", "blackbox/messages",
+		"analysis", "tscratio", "runs"), nil},
 	"replay/question/wire": {0, nil, nil},
 	"replay/question":      {4, of("replay", "replay/question/wire"), of(cel)},
 	"replay/page":          {4, of("replay"), nil},

@@ -5,6 +5,6 @@ import "github.com/spf13/cobra"
 // Commands returns this family of commands, to be put below cprof.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{
-		newAnalyze(), newDiff(), newExport(), newReplay(), newReport(), newServe(),
+		newAnalyze(), newDiff(), newExport(), newPaths(), newReplay(), newReport(), newServe(),
 	}
 }

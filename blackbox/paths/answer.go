@@ -1,0 +1,193 @@
+package paths
+
+import (
+	"math"
+	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/analysis"
+	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
+	"github.com/cloudprofiler/cloudprofiler/blackbox/link"
+	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// Options say how to answer.
+type Options struct {
+	// Reference is the node in whose cycles durations are given.
+	Reference  analysis.Reference
+	Wander     tscratio.Wander // assumed wander; 0: what is stored with each relation
+	ThirdNodes tscratio.ThirdNodes
+	Method     link.Method // finds causes; nil: the product's own
+}
+
+// An Answer is what a run says about paths.
+type Answer struct {
+	Reference string `json:"reference"` // durations are in cycles of this node
+	Method    string `json:"method"`    // by which causes were found
+
+	Calls    int `json:"calls"`    // a call is a request and its response
+	Requests int `json:"requests"` // calls without a cause; each begins a path
+
+	// Links counts calls whose caller was captured. Said and Sure count those of them whose cause
+	// has at least the probability link.Said or link.Sure.
+	Links int `json:"links"`
+	Said  int `json:"said"`
+	Sure  int `json:"sure"`
+
+	Patterns []Pattern `json:"patterns"` // the one that took the most time first
+
+	// Mixed counts connections on which several requests were open at the same time, so that
+	// requests and responses could not be told apart.
+	Mixed int             `json:"mixed"`
+	Nodes []messages.Node `json:"nodes"` // what was captured on each node
+}
+
+// Of answers for a run. It returns nil if the run has no captured messages.
+func Of(dir *runs.Directory, o Options) (*Answer, error) {
+	logs, err := messages.Logs(dir)
+	if err != nil || len(logs) == 0 {
+		return nil, err
+	}
+	times, err := messages.NewTimes(dir, messages.Options{
+		Reference: o.Reference.Node, Wander: o.Wander, ThirdNodes: o.ThirdNodes,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if o.Method == nil {
+		o.Method = link.Methods[0]
+	}
+	a := &Answer{Reference: o.Reference.Node, Method: o.Method.Name()}
+	for _, l := range logs {
+		a.Nodes = append(a.Nodes, l.Summary())
+	}
+	seen := observe(messages.Sockets(logs), newScale(times, o.Reference).ns)
+	a.answer(seen, o.Method.Link(&seen.Seen), times)
+	return a, nil
+}
+
+func (a *Answer) answer(seen *Seen, links []link.Link, times *messages.Times) {
+	a.Calls, a.Mixed = len(seen.Calls), seen.Mixed
+	for i := range links {
+		if seen.Calls[i].Caller >= 0 {
+			a.Links++
+			if links[i].Probability >= link.Said {
+				a.Said++
+			}
+			if links[i].Probability >= link.Sure {
+				a.Sure++
+			}
+		}
+	}
+	f := newForest(seen, links)
+	a.Requests = len(f.roots)
+	m := &meter{forest: f, times: times, parts: make([]parts, len(seen.Calls))}
+	for _, r := range f.roots {
+		m.measure(r)
+	}
+	a.Patterns = m.patterns()
+}
+
+// A scale converts stamps to ns for the linking of calls. Stamps of one node keep their distances,
+// up to a constant factor. Stamps of different nodes agree as far as the run relates them.
+type scale struct {
+	times *messages.Times
+	hz    float64
+	nodes map[*messages.Log]line
+	zero  uint64
+}
+
+// A line maps readings of a node's counter to those of the reference.
+type line struct {
+	from uint64  // reading of the node
+	to   uint64  // reading of the reference at the same time
+	rate float64 // cycles of the reference in a cycle of the node
+}
+
+func newScale(times *messages.Times, r analysis.Reference) *scale {
+	s := &scale{times: times, hz: r.FrequencyLo_hz/2 + r.FrequencyHi_hz/2,
+		nodes: map[*messages.Log]line{}}
+	if !(s.hz > 0) {
+		s.hz = 1e9
+	}
+	return s
+}
+
+func (s *scale) ns(c *messages.Call) int64 {
+	l, known := s.nodes[c.Log]
+	if !known {
+		l = s.line(c)
+		s.nodes[c.Log] = l
+		if s.zero == 0 {
+			s.zero = l.to
+		}
+	}
+	apart := float64(int64(l.to-s.zero)) + float64(int64(at(c)-l.from))*l.rate
+	return int64(math.Round(min(max(apart/s.hz*1e9, -calls.Latest_ns), calls.Latest_ns)))
+}
+
+// line finds the line of a node near one of its calls. If the run does not relate the node, its
+// counter is taken as the reference's: links between calls of one node need no more.
+func (s *scale) line(c *messages.Call) line {
+	second := uint64(s.hz)
+	before, after := *c, *c
+	before.Lo_cycles, before.Hi_cycles = at(c), at(c)
+	after.Lo_cycles, after.Hi_cycles = at(c)+second, at(c)+second
+	x, err := s.times.At(&before)
+	l := line{at(c), at(c), 1}
+	if err != nil {
+		return l
+	}
+	l.to = x.Mid()
+	if y, err := s.times.At(&after); err == nil && second > 0 {
+		l.rate = float64(y.Mid()-x.Mid()) / float64(second)
+	}
+	return l
+}
+
+// An Interval is a duration in cycles of the reference.
+type Interval = analysis.Interval
+
+// A Distribution describes durations. Interval k of the sorted lower ends and of the sorted upper
+// ends contains the truth of that percentile.
+type Distribution struct {
+	Count       int          `json:"count"`
+	Percentiles []Percentile `json:"percentiles"`
+	Total       Interval     `json:"total"`
+}
+
+// A Percentile is an interval in cycles of the reference.
+type Percentile = messages.Percentile
+
+var percents = []float64{50, 90, 99, 100}
+
+func distribution(all []Interval) Distribution {
+	lo, hi := make([]int64, len(all)), make([]int64, len(all))
+	d := Distribution{Count: len(all)}
+	for i, v := range all {
+		lo[i], hi[i] = v.Lo_cycles, v.Hi_cycles
+		d.Total.Lo_cycles += lo[i]
+		d.Total.Hi_cycles += hi[i]
+	}
+	slices.Sort(lo)
+	slices.Sort(hi)
+	for _, p := range percents {
+		if n := len(all); n > 0 {
+			k := max(int(math.Ceil(p/100*float64(n))), 1) - 1
+			d.Percentiles = append(d.Percentiles, Percentile{Percent: p, Lo_cycles: lo[k],
+				Hi_cycles: hi[k]})
+		}
+	}
+	return d
+}
+
+// At returns a percentile.
+func (d *Distribution) At(percent float64) (i Interval, known bool) {
+	for _, p := range d.Percentiles {
+		if p.Percent == percent {
+			return Interval{Lo_cycles: p.Lo_cycles, Hi_cycles: p.Hi_cycles}, true
+		}
+	}
+	return i, false
+}

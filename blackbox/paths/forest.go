@@ -1,0 +1,138 @@
+package paths
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox/link"
+)
+
+// A forest has the trees that links make of calls. The root of each tree is a call without a cause.
+type forest struct {
+	seen     *Seen
+	links    []link.Link
+	parent   []int32 // cause of each call; -1: none
+	children [][]int32
+	roots    []int32
+
+	form        []int32 // number of the canonical form of each call's tree
+	probability []float64
+	forms       map[string]int32
+	programs    map[string]int32
+}
+
+func newForest(seen *Seen, links []link.Link) *forest {
+	n := len(links)
+	f := &forest{seen: seen, links: links, parent: make([]int32, n), children: make([][]int32, n),
+		form: make([]int32, n), probability: make([]float64, n), forms: map[string]int32{},
+		programs: map[string]int32{}}
+	for i := range links {
+		f.parent[i] = -1
+		if seen.Calls[i].Caller >= 0 && links[i].Cause >= 0 {
+			f.parent[i] = links[i].Cause
+		}
+	}
+	f.cutCycles()
+	for i, p := range f.parent {
+		if p >= 0 {
+			f.children[p] = append(f.children[p], int32(i))
+		} else {
+			f.roots = append(f.roots, int32(i))
+		}
+	}
+	for _, r := range f.roots {
+		f.shape(r)
+	}
+	return f
+}
+
+// cutCycles makes a root of one call of each cycle. Only clocks that contradict each other lead to
+// cycles.
+func (f *forest) cutCycles() {
+	const fresh, current, done = 0, 1, 2
+	state := make([]uint8, len(f.parent))
+	var way []int32
+	for i := range f.parent {
+		way = way[:0]
+		for k := int32(i); k >= 0 && state[k] != done; k = f.parent[k] {
+			if state[k] == current {
+				f.parent[k] = -1
+				break
+			}
+			state[k] = current
+			way = append(way, k)
+		}
+		for _, k := range way {
+			state[k] = done
+		}
+	}
+}
+
+// shape finds the canonical form and the probability of a call's tree. Two trees have the same form
+// if the same programs called the same programs equally often. The order of calls does not matter.
+func (f *forest) shape(root int32) {
+	order := []int32{root}
+	for i := 0; i < len(order); i++ {
+		order = append(order, f.children[order[i]]...)
+	}
+	for i := len(order) - 1; i >= 0; i-- {
+		c := order[i]
+		slices.SortStableFunc(f.children[c], func(a, b int32) int {
+			return cmp.Or(cmp.Compare(f.form[a], f.form[b]),
+				cmp.Compare(f.seen.Calls[a].Began_ns(), f.seen.Calls[b].Began_ns()))
+		})
+		f.probability[c] = 1
+		if f.seen.Calls[c].Caller >= 0 {
+			f.probability[c] = f.links[c].Probability
+		}
+		key := binary.LittleEndian.AppendUint32(nil, uint32(f.program(c)))
+		if c == root {
+			key = append(key, f.caller(c)...)
+			key = append(key, 0)
+		}
+		for _, k := range f.children[c] {
+			f.probability[c] *= f.probability[k]
+			key = binary.LittleEndian.AppendUint32(key, uint32(f.form[k]))
+		}
+		f.form[c] = intern(f.forms, string(key))
+	}
+}
+
+// program is the number of the called program.
+func (f *forest) program(c int32) int32 { return intern(f.programs, f.callee(c)) }
+
+func (f *forest) callee(c int32) string { return f.seen.Places[f.seen.Calls[c].Callee].Program }
+
+// caller is the calling program. It is empty if the program was not captured.
+func (f *forest) caller(c int32) string {
+	if p := f.seen.Calls[c].Caller; p >= 0 {
+		return f.seen.Places[p].Program
+	}
+	return ""
+}
+
+func intern(known map[string]int32, text string) int32 {
+	n, ok := known[text]
+	if !ok {
+		n = int32(len(known))
+		known[text] = n
+	}
+	return n
+}
+
+// tree returns the calls of a tree. A call comes before its children, and trees of the same form
+// have their calls in the same order.
+func (f *forest) tree(root int32) (all []int32, depth []int32) {
+	stack, depths := []int32{root}, []int32{0}
+	for len(stack) > 0 {
+		n := len(stack) - 1
+		c, d := stack[n], depths[n]
+		stack, depths = stack[:n], depths[:n]
+		all, depth = append(all, c), append(depth, d)
+		for _, k := range slices.Backward(f.children[c]) {
+			stack, depths = append(stack, k), append(depths, d+1)
+		}
+	}
+	return all, depth
+}

@@ -1,0 +1,49 @@
+package answers
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox/paths"
+	"github.com/cloudprofiler/cloudprofiler/internal/callgen"
+	"github.com/cloudprofiler/cloudprofiler/internal/command/commandtest"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+)
+
+// hotelRun makes a run in which the calls of 200 requests were captured.
+func hotelRun(t *testing.T) string {
+	t.Helper()
+	set := callgen.Make(callgen.Apps["hotel"], callgen.Options{Requests: 200, PerSecond: 20,
+		Seed: 1})
+	parent := t.TempDir()
+	if err := callgen.Capture(seed.Random(t), parent, "hotel", set, 2); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(parent, "hotel")
+}
+
+// cprof paths says how many requests there were, how sure the links are, and what requests did.
+func TestPaths(t *testing.T) {
+	run := hotelRun(t)
+	code, stdout, stderr := commandtest.Run(Commands(), "paths", run, "--most", "4")
+	for _, want := range []string{
+		"200 requests of ", " links, ", "pattern 1: ", "pattern 4: ", " of the time, probability ",
+		"frontend:80 on ", "    search:80 on ", "      geo:80 on ",
+	} {
+		if code != 0 || !strings.Contains(stdout, want) {
+			t.Errorf("exit code %d, no %q in\n%s%s", code, want, stdout, stderr)
+		}
+	}
+	var answer paths.Answer
+	_, stdout, _ = commandtest.Run(Commands(), "paths", run, "--json", "--method", "nesting")
+	if err := json.Unmarshal([]byte(stdout), &answer); err != nil || answer.Method != "nesting" ||
+		answer.Requests < 200 {
+		t.Errorf("%d requests by %q: %v", answer.Requests, answer.Method, err)
+	}
+	code, _, stderr = commandtest.Run(Commands(), "paths", run, "--method", "guess")
+	if code != 2 || !strings.Contains(stderr, `"guess": use one of learnt, wap5`) {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
