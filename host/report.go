@@ -179,6 +179,20 @@ func Examine(o Options) Report {
 		quantum.Step_cycles = 1
 	}
 
+	// The watch begins before the slack is measured. So it knows the counter's rate afterwards.
+	observer := Observer{Root: o.Root, Clocks: o.Clocks}
+	if o.Listen != nil {
+		if events, err := o.Listen(); err == nil {
+			defer events.Close()
+			observer.Restores = events
+		}
+	}
+	watch, unwatched := NewWatch(WatchOptions{
+		Observe: observer.Observe, Widen_cycles: quantum.Step_cycles,
+		Virtual:   r.Facts.Hypervisor != "",
+		Listening: observer.Restores != nil && r.Facts.HasVMGenID, Settle: o.FrequencySpan,
+	})
+
 	o.Slack.Quantum_cycles = quantum.Step_cycles
 	if o.Slack.Cores == nil {
 		o.Slack.Cores = o.open(r.Facts.Cores)
@@ -188,28 +202,18 @@ func Examine(o Options) Report {
 		r.Slack = &slack
 	}
 	r.Findings = append(r.Findings, slack.finding(r.Facts, err), stampsFinding(o.Root, r.Slack))
-
-	widen_cycles := quantum.Step_cycles
-	if r.Slack != nil {
-		widen_cycles += slack.Slack_cycles
-	}
-	observer := Observer{Root: o.Root, Clocks: o.Clocks}
-	if o.Listen != nil {
-		if events, err := o.Listen(); err == nil {
-			defer events.Close()
-			observer.Restores = events
-		}
-	}
-	watch, err := NewWatch(WatchOptions{
-		Observe: observer.Observe, Widen_cycles: widen_cycles, Virtual: r.Facts.Hypervisor != "",
-		Listening: observer.Restores != nil && r.Facts.HasVMGenID, Settle: o.FrequencySpan,
-	})
-	if err != nil {
-		r.Findings = append(r.Findings, Finding{"epoch", Unknown, err.Error(),
+	if unwatched != nil {
+		r.Findings = append(r.Findings, Finding{"epoch", Unknown, unwatched.Error(),
 			"show /proc to this process"})
 		return r
 	}
-	o.Wait(o.FrequencySpan) // after this span, the watch knows the counter's rate
+	if r.Slack != nil {
+		watch.o.Widen_cycles += slack.Slack_cycles
+	}
+	begun_ns := watch.first.Bracket.Raw_ns
+	if now_ns, err := o.Clocks.Raw_ns(); err == nil {
+		o.Wait(max(0, o.FrequencySpan-time.Duration(now_ns-begun_ns)))
+	}
 	var state State
 	if state, err = watch.Check(); err == nil && state.Unbroken {
 		o.Wait(o.FrequencySpan) // the watch compares this span with that rate
