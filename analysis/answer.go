@@ -68,6 +68,8 @@ type Answer struct {
 	Missing  []Missing   `json:"missing,omitempty"`
 
 	Work Work `json:"work"`
+
+	Causes Causes `json:"-"`
 }
 
 // Reference is the node in whose cycles the answer is given.

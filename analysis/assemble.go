@@ -61,6 +61,10 @@ func (a *assembler) answer() *Answer {
 			Facts:   n.Facts, Left: n.Left,
 		})
 	}
+	out.Causes = Causes{Near: in.near, Makes: in.makes(a.graph)}
+	for _, h := range in.handed {
+		out.Causes.Renames = append(out.Causes.Renames, h.actor)
+	}
 	a.pairs(out)
 	a.channels(out)
 	a.points(out)

@@ -1,5 +1,94 @@
 package analysis
 
+import "slices"
+
+// Causes is what the graph says about which events cause others, beside Follows.
+type Causes struct {
+	// Near has the pairs of points that Follows lacks because a few tuples passed them in the other
+	// order. If a message leads from one to the other, these few show that a bound is broken.
+	Near []NearEdge
+	// Renames has the actors that send each tuple on under another id, and log a link between the
+	// ids.
+	Renames []string
+	// Makes has the points that a tuple passes before another is made of it.
+	Makes []string
+}
+
+// NearEdge is a pair of points that tuples nearly always pass in this order, so it is no span.
+type NearEdge struct {
+	From, To      string // each as actor/point
+	Surely, Other uint64 // tuples of the sample that surely passed them in this order, or the other
+}
+
+// leastNear decides which pairs are a NearEdge: for each tuple that passed them in the other order,
+// at least so many passed them in this one.
+const leastNear = 19
+
+// nearEdges returns the pairs of points that a few tuples passed in the wrong order, while all
+// others show one order. Where branches run side by side, their points look like this too. So To is
+// a point that no other point precedes: tuples must come to it from somewhere.
+func (in *input) nearEdges(e *evidence, o *ordering) (near []NearEdge) {
+	for p := range in.points {
+		for q := range in.points {
+			v := votesOf(p, q, &e.single, &e.firsts)
+			if p == q || v.surelyNot == 0 || v.surelyNot*leastNear > v.surely ||
+				o.precedes[p][q] || o.precedes[q][p] || o.asides>>p&1+o.asides>>q&1 > 0 {
+				continue
+			}
+			if !slices.ContainsFunc(o.precedes, func(before []bool) bool { return before[q] }) {
+				near = append(near, NearEdge{in.points[p].String(), in.points[q].String(),
+					v.surely, v.surelyNot})
+			}
+		}
+	}
+	return near
+}
+
+// Made returns pairs of points, each as actor/point. If a tuple passes the second, the tuples of
+// which it was made passed the first before, as far as they passed it.
+func (a *Answer) Made() (pairs [][2]string) {
+	for _, s := range a.EndToEnd {
+		if s.Origin == "" {
+			continue
+		}
+		for _, from := range append([]string{s.From}, a.Causes.Makes...) {
+			if pair := [2]string{from, s.To}; from != s.To && !slices.Contains(pairs, pair) {
+				pairs = append(pairs, pair)
+			}
+		}
+	}
+	return pairs
+}
+
+// makes returns Causes.Makes: the entries of the operators that log links, and what precedes these.
+// If there are several operators, a point must do so for each, because nobody knows which of them
+// made a tuple.
+func (in *input) makes(g *graph) (names []string) {
+	all, any := ^uint64(0), false
+	for i := range in.sources {
+		s := &in.sources[i]
+		if !s.keepsLinks() || slices.ContainsFunc(in.handed, func(h handed) bool {
+			return h.actor == in.points[s.point].actor
+		}) {
+			continue
+		}
+		var before uint64
+		entered := g.ranks(in.entered(in.points[s.point].actor))
+		for r := range g.order {
+			if entered>>r&1 != 0 {
+				before |= 1<<r | g.before[r]
+			}
+		}
+		all, any = all&before, true
+	}
+	for r, p := range g.order {
+		if any && all>>r&1 != 0 {
+			names = append(names, in.points[p].String())
+		}
+	}
+	return names
+}
+
 // Follows returns the pairs of points between which tuples go, each as actor/point.
 func (a *Answer) Follows() (pairs [][2]string) {
 	for _, s := range a.Spans {
@@ -10,11 +99,17 @@ func (a *Answer) Follows() (pairs [][2]string) {
 	return pairs
 }
 
-// Backwards counts, on the spans of Follows, the tuples that surely were at the second point before
-// they were at the first, and names some of them. An assumption behind the bounds is broken then.
+// Backwards counts, on the spans of Follows and of Made, the tuples that surely were at the second
+// point before the first one was passed, and names some of them. An assumption behind the bounds is
+// broken then.
 func (a *Answer) Backwards() (n uint64, named []string) {
 	for _, s := range a.Spans {
 		if s.Origin == "" && s.Kind != "end-to-end" {
+			n += s.All.After
+		}
+	}
+	for _, s := range a.EndToEnd {
+		if s.Origin == "latest" { // the earliest is among them
 			n += s.All.After
 		}
 	}

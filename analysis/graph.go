@@ -95,6 +95,7 @@ func (in *input) graphOf(e *evidence, told []told) (*graph, error) {
 		o = orderOf(e, in.points, edges, declared)
 		in.setAside(e, o, declared)
 		in.findOpen(o)
+		in.near = in.nearEdges(e, o)
 		in.findNeedless(e, edges, o)
 	}
 	g := in.sorted(o)

@@ -46,7 +46,8 @@ type input struct {
 	unusable map[point]string // by point: a chosen log that cannot be used in full
 	pauses   *pausesOf        // nil: no JVM logged pauses
 	handed   []handed         // of the operators that give tuples other ids
-	openEnds string           // why paths may begin or go on at points without a row
+	near     []NearEdge
+	openEnds string // why paths may begin or go on at points without a row
 	findings []Finding
 }
 

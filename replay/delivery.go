@@ -25,14 +25,15 @@ func (r *Run) deliver(from string, sent uint64, to string, received uint64) {
 	if f == nil || t == nil || f == t {
 		return
 	}
-	t.deliveries = append(t.deliveries, delivery{f, sent, received})
+	t.messages = append(t.messages, delivery{f, sent, received})
 }
 
-// order puts the deliveries of a lane in the order in which they were received.
+// order puts the messages to a lane in the order in which they were received.
 func (l *lane) order() {
-	slices.SortFunc(l.deliveries, func(a, b delivery) int {
+	slices.SortStableFunc(l.messages, func(a, b delivery) int {
 		return cmp.Compare(a.received, b.received)
 	})
+	l.deliveries = l.messages
 }
 
 // take gives the first event of a lane what its node had received before. It returns false if an

@@ -3,10 +3,11 @@
 //	run, err := replay.Open(dir, replay.Options{Reference: "node-a", Edges: edges})
 //	summary, err := run.Each(ctx, func(e *replay.Event) error { … })
 //
-// Two things order events: causality (events of one node are in the order of its counter, and a
-// message is sent before it is received), and time (an event whose interval ends before that of
-// another begins is before it). The intervals come from the run's relations, so they are proven
-// under the relations' assumptions. Events that neither orders could have happened in either order.
+// Two things order events: causality, and time. Events of one node are in the order of its counter,
+// a message is sent before it is received, and a tuple is made after those of which it was made. An
+// event whose interval ends before that of another begins is before it. The intervals come from the
+// run's relations, so they are proven under the relations' assumptions. Events that neither orders
+// could have happened in either order.
 //
 // # What is exact
 //

@@ -18,12 +18,16 @@ var ErrTooMany = errors.New("too many events")
 // Part chooses a part of a run. Its zero value chooses everything.
 type Part struct {
 	From_cycles, To_cycles uint64      // of the reference; if To is 0, neither has an effect
+	Nodes                  []string    // names without epochs; empty: all nodes
 	Channels               []string    // patterns of path.Match; empty: all channels
 	IDs                    [][2]uint64 // pairs of ids, ends included; empty: all ids
 	First                  int         // take only so many events, the first ones; 0: all
 }
 
-func (p *Part) has(e *Event, name string) bool {
+func (p *Part) has(e *Event, name, node string) bool {
+	if len(p.Nodes) > 0 && !slices.Contains(p.Nodes, node) {
+		return false
+	}
 	if p.To_cycles > 0 && (e.Hi_cycles < p.From_cycles || e.Lo_cycles > p.To_cycles) {
 		return false
 	}
@@ -44,7 +48,7 @@ type History struct {
 	Nodes    []string
 	Channels []Channel
 	Events   []Event
-	Messages [][2]int // indexes of Events: sent, received
+	Messages [][2]int // indexes of Events: before sending, after receiving; sorted by the second
 	More     bool     // Part.First cut off more events of the part
 
 	before func(i, j int) bool // order of another program's trace; nil: the events know their order
@@ -65,13 +69,9 @@ func (h *History) Before(i, j int) bool {
 // inside it.
 func (r *Run) Gather(ctx context.Context, part Part) (*History, *Summary, error) {
 	h := &History{Nodes: r.Nodes, Channels: r.Channels}
-	type passed struct {
-		id    uint64
-		point uint16
-	}
-	last := map[passed]int{}
+	arrows := r.arrows(h)
 	s, err := r.Each(ctx, func(e *Event) error {
-		if !part.has(e, r.Channels[e.Channel].Name) {
+		if !part.has(e, r.Channels[e.Channel].Name, r.lanes[e.Node].host) {
 			return nil
 		}
 		if part.First > 0 && len(h.Events) == part.First {
@@ -86,15 +86,10 @@ func (r *Run) Gather(ctx context.Context, part Part) (*History, *Summary, error)
 		f := *e
 		f.known = slices.Clone(e.known)
 		h.Events = append(h.Events, f)
-		point := r.Channels[e.Channel].point
-		for _, s := range r.senders[point] {
-			if from, ok := last[passed{e.ID, s}]; ok && h.Events[from].Node != e.Node {
-				h.Messages = append(h.Messages, [2]int{from, at})
-			}
-		}
-		last[passed{e.ID, point}] = at
+		arrows.add(at)
 		return nil
 	})
+	arrows.deliver()
 	return h, s, err
 }
 

@@ -80,6 +80,7 @@ func (f *feed) close() error {
 // A lane is the events of one node.
 type lane struct {
 	name    string
+	host    string // the node's name without the epoch
 	node    uint32
 	view    translator
 	feeds   []*feed
@@ -96,7 +97,8 @@ type lane struct {
 	parked bool     // the first of queue waits for the event that sent its message
 	sender uint64   // place of the event that sent that message
 
-	deliveries []delivery // that no event has taken yet
+	messages   []delivery // in the order in which they were received
+	deliveries []delivery // those that no event has taken yet
 }
 
 // raw is an event as the log has it, with its interval on the reference's counter.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -31,6 +32,53 @@ type job struct {
 	all    []happened
 
 	captured []capturedMessage
+	links    []logstore.Link // tuples that were made of others
+	made     [][2]int        // points: the made tuple passes the second after the other the first
+	renamed  int             // from this point on, ids are larger by 100; 0: at no point
+}
+
+// link adds links and pairs of points that fit to what happened. Then it renames the tuples.
+func (j *job) link(rng *rand.Rand) {
+	for range rng.IntN(3) {
+		j.made = append(j.made, [2]int{rng.IntN(4), rng.IntN(4)})
+	}
+	for range rng.IntN(4) {
+		l := logstore.Link{Parent: rng.Uint64N(4), Child: rng.Uint64N(4)}
+		j.links = append(j.links, l)
+		for i, e := range j.all {
+			for k, f := range j.all {
+				if j.makes(e, f) && i > k { // it would be before what happened earlier
+					j.links = j.links[:len(j.links)-1]
+					return
+				}
+			}
+		}
+	}
+	if j.renamed = rng.IntN(4); j.renamed > 0 {
+		for n, events := range j.events {
+			for i := range events {
+				if j.points[n][i] >= j.renamed {
+					events[i].ID += 100
+				}
+			}
+		}
+	}
+}
+
+// makes reports whether links put e before f.
+func (j *job) makes(e, f happened) bool {
+	if !slices.Contains(j.made, [2]int{e.point, f.point}) || e.node == f.node {
+		return false
+	}
+	makers := []uint64{f.id}
+	for i := 0; i < len(makers); i++ {
+		for _, l := range j.links {
+			if l.Child == makers[i] && !slices.Contains(makers, l.Parent) {
+				makers = append(makers, l.Parent)
+			}
+		}
+	}
+	return slices.Contains(makers[1:], e.id)
 }
 
 type capturedMessage struct {
@@ -86,6 +134,21 @@ func (j *job) run(t testing.TB, points int) *Run {
 			r.options.Edges = append(r.options.Edges, [2]string{r.points[p-1], r.points[p]})
 		}
 	}
+	for _, m := range j.made {
+		if max(m[0], m[1]) < points {
+			r.options.Made = append(r.options.Made, [2]string{r.points[m[0]], r.points[m[1]]})
+		}
+	}
+	r.links.made = slices.Clone(j.links)
+	if j.renamed > 0 { // by three operators, one after the other
+		for id := range uint64(4) {
+			r.links.began = append(r.links.began,
+				logstore.Link{Parent: 1000 + id, Child: 100 + id},
+				logstore.Link{Parent: id, Child: 2000 + id},
+				logstore.Link{Parent: 2000 + id, Child: 1000 + id})
+		}
+	}
+	r.links.resolve()
 	if err := r.connect(); err != nil {
 		t.Fatal(err)
 	}
@@ -121,13 +184,18 @@ func (j *job) truth() [][]bool {
 		before[i] = make([]bool, len(j.all))
 		for k, f := range j.all {
 			before[i][k] = i < k && e.node == f.node || e.at.Hi < f.at.Lo ||
-				e.id == f.id && e.point+1 == f.point
+				e.id == f.id && e.point+1 == f.point || j.makes(e, f)
 			for _, m := range j.captured {
 				before[i][k] = before[i][k] || e.node == m.from && e.time < m.sent &&
 					f.node == m.to && f.time > m.received
 			}
 		}
 	}
+	return close(before)
+}
+
+// close makes an order transitive.
+func close(before [][]bool) [][]bool {
 	for k := range before {
 		for i := range before {
 			for m := range before {
@@ -136,6 +204,21 @@ func (j *job) truth() [][]bool {
 		}
 	}
 	return before
+}
+
+// implied is what the messages of a history and times imply.
+func (j *job) implied(h *History) [][]bool {
+	before := make([][]bool, len(j.all))
+	for i, e := range j.all {
+		before[i] = make([]bool, len(j.all))
+		for k, f := range j.all {
+			before[i][k] = i < k && e.node == f.node || e.at.Hi < f.at.Lo
+		}
+	}
+	for _, m := range h.Messages {
+		before[j.number(&h.Events[m[0]])][j.number(&h.Events[m[1]])] = true
+	}
+	return close(before)
 }
 
 // number finds an event of the run among those of the job.
@@ -158,6 +241,7 @@ func TestOrdersAreThoseOfBruteForce(t *testing.T) {
 	for range runs {
 		j := randomJob(rng, 2+rng.IntN(3), 2+rng.IntN(6))
 		j.capture(rng, rng.IntN(4))
+		j.link(rng)
 		h, s, err := j.run(t, 8).Gather(context.Background(), Part{})
 		if err != nil {
 			t.Fatal(err)
@@ -180,6 +264,9 @@ func TestOrdersAreThoseOfBruteForce(t *testing.T) {
 					}
 				}
 			}
+		}
+		if got := j.implied(h); !reflect.DeepEqual(got, truth) {
+			t.Fatalf("%v: messages %v and times imply %v, want %v", j.all, h.Messages, got, truth)
 		}
 		o := h.Orders()
 		if s.Free != pairs || o.Free() != pairs {

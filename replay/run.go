@@ -33,6 +33,15 @@ type Options struct {
 	// the second on another, a message went from the first event to the second.
 	Edges [][2]string
 
+	// Renames are the actors that send each tuple on under another id, and log a link from the old
+	// id to the new one. The events under both ids are events of one tuple.
+	Renames []string
+
+	// Made are pairs of points, as in Edges. If a tuple passes the second, and logged links say
+	// that it was made of a tuple that passed the first on another node, the first event is before
+	// the second.
+	Made [][2]string
+
 	// Messages are messages that were captured. They need no ids.
 	Messages []Message
 
@@ -60,6 +69,8 @@ type Run struct {
 	options Options
 	lanes   []*lane
 	senders [][]uint16 // by point: the points from which messages come
+	makers  [][]uint16 // by point: the points in Options.Made before it
+	links   links
 	points  []string
 }
 
@@ -116,6 +127,7 @@ func Open(dir *runs.Directory, o Options) (*Run, error) {
 		return nil, fmt.Errorf("replay %q: it has no logs of events on related nodes: %w",
 			dir.Path, ErrNothing)
 	}
+	r.links.resolve()
 	for _, m := range o.Messages {
 		r.deliver(times.Node(m.Sent.Node, m.Sent.Epoch), m.Sent.Reading,
 			times.Node(m.Received.Node, m.Received.Epoch), m.Received.Reading)
@@ -154,13 +166,18 @@ func (r *Run) addSegment(times *runs.Times, node string, s logstore.Segment) {
 	}
 	at := slices.IndexFunc(r.lanes, func(l *lane) bool { return l.name == name })
 	if at < 0 {
-		l := &lane{name: name}
+		l := &lane{name: name, host: node}
 		l.view = r.view(times, name, h.Quantum_cycles+h.CoreSlack_cycles)
 		at = len(r.lanes)
 		r.lanes = append(r.lanes, l)
 	}
 	l := r.lanes[at]
 	for _, p := range places {
+		if p.Kind == logstore.Links {
+			if err := r.readLinks(f, p.Shard, s.Channel.Actor); err != nil {
+				r.Unusable = append(r.Unusable, fmt.Sprintf("%s/%s: %v", node, s.Channel, err))
+			}
+		}
 		if p.Kind != logstore.Events {
 			continue
 		}
@@ -204,18 +221,27 @@ func (r *Run) channelOf(node string, s logstore.Segment, h logstore.Header) uint
 
 // connect finds the points of the edges.
 func (r *Run) connect() error {
-	r.senders = make([][]uint16, len(r.points))
-	for _, e := range r.options.Edges {
+	var err error
+	if r.senders, err = r.pairs(r.options.Edges); err == nil {
+		r.makers, err = r.pairs(r.options.Made)
+	}
+	return err
+}
+
+// pairs turns pairs of points into the points before each point.
+func (r *Run) pairs(edges [][2]string) (before [][]uint16, err error) {
+	before = make([][]uint16, len(r.points))
+	for _, e := range edges {
 		from, to := slices.Index(r.points, e[0]), slices.Index(r.points, e[1])
 		if from < 0 || to < 0 {
-			return fmt.Errorf("replay: edge %q to %q: the run's points are %s: %w", e[0], e[1],
+			return nil, fmt.Errorf("replay: edge %q to %q: the run's points are %s: %w", e[0], e[1],
 				strings.Join(r.points, ", "), ErrEdge)
 		}
-		if !slices.Contains(r.senders[to], uint16(from)) {
-			r.senders[to] = append(r.senders[to], uint16(from))
+		if !slices.Contains(before[to], uint16(from)) {
+			before[to] = append(before[to], uint16(from))
 		}
 	}
-	return nil
+	return before, nil
 }
 
 // view returns what translates readings of a node into cycles of the reference. It returns nil if

@@ -75,11 +75,13 @@ type Summary struct {
 type place struct {
 	Event
 	point   uint16
+	tuple   uint64 // the id that its tuple began with
 	stamped bool
+	linked  bool     // tellMade was called
 	gone    bool     // the event was emitted, and only waits for places before it
 	sender  uint64   // the place + 1 of the event that sent its message; 0: none in the window
 	before  uint64   // the place + 1 of the event before it on its node
-	told    []uint64 // places + 1 of the last events before captured messages to its node
+	told    []uint64 // places + 1 of events before it, because of captured messages or of links
 	chain   uint64   // the place + 1 of an earlier event with the same hash of its id
 	parked  []uint32
 }
@@ -192,10 +194,11 @@ func (p *pass) add(l *lane) {
 			Index: l.count, Suspect: l.next.suspect, Lo_cycles: l.next.at.Lo,
 			Hi_cycles: l.next.at.Hi, known: e.known[:0],
 		},
-		point: p.run.Channels[l.next.channel].point, parked: e.parked[:0], told: e.told[:0],
+		point: p.run.Channels[l.next.channel].point, tuple: p.run.links.tuple(l.next.ID),
+		parked: e.parked[:0], told: e.told[:0],
 	}
 	l.count++
-	head := &p.heads[hash(e.ID)&uint64(len(p.heads)-1)]
+	head := &p.heads[hash(e.tuple)&uint64(len(p.heads)-1)]
 	e.chain, *head = *head, p.end+1
 	l.queue = append(l.queue, p.end)
 	p.end++
@@ -219,7 +222,7 @@ func (p *pass) grow() {
 	for i := p.tail; i < p.end; i++ {
 		e := p.at(i)
 		*e = old[i&uint64(len(old)-1)]
-		head := &p.heads[hash(e.ID)&uint64(len(p.heads)-1)]
+		head := &p.heads[hash(e.tuple)&uint64(len(p.heads)-1)]
 		e.chain, *head = *head, i+1
 	}
 }
@@ -240,8 +243,8 @@ func (p *pass) prepare(l *lane, at uint64) (moved bool, err error) {
 		}
 	}
 	g := p.at(at)
-	senders := p.run.senders[g.point]
-	if len(senders) == 0 || g.ID == channel.Poison {
+	senders, makers := p.run.senders[g.point], p.run.makers[g.point]
+	if len(senders)+len(makers) == 0 || g.ID == channel.Poison {
 		return false, nil
 	}
 	if g.sender == 0 {
@@ -252,14 +255,23 @@ func (p *pass) prepare(l *lane, at uint64) (moved bool, err error) {
 		}
 		g = p.at(at) // read may have moved the ring
 		g.sender = p.senderOf(g, senders)
+		if !g.linked {
+			g.linked = true
+			p.tellMade(g)
+		}
 		if p.ready[0] != l { // the read put another event to the front
 			return true, nil
 		}
 	}
-	if g.sender == 0 || p.at(g.sender-1).stamped {
-		return false, nil
+	if g.sender != 0 && !p.at(g.sender-1).stamped {
+		return true, p.park(l, g.sender-1)
 	}
-	return true, p.park(l, g.sender-1)
+	for _, told := range g.told {
+		if told > p.tail && !p.at(told-1).stamped {
+			return true, p.park(l, told-1)
+		}
+	}
+	return false, nil
 }
 
 // park lets the first lane of the heap wait until an event has its stamp.
@@ -275,9 +287,9 @@ func (p *pass) park(l *lane, until uint64) error {
 // If several events may have sent it, the last one counts.
 func (p *pass) senderOf(g *place, senders []uint16) (found uint64) {
 	var last uint64
-	for c := p.heads[hash(g.ID)&uint64(len(p.heads)-1)]; c > p.tail; c = p.at(c - 1).chain {
+	for c := p.heads[hash(g.tuple)&uint64(len(p.heads)-1)]; c > p.tail; c = p.at(c - 1).chain {
 		e := p.at(c - 1)
-		if e.ID != g.ID || e.Node == g.Node || found > 0 && e.Lo_cycles <= last {
+		if e.tuple != g.tuple || e.Node == g.Node || found > 0 && e.Lo_cycles <= last {
 			continue
 		}
 		for _, s := range senders {

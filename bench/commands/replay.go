@@ -164,7 +164,8 @@ func countFree(ctx context.Context, path string) (*freePairs, error) {
 	f := &freePairs{Run: path}
 	for _, epsilon := range []uint64{0, uint64(hz / 1000)} {
 		r, err := replay.Open(dir, replay.Options{Reference: answer.Reference.Node,
-			Edges: answer.Follows(), Epsilon_cycles: epsilon})
+			Edges: answer.Follows(), Renames: answer.Causes.Renames, Made: answer.Made(),
+			Epsilon_cycles: epsilon})
 		if err != nil {
 			return nil, err
 		}

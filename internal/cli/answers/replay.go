@@ -35,6 +35,8 @@ type replayFlags struct {
 	write   string
 	output  string
 	asJSON  bool
+
+	onlyEdges bool
 }
 
 func newReplay() *cobra.Command {
@@ -74,6 +76,8 @@ Exit code 3: answered, and times are suspect, or messages were received before t
 	cmd.Flags().IntVar(&flags.orders, "orders", 0, "print so many orders: all, or a random sample")
 	cmd.Flags().DurationVar(&flags.epsilon, "epsilon", 0,
 		"for comparison: clocks may differ by this, instead of by what is proven")
+	cmd.Flags().BoolVar(&flags.onlyEdges, "only-edges", false,
+		"messages go only along the edges of --edge, whatever the data show")
 	cmd.Flags().BoolVar(&flags.page, "page", false,
 		"write a page to replay on, replay.html in the run's exports")
 	cmd.Flags().StringVar(&flags.write, "write", "",
@@ -113,6 +117,7 @@ type replayed struct {
 	Run       string              `json:"run"`
 	Reference *analysis.Reference `json:"reference,omitempty"` // absent: the times are not known
 	Summary   *replay.Summary     `json:"summary,omitempty"`
+	Assumed   []string            `json:"assumed,omitempty"` // why edges with exceptions are taken
 	Unusable  []string            `json:"unusable,omitempty"`
 	Events    int                 `json:"events"` // that were replayed
 	More      bool                `json:"more"`   // the run has more
@@ -183,7 +188,8 @@ func (f *replayFlags) run(cmd *cobra.Command, name string) error {
 // read reads the events of a run. The analysis finds which points follow each other.
 func (f *replayFlags) read(cmd *cobra.Command, dir *runs.Directory, o analysis.Options,
 	r *replayed) error {
-	part := replay.Part{Channels: o.Filter.Channels, IDs: o.Filter.IDs, First: f.events}
+	part := replay.Part{Nodes: o.Filter.Nodes, Channels: o.Filter.Channels, IDs: o.Filter.IDs,
+		First: f.events}
 	chosen := o.Filter
 	o.Filter, o.Slowest = analysis.Filter{}, -1
 	var clock analysis.Clock
@@ -194,14 +200,28 @@ func (f *replayFlags) read(cmd *cobra.Command, dir *runs.Directory, o analysis.O
 	if err := checkChosen(dir, &chosen); err != nil {
 		return err
 	}
+	o.OnlyEdges = f.onlyEdges
 	answer, err := analyzeOpen(cmd.Context(), dir, o, cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
+	for _, e := range answer.Causes.Near {
+		o.Edges = append(o.Edges, [2]string{e.From, e.To})
+		r.Assumed = append(r.Assumed, fmt.Sprintf("%d tuples passed %s before %s, and %d after "+
+			"it: messages are taken to go from %s to %s; if that is wrong, say --edge or "+
+			"--only-edges", e.Surely, e.From, e.To, e.Other, e.From, e.To))
+	}
+	if len(r.Assumed) > 0 { // once more, to count and name what contradicts these edges
+		answer, err = analyzeOpen(cmd.Context(), dir, o, cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+	}
 	r.Reference = &answer.Reference
 	hz := (answer.Reference.FrequencyLo_hz + answer.Reference.FrequencyHi_hz) / 2
 	ro := replay.Options{Reference: answer.Reference.Node, Wander: o.Wander,
-		ThirdNodes: o.ThirdNodes, Edges: answer.Follows()}
+		ThirdNodes: o.ThirdNodes, Edges: answer.Follows(), Renames: answer.Causes.Renames,
+		Made: answer.Made()}
 	if f.epsilon > 0 {
 		if hz == 0 {
 			return fmt.Errorf("--epsilon %v: the frequency of %s is not known", f.epsilon,
@@ -302,6 +322,7 @@ func (r *replayed) notes() (notes []string) {
 			"assumption is broken: %s", plural(int(s.Broken), "message"), strings.Join(s.Named,
 			", ")))
 	}
+	notes = append(notes, r.Assumed...)
 	if s.Suspect > 0 {
 		notes = append(notes, fmt.Sprintf("the times of %s are estimates, because a relation is "+
 			"suspect", plural(int(s.Suspect), "event")))

@@ -156,19 +156,86 @@ func TestReplayMarksMessagesReceivedTooEarly(t *testing.T) {
 	}
 	dir = filepath.Join(dir, "early")
 	want := "tuple 20 was at a/send on A surely after it was at b/recv on B"
-	const edge = "a/send:b/recv" // the data alone do not decide it
-	code, out, errs := cprof("replay", dir, "--edge", edge)
+	code, out, errs := cprof("replay", dir)
 	if code != 3 || !strings.Contains(out, "bounds broken     1\n") ||
 		!strings.Contains(errs, "1 message received before sent") ||
-		!strings.Contains(errs, want) {
+		!strings.Contains(errs, want) || !strings.Contains(errs, "39 tuples passed a/send "+
+		"before b/recv, and 1 after it: messages are taken to go from a/send to b/recv") {
 		t.Errorf("exit code %d: %s%s", code, out, errs)
 	}
-	if code, _, errs = cprof("replay", dir, "--edge", edge, "--page"); code != 3 {
+	if code, out, errs := cprof("replay", dir, "--only-edges"); code != 0 ||
+		!strings.Contains(out, "bounds broken     0\n") {
+		t.Errorf("without edges: exit code %d: %s%s", code, out, errs)
+	}
+	if code, _, errs = cprof("replay", dir, "--page"); code != 3 {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "exports", "replay.html"))
 	if err != nil || !bytes.Contains(text, []byte(want)) {
 		t.Errorf("the page does not say it: %v", err)
+	}
+}
+
+// Where branches run side by side, one of them is nearly always quicker. That is no message from
+// one to the other.
+func TestReplayTakesNoMessageBetweenBranches(t *testing.T) {
+	rng := rand.New(rand.NewPCG(24, 5))
+	var channels []simrun.Channel
+	for n, name := range []string{"source/send", "quick/recv", "slow/recv"} {
+		c := simrun.Channel{Node: n, Name: name}
+		for i := range uint64(40) {
+			at := 3*simrun.Hz + i*10_000_000 + uint64(n)*1_000_000
+			if n == 1 && i == 20 {
+				at += 2_000_000
+			}
+			c.Records = append(c.Records, simrun.Record{Time: at, ID: i})
+		}
+		channels = append(channels, c)
+	}
+	dir := t.TempDir()
+	if err := simrun.Write(rng, dir, "fork", simrun.Nodes(rng, 3), channels); err != nil {
+		t.Fatal(err)
+	}
+	// If clocks may differ by 1 s, an event of one branch is free with all 40 of the other. The
+	// event with number i of a branch is after the first i+1 of the source.
+	code, out, errs := cprof("replay", filepath.Join(dir, "fork"), "--epsilon", "1s")
+	if code != 0 || !strings.Contains(out, "free pairs        3,160 could") { // 40·40 + 2·(40·39/2)
+		t.Errorf("exit code %d: %s%s", code, out, errs)
+	}
+}
+
+// Links order events: a renamed tuple is the same tuple, and a window is written after all tuples
+// that it was made of were sent.
+func TestReplayTakesLinks(t *testing.T) {
+	rng := rand.New(rand.NewPCG(24, 6))
+	at := func(i, n uint64) uint64 { return 3*simrun.Hz + i*10_000_000 + n*1_000_000 }
+	channels := []simrun.Channel{{Node: 0, Name: "source/send"}, {Node: 1, Name: "parse/recv"},
+		{Node: 1, Name: "parse/link", Handler: "link"},
+		{Node: 2, Name: "count/recv"}, {Node: 2, Name: "count/link", Handler: "link"},
+		{Node: 3, Name: "store/write"}}
+	add := func(c int, r simrun.Record) { channels[c].Records = append(channels[c].Records, r) }
+	for i := range uint64(40) {
+		renamed, window := 1000+i, 5000+i/4
+		add(0, simrun.Record{Time: at(i, 0), ID: i})
+		add(1, simrun.Record{Time: at(i, 1), ID: i})
+		add(2, simrun.Record{Time: at(i, 2), ID: i, Child: renamed, IsLink: true})
+		add(3, simrun.Record{Time: at(i, 4), ID: renamed})
+		add(4, simrun.Record{Time: at(i, 5), ID: renamed, Child: window, IsLink: true})
+		if i%4 == 3 {
+			add(5, simrun.Record{Time: at(i, 6), ID: window})
+		}
+	}
+	dir := t.TempDir()
+	if err := simrun.Write(rng, dir, "links", simrun.Nodes(rng, 4), channels); err != nil {
+		t.Fatal(err)
+	}
+	dir = filepath.Join(dir, "links")
+	code, out, errs := cprof("replay", dir, "--epsilon", "1s")
+	// What is sent with number i is before what is received with number i or more: of 40·40 pairs,
+	// 40·39/2 are free. Of the 40·10 pairs with a write, 180 are free.
+	want := "free pairs        2,880 could" // 3·40·39/2 + 3·180
+	if code != 0 || !strings.Contains(out, want) {
+		t.Errorf("exit code %d, want %q: %s%s", code, want, out, errs)
 	}
 }
 
