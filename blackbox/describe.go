@@ -15,12 +15,17 @@ const (
 	IPv6 Family = 6
 )
 
-// A Protocol is the number of a protocol, as in an IP header; 0 for UNIX sockets.
+// A Protocol is the number of a protocol, as in an IP header. For UNIX sockets it is the type of
+// the socket, or 0 if that is not known. The numbers are in logs, so they never change.
 type Protocol uint8
 
 const (
 	TCP Protocol = 6
 	UDP Protocol = 17
+
+	UNIXStream   Protocol = 1
+	UNIXDatagram Protocol = 2
+	UNIXPackets  Protocol = 5 // SOCK_SEQPACKET
 )
 
 // A Connection describes one end of a connection: a socket.

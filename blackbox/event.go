@@ -40,6 +40,8 @@ const (
 	threadMask   = 1<<22 - 1
 	lengthShift  = 43
 	positionMask = 1<<lengthShift - 1
+	waitingShift = 32 // in the place of the position, if there is none
+	waitingMask  = MaxWaiting
 )
 
 // The largest values that a record has room for.
@@ -47,6 +49,7 @@ const (
 	MaxBytes    = 1 << 20    // bytes of a message
 	MaxThread   = threadMask // number of a thread
 	MaxPosition = positionMask
+	MaxWaiting  = 1<<10 - 1
 	maxCount    = 1<<63 - 1
 )
 
@@ -104,6 +107,16 @@ type Message struct {
 	Position uint64
 	Bytes    uint32 // 1 to MaxBytes
 
+	// These are for messages that are not part of a TCP stream.
+	//
+	// Checksum is a checksum of the beginning and the end of a datagram; 0: not known.
+	//
+	// Waiting is one more than the number of pieces of data that waited for the receiver at the end
+	// of the call, of UNIX sockets; 0: not known; MaxWaiting: so many or more. A piece is what one
+	// call sent, or a part of it.
+	Checksum uint32
+	Waiting  uint16
+
 	Stream bool // the message is part of a TCP stream, so Position is valid
 	Sure   bool // no other thread used the stream at the same time, so Position is exact
 	Early  bool // the beginning of the call was seen; only if Kind is Sent
@@ -140,9 +153,18 @@ func (m Message) Events() ([2]Event, error) {
 			flags |= f.bit
 		}
 	}
+	place := m.Position
+	if !m.Stream {
+		if m.Position != 0 || m.Waiting > MaxWaiting {
+			return [2]Event{}, ErrRecord
+		}
+		place = uint64(m.Waiting)<<waitingShift | uint64(m.Checksum)
+	} else if m.Checksum != 0 || m.Waiting != 0 {
+		return [2]Event{}, ErrRecord
+	}
 	return [2]Event{
 		{first, header(m.Kind, flags, m.Thread, m.Connection)},
-		{m.Ended_cycles, uint64(m.Bytes-1)<<lengthShift | m.Position},
+		{m.Ended_cycles, uint64(m.Bytes-1)<<lengthShift | place},
 	}, nil
 }
 
@@ -156,6 +178,11 @@ func message(k Kind, first, second Event) Message {
 		Connection: uint32(first.ID), Thread: uint32(first.ID>>threadShift) & threadMask,
 		Position: second.ID & positionMask, Bytes: uint32(second.ID>>lengthShift) + 1,
 		Stream: flags&flagStream != 0, Sure: flags&flagSure != 0,
+	}
+	if !m.Stream {
+		m.Checksum = uint32(m.Position)
+		m.Waiting = uint16(m.Position >> waitingShift & waitingMask)
+		m.Position = 0
 	}
 	if flags&flagEarly == 0 {
 		return m

@@ -108,6 +108,10 @@ var (
 		Process: 77, Runtime: "docker", Container: "c0ffee", Pod: "p", PodName: "default/web",
 		Unit: "u.scope",
 	}
+	exampleDatagram = Message{
+		Kind: Received, Began_cycles: 1, Ended_cycles: 2, Connection: 3, Thread: 4,
+		Bytes: 0x102 + 1, Checksum: 0x61626364, Waiting: 0x287,
+	}
 	exampleLoss = Loss{Reason: NotValid, First_cycles: 5, Last_cycles: 6, Messages: 7}
 
 	exampleConnection = Connection{
@@ -129,6 +133,8 @@ func TestExactBytes(t *testing.T) {
 			1817161514131211 343332316353c385 2827262524232221 4544434241908a02`},
 		"received": {two(exampleReceived.Events()), `
 			0100000000000000 03000000ffff7f90 0200000000000000 ffffffffffffff7f`},
+		"a datagram": {two(exampleDatagram.Events()), `
+			0100000000000000 0300000004000090 0200000000000000 6463626187120800`},
 		"lost": {two(exampleLoss.Events()), `
 			0500000000000000 000000000000c0c0 0600000000000000 0700000000000000`},
 		"an arrival": {two(exampleArrived.Events()), `
@@ -193,13 +199,13 @@ func examples(t testing.TB) (events []Event, values []any) {
 		}
 		events, values = append(events, more...), append(values, value)
 	}
-	for _, m := range []Message{exampleSent, exampleReceived, exampleArrived} {
+	for _, m := range []Message{exampleSent, exampleReceived, exampleArrived, exampleDatagram} {
 		e, err := m.Events()
 		add(m, e[:], err)
 	}
 	for _, c := range []Connection{
 		exampleConnection,
-		{Number: 1, Family: UNIX, Cookie: 2, Peer: 3},
+		{Number: 1, Family: UNIX, Protocol: UNIXPackets, Cookie: 2, Peer: 3},
 		{Number: 1 << 31, Family: IPv6, Protocol: UDP,
 			Local:  netip.MustParseAddrPort("[1::2]:3"),
 			Remote: netip.MustParseAddrPort("[4::5]:6")},
@@ -336,6 +342,12 @@ func TestRefused(t *testing.T) {
 		"a long name":      longErr,
 		"another family":   mixedErr,
 		"without a moment": unstamped,
+		"a checksum":       change(func(m *Message) { m.Checksum = 1 }),
+		"waiting pieces":   change(func(m *Message) { m.Waiting = 1 }),
+		"many pieces": change(func(m *Message) {
+			m.Stream, m.Position, m.Waiting = false, 0, MaxWaiting+1
+		}),
+		"a position without a stream": change(func(m *Message) { m.Stream = false }),
 	} {
 		if !errors.Is(err, ErrRecord) {
 			t.Errorf("%s: %v, want %v", what, err, ErrRecord)

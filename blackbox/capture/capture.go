@@ -299,12 +299,24 @@ func (c *Capture) write(s *seen, counts *Stats) {
 	m.Connection = socket.of.Number
 	c.threads.use(&s.sighting, c.describe, lo)
 	var position uint64
+	var waiting uint16
 	if m.Stream {
 		position, m.Sure = socket.place(s)
+	} else {
+		m.Checksum, waiting = s.sequence, uint16(s.what>>whatWaiting&blackbox.MaxWaiting)
+		if later := s.what >> whatLater; later > 0 {
+			_, until, ok := c.clocks.counts(s.stamp_ns + uint64(later)<<laterShift)
+			if m.Ended_cycles = max(hi, until); !ok {
+				waiting = 0
+			}
+		}
 	}
 	for left := s.bytes; left > 0; {
 		m.Bytes = min(left, blackbox.MaxBytes)
 		m.Position = position & blackbox.MaxPosition
+		if m.Bytes == left {
+			m.Waiting = waiting
+		}
 		if !c.put(m.Events()) {
 			counts.Lost[blackbox.NotValid]++
 			return

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -270,7 +271,9 @@ func agrees(got captured, m blackbox.Message, c conversation.Call) bool {
 		strings.HasPrefix(filepath.Base(os.Args[0]), th.Program) && th.Program != ""
 }
 
-// Messages over UNIX sockets and over UDP are captured, with their size, thread and time.
+// Messages over UNIX sockets and over UDP are captured, with their size, thread and time. Both ends
+// of a datagram have the same checksum, and no other datagram has it. After a message over a UNIX
+// socket was received, none waits, and before that, one does.
 func TestPrivilegedOtherSockets(t *testing.T) {
 	privileged.Need(t)
 	r := newRig(t, Options{})
@@ -280,11 +283,43 @@ func TestPrivilegedOtherSockets(t *testing.T) {
 	if len(wanted) != 4 {
 		t.Errorf("the truth has %d sides", len(wanted))
 	}
+	unknown := 0
+	checksums := map[uint32]map[bool]int{}
 	compare(t, got, truth, func(_ side, m blackbox.Message, c conversation.Call, _ uint64) {
-		if m.Stream || m.Early || m.Position != 0 {
+		of := got.connections[m.Connection]
+		isUNIX := of.Family == blackbox.UNIX
+		waiting := uint16(1)
+		if c.Sent {
+			waiting = 2
+		}
+		if m.Stream || m.Early || m.Position != 0 || isUNIX != (m.Checksum == 0) ||
+			isUNIX && (m.Waiting != waiting && m.Waiting != 0 ||
+				of.Protocol != blackbox.UNIXStream) {
 			t.Fatalf("captured %+v, the truth is %+v", m, c)
 		}
+		if !isUNIX {
+			if checksums[m.Checksum] == nil {
+				checksums[m.Checksum] = map[bool]int{}
+			}
+			checksums[m.Checksum][c.Sent]++
+		} else if m.Waiting == 0 {
+			unknown++
+		}
 	})
+	for n := range 100 {
+		b := conversation.LocalBytes(1000 + n)
+		if checksums[checksumOf(b)] == nil {
+			t.Errorf("no datagram has the checksum %#x", checksumOf(b))
+		}
+	}
+	for checksum, n := range checksums {
+		if n[true] != 1 || n[false] != 1 {
+			t.Errorf("checksum %#x: %v", checksum, n)
+		}
+	}
+	if unknown > 100 {
+		t.Errorf("of %d messages it is not known what waited", unknown)
+	}
 	peers, families := map[uint64]uint64{}, map[blackbox.Family]int{}
 	for _, c := range got.connections {
 		if _, ours := wanted[side{c.Cookie, true}]; !ours && wanted[side{c.Cookie, false}] == nil {
@@ -305,6 +340,24 @@ func TestPrivilegedOtherSockets(t *testing.T) {
 			t.Errorf("socket %d has peer %d, which has %d", cookie, peer, peers[peer])
 		}
 	}
+}
+
+// checksumOf computes a checksum as blackbox/FORMAT.md says.
+func checksumOf(b []byte) uint32 {
+	h := uint64(len(b))
+	mix := func(b []byte) {
+		for ; len(b) > 0; b = b[8:] {
+			h = (h ^ binary.LittleEndian.Uint64(b)) * 0x9E3779B97F4A7C15
+			h ^= h >> 29
+		}
+	}
+	first := make([]byte, 64)
+	copy(first, b)
+	mix(first)
+	if len(b) > 64 {
+		mix(b[len(b)-64:])
+	}
+	return max(uint32(h>>32), 1)
 }
 
 const withoutRights = "CLOUDPROFILER_CAPTURE_TEST_WITHOUT_RIGHTS"

@@ -7,9 +7,10 @@
 //
 // Small programs (eBPF) run in the kernel, at places that each sending and each receiving system
 // call passes (programs.go). They read the socket's addresses, the position in the stream, the
-// thread and the clock, and never a byte of a message. They report messages in rings that this
-// process maps, one for each processor (layout.go). The reports become records of one channel
-// (package blackbox). They are drained and logged like the records of any program.
+// thread and the clock. Of a datagram they also read the bytes, and report a checksum (others.go).
+// They never report a byte of a message. They report messages in rings that this process maps, one
+// for each processor (layout.go). The reports become records of one channel (package blackbox).
+// They are drained and logged like the records of any program.
 //
 // # Time
 //

@@ -16,10 +16,12 @@ type fields struct {
 	writeSeq, sndUna, bytesAcked            int16 // in struct tcp_sock
 	rcvNxt, copiedSeq, bytesReceived        int16
 	clock                                   int16
+	waiting                                 int16 // in struct sk_buff_head of struct sock
 	unixPeer                                int16 // in struct unix_sock
 	netNumber                               int16 // in struct net
 	number, leader, name                    int16 // in struct task_struct
 	iterKind, iterOffset                    int16 // in struct msghdr
+	systemCall, argument                    int16 // in struct pt_regs: number, second argument
 
 	tcpSock int32      // number of struct tcp_sock in the kernel's description of itself
 	cast    btf.TypeID // number of the function that casts a pointer to such a struct
@@ -52,6 +54,7 @@ func findFields(kernel *btf.Spec) (*fields, error) {
 		{&f.copiedSeq, "tcp_sock", []string{"copied_seq"}},
 		{&f.bytesReceived, "tcp_sock", []string{"bytes_received"}},
 		{&f.clock, "tcp_sock", []string{"tcp_clock_cache"}},
+		{&f.waiting, "sock", []string{"sk_receive_queue", "qlen"}},
 		{&f.unixPeer, "unix_sock", []string{"peer"}},
 		{&f.netNumber, "net", []string{"ns", "inum"}},
 		{&f.number, "task_struct", []string{"pid"}},
@@ -59,6 +62,8 @@ func findFields(kernel *btf.Spec) (*fields, error) {
 		{&f.name, "task_struct", []string{"comm"}},
 		{&f.iterKind, "msghdr", []string{"msg_iter", "iter_type"}},
 		{&f.iterOffset, "msghdr", []string{"msg_iter", "iov_offset"}},
+		{&f.systemCall, "pt_regs", []string{systemCallField}},
+		{&f.argument, "pt_regs", []string{argumentField}},
 	} {
 		var in *btf.Struct
 		if err := kernel.TypeByName(v.in, &in); err != nil {
@@ -77,6 +82,7 @@ func findFields(kernel *btf.Spec) (*fields, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find function bpf_rdonly_cast: %w", err)
 	}
+	f.argument += argumentOffset
 	structNumber, err := kernel.TypeID(tcp)
 	if err != nil {
 		return nil, err

@@ -190,6 +190,7 @@ type description struct {
 	local4, remote4       [4]byte
 	localPort, remotePort uint16
 	family, protocol      uint16
+	kind                  uint16 // type of the socket
 	namespace             uint32
 	sends, receives       uint32 // sequence numbers
 	sent, received        uint64 // number of bytes before them
@@ -259,6 +260,7 @@ func parseDescription(b []byte) description {
 		localPort:  u16(descriptionLocalPort),
 		remotePort: binary.BigEndian.Uint16(b[descriptionRemotePort:]),
 		family:     u16(descriptionFamily), protocol: u16(descriptionProtocol),
+		kind:      u16(descriptionType),
 		sends:     binary.NativeEndian.Uint32(b[descriptionSends:]),
 		receives:  binary.NativeEndian.Uint32(b[descriptionReceives:]),
 		sent:      binary.NativeEndian.Uint64(b[descriptionSent:]),

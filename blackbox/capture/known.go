@@ -82,7 +82,7 @@ func (all *sockets) described(d description) {
 	var local, remote netip.Addr
 	switch d.family {
 	case unix.AF_UNIX:
-		c.Family = blackbox.UNIX
+		c.Family, c.Protocol = blackbox.UNIX, blackbox.Protocol(d.kind)
 	case unix.AF_INET:
 		c.Family = blackbox.IPv4
 		local, remote = netip.AddrFrom4(d.local4), netip.AddrFrom4(d.remote4)
@@ -99,7 +99,7 @@ func (all *sockets) described(d description) {
 		c.Local = netip.AddrPortFrom(local, d.localPort)
 		c.Remote = netip.AddrPortFrom(remote, d.remotePort)
 	}
-	if d.protocol != unix.IPPROTO_TCP {
+	if c.Family == blackbox.UNIX || d.protocol != unix.IPPROTO_TCP {
 		c.Sends, c.Receives = 0, 0
 	}
 	if old := all.find(d.cookie); old != nil {

@@ -73,11 +73,12 @@ const (
 const (
 	sightingStamp    = 0  // CLOCK_MONOTONIC in ns: see the programs
 	sightingCookie   = 8  // of the socket
-	sightingSequence = 16 // of TCP: sequence number of the first byte, or of that after the last
-	sightingThread   = 20
-	sightingLength   = 24
-	sightingWhat     = 28
-	sightingBytes    = 32
+	sightingSequence = 16 // of TCP: sequence number of the first byte, or of that after the last;
+	// of a datagram: its checksum
+	sightingThread = 20
+	sightingLength = 24
+	sightingWhat   = 28
+	sightingBytes  = 32
 )
 
 // These are offsets in a description: the report about a socket before its first message.
@@ -92,6 +93,7 @@ const (
 	descriptionFamily     = 52
 	descriptionProtocol   = 54
 	descriptionNamespace  = 56
+	descriptionType       = 60 // of the socket
 	descriptionPeer       = 64 // cookie of a UNIX socket's peer; 0: it has none yet
 	descriptionSends      = 72 // of TCP: a sequence number of the stream that is sent
 	descriptionReceives   = 76 // a sequence number of the stream that is received

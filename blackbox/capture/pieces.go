@@ -210,6 +210,7 @@ func (w *writer) description() {
 	w.copied(descriptionRemotePort, f.remotePort, asm.Half)
 	w.copied(descriptionFamily, f.family, asm.Half)
 	w.copied(descriptionProtocol, f.protocol, asm.Half)
+	w.copied(descriptionType, f.kind, asm.Half)
 	w.add(asm.LoadMem(asm.R1, asm.R7, f.net, asm.DWord))
 	w.copied(descriptionNamespace, f.netNumber, asm.Word)
 	w.add(asm.Mov.Imm(asm.R1, 0))

@@ -36,6 +36,11 @@ const (
 	whatSure   = 1 << 1 // no other thread used the stream at the same time
 	whatEarly  = 1 << 2 // the stamp is the beginning of the call
 	whatFirst  = 1 << 3 // the sequence number is that of the first byte
+
+	whatWaiting   = 16 // bits 16 to 25 are Waiting, as in blackbox.Message
+	whatLater     = 26 // bits 26 to 31: at most so many units after the stamp
+	whatLaterMost = 63
+	laterShift    = 5 // a unit is 32 ns
 )
 
 // begin is the program of hookBegin. A call passes the hook once for each part of a large message.
@@ -140,22 +145,13 @@ func (w writer) sent(own uint32) asm.Instructions {
 		asm.StoreMem(asm.RFP, stackSequence, asm.R1, asm.DWord).WithSymbol("unseen"),
 		asm.Mov.Imm(asm.R4, whatStream),
 		asm.StoreMem(asm.RFP, stackWhat, asm.R4, asm.DWord),
-		asm.Ja.Label("clock"),
+		asm.FnKtimeGetNs.Call(),
+		asm.StoreMem(asm.RFP, stackStamp, asm.R0, asm.DWord),
+		asm.Ja.Label("report"),
 	)
-	w.plain()
+	w.plain(true)
 	w.report(sentRing)
 	return w.to
-}
-
-// plain fills in the sighting of a message that is not part of a stream, and reads the clock.
-func (w *writer) plain() {
-	w.add(
-		asm.Mov.Imm(asm.R4, 0).WithSymbol("plain"),
-		asm.StoreMem(asm.RFP, stackWhat, asm.R4, asm.DWord),
-		asm.StoreMem(asm.RFP, stackSequence, asm.R4, asm.DWord),
-		asm.FnKtimeGetNs.Call().WithSymbol("clock"),
-		asm.StoreMem(asm.RFP, stackStamp, asm.R0, asm.DWord),
-	)
 }
 
 // received is the program of hookReceived.
@@ -198,7 +194,7 @@ func (w writer) received(own uint32) asm.Instructions {
 		asm.StoreMem(asm.RFP, stackWhat, asm.R1, asm.DWord),
 		asm.Ja.Label("report"),
 	)
-	w.plain()
+	w.plain(false)
 	w.report(receiveRing)
 	return w.to
 }

@@ -27,6 +27,10 @@ type Call struct {
 	Thread        int
 	Bytes         int
 	Before, After uint64 // the counter before and after it
+
+	// These are only for programs whose role is local.
+	Peer   uint64 // the cookie of the socket at the other end
+	Single bool   // a call receives one message, not a part of a stream
 }
 
 // A talker is one end of a connection, on a thread of its own.
@@ -38,6 +42,8 @@ type talker struct {
 	random *rand.Rand
 	calls  []Call
 	buffer []byte
+	peer   uint64
+	single bool
 }
 
 func newTalker(socket int, seed uint64) *talker {
@@ -71,7 +77,9 @@ func (t *talker) do(sent bool, f func() (int, error)) int {
 		panic(err)
 	}
 	if n > 0 {
-		t.calls = append(t.calls, Call{t.cookie, t.ports, sent, t.thread, n, before, after})
+		t.calls = append(t.calls, Call{
+			t.cookie, t.ports, sent, t.thread, n, before, after, t.peer, t.single,
+		})
 	}
 	return n
 }
@@ -177,7 +185,7 @@ func (t *talker) answer() {
 // Main is the main function of the programs. A program is given its role, the address to listen at
 // or to connect to, a seed, and the number of connections and messages. It writes the truth to its
 // output. A client whose name is caller prints a line when it has sent half of the messages, and
-// then waits.
+// then waits. A program whose name is pipes does the same with both ends of its connections.
 func Main() {
 	role, address := os.Args[1], netip.MustParseAddrPort(os.Args[2])
 	seed, connections, messages := uint64(number(3)), number(4), number(5)
@@ -214,6 +222,7 @@ func Main() {
 				other := newTalker(pair[1], seed)
 				for i := range messages {
 					b := t.buffer[:1000+i]
+					copy(b, LocalBytes(len(b)))
 					t.do(true, func() (int, error) { return unix.Write(t.socket, b) })
 					other.do(false, func() (int, error) { return unix.Read(other.socket, b) })
 				}
@@ -221,6 +230,15 @@ func Main() {
 				t.calls = append(t.calls, other.calls...)
 			})
 		}
+	case "pipes":
+		var half sync.WaitGroup
+		resume := make(chan struct{})
+		pipes(seed, messages, start, must, &half, resume)
+		half.Wait()
+		fmt.Fprintln(os.Stderr, "half")
+		_, err := os.Stdin.Read(make([]byte, 1))
+		must(err)
+		close(resume)
 	case "server":
 		s := socket()
 		must(unix.Bind(s, &ip))
@@ -258,6 +276,15 @@ func Main() {
 	}
 	running.Wait()
 	must(gob.NewEncoder(os.Stdout).Encode(all))
+}
+
+// LocalBytes returns the bytes of a message of a program whose role is local.
+func LocalBytes(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(n + i*i/7)
+	}
+	return b
 }
 
 // datagrams returns two UDP sockets that are connected to each other.
