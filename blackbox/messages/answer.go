@@ -89,7 +89,7 @@ func Of(dir *runs.Directory, o Options) (*Answer, error) {
 	}
 	pairs := map[[2]Program]*pair{}
 	var refused error
-	m := match(logs, func(m Match) {
+	m := match(logs, t.possible, func(m Match) {
 		k := [2]Program{*m.From, *m.To}
 		p := pairs[k]
 		if p == nil {

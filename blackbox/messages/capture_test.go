@@ -1,6 +1,7 @@
 package messages
 
 import (
+	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -162,7 +163,7 @@ func checkMatches(t *testing.T, logs string, all []conversation.Call, from uint6
 	}
 	found := map[uint64][]Match{} // by the socket that sent
 	others := 0                   // of other programs of this machine
-	m := match([]*Log{l}, func(m Match) {
+	m := match([]*Log{l}, sameNode, func(m Match) {
 		if sends[m.Send.Cookie] == nil {
 			others++
 			return
@@ -211,4 +212,114 @@ func checkMatches(t *testing.T, logs string, all []conversation.Call, from uint6
 		t.Errorf("%d of %d messages are not matched, %d were lost: %+v", missing, wanted, lost, m)
 	}
 	t.Logf("%d messages matched, and %d of other programs", len(ours), others)
+}
+
+// Each message over UNIX sockets of all types and over UDP is matched with the call that received
+// it, and with no other: also if the capture begins when messages have been sent and not received.
+func TestPrivilegedPipes(t *testing.T) {
+	privileged.Need(t)
+	for name, middle := range map[string]bool{"whole": false, "middle": true} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			rings, logs := filepath.Join(dir, "rings"), filepath.Join(dir, "logs")
+			d, err := drain.Start(rings, drain.Options{Logs: logs, Node: "n"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Close()
+			var program *conversation.Program
+			begin := func() {
+				program = conversation.Start(t, "pipes", "0.0.0.0:0", seed.Of(t)%1e9, 0, 200)
+				program.Says()
+			}
+			if middle {
+				begin()
+			}
+			c, err := capture.Start(capture.Options{Dir: rings})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			from := asm.Counter()
+			if !middle {
+				begin()
+			}
+			program.Continue(t)
+			truth := program.Truth(t)
+			if err := errors.Join(c.Close(), d.Close()); err != nil {
+				t.Error(err)
+			}
+			checkPipes(t, logs, truth, from)
+		})
+	}
+}
+
+func checkPipes(t *testing.T, logs string, all []conversation.Call, from uint64) {
+	t.Helper()
+	segments, err := logstore.Segments(logs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := Read("n", segments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sends, receives := map[uint64][]conversation.Call{}, map[uint64][]conversation.Call{}
+	for _, c := range all {
+		if c.Sent {
+			sends[c.Cookie] = append(sends[c.Cookie], c)
+		} else {
+			receives[c.Cookie] = append(receives[c.Cookie], c)
+		}
+	}
+	truth := map[conversation.Call]conversation.Call{}
+	for _, calls := range sends {
+		sent, got, at := 0, 0, -1
+		for i, c := range calls {
+			next := receives[c.Peer]
+			if c.Single {
+				truth[c] = next[i]
+				continue
+			}
+			for sent += c.Bytes; got < sent; {
+				at++
+				got += next[at].Bytes
+			}
+			truth[c] = next[at]
+		}
+	}
+	is := func(c conversation.Call, m Call) bool {
+		return c.Cookie == m.Cookie && c.Before <= m.Hi_cycles && m.Lo_cycles <= c.After
+	}
+	done := map[conversation.Call]bool{}
+	m := Find([]*Log{l}, func(m Match) {
+		var made []conversation.Call
+		for _, c := range sends[m.Send.Cookie] {
+			if is(c, m.Send) && c.Bytes == int(m.Bytes) && !done[c] {
+				made = append(made, c)
+			}
+		}
+		if sends[m.Send.Cookie] == nil {
+			return // of another program
+		}
+		if len(made) == 0 || !is(truth[made[0]], m.Receive) {
+			t.Errorf("wrong match: %+v, the truth is %+v", m, made)
+			return
+		}
+		done[made[0]] = true
+	})
+	wanted, missing := 0, 0
+	for send, receive := range truth {
+		if send.Before > from && receive.Before > from {
+			wanted++
+			if !done[send] {
+				missing++
+			}
+		}
+	}
+	if lost := l.Lost[blackbox.BufferFull]; missing > int(lost) || wanted < 1000 {
+		t.Errorf("%d of %d messages are not matched, %d calls were lost: %+v", missing, wanted,
+			lost, m)
+	}
+	t.Logf("%d messages matched of %d: %+v", len(done), wanted, m)
 }

@@ -9,10 +9,12 @@
 // by the call that took its last byte (match.go). Nothing is guessed: if a message's place in its
 // stream is not exactly known, the message gets no other end, and is counted with the reason.
 //
+// The ends of a UNIX connection know each other, and the sizes of the messages say which call
+// received which (unix.go). Datagrams are found by their checksums (datagram.go).
+//
 // The time from the beginning of the sending call to the moment when the receiving call has the
 // last byte is the message's transfer. It is an interval in cycles of one node, and contains the
 // truth like every duration of a run (answer.go).
 //
-// Datagrams and messages of UNIX sockets are counted, but not matched. All messages of a run must
-// fit into memory, at about 100 bytes each.
+// All messages of a run must fit into memory, at about 100 bytes each.
 package messages

@@ -2,7 +2,7 @@ package messages
 
 // Find finds the two ends of the messages in the logs of captures, without a run. It calls each for
 // each message of which both ends are known. It changes the logs.
-func Find(logs []*Log, each func(Match)) Matched { return match(logs, each) }
+func Find(logs []*Log, each func(Match)) Matched { return match(logs, sameNode, each) }
 
 // Calls counts the captured calls on a socket.
 type Calls struct{ Sent, Received uint64 }

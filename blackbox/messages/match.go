@@ -12,7 +12,10 @@ import (
 type Reason string
 
 const (
-	NotTCP      Reason = "not TCP"                // datagrams and UNIX sockets are not matched
+	NotMatched  Reason = "protocol not matched"   // neither TCP, UDP nor that of UNIX sockets
+	NoChecksum  Reason = "no checksum"            // a datagram was not in one piece of memory
+	Alike       Reason = "one of several alike"   // datagrams with the same content
+	Several     Reason = "several receivers"      // several sockets received the datagram
 	NotKnown    Reason = "connection not known"   // the description of its socket is missing
 	NoOtherEnd  Reason = "other end not captured" // no captured socket is the other end
 	Shared      Reason = "place not exact"        // several threads used the stream at once
@@ -49,7 +52,7 @@ func (e *end) call(s *socket, exact bool) Call {
 	c := Call{s.log, e.by, s.of.Cookie, &s.of, e.position, e.bytes, e.began, e.ended, e.early,
 		exact}
 	if e.early {
-		c.Hi_cycles = e.began + uint64(e.width)
+		c.Hi_cycles = e.began + e.width()
 	}
 	return c
 }
@@ -62,8 +65,11 @@ type Matched struct {
 	Left     map[Reason]uint64 // sent messages without a known receiver
 }
 
+// A possible reports whether a call can have received what another call sent.
+type possible func(send, receive *Call) bool
+
 // match finds the receiver of each message that was sent. It calls each for those that have one.
-func match(logs []*Log, each func(Match)) Matched {
+func match(logs []*Log, possible possible, each func(Match)) Matched {
 	m := Matched{Left: map[Reason]uint64{}}
 	sockets := merged(logs)
 	for _, l := range logs {
@@ -82,11 +88,7 @@ func match(logs []*Log, each func(Match)) Matched {
 	for _, s := range sockets {
 		m.Sent += uint64(len(s.sends))
 		m.Received += uint64(len(s.receives))
-		if len(s.sends) == 0 {
-			continue
-		}
-		if s.of.Protocol != blackbox.TCP {
-			m.Left[NotTCP] += uint64(len(s.sends))
+		if len(s.sends) == 0 || !s.isTCP() {
 			continue
 		}
 		other := otherEnd(s)
@@ -96,7 +98,13 @@ func match(logs []*Log, each func(Match)) Matched {
 		}
 		m.stream(s, other, each)
 	}
+	rest := m.local(sockets, each)
+	m.datagrams(rest, possible, each)
 	return m
+}
+
+func (s *socket) isTCP() bool {
+	return s.of.Protocol == blackbox.TCP && s.of.Family != blackbox.UNIX
 }
 
 // connected returns a function that finds the other end of a TCP connection. The function returns
@@ -106,7 +114,7 @@ func connected(sockets []*socket) func(*socket) *socket {
 	for _, s := range sockets {
 		if s.unnumbered() {
 			named.add(s)
-		} else if s.of.Protocol == blackbox.TCP {
+		} else if s.isTCP() {
 			o := origins{s.of.Sends, s.of.Receives}
 			ends[o] = append(ends[o], s)
 		}
@@ -199,31 +207,46 @@ func (all byOrigins) other(s *socket) (found *socket) {
 // received them.
 func (m *Matched) stream(from, to *socket, each func(Match)) {
 	sends, receives := ordered(from.sends), ordered(to.receives)
-	exactSends := exact(sends, from.lossy)
-	exactReceives := exact(receives, to.lossy)
-	for i := range sends {
-		s := &sends[i]
-		if !exactSends[i] {
+	m.join(side{from, sends, exact(sends, from.lossy)},
+		side{to, receives, exact(receives, to.lossy)}, each)
+}
+
+// A side is the calls at one end of a stream, in the order of their last bytes.
+type side struct {
+	of    *socket
+	calls []end
+	exact []bool // the place of the call in the stream is exactly known
+}
+
+// join matches the messages that one end of a stream sent with the calls in which the other end
+// received their last bytes.
+func (m *Matched) join(from, to side, each func(Match)) {
+	for i := range from.calls {
+		s := &from.calls[i]
+		if !from.exact[i] {
 			m.Left[Shared]++
 			continue
 		}
 		last := s.after() - 1
-		at := sort.Search(len(receives), func(k int) bool { return receives[k].after() > last })
+		at := sort.Search(len(to.calls), func(k int) bool { return to.calls[k].after() > last })
 		switch {
-		case at == len(receives) || receives[at].position > last:
+		case at == len(to.calls) || to.calls[at].position > last:
 			m.Left[NotReceived]++
-		case !exactReceives[at]:
+		case !to.exact[at]:
 			m.Left[Unclear]++
 		default:
-			r := &receives[at]
-			m.Matched++
-			each(Match{
-				From: &s.by.Program, To: &r.by.Program, Send: s.call(from, true),
-				Receive: r.call(to, true),
-				Bytes:   s.bytes, sender: from, receiver: to,
-			})
+			m.found(from.of, to.of, s, &to.calls[at], each)
 		}
 	}
+}
+
+// found counts a message of which both ends are known.
+func (m *Matched) found(from, to *socket, s, r *end, each func(Match)) {
+	m.Matched++
+	each(Match{
+		From: &s.by.Program, To: &r.by.Program, Send: s.call(from, true),
+		Receive: r.call(to, true), Bytes: s.bytes, sender: from, receiver: to,
+	})
 }
 
 // ordered sorts calls by their last byte.

@@ -126,7 +126,7 @@ func (w *world) check(t *testing.T) Matched {
 		describe()
 	}
 	matched := map[uint64]bool{}
-	m := match(w.logs[:], func(m Match) {
+	m := match(w.logs[:], sameNode, func(m Match) {
 		if w.truth[m.Send.Lo_cycles] != m.Receive.Lo_cycles || matched[m.Send.Lo_cycles] {
 			t.Fatalf("wrong match: %+v, received at %d", m, w.truth[m.Send.Lo_cycles])
 		}
@@ -213,9 +213,13 @@ func TestLeft(t *testing.T) {
 			w.log(ends[0], blackbox.Sent, ends[0].sent, 10, 0)
 			w.log(ends[1], blackbox.Received, ends[1].got, 10, 0)
 		}, map[Reason]uint64{NotKnown: 1}},
-		"UDP": {func(w *world, ends [2]*peer) {
-			w.logs[0].numbers[1].of.Protocol = blackbox.UDP
-		}, map[Reason]uint64{NotTCP: 1}},
+		"another protocol": {func(w *world, ends [2]*peer) {
+			w.logs[0].numbers[1].of.Protocol = 132
+		}, map[Reason]uint64{NotMatched: 1}},
+		"UDP without a checksum": {func(w *world, ends [2]*peer) {
+			s := w.logs[0].numbers[1]
+			s.of.Protocol, s.sends[0].position = blackbox.UDP, 0
+		}, map[Reason]uint64{NoChecksum: 1}},
 		"two threads at once": {func(w *world, ends [2]*peer) {
 			w.log(ends[1], blackbox.Received, ends[1].got, 10, 0)
 			ends[0].sent -= 5
@@ -230,7 +234,7 @@ func TestLeft(t *testing.T) {
 		ends := w.connect(5, 60)
 		w.log(ends[0], blackbox.Sent, ends[0].sent, 10, 0)
 		c.change(w, ends)
-		m := match(w.logs[:], func(Match) {})
+		m := match(w.logs[:], sameNode, func(Match) {})
 		for reason, n := range m.Left {
 			if c.want[reason] != n {
 				t.Errorf("%s: %+v", what, m)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
 
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
 	"github.com/cloudprofiler/cloudprofiler/channel"
@@ -28,7 +29,11 @@ type Log struct {
 	early   map[uint32][]waiting // messages of sockets without a description yet
 	threads map[uint32]*Thread
 	unnamed map[uint32]*Thread // threads without a description yet
+	last    map[uint32]last    // by thread
 }
+
+// last is the last captured call of a thread: its stamps, and from of its end.
+type last struct{ lo, hi, from uint64 }
 
 // A Program is one end of messages.
 type Program struct {
@@ -54,14 +59,38 @@ type socket struct {
 // An end is one end of a message: a call.
 type end struct {
 	began, ended uint64 // as in blackbox.Message
-	position     uint64
-	width        uint32
-	bytes        uint32
-	early, sure  bool
-	by           *Thread
+	// position is the position in a stream. If there is none, it has the checksum in the low 32
+	// bits, and Waiting above them.
+	position    uint64
+	from        uint64 // the call began after this reading: then its thread was elsewhere
+	by          *Thread
+	bytes       uint32
+	class       uint8 // of the width
+	early, sure bool
+	single      bool // the position counts messages, not bytes
 }
 
-func (e *end) after() uint64 { return e.position + uint64(e.bytes) }
+func (e *end) after() uint64 {
+	if e.single {
+		return e.position + 1
+	}
+	return e.position + uint64(e.bytes)
+}
+
+func (e *end) width() uint64 { return blackbox.MinWidth_cycles << e.class }
+
+func (e *end) checksum() uint32 { return uint32(e.position) }
+
+// waiting returns how many pieces waited for the receiver; -1: not known.
+func (e *end) waiting() int { return int(e.position>>32) - 1 }
+
+// earliest returns a reading before which the call cannot have begun.
+func (e *end) earliest() uint64 {
+	if e.early {
+		return e.began
+	}
+	return e.from
+}
 
 type waiting struct {
 	kind blackbox.Kind
@@ -76,7 +105,7 @@ func newLog(node string) *Log {
 		Node: node, Lost: map[blackbox.Reason]uint64{},
 		sockets: map[uint64]*socket{}, numbers: map[uint32]*socket{},
 		early: map[uint32][]waiting{}, threads: map[uint32]*Thread{},
-		unnamed: map[uint32]*Thread{},
+		unnamed: map[uint32]*Thread{}, last: map[uint32]last{},
 	}
 }
 
@@ -133,13 +162,19 @@ func (l *Log) add(record any) {
 		l.Messages++
 		e := end{
 			began: v.Began_cycles, ended: v.Ended_cycles, position: v.Position,
-			width: uint32(v.Width_cycles), bytes: v.Bytes, early: v.Early,
-			sure: v.Sure && v.Stream, by: l.threads[v.Thread],
+			bytes: v.Bytes, early: v.Early, sure: v.Sure && v.Stream, by: l.threads[v.Thread],
+		}
+		if v.Early {
+			e.class = uint8(bits.TrailingZeros64(v.Width_cycles / blackbox.MinWidth_cycles))
+		}
+		if !v.Stream {
+			e.position = uint64(v.Waiting)<<32 | uint64(v.Checksum)
 		}
 		if e.by == nil { // the description of the thread follows
 			e.by = &Thread{Program: Program{Node: l.Node}, Number: v.Thread}
 			l.threads[v.Thread], l.unnamed[v.Thread] = e.by, e.by
 		}
+		l.follow(&e)
 		if s := l.numbers[v.Connection]; s != nil {
 			s.add(v.Kind, e)
 		} else {
@@ -160,11 +195,28 @@ func (l *Log) add(record any) {
 	}
 }
 
+// follow notes before which reading a call cannot have begun: its thread was in another call.
+func (l *Log) follow(e *end) {
+	now := last{lo: e.began, hi: e.ended}
+	if e.early {
+		now.hi = e.began + e.width()
+	}
+	switch before := l.last[e.by.Number]; {
+	case before.lo == now.lo && before.hi == now.hi: // another record of the same call
+		e.from = before.from
+	case before.lo <= now.lo && before.hi <= now.hi:
+		e.from = before.lo
+	}
+	now.from = e.from
+	l.last[e.by.Number] = now
+}
+
 // connection handles a description. It holds for the whole log, even for messages before it.
 func (l *Log) connection(c blackbox.Connection) {
 	s := l.numbers[c.Number]
-	if s != nil && s.of.Cookie == c.Cookie {
-		return // a repeated description
+	if s != nil && s.of.Cookie == c.Cookie { // a repeated description
+		s.of.Peer = max(s.of.Peer, c.Peer)
+		return
 	}
 	if s = l.sockets[c.Cookie]; s == nil {
 		s = &socket{log: l, of: c}

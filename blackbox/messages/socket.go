@@ -25,7 +25,7 @@ func Sockets(logs []*Log) []*Socket {
 	var all []*Socket
 	of := map[*socket]*Socket{}
 	for _, s := range sockets {
-		if s.of.Protocol == blackbox.TCP || peers[s] != nil {
+		if s.isTCP() || peers[s] != nil {
 			if s.of.Family == blackbox.UNIX {
 				s.number()
 			}
@@ -36,7 +36,7 @@ func Sockets(logs []*Log) []*Socket {
 	}
 	for _, s := range sockets {
 		other := peers[s]
-		if s.of.Protocol == blackbox.TCP {
+		if s.isTCP() {
 			other = otherEnd(s)
 		}
 		if other != nil {

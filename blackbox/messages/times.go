@@ -48,6 +48,16 @@ func (t *Times) Between(first, second *Call) (d tscratio.Duration, err error) {
 	return d, nil
 }
 
+// possible reports whether a call can have received what another one sent: it did not end before
+// the other began.
+func (t *Times) possible(send, receive *Call) bool {
+	if send.Log.Node == receive.Log.Node && send.Log.Epoch == receive.Log.Epoch {
+		return sameNode(send, receive)
+	}
+	d, err := t.readings(send, send.Lo_cycles, receive, receive.Hi_cycles)
+	return err != nil || d.Hi >= 0
+}
+
 func (t *Times) readings(first *Call, x uint64, second *Call, y uint64) (d tscratio.Duration,
 	err error) {
 	from := t.related.Node(first.Log.Node, first.Log.Epoch)

@@ -1,0 +1,237 @@
+package messages
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox"
+)
+
+// Datagrams may be lost, doubled and reordered, and the receiver's socket may not know who sends to
+// it. So the two ends of a datagram are found by its size and its checksum. They must also agree
+// with all addresses that are known, and the receiving call must not end before the sending one
+// begins. If several datagrams are alike, a receiving call is only matched if all but one cannot be
+// what it received.
+
+// A datagram is one end of a datagram.
+type datagram struct {
+	of *socket
+	*end
+}
+
+// content is what the two ends of a datagram have in common.
+type content struct{ bytes, checksum uint32 }
+
+func (d datagram) content() content { return content{d.bytes, d.checksum()} }
+
+// possible reports whether a datagram can have been received by a call.
+func (d datagram) possible(receive datagram, possible possible) bool {
+	send, got := d.call(d.of, true), receive.call(receive.of, true)
+	send.Lo_cycles = d.earliest()
+	return possible(&send, &got)
+}
+
+// sameNode is a possible. It only knows the order of calls of one node.
+func sameNode(send, receive *Call) bool {
+	return send.Log.Node != receive.Log.Node || send.Log.Epoch != receive.Log.Epoch ||
+		send.Lo_cycles <= receive.Hi_cycles
+}
+
+// datagrams matches datagrams.
+func (m *Matched) datagrams(sockets []*socket, possible possible, each func(Match)) {
+	var sends, receives []datagram
+	g := gathering{
+		Matched: m, possible: possible, each: each, votes: map[translation]int{},
+		captured: map[*socket]bool{}, receivers: map[uint16][]*socket{},
+	}
+	for _, s := range sockets {
+		for i := range s.sends {
+			if s.sends[i].checksum() == 0 {
+				m.Left[NoChecksum]++
+			} else {
+				sends = append(sends, datagram{s, &s.sends[i]})
+			}
+		}
+		for i := range s.receives {
+			if s.receives[i].checksum() != 0 {
+				receives = append(receives, datagram{s, &s.receives[i]})
+			}
+		}
+		if len(s.receives) > 0 {
+			port := s.of.Local.Port()
+			g.receivers[port] = append(g.receivers[port], s)
+		}
+	}
+	for _, all := range [][]datagram{sends, receives} {
+		slices.SortStableFunc(all, func(a, b datagram) int {
+			return cmp.Or(cmp.Compare(a.checksum(), b.checksum()), cmp.Compare(a.bytes, b.bytes))
+		})
+	}
+	groups(sends, receives, g.vote)
+	groups(sends, receives, g.match)
+}
+
+// groups calls a function for all datagrams of each content that was sent.
+func groups(sends, receives []datagram, each func(sends, receives []datagram)) {
+	cut := func(all []datagram, c content) (these, rest []datagram) {
+		n := 0
+		for n < len(all) && all[n].content() == c {
+			n++
+		}
+		return all[:n], all[n:]
+	}
+	for len(sends) > 0 {
+		c := sends[0].content()
+		for len(receives) > 0 && cmp.Or(cmp.Compare(receives[0].checksum(), c.checksum),
+			cmp.Compare(receives[0].bytes, c.bytes)) < 0 {
+			receives = receives[1:]
+		}
+		var s, r []datagram
+		s, sends = cut(sends, c)
+		r, receives = cut(receives, c)
+		each(s, r)
+	}
+}
+
+// gathering matches the datagrams of each content.
+type gathering struct {
+	*Matched
+	possible  possible
+	each      func(Match)
+	receivers map[uint16][]*socket // by local port
+	captured  map[*socket]bool     // whether a captured socket may be the other end
+	votes     map[translation]int
+}
+
+// most is the largest number of pairs of datagrams of one content that are compared.
+const most = 1 << 22
+
+// match matches the datagrams of one content.
+func (g *gathering) match(sends, receives []datagram) {
+	if len(sends)*len(receives) > most {
+		g.Left[Alike] += uint64(len(sends))
+		return
+	}
+	claims := make([][]datagram, len(sends)) // receiving calls that can have only this one
+	alike := make([]bool, len(sends))        // a receiving call can have this one or another one
+	for _, r := range receives {
+		var possible []int
+		for i, s := range sends {
+			if g.fit(s.of, r.of) && s.possible(r, g.possible) {
+				possible = append(possible, i)
+			}
+		}
+		for _, i := range possible {
+			alike[i] = true
+		}
+		if len(possible) == 1 {
+			claims[possible[0]] = append(claims[possible[0]], r)
+		}
+	}
+	for i, s := range sends {
+		// A datagram may be doubled on the way. Then the first one counts.
+		slices.SortFunc(claims[i], func(a, b datagram) int { return cmp.Compare(a.ended, b.ended) })
+		switch c := claims[i]; {
+		case slices.ContainsFunc(c, func(d datagram) bool { return d.of != c[0].of }):
+			g.Left[Several]++
+		case len(c) > 0:
+			send, got := *s.end, *c[0].end
+			send.position, got.position = 0, 0 // they are checksums
+			g.found(s.of, c[0].of, &send, &got, g.each)
+		case alike[i]:
+			g.Left[Alike]++
+		case g.known(s.of):
+			g.Left[NotReceived]++
+		default:
+			g.Left[NoOtherEnd]++
+		}
+	}
+}
+
+// known reports whether a captured socket may receive what a socket sends. A translation may also
+// give it another port: that is not noticed here.
+func (g *gathering) known(s *socket) bool {
+	is, known := g.captured[s]
+	if !known {
+		port := s.of.Remote.Port()
+		is = port == 0 || slices.ContainsFunc(g.receivers[port], func(r *socket) bool {
+			return g.fit(s, r)
+		})
+		g.captured[s] = is
+	}
+	return is
+}
+
+// A translation says that something on the way, such as NAT or a load balancer, gives datagrams
+// other addresses.
+type translation struct {
+	to, at   netip.AddrPort // sent to the first one, received at the second one
+	by, from netip.AddrPort // sent by the first one, received from the second one
+	node     string         // of the receiver
+	network  uint32         // the namespace of its network
+}
+
+// enough is the number of datagrams of different contents that prove a translation.
+const enough = 3
+
+// vote notes a translation if it can be the reason why the two ends of a datagram have other
+// addresses. No other captured datagram has the same content.
+func (g *gathering) vote(sends, receives []datagram) {
+	if len(sends) != 1 || len(receives) != 1 {
+		return
+	}
+	s, r := sends[0], receives[0]
+	if t, near := translates(s.of, r.of); !near && t != (translation{}) &&
+		s.possible(r, g.possible) {
+		g.votes[t]++
+	}
+}
+
+// fit reports whether a socket can receive what another one sends.
+func (g *gathering) fit(s, r *socket) bool {
+	t, near := translates(s, r)
+	return near || t != (translation{}) && g.votes[t] >= enough
+}
+
+// translates compares the addresses that two sockets know. If they agree, near is true. Otherwise
+// it returns the translation that there must be, or none if there can be none.
+func translates(s, r *socket) (t translation, near bool) {
+	sameNode := s.log.Node == r.log.Node && s.log.Epoch == r.log.Epoch
+	if s == r || (s.of.Family == blackbox.UNIX) != (r.of.Family == blackbox.UNIX) {
+		return t, false
+	}
+	if s.of.Family == blackbox.UNIX {
+		return t, sameNode && (s.of.Peer == 0 || s.of.Peer == r.of.Cookie) &&
+			(r.of.Peer == 0 || r.of.Peer == s.of.Cookie)
+	}
+	to, by, at, from := plain(s.of.Remote), plain(s.of.Local), plain(r.of.Local), plain(r.of.Remote)
+	for _, a := range []netip.AddrPort{to, by, at, from} {
+		if a.Addr().IsLoopback() && !(sameNode && s.of.Namespace == r.of.Namespace) {
+			return t, false
+		}
+	}
+	if to.Port() != 0 && !covers(at, to) {
+		t.to, t.at = to, at
+	}
+	if from.Port() != 0 && !covers(by, from) {
+		t.by, t.from = by, from
+	}
+	if t == (translation{}) {
+		return t, true
+	}
+	t.node, t.network = r.log.Node, r.of.Namespace
+	return t, false
+}
+
+// plain writes an IPv4 address as such, also if the socket is one for IPv6.
+func plain(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+}
+
+// covers reports whether a socket with a local address is the one at another address. A socket need
+// not be bound to one address.
+func covers(local, address netip.AddrPort) bool {
+	return local.Port() == address.Port() &&
+		(!local.Addr().IsValid() || local.Addr().IsUnspecified() || local.Addr() == address.Addr())
+}

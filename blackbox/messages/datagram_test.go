@@ -1,0 +1,209 @@
+package messages
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+)
+
+// A network carries datagrams between the sockets of three nodes. It loses, doubles and reorders
+// them, and one address on it is that of a load balancer.
+type network struct {
+	random  *rand.Rand
+	now     uint64
+	logs    [3]*Log
+	number  uint32
+	flying  []flying
+	content uint32
+
+	truth map[uint64]map[*post]uint64 // by sent call: the first receiving call at each socket
+	alike map[uint64]bool             // sent calls whose content is sent again and again
+	by    map[uint64]way
+	ways  map[way]int // sent and received datagrams of each way, with contents of their own
+}
+
+// A way is the addresses between which datagrams travel.
+type way struct{ to, at string }
+
+// A post is a socket.
+type post struct {
+	log           *Log
+	number        uint32
+	local, remote netip.AddrPort
+	queue         []flying
+}
+
+type flying struct {
+	call     uint64
+	to       *post
+	bytes    uint32
+	checksum uint32
+}
+
+var nowhere = netip.AddrPortFrom(netip.IPv4Unspecified(), 0)
+
+func newNetwork(random *rand.Rand) *network {
+	n := &network{
+		random: random, now: 1000, truth: map[uint64]map[*post]uint64{}, alike: map[uint64]bool{},
+		by: map[uint64]way{}, ways: map[way]int{}, content: random.Uint32(),
+	}
+	for i := range n.logs {
+		n.logs[i] = newLog(fmt.Sprint("node-", i))
+	}
+	return n
+}
+
+// open makes a socket that is bound to one address and, unless remote is nowhere, connected to
+// another one.
+func (n *network) open(node int, local string, remote netip.AddrPort) *post {
+	n.number++
+	p := &post{
+		log: n.logs[node], number: n.number, local: netip.MustParseAddrPort(local), remote: remote,
+	}
+	bound := p.local
+	if n.random.IntN(2) == 0 { // it accepts datagrams for all addresses of its node
+		bound = netip.AddrPortFrom(netip.IPv4Unspecified(), bound.Port())
+	}
+	p.log.add(blackbox.Connection{
+		Number: p.number, Family: blackbox.IPv4, Protocol: blackbox.UDP, Local: bound,
+		Remote: remote, Cookie: uint64(p.number),
+	})
+	return p
+}
+
+func (n *network) record(p *post, k blackbox.Kind, f flying) uint64 {
+	n.now += 10 + uint64(n.random.IntN(50))
+	p.log.add(blackbox.Message{
+		Kind: k, Began_cycles: n.now, Ended_cycles: n.now + 5, Connection: p.number,
+		Thread: p.number, Bytes: f.bytes, Checksum: f.checksum,
+	})
+	return n.now
+}
+
+// send sends a datagram. By way of a load balancer, it is sent to an address that the receiver does
+// not have.
+func (n *network) send(from, to *post, repeated bool) {
+	n.content++
+	f := flying{to: to, bytes: 1 + n.random.Uint32N(2000), checksum: n.content * 2654435761}
+	if repeated {
+		f.bytes, f.checksum = 4, 7+n.random.Uint32N(3)
+	}
+	f.call = n.record(from, blackbox.Sent, f)
+	n.truth[f.call], n.alike[f.call] = map[*post]uint64{}, repeated
+	n.by[f.call] = way{from.remote.String() + from.local.String(), to.local.String()}
+	if from.remote.Port() == 53 { // clients of one service share a way
+		n.by[f.call] = way{from.remote.String(), to.local.String()}
+	}
+	if n.random.IntN(8) > 0 {
+		n.flying = append(n.flying, f)
+		if n.random.IntN(8) == 0 {
+			n.flying = append(n.flying, f)
+		}
+	}
+}
+
+// move delivers a datagram, or lets a socket receive one.
+func (n *network) move(all []*post) {
+	if len(n.flying) > 0 && n.random.IntN(2) == 0 {
+		i := n.random.IntN(min(len(n.flying), 4))
+		f := n.flying[i]
+		n.flying = slices.Delete(n.flying, i, i+1)
+		f.to.queue = append(f.to.queue, f)
+	}
+	p := all[n.random.IntN(len(all))]
+	if len(p.queue) == 0 {
+		return
+	}
+	f := p.queue[0]
+	p.queue = p.queue[1:]
+	at := n.record(p, blackbox.Received, f)
+	if _, again := n.truth[f.call][p]; !again {
+		n.truth[f.call][p] = at
+		if !n.alike[f.call] {
+			n.ways[n.by[f.call]]++
+		}
+	}
+}
+
+// Datagrams are never matched wrongly, though they are lost, doubled and reordered, and go through
+// a load balancer. All are matched whose content is not sent again and again.
+func TestDatagrams(t *testing.T) {
+	random := seed.Random(t)
+	matched, all := 0, 0
+	for range 100 {
+		n := newNetwork(random)
+		service := netip.MustParseAddrPort("10.0.9.9:53")
+		var posts, clients, servers []*post
+		for i := range 2 {
+			servers = append(servers, n.open(1+i, fmt.Sprintf("10.0.%d.1:53", 1+i), nowhere))
+		}
+		for i := range 4 {
+			clients = append(clients, n.open(0, fmt.Sprintf("10.0.0.1:%d", 4000+i), service))
+		}
+		plain := n.open(0, "10.0.0.1:70", nowhere)
+		other := n.open(1, "10.0.1.1:71", plain.local)
+		posts = append(append([]*post{plain, other}, clients...), servers...)
+		for range 150 {
+			repeated := random.IntN(6) == 0
+			switch random.IntN(4) {
+			case 0:
+				n.send(other, plain, repeated)
+			case 1:
+				n.send(plain, other, repeated)
+			case 2: // by way of the load balancer
+				n.send(clients[random.IntN(4)], servers[random.IntN(2)], repeated)
+			default:
+				n.send(servers[random.IntN(2)], clients[random.IntN(4)], repeated)
+			}
+			for range random.IntN(6) {
+				n.move(posts)
+			}
+		}
+		m, a := n.check(t)
+		matched, all = matched+m, all+a
+	}
+	t.Logf("%d of %d matched", matched, all)
+}
+
+func (n *network) check(t *testing.T) (matched, all int) {
+	t.Helper()
+	found := map[uint64]bool{}
+	// The clocks of the nodes are known within 100 cycles.
+	fits := func(send, receive *Call) bool { return send.Lo_cycles <= receive.Hi_cycles+100 }
+	m := match(n.logs[:], fits, func(m Match) {
+		sent, got := m.Send.Lo_cycles, m.Receive.Lo_cycles
+		right := false
+		for _, at := range n.truth[sent] {
+			right = right || at == got
+		}
+		if !right || found[sent] {
+			t.Fatalf("wrong match: %+v, received at %v", m, n.truth[sent])
+		}
+		found[sent] = true
+	})
+	var left uint64
+	for _, k := range m.Left {
+		left += k
+	}
+	if m.Matched+left != m.Sent || len(found) != int(m.Matched) || int(m.Sent) != len(n.truth) {
+		t.Errorf("%+v", m)
+	}
+	for sent, at := range n.truth {
+		if len(at) == 0 {
+			continue
+		}
+		all++
+		if found[sent] {
+			matched++
+		} else if !n.alike[sent] && n.ways[n.by[sent]] >= enough {
+			t.Errorf("the datagram that was sent at %d by %v is not matched: %+v", sent,
+				n.by[sent], m)
+		}
+	}
+	return matched, all
+}

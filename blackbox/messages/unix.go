@@ -1,0 +1,264 @@
+package messages
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sort"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox"
+)
+
+// The two ends of a UNIX connection are sockets of one node. They know each other by the kernel's
+// cookies. Data arrives in its order, and is never lost. So a message's place follows from the
+// sizes of the messages before it. If several threads send, their order must be proven.
+//
+// A capture may begin in the middle of a connection. Then some data is received that was sent
+// before. How much that is follows from the numbers of pieces that wait for the receiver: if none
+// waits, everything that was sent has been received.
+
+// A pipe is one direction of a UNIX connection.
+type pipe struct {
+	sends, receives line
+	single          bool  // it counts messages, not bytes
+	before          int64 // what was received minus what was sent, when all is received
+	known           bool  // before is exactly known
+}
+
+// A line is the calls at one end of a pipe, in the order in which they ended.
+type line struct {
+	calls []end
+	sums  []int64 // of the calls before each, and of all: bytes, or messages
+	byLo  []int   // calls by their earliest beginning
+	loSum []int64 // of the calls before each in byLo, and of all
+}
+
+// local matches messages of UNIX sockets that are connected to each other. It returns the sockets
+// of whose messages only a checksum can tell the other end.
+func (m *Matched) local(sockets []*socket, each func(Match)) (rest []*socket) {
+	type identity struct {
+		log    [2]string
+		cookie uint64
+	}
+	of := func(s *socket, cookie uint64) identity {
+		return identity{[2]string{s.log.Node, s.log.Epoch}, cookie}
+	}
+	all := map[identity]*socket{}
+	peers := map[identity][]*socket{} // sockets that name this one as their peer
+	for _, s := range sockets {
+		if s.of.Family == blackbox.UNIX {
+			all[of(s, s.of.Cookie)] = s
+			if s.of.Peer != 0 {
+				peers[of(s, s.of.Peer)] = append(peers[of(s, s.of.Peer)], s)
+			}
+		}
+	}
+	other := func(s *socket) *socket {
+		o := all[of(s, s.of.Peer)]
+		if o == nil {
+			if named := peers[of(s, s.of.Cookie)]; len(named) == 1 {
+				o = named[0]
+			}
+		}
+		if o == nil || len(peers[of(s, s.of.Cookie)]) > 1 || len(peers[of(s, o.of.Cookie)]) > 1 ||
+			s.of.Peer != 0 && s.of.Peer != o.of.Cookie ||
+			o.of.Peer != 0 && o.of.Peer != s.of.Cookie {
+			return nil
+		}
+		return o
+	}
+	for _, s := range sockets {
+		isUNIX := s.of.Family == blackbox.UNIX
+		switch o := other(s); {
+		case !isUNIX && s.of.Protocol == blackbox.UDP,
+			isUNIX && s.of.Protocol == blackbox.UNIXDatagram && (o == nil || !mutual(s, o)):
+			rest = append(rest, s)
+		case !isUNIX && s.of.Protocol == blackbox.TCP || len(s.sends) == 0:
+		case !isUNIX || s.of.Protocol == 0:
+			m.Left[NotMatched] += uint64(len(s.sends))
+		case o == nil:
+			m.Left[NoOtherEnd] += uint64(len(s.sends))
+		case s.lossy || o.lossy:
+			m.Left[Shared] += uint64(len(s.sends))
+		default:
+			m.pipe(s, o, each)
+		}
+	}
+	return rest
+}
+
+// mutual reports whether two sockets for datagrams are connected with each other only. Otherwise
+// others may send to them, too.
+func mutual(a, b *socket) bool { return a.of.Peer == b.of.Cookie && b.of.Peer == a.of.Cookie }
+
+// pipe matches the messages that one socket sent with the calls in which the other received them.
+func (m *Matched) pipe(from, to *socket, each func(Match)) {
+	single := from.of.Protocol != blackbox.UNIXStream
+	p := pipe{
+		sends: newLine(from.sends, single), receives: newLine(to.receives, single), single: single,
+	}
+	p.count()
+	if !p.known {
+		m.Left[Shared] += uint64(len(from.sends))
+		return
+	}
+	const origin = 1 << 42 // places are not negative
+	sends, receives := side{of: from}, side{of: to}
+	for _, c := range []struct {
+		side   *side
+		line   *line
+		before int64
+	}{{&sends, &p.sends, p.before}, {&receives, &p.receives, 0}} {
+		c.side.calls, c.side.exact = slices.Clone(c.line.calls), c.line.ordered()
+		for i := range c.side.calls {
+			e := &c.side.calls[i]
+			e.position, e.single = uint64(origin+c.before+c.line.sums[i]), single
+		}
+	}
+	if single && p.differ() {
+		m.Left[Shared] += uint64(len(from.sends))
+		return
+	}
+	m.join(sends, receives, each)
+}
+
+// differ reports whether a datagram and what was received in its place differ. Then messages were
+// exchanged that are not in the log.
+func (p *pipe) differ() bool {
+	for i := range p.sends.calls {
+		k := p.before + int64(i)
+		if k < 0 || k >= int64(len(p.receives.calls)) {
+			continue
+		}
+		s, r := &p.sends.calls[i], &p.receives.calls[k]
+		if r.bytes > s.bytes || r.bytes == s.bytes && s.checksum() != 0 && r.checksum() != 0 &&
+			s.checksum() != r.checksum() {
+			return true
+		}
+	}
+	return false
+}
+
+func newLine(calls []end, single bool) (l line) {
+	l.calls = slices.Clone(calls)
+	slices.SortStableFunc(l.calls, func(a, b end) int { return cmp.Compare(a.ended, b.ended) })
+	l.byLo = make([]int, len(l.calls))
+	l.sums, l.loSum = make([]int64, 1, len(calls)+1), make([]int64, 1, len(calls)+1)
+	size := func(i int) int64 {
+		if single {
+			return 1
+		}
+		return int64(l.calls[i].bytes)
+	}
+	for i := range l.calls {
+		l.byLo[i] = i
+		l.sums = append(l.sums, l.sums[i]+size(i))
+	}
+	slices.SortStableFunc(l.byLo, func(a, b int) int {
+		return cmp.Compare(l.calls[a].earliest(), l.calls[b].earliest())
+	})
+	for i, k := range l.byLo {
+		l.loSum = append(l.loSum, l.loSum[i]+size(k))
+	}
+	return l
+}
+
+func (l *line) size(i int) int64 { return l.sums[i+1] - l.sums[i] }
+
+// ordered reports for each call whether it is sure which calls came before it. Calls of one thread
+// come one after the other. Calls of two threads are in order if one began after the other ended.
+// Among several threads, the first captured call of a thread may have come before a call that ended
+// before the capture began.
+func (l *line) ordered() []bool {
+	is := make([]bool, len(l.calls))
+	other := -1 // the last call of another thread before call i
+	for i := range l.calls {
+		if i > 0 && l.calls[i-1].by.Number != l.calls[i].by.Number {
+			other = i - 1
+		}
+		is[i] = other < 0 || l.calls[other].ended <= l.calls[i].earliest()
+	}
+	// first and second are the smallest beginnings of later calls, of two different threads.
+	type beginning struct {
+		at     uint64
+		thread uint32
+	}
+	first, second := beginning{at: math.MaxUint64}, beginning{at: math.MaxUint64}
+	alone := l.alone()
+	for i := len(l.calls) - 1; i >= 0; i-- {
+		c := &l.calls[i]
+		least := first
+		if least.thread == c.by.Number {
+			least = second
+		}
+		is[i] = is[i] && c.ended <= least.at && (c.earliest() > 0 || alone)
+		if b := (beginning{c.earliest(), c.by.Number}); b.at < first.at {
+			if first.thread != b.thread {
+				second = first
+			}
+			first = b
+		} else if b.thread != first.thread && b.at < second.at {
+			second = b
+		}
+	}
+	return is
+}
+
+// alone reports whether one thread made all calls.
+func (l *line) alone() bool {
+	return !slices.ContainsFunc(l.calls, func(e end) bool {
+		return e.by.Number != l.calls[0].by.Number
+	})
+}
+
+// least returns how much had surely been moved when a call looked at what waits. The thread of the
+// call has moved it before.
+func (l *line) least(at *end) int64 {
+	n := sort.Search(len(l.calls), func(i int) bool { return l.calls[i].ended > at.began })
+	sum := l.sums[n]
+	for i := n; i < len(l.calls) && l.calls[i].ended <= at.ended; i++ {
+		if l.calls[i].by.Number == at.by.Number {
+			sum += l.size(i)
+		}
+	}
+	return sum
+}
+
+// most returns how much had been moved at most when a call looked at what waits.
+func (l *line) most(at *end) int64 {
+	n := sort.Search(len(l.byLo), func(k int) bool {
+		return l.calls[l.byLo[k]].earliest() > at.ended
+	})
+	sum := l.loSum[n]
+	for k := n - 1; k >= 0; k-- {
+		c := &l.calls[l.byLo[k]]
+		if c.earliest() < at.began {
+			break
+		}
+		if c.by.Number == at.by.Number && c.ended > at.ended {
+			sum -= l.size(l.byLo[k]) // this thread did it later
+		}
+	}
+	return sum
+}
+
+// count finds out how much was received that was sent before the first captured call. At any
+// moment, that plus what was sent minus what was received waits.
+func (p *pipe) count() {
+	lo, hi := int64(math.MinInt64), int64(math.MaxInt64)
+	for _, l := range []*line{&p.sends, &p.receives} {
+		for i := range l.calls {
+			at := &l.calls[i]
+			waits := int64(at.waiting()) // -1: not known
+			least := max(waits, 0)
+			if !p.single {
+				least = min(least, 1) // of the bytes of the pieces
+			}
+			lo = max(lo, least-p.sends.most(at)+p.receives.least(at))
+			if waits == 0 || p.single && waits > 0 && waits < blackbox.MaxWaiting-1 {
+				hi = min(hi, waits-p.sends.least(at)+p.receives.most(at))
+			}
+		}
+	}
+	p.before, p.known = lo, lo == hi
+}
