@@ -62,8 +62,12 @@ func Of(dir *runs.Directory, o Options) (*Answer, error) {
 	for _, l := range logs {
 		a.Nodes = append(a.Nodes, l.Summary())
 	}
-	seen := observe(messages.Sockets(logs), newScale(times, o.Reference).ns)
-	a.answer(seen, o.Method.Link(&seen.Seen), times)
+	sockets := messages.Sockets(logs)
+	scale := newScale(times, o.Reference, sockets)
+	seen := observe(sockets, scale.ns)
+	links := o.Method.Link(&seen.Seen)
+	seen.pair(links, scale.ns)
+	a.answer(seen, links, times)
 	return a, nil
 }
 
@@ -92,7 +96,6 @@ func (a *Answer) answer(seen *Seen, links []link.Link, times *messages.Times) {
 // A scale converts stamps to ns for the linking of calls. Stamps of one node keep their distances,
 // up to a constant factor. Stamps of different nodes agree as far as the run relates them.
 type scale struct {
-	times *messages.Times
 	hz    float64
 	nodes map[*messages.Log]line
 	zero  uint64
@@ -105,43 +108,53 @@ type line struct {
 	rate float64 // cycles of the reference in a cycle of the node
 }
 
-func newScale(times *messages.Times, r analysis.Reference) *scale {
-	s := &scale{times: times, hz: r.FrequencyLo_hz/2 + r.FrequencyHi_hz/2,
-		nodes: map[*messages.Log]line{}}
+func newScale(times *messages.Times, r analysis.Reference, sockets []*messages.Socket) *scale {
+	s := &scale{hz: r.FrequencyLo_hz/2 + r.FrequencyHi_hz/2, nodes: map[*messages.Log]line{}}
 	if !(s.hz > 0) {
 		s.hz = 1e9
+	}
+	ends := map[*messages.Log][2]*messages.Call{} // the first and the last call
+	for _, k := range sockets {
+		for _, all := range [][]messages.Call{k.Sends, k.Receives} {
+			for i := range all {
+				c := &all[i]
+				e, known := ends[c.Log]
+				if !known || at(c) < at(e[0]) {
+					e[0] = c
+				}
+				if !known || at(c) > at(e[1]) {
+					e[1] = c
+				}
+				ends[c.Log] = e
+			}
+		}
+	}
+	for l, e := range ends {
+		s.nodes[l] = newLine(times, e[0], e[1])
+		if s.zero == 0 || s.nodes[l].to < s.zero {
+			s.zero = s.nodes[l].to
+		}
 	}
 	return s
 }
 
 func (s *scale) ns(c *messages.Call) int64 {
-	l, known := s.nodes[c.Log]
-	if !known {
-		l = s.line(c)
-		s.nodes[c.Log] = l
-		if s.zero == 0 {
-			s.zero = l.to
-		}
-	}
+	l := s.nodes[c.Log]
 	apart := float64(int64(l.to-s.zero)) + float64(int64(at(c)-l.from))*l.rate
 	return int64(math.Round(min(max(apart/s.hz*1e9, -calls.Latest_ns), calls.Latest_ns)))
 }
 
-// line finds the line of a node near one of its calls. If the run does not relate the node, its
-// counter is taken as the reference's: links between calls of one node need no more.
-func (s *scale) line(c *messages.Call) line {
-	second := uint64(s.hz)
-	before, after := *c, *c
-	before.Lo_cycles, before.Hi_cycles = at(c), at(c)
-	after.Lo_cycles, after.Hi_cycles = at(c)+second, at(c)+second
-	x, err := s.times.At(&before)
-	l := line{at(c), at(c), 1}
+// newLine finds the line of a node from its first and its last call. If the run does not relate the
+// node, its counter is taken as the reference's: links between calls of one node need no more.
+func newLine(times *messages.Times, first, last *messages.Call) line {
+	l := line{at(first), at(first), 1}
+	x, err := times.At(first)
 	if err != nil {
 		return l
 	}
 	l.to = x.Mid()
-	if y, err := s.times.At(&after); err == nil && second > 0 {
-		l.rate = float64(y.Mid()-x.Mid()) / float64(second)
+	if y, err := times.At(last); err == nil && at(last) > at(first) {
+		l.rate = float64(y.Mid()-x.Mid()) / float64(at(last)-at(first))
 	}
 	return l
 }

@@ -30,6 +30,7 @@ type Seen struct {
 	calls.Seen
 	moments []moments // of each call
 	Mixed   int       // connections on which requests and responses cannot be told apart
+	pipes   []pipe
 }
 
 // A process is where calls may have causes.
@@ -74,28 +75,30 @@ func observe(sockets []*messages.Socket, time func(*messages.Call) int64) *Seen 
 	}
 	for i := range o.found {
 		f := &o.found[i]
-		c := calls.Call{Caller: f.caller, Callee: f.callee, Sent_ns: calls.Unknown,
-			Received_ns: calls.Unknown, Replied_ns: calls.Unknown, Got_ns: calls.Unknown}
-		for _, m := range []struct {
-			at   *messages.Call
-			into *int64
-		}{{f.sent, &c.Sent_ns}, {f.received, &c.Received_ns}, {f.replied, &c.Replied_ns},
-			{f.got, &c.Got_ns}} {
-			if m.at != nil {
-				*m.into = time(m.at)
-			}
-		}
-		if f.sent != nil {
-			c.SentBy = f.sent.By.Number
-		}
-		if f.received != nil {
-			c.ReceivedBy = f.received.By.Number
-		}
-		o.seen.Calls = append(o.seen.Calls, c)
+		o.seen.Calls = append(o.seen.Calls, f.call(time))
 	}
 	o.arrange()
 	o.seen.Quantum_ns = 1
 	return &o.seen
+}
+
+// call converts the moments of a call.
+func (f *found) call(time func(*messages.Call) int64) calls.Call {
+	ns := func(c *messages.Call) int64 {
+		if c == nil {
+			return calls.Unknown
+		}
+		return time(c)
+	}
+	c := calls.Call{Caller: f.caller, Callee: f.callee, Sent_ns: ns(f.sent),
+		Received_ns: ns(f.received), Replied_ns: ns(f.replied), Got_ns: ns(f.got)}
+	if f.sent != nil {
+		c.SentBy = f.sent.By.Number
+	}
+	if f.received != nil {
+		c.ReceivedBy = f.received.By.Number
+	}
+	return c
 }
 
 // arrange sorts the calls by when they begin.
@@ -109,10 +112,17 @@ func (o *observer) arrange() {
 	})
 	sorted := make([]calls.Call, len(order))
 	o.seen.moments = make([]moments, len(order))
+	to := make([]int32, len(order))
 	for i, from := range order {
+		to[from] = int32(i)
 		sorted[i], o.seen.moments[i] = o.seen.Calls[from], o.found[from].moments
 	}
 	o.seen.Calls = sorted
+	for _, p := range o.seen.pipes {
+		for i, from := range p.calls {
+			p.calls[i] = to[from]
+		}
+	}
 }
 
 // A local is a port at which programs talk.

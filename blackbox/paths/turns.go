@@ -9,9 +9,9 @@ import (
 
 // On most connections, requests and responses take turns: a request is what the client sends until
 // it receives, and a response is what it receives until it sends again. On others, several requests
-// are open at the same time. Then the two ends see different numbers of turns. If both ends sent
-// equally often, each call that sent is a request or a response, and responses have the order of
-// the requests. Otherwise turns are the best guess.
+// are open at the same time. Then the two ends see different turns, or send differently often in a
+// turn. If both ends sent equally often in all, each call that sent is a request or a response
+// (pair.go). Otherwise turns are the best guess.
 
 // A turn is a request and its response, as one end sees them.
 type turn struct {
@@ -40,7 +40,44 @@ func turns(asks, answers []messages.Call) (all []turn) {
 }
 
 // at is the moment of a call on its node's counter.
-func at(c *messages.Call) uint64 { return c.Lo_cycles/2 + c.Hi_cycles/2 }
+func at(c *messages.Call) uint64 { return c.Lo_cycles + (c.Hi_cycles-c.Lo_cycles)/2 }
+
+// sameTurns reports whether both ends see the same turns: each request begins with the same byte.
+func sameTurns(s *messages.Socket, own, theirs []turn) bool {
+	if len(own) == 0 || len(theirs) == 0 {
+		return true
+	}
+	begins := map[uint64]bool{}
+	for _, t := range theirs {
+		begins[first(&s.Other.Receives[t.out[0]])] = true
+	}
+	// The capture may have begun in the middle of a turn.
+	from := first(&s.Other.Receives[theirs[0].out[0]])
+	for _, t := range own {
+		c := &s.Sends[t.out[0]]
+		if c.Exact && first(c) > from && !begins[first(c)] {
+			return false
+		}
+	}
+	return true
+}
+
+// balanced reports whether both ends sent equally often in each turn that the server sees, except
+// the first and the last.
+func balanced(s *messages.Socket, theirs []turn) bool {
+	k := 0
+	for i, t := range theirs {
+		end := last(&s.Other.Receives[t.out[1]-1])
+		n := 0
+		for ; k < len(s.Sends) && first(&s.Sends[k]) <= end; k++ {
+			n++
+		}
+		if i > 0 && i < len(theirs)-1 && n != t.in[1]-t.in[0] {
+			return false
+		}
+	}
+	return true
+}
 
 // fromClient makes calls from a connection of which the client's end was captured.
 func (o *observer) fromClient(s *messages.Socket) {
@@ -50,11 +87,13 @@ func (o *observer) fromClient(s *messages.Socket) {
 	own := turns(s.Sends, s.Receives)
 	if s.Other != nil {
 		theirs := turns(s.Other.Receives, s.Other.Sends)
-		if apart(len(own), len(theirs)) > 1 {
-			if apart(len(s.Sends), len(s.Other.Sends)) <= 2+len(s.Sends)/100 {
-				o.pipelined(s)
-				return
-			}
+		same := sameTurns(s, own, theirs)
+		equal := apart(len(s.Sends), len(s.Other.Sends)) <= 2+len(s.Sends)/100
+		if equal && !(same && balanced(s, theirs)) {
+			o.pipelined(s)
+			return
+		}
+		if !same {
 			o.seen.Mixed++
 		}
 	}
@@ -75,21 +114,34 @@ func (o *observer) fromClient(s *messages.Socket) {
 }
 
 // pipelined makes calls from a connection on which several requests are open at the same time.
+// Which response belongs to which request is not known yet. So each request counts as open until no
+// request was open any more.
 func (o *observer) pipelined(s *messages.Socket) {
-	responses := s.Other.Sends
-	for len(responses) > 0 && len(s.Other.Receives) > 0 &&
-		at(&responses[0]) < at(&s.Other.Receives[0]) {
-		responses = responses[1:]
+	replies := s.Other.Sends
+	for len(replies) > 0 && len(s.Other.Receives) > 0 &&
+		at(&replies[0]) < at(&s.Other.Receives[0]) {
+		replies = replies[1:]
 	}
+	p, start := pipe{replies: replies, receives: s.Receives}, len(o.found)
 	for i := range s.Sends {
+		p.calls = append(p.calls, int32(len(o.found)))
 		f := found{moments: moments{sent: &s.Sends[i]}}
 		f.received = containing(s.Other.Receives, f.sent, first)
-		if i < len(responses) {
-			f.replied = &responses[i]
-			f.got = containing(s.Receives, f.replied, last)
-		}
 		o.add(s, f)
 	}
+	// Request i is open until as many responses as requests were sent.
+	end := len(s.Sends)
+	for i := len(s.Sends) - 1; i >= 0; i-- {
+		if i+1 < len(s.Sends) && i < len(replies) &&
+			o.found[start+i+1].received != nil &&
+			at(&replies[i]) < at(o.found[start+i+1].received) {
+			end = i + 1
+		}
+		if end <= len(replies) {
+			o.found[start+i].replied = &replies[end-1]
+		}
+	}
+	o.seen.pipes = append(o.seen.pipes, p)
 }
 
 // fromServer makes calls from a connection of which only the server's end was captured.

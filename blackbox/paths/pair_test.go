@@ -1,0 +1,80 @@
+package paths
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox"
+	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
+	"github.com/cloudprofiler/cloudprofiler/blackbox/link"
+	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+)
+
+// A server takes requests on one connection, and for each asks another server, which takes a random
+// time. The first server answers in the order in which its own calls are answered. Each response is
+// found.
+func TestPipelined(t *testing.T) {
+	server := &messages.Thread{Program: messages.Program{Node: "n", Name: "server"}, Process: 2}
+	client := &messages.Thread{Program: messages.Program{Node: "n", Name: "client"}, Process: 1}
+	log := &messages.Log{Node: "n"}
+	call := func(by *messages.Thread, at, position uint64) messages.Call {
+		return messages.Call{Log: log, By: by, Lo_cycles: at, Hi_cycles: at, Early: true,
+			Exact: true, Position: position, Bytes: 1}
+	}
+	row := func(by *messages.Thread, at ...uint64) (all []messages.Call) {
+		for i := range at {
+			all = append(all, call(by, at[i], uint64(i)))
+		}
+		return all
+	}
+	tcp := &blackbox.Connection{Family: blackbox.IPv4, Protocol: blackbox.TCP}
+	random := seed.Random(t)
+	var sent, received, replied, got []uint64
+	answered := map[int64][2]int64{} // when a request was answered, by when it was received
+	var sockets []*messages.Socket
+	for i := range uint64(30) {
+		at := 1000 + 100*i
+		sent, received = append(sent, at), append(received, at+10)
+		own := at + 40*(1+random.Uint64N(10)) + i // when the server's own call is answered
+		sockets = append(sockets, &messages.Socket{Log: log, Of: tcp,
+			Sends: row(server, at+11), Receives: row(server, own)})
+		replied, got = append(replied, own+5), append(got, own+15)
+		answered[int64(at+10)] = [2]int64{int64(own + 5), int64(own + 15)}
+	}
+	slices.Sort(replied)
+	slices.Sort(got)
+	a := &messages.Socket{Log: log, Of: tcp, Sends: row(client, sent...),
+		Receives: row(client, got...)}
+	b := &messages.Socket{Log: log, Of: tcp, Receives: row(server, received...),
+		Sends: row(server, replied...), Other: a}
+	a.Other = b
+	sockets = append(sockets, a, b)
+	time := func(c *messages.Call) int64 { return int64(at(c)) }
+	seen := observe(sockets, time)
+	links := make([]link.Link, len(seen.Calls))
+	requests := map[int64]int32{}
+	for i, c := range seen.Calls {
+		links[i].Cause = calls.NoCause
+		if c.Received_ns != calls.Unknown {
+			requests[c.Received_ns] = int32(i)
+			if c.Replied_ns < answered[c.Received_ns][0] {
+				t.Errorf("the request of %d is open until %d, want %v", c.Received_ns,
+					c.Replied_ns, answered[c.Received_ns])
+			}
+		}
+	}
+	for i, c := range seen.Calls {
+		if c.Received_ns == calls.Unknown {
+			links[i].Cause = requests[c.Sent_ns-1] // each call follows its cause at once
+		}
+	}
+	seen.pair(links, time)
+	for received, want := range answered {
+		c := seen.Calls[requests[received]]
+		if c.Replied_ns != want[0] || c.Got_ns != want[1] {
+			t.Errorf("the request of %d was answered at %d and %d, want %v", received,
+				c.Replied_ns, c.Got_ns, want)
+		}
+	}
+}
