@@ -56,6 +56,9 @@ type CaptureTruth struct {
 	Sent     uint64
 	Matched  uint64 // sent messages that were matched with the call that really received them
 	Wrong    uint64 // sent messages that were matched with another call
+
+	// Left counts the sent messages of this machine without a match, by reason.
+	Left map[string]uint64
 }
 
 // CaptureRows returns the names of the rows.
@@ -288,7 +291,7 @@ func (r *talkReport) hold(l *messages.Log) (t CaptureTruth) {
 	for _, s := range r.Streams {
 		t.Captured += min(ends[s.Receiver], uint64(s.Messages))
 	}
-	messages.Find([]*messages.Log{l}, func(m messages.Match) {
+	found := messages.Find([]*messages.Log{l}, func(m messages.Match) {
 		s := streams[m.Send.Cookie]
 		switch {
 		case s == nil:
@@ -299,6 +302,10 @@ func (r *talkReport) hold(l *messages.Log) (t CaptureTruth) {
 			t.Wrong++
 		}
 	})
+	t.Left = map[string]uint64{}
+	for reason, n := range found.Left {
+		t.Left[string(reason)] = n
+	}
 	return t
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -206,6 +207,8 @@ type captureLine struct {
 	Matched    uint64    `json:"matched,omitempty"`
 	Wrong      uint64    `json:"wrong,omitempty"`
 	Work       []float64 `json:"work,omitempty"`
+
+	Left map[string]uint64 `json:"left,omitempty"`
 }
 
 func printCaptureJSON(w io.Writer, rows []bench.CaptureRow) error {
@@ -214,6 +217,7 @@ func printCaptureJSON(w io.Writer, rows []bench.CaptureRow) error {
 		if err := encoder.Encode(captureLine{
 			r.Name, r.Absent, r.Off, r.On, r.Changes, r.Cores, r.AgentCores, r.PerSecond, r.Lost,
 			r.Truth.Calls, r.Truth.Captured, r.Truth.Sent, r.Truth.Matched, r.Truth.Wrong, r.Work,
+			r.Truth.Left,
 		}); err != nil {
 			return err
 		}
@@ -231,6 +235,10 @@ func printCaptureTable(w io.Writer, rows []bench.CaptureRow, bars []proof.Bar) e
 			fmt.Fprintf(w, "%-13s %s calls, %s captured; %s messages, %s matched\n", r.Name,
 				command.Thousands(r.Truth.Calls), command.Thousands(r.Truth.Captured),
 				command.Thousands(r.Truth.Sent), command.Thousands(r.Truth.Matched))
+			for _, reason := range slices.Sorted(maps.Keys(r.Truth.Left)) {
+				fmt.Fprintf(w, "%-13s %s not matched: %s\n", "",
+					command.Thousands(r.Truth.Left[reason]), reason)
+			}
 		case r.Name == "agent-100000":
 			fmt.Fprintf(w, "%-13s %.0f calls a second; %d lost\n", r.Name, r.PerSecond, r.Lost)
 		default:

@@ -28,7 +28,7 @@ type Call struct {
 	Bytes         int
 	Before, After uint64 // the counter before and after it
 
-	// These are only for programs whose role is local.
+	// These are only for programs whose role is pipes or rough.
 	Peer   uint64 // the cookie of the socket at the other end
 	Single bool   // a call receives one message, not a part of a stream
 }
@@ -239,6 +239,8 @@ func Main() {
 		_, err := os.Stdin.Read(make([]byte, 1))
 		must(err)
 		close(resume)
+	case "rough":
+		rough(seed, messages, start, must)
 	case "server":
 		s := socket()
 		must(unix.Bind(s, &ip))
