@@ -3,6 +3,7 @@ package clock
 import (
 	"bufio"
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"flag"
@@ -38,6 +39,19 @@ func TestConformance(t *testing.T) {
 	}
 }
 
+// crowd is the stamp of a message that holds 100 processes.
+func crowd(now int64, e *Epsilons) string {
+	s := Stamp{Max: now}
+	for p := range uint32(100) {
+		s.held = append(s.held, Known{2*p + 1, now - int64(p), uint64(p % 3)})
+	}
+	b, err := s.AppendTo(nil, e)
+	if err != nil {
+		panic(err)
+	}
+	return hex.EncodeToString(b)
+}
+
 // script makes random operations, and writes each with its result.
 func script() []byte {
 	rng := rand.New(rand.NewPCG(24, 4))
@@ -46,24 +60,36 @@ func script() []byte {
 		"# system EPSILON: new clocks\n" +
 		"# local PROCESS EPOCH STAMP: the process's stamp afterwards\n" +
 		"# receive PROCESS EPOCH MESSAGE KEPT STAMP: KEPT is 0 if the bound was broken\n" +
-		"# compare STAMP STAMP ORDER\n")
+		"# compare STAMP STAMP ORDER\n" +
+		"# bad BYTES: they are no stamp\n")
 	for _, s := range []struct {
 		processes, epsilon, skew int64
-	}{{3, 1, 1}, {5, 15, 12}, {64, 1000, 700}, {200, 255, 200}, {4, 16, 60}} {
+	}{{3, 1, 1}, {5, 15, 12}, {64, 1000, 700}, {200, 255, 200}, {4, 16, 60},
+		{256, 4095, 200}} {
 		e := Uniform(s.epsilon)
 		fmt.Fprintf(&out, "system %d\n", s.epsilon)
 		clocks := map[int64]*Clock{}
 		var stamps []string
 		now := int64(1 << 40)
-		for range 40 {
-			now += rng.Int64N(s.epsilon/3 + 1)
+		for op := range 40 {
+			crowded := s.processes == 256 && op == 30
+			if crowded {
+				stamps = append(stamps, crowd(now, e))
+			}
+			now += rng.Int64N(min(s.epsilon/3, 1000) + 1)
 			p := rng.Int64N(s.processes)
+			if op == 0 && s.processes > 64 {
+				p = 64 // the first that needs a list
+			}
 			if clocks[p] == nil {
 				clocks[p] = New(int(p), e)
 			}
 			epoch := now + rng.Int64N(s.skew+1)
-			if len(stamps) > 0 && rng.IntN(2) == 0 {
-				text := stamps[max(0, len(stamps)-1-rng.IntN(4))]
+			if crowded || len(stamps) > 0 && rng.IntN(2) == 0 {
+				text := stamps[len(stamps)-1]
+				if !crowded {
+					text = stamps[max(0, len(stamps)-1-rng.IntN(4))]
+				}
 				var m Stamp
 				b, _ := hex.DecodeString(text)
 				if _, err := m.Decode(b, e); err != nil {
@@ -90,9 +116,49 @@ func script() []byte {
 			x.Decode(b, e)
 			y.Decode(c, e)
 			fmt.Fprintf(&out, "compare %x %s %d\n", b, other, Compare(&x, &y, e))
+			b[rng.IntN(len(b))] ^= 1 << rng.IntN(8)
+			if _, err := x.Decode(b, e); err != nil {
+				fmt.Fprintf(&out, "bad %x\n", b)
+			}
 		}
 	}
+	fmt.Fprintf(&out, "system 15\n")
+	for _, words := range badStamps {
+		out.WriteString("bad ")
+		for _, w := range words {
+			fmt.Fprintf(&out, "%x", binary.LittleEndian.AppendUint64(nil, w))
+		}
+		out.WriteString("\n")
+	}
 	return out.Bytes()
+}
+
+// badStamps are no stamps for an epsilon of 15.
+var badStamps = [][]uint64{
+	{50 | 1<<63, 1, 3, 0},           // a list without a process above 63
+	{50 | 1<<63, 2, 70<<32 | 80, 0}, // processes that decrease
+	{50 | 1<<63, 2, 70<<32 | 70, 0},
+	{50 | 1<<63, 0},
+	{50 | 1<<63, 1 << 60, 64, 0},
+	{50, 1, 16},               // a bit beside the offset
+	{50, 1, 15},               // offset 15 without a counter
+	{50 | 2<<56, 1, 0, 1},     // a counter with fewer bits than it should have
+	{50 | 1<<56, 1, 0, 3},     // a bit beside the counter
+	{50 | 65<<56, 1, 0, 1, 1}, // counters of 65 bits
+	{50 | 1<<63, 1, 1<<32 | 64, 0},
+}
+
+func TestBadStamps(t *testing.T) {
+	for _, words := range badStamps {
+		var b []byte
+		for _, w := range words {
+			b = binary.LittleEndian.AppendUint64(b, w)
+		}
+		var s Stamp
+		if _, err := s.Decode(b, Uniform(15)); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%x: %v, want %v", b, err, ErrMalformed)
+		}
+	}
 }
 
 // The bytes are exact, with a distinct value in each field. The first stamp is that of the thesis'

@@ -12,8 +12,10 @@
  *	cp_stamp_read(&received, 100, message, bytes);
  *	cp_clock_receive(&clock, epoch, &received);
  *
- * A stamp here holds at most CP_CLOCK_HELD processes, of numbers below 64. Nothing allocates or
- * locks. One thread at a time may use a clock.
+ * A stamp here holds at most CP_CLOCK_HELD processes, which may have any number. Only processes are
+ * held that were heard of within epsilon. A program with more processes than CP_CLOCK_HELD may
+ * define it before it includes this header, up to 65536. Nothing allocates or locks. One thread at
+ * a time may use a clock.
  */
 #ifndef CLOUDPROFILER_CLOCK_H
 #define CLOUDPROFILER_CLOCK_H
@@ -26,131 +28,189 @@
 extern "C" {
 #endif
 
+#ifndef CP_CLOCK_HELD
 #define CP_CLOCK_HELD 64
+#endif
 /* The largest number of bytes of a stamp. */
-#define CP_STAMP_BYTES (16 + 2 * 8 * CP_CLOCK_HELD)
+#define CP_STAMP_BYTES (40 + (4 + 2 * 8) * CP_CLOCK_HELD)
 
 /* What a process knew at an event: the greatest epoch of all, and of each process that it holds. */
 typedef struct {
 	int64_t max;
-	uint64_t bitmap;                 /* bit k is 1 if process k is held */
-	int64_t epoch[CP_CLOCK_HELD];    /* of process k */
+	size_t held;                     /* how many processes are held */
+	uint32_t process[CP_CLOCK_HELD]; /* increasing */
+	int64_t epoch[CP_CLOCK_HELD];
 	uint64_t counter[CP_CLOCK_HELD]; /* tells events apart between which no epoch changed */
 } cp_stamp;
 
 typedef struct {
-	int process;
+	uint32_t process;
 	int64_t epsilon;
-	uint64_t broken; /* events at which clocks must have differed by more than epsilon */
-	cp_stamp now;    /* the stamp of the last event */
+	uint64_t broken;   /* events at which clocks must have differed by more than epsilon */
+	uint64_t left_out; /* processes that were left out of a stamp, because it was full */
+	cp_stamp now;      /* the stamp of the last event */
 } cp_clock;
 
 static inline int64_t cp_max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
-static inline int cp_stamp_has(const cp_stamp *s, int k) { return (int)(s->bitmap >> k & 1); }
-
-/* The known epoch of a process. If the stamp does not hold it, that is max - epsilon. */
-static inline int64_t cp_stamp_epoch(const cp_stamp *s, int k, int64_t epsilon) {
-	return cp_stamp_has(s, k) ? s->epoch[k] : s->max - epsilon;
-}
-
-static inline uint64_t cp_stamp_counter(const cp_stamp *s, int k) {
-	return cp_stamp_has(s, k) ? s->counter[k] : 0;
-}
-
-static inline void cp_stamp_put(cp_stamp *s, int k, int64_t epoch, uint64_t counter,
-    int64_t epsilon) {
-	if (epoch > s->max - epsilon || counter > 0) {
-		s->bitmap |= UINT64_C(1) << k;
-		s->epoch[k] = epoch;
-		s->counter[k] = counter;
-	} else {
-		s->bitmap &= ~(UINT64_C(1) << k);
-	}
-}
-
-/* process is from 0 to 63. epsilon is at least 1, and the same for all processes. */
+/* process is 0 or more. epsilon is at least 1, and the same for all processes. */
 static inline void cp_clock_open(cp_clock *c, int process, int64_t epsilon) {
-	c->process = process;
+	c->process = (uint32_t)process;
 	c->epsilon = cp_max64(epsilon, 1);
 	c->broken = 0;
+	c->left_out = 0;
 	c->now.max = 0;
-	c->now.bitmap = 0;
+	c->now.held = 0;
+}
+
+/* The index of a process, or of the first process after it. */
+static inline size_t cp_stamp_find(const cp_stamp *s, uint32_t process) {
+	size_t i = 0;
+	while (i < s->held && s->process[i] < process)
+		i++;
+	return i;
+}
+
+static inline void cp_stamp_set(cp_stamp *s, size_t i, uint32_t process, int64_t epoch,
+    uint64_t counter) {
+	s->process[i] = process;
+	s->epoch[i] = epoch;
+	s->counter[i] = counter;
+}
+
+/* Adds the clock's own process at index i. */
+static inline void cp_clock_insert(cp_clock *c, size_t i, int64_t epoch, uint64_t counter) {
+	cp_stamp *s = &c->now;
+	if (s->held == CP_CLOCK_HELD) { /* the own process stays, another one goes */
+		c->left_out++;
+		s->held--;
+		i = i < s->held ? i : s->held;
+	}
+	for (size_t k = s->held++; k > i; k--)
+		cp_stamp_set(s, k, s->process[k - 1], s->epoch[k - 1], s->counter[k - 1]);
+	cp_stamp_set(s, i, c->process, epoch, counter);
 }
 
 /* An event that receives no message. */
 static inline void cp_clock_local(cp_clock *c, int64_t epoch) {
 	cp_stamp *s = &c->now;
 	int64_t reached = cp_max64(s->max, epoch), floor = reached - c->epsilon;
-	int64_t known = cp_stamp_epoch(s, c->process, c->epsilon), own = cp_max64(epoch, known);
+	size_t i = cp_stamp_find(s, c->process), n = 0;
+	int has = i < s->held && s->process[i] == c->process;
+	int64_t known = has ? s->epoch[i] : s->max - c->epsilon, own = cp_max64(epoch, known);
 	if (epoch < floor)
 		c->broken++;
 	if (reached == s->max && own == known) {
-		uint64_t count = cp_stamp_counter(s, c->process) + 1;
-		cp_stamp_put(s, c->process, known, count, c->epsilon);
+		if (has)
+			s->counter[i]++;
+		else
+			cp_clock_insert(c, i, known, 1);
 		return;
 	}
 	s->max = reached;
-	for (uint64_t left = s->bitmap; left != 0; left &= left - 1) {
-		int k = __builtin_ctzll(left);
-		cp_stamp_put(s, k, s->epoch[k], 0, c->epsilon);
-	}
-	cp_stamp_put(s, c->process, own, 0, c->epsilon);
+	for (size_t k = 0; k < s->held; k++)
+		if (s->process[k] != c->process && s->epoch[k] > floor)
+			cp_stamp_set(s, n++, s->process[k], s->epoch[k], 0);
+	s->held = n;
+	if (own > floor)
+		cp_clock_insert(c, cp_stamp_find(s, c->process), own, 0);
 }
 
 /* The event of sending a message. The message must carry the stamp. */
 static inline void cp_clock_send(cp_clock *c, int64_t epoch) { cp_clock_local(c, epoch); }
+
+/* Goes through the processes that at least one of two stamps holds, or that are own. */
+typedef struct {
+	const cp_stamp *a, *b;
+	int64_t epsilon;
+	uint32_t own;
+	int own_left; /* own was not yet gone through */
+	size_t i, j;
+	/* of the present process, in the two stamps */
+	uint32_t process;
+	int64_t x, y;
+	uint64_t m, n;
+} cp_merge;
+
+static inline int cp_merge_next(cp_merge *g) {
+	const cp_stamp *a = g->a, *b = g->b;
+	uint32_t p = UINT32_MAX;
+	if (g->i == a->held && g->j == b->held && !g->own_left)
+		return 0;
+	if (g->i < a->held)
+		p = a->process[g->i];
+	if (g->j < b->held && b->process[g->j] < p)
+		p = b->process[g->j];
+	if (g->own_left && g->own < p)
+		p = g->own;
+	g->own_left = g->own_left && p != g->own;
+	g->process = p;
+	/* If a stamp does not hold a process, it knows its epoch max - epsilon. */
+	g->x = a->max - g->epsilon;
+	g->y = b->max - g->epsilon;
+	g->m = g->n = 0;
+	if (g->i < a->held && a->process[g->i] == p) {
+		g->x = a->epoch[g->i];
+		g->m = a->counter[g->i++];
+	}
+	if (g->j < b->held && b->process[g->j] == p) {
+		g->y = b->epoch[g->j];
+		g->n = b->counter[g->j++];
+	}
+	return 1;
+}
 
 /* The event of receiving a message. Returns 0 if clocks must have differed by more than epsilon. */
 static inline int cp_clock_receive(cp_clock *c, int64_t epoch, const cp_stamp *m) {
 	cp_stamp *s = &c->now;
 	int64_t reached = cp_max64(cp_max64(s->max, m->max), epoch), floor = reached - c->epsilon;
 	int mine = s->max == reached, theirs = m->max == reached, fine = epoch >= floor;
-	uint64_t all = s->bitmap | m->bitmap | UINT64_C(1) << c->process;
+	const cp_merge begin = {s, m, c->epsilon, c->process, 1, 0, 0, 0, 0, 0, 0, 0};
+	cp_merge g = begin;
 	cp_stamp next;
-	next.max = reached;
-	next.bitmap = 0;
 	if (!fine)
 		c->broken++;
-	for (uint64_t left = all; left != 0; left &= left - 1) {
-		int k = __builtin_ctzll(left);
-		int64_t x = cp_max64(floor, cp_stamp_epoch(s, k, c->epsilon));
-		int64_t y = cp_max64(floor, cp_stamp_epoch(m, k, c->epsilon)), z = cp_max64(x, y);
-		if (k == c->process)
+	/* Did the process already know all that is known now, and did the message? */
+	while ((mine || theirs) && cp_merge_next(&g)) {
+		int64_t x = cp_max64(floor, g.x), y = cp_max64(floor, g.y), z = cp_max64(x, y);
+		if (g.process == c->process)
 			z = cp_max64(z, epoch);
 		mine = mine && x == z;
 		theirs = theirs && y == z;
-		next.epoch[k] = z;
 	}
-	for (uint64_t left = all; left != 0; left &= left - 1) {
-		int k = __builtin_ctzll(left);
-		uint64_t a = mine ? cp_stamp_counter(s, k) : 0, b = theirs ? cp_stamp_counter(m, k) : 0;
-		uint64_t count = a > b ? a : b;
-		if (k == c->process && (mine || theirs))
-			count++;
-		cp_stamp_put(&next, k, next.epoch[k], count, c->epsilon);
+	next.held = 0;
+	for (g = begin; cp_merge_next(&g);) {
+		int64_t z = cp_max64(floor, cp_max64(g.x, g.y));
+		uint64_t a = mine ? g.m : 0, b = theirs ? g.n : 0, count = a > b ? a : b;
+		if (g.process == c->process) {
+			z = cp_max64(z, epoch);
+			count += mine || theirs;
+		}
+		if (z <= floor && count == 0)
+			continue;
+		/* The last place is for the own process. */
+		if (next.held + (size_t)g.own_left < CP_CLOCK_HELD)
+			cp_stamp_set(&next, next.held++, g.process, z, count);
+		else
+			c->left_out++;
 	}
-	s->max = next.max;
-	s->bitmap = next.bitmap;
-	for (uint64_t left = next.bitmap; left != 0; left &= left - 1) {
-		int k = __builtin_ctzll(left);
-		s->epoch[k] = next.epoch[k];
-		s->counter[k] = next.counter[k];
-	}
+	s->max = reached;
+	s->held = next.held;
+	memcpy(s->process, next.process, next.held * sizeof next.process[0]);
+	memcpy(s->epoch, next.epoch, next.held * sizeof next.epoch[0]);
+	memcpy(s->counter, next.counter, next.held * sizeof next.counter[0]);
 	return fine;
 }
 
 /* -1: a is before b in every replay; 1: a is after b; 0: either order is possible. */
 static inline int cp_stamp_compare(const cp_stamp *a, const cp_stamp *b, int64_t epsilon) {
 	int below = a->max <= b->max, above = b->max <= a->max, fewer = 1, more = 1;
-	for (uint64_t left = a->bitmap | b->bitmap; left != 0; left &= left - 1) {
-		int k = __builtin_ctzll(left);
-		int64_t x = cp_stamp_epoch(a, k, epsilon), y = cp_stamp_epoch(b, k, epsilon);
-		uint64_t m = cp_stamp_counter(a, k), n = cp_stamp_counter(b, k);
-		below = below && x <= y;
-		above = above && y <= x;
-		fewer = fewer && m <= n;
-		more = more && n <= m;
+	cp_merge g = {a, b, epsilon, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+	while ((below || above) && cp_merge_next(&g)) {
+		below = below && g.x <= g.y;
+		above = above && g.y <= g.x;
+		fewer = fewer && g.m <= g.n;
+		more = more && g.n <= g.m;
 	}
 	if (below && above) {
 		below = fewer && !more;
@@ -180,63 +240,98 @@ static inline uint64_t cp_bits_take(cp_bits *b, int width) {
 	return v;
 }
 
-static inline void cp_bits_align(cp_bits *b) { b->bits = (b->bits + 63) / 64 * 64; }
+/* Skips the rest of a word. Returns 0 if it is not 0. */
+static inline int cp_bits_align(cp_bits *b) {
+	return cp_bits_take(b, (int)((64 - b->bits % 64) % 64)) == 0;
+}
 
-/* The number of bytes that a stamp has, for offsets and counters of so many bits. */
-static inline size_t cp_stamp_bytes(uint64_t bitmap, int offset_bits, int counter_bits) {
-	size_t n = (size_t)__builtin_popcountll(bitmap);
-	return 16 + (n * (size_t)offset_bits + 63) / 64 * 8 + (n * (size_t)counter_bits + 63) / 64 * 8;
+/* Does the format need a list of processes, because the last is above 63? */
+static inline int cp_stamp_listed(const cp_stamp *s) {
+	return s->held > 0 && s->process[s->held - 1] > 63;
+}
+
+/* The number of bytes that n numbers of some bits have. */
+static inline size_t cp_bits_bytes(size_t n, int width) {
+	return (n * (size_t)width + 63) / 64 * 8;
 }
 
 /* Writes a stamp and returns how many bytes it has; 0: there is no room, or max is out of range. */
 static inline size_t cp_stamp_write(const cp_stamp *s, int64_t epsilon, void *into, size_t room) {
-	uint64_t largest = 0;
-	int offsets = cp_clock_bits((uint64_t)epsilon), width;
+	uint64_t largest = 0, bitmap = 0;
+	int offsets = cp_clock_bits((uint64_t)epsilon), width, list = cp_stamp_listed(s);
 	cp_bits b = {(unsigned char *)into, 0};
-	for (int k = 0; k < CP_CLOCK_HELD; k++)
-		if (cp_stamp_counter(s, k) > largest)
-			largest = s->counter[k];
+	size_t bytes, k;
+	for (k = 0; k < s->held; k++) {
+		largest = s->counter[k] > largest ? s->counter[k] : largest;
+		bitmap |= UINT64_C(1) << (s->process[k] & 63);
+	}
 	width = cp_clock_bits(largest);
-	size_t bytes = cp_stamp_bytes(s->bitmap, offsets, width);
+	bytes = 16 + cp_bits_bytes(list ? s->held : 0, 32) + cp_bits_bytes(s->held, offsets) +
+	    cp_bits_bytes(s->held, width);
 	if (bytes > room || s->max < 0 || s->max >> 56 != 0)
 		return 0;
 	memset(into, 0, bytes);
-	cp_bits_put(&b, (uint64_t)s->max | (uint64_t)width << 56, 64);
-	cp_bits_put(&b, s->bitmap, 64);
-	for (uint64_t left = s->bitmap; left != 0; left &= left - 1)
-		cp_bits_put(&b, (uint64_t)(s->max - s->epoch[__builtin_ctzll(left)]), offsets);
-	cp_bits_align(&b);
-	for (uint64_t left = s->bitmap; left != 0; left &= left - 1)
-		cp_bits_put(&b, s->counter[__builtin_ctzll(left)], width);
+	cp_bits_put(&b, (uint64_t)s->max | (uint64_t)width << 56 | (uint64_t)list << 63, 64);
+	cp_bits_put(&b, list ? (uint64_t)s->held : bitmap, 64);
+	for (k = 0; list && k < s->held; k++)
+		cp_bits_put(&b, s->process[k], 32);
+	b.bits = (b.bits + 63) / 64 * 64;
+	for (k = 0; k < s->held; k++)
+		cp_bits_put(&b, (uint64_t)(s->max - s->epoch[k]), offsets);
+	b.bits = (b.bits + 63) / 64 * 64;
+	for (k = 0; k < s->held; k++)
+		cp_bits_put(&b, s->counter[k], width);
 	return bytes;
 }
 
 /*
  * Reads a stamp and returns how many bytes it has; 0: the bytes are not a stamp, or the stamp holds
- * processes above 63.
+ * more than CP_CLOCK_HELD processes.
  */
 static inline size_t cp_stamp_read(cp_stamp *s, int64_t epsilon, const void *from, size_t length) {
 	cp_bits b = {(unsigned char *)(uintptr_t)from, 0};
-	int offsets = cp_clock_bits((uint64_t)epsilon), width;
-	uint64_t first;
+	int offsets = cp_clock_bits((uint64_t)epsilon), width, list, fine = 1;
+	uint64_t first, second, largest = 0;
+	size_t k, bytes;
+	s->held = 0;
 	if (length < 16)
 		return 0;
 	first = cp_bits_take(&b, 64);
-	s->bitmap = cp_bits_take(&b, 64);
+	second = cp_bits_take(&b, 64);
 	s->max = (int64_t)(first & ((UINT64_C(1) << 56) - 1));
-	width = (int)(first >> 56);
-	if (width > 64 || cp_stamp_bytes(s->bitmap, offsets, width) > length)
+	width = (int)(first >> 56 & 127);
+	list = (int)(first >> 63);
+	if (width > 64 || (list && (second == 0 || second > CP_CLOCK_HELD)))
 		return 0;
-	for (uint64_t left = s->bitmap; left != 0; left &= left - 1) {
-		uint64_t off = cp_bits_take(&b, offsets);
-		if (off > (uint64_t)epsilon)
-			return 0;
-		s->epoch[__builtin_ctzll(left)] = s->max - (int64_t)off;
+	k = list ? (size_t)second : (size_t)__builtin_popcountll(second);
+	bytes = 16 + cp_bits_bytes(list ? k : 0, 32) + cp_bits_bytes(k, offsets) +
+	    cp_bits_bytes(k, width);
+	if (bytes > length || k > CP_CLOCK_HELD)
+		return 0;
+	s->held = k;
+	for (k = 0; k < s->held; k++) {
+		if (list) {
+			s->process[k] = (uint32_t)cp_bits_take(&b, 32);
+			fine = fine && (k == 0 || s->process[k] > s->process[k - 1]);
+		} else {
+			s->process[k] = (uint32_t)__builtin_ctzll(second);
+			second &= second - 1;
+		}
 	}
-	cp_bits_align(&b);
-	for (uint64_t left = s->bitmap; left != 0; left &= left - 1)
-		s->counter[__builtin_ctzll(left)] = cp_bits_take(&b, width);
-	return cp_stamp_bytes(s->bitmap, offsets, width);
+	fine = cp_bits_align(&b) && fine && cp_stamp_listed(s) == list;
+	for (k = 0; k < s->held; k++) {
+		uint64_t off = cp_bits_take(&b, offsets);
+		fine = fine && off <= (uint64_t)epsilon;
+		s->epoch[k] = s->max - (int64_t)off;
+	}
+	fine = cp_bits_align(&b) && fine;
+	for (k = 0; k < s->held; k++) {
+		s->counter[k] = cp_bits_take(&b, width);
+		largest = s->counter[k] > largest ? s->counter[k] : largest;
+		fine = fine && (s->counter[k] > 0 || s->epoch[k] > s->max - epsilon);
+	}
+	fine = cp_bits_align(&b) && fine && cp_clock_bits(largest) == width;
+	return fine ? bytes : 0;
 }
 
 #ifdef __cplusplus

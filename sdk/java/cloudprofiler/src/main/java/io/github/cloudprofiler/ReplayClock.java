@@ -1,29 +1,33 @@
 package io.github.cloudprofiler;
 
+import java.util.Arrays;
+
 /**
  * A replay clock: its stamps show which events causality or time orders, and which could have
  * happened in either order. Package replay/clock of the Go module explains the clock, and its
  * FORMAT.md the bytes of a stamp, which are the same in Go.
  *
- * <p>A stamp here only holds processes with numbers below 64. One thread at a time may use a clock.
+ * <p>One thread at a time may use a clock. A clock allocates only when a stamp holds more processes
+ * than any before.
  */
 public final class ReplayClock {
     private final int process;
     private final long epsilon;
     private final Stamp now = new Stamp();
     private final Stamp next = new Stamp();
+    private final Merge merge = new Merge();
     private long broken;
 
     /**
      * Makes the clock of a process.
      *
-     * @param process from 0 to 63
+     * @param process the process's number, 0 or more
      * @param epsilon by how many epochs two clocks may differ; the same for all processes
      */
     public ReplayClock(int process, long epsilon) {
-        if (process < 0 || process > 63) {
+        if (process < 0) {
             throw new IllegalArgumentException("make replay clock: process " + process
-                    + " is not from 0 to 63");
+                    + " is negative: number processes from 0 on");
         }
         this.process = process;
         this.epsilon = Math.max(epsilon, 1);
@@ -47,21 +51,33 @@ public final class ReplayClock {
     /** An event that receives no message. */
     public void local(long epoch) {
         long reached = Math.max(now.max, epoch);
-        long known = now.epoch(process, epsilon);
+        long floor = reached - epsilon;
+        int at = now.find(process);
+        boolean has = at < now.held && now.processes[at] == process;
+        long known = has ? now.epochs[at] : now.max - epsilon;
         long own = Math.max(epoch, known);
-        if (epoch < reached - epsilon) {
+        if (epoch < floor) {
             broken++;
         }
         if (reached == now.max && own == known) {
-            now.put(process, known, now.counter(process) + 1, epsilon);
+            if (has) {
+                now.counters[at]++;
+            } else {
+                now.insert(at, process, known, 1);
+            }
             return;
         }
-        now.max = reached;
-        for (long left = now.held; left != 0; left &= left - 1) {
-            int k = Long.numberOfTrailingZeros(left);
-            now.put(k, now.epochs[k], 0, epsilon);
+        int kept = 0;
+        for (int i = 0; i < now.held; i++) {
+            if (now.processes[i] != process && now.epochs[i] > floor) {
+                now.set(kept++, now.processes[i], now.epochs[i], 0);
+            }
         }
-        now.put(process, own, 0, epsilon);
+        now.max = reached;
+        now.held = kept;
+        if (own > floor) {
+            now.insert(now.find(process), process, own, 0);
+        }
     }
 
     /**
@@ -78,71 +94,144 @@ public final class ReplayClock {
         if (!fine) {
             broken++;
         }
-        long all = now.held | m.held | 1L << process;
-        next.max = reached;
-        next.held = 0;
-        for (long left = all; left != 0; left &= left - 1) {
-            int k = Long.numberOfTrailingZeros(left);
-            long x = Math.max(floor, now.epoch(k, epsilon));
-            long y = Math.max(floor, m.epoch(k, epsilon));
+        // Did the process already know all that is known now, and did the message?
+        merge.begin(now, m, epsilon, process);
+        while ((mine || theirs) && merge.next()) {
+            long x = Math.max(floor, merge.x);
+            long y = Math.max(floor, merge.y);
             long z = Math.max(x, y);
-            if (k == process) {
+            if (merge.process == process) {
                 z = Math.max(z, epoch);
             }
             mine = mine && x == z;
             theirs = theirs && y == z;
-            next.epochs[k] = z;
         }
-        for (long left = all; left != 0; left &= left - 1) {
-            int k = Long.numberOfTrailingZeros(left);
-            long count = Math.max(mine ? now.counter(k) : 0, theirs ? m.counter(k) : 0);
-            if (k == process && (mine || theirs)) {
-                count++;
+        next.max = reached;
+        next.held = 0;
+        next.reserve(now.held + m.held + 1);
+        merge.begin(now, m, epsilon, process);
+        while (merge.next()) {
+            long z = Math.max(floor, Math.max(merge.x, merge.y));
+            long count = Math.max(mine ? merge.m : 0, theirs ? merge.n : 0);
+            if (merge.process == process) {
+                z = Math.max(z, epoch);
+                count += mine || theirs ? 1 : 0;
             }
-            next.put(k, next.epochs[k], count, epsilon);
+            if (z > floor || count > 0) {
+                next.set(next.held++, merge.process, z, count);
+            }
         }
         now.copy(next);
         return fine;
     }
 
+    /** Goes through the processes that at least one of two stamps holds, or that are own. */
+    private static final class Merge {
+        private Stamp a;
+        private Stamp b;
+        private long epsilon;
+        private int own; // −1: gone through, or none
+        private int i;
+        private int j;
+        // Of the present process, in the two stamps.
+        int process;
+        long x;
+        long y;
+        long m;
+        long n;
+
+        void begin(Stamp a, Stamp b, long epsilon, int own) {
+            this.a = a;
+            this.b = b;
+            this.epsilon = epsilon;
+            this.own = own;
+            i = 0;
+            j = 0;
+        }
+
+        boolean next() {
+            if (i == a.held && j == b.held && own < 0) {
+                return false;
+            }
+            int p = Integer.MAX_VALUE;
+            if (i < a.held) {
+                p = a.processes[i];
+            }
+            if (j < b.held) {
+                p = Math.min(p, b.processes[j]);
+            }
+            if (own >= 0 && own <= p) {
+                p = own;
+                own = -1;
+            }
+            process = p;
+            // If a stamp does not hold a process, it knows its epoch max − epsilon.
+            x = a.max - epsilon;
+            y = b.max - epsilon;
+            m = 0;
+            n = 0;
+            if (i < a.held && a.processes[i] == p) {
+                x = a.epochs[i];
+                m = a.counters[i++];
+            }
+            if (j < b.held && b.processes[j] == p) {
+                y = b.epochs[j];
+                n = b.counters[j++];
+            }
+            return true;
+        }
+    }
+
     /** What a process knew at an event. */
     public static final class Stamp {
-        /** The largest number of bytes of a stamp. */
-        public static final int MAX_BYTES = 16 + 2 * 8 * 64;
+        /** The largest number of processes that a stamp may hold. */
+        public static final int MAX_HELD = 1 << 16;
 
         private long max;
-        private long held; // bit k is 1 if process k is held
-        private final long[] epochs = new long[64];
-        private final long[] counters = new long[64];
+        private int held; // how many processes are held
+        private int[] processes = new int[8]; // increasing
+        private long[] epochs = new long[8];
+        private long[] counters = new long[8];
 
         /** Makes this a copy of another stamp. */
         public void copy(Stamp of) {
+            reserve(of.held);
             max = of.max;
             held = of.held;
-            System.arraycopy(of.epochs, 0, epochs, 0, 64);
-            System.arraycopy(of.counters, 0, counters, 0, 64);
+            System.arraycopy(of.processes, 0, processes, 0, held);
+            System.arraycopy(of.epochs, 0, epochs, 0, held);
+            System.arraycopy(of.counters, 0, counters, 0, held);
         }
 
-        private boolean has(int k) {
-            return (held >>> k & 1) == 1;
-        }
-
-        private long epoch(int k, long epsilon) {
-            return has(k) ? epochs[k] : max - epsilon;
-        }
-
-        private long counter(int k) {
-            return has(k) ? counters[k] : 0;
-        }
-
-        private void put(int k, long epoch, long counter, long epsilon) {
-            if (epoch > max - epsilon || counter > 0) {
-                held |= 1L << k;
-                epochs[k] = epoch;
-                counters[k] = counter;
-            } else {
-                held &= ~(1L << k);
+        private void reserve(int room) {
+            if (room > processes.length) {
+                processes = Arrays.copyOf(processes, 2 * room);
+                epochs = Arrays.copyOf(epochs, 2 * room);
+                counters = Arrays.copyOf(counters, 2 * room);
             }
+        }
+
+        /** The index of a process, or of the first process after it. */
+        private int find(int process) {
+            int i = 0;
+            while (i < held && processes[i] < process) {
+                i++;
+            }
+            return i;
+        }
+
+        private void set(int i, int process, long epoch, long counter) {
+            processes[i] = process;
+            epochs[i] = epoch;
+            counters[i] = counter;
+        }
+
+        private void insert(int i, int process, long epoch, long counter) {
+            reserve(held + 1);
+            for (int k = held++; k > i; k--) {
+                set(k, processes[k - 1], epochs[k - 1], counters[k - 1]);
+            }
+            set(i, process, epoch, counter);
         }
 
         /**
@@ -156,14 +245,13 @@ public final class ReplayClock {
             boolean above = other.max <= max;
             boolean fewer = true;
             boolean more = true;
-            for (long left = held | other.held; left != 0; left &= left - 1) {
-                int k = Long.numberOfTrailingZeros(left);
-                long x = epoch(k, epsilon);
-                long y = other.epoch(k, epsilon);
-                below = below && x <= y;
-                above = above && y <= x;
-                fewer = fewer && counter(k) <= other.counter(k);
-                more = more && other.counter(k) <= counter(k);
+            Merge merge = new Merge();
+            merge.begin(this, other, epsilon, -1);
+            while ((below || above) && merge.next()) {
+                below = below && merge.x <= merge.y;
+                above = above && merge.y <= merge.x;
+                fewer = fewer && merge.m <= merge.n;
+                more = more && merge.n <= merge.m;
             }
             if (below && above) {
                 below = fewer && !more;
@@ -172,26 +260,39 @@ public final class ReplayClock {
             return below ? -1 : above ? 1 : 0;
         }
 
+        /** Whether the format needs a list of processes, because the last is above 63. */
+        private boolean listed() {
+            return held > 0 && processes[held - 1] > 63;
+        }
+
         /** The bytes of the stamp. */
         public byte[] toBytes(long epsilon) {
-            if (max < 0 || max >>> 56 != 0) {
-                throw new IllegalStateException("write stamp: epoch " + max + " is out of range");
+            if (max < 0 || max >>> 56 != 0 || held > MAX_HELD) {
+                throw new IllegalStateException("write stamp: epoch " + max + " is out of range, "
+                        + "or " + held + " processes are too many");
             }
             long largest = 0;
-            for (long left = held; left != 0; left &= left - 1) {
-                largest = Math.max(largest, counters[Long.numberOfTrailingZeros(left)]);
+            long bitmap = 0;
+            for (int i = 0; i < held; i++) {
+                largest = Math.max(largest, counters[i]);
+                bitmap |= 1L << processes[i];
             }
             int offsets = bits(epsilon);
             int width = bits(largest);
-            Words words = new Words(new byte[length(offsets, width)]);
-            words.put(max | (long) width << 56, 64);
-            words.put(held, 64);
-            for (long left = held; left != 0; left &= left - 1) {
-                words.put(max - epochs[Long.numberOfTrailingZeros(left)], offsets);
+            boolean list = listed();
+            Words words = new Words(new byte[(int) length(held, list, offsets, width)]);
+            words.put(max | (long) width << 56 | (list ? 1L << 63 : 0), 64);
+            words.put(list ? held : bitmap, 64);
+            for (int i = 0; list && i < held; i++) {
+                words.put(processes[i], 32);
             }
-            words.align();
-            for (long left = held; left != 0; left &= left - 1) {
-                words.put(counters[Long.numberOfTrailingZeros(left)], width);
+            words.end();
+            for (int i = 0; i < held; i++) {
+                words.put(max - epochs[i], offsets);
+            }
+            words.end();
+            for (int i = 0; i < held; i++) {
+                words.put(counters[i], width);
             }
             return words.bytes;
         }
@@ -200,41 +301,71 @@ public final class ReplayClock {
          * Reads the stamp at the beginning of the bytes into this one.
          *
          * @return how many bytes it has
-         * @throws IllegalArgumentException if the bytes are not a stamp, or hold a process above 63
+         * @throws IllegalArgumentException if the bytes are not a stamp
          */
         public int read(byte[] bytes, long epsilon) {
-            Words words = new Words(bytes);
+            held = 0;
             if (bytes.length < 16) {
-                throw new IllegalArgumentException(
-                        "read stamp of " + bytes.length + " bytes: too short");
+                throw bad(bytes, "too short");
             }
+            Words words = new Words(bytes);
             long first = words.take(64);
-            held = words.take(64);
+            long second = words.take(64);
             max = first & (1L << 56) - 1;
-            int width = (int) (first >>> 56);
+            int width = (int) (first >>> 56 & 127);
             int offsets = bits(epsilon);
-            if (width > 63 || length(offsets, width) > bytes.length) {
-                throw new IllegalArgumentException(
-                        "read stamp of " + bytes.length + " bytes: malformed");
+            boolean list = first < 0;
+            if (list && (second <= 0 || second > MAX_HELD)) {
+                throw bad(bytes, "it holds 0 processes, or more than " + MAX_HELD);
             }
-            for (long left = held; left != 0; left &= left - 1) {
-                long offset = words.take(offsets);
-                if (offset > epsilon) {
-                    throw new IllegalArgumentException(
-                            "read stamp: offset " + offset + " above epsilon");
+            int count = list ? (int) second : Long.bitCount(second);
+            if (width > 63 || length(count, list, offsets, width) > bytes.length) {
+                throw bad(bytes, "counters are too long, or the end is missing");
+            }
+            reserve(count);
+            held = count;
+            boolean fine = true;
+            for (int i = 0; i < count; i++) {
+                if (list) {
+                    processes[i] = (int) words.take(32);
+                    fine &= processes[i] > (i > 0 ? processes[i - 1] : -1);
+                } else {
+                    processes[i] = Long.numberOfTrailingZeros(second);
+                    second &= second - 1;
                 }
-                epochs[Long.numberOfTrailingZeros(left)] = max - offset;
             }
-            words.align();
-            for (long left = held; left != 0; left &= left - 1) {
-                counters[Long.numberOfTrailingZeros(left)] = words.take(width);
+            fine &= words.end() && listed() == list;
+            for (int i = 0; i < count; i++) {
+                long offset = words.take(offsets);
+                fine &= offset <= epsilon;
+                epochs[i] = max - offset;
             }
-            return length(offsets, width);
+            fine &= words.end();
+            long largest = 0;
+            for (int i = 0; i < count; i++) {
+                counters[i] = words.take(width);
+                largest = Math.max(largest, counters[i]);
+                fine &= counters[i] > 0 || epochs[i] > max - epsilon;
+            }
+            fine &= words.end() && bits(largest) == width;
+            if (!fine) {
+                held = 0;
+                throw bad(bytes, "no clock with this epsilon writes it");
+            }
+            return (int) length(count, list, offsets, width);
         }
 
-        private int length(int offsets, int width) {
-            int n = Long.bitCount(held);
-            return 16 + (n * offsets + 63) / 64 * 8 + (n * width + 63) / 64 * 8;
+        private static IllegalArgumentException bad(byte[] bytes, String why) {
+            return new IllegalArgumentException(
+                    "read stamp of " + bytes.length + " bytes: " + why);
+        }
+
+        private static long length(int n, boolean list, int offsets, int width) {
+            return 16 + words(list ? n : 0, 32) + words(n, offsets) + words(n, width);
+        }
+
+        private static long words(long n, int width) {
+            return (n * width + 63) / 64 * 8;
         }
     }
 
@@ -265,8 +396,13 @@ public final class ReplayClock {
             return v;
         }
 
-        void align() {
-            at = (at + 63) / 64 * 64;
+        /** Goes to the next word. Returns false if a bit before it is not 0. */
+        boolean end() {
+            int rest = (64 - at % 64) % 64;
+            if (at + rest > 8L * bytes.length) {
+                return true; // nothing follows
+            }
+            return take(rest) == 0;
         }
     }
 }
