@@ -52,6 +52,9 @@ type Incoming struct {
 	bytes int64 // length of the message on the wire
 }
 
+// Bytes returns the length of the message on the wire.
+func (in Incoming) Bytes() int64 { return in.bytes }
+
 // Server is the server's end of the link. Any goroutine may use it.
 type Server struct {
 	speaks   Version

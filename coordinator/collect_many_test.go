@@ -10,6 +10,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
 // The files of many nodes are fetched from a few nodes at a time, so that few answers are in
@@ -99,4 +100,65 @@ func TestManyNodesAreCollectedInTurns(t *testing.T) {
 	if more := sent() - nodes*len(content); more > maxFetching*1000 {
 		t.Errorf("%d bytes were sent twice: the server did not go on where it was", more)
 	}
+}
+
+// Half of a large fleet dies at once while a run is open. Within a minute the others have all their
+// neighbours again. No bound is false, and the run keeps what was measured and logged.
+func TestHalfOfAFleetDies(t *testing.T) {
+	seed.NotUnderRace(t, "the core runs on one goroutine")
+	const nodes = 16
+	f := largeFleet(t, nodes)
+	for _, name := range names(nodes) {
+		file, content := logFile(t, f, name, "a/x")
+		f.clients[name].files["logs/"+name+"/"+file] = content
+	}
+	f.wantGraph(time.Minute)
+	f.run(time.Minute, func() bool { return f.core.sweep == nil && f.core.sweepBy.IsZero() })
+	f.openRun("r")
+	f.run(20*time.Second, nil)
+	before := trainsIn(f.runPairs())
+	for _, name := range names(nodes)[:nodes/2] {
+		f.clients[name].state = killed
+		f.clients[name].life++
+	}
+	f.run(15*time.Second, nil) // until nodes notice
+	f.wantGraph(45 * time.Second)
+	f.run(20*time.Second, nil)
+	f.wantTrue()
+	f.ask(AskStopRun, nil)
+	missing, whole := f.complete()
+	var named []string
+	for _, m := range missing {
+		if strings.HasPrefix(m.Reason, notFetched) {
+			named = append(named, strings.TrimPrefix(m.Part, "node "))
+		}
+	}
+	slices.Sort(named)
+	if whole != nodes/2 || !slices.Equal(named, names(nodes)[:nodes/2]) {
+		t.Errorf("the logs of %d nodes are whole, and those of %v were not fetched", whole, named)
+	}
+	dir := f.readRun()
+	defer dir.Close()
+	pairs, lost := dir.Relations()
+	if after := trainsIn(pairs); after <= before || len(lost) > 0 {
+		t.Errorf("%d trains before half of the fleet died, %d in the run, lost: %v", before, after,
+			lost)
+	}
+	related := map[string]int{}
+	for _, p := range pairs {
+		related[p.A.Name]++
+		related[p.B.Name]++
+	}
+	for _, name := range names(nodes) {
+		if related[name] < f.config.Degree {
+			t.Errorf("%s is related to %d others", name, related[name])
+		}
+	}
+}
+
+func trainsIn(pairs []*tscratio.Pair) (n int) {
+	for _, p := range pairs {
+		n += p.Trains()
+	}
+	return n
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -136,6 +137,12 @@ func TestPairsBesideTheCore(t *testing.T) {
 	s.core.evaluated.Store(&young)
 	done := make(chan struct{})
 	s.then <- func() { <-done }
+	for i := range uint64(100) { // these wait for the core, and the pairs do not wait for them
+		ask := &control.Ask{What: AskRegistered}
+		if err := asker.Send(t.Context(), 1<<40+i, ask); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for range 20 {
 		if a, err := pair("n0001", "n0002"); err != nil || !a.At.Equal(first.At) ||
 			a.Pair.Bound_ns != first.Pair.Bound_ns {
@@ -148,6 +155,50 @@ func TestPairsBesideTheCore(t *testing.T) {
 	close(done)
 	if _, err := pair("n0001", "stranger"); !errors.Is(err, control.ErrRefused) {
 		t.Errorf("a stranger: %v", err)
+	}
+}
+
+// Only so many bytes of messages wait for the core.
+func TestBacklogIsBounded(t *testing.T) {
+	b := newBacklog()
+	if !b.add(t.Context(), backlogBytes+1) {
+		t.Fatal("there is no room in the beginning")
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if b.add(ended, 1) {
+		t.Error("there is room beyond the limit")
+	}
+	added := make(chan bool)
+	go func() { added <- b.add(t.Context(), 1) }()
+	b.remove(backlogBytes)
+	if !<-added || b.bytes.Load() != 2 {
+		t.Errorf("%d bytes", b.bytes.Load())
+	}
+}
+
+// In a large fleet, the server keeps only the trains that it evaluates.
+func TestTrainsOfALargeFleet(t *testing.T) {
+	bounds := func(m *Matrix) (all []float64) {
+		for _, p := range m.Pairs {
+			all = append(all, p.Bound_ns)
+		}
+		return all
+	}
+	for nodes, large := range map[int]bool{40: true, 20: false} {
+		c := manyPairs(t, nodes)
+		before := bounds(c.copyFleet()())
+		for _, p := range c.pairs {
+			had := p.live.Trains()
+			c.shorten(p)
+			if n := p.live.Trains(); (n <= largeTrains) != large || !large && n != had {
+				t.Fatalf("%d of %d trains of a pair are kept among %d nodes", n, had, nodes)
+			}
+			p.evaluated = nil
+		}
+		if after := bounds(c.copyFleet()()); !slices.Equal(before, after) {
+			t.Errorf("bounds among %d nodes changed:\n%.0f\n%.0f", nodes, before, after)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -130,7 +131,7 @@ const largeTrains = 8
 
 // largeExact is how many of these trains have exact relations: the newest ones. Nobody asks a
 // server about earlier readings.
-const largeExact = 3
+const largeExact = 2
 
 // evaluation is the result of evaluating a pair.
 type evaluation struct {
@@ -292,6 +293,7 @@ func (s *fleetCopy) evaluate() *Matrix {
 	m.readings = map[string]uint64{}
 	newest := map[string]time.Time{}
 	for i := range s.pairs {
+		runtime.Gosched() // whoever asks for a pair meanwhile waits no longer than for this one
 		k := &s.pairs[i]
 		if k.neverMeasured {
 			k.evaluated = &evaluation{}
@@ -331,6 +333,7 @@ func (s *fleetCopy) evaluate() *Matrix {
 		}
 	}
 	for i := range s.pairs {
+		runtime.Gosched()
 		k := &s.pairs[i]
 		e := k.evaluated
 		m.Pairs = append(m.Pairs,

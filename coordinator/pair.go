@@ -223,13 +223,18 @@ func (c *core) longestTrain() int {
 }
 
 // shorten drops all trains of live except the newest LiveTrains, or as many as have maxLiveBytes.
-// It does nothing until there are twice as many trains, or half as many bytes more.
+// In a large fleet it keeps only the trains that are evaluated. It does nothing until there are
+// twice as many trains, or half as many bytes more.
 func (c *core) shorten(p *pair) {
-	if p.live.Trains() < 2*c.config.LiveTrains && p.live.EncodedBytes() < maxLiveBytes*3/2 {
+	most, have := c.config.LiveTrains, p.live.Trains()
+	if have >= 2*largeTrains && c.large() {
+		most = min(most, largeTrains)
+	}
+	if have < 2*most && p.live.EncodedBytes() < maxLiveBytes*3/2 {
 		return
 	}
 	p.live.Prune()
-	p.live.KeepNewest(c.config.LiveTrains, maxLiveBytes)
+	p.live.KeepNewest(most, maxLiveBytes)
 }
 
 // relations computes the relations of a pair in both directions, for readings since so many of the

@@ -65,7 +65,8 @@ func NewServer(
 func (s *Server) Run(ctx context.Context) error {
 	defer s.answers.Wait()
 	defer close(s.ended)
-	incoming := make(chan control.Incoming)
+	kept := newBacklog()
+	incoming := make(chan control.Incoming, backlogMessages)
 	receiving, stop := context.WithCancel(ctx)
 	defer stop()
 	var failed error
@@ -81,6 +82,9 @@ func (s *Server) Run(ctx context.Context) error {
 			}
 			if s.beside(in) {
 				continue
+			}
+			if !kept.add(receiving, in.Bytes()) {
+				return
 			}
 			select {
 			case incoming <- in:
@@ -100,6 +104,7 @@ func (s *Server) Run(ctx context.Context) error {
 				s.core.flush()
 				return failed
 			}
+			kept.remove(in.Bytes())
 			work = func() { s.core.handle(in) }
 		case work = <-s.then:
 		case reply := <-s.latest:
@@ -115,6 +120,43 @@ func (s *Server) Run(ctx context.Context) error {
 		work()
 		s.core.wasBusy(time.Since(began))
 		timer.Reset(max(0, time.Until(due.after(time.Now(), s.core.next))))
+	}
+}
+
+// At most so many messages wait for the core while it is busy, as when it writes to disk. Meanwhile
+// the server goes on to answer questions that do not need the core.
+const (
+	backlogMessages = 4096
+	backlogBytes    = 16 << 20
+)
+
+// backlog counts the bytes of the messages that wait for the core. One goroutine adds, and another
+// one removes.
+type backlog struct {
+	bytes   atomic.Int64
+	removed chan struct{} // has an element if something was removed
+}
+
+func newBacklog() *backlog { return &backlog{removed: make(chan struct{}, 1)} }
+
+// add waits for room for a message. If the context ends first, it returns false.
+func (b *backlog) add(ctx context.Context, bytes int64) bool {
+	for b.bytes.Load() > backlogBytes {
+		select {
+		case <-b.removed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	b.bytes.Add(bytes)
+	return true
+}
+
+func (b *backlog) remove(bytes int64) {
+	b.bytes.Add(-bytes)
+	select {
+	case b.removed <- struct{}{}:
+	default:
 	}
 }
 

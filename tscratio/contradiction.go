@@ -248,10 +248,11 @@ func (p *Pair) CheckLast(trains int) *Contradiction {
 	}
 	// Any window of the stated length can show a contradiction. This one ends with the last train.
 	within := Interval{down(end, 2*p.B.cycles(p.Declared.Window)), up(end, maxError_cycles*2)}
-	recent := &Pair{A: p.A, B: p.B, Declared: p.Declared}
-	for i := n - 1; i >= 0 && p.trains[i].b.Hi >= within.Lo; i-- {
-		recent.trains = append(recent.trains, p.trains[i])
+	oldest := n
+	for oldest > 0 && p.trains[oldest-1].b.Hi >= within.Lo {
+		oldest--
 	}
+	recent := &Pair{A: p.A, B: p.B, Declared: p.Declared, trains: p.trains[oldest:]}
 	e := recent.evidence(SideA)
 	var s scratch
 	cs, ok := e.chordsWithin(&s, within)

@@ -37,6 +37,15 @@ func (p *Pair) evidence(into Side) *evidence {
 		e.from, e.into = p.A, p.B
 	}
 	e.window_cycles = e.from.cycles(p.Declared.Window)
+	lower, upper := 0, 0
+	for i := range p.trains {
+		lower, upper = lower+len(p.trains[i].lower), upper+len(p.trains[i].upper)
+	}
+	if into == SideB {
+		lower, upper = upper, lower
+	}
+	e.lower, e.upper = make([]fact, 0, lower), make([]fact, 0, upper)
+	e.trains = make([]extent, 0, len(p.trains))
 	for i := range p.trains {
 		v := p.widened(&p.trains[i], into)
 		for _, r := range v.lower {
@@ -70,7 +79,8 @@ func (p *Pair) widened(t *train, into Side) widened {
 		from, to = to, from
 		lower, upper, extent = upper, lower, t.a
 	}
-	v := widened{extent: from.stamps(extent)}
+	v := widened{make([]reading, 0, len(lower)), make([]reading, 0, len(upper)),
+		from.stamps(extent)}
 	for _, r := range lower {
 		r = r.oriented(into)
 		v.lower = append(v.lower, reading{b: from.stamps(At(r.b)).Hi, a: to.stamps(At(r.a)).Lo})
