@@ -34,6 +34,7 @@ const (
 
 	smallServe       = 10 * time.Second // the default of --serve, unless the proof is full
 	fleetJoins       = 5                // nodes that join while a run is open
+	healSeconds      = 60               // until the graph is regular again after many nodes died
 	maxFleet         = 20_000
 	leastFleetSample = 1000 // with fewer answers, there is no figure
 )
@@ -43,6 +44,7 @@ func newBenchFleet() *cobra.Command {
 	var asJSON bool
 	var serve time.Duration
 	var hostile int
+	var killed float64
 	cmd := &cobra.Command{
 		Use:   "fleet",
 		Short: "Check the bounds of a large fleet, and what it costs each node",
@@ -56,6 +58,9 @@ all messages is lost.
 A second simulation is hostile: some nodes report false stamps (--liars), and for some time one half
 of the fleet cannot reach the other (--cut). Pairs of other nodes are asked for (--hostile), at all
 moments, also just before a node died. It shows only whether bounds are true.
+
+In a third simulation many nodes die at once (--killed). It shows how long it takes until the others
+have all their neighbours again, and whether bounds are true.
 
 Then a real server in a process of its own serves as many nodes in real time, over connections with
 keys. --serve says how long it is watched without a run, and as long in a run.`,
@@ -88,6 +93,8 @@ keys. --serve says how long it is watched without a run, and as long in a run.`,
 			case o.Cut < 0 || o.Cut > o.Measure/2:
 				return command.Usagef("--cut %v: want at most half of --measure %v", o.Cut,
 					o.Measure)
+			case !(killed >= 0 && killed < 1):
+				return command.Usagef("--killed %v: want a share of less than 1", killed)
 			case hostile < 0:
 				return command.Usagef("--hostile %d: want 0 or more", hostile)
 			case o.Pairs < 1 || o.Queries < 1 || o.Talks < 0 || o.Talks > 8:
@@ -105,7 +112,11 @@ keys. --serve says how long it is watched without a run, and as long in a run.`,
 			plain := o
 			plain.Liars, plain.Cut = 0, 0
 			r, err := fleet.Run(cmd.Context(), plain)
-			var under fleet.Result
+			var under, after fleet.Result
+			if err == nil && killed > 0 {
+				plain.Killed = killed
+				after, err = fleet.Run(cmd.Context(), plain)
+			}
 			if err == nil && hostile > 0 {
 				o.Pairs = hostile
 				under, err = fleet.Run(cmd.Context(), o)
@@ -122,9 +133,11 @@ keys. --serve says how long it is watched without a run, and as long in a run.`,
 			if err != nil {
 				return err
 			}
-			bars := slices.Concat(barsOfFleet(o, r), barsOfHostile(o, under),
-				barsOfServer(o.Nodes, served))
-			return answer(bars, func() error { return printFleet(cmd, r, under, served, asJSON) })
+			bars := slices.Concat(barsOfFleet(o, r), barsOfKilled(killed, after),
+				barsOfHostile(o, under), barsOfServer(o.Nodes, served))
+			return answer(bars, func() error {
+				return printFleet(cmd, r, under, after, served, asJSON)
+			})
 		},
 	}
 	f := cmd.Flags()
@@ -139,6 +152,8 @@ keys. --serve says how long it is watched without a run, and as long in a run.`,
 		"hostile simulation: how long two halves of the fleet cannot reach each other")
 	f.IntVar(&hostile, "hostile", 100_000,
 		"hostile simulation: random pairs to ask for; 0: no such simulation")
+	f.Float64Var(&killed, "killed", 0.5,
+		"third simulation: share of the nodes that die at once; 0: no such simulation")
 	f.Float64Var(&o.Loss, "loss", 0.01, "share of messages and exchanges that are lost")
 	f.IntVar(&o.Pairs, "pairs", 2000, "random pairs to ask for")
 	f.IntVar(&o.Queries, "queries", 100, "moments at which each pair is asked for")
@@ -222,6 +237,24 @@ func barsOfHostile(o fleet.Options, r fleet.Result) []proof.Bar {
 		Figure: float64(r.Outside), Absent: absent}}
 }
 
+// barsOfKilled returns the bars of the simulation in which many nodes die, if there was one.
+func barsOfKilled(share float64, r fleet.Result) []proof.Bar {
+	if r.Nodes == 0 {
+		return nil
+	}
+	name := fmt.Sprintf("fleet of %d, %g %% of them die at once: ", r.Nodes, 100*share)
+	absent := ""
+	if r.Queries < leastFleetSample {
+		absent = fmt.Sprintf("%d questions were answered", r.Queries)
+	}
+	return []proof.Bar{
+		{Name: name + "until all have their neighbours again", Unit: "s",
+			Figure: r.Healed.Seconds(), Limit: healSeconds},
+		{Name: name + "bounds that miss the truth", Unit: "bounds", Figure: float64(r.Outside),
+			Absent: absent},
+	}
+}
+
 func ratio(x, y time.Duration) float64 { return float64(x) / float64(max(y, 1)) }
 
 // fleetLine is what "cp-bench fleet --json" prints. Scripts read it: append only.
@@ -255,6 +288,7 @@ type fleetLine struct {
 	Pair99_ns       int64   `json:"pair_99_percent_ns"`
 	PairsUnrelated  int     `json:"pairs_unrelated"`
 	OutsidePairs    int     `json:"outside_pairs"`
+	Asked99_ns      int64   `json:"ask_99_percent_ns"`
 
 	// These are 0 if there was no hostile simulation.
 	HostileQueries      uint64  `json:"hostile_queries"`
@@ -262,9 +296,15 @@ type fleetLine struct {
 	HostileOutsidePairs int     `json:"hostile_outside_pairs"`
 	HostileUnrelated    uint64  `json:"hostile_unrelated"`
 	HostileRandom       float64 `json:"hostile_random_by_edge"`
+
+	// These are 0 if nobody was killed.
+	Healed_ns     int64  `json:"healed_ns"`
+	KilledQueries uint64 `json:"killed_queries"`
+	KilledOutside uint64 `json:"killed_outside"`
 }
 
-func printFleet(cmd *cobra.Command, r, h fleet.Result, s fleet.ServerResult, asJSON bool) error {
+func printFleet(cmd *cobra.Command, r, h, k fleet.Result, s fleet.ServerResult,
+	asJSON bool) error {
 	out := cmd.OutOrStdout()
 	if asJSON {
 		return json.NewEncoder(out).Encode(fleetLine{
@@ -279,10 +319,11 @@ func printFleet(cmd *cobra.Command, r, h fleet.Result, s fleet.ServerResult, asJ
 			ServerPrivateMB: float64(s.Private) / 1e6, Join_ns: int64(s.Joins),
 			RunTrains: s.Trains, RunEnds_ns: int64(s.RunEnds),
 			Pair_ns: int64(s.Pair), Pair99_ns: int64(s.Pair99), PairsUnrelated: s.Unrelated,
-			OutsidePairs:   r.OutsideOf,
+			OutsidePairs: r.OutsideOf, Asked99_ns: int64(s.Asked99),
 			HostileQueries: h.Queries, HostileOutside: h.Outside,
 			HostileOutsidePairs: h.OutsideOf, HostileUnrelated: h.Unrelated,
 			HostileRandom: ratio(h.RandomBound, h.EdgeBound),
+			Healed_ns:     int64(k.Healed), KilledQueries: k.Queries, KilledOutside: k.Outside,
 		})
 	}
 	fmt.Fprintf(out, "nodes       %d; %d of them lacked a neighbour at the end\n", r.Nodes,
@@ -293,6 +334,10 @@ func printFleet(cmd *cobra.Command, r, h fleet.Result, s fleet.ServerResult, asJ
 	if h.Nodes > 0 {
 		fmt.Fprintf(out, "hostile     %d of %d bounds miss it; %d are not known\n", h.Outside,
 			h.Queries, h.Unrelated)
+	}
+	if k.Nodes > 0 {
+		fmt.Fprintf(out, "killed      %v until the others had all their neighbours again; "+
+			"%d of %d bounds miss the truth\n", k.Healed, k.Outside, k.Queries)
 	}
 	fmt.Fprintf(out, "bound       ± %v, median of neighbours\n", r.EdgeBound)
 	fmt.Fprintf(out, "            ± %v, median of random pairs: %.2f times that; "+
@@ -308,8 +353,8 @@ func printFleet(cmd *cobra.Command, r, h fleet.Result, s fleet.ServerResult, asJ
 			"%.0f MB of private memory at most\n", s.IdleCores, s.RunCores, float64(s.Private)/1e6)
 		fmt.Fprintf(out, "            %v until a node that joins in a run can measure\n",
 			s.Joins.Round(time.Millisecond))
-		fmt.Fprintf(out, "            %v until a random pair's bound is there, 99 %% within %v; "+
-			"%d of them have none\n", s.Pair, s.Pair99, s.Unrelated)
+		fmt.Fprintf(out, "            %v until a random pair's bound is there, 99 %% within %v "+
+			"(of refusals: %v); %d pairs have none\n", s.Pair, s.Pair99, s.Asked99, s.Unrelated)
 		fmt.Fprintf(out, "            %v to end a run of %d trains\n",
 			s.RunEnds.Round(time.Millisecond), s.Trains)
 	}

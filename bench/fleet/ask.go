@@ -91,12 +91,12 @@ func (w *world) ask(ctx context.Context, r *Result, closure *tscratio.Closure, a
 	return nil
 }
 
-// end returns when the node died, or the present time if it lives.
+// end returns when the node died, or when the measurements ended if it lived until then.
 func (n *node) end() time.Duration {
 	if n.died > 0 {
 		return n.died
 	}
-	return n.w.now
+	return min(n.w.now, n.w.from+n.w.o.Measure)
 }
 
 // settled reports whether two nodes lived during the whole measurement. Only the bounds of such

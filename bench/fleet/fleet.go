@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cloudprofiler/cloudprofiler/overlay"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
@@ -20,6 +22,7 @@ type Options struct {
 	Churn   float64       // share of the nodes that die each minute; as many join
 	Liars   float64       // share of the nodes that report false stamps
 	Cut     time.Duration // how long two halves of the fleet cannot reach each other
+	Killed  float64       // share of the nodes that die at once, in the middle of Measure
 	Loss    float64       // share of messages and exchanges that are lost
 	Pairs   int           // random pairs to ask for
 	Queries int           // moments at which each pair is asked for
@@ -32,7 +35,11 @@ type Options struct {
 type Result struct {
 	Nodes     int
 	Irregular int // nodes that lacked a neighbour at the end
-	Measured  int // pairs that were measured
+	// Healed is how long it took after the deaths of Killed until each living node had all its
+	// neighbours, and all of them lived. It is 0 if nobody was killed, and healLimit if that never
+	// happened.
+	Healed   time.Duration
+	Measured int // pairs that were measured
 
 	Queries   uint64 // bounds of random pairs
 	Outside   uint64 // of these, bounds that do not contain the truth
@@ -70,10 +77,17 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 	r.Nodes = len(w.nodes)
 	w.messages, w.bytes = 0, 0
 	const quiet = 20 * time.Second
-	began := time.Now()
+	began, err := cpuTime()
+	if err != nil {
+		return r, err
+	}
 	w.run(quiet)
+	ended, err := cpuTime()
+	if err != nil {
+		return r, err
+	}
 	perNode := 1 / (quiet.Seconds() * float64(len(w.nodes)))
-	r.GraphCPU = time.Duration(float64(time.Since(began)) * perNode)
+	r.GraphCPU = time.Duration(float64(ended-began) * perNode)
 	r.Messages, r.Bytes = float64(w.messages)*perNode, float64(w.bytes)*perNode
 	r.TrainPackets = trainPackets / trainEvery.Seconds()
 	r.TrainBytes = trainBytes / trainEvery.Seconds()
@@ -94,13 +108,20 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 	for _, n := range w.nodes {
 		begin(n)
 	}
+	var killed time.Duration // when nodes were killed
 	for deaths := 0.0; w.now < from+o.Measure; {
 		w.cut = w.cutAt(w.now)
 		w.run(time.Second)
+		if o.Killed > 0 && killed == 0 && w.now >= from+o.Measure/2 {
+			killed = w.now
+			w.kill(o.Killed)
+		}
+		if killed > 0 && r.Healed == 0 && w.irregular() == 0 {
+			r.Healed = w.now - killed
+		}
 		for deaths += o.Churn * float64(o.Nodes) / 60; deaths >= 1; deaths-- {
 			living := w.living()
-			n := living[w.r.IntN(len(living))]
-			n.graph, n.died = nil, w.now
+			living[w.r.IntN(len(living))].die()
 			if err := w.join(); err != nil {
 				return r, err
 			}
@@ -110,6 +131,13 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 			return r, err
 		}
 	}
+	w.measured = true
+	for killed > 0 && r.Healed == 0 {
+		w.run(time.Second)
+		if w.irregular() == 0 || w.now-killed >= healLimit {
+			r.Healed = w.now - killed
+		}
+	}
 	r.Irregular, r.Measured = w.irregular(), len(all)
 	say("%d pairs are related", len(all))
 	closure, err := tscratio.NewClosure(relate(all), tscratio.ThirdAgreed)
@@ -117,6 +145,29 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 		return r, err
 	}
 	return r, w.ask(ctx, &r, closure, all, say)
+}
+
+// healLimit is how long Run waits for the graph to be regular again.
+const healLimit = 2 * time.Minute
+
+// kill lets a share of the living nodes die at once.
+func (w *world) kill(share float64) {
+	living := w.living()
+	w.r.Shuffle(len(living), func(i, k int) { living[i], living[k] = living[k], living[i] })
+	for _, n := range living[:int(share*float64(len(living)))] {
+		n.die()
+	}
+}
+
+func (n *node) die() { n.graph, n.died = nil, n.w.now }
+
+// cpuTime returns the CPU time that this process used so far.
+func cpuTime() (time.Duration, error) {
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		return 0, fmt.Errorf("read the CPU time of this process: %w", err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
 }
 
 // cutAt reports whether the two halves of the fleet cannot reach each other at a moment.

@@ -44,3 +44,23 @@ func TestHostileFleetHoldsTruth(t *testing.T) {
 		t.Errorf("%d of %d bounds are false", r.Outside, r.Queries)
 	}
 }
+
+// If half of a fleet dies at once, the others soon have all their neighbours again, and all bounds
+// contain the truth.
+func TestFleetOfWhichHalfDies(t *testing.T) {
+	seed.NotUnderRace(t, "TestFleetHoldsTruth runs the same code side by side")
+	o := Options{Nodes: 80, Degree: 7, Talks: 1, Measure: 20 * time.Second, Killed: 0.5,
+		Loss: 0.02, Pairs: 300, Queries: 20, Seed: seed.Of(t)}
+	r, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%+v", r)
+	if r.Outside > 0 || r.Queries < uint64(o.Pairs*o.Queries/2) {
+		t.Errorf("%d of %d bounds are false", r.Outside, r.Queries)
+	}
+	const noticed = 5 * time.Second // no node knows earlier that a neighbour is dead
+	if r.Irregular > 0 || r.Healed < noticed || r.Healed > time.Minute {
+		t.Errorf("%d nodes lack neighbours after %v", r.Irregular, r.Healed)
+	}
+}

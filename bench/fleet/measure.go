@@ -125,7 +125,7 @@ func (w *world) train(from, to *node, all pairs) error {
 // tuples travel.
 func (n *node) probe(all pairs, failed func(error)) {
 	w := n.w
-	if n.graph == nil {
+	if n.graph == nil || w.measured {
 		return
 	}
 	outs, _ := n.graph.Neighbours()

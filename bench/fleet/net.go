@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/overlay"
@@ -40,6 +41,7 @@ type world struct {
 	byName map[overlay.Name]*node
 
 	measuring bool          // counters run from here on
+	measured  bool          // no more trains
 	from      time.Duration // when the nodes began to measure
 	cut       bool          // the nodes with even indices cannot reach the others
 
@@ -176,10 +178,13 @@ func (w *world) grow() error {
 	return nil
 }
 
-// irregular counts the living nodes that do not have all their neighbours.
+// irregular counts the living nodes that do not have all their neighbours, or have dead ones.
 func (w *world) irregular() (count int) {
+	dead := func(name overlay.Name) bool { return w.byName[name].graph == nil }
 	for _, n := range w.living() {
-		if outs, ins := n.graph.Neighbours(); len(outs) != w.o.Degree || len(ins) != w.o.Degree {
+		outs, ins := n.graph.Neighbours()
+		if len(outs) != w.o.Degree || len(ins) != w.o.Degree || slices.ContainsFunc(outs, dead) ||
+			slices.ContainsFunc(ins, dead) {
 			count++
 		}
 	}
