@@ -22,9 +22,16 @@ type Call struct {
 	Replied_ns     int64 // the callee sent the response
 	Got_ns         int64 // the caller received the response
 
-	// SentBy and ReceivedBy are the numbers of threads. A number only has a meaning within its
-	// place. 0: not known.
-	SentBy, ReceivedBy uint32
+	// These are the numbers of the threads at the four moments. A number only has a meaning within
+	// its place. 0: not known.
+	SentBy, ReceivedBy, RepliedBy, GotBy uint32
+
+	// Connection is the number of the connection if it is known that several requests were open on
+	// it at the same time, so that nobody knows which response belongs to which request. 0: the
+	// connection does not matter. Such a response is a call of its own: it Answers a call with the
+	// same Connection.
+	Connection uint32
+	Answers    bool
 }
 
 // Outside is the place of programs that were not observed.

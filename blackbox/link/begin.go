@@ -3,6 +3,8 @@ package link
 import (
 	"math"
 	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
 )
 
 // A lag counts how often two kinds of moments follow each other after each delay, minus how often
@@ -10,105 +12,136 @@ import (
 // at any load.
 type lag struct {
 	after, before delays
+	calls         float64 // number of calls whose lags were counted
 }
 
-// nearest is how many moments on each side of a moment count.
-const nearest = 200
+const (
+	nearest    = 200     // so many moments on each side of a moment count
+	enoughLags = 200_000 // about how many lags are counted for two kinds
+)
 
-// enoughLags is about how many lags are counted for each kind of calls.
-const enoughLags = 200_000
-
-// density returns the logarithm of the density of those delays that exceed chance.
-func (l *lag) density() (f [delaySteps]float64) {
+// rates returns, for each delay, the logarithm of the rate at which a moment causes calls: how many
+// lags exceed chance. calls says how many calls of the kind there are for each moment of the kind.
+func (l *lag) rates(calls float64) (f [delaySteps]float64) {
 	a, b := l.after.density(&broad, 1), l.before.density(&broad, 1)
-	sum := 0.0
 	for i := range f {
-		f[i] = max(a[i]*l.after.n-b[i]*l.before.n, 0)
-		sum += f[i] * stepWidths[i]
-	}
-	for i := range f {
-		f[i] = math.Log(0.95*f[i]/max(sum, 1e-9) + 0.05*broad[i])
+		f[i] = math.Log(calls * (max(a[i]*l.after.n-b[i]*l.before.n, 0)/max(l.calls, 1) +
+			0.05*broad[i]))
 	}
 	return f
 }
 
-// begin gives each call its first owner. It compares the delay from the request to the call, and
-// the delay from the call's response to the reply.
-func (p *program) begin() {
-	if p.starts == nil {
-		starts, ends := make([]lag, p.m.kinds), make([]lag, p.m.kinds)
-		for _, s := range p.sharers {
-			s.lags(starts, ends)
-		}
-		for k := range starts {
-			p.starts = append(p.starts, starts[k].density())
-			p.ends = append(p.ends, ends[k].density())
-		}
-	}
-	from, to := p.starts, p.ends
+// first has the rates from which calls get their first owners, for each kind of request and each
+// kind of call.
+type first struct {
+	starts [][delaySteps]float64 // of delays from the request to the call
+	ends   [][delaySteps]float64 // of delays from the response to the reply
+}
+
+func (p *program) first() *first {
+	m := p.m
+	starts, ends := make([]lag, m.requests*m.kinds), make([]lag, m.requests*m.kinds)
+	requests, sent := make([]float64, m.requests), make([]float64, m.kinds)
 	for _, s := range p.sharers {
-		for c, open := range s.candidates {
-			k, of := s.calls[c].kind, &s.calls[c]
-			best, at := int32(-1), math.Inf(-1)
-			for _, r := range open {
-				score := from[k][stepOf((of.from-s.requests[r].from)/p.m.unit)]
-				if e := s.requests[r].to; e != forever && of.to >= 0 && of.to <= e {
-					score += to[k][stepOf((e-of.to)/p.m.unit)]
-				} else {
-					score -= 10
-				}
-				for _, other := range s.scripts[r] {
-					if s.calls[other].kind == k {
-						score -= 4
-					}
-				}
-				if score > at {
-					best, at = r, score
-				}
-			}
-			if s.owner[c] = best; best >= 0 {
-				s.scripts[best] = append(s.scripts[best], int32(c))
-			}
+		s.lags(starts, ends)
+		for i := range s.requests {
+			requests[s.requests[i].kind]++
+		}
+		for i := range s.calls {
+			sent[s.calls[i].kind]++
 		}
 	}
+	f := &first{}
+	for i := range starts {
+		calls := sent[i%m.kinds] / max(requests[i/m.kinds], 1)
+		f.starts = append(f.starts, starts[i].rates(calls))
+		f.ends = append(f.ends, ends[i].rates(calls))
+	}
+	return f
 }
 
+// lags counts lags.
 func (s *sharing) lags(starts, ends []lag) {
-	begins, replies := make([]int64, 0, len(s.requests)), make([]int64, 0, len(s.requests))
+	m := s.m
+	begins, replies := make([][]int64, m.requests), make([][]int64, m.requests)
 	for _, r := range s.requests {
-		begins = append(begins, r.from)
+		begins[r.kind] = append(begins[r.kind], r.from)
 		if r.to != forever {
-			replies = append(replies, r.to)
+			replies[r.kind] = append(replies[r.kind], r.to)
 		}
 	}
-	slices.Sort(replies)
+	for k := range replies {
+		slices.Sort(replies[k])
+	}
 	for _, c := range s.calls {
-		l := &starts[c.kind]
-		if l.after.n+l.before.n > enoughLags {
-			continue
+		for q := range begins {
+			n := q*m.kinds + int(c.kind)
+			starts[n].count(begins[q], c.from, 1, m.unit)
+			if c.to != calls.Unknown {
+				ends[n].count(replies[q], c.to, -1, m.unit)
+			}
 		}
-		around(begins, c.from, func(t int64) {
-			if t <= c.from {
-				l.after.add((c.from-t)/s.m.unit, 1)
-			} else {
-				l.before.add((t-c.from)/s.m.unit, 1)
-			}
-		})
-		l = &ends[c.kind]
-		around(replies, c.to, func(t int64) {
-			if t >= c.to {
-				l.after.add((t-c.to)/s.m.unit, 1)
-			} else {
-				l.before.add((c.to-t)/s.m.unit, 1)
-			}
-		})
 	}
 }
 
-// around calls each with the moments of all that are nearest to t.
-func around(all []int64, t int64, each func(int64)) {
+// count counts the lags from all moments to t, or back if sign is -1.
+func (l *lag) count(all []int64, t, sign, unit int64) {
+	if l.after.n+l.before.n > enoughLags {
+		return
+	}
+	l.calls++
 	n, _ := slices.BinarySearch(all, t)
-	for _, m := range all[max(0, n-nearest):min(len(all), n+nearest)] {
-		each(m)
+	for _, other := range all[max(0, n-nearest):min(len(all), n+nearest)] {
+		if d := sign * (t - other); d >= 0 {
+			l.after.add(d/unit, 1)
+		} else {
+			l.before.add(-d/unit, 1)
+		}
+	}
+}
+
+// begin gives each call its first owner.
+func (p *program) begin() {
+	if p.firsts == nil {
+		p.firsts = p.first()
+	}
+	for _, s := range p.sharers {
+		s.begin(p.firsts)
+	}
+}
+
+func (s *sharing) begin(f *first) {
+	const (
+		tooLate = -10 // for a response after the reply
+		again   = -4  // for each other call of the kind
+		same    = 3   // for the same thread
+	)
+	m := s.m
+	for c, open := range s.candidates {
+		k, of := s.calls[c].kind, &s.calls[c]
+		best, at := int32(-1), math.Inf(-1)
+		for _, r := range open {
+			q := &s.requests[r]
+			score := f.starts[int(q.kind)*m.kinds+int(k)][stepOf((of.from-q.from)/m.unit)]
+			if q.to != forever && of.to != calls.Unknown && of.to <= q.to {
+				score += f.ends[int(q.kind)*m.kinds+int(k)][stepOf((q.to-of.to)/m.unit)]
+			} else {
+				score += tooLate
+			}
+			if of.sent.by != 0 && (of.sent.by == q.reply.by || of.sent == q.begin) {
+				score += same
+			}
+			for _, other := range s.scripts[r] {
+				if s.calls[other].kind == k {
+					score += again
+				}
+			}
+			if score > at {
+				best, at = r, score
+			}
+		}
+		if s.owner[c] = best; best >= 0 {
+			s.scripts[best] = append(s.scripts[best], int32(c))
+		}
 	}
 }

@@ -119,13 +119,12 @@ func both(x, y Link, part float64) Link {
 type program struct {
 	m      *model
 	places []place
-	kinds  map[int32]int32 // number of the kind of a call, by the called program
+	kinds  map[int32]int32 // number of the kind of a call, by kindOf
 	of     []int32         // program of each place
 	x      *experience     // experience from earlier windows
 	seed   uint64
 
-	// These are the logarithms of the densities with which begin gives calls their first owners.
-	starts, ends [][delaySteps]float64
+	firsts *first
 
 	sharers []*sharing // one for each place, in the present window
 }
@@ -134,13 +133,64 @@ func newProgram(places []place, of []int32, quantum int64) *program {
 	p := &program{places: places, of: of, kinds: map[int32]int32{}, seed: 1}
 	for _, at := range places {
 		for _, s := range at.sends {
-			if _, ok := p.kinds[of[s.callee]]; !ok {
-				p.kinds[of[s.callee]] = int32(len(p.kinds))
+			if _, ok := p.kinds[p.kindOf(&s)]; !ok {
+				p.kinds[p.kindOf(&s)] = int32(len(p.kinds))
 			}
 		}
 	}
-	p.m = newModel(len(p.kinds), max(quantum, leastUnit))
+	p.m = newModel(p.requestKinds(), len(p.kinds), max(quantum, leastUnit))
 	return p
+}
+
+func compareBool(a, b bool) int { return cmp.Compare(count(a), count(b)) }
+
+// kindOf returns what stands for the kind of a send: the called program. Responses have other kinds
+// than calls.
+func (p *program) kindOf(s *send) int32 {
+	if s.answers != 0 {
+		return -1 - p.of[s.callee]
+	}
+	return p.of[s.callee]
+}
+
+// requestKinds gives each request the number of its kind, and returns the number of kinds. A kind
+// has the requests of one calling program, with or without a response. Rare kinds are put together.
+func (p *program) requestKinds() int {
+	const most, least = 8, 20
+	type kind struct {
+		caller int32
+		oneWay bool
+	}
+	number := map[kind]int{}
+	kindOf := func(r *request) kind {
+		k := kind{-1, r.to == forever && r.mixed == 0}
+		if r.caller >= 0 {
+			k.caller = p.of[r.caller]
+		}
+		return k
+	}
+	for i := range p.places {
+		for k := range p.places[i].requests {
+			number[kindOf(&p.places[i].requests[k])]++
+		}
+	}
+	kinds := slices.SortedFunc(maps.Keys(number), func(a, b kind) int {
+		return cmp.Or(-cmp.Compare(number[a], number[b]), cmp.Compare(a.caller, b.caller),
+			compareBool(a.oneWay, b.oneWay))
+	})
+	numbers := map[kind]int32{}
+	for i, k := range kinds {
+		if i < most-1 && number[k] >= least {
+			numbers[k] = int32(i) + 1 // 0: the others
+		}
+	}
+	for i := range p.places {
+		for k := range p.places[i].requests {
+			r := &p.places[i].requests[k]
+			r.kind = numbers[kindOf(r)]
+		}
+	}
+	return len(numbers) + 1
 }
 
 func (p *program) link(seen *calls.Seen, size int, all []Link) {
@@ -154,8 +204,8 @@ func (p *program) link(seen *calls.Seen, size int, all []Link) {
 			at := &p.places[i]
 			at.move(seen, at.realign(seen, p.sharers[i]), slack_ns/5)
 		}
-		p.m = newModel(p.m.kinds, p.m.unit)
-		p.starts = nil
+		p.m = newModel(p.m.requests, p.m.kinds, p.m.unit)
+		p.firsts = nil
 		p.open(windows[0])
 		p.learn(rounds, learnDraws)
 	}
@@ -211,8 +261,8 @@ func (p *program) open(w window) {
 		s := &sharing{m: p.m, foreign: at.foreign, requests: at.requests, sends: at.sends,
 			random: rand.New(rand.NewPCG(p.seed, uint64(at.number)))}
 		for _, c := range at.sends {
-			k := p.kinds[p.of[c.callee]]
-			s.calls = append(s.calls, call{c.from, c.to, k})
+			k := p.kinds[p.kindOf(&c)]
+			s.calls = append(s.calls, call{c.from, c.to, c.sent, c.got, k})
 			numbers[k]++
 			first, last = min(first, c.from), max(last, c.from)
 		}
@@ -265,11 +315,12 @@ func (p *program) foreign() bool {
 // learn improves the model and the sharing in turns. At first it accepts changes for the worse more
 // easily, so that it does not stay with a mediocre sharing.
 func (p *program) learn(rounds, draws int) {
-	if p.starts == nil {
-		p.m.learn(p.m.newExperience())
-		p.x = p.m.newExperience()
-	}
+	isFirst := p.firsts == nil
 	p.begin()
+	if isFirst {
+		p.x = p.m.newExperience()
+		p.m.learn(p.x)
+	}
 	for round := range rounds {
 		p.m.temper = min(1, 0.3+1.2*float64(round)/float64(rounds))
 		x := p.m.newExperience()
@@ -278,15 +329,20 @@ func (p *program) learn(rounds, draws int) {
 			s.rescore()
 			for range draws {
 				s.draw()
-				for r := range s.requests {
-					x.add(&s.requests[r], s.scripts[r], s.calls, 1/float64(draws))
-				}
+				s.teach(x, 1/float64(draws))
 			}
 		}
 		p.m.learn(x)
 		if round == rounds-1 {
 			p.x = x
 		}
+	}
+}
+
+// teach adds the sharing to the experience.
+func (s *sharing) teach(x *experience, weight float64) {
+	for r := range s.requests {
+		x.add(&s.requests[r], s.scripts[r], s.calls, weight)
 	}
 }
 

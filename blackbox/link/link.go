@@ -34,7 +34,12 @@ var Methods = []Method{
 type request struct {
 	call     int32
 	from, to int64 // when it was received, and when it was replied to: forever if that is not known
+	until    int64 // it cannot have caused a call after this
 	caller   int32
+	mixed    uint32 // number of the connection on which several requests were open; 0: none
+	kind     int32 // number of the kind of request
+	begin    act
+	reply    act
 }
 
 const forever = math.MaxInt64
@@ -44,6 +49,9 @@ type send struct {
 	call     int32
 	from, to int64 // when it was sent, and when its response was received, which may be Unknown
 	callee   int32
+	answers  uint32 // if the send answers a request of a mixed connection, its number
+	sent     act
+	got      act
 }
 
 // A place has the requests and calls of one place of the data.
@@ -61,17 +69,24 @@ func placesOf(seen *calls.Seen) []place {
 	all := make([]place, len(seen.Places))
 	for i := range seen.Calls {
 		c := &seen.Calls[i]
-		if c.Callee >= 0 && c.Received_ns != calls.Unknown {
-			r := request{int32(i), c.Received_ns, c.Replied_ns, c.Caller}
+		if c.Callee >= 0 && c.Received_ns != calls.Unknown && !c.Answers {
+			r := request{call: int32(i), from: c.Received_ns, to: c.Replied_ns, caller: c.Caller,
+				mixed: c.Connection, begin: act{by: c.ReceivedBy}, reply: act{by: c.RepliedBy}}
 			if r.to == calls.Unknown {
 				r.to = forever
 			}
+			r.until = r.to
 			all[c.Callee].requests = append(all[c.Callee].requests, r)
 		}
 		if c.Caller >= 0 {
-			s := send{int32(i), c.Sent_ns, c.Got_ns, c.Callee}
+			s := send{call: int32(i), from: c.Sent_ns, to: c.Got_ns, callee: c.Callee,
+				sent: act{by: c.SentBy}, got: act{by: c.GotBy}}
+			if c.Answers {
+				s.answers = c.Connection
+			}
 			if s.from == calls.Unknown {
 				s.from, s.to = c.Received_ns, c.Replied_ns
+				s.sent, s.got = act{}, act{}
 			}
 			all[c.Caller].sends = append(all[c.Caller].sends, s)
 		}
@@ -84,8 +99,77 @@ func placesOf(seen *calls.Seen) []place {
 		slices.SortStableFunc(all[i].sends, func(a, b send) int {
 			return cmp.Compare(a.from, b.from)
 		})
+		all[i].limit()
+		all[i].count()
 	}
 	return slices.DeleteFunc(all, func(p place) bool { return len(p.sends) == 0 })
+}
+
+// limit limits how long the requests of mixed connections count as open. Responses may overtake
+// each other, but only as far as requests were open at the same time.
+func (p *place) limit() {
+	type connection struct {
+		asked    []int32 // requests
+		answered []int64 // when responses were sent
+		most     int     // so many requests were open at the same time
+	}
+	all := map[uint32]*connection{}
+	next := 0
+	ask := func(until int64) {
+		for ; next < len(p.requests) && p.requests[next].from <= until; next++ {
+			if r := &p.requests[next]; r.mixed != 0 && r.to == forever {
+				if all[r.mixed] == nil {
+					all[r.mixed] = &connection{}
+				}
+				all[r.mixed].asked = append(all[r.mixed].asked, int32(next))
+			}
+		}
+	}
+	for _, s := range p.sends {
+		ask(s.from)
+		if c := all[s.answers]; c != nil && s.answers != 0 {
+			c.most = max(c.most, len(c.asked)-len(c.answered))
+			c.answered = append(c.answered, s.from)
+		}
+	}
+	ask(forever)
+	defer p.limitOneWay()
+	for _, c := range all {
+		if n := len(c.asked); len(c.answered) < n-n/100 {
+			continue // responses are missing
+		}
+		for i, r := range c.asked {
+			if last := i + 2*c.most; last < len(c.answered) {
+				p.requests[r].until = c.answered[last]
+			}
+		}
+	}
+}
+
+// limitOneWay limits how long requests without a response count as open: several times as long as
+// other requests were.
+func (p *place) limitOneWay() {
+	const (
+		often    = 4
+		least_ns = 20_000_000
+		none_ns  = 1_000_000_000 // if there are no other requests
+	)
+	var lengths []int64
+	for _, r := range p.requests {
+		if r.until != forever {
+			lengths = append(lengths, r.until-r.from)
+		}
+	}
+	limit := int64(none_ns)
+	if n := len(lengths); n > 0 {
+		slices.Sort(lengths)
+		limit = max(often*min(lengths[n*99/100], longest_ns), least_ns)
+	}
+	for i := range p.requests {
+		if r := &p.requests[i]; r.until == forever {
+			r.until = r.from + limit
+		}
+	}
 }
 
 // none returns links that name no cause.
@@ -145,7 +229,7 @@ func (p *place) idle(first, last int64) float64 {
 		if r.from > until {
 			sum += float64(min(r.from, last) - until)
 		}
-		if until = max(until, r.to); until >= last {
+		if until = max(until, r.until); until >= last {
 			return sum
 		}
 	}

@@ -15,29 +15,33 @@ import (
 // All probabilities are learnt from the data. No order of calls is given, and delays have no
 // parametric form.
 type model struct {
-	temper float64
-	unit   int64 // unit of delays, in ns
-	kinds  int   // number of kinds of calls; the called program is the kind
-	// These have, for each state and each next event, the logarithm of the event's probability, and
-	// that of the density of its delay.
+	temper   float64
+	unit     int64 // unit of delays, in ns
+	requests int   // number of kinds of requests; the calling program is the kind
+	kinds    int   // number of kinds of calls; the called program is the kind
+	// These have, for each state and each next event, the logarithm of the event's probability,
+	// that of the density of its delay, and that of the probability of its mark.
 	next  []float64
 	delay []*[delaySteps]float32
+	marks [][marks]float32
 	// spontaneous is for calls without a cause: the logarithm of the rate of each kind, per unit.
 	spontaneous []float64
 }
 
-// These numbers describe events: received, replied, and for each kind of call and each count of
-// calls of the kind: sent, answered.
+// These numbers describe events: replied, for each kind of request: received, and for each kind of
+// call and each count of calls of the kind: sent, answered.
 const (
-	received  = 0
-	replied   = 1
+	replied   = 0
+	received  = 1
 	perKind   = 6
 	mostCount = 3
 )
 
-func sentEvent(kind, count int) int { return 2 + perKind*kind + 2*(min(count, mostCount)-1) }
+func (m *model) sentEvent(kind, count int) int {
+	return received + m.requests + perKind*kind + 2*(min(count, mostCount)-1)
+}
 
-func (m *model) states() int { return 2 * (2 + perKind*m.kinds) }
+func (m *model) states() int { return 2 * (received + m.requests + perKind*m.kinds) }
 
 // These are the numbers of next events: first the kinds of calls, then the reply, the response of a
 // call, and the end.
@@ -48,15 +52,17 @@ func (m *model) nexts() int  { return m.kinds + 3 }
 
 // call is what a script needs of a send.
 type call struct {
-	from, to int64
-	kind     int32
+	from, to  int64
+	sent, got act
+	kind      int32
 }
 
 // walk goes through the events of a script. It calls each with the state before the event, the
-// event, and the delay since the state began.
+// event, the delay since the state began, and the event's mark.
 func (m *model) walk(r *request, script []int32, all []call,
-	each func(state, next int, delay int64)) {
-	event, since, pending := received, r.from, 0
+	each func(state, next int, delay int64, of mark)) {
+	event, since, pending := received+int(r.kind), r.from, 0
+	threads := crew{last: r.begin}
 	var counts [64]uint8
 	var waiting [64]int32 // calls whose response is still missing
 	var numbers [64]uint8
@@ -84,27 +90,28 @@ func (m *model) walk(r *request, script []int32, all []call,
 			at, what = r.to, m.reply()
 		}
 		if what < 0 {
-			each(state(), m.end(), -1)
+			each(state(), m.end(), -1, noMark)
 			return
 		}
 		switch what {
 		case m.answer():
-			each(state(), what, -1)
+			each(state(), what, -1, noMark)
 			c := waiting[first]
-			event = sentEvent(int(all[c].kind), int(numbers[first])) + 1
+			threads.add(all[c].got)
+			event = m.sentEvent(int(all[c].kind), int(numbers[first])) + 1
 			pending--
 			waiting[first], numbers[first] = waiting[pending], numbers[pending]
 		case m.reply():
-			each(state(), what, (at-since)/m.unit)
+			each(state(), what, (at-since)/m.unit, threads.join(r.reply))
 			event, isReplied = replied, true
 		default:
-			each(state(), what, (at-since)/m.unit)
 			c := script[i]
+			each(state(), what, (at-since)/m.unit, threads.join(all[c].sent))
 			i++
 			if k := what & 63; counts[k] < 255 {
 				counts[k]++
 			}
-			event = sentEvent(what, int(counts[what&63]))
+			event = m.sentEvent(what, int(counts[what&63]))
 			if all[c].to != calls.Unknown && pending < len(waiting) {
 				waiting[pending], numbers[pending] = c, counts[what&63]
 				pending++
@@ -117,11 +124,11 @@ func (m *model) walk(r *request, script []int32, all []call,
 // score returns the logarithm of the probability of a script.
 func (m *model) score(r *request, script []int32, all []call) (sum float64) {
 	n := m.nexts()
-	m.walk(r, script, all, func(state, next int, delay int64) {
+	m.walk(r, script, all, func(state, next int, delay int64, of mark) {
 		k := state*n + next
 		sum += m.next[k]
 		if delay >= 0 {
-			sum += float64(m.delay[k][stepOf(delay)])
+			sum += float64(m.delay[k][stepOf(delay)] + m.marks[k][of])
 		}
 	})
 	return sum
@@ -132,18 +139,20 @@ type experience struct {
 	m      *model
 	next   []float64
 	delays []*delays
+	marks  [][marks]float32
 }
 
 func (m *model) newExperience() *experience {
 	n := m.states() * m.nexts()
-	return &experience{m, make([]float64, n), make([]*delays, n)}
+	return &experience{m, make([]float64, n), make([]*delays, n), make([][marks]float32, n)}
 }
 
 func (x *experience) add(r *request, script []int32, all []call, weight float64) {
 	n := x.m.nexts()
-	x.m.walk(r, script, all, func(state, next int, delay int64) {
+	x.m.walk(r, script, all, func(state, next int, delay int64, of mark) {
 		k := state*n + next
 		x.next[k] += weight
+		x.marks[k][of] += float32(weight)
 		if delay >= 0 {
 			if x.delays[k] == nil {
 				x.delays[k] = &delays{}
@@ -161,10 +170,11 @@ func (m *model) learn(x *experience) {
 	events := m.states() / 2
 	groups := map[int][]int{} // states of the same kind of event
 	groupOf := func(event int) int {
-		if event < 2 {
-			return event
+		if event < received+m.requests {
+			return min(event, received)
 		}
-		return 2 + 2*((event-2)/perKind) + (event-2)%2
+		event -= received + m.requests
+		return 2 + 2*(event/perKind) + event%2
 	}
 	for e := range events {
 		g := groupOf(e)
@@ -199,6 +209,7 @@ func (m *model) learn(x *experience) {
 				f = all.density(&broad, 1)
 			}
 			var shared *[delaySteps]float32
+			m.learnMarks(x, states, next)
 			for _, s := range states {
 				own := 0.0
 				for k := range n {
@@ -223,6 +234,30 @@ func (m *model) learn(x *experience) {
 	}
 }
 
+// learnMarks learns how probable each mark of an event is.
+func (m *model) learnMarks(x *experience, states []int, next int) {
+	const few, fewer = 4, 1
+	n := m.nexts()
+	var pooled [marks]float32
+	sum := float32(0)
+	for _, s := range states {
+		for of := stayed; of < marks; of++ {
+			pooled[of] += x.marks[s*n+next][of]
+			sum += x.marks[s*n+next][of]
+		}
+	}
+	for _, s := range states {
+		k, own := s*n+next, float32(0)
+		for of := stayed; of < marks; of++ {
+			own += x.marks[k][of]
+		}
+		for of := stayed; of < marks; of++ {
+			p := (pooled[of] + fewer/float32(marks-1)) / (sum + fewer)
+			m.marks[k][of] = float32(math.Log(float64((x.marks[k][of] + few*p) / (own + few))))
+		}
+	}
+}
+
 func logarithms(f [delaySteps]float64) *[delaySteps]float32 {
 	table := new([delaySteps]float32)
 	for i := range f {
@@ -235,6 +270,9 @@ func logarithms(f [delaySteps]float64) *[delaySteps]float32 {
 func (x *experience) merge(old *experience, part float64) {
 	for k := range x.next {
 		x.next[k] += part * old.next[k]
+		for of := range old.marks[k] {
+			x.marks[k][of] += float32(part) * old.marks[k][of]
+		}
 		if d := old.delays[k]; d != nil {
 			x.delays[k] = &delays{n: part * d.n}
 			for i := range d.count {
@@ -244,9 +282,10 @@ func (x *experience) merge(old *experience, part float64) {
 	}
 }
 
-func newModel(kinds int, unit int64) *model {
-	m := &model{kinds: kinds, unit: unit, spontaneous: make([]float64, kinds)}
+func newModel(requests, kinds int, unit int64) *model {
+	m := &model{requests: requests, kinds: kinds, unit: unit, spontaneous: make([]float64, kinds)}
 	m.next = make([]float64, m.states()*m.nexts())
 	m.delay = make([]*[delaySteps]float32, len(m.next))
+	m.marks = make([][marks]float32, len(m.next))
 	return m
 }

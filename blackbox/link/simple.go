@@ -26,23 +26,40 @@ func (lastArrival) Link(seen *calls.Seen) []Link {
 }
 
 // candidates calls each for each send, with the requests that were open when it was sent, in the
-// order in which they were received. A request counts as open for slack longer at both ends.
+// order in which they were received. A request counts as open for slack longer at both ends. Of
+// requests that stay open forever, the last mostOpen count.
 func (p *place) candidates(slack int64, each func(s send, open []int32)) {
-	var open []int32
-	next := 0
+	var open, own []int32
+	next, endless := 0, 0
 	for _, s := range p.sends {
 		for next < len(p.requests) && p.requests[next].from-slack <= s.from {
+			if p.requests[next].until == forever {
+				endless++
+			}
 			open = append(open, int32(next))
 			next++
 		}
 		kept := open[:0]
 		for _, r := range open {
-			if p.requests[r].to == forever || p.requests[r].to+slack >= s.from {
+			u := p.requests[r].until
+			if u == forever && endless > mostOpen {
+				endless--
+			} else if u == forever || u+slack >= s.from {
 				kept = append(kept, r)
 			}
 		}
 		open = kept
-		each(s, open)
+		if s.answers == 0 {
+			each(s, open)
+			continue
+		}
+		own = own[:0]
+		for _, r := range open {
+			if p.requests[r].mixed == s.answers {
+				own = append(own, r)
+			}
+		}
+		each(s, own)
 	}
 }
 

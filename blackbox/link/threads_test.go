@@ -1,0 +1,98 @@
+package link
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
+)
+
+// pool makes calls of a pool of threads: one thread receives all requests, and others send a call
+// for each request and reply. Delays vary so much that they say little. If mixed is true, all
+// requests come over one connection, so that nobody knows which response belongs to which request.
+func pool(requests int, threads, mixed bool) *calls.Set {
+	random := rand.New(rand.NewPCG(22, 1))
+	set := &calls.Set{Truth: calls.Truth{Paths: requests}}
+	set.Places = []calls.Place{{Program: "client"}, {Program: "pool"}, {Program: "store"}}
+	delay := func(us float64) int64 { return int64(us * 1000 * math.Exp(random.NormFloat64())) }
+	at := int64(1e9)
+	free := make([]int64, 16)
+	add := func(c calls.Call, cause, path int32) int32 {
+		if !threads {
+			c.SentBy, c.ReceivedBy, c.RepliedBy, c.GotBy = 0, 0, 0, 0
+		}
+		set.Calls, set.Cause = append(set.Calls, c), append(set.Cause, cause)
+		set.Path = append(set.Path, path)
+		return int32(len(set.Calls) - 1)
+	}
+	for path := range int32(requests) {
+		at += delay(map[bool]float64{false: 200, true: 1200}[mixed])
+		worker := 0
+		for i := range free {
+			if free[i] < free[worker] {
+				worker = i
+			}
+		}
+		by := uint32(2 + worker)
+		received := max(at, free[worker])
+		sent := received + delay(300)
+		got := sent + delay(500)
+		replied := got + delay(300)
+		free[worker] = replied
+		request := calls.Call{Callee: 1, Sent_ns: at - 50_000, Received_ns: at,
+			Replied_ns: replied, Got_ns: replied + 50_000, ReceivedBy: 1, RepliedBy: by}
+		if mixed {
+			request.Connection, request.Replied_ns, request.Got_ns = 7, calls.Unknown, calls.Unknown
+		}
+		n := add(request, calls.NoCause, path)
+		add(calls.Call{Caller: 1, Callee: 2, Sent_ns: sent, Received_ns: sent + 50_000,
+			Replied_ns: got - 50_000, Got_ns: got, SentBy: by, GotBy: by}, n, path)
+		if mixed {
+			add(calls.Call{Caller: 1, Callee: 0, Sent_ns: replied, Received_ns: replied + 50_000,
+				Replied_ns: calls.Unknown, Got_ns: calls.Unknown, Connection: 7, Answers: true,
+				SentBy: by}, n, path)
+		}
+	}
+	set.Arrange()
+	return set
+}
+
+// Threads tell what delays do not: also in a pool, where another thread receives the requests.
+func TestThreadsOfAPool(t *testing.T) {
+	set := pool(400, false, false)
+	if s := Judge(set, Methods[0].Link(&set.Seen)); float64(s.Right) > 0.9*float64(s.Links) {
+		t.Errorf("without threads, %d of %d links are right: too easy", s.Right, s.Links)
+	}
+	set = pool(400, true, false)
+	if s := Judge(set, Methods[0].Link(&set.Seen)); float64(s.Right) < 0.995*float64(s.Links) ||
+		s.SureWrong > 0 || float64(s.Sure) < 0.98*float64(s.Links) {
+		t.Errorf("with threads: %+v", s)
+	}
+}
+
+// If it is not known which response belongs to which request, this is found like other causes. An
+// answer never belongs to a request of another connection.
+func TestMixedConnection(t *testing.T) {
+	set := pool(150, true, true)
+	for i := range set.Calls {
+		if i%4 == 0 && !set.Calls[i].Answers && set.Calls[i].Callee == 1 {
+			// Requests of another connection look alike.
+			c := set.Calls[i]
+			c.Connection = 8
+			set.Calls = append(set.Calls, c)
+			set.Cause, set.Path = append(set.Cause, calls.NoCause), append(set.Path, set.Path[i])
+		}
+	}
+	set.Arrange()
+	links := Methods[0].Link(&set.Seen)
+	for i, l := range links {
+		if c := set.Calls[i]; c.Answers && l.Cause >= 0 && set.Calls[l.Cause].Connection != 7 {
+			t.Fatalf("answer %d: %+v", i, l)
+		}
+	}
+	if s := Judge(set, links); float64(s.SureWrong) > 0.01*float64(s.Sure) ||
+		float64(s.Right) < 0.8*float64(s.Links) {
+		t.Errorf("%+v", s)
+	}
+}
