@@ -82,13 +82,17 @@ func runBenchPaths(flags benchPathsFlags, files []string, stdout io.Writer) erro
 		return command.Usagef("--speed, --rate, --requests and --shift must be positive")
 	}
 	var methods []link.Method
+	var names []string
 	for _, m := range link.Methods {
+		names = append(names, m.Name())
 		if len(flags.methods) == 0 || slices.Contains(flags.methods, m.Name()) {
 			methods = append(methods, m)
 		}
 	}
-	if len(methods) == 0 {
-		return command.Usagef("--methods %q: not known", flags.methods)
+	for _, m := range flags.methods {
+		if !slices.Contains(names, m) {
+			return command.Usagef("--methods %q: use some of %s", m, strings.Join(names, ", "))
+		}
 	}
 	if len(files) > 0 {
 		set, err := calls.Read(calls.Format(flags.format), files...)

@@ -19,6 +19,13 @@ type Options struct {
 	Wander     tscratio.Wander // assumed wander; 0: what is stored with each relation
 	ThirdNodes tscratio.ThirdNodes
 	Method     link.Method // finds causes; nil: the product's own
+
+	Filter Filter // chooses paths; patterns and slowest paths are of these only
+	// Slowest is how many of the slowest paths the answer has.
+	Slowest int
+	// Each is called for each chosen path, in the order in which the paths began. If Each returns
+	// an error, Of returns that error. Each may be nil.
+	Each func(*Path) error
 }
 
 // An Answer is what a run says about paths.
@@ -35,7 +42,10 @@ type Answer struct {
 	Said  int `json:"said"`
 	Sure  int `json:"sure"`
 
+	// Chosen counts the paths that the filter chose. The following are only about them.
+	Chosen   int       `json:"chosen"`
 	Patterns []Pattern `json:"patterns"` // the one that took the most time first
+	Slowest  []Path    `json:"slowest"`  // the slowest paths, the slowest one first
 
 	// Mixed counts connections on which several requests were open at the same time, so that
 	// requests and responses could not be told apart.
@@ -67,11 +77,10 @@ func Of(dir *runs.Directory, o Options) (*Answer, error) {
 	seen := observe(sockets, scale.ns)
 	links := o.Method.Link(&seen.Seen)
 	seen.pair(links, scale.ns)
-	a.answer(seen, links, times)
-	return a, nil
+	return a, a.answer(seen, links, times, &o)
 }
 
-func (a *Answer) answer(seen *Seen, links []link.Link, times *messages.Times) {
+func (a *Answer) answer(seen *Seen, links []link.Link, times *messages.Times, o *Options) error {
 	a.Calls, a.Mixed = len(seen.Calls), seen.Mixed
 	for i := range links {
 		if seen.Calls[i].Caller >= 0 {
@@ -86,11 +95,30 @@ func (a *Answer) answer(seen *Seen, links []link.Link, times *messages.Times) {
 	}
 	f := newForest(seen, links)
 	a.Requests = len(f.roots)
-	m := &meter{forest: f, times: times, parts: make([]parts, len(seen.Calls))}
+	m := &meter{forest: f, times: times, parts: make([]parts, len(seen.Calls)),
+		number: map[int32]int32{}}
+	var chosen []int32
 	for _, r := range f.roots {
 		m.measure(r)
+		if m.chosen(r, &o.Filter) {
+			chosen = append(chosen, r)
+		}
 	}
-	a.Patterns = m.patterns()
+	a.Chosen = len(chosen)
+	a.Patterns = m.patterns(chosen)
+	for _, r := range m.slowest(chosen, o.Slowest) {
+		a.Slowest = append(a.Slowest, m.path(r))
+	}
+	for _, r := range chosen {
+		if o.Each == nil {
+			break
+		}
+		p := m.path(r)
+		if err := o.Each(&p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // A scale converts stamps to ns for the linking of calls. Stamps of one node keep their distances,

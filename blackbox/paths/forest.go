@@ -82,10 +82,7 @@ func (f *forest) shape(root int32) {
 			return cmp.Or(cmp.Compare(f.form[a], f.form[b]),
 				cmp.Compare(f.seen.Calls[a].Began_ns(), f.seen.Calls[b].Began_ns()))
 		})
-		f.probability[c] = 1
-		if f.seen.Calls[c].Caller >= 0 {
-			f.probability[c] = f.links[c].Probability
-		}
+		f.probability[c] = f.sure(c)
 		key := binary.LittleEndian.AppendUint32(nil, uint32(f.program(c)))
 		if c == root {
 			key = append(key, f.caller(c)...)
@@ -97,6 +94,15 @@ func (f *forest) shape(root int32) {
 		}
 		f.form[c] = intern(f.forms, string(key))
 	}
+}
+
+// sure is the probability of the link of a call. It is 1 if there was no cause to choose.
+func (f *forest) sure(c int32) float64 {
+	l := &f.links[c]
+	if f.seen.Calls[c].Caller < 0 || l.Cause < 0 && l.Probability == 0 && l.RunnerUp < 0 {
+		return 1
+	}
+	return l.Probability
 }
 
 // program is the number of the called program.
@@ -124,13 +130,29 @@ func intern(known map[string]int32, text string) int32 {
 // tree returns the calls of a tree. A call comes before its children, and trees of the same form
 // have their calls in the same order.
 func (f *forest) tree(root int32) (all []int32, depth []int32) {
+	return walk(root, func(c int32) []int32 { return f.children[c] })
+}
+
+// timely returns the calls of a tree. A call comes before its children, and earlier children come
+// before later ones.
+func (f *forest) timely(root int32) (all []int32, depth []int32) {
+	return walk(root, func(c int32) []int32 {
+		children := slices.Clone(f.children[c])
+		slices.SortStableFunc(children, func(a, b int32) int {
+			return cmp.Compare(f.seen.Calls[a].Began_ns(), f.seen.Calls[b].Began_ns())
+		})
+		return children
+	})
+}
+
+func walk(root int32, children func(int32) []int32) (all []int32, depth []int32) {
 	stack, depths := []int32{root}, []int32{0}
 	for len(stack) > 0 {
 		n := len(stack) - 1
 		c, d := stack[n], depths[n]
 		stack, depths = stack[:n], depths[:n]
 		all, depth = append(all, c), append(depth, d)
-		for _, k := range slices.Backward(f.children[c]) {
+		for _, k := range slices.Backward(children(c)) {
 			stack, depths = append(stack, k), append(depths, d+1)
 		}
 	}

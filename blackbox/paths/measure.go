@@ -27,8 +27,9 @@ type amount struct {
 // meter measures trees.
 type meter struct {
 	*forest
-	times *messages.Times
-	parts []parts
+	times  *messages.Times
+	parts  []parts
+	number map[int32]int32 // of the pattern of each root
 }
 
 func (m *meter) between(a, b *messages.Call) amount {

@@ -1,6 +1,7 @@
 package paths
 
 import (
+	"math"
 	"path/filepath"
 	"testing"
 
@@ -108,11 +109,19 @@ func TestPatterns(t *testing.T) {
 	seen, times := look(t, dir)
 	m := truthful{set, seen}
 	a := &Answer{}
-	a.answer(seen, m.Link(&seen.Seen), times)
+	all := 0
+	err := a.answer(seen, m.Link(&seen.Seen), times, &Options{Slowest: 3,
+		Each: func(p *Path) error {
+			all += len(p.Calls)
+			return nil
+		}})
+	if err != nil || all != len(set.Calls) {
+		t.Fatalf("the paths have %d calls, want %d: %v", all, len(set.Calls), err)
+	}
 	if a.Requests != 200 || a.Links != len(set.Calls)-200 || a.Said != a.Links {
 		t.Fatalf("%d requests, %d of %d links said", a.Requests, a.Said, a.Links)
 	}
-	requests := 0
+	requests, compared := 0, 0
 	for i := range a.Patterns {
 		p := &a.Patterns[i]
 		requests += p.Requests
@@ -130,9 +139,103 @@ func TestPatterns(t *testing.T) {
 		if sum.Lo_cycles > p.Whole.Total.Hi_cycles || sum.Hi_cycles < p.Whole.Total.Lo_cycles {
 			t.Fatalf("pattern %d: the parts are %+v, the whole is %+v", i, sum, p.Whole.Total)
 		}
+		if p.Slow > 0 {
+			slower := Interval{}
+			for _, c := range p.Calls {
+				slower = plus(slower, plus(c.SlowerOwn, c.SlowerNetwork))
+			}
+			if slower.Lo_cycles > p.Slower.Hi_cycles || slower.Hi_cycles < p.Slower.Lo_cycles ||
+				p.Slower.Lo_cycles <= 0 || p.Fast < 4*p.Slow {
+				t.Fatalf("pattern %d: slow requests are slower by %+v, their parts by %+v", i,
+					p.Slower, slower)
+			}
+			compared++
+		}
 	}
-	if requests != 200 {
-		t.Errorf("%d requests follow patterns", requests)
+	if requests != 200 || compared == 0 {
+		t.Errorf("%d requests follow patterns; of %d patterns, slow and fast ones were compared",
+			requests, compared)
+	}
+}
+
+// Filters choose the paths of a program, those that took long, and the one with a message.
+func TestFilters(t *testing.T) {
+	dir, set := captured(t, "shop", 100)
+	seen, times := look(t, dir)
+	links := truthful{set, seen}.Link(nil)
+	count := func(f Filter) (a Answer) {
+		if err := a.answer(seen, links, times, &Options{Filter: f, Slowest: 1}); err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	all := count(Filter{})
+	slowest := all.Slowest[0]
+	if a := count(Filter{Least: slowest.Whole.Hi_cycles}); a.Chosen != 1 {
+		t.Errorf("%d paths took as long as the slowest", a.Chosen)
+	}
+	orders := map[int32]bool{}
+	for i, c := range set.Calls {
+		if set.Places[c.Callee].Program == "order" {
+			orders[set.Path[i]] = true
+		}
+	}
+	for _, name := range []string{"order", "order:80"} {
+		if a := count(Filter{Program: name}); a.Chosen != len(orders) || a.Requests != 100 {
+			t.Errorf("%d of %d paths have calls to %s, want %d", a.Chosen, a.Requests, name,
+				len(orders))
+		}
+	}
+	if a := count(Filter{Program: "ord"}); a.Chosen != 0 {
+		t.Errorf("%d paths have calls to a program of which only the beginning was named", a.Chosen)
+	}
+	m := slowest.Calls[len(slowest.Calls)-1].Message
+	a := count(Filter{Message: &MessageID{m.Cookie, m.Lo_cycles}})
+	if a.Chosen != 1 || *a.Slowest[0].Whole != *slowest.Whole {
+		t.Errorf("%d paths have a message of the slowest path", a.Chosen)
+	}
+	if a := count(Filter{Doubtful: true}); a.Chosen != 0 {
+		t.Errorf("%d paths have doubtful links", a.Chosen)
+	}
+}
+
+// The moments of a path are in order, and a call begins when its cause was received or later.
+func TestPath(t *testing.T) {
+	dir, set := captured(t, "shop", 50)
+	seen, times := look(t, dir)
+	a := &Answer{}
+	number := 0
+	err := a.answer(seen, truthful{set, seen}.Link(nil), times, &Options{
+		Each: func(p *Path) error {
+			for i, c := range p.Calls {
+				if (i == 0) != (c.Parent < 0) || p.Began == nil || c.Probability != 1 {
+					t.Fatalf("call %d: %+v", i, c)
+				}
+				want := set.Calls[c.Message.Bytes-1]
+				took := float64(want.Replied_ns-want.Received_ns) * simrun.Hz / 1e9
+				got := float64(middle(*c.Replied) - middle(*c.Received))
+				if math.Abs(got-took) > 3000+took/10_000 {
+					t.Fatalf("call %d took %v cycles, want %v", i, got, took)
+				}
+				if i == 0 {
+					continue
+				}
+				number++
+				above := p.Calls[c.Parent]
+				for k, pair := range [][2]*Interval{{above.Received, c.Sent},
+					{c.Sent, c.Received}, {c.Received, c.Replied}, {c.Replied, c.Got}} {
+					if pair[0].Lo_cycles > pair[1].Hi_cycles {
+						t.Fatalf("call %d, step %d goes back: %+v", i, k, c)
+					}
+				}
+				if above.To.Process != c.From.Process || above.Depth+1 != c.Depth {
+					t.Fatalf("call %d: %+v is not from %+v", i, c, above)
+				}
+			}
+			return nil
+		}})
+	if err != nil || number != len(set.Calls)-50 {
+		t.Errorf("%d calls have causes: %v", number, err)
 	}
 }
 

@@ -13,6 +13,14 @@ type Pattern struct {
 	Probability float64      `json:"probability"`
 	Whole       Distribution `json:"whole"` // from the request until its response
 	Calls       []Call       `json:"calls"` // each call comes before those that it leads to
+
+	// Slow counts the slowest tenth of the requests, and Fast the faster half. Slower is by how
+	// much the slow ones took longer than the fast ones, on average. With few requests, Slow is 0.
+	Slow   int      `json:"slow"`
+	Fast   int      `json:"fast"`
+	Slower Interval `json:"slower"`
+
+	form int32
 }
 
 // A Call describes a call of each path of a pattern.
@@ -26,13 +34,16 @@ type Call struct {
 	// Waited has what the requests waited for in all: the program, and the network.
 	WaitedOwn     Interval `json:"waited_own"`
 	WaitedNetwork Interval `json:"waited_network"`
+	// SlowerOwn and SlowerNetwork are the parts of Pattern.Slower.
+	SlowerOwn     Interval `json:"slower_own"`
+	SlowerNetwork Interval `json:"slower_network"`
 }
 
 // patterns groups the trees by their canonical forms.
-func (m *meter) patterns() []Pattern {
+func (m *meter) patterns(roots []int32) []Pattern {
 	groups := map[int32][]int32{}
 	var order []int32
-	for _, r := range m.roots {
+	for _, r := range roots {
 		g := m.form[r]
 		if groups[g] == nil {
 			order = append(order, g)
@@ -41,12 +52,19 @@ func (m *meter) patterns() []Pattern {
 	}
 	var all []Pattern
 	for _, g := range order {
-		all = append(all, m.pattern(groups[g]))
+		p := m.pattern(groups[g])
+		p.form = g
+		all = append(all, p)
 	}
 	slices.SortStableFunc(all, func(a, b Pattern) int {
 		return cmp.Or(-cmp.Compare(a.Whole.Total.Hi_cycles, b.Whole.Total.Hi_cycles),
 			-cmp.Compare(a.Requests, b.Requests))
 	})
+	for i := range all {
+		for _, r := range groups[all[i].form] {
+			m.number[r] = int32(i)
+		}
+	}
 	return all
 }
 
@@ -71,11 +89,7 @@ func (m *meter) pattern(roots []int32) Pattern {
 		var own, network []Interval
 		for _, tree := range trees {
 			at := &m.parts[tree[i]]
-			link := 1.0
-			if m.seen.Calls[tree[i]].Caller >= 0 {
-				link = m.links[tree[i]].Probability
-			}
-			c.Probability += link
+			c.Probability += m.sure(tree[i])
 			if at.own.known {
 				own = append(own, at.own.Interval)
 			}
@@ -94,5 +108,34 @@ func (m *meter) pattern(roots []int32) Pattern {
 		c.Own, c.Network = distribution(own), distribution(network)
 		p.Calls = append(p.Calls, c)
 	}
+	m.compare(&p, roots, trees)
+	p.Calls = m.inTime(p.Calls, trees)
 	return p
+}
+
+// inTime puts calls that have the same parent into the order in which they begin on average.
+func (m *meter) inTime(all []Call, trees [][]int32) []Call {
+	began := make([]float64, len(all))
+	children := make([][]int32, len(all))
+	var way []int32 // the calls above
+	for i := range all {
+		for _, tree := range trees {
+			began[i] += float64(m.seen.Calls[tree[i]].Began_ns() - m.seen.Calls[tree[0]].Began_ns())
+		}
+		way = way[:all[i].Depth]
+		if i > 0 {
+			above := way[len(way)-1]
+			children[above] = append(children[above], int32(i))
+		}
+		way = append(way, int32(i))
+	}
+	for _, c := range children {
+		slices.SortStableFunc(c, func(a, b int32) int { return cmp.Compare(began[a], began[b]) })
+	}
+	order, _ := walk(0, func(c int32) []int32 { return children[c] })
+	sorted := make([]Call, len(all))
+	for i, k := range order {
+		sorted[i] = all[k]
+	}
+	return sorted
 }

@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"strconv"
 	"strings"
-	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,6 +20,7 @@ func newPaths() *cobra.Command {
 	var flags analyzeFlags
 	var method string
 	var most int
+	var which pathFlags
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "paths RUN",
@@ -34,9 +35,12 @@ follow one pattern. The pattern that took the most time comes first.
 
 Each line of a pattern is a call: the called program, the probability of the link to the call above
 it, the share of the requests' time that was spent in the program, and waiting for the network, and
-the medians of both. docs/paths.md says how to read a probability.`,
+the medians of both. Then follow the slowest paths. docs/paths.md says how to read a probability.
+
+The flags --program, --longer, --message and --doubtful choose paths. The answer is then only about
+these.`,
 		Example: `  cprof paths tuesday
-  cprof paths tuesday --method wap5
+  cprof paths tuesday --program redis-server --longer 50ms
   cprof paths tuesday --json | jq '.patterns[0].whole'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -55,7 +59,12 @@ the medians of both. docs/paths.md says how to read a probability.`,
 			if err != nil && !errors.Is(err, errOnlyMessages) {
 				return err
 			}
-			found, err := pathsOf(args[0], answer, &o, chosen)
+			want := paths.Options{Reference: answer.Reference, Wander: o.Wander,
+				ThirdNodes: o.ThirdNodes, Method: chosen, Slowest: max(o.Slowest, 0)}
+			if want.Filter, err = which.filter(answer.Reference); err != nil {
+				return err
+			}
+			found, err := pathsOf(args[0], want)
 			if err != nil {
 				return err
 			}
@@ -64,13 +73,15 @@ the medians of both. docs/paths.md says how to read a probability.`,
 				encoder.SetIndent("", " ")
 				return encoder.Encode(found)
 			}
-			return printPathPatterns(cmd.OutOrStdout(), found, answer.Reference, most)
+			return printPathAnswer(cmd.OutOrStdout(), found, answer.Reference, most)
 		},
 	}
 	flags.add(cmd)
 	cmd.Flags().StringVar(&method, "method", link.Methods[0].Name(),
 		"method that finds causes: "+strings.Join(methodNames(), ", "))
 	command.CompleteFlag(cmd, "method", command.CompleteValues(methodNames()))
+	which.add(cmd)
+	cmd.Flags().IntVar(&flags.slowest, "slowest", 1, "how many of the slowest paths to print")
 	cmd.Flags().IntVar(&most, "most", 5, "how many patterns to print")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print everything as one JSON object")
 	return cmd
@@ -93,99 +104,65 @@ func methodOf(name string) (link.Method, error) {
 		strings.Join(methodNames(), ", "))
 }
 
-// pathsOf returns the paths of a run, in cycles of the answer's reference.
-func pathsOf(path string, a *analysis.Answer, o *analysis.Options,
-	method link.Method) (*paths.Answer, error) {
+// pathFlags choose paths.
+type pathFlags struct {
+	program, message string
+	longer           time.Duration
+	doubtful         bool
+}
+
+func (f *pathFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.program, "program", "", "only paths with a call from or to this "+
+		"program, such as nginx or nginx:8080")
+	cmd.Flags().DurationVar(&f.longer, "longer", 0, "only paths that took at least this long, "+
+		"such as 50ms")
+	cmd.Flags().StringVar(&f.message, "message", "", "only the path with the message that was "+
+		"sent on this socket when the counter showed this: `SOCKET:CYCLES`, from_socket and "+
+		"sent_lo in the exported table messages")
+	cmd.Flags().BoolVar(&f.doubtful, "doubtful", false, "only paths with a link that is less "+
+		"than 0.9 sure")
+}
+
+func (f *pathFlags) filter(r analysis.Reference) (filter paths.Filter, err error) {
+	filter.Program, filter.Doubtful = f.program, f.doubtful
+	if f.longer != 0 {
+		if f.longer < 0 || !(r.FrequencyLo_hz > 0) {
+			return filter, command.Usagef("--longer %v: give a duration such as 50ms; the "+
+				"frequency of node %q must be known", f.longer, r.Node)
+		}
+		filter.Least = int64(f.longer.Seconds() * (r.FrequencyLo_hz/2 + r.FrequencyHi_hz/2))
+	}
+	if f.message != "" {
+		socket, cycles, _ := strings.Cut(f.message, ":")
+		var id paths.MessageID
+		id.Socket, err = strconv.ParseUint(socket, 10, 64)
+		if err == nil {
+			id.Sent_cycles, err = strconv.ParseUint(cycles, 10, 64)
+		}
+		if err != nil {
+			return filter, command.Usagef("--message %q: give SOCKET:CYCLES, two numbers",
+				f.message)
+		}
+		filter.Message = &id
+	}
+	return filter, nil
+}
+
+// pathsOf returns the paths of a run.
+func pathsOf(path string, o paths.Options) (*paths.Answer, error) {
 	dir, err := command.OpenRun(path)
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
-	found, err := paths.Of(dir, paths.Options{
-		Reference: a.Reference, Wander: o.Wander, ThirdNodes: o.ThirdNodes, Method: method,
-	})
-	if err == nil && found == nil {
+	found, err := paths.Of(dir, o)
+	switch {
+	case err == nil && found == nil:
 		err = fmt.Errorf("run %q: no messages were captured: cprof capture start does that",
 			dir.Run.Name)
+	case err == nil && found.Chosen == 0 && found.Requests > 0:
+		err = fmt.Errorf("run %q: none of its %s is as the flags say", dir.Run.Name,
+			plural(found.Requests, "path"))
 	}
 	return found, err
-}
-
-// printPathPatterns prints the patterns that took the most time.
-func printPathPatterns(w io.Writer, a *paths.Answer, r analysis.Reference, most int) error {
-	all := analysis.Interval{}
-	for i := range a.Patterns {
-		all.Lo_cycles += a.Patterns[i].Whole.Total.Lo_cycles
-		all.Hi_cycles += a.Patterns[i].Whole.Total.Hi_cycles
-	}
-	fmt.Fprintf(w, "%s requests of %s took %s in all\n", command.Thousands(uint64(a.Requests)),
-		plural(len(a.Patterns), "pattern"), secondsText(all, r))
-	if a.Links > 0 {
-		fmt.Fprintf(w, "of %s links, %.1f %% are at least %g sure, and %.1f %% at least %g\n",
-			command.Thousands(uint64(a.Links)), percentOf(a.Said, a.Links), link.Said,
-			percentOf(a.Sure, a.Links), link.Sure)
-	}
-	for i := range a.Patterns[:min(most, len(a.Patterns))] {
-		printPattern(w, i+1, &a.Patterns[i], r, all)
-	}
-	if left := len(a.Patterns) - most; left > 0 {
-		fmt.Fprintf(w, "\nand %s that took less time: see --most\n", plural(left, "pattern"))
-	}
-	return nil
-}
-
-func percentOf(part, all int) float64 { return 100 * float64(part) / float64(max(all, 1)) }
-
-func printPattern(w io.Writer, number int, p *paths.Pattern, r analysis.Reference,
-	all analysis.Interval) {
-	from := p.From
-	if from == "" {
-		from = "not captured"
-	}
-	fmt.Fprintf(w, "\npattern %d: %s requests from %s, %s of the time, probability %.2f\n", number,
-		command.Thousands(uint64(p.Requests)), from, shareText(p.Whole.Total, all), p.Probability)
-	if p50, ok := p.Whole.At(50); ok {
-		p99, _ := p.Whole.At(99)
-		fmt.Fprintf(w, "  a request took %s (median), %s (p99)\n", secondsText(p50, r),
-			secondsText(p99, r))
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "  sure\tprogram\ttime\tmedian\tnetwork\tmedian\n")
-	for i := range p.Calls {
-		c := &p.Calls[i]
-		name := strings.Repeat("  ", c.Depth) + c.Program
-		if len(c.Nodes) > 0 {
-			name += " on " + strings.Join(c.Nodes, ", ")
-		}
-		fmt.Fprintf(t, "  %.2f\t%s\t%s\t%s\t%s\t%s\n", c.Probability, name,
-			shareText(c.WaitedOwn, p.Whole.Total), medianText(&c.Own, r),
-			shareText(c.WaitedNetwork, p.Whole.Total), medianText(&c.Network, r))
-	}
-	t.Flush()
-}
-
-func medianText(d *paths.Distribution, r analysis.Reference) string {
-	p50, ok := d.At(50)
-	if !ok {
-		return "not known"
-	}
-	return secondsText(p50, r)
-}
-
-func secondsText(i analysis.Interval, r analysis.Reference) string {
-	if text := r.Seconds(i); text != "" {
-		return text
-	}
-	return cyclesText(i)
-}
-
-// shareText is the share of the middle of one interval in the middle of another.
-func shareText(part, all analysis.Interval) string {
-	middle := func(i analysis.Interval) float64 {
-		return float64(i.Lo_cycles)/2 + float64(i.Hi_cycles)/2
-	}
-	if !(middle(all) > 0) {
-		return "-"
-	}
-	return fmt.Sprintf("%.1f %%", 100*middle(part)/middle(all))
 }

@@ -36,6 +36,23 @@ func TestPaths(t *testing.T) {
 			t.Errorf("exit code %d, no %q in\n%s%s", code, want, stdout, stderr)
 		}
 	}
+	code, stdout, stderr = commandtest.Run(Commands(), "paths", run, "--program", "geo",
+		"--longer", "1ms", "--slowest", "2")
+	for _, want := range []string{"chosen: ", "slowest path: ", "next path: ", " geo:80 on "} {
+		if code != 0 || !strings.Contains(stdout, want) {
+			t.Errorf("exit code %d, no %q in\n%s%s", code, want, stdout, stderr)
+		}
+	}
+	for args, want := range map[string]string{
+		"--longer 1h": "none of its 200 paths", "--message 7": "give SOCKET:CYCLES",
+		"--program ge": "none of its 200 paths",
+	} {
+		code, _, stderr := commandtest.Run(Commands(), append([]string{"paths", run},
+			strings.Fields(args)...)...)
+		if code == 0 || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d: %s", args, code, stderr)
+		}
+	}
 	var answer paths.Answer
 	_, stdout, _ = commandtest.Run(Commands(), "paths", run, "--json", "--method", "nesting")
 	if err := json.Unmarshal([]byte(stdout), &answer); err != nil || answer.Method != "nesting" ||

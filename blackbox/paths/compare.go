@@ -1,0 +1,53 @@
+package paths
+
+import (
+	"cmp"
+	"slices"
+)
+
+// fewest is the least number of requests of a pattern whose slow and fast ones are compared.
+const fewest = 20
+
+// compare says what the slowest tenth of a pattern's requests waited for longer than the faster
+// half. The differences of all calls add up to the difference of the whole requests.
+func (m *meter) compare(p *Pattern, roots []int32, trees [][]int32) {
+	var known []int // numbers of the trees
+	for i, r := range roots {
+		if m.parts[r].whole.known {
+			known = append(known, i)
+		}
+	}
+	if len(known) < fewest {
+		return
+	}
+	slices.SortStableFunc(known, func(a, b int) int {
+		return cmp.Compare(middle(m.parts[roots[a]].whole.Interval),
+			middle(m.parts[roots[b]].whole.Interval))
+	})
+	p.Slow, p.Fast = len(known)/10, len(known)/2
+	slow, fast := known[len(known)-p.Slow:], known[:p.Fast]
+	difference := func(of func(tree int) Interval) Interval {
+		a, b := mean(slow, of), mean(fast, of)
+		return Interval{Lo_cycles: a.Lo_cycles - b.Hi_cycles, Hi_cycles: a.Hi_cycles - b.Lo_cycles}
+	}
+	p.Slower = difference(func(t int) Interval { return m.parts[roots[t]].whole.Interval })
+	for i := range p.Calls {
+		c := &p.Calls[i]
+		c.SlowerOwn = difference(func(t int) Interval { return m.parts[trees[t][i]].critical.own })
+		c.SlowerNetwork = difference(func(t int) Interval {
+			return m.parts[trees[t][i]].critical.network
+		})
+	}
+}
+
+func middle(i Interval) int64 { return i.Lo_cycles/2 + i.Hi_cycles/2 }
+
+// mean is the mean of intervals, rounded outward.
+func mean(of []int, value func(int) Interval) (sum Interval) {
+	for _, i := range of {
+		sum = plus(sum, value(i))
+	}
+	n := int64(len(of))
+	sum.Lo_cycles, sum.Hi_cycles = sum.Lo_cycles/n-1, sum.Hi_cycles/n+1
+	return sum
+}

@@ -1,0 +1,174 @@
+package paths
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
+	"github.com/cloudprofiler/cloudprofiler/blackbox/link"
+	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// A Path is a request, with the calls that it led to.
+type Path struct {
+	Pattern     int     `json:"pattern"`     // index of the pattern in the answer
+	Probability float64 `json:"probability"` // that all links are right
+	// Began contains the moment when the path began, as a reading of the reference. It is nil if
+	// the run does not relate the node to the reference.
+	Began *tscratio.Interval `json:"began"`
+	Whole *Interval          `json:"whole"` // from the request until its response; nil: not known
+	Calls []PathCall         `json:"calls"` // each call comes before those that it leads to
+}
+
+// A PathCall is a call of a path.
+type PathCall struct {
+	Depth  int `json:"depth"`
+	Parent int `json:"parent"` // index of the call that caused it; -1: none
+	From   End `json:"from"`   // the calling program; its name is empty if it was not captured
+	To     End `json:"to"`
+	// Probability is that of the link to the parent. RunnerUp is the probability that the next
+	// likely request caused the call.
+	Probability float64 `json:"probability"`
+	RunnerUp    float64 `json:"runner_up"`
+
+	// These are the times since the path began. A moment that was not captured is nil.
+	Sent     *Interval `json:"sent"`
+	Received *Interval `json:"received"`
+	Replied  *Interval `json:"replied"`
+	Got      *Interval `json:"got"`
+
+	// Own is the time that the called program spent on the call while it waited for no other call.
+	// Network is that of the request and the response. They are nil if they are not known.
+	Own     *Interval `json:"own"`
+	Network *Interval `json:"network"`
+
+	// Message is the first call of the system that was captured of the request.
+	Message *messages.Call `json:"-"`
+}
+
+// An End is one of the two programs of a call.
+type End struct {
+	Program string `json:"program"` // as in calls.Place
+	Node    string `json:"node,omitempty"`
+	Process uint32 `json:"process,omitempty"`
+	Thread  uint32 `json:"thread,omitempty"`
+	Socket  uint64 `json:"socket,string,omitempty"` // the kernel's number
+}
+
+// path describes a tree.
+func (m *meter) path(root int32) Path {
+	p := Path{Pattern: int(m.number[root]), Probability: m.probability[root],
+		Whole: m.parts[root].whole.pointer()}
+	start := m.seen.moments[root].began()
+	if began, err := m.times.At(start); err == nil {
+		p.Began = &began
+	}
+	tree, depth := m.timely(root)
+	index := map[int32]int{}
+	for i, c := range tree {
+		index[c] = i
+		at, l := &m.seen.moments[c], &m.links[c]
+		of := &m.seen.Calls[c]
+		k := PathCall{Depth: int(depth[i]), Parent: -1, From: m.end(of.Caller, at.sent),
+			To: m.end(of.Callee, at.received), Probability: m.sure(c),
+			Own: m.parts[c].own.pointer(), Network: m.parts[c].network.pointer(),
+			Message: at.began()}
+		if k.From.Program != "" {
+			k.RunnerUp = l.RunnerUpProbability
+		}
+		if i > 0 {
+			k.Parent = index[m.parent[c]]
+		}
+		for _, moment := range []struct {
+			at   *messages.Call
+			into **Interval
+		}{{at.sent, &k.Sent}, {at.received, &k.Received}, {at.replied, &k.Replied},
+			{at.got, &k.Got}} {
+			if moment.at == start {
+				*moment.into = &Interval{}
+			} else {
+				*moment.into = m.between(start, moment.at).pointer()
+			}
+		}
+		p.Calls = append(p.Calls, k)
+	}
+	return p
+}
+
+func (a amount) pointer() *Interval {
+	if !a.known {
+		return nil
+	}
+	i := a.Interval
+	return &i
+}
+
+// end describes the program at a place, and the captured call there.
+func (m *meter) end(place int32, c *messages.Call) (e End) {
+	if place >= 0 {
+		e.Program = m.seen.Places[place].Program
+	}
+	if c != nil {
+		e.Node, e.Process, e.Thread, e.Socket = c.Log.Node, c.By.Process, c.By.Number, c.Cookie
+	}
+	return e
+}
+
+// A Filter chooses paths. Each field that is not empty must apply.
+type Filter struct {
+	Program  string // a program of the path: its name, or with its port
+	Least    int64  // cycles of the reference that the path took at least
+	Message  *MessageID
+	Doubtful bool // a link is less probable than link.Said
+}
+
+// A MessageID identifies a message that was sent, as in the exported table messages.
+type MessageID struct {
+	Socket      uint64 // from_socket
+	Sent_cycles uint64 // sent_lo
+}
+
+// chosen reports whether a filter chooses a tree.
+func (m *meter) chosen(root int32, f *Filter) bool {
+	whole := m.parts[root].whole
+	if f.Least > 0 && (!whole.known || whole.Hi_cycles < f.Least) {
+		return false
+	}
+	if f.Program == "" && f.Message == nil && !f.Doubtful {
+		return true
+	}
+	program, message, doubtful := f.Program == "", f.Message == nil, !f.Doubtful
+	tree, _ := m.tree(root)
+	for _, c := range tree {
+		k, at := &m.seen.Calls[c], &m.seen.moments[c]
+		program = program || m.named(k.Caller, f.Program) || m.named(k.Callee, f.Program)
+		message = message || f.Message.is(at.sent) || f.Message.is(at.replied)
+		doubtful = doubtful || m.sure(c) < link.Said
+	}
+	return program && message && doubtful
+}
+
+// named reports whether the program at a place has a name, with its port or without.
+func (m *meter) named(place int32, name string) bool {
+	if place == calls.Outside {
+		return false
+	}
+	p := m.seen.Places[place].Program
+	return p == name || len(p) > len(name) && p[:len(name)] == name && p[len(name)] == ':'
+}
+
+func (id *MessageID) is(c *messages.Call) bool {
+	return c != nil && c.Cookie == id.Socket && c.Lo_cycles == id.Sent_cycles
+}
+
+// slowest returns the trees of which the most time is known, the slowest one first.
+func (m *meter) slowest(roots []int32, most int) []int32 {
+	known := slices.DeleteFunc(slices.Clone(roots), func(r int32) bool {
+		return !m.parts[r].whole.known
+	})
+	slices.SortStableFunc(known, func(a, b int32) int {
+		return -cmp.Compare(middle(m.parts[a].whole.Interval), middle(m.parts[b].whole.Interval))
+	})
+	return known[:min(most, len(known))]
+}
