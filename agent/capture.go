@@ -26,7 +26,11 @@ type CaptureCounts struct {
 	// Lost are messages that were seen and lost, by reason.
 	Lost    map[string]uint64 `json:"lost,omitempty"`
 	Sockets int               `json:"sockets"`
-	Error   string            `json:"error,omitempty"` // the last failure
+
+	Retransmitted uint64 `json:"retransmitted,string"` // packets that TCP sent again
+	Arrived       uint64 `json:"arrived,string"`       // messages whose arrival was seen
+	Woke          uint64 `json:"woke,string"`          // wake-ups of threads that were logged
+	Error         string `json:"error,omitempty"`      // the last failure
 }
 
 // CaptureStatus says whether the agent captures messages.

@@ -211,11 +211,13 @@ const (
 	NoStamp    Reason = 2 // the message's stamp could not be related to the counter
 	NotValid   Reason = 3 // the kernel's numbers do not fit into a record
 	NotKnown   Reason = 4 // the description of the message's socket was lost
+	WakeUp     Reason = 5 // what was lost is no message but a wake-up: the buffer was full
 )
 
 // reasonNames are the words of FORMAT.md.
 var reasonNames = map[Reason]string{
 	BufferFull: "buffer full", NoStamp: "no stamp", NotValid: "not valid", NotKnown: "not known",
+	WakeUp: "wake-up",
 }
 
 func (r Reason) String() string {

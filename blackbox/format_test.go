@@ -39,6 +39,7 @@ func TestFormatDocumentAgrees(t *testing.T) {
 			fmt.Sprint(uint8(NoStamp)):    NoStamp.String(),
 			fmt.Sprint(uint8(NotValid)):   NotValid.String(),
 			fmt.Sprint(uint8(NotKnown)):   NotKnown.String(),
+			fmt.Sprint(uint8(WakeUp)):     WakeUp.String(),
 		},
 	} {
 		_, table, ok := bytes.Cut(text, []byte("\n| "+first+" | name |"))
@@ -47,7 +48,7 @@ func TestFormatDocumentAgrees(t *testing.T) {
 		}
 		table, _, _ = bytes.Cut(table, []byte("\n\n"))
 		got := map[string]string{}
-		for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \| ([a-z ]+) \|`).
+		for _, row := range regexp.MustCompile(`(?m)^\| (\d+) \| ([a-z -]+) \|`).
 			FindAllSubmatch(table, -1) {
 			got[string(row[1])] = string(row[2])
 		}

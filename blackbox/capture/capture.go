@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ type Options struct {
 	Notify func(error)
 
 	Only Filter // what is captured; the zero value: everything
+	Also Also   // what is captured beside messages
 
 	// These are for tests. late leaves out hookBegin, as on kernels that lack it. slots is the
 	// number of sockets, and of threads, that have a slot; 0: many.
@@ -57,12 +59,16 @@ type Capture struct {
 	stats Stats
 
 	// Once run has started, only run uses the following fields.
-	clocks  clocks
-	sockets sockets
-	threads threads
-	seen    []seen
-	lost    uint64 // the kernel's count at the last look
-	latest  uint64 // the counter at the last look, for records of losses
+	clocks    clocks
+	sockets   sockets
+	threads   threads
+	places    *places
+	seen      []seen
+	later     []seen // what may have come before something older
+	happens   happens
+	lost      uint64 // the kernel's count at the last look
+	lostWakes uint64
+	latest    uint64 // the counter at the last look, for records of losses
 }
 
 // Stats counts messages since the start.
@@ -77,6 +83,10 @@ type Stats struct {
 	// Late is the number of messages sent over TCP for which the beginning of the call was not
 	// seen, or has no exact stamp.
 	Late uint64
+
+	Retransmitted uint64 // packets that TCP sent again
+	Arrived       uint64 // received messages whose arrival was seen
+	Woke          uint64 // wake-ups of threads that were logged
 
 	Sockets int    // sockets that are known
 	Dropped uint64 // events that found no room in the ring
@@ -116,6 +126,7 @@ func start(o Options) (c *Capture, err error) {
 		flushes: make(chan chan struct{}),
 		clocks:  clocks{read: readBracket},
 		sockets: sockets{now: map[uint64]*socket{}}, threads: threads{},
+		places: newPlaces(), happens: happens{waiting: map[uint64][]happened{}},
 	}
 	c.stats.Lost, c.stats.Early = map[blackbox.Reason]uint64{}, k.early
 	c.clocks.look()
@@ -180,6 +191,7 @@ func (c *Capture) run() {
 			}
 			c.sockets.forgetDescriptions()
 			c.threads.forgetDescriptions()
+			c.places.forgetDescriptions()
 			close(done)
 			continue
 		case <-timer.C:
@@ -197,23 +209,36 @@ func (c *Capture) run() {
 // seen is a message of the present round.
 type seen struct {
 	sighting
-	sent bool
+	ring int
 }
 
 // round moves at most one batch of messages, and reports whether there may be more.
 func (c *Capture) round() (more bool) {
-	c.seen = c.seen[:0]
-	more, err := c.kernel.drain(batch, taker{
+	c.seen = append(c.seen[:0], c.later...)
+	more, complete_ns, err := c.kernel.drain(batch, taker{
 		described: c.sockets.described, named: c.threads.named,
-		seen: func(s sighting, sent bool) { c.seen = append(c.seen, seen{s, sent}) },
+		seen:     func(s sighting, ring int) { c.seen = append(c.seen, seen{s, ring}) },
+		happened: c.happens.add,
 	})
 	// The messages come from several rings. Those of one socket should be in their order.
 	slices.SortFunc(c.seen, func(a, b seen) int { return cmp.Compare(a.stamp_ns, b.stamp_ns) })
+	n := sort.Search(len(c.seen), func(i int) bool { return c.seen[i].stamp_ns > complete_ns })
+	c.later = append(c.later[:0], c.seen[n:]...)
+	c.seen = c.seen[:n]
 	// All stamps so far are before the bracket that is taken now.
 	c.clocks.look()
 	counts := Stats{Lost: map[blackbox.Reason]uint64{}}
 	for i := range c.seen {
-		c.write(&c.seen[i], &counts)
+		if s := &c.seen[i]; s.ring == wokeRing {
+			c.woke(s, &counts)
+		} else {
+			c.write(s, &counts)
+		}
+	}
+	c.writeHappenings(&counts)
+	if lost := c.kernel.lostWakes(); lost > c.lostWakes {
+		counts.Lost[blackbox.WakeUp] += lost - c.lostWakes
+		c.lostWakes = lost
 	}
 	lost, lostErr := c.kernel.lost()
 	if lostErr == nil && lost > c.lost {
@@ -233,10 +258,11 @@ func (c *Capture) round() (more bool) {
 	}
 	if len(c.threads) > most {
 		clear(c.threads)
+		c.places = newPlaces()
 		c.kernel.nameAgain()
 	}
 	c.account(counts, errors.Join(err, lostErr))
-	return more && err == nil
+	return (more || len(c.later) > 0) && err == nil
 }
 
 // account adds counts to the statistics, and reports an error.
@@ -246,6 +272,9 @@ func (c *Capture) account(counts Stats, err error) {
 	s := &c.stats
 	s.Messages += counts.Messages
 	s.Late += counts.Late
+	s.Retransmitted += counts.Retransmitted
+	s.Arrived += counts.Arrived
+	s.Woke += counts.Woke
 	s.Sockets = len(c.sockets.now)
 	for reason, n := range counts.Lost {
 		s.Lost[reason] += n
@@ -280,15 +309,18 @@ func (c *Capture) write(s *seen, counts *Stats) {
 		Kind: blackbox.Received, Began_cycles: lo, Ended_cycles: hi, Thread: s.thread,
 		Stream: s.what&whatStream != 0,
 	}
-	if s.sent {
+	if s.ring == sentRing {
 		m.Kind = blackbox.Sent
 	}
-	if s.what&whatEarly != 0 {
+	if s.ring == receiveRing && s.what&whatCame != 0 && c.arrived(s, &m, lo, hi) {
+		counts.Arrived++
+	}
+	if s.ring == sentRing && s.what&whatEarly != 0 {
 		m.Width_cycles, m.Early = roundedWidth(lo, hi)
 		// Nobody measured when the call ended. It ended before the last look at the clocks.
 		m.Ended_cycles = c.clocks.brackets[len(c.clocks.brackets)-1].after_cycles
 	}
-	if s.sent && m.Stream && !m.Early {
+	if s.ring == sentRing && m.Stream && !m.Early {
 		counts.Late++
 	}
 	socket := c.sockets.use(s, c.describe, lo)
@@ -297,7 +329,10 @@ func (c *Capture) write(s *seen, counts *Stats) {
 		return
 	}
 	m.Connection = socket.of.Number
-	c.threads.use(&s.sighting, c.describe, lo)
+	if len(c.happens.waiting) > 0 {
+		c.writeWaiting(socket, counts)
+	}
+	c.useThread(s.thread, s.stamp_ns, lo)
 	var position uint64
 	var waiting uint16
 	if m.Stream {
@@ -327,6 +362,22 @@ func (c *Capture) write(s *seen, counts *Stats) {
 		}
 	}
 	counts.Messages++
+}
+
+// arrived adds a message's arrival to its record. It reports whether it could. lo and hi are around
+// the moment at which the program had the message.
+func (c *Capture) arrived(s *seen, m *blackbox.Message, lo, hi uint64) bool {
+	const unit_ns = 16
+	came_ns := s.stamp_ns - uint64(s.what&^(unit_ns-1))
+	from, _, ok := c.clocks.counts(came_ns - (unit_ns - 1))
+	_, to, ok2 := c.clocks.counts(came_ns)
+	width, ok3 := roundedWidth(0, max(hi-lo, to-from))
+	if !ok || !ok2 || !ok3 || from == 0 {
+		return false
+	}
+	m.Arrived, m.Arrived_cycles, m.Width_cycles = true, from, width
+	m.Began_cycles, m.Ended_cycles = hi-width, hi
+	return true
 }
 
 // roundedWidth returns the width of an interval, rounded up to a valid one. ok is false if the

@@ -26,6 +26,9 @@ func TestMain(m *testing.M) {
 	case os.Getenv(withoutRights) != "":
 		startWithoutRights()
 		return
+	case os.Getenv(stepsVariable) != "":
+		stepsMain(os.Getenv(stepsVariable))
+		return
 	case os.Getenv(costVariable) != "":
 		loadMain()
 		return
@@ -41,6 +44,8 @@ type captured struct {
 	messages    []blackbox.Message
 	connections map[uint32]blackbox.Connection
 	threads     map[uint32]blackbox.Thread
+	places      map[uint32]blackbox.Place
+	happenings  []blackbox.Happening
 	lost        map[blackbox.Reason]uint64
 	bad         uint64
 	dropped     uint64
@@ -50,7 +55,7 @@ func readCaptured(t *testing.T, logs string) captured {
 	t.Helper()
 	c := captured{
 		connections: map[uint32]blackbox.Connection{}, threads: map[uint32]blackbox.Thread{},
-		lost: map[blackbox.Reason]uint64{},
+		places: map[uint32]blackbox.Place{}, lost: map[blackbox.Reason]uint64{},
 	}
 	segments, err := logstore.Segments(logs)
 	if err != nil {
@@ -75,6 +80,10 @@ func readCaptured(t *testing.T, logs string) captured {
 				c.connections[v.Number] = v
 			case blackbox.Thread:
 				c.threads[v.Number] = v
+			case blackbox.Place:
+				c.places[v.Process] = v
+			case blackbox.Happening:
+				c.happenings = append(c.happenings, v)
 			case blackbox.Loss:
 				c.lost[v.Reason] += v.Messages
 			}
@@ -168,6 +177,7 @@ func TestPrivilegedCaptureIsTheTruth(t *testing.T) {
 	privileged.Need(t)
 	for name, o := range map[string]Options{
 		"usual": {}, "late": {late: true}, "slots": {slots: 2},
+		"all": {slots: 2, Also: Also{true, true}},
 	} {
 		t.Run(name, func(t *testing.T) { captureIsTheTruth(t, o) })
 	}
@@ -198,13 +208,19 @@ func captureIsTheTruth(t *testing.T, o Options) {
 			t.Errorf("%+v has %d other ends", c, ends)
 		}
 	}
-	var widest, intervals uint64
+	var widest, intervals, unsure uint64
 	bases := map[side]uint64{} // positions of the first bytes
 	compare(t, got, truth, func(s side, m blackbox.Message, c conversation.Call, before uint64) {
 		base, again := bases[s]
 		if !again {
 			base = m.Position - before
 			bases[s] = base
+		}
+		// In the few ns in which a thread takes the entry of another one, the program may take a
+		// later part of a call for its beginning. It then says that the place is not sure.
+		if o.slots > 0 && m.Early && !m.Sure {
+			unsure++
+			return
 		}
 		// If the beginning of the call was not seen, the first message may be only the end of what
 		// was sent at first.
@@ -217,6 +233,9 @@ func captureIsTheTruth(t *testing.T, o Options) {
 		}
 		widest, intervals = max(widest, width(m)), intervals+width(m)
 	})
+	if unsure > 3 {
+		t.Errorf("the places of %d messages are not sure", unsure)
+	}
 	t.Logf("stamps: %.0f cycles wide on average, %d at most",
 		float64(intervals)/float64(len(truth)), widest)
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -47,7 +48,7 @@ func loadMain() {
 		for range n {
 			before := processorTime()
 			calls := map[string]func(client, server int) int{
-				"ping-pong": pingPong, "burst": burst,
+				"ping-pong": pingPong, "burst": burst, "wakes": wakes,
 			}[what](client, server)
 			pieces = append(pieces, float64(processorTime()-before)/float64(calls))
 		}
@@ -78,6 +79,39 @@ func pingPong(client, server int) (calls int) {
 			_, err = unix.Read(s[1], b)
 			must(err)
 			calls += 2
+		}
+	}
+	return calls
+}
+
+var waker struct {
+	once sync.Once
+	word int32
+}
+
+// wakes lets a thread wake another one. It sends a message, too, so that the process is one that
+// uses sockets.
+func wakes(client, server int) (calls int) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	b := make([]byte, 64)
+	_, err := unix.Write(client, b)
+	must(err)
+	_, err = unix.Read(server, b)
+	must(err)
+	waker.once.Do(func() {
+		go func() {
+			runtime.LockOSThread()
+			for {
+				futex(&waker.word, futexWait, 0, nil)
+			}
+		}()
+	})
+	for calls < 100 {
+		if futex(&waker.word, futexWake, 1, nil) > 0 {
+			calls++
+		} else {
+			unix.Nanosleep(&unix.Timespec{Nsec: 1}, nil)
 		}
 	}
 	return calls
@@ -127,32 +161,43 @@ func BenchmarkCost(b *testing.B) {
 	d, err := drain.Start(rings, drain.Options{Logs: filepath.Join(dir, "logs")})
 	must(err)
 	defer d.Close()
-	for _, what := range []string{"ping-pong", "burst"} {
-		b.Run(what, func(b *testing.B) {
+	for _, c := range []struct {
+		what, name string
+		pieces     int
+		also       Also
+	}{
+		{"ping-pong", "ping-pong", 300, Also{}}, {"burst", "burst", 300, Also{}},
+		{"ping-pong", "ping-pong with arrivals", 300, Also{Arrivals: true}},
+		{"ping-pong", "ping-pong with threads", 300, Also{Threads: true}},
+		{"wakes", "wake-ups not captured", 30, Also{}},
+		{"wakes", "wake-ups", 30, Also{Threads: true}},
+	} {
+		what := c.what
+		b.Run(c.name, func(b *testing.B) {
 			var off, added []float64 // ns a call
 			var seen, lost uint64
 			var busy time.Duration
 			for range b.N {
 				var pair [2]float64 // without and with a capture
 				for on := range pair {
-					var c *Capture
+					var capture *Capture
 					if on == 1 {
-						c, err = Start(Options{Dir: rings})
+						capture, err = Start(Options{Dir: rings, Also: c.also})
 						must(err)
 					}
 					before := processorTime()
-					fmt.Fprintln(in, what, 300)
+					fmt.Fprintln(in, what, c.pieces)
 					_, err := fmt.Fscan(out, &pair[on])
 					must(err)
-					if c != nil {
-						c.Flush()
+					if capture != nil {
+						capture.Flush()
 						busy += processorTime() - before
-						s := c.Stats()
-						seen += s.Messages
+						s := capture.Stats()
+						seen += s.Messages + s.Woke
 						for _, n := range s.Lost {
 							lost += n
 						}
-						must(c.Close())
+						must(capture.Close())
 					}
 				}
 				off, added = append(off, pair[0]), append(added, pair[1]-pair[0])

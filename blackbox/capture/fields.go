@@ -23,18 +23,71 @@ type fields struct {
 	iterKind, iterOffset                    int16 // in struct msghdr
 	systemCall, argument                    int16 // in struct pt_regs: number, second argument
 
+	// These are 0 in a kernel that lacks them.
+	state                    int16 // in struct sock
+	dataSegments             int16 // in struct tcp_sock
+	packetControl, packetLen int16 // in struct sk_buff
+	process                  int16 // in struct task_struct
+	cgroups                  int16 // in struct task_struct
+	defaultGroup             int16 // in struct css_set
+	groupNode                int16 // in struct cgroup
+	nodeName, nodeParent     int16 // in struct kernfs_node
+
 	tcpSock int32      // number of struct tcp_sock in the kernel's description of itself
 	cast    btf.TypeID // number of the function that casts a pointer to such a struct
+}
+
+// A field is a place for the offset of a field in one of the kernel's structures.
+type field struct {
+	place *int16
+	in    string
+	path  []string
+}
+
+func (v field) find(kernel *btf.Spec) error {
+	var in *btf.Struct
+	if err := kernel.TypeByName(v.in, &in); err != nil {
+		return fmt.Errorf("find struct %s: %w", v.in, err)
+	}
+	bytes, err := offset(in, v.path)
+	if err != nil {
+		return fmt.Errorf("struct %s: %w", v.in, err)
+	}
+	*v.place = bytes
+	return nil
+}
+
+// findMore looks up the fields without which a capture is still possible.
+func (f *fields) findMore(kernel *btf.Spec) {
+	for _, v := range []field{
+		{&f.state, "sock", []string{"__sk_common", "skc_state"}},
+		{&f.dataSegments, "tcp_sock", []string{"data_segs_in"}},
+		{&f.packetControl, "sk_buff", []string{"cb"}},
+		{&f.packetLen, "sk_buff", []string{"len"}},
+		{&f.process, "task_struct", []string{"tgid"}},
+		{&f.cgroups, "task_struct", []string{"cgroups"}},
+		{&f.defaultGroup, "css_set", []string{"dfl_cgrp"}},
+		{&f.groupNode, "cgroup", []string{"kn"}},
+		{&f.nodeName, "kernfs_node", []string{"name"}},
+		{&f.nodeParent, "kernfs_node", []string{"parent"}},
+		{&f.nodeParent, "kernfs_node", []string{"__parent"}}, // since Linux 6.15
+	} {
+		if v.find(kernel) != nil {
+			continue // the place keeps its value
+		}
+	}
+}
+
+// knowsGroups reports whether the kernel says in which cgroup a thread is.
+func (f *fields) knowsGroups() bool {
+	return f.cgroups != 0 && f.defaultGroup != 0 && f.groupNode != 0 && f.nodeName != 0 &&
+		f.nodeParent != 0
 }
 
 // findFields looks up all fields in the kernel's description of itself.
 func findFields(kernel *btf.Spec) (*fields, error) {
 	f := &fields{}
-	for _, v := range []struct {
-		place *int16
-		in    string
-		path  []string
-	}{
+	for _, v := range []field{
 		{&f.family, "sock", []string{"__sk_common", "skc_family"}},
 		{&f.protocol, "sock", []string{"sk_protocol"}},
 		{&f.localPort, "sock", []string{"__sk_common", "skc_num"}},
@@ -65,16 +118,11 @@ func findFields(kernel *btf.Spec) (*fields, error) {
 		{&f.systemCall, "pt_regs", []string{systemCallField}},
 		{&f.argument, "pt_regs", []string{argumentField}},
 	} {
-		var in *btf.Struct
-		if err := kernel.TypeByName(v.in, &in); err != nil {
-			return nil, fmt.Errorf("find struct %s: %w", v.in, err)
+		if err := v.find(kernel); err != nil {
+			return nil, err
 		}
-		bytes, err := offset(in, v.path)
-		if err != nil {
-			return nil, fmt.Errorf("struct %s: %w", v.in, err)
-		}
-		*v.place = bytes
 	}
+	f.findMore(kernel)
 	var tcp *btf.Struct
 	var cast *btf.Func
 	err := errors.Join(kernel.TypeByName("tcp_sock", &tcp),

@@ -125,13 +125,8 @@ func newCGroup(t *testing.T, process int) (path string) {
 	if err := os.Mkdir(inner, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	into := func(dir string, process int) error {
-		return os.WriteFile(filepath.Join(dir, "cgroup.procs"), fmt.Append(nil, process), 0)
-	}
 	if process > 0 {
-		if err := into(inner, process); err != nil {
-			t.Fatal(err)
-		}
+		moveInto(t, inner, process)
 	}
 	t.Cleanup(func() { // the process has ended
 		if err := errors.Join(os.Remove(inner), os.Remove(outer)); err != nil {
@@ -139,4 +134,13 @@ func newCGroup(t *testing.T, process int) (path string) {
 		}
 	})
 	return "/" + filepath.Base(outer)
+}
+
+// moveInto puts a process into the cgroup with a directory.
+func moveInto(t *testing.T, dir string, process int) {
+	t.Helper()
+	err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), fmt.Append(nil, process), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
 }

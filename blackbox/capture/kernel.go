@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -21,13 +22,15 @@ var ErrNotPossible = errors.New("capture is not possible here")
 
 // kernel is the part of a capture that runs in the kernel.
 type kernel struct {
-	programs *ebpf.Collection
-	hooks    []link.Link
-	reader   *ringbuf.Reader
-	record   ringbuf.Record
-	early    bool // the kernel has hookBegin
-	sizes    sizes
-	shared   shared
+	programs  *ebpf.Collection
+	hooks     []link.Link
+	hookNames []string
+	reader    *ringbuf.Reader
+	record    ringbuf.Record
+	early     bool // the kernel has hookBegin
+	also      Also
+	sizes     sizes
+	shared    shared
 }
 
 // load checks and loads the programs, but does not attach them. The rings take at most most bytes.
@@ -63,19 +66,12 @@ func load(most int, o Options) (*kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	k := &kernel{early: has(hookBegin) && !o.late}
-	for _, most := range []int{most, min(most, smallMap)} {
-		k.sizes = ringSizes(processors, most)
-		if o.slots > 0 {
-			k.sizes.slots = o.slots
-		}
-		k.programs, err = ebpf.NewCollection(collection(
-			writer{f: f, s: k.sizes, chosen: only}, ownProcess(), k.early))
-		if !errors.Is(err, unix.E2BIG) {
-			break
-		}
+	k := &kernel{early: has(hookBegin) && !o.late, also: o.Also}
+	if k.hookNames, err = chooseHooks(has, f, k.early, o.Also); err != nil {
+		return nil, err
 	}
-	if err == nil {
+	w := writer{f: f, chosen: only, also: o.Also, own: ownProcess(), groups: f.knowsGroups()}
+	if err = k.loadPrograms(w, processors, most, o.slots); err == nil {
 		if err = k.shared.open(k); err != nil {
 			k.programs.Close()
 			return nil, err
@@ -88,6 +84,61 @@ func load(most int, o Options) (*kernel, error) {
 	}
 	return nil, fmt.Errorf("%w: load programs: %w: see whether a container or a lockdown of the "+
 		"kernel forbids bpf", ErrNotPossible, err)
+}
+
+// chooseHooks returns the hooks that this kernel has.
+func chooseHooks(has func(string) bool, f *fields, early bool, also Also) ([]string, error) {
+	hooks := []string{hookRenamed, hookSent, hookReceived}
+	if early {
+		hooks = append(hooks, hookBegin)
+	}
+	if has(hookState) {
+		hooks = append(hooks, hookState)
+	}
+	if has(hookAgain) && f.packetControl != 0 && f.packetLen != 0 {
+		hooks = append(hooks, hookAgain)
+	}
+	var more []string // these were asked for
+	possible := true
+	if also.Arrivals {
+		more = append(more, hookArrived)
+		possible = f.state != 0 && f.dataSegments != 0
+	}
+	if also.Threads {
+		more = append(more, hookWoke, hookForked, hookExecuted, hookExited)
+		possible = possible && f.process != 0
+	}
+	for _, hook := range more {
+		if !has(hook) || !possible {
+			return nil, fmt.Errorf("%w: the kernel does not show arrivals or threads: leave them "+
+				"out of what is also captured", ErrNotPossible)
+		}
+	}
+	return append(hooks, more...), nil
+}
+
+// loadPrograms loads the programs, with smaller maps if the kernel does not allow large ones.
+func (k *kernel) loadPrograms(w writer, processors, most, slots int) (err error) {
+	for _, most := range []int{most, min(most, smallMap)} {
+		w.s = ringSizes(processors, most, w.also)
+		if slots > 0 {
+			w.s.slots = slots
+		}
+		k.sizes = w.s
+		k.programs, err = ebpf.NewCollection(collection(w, k.hookNames))
+		if err != nil && w.groups && !errors.Is(err, unix.E2BIG) {
+			// A lockdown of the kernel may forbid only to read names of cgroups.
+			plain := w
+			plain.groups = false
+			if c, plainErr := ebpf.NewCollection(collection(plain, k.hookNames)); plainErr == nil {
+				k.programs, err = c, nil
+			}
+		}
+		if !errors.Is(err, unix.E2BIG) {
+			break
+		}
+	}
+	return err
 }
 
 // missingRights names the capabilities that a capture needs and this process lacks.
@@ -125,12 +176,8 @@ func (k *kernel) attach() (err error) {
 	if k.reader, err = ringbuf.NewReader(k.programs.Maps[mapRare]); err != nil {
 		return fmt.Errorf("map the buffer: %w", err)
 	}
-	for _, hook := range []string{hookRenamed, hookBegin, hookSent, hookReceived} {
-		p := k.programs.Programs[hook]
-		if p == nil {
-			continue
-		}
-		l, err := link.AttachTracing(link.TracingOptions{Program: p})
+	for _, hook := range k.hookNames {
+		l, err := link.AttachTracing(link.TracingOptions{Program: k.programs.Programs[hook]})
 		if err != nil {
 			return fmt.Errorf("%w: attach to tracepoint %q: %w", ErrNotPossible, hook, err)
 		}
@@ -162,10 +209,20 @@ func (k *kernel) close() error {
 // lost returns how many messages the programs have seen but could not report.
 func (k *kernel) lost() (n uint64, err error) {
 	err = k.programs.Maps[mapLost].Lookup(uint32(0), &n)
-	for i := range k.sizes.processors * directions {
-		n += k.shared.lost(i)
+	for i := range k.sizes.processors * k.sizes.rings {
+		if i%k.sizes.rings != wokeRing {
+			n += k.shared.lost(i)
+		}
 	}
 	return n, err
+}
+
+// lostWakes returns how many wake-ups the programs have seen but could not report.
+func (k *kernel) lostWakes() (n uint64) {
+	for i := wokeRing; k.also.Threads && i < k.sizes.processors*k.sizes.rings; i += k.sizes.rings {
+		n += k.shared.lost(i)
+	}
+	return n
 }
 
 // describeAgain makes the programs describe every socket again, before its next message.
@@ -200,27 +257,56 @@ type description struct {
 type name struct {
 	thread, process uint32
 	own, program    string
+	groups          string // path of the cgroup; at most its last part and the ones above it
 }
+
+// happening is what the programs report about something that is no message. Its fields are at the
+// offsets of a happening.
+type happening struct {
+	stamp_ns uint64
+	cookie   uint64
+	what     uint32
+	thread   uint32
+	other    uint32
+	process  uint32
+	sequence uint32
+	bytes    uint32
+}
+
+var _ = [1]struct{}{}[unsafe.Sizeof(happening{})-happeningBytes]
 
 // taker receives the reports of the programs.
 type taker struct {
 	described func(description)
 	named     func(name)
-	seen      func(s sighting, sent bool)
+	seen      func(s sighting, ring int)
+	happened  func(happening)
 }
 
 // drain passes the reports of the programs to a taker, at most limit sightings of each ring. It
 // returns true if there may be more.
-func (k *kernel) drain(limit int, to taker) (more bool, err error) {
+//
+// A thread may have used the rings of several processors, so its messages may come in another order
+// than they were made. But all messages with stamps until complete_ns have come.
+func (k *kernel) drain(limit int, to taker) (more bool, complete_ns uint64, err error) {
+	// What is seen from now on may come into a ring just after, or just before its end is read.
+	complete_ns = uint64(nanotime())
 	ends := k.shared.ends(limit)
 	// Descriptions and names were reported before the sightings that need them.
 	if err := k.drainRare(to); err != nil {
-		return false, err
+		return false, complete_ns, err
 	}
 	for i, end := range ends {
-		more = k.shared.take(i, end, to.seen) == limit || more
+		var last_ns uint64
+		n := k.shared.take(i, end, func(s sighting, ring int) {
+			last_ns = s.stamp_ns
+			to.seen(s, ring)
+		})
+		if n == limit {
+			more, complete_ns = true, min(complete_ns, last_ns)
+		}
 	}
-	return more, nil
+	return more, complete_ns, nil
 }
 
 func (k *kernel) drainRare(to taker) error {
@@ -238,16 +324,24 @@ func (k *kernel) drainRare(to taker) error {
 			to.named(parseName(b))
 		case descriptionBytes:
 			to.described(parseDescription(b))
+		case happeningBytes:
+			to.happened(*(*happening)(unsafe.Pointer(unsafe.SliceData(b))))
 		}
 	}
 }
 
 func parseName(b []byte) name {
 	thread := binary.NativeEndian.Uint64(b[nameThread:])
-	return name{
+	n := name{
 		thread: uint32(thread), process: uint32(thread >> 32),
-		own: text(b[nameOwn:nameProgram]), program: text(b[nameProgram:nameBytes]),
+		own: text(b[nameOwn:nameProgram], 15), program: text(b[nameProgram:nameGroups], 15),
 	}
+	for at := nameGroups; at < nameBytes; at += groupBytes {
+		if group := text(b[at:at+groupBytes], groupBytes); group != "" {
+			n.groups = "/" + group + n.groups
+		}
+	}
+	return n
 }
 
 func parseDescription(b []byte) description {

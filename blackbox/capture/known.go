@@ -31,6 +31,12 @@ type socket struct {
 	sent, received stream
 }
 
+// again returns the position of bytes that were sent again.
+func (s *socket) again(sequence uint32) (position uint64) {
+	in := &s.sent
+	return (in.next + uint64(int64(int32(sequence-uint32(in.next))))) & blackbox.MaxPosition
+}
+
 // A stream is one direction of a TCP connection. Its positions are sequence numbers that do not
 // begin again at 2^32. Both ends of a connection compute the same positions, whenever the capture
 // began.
@@ -53,7 +59,7 @@ func from(sequence uint32, bytes uint64) stream {
 // lies between. Otherwise other threads may have moved some bytes at the same time.
 func (s *socket) place(m *seen) (position uint64, sure bool) {
 	in := &s.received
-	if m.sent {
+	if m.ring == sentRing {
 		in = &s.sent
 	}
 	position = in.next + uint64(int64(int32(m.sequence-uint32(in.next))))
@@ -163,22 +169,23 @@ type known struct {
 // named remembers a thread, or its new name.
 func (all threads) named(n name) { all[n.thread] = &known{name: n} }
 
-// use describes the thread of a message, unless it was described shortly before.
-func (all threads) use(s *sighting, put func([]blackbox.Event, error) bool, at uint64) {
-	t := all[s.thread]
+// useThread describes a thread and where its process runs, unless that was done shortly before.
+func (c *Capture) useThread(thread uint32, stamp_ns, at uint64) {
+	t := c.threads[thread]
 	if t == nil {
 		return // the thread was forgotten: the kernel names it again
 	}
-	if t.described_ns == 0 || s.stamp_ns > t.described_ns+again_ns {
-		put(blackbox.Thread{
-			Number: s.thread, Process: t.process, Program: t.program, Name: t.own,
+	if t.described_ns == 0 || stamp_ns > t.described_ns+again_ns {
+		c.describe(blackbox.Thread{
+			Number: thread, Process: t.process, Program: t.program, Name: t.own,
 		}.Events(at))
-		t.described_ns = s.stamp_ns
+		t.described_ns = stamp_ns
+		c.places.use(&t.name, c.describe, stamp_ns, at)
 	}
 }
 
-// text returns the bytes before the first zero byte, at most 15.
-func text(b []byte) string {
+// text returns the bytes before the first zero byte, at most most.
+func text(b []byte, most int) string {
 	b, _, _ = bytes.Cut(b, []byte{0})
-	return string(b[:min(len(b), 15)])
+	return string(b[:min(len(b), most)])
 }

@@ -25,27 +25,42 @@ const (
 	mapRings    = "rings"   // the rings
 	mapRare     = "rare"    // descriptions and names
 	mapLost     = "lost"    // number of messages that could not be reported
+	mapUsers    = "users"   // by the number of a process: 1 if it has used a socket
 	rareBytes   = 2 << 20   // bytes of mapRare
 	stateBytes  = 8         // bytes of a socket's state in mapStates
 	socketSlots = 1 << 16   // entries of mapSockets
 	threadSlots = 1 << 16   // entries of mapThreads
-	directions  = 2         // rings of each processor
-	sentRing    = 0         // its first ring
+	sentRing    = 0         // the first ring of each processor
 	receiveRing = 1         // its second ring
+	wokeRing    = 2         // its third ring, for wake-ups
 	mostRings   = 64 << 20  // bytes of all rings
 	mostRing    = 65536     // sightings in a ring
 	leastRing   = 512       // sightings in a ring
 	smallMap    = 4 << 20   // a map may not be larger on some kernels
 )
 
-// An entry of mapSockets has the cookie in bits 2 to 63 and one of these kinds below it. So the
-// programs need only one load to see whether a socket was described, and of which kind it is.
+// An entry of mapSockets begins with a word that has the cookie in bits 2 to 63 and one of these
+// kinds below it. So the programs need only one load to see whether a socket was described, and of
+// which kind it is.
 const (
-	socketBytes  = 8
 	kindBits     = 2
 	kindTCP      = 1
 	kindOther    = 2
 	kindUnwanted = 3
+)
+
+// If arrivals are captured, an entry of mapSockets also has the last two arrivals, the last one
+// first. These are offsets in an arrival. The check combines the other two fields with the first
+// word of the entry, because several processors may use the entry.
+const (
+	arrivalStamp = 0 // CLOCK_MONOTONIC in ns
+	arrivalRange = 8 // sequence number after the arrived bytes; in the upper half: before them
+	arrivalCheck = 16
+	arrivalBytes = 24
+
+	socketArrivals = 8  // offset of the arrivals
+	socketShort    = 8  // bytes of an entry without arrivals
+	socketLong     = 64 // bytes of an entry with arrivals
 )
 
 // These are offsets in an entry of mapThreads.
@@ -108,14 +123,33 @@ const (
 	nameThread  = 0
 	nameOwn     = 8
 	nameProgram = 24 // the name of the process
-	nameBytes   = 40
+	nameGroups  = 40 // the name of the thread's cgroup, and those of the groups above it
+	nameBytes   = nameGroups + groupLevels*groupBytes
+
+	groupLevels = 4
+	groupBytes  = 96
 )
 
-// sizes are the sizes of the rings.
+// These are offsets in a happening: the report about something that is no message.
+const (
+	happeningStamp    = 0  // CLOCK_MONOTONIC in ns
+	happeningCookie   = 8  // of the socket, or 0
+	happeningWhat     = 16 // a blackbox.What
+	happeningThread   = 20 // or 0
+	happeningOther    = 24 // Forked: the new thread
+	happeningProcess  = 28 // Forked: its process
+	happeningSequence = 32 // Retransmitted: sequence number of the first byte
+	happeningLength   = 36 // Retransmitted: number of bytes
+	happeningBytes    = 40
+)
+
+// sizes are the sizes of the maps. Each is a power of two.
 type sizes struct {
-	processors int // a power of two
-	sightings  int // in each ring: a power of two
-	slots      int // entries of mapSockets, and of mapThreads: a power of two
+	processors  int
+	rings       int // rings of each processor
+	sightings   int // in each ring
+	slots       int // entries of mapSockets, and of mapThreads
+	socketBytes int // bytes of an entry of mapSockets
 }
 
 // manySlots is enough for the sockets and threads that are in use at the same time. If two of them
@@ -123,16 +157,22 @@ type sizes struct {
 const manySlots = 1 << 16
 
 // ringSizes returns sizes for this machine. The kernel allows maps of at most most bytes.
-func ringSizes(processors, most int) sizes {
-	s := sizes{1 << bits.Len(uint(processors-1)), mostRing, manySlots}
+func ringSizes(processors, most int, also Also) sizes {
+	s := sizes{1 << bits.Len(uint(processors-1)), 2, mostRing, manySlots, socketShort}
+	if also.Threads {
+		s.rings = 4
+	}
+	if also.Arrivals {
+		s.socketBytes = socketLong
+	}
 	for s.sightings > leastRing && s.ringsBytes() > most {
 		s.sightings /= 2
 	}
 	return s
 }
 
-func (s sizes) headsBytes() int { return s.processors * directions * headBytes }
-func (s sizes) ringsBytes() int { return s.processors * directions * s.sightings * sightingBytes }
+func (s sizes) headsBytes() int { return s.processors * s.rings * headBytes }
+func (s sizes) ringsBytes() int { return s.processors * s.rings * s.sightings * sightingBytes }
 
 // shared returns the specification of a map that the capture maps into its memory.
 func sharedMap(name string, bytes int) *ebpf.MapSpec {
@@ -142,9 +182,12 @@ func sharedMap(name string, bytes int) *ebpf.MapSpec {
 	}
 }
 
-// collection returns all maps and all programs. Each program is written by a copy of the writer w.
-// If early is false, the kernel lacks hookBegin.
-func collection(w writer, own uint32, early bool) *ebpf.CollectionSpec {
+// userSlots is the number of entries of mapUsers: more than any process's number.
+const userSlots = 1 << 22
+
+// collection returns all maps and the programs of those hooks. Each program is written by a copy of
+// the writer w.
+func collection(w writer, hooks []string) *ebpf.CollectionSpec {
 	s := w.s
 	number := &btf.Int{Name: "number", Size: 4, Encoding: btf.Signed}
 	word := &btf.Int{Name: "word", Size: 8}
@@ -169,19 +212,18 @@ func collection(w writer, own uint32, early bool) *ebpf.CollectionSpec {
 				Name: mapRound, Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1,
 				Contents: []ebpf.MapKV{{Key: uint32(0), Value: uint64(1)}},
 			},
-			mapSockets: sharedMap(mapSockets, s.slots*socketBytes),
+			mapSockets: sharedMap(mapSockets, s.slots*s.socketBytes),
 			mapThreads: sharedMap(mapThreads, s.slots*threadBytes),
 			mapHeads:   sharedMap(mapHeads, s.headsBytes()),
 			mapRings:   sharedMap(mapRings, s.ringsBytes()),
 		},
-		Programs: map[string]*ebpf.ProgramSpec{
-			hookSent:     program(hookSent, w.sent(own)),
-			hookReceived: program(hookReceived, w.received(own)),
-			hookRenamed:  program(hookRenamed, w.renamed()),
-		},
+		Programs: map[string]*ebpf.ProgramSpec{},
 	}
-	if early {
-		c.Programs[hookBegin] = program(hookBegin, w.begin(own))
+	if w.also.Threads {
+		c.Maps[mapUsers] = sharedMap(mapUsers, userSlots)
+	}
+	for _, hook := range hooks {
+		c.Programs[hook] = program(hook, programs[hook](w))
 	}
 	return c
 }

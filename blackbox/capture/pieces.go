@@ -19,6 +19,9 @@ type writer struct {
 	f      *fields
 	s      sizes
 	chosen chosen
+	also   Also
+	own    uint32 // the agent's process, or 0
+	groups bool   // report in which cgroup a thread is
 	to     asm.Instructions
 }
 
@@ -75,14 +78,25 @@ func (w *writer) submit() {
 	)
 }
 
+// user loads the address of the entry of the process in R8 in mapUsers into R1.
+func (w *writer) user() {
+	w.add(
+		asm.Mov.Reg(asm.R2, asm.R8),
+		asm.RSh.Imm(asm.R2, 32),
+		asm.And.Imm(asm.R2, userSlots-1),
+		asm.LoadMapValue(asm.R1, 0, 0).WithReference(mapUsers),
+		asm.Add.Reg(asm.R1, asm.R2),
+	)
+}
+
 // thread ends the program if the agent itself made the call. Otherwise it loads the thread and its
 // entry, and reports the thread's name if that was not done before.
-func (w *writer) thread(own uint32) {
+func (w *writer) thread() {
 	w.add(
 		asm.FnGetCurrentPidTgid.Call(),
 		asm.Mov.Reg(asm.R8, asm.R0),
 		asm.RSh.Imm(asm.R0, 32),
-		asm.JEq.Imm32(asm.R0, int32(own), "end"),
+		asm.JEq.Imm32(asm.R0, int32(w.own), "end"),
 	)
 	w.entry()
 	w.add(
@@ -106,7 +120,12 @@ func (w *writer) thread(own uint32) {
 	)
 	w.copied(nameProgram, w.f.name, asm.DWord)
 	w.copied(nameProgram+8, w.f.name+8, asm.DWord)
+	w.group()
 	w.submit()
+	if w.also.Threads {
+		w.user()
+		w.add(asm.Mov.Imm(asm.R2, 1), asm.StoreMem(asm.R1, 0, asm.R2, asm.Byte))
+	}
 	w.entry()
 	w.add(
 		asm.LoadMem(asm.R1, asm.R9, threadBegan, asm.DWord),
@@ -120,16 +139,16 @@ func (w *writer) thread(own uint32) {
 	w.add(asm.Mov.Imm(asm.R0, 0).WithSymbol("named"))
 }
 
-// socket loads the entry of the socket in mapSockets into R3. If the socket was not described
-// before in this round, it first reports a description. It ends the program for a socket that is
-// neither IPv4, IPv6 nor UNIX.
+// socket loads the kind of the socket into R3, and the address of its entry in mapSockets into R4.
+// If the socket was not described before in this round, it first reports a description. It ends the
+// program for a socket that is neither IPv4, IPv6 nor UNIX.
 func (w *writer) socket() {
 	f := w.f
 	w.add(
 		asm.LoadMem(asm.R2, asm.R7, f.cookie, asm.DWord),
 		asm.Mov.Reg(asm.R1, asm.R2),
 		asm.And.Imm(asm.R1, int32(w.s.slots-1)),
-		asm.LSh.Imm(asm.R1, int32(bits.TrailingZeros(socketBytes))),
+		asm.LSh.Imm(asm.R1, int32(bits.TrailingZeros(uint(w.s.socketBytes)))),
 		asm.LoadMapValue(asm.R4, 0, 0).WithReference(mapSockets),
 		asm.Add.Reg(asm.R4, asm.R1),
 		asm.LoadMem(asm.R3, asm.R4, 0, asm.DWord),
@@ -181,7 +200,7 @@ func (w *writer) socket() {
 		asm.LoadMem(asm.R2, asm.R7, f.cookie, asm.DWord).WithSymbol("kind"),
 		asm.Mov.Reg(asm.R1, asm.R2),
 		asm.And.Imm(asm.R1, int32(w.s.slots-1)),
-		asm.LSh.Imm(asm.R1, int32(bits.TrailingZeros(socketBytes))),
+		asm.LSh.Imm(asm.R1, int32(bits.TrailingZeros(uint(w.s.socketBytes)))),
 		asm.LoadMapValue(asm.R4, 0, 0).WithReference(mapSockets),
 		asm.Add.Reg(asm.R4, asm.R1),
 		asm.LSh.Imm(asm.R2, kindBits),
@@ -275,6 +294,7 @@ const (
 	stackState    = -32
 	stackRound    = -40
 	stackEntry    = -48
+	stackGroup    = -56
 )
 
 // stack stores a number on the stack.
@@ -282,12 +302,27 @@ func (w *writer) stack(at int16, value int32) {
 	w.add(asm.Mov.Imm(asm.R1, value), asm.StoreMem(asm.RFP, at, asm.R1, asm.DWord))
 }
 
-// report puts the sighting whose parts are on the stack into a ring of this processor, and ends the
-// program. On one processor, the kernel runs a program only once at a time. So nobody else writes
-// into the ring.
-func (w *writer) report(ring int32) {
+// message fills in the fields of a message at R4.
+func (w *writer) message() {
+	w.add(
+		asm.LoadMem(asm.R1, asm.R7, w.f.cookie, asm.DWord),
+		asm.StoreMem(asm.R4, sightingCookie, asm.R1, asm.DWord),
+		asm.LoadMem(asm.R1, asm.RFP, stackSequence, asm.DWord),
+		asm.StoreMem(asm.R4, sightingSequence, asm.R1, asm.Word),
+		asm.LoadMem(asm.R1, asm.R6, 8, asm.DWord),
+		asm.StoreMem(asm.R4, sightingLength, asm.R1, asm.Word),
+		asm.LoadMem(asm.R1, asm.RFP, stackWhat, asm.DWord),
+		asm.StoreMem(asm.R4, sightingWhat, asm.R1, asm.Word),
+	)
+}
+
+// report puts a sighting with the stamp on the stack into a ring of this processor, and ends the
+// program. fill adds the other fields, and may change R1. On one processor, the kernel runs a
+// program only once at a time. So nobody else writes into the ring.
+func (w *writer) report(ring int32, fill func()) {
 	s := w.s
 	perRing := int32(bits.TrailingZeros(uint(s.sightings)))
+	perProcessor := int32(bits.TrailingZeros(uint(s.rings)))
 	each := int32(bits.TrailingZeros(sightingBytes))
 	heads := uint32(ring) * headBytes
 	rings := uint32(ring) * uint32(s.sightings) * sightingBytes
@@ -295,7 +330,7 @@ func (w *writer) report(ring int32) {
 		asm.FnGetSmpProcessorId.Call().WithSymbol("report"),
 		asm.And.Imm(asm.R0, int32(s.processors-1)),
 		asm.Mov.Reg(asm.R1, asm.R0),
-		asm.LSh.Imm(asm.R1, int32(bits.TrailingZeros(directions*headBytes))),
+		asm.LSh.Imm(asm.R1, int32(bits.TrailingZeros(uint(s.rings*headBytes)))),
 		asm.LoadMapValue(asm.R5, 0, heads).WithReference(mapHeads),
 		asm.Add.Reg(asm.R5, asm.R1),
 		asm.LoadMem(asm.R2, asm.R5, headWritten, asm.DWord),
@@ -306,22 +341,15 @@ func (w *writer) report(ring int32) {
 		asm.Mov.Reg(asm.R1, asm.R2),
 		asm.And.Imm(asm.R1, int32(s.sightings-1)),
 		asm.LSh.Imm(asm.R1, each),
-		asm.LSh.Imm(asm.R0, 1+perRing+each),
+		asm.LSh.Imm(asm.R0, perProcessor+perRing+each),
 		asm.LoadMapValue(asm.R4, 0, rings).WithReference(mapRings),
 		asm.Add.Reg(asm.R4, asm.R0),
 		asm.Add.Reg(asm.R4, asm.R1),
 		asm.LoadMem(asm.R1, asm.RFP, stackStamp, asm.DWord),
 		asm.StoreMem(asm.R4, sightingStamp, asm.R1, asm.DWord),
-		asm.LoadMem(asm.R1, asm.R7, w.f.cookie, asm.DWord),
-		asm.StoreMem(asm.R4, sightingCookie, asm.R1, asm.DWord),
-		asm.LoadMem(asm.R1, asm.RFP, stackSequence, asm.DWord),
-		asm.StoreMem(asm.R4, sightingSequence, asm.R1, asm.Word),
 		asm.StoreMem(asm.R4, sightingThread, asm.R8, asm.Word),
-		asm.LoadMem(asm.R1, asm.R6, 8, asm.DWord),
-		asm.StoreMem(asm.R4, sightingLength, asm.R1, asm.Word),
-		asm.LoadMem(asm.R1, asm.RFP, stackWhat, asm.DWord),
-		asm.StoreMem(asm.R4, sightingWhat, asm.R1, asm.Word),
 	)
+	fill()
 	// The capture may read the sighting once it sees the new number.
 	if runtime.GOARCH == "amd64" {
 		w.add( // the processor makes stores visible in their order

@@ -20,6 +20,15 @@ const (
 	hookRenamed  = "task_rename"        // (task, name): a thread gets another name
 )
 
+// programs writes the program of each hook.
+var programs = map[string]func(writer) asm.Instructions{
+	hookBegin: writer.begin, hookSent: writer.sent, hookReceived: writer.received,
+	hookRenamed: writer.renamed,
+	hookState:   writer.state, hookAgain: writer.again, hookArrived: writer.arrived,
+	hookWoke: writer.woke, hookForked: writer.forked, hookExecuted: writer.executed,
+	hookExited: writer.exited,
+}
+
 // licence is the licence of the programs in this file, and of no other code. The kernel shows its
 // structures only to programs that may also be used under the GPL.
 const licence = "Dual MIT/GPL"
@@ -34,7 +43,8 @@ const bpfNoWakeup = 1
 const (
 	whatStream = 1 << 0 // of TCP: the sequence number is valid
 	whatSure   = 1 << 1 // no other thread used the stream at the same time
-	whatEarly  = 1 << 2 // the stamp is the beginning of the call
+	whatEarly  = 1 << 2 // sent: the stamp is the beginning of the call
+	whatCame   = 1 << 2 // received: bits 4 to 31 say how long the message was ready before
 	whatFirst  = 1 << 3 // the sequence number is that of the first byte
 
 	whatWaiting   = 16 // bits 16 to 25 are Waiting, as in blackbox.Message
@@ -48,20 +58,21 @@ const (
 //
 // If another thread took this thread's entry, the program recognises the first pass in another way:
 // the message is one piece of memory, of which nothing was taken yet.
-func (w writer) begin(own uint32) asm.Instructions {
+func (w writer) begin() asm.Instructions {
 	const onePiece = 0 // ITER_UBUF
 	f := w.f
 	w.add(
 		asm.Mov.Reg(asm.R6, asm.R1),
 		asm.LoadMem(asm.R7, asm.R6, 0, asm.DWord),
 	)
-	w.thread(own)
+	w.thread()
 	w.add(
 		asm.LoadMem(asm.R3, asm.R6, 8, asm.DWord),
 		asm.LoadMem(asm.R4, asm.R3, f.iterKind, asm.Byte),
 		asm.LoadMem(asm.R3, asm.R3, f.iterOffset, asm.DWord),
-		asm.LoadMem(asm.R1, asm.R9, threadSocket, asm.DWord),
+		// Another thread that takes the entry clears the two in the opposite order.
 		asm.LoadMem(asm.R2, asm.R9, threadBegan, asm.DWord),
+		asm.LoadMem(asm.R1, asm.R9, threadSocket, asm.DWord),
 		asm.StoreMem(asm.R9, threadSocket, asm.R7, asm.DWord),
 		asm.JNE.Imm(asm.R1, 0, "used"),
 		asm.LoadMem(asm.R5, asm.R9, threadTaken, asm.DWord),
@@ -93,13 +104,13 @@ func (w writer) begin(own uint32) asm.Instructions {
 }
 
 // sent is the program of hookSent.
-func (w writer) sent(own uint32) asm.Instructions {
+func (w writer) sent() asm.Instructions {
 	f := w.f
 	w.add(
 		asm.Mov.Reg(asm.R6, asm.R1),
 		asm.LoadMem(asm.R7, asm.R6, 0, asm.DWord),
 	)
-	w.thread(own)
+	w.thread()
 	// Take the beginning of the call out of the thread's entry: the call is over.
 	w.stack(stackStamp, 0)
 	w.add(
@@ -150,7 +161,7 @@ func (w writer) sent(own uint32) asm.Instructions {
 		asm.Ja.Label("report"),
 	)
 	w.plain(true)
-	w.report(sentRing)
+	w.report(sentRing, w.message)
 	return w.to
 }
 
@@ -159,7 +170,7 @@ func (w writer) sent(own uint32) asm.Instructions {
 // TCP itself reads the clock after it has copied bytes to the program, and keeps the reading. If
 // packets come, it reads the clock again. In both cases the reading is from a moment between the
 // copy of the last byte and the end of the call.
-func (w writer) received(own uint32) asm.Instructions {
+func (w writer) received() asm.Instructions {
 	f := w.f
 	w.add(
 		asm.Mov.Reg(asm.R6, asm.R1),
@@ -170,11 +181,12 @@ func (w writer) received(own uint32) asm.Instructions {
 		asm.JNE.Imm(asm.R2, 0, "end"), // such a call takes no bytes out of the stream
 		asm.LoadMem(asm.R7, asm.R6, 0, asm.DWord),
 	)
-	w.thread(own)
+	w.thread()
 	w.socket()
 	w.add(
 		asm.JEq.Imm(asm.R3, kindUnwanted, "end"),
 		asm.JNE.Imm(asm.R3, kindTCP, "plain"),
+		asm.Mov.Reg(asm.R9, asm.R4), // the socket's entry
 	)
 	w.tcp()
 	w.add(
@@ -192,10 +204,13 @@ func (w writer) received(own uint32) asm.Instructions {
 		asm.StoreMem(asm.RFP, stackStamp, asm.R1, asm.DWord),
 		asm.Mov.Imm(asm.R1, whatStream),
 		asm.StoreMem(asm.RFP, stackWhat, asm.R1, asm.DWord),
-		asm.Ja.Label("report"),
 	)
+	if w.also.Arrivals {
+		w.came()
+	}
+	w.add(asm.Ja.Label("report"))
 	w.plain(false)
-	w.report(receiveRing)
+	w.report(receiveRing, w.message)
 	return w.to
 }
 

@@ -35,9 +35,10 @@ var _ = [1]struct{}{}[unsafe.Sizeof(head{})-headBytes]
 // shared has the maps that the capture and the programs share.
 type shared struct {
 	mapped  [][]byte
-	heads   []head // for each processor the ring of sent messages, and then that of received ones
+	heads   []head // of each processor's rings, in their order
 	rings   []sighting
 	each    int // sightings in a ring
+	of      int // rings of each processor
 	sockets []uint64
 	threads [][threadBytes / 8]uint64
 }
@@ -54,8 +55,8 @@ func (s *shared) open(k *kernel) (err error) {
 		s.mapped = append(s.mapped, b)
 		return unsafe.Pointer(unsafe.SliceData(b))
 	}
-	rings := k.sizes.processors * directions
-	s.each = k.sizes.sightings
+	rings := k.sizes.processors * k.sizes.rings
+	s.each, s.of = k.sizes.sightings, k.sizes.rings
 	for _, part := range []struct {
 		name string
 		use  func(unsafe.Pointer)
@@ -65,7 +66,7 @@ func (s *shared) open(k *kernel) (err error) {
 			s.rings = unsafe.Slice((*sighting)(at), rings*s.each)
 		}},
 		{mapSockets, func(at unsafe.Pointer) {
-			s.sockets = unsafe.Slice((*uint64)(at), k.sizes.slots)
+			s.sockets = unsafe.Slice((*uint64)(at), k.sizes.slots*k.sizes.socketBytes/8)
 		}},
 		{mapThreads, func(at unsafe.Pointer) {
 			s.threads = unsafe.Slice((*[threadBytes / 8]uint64)(at), k.sizes.slots)
@@ -100,12 +101,11 @@ func (s *shared) ends(limit int) (ends []uint64) {
 }
 
 // take passes the sightings of a ring up to end to a function, and returns how many these are.
-func (s *shared) take(ring int, end uint64, seen func(s sighting, sent bool)) (
-	taken int) {
+func (s *shared) take(ring int, end uint64, seen func(s sighting, ring int)) (taken int) {
 	h := &s.heads[ring]
 	from := h.read.Load()
 	for at := from; at < end; at++ {
-		seen(s.rings[ring*s.each+int(at)&(s.each-1)], ring%directions == sentRing)
+		seen(s.rings[ring*s.each+int(at)&(s.each-1)], ring%s.of)
 	}
 	h.read.Store(end)
 	return int(end - from)

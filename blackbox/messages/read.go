@@ -191,7 +191,9 @@ func (l *Log) add(record any) {
 			l.threads[v.Number] = &t
 		}
 	case blackbox.Loss:
-		l.Lost[v.Reason] += v.Messages
+		if v.Reason != blackbox.WakeUp {
+			l.Lost[v.Reason] += v.Messages
+		}
 	}
 }
 

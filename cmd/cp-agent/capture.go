@@ -22,6 +22,8 @@ func addCaptureFlag(cmd *cobra.Command) {
 		"off, ready (for \"cprof capture start\") or on; needs root")
 	cmd.Flags().String("capture-only", "", "capture only messages to which this applies, such as "+
 		"\"program=nginx port=443\" (default: all)")
+	cmd.Flags().String("capture-also", "", "capture more than messages: \"arrivals\" (when the "+
+		"kernel had them ready), \"threads\" (which thread wakes which), or both")
 }
 
 func checkCapture(c config) (err error) {
@@ -34,6 +36,9 @@ func checkCapture(c config) (err error) {
 	if onlyErr := capturing.CheckFilter(c.CaptureOnly); onlyErr != nil {
 		err = errors.Join(err, fmt.Errorf("capture_only: %w", onlyErr))
 	}
+	if alsoErr := capturing.CheckAlso(c.CaptureAlso); alsoErr != nil {
+		err = errors.Join(err, fmt.Errorf("capture_also: %w", alsoErr))
+	}
 	return err
 }
 
@@ -45,5 +50,5 @@ func (c config) capturer(notify func(error)) func(rings string) (agent.Capture, 
 	if !c.wantsRights() {
 		return nil
 	}
-	return capturing.Starter(c.CaptureOnly, notify)
+	return capturing.Starter(c.CaptureOnly, c.CaptureAlso, notify)
 }

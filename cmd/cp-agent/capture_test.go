@@ -78,7 +78,7 @@ func TestPrivilegedCapture(t *testing.T) {
 	privileged.Need(t)
 	for name, args := range map[string][]string{
 		"root":   {"--capture", "ready"},
-		"nobody": {"--capture", "on", "--user", "nobody"},
+		"nobody": {"--capture", "on", "--user", "nobody", "--capture-also", "arrivals threads"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			address, kept := startServer(t, coordinator.DefaultConfig())

@@ -39,6 +39,7 @@ type config struct {
 	Role            string `mapstructure:"role"`
 	Capture         string `mapstructure:"capture"`
 	CaptureOnly     string `mapstructure:"capture_only"`
+	CaptureAlso     string `mapstructure:"capture_also"`
 }
 
 // changed returns the keys whose values differ between two configurations.

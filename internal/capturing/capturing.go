@@ -11,15 +11,28 @@ func CheckFilter(text string) error {
 	return err
 }
 
+// CheckAlso returns an error if the text does not say what is also captured: see capture.ParseAlso.
+func CheckAlso(text string) error {
+	_, err := capture.ParseAlso(text)
+	return err
+}
+
 // Starter returns the value of the field Capture in an agent's configuration. only is a filter: see
-// CheckFilter. A capture that fails after its start calls notify with the error.
-func Starter(only string, notify func(error)) func(rings string) (agent.Capture, error) {
+// CheckFilter. also is what is also captured: see CheckAlso. A capture that fails after its start
+// calls notify with the error.
+func Starter(only, also string, notify func(error)) func(rings string) (agent.Capture, error) {
 	return func(rings string) (agent.Capture, error) {
 		filter, err := capture.ParseFilter(only)
 		if err != nil {
 			return nil, err
 		}
-		started, err := capture.Start(capture.Options{Dir: rings, Notify: notify, Only: filter})
+		more, err := capture.ParseAlso(also)
+		if err != nil {
+			return nil, err
+		}
+		started, err := capture.Start(capture.Options{
+			Dir: rings, Notify: notify, Only: filter, Also: more,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -34,6 +47,7 @@ func (r running) Counts() agent.CaptureCounts {
 	s := r.Stats()
 	counts := agent.CaptureCounts{
 		Messages: s.Messages, Dropped: s.Dropped, Sockets: s.Sockets, Error: s.Error,
+		Retransmitted: s.Retransmitted, Arrived: s.Arrived, Woke: s.Woke,
 	}
 	for reason, n := range s.Lost {
 		if counts.Lost == nil {

@@ -1,0 +1,31 @@
+package capture
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Also says what is captured beside messages. Each of it makes programs a little slower.
+type Also struct {
+	Arrivals bool // when the kernel had a message ready for the program that received it
+	Threads  bool // which thread let another one go on, and the beginnings and ends of threads
+}
+
+// ErrAlso is returned for a word that is not a field of Also.
+var ErrAlso = errors.New("cannot be captured: use arrivals and threads, separated by spaces")
+
+// ParseAlso reads words such as "arrivals threads". An empty text chooses nothing.
+func ParseAlso(text string) (a Also, err error) {
+	for _, word := range strings.Fields(text) {
+		switch word {
+		case "arrivals":
+			a.Arrivals = true
+		case "threads":
+			a.Threads = true
+		default:
+			return a, fmt.Errorf("%q %w", word, ErrAlso)
+		}
+	}
+	return a, nil
+}

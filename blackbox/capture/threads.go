@@ -1,0 +1,154 @@
+package capture
+
+import (
+	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox"
+)
+
+// current loads the present thread into R8, and ends the program unless its process has used a
+// socket.
+func (w *writer) current() {
+	w.add(asm.FnGetCurrentPidTgid.Call(), asm.Mov.Reg(asm.R8, asm.R0))
+	w.user()
+	w.add(
+		asm.LoadMem(asm.R1, asm.R1, 0, asm.Byte),
+		asm.JEq.Imm(asm.R1, 0, "end"),
+	)
+}
+
+// woke is the program of hookWoke. It only reports that a thread woke another one of its process by
+// a system call that is made for that. An interrupt also wakes threads, for example when data come.
+// Then the present thread has nothing to do with it: its registers do not tell of such a call.
+func (w writer) woke() asm.Instructions {
+	f := w.f
+	w.add(
+		asm.LoadMem(asm.R7, asm.R1, 0, asm.DWord),
+		asm.FnGetCurrentPidTgid.Call(),
+		asm.Mov.Reg(asm.R8, asm.R0),
+		asm.RSh.Imm(asm.R0, 32),
+		asm.LoadMem(asm.R1, asm.R7, f.process, asm.Word),
+		asm.JNE.Reg32(asm.R0, asm.R1, "end"),
+	)
+	w.user()
+	w.add(
+		asm.LoadMem(asm.R1, asm.R1, 0, asm.Byte),
+		asm.JEq.Imm(asm.R1, 0, "end"),
+		asm.FnGetCurrentTaskBtf.Call(),
+		asm.Mov.Reg(asm.R1, asm.R0),
+		asm.FnTaskPtRegs.Call(),
+		asm.LoadMem(asm.R1, asm.R0, f.systemCall, asm.Word),
+		asm.JEq.Imm32(asm.R1, unix.SYS_FUTEX, "futex"),
+	)
+	for _, call := range wakingCalls {
+		w.add(asm.JEq.Imm32(asm.R1, call, "wakes"))
+	}
+	w.add(
+		asm.Ja.Label("end"),
+		asm.LoadMem(asm.R1, asm.R0, f.argument, asm.DWord).WithSymbol("futex"),
+		asm.And.Imm(asm.R1, futexCommand),
+		asm.Mov.Imm(asm.R2, 1),
+		asm.LSh.Reg(asm.R2, asm.R1),
+		asm.LoadImm(asm.R1, futexWakes, asm.DWord),
+		asm.And.Reg(asm.R2, asm.R1),
+		asm.JEq.Imm(asm.R2, 0, "end"),
+		asm.Mov.Imm(asm.R1, 0).WithSymbol("wakes"),
+	)
+	w.thread()
+	w.add(
+		// A call that sends over TCP wakes the receiver, which is no hand-off: there is a message.
+		asm.LoadMem(asm.R1, asm.R9, threadBegan, asm.DWord),
+		asm.JNE.Imm(asm.R1, 0, "end"),
+		asm.FnKtimeGetNs.Call(),
+		asm.StoreMem(asm.RFP, stackStamp, asm.R0, asm.DWord),
+	)
+	w.report(wokeRing, func() {
+		w.add(
+			asm.LoadMem(asm.R1, asm.R7, f.number, asm.Word),
+			asm.StoreMem(asm.R4, sightingCookie, asm.R1, asm.DWord),
+		)
+	})
+	return w.to
+}
+
+// wakingCalls are other system calls that wake threads. write and writev also write to eventfds and
+// pipes.
+var wakingCalls = []int32{
+	unix.SYS_WRITE, unix.SYS_WRITEV, unix.SYS_FUTEX_WAKE, unix.SYS_FUTEX_REQUEUE,
+}
+
+// These are commands of the system call futex.
+const (
+	futexCommand = 0x7f // mask
+	// futexWakes has a bit for each command that wakes threads: wake, requeue, cmp_requeue,
+	// wake_op, unlock_pi, wake_bitset and cmp_requeue_pi.
+	futexWakes = 1<<1 | 1<<3 | 1<<4 | 1<<5 | 1<<7 | 1<<10 | 1<<12
+)
+
+// forked is the program of hookForked.
+func (w writer) forked() asm.Instructions {
+	w.add(asm.LoadMem(asm.R7, asm.R1, 8, asm.DWord))
+	w.current()
+	w.thread()
+	w.stack(stackWhat, int32(blackbox.Forked))
+	w.happened(func() {
+		w.add(
+			asm.StoreMem(asm.R9, happeningThread, asm.R8, asm.Word),
+			asm.Mov.Reg(asm.R1, asm.R7),
+		)
+		w.copied(happeningOther, w.f.number, asm.Word)
+		w.copied(happeningProcess, w.f.process, asm.Word)
+	})
+	return w.to
+}
+
+// executed is the program of hookExecuted.
+func (w writer) executed() asm.Instructions { return w.life(blackbox.Executed) }
+
+// exited is the program of hookExited.
+func (w writer) exited() asm.Instructions { return w.life(blackbox.Exited) }
+
+// life writes a program that reports what happens to the present thread.
+func (w *writer) life(what blackbox.What) asm.Instructions {
+	w.current()
+	w.thread()
+	w.stack(stackWhat, int32(what))
+	w.happened(func() {
+		w.add(asm.StoreMem(asm.R9, happeningThread, asm.R8, asm.Word))
+	})
+	return w.to
+}
+
+// group reports the names of the present thread's cgroup and of the groups above it, at R9. The
+// kernel has nobody else who would know this of a process that has ended.
+func (w *writer) group() {
+	f := w.f
+	w.add(asm.Mov.Imm(asm.R1, 0))
+	for i := range groupLevels {
+		w.add(asm.StoreMem(asm.R9, int16(nameGroups+i*groupBytes), asm.R1, asm.DWord))
+	}
+	if !w.groups {
+		return
+	}
+	w.add(
+		asm.FnGetCurrentTaskBtf.Call(),
+		asm.LoadMem(asm.R1, asm.R0, f.cgroups, asm.DWord),
+		asm.LoadMem(asm.R1, asm.R1, f.defaultGroup, asm.DWord),
+		asm.LoadMem(asm.R1, asm.R1, f.groupNode, asm.DWord),
+	)
+	for i := range groupLevels {
+		w.add(
+			asm.JEq.Imm(asm.R1, 0, "grouped"),
+			asm.StoreMem(asm.RFP, stackGroup, asm.R1, asm.DWord),
+			asm.LoadMem(asm.R3, asm.R1, f.nodeName, asm.DWord),
+			asm.Mov.Reg(asm.R1, asm.R9),
+			asm.Add.Imm(asm.R1, int32(nameGroups+i*groupBytes)),
+			asm.Mov.Imm(asm.R2, groupBytes),
+			asm.FnProbeReadKernelStr.Call(),
+			asm.LoadMem(asm.R1, asm.RFP, stackGroup, asm.DWord),
+			asm.LoadMem(asm.R1, asm.R1, f.nodeParent, asm.DWord),
+		)
+	}
+	w.add(asm.Mov.Imm(asm.R1, 0).WithSymbol("grouped"))
+}
