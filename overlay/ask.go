@@ -9,10 +9,12 @@ type request struct {
 	m     Message
 	tries int // number of tries that remain
 	due   Time
-	done  func(ok, answered bool)
-
-	confirmed func(Fact) // called instead of done if a Verify is confirmed
+	then  step // nil: nothing
 }
+
+// A step is what a node does once a request was answered, or was repeated in vain. ok is the
+// answer, and false if there is none. A step is data, so that a node's state can be stored.
+type step interface{ take(n *Node, ok bool) }
 
 // A node remembers a request. If the request comes again, it gets the same answer and has no second
 // effect.
@@ -86,22 +88,22 @@ func (a *answered) over(now uint32) bool { return now > a.came+uint32(RecentLife
 // retries returns the node's time in units of AskRetry.
 func (n *Node) retries() uint32 { return uint32(n.now / AskRetry) }
 
-// ask sends a request. It calls the function done once. If the receiver answered, answered is true
-// and ok is the answer. If it did not, both are false.
-func (n *Node) ask(to Name, id uint64, m Message, tries int, done func(ok, answered bool)) {
-	n.request(&request{id: id, to: to, m: m, tries: tries, done: done})
-}
-
-func (n *Node) request(r *request) {
+// ask sends a request. The step follows the answer.
+func (n *Node) ask(to Name, id uint64, m Message, tries int, then step) {
+	r := &request{id: id, to: to, m: m, tries: tries - 1, due: n.now + AskRetry, then: then}
 	if len(n.asked) >= MaxAsked {
-		r.done(false, false)
+		r.done(n, false)
 		return
 	}
-	r.tries--
-	r.due = n.now + AskRetry
 	n.asked = append(n.asked, r)
 	n.wakeAt(r.due)
-	n.send(r.to, r.m)
+	n.send(to, m)
+}
+
+func (r *request) done(n *Node, ok bool) {
+	if r.then != nil {
+		r.then.take(n, ok)
+	}
 }
 
 func (n *Node) askAgain() {
@@ -120,7 +122,7 @@ func (n *Node) askAgain() {
 		return false
 	})
 	for _, r := range over {
-		r.done(false, false)
+		r.done(n, false)
 	}
 }
 
@@ -128,7 +130,7 @@ func (n *Node) onAck(from Name, m Ack) {
 	if i := n.waiting(from, m.ID); i >= 0 {
 		r := n.asked[i]
 		n.asked = slices.Delete(n.asked, i, i+1)
-		r.done(m.OK, true)
+		r.done(n, m.OK)
 	}
 }
 

@@ -33,35 +33,46 @@ func (n *Node) deal(s Seek) bool {
 func (n *Node) takeFrom(s Seek) {
 	n.addIn(s.Origin)
 	id := n.random.Uint64()
-	n.ask(s.Origin, id, Grant{ID: id, Walk: s.ID, Out: n.self}, AskTries, func(ok, _ bool) {
-		if !ok {
-			n.dropIn(s.Origin)
-		}
-	})
+	n.ask(s.Origin, id, Grant{ID: id, Walk: s.ID, Out: n.self}, AskTries, taken{s.Origin})
+}
+
+// taken follows the Grant of takeFrom.
+type taken struct{ from Name }
+
+func (t taken) take(n *Node, ok bool) {
+	if !ok {
+		n.dropIn(t.from)
+	}
 }
 
 // linkTo gives this node an edge to the origin. For that this node has a free out, and the origin a
 // free in.
 func (n *Node) linkTo(s Seek) {
 	n.offers++
-	n.offer(s.Origin, s.ID, func(ok bool) {
-		n.offers--
-		n.seekSoon()
-		switch {
-		case !ok:
-			n.goOn(s)
-		case n.freeOuts() > 0 && n.out(s.Origin) == nil && !n.leaving && !n.shuns(s.Origin):
-			n.addOut(s.Origin, n.newFlag(false), 0)
-		default:
-			n.send(s.Origin, Drop{})
-		}
-	})
+	n.offer(s.Origin, s.ID, linked{s})
+}
+
+// linked follows the offer of linkTo.
+type linked struct{ s Seek }
+
+func (l linked) take(n *Node, ok bool) {
+	origin := l.s.Origin
+	n.offers--
+	n.seekSoon()
+	switch {
+	case !ok:
+		n.goOn(l.s)
+	case n.freeOuts() > 0 && n.out(origin) == nil && !n.leaving && !n.shuns(origin):
+		n.addOut(origin, n.newFlag(false), 0)
+	default:
+		n.send(origin, Drop{})
+	}
 }
 
 // offer asks a node whether it accepts an edge from this node.
-func (n *Node) offer(to Name, walk uint64, done func(ok bool)) {
+func (n *Node) offer(to Name, walk uint64, then step) {
 	seq := n.random.Uint64()
-	n.ask(to, seq, Ping{Seq: seq, Walk: walk}, AskTries, func(ok, _ bool) { done(ok) })
+	n.ask(to, seq, Ping{Seq: seq, Walk: walk}, AskTries, then)
 }
 
 // spare returns an edge of this node that a deal can use. In the deal, the walk's origin gets an
@@ -91,13 +102,7 @@ func (n *Node) splice(s Seek) bool {
 		return false
 	}
 	o.next = s.Origin
-	n.grant(o, s.Origin, Grant{Walk: s.ID, Take: true}, func(ok bool) {
-		if ok {
-			n.handOver(o, s.Origin, 0)
-		} else {
-			o.next = ""
-		}
-	})
+	n.grant(o, s.Origin, Grant{Walk: s.ID, Take: true}, granted{o: o, to: s.Origin})
 	return true
 }
 
@@ -108,14 +113,30 @@ func (n *Node) trade(s Seek) bool {
 		return false
 	}
 	o.next = s.Give
-	n.grant(o, s.Origin, Grant{Walk: s.ID, Give: true}, func(ok bool) {
-		if ok {
-			n.handOver(o, s.Origin, n.now+GrantLife)
-		} else {
-			o.next = ""
-		}
-	})
+	n.grant(o, s.Origin, Grant{Walk: s.ID, Give: true}, granted{o: o, to: s.Origin, late: true})
 	return true
+}
+
+// granted follows a Grant of the edge o, after which the edge can go to another node.
+type granted struct {
+	o    *out
+	to   Name
+	late bool // the edge's next end may not have heard of the edge
+	with Name // not empty: the node that accepted to be the edge's next end
+}
+
+func (g granted) take(n *Node, ok bool) {
+	switch {
+	case ok && g.late:
+		n.handOver(g.o, g.to, n.now+GrantLife)
+	case ok:
+		n.handOver(g.o, g.to, 0)
+	default:
+		g.o.next = ""
+		if g.with != "" {
+			n.send(g.with, Drop{})
+		}
+	}
 }
 
 // join connects two nodes, of which one (a) lacks an out and the other (b) lacks an in. It uses an
@@ -141,23 +162,26 @@ func (n *Node) joinIn(s Seek, w want) bool {
 		return false
 	}
 	o.next = w.who
-	n.offer(w.who, w.walk, func(ok bool) {
-		n.forget(w.walk)
-		if !ok {
-			o.next = ""
-			n.goOn(s)
-			return
-		}
-		n.grant(o, s.Origin, Grant{Walk: s.ID}, func(ok bool) {
-			if ok {
-				n.handOver(o, s.Origin, 0)
-			} else {
-				o.next = ""
-				n.send(w.who, Drop{})
-			}
-		})
-	})
+	n.offer(w.who, w.walk, joiningIn{o, s, w.who, w.walk})
 	return true
+}
+
+// joiningIn follows the offer of joinIn.
+type joiningIn struct {
+	o    *out
+	s    Seek
+	who  Name
+	walk uint64
+}
+
+func (j joiningIn) take(n *Node, ok bool) {
+	n.forget(j.walk)
+	if !ok {
+		j.o.next = ""
+		n.goOn(j.s)
+		return
+	}
+	n.grant(j.o, j.s.Origin, Grant{Walk: j.s.ID}, granted{o: j.o, to: j.s.Origin, with: j.who})
 }
 
 // joinOut does what join does, if the node in the note lacks an out.
@@ -167,47 +191,74 @@ func (n *Node) joinOut(s Seek, w want) bool {
 		return false
 	}
 	o.next = s.Origin
-	n.grant(o, w.who, Grant{Walk: w.walk}, func(ok bool) {
-		n.forget(w.walk)
-		if !ok {
-			o.next = ""
-			n.goOn(s)
-			return
-		}
-		n.offer(s.Origin, s.ID, func(ok bool) {
-			if ok {
-				n.handOver(o, w.who, 0)
-			} else {
-				o.next = ""
-				n.revoke(w.who, o.peer)
-			}
-		})
-	})
+	n.grant(o, w.who, Grant{Walk: w.walk}, joiningOut{o, s, w.who, w.walk})
 	return true
 }
 
+// joiningOut follows the Grant of joinOut.
+type joiningOut struct {
+	o    *out
+	s    Seek
+	who  Name
+	walk uint64
+}
+
+func (j joiningOut) take(n *Node, ok bool) {
+	n.forget(j.walk)
+	if !ok {
+		j.o.next = ""
+		n.goOn(j.s)
+		return
+	}
+	n.offer(j.s.Origin, j.s.ID, joinedOut{j.o, j.who})
+}
+
+// joinedOut follows the offer of joinOut.
+type joinedOut struct {
+	o   *out
+	who Name
+}
+
+func (j joinedOut) take(n *Node, ok bool) {
+	if ok {
+		n.handOver(j.o, j.who, 0)
+	} else {
+		j.o.next = ""
+		n.revoke(j.who, j.o.peer)
+	}
+}
+
 // grant promises a node an edge to the end of the edge o.
-func (n *Node) grant(o *out, to Name, m Grant, done func(ok bool)) {
+func (n *Node) grant(o *out, to Name, m Grant, then step) {
 	m.ID, m.Out = n.random.Uint64(), o.peer
-	n.ask(to, m.ID, m, AskTries, func(ok, _ bool) { done(ok) })
+	n.ask(to, m.ID, m, AskTries, then)
 }
 
 // revoke takes a promise back.
 func (n *Node) revoke(to, promised Name) {
 	id := n.random.Uint64()
-	n.ask(to, id, Revoke{ID: id, Out: promised}, AskTries, func(_, _ bool) {})
+	n.ask(to, id, Revoke{ID: id, Out: promised}, AskTries, nil)
 }
 
 // handOver tells the node to which the edge o leads that this edge now comes from another node
 // (to). Then it redirects o to the node o.next.
 func (n *Node) handOver(o *out, to Name, until Time) {
-	id, promised := n.random.Uint64(), o.peer
-	n.ask(o.peer, id, Handover{ID: id, To: to}, AskTries, func(ok, _ bool) {
-		if !ok {
-			n.revoke(to, promised)
-		}
-		n.redirect(o, o.next, n.newFlag(false), until)
-	})
+	id := n.random.Uint64()
+	n.ask(o.peer, id, Handover{ID: id, To: to}, AskTries, handed{o, to, o.peer, until})
+}
+
+// handed follows the Handover of handOver.
+type handed struct {
+	o            *out
+	to, promised Name
+	until        Time
+}
+
+func (h handed) take(n *Node, ok bool) {
+	if !ok {
+		n.revoke(h.to, h.promised)
+	}
+	n.redirect(h.o, h.o.next, n.newFlag(false), h.until)
 }
 
 // redirect lets an edge lead to another node.
@@ -269,12 +320,20 @@ func (n *Node) giveFor(a answered, s *seek, next Name) {
 		return
 	}
 	o.next = next
-	id, by := n.random.Uint64(), a.from
-	n.ask(o.peer, id, Handover{ID: id, To: by}, AskTries, func(_, _ bool) {
-		n.redirect(o, next, clean, n.now+GrantLife)
-		o.promisedBy = by
-		n.answer(a, true)
-	})
+	id := n.random.Uint64()
+	n.ask(o.peer, id, Handover{ID: id, To: a.from}, AskTries, given{o, a})
+}
+
+// given follows the Handover of giveFor.
+type given struct {
+	o *out
+	a answered // the Grant, which this step answers
+}
+
+func (g given) take(n *Node, _ bool) {
+	n.redirect(g.o, g.o.next, clean, n.now+GrantLife)
+	g.o.promisedBy = g.a.from
+	n.answer(g.a, true)
 }
 
 func (n *Node) onRevoke(from Name, m Revoke) {

@@ -209,7 +209,7 @@ func (n *Node) climb(c Climb) {
 		n.felt(n.self, m)
 		return
 	}
-	n.ask(c.Origin, m.ID, m, AskTries, func(_, _ bool) {})
+	n.ask(c.Origin, m.ID, m, AskTries, nil)
 }
 
 // hotter returns a neighbour whose path heat is larger than this node's own heat. The hotter a

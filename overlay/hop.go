@@ -21,11 +21,20 @@ func (n *Node) passTo(w Walk, to, avoid Name, ways int) {
 		return // the walk's origin has a timer, so nobody needs to tell it
 	}
 	id := n.random.Uint64()
-	n.ask(to, id, Hop{ID: id, Walk: w}, HopTries, func(ok, _ bool) {
-		if !ok {
-			n.passTo(w, "", to, ways-1)
-		}
-	})
+	n.ask(to, id, Hop{ID: id, Walk: w}, HopTries, passed{w, to, ways})
+}
+
+// passed follows a Hop.
+type passed struct {
+	w    Walk
+	to   Name
+	ways int
+}
+
+func (p passed) take(n *Node, ok bool) {
+	if !ok {
+		n.passTo(p.w, "", p.to, p.ways-1)
+	}
 }
 
 func (n *Node) onHop(from Name, m Hop) {

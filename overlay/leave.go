@@ -21,10 +21,10 @@ func (n *Node) Leave(now Time) {
 		}
 		if to != "" {
 			id := n.random.Uint64()
-			n.ask(to, id, Handover{ID: id, To: from}, AskTries, func(_, _ bool) {})
+			n.ask(to, id, Handover{ID: id, To: from}, AskTries, nil)
 		}
 		id := n.random.Uint64()
-		n.ask(from, id, Leaving{ID: id, Instead: to}, AskTries, func(_, _ bool) {})
+		n.ask(from, id, Leaving{ID: id, Instead: to}, AskTries, nil)
 	}
 	for _, o := range outs {
 		n.send(o.peer, Drop{})

@@ -13,6 +13,10 @@ type Config struct {
 	Random    *rand.Rand // this node's own; equal streams and equal calls give equal behaviour
 	Transport Transport
 	Contacts  []Name // members through which the node joins; empty on the first node
+
+	// Outs and Ins are the neighbours of a node of a graph that exists already. Simulations that do
+	// not let their nodes join begin so.
+	Outs, Ins []Name
 }
 
 // A Node is one member of the graph. It is a state machine and starts no goroutine. Its owner calls
@@ -74,15 +78,33 @@ func New(c Config) (*Node, error) {
 	case c.Random == nil || c.Transport == nil:
 		return nil, fmt.Errorf("new node %q: no random stream or no transport", c.Name)
 	}
-	for _, name := range c.Contacts {
+	for _, name := range slices.Concat(c.Contacts, c.Outs, c.Ins) {
 		if !name.valid() {
-			return nil, fmt.Errorf("new node %q: contact %q: need 1 to %d bytes", c.Name, name,
-				MaxName)
+			return nil, fmt.Errorf("new node %q: contact or neighbour %q: need 1 to %d bytes",
+				c.Name, name, MaxName)
 		}
+	}
+	if max(len(c.Outs), len(c.Ins)) > c.Degree {
+		return nil, fmt.Errorf("new node %q: %d and %d neighbours: need at most %d", c.Name,
+			len(c.Outs), len(c.Ins), c.Degree)
 	}
 	n := &Node{self: c.Name, degree: c.Degree, random: c.Random, transport: c.Transport,
 		seekPause: SeekPause, aloneSince: never, contacts: slices.Clone(c.Contacts)}
+	n.begin(c.Outs, c.Ins)
 	return n, nil
+}
+
+// begin gives a new node edges that exist already, as if the last pings had come at random times.
+func (n *Node) begin(outs, ins []Name) {
+	all := make([]out, len(outs)) // side by side in memory
+	for i, name := range outs {
+		all[i] = out{peer: name, due: Time(n.random.Int64N(int64(PingPeriod)))}
+		n.outs = append(n.outs, &all[i])
+	}
+	for _, name := range ins {
+		n.ins = append(n.ins, in{peer: name, expires: Lease})
+	}
+	n.joined = len(outs) == n.degree && len(ins) == n.degree
 }
 
 // Next returns the time at which the owner must call Tick. Each call of another method may bring it

@@ -136,16 +136,7 @@ func (n *Node) visitHints(s Search) {
 			!matches(s.Pattern, h.facts) || len(s.Denied) >= MaxDenied {
 			continue
 		}
-		n.verify(h.owner, s.Pattern, HopTries, func(fact Fact) {
-			if fact != "" {
-				n.report(s, h.owner)
-				return
-			}
-			n.hints = without(n.hints,
-				func(other hint) bool { return other.owner == h.owner && other.via == h.via })
-			s.Denied = append(slices.Clone(s.Denied), h.owner)
-			n.visitHints(s)
-		})
+		n.verify(h.owner, s.Pattern, HopTries, hinted{s, h.owner, h.via})
 		return
 	}
 	enough := missed(len(s.Known), s.Meetings) <= SureMissed
@@ -157,6 +148,25 @@ func (n *Node) visitHints(s Search) {
 	n.pass(s, "")
 }
 
+// hinted follows the question to the owner of a hint.
+type hinted struct {
+	s          Search
+	owner, via Name
+}
+
+func (h hinted) take(n *Node, _ bool) { h.confirm(n, "") }
+
+func (h hinted) confirm(n *Node, fact Fact) {
+	if fact != "" {
+		n.report(h.s, h.owner)
+		return
+	}
+	n.hints = without(n.hints,
+		func(other hint) bool { return other.owner == h.owner && other.via == h.via })
+	h.s.Denied = append(slices.Clone(h.s.Denied), h.owner)
+	n.visitHints(h.s)
+}
+
 // report tells the origin how its walk ended.
 func (n *Node) report(s Search, found Name) {
 	m := Found{ID: n.random.Uint64(), Search: s.ID, Name: found, Visited: s.Visited,
@@ -165,7 +175,7 @@ func (n *Node) report(s Search, found Name) {
 		n.found(m)
 		return
 	}
-	n.ask(s.Origin, m.ID, m, AskTries, func(_, _ bool) {})
+	n.ask(s.Origin, m.ID, m, AskTries, nil)
 }
 
 func (n *Node) onFound(from Name, m Found) {
@@ -198,23 +208,37 @@ func (n *Node) found(m Found) {
 		return
 	}
 	s.until = n.now + WalkLife
-	n.verify(m.Name, s.Pattern, AskTries, func(fact Fact) {
-		if !slices.Contains(n.searches, s) {
-			return
-		}
-		if fact != "" {
-			n.endSearch(s, Result{Name: m.Name, Fact: fact, Visited: s.Visited})
-		} else {
-			n.searchOn(s)
-		}
-	})
+	n.verify(m.Name, s.Pattern, AskTries, named{s, m.Name})
 }
 
-// verify asks a node for its fact that matches. It calls done once, with "" if there is none.
-func (n *Node) verify(to Name, pattern string, tries int, done func(Fact)) {
+// named follows the question to the node that a walk has found.
+type named struct {
+	s    *search
+	name Name
+}
+
+func (f named) take(n *Node, _ bool) { f.confirm(n, "") }
+
+func (f named) confirm(n *Node, fact Fact) {
+	switch {
+	case !slices.Contains(n.searches, f.s):
+	case fact != "":
+		n.endSearch(f.s, Result{Name: f.name, Fact: fact, Visited: f.s.Visited})
+	default:
+		n.searchOn(f.s)
+	}
+}
+
+// A verified step follows a Verify: take if no fact matches, and otherwise confirm.
+type verified interface {
+	step
+	confirm(n *Node, fact Fact)
+}
+
+// verify asks a node for its fact that matches.
+func (n *Node) verify(to Name, pattern string, tries int, then verified) {
 	id := n.random.Uint64()
-	n.request(&request{id: id, to: to, m: Verify{ID: id, Pattern: pattern}, tries: tries,
-		done: func(_, _ bool) { done("") }, confirmed: done})
+	n.ask(to, id, Verify{ID: id, Pattern: pattern}, tries, then)
 }
 
 // onConfirm takes a confirmation only if its fact matches the pattern that was asked for.
@@ -224,9 +248,11 @@ func (n *Node) onConfirm(from Name, m Confirm) {
 		return
 	}
 	r := n.asked[i]
-	if v, ok := r.m.(Verify); ok && matches(v.Pattern, []Fact{m.Fact}) {
+	v, ok := r.m.(Verify)
+	then, _ := r.then.(verified)
+	if ok && then != nil && matches(v.Pattern, []Fact{m.Fact}) {
 		n.asked = slices.Delete(n.asked, i, i+1)
-		r.confirmed(m.Fact)
+		then.confirm(n, m.Fact)
 	}
 }
 

@@ -197,7 +197,7 @@ func (n *Node) goOn(s Seek) {
 			n.endSeek(s.ID, few)
 		} else {
 			id := n.random.Uint64()
-			n.ask(s.Origin, id, Ended{ID: id, Walk: s.ID, Few: few}, AskTries, func(_, _ bool) {})
+			n.ask(s.Origin, id, Ended{ID: id, Walk: s.ID, Few: few}, AskTries, nil)
 		}
 		return
 	}

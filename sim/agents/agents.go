@@ -2,7 +2,6 @@ package agents
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -18,8 +17,8 @@ import (
 
 // Classes are the classes of agents, for the configuration of a simulation.
 func Classes() map[string]library.Class {
-	return map[string]library.Class{"OverlayAgents": newFleet, "AgentGrowth": newGrowth,
-		"AgentJoin": newJoin, "AgentObserver": newObserver}
+	return map[string]library.Class{"OverlayAgents": newFleet, "AgentGraph": newGraph,
+		"AgentGrowth": newGrowth, "AgentJoin": newJoin, "AgentObserver": newObserver}
 }
 
 // fleet is the protocol of all agents.
@@ -37,8 +36,9 @@ type fleet struct {
 	sample    int     // one agent in so many keeps what its trains prove
 	keep      sim.Time
 
-	shards []*members
-	names  []overlay.Name // by shard: the names of all its nodes, one after the other
+	observers int
+	shards    []*members
+	names     []overlay.Name // by shard: the names of all its nodes, one after the other
 }
 
 // members are the agents of a shard. Only the shard's worker uses them.
@@ -47,6 +47,13 @@ type members struct {
 	cx       *sim.Context // context of the agent whose turn it is
 	messages uint64
 	trains   uint64
+	reported []reported // by observer
+}
+
+// reported is what was known when an observer reported last.
+type reported struct {
+	at       sim.Time
+	messages uint64
 }
 
 // agent is one node. It implements overlay.Transport.
@@ -55,7 +62,8 @@ type agent struct {
 	f     *fleet
 	n     sim.Node
 	turn  uint32
-	wake  sim.Time // when the next Tick comes; 0: no timer runs
+	wake  sim.Time   // when the next Tick comes; 0: no timer runs
+	draws sim.Stream // of the graph
 	graph *overlay.Node
 	pairs []*pair // only agents of the sample have them
 }
@@ -102,13 +110,8 @@ func (f *fleet) of(n sim.Node) *agent {
 	return &f.shards[n/sim.ShardNodes].agents[n%sim.ShardNodes]
 }
 
-// source makes a node's random stream usable for package rand.
-type source struct{ sim.Stream }
-
 // Init makes a node an agent. The agent joins the graph through a random member.
 func (f *fleet) Init(c *sim.Context) {
-	a := f.of(c.Node())
-	a.in, a.f, a.n = f.shards[c.Node()/sim.ShardNodes], f, c.Node()
 	var contacts []overlay.Name
 	for range 100 {
 		if to := f.w.Living(c.Random().Int(f.w.Size())); to < c.Node() {
@@ -116,12 +119,29 @@ func (f *fleet) Init(c *sim.Context) {
 			break
 		}
 	}
-	var err error
-	a.graph, err = overlay.New(overlay.Config{Name: f.name(c.Node()), Degree: f.degree,
-		Transport: a,
-		Random:    rand.New(&source{sim.NewStream(f.w.Seed^0x0e41a, uint64(c.Node()))}),
-		Contacts:  contacts})
-	if err != nil {
+	f.start(c, overlay.Config{Contacts: contacts})
+}
+
+// agent returns a node's agent, which knows to which node it belongs.
+func (f *fleet) agent(n sim.Node) *agent {
+	a := f.of(n)
+	a.in, a.f, a.n = f.shards[n/sim.ShardNodes], f, n
+	return a
+}
+
+// join gives an agent its part in the graph.
+func (a *agent) join(o overlay.Config) (err error) {
+	a.draws = sim.NewStream(a.f.w.Seed^0x0e41a, uint64(a.n))
+	o.Name, o.Degree, o.Transport = a.f.name(a.n), a.f.degree, a
+	o.Random = rand.New(&a.draws)
+	a.graph, err = overlay.New(o)
+	return err
+}
+
+// start makes a node an agent.
+func (f *fleet) start(c *sim.Context, o overlay.Config) {
+	a := f.agent(c.Node())
+	if err := a.join(o); err != nil {
 		c.Fail("%w", err)
 		return
 	}
@@ -153,6 +173,14 @@ const endless = sim.Time(math.MaxInt64 / 2)
 func (a *agent) Send(to overlay.Name, m overlay.Message) {
 	a.in.messages++
 	a.in.cx.SendValue(a.f.tr, node(to), a.f.own, message, m)
+}
+
+// Warm reads the beginning of the state that an event needs.
+func (f *fleet) Warm(e *sim.Event) uint64 {
+	if g := f.of(e.To).graph; g != nil {
+		return uint64(g.Next())
+	}
+	return 0
 }
 
 func (f *fleet) Receive(c *sim.Context, e *sim.Event) {
@@ -245,46 +273,6 @@ func (a *agent) train(c *sim.Context, peer sim.Node) error {
 	a.pairs[i].last = at
 	return a.pairs[i].of.Add(t)
 }
-
-// Parts includes the graph in checksums.
-func (f *fleet) Parts() []sim.Part { return []sim.Part{f} }
-
-func (f *fleet) Allocate(shard int) {
-	for len(f.shards) <= shard {
-		f.shards = append(f.shards, nil)
-	}
-	f.shards[shard] = &members{agents: make([]agent, sim.ShardNodes)}
-	for len(f.names) <= shard {
-		var b []byte
-		for i := range sim.ShardNodes {
-			b = binary.BigEndian.AppendUint32(b, uint32(len(f.names)*sim.ShardNodes+i))
-		}
-		f.names = append(f.names, overlay.Name(b))
-	}
-}
-
-func (f *fleet) Free(shard int) { f.shards[shard] = nil }
-
-// Encode appends the neighbours of all agents. It is not their whole state.
-func (f *fleet) Encode(shard int, to []byte) []byte {
-	s := f.shards[shard]
-	to = binary.LittleEndian.AppendUint64(to, s.messages)
-	for i := range s.agents {
-		if s.agents[i].graph == nil {
-			continue
-		}
-		outs, ins := s.agents[i].graph.Neighbours()
-		for _, n := range append(outs, ins...) {
-			to = append(to, n...)
-		}
-		to = append(to, ';')
-	}
-	return to
-}
-
-var errNoRestart = errors.New("agents cannot be restored from a checkpoint")
-
-func (f *fleet) Decode(int, []byte) ([]byte, error) { return nil, errNoRestart }
 
 // EncodeValue encodes a message of the graph as it travels in a real fleet.
 func (f *fleet) EncodeValue(to []byte, v any) ([]byte, error) { return wire.Encode(to, v) }

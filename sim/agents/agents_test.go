@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"strconv"
@@ -18,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
-// run runs the configuration of the examples with other keys.
-func run(t *testing.T, workers int, set ...string) (out, digest string) {
+// build builds the simulation of the examples with other keys.
+func build(t testing.TB, workers int, out io.Writer, set ...string) *library.Simulation {
 	t.Helper()
 	b, err := os.ReadFile("../../configs/fleet.conf")
 	if err != nil {
@@ -32,11 +33,18 @@ func run(t *testing.T, workers int, set ...string) (out, digest string) {
 	for i := 0; i < len(set); i += 2 {
 		f.Set(set[i], set[i+1])
 	}
-	var text bytes.Buffer
-	s, err := library.Build(f, library.Options{Workers: workers, Out: &text, Classes: Classes()})
+	s, err := library.Build(f, library.Options{Workers: workers, Out: out, Classes: Classes()})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+// run runs the configuration of the examples with other keys.
+func run(t *testing.T, workers int, set ...string) (out, digest string) {
+	t.Helper()
+	var text bytes.Buffer
+	s := build(t, workers, &text, set...)
 	if err := s.Run(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -127,6 +135,44 @@ func TestAgentsNeedToJoin(t *testing.T) {
 	s.World.Post(1, 0, 0, tick, 0)
 	if err := s.World.Run(context.Background()); err == nil ||
 		!strings.Contains(err.Error(), "the node is not an agent") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestAgentGraph begins with a whole graph. Each node must keep its neighbours, and no walk is
+// needed.
+func TestAgentGraph(t *testing.T) {
+	set := []string{"network.size", "300", "init.join", "AgentGraph", "GROWN", "0", "CHURN", "0",
+		"MEASURED", "20s", "protocol.agents.sample", "100"}
+	out, digest := run(t, 1, set...)
+	for _, line := range strings.Split(strings.TrimSpace(out), "\n") {
+		if last(t, line, "agents") != 300 || last(t, line, "irregular") != 0 {
+			t.Errorf("an agent lost a neighbour, or had none: %s", line)
+		}
+	}
+	// Pings and answers along seven edges take 3.6 to 3.9 messages a second.
+	if rate := last(t, out, "messages/s"); rate < 3.4 || rate > 4 {
+		t.Errorf("%v messages a second:\n%s", rate, out)
+	}
+	if again, sum := run(t, 3, set...); again != out || sum != digest {
+		t.Errorf("three workers give another result:\n%s\nwant\n%s", again, out)
+	}
+}
+
+// TestSmallGraph has too few nodes for seven neighbours in each direction.
+func TestSmallGraph(t *testing.T) {
+	f, err := config.Parse("x", strings.NewReader("network.size 14\nsimulation.endtime 1s\n"+
+		"protocol.net UniformRandomTransport\nprotocol.net.mindelay 1ms\n"+
+		"protocol.a OverlayAgents\nprotocol.a.transport net\n"+
+		"init.a AgentGraph\ninit.a.protocol a\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := library.Build(f, library.Options{Classes: Classes()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(); err == nil || !strings.Contains(err.Error(), "set network.size to 15") {
 		t.Errorf("%v", err)
 	}
 }

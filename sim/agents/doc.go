@@ -8,6 +8,8 @@
 // microseconds, and the windows of the simulation would have to be as short, which is slow. The
 // stamps of a train are computed at once, from two counters that are functions of the time.
 //
-// The state of overlay.Node cannot be stored, so a simulation of agents cannot be restarted from a
-// checkpoint.
+//	agents.go    the agents: their part in the graph, and their trains
+//	graph.go     a fleet that begins as a whole graph, without joins
+//	observer.go  the comparison with the truth
+//	state.go     the state of agents in checkpoints
 package agents

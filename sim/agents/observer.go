@@ -18,18 +18,23 @@ type observer struct {
 	out  io.Writer
 	note func(series string, at sim.Time, value float64)
 
-	before   sim.Time // time of the last report
-	messages uint64
+	number int // of the observer
 }
 
 func newObserver(b *library.Builder, key string) any {
-	return &observer{name: key, f: fleetOf(b, key+".protocol"), out: b.Out,
-		note: b.Noter(key)}
+	o := &observer{name: key, f: fleetOf(b, key+".protocol"), out: b.Out, note: b.Noter(key)}
+	if o.f != nil {
+		o.number = o.f.observers
+		o.f.observers++
+	}
+	return o
 }
 
 // counts are the first numbers that Measure writes, in this order. The bounds follow.
 type counts struct {
 	living, irregular, messages, trains, outside, refused uint64
+
+	before sim.Time // time of the last report; messages counts those since then
 }
 
 // Measure relates the pairs of the sample, and compares their bounds with the truth.
@@ -37,7 +42,9 @@ func (o *observer) Measure(w *sim.World, shard int) []byte {
 	var c counts
 	var bounds []byte
 	s := o.f.shards[shard]
-	c.messages, c.trains = s.messages, s.trains
+	last := &s.reported[o.number]
+	c.messages, c.trains, c.before = s.messages-last.messages, s.trains, last.at
+	*last = reported{w.Now(), s.messages}
 	w.InShard(shard, func(n sim.Node) {
 		a := o.f.of(n)
 		if a.graph == nil {
@@ -65,7 +72,8 @@ func (o *observer) Measure(w *sim.World, shard int) []byte {
 		}
 	})
 	var to []byte
-	for _, v := range []uint64{c.living, c.irregular, c.messages, c.trains, c.outside, c.refused} {
+	for _, v := range []uint64{c.living, c.irregular, c.messages, c.trains, c.outside, c.refused,
+		uint64(c.before)} {
 		to = binary.LittleEndian.AppendUint64(to, v)
 	}
 	return append(to, bounds...)
@@ -91,7 +99,7 @@ func (o *observer) Report(w *sim.World, shards [][]byte) (bool, error) {
 	var c counts
 	var bounds []uint64
 	for _, b := range shards {
-		if len(b) < 48 {
+		if len(b) < 56 {
 			continue
 		}
 		u := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
@@ -101,7 +109,8 @@ func (o *observer) Report(w *sim.World, shards [][]byte) (bool, error) {
 		c.trains += u(3)
 		c.outside += u(4)
 		c.refused += u(5)
-		for i := 6; i < len(b)/8; i++ {
+		c.before = max(c.before, sim.Time(u(6)))
+		for i := 7; i < len(b)/8; i++ {
 			bounds = append(bounds, u(i))
 		}
 	}
@@ -113,10 +122,9 @@ func (o *observer) Report(w *sim.World, shards [][]byte) (bool, error) {
 		return float64(bounds[int(q*float64(len(bounds)-1))]) / nominal_hz * 1e6
 	}
 	rate := 0.0
-	if seconds := float64(w.Now()-o.before) / 1e9; seconds > 0 && c.living > 0 {
-		rate = float64(c.messages-o.messages) / seconds / float64(c.living)
+	if seconds := float64(w.Now()-c.before) / 1e9; seconds > 0 && c.living > 0 {
+		rate = float64(c.messages) / seconds / float64(c.living)
 	}
-	o.before, o.messages = w.Now(), c.messages
 	o.note("agents without all neighbours, %", w.Now(),
 		100*float64(c.irregular)/max(float64(c.living), 1))
 	if len(bounds) > 0 {

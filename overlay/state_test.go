@@ -1,0 +1,263 @@
+package overlay
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+)
+
+// texts is a codec for tests. It writes what a message prints, and remembers the message.
+type texts map[string]any
+
+func (all texts) codec() Codec {
+	return Codec{
+		Encode: func(to []byte, m any) ([]byte, error) {
+			text := fmt.Sprintf("%#v", m)
+			all[text] = m
+			return append(to, text...), nil
+		},
+		Decode: func(from []byte) (any, error) { return all[string(from)], nil },
+		Name:   func(name Name) (Name, bool) { return name, name.valid() },
+	}
+}
+
+// same compares two values. A list without elements is like no list.
+func same(a, b reflect.Value, path string) error {
+	differ := fmt.Errorf("%s differs", path)
+	switch a.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if a.IsNil() || b.IsNil() {
+			if a.IsNil() != b.IsNil() {
+				return differ
+			}
+			return nil
+		}
+		if a.Elem().Type() != b.Elem().Type() {
+			return differ
+		}
+		return same(a.Elem(), b.Elem(), path)
+	case reflect.Struct:
+		for i := range a.NumField() {
+			name := a.Type().Field(i).Name
+			if name == "random" || name == "transport" { // the owner restores these
+				continue
+			}
+			if err := same(a.Field(i), b.Field(i), path+"."+name); err != nil {
+				return err
+			}
+		}
+	case reflect.Slice:
+		if a.Len() != b.Len() {
+			return differ
+		}
+		for i := range a.Len() {
+			if err := same(a.Index(i), b.Index(i), fmt.Sprintf("%s[%d]", path, i)); err != nil {
+				return err
+			}
+		}
+	default:
+		if !a.Equal(b) {
+			return differ
+		}
+	}
+	return nil
+}
+
+// stored stores the state of a node and returns a node with that state.
+func stored(t testing.TB, n *Node, c Codec) *Node {
+	t.Helper()
+	b, err := n.AppendState([]byte("before"), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := New(Config{Name: n.self, Degree: n.degree, Random: n.random,
+		Transport: n.transport})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest, err := again.RestoreState(append(b[len("before"):], "rest"...), c)
+	if err != nil || string(rest) != "rest" {
+		t.Fatalf("%q is left, %v", rest, err)
+	}
+	if err := same(reflect.ValueOf(n), reflect.ValueOf(again), "node"); err != nil {
+		t.Fatal(err)
+	}
+	if twice, err := again.AppendState(nil, c); err != nil ||
+		!bytes.Equal(twice, b[len("before"):]) {
+		t.Fatalf("stored again, the state has other bytes: %v", err)
+	}
+	return again
+}
+
+// TestStoredNodesGoOn runs a fleet in which many things go wrong, twice. In one, all nodes are
+// stored and restored again and again. Both fleets must end in the same state, and all steps must
+// have been stored.
+func TestStoredNodesGoOn(t *testing.T) {
+	seed.NotUnderRace(t, "the fleet is one goroutine")
+	s := seed.Of(t)
+	steps := map[string]bool{}
+	run := func(restores bool) (states [][]byte) {
+		c := texts{}.codec()
+		f := newFleet(t, rand.New(rand.NewPCG(s, 0)), 4)
+		f.loss = 0.1
+		for round := range 110 {
+			if len(f.nodes) == 0 {
+				f.add()
+			} else if round < 35 {
+				f.add(f.alive()[0].name)
+			}
+			f.run(97 * time.Millisecond)
+			f.cut = round >= 60 && round < 80
+			alive := f.alive()
+			switch m := alive[round%len(alive)]; {
+			case round%20 == 7:
+				m.node.Leave(f.now)
+			case round%20 == 11:
+				m.node = nil
+			case round%5 == 0:
+				m.node.at(f.now)
+				if m.node.SetFacts(Fact(fmt.Sprint("role=", round))) != nil ||
+					m.node.SetHeats(f.now, Heat{"h", uint64(round)}) != nil {
+					t.Fatal("no fact or heat is set")
+				}
+			}
+			for _, m := range f.alive() {
+				if restores {
+					for _, r := range m.node.asked {
+						steps[fmt.Sprintf("%T", r.then)] = true
+					}
+					m.node = stored(t, m.node, c)
+				}
+			}
+		}
+		for _, m := range f.alive() {
+			b, err := m.node.AppendState(nil, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			states = append(states, b)
+		}
+		return states
+	}
+	want, got := run(false), run(true)
+	if len(got) != len(want) {
+		t.Fatalf("%d nodes, want %d", len(got), len(want))
+	}
+	for i := range want {
+		if !bytes.Equal(got[i], want[i]) {
+			t.Fatalf("restored, node %d ends in another state", i)
+		}
+	}
+	t.Logf("stored %v", steps)
+	if len(steps) < 6 {
+		t.Errorf("only the steps %v were stored: the test is too easy", steps)
+	}
+}
+
+// TestEachStepIsStored stores each kind of step, about an edge that is there and about one that is
+// not.
+func TestEachStepIsStored(t *testing.T) {
+	there, gone := &out{peer: "a", next: "b"}, &out{peer: "c", heats: &told{[]Heat{{"h", 7}}, 9}}
+	w := Seek{Origin: "o", ID: 3, Out: true, Outs: []Name{"p"}, Scan: 4, Revisits: 2}
+	for _, s := range []step{nil, taken{"a"}, linked{w}, granted{there, "b", true, "c"},
+		granted{o: gone, to: "b"}, joiningIn{there, w, "q", 8}, joiningOut{gone, w, "q", 9},
+		joinedOut{there, "q"}, handed{gone, "x", "y", 77}, given{there, answered{from: "z", id: 5}},
+		passed{w, "u", 3}, passed{Search{Origin: "o", Pattern: "*"}, "u", 1},
+		hinted{Search{Origin: "o"}, "v", "w"}} {
+		n, err := New(Config{Name: "me", Degree: 3, Random: rand.New(rand.NewPCG(1, 0)),
+			Transport: &nowhere{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.outs = []*out{{peer: "other"}, there}
+		n.ask("b", 17, Ping{Seq: 17}, 3, s)
+		again := stored(t, n, texts{}.codec())
+		if g, ok := again.asked[0].then.(granted); ok && g.late && g.o != again.outs[1] {
+			t.Error("the step is about a copy of the edge")
+		}
+	}
+}
+
+// TestOpenSearchIsNotStored has a node whose owner waits for an answer.
+func TestOpenSearchIsNotStored(t *testing.T) {
+	n, err := New(Config{Name: "me", Degree: 3, Random: rand.New(rand.NewPCG(1, 0)),
+		Transport: &nowhere{}, Outs: []Name{"a"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Search(1, "x", func(Result) {}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.AppendState(nil, texts{}.codec()); !errors.Is(err, errOpen) {
+		t.Error(err)
+	}
+}
+
+// TestStateBytes holds the bytes of a state. If they change, the state of agents in a checkpoint
+// needs a new version (sim/FORMAT.md).
+func TestStateBytes(t *testing.T) {
+	n, err := New(Config{Name: "me", Degree: 3, Random: rand.New(rand.NewPCG(1, 0)),
+		Transport: &nowhere{}, Outs: []Name{"a", "b"}, Ins: []Name{"c"}, Contacts: []Name{"d"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.ask("b", 17, Ping{Seq: 17}, 3, handed{n.outs[0], "x", "y", 77})
+	n.seen.put(answered{from: "q", id: 3, ok: true})
+	n.facts = []Fact{"role=x"}
+	n.blame("b", BadMessage)
+	c := texts{}.codec()
+	c.Encode = func(to []byte, _ any) ([]byte, error) { return append(to, "PING"...), nil }
+	got, err := n.AppendState(nil, c)
+	const want = "000000000080a8d6b90700feffffffffffffffff0100000000040261000000a6cd97ea11" +
+		"00000000" +
+		"00000000000000026200000090cef7d302000000000000000000000002026380e888" +
+		"87430000000211000000" +
+		"0000000002620850494e470480cab5ee010e02027802799a010202710300000000000000" +
+		"00020000000202" +
+		"640000020c726f6c653d780000000000000000000000000000000000000000000002026260" +
+		"73656e6473206e616d657320746861742061726520656d7074792c20746f6f206c6f6e67" +
+		"206f7220746f6f2" +
+		"06d616e790200"
+	if text := fmt.Sprintf("%x", got); err != nil || text != want {
+		t.Errorf("%v\n%s, want\n%s", err, text, want)
+	}
+}
+
+// FuzzState reads states that nobody wrote. A node must refuse them, or be able to go on.
+func FuzzState(f *testing.F) {
+	fresh := func(t testing.TB) *Node {
+		n, err := New(Config{Name: "me", Degree: 3, Random: rand.New(rand.NewPCG(1, 0)),
+			Transport: &nowhere{}, Outs: []Name{"a", "b"}, Ins: []Name{"a", "c"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	c := texts{}.codec()
+	n := fresh(f)
+	n.ask("b", 17, Ping{Seq: 17}, 3, handed{n.outs[0], "x", "y", 77})
+	n.seen.put(answered{from: "q", id: 3})
+	good, err := n.AppendState(nil, c)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add(good[:len(good)-1])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		n := fresh(t)
+		if _, err := n.RestoreState(b, c); err != nil {
+			return
+		}
+		for range 3 {
+			n.Tick(max(n.now, min(n.Next(), n.now+time.Hour)))
+			n.Receive(n.now, "a", Ping{Seq: 1})
+			n.Receive(n.now, "b", Ack{ID: 17})
+		}
+	})
+}

@@ -1,0 +1,168 @@
+package agents
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/cloudprofiler/cloudprofiler/overlay"
+	"github.com/cloudprofiler/cloudprofiler/overlay/wire"
+	"github.com/cloudprofiler/cloudprofiler/sim"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// stateVersion is the version of the state of agents in a checkpoint, which sim/FORMAT.md
+// describes.
+const stateVersion = 1
+
+// Parts are the agents.
+func (f *fleet) Parts() []sim.Part { return []sim.Part{f} }
+
+func (f *fleet) Allocate(shard int) {
+	for len(f.shards) <= shard {
+		f.shards = append(f.shards, nil)
+	}
+	f.shards[shard] = &members{agents: make([]agent, sim.ShardNodes),
+		reported: make([]reported, f.observers)}
+	f.nameShard(shard)
+}
+
+// nameShard makes the names of a shard's nodes.
+func (f *fleet) nameShard(shard int) {
+	for len(f.names) <= shard {
+		var b []byte
+		for i := range sim.ShardNodes {
+			b = binary.BigEndian.AppendUint32(b, uint32(len(f.names)*sim.ShardNodes+i))
+		}
+		f.names = append(f.names, overlay.Name(b))
+	}
+}
+
+func (f *fleet) Free(shard int) { f.shards[shard] = nil }
+
+// codec encodes messages as they travel in a real fleet. Names share memory.
+func (f *fleet) codec() overlay.Codec {
+	return overlay.Codec{Encode: wire.Encode, Decode: wire.Decode,
+		Name: func(name overlay.Name) (overlay.Name, bool) {
+			if len(name) != 4 || int(node(name)/sim.ShardNodes) >= f.w.Shards() {
+				return "", false
+			}
+			f.nameShard(int(node(name) / sim.ShardNodes))
+			return f.name(node(name)), true
+		}}
+}
+
+// Encode appends the state of a shard's agents.
+func (f *fleet) Encode(shard int, to []byte) []byte {
+	s := f.shards[shard]
+	le := binary.LittleEndian
+	to = append(to, stateVersion, byte(len(s.reported)))
+	to = le.AppendUint64(le.AppendUint64(to, s.messages), s.trains)
+	for _, r := range s.reported {
+		to = le.AppendUint64(le.AppendUint64(to, uint64(r.at)), r.messages)
+	}
+	for i := range s.agents {
+		at := len(to)
+		to = append(to, 0, 0, 0, 0)
+		if s.agents[i].graph != nil {
+			to = s.agents[i].encode(to)
+		}
+		le.PutUint32(to[at:], uint32(len(to)-at-4))
+	}
+	return to
+}
+
+func (a *agent) encode(to []byte) []byte {
+	le := binary.LittleEndian
+	to = le.AppendUint32(to, a.turn)
+	to = le.AppendUint64(to, uint64(a.wake))
+	to = le.AppendUint64(to, a.draws.Drawn())
+	to = le.AppendUint32(to, uint32(len(a.pairs)))
+	for _, p := range a.pairs {
+		b := p.of.Encode()
+		to = le.AppendUint32(to, uint32(p.peer))
+		to = le.AppendUint64(le.AppendUint64(to, uint64(p.first)), uint64(p.last))
+		to = append(le.AppendUint32(to, uint32(len(b))), b...)
+	}
+	to, err := a.graph.AppendState(to, a.f.codec())
+	if err != nil { // agents do not search
+		panic(err)
+	}
+	return to
+}
+
+// errState is returned for a state of agents that cannot be read.
+var errState = errors.New("not the state of agents")
+
+// state reads numbers.
+type state struct {
+	b     []byte
+	short bool
+}
+
+func (s *state) take(n uint64) []byte {
+	if s.short || n > uint64(len(s.b)) {
+		s.short = true
+		return make([]byte, min(n, 8))
+	}
+	b := s.b[:n]
+	s.b = s.b[n:]
+	return b
+}
+
+func (s *state) u32() uint32 { return binary.LittleEndian.Uint32(s.take(4)) }
+func (s *state) u64() uint64 { return binary.LittleEndian.Uint64(s.take(8)) }
+
+// Decode restores the agents of a shard.
+func (f *fleet) Decode(shard int, from []byte) ([]byte, error) {
+	s, in := f.shards[shard], &state{b: from}
+	if head := in.take(2); head[0] != stateVersion || int(head[1]) != len(s.reported) {
+		return nil, fmt.Errorf("%w: version %d, %d observers: want %d and %d", errState, head[0],
+			head[1], stateVersion, len(s.reported))
+	}
+	s.messages, s.trains = in.u64(), in.u64()
+	for i := range s.reported {
+		s.reported[i] = reported{sim.Time(in.u64()), in.u64()}
+	}
+	for i := range s.agents {
+		length := in.u32()
+		if length == 0 || in.short {
+			continue
+		}
+		a := f.agent(sim.Node(shard*sim.ShardNodes + i))
+		if err := a.decode(in.take(uint64(length))); err != nil {
+			return nil, fmt.Errorf("agent %d: %w", a.n, err)
+		}
+	}
+	if in.short {
+		return nil, errState
+	}
+	return in.b, nil
+}
+
+func (a *agent) decode(from []byte) error {
+	if err := a.join(overlay.Config{}); err != nil {
+		return err
+	}
+	in := &state{b: from}
+	a.turn, a.wake = in.u32(), sim.Time(in.u64())
+	drawn := in.u64()
+	for range in.u32() {
+		p := &pair{peer: sim.Node(in.u32()), first: sim.Time(in.u64()), last: sim.Time(in.u64())}
+		b := in.take(uint64(in.u32()))
+		if in.short || int(p.peer) >= a.f.w.Joined() {
+			return errState
+		}
+		var err error
+		if p.of, err = tscratio.DecodePair(b); err != nil {
+			return err
+		}
+		a.pairs = append(a.pairs, p)
+	}
+	rest, err := a.graph.RestoreState(in.b, a.f.codec())
+	if err == nil && (in.short || len(rest) > 0) {
+		err = errState
+	}
+	a.draws.Restore(drawn) // a new node has drawn nothing yet
+	return err
+}
