@@ -125,14 +125,42 @@ func (d *debian) left() (paths []string) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	usual := regexp.MustCompile(`^/(var/(lib/dpkg|log|cache|lib/systemd)|dev|proc|run|tmp|root)/|` +
-		`^/etc/(passwd|group|shadow|gshadow|subuid|subgid|ld.so.cache)-?$|^/etc/\.pwd\.lock$`)
+	usual := regexp.MustCompile(`^/(var/(lib/(dpkg|rpm|systemd)|log|cache)|dev|proc|run|tmp|` +
+		`root)/|^/etc/(passwd|group|shadow|gshadow|subuid|subgid|ld.so.cache)-?$|` +
+		`^/etc/\.pwd\.lock$`)
 	for line := range strings.Lines(string(out)) {
 		if path := strings.TrimSuffix(line, "\n"); !usual.MatchString(path) {
 			paths = append(paths, path)
 		}
 	}
 	return paths
+}
+
+// packagesOf makes packages of this archive in a version. It returns the path of each, by its kind.
+func packagesOf(t *testing.T, version string) map[string]string {
+	t.Helper()
+	dir, to, paths := archive(t), t.TempDir(), map[string]string{}
+	cmd := exec.Command("../../scripts/packages", dir, to)
+	cmd.Env = append(os.Environ(), "CLOUDPROFILER_PACKAGE_VERSION="+version)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("scripts/packages: %v: %s", err, out)
+	}
+	for _, name := range names(t, to) {
+		paths[strings.TrimPrefix(filepath.Ext(name), ".")] = filepath.Join(to, name)
+	}
+	if len(paths) != 2 || paths["deb"] == "" || paths["rpm"] == "" {
+		t.Fatalf("packages: %v", paths)
+	}
+	return paths
+}
+
+// buildFirst builds a program that logs.
+func buildFirst(t *testing.T, to string) {
+	t.Helper()
+	if out, err := exec.Command("go", "build", "-o", to, "../../examples/first").
+		CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 }
 
 // TestBarPackage makes packages of this archive, installs the Debian package in a Debian root, and
@@ -149,37 +177,13 @@ func TestBarPackage(t *testing.T) {
 		proof.Check(t, first_s)
 		return
 	}
-	dir, to := archive(t), t.TempDir()
-	for _, version := range []string{"0.0.1", "0.0.2"} {
-		cmd := exec.Command("../../scripts/packages", dir, to)
-		cmd.Env = append(os.Environ(), "CLOUDPROFILER_PACKAGE_VERSION="+version)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("scripts/packages: %v: %s", err, out)
-		}
-	}
-	found := names(t, to)
-	if len(found) != 4 {
-		t.Fatalf("packages: %v", found)
-	}
+	earlier, later := packagesOf(t, "0.0.1"), packagesOf(t, "0.0.2")
 	d := newDebian(t)
 	d.run("rm", "-rf", "/var/lib/cloudprofiler", "/etc/cloudprofiler") // this machine may have both
-	for _, name := range found {
-		if strings.HasSuffix(name, ".deb") {
-			text, err := os.ReadFile(filepath.Join(to, name))
-			if err == nil {
-				err = os.WriteFile(filepath.Join(d.root, "tmp", name), text, 0o644)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	put(t, earlier["deb"], filepath.Join(d.root, "tmp"))
+	put(t, later["deb"], filepath.Join(d.root, "tmp"))
 	deb := func(version string) string { return "/tmp/cloudprofiler_" + version + "_amd64.deb" }
-	first := filepath.Join(d.root, "tmp/first")
-	if out, err := exec.Command("go", "build", "-o", first, "../../examples/first").
-		CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	buildFirst(t, filepath.Join(d.root, "tmp/first"))
 
 	begun := time.Now()
 	d.run("dpkg", "--install", deb("0.0.1"))
