@@ -20,6 +20,7 @@ type benchReplayFlags struct {
 	json   bool
 	events int
 	run    string
+	plots  string
 }
 
 const (
@@ -38,8 +39,11 @@ the length of epochs, the least delay, the rate of messages and the number of pr
 is feasible if stamps hold at most 8 processes on average. The skew is that of clocks under NTP (1
 and 2 ms) and that of a proven bound (40 us).
 
+--plots draws the offsets, and the regions in which clocks are feasible.
+
 --run counts the free pairs of a run: with what is proven, and if clocks could differ by 1 ms.`,
 		Example: `  cp-bench replay
+  cp-bench replay --plots docs
   cp-bench replay --run bin/demo --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -49,6 +53,7 @@ and 2 ms) and that of a proven bound (40 us).
 	cmd.Flags().BoolVar(&flags.json, "json", false, "print one JSON object")
 	cmd.Flags().IntVar(&flags.events, "events", 20_000, "events of each simulation")
 	cmd.Flags().StringVar(&flags.run, "run", "", "count the free pairs of this run")
+	cmd.Flags().StringVar(&flags.plots, "plots", "", "write images into this directory")
 	return cmd
 }
 
@@ -81,11 +86,9 @@ func runBenchReplay(ctx context.Context, flags benchReplayFlags, stdout io.Write
 		return command.Usagef("--events %d: give 1 or more", flags.events)
 	}
 	var line replayLine
-	base := bench.ClockSetting{Processes: 32, Skew_us: 2000, Epoch_us: 20, Delay_us: 8,
-		Rate_hz: 40}
 	for _, vary := range variations {
 		for _, v := range vary.values {
-			s := base
+			s := replayBase
 			vary.set(&s, v)
 			if err := ctx.Err(); err != nil {
 				return context.Cause(ctx)
@@ -112,27 +115,47 @@ func runBenchReplay(ctx context.Context, flags benchReplayFlags, stdout io.Write
 			return err
 		}
 	}
+	if flags.plots != "" {
+		if err := writeReplayPlots(flags.plots, &line); err != nil {
+			return err
+		}
+	}
 	if flags.json {
 		return json.NewEncoder(stdout).Encode(line)
 	}
 	return printReplay(stdout, &line)
 }
 
+var replayBase = bench.ClockSetting{Processes: 32, Skew_us: 2000, Epoch_us: 20, Delay_us: 8,
+	Rate_hz: 40}
+
 var variations = []struct {
-	values []float64
-	set    func(*bench.ClockSetting, float64)
+	label, unit string
+	values      []float64
+	set         func(*bench.ClockSetting, float64)
+	of          func(*bench.ClockSetting) float64
 }{
-	{[]float64{40, 1000, 2000, 4000, 6000},
-		func(s *bench.ClockSetting, v float64) { s.Skew_us = v }},
-	{[]float64{4, 20, 100, 500}, func(s *bench.ClockSetting, v float64) { s.Epoch_us = v }},
-	{[]float64{1, 8, 2000, 5000}, func(s *bench.ClockSetting, v float64) { s.Delay_us = v }},
-	{[]float64{10, 20, 40, 80, 160}, func(s *bench.ClockSetting, v float64) { s.Rate_hz = v }},
-	{[]float64{16, 32, 64}, func(s *bench.ClockSetting, v float64) { s.Processes = int(v) }},
+	{"skew", "µs", []float64{40, 1000, 2000, 4000, 6000},
+		func(s *bench.ClockSetting, v float64) { s.Skew_us = v },
+		func(s *bench.ClockSetting) float64 { return s.Skew_us }},
+	{"epoch", "µs", []float64{4, 20, 100, 500},
+		func(s *bench.ClockSetting, v float64) { s.Epoch_us = v },
+		func(s *bench.ClockSetting) float64 { return s.Epoch_us }},
+	{"least delay", "µs", []float64{1, 8, 2000, 5000},
+		func(s *bench.ClockSetting, v float64) { s.Delay_us = v },
+		func(s *bench.ClockSetting) float64 { return s.Delay_us }},
+	{"messages from each process", "1/s", []float64{10, 20, 40, 80, 160},
+		func(s *bench.ClockSetting, v float64) { s.Rate_hz = v },
+		func(s *bench.ClockSetting) float64 { return s.Rate_hz }},
+	{"processes", "", []float64{16, 32, 64},
+		func(s *bench.ClockSetting, v float64) { s.Processes = int(v) },
+		func(s *bench.ClockSetting) float64 { return float64(s.Processes) }},
 }
 
 func regionOf(skew_us float64, processes, events int) region {
 	r := region{Skew_us: skew_us, Processes: processes,
-		Rates_hz: []float64{40, 160, 640, 2560, 10240}, Delays_us: []float64{1, 8, 64, 512}}
+		Rates_hz:  []float64{40, 160, 320, 640, 1280, 2560, 5120, 10240},
+		Delays_us: []float64{1, 8, 64, 512}}
 	for _, d := range r.Delays_us {
 		var row []float64
 		for _, rate := range r.Rates_hz {

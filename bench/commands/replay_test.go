@@ -2,6 +2,7 @@ package commands
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -43,9 +44,18 @@ func TestBenchReplay(t *testing.T) {
 		t.Errorf("%d regions, %d settings", len(line.Regions), len(line.Varied))
 	}
 
-	code, out, _ = cpBench("replay", "--events", "50")
+	plots := filepath.Join(dir, "plots")
+	code, out, _ = cpBench("replay", "--events", "100", "--plots", plots)
 	if code != 0 || !strings.Contains(out, "feasible (#: at most 8") {
 		t.Errorf("exit code %d: %s", code, out)
+	}
+	for name, want := range map[string]string{
+		"replay-offsets.svg": ">skew, µs<", "replay-regions.svg": ">not feasible<",
+	} {
+		text, err := os.ReadFile(filepath.Join(plots, name))
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
 	}
 	if code, _, errs = cpBench("replay", "--events", "0"); code != 2 {
 		t.Errorf("exit code %d: %s", code, errs)

@@ -39,11 +39,13 @@ var variables = []struct {
 // maxCost limits what one evaluation of an expression may cost, in CEL's units.
 const maxCost = 1_000_000
 
-// Question is a condition over states. Any number of goroutines may use it.
+// Question is a condition over states. One goroutine at a time may use it.
 type Question struct {
 	find   expression
 	states []state
 	end    bool // the condition uses end
+	// visible says of events whether they may change a state, or make the condition true.
+	visible map[Event]bool
 }
 
 // state is a value that events change.
@@ -69,7 +71,7 @@ var stateForm = regexp.MustCompile(`^\s*([a-z][a-z0-9_]*)(\s+by\s+node)?\s*=(.*?
 // Parse checks a condition, and states of the form "NAME = VALUE then NEXT" or "NAME by node =
 // VALUE then NEXT". The error wraps ErrExpression, and says where in the expression the mistake is.
 func Parse(find string, states []string) (*Question, error) {
-	q := &Question{}
+	q := &Question{visible: map[Event]bool{}}
 	base, err := cel.NewEnv(cel.ExtendedValidations())
 	if err != nil {
 		return nil, err

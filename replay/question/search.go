@@ -112,7 +112,7 @@ func (q *queue) Pop() any {
 
 // choose finds the visible events: those that may change a state, or make the condition true.
 func (s *search) choose() error {
-	is := map[Event]bool{}
+	is := s.q.visible
 	var lanes []int
 	numbers := map[string]int{}
 	for i, e := range s.events {

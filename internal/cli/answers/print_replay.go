@@ -21,12 +21,12 @@ func (r *replayed) printJSON(w io.Writer) error {
 func (r *replayed) print(w io.Writer, orders int) error {
 	out := &strings.Builder{}
 	if s := r.Summary; s != nil {
-		printFolded(out, "", 2, fmt.Sprintf("run %s: %s, %s events, at most %s from the truth",
-			r.Run, plural(len(r.history.Nodes), "node"), command.Thousands(s.Events),
+		printFolded(out, "", 2, fmt.Sprintf("run %s: %s, %s, at most %s from the truth",
+			r.Run, plural(len(r.history.Nodes), "node"), count(s.Events, "event"),
 			r.Reference.Bound(int64(s.Bound_cycles))))
 		fmt.Fprintf(out, "free pairs        %s could have happened in either order\n",
 			command.Thousands(s.Free))
-		fmt.Fprintf(out, "messages          %s order events beyond what times prove\n",
+		fmt.Fprintf(out, "messages          %s needed where times prove no order\n",
 			command.Thousands(s.Messages))
 		fmt.Fprintf(out, "bounds broken     %s\n", command.Thousands(s.Broken))
 	} else {
@@ -36,8 +36,8 @@ func (r *replayed) print(w io.Writer, orders int) error {
 	if r.More {
 		what = "the first"
 	}
-	fmt.Fprintf(out, "\nreplayed          %s %s events: %s free pairs, %s\n", what,
-		command.Thousands(uint64(r.Events)), command.Thousands(r.Free), r.ordersText())
+	fmt.Fprintf(out, "\nreplayed          %s %s: %s, %s\n", what,
+		count(uint64(r.Events), "event"), count(r.Free, "free pair"), r.ordersText())
 	if r.Forced != nil {
 		fmt.Fprintf(out, "forced            0 free pairs without need; clocks with one epsilon: "+
 			"%s\n", command.Thousands(*r.Forced))
@@ -54,12 +54,20 @@ func (r *replayed) print(w io.Writer, orders int) error {
 	return err
 }
 
+// count writes a number with what it counts.
+func count(n uint64, what string) string {
+	if n != 1 {
+		what = pluralOf(what)
+	}
+	return command.Thousands(n) + " " + what
+}
+
 func (r *replayed) ordersText() string {
 	switch {
 	case r.Orders == nil:
 		return "too many orders to count"
 	case r.Orders.IsInt64() && r.Orders.Int64() < 1e15:
-		return command.Thousands(r.Orders.Uint64()) + " orders"
+		return count(r.Orders.Uint64(), "order")
 	}
 	return fmt.Sprintf("about %.1e orders", new(big.Float).SetInt(r.Orders))
 }
@@ -77,9 +85,8 @@ const maxFound = 60
 func (r *replayed) printFound(out *strings.Builder) {
 	s := r.Found
 	fmt.Fprintf(out, "\ncondition         %s\n", r.Condition)
-	places := fmt.Sprintf("%s places of a replay, %s of %s events permuted",
-		command.Thousands(uint64(s.Places)), command.Thousands(uint64(s.Visible)),
-		command.Thousands(uint64(r.Events)))
+	places := fmt.Sprintf("%s of a replay, %s of %s permuted", count(uint64(s.Places), "place"),
+		command.Thousands(uint64(s.Visible)), count(uint64(r.Events), "event"))
 	switch {
 	case !s.Holds && s.Cut:
 		fmt.Fprintf(out, "not found         in %s; there are more\n", places)
@@ -92,7 +99,7 @@ func (r *replayed) printFound(out *strings.Builder) {
 		plural(len(s.Order), "event"), places)
 	from := max(0, len(s.Order)-maxFound)
 	if from > 0 {
-		fmt.Fprintf(out, "  … %d events\n", from)
+		fmt.Fprintf(out, "  … %s before\n", count(uint64(from), "event"))
 	}
 	for n := from; n < len(s.Order); n++ {
 		fmt.Fprintf(out, "%5d  %s", n+1, r.name(s.Order[n]))
