@@ -13,6 +13,13 @@
 // is posted for the present moment belongs to the next round of that moment. The cycle engine gives
 // control to each node once a cycle, one after the other.
 //
+// # Views
+//
+// A blind component sees only nodes whose state is in this process: a [Protocol] its own node,
+// [Observer.Measure] one shard, and the function of [World.Each] one node. It works unchanged in
+// several processes. An aware component uses [World.Size], [World.Living] and [World.Up], which
+// know the whole network in each process. Before it uses the state of a node, it asks [World.Has].
+//
 // # Shards
 //
 // The state of a protocol lies in columns, which are cut into shards of ShardNodes nodes. A shard

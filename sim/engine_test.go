@@ -119,6 +119,8 @@ func TestAssign(t *testing.T) {
 		loads        []byte
 		owners, want []int
 	}{
+		{[]byte{10, 10, 10, 10}, []int{0, 1, 2, 2}, []int{0, 1, 0, 1}}, // the third one leaves
+		{[]byte{90, 1, 1, 1}, []int{0, 0, 1, 2}, []int{0, 1, 1, 1}},
 		{[]byte{10, 10, 10, 10}, []int{0, 1, 0, 1}, []int{0, 1, 0, 1}},
 		{[]byte{90, 10, 10, 10}, []int{0, 0, 1, 1}, []int{0, 1, 1, 1}},
 		{[]byte{90, 1, 1, 1}, []int{0, 1, 1, 1}, []int{0, 1, 1, 1}}, // cannot be better

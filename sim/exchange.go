@@ -112,9 +112,9 @@ func (w *World) Inject(after Time, to Node, protocol, kind uint8, word uint64) b
 }
 
 // Balance moves shards from processes that had many events since the last call to processes that
-// had few. All processes must call it between the same two windows. It returns how many shards came
-// here.
-func (w *World) Balance() (moved int, err error) {
+// had few. Only the first stay processes keep shards; the others can leave afterwards. All
+// processes must call Balance between the same two windows. It returns how many shards came here.
+func (w *World) Balance(stay int) (moved int, err error) {
 	if w.exchange == nil {
 		return 0, nil
 	}
@@ -131,7 +131,7 @@ func (w *World) Balance() (moved int, err error) {
 	if loads, err = w.exchange.Gather(loads); err != nil {
 		return 0, err
 	}
-	owners, err := assign(loads, w.owners, w.exchange.Processes())
+	owners, err := assign(loads, w.owners, stay)
 	if err != nil || slices.Equal(owners, w.owners) {
 		return 0, err
 	}
@@ -182,10 +182,15 @@ func (w *World) Balance() (moved int, err error) {
 const tolerated = 1.1
 
 // assign returns which process gets which shard, so that all processes have about as many events.
-// If the loads of the present owners are even enough, nothing changes. All processes compute the
-// same result.
+// If the loads of the present owners are even enough, and none of them leaves, nothing changes. All
+// processes compute the same result.
 func assign(loads [][]byte, owners []int, processes int) ([]int, error) {
-	load, present := make([]uint64, len(loads)), make([]uint64, processes)
+	highest := processes - 1
+	for _, owner := range owners {
+		highest = max(highest, owner)
+	}
+	leaves := highest >= processes
+	load, present := make([]uint64, len(loads)), make([]uint64, highest+1)
 	order, total := make([]int, len(loads)), uint64(0)
 	for i, b := range loads {
 		if len(b) != 8 {
@@ -196,7 +201,7 @@ func assign(loads [][]byte, owners []int, processes int) ([]int, error) {
 		order[i] = i
 		total += load[i]
 	}
-	if float64(slices.Max(present))*float64(processes) <= tolerated*float64(total) {
+	if !leaves && float64(slices.Max(present))*float64(processes) <= tolerated*float64(total) {
 		return owners, nil
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
@@ -211,6 +216,9 @@ func assign(loads [][]byte, owners []int, processes int) ([]int, error) {
 	next, sum := make([]int, len(loads)), make([]uint64, processes)
 	for _, i := range order {
 		least := owners[i] // the shard stays with its owner, unless another process has less
+		if least >= processes {
+			least = 0
+		}
 		for p := range sum {
 			if sum[p] < sum[least] {
 				least = p
@@ -219,7 +227,7 @@ func assign(loads [][]byte, owners []int, processes int) ([]int, error) {
 		next[i] = least
 		sum[least] += load[i]
 	}
-	if slices.Max(sum) >= slices.Max(present) {
+	if !leaves && slices.Max(sum) >= slices.Max(present) {
 		return owners, nil
 	}
 	return next, nil

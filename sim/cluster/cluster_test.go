@@ -188,6 +188,39 @@ func TestDetach(t *testing.T) {
 	}
 }
 
+// TestLeave lets the last of three processes leave while the simulation runs. It must not start
+// again. Then the first process dies. Two processes continue from a checkpoint of three, and one of
+// them leaves, too.
+func TestLeave(t *testing.T) {
+	seed.NotUnderRace(t, "TestBarKills moves shards, too")
+	url := serve(t)
+	o := options(t, url, "leave", 3, small...)
+	digest, out := alone(t, o)
+	o.Every, o.Restarts = sim.Time(200*time.Millisecond), 1
+	var happened []string
+	o.Progress = func(what string, l *Leader) {
+		if what == "saved" {
+			return
+		}
+		happened = append(happened, what)
+		var err error
+		if what == "started" {
+			err = l.Leave()
+		} else if len(happened) == 2 {
+			err = l.Processes()[0].Process.Kill()
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if r := run(t, o); r.Digest != digest || r.Out != out || r.Restarts != 1 {
+		t.Errorf("another result, %d restarts:\n%s\nwant\n%s", r.Restarts, r.Out, out)
+	}
+	if text := fmt.Sprint(happened); text != "[started left died started left]" {
+		t.Error(text)
+	}
+}
+
 // TestToken starts several simulations at once. They must run one after the other.
 func TestToken(t *testing.T) {
 	url := serve(t)

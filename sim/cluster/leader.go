@@ -73,6 +73,9 @@ type Leader struct {
 	processes []*exec.Cmd
 	exited    int // how many processes have exited
 	wanted    int // number of processes at the next start
+	count     int // number of processes that have not left
+	begun     bool
+	leaves    bool // the last process leaves once the simulation has begun
 }
 
 // Processes returns the running processes.
@@ -80,6 +83,16 @@ func (l *Leader) Processes() []*exec.Cmd { return l.processes }
 
 // Want changes the number of processes at the next checkpoint: some detach, or more join.
 func (l *Leader) Want(processes int) { l.wanted = processes }
+
+// Leave lets the last process leave at the next checkpoint. It gives its shards to the others,
+// which go on without a break. The first process stays.
+func (l *Leader) Leave() error {
+	if !l.begun {
+		l.leaves = true // processes do not hear it yet
+		return nil
+	}
+	return l.nc.Publish(fmt.Sprintf("sim.%s.%d.leave.%d", l.o.Simulation, l.epoch, l.count-1), nil)
+}
 
 // Run waits for its turn, runs a simulation and returns its result.
 func Run(ctx context.Context, o Options) (r Result, err error) {
@@ -152,8 +165,9 @@ func (l *Leader) once(ctx context.Context) (r Result, err error) {
 		return r, err
 	}
 	count := l.wanted
+	l.count = count
 	ended := make(chan *diedError, count)
-	l.processes, l.exited = nil, 0
+	l.processes, l.exited, l.begun, l.leaves = nil, 0, false, false
 	defer func() {
 		for _, p := range l.processes {
 			_ = p.Process.Kill()
@@ -181,13 +195,13 @@ func (l *Leader) once(ctx context.Context) (r Result, err error) {
 	}
 	l.progress("started")
 	clear(l.confirmed)
-	return l.follow(ctx, subject, count, reports, ended)
+	return l.follow(ctx, subject, reports, ended)
 }
 
 // follow handles the reports of all processes until the simulation ends.
-func (l *Leader) follow(ctx context.Context, subject string, count int, reports *nats.Subscription,
+func (l *Leader) follow(ctx context.Context, subject string, reports *nats.Subscription,
 	ended chan *diedError) (r Result, err error) {
-	m, sums := newMaster(count), map[int][32]byte{}
+	m, sums := newMaster(l.count), map[int][32]byte{}
 	ready, done := 0, 0
 	send := func(o order) error {
 		if o == nothing {
@@ -220,21 +234,29 @@ func (l *Leader) follow(ctx context.Context, subject string, count int, reports 
 		}
 		switch p.Kind {
 		case "ready":
-			if ready++; ready == count {
-				err = send(begin)
+			if ready++; ready == l.count {
+				err = l.begin(send)
 			}
 		case "idle":
 			err = send(m.reportIdle(p.Process))
 		case "prepared", "busy":
 			err = send(m.answer(p.Process, p.Kind == "prepared"))
 		case "saved":
-			err = l.whole(p.Number, count)
+			err = l.whole(p.Number, p.Of)
+		case "left":
+			if l.wanted == l.count {
+				l.wanted--
+			}
+			l.count--
+			r.add(p, sums)
+			l.progress("left")
+			err = send(m.leave())
 		case "failed":
 			return r, fmt.Errorf("process %d: %s", p.Process, p.Error)
 		case "done":
 			done++
 			r.add(p, sums)
-			if done == count {
+			if done == l.count {
 				sum := sim.DigestOf(sums, p.Now, p.Joined)
 				r.Digest = hex.EncodeToString(sum[:])
 				return r, nil
@@ -244,6 +266,17 @@ func (l *Leader) follow(ctx context.Context, subject string, count int, reports 
 			return r, err
 		}
 	}
+}
+
+// begin begins the simulation. Whoever wanted a process to leave before is heard first.
+func (l *Leader) begin(send func(order) error) error {
+	l.begun = true
+	if l.leaves {
+		if err := l.Leave(); err != nil {
+			return err
+		}
+	}
+	return send(begin)
 }
 
 // whole notes that one process has saved its part of a checkpoint. When all have saved theirs, a
@@ -261,7 +294,7 @@ func (l *Leader) whole(number, count int) error {
 		return fmt.Errorf("note checkpoint %d: %w", number, err)
 	}
 	l.progress("saved")
-	if l.wanted != count {
+	if l.wanted != l.count {
 		return errDetach
 	}
 	return nil

@@ -124,6 +124,27 @@ func (l *link) exchange(bundles [][]byte) ([][]byte, error) {
 	return got, nil
 }
 
+// agree tells all processes a number of this process, and returns the numbers of all.
+func (l *link) agree(mine byte) ([]byte, error) {
+	out := make([][]byte, l.count)
+	for i := range out {
+		out[i] = []byte{mine}
+	}
+	in, err := l.exchange(out)
+	if err != nil {
+		return nil, err
+	}
+	in[l.index] = []byte{mine}
+	all := make([]byte, l.count)
+	for i, b := range in {
+		if len(b) != 1 {
+			return nil, errBundle
+		}
+		all[i] = b[0]
+	}
+	return all, nil
+}
+
 // Swap implements sim.Exchange. A bundle begins with the moment of the sender's next event.
 func (l *link) Swap(bundles [][]byte, earliest []byte) (got, all [][]byte, err error) {
 	out := make([][]byte, l.count)

@@ -37,6 +37,17 @@ func (m *master) reportIdle(member int) order {
 		return nothing
 	}
 	m.idle[member] = true
+	return m.ask()
+}
+
+// leave handles the report of a member that it has left. It gave its work to the others.
+func (m *master) leave() order {
+	m.members--
+	return m.ask()
+}
+
+// ask asks the members to prepare if all are idle.
+func (m *master) ask() order {
 	if len(m.idle) < m.members {
 		return nothing
 	}

@@ -46,11 +46,12 @@ type Saved struct {
 // report is a message of a process to its leader.
 type report struct {
 	Process int
-	Kind    string // idle, prepared, busy, saved, done, failed
+	Kind    string // ready, idle, prepared, busy, saved, left, done, failed
 	Number  int    `json:",omitempty"` // number of the checkpoint
+	Of      int    `json:",omitempty"` // number of processes that save the checkpoint
 	Error   string `json:",omitempty"`
 
-	// A report done has these fields.
+	// A report done has these fields. A report left has the counts.
 	Sums   map[int]string `json:",omitempty"` // checksums of the shards, in hex
 	Now    sim.Time       `json:",omitempty"`
 	Joined int            `json:",omitempty"`
@@ -81,6 +82,7 @@ type work struct {
 	member  member
 	orders  *nats.Subscription
 	inject  *nats.Subscription
+	leave   *nats.Subscription
 	number  int // number of the next checkpoint
 	moved   int
 }
@@ -97,7 +99,7 @@ func Work(ctx context.Context, p Part) (err error) {
 	}
 	defer nc.Close()
 	w := &work{p: p, nc: nc, subject: fmt.Sprintf("sim.%s.%d", p.Simulation, p.Epoch)}
-	if err := w.run(ctx); err != nil {
+	if err := w.run(ctx); err != nil && !errors.Is(err, errLeft) {
 		return errors.Join(err, w.tell(report{Kind: "failed", Error: err.Error()}))
 	}
 	return nil
@@ -131,6 +133,10 @@ func (w *work) run(ctx context.Context) (err error) {
 		return err
 	}
 	w.inject, err = w.nc.SubscribeSync(fmt.Sprintf("%s.inject.%d", w.subject, w.p.Process))
+	if err != nil {
+		return err
+	}
+	w.leave, err = w.nc.SubscribeSync(fmt.Sprintf("%s.leave.%d", w.subject, w.p.Process))
 	if err != nil {
 		return err
 	}
@@ -304,15 +310,43 @@ func (w *work) save() error {
 	if _, err := w.objects.PutBytes(object(w.number, w.p.Process), b.Bytes()); err != nil {
 		return fmt.Errorf("save checkpoint: %w: the last whole one is kept", err)
 	}
-	if err := w.tell(report{Kind: "saved", Number: w.number}); err != nil {
+	if err := w.tell(report{Kind: "saved", Number: w.number, Of: w.link.count}); err != nil {
 		return err
 	}
-	if !w.p.Balance {
+	return w.rearrange()
+}
+
+// errLeft ends a process that has given its shards to the others.
+var errLeft = errors.New("this process has left")
+
+// rearrange moves shards between processes: from the last process to the others if it has been told
+// to leave, and from busy to idle ones. The others go on without the process that left.
+func (w *work) rearrange() error {
+	leaves := byte(0)
+	if _, err := w.leave.NextMsg(time.Nanosecond); err == nil {
+		leaves = 1
+	}
+	all, err := w.link.agree(leaves)
+	if err != nil {
+		return err
+	}
+	stay := len(all)
+	if stay > 1 && all[stay-1] == 1 {
+		stay--
+	}
+	if !w.p.Balance && stay == len(all) {
 		return nil
 	}
-	n, err := w.s.World.Balance()
+	n, err := w.s.World.Balance(stay)
 	w.moved += n
-	return err
+	if err != nil {
+		return err
+	}
+	w.link.count = stay
+	if w.p.Process < stay {
+		return nil
+	}
+	return errors.Join(errLeft, w.tell(report{Kind: "left", Counts: w.s.World.Counts()}))
 }
 
 func (w *work) restore() error {
