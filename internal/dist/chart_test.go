@@ -9,12 +9,13 @@ import (
 )
 
 // TestBarChart renders the Helm chart with its own values and with others, and checks the objects
-// against the types of Kubernetes. No kubelet runs them.
+// with the validation of Kubernetes's API server. It also makes sure that this validation refuses
+// bad values. No kubelet runs the objects.
 func TestBarChart(t *testing.T) {
 	if proof.Begin(t) != proof.Full {
 		t.Skip("make prove builds Helm's renderer, which takes minutes")
 	}
-	bad := proof.Bar{Name: "ways of rendering the Helm chart that Kubernetes's types refuse",
+	bad := proof.Bar{Name: "renderings of the Helm chart that an API server would refuse",
 		Unit: "ways"}
 	const want = "DaemonSet cp-agent\nService cp-server\nStatefulSet cp-server\n"
 	for name, settings := range map[string][]string{
@@ -22,13 +23,28 @@ func TestBarChart(t *testing.T) {
 		"other values": {"user=1000", "server.storageClass=fast",
 			"agent.tolerations[0].operator=Exists", "agent.nodeSelector.pool=x"},
 	} {
-		args := append([]string{"-C", "../../tools/chart", "run", ".",
-			"../../packaging/helm/cloudprofiler"}, settings...)
-		if out, err := exec.Command("go", args...).CombinedOutput(); err != nil ||
-			!strings.HasSuffix(string(out), want) {
+		if out, err := render(settings...); err != nil || !strings.HasSuffix(out, want) {
 			bad.Figure++
 			t.Logf("%s: %v: %s", name, err, out)
 		}
 	}
+	for setting, want := range map[string]string{
+		"image=":                 "containers[0].image: Required value",
+		"imagePullPolicy=Seldom": "imagePullPolicy: Unsupported value",
+		"user=-3":                "must be between 0 and 2147483647",
+		"server.storage=20Gx":    "quantities must match",
+	} {
+		out, err := render(setting)
+		if err == nil || !strings.Contains(out, want) {
+			t.Errorf("%s is not refused: %v: %s", setting, err, out)
+		}
+	}
 	proof.Check(t, bad)
+}
+
+func render(settings ...string) (said string, err error) {
+	args := append([]string{"-C", "../../tools/chart", "run", ".",
+		"../../packaging/helm/cloudprofiler"}, settings...)
+	out, err := exec.Command("go", args...).CombinedOutput()
+	return string(out), err
 }

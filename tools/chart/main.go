@@ -1,6 +1,7 @@
 // Command chart renders the Helm chart in packaging/helm, as "helm template" does, and checks each
-// object against the types of Kubernetes: an unknown or repeated field, or a value of another type,
-// is an error. It prints the kinds and names of the objects. It needs no cluster.
+// object as an API server of Kubernetes does. An unknown or repeated field, or a value of another
+// type, is an error. So is anything that the API server's own validation refuses, after it has put
+// in its defaults. The command prints the kinds and names of the objects. It needs no cluster.
 //
 //	go -C tools/chart run . ../../packaging/helm/cloudprofiler [KEY=VALUE ...]
 package main
@@ -19,6 +20,15 @@ import (
 	"helm.sh/helm/v3/pkg/strvals"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	"k8s.io/kubernetes/pkg/apis/apps"
+	_ "k8s.io/kubernetes/pkg/apis/apps/install"
+	appsvalidation "k8s.io/kubernetes/pkg/apis/apps/validation"
+	"k8s.io/kubernetes/pkg/apis/core"
+	_ "k8s.io/kubernetes/pkg/apis/core/install"
+	corevalidation "k8s.io/kubernetes/pkg/apis/core/validation"
 	"sigs.k8s.io/yaml"
 )
 
@@ -96,6 +106,31 @@ func check(text string) error {
 	if err := yaml.UnmarshalStrict([]byte(text), make()); err != nil {
 		return err
 	}
+	if err := validate(text); err != nil {
+		return fmt.Errorf("%s %s: %w", head.Kind, head.Metadata.Name, err)
+	}
 	fmt.Printf("%s %s\n", head.Kind, head.Metadata.Name)
 	return nil
+}
+
+// validate puts in the defaults of the API server, and validates the object as the server does when
+// somebody makes it.
+func validate(text string) error {
+	object, _, err := legacyscheme.Codecs.UniversalDecoder().Decode([]byte(text), nil, nil)
+	if err != nil {
+		return err
+	}
+	object.(metav1.Object).SetNamespace("profiling") // Helm does this
+	var wrong field.ErrorList
+	switch o := object.(type) {
+	case *apps.DaemonSet:
+		wrong = appsvalidation.ValidateDaemonSet(o, corevalidation.PodValidationOptions{})
+	case *apps.StatefulSet:
+		wrong = appsvalidation.ValidateStatefulSet(o, corevalidation.PodValidationOptions{})
+	case *core.Service:
+		wrong = corevalidation.ValidateServiceCreate(o)
+	default:
+		return fmt.Errorf("type %T is not known here", o)
+	}
+	return wrong.ToAggregate()
 }
