@@ -13,6 +13,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/channel"
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
+	"github.com/cloudprofiler/cloudprofiler/internal/similar"
 )
 
 var (
@@ -201,8 +202,12 @@ func (p *parser) mapping(node *yaml.Node, what string, keys ...string) map[strin
 		key, value := node.Content[i], node.Content[i+1]
 		switch {
 		case key.Kind != yaml.ScalarNode || len(keys) > 0 && !slices.Contains(keys, key.Value):
-			p.fail(key.Line, "%s has the unknown key %.40q: it takes %s",
-				what, key.Value, strings.Join(keys, ", "))
+			meant := ""
+			if best := similar.Word(key.Value, slices.Values(keys)); best != "" {
+				meant = fmt.Sprintf("did you mean %q? ", best)
+			}
+			p.fail(key.Line, "%s has the unknown key %.40q: %sit takes %s",
+				what, key.Value, meant, strings.Join(keys, ", "))
 		case fields[key.Value] != nil:
 			p.fail(key.Line, "%s has %q twice", what, key.Value)
 		default:

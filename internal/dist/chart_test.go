@@ -16,7 +16,7 @@ func TestBarChart(t *testing.T) {
 		t.Skip("make prove builds Helm's renderer, which takes minutes")
 	}
 	bad := proof.Bar{Name: "renderings of the Helm chart that an API server would refuse",
-		Unit: "ways"}
+		Unit: "renderings"}
 	const want = "DaemonSet cp-agent\nService cp-server\nStatefulSet cp-server\n"
 	for name, settings := range map[string][]string{
 		"its own values": nil,

@@ -50,7 +50,7 @@ var table = map[string]room{
 
 	"ring":         {1, of("asm", "channel", "internal/plainfile"), of(sys)},
 	"logstore":     {1, of("channel", "internal/plainfile"), of(sys, zstd)},
-	"handlertable": {1, of("channel", "internal/plainfile"), of(sys, yaml)},
+	"handlertable": {1, of("channel", "internal/plainfile", "internal/similar"), of(sys, yaml)},
 	"host":         {1, of("asm"), of(sys)},
 	"vnode":        {1, of("asm"), nil},
 	"minrtt":       {1, of("asm", "tscratio"), of(sys)},
