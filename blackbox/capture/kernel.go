@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 	"unsafe"
 
@@ -35,9 +34,9 @@ type kernel struct {
 
 // load checks and loads the programs, but does not attach them. The rings take at most most bytes.
 func load(most int, o Options) (*kernel, error) {
-	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%w: the kernel does not describe itself: use one that is built "+
-			"with CONFIG_DEBUG_INFO_BTF, as those of distributions since 2021 are", ErrNotPossible)
+	here := lookAround()
+	if err := here.describesItself(); err != nil {
+		return nil, err
 	}
 	describes, err := btf.LoadKernelSpec()
 	if err != nil {
@@ -48,11 +47,8 @@ func load(most int, o Options) (*kernel, error) {
 		var t *btf.Typedef
 		return describes.TypeByName("btf_trace_"+hook, &t) == nil
 	}
-	for _, hook := range []string{hookSent, hookReceived, hookRenamed} {
-		if !has(hook) {
-			return nil, fmt.Errorf("%w: the kernel has no tracepoint %q: use Linux 6.3 or later",
-				ErrNotPossible, hook)
-		}
+	if err := here.hasHooks(has); err != nil {
+		return nil, err
 	}
 	f, err := findFields(describes)
 	if err != nil {
@@ -78,12 +74,7 @@ func load(most int, o Options) (*kernel, error) {
 		}
 		return k, nil
 	}
-	if missing := missingRights(); len(missing) > 0 {
-		return nil, fmt.Errorf("%w: this process lacks %s: start it as root, or give it these "+
-			"capabilities", ErrNotPossible, strings.Join(missing, " and "))
-	}
-	return nil, fmt.Errorf("%w: load programs: %w: see whether a container or a lockdown of the "+
-		"kernel forbids bpf", ErrNotPossible, err)
+	return nil, here.refused(err)
 }
 
 // chooseHooks returns the hooks that this kernel has.
@@ -139,26 +130,6 @@ func (k *kernel) loadPrograms(w writer, processors, most, slots int) (err error)
 		}
 	}
 	return err
-}
-
-// missingRights names the capabilities that a capture needs and this process lacks.
-func missingRights() (names []string) {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var sets [2]unix.CapUserData
-	if err := unix.Capget(&header, &sets[0]); err != nil {
-		return nil
-	}
-	has := func(n int) bool { return sets[n/32].Effective&(1<<(n%32)) != 0 }
-	if has(unix.CAP_SYS_ADMIN) {
-		return nil
-	}
-	if !has(unix.CAP_BPF) {
-		names = append(names, "CAP_BPF")
-	}
-	if !has(unix.CAP_PERFMON) {
-		names = append(names, "CAP_PERFMON")
-	}
-	return names
 }
 
 // ownProcess returns this process's number in the kernel, or 0 if it is not known.
