@@ -55,6 +55,7 @@ func stepsMain(name string) {
 	s := &steps{}
 	map[string]func(*steps){
 		"wait": waitSteps, "again": againSteps, "threads": threadSteps, "exec": func(*steps) {},
+		"uring": uringSteps,
 		"place": placeSteps,
 	}[name](s)
 	must(gob.NewEncoder(os.Stdout).Encode(s.all))
