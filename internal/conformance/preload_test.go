@@ -16,9 +16,9 @@ import (
 )
 
 // captured runs a program with the library that captures its messages, and returns the program's
-// output and the number of messages in the logs. dropped counts messages for which there was no
-// room.
-func captured(t *testing.T, name string, libraries ...string) (out string,
+// output and the number of messages in the logs. program is its name and its arguments. dropped
+// counts messages for which there was no room.
+func captured(t *testing.T, program string, libraries ...string) (out string,
 	kinds map[blackbox.Kind]uint64, dropped uint64) {
 	t.Helper()
 	built, dir := buildC(t), t.TempDir()
@@ -28,17 +28,7 @@ func captured(t *testing.T, name string, libraries ...string) (out string,
 		t.Fatal(err)
 	}
 	defer d.Close()
-	for i, l := range libraries {
-		libraries[i] = filepath.Join(built, l)
-	}
-	cmd := exec.Command(filepath.Join(built, name))
-	cmd.Env = append(os.Environ(), ring.DirectoryVariable+"="+rings,
-		"LD_PRELOAD="+strings.Join(libraries, ":"))
-	cmd.Stderr = os.Stderr
-	printed, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
+	out = preloaded(t, built, rings, program, libraries...)
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
@@ -52,7 +42,117 @@ func captured(t *testing.T, name string, libraries ...string) (out string,
 		segments = segments[len(one):]
 		dropped += countMessages(t, one, kinds)
 	}
-	return string(printed), kinds, dropped
+	return out, kinds, dropped
+}
+
+// preloaded runs a program with libraries.
+func preloaded(t *testing.T, built, rings, program string, libraries ...string) string {
+	t.Helper()
+	for i, l := range libraries {
+		libraries[i] = filepath.Join(built, l)
+	}
+	words := strings.Fields(program)
+	cmd := exec.Command(filepath.Join(built, words[0]), words[1:]...)
+	cmd.Env = append(os.Environ(), ring.DirectoryVariable+"="+rings,
+		"LD_PRELOAD="+strings.Join(libraries, ":"))
+	cmd.Stderr = os.Stderr
+	printed, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v", program, err)
+	}
+	return string(printed)
+}
+
+// Each message is in a log or counted if a program opens and closes connections without a pause,
+// passes descriptors to itself, and has many sockets at once.
+func TestPreloadSeesManyConnections(t *testing.T) {
+	connections := 2000
+	if os.Getenv("CLOUDPROFILER_PROOF") == "full" {
+		connections = 100_000
+	}
+	out, kinds, dropped := captured(t, fmt.Sprint("preload_many ", connections),
+		"libcloudprofiler-capture.so")
+	var sent, received uint64
+	if _, err := fmt.Sscan(out, &sent, &received); err != nil || sent < 3*uint64(connections) {
+		t.Fatalf("the program printed %q: %v", out, err)
+	}
+	if s, r := kinds[blackbox.Sent], kinds[blackbox.Received]; s > sent || r > received ||
+		s+r+dropped != sent+received {
+		t.Errorf("%d calls sent, %d received: the logs have %d and %d, %d were dropped", sent,
+			received, s, r, dropped)
+	}
+	t.Logf("%d calls sent, %d received, %d dropped", sent, received, dropped)
+}
+
+// A program that scribbles on its ring harms only what is said about itself. It goes on, and the
+// drainer keeps each message of the other programs.
+func TestPreloadedProgramScribbles(t *testing.T) {
+	const capture = "libcloudprofiler-capture.so"
+	built, dir := buildC(t), t.TempDir()
+	rings, logs := filepath.Join(dir, "rings"), filepath.Join(dir, "logs")
+	said := make(chan error, 1000)
+	d, err := drain.Start(rings, drain.Options{Logs: logs, Notify: func(err error) {
+		select {
+		case said <- err:
+		default:
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	preloaded(t, built, rings, "preload_scribble x", capture)
+	preloaded(t, built, rings, "preload_scribble", capture)
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	segments, err := logstore.Segments(logs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	close(said)
+	damaged := false
+	for err := range said {
+		t.Log(err)
+		damaged = damaged || strings.Contains(err.Error(), "damaged ring")
+	}
+	if !damaged {
+		t.Error("nobody says that a ring is damaged")
+	}
+	whole := 0
+	for len(segments) > 0 {
+		one := logstore.SegmentsOf(segments, segments[0].Channel, segments[0].Incarnation)
+		segments = segments[len(one):]
+		r := logstore.ReadLog(one)
+		var n, dropped uint64
+		decoders := map[int]*blackbox.Decoder{}
+		for {
+			b, err := r.Next()
+			if err != nil {
+				break
+			}
+			for _, drop := range b.Drops {
+				dropped += drop.Count
+			}
+			if decoders[b.Shard] == nil {
+				decoders[b.Shard] = &blackbox.Decoder{}
+			}
+			for _, e := range b.Events {
+				v := decoders[b.Shard].Add(blackbox.Event{Counter_cycles: e.Counter, ID: e.ID})
+				if _, ok := v.(blackbox.Message); ok {
+					n++
+				}
+			}
+		}
+		report := r.Report()
+		t.Logf("%d messages, %d dropped, %+v", n, dropped, report)
+		if n+dropped/2 == 60_000 && report.Whole() {
+			whole++
+		}
+		r.Close()
+	}
+	if whole == 0 {
+		t.Error("no log has all messages of the program that does not scribble")
+	}
 }
 
 func countMessages(t *testing.T, one []logstore.Segment, kinds map[blackbox.Kind]uint64) (
