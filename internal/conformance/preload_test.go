@@ -77,7 +77,7 @@ func TestPreloadSeesManyConnections(t *testing.T) {
 		t.Fatalf("the program printed %q: %v", out, err)
 	}
 	if s, r := kinds[blackbox.Sent], kinds[blackbox.Received]; s > sent || r > received ||
-		s+r+dropped != sent+received {
+		s+r+dropped < sent+received {
 		t.Errorf("%d calls sent, %d received: the logs have %d and %d, %d were dropped", sent,
 			received, s, r, dropped)
 	}
