@@ -258,19 +258,21 @@ func ordered(calls []end) []end {
 
 // exact reports for each call whether its bytes are exactly known.
 //
-// A place that is not sure may be too late, by the bytes that other threads moved in between. Then
-// the calls of these threads are in the log, and overlap with the call or leave no room for it. So
-// a place is exact if the next call begins where this one ends, no call overlaps with it, and no
-// message was lost. If the beginning of the call was not seen, the place of the next call must be
-// sure.
+// A place that is not sure may be too late, by the bytes that other threads moved in between. If no
+// message was lost, and from a call on all calls follow each other without a gap or an overlap,
+// none of them is too late: the bytes of one that was would be left over. This does not hold for the
+// last call, which another one may follow that had not ended when the capture ended. Nor does it
+// hold for a call that may have begun before the capture.
 func exact(calls []end, lossy bool) []bool {
 	is := make([]bool, len(calls))
 	begins := ^uint64(0) // beginning of the first of the later calls
+	chain := !lossy
 	for i := len(calls) - 1; i >= 0; i-- {
 		c := &calls[i]
+		last := i == len(calls)-1
 		alone := (i == 0 || calls[i-1].after() <= c.position) && c.after() <= begins
-		next := begins == c.after() && calls[i+1].position == begins
-		is[i] = alone && (c.sure || !lossy && next && (c.early || calls[i+1].sure))
+		chain = chain && alone && (last || c.after() == begins)
+		is[i] = alone && (c.sure || chain && !last && c.earliest() > 0)
 		begins = min(begins, c.position)
 	}
 	return is

@@ -252,8 +252,10 @@ func TestExact(t *testing.T) {
 		return end{position: position, bytes: bytes, sure: true}
 	}
 	unsure := func(position uint64, bytes uint32) end {
-		return end{position: position, bytes: bytes}
+		return end{position: position, bytes: bytes, began: 2, from: 1}
 	}
+	first := unsure(1, 2) // its thread was not seen before
+	first.from = 0
 	for what, c := range map[string]struct {
 		calls []end
 		lossy bool
@@ -268,8 +270,15 @@ func TestExact(t *testing.T) {
 		"overlap":                 {[]end{sure(1, 3), sure(3, 2)}, false, "00 00"},
 		"overlap, and a long one": {[]end{sure(1, 2), sure(3, 2), sure(2, 9)}, false, "000 000"},
 		"two that are not sure": {
-			[]end{unsure(1, 2), unsure(3, 2), sure(5, 1)}, false, "111 011",
+			[]end{unsure(1, 2), unsure(3, 2), sure(5, 1)}, false, "111 111",
 		},
+		"the last is not sure": {
+			[]end{unsure(1, 2), sure(3, 2), unsure(5, 1)}, false, "110 110",
+		},
+		"one that is too late elsewhere": {
+			[]end{unsure(1, 2), sure(3, 2), sure(5, 2), unsure(5, 2)}, false, "0100 0100",
+		},
+		"a thread that was not seen before": {[]end{first, sure(3, 2)}, false, "11 01"},
 	} {
 		got := ""
 		for i, early := range []bool{true, false} {
