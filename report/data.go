@@ -28,6 +28,7 @@ type Data struct {
 	Comparisons []Comparison `json:"comparisons"`
 	Truth       Truth        `json:"truth"`
 	Tuples      []Tuple      `json:"tuples"`
+	Messages    Messages     `json:"messages"`
 	Nodes       []Node       `json:"nodes"`
 	Pairs       []Pair       `json:"pairs"`
 	Assumptions []Assumption `json:"assumptions"`

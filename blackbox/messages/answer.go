@@ -54,6 +54,14 @@ type Pair struct {
 	// assumption.
 	Unknown   uint64 `json:"unknown,string"`
 	Backwards uint64 `json:"backwards,string"`
+
+	// From_port and To_port are the ports of the two programs. 0: they have none, or several.
+	From_port uint16 `json:"from_port,omitempty"`
+	To_port   uint16 `json:"to_port,omitempty"`
+
+	// First_cycles is the smallest stamp of a call that sent one of the messages, as a reading of
+	// the sender's counter.
+	First_cycles uint64 `json:"-"`
 }
 
 // A Percentile is an interval in cycles of the reference.
@@ -154,6 +162,7 @@ func (l *Log) Summary() Node {
 type pair struct {
 	Pair
 	sockets map[*socket]bool
+	ports   [2]port
 	lo, hi  []int64
 }
 
@@ -161,6 +170,11 @@ func (p *pair) add(m Match, d tscratio.Duration, unknown error) {
 	p.Messages++
 	p.Bytes += uint64(m.Bytes)
 	p.sockets[m.sender] = true
+	p.ports[0].add(m.sender.of.Local.Port())
+	p.ports[1].add(m.receiver.of.Local.Port())
+	if p.First_cycles == 0 || m.Send.Lo_cycles < p.First_cycles {
+		p.First_cycles = m.Send.Lo_cycles
+	}
 	if unknown != nil {
 		p.Unknown++
 		return
@@ -172,8 +186,27 @@ func (p *pair) add(m Match, d tscratio.Duration, unknown error) {
 	p.lo, p.hi = append(p.lo, d.Lo), append(p.hi, d.Hi)
 }
 
+// A port is the one port of many sockets, or several is true.
+type port struct {
+	number  uint16
+	several bool
+}
+
+func (p *port) add(number uint16) {
+	p.several = p.several || p.number != 0 && p.number != number
+	p.number = number
+}
+
+func (p *port) one() uint16 {
+	if p.several {
+		return 0
+	}
+	return p.number
+}
+
 func (p *pair) finish() Pair {
 	p.Connections = len(p.sockets)
+	p.From_port, p.To_port = p.ports[0].one(), p.ports[1].one()
 	slices.Sort(p.lo)
 	slices.Sort(p.hi)
 	for _, percent := range percents {

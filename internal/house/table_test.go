@@ -93,7 +93,7 @@ var table = map[string]room{
 	"replay/page":          {4, of("replay"), nil},
 
 	"watch":  {4, of("channel", "control", "coordinator", "tscratio"), of(sys)},
-	"report": {4, of("analysis", "tscratio", "runs"), of(sys)},
+	"report": {4, of("analysis", "blackbox/messages", "tscratio", "runs"), of(sys)},
 	"report/export": {4, of("analysis", "blackbox/messages", "tscratio", "runs"),
 		of(sys, parquet)},
 	"explore": {4, of("analysis", "tscratio", "runs"), of(sys)},

@@ -6,11 +6,11 @@ import { open, text } from "./open.ts";
 
 test("shows every part, and the answer first", () => open("sample", async (page) => {
   assert.equal(await page.title(), "tuesday-rate-110k – Cloudprofiler report");
-  assert.equal(await page.locator("main section").count(), 12);
+  assert.equal(await page.locator("main section").count(), 13);
   assert.match(await text(page, ".tiles"), /end to end, median\s+186\.\d+ ± 0\.\d+ µs/);
   assert.match(await text(page, ".tiles"), /received before sent\s+0\s+as it must be/);
   for (const part of [
-    "graph", "spans", "latency", "throughput", "bounds", "truth", "tuples", "nodes",
+    "graph", "spans", "latency", "throughput", "bounds", "truth", "tuples", "messages", "nodes",
   ]) {
     assert.equal(await page.locator(`#${part} .absent`).count(), 0, `${part} is absent`);
   }
@@ -168,3 +168,27 @@ test("an empty run says why", () => open("empty", async (page) => {
   }
   assert.equal(await page.locator("fieldset[disabled]").count(), 1);
 }));
+
+test("a capture is drawn as a graph of programs, with a line between each two that talk", () =>
+  open("sample", async (page) => {
+    const drawn = await page.evaluate(() => {
+      const part = document.getElementById("messages")!;
+      return {
+        boxes: [...part.querySelectorAll(".actor-name")].map((e) => e.textContent),
+        labels: [...part.querySelectorAll(".talk-label")].map((e) =>
+          [...e.querySelectorAll("text")].map((t) => t.textContent!.replace(/\s/g, " "))),
+        rows: part.querySelectorAll("tbody tr").length,
+      };
+    });
+    assert.deepEqual(drawn.boxes, ["load", "nginx", "gateway", "java", "python3", "epoll",
+      "redis-server", "postgres"]);
+    assert.equal(drawn.rows, 16);
+    assert.equal(drawn.labels.length, 8);
+    assert.match(drawn.labels[0]!.join(" "), /14\.000 ± 0\.041 µs .*2\.210 000 ms ± 43 ns/);
+    assert.deepEqual(drawn.labels.filter((l) => l.length === 1), [["79.81 k messages"]]);
+  }));
+
+test("a page without a capture has no part for messages", () =>
+  open("empty", async (page) => {
+    assert.equal(await page.evaluate(() => document.getElementById("messages")), null);
+  }));

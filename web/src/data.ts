@@ -23,6 +23,7 @@ export interface Data {
   comparisons: Comparison[];
   truth: Truth;
   tuples: Tuple[];
+  messages: Messages;
   nodes: Node[];
   pairs: Pair[];
   assumptions: Assumption[];
@@ -256,6 +257,42 @@ export interface Pause {
   end: Interval;
   length: Interval;
   steps: number[];
+}
+
+export interface Messages {
+  sent: number;
+  received: number;
+  matched: number;
+  services: Service[];
+  talks: Talk[];
+  left: Left[];
+  lost: Left[];
+  without: number;
+}
+
+export interface Service {
+  name: string;
+  node: string;
+  port: number;
+}
+
+export interface Talk {
+  from: number;
+  to: number;
+  asks: boolean;
+  messages: number;
+  bytes: number;
+  connections: number;
+  transfer: Percentile[];
+  verdict: Verdict;
+  unknown: number;
+  backwards: number;
+}
+
+export interface Left {
+  reason: string;
+  node: string;
+  messages: number;
 }
 
 export interface Node {

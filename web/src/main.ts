@@ -10,6 +10,7 @@ import { bounds, latency, throughput } from "./overtime.ts";
 import { State } from "./state.ts";
 import { truth } from "./truth.ts";
 import { spans } from "./spans.ts";
+import { talks } from "./talks.ts";
 import { assumptions, findings, heading, pauses, slowest, tiles, undecided } from "./summary.ts";
 import { waterfalls } from "./waterfall.ts";
 
@@ -99,6 +100,19 @@ const parts: Part[] = [
       "these, because both ends share an error.",
   },
   {
+    id: "messages",
+    title: "Who talks to whom",
+    name: "Messages",
+    draw: talks,
+    depends: [],
+    lead:
+      "Boxes are programs that log nothing: their messages were captured. A line leads from the " +
+      "program that asks to the one that answers, and is the thicker the more messages there " +
+      "were. It has the medians of the transfers there and back: from the beginning of the call " +
+      "that sends to the moment when the receiver has the last byte, with bounds. A line between " +
+      "machines is plum, one within a machine is green.",
+  },
+  {
     id: "findings",
     title: "What was found",
     name: "Findings",
@@ -177,9 +191,11 @@ function start(data: Data): void {
   document.title = `${data.run.name} – Cloudprofiler report`;
   const main = html("main", { id: "main" });
   const state = new State(data);
+  // Most runs have no captured messages, and some have nothing else.
+  const shown = parts.filter((p) => p.id !== "messages" || data.messages.services.length > 0);
   const top = html("div", { class: "top" },
     html("nav", { "aria-label": "Parts of the report" },
-      ...parts
+      ...shown
         .filter((p) => p.name && (p.id !== "truth" || data.truth.durations.held > 0))
         .map((p) => html("a", { href: `#${p.id}` }, p.name!))
     ),
@@ -193,7 +209,7 @@ function start(data: Data): void {
     pauses(state));
   drawIntro();
   main.append(intro);
-  const sections = parts.map((part) => {
+  const sections = shown.map((part) => {
     const content = html("div", { class: "content" });
     const lead = part.lead ? html("p", { class: "lead" }, part.lead) : null;
     main.append(

@@ -10,6 +10,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
+	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
 // withMessages is what analyze prints as JSON: the answer, and what was captured.
@@ -25,6 +26,11 @@ func messagesOf(path string, a *analysis.Answer, o *analysis.Options) (*messages
 		return nil, err
 	}
 	defer dir.Close()
+	return messagesIn(dir, a, o)
+}
+
+func messagesIn(dir *runs.Directory, a *analysis.Answer, o *analysis.Options) (*messages.Answer,
+	error) {
 	return messages.Of(dir, messages.Options{
 		Reference: a.Reference.Node, Wander: o.Wander, ThirdNodes: o.ThirdNodes,
 	})

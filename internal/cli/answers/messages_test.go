@@ -7,11 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
 	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
 	"github.com/cloudprofiler/cloudprofiler/internal/command/commandtest"
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
+	"github.com/cloudprofiler/cloudprofiler/report"
 )
 
 const transfer = 26_000 // true cycles
@@ -110,9 +113,30 @@ func TestAnalyzeMessages(t *testing.T) {
 			t.Errorf("no %q in\n%s%s", want, stdout, stderr)
 		}
 	}
-	if code, _, stderr := commandtest.Run(Commands(), "report", run); code != 1 ||
-		!strings.Contains(stderr, "cprof analyze shows them") {
-		t.Errorf("report: exit code %d: %s", code, stderr)
+	code, page, stderr := commandtest.Run(Commands(), "report", run, "--output", "-",
+		"--reference", "A")
+	_, data, _ := strings.Cut(page, `<script id="data" type="application/json">`)
+	data, _, _ = strings.Cut(data, "</script>")
+	var shown report.Data
+	if err := json.Unmarshal([]byte(data), &shown); err != nil {
+		t.Fatalf("exit code %d: %v: %s", code, err, stderr)
+	}
+	want := report.Talk{
+		From: 0, To: 1, Asks: true, Messages: 99, Bytes: 99 * 50, Connections: 1,
+		Verdict: report.Consistent,
+	}
+	for _, d := range p.Transfer {
+		want.Transfer = append(want.Transfer, report.Percentile{
+			P: d.Percent, Lo_cycles: d.Lo_cycles, Hi_cycles: d.Hi_cycles,
+		})
+	}
+	if diff := cmp.Diff([]report.Talk{want}, shown.Messages.Talks); diff != "" {
+		t.Error(diff)
+	}
+	if s := shown.Messages.Services; len(s) != 2 || s[1] != (report.Service{
+		Name: "server", Node: "B", Port: 80,
+	}) {
+		t.Errorf("%+v", s)
 	}
 }
 

@@ -25,8 +25,9 @@ page is report.html in its directory, unless --output names another file.
 
 The page is one file that loads nothing from the network: open it in any browser, send it to
 somebody, print it. It shows what cprof analyze prints, and more: the graph of operators, durations
-and their bounds as distributions and over time, single tuples, all pairs of nodes, and the
-assumptions under which the bounds are true. docs/report.md says how to read it.
+and their bounds as distributions and over time, single tuples, all pairs of nodes, the assumptions
+under which the bounds are true, and who talks to whom, if messages were captured. docs/report.md
+says how to read it.
 
 Exit code 1: nothing could be answered. Exit code 3: the page was written, and parts of it are
 suspect, missing or undecided.`,
@@ -44,12 +45,17 @@ suspect, missing or undecided.`,
 			}
 			defer run.Close()
 			answer, err := analyzeOpen(cmd.Context(), run, o, cmd.ErrOrStderr())
+			if err != nil && !errors.Is(err, errOnlyMessages) {
+				return err
+			}
+			data := report.From(answer, run, daemon.Version("cprof"))
+			captured, err := messagesIn(run, answer, &o)
 			if err != nil {
 				return err
 			}
+			data.AddMessages(captured)
 			var page bytes.Buffer // the page is complete before a file is touched
-			if err := report.Write(&page,
-				report.From(answer, run, daemon.Version("cprof"))); err != nil {
+			if err := report.Write(&page, data); err != nil {
 				return err
 			}
 			if output == "-" {

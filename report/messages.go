@@ -1,0 +1,126 @@
+package report
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
+)
+
+// Messages is what programs sent to each other, as a capture saw it. If nothing was captured, all
+// lists are empty.
+type Messages struct {
+	Sent     int64     `json:"sent"`     // calls that sent
+	Received int64     `json:"received"` // calls that received
+	Matched  int64     `json:"matched"`  // sent messages with a known receiver
+	Services []Service `json:"services"`
+	Talks    []Talk    `json:"talks"`   // the one with the most messages first
+	Left     []Left    `json:"left"`    // the other sent messages
+	Lost     []Left    `json:"lost"`    // messages that were seen and not stored
+	Without  int64     `json:"without"` // talks that are not shown
+}
+
+// Service is a program on a node.
+type Service struct {
+	Name string `json:"name"` // empty: not known
+	Node string `json:"node"`
+	Port int64  `json:"port"` // at which the others ask it; 0: none, or several
+}
+
+// Talk is all messages from one service to another.
+type Talk struct {
+	From        int64        `json:"from"` // indices of the services
+	To          int64        `json:"to"`
+	Asks        bool         `json:"asks"` // the sender asks, as far as the ports tell
+	Messages    int64        `json:"messages"`
+	Bytes       int64        `json:"bytes"`
+	Connections int64        `json:"connections"`
+	Transfer    []Percentile `json:"transfer"`
+	Verdict     Verdict      `json:"verdict"`
+	Unknown     int64        `json:"unknown"`   // messages whose transfer is not known
+	Backwards   int64        `json:"backwards"` // messages that were received before they were sent
+}
+
+// Left is a number of messages, with the reason why they are not among the talks.
+type Left struct {
+	Reason   string `json:"reason"`
+	Node     string `json:"node"` // empty: any node
+	Messages int64  `json:"messages"`
+}
+
+// maxTalks is the largest number of talks that a page shows.
+const maxTalks = 80
+
+// AddMessages adds what was captured. The answer may be nil.
+func (d *Data) AddMessages(a *messages.Answer) {
+	if a == nil {
+		return
+	}
+	m := &d.Messages
+	m.Sent, m.Received, m.Matched = count(a.Sent), count(a.Received), count(a.Matched)
+	index := map[messages.Program]int64{}
+	service := func(p messages.Program) int64 {
+		i, known := index[p]
+		if !known {
+			i = int64(len(m.Services))
+			index[p] = i
+			m.Services = append(m.Services, Service{Name: p.Name, Node: p.Node})
+		}
+		return i
+	}
+	back := map[[2]messages.Program]*messages.Pair{}
+	for i := range a.Pairs {
+		back[[2]messages.Program{a.Pairs[i].To, a.Pairs[i].From}] = &a.Pairs[i]
+	}
+	m.Without = int64(max(0, len(a.Pairs)-maxTalks))
+	for i := range a.Pairs[:min(len(a.Pairs), maxTalks)] {
+		p := &a.Pairs[i]
+		t := Talk{
+			From: service(p.From), To: service(p.To),
+			Asks: asks(p, back[[2]messages.Program{p.From, p.To}]), Messages: count(p.Messages),
+			Bytes: count(p.Bytes), Connections: int64(p.Connections), Verdict: Consistent,
+			Unknown: count(p.Unknown), Backwards: count(p.Backwards),
+		}
+		if p.Suspect {
+			t.Verdict = Suspect
+			d.Verdict = Suspect
+		}
+		for _, q := range p.Transfer {
+			t.Transfer = append(t.Transfer, Percentile{
+				q.Percent, roundDown(q.Lo_cycles), roundUp(q.Hi_cycles),
+			})
+		}
+		if t.Asks && p.To_port != 0 {
+			m.Services[t.To].Port = int64(p.To_port)
+		}
+		m.Talks = append(m.Talks, t)
+	}
+	for _, reason := range slices.Sorted(maps.Keys(a.Left)) {
+		m.Left = append(m.Left, Left{Reason: string(reason), Messages: count(a.Left[reason])})
+	}
+	for _, n := range a.Nodes {
+		for _, reason := range slices.Sorted(maps.Keys(n.Lost)) {
+			m.Lost = append(m.Lost, Left{reason, n.Node, count(n.Lost[reason])})
+		}
+	}
+}
+
+// asks reports whether the sender of a pair is the one that asks. Those that ask have ports of
+// their own for each connection, and the one that they ask always has the same. Without ports, the
+// one that sent first asks.
+func asks(p, back *messages.Pair) bool {
+	if back == nil || back == p {
+		return true
+	}
+	from, to := p.From_port, p.To_port
+	switch {
+	case (from == 0) != (to == 0):
+		return to != 0
+	case from != to:
+		return to < from
+	case p.From.Node == p.To.Node && p.First_cycles != back.First_cycles:
+		return p.First_cycles < back.First_cycles
+	}
+	return cmp.Or(cmp.Compare(p.From.Node, p.To.Node), cmp.Compare(p.From.Name, p.To.Name)) < 0
+}
