@@ -162,6 +162,12 @@ func (a *assembler) pairs(out *Answer) {
 				"reported, is wrong",
 			strings.Join(audit.Accused, " and "))
 	}
+	for _, name := range audit.Liars {
+		a.in.find(
+			FindImpossible,
+			"%s contradicts nodes that have nothing else in common: its counter, or what it "+
+				"reported, is wrong", name)
+	}
 }
 
 // auditReadings returns the number of readings at which third nodes are checked against each

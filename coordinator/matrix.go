@@ -56,7 +56,7 @@ type NodeStatus struct {
 	TableError       string `json:"table_error,omitempty"`
 	Load             string `json:"load,omitempty"`
 	DroppedReports   uint64 `json:"dropped_reports,string"`
-	Accused          bool   `json:"accused,omitempty"` // every contradiction involves this node
+	Accused          bool   `json:"accused,omitempty"` // contradictions name this node
 }
 
 // PairStatus describes the relation that translates readings of From into cycles of Into.
@@ -123,6 +123,8 @@ type fleetCopy struct {
 	matrix Matrix
 	pairs  []pairCopy
 	large  bool
+
+	severalLiars bool // accused nodes are tscratio's Liars, not its Accused
 }
 
 // largeTrains is how many of a pair's newest trains are evaluated in a large fleet. More would cost
@@ -355,14 +357,24 @@ func comparePairs(x, y PairStatus) int {
 
 func (s *fleetCopy) audit(closure *tscratio.Closure) {
 	audit := closure.Audit(3)
-	for _, d := range audit.Disagreements {
+	for i, d := range audit.Disagreements {
+		if i == maxDisagreements {
+			s.matrix.Unhealthy = append(s.matrix.Unhealthy,
+				fmt.Sprintf("%d more paths disagree", len(audit.Disagreements)-i))
+			break
+		}
 		s.matrix.Unhealthy = append(s.matrix.Unhealthy, d.Error())
 	}
 	for i := range s.matrix.Nodes {
 		n := &s.matrix.Nodes[i]
-		n.Accused = slices.Contains(audit.Accused, n.Name)
+		n.Accused = slices.Contains(audit.Accused, n.Name) || slices.Contains(audit.Liars, n.Name)
 	}
+	s.severalLiars = len(audit.Liars) > 0
 }
+
+// maxDisagreements is the largest number of disagreements that a matrix lists. In a large fleet,
+// one liar may cause many.
+const maxDisagreements = 20
 
 func (s *fleetCopy) status(
 	k *pairCopy, from, into string, reading uint64, r *tscratio.Relation, err error,
@@ -437,7 +449,11 @@ func (s *fleetCopy) complain() {
 		if n.DroppedReports > 0 {
 			say("node %s had to drop %d reports of trains", n.Name, n.DroppedReports)
 		}
-		if n.Accused {
+		switch {
+		case n.Accused && s.severalLiars:
+			say("node %s contradicts nodes that have nothing else in common: "+
+				"its counter or its stamps are wrong", n.Name)
+		case n.Accused:
 			say("every path that disagrees with another leads over node %s: "+
 				"its counter or its stamps are wrong", n.Name)
 		}

@@ -1,46 +1,106 @@
 package tscratio
 
 import (
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
 )
 
-// Audit is the result of comparing every relation with the paths over third nodes.
+// Audit is the result of comparing relations with paths over third nodes.
 type Audit struct {
-	Disagreements []*DisagreementError // at most one per triangle
+	Disagreements []*DisagreementError // at most one for each relation and path
 
 	// Accused are the nodes that occur in every disagreement, if there are several. A single one
 	// accuses nobody, because any of its nodes may be wrong.
 	Accused []string
+
+	// Liars are nodes whose disagreements with others have nothing in common but the node itself,
+	// in the order in which they explain most. There are some only if no node is in every
+	// disagreement. Either such a node is wrong, or leastAlone other nodes are.
+	Liars []string
 }
 
-// Audit compares, for every three nodes, the direct relation of two nodes with the path over the
-// third. It translates a number of readings (the parameter) both directly and over the third node.
-// The readings are spread evenly over the direct relation's limits. Audit uses every third node,
-// whatever ThirdNodes says.
+const (
+	// leastAlone is how many disagreements must have only one node in common to accuse the node.
+	leastAlone = 3
+
+	// If fewer than one in leastShare of a node's comparisons are disagreements, the node is not
+	// accused. Many paths over an honest node also lead over a liar.
+	leastShare = 3
+
+	// maxCycles is the largest number of relations that Audit compares with paths over several
+	// third nodes, because fewer than two paths lead over a single one.
+	maxCycles = 1000
+)
+
+// An auditor compares relations with paths.
+type auditor struct {
+	c        *Closure
+	readings int
+	found    []*DisagreementError
+	compared map[string]int // by node: how many comparisons it was in
+}
+
+// Audit compares direct relations with paths between the same nodes: over each third node that was
+// measured with both, or, in a large fleet, over several nodes. It translates a number of readings
+// (the parameter) both directly and along the path. The readings are spread evenly over the direct
+// relation's limits. Audit uses every third node, whatever ThirdNodes says.
 func (c *Closure) Audit(readings int) Audit {
-	var a Audit
+	a := &auditor{c: c, readings: readings, compared: map[string]int{}}
+	var sparse [][2]int // pairs of nodes with fewer than two third nodes between them
 	for from := range c.names {
 		for _, e := range c.edges[from] {
-			direct := e.r
+			thirds := 0
 			for p := range c.over(from, e.into) {
-				for i := range readings {
-					y := direct.limits.Lo + direct.limits.Width()/uint64(readings+1)*uint64(i+1)
-					x, errX := direct.count(At(y))
-					z, errZ := p.count(At(y))
-					if errX == nil && errZ == nil && !x.Intersect(z).Valid() {
-						a.Disagreements = append(a.Disagreements,
-							&DisagreementError{y, [2]Path{path{direct}.nodes(), p.nodes()},
-								[2]Interval{x, z}})
-						break
-					}
-				}
+				a.compare(e.r, p)
+				thirds++
+			}
+			if thirds < 2 && from < e.into {
+				sparse = append(sparse, [2]int{from, e.into})
 			}
 		}
 	}
-	a.Accused = accused(a.Disagreements)
-	return a
+	a.cycles(sparse)
+	out := Audit{Disagreements: a.found, Accused: accused(a.found)}
+	if len(out.Accused) == 0 {
+		out.Liars = a.liars()
+	}
+	return out
+}
+
+// cycles compares relations with the lightest path over several nodes. If there are many, it takes
+// a sample.
+func (a *auditor) cycles(sparse [][2]int) {
+	if len(sparse) == 0 {
+		return
+	}
+	r := rand.New(rand.NewPCG(2, uint64(len(sparse))))
+	r.Shuffle(len(sparse), func(i, k int) { sparse[i], sparse[k] = sparse[k], sparse[i] })
+	a.c.longer.weighed.Do(a.c.weigh)
+	f := newFrontiers(len(a.c.names))
+	f.indirect = true
+	for _, pair := range sparse[:min(len(sparse), maxCycles)] {
+		if p := a.c.lightest(pair[0], pair[1], f); len(p) > 2 { // shorter ones were compared
+			a.compare(a.c.relation(pair[0], pair[1]), p)
+		}
+	}
+}
+
+func (a *auditor) compare(direct *Relation, p path) {
+	for _, name := range p.nodes() {
+		a.compared[name]++
+	}
+	for i := range a.readings {
+		y := direct.limits.Lo + direct.limits.Width()/uint64(a.readings+1)*uint64(i+1)
+		x, errX := direct.count(At(y))
+		z, errZ := p.count(At(y))
+		if errX == nil && errZ == nil && !x.Intersect(z).Valid() {
+			a.found = append(a.found, &DisagreementError{y, [2]Path{path{direct}.nodes(),
+				p.nodes()}, [2]Interval{x, z}})
+			return
+		}
+	}
 }
 
 // accused returns the nodes that occur in every disagreement, if there are several.
@@ -54,6 +114,51 @@ func accused(ds []*DisagreementError) (all []string) {
 		all = slices.DeleteFunc(all, func(n string) bool { return !slices.Contains(nodes, n) })
 	}
 	return all
+}
+
+// liars names the node with the most disagreements that have only this node in common, and then
+// goes on with the disagreements in which this node is not.
+func (a *auditor) liars() (named []string) {
+	nodes := make([][]string, len(a.found))
+	of := map[string][]int{} // by node: its disagreements
+	for i, d := range a.found {
+		nodes[i] = d.Nodes()
+		for _, name := range nodes[i] {
+			of[name] = append(of[name], i)
+		}
+	}
+	names := slices.Sorted(maps.Keys(of))
+	explained := make([]bool, len(a.found))
+	for {
+		best, most := "", leastAlone-1
+		for _, name := range names {
+			left := 0
+			taken := map[string]bool{}
+			alone := 0
+			for _, i := range of[name] {
+				if explained[i] {
+					continue
+				}
+				left++
+				if !slices.ContainsFunc(nodes[i], func(n string) bool { return taken[n] }) {
+					alone++
+					for _, n := range nodes[i] {
+						taken[n] = n != name
+					}
+				}
+			}
+			if alone > most && left*leastShare >= a.compared[name] {
+				best, most = name, alone
+			}
+		}
+		if best == "" {
+			return named
+		}
+		named = append(named, best)
+		for _, i := range of[best] {
+			explained[i] = true
+		}
+	}
 }
 
 // agreeing returns how many paths over third nodes must agree about an end of a value, given the

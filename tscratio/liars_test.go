@@ -2,7 +2,9 @@ package tscratio
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
@@ -114,6 +116,74 @@ func TestAccused(t *testing.T) {
 	for n, want := range [][]string{nil, nil, {"a", "c"}, {"c"}} {
 		if got := accused(ds[:n]); !slices.Equal(got, want) {
 			t.Errorf("%d disagreements accuse %v, want %v", n, got, want)
+		}
+	}
+}
+
+// Several liars are named, and nobody else: among nodes that were all measured with each other, and
+// among nodes of which few have a third node in common.
+func TestSeveralLiarsAreNamed(t *testing.T) {
+	const seconds = 4
+	for _, test := range []struct{ nodes, degree, liars int }{{10, 9, 2}, {12, 11, 3}, {90, 14, 4},
+		{150, 10, 3}} {
+		seed.For(t, 3, func(t *testing.T, rng *rand.Rand) {
+			f := newFleet(rng, test.nodes, seconds, 1*PPM, 1, 0)
+			lie := func(liar, peer int) {
+				f.lies[[2]int{liar, peer}] = int64(100_000 * (1 + rng.IntN(1000)))
+			}
+			var want []string
+			for i := range test.liars {
+				liar := i * (test.nodes / test.liars)
+				want = append(want, f.clocks[liar].node.Name)
+				for peer := range test.nodes {
+					lie(liar, peer)
+				}
+			}
+			for a := range test.nodes {
+				for step := 1; step <= test.degree/2; step++ {
+					b := (a + step*step*step) % test.nodes // hardly any two have a third in common
+					if test.degree == test.nodes-1 {
+						b = (a + step) % test.nodes
+					}
+					if a != b && f.pairs[[2]int{min(a, b), max(a, b)}] == nil {
+						f.measure(t, min(a, b), max(a, b), honest, 0.5, seconds-0.5)
+					}
+				}
+			}
+			got := f.closure(t, ThirdAgreed).Audit(3)
+			slices.Sort(got.Liars)
+			if slices.Sort(want); !slices.Equal(got.Liars, want) || len(got.Accused) > 0 {
+				t.Errorf("%+v: %v and %v are named in %d disagreements, want %v", test, got.Liars,
+					got.Accused, len(got.Disagreements), want)
+			}
+		})
+	}
+}
+
+// Three disagreements that have nothing else in common name a node, if they are at least a third of
+// its comparisons.
+func TestLiarsOfDisagreements(t *testing.T) {
+	for name, test := range map[string]struct {
+		found    string // the nodes of each disagreement
+		compared int    // comparisons of each node
+		want     string
+	}{
+		"three of each":      {"abc ade afg hij hkl hmn", 9, "ah"},
+		"two":                {"abc ade hij hkl", 2, ""},
+		"another in common":  {"abc abd abe hij hik hil", 9, ""},
+		"among many":         {"abc ade afg hij hkl hmn", 10, ""},
+		"explained by these": {"xab xcd xef xgh yai ykl ymn yop zaq zrs ztu zvw", 9, "xyz"},
+	} {
+		a := &auditor{compared: map[string]int{}}
+		for _, nodes := range strings.Fields(test.found) {
+			all := Path(strings.Split(nodes, ""))
+			a.found = append(a.found, &DisagreementError{Paths: [2]Path{all[:2], all}})
+			for _, n := range all {
+				a.compared[n] = test.compared
+			}
+		}
+		if got := strings.Join(a.liars(), ""); got != test.want {
+			t.Errorf("%s: %q is named, want %q", name, got, test.want)
 		}
 	}
 }

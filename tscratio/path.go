@@ -237,7 +237,10 @@ func (c *Closure) lightest(from, into int, f *frontiers) path {
 // frontiers contains the two searches of lightest, and the nodes that they must not use. It keeps
 // its memory from one search to the next.
 type frontiers struct {
-	used    []bool // by node
+	used []bool // by node
+	// indirect says that the direct relation of the two ends must not be used either.
+	indirect bool
+
 	search  uint32 // the number of this search; what others reached is void
 	ends    [2]int
 	reached [2][]reach // by node
@@ -301,7 +304,8 @@ func (f *frontiers) step(c *Closure, side int) []int {
 	edges := c.edges[v]
 	for i := range edges {
 		e := &edges[i]
-		if f.used[e.into] {
+		if f.used[e.into] ||
+			f.indirect && v == f.ends[side] && e.into == f.ends[1-side] {
 			continue
 		}
 		into, x := e.into, e
