@@ -7,6 +7,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/asm"
 	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
+	"github.com/cloudprofiler/cloudprofiler/internal/proof"
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
@@ -17,7 +18,12 @@ import (
 func TestPrivilegedLargeFleet(t *testing.T) {
 	privileged.Need(t)
 	r := seed.Random(t)
-	const nodes = 10
+	nodes := 10
+	if size, err := proof.Wanted(); err != nil {
+		t.Fatal(err)
+	} else if size == proof.Full {
+		nodes = 100
+	}
 	f := startRealFleet(t, r, nodes, true)
 	f.wait()
 	f.until("each node measures two others", func() bool { return f.degrees(2, "") })

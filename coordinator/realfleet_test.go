@@ -277,10 +277,11 @@ func (f *realFleet) finishRun(status *RunStatus) *runs.Directory {
 // until waits until a condition holds.
 func (f *realFleet) until(what string, holds func() bool) {
 	f.t.Helper()
-	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
+	limit := time.Minute + time.Duration(len(f.clients))*time.Second
+	for end := time.Now().Add(limit); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			f.t.Fatalf("after a minute it does not hold that %s; registered are %v",
-				what, f.registered())
+			f.t.Fatalf("after %v it does not hold that %s; registered are %v",
+				limit, what, f.registered())
 		}
 	}
 }

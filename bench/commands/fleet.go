@@ -34,6 +34,7 @@ const (
 
 	smallServe       = 10 * time.Second // the default of --serve, unless the proof is full
 	fleetJoins       = 5                // nodes that join while a run is open
+	sizeLimit        = 1.1              // of a node's cost, against that in small fleets
 	healSeconds      = 60               // until the graph is regular again after many nodes died
 	maxFleet         = 20_000
 	leastFleetSample = 1000 // with fewer answers, there is no figure
@@ -215,6 +216,13 @@ func barsOfFleet(o fleet.Options, r fleet.Result) []proof.Bar {
 		{Name: name + ": median bound of a random pair", Unit: "× that of neighbours",
 			Figure: ratio(r.RandomBound, r.EdgeBound), Limit: limit, Absent: absent},
 	}
+	if r.SmallCPU > 0 {
+		small := fmt.Sprintf("× that in fleets of %d", fleet.SmallNodes)
+		bars = append(bars, proof.Bar{Name: name + ": bytes that a node sends for the graph",
+			Unit: small, Figure: r.Bytes / r.SmallBytes, Limit: sizeLimit},
+			proof.Bar{Name: name + ": CPU of a node for the graph", Unit: small,
+				Figure: ratio(r.GraphCPU, r.SmallCPU), Limit: sizeLimit, Timing: true})
+	}
 	if o.Talks > 0 {
 		bars = append(bars, proof.Bar{Name: name + ": median bound where tuples travel",
 			Unit: "× that of neighbours", Figure: ratio(r.TalkBound, r.EdgeBound),
@@ -223,7 +231,7 @@ func barsOfFleet(o fleet.Options, r fleet.Result) []proof.Bar {
 	return bars
 }
 
-// barsOfHostile returns the bar of the hostile simulation, if there was one.
+// barsOfHostile returns the bars of the hostile simulation, if there was one.
 func barsOfHostile(o fleet.Options, r fleet.Result) []proof.Bar {
 	if r.Nodes == 0 {
 		return nil
@@ -232,9 +240,14 @@ func barsOfHostile(o fleet.Options, r fleet.Result) []proof.Bar {
 	if r.Queries < leastFleetSample {
 		absent = fmt.Sprintf("%d questions were answered", r.Queries)
 	}
-	return []proof.Bar{{Name: fmt.Sprintf("fleet of %d, %g %% of them liars, cut in two for %v: "+
-		"bounds that miss the truth", o.Nodes, 100*o.Liars, o.Cut), Unit: "bounds",
-		Figure: float64(r.Outside), Absent: absent}}
+	name := fmt.Sprintf("fleet of %d, %g %% of them liars, cut in two for %v: ", o.Nodes,
+		100*o.Liars, o.Cut)
+	return []proof.Bar{
+		{Name: name + "bounds that miss the truth", Unit: "bounds", Figure: float64(r.Outside),
+			Absent: absent},
+		{Name: name + "honest nodes that are named as liars", Unit: "nodes",
+			Figure: float64(r.NamedHonest)},
+	}
 }
 
 // barsOfKilled returns the bars of the simulation in which many nodes die, if there was one.
@@ -301,6 +314,16 @@ type fleetLine struct {
 	Healed_ns     int64  `json:"healed_ns"`
 	KilledQueries uint64 `json:"killed_queries"`
 	KilledOutside uint64 `json:"killed_outside"`
+
+	// These are of a node in small fleets.
+	SmallMessages float64 `json:"small_graph_messages_a_second"`
+	SmallBytes    float64 `json:"small_graph_bytes_a_second"`
+	SmallCPU_ns   int64   `json:"small_graph_cpu_ns_a_second"`
+
+	// These are of the hostile simulation.
+	Liars       int `json:"liars"`
+	Named       int `json:"liars_named"`
+	NamedHonest int `json:"honest_named"`
 }
 
 func printFleet(cmd *cobra.Command, r, h, k fleet.Result, s fleet.ServerResult,
@@ -324,6 +347,9 @@ func printFleet(cmd *cobra.Command, r, h, k fleet.Result, s fleet.ServerResult,
 			HostileOutsidePairs: h.OutsideOf, HostileUnrelated: h.Unrelated,
 			HostileRandom: ratio(h.RandomBound, h.EdgeBound),
 			Healed_ns:     int64(k.Healed), KilledQueries: k.Queries, KilledOutside: k.Outside,
+			SmallMessages: r.SmallMessages, SmallBytes: r.SmallBytes,
+			SmallCPU_ns: int64(r.SmallCPU),
+			Liars:       h.Liars, Named: h.Named, NamedHonest: h.NamedHonest,
 		})
 	}
 	fmt.Fprintf(out, "nodes       %d; %d of them lacked a neighbour at the end\n", r.Nodes,
@@ -332,8 +358,9 @@ func printFleet(cmd *cobra.Command, r, h, k fleet.Result, s fleet.ServerResult,
 	fmt.Fprintf(out, "truth       %d of %d bounds of random pairs miss it; %d are not known\n",
 		r.Outside, r.Queries, r.Unrelated)
 	if h.Nodes > 0 {
-		fmt.Fprintf(out, "hostile     %d of %d bounds miss it; %d are not known\n", h.Outside,
-			h.Queries, h.Unrelated)
+		fmt.Fprintf(out, "hostile     %d of %d bounds miss it; %d are not known; "+
+			"%d of %d liars are named, and %d others\n", h.Outside, h.Queries, h.Unrelated,
+			h.Named, h.Liars, h.NamedHonest)
 	}
 	if k.Nodes > 0 {
 		fmt.Fprintf(out, "killed      %v until the others had all their neighbours again; "+
@@ -346,6 +373,8 @@ func printFleet(cmd *cobra.Command, r, h, k fleet.Result, s fleet.ServerResult,
 		ratio(r.TalkBound, r.EdgeBound))
 	fmt.Fprintf(out, "each node   %.1f messages and %.0f bytes a second for the graph, %v of CPU\n",
 		r.Messages, r.Bytes, r.GraphCPU)
+	fmt.Fprintf(out, "            %.1f, %.0f and %v in fleets of %d nodes\n", r.SmallMessages,
+		r.SmallBytes, r.SmallCPU, fleet.SmallNodes)
 	fmt.Fprintf(out, "            %.0f packets and %.0f bytes a second for its trains\n",
 		r.TrainPackets, r.TrainBytes)
 	if s.Trains > 0 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -46,6 +47,10 @@ type Result struct {
 	Unrelated uint64 // questions without an answer
 	OutsideOf int    // pairs with such a bound
 
+	Liars       int // living nodes that report false stamps
+	Named       int // of these, nodes that the audit names
+	NamedHonest int // other nodes that the audit names
+
 	EdgeBound, RandomBound, TalkBound time.Duration // medians: see ask
 	Hops                              float64       // mean length of a random pair's path
 
@@ -53,7 +58,15 @@ type Result struct {
 	// trains.
 	Messages, Bytes, TrainPackets, TrainBytes float64
 	GraphCPU                                  time.Duration // CPU time of a node in a second
+
+	// These are the same of a node in a fleet of SmallNodes.
+	SmallMessages, SmallBytes float64
+	SmallCPU                  time.Duration
 }
+
+// SmallNodes is the size of the fleets whose cost for each node is compared with that of a large
+// fleet.
+const SmallNodes = 10
 
 // Run simulates a fleet.
 func Run(ctx context.Context, o Options) (r Result, err error) {
@@ -75,20 +88,16 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 		}
 	}
 	r.Nodes = len(w.nodes)
-	w.messages, w.bytes = 0, 0
-	const quiet = 20 * time.Second
-	began, err := cpuTime()
+	cost, err := costOf([]*world{w})
 	if err != nil {
 		return r, err
 	}
-	w.run(quiet)
-	ended, err := cpuTime()
-	if err != nil {
+	r.Messages, r.Bytes, r.GraphCPU = cost.messages, cost.bytes, cost.cpu
+	say("fleets of %d nodes do the same", SmallNodes)
+	if cost, err = smallCost(o); err != nil {
 		return r, err
 	}
-	perNode := 1 / (quiet.Seconds() * float64(len(w.nodes)))
-	r.GraphCPU = time.Duration(float64(ended-began) * perNode)
-	r.Messages, r.Bytes = float64(w.messages)*perNode, float64(w.bytes)*perNode
+	r.SmallMessages, r.SmallBytes, r.SmallCPU = cost.messages, cost.bytes, cost.cpu
 	r.TrainPackets = trainPackets / trainEvery.Seconds()
 	r.TrainBytes = trainBytes / trainEvery.Seconds()
 
@@ -144,7 +153,64 @@ func Run(ctx context.Context, o Options) (r Result, err error) {
 	if err != nil {
 		return r, err
 	}
+	w.audit(&r, closure)
 	return r, w.ask(ctx, &r, closure, all, say)
+}
+
+// cost is what a node sends and computes for the graph in a second.
+type cost struct {
+	messages, bytes float64
+	cpu             time.Duration
+}
+
+// costOf lets time pass in fleets, side by side. It first waits until what joining has caused is
+// over, and then counts for a multiple of all periods of the graph. The CPU time includes what the
+// simulation needs itself.
+func costOf(fleets []*world) (c cost, err error) {
+	const settle, quiet, step = 40 * time.Second, time.Minute, 10 * time.Millisecond
+	for _, w := range fleets {
+		w.run(settle)
+	}
+	began, err := cpuTime()
+	if err != nil {
+		return c, err
+	}
+	for _, w := range fleets {
+		w.messages, w.bytes = 0, 0
+	}
+	for range quiet / step {
+		for _, w := range fleets {
+			w.run(step)
+		}
+	}
+	ended, err := cpuTime()
+	nodes := 0
+	for _, w := range fleets {
+		nodes += len(w.nodes)
+		c.messages += float64(w.messages)
+		c.bytes += float64(w.bytes)
+	}
+	all := quiet.Seconds() * float64(nodes)
+	c.messages, c.bytes = c.messages/all, c.bytes/all
+	c.cpu = time.Duration(float64(ended-began) / all)
+	return c, err
+}
+
+// smallCost returns the cost in small fleets that have as many nodes together as the large one. So
+// the simulation of each node finds as little in the CPU's caches.
+func smallCost(o Options) (cost, error) {
+	var fleets []*world
+	for i := range max(1, o.Nodes/SmallNodes) {
+		small := o
+		small.Nodes = SmallNodes
+		w := &world{r: rand.New(rand.NewPCG(o.Seed, 1+uint64(i))), o: small,
+			byName: map[overlay.Name]*node{}}
+		if err := w.grow(); err != nil {
+			return cost{}, err
+		}
+		fleets = append(fleets, w)
+	}
+	return costOf(fleets)
 }
 
 // healLimit is how long Run waits for the graph to be regular again.
@@ -168,6 +234,24 @@ func cpuTime() (time.Duration, error) {
 		return 0, fmt.Errorf("read the CPU time of this process: %w", err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
+}
+
+// audit counts the liars, and those that an audit of the fleet names.
+func (w *world) audit(r *Result, closure *tscratio.Closure) {
+	found := closure.Audit(3)
+	for _, n := range w.living() {
+		named := slices.Contains(found.Accused, n.described.Name) ||
+			slices.Contains(found.Liars, n.described.Name)
+		switch {
+		case n.lies != nil && named:
+			r.Named++
+		case named:
+			r.NamedHonest++
+		}
+		if n.lies != nil {
+			r.Liars++
+		}
+	}
 }
 
 // cutAt reports whether the two halves of the fleet cannot reach each other at a moment.
