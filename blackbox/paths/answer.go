@@ -36,8 +36,9 @@ type Answer struct {
 	Calls    int `json:"calls"`    // a call is a request and its response
 	Requests int `json:"requests"` // calls without a cause; each begins a path
 
-	// Links counts calls whose caller was captured. Said and Sure count those of them whose cause
-	// has at least the probability link.Said or link.Sure.
+	// Links counts calls whose caller was captured, and responses whose request had to be found.
+	// Said and Sure count those of them whose cause has at least the probability link.Said or
+	// link.Sure.
 	Links int `json:"links"`
 	Said  int `json:"said"`
 	Sure  int `json:"sure"`
@@ -76,13 +77,15 @@ func Of(dir *runs.Directory, o Options) (*Answer, error) {
 	scale := newScale(times, o.Reference, sockets)
 	seen := observe(sockets, scale.ns)
 	links := o.Method.Link(&seen.Seen)
-	seen.pair(links, scale.ns)
 	return a, a.answer(seen, links, times, &o)
 }
 
 func (a *Answer) answer(seen *Seen, links []link.Link, times *messages.Times, o *Options) error {
-	a.Calls, a.Mixed = len(seen.Calls), seen.Mixed
+	a.Mixed = seen.Mixed
 	for i := range links {
+		if !seen.Calls[i].Answers {
+			a.Calls++
+		}
 		if seen.Calls[i].Caller >= 0 {
 			a.Links++
 			if links[i].Probability >= link.Said {

@@ -15,6 +15,7 @@ type forest struct {
 	parent   []int32 // cause of each call; -1: none
 	children [][]int32
 	roots    []int32
+	answer   []int32 // number of the response, if it is a call of its own; -1: it is not
 
 	form        []int32 // number of the canonical form of each call's tree
 	probability []float64
@@ -26,7 +27,7 @@ func newForest(seen *Seen, links []link.Link) *forest {
 	n := len(links)
 	f := &forest{seen: seen, links: links, parent: make([]int32, n), children: make([][]int32, n),
 		form: make([]int32, n), probability: make([]float64, n), forms: map[string]int32{},
-		programs: map[string]int32{}}
+		programs: map[string]int32{}, answer: seen.pair(links)}
 	for i := range links {
 		f.parent[i] = -1
 		if seen.Calls[i].Caller >= 0 && links[i].Cause >= 0 {
@@ -35,6 +36,9 @@ func newForest(seen *Seen, links []link.Link) *forest {
 	}
 	f.cutCycles()
 	for i, p := range f.parent {
+		if seen.Calls[i].Answers {
+			continue
+		}
 		if p >= 0 {
 			f.children[p] = append(f.children[p], int32(i))
 		} else {
@@ -96,13 +100,18 @@ func (f *forest) shape(root int32) {
 	}
 }
 
-// sure is the probability of the link of a call. It is 1 if there was no cause to choose.
+// sure is the probability that the cause of a call and its response are right. It is 1 if there was
+// nothing to choose.
 func (f *forest) sure(c int32) float64 {
+	p := 1.0
+	if k := f.answer[c]; k >= 0 {
+		p = f.links[k].Probability
+	}
 	l := &f.links[c]
 	if f.seen.Calls[c].Caller < 0 || l.Cause < 0 && l.Probability == 0 && l.RunnerUp < 0 {
-		return 1
+		return p
 	}
-	return l.Probability
+	return p * l.Probability
 }
 
 // program is the number of the called program.

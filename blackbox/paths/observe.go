@@ -30,7 +30,6 @@ type Seen struct {
 	calls.Seen
 	moments []moments // of each call
 	Mixed   int       // connections on which requests and responses cannot be told apart
-	pipes   []pipe
 }
 
 // A process is where calls may have causes.
@@ -46,12 +45,16 @@ type observer struct {
 	outside map[string]int32 // places that were not captured, by their address
 	ports   map[process]uint16
 	found   []found
+
+	connections uint32 // on which several requests were open at the same time, so far
 }
 
 // found is a call and its places.
 type found struct {
 	moments
 	caller, callee int32
+	connection     uint32 // as in calls.Call
+	answers        bool
 }
 
 // observe makes calls from sockets. time converts stamps to ns of one scale, in which the stamps of
@@ -90,15 +93,16 @@ func (f *found) call(time func(*messages.Call) int64) calls.Call {
 		}
 		return time(c)
 	}
-	c := calls.Call{Caller: f.caller, Callee: f.callee, Sent_ns: ns(f.sent),
-		Received_ns: ns(f.received), Replied_ns: ns(f.replied), Got_ns: ns(f.got)}
-	if f.sent != nil {
-		c.SentBy = f.sent.By.Number
+	by := func(c *messages.Call) uint32 {
+		if c == nil {
+			return 0
+		}
+		return c.By.Number
 	}
-	if f.received != nil {
-		c.ReceivedBy = f.received.By.Number
-	}
-	return c
+	return calls.Call{Caller: f.caller, Callee: f.callee, Sent_ns: ns(f.sent),
+		Received_ns: ns(f.received), Replied_ns: ns(f.replied), Got_ns: ns(f.got),
+		SentBy: by(f.sent), ReceivedBy: by(f.received), RepliedBy: by(f.replied), GotBy: by(f.got),
+		Connection: f.connection, Answers: f.answers}
 }
 
 // arrange sorts the calls by when they begin.
@@ -112,17 +116,10 @@ func (o *observer) arrange() {
 	})
 	sorted := make([]calls.Call, len(order))
 	o.seen.moments = make([]moments, len(order))
-	to := make([]int32, len(order))
 	for i, from := range order {
-		to[from] = int32(i)
 		sorted[i], o.seen.moments[i] = o.seen.Calls[from], o.found[from].moments
 	}
 	o.seen.Calls = sorted
-	for _, p := range o.seen.pipes {
-		for i, from := range p.calls {
-			p.calls[i] = to[from]
-		}
-	}
 }
 
 // A local is a port at which programs talk.

@@ -13,7 +13,7 @@ import (
 
 // A server takes requests on one connection, and for each asks another server, which takes a random
 // time. The first server answers in the order in which its own calls are answered. Each response is
-// found.
+// a call of its own, and becomes a part of the request that caused it.
 func TestPipelined(t *testing.T) {
 	server := &messages.Thread{Program: messages.Program{Node: "n", Name: "server"}, Process: 2}
 	client := &messages.Thread{Program: messages.Program{Node: "n", Name: "client"}, Process: 1}
@@ -52,24 +52,31 @@ func TestPipelined(t *testing.T) {
 	sockets = append(sockets, a, b)
 	time := func(c *messages.Call) int64 { return int64(at(c)) }
 	seen := observe(sockets, time)
-	links := make([]link.Link, len(seen.Calls))
 	requests := map[int64]int32{}
+	causes := map[int64]int32{}
 	for i, c := range seen.Calls {
-		links[i].Cause = calls.NoCause
-		if c.Received_ns != calls.Unknown {
+		if !c.Answers && c.Received_ns != calls.Unknown {
 			requests[c.Received_ns] = int32(i)
-			if c.Replied_ns < answered[c.Received_ns][0] {
-				t.Errorf("the request of %d is open until %d, want %v", c.Received_ns,
-					c.Replied_ns, answered[c.Received_ns])
+			causes[answered[c.Received_ns][0]] = int32(i)
+			if c.Connection != 1 || c.Replied_ns != calls.Unknown {
+				t.Fatalf("request %+v", c)
 			}
 		}
 	}
+	links := make([]link.Link, len(seen.Calls))
 	for i, c := range seen.Calls {
-		if c.Received_ns == calls.Unknown {
+		links[i] = link.Link{Cause: calls.NoCause, Probability: 0.5}
+		switch {
+		case c.Answers && c.Connection == 1:
+			links[i].Cause = causes[c.Sent_ns]
+		case c.Received_ns == calls.Unknown:
 			links[i].Cause = requests[c.Sent_ns-1] // each call follows its cause at once
 		}
 	}
-	seen.pair(links, time)
+	f := newForest(seen, links)
+	if len(f.roots) != 30 || f.probability[f.roots[0]] != 0.125 {
+		t.Errorf("%d paths of probability %v", len(f.roots), f.probability[f.roots[0]])
+	}
 	for received, want := range answered {
 		c := seen.Calls[requests[received]]
 		if c.Replied_ns != want[0] || c.Got_ns != want[1] {

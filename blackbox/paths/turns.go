@@ -114,34 +114,25 @@ func (o *observer) fromClient(s *messages.Socket) {
 }
 
 // pipelined makes calls from a connection on which several requests are open at the same time.
-// Which response belongs to which request is not known yet. So each request counts as open until no
-// request was open any more.
+// Which response belongs to which request is not known yet. So each response is a call of its own,
+// and its cause is found like that of other calls.
 func (o *observer) pipelined(s *messages.Socket) {
+	o.connections++
 	replies := s.Other.Sends
 	for len(replies) > 0 && len(s.Other.Receives) > 0 &&
 		at(&replies[0]) < at(&s.Other.Receives[0]) {
 		replies = replies[1:]
 	}
-	p, start := pipe{replies: replies, receives: s.Receives}, len(o.found)
 	for i := range s.Sends {
-		p.calls = append(p.calls, int32(len(o.found)))
-		f := found{moments: moments{sent: &s.Sends[i]}}
+		f := found{moments: moments{sent: &s.Sends[i]}, connection: o.connections}
 		f.received = containing(s.Other.Receives, f.sent, first)
 		o.add(s, f)
 	}
-	// Request i is open until as many responses as requests were sent.
-	end := len(s.Sends)
-	for i := len(s.Sends) - 1; i >= 0; i-- {
-		if i+1 < len(s.Sends) && i < len(replies) &&
-			o.found[start+i+1].received != nil &&
-			at(&replies[i]) < at(o.found[start+i+1].received) {
-			end = i + 1
-		}
-		if end <= len(replies) {
-			o.found[start+i].replied = &replies[end-1]
-		}
+	for i := range replies {
+		f := found{moments: moments{sent: &replies[i]}, connection: o.connections, answers: true}
+		f.received = containing(s.Receives, f.sent, last)
+		o.add(s.Other, f)
 	}
-	o.seen.pipes = append(o.seen.pipes, p)
 }
 
 // fromServer makes calls from a connection of which only the server's end was captured.

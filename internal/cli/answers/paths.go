@@ -1,6 +1,7 @@
 package answers
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/blackbox/link"
 	"github.com/cloudprofiler/cloudprofiler/blackbox/paths"
+	"github.com/cloudprofiler/cloudprofiler/blackbox/paths/page"
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 )
 
@@ -22,6 +24,7 @@ func newPaths() *cobra.Command {
 	var most int
 	var which pathFlags
 	var asJSON bool
+	var output string
 	cmd := &cobra.Command{
 		Use:   "paths RUN",
 		Short: "Say which calls requests led to, from captured messages",
@@ -68,6 +71,13 @@ these.`,
 			if err != nil {
 				return err
 			}
+			if output != "" {
+				var html bytes.Buffer // the page is complete before a file is touched
+				if err := page.Write(&html, args[0], found, answer.Reference); err != nil {
+					return err
+				}
+				return command.WriteWhole(output, html.Bytes())
+			}
 			if asJSON {
 				encoder := json.NewEncoder(cmd.OutOrStdout())
 				encoder.SetIndent("", " ")
@@ -83,6 +93,8 @@ these.`,
 	which.add(cmd)
 	cmd.Flags().IntVar(&flags.slowest, "slowest", 1, "how many of the slowest paths to print")
 	cmd.Flags().IntVar(&most, "most", 5, "how many patterns to print")
+	cmd.Flags().StringVar(&output, "page", "", "write the answer as a page to this `file`: "+
+		"trees, and time lines of the slowest paths")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print everything as one JSON object")
 	return cmd
 }

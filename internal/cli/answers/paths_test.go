@@ -2,6 +2,7 @@ package answers
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -52,6 +53,12 @@ func TestPaths(t *testing.T) {
 		if code == 0 || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d: %s", args, code, stderr)
 		}
+	}
+	file := filepath.Join(t.TempDir(), "paths.html")
+	code, _, stderr = commandtest.Run(Commands(), "paths", run, "--page", file)
+	if text, err := os.ReadFile(file); code != 0 || err != nil ||
+		!strings.Contains(string(text), "Paths of "+run) {
+		t.Errorf("exit code %d, %v: %s", code, err, stderr)
 	}
 	var answer paths.Answer
 	_, stdout, _ = commandtest.Run(Commands(), "paths", run, "--json", "--method", "nesting")
