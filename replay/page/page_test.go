@@ -92,7 +92,14 @@ func TestWriteSamplePages(t *testing.T) {
 		Notes: []string{"<script>alert(1)</script>"}})
 	hostile.Nodes = append([]string(nil), hostile.Nodes...)
 	hostile.Nodes[0] = "<b>node</b>"
-	for name, d := range map[string]*Data{"replay": d, "replay-hostile": hostile} {
+	timed := *d
+	timed.Timed, timed.Hz, timed.Events = true, 2.4e9, nil
+	timed.Summary = &replay.Summary{Bound_cycles: 1663} // 692.9 ns
+	for i, e := range d.Events {
+		timed.Events = append(timed.Events, [5]any{e[0], e[1], e[2], 24_000 * i, 24_000*i + 5_000})
+	}
+	for name, d := range map[string]*Data{"replay": d, "replay-hostile": hostile,
+		"replay-timed": &timed} {
 		var text bytes.Buffer
 		if err := Write(&text, d); err != nil {
 			t.Fatal(err)

@@ -46,6 +46,42 @@ test("reaches the end, and a link shows the same place", () =>
     assert.deepEqual(await page.locator(past).allInnerTexts(), order);
   }));
 
+test("obeys each key of docs/replay.md, and a click on an event", () =>
+  open("replay", async (page) => {
+    const taken = () => page.locator(past).count();
+    const press = async (key: string) => { await page.keyboard.press(key); return taken(); };
+    assert.equal(await press("Home"), 0);
+    assert.equal(await press("ArrowRight"), 1);
+    assert.equal(await press("o"), 2);
+    assert.equal(await press("u"), 1);
+    assert.equal(await press("Backspace"), 0);
+    assert.equal(await press("r"), 1);
+    assert.equal(await press("f"), 3);
+    assert.equal(await press("Home"), 0);
+    assert.equal(await press("End"), 1);
+    const free = page.locator("circle.event.free");
+    const ways = await free.count();
+    assert.ok(ways > 1 && ways === (await page.locator(next).count()));
+    const label = await page.locator(next).last().locator(".id").innerText();
+    await page.locator("circle.hit").last().click(); // what may come next is drawn last
+    assert.equal(await taken(), 2);
+    assert.equal(await page.locator(past).first().locator(".id").innerText(), label);
+  }));
+
+test("shows time at round ticks, and a band as wide as each interval", () =>
+  open("replay-timed", async (page) => {
+    const bands = () => page.locator("rect.band").evaluateAll((all) =>
+      all.map((band) => band.getAttribute("width")));
+    const ofOrder = await bands();
+    await page.keyboard.press("t");
+    const ofTime = await bands();
+    assert.notDeepEqual(ofTime, ofOrder);
+    const ticks = await page.locator("text.tick").allTextContents();
+    assert.ok(ticks.length > 2);
+    for (const tick of ticks) assert.match(tick, /^(0|[1-9]0*(\.0+)? (ns|µs|ms|s))$/);
+    assert.match(await text(page, ".counts"), /every time within ± 693 ns/); // rounded up
+  }));
+
 test("shows one node alone, and fits a narrow screen", () =>
   open("replay", async (page) => {
     await page.locator(".names button").first().click();

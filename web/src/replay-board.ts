@@ -12,6 +12,7 @@ export interface BoardOptions {
   width: number;
   take: (event: number) => void;
   choose: (node: number) => void;
+  hz: number; // of the reference; 0: not known
   seconds: (cycles: number) => string;
   name: (event: number) => string;
   about: (event: number) => string;
@@ -83,7 +84,8 @@ export function board(replay: Replay, o: BoardOptions): HTMLElement {
       const label = o.name(event);
       if (labelled++ < 12 && textWidth(label, 11.5) < 260)
         group.append(svg("text", {
-          class: "label", x: cx, y: cy - 16, "text-anchor": "middle",
+          class: "label", x: Math.max(cx, textWidth(label, 11.5) / 2 + 4), y: cy - 16,
+          "text-anchor": "middle",
         }, label));
     }
     group.append(svg("circle", {
@@ -181,7 +183,9 @@ function ticksOfTime(
   lo: number, hi: number, width: number, scale: (v: number) => number, o: BoardOptions,
   height: number
 ): SVGElement[] {
-  const step = niceStep((hi - lo) / (width / 140));
+  // Ticks are at round times. If the frequency is not known, they are at round cycles.
+  const unit = o.hz ? o.hz / 1e9 : 1;
+  const step = niceStep((hi - lo) / unit / (width / 140)) * unit;
   const all: SVGElement[] = [];
   for (let v = Math.ceil(lo / step) * step; v <= hi; v += step) {
     all.push(

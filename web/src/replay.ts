@@ -109,9 +109,17 @@ const seconds = (cycles: number): string => {
   if (!data.timed) return "";
   if (!data.hz) return `${group(String(cycles))} cycles`;
   const ns = (cycles / data.hz) * 1e9;
+  if (ns === 0) return "0";
   if (ns < 1e3) return `${ns.toPrecision(3)} ns`;
   if (ns < 1e6) return `${(ns / 1e3).toPrecision(4)} µs`;
   return ns < 1e9 ? `${(ns / 1e6).toFixed(4)} ms` : `${(ns / 1e9).toFixed(6)} s`;
+};
+
+/** outward rounds a bound up to three digits, so that no time is further off. */
+const outward = (cycles: number): string => {
+  const ns = data.hz ? (cycles / data.hz) * 1e9 : 0;
+  const digit = 10 ** (Math.floor(Math.log10(ns)) - 2);
+  return seconds(ns > 0 ? Math.ceil(ns / digit - 1e-9) * digit * data.hz / 1e9 : cycles);
 };
 
 const name = (event: number): string => {
@@ -143,7 +151,7 @@ function heading(): HTMLElement {
       count(String(data.nodes.length), data.nodes.length === 1 ? " node" : " nodes"),
       html("span", {}, data.orders),
       s && count(s.free, s.free === "1" ? " free pair in the run" : " free pairs in the run"),
-      s && html("span", {}, "every time within ± ", html("b", {}, seconds(Number(s.bound_cycles))))
+      s && html("span", {}, "every time within ± ", html("b", {}, outward(Number(s.bound_cycles))))
     ),
     notes.length > 0 && html("div", { class: "banner suspect", role: "note" },
       html("b", {}, "Not all of this is proven. "), notes.join("; "))
@@ -230,13 +238,13 @@ function draw(): void {
   );
   replace(boardPlace,
     board(replay, {
-      scale, focus, width: stage.clientWidth, take, seconds, name, about,
+      scale, focus, width: stage.clientWidth, hz: data.hz, take, seconds, name, about,
       choose: (node) => { focus = focus === node ? -1 : node; draw(); },
     }),
     legend(scale));
   replace(side, nextCard(), questionCard() || null, pastCard(), html("p", { class: "keys said" },
     "→ step · ← undo · 1–9 choose · n to the next choice · o as recorded · t time or order · " +
-    "Home start"));
+    "Home start · Esc all nodes"));
   history.replaceState(null, "", `#${replay.link()}`);
 }
 
