@@ -1,6 +1,7 @@
 package link
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -114,11 +115,31 @@ func (s *sharing) begin(f *first) {
 	const (
 		tooLate = -10 // for a response after the reply
 		again   = -4  // for each other call of the kind
-		same    = 3   // for the same thread
 	)
+	// In a place with one thread, only the order tells requests apart: see order.
+	same, inTurn := 6.0, 2.0 // for the same thread, and if the request is the next one
+	if s.order != nil && s.order.threads == 1 {
+		same, inTurn = 0, 8
+	}
 	m := s.m
+	type event struct {
+		act
+		kind int // if a message was received; -1: a call was sent
+	}
+	last := make([]event, len(s.requests))
+	for r := range s.requests {
+		last[r] = event{s.requests[r].begin, int(s.requests[r].kind)}
+	}
+	answered := s.answered()
 	for c, open := range s.candidates {
 		k, of := s.calls[c].kind, &s.calls[c]
+		for len(answered) > 0 && s.calls[answered[0]].to <= of.from {
+			a := answered[0]
+			answered = answered[1:]
+			if r := s.owner[a]; r >= 0 {
+				last[r] = event{s.calls[a].got, m.requests + int(s.calls[a].kind)}
+			}
+		}
 		best, at := int32(-1), math.Inf(-1)
 		for _, r := range open {
 			q := &s.requests[r]
@@ -128,8 +149,14 @@ func (s *sharing) begin(f *first) {
 			} else {
 				score += tooLate
 			}
-			if of.sent.by != 0 && (of.sent.by == q.reply.by || of.sent == q.begin) {
-				score += same
+			if of.sent.by != 0 {
+				if of.sent.by == q.reply.by || of.sent.after(last[r].act) {
+					score += same
+				}
+				if h := last[r]; h.by != 0 && h.kind >= 0 &&
+					s.order.keeps(h.kind, h.index, int(k), of.sent.index) {
+					score += inTurn
+				}
 			}
 			for _, other := range s.scripts[r] {
 				if s.calls[other].kind == k {
@@ -142,6 +169,20 @@ func (s *sharing) begin(f *first) {
 		}
 		if s.owner[c] = best; best >= 0 {
 			s.scripts[best] = append(s.scripts[best], int32(c))
+			last[best] = event{of.sent, -1}
 		}
 	}
+}
+
+// answered returns the calls that have responses, in the order of the responses.
+func (s *sharing) answered() (all []int32) {
+	for c := range s.calls {
+		if s.calls[c].to != calls.Unknown {
+			all = append(all, int32(c))
+		}
+	}
+	slices.SortStableFunc(all, func(a, b int32) int {
+		return cmp.Compare(s.calls[a].to, s.calls[b].to)
+	})
+	return all
 }

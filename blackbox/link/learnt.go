@@ -38,38 +38,101 @@ const (
 func (l learnt) Link(seen *calls.Seen) []Link {
 	all := none(seen)
 	of := programs(seen)
-	groups := map[int32][]place{}
-	var order []int32
-	for _, p := range placesOf(seen) {
-		p.move(seen, p.align(seen), slack_ns)
-		g := of[p.number]
-		if groups[g] == nil {
-			order = append(order, g)
+	left := mixedCallees(seen, of)
+	for done := map[int32]bool{}; ; {
+		// Programs that await responses of which the requests are not known yet come later.
+		groups, order := map[int32][]place{}, []int32(nil)
+		ready := func(g int32) bool {
+			return !slices.ContainsFunc(left[g], func(to int32) bool {
+				return to != g && !done[to]
+			})
 		}
-		groups[g] = append(groups[g], p)
-	}
-	for _, g := range order {
-		p := newProgram(groups[g], of, seen.Quantum_ns)
-		p.link(seen, l.window, all)
-		if p.crowded() {
-			// What is learnt may depend on chance. So a second model is learnt, and the links are
-			// the weighted mean of both.
-			again := none(seen)
-			second := newProgram(groups[g], of, seen.Quantum_ns)
-			second.seed = 2
-			second.link(seen, l.window, again)
-			part := firstSays
-			if second.score() > p.score() {
-				part = 1 - firstSays
+		waits := true
+		for g := range left {
+			waits = waits && (done[g] || !ready(g))
+		}
+		for _, p := range placesOf(seen) {
+			g := of[p.number]
+			if done[g] || !waits && !ready(g) {
+				continue
 			}
-			for i := range p.places {
-				for _, s := range p.places[i].sends {
-					all[s.call] = both(all[s.call], again[s.call], part)
-				}
+			if groups[g] == nil {
+				order = append(order, g)
+			}
+			p.move(seen, p.align(seen), slack_ns)
+			groups[g] = append(groups[g], p)
+		}
+		for _, g := range order {
+			l.program(seen, groups[g], of, all)
+			done[g] = true
+		}
+		if len(order) == 0 || len(left) == 0 {
+			return all
+		}
+		seen = paired(seen, all)
+	}
+}
+
+// mixedCallees returns for each program the programs whose responses come over mixed connections.
+func mixedCallees(seen *calls.Seen, of []int32) map[int32][]int32 {
+	callees := map[int32][]int32{}
+	for i := range seen.Calls {
+		c := &seen.Calls[i]
+		if c.Answers && c.Caller >= 0 && c.Callee >= 0 {
+			if g := of[c.Callee]; !slices.Contains(callees[g], of[c.Caller]) {
+				callees[g] = append(callees[g], of[c.Caller])
 			}
 		}
 	}
-	return all
+	return callees
+}
+
+// paired returns the calls with the responses that links found for requests of mixed connections.
+func paired(seen *calls.Seen, links []Link) *calls.Seen {
+	answer := map[int32]int32{} // by request
+	for i := range seen.Calls {
+		r := links[i].Cause
+		if !seen.Calls[i].Answers || r < 0 || seen.Calls[r].Got_ns != calls.Unknown {
+			continue
+		}
+		if known, ok := answer[r]; !ok || links[i].Probability > links[known].Probability {
+			answer[r] = int32(i)
+		}
+	}
+	if len(answer) == 0 {
+		return seen
+	}
+	with := *seen
+	with.Calls = slices.Clone(seen.Calls)
+	for r, a := range answer {
+		c, response := &with.Calls[r], &seen.Calls[a]
+		c.Got_ns, c.GotBy = response.Received_ns, response.ReceivedBy
+	}
+	return &with
+}
+
+// program links the calls of one program.
+func (l learnt) program(seen *calls.Seen, places []place, of []int32, all []Link) {
+	p := newProgram(places, of, seen.Quantum_ns)
+	p.link(seen, l.window, all)
+	if !p.crowded() {
+		return
+	}
+	// What is learnt may depend on chance. So a second model is learnt, and the links are the
+	// weighted mean of both.
+	again := none(seen)
+	second := newProgram(places, of, seen.Quantum_ns)
+	second.seed = 2
+	second.link(seen, l.window, again)
+	part := firstSays
+	if second.score() > p.score() {
+		part = 1 - firstSays
+	}
+	for i := range p.places {
+		for _, s := range p.places[i].sends {
+			all[s.call] = both(all[s.call], again[s.call], part)
+		}
+	}
 }
 
 // crowded reports whether calls of the last window had many candidates.
@@ -139,6 +202,12 @@ func newProgram(places []place, of []int32, quantum int64) *program {
 		}
 	}
 	p.m = newModel(p.requestKinds(), len(p.kinds), max(quantum, leastUnit))
+	for i := range p.places {
+		at := &p.places[i]
+		at.ordered = at.order(p.m.requests, p.m.kinds, func(s *send) int32 {
+			return p.kinds[p.kindOf(s)]
+		})
+	}
 	return p
 }
 
@@ -258,7 +327,8 @@ func (p *program) open(w window) {
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
 	for _, at := range p.places {
 		at = at.within(w)
-		s := &sharing{m: p.m, foreign: at.foreign, requests: at.requests, sends: at.sends,
+		s := &sharing{m: p.m, foreign: at.foreign, order: at.ordered, requests: at.requests,
+			sends:  at.sends,
 			random: rand.New(rand.NewPCG(p.seed, uint64(at.number)))}
 		for _, c := range at.sends {
 			k := p.kinds[p.kindOf(&c)]
@@ -319,10 +389,20 @@ func (p *program) learn(rounds, draws int) {
 	p.begin()
 	if isFirst {
 		p.x = p.m.newExperience()
-		p.m.learn(p.x)
+		x := p.m.newExperience()
+		if p.threads() > 0 {
+			// Threads and orders make a good first sharing.
+			for _, s := range p.sharers {
+				s.teach(x, 1)
+			}
+		}
+		p.m.learn(x)
 	}
 	for round := range rounds {
 		p.m.temper = min(1, 0.3+1.2*float64(round)/float64(rounds))
+		if p.threads() == 1 {
+			p.m.temper = 1 // the first sharing is nearly right
+		}
 		x := p.m.newExperience()
 		x.merge(p.x, forget)
 		for _, s := range p.sharers {
@@ -339,10 +419,21 @@ func (p *program) learn(rounds, draws int) {
 	}
 }
 
+// threads returns the largest number of threads that sent something in one place. 0: no threads
+// are known.
+func (p *program) threads() (most int) {
+	for _, s := range p.sharers {
+		if s.order != nil {
+			most = max(most, s.order.threads)
+		}
+	}
+	return most
+}
+
 // teach adds the sharing to the experience.
 func (s *sharing) teach(x *experience, weight float64) {
 	for r := range s.requests {
-		x.add(&s.requests[r], s.scripts[r], s.calls, weight)
+		x.add(&s.requests[r], s.scripts[r], s.calls, s.order, weight)
 	}
 }
 

@@ -37,7 +37,7 @@ type request struct {
 	until    int64 // it cannot have caused a call after this
 	caller   int32
 	mixed    uint32 // number of the connection on which several requests were open; 0: none
-	kind     int32 // number of the kind of request
+	kind     int32  // number of the kind of request
 	begin    act
 	reply    act
 }
@@ -59,8 +59,9 @@ type place struct {
 	number   int32
 	requests []request // sorted by from
 	sends    []send    // sorted by from
-	foreign  bool      // the moments of some sends are readings of other clocks
-	slack    int64     // how far such moments may be off, in ns
+	ordered  *order
+	foreign  bool  // the moments of some sends are readings of other clocks
+	slack    int64 // how far such moments may be off, in ns
 }
 
 // placesOf returns the places at which calls may have causes. If a caller's moments are not known,

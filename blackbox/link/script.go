@@ -59,8 +59,9 @@ type call struct {
 
 // walk goes through the events of a script. It calls each with the state before the event, the
 // event, the delay since the state began, and the event's mark.
-func (m *model) walk(r *request, script []int32, all []call,
+func (m *model) walk(r *request, script []int32, all []call, o *order,
 	each func(state, next int, delay int64, of mark)) {
+	heard := int(r.kind) // kind of the last event, if a message was received; -1: none was
 	event, since, pending := received+int(r.kind), r.from, 0
 	threads := crew{last: r.begin}
 	var counts [64]uint8
@@ -98,6 +99,7 @@ func (m *model) walk(r *request, script []int32, all []call,
 			each(state(), what, -1, noMark)
 			c := waiting[first]
 			threads.add(all[c].got)
+			heard = m.requests + int(all[c].kind)
 			event = m.sentEvent(int(all[c].kind), int(numbers[first])) + 1
 			pending--
 			waiting[first], numbers[first] = waiting[pending], numbers[pending]
@@ -106,7 +108,13 @@ func (m *model) walk(r *request, script []int32, all []call,
 			event, isReplied = replied, true
 		default:
 			c := script[i]
-			each(state(), what, (at-since)/m.unit, threads.join(all[c].sent))
+			last := threads.last.index
+			of := threads.join(all[c].sent)
+			if of != noMark && heard >= 0 && !o.keeps(heard, last, what, all[c].sent.index) {
+				of += overtook
+			}
+			heard = -1
+			each(state(), what, (at-since)/m.unit, of)
 			i++
 			if k := what & 63; counts[k] < 255 {
 				counts[k]++
@@ -122,9 +130,9 @@ func (m *model) walk(r *request, script []int32, all []call,
 }
 
 // score returns the logarithm of the probability of a script.
-func (m *model) score(r *request, script []int32, all []call) (sum float64) {
+func (m *model) score(r *request, script []int32, all []call, o *order) (sum float64) {
 	n := m.nexts()
-	m.walk(r, script, all, func(state, next int, delay int64, of mark) {
+	m.walk(r, script, all, o, func(state, next int, delay int64, of mark) {
 		k := state*n + next
 		sum += m.next[k]
 		if delay >= 0 {
@@ -147,9 +155,9 @@ func (m *model) newExperience() *experience {
 	return &experience{m, make([]float64, n), make([]*delays, n), make([][marks]float32, n)}
 }
 
-func (x *experience) add(r *request, script []int32, all []call, weight float64) {
+func (x *experience) add(r *request, script []int32, all []call, o *order, weight float64) {
 	n := x.m.nexts()
-	x.m.walk(r, script, all, func(state, next int, delay int64, of mark) {
+	x.m.walk(r, script, all, o, func(state, next int, delay int64, of mark) {
 		k := state*n + next
 		x.next[k] += weight
 		x.marks[k][of] += float32(weight)
@@ -234,9 +242,10 @@ func (m *model) learn(x *experience) {
 	}
 }
 
-// learnMarks learns how probable each mark of an event is.
+// learnMarks learns how probable each mark of an event is. As long as it knows nothing, it expects
+// that the order is kept.
 func (m *model) learnMarks(x *experience, states []int, next int) {
-	const few, fewer = 4, 1
+	const few, fewer, turned = 4, 4, 0.05
 	n := m.nexts()
 	var pooled [marks]float32
 	sum := float32(0)
@@ -252,7 +261,11 @@ func (m *model) learnMarks(x *experience, states []int, next int) {
 			own += x.marks[k][of]
 		}
 		for of := stayed; of < marks; of++ {
-			p := (pooled[of] + fewer/float32(marks-1)) / (sum + fewer)
+			expected := float32(1-turned) / float32(overtook)
+			if of > overtook {
+				expected = turned / float32(overtook)
+			}
+			p := (pooled[of] + fewer*expected) / (sum + fewer)
 			m.marks[k][of] = float32(math.Log(float64((x.marks[k][of] + few*p) / (own + few))))
 		}
 	}

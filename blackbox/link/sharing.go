@@ -12,6 +12,7 @@ import (
 type sharing struct {
 	m          *model
 	foreign    bool
+	order      *order
 	requests   []request
 	sends      []send
 	calls      []call
@@ -46,7 +47,7 @@ const (
 
 func (s *sharing) rescore() {
 	for r := range s.requests {
-		s.scores[r] = s.m.score(&s.requests[r], s.scripts[r], s.calls)
+		s.scores[r] = s.m.score(&s.requests[r], s.scripts[r], s.calls, s.order)
 	}
 }
 
@@ -146,12 +147,12 @@ func (s *sharing) accept(from, to int32, bonus float64) bool {
 	after = bonus
 	if from >= 0 {
 		before += s.scores[from]
-		x = s.m.score(&s.requests[from], s.a, s.calls)
+		x = s.m.score(&s.requests[from], s.a, s.calls, s.order)
 		after += x
 	}
 	if to >= 0 {
 		before += s.scores[to]
-		y = s.m.score(&s.requests[to], s.b, s.calls)
+		y = s.m.score(&s.requests[to], s.b, s.calls, s.order)
 		after += y
 	}
 	d := (after - before) * s.m.temper

@@ -15,18 +15,23 @@ import (
 type act struct {
 	by    uint32 // number of the thread; 0: not known
 	heard uint32 // how many messages the thread had received so far
+	index int32  // number of the event among those of its kind in its place
 }
+
+// after reports whether a thread received nothing between two acts.
+func (a act) after(last act) bool { return a.by == last.by && a.heard == last.heard }
 
 // A mark says how the thread of an event is related to the earlier events of a script.
 type mark uint8
 
 const (
-	noMark  mark = iota // a thread is not known
-	stayed              // the thread of the last event, which has received nothing since
-	shared              // the thread of the last event, which has received other messages since
-	earlier             // the thread of an earlier event
-	another             // a thread that did nothing for this request
-	marks
+	noMark   mark = iota // a thread is not known
+	stayed               // the thread of the last event, which has received nothing since
+	shared               // the thread of the last event, which has received other messages since
+	earlier              // the thread of an earlier event
+	another              // a thread that did nothing for this request
+	overtook             // add this if others came first: see order
+	marks    = overtook + another + 1
 )
 
 // crew has the threads of a script so far.
@@ -40,7 +45,7 @@ type crew struct {
 func (c *crew) join(a act) (m mark) {
 	switch {
 	case a.by == 0 || c.last.by == 0:
-	case a.by == c.last.by && a.heard == c.last.heard:
+	case a.after(c.last):
 		m = stayed
 	case a.by == c.last.by:
 		m = shared
@@ -59,6 +64,86 @@ func (c *crew) add(a act) {
 		c.n++
 	}
 	c.last = a
+}
+
+// An order says whether calls are sent in the order in which the messages came that caused them. An
+// event loop keeps this order even if it receives several messages before it sends a call for the
+// first of them. So do queues.
+type order struct {
+	kinds   int
+	threads int // number of threads that sent something
+	// least has for each kind of received message, each kind of call, and each call: how many more
+	// messages were received than calls sent, at the least, around this call. Then the queue was
+	// empty.
+	least [][]int32
+}
+
+// orderReach is the number of calls on each side among which the queue should be empty once.
+const orderReach = 32
+
+// keeps reports whether the message with index i, of kind e, is the next one for the call with
+// index j, of kind k.
+func (o *order) keeps(e int, i int32, k int, j int32) bool {
+	least := o.least[e*o.kinds+k]
+	return int(j) >= len(least) || i-j == least[j]
+}
+
+// order numbers the events of each kind. It returns nil if no threads are known.
+func (p *place) order(requests, kinds int, kindOf func(*send) int32) *order {
+	known := false
+	received, sent := make([][]int64, requests+kinds), make([][]int64, kinds)
+	number := func(times *[]int64, at int64, a *act) {
+		known = known || a.by != 0
+		a.index = int32(len(*times))
+		*times = append(*times, at)
+	}
+	for i := range p.requests {
+		r := &p.requests[i]
+		number(&received[r.kind], r.from, &r.begin)
+	}
+	var answered []*send
+	for i := range p.sends {
+		s := &p.sends[i]
+		number(&sent[kindOf(s)], s.from, &s.sent)
+		if s.to != calls.Unknown {
+			answered = append(answered, s)
+		}
+	}
+	slices.SortStableFunc(answered, func(a, b *send) int { return cmp.Compare(a.to, b.to) })
+	for _, s := range answered {
+		number(&received[requests+int(kindOf(s))], s.to, &s.got)
+	}
+	if !known {
+		return nil
+	}
+	by := map[uint32]bool{}
+	for i := range p.sends {
+		by[p.sends[i].sent.by] = true
+	}
+	o := &order{kinds: kinds, threads: len(by)}
+	for e := range received {
+		for k := range sent {
+			o.least = append(o.least, leastAhead(received[e], sent[k]))
+		}
+	}
+	return o
+}
+
+// leastAhead returns for each call the least number of messages, around it, that were received
+// before a call beyond those of earlier calls and its own.
+func leastAhead(received, sent []int64) []int32 {
+	ahead, n := make([]int32, len(sent)), 0
+	for j, t := range sent {
+		for n < len(received) && received[n] <= t {
+			n++
+		}
+		ahead[j] = int32(n - j - 1)
+	}
+	least := make([]int32, len(sent))
+	for j := range least {
+		least[j] = slices.Min(ahead[max(0, j-orderReach):min(len(ahead), j+orderReach+1)])
+	}
+	return least
 }
 
 // count counts what each thread of the place had received at each event.

@@ -96,3 +96,65 @@ func TestMixedConnection(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// loop makes calls of an event loop: one thread receives what has come, and then sends in the same
+// order what follows from it. Several requests are open on the only connection.
+func loop(requests int) *calls.Set {
+	random := rand.New(rand.NewPCG(22, 2))
+	set := &calls.Set{Truth: calls.Truth{Paths: requests}}
+	set.Places = []calls.Place{{Program: "client"}, {Program: "loop"}, {Program: "store"}}
+	add := func(c calls.Call, cause, path int32) int32 {
+		set.Calls, set.Cause = append(set.Calls, c), append(set.Cause, cause)
+		set.Path = append(set.Path, path)
+		return int32(len(set.Calls) - 1)
+	}
+	type job struct{ request, call, path int32 }
+	ready := map[int][]job{} // by the turn of the loop in which the call is answered
+	path := int32(0)
+	for turn := 0; path < int32(requests) || len(ready) > 0; turn++ {
+		const us = 1000
+		at := int64(1e9) + int64(turn)*300*us
+		var fresh []job
+		for range random.IntN(3) {
+			if path == int32(requests) {
+				break
+			}
+			n := add(calls.Call{Callee: 1, Sent_ns: at - 50*us, Received_ns: at,
+				Replied_ns: calls.Unknown, Got_ns: calls.Unknown, Connection: 7, ReceivedBy: 1},
+				calls.NoCause, path)
+			fresh = append(fresh, job{request: n, path: path})
+			at += 5 * us
+			path++
+		}
+		for _, j := range ready[turn] {
+			set.Calls[j.call].Got_ns = at
+			at += 5 * us
+		}
+		for _, j := range fresh {
+			at += 10*us + random.Int64N(5*us)
+			j.call = add(calls.Call{Caller: 1, Callee: 2, Sent_ns: at, Received_ns: at + 20*us,
+				Replied_ns: at + 40*us, SentBy: 1, GotBy: 1}, j.request, j.path)
+			later := turn + 1 + random.IntN(4)
+			ready[later] = append(ready[later], j)
+		}
+		for _, j := range ready[turn] {
+			at += 10*us + random.Int64N(5*us)
+			add(calls.Call{Caller: 1, Sent_ns: at, Received_ns: at + 50*us,
+				Replied_ns: calls.Unknown, Got_ns: calls.Unknown, Connection: 7, Answers: true,
+				SentBy: 1}, j.request, j.path)
+		}
+		delete(ready, turn)
+	}
+	set.Arrange()
+	return set
+}
+
+// An event loop receives several messages before it sends a call for the first of them. It keeps
+// their order, and that tells which call belongs to which.
+func TestOrderOfAnEventLoop(t *testing.T) {
+	set := loop(400)
+	s := Judge(set, Methods[0].Link(&set.Seen))
+	if float64(s.Right) < 0.97*float64(s.Links) || s.SaidWrong > s.Links/100 {
+		t.Errorf("%+v", s)
+	}
+}
