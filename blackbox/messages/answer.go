@@ -55,6 +55,13 @@ type Pair struct {
 	Unknown   uint64 `json:"unknown,string"`
 	Backwards uint64 `json:"backwards,string"`
 
+	// Arrived is the number of messages whose arrival at the receiver's kernel was seen. Arrival
+	// has percentiles of the time from the beginning of the call that sent to that arrival, and
+	// Waited of the time from then to the end of the call that received.
+	Arrived uint64       `json:"arrived,string,omitempty"`
+	Arrival []Percentile `json:"arrival,omitempty"`
+	Waited  []Percentile `json:"waited,omitempty"`
+
 	// From_port and To_port are the ports of the two programs. 0: they have none, or several.
 	From_port uint16 `json:"from_port,omitempty"`
 	To_port   uint16 `json:"to_port,omitempty"`
@@ -106,6 +113,12 @@ func Of(dir *runs.Directory, o Options) (*Answer, error) {
 		}
 		d, unknown := t.Transfer(&m.Send, &m.Receive)
 		p.add(m, d, unknown)
+		if until, waited, ok := t.Parts(&m); ok {
+			p.Arrived++
+			p.Suspect = p.Suspect || until.Verdict == tscratio.Suspect
+			p.until.add(until)
+			p.waited.add(waited)
+		}
 		if o.Each != nil && refused == nil {
 			refused = o.Each(m, d, unknown)
 		}
@@ -163,7 +176,27 @@ type pair struct {
 	Pair
 	sockets map[*socket]bool
 	ports   [2]port
-	lo, hi  []int64
+
+	transfer, until, waited amounts
+}
+
+// amounts collects durations.
+type amounts struct{ lo, hi []int64 }
+
+func (a *amounts) add(d tscratio.Duration) {
+	a.lo, a.hi = append(a.lo, d.Lo), append(a.hi, d.Hi)
+}
+
+func (a *amounts) percentiles() (all []Percentile) {
+	slices.Sort(a.lo)
+	slices.Sort(a.hi)
+	for _, percent := range percents {
+		if n := len(a.lo); n > 0 {
+			k := max(int(math.Ceil(percent/100*float64(n))), 1) - 1
+			all = append(all, Percentile{percent, a.lo[k], a.hi[k]})
+		}
+	}
+	return all
 }
 
 func (p *pair) add(m Match, d tscratio.Duration, unknown error) {
@@ -183,7 +216,7 @@ func (p *pair) add(m Match, d tscratio.Duration, unknown error) {
 		p.Backwards++
 	}
 	p.Suspect = p.Suspect || d.Verdict == tscratio.Suspect
-	p.lo, p.hi = append(p.lo, d.Lo), append(p.hi, d.Hi)
+	p.transfer.add(d)
 }
 
 // A port is the one port of many sockets, or several is true.
@@ -207,13 +240,7 @@ func (p *port) one() uint16 {
 func (p *pair) finish() Pair {
 	p.Connections = len(p.sockets)
 	p.From_port, p.To_port = p.ports[0].one(), p.ports[1].one()
-	slices.Sort(p.lo)
-	slices.Sort(p.hi)
-	for _, percent := range percents {
-		if n := len(p.lo); n > 0 {
-			k := max(int(math.Ceil(percent/100*float64(n))), 1) - 1
-			p.Transfer = append(p.Transfer, Percentile{percent, p.lo[k], p.hi[k]})
-		}
-	}
+	p.Transfer, p.Arrival = p.transfer.percentiles(), p.until.percentiles()
+	p.Waited = p.waited.percentiles()
 	return p.Pair
 }

@@ -103,7 +103,9 @@ func TestPrivilegedMatchIsTheTruth(t *testing.T) {
 				client = start(0, "caller", at, again, 6, messages)
 				client.Says()
 			}
-			c, err := capture.Start(capture.Options{Dir: rings})
+			c, err := capture.Start(capture.Options{
+				Dir: rings, Also: capture.Also{Arrivals: true},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -169,7 +171,7 @@ func checkMatches(t *testing.T, logs string, all []conversation.Call, from uint6
 		}
 		found[m.Send.Cookie] = append(found[m.Send.Cookie], m)
 	})
-	ours := map[conversation.Call]bool{}
+	ours, arrived := map[conversation.Call]bool{}, 0
 	for cookie, matches := range found {
 		// The stream's first position is the one with which most stamps agree.
 		votes := map[uint64]int{}
@@ -193,6 +195,12 @@ func checkMatches(t *testing.T, logs string, all []conversation.Call, from uint6
 				continue
 			}
 			ours[c] = true
+			if got := &m.Receive; got.Arrived {
+				arrived++
+				if got.ArrivedHi_cycles < m.Send.Lo_cycles || got.ArrivedLo_cycles > got.Hi_cycles {
+					t.Errorf("%+v did not arrive between the two calls", m)
+				}
+			}
 			if r := truth[c]; !is(r, m.Receive) || offsets[r] != m.Receive.Position-begins {
 				t.Errorf("wrong match: %+v, was received by %+v", m, r)
 			}
@@ -210,5 +218,9 @@ func checkMatches(t *testing.T, logs string, all []conversation.Call, from uint6
 	if missing > lost || wanted < 500 {
 		t.Errorf("%d of %d messages are not matched, %d were lost: %+v", missing, wanted, lost, m)
 	}
-	t.Logf("%d messages matched, and %d of other programs", len(ours), others)
+	if arrived == 0 {
+		t.Error("no arrival was seen")
+	}
+	t.Logf("%d messages matched, %d with their arrival, and %d of other programs", len(ours),
+		arrived, others)
 }

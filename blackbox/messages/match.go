@@ -46,11 +46,21 @@ type Call struct {
 	Lo_cycles, Hi_cycles uint64
 	Early                bool
 	Exact                bool // the call's place in the stream is exactly known
+
+	// If Arrived is true, the kernel had the last byte that the call received ready for the program
+	// between ArrivedLo_cycles and ArrivedHi_cycles.
+	Arrived                            bool
+	ArrivedLo_cycles, ArrivedHi_cycles uint64
 }
 
 func (e *end) call(s *socket, exact bool) Call {
-	c := Call{s.log, e.by, s.of.Cookie, &s.of, e.position, e.bytes, e.began, e.ended, e.early,
-		exact}
+	c := Call{
+		Log: s.log, By: e.by, Cookie: s.of.Cookie, Connection: &s.of, Position: e.position,
+		Bytes: e.bytes, Lo_cycles: e.began, Hi_cycles: e.ended, Early: e.early, Exact: exact,
+	}
+	if e.arrived != 0 {
+		c.Arrived, c.ArrivedLo_cycles, c.ArrivedHi_cycles = true, e.arrived, e.arrived+e.width()
+	}
 	if e.early {
 		c.Hi_cycles = e.began + e.width()
 	}

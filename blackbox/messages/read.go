@@ -63,6 +63,7 @@ type end struct {
 	// bits, and Waiting above them.
 	position    uint64
 	from        uint64 // the call began after this reading: then its thread was elsewhere
+	arrived     uint64 // as in blackbox.Message; 0: not known
 	by          *Thread
 	bytes       uint32
 	class       uint8 // of the width
@@ -164,7 +165,10 @@ func (l *Log) add(record any) {
 			began: v.Began_cycles, ended: v.Ended_cycles, position: v.Position,
 			bytes: v.Bytes, early: v.Early, sure: v.Sure && v.Stream, by: l.threads[v.Thread],
 		}
-		if v.Early {
+		if v.Arrived {
+			e.arrived = v.Arrived_cycles
+		}
+		if v.Early || v.Arrived {
 			e.class = uint8(bits.TrailingZeros64(v.Width_cycles / blackbox.MinWidth_cycles))
 		}
 		if !v.Stream {

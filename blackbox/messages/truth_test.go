@@ -37,7 +37,7 @@ func startRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.Close() })
-	c, err := capture.Start(capture.Options{Dir: rings})
+	c, err := capture.Start(capture.Options{Dir: rings, Also: capture.Also{Arrivals: true}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,6 +81,13 @@ func printMessages(w io.Writer, m *messages.Answer, r analysis.Reference, verbos
 		fmt.Fprintf(w, "  %10s %15s %6d  %24s %24s  %s → %s%s\n", command.Thousands(p.Messages),
 			command.Thousands(p.Bytes), p.Connections, transferText(p, r, 50),
 			transferText(p, r, 99), programText(p.From), programText(p.To), doubtOf(p))
+		if p.Arrived > 0 {
+			fmt.Fprintf(w, "  %10s %15s %6s  %24s %24s  until it arrived, of %s\n", "", "", "",
+				percentileText(p.Arrival, r, 50), percentileText(p.Arrival, r, 99),
+				command.Thousands(p.Arrived))
+			fmt.Fprintf(w, "  %10s %15s %6s  %24s %24s  from then until it was received\n", "", "",
+				"", percentileText(p.Waited, r, 50), percentileText(p.Waited, r, 99))
+		}
 	}
 	if left := len(m.Pairs) - len(pairs); left > 0 {
 		fmt.Fprintf(w, "  and %s with fewer messages: see --verbose\n",
@@ -110,7 +117,11 @@ func programText(p messages.Program) string {
 }
 
 func transferText(p *messages.Pair, r analysis.Reference, percent float64) string {
-	for _, t := range p.Transfer {
+	return percentileText(p.Transfer, r, percent)
+}
+
+func percentileText(all []messages.Percentile, r analysis.Reference, percent float64) string {
+	for _, t := range all {
 		if t.Percent == percent {
 			i := analysis.Interval{Lo_cycles: t.Lo_cycles, Hi_cycles: t.Hi_cycles}
 			if text := r.Seconds(i); text != "" {

@@ -17,7 +17,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/report"
 )
 
-const transfer = 26_000 // true cycles
+// These are true cycles. A message waited for the last part of its transfer.
+const transfer, waited = 26_000, 9_000
 
 // capturedRun makes a run in which a client on node A sends 100 messages to a server on node B, and
 // each transfer takes equally long. Nobody receives the last one. It returns the run's directory
@@ -64,8 +65,12 @@ func capturedRun(t *testing.T, more ...simrun.Channel) (run string, cycles float
 		log(0, at, events[:], err)
 		if i < 99 {
 			m.Kind, m.Early = blackbox.Received, false
+			if i < 50 { // of the others, the arrival was not seen
+				m.Arrived, m.Arrived_cycles, m.Ended_cycles = true, 1, 1+m.Width_cycles
+			}
 			events, err = m.Events()
-			log(1, at+transfer, events[:], err)
+			log(1, at+transfer-waited*(1-min(i/50, 1)), events[:1], err)
+			log(1, at+transfer, events[1:], err)
 		}
 	}
 	parent := t.TempDir()
@@ -104,10 +109,27 @@ func TestAnalyzeMessages(t *testing.T) {
 			t.Errorf("%+v, the truth is %.0f", d, cycles)
 		}
 	}
+	if p.Arrived != 50 || len(p.Arrival) != 4 || len(p.Waited) != 4 {
+		t.Errorf("%+v", p)
+	}
+	for i := range p.Arrival {
+		share := float64(waited) / transfer
+		for _, d := range []struct {
+			got   messages.Percentile
+			want  float64
+			width int64
+		}{{p.Arrival[i], cycles * (1 - share), 20_000}, {p.Waited[i], cycles * share, 1000}} {
+			if lo, hi := d.got.Lo_cycles, d.got.Hi_cycles; float64(lo) > d.want ||
+				float64(hi) < d.want || hi-lo > d.width {
+				t.Errorf("%+v, the truth is %.0f", d.got, d.want)
+			}
+		}
+	}
 	_, stdout, stderr = commandtest.Run(Commands(), "analyze", run, "--reference", "A")
 	for _, want := range []string{
 		"\nmessages captured: 100 calls sent, 99 calls received; of 99 both ends are known\n",
-		"  client on A → server on B\n", " 1 sent, receiver not known: not received\n",
+		"  client on A → server on B\n", "  until it arrived, of 50\n",
+		"  from then until it was received\n", " 1 sent, receiver not known: not received\n",
 	} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("no %q in\n%s%s", want, stdout, stderr)
