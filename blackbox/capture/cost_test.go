@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
 	"github.com/cloudprofiler/cloudprofiler/drain"
@@ -146,31 +149,14 @@ func BenchmarkCost(b *testing.B) {
 	if os.Geteuid() != 0 {
 		b.Skip("needs root")
 	}
-	cmd, err := reexec.Command()
-	must(err)
-	cmd.Env, cmd.Stderr = append(os.Environ(), costVariable+"=1"), os.Stderr
-	in, err := cmd.StdinPipe()
-	must(err)
-	out, err := cmd.StdoutPipe()
-	must(err)
-	must(cmd.Start())
-	defer cmd.Wait()
-	defer in.Close()
-	dir := b.TempDir()
-	rings := filepath.Join(dir, "rings")
-	d, err := drain.Start(rings, drain.Options{Logs: filepath.Join(dir, "logs")})
-	must(err)
-	defer d.Close()
+	in, out, rings := startLoad(b)
 	for _, c := range []struct {
 		what, name string
-		pieces     int
 		also       Also
 	}{
-		{"ping-pong", "ping-pong", 300, Also{}}, {"burst", "burst", 300, Also{}},
-		{"ping-pong", "ping-pong with arrivals", 300, Also{Arrivals: true}},
-		{"ping-pong", "ping-pong with threads", 300, Also{Threads: true}},
-		{"wakes", "wake-ups not captured", 30, Also{}},
-		{"wakes", "wake-ups", 30, Also{Threads: true}},
+		{"ping-pong", "ping-pong", Also{}}, {"burst", "burst", Also{}},
+		{"ping-pong", "ping-pong with arrivals", Also{Arrivals: true}},
+		{"ping-pong", "ping-pong with threads", Also{Threads: true}},
 	} {
 		what := c.what
 		b.Run(c.name, func(b *testing.B) {
@@ -182,18 +168,19 @@ func BenchmarkCost(b *testing.B) {
 				for on := range pair {
 					var capture *Capture
 					if on == 1 {
+						var err error
 						capture, err = Start(Options{Dir: rings, Also: c.also})
 						must(err)
 					}
 					before := processorTime()
-					fmt.Fprintln(in, what, c.pieces)
+					fmt.Fprintln(in, what, 300)
 					_, err := fmt.Fscan(out, &pair[on])
 					must(err)
 					if capture != nil {
 						capture.Flush()
 						busy += processorTime() - before
 						s := capture.Stats()
-						seen += s.Messages + s.Woke
+						seen += s.Messages
 						for _, n := range s.Lost {
 							lost += n
 						}
@@ -209,6 +196,79 @@ func BenchmarkCost(b *testing.B) {
 				"agent-cpu-ns/message")
 			b.ReportMetric(float64(lost), "lost")
 		})
+	}
+}
+
+// startLoad starts loadMain and a drainer.
+func startLoad(b *testing.B) (in io.Writer, out io.Reader, rings string) {
+	cmd, err := reexec.Command()
+	must(err)
+	cmd.Env, cmd.Stderr = append(os.Environ(), costVariable+"=1"), os.Stderr
+	orders, err := cmd.StdinPipe()
+	must(err)
+	out, err = cmd.StdoutPipe()
+	must(err)
+	must(cmd.Start())
+	dir := b.TempDir()
+	rings = filepath.Join(dir, "rings")
+	d, err := drain.Start(rings, drain.Options{Logs: filepath.Join(dir, "logs")})
+	must(err)
+	b.Cleanup(func() {
+		d.Close()
+		orders.Close()
+		cmd.Wait()
+	})
+	return orders, out, rings
+}
+
+// BenchmarkPrograms says how long each program runs, as the kernel measures it. That includes the
+// time of the measurement itself: "empty" is a program that does nothing. It needs root.
+func BenchmarkPrograms(b *testing.B) {
+	if os.Geteuid() != 0 {
+		b.Skip("needs root")
+	}
+	stats, err := ebpf.EnableStats(0)
+	must(err)
+	defer stats.Close()
+	empty, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: "empty", Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp,
+		AttachTo: hookReceived, License: licence,
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	})
+	must(err)
+	defer empty.Close()
+	hook, err := link.AttachTracing(link.TracingOptions{Program: empty})
+	must(err)
+	defer hook.Close()
+	in, out, rings := startLoad(b)
+	each := map[string][]float64{} // ns a run
+	for range b.N {
+		c, err := Start(Options{Dir: rings, Also: Also{true, true}})
+		must(err)
+		before, err := empty.Stats()
+		must(err)
+		for _, what := range []string{"ping-pong", "wakes"} {
+			fmt.Fprintln(in, what, 30)
+			var ns float64
+			_, err := fmt.Fscan(out, &ns)
+			must(err)
+		}
+		for name, p := range c.kernel.programs.Programs {
+			s, err := p.Stats()
+			must(err)
+			if s.RunCount > 1000 {
+				each[name] = append(each[name], float64(s.Runtime)/float64(s.RunCount))
+			}
+		}
+		after, err := empty.Stats()
+		must(err)
+		each["empty"] = append(each["empty"], float64(after.Runtime-before.Runtime)/
+			float64(after.RunCount-before.RunCount))
+		must(c.Close())
+	}
+	b.ReportMetric(0, "ns/op")
+	for name, ns := range each {
+		b.ReportMetric(middle(ns), name+"-ns/run")
 	}
 }
 
