@@ -177,3 +177,22 @@ func TestBarTermination(t *testing.T) {
 		Figure: float64(races), Limit: 10_000 / float64(seed.Share()), AtLeast: true,
 		Unit: "races"})
 }
+
+// TestMemberLeaves lets a member leave while the leader waits only for it.
+func TestMemberLeaves(t *testing.T) {
+	m := newMaster(3)
+	for member := range 2 {
+		if o := m.reportIdle(member); o != nothing {
+			t.Fatalf("order %d while member 2 has work", o)
+		}
+	}
+	if o := m.leave(); o != prepare {
+		t.Fatalf("order %d after member 2 left", o)
+	}
+	if o := m.answer(0, true); o != nothing {
+		t.Fatalf("order %d before member 1 answered", o)
+	}
+	if o := m.answer(1, true); o != terminate {
+		t.Errorf("order %d at the end", o)
+	}
+}
