@@ -45,6 +45,14 @@
 // Neighbours pass on how hot the nodes beyond them are. [Node.Climb] sends walks that follow this
 // information to the hottest nodes (heat.go).
 //
+// # Set and queue
+//
+// KELP's set is color: a fact is the group that a node is in, and [Node.Search] finds a member.
+// KELP's queue, in which every node holds a part and takers fetch from hot nodes, is left out. The
+// logs of a run are all that many nodes make and few take, and one server takes them. It knows who
+// has logs, and fetches them in turns (package coordinator). In a queue, logs would pass through
+// other nodes, and would be lost if one of these died.
+//
 // # What hostile nodes can do
 //
 // limits.go bounds what a node keeps and what it passes on, whatever others send. A node that

@@ -7,14 +7,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
-// All bounds of a simulated fleet contain the truth, while nodes die and join. The cost for each
-// node and the widths of the bounds stay within their limits.
-func TestFleetHoldsTruth(t *testing.T) {
-	o := Options{Nodes: 120, Degree: 7, Talks: 1, Measure: 20 * time.Second, Churn: 0.05,
-		Loss: 0.02, Pairs: 300, Queries: 20, Seed: seed.Of(t)}
-	if seed.Share() > 1 {
-		o.Nodes, o.Pairs = 30, 50
-	}
+// runTruthful simulates a fleet. All bounds must contain the truth.
+func runTruthful(t *testing.T, o Options) Result {
+	t.Helper()
 	r, err := Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -23,6 +18,18 @@ func TestFleetHoldsTruth(t *testing.T) {
 	if r.Outside > 0 || r.Queries < uint64(o.Pairs*o.Queries/2) {
 		t.Errorf("%d of %d bounds are false", r.Outside, r.Queries)
 	}
+	return r
+}
+
+// All bounds of a simulated fleet contain the truth, while nodes die and join. The cost for each
+// node and the widths of the bounds stay within their limits.
+func TestFleetHoldsTruth(t *testing.T) {
+	o := Options{Nodes: 120, Degree: 7, Talks: 1, Measure: 20 * time.Second, Churn: 0.05,
+		Loss: 0.02, Pairs: 300, Queries: 20, Seed: seed.Of(t)}
+	if seed.Share() > 1 {
+		o.Nodes, o.Pairs = 30, 50
+	}
+	r := runTruthful(t, o)
 	if r.RandomBound > 3*r.EdgeBound || float64(r.TalkBound) > 1.1*float64(r.EdgeBound) {
 		t.Errorf("bounds: of a random pair %v, of neighbours %v, where tuples travel %v",
 			r.RandomBound, r.EdgeBound, r.TalkBound)
@@ -35,14 +42,7 @@ func TestHostileFleetHoldsTruth(t *testing.T) {
 	seed.NotUnderRace(t, "TestFleetHoldsTruth runs the same code side by side")
 	o := Options{Nodes: 80, Degree: 7, Talks: 1, Measure: 20 * time.Second, Churn: 0.05,
 		Liars: 0.05, Cut: 6 * time.Second, Loss: 0.02, Pairs: 500, Queries: 20, Seed: 1}
-	r, err := Run(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%+v", r)
-	if r.Outside > 0 || r.Queries < uint64(o.Pairs*o.Queries/2) {
-		t.Errorf("%d of %d bounds are false", r.Outside, r.Queries)
-	}
+	runTruthful(t, o)
 }
 
 // If half of a fleet dies at once, the others soon have all their neighbours again, and all bounds
@@ -51,14 +51,7 @@ func TestFleetOfWhichHalfDies(t *testing.T) {
 	seed.NotUnderRace(t, "TestFleetHoldsTruth runs the same code side by side")
 	o := Options{Nodes: 80, Degree: 7, Talks: 1, Measure: 20 * time.Second, Killed: 0.5,
 		Loss: 0.02, Pairs: 300, Queries: 20, Seed: seed.Of(t)}
-	r, err := Run(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%+v", r)
-	if r.Outside > 0 || r.Queries < uint64(o.Pairs*o.Queries/2) {
-		t.Errorf("%d of %d bounds are false", r.Outside, r.Queries)
-	}
+	r := runTruthful(t, o)
 	const noticed = 5 * time.Second // no node knows earlier that a neighbour is dead
 	if r.Irregular > 0 || r.Healed < noticed || r.Healed > time.Minute {
 		t.Errorf("%d nodes lack neighbours after %v", r.Irregular, r.Healed)
