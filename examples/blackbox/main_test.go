@@ -34,6 +34,11 @@ func TestPrivilegedTestbed(t *testing.T) {
 		lost += int(n)
 	}
 	checkTestbed(t, bed, lost, 1000)
+	for _, protocol := range []string{"udp", "unix"} {
+		if m := bed.matched[protocol]; m == nil || m.True < 100 || m.True-m.Right > 2*lost {
+			t.Errorf("%+v over %s", m, protocol)
+		}
+	}
 	for _, program := range []string{"gateway", "pool", "epoll", "tasks"} {
 		if bed.links[program] < 100 {
 			t.Errorf("%d links of %s", bed.links[program], program)
