@@ -71,7 +71,7 @@ func (p *page) seconds(i analysis.Interval) string {
 func (p *page) pattern(i int, t *paths.Pattern, all analysis.Interval) {
 	from := t.From
 	if from == "" {
-		from = "a program that was not captured"
+		from = "outside"
 	}
 	p.add("<h2>Pattern %d: %d requests from %s</h2>\n", i+1, t.Requests, text(from))
 	p.add("<p>%.1f %% of the time. Probability of a path: %.2f.", share(t.Whole.Total, all),

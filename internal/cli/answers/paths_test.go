@@ -30,7 +30,8 @@ func TestPaths(t *testing.T) {
 	run := hotelRun(t)
 	code, stdout, stderr := commandtest.Run(Commands(), "paths", run, "--most", "4")
 	for _, want := range []string{
-		"200 requests of ", " links, ", "pattern 1: ", "pattern 4: ", " of the time, probability ",
+		"200 requests of ", " links, ", "pattern 1: ", "pattern 4: ", " requests from outside",
+		" of the time, probability ",
 		"frontend:80 on ", "    search:80 on ", "      geo:80 on ",
 	} {
 		if code != 0 || !strings.Contains(stdout, want) {

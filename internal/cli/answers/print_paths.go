@@ -41,6 +41,16 @@ func printPathAnswer(w io.Writer, a *paths.Answer, r analysis.Reference, most in
 	for i := range a.Slowest {
 		printPath(w, i, &a.Slowest[i], r)
 	}
+	lost := uint64(0)
+	for _, n := range a.Nodes {
+		for _, messages := range n.Lost {
+			lost += messages
+		}
+	}
+	if lost > 0 {
+		fmt.Fprintf(w, "\n%s messages were lost: paths may lack calls, and links may be wrong\n",
+			command.Thousands(lost))
+	}
 	if a.Mixed > 0 {
 		fmt.Fprintf(w, "\non %s, several requests were open at once, and nothing tells requests "+
 			"and responses apart: calls on them may be wrong\n", plural(a.Mixed, "connection"))
@@ -54,7 +64,7 @@ func printPattern(w io.Writer, number int, p *paths.Pattern, r analysis.Referenc
 	all analysis.Interval) {
 	from := p.From
 	if from == "" {
-		from = "not captured"
+		from = "outside"
 	}
 	fmt.Fprintf(w, "\npattern %d: %s requests from %s, %s of the time, probability %.2f\n", number,
 		command.Thousands(uint64(p.Requests)), from, shareText(p.Whole.Total, all), p.Probability)
