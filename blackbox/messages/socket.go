@@ -60,20 +60,14 @@ func (s *socket) calls(ends []end) []Call {
 // ends of one connection only if each received as many bytes as the other sent: so no datagram was
 // lost, and the capture has seen both from the same byte on.
 func peersOf(sockets []*socket) map[*socket]*socket {
-	type identity struct {
-		node, epoch string
-		cookie      uint64
-	}
-	known := map[identity]*socket{}
-	for _, s := range sockets {
-		if s.of.Family == blackbox.UNIX {
-			known[identity{s.log.Node, s.log.Epoch, s.of.Cookie}] = s
-		}
-	}
+	find := unixPeers(sockets)
 	peers := map[*socket]*socket{}
-	for _, s := range known {
-		other := known[identity{s.log.Node, s.log.Epoch, s.of.Peer}]
-		if other == nil || s.of.Peer == 0 || bytesOf(s.sends) != bytesOf(other.receives) ||
+	for _, s := range sockets {
+		if s.of.Family != blackbox.UNIX {
+			continue
+		}
+		other := find(s)
+		if other == nil || bytesOf(s.sends) != bytesOf(other.receives) ||
 			bytesOf(s.receives) != bytesOf(other.sends) {
 			continue
 		}

@@ -36,37 +36,7 @@ type line struct {
 // local matches messages of UNIX sockets that are connected to each other. It returns the sockets
 // of whose messages only a checksum can tell the other end.
 func (m *Matched) local(sockets []*socket, each func(Match)) (rest []*socket) {
-	type identity struct {
-		log    [2]string
-		cookie uint64
-	}
-	of := func(s *socket, cookie uint64) identity {
-		return identity{[2]string{s.log.Node, s.log.Epoch}, cookie}
-	}
-	all := map[identity]*socket{}
-	peers := map[identity][]*socket{} // sockets that name this one as their peer
-	for _, s := range sockets {
-		if s.of.Family == blackbox.UNIX {
-			all[of(s, s.of.Cookie)] = s
-			if s.of.Peer != 0 {
-				peers[of(s, s.of.Peer)] = append(peers[of(s, s.of.Peer)], s)
-			}
-		}
-	}
-	other := func(s *socket) *socket {
-		o := all[of(s, s.of.Peer)]
-		if o == nil {
-			if named := peers[of(s, s.of.Cookie)]; len(named) == 1 {
-				o = named[0]
-			}
-		}
-		if o == nil || len(peers[of(s, s.of.Cookie)]) > 1 || len(peers[of(s, o.of.Cookie)]) > 1 ||
-			s.of.Peer != 0 && s.of.Peer != o.of.Cookie ||
-			o.of.Peer != 0 && o.of.Peer != s.of.Cookie {
-			return nil
-		}
-		return o
-	}
+	other := unixPeers(sockets)
 	for _, s := range sockets {
 		isUNIX := s.of.Family == blackbox.UNIX
 		switch o := other(s); {
@@ -85,6 +55,42 @@ func (m *Matched) local(sockets []*socket, each func(Match)) (rest []*socket) {
 		}
 	}
 	return rest
+}
+
+// unixPeers returns a function that finds the other end of a UNIX connection, or returns nil if it
+// is not known. It is enough if one end knows the other.
+func unixPeers(sockets []*socket) func(*socket) *socket {
+	type identity struct {
+		log    [2]string
+		cookie uint64
+	}
+	of := func(s *socket, cookie uint64) identity {
+		return identity{[2]string{s.log.Node, s.log.Epoch}, cookie}
+	}
+	all := map[identity]*socket{}
+	peers := map[identity][]*socket{} // sockets that name this one as their peer
+	for _, s := range sockets {
+		if s.of.Family == blackbox.UNIX {
+			all[of(s, s.of.Cookie)] = s
+			if s.of.Peer != 0 {
+				peers[of(s, s.of.Peer)] = append(peers[of(s, s.of.Peer)], s)
+			}
+		}
+	}
+	return func(s *socket) *socket {
+		o := all[of(s, s.of.Peer)]
+		if o == nil {
+			if named := peers[of(s, s.of.Cookie)]; len(named) == 1 {
+				o = named[0]
+			}
+		}
+		if o == nil || len(peers[of(s, s.of.Cookie)]) > 1 || len(peers[of(s, o.of.Cookie)]) > 1 ||
+			s.of.Peer != 0 && s.of.Peer != o.of.Cookie ||
+			o.of.Peer != 0 && o.of.Peer != s.of.Cookie {
+			return nil
+		}
+		return o
+	}
 }
 
 // mutual reports whether two sockets for datagrams are connected with each other only. Otherwise
