@@ -6,8 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
-	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/handlers"
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
@@ -18,7 +18,9 @@ import (
 const before = "0b1d7be21537"
 
 // TestBarUpgrade makes runs with a server of the previous release and agents of this one, and the
-// other way round. Nothing may be missing, and cprof of this release must read both runs.
+// other way round. One of the programs is of the release that the agents are not of. In a third
+// run, all daemons are upgraded while the run is open. Nothing may be missing, and cprof of this
+// release must read all runs.
 func TestBarUpgrade(t *testing.T) {
 	if proof.Begin(t) != proof.Full {
 		t.Skip("make prove builds the release before, which takes minutes")
@@ -38,29 +40,35 @@ func TestBarUpgrade(t *testing.T) {
 	}
 	for to, from := range map[string]string{old: source, now: "../.."} {
 		build := exec.Command("go", "build", "-buildvcs=false", "-o", to+"/", "./cmd/tsc-server",
-			"./cmd/cp-agent", "./cmd/cprof")
+			"./cmd/cp-agent", "./cmd/cprof", "./examples/first")
 		build.Dir = from
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
-	for name, of := range map[string]struct{ server, agents string }{
-		"old server, new agents": {old, now}, "new server, old agents": {now, old},
+	for name, f := range map[string]fleetOf{
+		"old server, new agents": {server: old, agents: now, program: old},
+		"new server, old agents": {server: now, agents: old, program: now},
+		"upgraded in a run":      {server: old, agents: old, program: old, later: now},
 	} {
-		t.Run(name, func(t *testing.T) {
-			if !workTogether(t, of.server, of.agents, now) {
-				wrong.Figure++
-			}
-		})
+		if !t.Run(name, func(t *testing.T) { f.works(t, now) }) {
+			wrong.Figure++
+		}
 	}
 	proof.Check(t, wrong)
 }
 
-// workTogether makes a run with a server and two agents from different directories of commands, and
-// reports whether the run has everything.
-func workTogether(t *testing.T, server, agents, now string) bool {
+// fleetOf has the directories of the commands of which a fleet is made.
+type fleetOf struct {
+	server, agents, program string
+	later                   string // "": nothing is upgraded
+}
+
+// works makes a run with a server and two agents, and tests that the run has everything.
+func (f fleetOf) works(t *testing.T, now string) {
 	t.Helper()
 	dir, address := t.TempDir(), free(t)
+	var running []*exec.Cmd
 	start := func(program string, args ...string) {
 		t.Helper()
 		cmd := exec.Command(program, args...)
@@ -69,6 +77,7 @@ func workTogether(t *testing.T, server, agents, now string) bool {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
+		running = append(running, cmd)
 		t.Cleanup(func() {
 			cmd.Process.Kill()
 			cmd.Wait()
@@ -85,26 +94,34 @@ func workTogether(t *testing.T, server, agents, now string) bool {
 		t.Logf("cprof %v: %s", args, out)
 		return string(out), err
 	}
-	start(filepath.Join(server, "tsc-server"), "--listen", address, "--state",
-		filepath.Join(dir, "server"), "--quiet-limit", "0")
-	for _, node := range []string{"alpha", "beta"} {
-		start(filepath.Join(agents, "cp-agent"), "--node", node, "--rings",
-			filepath.Join(dir, node+"-rings"), "--state", filepath.Join(dir, node), "--server",
-			address, "--chrony", "off")
-	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
-		if out, err := cprof("nodes"); err == nil && strings.Contains(out, "alpha") &&
-			strings.Contains(out, "beta") {
-			break
+	fleet := func(server, agents string) {
+		start(filepath.Join(server, "tsc-server"), "--listen", address, "--state",
+			filepath.Join(dir, "server"), "--quiet-limit", "0")
+		for _, node := range []string{"alpha", "beta"} {
+			start(filepath.Join(agents, "cp-agent"), "--node", node, "--rings",
+				filepath.Join(dir, node+"-rings"), "--state", filepath.Join(dir, node), "--server",
+				address, "--chrony", "off")
 		}
-		if time.Now().After(end) {
-			t.Error("the agents do not register")
-			return false
-		}
+		until(t, "the agents register", func() (string, bool) {
+			out, _ := cprof("nodes") // on a busy machine, nodes are not quiet
+			return out, strings.Count(out, "  here  ") == 2
+		})
 	}
+	fleet(f.server, f.agents)
 	if out, err := cprof("run", "start", "r"); err != nil {
-		t.Errorf("%v: %s", err, out)
-		return false
+		t.Fatalf("%v: %s", err, out)
+	}
+	first := exec.Command(filepath.Join(f.program, "first")) // it logs 10,000 tuples on alpha
+	first.Env = append(os.Environ(), "CLOUDPROFILER_DIR="+filepath.Join(dir, "alpha-rings"))
+	if out, err := first.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if f.later != "" {
+		for _, cmd := range running {
+			cmd.Process.Signal(syscall.SIGTERM)
+			cmd.Wait()
+		}
+		fleet(f.later, f.later)
 	}
 	const tuples = 1000
 	for node, point := range map[string]string{"alpha": "job/start", "beta": "job/end"} {
@@ -126,10 +143,8 @@ func workTogether(t *testing.T, server, agents, now string) bool {
 	_, stopped := cprof("run", "stop")
 	_, fetched := cprof("run", "fetch", "r")
 	answer, _ := cprof("analyze", "r")
-	whole := applied == nil && stopped == nil && fetched == nil &&
-		strings.Contains(answer, "2 nodes, 2 channels, 1000 tuples")
-	if !whole {
+	if applied != nil || stopped != nil || fetched != nil ||
+		!strings.Contains(answer, "2 nodes, 5 channels, 11000 tuples") {
 		t.Errorf("the run is not whole: %v, %v, %v", applied, stopped, fetched)
 	}
-	return whole
 }
