@@ -16,8 +16,8 @@ type Socket struct {
 	Receives []Call
 }
 
-// Sockets returns the sockets of TCP and the connected sockets of UNIX, with their ends. It changes
-// the logs.
+// Sockets returns all sockets that are connected, with the other ends of TCP and UNIX sockets. It
+// changes the logs. Other sockets have their calls in the order of the stamps.
 func Sockets(logs []*Log) []*Socket {
 	sockets := merged(logs)
 	otherEnd := connected(sockets)
@@ -25,8 +25,8 @@ func Sockets(logs []*Log) []*Socket {
 	var all []*Socket
 	of := map[*socket]*Socket{}
 	for _, s := range sockets {
-		if s.isTCP() || peers[s] != nil {
-			if s.of.Family == blackbox.UNIX {
+		if s.isTCP() || s.of.Family == blackbox.UNIX || s.of.Remote.Port() != 0 {
+			if !s.isTCP() {
 				s.number()
 			}
 			of[s] = &Socket{Log: s.log, Of: &s.of, Sends: s.calls(s.sends),
@@ -83,7 +83,7 @@ func bytesOf(calls []end) (n uint64) {
 	return n
 }
 
-// number gives the calls of a UNIX socket positions. The bytes have the order of the calls.
+// number gives the calls of a UNIX or UDP socket positions. The bytes have the order of the calls.
 func (s *socket) number() {
 	for _, calls := range [2][]end{s.sends, s.receives} {
 		slices.SortStableFunc(calls, func(a, b end) int { return cmp.Compare(a.began, b.began) })

@@ -60,24 +60,32 @@ func Of(dir *runs.Directory, o Options) (*Answer, error) {
 	if err != nil || len(logs) == 0 {
 		return nil, err
 	}
-	times, err := messages.NewTimes(dir, messages.Options{
-		Reference: o.Reference.Node, Wander: o.Wander, ThirdNodes: o.ThirdNodes,
-	})
+	times, seen, links, err := o.link(dir, logs)
 	if err != nil {
 		return nil, err
-	}
-	if o.Method == nil {
-		o.Method = link.Methods[0]
 	}
 	a := &Answer{Reference: o.Reference.Node, Method: o.Method.Name()}
 	for _, l := range logs {
 		a.Nodes = append(a.Nodes, l.Summary())
 	}
-	sockets := messages.Sockets(logs)
-	scale := newScale(times, o.Reference, sockets)
-	seen := observe(sockets, scale.ns)
-	links := o.Method.Link(&seen.Seen)
 	return a, a.answer(seen, links, times, &o)
+}
+
+// link makes calls from captured messages, and links them.
+func (o *Options) link(dir *runs.Directory, logs []*messages.Log) (*messages.Times, *Seen,
+	[]link.Link, error) {
+	times, err := messages.NewTimes(dir, messages.Options{
+		Reference: o.Reference.Node, Wander: o.Wander, ThirdNodes: o.ThirdNodes,
+	})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if o.Method == nil {
+		o.Method = link.Methods[0]
+	}
+	sockets := messages.Sockets(logs)
+	seen := observe(sockets, newScale(times, o.Reference, sockets).ns)
+	return times, seen, o.Method.Link(&seen.Seen), nil
 }
 
 func (a *Answer) answer(seen *Seen, links []link.Link, times *messages.Times, o *Options) error {

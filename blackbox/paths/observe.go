@@ -16,6 +16,7 @@ import (
 type moments struct {
 	sent     *messages.Call // the first one that sent the request
 	received *messages.Call // the first one that received the request
+	heard    *messages.Call // the last one that received the request
 	replied  *messages.Call // the last one that sent the response
 	got      *messages.Call // the last one that received the response
 }
@@ -101,7 +102,8 @@ func (f *found) call(time func(*messages.Call) int64) calls.Call {
 	}
 	return calls.Call{Caller: f.caller, Callee: f.callee, Sent_ns: ns(f.sent),
 		Received_ns: ns(f.received), Replied_ns: ns(f.replied), Got_ns: ns(f.got),
-		SentBy: by(f.sent), ReceivedBy: by(f.received), RepliedBy: by(f.replied), GotBy: by(f.got),
+		SentBy: by(f.sent), ReceivedBy: by(cmp.Or(f.heard, f.received)),
+		RepliedBy: by(f.replied), GotBy: by(f.got),
 		Connection: f.connection, Answers: f.answers}
 }
 

@@ -27,6 +27,11 @@ func turns(asks, answers []messages.Call) (all []turn) {
 	}
 	for i < len(asks) {
 		t := turn{out: [2]int{i, i}, in: [2]int{k, k}}
+		if len(answers) == 0 { // nobody ever answers, so each message is for itself
+			t.out[1], i = i+1, i+1
+			all = append(all, t)
+			continue
+		}
 		for i < len(asks) && (k == len(answers) || at(&asks[i]) <= at(&answers[k])) {
 			i++
 		}
@@ -105,6 +110,7 @@ func (o *observer) fromClient(s *messages.Socket) {
 		}
 		if s.Other != nil {
 			f.received = containing(s.Other.Receives, f.sent, first)
+			f.heard = containing(s.Other.Receives, &s.Sends[t.out[1]-1], last)
 			if f.got != nil {
 				f.replied = containing(s.Other.Sends, f.got, last)
 			}
@@ -126,6 +132,7 @@ func (o *observer) pipelined(s *messages.Socket) {
 	for i := range s.Sends {
 		f := found{moments: moments{sent: &s.Sends[i]}, connection: o.connections}
 		f.received = containing(s.Other.Receives, f.sent, first)
+		f.heard = containing(s.Other.Receives, f.sent, last)
 		o.add(s, f)
 	}
 	for i := range replies {
@@ -140,6 +147,7 @@ func (o *observer) fromServer(s *messages.Socket) {
 	for _, t := range turns(s.Receives, s.Sends) {
 		f := found{caller: calls.Outside}
 		f.received = &s.Receives[t.out[0]]
+		f.heard = &s.Receives[t.out[1]-1]
 		f.callee = o.place(f.received.By)
 		if t.in[1] > t.in[0] {
 			f.replied = &s.Sends[t.in[1]-1]

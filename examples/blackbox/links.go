@@ -12,8 +12,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
 )
 
-// A link says that a program sent a message because it had received another one.
-type link struct {
+// A trueLink says that a program sent a message because it had received another one.
+type trueLink struct {
 	program        string
 	request        string
 	sent, received blackbox.Message
@@ -42,7 +42,7 @@ func (s *split) writeLinks(path string, all []*message) (count map[string]int, e
 }
 
 // ownLinks returns the links that the services wrote down.
-func (s *split) ownLinks(all []*message) (links []link) {
+func (s *split) ownLinks(all []*message) (links []trueLink) {
 	type line struct {
 		service string
 		n       int
@@ -55,7 +55,7 @@ func (s *split) ownLinks(all []*message) (links []link) {
 		for _, n := range m.causes {
 			cause, ok := s.captured[lines[line{m.service, n}]]
 			if sent, also := s.captured[m]; ok && also {
-				links = append(links, link{m.service, m.request, sent, cause})
+				links = append(links, trueLink{m.service, m.request, sent, cause})
 			}
 		}
 	}
@@ -65,7 +65,7 @@ func (s *split) ownLinks(all []*message) (links []link) {
 // otherLinks returns the links of nginx, Redis and PostgreSQL. These programs write nothing down,
 // but what one of them received and sent for a request is known from its neighbours: it received
 // what they sent, and sent what they received.
-func (s *split) otherLinks(all []*message) (links []link) {
+func (s *split) otherLinks(all []*message) (links []trueLink) {
 	sockets, sends := map[string]bool{}, map[string]bool{}
 	for _, m := range all {
 		sockets[m.socket] = true
@@ -92,7 +92,7 @@ func (s *split) otherLinks(all []*message) (links []link) {
 		received, ok := s.other(last[end{from, request, true}])
 		sent, also := s.other(last[end{to, request, false}])
 		if ok && also {
-			links = append(links, link{program, request, sent, received})
+			links = append(links, trueLink{program, request, sent, received})
 		}
 	}
 	for e := range last {

@@ -43,6 +43,7 @@ type testbed struct {
 	matched   map[string]*matched
 	transfers transfers
 	links     map[string]int // links written down, by program
+	linked    map[string]*linked
 	faults    []string
 }
 
@@ -146,7 +147,11 @@ func (t *testbed) Judge(run *runs.Directory, known *truth.Counters) error {
 	if err := t.split.readCounters(run); err != nil {
 		return err
 	}
-	if t.links, err = t.split.writeLinks(filepath.Join(t.Truth, "links.txt"), all); err != nil {
+	links := filepath.Join(t.Truth, "links.txt")
+	if t.links, err = t.split.writeLinks(links, all); err != nil {
+		return err
+	}
+	if err := t.holdLinked(run, links); err != nil {
 		return err
 	}
 	return t.holdMatched(run, all, t.split.virtual(), known)
@@ -175,6 +180,7 @@ func (t *testbed) print(w io.Writer) error {
 		"of their bound; median half-width between nodes %d cycles\n", t.transfers.Known,
 		t.transfers.Between, t.transfers.Outside, t.transfers.median())
 	fmt.Fprintf(w, "true links, by program: %v\n", t.links)
+	t.printLinked(w)
 	fmt.Fprintf(w, "not matched, of all programs: %v\n", t.answer.Left)
 	for _, faults := range [][]string{t.faults, t.transfers.faults} {
 		for _, f := range faults[:min(len(faults), 5)] {

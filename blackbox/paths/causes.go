@@ -1,0 +1,127 @@
+package paths
+
+import (
+	"cmp"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox/link"
+	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
+	"github.com/cloudprofiler/cloudprofiler/runs"
+)
+
+// A Cause says because of which received message a program sent a message.
+type Cause struct {
+	Program  string
+	Sent     *messages.Call
+	Received *messages.Call // nil: because of none, or that is not known
+	// Probability is that of Received.
+	Probability float64
+}
+
+// Causes finds the causes of all messages that began a request or ended a response. It calls each
+// for each of them.
+func Causes(dir *runs.Directory, o Options, each func(Cause)) error {
+	logs, err := messages.Logs(dir)
+	if err != nil || len(logs) == 0 {
+		return err
+	}
+	_, seen, links, err := o.link(dir, logs)
+	if err == nil {
+		newCauses(seen, links).each(each)
+	}
+	return err
+}
+
+// causes finds the causes of messages. The cause is the last message that the program had received
+// for the same request.
+type causes struct {
+	*Seen
+	links   []link.Link
+	owned   [][]int32       // the calls that each call led to
+	perhaps [][]int32       // the calls of which each call is the runner-up
+	answer  map[int32]int32 // the response of each request of a mixed connection
+}
+
+func newCauses(s *Seen, links []link.Link) *causes {
+	c := &causes{s, links, make([][]int32, len(links)), make([][]int32, len(links)),
+		map[int32]int32{}}
+	for i := range links {
+		l := &links[i]
+		if s.Calls[i].Caller < 0 {
+			continue
+		}
+		if l.RunnerUp >= 0 && l.RunnerUpProbability > 0 {
+			c.perhaps[l.RunnerUp] = append(c.perhaps[l.RunnerUp], int32(i))
+		}
+		if l.Cause < 0 {
+			continue
+		}
+		if !s.Calls[i].Answers {
+			c.owned[l.Cause] = append(c.owned[l.Cause], int32(i))
+		} else if known, ok := c.answer[l.Cause]; !ok ||
+			l.Probability > links[known].Probability {
+			c.answer[l.Cause] = int32(i)
+		}
+	}
+	return c
+}
+
+func (c *causes) each(do func(Cause)) {
+	name := func(place int32) string {
+		if place < 0 {
+			return ""
+		}
+		return c.Places[place].Program
+	}
+	for i := range c.links {
+		m, l, of := &c.moments[i], &c.links[i], &c.Calls[i]
+		if m.replied != nil && of.Connection == 0 {
+			received, p := c.last(int32(i), at(m.replied))
+			do(Cause{name(of.Callee), m.replied, received, p})
+		}
+		switch {
+		case m.sent == nil || of.Caller < 0:
+		case l.Cause < 0:
+			do(Cause{name(of.Caller), m.sent, nil, l.Probability})
+		default:
+			received, p := c.last(l.Cause, at(m.sent))
+			do(Cause{name(of.Caller), m.sent, received, p * l.Probability})
+		}
+	}
+}
+
+// last returns the last message that was received for a request before a moment, and the
+// probability that it was this one.
+func (c *causes) last(request int32, until uint64) (received *messages.Call, p float64) {
+	received, p = cmp.Or(c.moments[request].heard, c.moments[request].received), 1
+	later := func(got *messages.Call) bool {
+		return got != nil && at(got) < until && (received == nil || at(got) > at(received))
+	}
+	unknown := 1.0
+	for _, k := range c.owned[request] {
+		got, sure := c.got(k)
+		if later(got) {
+			received, p = got, c.links[k].Probability*sure
+		} else if got == nil {
+			unknown *= sure
+		}
+	}
+	p *= unknown
+	for _, k := range c.perhaps[request] {
+		if got, _ := c.got(k); got == nil || later(got) {
+			p *= 1 - c.links[k].RunnerUpProbability
+		}
+	}
+	return received, p
+}
+
+// got returns the message that ended the response of a call, and how sure that is.
+func (c *causes) got(call int32) (*messages.Call, float64) {
+	const even = 0.5
+	if c.Calls[call].Connection == 0 {
+		return c.moments[call].got, 1
+	}
+	if a, ok := c.answer[call]; ok {
+		return c.moments[a].received, c.links[a].Probability
+	}
+	return nil, even
+}
