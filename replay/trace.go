@@ -221,7 +221,8 @@ func (b bits) add(others bits) {
 }
 
 // Stamps gives the events of a history stamps of replay clocks. An epoch is epoch_cycles of the
-// reference long. All processes have one epsilon, so the stamps force more orders than the history
+// reference long, and epochs count from the first event, because a counter may show more than a
+// stamp can hold. All processes have one epsilon, so the stamps force more orders than the history
 // has.
 func (h *History) Stamps(epsilon_cycles, epoch_cycles uint64) ([]clock.Stamp, *clock.Epsilons) {
 	epoch_cycles = max(epoch_cycles, 1)
@@ -234,10 +235,14 @@ func (h *History) Stamps(epsilon_cycles, epoch_cycles uint64) ([]clock.Stamp, *c
 	for _, m := range h.Messages {
 		received[m[1]] = append(received[m[1]], m[0])
 	}
+	zero := ^uint64(0)
+	for i := range h.Events {
+		zero = min(zero, h.Events[i].Lo_cycles)
+	}
 	stamps := make([]clock.Stamp, len(h.Events))
 	for i := range h.Events {
 		f := &h.Events[i]
-		epoch := int64((f.Lo_cycles + (f.Hi_cycles-f.Lo_cycles)/2) / epoch_cycles)
+		epoch := int64((f.Lo_cycles - zero + (f.Hi_cycles-f.Lo_cycles)/2) / epoch_cycles)
 		if from := received[i]; len(from) > 0 {
 			for _, s := range from {
 				clocks[f.Node].Receive(epoch, &stamps[s])
@@ -284,9 +289,14 @@ func (h *History) WriteTrace(to io.Writer, epsilon_cycles, epoch_cycles uint64) 
 		peer[i], kind[i], message[i] = int(h.Events[i].Node), "LOCAL", i+1
 	}
 	for _, m := range h.Messages {
-		s, r := m[0], m[1]
-		peer[s], kind[s], peer[r] = int(h.Events[r].Node), "SEND", int(h.Events[s].Node)
-		kind[r], message[r] = "RECV", message[s]
+		peer[m[0]], kind[m[0]] = int(h.Events[m[1]].Node), "SEND"
+	}
+	for _, m := range h.Messages {
+		// A line has one type. An event that sends keeps its own number, so that no other event
+		// seems to have sent its message. Its stamp shows what it received.
+		if s, r := m[0], m[1]; kind[r] != "SEND" {
+			peer[r], kind[r], message[r] = int(h.Events[s].Node), "RECV", s+1
+		}
 	}
 	for i := range h.Events {
 		f, s := &h.Events[i], &stamps[i]
