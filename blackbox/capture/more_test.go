@@ -47,9 +47,9 @@ func TestPrivilegedArrivals(t *testing.T) {
 		case "ready":
 			ready = d
 			continue
+		case "received":
 		default:
 			continue
-		case "received":
 		}
 		n := len(sent)
 		for k := range n {

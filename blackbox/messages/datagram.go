@@ -44,8 +44,15 @@ func (m *Matched) datagrams(sockets []*socket, possible possible, each func(Matc
 	g := gathering{
 		Matched: m, possible: possible, each: each, votes: map[translation]int{},
 		captured: map[*socket]bool{}, receivers: map[uint16][]*socket{},
+		owners: map[netip.Addr]map[namespace]bool{},
 	}
 	for _, s := range sockets {
+		if a := plain(s.of.Local).Addr(); a.IsValid() && !a.IsUnspecified() {
+			if g.owners[a] == nil {
+				g.owners[a] = map[namespace]bool{}
+			}
+			g.owners[a][namespaceOf(s)] = true
+		}
 		for i := range s.sends {
 			if s.sends[i].checksum() == 0 {
 				m.Left[NoChecksum]++
@@ -102,6 +109,17 @@ type gathering struct {
 	receivers map[uint16][]*socket // by local port
 	captured  map[*socket]bool     // whether a captured socket may be the other end
 	votes     map[translation]int
+	owners    map[netip.Addr]map[namespace]bool // where sockets have an address
+}
+
+// A namespace is one of a node's networks.
+type namespace struct {
+	node, epoch string
+	number      uint32
+}
+
+func namespaceOf(s *socket) namespace {
+	return namespace{s.log.Node, s.log.Epoch, s.of.Namespace}
 }
 
 // most is the largest number of pairs of datagrams of one content that are compared.
@@ -118,14 +136,14 @@ func (g *gathering) match(sends, receives []datagram) {
 	for _, r := range receives {
 		var possible []int
 		for i, s := range sends {
-			if g.fit(s.of, r.of) && s.possible(r, g.possible) {
+			if g.conceivable(s.of, r.of) && s.possible(r, g.possible) {
 				possible = append(possible, i)
 			}
 		}
 		for _, i := range possible {
 			alike[i] = true
 		}
-		if len(possible) == 1 {
+		if len(possible) == 1 && g.fit(sends[possible[0]].of, r.of) {
 			claims[possible[0]] = append(claims[possible[0]], r)
 		}
 	}
@@ -176,12 +194,15 @@ type translation struct {
 const enough = 3
 
 // vote notes a translation if it can be the reason why the two ends of a datagram have other
-// addresses. No other captured datagram has the same content.
+// addresses. No other captured datagram has the same content, unless it was doubled on the way.
 func (g *gathering) vote(sends, receives []datagram) {
-	if len(sends) != 1 || len(receives) != 1 {
+	if len(sends) != 1 || len(receives) == 0 {
 		return
 	}
 	s, r := sends[0], receives[0]
+	if slices.ContainsFunc(receives, func(d datagram) bool { return d.of != r.of }) {
+		return
+	}
 	if t, near := translates(s.of, r.of); !near && t != (translation{}) &&
 		s.possible(r, g.possible) {
 		g.votes[t]++
@@ -192,6 +213,23 @@ func (g *gathering) vote(sends, receives []datagram) {
 func (g *gathering) fit(s, r *socket) bool {
 	t, near := translates(s, r)
 	return near || t != (translation{}) && g.votes[t] >= enough
+}
+
+// conceivable reports whether a socket may receive what another one sends, though nothing proves it.
+// A translation that few datagrams have passed yet may be the reason. But what is sent to an
+// address of a captured node is received there, and a datagram from such an address was sent there.
+func (g *gathering) conceivable(s, r *socket) bool {
+	t, near := translates(s, r)
+	if near || t == (translation{}) {
+		return near
+	}
+	return g.votes[t] >= enough || !g.elsewhere(t.to, r) && !g.elsewhere(t.from, s)
+}
+
+// elsewhere reports whether an address is known in other namespaces, but not in a socket's own.
+func (g *gathering) elsewhere(a netip.AddrPort, s *socket) bool {
+	owners := g.owners[a.Addr()]
+	return len(owners) > 0 && !owners[namespaceOf(s)]
 }
 
 // translates compares the addresses that two sockets know. If they agree, near is true. Otherwise
