@@ -50,7 +50,8 @@ func (r Reference) In(u Unit, i Interval, characters int) string {
 			tens = fmt.Sprintf("e%d", cut-u.power)
 		}
 		text := decimal(value, decimals) + tens + "±" + decimal(bound, decimals) + tens
-		if utf8.RuneCountInString(text) <= characters || tens != "" && digitsOf(value) == 1 {
+		if utf8.RuneCountInString(text) <= characters ||
+			tens != "" && digitsOf(value) <= 1 && digitsOf(bound) <= 1 {
 			return text
 		}
 	}

@@ -26,6 +26,7 @@ func TestIn(t *testing.T) {
 		{ghz, Unit{"ms", 9}, -100, 300, "0.000±0.001"},
 		{ghz, Unit{"s", 12}, -100, 300, "0.000±0.001"},
 		{ghz, Unit{"ns", 3}, 5_000, 1_005_000, "505e3±500e3"},
+		{Reference{}, Unit{"cycles", 0}, -3132888770406578, 3129738731142019, "0e13±314e13"},
 		{Reference{}, Unit{"cycles", 0}, 27_263_629, 27_267_773, "27266e3±3e3"},
 	} {
 		i := Interval{test.lo, test.hi}
