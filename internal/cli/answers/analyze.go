@@ -348,7 +348,8 @@ func partsOf(a *analysis.Answer) string {
 	if n == 1 {
 		are = "is"
 	}
-	return fmt.Sprintf("%s of run %q %s suspect, missing or undecided", plural(n, "part"), a.Run,
+	return fmt.Sprintf("%s of run %q %s suspect, missing or undecided",
+		command.Plural(n, "part"), a.Run,
 		are)
 }
 

@@ -91,7 +91,7 @@ func printMessages(w io.Writer, m *messages.Answer, r analysis.Reference, verbos
 	}
 	if left := len(m.Pairs) - len(pairs); left > 0 {
 		fmt.Fprintf(w, "  and %s with fewer messages: see --verbose\n",
-			plural(left, "pair of programs"))
+			command.Plural(left, "pair of programs"))
 	}
 	for _, reason := range slices.Sorted(maps.Keys(m.Left)) {
 		fmt.Fprintf(w, "  %10s sent, receiver not known: %s\n", command.Thousands(m.Left[reason]),

@@ -174,7 +174,7 @@ func pathsOf(path string, o paths.Options) (*paths.Answer, error) {
 			dir.Run.Name)
 	case err == nil && found.Chosen == 0 && found.Requests > 0:
 		err = fmt.Errorf("run %q: none of its %s is as the flags say", dir.Run.Name,
-			plural(found.Requests, "path"))
+			command.Plural(found.Requests, "path"))
 	}
 	return found, err
 }

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
@@ -24,22 +25,6 @@ func cyclesText(i analysis.Interval) string {
 	return fmt.Sprintf("%d ± %d", middle, bound)
 }
 
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %s", n, pluralOf(what))
-}
-
-// pluralOf returns the plural of a word, or of the first word in "pair of claims".
-func pluralOf(what string) string {
-	first, rest, found := strings.Cut(what, " of ")
-	if !found {
-		return what + "s"
-	}
-	return first + "s of " + rest
-}
-
 // printCycles prints all durations in cycles, and what the cycles and bounds rest on.
 func printCycles(out io.Writer, a *analysis.Answer) {
 	chosen := "asked for"
@@ -52,7 +37,8 @@ func printCycles(out io.Writer, a *analysis.Answer) {
 	printFolded(out, "", 2, a.Reference.SecondsMean())
 	if best, worst := narrowestAndWidest(a); best != nil {
 		printFolded(out, "", 2, fmt.Sprintf("%s of nodes related, median bound from %d cycles "+
-			"(%s, %s) to %d (%s, %s), %s", plural(len(a.Pairs), "pair"), best.Bound_cycles, best.A,
+			"(%s, %s) to %d (%s, %s), %s", command.Plural(len(a.Pairs), "pair"),
+			best.Bound_cycles, best.A,
 			best.B, worst.Bound_cycles, worst.A, worst.B, assumed(a)))
 	}
 	if len(a.Spans)+len(a.EndToEnd) > 0 {
@@ -90,7 +76,7 @@ func assumed(a *analysis.Answer) string {
 	if suspect == 0 {
 		return text + "the data agree"
 	}
-	return text + "the data contradict it for " + plural(suspect, "pair")
+	return text + "the data contradict it for " + command.Plural(suspect, "pair")
 }
 
 // restsOnAll says what --third-nodes any means for the bounds.
@@ -275,7 +261,7 @@ func printReturnTrips(out io.Writer, a *analysis.Answer) {
 			r.ByReturnTrip.Count, r.Unanswered, text(&r.ByReturnTrip), text(&r.ByCounters))
 		if r.Disagree > 0 {
 			fmt.Fprintf(out, "  the two intervals of %s DISAGREE\n",
-				plural(int(r.Disagree), "tuple"))
+				command.Plural(int(r.Disagree), "tuple"))
 		}
 		if r.ByReturnTrip.Suspect+r.ByCounters.Suspect > 0 {
 			fmt.Fprintln(out, "  estimates: they rest on a suspect relation")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/channel"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
@@ -29,8 +30,8 @@ func printAnswer(w io.Writer, a *analysis.Answer, show shown) error {
 			made += r.Tuples
 		}
 	}
-	head := fmt.Sprintf("run %s: %s, %s, %d tuples", a.Run, plural(len(a.Nodes), "node"),
-		plural(len(a.Channels), "channel"), a.Work.Tuples-made)
+	head := fmt.Sprintf("run %s: %s, %s, %d tuples", a.Run, command.Plural(len(a.Nodes), "node"),
+		command.Plural(len(a.Channels), "channel"), a.Work.Tuples-made)
 	if made > 0 {
 		head += fmt.Sprintf(" and %d that were made of them", made)
 	}
@@ -184,7 +185,8 @@ func printCertainty(out io.Writer, a *analysis.Answer) {
 			best.A, best.B)
 		if best != worst {
 			text += fmt.Sprintf(" to ± %s (%s, %s), medians of %s",
-				boundText(a, worst.Bound_cycles), worst.A, worst.B, plural(len(a.Pairs), "pair"))
+				boundText(a, worst.Bound_cycles), worst.A, worst.B,
+				command.Plural(len(a.Pairs), "pair"))
 		}
 		lines = append(lines, text, assumed(a))
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
+	"github.com/cloudprofiler/cloudprofiler/internal/command"
 )
 
 // printTruth prints how the durations compare with the truth.
@@ -65,7 +66,7 @@ func heldText(h *analysis.Held, what string) string {
 		outside = fmt.Sprintf("%d OUTSIDE", h.Outside)
 	}
 	return fmt.Sprintf("%s, %s; half of them used at most %.0f %% of their bound, 99 %% of them "+
-		"%.0f %%, one %.0f %%", plural(int(h.Count), what), outside,
+		"%.0f %%, one %.0f %%", command.Plural(int(h.Count), what), outside,
 		h.UsedPercentile(50)*100, h.UsedPercentile(99)*100, math.Ceil(h.MostUsed*100))
 }
 
@@ -154,11 +155,11 @@ func printComparisons(out io.Writer, a *analysis.Answer) {
 		}
 	}
 	if n := len(all) - comparedPairs; n > 0 {
-		fmt.Fprintf(out, "  and %s: --json has them\n", plural(n, "more pair"))
+		fmt.Fprintf(out, "  and %s: --json has them\n", command.Plural(n, "more pair"))
 	}
 	for i, reason := range why {
 		if i == 3 {
-			fmt.Fprintf(out, "  - %s: --json has them\n", plural(len(why)-i, "more reason"))
+			fmt.Fprintf(out, "  - %s: --json has them\n", command.Plural(len(why)-i, "more reason"))
 			break
 		}
 		printFolded(out, "  - ", 4, reason)

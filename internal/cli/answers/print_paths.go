@@ -26,7 +26,7 @@ func printPathAnswer(w io.Writer, a *paths.Answer, r analysis.Reference, most in
 			command.Thousands(uint64(a.Requests)))
 	}
 	fmt.Fprintf(w, "%s requests of %s took %s in all\n", command.Thousands(uint64(a.Chosen)),
-		plural(len(a.Patterns), "pattern"), secondsText(all, r))
+		command.Plural(len(a.Patterns), "pattern"), secondsText(all, r))
 	if a.Links > 0 {
 		fmt.Fprintf(w, "of %s links, %.1f %% are at least %g sure, and %.1f %% at least %g\n",
 			command.Thousands(uint64(a.Links)), percentOf(a.Said, a.Links), link.Said,
@@ -36,7 +36,8 @@ func printPathAnswer(w io.Writer, a *paths.Answer, r analysis.Reference, most in
 		printPattern(w, i+1, &a.Patterns[i], r, all)
 	}
 	if left := len(a.Patterns) - most; left > 0 {
-		fmt.Fprintf(w, "\nand %s that took less time: see --most\n", plural(left, "pattern"))
+		fmt.Fprintf(w, "\nand %s that took less time: see --most\n",
+			command.Plural(left, "pattern"))
 	}
 	for i := range a.Slowest {
 		printPath(w, i, &a.Slowest[i], r)
@@ -53,7 +54,8 @@ func printPathAnswer(w io.Writer, a *paths.Answer, r analysis.Reference, most in
 	}
 	if a.Mixed > 0 {
 		fmt.Fprintf(w, "\non %s, several requests were open at once, and nothing tells requests "+
-			"and responses apart: calls on them may be wrong\n", plural(a.Mixed, "connection"))
+			"and responses apart: calls on them may be wrong\n",
+			command.Plural(a.Mixed, "connection"))
 	}
 	return nil
 }

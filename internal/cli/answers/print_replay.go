@@ -22,7 +22,7 @@ func (r *replayed) print(w io.Writer, orders int) error {
 	out := &strings.Builder{}
 	if s := r.Summary; s != nil {
 		printFolded(out, "", 2, fmt.Sprintf("run %s: %s, %s, at most %s from the truth",
-			r.Run, plural(len(r.history.Nodes), "node"), count(s.Events, "event"),
+			r.Run, command.Plural(len(r.history.Nodes), "node"), count(s.Events, "event"),
 			r.Reference.Bound(int64(s.Bound_cycles))))
 		fmt.Fprintf(out, "free pairs        %s could have happened in either order\n",
 			command.Thousands(s.Free))
@@ -30,7 +30,7 @@ func (r *replayed) print(w io.Writer, orders int) error {
 			command.Thousands(s.Messages))
 		fmt.Fprintf(out, "bounds broken     %s\n", command.Thousands(s.Broken))
 	} else {
-		fmt.Fprintf(out, "trace %s: %s\n", r.Run, plural(len(r.history.Nodes), "node"))
+		fmt.Fprintf(out, "trace %s: %s\n", r.Run, command.Plural(len(r.history.Nodes), "node"))
 	}
 	what := "all"
 	if r.More {
@@ -57,7 +57,7 @@ func (r *replayed) print(w io.Writer, orders int) error {
 // count writes a number with what it counts.
 func count(n uint64, what string) string {
 	if n != 1 {
-		what = pluralOf(what)
+		what = command.PluralOf(what)
 	}
 	return command.Thousands(n) + " " + what
 }
@@ -96,7 +96,7 @@ func (r *replayed) printFound(out *strings.Builder) {
 		return
 	}
 	fmt.Fprintf(out, "holds             after %s in the shortest order (%s)\n",
-		plural(len(s.Order), "event"), places)
+		command.Plural(len(s.Order), "event"), places)
 	from := max(0, len(s.Order)-maxFound)
 	if from > 0 {
 		fmt.Fprintf(out, "  … %s before\n", count(uint64(from), "event"))

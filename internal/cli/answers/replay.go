@@ -319,17 +319,18 @@ func (r *replayed) notes() (notes []string) {
 	}
 	if s.Broken > 0 {
 		notes = append(notes, fmt.Sprintf("%s received before sent, whatever the bound, so an "+
-			"assumption is broken: %s", plural(int(s.Broken), "message"), strings.Join(s.Named,
-			", ")))
+			"assumption is broken: %s", command.Plural(int(s.Broken), "message"),
+			strings.Join(s.Named,
+				", ")))
 	}
 	notes = append(notes, r.Assumed...)
 	if s.Suspect > 0 {
 		notes = append(notes, fmt.Sprintf("the times of %s are estimates, because a relation is "+
-			"suspect", plural(int(s.Suspect), "event")))
+			"suspect", command.Plural(int(s.Suspect), "event")))
 	}
 	if s.Unplaced > 0 {
 		notes = append(notes, fmt.Sprintf("%s left out, because the nodes are not related at "+
-			"that time", plural(int(s.Unplaced), "event")))
+			"that time", command.Plural(int(s.Unplaced), "event")))
 	}
 	return append(notes, r.Unusable...)
 }

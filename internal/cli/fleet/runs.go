@@ -357,7 +357,8 @@ func printRun(cmd *cobra.Command, s *coordinator.RunStatus, asJSON bool) error {
 	case s.Problem != "":
 		return fmt.Errorf("run %s is not whole: %s", s.Name, s.Problem)
 	case len(s.Missing) > 0:
-		return fmt.Errorf("run %s lacks %d parts: %w", s.Name, len(s.Missing), command.ErrPartial)
+		return fmt.Errorf("run %s lacks %s: %w", s.Name, command.Plural(len(s.Missing), "part"),
+			command.ErrPartial)
 	}
 	return nil
 }
