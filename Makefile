@@ -113,7 +113,7 @@ test-privileged: ## run the tests that need root
 	@scripts/test-privileged
 
 .PHONY: web
-web: ## build the pages from web/ into report/ and explore/
+web: ## build the pages from web/ into report/, explore/ and replay/page/
 	@scripts/test-web build
 
 .PHONY: test-web

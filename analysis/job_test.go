@@ -153,7 +153,8 @@ func randomJob(rng *rand.Rand) job {
 					if rng.IntN(8) == 0 { // a link from an id to itself
 						link(child, child)
 					}
-					// a link from an id that no log has: this id is no tuple's origin
+					// Links from an id that no log has. The analysis must not take this id
+					// for an origin.
 					if rng.IntN(8) == 0 {
 						link(1<<62+child, child)
 						link(1<<62+child, child+1<<61)

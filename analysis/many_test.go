@@ -10,8 +10,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/logstore"
 )
 
-// A program that logs one id for everything takes at most a small multiple of the memory of its
-// events. Tuples with the id are told apart as long as each ends before the next begins.
+// If a program logs one id for everything, the analysis needs at most a small multiple of the
+// memory that the events take. It can tell the tuples with this id apart if each of them ends
+// before the next one begins.
 func TestOneIDForAll(t *testing.T) {
 	const calls = 50_000
 	channels := []simrun.Channel{{Name: "a/start"}, {Node: 1, Name: "b/end"}}

@@ -195,7 +195,7 @@ func message(k Kind, first, second Event) Message {
 	return m
 }
 
-// valid reports whether a decoded message is one that Events can have written.
+// valid reports whether Events could have written the decoded message.
 func (m *Message) valid(part uint64) bool {
 	if m.Arrived {
 		return isStamp(m.Began_cycles)

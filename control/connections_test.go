@@ -149,7 +149,7 @@ func TestAKeyIsRevokedWhenTwoLooksDoNotFindIt(t *testing.T) {
 	}
 }
 
-// A message that is on its way when its key is revoked is refused.
+// If a key is revoked while a message is on its way, the server refuses the message.
 func TestMessagesOfARevokedKeyAreRefused(t *testing.T) {
 	s := &Server{
 		speaks: Current, refused: newRefusals(nil), incoming: make(chan Incoming, 1),

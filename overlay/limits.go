@@ -12,7 +12,7 @@ const (
 	// PingRetry is the time after which an unanswered ping is repeated. It is longer than a round
 	// trip around the earth.
 	PingRetry = 500 * time.Millisecond
-	// After PingTries unanswered pings, a node is taken for gone. If links lose 5 % of all
+	// After PingTries unanswered pings, a node is considered gone. If links lose 5 % of all
 	// messages, a tenth of all round trips fail, and eight fail in a row once in 10⁸ times. That is
 	// less than once an hour in a fleet of 10,000 nodes.
 	PingTries = 8
@@ -21,7 +21,7 @@ const (
 	Lease = PingPeriod + PingRetry*PingTries + time.Second
 	// AskRetry is the time after which an unanswered request is repeated.
 	AskRetry = 250 * time.Millisecond
-	// If a request was sent AskTries times without an answer, its receiver is taken for gone. If
+	// If a request was sent AskTries times without an answer, its receiver is considered gone. If
 	// links lose 5 % of all messages, this is wrong once in 10¹⁰ times.
 	AskTries = 10
 	// HopTries is less than AskTries, because a walk can go another way.

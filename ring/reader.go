@@ -127,9 +127,8 @@ func (r *Reader) Path() string { return r.path }
 // Header returns the checked identity of the ring.
 func (r *Reader) Header() Header { return r.header }
 
-// Alive reports whether the program that created the ring still has it open. After Alive has
-// returned false, the program changes nothing in the ring any more. A State that is read after that
-// is final.
+// Alive reports whether the program that created the ring still has it open. Once Alive has
+// returned false, the program no longer changes the ring, so a State that is read later is final.
 func (r *Reader) Alive() (bool, error) {
 	alive, err := locked(r.file)
 	if err != nil {

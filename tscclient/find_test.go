@@ -17,8 +17,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
-// find asks until the answer is as wanted. Each single search may fail: liars and lost datagrams
-// end walks.
+// find repeats a search until it gets the wanted answer. A single search may fail, because a liar
+// or a lost datagram can end its walk.
 func (g *members) find(l *Link, pattern string, want func(Finding) bool) Finding {
 	g.t.Helper()
 	for end := time.Now().Add(2 * time.Minute); ; {

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// The output has the figures under the names that scripts read. It has DuckDB's figures only if a
-// Python has DuckDB. In this test a script takes the place of that Python, and claims that DuckDB
-// took an hour.
+// The output has the figures under the names that scripts read. It has DuckDB's figures only if
+// Python has the package duckdb. In this test a script takes the place of Python, and claims that
+// DuckDB took an hour.
 func TestBenchAnalyze(t *testing.T) {
 	const ends = `case $2 in "import duckdb") ;; esac`
 	const slow = `case $2 in "import duckdb") ;; *) while read -r n; do echo 3600; done ;; esac`

@@ -73,7 +73,8 @@ func TestJavaPrintsItsFields(t *testing.T) {
 	}
 }
 
-// In make test, the jar may not be built yet. Only a full run treats its missing size as a failure.
+// In make test, the agent's jar may not have been built yet, so its size is not known. Only a full
+// run treats this as a failure.
 func TestOnlyAFullRunJudgesThatTheJarIsAbsent(t *testing.T) {
 	bars := javaAgentBars(bench.JavaResult{})
 	if len(bars) != 1 || bars[0].Verdict() != proof.Absent || !bars[0].Timing {

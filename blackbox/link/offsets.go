@@ -166,7 +166,8 @@ func (c *clocks) offsets() map[int32]int64 {
 	return result
 }
 
-// align finds offsets from all lags. It does not know what caused what.
+// align finds the offsets from the lags between all events, because it does not know which event
+// caused which.
 func (p *place) align(seen *calls.Seen) map[int32]int64 {
 	c := p.clocks(seen)
 	begins, ends := make([][]int64, len(c.callees)+1), make([][]int64, len(c.callees)+1)

@@ -215,8 +215,8 @@ func (g *gathering) fit(s, r *socket) bool {
 	return near || t != (translation{}) && g.votes[t] >= enough
 }
 
-// conceivable reports whether a socket may receive what another one sends, though nothing proves it.
-// A translation that few datagrams have passed yet may be the reason. But what is sent to an
+// conceivable reports whether a socket may receive what another one sends, even if nothing proves
+// it. A translation that few datagrams have passed yet may be the reason. But what is sent to an
 // address of a captured node is received there, and a datagram from such an address was sent there.
 func (g *gathering) conceivable(s, r *socket) bool {
 	t, near := translates(s, r)

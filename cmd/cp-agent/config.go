@@ -71,7 +71,7 @@ func addFlags(cmd *cobra.Command) {
 		"limit on the rings of one process; 0: no limit")
 	flags.String("max-process-bytes", "16GiB",
 		"limit on the shared memory of one process's rings; 0: no limit")
-	flags.Int("keep-runs", d.KeepRuns, "how many closed runs to keep; 0: all")
+	flags.Int("keep-runs", d.KeepRuns, "how many runs to keep, the open one included; 0: all")
 	flags.String("chrony", "", `address of chronyd, or "off" (default 127.0.0.1:323)`)
 	flags.String("metrics", "", "address:port for /metrics and /status "+
 		"(default: none; a socket in the rings' directory serves them)")

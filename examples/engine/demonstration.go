@@ -29,7 +29,7 @@ type Demonstration struct {
 	Path  [][2]string
 	Whole [2]string
 
-	// OfRecent says that the engine's claims are only about the last events.
+	// OfRecent is true if the engine's claims are only about the last events.
 	OfRecent bool
 
 	schedule generator.Schedule

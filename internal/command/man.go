@@ -61,7 +61,8 @@ func manUse(b *strings.Builder, cmd *cobra.Command) {
 	}
 }
 
-// manText writes paragraphs. It keeps the lines of an indented paragraph, which is a list or code.
+// manText writes paragraphs. An indented paragraph is a list or code, so manText keeps its line
+// breaks.
 func manText(b *strings.Builder, text string) {
 	for i, paragraph := range strings.Split(strings.TrimSpace(text), "\n\n") {
 		if i > 0 {

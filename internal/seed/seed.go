@@ -81,7 +81,7 @@ func Numbers(t testing.TB, n int) []uint64 {
 	return seeds
 }
 
-// For runs f for each seed of Numbers, each as a test of its own.
+// For runs f once for each seed that Numbers returns. Each run is a subtest.
 func For(t *testing.T, n int, f func(t *testing.T, r *rand.Rand)) {
 	t.Helper()
 	for _, seed := range Numbers(t, n) {

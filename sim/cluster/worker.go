@@ -194,7 +194,7 @@ func (w *work) order(ctx context.Context) (order, error) {
 	return order(m.Data[0]), nil
 }
 
-// windows runs windows until all processes agree that the end has come.
+// windows runs the simulation, window by window, until all processes agree that it is at its end.
 func (w *work) windows(ctx context.Context) error {
 	every := w.p.Every
 	if every == 0 {

@@ -120,7 +120,7 @@ func (f runFiles) manifestOf(dir string) []byte {
 	return all.Encode()
 }
 
-// rows writes a log again with some rows changed.
+// rows returns a copy of a log in which some rows are changed.
 func (m mutator) rows(log []byte) []byte {
 	all := m.once(4) // change all rows, not only some
 	return m.rewritten(log, !m.once(6), func(b *logstore.Block) (times int) {
