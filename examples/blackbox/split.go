@@ -186,7 +186,11 @@ func (s *split) virtual() map[stamped]*message {
 	known := map[stamped]*message{}
 	for k, m := range s.known {
 		socket := s.sockets[s.captured[m].Connection]
-		k.began_cycles = s.counters[socket.Namespace].Virtual(k.began_cycles)
+		counter := s.counters[socket.Namespace]
+		if counter == nil {
+			continue // nothing describes its socket, so it is in no node's log
+		}
+		k.began_cycles = counter.Virtual(k.began_cycles)
 		known[k] = m
 	}
 	return known
