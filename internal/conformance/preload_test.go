@@ -145,13 +145,15 @@ func TestPreloadedProgramScribbles(t *testing.T) {
 		}
 		report := r.Report()
 		t.Logf("%d messages, %d dropped, %+v", n, dropped, report)
-		if n+dropped/2 == 60_000 && report.Whole() {
+		// A message has two events, and one or both of them are dropped while the ring is full.
+		missing := 60_000 - n
+		if n <= 60_000 && missing <= dropped && dropped <= 2*missing && report.Whole() {
 			whole++
 		}
 		r.Close()
 	}
 	if whole == 0 {
-		t.Error("no log has all messages of the program that does not scribble")
+		t.Error("no log has or counts all messages of the program that does not scribble")
 	}
 }
 
