@@ -82,21 +82,30 @@ func (r *replayed) name(i int) string {
 // maxFound is the largest number of events that are printed of an order that was found.
 const maxFound = 60
 
-func (r *replayed) printFound(out *strings.Builder) {
+// printVerdict says whether the condition holds in any order.
+func (r *replayed) printVerdict(out *strings.Builder) {
 	s := r.Found
-	fmt.Fprintf(out, "\ncondition         %s\n", r.Condition)
+	fmt.Fprintf(out, "condition         %s\n", r.Condition)
 	places := fmt.Sprintf("%s of a replay, %s of %s permuted", count(uint64(s.Places), "place"),
 		command.Thousands(uint64(s.Visible)), count(uint64(r.Events), "event"))
 	switch {
 	case !s.Holds && s.Cut:
 		fmt.Fprintf(out, "not found         in %s; there are more\n", places)
-		return
 	case !s.Holds:
 		fmt.Fprintf(out, "never holds       in no order (%s)\n", places)
+	default:
+		fmt.Fprintf(out, "holds             after %s in the shortest order (%s)\n",
+			command.Plural(len(s.Order), "event"), places)
+	}
+}
+
+func (r *replayed) printFound(out *strings.Builder) {
+	fmt.Fprintln(out)
+	r.printVerdict(out)
+	s := r.Found
+	if !s.Holds {
 		return
 	}
-	fmt.Fprintf(out, "holds             after %s in the shortest order (%s)\n",
-		command.Plural(len(s.Order), "event"), places)
 	from := max(0, len(s.Order)-maxFound)
 	if from > 0 {
 		fmt.Fprintf(out, "  … %s before\n", count(uint64(from), "event"))

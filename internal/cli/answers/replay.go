@@ -176,6 +176,11 @@ func (f *replayFlags) run(cmd *cobra.Command, name string) error {
 		}
 	}
 	if f.page || f.write != "" {
+		if f.find != "" {
+			var verdict strings.Builder
+			r.printVerdict(&verdict)
+			fmt.Fprint(cmd.ErrOrStderr(), verdict.String())
+		}
 		err = f.file(cmd, dir, r)
 	} else if f.asJSON {
 		err = r.printJSON(cmd.OutOrStdout())

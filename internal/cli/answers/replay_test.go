@@ -84,6 +84,9 @@ func TestReplayWritesPagesAndTraces(t *testing.T) {
 	code, out, errs := cprof(append([]string{"replay", dir, "--page", "--find",
 		"balance < deposited"}, lostUpdate...)...)
 	page := filepath.Join(dir, "exports", "replay.html")
+	if out != page+"\n" || !strings.Contains(errs, "holds             after ") {
+		t.Errorf("it prints %q and %q", out, errs)
+	}
 	if text, err := os.ReadFile(page); code != 0 || err != nil ||
 		!bytes.Contains(text, []byte(`"question":"balance \u003c deposited"`)) {
 		t.Fatalf("exit code %d, %v: %s%s", code, err, out, errs)
