@@ -122,46 +122,33 @@ func TestPreloadedProgramScribbles(t *testing.T) {
 	for len(segments) > 0 {
 		one := logstore.SegmentsOf(segments, segments[0].Channel, segments[0].Incarnation)
 		segments = segments[len(one):]
-		r := logstore.ReadLog(one)
-		var n, dropped uint64
-		decoders := map[int]*blackbox.Decoder{}
-		for {
-			b, err := r.Next()
-			if err != nil {
-				break
-			}
-			for _, drop := range b.Drops {
-				dropped += drop.Count
-			}
-			if decoders[b.Shard] == nil {
-				decoders[b.Shard] = &blackbox.Decoder{}
-			}
-			for _, e := range b.Events {
-				v := decoders[b.Shard].Add(blackbox.Event{Counter_cycles: e.Counter, ID: e.ID})
-				if _, ok := v.(blackbox.Message); ok {
-					n++
-				}
-			}
-		}
-		report := r.Report()
-		t.Logf("%d messages, %d dropped, %+v", n, dropped, report)
+		c := readCapture(one)
+		n := c.kinds[blackbox.Sent] + c.kinds[blackbox.Received]
+		t.Logf("%d messages, %d dropped, %+v", n, c.dropped, c.report)
 		// A message has two events, and one or both of them are dropped while the ring is full.
 		missing := 60_000 - n
-		if n <= 60_000 && missing <= dropped && dropped <= 2*missing && report.Whole() {
+		if n <= 60_000 && missing <= c.dropped && c.dropped <= 2*missing && c.report.Whole() {
 			whole++
 		}
-		r.Close()
 	}
 	if whole == 0 {
 		t.Error("no log has or counts all messages of the program that does not scribble")
 	}
 }
 
-func countMessages(t *testing.T, one []logstore.Segment, kinds map[blackbox.Kind]uint64) (
-	dropped uint64) {
-	t.Helper()
+// capture is what a log of captured messages has.
+type capture struct {
+	kinds   map[blackbox.Kind]uint64 // messages
+	dropped uint64                   // events that were dropped while the ring was full
+	lost    uint64                   // messages that the program counted as lost
+	bad     uint64                   // events that are no records
+	report  logstore.Report
+}
+
+func readCapture(one []logstore.Segment) capture {
 	r := logstore.ReadLog(one)
 	defer r.Close()
+	c := capture{kinds: map[blackbox.Kind]uint64{}}
 	decoders := map[int]*blackbox.Decoder{}
 	for {
 		b, err := r.Next()
@@ -169,7 +156,7 @@ func countMessages(t *testing.T, one []logstore.Segment, kinds map[blackbox.Kind
 			break
 		}
 		for _, d := range b.Drops {
-			dropped += d.Count
+			c.dropped += d.Count
 		}
 		if decoders[b.Shard] == nil {
 			decoders[b.Shard] = &blackbox.Decoder{}
@@ -178,21 +165,35 @@ func countMessages(t *testing.T, one []logstore.Segment, kinds map[blackbox.Kind
 			v := decoders[b.Shard].Add(blackbox.Event{Counter_cycles: e.Counter, ID: e.ID})
 			switch v := v.(type) {
 			case blackbox.Message:
-				kinds[v.Kind]++
+				c.kinds[v.Kind]++
 			case blackbox.Loss:
-				dropped += v.Messages
+				c.lost += v.Messages
 			}
 		}
 	}
 	for _, d := range decoders {
-		if d.End(); d.Bad > 0 {
-			t.Errorf("%d events are no records", d.Bad)
-		}
+		d.End()
+		c.bad += uint64(d.Bad)
 	}
-	if report := r.Report(); !report.Whole() {
-		t.Errorf("the log is not whole: %+v", report)
+	c.report = r.Report()
+	return c
+}
+
+// countMessages adds the messages of a log to kinds, and wants the log to be whole.
+func countMessages(t *testing.T, one []logstore.Segment, kinds map[blackbox.Kind]uint64) (
+	dropped uint64) {
+	t.Helper()
+	c := readCapture(one)
+	if c.bad > 0 {
+		t.Errorf("%d events are no records", c.bad)
 	}
-	return dropped
+	if !c.report.Whole() {
+		t.Errorf("the log is not whole: %+v", c.report)
+	}
+	for kind, n := range c.kinds {
+		kinds[kind] += n
+	}
+	return c.dropped + c.lost
 }
 
 // A program that treats its sockets roughly works as it does without the library. Each of its
