@@ -1,5 +1,5 @@
-// Who talks to whom: programs as boxes, and what they exchange as lines, with the medians of the
-// transfers there and back.
+// The graph of the programs that exchange messages. Each program is a box. A line between two boxes
+// has the median transfer time of each direction.
 
 import { html, picture, shorten, svg, textWidth } from "./dom.ts";
 import type { Service, Talk } from "./data.ts";
