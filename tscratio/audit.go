@@ -26,11 +26,11 @@ const (
 	leastAlone = 3
 
 	// If fewer than one in leastShare of a node's comparisons are disagreements, the node is not
-	// accused. Many paths over an honest node also lead over a liar.
+	// accused: many paths over an honest node also lead over a liar.
 	leastShare = 3
 
-	// maxCycles is the largest number of relations that Audit compares with paths over several
-	// third nodes, because fewer than two paths lead over a single one.
+	// maxCycles limits how many relations Audit compares with paths over several third nodes. It
+	// does that for relations that fewer than two paths over a single third node can check.
 	maxCycles = 1000
 )
 
@@ -184,7 +184,7 @@ func contradicted(direct, thirds []Interval) int {
 	}
 	most := 0
 	for _, third := range thirds {
-		// The values that most intervals contain begin at the beginning of an interval.
+		// The values that most intervals contain begin where one of these intervals begins.
 		x := max(third.Lo, within.Lo)
 		count := 0
 		for _, other := range thirds {

@@ -119,8 +119,8 @@ func (p *Pair) Join(q *Pair) error {
 	return nil
 }
 
-// KeepNewest drops the oldest trains, until there are at most so many, and until Encode returns at
-// most so many bytes. It keeps at least one train.
+// KeepNewest drops the oldest trains until at most the given number is left, and until Encode
+// returns at most the given number of bytes. It keeps at least one train.
 func (p *Pair) KeepNewest(trains, bytes int) {
 	newest := make([]int, len(p.trains))
 	for i := range newest {

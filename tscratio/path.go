@@ -241,7 +241,7 @@ type frontiers struct {
 	// indirect says that the direct relation of the two ends must not be used either.
 	indirect bool
 
-	search  uint32 // the number of this search; what others reached is void
+	search  uint32 // the number of this search; what earlier searches reached does not count
 	ends    [2]int
 	reached [2][]reach // by node
 	waiting [2][]waiting
@@ -258,8 +258,8 @@ type reach struct {
 	done   bool
 }
 
-// waiting is a way that step has not extended. If the node was reached by a lighter way since, the
-// way is void.
+// waiting is a path that step has not extended yet. It is void if a lighter path to its node was
+// found since.
 type waiting struct {
 	weight float64
 	node   int
@@ -279,7 +279,7 @@ func (f *frontiers) begin(from, into int) {
 	}
 }
 
-// least returns the weight of the lightest way that step will extend.
+// least returns the weight of the lightest path that step will extend.
 func (f *frontiers) least(side int) float64 {
 	for len(f.waiting[side]) > 0 {
 		w := f.waiting[side][0]
@@ -291,8 +291,8 @@ func (f *frontiers) least(side int) float64 {
 	return math.Inf(1)
 }
 
-// step takes the lightest way, and extends it by each relation that leads on from its end. It
-// returns the nodes to which it found a lighter way. The caller must have called least.
+// step takes the lightest path, and extends it by each relation that leads on from its end. It
+// returns the nodes to which it found a lighter path. The caller must have called least.
 func (f *frontiers) step(c *Closure, side int) []int {
 	v := f.pop(side).node
 	from := &f.reached[side][v]
@@ -330,7 +330,7 @@ func (w waiting) before(x waiting) bool {
 	return w.weight < x.weight || w.weight == x.weight && w.node < x.node
 }
 
-// push and pop do what those of container/heap do, which would allocate memory for each way.
+// push and pop do what those of container/heap do, which would allocate memory for each path.
 func (f *frontiers) push(side int, w waiting) {
 	h := append(f.waiting[side], w)
 	i := len(h) - 1

@@ -245,7 +245,7 @@ func (v *View) byClosure(y uint64) bool {
 	return y >= v.base && y <= v.last && v.segment(y).one == nil
 }
 
-// hold stores the rate around y, and for which readings of r it is valid. These readings lie at
+// hold stores the rate around y, and the readings of r for which it is valid. These readings lie at
 // most reach plus longest away from y.
 func (s *waySegment) hold(r *rates, y, reach uint64) {
 	s.longest = int64(r.window_cycles / 4)
