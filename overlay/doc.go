@@ -48,10 +48,12 @@
 // # Set and queue
 //
 // KELP's set is color: a fact is the group that a node is in, and [Node.Search] finds a member.
-// KELP's queue, in which every node holds a part and takers fetch from hot nodes, is left out. The
-// logs of a run are all that many nodes make and few take, and one server takes them. It knows who
-// has logs, and fetches them in turns (package coordinator). In a queue, logs would pass through
-// other nodes, and would be lost if one of these died.
+//
+// A queue is for work that many nodes make and few take. As in KELP, each node holds the items that
+// it made ([Node.Put]), a taker climbs to nodes with items ([Node.Take]), and each node gives its
+// oldest item first. Unlike in KELP, an item stays at its maker until the taker says that the work
+// is done ([Node.Finish]). So an item is finished once, and is lost only with its maker. If a taker
+// dies, another gets the item (queue.go).
 //
 // # What hostile nodes can do
 //
@@ -61,8 +63,9 @@
 // nothing but its own edges. Requests and walks carry numbers from the node's random stream. A node
 // that cannot read these numbers cannot forge an answer, if the stream cannot be guessed.
 //
-// Two kinds of harm are not prevented. A node that says that it is very hot attracts climbs, which
+// Three kinds of harm are not prevented. A node that says that it is very hot attracts climbs, which
 // may then miss other hot nodes. But this node is in all their answers. A node that accepts more
 // incoming edges than the degree, at most one from each other node, attracts walks. It leaves as
-// many incoming edges of honest nodes free.
+// many incoming edges of honest nodes free. A node that takes items and does not work on them delays
+// each of them by a lease at a time; [Config].MayTake says which nodes may take items.
 package overlay

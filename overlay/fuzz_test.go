@@ -73,7 +73,7 @@ func (s *script) id(n *Node) uint64 {
 func (s *script) flag() bool { return s.byte()%2 == 1 }
 
 func (s *script) message(n *Node) Message {
-	switch s.byte() % 21 {
+	switch s.byte() % 24 {
 	case 0:
 		return Ping{s.id(n), s.id(n)}
 	case 1:
@@ -111,6 +111,12 @@ func (s *script) message(n *Node) Message {
 	case 20:
 		return Hop{s.id(n), Climb{Origin: s.name(), ID: s.id(n), By: "h", Visited: s.number(),
 			Mix: s.number(), Scan: s.number()}}
+	case 21:
+		return Take{s.id(n), "q"}
+	case 22:
+		return Given{s.id(n), "item"}
+	case 23:
+		return Keep{s.id(n), s.id(n), s.flag()}
 	case 17:
 		return Confirm{s.id(n), "abc"}
 	case 16:
@@ -161,6 +167,16 @@ func FuzzNode(f *testing.F) {
 				continue
 			case b == 253:
 				_ = n.Climb(now, "h", func([]Hot) {}) // refused, too
+				continue
+			case b == 252:
+				_ = n.Put(now, "q", string([]byte{s.byte()})) // refused if there are too many
+				continue
+			case b == 251:
+				_ = n.Take(now, "q", func(i Item, _ bool) { // refused, too
+					if s.flag() {
+						n.Finish(now, i, s.flag(), func(bool) {})
+					}
+				})
 				continue
 			case b == 255:
 				n.Leave(now)

@@ -3,6 +3,7 @@ package overlay
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -87,12 +88,21 @@ func (o *out) heatsAt(now Time) []Heat {
 	return o.heats.heats
 }
 
+// heatScale is what a node's own heat is multiplied by in its path heat, so that small heats reach
+// far, too: a heat of 1 is felt 19 edges away.
+const heatScale = 256
+
+func scaled(value uint64) uint64 { return min(value, math.MaxUint64/heatScale) * heatScale }
+
 // paths returns the node's path heats.
 func (n *Node) paths() []Heat {
-	all := slices.Clone(n.heats)
+	all := n.ownHeats()
+	for i := range all {
+		all[i].Value = scaled(all[i].Value)
+	}
 	for _, o := range n.outs {
 		for _, h := range o.heatsAt(n.now) {
-			h.Value -= h.Value / 4
+			h.Value -= h.Value/4 + min(h.Value%4, 1) // less each time: no heat feeds itself
 			i := slices.IndexFunc(all, func(other Heat) bool { return other.By == h.By })
 			switch {
 			case i >= 0:
@@ -111,7 +121,7 @@ func (n *Node) warmSoon() {
 	paths := n.paths()
 	for _, h := range slices.Concat(paths, n.warmed) {
 		now, last := heatOf(h.By, paths), heatOf(h.By, n.warmed)
-		if max(now, last)-min(now, last) > last/4 {
+		if by := max(now, last) - min(now, last); by > 0 && by >= last/4 {
 			n.warmAt = min(n.warmAt, max(n.now, n.warmedAt+HeatPause))
 			n.wakeAt(n.warmAt)
 			return
@@ -174,20 +184,25 @@ func (n *Node) Climb(now Time, by string, done func([]Hot)) error {
 	if len(n.climbing) >= MaxSearches {
 		return fmt.Errorf("look for heat by %q: %d searches are open already", by, MaxSearches)
 	}
+	n.climbBy(by, HeatWalks, done)
+	return nil
+}
+
+// climbBy sends walks, the first of which looks nearby.
+func (n *Node) climbBy(by string, count int, done func([]Hot)) {
 	c := &climbs{by: by, open: map[uint64]bool{}, until: n.now + WalkLife, done: done}
 	var walks []Climb
-	for range HeatWalks {
+	for range count {
 		w := Climb{Origin: n.self, ID: n.random.Uint64(), By: by, Mix: WalkSteps, Scan: HeatScan}
 		c.open[w.ID] = true
 		walks = append(walks, w)
 	}
-	walks[0].Mix = 0 // this walk looks nearby
+	walks[0].Mix = 0
 	n.climbing = append(n.climbing, c)
 	n.wakeAt(c.until)
 	for _, w := range walks {
 		n.climb(w)
 	}
-	return nil
 }
 
 // climb handles a climb that is at this node.
@@ -203,7 +218,7 @@ func (n *Node) climb(c Climb) {
 		n.pass(c, next)
 		return
 	}
-	m := Felt{ID: n.random.Uint64(), Climb: c.ID, Value: heatOf(c.By, n.heats),
+	m := Felt{ID: n.random.Uint64(), Climb: c.ID, Value: heatOf(c.By, n.ownHeats()),
 		Visited: c.Visited}
 	if c.Origin == n.self {
 		n.felt(n.self, m)
@@ -212,11 +227,11 @@ func (n *Node) climb(c Climb) {
 	n.ask(c.Origin, m.ID, m, AskTries, nil)
 }
 
-// hotter returns a neighbour whose path heat is larger than this node's own heat. The hotter a
-// neighbour is, the likelier it is chosen, so that not all walks meet. If there is no such
-// neighbour, hotter returns "".
+// hotter returns a neighbour whose path heat is larger than this node's, so that each step leads
+// nearer to a hot node. The hotter a neighbour is, the likelier it is chosen, so that not all walks
+// meet. If no neighbour is hotter than this node itself, hotter returns "".
 func (n *Node) hotter(by string) Name {
-	own := heatOf(by, n.heats)
+	own := heatOf(by, n.paths())
 	var all []*out
 	var sum float64
 	path := func(o *out) float64 { return float64(heatOf(by, o.heatsAt(n.now))) }

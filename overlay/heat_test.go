@@ -88,6 +88,30 @@ func TestClimb(t *testing.T) {
 	}
 }
 
+// A heat of 1 in a cold fleet is found from anywhere. Once it is gone, no node remembers it: the
+// nodes on a cycle do not keep each other warm.
+func TestSmallHeat(t *testing.T) {
+	seed.NotUnderRace(t, "the fleet is one goroutine")
+	f := newFleet(t, rand.New(rand.NewPCG(1, 0)), 7)
+	f.grow(300)
+	f.whole(healLimit)
+	f.setHeats(f.nodes[3], Heat{"dropped", 1})
+	f.run(20 * HeatPause)
+	for range 20 {
+		found := f.hottest(choose(f.random, f.nodes), "dropped")
+		if len(found) != 1 || found[0] != (Hot{"n000003", 1}) {
+			t.Fatalf("found %v", found)
+		}
+	}
+	f.setHeats(f.nodes[3], Heat{"dropped", 0})
+	f.run(HeatLife)
+	for _, m := range f.nodes {
+		if v := heatOf("dropped", m.node.paths()); v > 0 {
+			t.Fatalf("node %s still has a path heat of %d", m.name, v)
+		}
+	}
+}
+
 // Heat costs each node as many messages as it has neighbours in each HeatPeriod, whatever the size
 // of the fleet. A neighbour whose heat changes all the time makes a node send once in HeatPause.
 func TestHeatIsCheap(t *testing.T) {

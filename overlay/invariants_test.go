@@ -28,6 +28,8 @@ func (n *Node) invariants(t testing.TB) {
 	most("hints", len(n.hints), n.degree*MaxHintsVia+1)
 	most("searches", len(n.searches), MaxSearches)
 	most("climbs", len(n.climbing), MaxSearches)
+	most("items", len(n.items), MaxItems)
+	most("items held or looked for", len(n.held)+n.takings, MaxHeld)
 	for _, o := range n.outs {
 		most("heats of "+string(o.peer), len(o.heatsAt(n.now)), MaxHeats)
 	}

@@ -150,6 +150,14 @@ const (
 	// more steps than the longest of the shortest paths, which is 7 among 10,000 nodes.
 	HeatWalks = 16
 	HeatScan  = 32
+	// TakeLease is how long a taker holds an item, unless it renews it: each TakeRenew, so one lost
+	// renewal does no harm.
+	TakeLease = 20 * time.Second
+	TakeRenew = TakeLease / 3
+	// MaxItems is the largest number of a node's items for takers, and MaxHeld that of the items
+	// that a node has taken or looks for.
+	MaxItems = 4096
+	MaxHeld  = 8
 	// MaxBlamed is the largest number of rule breakers whose names a node keeps.
 	MaxBlamed = 64
 )

@@ -14,6 +14,9 @@ type Config struct {
 	Transport Transport
 	Contacts  []Name // members through which the node joins; empty on the first node
 
+	// MayTake says whether a node may take items of this node's queues. nil: each node may.
+	MayTake func(queue string, taker Name) bool
+
 	// Outs and Ins are the neighbours of a node of a graph that exists already. Simulations that do
 	// not let their nodes join begin so.
 	Outs, Ins []Name
@@ -63,6 +66,11 @@ type Node struct {
 	warmAt, warmedAt Time
 	climbing         []*climbs
 
+	items   []*item // in the order in which they were put
+	held    []*held
+	takings int // number of calls of Take that have not ended
+	mayTake func(queue string, taker Name) bool
+
 	budgets   []budget // those that are not full
 	strangers budget
 	blamed    []Blame
@@ -89,7 +97,8 @@ func New(c Config) (*Node, error) {
 			len(c.Outs), len(c.Ins), c.Degree)
 	}
 	n := &Node{self: c.Name, degree: c.Degree, random: c.Random, transport: c.Transport,
-		seekPause: SeekPause, aloneSince: never, contacts: slices.Clone(c.Contacts)}
+		seekPause: SeekPause, aloneSince: never, contacts: slices.Clone(c.Contacts),
+		mayTake: c.MayTake}
 	n.begin(c.Outs, c.Ins)
 	return n, nil
 }
@@ -125,6 +134,7 @@ func (n *Node) Tick(now Time) {
 		n.tickLost()
 		n.tickFacts()
 		n.tickSearches()
+		n.tickQueue()
 		n.tickHeat()
 		n.tickClimbs()
 	}
@@ -155,7 +165,7 @@ func (n *Node) deadline() Time {
 	for _, c := range n.climbing {
 		at = min(at, c.until)
 	}
-	return min(at, n.advertiseAt, n.warmAt, n.seekAt, n.probeAt, n.repickAt)
+	return min(at, n.queueDue(), n.advertiseAt, n.warmAt, n.seekAt, n.probeAt, n.repickAt)
 }
 
 // Receive handles a message. from is the node that sent it, according to the transport.
@@ -201,6 +211,12 @@ func (n *Node) Receive(now Time, from Name, m Message) {
 		n.onWarm(from, m)
 	case Felt:
 		n.onFelt(from, m)
+	case Take:
+		n.onTake(from, m)
+	case Given:
+		n.onGiven(from, m)
+	case Keep:
+		n.onKeep(from, m)
 	}
 }
 

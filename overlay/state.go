@@ -19,12 +19,13 @@ type Codec struct {
 // ErrState is returned if a node's state cannot be read.
 var ErrState = errors.New("not the state of a node")
 
-// errOpen is returned for a node whose owner waits for the end of a search.
-var errOpen = errors.New("a search is open, whose end would call a function")
+// errOpen is returned for a node whose owner waits for the end of a search, or uses a queue.
+var errOpen = errors.New("a search is open, whose end would call a function, or a queue " +
+	"has items")
 
 // AppendState appends the node's state, without its random stream. Equal states give equal bytes.
 func (n *Node) AppendState(to []byte, c Codec) ([]byte, error) {
-	if len(n.searches)+len(n.climbing) > 0 {
+	if len(n.searches)+len(n.climbing)+len(n.items)+len(n.held)+n.takings > 0 {
 		return to, fmt.Errorf("store state of node %q: %w", n.self, errOpen)
 	}
 	s := coder{b: to, codec: c}

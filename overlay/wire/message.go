@@ -40,6 +40,9 @@ const (
 	kindConfirm  kind = 16
 	kindWarm     kind = 17
 	kindFelt     kind = 18
+	kindTake     kind = 22
+	kindGiven    kind = 23
+	kindKeep     kind = 24
 	kindQuestion kind = 20
 	kindAnswer   kind = 21
 )
@@ -163,6 +166,15 @@ func Encode(b []byte, m any) ([]byte, error) {
 		w.number(m.Climb)
 		w.number(m.Value)
 		w.short(m.Visited)
+	case overlay.Take:
+		return w.request(kindTake, m.ID, m.Queue, overlay.MaxFact)
+	case overlay.Given:
+		return w.request(kindGiven, m.ID, m.Item, overlay.MaxFact)
+	case overlay.Keep:
+		w.byte(uint8(kindKeep))
+		w.number(m.ID)
+		w.number(m.Take)
+		w.flags(m.Done)
 	case Question:
 		w.byte(uint8(kindQuestion))
 	case Answer:
@@ -412,6 +424,14 @@ func (r *reader) message(k kind) any {
 	case kindFelt:
 		return overlay.Felt{ID: r.number(), Climb: r.number(), Value: r.number(),
 			Visited: r.short()}
+	case kindTake:
+		return overlay.Take{ID: r.number(), Queue: r.text()}
+	case kindGiven:
+		return overlay.Given{ID: r.number(), Item: r.text()}
+	case kindKeep:
+		m := overlay.Keep{ID: r.number(), Take: r.number()}
+		r.flags(&m.Done)
+		return m
 	case kindQuestion:
 		return Question{}
 	case kindAnswer:

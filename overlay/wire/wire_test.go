@@ -60,6 +60,10 @@ var examples = []struct {
 	{overlay.Hop{ID: 33, Walk: overlay.Climb{Origin: "o", ID: 34, By: "b", Visited: 35, Mix: 36,
 		Scan: 37}}, "07" + "0000000000000021" + "03" + "016f" + "0000000000000022" + "0162" +
 		"0023" + "0024" + "0025"},
+	{overlay.Take{ID: 38, Queue: "q"}, "16" + "0000000000000026" + "0171"},
+	{overlay.Given{ID: 39, Item: "it"}, "17" + "0000000000000027" + "026974"},
+	{overlay.Keep{ID: 40, Take: 41, Done: true},
+		"18" + "0000000000000028" + "0000000000000029" + "01"},
 	{Question{}, "14"},
 	{Answer{[]byte("{}")}, "15" + "7b7d"},
 }
@@ -92,6 +96,8 @@ func TestBytesOfMessages(t *testing.T) {
 		overlay.Hop{Walk: overlay.Search{Pattern: strings.Repeat("p", overlay.MaxFact+1)}},
 		overlay.Verify{Pattern: strings.Repeat("p", overlay.MaxFact+1)},
 		overlay.Confirm{Fact: overlay.Fact(strings.Repeat("p", overlay.MaxFact+1))},
+		overlay.Take{Queue: strings.Repeat("p", overlay.MaxFact+1)},
+		overlay.Given{Item: strings.Repeat("p", overlay.MaxFact+1)},
 		overlay.Warm{Heats: make([]overlay.Heat, overlay.MaxHeats+1)},
 		overlay.Warm{Heats: []overlay.Heat{{By: strings.Repeat("p", overlay.MaxFact+1)}}},
 		overlay.Hop{Walk: overlay.Climb{By: strings.Repeat("p", overlay.MaxFact+1)}},
@@ -106,7 +112,7 @@ func TestBytesOfMessages(t *testing.T) {
 			t.Errorf("encodes %T: %v", m, err)
 		}
 	}
-	for _, text := range []string{"00", "13", "16", "0301", "020000000000000003" + "02",
+	for _, text := range []string{"00", "13", "1f", "0301", "020000000000000003" + "02",
 		"0d" + "00" + "01" + "21" + strings.Repeat("0161", overlay.MaxFacts+1),
 		"0e" + "0000000000000010" + "81" + strings.Repeat("61", overlay.MaxFact+1),
 		"07" + "0000000000000014" + "04",

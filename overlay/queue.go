@@ -1,0 +1,352 @@
+package overlay
+
+import (
+	"fmt"
+	"slices"
+)
+
+// A queue carries work that many nodes make and few take. Each item stays at the node that made it
+// until a taker has finished it, so the death of a third node loses nothing. The number of items
+// that nobody holds is a kind of heat ([QueueHeat]), so climbs lead a taker to nodes with items.
+//
+// A taker gets an item by a Take, which the maker answers with a Given. The item is then the
+// taker's for TakeLease, and longer if the taker renews it by Keep. If the taker dies, the maker
+// gives the item to the next taker. A Keep with Done finishes the item, once: the maker refuses it
+// from a node that has lost the item to another.
+type (
+	// A Take asks for an item of a queue. It is a request. If the receiver has no item for the
+	// sender, the answer is an Ack, and otherwise a Given.
+	Take struct {
+		ID    uint64
+		Queue string
+	}
+	// A Given answers the request ID, which is a Take, with an item.
+	Given struct {
+		ID   uint64
+		Item string
+	}
+	// A Keep renews the item that the request Take got or, if Done is set, finishes it. It is a
+	// request. The answer says whether the sender still held the item.
+	Keep struct {
+		ID, Take uint64
+		Done     bool
+	}
+)
+
+func (Take) message()  {}
+func (Given) message() {}
+func (Keep) message()  {}
+
+// QueueHeat returns the kind of heat of a queue.
+func QueueHeat(queue string) string { return "queue=" + queue }
+
+// item is work that this node has for others.
+type item struct {
+	queue, text string
+	holder      Name   // the node that took it last, or ""
+	take        uint64 // the request by which the holder took it
+	until       Time   // the end of the holder's lease
+}
+
+func (i *item) free(now Time) bool { return i.holder == "" || i.until <= now }
+
+// An Item is an item that this node has taken.
+type Item struct {
+	Maker Name
+	Queue string
+	Text  string
+	take  uint64
+}
+
+// held is an item that this node has taken and not finished.
+type held struct {
+	Item
+	renewAt Time
+}
+
+func checkItem(queue, text string) error {
+	if !validHeat(QueueHeat(queue)) || queue == "" || len(text) > MaxFact {
+		return fmt.Errorf("item %q of queue %q: need at most %d bytes, and a name of 1 to %d",
+			text, queue, MaxFact, MaxFact-len(QueueHeat("")))
+	}
+	return nil
+}
+
+// Put puts an item into a queue. A text that the queue has already is not put again.
+func (n *Node) Put(now Time, queue, text string) error {
+	n.at(now)
+	if err := checkItem(queue, text); err != nil {
+		return err
+	}
+	if n.item(func(i *item) bool { return i.queue == queue && i.text == text }) != nil {
+		return nil
+	}
+	if len(n.items) >= MaxItems {
+		return fmt.Errorf("item %q of queue %q: the node has %d items already", text, queue,
+			MaxItems)
+	}
+	n.items = append(n.items, &item{queue: queue, text: text})
+	n.warmSoon()
+	return nil
+}
+
+// Withdraw removes an item, also from a taker. It reports whether the queue still had the item.
+func (n *Node) Withdraw(now Time, queue, text string) bool {
+	n.at(now)
+	had := len(n.items)
+	n.items = without(n.items,
+		func(i *item) bool { return i.queue == queue && i.text == text })
+	n.warmSoon()
+	return len(n.items) < had
+}
+
+// Items returns the number of this node's items in a queue, and how many of these takers hold.
+func (n *Node) Items(now Time, queue string) (all, taken int) {
+	n.at(now)
+	for _, i := range n.items {
+		if i.queue != queue {
+			continue
+		}
+		all++
+		if !i.free(n.now) {
+			taken++
+		}
+	}
+	return all, taken
+}
+
+func (n *Node) item(is func(*item) bool) *item {
+	if i := slices.IndexFunc(n.items, is); i >= 0 {
+		return n.items[i]
+	}
+	return nil
+}
+
+// ownHeats returns how hot this node itself is. Each queue with a free item counts, as far as there
+// is room.
+func (n *Node) ownHeats() []Heat {
+	all := slices.Clone(n.heats)
+	for _, it := range n.items {
+		if !it.free(n.now) {
+			continue
+		}
+		by := QueueHeat(it.queue)
+		i := slices.IndexFunc(all, func(h Heat) bool { return h.By == by })
+		switch {
+		case i >= 0:
+			all[i].Value++
+		case len(all) < MaxHeats:
+			all = append(all, Heat{by, 1})
+		}
+	}
+	return all
+}
+
+func (n *Node) onTake(from Name, m Take) {
+	if n.shuns(from) {
+		return
+	}
+	again := n.item(func(i *item) bool { return i.holder == from && i.take == m.ID })
+	if again == nil {
+		a, ok := n.fresh(from, m.ID)
+		if !ok {
+			return
+		}
+		again = n.give(m.Queue, from, m.ID)
+		if again == nil {
+			n.answer(a, false)
+			return
+		}
+	}
+	n.send(from, Given{ID: m.ID, Item: again.text})
+}
+
+// give gives away the oldest free item of a queue, or returns nil.
+func (n *Node) give(queue string, to Name, take uint64) *item {
+	if n.leaving || n.mayTake != nil && !n.mayTake(queue, to) {
+		return nil
+	}
+	i := n.item(func(i *item) bool { return i.queue == queue && i.free(n.now) })
+	if i != nil {
+		i.holder, i.take, i.until = to, take, n.now+TakeLease
+		n.wakeAt(i.until)
+		n.warmSoon()
+	}
+	return i
+}
+
+func (n *Node) onKeep(from Name, m Keep) {
+	if a, ok := n.fresh(from, m.ID); ok {
+		n.answer(a, n.keep(from, m.Take, m.Done))
+	}
+}
+
+// keep reports whether a node still holds an item. If so, keep renews it or, if done is set,
+// removes it.
+func (n *Node) keep(holder Name, take uint64, done bool) bool {
+	i := n.item(func(i *item) bool { return i.holder == holder && i.take == take })
+	if i == nil {
+		return false
+	}
+	if i.until = n.now + TakeLease; done {
+		n.items = without(n.items, func(other *item) bool { return other == i })
+	}
+	n.warmSoon()
+	return true
+}
+
+// taking looks for an item.
+type taking struct {
+	queue  string
+	hot    []Hot // nodes that are not asked yet
+	rounds int   // climbs that remain
+	done   func(Item, bool)
+}
+
+// Take takes an item of a queue: of this node or, if this has none, of a node to which a climb
+// leads. It calls done once. Without an item, ok is false: probably no node has a free one. From
+// then on, this node renews the item until [Node.Finish] is called.
+func (n *Node) Take(now Time, queue string, done func(i Item, ok bool)) error {
+	n.at(now)
+	if err := checkItem(queue, ""); err != nil {
+		return err
+	}
+	if len(n.held)+n.takings >= MaxHeld {
+		return fmt.Errorf("take from queue %q: %d items are held already", queue, MaxHeld)
+	}
+	n.takings++
+	t := &taking{queue: queue, rounds: len(takeWalks), done: done}
+	id := n.random.Uint64()
+	if own := n.give(queue, n.self, id); own != nil {
+		n.took(t, Item{n.self, queue, own.text, id})
+		return nil
+	}
+	n.takeOn(t)
+	return nil
+}
+
+// takeWalks has the number of walks of each climb of a Take. Most items are found by the first. The
+// last looks for the last items of a queue, and so has as many walks as the question of a user.
+var takeWalks = []int{2, 4, HeatWalks}
+
+// takeOn asks the next node or, if all have been asked, climbs again.
+func (n *Node) takeOn(t *taking) {
+	for len(t.hot) > 0 {
+		next := t.hot[0].Name
+		t.hot = t.hot[1:]
+		if next == n.self {
+			continue
+		}
+		id := n.random.Uint64()
+		n.ask(next, id, Take{id, t.queue}, HopTries, tookFrom{t, next})
+		return
+	}
+	if t.rounds == 0 || len(n.climbing) >= MaxSearches {
+		n.takings--
+		t.done(Item{}, false)
+		return
+	}
+	walks := takeWalks[len(takeWalks)-t.rounds]
+	t.rounds--
+	n.climbBy(QueueHeat(t.queue), walks, func(hot []Hot) {
+		t.hot = hot
+		n.takeOn(t)
+	})
+}
+
+// tookFrom follows a Take.
+type tookFrom struct {
+	t     *taking
+	maker Name
+}
+
+func (f tookFrom) take(n *Node, _ bool) { n.takeOn(f.t) }
+
+// onGiven takes only what this node asked for. An item that comes too late becomes free again.
+func (n *Node) onGiven(from Name, m Given) {
+	i := n.waiting(from, m.ID)
+	if i < 0 || len(m.Item) > MaxFact {
+		return
+	}
+	if f, ok := n.asked[i].then.(tookFrom); ok {
+		n.asked = slices.Delete(n.asked, i, i+1)
+		n.took(f.t, Item{from, f.t.queue, m.Item, m.ID})
+	}
+}
+
+func (n *Node) took(t *taking, i Item) {
+	n.takings--
+	n.held = append(n.held, &held{i, n.now + TakeRenew})
+	n.wakeAt(n.now + TakeRenew)
+	t.done(i, true)
+}
+
+// Finish says that the work of an item is done or, if done is false, leaves it to the next taker
+// when the lease ends. It calls over with whether this was the one node that finished the item. If
+// the maker does not answer, nobody knows that: over is told false, and the maker may or may not
+// give the item to another node.
+func (n *Node) Finish(now Time, i Item, done bool, over func(finished bool)) {
+	n.at(now)
+	had := len(n.held)
+	n.held = without(n.held, func(h *held) bool { return h.take == i.take })
+	switch {
+	case !done || len(n.held) == had:
+		over(false)
+	case i.Maker == n.self:
+		over(n.keep(n.self, i.take, true))
+	default:
+		id := n.random.Uint64()
+		n.ask(i.Maker, id, Keep{id, i.take, true}, AskTries, finished{over})
+	}
+}
+
+// finished follows a Keep with Done, and renewed one without.
+type (
+	finished struct{ over func(bool) }
+	renewed  struct{ id uint64 } // of the Take
+)
+
+func (f finished) take(_ *Node, ok bool) { f.over(ok) }
+
+// A node that cannot renew an item holds it no more.
+func (r renewed) take(n *Node, ok bool) {
+	if !ok {
+		n.held = without(n.held, func(h *held) bool { return h.take == r.id })
+	}
+}
+
+// tickQueue renews the items that this node holds, and tells of those whose leases ended.
+func (n *Node) tickQueue() {
+	for _, h := range slices.Clone(n.held) {
+		if h.renewAt > n.now {
+			continue
+		}
+		h.renewAt = n.now + TakeRenew
+		if h.Maker == n.self {
+			n.keep(n.self, h.take, false)
+			continue
+		}
+		id := n.random.Uint64()
+		n.ask(h.Maker, id, Keep{ID: id, Take: h.take}, AskTries, renewed{h.take})
+	}
+	for _, i := range n.items {
+		if i.holder != "" && i.until <= n.now {
+			i.holder = ""
+			n.warmSoon()
+		}
+	}
+}
+
+// queueDue returns the earliest time at which tickQueue has work.
+func (n *Node) queueDue() Time {
+	at := never
+	for _, h := range n.held {
+		at = min(at, h.renewAt)
+	}
+	for _, i := range n.items {
+		if i.holder != "" {
+			at = min(at, i.until)
+		}
+	}
+	return at
+}
