@@ -95,7 +95,7 @@ var table = map[string]room{
 
 	"watch":  {4, of("channel", "control", "coordinator", "tscratio"), of(sys)},
 	"report": {4, of("analysis", "blackbox/messages", "tscratio", "runs"), of(sys)},
-	"report/export": {4, of("analysis", "blackbox/messages", "tscratio", "runs"),
+	"report/export": {5, of("analysis", "blackbox/messages", "blackbox/paths", "tscratio", "runs"),
 		of(sys, parquet)},
 	"explore": {4, of("analysis", "tscratio", "runs"), of(sys)},
 

@@ -3,6 +3,7 @@ package export
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -91,6 +92,9 @@ func drawnOf(t *testing.T, trace []byte) *drawn {
 				m := fields(t, a.bytes)
 				if len(m[annotationString]) > 0 {
 					s.about[text(m[annotationName])] = text(m[annotationString])
+				} else if len(m[annotationDouble]) > 0 {
+					s.about[text(m[annotationName])] = fmt.Sprint(math.Float64frombits(
+						m[annotationDouble][0].number))
 				} else {
 					s.about[text(m[annotationName])] = fmt.Sprint(int64(m[annotationInt][0].number))
 				}

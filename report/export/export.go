@@ -193,7 +193,7 @@ func (x *exporter) listen(o *analysis.Options) {
 	}
 }
 
-// finish completes the files and gives them their names.
+// finish completes the files, and gives them their names.
 func (x *exporter) finish(answer *analysis.Answer) error {
 	for _, s := range x.sinks {
 		if err := s.finish(answer); err != nil {
@@ -204,6 +204,11 @@ func (x *exporter) finish(answer *analysis.Answer) error {
 		i := slices.IndexFunc(x.files, func(f File) bool { return f.Name == traceFile })
 		x.files[i].Note = x.trace.shows
 	}
+	return x.complete()
+}
+
+// complete gives the files their names.
+func (x *exporter) complete() error {
 	for len(x.begun) > 0 {
 		f := x.begun[0]
 		x.begun = x.begun[1:]

@@ -60,8 +60,9 @@ type (
 		Value otlpValue `json:"value"`
 	}
 	otlpValue struct {
-		String *string `json:"stringValue,omitempty"`
-		Int    string  `json:"intValue,omitempty"`
+		String *string  `json:"stringValue,omitempty"`
+		Int    string   `json:"intValue,omitempty"`
+		Double *float64 `json:"doubleValue,omitempty"`
 	}
 )
 
@@ -354,6 +355,9 @@ func operatorOf(k trackKey) string {
 func (a attribute) otlp() otlpAttribute {
 	if a.isText {
 		return otlpText("cloudprofiler."+a.name, a.text)
+	}
+	if a.isFraction {
+		return otlpAttribute{"cloudprofiler." + a.name, otlpValue{Double: &a.fraction}}
 	}
 	return otlpAttribute{"cloudprofiler." + a.name,
 		otlpValue{Int: strconv.FormatInt(a.number, 10)}}

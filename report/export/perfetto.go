@@ -1,6 +1,9 @@
 package export
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math"
+)
 
 // Perfetto's traces are protocol buffers. These are the field numbers of trace_packet.proto,
 // track_event.proto, track_descriptor.proto, process_descriptor.proto, thread_descriptor.proto and
@@ -33,6 +36,7 @@ const (
 	eventFlow       = 47
 
 	annotationInt    = 4
+	annotationDouble = 5
 	annotationString = 6
 	annotationName   = 10
 
@@ -61,9 +65,12 @@ func (m message) text(field int, v string) message { return m.bytes(field, []byt
 
 func (m message) annotate(a attribute) message {
 	note := message{}.text(annotationName, a.name)
-	if a.isText {
+	switch {
+	case a.isText:
 		note = note.text(annotationString, a.text)
-	} else {
+	case a.isFraction:
+		note = note.fixed(annotationDouble, math.Float64bits(a.fraction))
+	default:
 		note = note.number(annotationInt, uint64(a.number))
 	}
 	return m.bytes(eventAnnotation, note)

@@ -212,15 +212,20 @@ func about(t *tuple, d *analysis.DurationRow, from, to *analysis.EventRow,
 	return all
 }
 
-// attribute is a name with a text or a number.
+// attribute is a name with a text, an integer or a fraction.
 type attribute struct {
-	name   string
-	text   string
-	number int64
-	isText bool
+	name       string
+	text       string
+	number     int64
+	fraction   float64
+	isText     bool
+	isFraction bool
 }
 
 func text(name, value string) attribute { return attribute{name: name, text: value, isText: true} }
+func fraction(name string, value float64) attribute {
+	return attribute{name: name, fraction: value, isFraction: true}
+}
 func number(name string, value int64) attribute {
 	return attribute{name: name, number: value}
 }

@@ -28,6 +28,8 @@ func newExport() *cobra.Command {
 	var flags analyzeFlags
 	var kinds []string
 	var otlp string
+	var which pathFlags
+	var asPaths bool
 	cmd := &cobra.Command{
 		Use:   "export RUN",
 		Short: "Write a run for other programs: Parquet with SQL, CSV, Perfetto, OpenTelemetry",
@@ -43,14 +45,19 @@ With --otlp, a run goes to a file or to a receiver of OpenTelemetry instead, suc
 Jaeger or Tempo. Each tuple is a trace, and each duration a span with its interval. A receiver is an
 address that begins with http:// or https://. A file has one request of JSON on each line.
 
-The flags choose a part of the run as they do for cprof analyze.
+With --paths, the paths of requests are written instead of tuples (cprof paths): the table paths,
+paths.perfetto-trace with the first 2,000 of them, or a trace for each path. Each call has the
+probability of its link. The flags --program, --longer, --message and --doubtful choose paths.
+
+The other flags choose a part of the run as they do for cprof analyze.
 
 Exit code 1: nothing was exported, or no tuple was chosen. Exit code 3: parts are suspect, missing
 or undecided, or the receiver refused spans.`,
 		Example: `  cprof export runs/tuesday
   cprof export runs/tuesday --as parquet,perfetto --channel 'parser*/*'
   cd runs/tuesday/exports && duckdb -c '.read duckdb.sql' -c '.read percentiles.sql'
-  cprof export runs/tuesday --otlp http://collector:4318 --slowest 1000`,
+  cprof export runs/tuesday --otlp http://collector:4318 --slowest 1000
+  cprof export runs/tuesday --paths --longer 50ms --as perfetto,csv`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			wanted, err := kindsOf(kinds)
@@ -71,7 +78,9 @@ or undecided, or the receiver refused spans.`,
 					"https://, or a file as ./NAME", redacted(otlp))
 			case o.Changed("slowest") && flags.slowest == 0:
 				return command.Usagef("--slowest 0: give 1 or more")
-			case o.Changed("slowest") && otlp == "" && wanted&export.Perfetto == 0:
+			case !asPaths && which.changed(cmd) != "":
+				return command.Usagef("--%s: it chooses paths: add --paths", which.changed(cmd))
+			case o.Changed("slowest") && !asPaths && otlp == "" && wanted&export.Perfetto == 0:
 				return command.Usagef("--slowest %d: it chooses tuples for Perfetto and OTLP "+
 					"only: add --as perfetto or --otlp", flags.slowest)
 			}
@@ -87,6 +96,9 @@ or undecided, or the receiver refused spans.`,
 			if err := checkChosen(dir, &o.Filter); err != nil {
 				return err
 			}
+			if asPaths {
+				return exportPaths(cmd, dir, o, &which, wanted, otlp)
+			}
 			if otlp != "" {
 				return exportOTLP(cmd, dir, args[0], o, otlp)
 			}
@@ -100,7 +112,10 @@ or undecided, or the receiver refused spans.`,
 	cmd.Flags().StringVar(&otlp, "otlp", "", "`file` to write, or address of a receiver to send "+
 		"to, such as http://collector:4318")
 	cmd.Flags().IntVar(&flags.slowest, "slowest", 0, "with Perfetto and OTLP: show only this many "+
-		"tuples, the slowest, and as many of those that were made of others")
+		"tuples, the slowest, and as many of those that were made of others; with --paths: only "+
+		"this many paths, the slowest")
+	cmd.Flags().BoolVar(&asPaths, "paths", false, "write the paths of requests instead of tuples")
+	which.add(cmd)
 	return cmd
 }
 
@@ -156,13 +171,31 @@ func exportOTLP(cmd *cobra.Command, dir *runs.Directory, path string, o analysis
 	o.Progress = line.Share()
 	var spans export.Spans
 	var answer *analysis.Answer
-	write := func(write func([]byte) error) (err error) {
+	refused, err := sendTo(cmd, line, to, func(write func([]byte) error) (err error) {
 		if spans, answer, err = export.OTLP(cmd.Context(), dir, o, write); err != nil {
 			return err
 		}
 		return answered(answer, dir, &o.Filter)
+	})
+	if err != nil {
+		return err
 	}
-	var err, refused error
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: %d spans of %s, in cycles of node %s\n", redacted(to),
+		spans.Spans, spans.Tuples, answer.Reference.Node)
+	if spans.Lacking > 0 {
+		fmt.Fprintf(cmd.OutOrStdout(), "%d durations are left out: they have no place on the "+
+			"counter of %s\n", spans.Lacking, answer.Reference.Node)
+	}
+	if refused != nil {
+		return fmt.Errorf("%w: %w", refused, command.ErrPartial)
+	}
+	return partialOf(answer, path)
+}
+
+// sendTo writes requests of OTLP to a file or to a receiver. refused says what the receiver did not
+// take.
+func sendTo(cmd *cobra.Command, line *command.Progress, to string,
+	write func(func([]byte) error) error) (refused, err error) {
 	if strings.HasPrefix(to, "http://") || strings.HasPrefix(to, "https://") {
 		var receiver *export.Endpoint
 		receiver, err = export.NewEndpoint(cmd.Context(), to, func(what string) {
@@ -179,19 +212,7 @@ func exportOTLP(cmd *cobra.Command, dir *runs.Directory, path string, o analysis
 		})
 	}
 	line.Done()
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s: %d spans of %s, in cycles of node %s\n", redacted(to),
-		spans.Spans, spans.Tuples, answer.Reference.Node)
-	if spans.Lacking > 0 {
-		fmt.Fprintf(cmd.OutOrStdout(), "%d durations are left out: they have no place on the "+
-			"counter of %s\n", spans.Lacking, answer.Reference.Node)
-	}
-	if refused != nil {
-		return fmt.Errorf("%w: %w", refused, command.ErrPartial)
-	}
-	return partialOf(answer, path)
+	return refused, err
 }
 
 // isHostPort reports whether a name looks like an address without http://.

@@ -16,11 +16,11 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/blackbox/paths"
 	"github.com/cloudprofiler/cloudprofiler/blackbox/paths/page"
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
+	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
 func newPaths() *cobra.Command {
 	var flags analyzeFlags
-	var method string
 	var most int
 	var which pathFlags
 	var asJSON bool
@@ -41,14 +41,13 @@ it, the share of the requests' time that was spent in the program, and waiting f
 the medians of both. Then follow the slowest paths. docs/paths.md says how to read a probability.
 
 The flags --program, --longer, --message and --doubtful choose paths. The answer is then only about
-these.`,
+these. cprof export --paths writes them for other programs.`,
 		Example: `  cprof paths tuesday
   cprof paths tuesday --program redis-server --longer 50ms
   cprof paths tuesday --json | jq '.patterns[0].whole'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			chosen, err := methodOf(method)
-			if err != nil {
+			if _, err := methodOf(which.method); err != nil {
 				return err
 			}
 			if most < 1 {
@@ -62,11 +61,11 @@ these.`,
 			if err != nil && !errors.Is(err, errOnlyMessages) {
 				return err
 			}
-			want := paths.Options{Reference: answer.Reference, Wander: o.Wander,
-				ThirdNodes: o.ThirdNodes, Method: chosen, Slowest: max(o.Slowest, 0)}
-			if want.Filter, err = which.filter(answer.Reference); err != nil {
+			want, err := which.options(answer.Reference, &o)
+			if err != nil {
 				return err
 			}
+			want.Slowest = max(o.Slowest, 0)
 			found, err := pathsOf(args[0], want)
 			if err != nil {
 				return err
@@ -87,9 +86,6 @@ these.`,
 		},
 	}
 	flags.add(cmd)
-	cmd.Flags().StringVar(&method, "method", link.Methods[0].Name(),
-		"method that finds causes: "+strings.Join(methodNames(), ", "))
-	command.CompleteFlag(cmd, "method", command.CompleteValues(methodNames()))
 	which.add(cmd)
 	cmd.Flags().IntVar(&flags.slowest, "slowest", 1, "how many of the slowest paths to print")
 	cmd.Flags().IntVar(&most, "most", 5, "how many patterns to print")
@@ -118,9 +114,9 @@ func methodOf(name string) (link.Method, error) {
 
 // pathFlags choose paths.
 type pathFlags struct {
-	program, message string
-	longer           time.Duration
-	doubtful         bool
+	method, program, message string
+	longer                   time.Duration
+	doubtful                 bool
 }
 
 func (f *pathFlags) add(cmd *cobra.Command) {
@@ -133,6 +129,30 @@ func (f *pathFlags) add(cmd *cobra.Command) {
 		"sent_lo in the exported table messages")
 	cmd.Flags().BoolVar(&f.doubtful, "doubtful", false, "only paths with a link that is less "+
 		"than 0.9 sure")
+	cmd.Flags().StringVar(&f.method, "method", link.Methods[0].Name(),
+		"method that finds causes: "+strings.Join(methodNames(), ", "))
+	command.CompleteFlag(cmd, "method", command.CompleteValues(methodNames()))
+}
+
+// changed names a flag for paths that was given.
+func (f *pathFlags) changed(cmd *cobra.Command) string {
+	for _, name := range []string{"program", "longer", "message", "doubtful", "method"} {
+		if cmd.Flags().Changed(name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// options returns what the flags say.
+func (f *pathFlags) options(r analysis.Reference, o *analysis.Options) (want paths.Options,
+	err error) {
+	want = paths.Options{Reference: r, Wander: o.Wander, ThirdNodes: o.ThirdNodes}
+	if want.Method, err = methodOf(f.method); err != nil {
+		return want, err
+	}
+	want.Filter, err = f.filter(r)
+	return want, err
 }
 
 func (f *pathFlags) filter(r analysis.Reference) (filter paths.Filter, err error) {
@@ -168,13 +188,20 @@ func pathsOf(path string, o paths.Options) (*paths.Answer, error) {
 	}
 	defer dir.Close()
 	found, err := paths.Of(dir, o)
+	return found, chosenPaths(dir, found, err)
+}
+
+// chosenPaths returns an error if there is no path to tell about.
+func chosenPaths(dir *runs.Directory, found *paths.Answer, err error) error {
 	switch {
-	case err == nil && found == nil:
-		err = fmt.Errorf("run %q: no messages were captured: cprof capture start does that",
+	case err != nil:
+		return err
+	case found == nil:
+		return fmt.Errorf("run %q: no messages were captured: cprof capture start does that",
 			dir.Run.Name)
-	case err == nil && found.Chosen == 0 && found.Requests > 0:
-		err = fmt.Errorf("run %q: none of its %s is as the flags say", dir.Run.Name,
+	case found.Chosen == 0 && found.Requests > 0:
+		return fmt.Errorf("run %q: none of its %s is as the flags say", dir.Run.Name,
 			command.Plural(found.Requests, "path"))
 	}
-	return found, err
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/blackbox/paths"
 	"github.com/cloudprofiler/cloudprofiler/internal/callgen"
 	"github.com/cloudprofiler/cloudprofiler/internal/command/commandtest"
@@ -23,6 +24,52 @@ func hotelRun(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return filepath.Join(parent, "hotel")
+}
+
+// cprof export --paths writes the paths of requests, all or those that flags choose.
+func TestExportPaths(t *testing.T) {
+	run := hotelRun(t)
+	otlp := filepath.Join(t.TempDir(), "paths.jsonl")
+	for _, c := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"--as parquet,csv,perfetto", 0, "paths.csv: 200 of 200 paths\n"},
+		{"--as parquet --slowest 3", 0, "paths.parquet: 3 of 200 paths\n"},
+		{"--otlp " + otlp, 0, "of 200 of 200 paths, in cycles of node "},
+		{"--program geo --longer 1h", 1, "none of its 200 paths"},
+		{"--method guess", 2, "use one of learnt"},
+	} {
+		code, stdout, stderr := commandtest.Run(Commands(), append([]string{"export", run,
+			"--paths"}, strings.Fields(c.args)...)...)
+		if code != c.code || !strings.Contains(stdout+stderr, c.says) {
+			t.Errorf("%s: exit code %d\n%s%s", c.args, code, stdout, stderr)
+		}
+	}
+	if text, err := os.ReadFile(otlp); err != nil || !strings.Contains(string(text),
+		`{"key":"service.name","value":{"stringValue":"geo:80"}}`) {
+		t.Errorf("%v: %.500s", err, text)
+	}
+	code, _, stderr := commandtest.Run(Commands(), "export", run, "--longer", "1ms")
+	if code != 2 || !strings.Contains(stderr, "--longer: it chooses paths: add --paths") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}
+
+// One of a thing is not called several.
+func TestOnePath(t *testing.T) {
+	var text strings.Builder
+	a := &paths.Answer{Chosen: 1, Requests: 2, Links: 1,
+		Patterns: []paths.Pattern{{Requests: 1}, {Requests: 1}}}
+	if err := printPathAnswer(&text, a, analysis.Reference{}, 2); err != nil {
+		t.Fatal(err)
+	}
+	for _, wrong := range []string{" 1 requests", "\n1 requests", " 1 links", ": 1 requests"} {
+		if strings.Contains("\n"+text.String(), wrong) {
+			t.Errorf("%q in\n%s", wrong, &text)
+		}
+	}
 }
 
 // cprof paths says how many requests there were, how sure the links are, and what requests did.

@@ -22,14 +22,14 @@ func printPathAnswer(w io.Writer, a *paths.Answer, r analysis.Reference, most in
 		all.Hi_cycles += a.Patterns[i].Whole.Total.Hi_cycles
 	}
 	if a.Chosen < a.Requests {
-		fmt.Fprintf(w, "chosen: %s of %s requests\n", command.Thousands(uint64(a.Chosen)),
-			command.Thousands(uint64(a.Requests)))
+		fmt.Fprintf(w, "chosen: %s of %s\n", command.Thousands(uint64(a.Chosen)),
+			count(uint64(a.Requests), "request"))
 	}
-	fmt.Fprintf(w, "%s requests of %s took %s in all\n", command.Thousands(uint64(a.Chosen)),
+	fmt.Fprintf(w, "%s of %s took %s in all\n", count(uint64(a.Chosen), "request"),
 		command.Plural(len(a.Patterns), "pattern"), secondsText(all, r))
 	if a.Links > 0 {
-		fmt.Fprintf(w, "of %s links, %.1f %% are at least %g sure, and %.1f %% at least %g\n",
-			command.Thousands(uint64(a.Links)), percentOf(a.Said, a.Links), link.Said,
+		fmt.Fprintf(w, "of %s, %.1f %% are at least %g sure, and %.1f %% at least %g\n",
+			count(uint64(a.Links), "link"), percentOf(a.Said, a.Links), link.Said,
 			percentOf(a.Sure, a.Links), link.Sure)
 	}
 	for i := range a.Patterns[:min(most, len(a.Patterns))] {
@@ -49,8 +49,8 @@ func printPathAnswer(w io.Writer, a *paths.Answer, r analysis.Reference, most in
 		}
 	}
 	if lost > 0 {
-		fmt.Fprintf(w, "\n%s messages were lost: paths may lack calls, and links may be wrong\n",
-			command.Thousands(lost))
+		fmt.Fprintf(w, "\nlost: %s: paths may lack calls, and links may be wrong\n",
+			count(lost, "message"))
 	}
 	if a.Mixed > 0 {
 		fmt.Fprintf(w, "\non %s, several requests were open at once, and nothing tells requests "+
@@ -68,8 +68,8 @@ func printPattern(w io.Writer, number int, p *paths.Pattern, r analysis.Referenc
 	if from == "" {
 		from = "outside"
 	}
-	fmt.Fprintf(w, "\npattern %d: %s requests from %s, %s of the time, probability %.2f\n", number,
-		command.Thousands(uint64(p.Requests)), from, shareText(p.Whole.Total, all), p.Probability)
+	fmt.Fprintf(w, "\npattern %d: %s from %s, %s of the time, probability %.2f\n", number,
+		count(uint64(p.Requests), "request"), from, shareText(p.Whole.Total, all), p.Probability)
 	if p50, ok := p.Whole.At(50); ok {
 		p99, _ := p.Whole.At(99)
 		fmt.Fprintf(w, "  a request took %s (median), %s (p99)\n", secondsText(p50, r),
