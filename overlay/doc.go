@@ -63,9 +63,9 @@
 // nothing but its own edges. Requests and walks carry numbers from the node's random stream. A node
 // that cannot read these numbers cannot forge an answer, if the stream cannot be guessed.
 //
-// Three kinds of harm are not prevented. A node that says that it is very hot attracts climbs, which
-// may then miss other hot nodes. But this node is in all their answers. A node that accepts more
-// incoming edges than the degree, at most one from each other node, attracts walks. It leaves as
-// many incoming edges of honest nodes free. A node that takes items and does not work on them delays
-// each of them by a lease at a time; [Config].MayTake says which nodes may take items.
+// Three kinds of harm are not prevented. A node that says that it is very hot attracts climbs,
+// which may then miss other hot nodes. But this node is in all their answers. A node that accepts
+// more incoming edges than the degree, at most one from each other node, attracts walks. It leaves
+// as many incoming edges of honest nodes free. A node that takes items and does not work on them
+// delays each of them by a lease at a time; [Config].MayTake says which nodes may take items.
 package overlay
