@@ -14,7 +14,8 @@ type Causes struct {
 	Makes []string
 }
 
-// NearEdge is a pair of points that tuples nearly always pass in this order, so it is no span.
+// NearEdge is a pair of points that nearly all tuples pass in this order. Because a few do not, it
+// is no span.
 type NearEdge struct {
 	From, To      string // each as actor/point
 	Surely, Other uint64 // tuples of the sample that surely passed them in this order, or the other
@@ -44,8 +45,8 @@ func (in *input) nearEdges(e *evidence, o *ordering) (near []NearEdge) {
 	return near
 }
 
-// Made returns pairs of points, each as actor/point. If a tuple passes the second, the tuples of
-// which it was made passed the first before, as far as they passed it.
+// Made returns pairs of points, each as actor/point. Suppose that a tuple passes the second point
+// of a pair. Then every tuple of which it was made has passed the first before, or never passes it.
 func (a *Answer) Made() (pairs [][2]string) {
 	for _, s := range a.EndToEnd {
 		if s.Origin == "" {
@@ -60,9 +61,9 @@ func (a *Answer) Made() (pairs [][2]string) {
 	return pairs
 }
 
-// makes returns Causes.Makes: the entries of the operators that log links, and what precedes these.
-// If there are several operators, a point must do so for each, because nobody knows which of them
-// made a tuple.
+// makes returns Causes.Makes: the points at which tuples enter the operators that log links, and
+// the points before these. If there are several such operators, a point counts only if it is one of
+// these for each of them, because nobody knows which operator made a tuple.
 func (in *input) makes(g *graph) (names []string) {
 	all, any := ^uint64(0), false
 	for i := range in.sources {
@@ -99,9 +100,9 @@ func (a *Answer) Follows() (pairs [][2]string) {
 	return pairs
 }
 
-// Backwards counts, on the spans of Follows and of Made, the tuples that surely were at the second
-// point before the first one was passed, and names some of them. An assumption behind the bounds is
-// broken then.
+// Backwards looks at the spans of Follows and of Made. It counts the tuples that surely passed the
+// second point of a span before the first, and names some of them. If there are any, an assumption
+// behind the bounds is broken.
 func (a *Answer) Backwards() (n uint64, named []string) {
 	for _, s := range a.Spans {
 		if s.Origin == "" && s.Kind != "end-to-end" {

@@ -31,8 +31,8 @@ type jvm struct {
 	source int
 	pauses []pause // in the order of time
 	absent uint64  // pauses of which something is not known
-	// These fields let a search stop early, by pause: ended is the largest end of it and all
-	// earlier pauses, and begins is the smallest begin of it and all later ones. Because of the
+	// These fields let a search stop early. For each pause, ended is the latest end of it and all
+	// earlier pauses, and begins is the earliest beginning of it and all later ones. Because of the
 	// bounds, neighbours may overlap.
 	ended, begins []uint64
 }

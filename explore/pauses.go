@@ -59,8 +59,8 @@ func (c *collector) pause(p *analysis.PauseRow) {
 	c.items.add(i, itemSize)
 }
 
-// pauseEnd is the moment at which a pause ended. item.end is wider, because it treats the errors of
-// the pause's begin and of its length as independent, which they are not.
+// pauseEnd is the moment at which a pause ended. item.end is wider: it treats the errors of the
+// pause's beginning and of its length as independent, which they are not.
 func pauseEnd(i *item) tscratio.Interval {
 	b := i.begin()
 	return tscratio.Interval{Lo: moved(b.Hi, i.lo), Hi: moved(b.Lo, i.hi)}

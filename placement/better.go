@@ -32,10 +32,9 @@ func (p *Problem) Better(a, b Placement) Difference {
 //
 // The latency of b is at least the length of any of its paths. So for each path of a, the
 // difference is at most the length of this path minus that of any path of b. most chooses the path
-// of b in three ways: the path with the same operators, the slowest path of b
-// with the shortest times, and that with the longest times. A piece that is in both paths, on the
-// same nodes, cancels out. All other pieces take as long as they can in a, and as short as they can
-// in b.
+// of b in three ways: the path with the same operators, the slowest path of b with the shortest
+// times, and that with the longest times. A piece that is in both paths, on the same nodes, cancels
+// out. All other pieces take as long as they can in a, and as short as they can in b.
 func (p *Problem) most(a, b Placement) float64 {
 	nodes, latency := p.job.Nodes, p.job.Latency
 	least := func(v int) float64 { return p.job.Operators[v].Time.Lo_ns / nodes[b[v]].Speed }

@@ -214,8 +214,8 @@ func (s *search) target(v int) int {
 	return near[min(s.random.IntN(len(near)), s.random.IntN(len(near)))]
 }
 
-// shift moves v to another node, and with it up to most operators in all that are connected with v
-// on its node.
+// shift moves v to another node, together with operators of its node that are connected with v. It
+// moves at most as many operators as the parameter most says.
 func (s *search) shift(v, into, most int) bool {
 	from := s.at[v]
 	if from == into {

@@ -36,8 +36,9 @@ func (l *lane) order() {
 	l.deliveries = l.messages
 }
 
-// take gives the first event of a lane what its node had received before. It returns false if an
-// event before one of these messages has no stamp yet: that is then at.
+// take gives the first event of a lane the captured messages that its node had received before. The
+// sender of such a message must have its stamp first. If an event of the sender has none yet, take
+// returns false, and the place of that event as at.
 func (p *pass) take(l *lane, place uint64) (at uint64, taken bool, err error) {
 	for len(l.deliveries) > 0 {
 		g := p.at(place)

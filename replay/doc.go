@@ -4,10 +4,11 @@
 //	summary, err := run.Each(ctx, func(e *replay.Event) error { … })
 //
 // Two things order events: causality, and time. Events of one node are in the order of its counter,
-// a message is sent before it is received, and a tuple is made after those of which it was made. An
-// event whose interval ends before that of another begins is before it. The intervals come from the
-// run's relations, so they are proven under the relations' assumptions. Events that neither orders
-// could have happened in either order.
+// a message is sent before it is received, and a tuple is made after those of which it was made. If
+// the interval of one event ends before the interval of another begins, the first event is before
+// the second. The intervals come from the run's relations, so they are proven under the relations'
+// assumptions. Events that are ordered by neither causality nor time could have happened in either
+// order.
 //
 // # What is exact
 //

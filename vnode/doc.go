@@ -42,8 +42,8 @@
 //
 // # The clock
 //
-// The virtual CLOCK_REALTIME follows the physical one at a rate of 1 + (Freq + 6,553,600·(Tick
-// - 10,000))/65,536,000,000, plus slews and steps. adjtimex(2) defines frequency and tick in this
+// The virtual CLOCK_REALTIME follows the physical one at a rate of 1 + (Freq + 6,553,600·(Tick −
+// 10,000))/65,536,000,000, plus slews and steps. adjtimex(2) defines frequency and tick in this
 // way. If the physical clock is itself adjusted, the two rates multiply; Timex reports the product.
 //
 // Nothing in this package reads a clock. Everything is immutable after New and safe for concurrent

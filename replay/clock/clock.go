@@ -126,12 +126,11 @@ func (c *Clock) keep(reached int64, n int) {
 	c.now.Max, c.now.held, c.next = reached, c.next[:n], c.now.held[:cap(c.now.held)]
 }
 
-// count receives a message when the epoch that is reached is not new to the clock, or not new to
-// the message. If no known epoch changes, count takes over the counters and adds this event.
+// count receives a message if the clock or the message already knew the epoch that is reached. If
+// neither learns a new epoch, count takes over the counters and adds this event.
 func (c *Clock) count(w *window, reached, epoch int64, m *Stamp) {
 	a, b, next := c.now.held, m.held, c.next
-	// mine says that the process already knew all that is known now, and theirs that the message
-	// did.
+	// mine: the process already knew all that is known now. theirs: the message did.
 	mine, theirs := c.now.Max == reached, m.Max == reached
 	others := c.others[:0]
 	n := 0
