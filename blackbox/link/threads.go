@@ -72,9 +72,9 @@ func (c *crew) add(a act) {
 type order struct {
 	kinds   int
 	threads int // number of threads that sent something
-	// least has for each kind of received message, each kind of call, and each call: how many more
-	// messages were received than calls sent, at the least, around this call. Then the queue was
-	// empty.
+	// least says when the queue was surely empty. For each kind of received message, each kind of
+	// call and each call, it has the smallest surplus around this call: messages that were
+	// received, less calls that were sent. There the queue was empty.
 	least [][]int32
 }
 
@@ -129,8 +129,8 @@ func (p *place) order(requests, kinds int, kindOf func(*send) int32) *order {
 	return o
 }
 
-// leastAhead returns for each call the least number of messages, around it, that were received
-// before a call beyond those of earlier calls and its own.
+// leastAhead returns for each call the smallest surplus around it. The surplus at a call is the
+// number of messages that were received before the call, less the number of calls up to it.
 func leastAhead(received, sent []int64) []int32 {
 	ahead, n := make([]int32, len(sent)), 0
 	for j, t := range sent {

@@ -36,7 +36,7 @@ type Answer struct {
 	Left     map[Reason]uint64 `json:"left"`           // the other sent messages, by reason
 }
 
-// A Pair is all messages from one program to another whose both ends are known.
+// A Pair is all messages from one program to another of which both ends are known.
 type Pair struct {
 	From        Program `json:"from"`
 	To          Program `json:"to"`

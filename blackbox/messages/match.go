@@ -268,11 +268,11 @@ func ordered(calls []end) []end {
 
 // exact reports for each call whether its bytes are exactly known.
 //
-// A place that is not sure may be too late, by the bytes that other threads moved in between. If no
-// message was lost, and from a call on all calls follow each other without a gap or an overlap,
-// none of them is too late: the bytes of one that was would be left over. This does not hold for
-// the last call, which another one may follow that had not ended when the capture ended. Nor does
-// it hold for a call that may have begun before the capture.
+// A place that is not sure may be too late, by the bytes that other threads moved in between. But
+// suppose that no message was lost, and that from some call on all calls follow each other without
+// a gap or an overlap. Then none of these places is too late: there is no room for the bytes before
+// it. This does not hold for the last call, because another call may follow it that had not ended
+// when the capture ended. Nor does it hold for a call that may have begun before the capture.
 func exact(calls []end, lossy bool) []bool {
 	is := make([]bool, len(calls))
 	begins := ^uint64(0) // beginning of the first of the later calls

@@ -248,8 +248,9 @@ func (l *line) most(at *end) int64 {
 	return sum
 }
 
-// count finds out how much was received that was sent before the first captured call. At any
-// moment, that plus what was sent minus what was received waits.
+// count finds out how much was received that was sent before the first captured call. Whatever was
+// sent, before or since, is either received or waits. So at any moment, this number is what waits
+// plus what was received minus what was sent.
 func (p *pipe) count() {
 	lo, hi := int64(math.MinInt64), int64(math.MaxInt64)
 	for _, l := range []*line{&p.sends, &p.receives} {

@@ -8,7 +8,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
-// A Cause says because of which received message a program sent a message.
+// A Cause names the received message because of which a program sent a message.
 type Cause struct {
 	Program  string
 	Sent     *messages.Call
