@@ -270,9 +270,10 @@ func ordered(calls []end) []end {
 //
 // A place that is not sure may be too late, by the bytes that other threads moved in between. But
 // suppose that no message was lost, and that from some call on all calls follow each other without
-// a gap or an overlap. Then none of these places is too late: there is no room for the bytes before
-// it. This does not hold for the last call, because another call may follow it that had not ended
-// when the capture ended. Nor does it hold for a call that may have begun before the capture.
+// a gap or an overlap. Then none of these places is too late: otherwise the last of their bytes
+// would belong to no call. This does not hold for the last call, because another call may follow it
+// that had not ended when the capture ended. Nor does it hold for a call that may have begun before
+// the capture.
 func exact(calls []end, lossy bool) []bool {
 	is := make([]bool, len(calls))
 	begins := ^uint64(0) // beginning of the first of the later calls
