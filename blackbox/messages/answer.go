@@ -19,10 +19,23 @@ type Options struct {
 	Wander     tscratio.Wander // assumed wander; 0: what is stored with each relation
 	ThirdNodes tscratio.ThirdNodes
 
-	// Each is called for each message of which both ends are known. unknown says why its transfer
-	// is not known. If Each returns an error, Of returns that error. Each may be nil.
-	Each func(m Match, transfer tscratio.Duration, unknown error) error
+	// Each is called for each message of which both ends are known. If Each returns an error, Of
+	// returns that error. Each may be nil.
+	Each func(*Timed) error
 }
+
+// A Timed is a message of which both ends are known, with its times in cycles of the reference.
+type Timed struct {
+	Match
+	Transfer tscratio.Duration
+	Unknown  error // says why the transfer is not known
+	Parts    Parts
+	times    *Times
+}
+
+// Sent returns an interval of readings of the reference that contains the beginning of the call
+// that sent the message.
+func (t *Timed) Sent() (tscratio.Interval, error) { return t.times.At(&t.Send) }
 
 // An Answer is what a run says about messages. A run without captured messages has none.
 type Answer struct {
@@ -111,16 +124,12 @@ func Of(dir *runs.Directory, o Options) (*Answer, error) {
 			p = &pair{Pair: Pair{From: k[0], To: k[1]}, sockets: map[*socket]bool{}}
 			pairs[k] = p
 		}
-		d, unknown := t.Transfer(&m.Send, &m.Receive)
-		p.add(m, d, unknown)
-		if until, waited, ok := t.Parts(&m); ok {
-			p.Arrived++
-			p.Suspect = p.Suspect || until.Verdict == tscratio.Suspect
-			p.until.add(until)
-			p.waited.add(waited)
-		}
+		timed := Timed{Match: m, times: t}
+		timed.Transfer, timed.Unknown = t.Transfer(&m.Send, &m.Receive)
+		timed.Parts = t.Parts(&m)
+		p.add(&timed)
 		if o.Each != nil && refused == nil {
-			refused = o.Each(m, d, unknown)
+			refused = o.Each(&timed)
 		}
 	})
 	if refused != nil {
@@ -199,7 +208,7 @@ func (a *amounts) percentiles() (all []Percentile) {
 	return all
 }
 
-func (p *pair) add(m Match, d tscratio.Duration, unknown error) {
+func (p *pair) add(m *Timed) {
 	p.Messages++
 	p.Bytes += uint64(m.Bytes)
 	p.sockets[m.sender] = true
@@ -208,15 +217,21 @@ func (p *pair) add(m Match, d tscratio.Duration, unknown error) {
 	if p.First_cycles == 0 || m.Send.Lo_cycles < p.First_cycles {
 		p.First_cycles = m.Send.Lo_cycles
 	}
-	if unknown != nil {
+	if m.Unknown != nil {
 		p.Unknown++
 		return
 	}
-	if d.Hi < 0 {
+	if m.Transfer.Hi < 0 {
 		p.Backwards++
 	}
-	p.Suspect = p.Suspect || d.Verdict == tscratio.Suspect
-	p.transfer.add(d)
+	p.Suspect = p.Suspect || m.Transfer.Verdict == tscratio.Suspect
+	p.transfer.add(m.Transfer)
+	if parts := &m.Parts; parts.Arrived {
+		p.Arrived++
+		p.Suspect = p.Suspect || parts.Network.Verdict == tscratio.Suspect
+		p.until.add(parts.Network)
+		p.waited.add(parts.Waited)
+	}
 }
 
 // A port is the one port of many sockets, or several is true.

@@ -34,24 +34,29 @@ func (t *Times) Transfer(send, receive *Call) (d tscratio.Duration, err error) {
 	return t.Between(send, receive)
 }
 
-// Parts divides a message's transfer: until is the time from the beginning of the call that sent
-// to the arrival of the last byte at the receiver's kernel, and waited is the time from then until
-// the receiving call had it. ok is false if they are not known. A call may receive bytes that came
-// after the message: then its arrival is not that of the message.
-func (t *Times) Parts(m *Match) (until, waited tscratio.Duration, ok bool) {
+// Parts are the parts of a message's transfer.
+type Parts struct {
+	Arrived bool // the arrival was seen, so the other fields are valid
+
+	Network tscratio.Duration // from the beginning of the call that sent to the arrival
+	Waited  tscratio.Duration // from then until the receiving call had the last byte
+}
+
+// Parts divides a message's transfer at the arrival of its last byte at the receiver's kernel. A
+// call may receive bytes that came after the message: then its arrival is not that of the message.
+func (t *Times) Parts(m *Match) (p Parts) {
 	r := &m.Receive
 	if !m.Send.Early || !r.Arrived ||
 		m.Send.Position+uint64(m.Send.Bytes) != r.Position+uint64(r.Bytes) {
-		return until, waited, false
+		return p
 	}
 	arrival := *r
 	arrival.Lo_cycles, arrival.Hi_cycles = r.ArrivedLo_cycles, r.ArrivedHi_cycles
-	until, err := t.Between(&m.Send, &arrival)
-	if err != nil {
-		return until, waited, false
-	}
-	waited, err = t.Between(&arrival, r)
-	return until, waited, err == nil
+	var err, err2 error
+	p.Network, err = t.Between(&m.Send, &arrival)
+	p.Waited, err2 = t.Between(&arrival, r)
+	p.Arrived = err == nil && err2 == nil
+	return p
 }
 
 // Between returns the time between the moments of two calls.

@@ -93,9 +93,9 @@ func (t *testbed) holdMatched(run *runs.Directory, all []*message, is map[stampe
 	reference := run.Run.Nodes[0].Name
 	t.answer, err = messages.Of(run, messages.Options{
 		Reference: reference,
-		Each: func(m messages.Match, d tscratio.Duration, unknown error) error {
-			if unknown == nil {
-				t.transfers.hold(m, d, reference, known)
+		Each: func(m *messages.Timed) error {
+			if m.Unknown == nil {
+				t.transfers.hold(m.Match, m.Transfer, reference, known)
 			}
 			sent := is[stamped{side{socketOf(m.Send.Connection), true}, m.Send.Lo_cycles}]
 			got := is[stamped{side{socketOf(m.Receive.Connection), false}, m.Receive.Lo_cycles}]

@@ -8,7 +8,6 @@ import (
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
-	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
 // messageRow is a row of the table messages: a captured message of which both ends are known.
@@ -31,8 +30,7 @@ type messageRow struct {
 	Verdict     string `parquet:"verdict,dict"`
 }
 
-func newMessage(m messages.Match, d tscratio.Duration, unknown error,
-	ns analysis.Nanoseconds) messageRow {
+func newMessage(m *messages.Timed, ns analysis.Nanoseconds) messageRow {
 	row := messageRow{
 		FromNode: m.From.Node, FromProgram: m.From.Name, FromSocket: m.Send.Cookie,
 		ToNode: m.To.Node, ToProgram: m.To.Name, ToSocket: m.Receive.Cookie,
@@ -40,9 +38,10 @@ func newMessage(m messages.Match, d tscratio.Duration, unknown error,
 		SentLo: m.Send.Lo_cycles, SentHi: m.Send.Hi_cycles,
 		ReceivedLo: m.Receive.Lo_cycles, ReceivedHi: m.Receive.Hi_cycles,
 	}
-	if unknown != nil {
+	if m.Unknown != nil {
 		return row
 	}
+	d := m.Transfer
 	row.Lo_cycles, row.Hi_cycles, row.Verdict = &d.Lo, &d.Hi, d.Verdict.String()
 	length := analysis.Interval{Lo_cycles: d.Lo, Hi_cycles: d.Hi}
 	if lo, hi, ok := ns.Of(length); ok {
@@ -51,20 +50,21 @@ func newMessage(m messages.Match, d tscratio.Duration, unknown error,
 	return row
 }
 
-// messages writes the table messages, if messages were captured in the run. All messages of a run
-// fit into memory, as in package messages.
+// messages writes the table messages, and shows messages in the trace, if there are any.
 func (x *exporter) messages(kinds Kind, o *analysis.Options, answer *analysis.Answer) error {
-	if kinds&(Parquet|CSV) == 0 || filtered(&o.Filter) {
+	if kinds&(Parquet|CSV|Perfetto) == 0 {
 		return nil
 	}
 	ns := answer.Reference.Nanoseconds()
 	var rows []messageRow
-	captured, err := messages.Of(x.dir, messages.Options{
-		Reference: answer.Reference.Node, Wander: o.Wander, ThirdNodes: o.ThirdNodes,
-		Each: func(m messages.Match, d tscratio.Duration, unknown error) error {
-			rows = append(rows, newMessage(m, d, unknown, ns))
-			return nil
-		},
+	captured, err := captured(x.dir, o, answer.Reference.Node, func(m *messages.Timed) error {
+		if kinds&(Parquet|CSV) != 0 {
+			rows = append(rows, newMessage(m, ns))
+		}
+		if x.trace != nil {
+			return x.trace.captured.add(m)
+		}
+		return nil
 	})
 	if err != nil || captured == nil {
 		return err
@@ -91,12 +91,6 @@ func (x *exporter) messages(kinds Kind, o *analysis.Options, answer *analysis.An
 	}
 	x.files[len(x.files)-1].Note = note
 	return writeMessages(csv.NewWriter(w), rows)
-}
-
-// filtered reports whether the flags export only a part of the run. They choose tuples, and say
-// nothing about messages.
-func filtered(f *analysis.Filter) bool {
-	return len(f.Nodes)+len(f.Channels)+len(f.IDs) > 0 || f.To_cycles != 0 || f.To_utc_ns != 0
 }
 
 func writeMessages(w *csv.Writer, rows []messageRow) error {

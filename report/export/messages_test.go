@@ -17,16 +17,17 @@ import (
 
 // The text of the table messages has the columns of the Parquet table, with the same values.
 func TestMessagesAsText(t *testing.T) {
-	m := messages.Match{
+	m := messages.Timed{Match: messages.Match{
 		From: &messages.Program{Node: "a", Name: "client"},
 		To:   &messages.Program{Node: "b", Name: "server"}, Bytes: 7,
 		Send:    messages.Call{Cookie: 1 << 63, Lo_cycles: 11, Hi_cycles: 12, Early: true},
 		Receive: messages.Call{Cookie: 3, Lo_cycles: 21, Hi_cycles: 22},
-	}
-	d := tscratio.Duration{Verdict: tscratio.Suspect}
-	d.Lo, d.Hi = -4, 3000
+	}, Transfer: tscratio.Duration{Verdict: tscratio.Suspect}}
+	m.Transfer.Lo, m.Transfer.Hi = -4, 3000
+	unknown := m
+	unknown.Unknown = errors.New("unknown")
 	ns := analysis.Reference{FrequencyLo_hz: 2e9, FrequencyHi_hz: 2e9}.Nanoseconds()
-	rows := []messageRow{newMessage(m, d, nil, ns), newMessage(m, d, errors.New("unknown"), ns)}
+	rows := []messageRow{newMessage(&m, ns), newMessage(&unknown, ns)}
 	var text bytes.Buffer
 	if err := writeMessages(csv.NewWriter(&text), rows); err != nil {
 		t.Fatal(err)
@@ -46,18 +47,5 @@ func TestMessagesAsText(t *testing.T) {
 		if lines[i+1] != want {
 			t.Errorf("line %d is %q, want %q", i+1, lines[i+1], want)
 		}
-	}
-}
-
-// A part of a run that flags choose is about tuples, so it has no messages.
-func TestFiltered(t *testing.T) {
-	for _, f := range []analysis.Filter{{Nodes: []string{"a"}}, {Channels: []string{"c"}},
-		{IDs: [][2]uint64{{1, 2}}}, {To_cycles: 1}, {To_utc_ns: 1}} {
-		if !filtered(&f) {
-			t.Errorf("%+v chooses a part", f)
-		}
-	}
-	if filtered(&analysis.Filter{}) {
-		t.Error("the whole run is a part")
 	}
 }

@@ -5,13 +5,16 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
 
 	"github.com/cloudprofiler/cloudprofiler/analysis"
+	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
 	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
 // batch_bytes is the approximate length of a request. The collector's reader of files takes lines
@@ -73,17 +76,18 @@ const (
 
 // Spans says what OTLP wrote.
 type Spans struct {
-	Spans  uint64
-	Tuples string // which tuples the spans show
+	Spans    uint64
+	Tuples   string // which tuples the spans show
+	Messages string // which captured messages the spans show; "": none were captured
 	// Lacking counts durations that are not among the spans, because they have no place on the
 	// reference's counter.
 	Lacking uint64
 }
 
 // OTLP analyses a run, and calls write with requests. All requests together have a trace for each
-// tuple. Each request is one line of JSON, as OTLP receivers take it. If o.Slowest is above 0, OTLP
-// writes only that many of the slowest tuples. OTLP replaces o.Events, o.Durations, o.Begin and
-// o.Links.
+// tuple, and for each captured message. Each request is one line of JSON, as OTLP receivers take
+// it. If o.Slowest is above 0, OTLP writes only that many of the slowest tuples and messages. OTLP
+// replaces o.Events, o.Durations, o.Begin and o.Links.
 func OTLP(ctx context.Context, dir *runs.Directory, o analysis.Options,
 	write func(request []byte) error) (Spans, *analysis.Answer, error) {
 	var failed error
@@ -119,7 +123,13 @@ func OTLP(ctx context.Context, dir *runs.Directory, o analysis.Options,
 	case err != nil:
 		return Spans{}, nil, err
 	}
-	if err := w.finish(answer); err != nil {
+	if err = w.settle(); err == nil {
+		err = w.messages(dir, &o)
+	}
+	if err == nil {
+		err = w.finish(answer)
+	}
+	if err != nil {
 		return Spans{}, nil, fmt.Errorf("export run %q: %w", dir.Run.Name, err)
 	}
 	return w.told, answer, nil
@@ -149,21 +159,45 @@ type otlp struct {
 
 	progress func(done float64, what string)
 
+	before string // names the last message
+	alike  int    // messages just before it with the same name
+
 	request otlpRequest
 	groups  map[trackKey]*otlpResourceSpans // the request's spans, by instance
 	bytes   int                             // approximate length of the request
 }
 
-// finish writes the tuples and requests that were not written yet.
+// finish says what was written, and writes the last request.
 func (w *otlp) finish(a *analysis.Answer) error {
-	if err := w.settle(); err != nil {
-		return err
-	}
 	w.told.Tuples = fmt.Sprintf("%d tuples", a.Work.Tuples)
 	if w.chosen != nil {
 		w.told.Tuples = w.chosen.of(a.Work.Tuples)
 	}
 	return w.flush()
+}
+
+// messages writes the captured messages, or the slowest of them.
+func (w *otlp) messages(dir *runs.Directory, o *analysis.Options) error {
+	all := transfers{slowest: w.chosen != nil}
+	if all.slowest {
+		all.most = w.chosen.most
+	}
+	found, err := captured(dir, o, w.clock.Reference.Node, func(m *messages.Timed) error {
+		if all.slowest {
+			return all.add(m)
+		}
+		if t := all.placed(m); t != nil {
+			return w.message(t)
+		}
+		return nil
+	})
+	for _, t := range all.kept.sorted() {
+		err = errors.Join(err, w.message(t))
+	}
+	if found != nil {
+		w.told.Messages = all.of()
+	}
+	return err
 }
 
 // settle writes the chosen tuples when all tuples have come.
@@ -177,7 +211,7 @@ func (w *otlp) settle() error {
 	}
 	w.ids = map[uint64]bool{}
 	for i, t := range w.chosen.sorted() {
-		w.progress(float64(i)/float64(len(w.chosen.kept)), "writing spans")
+		w.progress(float64(i)/float64(len(w.chosen.kept.all)), "writing spans")
 		w.ids[t.id] = true
 		if err := w.tuple(t); err != nil {
 			return err
@@ -259,21 +293,30 @@ func (w *otlp) origin(d *analysis.DurationRow) error {
 func (w *otlp) span(trace string, t *tuple, d *analysis.DurationRow,
 	from, to *analysis.EventRow) *otlpSpan {
 	s := &otlpSpan{
-		TraceID: trace, SpanID: spanID(trace, d), Name: d.From + " → " + d.To,
-		Kind: spanInternal, Begin_ns: max(w.clock.At_ns(from.At), 0),
+		TraceID: trace, SpanID: spanID(trace, d), Name: d.From + " → " + d.To, Kind: spanInternal,
 	}
-	length := w.clock.Reference.Length_ns(analysis.Interval{Lo_cycles: d.Lo, Hi_cycles: d.Hi})
-	// If the middle is negative, the order of the two events is not decided. A span has no negative
-	// length.
-	s.End_ns = s.Begin_ns + max(length, 0)
-	for _, a := range about(t, d, from, to, &w.clock.Reference) {
+	w.place(s, from.At, analysis.Interval{Lo_cycles: d.Lo, Hi_cycles: d.Hi})
+	for _, a := range append(about(t, d, from, to, &w.clock.Reference), w.bound(s, from.At)...) {
 		s.Attributes = append(s.Attributes, a.otlp())
 	}
-	if lo, hi, ok := w.clock.UTC(from.At); ok {
-		bound := max(s.Begin_ns-lo, hi-s.Begin_ns)
-		s.Attributes = append(s.Attributes, number("utc_bound_ns", bound).otlp())
-	}
 	return s
+}
+
+// place lets a span begin at a reading of the reference, and end as much later as it is long.
+func (w *otlp) place(s *otlpSpan, at tscratio.Interval, length analysis.Interval) {
+	s.Begin_ns = max(w.clock.At_ns(at), 0)
+	// If the middle is negative, the order of the two events is not decided. A span has no negative
+	// length.
+	s.End_ns = s.Begin_ns + max(w.clock.Reference.Length_ns(length), 0)
+}
+
+// bound returns an attribute that says how sure the beginning of a span is, or none.
+func (w *otlp) bound(s *otlpSpan, at tscratio.Interval) []attribute {
+	lo, hi, ok := w.clock.UTC(at)
+	if !ok {
+		return nil
+	}
+	return []attribute{number("utc_bound_ns", max(s.Begin_ns-lo, hi-s.Begin_ns))}
 }
 
 // add puts a span into the request, among the spans of its instance or of the run.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 )
 
@@ -48,17 +49,19 @@ func python(t *testing.T, dir, module, program, stdin string, out any) {
 	}
 }
 
-// Perfetto's own schema knows every field of a trace. A reader with this schema finds the durations
-// of the table on the threads of their instances.
-func TestPerfettoReadsTrace(t *testing.T) {
-	dir, answer := exported(t, seed.Random(t), 300)
-	var trace struct {
-		Unknown []string // fields that the schema does not have
-		Types   map[string]int
-		Slices  []string
-	}
+// perfettoTrace is a trace as a reader with Perfetto's own schema finds it.
+type perfettoTrace struct {
+	Unknown []string // fields that the schema does not have
+	Types   map[string]int
+	Slices  []string
+}
+
+// perfettoReads reads the trace in a directory. Of the annotations of each slice, it returns those
+// that names names.
+func perfettoReads(t *testing.T, dir, names string) (trace perfettoTrace) {
+	t.Helper()
 	python(t, dir, "perfetto", `
-import json
+import json, sys
 from google.protobuf.unknown_fields import UnknownFieldSet
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as pb
 unknown, types, slices, tracks, processes = [], {}, [], {}, {}
@@ -68,6 +71,7 @@ def check(m):
         if f.type == f.TYPE_MESSAGE:
             for inner in ([v] if hasattr(v, "DESCRIPTOR") else v):
                 check(inner)
+names = sys.stdin.read().split()
 trace = pb.Trace()
 with open("trace.perfetto-trace", "rb") as f:
     trace.ParseFromString(f.read())
@@ -90,16 +94,24 @@ for p in trace.packet:
         if name == "TYPE_SLICE_BEGIN":
             a = {d.name: (d.int_value if d.HasField("int_value") else d.string_value)
                 for d in e.debug_annotations}
-            names = ("tuple_id", "from_node", "to_node", "kind", "lo_cycles", "hi_cycles",
-                "scenario", "verdict")
             words = [tracks[e.track_uuid], e.name] + [str(a[n]) for n in names]
             words.append("%d flows" % len(e.flow_ids))
             slices.append(" ".join(words))
 print(json.dumps({"Unknown": unknown, "Types": types, "Slices": slices}))
-`, "", &trace)
+`, names, &trace)
 	if len(trace.Unknown) > 0 {
 		t.Errorf("the schema does not know %q", trace.Unknown)
 	}
+	slices.Sort(trace.Slices)
+	return trace
+}
+
+// Perfetto's own schema knows every field of a trace. A reader with this schema finds the durations
+// of the table on the threads of their instances.
+func TestPerfettoReadsTrace(t *testing.T) {
+	dir, answer := exported(t, seed.Random(t), 300)
+	trace := perfettoReads(t, dir,
+		"tuple_id from_node to_node kind lo_cycles hi_cycles scenario verdict")
 	if n := int(durationsOf(answer)); len(trace.Types) != 3 || trace.Types["TYPE_INSTANT"] == 0 ||
 		trace.Types["TYPE_SLICE_BEGIN"] != n || trace.Types["TYPE_SLICE_END"] != n {
 		t.Errorf("events %v, want %d slices", trace.Types, n)
@@ -138,9 +150,29 @@ print(json.dumps({"Unknown": unknown, "Types": types, "Slices": slices}))
 		want = append(want, strings.Join(words, " "))
 	}
 	slices.Sort(want)
-	slices.Sort(trace.Slices)
 	if !slices.Equal(want, trace.Slices) {
 		t.Errorf("of %d slices and %d durations not all are the same, first %q and %q",
 			len(trace.Slices), len(want), trace.Slices[0], want[0])
+	}
+}
+
+// Perfetto's own schema also knows the captured messages in a trace.
+func TestPerfettoReadsMessages(t *testing.T) {
+	dir, all, _ := capturedRun(t)
+	if _, _, err := Run(t.Context(), dir, analysis.Options{Reference: "B"}, Perfetto); err != nil {
+		t.Fatal(err)
+	}
+	trace := perfettoReads(t, filepath.Join(dir.Path, "exports"),
+		"from_program to_program bytes lo_cycles hi_cycles verdict")
+	var want []string
+	for i := range all {
+		d := all[i].Transfer
+		want = append(want, fmt.Sprintf("A client → B server 50 bytes client server 50 %d %d %s "+
+			"0 flows", d.Lo, d.Hi, d.Verdict))
+	}
+	slices.Sort(want)
+	if !slices.Equal(want, trace.Slices) || trace.Types["TYPE_INSTANT"] != 2*len(all) {
+		t.Errorf("%d slices of %d messages, %v, first %q and %q", len(trace.Slices), len(all),
+			trace.Types, trace.Slices[0], want[0])
 	}
 }

@@ -19,13 +19,16 @@ const traceTuples = 2000
 // instance of an operator on the node is a thread. A slice is a duration. A trace has only
 // instants, no intervals. So the length of a slice is the middle of the duration's interval, and
 // its annotations have the interval. Durations that lead from one instance to another have separate
-// tracks, and so have the tuples from end to end. Flows lead from instance to instance.
+// tracks, and so have the tuples from end to end. Flows lead from instance to instance. Programs
+// whose messages were captured are drawn like instances.
 type trace struct {
 	w      *bufio.Writer
 	tuples joiner
 	shown  choice
-	shows  string // says which tuples the trace shows
-	lacked string // as Lacks in analysis.Basis
+	shows  string // says which tuples and messages the trace shows
+
+	captured transfers
+	lacked   string // as Lacks in analysis.Basis
 
 	zero   uint64 // the trace begins at this reading of the reference
 	tracks map[trackKey][]*slice
@@ -54,9 +57,10 @@ func (s *slice) end_ns() int64 { return s.begin_ns + s.length_ns }
 
 func newTrace(w io.Writer, slowest int) *trace {
 	t := &trace{w: bufio.NewWriter(w), tracks: map[trackKey][]*slice{}}
-	t.shown = choice{most: traceTuples}
+	t.shown, t.captured = choice{most: traceTuples}, transfers{most: traceMessages}
 	if slowest > 0 {
 		t.shown = choice{most: slowest, slowest: true}
+		t.captured = transfers{most: slowest, slowest: true}
 	}
 	t.tuples.tell = t.shown.add
 	return t
@@ -80,11 +84,23 @@ func (t *trace) finish(a *analysis.Answer) error {
 	for _, tuple := range tuples {
 		t.zero = min(t.zero, tuple.begun())
 	}
+	sent := t.captured.kept.sorted()
+	for _, m := range sent {
+		t.zero = min(t.zero, m.at.Mid())
+	}
 	for _, tuple := range tuples {
 		t.lay(tuple, &a.Reference)
 	}
+	for _, m := range sent {
+		t.layMessage(m, &a.Reference)
+	}
 	t.pauses(a)
 	t.shows = t.shown.of(a.Work.Tuples)
+	if t.captured.all > 0 && a.Work.Tuples == 0 {
+		t.shows = t.captured.of()
+	} else if t.captured.all > 0 {
+		t.shows += "; " + t.captured.of()
+	}
 	if t.lacks > 0 {
 		t.shows += fmt.Sprintf("; %d of their durations have no place on the counter of %s",
 			t.lacks, a.Reference.Node)

@@ -113,12 +113,11 @@ func (j *joiner) end() error {
 	return j.tell(last)
 }
 
-// choice keeps some tuples: the slowest, or those that began first. It is a heap. On top is the
-// tuple that is dropped next.
+// choice keeps some tuples: the slowest, or those that began first.
 type choice struct {
 	most    int
 	slowest bool
-	kept    []*tuple
+	kept    best[*tuple]
 	made    *choice // with slowest: the choice of tuples made of others; nil: none came
 }
 
@@ -133,27 +132,26 @@ func (c *choice) add(t *tuple) error {
 		}
 		c = c.made
 	}
-	if heap.Push(c, t); len(c.kept) > c.most {
-		heap.Pop(c)
-	}
+	c.kept.order = c.order
+	c.kept.add(t, c.most)
 	return nil
 }
 
 // of says which of all tuples are kept.
 func (c *choice) of(all uint64) string {
-	if n := len(c.kept); c.made != nil {
-		made := len(c.made.kept)
+	if n := len(c.kept.all); c.made != nil {
+		made := len(c.made.kept.all)
 		return fmt.Sprintf("of %d tuples, the %d slowest, and the %d slowest of those that were "+
 			"made of others", all, n, made)
 	}
 	switch {
-	case uint64(len(c.kept)) == all:
+	case uint64(len(c.kept.all)) == all:
 		return fmt.Sprintf("all %d tuples", all)
 	case c.slowest:
-		return fmt.Sprintf("the %d slowest of %d tuples", len(c.kept), all)
+		return fmt.Sprintf("the %d slowest of %d tuples", len(c.kept.all), all)
 	}
 	return fmt.Sprintf("the first %d of %d tuples; choose others by --slowest, --from, --to or "+
-		"--id", len(c.kept), all)
+		"--id", len(c.kept.all), all)
 }
 
 // order compares two tuples. If there are too many, those that come first in this order are kept.
@@ -168,24 +166,44 @@ func (c *choice) order(a, b *tuple) int {
 		cmp.Compare(a.copy, b.copy))
 }
 
-func (c *choice) Len() int           { return len(c.kept) }
-func (c *choice) Less(i, j int) bool { return c.order(c.kept[i], c.kept[j]) > 0 }
-func (c *choice) Swap(i, j int)      { c.kept[i], c.kept[j] = c.kept[j], c.kept[i] }
-func (c *choice) Push(t any)         { c.kept = append(c.kept, t.(*tuple)) }
-func (c *choice) Pop() any {
-	last := len(c.kept) - 1
-	t := c.kept[last]
-	c.kept = c.kept[:last]
-	return t
-}
-
 // sorted returns the tuples that are kept, in order. Those that were made of others come last.
 func (c *choice) sorted() []*tuple {
-	slices.SortFunc(c.kept, c.order)
+	kept := c.kept.sorted()
 	if c.made == nil {
-		return c.kept
+		return kept
 	}
-	return slices.Concat(c.kept, c.made.sorted())
+	return slices.Concat(kept, c.made.sorted())
+}
+
+// best keeps those elements that come first in an order. It is a heap. On top is the element that
+// is dropped next.
+type best[T any] struct {
+	order func(a, b T) int
+	all   []T
+}
+
+// add keeps an element. If there are then more than most, it drops the last in order.
+func (b *best[T]) add(v T, most int) {
+	if heap.Push(b, v); len(b.all) > most {
+		heap.Pop(b)
+	}
+}
+
+func (b *best[T]) Len() int           { return len(b.all) }
+func (b *best[T]) Less(i, j int) bool { return b.order(b.all[i], b.all[j]) > 0 }
+func (b *best[T]) Swap(i, j int)      { b.all[i], b.all[j] = b.all[j], b.all[i] }
+func (b *best[T]) Push(v any)         { b.all = append(b.all, v.(T)) }
+func (b *best[T]) Pop() any {
+	last := len(b.all) - 1
+	v := b.all[last]
+	b.all = b.all[:last]
+	return v
+}
+
+// sorted returns the elements that are kept, in order.
+func (b *best[T]) sorted() []T {
+	slices.SortFunc(b.all, b.order)
+	return b.all
 }
 
 // about returns what a slice or a span says about a duration between two events.

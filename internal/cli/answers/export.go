@@ -39,17 +39,20 @@ func newExport() *cobra.Command {
             SQL for DuckDB, Spark and ClickHouse
   csv       the same as text
             both also have the table messages, if messages were captured
-  perfetto  trace.perfetto-trace, for ui.perfetto.dev: the first 2,000 tuples, or the slowest
+  perfetto  trace.perfetto-trace, for ui.perfetto.dev: the first 2,000 tuples, or the slowest, and
+            the first 10,000 captured messages, or the slowest
 
 With --otlp, a run goes to a file or to a receiver of OpenTelemetry instead, such as a collector,
-Jaeger or Tempo. Each tuple is a trace, and each duration a span with its interval. A receiver is an
-address that begins with http:// or https://. A file has one request of JSON on each line.
+Jaeger or Tempo. Each tuple is a trace, and each duration a span with its interval. Each captured
+message is a trace of one span. A receiver is an address that begins with http:// or https://. A
+file has one request of JSON on each line.
 
 With --paths, the paths of requests are written instead of tuples (cprof paths): the table paths,
 paths.perfetto-trace with the first 2,000 of them, or a trace for each path. Each call has the
 probability of its link. The flags --program, --longer, --message and --doubtful choose paths.
 
-The other flags choose a part of the run as they do for cprof analyze.
+The other flags choose a part of the run as they do for cprof analyze. They choose tuples. So if
+they choose a part, the messages are left out.
 
 Exit code 1: nothing was exported, or no tuple was chosen. Exit code 3: parts are suspect, missing
 or undecided, or the receiver refused spans.`,
@@ -112,8 +115,8 @@ or undecided, or the receiver refused spans.`,
 	cmd.Flags().StringVar(&otlp, "otlp", "", "`file` to write, or address of a receiver to send "+
 		"to, such as http://collector:4318")
 	cmd.Flags().IntVar(&flags.slowest, "slowest", 0, "with Perfetto and OTLP: show only this many "+
-		"tuples, the slowest, and as many of those that were made of others; with --paths: only "+
-		"this many paths, the slowest")
+		"tuples, the slowest, and as many of those that were made of others and of messages; "+
+		"with --paths: only this many paths, the slowest")
 	cmd.Flags().BoolVar(&asPaths, "paths", false, "write the paths of requests instead of tuples")
 	which.add(cmd)
 	return cmd
@@ -143,11 +146,8 @@ func exportFiles(cmd *cobra.Command, dir *runs.Directory, path string, o analysi
 	if err != nil {
 		return err
 	}
-	hasMessages := slices.ContainsFunc(files, func(f export.File) bool {
-		return strings.HasPrefix(f.Name, "messages.")
-	})
 	err = answered(answer, dir, &o.Filter)
-	if err != nil && !(errors.Is(err, errOnlyMessages) && hasMessages) {
+	if err != nil && !errors.Is(err, errOnlyMessages) {
 		return fmt.Errorf("%w: the files have no rows", err)
 	}
 	stdout := cmd.OutOrStdout()
@@ -175,13 +175,20 @@ func exportOTLP(cmd *cobra.Command, dir *runs.Directory, path string, o analysis
 		if spans, answer, err = export.OTLP(cmd.Context(), dir, o, write); err != nil {
 			return err
 		}
-		return answered(answer, dir, &o.Filter)
+		if err = answered(answer, dir, &o.Filter); errors.Is(err, errOnlyMessages) {
+			return nil
+		}
+		return err
 	})
 	if err != nil {
 		return err
 	}
+	of := spans.Tuples
+	if spans.Messages != "" {
+		of += " and of " + spans.Messages
+	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: %d spans of %s, in cycles of node %s\n", redacted(to),
-		spans.Spans, spans.Tuples, answer.Reference.Node)
+		spans.Spans, of, answer.Reference.Node)
 	if spans.Lacking > 0 {
 		fmt.Fprintf(cmd.OutOrStdout(), "%d durations are left out: they have no place on the "+
 			"counter of %s\n", spans.Lacking, answer.Reference.Node)

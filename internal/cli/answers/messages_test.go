@@ -2,14 +2,12 @@ package answers
 
 import (
 	"encoding/json"
-	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cloudprofiler/cloudprofiler/blackbox"
 	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
 	"github.com/cloudprofiler/cloudprofiler/internal/command/commandtest"
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
@@ -17,64 +15,15 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/report"
 )
 
-// These are true cycles. A message waited for the last part of its transfer.
-const transfer, waited = 26_000, 9_000
+const transfer, waited = simrun.Transfer_cycles, simrun.Waited_cycles
 
-// capturedRun makes a run in which a client on node A sends 100 messages to a server on node B, and
-// each transfer takes equally long. Nobody receives the last one. It returns the run's directory
-// and how many cycles of node A a transfer takes. The run has more channels, too.
+// capturedRun makes a run of simrun.Captured. It returns the run's directory and how many cycles of
+// node A a transfer takes.
 func capturedRun(t *testing.T, more ...simrun.Channel) (run string, cycles float64) {
 	t.Helper()
-	rng := seed.Random(t)
-	nodes := simrun.Nodes(rng, 2)
-	channels := []simrun.Channel{
-		{Node: 0, Name: blackbox.Channel}, {Node: 1, Name: blackbox.Channel},
-	}
-	log := func(node int, time uint64, events []blackbox.Event, err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range events { // the stamps become readings of the node's counter
-			channels[node].Records = append(channels[node].Records,
-				simrun.Record{Time: time, ID: e.ID})
-		}
-	}
-	addresses := []netip.AddrPort{
-		netip.MustParseAddrPort("10.0.0.1:1000"), netip.MustParseAddrPort("10.0.0.2:80"),
-	}
-	for node, program := range []string{"client", "server"} {
-		c := blackbox.Connection{
-			Number: 1, Family: blackbox.IPv4, Protocol: blackbox.TCP, Cookie: 7,
-			Local: addresses[node], Remote: addresses[1-node],
-			Sends: uint32(500 + node*400), Receives: uint32(900 - node*400),
-		}
-		events, err := c.Events(1)
-		log(node, simrun.Hz, events, err)
-		th := blackbox.Thread{Number: 3, Process: 3, Program: program, Name: program}
-		events, err = th.Events(1)
-		log(node, simrun.Hz, events, err)
-	}
-	for i := range uint64(100) {
-		at := simrun.Hz + (i+1)*100_000
-		m := blackbox.Message{
-			Kind: blackbox.Sent, Began_cycles: 1, Ended_cycles: 1, Connection: 1, Thread: 3,
-			Position: 501 + 50*i, Bytes: 50, Stream: true, Sure: true, Early: true,
-			Width_cycles: blackbox.MinWidth_cycles,
-		}
-		events, err := m.Events()
-		log(0, at, events[:], err)
-		if i < 99 {
-			m.Kind, m.Early = blackbox.Received, false
-			if i < 50 { // of the others, the arrival was not seen
-				m.Arrived, m.Arrived_cycles, m.Ended_cycles = true, 1, 1+m.Width_cycles
-			}
-			events, err = m.Events()
-			log(1, at+transfer-waited*(1-min(i/50, 1)), events[:1], err)
-			log(1, at+transfer, events[1:], err)
-		}
-	}
 	parent := t.TempDir()
-	if err := simrun.Write(rng, parent, "captured", nodes, append(channels, more...)); err != nil {
+	nodes, err := simrun.Captured(seed.Random(t), parent, "captured", more...)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return filepath.Join(parent, "captured"), transfer * (1 + float64(nodes[0].Rate)/1e9)
@@ -159,6 +108,26 @@ func TestAnalyzeMessages(t *testing.T) {
 		Name: "server", Node: "B", Port: 80,
 	}) {
 		t.Errorf("%+v", s)
+	}
+}
+
+// A run without tuples is exported with its messages.
+func TestExportMessages(t *testing.T) {
+	run, _ := capturedRun(t)
+	spans := filepath.Join(t.TempDir(), "spans.json")
+	for _, c := range [][2][]string{
+		{{"--as", "perfetto"}, {"trace.perfetto-trace: all 99 captured messages"}},
+		{{"--as", "csv"}, {"messages.csv: 99 of 100 messages: both ends are known"}},
+		{{"--otlp", spans}, {spans + ": 99 spans of 0 tuples and of all 99 captured messages"}},
+		{{"--otlp", spans, "--slowest", "3"}, {"3 spans of", "the 3 slowest of 99 captured"}},
+	} {
+		args := append([]string{"export", run}, c[0]...)
+		code, stdout, stderr := commandtest.Run(Commands(), args...)
+		for _, want := range c[1] {
+			if code != 0 || !strings.Contains(stdout, want) {
+				t.Errorf("%v: exit code %d, no %q in\n%s%s", c[0], code, want, stdout, stderr)
+			}
+		}
 	}
 }
 

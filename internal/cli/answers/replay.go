@@ -20,7 +20,6 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/replay/page"
 	"github.com/cloudprofiler/cloudprofiler/replay/question/wire"
 	"github.com/cloudprofiler/cloudprofiler/runs"
-	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
 // replayFlags are the flags of cprof replay.
@@ -272,7 +271,7 @@ func (f *replayFlags) read(cmd *cobra.Command, dir *runs.Directory, o analysis.O
 // the call that sent began was before what the other logged after the call that received.
 func captured(dir *runs.Directory) (all []replay.Message, err error) {
 	_, err = messages.Of(dir, messages.Options{
-		Each: func(m messages.Match, _ tscratio.Duration, _ error) error {
+		Each: func(m *messages.Timed) error {
 			s, r := m.Send, m.Receive
 			if s.Early && s.Log.Node != r.Log.Node {
 				all = append(all, replay.Message{

@@ -29,11 +29,27 @@ import (
 // forked makes a run of a job that forks and joins.
 func forked(t *testing.T) *runs.Directory {
 	t.Helper()
+	return opened(t, func(parent string) error {
+		return simrun.Forked(seed.Random(t), parent, "run", 500)
+	})
+}
+
+// captured makes a run of 99 captured messages.
+func captured(t *testing.T) *runs.Directory {
+	t.Helper()
+	return opened(t, func(parent string) error {
+		_, err := simrun.Captured(seed.Random(t), parent, "run")
+		return err
+	})
+}
+
+func opened(t *testing.T, write func(parent string) error) *runs.Directory {
+	t.Helper()
 	parent := t.TempDir()
-	if err := simrun.Forked(seed.Random(t), parent, "forked", 500); err != nil {
+	if err := write(parent); err != nil {
 		t.Fatal(err)
 	}
-	dir, err := runs.Open(filepath.Join(parent, "forked"))
+	dir, err := runs.Open(filepath.Join(parent, "run"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,6 +109,29 @@ func fileSpans(t *testing.T, lines [][]byte) (all []ptrace.Traces) {
 // analysis computed. The span is below that of the tuple's duration from end to end.
 func TestCollectorReceivesEachDuration(t *testing.T) {
 	dir := forked(t)
+	reference, all := received(t, dir)
+	holdAgainstAnalysis(t, dir, reference, all)
+}
+
+// The collector's receiver gets each captured message as a span.
+func TestCollectorReceivesEachMessage(t *testing.T) {
+	_, all := received(t, captured(t))
+	spans := spansOf(all...)
+	for _, s := range spans {
+		if !strings.Contains(s, "client → server Producer") ||
+			!strings.Contains(s, "cloudprofiler.bytes:50") {
+			t.Fatal(s)
+		}
+	}
+	if len(spans) != 99 {
+		t.Errorf("the collector has %d spans of 99 messages", len(spans))
+	}
+}
+
+// received sends a run to a collector. It returns what the collector's receiver got, which is the
+// same as in a file.
+func received(t *testing.T, dir *runs.Directory) (analysis.Reference, []ptrace.Traces) {
+	t.Helper()
 	sink, address := new(consumertest.TracesSink), freeAddress(t)
 	defer receive(t, address, freeAddress(t), sink)()
 	endpoint, err := export.NewEndpoint(t.Context(), "http://"+address, func(what string) {
@@ -116,7 +155,7 @@ func TestCollectorReceivesEachDuration(t *testing.T) {
 	if want := spansOf(fileSpans(t, lines(t, dir))...); !slices.Equal(got, want) {
 		t.Errorf("%d spans of a file are not those that were sent: %d", len(want), len(got))
 	}
-	holdAgainstAnalysis(t, dir, answer.Reference, sink.AllTraces())
+	return answer.Reference, sink.AllTraces()
 }
 
 // holdAgainstAnalysis compares spans with the durations of a run.
@@ -201,7 +240,7 @@ func holdAgainstAnalysis(t *testing.T, dir *runs.Directory, r analysis.Reference
 
 // The protocol's own schema knows every field, and reads what the collector reads.
 func TestSchemaKnowsEveryField(t *testing.T) {
-	text := lines(t, forked(t))
+	text := append(lines(t, forked(t)), lines(t, captured(t))...)
 	var read []ptrace.Traces
 	for _, line := range text {
 		var tree any

@@ -135,7 +135,7 @@ func TestCollectorRefuses(t *testing.T) {
 	}))
 	defer partly.Close()
 	for to, want := range map[string]string{
-		"http://" + address: `export run "forked": send spans to http://` + address +
+		"http://" + address: `export run "run": send spans to http://` + address +
 			`/v1/traces: it answered 500 Internal Server Error: "Permanent error: not allowed"`,
 		"http://" + address + "/v1/logs": "most receivers have /v1/traces",
 		"http://" + grpc: "a server of gRPC is running there: give the receiver's address for " +
