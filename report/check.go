@@ -91,6 +91,10 @@ func (d *Data) checkValue(where string, v reflect.Value, tag reflect.StructTag) 
 				return err
 			}
 		}
+	case reflect.Pointer:
+		if !v.IsNil() {
+			return d.checkValue(where, v.Elem(), tag)
+		}
 	case reflect.Slice, reflect.Array:
 		for i := range v.Len() {
 			if err := d.checkValue(fmt.Sprintf("%s[%d]", where, i), v.Index(i), ""); err != nil {

@@ -29,6 +29,7 @@ type Data struct {
 	Truth       Truth        `json:"truth"`
 	Tuples      []Tuple      `json:"tuples"`
 	Messages    Messages     `json:"messages"`
+	Inferred    Inferred     `json:"inferred"`
 	Nodes       []Node       `json:"nodes"`
 	Pairs       []Pair       `json:"pairs"`
 	Assumptions []Assumption `json:"assumptions"`

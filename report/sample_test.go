@@ -131,6 +131,7 @@ func drawSample(seed uint64) *Data {
 	s.tuples(cycles)
 	s.nodes()
 	d.AddMessages(captured())
+	d.AddRequests(requested(40))
 	d.Undecided = []string{
 		"Whether 1,204 pairs of tuples overtook each other between core-1 and core-2: their " +
 			"arrivals lie within each other's bounds.",

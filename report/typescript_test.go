@@ -63,6 +63,9 @@ func typeScriptOf(t reflect.Type, asString bool) (string, reflect.Type) {
 	switch t.Kind() {
 	case reflect.Struct:
 		return t.Name(), t
+	case reflect.Pointer:
+		name, of := typeScriptOf(t.Elem(), false)
+		return name + " | null", of
 	case reflect.Array:
 		name, of := typeScriptOf(t.Elem(), false)
 		return "[" + strings.TrimSuffix(strings.Repeat(name+", ", t.Len()), ", ") + "]", of

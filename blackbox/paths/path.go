@@ -45,6 +45,10 @@ type PathCall struct {
 
 	// Message is the first call of the system that was captured of the request.
 	Message *messages.Call `json:"-"`
+	// Request and Response are the first call of the system that sent the request, and the last one
+	// that sent the response. A call that was not captured is nil.
+	Request  *messages.Call `json:"-"`
+	Response *messages.Call `json:"-"`
 }
 
 // An End is one of the two programs of a call.
@@ -73,7 +77,7 @@ func (m *meter) path(root int32) Path {
 		k := PathCall{Depth: int(depth[i]), Parent: -1, From: m.end(of.Caller, at.sent),
 			To: m.end(of.Callee, at.received), Probability: m.sure(c),
 			Own: m.parts[c].own.pointer(), Network: m.parts[c].network.pointer(),
-			Message: at.began()}
+			Message: at.began(), Request: at.sent, Response: at.replied}
 		if k.From.Program != "" {
 			k.RunnerUp = l.RunnerUpProbability
 		}

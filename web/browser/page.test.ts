@@ -6,11 +6,12 @@ import { open, text } from "./open.ts";
 
 test("shows every part, and the answer first", () => open("sample", async (page) => {
   assert.equal(await page.title(), "tuesday-rate-110k – Cloudprofiler report");
-  assert.equal(await page.locator("main section").count(), 13);
+  assert.equal(await page.locator("main section").count(), 14);
   assert.match(await text(page, ".tiles"), /end to end, median\s+186\.\d+ ± 0\.\d+ µs/);
   assert.match(await text(page, ".tiles"), /received before sent\s+0\s+as it must be/);
   for (const part of [
-    "graph", "spans", "latency", "throughput", "bounds", "truth", "tuples", "messages", "nodes",
+    "graph", "spans", "latency", "throughput", "bounds", "truth", "tuples", "messages",
+    "requests", "nodes",
   ]) {
     assert.equal(await page.locator(`#${part} .absent`).count(), 0, `${part} is absent`);
   }
@@ -188,7 +189,47 @@ test("a capture is drawn as a graph of programs, with a line between each two th
     assert.deepEqual(drawn.labels.filter((l) => l.length === 1), [["79.81 k messages"]]);
   }));
 
-test("a page without a capture has no part for messages", () =>
+test("a page without a capture has no part for messages and requests", () =>
   open("empty", async (page) => {
     assert.equal(await page.evaluate(() => document.getElementById("messages")), null);
+    assert.equal(await page.evaluate(() => document.getElementById("requests")), null);
+  }));
+
+test("requests are drawn as trees with the probability of each link", () =>
+  open("sample", async (page) => {
+    assert.match(await text(page, "#requests"),
+      /40 requests followed 2 patterns\. Of 160 links, 97\.5 % are at least 0\.9 sure/);
+    assert.match(await text(page, "#requests"), /Lost: 1 message\./);
+    const first = page.locator("#requests .chart").first();
+    assert.equal(await first.locator(".step-name").count(), 6);
+    assert.equal(await first.locator("path.link").count(), 5);
+    assert.equal(await first.locator(".doubt").count(), 0);
+    const doubtful = page.locator("#requests .chart").nth(1).locator(".doubt");
+    assert.equal(await doubtful.count(), 2); // the line and its number
+    assert.equal(await doubtful.last().textContent(), "0.71");
+  }));
+
+test("requests are found by program, by duration and by message", () =>
+  open("sample", async (page) => {
+    const found = () => page.locator("#requests .tuple").count();
+    const look = async (key: string, value: string) => {
+      const field = page.locator(`#requests [data-key=find-${key}]`);
+      await field.fill(value);
+      await field.press("Tab");
+    };
+    assert.equal(await found(), 40);
+    await look("program", "python3");
+    assert.equal(await found(), 20);
+    await look("longer", "6 ms");
+    const slow = await found();
+    assert.ok(slow > 0 && slow < 20, `${slow} requests`);
+    await look("program", "");
+    await look("longer", "");
+    await look("message", "7:1001");
+    assert.equal(await found(), 1);
+    assert.equal(await page.locator("#requests figure .step-name").count(), 6);
+    await look("message", "nothing");
+    assert.match(await text(page, "#requests .absent"), /No request of these is as you asked/);
+    await look("longer", "long");
+    assert.match(await text(page, "#requests .absent"), /"long" is not a duration/);
   }));

@@ -6,7 +6,7 @@ import { open } from "./open.ts";
 
 test("a large run opens at once and stays fluid", () => open("large", async (page) => {
   const opened = await page.evaluate(() => performance.now()); // since the navigation began
-  assert.equal(await page.locator("main section").count(), 13);
+  assert.equal(await page.locator("main section").count(), 14);
   const took = async (act: string) => page.evaluate((selector) => {
     const begun = performance.now();
     document.querySelector<HTMLElement>(selector)!.click();

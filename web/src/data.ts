@@ -24,6 +24,7 @@ export interface Data {
   truth: Truth;
   tuples: Tuple[];
   messages: Messages;
+  inferred: Inferred;
   nodes: Node[];
   pairs: Pair[];
   assumptions: Assumption[];
@@ -293,6 +294,66 @@ export interface Left {
   reason: string;
   node: string;
   messages: number;
+}
+
+export interface Inferred {
+  requests: number;
+  chosen: number;
+  links: number;
+  said: number;
+  said_at: number;
+  sure: number;
+  sure_at: number;
+  lost: number;
+  mixed: number;
+  patterns: Pattern[];
+  without: number;
+  traces: Trace[];
+}
+
+export interface Pattern {
+  from: string;
+  requests: number;
+  probability: number;
+  total: Interval;
+  whole: Percentile[];
+  slow: number;
+  slower: Interval;
+  calls: Call[];
+}
+
+export interface Call {
+  depth: number;
+  program: string;
+  nodes: string[];
+  probability: number;
+  own: Percentile[];
+  waited_own: Interval;
+  waited_network: Interval;
+  slower_own: Interval;
+  slower_network: Interval;
+}
+
+export interface Trace {
+  pattern: number;
+  probability: number;
+  whole: Interval;
+  calls: TraceCall[];
+}
+
+export interface TraceCall {
+  depth: number;
+  from: string;
+  program: string;
+  node: string;
+  probability: number;
+  runner_up: number;
+  messages: string[];
+  sent: Interval | null;
+  received: Interval | null;
+  replied: Interval | null;
+  got: Interval | null;
+  own: Interval | null;
 }
 
 export interface Node {

@@ -7,6 +7,7 @@ import { graph } from "./graph.ts";
 import { absent } from "./marks.ts";
 import { machines, matrix } from "./nodes.ts";
 import { bounds, latency, throughput } from "./overtime.ts";
+import { requests } from "./requests.ts";
 import { State } from "./state.ts";
 import { truth } from "./truth.ts";
 import { spans } from "./spans.ts";
@@ -113,6 +114,18 @@ const parts: Part[] = [
       "machines is plum, one within a machine is green.",
   },
   {
+    id: "requests",
+    title: "Which calls requests led to",
+    name: "Requests",
+    draw: requests,
+    depends: ["request", "find"],
+    lead:
+      "Nobody logged which call a request led to. It is inferred from the moments of messages, " +
+      "with a probability: the thicker the line to a call, the surer it is, and a line below 0.9 " +
+      "is dashed. Requests with equal trees follow one pattern. The durations are intervals " +
+      "that contain the truth, if the links are right.",
+  },
+  {
     id: "findings",
     title: "What was found",
     name: "Findings",
@@ -192,7 +205,9 @@ function start(data: Data): void {
   const main = html("main", { id: "main" });
   const state = new State(data);
   // Most runs have no captured messages, and some have nothing else.
-  const shown = parts.filter((p) => p.id !== "messages" || data.messages.services.length > 0);
+  const shown = parts.filter((p) =>
+    (p.id !== "messages" || data.messages.services.length > 0) &&
+    (p.id !== "requests" || data.inferred.requests > 0));
   const top = html("div", { class: "top" },
     html("nav", { "aria-label": "Parts of the report" },
       ...shown

@@ -2,6 +2,7 @@
 
 import type { Data, Span } from "./data.ts";
 import { Format, type Unit } from "./number.ts";
+import type { Find } from "./requests.ts";
 
 /**
  * first returns the span that the page shows first: the whole path, unless it has no values in most
@@ -29,6 +30,8 @@ export class State {
   span = ""; // id, for latency over time
   pair = 0; // index in data.pairs
   tuple = 0; // index in data.tuples
+  request = 0; // index in those of data.inferred.traces that `find` finds
+  find: Find = { program: "", longer: "", message: "" };
   from = 0; // charts over time show the buckets from `from` to before `to`
   to: number;
   width = 1080; // of the page's column, CSS pixels
@@ -66,7 +69,8 @@ export class State {
 
   set(
     change: Partial<
-      Pick<State, "unit" | "log" | "span" | "pair" | "tuple" | "from" | "to" | "width">
+      Pick<State, "unit" | "log" | "span" | "pair" | "tuple" | "request" | "find" | "from" | "to" |
+        "width">
     >
   ): void {
     Object.assign(this, change);

@@ -1,7 +1,6 @@
 package answers
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,8 +13,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/analysis"
 	"github.com/cloudprofiler/cloudprofiler/blackbox/link"
 	"github.com/cloudprofiler/cloudprofiler/blackbox/paths"
-	"github.com/cloudprofiler/cloudprofiler/blackbox/paths/page"
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
+	"github.com/cloudprofiler/cloudprofiler/report"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
@@ -57,7 +56,12 @@ these. cprof export --paths writes them for other programs.`,
 			if err != nil {
 				return err
 			}
-			answer, err := analyzeRun(cmd.Context(), args[0], o, cmd.ErrOrStderr())
+			dir, err := command.OpenRun(args[0])
+			if err != nil {
+				return err
+			}
+			defer dir.Close()
+			answer, err := analyzeOpen(cmd.Context(), dir, o, cmd.ErrOrStderr())
 			if err != nil && !errors.Is(err, errOnlyMessages) {
 				return err
 			}
@@ -65,17 +69,19 @@ these. cprof export --paths writes them for other programs.`,
 			if err != nil {
 				return err
 			}
-			want.Slowest = max(o.Slowest, 0)
-			found, err := pathsOf(args[0], want)
-			if err != nil {
+			if want.Slowest = max(o.Slowest, 0); output != "" && !cmd.Flags().Changed("slowest") {
+				want.Slowest = report.MaxTraces
+			}
+			found, err := paths.Of(dir, want)
+			if err := chosenPaths(dir, found, err); err != nil {
 				return err
 			}
 			if output != "" {
-				var html bytes.Buffer // the page is complete before a file is touched
-				if err := page.Write(&html, args[0], found, answer.Reference); err != nil {
+				page, err := pageOf(dir, answer, &o, found)
+				if err != nil {
 					return err
 				}
-				return command.WriteWhole(output, html.Bytes())
+				return command.WriteWhole(output, page.Bytes())
 			}
 			if asJSON {
 				encoder := json.NewEncoder(cmd.OutOrStdout())
@@ -89,8 +95,8 @@ these. cprof export --paths writes them for other programs.`,
 	which.add(cmd)
 	cmd.Flags().IntVar(&flags.slowest, "slowest", 1, "how many of the slowest paths to print")
 	cmd.Flags().IntVar(&most, "most", 5, "how many patterns to print")
-	cmd.Flags().StringVar(&output, "page", "", "write the answer as a page to this `file`: "+
-		"trees, and time lines of the slowest paths")
+	cmd.Flags().StringVar(&output, "page", "", "write the run's report to this `file`, as "+
+		"cprof report does, with these paths")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print everything as one JSON object")
 	return cmd
 }
@@ -178,17 +184,6 @@ func (f *pathFlags) filter(r analysis.Reference) (filter paths.Filter, err error
 		filter.Message = &id
 	}
 	return filter, nil
-}
-
-// pathsOf returns the paths of a run.
-func pathsOf(path string, o paths.Options) (*paths.Answer, error) {
-	dir, err := command.OpenRun(path)
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	found, err := paths.Of(dir, o)
-	return found, chosenPaths(dir, found, err)
 }
 
 // chosenPaths returns an error if there is no path to tell about.

@@ -105,7 +105,7 @@ func TestPaths(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "paths.html")
 	code, _, stderr = commandtest.Run(Commands(), "paths", run, "--page", file)
 	if text, err := os.ReadFile(file); code != 0 || err != nil ||
-		!strings.Contains(string(text), "Paths of "+run) {
+		!strings.Contains(string(text), `"inferred":{"requests":200,`) {
 		t.Errorf("exit code %d, %v: %s", code, err, stderr)
 	}
 	var answer paths.Answer

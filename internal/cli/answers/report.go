@@ -9,14 +9,18 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cloudprofiler/cloudprofiler/analysis"
+	"github.com/cloudprofiler/cloudprofiler/blackbox/paths"
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
 	"github.com/cloudprofiler/cloudprofiler/report"
+	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
 func newReport() *cobra.Command {
 	var flags analyzeFlags
 	var output string
+	var withPaths bool
 	cmd := &cobra.Command{
 		Use:   "report RUN",
 		Short: "Analyze a run and write the answer as a page, report.html",
@@ -26,8 +30,8 @@ page is report.html in its directory, unless --output names another file.
 The page is one file that loads nothing from the network: open it in any browser, send it to
 somebody, print it. It shows what cprof analyze prints, and more: the graph of operators, durations
 and their bounds as distributions and over time, single tuples, all pairs of nodes, the assumptions
-under which the bounds are true, and who talks to whom, if messages were captured. docs/report.md
-says how to read it.
+under which the bounds are true and, if messages were captured, who talks to whom, and which calls
+requests led to. docs/report.md says how to read it.
 
 Exit code 1: nothing could be answered. Exit code 3: the page was written, and parts of it are
 suspect, missing or undecided.`,
@@ -48,14 +52,16 @@ suspect, missing or undecided.`,
 			if err != nil && !errors.Is(err, errOnlyMessages) {
 				return err
 			}
-			data := report.From(answer, run, daemon.Version("cprof"))
-			captured, err := messagesIn(run, answer, &o)
-			if err != nil {
-				return err
+			var found *paths.Answer
+			if withPaths {
+				found, err = paths.Of(run, paths.Options{Reference: answer.Reference,
+					Wander: o.Wander, ThirdNodes: o.ThirdNodes, Slowest: report.MaxTraces})
+				if err != nil {
+					return err
+				}
 			}
-			data.AddMessages(captured)
-			var page bytes.Buffer // the page is complete before a file is touched
-			if err := report.Write(&page, data); err != nil {
+			page, err := pageOf(run, answer, &o, found)
+			if err != nil {
 				return err
 			}
 			if output == "-" {
@@ -80,5 +86,21 @@ suspect, missing or undecided.`,
 	cmd.Flags().Lookup("slowest").DefValue = "10"
 	cmd.Flags().StringVarP(&output, "output", "o", "",
 		"file to write instead of report.html in the run's directory; - is the standard output")
+	cmd.Flags().BoolVar(&withPaths, "paths", true, "if messages were captured: infer which calls "+
+		"requests led to, which may take minutes for millions of messages")
 	return cmd
+}
+
+// pageOf returns the page of a run, with these paths. It is complete before a file is touched.
+func pageOf(run *runs.Directory, answer *analysis.Answer, o *analysis.Options,
+	found *paths.Answer) (*bytes.Buffer, error) {
+	data := report.From(answer, run, daemon.Version("cprof"))
+	captured, err := messagesIn(run, answer, o)
+	if err != nil {
+		return nil, err
+	}
+	data.AddMessages(captured)
+	data.AddRequests(found)
+	var page bytes.Buffer
+	return &page, report.Write(&page, data)
 }
