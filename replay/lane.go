@@ -18,7 +18,8 @@ type feed struct {
 	shard    int
 	channel  uint32
 	segments []logstore.Segment // segments that are not yet read
-	file     *logstore.File
+	logs     *openLogs
+	file     *log
 	cursor   *logstore.Cursor
 	block    []logstore.Event
 	damaged  bool
@@ -31,7 +32,7 @@ func (f *feed) head() (e logstore.Event, ok bool, err error) {
 			if len(f.segments) == 0 {
 				return e, false, nil
 			}
-			if f.file, err = logstore.OpenFile(f.segments[0].Path); err != nil {
+			if f.file, err = f.logs.open(f.segments[0].Path); err != nil {
 				return e, false, err
 			}
 			f.segments = f.segments[1:]
@@ -72,7 +73,7 @@ func (f *feed) close() error {
 	if f.file == nil {
 		return nil
 	}
-	err := f.file.Close()
+	err := f.file.close()
 	f.file, f.cursor = nil, nil
 	return err
 }

@@ -67,6 +67,7 @@ type Run struct {
 	Unusable []string // logs that cannot be used, with the reason
 
 	options Options
+	logs    openLogs
 	lanes   []*lane
 	senders [][]uint16 // by point: the points from which messages come
 	makers  [][]uint16 // by point: the points in Options.Made before it
@@ -188,7 +189,7 @@ func (r *Run) addSegment(times *runs.Times, node string, s logstore.Segment) {
 			i = len(l.feeds)
 			l.feeds = append(l.feeds, &feed{
 				ring: s.Incarnation, name: s.Channel, shard: p.Shard,
-				channel: r.channelOf(name, s, h),
+				channel: r.channelOf(name, s, h), logs: &r.logs,
 			})
 		}
 		l.feeds[i].segments = append(l.feeds[i].segments, s)
