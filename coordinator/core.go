@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	mathrand "math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -15,8 +17,8 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/overlay/wire"
 )
 
-// network is how a core reaches its peers. *control.Server implements it.
-type network interface {
+// A Link is how a server reaches its peers. *control.Server is one.
+type Link interface {
 	Send(to control.Peer, request uint64, m control.Message) error
 	Forget(control.Peer) // undo the peer's registration
 	Admit(control.Peer)  // treat the peer as registered
@@ -28,7 +30,7 @@ type network interface {
 type core struct {
 	config   Config
 	now      func() time.Time
-	network  network
+	network  Link
 	store    *Store
 	log      *slog.Logger
 	instance string
@@ -41,6 +43,9 @@ type core struct {
 	// took returns how much time has passed since began. The core charges that time to a node's
 	// share (share.go). The default, which tests use, returns 0.
 	took func(began time.Time) time.Duration
+
+	// shuffle puts numbers into a random order. Simulations replace it.
+	shuffle func(n int, swap func(i, j int))
 
 	nodes map[string]*node
 	peers map[control.Peer]*node
@@ -95,7 +100,7 @@ var errLate = errors.New("no answer in time")
 
 // newCore returns a core that continues with the contents of the store.
 func newCore(
-	config Config, store *Store, network network, now func() time.Time, log *slog.Logger,
+	config Config, store *Store, network Link, now func() time.Time, log *slog.Logger,
 ) (*core, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -115,6 +120,7 @@ func newCore(
 		flushed: now(), swept: now(), renewed: now(),
 		background: func(work func() error, done func(error)) { done(work()) },
 		took:       func(time.Time) time.Duration { return 0 },
+		shuffle:    mathrand.Shuffle,
 	}
 	return c, c.restore()
 }
@@ -292,10 +298,10 @@ func (c *core) flush() {
 		c.log.Error("write measurements", "error", err)
 		return // do not acknowledge reports that are not on disk
 	}
-	for peer, report := range c.acks {
+	for _, peer := range slices.Sorted(maps.Keys(c.acks)) { // the order makes tests repeatable
 		if c.peers[peer] != nil {
-			c.send(peer, 0, &control.Ack{Report: report})
+			c.send(peer, 0, &control.Ack{Report: c.acks[peer]})
 		}
-		delete(c.acks, peer)
 	}
+	clear(c.acks)
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"time"
@@ -144,7 +143,7 @@ func (c *core) contacts(n *node) (names []string) {
 	if len(members) == 0 {
 		members = former
 	}
-	rand.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
+	c.shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
 	return members[:min(len(members), maxContacts)]
 }
 

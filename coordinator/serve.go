@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -202,3 +203,45 @@ func (s *Server) Matrix(age time.Duration) *Matrix {
 		return nil
 	}
 }
+
+// Virtual is a server without a clock and a network, for simulations. It decides what a Server
+// decides. Its caller passes messages to Handle, and calls Tick when it is due. Only one goroutine
+// may use it. Equal calls at equal times give equal decisions.
+type Virtual struct{ core *core }
+
+// NewVirtual returns a server whose time is what now returns. It takes its random choices from
+// random.
+func NewVirtual(
+	config Config, store *Store, link Link, now func() time.Time, random *rand.Rand,
+) (*Virtual, error) {
+	c, err := newCore(config, store, link, now, nil)
+	if err != nil {
+		return nil, err
+	}
+	c.shuffle = random.Shuffle
+	return &Virtual{c}, nil
+}
+
+// Handle processes a message.
+func (v *Virtual) Handle(in control.Incoming) { v.core.handle(in) }
+
+// Tick does everything that is due.
+func (v *Virtual) Tick() { v.core.tick() }
+
+// Due returns the time at which Tick is due. Each call of Handle or Tick may change it.
+func (v *Virtual) Due() time.Time { return v.core.next() }
+
+// Matrix returns the state of the fleet, which "cprof nodes" shows.
+func (v *Virtual) Matrix() (m *Matrix) {
+	v.core.matrix(func(of *Matrix) { m = of })
+	return m
+}
+
+// Related reports whether two nodes were measured with each other, as they are registered now.
+func (v *Virtual) Related(a, b string) bool {
+	names := [2]string{min(a, b), max(a, b)}
+	return v.core.nodes[a] != nil && v.core.nodes[b] != nil && v.core.measured(names)
+}
+
+// Pair says how exactly readings of one node can be translated into cycles of another.
+func (m *Matrix) Pair(r PairRequest) (PairAnswer, error) { return m.pair(r) }

@@ -49,6 +49,12 @@ type Warmer interface {
 	Warm(e *Event) uint64
 }
 
+// A Grower is told how many shards the whole network has, in each process, before a node of a new
+// shard is used. No worker runs meanwhile.
+type Grower interface {
+	Grow(shards int)
+}
+
 // A Codec encodes the values that the events of a protocol carry.
 type Codec interface {
 	EncodeValue(to []byte, v any) ([]byte, error)
@@ -80,8 +86,9 @@ type World struct {
 	now       moment
 	posted    uint32 // number of events that controls posted
 	lookahead Time
-	shift     uint8 // of the queues: a bucket has 1<<shift ns
-	deaths    bool  // a node has died
+	shift     uint8         // of the queues: a bucket has 1<<shift ns
+	deaths    bool          // a node has died
+	spared    map[Node]bool // nodes that do not die
 	direct    bool
 	stopped   bool
 	over      bool   // the simulation has ended, although events are left
@@ -243,6 +250,11 @@ func (w *World) registerShard() (here bool) {
 	for _, k := range w.workers {
 		k.out = append(k.out, outbox{})
 	}
+	for _, p := range w.protocols {
+		if g, ok := p.(Grower); ok {
+			g.Grow(len(w.owners))
+		}
+	}
 	return here
 }
 
@@ -264,9 +276,26 @@ func (w *World) list() {
 	}
 }
 
-// Kill makes a living node die. i is its number for Living. Its events no longer happen.
+// Spare says that a node does not die.
+func (w *World) Spare(n Node) {
+	if w.spared == nil {
+		w.spared = map[Node]bool{}
+	}
+	w.spared[n] = true
+}
+
+// Kill makes a living node die. i is its number for Living. Its events no longer happen. Instead of
+// a spared node, the living node with the next number dies. If all are spared, none dies.
 func (w *World) Kill(i int) {
 	w.list()
+	for range len(w.spared) {
+		if w.spared[w.living[i]] {
+			i = (i + 1) % len(w.living)
+		}
+	}
+	if w.spared[w.living[i]] {
+		return
+	}
 	w.deaths = true
 	n := w.living[i]
 	last := len(w.living) - 1

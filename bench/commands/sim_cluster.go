@@ -16,6 +16,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/sim"
 	"github.com/cloudprofiler/cloudprofiler/sim/cluster"
 	"github.com/cloudprofiler/cloudprofiler/sim/config"
+	"github.com/cloudprofiler/cloudprofiler/sim/server"
 )
 
 // clusterProcess is the hidden command that runs a part of a simulation.
@@ -119,7 +120,7 @@ func newBenchClusterProcess() *cobra.Command {
 			if err := json.Unmarshal([]byte(args[0]), &p); err != nil {
 				return command.Usagef("part %q: %v", args[0], err)
 			}
-			return cluster.Work(cmd.Context(), p)
+			return cluster.Work(cmd.Context(), p, server.Classes())
 		},
 	}
 }

@@ -61,6 +61,8 @@ var table = map[string]room{
 	"sim/cluster": {3, of("sim", "sim/config", "sim/library"), of(nats, natsClient)},
 	"sim/agents":  {3, of("sim", "sim/library", "overlay", "overlay/wire", "tscratio"), nil},
 
+	"sim/server": {4, of("sim", "sim/library", "sim/agents", "control", "coordinator"), nil},
+
 	"minrtt/zmqtransport": {2, of("minrtt"), of(sys, zmq4)},
 	"handlers":            {2, of("asm", "ring", "channel"), of(sys)},
 	"drain":               {2, of("ring", "logstore", "channel", "handlertable"), of(sys)},

@@ -21,8 +21,8 @@ func Classes() map[string]library.Class {
 		"AgentGrowth": newGrowth, "AgentJoin": newJoin, "AgentObserver": newObserver}
 }
 
-// fleet is the protocol of all agents.
-type fleet struct {
+// Fleet is the protocol of all agents. Other protocols of a node may use the agent of that node.
+type Fleet struct {
 	w   *sim.World
 	own uint8
 	tr  sim.Transport
@@ -35,6 +35,7 @@ type fleet struct {
 	jitter    float64 // mean, in ns
 	sample    int     // one agent in so many keeps what its trains prove
 	keep      sim.Time
+	idle      bool // another protocol decides when agents run trains
 
 	observers int
 	shards    []*members
@@ -59,7 +60,7 @@ type reported struct {
 // agent is one node. It implements overlay.Transport.
 type agent struct {
 	in    *members
-	f     *fleet
+	f     *Fleet
 	n     sim.Node
 	turn  uint32
 	wake  sim.Time   // when the next Tick comes; 0: no timer runs
@@ -85,7 +86,7 @@ const (
 
 func newFleet(b *library.Builder, key string) any {
 	f := b.File
-	return &fleet{w: b.W, own: b.Own(key), tr: b.Transport(key + ".transport"),
+	return &Fleet{w: b.W, own: b.Own(key), tr: b.Transport(key + ".transport"),
 		degree:    int(f.Int(key+".degree", 2, overlay.MaxDegree, 7)),
 		budget:    sim.Time(f.Int(key+".train", 1e6, math.MaxInt64, 500e6)),
 		exchanges: int(f.Int(key+".exchanges", 1, 1000, 5)),
@@ -97,7 +98,7 @@ func newFleet(b *library.Builder, key string) any {
 }
 
 // name returns the name of a node: its number in four bytes. The nodes of a shard share one string.
-func (f *fleet) name(n sim.Node) overlay.Name {
+func (f *Fleet) name(n sim.Node) overlay.Name {
 	i := 4 * (n % sim.ShardNodes)
 	return f.names[n/sim.ShardNodes][i : i+4]
 }
@@ -106,12 +107,12 @@ func node(name overlay.Name) sim.Node {
 	return sim.Node(binary.BigEndian.Uint32([]byte(name)))
 }
 
-func (f *fleet) of(n sim.Node) *agent {
+func (f *Fleet) of(n sim.Node) *agent {
 	return &f.shards[n/sim.ShardNodes].agents[n%sim.ShardNodes]
 }
 
 // Init makes a node an agent. The agent joins the graph through a random member.
-func (f *fleet) Init(c *sim.Context) {
+func (f *Fleet) Init(c *sim.Context) {
 	var contacts []overlay.Name
 	for range 100 {
 		if to := f.w.Living(c.Random().Int(f.w.Size())); to < c.Node() {
@@ -123,7 +124,7 @@ func (f *fleet) Init(c *sim.Context) {
 }
 
 // agent returns a node's agent, which knows to which node it belongs.
-func (f *fleet) agent(n sim.Node) *agent {
+func (f *Fleet) agent(n sim.Node) *agent {
 	a := f.of(n)
 	a.in, a.f, a.n = f.shards[n/sim.ShardNodes], f, n
 	return a
@@ -139,7 +140,7 @@ func (a *agent) join(o overlay.Config) (err error) {
 }
 
 // start makes a node an agent.
-func (f *fleet) start(c *sim.Context, o overlay.Config) {
+func (f *Fleet) start(c *sim.Context, o overlay.Config) {
 	a := f.agent(c.Node())
 	if err := a.join(o); err != nil {
 		c.Fail("%w", err)
@@ -148,7 +149,40 @@ func (f *fleet) start(c *sim.Context, o overlay.Config) {
 	a.in.cx = c
 	a.graph.Tick(time.Duration(c.Now()))
 	a.watch(c)
-	c.After(1+sim.Time(c.Random().Below(uint64(f.budget))), f.own, probe, 0)
+	if !f.idle {
+		c.After(1+sim.Time(c.Random().Below(uint64(f.budget))), f.own, probe, 0)
+	}
+}
+
+// LeaveTrains says that another protocol decides when agents run trains.
+func (f *Fleet) LeaveTrains() { f.idle = true }
+
+// Start makes a node an agent. The agent joins the graph through some members.
+func (f *Fleet) Start(c *sim.Context, members []sim.Node) {
+	o := overlay.Config{}
+	for _, n := range members {
+		o.Contacts = append(o.Contacts, f.name(n))
+	}
+	f.start(c, o)
+}
+
+// LeastDelay returns the shortest time that a packet between two agents takes.
+func (f *Fleet) LeastDelay() sim.Time { return f.base }
+
+// Degree returns how many outgoing neighbours an agent wants.
+func (f *Fleet) Degree() int { return f.degree }
+
+// Outs returns the outgoing neighbours of the agent of a node, in order.
+func (f *Fleet) Outs(n sim.Node) (all []sim.Node) {
+	if f.of(n).graph == nil {
+		return nil
+	}
+	outs, _ := f.of(n).graph.Neighbours()
+	slices.Sort(outs)
+	for _, name := range outs {
+		all = append(all, node(name))
+	}
+	return all
 }
 
 // leastWait is the shortest time between two Ticks.
@@ -176,15 +210,19 @@ func (a *agent) Send(to overlay.Name, m overlay.Message) {
 }
 
 // Warm reads the beginning of the state that an event needs.
-func (f *fleet) Warm(e *sim.Event) uint64 {
+func (f *Fleet) Warm(e *sim.Event) uint64 {
 	if g := f.of(e.To).graph; g != nil {
 		return uint64(g.Next())
 	}
 	return 0
 }
 
-func (f *fleet) Receive(c *sim.Context, e *sim.Event) {
+func (f *Fleet) Receive(c *sim.Context, e *sim.Event) {
 	a := f.of(e.To)
+	if a.graph == nil && f.idle { // its server has made it known before it became an agent
+		c.Take(e)
+		return
+	}
 	if a.graph == nil {
 		c.Fail("the node is not an agent: use the initialiser AgentJoin or the control AgentGrowth")
 		return
@@ -240,44 +278,56 @@ func (a *agent) train(c *sim.Context, peer sim.Node) error {
 		a.pairs = slices.DeleteFunc(a.pairs, func(p *pair) bool {
 			return c.Now()-p.last > a.f.keep || !c.Up(p.peer)
 		})
-		p, err := tscratio.NewPair(described("a"), described("b"), tscratio.DefaultAssumptions())
+		p, err := tscratio.NewPair(Described("a"), Described("b"), tscratio.DefaultAssumptions())
 		if err != nil {
 			return err
 		}
 		i = len(a.pairs)
 		a.pairs = append(a.pairs, &pair{peer: peer, of: p, first: c.Now()})
 	}
-	mine, theirs := counterOf(a.f.w, a.n), counterOf(a.f.w, peer)
-	t := tscratio.Train{By: tscratio.StartedByA}
-	at, s := c.Now(), c.Random()
-	packet := func() {
-		at += a.f.base + sim.Time(-math.Log(1-s.Float())*a.f.jitter)
-	}
-	for range a.f.exchanges {
-		var e tscratio.Exchange
-		e.Sent = tscratio.At(mine.at(at))
-		packet()
-		e.Received = tscratio.At(theirs.at(at))
-		at += 3000
-		e.Answered = tscratio.At(theirs.at(at))
-		packet()
-		e.Returned = tscratio.At(mine.at(at))
-		at += 2000
-		if a.f.loss == 0 || s.Float() >= a.f.loss {
-			t.Exchanges = append(t.Exchanges, e)
-		}
-	}
-	if len(t.Exchanges) == 0 {
+	mine, theirs := CounterOf(a.f.w, a.n), CounterOf(a.f.w, peer)
+	exchanges, at := a.f.Exchange(c.Random(), c.Now(), a.f.exchanges,
+		func(t sim.Time, _ bool) uint64 { return mine.At(t) },
+		func(t sim.Time, _ bool) uint64 { return theirs.At(t) })
+	if len(exchanges) == 0 {
 		return nil
 	}
 	a.pairs[i].last = at
-	return a.pairs[i].of.Add(t)
+	return a.pairs[i].of.Add(tscratio.Train{By: tscratio.StartedByA, Exchanges: exchanges})
+}
+
+// A Stamp returns the stamp of a packet that leaves a node or reaches it.
+type Stamp func(at sim.Time, leaves bool) uint64
+
+// Exchange runs a train of n exchanges from a time on, over a path of the fleet. It returns the
+// exchanges that were not lost, and when the train ends.
+func (f *Fleet) Exchange(
+	s *sim.Stream, at sim.Time, n int, mine, theirs Stamp,
+) (all []tscratio.Exchange, end sim.Time) {
+	packet := func() {
+		at += f.base + sim.Time(-math.Log(1-s.Float())*f.jitter)
+	}
+	for range n {
+		var e tscratio.Exchange
+		e.Sent = tscratio.At(mine(at, true))
+		packet()
+		e.Received = tscratio.At(theirs(at, false))
+		at += 3000
+		e.Answered = tscratio.At(theirs(at, true))
+		packet()
+		e.Returned = tscratio.At(mine(at, false))
+		at += 2000
+		if f.loss == 0 || s.Float() >= f.loss {
+			all = append(all, e)
+		}
+	}
+	return all, at
 }
 
 // EncodeValue encodes a message of the graph as it travels in a real fleet.
-func (f *fleet) EncodeValue(to []byte, v any) ([]byte, error) { return wire.Encode(to, v) }
+func (f *Fleet) EncodeValue(to []byte, v any) ([]byte, error) { return wire.Encode(to, v) }
 
-func (f *fleet) DecodeValue(from []byte) (any, error) {
+func (f *Fleet) DecodeValue(from []byte) (any, error) {
 	v, err := wire.Decode(from)
 	if _, ok := v.(overlay.Message); err == nil && !ok {
 		err = fmt.Errorf("decode message: %T is not a message of the graph", v)
@@ -286,27 +336,36 @@ func (f *fleet) DecodeValue(from []byte) (any, error) {
 }
 
 // fleetOf returns the agents that a key names.
-func fleetOf(b *library.Builder, key string) *fleet {
-	f, _ := library.Find[*fleet](b, key, "is not of the class OverlayAgents")
+func fleetOf(b *library.Builder, key string) *Fleet {
+	f, _ := library.Find[*Fleet](b, key, "is not of the class OverlayAgents")
 	return f
 }
 
-// joiner turns nodes into agents: those that exist at the beginning, and those that join by churn.
-type joiner struct{ f *fleet }
+// A starter is a protocol of nodes that join: the agents, or what starts them.
+type starter interface{ Init(c *sim.Context) }
 
-func newJoin(b *library.Builder, key string) any { return joiner{fleetOf(b, key+".protocol")} }
+// initOf returns the protocol of nodes that join that a key names.
+func initOf(b *library.Builder, key string) starter {
+	s, _ := library.Find[starter](b, key, "is neither agents nor their clients")
+	return s
+}
+
+// joiner turns nodes into agents: those that exist at the beginning, and those that join by churn.
+type joiner struct{ f starter }
+
+func newJoin(b *library.Builder, key string) any { return joiner{initOf(b, key+".protocol")} }
 
 func (j joiner) Init(c *sim.Context) { j.f.Init(c) }
 
 // growth lets agents join until there are enough. At one time, at most a quarter of the present
 // number joins.
 type growth struct {
-	f    *fleet
+	f    starter
 	size int
 }
 
 func newGrowth(b *library.Builder, key string) any {
-	return &growth{fleetOf(b, key+".protocol"), int(b.File.MustInt(key+".size", 1, 1<<30))}
+	return &growth{initOf(b, key+".protocol"), int(b.File.MustInt(key+".size", 1, 1<<30))}
 }
 
 func (g *growth) Run(w *sim.World, _ *sim.Stream) (bool, error) {

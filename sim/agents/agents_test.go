@@ -94,22 +94,22 @@ func TestFleet(t *testing.T) {
 func TestCounter(t *testing.T) {
 	w := sim.New(1, 1)
 	for n := range sim.Node(200) {
-		c := counterOf(w, n)
-		begin := c.at(0)
+		c := CounterOf(w, n)
+		begin := c.At(0)
 		for before, at := begin, sim.Time(1); at < 1e12; at += at/3 + 1 {
-			now := c.at(at)
+			now := c.At(at)
 			if now < before {
 				t.Fatalf("node %d: %d at %v, and %d before", n, now, at, before)
 			}
 			before = now
 		}
 		const second = 1e9
-		rate := float64(c.at(100*second)-begin) / 100 / nominal_hz
+		rate := float64(c.At(100*second)-begin) / 100 / Nominal_hz
 		if rate < 1-60e-6 || rate > 1+60e-6 {
 			t.Errorf("node %d runs at %v of the nominal rate", n, rate)
 		}
 		for at := sim.Time(0); at < 60*second; at += second {
-			here := float64(c.at(at+second)-c.at(at)) / nominal_hz
+			here := float64(c.At(at+second)-c.At(at)) / Nominal_hz
 			if off := here - rate; off > 0.3e-6 || off < -0.3e-6 {
 				t.Fatalf("node %d at %v: the rate wanders by %v", n, at, off)
 			}

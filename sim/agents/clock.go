@@ -8,40 +8,42 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
+// Nominal_hz is the nominal rate of all counters.
+const Nominal_hz = 2_600_000_000
+
 const (
-	nominal_hz      = 2_600_000_000
 	quantum_cycles  = 4       // more than a nanosecond
 	origin_cycles   = 1 << 40 // all counters begin somewhere above it
 	drift_ppb       = 50_000  // the largest deviation of a rate from the nominal one
 	wander_ppb      = 100     // how far a rate moves from its mean
 	leastPeriod_s   = 10.0    // of the wander: its shortest period
 	clockSeed       = 0xc10c4
-	cyclesPer5ns    = 13 // of nominal_hz
+	cyclesPer5ns    = 13 // of Nominal_hz
 	nanosecondsStep = 5
 )
 
-// counter is the counter of a node. Its reading is a function of the time.
-type counter struct {
+// Counter is the counter of a node. Its reading is a function of the time.
+type Counter struct {
 	begin, drift  int64
 	reach, angle  float64 // of the wander: its amplitude in cycles, its angle per ns
 	phase, offset float64
 }
 
-// counterOf returns the counter of a node. It computes the counter from the seed, so counters need
+// CounterOf returns the counter of a node. It computes the counter from the seed, so counters need
 // no memory.
-func counterOf(w *sim.World, n sim.Node) counter {
+func CounterOf(w *sim.World, n sim.Node) Counter {
 	s := sim.NewStream(w.Seed^clockSeed, uint64(n))
-	c := counter{begin: origin_cycles + int64(s.Below(1<<38)),
+	c := Counter{begin: origin_cycles + int64(s.Below(1<<38)),
 		drift: int64(s.Below(2*drift_ppb+1)) - drift_ppb, phase: 2 * math.Pi * s.Float()}
 	period_ns := leastPeriod_s * (1 + 5*s.Float()) * 1e9
 	c.angle = 2 * math.Pi / period_ns
-	c.reach = wander_ppb * 1e-9 * (nominal_hz / 1e9) / c.angle
+	c.reach = wander_ppb * 1e-9 * (Nominal_hz / 1e9) / c.angle
 	c.offset = c.reach * math.Sin(c.phase)
 	return c
 }
 
-// at returns the counter's reading at a time.
-func (c *counter) at(t sim.Time) uint64 {
+// At returns the counter's reading at a time.
+func (c *Counter) At(t sim.Time) uint64 {
 	n := int64(t) * cyclesPer5ns / nanosecondsStep
 	hi, lo := bits.Mul64(uint64(n), uint64(max(c.drift, -c.drift)))
 	off, _ := bits.Div64(hi, lo, 1e9)
@@ -54,8 +56,8 @@ func (c *counter) at(t sim.Time) uint64 {
 	return uint64(c.begin + n + int64(math.Floor(wander)))
 }
 
-// described returns what a node says about its counter.
-func described(name string) tscratio.Node {
-	return tscratio.Node{Name: name, Epoch: "1", Nominal_hz: nominal_hz,
+// Described returns what a node says about its counter.
+func Described(name string) tscratio.Node {
+	return tscratio.Node{Name: name, Epoch: "1", Nominal_hz: Nominal_hz,
 		Quantum_cycles: quantum_cycles}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // graph turns all nodes into agents of a random graph that exists already. Nobody has to join.
-type graph struct{ f *fleet }
+type graph struct{ f *Fleet }
 
 func newGraph(b *library.Builder, key string) any { return graph{fleetOf(b, key+".protocol")} }
 

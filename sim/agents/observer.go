@@ -14,7 +14,7 @@ import (
 // observer prints how many agents lack neighbours, and how good the bounds between neighbours are.
 type observer struct {
 	name string
-	f    *fleet
+	f    *Fleet
 	out  io.Writer
 	note func(series string, at sim.Time, value float64)
 
@@ -87,12 +87,12 @@ func (a *agent) bound(w *sim.World, p *pair) (half uint64, inside bool, err erro
 		return 0, false, err
 	}
 	at := p.first + (p.last-p.first)/2
-	mine, theirs := counterOf(w, a.n), counterOf(w, p.peer)
-	got, err := r.Translate(mine.at(at))
+	mine, theirs := CounterOf(w, a.n), CounterOf(w, p.peer)
+	got, err := r.Translate(mine.At(at))
 	if err != nil {
 		return 0, false, err
 	}
-	return got.HalfWidth(), got.Contains(theirs.at(at)), nil
+	return got.HalfWidth(), got.Contains(theirs.At(at)), nil
 }
 
 func (o *observer) Report(w *sim.World, shards [][]byte) (bool, error) {
@@ -119,7 +119,7 @@ func (o *observer) Report(w *sim.World, shards [][]byte) (bool, error) {
 		if len(bounds) == 0 {
 			return 0
 		}
-		return float64(bounds[int(q*float64(len(bounds)-1))]) / nominal_hz * 1e6
+		return float64(bounds[int(q*float64(len(bounds)-1))]) / Nominal_hz * 1e6
 	}
 	rate := 0.0
 	if seconds := float64(w.Now()-c.before) / 1e9; seconds > 0 && c.living > 0 {

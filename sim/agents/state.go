@@ -16,20 +16,20 @@ import (
 const stateVersion = 1
 
 // Parts are the agents.
-func (f *fleet) Parts() []sim.Part { return []sim.Part{f} }
+func (f *Fleet) Parts() []sim.Part { return []sim.Part{f} }
 
-func (f *fleet) Allocate(shard int) {
+func (f *Fleet) Allocate(shard int) {
 	for len(f.shards) <= shard {
 		f.shards = append(f.shards, nil)
 	}
 	f.shards[shard] = &members{agents: make([]agent, sim.ShardNodes),
 		reported: make([]reported, f.observers)}
-	f.nameShard(shard)
 }
 
-// nameShard makes the names of a shard's nodes.
-func (f *fleet) nameShard(shard int) {
-	for len(f.names) <= shard {
+// Grow makes the names of all nodes, since any of them may send a message to a node of this
+// process.
+func (f *Fleet) Grow(shards int) {
+	for len(f.names) < shards {
 		var b []byte
 		for i := range sim.ShardNodes {
 			b = binary.BigEndian.AppendUint32(b, uint32(len(f.names)*sim.ShardNodes+i))
@@ -38,22 +38,21 @@ func (f *fleet) nameShard(shard int) {
 	}
 }
 
-func (f *fleet) Free(shard int) { f.shards[shard] = nil }
+func (f *Fleet) Free(shard int) { f.shards[shard] = nil }
 
 // codec encodes messages as they travel in a real fleet. Names share memory.
-func (f *fleet) codec() overlay.Codec {
+func (f *Fleet) codec() overlay.Codec {
 	return overlay.Codec{Encode: wire.Encode, Decode: wire.Decode,
 		Name: func(name overlay.Name) (overlay.Name, bool) {
 			if len(name) != 4 || int(node(name)/sim.ShardNodes) >= f.w.Shards() {
 				return "", false
 			}
-			f.nameShard(int(node(name) / sim.ShardNodes))
 			return f.name(node(name)), true
 		}}
 }
 
 // Encode appends the state of a shard's agents.
-func (f *fleet) Encode(shard int, to []byte) []byte {
+func (f *Fleet) Encode(shard int, to []byte) []byte {
 	s := f.shards[shard]
 	le := binary.LittleEndian
 	to = append(to, stateVersion, byte(len(s.reported)))
@@ -114,7 +113,7 @@ func (s *state) u32() uint32 { return binary.LittleEndian.Uint32(s.take(4)) }
 func (s *state) u64() uint64 { return binary.LittleEndian.Uint64(s.take(8)) }
 
 // Decode restores the agents of a shard.
-func (f *fleet) Decode(shard int, from []byte) ([]byte, error) {
+func (f *Fleet) Decode(shard int, from []byte) ([]byte, error) {
 	s, in := f.shards[shard], &state{b: from}
 	if head := in.take(2); head[0] != stateVersion || int(head[1]) != len(s.reported) {
 		return nil, fmt.Errorf("%w: version %d, %d observers: want %d and %d", errState, head[0],

@@ -69,7 +69,7 @@ func TestDamagedAgents(t *testing.T) {
 	if err := s.Run(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	f := s.World.Protocol(0).(*fleet)
+	f := s.World.Protocol(0).(*Fleet)
 	good := f.Encode(0, nil)
 	decode := func(b []byte) error {
 		f.Allocate(0)

@@ -19,6 +19,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/reexec"
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/sim"
+	"github.com/cloudprofiler/cloudprofiler/sim/agents"
 	"github.com/cloudprofiler/cloudprofiler/sim/config"
 	"github.com/cloudprofiler/cloudprofiler/sim/library"
 )
@@ -66,7 +67,7 @@ func alone(t testing.TB, o Options) (digest, out string) {
 		f.Set(c.Key, c.Value)
 	}
 	var b bytes.Buffer
-	s, err := library.Build(f, library.Options{Workers: 1, Out: &b})
+	s, err := library.Build(f, library.Options{Workers: 1, Out: &b, Classes: agents.Classes()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -365,7 +366,7 @@ init.x.randstart
 }
 
 func TestPartOfAnotherVersionIsRefused(t *testing.T) {
-	err := Work(t.Context(), Part{Version: Version + 1})
+	err := Work(t.Context(), Part{Version: Version + 1}, nil)
 	if err == nil || !strings.Contains(err.Error(), "this program knows version") {
 		t.Error(err)
 	}

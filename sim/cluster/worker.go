@@ -71,6 +71,7 @@ type Inject struct {
 
 // work is one process of a simulation.
 type work struct {
+	classes map[string]library.Class
 	p       Part
 	nc      *nats.Conn
 	objects nats.ObjectStore
@@ -87,8 +88,9 @@ type work struct {
 	moved   int
 }
 
-// Work runs a part of a simulation until its end.
-func Work(ctx context.Context, p Part) (err error) {
+// Work runs a part of a simulation until its end. classes are those that the configuration may use
+// beside the ones of the library.
+func Work(ctx context.Context, p Part, classes map[string]library.Class) (err error) {
 	if p.Version != Version {
 		return fmt.Errorf("run a part of a simulation: version %d: this program knows version %d: "+
 			"start leader and processes from the same release", p.Version, Version)
@@ -98,7 +100,8 @@ func Work(ctx context.Context, p Part) (err error) {
 		return fmt.Errorf("connect to %q: %w", p.URL, err)
 	}
 	defer nc.Close()
-	w := &work{p: p, nc: nc, subject: fmt.Sprintf("sim.%s.%d", p.Simulation, p.Epoch)}
+	w := &work{p: p, classes: classes, nc: nc,
+		subject: fmt.Sprintf("sim.%s.%d", p.Simulation, p.Epoch)}
 	if err := w.run(ctx); err != nil && !errors.Is(err, errLeft) {
 		return errors.Join(err, w.tell(report{Kind: "failed", Error: err.Error()}))
 	}
@@ -140,10 +143,12 @@ func (w *work) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	w.s, err = library.Build(f, library.Options{Exchange: w.link, Out: &w.out})
+	w.s, err = library.Build(f, library.Options{Exchange: w.link, Out: &w.out,
+		Classes: w.classes})
 	if err != nil {
 		return err
 	}
+	defer w.s.Close()
 	if w.s.Cycles > 0 {
 		return errors.New("the cycle engine runs in one process: use simulation.endtime")
 	}

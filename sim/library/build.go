@@ -2,6 +2,7 @@ package library
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -38,6 +39,18 @@ type Simulation struct {
 
 	nodes int
 	inits []initialiser
+	made  []any // the protocols
+}
+
+// Close releases what protocols hold outside of memory. Nobody may use the simulation afterwards.
+func (s *Simulation) Close() error {
+	var err error
+	for _, p := range s.made {
+		if c, ok := p.(io.Closer); ok {
+			err = errors.Join(err, c.Close())
+		}
+	}
+	return err
 }
 
 type initialiser struct {
@@ -137,7 +150,7 @@ func Build(f *config.File, o Options) (*Simulation, error) {
 	for _, t := range b.used { // the initialisers have read the delays by now
 		w.Within(t.Shortest())
 	}
-	s.nodes = nodes
+	s.nodes, s.made = nodes, b.made
 	return s, nil
 }
 

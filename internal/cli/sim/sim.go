@@ -14,9 +14,9 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/internal/plainfile"
 	"github.com/cloudprofiler/cloudprofiler/sim"
-	"github.com/cloudprofiler/cloudprofiler/sim/agents"
 	"github.com/cloudprofiler/cloudprofiler/sim/config"
 	"github.com/cloudprofiler/cloudprofiler/sim/library"
+	"github.com/cloudprofiler/cloudprofiler/sim/server"
 )
 
 func newSim() *cobra.Command {
@@ -135,10 +135,11 @@ func run(cmd *cobra.Command, f *config.File, o options) error {
 	drawn := &figure{}
 	s, err := library.Build(f, library.Options{Workers: o.workers, Out: cmd.OutOrStdout(),
 		Note: drawn.note,
-		Dir:  filepath.Dir(o.path), Classes: agents.Classes()})
+		Dir:  filepath.Dir(o.path), Classes: server.Classes()})
 	if err != nil {
 		return fmt.Errorf("the configuration is not understood:\n%w", err)
 	}
+	defer s.Close()
 	if s.Cycles > 0 && o.checkpoint+o.restart != "" {
 		return command.Usagef("--checkpoint and --restart need the event engine: " +
 			"use simulation.endtime")

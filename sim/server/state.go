@@ -1,0 +1,286 @@
+package server
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+	"github.com/cloudprofiler/cloudprofiler/sim"
+)
+
+// stateVersion is the version of the state of this package in a checkpoint, which sim/FORMAT.md
+// describes.
+const stateVersion = 1
+
+// errState is returned for a state that cannot be read.
+var errState = errors.New("not the state of a server and its clients")
+
+// These are the kinds of the entries of an office's log.
+const (
+	entryTick   = 1
+	entryLetter = 2
+	entryRun    = 3
+	entryMatrix = 4
+)
+
+// note adds an entry to the log. A server decides the same if it is told the same at the same
+// times. So the log is the server's state in a checkpoint.
+func (o *office) note(kind byte, from sim.Node, l *letter) {
+	o.log = append(o.log, kind)
+	o.log = binary.LittleEndian.AppendUint64(o.log, uint64(o.now))
+	if l == nil {
+		return
+	}
+	o.log = binary.LittleEndian.AppendUint32(o.log, uint32(from))
+	log, err := l.append(o.log)
+	if err != nil {
+		o.failed = err
+		return
+	}
+	o.log = log
+}
+
+// repeat tells a new server all that another one was told.
+func (o *office) repeat(log []byte) error {
+	o.cx, o.log = nil, slices.Clone(log)
+	for len(log) > 0 {
+		if len(log) < 9 {
+			return errState
+		}
+		kind := log[0]
+		o.now, log = sim.Time(binary.LittleEndian.Uint64(log[1:])), log[9:]
+		switch kind {
+		case entryTick:
+			o.of.Tick()
+		case entryRun:
+			o.startRun()
+		case entryMatrix:
+			o.of.Matrix()
+		case entryLetter:
+			if len(log) < 4 {
+				return errState
+			}
+			from := sim.Node(binary.LittleEndian.Uint32(log))
+			l, rest, err := readLetter(log[4:])
+			if err != nil {
+				return err
+			}
+			o.handle(from, l)
+			log = rest
+		default:
+			return errState
+		}
+	}
+	return o.failed
+}
+
+// Parts are the server.
+func (s *server) Parts() []sim.Part { return []sim.Part{s} }
+
+func (s *server) Allocate(shard int) {
+	if shard == int(home)/sim.ShardNodes {
+		s.Free(shard)
+		s.office = s.open()
+	}
+}
+
+func (s *server) Free(shard int) {
+	if shard == int(home)/sim.ShardNodes {
+		_ = s.Close() // its files are temporary
+		s.office = nil
+	}
+}
+
+// Encode appends the server, if it is in the shard.
+func (s *server) Encode(shard int, to []byte) []byte {
+	le := binary.LittleEndian
+	if shard != int(home)/sim.ShardNodes {
+		return to
+	}
+	o := s.office
+	to = append(to, stateVersion)
+	to = le.AppendUint32(to, uint32(len(o.last)))
+	for _, n := range slices.Sorted(maps.Keys(o.last)) {
+		to = le.AppendUint64(le.AppendUint32(to, uint32(n)), uint64(o.last[n]))
+	}
+	return append(le.AppendUint64(to, uint64(len(o.log))), o.log...)
+}
+
+// Decode restores the server. It takes as long as the server has worked until the checkpoint.
+func (s *server) Decode(shard int, from []byte) ([]byte, error) {
+	if shard != int(home)/sim.ShardNodes {
+		return from, nil
+	}
+	o, in := s.office, &state{b: from}
+	if o.failed != nil {
+		return nil, fmt.Errorf("start the server: %w", o.failed)
+	}
+	if v := in.take(1)[0]; v != stateVersion {
+		return nil, fmt.Errorf("%w: version %d, want %d", errState, v, stateVersion)
+	}
+	for range in.u32() {
+		if in.short {
+			return nil, errState
+		}
+		n := sim.Node(in.u32())
+		o.last[n] = sim.Time(in.u64())
+	}
+	log := in.take(in.u64())
+	if in.short {
+		return nil, errState
+	}
+	return in.b, o.repeat(log)
+}
+
+// state reads numbers.
+type state struct {
+	b     []byte
+	short bool
+}
+
+func (s *state) take(n uint64) []byte {
+	if s.short || n > uint64(len(s.b)) {
+		s.short = true
+		return make([]byte, min(n, 8))
+	}
+	b := s.b[:n]
+	s.b = s.b[n:]
+	return b
+}
+
+func (s *state) u32() uint32 { return binary.LittleEndian.Uint32(s.take(4)) }
+func (s *state) u64() uint64 { return binary.LittleEndian.Uint64(s.take(8)) }
+
+// Parts are the clients.
+func (k *clients) Parts() []sim.Part { return []sim.Part{k} }
+
+func (k *clients) Allocate(shard int) {
+	for len(k.shards) <= shard {
+		k.shards = append(k.shards, nil)
+	}
+	k.shards[shard] = make([]client, sim.ShardNodes)
+}
+
+func (k *clients) Free(shard int) { k.shards[shard] = nil }
+
+// Encode appends the state of a shard's clients.
+func (k *clients) Encode(shard int, to []byte) []byte {
+	to = append(to, stateVersion)
+	for i := range k.shards[shard] {
+		at := len(to)
+		to = append(to, 0, 0, 0, 0)
+		if a := &k.shards[shard][i]; a.connection > 0 {
+			to = a.encode(to)
+		}
+		binary.LittleEndian.PutUint32(to[at:], uint32(len(to)-at-4))
+	}
+	return to
+}
+
+func (a *client) encode(to []byte) []byte {
+	le := binary.LittleEndian
+	flags := byte(0)
+	for i, is := range []bool{a.registered, a.member, a.told, a.probing != nil} {
+		if is {
+			flags |= 1 << i
+		}
+	}
+	to = append(to, flags)
+	for _, v := range []uint32{a.connection, a.turn, uint32(len(a.said)), uint32(len(a.unacked))} {
+		to = le.AppendUint32(to, v)
+	}
+	for _, v := range []uint64{uint64(a.heard), uint64(a.tried), uint64(a.due), uint64(a.last),
+		a.reports, a.dropped, uint64(a.heartbeat), uint64(a.dead)} {
+		to = le.AppendUint64(to, v)
+	}
+	for _, n := range a.said {
+		to = le.AppendUint32(to, uint32(n))
+	}
+	letters := make([]*letter, 0, len(a.unacked)+1)
+	for _, t := range a.unacked {
+		letters = append(letters, &letter{m: t})
+	}
+	if a.probing != nil {
+		letters = append(letters, &letter{m: a.probing})
+	}
+	for _, l := range letters {
+		var err error
+		if to, err = l.append(to); err != nil { // they were sent before
+			panic(err)
+		}
+	}
+	return to
+}
+
+// Decode restores the clients of a shard.
+func (k *clients) Decode(shard int, from []byte) ([]byte, error) {
+	in := &state{b: from}
+	if v := in.take(1)[0]; v != stateVersion {
+		return nil, fmt.Errorf("%w: version %d, want %d", errState, v, stateVersion)
+	}
+	for i := range k.shards[shard] {
+		length := in.u32()
+		if length == 0 || in.short {
+			continue
+		}
+		if err := k.shards[shard][i].decode(in.take(uint64(length))); err != nil {
+			return nil, fmt.Errorf("client %d: %w", shard*sim.ShardNodes+i, err)
+		}
+	}
+	if in.short {
+		return nil, errState
+	}
+	return in.b, nil
+}
+
+func (a *client) decode(from []byte) error {
+	in := &state{b: from}
+	flags := in.take(1)[0]
+	a.registered, a.member, a.told = flags&1 != 0, flags&2 != 0, flags&4 != 0
+	a.connection, a.turn = in.u32(), in.u32()
+	said, unacked := in.u32(), in.u32()
+	for _, v := range []*sim.Time{&a.heard, &a.tried, &a.due, &a.last} {
+		*v = sim.Time(in.u64())
+	}
+	a.reports, a.dropped = in.u64(), in.u64()
+	a.heartbeat, a.dead = sim.Time(in.u64()), sim.Time(in.u64())
+	for range said {
+		if in.short {
+			return errState
+		}
+		a.said = append(a.said, sim.Node(in.u32()))
+	}
+	if in.short || a.connection == 0 {
+		return errState
+	}
+	rest := in.b
+	for range unacked {
+		l, next, err := readLetter(rest)
+		if err != nil {
+			return err
+		}
+		t, ok := l.m.(*control.Trains)
+		if !ok {
+			return errState
+		}
+		a.unacked, rest = append(a.unacked, t), next
+	}
+	if flags&8 != 0 {
+		l, next, err := readLetter(rest)
+		if err != nil {
+			return err
+		}
+		var ok bool
+		if a.probing, ok = l.m.(*control.Probing); !ok {
+			return errState
+		}
+		rest = next
+	}
+	if len(rest) > 0 {
+		return errState
+	}
+	return nil
+}
