@@ -387,8 +387,9 @@ static void handle_by_first_and_last(int sig)
 }
 
 /*
- * A handler that finds no free cell drops its event if it interrupted a thread that waits for a
- * turn at drops. The thread with the cells may be waiting for that thread.
+ * A handler that finds no free cell usually waits until one is free. But if it interrupted a
+ * thread that itself waits at drops for its turn, the handler drops its event: the cells may
+ * belong to a thread that waits for the interrupted one.
  */
 static void test_handler_finds_no_cell(void)
 {
