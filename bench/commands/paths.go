@@ -148,6 +148,9 @@ func judgePaths(flags benchPathsFlags, methods []link.Method, name string, set *
 	}
 	fmt.Fprintf(stdout, "%s: %d calls between %d programs, %d paths\n", name, len(set.Calls),
 		len(set.Places), set.Paths)
+	if text := oddText(&set.Oddities); text != "" {
+		fmt.Fprintln(stdout, text)
+	}
 	w := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "method\tlinks\tpaths\tsaid\twrong\tsure\twrong\terror\tus\t")
 	for _, r := range rows {
@@ -159,6 +162,30 @@ func judgePaths(flags benchPathsFlags, methods []link.Method, name string, set *
 	}
 	fmt.Fprintln(w)
 	return w.Flush()
+}
+
+// oddText says what was unusual in recorded traces.
+func oddText(o *calls.Oddities) string {
+	var all []string
+	for _, odd := range []struct {
+		n    int
+		what string
+	}{
+		{o.Malformed, "that cannot be read, first: " + o.Why},
+		{o.Duplicates, "left out because they occurred before"},
+		{o.Impossible, "left out because of impossible times"},
+		{o.Backwards, "that ended before they began"},
+		{o.Parentless, "whose parent is missing: linked, not judged"},
+		{o.Cycles, "that are their own ancestors: linked, not judged"},
+	} {
+		if odd.n > 0 {
+			all = append(all, fmt.Sprintf("%d %s", odd.n, odd.what))
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("of %s: %s", command.Plural(o.Spans, "span"), strings.Join(all, "; "))
 }
 
 func share(part, of int) string {

@@ -89,6 +89,9 @@ type Oddities struct {
 	Cycles     int `json:"cycles"`     // spans that are their own ancestors
 	Backwards  int `json:"backwards"`  // spans that ended before they began
 	Impossible int `json:"impossible"` // spans left out because of impossible times
+	Malformed  int `json:"malformed"`  // spans, values and files that could not be read
+	// Why is the reason of the first malformed one.
+	Why string `json:"why,omitempty"`
 }
 
 // Arrange sorts the calls by when they begin, so that their order tells nothing about causes. It

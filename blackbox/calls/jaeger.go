@@ -5,13 +5,19 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
+	"time"
 )
 
-// jaegerValue is one of three things: an answer of the query service, a trace, or a span of the
-// storage.
+// jaegerValue is one of these: an answer of the query service, a trace, a span of the storage, or a
+// document of Elasticsearch that contains a span.
 type jaegerValue struct {
-	Data      []jaegerValue            `json:"data"`
-	Spans     []jaegerSpan             `json:"spans"`
+	Data      json.RawMessage          `json:"data"`
+	Traces    json.RawMessage          `json:"traces"`
+	Hits      json.RawMessage          `json:"hits"`
+	Source    json.RawMessage          `json:"_source"`
+	Spans     []json.RawMessage        `json:"spans"`
 	Processes map[string]jaegerProcess `json:"processes"`
 	SpanID    string                   `json:"spanID"`
 }
@@ -21,9 +27,10 @@ type jaegerSpan struct {
 	SpanID       string            `json:"spanID"`
 	ParentSpanID string            `json:"parentSpanID"`
 	References   []jaegerReference `json:"references"`
-	StartTime    float64           `json:"startTime"` // microseconds
-	Duration     float64           `json:"duration"`
-	Tags         []jaegerTag       `json:"tags"`
+	StartTime    microseconds      `json:"startTime"`
+	Duration     microseconds      `json:"duration"`
+	Tags         json.RawMessage   `json:"tags"`
+	TagMap       map[string]any    `json:"tag"` // Elasticsearch has dots in names replaced by @
 	ProcessID    string            `json:"processID"`
 	Process      *jaegerProcess    `json:"process"`
 }
@@ -35,8 +42,8 @@ type jaegerReference struct {
 }
 
 type jaegerProcess struct {
-	ServiceName string      `json:"serviceName"`
-	Tags        []jaegerTag `json:"tags"`
+	ServiceName string          `json:"serviceName"`
+	Tags        json.RawMessage `json:"tags"`
 }
 
 type jaegerTag struct {
@@ -44,66 +51,97 @@ type jaegerTag struct {
 	Value any    `json:"value"`
 }
 
+// microseconds is a time or a duration, in ns. JSON may have it as a number of microseconds, as
+// such a number in a string, or as text such as 2024-05-01T10:00:00Z or 0.25s.
+type microseconds int64
+
+func (m *microseconds) UnmarshalJSON(raw []byte) error {
+	text := strings.Trim(string(raw), `"`)
+	const most = Latest_ns / 1000
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		*m = microseconds(1000 * max(min(n, most), -most))
+	} else if f, err := strconv.ParseFloat(text, 64); err == nil && !math.IsNaN(f) {
+		*m = microseconds(math.Round(1000 * max(min(f, most), -most)))
+	} else if d, err := time.ParseDuration(text); err == nil {
+		*m = microseconds(d)
+	} else if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		*m = microseconds(t.UnixNano())
+	} else if text != "null" {
+		return fmt.Errorf("time %q is not a number of microseconds", raw)
+	}
+	return nil
+}
+
 func (b *builder) jaeger(value json.RawMessage) error {
-	if value = bytes.TrimSpace(value); len(value) > 0 && value[0] == '[' {
-		var all []json.RawMessage
-		if err := json.Unmarshal(value, &all); err != nil {
-			return err
-		}
+	if all, is, err := elements(value); is {
 		for _, v := range all {
 			if err := b.jaeger(v); err != nil {
 				return err
 			}
 		}
-		return nil
+		return err
 	}
 	var v jaegerValue
 	if err := json.Unmarshal(value, &v); err != nil {
-		return err
+		b.malformed(err)
+		return nil
+	}
+	for _, inner := range []json.RawMessage{v.Data, v.Traces, v.Hits, v.Source} {
+		if len(inner) > 0 {
+			if err := b.jaeger(inner); err != nil {
+				return err
+			}
+		}
 	}
 	if v.SpanID != "" {
-		var s jaegerSpan
-		if err := json.Unmarshal(value, &s); err != nil {
-			return err
-		}
-		v.Spans = append(v.Spans, s)
+		v.Spans = append(v.Spans, value)
 	}
-	return b.jaegerTraces(append(v.Data, v))
-}
-
-func (b *builder) jaegerTraces(all []jaegerValue) error {
-	for _, t := range all {
-		places := map[string]int32{}
-		for id, p := range t.Processes {
-			places[id] = b.place(p.ServiceName, tags(p.Tags).instance())
+	places := map[string]int32{}
+	for _, raw := range v.Spans {
+		var s jaegerSpan
+		if err := json.Unmarshal(raw, &s); err != nil {
+			b.malformed(err)
+			continue
 		}
-		for _, s := range t.Spans {
-			place, ok := places[s.ProcessID]
-			if s.Process != nil {
-				place = b.place(s.Process.ServiceName, tags(s.Process.Tags).instance())
-			} else if !ok {
-				return fmt.Errorf("span %q: process %q is not in its trace", s.SpanID, s.ProcessID)
-			}
-			b.add(s.span(place))
+		place, known := places[s.ProcessID]
+		if s.Process != nil {
+			place = b.placeOf(s.Process.ServiceName, tags(s.Process.Tags))
+		} else if !known {
+			p := v.Processes[s.ProcessID] // if it is missing, it has no name
+			place = b.placeOf(p.ServiceName, tags(p.Tags))
+			places[s.ProcessID] = place
 		}
+		b.add(s.span(place))
 	}
 	return nil
 }
 
+// elements returns the elements of a JSON array. is reports whether the value is an array.
+func elements(value json.RawMessage) (all []json.RawMessage, is bool, err error) {
+	if value = bytes.TrimSpace(value); len(value) == 0 || value[0] != '[' {
+		return nil, false, nil
+	}
+	err = json.Unmarshal(value, &all)
+	return all, true, err
+}
+
 func (s *jaegerSpan) span(place int32) *span {
 	of := tags(s.Tags)
-	result := &span{
-		trace: s.TraceID, id: s.SpanID, parent: s.ParentSpanID, place: place,
-		kind: kindOf(of["span.kind"]), peer: of.peer(),
-		start_ns: int64(math.Round(s.StartTime * 1000)),
+	for name, v := range s.TagMap {
+		of[strings.ReplaceAll(name, "@", ".")] = fmt.Sprint(v)
 	}
-	result.end_ns = result.start_ns + int64(math.Round(s.Duration*1000))
+	result := &span{
+		trace: idOf(s.TraceID), id: idOf(s.SpanID), parent: idOf(s.ParentSpanID), place: place,
+		kind: kindOf(of["span.kind"]), peer: of.peer(), start_ns: int64(s.StartTime),
+	}
+	result.end_ns = result.start_ns + int64(s.Duration)
 	for _, r := range s.References {
-		if r.TraceID != "" && r.TraceID != s.TraceID {
+		if r.TraceID != "" && idOf(r.TraceID) != result.trace {
 			continue
 		}
-		if follows := r.RefType == "FOLLOWS_FROM"; !follows || result.parent == "" {
-			result.parent, result.follows = r.SpanID, follows
+		if follows := strings.EqualFold(r.RefType, "FOLLOWS_FROM"); !follows ||
+			result.parent == "" {
+			result.parent, result.follows = idOf(r.SpanID), follows
 			if !follows {
 				break
 			}
@@ -112,25 +150,36 @@ func (s *jaegerSpan) span(place int32) *span {
 	return result
 }
 
-func tags(all []jaegerTag) attributes {
+// tags reads tags, which are a list or an object. Others are left out.
+func tags(raw json.RawMessage) attributes {
 	of := attributes{}
-	for _, t := range all {
-		of[t.Key] = fmt.Sprint(t.Value)
+	var list []jaegerTag
+	var object map[string]any
+	if json.Unmarshal(raw, &list) == nil {
+		for _, t := range list {
+			of[t.Key] = fmt.Sprint(t.Value)
+		}
+	} else if json.Unmarshal(raw, &object) == nil {
+		for name, v := range object {
+			of[name] = fmt.Sprint(v)
+		}
 	}
 	return of
 }
 
 // kindOf understands the names of Jaeger and of OTLP.
 func kindOf(name string) kind {
-	switch name {
-	case "server", "SPAN_KIND_SERVER", "2":
+	switch strings.TrimPrefix(strings.ToLower(name), "span_kind_") {
+	case "internal", "1":
+		return internal
+	case "server", "2":
 		return server
-	case "client", "SPAN_KIND_CLIENT", "3":
+	case "client", "3":
 		return client
-	case "producer", "SPAN_KIND_PRODUCER", "4":
+	case "producer", "4":
 		return producer
-	case "consumer", "SPAN_KIND_CONSUMER", "5":
+	case "consumer", "5":
 		return consumer
 	}
-	return internal
+	return unnamed
 }

@@ -1,18 +1,24 @@
 package calls
 
 import (
-	"bytes"
+	"cmp"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 )
 
 // otlpValue is a message of OTLP, or the answer of a query service that contains one.
 type otlpValue struct {
-	Result        *otlpValue     `json:"result"`
-	ResourceSpans []otlpResource `json:"resourceSpans"`
-	Batches       []otlpResource `json:"batches"`
+	Result        json.RawMessage   `json:"result"`
+	Trace         json.RawMessage   `json:"trace"`
+	Data          json.RawMessage   `json:"data"`
+	ResourceSpans []json.RawMessage `json:"resourceSpans"`
+	Snake         []json.RawMessage `json:"resource_spans"`
+	Batches       []json.RawMessage `json:"batches"`
 }
 
 type otlpResource struct {
@@ -20,25 +26,32 @@ type otlpResource struct {
 		Attributes []otlpAttribute `json:"attributes"`
 	} `json:"resource"`
 	ScopeSpans                  []otlpScope `json:"scopeSpans"`
+	Snake                       []otlpScope `json:"scope_spans"`
 	InstrumentationLibrarySpans []otlpScope `json:"instrumentationLibrarySpans"`
 }
 
 type otlpScope struct {
-	Spans []otlpSpan `json:"spans"`
+	Spans []json.RawMessage `json:"spans"`
 }
 
 type otlpSpan struct {
-	TraceID           string          `json:"traceId"`
-	SpanID            string          `json:"spanId"`
-	ParentSpanID      string          `json:"parentSpanId"`
-	Kind              json.RawMessage `json:"kind"`
-	StartTimeUnixNano json.RawMessage `json:"startTimeUnixNano"`
-	EndTimeUnixNano   json.RawMessage `json:"endTimeUnixNano"`
-	Attributes        []otlpAttribute `json:"attributes"`
-	Links             []struct {
+	TraceID      string          `json:"traceId"`
+	SpanID       string          `json:"spanId"`
+	ParentSpanID string          `json:"parentSpanId"`
+	Kind         json.RawMessage `json:"kind"`
+	Start        nanoseconds     `json:"startTimeUnixNano"`
+	End          nanoseconds     `json:"endTimeUnixNano"`
+	Attributes   []otlpAttribute `json:"attributes"`
+	Links        []struct {
 		TraceID string `json:"traceId"`
 		SpanID  string `json:"spanId"`
 	} `json:"links"`
+	// The same, with the names of the protocol buffer.
+	TraceIDSnake string      `json:"trace_id"`
+	SpanIDSnake  string      `json:"span_id"`
+	ParentSnake  string      `json:"parent_span_id"`
+	StartSnake   nanoseconds `json:"start_time_unix_nano"`
+	EndSnake     nanoseconds `json:"end_time_unix_nano"`
 }
 
 type otlpAttribute struct {
@@ -46,70 +59,79 @@ type otlpAttribute struct {
 	Value map[string]any `json:"value"`
 }
 
+// nanoseconds is a time in ns since 1970. JSON may have it as a number or as a string.
+type nanoseconds int64
+
+func (n *nanoseconds) UnmarshalJSON(raw []byte) error {
+	text := strings.Trim(string(raw), `"`)
+	if v, err := strconv.ParseInt(text, 10, 64); err == nil {
+		*n = nanoseconds(v)
+	} else if f, err := strconv.ParseFloat(text, 64); err == nil && !math.IsNaN(f) {
+		*n = nanoseconds(max(min(f, Latest_ns), -Latest_ns))
+	} else if text != "null" && text != "" {
+		return fmt.Errorf("time %q is not a number of nanoseconds", raw)
+	}
+	return nil
+}
+
 func (b *builder) otlp(value json.RawMessage) error {
-	if value = bytes.TrimSpace(value); len(value) > 0 && value[0] == '[' {
-		var all []json.RawMessage
-		if err := json.Unmarshal(value, &all); err != nil {
-			return err
-		}
+	if all, is, err := elements(value); is {
 		for _, v := range all {
 			if err := b.otlp(v); err != nil {
 				return err
 			}
 		}
-		return nil
+		return err
 	}
 	var v otlpValue
 	if err := json.Unmarshal(value, &v); err != nil {
-		return err
+		b.malformed(err)
+		return nil
 	}
-	if v.Result != nil {
-		v = *v.Result
+	for _, inner := range []json.RawMessage{v.Result, v.Trace, v.Data} {
+		if len(inner) > 0 {
+			if err := b.otlp(inner); err != nil {
+				return err
+			}
+		}
 	}
-	for _, r := range append(v.ResourceSpans, v.Batches...) {
+	for _, raw := range append(append(v.ResourceSpans, v.Snake...), v.Batches...) {
+		var r otlpResource
+		if err := json.Unmarshal(raw, &r); err != nil {
+			b.malformed(err)
+			continue
+		}
 		of := otlpAttributes(r.Resource.Attributes)
-		place := b.place(of["service.name"], of.instance())
-		for _, scope := range append(r.ScopeSpans, r.InstrumentationLibrarySpans...) {
-			for i := range scope.Spans {
-				s, err := scope.Spans[i].span(place)
-				if err != nil {
-					return err
+		place := b.placeOf(of["service.name"], of)
+		for _, scope := range append(append(r.ScopeSpans, r.Snake...),
+			r.InstrumentationLibrarySpans...) {
+			for _, raw := range scope.Spans {
+				var s otlpSpan
+				if err := json.Unmarshal(raw, &s); err != nil {
+					b.malformed(err)
+					continue
 				}
-				b.add(s)
+				b.add(s.span(place))
 			}
 		}
 	}
 	return nil
 }
 
-func (s *otlpSpan) span(place int32) (*span, error) {
+func (s *otlpSpan) span(place int32) *span {
 	result := &span{
-		trace: s.TraceID, id: s.SpanID, parent: s.ParentSpanID, place: place,
-		kind: kindOf(unquoted(s.Kind)), peer: otlpAttributes(s.Attributes).peer(),
-	}
-	if strings.Trim(result.parent, "0") == "" {
-		result.parent = ""
+		trace: idOf(cmp.Or(s.TraceID, s.TraceIDSnake)), id: idOf(cmp.Or(s.SpanID, s.SpanIDSnake)),
+		parent: idOf(cmp.Or(s.ParentSpanID, s.ParentSnake)), place: place,
+		kind: kindOf(strings.Trim(string(s.Kind), `"`)), peer: otlpAttributes(s.Attributes).peer(),
+		start_ns: int64(cmp.Or(s.Start, s.StartSnake)), end_ns: int64(cmp.Or(s.End, s.EndSnake)),
 	}
 	for _, l := range s.Links {
-		if result.parent == "" && l.TraceID == s.TraceID {
-			result.parent, result.follows = l.SpanID, true
+		if result.parent == "" && idOf(l.TraceID) == result.trace {
+			result.parent, result.follows = idOf(l.SpanID), true
 		}
 	}
-	var err error
-	for _, f := range []struct {
-		from json.RawMessage
-		to   *int64
-	}{{s.StartTimeUnixNano, &result.start_ns}, {s.EndTimeUnixNano, &result.end_ns}} {
-		if *f.to, err = strconv.ParseInt(unquoted(f.from), 10, 64); err != nil {
-			return nil, fmt.Errorf("span %q: time %q is not a number of nanoseconds",
-				s.SpanID, f.from)
-		}
-	}
-	return result, nil
+	return result
 }
-
-// unquoted returns the digits of a number. JSON may contain it as a number or as a string.
-func unquoted(raw json.RawMessage) string { return strings.Trim(string(raw), `"`) }
 
 func otlpAttributes(all []otlpAttribute) attributes {
 	of := attributes{}
@@ -119,4 +141,16 @@ func otlpAttributes(all []otlpAttribute) attributes {
 		}
 	}
 	return of
+}
+
+// idOf makes an id comparable: hexadecimal, without zeros at the front. JSON may have an id as
+// hexadecimal digits of either case, with or without such zeros, or as Base64.
+func idOf(text string) string {
+	if strings.HasSuffix(text, "=") {
+		raw, err := base64.StdEncoding.DecodeString(text)
+		if err == nil && (len(raw) == 8 || len(raw) == 16) {
+			text = hex.EncodeToString(raw)
+		}
+	}
+	return strings.TrimLeft(strings.ToLower(text), "0")
 }

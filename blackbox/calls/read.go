@@ -2,6 +2,7 @@ package calls
 
 import (
 	"bufio"
+	"bytes"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
@@ -25,7 +26,8 @@ const (
 var ErrNoCalls = errors.New("no spans found")
 
 // Read reads the traces in files, and in the files of directories. Each file may contain several
-// JSON values, one after the other, and may be compressed with gzip.
+// JSON values, one after the other, and may be compressed with gzip. Of a directory, files are left
+// out that do not begin like JSON. What cannot be read is left out and counted.
 func Read(format Format, names ...string) (*Set, error) {
 	var decode func(*builder, json.RawMessage) error
 	switch format {
@@ -43,10 +45,7 @@ func Read(format Format, names ...string) (*Set, error) {
 			if err != nil || d.IsDir() {
 				return err
 			}
-			if path != name && !isTrace(path) {
-				return nil
-			}
-			return b.file(path, decode)
+			return b.file(path, path == name, decode)
 		})
 		if err != nil {
 			return nil, fmt.Errorf("read traces: %w", err)
@@ -54,34 +53,37 @@ func Read(format Format, names ...string) (*Set, error) {
 	}
 	set := b.finish()
 	if set.Oddities.Spans == 0 {
-		return nil, fmt.Errorf("read traces of %q: %w", names, ErrNoCalls)
+		err := fmt.Errorf("read traces of %q as %s: %w", names, format, ErrNoCalls)
+		if why := set.Oddities.Why; why != "" {
+			err = fmt.Errorf("%w: %s", err, why)
+		}
+		return nil, err
 	}
 	return set, nil
 }
 
-// isTrace reports whether Read reads a file of a directory.
-func isTrace(path string) bool {
-	path = strings.TrimSuffix(path, ".gz")
-	switch filepath.Ext(path) {
-	case ".json", ".jsonl", ".ndjson":
-		return true
-	}
-	return false
-}
-
-func (b *builder) file(path string, decode func(*builder, json.RawMessage) error) error {
+// file reads a file. A file that was not named is left out if it does not begin like JSON.
+func (b *builder) file(path string, named bool,
+	decode func(*builder, json.RawMessage) error) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	var r io.Reader = bufio.NewReaderSize(f, 1<<16)
-	if strings.HasSuffix(path, ".gz") {
+	r := bufio.NewReaderSize(f, 1<<16)
+	if magic, _ := r.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 		z, err := gzip.NewReader(r)
 		if err != nil {
-			return fmt.Errorf("decompress %q: %w", path, err)
+			b.malformed(fmt.Errorf("decompress %q: %w", path, err))
+			return nil
 		}
-		r = z
+		r = bufio.NewReaderSize(z, 1<<16)
+	}
+	if mark, _ := r.Peek(3); string(mark) == "\ufeff" {
+		r.Discard(3)
+	}
+	if begin, _ := r.Peek(64); !named && !strings.ContainsAny(firstLetter(begin), "{[") {
+		return nil
 	}
 	d := json.NewDecoder(r)
 	for {
@@ -93,10 +95,17 @@ func (b *builder) file(path string, decode func(*builder, json.RawMessage) error
 		if err == nil {
 			err = decode(b, value)
 		}
-		if err != nil {
-			return fmt.Errorf("decode %q: %w", path, err)
+		if err != nil { // the rest of the file cannot be read either
+			b.malformed(fmt.Errorf("decode %q: %w", path, err))
+			return nil
 		}
 	}
+}
+
+// firstLetter is the first letter that is no space.
+func firstLetter(text []byte) string {
+	text = bytes.TrimSpace(text)
+	return string(text[:min(1, len(text))])
 }
 
 // attributes are what a span or a program says about itself.

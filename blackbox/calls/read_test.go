@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -220,7 +221,7 @@ func TestReadErrors(t *testing.T) {
 		`{}`:      "no spans found",
 		`{"data`:  "unexpected EOF",
 		`{"a":1}`: "no spans found",
-		jaegerTrace(jaegerSpanJSON("a", "", "p9", "server", 1, 2)): `process "p9" is not in`,
+		`{"data":[{"spans":[{"spanID":"a","startTime":"soon"}]}]}`: `time "\"soon\"" is not`,
 	} {
 		os.WriteFile(name, []byte(text), 0o600)
 		if _, err := Read(Jaeger, name); err == nil || !strings.Contains(err.Error(), part) {
@@ -229,6 +230,113 @@ func TestReadErrors(t *testing.T) {
 	}
 	if _, err := Read("zipkin", name); err == nil || !strings.Contains(err.Error(), "not known") {
 		t.Errorf("format zipkin: %v", err)
+	}
+}
+
+// What recorders and tools write differently is read alike.
+func TestVariants(t *testing.T) {
+	want := []string{"outside→front ? 100 1000 ? cause -1", "front→back 150 170 670 850 cause 0"}
+	jaeger := jaegerTrace(jaegerSpanJSON("a1", "", "p1", "server", 100, 900),
+		jaegerSpanJSON("b1", "a1", "p1", "client", 150, 700),
+		jaegerSpanJSON("c1", "b1", "p2", "server", 170, 500))
+	replaced := func(text string, pairs ...string) string {
+		changed := strings.NewReplacer(pairs...).Replace(text)
+		if changed == text {
+			t.Fatalf("%q changes nothing", pairs)
+		}
+		return changed
+	}
+	source := func(id, parent, service, kind string, start, duration int) string {
+		return fmt.Sprintf(`{"_index":"jaeger-span","_source":{"traceID":"t","spanID":%q,`+
+			`"parentSpanID":%q,"startTime":%d,"duration":%d,"tags":[],"tag":{"span@kind":%q},`+
+			`"process":{"serviceName":%q}}}`, id, parent, start, duration, kind, service)
+	}
+	documents := []string{source("a1", "", "front", "server", 100, 900),
+		source("b1", "a1", "front", "client", 150, 700),
+		source("c1", "b1", "back", "server", 170, 500)}
+	for name, text := range map[string]string{
+		"as it is":  jaeger,
+		"text":      replaced(jaeger, `"startTime":100`, `"startTime":"100"`),
+		"fractions": replaced(jaeger, `"duration":500`, `"duration":500.0`),
+		"exponents": replaced(jaeger, `"duration":500`, `"duration":5e2`),
+		"durations": replaced(jaeger, `"duration":500`, `"duration":"0.0005s"`),
+		"dates": replaced(jaeger, `"startTime":170`,
+			`"startTime":"1970-01-01T00:00:00.00017Z"`),
+		"tags as object": replaced(jaeger,
+			`"tags":[{"key":"span.kind","type":"string","value":"client"}]`,
+			`"tags":{"span.kind":"client"}`),
+		"no tags": replaced(jaeger,
+			`"tags":[{"key":"span.kind","type":"string","value":"server"}]`, `"tags":null`),
+		"zeros of ids": replaced(jaeger, `"traceID":"t","spanID":"b1"}]`,
+			`"traceID":"00t","spanID":"000000B1"}]`),
+		"a mark at first": "\ufeff" + jaeger,
+		"lines":           strings.Join(documents, "\n"),
+		"Elasticsearch": `{"took":1,"hits":{"total":3,"hits":[` +
+			strings.Join(documents, ",") + `]}}`,
+		"a list": `[{"data":[` + jaeger + `]},{"data":null}]`,
+	} {
+		if diff := cmp.Diff(want, read(t, Jaeger, text)); diff != "" {
+			t.Errorf("Jaeger, %s (-want +got):\n%s", name, diff)
+		}
+	}
+	front, back, _ := strings.Cut(otlpText, "\n{")
+	for name, text := range map[string]string{
+		"snake": replaced(otlpText, "resourceSpans", "resource_spans", "scopeSpans", "scope_spans",
+			"traceId", "trace_id", "spanId", "span_id", "parentSpanId", "parent_span_id",
+			"startTimeUnixNano", "start_time_unix_nano", "endTimeUnixNano", "end_time_unix_nano"),
+		"library": replaced(otlpText, "scopeSpans", "instrumentationLibrarySpans"),
+		"base64":  replaced(otlpText, `Id":"a"`, `Id":"AAAAAAAAAAo="`),
+		"zeros":   replaced(otlpText, `"parentSpanId":""`, `"parentSpanId":"0000000000000000"`),
+		"base64 zeros": replaced(otlpText, `"parentSpanId":""`,
+			`"parentSpanId":"AAAAAAAAAAA="`),
+		"floats": replaced(otlpText, `"startTimeUnixNano":150000`, `"startTimeUnixNano":1.5e5`),
+		"Tempo":  `{"trace":` + replaced(front, "resourceSpans", "batches") + `}{` + back,
+		"list":   `[` + replaced(otlpText, "\n{\"res", "\n,{\"res") + `]`,
+	} {
+		if diff := cmp.Diff(want, read(t, OTLP, text)); diff != "" {
+			t.Errorf("OTLP, %s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// If a recorder does not name the kinds of spans, a span within a program whose only child is in
+// another program is the caller's span of a call.
+func TestKindsThatNobodyNamed(t *testing.T) {
+	text := jaegerTrace(jaegerSpanJSON("a", "", "p1", "", 100, 900),
+		jaegerSpanJSON("b", "a", "p1", "", 150, 700), jaegerSpanJSON("c", "b", "p2", "", 170, 500),
+		jaegerSpanJSON("d", "c", "p3", "", 200, 20), jaegerSpanJSON("e", "c", "p2", "", 250, 90),
+		jaegerSpanJSON("f", "e", "p3", "", 260, 20), jaegerSpanJSON("g", "e", "p3", "", 290, 20))
+	want := []string{"outside→front ? 100 1000 ? cause -1", "front→back 150 170 670 850 cause 0",
+		"back→store ? 200 220 ? cause 1", "back→store ? 260 280 ? cause 1",
+		"back→store ? 290 310 ? cause 1"}
+	if diff := cmp.Diff(want, read(t, Jaeger, text)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// What cannot be read is left out and counted, and the rest is read.
+func TestUnreadableParts(t *testing.T) {
+	dir := t.TempDir()
+	good := jaegerTrace(jaegerSpanJSON("a", "", "p1", "server", 100, 900),
+		jaegerSpanJSON("b", "a", "p2", "server", 150, 700))
+	for name, text := range map[string]string{
+		"torn.json": good + "\n" + good[:300], "good.trace": good, "README": "a text",
+		"broken.gz": "\x1f\x8b\x08", "empty": "", "other.json": `{"data":"text"}`,
+		"lost.json": jaegerTrace(jaegerSpanJSON("x", "", "p9", "server", 100, 900),
+			`{"spanID":"y","startTime":"soon"}`),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set, err := Read(Jaeger, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The two good traces are the same. A span of an unknown process is in a place without a name.
+	if len(set.Calls) != 3 || set.Oddities.Duplicates != 2 || set.Oddities.Malformed != 4 ||
+		set.Oddities.Why == "" || !slices.Contains(set.Places, Place{Program: "not named"}) {
+		t.Errorf("%+v %+v", set.Oddities, lines(set))
 	}
 }
 

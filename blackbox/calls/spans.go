@@ -1,5 +1,7 @@
 package calls
 
+import "cmp"
+
 // span is a span of a recorded trace of any format.
 type span struct {
 	trace, id, parent string
@@ -19,7 +21,8 @@ type span struct {
 type kind uint8
 
 const (
-	internal kind = iota // or not given
+	unnamed kind = iota // the recorder did not say
+	internal
 	server
 	client
 	producer
@@ -50,6 +53,19 @@ func (b *builder) place(program, instance string) int32 {
 		b.set.Places = append(b.set.Places, p)
 	}
 	return n
+}
+
+// placeOf returns the place of a program that says this about itself.
+func (b *builder) placeOf(program string, of attributes) int32 {
+	return b.place(cmp.Or(program, "not named"), of.instance())
+}
+
+// malformed counts a value that cannot be read, and keeps the first reason.
+func (b *builder) malformed(err error) {
+	b.set.Oddities.Malformed++
+	if b.set.Oddities.Why == "" {
+		b.set.Oddities.Why = err.Error()
+	}
 }
 
 func (b *builder) add(s *span) {
@@ -181,9 +197,31 @@ func (b *builder) parents(all []*span) {
 			}
 		}
 	}
+	b.clients(all)
 	for _, s := range all {
 		if s.up != nil && s.kind.sends() && s.up.kind == s.kind && s.up.place == s.place {
 			s.up.down = true
+		}
+	}
+}
+
+// clients finds the spans that callers recorded for their calls, if the recorder did not name their
+// kind: a span within a program whose only child is in another program.
+func (b *builder) clients(all []*span) {
+	children := map[*span]int{}
+	for _, s := range all {
+		if s.up != nil {
+			children[s.up]++
+		}
+	}
+	for _, s := range all {
+		p := s.up
+		if p != nil && p.kind == unnamed && children[p] == 1 && p.up != nil &&
+			p.up.place == p.place && s.place != p.place && !s.kind.sends() && !s.follows {
+			p.kind = client
+			if s.kind == unnamed {
+				s.kind = server
+			}
 		}
 	}
 }

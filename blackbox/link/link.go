@@ -89,6 +89,9 @@ func placesOf(seen *calls.Seen) []place {
 				s.from, s.to = c.Received_ns, c.Replied_ns
 				s.sent, s.got = act{}, act{}
 			}
+			if s.from == calls.Unknown {
+				continue // nobody knows when the request was sent
+			}
 			all[c.Caller].sends = append(all[c.Caller].sends, s)
 		}
 	}
