@@ -105,6 +105,10 @@ var (
 		What: Retransmitted, Began_cycles: 0x11, Ended_cycles: 0x12, Connection: 0x15,
 		Position: 0x4142434445, Bytes: 0x5152 + 1,
 	}
+	exampleBusy = Happening{
+		What: Busy, Began_cycles: 0x11, Ended_cycles: 0x12, Thread: 0x13, Connection: 0x15,
+		Position: 0x4142434445, Slack_cycles: 0x5152,
+	}
 	examplePlace = Place{
 		Process: 77, Runtime: "docker", Container: "c0ffee", Pod: "p", PodName: "default/web",
 		Unit: "u.scope",
@@ -148,6 +152,8 @@ func TestExactBytes(t *testing.T) {
 			1100000000000000 15000000130040d1 1200000000000000 0000000000000000`},
 		"bytes again": {two(exampleAgain.Events()), `
 			1100000000000000 15000000000040d2 1200000000000000 4544434241908a02`},
+		"a busy receiver": {two(exampleBusy.Events()), `
+			1100000000000000 15000000130080d2 1200000000000000 4544434241908a02`},
 		"a place": {many(examplePlace.Events(1)), `
 			0100000000000000 010000004d0000e0 0100000000000000 2506646f636b6500
 			0100000000000000 010000004d0040e0 0100000000000000 7206633066666500
@@ -219,6 +225,7 @@ func examples(t testing.TB) (events []Event, values []any) {
 		add(th, e, err)
 	}
 	for _, h := range []Happening{exampleWoke, exampleForked, exampleConnecting, exampleAgain,
+		exampleBusy,
 		{What: Executed, Began_cycles: 1, Ended_cycles: 2, Thread: 3},
 		{What: Exited, Began_cycles: 1, Ended_cycles: 2, Thread: 3},
 		{What: Connected, Began_cycles: 1, Ended_cycles: 2, Connection: 3},

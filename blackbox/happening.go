@@ -13,13 +13,17 @@ const (
 	Accepted      What = 7 // a connection that the other end asked for is complete
 	Closed        What = 8 // a connection ended
 	Retransmitted What = 9 // bytes of the stream that this end sends were sent again
+
+	// Busy says for how long Thread did something else while a message waited that it then
+	// received: as long as between the two readings of the counter, or Slack_cycles more or less.
+	Busy What = 10
 )
 
 // whatNames are the words of FORMAT.md.
 var whatNames = map[What]string{
 	Woke: "woke", Forked: "forked", Executed: "executed", Exited: "exited",
 	Connecting: "connecting", Connected: "connected", Accepted: "accepted", Closed: "closed",
-	Retransmitted: "retransmitted",
+	Retransmitted: "retransmitted", Busy: "busy",
 }
 
 func (w What) String() string { return whatNames[w] }
@@ -34,8 +38,9 @@ type Happening struct {
 	Connection   uint32 // number of the connection, as in its description
 	Other        uint32 // Woke, Forked: the number of the other thread
 	Process      uint32 // Forked: the number of the other thread's process
-	Position     uint64 // Retransmitted: position of the first byte, as in Message
+	Position     uint64 // Retransmitted: position of the first byte, as in Message; Busy: after it
 	Bytes        uint32 // Retransmitted: 1 to MaxBytes
+	Slack_cycles uint32 // Busy: less than MaxBytes
 }
 
 // processShift is the place of Process in the second id, above Other.
@@ -46,6 +51,9 @@ func (h Happening) Events() ([2]Event, error) {
 	second := uint64(h.Process)<<processShift | uint64(h.Other)
 	if h.What == Retransmitted {
 		second = uint64(h.Bytes-1)<<lengthShift | h.Position
+	}
+	if h.What == Busy {
+		second = uint64(h.Slack_cycles)<<lengthShift | h.Position
 	}
 	if !h.valid() || !isStamp(h.Began_cycles) || !isStamp(h.Ended_cycles) {
 		return [2]Event{}, ErrRecord
@@ -70,6 +78,12 @@ func (h Happening) valid() bool {
 		only.Thread = h.Thread
 	case Connecting:
 		only.Thread, only.Connection = h.Thread, h.Connection
+	case Busy:
+		if h.Slack_cycles >= MaxBytes || h.Position > MaxPosition {
+			return false
+		}
+		only.Slack_cycles, only.Position = h.Slack_cycles, h.Position
+		only.Thread, only.Connection = h.Thread, h.Connection
 	case Retransmitted:
 		if h.Bytes == 0 || h.Bytes > MaxBytes || h.Position > MaxPosition {
 			return false
@@ -90,9 +104,12 @@ func happening(first, second Event) Happening {
 		Began_cycles: first.Counter_cycles, Ended_cycles: second.Counter_cycles,
 		Thread: uint32(first.ID>>threadShift) & threadMask, Connection: uint32(first.ID),
 	}
-	if h.What == Retransmitted {
+	switch h.What {
+	case Retransmitted:
 		h.Position, h.Bytes = second.ID&positionMask, uint32(second.ID>>lengthShift)+1
-	} else {
+	case Busy:
+		h.Position, h.Slack_cycles = second.ID&positionMask, uint32(second.ID>>lengthShift)
+	default:
 		h.Other = uint32(second.ID & threadMask)
 		h.Process = uint32(second.ID >> processShift)
 		if second.ID>>(2*processShift) != 0 {

@@ -9,18 +9,22 @@ import (
 // Also says what is captured beside messages. Each of it makes programs a little slower.
 type Also struct {
 	Arrivals bool // when the kernel had a message ready for the program that received it
+	Calls    bool // for how much of the time since then the program did something else
 	Threads  bool // which thread let another one go on, and the beginnings and ends of threads
 }
 
 // ErrAlso is returned for a word that is not a field of Also.
-var ErrAlso = errors.New("cannot be captured: use arrivals and threads, separated by spaces")
+var ErrAlso = errors.New("cannot be captured: use arrivals, calls and threads, separated by spaces")
 
-// ParseAlso reads words such as "arrivals threads". An empty text chooses nothing.
+// ParseAlso reads words such as "arrivals threads". An empty text chooses nothing. The word calls
+// also chooses arrivals.
 func ParseAlso(text string) (a Also, err error) {
 	for _, word := range strings.Fields(text) {
 		switch word {
 		case "arrivals":
 			a.Arrivals = true
+		case "calls":
+			a.Arrivals, a.Calls = true, true
 		case "threads":
 			a.Threads = true
 		default:
@@ -29,3 +33,6 @@ func ParseAlso(text string) (a Also, err error) {
 	}
 	return a, nil
 }
+
+// users reports whether the programs must know which processes use sockets.
+func (a Also) users() bool { return a.Threads || a.Calls }

@@ -312,7 +312,8 @@ func (c *Capture) write(s *seen, counts *Stats) {
 	if s.ring == sentRing {
 		m.Kind = blackbox.Sent
 	}
-	if s.ring == receiveRing && s.what&whatCame != 0 && c.arrived(s, &m, lo, hi) {
+	arrived := m
+	if s.ring == receiveRing && s.what&whatCame != 0 && c.arrived(s, &arrived, lo, hi) {
 		counts.Arrived++
 	}
 	if s.ring == sentRing && s.what&whatEarly != 0 {
@@ -351,6 +352,11 @@ func (c *Capture) write(s *seen, counts *Stats) {
 		m.Position = position & blackbox.MaxPosition
 		if m.Bytes == left {
 			m.Waiting = waiting
+			if arrived.Arrived { // the arrival is that of the last byte
+				m.Arrived, m.Arrived_cycles = true, arrived.Arrived_cycles
+				m.Began_cycles, m.Ended_cycles = arrived.Began_cycles, arrived.Ended_cycles
+				m.Width_cycles = arrived.Width_cycles
+			}
 		}
 		if !c.put(m.Events()) {
 			counts.Lost[blackbox.NotValid]++

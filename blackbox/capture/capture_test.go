@@ -177,7 +177,7 @@ func TestPrivilegedCaptureIsTheTruth(t *testing.T) {
 	privileged.Need(t)
 	for name, o := range map[string]Options{
 		"usual": {}, "late": {late: true}, "slots": {slots: 2},
-		"all": {slots: 2, Also: Also{true, true}},
+		"all": {slots: 2, Also: Also{true, true, true}},
 	} {
 		t.Run(name, func(t *testing.T) { captureIsTheTruth(t, o) })
 	}

@@ -243,7 +243,7 @@ func BenchmarkPrograms(b *testing.B) {
 	in, out, rings := startLoad(b)
 	each := map[string][]float64{} // ns a run
 	for range b.N {
-		c, err := Start(Options{Dir: rings, Also: Also{true, true}})
+		c, err := Start(Options{Dir: rings, Also: Also{true, true, true}})
 		must(err)
 		before, err := empty.Stats()
 		must(err)

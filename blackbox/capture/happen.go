@@ -1,6 +1,8 @@
 package capture
 
 import (
+	"math"
+
 	"github.com/cloudprofiler/cloudprofiler/blackbox"
 )
 
@@ -15,7 +17,16 @@ type happens struct {
 // happened is a happening with its moment in cycles.
 type happened struct {
 	happening
-	lo, hi uint64
+	lo, hi         uint64
+	earlier, later uint64 // of Busy: as lo and hi, earlier by as long as the program was busy
+}
+
+// busy_ns is for how long the program was busy.
+func (h *happening) busy_ns() uint64 {
+	if blackbox.What(h.what) != blackbox.Busy {
+		return 0
+	}
+	return uint64(h.process)<<32 | uint64(h.other)
 }
 
 func (all *happens) add(h happening) { all.now = append(all.now, h) }
@@ -28,7 +39,12 @@ func (c *Capture) writeHappenings(counts *Stats) {
 		if !ok {
 			continue
 		}
-		at := happened{h, lo, hi}
+		at := happened{happening: h, lo: lo, hi: hi}
+		if at.busy_ns() > 0 {
+			if at.earlier, at.later, ok = c.clocks.counts(h.stamp_ns - at.busy_ns()); !ok {
+				continue
+			}
+		}
 		if h.thread != 0 {
 			c.useThread(h.thread, h.stamp_ns, lo)
 		}
@@ -59,12 +75,22 @@ func (c *Capture) writeHappening(h happened, s *socket, counts *Stats) {
 		What: blackbox.What(h.what), Began_cycles: h.lo, Ended_cycles: h.hi, Thread: h.thread,
 		Other: h.other, Process: h.process,
 	}
+	if r.What == blackbox.Busy {
+		r.Other, r.Process = 0, 0
+		r.Position, r.Began_cycles = s.received.at(h.sequence), h.hi
+		if h.busy_ns() > 0 {
+			// It is at least lo - later, and at most hi - earlier.
+			width := (h.hi - h.lo) + (h.later - h.earlier)
+			r.Slack_cycles = uint32(min((width+1)/2, math.MaxUint32))
+			r.Began_cycles = h.earlier + width/2
+		}
+	}
 	if s != nil {
 		r.Connection = s.of.Number
 	}
 	if r.What == blackbox.Retransmitted {
 		counts.Retransmitted++
-		r.Position, r.Bytes = s.again(h.sequence), min(h.bytes, blackbox.MaxBytes)
+		r.Position, r.Bytes = s.sent.at(h.sequence), min(h.bytes, blackbox.MaxBytes)
 	}
 	c.put(r.Events())
 }

@@ -95,14 +95,17 @@ func chooseHooks(has func(string) bool, f *fields, early bool, also Also) ([]str
 		more = append(more, hookArrived)
 		possible = f.state != 0 && f.dataSegments != 0
 	}
+	if also.Calls {
+		more = append(more, hookCall, hookCallEnd)
+	}
 	if also.Threads {
 		more = append(more, hookWoke, hookForked, hookExecuted, hookExited)
 		possible = possible && f.process != 0
 	}
 	for _, hook := range more {
 		if !has(hook) || !possible {
-			return nil, fmt.Errorf("%w: the kernel does not show arrivals or threads: leave them "+
-				"out of what is also captured", ErrNotPossible)
+			return nil, fmt.Errorf("%w: the kernel does not show arrivals, calls or threads: "+
+				"leave them out of what is also captured", ErrNotPossible)
 		}
 	}
 	return append(hooks, more...), nil

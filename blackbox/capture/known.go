@@ -31,9 +31,8 @@ type socket struct {
 	sent, received stream
 }
 
-// again returns the position of bytes that were sent again.
-func (s *socket) again(sequence uint32) (position uint64) {
-	in := &s.sent
+// at returns the position at a sequence number.
+func (in *stream) at(sequence uint32) (position uint64) {
 	return (in.next + uint64(int64(int32(sequence-uint32(in.next))))) & blackbox.MaxPosition
 }
 

@@ -138,7 +138,8 @@ const (
 	happeningThread   = 20 // or 0
 	happeningOther    = 24 // Forked: the new thread
 	happeningProcess  = 28 // Forked: its process
-	happeningSequence = 32 // Retransmitted: sequence number of the first byte
+	happeningBusy     = 24 // Busy: for so many ns, in the place of the two fields above
+	happeningSequence = 32 // Retransmitted: sequence number of the first byte; Busy: after the last
 	happeningLength   = 36 // Retransmitted: number of bytes
 	happeningBytes    = 40
 )
@@ -182,6 +183,16 @@ func sharedMap(name string, bytes int) *ebpf.MapSpec {
 	}
 }
 
+// storage returns the specification of a map that the kernel keeps at sockets or threads.
+func storage(name string, of ebpf.MapType, bytes uint32) *ebpf.MapSpec {
+	number := &btf.Int{Name: "number", Size: 4, Encoding: btf.Signed}
+	return &ebpf.MapSpec{
+		Name: name, Type: of, KeySize: 4, ValueSize: bytes, Flags: unix.BPF_F_NO_PREALLOC,
+		Key: number, Value: &btf.Array{Index: number, Type: &btf.Int{Name: "word", Size: 8},
+			Nelems: bytes / 8},
+	}
+}
+
 // userSlots is the number of entries of mapUsers: more than any process's number.
 const userSlots = 1 << 22
 
@@ -189,8 +200,6 @@ const userSlots = 1 << 22
 // the writer w.
 func collection(w writer, hooks []string) *ebpf.CollectionSpec {
 	s := w.s
-	number := &btf.Int{Name: "number", Size: 4, Encoding: btf.Signed}
-	word := &btf.Int{Name: "word", Size: 8}
 	program := func(hook string, i asm.Instructions) *ebpf.ProgramSpec {
 		return &ebpf.ProgramSpec{
 			Name: hook, Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: hook,
@@ -199,12 +208,8 @@ func collection(w writer, hooks []string) *ebpf.CollectionSpec {
 	}
 	c := &ebpf.CollectionSpec{
 		Maps: map[string]*ebpf.MapSpec{
-			mapStates: {
-				Name: mapStates, Type: ebpf.SkStorage, KeySize: 4, ValueSize: stateBytes,
-				Flags: unix.BPF_F_NO_PREALLOC, Key: number,
-				Value: &btf.Array{Index: number, Type: word, Nelems: stateBytes / 8},
-			},
-			mapRare: {Name: mapRare, Type: ebpf.RingBuf, MaxEntries: rareBytes},
+			mapStates: storage(mapStates, ebpf.SkStorage, stateBytes),
+			mapRare:   {Name: mapRare, Type: ebpf.RingBuf, MaxEntries: rareBytes},
 			mapLost: {
 				Name: mapLost, Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1,
 			},
@@ -219,7 +224,10 @@ func collection(w writer, hooks []string) *ebpf.CollectionSpec {
 		},
 		Programs: map[string]*ebpf.ProgramSpec{},
 	}
-	if w.also.Threads {
+	if w.also.Calls {
+		c.Maps[mapCalls] = storage(mapCalls, ebpf.TaskStorage, callsBytes)
+	}
+	if w.also.users() {
 		c.Maps[mapUsers] = sharedMap(mapUsers, userSlots)
 	}
 	for _, hook := range hooks {

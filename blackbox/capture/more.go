@@ -88,6 +88,10 @@ func (w writer) arrived() asm.Instructions {
 // came adds to what on the stack how long the message was ready before the stamp, if the last byte
 // of the message is in one of the last two arrivals. R9 is the socket's entry.
 func (w *writer) came() {
+	found := "report"
+	if w.also.Calls {
+		found = "came"
+	}
 	for i, next := range []string{"earlier", "unseen"} {
 		at := int16(socketArrivals + i*arrivalBytes)
 		w.add(
@@ -114,7 +118,8 @@ func (w *writer) came() {
 			asm.And.Imm(asm.R2, ^15),
 			asm.Or.Imm(asm.R2, whatStream|whatCame),
 			asm.StoreMem(asm.RFP, stackWhat, asm.R2, asm.DWord),
-			asm.Ja.Label("report"),
+			asm.StoreMem(asm.RFP, stackArrived, asm.R1, asm.DWord),
+			asm.Ja.Label(found),
 		)
 		if i == 0 {
 			w.add(asm.Mov.Imm(asm.R1, 0).WithSymbol("earlier"))

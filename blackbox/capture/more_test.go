@@ -11,8 +11,13 @@ import (
 )
 
 func TestParseAlso(t *testing.T) {
-	if a, err := ParseAlso(" threads  arrivals"); err != nil || a != (Also{true, true}) {
-		t.Errorf("%+v, %v", a, err)
+	for text, want := range map[string]Also{
+		" threads  arrivals": {Arrivals: true, Threads: true},
+		"calls":              {Arrivals: true, Calls: true},
+	} {
+		if a, err := ParseAlso(text); err != nil || a != want {
+			t.Errorf("%q: %+v, %v", text, a, err)
+		}
 	}
 	if a, err := ParseAlso(""); err != nil || a != (Also{}) {
 		t.Errorf("%+v, %v", a, err)

@@ -122,7 +122,7 @@ func (w *writer) thread() {
 	w.copied(nameProgram+8, w.f.name+8, asm.DWord)
 	w.group()
 	w.submit()
-	if w.also.Threads {
+	if w.also.users() {
 		w.user()
 		w.add(asm.Mov.Imm(asm.R2, 1), asm.StoreMem(asm.R1, 0, asm.R2, asm.Byte))
 	}
@@ -295,6 +295,8 @@ const (
 	stackRound    = -40
 	stackEntry    = -48
 	stackGroup    = -56
+	stackArrived  = -64
+	stackBusy     = -72
 )
 
 // stack stores a number on the stack.

@@ -26,7 +26,7 @@ var programs = map[string]func(writer) asm.Instructions{
 	hookRenamed: writer.renamed,
 	hookState:   writer.state, hookAgain: writer.again, hookArrived: writer.arrived,
 	hookWoke: writer.woke, hookForked: writer.forked, hookExecuted: writer.executed,
-	hookExited: writer.exited,
+	hookExited: writer.exited, hookCall: writer.call, hookCallEnd: writer.callEnd,
 }
 
 // licence is the licence of the programs in this file, and of no other code. The kernel shows its
@@ -207,6 +207,10 @@ func (w writer) received() asm.Instructions {
 	)
 	if w.also.Arrivals {
 		w.came()
+	}
+	if w.also.Calls {
+		w.add(asm.Ja.Label("report"))
+		w.busy()
 	}
 	w.add(asm.Ja.Label("report"))
 	w.plain(false)

@@ -1,5 +1,7 @@
 package capture
 
+import "golang.org/x/sys/unix"
+
 // These are the fields of struct pt_regs that have the number of a system call and its second
 // argument.
 const (
@@ -7,3 +9,6 @@ const (
 	argumentField   = "si"
 	argumentOffset  = 0
 )
+
+// oldWaitingCalls are waiting calls that newer architectures do not have.
+var oldWaitingCalls = []int32{unix.SYS_EPOLL_WAIT, unix.SYS_POLL, unix.SYS_SELECT}

@@ -7,3 +7,6 @@ const (
 	argumentField   = "regs"
 	argumentOffset  = 8
 )
+
+// oldWaitingCalls are waiting calls that this architecture does not have.
+var oldWaitingCalls []int32

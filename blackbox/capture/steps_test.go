@@ -55,7 +55,7 @@ func stepsMain(name string) {
 	s := &steps{}
 	map[string]func(*steps){
 		"wait": waitSteps, "again": againSteps, "threads": threadSteps, "exec": func(*steps) {},
-		"uring": uringSteps,
+		"uring": uringSteps, "late": lateSteps,
 		"place": placeSteps,
 	}[name](s)
 	must(gob.NewEncoder(os.Stdout).Encode(s.all))

@@ -75,6 +75,17 @@ type Pair struct {
 	Arrival []Percentile `json:"arrival,omitempty"`
 	Waited  []Percentile `json:"waited,omitempty"`
 
+	// Divided is the number of messages of which it is known why they waited. Kernel and Program
+	// have percentiles of the two parts, as in Parts.
+	Divided uint64       `json:"divided,string,omitempty"`
+	Kernel  []Percentile `json:"kernel,omitempty"`
+	Program []Percentile `json:"program,omitempty"`
+
+	// Resent is the number of messages of which TCP sent bytes again. Resending has percentiles of
+	// the time that passed until it did so last.
+	Resent    uint64       `json:"resent,string,omitempty"`
+	Resending []Percentile `json:"resending,omitempty"`
+
 	// From_port and To_port are the ports of the two programs. 0: they have none, or several.
 	From_port uint16 `json:"from_port,omitempty"`
 	To_port   uint16 `json:"to_port,omitempty"`
@@ -186,7 +197,8 @@ type pair struct {
 	sockets map[*socket]bool
 	ports   [2]port
 
-	transfer, until, waited amounts
+	transfer, until, waited    amounts
+	kernel, program, resending amounts
 }
 
 // amounts collects durations.
@@ -226,7 +238,17 @@ func (p *pair) add(m *Timed) {
 	}
 	p.Suspect = p.Suspect || m.Transfer.Verdict == tscratio.Suspect
 	p.transfer.add(m.Transfer)
-	if parts := &m.Parts; parts.Arrived {
+	parts := &m.Parts
+	if parts.Resent {
+		p.Resent++
+		p.resending.add(parts.Resending)
+	}
+	if parts.Divided {
+		p.Divided++
+		p.kernel.add(parts.Kernel)
+		p.program.add(parts.Program)
+	}
+	if parts.Arrived {
 		p.Arrived++
 		p.Suspect = p.Suspect || parts.Network.Verdict == tscratio.Suspect
 		p.until.add(parts.Network)
@@ -256,6 +278,7 @@ func (p *pair) finish() Pair {
 	p.Connections = len(p.sockets)
 	p.From_port, p.To_port = p.ports[0].one(), p.ports[1].one()
 	p.Transfer, p.Arrival = p.transfer.percentiles(), p.until.percentiles()
-	p.Waited = p.waited.percentiles()
+	p.Waited, p.Kernel = p.waited.percentiles(), p.kernel.percentiles()
+	p.Program, p.Resending = p.program.percentiles(), p.resending.percentiles()
 	return p.Pair
 }

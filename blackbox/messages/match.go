@@ -51,6 +51,8 @@ type Call struct {
 	// between ArrivedLo_cycles and ArrivedHi_cycles.
 	Arrived                            bool
 	ArrivedLo_cycles, ArrivedHi_cycles uint64
+
+	busy *busy // nil: not known; valid if Arrived is true
 }
 
 func (e *end) call(s *socket, exact bool) Call {
@@ -60,6 +62,9 @@ func (e *end) call(s *socket, exact bool) Call {
 	}
 	if e.arrived != 0 {
 		c.Arrived, c.ArrivedLo_cycles, c.ArrivedHi_cycles = true, e.arrived, e.arrived+e.width()
+		if b, known := s.busy[e.after()]; known {
+			c.busy = &b
+		}
 	}
 	if e.early {
 		c.Hi_cycles = e.began + e.width()
@@ -168,6 +173,14 @@ func merged(logs []*Log) (all []*socket) {
 			if before != nil {
 				before.sends = append(before.sends, s.sends...)
 				before.receives = append(before.receives, s.receives...)
+				before.again = append(before.again, s.again...)
+				for position, b := range s.busy {
+					if before.busy == nil {
+						before.busy = s.busy
+						break
+					}
+					before.busy[position] = b
+				}
 				before.lossy = before.lossy || l.lossy()
 				continue
 			}

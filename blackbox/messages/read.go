@@ -54,7 +54,17 @@ type socket struct {
 	of              blackbox.Connection
 	sends, receives []end
 	lossy           bool // messages of the socket may be missing
+
+	busy  map[uint64]busy // by the position after a message that it received
+	again []again         // in the order of time
 }
+
+// busy is for how long the receiving thread did something else while a message waited: for cycles,
+// or slack more or less.
+type busy struct{ cycles, slack uint64 }
+
+// again says that TCP sent bytes again, between two readings of the counter.
+type again struct{ lo, hi, position, after uint64 }
 
 // An end is one end of a message: a call.
 type end struct {
@@ -194,10 +204,28 @@ func (l *Log) add(record any) {
 		} else if known := l.threads[v.Number]; known == nil || *known != t {
 			l.threads[v.Number] = &t
 		}
+	case blackbox.Happening:
+		l.happened(&v)
 	case blackbox.Loss:
 		if v.Reason != blackbox.WakeUp {
 			l.Lost[v.Reason] += v.Messages
 		}
+	}
+}
+
+// happened notes what a record says about messages of a socket.
+func (l *Log) happened(h *blackbox.Happening) {
+	s := l.numbers[h.Connection]
+	switch {
+	case s == nil:
+	case h.What == blackbox.Busy:
+		if s.busy == nil {
+			s.busy = map[uint64]busy{}
+		}
+		s.busy[h.Position] = busy{h.Ended_cycles - h.Began_cycles, uint64(h.Slack_cycles)}
+	case h.What == blackbox.Retransmitted:
+		s.again = append(s.again, again{h.Began_cycles, h.Ended_cycles, h.Position,
+			h.Position + uint64(h.Bytes)})
 	}
 }
 

@@ -2,6 +2,7 @@ package messages
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/cloudprofiler/cloudprofiler/runs"
 	"github.com/cloudprofiler/cloudprofiler/tscratio"
@@ -34,29 +35,76 @@ func (t *Times) Transfer(send, receive *Call) (d tscratio.Duration, err error) {
 	return t.Between(send, receive)
 }
 
-// Parts are the parts of a message's transfer.
+// Parts are the parts of a message's transfer. Each is an interval that contains the truth.
 type Parts struct {
-	Arrived bool // the arrival was seen, so the other fields are valid
+	// If Arrived is true, the arrival was seen. Network is the time from the beginning of the call
+	// that sent to the arrival of the last byte at the receiver's kernel. Waited is the time from
+	// then until the receiving call had the last byte.
+	Arrived         bool
+	Network, Waited tscratio.Duration
 
-	Network tscratio.Duration // from the beginning of the call that sent to the arrival
-	Waited  tscratio.Duration // from then until the receiving call had the last byte
+	// If Divided is true, Waited is divided, too. Program is the part in which the thread that
+	// received the message did something else. Kernel is the other part: the thread was in a system
+	// call that waits for messages or receives them.
+	Divided         bool
+	Kernel, Program tscratio.Duration
+
+	// If Resent is true, TCP sent bytes of the message again. Resending is the time from the
+	// beginning of the call that sent until it did so last.
+	Resent    bool
+	Resending tscratio.Duration
 }
 
-// Parts divides a message's transfer at the arrival of its last byte at the receiver's kernel. A
-// call may receive bytes that came after the message: then its arrival is not that of the message.
+// Parts divides a message's transfer. A call may receive bytes that came after the message: then
+// its arrival is not that of the message.
 func (t *Times) Parts(m *Match) (p Parts) {
 	r := &m.Receive
-	if !m.Send.Early || !r.Arrived ||
-		m.Send.Position+uint64(m.Send.Bytes) != r.Position+uint64(r.Bytes) {
+	if !m.Send.Early || !m.sender.isTCP() {
 		return p
 	}
-	arrival := *r
-	arrival.Lo_cycles, arrival.Hi_cycles = r.ArrivedLo_cycles, r.ArrivedHi_cycles
-	var err, err2 error
-	p.Network, err = t.Between(&m.Send, &arrival)
-	p.Waited, err2 = t.Between(&arrival, r)
-	p.Arrived = err == nil && err2 == nil
+	arrival, end := *r, m.Send.Position+uint64(m.Send.Bytes)
+	if r.Arrived && end == r.Position+uint64(r.Bytes) {
+		arrival.Lo_cycles, arrival.Hi_cycles = r.ArrivedLo_cycles, r.ArrivedHi_cycles
+		var err, err2 error
+		p.Network, err = t.Between(&m.Send, &arrival)
+		p.Waited, err2 = t.Between(&arrival, r)
+		if p.Arrived = err == nil && err2 == nil; p.Arrived && r.busy != nil {
+			t.divide(&p, r)
+		}
+	}
+	// What was sent again after the arrival was sent in vain.
+	for _, a := range slices.Backward(m.sender.again) {
+		resend := m.Send
+		resend.Lo_cycles, resend.Hi_cycles = a.lo, a.hi
+		if a.position < end && a.after > m.Send.Position && t.possible(&resend, &arrival) {
+			var err error
+			p.Resending, err = t.Between(&m.Send, &resend)
+			p.Resent = err == nil
+			break
+		}
+	}
 	return p
+}
+
+// divide divides the time that a message waited.
+func (t *Times) divide(p *Parts, r *Call) {
+	if r.busy.cycles > r.Hi_cycles-min(r.busy.slack, r.Hi_cycles) {
+		return // the log is not valid
+	}
+	began, slack := r.Hi_cycles-r.busy.cycles, r.busy.slack
+	least, err := t.readings(r, began+slack, r, r.Hi_cycles)
+	most, err2 := t.readings(r, began-slack, r, r.Hi_cycles)
+	if err != nil || err2 != nil {
+		return
+	}
+	// Neither part is negative or longer than the whole.
+	part := func(lo, hi int64) tscratio.Duration {
+		d := p.Waited
+		d.Lo, d.Hi = max(lo, 0), min(hi, p.Waited.Hi)
+		return d
+	}
+	p.Divided, p.Program = true, part(least.Lo, most.Hi)
+	p.Kernel = part(p.Waited.Lo-p.Program.Hi, p.Waited.Hi-p.Program.Lo)
 }
 
 // Between returns the time between the moments of two calls.

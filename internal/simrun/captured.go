@@ -8,12 +8,16 @@ import (
 )
 
 // These are true cycles. In a run of Captured, each transfer takes Transfer_cycles. A message waits
-// at the receiver for the last Waited_cycles of them.
-const Transfer_cycles, Waited_cycles = 26_000, 9_000
+// at the receiver for the last Waited_cycles of them. During Busy_cycles of these, the receiver
+// does something else. After Resending_cycles, TCP sends one message again.
+const (
+	Transfer_cycles, Waited_cycles = 26_000, 9_000
+	Busy_cycles, Resending_cycles  = 4_000, 12_000
+)
 
 // Captured writes a run in which a client on node A sends 100 messages of 50 bytes to a server on
-// node B. Nobody receives the last one. The arrivals of the first 50 were seen. The run has more
-// channels, too.
+// node B. Nobody receives the last one. The arrivals of the first 50 were seen, and of the first 25
+// it is known why they waited. The run has more channels, too.
 func Captured(rng *rand.Rand, parent, name string, more ...Channel) (nodes []Node, err error) {
 	nodes = Nodes(rng, 2)
 	channels := []Channel{{Node: 0, Name: blackbox.Channel}, {Node: 1, Name: blackbox.Channel}}
@@ -57,6 +61,21 @@ func Captured(rng *rand.Rand, parent, name string, more ...Channel) (nodes []Nod
 			events, failed = m.Events()
 			log(1, at+Transfer_cycles-Waited_cycles*(1-min(i/50, 1)), events[:1], failed)
 			log(1, at+Transfer_cycles, events[1:], failed)
+		}
+		if i < 25 {
+			events, failed = blackbox.Happening{
+				What: blackbox.Busy, Began_cycles: 1, Ended_cycles: 1, Thread: 3, Connection: 1,
+				Position: 501 + 50*(i+1), Slack_cycles: 64,
+			}.Events()
+			log(1, at+Transfer_cycles-Busy_cycles, events[:1], failed)
+			log(1, at+Transfer_cycles, events[1:], failed)
+		}
+		for k := range 2 * b2i(i == 7) { // the second time it was in vain
+			events, failed = blackbox.Happening{
+				What: blackbox.Retransmitted, Began_cycles: 1, Ended_cycles: 1, Connection: 1,
+				Position: 501 + 50*i + 20, Bytes: 10,
+			}.Events()
+			log(0, at+Resending_cycles+k*50_000, events[:], failed)
 		}
 	}
 	if err != nil {

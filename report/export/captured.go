@@ -125,6 +125,13 @@ func (m *transfer) about(r *analysis.Reference) []attribute {
 		part("network", p.Network)
 		part("waited", p.Waited)
 	}
+	if p := &m.Parts; p.Divided {
+		part("kernel", p.Kernel)
+		part("program", p.Program)
+	}
+	if p := &m.Parts; p.Resent {
+		part("resending", p.Resending)
+	}
 	if seconds := r.Seconds(m.length()); seconds != "" {
 		all = append(all, text("seconds", seconds))
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/internal/seed"
 	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
 	"github.com/cloudprofiler/cloudprofiler/runs"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
 )
 
 // capturedRun makes a run of simrun.Captured. It returns the run and the messages that package
@@ -62,11 +63,17 @@ func aboutOf(t *testing.T, m *messages.Timed, r analysis.Reference) map[string]s
 		"seconds": r.Seconds(analysis.Interval{Lo_cycles: m.Transfer.Lo,
 			Hi_cycles: m.Transfer.Hi}),
 	}
-	if p := m.Parts; p.Arrived {
-		about["network_lo_cycles"] = fmt.Sprint(p.Network.Lo)
-		about["network_hi_cycles"] = fmt.Sprint(p.Network.Hi)
-		about["waited_lo_cycles"] = fmt.Sprint(p.Waited.Lo)
-		about["waited_hi_cycles"] = fmt.Sprint(p.Waited.Hi)
+	p := m.Parts
+	for name, part := range map[string]struct {
+		known bool
+		d     tscratio.Duration
+	}{"network": {p.Arrived, p.Network}, "waited": {p.Arrived, p.Waited},
+		"kernel": {p.Divided, p.Kernel}, "program": {p.Divided, p.Program},
+		"resending": {p.Resent, p.Resending}} {
+		if part.known {
+			about[name+"_lo_cycles"] = fmt.Sprint(part.d.Lo)
+			about[name+"_hi_cycles"] = fmt.Sprint(part.d.Hi)
+		}
 	}
 	return about
 }

@@ -81,12 +81,22 @@ func printMessages(w io.Writer, m *messages.Answer, r analysis.Reference, verbos
 		fmt.Fprintf(w, "  %10s %15s %6d  %24s %24s  %s → %s%s\n", command.Thousands(p.Messages),
 			command.Thousands(p.Bytes), p.Connections, transferText(p, r, 50),
 			transferText(p, r, 99), programText(p.From), programText(p.To), doubtOf(p))
-		if p.Arrived > 0 {
-			fmt.Fprintf(w, "  %10s %15s %6s  %24s %24s  until it arrived, of %s\n", "", "", "",
-				percentileText(p.Arrival, r, 50), percentileText(p.Arrival, r, 99),
-				command.Thousands(p.Arrived))
-			fmt.Fprintf(w, "  %10s %15s %6s  %24s %24s  from then until it was received\n", "", "",
-				"", percentileText(p.Waited, r, 50), percentileText(p.Waited, r, 99))
+		for _, part := range []struct {
+			of   uint64
+			all  []messages.Percentile
+			what string
+		}{
+			{p.Resent, p.Resending, "until TCP sent bytes again for the last time"},
+			{p.Arrived, p.Arrival, "network: until it arrived"},
+			{p.Arrived, p.Waited, "from then until it was received"},
+			{p.Divided, p.Kernel, "kernel: of that, the receiver waited for it or took it"},
+			{p.Divided, p.Program, "program: of that, the receiver did something else"},
+		} {
+			if part.of > 0 {
+				fmt.Fprintf(w, "  %10s %15s %6s  %24s %24s  %s, of %s\n", "", "", "",
+					percentileText(part.all, r, 50), percentileText(part.all, r, 99), part.what,
+					command.Thousands(part.of))
+			}
 		}
 	}
 	if left := len(m.Pairs) - len(pairs); left > 0 {

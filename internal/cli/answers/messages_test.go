@@ -58,16 +58,22 @@ func TestAnalyzeMessages(t *testing.T) {
 			t.Errorf("%+v, the truth is %.0f", d, cycles)
 		}
 	}
-	if p.Arrived != 50 || len(p.Arrival) != 4 || len(p.Waited) != 4 {
-		t.Errorf("%+v", p)
+	if p.Arrived != 50 || p.Divided != 25 || p.Resent != 1 || len(p.Arrival) != 4 ||
+		len(p.Waited) != 4 || len(p.Kernel) != 4 || len(p.Program) != 4 || len(p.Resending) != 4 {
+		t.Fatalf("%+v", p)
 	}
+	rate := cycles / transfer
 	for i := range p.Arrival {
-		share := float64(waited) / transfer
 		for _, d := range []struct {
 			got   messages.Percentile
 			want  float64
 			width int64
-		}{{p.Arrival[i], cycles * (1 - share), 20_000}, {p.Waited[i], cycles * share, 1000}} {
+		}{
+			{p.Arrival[i], rate * (transfer - waited), 20_000}, {p.Waited[i], rate * waited, 1000},
+			{p.Program[i], rate * simrun.Busy_cycles, 1000},
+			{p.Kernel[i], rate * (waited - simrun.Busy_cycles), 2000},
+			{p.Resending[i], rate * simrun.Resending_cycles, 1000},
+		} {
 			if lo, hi := d.got.Lo_cycles, d.got.Hi_cycles; float64(lo) > d.want ||
 				float64(hi) < d.want || hi-lo > d.width {
 				t.Errorf("%+v, the truth is %.0f", d.got, d.want)
@@ -77,8 +83,12 @@ func TestAnalyzeMessages(t *testing.T) {
 	_, stdout, stderr = commandtest.Run(Commands(), "analyze", run, "--reference", "A")
 	for _, want := range []string{
 		"\nmessages captured: 100 calls sent, 99 calls received; of 99 both ends are known\n",
-		"  client on A → server on B\n", "  until it arrived, of 50\n",
-		"  from then until it was received\n", " 1 sent, receiver not known: not received\n",
+		"  client on A → server on B\n", "  network: until it arrived, of 50\n",
+		"  from then until it was received, of 50\n",
+		"  kernel: of that, the receiver waited for it or took it, of 25\n",
+		"  program: of that, the receiver did something else, of 25\n",
+		"  until TCP sent bytes again for the last time, of 1\n",
+		" 1 sent, receiver not known: not received\n",
 	} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("no %q in\n%s%s", want, stdout, stderr)
