@@ -138,12 +138,17 @@ func TestRecordOfAProgramThatFails(t *testing.T) {
 }
 
 func TestRecordOfNothing(t *testing.T) {
-	code, stdout, stderr, dir := recordProgram(t, "nothing")
-	if code != 1 || !strings.Contains(stderr, "the program logged no event") {
-		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
-	}
-	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("%d entries are left, %v", len(left), err)
+	var dir string
+	for _, what := range []string{"nothing", "0"} { // without channels, and with two empty ones
+		var code int
+		var stdout, stderr string
+		code, stdout, stderr, dir = recordProgram(t, what)
+		if code != 1 || !strings.Contains(stderr, "there is no run: the program logged no event") {
+			t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("%d entries are left, %v", len(left), err)
+		}
 	}
 	for name, test := range map[string]struct {
 		args []string

@@ -197,10 +197,15 @@ func (r *recording) runProgram(cmd *cobra.Command, path string, args []string) e
 func (r *recording) answer(cmd *cobra.Command, answer Answer, run, program string,
 	noRights error) error {
 	if !r.recorded {
-		err := fmt.Errorf("nothing was recorded: the program logged no event in the directory "+
-			"that $%s names", ring.DirectoryVariable)
+		logged := ""
+		if program == "" { // nobody attached to a program
+			logged = "the program logged no event in the directory that $" +
+				ring.DirectoryVariable + " names, and "
+		}
+		err := fmt.Errorf("nothing was recorded, so there is no run: %sno message was captured",
+			logged)
 		if noRights != nil {
-			err = fmt.Errorf("%w, and messages could not be captured: %w", err, noRights)
+			err = fmt.Errorf("%w, because messages could not be captured: %w", err, noRights)
 		}
 		return errors.Join(err, os.RemoveAll(run))
 	}

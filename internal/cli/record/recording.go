@@ -6,12 +6,14 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/agent"
 	"github.com/cloudprofiler/cloudprofiler/internal/capturing"
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/internal/daemon"
+	"github.com/cloudprofiler/cloudprofiler/logstore"
 	"github.com/cloudprofiler/cloudprofiler/runs"
 	"github.com/cloudprofiler/cloudprofiler/tscclient"
 )
@@ -141,11 +143,34 @@ func (r *recording) finish() (path string, err error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", errors.Join(err, draft.Close())
 	}
-	r.recorded = len(entries) > 0
+	r.recorded = hasRows(logs)
 	if _, err = draft.Complete(); err != nil {
 		return "", err
 	}
 	return draft.Path(), nil
+}
+
+// hasRows reports whether one of the logs in a directory has rows beside those that say which
+// handler applied. A log that cannot be read counts too, because the answer then says so.
+func hasRows(logs string) bool {
+	segments, err := logstore.Segments(logs)
+	if err != nil {
+		return true
+	}
+	for _, s := range segments {
+		f, err := logstore.OpenFile(s.Path)
+		if err != nil {
+			return true
+		}
+		places, err := f.Continues()
+		f.Close()
+		if err != nil || slices.ContainsFunc(places, func(p logstore.Place) bool {
+			return p.Kind != logstore.Transitions && p.Next > 0
+		}) {
+			return true
+		}
+	}
+	return false
 }
 
 // abandon ends everything that was started, and removes the directories of rings and of the agent's
