@@ -95,7 +95,7 @@ var table = map[string]room{
 	"replay/question":      {4, of("replay", "replay/question/wire"), of(cel)},
 	"replay/page":          {4, of("replay"), nil},
 
-	"watch":  {4, of("channel", "control", "coordinator", "tscratio"), of(sys)},
+	"watch": {4, of("channel", "control", "coordinator", "tscratio"), of(sys)},
 	"report": {5, of("analysis", "blackbox/link", "blackbox/messages", "blackbox/paths", "tscratio",
 		"runs"), of(sys)},
 	"report/export": {5, of("analysis", "blackbox/messages", "blackbox/paths", "tscratio", "runs"),
