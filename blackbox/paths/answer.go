@@ -50,8 +50,11 @@ type Answer struct {
 
 	// Mixed counts connections on which several requests were open at the same time, so that
 	// requests and responses could not be told apart.
-	Mixed int             `json:"mixed"`
-	Nodes []messages.Node `json:"nodes"` // what was captured on each node
+	Mixed int `json:"mixed"`
+	// Refuted counts messages that were received before they were sent, as the bound between the
+	// two nodes proves. Their ends count as those of different calls.
+	Refuted int             `json:"refuted"`
+	Nodes   []messages.Node `json:"nodes"` // what was captured on each node
 }
 
 // Of answers for a run. It returns nil if the run has no captured messages.
@@ -84,12 +87,12 @@ func (o *Options) link(dir *runs.Directory, logs []*messages.Log) (*messages.Tim
 		o.Method = link.Methods[0]
 	}
 	sockets := messages.Sockets(logs)
-	seen := observe(sockets, newScale(times, o.Reference, sockets).ns)
+	seen := observe(sockets, newScale(times, o.Reference, sockets).ns, refutes(times))
 	return times, seen, o.Method.Link(&seen.Seen), nil
 }
 
 func (a *Answer) answer(seen *Seen, links []link.Link, times *messages.Times, o *Options) error {
-	a.Mixed = seen.Mixed
+	a.Mixed, a.Refuted = seen.Mixed, seen.Refuted
 	for i := range links {
 		if !seen.Calls[i].Answers {
 			a.Calls++

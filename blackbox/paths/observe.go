@@ -31,6 +31,7 @@ type Seen struct {
 	calls.Seen
 	moments []moments // of each call
 	Mixed   int       // connections on which requests and responses cannot be told apart
+	Refuted int       // matches of messages that the bound between their nodes refutes
 }
 
 // A process is where calls may have causes.
@@ -59,8 +60,10 @@ type found struct {
 }
 
 // observe makes calls from sockets. time converts stamps to ns of one scale, in which the stamps of
-// one node keep their distances.
-func observe(sockets []*messages.Socket, time func(*messages.Call) int64) *Seen {
+// one node keep their distances. refuted reports whether a message cannot have been sent and
+// received by these calls.
+func observe(sockets []*messages.Socket, time func(*messages.Call) int64,
+	refuted func(sent, received *messages.Call) bool) *Seen {
 	o := &observer{places: map[process]int32{}, outside: map[string]int32{},
 		ports: map[process]uint16{}}
 	servers := serversOf(sockets)
@@ -77,6 +80,7 @@ func observe(sockets []*messages.Socket, time func(*messages.Call) int64) *Seen 
 			o.fromServer(s)
 		}
 	}
+	o.veto(refuted)
 	for i := range o.found {
 		f := &o.found[i]
 		o.seen.Calls = append(o.seen.Calls, f.call(time))

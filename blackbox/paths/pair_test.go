@@ -51,7 +51,7 @@ func TestPipelined(t *testing.T) {
 	a.Other = b
 	sockets = append(sockets, a, b)
 	time := func(c *messages.Call) int64 { return int64(at(c)) }
-	seen := observe(sockets, time)
+	seen := observe(sockets, time, refutesNothing)
 	requests := map[int64]int32{}
 	causes := map[int64]int32{}
 	for i, c := range seen.Calls {

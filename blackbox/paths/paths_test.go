@@ -68,7 +68,7 @@ func look(t *testing.T, dir *runs.Directory) (*Seen, *messages.Times) {
 		t.Fatal(err)
 	}
 	sockets := messages.Sockets(logs)
-	return observe(sockets, newScale(times, reference, sockets).ns), times
+	return observe(sockets, newScale(times, reference, sockets).ns, refutes(times)), times
 }
 
 // All calls are seen, between the right programs, and their moments keep their distances.

@@ -1,0 +1,46 @@
+package paths
+
+import (
+	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
+	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
+	"github.com/cloudprofiler/cloudprofiler/tscratio"
+)
+
+// A match of a send with a receive on another node is refuted if the proven bound says that the
+// message was received before it was sent. Then the two ends belong to different calls, and one
+// moment of each is not known.
+
+// refutes returns a function that reports whether the bound between two nodes refutes a match. An
+// estimate proves nothing, and neither does the end of a call that sent: the message may have been
+// received before.
+func refutes(times *messages.Times) func(sent, received *messages.Call) bool {
+	return func(sent, received *messages.Call) bool {
+		if sent == nil || received == nil || sent.Log.Node == received.Log.Node || !sent.Early {
+			return false
+		}
+		d, err := times.Between(sent, received)
+		return err == nil && d.Verdict == tscratio.Consistent && d.Hi < 0
+	}
+}
+
+// veto separates the ends of calls whose messages the bound refutes.
+func (o *observer) veto(refuted func(sent, received *messages.Call) bool) {
+	for i := range o.found {
+		f := &o.found[i]
+		switch {
+		case refuted(f.sent, f.received):
+			o.seen.Refuted++
+			other := *f
+			f.received, f.heard, f.replied = nil, nil, nil
+			if other.answers {
+				continue
+			}
+			// What the callee received is a request from an unknown caller.
+			other.sent, other.got, other.caller = nil, nil, calls.Outside
+			o.found = append(o.found, other)
+		case refuted(f.replied, f.got):
+			o.seen.Refuted++
+			f.replied = nil
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package paths
+
+import (
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/blackbox/calls"
+	"github.com/cloudprofiler/cloudprofiler/blackbox/messages"
+	"github.com/cloudprofiler/cloudprofiler/internal/simrun"
+)
+
+func refutesNothing(sent, received *messages.Call) bool { return false }
+
+// If the bound proves that a message was received before it was sent, its ends belong to different
+// calls. If the two moments are as near as the bound, nothing is proven.
+func TestBoundRefutesMatches(t *testing.T) {
+	dir, _ := captured(t, "shop", 60)
+	logs, err := messages.Logs(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	times, err := messages.NewTimes(dir, messages.Options{Reference: reference.Node})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sockets := messages.Sockets(logs)
+	time := newScale(times, reference, sockets).ns
+	before := observe(sockets, time, refutes(times))
+	if before.Refuted != 0 {
+		t.Fatalf("%d true matches are refuted", before.Refuted)
+	}
+	// The clocks of the nodes are some µs uncertain. One receive moves 5 ms back, and another, on
+	// the sender's own node, does so as well.
+	var remote, local int
+	for _, s := range sockets {
+		if s.Other == nil || len(s.Receives) == 0 || len(s.Other.Sends) == 0 ||
+			s.Receives[0].Position != s.Other.Sends[0].Position || !receivesFirst(s) {
+			continue
+		}
+		moved := &remote
+		if s.Log.Node == s.Other.Log.Node {
+			moved = &local
+		}
+		if *moved++; *moved == 1 {
+			s.Receives[0].Lo_cycles -= simrun.Hz / 200
+			s.Receives[0].Hi_cycles -= simrun.Hz / 200
+		}
+	}
+	if remote == 0 || local == 0 {
+		t.Fatal("there is no message to move")
+	}
+	after := observe(sockets, time, refutes(times))
+	if after.Refuted != 1 || len(after.Calls) != len(before.Calls)+1 {
+		t.Fatalf("%d matches are refuted; %d calls, and before %d", after.Refuted,
+			len(after.Calls), len(before.Calls))
+	}
+	apart, outside := 0, 0
+	for i := range after.Calls {
+		c := &after.Calls[i]
+		if c.Sent_ns != calls.Unknown && c.Received_ns == calls.Unknown {
+			apart++
+		}
+		if c.Caller == calls.Outside {
+			outside++
+		}
+		if m := after.moments[i]; refutes(times)(m.sent, m.received) {
+			t.Errorf("call %d was received before it was sent", i)
+		}
+	}
+	if apart != 1 || outside != 61 {
+		t.Errorf("%d calls have an unknown callee's end, and %d callers are unknown", apart, outside)
+	}
+}
