@@ -67,6 +67,6 @@ func TestBoundRefutesMatches(t *testing.T) {
 		}
 	}
 	if apart != 1 || outside != 61 {
-		t.Errorf("%d calls have an unknown callee's end, and %d callers are unknown", apart, outside)
+		t.Errorf("%d calls have an unknown callee, and %d an unknown caller", apart, outside)
 	}
 }

@@ -53,8 +53,8 @@ func printPathAnswer(w io.Writer, a *paths.Answer, r analysis.Reference, most in
 			count(lost, "message"))
 	}
 	if a.Refuted > 0 {
-		fmt.Fprintf(w, "\nreceived before they were sent, as the bounds prove: %s. The two ends of "+
-			"each count as different calls\n", count(uint64(a.Refuted), "message"))
+		fmt.Fprintf(w, "\nreceived before they were sent, as the bounds prove: %s. The two ends "+
+			"of each count as different calls\n", count(uint64(a.Refuted), "message"))
 	}
 	if a.Mixed > 0 {
 		fmt.Fprintf(w, "\non %s, several requests were open at once, and nothing tells requests "+
