@@ -185,7 +185,8 @@ func (t *talker) answer() {
 // Main is the main function of the programs. A program is given its role, the address to listen at
 // or to connect to, a seed, and the number of connections and messages. It writes the truth to its
 // output. A client whose name is caller prints a line when it has sent half of the messages, and
-// then waits. A program whose name is pipes does the same with both ends of its connections.
+// then waits. A program whose name is pipes does the same with both ends of its connections. A
+// teller and an echo exchange datagrams over UDP.
 func Main() {
 	role, address := os.Args[1], netip.MustParseAddrPort(os.Args[2])
 	seed, connections, messages := uint64(number(3)), number(4), number(5)
@@ -239,6 +240,10 @@ func Main() {
 		_, err := os.Stdin.Read(make([]byte, 1))
 		must(err)
 		close(resume)
+	case "echo":
+		echo(address, messages, start, must)
+	case "teller":
+		tell(&ip, messages, start, must)
 	case "rough":
 		rough(seed, messages, start, must)
 	case "server":

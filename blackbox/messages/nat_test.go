@@ -1,0 +1,142 @@
+package messages
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cloudprofiler/cloudprofiler/asm"
+	"github.com/cloudprofiler/cloudprofiler/internal/conversation"
+	"github.com/cloudprofiler/cloudprofiler/internal/netns"
+	"github.com/cloudprofiler/cloudprofiler/internal/privileged"
+	"github.com/cloudprofiler/cloudprofiler/internal/seed"
+)
+
+// The hub is a gateway. What clients send to port 80 of TCP, it passes on to one of two servers in
+// turn, as a load balancer of Kubernetes does. What they send to port 53 of UDP, it passes on to
+// another server. Clients and servers see only the address of the hub, and ports that it chose.
+const gatewayRules = `
+table ip gateway {
+	chain in {
+		type nat hook prerouting priority -100;
+		tcp dport 80 dnat to numgen inc mod 2 map { 0: %s . %d, 1: %s . %d }
+		udp dport 53 dnat to %s
+	}
+	chain out {
+		type nat hook postrouting priority 100;
+		ip protocol tcp masquerade to :20000-29999 random
+		ip protocol udp masquerade to :30000-39999 random
+	}
+}`
+
+// Each message is matched with the call that received it, and with no other, though the kernel
+// translates the addresses and ports of both ends.
+func TestPrivilegedNAT(t *testing.T) {
+	privileged.Need(t)
+	s, err := netns.NewStar(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	do := func(end int, f func() error) {
+		t.Helper()
+		if err := s.Do(end, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start := func(end int, args ...any) (program *conversation.Program) {
+		do(end, func() error {
+			program = conversation.Start(t, args...)
+			return nil
+		})
+		return program
+	}
+	r := startRig(t)
+	again, from := seed.Of(t)%1e9, asm.Counter()
+	var servers [2]*conversation.Program
+	var at [2]netip.AddrPort
+	for i := range servers {
+		servers[i] = start(1+i, "server", netip.AddrPortFrom(s.Addr(1+i), 0), again, 3, 200)
+		at[i] = netip.MustParseAddrPort(servers[i].Says())
+	}
+	echo := start(1, "echo", netip.AddrPortFrom(s.Addr(1), 0), again, 1, 600)
+	do(netns.Hub, func() error {
+		cmd := exec.Command("nft", "-f", "-")
+		cmd.Stdin = strings.NewReader(fmt.Sprintf(gatewayRules, at[0].Addr(), at[0].Port(),
+			at[1].Addr(), at[1].Port(), echo.Says()))
+		if text, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%w: %s", err, text)
+		}
+		return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0)
+	})
+	client := start(0, "client", netip.AddrPortFrom(s.Addr(netns.Hub), 80), again, 6, 200)
+	teller := start(0, "teller", netip.AddrPortFrom(s.Addr(netns.Hub), 53), again, 1, 600)
+
+	truth := client.Truth(t)
+	translated := map[int]int{} // the client's port, by the port that the servers see
+	do(netns.Hub, func() (err error) {
+		translated, err = translations()
+		return err
+	})
+	for _, server := range servers {
+		calls := server.Truth(t)
+		if len(calls) == 0 {
+			t.Error("a server was left out")
+		}
+		for _, c := range calls {
+			seen := c.Ports[1]
+			if c.Ports = [2]int{80, translated[seen]}; c.Ports[1] == 0 || c.Ports[1] == seen {
+				t.Fatalf("the gateway did not translate port %d: %v", seen, translated)
+			}
+			truth = append(truth, c)
+		}
+	}
+	told, echoed := teller.Truth(t), echo.Truth(t)
+	for i := range told {
+		told[i].Peer, echoed[i].Peer = echoed[0].Cookie, told[0].Cookie
+	}
+	r.end(t)
+	checkMatches(t, r.logs, truth, from)
+	checkPipes(t, r.logs, append(told, echoed...), from)
+}
+
+// translations returns the client's port of each connection that the gateway knows, by the port
+// that the gateway uses instead.
+func translations() (map[int]int, error) {
+	text, err := os.ReadFile("/proc/thread-self/net/nf_conntrack")
+	if err != nil {
+		return nil, err
+	}
+	all := map[int]int{}
+	for line := range strings.Lines(string(text)) {
+		if strings.Contains(line, "udp") {
+			continue
+		}
+		// The packets of the client come first, then the answers.
+		var from, to []int
+		for _, word := range strings.Fields(line) {
+			if port, is := strings.CutPrefix(word, "sport="); is {
+				n, err := strconv.Atoi(port)
+				if err != nil {
+					return nil, err
+				}
+				from = append(from, n)
+			}
+			if port, is := strings.CutPrefix(word, "dport="); is {
+				n, err := strconv.Atoi(port)
+				if err != nil {
+					return nil, err
+				}
+				to = append(to, n)
+			}
+		}
+		if len(from) == 2 && len(to) == 2 {
+			all[to[1]] = from[0]
+		}
+	}
+	return all, nil
+}
