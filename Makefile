@@ -70,13 +70,11 @@ lint: ## read the source: gofmt, vet, staticcheck, shellcheck
 
 .PHONY: unit
 unit: ## run the tests that need neither root nor network
-	@scripts/install build
-	go test ./...
+	@scripts/unit
 
 .PHONY: short
 short: ## run the tests of unit with a fifth of their random work
-	@scripts/install build
-	go test -short ./...
+	@scripts/unit short
 
 .PHONY: c-sdk
 c-sdk: ## build the C library and its example into bin/c, and run its tests

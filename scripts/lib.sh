@@ -37,6 +37,22 @@ find_root() {
     fi
 }
 
+# temporary_in_memory: keeps the temporary files of tests in memory if at least 4 GB are free there
+# and programs can run there. Some tests wait for the disk most of their time. The path is always
+# the same, because go test does not reuse the result of a test that ran with another TMPDIR.
+temporary_in_memory() {
+    local dir=/dev/shm/cp-tests-$EUID free_kB
+    free_kB=$(df --output=avail /dev/shm 2>/dev/null | tail -n 1) || free_kB=0
+    if [[ -n ${TMPDIR:-} ]] || ((free_kB < 4 << 20)) ||
+        ! awk '/^MemAvailable/ { exit $2 < 4 * 2 ^ 20 }' /proc/meminfo; then
+        return
+    fi
+    if { [[ -d $dir ]] || mkdir -m 700 "$dir"; } && [[ -O $dir && ! -L $dir ]] &&
+        install -m 700 /bin/true "$dir/runs" && "$dir/runs"; then
+        export TMPDIR=$dir
+    fi
+} 2>/dev/null
+
 # tests_matching PREFIX: prints "directory name" for every test and fuzz target whose name begins
 # with the prefix. It reads the source, because "go test -list" links the tests of all packages.
 tests_matching() {
