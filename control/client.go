@@ -153,6 +153,7 @@ func (l *Client) connect(ctx *zmq4.Context) (dealer, monitor *zmq4.Socket, err e
 		monitor.SetLinger(0),
 		monitor.Connect(name),
 		setCommon(dealer, l.server),
+		checkByZeroMQ(dealer),
 		dealer.SetImmediate(true),
 		dealer.SetReconnectIvl(100*time.Millisecond),
 		dealer.SetReconnectIvlMax(2*time.Second),

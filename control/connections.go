@@ -11,9 +11,10 @@ import (
 // message arrived, as in ZMQ_SRCFD.
 const fdProperty = "__fd"
 
-// A connection is the server's record of a peer that connected with a key.
+// A connection is the server's record of a peer that sent a message.
 type connection struct {
-	public string // the peer's key
+	public string // the peer's key; "" without keys
+	may    bool   // the peer may end the connection: it said farewell, or is a command that asked
 	fd     int    // the descriptor of ZeroMQ's socket; −1: unknown
 	remote netip.AddrPort
 }
@@ -32,17 +33,33 @@ func (s *Server) note(peer Peer, public, fd string) {
 		}
 	}
 	s.connections[peer] = c
+	if c.fd >= 0 {
+		delete(s.connections, s.peers[c.fd]) // an earlier one, whose end nobody noticed yet
+		s.peers[c.fd] = peer
+	}
 }
 
-// ended removes the record of the connection that used a descriptor.
-func (s *Server) ended(fd int) {
+// mayEnd notes that a peer may end its connection, because it said farewell, or because it is a
+// command that asked. That is no longer so once it registers.
+func (s *Server) mayEnd(peer Peer, may bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for peer, c := range s.connections {
-		if c.fd == fd {
-			delete(s.connections, peer)
-		}
+	if c, known := s.connections[peer]; known && c.may != may {
+		c.may = may
+		s.connections[peer] = c
 	}
+}
+
+// ended removes the record of the connection that used a descriptor. It reports whether the peer
+// should not have ended it.
+func (s *Server) ended(fd int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	peer := s.peers[fd]
+	c := s.connections[peer]
+	delete(s.peers, fd)
+	delete(s.connections, peer)
+	return !c.may
 }
 
 // revoke ends all connections of a key. For Receive, it queues an Incoming about each of these
@@ -76,6 +93,7 @@ func (s *Server) cut(peer Peer) {
 	c := s.connections[peer]
 	delete(s.connections, peer)
 	delete(s.registered, peer)
+	delete(s.peers, c.fd)
 	// By now the descriptor may belong to another connection's socket. That one must stay open.
 	if remote, ok := remoteOf(c.fd); ok && remote == c.remote {
 		_ = unix.Shutdown(c.fd, unix.SHUT_RDWR)

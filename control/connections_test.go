@@ -55,6 +55,55 @@ func (f *fleet) wantRevoked(received <-chan Incoming, key Key) (peer Peer) {
 	}
 }
 
+// A command that asks something and a node that says farewell may end their connections. The server
+// counts and logs only those of nodes that vanish.
+func TestOnlyNodesThatVanishAreCounted(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "admin", "a", "b")
+	others := f.welcomes()
+	admin, a, b := f.dial(0), f.dial(1), f.dial(2)
+	must(a.Register(within(t), node("a")))(t)
+	must(b.Register(within(t), node("b")))(t)
+	if err := admin.Send(within(t), 0, &Ask{What: "nodes"}); err != nil {
+		t.Fatal(err)
+	}
+	<-others
+	if err := a.Send(within(t), 0, &Leave{Why: "update"}); err != nil {
+		t.Fatal(err)
+	}
+	<-others
+	for n, c := range []*Client{admin, a, b} {
+		c.Close()
+		f.waitForConnections(2 - n)
+		want := uint64(0)
+		if c == b {
+			f.wantRefused(ReasonDisconnected)
+			want = 1
+		}
+		if got := f.server.Refused()[ReasonDisconnected]; got != want {
+			t.Errorf("after %s ended its connection, %d are counted, want %d",
+				f.clients[n].Name, got, want)
+		}
+	}
+}
+
+// waitForConnections waits until the server has so many connections left, and has dealt with the
+// end of the others.
+func (f *fleet) waitForConnections(want int) {
+	f.t.Helper()
+	for end := time.Now().Add(15 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		f.server.mu.Lock()
+		got := len(f.server.connections)
+		f.server.mu.Unlock()
+		if got == want {
+			return
+		}
+		if time.Now().After(end) {
+			f.t.Fatalf("the server has %d connections, want %d", got, want)
+		}
+	}
+}
+
 // If a key leaves the list, the key's connections end, even if they are silent. Connections of
 // other keys stay.
 func TestAKeyThatIsTakenOffTheListEndsItsConnections(t *testing.T) {

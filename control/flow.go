@@ -22,6 +22,7 @@ type flows struct {
 
 	mu    sync.Mutex
 	open  map[int]*flow // by the descriptor of ZeroMQ's socket
+	some  []int         // descriptors of connections that delivered a message since drained
 	next  []int         // descriptors that look examines before it begins with the first again
 	blind bool          // this ZeroMQ does not tell on which descriptor a message arrived
 }
@@ -72,8 +73,11 @@ func (f *flows) took(fd string, bytes int) {
 	n, err := strconv.Atoi(fd)
 	if err != nil {
 		f.blind = true
-	} else if f.open[n] != nil {
-		f.open[n].taken += uint64(bytes)
+	} else if flow := f.open[n]; flow != nil {
+		if flow.taken == 0 {
+			f.some = append(f.some, n)
+		}
+		flow.taken += uint64(bytes)
 	}
 }
 
@@ -83,14 +87,19 @@ func (f *flows) took(fd string, bytes int) {
 func (f *flows) drained() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for fd, flow := range f.open {
-		if flow.taken == 0 {
+	for _, fd := range f.some {
+		flow := f.open[fd]
+		if flow == nil || flow.taken == 0 {
 			continue
 		}
-		if received, err := f.received(fd); err == nil {
-			flow.base, flow.taken, flow.pending = received, 0, 0
+		received, err := f.received(fd)
+		if err != nil {
+			delete(f.open, fd)
+			continue
 		}
+		flow.base, flow.taken, flow.pending = received, 0, 0
 	}
+	f.some = f.some[:0]
 }
 
 // received returns the number of bytes that have arrived on a connection. If the descriptor does

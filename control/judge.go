@@ -83,8 +83,8 @@ func (s *Server) judge(g *gate, peer Peer, frames [][]byte, properties map[strin
 			s.cut(peer)
 			return
 		}
-		s.note(peer, from.key.Public, properties[fdProperty])
 	}
+	s.note(peer, from.key.Public, properties[fdProperty])
 	// The routing ids that ZeroMQ assigns have five bytes, and the first is 0. A peer that chooses
 	// another id may pretend to be an earlier peer.
 	if len(peer) != 5 || peer[0] != 0 {
@@ -136,6 +136,7 @@ func (s *Server) passes(g *gate, from sender, request uint64, m Message) bool {
 		s.mu.Lock()
 		s.registered[from.peer] = true
 		s.mu.Unlock()
+		s.mayEnd(from.peer, false)
 	case *Ask, *ReadFile:
 		if !from.asks {
 			s.refuse(from, request, ReasonRole, NotAllowed, fmt.Sprintf("key %q has role %q: "+
@@ -143,12 +144,18 @@ func (s *Server) passes(g *gate, from sender, request uint64, m Message) bool {
 				from.key.Name, from.key.Role, RoleAdmin))
 			return false
 		}
+		if !from.registered {
+			s.mayEnd(from.peer, true)
+		}
 	case *Leave, *Refusal:
 		// There is no answer: this peer has nothing to leave, and nobody answers a refusal.
 		if !from.registered {
 			s.refused.add(ReasonUnregistered, "message refused", "peer", from.peer,
 				"kind", m.Kind())
 			return false
+		}
+		if m.Kind() == KindLeave {
+			s.mayEnd(from.peer, true)
 		}
 	case *Ping, *Pong, *Done, *Load, *Trains, *RunState, *TableState, *Files, *Chunk,
 		*Snapshot, *SnapshotState, *Sample, *Neighbours:

@@ -275,7 +275,7 @@ func (k Key) Write(path string) error {
 // thousands of files. So a call reads the directory only if a file was added or removed, or if the
 // list is a second old.
 func ClientKeys(dir string) func() ([]Key, error) {
-	d := &keyDirectory{path: dir, now: time.Now}
+	d := &keyDirectory{path: dir, now: time.Now, files: map[string]keyFile{}}
 	return d.list
 }
 
@@ -287,6 +287,55 @@ type keyDirectory struct {
 	changed time.Time // the directory's modification time when it was read
 	keys    []Key
 	err     error
+	files   map[string]keyFile // by path: what was read, so that only changed files are read again
+}
+
+// keyFile is what a file of a key contained.
+type keyFile struct {
+	was stamp
+	key Key
+	err error
+}
+
+// stamp changes when a file does: whoever writes a file changes its inode's time.
+type stamp struct {
+	inode   uint64
+	bytes   int64
+	changed syscall.Timespec
+}
+
+// stampOf returns the stamp of a file, or false if the file may have changed since without another
+// stamp: file times are coarse, so a file that was just written may be written again.
+func stampOf(info fs.FileInfo, now time.Time) (stamp, bool) {
+	s, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return stamp{}, false
+	}
+	age := now.Sub(time.Unix(s.Ctim.Unix()))
+	return stamp{s.Ino, s.Size, s.Ctim}, age > settledFile || age < -settledFile
+}
+
+// settledFile is the age from which a file's time shows every further change.
+const settledFile = 2 * time.Second
+
+// readKey returns the key in a file, which it reads only if the file may have changed.
+func (d *keyDirectory) readKey(path string) (Key, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		delete(d.files, path)
+		return ReadKey(path)
+	}
+	now, settled := stampOf(info, d.now())
+	if known, ok := d.files[path]; ok && settled && known.was == now {
+		return known.key, known.err
+	}
+	key, err := ReadKey(path)
+	if settled {
+		d.files[path] = keyFile{now, key, err}
+	} else {
+		delete(d.files, path)
+	}
+	return key, err
 }
 
 // keysAge is the greatest age of the list if no file was added or removed.
@@ -299,7 +348,7 @@ func (d *keyDirectory) list() ([]Key, error) {
 	}
 	if d.read.IsZero() || !changed.Equal(d.changed) || d.now().Sub(d.read) >= keysAge {
 		d.read, d.changed = d.now(), changed
-		d.keys, d.err = ReadClientKeys(d.path)
+		d.keys, d.err = readClientKeys(d.path, d.readKey)
 	}
 	return d.keys, d.err
 }
@@ -308,7 +357,9 @@ func (d *keyDirectory) list() ([]Key, error) {
 // ".public". It skips a file that does not contain a client's key, and a file whose key is already
 // known under another name. Each skipped file causes an error. The errors are returned together
 // with the keys of the other files.
-func ReadClientKeys(dir string) ([]Key, error) {
+func ReadClientKeys(dir string) ([]Key, error) { return readClientKeys(dir, ReadKey) }
+
+func readClientKeys(dir string, read func(path string) (Key, error)) ([]Key, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil { // a part of the list would not say which keys are accepted
 		return nil, fmt.Errorf("read client keys: %w", err)
@@ -323,7 +374,7 @@ func ReadClientKeys(dir string) ([]Key, error) {
 	var errs []error
 	names := map[string]string{} // by public key: the name that came with it
 	for _, path := range paths {
-		k, err := ReadKey(path)
+		k, err := read(path)
 		if err == nil && k.Role == RoleServer {
 			err = fmt.Errorf("read key %q: the server's own key lets nobody in", path)
 		}

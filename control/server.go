@@ -74,7 +74,8 @@ type Server struct {
 
 	mu          sync.Mutex
 	registered  map[Peer]bool
-	connections map[Peer]connection // connections of peers that have keys
+	connections map[Peer]connection
+	peers       map[int]Peer // of connections, by the descriptor
 }
 
 // Check returns the error with which Listen would fail because of its configuration.
@@ -107,6 +108,7 @@ func Listen(c ServerConfig) (*Server, error) {
 		done:       make(chan struct{}),
 		monitor:    make(chan struct{}),
 		registered: map[Peer]bool{}, connections: map[Peer]connection{},
+		peers: map[int]Peer{},
 	}
 	if err := s.open(c); err != nil {
 		return nil, fmt.Errorf("listen on %q: %w", c.Address, err)
@@ -137,7 +139,8 @@ func (s *Server) open(c ServerConfig) (err error) {
 	if s.router, err = s.context.NewSocket(zmq4.ROUTER); err != nil {
 		return err
 	}
-	err = errors.Join(setCommon(s.router, c.Address), s.router.SetRouterMandatory(1))
+	err = errors.Join(setCommon(s.router, c.Address), checkByKernel(s.router),
+		s.router.SetRouterMandatory(1))
 	if err != nil {
 		return err
 	}
@@ -351,9 +354,10 @@ func (s *Server) watch(monitor *zmq4.Socket) {
 		case zmq4.EVENT_ACCEPTED:
 			s.flows.accepted(value)
 		case zmq4.EVENT_DISCONNECTED:
-			s.ended(value)
 			s.flows.ended(value)
-			s.refused.add(ReasonDisconnected, "connection ended without a farewell")
+			if s.ended(value) {
+				s.refused.add(ReasonDisconnected, "connection ended without a farewell")
+			}
 		case zmq4.EVENT_MONITOR_STOPPED:
 			return
 		default:

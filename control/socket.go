@@ -20,8 +20,8 @@ var ErrClosed = errors.New("link is closed")
 
 const (
 	handshakeLimit    = 2 * time.Second // time for the whole handshake, even if bytes arrive slowly
-	wireHeartbeat     = 2 * time.Second // how often ZeroMQ itself checks the connection
-	wireHeartbeatDead = 6 * time.Second // a silence or slow message of this length ends it
+	wireHeartbeat     = 2 * time.Second // how often ZeroMQ or the kernel checks the connection
+	wireHeartbeatDead = 6 * time.Second // a silence of this length ends it
 	wireOverhead      = 1024            // bytes that CURVE may add to a frame
 	sendQueue         = 1000            // number of messages to one peer that may wait in ZeroMQ
 	lookEvery         = 50 * time.Millisecond
@@ -68,8 +68,6 @@ func setCommon(s *zmq4.Socket, address string) error {
 	return errors.Join(
 		s.SetMaxmsgsize(MaxMessageBytes+wireOverhead),
 		s.SetHandshakeIvl(handshakeLimit),
-		s.SetHeartbeatIvl(wireHeartbeat),
-		s.SetHeartbeatTimeout(wireHeartbeatDead),
 		s.SetLinger(lingerAtClose),
 		s.SetSndhwm(sendQueue),
 		// If ZeroMQ's queue of received messages is full, ZeroMQ waits for the program to read. If
@@ -78,6 +76,21 @@ func setCommon(s *zmq4.Socket, address string) error {
 		s.SetRcvhwm(0),
 		s.SetIpv6(strings.HasPrefix(address, "[")),
 	)
+}
+
+// checkByZeroMQ makes a client's ZeroMQ check its connection.
+func checkByZeroMQ(s *zmq4.Socket) error {
+	return errors.Join(s.SetHeartbeatIvl(wireHeartbeat), s.SetHeartbeatTimeout(wireHeartbeatDead))
+}
+
+// checkByKernel makes the kernel check a server's connections. ZeroMQ's own checks would make it
+// search the timers of all connections for each answer: ten thousand connections would keep a core
+// busy.
+func checkByKernel(s *zmq4.Socket) error {
+	const every = int(wireHeartbeat / time.Second)
+	return errors.Join(s.SetTcpKeepalive(1), s.SetTcpKeepaliveIdle(every),
+		s.SetTcpKeepaliveIntvl(every), s.SetTcpKeepaliveCnt(int(wireHeartbeatDead/wireHeartbeat)-1),
+		s.SetTcpMaxrt(wireHeartbeatDead))
 }
 
 // A loop passes messages to the goroutine that owns a ZeroMQ socket: only one goroutine at a time
