@@ -99,6 +99,9 @@ func defaultSweep() SweepOptions {
 	}
 }
 
+// maxAllPairs is the largest AllPairs: an order to probe must be able to name all other nodes.
+const maxAllPairs = control.MaxTargets + 1
+
 // Validate returns an error that names the first field with an unusable value.
 func (c Config) Validate() error {
 	switch {
@@ -110,9 +113,9 @@ func (c Config) Validate() error {
 			c.SweepEvery, c.Settle)
 	case c.Degree < 2 || c.Degree > control.MaxNeighbours/2:
 		return fmt.Errorf("degree %d: want 2 to %d", c.Degree, control.MaxNeighbours/2)
-	case c.AllPairs <= c.Degree || c.AllPairs > maxNodes:
+	case c.AllPairs <= c.Degree || c.AllPairs > maxAllPairs:
 		return fmt.Errorf("all_pairs %d: want more than the degree, which is %d, and at most %d",
-			c.AllPairs, c.Degree, maxNodes)
+			c.AllPairs, c.Degree, maxAllPairs)
 	case c.Budget < 1 || c.Budget > 1_000_000:
 		return fmt.Errorf("budget %d: want 1 to 1,000,000 exchanges a second", c.Budget)
 	case c.AnswerLimit <= 0 || c.FlushEvery <= 0 || c.Return < 0:

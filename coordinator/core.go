@@ -44,12 +44,15 @@ type core struct {
 	// share (share.go). The default, which tests use, returns 0.
 	took func(began time.Time) time.Duration
 
-	// shuffle puts numbers into a random order. Simulations replace it.
-	shuffle func(n int, swap func(i, j int))
+	// random returns a random number from 0 to n − 1. Simulations replace it.
+	random func(n int) int
 
 	nodes map[string]*node
 	peers map[control.Peer]*node
 	at    map[string][]*node // by the address at which they are probed
+
+	untold  map[*node]bool // nodes that tellGraph must look at
+	members []*node        // of the graph; some are gone
 
 	pairs   map[pairKey]*pair
 	current map[[2]string]pairKey // by two nodes' names, sorted: the pair of their newest epochs
@@ -114,13 +117,13 @@ func newCore(
 		config: config, now: now, network: network, store: store, log: log,
 		instance: hex.EncodeToString(id),
 		nodes:    map[string]*node{}, peers: map[control.Peer]*node{},
-		at:    map[string][]*node{},
+		at: map[string][]*node{}, untold: map[*node]bool{},
 		pairs: map[pairKey]*pair{}, current: map[[2]string]pairKey{},
 		pending: map[uint64]*pending{}, acks: map[control.Peer]uint64{},
 		flushed: now(), swept: now(), renewed: now(),
 		background: func(work func() error, done func(error)) { done(work()) },
 		took:       func(time.Time) time.Duration { return 0 },
-		shuffle:    mathrand.Shuffle,
+		random:     mathrand.IntN,
 	}
 	return c, c.restore()
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -34,6 +35,7 @@ const (
 // membership is what the server knows of a node's part in the graph.
 type membership struct {
 	told       time.Time // when it was told keys and contacts; zero: not since it registered
+	listed     bool      // it is in core.members
 	neighbours []string  // the nodes to which it has edges, as its last report says
 	connected  []string  // the addresses to which its machine has connections, by that report
 	probing    []byte    // the last order to probe on its own, encoded
@@ -75,13 +77,21 @@ func (c *core) restoreIssuer() error {
 
 // large reports whether the fleet is so large that only neighbours in the graph are measured.
 func (c *core) large() bool {
+	return c.moreThan(c.config.AllPairs, (*node).takesPart)
+}
+
+// moreThan reports whether more than so many nodes are counted. It looks at no more nodes than it
+// must.
+func (c *core) moreThan(most int, counts func(*node) bool) bool {
 	n := 0
 	for _, node := range c.nodes {
-		if node.takesPart() {
-			n++
+		if counts(node) {
+			if n++; n > most {
+				return true
+			}
 		}
 	}
-	return n > c.config.AllPairs
+	return false
 }
 
 // A node registers with a name in the graph. checkGraphName returns why it may not have this name,
@@ -102,8 +112,11 @@ func (c *core) tellGraph() {
 	if !c.large() {
 		return
 	}
-	for _, n := range c.which(func(n *node) bool { return n.graph.told.IsZero() }) {
-		c.tellMember(n)
+	for _, n := range sortedNodes(maps.Keys(c.untold)) {
+		delete(c.untold, n)
+		if c.nodes[n.name()] == n {
+			c.tellMember(n)
+		}
 	}
 }
 
@@ -117,11 +130,16 @@ func (c *core) tellMember(n *node) {
 		Signature: c.issuer.Sign(overlay.Name(name)), Contacts: c.contacts(n),
 	}
 	n.graph.told = c.now()
+	if !n.graph.listed {
+		n.graph.listed = true
+		c.members = append(c.members, n)
+	}
 	c.ask(n, m, c.config.AnswerLimit, "its part in the graph", func(_ control.Message, err error) {
 		if err != nil {
 			c.log.Warn("node is not in the graph", "node", n.name(), "error", err)
 			if n.alive() {
 				n.graph.told = time.Time{} // tellGraph tries again
+				c.untold[n] = true
 			}
 		}
 	})
@@ -130,21 +148,33 @@ func (c *core) tellMember(n *node) {
 // contacts returns some members of the graph. A node that is told of no other begins a graph of its
 // own. So if no member is known to be alive, contacts returns former ones.
 func (c *core) contacts(n *node) (names []string) {
-	var members, former []string
-	for _, other := range c.sorted() {
-		switch name := other.registered.Graph; {
-		case other == n || name == "":
-		case other.alive() && !other.graph.told.IsZero():
-			members = append(members, name)
-		case !other.alive():
-			former = append(former, name)
+	const tries = 4 * maxContacts // some find a node again
+	for try := 0; try < tries && len(names) < maxContacts && len(c.members) > 0; {
+		i := c.random(len(c.members))
+		other := c.members[i]
+		if c.nodes[other.name()] != other || !other.alive() || other.graph.told.IsZero() {
+			last := len(c.members) - 1
+			c.members[i], c.members = c.members[last], c.members[:last]
+			other.graph.listed = false
+			continue
+		}
+		try++
+		if name := other.registered.Graph; other != n && !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
-	if len(members) == 0 {
-		members = former
+	if len(names) > 0 {
+		return names
 	}
-	c.shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
-	return members[:min(len(members), maxContacts)]
+	former := c.which(func(other *node) bool {
+		return other != n && !other.alive() && other.registered.Graph != ""
+	})
+	for len(former) > 0 && len(names) < maxContacts {
+		i := c.random(len(former))
+		names = append(names, former[i].registered.Graph)
+		former = slices.Delete(former, i, i+1)
+	}
+	return names
 }
 
 // hasNeighbours processes a node's report of its neighbours.

@@ -349,6 +349,26 @@ func TestLargeFleetMeasuresWhereTrafficGoes(t *testing.T) {
 	}) {
 		t.Errorf("%v got no trains in the run", key)
 	}
+
+	// If a node goes, only those that were to probe it, and those it was to probe, get new orders.
+	before := map[string]*control.Probing{}
+	for name, c := range f.clients {
+		before[name] = c.probing
+	}
+	pair[1].state = killed
+	f.run(f.config.Dead+time.Second, nil)
+	if got := targets(pair[0]); slices.Contains(got, key[1]) {
+		t.Errorf("n00 is to probe %v, but %s is dead", got, key[1])
+	}
+	changed := 0
+	for name, c := range f.clients {
+		if c.probing != before[name] {
+			changed++
+		}
+	}
+	if changed == 0 || changed > 4 {
+		t.Errorf("%d nodes got new orders because one died", changed)
+	}
 }
 
 // A node must register with its own name in the graph. A node that registers before the fleet is

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -99,9 +100,8 @@ func (n *node) isNew(report uint64) bool {
 	return true
 }
 
-// maxNodes is the largest number of nodes, alive or gone. One order to probe can name maxNodes − 1
-// nodes: all nodes except its receiver.
-const maxNodes = control.MaxTargets + 1
+// maxNodes is the largest number of nodes, alive or gone.
+const maxNodes = 20_000
 
 // register accepts a node, or refuses it and closes its connection.
 func (c *core) register(in control.Incoming, r *control.Register) {
@@ -121,6 +121,8 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 		}
 	}
 	c.peers[in.Peer] = n
+	delete(c.untold, old)
+	c.untold[n] = true
 	c.place(old, n)
 	n.dirty = true
 	c.log.Info("node registered", "node", r.Name, "epoch", r.Epoch,
@@ -134,7 +136,11 @@ func (c *core) register(in control.Incoming, r *control.Register) {
 	c.joinRun(n)
 	c.renewSecret(n)
 	c.tellGraph()
-	c.targetsChanged()
+	if old != nil && addressOf(old) != addressOf(n) {
+		c.targetsChanged()
+	} else {
+		c.nodeChanged(n)
+	}
 	if n.probing() { // if other nodes cannot probe it yet, takesSecret does this later
 		c.sweepBy = c.now().Add(c.config.Settle)
 	}
@@ -194,7 +200,8 @@ func (c *core) newNode(in control.Incoming, r *control.Register, old *node) *nod
 	if old != nil && old.registered.Epoch == r.Epoch {
 		n.describe(nodeOf(old.registered).Wider(nodeOf(*r)))
 	}
-	if old == nil || nodeOf(old.registered) != nodeOf(n.registered) {
+	// A node that the server did not know has no pairs.
+	if old != nil && nodeOf(old.registered) != nodeOf(n.registered) {
 		c.widen(n)
 	}
 	n.keys = c.newProbeKeys(old, r.Instance)
@@ -258,7 +265,7 @@ func (c *core) gone(n *node, why string) {
 	for _, id := range c.pendingOf(n) {
 		c.settle(id, nil, fmt.Errorf("node %q is gone: %s", n.name(), why))
 	}
-	c.targetsChanged()
+	c.nodeChanged(n)
 }
 
 // pendingOf lists the pending requests to a node, oldest first.
@@ -308,8 +315,13 @@ func (c *core) which(want func(*node) bool) (all []*node) {
 			all = append(all, n)
 		}
 	}
-	slices.SortFunc(all, func(a, b *node) int { return strings.Compare(a.name(), b.name()) })
-	return all
+	return sortedNodes(slices.Values(all))
+}
+
+func sortedNodes(nodes iter.Seq[*node]) []*node {
+	return slices.SortedFunc(nodes, func(a, b *node) int {
+		return strings.Compare(a.name(), b.name())
+	})
 }
 
 // NodeRequest names a node.

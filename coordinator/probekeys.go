@@ -113,7 +113,7 @@ func (c *core) takesSecret(n *node, s minrtt.Secret) {
 		c.rekeyAt = c.now().Add(settleKeys)
 		return
 	}
-	c.targetsChanged()
+	c.nodeChanged(n)
 	c.sweepBy = c.now().Add(c.config.Settle)
 }
 

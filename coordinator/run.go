@@ -356,6 +356,24 @@ func (c *core) targetsChanged() {
 	c.order(c.sorted())
 }
 
+// nodeChanged does the same after one node came, changed or went. In a large fleet this concerns
+// only that node, and the nodes whose machines have connections to its machine.
+func (c *core) nodeChanged(n *node) {
+	open := c.run != nil && c.run.phase == PhaseOpen
+	if open != c.anchoring || !c.moreThan(c.config.AllPairs, (*node).probing) {
+		c.targetsChanged()
+		return
+	}
+	if !open {
+		return
+	}
+	address := addressOf(n)
+	concerned := append(c.which(func(other *node) bool {
+		return slices.Contains(other.graph.connected, address)
+	}), c.talksTo(n)...)
+	c.order(append(concerned, n))
+}
+
 // orderSome tells some nodes of a large fleet anew which nodes to probe, if a run is open. In a
 // small fleet it does nothing: there, all nodes probe all others.
 func (c *core) orderSome(nodes []*node) {
@@ -368,13 +386,15 @@ func (c *core) orderSome(nodes []*node) {
 // graph, which it knows without the server. So order names only the nodes with which it may
 // exchange tuples.
 func (c *core) order(nodes []*node) {
-	var probing []*node
-	for _, n := range c.sorted() {
-		if n.probing() {
-			probing = append(probing, n)
-		}
-	}
 	large := c.large()
+	var probing []*node // at least as many as count
+	if !large || !c.moreThan(c.config.AllPairs, (*node).probing) {
+		probing = c.which((*node).probing)
+	}
+	most := int64(c.config.AllPairs)
+	if probing != nil {
+		most = min(most, int64(len(probing)))
+	}
 	for _, n := range nodes {
 		if !n.probing() {
 			continue
@@ -387,8 +407,7 @@ func (c *core) order(nodes []*node) {
 				Attempts: o.Attempts, UserStamps: o.UserStamps, Spin_ns: int64(o.Spin),
 			}
 			// Beside its TrainExchanges exchanges, a train has one to warm up and one to close it.
-			packets := int64(min(len(probing), c.config.AllPairs)) *
-				int64(c.config.TrainExchanges+2)
+			packets := most * int64(c.config.TrainExchanges+2)
 			m.Period_ns = max(1, packets*int64(time.Second)/int64(c.config.Budget))
 			m.Neighbours = large
 			targets := probing

@@ -112,8 +112,9 @@ func (s *Server) Run(ctx context.Context) error {
 			work = func() { s.core.matrix(func(m *Matrix) { reply <- m }) }
 		case <-timer.C:
 			work = func() {
-				if !time.Now().Before(s.core.next()) {
+				if due.now(time.Now(), s.core.next) {
 					s.core.tick()
+					due = dueTime{}
 				}
 			}
 		}
@@ -168,6 +169,12 @@ type dueTime struct {
 	again time.Time // when to ask the core again
 }
 
+// now reports whether the tick is due.
+func (d *dueTime) now(now time.Time, next func() time.Time) bool {
+	d.after(now, next)
+	return !now.Before(d.due)
+}
+
 func (d *dueTime) after(now time.Time, next func() time.Time) time.Time {
 	if !now.Before(d.again) {
 		d.due = next()
@@ -218,7 +225,7 @@ func NewVirtual(
 	if err != nil {
 		return nil, err
 	}
-	c.shuffle = random.Shuffle
+	c.random = random.IntN
 	return &Virtual{c}, nil
 }
 

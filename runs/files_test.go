@@ -75,10 +75,10 @@ func TestRunIsNeverTooLongToBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = d.Update(func(r *Run) {
-		r.Nodes[0].Facts = map[string]string{"x": strings.Repeat("x", 5<<20)}
+		r.Nodes[0].Facts = map[string]string{"x": strings.Repeat("x", 17<<20)}
 	})
-	if !errors.Is(err, ErrRun) || !strings.Contains(err.Error(), "at most 4194304 are read") {
-		t.Errorf("a fact of 5 MB: %v", err)
+	if !errors.Is(err, ErrRun) || !strings.Contains(err.Error(), "at most 16777216 are read") {
+		t.Errorf("a fact of 17 MB: %v", err)
 	}
 	if err := d.Update(func(r *Run) {
 		r.Note = "after it"

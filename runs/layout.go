@@ -26,7 +26,7 @@ const (
 // These are the largest sizes of files that the package reads whole. In its file, a relation takes
 // some 200 bytes for each train. In memory, it takes several times as many.
 const (
-	maxRunBytes      = 4 << 20
+	maxRunBytes      = 16 << 20
 	maxTableBytes    = 64 << 20
 	maxRelationBytes = 256 << 20
 	maxTruthBytes    = 64 << 20
