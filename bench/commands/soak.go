@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cloudprofiler/cloudprofiler/coordinator"
 	"github.com/cloudprofiler/cloudprofiler/examples/demo"
 	"github.com/cloudprofiler/cloudprofiler/internal/command"
 	"github.com/cloudprofiler/cloudprofiler/internal/proof"
@@ -22,13 +23,13 @@ import (
 //
 // Memory: if a daemon wrongly keeps something for every tuple, it keeps at least an id or a
 // pointer, which has 8 bytes. The bar is half of that: 4 bytes a tuple. In addition, the bar allows
-// for the trains that daemons rightly keep. The coordinator keeps the trains of the run until the
-// run is collected. An agent keeps the trains that it started, up to a number
-// (tscclient.Config.MaxTrains). A train takes some 500 bytes, and another 500 bytes wait for the
-// garbage collector. A process of the job also runs a NATS server, whose memory takes longer to
-// settle than a soak lasts. So its bar is higher. If it wrongly kept the events that it logs, it
-// would keep at least two for each tuple, which take 32 bytes. The bar is half of that: 16 bytes a
-// tuple.
+// for the trains that daemons rightly keep. The coordinator keeps the newest trains of each pair
+// (coordinator.Config.LiveTrains, or twice as many for a while). An agent keeps the trains that it
+// started, up to a number (tscclient.Config.MaxTrains). A train takes some 500 bytes, and another
+// 500 bytes wait for the garbage collector. A process of the job also runs a NATS server, whose
+// memory takes longer to settle than a soak lasts. So its bar is higher. If it wrongly kept the
+// events that it logs, it would keep at least two for each tuple, which take 32 bytes. The bar is
+// half of that: 16 bytes a tuple.
 //
 // Bounds: a period's bound is a median over thousands of durations. The bound depends on the trains
 // of the surrounding ten seconds. If other load delays these trains, the bound may be half as wide
@@ -73,8 +74,8 @@ with the truth.
 
 The bars:
   memory   in the second half the coordinator and the agents grow by no more than 4 bytes a tuple,
-           which is half of an id, and 1,000 bytes for each train, because they keep trains; the
-           job's processes, each with a NATS server, grow by no more than 16 bytes a tuple
+           which is half of an id, and 1,000 bytes for each train that they keep; the job's
+           processes, each with a NATS server, grow by no more than 16 bytes a tuple
   loss     nothing is lost, and nothing is outside of its bound
   bounds   a period's bound is the median bound of its durations between nodes; no period's bound
            is wider than 1.5 times the median of all periods, and the median of the second half
@@ -222,11 +223,16 @@ func soakBars(s *demo.Soak) []proof.Bar {
 func soakGrowth_MB(s *demo.Soak, process string) float64 {
 	tuples := float64(s.SecondHalfTuples())
 	trains := float64(s.Trains) * tuples / float64(s.Tuples)
+	nodes := float64(len(s.Nodes))
 	switch {
 	case strings.HasPrefix(process, "job "):
 		return soakProgram_bytes * tuples / 1e6
 	case strings.HasPrefix(process, "agent "):
-		trains /= float64(len(s.Nodes))
+		trains /= nodes
+	default: // the coordinator
+		const most = 2 // times LiveTrains
+		pairs := nodes * (nodes - 1) / 2
+		trains = min(trains, most*pairs*float64(coordinator.DefaultConfig().LiveTrains))
 	}
 	return (soakDaemon_bytes*tuples + soakTrain_bytes*trains) / 1e6
 }
