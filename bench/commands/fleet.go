@@ -25,10 +25,12 @@ const (
 	smallHostile    = 1000
 	minFleet        = 16
 
-	// These are the bars of the server of a fleet of up to manyNodes nodes.
-	serverCores     = 0.5
-	serverMegabytes = 500
-	joinSeconds     = 1
+	// These are the bars of the server of a fleet of up to manyNodes nodes, and of a larger one.
+	serverCores         = 0.5
+	serverMegabytes     = 500
+	serverCoresMany     = 2.0
+	serverMegabytesMany = 4000
+	joinSeconds         = 1
 
 	pairMilliseconds = 1
 
@@ -46,6 +48,8 @@ func newBenchFleet() *cobra.Command {
 	var serve time.Duration
 	var hostile int
 	var killed float64
+	var onlyServer bool
+	var slower int
 	cmd := &cobra.Command{
 		Use:   "fleet",
 		Short: "Check the bounds of a large fleet, and what it costs each node",
@@ -64,10 +68,14 @@ In a third simulation many nodes die at once (--killed). It shows how long it ta
 have all their neighbours again, and whether bounds are true.
 
 Then a real server in a process of its own serves as many nodes in real time, over connections with
-keys. --serve says how long it is watched without a run, and as long in a run.`,
+keys. --serve says how long it is watched without a run, and as long in a run. --only-server leaves
+out the simulations. If the machine cannot carry the server and all nodes, --slower makes the
+fleet's time pass more slowly: all periods are as many times as long. The server's cores are those
+that it would need in real time.`,
 		Example: `  cp-bench fleet --nodes 1000 --json
   cp-bench fleet --nodes 10000 --measure 20s
-  cp-bench fleet --nodes 200 --liars 0.1 --serve 0`,
+  cp-bench fleet --nodes 200 --liars 0.1 --serve 0
+  cp-bench fleet --nodes 10000 --only-server --slower 4 --json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			size, err := proof.Wanted()
@@ -96,6 +104,10 @@ keys. --serve says how long it is watched without a run, and as long in a run.`,
 					o.Measure)
 			case !(killed >= 0 && killed < 1):
 				return command.Usagef("--killed %v: want a share of less than 1", killed)
+			case slower < 1 || slower > 100:
+				return command.Usagef("--slower %d: want 1 to 100", slower)
+			case onlyServer && serve == 0:
+				return command.Usagef("--only-server with --serve 0: nothing is left to do")
 			case hostile < 0:
 				return command.Usagef("--hostile %d: want 0 or more", hostile)
 			case o.Pairs < 1 || o.Queries < 1 || o.Talks < 0 || o.Talks > 8:
@@ -112,8 +124,12 @@ keys. --serve says how long it is watched without a run, and as long in a run.`,
 			o.Progress = func(step string) { p.Show("%s", step) }
 			plain := o
 			plain.Liars, plain.Cut = 0, 0
-			r, err := fleet.Run(cmd.Context(), plain)
-			var under, after fleet.Result
+			var r, under, after fleet.Result
+			if onlyServer {
+				killed, hostile = 0, 0
+			} else {
+				r, err = fleet.Run(cmd.Context(), plain)
+			}
 			if err == nil && killed > 0 {
 				plain.Killed = killed
 				after, err = fleet.Run(cmd.Context(), plain)
@@ -126,6 +142,7 @@ keys. --serve says how long it is watched without a run, and as long in a run.`,
 			if err == nil && serve > 0 && o.Nodes <= fleet.MaxServed {
 				served, err = fleet.Watch(cmd.Context(), fleet.ServerOptions{
 					Nodes: o.Nodes, Degree: o.Degree, For: serve, Joins: fleetJoins, Seed: o.Seed,
+					Slower:   slower,
 					Command:  func() (*exec.Cmd, error) { return reexec.Command(fleetServer) },
 					Progress: o.Progress,
 				})
@@ -161,6 +178,8 @@ keys. --serve says how long it is watched without a run, and as long in a run.`,
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of the simulation")
 	f.DurationVar(&serve, "serve", time.Minute,
 		"how long a real server of the fleet is watched, in each of two states; 0: not at all")
+	f.BoolVar(&onlyServer, "only-server", false, "only watch a server; simulate nothing")
+	f.IntVar(&slower, "slower", 1, "how many times as slowly time passes for the watched server")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }
@@ -180,19 +199,23 @@ func newBenchFleetServer() *cobra.Command {
 	}
 }
 
-// barsOfServer returns the bars of a server that was watched. There are none for larger fleets.
+// barsOfServer returns the bars of a server that was watched.
 func barsOfServer(nodes int, r fleet.ServerResult) []proof.Bar {
-	if r.Trains == 0 || nodes > manyNodes {
+	if r.Trains == 0 {
 		return nil
+	}
+	cores, megabytes := serverCores, float64(serverMegabytes)
+	if nodes > manyNodes {
+		cores, megabytes = serverCoresMany, serverMegabytesMany
 	}
 	name := fmt.Sprintf("server of %d nodes: ", nodes)
 	return []proof.Bar{
 		{Name: name + "CPU while no run is open", Unit: "cores", Figure: r.IdleCores,
-			Limit: serverCores, Timing: true},
-		{Name: name + "CPU in a run", Unit: "cores", Figure: r.RunCores, Limit: serverCores,
+			Limit: cores, Timing: true},
+		{Name: name + "CPU in a run", Unit: "cores", Figure: r.RunCores, Limit: cores,
 			Timing: true},
 		{Name: name + "private memory", Unit: "MB", Figure: float64(r.Private) / 1e6,
-			Limit: serverMegabytes, Timing: true},
+			Limit: megabytes, Timing: true},
 		{Name: name + "until a node that joins in a run can measure", Unit: "s",
 			Figure: r.Joins.Seconds(), Limit: joinSeconds, Timing: true},
 		{Name: name + "until a random pair's bound is there, median", Unit: "ms",
@@ -201,6 +224,9 @@ func barsOfServer(nodes int, r fleet.ServerResult) []proof.Bar {
 }
 
 func barsOfFleet(o fleet.Options, r fleet.Result) []proof.Bar {
+	if r.Nodes == 0 {
+		return nil
+	}
 	name := fmt.Sprintf("fleet of %d", o.Nodes)
 	limit := randomLimit
 	if o.Nodes > manyNodes {
@@ -302,6 +328,10 @@ type fleetLine struct {
 	PairsUnrelated  int     `json:"pairs_unrelated"`
 	OutsidePairs    int     `json:"outside_pairs"`
 	Asked99_ns      int64   `json:"ask_99_percent_ns"`
+	Asked_ns        int64   `json:"ask_ns"`
+	Evaluated_ns    int64   `json:"server_evaluates_ns"` // until the first pair is known
+	ServerSlower    int     `json:"server_slower"`
+	ServerBeats     float64 `json:"server_beats"` // of those that nodes had to send, the part sent
 
 	// These are 0 if there was no hostile simulation.
 	HostileQueries      uint64  `json:"hostile_queries"`
@@ -343,6 +373,8 @@ func printFleet(cmd *cobra.Command, r, h, k fleet.Result, s fleet.ServerResult,
 			RunTrains: s.Trains, RunEnds_ns: int64(s.RunEnds),
 			Pair_ns: int64(s.Pair), Pair99_ns: int64(s.Pair99), PairsUnrelated: s.Unrelated,
 			OutsidePairs: r.OutsideOf, Asked99_ns: int64(s.Asked99),
+			Asked_ns: int64(s.Asked), Evaluated_ns: int64(s.Evaluated),
+			ServerSlower: s.Slower, ServerBeats: s.Beats,
 			HostileQueries: h.Queries, HostileOutside: h.Outside,
 			HostileOutsidePairs: h.OutsideOf, HostileUnrelated: h.Unrelated,
 			HostileRandom: ratio(h.RandomBound, h.EdgeBound),

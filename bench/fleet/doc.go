@@ -12,6 +12,7 @@
 //	ask.go      compares bounds of random pairs with the truth
 //	server.go   Watch measures a real server of as many simulated nodes, in real time
 //	member.go   such a node
+//	link.go     its connection, which costs less than one of ZeroMQ
 //
 // A node measures its peers in turn. tscclient's scheduler does the same if the budget does not
 // suffice for all peers at once. In Run, no server takes part. In Watch, the server is real: it

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
@@ -19,16 +20,19 @@ type member struct {
 	w          *watched
 	name       string
 	index      int
-	client     *control.Client
-	r          *rand.Rand
+	link       *link
 	neighbours []string
-	ctx        context.Context
-	cancel     context.CancelFunc
 
-	// Only run uses these fields.
-	probing bool
-	turn    int
-	report  uint64
+	mu        sync.Mutex // protects the fields below
+	r         *rand.Rand
+	closed    bool
+	probing   bool
+	turn      int
+	report    uint64
+	heartbeat time.Duration
+	beat      *time.Timer
+	due       time.Time // when beat is due
+	beats     int
 
 	secret, graph, probes chan struct{} // closed when the node has got each of them
 }
@@ -39,12 +43,6 @@ func (w *watched) join(ctx context.Context, i int) (time.Duration, error) {
 	m := &member{w: w, name: w.nodeName(i), index: i, neighbours: w.neighboursOf(i),
 		r: rand.New(rand.NewPCG(w.o.Seed, 3+uint64(i))), secret: make(chan struct{}),
 		graph: make(chan struct{}), probes: make(chan struct{})}
-	var err error
-	if m.client, err = w.dial(m.name); err != nil {
-		return 0, err
-	}
-	m.ctx, m.cancel = context.WithCancel(context.Background())
-	w.members.Store(m.name, m)
 	ip := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
 	address := netip.AddrPortFrom(ip, 7342)
 	identity, err := wire.NewIdentity(m.name, address)
@@ -56,9 +54,23 @@ func (w *watched) join(ctx context.Context, i int) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	d := m.described()
 	began := time.Now()
-	welcome, err := m.client.Register(ctx, control.Register{
+	const tries = 20 // a server that is busy gives up handshakes
+	for range tries {
+		m.link, err = dialLink(w.address, w.keys[m.name], w.keys[serverName].Public)
+		if err == nil {
+			break
+		}
+		if err := pause(ctx, time.Second); err != nil {
+			return 0, err
+		}
+	}
+	if err != nil {
+		return 0, err
+	}
+	w.members.Store(m.name, m)
+	d := m.described()
+	welcome, err := m.link.register(control.Register{
 		Name: m.name, Instance: m.name, Epoch: d.Epoch, Nominal_hz: d.Nominal_hz,
 		Quantum_cycles: d.Quantum_cycles, CoreSlack_cycles: d.CoreSlack_cycles,
 		Machine: "m-" + m.name, Cores: 16, ProbeAddress: address.String(), Software: "simulated",
@@ -69,16 +81,25 @@ func (w *watched) join(ctx context.Context, i int) (time.Duration, error) {
 	if err != nil {
 		return 0, fmt.Errorf("node %q: %w", m.name, err)
 	}
-	heartbeat := time.Duration(welcome.Heartbeat_ns)
-	w.ended.Go(func() { m.run(heartbeat) })
+	m.mu.Lock()
+	m.heartbeat = time.Duration(welcome.Heartbeat_ns)
+	first := time.Duration(m.r.Int64N(int64(m.heartbeat))) // nodes begin at different moments
+	m.due = time.Now().Add(first)
+	m.beat = time.AfterFunc(first, m.onBeat)
+	m.mu.Unlock()
+	w.ended.Go(m.run)
 	needs := []chan struct{}{m.secret}
 	if i >= w.o.Nodes { // this node joins a large fleet with an open run
 		needs = append(needs, m.graph, m.probes)
 	}
+	limit := time.NewTimer(time.Minute)
+	defer limit.Stop()
 	for _, got := range needs {
 		select {
 		case <-got:
-		case <-time.After(time.Minute):
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-limit.C:
 			return 0, fmt.Errorf("node %q did not get all that it needs within a minute", m.name)
 		}
 	}
@@ -86,8 +107,13 @@ func (w *watched) join(ctx context.Context, i int) (time.Duration, error) {
 }
 
 func (m *member) close() {
-	m.cancel()
-	m.client.Close()
+	m.mu.Lock()
+	m.closed = true
+	if m.beat != nil {
+		m.beat.Stop()
+	}
+	m.mu.Unlock()
+	m.link.close()
 }
 
 func (m *member) described() tscratio.Node {
@@ -101,76 +127,73 @@ func (w *watched) counter(i int, at time.Duration) uint64 {
 	return uint64(origin+i<<20) + uint64(at.Seconds()*physical_hz*(1+drift))
 }
 
+// now returns the time of the fleet, which passes more slowly than that of the machine if Slower
+// says so.
+func (w *watched) now() time.Duration { return time.Since(w.began) / time.Duration(w.o.Slower) }
+
+// send sends a message. If the node is closing, or the server is away, the message is lost.
 func (m *member) send(request uint64, message control.Message) {
-	ctx, cancel := context.WithTimeout(m.ctx, 5*time.Second)
-	defer cancel()
-	_ = m.client.Send(ctx, request, message) // the node is closing, or the server is away
+	_ = m.link.send(request, message)
 }
 
-// run answers the server and sends what a node sends on its own, until the node is closed.
-func (m *member) run(heartbeat time.Duration) {
-	messages := make(chan control.Incoming)
-	m.w.ended.Go(func() {
-		defer close(messages)
-		for {
-			in, err := m.client.Receive(m.ctx)
-			if err != nil {
-				return
-			}
-			select {
-			case messages <- in:
-			case <-m.ctx.Done():
-				return
-			}
-		}
-	})
-	// Nodes begin at different moments.
-	beat := time.NewTimer(time.Duration(m.r.Int64N(int64(heartbeat))))
-	defer beat.Stop()
+// run answers the server until the node is closed.
+func (m *member) run() {
 	for {
-		select {
-		case in, ok := <-messages:
-			if !ok {
-				return
-			}
-			m.receive(in)
-		case <-beat.C:
-			beat.Reset(heartbeat)
-			m.send(0, &control.Ping{Counter_cycles: m.w.counter(m.index, time.Since(m.w.began))})
-			if m.probing {
-				m.reportOwn(heartbeat)
-			}
+		in, err := m.link.receive()
+		if err != nil {
+			return
 		}
+		m.receive(in)
 	}
 }
 
+// onBeat sends what a node sends on its own.
+func (m *member) onBeat() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return
+	}
+	m.send(0, &control.Ping{Counter_cycles: m.w.counter(m.index, m.w.now())})
+	if m.beats++; m.beats%2 == 0 {
+		_ = m.link.ping()
+	}
+	if m.probing {
+		m.reportOwn()
+	}
+	m.w.beats.Add(1)
+	m.due = m.due.Add(m.heartbeat)
+	m.beat.Reset(time.Until(m.due))
+}
+
 // reportOwn reports the trains since the last report.
-func (m *member) reportOwn(since time.Duration) {
-	for range since / trainEvery {
+func (m *member) reportOwn() {
+	for range m.heartbeat / time.Duration(m.w.o.Slower) / trainEvery {
 		peer := m.neighbours[m.turn%len(m.neighbours)]
 		m.turn++
 		m.report++
-		m.send(0, m.trains(peer, m.report, 1, exchanges))
+		m.send(0, m.trains(m.r, peer, m.report, 1, exchanges))
 	}
 }
 
 // trains returns a report of trains that end now.
-func (m *member) trains(peer string, number uint64, trains, exchanges int) *control.Trains {
+func (m *member) trains(r *rand.Rand, peer string, number uint64, trains, exchanges int,
+) *control.Trains {
 	out := &control.Trains{Report: number, Peer: peer, PeerEpoch: "1", Epoch: "1"}
 	var to int
 	fmt.Sscanf(peer, "n%d", &to)
 	const apart = 5 * time.Millisecond
 	for i := range trains {
-		at := time.Since(m.w.began) - time.Duration(trains-i)*apart
+		at := m.w.now() - time.Duration(trains-i)*apart
 		read := func(node int) tscratio.Interval { return tscratio.At(m.w.counter(node, at)) }
 		t := control.Train{KernelStamps: uint64(4 * exchanges)}
 		for range exchanges {
 			e := tscratio.Exchange{Sent: read(m.index)}
-			at += delay(m.r)
+			at += delay(r)
 			e.Received = read(to)
 			at += 3 * time.Microsecond
 			e.Answered = read(to)
-			at += delay(m.r)
+			at += delay(r)
 			e.Returned = read(m.index)
 			at += 2 * time.Microsecond
 			t.Exchanges = append(t.Exchanges, e)
@@ -204,18 +227,21 @@ func (m *member) receive(in control.Incoming) {
 		got(m.graph)
 	case *control.Probing:
 		m.send(in.Request, &control.Done{})
+		m.mu.Lock()
 		m.probing = len(o.Targets) > 0 || o.Neighbours
+		m.mu.Unlock()
 		if m.probing {
 			got(m.probes)
 		}
 	case *control.Probe:
+		m.mu.Lock()
 		m.report++
 		number := m.report
+		m.mu.Unlock()
 		took := time.Duration(o.Trains) * (time.Duration(o.Gap_ns) + 2*time.Millisecond)
 		time.AfterFunc(took, func() {
-			r := *m // its own random numbers: trains uses nothing else that changes
-			r.r = rand.New(rand.NewPCG(number, uint64(m.index)))
-			m.send(in.Request, r.trains(o.Peer, number, o.Trains, o.Exchanges))
+			r := rand.New(rand.NewPCG(number, uint64(m.index)))
+			m.send(in.Request, m.trains(r, o.Peer, number, o.Trains, o.Exchanges))
 		})
 	case *control.Run:
 		m.send(in.Request, &control.RunState{Name: o.Name, Closed: o.Close})

@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cloudprofiler/cloudprofiler/control"
@@ -32,6 +33,10 @@ type ServerOptions struct {
 	Joins  int           // nodes that join one after the other while the run is open
 	Seed   uint64
 
+	// Slower makes the time of the fleet pass more slowly than that of the machine, so that a
+	// machine can carry a server and all nodes: periods are as many times as long. 0 means 1.
+	Slower int
+
 	// Command returns a command that starts this program again. The started program calls Serve.
 	Command  func() (*exec.Cmd, error)
 	Progress func(step string)
@@ -39,20 +44,24 @@ type ServerOptions struct {
 
 // ServerResult is what a server cost.
 type ServerResult struct {
+	Slower    int           // as in the options
+	Beats     float64       // of the pings that nodes had to send in the run, the part sent
 	IdleCores float64       // cores that it used while no run was open; the nodes were swept
 	RunCores  float64       // cores that it used while a run was open
 	Private   int64         // its largest private memory, in bytes
 	Joins     time.Duration // the longest time from a node's first message until it can measure
+	Evaluated time.Duration // until the first question about a pair was answered
 	Pair      time.Duration // from a question about a random pair until its answer: the median
 	Pair99    time.Duration // the same: 99 of 100 answers take less
-	Asked99   time.Duration // the same of questions that the server refuses at once
+	Asked     time.Duration // the same of questions that the server refuses at once: median
+	Asked99   time.Duration // and 99 of 100
 	Unrelated int           // such questions without a bound
 	Trains    int           // trains of the run
 	RunEnds   time.Duration // from the order to stop the run until it was complete
 }
 
-// MaxServed is the largest number of nodes that Watch can simulate: each has several sockets.
-const MaxServed = 1500
+// MaxServed is the largest number of nodes that Watch can simulate.
+const MaxServed = 20_000
 
 // Watch starts a server in a process of its own, gives it simulated nodes over real connections
 // with keys, and says what that costs the server.
@@ -60,6 +69,8 @@ func Watch(ctx context.Context, o ServerOptions) (r ServerResult, err error) {
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}
+	o.Slower = max(o.Slower, 1)
+	r.Slower = o.Slower
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	dir, err := os.MkdirTemp("", "cprof-fleet-")
@@ -93,6 +104,7 @@ type watched struct {
 	address string
 	asker   *control.Client
 	members sync.Map // by name: *member
+	beats   atomic.Int64
 	ended   sync.WaitGroup
 }
 
@@ -146,7 +158,7 @@ func (w *watched) start(ctx context.Context) (err error) {
 		return err
 	}
 	context.AfterFunc(ctx, func() { in.Close() })
-	_, err = fmt.Fprintf(in, "%q\n", w.dir)
+	err = json.NewEncoder(in).Encode(order{w.dir, w.o.Slower})
 	if err == nil {
 		err = json.NewDecoder(out).Decode(&w.address)
 	}
@@ -178,14 +190,31 @@ func (w *watched) stop() {
 	w.ended.Wait()
 }
 
+// order is what the server's process is told.
+type order struct {
+	Directory string
+	Slower    int
+}
+
+// config returns the server's configuration, with periods that are as many times as long.
+func (o order) config() coordinator.Config {
+	c := coordinator.DefaultConfig()
+	for _, d := range []*time.Duration{&c.Heartbeat, &c.Dead, &c.SweepEvery, &c.Settle,
+		&c.AnswerLimit, &c.Return, &c.FlushEvery} {
+		*d *= time.Duration(o.Slower)
+	}
+	return c
+}
+
 // Serve is the server of Watch. It serves until its input ends.
 func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	debug.SetGCPercent(coordinator.GCPercent) // as tsc-server does
-	var dir string
+	var o order
 	orders := json.NewDecoder(in)
-	if err := orders.Decode(&dir); err != nil {
+	if err := orders.Decode(&o); err != nil {
 		return err
 	}
+	dir := o.Directory
 	key, err := control.ReadKey(filepath.Join(dir, "server.secret"))
 	if err != nil {
 		return err
@@ -202,7 +231,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		return err
 	}
 	defer link.Close()
-	server, err := coordinator.NewServer(link, coordinator.DefaultConfig(), store, log)
+	server, err := coordinator.NewServer(link, o.config(), store, log)
 	if err != nil {
 		return err
 	}
@@ -248,6 +277,7 @@ func (w *watched) watch(ctx context.Context, r *ServerResult) (peak int64, err e
 		return 0, err
 	}
 	w.o.Progress("a run is open")
+	beats, from := w.beats.Load(), w.now()
 	if r.RunCores, err = w.cores(ctx, func() error {
 		for i := range w.o.Joins {
 			took, err := w.join(ctx, w.o.Nodes+i)
@@ -263,6 +293,8 @@ func (w *watched) watch(ctx context.Context, r *ServerResult) (peak int64, err e
 	}); err != nil {
 		return 0, err
 	}
+	due := (w.now() - from).Seconds() * float64(w.o.Nodes) // each node has one in a second
+	r.Beats = float64(w.beats.Load()-beats) / due
 	w.o.Progress("random pairs are asked for")
 	if err := w.askPairs(ctx, r); err != nil {
 		return 0, err
@@ -282,10 +314,15 @@ func (w *watched) watch(ctx context.Context, r *ServerResult) (peak int64, err e
 // askPairs asks for random pairs, one after the other.
 func (w *watched) askPairs(ctx context.Context, r *ServerResult) error {
 	const questions = 1000
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	var took, refused []time.Duration
-	for i := range questions + 1 {
+	began := time.Now()
+	if err := w.evaluate(ctx); err != nil {
+		return err
+	}
+	r.Evaluated = time.Since(began)
+	for range questions {
 		if err := w.askNothing(ctx, &refused); err != nil {
 			return err
 		}
@@ -302,7 +339,7 @@ func (w *watched) askPairs(ctx context.Context, r *ServerResult) error {
 			r.Unrelated++
 		case err != nil:
 			return err
-		case i > 0: // the first may wait until the fleet is evaluated
+		default:
 			took = append(took, time.Since(began))
 		}
 	}
@@ -312,8 +349,17 @@ func (w *watched) askPairs(ctx context.Context, r *ServerResult) error {
 	slices.Sort(took)
 	slices.Sort(refused)
 	r.Pair, r.Pair99 = took[len(took)/2], took[len(took)*99/100]
-	r.Asked99 = refused[len(refused)*99/100]
+	r.Asked, r.Asked99 = refused[len(refused)/2],
+		refused[len(refused)*99/100]
 	return nil
+}
+
+// evaluate asks for a pair and waits, however long the server takes to evaluate the fleet.
+func (w *watched) evaluate(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 100*time.Second)
+	defer cancel()
+	return w.asker.Ask(ctx, coordinator.AskPair, coordinator.PairRequest{From: w.nodeName(0),
+		Into: w.neighboursOf(0)[0]}, nil)
 }
 
 // askNothing notes how long a question takes that the server refuses without a search: that is how
@@ -340,7 +386,7 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // until waits until done returns true.
 func (w *watched) until(ctx context.Context, what string, done func() (bool, error)) error {
-	const limit = 5 * time.Minute
+	limit := 5 * time.Minute * time.Duration(w.o.Slower)
 	for began := time.Now(); time.Since(began) < limit; {
 		if ok, err := done(); ok || err != nil {
 			return err
@@ -385,7 +431,7 @@ func (w *watched) cores(ctx context.Context, work func() error) (float64, error)
 		return 0, err
 	}
 	after, err := cpuOf(w.cmd.Process.Pid)
-	return (after - before).Seconds() / time.Since(began).Seconds(), err
+	return (after - before).Seconds() / time.Since(began).Seconds() * float64(w.o.Slower), err
 }
 
 // cpuOf returns the CPU time that a process used so far.

@@ -23,6 +23,7 @@ const (
 	goleak     = "go.uber.org/goleak"
 	ebpf       = "github.com/cilium/ebpf"
 	cel        = "github.com/google/cel-go"
+	crypto     = "golang.org/x/crypto"
 )
 
 // table contains every package: its floor, and what it may import. If a package is not in the
@@ -106,7 +107,7 @@ var table = map[string]room{
 	// users to copy. A name that ends in "/..." covers every package below the folder. Commands may
 	// import all packages. Examples may import only what users can import.
 	"cmd/...":          {5, of("..."), of(sys, cobra, prometheus)},
-	"bench/...":        {5, of("..."), of(sys, cobra, zstd, hdr)},
+	"bench/...":        {5, of("..."), of(sys, cobra, zstd, hdr, crypto)},
 	"internal/leak":    {5, nil, of(goleak)},
 	"internal/command": {5, of("tscratio", "runs", "channel", "ring"), of(sys, cobra)},
 	"internal/cli": {5, of("...", "!bench/...", "!examples/...", "!internal/proof",
