@@ -360,11 +360,8 @@ func (c *core) targetsChanged() {
 // only that node, and the nodes whose machines have connections to its machine.
 func (c *core) nodeChanged(n *node) {
 	open := c.run != nil && c.run.phase == PhaseOpen
-	if open != c.anchoring || !c.moreThan(c.config.AllPairs, (*node).probing) {
+	if !open || !c.anchoring || !c.moreThan(c.config.AllPairs, (*node).probing) {
 		c.targetsChanged()
-		return
-	}
-	if !open {
 		return
 	}
 	address := addressOf(n)
