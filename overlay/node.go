@@ -120,6 +120,22 @@ func (n *Node) begin(outs, ins []Name) {
 // forward.
 func (n *Node) Next() Time { return n.next }
 
+// Touch reads state that Tick and Receive read first, and returns any number that depends on it. A
+// simulator calls it for nodes whose turn comes soon, because a core fetches the state of several
+// nodes from memory at once. Whoever wants all of that state calls it with 0, and later with 1.
+func (n *Node) Touch(step int) (sum Time) {
+	if step == 0 {
+		return n.next + Time(len(n.outs)) + Time(len(n.ins))
+	}
+	if len(n.outs) > 0 {
+		sum = n.outs[0].due
+	}
+	for i := 0; i < len(n.ins); i += 2 {
+		sum += n.ins[i].expires
+	}
+	return sum
+}
+
 // Tick does what is due at the time now.
 func (n *Node) Tick(now Time) {
 	n.at(now)

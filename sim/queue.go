@@ -3,20 +3,28 @@ package sim
 import "math/bits"
 
 // A queue has the events of a shard. Events of the near future lie in buckets by time, unsorted. A
-// window takes whole buckets, and sorts the events of one node at a time. All later events lie in a
-// heap.
+// window takes whole buckets, and sorts the events of one node at a time. Events of the time after
+// that lie in buckets that are as long as the whole near future. All later events lie in a heap.
 type queue struct {
-	far   eventHeap
-	near  []bucket // ringBuckets buckets, or none
-	full  [ringBuckets / 64]uint64
-	count int    // number of events in near
-	free  *chunk // unused chunks
-	shift uint8
-	base  int64 // number of the first bucket
+	near, mid ring
+	far       eventHeap
+	free      *chunk // unused chunks
 }
 
-// ringBuckets is the number of buckets of a queue. They cover 64 to 128 times the lookahead.
-const ringBuckets = 256
+// A ring has the buckets of the next ringBuckets stretches of time, each 1<<shift ns long.
+type ring struct {
+	buckets []bucket // ringBuckets buckets, or none
+	full    [ringBuckets / 64]uint64
+	count   int // number of events
+	shift   uint8
+	base    int64 // number of the first bucket
+}
+
+// The ring of the near future covers 64 to 128 times the lookahead.
+const (
+	ringBits    = 8
+	ringBuckets = 1 << ringBits
+)
 
 // A bucket has the events of a short time, in chunks. Chunks take less memory than growing slices,
 // and other buckets can use them again.
@@ -36,65 +44,82 @@ const chunkEvents = 16
 
 // newQueue returns a queue with buckets of 1<<shift ns, or without buckets if shift is 0.
 func newQueue(shift uint8) queue {
-	q := queue{shift: shift}
+	q := queue{near: ring{shift: shift}, mid: ring{shift: shift + ringBits}}
 	if shift > 0 {
-		q.near = make([]bucket, ringBuckets)
+		q.near.buckets = make([]bucket, ringBuckets)
+		q.mid.buckets = make([]bucket, ringBuckets)
 	}
 	return q
 }
 
 // len returns the number of events.
-func (q *queue) len() int { return q.count + len(q.far) }
+func (q *queue) len() int { return q.near.count + q.mid.count + len(q.far) }
 
 func (q *queue) push(e Event) {
-	number := int64(e.At) >> q.shift
-	if q.near == nil || number >= q.base+ringBuckets || number < q.base {
+	if !q.near.push(&e, &q.free) && !q.mid.push(&e, &q.free) {
 		q.far.push(e)
-		return
+	}
+}
+
+// push puts an event into its bucket. It returns false if the event comes too late or too early for
+// the ring.
+func (r *ring) push(e *Event, free **chunk) bool {
+	number := int64(e.At) >> r.shift
+	if r.buckets == nil || number >= r.base+ringBuckets || number < r.base {
+		return false
 	}
 	i := uint(number) % ringBuckets
-	b := &q.near[i]
+	b := &r.buckets[i]
 	m := moment{e.At, e.round}
 	if b.chunk == nil || m.before(b.first) {
 		b.first = m
-		q.full[i/64] |= 1 << (i % 64)
+		r.full[i/64] |= 1 << (i % 64)
 	}
 	c := b.chunk
 	if c == nil || c.count == chunkEvents {
-		if c = q.free; c == nil {
+		if c = *free; c == nil {
 			c = new(chunk)
 		}
-		q.free = c.next
+		*free = c.next
 		c.next, c.count = b.chunk, 0
 		b.chunk = c
 	}
-	c.events[c.count] = e
+	c.events[c.count] = *e
 	c.count++
-	q.count++
+	r.count++
+	return true
 }
 
 // next returns the moment of the first event.
 func (q *queue) next() moment {
 	m := q.far.next()
-	if q.count > 0 {
-		if first := q.near[q.first()].first; first.before(m) {
-			return first
+	for _, r := range []*ring{&q.near, &q.mid} {
+		if first := r.next(); first.before(m) {
+			m = first
 		}
 	}
 	return m
 }
 
+// next returns the moment of the ring's first event.
+func (r *ring) next() moment {
+	if r.count == 0 {
+		return moment{at: Never}
+	}
+	return r.buckets[r.first()].first
+}
+
 // first returns the index of the first bucket that has events.
-func (q *queue) first() uint {
-	begin := uint(q.base) % ringBuckets
+func (r *ring) first() uint {
+	begin := uint(r.base) % ringBuckets
 	word := begin / 64
-	if m := q.full[word] >> (begin % 64); m != 0 {
+	if m := r.full[word] >> (begin % 64); m != 0 {
 		return begin + uint(bits.TrailingZeros64(m))
 	}
-	for i := uint(1); i <= uint(len(q.full)); i++ {
-		w := (word + i) % uint(len(q.full))
-		if q.full[w] != 0 {
-			return w*64 + uint(bits.TrailingZeros64(q.full[w]))
+	for i := uint(1); i <= uint(len(r.full)); i++ {
+		w := (word + i) % uint(len(r.full))
+		if r.full[w] != 0 {
+			return w*64 + uint(bits.TrailingZeros64(r.full[w]))
 		}
 	}
 	return 0
@@ -105,33 +130,28 @@ func (q *queue) take(batch []Event, until moment) []Event {
 	for len(q.far) > 0 && q.far.next().before(until) {
 		batch = append(batch, q.far.pop())
 	}
-	for q.count > 0 {
-		i := q.first()
-		b := &q.near[i]
-		if !b.first.before(until) {
-			break
-		}
-		number := int64(b.first.at) >> q.shift
-		whole := Time(number+1)<<q.shift <= until.at
-		all := b.chunk
-		b.chunk = nil
-		q.full[i/64] &^= 1 << (i % 64)
-		for c := all; c != nil; {
-			q.count -= c.count
+	batch = q.takeOf(&q.mid, batch, until) // first: what it leaves may come into the near future
+	return q.takeOf(&q.near, batch, until)
+}
+
+// takeOf appends a ring's events before a moment to a batch.
+func (q *queue) takeOf(r *ring, batch []Event, until moment) []Event {
+	for r.next().before(until) {
+		i := r.first()
+		number := int64(r.buckets[i].first.at) >> r.shift
+		whole := Time(number+1)<<r.shift <= until.at
+		for c := r.empty(i); c != nil; c = q.release(c) {
 			if whole {
 				batch = append(batch, c.events[:c.count]...)
-			} else {
-				for _, e := range c.events[:c.count] {
-					if (moment{e.At, e.round}).before(until) {
-						batch = append(batch, e)
-					} else {
-						q.push(e)
-					}
+				continue
+			}
+			for _, e := range c.events[:c.count] {
+				if (moment{e.At, e.round}).before(until) {
+					batch = append(batch, e)
+				} else {
+					q.push(e)
 				}
 			}
-			next := c.next
-			c.next, q.free = q.free, c
-			c = next
 		}
 		if !whole {
 			break
@@ -140,15 +160,47 @@ func (q *queue) take(batch []Event, until moment) []Event {
 	return batch
 }
 
-// advance says that no event before a time will be added.
-func (q *queue) advance(t Time) { q.base = max(q.base, int64(t)>>q.shift) }
+// empty takes all events out of a bucket.
+func (r *ring) empty(i uint) *chunk {
+	b := &r.buckets[i]
+	all := b.chunk
+	b.chunk = nil
+	r.full[i/64] &^= 1 << (i % 64)
+	for c := all; c != nil; c = c.next {
+		r.count -= c.count
+	}
+	return all
+}
+
+// release makes a chunk free, and returns the next one.
+func (q *queue) release(c *chunk) *chunk {
+	next := c.next
+	c.next, q.free = q.free, c
+	return next
+}
+
+// advance says that no event before a time will be added. What has come into the near future gets
+// into its buckets.
+func (q *queue) advance(t Time) {
+	q.near.base = max(q.near.base, int64(t)>>q.near.shift)
+	q.mid.base = max(q.mid.base, int64(t)>>q.mid.shift)
+	for m := q.mid.next(); m.at>>q.mid.shift == Time(q.mid.base); m = q.mid.next() {
+		for c := q.mid.empty(q.mid.first()); c != nil; c = q.release(c) {
+			for _, e := range c.events[:c.count] {
+				q.push(e)
+			}
+		}
+	}
+}
 
 // all returns all events in no order.
 func (q *queue) all() []Event {
 	all := append(make([]Event, 0, q.len()), q.far...)
-	for i := range q.near {
-		for c := q.near[i].chunk; c != nil; c = c.next {
-			all = append(all, c.events[:c.count]...)
+	for _, r := range []*ring{&q.near, &q.mid} {
+		for i := range r.buckets {
+			for c := r.buckets[i].chunk; c != nil; c = c.next {
+				all = append(all, c.events[:c.count]...)
+			}
 		}
 	}
 	return all

@@ -17,7 +17,7 @@ func TestQueue(t *testing.T) {
 		for range 200 {
 			for range r.IntN(20) {
 				number++
-				e := Event{At: now + Time(r.Int64N(1<<uint(r.IntN(16)))), round: uint16(r.IntN(2)),
+				e := Event{At: now + Time(r.Int64N(1<<uint(r.IntN(22)))), round: uint16(r.IntN(2)),
 					number: number}
 				q.push(e)
 				list = append(list, e)
