@@ -39,7 +39,8 @@ type Agent struct {
 	link  atomic.Pointer[tscclient.Link] // nil: the agent has no server
 	watch watch
 
-	capture capturing
+	capture   capturing
+	collector collector
 
 	runsMu    sync.Mutex   // locked while the agent opens or closes a run
 	frequency runFrequency // the frequency in the newest run; protected by runsMu

@@ -35,6 +35,7 @@ func (a *Agent) connect() error {
 	config := *a.c.Server
 	config.Handle, config.OpenRun = a.Handle, a.run
 	config.Facts, config.Heats = a.facts, a.heats
+	config.ReadFile = a.readOwn
 	config.Register.Capabilities = slices.Clone(capabilities)
 	link, err := tscclient.Connect(a.c.Client, config)
 	if err != nil {
@@ -97,6 +98,9 @@ func (a *Agent) Handle(_ context.Context, m control.Message) (control.Message, e
 		s, err := do(m.Name)
 		if err != nil {
 			return refusal(err), nil
+		}
+		if m.Close {
+			a.handOver(m.Name, m.Collectors)
 		}
 		return &control.RunState{
 			Name: s.Name, Closed: s.Closed, Channels: s.Channels, Missing: s.Missing,

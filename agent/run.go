@@ -286,8 +286,8 @@ type File struct {
 	Bytes int64
 }
 
-// Files lists the files of a run. more is true while the run is open: files may still grow, and new
-// files may appear. The error wraps ErrNoRun.
+// Files lists the files of a run. more is true while the run is open, or while this node collects
+// logs of others: files may still grow, and new files may appear. The error wraps ErrNoRun.
 func (a *Agent) Files(run string) (files []File, more bool, err error) {
 	root, err := a.openRoot(run)
 	if err != nil {
@@ -295,6 +295,9 @@ func (a *Agent) Files(run string) (files []File, more bool, err error) {
 	}
 	defer root.Close()
 	err = fs.WalkDir(root.FS(), ".", func(path string, e fs.DirEntry, err error) error {
+		if path == gatheringFolder {
+			return fs.SkipDir
+		}
 		if err != nil || !e.Type().IsRegular() {
 			return err
 		}
@@ -311,7 +314,7 @@ func (a *Agent) Files(run string) (files []File, more bool, err error) {
 	if err != nil {
 		return nil, false, fmt.Errorf("list files of run %q: %w", run, err)
 	}
-	return files, a.run() == run, nil
+	return files, a.run() == run || a.collecting(run), nil
 }
 
 // ReadFile reads a part of a run's file, from offset on, into a buffer. It returns the number of

@@ -274,8 +274,13 @@ func (m *Trains) check() error {
 		checkText("epoch", m.Epoch), checkText("error", m.Error))
 }
 
-func (*Ack) check() error   { return nil }
-func (m *Run) check() error { return checkName("run", m.Name) }
+func (*Ack) check() error { return nil }
+func (m *Run) check() error {
+	if len(m.Collectors) > MaxNeighbours {
+		return fmt.Errorf("%d collectors, more than %d", len(m.Collectors), MaxNeighbours)
+	}
+	return checkName("run", m.Name)
+}
 func (*Table) check() error { return nil }
 func (m *TableState) check() error {
 	if len(m.Matched) > MaxRules {

@@ -207,6 +207,9 @@ type Ack struct {
 type Run struct {
 	Name  string `json:"name"`
 	Close bool   `json:"close,omitempty"`
+
+	// Collectors are the nodes that may fetch the logs of other nodes when the run is closed.
+	Collectors []string `json:"collectors,omitempty"`
 }
 
 // RunState says whether a node has opened or closed a run.

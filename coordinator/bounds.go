@@ -23,6 +23,8 @@ type PairAnswer struct {
 	At   time.Time  `json:"at"` // when the relations were copied on which the answer rests
 	Pair PairStatus `json:"pair"`
 	Hops []Hop      `json:"hops"` // the measured relations of the paths of Pair
+	// Why says why the two nodes of a large fleet are measured with each other; "": they are not.
+	Why string `json:"why,omitempty"`
 }
 
 // Hop is one relation of a path.
@@ -31,6 +33,7 @@ type Hop struct {
 	Into     string  `json:"into"`
 	Bound_ns float64 `json:"bound_ns"` // half-width without other nodes
 	Verdict  string  `json:"verdict"`
+	Why      string  `json:"why,omitempty"` // as in PairAnswer
 }
 
 // An answer about one pair rests on the last evaluation of the fleet. The fleet is evaluated again
@@ -136,7 +139,7 @@ func (m *Matrix) pair(r PairRequest) (a PairAnswer, err error) {
 	if r.From == r.Into {
 		return a, fmt.Errorf("pair %q with itself: name two nodes", r.From)
 	}
-	a.At = m.At
+	a.At, a.Why = m.At, m.why(r.From, r.Into)
 	if p := m.measured(r.From, r.Into); p != nil {
 		a.Pair = *p
 	} else if a.Pair, err = m.related(r); err != nil {
@@ -145,6 +148,7 @@ func (m *Matrix) pair(r PairRequest) (a PairAnswer, err error) {
 	for _, path := range []tscratio.Path{a.Pair.LoPath, a.Pair.HiPath} {
 		for i := 1; i < len(path); i++ {
 			h := Hop{From: path[i-1], Into: path[i]}
+			h.Why = m.why(h.From, h.Into)
 			if p := m.measured(h.From, h.Into); p != nil {
 				h.Bound_ns, h.Verdict = p.Direct_ns, p.Verdict
 			}
@@ -155,6 +159,8 @@ func (m *Matrix) pair(r PairRequest) (a PairAnswer, err error) {
 	}
 	return a, nil
 }
+
+func (m *Matrix) why(a, b string) string { return m.reasons[[2]string{min(a, b), max(a, b)}] }
 
 // measured returns what is known of two nodes that were measured with each other, or nil.
 func (m *Matrix) measured(from, into string) *PairStatus {

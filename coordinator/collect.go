@@ -23,6 +23,7 @@ import (
 type collection struct {
 	run     *run
 	node    string
+	from    string // the collector that has the node's files; "": they come from the node itself
 	files   []control.File
 	at      int             // index into files
 	resumed bool            // a part of files[at] arrived in an earlier session
@@ -64,7 +65,8 @@ func (c *core) collectAll() {
 		}
 	}
 	for _, n := range nodes {
-		k := &collection{run: r, node: n.name(), done: map[string]bool{}}
+		k := &collection{run: r, node: n.name(), from: r.gathered[n.name()].by,
+			done: map[string]bool{}}
 		k.over = func(err error) {
 			if err != nil {
 				r.lacks("node "+k.node, notFetched+": "+err.Error())
@@ -85,7 +87,7 @@ func (c *core) collectAll() {
 // return. If the node does not return in time, or if the error has another cause, the run lacks the
 // rest of the node's files.
 func (c *core) collectFailed(k *collection, why error) {
-	if c.ended(k) {
+	if c.ended(k) || c.withoutCollector(k, why) {
 		return
 	}
 	n := c.nodes[k.node]
@@ -140,24 +142,35 @@ func (c *core) list(k *collection) {
 			c.collectFailed(k, err)
 			return
 		}
-		k.files, k.at, k.of = files.Files, 0, 0
-		for _, f := range k.files {
-			k.of += f.Bytes
-		}
-		if files.More {
+		own := slices.DeleteFunc(files.Files, func(f control.File) bool {
+			return strings.HasPrefix(f.Path, collectedPath)
+		})
+		if collects := slices.Contains(c.collectors(), k.node); files.More && !collects {
 			r.lacks("node "+k.node, notFetched+" whole: it was still writing")
 		}
-		c.nextFile(k)
+		c.fetchAll(k, own)
+	}
+	if k.from != "" {
+		c.fetchAll(k, r.gathered[k.node].files)
+		return
 	}
 	c.askInTurn(k, &control.ListFiles{Run: r.name()}, "a list of its files", done)
+}
+
+func (c *core) fetchAll(k *collection, files []control.File) {
+	k.files, k.at, k.of = files, 0, 0
+	for _, f := range files {
+		k.of += f.Bytes
+	}
+	c.nextFile(k)
 }
 
 // askInTurn asks a node when it is its turn, so that however many nodes there are, the server waits
 // for few answers at a time. Each node gets one answer a turn: a slow one delays the others little.
 func (c *core) askInTurn(k *collection, m control.Message, what string,
 	done func(control.Message, error)) {
-	if !c.nodes[k.node].alive() { // it needs no turn to fail
-		c.ask(c.nodes[k.node], m, 0, what, done)
+	if !c.nodes[k.source()].alive() { // it needs no turn to fail
+		c.ask(c.nodes[k.source()], m, 0, what, done)
 		return
 	}
 	k.run.inTurn(func(over func()) {
@@ -166,7 +179,8 @@ func (c *core) askInTurn(k *collection, m control.Message, what string,
 			return
 		}
 		asked := c.now()
-		c.ask(c.nodes[k.node], m, c.config.AnswerLimit, what, func(m control.Message, err error) {
+		n := c.nodes[k.source()]
+		c.ask(n, m, c.config.AnswerLimit, what, func(m control.Message, err error) {
 			k.waited += c.now().Sub(asked)
 			done(m, err)
 			over()
@@ -235,7 +249,7 @@ func (c *core) fetch(k *collection) {
 		return
 	}
 	ask := &control.ReadFile{
-		Run: c.run.name(), Path: f.Path,
+		Run: c.run.name(), Path: k.remote(f.Path),
 		Offset: offset, Bytes: min(control.MaxChunkBytes, f.Bytes-offset),
 	}
 	what := fmt.Sprintf("a part of %q", f.Path)
@@ -247,18 +261,19 @@ func (c *core) fetch(k *collection) {
 		switch {
 		case err != nil:
 		case !ok:
-			err = fmt.Errorf("node %q answers a request for a file with %s", k.node, m.Kind())
-		case chunk.Path != f.Path || chunk.Offset != offset ||
+			err = fmt.Errorf("node %q answers a request for a file with %s", k.source(),
+				m.Kind())
+		case chunk.Path != ask.Path || chunk.Offset != offset ||
 			len(chunk.Data) == 0 || int64(len(chunk.Data)) > ask.Bytes:
 			err = fmt.Errorf("node %q sends %d bytes of %q at %d, want %q at %d",
-				k.node, len(chunk.Data), chunk.Path, chunk.Offset, f.Path, offset)
+				k.source(), len(chunk.Data), chunk.Path, chunk.Offset, ask.Path, offset)
 		default:
 			err = appendTo(part, chunk.Data)
 			k.got += int64(len(chunk.Data))
 			k.tries = 0
 		}
 		if err != nil {
-			if k.tries++; k.tries >= collectTries || !c.nodes[k.node].alive() {
+			if k.tries++; k.tries >= collectTries || !c.nodes[k.source()].alive() {
 				k.tries = 0
 				c.collectFailed(k, fmt.Errorf("file %q at byte %d: %w", f.Path, offset, err))
 				return

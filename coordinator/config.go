@@ -29,6 +29,10 @@ type Config struct {
 	Budget         int
 	TrainExchanges int // number of exchanges in each train of an open run
 
+	// Collectors are nodes that fetch the logs of the other nodes of a large fleet when a run is
+	// closed, and keep them until the server has fetched them.
+	Collectors []string
+
 	AnswerLimit time.Duration // how long to wait for answers that need little work
 	Return      time.Duration // how long a run waits for the files of a node that is gone
 
@@ -121,6 +125,9 @@ func (c Config) Validate() error {
 	case c.AnswerLimit <= 0 || c.FlushEvery <= 0 || c.Return < 0:
 		return fmt.Errorf("answer_limit %v, flush_every %v, return %v: want more than 0",
 			c.AnswerLimit, c.FlushEvery, c.Return)
+	case len(c.Collectors) > control.MaxNeighbours:
+		return fmt.Errorf("%d collectors: want at most %d", len(c.Collectors),
+			control.MaxNeighbours)
 	case c.LiveTrains < 4:
 		return fmt.Errorf("live_trains %d: want at least 4", c.LiveTrains)
 	}

@@ -47,9 +47,10 @@ type core struct {
 	// random returns a random number from 0 to n − 1. Simulations replace it.
 	random func(n int) int
 
-	nodes map[string]*node
-	peers map[control.Peer]*node
-	at    map[string][]*node // by the address at which they are probed
+	nodes  map[string]*node
+	peers  map[control.Peer]*node
+	at     map[string][]*node // by the address at which they are probed
+	learnt learnt
 
 	untold  map[*node]bool // nodes that tellGraph must look at
 	members []*node        // of the graph; some are gone
@@ -249,6 +250,7 @@ func (c *core) tick() {
 	c.stepKeys()
 	c.stepSweep()
 	c.stepRun()
+	c.stepGather()
 	c.stepCollect()
 	c.stepSnapshots()
 	if now.Sub(c.flushed) >= c.config.FlushEvery {
@@ -266,6 +268,9 @@ func (c *core) next() time.Time {
 	}
 	for _, p := range c.pending {
 		earlier(p.until)
+	}
+	if c.run != nil && c.run.gathering != nil {
+		earlier(c.run.gathering.next)
 	}
 	c.nextKeys(earlier)
 	for _, n := range c.nodes {

@@ -12,6 +12,7 @@ import (
 	"github.com/cloudprofiler/cloudprofiler/control"
 	"github.com/cloudprofiler/cloudprofiler/overlay"
 	"github.com/cloudprofiler/cloudprofiler/overlay/wire"
+	"github.com/cloudprofiler/cloudprofiler/runs"
 )
 
 // This file is the server's part in large fleets. In these, not all pairs of nodes probe each
@@ -26,9 +27,9 @@ const (
 	// lonelyAgain is the time after which a node without neighbours is given other contacts.
 	lonelyAgain = 5 * time.Second
 
-	// maxTalks is the largest number of nodes that a node probes because it is connected to them.
-	// These nodes and its neighbours share its trains. With more nodes, each of them would get too
-	// few trains.
+	// maxTalks is the largest number of nodes that a node probes because it is connected to them,
+	// or because it shared tuples with them in earlier runs. These nodes and its neighbours share
+	// its trains. With more nodes, each of them would get too few trains.
 	maxTalks = 8
 )
 
@@ -208,11 +209,108 @@ func (c *core) talksTo(n *node) (all []*node) {
 }
 
 // talks returns the nodes that a node must probe because tuples may travel between them. If both
-// nodes report the connection, only the first by name probes the other.
+// nodes report the connection, only the first by name probes the other. The first by name also
+// probes those with which it shared tuples in earlier runs, as far as there is room.
 func (c *core) talks(n *node) (all []*node) {
-	for _, other := range c.talksTo(n) {
+	connected := c.talksTo(n)
+	for _, other := range connected {
 		if n.name() < other.name() || !slices.Contains(c.talksTo(other), n) {
 			all = append(all, other)
+		}
+	}
+	for _, l := range c.learnt.of[n.name()] {
+		other := c.nodes[l.other]
+		if len(all) < maxTalks && n.name() < l.other && other != nil && other.probing() &&
+			!slices.Contains(connected, other) && !slices.Contains(c.talksTo(other), n) {
+			all = append(all, other)
+		}
+	}
+	return all
+}
+
+// learnt has the pairs between which tuples travelled in earlier runs.
+type learnt struct {
+	Pairs []learntPair `json:"pairs"` // the newest run's first, and of each run those with the most
+	of    map[string][]learntOther
+}
+
+type learntPair struct {
+	runs.Traffic
+	Run string `json:"run"`
+}
+
+type learntOther struct{ other, run string }
+
+// learn notes between which nodes tuples travelled in a run. Of each node it keeps maxTalks pairs,
+// first those of this run, and then those of earlier ones.
+func (c *core) learn(run string, found []runs.Traffic) {
+	var all []learntPair
+	for _, t := range found {
+		all = append(all, learntPair{t, run})
+	}
+	c.learnt.keep(append(all, c.learnt.Pairs...))
+	if err := c.store.writeJSON("traffic.json", c.learnt); err != nil {
+		c.log.Error("note between which nodes tuples travelled", "run", run, "error", err)
+	}
+	var nodes []*node
+	for name := range c.learnt.of {
+		if n := c.nodes[name]; n != nil {
+			nodes = append(nodes, n)
+		}
+	}
+	c.orderSome(nodes)
+}
+
+func (l *learnt) keep(all []learntPair) {
+	l.Pairs, l.of = nil, map[string][]learntOther{}
+	for _, p := range all {
+		again := slices.ContainsFunc(l.of[p.A],
+			func(o learntOther) bool { return o.other == p.B })
+		if again || len(l.of[p.A]) >= maxTalks || len(l.of[p.B]) >= maxTalks {
+			continue
+		}
+		l.Pairs = append(l.Pairs, p)
+		l.of[p.A] = append(l.of[p.A], learntOther{p.B, p.Run})
+		l.of[p.B] = append(l.of[p.B], learntOther{p.A, p.Run})
+	}
+}
+
+// reasons says of each edge of a large fleet why its two nodes probe each other.
+func (c *core) reasons() map[[2]string]string {
+	if !c.large() {
+		return nil
+	}
+	all := map[[2]string]string{}
+	note := func(a, b, why string) {
+		key := [2]string{min(a, b), max(a, b)}
+		if all[key] != "" {
+			why = all[key] + ", " + why
+		}
+		all[key] = why
+	}
+	for _, n := range c.nodes {
+		if !n.probing() {
+			continue
+		}
+		for _, name := range n.graph.neighbours {
+			if name < n.name() && c.nodes[name] != nil &&
+				slices.Contains(c.nodes[name].graph.neighbours, n.name()) {
+				continue // the other node says so, too
+			}
+			note(n.name(), name, "neighbours in the graph")
+		}
+		connected := c.talksTo(n)
+		for _, other := range c.talks(n) {
+			switch {
+			case slices.Contains(connected, other):
+				note(n.name(), other.name(), "a connection between them")
+			default:
+				for _, l := range c.learnt.of[n.name()] {
+					if l.other == other.name() {
+						note(n.name(), l.other, "tuples of run "+l.run)
+					}
+				}
+			}
 		}
 	}
 	return all

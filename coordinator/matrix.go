@@ -34,6 +34,7 @@ type Matrix struct {
 	closure  *tscratio.Closure // nil: no pair is related
 	readings map[string]uint64 // by node: its counter in the middle of its newest train
 	took     time.Duration     // how long it took to evaluate
+	reasons  map[[2]string]string
 }
 
 // NodeStatus is the state of a node.
@@ -188,6 +189,7 @@ func (c *core) fleetCopy() *fleetCopy {
 			a.registered.Epoch != p.key.epochA || b.registered.Epoch != p.key.epochB
 		s.pairs = append(s.pairs, k)
 	}
+	s.matrix.reasons = c.reasons()
 	s.addNeverMeasured(c)
 	return s
 }

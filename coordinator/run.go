@@ -40,6 +40,9 @@ type run struct {
 	aborted bool // complete the run with the present data, as soon as keeping is 0
 	keeping int  // number of files that are being moved into the run
 
+	gathering *gathering          // nil: nobody waits for collectors
+	gathered  map[string]gathered // by node: logs that collectors have
+
 	fetching int                 // nodes whose turn it is; at most maxFetching
 	turns    []func(over func()) // what waits for a turn
 
@@ -71,6 +74,8 @@ type RunStatus struct {
 	// Again is true if the run was complete before, and is only collected once more. Then Pairs and
 	// Trains are 0.
 	Again bool `json:"again,omitempty"`
+	// Collectors counts, by collector, the nodes whose logs it fetched for the server.
+	Collectors map[string]int `json:"collectors,omitempty"`
 	// Away has the nodes that are gone and for which the server still waits, with the time at
 	// which it gives up.
 	Away    map[string]time.Time `json:"away,omitempty"`
@@ -252,7 +257,7 @@ func (c *core) runSwept(r *run, s *SweepStatus) {
 		return
 	}
 	c.enter(PhaseCollecting)
-	c.collectAll()
+	c.gather()
 }
 
 // A run can lack a part that a node may still provide later. Then the reason begins with one of
@@ -296,6 +301,9 @@ func (c *core) tellOne(n *node, closing bool, then func()) {
 		what = closingRun
 	}
 	m := &control.Run{Name: r.name(), Close: closing}
+	if closing && !r.again {
+		m.Collectors = c.collectors()
+	}
 	c.ask(n, m, c.config.AnswerLimit, what, func(m control.Message, err error) {
 		if state, ok := m.(*control.RunState); ok && err == nil {
 			r.opened[name] = true
@@ -432,6 +440,7 @@ func (c *core) runStatus() *RunStatus {
 	s := &RunStatus{
 		Name: r.name(), Phase: r.phase, Begun: r.begun,
 		Missing: slices.Clone(r.missing), Path: r.draft.Path(), Again: r.again,
+		Collectors: r.gatheredBy(),
 	}
 	for name := range r.opened {
 		s.Nodes = append(s.Nodes, name)

@@ -180,6 +180,10 @@ func (c *core) restore() error {
 	if err := c.restoreIssuer(); err != nil {
 		return err
 	}
+	if _, err := c.store.readJSON("traffic.json", &c.learnt); err != nil {
+		return err
+	}
+	c.learnt.keep(c.learnt.Pairs)
 	nodes, there, err := c.readJournal()
 	if err != nil {
 		return err

@@ -184,13 +184,14 @@ func (n *Node) Climb(now Time, by string, done func([]Hot)) error {
 	if len(n.climbing) >= MaxSearches {
 		return fmt.Errorf("look for heat by %q: %d searches are open already", by, MaxSearches)
 	}
-	n.climbBy(by, HeatWalks, done)
+	n.climbBy(by, HeatWalks, WalkLife, done)
 	return nil
 }
 
-// climbBy sends walks, the first of which looks nearby.
-func (n *Node) climbBy(by string, count int, done func([]Hot)) {
-	c := &climbs{by: by, open: map[uint64]bool{}, until: n.now + WalkLife, done: done}
+// climbBy sends walks, the first of which looks nearby. It waits for them at most for the given
+// time.
+func (n *Node) climbBy(by string, count int, wait Time, done func([]Hot)) {
+	c := &climbs{by: by, open: map[uint64]bool{}, until: n.now + wait, done: done}
 	var walks []Climb
 	for range count {
 		w := Climb{Origin: n.self, ID: n.random.Uint64(), By: by, Mix: WalkSteps, Scan: HeatScan}

@@ -154,6 +154,9 @@ const (
 	// renewal does no harm.
 	TakeLease = 20 * time.Second
 	TakeRenew = TakeLease / 3
+	// TakeWait is how long a taker waits for the walks of one climb, if some get lost. They take at
+	// most WalkSteps steps and as many as a climb to a hot node has.
+	TakeWait = 3 * time.Second
 	// MaxItems is the largest number of a node's items for takers, and MaxHeld that of the items
 	// that a node has taken or looks for.
 	MaxItems = 4096

@@ -225,9 +225,10 @@ func (n *Node) Take(now Time, queue string, done func(i Item, ok bool)) error {
 	return nil
 }
 
-// takeWalks has the number of walks of each climb of a Take. Most items are found by the first. The
-// last looks for the last items of a queue, and so has as many walks as the question of a user.
-var takeWalks = []int{2, 4, HeatWalks}
+// takeWalks has the number of walks of each climb of a Take. Most items are found by the first,
+// which only looks nearby. The last climb looks for the last items of a queue. More walks would use
+// up what nodes accept.
+var takeWalks = []int{1, 3, HeatWalks / 2}
 
 // takeOn asks the next node or, if all have been asked, climbs again.
 func (n *Node) takeOn(t *taking) {
@@ -248,7 +249,7 @@ func (n *Node) takeOn(t *taking) {
 	}
 	walks := takeWalks[len(takeWalks)-t.rounds]
 	t.rounds--
-	n.climbBy(QueueHeat(t.queue), walks, func(hot []Hot) {
+	n.climbBy(QueueHeat(t.queue), walks, TakeWait, func(hot []Hot) {
 		t.hot = hot
 		n.takeOn(t)
 	})

@@ -35,6 +35,7 @@ type graph struct {
 	left   chan struct{} // closed when the node has left the graph, or was not a member
 
 	questions chan func() // run calls them
+	offers    offers
 
 	// Only run uses these fields.
 	node     *overlay.Node  // nil until the server has signed the node's name
@@ -194,7 +195,8 @@ func (g *graph) obey(m *control.Graph) {
 		var seed [32]byte
 		_, _ = cryptorand.Read(seed[:]) // never fails
 		node, err := overlay.New(overlay.Config{Name: g.socket.Name(), Degree: m.Degree,
-			Random: rand.New(rand.NewChaCha8(seed)), Transport: g.socket, Contacts: contacts})
+			Random: rand.New(rand.NewChaCha8(seed)), Transport: g.socket, Contacts: contacts,
+			MayTake: g.mayTake})
 		if err != nil {
 			g.link.config.Log.Warn("node does not join the graph", "why", err)
 			return
@@ -235,6 +237,10 @@ func (g *graph) take(d datagram) {
 		g.answer(d.from)
 	case wire.Answer:
 		g.learn(d.from, m.Body)
+	case wire.Fetch:
+		g.give(d.from, m)
+	case wire.Part:
+		g.took(m)
 	case overlay.Message:
 		g.node.Receive(g.now(), d.from, m)
 	}

@@ -33,6 +33,7 @@ type config struct {
 	AllPairs       int           `mapstructure:"all_pairs"`
 	Neighbours     int           `mapstructure:"neighbours"`
 	Budget         int           `mapstructure:"budget"`
+	Collectors     []string      `mapstructure:"collectors"`
 	WanderPPM      float64       `mapstructure:"wander_ppm"`
 	Window         time.Duration `mapstructure:"window"`
 	ThirdNodes     string        `mapstructure:"third_nodes"`
@@ -69,6 +70,8 @@ func addFlags(cmd *cobra.Command) {
 	f.Int("neighbours", d.Degree, "how many others each node of a larger fleet measures")
 	f.Int("budget", d.Budget, "exchanges a second of the whole fleet while a run is open; "+
 		"in a fleet larger than --all-pairs, of as many nodes")
+	f.StringSlice("collectors", nil, "nodes of a fleet larger than --all-pairs "+
+		"that fetch the logs of the others when a run ends")
 	f.Float64("wander-ppm", float64(d.Assumptions.Wander)/float64(tscratio.PPM),
 		"how far the relative rate of two counters is assumed to move within the window, in ppm")
 	f.Duration("window", d.Assumptions.Window,
@@ -118,7 +121,7 @@ func defaultState() string {
 // coordinator converts the configuration into that of package coordinator.
 func (c config) coordinator() coordinator.Config {
 	d := coordinator.DefaultConfig()
-	d.AllPairs, d.Degree = c.AllPairs, c.Neighbours
+	d.AllPairs, d.Degree, d.Collectors = c.AllPairs, c.Neighbours, c.Collectors
 	d.SweepEvery, d.Heartbeat, d.Dead, d.Budget = c.SweepEvery, c.Heartbeat, c.Dead, c.Budget
 	d.Sweep.Trains, d.Sweep.Exchanges, d.Sweep.Width = c.SweepTrains, c.SweepExchanges, c.SweepWidth
 	d.Sweep.Quiet.Limit, d.Sweep.Quiet.BytesASecond = c.QuietLimit, c.QuietBytes

@@ -15,6 +15,33 @@ type (
 	Answer   struct{ Body []byte }
 )
 
+// A Fetch asks a node for a part of one of its files of a run: file number File, where 0 is the
+// list of the others. The node answers with Parts of at most MaxPart bytes, which together have the
+// bytes from Offset on: Bytes of them, or those up to the end of the file. If it does not give the
+// file away, it answers with a Part without the flag OK, whose Data says why.
+type (
+	Fetch struct {
+		ID     uint64 // chosen by the sender; the parts have the same
+		Run    string
+		File   int
+		Offset uint64
+		Bytes  int
+	}
+	Part struct {
+		ID, Offset uint64
+		Size       uint64 // of the whole file
+		OK         bool
+		Data       []byte
+	}
+)
+
+const (
+	// MaxPart is the largest number of bytes in a Part, and MaxFetch that in the answers to one
+	// Fetch. So many datagrams fit into a socket's usual buffer, also from several nodes at once.
+	MaxPart  = 1024
+	MaxFetch = 16 << 10
+)
+
 // ErrMessage is wrapped by the errors of Decode.
 var ErrMessage = errors.New("not a message of the graph")
 
@@ -40,11 +67,13 @@ const (
 	kindConfirm  kind = 16
 	kindWarm     kind = 17
 	kindFelt     kind = 18
+	kindQuestion kind = 20
+	kindAnswer   kind = 21
 	kindTake     kind = 22
 	kindGiven    kind = 23
 	kindKeep     kind = 24
-	kindQuestion kind = 20
-	kindAnswer   kind = 21
+	kindFetch    kind = 25
+	kindPart     kind = 26
 )
 
 // These are the numbers of the kinds of walk that a hop carries. ONLY APPEND, too.
@@ -89,7 +118,7 @@ func (w *writer) names(all []overlay.Name) {
 
 func clamp(v int) int { return min(max(v, 0), 1<<16-1) }
 
-// Encode appends the bytes of a message: one of package overlay, a Question or an Answer. If the
+// Encode appends the bytes of a message: one of package overlay or of this package. If the
 // message's names, lists or body are too long, Encode returns an error.
 func Encode(b []byte, m any) ([]byte, error) {
 	w := writer{b}
@@ -175,6 +204,27 @@ func Encode(b []byte, m any) ([]byte, error) {
 		w.number(m.ID)
 		w.number(m.Take)
 		w.flags(m.Done)
+	case Fetch:
+		if len(m.Run) > overlay.MaxFact || m.Bytes > MaxFetch {
+			return b, fmt.Errorf("encode a fetch of %d bytes: %w", m.Bytes, ErrMessage)
+		}
+		w.byte(uint8(kindFetch))
+		w.number(m.ID)
+		w.text(m.Run)
+		w.short(m.File)
+		w.number(m.Offset)
+		w.short(m.Bytes)
+	case Part:
+		if len(m.Data) > MaxPart {
+			return b, fmt.Errorf("encode a part of %d bytes, more than %d: %w", len(m.Data),
+				MaxPart, ErrMessage)
+		}
+		w.byte(uint8(kindPart))
+		w.number(m.ID)
+		w.number(m.Offset)
+		w.number(m.Size)
+		w.flags(m.OK)
+		w.b = append(w.b, m.Data...)
 	case Question:
 		w.byte(uint8(kindQuestion))
 	case Answer:
@@ -293,177 +343,4 @@ func (w *writer) seek(s overlay.Seek) {
 	w.short(s.Scan)
 	w.short(s.Revisits)
 	w.names(s.Outs)
-}
-
-// reader reads the fields of a message. If a field is missing or has a value that no writer writes,
-// this field and all later ones are read as zero.
-type reader struct {
-	b      []byte
-	failed bool
-}
-
-func (r *reader) take(n int) []byte {
-	if r.failed || len(r.b) < n {
-		r.failed = true
-		return make([]byte, n)
-	}
-	b := r.b[:n]
-	r.b = r.b[n:]
-	return b
-}
-
-func (r *reader) byte() uint8    { return r.take(1)[0] }
-func (r *reader) short() int     { return int(binary.BigEndian.Uint16(r.take(2))) }
-func (r *reader) number() uint64 { return binary.BigEndian.Uint64(r.take(8)) }
-
-func (r *reader) name() overlay.Name { return overlay.Name(r.take(int(r.byte()))) }
-
-// text reads a fact or a pattern.
-func (r *reader) text() string {
-	n := int(r.byte())
-	if n > overlay.MaxFact {
-		r.failed = true
-	}
-	return string(r.take(n))
-}
-
-// count reads the number of a list's elements. If the number is above limit, the reader fails.
-func (r *reader) count(limit int) int {
-	n := int(r.byte())
-	if n > limit {
-		r.failed = true
-	}
-	if r.failed {
-		return 0
-	}
-	return n
-}
-
-func (r *reader) names(limit int) (all []overlay.Name) {
-	for range r.count(limit) {
-		all = append(all, r.name())
-	}
-	return all
-}
-
-func (r *reader) flags(all ...*bool) {
-	b := r.byte()
-	for i, v := range all {
-		*v = b&(1<<i) != 0
-	}
-	if b>>len(all) != 0 {
-		r.failed = true
-	}
-}
-
-// Decode returns the message that Encode wrote. If the bytes are not exactly one message, the error
-// wraps ErrMessage.
-func Decode(b []byte) (any, error) {
-	r := reader{b: b}
-	k := kind(r.byte())
-	m := r.message(k)
-	if r.failed || len(r.b) > 0 {
-		return nil, fmt.Errorf("decode %d bytes of kind %d: %w", len(b), k, ErrMessage)
-	}
-	return m, nil
-}
-
-func (r *reader) message(k kind) any {
-	switch k {
-	case kindPing:
-		return overlay.Ping{Seq: r.number(), Walk: r.number()}
-	case kindPong:
-		m := overlay.Pong{Seq: r.number()}
-		r.flags(&m.OK)
-		return m
-	case kindDrop:
-		return overlay.Drop{}
-	case kindProbe:
-		return overlay.Probe{}
-	case kindAlive:
-		return overlay.Alive{}
-	case kindAck:
-		m := overlay.Ack{ID: r.number()}
-		r.flags(&m.OK)
-		return m
-	case kindHop:
-		return overlay.Hop{ID: r.number(), Walk: r.walk()}
-	case kindGrant:
-		m := overlay.Grant{ID: r.number(), Walk: r.number(), Out: r.name()}
-		r.flags(&m.Take, &m.Give)
-		return m
-	case kindRevoke:
-		return overlay.Revoke{ID: r.number(), Out: r.name()}
-	case kindHandover:
-		return overlay.Handover{ID: r.number(), To: r.name()}
-	case kindLeaving:
-		return overlay.Leaving{ID: r.number(), Instead: r.name()}
-	case kindEnded:
-		m := overlay.Ended{ID: r.number(), Walk: r.number()}
-		r.flags(&m.Few)
-		return m
-	case kindHint:
-		m := overlay.Hint{Owner: r.name(), Levels: int(r.byte())}
-		for range r.count(overlay.MaxFacts) {
-			m.Facts = append(m.Facts, overlay.Fact(r.text()))
-		}
-		return m
-	case kindVerify:
-		return overlay.Verify{ID: r.number(), Pattern: r.text()}
-	case kindConfirm:
-		return overlay.Confirm{ID: r.number(), Fact: overlay.Fact(r.text())}
-	case kindFound:
-		return overlay.Found{ID: r.number(), Search: r.number(), Name: r.name(),
-			Visited: r.short(), Meetings: r.short()}
-	case kindWarm:
-		var m overlay.Warm
-		for range r.count(overlay.MaxHeats) {
-			m.Heats = append(m.Heats, overlay.Heat{By: r.text(), Value: r.number()})
-		}
-		return m
-	case kindFelt:
-		return overlay.Felt{ID: r.number(), Climb: r.number(), Value: r.number(),
-			Visited: r.short()}
-	case kindTake:
-		return overlay.Take{ID: r.number(), Queue: r.text()}
-	case kindGiven:
-		return overlay.Given{ID: r.number(), Item: r.text()}
-	case kindKeep:
-		m := overlay.Keep{ID: r.number(), Take: r.number()}
-		r.flags(&m.Done)
-		return m
-	case kindQuestion:
-		return Question{}
-	case kindAnswer:
-		if len(r.b) > MaxAnswer {
-			r.failed = true
-		}
-		return Answer{append([]byte(nil), r.take(len(r.b))...)}
-	}
-	r.failed = true
-	return nil
-}
-
-func (r *reader) walk() overlay.Walk {
-	switch r.byte() {
-	case walkSeek:
-		return r.seek()
-	case walkSearch:
-		return overlay.Search{Origin: r.name(), ID: r.number(), Pattern: r.text(),
-			Known: r.names(maxKnown), Denied: r.names(overlay.MaxDenied), Visited: r.short(),
-			Meetings: r.short(), Mix: r.short(), Scan: r.short()}
-	case walkClimb:
-		return overlay.Climb{Origin: r.name(), ID: r.number(), By: r.text(), Visited: r.short(),
-			Mix: r.short(), Scan: r.short()}
-	}
-	r.failed = true
-	return nil
-}
-
-func (r *reader) seek() overlay.Seek {
-	s := overlay.Seek{Origin: r.name(), ID: r.number()}
-	r.flags(&s.Out, &s.In)
-	s.Give, s.Mix, s.Scan, s.Revisits = r.name(), r.short(), r.short(), r.short()
-	s.Outs = r.names(overlay.MaxDegree)
-	return s
 }

@@ -139,7 +139,7 @@ func (s *Socket) Close() error { return s.conn.Close() }
 // Send sends a message of the graph. It implements overlay.Transport.
 func (s *Socket) Send(to overlay.Name, m overlay.Message) { s.SendAny(to, m) }
 
-// SendAny sends a message of the graph, a Question or an Answer.
+// SendAny sends a message of the graph or of this package.
 func (s *Socket) SendAny(to overlay.Name, m any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

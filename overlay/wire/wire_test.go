@@ -64,6 +64,10 @@ var examples = []struct {
 	{overlay.Given{ID: 39, Item: "it"}, "17" + "0000000000000027" + "026974"},
 	{overlay.Keep{ID: 40, Take: 41, Done: true},
 		"18" + "0000000000000028" + "0000000000000029" + "01"},
+	{Fetch{ID: 42, Run: "r", File: 43, Offset: 44, Bytes: 45}, "19" + "000000000000002a" + "0172" +
+		"002b" + "000000000000002c" + "002d"},
+	{Part{ID: 46, Offset: 47, Size: 48, OK: true, Data: []byte{49}}, "1a" + "000000000000002e" +
+		"000000000000002f" + "0000000000000030" + "01" + "31"},
 	{Question{}, "14"},
 	{Answer{[]byte("{}")}, "15" + "7b7d"},
 }
@@ -82,6 +86,9 @@ func TestBytesOfMessages(t *testing.T) {
 			if _, isAnswer := e.m.(Answer); isAnswer && i > 0 {
 				break
 			}
+			if _, isPart := e.m.(Part); isPart && i == len(b)-1 {
+				break // a part without data
+			}
 			if _, err := Decode(b[:i]); !errors.Is(err, ErrMessage) {
 				t.Errorf("%T cut to %d bytes: %v", e.m, i, err)
 			}
@@ -96,6 +103,8 @@ func TestBytesOfMessages(t *testing.T) {
 		overlay.Hop{Walk: overlay.Search{Pattern: strings.Repeat("p", overlay.MaxFact+1)}},
 		overlay.Verify{Pattern: strings.Repeat("p", overlay.MaxFact+1)},
 		overlay.Confirm{Fact: overlay.Fact(strings.Repeat("p", overlay.MaxFact+1))},
+		Fetch{Run: strings.Repeat("p", overlay.MaxFact+1)}, Fetch{Bytes: MaxFetch + 1},
+		Part{Data: make([]byte, MaxPart+1)},
 		overlay.Take{Queue: strings.Repeat("p", overlay.MaxFact+1)},
 		overlay.Given{Item: strings.Repeat("p", overlay.MaxFact+1)},
 		overlay.Warm{Heats: make([]overlay.Heat, overlay.MaxHeats+1)},
@@ -117,7 +126,9 @@ func TestBytesOfMessages(t *testing.T) {
 		"0e" + "0000000000000010" + "81" + strings.Repeat("61", overlay.MaxFact+1),
 		"07" + "0000000000000014" + "04",
 		"11" + "05" + strings.Repeat("0161"+"0000000000000001", overlay.MaxHeats+1),
-		"15" + strings.Repeat("00", MaxAnswer+1)} {
+		"15" + strings.Repeat("00", MaxAnswer+1),
+		"19" + "000000000000002a" + "0172" + "002b" + "000000000000002c" + "4001",
+		"1a" + strings.Repeat("00", 8+8+8+1+MaxPart+1)} {
 		b, _ := hex.DecodeString(text)
 		if m, err := Decode(b); !errors.Is(err, ErrMessage) {
 			t.Errorf("decodes %s as %+v, %v", text[:4], m, err)

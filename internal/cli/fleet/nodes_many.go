@@ -138,11 +138,15 @@ func showPair(cmd *cobra.Command, link *control.Client, from, into string, asJSO
 		fmt.Fprintf(out, "when %s showed %d, %s was in [%d, %d]\n", from, p.Reading_cycles, into,
 			p.Lo_cycles, p.Hi_cycles)
 		fmt.Fprintf(out, "lower end by %s\n", strings.Join(p.LoPath, " → "))
-		fmt.Fprintf(out, "upper end by %s\n\n", strings.Join(p.HiPath, " → "))
+		fmt.Fprintf(out, "upper end by %s\n", strings.Join(p.HiPath, " → "))
+		if a.Why != "" {
+			fmt.Fprintf(out, "the two are measured with each other: %s\n", command.Line(a.Why))
+		}
+		fmt.Fprintln(out)
 		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		for _, h := range a.Hops {
-			fmt.Fprintf(w, "  %s\tinto %s\t± %s µs\t%s\n", h.From, h.Into, boundText(h.Bound_ns),
-				h.Verdict)
+			fmt.Fprintf(w, "  %s\tinto %s\t± %s µs\t%s\t%s\n", h.From, h.Into,
+				boundText(h.Bound_ns), h.Verdict, command.Line(h.Why))
 		}
 		w.Flush()
 	}

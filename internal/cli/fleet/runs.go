@@ -347,6 +347,10 @@ func printRun(cmd *cobra.Command, s *coordinator.RunStatus, asJSON bool) error {
 			measured = "" // the run was measured before, and is only collected now
 		}
 		fmt.Fprintf(out, "run %s: %s%s, in %s\n", s.Name, s.Phase, measured, s.Path)
+		for _, by := range slices.Sorted(maps.Keys(s.Collectors)) {
+			fmt.Fprintf(out, "collected by %s: the logs of %s\n", by,
+				command.Plural(s.Collectors[by], "node"))
+		}
 		for _, m := range s.Missing {
 			fmt.Fprintf(out, "missing: %s\n", command.Line(m.String()))
 		}

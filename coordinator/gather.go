@@ -1,0 +1,200 @@
+package coordinator
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cloudprofiler/cloudprofiler/control"
+)
+
+// This file lets collectors fetch the logs of a large fleet's nodes, so that these need not wait
+// for the server. Collectors are nodes of the fleet, which the configuration names. When a run is
+// closed, each other node offers its logs, and a collector fetches them (package agent). Then the
+// server fetches them from the collectors. What no collector has, the server fetches from the node
+// itself, so a collector that dies costs only time.
+
+// collectedPath is where a collector keeps the files of other nodes, each in a folder of its own.
+const collectedPath = "collected/"
+
+const (
+	gatherEvery = 500 * time.Millisecond // how often collectors are asked what they have
+
+	// gatherPatience is how long the server waits if no collector finishes any node's logs.
+	gatherPatience = 10 * time.Minute
+)
+
+// gathering waits for collectors.
+type gathering struct {
+	run   *run
+	busy  map[string]bool // collectors that are still looking for logs
+	asked int             // collectors that have not answered yet
+	next  time.Time       // when to ask again
+	last  time.Time       // when a node's logs were collected last
+}
+
+// gathered has the logs of one node that a collector keeps.
+type gathered struct {
+	by    string // the collector
+	files []control.File
+}
+
+// collectors returns the names that nodes are told when they close a run. Only in a large fleet can
+// they find each other.
+func (c *core) collectors() []string {
+	if !c.large() {
+		return nil
+	}
+	return c.config.Collectors
+}
+
+// gather waits until collectors have the logs of all nodes or find no more, and then collects.
+func (c *core) gather() {
+	r := c.run
+	r.gathered = map[string]gathered{}
+	g := &gathering{run: r, busy: map[string]bool{}, last: c.now()}
+	for _, name := range c.collectors() {
+		if n := c.nodes[name]; n != nil && r.opened[name] && n.alive() && n.can(control.CanFiles) {
+			g.busy[name] = true
+		}
+	}
+	if r.again || len(g.busy) == 0 {
+		c.collectAll()
+		return
+	}
+	r.gathering = g
+	c.stepGather()
+}
+
+// stepGather asks the collectors what they have, if it is time.
+func (c *core) stepGather() {
+	if c.run == nil || c.run.gathering == nil {
+		return
+	}
+	r, g := c.run, c.run.gathering
+	switch {
+	case g.asked > 0 || c.now().Before(g.next):
+		return
+	case r.aborted:
+		r.gathering = nil
+		return
+	case len(g.busy) == 0 || c.allGathered(r) || c.now().Sub(g.last) > gatherPatience:
+		r.gathering = nil
+		for _, name := range c.collectors() {
+			c.log.Info("collector has logs", "run", r.name(), "collector", name,
+				"nodes", r.gatheredBy()[name])
+		}
+		c.collectAll()
+		return
+	}
+	g.next = c.now().Add(gatherEvery)
+	for _, name := range c.collectors() {
+		if !g.busy[name] {
+			continue
+		}
+		g.asked++
+		c.ask(c.nodes[name], &control.ListFiles{Run: r.name()}, c.config.AnswerLimit,
+			"a list of what it has collected", func(m control.Message, err error) {
+				g.asked--
+				files, ok := m.(*control.Files)
+				if err != nil || !ok {
+					c.log.Warn("collector does not answer", "collector", name, "error", err)
+					delete(g.busy, name)
+					return
+				}
+				if !files.More {
+					delete(g.busy, name)
+				}
+				c.noteGathered(g, name, files.Files)
+			})
+	}
+}
+
+// noteGathered notes which nodes' logs a collector has. A collector shows the files of a node only
+// when it has all of them.
+func (c *core) noteGathered(g *gathering, by string, files []control.File) {
+	all := map[string][]control.File{}
+	for _, f := range files {
+		if node, file, ok := collectedOf(f.Path); ok {
+			all[node] = append(all[node], control.File{Path: file, Bytes: f.Bytes})
+		}
+	}
+	for node, files := range all {
+		known, ok := g.run.gathered[node]
+		if ok || !g.run.opened[node] || node == by {
+			if ok && known.by != by {
+				c.log.Warn("two collectors have the logs of one node", "node", node,
+					"collectors", []string{known.by, by})
+			}
+			continue
+		}
+		g.run.gathered[node] = gathered{by, files}
+		g.last = c.now()
+	}
+}
+
+// collectedOf returns the node and the path of a file that a collector keeps.
+func collectedOf(name string) (node, file string, ok bool) {
+	rest, ok := strings.CutPrefix(name, collectedPath)
+	if ok {
+		node, file, ok = strings.Cut(rest, "/")
+	}
+	return node, file, ok
+}
+
+// allGathered reports whether collectors have the logs of all nodes of the run that are there and
+// may have any to offer.
+func (c *core) allGathered(r *run) bool {
+	for name := range r.opened {
+		_, ok := r.gathered[name]
+		if n := c.nodes[name]; !ok && n.alive() && n.can(control.CanFiles) &&
+			!slices.Contains(c.collectors(), name) {
+			return false
+		}
+	}
+	return true
+}
+
+// gatheredBy counts the nodes whose logs each collector has.
+func (r *run) gatheredBy() map[string]int {
+	if len(r.gathered) == 0 {
+		return nil
+	}
+	by := map[string]int{}
+	for _, g := range r.gathered {
+		by[g.by]++
+	}
+	return by
+}
+
+// source returns the node that is asked for a collection's files.
+func (k *collection) source() string {
+	if k.from != "" {
+		return k.from
+	}
+	return k.node
+}
+
+// remote returns the path of a file at the source.
+func (k *collection) remote(file string) string {
+	if k.from != "" {
+		return path.Join(collectedPath, k.node, file)
+	}
+	return file
+}
+
+// withoutCollector fetches the rest of a node's files from the node itself. It reports whether they
+// came from a collector before.
+func (c *core) withoutCollector(k *collection, why error) bool {
+	if k.from == "" {
+		return false
+	}
+	c.log.Warn("fetch logs from their node instead of a collector", "node", k.node,
+		"collector", k.from, "why", fmt.Sprint(why))
+	k.from = ""
+	delete(k.run.gathered, k.node)
+	c.list(k)
+	return true
+}
